@@ -1,0 +1,65 @@
+# The two commands to know: `make run` and `make test`. `make help` lists the others.
+
+PREFIX ?= /usr/local
+ARGS ?=
+
+.DEFAULT_GOAL := build
+.PHONY: build run test test-long test-gpu bench bench-gpu portable format install clean help
+
+build: ## build build/release/isotherm-server and isotherm-bench
+	@tools/setup.sh build
+	@cmake --preset release >/dev/null
+	@cmake --build --preset release --target isotherm-server isotherm-bench
+
+run: ## build, then serve on 127.0.0.1:6379 (RESP) and 127.0.0.1:11211 (memcached); ARGS="--threads 2"
+	@tools/setup.sh run
+	@$(MAKE) --no-print-directory build
+	@echo
+	@echo 'Next, in another terminal:'
+	@echo '  redis-cli set greeting hello        # OK'
+	@echo '  redis-cli get greeting              # "hello"'
+	@echo "  printf 'get greeting\r\nquit\r\n' | nc 127.0.0.1 11211"
+	@echo '  redis-benchmark -t set,get -P 32 -q'
+	@echo 'Ctrl-C ends the server; nothing is kept.'
+	@echo
+	@exec build/release/isotherm-server --port 6379 --memcached-port 11211 $(ARGS)
+
+test: ## all checks and tests (under 20 minutes on 2 cores)
+	@tools/run_tests.sh
+
+test-long: ## the same with 1,000 histories, long differential streams and 10 minutes a fuzzer
+	@tools/run_tests.sh --long
+
+test-gpu: ## kernels and device tables against models, on a GPU if there is one
+	@tools/compile_cuda.sh
+	@build/cuda/index_kernels_test
+	@build/cuda/device_table_test
+
+bench-gpu: ## every figure of docs/performance.md that needs a GPU
+	@tools/compile_cuda.sh
+	@build/cuda/device_table_bench
+	@build/cuda/device_growth_bench
+	@build/cuda/device_rows_bench
+
+bench: build ## every figure of docs/performance.md
+	@tools/setup.sh bench
+	@cmake --build --preset release --target isotherm-bench-programs
+	@bench/figures.sh
+
+portable: ## fully static programs in build/portable
+	@tools/setup.sh build
+	@cmake --preset portable >/dev/null
+	@cmake --build --preset portable
+
+format: ## clang-format all sources in place
+	@tools/format.sh
+
+install: build ## install programs, library and headers below PREFIX
+	@cmake --build --preset release --target isotherm
+	@cmake --install build/release --prefix "$(PREFIX)"
+
+clean: ## remove build/
+	rm -rf build
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -1,0 +1,254 @@
+// DeviceTable: lookups and writes of 64-bit keys and values with keys and results on the GPU, each
+// beside what the card can do at most, measured in the same run.
+//
+//   device_table_bench [--entries N] [--rounds N]
+#include <cstring>
+#include <functional>
+#include <string>
+
+#include "cuda/gpu_batches.cuh"
+#include "cuda/gpu_limits.cuh"
+#include "isotherm/device_table.h"
+
+namespace isotherm::bench {
+namespace {
+
+struct Parameters {
+  uint64_t entries = 100'000'000;
+  int rounds = 9;
+};
+
+constexpr uint64_t largest = uint64_t{1} << 26;
+class Bench {
+ public:
+  explicit Bench(const Parameters& parameters)
+      : parameters_(parameters),
+        keys_(device_array<uint64_t>(largest)),
+        values_(device_array<uint64_t>(largest)),
+        out_(device_array<uint64_t>(largest)),
+        found_(device_array<uint8_t>(largest)),
+        ops_(device_array<DeviceOp>(largest)),
+        wrong_(device_array<unsigned long long>(1)) {
+    cudaDeviceProp properties;
+    check(cudaGetDeviceProperties(&properties, 0));
+    blocks_ = static_cast<uint32_t>(properties.multiProcessorCount) * 16;
+    int driver = 0;
+    check(cudaDriverGetVersion(&driver));
+    std::printf("device_table_bench: %s, CUDA %d.%d, %llu entries, median of %d\n", properties.name,
+                driver / 1000, driver % 1000 / 10,
+                static_cast<unsigned long long>(parameters.entries), parameters.rounds);
+    check(cudaMemset(wrong_, 0, sizeof *wrong_));
+  }
+
+  int run() {
+    limits();
+    fill();
+    gets();
+    puts();
+    mixed();
+    pinned();
+    unsigned long long wrong = 0;
+    check(cudaMemcpy(&wrong, wrong_, sizeof wrong, cudaMemcpyDeviceToHost));
+    std::printf("wrong replies: %llu\n", wrong);
+    return wrong == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+  }
+
+ private:
+  void limits() {
+    const uint64_t bytes = parameters_.entries * 27;
+    auto* memory = device_array<char>(bytes);
+    check(cudaMemset(memory, 0, bytes));
+    draw(largest, false, false, 1);
+    limits_ = measure_limits(memory, bytes, keys_, out_, largest, blocks_);
+    check(cudaFree(memory));
+    std::printf(
+        "limits: random reads of 64 B %.1f, of 128 B %.1f, 128-bit swaps %.1f G/s; "
+        "copies to the device %.1f, to the host %.1f GB/s\n",
+        limits_.reads_64 / 1e9, limits_.reads_128 / 1e9, limits_.swaps / 1e9,
+        limits_.to_device / 1e9, limits_.to_host / 1e9);
+  }
+
+  void fill() {
+    for (const uint64_t rows : {uint64_t{1} << 20, uint64_t{1} << 24}) {
+      for (const bool reserved : {false, true}) {
+        DeviceTableOptions options;
+        options.expected_entries = reserved ? parameters_.entries : 0;
+        table_.reset();
+        table_ = std::make_unique<DeviceTable>(options);
+        const double took = fill_table(rows);
+        std::printf("PUT of new keys, 2^%d a call, %s: %.2f G/s\n", rows == 1 << 20 ? 20 : 24,
+                    reserved ? "growth before" : "growth included",
+                    static_cast<double>(parameters_.entries) / took / 1e9);
+      }
+    }
+    const DeviceTableStats stats = table_->stats();
+    std::printf(
+        "%llu entries, %.2f bytes an entry, overflow lines %.1f%% of lines, work space "
+        "%llu MiB\n",
+        static_cast<unsigned long long>(stats.entries),
+        static_cast<double>(stats.bytes) / static_cast<double>(stats.entries),
+        static_cast<double>(stats.overflow_lines) * 100 / static_cast<double>(stats.segments << 16),
+        static_cast<unsigned long long>(stats.workspace >> 20));
+  }
+
+  // Seconds of the puts alone.
+  double fill_table(uint64_t rows) {
+    double took = 0;
+    cudaEvent_t begin, end;
+    check(cudaEventCreate(&begin));
+    check(cudaEventCreate(&end));
+    for (uint64_t first = 0; first < parameters_.entries; first += largest) {
+      const uint64_t filled = std::min(largest, parameters_.entries - first);
+      fresh_keys<<<blocks_, 256>>>(keys_, values_, filled, first);
+      check(cudaEventRecord(begin));
+      for (uint64_t at = 0; at < filled; at += rows) {
+        table_->put(keys_ + at, values_ + at, std::min(rows, filled - at), nullptr);
+      }
+      check(cudaEventRecord(end));
+      check(cudaEventSynchronize(end));
+      float milliseconds = 0;
+      check(cudaEventElapsedTime(&milliseconds, begin, end));
+      took += milliseconds / 1e3;
+    }
+    return took;
+  }
+
+  void gets() {
+    for (const int shift : {26, 20, 16}) {
+      get("hits", shift, false, false);
+      get("misses", shift, false, true);
+      get("Zipf .99", shift, true, false);
+    }
+  }
+  void get(const char* name, int shift, bool zipf, bool absent) {
+    const uint64_t rows = uint64_t{1} << shift;
+    draw(largest, zipf, absent, 5);
+    const double took = median_seconds(parameters_.rounds, [&](int round) {
+      const uint64_t first = rows * static_cast<uint64_t>(round) % largest;
+      table_->get(keys_ + first, out_ + first, found_ + first, rows, nullptr);
+    });
+    const uint64_t used = std::min(largest, rows * static_cast<uint64_t>(parameters_.rounds));
+    count_wrong<<<blocks_, 256>>>(keys_, out_, found_, used, !absent, wrong_);
+    report("GET " + std::string(name), shift, took, limits_.reads_128);
+  }
+
+  void puts() {
+    for (const int shift : {16, 20, 22, 24}) {
+      put("uniform", shift, false);
+      put("Zipf .99", shift, true);
+    }
+  }
+  void put(const char* name, int shift, bool zipf) {
+    draw(largest, zipf, false, 7);
+    triple<<<blocks_, 256>>>(keys_, values_, largest);
+    const uint64_t rows = uint64_t{1} << shift;
+    const double took = median_seconds(parameters_.rounds, [&](int round) {
+      const uint64_t first = rows * static_cast<uint64_t>(round) % largest;
+      table_->put(keys_ + first, values_ + first, rows, nullptr);
+    });
+    report("PUT of present keys, " + std::string(name), shift, took, limits_.swaps);
+  }
+
+  void mixed() {
+    for (const bool zipf : {true, false}) {
+      for (const int shift : {16, 20, 22, 24}) {
+        draw(largest, zipf, false, 9);
+        triple<<<blocks_, 256>>>(keys_, values_, largest);
+        draw_ops<<<blocks_, 256>>>(ops_, largest, 20, 3);
+        const uint64_t rows = uint64_t{1} << shift;
+        const double took = median_seconds(parameters_.rounds, [&](int round) {
+          const uint64_t first = rows * static_cast<uint64_t>(round) % largest;
+          DeviceRequests requests;
+          requests.rows = rows;
+          requests.ops = ops_ + first;
+          requests.keys = keys_ + first;
+          requests.values = values_ + first;
+          requests.values_out = out_ + first;
+          requests.found = found_ + first;
+          table_->run(requests, nullptr);
+        });
+        const uint64_t used = std::min(largest, rows * static_cast<uint64_t>(parameters_.rounds));
+        count_wrong<<<blocks_, 256>>>(keys_, out_, found_, used, true, wrong_);
+        report(zipf ? "95/5 in order, Zipf .99" : "95/5 in order, uniform", shift, took,
+               limits_.reads_128);
+      }
+    }
+  }
+
+  // Keys and results in pinned host memory, which the kernel reads and writes over the bus.
+  void pinned() {
+    constexpr uint64_t rows = uint64_t{1} << 24;
+    uint64_t* keys = nullptr;
+    uint64_t* values = nullptr;
+    uint8_t* found = nullptr;
+    check(cudaMallocHost(&keys, rows * sizeof *keys));
+    check(cudaMallocHost(&values, rows * sizeof *values));
+    check(cudaMallocHost(&found, rows));
+    draw(rows, false, false, 11);
+    check(cudaMemcpy(keys, keys_, rows * sizeof *keys, cudaMemcpyDeviceToHost));
+    const double bytes = limits_.to_host / 9;  // a value and a found byte a row
+    for (const int shift : {16, 20, 22, 24}) {
+      const uint64_t part = uint64_t{1} << shift;
+      const double took = median_seconds(parameters_.rounds, [&](int round) {
+        const uint64_t first = part * static_cast<uint64_t>(round) % rows;
+        table_->get_pinned(keys + first, values + first, found + first, part, nullptr);
+      });
+      report("GET, pinned host memory", shift, took, bytes);
+    }
+    for (uint64_t i = 0; i < rows; ++i) {
+      if (found[i] != 1 || values[i] != keys[i] * 3) std::printf("wrong: row %zu\n", size_t(i));
+    }
+    check(cudaFreeHost(keys));
+    check(cudaFreeHost(values));
+    check(cudaFreeHost(found));
+  }
+
+  void draw(uint64_t rows, bool zipf, bool absent, uint64_t seed) {
+    draw_keys<<<blocks_, 256>>>(keys_, rows, parameters_.entries, zipf, absent, seed);
+    check(cudaDeviceSynchronize());
+  }
+  void report(const std::string& name, int shift, double took, double limit) const {
+    const double rate = static_cast<double>(uint64_t{1} << shift) / took;
+    std::printf("%-32s 2^%d  %7.2f G/s  %8.1f us  %.2f of the limit\n", name.c_str(), shift,
+                rate / 1e9, took * 1e6, rate / limit);
+  }
+
+  const Parameters parameters_;
+  uint64_t* keys_;
+  uint64_t* values_;
+  uint64_t* out_;
+  uint8_t* found_;
+  DeviceOp* ops_;
+  unsigned long long* wrong_;
+  uint32_t blocks_ = 0;
+  GpuLimits limits_{};
+  std::unique_ptr<DeviceTable> table_;
+};
+
+Parameters parse(int argc, char** argv) {
+  Parameters parameters;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    if (std::strcmp(argv[i], "--entries") == 0) {
+      parameters.entries = std::strtoull(argv[i + 1], nullptr, 10);
+    } else if (std::strcmp(argv[i], "--rounds") == 0) {
+      parameters.rounds = std::atoi(argv[i + 1]);
+    } else {
+      std::fprintf(stderr, "device_table_bench [--entries N] [--rounds N]\n");
+      std::exit(64);
+    }
+  }
+  return parameters;
+}
+
+}  // namespace
+}  // namespace isotherm::bench
+
+int main(int argc, char** argv) {
+  const isotherm::bench::Parameters parameters = isotherm::bench::parse(argc, argv);
+  int devices = 0;
+  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
+    std::printf("skipped: no GPU\n");
+    return EXIT_SUCCESS;
+  }
+  return isotherm::bench::Bench(parameters).run();
+}

@@ -1,0 +1,122 @@
+#include "isotherm_bench/options.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "isotherm_bench/presets.h"
+
+namespace isotherm::bench {
+namespace {
+
+ParsedOptions parse(std::vector<std::string> words) {
+  words.insert(words.begin(), "isotherm-bench");
+  std::vector<char*> argv;
+  argv.reserve(words.size() + 1);
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  ::testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStdout();
+  ParsedOptions parsed = parse_options(static_cast<int>(words.size()), argv.data());
+  ::testing::internal::GetCapturedStderr();
+  ::testing::internal::GetCapturedStdout();
+  return parsed;
+}
+
+TEST(Options, BadOnesEndWithUsage) {
+  const std::vector<std::vector<std::string>> bad = {
+      {"--no-such-flag"},
+      {"word"},
+      {"--theta", "0"},
+      {"--theta", "x"},
+      {"--theta", "nan"},
+      {"--mix", "read=10"},
+      {"--distribution", "gauss"},
+      {"--preset", "none"},
+      {"--records", "0"},
+      {"--records", "12q"},
+      {"--records", "99999999999999999999"},
+      {"--key-size", "0"},
+      {"--key-size", "2", "--records", "1M"},
+      {"--value-size", "10-5"},
+      {"--value-size", "1G"},
+      {"--batch", "0"},
+      {"--pipeline", "0"},
+      {"--threads", "0"},
+      {"--connections", "0"},
+      {"--rate", "0"},
+      {"--rate", "1k", "--requests", "5"},
+      {"--seconds", "0"},
+      {"--seconds", "inf"},
+      {"--warm-up", "-1"},
+      {"--rounds", "0"},
+      {"--target", "http://127.0.0.1:80"},
+      {"--target", "redis://127.0.0.1"},
+      {"--target", "redis://127.0.0.1:70000"},
+      {"--target", "redis://:1"},
+      {"--pid", "1"},
+      {"--in-process", "--spawn-redis"},
+      {"--fixed", "--spawn-redis"},
+      {"--no-load"},
+      {"--spawn-memcached", "--preset", "ycsb-e"},
+      {"--spawn-memcached", "--key-size", "251"},
+      {"--protocol", "smtp"},
+  };
+  for (const auto& words : bad) {
+    EXPECT_EQ(parse(words).exit_code, exit_usage) << words.front() << " " << words.back();
+  }
+}
+
+TEST(Options, HelpIsNoError) {
+  EXPECT_EQ(parse({"--help"}).exit_code, 0);
+  EXPECT_EQ(parse({"--version"}).exit_code, 0);
+  EXPECT_EQ(parse({"--list-presets"}).exit_code, 0);
+}
+
+TEST(Options, FlagsWinOverPresets) {
+  const Options options =
+      parse({"--preset", "mega-kv-b", "--value-size", "8-16", "--records", "2M"}).options;
+  EXPECT_EQ(options.workload.name, "mega-kv-b");
+  EXPECT_EQ(options.workload.key_size, 16u);
+  EXPECT_EQ(options.workload.value_size_min, 8u);
+  EXPECT_EQ(options.workload.value_size_max, 16u);
+  EXPECT_EQ(options.workload.records, 2'000'000u);
+  EXPECT_TRUE(options.in_process);
+}
+
+TEST(Options, TheBatchMeansKeysOverSockets) {
+  EXPECT_EQ(parse({"--batch", "7"}).options.batch, 7u);
+  EXPECT_EQ(parse({"--batch", "7", "--spawn-redis"}).options.workload.keys_per_read, 7u);
+}
+
+TEST(Options, PeersMakeFiveRounds) {
+  EXPECT_EQ(parse({"--spawn-redis"}).options.rounds, 5u);
+  EXPECT_FALSE(parse({"--spawn-redis"}).options.floor);
+  EXPECT_EQ(parse({"--target", "redis://127.0.0.1:1"}).options.rounds, 1u);
+  EXPECT_TRUE(parse({"--target", "redis://127.0.0.1:1"}).options.floor);
+  EXPECT_FALSE(parse({"--target", "redis://127.0.0.1:1", "--no-floor"}).options.floor);
+}
+
+TEST(Options, Addresses) {
+  std::string error;
+  const auto address = parse_address("memcached://[::1]:11", &error);
+  ASSERT_TRUE(address);
+  EXPECT_EQ(address->protocol, WireProtocol::memcached);
+  EXPECT_EQ(address->host, "::1");
+  EXPECT_EQ(address->port, 11);
+}
+
+TEST(Presets, AreValid) {
+  for (const Preset& preset : presets()) {
+    Workload workload;
+    ASSERT_TRUE(apply_preset(preset.name, workload));
+    double sum = 0;
+    for (double share : workload.mix) sum += share;
+    EXPECT_DOUBLE_EQ(sum, 100) << preset.name;
+    EXPECT_GE(key_capacity(workload.key_size), 1'000'000'000u);
+  }
+}
+
+}  // namespace
+}  // namespace isotherm::bench

@@ -1,0 +1,79 @@
+# Flags that every target is compiled with, and the options that presets turn.
+
+set(ISOTHERM_SANITIZE "" CACHE STRING "Value of -fsanitize= for all code, e.g. address,undefined")
+option(ISOTHERM_FUZZ "Instrument for libFuzzer and build the fuzzers (clang only)" OFF)
+option(ISOTHERM_BENCH "Build the benchmarks" ON)
+option(ISOTHERM_JEMALLOC "Link jemalloc into the programs" OFF)
+option(ISOTHERM_STATIC "Link the programs fully statically" OFF)
+option(ISOTHERM_BROKEN_BUILDS "Build the deliberately broken servers that tests must catch" OFF)
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")
+set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib")
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g1 -DNDEBUG")
+# Sanitizer builds optimise the library alone (ISOTHERM_DEBUG_OPTIMIZE): tests and codecs are fast
+# enough without, and compile in half the time.
+set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g1 -fno-omit-frame-pointer")
+set(ISOTHERM_DEBUG_OPTIMIZE $<$<CONFIG:Debug>:-O1>)
+
+find_program(ISOTHERM_CCACHE ccache)
+mark_as_advanced(ISOTHERM_CCACHE)
+if(ISOTHERM_CCACHE AND NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${ISOTHERM_CCACHE}")
+endif()
+
+# 16-byte compare-and-swap is in every x86-64 processor but the first few; wider registers are
+# chosen at run time, so no flag here may ask for more.
+add_compile_options(-mcx16 -Wall -Wextra -Wpedantic -Wshadow -Werror)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # g++ 12 reports overlapping copies inside std::string's own operator+ (GCC bug 105651).
+  add_compile_options(-Wno-restrict)
+endif()
+
+if(ISOTHERM_SANITIZE)
+  add_compile_options(-fsanitize=${ISOTHERM_SANITIZE} -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${ISOTHERM_SANITIZE})
+  # Freed items are overwritten, so that a stale read shows.
+  add_compile_definitions(ISOTHERM_POISON)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # The checks inserted by a sanitizer hide from g++ that a variable is always set.
+    add_compile_options(-Wno-maybe-uninitialized)
+    if(ISOTHERM_SANITIZE MATCHES "thread")
+      # g++ warns that the thread sanitizer does not model fences; where one orders plain
+      # accesses the sanitizer would report a race, never hide one.
+      add_compile_options(-Wno-tsan)
+    endif()
+  endif()
+endif()
+if(ISOTHERM_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    message(FATAL_ERROR "ISOTHERM_FUZZ needs clang")
+  endif()
+  # Coverage guides the fuzzers through the libraries; tests need none.
+  set(ISOTHERM_COVERAGE -fsanitize=fuzzer-no-link)
+  add_link_options(-fsanitize=fuzzer-no-link)
+endif()
+if(ISOTHERM_STATIC)
+  add_link_options(-static)
+endif()
+
+# Code for one instruction set lives in files of its own, reached only after a check at run time.
+function(isotherm_set_isa_flags)
+  foreach(source IN LISTS ARGN)
+    if(source MATCHES "_avx2\\.cc$")
+      set_source_files_properties("${source}" PROPERTIES COMPILE_OPTIONS "-mavx2;-mbmi;-mbmi2")
+    elseif(source MATCHES "_avx512\\.cc$")
+      set_source_files_properties("${source}" PROPERTIES COMPILE_OPTIONS
+        "-mavx512f;-mavx512vl;-mavx512dq;-mavx512bw;-mbmi;-mbmi2")
+    endif()
+  endforeach()
+endfunction()
+
+# 16-byte atomics may become calls into libatomic; link it only where something calls it.
+set(ISOTHERM_LIBATOMIC "-Wl,--push-state,--as-needed" "-latomic" "-Wl,--pop-state")

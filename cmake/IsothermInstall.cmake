@@ -1,0 +1,20 @@
+# `cmake --install`: programs, library, public headers and the package for find_package(isotherm).
+include(CMakePackageConfigHelpers)
+
+install(TARGETS isotherm EXPORT isotherm-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/isotherm"
+  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+foreach(program isotherm-server isotherm-bench)
+  if(TARGET ${program})
+    install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  endif()
+endforeach()
+
+set(isotherm_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/isotherm")
+install(EXPORT isotherm-targets NAMESPACE isotherm:: DESTINATION ${isotherm_package_dir})
+configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/isotherm-config.cmake.in"
+  "${PROJECT_BINARY_DIR}/isotherm-config.cmake" INSTALL_DESTINATION ${isotherm_package_dir})
+write_basic_package_version_file("${PROJECT_BINARY_DIR}/isotherm-config-version.cmake"
+  COMPATIBILITY SameMinorVersion)
+install(FILES "${PROJECT_BINARY_DIR}/isotherm-config.cmake"
+  "${PROJECT_BINARY_DIR}/isotherm-config-version.cmake" DESTINATION ${isotherm_package_dir})

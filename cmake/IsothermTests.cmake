@@ -1,0 +1,112 @@
+# Tests that ctest runs. Labels: unit, script, example, package, tools; folders of tests/ set their
+# own. The sanitizer builds run `unit` and `script`.
+include(GoogleTest)
+find_package(GTest REQUIRED)
+
+# One ctest entry for each test of a GoogleTest program.
+function(isotherm_discover_tests target label)
+  gtest_discover_tests(${target} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
+    WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
+    PROPERTIES LABELS ${label} TIMEOUT 300)
+endfunction()
+
+function(isotherm_add_unit_tests)
+  find_package(rapidcheck QUIET)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/*_test.cc")
+  isotherm_set_isa_flags(${sources})
+  if(sources)
+    add_executable(isotherm-unit-tests ${sources})
+    target_link_libraries(isotherm-unit-tests PRIVATE isotherm_server GTest::gtest_main)
+    if(rapidcheck_FOUND)
+      target_link_libraries(isotherm-unit-tests PRIVATE rapidcheck)
+    endif()
+    isotherm_discover_tests(isotherm-unit-tests unit)
+  endif()
+
+  file(GLOB_RECURSE bench_tests CONFIGURE_DEPENDS
+    "${PROJECT_SOURCE_DIR}/bench/isotherm_bench/*_test.cc")
+  if(bench_tests AND ISOTHERM_BENCH)
+    add_executable(isotherm-bench-tests ${bench_tests})
+    target_link_libraries(isotherm-bench-tests PRIVATE isotherm_bench GTest::gtest_main)
+    isotherm_discover_tests(isotherm-bench-tests unit)
+  endif()
+endfunction()
+
+# Examples see the public headers only, as a user's program does.
+function(isotherm_add_examples)
+  file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/examples/*.cc")
+  foreach(source IN LISTS sources)
+    cmake_path(GET source STEM name)
+    add_executable(example-${name} "${source}")
+    target_link_libraries(example-${name} PRIVATE isotherm::isotherm)
+    add_test(NAME example.${name} COMMAND example-${name})
+    set_tests_properties(example.${name} PROPERTIES LABELS example TIMEOUT 60)
+  endforeach()
+endfunction()
+
+# Builds that break one rule each on purpose; tests must catch them. Only what the rule touches is
+# compiled again: it comes before libisotherm on the linker's line and so takes the place of its
+# objects.
+function(isotherm_add_broken_builds)
+  if(NOT ISOTHERM_BROKEN_BUILDS OR NOT TARGET isotherm-server)
+    return()
+  endif()
+  isotherm_glob_sources(sources index device engine)
+  add_library(isotherm_no_cas STATIC ${sources})
+  isotherm_set_up_library(isotherm_no_cas PUBLIC)
+  target_compile_definitions(isotherm_no_cas PRIVATE ISOTHERM_BREAK_CAS)
+  target_link_libraries(isotherm_no_cas PUBLIC isotherm)
+  isotherm_define_server(isotherm-server-no-cas isotherm_no_cas)
+
+  set(items "${PROJECT_SOURCE_DIR}/src/items")
+  add_executable(isotherm-no-epoch-tests "${items}/item_cache.cc" "${items}/item_stress_test.cc")
+  target_compile_definitions(isotherm-no-epoch-tests PRIVATE ISOTHERM_BREAK_EPOCH)
+  target_link_libraries(isotherm-no-epoch-tests PRIVATE
+    isotherm_internal isotherm GTest::gtest_main)
+  add_test(NAME broken.no_epoch_is_caught
+    COMMAND "${PROJECT_SOURCE_DIR}/tools/expect_failure.sh"
+      "$<TARGET_FILE:isotherm-no-epoch-tests>")
+  set_tests_properties(broken.no_epoch_is_caught PROPERTIES LABELS broken TIMEOUT 300)
+endfunction()
+
+function(isotherm_add_test_folders)
+  file(GLOB folders CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/*/CMakeLists.txt")
+  foreach(folder IN LISTS folders)
+    cmake_path(GET folder PARENT_PATH folder)
+    cmake_path(GET folder FILENAME name)
+    add_subdirectory("${folder}" "${PROJECT_BINARY_DIR}/tests/${name}")
+  endforeach()
+endfunction()
+
+function(isotherm_add_fuzzers)
+  if(NOT ISOTHERM_FUZZ)
+    return()
+  endif()
+  file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/fuzz/*_fuzz.cc")
+  foreach(source IN LISTS sources)
+    cmake_path(GET source STEM name)
+    add_executable(${name} "${source}")
+    target_compile_options(${name} PRIVATE -fsanitize=fuzzer)
+    target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+    target_link_libraries(${name} PRIVATE isotherm_server)
+  endforeach()
+endfunction()
+
+function(isotherm_add_tool_tests)
+  add_test(NAME tools.check_layers_test
+    COMMAND python3 "${PROJECT_SOURCE_DIR}/tools/check_layers_test.py")
+  add_test(NAME tools.check_isa_symbols_test
+    COMMAND "${PROJECT_SOURCE_DIR}/tools/check_isa_symbols_test.sh" "${CMAKE_CXX_COMPILER}"
+      "${PROJECT_BINARY_DIR}/isa-symbols-test")
+  add_test(NAME tools.check_isa_symbols
+    COMMAND "${PROJECT_SOURCE_DIR}/tools/check_isa_symbols.sh" "${PROJECT_BINARY_DIR}")
+  set_tests_properties(tools.check_layers_test tools.check_isa_symbols_test
+    tools.check_isa_symbols PROPERTIES LABELS tools TIMEOUT 120)
+  if(NOT ISOTHERM_SANITIZE)
+    add_test(NAME package.find_package
+      COMMAND ${CMAKE_COMMAND} -DBUILD=${PROJECT_BINARY_DIR} -DSOURCE=${PROJECT_SOURCE_DIR}
+        -DCXX=${CMAKE_CXX_COMPILER} -DGENERATOR=${CMAKE_GENERATOR}
+        -P "${PROJECT_SOURCE_DIR}/cmake/package_test/run.cmake")
+    set_tests_properties(package.find_package PROPERTIES LABELS package TIMEOUT 300)
+  endif()
+endfunction()

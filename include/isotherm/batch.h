@@ -1,0 +1,194 @@
+// Batch: requests in arrival order, stored as columns, with a reply slot each.
+//
+// Layout. One column per field of a request; row i of every column is request i, and `reply(i)` is
+// its answer. Columns that an operation does not use are never read, so a batch of
+// reads touches the columns op, options, database, key and hash only.
+//
+// Life. A thread fills a batch (`get`, `put`, … append one request each and return its row),
+// submits it, and reads the replies; `clear()` makes it empty again and keeps the memory, so a
+// batch that is used over and over allocates nothing.
+//   filling ──submit──▶ running ──every slot ready──▶ done ──clear──▶ filling
+// Each slot becomes ready by itself: `ready(i)` may be true while row i + 1 still runs. The
+// callback given to `on_done` runs on the submitting thread when all slots are ready; the host
+// executor calls it before submit returns.
+//
+// Invariants.
+// - Keys and values are borrowed: the bytes must stay where they are until the batch is done.
+// - `Reply::data` points into the store and is valid until `clear()`; a batch that is done and not
+//   cleared holds memory back from reuse, so clear it soon and never while waiting for a client.
+// - Requests on one key take effect in row order.
+//
+// Threads. A batch belongs to one thread at a time, except that executors store reply slots, each
+// published by its status (release) and read by `ready` (acquire).
+//
+// Limits. At most 2^32 - 1 requests.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <string_view>
+
+#include "isotherm/status.h"
+
+namespace isotherm {
+
+enum class Op : uint8_t {
+  get,      // reply: data, flags, version, expiry
+  put,      // stores `value`; conditions by options
+  erase,    // removes the item
+  add,      // adds `number` to the decimal integer stored; reply.number: the sum
+  append,   // value behind the stored one; reply.number: the new length
+  prepend,  // value before the stored one; reply.number: the new length
+  expire,   // sets the absolute expiry to `expiry` (no_expiry: removes it); reply as of get
+};
+
+// Options of one request, a bit each.
+namespace option {
+inline constexpr uint16_t if_absent = 1 << 0;      // put: only where the key is absent
+inline constexpr uint16_t if_present = 1 << 1;     // put, append, prepend, add: only where present
+inline constexpr uint16_t if_version = 1 << 2;     // put, erase: only where version == `number`
+inline constexpr uint16_t keep_expiry = 1 << 3;    // put: the new item inherits the expiry
+inline constexpr uint16_t want_previous = 1 << 4;  // put, erase: reply.data is the value before
+inline constexpr uint16_t no_touch = 1 << 5;       // get: do not count as a use for eviction
+inline constexpr uint16_t exclusive = 1 << 6;      // part of a command over several keys (the gate)
+inline constexpr uint16_t saturating = 1 << 7;     // add: memcached's arithmetic: unsigned 64-bit,
+                                                   // wraps upward, stops at 0 downward
+inline constexpr uint16_t expire_if_none = 1 << 8;      // expire: only where it has none
+inline constexpr uint16_t expire_if_any = 1 << 9;       // expire: only where it has one
+inline constexpr uint16_t expire_if_greater = 1 << 10;  // expire: only to a later time
+inline constexpr uint16_t expire_if_less = 1 << 11;     // expire: only to an earlier time
+inline constexpr uint16_t decrement = 1 << 12;  // add with saturating: subtract `number` instead
+}  // namespace option
+
+// Expiry: absolute, in milliseconds since the Unix epoch.
+inline constexpr int64_t no_expiry = 0;
+
+enum class ValueType : uint8_t { none, string, list, set, zset, hash, stream };
+
+// One answer, 56 bytes. `data` is null where the request found or returns no value.
+struct Reply {
+  std::atomic<Status> status{Status::pending};
+  ValueType type = ValueType::none;
+  uint32_t flags = 0;          // memcached's client flags
+  uint64_t version = 0;        // of the item found or written; grows with every write of the value
+  int64_t number = 0;          // add: the sum; append, prepend: the new length in bytes
+  int64_t expiry = no_expiry;  // of the item found or written
+  const char* data = nullptr;
+  uint64_t size = 0;      // bytes at data
+  uint64_t location = 0;  // where data lies; for executors
+
+  std::string_view value() const { return {data, size}; }
+};
+
+class Batch {
+ public:
+  using Row = uint32_t;
+  using Done = void (*)(Batch&, void* context);
+
+  Batch();
+  ~Batch();
+  Batch(const Batch&) = delete;
+  Batch& operator=(const Batch&) = delete;
+
+  // Appends a request and returns its row.
+  Row get(std::string_view key, uint16_t options = 0) { return append_row(Op::get, key, options); }
+  Row put(std::string_view key, std::string_view value, uint16_t options = 0,
+          int64_t expiry = no_expiry, uint32_t flags = 0, uint64_t expected_version = 0);
+  Row erase(std::string_view key, uint16_t options = 0, uint64_t expected_version = 0);
+  Row add(std::string_view key, int64_t delta, uint16_t options = 0);
+  Row append(std::string_view key, std::string_view value, uint16_t options = 0);
+  Row prepend(std::string_view key, std::string_view value, uint16_t options = 0);
+  Row expire(std::string_view key, int64_t expiry, uint16_t options = 0);
+
+  // The database that requests appended from now on belong to.
+  void select(uint32_t database) { current_database_ = database; }
+
+  Row size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+
+  bool ready(Row row) const {
+    return columns_.reply[row].status.load(std::memory_order_acquire) != Status::pending;
+  }
+  const Reply& reply(Row row) const { return columns_.reply[row]; }
+
+  // Called with this batch on the submitting thread when every slot is ready.
+  void on_done(Done done, void* context) {
+    done_ = done;
+    done_context_ = context;
+  }
+
+  // Gives back what the replies point into and empties the batch; capacity stays.
+  void clear();
+  // Frees columns beyond `rows`; a batch that was once huge need not stay so.
+  void shrink(Row rows);
+  // Bytes that the columns take.
+  size_t memory() const;
+
+  // ---- For executors ----
+
+  // The columns; pointers are stable while the batch runs.
+  struct Columns {
+    Op* op = nullptr;
+    uint16_t* options = nullptr;
+    uint32_t* database = nullptr;
+    std::string_view* key = nullptr;
+    uint64_t* hash = nullptr;  // filled by the executor
+    std::string_view* value = nullptr;
+    int64_t* number = nullptr;
+    int64_t* expiry = nullptr;
+    uint32_t* flags = nullptr;
+    Reply* reply = nullptr;
+  };
+  Columns& columns() { return columns_; }
+  const Columns& columns() const { return columns_; }
+  // True when a request has option::exclusive.
+  bool exclusive() const { return exclusive_; }
+  // True when a request may write.
+  bool writes() const { return writes_; }
+
+  // Keeps what replies point into alive until clear(); an executor sets it once per run.
+  class Hold {
+   public:
+    virtual void release(Batch& batch) = 0;
+
+   protected:
+    ~Hold() = default;
+  };
+  void hold(Hold* hold) { hold_ = hold; }
+  void finish() {
+    if (done_ != nullptr) done_(*this, done_context_);
+  }
+
+ private:
+  Row append_row(Op op, std::string_view key, uint16_t options) {
+    if (size_ == capacity_) grow_for_more();
+    const Row row = size_++;
+    columns_.op[row] = op;
+    columns_.options[row] = options;
+    columns_.database[row] = current_database_;
+    columns_.key[row] = key;
+    new (&columns_.reply[row]) Reply();
+    exclusive_ |= (options & option::exclusive) != 0;
+    writes_ |= op != Op::get;
+    return row;
+  }
+  void grow_for_more();
+  void grow(Row capacity);
+
+  Columns columns_;
+  Row size_ = 0;
+  Row capacity_ = 0;
+  uint32_t current_database_ = 0;
+  bool exclusive_ = false;
+  bool writes_ = false;
+  Hold* hold_ = nullptr;
+  Done done_ = nullptr;
+  void* done_context_ = nullptr;
+  std::unique_ptr<char[]> memory_;
+  size_t memory_bytes_ = 0;
+};
+
+}  // namespace isotherm

@@ -1,0 +1,56 @@
+// DeviceRowTable: u64 keys to rows of one size in the memory of a GPU, such as embeddings.
+//
+//   isotherm::DeviceRowTableOptions options;
+//   options.row_bytes = 128 * sizeof(float);
+//   isotherm::DeviceRowTable table(options);
+//   table.put(keys, rows, n, stream);             // [n], [n][row_bytes], device pointers
+//   table.get(keys, rows_out, found, n, stream);  // rows_out[i] untouched where found[i] is 0
+//
+// Any key may be stored. Rows are copied in and out; of several rows for one key in a call the last
+// stays. The table grows by itself; a key takes its row and 31 to 36 bytes.
+//
+// Order, threads and streams: as DeviceTable. Memory. Where device memory or `gpu_memory` ends, put
+// says so by `stored`: 1, or 255 (reply_retry) for a key that found no room. Errors.
+// std::invalid_argument for row_bytes that are no multiple of 16 from 16 to 4096; else as
+// DeviceTable.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "isotherm/device_table.h"
+
+namespace isotherm {
+
+struct DeviceRowTableOptions {
+  int device = 0;
+  uint32_t row_bytes = 0;
+  uint64_t gpu_memory = 0;  // bytes; 0: no cap
+  std::optional<uint64_t> hash_seed;
+};
+
+class DeviceRowTable {
+ public:
+  using Stream = CUstream_st*;
+
+  explicit DeviceRowTable(const DeviceRowTableOptions& options);
+  ~DeviceRowTable();
+  DeviceRowTable(const DeviceRowTable&) = delete;
+  DeviceRowTable& operator=(const DeviceRowTable&) = delete;
+
+  // Device pointers, aligned to 16 bytes where they are to rows; n keys and rows each.
+  void get(const uint64_t* keys, void* rows, uint8_t* found, uint64_t n, Stream stream);
+  // `stored` may be null.
+  void put(const uint64_t* keys, const void* rows, uint8_t* stored, uint64_t n, Stream stream);
+  void erase(const uint64_t* keys, uint64_t n, Stream stream);
+
+  // Waits for all calls made so far.
+  DeviceTableStats stats();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace isotherm

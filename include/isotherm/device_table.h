@@ -1,0 +1,109 @@
+// DeviceTable: u64 keys to u64 values in the memory of a GPU, for arrays on either side.
+//
+//   isotherm::DeviceTable table;
+//   table.put(keys, values, n, stream);                // device pointers, in stream order
+//   table.get(keys, values_out, found_out, n, stream);
+//
+// Every key and every value may be stored, 0 and 2^64 - 1 included; nothing is reserved. The table
+// grows by itself; at 100 million entries it takes 27 to 28 bytes an entry.
+//
+// Order. The requests of one call take effect in the order of the arrays, also where several are
+// for one key, and calls take effect in the order they were made, whatever their streams (later
+// calls wait on the device, not on the host). A call returns when its work is queued; what it reads
+// and writes belongs to it until the stream has come past. It waits on the host only where it
+// cannot know without earlier calls' counts whether the table must grow.
+//
+// Replies. found[i] is 1 where the key was present before the request, 0 where it was absent, and
+// 255 (`reply_retry`) where memory was full: then nothing was done for any request on that key in
+// this call's part. values[i] is the value before the request, untouched where found[i] is 0 and of
+// no meaning where it is 255.
+//
+// Threads. Any; calls take turns. Errors. std::runtime_error without a GPU or when the device
+// fails, after which the table is lost and every call throws; std::bad_alloc without memory for the
+// empty table or for the work space of a call with writes. Sources. Mega-KV, section 3 (index and
+// batches in device memory); H-Rocks, section 5 (arrival order within a batch).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+
+struct CUstream_st;
+
+namespace isotherm {
+
+enum class DeviceOp : uint8_t { get, put, erase, put_if_absent, compare_and_swap, add };
+
+inline constexpr uint8_t reply_retry = 255;
+
+struct DeviceTableOptions {
+  int device = 0;
+  // Bytes of device memory that the table may take; 0: no cap.
+  uint64_t gpu_memory = 0;
+  // Entries to make room for at once; more are taken in by growth.
+  uint64_t expected_entries = 0;
+  // Seed of the hash; empty: drawn at random.
+  std::optional<uint64_t> hash_seed;
+};
+
+// Requests as columns in device memory, n rows each.
+struct DeviceRequests {
+  uint64_t rows = 0;
+  const DeviceOp* ops = nullptr;  // null: all are `op`
+  DeviceOp op = DeviceOp::get;
+  const uint64_t* keys = nullptr;
+  // Of put, put_if_absent, compare_and_swap and add, and of compare_and_swap; null: all 0.
+  const uint64_t* values = nullptr;
+  const uint64_t* expected = nullptr;
+  // Replies; both null where none are wanted (then no request may be a get).
+  uint64_t* values_out = nullptr;
+  uint8_t* found = nullptr;
+};
+
+struct DeviceTableStats {
+  uint64_t entries = 0;
+  uint64_t bytes = 0;           // of device memory, all in but the work space
+  uint64_t workspace = 0;       // bytes that batches with writes work in
+  uint64_t overflow_lines = 0;  // linked
+  uint64_t segments = 0;
+};
+
+class DeviceTable {
+ public:
+  using Stream = CUstream_st*;  // as cudaStream_t
+
+  explicit DeviceTable(const DeviceTableOptions& options = {});
+  ~DeviceTable();
+  DeviceTable(const DeviceTable&) = delete;
+  DeviceTable& operator=(const DeviceTable&) = delete;
+
+  // Device pointers, n each.
+  void get(const uint64_t* keys, uint64_t* values, uint8_t* found, uint64_t n, Stream stream);
+  void put(const uint64_t* keys, const uint64_t* values, uint64_t n, Stream stream);
+  void erase(const uint64_t* keys, uint64_t n, Stream stream);
+  // Any mix of operations.
+  void run(const DeviceRequests& requests, Stream stream);
+
+  // The same for arrays in pinned host memory (cudaMallocHost, cudaHostRegister), which may also be
+  // given to the functions above: they read and write it directly, at less than the bus can do.
+  void get_pinned(const uint64_t* keys, uint64_t* values, uint8_t* found, uint64_t n,
+                  Stream stream);
+
+  // Arrays in host memory, of equal lengths; each returns when its replies are there. Throws
+  // std::invalid_argument for unequal lengths.
+  void get(std::span<const uint64_t> keys, std::span<uint64_t> values, std::span<uint8_t> found);
+  void put(std::span<const uint64_t> keys, std::span<const uint64_t> values);
+  void erase(std::span<const uint64_t> keys);
+  // Any mix of operations, all pointers to host memory.
+  void run_host(const DeviceRequests& requests);
+
+  // Waits for all calls made so far.
+  DeviceTableStats stats();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace isotherm

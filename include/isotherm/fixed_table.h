@@ -1,0 +1,97 @@
+// FixedTable: u64 keys to u64 values, in arrays: the index without items.
+//
+//   isotherm::FixedTable table;
+//   isotherm::FixedHandle handle(table);              // one a thread
+//   handle.put(keys, values);                          // std::span<const uint64_t>
+//   handle.get(keys, values_out, found_out);           // misses leave values_out untouched
+//
+// Every key and every value may be stored, 0 and 2^64 - 1 included. The table grows by itself; it
+// takes 27 to 29 bytes an entry at any count.
+//
+// Threads. As Store: a handle a thread, at most 256. Each key is linearizable; the operations of
+// one call take effect in the order of the arrays. Errors. Spans of different lengths throw
+// std::invalid_argument; out_of_memory ends a call where memory ends.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "isotherm/status.h"
+
+namespace isotherm {
+
+struct FixedOptions {
+  // Bytes that the table may take; 0: no cap. At the cap new keys are refused with out_of_memory.
+  uint64_t maxmemory = 0;
+  // Seed of the hash; empty: drawn at random.
+  std::optional<uint64_t> hash_seed;
+};
+
+class FixedTable {
+ public:
+  explicit FixedTable(const FixedOptions& options = {});
+  ~FixedTable();
+  FixedTable(const FixedTable&) = delete;
+  FixedTable& operator=(const FixedTable&) = delete;
+
+  uint64_t size() const;
+  uint64_t memory() const;  // bytes
+
+ private:
+  friend class FixedHandle;
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+class FixedHandle {
+ public:
+  explicit FixedHandle(FixedTable& table);
+  ~FixedHandle();
+  FixedHandle(const FixedHandle&) = delete;
+  FixedHandle& operator=(const FixedHandle&) = delete;
+
+  // values[i] of keys[i], found[i] 1 or 0; returns how many were found. Shapes: all [n].
+  uint64_t get(std::span<const uint64_t> keys, std::span<uint64_t> values,
+               std::span<uint8_t> found);
+  std::optional<uint64_t> get(uint64_t key);
+
+  // What put and erase tell of before, per key; either both spans or none.
+  struct Previous {
+    std::span<uint64_t> values;
+    std::span<uint8_t> found;
+  };
+  // Stores all; `done` in the result is how many before memory ended.
+  struct Result {
+    Status status = Status::ok;
+    uint64_t done = 0;
+  };
+  Result put(std::span<const uint64_t> keys, std::span<const uint64_t> values,
+             Previous previous = {});
+  // Stores the pairs whose key is absent; stored[i] 1 or 0.
+  Result put_if_absent(std::span<const uint64_t> keys, std::span<const uint64_t> values,
+                       std::span<uint8_t> stored);
+  // Returns how many were present.
+  uint64_t erase(std::span<const uint64_t> keys, Previous previous = {});
+
+  // Stores `desired` where the value is `expected`: ok, condition_failed (current is what it is) or
+  // not_found.
+  Status compare_and_swap(uint64_t key, uint64_t expected, uint64_t desired,
+                          uint64_t* current = nullptr);
+
+  // Visits whole lines of entries from `cursor` on, at least `count` while there are any; returns
+  // the cursor to go on from, 0 at the end.
+  uint64_t scan(uint64_t cursor, uint64_t count,
+                const std::function<void(uint64_t key, uint64_t value)>& visit);
+
+  // A bounded step of growth; put calls it too. True while more waits.
+  bool maintain();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace isotherm

@@ -1,0 +1,37 @@
+// Options of a store: what an embedding program may set. The server adds its own (ports, limits of
+// clients) in src/net/server_options.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace isotherm {
+
+// What happens to a write when `maxmemory` is reached. Names as in redis.conf.
+enum class EvictionPolicy : uint8_t {
+  noeviction,      // writes fail with Status::out_of_memory
+  allkeys_lru,     // the least recently used items go (CLOCK, Mega-KV section 3.2)
+  allkeys_random,  // random items go
+  volatile_lru,    // as allkeys_lru, among items with an expiry
+  volatile_ttl,    // among items with an expiry, those that expire first
+};
+
+std::string_view to_string(EvictionPolicy policy);  // "noeviction", "allkeys-lru", …
+std::optional<EvictionPolicy> parse_eviction_policy(std::string_view name);
+
+struct Options {
+  // Bytes that items, index, buffers and what waits to be freed may take together; 0: no cap.
+  uint64_t maxmemory = 0;
+  EvictionPolicy maxmemory_policy = EvictionPolicy::noeviction;
+  // Databases (Redis's SELECT), each with an index of its own. 1 to 16,384.
+  uint32_t databases = 16;
+  // The longest value and the longest key, in bytes; at most 2^32 - 1.
+  uint64_t max_value_bytes = 512ull << 20;
+  // Seed of the hash; empty: drawn at random when the store opens.
+  std::optional<uint64_t> hash_seed;
+};
+
+}  // namespace isotherm

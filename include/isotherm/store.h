@@ -1,0 +1,119 @@
+// Store: Isotherm as a library, in process: byte-string keys and values.
+//
+//   isotherm::Store store({.maxmemory = 1 << 30});
+//   isotherm::Handle handle(store);            // one a thread
+//   handle.put("user:1", "Ada");
+//   std::string value;
+//   if (handle.get("user:1", value) == isotherm::Status::ok) …
+//
+// Single operations are convenient; batches are fast: fill a Batch (isotherm/batch.h), `submit` it,
+// read the replies, `clear` it. A batch of some hundred requests hides the memory's latency, and
+// reads values without copying them.
+//
+// Threads. A Store may be used by any number of threads, each through a Handle of its own (at most
+// 256). A Handle and its batches belong to one thread. Each key is linearizable; requests of a
+// batch on one key take effect in order.
+//
+// Errors. Constructors throw std::invalid_argument for options out of range and std::bad_alloc
+// without memory; operations return a Status and throw nothing.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "isotherm/batch.h"
+#include "isotherm/options.h"
+#include "isotherm/status.h"
+
+namespace isotherm {
+
+class Engine;
+class Clock;
+class Worker;
+
+class Store {
+ public:
+  explicit Store(const Options& options = {});
+  // Expiry by another clock than the system's, which must outlive the store; for tests.
+  Store(const Options& options, const Clock& clock);
+  ~Store();
+  Store(const Store&) = delete;
+  Store& operator=(const Store&) = delete;
+
+  // Keys in a database, expired ones that were not met yet included.
+  uint64_t size(uint32_t database = 0) const;
+  // Bytes that maxmemory is compared with.
+  uint64_t memory() const;
+
+ private:
+  friend class Handle;
+  std::unique_ptr<Engine> engine_;
+};
+
+// What a read tells beside the value.
+struct ItemInfo {
+  uint64_t version = 0;        // for compare_and_swap
+  int64_t expiry = no_expiry;  // ms since the epoch
+  uint32_t flags = 0;          // the application's
+};
+
+struct PutOptions {
+  // Any of option::if_absent, if_present, keep_expiry.
+  uint16_t conditions = 0;
+  int64_t expiry = no_expiry;  // ms since the epoch
+  uint32_t flags = 0;
+};
+
+class Handle {
+ public:
+  explicit Handle(Store& store);
+  ~Handle();
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+
+  // The database that single operations and scans use.
+  void select(uint32_t database) { database_ = database; }
+
+  // ok or not_found, with value and info filled when found.
+  Status get(std::string_view key, std::string& value, ItemInfo* info = nullptr);
+  // ok; condition_failed or not_found as the conditions say; too_large; out_of_memory. `previous`,
+  // if given, gets the value before (empty when there was none).
+  Status put(std::string_view key, std::string_view value, const PutOptions& options = {},
+             std::string* previous = nullptr);
+  // ok or not_found.
+  Status erase(std::string_view key, std::string* previous = nullptr);
+  // Stores where the version is still `expected`: ok, condition_failed or not_found.
+  Status compare_and_swap(std::string_view key, uint64_t expected, std::string_view value,
+                          const PutOptions& options = {});
+  // Adds to a decimal integer (absent: 0): ok, not_an_integer or overflow.
+  Status add(std::string_view key, int64_t delta, int64_t& sum);
+  // Sets the absolute expiry; no_expiry removes it: ok or not_found.
+  Status expire(std::string_view key, int64_t expiry);
+
+  // Runs a batch; every reply is ready when it returns or becomes so by itself (isotherm/batch.h).
+  void submit(Batch& batch);
+
+  // Visits at least `count` keys from `cursor` on (0: the beginning) and returns the cursor to go
+  // on from, 0 at the end. Keys present from the first to the last call are visited at least once.
+  // Not between the end of a batch of this handle and its clear; the same holds for `clear`.
+  uint64_t scan(uint64_t cursor, uint64_t count,
+                const std::function<void(std::string_view key)>& visit);
+  // Removes every key of the database.
+  void clear();
+  // A bounded step of background work (growth, expiry, eviction); operations call it too. Call it
+  // now and then when idle; true while more waits.
+  bool maintain();
+
+ private:
+  template <class Read>
+  Status run_single(Read&& read);
+
+  std::unique_ptr<Worker> worker_;
+  Batch batch_;  // of single operations
+  uint32_t database_ = 0;
+};
+
+}  // namespace isotherm

@@ -1,0 +1,94 @@
+// LaneCuda: one thread of a kernel, as the GPU runs it.
+//
+// Kernels are written over a Lane, so that the fake device of the tests can run the same bodies. A
+// lane knows where it stands (thread, block), takes part in collectives of its warp (all lanes of
+// `mask` call together, with equal masks) and of its block, and has the atomics of device scope,
+// which are relaxed and return the old value.
+//
+// Kernels with a member type `Shared` have one of them per block, uninitialised.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "base/macros.h"
+
+namespace isotherm {
+
+namespace lane_cuda_internal {
+
+// What CUDA's atomics call the type.
+template <class T>
+using Word = std::conditional_t<sizeof(T) == 8, unsigned long long, unsigned int>;
+
+template <class T>
+__device__ ISOTHERM_INLINE Word<T>* word(T* at) {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8);
+  return reinterpret_cast<Word<T>*>(at);
+}
+
+}  // namespace lane_cuda_internal
+
+struct LaneCuda {
+  __device__ static uint32_t thread() { return threadIdx.x; }
+  __device__ static uint32_t threads() { return blockDim.x; }
+  __device__ static uint32_t block() { return blockIdx.x; }
+  __device__ static uint32_t blocks() { return gridDim.x; }
+
+  __device__ static uint32_t ballot(uint32_t mask, bool predicate) {
+    return __ballot_sync(mask, predicate);
+  }
+  template <class T>
+  __device__ static T shuffle(uint32_t mask, T value, uint32_t source) {
+    return __shfl_sync(mask, value, static_cast<int>(source));
+  }
+  __device__ static uint32_t match(uint32_t mask, uint32_t value) {
+    return __match_any_sync(mask, value);
+  }
+  __device__ static void sync_warp(uint32_t mask) { __syncwarp(mask); }
+  __device__ static void sync_block() { __syncthreads(); }
+  template <class T>
+  __device__ static T* shared() {
+    extern __shared__ __align__(16) unsigned char memory[];
+    return reinterpret_cast<T*>(memory);
+  }
+
+  template <class T>
+  __device__ static T atomic_add(T* at, T value) {
+    using lane_cuda_internal::word;
+    return static_cast<T>(atomicAdd(word(at), static_cast<lane_cuda_internal::Word<T>>(value)));
+  }
+  template <class T>
+  __device__ static T atomic_or(T* at, T value) {
+    return static_cast<T>(atomicOr(lane_cuda_internal::word(at), value));
+  }
+  template <class T>
+  __device__ static T atomic_max(T* at, T value) {
+    static_assert(std::is_unsigned_v<T>);
+    return static_cast<T>(atomicMax(lane_cuda_internal::word(at), value));
+  }
+  template <class T>
+  __device__ static T atomic_min(T* at, T value) {
+    static_assert(std::is_unsigned_v<T>);
+    return static_cast<T>(atomicMin(lane_cuda_internal::word(at), value));
+  }
+  template <class T>
+  __device__ static T atomic_exchange(T* at, T value) {
+    return static_cast<T>(atomicExch(lane_cuda_internal::word(at), value));
+  }
+  template <class T>
+  __device__ static T compare_exchange(T* at, T expected, T desired) {
+    return static_cast<T>(atomicCAS(lane_cuda_internal::word(at), expected, desired));
+  }
+  template <class T>
+  __device__ static T load(const T* at) {
+    return *static_cast<const volatile T*>(at);
+  }
+  template <class T>
+  __device__ static void store(T* at, T value) {
+    *static_cast<volatile T*>(at) = value;
+  }
+  __device__ static void fence() { __threadfence(); }
+};
+
+}  // namespace isotherm

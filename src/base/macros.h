@@ -1,0 +1,23 @@
+// Macros shared by code that compiles for the CPU (g++, clang) and for the GPU (nvcc).
+//
+// ISOTHERM_HOST_DEVICE marks a function that both sides call. ISOTHERM_INLINE is for the few
+// functions of the probe loop that must be inlined into the code of one instruction set.
+#pragma once
+
+#if defined(__CUDACC__)
+#define ISOTHERM_HOST_DEVICE __host__ __device__
+#define ISOTHERM_INLINE __forceinline__
+#else
+#define ISOTHERM_HOST_DEVICE
+#define ISOTHERM_INLINE inline __attribute__((always_inline))
+#endif
+
+// Before a loop of a kernel whose copies would cost more registers than they save time.
+#if defined(__CUDA_ARCH__)
+#define ISOTHERM_KEEP_ROLLED _Pragma("unroll 1")
+#else
+#define ISOTHERM_KEEP_ROLLED
+#endif
+
+#define ISOTHERM_LIKELY(x) __builtin_expect(static_cast<bool>(x), 1)
+#define ISOTHERM_UNLIKELY(x) __builtin_expect(static_cast<bool>(x), 0)

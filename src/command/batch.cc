@@ -1,0 +1,117 @@
+#include "isotherm/batch.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <utility>
+
+namespace isotherm {
+namespace {
+
+constexpr Batch::Row first_capacity = 64;
+
+// Places a column of `rows` at `at`, which moves behind it, and copies the rows it has.
+template <class T>
+void place(char*& at, T*& column, Batch::Row rows, Batch::Row filled) {
+  auto* to = reinterpret_cast<T*>(at);
+  if (filled != 0) std::memcpy(static_cast<void*>(to), column, filled * sizeof(T));
+  column = to;
+  at += (rows * sizeof(T) + 63) / 64 * 64;
+}
+
+}  // namespace
+
+Batch::Batch() = default;
+
+Batch::~Batch() { clear(); }
+
+void Batch::grow(Row capacity) {
+  constexpr size_t row_bytes = sizeof(Op) + sizeof(uint16_t) + 2 * sizeof(uint32_t) +
+                               2 * sizeof(std::string_view) + 3 * sizeof(uint64_t) + sizeof(Reply);
+  constexpr size_t column_slack = 11 * 64;
+  const size_t bytes = size_t{capacity} * row_bytes + column_slack;
+  std::unique_ptr<char[]> memory(new char[bytes]);
+  char* at =
+      reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(memory.get()) + 63) & ~uintptr_t{63});
+  place(at, columns_.op, capacity, size_);
+  place(at, columns_.options, capacity, size_);
+  place(at, columns_.database, capacity, size_);
+  place(at, columns_.key, capacity, size_);
+  place(at, columns_.hash, capacity, size_);
+  place(at, columns_.value, capacity, size_);
+  place(at, columns_.number, capacity, size_);
+  place(at, columns_.expiry, capacity, size_);
+  place(at, columns_.flags, capacity, size_);
+  // Replies hold nothing yet: a batch is filled before it runs.
+  columns_.reply = reinterpret_cast<Reply*>(at);
+  for (Row row = 0; row < size_; ++row) new (&columns_.reply[row]) Reply();
+  memory_ = std::move(memory);
+  memory_bytes_ = bytes;
+  capacity_ = capacity;
+}
+
+void Batch::grow_for_more() { grow(std::max(first_capacity, capacity_ * 2)); }
+
+Batch::Row Batch::put(std::string_view key, std::string_view value, uint16_t options,
+                      int64_t expiry, uint32_t flags, uint64_t expected_version) {
+  const Row row = append_row(Op::put, key, options);
+  columns_.value[row] = value;
+  columns_.number[row] = static_cast<int64_t>(expected_version);
+  columns_.expiry[row] = expiry;
+  columns_.flags[row] = flags;
+  return row;
+}
+
+Batch::Row Batch::erase(std::string_view key, uint16_t options, uint64_t expected_version) {
+  const Row row = append_row(Op::erase, key, options);
+  columns_.value[row] = {};
+  columns_.number[row] = static_cast<int64_t>(expected_version);
+  columns_.expiry[row] = no_expiry;
+  columns_.flags[row] = 0;
+  return row;
+}
+
+Batch::Row Batch::add(std::string_view key, int64_t delta, uint16_t options) {
+  const Row row = append_row(Op::add, key, options);
+  columns_.value[row] = {};
+  columns_.number[row] = delta;
+  columns_.expiry[row] = no_expiry;
+  columns_.flags[row] = 0;
+  return row;
+}
+
+Batch::Row Batch::append(std::string_view key, std::string_view value, uint16_t options) {
+  const Row row = put(key, value, options);
+  columns_.op[row] = Op::append;
+  return row;
+}
+
+Batch::Row Batch::prepend(std::string_view key, std::string_view value, uint16_t options) {
+  const Row row = put(key, value, options);
+  columns_.op[row] = Op::prepend;
+  return row;
+}
+
+Batch::Row Batch::expire(std::string_view key, int64_t expiry, uint16_t options) {
+  const Row row = append_row(Op::expire, key, options);
+  columns_.value[row] = {};
+  columns_.number[row] = 0;
+  columns_.expiry[row] = expiry;
+  columns_.flags[row] = 0;
+  return row;
+}
+
+void Batch::clear() {
+  if (hold_ != nullptr) std::exchange(hold_, nullptr)->release(*this);
+  size_ = 0;
+  exclusive_ = false;
+  writes_ = false;
+}
+
+void Batch::shrink(Row rows) {
+  if (capacity_ > rows && size_ <= rows) grow(std::max(first_capacity, rows));
+}
+
+size_t Batch::memory() const { return memory_bytes_; }
+
+}  // namespace isotherm

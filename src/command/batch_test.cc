@@ -1,0 +1,123 @@
+#include "isotherm/batch.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace isotherm {
+namespace {
+
+TEST(Batch, ColumnsHoldWhatWasAppended) {
+  Batch batch;
+  EXPECT_TRUE(batch.empty());
+  EXPECT_EQ(batch.get("a", option::no_touch), 0u);
+  batch.select(3);
+  EXPECT_EQ(batch.put("b", "value", option::if_version, 500, 6, 70), 1u);
+  EXPECT_EQ(batch.erase("c", option::if_version, 8), 2u);
+  EXPECT_EQ(batch.add("d", -9), 3u);
+  EXPECT_EQ(batch.append("e", "x"), 4u);
+  EXPECT_EQ(batch.prepend("f", "y", option::if_present), 5u);
+  EXPECT_EQ(batch.expire("g", 10, option::expire_if_any), 6u);
+  EXPECT_EQ(batch.size(), 7u);
+  const Batch::Columns& columns = batch.columns();
+  const Op ops[] = {Op::get, Op::put, Op::erase, Op::add, Op::append, Op::prepend, Op::expire};
+  for (Batch::Row row = 0; row < 7; ++row) {
+    EXPECT_EQ(columns.op[row], ops[row]);
+    EXPECT_EQ(columns.key[row], std::string(1, static_cast<char>('a' + row)));
+    EXPECT_EQ(columns.database[row], row == 0 ? 0u : 3u);
+    EXPECT_FALSE(batch.ready(row));
+  }
+  EXPECT_EQ(columns.value[1], "value");
+  EXPECT_EQ(columns.expiry[1], 500);
+  EXPECT_EQ(columns.flags[1], 6u);
+  EXPECT_EQ(columns.number[1], 70);
+  EXPECT_EQ(columns.number[2], 8);
+  EXPECT_EQ(columns.number[3], -9);
+  EXPECT_EQ(columns.value[5], "y");
+  EXPECT_EQ(columns.options[5], option::if_present);
+  EXPECT_EQ(columns.expiry[6], 10);
+}
+
+TEST(Batch, KnowsWhetherItWritesAndRunsAlone) {
+  Batch batch;
+  batch.get("a");
+  EXPECT_FALSE(batch.writes());
+  EXPECT_FALSE(batch.exclusive());
+  batch.expire("a", 1);
+  EXPECT_TRUE(batch.writes());
+  batch.get("a", option::exclusive);
+  EXPECT_TRUE(batch.exclusive());
+  batch.clear();
+  EXPECT_FALSE(batch.writes());
+  EXPECT_FALSE(batch.exclusive());
+}
+
+TEST(Batch, GrowsWithItsRowsInPlace) {
+  Batch batch;
+  std::vector<std::string> keys;
+  for (int i = 0; i < 10'000; ++i) keys.push_back("key" + std::to_string(i));
+  for (int round = 0; round < 3; ++round) {
+    for (size_t i = 0; i < keys.size(); ++i) {
+      batch.put(keys[i], keys[keys.size() - 1 - i], 0, static_cast<int64_t>(i),
+                static_cast<uint32_t>(i));
+    }
+    for (Batch::Row row = 0; row < batch.size(); ++row) {
+      ASSERT_EQ(batch.columns().key[row], keys[row]);
+      ASSERT_EQ(batch.columns().value[row], keys[keys.size() - 1 - row]);
+      ASSERT_EQ(batch.columns().expiry[row], row);
+      ASSERT_EQ(batch.reply(row).data, nullptr);
+    }
+    batch.clear();
+    EXPECT_TRUE(batch.empty());
+  }
+}
+
+TEST(Batch, KeepsItsMemoryUntilItShrinks) {
+  Batch batch;
+  EXPECT_EQ(batch.memory(), 0u);
+  for (int i = 0; i < 100'000; ++i) batch.get("key");
+  const size_t large = batch.memory();
+  EXPECT_GT(large, 100'000u * 100);
+  batch.clear();
+  EXPECT_EQ(batch.memory(), large);
+  batch.shrink(1000);
+  EXPECT_LT(batch.memory(), large / 50);
+  batch.get("key");
+  EXPECT_EQ(batch.size(), 1u);
+}
+
+TEST(Batch, AFreshReplyIsEmptyAlsoAfterReuse) {
+  Batch batch;
+  batch.get("key");
+  batch.columns().reply[0].data = "old";
+  batch.columns().reply[0].size = 3;
+  batch.columns().reply[0].status = Status::ok;
+  batch.clear();
+  batch.get("key");
+  EXPECT_FALSE(batch.ready(0));
+  EXPECT_EQ(batch.reply(0).value(), "");
+  EXPECT_EQ(batch.reply(0).data, nullptr);
+}
+
+struct CountingHold final : Batch::Hold {
+  void release(Batch&) override { ++released; }
+  int released = 0;
+};
+
+TEST(Batch, LetsGoOfItsHoldOnce) {
+  CountingHold hold;
+  {
+    Batch batch;
+    batch.hold(&hold);
+    batch.clear();
+    EXPECT_EQ(hold.released, 1);
+    batch.clear();
+    EXPECT_EQ(hold.released, 1);
+    batch.hold(&hold);
+  }
+  EXPECT_EQ(hold.released, 2);
+}
+
+}  // namespace
+}  // namespace isotherm

@@ -1,0 +1,44 @@
+// Database: one of Redis's numbered databases: an index and a few counters.
+//
+// The index is made by the first write and taken away whole by FLUSHDB, so an unused database costs
+// nothing. Versions go on over a flush: the next index starts where the last one ended.
+//
+// Threads. Any within an epoch; `detach` only while the gate is held exclusively.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include "index/line_index.h"
+
+namespace isotherm {
+
+class Database {
+ public:
+  ~Database() { delete index_.load(std::memory_order_relaxed); }
+
+  // Null while nothing was written.
+  LineIndex* index() const { return index_.load(std::memory_order_acquire); }
+
+  // The index, made if there is none; null when memory is out.
+  LineIndex* make_index(Pages& pages, MemoryBudget& budget, EpochDomain& epochs);
+
+  // Takes the index away.
+  std::unique_ptr<LineIndex> detach();
+
+  // Any thread, also outside of epochs: a flush waits until they have looked.
+  uint64_t count() const;
+  uint64_t splits() const;
+
+  // Items with an expiry.
+  std::atomic<int64_t> expires{0};
+
+ private:
+  std::atomic<LineIndex*> index_{nullptr};
+  mutable std::mutex make_mutex_;
+  uint64_t first_version_ = 0;
+};
+
+}  // namespace isotherm

@@ -1,0 +1,145 @@
+// FakeDevice: a GPU made of nothing, for tests: runs the kernels themselves, lane by lane.
+//
+// It offers what the CUDA device offers, so that code over a device is tested without one; and it
+// is harsher than one:
+//   - Its memory is its own (device/fake_memory.h). The host that touches it is ended by a fault.
+//   - Operations are queued and run when somebody waits or asks, streams mixed by the seed
+//     (device/fake_streams.h). A copy reads the host's bytes when it runs, so a staging buffer that
+//     is used again too early shows.
+//   - The lanes of a kernel take turns by the seed, inside a kernel, too (device/fake_grid.h), and
+//     meet under rules that are checked (device/fake_warp.h, device/fake_lane.h).
+//   - Allocations and operations fail on demand, and the device can be lost.
+// Equal seeds give equal runs, if one thread uses the device.
+//
+// A function that returns false has failed and left nothing behind. After a mistake of the code
+// under test (an error, as opposed to a failure on demand) the device is lost, as a GPU would be.
+// A test looks at the errors with `take_errors`; errors that nobody took end the program with the
+// device.
+//
+// Threads. All functions may be called from several threads; one of them runs at a time, and
+// operations run in the thread that waits.
+// Limits. Operations never overlap in time, so a kernel that waits for the host, or for another
+// kernel, waits for ever.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <type_traits>
+#include <typeinfo>
+#include <vector>
+
+#include "device/fake_grid.h"
+#include "device/fake_lane.h"
+#include "device/fake_memory.h"
+#include "device/fake_random.h"
+#include "device/fake_streams.h"
+
+namespace isotherm {
+
+class FakeDevice {
+ public:
+  using Lane = FakeLane;
+  using Stream = FakeStream*;
+  using Event = FakeEvent*;
+  static constexpr uint64_t never = ~uint64_t{0};
+
+  FakeDevice(uint64_t seed, uint64_t memory_bytes);
+  // Operations that still wait are forgotten; all streams and events end.
+  ~FakeDevice();
+
+  // Aligned to 256 bytes and full of rubbish; null if there is no more, or by order.
+  void* allocate(uint64_t bytes);
+  // At once: operations that use it must have ended.
+  void release(void* at, uint64_t bytes);
+  uint64_t allocated_bytes() const;
+
+  // Memory of the host that kernels may use, too; null by order, as above.
+  void* allocate_pinned(uint64_t bytes);
+  void release_pinned(void* at, uint64_t bytes);
+  // The blocks of a grid that is worth its launch.
+  uint32_t full_grid() const { return 3; }
+
+  Stream create_stream();
+  // Runs what is queued.
+  void destroy_stream(Stream stream);
+  Event create_event();
+  void destroy_event(Event event);
+
+  bool record(Event event, Stream stream);
+  bool wait(Stream stream, Event event);
+  // Whether it has happened; of a lost device false. Lets some operations run, or none.
+  bool done(Event event);
+  bool synchronize(Event event);
+  bool synchronize(Stream stream);
+
+  // Sets bytes to zero.
+  bool clear(Stream stream, void* at, uint64_t bytes);
+  bool to_device(Stream stream, void* device, const void* host, uint64_t bytes);
+  bool to_host(Stream stream, void* host, const void* device, uint64_t bytes);
+  bool copy(Stream stream, void* to, const void* from, uint64_t bytes);
+  // The kernel is copied. At most 1024 threads a block.
+  template <class Kernel>
+  bool launch(Stream stream, uint32_t blocks, uint32_t threads, const Kernel& kernel);
+
+  // Failures on demand: the next `n` succeed, those after them fail; `never` is back to normal.
+  void fail_allocations_after(uint64_t n);
+  void fail_launches_after(uint64_t n);
+  // Loses the device when `n` more operations have run.
+  void lose_after(uint64_t n);
+  // Everything fails from now on; queues are forgotten, memory is rubbish.
+  void lose();
+  bool lost() const;
+  // Back to normal, allocations as they were.
+  void recover();
+
+  // What the code under test did wrong since the last call.
+  std::vector<std::string> take_errors();
+
+ private:
+  using Lock = std::lock_guard<std::mutex>;
+
+  bool enqueue(Stream stream, std::function<void()> run);
+  bool enqueue_launch(Stream stream, FakeLaunch launch);
+  void run_launch(const FakeLaunch& launch);
+  bool step();
+  template <class Reached>
+  bool run_until(Reached reached);
+  bool check_range(const char* what, const void* at, uint64_t bytes);
+  void report(std::string error);
+  void lose_now();
+
+  mutable std::mutex mutex_;
+  FakeRandom random_;
+  FakeMemory memory_;
+  FakeStreams streams_;
+  FakeGrid grid_;
+  std::vector<std::string> errors_;
+  uint64_t allocations_left_ = never;
+  uint64_t launches_left_ = never;
+  uint64_t operations_left_ = never;
+  bool lost_ = false;
+};
+
+template <class Kernel>
+bool FakeDevice::launch(Stream stream, uint32_t blocks, uint32_t threads, const Kernel& kernel) {
+  // What a GPU takes as parameters.
+  static_assert(std::is_trivially_copyable_v<Kernel> && sizeof(Kernel) <= 4096);
+  FakeLaunch launch{blocks, threads, 0, typeid(Kernel).name(), nullptr, nullptr};
+  if constexpr (requires { typename Kernel::Shared; }) {
+    using Shared = typename Kernel::Shared;
+    static_assert(std::is_trivially_copyable_v<Shared> && std::is_trivially_destructible_v<Shared>);
+    static_assert(sizeof(Shared) <= FakeGrid::max_shared_bytes);
+    launch.shared_bytes = sizeof(Shared);
+  }
+  launch.kernel = std::make_shared<const Kernel>(kernel);
+  launch.body = [](const void* body, const FakeLane& lane) {
+    (*static_cast<const Kernel*>(body))(lane);
+  };
+  return enqueue_launch(stream, std::move(launch));
+}
+
+}  // namespace isotherm

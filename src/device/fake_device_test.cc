@@ -1,0 +1,287 @@
+// The fake device around its kernels: streams, events, memory and failures on demand.
+#include "device/fake_device.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/macros.h"
+#include "device/fake_device_fixture.h"
+
+namespace isotherm {
+namespace {
+
+using FakeDevices = FakeDeviceFixture;
+
+// Appends a number to a list.
+struct Append {
+  uint32_t* list;  // its length first
+  uint32_t number;
+
+  template <class Lane>
+  ISOTHERM_HOST_DEVICE void operator()(const Lane&) const {
+    list[1 + Lane::atomic_add(list, 1u)] = number;
+  }
+};
+
+// Four streams of eight kernels each; what was appended in which order.
+std::vector<uint32_t> order_of_streams(uint64_t seed) {
+  constexpr uint32_t streams = 4, kernels = 8, length = 1 + streams * kernels;
+  FakeDevice device(seed, 1 << 20);
+  auto* list = static_cast<uint32_t*>(device.allocate(length * 4));
+  const FakeDevice::Stream last = device.create_stream();
+  EXPECT_TRUE(device.clear(last, list, 4));
+  EXPECT_TRUE(device.synchronize(last));
+  std::vector<FakeDevice::Stream> made;
+  for (uint32_t stream = 0; stream < streams; ++stream) {
+    made.push_back(device.create_stream());
+    for (uint32_t i = 0; i < kernels; ++i) {
+      EXPECT_TRUE(device.launch(made.back(), 1, 1, Append{list, stream * 100 + i}));
+    }
+  }
+  for (const FakeDevice::Stream stream : made) EXPECT_TRUE(device.synchronize(stream));
+  std::vector<uint32_t> got(length);
+  EXPECT_TRUE(device.to_host(last, got.data(), list, length * 4));
+  EXPECT_TRUE(device.synchronize(last));
+  device.release(list, length * 4);
+  return {got.begin() + 1, got.end()};
+}
+
+TEST(FakeStreams, KeepTheirOwnOrderAndMixByTheSeed) {
+  std::set<std::vector<uint32_t>> orders;
+  for (uint64_t seed = 0; seed < 4; ++seed) {
+    const std::vector<uint32_t> order = order_of_streams(seed);
+    EXPECT_EQ(order, order_of_streams(seed));
+    uint32_t next[4] = {};
+    for (const uint32_t number : order) EXPECT_EQ(number % 100, next[number / 100]++);
+    orders.insert(order);
+  }
+  EXPECT_EQ(orders.size(), 4u);
+}
+
+TEST(FakeStreams, WaitForEventsAsTheyWereRecorded) {
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    FakeDevice device(seed, 1 << 20);
+    auto* list = static_cast<uint32_t*>(device.allocate(64));
+    const FakeDevice::Stream first = device.create_stream(), second = device.create_stream();
+    const FakeDevice::Event event = device.create_event();
+    EXPECT_TRUE(device.done(event));
+    EXPECT_TRUE(device.wait(second, event));  // never recorded: nothing to wait for
+    device.clear(first, list, 64);
+    device.launch(first, 1, 1, Append{list, 1});
+    EXPECT_TRUE(device.record(event, first));
+    EXPECT_TRUE(device.wait(second, event));
+    EXPECT_TRUE(device.record(event, second));  // what waits already is not concerned
+    device.launch(second, 1, 1, Append{list, 2});
+    EXPECT_TRUE(device.record(event, second));
+    EXPECT_TRUE(device.wait(first, event));
+    device.launch(first, 1, 1, Append{list, 3});
+    EXPECT_TRUE(device.record(event, first));
+    if (seed % 2 == 0) {
+      EXPECT_TRUE(device.synchronize(event));
+    } else {
+      while (!device.done(event)) {
+      }
+    }
+    uint32_t got[4] = {};
+    device.to_host(first, got, list, sizeof got);
+    EXPECT_TRUE(device.synchronize(first));
+    EXPECT_EQ(std::vector<uint32_t>(got, got + 4), (std::vector<uint32_t>{3, 1, 2, 3}));
+    device.destroy_event(event);
+    device.destroy_stream(first);
+    device.destroy_stream(second);
+    device.release(list, 64);
+  }
+}
+
+TEST_F(FakeDevices, NothingRunsBeforeSomebodyWaits) {
+  std::vector<uint32_t> staging = {1, 2, 3};
+  auto* at = array<uint32_t>(3);
+  EXPECT_TRUE(device.to_device(stream, at, staging.data(), 12));
+  staging = {7, 8, 9};  // too early: the copy has not run
+  EXPECT_EQ(download(at, 3), (std::vector<uint32_t>{7, 8, 9}));
+}
+
+TEST_F(FakeDevices, CopiesAndClears) {
+  auto* from = upload(std::vector<uint32_t>{1, 2, 3, 4});
+  auto* to = array<uint32_t>(4);
+  const std::vector<uint32_t> rubbish = download(to, 4);
+  EXPECT_EQ(rubbish, std::vector<uint32_t>(4, 0xA5A5A5A5));
+  EXPECT_TRUE(device.copy(stream, to, from, 16));
+  EXPECT_TRUE(device.clear(stream, to + 1, 8));
+  EXPECT_EQ(download(to, 4), (std::vector<uint32_t>{1, 0, 0, 4}));
+  EXPECT_TRUE(device.to_host(stream, nullptr, from, 0));
+  EXPECT_TRUE(device.synchronize(stream));
+}
+
+TEST_F(FakeDevices, MemoryIsLimitedAlignedAndComesBack) {
+  FakeDevice small(1, 10000);
+  void* first = small.allocate(6001);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(first) % 256, 0u);
+  EXPECT_EQ(small.allocate(4000), nullptr);
+  EXPECT_EQ(small.allocate(~uint64_t{0}), nullptr);
+  EXPECT_EQ(small.allocated_bytes(), 6001u);
+  // Longer than the arena lasts without reuse.
+  for (uint32_t i = 0; i < 2000; ++i) {
+    const uint64_t bytes = 1 + i * 37 % 3900;
+    void* at = small.allocate(bytes);
+    ASSERT_NE(at, nullptr);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(at) % 256, 0u);
+    small.release(at, bytes);
+  }
+  small.release(first, 6001);
+  EXPECT_EQ(small.allocated_bytes(), 0u);
+}
+
+using FakeDevicesDeathTest = FakeDeviceFixture;
+
+TEST_F(FakeDevicesDeathTest, TheHostMayNotTouchDeviceMemory) {
+  auto* at = upload(std::vector<uint32_t>{1, 2, 3});
+  EXPECT_DEATH(*static_cast<volatile uint32_t*>(at) = 1, "");
+  EXPECT_DEATH((void)*static_cast<volatile uint32_t*>(at + 1), "");
+  EXPECT_EQ(download(at, 3), (std::vector<uint32_t>{1, 2, 3}));
+}
+
+TEST_F(FakeDevicesDeathTest, ErrorsThatNobodyTookEndTheProgram) {
+  const auto forget = [] {
+    FakeDevice careless(1, 1 << 20);
+    void* at = careless.allocate(100);
+    careless.release(at, 100);
+    careless.release(at, 100);
+  };
+  EXPECT_DEATH(forget(), "release of memory that is not allocated");
+}
+
+// The error of a device that did something wrong, which is lost thereafter.
+std::string only_error(FakeDevice& device) {
+  EXPECT_TRUE(device.lost());
+  const std::vector<std::string> errors = device.take_errors();
+  device.recover();
+  return errors.size() == 1 ? errors[0] : std::to_string(errors.size()) + " errors";
+}
+
+TEST_F(FakeDevices, WrongRangesAndReleasesAreReported) {
+  char host[300] = {};
+  void* at = device.allocate(200);
+  device.to_device(stream, at, host, 201);
+  EXPECT_FALSE(device.synchronize(stream));
+  EXPECT_EQ(only_error(device), "to_device of 201 bytes of device memory that is not allocated");
+
+  device.clear(stream, host, 1);
+  EXPECT_FALSE(device.synchronize(stream));
+  EXPECT_EQ(only_error(device), "clear of 1 bytes of device memory that is not allocated");
+
+  device.to_host(stream, host, at, 200);
+  device.release(at, 200);  // too early
+  EXPECT_FALSE(device.synchronize(stream));
+  EXPECT_EQ(only_error(device), "to_host of 200 bytes of device memory that is not allocated");
+
+  at = device.allocate(200);
+  device.release(at, 199);
+  EXPECT_EQ(only_error(device), "release of another number of bytes than was allocated");
+
+  EXPECT_FALSE(device.launch(stream, 1, 1025, Append{}));
+  EXPECT_NE(only_error(device).find("Append with 1 blocks of 1025 threads"), std::string::npos);
+}
+
+// Writes past the end in a way that no check of an access sees.
+struct WriteBehind {
+  unsigned char* at;
+
+  template <class Lane>
+  __attribute__((no_sanitize("address"))) ISOTHERM_HOST_DEVICE void operator()(const Lane&) const {
+    *at = 1;
+  }
+};
+
+TEST_F(FakeDevices, WritesBehindAllocationsAreReported) {
+  auto* at = static_cast<unsigned char*>(device.allocate(250));
+  device.launch(stream, 1, 1, WriteBehind{at + 250});
+  EXPECT_TRUE(device.synchronize(stream) || device.lost());
+  EXPECT_NE(only_error(device).find("written where none is allocated"), std::string::npos);
+  device.release(at, 250);
+  device.launch(stream, 1, 1, WriteBehind{at + 100});
+  EXPECT_TRUE(device.synchronize(stream));
+  EXPECT_NE(device.take_errors().at(0).find("written where none is allocated"), std::string::npos);
+  device.recover();
+}
+
+TEST_F(FakeDevices, FailOnDemand) {
+  auto* list = zeros<uint32_t>(8);
+  device.fail_allocations_after(1);
+  void* at = device.allocate(100);
+  EXPECT_NE(at, nullptr);
+  EXPECT_EQ(device.allocate(100), nullptr);
+  device.release(at, 100);
+  device.fail_launches_after(2);
+  EXPECT_TRUE(device.launch(stream, 1, 1, Append{list, 1}));
+  EXPECT_TRUE(device.launch(stream, 1, 1, Append{list, 2}));
+  EXPECT_FALSE(device.launch(stream, 1, 1, Append{list, 3}));
+  EXPECT_TRUE(device.synchronize(stream));
+  EXPECT_FALSE(device.lost());
+  device.recover();
+  EXPECT_TRUE(device.launch(stream, 1, 1, Append{list, 4}));
+  EXPECT_EQ(download(list, 4), (std::vector<uint32_t>{3, 1, 2, 4}));
+}
+
+TEST_F(FakeDevices, ALostDeviceFailsEverywhere) {
+  auto* list = zeros<uint32_t>(8);
+  const FakeDevice::Event event = device.create_event();
+  EXPECT_TRUE(device.record(event, stream));
+  device.lose();
+  uint32_t host = 0;
+  EXPECT_TRUE(device.lost());
+  EXPECT_EQ(device.allocate(1), nullptr);
+  EXPECT_FALSE(device.done(event));
+  EXPECT_FALSE(device.record(event, stream));
+  EXPECT_FALSE(device.wait(stream, event));
+  EXPECT_FALSE(device.synchronize(event));
+  EXPECT_FALSE(device.synchronize(stream));
+  EXPECT_FALSE(device.clear(stream, list, 4));
+  EXPECT_FALSE(device.to_device(stream, list, &host, 4));
+  EXPECT_FALSE(device.to_host(stream, &host, list, 4));
+  EXPECT_FALSE(device.copy(stream, list, list + 1, 4));
+  EXPECT_FALSE(device.launch(stream, 1, 1, Append{list, 1}));
+  device.recover();
+  EXPECT_EQ(download(list, 1)[0], 0xA5A5A5A5);
+  EXPECT_FALSE(device.synchronize(event));  // what it stood for was forgotten
+  device.destroy_event(event);
+}
+
+TEST_F(FakeDevices, IsLostInTheMiddle) {
+  auto* list = zeros<uint32_t>(32);
+  EXPECT_TRUE(device.synchronize(stream));
+  for (uint32_t i = 0; i < 20; ++i) EXPECT_TRUE(device.launch(stream, 1, 1, Append{list, i}));
+  device.lose_after(7);
+  EXPECT_FALSE(device.synchronize(stream));
+  EXPECT_TRUE(device.lost());
+  EXPECT_TRUE(device.take_errors().empty());
+  device.recover();
+}
+
+// Fibers go on on whichever thread runs the device.
+TEST_F(FakeDevices, ServesSeveralThreads) {
+  constexpr uint32_t threads = 3, rounds = 20, lanes = 64;
+  auto* list = zeros<uint32_t>(1 + threads * rounds * lanes);
+  EXPECT_TRUE(device.synchronize(stream));
+  std::vector<std::thread> made;
+  for (uint32_t thread = 0; thread < threads; ++thread) {
+    made.emplace_back([&, thread] {
+      const FakeDevice::Stream own = device.create_stream();
+      for (uint32_t round = 0; round < rounds; ++round) {
+        EXPECT_TRUE(device.launch(own, 2, lanes / 2, Append{list, thread}));
+        EXPECT_TRUE(device.synchronize(own));
+      }
+      device.destroy_stream(own);
+    });
+  }
+  for (std::thread& thread : made) thread.join();
+  EXPECT_EQ(download(list, 1)[0], threads * rounds * lanes);
+}
+
+}  // namespace
+}  // namespace isotherm

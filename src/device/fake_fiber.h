@@ -1,0 +1,65 @@
+// FakeFiber: a stack of its own on which tasks run until they switch away.
+//
+// The lanes of the fake device are fibers: thousands of them take turns on one thread, and each
+// continues where it stopped. A fiber keeps its stack and runs one task after another:
+//   start(task, argument)   the next switch to the fiber begins the task
+//   switch_to(from, to)     stops in `from` and goes on in `to`; returns when somebody switches
+//   back
+// A task that ends names the fiber to go on in. A thread's own stack is a FakeFiber, too.
+//
+// A switch saves the six registers that a call preserves, and the stack pointer, in a few lines of
+// assembly; swapcontext would enter the kernel at each switch to save a signal mask that nobody
+// changes. The sanitizers are told of every switch: under the address sanitizer a stack has a
+// shadow, and under the thread sanitizer a switch orders what was done before it.
+//
+// Below each stack lies a page that nobody may touch. Exceptions must not leave a task.
+//
+// Threads. A fiber may go on on another thread than it stopped on, but runs on one at a time.
+// Limits. x86-64, System V.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace isotherm {
+
+class FakeFiber {
+ public:
+  using Task = FakeFiber& (*)(void* argument);
+
+  // The stack of the thread that calls.
+  FakeFiber();
+  // A stack of its own. Fibers of different numbers begin at different offsets within their pages,
+  // so that thousands of stacks do not compete for the same sets of the cache.
+  explicit FakeFiber(uint32_t number);
+  // Has ended its task, or never had one.
+  ~FakeFiber();
+  FakeFiber(const FakeFiber&) = delete;
+  FakeFiber& operator=(const FakeFiber&) = delete;
+
+  void start(Task task, void* argument) {
+    task_ = task;
+    argument_ = argument;
+  }
+  static void switch_to(FakeFiber& from, FakeFiber& to);
+
+ private:
+  static void run(FakeFiber* self);
+  void arrive();
+  void map_stack();
+  void end_run();
+
+  void* stack_pointer_ = nullptr;
+  char* mapping_ = nullptr;             // of the stack; null for the thread's own
+  const void* stack_bottom_ = nullptr;  // what the address sanitizer is told
+  size_t stack_bytes_ = 0;
+  FakeFiber* came_from_ = nullptr;
+  [[maybe_unused]] void* shadow_stack_ = nullptr;  // address sanitizer
+  [[maybe_unused]] void* watched_ = nullptr;       // thread sanitizer
+  Task task_ = nullptr;
+  void* argument_ = nullptr;
+  bool runs_ = false;  // `run` has begun
+  bool ending_ = false;
+};
+
+}  // namespace isotherm

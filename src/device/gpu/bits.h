@@ -1,0 +1,26 @@
+// Bit arithmetic that the CPU and the GPU spell differently.
+#pragma once
+
+#include <cstdint>
+
+#include "base/macros.h"
+
+namespace isotherm {
+
+// The mask of a collective that all lanes of a warp take part in.
+inline constexpr uint32_t whole_warp = 0xffffffffu;
+
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint32_t count_bits(uint32_t bits) {
+#if defined(__CUDA_ARCH__)
+  return static_cast<uint32_t>(__popc(bits));
+#else
+  return static_cast<uint32_t>(__builtin_popcount(bits));
+#endif
+}
+
+// Of the bits below number `i`, 0 to 31.
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint32_t count_below(uint32_t bits, uint32_t i) {
+  return count_bits(bits & ((1u << i) - 1));
+}
+
+}  // namespace isotherm

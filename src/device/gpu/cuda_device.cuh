@@ -1,0 +1,157 @@
+// CudaDevice: memory, streams, events and launches of one GPU.
+//
+// The few calls that tables on a device are written in, so that the fake device of the tests can
+// stand in for them. Failed calls return null or false, and the driver's words are kept in
+// error(). Kernels are functors over a Lane (base/lane_cuda.cuh).
+//
+// Threads. Any; the caller keeps the order of calls. Limits. Copies from and to host memory are
+// asynchronous only where that memory is pinned.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <string>
+
+#include "base/lane_cuda.cuh"
+
+namespace isotherm {
+
+namespace cuda_device_internal {
+
+template <class Kernel>
+constexpr uint32_t shared_bytes() {
+  if constexpr (requires { typename Kernel::Shared; }) {
+    return sizeof(typename Kernel::Shared);
+  } else {
+    return 0;
+  }
+}
+
+// The most threads of a block.
+template <class Kernel>
+constexpr uint32_t most_threads() {
+  if constexpr (requires { Kernel::threads; }) {
+    return Kernel::threads;
+  } else {
+    return 256;
+  }
+}
+
+// How many blocks must fit on a multiprocessor, which bounds the registers; 1: no matter.
+template <class Kernel>
+constexpr uint32_t least_blocks() {
+  if constexpr (requires { Kernel::blocks_per_multiprocessor; }) {
+    return Kernel::blocks_per_multiprocessor;
+  } else {
+    return 1;
+  }
+}
+
+// A kernel may be set up while the one before it in the stream still ends; it begins when all that
+// one wrote is there.
+template <class Kernel>
+__global__ void __launch_bounds__(most_threads<Kernel>(), least_blocks<Kernel>())
+    enter(Kernel kernel) {
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  kernel(LaneCuda{});
+}
+
+}  // namespace cuda_device_internal
+
+class CudaDevice {
+ public:
+  using Stream = cudaStream_t;
+  using Event = cudaEvent_t;
+
+  explicit CudaDevice(int ordinal) : ordinal_(ordinal) {
+    int count = 0;
+    usable_ = check(cudaSetDevice(ordinal)) &&
+              check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, ordinal));
+    multiprocessors_ = static_cast<uint32_t>(count);
+  }
+
+  bool usable() const { return usable_; }
+  const std::string& error() const { return error_; }
+  // Makes this the calling thread's GPU.
+  bool enter() { return check(cudaSetDevice(ordinal_)); }
+  // Blocks of 256 threads that keep every multiprocessor full.
+  uint32_t full_grid() const { return multiprocessors_ * 16; }
+  uint32_t multiprocessors() const { return multiprocessors_; }
+
+  void* allocate(uint64_t bytes) {
+    void* memory = nullptr;
+    return check(cudaMalloc(&memory, bytes)) ? memory : nullptr;
+  }
+  void release(void* memory, uint64_t /*bytes*/) { check(cudaFree(memory)); }
+  void* allocate_pinned(uint64_t bytes) {
+    void* memory = nullptr;
+    return check(cudaMallocHost(&memory, bytes)) ? memory : nullptr;
+  }
+  void release_pinned(void* memory, uint64_t /*bytes*/) { check(cudaFreeHost(memory)); }
+
+  Stream create_stream() {
+    Stream stream = nullptr;
+    check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    return stream;
+  }
+  void destroy_stream(Stream stream) { check(cudaStreamDestroy(stream)); }
+  Event create_event() {
+    Event event = nullptr;
+    check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    return event;
+  }
+  void destroy_event(Event event) { check(cudaEventDestroy(event)); }
+
+  bool record(Event event, Stream stream) { return check(cudaEventRecord(event, stream)); }
+  bool wait(Stream stream, Event event) { return check(cudaStreamWaitEvent(stream, event, 0)); }
+  bool done(Event event) {
+    const cudaError_t state = cudaEventQuery(event);
+    return state != cudaErrorNotReady && check(state);
+  }
+  bool synchronize(Event event) { return check(cudaEventSynchronize(event)); }
+  bool synchronize(Stream stream) { return check(cudaStreamSynchronize(stream)); }
+
+  bool clear(Stream stream, void* at, uint64_t bytes) {
+    return check(cudaMemsetAsync(at, 0, bytes, stream));
+  }
+  bool to_device(Stream stream, void* device, const void* host, uint64_t bytes) {
+    return check(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, stream));
+  }
+  bool to_host(Stream stream, void* host, const void* device, uint64_t bytes) {
+    return check(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, stream));
+  }
+  bool copy(Stream stream, void* to, const void* from, uint64_t bytes) {
+    return check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream));
+  }
+
+  template <class Kernel>
+  bool launch(Stream stream, uint32_t blocks, uint32_t threads, const Kernel& kernel) {
+    cudaLaunchAttribute early{};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(blocks);
+    config.blockDim = dim3(threads);
+    config.dynamicSmemBytes = cuda_device_internal::shared_bytes<Kernel>();
+    config.stream = stream;
+    config.attrs = &early;
+    config.numAttrs = 1;
+    return check(cudaLaunchKernelEx(&config, cuda_device_internal::enter<Kernel>, kernel));
+  }
+
+ private:
+  bool check(cudaError_t code) {
+    if (code == cudaSuccess) return true;
+    error_ = cudaGetErrorString(code);
+    cudaGetLastError();
+    return false;
+  }
+
+  int ordinal_;
+  bool usable_ = false;
+  uint32_t multiprocessors_ = 0;
+  std::string error_;
+};
+
+}  // namespace isotherm

@@ -1,0 +1,176 @@
+// Checks of a row table on a device against a model, for any device; see
+// device/gpu/device_table_checks.h.
+#pragma once
+
+#include <algorithm>
+#include <cstdio>
+#include <unordered_map>
+#include <vector>
+
+#include "device/gpu/device_row_store.h"
+#include "device/gpu/device_table_checks.h"
+
+namespace isotherm {
+
+template <class Device>
+class ModelledRows {
+ public:
+  ModelledRows(Device& device, const DeviceRowOptions& options)
+      : device_(device),
+        memory_(device, 0),
+        units_(options.row_bytes / sizeof(Pair)),
+        stream_(device),
+        store_(device, options) {}
+
+  uint64_t wrong() const { return wrong_; }
+  uint64_t refused() const { return refused_; }
+  DeviceTableStats stats() { return store_.stats(); }
+
+  // Rows filled with the number of the put and the row's own.
+  void put(const std::vector<uint64_t>& keys, bool ask) {
+    ++puts_;
+    std::vector<Pair> rows(keys.size() * units_);
+    for (uint64_t i = 0; i < rows.size(); ++i) rows[i] = {puts_, i};
+    DeviceArray<Device, uint64_t> to_keys = upload(keys);
+    DeviceArray<Device, Pair> to_rows = upload(rows);
+    DeviceArray<Device, uint8_t> stored = upload(std::vector<uint8_t>(keys.size(), 0));
+    store_.put(to_keys.data(), to_rows.data(), ask ? stored.data() : nullptr, keys.size(),
+               stream_.get());
+    const std::vector<uint8_t> replies = download(stored);
+    for (uint64_t i = 0; i < keys.size(); ++i) {
+      if (ask && replies[i] == reply_retry) {
+        ++refused_;
+        if (model_.count(keys[i]) != 0) fail("a present key was refused");
+        continue;
+      }
+      if (ask && replies[i] != 1) fail("no reply to a put");
+      model_[keys[i]] = {puts_, i * units_};
+    }
+  }
+
+  void erase(const std::vector<uint64_t>& keys) {
+    DeviceArray<Device, uint64_t> to_keys = upload(keys);
+    store_.erase(to_keys.data(), keys.size(), stream_.get());
+    download(to_keys);
+    for (const uint64_t key : keys) model_.erase(key);
+  }
+
+  void get(const std::vector<uint64_t>& keys) {
+    constexpr Pair untouched{0xabab, 0xcdcd};
+    DeviceArray<Device, uint64_t> to_keys = upload(keys);
+    DeviceArray<Device, Pair> to_rows = upload(std::vector<Pair>(keys.size() * units_, untouched));
+    DeviceArray<Device, uint8_t> to_found = upload(std::vector<uint8_t>(keys.size(), 9));
+    store_.get(to_keys.data(), to_rows.data(), to_found.data(), keys.size(), stream_.get());
+    const std::vector<Pair> rows = download(to_rows);
+    const std::vector<uint8_t> found = download(to_found);
+    for (uint64_t i = 0; i < keys.size(); ++i) {
+      const auto at = model_.find(keys[i]);
+      const bool present = at != model_.end();
+      if (found[i] != static_cast<uint8_t>(present)) fail("found a row or missed it");
+      for (uint64_t u = 0; u < units_; ++u) {
+        const Pair right = present ? Pair{at->second.first, at->second.second + u} : untouched;
+        if (rows[i * units_ + u] == right) continue;
+        fail("a row is not the one that was put");
+        break;
+      }
+    }
+  }
+
+  void check_all() {
+    std::vector<uint64_t> keys;
+    for (const auto& [key, row] : model_) keys.push_back(key);
+    get(keys);
+    if (stats().entries != model_.size()) fail("the count is wrong");
+  }
+  void fail(const char* what) {
+    if (++wrong_ <= 10) std::printf("  %s\n", what);
+  }
+
+ private:
+  template <class T>
+  DeviceArray<Device, T> upload(const std::vector<T>& from) {
+    DeviceArray<Device, T> to(memory_, from.size());
+    require_device(device_.to_device(stream_.get(), to.data(), from.data(), to.bytes()) &&
+                       device_.synchronize(stream_.get()),
+                   "copy");
+    return to;
+  }
+  template <class T>
+  std::vector<T> download(const DeviceArray<Device, T>& from) {
+    std::vector<T> to(from.size());
+    require_device(device_.to_host(stream_.get(), to.data(), from.data(), from.bytes()) &&
+                       device_.synchronize(stream_.get()),
+                   "copy");
+    return to;
+  }
+
+  Device& device_;
+  DeviceMemory<Device> memory_;
+  const uint64_t units_;
+  DeviceStream<Device> stream_;
+  DeviceRowStore<Device> store_;
+  std::unordered_map<uint64_t, Pair> model_;  // what the first unit of the row holds
+  uint64_t puts_ = 0;
+  uint64_t wrong_ = 0;
+  uint64_t refused_ = 0;
+};
+
+// Puts, with keys several times in a batch, erases and gets, for rows of many sizes.
+template <class Device>
+uint64_t check_rows(Device& device, uint64_t scale) {
+  uint64_t wrong = 0;
+  for (const uint32_t row_bytes : {16u, 48u, 512u, 1040u, 4096u}) {
+    const uint64_t rows = std::max<uint64_t>(scale * 64 / (64 + row_bytes), 64);
+    DeviceRequestSource source(row_bytes);
+    ModelledRows<Device> table(
+        device, {row_bytes, uint64_t{row_bytes} * 128, {0, 3, 6, static_cast<uint32_t>(rows)}});
+    std::vector<uint64_t> keys = source.keys(rows);
+    for (uint64_t i = 0; i < rows / 4; ++i) keys.push_back(keys[i]);
+    for (int round = 0; round < 4; ++round) {
+      std::shuffle(keys.begin(), keys.end(), source.random());
+      const std::vector<uint64_t> some(keys.begin(), keys.begin() + keys.size() * 3 / 4);
+      table.put(some, round % 2 == 0);
+      table.get(keys);
+      table.erase({keys.begin(), keys.begin() + keys.size() / 3});
+      table.get(keys);
+    }
+    table.check_all();
+    wrong += table.wrong() + table.refused();
+  }
+  return wrong;
+}
+
+// Memory ends: new keys are refused, present ones still take their new rows.
+template <class Device>
+uint64_t check_rows_without_memory(Device& device, uint64_t scale) {
+  DeviceRequestSource source(9);
+  const auto rows = static_cast<uint32_t>(std::min<uint64_t>(scale, 4096));
+  DeviceRowOptions options{256, 256 * 64, {0, 5, 6, rows}};
+  {
+    ModelledRows<Device> empty(device, options);
+    empty.put(source.keys(rows), true);
+    const DeviceTableStats stats = empty.stats();
+    options.index.gpu_memory = stats.bytes + stats.workspace + rows * 256;
+  }
+  ModelledRows<Device> table(device, options);
+  std::vector<uint64_t> all;
+  for (int round = 0, last = 100; round < last; ++round) {
+    if (table.refused() != 0 && last == 100) last = round + 2;
+    const std::vector<uint64_t> keys = source.keys(rows);
+    all.insert(all.end(), keys.begin(), keys.end());
+    table.put(keys, true);
+    table.get(all);
+  }
+  if (table.refused() == 0) table.fail("no key was refused");
+  table.put(all, true);
+  table.check_all();
+  return table.wrong();
+}
+
+template <class Device>
+constexpr DeviceTableCheck<Device> device_row_checks[] = {
+    {"rows", check_rows<Device>},
+    {"rows without memory", check_rows_without_memory<Device>},
+};
+
+}  // namespace isotherm

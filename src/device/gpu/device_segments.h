@@ -1,0 +1,227 @@
+// DeviceSegments: the segments of a table's index in device memory, their directory, and how the
+// index grows.
+//
+// A segment has 2^line_bits lines. Hashes are uniform, so the entries of a segment follow from the
+// count of the table and the segment's depth; a segment splits when they pass its threshold. As on
+// the CPU (index/segment.h), thresholds are spread over a factor of two, so that bytes per entry
+// stay level at any count.
+//
+// Growth happens between batches, with the table to itself: all segments past their thresholds are
+// split by one kernel, then the directory is written anew in its place.
+//
+// Threads. One at a time, in the order of the stream. Limits. 2^max_directory_bits segments; where
+// that or memory ends the index stays as it is, and chains grow.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "device/gpu/device_memory.h"
+#include "device/gpu/grid.h"
+#include "device/gpu/split_kernel.h"
+#include "index/split_spread.h"
+
+namespace isotherm {
+
+template <class Device>
+class DeviceSegments {
+ public:
+  using Stream = typename Device::Stream;
+  static constexpr int max_directory_bits = 16;
+  // The lowest threshold, as a share of the slots without overflow lines.
+  static constexpr double lowest_load = 0.7;
+
+  // Throws std::bad_alloc without memory for one segment.
+  DeviceSegments(DeviceMemory<Device>& memory, int line_bits, Stream stream)
+      : memory_(memory),
+        device_(memory.device()),
+        line_bits_(line_bits),
+        directory_(memory, uint64_t{1} << max_directory_bits),
+        jobs_(memory, most_jobs),
+        uploaded_(device_.create_event()) {
+    if (directory_.empty() || jobs_.empty() || !reserve(1)) throw std::bad_alloc();
+    // Nothing is under way where what follows throws.
+    segments_.push_back({take(stream), 0, 0});
+    require_device(device_.synchronize(stream), "make the first segment");
+    publish(stream);
+    require_device(device_.synchronize(stream), "make the directory");
+  }
+  ~DeviceSegments() {
+    device_.destroy_event(uploaded_);
+    if (staging_ != nullptr) device_.release_pinned(staging_, staging_bytes_);
+  }
+  DeviceSegments(const DeviceSegments&) = delete;
+  DeviceSegments& operator=(const DeviceSegments&) = delete;
+
+  IndexView view() const { return {directory_.data(), bits_, line_bits_}; }
+  uint64_t count() const { return segments_.size(); }
+
+  bool fits(uint64_t entries) const { return static_cast<double>(entries) <= room_; }
+
+  // For an empty table: makes room for `entries` entries at once, as far as memory goes.
+  void rebuild(uint64_t entries, Stream stream) {
+    for (const Segment& segment : segments_) free_.push_back(segment.lines);
+    std::vector<Segment> wanted;
+    plan({nullptr, 0, 0}, entries, wanted);
+    if (!reserve(wanted.size())) wanted = {{nullptr, 0, 0}};
+    for (Segment& segment : wanted) segment.lines = take(stream);
+    segments_ = std::move(wanted);
+    publish(stream);
+  }
+
+  // Splits until `entries` fit, or no memory is left. The table is this stream's alone; `table` has
+  // the stock that spare lines go to.
+  void grow(uint64_t entries, TableView table, Stream stream) {
+    for (bool more = true; more;) {
+      table.index = view();
+      more = split_all(entries, table, stream);
+    }
+  }
+
+ private:
+  struct Segment {
+    Bucket* lines;
+    uint64_t prefix;  // the top `depth` bits of its hashes
+    int depth;
+  };
+
+  static constexpr uint64_t most_jobs = 1024;  // in a round
+
+  uint64_t lines() const { return uint64_t{1} << line_bits_; }
+  uint64_t segment_bytes() const { return lines() * sizeof(Bucket); }
+
+  // Entries of the whole table from which on the segment splits.
+  double most_entries(const Segment& segment) const {
+    if (segment.depth >= max_directory_bits) return std::numeric_limits<double>::infinity();
+    const double slots = static_cast<double>(lines()) * Bucket::slots;
+    return std::ldexp(slots * lowest_load * split_spread(segment.prefix, segment.depth),
+                      segment.depth);
+  }
+  bool splits(const Segment& segment, uint64_t entries) const {
+    return static_cast<double>(entries) > most_entries(segment);
+  }
+
+  // The segments that `entries` entries need, in order.
+  void plan(const Segment& segment, uint64_t entries, std::vector<Segment>& wanted) const {
+    if (!splits(segment, entries)) {
+      wanted.push_back(segment);
+      return;
+    }
+    plan({nullptr, segment.prefix << 1, segment.depth + 1}, entries, wanted);
+    plan({nullptr, segment.prefix << 1 | 1, segment.depth + 1}, entries, wanted);
+  }
+
+  // One round: true where there may be more to split.
+  bool split_all(uint64_t entries, const TableView& table, Stream stream) {
+    std::vector<SplitJob> jobs;
+    std::vector<Segment> after;
+    std::vector<Bucket*> emptied;
+    bool memory_left = true;
+    for (const Segment& segment : segments_) {
+      const bool wanted = splits(segment, entries) && jobs.size() < most_jobs;
+      if (wanted && memory_left) memory_left = reserve(2);
+      if (!wanted || !memory_left) {
+        after.push_back(segment);
+        continue;
+      }
+      Bucket* child[2] = {take(stream), take(stream)};
+      const uint64_t first_hash = segment.depth == 0 ? 0 : segment.prefix << (64 - segment.depth);
+      jobs.push_back({segment.lines, {child[0], child[1]}, segment.depth, first_hash});
+      for (uint64_t side = 0; side < 2; ++side) {
+        after.push_back({child[side], segment.prefix << 1 | side, segment.depth + 1});
+      }
+      emptied.push_back(segment.lines);
+    }
+    if (jobs.empty()) return false;
+    run(jobs, table, stream);
+    segments_ = std::move(after);
+    free_.insert(free_.end(), emptied.begin(), emptied.end());
+    publish(stream);
+    return memory_left;
+  }
+
+  void run(const std::vector<SplitJob>& jobs, const TableView& table, Stream stream) {
+    upload(jobs_.data(), jobs.data(), jobs.size() * sizeof(SplitJob), stream);
+    constexpr uint32_t threads = 256;
+    const uint64_t tiles = jobs.size() << line_bits_;
+    const uint32_t grid = grid_for(device_, tiles, threads / tile_lanes);
+    const SplitKernel kernel{table, jobs_.data(), static_cast<uint32_t>(jobs.size())};
+    require_device(device_.launch(stream, grid, threads, kernel), "launch a split");
+  }
+
+  // Writes the directory from the list of segments.
+  void publish(Stream stream) {
+    bits_ = 0;
+    room_ = std::numeric_limits<double>::infinity();
+    for (const Segment& segment : segments_) {
+      bits_ = std::max(bits_, segment.depth);
+      room_ = std::min(room_, most_entries(segment));
+    }
+    std::vector<Pair> entries(uint64_t{1} << bits_);
+    for (const Segment& segment : segments_) {
+      const int below = bits_ - segment.depth;
+      const auto first = entries.begin() + static_cast<int64_t>(segment.prefix << below);
+      std::fill(first, first + (int64_t{1} << below),
+                DirectoryEntry::make(segment.lines, segment.depth, nullptr));
+    }
+    upload(directory_.data(), entries.data(), entries.size() * sizeof(Pair), stream);
+  }
+
+  // Through pinned memory, which is used again once the last copy is through.
+  void upload(void* to, const void* from, uint64_t bytes, Stream stream) {
+    require_device(device_.synchronize(uploaded_), "wait for a copy");
+    if (staging_bytes_ < bytes) {
+      if (staging_ != nullptr) device_.release_pinned(staging_, staging_bytes_);
+      staging_ = device_.allocate_pinned(bytes);
+      staging_bytes_ = staging_ != nullptr ? bytes : 0;
+      if (staging_ == nullptr) throw std::bad_alloc();
+    }
+    std::copy_n(static_cast<const char*>(from), bytes, static_cast<char*>(staging_));
+    require_device(
+        device_.to_device(stream, to, staging_, bytes) && device_.record(uploaded_, stream),
+        "copy to the device");
+  }
+
+  // Makes sure of `count` free segments. Slabs are 3% of the index, so that there are few.
+  bool reserve(uint64_t count) {
+    if (free_.size() >= count) return true;
+    const uint64_t missing = count - free_.size();
+    for (const uint64_t size : {std::max(missing, slab_segments_ / 32), missing}) {
+      DeviceArray<Device, Bucket> slab(memory_, size * lines());
+      if (slab.empty()) continue;
+      for (uint64_t i = 0; i < size; ++i) free_.push_back(slab.data() + i * lines());
+      slabs_.push_back(std::move(slab));
+      slab_segments_ += size;
+      return true;
+    }
+    return false;
+  }
+
+  // A free segment, cleared.
+  Bucket* take(Stream stream) {
+    Bucket* lines = free_.back();
+    free_.pop_back();
+    require_device(device_.clear(stream, lines, segment_bytes()), "clear a segment");
+    return lines;
+  }
+
+  DeviceMemory<Device>& memory_;
+  Device& device_;
+  const int line_bits_;
+  int bits_ = 0;
+  std::vector<Segment> segments_;  // by prefix
+  double room_ = 0;                // entries up to which none of them splits
+  std::vector<Bucket*> free_;
+  std::vector<DeviceArray<Device, Bucket>> slabs_;
+  uint64_t slab_segments_ = 0;
+  DeviceArray<Device, Pair> directory_;
+  DeviceArray<Device, SplitJob> jobs_;
+  typename Device::Event uploaded_;
+  void* staging_ = nullptr;
+  uint64_t staging_bytes_ = 0;
+};
+
+}  // namespace isotherm

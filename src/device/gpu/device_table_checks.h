@@ -1,0 +1,235 @@
+// Checks of a table on a device against its model, for any device: the fake one in unit tests, the
+// GPU in `make test-gpu`. A check returns the number of faults it found.
+//
+// `scale` is the size of large batches: a GPU takes a million rows, the fake device a few thousand.
+#pragma once
+
+#include <algorithm>
+#include <ostream>
+#include <random>
+#include <vector>
+
+#include "device/gpu/modelled_device_table.h"
+
+namespace isotherm {
+
+using DeviceBatch = std::vector<DeviceRequest>;
+
+class DeviceRequestSource {
+ public:
+  explicit DeviceRequestSource(uint64_t seed) : random_(seed) {}
+
+  std::mt19937_64& random() { return random_; }
+
+  // Keys are skewed: the square of a uniform number picks one.
+  DeviceBatch mixed(const std::vector<uint64_t>& keys, uint64_t rows, double writes) {
+    DeviceBatch batch;
+    std::uniform_real_distribution<double> uniform(0, 1);
+    for (uint64_t i = 0; i < rows; ++i) {
+      const double at = uniform(random_) * uniform(random_) * static_cast<double>(keys.size());
+      const uint64_t key = keys[std::min(static_cast<size_t>(at), keys.size() - 1)];
+      const auto op =
+          uniform(random_) < writes ? static_cast<DeviceOp>(1 + random_() % 5) : DeviceOp::get;
+      batch.push_back({op, key, word(), word()});
+    }
+    return batch;
+  }
+
+  DeviceBatch uniform_op(DeviceOp op, const std::vector<uint64_t>& keys) {
+    DeviceBatch batch;
+    for (const uint64_t key : keys) batch.push_back({op, key, word(), word()});
+    return batch;
+  }
+
+  std::vector<uint64_t> keys(uint64_t count) {
+    std::vector<uint64_t> keys(count);
+    for (uint64_t& key : keys) key = random_();
+    return keys;
+  }
+
+  // Few values, so that compare-and-swaps succeed and fail, and the extremes among them.
+  uint64_t word() {
+    constexpr uint64_t common[] = {0, 1, 2, ~uint64_t{0}};
+    return random_() % 4 == 0 ? random_() : common[random_() % std::size(common)];
+  }
+
+ private:
+  std::mt19937_64 random_;
+};
+
+// Every operation in every mix, over few keys and over many, in batches of many sizes.
+template <class Device>
+uint64_t check_mixed_batches(Device& device, uint64_t scale) {
+  DeviceRequestSource source(1);
+  FixedDeviceOptions options{0, 77, 6, static_cast<uint32_t>(scale)};
+  ModelledDeviceTable<Device> table(device, options);
+  const std::vector<uint64_t> keys = source.keys(scale / 2);
+  const std::vector<uint64_t> few(keys.begin(), keys.begin() + 5);
+  for (const uint64_t rows : {uint64_t{1}, uint64_t{2}, uint64_t{7}, uint64_t{31}, uint64_t{33},
+                              uint64_t{255}, uint64_t{257}, scale / 16, scale, scale + 5}) {
+    for (const double writes : {0.05, 0.5, 1.0}) {
+      table.run(source.mixed(keys, rows, writes));
+      table.run(source.mixed(few, std::min(rows, scale / 4), writes));
+    }
+  }
+  table.check_all();
+  return table.wrong() + table.refused();
+}
+
+// Calls of one operation, with replies and without.
+template <class Device>
+uint64_t check_uniform_calls(Device& device, uint64_t scale) {
+  DeviceRequestSource source(2);
+  ModelledDeviceTable<Device> table(device, {0, 5, 8, static_cast<uint32_t>(scale)});
+  std::vector<uint64_t> keys = source.keys(scale);
+  for (uint64_t i = 0; i < scale / 8; ++i) keys.push_back(keys[source.random()() % scale]);
+  for (const DeviceOp op : {DeviceOp::put, DeviceOp::put_if_absent, DeviceOp::add, DeviceOp::erase,
+                            DeviceOp::compare_and_swap, DeviceOp::add, DeviceOp::get}) {
+    std::shuffle(keys.begin(), keys.end(), source.random());
+    const std::vector<uint64_t> some(keys.begin(), keys.begin() + keys.size() / 2);
+    table.run_uniform(op, source.uniform_op(op, some), true);
+    if (op != DeviceOp::get) table.run_uniform(op, source.uniform_op(op, keys), false);
+  }
+  table.check_all();
+  return table.wrong() + table.refused();
+}
+
+// From an empty table through many splits, and back by erasing.
+template <class Device>
+uint64_t check_growth(Device& device, uint64_t scale) {
+  DeviceRequestSource source(3);
+  ModelledDeviceTable<Device> table(device, {0, 9, 4, static_cast<uint32_t>(scale)});
+  for (uint64_t rows = 100; rows <= scale; rows *= 3) {
+    const std::vector<uint64_t> keys = source.keys(rows);
+    table.run_uniform(DeviceOp::put, source.uniform_op(DeviceOp::put, keys), true);
+    table.check_all();
+    const std::vector<uint64_t> half(keys.begin(), keys.begin() + keys.size() / 2);
+    table.run_uniform(DeviceOp::erase, source.uniform_op(DeviceOp::erase, half), true);
+  }
+  table.check_all();
+  const DeviceTableStats stats = table.table().stats();
+  if (stats.segments < std::max<uint64_t>(2, stats.entries / 256)) {
+    table.fail("the table did not grow");
+  }
+  return table.wrong() + table.refused();
+}
+
+// Keys whose hashes are 0, extreme, look like marks, or agree in their upper bits; 0 and ~0.
+template <class Device>
+uint64_t check_special_keys(Device& device, uint64_t scale) {
+  DeviceRequestSource source(4);
+  ModelledDeviceTable<Device> table(device, {0, 11, 4, static_cast<uint32_t>(scale)});
+  std::vector<uint64_t> keys = {0, ~uint64_t{0}, table.key_of(0), table.key_of(~uint64_t{0})};
+  for (const uint64_t base : {source.random()(), source.random()()}) {
+    for (const int same : {32, 48, 63}) {
+      keys.push_back(table.key_of(base));
+      keys.push_back(table.key_of(base ^ uint64_t{1} << (63 - same)));
+    }
+  }
+  for (uint64_t low = 1; low < 4; ++low) {
+    keys.push_back(table.key_of(low));
+    keys.push_back(table.key_of(mark::top_bit | low));
+  }
+  for (int i = 0; i < 20; ++i) {
+    table.run(source.mixed(keys, 1 + source.random()() % scale, 0.5));
+  }
+  table.check_all();
+  return table.wrong() + table.refused();
+}
+
+// All keys in the chain of one line: their hashes agree in the top 20 bits.
+template <class Device>
+uint64_t check_one_line(Device& device, uint64_t scale) {
+  DeviceRequestSource source(5);
+  ModelledDeviceTable<Device> table(device, {0, 13, 4, static_cast<uint32_t>(scale)});
+  std::vector<uint64_t> keys;
+  for (uint64_t i = 0; i < std::min<uint64_t>(scale / 16, 3000); ++i) {
+    keys.push_back(table.key_of(uint64_t{0xabcde} << 44 | source.random()() >> 20));
+  }
+  for (int i = 0; i < 4; ++i) {
+    table.run_uniform(DeviceOp::put, source.uniform_op(DeviceOp::put, keys), true);
+    table.run(source.mixed(keys, keys.size(), 0.5));
+  }
+  table.check_all();
+  return table.wrong() + table.refused();
+}
+
+// A whole batch on one key, of each operation and of all.
+template <class Device>
+uint64_t check_one_key(Device& device, uint64_t scale) {
+  DeviceRequestSource source(6);
+  ModelledDeviceTable<Device> table(device, {0, 15, 6, static_cast<uint32_t>(scale)});
+  const std::vector<uint64_t> same(scale, 42);
+  for (const DeviceOp op :
+       {DeviceOp::add, DeviceOp::put, DeviceOp::compare_and_swap, DeviceOp::put_if_absent,
+        DeviceOp::erase, DeviceOp::put_if_absent, DeviceOp::get}) {
+    table.run_uniform(op, source.uniform_op(op, same), true);
+  }
+  table.run(source.mixed({42}, scale, 1.0));
+  table.run(source.mixed({42}, scale, 0.3));
+  table.check_all();
+  return table.wrong() + table.refused();
+}
+
+// Device memory ends: keys are refused, whole groups at a time, and nothing else goes wrong.
+template <class Device>
+uint64_t check_memory_ends(Device& device, uint64_t scale) {
+  DeviceRequestSource source(7);
+  FixedDeviceOptions options{0, 17, 4, static_cast<uint32_t>(std::min<uint64_t>(scale, 1 << 14))};
+  {
+    ModelledDeviceTable<Device> empty(device, options);
+    empty.run(source.mixed({1, 2, 3}, options.max_part_rows, 0.5));
+    const DeviceTableStats stats = empty.table().stats();
+    options.gpu_memory = stats.bytes + stats.workspace + (64 << 10);
+  }
+  ModelledDeviceTable<Device> table(device, options);
+  table.run(source.mixed({1, 2, 3}, options.max_part_rows, 0.5));
+  // Until the first is refused, and some more.
+  for (int round = 0, last = 100; round < last; ++round) {
+    if (table.refused() != 0 && last == 100) last = round + 3;
+    std::vector<uint64_t> keys = source.keys(options.max_part_rows);
+    for (uint64_t k = 0; k < keys.size() / 4; ++k) keys.push_back(keys[k]);
+    table.run(source.mixed(keys, keys.size(), 0.9));
+    table.run_uniform(DeviceOp::put, source.uniform_op(DeviceOp::put, keys), true);
+  }
+  if (table.refused() == 0) table.fail("no key was refused");
+  table.check_all();
+  return table.wrong();
+}
+
+// Arrays in host memory, in more chunks than the pipeline has buffers.
+template <class Device>
+uint64_t check_host_arrays(Device& device, uint64_t scale) {
+  DeviceRequestSource source(8);
+  ModelledDeviceTable<Device> table(device, {0, 19, 8, static_cast<uint32_t>(scale)});
+  const uint64_t rows = scale < 1 << 16 ? scale : 5 * HostPipeline<Device>::chunk_rows + 3;
+  const std::vector<uint64_t> keys = source.keys(rows / 2);
+  for (const double writes : {1.0, 0.3}) table.run_host(source.mixed(keys, rows, writes));
+  table.get_pinned(source.mixed(keys, rows, 0));
+  table.check_all();
+  return table.wrong() + table.refused();
+}
+
+template <class Device>
+struct DeviceTableCheck {
+  const char* name;
+  uint64_t (*run)(Device& device, uint64_t scale);
+
+  friend std::ostream& operator<<(std::ostream& out, const DeviceTableCheck& check) {
+    return out << check.name;
+  }
+};
+
+template <class Device>
+constexpr DeviceTableCheck<Device> device_table_checks[] = {
+    {"mixed batches", check_mixed_batches<Device>},
+    {"uniform calls", check_uniform_calls<Device>},
+    {"growth", check_growth<Device>},
+    {"special keys", check_special_keys<Device>},
+    {"one line", check_one_line<Device>},
+    {"one key", check_one_key<Device>},
+    {"memory ends", check_memory_ends<Device>},
+    {"host arrays", check_host_arrays<Device>},
+};
+
+}  // namespace isotherm

@@ -1,0 +1,122 @@
+// HostPipeline: requests in ordinary host memory, taken to a table on the device and back.
+//
+// Rows go in chunks through pinned buffers, which kernels read and write directly: a chunk is
+// copied in by the caller's thread, worked off on a stream of its own, and its replies are copied
+// out when its buffer is needed again. So copying in, the device and copying out overlap over three
+// buffers (Mega-KV, section 4.3), and a miss leaves the caller's value untouched. Chunks take
+// effect in their order, as calls to the table do.
+//
+// Threads. One at a time. Memory. Three buffers of chunk_rows rows, 34 bytes each.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "device/gpu/fixed_device_table.h"
+
+namespace isotherm {
+
+template <class Device>
+class HostPipeline {
+ public:
+  static constexpr uint64_t chunk_rows = 1 << 18;
+
+  // Throws std::bad_alloc.
+  HostPipeline(Device& device, FixedDeviceTable<Device>& table) : device_(device), table_(table) {
+    for (Buffer& buffer : buffers_) {
+      buffer.memory = static_cast<char*>(device.allocate_pinned(chunk_rows * row_bytes));
+      if (buffer.memory == nullptr) {
+        release();
+        throw std::bad_alloc();
+      }
+      buffer.stream = device.create_stream();
+    }
+  }
+  ~HostPipeline() { release(); }
+  HostPipeline(const HostPipeline&) = delete;
+  HostPipeline& operator=(const HostPipeline&) = delete;
+
+  // All pointers are to host memory. Returns when the replies are there.
+  void run(const DeviceRequests& requests) {
+    uint32_t next = 0;
+    for (uint64_t first = 0; first < requests.rows; first += chunk_rows) {
+      Buffer& buffer = buffers_[next];
+      next = (next + 1) % buffers;
+      finish(buffer, requests);
+      start(buffer, requests, first);
+    }
+    for (uint32_t i = 0; i < buffers; ++i) finish(buffers_[(next + i) % buffers], requests);
+  }
+
+ private:
+  static constexpr uint32_t buffers = 3;
+  static constexpr uint64_t row_bytes = 4 * sizeof(uint64_t) + 2;
+
+  struct Buffer {
+    char* memory = nullptr;
+    typename Device::Stream stream{};
+    uint64_t first = 0;
+    uint64_t rows = 0;  // 0: idle
+
+    uint64_t* column(uint32_t i) const {
+      return reinterpret_cast<uint64_t*>(memory) + i * chunk_rows;
+    }
+    uint64_t* keys() const { return column(0); }
+    uint64_t* values() const { return column(1); }
+    uint64_t* expected() const { return column(2); }
+    uint64_t* values_out() const { return column(3); }
+    uint8_t* found() const { return reinterpret_cast<uint8_t*>(column(4)); }
+    DeviceOp* ops() const { return reinterpret_cast<DeviceOp*>(found() + chunk_rows); }
+  };
+
+  void start(Buffer& buffer, const DeviceRequests& requests, uint64_t first) {
+    buffer.first = first;
+    buffer.rows = std::min(chunk_rows, requests.rows - first);
+    DeviceRequests chunk;
+    chunk.rows = buffer.rows;
+    chunk.op = requests.op;
+    chunk.ops = copied(requests.ops, buffer, buffer.ops());
+    chunk.keys = copied(requests.keys, buffer, buffer.keys());
+    chunk.values = copied(requests.values, buffer, buffer.values());
+    chunk.expected = copied(requests.expected, buffer, buffer.expected());
+    if (requests.found != nullptr) {
+      chunk.values_out = buffer.values_out();
+      chunk.found = buffer.found();
+    }
+    table_.run(chunk, buffer.stream);
+  }
+
+  template <class T>
+  static const T* copied(const T* column, const Buffer& buffer, T* to) {
+    if (column == nullptr) return nullptr;
+    std::copy_n(column + buffer.first, buffer.rows, to);
+    return to;
+  }
+
+  void finish(Buffer& buffer, const DeviceRequests& requests) {
+    if (buffer.rows == 0) return;
+    const uint64_t rows = buffer.rows;
+    buffer.rows = 0;
+    require_device(device_.synchronize(buffer.stream), "wait for a chunk");
+    if (requests.found == nullptr) return;
+    std::copy_n(buffer.found(), rows, requests.found + buffer.first);
+    uint64_t* to = requests.values_out + buffer.first;
+    for (uint64_t i = 0; i < rows; ++i) {
+      if (buffer.found()[i] == 1) to[i] = buffer.values_out()[i];
+    }
+  }
+
+  void release() {
+    for (Buffer& buffer : buffers_) {
+      if (buffer.memory == nullptr) continue;
+      device_.destroy_stream(buffer.stream);
+      device_.release_pinned(buffer.memory, chunk_rows * row_bytes);
+    }
+  }
+
+  Device& device_;
+  FixedDeviceTable<Device>& table_;
+  Buffer buffers_[buffers];
+};
+
+}  // namespace isotherm

@@ -1,0 +1,53 @@
+// RequestOp: what a request to a fixed-width table does to the state of its key, for CPU and GPU.
+//
+// The state of a key is absent, or a value. Every operation is a function of the state before it;
+// the reply is that state, so that whether a conditional operation took place can be told from it.
+//
+//   get                                  nothing
+//   put value                            value
+//   erase                                absent
+//   put_if_absent value                  value where absent
+//   compare_and_swap expected → value    value where the value is `expected`
+//   add value                            the sum (modulo 2^64), absent counting as 0
+#pragma once
+
+#include <cstdint>
+
+#include "base/macros.h"
+#include "isotherm/device_table.h"
+
+namespace isotherm {
+
+// `found` is 0 or 1, and 255 in replies where nothing was done (reply_retry).
+struct KeyState {
+  uint64_t value = 0;
+  uint8_t found = 0;
+};
+
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool is_write(DeviceOp op) { return op != DeviceOp::get; }
+
+// Its result does not depend on the state before.
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool is_constant(DeviceOp op) {
+  return op == DeviceOp::put || op == DeviceOp::erase;
+}
+
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE KeyState apply(DeviceOp op, uint64_t value, uint64_t expected,
+                                                    KeyState state) {
+  switch (op) {
+    case DeviceOp::get:
+      return state;
+    case DeviceOp::put:
+      return {value, 1};
+    case DeviceOp::erase:
+      return {0, 0};
+    case DeviceOp::put_if_absent:
+      return state.found != 0 ? state : KeyState{value, 1};
+    case DeviceOp::compare_and_swap:
+      return state.found != 0 && state.value == expected ? KeyState{value, 1} : state;
+    case DeviceOp::add:
+      return {state.value + value, 1};
+  }
+  return state;
+}
+
+}  // namespace isotherm

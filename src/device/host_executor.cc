@@ -1,0 +1,62 @@
+#include "device/host_executor.h"
+
+#include "base/hash.h"
+#include "device/host_stages_entry.h"
+#include "device/instruction_set.h"
+
+namespace isotherm {
+
+HostExecutor::HostExecutor(HostStore& store)
+    : store_(store), cache_(store.items), stages_(choose_stages()) {}
+
+HostExecutor::Stages HostExecutor::choose_stages() {
+  switch (instruction_set()) {
+    case InstructionSet::avx512:
+      return run_stages_avx512;
+    case InstructionSet::avx2:
+      return run_stages_avx2;
+    case InstructionSet::plain:
+      break;
+  }
+  return run_stages_plain;
+}
+
+void HostExecutor::run(Batch& batch, int64_t now_ms, bool writable) {
+  Batch::Columns& columns = batch.columns();
+  Run run{*this, columns, now_ms, writable, !batch.writes()};
+  stages_(run, batch.size());
+  counters_.batches.add(1);
+  counters_.requests.add(batch.size());
+  counters_.hits.add(run.hits);
+  counters_.misses.add(run.misses);
+  counters_.retries.add(run.retries);
+  counters_.expired.add(run.expired);
+}
+
+void HostExecutor::hash_keys(Batch::Columns& columns, Batch::Row from, Batch::Row to) {
+  if (ISOTHERM_LIKELY(store_.hash == static_cast<HostStore::Hash>(hash_bytes))) {
+    return hash_bytes(columns.key + from, to - from, store_.seed, columns.hash + from);
+  }
+  for (Batch::Row row = from; row < to; ++row) {
+    columns.hash[row] = store_.hash(columns.key[row], store_.seed);
+  }
+}
+
+HostExecutor::Prepared HostExecutor::prepare_item(const Plan& plan) {
+  const Location location = cache_.allocate(plan.parts.bytes(), store_.evicts);
+  if (location == location::none) return {};
+  Item* item = Item::create(store_.items.address(location), plan.parts);
+  plan.fill(item);
+  return {location, item};
+}
+
+void HostExecutor::settle(Database& database, Member old, int64_t old_expiry,
+                          int64_t fresh_expiry) {
+  const int64_t delta = (fresh_expiry != no_expiry) - (old_expiry != no_expiry);
+  if (delta != 0) database.expires.fetch_add(delta, std::memory_order_relaxed);
+  if (old.location != location::none && store_.items.clear_live(old.location)) {
+    cache_.retire(old.location);
+  }
+}
+
+}  // namespace isotherm

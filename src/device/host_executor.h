@@ -1,0 +1,90 @@
+// HostExecutor: runs batches in the calling thread.
+//
+// A batch runs in windows of some rows, each in three passes. The first hashes the rows' keys and
+// prefetches their home lines, the second finds their locations and prefetches the items, the third
+// runs the requests in row order. The first two only warm the cache, so order needs no thought:
+// what the third pass does is what one-by-one execution would do. It looks locations up again once
+// a row of the window has written; before that, those of the second pass serve.
+//
+// A batch that only reads goes through the three passes row by row, each some rows behind the one
+// before: memory is asked for lines and items at an even pace. A read that finds its item expired
+// writes, but looks everything up by itself; to the rows behind it the item is as expired.
+//
+// Writes follow one scheme (index/item_table.h): look, plan (items/change.h), prepare the new item,
+// and one compare-and-swap of the root; lost: again. Reads of an item that has expired erase it,
+// under the lock, so expiry is ordered with everything else on the key.
+//
+// The passes are compiled per instruction set (host_stages_*.cc) and chosen when the first executor
+// is made.
+//
+// Threads. One executor a thread; the thread has entered an epoch for the time of `run` and for as
+// long as replies are read.
+#pragma once
+
+#include <cstdint>
+
+#include "base/counter.h"
+#include "device/host_store.h"
+#include "index/item_table.h"
+#include "isotherm/batch.h"
+#include "items/change.h"
+
+namespace isotherm {
+
+class HostExecutor {
+ public:
+  struct Counters {
+    Counter batches, requests, hits, misses, expired, evicted, retries;
+  };
+
+  // One run of a batch, as the passes see it.
+  struct Run {
+    HostExecutor& executor;
+    Batch::Columns& columns;
+    int64_t now_ms;
+    bool writable;
+    bool reads_only;
+    uint64_t hits = 0;
+    uint64_t misses = 0;
+    uint64_t retries = 0;
+    uint64_t expired = 0;
+  };
+
+  explicit HostExecutor(HostStore& store);
+
+  // Answers every row. `writable` is false when the store is at its cap and nothing could be
+  // evicted: rows that need memory are then answered out_of_memory.
+  void run(Batch& batch, int64_t now_ms, bool writable);
+
+  HostStore& store() { return store_; }
+  ItemStore::Cache& cache() { return cache_; }
+  Counters& counters() { return counters_; }
+  const Counters& counters() const { return counters_; }
+
+  // Books what a swap of members did: the old item retires, the database's count of expiries
+  // follows. Expiries are those of the moment of the swap: others may change the fresh item's at
+  // once.
+  void settle(Database& database, Member old, int64_t old_expiry, int64_t fresh_expiry);
+
+ private:
+  template <class Tile>
+  friend struct HostStages;
+
+  using Stages = void (*)(Run& run, Batch::Row rows);
+  static Stages choose_stages();
+  void hash_keys(Batch::Columns& columns, Batch::Row from, Batch::Row to);
+
+  // An item made ready for a swap; freed when the swap is lost.
+  struct Prepared {
+    Location location = location::none;
+    Item* item = nullptr;
+  };
+  Prepared prepare_item(const Plan& plan);
+
+  HostStore& store_;
+  ItemStore::Cache cache_;
+  Counters counters_;
+  const Stages stages_;
+};
+
+}  // namespace isotherm

@@ -1,0 +1,55 @@
+// HostStore: what all host executors of one store share: memory, items, databases.
+//
+// Members are declared in the order they depend on each other; databases go first at the end, then
+// the items, then the pages that both lie in.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string_view>
+#include <vector>
+
+#include "base/hash.h"
+#include "device/database.h"
+#include "isotherm/options.h"
+#include "items/epoch.h"
+#include "items/item_store.h"
+#include "items/memory_budget.h"
+#include "items/pages.h"
+
+namespace isotherm {
+
+struct HostStore {
+  // Another hash than the usual one is for tests, which make keys collide.
+  using Hash = uint64_t (*)(std::string_view key, uint64_t seed);
+
+  HostStore(const Options& its_options, uint64_t hash_seed, Hash its_hash = hash_bytes)
+      : options(its_options),
+        seed(hash_seed),
+        hash(its_hash),
+        touches(options.maxmemory_policy == EvictionPolicy::allkeys_lru ||
+                options.maxmemory_policy == EvictionPolicy::volatile_lru),
+        evicts(options.maxmemory_policy != EvictionPolicy::noeviction),
+        budget(options.maxmemory),
+        items(pages, budget, epochs),
+        databases(options.databases) {}
+
+  const Options options;
+  const uint64_t seed;  // of the hash
+  const Hash hash;
+  const bool touches;  // reads count as uses
+  const bool evicts;   // the policy frees memory at the cap
+  Pages pages;
+  MemoryBudget budget;
+  EpochDomain epochs;
+  ItemStore items;
+  std::vector<Database> databases;
+
+  // Indexes that FLUSHDB took away and that are taken apart bit by bit.
+  std::mutex flushed_mutex;
+  std::deque<std::unique_ptr<LineIndex>> flushed;
+};
+
+}  // namespace isotherm

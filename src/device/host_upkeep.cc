@@ -1,0 +1,229 @@
+#include "device/host_upkeep.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/tile.h"
+#include "index/item_table.h"
+
+namespace isotherm {
+namespace {
+
+// Bounds of one step.
+constexpr uint32_t least_lines = 64;
+constexpr uint32_t most_lines = 1024;
+constexpr uint32_t databases_per_step = 64;
+constexpr uint32_t items_per_sweep = 256;
+constexpr uint32_t sweeps_per_step = 8;
+// Sweeps that a batch waits for when it finds no room; more would be a pause that clients see, so
+// the cap is then overshot by this batch.
+constexpr uint32_t sweeps_per_batch = 256;
+constexpr uint32_t samples = 16;  // of which volatile-ttl evicts the one that expires first
+constexpr uint32_t lines_per_drain = 64;
+
+// Room kept free ahead of need: 2% of the cap, within these.
+constexpr uint64_t percent_left_free = 8;  // a little more than compaction tolerates at the cap
+constexpr int64_t least_reserve = 128 << 10;
+constexpr int64_t most_reserve = 32 << 20;
+
+int64_t reserve_of(uint64_t limit) {
+  return std::clamp(static_cast<int64_t>(limit / 50), least_reserve, most_reserve);
+}
+
+}  // namespace
+
+int64_t HostUpkeep::room() const {
+  const ItemMemory memory = store_.items.memory();
+  const auto room =
+      static_cast<int64_t>(store_.budget.limit() + memory.free + memory.stock + memory.retired) -
+      static_cast<int64_t>(store_.budget.used());
+  // Over the cap the free items are not where they are needed. Those that compaction leaves alone
+  // are no room then, so eviction goes on until compaction has something to give back.
+  return over_cap() ? room - static_cast<int64_t>(memory.chunks * percent_left_free / 100) : room;
+}
+
+bool HostUpkeep::over_cap() const { return store_.budget.limit() != 0 && !store_.budget.fits(0); }
+
+bool HostUpkeep::evictable() const {
+  const bool any = store_.options.maxmemory_policy == EvictionPolicy::allkeys_lru ||
+                   store_.options.maxmemory_policy == EvictionPolicy::allkeys_random;
+  return std::any_of(store_.databases.begin(), store_.databases.end(),
+                     [&](const Database& database) {
+                       return any ? database.index() != nullptr
+                                  : database.expires.load(std::memory_order_relaxed) > 0;
+                     });
+}
+
+bool HostUpkeep::make_room(uint64_t bytes, int64_t now_ms) {
+  if (store_.budget.limit() == 0 || !store_.evicts) return true;
+  const auto wanted = static_cast<int64_t>(bytes);
+  if (room() >= wanted) return true;
+  if (!evictable()) return false;
+  evict_to(wanted + reserve_of(store_.budget.limit()), sweeps_per_batch, now_ms);
+  return true;
+}
+
+bool HostUpkeep::step(uint64_t writes, int64_t now_ms) {
+  const uint64_t changes = writes + std::exchange(erased_, 0);
+  bool more =
+      grow(static_cast<uint32_t>(std::clamp<uint64_t>(changes / 2, least_lines, most_lines)));
+  more |= drain();
+  more |= expire(now_ms);
+  if (store_.budget.limit() != 0 && store_.evicts) {
+    const int64_t reserve = reserve_of(store_.budget.limit());
+    if (room() < reserve && evictable()) more |= !evict_to(reserve, sweeps_per_step, now_ms);
+  }
+  for (uint32_t sweeps = over_cap() ? sweeps_per_step : 1; sweeps > 0; --sweeps) compact(now_ms);
+  more |= executor_.cache().reclaim();
+  more |= store_.items.trim();
+  return more;
+}
+
+bool HostUpkeep::grow(uint32_t lines) {
+  bool more = false;
+  const auto databases = static_cast<uint32_t>(store_.databases.size());
+  const EpochGuard guard(store_.epochs, slot_);
+  for (uint32_t i = 0; i < std::min(databases, databases_per_step); ++i) {
+    LineIndex* index = store_.databases[next_database_].index();
+    if (index != nullptr && index->wants_step()) more |= index->step(lines);
+    next_database_ = (next_database_ + 1) % databases;
+  }
+  return more;
+}
+
+bool HostUpkeep::drain() {
+  std::unique_lock guard(store_.flushed_mutex, std::try_to_lock);
+  if (!guard.owns_lock() || store_.flushed.empty()) return false;
+  LineIndex& index = *store_.flushed.front();
+  // A sweep of another thread may look at these items, so they retire like any other.
+  const bool more = index.drain(lines_per_drain, [&](uint64_t root) {
+    for_each_member(store_.items, root,
+                    [&](Location location) { executor_.cache().retire(location); });
+    retire_root(executor_.cache(), root);
+  });
+  if (!more) store_.flushed.pop_front();
+  return true;
+}
+
+bool HostUpkeep::expire(int64_t now_ms) {
+  const EpochGuard guard(store_.epochs, slot_);
+  const uint32_t looked =
+      store_.items.sweep_expired(now_ms, items_per_sweep, [&](Location location) {
+        erase_if_still(location, Reason::expired, now_ms);
+        return true;
+      });
+  return looked == items_per_sweep;
+}
+
+bool HostUpkeep::evict_to(int64_t wanted, uint32_t sweeps, int64_t now_ms) {
+  for (; sweeps > 0; --sweeps) {
+    if (room() >= wanted) return true;
+    const EpochGuard guard(store_.epochs, slot_);
+    evict_some(now_ms);
+  }
+  return room() >= wanted;
+}
+
+void HostUpkeep::evict_some(int64_t now_ms) {
+  const auto evict = [&](Location location) {
+    erase_if_still(location, Reason::evicted, now_ms);
+    return true;
+  };
+  switch (store_.options.maxmemory_policy) {
+    case EvictionPolicy::noeviction:
+      return;
+    case EvictionPolicy::allkeys_lru:
+      store_.items.sweep_clock(items_per_sweep, evict);
+      return;
+    case EvictionPolicy::volatile_lru:
+      store_.items.sweep_clock(items_per_sweep, evict, true);
+      return;
+    case EvictionPolicy::allkeys_random:
+      store_.items.sweep_random(samples, evict);
+      return;
+    case EvictionPolicy::volatile_ttl:
+      return evict_soonest(now_ms);
+  }
+}
+
+void HostUpkeep::evict_soonest(int64_t now_ms) {
+  Location soonest = location::none;
+  int64_t expiry = 0;
+  store_.items.sample_volatile(samples, [&](Location location) {
+    const int64_t at = store_.items.item(location)->expiry();
+    if (at != no_expiry && (soonest == location::none || at < expiry)) {
+      soonest = location;
+      expiry = at;
+    }
+    return true;
+  });
+  if (soonest != location::none) erase_if_still(soonest, Reason::evicted, now_ms);
+}
+
+void HostUpkeep::compact(int64_t now_ms) {
+  const EpochGuard guard(store_.epochs, slot_);
+  store_.items.compact(items_per_sweep,
+                       [&](Location location) { return move_if_still(location, now_ms); });
+}
+
+bool HostUpkeep::erase_if_still(Location location, Reason reason, int64_t now_ms) {
+  if (!swap_member(location, location::none, reason, now_ms)) return false;
+  HostExecutor::Counters& counters = executor_.counters();
+  (reason == Reason::expired ? counters.expired : counters.evicted).add(1);
+  ++erased_;
+  return true;
+}
+
+// Copies the item to another place of its class; where there is none and the policy allows, evicts
+// it.
+bool HostUpkeep::move_if_still(Location from, int64_t now_ms) {
+  Item* item = store_.items.item(from);
+  const uint64_t bytes = item->bytes();
+  const Location to = executor_.cache().allocate(bytes);
+  if (to == location::none) {
+    return store_.evicts && evictable() && erase_if_still(from, Reason::evicted, now_ms);
+  }
+  // The expiry may change meanwhile; it is set again under the line's lock.
+  std::memcpy(store_.items.address(to), static_cast<const void*>(item), bytes);
+  store_.items.set_live(to);
+  if (!swap_member(from, to, Reason::moved, now_ms)) executor_.cache().retire(to);
+  return true;
+}
+
+// Puts `to` in the place of `from` in the index; false when the index has `from` no more.
+bool HostUpkeep::swap_member(Location from, Location to, Reason reason, int64_t now_ms) {
+  Item* item = store_.items.item(from);
+  Database& database = store_.databases[item->database()];
+  LineIndex* index = database.index();
+  if (index == nullptr) return false;
+  const uint64_t hash = store_.hash(item->key(), store_.seed);
+  Item* copy = to != location::none ? store_.items.item(to) : nullptr;
+  for (;;) {
+    const Location root = index->find<TilePlain>(hash).word;
+    if (resolve(store_.items, root, item->key()).location != from) return false;
+    const Composed composed = compose(store_.items, executor_.cache(), root, from, to);
+    if (!composed.ok) return false;
+    int64_t expiry = no_expiry;
+    bool refused = false;
+    const Swapped swapped =
+        swap_root<TilePlain>(*index, hash, root, composed.root, [&](Segment& segment) {
+          expiry = item->expiry();
+          refused = reason == Reason::expired && !item->expired(now_ms);
+          if (refused) return false;
+          if (copy == nullptr) segment.next_version();
+          if (copy != nullptr && copy->has_expiry()) copy->set_expiry(expiry);
+          return true;
+        });
+    if (swapped == Swapped::done) {
+      if (root != composed.root) retire_root(executor_.cache(), root);
+      executor_.settle(database, {from, item}, expiry, copy != nullptr ? expiry : no_expiry);
+      if (expiry != no_expiry && copy != nullptr) store_.items.note_expiry(to, expiry);
+      return true;
+    }
+    if (composed.root != to) discard_root(executor_.cache(), composed.root);
+    if (refused || swapped == Swapped::no_memory) return false;
+  }
+}
+
+}  // namespace isotherm

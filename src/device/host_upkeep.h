@@ -1,0 +1,69 @@
+// HostUpkeep: the background work of a host store, in bounded steps between batches.
+//
+//   grow      moves lines of segments that split or are joined, in proportion to the writes and to
+//             what was erased here
+//   evict     at the cap, frees room ahead of need by the eviction policy
+//   expire    erases items whose time has come
+//   compact   empties sparse chunks, so that a size class which shrank gives its memory back
+//   drain     takes flushed indexes apart
+// Every worker calls it between its batches; where the work is one thread's at a time, the others
+// pass by.
+//
+// Everything here removes or moves an item as "swap if the location is still this one", so it never
+// loses a write that came in between.
+//
+// Room. What can still be stored: the rest of the budget, free items of all classes, and what
+// waits for readers. Eviction keeps a reserve of room, so a batch of writes finds its memory ready.
+//
+// Threads. One object a worker, used outside of epochs; it enters them itself.
+#pragma once
+
+#include <cstdint>
+
+#include "device/host_executor.h"
+
+namespace isotherm {
+
+class HostUpkeep {
+ public:
+  HostUpkeep(HostExecutor& executor, EpochDomain::Slot& slot)
+      : executor_(executor), store_(executor.store()), slot_(slot) {}
+
+  // Before a batch that stores about `bytes`: false when that much room cannot be had, so rows that
+  // need memory have to be refused.
+  bool make_room(uint64_t bytes, int64_t now_ms);
+
+  // One bounded step after a batch with `writes` rows that may write; true while more waits.
+  bool step(uint64_t writes, int64_t now_ms);
+
+ private:
+  // Why an item leaves its place.
+  enum class Reason : uint8_t { evicted, expired, moved };
+
+  bool grow(uint32_t lines);
+  bool drain();
+  bool expire(int64_t now_ms);
+  // Evicts until there is that much room, in at most so many sweeps; whether it got there.
+  bool evict_to(int64_t wanted, uint32_t sweeps, int64_t now_ms);
+  void evict_some(int64_t now_ms);
+  void evict_soonest(int64_t now_ms);
+  void compact(int64_t now_ms);
+
+  // Bytes of room as above; negative over the cap.
+  int64_t room() const;
+  bool over_cap() const;
+  // Whether the policy may have something to evict.
+  bool evictable() const;
+
+  bool erase_if_still(Location location, Reason reason, int64_t now_ms);
+  bool move_if_still(Location from, int64_t now_ms);
+  bool swap_member(Location from, Location to, Reason reason, int64_t now_ms);
+
+  HostExecutor& executor_;
+  HostStore& store_;
+  EpochDomain::Slot& slot_;
+  uint32_t next_database_ = 0;  // to grow
+  uint64_t erased_ = 0;         // items, since the last step of growth
+};
+
+}  // namespace isotherm

@@ -1,0 +1,87 @@
+// Upkeep's steps: the lines of the index that one of them moves are bounded, however the index has
+// to grow or shrink.
+#include "device/host_upkeep.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "items/poison.h"
+
+namespace isotherm {
+namespace {
+
+constexpr uint64_t rows = 1000;
+constexpr uint64_t most_lines = 1024;
+constexpr uint64_t keys = poison::sanitized ? 60'000 : 400'000;
+
+class HostUpkeepTest : public ::testing::Test {
+ protected:
+  HostUpkeepTest()
+      : store_(options(), 1),
+        slot_(store_.epochs.acquire()),
+        executor_(store_),
+        upkeep_(executor_, *slot_) {}
+  ~HostUpkeepTest() override { store_.epochs.release(slot_); }
+
+  static Options options() {
+    Options options;
+    options.databases = 1;
+    return options;
+  }
+
+  // Runs a batch of `rows` and one step; the lines that the step moved.
+  template <class Add>
+  uint64_t turn(Add add, uint64_t first) {
+    batch_.clear();
+    names_.clear();
+    for (uint64_t i = 0; i < rows; ++i) names_.push_back("key " + std::to_string(first + i));
+    for (const std::string& name : names_) add(batch_, name);
+    {
+      const EpochGuard guard(store_.epochs, *slot_);
+      executor_.run(batch_, 0, true);
+    }
+    return step(rows);
+  }
+  uint64_t step(uint64_t writes) {
+    const LineIndex& index = *store_.databases[0].index();
+    const uint64_t before = index.lines_moved();
+    more_ = upkeep_.step(writes, 0);
+    return index.lines_moved() - before;
+  }
+
+  HostStore store_;
+  EpochDomain::Slot* slot_;
+  HostExecutor executor_;
+  HostUpkeep upkeep_;
+  Batch batch_;
+  std::vector<std::string> names_;  // of the batch
+  bool more_ = false;
+};
+
+TEST_F(HostUpkeepTest, AStepMovesABoundedNumberOfLines) {
+  uint64_t moved = 0;
+  const auto count = [&](uint64_t lines, uint64_t bound) {
+    EXPECT_LE(lines, bound);
+    moved += lines;
+  };
+  for (uint64_t first = 0; first < keys; first += rows) {
+    count(turn([](Batch& batch, const std::string& key) { batch.put(key, "value"); }, first),
+          rows / 2);
+  }
+  const LineIndex& index = *store_.databases[0].index();
+  EXPECT_GT(index.splits(), 0u);
+  EXPECT_GE(moved, index.splits() * segment_lines);
+  for (uint64_t first = 0; first < keys; first += rows) {
+    count(turn([](Batch& batch, const std::string& key) { batch.erase(key); }, first), rows / 2);
+  }
+  // A burst of writes without a step between them is not made up for at once.
+  count(step(1'000'000), most_lines);
+  for (int i = 0; i < 10'000; ++i) count(step(0), most_lines);
+  EXPECT_GT(index.joins(), 0u);
+  EXPECT_EQ(index.count(), 0u);
+}
+
+}  // namespace
+}  // namespace isotherm

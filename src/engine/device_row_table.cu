@@ -1,0 +1,58 @@
+#include <stdexcept>
+
+#include "device/gpu/cuda_device.cuh"
+#include "device/gpu/device_row_store.h"
+#include "engine/cuda_setup.cuh"
+#include "isotherm/device_row_table.h"
+
+namespace isotherm {
+namespace {
+
+DeviceRowOptions checked(const DeviceRowTableOptions& options) {
+  if (options.row_bytes == 0 || options.row_bytes % 16 != 0 || options.row_bytes > 4096) {
+    throw std::invalid_argument("row_bytes must be a multiple of 16 from 16 to 4096");
+  }
+  DeviceRowOptions checked;
+  checked.row_bytes = options.row_bytes;
+  checked.index.gpu_memory = options.gpu_memory;
+  checked.index.seed = seed_or_random(options.hash_seed);
+  return checked;
+}
+
+}  // namespace
+
+struct DeviceRowTable::State {
+  explicit State(const DeviceRowTableOptions& options)
+      : device(usable_device(options.device)), store(device, checked(options)) {}
+  ~State() { device.enter(); }
+
+  DeviceRowStore<CudaDevice>& entered() {
+    require_device(device.enter(), "choose the GPU");
+    return store;
+  }
+
+  CudaDevice device;
+  DeviceRowStore<CudaDevice> store;
+};
+
+DeviceRowTable::DeviceRowTable(const DeviceRowTableOptions& options)
+    : state_(std::make_unique<State>(options)) {}
+DeviceRowTable::~DeviceRowTable() = default;
+
+void DeviceRowTable::get(const uint64_t* keys, void* rows, uint8_t* found, uint64_t n,
+                         Stream stream) {
+  state_->entered().get(keys, static_cast<Pair*>(rows), found, n, stream);
+}
+
+void DeviceRowTable::put(const uint64_t* keys, const void* rows, uint8_t* stored, uint64_t n,
+                         Stream stream) {
+  state_->entered().put(keys, static_cast<const Pair*>(rows), stored, n, stream);
+}
+
+void DeviceRowTable::erase(const uint64_t* keys, uint64_t n, Stream stream) {
+  state_->entered().erase(keys, n, stream);
+}
+
+DeviceTableStats DeviceRowTable::stats() { return state_->entered().stats(); }
+
+}  // namespace isotherm

@@ -1,0 +1,254 @@
+#include "engine/engine.h"
+
+#include <algorithm>
+#include <mutex>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "base/seed.h"
+#include "device/host_executor.h"
+#include "device/host_store.h"
+#include "device/host_upkeep.h"
+#include "index/item_table.h"
+
+namespace isotherm {
+namespace {
+
+constexpr uint32_t max_databases = 16'384;
+constexpr uint64_t longest_value = (uint64_t{1} << 32) - 1;
+
+const Options& checked(const Options& options) {
+  if (options.databases == 0 || options.databases > max_databases) {
+    throw std::invalid_argument("databases must be from 1 to 16384");
+  }
+  if (options.max_value_bytes > longest_value) {
+    throw std::invalid_argument("max_value_bytes must be below 4 GiB");
+  }
+  return options;
+}
+
+}  // namespace
+
+class EngineState {
+ public:
+  EngineState(const Options& options, const Clock& its_clock)
+      : clock(its_clock),
+        store(checked(options), options.hash_seed ? *options.hash_seed : draw_seed()) {}
+
+  const Clock& clock;
+  HostStore store;
+
+  // Executors of all workers, for the sum of their counters; those of ended workers are added up.
+  mutable std::mutex workers_mutex;
+  std::vector<const HostExecutor*> workers;
+  EngineStats ended;
+};
+
+namespace {
+
+void add_counters(EngineStats& stats, const HostExecutor::Counters& counters) {
+  stats.batches += counters.batches.get();
+  stats.requests += counters.requests.get();
+  stats.hits += counters.hits.get();
+  stats.misses += counters.misses.get();
+  stats.evicted += counters.evicted.get();
+  stats.expired += counters.expired.get();
+  stats.retries += counters.retries.get();
+}
+
+}  // namespace
+
+Engine::Engine(const Options& options, const Clock& clock)
+    : state_(std::make_unique<EngineState>(options, clock)) {}
+
+Engine::~Engine() = default;
+
+const Options& Engine::options() const { return state_->store.options; }
+const Clock& Engine::clock() const { return state_->clock; }
+
+void Engine::add_buffer_bytes(int64_t bytes) {
+  state_->store.budget.buffers.fetch_add(bytes, std::memory_order_relaxed);
+}
+
+EngineStats Engine::stats() const {
+  std::lock_guard guard(state_->workers_mutex);
+  EngineStats stats = state_->ended;
+  for (const HostExecutor* executor : state_->workers) {
+    add_counters(stats, executor->counters());
+  }
+  const HostStore& store = state_->store;
+  const auto positive = [](int64_t bytes) { return bytes > 0 ? static_cast<uint64_t>(bytes) : 0; };
+  stats.used_memory = store.budget.used();
+  stats.item_bytes = positive(store.budget.items.load(std::memory_order_relaxed));
+  stats.index_bytes = positive(store.budget.index.load(std::memory_order_relaxed));
+  stats.buffer_bytes = positive(store.budget.buffers.load(std::memory_order_relaxed));
+  stats.retired_bytes = store.items.retired_bytes();
+  for (const Database& database : store.databases) stats.splits += database.splits();
+  return stats;
+}
+
+DatabaseStats Engine::database(uint32_t number) const {
+  const Database& database = state_->store.databases.at(number);
+  const int64_t expires = database.expires.load(std::memory_order_relaxed);
+  return {database.count(), expires > 0 ? static_cast<uint64_t>(expires) : 0};
+}
+
+struct Worker::Impl final : Batch::Hold {
+  explicit Impl(EngineState& state)
+      : engine(state),
+        slot(*take_slot(state.store.epochs)),
+        executor(state.store),
+        upkeep(executor, slot) {}
+
+  static EpochDomain::Slot* take_slot(EpochDomain& epochs) {
+    EpochDomain::Slot* slot = epochs.acquire();
+    if (slot == nullptr) throw std::runtime_error("too many workers: at most 256");
+    return slot;
+  }
+
+  void release(Batch& /*batch*/) override {
+    if (--held == 0) engine.store.epochs.leave(slot);
+  }
+
+  bool valid(const Batch& batch) const;
+  void flush_index(uint32_t database);
+
+  EngineState& engine;
+  EpochDomain::Slot& slot;
+  HostExecutor executor;
+  HostUpkeep upkeep;
+  uint32_t held = 0;    // batches done and not cleared; the epoch is held while there are any
+  uint64_t writes = 0;  // rows that may write, since the last step of upkeep
+};
+
+bool Worker::Impl::valid(const Batch& batch) const {
+  const Batch::Columns& columns = batch.columns();
+  const uint32_t databases = engine.store.options.databases;
+  return std::all_of(columns.database, columns.database + batch.size(),
+                     [&](uint32_t database) { return database < databases; });
+}
+
+Worker::Worker(Engine& engine) : impl_(std::make_unique<Impl>(*engine.state_)) {
+  std::lock_guard guard(impl_->engine.workers_mutex);
+  impl_->engine.workers.push_back(&impl_->executor);
+}
+
+Worker::~Worker() {
+  EngineState& engine = impl_->engine;
+  EpochDomain::Slot& slot = impl_->slot;
+  {
+    std::lock_guard guard(engine.workers_mutex);
+    std::erase(engine.workers, &impl_->executor);
+    add_counters(engine.ended, impl_->executor.counters());
+  }
+  impl_.reset();
+  engine.store.epochs.release(&slot);
+}
+
+namespace {
+
+// Bytes that the rows of a batch may store.
+uint64_t bytes_to_store(const Batch& batch) {
+  if (!batch.writes()) return 0;
+  uint64_t bytes = 0;
+  const Batch::Columns& columns = batch.columns();
+  for (Batch::Row row = 0; row < batch.size(); ++row) {
+    const Op op = columns.op[row];
+    if (op == Op::get || op == Op::erase) continue;
+    bytes += Item::bytes(columns.key[row].size(), columns.value[row].size(), true, true);
+  }
+  return bytes;
+}
+
+void refuse_all(Batch& batch) {
+  for (Batch::Row row = 0; row < batch.size(); ++row) {
+    batch.columns().reply[row].status.store(Status::invalid, std::memory_order_release);
+  }
+  batch.finish();
+}
+
+}  // namespace
+
+void Worker::submit(Batch& batch) {
+  Impl& impl = *impl_;
+  EpochDomain& epochs = impl.engine.store.epochs;
+  // A worker that holds replies and waits for the gate could wait for itself.
+  if (!impl.valid(batch) || (batch.exclusive() && impl.held != 0)) return refuse_all(batch);
+  const int64_t now_ms = impl.engine.clock.now_ms();
+  const uint64_t bytes = bytes_to_store(batch);
+  bool writable = true;
+  if (bytes != 0 && impl.held == 0) writable = impl.upkeep.make_room(bytes, now_ms);
+  if (batch.exclusive()) {
+    epochs.lock_exclusive(impl.slot);
+  } else if (impl.held == 0) {
+    epochs.enter(impl.slot);
+  }
+  impl.executor.run(batch, now_ms, writable);
+  if (batch.exclusive()) epochs.unlock_exclusive();
+  ++impl.held;
+  if (batch.writes()) impl.writes += batch.size();
+  batch.hold(&impl);
+  batch.finish();
+}
+
+bool Worker::maintain() {
+  if (impl_->held != 0) return false;
+  return impl_->upkeep.step(std::exchange(impl_->writes, 0), impl_->engine.clock.now_ms());
+}
+
+uint64_t Worker::count(uint32_t database) {
+  const EpochGuard guard(impl_->engine.store.epochs, impl_->slot);
+  return impl_->engine.store.databases.at(database).count();
+}
+
+void Worker::Impl::flush_index(uint32_t database) {
+  std::unique_ptr<LineIndex> index = engine.store.databases.at(database).detach();
+  if (index == nullptr) return;
+  std::lock_guard guard(engine.store.flushed_mutex);
+  engine.store.flushed.push_back(std::move(index));
+}
+
+void Worker::flush(uint32_t database) {
+  EpochDomain& epochs = impl_->engine.store.epochs;
+  epochs.lock_exclusive(impl_->slot);
+  impl_->flush_index(database);
+  epochs.unlock_exclusive();
+  epochs.leave(impl_->slot);
+}
+
+void Worker::flush_all() {
+  EpochDomain& epochs = impl_->engine.store.epochs;
+  epochs.lock_exclusive(impl_->slot);
+  for (uint32_t i = 0; i < impl_->engine.store.options.databases; ++i) impl_->flush_index(i);
+  epochs.unlock_exclusive();
+  epochs.leave(impl_->slot);
+}
+
+uint64_t Worker::scan(uint32_t database, uint64_t cursor, uint64_t count,
+                      const std::function<void(const ScanItem&)>& visit) {
+  HostStore& store = impl_->engine.store;
+  const EpochGuard guard(store.epochs, impl_->slot);
+  const LineIndex* index = store.databases.at(database).index();
+  if (index == nullptr) return 0;
+  const int64_t now_ms = impl_->engine.clock.now_ms();
+  // Empty lines cost a step too, so a sparse index does not make one call long.
+  constexpr uint64_t lines_per_item = 8;
+  uint64_t visited = 0;
+  const auto show = [&](Location location) {
+    const Item* item = store.items.item(location);
+    if (item->expired(now_ms)) return;
+    visit({item->key(), item->type()});
+    ++visited;
+  };
+  count = std::max<uint64_t>(count, 1);
+  uint64_t bound = cursor;
+  for (uint64_t lines = 0; visited < count && lines < count * lines_per_item; ++lines) {
+    bound = index->scan(
+        bound, [&](uint64_t /*hash*/, uint64_t root) { for_each_member(store.items, root, show); });
+    if (bound == 0) break;
+  }
+  return bound;
+}
+
+}  // namespace isotherm

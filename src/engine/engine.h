@@ -1,0 +1,105 @@
+// Engine: one store, wired from its stages: batch → host executor → index → items.
+//
+// An Engine owns the items, one index per database, and the gate. Threads use it through a Worker
+// each. A Worker runs batches (`submit`), the commands without one key (`count`, `flush`, `scan`),
+// and, between batches, a bounded share of the background work (`maintain`): index growth,
+// eviction ahead of need, expiry, reclamation.
+//
+// Threads. Engine's functions may be called by any thread; a Worker belongs to one thread.
+// Order. Requests of a batch on one key take effect in row order; across workers each key is
+// linearizable. A batch with an exclusive request runs alone.
+// Limits. 256 workers.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/clock.h"
+#include "isotherm/batch.h"
+#include "isotherm/options.h"
+
+namespace isotherm {
+
+// A snapshot of counters, for INFO and `stats`.
+struct EngineStats {
+  uint64_t used_memory = 0;  // what maxmemory is compared with
+  uint64_t item_bytes = 0;   // chunks and large items
+  uint64_t index_bytes = 0;
+  uint64_t retired_bytes = 0;  // waiting for readers before reuse
+  uint64_t buffer_bytes = 0;   // told by add_buffer_bytes
+  uint64_t batches = 0;
+  uint64_t requests = 0;
+  uint64_t hits = 0;
+  uint64_t misses = 0;
+  uint64_t evicted = 0;
+  uint64_t expired = 0;
+  uint64_t splits = 0;   // segments split
+  uint64_t retries = 0;  // compare-and-swaps that lost and ran again
+};
+
+struct DatabaseStats {
+  uint64_t keys = 0;
+  uint64_t expires = 0;  // keys with an expiry
+};
+
+class EngineState;  // internal: the stages
+
+class Engine {
+ public:
+  // The clock must outlive the engine. Throws std::invalid_argument for options out of range.
+  Engine(const Options& options, const Clock& clock);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  const Options& options() const;
+  const Clock& clock() const;
+  EngineStats stats() const;
+  DatabaseStats database(uint32_t database) const;
+  // Network buffers and the like count against maxmemory; negative: given back.
+  void add_buffer_bytes(int64_t bytes);
+
+ private:
+  friend class Worker;
+  std::unique_ptr<EngineState> state_;
+};
+
+// What scan shows of one item; valid during the callback only.
+struct ScanItem {
+  std::string_view key;
+  ValueType type;
+};
+
+class Worker {
+ public:
+  explicit Worker(Engine& engine);
+  ~Worker();
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  // Runs `batch`; its slots become ready one by one, then batch.finish() is called on this thread.
+  void submit(Batch& batch);
+
+  // Commands without one key. Not while a batch of this worker is done and not cleared.
+  uint64_t count(uint32_t database);
+  void flush(uint32_t database);
+  void flush_all();
+  // Visits at least `count` live items (whole lines) from `cursor` on, in order of hash; returns
+  // the cursor to go on from, 0 at the end. Items present from the first to the last call are
+  // visited at least once, also while the index grows.
+  uint64_t scan(uint32_t database, uint64_t cursor, uint64_t count,
+                const std::function<void(const ScanItem&)>& visit);
+
+  // A bounded step of background work; true while more is waiting. Call it between batches and,
+  // when idle, about ten times a second.
+  bool maintain();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace isotherm

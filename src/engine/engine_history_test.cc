@@ -1,0 +1,126 @@
+// Random histories of all operations on an engine, against a std::map: with one thread and with
+// several, with and without a cap, under every eviction policy, while the index grows.
+#include <ostream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "device/history.h"
+#include "engine/engine.h"
+#include "items/poison.h"
+
+namespace isotherm {
+namespace {
+
+struct Case {
+  const char* name;
+  EvictionPolicy policy;
+  uint64_t maxmemory;
+  uint64_t threads;
+  uint64_t keys;
+  uint64_t batches;
+
+  friend void PrintTo(const Case& its, std::ostream* out) { *out << its.name; }
+};
+
+class EngineHistoryTest : public ::testing::TestWithParam<Case> {
+ protected:
+  static Options options() {
+    Options options;
+    options.maxmemory = GetParam().maxmemory;
+    options.maxmemory_policy = GetParam().policy;
+    options.max_value_bytes = 50'000;
+    options.databases = 3;
+    return options;
+  }
+  History::Setup setup(uint64_t thread) const {
+    History::Setup setup;
+    setup.seed = thread + 1;
+    setup.keys = GetParam().keys;
+    if (GetParam().threads > 1) setup.prefix = "thread " + std::to_string(thread) + ":";
+    setup.databases = 3;
+    setup.max_value_bytes = 50'000;
+    setup.may_evict = GetParam().policy != EvictionPolicy::noeviction;
+    setup.has_cap = GetParam().maxmemory != 0;
+    if (setup.has_cap) setup.longest_value = 4'000;
+    return setup;
+  }
+
+  void run(uint64_t thread, History& history) {
+    Worker worker(engine);
+    const auto submit = [&](Batch& batch) { worker.submit(batch); };
+    const uint64_t batches = poison::sanitized ? GetParam().batches / 8 : GetParam().batches;
+    for (uint64_t i = 0; i < batches && !HasFatalFailure(); ++i) {
+      history.step(clock.now_ms(), submit);
+      worker.maintain();
+      // With more threads nobody knows which time a batch of another thread saw.
+      if (GetParam().threads == 1 && i % 3 == 0) clock.advance(15);
+    }
+    history.check_all(clock.now_ms(), submit);
+    if (thread != 0) return;
+    for (int i = 0; i < 1000; ++i) worker.maintain();
+  }
+
+  ManualClock clock{1'700'000'000'000};
+  Engine engine{options(), clock};
+};
+
+TEST_P(EngineHistoryTest, EveryAnswerEqualsTheModels) {
+  std::vector<std::unique_ptr<History>> histories;
+  for (uint64_t thread = 0; thread < GetParam().threads; ++thread) {
+    histories.push_back(std::make_unique<History>(setup(thread)));
+  }
+  std::vector<std::thread> threads;
+  for (uint64_t thread = 0; thread < GetParam().threads; ++thread) {
+    threads.emplace_back([&, thread] { run(thread, *histories[thread]); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  if (HasFatalFailure()) return;
+
+  if (GetParam().policy != EvictionPolicy::noeviction) {
+    // The shorter run under a sanitizer may stay below the cap.
+    if (!poison::sanitized) {
+      EXPECT_GT(engine.stats().evicted, 0u);
+    }
+    return;
+  }
+  EXPECT_EQ(engine.stats().evicted, 0u);
+  // What has expired is swept without being asked for; the rest stays.
+  clock.advance(1'000'000);
+  Worker worker(engine);
+  for (int i = 0; i < 3000; ++i) worker.maintain();
+  for (uint32_t database = 0; database < 3; ++database) {
+    uint64_t left = 0;
+    for (const auto& history : histories) {
+      for (const auto& [key, entry] : history->model().entries()) {
+        left += key.first == database && entry.expiry == no_expiry;
+      }
+    }
+    EXPECT_EQ(engine.database(database).keys, left);
+    EXPECT_EQ(engine.database(database).expires, 0u);
+    EXPECT_EQ(worker.count(database), left);
+  }
+}
+
+constexpr uint64_t cap = 6 << 20;
+
+INSTANTIATE_TEST_SUITE_P(
+    All, EngineHistoryTest,
+    ::testing::Values(
+        Case{"few_keys", EvictionPolicy::noeviction, 0, 1, 20, 2000},
+        Case{"many_keys", EvictionPolicy::noeviction, 0, 1, 40'000, 3000},
+        Case{"threads", EvictionPolicy::noeviction, 0, 3, 100, 800},
+        Case{"threads_many_keys", EvictionPolicy::noeviction, 0, 3, 20'000, 1200},
+        Case{"full", EvictionPolicy::noeviction, cap, 1, 4000, 800},
+        Case{"allkeys_lru", EvictionPolicy::allkeys_lru, cap, 1, 4000, 800},
+        Case{"allkeys_random", EvictionPolicy::allkeys_random, cap, 1, 4000, 800},
+        Case{"volatile_lru", EvictionPolicy::volatile_lru, cap, 1, 4000, 800},
+        Case{"volatile_ttl", EvictionPolicy::volatile_ttl, cap, 1, 4000, 800},
+        Case{"threads_full", EvictionPolicy::noeviction, cap, 3, 2000, 400},
+        Case{"threads_allkeys_lru", EvictionPolicy::allkeys_lru, cap, 3, 2000, 400},
+        Case{"threads_allkeys_random", EvictionPolicy::allkeys_random, cap, 3, 2000, 400},
+        Case{"threads_volatile_ttl", EvictionPolicy::volatile_ttl, cap, 3, 2000, 400}),
+    [](const auto& param) { return std::string(param.param.name); });
+
+}  // namespace
+}  // namespace isotherm

@@ -1,0 +1,213 @@
+// The cap and the eviction policies, seen from outside.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+#include "items/poison.h"
+
+namespace isotherm {
+namespace {
+
+class EvictionTest : public ::testing::TestWithParam<EvictionPolicy> {
+ protected:
+  static constexpr uint64_t cap = 24 << 20;
+
+  static Options options(EvictionPolicy policy) {
+    Options options;
+    options.maxmemory = cap;
+    options.maxmemory_policy = policy;
+    return options;
+  }
+  static std::string key(uint64_t number) { return "key:" + std::to_string(number); }
+
+  // Puts keys in batches; returns how many were refused.
+  static uint64_t fill(Worker& worker, uint64_t from, uint64_t count, uint64_t value_bytes,
+                       const std::function<int64_t(uint64_t)>& expiry_of) {
+    const std::string value(value_bytes, 'v');
+    uint64_t refused = 0;
+    Batch batch;
+    std::vector<std::string> keys(50);
+    for (uint64_t i = from; i < from + count; i += keys.size()) {
+      for (uint64_t j = 0; j < keys.size(); ++j) {
+        keys[j] = key(i + j);
+        batch.put(keys[j], value, 0, expiry_of(i + j));
+      }
+      worker.submit(batch);
+      for (Batch::Row row = 0; row < batch.size(); ++row) {
+        const Status status = batch.reply(row).status;
+        EXPECT_TRUE(status == Status::ok || status == Status::out_of_memory);
+        refused += status == Status::out_of_memory;
+      }
+      batch.clear();
+      worker.maintain();
+    }
+    return refused;
+  }
+  static bool present(Worker& worker, uint64_t number) {
+    const std::string name = key(number);
+    Batch batch;
+    batch.get(name, option::no_touch);
+    worker.submit(batch);
+    return batch.reply(0).status == Status::ok;
+  }
+  static uint64_t count_present(Worker& worker, uint64_t from, uint64_t count) {
+    uint64_t found = 0;
+    for (uint64_t i = from; i < from + count; ++i) found += present(worker, i);
+    return found;
+  }
+  static int64_t never(uint64_t) { return no_expiry; }
+  static int64_t some_day(uint64_t) { return 1'000'000; }
+
+  ManualClock clock{1000};
+};
+
+TEST_P(EvictionTest, UsedMemoryStaysAtTheCap) {
+  Engine engine(options(GetParam()), clock);
+  Worker worker(engine);
+  std::mt19937_64 random(1);
+  const int rounds = poison::sanitized ? 60 : 200;
+  uint64_t next = 0;
+  for (int round = 0; round < rounds; ++round) {
+    // Sizes shift, so that memory has to move between classes.
+    const uint64_t bytes = round % 40 < 20 ? 100 + random() % 100 : 2000 + random() % 4000;
+    fill(worker, next, 500, bytes, some_day);
+    next += 500;
+    ASSERT_LE(engine.stats().used_memory, cap + cap * 15 / 100) << round;
+  }
+  EXPECT_GT(engine.stats().evicted, 0u);
+  EXPECT_GT(worker.count(0), 100u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Policies, EvictionTest,
+                         ::testing::Values(EvictionPolicy::allkeys_lru,
+                                           EvictionPolicy::allkeys_random,
+                                           EvictionPolicy::volatile_lru,
+                                           EvictionPolicy::volatile_ttl),
+                         [](const auto& param) {
+                           std::string name(to_string(param.param));
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+TEST_F(EvictionTest, NoevictionRefusesAndStaysReadable) {
+  Engine engine(options(EvictionPolicy::noeviction), clock);
+  Worker worker(engine);
+  constexpr uint64_t count = 40'000;
+  const uint64_t refused = fill(worker, 0, count, 1000, never);
+  EXPECT_GT(refused, count / 4);
+  EXPECT_LE(engine.stats().used_memory, cap + (1 << 20));
+  EXPECT_EQ(engine.stats().evicted, 0u);
+  EXPECT_EQ(worker.count(0), count - refused);
+  EXPECT_EQ(count_present(worker, 0, count), count - refused);
+  // Erasing is always allowed and makes room again.
+  Batch batch;
+  std::vector<std::string> keys;
+  for (uint64_t i = 0; i < 10'000; ++i) keys.push_back(key(i));
+  for (const std::string& name : keys) batch.erase(name);
+  worker.submit(batch);
+  batch.clear();
+  for (int i = 0; i < 2000; ++i) worker.maintain();
+  EXPECT_LT(fill(worker, 100'000, 5'000, 1000, never), 100u);
+}
+
+TEST_F(EvictionTest, VolatilePoliciesNeverTouchWhatHasNoExpiry) {
+  for (const EvictionPolicy policy : {EvictionPolicy::volatile_lru, EvictionPolicy::volatile_ttl}) {
+    Engine engine(options(policy), clock);
+    Worker worker(engine);
+    constexpr uint64_t lasting = 5'000;
+    ASSERT_EQ(fill(worker, 0, lasting, 1000, never), 0u);
+    EXPECT_EQ(fill(worker, lasting, 60'000, 1000, some_day), 0u);
+    EXPECT_GT(engine.stats().evicted, 10'000u);
+    EXPECT_EQ(count_present(worker, 0, lasting), lasting);
+    // Without anything volatile left, writes are refused.
+    EXPECT_GT(fill(worker, 200'000, 40'000, 1000, never), 1'000u);
+    EXPECT_EQ(count_present(worker, 0, lasting), lasting);
+    EXPECT_LE(engine.stats().used_memory, cap + (2 << 20));
+  }
+}
+
+TEST_F(EvictionTest, VolatileTtlPrefersWhatExpiresSoonest) {
+  Engine engine(options(EvictionPolicy::volatile_ttl), clock);
+  Worker worker(engine);
+  // Half of the keys expire soon, half late, in turn.
+  constexpr uint64_t count = 30'000;
+  fill(worker, 0, count, 1000, [](uint64_t number) { return number % 2 == 0 ? 10'000 : 900'000; });
+  uint64_t soon = 0;
+  uint64_t late = 0;
+  for (uint64_t i = 0; i < count; i += 2) {
+    soon += present(worker, i);
+    late += present(worker, i + 1);
+  }
+  EXPECT_GT(engine.stats().evicted, 1000u);
+  EXPECT_LT(soon * 2, late);
+}
+
+TEST_F(EvictionTest, LruKeepsWhatIsRead) {
+  Engine engine(options(EvictionPolicy::allkeys_lru), clock);
+  Worker worker(engine);
+  constexpr uint64_t hot = 2'000;
+  fill(worker, 0, hot, 1000, never);
+  std::vector<std::string> names;
+  for (uint64_t i = 0; i < hot; ++i) names.push_back(key(i));
+  for (uint64_t next = hot; next < 60'000; next += 1000) {
+    Batch batch;
+    for (const std::string& name : names) batch.get(name);
+    worker.submit(batch);
+    batch.clear();
+    fill(worker, next, 1000, 1000, never);
+  }
+  EXPECT_GT(engine.stats().evicted, 20'000u);
+  EXPECT_GT(count_present(worker, 0, hot), hot * 95 / 100);
+}
+
+TEST_F(EvictionTest, ExpiryIsSweptWithoutAccess) {
+  Engine engine(options(EvictionPolicy::noeviction), clock);
+  Worker worker(engine);
+  constexpr uint64_t count = 20'000;
+  ASSERT_EQ(fill(worker, 0, count, 500,
+                 [](uint64_t number) { return number % 4 == 0 ? no_expiry : 5'000; }),
+            0u);
+  EXPECT_EQ(engine.database(0).expires, count * 3 / 4);
+  const uint64_t before = engine.stats().item_bytes;
+  for (int i = 0; i < 3000; ++i) worker.maintain();
+  EXPECT_EQ(worker.count(0), count);  // not before their time
+  clock.advance(10'000);
+  for (int i = 0; i < 6000; ++i) worker.maintain();
+  EXPECT_EQ(worker.count(0), count / 4);
+  EXPECT_EQ(engine.database(0).expires, 0u);
+  EXPECT_EQ(engine.stats().expired, count * 3 / 4);
+  EXPECT_LT(engine.stats().item_bytes, before / 2);
+  EXPECT_EQ(count_present(worker, 0, count), count / 4);
+}
+
+// A value larger than the cap must not throw everything out for nothing but its own refusal.
+TEST_F(EvictionTest, AValueAboveTheCapIsSurvived) {
+  for (const EvictionPolicy policy : {EvictionPolicy::noeviction, EvictionPolicy::allkeys_lru}) {
+    Engine engine(options(policy), clock);
+    Worker worker(engine);
+    const std::string value(2 * cap, 'L');
+    Batch batch;
+    batch.put("large", value);
+    worker.submit(batch);
+    const Status status = batch.reply(0).status;
+    EXPECT_EQ(status, Status::out_of_memory);
+    batch.clear();
+    for (int i = 0; i < 2000; ++i) worker.maintain();
+    EXPECT_LE(engine.stats().used_memory, cap);
+    EXPECT_EQ(fill(worker, 0, 1000, 1000, never), 0u);
+    // With something to evict it may be stored, at the price of the rest, until room is made.
+    batch.put("large", value);
+    worker.submit(batch);
+    batch.clear();
+    for (int i = 0; i < 5000; ++i) worker.maintain();
+    EXPECT_LE(engine.stats().used_memory, cap);
+  }
+}
+
+}  // namespace
+}  // namespace isotherm

@@ -1,0 +1,189 @@
+#include "isotherm/fixed_table.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "base/seed.h"
+#include "base/tile.h"
+#include "device/fixed_loops.h"
+#include "items/epoch.h"
+#include "items/memory_budget.h"
+#include "items/pages.h"
+
+namespace isotherm {
+namespace {
+
+// Rows between two steps of growth, and lines moved in a step. Growth has to keep up: a segment of
+// 4,096 lines splits once in about 21,000 inserts, 0.2 lines an insert.
+constexpr size_t rows_per_run = 1024;
+constexpr uint32_t lines_per_step = rows_per_run / 2;
+
+void require(bool condition, const char* what) {
+  if (!condition) throw std::invalid_argument(what);
+}
+
+}  // namespace
+
+struct FixedTable::State {
+  explicit State(const FixedOptions& options)
+      : budget(options.maxmemory),
+        seed(options.hash_seed ? *options.hash_seed : draw_seed()),
+        index(pages, budget, epochs, seed) {}
+
+  Pages pages;
+  MemoryBudget budget;
+  EpochDomain epochs;
+  const uint64_t seed;
+  FixedIndex index;
+};
+
+FixedTable::FixedTable(const FixedOptions& options) : state_(std::make_unique<State>(options)) {}
+FixedTable::~FixedTable() = default;
+
+uint64_t FixedTable::size() const { return state_->index.count(); }
+uint64_t FixedTable::memory() const { return state_->budget.used(); }
+
+struct FixedHandle::State {
+  explicit State(FixedTable::State& its_table)
+      : table(its_table), slot(its_table.epochs.acquire()) {
+    if (slot == nullptr) throw std::runtime_error("too many handles: at most 256");
+  }
+  ~State() { table.epochs.release(slot); }
+
+  // Runs `loop` over the rows of `run`, in parts, with growth between them.
+  FixedDone run(FixedDone (*loop)(const FixedRun&), FixedRun run, bool writes);
+
+  bool grow() {
+    LineIndex& lines = table.index.lines();
+    return lines.wants_step() && lines.step(lines_per_step);
+  }
+
+  FixedTable::State& table;
+  EpochDomain::Slot* slot;
+};
+
+FixedDone FixedHandle::State::run(FixedDone (*loop)(const FixedRun&), FixedRun all, bool writes) {
+  FixedDone done;
+  const size_t rows = all.rows;
+  const auto from = [&](auto* column) { return column != nullptr ? column + done.rows : nullptr; };
+  while (done.rows < rows) {
+    FixedRun part{table.index,      all.keys + done.rows, std::min(rows_per_run, rows - done.rows),
+                  from(all.values), from(all.values_out), from(all.found_out),
+                  all.only_absent};
+    FixedDone part_done;
+    {
+      const EpochGuard guard(table.epochs, *slot);
+      part_done = loop(part);
+    }
+    done.rows += part_done.rows;
+    done.found += part_done.found;
+    if (writes) grow();
+    if (part_done.rows < part.rows) break;
+  }
+  return done;
+}
+
+FixedHandle::FixedHandle(FixedTable& table) : state_(std::make_unique<State>(*table.state_)) {}
+FixedHandle::~FixedHandle() = default;
+
+uint64_t FixedHandle::get(std::span<const uint64_t> keys, std::span<uint64_t> values,
+                          std::span<uint8_t> found) {
+  require(values.size() == keys.size() && found.size() == keys.size(),
+          "get: keys, values and found must have the same length");
+  FixedRun run{state_->table.index, keys.data(), keys.size(), nullptr, values.data(), found.data()};
+  return state_->run(fixed_loops().get, run, false).found;
+}
+
+std::optional<uint64_t> FixedHandle::get(uint64_t key) {
+  const EpochGuard guard(state_->table.epochs, *state_->slot);
+  const FixedIndex& index = state_->table.index;
+  const Found found = index.find<TilePlain>(index.hash(key));
+  return found.found ? std::optional(found.word) : std::nullopt;
+}
+
+namespace {
+
+FixedHandle::Result result_of(const FixedDone& done, size_t rows) {
+  return {done.rows == rows ? Status::ok : Status::out_of_memory, done.rows};
+}
+
+void require_previous(const FixedHandle::Previous& previous, size_t rows) {
+  require(previous.values.size() == previous.found.size() &&
+              (previous.found.empty() || previous.found.size() == rows),
+          "previous: values and found must both have the length of keys, or be empty");
+}
+
+}  // namespace
+
+FixedHandle::Result FixedHandle::put(std::span<const uint64_t> keys,
+                                     std::span<const uint64_t> values, Previous previous) {
+  require(values.size() == keys.size(), "put: keys and values must have the same length");
+  require_previous(previous, keys.size());
+  const bool wanted = !previous.found.empty();
+  FixedRun run{state_->table.index,
+               keys.data(),
+               keys.size(),
+               values.data(),
+               wanted ? previous.values.data() : nullptr,
+               wanted ? previous.found.data() : nullptr};
+  return result_of(state_->run(fixed_loops().put, run, true), keys.size());
+}
+
+FixedHandle::Result FixedHandle::put_if_absent(std::span<const uint64_t> keys,
+                                               std::span<const uint64_t> values,
+                                               std::span<uint8_t> stored) {
+  require(values.size() == keys.size() && stored.size() == keys.size(),
+          "put_if_absent: keys, values and stored must have the same length");
+  FixedRun run{state_->table.index, keys.data(), keys.size(), values.data(), nullptr,
+               stored.data(),       true};
+  return result_of(state_->run(fixed_loops().put, run, true), keys.size());
+}
+
+uint64_t FixedHandle::erase(std::span<const uint64_t> keys, Previous previous) {
+  require_previous(previous, keys.size());
+  const bool wanted = !previous.found.empty();
+  FixedRun run{state_->table.index,
+               keys.data(),
+               keys.size(),
+               nullptr,
+               wanted ? previous.values.data() : nullptr,
+               wanted ? previous.found.data() : nullptr};
+  return state_->run(fixed_loops().erase, run, true).found;
+}
+
+Status FixedHandle::compare_and_swap(uint64_t key, uint64_t expected, uint64_t desired,
+                                     uint64_t* current) {
+  const EpochGuard guard(state_->table.epochs, *state_->slot);
+  FixedIndex& index = state_->table.index;
+  const Updated updated =
+      index.update<TilePlain>(index.hash(key), [&](bool found, uint64_t word) -> Decision {
+        return {found && word == expected ? Action::store : Action::keep, desired};
+      });
+  if (!updated.previous.found) return Status::not_found;
+  if (current != nullptr) *current = updated.previous.word;
+  return updated.change == Change::replaced ? Status::ok : Status::condition_failed;
+}
+
+uint64_t FixedHandle::scan(uint64_t cursor, uint64_t count,
+                           const std::function<void(uint64_t key, uint64_t value)>& visit) {
+  const EpochGuard guard(state_->table.epochs, *state_->slot);
+  const FixedIndex& index = state_->table.index;
+  uint64_t visited = 0;
+  const auto show = [&](uint64_t hash, uint64_t word) {
+    visit(unmix(hash, state_->table.seed), word);
+    ++visited;
+  };
+  if (cursor == 0) {
+    const Found zero = index.find<TilePlain>(0);
+    if (zero.found) show(0, zero.word);
+  }
+  uint64_t bound = cursor;
+  do {
+    bound = index.lines().scan(bound, show);
+  } while (bound != 0 && visited < count);
+  return bound;
+}
+
+bool FixedHandle::maintain() { return state_->grow(); }
+
+}  // namespace isotherm

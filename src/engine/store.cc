@@ -1,0 +1,100 @@
+#include "isotherm/store.h"
+
+#include "base/clock.h"
+#include "engine/engine.h"
+
+namespace isotherm {
+namespace {
+
+const Clock& system_clock() {
+  static const SystemClock clock;
+  return clock;
+}
+
+}  // namespace
+
+Store::Store(const Options& options) : Store(options, system_clock()) {}
+Store::Store(const Options& options, const Clock& clock)
+    : engine_(std::make_unique<Engine>(options, clock)) {}
+Store::~Store() = default;
+
+uint64_t Store::size(uint32_t database) const { return engine_->database(database).keys; }
+uint64_t Store::memory() const { return engine_->stats().used_memory; }
+
+Handle::Handle(Store& store) : worker_(std::make_unique<Worker>(*store.engine_)) {}
+Handle::~Handle() = default;
+
+// Runs the one request in batch_; `read` sees the reply before the batch is cleared.
+template <class Read>
+Status Handle::run_single(Read&& read) {
+  worker_->submit(batch_);
+  const Reply& reply = batch_.reply(0);
+  const Status status = reply.status.load(std::memory_order_acquire);
+  read(reply, status);
+  batch_.clear();
+  worker_->maintain();
+  return status;
+}
+
+Status Handle::get(std::string_view key, std::string& value, ItemInfo* info) {
+  batch_.select(database_);
+  batch_.get(key);
+  return run_single([&](const Reply& reply, Status status) {
+    if (status != Status::ok) return;
+    value.assign(reply.value());
+    if (info != nullptr) *info = {reply.version, reply.expiry, reply.flags};
+  });
+}
+
+Status Handle::put(std::string_view key, std::string_view value, const PutOptions& options,
+                   std::string* previous) {
+  batch_.select(database_);
+  const uint16_t wanted = previous != nullptr ? option::want_previous : 0;
+  batch_.put(key, value, options.conditions | wanted, options.expiry, options.flags);
+  return run_single([&](const Reply& reply, Status) {
+    if (previous != nullptr) previous->assign(reply.value());
+  });
+}
+
+Status Handle::erase(std::string_view key, std::string* previous) {
+  batch_.select(database_);
+  batch_.erase(key, previous != nullptr ? option::want_previous : 0);
+  return run_single([&](const Reply& reply, Status) {
+    if (previous != nullptr) previous->assign(reply.value());
+  });
+}
+
+Status Handle::compare_and_swap(std::string_view key, uint64_t expected, std::string_view value,
+                                const PutOptions& options) {
+  batch_.select(database_);
+  batch_.put(key, value, options.conditions | option::if_version, options.expiry, options.flags,
+             expected);
+  return run_single([](const Reply&, Status) {});
+}
+
+Status Handle::add(std::string_view key, int64_t delta, int64_t& sum) {
+  batch_.select(database_);
+  batch_.add(key, delta);
+  return run_single([&](const Reply& reply, Status status) {
+    if (status == Status::ok) sum = reply.number;
+  });
+}
+
+Status Handle::expire(std::string_view key, int64_t expiry) {
+  batch_.select(database_);
+  batch_.expire(key, expiry);
+  return run_single([](const Reply&, Status) {});
+}
+
+void Handle::submit(Batch& batch) { worker_->submit(batch); }
+
+uint64_t Handle::scan(uint64_t cursor, uint64_t count,
+                      const std::function<void(std::string_view key)>& visit) {
+  return worker_->scan(database_, cursor, count, [&](const ScanItem& item) { visit(item.key); });
+}
+
+void Handle::clear() { worker_->flush(database_); }
+
+bool Handle::maintain() { return worker_->maintain(); }
+
+}  // namespace isotherm

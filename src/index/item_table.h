@@ -1,0 +1,102 @@
+// ItemTable: byte-string keys on a LineIndex; the word is the location of an item.
+//
+// Root and members. The word found for a hash is the root: none, the location of one item, or
+// that of a collision node, which lists the items of all keys whose 64-bit hashes agree. The member
+// of a key is the item under the root whose full key is equal; hashes alone decide nothing.
+//
+// Writing is one compare-and-swap of roots under the line's lock: `resolve` the member, prepare a
+// new item, `compose` the root that has it in the old member's place, `swap`. Who loses frees what
+// it prepared and starts again. Roots cannot return to an earlier value while somebody compares: a
+// location is reused only after the epoch of everybody who may hold it.
+//
+// Threads. Any, within an epoch; allocation goes through the caller's cache.
+// Limits. A collision node holds 4,095 members; one more is refused as out of memory.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "base/bytes.h"
+#include "index/line_index.h"
+#include "items/item.h"
+#include "items/item_store.h"
+#include "items/location.h"
+
+namespace isotherm {
+
+struct Member {
+  Location location = location::none;
+  Item* item = nullptr;
+};
+
+// The member of `key` under `root`.
+Member resolve_collision(const ItemStore& items, Location root, std::string_view key);
+
+ISOTHERM_INLINE Member resolve(const ItemStore& items, Location root, std::string_view key) {
+  if (ISOTHERM_UNLIKELY(location::kind(root) == location::Kind::collision)) {
+    return resolve_collision(items, root, key);
+  }
+  if (root == location::none) return {};
+  Item* item = items.item(root);
+  const std::string_view stored = item->key();
+  if (ISOTHERM_UNLIKELY(stored.size() != key.size() ||
+                        !equal_bytes(stored.data(), key.data(), key.size()))) {
+    return {};
+  }
+  return {root, item};
+}
+
+// A root with `to` in the place of `from`; either may be none, for inserting and erasing. `ok` is
+// false when a node was needed and could not be had.
+struct Composed {
+  Location root = location::none;
+  bool ok = true;
+};
+Composed compose(ItemStore& items, ItemStore::Cache& cache, Location root, Location from,
+                 Location to);
+
+// Frees a composed root that was never published.
+inline void discard_root(ItemStore::Cache& cache, Location root) {
+  if (location::kind(root) == location::Kind::collision) cache.free_unpublished(root);
+}
+// Retires the root that a swap replaced; its members are not touched.
+inline void retire_root(ItemStore::Cache& cache, Location root) {
+  if (location::kind(root) == location::Kind::collision) cache.retire(root);
+}
+
+// Calls visit(location) for every member of `root`.
+template <class Visit>
+void for_each_member(const ItemStore& items, Location root, Visit&& visit) {
+  if (location::kind(root) != location::Kind::collision) {
+    if (root != location::none) visit(root);
+    return;
+  }
+  const auto* node = reinterpret_cast<const CollisionNode*>(items.address(root));
+  for (uint64_t i = 0; i < node->count; ++i) visit(node->members[i]);
+}
+
+enum class Swapped : uint8_t { done, lost, no_memory };
+
+// Puts `to` in the place of `from` under `hash`. `prepare(segment)` runs under the line's lock once
+// the root is seen to be `from`, and may still refuse by returning false (the swap is then lost).
+template <class Tile, class Prepare>
+ISOTHERM_INLINE Swapped swap_root(LineIndex& index, uint64_t hash, Location from, Location to,
+                                  Prepare&& prepare) {
+  bool lost = false;
+  const Updated updated =
+      index.update<Tile>(hash, [&](bool found, uint64_t word, Segment& segment) -> Decision {
+        lost = (found ? word : location::none) != from;
+#if defined(ISOTHERM_BREAK_CAS)
+        lost = false;  // a test build: the linearizability checker has to catch this
+#endif
+        if (lost || !prepare(segment)) {
+          lost = true;
+          return {};
+        }
+        return {to != location::none ? Action::store : Action::erase, to};
+      });
+  if (lost) return Swapped::lost;
+  return updated.change == Change::no_line ? Swapped::no_memory : Swapped::done;
+}
+
+}  // namespace isotherm

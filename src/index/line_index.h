@@ -1,0 +1,307 @@
+// LineIndex: maps 64-bit hashes to 64-bit words in lines of 128 bytes; grows and shrinks without
+// stopping.
+//
+// Read first: index/bucket.h (a line), index/probe.h (find and update in a chain), index/view.h
+// (the directory), index/segment.h (locks, versions, thresholds).
+//
+// Growth. When a segment holds more entries than its threshold it is queued; `step` moves a bounded
+// number of lines of one segment at a time:
+//   1. two child segments are made and published in the old one;
+//   2. line by line: lock, copy the chain into the two lines of the child, put MOVED into the
+//      home line's last slot, unlock;
+//   3. the directory's entries for the old segment are pointed at the children (the directory
+//      doubles if it must), and the old lines retire by epoch.
+// Whoever meets MOVED goes to the child, so every write that was acknowledged is seen: the child
+// is written only after MOVED stands, and MOVED is read after the candidate. Between steps all is
+// in order, however long the next step takes to come.
+//
+// Shrinking is the same backwards. When two siblings have few entries together (join_threshold), a
+// fresh segment of their parent's prefix is made and published in both; line by line the two lines
+// of a child that the parent's line stands for are locked and copied into it, and MOVED in both
+// points to it; then the directory is pointed at the parent and the children retire. The directory
+// keeps its size.
+//
+// Who asks for a join. An erase that leaves a segment below its `join_below` queues it, once. If
+// the sibling proves too full, the segment asks again at half its entries, and the sibling is the
+// one that asks when it gets below the threshold itself; so of two siblings that both are below it,
+// one has asked, and a full sibling costs erases nothing. The queue holds prefixes, which may have
+// been split or joined by the time they are looked at.
+//
+// Threads. find and scan: any number, within an epoch (items/epoch.h). update: any number, within
+// an epoch; writers of one line take turns by its lock. step: any; one does the work, the others
+// return.
+//
+// Limits. 2^24 segments; the directory's pointers are copied in one step when it doubles
+// (2^16 segments, two billion entries: half a millisecond), and a join writes as many as its
+// segments have. Entries with hash 0 do not exist.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "index/line_pool.h"
+#include "index/probe.h"
+#include "index/segment.h"
+#include "index/view.h"
+#include "items/epoch.h"
+
+namespace isotherm {
+
+class LineIndex {
+ public:
+  struct Directory {
+    explicit Directory(int bits) : entries(new Pair[uint64_t{1} << bits]) {
+      view = {entries.get(), bits, segment_line_bits};
+    }
+    std::unique_ptr<Pair[]> entries;
+    IndexView view;
+    uint64_t size() const { return uint64_t{1} << view.bits; }
+  };
+
+  // `first_version` is the clock to start from; `capped`: see index/line_pool.h. Throws
+  // std::bad_alloc without memory for one segment.
+  LineIndex(Pages& pages, MemoryBudget& budget, EpochDomain& epochs, uint64_t first_version = 0,
+            bool capped = false);
+  ~LineIndex();
+  LineIndex(const LineIndex&) = delete;
+  LineIndex& operator=(const LineIndex&) = delete;
+
+  // The way to home lines; valid within the caller's epoch, also while the index grows.
+  const IndexView& view() const { return directory_.load(std::memory_order_acquire)->view; }
+
+  template <class Tile>
+  ISOTHERM_INLINE Found find(uint64_t hash) const {
+    return isotherm::find(Tile{}, view().home(hash), hash);
+  }
+
+  // The home line of `hash`, on its way near; valid within the caller's epoch.
+  ISOTHERM_INLINE const Bucket* prefetch_home(uint64_t hash) const {
+    const Bucket* home = view().home(hash);
+    __builtin_prefetch(home);
+    __builtin_prefetch(reinterpret_cast<const char*>(home) + 64);
+    return home;
+  }
+
+  // Brings the home line of `hash` near; for an update its lock, too.
+  ISOTHERM_INLINE void prefetch(uint64_t hash, bool for_update) const {
+    const Pair entry = view().entry(hash);
+    const uint64_t number = line_number(hash, DirectoryEntry::depth(entry), segment_line_bits);
+    const auto* line = reinterpret_cast<const char*>(DirectoryEntry::lines(entry) + number);
+    __builtin_prefetch(line);
+    __builtin_prefetch(line + 64);
+    if (for_update) __builtin_prefetch(&reinterpret_cast<Segment*>(entry.second)->lock[number], 1);
+  }
+
+  // Runs decide(found, word, segment) -> Decision under the line's lock; see index/probe.h. The
+  // segment gives the version of the write (next_version).
+  template <class Tile, class Decide>
+  ISOTHERM_INLINE Updated update(uint64_t hash, Decide&& decide) {
+    auto* segment = reinterpret_cast<Segment*>(view().entry(hash).second);
+    for (;;) {
+      const uint64_t line = line_number(hash, segment->depth, segment_line_bits);
+      Updated updated;
+      {
+        LineLock guard(segment->lock[line]);
+        updated = isotherm::update(
+            Tile{}, segment->lines + line, hash, pool_,
+            [&](bool found, uint64_t word) { return decide(found, word, *segment); });
+      }
+      if (updated.change != Change::moved) {
+        if (updated.change == Change::inserted || updated.change == Change::erased) {
+          count_change(*segment, updated.change);
+        }
+        return updated;
+      }
+      segment = segment->next_of(hash);
+    }
+  }
+
+  // Moves at most `max_lines` lines of a segment that splits, or into one that two are joined to,
+  // and frees what is old enough; true while there is more to do now, which without memory there is
+  // not.
+  bool step(uint32_t max_lines);
+  // True when step has work; cheap.
+  bool wants_step() const { return pending_.load(std::memory_order_relaxed) != 0; }
+
+  uint64_t count() const;
+  uint64_t splits() const { return splits_.load(std::memory_order_relaxed); }
+  uint64_t joins() const { return joins_.load(std::memory_order_relaxed); }
+  // Lines that steps have moved: one of a parent and two of its children count as one.
+  uint64_t lines_moved() const { return lines_moved_.load(std::memory_order_relaxed); }
+  // No smaller than any version given so far. Only when no update runs.
+  uint64_t last_version() const;
+
+  // Visits the entries of the line that `bound` falls into, visit(hash, word), and returns where
+  // the next line begins; 0 after the last.
+  template <class Visit>
+  uint64_t scan(uint64_t bound, Visit&& visit) const;
+
+  // Takes the index apart, at most `max_lines` lines a call: visit(word) for every entry. True
+  // while there is more. Only when no other thread can reach the index any more.
+  template <class Visit>
+  bool drain(uint32_t max_lines, Visit&& visit);
+
+ private:
+  // A segment on its way to its children, or two on their way to their parent.
+  struct Move {
+    Segment* parent = nullptr;  // null: nothing moves
+    Segment* child[2] = {};
+    bool joins = false;
+    uint32_t line = 0;  // of the parent, the next to move
+  };
+  // A line of the parent, and the two neighbouring ones of a child that hold the same hashes.
+  struct Place {
+    uint64_t hash;  // the lowest
+    Bucket* home;
+    Segment* child;
+    uint32_t pair;  // number of the first of the two
+  };
+  // A segment that may be joined with its sibling.
+  struct Candidate {
+    uint64_t prefix;
+    int depth;
+  };
+  // What readers may still see.
+  struct Retired {
+    uint64_t epoch;
+    Segment* segment;            // or null
+    const Directory* directory;  // or null
+    std::vector<Bucket*> lines;  // overflow lines of the segment
+  };
+
+  ISOTHERM_INLINE void count_change(Segment& segment, Change change) {
+    const int64_t delta = change == Change::inserted ? 1 : -1;
+    const int64_t count = segment.count.fetch_add(delta, std::memory_order_relaxed) + delta;
+    if (count > segment.split_at) {
+      if (!segment.split_wanted.load(std::memory_order_relaxed)) request_split(segment);
+    } else if (count < segment.join_below.load(std::memory_order_relaxed)) {
+      if (change == Change::erased) request_join(segment);
+    }
+  }
+  void request_split(Segment& segment);
+  void request_join(Segment& segment);
+  void check_load(Segment& segment);
+  void queue_split(Segment& segment);
+  void queue_join(const Segment& segment);
+  void drop_stale_splits();
+  bool begin_split();
+  bool begin_join(uint32_t& max_lines);
+  Segment* joinable_sibling(Segment& segment);
+  bool begin_join_of(Segment& low, Segment& high);
+  Segment* segment_at(uint64_t prefix, int depth) const;
+  Place place(uint32_t line) const;
+  bool split_line(uint32_t line);
+  bool join_line(uint32_t line);
+  void leave_line(Bucket* home, uint64_t hash, Slot moved);
+  void finish_move();
+  void point_directory(const Move& move);
+  void retire(Segment* segment, const Directory* directory, std::vector<Bucket*> lines);
+  bool reclaim();
+  Segment* new_segment(uint64_t prefix, int depth, uint64_t clock);
+  void free_segment(Segment* segment);
+  void free_retired(Retired& retired);
+  std::vector<Segment*> all_segments() const;
+
+  template <class Visit>
+  static void visit_chain(const Bucket* home, uint64_t hash, Visit&& visit);
+  template <class Visit>
+  static void scan_home(const Bucket* home, uint64_t hash, Visit& visit);
+
+  LinePool pool_;
+  EpochDomain& epochs_;
+  std::atomic<Directory*> directory_{nullptr};
+  std::atomic<uint64_t> splits_{0};
+  std::atomic<uint64_t> joins_{0};
+  std::atomic<uint64_t> lines_moved_{0};
+  std::atomic<uint64_t> pending_{0};  // queued and running moves, and retired things
+
+  mutable std::mutex grow_mutex_;  // all below
+  std::deque<Segment*> wanted_;    // to be split
+  std::deque<Candidate> candidates_;
+  Move move_;
+  std::vector<Bucket*> moved_overflow_;  // overflow lines of the lines moved so far
+  std::deque<Retired> retired_;
+  std::vector<Segment*> draining_;
+  uint32_t drain_line_ = 0;
+  bool drain_started_ = false;
+};
+
+template <class Visit>
+void LineIndex::visit_chain(const Bucket* home, uint64_t hash, Visit&& visit) {
+  for (const Bucket* line = home; line != nullptr;) {
+    const Bucket* next = nullptr;
+    for (int i = 0; i < Bucket::slots; ++i) {
+      const Slot slot = load_pair(&line->slot[i]);
+      if (slot.first == 0) continue;
+      if (i == Bucket::last && mark::is_mark(slot, hash)) {
+        if (!mark::is_moved(slot, hash)) next = mark::link_target(slot);
+        break;
+      }
+      visit(slot.first, slot.second);
+    }
+    line = next;
+  }
+}
+
+// Entries are gathered before the look at MOVED, so that a line which moved meanwhile is read again
+// where it went. A line that was joined shows its neighbour's entries, too.
+template <class Visit>
+void LineIndex::scan_home(const Bucket* home, uint64_t hash, Visit& visit) {
+  std::vector<Slot> entries;
+  const auto gather = [&](uint64_t h, uint64_t word) { entries.push_back({h, word}); };
+  visit_chain(home, hash, gather);
+  const Slot last = load_pair(&home->slot[Bucket::last]);
+  if (mark::is_mark(last, hash) && mark::is_moved(last, hash)) {
+    if (mark::is_joined(last)) return scan_home(mark::moved_target(last, hash), hash, visit);
+    const uint64_t bit = uint64_t{1} << (63 - (last.second & mark::bit_mask));
+    scan_home(mark::moved_target(last, hash & ~bit), hash & ~bit, visit);
+    scan_home(mark::moved_target(last, hash | bit), hash | bit, visit);
+    return;
+  }
+  for (const Slot& entry : entries) visit(entry.first, entry.second);
+}
+
+template <class Visit>
+uint64_t LineIndex::scan(uint64_t bound, Visit&& visit) const {
+  const IndexView at = view();
+  const Pair entry = at.entry(bound);
+  const int depth = DirectoryEntry::depth(entry);
+  scan_home(DirectoryEntry::lines(entry) + line_number(bound, depth, segment_line_bits), bound,
+            visit);
+  const int shift = 64 - depth - segment_line_bits;
+  return ((bound >> shift) + 1) << shift;
+}
+
+template <class Visit>
+bool LineIndex::drain(uint32_t max_lines, Visit&& visit) {
+  std::lock_guard guard(grow_mutex_);
+  if (!drain_started_) {
+    draining_ = all_segments();
+    drain_started_ = true;
+  }
+  const auto word_only = [&](uint64_t, uint64_t word) { visit(word); };
+  while (!draining_.empty() && max_lines > 0) {
+    Segment* segment = draining_.back();
+    // Any hash of the line will do to tell marks from entries.
+    const int shift = 64 - segment->depth;
+    const uint64_t prefix = segment->depth == 0 ? 0 : segment->prefix << shift;
+    for (; drain_line_ < segment_lines && max_lines > 0; ++drain_line_, --max_lines) {
+      const uint64_t hash = prefix | uint64_t{drain_line_} << (shift - segment_line_bits);
+      const Bucket* home = segment->lines + drain_line_;
+      // What a moved line still shows lives on where it went, which is drained too.
+      const Slot last = load_pair(&home->slot[Bucket::last]);
+      if (!mark::is_moved(last, hash)) visit_chain(home, hash, word_only);
+    }
+    if (drain_line_ == segment_lines) {
+      draining_.pop_back();
+      drain_line_ = 0;
+    }
+  }
+  return !draining_.empty();
+}
+
+}  // namespace isotherm

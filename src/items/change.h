@@ -1,0 +1,62 @@
+// Change: what one request makes of one item, as a pure function.
+//
+// `plan_change` looks at the item a key has now (or at none) and says what is to be done: nothing,
+// store a new item, erase, or set the expiry in place; and what to reply. It touches no shared
+// state, so every executor gives the same answers: the host executor calls it before its
+// compare-and-swap, and again when that lost.
+//
+// Limits. Lengths are added in 64 bits and compared with Limits before anything is allocated.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "isotherm/batch.h"
+#include "items/item.h"
+
+namespace isotherm {
+
+// One row of a batch.
+struct Request {
+  Op op;
+  uint16_t options;
+  uint32_t database;
+  uint32_t flags;
+  std::string_view key;
+  std::string_view value;
+  int64_t number;
+  int64_t expiry;
+
+  bool has(uint16_t option) const { return (options & option) != 0; }
+};
+
+struct Plan {
+  enum class Action : uint8_t { keep, store, erase, set_expiry };
+
+  Action action = Action::keep;
+  Status status = Status::ok;
+  int64_t number = 0;          // for the reply
+  int64_t expiry = no_expiry;  // for set_expiry
+  // For store: the new item; its value is `first`, then `second`, then spaces.
+  Item::Parts parts;
+  std::string_view first;
+  std::string_view second;
+
+  // Writes the value of the new item.
+  void fill(Item* item) const;
+
+  char digits[24];  // what `first` refers to after add
+};
+
+// `old` is the live item of the key, or null; expired items count as none. Fills `plan`.
+void plan_change(const Request& request, const Item* old, int64_t now_ms, uint64_t max_value_bytes,
+                 Plan& plan);
+
+// A decimal integer as Redis reads one: no spaces, no leading zeros or plus sign.
+bool parse_integer(std::string_view text, int64_t& value);
+// An unsigned decimal as memcached reads one: leading white space and a sign are skipped, and so is
+// whatever follows a blank or a zero byte behind it; a negative number counts only where it wraps
+// below 2^63.
+bool parse_counter(std::string_view text, uint64_t& value);
+
+}  // namespace isotherm

@@ -1,0 +1,246 @@
+// What one request makes of one item, with nothing around it.
+#include "items/change.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <string>
+
+namespace isotherm {
+namespace {
+
+constexpr int64_t now = 1'000;
+
+// An item in memory of its own.
+class OwnItem {
+ public:
+  OwnItem(const std::string& value, int64_t expiry = no_expiry, uint32_t flags = 0) {
+    Item::Parts parts;
+    parts.key = "key";
+    parts.value_bytes = value.size();
+    parts.expiry = expiry;
+    parts.flags = flags;
+    memory_ = std::make_unique<std::max_align_t[]>(parts.bytes() / sizeof(std::max_align_t) + 1);
+    item_ = Item::create(memory_.get(), parts);
+    std::memcpy(item_->value_data(), value.data(), value.size());
+    item_->set_version(7);
+  }
+  Item* get() { return item_; }
+
+ private:
+  std::unique_ptr<std::max_align_t[]> memory_;
+  Item* item_;
+};
+
+class ChangeTest : public ::testing::Test {
+ protected:
+  static Request request(Op op, uint16_t options = 0) {
+    return {op, options, 0, 0, "key", {}, 0, no_expiry};
+  }
+  Status plan_for(const Request& request, Item* old, uint64_t max_value_bytes = 1000) {
+    plan_change(request, old, now, max_value_bytes, plan);
+    return plan.status;
+  }
+  // The value that the plan stores.
+  std::string stored() const {
+    EXPECT_EQ(plan.action, Plan::Action::store);
+    auto memory =
+        std::make_unique<std::max_align_t[]>(plan.parts.bytes() / sizeof(std::max_align_t) + 1);
+    Item* item = Item::create(memory.get(), plan.parts);
+    plan.fill(item);
+    EXPECT_EQ(item->key(), "key");
+    return std::string(item->value());
+  }
+  // The text after adding `delta` to `text`.
+  std::string added(const std::string& text, int64_t delta, uint16_t options = 0) {
+    OwnItem old(text);
+    Request add = request(Op::add, options);
+    add.number = delta;
+    return plan_for(add, old.get()) == Status::ok ? stored() : std::string(to_string(plan.status));
+  }
+
+  Plan plan;
+};
+
+constexpr int64_t most = std::numeric_limits<int64_t>::max();
+constexpr int64_t least = std::numeric_limits<int64_t>::min();
+
+TEST_F(ChangeTest, SignedAdd) {
+  EXPECT_EQ(added("5", 7), "12");
+  EXPECT_EQ(added("5", -7), "-2");
+  EXPECT_EQ(added("-1", 1), "0");
+  EXPECT_EQ(added("9223372036854775807", 0), "9223372036854775807");
+  EXPECT_EQ(added("9223372036854775806", 1), "9223372036854775807");
+  EXPECT_EQ(added("9223372036854775807", 1), "overflow");
+  EXPECT_EQ(added("-9223372036854775808", -1), "overflow");
+  EXPECT_EQ(added("-1", least), "overflow");
+  EXPECT_EQ(added("0", least), "-9223372036854775808");
+  EXPECT_EQ(added("-9223372036854775808", most), "-1");
+  for (const char* text :
+       {"", " 5", "5 ", "05", "+5", "-0", "-", "5.0", "0x5", "9223372036854775808",
+        "-9223372036854775809", "99999999999999999999999", "five"}) {
+    EXPECT_EQ(added(text, 1), "not an integer") << text;
+  }
+}
+
+TEST_F(ChangeTest, CounterWrapsUpwardStopsAtZeroAndKeepsItsLength) {
+  const uint16_t up = option::saturating;
+  const uint16_t down = option::saturating | option::decrement;
+  EXPECT_EQ(added("5", 7, up), "12");
+  EXPECT_EQ(added("18446744073709551615", 1, up), "0" + std::string(19, ' '));
+  EXPECT_EQ(added("18446744073709551615", -1, up), "18446744073709551614");  // as unsigned
+  EXPECT_EQ(added("10", 1, down), "9 ");
+  EXPECT_EQ(added("9 ", 1, down), "8 ");
+  EXPECT_EQ(added("9 ", 3, up), "12");
+  EXPECT_EQ(added("5", 6, down), "0");
+  EXPECT_EQ(added("5", -1, down), "0");  // 2^64 - 1 is subtracted
+  EXPECT_EQ(added("007", 1, up), "8  ");
+  for (const char* text : {"", "x", "-1", "1x", "18446744073709551616"}) {
+    EXPECT_EQ(added(text, 1, up), "not an integer") << text;
+  }
+}
+
+TEST_F(ChangeTest, AddToNothingStartsAtZero) {
+  Request add = request(Op::add);
+  add.number = 5;
+  EXPECT_EQ(plan_for(add, nullptr), Status::ok);
+  EXPECT_EQ(stored(), "5");
+  EXPECT_EQ(plan.number, 5);
+  add.options = option::if_present;
+  EXPECT_EQ(plan_for(add, nullptr), Status::not_found);
+  EXPECT_EQ(plan.action, Plan::Action::keep);
+}
+
+TEST_F(ChangeTest, WhatIsReworkedKeepsFlagsAndExpiry) {
+  OwnItem old("5", 2'000, 42);
+  for (const Op op : {Op::add, Op::append, Op::prepend}) {
+    Request rework = request(op);
+    rework.number = 1;
+    rework.value = "0";
+    EXPECT_EQ(plan_for(rework, old.get()), Status::ok);
+    EXPECT_EQ(plan.parts.expiry, 2'000);
+    EXPECT_EQ(plan.parts.flags, 42u);
+  }
+  EXPECT_EQ(stored(), "05");
+  EXPECT_EQ(plan.number, 2);
+}
+
+TEST_F(ChangeTest, PutReplacesFlagsAndExpiryUnlessAskedToKeepIt) {
+  OwnItem old("5", 2'000, 42);
+  Request put = request(Op::put);
+  put.value = "new";
+  put.flags = 1;
+  EXPECT_EQ(plan_for(put, old.get()), Status::ok);
+  EXPECT_EQ(stored(), "new");
+  EXPECT_EQ(plan.parts.expiry, no_expiry);
+  EXPECT_EQ(plan.parts.flags, 1u);
+  put.options = option::keep_expiry;
+  plan_for(put, old.get());
+  EXPECT_EQ(plan.parts.expiry, 2'000);
+  // An expiry that was taken away is none, though the item still has the field.
+  old.get()->set_expiry(no_expiry);
+  put.expiry = 5'000;
+  plan_for(put, old.get());
+  EXPECT_EQ(plan.parts.expiry, no_expiry);
+  plan_for(put, nullptr);
+  EXPECT_EQ(plan.parts.expiry, 5'000);
+}
+
+TEST_F(ChangeTest, ConditionsOfPutAndErase) {
+  OwnItem old("5");
+  struct Case {
+    Op op;
+    uint16_t options;
+    int64_t number;
+    bool present;
+    Status expected;
+  };
+  const Case cases[] = {
+      {Op::put, option::if_absent, 0, true, Status::condition_failed},
+      {Op::put, option::if_absent, 0, false, Status::ok},
+      {Op::put, option::if_present, 0, true, Status::ok},
+      {Op::put, option::if_present, 0, false, Status::not_found},
+      {Op::put, option::if_version, 7, true, Status::ok},
+      {Op::put, option::if_version, 8, true, Status::condition_failed},
+      {Op::put, option::if_version, 7, false, Status::not_found},
+      {Op::erase, 0, 0, true, Status::ok},
+      {Op::erase, 0, 0, false, Status::not_found},
+      {Op::erase, option::if_version, 7, true, Status::ok},
+      {Op::erase, option::if_version, 6, true, Status::condition_failed},
+      {Op::append, option::if_present, 0, false, Status::not_found},
+      {Op::append, 0, 0, false, Status::ok},
+  };
+  for (const Case& c : cases) {
+    Request its = request(c.op, c.options);
+    its.number = c.number;
+    EXPECT_EQ(plan_for(its, c.present ? old.get() : nullptr), c.expected);
+    if (c.expected != Status::ok) {
+      EXPECT_EQ(plan.action, Plan::Action::keep);
+    }
+  }
+}
+
+TEST_F(ChangeTest, LengthsAreComparedBeforeAnythingElse) {
+  OwnItem old(std::string(60, 'o'));
+  const std::string value(41, 'v');
+  Request its = request(Op::append);
+  its.value = value;
+  EXPECT_EQ(plan_for(its, old.get(), 100), Status::too_large);
+  EXPECT_EQ(plan_for(its, old.get(), 101), Status::ok);
+  its.op = Op::put;
+  EXPECT_EQ(plan_for(its, old.get(), 40), Status::too_large);
+  EXPECT_EQ(plan.action, Plan::Action::keep);
+  EXPECT_EQ(plan_for(its, nullptr, 41), Status::ok);
+  const std::string key(50, 'k');
+  its.key = key;
+  EXPECT_EQ(plan_for(its, nullptr, 49), Status::too_large);
+  its.op = Op::get;
+  EXPECT_EQ(plan_for(its, nullptr, 49), Status::not_found);
+}
+
+TEST_F(ChangeTest, ExpiryAndItsConditions) {
+  OwnItem without("v");
+  OwnItem with("v", 2'000);
+  struct Case {
+    uint16_t options;
+    int64_t expiry;
+    Item* old;
+    Status status;
+    Plan::Action action;
+  };
+  using A = Plan::Action;
+  const Case cases[] = {
+      {0, 3'000, nullptr, Status::not_found, A::keep},
+      {0, 3'000, without.get(), Status::ok, A::store},
+      {0, 3'000, with.get(), Status::ok, A::set_expiry},
+      {0, no_expiry, with.get(), Status::ok, A::set_expiry},
+      {0, no_expiry, without.get(), Status::ok, A::keep},
+      {0, now, with.get(), Status::ok, A::erase},
+      {0, -5, without.get(), Status::ok, A::erase},
+      {option::expire_if_none, 3'000, with.get(), Status::condition_failed, A::keep},
+      {option::expire_if_none, 3'000, without.get(), Status::ok, A::store},
+      {option::expire_if_any, 3'000, without.get(), Status::condition_failed, A::keep},
+      {option::expire_if_any, 3'000, with.get(), Status::ok, A::set_expiry},
+      {option::expire_if_greater, 2'000, with.get(), Status::condition_failed, A::keep},
+      {option::expire_if_greater, 2'001, with.get(), Status::ok, A::set_expiry},
+      {option::expire_if_greater, 3'000, without.get(), Status::condition_failed, A::keep},
+      {option::expire_if_less, 2'000, with.get(), Status::condition_failed, A::keep},
+      {option::expire_if_less, 1'999, with.get(), Status::ok, A::set_expiry},
+      {option::expire_if_less, 3'000, without.get(), Status::ok, A::store},
+  };
+  for (const Case& c : cases) {
+    Request its = request(Op::expire, c.options);
+    its.expiry = c.expiry;
+    EXPECT_EQ(plan_for(its, c.old), c.status) << c.options << " " << c.expiry;
+    EXPECT_EQ(plan.action, c.action) << c.options << " " << c.expiry;
+  }
+}
+
+TEST_F(ChangeTest, AnUnknownOperationIsInvalid) {
+  EXPECT_EQ(plan_for(request(static_cast<Op>(99)), nullptr), Status::invalid);
+}
+
+}  // namespace
+}  // namespace isotherm

@@ -1,0 +1,54 @@
+// ClockHand: chooses what to evict, in CLOCK order (Mega-KV, section 3.2).
+//
+// The hand goes round all chunks in the order of their addresses, then round the large items. An
+// item that was read since the hand last passed loses its bit and stays; another one is visited, to
+// be evicted. Bits are read 64 at a time from beside the chunk, so items themselves are touched
+// only to be evicted. A new item starts without its bit: mostly it takes a place that the hand has
+// just passed, so it has a whole round to be read in.
+//
+// Threads. One at a time, by try_lock.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+
+#include "items/chunk_walk.h"
+#include "items/large_items.h"
+#include "items/visitor.h"
+
+namespace isotherm {
+
+class ItemStore;
+
+class ClockHand {
+ public:
+  ClockHand(const ItemStore& store, ChunkPool& pool, LargeItems& large)
+      : store_(store), pool_(pool), large_(large) {}
+
+  uint32_t sweep(uint32_t limit, Visitor visit, bool volatile_only);
+
+ private:
+  struct Turn {
+    Visitor visit;
+    bool volatile_only;
+    uint32_t limit;
+    uint32_t looked = 0;
+    uint32_t steps;
+    bool enough = false;
+    bool over() const { return enough || looked >= limit || steps == 0; }
+  };
+  void sweep_chunk(Turn& turn);
+  void sweep_word(Turn& turn, Chunk& chunk, const LiveWord& word);
+  void sweep_large(Turn& turn);
+  bool wanted(const Turn& turn, Location location) const;
+
+  const ItemStore& store_;
+  ChunkPool& pool_;
+  LargeItems& large_;
+  std::mutex mutex_;  // all below
+  ChunkWalk walk_;
+  bool in_large_ = false;
+  uint32_t large_number_ = 0;
+};
+
+}  // namespace isotherm

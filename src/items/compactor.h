@@ -1,0 +1,60 @@
+// Compactor: empties sparse chunks, so that memory a class no longer needs can serve another.
+//
+// When free items make up more than 15% of all chunks (6% when nothing else is left), the sparsest
+// chunks of the class with the most free bytes are closed: nothing of them is handed out any more,
+// free items of theirs in threads' caches find their way back, and their live items are moved, a
+// bounded number a call. A chunk goes back to the pool by itself when its last item is free. One
+// that does not become empty (a collision node, which cannot be moved) is opened again after a
+// while.
+//
+// Threads. One at a time, by try_lock.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "items/chunk_walk.h"
+#include "items/class_lists.h"
+#include "items/visitor.h"
+
+namespace isotherm {
+
+class Compactor {
+ public:
+  // `classes` are all classes, which have `free_bytes`; `drains` is raised when chunks were closed,
+  // `count` says how many are.
+  Compactor(ChunkPool& pool, ClassLists* classes, const std::atomic<int64_t>& free_bytes,
+            std::atomic<uint64_t>& drains, std::atomic<uint64_t>& count)
+      : pool_(pool), classes_(classes), free_bytes_(free_bytes), drains_(drains), count_(count) {}
+
+  uint32_t step(uint32_t limit, Visitor relocate);
+
+ private:
+  // A chunk that is being emptied.
+  struct Closed {
+    uint32_t number;
+    uint32_t size_class;
+    uint32_t item = 0;    // the next to look at
+    uint32_t rounds = 0;  // over all its items
+  };
+  enum class Outcome : uint8_t { pause, done, no_memory };
+
+  Outcome empty(Closed& closed, uint32_t limit, uint32_t& looked, Visitor relocate);
+  bool close_sparsest();
+  bool wasteful() const;
+  uint32_t most_wasteful_class() const;
+
+  ChunkPool& pool_;
+  ClassLists* const classes_;
+  const std::atomic<int64_t>& free_bytes_;
+  std::atomic<uint64_t>& drains_;
+  std::atomic<uint64_t>& count_;
+  std::mutex mutex_;  // all below
+  std::vector<Closed> closed_;
+  size_t turn_ = 0;        // whose turn it is
+  uint32_t patience_ = 0;  // calls before the next look for waste
+};
+
+}  // namespace isotherm

@@ -1,0 +1,28 @@
+#include "items/item.h"
+
+#include <new>
+
+namespace isotherm {
+
+Item* Item::create(void* memory, const Parts& parts) {
+  Item* item = static_cast<Item*>(memory);
+  const bool has_expiry = parts.expiry != no_expiry;
+  item->version_meta_ = static_cast<uint64_t>(parts.type) | (has_expiry ? expiry_bit : 0) |
+                        (parts.has_extra() ? extra_bit : 0);
+  item->value_bytes_ = static_cast<uint32_t>(parts.value_bytes);
+  item->key_bytes_ = static_cast<uint32_t>(parts.key.size());
+  char* body = static_cast<char*>(memory) + header_bytes;
+  if (has_expiry) {
+    new (body) std::atomic<int64_t>(parts.expiry);
+    body += 8;
+  }
+  if (parts.has_extra()) {
+    const uint32_t extra[2] = {parts.flags, parts.database};
+    std::memcpy(body, extra, sizeof extra);
+    body += 8;
+  }
+  if (!parts.key.empty()) std::memcpy(body, parts.key.data(), parts.key.size());
+  return item;
+}
+
+}  // namespace isotherm

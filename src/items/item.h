@@ -1,0 +1,108 @@
+// Item: a key with its value, expiry, flags and version, as bytes in memory.
+//
+// Layout, at a 16-byte boundary (docs/layout.md draws it):
+//    0  u64  version << 8 | meta      meta: bits 0–3 type, 4 has expiry, 5 has extra
+//    8  u32  value bytes
+//   12  u32  key bytes
+//   16  i64  expiry, ms since the epoch      only with "has expiry"; atomic
+//    .  u32  memcached flags, u32 database   only with "has extra" (either is not zero)
+//    .  key, then value, without padding
+// An item of a 16-byte key and a 32-byte value takes 64 bytes: one cache line.
+//
+// Invariants. Immutable once published, except the expiry, which is one atomic. The version is set
+// before publication, under the lock of the key's line. An item that was never published may be
+// freed at once; a published one goes through retirement.
+//
+// A collision node (location kind `collision`) is an immutable array of the locations of items
+// whose 64-bit hashes agree: u64 count, then count locations.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+#include "isotherm/batch.h"
+
+namespace isotherm {
+
+class Item {
+ public:
+  static constexpr uint8_t expiry_bit = 1 << 4;
+  static constexpr uint8_t extra_bit = 1 << 5;
+  static constexpr uint64_t header_bytes = 16;
+
+  // Bytes an item takes, in 64 bits so that no length can wrap.
+  static constexpr uint64_t bytes(uint64_t key_bytes, uint64_t value_bytes, bool has_expiry,
+                                  bool has_extra) {
+    return header_bytes + (has_expiry ? 8 : 0) + (has_extra ? 8 : 0) + key_bytes + value_bytes;
+  }
+
+  // What an item consists of; `value` may be filled in later through value_data().
+  struct Parts {
+    std::string_view key;
+    uint64_t value_bytes = 0;
+    ValueType type = ValueType::string;
+    int64_t expiry = no_expiry;
+    uint32_t flags = 0;
+    uint32_t database = 0;
+
+    bool has_extra() const { return flags != 0 || database != 0; }
+    uint64_t bytes() const {
+      return Item::bytes(key.size(), value_bytes, expiry != no_expiry, has_extra());
+    }
+  };
+
+  // Writes header and key at `memory`, which holds parts.bytes(); the value is the caller's.
+  static Item* create(void* memory, const Parts& parts);
+
+  uint64_t version() const { return version_meta_ >> 8; }
+  void set_version(uint64_t version) { version_meta_ = version << 8 | (version_meta_ & 0xFF); }
+  ValueType type() const { return static_cast<ValueType>(version_meta_ & 0xF); }
+  bool has_expiry() const { return (version_meta_ & expiry_bit) != 0; }
+  bool has_extra() const { return (version_meta_ & extra_bit) != 0; }
+
+  int64_t expiry() const {
+    return has_expiry() ? expiry_field().load(std::memory_order_relaxed) : no_expiry;
+  }
+  // Only where has_expiry().
+  void set_expiry(int64_t expiry) { expiry_field().store(expiry, std::memory_order_relaxed); }
+  bool expired(int64_t now_ms) const {
+    if (!has_expiry()) return false;
+    const int64_t at = expiry();
+    return at != no_expiry && at <= now_ms;
+  }
+
+  uint32_t flags() const { return has_extra() ? extra()[0] : 0; }
+  uint32_t database() const { return has_extra() ? extra()[1] : 0; }
+  std::string_view key() const { return {key_data(), key_bytes_}; }
+  std::string_view value() const { return {value_data(), value_bytes_}; }
+  char* value_data() { return const_cast<char*>(key_data()) + key_bytes_; }
+  const char* value_data() const { return key_data() + key_bytes_; }
+  uint64_t bytes() const { return bytes(key_bytes_, value_bytes_, has_expiry(), has_extra()); }
+
+ private:
+  const char* body() const { return reinterpret_cast<const char*>(this) + header_bytes; }
+  std::atomic<int64_t>& expiry_field() const {
+    return *reinterpret_cast<std::atomic<int64_t>*>(const_cast<char*>(body()));
+  }
+  const uint32_t* extra() const {
+    return reinterpret_cast<const uint32_t*>(body() + (has_expiry() ? 8 : 0));
+  }
+  const char* key_data() const { return body() + (has_expiry() ? 8 : 0) + (has_extra() ? 8 : 0); }
+
+  uint64_t version_meta_;
+  uint32_t value_bytes_;
+  uint32_t key_bytes_;
+};
+static_assert(sizeof(Item) == Item::header_bytes);
+
+// A collision node; see above.
+struct CollisionNode {
+  uint64_t count;
+  uint64_t members[1];  // `count` of them
+
+  static constexpr uint64_t bytes(uint64_t count) { return 8 + 8 * count; }
+};
+
+}  // namespace isotherm

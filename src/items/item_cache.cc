@@ -1,0 +1,209 @@
+#include "items/item_cache.h"
+
+#include <algorithm>
+
+#include "items/poison.h"
+
+namespace isotherm {
+namespace {
+
+constexpr uint64_t filling_bytes = 32 << 10;
+constexpr uint64_t most_items = 256;
+// Raising the epoch looks at every thread's slot: not for a few items, unless they have waited.
+constexpr uint64_t worth_advancing = 64;
+constexpr uint32_t patience_calls = 16;
+
+}  // namespace
+
+ItemCache::ItemCache(ItemStore& store) : store_(store) { store_.register_cache(this); }
+
+ItemCache::~ItemCache() {
+  for (uint32_t c = 0; c < size_classes::count; ++c) {
+    give_bottom(c, static_cast<uint32_t>(stacks_[c].items.size()));
+  }
+  store_.leave_orphans(retired_);
+  store_.unregister_cache(this);
+}
+
+uint32_t ItemCache::filling(uint32_t size_class) {
+  const uint64_t items = filling_bytes / size_classes::bytes_of(size_class);
+  return static_cast<uint32_t>(std::clamp<uint64_t>(items, 1, most_items));
+}
+
+Location ItemCache::allocate(uint64_t bytes, bool force) {
+  if (ISOTHERM_UNLIKELY(bytes > size_classes::largest)) return allocate_large(bytes, force);
+  if (ISOTHERM_UNLIKELY(drains_missed())) give_draining();
+  const uint32_t size_class = size_classes::class_of(bytes);
+  Stack& stack = stacks_[size_class];
+  stack.used = true;
+  if (ISOTHERM_UNLIKELY(stack.items.empty()) && !fill(size_class, force)) return location::none;
+  const Location location = stack.items.back();
+  stack.items.pop_back();
+  poison::usable(store_.address(location), size_classes::bytes_of(size_class));
+  return location;
+}
+
+Location ItemCache::allocate_large(uint64_t bytes, bool force) {
+  Location location = store_.large_.allocate(bytes, false);
+  if (location == location::none && reclaim_all()) {
+    location = store_.large_.allocate(bytes, false);
+  }
+  if (location == location::none && force) location = store_.large_.allocate(bytes, true);
+  return location;
+}
+
+// At the cap, whatever no reader holds back; true when that was anything.
+bool ItemCache::reclaim_all() {
+  const uint64_t before = retired_.size();
+  if (before == 0) return false;
+  oldest_ = store_.epochs_.advance();
+  while (reclaim()) {
+  }
+  return retired_.size() != before;
+}
+
+// Own retired items first: they are near, and no lock is needed.
+bool ItemCache::fill(uint32_t size_class, bool force) {
+  Stack& stack = stacks_[size_class];
+  if (!retired_.empty()) {
+    reclaim(filling(size_class) * 2);
+    if (!stack.items.empty()) return true;
+  }
+  Location items[most_items];
+  const uint32_t wanted = filling(size_class);
+  stack.items.reserve(2 * uint64_t{wanted} + 1);
+  uint32_t count = store_.classes_[size_class].take(items, wanted, false);
+  if (count == 0 && reclaim_all() && !stack.items.empty()) return true;
+  if (count == 0 && give_other_classes(size_class)) {
+    count = store_.classes_[size_class].take(items, wanted, false);
+  }
+  if (count == 0 && force) count = store_.classes_[size_class].take(items, 1, true);
+  // Popped from the back, so that items leave in the order of their addresses.
+  stack.items.insert(stack.items.end(), std::make_reverse_iterator(items + count),
+                     std::make_reverse_iterator(items));
+  return count != 0;
+}
+
+void ItemCache::push(Location location) {
+  const uint32_t size_class = location::size_class(location);
+  poison::freed(store_.address(location), size_classes::bytes_of(size_class));
+  Stack& stack = stacks_[size_class];
+  stack.items.push_back(location::as(location::Kind::item, location));
+  if (ISOTHERM_UNLIKELY(store_.closed_chunks_.load(std::memory_order_relaxed) != 0) &&
+      store_.is_draining(location)) {
+    // Out again before the next allocation.
+    stack.drains_seen = store_.classes_[size_class].drains() - 1;
+    drains_seen_ = store_.drains_.load(std::memory_order_relaxed) - 1;
+  }
+  if (stack.items.size() > 2 * uint64_t{filling(size_class)}) {
+    give_bottom(size_class, filling(size_class));
+  }
+}
+
+void ItemCache::give_bottom(uint32_t size_class, uint32_t count) {
+  if (count == 0) return;
+  std::vector<Location>& items = stacks_[size_class].items;
+  store_.classes_[size_class].give(items.data(), count);
+  items.erase(items.begin(), items.begin() + count);
+}
+
+bool ItemCache::give_other_classes(uint32_t size_class) {
+  bool gave = false;
+  for (uint32_t c = 0; c < size_classes::count; ++c) {
+    if (c == size_class || stacks_[c].items.empty()) continue;
+    give_bottom(c, static_cast<uint32_t>(stacks_[c].items.size()));
+    gave = true;
+  }
+  return gave;
+}
+
+bool ItemCache::drains_missed() const {
+  return store_.drains_.load(std::memory_order_acquire) != drains_seen_;
+}
+
+void ItemCache::give_draining() {
+  drains_seen_ = store_.drains_.load(std::memory_order_acquire);
+  for (uint32_t c = 0; c < size_classes::count; ++c) {
+    Stack& stack = stacks_[c];
+    const uint32_t drains = store_.classes_[c].drains();
+    if (stack.drains_seen == drains) continue;
+    stack.drains_seen = drains;
+    const auto draining =
+        std::partition(stack.items.begin(), stack.items.end(),
+                       [&](Location location) { return store_.is_draining(location); });
+    give_bottom(c, static_cast<uint32_t>(draining - stack.items.begin()));
+  }
+}
+
+void ItemCache::release(Location location) {
+  if (ItemStore::is_large(location)) {
+    store_.large_.free(location);
+  } else {
+    push(location);
+  }
+}
+
+void ItemCache::free_unpublished(Location location) { release(location); }
+
+void ItemCache::retire(Location location) {
+  if (location::kind(location) != location::Kind::collision) {
+    if (store_.is_live(location)) store_.clear_live(location);
+    store_.clear_used(location);
+  }
+#if defined(ISOTHERM_BREAK_EPOCH)
+  release(location);
+#else
+  count_retired(static_cast<int64_t>(ItemStore::footprint(location)));
+  retired_.push({location, store_.epochs_.current()});
+#endif
+}
+
+void ItemCache::count_retired(int64_t bytes) {
+  retired_bytes_.store(retired_bytes() + static_cast<uint64_t>(bytes), std::memory_order_relaxed);
+}
+
+// True when the front of the queue may be reused.
+bool ItemCache::front_is_free() const {
+  return !retired_.empty() && retired_.front().epoch < oldest_;
+}
+
+bool ItemCache::reclaim(uint32_t limit) {
+  ++calls_;
+  keep_house();
+  if (ISOTHERM_UNLIKELY(store_.has_orphans())) adopt_orphans(limit);
+  if (retired_.empty()) return false;
+  if (!front_is_free() && (retired_.size() >= worth_advancing || calls_ % patience_calls == 0)) {
+    oldest_ = store_.epochs_.advance();
+  }
+  const uint64_t most = std::max<uint64_t>(limit, retired_.size() / 8);
+  for (uint64_t freed = 0; front_is_free() && freed < most; ++freed) {
+    const Location location = retired_.pop().location;
+    count_retired(-static_cast<int64_t>(ItemStore::footprint(location)));
+    release(location);
+  }
+  if (ISOTHERM_UNLIKELY(drains_missed())) give_draining();
+  return front_is_free();
+}
+
+void ItemCache::adopt_orphans(uint32_t limit) {
+  for (uint32_t i = 0; i < limit; ++i) {
+    RetiredQueue::Entry entry;
+    if (!store_.pop_orphan(entry)) return;
+    count_retired(static_cast<int64_t>(ItemStore::footprint(entry.location)));
+    retired_.push(entry);
+  }
+}
+
+// What is cheap enough for every call: one class's stack, one look at the chunk pool.
+void ItemCache::keep_house() {
+  if (drains_missed()) give_draining();
+  visited_ = (visited_ + 1) % size_classes::count;
+  Stack& stack = stacks_[visited_];
+  if (!stack.used && !stack.items.empty()) {
+    give_bottom(visited_, static_cast<uint32_t>(stack.items.size()));
+  }
+  stack.used = false;
+  store_.trim();
+}
+
+}  // namespace isotherm

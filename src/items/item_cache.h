@@ -1,0 +1,78 @@
+// ItemCache: the free items of one thread, and the items that it has retired.
+//
+// Per class a stack of free items. An empty stack is filled from the class in bulk, one lock for up
+// to 256 items or 32 KiB, and an overfull one gives half back; so an idle thread holds little, and
+// a stack that was not used between two visits of `reclaim` is given back, too. Retired items wait
+// in a queue with the epoch of their retirement; `reclaim` moves those that no reader can see any
+// more to the stacks.
+//
+// Limits. A stack holds two fillings.
+// Threads. One; the counter of retired bytes may be read by any.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "items/item_store.h"
+#include "items/retired_queue.h"
+
+namespace isotherm {
+
+class ItemCache {
+ public:
+  explicit ItemCache(ItemStore& store);
+  // Gives everything back; what still waits for readers goes to the store's orphans.
+  ~ItemCache();
+  ItemCache(const ItemCache&) = delete;
+  ItemCache& operator=(const ItemCache&) = delete;
+
+  // Room for `bytes`; its kind is item or large. location::none at the cap, unless `force`, or when
+  // the machine has no more memory.
+  Location allocate(uint64_t bytes, bool force = false);
+  // Frees what no other thread has ever been able to see.
+  void free_unpublished(Location location);
+  // Frees what was published, and has been unlinked, once no reader can see it.
+  void retire(Location location);
+
+  // Frees retired items that no reader can see any more, at most `limit` or an eighth of them, so
+  // that no load makes them pile up, and does a small share of keeping house. Nearly free of cost
+  // when nothing waits. True while the limit left some behind.
+  bool reclaim(uint32_t limit = default_limit);
+  static constexpr uint32_t default_limit = 1024;
+
+  uint64_t retired_bytes() const { return retired_bytes_.load(std::memory_order_relaxed); }
+
+ private:
+  struct Stack {
+    std::vector<Location> items;
+    uint32_t drains_seen = 0;
+    bool used = false;  // since the last visit
+  };
+
+  static uint32_t filling(uint32_t size_class);
+  Location allocate_large(uint64_t bytes, bool force);
+  bool reclaim_all();
+  bool fill(uint32_t size_class, bool force);
+  void push(Location location);
+  void release(Location location);
+  void give_bottom(uint32_t size_class, uint32_t count);
+  bool give_other_classes(uint32_t size_class);
+  bool drains_missed() const;
+  void give_draining();
+  void keep_house();
+  void count_retired(int64_t bytes);
+  bool front_is_free() const;
+  void adopt_orphans(uint32_t limit);
+
+  ItemStore& store_;
+  Stack stacks_[size_classes::count];
+  RetiredQueue retired_;
+  std::atomic<uint64_t> retired_bytes_{0};
+  uint64_t oldest_ = 0;   // what was retired earlier is free
+  uint32_t calls_ = 0;    // of reclaim
+  uint32_t visited_ = 0;  // the class whose stack was looked at last
+  uint64_t drains_seen_ = 0;
+};
+
+}  // namespace isotherm

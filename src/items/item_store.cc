@@ -1,0 +1,114 @@
+#include "items/item_store.h"
+
+#include <algorithm>
+
+#include "items/clock_hand.h"
+#include "items/compactor.h"
+#include "items/expiry_sweep.h"
+#include "items/sampler.h"
+
+namespace isotherm {
+
+ItemStore::ItemStore(Pages& pages, MemoryBudget& budget, EpochDomain& epochs)
+    : base_(static_cast<char*>(pages.base())),
+      epochs_(epochs),
+      pool_(pages, budget),
+      large_(budget),
+      clock_hand_(std::make_unique<ClockHand>(*this, pool_, large_)),
+      sampler_(std::make_unique<Sampler>(*this, pool_, large_)),
+      expiry_sweep_(std::make_unique<ExpirySweep>(*this, pool_, large_, next_expiry_)),
+      compactor_(
+          std::make_unique<Compactor>(pool_, classes_, free_bytes_, drains_, closed_chunks_)) {
+  for (uint32_t c = 0; c < size_classes::count; ++c) classes_[c].open(pool_, c, free_bytes_);
+}
+
+ItemStore::~ItemStore() = default;
+
+bool ItemStore::is_live(Location location) const {
+  if (is_large(location)) {
+    return (LargeItems::header(location).state.load(std::memory_order_acquire) &
+            LargeItems::Header::live) != 0;
+  }
+  const Bit at(location);
+  return (pool_.chunk(at.chunk).bits[at.word].live.load(std::memory_order_acquire) & at.mask) != 0;
+}
+
+void ItemStore::clear_used(Location location) {
+  if (is_large(location)) return;
+  const Bit at(location);
+  auto& used = pool_.chunk(at.chunk).bits[at.word].used;
+  if ((used.load(std::memory_order_relaxed) & at.mask) != 0) {
+    used.fetch_and(~at.mask, std::memory_order_relaxed);
+  }
+}
+
+void ItemStore::note_expiry(Location location, int64_t at_ms) {
+  if (at_ms == no_expiry) return;
+  std::atomic<int64_t>& bound =
+      is_large(location) ? large_.next_expiry() : pool_.chunk(Chunk::number(location)).next_expiry;
+  // A write even where the bound is low enough already: a sweep that resets the bound afterwards
+  // sees the item's expiry.
+  bound.fetch_add(0);
+  lower(bound, at_ms);
+  lower(next_expiry_, at_ms);
+}
+
+void ItemStore::register_cache(ItemCache* cache) {
+  std::lock_guard guard(mutex_);
+  caches_.push_back(cache);
+}
+
+void ItemStore::unregister_cache(ItemCache* cache) {
+  std::lock_guard guard(mutex_);
+  std::erase(caches_, cache);
+}
+
+void ItemStore::leave_orphans(RetiredQueue& queue) {
+  std::lock_guard guard(mutex_);
+  while (!queue.empty()) orphans_.push(queue.pop());
+  orphans_waiting_.store(orphans_.size(), std::memory_order_relaxed);
+}
+
+bool ItemStore::pop_orphan(RetiredQueue::Entry& entry) {
+  std::lock_guard guard(mutex_);
+  if (orphans_.empty()) return false;
+  entry = orphans_.pop();
+  orphans_waiting_.store(orphans_.size(), std::memory_order_relaxed);
+  return true;
+}
+
+uint64_t ItemStore::retired_bytes() const {
+  std::lock_guard guard(mutex_);
+  uint64_t sum = 0;
+  for (const ItemCache* cache : caches_) sum += cache->retired_bytes();
+  return sum;
+}
+
+ItemMemory ItemStore::memory() const {
+  ItemMemory memory;
+  memory.chunks = pool_.chunks_in_classes() * Chunk::bytes;
+  memory.free = static_cast<uint64_t>(std::max<int64_t>(free_bytes_.load(), 0));
+  memory.stock = pool_.stock() * Chunk::bytes;
+  memory.large = large_.bytes();
+  memory.large_count = large_.count();
+  memory.retired = retired_bytes();
+  return memory;
+}
+
+uint32_t ItemStore::sweep_clock(uint32_t limit, Visitor visit, bool volatile_only) {
+  return clock_hand_->sweep(limit, visit, volatile_only);
+}
+uint32_t ItemStore::sweep_random(uint32_t limit, Visitor visit) {
+  return sampler_->any(limit, visit);
+}
+uint32_t ItemStore::sweep_expired(int64_t now_ms, uint32_t limit, Visitor visit) {
+  return expiry_sweep_->sweep(now_ms, limit, visit);
+}
+uint32_t ItemStore::sample_volatile(uint32_t count, Visitor visit) {
+  return sampler_->with_expiry(count, visit);
+}
+uint32_t ItemStore::compact(uint32_t limit, Visitor relocate) {
+  return compactor_->step(limit, relocate);
+}
+
+}  // namespace isotherm

@@ -1,0 +1,210 @@
+// ItemStore: the memory of all items.
+//
+// Parts: items/pages.h (2 MiB pages in an arena) → items/chunk_pool.h (64 KiB chunks) →
+// items/class_lists.h (chunks of one size class) → items/item_cache.h (free items of one thread);
+// items/large_items.h for what is larger than the largest class; clock_hand.h, sampler.h,
+// expiry_sweep.h and compactor.h find items in memory order, for eviction, expiry and compaction.
+//
+// The life of an item, with the index's part in brackets:
+//   cache.allocate ─ write ─ set_live ─ [publish] … touch, note_expiry … [unlink] ─ cache.retire ─
+//   reuse
+// Set the live bit before the lock of the key's line is released, so that whoever unlinks the item
+// finds the bit set; from then on sweeps may meet the item, so if it is not published after all it
+// must be retired, too. An item that never was live may go by cache.free_unpublished.
+// Collision nodes have the same life without a live bit.
+//
+// Liveness is a bit beside the chunk (items/chunk.h), set with release and read with acquire, so
+// whoever finds an item by its live bit may read it, within an epoch. A retired item is reused only
+// when every epoch that might have seen it has ended (items/epoch.h).
+//
+// Threads. All functions of ItemStore: any thread. A cache: its own thread.
+// Limits. Items up to 1 TiB; 4 TiB of items in chunks.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "items/chunk_pool.h"
+#include "items/class_lists.h"
+#include "items/epoch.h"
+#include "items/item.h"
+#include "items/large_items.h"
+#include "items/location.h"
+#include "items/memory_budget.h"
+#include "items/pages.h"
+#include "items/retired_queue.h"
+#include "items/size_classes.h"
+#include "items/visitor.h"
+
+namespace isotherm {
+
+class ClockHand;
+class Compactor;
+class ExpirySweep;
+class ItemCache;
+class Sampler;
+
+// Where the memory of items is, in bytes; for INFO.
+struct ItemMemory {
+  uint64_t chunks = 0;  // in classes
+  uint64_t free = 0;    // of these: free items
+  uint64_t stock = 0;   // resident chunks in no class
+  uint64_t large = 0;   // large items
+  uint64_t large_count = 0;
+  uint64_t retired = 0;  // waiting for readers
+};
+
+class ItemStore {
+ public:
+  using Cache = ItemCache;
+
+  // All three must outlive the store. Throws std::bad_alloc.
+  ItemStore(Pages& pages, MemoryBudget& budget, EpochDomain& epochs);
+  // Every cache must be gone.
+  ~ItemStore();
+  ItemStore(const ItemStore&) = delete;
+  ItemStore& operator=(const ItemStore&) = delete;
+
+  char* address(Location location) const {
+    const uint64_t place = location::place(location);
+    if (ISOTHERM_UNLIKELY(is_large(location))) return reinterpret_cast<char*>(place);
+    return base_ + place;
+  }
+  Item* item(Location location) const { return reinterpret_cast<Item*>(address(location)); }
+
+  void set_live(Location location) {
+    if (ISOTHERM_UNLIKELY(is_large(location))) {
+      LargeItems::header(location).state.fetch_or(LargeItems::Header::live);
+      return;
+    }
+    const Bit at(location);
+    pool_.chunk(at.chunk).bits[at.word].live.fetch_or(at.mask);
+  }
+  // Returns whether it was live.
+  bool clear_live(Location location) {
+    if (ISOTHERM_UNLIKELY(is_large(location))) {
+      auto& state = LargeItems::header(location).state;
+      return (state.fetch_and(~LargeItems::Header::live) & LargeItems::Header::live) != 0;
+    }
+    const Bit at(location);
+    return (pool_.chunk(at.chunk).bits[at.word].live.fetch_and(~at.mask) & at.mask) != 0;
+  }
+  bool is_live(Location location) const;
+
+  // Brings the bits near that clear_live and touch change; for stages that know early which items
+  // those are.
+  ISOTHERM_INLINE void prefetch_bits(Location location) const {
+    if (is_large(location)) return;
+    const uint32_t word = Chunk::item_number(location) / 64;
+    __builtin_prefetch(&pool_.chunk(Chunk::number(location)).bits[word], 1);
+  }
+
+  // The item was read: the CLOCK gives it another round. Tests first, so a hot item costs no write.
+  void touch(Location location) {
+    if (ISOTHERM_UNLIKELY(is_large(location))) {
+      auto& state = LargeItems::header(location).state;
+      if ((state.load(std::memory_order_relaxed) & LargeItems::Header::used) == 0) {
+        state.fetch_or(LargeItems::Header::used, std::memory_order_relaxed);
+      }
+      return;
+    }
+    const Bit at(location);
+    auto& used = pool_.chunk(at.chunk).bits[at.word].used;
+    if ((used.load(std::memory_order_relaxed) & at.mask) == 0) {
+      used.fetch_or(at.mask, std::memory_order_relaxed);
+    }
+  }
+
+  // Call after set_live, and after every later change of the expiry.
+  void note_expiry(Location location, int64_t at_ms);
+
+  // Bytes of the location's class, or what a large item takes.
+  static uint64_t footprint(Location location) {
+    return is_large(location) ? LargeItems::charged(location)
+                              : size_classes::bytes_of(location::size_class(location));
+  }
+
+  // Bytes that are retired and not yet free, in all caches.
+  uint64_t retired_bytes() const;
+  ItemMemory memory() const;
+  // A bounded step of giving free chunks back to the kernel; true while there is more.
+  bool trim() { return pool_.trim(); }
+
+  // Sweeps. The caller is within an epoch and holds no lock of a line. `visit` gets items that were
+  // live a moment ago, so it acts only where the index still has the location; it returns false
+  // when it has enough. A sweep looks at no more than `limit` items, and returns at how many it
+  // did: 0 also where another thread is at it. A visitor must not sweep.
+  //
+  // Eviction in CLOCK order (items/clock_hand.h); with `volatile_only`, among items with an expiry.
+  uint32_t sweep_clock(uint32_t limit, Visitor visit, bool volatile_only = false);
+  // Random items, and random items that have an expiry (items/sampler.h).
+  uint32_t sweep_random(uint32_t limit, Visitor visit);
+  uint32_t sample_volatile(uint32_t count, Visitor visit);
+  // Items with an expiry of `now_ms` or earlier (items/expiry_sweep.h).
+  uint32_t sweep_expired(int64_t now_ms, uint32_t limit, Visitor visit);
+  // Empties sparse chunks (items/compactor.h). `relocate` copies the item to a new place of the
+  // same size, sets it live, notes its expiry, swaps the location in the index and retires the old
+  // one; it returns false when it got no memory.
+  uint32_t compact(uint32_t limit, Visitor relocate);
+
+ private:
+  friend class ItemCache;
+
+  // Where an item's bits are.
+  struct Bit {
+    explicit Bit(Location location) : chunk(Chunk::number(location)) {
+      const uint32_t item = Chunk::item_number(location);
+      word = item / 64;
+      mask = uint64_t{1} << (item % 64);
+    }
+    uint32_t chunk;
+    uint32_t word;
+    uint64_t mask;
+  };
+  static bool is_large(Location location) {
+    return location::kind(location) == location::Kind::large;
+  }
+
+  bool is_draining(Location location) const {
+    return pool_.chunk(Chunk::number(location)).draining.load(std::memory_order_relaxed);
+  }
+
+  void register_cache(ItemCache* cache);
+  void unregister_cache(ItemCache* cache);
+  // What a cache that ends leaves behind; taken up by other caches' reclaim.
+  void leave_orphans(RetiredQueue& queue);
+  bool has_orphans() const { return orphans_waiting_.load(std::memory_order_relaxed) != 0; }
+  bool pop_orphan(RetiredQueue::Entry& entry);
+  // The next item in the place is a new one to the CLOCK.
+  void clear_used(Location location);
+
+  char* const base_;
+  EpochDomain& epochs_;
+  ChunkPool pool_;
+  LargeItems large_;
+  std::atomic<int64_t> free_bytes_{0};  // of all classes
+  ClassLists classes_[size_classes::count];
+  // Raised whenever some class begins to drain a chunk.
+  std::atomic<uint64_t> drains_{0};
+  // Chunks that are being drained; only a hint that there are any.
+  std::atomic<uint64_t> closed_chunks_{0};
+  // At most as large as every chunk's next expiry, except while a sweep is under way.
+  std::atomic<int64_t> next_expiry_{Chunk::never};
+
+  std::unique_ptr<ClockHand> clock_hand_;
+  std::unique_ptr<Sampler> sampler_;
+  std::unique_ptr<ExpirySweep> expiry_sweep_;
+  std::unique_ptr<Compactor> compactor_;
+
+  std::atomic<uint64_t> orphans_waiting_{0};
+  mutable std::mutex mutex_;  // all below
+  std::vector<ItemCache*> caches_;
+  RetiredQueue orphans_;
+};
+
+}  // namespace isotherm
+
+#include "items/item_cache.h"

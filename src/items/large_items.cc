@@ -1,0 +1,103 @@
+#include "items/large_items.h"
+
+#include <malloc.h>
+
+#include <cstdlib>
+#include <new>
+
+#include "items/poison.h"
+
+namespace isotherm {
+namespace {
+
+// Beyond it the sum of item and header could wrap.
+constexpr uint64_t most_bytes = uint64_t{1} << 40;
+// What an allocator keeps beside or around a block.
+constexpr uint64_t allocator_bytes = 16;
+
+}  // namespace
+
+LargeItems::~LargeItems() {
+  for (Header* header : table_) {
+    if (header == nullptr) continue;
+    budget_.items.fetch_sub(static_cast<int64_t>(header->charged), std::memory_order_relaxed);
+    std::free(header);
+  }
+}
+
+Location LargeItems::location_of(Header* header) {
+  return location::make(location::Kind::large, 0, reinterpret_cast<uint64_t>(header + 1));
+}
+
+Location LargeItems::allocate(uint64_t bytes, bool force) {
+  if (bytes > most_bytes) return location::none;
+  const uint64_t asked = bytes + sizeof(Header);
+  if (!force && !budget_.fits(asked + allocator_bytes)) return location::none;
+  void* memory = std::malloc(asked);
+  if (memory == nullptr) return location::none;
+  auto* header = new (memory) Header;
+  header->charged = malloc_usable_size(memory) + allocator_bytes;
+  budget_.items.fetch_add(static_cast<int64_t>(header->charged), std::memory_order_relaxed);
+  bytes_.fetch_add(header->charged, std::memory_order_relaxed);
+  count_.fetch_add(1, std::memory_order_relaxed);
+  enter(header);
+  return location_of(header);
+}
+
+void LargeItems::enter(Header* header) {
+  std::lock_guard guard(mutex_);
+  if (free_numbers_.empty()) {
+    header->number = static_cast<uint32_t>(table_.size());
+    table_.push_back(header);
+    limit_.store(static_cast<uint32_t>(table_.size()), std::memory_order_relaxed);
+    return;
+  }
+  header->number = free_numbers_.back();
+  free_numbers_.pop_back();
+  table_[header->number] = header;
+}
+
+void LargeItems::free(Location location) {
+  Header& header = LargeItems::header(location);
+  {
+    std::lock_guard guard(mutex_);
+    table_[header.number] = nullptr;
+    free_numbers_.push_back(header.number);
+    if (free_numbers_.size() == table_.size()) {
+      table_.clear();
+      free_numbers_.clear();
+      limit_.store(0, std::memory_order_relaxed);
+    }
+  }
+  const uint64_t charged = header.charged;
+  if constexpr (poison::enabled) {
+    std::memset(reinterpret_cast<void*>(location::place(location)), poison::pattern,
+                charged - allocator_bytes - sizeof(Header));
+  }
+  std::free(&header);
+  budget_.items.fetch_sub(static_cast<int64_t>(charged), std::memory_order_relaxed);
+  bytes_.fetch_sub(charged, std::memory_order_relaxed);
+  count_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+uint32_t LargeItems::find(uint32_t& number, uint32_t& looks, Location* found, uint32_t room,
+                          bool unused_only) {
+  std::lock_guard guard(mutex_);
+  uint32_t count = 0;
+  for (; number < table_.size() && looks > 0 && count < room; ++number) {
+    --looks;
+    Header* header = table_[number];
+    if (header == nullptr) continue;
+    const uint32_t state = header->state.load(std::memory_order_acquire);
+    if ((state & Header::live) == 0) continue;
+    if (unused_only && (state & Header::used) != 0) {
+      header->state.fetch_and(~Header::used, std::memory_order_relaxed);
+      continue;
+    }
+    found[count++] = location_of(header);
+  }
+  if (number >= table_.size()) number = 0;
+  return count;
+}
+
+}  // namespace isotherm

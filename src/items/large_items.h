@@ -1,0 +1,87 @@
+// LargeItems: items larger than the largest size class, each in an allocation of its own.
+//
+//   header, 32 bytes    u64 bytes that the budget counts, u32 number, u32 state
+//   the item            at a 16-byte boundary; its address is the location's place
+//
+// A table by number holds all of them, so that sweeps find them; a number stays an item's for life,
+// and freed numbers are used again.
+//
+// The budget counts what the allocator says a block takes. How soon freed blocks leave the process
+// is the allocator's matter; the server links jemalloc, which gives them back within seconds.
+//
+// Invariants. `find` tells only items that were live within the caller's epoch, so they stay until
+// the caller leaves it.
+// Threads. Any; one mutex for the table, which is never held while other code runs.
+// Limits. 2^32 - 1 large items.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <limits>
+#include <mutex>
+#include <vector>
+
+#include "items/location.h"
+#include "items/memory_budget.h"
+
+namespace isotherm {
+
+class LargeItems {
+ public:
+  struct Header {
+    uint64_t charged = 0;
+    uint32_t number = 0;
+    std::atomic<uint32_t> state{0};
+    uint64_t unused[2] = {};
+
+    static constexpr uint32_t live = 1;
+    static constexpr uint32_t used = 2;
+  };
+  static_assert(sizeof(Header) == 32);
+
+  explicit LargeItems(MemoryBudget& budget) : budget_(budget) {}
+  // Frees all that are left.
+  ~LargeItems();
+  LargeItems(const LargeItems&) = delete;
+  LargeItems& operator=(const LargeItems&) = delete;
+
+  // location::none when the cap (unless `force`) or the machine has no more memory.
+  Location allocate(uint64_t bytes, bool force);
+  void free(Location location);
+
+  static Header& header(Location location) {
+    return reinterpret_cast<Header*>(location::place(location))[-1];
+  }
+  // What retired_bytes counts for it.
+  static uint64_t charged(Location location) { return header(location).charged; }
+
+  // No live large item expires before it.
+  std::atomic<int64_t>& next_expiry() { return next_expiry_; }
+
+  // Live items by number: looks at up to `looks` numbers from `number` on, writes those of live
+  // items to `found` (at most `room`), moves `number` on and sets it to 0 at the end of the table.
+  // With `unused_only`, an item used since the last call is marked unused instead of written.
+  uint32_t find(uint32_t& number, uint32_t& looks, Location* found, uint32_t room,
+                bool unused_only);
+
+  // Numbers in the table, free ones included.
+  uint32_t limit() const { return limit_.load(std::memory_order_relaxed); }
+  uint64_t count() const { return count_.load(std::memory_order_relaxed); }
+  uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
+
+ private:
+  static Location location_of(Header* header);
+  void enter(Header* header);
+
+  MemoryBudget& budget_;
+  std::atomic<int64_t> next_expiry_{std::numeric_limits<int64_t>::max()};
+  std::atomic<uint32_t> limit_{0};
+  std::atomic<uint64_t> count_{0};
+  std::atomic<uint64_t> bytes_{0};
+
+  std::mutex mutex_;  // all below
+  std::vector<Header*> table_;
+  std::vector<uint32_t> free_numbers_;
+};
+
+}  // namespace isotherm

@@ -1,0 +1,158 @@
+#include "items/pages.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <fstream>
+#include <functional>
+
+#include "items/poison.h"
+
+namespace isotherm {
+namespace {
+
+// The sanitizers leave less room for mappings.
+constexpr uint64_t default_reserve = poison::sanitized ? uint64_t{64} << 30 : uint64_t{4} << 40;
+constexpr uint64_t smallest_reserve = 64 << 20;
+
+bool hugetlb_pages_free() {
+  std::ifstream file("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages");
+  uint64_t count = 0;
+  return (file >> count) && count > 0;
+}
+
+bool transparent_pages_allowed() {
+  std::ifstream file("/sys/kernel/mm/transparent_hugepage/enabled");
+  std::string line;
+  return std::getline(file, line) && line.find("[never]") == std::string::npos;
+}
+
+}  // namespace
+
+Pages::Pages(uint64_t reserve_bytes)
+    : arena_(reserve_bytes == 0 ? default_reserve : reserve_bytes,
+             std::min(reserve_bytes == 0 ? smallest_reserve : reserve_bytes, smallest_reserve)) {
+  probe();
+}
+
+void Pages::probe() {
+  try_hugetlb_ = hugetlb_pages_free();
+  const bool transparent =
+      madvise(arena_.base(), arena_.bytes(), MADV_HUGEPAGE) == 0 && transparent_pages_allowed();
+  if (!try_hugetlb_ && !transparent) {
+    warning_ =
+        "no huge pages: lookups will be slower; allow them with 'echo madvise > "
+        "/sys/kernel/mm/transparent_hugepage/enabled'";
+  }
+}
+
+uint64_t Pages::take() {
+  std::lock_guard guard(mutex_);
+  return take_locked();
+}
+
+void Pages::give(uint64_t offset) {
+  std::lock_guard guard(mutex_);
+  give_locked(offset);
+}
+
+uint64_t Pages::take_locked() {
+  uint64_t offset = fresh_;
+  if (!free_.empty()) {
+    std::pop_heap(free_.begin(), free_.end(), std::greater<>());
+    offset = free_.back();
+    free_.pop_back();
+  } else {
+    if (!arena_.commit(fresh_ + page_bytes)) return npos;
+    fresh_ += page_bytes;
+  }
+  if (try_hugetlb_) try_hugetlb_ = back_by_hugetlb(offset);
+  return offset;
+}
+
+// Without MAP_NORESERVE the kernel sets the page aside now or refuses, before it touches the
+// mapping that is there; a page that is promised can be written later.
+bool Pages::back_by_hugetlb(uint64_t offset) {
+  void* got = mmap(arena_.base() + offset, page_bytes, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_HUGETLB, -1, 0);
+  if (got == MAP_FAILED) return false;
+  special_[offset] = Backing::hugetlb;
+  return true;
+}
+
+void Pages::give_locked(uint64_t offset) {
+  char* page = arena_.base() + offset;
+  const auto found = special_.find(offset);
+  if (found != special_.end() && found->second == Backing::hugetlb) {
+    void* normal = mmap(page, page_bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+    if (normal == MAP_FAILED) std::memset(page, 0, page_bytes);
+    try_hugetlb_ = normal != MAP_FAILED;
+  } else {
+    madvise(page, page_bytes, MADV_DONTNEED);
+  }
+  if (found != special_.end()) {
+    madvise(page, page_bytes, MADV_HUGEPAGE);
+    special_.erase(found);
+  }
+  free_.push_back(offset);
+  std::push_heap(free_.begin(), free_.end(), std::greater<>());
+}
+
+uint64_t Pages::take_span(uint64_t bytes) {
+  const int order = Spans::order_of(bytes);
+  if (order < 0) return npos;
+  Spans::Taken taken;
+  {
+    std::lock_guard guard(mutex_);
+    taken = spans_.take(order);
+    if (!taken.found) {
+      const uint64_t page = take_locked();
+      if (page == npos) return npos;
+      spans_.add_page(page);
+      taken = spans_.take(order);
+    }
+  }
+  for (uint32_t dirty = taken.dirty; dirty != 0; dirty &= dirty - 1) {
+    const auto leaf = static_cast<uint64_t>(std::countr_zero(dirty));
+    std::memset(arena_.base() + taken.offset + leaf * Spans::leaf_bytes, 0, Spans::leaf_bytes);
+  }
+  return taken.offset;
+}
+
+void Pages::give_span(uint64_t offset, uint64_t bytes) {
+  std::lock_guard guard(mutex_);
+  if (spans_.give(offset, Spans::order_of(bytes))) give_locked(offset / page_bytes * page_bytes);
+}
+
+bool Pages::divisible(uint64_t offset) const {
+  std::lock_guard guard(mutex_);
+  const auto at = special_.find(offset / page_bytes * page_bytes);
+  return at == special_.end() || at->second != Backing::hugetlb;
+}
+
+bool Pages::release_part(uint64_t offset, uint64_t bytes) {
+  const uint64_t page = offset / page_bytes * page_bytes;
+  std::lock_guard guard(mutex_);
+  const auto [at, added] = special_.try_emplace(page, Backing::split);
+  if (added) madvise(arena_.base() + page, page_bytes, MADV_NOHUGEPAGE);
+  return madvise(arena_.base() + offset, bytes, MADV_DONTNEED) == 0;
+}
+
+void Pages::restore(uint64_t offset) {
+  const uint64_t page = offset / page_bytes * page_bytes;
+  std::lock_guard guard(mutex_);
+  const auto at = special_.find(page);
+  if (at == special_.end() || at->second != Backing::split) return;
+  madvise(arena_.base() + page, page_bytes, MADV_HUGEPAGE);
+  special_.erase(at);
+}
+
+uint64_t Pages::pages_taken() const {
+  std::lock_guard guard(mutex_);
+  return fresh_ / page_bytes - free_.size();
+}
+
+}  // namespace isotherm

@@ -1,0 +1,86 @@
+// Pages: the memory of items and index, in pages of 2 MiB out of one arena.
+//
+// The arena is one reserved range of addresses (4 TiB, less where the kernel refuses), so the place
+// of an item is an offset that fits a location. A page is backed, in this order, by
+//   - a huge page of hugetlbfs, where the administrator has set some aside;
+//   - a transparent huge page;
+//   - normal pages; then `warning()` says so, once for the server's log.
+//
+// Whole pages (take, give) hold chunks of items. Spans (take_span, give_span) are power-of-two
+// parts of a page, for segments and overflow lines of the index; items/spans.h keeps their account.
+// A page with parts given back to the kernel (release_part) is advised against huge pages, so that
+// the kernel does not fill the holes again, until the page is whole (restore) or given back.
+//
+// Nothing is counted here: the users of pages tell the memory budget.
+//
+// Invariants. What take and take_span return is zero. A given page holds no memory.
+// Threads. Any; one mutex. The longest step is one page given back or one span cleared: some 0.1
+// ms.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "items/reservation.h"
+#include "items/spans.h"
+
+namespace isotherm {
+
+class Pages {
+ public:
+  static constexpr uint64_t page_bytes = 2 << 20;
+  static constexpr uint64_t npos = ~uint64_t{0};
+
+  // `reserve_bytes` of address space; 0: as much as is sensible. Throws std::bad_alloc.
+  explicit Pages(uint64_t reserve_bytes = 0);
+  ~Pages() = default;
+  Pages(const Pages&) = delete;
+  Pages& operator=(const Pages&) = delete;
+
+  void* base() const { return arena_.base(); }
+  uint64_t capacity() const { return arena_.bytes(); }
+
+  // The offset of a zeroed page; npos when the arena is full or the kernel refuses.
+  uint64_t take();
+  void give(uint64_t offset);
+
+  // The offset of `bytes` zeroed bytes, aligned to their size; `bytes` is a power of two from 64
+  // KiB to 2 MiB. npos as with take.
+  uint64_t take_span(uint64_t bytes);
+  void give_span(uint64_t offset, uint64_t bytes);
+
+  // Whether parts of this taken page can be given back; those of hugetlbfs cannot.
+  bool divisible(uint64_t offset) const;
+  // Gives the memory of a part of a divisible page back to the kernel; the part reads as zero then.
+  bool release_part(uint64_t offset, uint64_t bytes);
+  // All parts of this page are in use again.
+  void restore(uint64_t offset);
+
+  // Empty, or what the administrator should know about huge pages.
+  const std::string& warning() const { return warning_; }
+  // Pages in use, spans included.
+  uint64_t pages_taken() const;
+
+ private:
+  enum class Backing : uint8_t { hugetlb, split };  // of pages that are not ordinary
+
+  uint64_t take_locked();
+  void give_locked(uint64_t offset);
+  bool back_by_hugetlb(uint64_t offset);
+  void probe();
+
+  Reservation arena_;
+  std::string warning_;
+
+  mutable std::mutex mutex_;  // all below
+  bool try_hugetlb_ = false;
+  uint64_t fresh_ = 0;                             // pages from here on were never taken
+  std::vector<uint64_t> free_;                     // offsets of given pages; a heap, lowest first
+  std::unordered_map<uint64_t, Backing> special_;  // by offset
+  Spans spans_;
+};
+
+}  // namespace isotherm

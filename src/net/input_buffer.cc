@@ -1,0 +1,43 @@
+#include "net/input_buffer.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace isotherm::net {
+
+void InputBuffer::make_room(size_t wanted) {
+  // Smaller reads are not worth their system call.
+  constexpr size_t least_room = 4 << 10;
+  const size_t held = end_ - begin_;
+  if (held == 0) {
+    begin_ = end_ = 0;
+    if (buffer_.capacity > BufferPool::chunk_bytes) release();
+    if (!buffer_) buffer_ = pool_.take();
+  }
+  const size_t allowed = std::max(trusted_bytes, 4 * held);
+  const size_t needed = wanted > held ? std::min(wanted, allowed) : held + least_room;
+  if (begin_ + needed <= buffer_.capacity) return;
+  if (needed <= buffer_.capacity) {
+    std::memmove(buffer_.bytes.get(), buffer_.bytes.get() + begin_, held);
+    begin_ = 0;
+    end_ = held;
+  } else {
+    move_to(pool_.take(std::max(needed, 2 * held)));
+  }
+}
+
+void InputBuffer::move_to(Buffer target) {
+  const std::string_view held = unread();
+  std::memcpy(target.bytes.get(), held.data(), held.size());
+  end_ = held.size();
+  begin_ = 0;
+  pool_.give(std::exchange(buffer_, std::move(target)));
+}
+
+void InputBuffer::release() {
+  if (buffer_) pool_.give(std::exchange(buffer_, Buffer()));
+  begin_ = end_ = 0;
+}
+
+}  // namespace isotherm::net

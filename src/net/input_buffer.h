@@ -1,0 +1,52 @@
+// InputBuffer: the bytes a connection has read and not consumed.
+//
+//   [ consumed | unread | room ]
+//
+// Requests borrow bytes from the unread part and from what was consumed in this turn, so the buffer
+// moves only in `make_room`, which the connection calls between turns. A buffer starts as one chunk
+// and grows to the size of the request at its front. A client can announce any length, so beyond
+// `trusted_bytes` the buffer grows only to four times what really arrived; that copies a large
+// value at most a third of it more. An empty buffer shrinks to one chunk again.
+//
+// Threads. Belongs to the connection's loop.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string_view>
+
+#include "net/buffer_pool.h"
+
+namespace isotherm::net {
+
+class InputBuffer {
+ public:
+  static constexpr size_t trusted_bytes = 256 << 10;
+
+  explicit InputBuffer(BufferPool& pool) : pool_(pool) {}
+  ~InputBuffer() { release(); }
+  InputBuffer(const InputBuffer&) = delete;
+  InputBuffer& operator=(const InputBuffer&) = delete;
+
+  std::string_view unread() const { return {buffer_.bytes.get() + begin_, end_ - begin_}; }
+  void consume(size_t bytes) { begin_ += bytes; }
+
+  // Where the next bytes go, and how many went there.
+  std::span<char> room() { return {buffer_.bytes.get() + end_, buffer_.capacity - end_}; }
+  void commit(size_t bytes) { end_ += bytes; }
+
+  // Makes room for more bytes of the request at the front, which needs `wanted` bytes as far as
+  // known.
+  void make_room(size_t wanted);
+  void release();
+
+ private:
+  void move_to(Buffer target);
+
+  BufferPool& pool_;
+  Buffer buffer_;
+  size_t begin_ = 0;
+  size_t end_ = 0;
+};
+
+}  // namespace isotherm::net

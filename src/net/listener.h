@@ -1,0 +1,50 @@
+// Listener: accepts the clients of one port and deals them out to the loops in turn.
+//
+// It lives in one loop; the loop that a connection goes to takes over its socket. A client beyond
+// `maxclients` is told so in the words of its protocol and let go. When the process runs out of
+// descriptors, accepting pauses for a moment instead of spinning.
+//
+// Threads. Belongs to its loop's thread; made before that thread starts.
+#pragma once
+
+#include <asio/io_context.hpp>
+#include <asio/ip/tcp.hpp>
+#include <asio/steady_timer.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "net/loop.h"
+#include "net/server_state.h"
+
+namespace isotherm::net {
+
+class Listener {
+ public:
+  // Binds and listens; throws std::system_error.
+  Listener(ServerState& server, const std::vector<std::unique_ptr<Loop>>& loops,
+           const asio::ip::tcp::endpoint& endpoint, Speaks speaks);
+
+  asio::ip::tcp::endpoint endpoint() const { return acceptor_.local_endpoint(); }
+  void start() { wait(); }
+  // On the loop's thread, or when it has ended.
+  void close();
+
+ private:
+  using Acceptor = asio::basic_socket_acceptor<asio::ip::tcp, asio::io_context::executor_type>;
+
+  void wait();
+  void accept_waiting();
+  void pause();
+  bool admit(int descriptor);
+
+  ServerState& server_;
+  const std::vector<std::unique_ptr<Loop>>& loops_;
+  Acceptor acceptor_;
+  asio::steady_timer timer_;
+  const Speaks speaks_;
+  size_t next_loop_ = 0;
+};
+
+}  // namespace isotherm::net

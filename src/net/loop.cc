@@ -1,0 +1,213 @@
+#include "net/loop.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <asio/post.hpp>
+#include <chrono>
+#include <string>
+#include <utility>
+
+#include "net/memcached_protocol.h"
+#include "net/resp_protocol.h"
+
+namespace isotherm::net {
+namespace {
+
+constexpr auto idle_wake = std::chrono::milliseconds(100);
+
+std::string to_text(const asio::ip::tcp::endpoint& endpoint) {
+  const std::string address = endpoint.address().to_string();
+  const std::string port = std::to_string(endpoint.port());
+  return endpoint.address().is_v6() ? "[" + address + "]:" + port : address + ":" + port;
+}
+
+// Room for two full requests: a key and a value may both be as long as a bulk.
+size_t max_request_bytes(const ServerOptions& options) {
+  constexpr size_t least = 1 << 30;
+  return std::max<size_t>(least, 2 * options.proto_max_bulk_len) + (1 << 20);
+}
+
+}  // namespace
+
+// The hint leaves out Asio's locks around each socket; posting from other threads stays safe.
+Loop::Loop(ServerState& server, LoopCounters& counters)
+    : server_(server),
+      counters_(counters),
+      context_(ASIO_CONCURRENCY_HINT_UNSAFE_IO),
+      timer_(context_) {}
+
+Loop::~Loop() {
+  stop();
+  join();
+}
+
+void Loop::start() {
+  thread_ = std::thread([this] { run(); });
+}
+
+void Loop::stop() {
+  asio::post(context_, [this] { stopping_ = true; });
+}
+
+void Loop::join() {
+  if (thread_.joinable()) thread_.join();
+}
+
+void Loop::adopt(int descriptor, Speaks speaks) {
+  asio::post(context_, [this, descriptor, speaks] { welcome(descriptor, speaks); });
+}
+
+void Loop::run() {
+  worker_ = std::make_unique<Worker>(server_.engine);
+  wake_regularly();
+  bool more = false;
+  while (!stopping_) {
+    if (!more) context_.run_one();
+    context_.poll();
+    turn();
+    more = worker_->maintain() || !ready_.empty();
+  }
+  close_all();
+  worker_.reset();
+}
+
+void Loop::turn() {
+  if (!ready_.empty()) {
+    Turn turn{batch_, *worker_, server_, counters_, server_.clock.now_ms()};
+    parse_ready(turn);
+    run_batch(turn);
+    finish_connections(turn);
+    report_memory();
+  }
+  if (!ended_.empty()) delete_ended();
+}
+
+void Loop::parse_ready(Turn& turn) {
+  size_t taken = 0;
+  uint64_t with_rows = 0;
+  for (; taken < ready_.size() && batch_.size() < batch_rows_per_turn; ++taken) {
+    const Batch::Row before = batch_.size();
+    ready_[taken]->parse(turn);
+    if (batch_.size() != before) ++with_rows;
+  }
+  parsed_.assign(ready_.begin(), ready_.begin() + static_cast<ptrdiff_t>(taken));
+  ready_.erase(ready_.begin(), ready_.begin() + static_cast<ptrdiff_t>(taken));
+  for (Connection* connection : parsed_) connection->queued = false;
+  if (!batch_.empty()) counters_.record_batch(batch_.size(), with_rows);
+}
+
+void Loop::run_batch(Turn& turn) {
+  if (!batch_.empty()) worker_->submit(batch_);
+  for (Connection* connection : parsed_) connection->reply(turn);
+  if (batch_.empty()) return;
+  const bool huge = batch_.size() > batch_rows_per_turn;
+  batch_.clear();
+  if (huge) batch_.shrink(batch_rows_per_turn);
+}
+
+void Loop::finish_connections(Turn& turn) {
+  // Nobody waits for a walk over a whole database but who asked for it.
+  const auto alone = std::partition(parsed_.begin(), parsed_.end(),
+                                    [](const Connection* c) { return !c->waits_alone(); });
+  for (auto it = parsed_.begin(); it != alone; ++it) {
+    (*it)->flush();
+    (*it)->settle();
+  }
+  for (auto it = alone; it != parsed_.end(); ++it) {
+    (*it)->run_alone(turn);
+    (*it)->flush();
+    (*it)->settle();
+  }
+  parsed_.clear();
+}
+
+void Loop::ready(Connection& connection) {
+  if (std::exchange(connection.queued, true)) return;
+  ready_.push_back(&connection);
+}
+
+void Loop::ended(Connection& connection) { ended_.push_back(&connection); }
+
+void Loop::delete_ended() {
+  std::sort(ended_.begin(), ended_.end());
+  ended_.erase(std::unique(ended_.begin(), ended_.end()), ended_.end());
+  for (Connection* connection : ended_) {
+    // Otherwise its last operation, or the turn it is queued for, names it again.
+    if (!connection->deletable()) continue;
+    const bool resp = connection->speaks() == Speaks::resp;
+    (resp ? server_.resp_clients : server_.memcached_clients).fetch_sub(1);
+    const size_t index = connection->index;
+    std::swap(connections_[index], connections_.back());
+    connections_[index]->index = index;
+    connections_.pop_back();
+  }
+  ended_.clear();
+}
+
+void Loop::report_memory() {
+  constexpr size_t worth_reporting = 64 << 10;
+  const size_t bytes = pool_.memory() + batch_.memory();
+  const auto change = static_cast<int64_t>(bytes) - static_cast<int64_t>(reported_bytes_);
+  if (static_cast<size_t>(std::abs(change)) < worth_reporting) return;
+  server_.engine.add_buffer_bytes(change);
+  reported_bytes_ = bytes;
+}
+
+void Loop::wake_regularly() {
+  timer_.expires_after(idle_wake);
+  timer_.async_wait([this](const asio::error_code& error) {
+    if (error) return;
+    flush_if_due(server_, *worker_, server_.clock.now_ms());
+    report_memory();
+    wake_regularly();
+  });
+}
+
+void Loop::welcome(int descriptor, Speaks speaks) {
+  asio::error_code error;
+  Socket socket(context_);
+  sockaddr_storage name{};
+  socklen_t size = sizeof name;
+  const bool known = getsockname(descriptor, reinterpret_cast<sockaddr*>(&name), &size) == 0;
+  const bool v6 = known && name.ss_family == AF_INET6;
+  socket.assign(v6 ? asio::ip::tcp::v6() : asio::ip::tcp::v4(), descriptor, error);
+  if (error) {
+    ::close(descriptor);
+    (speaks == Speaks::resp ? server_.resp_clients : server_.memcached_clients).fetch_sub(1);
+    return;
+  }
+  socket.non_blocking(true, error);
+  socket.set_option(asio::ip::tcp::no_delay(true), error);
+  std::unique_ptr<Protocol> protocol;
+  if (speaks == Speaks::resp) {
+    Peer peer{to_text(socket.remote_endpoint(error)), to_text(socket.local_endpoint(error)),
+              descriptor};
+    protocol = make_resp_protocol(server_, std::move(peer));
+  } else {
+    protocol = make_memcached_protocol(server_);
+  }
+  counters_.connections.add();
+  auto& connection = connections_.emplace_back(
+      std::make_unique<Connection>(*this, pool_, std::move(socket), std::move(protocol), speaks,
+                                   max_request_bytes(server_.options)));
+  connection->index = connections_.size() - 1;
+  connection->start();
+}
+
+// Asio's pending operations live in their connections' memory, so they end before it goes.
+void Loop::close_all() {
+  timer_.cancel();
+  for (auto& connection : connections_) connection->close();
+  for (Connection* connection : ready_) connection->queued = false;
+  ready_.clear();
+  context_.restart();
+  while (!connections_.empty()) {
+    context_.poll();
+    delete_ended();
+  }
+  server_.engine.add_buffer_bytes(-static_cast<int64_t>(reported_bytes_));
+  reported_bytes_ = 0;
+}
+
+}  // namespace isotherm::net

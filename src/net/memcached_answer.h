@@ -1,0 +1,56 @@
+// MemcachedAnswer: what one parsed command will answer once its requests have run.
+//
+// The parser appends an answer per command, in order, and the requests it stands for are the rows
+// [row, row + count) of the turn's batch. `silent` (noreply) keeps the answer for the counters
+// only.
+//
+// Bytes. `text` is either a constant or borrowed from the input of the turn.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "isotherm/batch.h"
+
+namespace isotherm::net {
+
+enum class MemcachedVerb : uint8_t {
+  text,  // no request: answers `text`
+  get,
+  gets,
+  gat,
+  gats,
+  set,
+  add,
+  replace,
+  append,
+  prepend,
+  cas,
+  incr,
+  decr,
+  erase,
+  touch,
+  flush_all,
+  stats,
+  verbosity,
+  version,
+  shutdown,
+  quit,
+};
+
+struct MemcachedAnswer {
+  MemcachedVerb verb = MemcachedVerb::text;
+  bool silent = false;
+  bool unfinished = false;  // get: the rest of the keys follows in another answer
+  Batch::Row row = 0;
+  Batch::Row count = 0;
+  std::string_view text = {};  // text: the answer; stats: which statistics
+  int64_t time_ms = 0;         // flush_all: when, see FlushTime
+
+  // Commands without one key run alone, when all before them has been answered.
+  bool runs_alone() const {
+    return verb == MemcachedVerb::flush_all || verb == MemcachedVerb::stats;
+  }
+};
+
+}  // namespace isotherm::net

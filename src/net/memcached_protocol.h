@@ -1,0 +1,30 @@
+// The memcached text protocol on a connection.
+//
+//   memcached_line    words and numbers of a command line
+//   memcached_parser  bytes → requests of the batch and pending answers, in order
+//   memcached_writer  reply slots → answers
+//   memcached_stats   `stats`
+//   memcached_flush   the delayed flush_all
+//
+// What it answers is what memcached 1.6.18 answers, byte for byte; docs/differences.md lists where
+// it is not. Every request goes to database 0, so both ports see the same data: an item set through
+// RESP has the flags 0.
+//
+// flush_all and stats run alone. Whoever finds a delayed flush_all due runs it: this protocol
+// before it parses, and the loop's timer through `flush_if_due`.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "engine/engine.h"
+#include "net/protocol.h"
+
+namespace isotherm::net {
+
+std::unique_ptr<Protocol> make_memcached_protocol(ServerState& server);
+
+// Empties database 0 when a delayed flush_all is due. Not while a batch of `worker` holds replies.
+void flush_if_due(ServerState& server, Worker& worker, int64_t now_ms);
+
+}  // namespace isotherm::net

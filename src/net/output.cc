@@ -1,0 +1,102 @@
+#include "net/output.h"
+
+#include <algorithm>
+#include <charconv>
+
+namespace isotherm::net {
+
+Output::Output(BufferPool* pool) : pool_(pool) {
+  if (pool_ == nullptr) {
+    own_pool_ = std::make_unique<BufferPool>();
+    pool_ = own_pool_.get();
+  }
+}
+
+Output::~Output() {
+  for (Piece& piece : pieces_) {
+    if (piece.chunk) pool_->give(std::move(piece.chunk));
+  }
+}
+
+void Output::append_slow(std::string_view bytes) {
+  const size_t room = static_cast<size_t>(room_end_ - write_);
+  if (room != 0) {
+    std::memcpy(write_, bytes.data(), room);
+    commit(room);
+    bytes.remove_prefix(room);
+  }
+  add_piece(bytes.size());
+  std::memcpy(write_, bytes.data(), bytes.size());
+  commit(bytes.size());
+}
+
+void Output::add_piece(size_t bytes) {
+  if (first_ < pieces_.size()) pieces_.back().end = write_;
+  Buffer chunk = pool_->take(bytes);
+  write_ = chunk.bytes.get();
+  room_end_ = write_ + chunk.capacity;
+  pieces_.push_back({std::move(chunk), write_, write_});
+}
+
+void Output::append_integer(int64_t value) {
+  char* at = reserve(24);
+  commit(static_cast<size_t>(std::to_chars(at, at + 24, value).ptr - at));
+}
+
+void Output::append_unsigned(uint64_t value) {
+  char* at = reserve(24);
+  commit(static_cast<size_t>(std::to_chars(at, at + 24, value).ptr - at));
+}
+
+size_t Output::memory() const {
+  size_t bytes = 0;
+  for (const Piece& piece : pieces_) bytes += piece.chunk.capacity;
+  return bytes;
+}
+
+std::string Output::text() const {
+  std::string all;
+  for (size_t i = first_; i < pieces_.size(); ++i) all.append(pieces_[i].begin, end_of(i));
+  return all;
+}
+
+size_t Output::iovecs(std::span<iovec> pieces) const {
+  size_t filled = 0;
+  for (size_t i = first_; i < pieces_.size() && filled < pieces.size(); ++i) {
+    const size_t bytes = static_cast<size_t>(end_of(i) - pieces_[i].begin);
+    if (bytes != 0) pieces[filled++] = {pieces_[i].begin, bytes};
+  }
+  return filled;
+}
+
+void Output::consume(size_t bytes) {
+  size_ -= bytes;
+  while (first_ < pieces_.size()) {
+    Piece& piece = pieces_[first_];
+    const size_t unwritten = static_cast<size_t>(end_of(first_) - piece.begin);
+    if (bytes < unwritten) {
+      piece.begin += bytes;
+      break;
+    }
+    bytes -= unwritten;
+    const bool last = first_ + 1 == pieces_.size();
+    pool_->give(std::move(piece.chunk));
+    ++first_;
+    if (last) write_ = room_end_ = nullptr;
+  }
+  drop_sent_pieces();
+}
+
+void Output::drop_sent_pieces() {
+  if (first_ == pieces_.size()) {
+    pieces_.clear();
+    first_ = 0;
+    // A burst of large replies must not leave its list of pieces behind.
+    if (pieces_.capacity() > 64) pieces_.shrink_to_fit();
+  } else if (first_ >= 64 && first_ * 2 >= pieces_.size()) {
+    pieces_.erase(pieces_.begin(), pieces_.begin() + static_cast<ptrdiff_t>(first_));
+    first_ = 0;
+  }
+}
+
+}  // namespace isotherm::net

@@ -1,0 +1,84 @@
+#include "net/resp_command.h"
+
+#include <array>
+#include <cstdint>
+#include <utility>
+
+#include "net/resp_handlers.h"
+#include "net/text.h"
+
+namespace isotherm::net {
+namespace {
+
+void encode_error(const Answer& answer, const AnswerSource&, RespWriter& writer) {
+  writer.error(answer.text);
+}
+
+// A small open table from a name to its command. Names are looked up once per request, so neither
+// the case nor a copy of the name may cost an allocation.
+class Lookup {
+ public:
+  Lookup() {
+    for (const Command& command : command_table()) {
+      size_t at = hash(command.name);
+      while (cells_[at] != nullptr) at = (at + 1) % cells_.size();
+      cells_[at] = &command;
+    }
+  }
+
+  const Command* find(std::string_view name) const {
+    for (size_t at = hash(name); cells_[at] != nullptr; at = (at + 1) % cells_.size()) {
+      if (equals_ignoring_case(cells_[at]->name, name)) return cells_[at];
+    }
+    return nullptr;
+  }
+
+ private:
+  static size_t hash(std::string_view name) {
+    uint32_t state = 2'166'136'261u;
+    for (const char c : name) state = (state ^ static_cast<uint8_t>(c | 0x20)) * 16'777'619u;
+    return (state ^ state >> 15) % 1024;
+  }
+
+  std::array<const Command*, 1024> cells_{};
+};
+
+}  // namespace
+
+void Call::answer_raw(std::string_view reply) { answer_text(encode_raw, reply); }
+
+void Call::answer_owned(Encode encode, std::string text, int64_t number) {
+  answer_text(encode, queue_.texts.emplace_back(std::move(text)), number);
+}
+
+void Call::error(std::string text) { answer_owned(encode_error, std::move(text)); }
+
+void Call::wrong_arity() {
+  error("ERR wrong number of arguments for '" + std::string(command.name) + "' command");
+}
+
+bool Call::integer(size_t i, int64_t* value) {
+  const auto parsed = parse_integer(arguments[i]);
+  if (!parsed) {
+    not_an_integer();
+    return false;
+  }
+  *value = *parsed;
+  return true;
+}
+
+const Command* find_command(std::string_view name) {
+  static const Lookup lookup;
+  // Longer than any command: not worth its hash.
+  if (name.size() > 32) return nullptr;
+  return lookup.find(name);
+}
+
+const Command* find_subcommand(const Command& container, std::string_view name) {
+  for (const Command& command : container.subcommands) {
+    if (equals_ignoring_case(command.own_name(), name)) return &command;
+  }
+  return nullptr;
+}
+
+}  // namespace isotherm::net

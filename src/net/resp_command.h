@@ -1,0 +1,180 @@
+// Command: one row of the command table, and what its handler sees.
+//
+// A handler runs while the connection's input is parsed. It checks the arguments, appends rows to
+// the turn's batch and says through its Call how the answer is made of them:
+//
+//   parse:  GET k → batch row 7 → Answer{bulk, row 7}      several commands, in order
+//   submit: the batch runs
+//   reply:  Answer{bulk, row 7}.encode → "$1\r\nv\r\n"
+//
+// An answer without rows is a text that is known already. A command over a whole database asks to
+// run alone instead (protocol.h); its function is called when everything before it is answered.
+//
+// Threads. Sessions and calls belong to the connection's loop; the table is constant.
+// Bytes. Arguments point into the input and stay there until the answer is written.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "isotherm/batch.h"
+#include "net/protocol.h"
+#include "net/resp_writer.h"
+
+namespace isotherm::net {
+
+using Arguments = std::span<const std::string_view>;
+
+struct Answer;
+struct Command;
+class Call;
+
+// What one RESP connection knows of its client.
+struct Session {
+  uint64_t id = 0;
+  int version = 2;  // of RESP
+  uint32_t database = 0;
+  std::string name;
+  std::string library_name;
+  std::string library_version;
+  std::string peer_address;
+  std::string local_address;
+  int64_t connected_ms = 0;
+  int descriptor = -1;
+};
+
+// What an answer is made from.
+struct AnswerSource {
+  const Batch& batch;
+  int64_t now_ms;
+};
+using Encode = void (*)(const Answer& answer, const AnswerSource& source, RespWriter& writer);
+
+struct Answer {
+  Encode encode;
+  std::string_view text;  // for answers known at parse time
+  Batch::Row first_row;
+  uint32_t rows;
+  int64_t number;  // whatever the encoder needs
+  int version;     // of RESP when the command was parsed
+};
+
+// A command that runs alone.
+struct Alone {
+  Arguments arguments;
+  Turn& turn;
+  Session& session;
+  RespWriter& writer;
+};
+using RunAlone = void (*)(Alone& alone);
+
+// The answers a connection owes, in order, and the texts they borrow.
+struct AnswerQueue {
+  std::vector<Answer> answers;
+  std::deque<std::string> texts;  // a deque: its strings stay where they are
+  RunAlone alone = nullptr;
+  bool closing = false;  // after these answers
+};
+
+class Call {
+ public:
+  Call(const Command& of, Arguments words, Turn& in, Session& from, AnswerQueue& queue)
+      : command(of), arguments(words), turn(in), session(from), queue_(queue) {}
+
+  std::string_view operator[](size_t i) const { return arguments[i]; }
+  size_t size() const { return arguments.size(); }
+  Batch& batch() const { return turn.batch; }
+
+  // The answer is made by `encode` from `rows` rows from `first_row` on.
+  void answer(Encode encode, Batch::Row first_row, uint32_t rows = 1, int64_t number = 0) {
+    queue_.answers.push_back({encode, {}, first_row, rows, number, session.version});
+  }
+  // The answer is made by `encode` from `text`, which must stay until then.
+  void answer_text(Encode encode, std::string_view text, int64_t number = 0) {
+    queue_.answers.push_back({encode, text, 0, 0, number, session.version});
+  }
+  // The same of a text that the answer keeps.
+  void answer_owned(Encode encode, std::string text, int64_t number = 0);
+  // The answer is these very bytes, which live for ever.
+  void answer_raw(std::string_view reply);
+  void ok() { answer_raw("+OK\r\n"); }
+  // `text` starts with its code: "ERR …".
+  void error(std::string text);
+  void run_alone(RunAlone run) { queue_.alone = run; }
+  // Ends the connection after the answers so far.
+  void close() { queue_.closing = true; }
+  // Ends it without them.
+  void drop() {
+    queue_.answers.clear();
+    close();
+  }
+
+  // Errors that many commands share.
+  void syntax_error() { error("ERR syntax error"); }
+  void not_an_integer() { error("ERR value is not an integer or out of range"); }
+  void wrong_arity();
+
+  // The integer in argument i; otherwise answers with the error and returns false.
+  bool integer(size_t i, int64_t* value);
+
+  const Command& command;
+  const Arguments arguments;
+  Turn& turn;
+  Session& session;
+
+ private:
+  AnswerQueue& queue_;
+};
+
+using Handler = void (*)(Call& call);
+
+// Flags and categories of a command, as COMMAND shows them.
+namespace command_flag {
+inline constexpr uint32_t write = 1 << 0;
+inline constexpr uint32_t readonly = 1 << 1;
+inline constexpr uint32_t denyoom = 1 << 2;
+inline constexpr uint32_t admin = 1 << 3;
+inline constexpr uint32_t noscript = 1 << 4;
+inline constexpr uint32_t loading = 1 << 5;
+inline constexpr uint32_t stale = 1 << 6;
+inline constexpr uint32_t fast = 1 << 7;
+inline constexpr uint32_t no_auth = 1 << 8;
+inline constexpr uint32_t allow_busy = 1 << 9;
+inline constexpr uint32_t in_keyspace = 1 << 16;  // categories from here on
+inline constexpr uint32_t in_string = 1 << 17;
+inline constexpr uint32_t in_connection = 1 << 18;
+inline constexpr uint32_t in_dangerous = 1 << 19;
+}  // namespace command_flag
+
+struct Command {
+  std::string_view name;  // in lower case; of a subcommand "client|id"
+  int arity;              // words, its name included; negative: at least so many
+  uint32_t flags;
+  int first_key, last_key, key_step;  // positions; 0: no keys; last -1: the last word
+  Handler handler;                    // null: only its subcommands can be called
+  std::string_view key_flags;         // words, for COMMAND
+  std::string_view tips;              // words, for COMMAND
+  std::string_view since;             // the Redis version that brought it
+  std::string_view group;
+  std::string_view summary;
+  std::span<const Command> subcommands = {};
+
+  bool takes(size_t words) const {
+    return arity >= 0 ? words == static_cast<size_t>(arity) : words >= static_cast<size_t>(-arity);
+  }
+  // Of a subcommand, the part behind the bar.
+  std::string_view own_name() const { return name.substr(name.find('|') + 1); }
+};
+
+// The whole table, sorted as it is shown.
+std::span<const Command> command_table();
+// Finds a command, its name in any case; null: there is none.
+const Command* find_command(std::string_view name);
+const Command* find_subcommand(const Command& container, std::string_view name);
+
+}  // namespace isotherm::net

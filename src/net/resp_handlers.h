@@ -1,0 +1,130 @@
+// The handlers of the commands, one source file per family (resp_*_commands.cc), and the encoders
+// that they share.
+//
+// A handler reads its arguments and appends rows and an answer to its call; an encoder writes an
+// answer once the rows have run (resp_command.h).
+//
+// Threads. They keep no state.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "net/resp_command.h"
+
+namespace isotherm::net::handlers {
+
+// connection
+void ping(Call& call);
+void echo(Call& call);
+void hello(Call& call);
+void auth(Call& call);
+void select(Call& call);
+void quit(Call& call);
+void reset(Call& call);
+void close_at_once(Call& call);
+void client_id(Call& call);
+void client_info(Call& call);
+void client_getname(Call& call);
+void client_setname(Call& call);
+void client_setinfo(Call& call);
+
+// server
+void info(Call& call);
+void config_get(Call& call);
+void config_set(Call& call);
+void config_resetstat(Call& call);
+void dbsize(Call& call);
+void flushall(Call& call);
+void flushdb(Call& call);
+void time(Call& call);
+void command(Call& call);
+void command_count(Call& call);
+void command_docs(Call& call);
+void command_info(Call& call);
+void command_list(Call& call);
+void command_getkeys(Call& call);
+void help(Call& call);  // of any command with subcommands
+
+// strings
+void get(Call& call);
+void set(Call& call);
+void setnx(Call& call);
+void setex(Call& call);
+void psetex(Call& call);
+void getset(Call& call);
+void getdel(Call& call);
+void getex(Call& call);
+void mget(Call& call);
+void mset(Call& call);
+void incr(Call& call);
+void decr(Call& call);
+void incrby(Call& call);
+void decrby(Call& call);
+void append(Call& call);
+void strlen(Call& call);
+
+// keys
+void del(Call& call);
+void exists(Call& call);
+void touch(Call& call);
+void expire(Call& call);
+void pexpire(Call& call);
+void expireat(Call& call);
+void pexpireat(Call& call);
+void ttl(Call& call);
+void pttl(Call& call);
+void expiretime(Call& call);
+void pexpiretime(Call& call);
+void persist(Call& call);
+void type(Call& call);
+void scan(Call& call);
+void keys(Call& call);
+void randomkey(Call& call);
+
+}  // namespace isotherm::net::handlers
+
+namespace isotherm::net {
+
+// Writes the error that `status` stands for, if it is one that no command gives a meaning of its
+// own.
+bool write_failure(Status status, RespWriter& writer);
+
+// The type as TYPE names it.
+std::string_view type_name(ValueType type);
+
+// Encoders.
+void encode_raw(const Answer& answer, const AnswerSource& source, RespWriter& writer);
+void encode_bulk_text(const Answer& answer, const AnswerSource& source, RespWriter& writer);
+void encode_integer(const Answer& answer, const AnswerSource& source, RespWriter& writer);
+// The value found by the answer's row, or null.
+void encode_value(const Answer& answer, const AnswerSource& source, RespWriter& writer);
+// 1 where the row succeeded, else 0.
+void encode_success(const Answer& answer, const AnswerSource& source, RespWriter& writer);
+// How many of the rows succeeded.
+void encode_count(const Answer& answer, const AnswerSource& source, RespWriter& writer);
+// "OK" unless a row failed.
+void encode_ok(const Answer& answer, const AnswerSource& source, RespWriter& writer);
+// The row's number.
+void encode_number(const Answer& answer, const AnswerSource& source, RespWriter& writer);
+
+// The relative or absolute time in argument i as an absolute one in milliseconds, as SET, GETEX and
+// SETEX take it: positive. Otherwise answers with the error.
+struct TimeForm {
+  bool seconds;
+  bool relative;
+};
+bool parse_expiry(Call& call, size_t i, TimeForm form, int64_t* expiry);
+
+// The value CONFIG GET gives for an option, in the order shown.
+struct ConfigEntry {
+  std::string_view name;
+  std::string value;
+};
+std::vector<ConfigEntry> config_entries(const ServerState& server);
+
+// The text of INFO for the sections asked for (none: the default ones).
+std::string info_text(const ServerState& server, Arguments sections);
+
+}  // namespace isotherm::net

@@ -1,0 +1,176 @@
+#include "net/resp_parser.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+#include "net/resp_inline.h"
+#include "net/text.h"
+
+namespace isotherm::net {
+namespace {
+
+// Beyond this many, the lists of arguments are given back after the request.
+constexpr size_t kept_arguments = 4096;
+
+// Reads "<type><digits>\r\n" at `at`, one to nine digits without a leading zero ("0" itself is
+// taken), and moves `at` behind it. False: something else, or not all there.
+inline bool read_plain_length(const char*& at, const char* end, char type, size_t* length) {
+  if (end - at < 4 || at[0] != type) return false;
+  const char* p = at + 1;
+  const char* const limit = std::min(end - 2, p + 9);
+  size_t value = 0;
+  for (; p <= limit && *p >= '0' && *p <= '9'; ++p) {
+    value = value * 10 + static_cast<size_t>(*p - '0');
+  }
+  const ptrdiff_t digits = p - at - 1;
+  if (p > end - 2 || *p != '\r' || digits == 0 || digits > 9) return false;
+  if (at[1] == '0' && digits > 1) return false;
+  *length = value;
+  at = p + 2;
+  return true;
+}
+
+}  // namespace
+
+RespParser::Outcome RespParser::next(std::string_view input) {
+  if (input.empty()) return Outcome::incomplete;
+  if (bulks_left_ < 0 && scanned_ == 0 && parse_quickly(input)) return Outcome::request;
+  if (bulks_left_ < 0) {
+    if (position_ == 0 && input[0] != '*') return parse_inline(input);
+    const Outcome outcome = parse_count(input);
+    if (outcome != Outcome::request) return outcome;
+  }
+  return parse_bulks(input);
+}
+
+bool RespParser::parse_quickly(std::string_view input) {
+  const char* at = input.data();
+  const char* const end = at + input.size();
+  size_t count = 0;
+  if (!read_plain_length(at, end, '*', &count) || count > kept_arguments) return false;
+  arguments_.clear();
+  for (size_t i = 0; i < count; ++i) {
+    size_t bytes = 0;
+    if (!read_plain_length(at, end, '$', &bytes) || bytes > max_bulk_bytes_ ||
+        static_cast<size_t>(end - at) < bytes + 2) {
+      return false;
+    }
+    arguments_.emplace_back(at, bytes);
+    at += bytes + 2;
+  }
+  consumed_ = static_cast<size_t>(at - input.data());
+  return true;
+}
+
+RespParser::Line RespParser::find_line(std::string_view input, char terminator, size_t* end) {
+  size_t at = std::max(scanned_, position_);
+  while (at < input.size() && input[at] != terminator && input[at] != '\0') ++at;
+  scanned_ = at;
+  if (at == input.size() || input[at] == '\0') {
+    return input.size() - position_ > max_line_bytes ? Line::too_long : Line::incomplete;
+  }
+  *end = at;
+  return Line::complete;
+}
+
+RespParser::Outcome RespParser::parse_inline(std::string_view input) {
+  size_t end = 0;
+  switch (find_line(input, '\n', &end)) {
+    case Line::incomplete:
+      return Outcome::incomplete;
+    case Line::too_long:
+      return fail("Protocol error: too big inline request");
+    case Line::complete:
+      break;
+  }
+  position_ = end + 1;
+  if (end > 0 && input[end - 1] == '\r') --end;
+  std::vector<std::string>& words = inline_words_.emplace_back();
+  if (!split_inline(input.substr(0, end), words)) {
+    return fail("Protocol error: unbalanced quotes in request");
+  }
+  slices_.clear();
+  finish(input);
+  arguments_.assign(words.begin(), words.end());
+  return Outcome::request;
+}
+
+// Reads "*<count>\r\n"; `request` means that the bulks follow (maybe none).
+RespParser::Outcome RespParser::parse_count(std::string_view input) {
+  size_t end = 0;
+  switch (find_line(input, '\r', &end)) {
+    case Line::incomplete:
+      return Outcome::incomplete;
+    case Line::too_long:
+      return fail("Protocol error: too big mbulk count string");
+    case Line::complete:
+      break;
+  }
+  if (end + 2 > input.size()) return Outcome::incomplete;
+  const std::optional<int64_t> count = parse_integer(input.substr(1, end - 1));
+  if (!count || *count > std::numeric_limits<int32_t>::max()) {
+    return fail("Protocol error: invalid multibulk length");
+  }
+  position_ = scanned_ = end + 2;
+  bulks_left_ = std::max<int64_t>(*count, 0);
+  return Outcome::request;
+}
+
+RespParser::Outcome RespParser::parse_bulks(std::string_view input) {
+  while (bulks_left_ > 0) {
+    if (bulk_bytes_ < 0) {
+      size_t end = 0;
+      switch (find_line(input, '\r', &end)) {
+        case Line::incomplete:
+          return Outcome::incomplete;
+        case Line::too_long:
+          return fail("Protocol error: too big bulk count string");
+        case Line::complete:
+          break;
+      }
+      if (end + 2 > input.size()) return Outcome::incomplete;
+      if (input[position_] != '$') {
+        std::string error = "Protocol error: expected '$', got '";
+        error.push_back(input[position_]);
+        return fail(error + '\'');
+      }
+      const auto length = parse_integer(input.substr(position_ + 1, end - position_ - 1));
+      if (!length || *length < 0 || static_cast<uint64_t>(*length) > max_bulk_bytes_) {
+        return fail("Protocol error: invalid bulk length");
+      }
+      position_ = end + 2;
+      bulk_bytes_ = *length;
+    }
+    const size_t bytes = static_cast<size_t>(bulk_bytes_);
+    wanted_ = position_ + bytes + 2;
+    if (input.size() < wanted_) return Outcome::incomplete;
+    slices_.push_back({position_, bytes});
+    position_ = scanned_ = wanted_;
+    bulk_bytes_ = -1;
+    wanted_ = 0;
+    --bulks_left_;
+  }
+  return finish(input);
+}
+
+RespParser::Outcome RespParser::finish(std::string_view input) {
+  if (arguments_.capacity() > kept_arguments && slices_.size() <= kept_arguments) {
+    std::vector<std::string_view>().swap(arguments_);
+  }
+  arguments_.clear();
+  for (const Slice& slice : slices_) arguments_.push_back(input.substr(slice.offset, slice.size));
+  slices_.clear();
+  if (slices_.capacity() > kept_arguments) std::vector<Slice>().swap(slices_);
+  consumed_ = position_;
+  position_ = scanned_ = 0;
+  bulks_left_ = -1;
+  return Outcome::request;
+}
+
+RespParser::Outcome RespParser::fail(std::string error) {
+  error_ = std::move(error);
+  return Outcome::error;
+}
+
+}  // namespace isotherm::net

@@ -1,0 +1,88 @@
+// RespParser: finds the requests in a stream of RESP bytes.
+//
+//   *<count>\r\n ( $<length>\r\n <bytes>\r\n ) × count      a request
+//   <words>\r\n                                            an inline request
+//
+// `next` looks at the input from the front of a request on. When the request is not complete yet,
+// the parser keeps its place: called again with the same bytes and more behind them, it goes on
+// where it stopped, so a large value that arrives in many pieces is never looked at twice.
+// Arguments are kept as offsets meanwhile, because the connection may move its buffer between two
+// calls.
+//
+// Most requests are there as a whole and plain; `parse_quickly` takes those in one pass and leaves
+// everything else (incomplete, wrong, unusual) to the careful way, which starts over.
+//
+// The limits and the words of the errors are those of Redis: a line without its end may take 64
+// KiB, lengths are 64-bit decimals that are checked before anything is allocated for them, and an
+// error means that framing is lost. Like Redis, a line ends at its first CR (inline: LF), its next
+// byte is skipped unseen, and a NUL before it hides it.
+//
+// Threads. Belongs to its connection.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace isotherm::net {
+
+class RespParser {
+ public:
+  static constexpr size_t max_line_bytes = 64 << 10;
+
+  enum class Outcome : uint8_t {
+    incomplete,  // nothing consumed
+    request,     // `arguments` hold it; they may be none (an empty line)
+    error,       // `error` says what is wrong; nothing more can be parsed
+  };
+
+  explicit RespParser(uint64_t max_bulk_bytes) : max_bulk_bytes_(max_bulk_bytes) {}
+
+  Outcome next(std::string_view input);
+
+  // Of the last request: bytes it took, and its words, which point into the input or (inline) into
+  // the parser, valid until `release_inline` and the next call of `next`, respectively.
+  size_t consumed() const { return consumed_; }
+  std::span<const std::string_view> arguments() const { return arguments_; }
+  std::string_view error() const { return error_; }
+
+  // Bytes from the front of an incomplete request that it needs at least; 0: unknown.
+  size_t wanted() const { return wanted_; }
+
+  // Forgets the words of inline requests, once no batch borrows them.
+  void release_inline() {
+    if (!inline_words_.empty()) inline_words_.clear();
+  }
+
+ private:
+  struct Slice {
+    size_t offset, size;  // from the front of the request
+  };
+  enum class Line : uint8_t { complete, incomplete, too_long };
+
+  bool parse_quickly(std::string_view input);
+  Outcome parse_inline(std::string_view input);
+  Outcome parse_count(std::string_view input);
+  Outcome parse_bulks(std::string_view input);
+  Outcome finish(std::string_view input);
+  Outcome fail(std::string error);
+  // Finds the end of the line that starts at position_.
+  Line find_line(std::string_view input, char terminator, size_t* end);
+
+  const uint64_t max_bulk_bytes_;
+  size_t position_ = 0;      // parsed up to here, from the front of the request
+  size_t scanned_ = 0;       // the line at position_ has no end before this
+  int64_t bulks_left_ = -1;  // -1: the count is not known yet
+  int64_t bulk_bytes_ = -1;  // -1: the length is not known yet
+  size_t wanted_ = 0;
+  size_t consumed_ = 0;
+  std::vector<Slice> slices_;
+  std::vector<std::string_view> arguments_;
+  std::vector<std::vector<std::string>> inline_words_;
+  std::string error_;
+};
+
+}  // namespace isotherm::net

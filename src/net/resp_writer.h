@@ -1,0 +1,71 @@
+// RespWriter: writes replies in RESP2 or RESP3.
+//
+// One value a call; aggregates announce their count and are followed by their values (a map by
+// twice as many). What RESP2 lacks is written as what Redis gives to RESP2 clients: a map as a flat
+// array, a set or push as an array, a double and a verbatim text as a bulk, null as a null bulk or
+// a null array, a boolean as 1 or 0.
+//
+// Threads. A view over one connection's output for the time of a reply.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "net/output.h"
+
+namespace isotherm::net {
+
+class RespWriter {
+ public:
+  RespWriter(Output& output, int version) : output_(output), resp3_(version >= 3) {}
+
+  bool resp3() const { return resp3_; }
+
+  // Bytes that are a whole reply already.
+  void raw(std::string_view bytes) { output_.append(bytes); }
+
+  void simple(std::string_view text) { line('+', text); }
+  void ok() { raw("+OK\r\n"); }
+  // `text` starts with the code ("ERR …"); what would break the line is written as spaces.
+  void error(std::string_view text);
+  void integer(int64_t value) {
+    // Counts and flags are most integers.
+    if (value == 0) return raw(":0\r\n");
+    if (value == 1) return raw(":1\r\n");
+    number(':', value);
+  }
+
+  void bulk(std::string_view value) {
+    char* at = output_.reserve(32);
+    *at = '$';
+    output_.commit(write_size(at, value.size()));
+    output_.append(value);
+    output_.append("\r\n");
+  }
+  void bulk_integer(int64_t value);
+  void null() { raw(resp3_ ? "_\r\n" : "$-1\r\n"); }
+  void null_array() { raw(resp3_ ? "_\r\n" : "*-1\r\n"); }
+  void boolean(bool value) {
+    raw(resp3_ ? (value ? "#t\r\n" : "#f\r\n") : (value ? ":1\r\n" : ":0\r\n"));
+  }
+  void real(double value);
+  // `format` is three letters: "txt" or "mkd".
+  void verbatim(std::string_view format, std::string_view text);
+
+  void array(size_t count) { number('*', static_cast<int64_t>(count)); }
+  void map(size_t pairs) { resp3_ ? number('%', static_cast<int64_t>(pairs)) : array(pairs * 2); }
+  void set(size_t count) { number(resp3_ ? '~' : '*', static_cast<int64_t>(count)); }
+  void push(size_t count) { number(resp3_ ? '>' : '*', static_cast<int64_t>(count)); }
+
+ private:
+  void line(char type, std::string_view text);
+  void number(char type, int64_t value);
+  // Writes "<type at at[0]><size>\r\n"; returns its length.
+  static size_t write_size(char* at, size_t size);
+
+  Output& output_;
+  const bool resp3_;
+};
+
+}  // namespace isotherm::net

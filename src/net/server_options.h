@@ -1,0 +1,31 @@
+// ServerOptions: what the server may be told, named after redis.conf where redis.conf has the name.
+//
+// Plain values, filled from the command line (server/flags.h) or by a test, and never changed while
+// a server runs; every thread may read them.
+//
+// Limits. Ports: -1 is off, 0 lets the kernel choose (the log tells which). proto_max_bulk_len is 1
+// MiB to 2^32 - 1 bytes and also bounds what the store accepts as a value.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "isotherm/options.h"
+
+namespace isotherm::net {
+
+enum class LogLevel : uint8_t { debug, verbose, notice, warning };
+
+struct ServerOptions {
+  int32_t port = 6379;
+  int32_t memcached_port = 11211;
+  std::vector<std::string> bind = {"127.0.0.1"};
+  uint32_t threads = 0;  // event loops; 0: one per core
+  uint32_t maxclients = 10'000;
+  uint64_t proto_max_bulk_len = 512ull << 20;
+  LogLevel loglevel = LogLevel::notice;
+  Options store;  // databases, maxmemory, maxmemory-policy
+};
+
+}  // namespace isotherm::net

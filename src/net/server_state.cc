@@ -1,0 +1,57 @@
+#include "net/server_state.h"
+
+#include <algorithm>
+
+namespace isotherm::net {
+
+Statistics ServerState::statistics() const {
+  Statistics now = count();
+  const std::lock_guard lock(baseline_mutex_);
+  now.connections -= baseline_.connections;
+  now.commands -= baseline_.commands;
+  now.bytes_in -= baseline_.bytes_in;
+  now.bytes_out -= baseline_.bytes_out;
+  now.batches -= baseline_.batches;
+  now.batch_rows -= baseline_.batch_rows;
+  now.batch_connections -= baseline_.batch_connections;
+  for (size_t i = 0; i < now.batch_histogram.size(); ++i) {
+    now.batch_histogram[i] -= baseline_.batch_histogram[i];
+  }
+  now.engine.hits -= baseline_.engine.hits;
+  now.engine.misses -= baseline_.engine.misses;
+  now.engine.evicted -= baseline_.engine.evicted;
+  now.engine.expired -= baseline_.engine.expired;
+  now.rejected -= baseline_.rejected;
+  return now;
+}
+
+void ServerState::reset_statistics() {
+  const Statistics now = count();
+  const std::lock_guard lock(baseline_mutex_);
+  baseline_ = now;
+  for (const auto& loop : loops) loop->reset_maxima();
+}
+
+Statistics ServerState::count() const {
+  Statistics sum;
+  for (const auto& loop : loops) {
+    sum.connections += loop->connections.get();
+    sum.commands += loop->commands.get();
+    sum.bytes_in += loop->bytes_in.get();
+    sum.bytes_out += loop->bytes_out.get();
+    sum.batches += loop->batches.get();
+    sum.batch_rows += loop->batch_rows.get();
+    sum.batch_connections += loop->batch_connections.get();
+    sum.batch_rows_max = std::max(sum.batch_rows_max, loop->batch_rows_max.get());
+    sum.batch_connections_max =
+        std::max(sum.batch_connections_max, loop->batch_connections_max.get());
+    for (size_t i = 0; i < sum.batch_histogram.size(); ++i) {
+      sum.batch_histogram[i] += loop->batch_histogram[i].get();
+    }
+  }
+  sum.engine = engine.stats();
+  sum.rejected = rejected_connections.load(std::memory_order_relaxed);
+  return sum;
+}
+
+}  // namespace isotherm::net

@@ -1,0 +1,77 @@
+// ServerState: what all connections of one server share.
+//
+// Statistics are sums over the loops' counters since the last CONFIG RESETSTAT, which remembers the
+// sums of that moment instead of touching counters that belong to other threads.
+//
+// Threads. The references and `start_ms` are set before the loops start; the atomics may be touched
+// by any thread. `loops` is filled before the loops start and only read afterwards.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/clock.h"
+#include "engine/engine.h"
+#include "net/counters.h"
+#include "net/memcached_shared.h"
+#include "net/server_options.h"
+
+namespace isotherm::net {
+
+struct Statistics {
+  uint64_t connections = 0, rejected = 0;
+  uint64_t commands = 0, bytes_in = 0, bytes_out = 0;
+  uint64_t batches = 0, batch_rows = 0, batch_connections = 0;
+  uint64_t batch_rows_max = 0, batch_connections_max = 0;
+  std::array<uint64_t, LoopCounters::batch_buckets> batch_histogram{};
+  EngineStats engine;
+};
+
+struct ServerState {
+  ServerState(const ServerOptions& server_options, const Clock& server_clock, Engine& server_engine)
+      : options(server_options),
+        clock(server_clock),
+        engine(server_engine),
+        start_ms(server_clock.now_ms()) {}
+
+  // The sum of one counter over all loops, e.g. total(&LoopCounters::commands).
+  uint64_t total(Counter LoopCounters::*counter) const {
+    uint64_t sum = 0;
+    for (const auto& loop : loops) sum += ((*loop).*counter).get();
+    return sum;
+  }
+  uint64_t total(Counter MemcachedCounters::*counter) const {
+    uint64_t sum = 0;
+    for (const auto& loop : loops) sum += (loop->memcached.*counter).get();
+    return sum;
+  }
+
+  Statistics statistics() const;
+  void reset_statistics();
+
+  const ServerOptions& options;
+  const Clock& clock;
+  Engine& engine;
+  const int64_t start_ms;
+
+  std::vector<std::unique_ptr<LoopCounters>> loops;
+  MemcachedShared memcached;  // delayed flush_all, stats reset
+  std::atomic<uint64_t> next_client_id{1};
+  std::atomic<uint32_t> resp_clients{0};       // connected now
+  std::atomic<uint32_t> memcached_clients{0};  // connected now
+  std::atomic<uint64_t> rejected_connections{0};
+  std::atomic<uint16_t> resp_port{0};  // bound; 0: off
+  std::atomic<uint16_t> memcached_port{0};
+
+ private:
+  Statistics count() const;  // since the start
+
+  mutable std::mutex baseline_mutex_;
+  Statistics baseline_;
+};
+
+}  // namespace isotherm::net

@@ -1,0 +1,131 @@
+#include "server/flags.h"
+
+#include <CLI/CLI.hpp>
+#include <asio/ip/address.hpp>
+#include <cctype>
+#include <charconv>
+#include <iostream>
+#include <limits>
+#include <map>
+#include <sstream>
+#include <vector>
+
+#include "net/text.h"
+#include "net/version.h"
+
+namespace isotherm {
+namespace {
+
+constexpr uint64_t least_bulk = 1 << 20;
+constexpr uint64_t most_bulk = std::numeric_limits<uint32_t>::max();
+
+const std::map<std::string, net::LogLevel> log_levels = {{"debug", net::LogLevel::debug},
+                                                         {"verbose", net::LogLevel::verbose},
+                                                         {"notice", net::LogLevel::notice},
+                                                         {"warning", net::LogLevel::warning}};
+
+// Option callbacks: a text into its field, or an error that CLI11 prints with the flag's name.
+void take_memory(const std::string& text, uint64_t least, uint64_t most, uint64_t& field) {
+  const auto bytes = parse_memory(text);
+  if (!bytes) throw CLI::ValidationError("not an amount of memory: " + text);
+  if (*bytes < least || *bytes > most) throw CLI::ValidationError("out of range: " + text);
+  field = *bytes;
+}
+
+void take_policy(const std::string& text, EvictionPolicy& field) {
+  const auto policy = parse_eviction_policy(text);
+  if (!policy) throw CLI::ValidationError("not an eviction policy: " + text);
+  field = *policy;
+}
+
+void take_addresses(const std::string& text, std::vector<std::string>& field) {
+  std::istringstream words(text);
+  field.clear();
+  for (std::string word; words >> word;) {
+    asio::error_code error;
+    asio::ip::make_address(word, error);
+    if (error) throw CLI::ValidationError("not an address: " + word);
+    field.push_back(word);
+  }
+  if (field.empty()) throw CLI::ValidationError("no address given");
+}
+
+template <typename Take>
+void add_text_option(CLI::App& app, const std::string& flag, const std::string& help, Take take) {
+  app.add_option_function<std::string>(
+      flag,
+      [flag, take](const std::string& text) {
+        try {
+          take(text);
+        } catch (const CLI::ValidationError& error) {
+          throw CLI::ValidationError(flag, error.what());
+        }
+      },
+      help);
+}
+
+void add_options(CLI::App& app, net::ServerOptions& options) {
+  Options& store = options.store;
+  const CLI::Range ports(-1, 65'535);
+  app.add_option("--port", options.port, "Port for RESP; 0: any free one; -1: off [6379]")
+      ->check(ports);
+  app.add_option("--memcached-port", options.memcached_port,
+                 "Port for memcached; 0: any free one; -1: off [11211]")
+      ->check(ports);
+  add_text_option(app, "--bind", "Addresses to listen on, separated by spaces [127.0.0.1]",
+                  [&](const std::string& text) { take_addresses(text, options.bind); });
+  app.add_option("--threads", options.threads, "Event loops [one per core]")
+      ->check(CLI::Range(1, 256));
+  app.add_option("--databases", store.databases, "Databases that SELECT chooses from [16]")
+      ->check(CLI::Range(1, 16'384));
+  add_text_option(app, "--maxmemory", "Memory the server may take, e.g. 100mb; 0: no cap [0]",
+                  [&](const std::string& text) {
+                    take_memory(text, 0, std::numeric_limits<int64_t>::max(), store.maxmemory);
+                  });
+  add_text_option(app, "--maxmemory-policy",
+                  "noeviction, allkeys-lru, allkeys-random, volatile-lru or volatile-ttl "
+                  "[noeviction]",
+                  [&](const std::string& text) { take_policy(text, store.maxmemory_policy); });
+  app.add_option("--maxclients", options.maxclients, "Clients at one time [10000]")
+      ->check(CLI::Range(1, 1'000'000));
+  add_text_option(app, "--proto-max-bulk-len", "Longest value or key a client may send [512mb]",
+                  [&](const std::string& text) {
+                    take_memory(text, least_bulk, most_bulk, options.proto_max_bulk_len);
+                  });
+  app.add_option("--loglevel", options.loglevel, "debug, verbose, notice or warning [notice]")
+      ->transform(CLI::Transformer(log_levels))
+      ->type_name("LEVEL");
+}
+
+}  // namespace
+
+std::optional<uint64_t> parse_memory(std::string_view text) {
+  static const std::map<std::string, uint64_t> units = {
+      {"", 1},          {"b", 1},        {"k", 1000},          {"kb", 1 << 10},
+      {"m", 1'000'000}, {"mb", 1 << 20}, {"g", 1'000'000'000}, {"gb", 1 << 30}};
+  uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc()) return std::nullopt;
+  std::string unit(end, text.data() + text.size());
+  for (char& c : unit) c = net::to_lower(c);
+  const auto found = units.find(unit);
+  if (found == units.end()) return std::nullopt;
+  if (number > std::numeric_limits<uint64_t>::max() / found->second) return std::nullopt;
+  return number * found->second;
+}
+
+std::optional<int> parse_flags(int argc, const char* const* argv, net::ServerOptions& options) {
+  CLI::App app("Isotherm: a key-value store for Redis and memcached clients.", "isotherm-server");
+  app.set_version_flag("--version", "isotherm-server " + std::string(net::isotherm_version));
+  add_options(app, options);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);
+    std::cerr << "isotherm-server: " << error.what() << "\nRun with --help for the flags.\n";
+    return exit_usage;
+  }
+  return std::nullopt;
+}
+
+}  // namespace isotherm

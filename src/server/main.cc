@@ -1,0 +1,99 @@
+// isotherm-server: parses the flags, runs a Server until SIGINT or SIGTERM.
+
+#include <pthread.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <exception>
+#include <string>
+
+#include "base/clock.h"
+#include "net/version.h"
+#include "server/flags.h"
+#include "server/server.h"
+
+// What jemalloc reads when it starts: large items that were freed go back to the kernel within a
+// second, by a thread of its own, so that resident memory follows maxmemory. Without jemalloc
+// nobody reads it.
+extern "C" {
+extern const char* malloc_conf;
+const char* malloc_conf = "dirty_decay_ms:1000,muzzy_decay_ms:0,background_thread:true";
+}
+
+namespace {
+
+using isotherm::net::LogLevel;
+
+void set_up_log(LogLevel level) {
+  spdlog::set_default_logger(spdlog::stdout_logger_mt("isotherm"));
+  spdlog::set_pattern("%Y-%m-%d %H:%M:%S.%e %L %v");
+  spdlog::flush_on(spdlog::level::info);
+  switch (level) {
+    case LogLevel::debug:
+      return spdlog::set_level(spdlog::level::trace);
+    case LogLevel::verbose:
+      return spdlog::set_level(spdlog::level::debug);
+    case LogLevel::notice:
+      return spdlog::set_level(spdlog::level::info);
+    case LogLevel::warning:
+      return spdlog::set_level(spdlog::level::warn);
+  }
+}
+
+// One descriptor a client, and some for the server itself.
+void raise_descriptor_limit(isotherm::net::ServerOptions& options) {
+  constexpr rlim_t own = 64;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  const rlim_t wanted = options.maxclients + own;
+  if (limit.rlim_cur >= wanted) return;
+  limit.rlim_cur = std::min(wanted, limit.rlim_max);
+  if (setrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
+  options.maxclients = static_cast<uint32_t>(limit.rlim_cur > own ? limit.rlim_cur - own : 1);
+  spdlog::warn("maxclients lowered to {}: no more descriptors allowed", options.maxclients);
+}
+
+// Blocks the signals that end the server, in this thread and all that it starts.
+sigset_t block_ending_signals() {
+  sigset_t ending;
+  sigemptyset(&ending);
+  sigaddset(&ending, SIGINT);
+  sigaddset(&ending, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &ending, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
+  return ending;
+}
+
+int run(const isotherm::net::ServerOptions& options) {
+  const sigset_t ending = block_ending_signals();
+  const isotherm::SystemClock clock;
+  isotherm::Server server(options, clock);
+  server.start();
+  for (const std::string& line : server.listening()) spdlog::info("listening {}", line);
+  spdlog::info("isotherm {} ready, {} threads", isotherm::net::isotherm_version,
+               server.options().threads);
+  int signal = 0;
+  sigwait(&ending, &signal);
+  spdlog::info("ending on signal {}", signal);
+  server.stop();
+  return EXIT_SUCCESS;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  isotherm::net::ServerOptions options;
+  if (const auto status = isotherm::parse_flags(argc, argv, options)) return *status;
+  set_up_log(options.loglevel);
+  try {
+    raise_descriptor_limit(options);
+    return run(options);
+  } catch (const std::exception& error) {
+    spdlog::critical("{}", error.what());
+    return EXIT_FAILURE;
+  }
+}

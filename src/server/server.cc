@@ -1,0 +1,89 @@
+#include "server/server.h"
+
+#include <algorithm>
+#include <asio/ip/address.hpp>
+#include <asio/post.hpp>
+#include <future>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+#include <thread>
+
+namespace isotherm {
+namespace {
+
+// The engine's limit on workers, of which every loop has one.
+constexpr uint32_t most_threads = 256;
+
+net::ServerOptions complete(net::ServerOptions options) {
+  if (options.threads == 0) options.threads = std::max(1u, std::thread::hardware_concurrency());
+  if (options.threads > most_threads) throw std::invalid_argument("threads: 1 to 256");
+  options.store.max_value_bytes = options.proto_max_bulk_len;
+  return options;
+}
+
+std::string to_text(const asio::ip::tcp::endpoint& endpoint) {
+  const std::string address = endpoint.address().to_string();
+  return (endpoint.address().is_v6() ? "[" + address + "]" : address) + ":" +
+         std::to_string(endpoint.port());
+}
+
+}  // namespace
+
+Server::Server(const net::ServerOptions& options, const Clock& clock)
+    : options_(complete(options)),
+      engine_(options_.store, clock),
+      state_(options_, clock, engine_) {
+  for (uint32_t i = 0; i < options_.threads; ++i) {
+    state_.loops.push_back(std::make_unique<net::LoopCounters>());
+    loops_.push_back(std::make_unique<net::Loop>(state_, *state_.loops.back()));
+  }
+}
+
+Server::~Server() { stop(); }
+
+void Server::start() {
+  state_.resp_port = listen(options_.port, net::Speaks::resp);
+  state_.memcached_port = listen(options_.memcached_port, net::Speaks::memcached);
+  for (auto& listener : listeners_) listener->start();
+  for (auto& loop : loops_) loop->start();
+  running_ = true;
+}
+
+uint16_t Server::listen(int32_t port, net::Speaks speaks) {
+  if (port < 0) return 0;
+  auto bound = static_cast<uint16_t>(port);
+  for (const std::string& text : options_.bind) {
+    const auto address = asio::ip::make_address(text);
+    const asio::ip::tcp::endpoint wanted(address, bound);
+    try {
+      listeners_.push_back(std::make_unique<net::Listener>(state_, loops_, wanted, speaks));
+    } catch (const std::system_error& error) {
+      listeners_.clear();
+      throw std::system_error(error.code(), "cannot listen on " + to_text(wanted));
+    }
+    const asio::ip::tcp::endpoint endpoint = listeners_.back()->endpoint();
+    // All addresses get the port that the kernel chose for the first.
+    bound = endpoint.port();
+    listening_.push_back((speaks == net::Speaks::resp ? "resp " : "memcached ") +
+                         to_text(endpoint));
+  }
+  return bound;
+}
+
+void Server::stop() {
+  if (!running_) return;
+  running_ = false;
+  // No listener may deal out a socket to a loop that has ended.
+  std::promise<void> closed;
+  asio::post(loops_.front()->context(), [&] {
+    for (auto& listener : listeners_) listener->close();
+    closed.set_value();
+  });
+  closed.get_future().wait();
+  for (auto& loop : loops_) loop->stop();
+  for (auto& loop : loops_) loop->join();
+  listeners_.clear();
+}
+
+}  // namespace isotherm

@@ -1,0 +1,60 @@
+// Server: a store with its network side, in one object.
+//
+// It owns the engine, one loop a thread and the listening sockets, and works the same in the server
+// program and inside a test, which gives it ports of 0 and a clock it turns by hand.
+//
+// Threads. `start`, `stop` and the destructor belong to the owner's thread; the ports may be read
+// by any thread once `start` has returned.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "engine/engine.h"
+#include "net/listener.h"
+#include "net/loop.h"
+#include "net/server_options.h"
+#include "net/server_state.h"
+
+namespace isotherm {
+
+class Server {
+ public:
+  // The clock must outlive the server. Throws std::invalid_argument for options out of range.
+  Server(const net::ServerOptions& options, const Clock& clock);
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  // Listens on all addresses and starts the threads. Throws std::system_error, naming the address.
+  void start();
+  // Answers what was read, closes all connections and ends the threads. Again: does nothing.
+  void stop();
+
+  // The ports in use; 0: off.
+  uint16_t resp_port() const { return state_.resp_port; }
+  uint16_t memcached_port() const { return state_.memcached_port; }
+
+  // What it listens on, a line each: "resp 127.0.0.1:6379".
+  const std::vector<std::string>& listening() const { return listening_; }
+
+  const net::ServerOptions& options() const { return options_; }
+  Engine& engine() { return engine_; }
+  net::ServerState& state() { return state_; }
+
+ private:
+  uint16_t listen(int32_t port, net::Speaks speaks);
+
+  const net::ServerOptions options_;
+  Engine engine_;
+  net::ServerState state_;
+  std::vector<std::unique_ptr<net::Loop>> loops_;
+  std::vector<std::unique_ptr<net::Listener>> listeners_;
+  std::vector<std::string> listening_;
+  bool running_ = false;
+};
+
+}  // namespace isotherm

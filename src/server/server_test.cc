@@ -1,0 +1,264 @@
+#include "server/server.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "server/test_client.h"
+
+namespace isotherm {
+namespace {
+
+class ServerTest : public ::testing::Test {
+ protected:
+  Server& start(net::ServerOptions options = {}) {
+    options.port = options.memcached_port = 0;
+    if (options.threads == 0) options.threads = 1;
+    server_ = std::make_unique<Server>(options, clock_);
+    server_->start();
+    return *server_;
+  }
+
+  std::string ask(TestClient& client, const std::string& request, const std::string& expected) {
+    const std::string reply = client.ask(request, expected);
+    EXPECT_EQ(reply, expected);
+    return reply;
+  }
+
+  ManualClock clock_{1'700'000'000'000};
+  std::unique_ptr<Server> server_;
+};
+
+TEST_F(ServerTest, AnswersOnBothPorts) {
+  Server& server = start();
+  TestClient redis(server.resp_port());
+  TestClient memcached(server.memcached_port());
+  ask(redis, resp({"SET", "k", "value"}), "+OK\r\n");
+  ask(memcached, "get k\r\n", "VALUE k 0 5\r\nvalue\r\nEND\r\n");
+  ask(memcached, "set m 7 0 1\r\nx\r\n", "STORED\r\n");
+  ask(redis, resp({"GET", "m"}), "$1\r\nx\r\n");
+}
+
+TEST_F(ServerTest, TimeIsTheClocks) {
+  Server& server = start();
+  TestClient client(server.resp_port());
+  ask(client, resp({"SET", "k", "v", "PX", "1500"}), "+OK\r\n");
+  ask(client, resp({"PTTL", "k"}), ":1500\r\n");
+  clock_.advance(1499);
+  ask(client, resp({"PTTL", "k"}), ":1\r\n");
+  clock_.advance(1);
+  ask(client, resp({"GET", "k"}), "$-1\r\n");
+}
+
+TEST_F(ServerTest, PipelinesKeepTheirOrderAroundCommandsThatRunAlone) {
+  Server& server = start();
+  TestClient client(server.resp_port());
+  std::string request, expected;
+  for (int i = 0; i < 200; ++i) {
+    request += resp({"FLUSHALL"}) + resp({"SET", "a", std::to_string(i)}) + resp({"DBSIZE"}) +
+               resp({"INCR", "a"}) + resp({"SET", "b", "x"}) + resp({"DBSIZE"});
+    expected += "+OK\r\n+OK\r\n:1\r\n:" + std::to_string(i + 1) + "\r\n+OK\r\n:2\r\n";
+  }
+  ask(client, request, expected);
+}
+
+TEST_F(ServerTest, SelectAndVersionChangeWithinAPipeline) {
+  Server& server = start();
+  TestClient client(server.resp_port());
+  ask(client,
+      resp({"SET", "k", "0"}) + resp({"SELECT", "1"}) + resp({"GET", "k"}) +
+          resp({"SET", "k", "1"}) + resp({"SELECT", "0"}) + resp({"GET", "k"}) +
+          resp({"SELECT", "1"}) + resp({"GET", "k"}),
+      "+OK\r\n+OK\r\n$-1\r\n+OK\r\n+OK\r\n$1\r\n0\r\n+OK\r\n$1\r\n1\r\n");
+  client.send(resp({"GET", "none"}) + resp({"HELLO", "3"}) + resp({"GET", "none"}) +
+              resp({"QUIT"}));
+  const std::string reply = client.receive_all();
+  EXPECT_TRUE(reply.starts_with("$-1\r\n%7\r\n")) << reply;
+  EXPECT_TRUE(reply.ends_with("*0\r\n_\r\n+OK\r\n")) << reply;
+}
+
+TEST_F(ServerTest, PipeliningConnectionsShareBatches) {
+  Server& server = start();
+  std::vector<std::unique_ptr<TestClient>> clients;
+  for (int i = 0; i < 50; ++i) {
+    clients.push_back(std::make_unique<TestClient>(server.resp_port()));
+    ask(*clients.back(), "PING\r\n", "+PONG\r\n");
+  }
+  std::string request, expected;
+  for (int i = 0; i < 100; ++i) {
+    request += resp({"SET", "k", "v"});
+    expected += "+OK\r\n";
+  }
+  // While the loop walks over a large database for one client, the requests of the others arrive.
+  TestClient blocker(server.resp_port());
+  for (int i = 0; i < 50'000; ++i) blocker.send(resp({"SET", "key" + std::to_string(i), "v"}));
+  EXPECT_EQ(blocker.receive(50'000 * 5).size(), 50'000u * 5);
+  uint64_t most = 0;
+  for (int attempt = 0; attempt < 20 && most < 10; ++attempt) {
+    blocker.send(resp({"KEYS", "nothing*"}));
+    for (auto& client : clients) client->send(request);
+    for (auto& client : clients) EXPECT_EQ(client->receive(expected.size()), expected);
+    EXPECT_EQ(blocker.receive(4), "*0\r\n");
+    most = server.state().statistics().batch_connections_max;
+  }
+  EXPECT_GE(most, 10u);
+  EXPECT_GE(server.state().statistics().batch_rows_max, 1000u);
+}
+
+TEST_F(ServerTest, GettingManyKeysIsOneBatch) {
+  Server& server = start();
+  TestClient redis(server.resp_port());
+  TestClient memcached(server.memcached_port());
+  std::string mget = "*101\r\n$4\r\nMGET\r\n", nulls = "*100\r\n", get = "get";
+  for (int i = 100; i < 200; ++i) {
+    mget += "$3\r\n" + std::to_string(i) + "\r\n";
+    nulls += "$-1\r\n";
+    get += " " + std::to_string(i);
+  }
+  ask(redis, mget, nulls);
+  net::Statistics statistics = server.state().statistics();
+  EXPECT_EQ(statistics.batches, 1u);
+  EXPECT_EQ(statistics.batch_rows_max, 100u);
+  ask(memcached, get + "\r\n", "END\r\n");
+  statistics = server.state().statistics();
+  EXPECT_EQ(statistics.batches, 2u);
+  EXPECT_EQ(statistics.batch_rows, 200u);
+}
+
+TEST_F(ServerTest, ConnectionsAreSpreadEvenly) {
+  net::ServerOptions options;
+  options.threads = 3;
+  Server& server = start(options);
+  std::vector<std::unique_ptr<TestClient>> clients;
+  for (int i = 0; i < 30; ++i) {
+    clients.push_back(std::make_unique<TestClient>(server.resp_port()));
+    ask(*clients.back(), "PING\r\n", "+PONG\r\n");
+  }
+  for (const auto& loop : server.state().loops) EXPECT_EQ(loop->connections.get(), 10u);
+}
+
+TEST_F(ServerTest, RefusesMoreThanMaxclients) {
+  net::ServerOptions options;
+  options.maxclients = 2;
+  Server& server = start(options);
+  TestClient first(server.resp_port());
+  ask(first, "PING\r\n", "+PONG\r\n");
+  {
+    TestClient second(server.memcached_port());
+    ask(second, "version\r\n", "VERSION");
+    EXPECT_EQ(TestClient(server.resp_port()).receive_all(),
+              "-ERR max number of clients reached\r\n");
+    EXPECT_EQ(TestClient(server.memcached_port()).receive_all(),
+              "ERROR Too many open connections\r\n");
+  }
+  // A place is free again once the server has seen the end of the second.
+  std::string reply;
+  for (int i = 0; i < 1000 && reply != "+PONG\r\n"; ++i) {
+    TestClient third(server.resp_port());
+    reply = third.ask("PING\r\n", "+PONG\r\n");
+    if (reply != "+PONG\r\n") usleep(5000);
+  }
+  EXPECT_EQ(reply, "+PONG\r\n");
+}
+
+TEST_F(ServerTest, LostFramingEndsTheConnectionAfterTheError) {
+  Server& server = start();
+  TestClient client(server.resp_port());
+  client.send("PING\r\n*1\r\nfoo\r\nPING\r\n");
+  EXPECT_EQ(client.receive_all(), "+PONG\r\n-ERR Protocol error: expected '$', got 'f'\r\n");
+}
+
+TEST_F(ServerTest, AnswersWhatCameBeforeTheEndOfInput) {
+  Server& server = start();
+  TestClient client(server.resp_port());
+  client.send(resp({"SET", "a", "1"}) + resp({"DBSIZE"}) + resp({"DBSIZE"}) + resp({"GET", "a"}));
+  client.end_input();
+  EXPECT_EQ(client.receive_all(), "+OK\r\n:1\r\n:1\r\n$1\r\n1\r\n");
+}
+
+TEST_F(ServerTest, LargeValuesArriveWholeInAnyPieces) {
+  Server& server = start();
+  TestClient client(server.resp_port());
+  std::string value(5 << 20, '\0');
+  for (size_t i = 0; i < value.size(); ++i) value[i] = static_cast<char>(i * 7919 >> 3);
+  const std::string request = resp({"SET", "large", value});
+  for (size_t at = 0, piece = 1; at < request.size(); piece = piece * 5 % 300'007 + 1) {
+    client.send(std::string_view(request).substr(at, piece));
+    at += piece;
+  }
+  EXPECT_EQ(client.receive(5), "+OK\r\n");
+  const std::string expected = "$" + std::to_string(value.size()) + "\r\n" + value + "\r\n";
+  client.send(resp({"GET", "large"}) + resp({"GET", "large"}));
+  EXPECT_TRUE(client.receive(expected.size()) == expected);
+  EXPECT_TRUE(client.receive(expected.size()) == expected);
+}
+
+TEST_F(ServerTest, AClientThatNeverReadsCostsLittle) {
+  Server& server = start();
+  TestClient greedy(server.resp_port());
+  TestClient other(server.resp_port());
+  const std::string value(100'000, 'v');
+  ask(greedy, resp({"SET", "k", value}), "+OK\r\n");
+  const std::string get = resp({"GET", "k"});
+  std::string gets;
+  for (int i = 0; i < 1000; ++i) gets += get;
+  size_t sent = 0;
+  for (int quiet = 0; quiet < 20 && sent < size_t{64} << 20;) {
+    const size_t now = greedy.send_some(std::string_view(gets).substr(sent % get.size()));
+    sent += now;
+    quiet = now == 0 ? quiet + 1 : 0;
+    ask(other, "PING\r\n", "+PONG\r\n");
+    if (now == 0) usleep(10'000);
+    // The first turn cannot know how long the answers are, so it may hold one full read of them.
+    EXPECT_LT(server.engine().stats().buffer_bytes, uint64_t{100} << 20);
+  }
+  EXPECT_LT(sent, size_t{64} << 20);
+  EXPECT_LT(server.engine().stats().buffer_bytes, uint64_t{100} << 20);
+}
+
+TEST_F(ServerTest, AnnouncedLengthsCostNothing) {
+  Server& server = start();
+  std::vector<std::unique_ptr<TestClient>> clients;
+  for (int i = 0; i < 50; ++i) {
+    clients.push_back(std::make_unique<TestClient>(server.resp_port()));
+    clients.back()->send("PING\r\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$536870912\r\nabc");
+    EXPECT_EQ(clients.back()->receive(7), "+PONG\r\n");
+  }
+  EXPECT_LT(server.engine().stats().buffer_bytes, uint64_t{20} << 20);
+}
+
+TEST_F(ServerTest, StopsWithClientsConnected) {
+  Server& server = start();
+  TestClient idle(server.resp_port());
+  TestClient client(server.resp_port());
+  ask(client, "PING\r\n", "+PONG\r\n");
+  client.send("*2\r\n$4\r\nECHO\r\n$100\r\nincomplete");
+  server.stop();
+  server.stop();
+  EXPECT_EQ(client.receive_all(), "");
+  EXPECT_EQ(server.state().resp_clients.load(), 0u);
+}
+
+TEST_F(ServerTest, SaysWhereItCannotListen) {
+  Server& server = start();
+  net::ServerOptions options;
+  options.port = server.resp_port();
+  options.memcached_port = -1;
+  Server second(options, clock_);
+  EXPECT_THROW(second.start(), std::system_error);
+}
+
+TEST_F(ServerTest, APortMayBeOff) {
+  net::ServerOptions options;
+  options.port = 0;
+  options.memcached_port = -1;
+  Server server(options, clock_);
+  server.start();
+  EXPECT_NE(server.resp_port(), 0);
+  EXPECT_EQ(server.memcached_port(), 0);
+}
+
+}  // namespace
+}  // namespace isotherm

@@ -1,0 +1,204 @@
+// Command linearizability drives a running server with concurrent clients on a few keys and checks
+// with Porcupine that each key's history is linearizable, while the index grows, memory churns,
+// keys expire and (with -evicting) are evicted. docs/linearizability.md tells more.
+//
+// Exit status: 0 all histories are linearizable; 1 one is not; 2 the run could not be made; 3 all
+// are, but the run did not show what it should have tested; 4 one could not be judged in time.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand"
+	"os"
+	"strings"
+	"time"
+)
+
+type settings struct {
+	target       target
+	histories    int
+	seed         int64
+	evicting     bool
+	profile      string
+	clients      int
+	keys         int
+	fill         int
+	slack        time.Duration
+	allowVacuous bool
+}
+
+func main() {
+	var s settings
+	flag.StringVar(&s.target.resp, "resp", "", "address of the RESP port")
+	flag.StringVar(&s.target.memcached, "memcached", "", "address of the memcached port")
+	flag.IntVar(&s.histories, "histories", 20, "how many histories to make and check")
+	flag.Int64Var(&s.seed, "seed", time.Now().UnixNano(), "seed of all that is drawn")
+	flag.BoolVar(&s.evicting, "evicting", false, "the server may evict: keys may vanish at any time")
+	flag.StringVar(&s.profile, "profile", "", "make histories of this profile only")
+	flag.IntVar(&s.clients, "clients", 12, "clients; a third of them speaks memcached")
+	flag.IntVar(&s.keys, "keys", 8, "keys that the clients contend for")
+	flag.IntVar(&s.fill, "fill", 200000, "other keys written during each history")
+	flag.DurationVar(&s.slack, "slack", 100*time.Millisecond, "how inexact an expiry may be")
+	flag.BoolVar(&s.allowVacuous, "allow-vacuous", false, "do not demand that everything occurred")
+	flag.Parse()
+	if s.target == (target{}) || s.clients < 2 || s.clients > maxClients || s.keys < 2 {
+		flag.Usage()
+		os.Exit(2)
+	}
+	os.Exit(run(s))
+}
+
+func run(s settings) int {
+	chosen, err := choose(s)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 2
+	}
+	random := rand.New(rand.NewSource(s.seed))
+	fmt.Printf("seed %d\n", s.seed)
+	var total witness
+	for i := 0; i < s.histories; i++ {
+		p := s.plan(i, chosen[i%len(chosen)], random)
+		status, seen := makeOne(p, s)
+		if status != 0 {
+			return status
+		}
+		total.add(seen)
+	}
+	fmt.Printf("%d histories are linearizable: %+v\n", s.histories, total)
+	return judge(s, total)
+}
+
+func choose(s settings) ([]profile, error) {
+	var chosen []profile
+	var names []string
+	for _, p := range profiles() {
+		names = append(names, p.name)
+		if p.name == s.profile || s.profile == "" && (s.target.resp != "" || p.name != "expiry") {
+			chosen = append(chosen, p)
+		}
+	}
+	if chosen == nil {
+		return nil, fmt.Errorf("no profile %q; there are %s", s.profile, strings.Join(names, ", "))
+	}
+	return chosen, nil
+}
+
+func (s settings) plan(number int, chosen profile, random *rand.Rand) plan {
+	p := plan{number: number, seed: random.Int63(), profile: chosen, keys: s.keys, fill: s.fill,
+		largeFill: s.evicting, flushMiddle: s.target.resp != "" && random.Intn(2) == 0}
+	switch {
+	case s.target.resp == "":
+		p.memcachers = s.clients
+	case s.target.memcached == "":
+		p.clients = s.clients
+	default:
+		p.memcachers = s.clients / 3
+		p.clients = s.clients - p.memcachers
+	}
+	return p
+}
+
+func makeOne(p plan, s settings) (int, witness) {
+	began := time.Now()
+	if err := empty(s.target); err != nil {
+		fmt.Fprintf(os.Stderr, "history %d (%s): %v\n", p.number, p.profile.name, err)
+		return 2, witness{}
+	}
+	history, err := p.run(s.target)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "history %d (%s): %v\n", p.number, p.profile.name, err)
+		return 2, witness{}
+	}
+	made := time.Now()
+	seen, err := check(rules{evicting: s.evicting, slack: s.slack}, history)
+	if err != nil {
+		fmt.Printf("history %d (%s): %v\n", p.number, p.profile.name, err)
+		if errors.Is(err, errNoVerdict) {
+			return 4, seen
+		}
+		return 1, seen
+	}
+	fmt.Printf("history %d (%s): %d operations, %.1f s, checked in %.1f s\n", p.number,
+		p.profile.name, len(history), made.Sub(began).Seconds(), time.Since(made).Seconds())
+	return 0, seen
+}
+
+// empty starts every history with an index that has to grow again.
+func empty(t target) error {
+	if t.resp == "" {
+		return nil
+	}
+	_, err := ask(t.resp, "FLUSHALL")
+	return err
+}
+
+func ask(address string, words ...string) (string, error) {
+	c, err := dial(respCodec{}, address)
+	if err != nil {
+		return "", err
+	}
+	defer c.conn.Close()
+	c.buffer = appendCommand(c.buffer, words...)
+	if err := c.send(); err != nil {
+		return "", err
+	}
+	reply, err := readResp(c.reader)
+	if err == nil && reply.kind == '-' {
+		err = fmt.Errorf("%s: %s", strings.Join(words, " "), reply.text)
+	}
+	return reply.text, err
+}
+
+// judge refuses a run in which something that should have been tested never occurred.
+func judge(s settings, total witness) int {
+	if s.allowVacuous || s.profile != "" || s.histories < len(profiles()) {
+		return 0
+	}
+	var missing []string
+	need := func(count int, what string) {
+		if count == 0 {
+			missing = append(missing, what)
+		}
+	}
+	need(total.unmet, "a condition that did not hold")
+	need(total.sums, "an increment")
+	need(total.notIntegers, "an increment of text")
+	if s.target.memcached != "" {
+		need(total.casStored, "a cas that stored")
+		need(total.casMismatch, "a cas that met another version")
+	}
+	if s.target.resp != "" {
+		need(total.expired, "a key that expired")
+		need(total.mustHaveExpired, "a read after an expiry was due")
+		need(total.oldValues, "an old value returned by SET GET")
+	}
+	if s.evicting && s.target.resp != "" {
+		need(evictions(s.target.resp), "an eviction")
+	}
+	if total.refused*20 > total.operations {
+		missing = append(missing, "memory for writes: over 5% were refused")
+	}
+	if len(missing) == 0 {
+		return 0
+	}
+	fmt.Printf("the run tested too little; missing: %s\n", strings.Join(missing, "; "))
+	return 3
+}
+
+// evictions asks the server how many keys it evicted.
+func evictions(address string) int {
+	info, err := ask(address, "INFO", "stats")
+	if err != nil {
+		return 0
+	}
+	for _, line := range strings.Split(info, "\r\n") {
+		if strings.HasPrefix(line, "evicted_keys:") {
+			count, _ := parseInt(strings.TrimPrefix(line, "evicted_keys:"))
+			return int(count)
+		}
+	}
+	return 0
+}

@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Linearizability of one-key histories: run.sh [server-binary] [histories]
+# A half of the histories runs without a memory cap, a quarter with each of two eviction policies.
+set -euo pipefail
+here="$(cd "$(dirname "$0")" && pwd)"
+server="$(realpath "${1:-$here/../../build/release/isotherm-server}")"
+histories="${2:-20}"
+. "$here/server.sh"
+
+cd "$here"
+go vet ./...
+go test -count=1 ./...
+go build -o "$scratch/linearizability" .
+
+# part HISTORIES CHECKER-FLAGS -- SERVER-FLAGS
+part() {
+  local count="$1" flags=()
+  shift
+  while [ "$1" != -- ]; do
+    flags+=("$1")
+    shift
+  done
+  shift
+  [ "$count" -gt 0 ] || return 0
+  echo "== $count histories, server flags: ${*:-none}"
+  start_server "$server" "$@"
+  "$scratch/linearizability" -resp "$resp_address" -memcached "$memcached_address" \
+    -histories "$count" ${flags[@]+"${flags[@]}"}
+  stop_server
+}
+
+quarter=$((histories / 4))
+part $((histories - 2 * quarter)) --
+part "$quarter" -evicting -- --maxmemory 64mb --maxmemory-policy allkeys-lru
+part "$quarter" -evicting -- --maxmemory 64mb --maxmemory-policy allkeys-random

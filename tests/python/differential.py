@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""Differential test: random requests to Isotherm, Redis and memcached, replies compared as bytes.
+
+  differential.py [--server PATH] [--commands N] [--seed S] [--peers-only]
+
+The streams are in resp_stream.py and memcached_stream.py, what they draw in resp_commands.py and
+memcached_commands.py. The run fails at the first difference (after shrinking what led to it) and,
+at the end, when a command or a class of replies was never drawn. --peers-only puts a second Redis
+and a second memcached in Isotherm's place: the test of the test.
+"""
+
+import argparse
+import contextlib
+import random
+import sys
+import time
+
+import servers
+import shrink
+import wire
+from memcached_stream import MemcachedStream
+from resp_stream import Difference, RespStream
+
+MEMCACHED_SHARE = 0.25
+PROGRESS_SECONDS = 30
+
+
+def run_stream(name, stream, commands):
+    started = last = time.monotonic()
+    while stream.commands < commands:
+        stream.step()
+        if time.monotonic() - last > PROGRESS_SECONDS:
+            last = time.monotonic()
+            print(f"{name}: {stream.commands} of {commands} commands", flush=True)
+    stream.close()
+    gaps = stream.coverage.missing()
+    took = time.monotonic() - started
+    print(f"{name}: {stream.commands} commands in {took:.1f} s, no difference; "
+          f"{stream.coverage.summary()}", flush=True)
+    if gaps:
+        print(f"{name}: never drawn: {', '.join(gaps)}", file=sys.stderr)
+    return not gaps
+
+
+def checked(name, stream, commands):
+    try:
+        return run_stream(name, stream, commands)
+    except wire.Closed as closed:
+        difference = Difference(str(closed), stream.history)
+        print(shrink.report(name, stream, difference), file=sys.stderr)
+        return False
+    except Difference as difference:
+        print(shrink.report(name, stream, difference), file=sys.stderr)
+        return False
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--server", default=servers.isotherm_binary())
+    parser.add_argument("--threads", default="2")
+    parser.add_argument("--commands", type=int, default=200_000)
+    parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("--only", choices=["resp", "memcached"])
+    parser.add_argument("--peers-only", action="store_true")
+    return parser.parse_args()
+
+
+def main():
+    arguments = parse_arguments()
+    seed = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(2**32)
+    print(f"differential.py --seed {seed} --commands {arguments.commands}", flush=True)
+    with contextlib.ExitStack() as stack:
+        redis = stack.enter_context(servers.Redis())
+        memcached = stack.enter_context(servers.Memcached())
+        if arguments.peers_only:
+            resp_port = stack.enter_context(servers.Redis()).resp_port
+            memcached_port = stack.enter_context(servers.Memcached()).memcached_port
+        else:
+            ours = stack.enter_context(servers.Isotherm("--threads", arguments.threads,
+                                                        binary=arguments.server))
+            resp_port, memcached_port = ours.resp_port, ours.memcached_port
+        share = int(arguments.commands * MEMCACHED_SHARE)
+        right = True
+        if arguments.only != "memcached":
+            stream = RespStream((resp_port, redis.resp_port), seed)
+            right &= checked("resp", stream, arguments.commands - share)
+        if arguments.only != "resp":
+            # A pause is two seconds, so there are few.
+            pauses = [share * part // 7 for part in range(1, 7)]
+            stream = MemcachedStream((memcached_port, memcached.memcached_port), seed, pauses)
+            right &= checked("memcached", stream, share)
+    return 0 if right else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,233 @@
+"""The commands that the RESP streams draw, a line each in TABLE.
+
+An entry names a command, its weight, a function that draws its arguments, and the classes of
+replies that a run must have seen before it may pass: `hit`, `miss`, `error`, `arity` and `expired`
+(a key that had just expired). A key space of two dozen keys makes commands meet.
+"""
+
+import dataclasses
+import random
+import time
+import typing
+
+KEYS = ([b"k%d" % i for i in range(18)]
+        + [b"", b"\x00", b"with space", b"line\r\nend", b"\xff\xfe", b"long" * 20])
+INTEGERS = [b"0", b"1", b"-1", b"7", b"-20", b"100", b"9223372036854775807",
+            b"-9223372036854775808", b"9223372036854775806", b"-9223372036854775807"]
+NOT_INTEGERS = [b"", b"abc", b"1.5", b" 1", b"1 ", b"+1", b"01", b"-0", b"1e3", b"0x10",
+                b"9223372036854775808", b"-9223372036854775809", b"99999999999999999999999"]
+LARGEST = 60_000
+# Two expiries drawn for one key are far apart, so their order never hangs on a millisecond.
+SHORTEST_EXPIRY_S = 10_000
+LONGEST_EXPIRY_S = 100_000_000
+
+
+class Draw:
+    """Draws arguments; remembers which keys the command names."""
+
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+        self.keys = []
+
+    def key(self):
+        key = self.random.choice(KEYS)
+        self.keys.append(key)
+        return key
+
+    def some_keys(self, most=6):
+        return [self.key() for _ in range(self.random.randint(1, most))]
+
+    def value(self):
+        kind = self.random.random()
+        if kind < 0.45:
+            return self.random.choice(INTEGERS)
+        if kind < 0.55:
+            return self.random.choice(NOT_INTEGERS)
+        if kind < 0.9:
+            return b"v%d" % self.random.randrange(10_000)
+        if kind < 0.99:
+            return self.random.randbytes(self.random.randrange(200))
+        return bytes([self.random.randrange(256)]) * self.random.randrange(LARGEST)
+
+    def integer(self):
+        if self.random.random() < 0.1:
+            return self.random.choice(NOT_INTEGERS)
+        if self.random.random() < 0.3:
+            return self.random.choice(INTEGERS)
+        return b"%d" % self.random.randint(-1000, 1000)
+
+    def maybe(self, probability, arguments):
+        return arguments if self.random.random() < probability else []
+
+    def word(self, *words):
+        word = self.random.choice(words)
+        return word if self.random.random() < 0.7 else word.lower()
+
+    def bad_expiry(self):
+        return self.random.choice([b"0", b"-1", b"abc", b"", b"1.5", b"9223372036854775807",
+                                   b"99999999999999999999", b"9223372036854776"])
+
+    def seconds(self):
+        if self.random.random() < 0.1:
+            return self.bad_expiry()
+        return b"%d" % self.random.randint(SHORTEST_EXPIRY_S, LONGEST_EXPIRY_S)
+
+    def milliseconds(self):
+        if self.random.random() < 0.1:
+            return self.bad_expiry()
+        return b"%d" % (self.random.randint(SHORTEST_EXPIRY_S, LONGEST_EXPIRY_S) * 1000
+                        + self.random.randrange(1000))
+
+    def at_seconds(self):
+        if self.random.random() < 0.15:
+            return self.random.choice([b"1", self.bad_expiry()])
+        return b"%d" % (time.time() + self.random.randint(SHORTEST_EXPIRY_S, LONGEST_EXPIRY_S))
+
+    def at_milliseconds(self):
+        if self.random.random() < 0.15:
+            return self.random.choice([b"1", self.bad_expiry()])
+        return b"%d" % ((time.time() + self.random.randint(SHORTEST_EXPIRY_S, LONGEST_EXPIRY_S))
+                        * 1000)
+
+    def expiry_option(self):
+        name = self.word(b"EX", b"PX", b"EXAT", b"PXAT")
+        amount = {b"EX": self.seconds, b"PX": self.milliseconds, b"EXAT": self.at_seconds,
+                  b"PXAT": self.at_milliseconds}[name.upper()]()
+        return [name, amount]
+
+    def junk(self):
+        return self.random.choice([b"", b"junk", b"NX", b"EX", b"0", b"-1", b"\x00", b"a b"])
+
+
+def set_arguments(draw):
+    options = (draw.maybe(0.2, [draw.word(b"NX", b"XX")])
+               + draw.maybe(0.2, [draw.word(b"GET")])
+               + (draw.maybe(0.2, draw.expiry_option()) or draw.maybe(0.15, [draw.word(b"KEEPTTL")]))
+               + draw.maybe(0.02, draw.expiry_option())
+               + draw.maybe(0.02, [draw.junk()])
+               + draw.maybe(0.02, [draw.word(b"NX", b"XX", b"KEEPTTL", b"GET")]))
+    if draw.random.random() < 0.1:
+        draw.random.shuffle(options)
+    return [draw.key(), draw.value(), *options]
+
+
+def expire_options(draw):
+    return (draw.maybe(0.3, [draw.word(b"NX", b"XX", b"GT", b"LT")])
+            + draw.maybe(0.05, [draw.word(b"NX", b"XX", b"GT", b"LT")])
+            + draw.maybe(0.02, [draw.junk()]))
+
+
+def expire_amount(draw, amount):
+    if draw.random.random() < 0.1:
+        return draw.random.choice([b"0", b"-1", b"-100000"])
+    return amount()
+
+
+def getex_arguments(draw):
+    return [draw.key(), *(draw.maybe(0.5, draw.expiry_option())
+                          or draw.maybe(0.4, [draw.word(b"PERSIST")])),
+            *draw.maybe(0.03, [draw.junk()])]
+
+
+def mset_arguments(draw):
+    return [part for key in draw.some_keys() for part in (key, draw.value())]
+
+
+def scan_arguments(draw):
+    """Everything in one call: replies differ in order only."""
+    if draw.random.random() < 0.03:
+        return []
+    options = (draw.maybe(0.5, [draw.word(b"MATCH"), draw.random.choice(
+        [b"*", b"k*", b"k?", b"k[0-3]", b"nothing", b"", b"[^k]*", b"k1*", b"\\k1", b"*\x00*"])])
+               + draw.maybe(0.2, [draw.word(b"TYPE"), draw.word(b"STRING", b"LIST", b"NOSUCH")]))
+    cursor = b"0" if draw.random.random() < 0.9 else draw.random.choice(
+        [b"abc", b"1.5", b" 0", b"99999999999999999999"])
+    count = b"1000000" if draw.random.random() < 0.95 else draw.random.choice(
+        [b"0", b"-1", b"abc", b"99999999999999999999"])
+    return [cursor, draw.word(b"COUNT"), count, *options, *draw.maybe(0.03, [draw.junk()])]
+
+
+def hello_arguments(draw):
+    # HELLO alone changes nothing; the streams rely on a connection's protocol staying as it is.
+    return draw.random.choice([[], [b"1"], [b"4"], [b"abc"], [b""], [b"9" * 30],
+                               [b"1", b"SETNAME", b"x"]])
+
+
+@dataclasses.dataclass
+class Command:
+    name: bytes
+    weight: int
+    arguments: typing.Callable
+    classes: frozenset
+    # How two replies are compared where their bytes differ: see compare.py.
+    compare: str = "exact"
+    # False: its arguments are a subcommand's, and fewer of them would mean something else.
+    spoil: bool = True
+
+
+def command(name, weight, arguments, classes, compare="exact", spoil=True):
+    return Command(name.encode(), weight, arguments, frozenset(classes.split()), compare, spoil)
+
+
+READ = "hit miss arity expired"
+TABLE = [
+    command("PING", 2, lambda d: d.maybe(0.5, [d.value()]), "hit arity"),
+    command("ECHO", 2, lambda d: [d.value()], "hit arity"),
+    command("SELECT", 1, lambda d: [d.random.choice([b"0", b"0", b"1", b"2", b"15", b"16", b"-1",
+                                                     b"abc", b"99999999999"])], "hit error arity"),
+    command("HELLO", 1, hello_arguments, "hit error", "shape"),
+    command("CLIENT", 1, lambda d: d.random.choice(
+        [[b"SETNAME", b"name%d" % d.random.randrange(9)], [b"GETNAME"], [b"SETNAME", b"a b"],
+         [b"setname", b""], [b"NOSUCH"], [b"GETNAME", b"x"]]), "hit error arity", spoil=False),
+    command("CONFIG", 1, lambda d: d.random.choice(
+        [[b"GET", b"databases"], [b"GET", b"nosuch*"], [b"get", b"maxmemory-policy"], [b"NOSUCH"],
+         [b"GET"]]), "hit error arity", spoil=False),
+    command("COMMAND", 1, lambda d: d.random.choice(
+        [[b"INFO", b"nosuch"], [b"DOCS", b"nosuch"], [b"NOSUCH"], [b"COUNT", b"x"],
+         [b"INFO", b"get", b"del", b"nosuch"]]), "hit error arity", spoil=False),
+    command("GET", 40, lambda d: [d.key()], READ),
+    command("SET", 50, set_arguments, "hit miss error arity expired"),
+    command("MGET", 15, lambda d: d.some_keys(), "hit arity expired"),
+    command("MSET", 10, mset_arguments, "hit arity expired"),
+    command("DEL", 12, lambda d: d.some_keys(3), READ),
+    command("UNLINK", 5, lambda d: d.some_keys(3), READ),
+    command("EXISTS", 10, lambda d: d.some_keys(), READ),
+    command("INCR", 15, lambda d: [d.key()], "hit error arity expired"),
+    command("DECR", 10, lambda d: [d.key()], "hit error arity expired"),
+    command("INCRBY", 15, lambda d: [d.key(), d.integer()], "hit error arity expired"),
+    command("DECRBY", 8, lambda d: [d.key(), d.integer()], "hit error arity expired"),
+    command("APPEND", 15, lambda d: [d.key(), d.value()[:300]], "hit arity expired"),
+    command("STRLEN", 10, lambda d: [d.key()], READ),
+    command("GETDEL", 10, lambda d: [d.key()], READ),
+    command("GETSET", 5, lambda d: [d.key(), d.value()], READ),
+    command("GETEX", 8, getex_arguments, READ + " error"),
+    command("SETNX", 5, lambda d: [d.key(), d.value()], READ),
+    command("SETEX", 4, lambda d: [d.key(), d.seconds(), d.value()], "hit error arity expired"),
+    command("PSETEX", 4, lambda d: [d.key(), d.milliseconds(), d.value()],
+            "hit error arity expired"),
+    command("EXPIRE", 8, lambda d: [d.key(), expire_amount(d, d.seconds), *expire_options(d)],
+            READ + " error"),
+    command("PEXPIRE", 8,
+            lambda d: [d.key(), expire_amount(d, d.milliseconds), *expire_options(d)],
+            READ + " error"),
+    command("EXPIREAT", 4, lambda d: [d.key(), d.at_seconds(), *expire_options(d)],
+            READ + " error"),
+    command("PEXPIREAT", 4, lambda d: [d.key(), d.at_milliseconds(), *expire_options(d)],
+            READ + " error"),
+    command("TTL", 10, lambda d: [d.key()], READ, "seconds"),
+    command("PTTL", 10, lambda d: [d.key()], READ, "milliseconds"),
+    command("EXPIRETIME", 4, lambda d: [d.key()], READ, "seconds"),
+    command("PEXPIRETIME", 4, lambda d: [d.key()], READ, "milliseconds"),
+    command("PERSIST", 8, lambda d: [d.key()], READ),
+    command("TOUCH", 4, lambda d: d.some_keys(3), READ),
+    command("TYPE", 8, lambda d: [d.key()], READ),
+    command("DBSIZE", 3, lambda d: [], "hit miss arity", "expired count"),
+    command("SCAN", 3, scan_arguments, "hit error arity", "unordered", spoil=False),
+    command("FLUSHDB", 1, lambda d: d.maybe(0.3, [d.word(b"ASYNC", b"SYNC", b"NOSUCH")]),
+            "hit error"),
+    command("FLUSHALL", 1, lambda d: d.maybe(0.3, [d.word(b"ASYNC", b"SYNC", b"NOSUCH")]),
+            "hit error"),
+    command("INFO", 1, lambda d: [b"server"], "hit", "shape", spoil=False),
+]
+UNKNOWN = [[b"NOSUCH"], [b"nosuch", b"a", b"b c"], [b""], [b"GETT", b"k1"], [b"SE", b"k1", b"v"],
+           [b"x" * 200, b"y" * 200], [b"no\r\nsuch", b"\x00z"]]

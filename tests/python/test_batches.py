@@ -1,0 +1,89 @@
+"""Batches form across pipelined commands and across connections; INFO shows their sizes."""
+
+import socket
+
+import redis
+
+import servers
+import wire
+
+CONNECTIONS = 50
+DEPTH = 20
+
+
+def open_sockets(server, count):
+    return [socket.create_connection(("127.0.0.1", server.resp_port), timeout=30)
+            for _ in range(count)]
+
+
+def read_exactly(one, size):
+    data = b""
+    while len(data) < size:
+        part = one.recv(size - len(data))
+        assert part, "closed"
+        data += part
+    return data
+
+
+def batch_info(client):
+    return client.info("batches")
+
+
+def test_pipelines_of_many_connections_share_batches():
+    with servers.Isotherm("--threads", "1") as server:
+        client = redis.Redis(port=server.resp_port, single_connection_client=True)
+        sockets = open_sockets(server, CONNECTIONS)
+        requests = wire.encode([b"SET", b"k", b"v"]) * DEPTH
+        # A request that keeps the only loop busy, so that all others are ready when it is done.
+        busy = wire.encode([b"SET", b"big", b"x" * (4 << 20)]) + wire.encode([b"GET", b"big"]) * 8
+        client.config_resetstat()
+        rounds = 20
+        for _ in range(rounds):
+            keeper = open_sockets(server, 1)[0]
+            keeper.sendall(busy)
+            for one in sockets:
+                one.sendall(requests)
+            for one in sockets:
+                assert read_exactly(one, 5 * DEPTH) == b"+OK\r\n" * DEPTH
+            keeper.close()
+        info = batch_info(client)
+        assert info["batch_connections_max"] >= CONNECTIONS // 2, info
+        assert info["batch_size_max"] >= DEPTH * CONNECTIONS // 2, info
+        assert info["batch_size_mean"] > DEPTH, info
+        for one in sockets:
+            one.close()
+        client.close()
+
+
+def test_one_pipeline_is_one_batch():
+    with servers.Isotherm("--threads", "1") as server:
+        client = redis.Redis(port=server.resp_port, single_connection_client=True)
+        client.ping()
+        client.config_resetstat()
+        with client.pipeline(transaction=False) as pipeline:
+            for i in range(100):
+                pipeline.set(f"k{i}", "v")
+            pipeline.execute()
+        assert batch_info(client)["batch_size_max"] == 100
+        client.config_resetstat()
+        client.mget([f"k{i}" for i in range(100)])
+        info = batch_info(client)
+        assert info["batch_size_max"] == 100
+        assert info["batches"] == 1
+        client.close()
+
+
+def test_a_memcached_get_of_100_keys_is_one_batch():
+    with servers.Isotherm("--threads", "1") as server:
+        client = redis.Redis(port=server.resp_port, single_connection_client=True)
+        keys = [f"k{i}" for i in range(100)]
+        client.mset({key: "v" for key in keys})
+        client.config_resetstat()
+        with socket.create_connection(("127.0.0.1", server.memcached_port), timeout=30) as one:
+            one.sendall(("get " + " ".join(keys) + "\r\n").encode())
+            expected = "".join(f"VALUE {key} 0 1\r\nv\r\n" for key in keys) + "END\r\n"
+            assert read_exactly(one, len(expected)) == expected.encode()
+        info = batch_info(client)
+        assert info["batch_size_max"] == 100
+        assert info["batches"] == 1
+        client.close()

@@ -1,0 +1,59 @@
+#include "script_runner/host.h"
+
+#include <spdlog/sinks/null_sink.h>
+#include <spdlog/spdlog.h>
+
+#include <stdexcept>
+
+#include "base/clock.h"
+#include "server/flags.h"
+#include "server/server.h"
+
+namespace isotherm::scripts {
+namespace {
+
+// The scripts' time begins today, so that an absolute expiry means the same as at a peer.
+int64_t start_of_time_ms() { return SystemClock().now_ms(); }
+
+net::ServerOptions parse_options(const HostOptions& host, const std::vector<std::string>& flags) {
+  const std::string threads = std::to_string(host.threads);
+  std::vector<const char*> arguments{
+      "isotherm-server", "--port", "0", "--memcached-port", "0", "--threads", threads.c_str()};
+  for (const auto& flag : flags) arguments.push_back(flag.c_str());
+  net::ServerOptions options;
+  if (parse_flags(static_cast<int>(arguments.size()), arguments.data(), options)) {
+    throw std::invalid_argument("the server refuses the script's flags");
+  }
+  return options;
+}
+
+class ServerHost final : public Host {
+ public:
+  ServerHost(const HostOptions& host, const std::vector<std::string>& flags)
+      : clock_(start_of_time_ms()), server_(parse_options(host, flags), clock_) {
+    server_.start();
+  }
+  ~ServerHost() override { server_.stop(); }
+
+  uint16_t resp_port() const override { return server_.resp_port(); }
+  uint16_t memcached_port() const override { return server_.memcached_port(); }
+  int64_t now_ms() const override { return clock_.now_ms(); }
+  void advance(int64_t ms) override { clock_.advance(ms); }
+
+ private:
+  ManualClock clock_;
+  Server server_;
+};
+
+void silence_log() { spdlog::set_default_logger(spdlog::null_logger_mt("scripts")); }
+
+}  // namespace
+
+std::unique_ptr<Host> start_host(const HostOptions& options,
+                                 const std::vector<std::string>& flags) {
+  static const bool silent = (silence_log(), true);
+  static_cast<void>(silent);
+  return std::make_unique<ServerHost>(options, flags);
+}
+
+}  // namespace isotherm::scripts

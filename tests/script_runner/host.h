@@ -1,0 +1,29 @@
+// Isotherm in this process: a server on free ports with a clock that the test turns.
+//
+// The server's own threads serve it; start_host returns when both ports listen, the destructor
+// stops it and waits for its threads. Flags of a script are parsed by the server's own flag parser.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace isotherm::scripts {
+
+struct HostOptions {
+  int threads = 1;
+};
+
+class Host {
+ public:
+  virtual ~Host() = default;
+  virtual uint16_t resp_port() const = 0;
+  virtual uint16_t memcached_port() const = 0;
+  virtual int64_t now_ms() const = 0;
+  virtual void advance(int64_t ms) = 0;
+};
+
+std::unique_ptr<Host> start_host(const HostOptions& options, const std::vector<std::string>& flags);
+
+}  // namespace isotherm::scripts

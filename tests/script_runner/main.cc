@@ -1,0 +1,160 @@
+// Every script as a test, over every configuration.
+//
+//   isotherm-script-tests                                   against Isotherm, in this process
+//   isotherm-script-tests --peer resp=127.0.0.1:6380 memcached=127.0.0.1:11212
+//
+// The first form starts a fresh server with a clock of its own for each test; a configuration is a
+// line in the table below. The second form proves that the scripts expect what Redis and memcached
+// answer: it skips scripts that say `peer no`, waits where a script turns the clock a little, and
+// ends a script where it turns it far.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdio>
+#include <optional>
+#include <thread>
+
+#include "script_runner/host.h"
+#include "script_runner/runner.h"
+
+namespace isotherm::scripts {
+namespace {
+
+struct Configuration {
+  const char* name;
+  HostOptions host;
+  Cut cut;
+};
+
+constexpr Configuration configurations[] = {
+    {"OneThread", {.threads = 1}, Cut::whole},
+    {"OneThreadPieces", {.threads = 1}, Cut::pieces},
+    {"TwoThreads", {.threads = 2}, Cut::whole},
+    {"TwoThreadsPieces", {.threads = 2}, Cut::pieces},
+};
+
+constexpr int64_t longest_wait_ms = 3'000;
+
+class HostedScript : public testing::Test {
+ public:
+  HostedScript(Script script, const Configuration& configuration)
+      : script_(std::move(script)), configuration_(configuration) {}
+
+  void TestBody() override {
+    const auto host = start_host(configuration_.host, script_.server_flags);
+    Target target;
+    target.resp.port = host->resp_port();
+    target.memcached.port = host->memcached_port();
+    target.cut = configuration_.cut;
+    target.now_ms = [&] { return host->now_ms(); };
+    target.advance = [&](int64_t ms) {
+      host->advance(ms);
+      return true;
+    };
+    const std::string failure = run_script(script_, target);
+    EXPECT_TRUE(failure.empty()) << failure;
+  }
+
+ private:
+  Script script_;
+  const Configuration& configuration_;
+};
+
+int64_t system_now_ms() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
+}
+
+class PeerScript : public testing::Test {
+ public:
+  PeerScript(Script script, const Address& resp, const Address& memcached)
+      : script_(std::move(script)) {
+    target_.resp = resp;
+    target_.memcached = memcached;
+    target_.now_ms = system_now_ms;
+    target_.advance = [](int64_t ms) {
+      if (ms > longest_wait_ms) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(ms));
+      return true;
+    };
+  }
+
+  void TestBody() override {
+    if (!script_.peer) GTEST_SKIP() << "not for peers";
+    empty_peers();
+    const std::string failure = run_script(script_, target_);
+    EXPECT_TRUE(failure.empty()) << failure;
+  }
+
+ private:
+  void empty_peers() {
+    Client resp(target_.resp.host, target_.resp.port);
+    resp.send("FLUSHALL\r\n", Cut::whole);
+    ASSERT_EQ(resp.read_line(), "+OK");
+    Client memcached(target_.memcached.host, target_.memcached.port);
+    memcached.send("flush_all\r\n", Cut::whole);
+    ASSERT_EQ(memcached.read_line(), "OK");
+  }
+
+  Script script_;
+  Target target_;
+};
+
+struct Peers {
+  Address resp;
+  Address memcached;
+};
+
+std::optional<Address> parse_address(std::string_view argument, std::string_view name) {
+  const size_t colon = argument.rfind(':');
+  if (!argument.starts_with(name) || colon == argument.npos) return std::nullopt;
+  const auto host = argument.substr(name.size(), colon - name.size());
+  const int port = std::stoi(std::string(argument.substr(colon + 1)));
+  return Address{std::string(host), static_cast<uint16_t>(port)};
+}
+
+std::optional<Peers> parse_peers(int argc, char** argv) {
+  if (argc != 4 || std::string_view(argv[1]) != "--peer") return std::nullopt;
+  const auto resp = parse_address(argv[2], "resp=");
+  const auto memcached = parse_address(argv[3], "memcached=");
+  if (!resp || !memcached) return std::nullopt;
+  return Peers{*resp, *memcached};
+}
+
+void register_hosted(const Script& script) {
+  for (const auto& configuration : configurations) {
+    testing::RegisterTest(configuration.name, script.name.c_str(), nullptr, nullptr, __FILE__,
+                          __LINE__,
+                          [=, &configuration] { return new HostedScript(script, configuration); });
+  }
+}
+
+void register_peer(Script script, const Peers& peers) {
+  // Two programs cannot see each other's data.
+  if (script.name.starts_with("both/")) script.peer = false;
+  testing::RegisterTest("Peer", script.name.c_str(), nullptr, nullptr, __FILE__, __LINE__,
+                        [=] { return new PeerScript(script, peers.resp, peers.memcached); });
+}
+
+}  // namespace
+}  // namespace isotherm::scripts
+
+int main(int argc, char** argv) {
+  using namespace isotherm::scripts;
+  testing::InitGoogleTest(&argc, argv);
+  const auto peers = parse_peers(argc, argv);
+  if (argc > 1 && !peers) {
+    std::fprintf(stderr, "usage: %s [--peer resp=HOST:PORT memcached=HOST:PORT]\n", argv[0]);
+    return 64;
+  }
+  const std::filesystem::path root = ISOTHERM_SCRIPT_FOLDER;
+  for (const auto& file : find_scripts(root)) {
+    const Script script = load_script(root, file);
+    if (peers) {
+      register_peer(script, *peers);
+    } else {
+      register_hosted(script);
+    }
+  }
+  return RUN_ALL_TESTS();
+}

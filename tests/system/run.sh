@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Memory under churn and eviction against exact LRU: run.sh [server-binary] [quick|long]
+set -euo pipefail
+here="$(cd "$(dirname "$0")" && pwd)"
+server="$(realpath "${1:-$here/../../build/release/isotherm-server}")"
+cd "$here"
+export PYTHONDONTWRITEBYTECODE=1
+case "${2:-quick}" in
+  quick)
+    python3 memory_churn.py --server "$server"
+    python3 eviction_hit_rate.py --server "$server"
+    ;;
+  long)
+    python3 memory_churn.py --server "$server" --maxmemory 1gb --rounds 4 --cycles 8
+    python3 eviction_hit_rate.py --server "$server" --maxmemory 256mb --keys 4000000 \
+      --requests 10000000 --theta 0.7 0.99 1.2
+    ;;
+  *)
+    echo "quick or long, not $2" >&2
+    exit 64
+    ;;
+esac

@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""Checks the shape of the source tree; prints each violation and exits 1 if there is any.
+
+  - A folder of src/ includes itself and the folders above it in LAYERS, and no other.
+  - Includes in quotes are paths from src/ or include/ ("net/output.h", "isotherm/batch.h").
+  - Public headers include public headers only.
+  - A header opens with a comment that explains it, then `#pragma once`.
+  - No file of code has MAX_LINES lines or more.
+
+Usage: check_layers.py [root of the repository]
+"""
+
+import pathlib
+import re
+import sys
+
+LAYERS = ["base", "command", "items", "index", "device", "batch", "hot", "router", "durability",
+          "engine", "net", "server"]
+MAX_LINES = 500
+MIN_ESSAY_WORDS = 8
+CODE_FOLDERS = ["src", "include", "bench", "tests", "examples", "tools"]
+CPP = {".h", ".cuh", ".cc", ".cu"}
+HEADERS = {".h", ".cuh"}
+CODE = CPP | {".py", ".sh", ".go"}
+INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
+
+
+def quoted_includes(text):
+    for number, line in enumerate(text.splitlines(), 1):
+        match = INCLUDE.match(line)
+        if match:
+            yield number, match.group(1)
+
+
+def check_source_includes(path, layer, text):
+    """Violations of the order of folders in one file of src/<layer>/."""
+    for number, name in quoted_includes(text):
+        target = name.split("/")[0]
+        if "/" not in name or ".." in name:
+            yield f"{path}:{number}: include by path from src/, not \"{name}\""
+        elif target == "isotherm":
+            continue
+        elif target not in LAYERS:
+            yield f"{path}:{number}: \"{name}\" is in no folder of src/ that has a layer"
+        elif LAYERS.index(target) > LAYERS.index(layer):
+            yield f"{path}:{number}: {layer}/ may not include {target}/ (\"{name}\")"
+
+
+def check_public_includes(path, text):
+    for number, name in quoted_includes(text):
+        if not name.startswith("isotherm/"):
+            yield f"{path}:{number}: a public header may not include \"{name}\""
+
+
+def check_essay(path, text):
+    """Violations of "a header opens with its essay"."""
+    lines = text.splitlines()
+    essay = []
+    for line in lines:
+        if not line.startswith("//"):
+            break
+        essay.append(line.lstrip("/ "))
+    if len(" ".join(essay).split()) < MIN_ESSAY_WORDS:
+        yield f"{path}:1: a header opens with a comment that explains it"
+    if "#pragma once" not in lines:
+        yield f"{path}:1: a header needs #pragma once"
+
+
+def check_file(root, file):
+    path = file.relative_to(root)
+    text = file.read_text(encoding="utf-8")
+    count = text.count("\n")
+    if count >= MAX_LINES:
+        yield f"{path}:{count}: {count} lines; the limit is {MAX_LINES - 1}"
+    if file.suffix in HEADERS:
+        yield from check_essay(path, text)
+    if path.parts[0] == "include":
+        yield from check_public_includes(path, text)
+    if path.parts[0] == "src" and file.suffix in CPP:
+        if len(path.parts) < 3 or path.parts[1] not in LAYERS:
+            yield f"{path}:1: belongs into a folder of src/ that has a layer"
+        else:
+            yield from check_source_includes(path, path.parts[1], text)
+
+
+def check_tree(root):
+    """All violations below `root`, in order of path."""
+    violations = []
+    for folder in CODE_FOLDERS:
+        for file in sorted((root / folder).rglob("*")):
+            if file.is_file() and file.suffix in CODE:
+                violations.extend(check_file(root, file))
+    return violations
+
+
+def main():
+    default = pathlib.Path(__file__).resolve().parent.parent
+    root = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else default
+    violations = check_tree(root)
+    for violation in violations:
+        print(violation)
+    return 1 if violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+"""Shows that check_layers.py passes a clean tree and fails on each kind of violation."""
+
+import pathlib
+import tempfile
+import unittest
+
+import check_layers
+
+ESSAY = "// Thing: what it is, how it lies in memory, and who may call it from where.\n#pragma once\n"
+
+
+class CheckLayersTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.root = pathlib.Path(self.folder.name)
+        self.write("include/isotherm/store.h", ESSAY + '#include "isotherm/status.h"\n')
+        self.write("src/index/view.h", ESSAY + '#include "base/hash.h"\n#include <string>\n')
+        self.write("src/index/view.cc", '#include "index/view.h"\n#include "isotherm/status.h"\n')
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def write(self, path, text):
+        file = self.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+
+    def expect_violation(self, part):
+        violations = check_layers.check_tree(self.root)
+        self.assertEqual(len(violations), 1, violations)
+        self.assertIn(part, violations[0])
+
+    def test_clean_tree_passes(self):
+        self.assertEqual(check_layers.check_tree(self.root), [])
+
+    def test_folder_may_not_include_one_below(self):
+        self.write("src/index/bad.cc", '#include "engine/engine.h"\n')
+        self.expect_violation("index/ may not include engine/")
+
+    def test_unit_tests_obey_the_order_too(self):
+        self.write("src/base/hash_test.cc", '#include "index/view.h"\n')
+        self.expect_violation("base/ may not include index/")
+
+    def test_include_is_a_path_from_src(self):
+        self.write("src/index/bad.cc", '#include "view.h"\n')
+        self.expect_violation("include by path from src/")
+
+    def test_unknown_folder_in_include(self):
+        self.write("src/index/bad.cc", '#include "misc/view.h"\n')
+        self.expect_violation("in no folder of src/")
+
+    def test_file_outside_the_layers(self):
+        self.write("src/misc/view.cc", "int x;\n")
+        self.expect_violation("belongs into a folder")
+
+    def test_public_header_includes_public_headers_only(self):
+        self.write("include/isotherm/bad.h", ESSAY + '#include "base/hash.h"\n')
+        self.expect_violation("public header may not include")
+
+    def test_header_without_essay(self):
+        self.write("src/index/bad.h", "#pragma once\nint f();\n")
+        self.expect_violation("opens with a comment")
+
+    def test_header_without_pragma_once(self):
+        self.write("src/index/bad.h", ESSAY.replace("#pragma once\n", ""))
+        self.expect_violation("#pragma once")
+
+    def test_long_file(self):
+        self.write("tests/python/long.py", "x = 1\n" * check_layers.MAX_LINES)
+        self.expect_violation("the limit is")
+
+
+if __name__ == "__main__":
+    unittest.main()

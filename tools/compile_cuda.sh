@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# Compiles every .cu file of src/, tests/ and bench/ for sm_90 and to PTX. Those of src/ make the
+# library libisotherm_cuda.a; tests/cuda/*_test.cu and bench/cuda/*_bench.cu become programs that
+# need no CUDA library. No GPU is needed.
+#
+# Usage: compile_cuda.sh [OUTPUT_FOLDER]   (build/cuda)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+out=${1:-build/cuda}
+mapfile -t sources < <(find src tests bench -name '*.cu' | sort)
+nvcc=$(tools/setup_cuda.sh)
+objects=$out/objects
+mkdir -p "$objects"
+
+object_of() { echo "$objects/$(tr / _ <<<"${1%.cu}").o"; }
+
+compile() {
+  echo "nvcc $1"
+  "$nvcc" -c -std=c++20 -O2 -gencode arch=compute_90,code=sm_90 \
+    -gencode arch=compute_90,code=compute_90 -Werror all-warnings \
+    -Xcompiler -mcx16,-Wall,-Wextra,-Werror -Iinclude -Isrc -Itests -Ibench "$1" \
+    -o "$(object_of "$1")"
+}
+
+# The wheels keep their libraries where nvcc does not look by itself.
+link() {
+  local program=$1
+  shift
+  echo "link $program"
+  "$nvcc" -arch=sm_90 --cudart static -L"$(dirname "$nvcc")/../lib" "$@" -o "$program"
+}
+
+export objects nvcc
+export -f object_of compile
+printf '%s\0' "${sources[@]}" | xargs -0 -P 2 -I{} bash -c 'set -euo pipefail; compile "$1"' _ {}
+
+library=()
+shared=()
+programs=()
+for source in "${sources[@]}"; do
+  case $source in
+    src/*) library+=("$(object_of "$source")") ;;
+    tests/cuda/*_test.cu | bench/cuda/*_bench.cu) programs+=("$source") ;;
+    *) shared+=("$(object_of "$source")") ;;
+  esac
+done
+rm -f "$out/libisotherm_cuda.a"
+ar rcs "$out/libisotherm_cuda.a" "${library[@]}"
+for source in "${programs[@]}"; do
+  link "$out/$(basename "$source" .cu)" "$(object_of "$source")" "${shared[@]}" \
+    "$out/libisotherm_cuda.a"
+done
+echo "$((${#sources[@]} + ${#programs[@]})) passed"

@@ -1,0 +1,149 @@
+#!/usr/bin/env bash
+# All tests in stages; prints a table of times and, as the last line, "N passed, M failed".
+#
+# Usage: run_tests.sh [--long] [stage…]   (all stages; --long: more histories, longer fuzzing)
+# The output of each stage is in build/logs; that of a failed stage is printed, too.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+stages=(setup format layers release cuda ctest clang asan fuzz tsan tidy python linearizability
+  system)
+export ISOTHERM_TEST_LONG=0
+fuzz_seconds=20
+histories=20
+system_size=quick
+if [[ ${1:-} == --long ]]; then
+  ISOTHERM_TEST_LONG=1
+  fuzz_seconds=600
+  histories=1000
+  system_size=long
+  shift
+fi
+if (($# > 0)); then stages=("$@"); fi
+jobs=$(nproc)
+server=build/release/isotherm-server
+
+build() {
+  cmake --preset "$1" >/dev/null && cmake --build --preset "$1" -j "$jobs"
+}
+
+stage_setup() { tools/setup.sh test; }
+stage_format() { tools/format.sh --check; }
+stage_layers() { tools/check_layers.py; }
+stage_release() { build release; }
+stage_cuda() {
+  tools/compile_cuda.sh && build/cuda/index_kernels_test && build/cuda/device_table_test
+}
+stage_ctest() { ctest --preset release -j "$jobs"; }
+# One build serves three ends: clang compiles all, its sanitizers watch the tests, and the fuzzers.
+stage_clang() { build clang; }
+stage_asan() { ctest --preset clang -j "$jobs"; }
+stage_tsan() { build tsan && ctest --preset tsan -j "$jobs"; }
+stage_tidy() { cmake --preset clang >/dev/null && tools/run_tidy.sh build/clang; }
+
+# Each fuzzer on its seeds and then on what it finds; inputs that fail are kept in build/clang.
+fuzz_one() {
+  local name=$1 seconds=$2 seeds=tests/fuzz/corpus/${1%_fuzz} found=build/fuzz-corpus/$1
+  mkdir -p "$found" "$seeds"
+  if "build/clang/$name" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 \
+    -print_final_stats=1 -artifact_prefix="build/clang/$name-" "$found" "$seeds"; then
+    echo "$name: passed"
+  else
+    echo "$name: FAILED"
+    return 1
+  fi
+}
+stage_fuzz() {
+  export -f fuzz_one
+  local names
+  names=$(find tests/fuzz -name '*_fuzz.cc' -printf '%f\n' 2>/dev/null | sed 's/\.cc$//' | sort)
+  xargs -r -P "$jobs" -I{} bash -c 'fuzz_one "$@"' _ {} "$fuzz_seconds" <<<"$names" &&
+    echo "$(wc -w <<<"$names") passed"
+}
+
+run_script() {
+  if [[ -e $1 ]]; then bash "$@"; else echo "no $1"; fi
+}
+stage_python() { run_script tests/run_python.sh "$server"; }
+stage_linearizability() {
+  run_script tests/linearizability/run.sh "$server" "$histories"
+  # A server that skips compare-and-swap must be caught.
+  run_script tests/linearizability/run_negative.sh "$server-no-cas"
+}
+stage_system() { run_script tests/system/run.sh "$server" "$system_size"; }
+
+# What a stage needs to have succeeded before, if it is part of this run.
+needs() {
+  case $1 in
+    ctest | python | linearizability | system) echo release ;;
+    asan | fuzz) echo clang ;;
+  esac
+}
+
+# Tests that passed and failed according to a log: the sums of all summaries of ctest, else the last
+# line that says "N passed" (and "M failed").
+count_tests() {
+  awk '
+    /tests passed, [0-9]+ tests failed out of/ {
+      match($0, /[0-9]+ tests failed/); f = substr($0, RSTART) + 0
+      match($0, /out of [0-9]+/); t = substr($0, RSTART + 7) + 0
+      passed += t - f; failed += f; ctest = 1
+    }
+    !ctest && /[0-9]+ (passed|failed)/ {
+      p = f = 0
+      if (match($0, /[0-9]+ passed/)) p = substr($0, RSTART) + 0
+      if (match($0, /[0-9]+ failed/)) f = substr($0, RSTART) + 0
+      passed = p; failed = f
+    }
+    END { print passed + 0, failed + 0 }' "$1"
+}
+
+mkdir -p build/logs
+declare -A result
+table=()
+total_passed=0
+total_failed=0
+for stage in "${stages[@]}"; do
+  if ! declare -F "stage_$stage" >/dev/null; then
+    echo "run_tests.sh: no stage '$stage'" >&2
+    exit 64
+  fi
+done
+for stage in "${stages[@]}"; do
+  log=build/logs/$stage.log
+  need=$(needs "$stage")
+  if [[ -n $need && ${result[$need]:-ok} != ok ]]; then
+    result[$stage]=skipped
+    table+=("$(printf '%-16s %8s  %s' "$stage" - "skipped: $need failed")")
+    total_failed=$((total_failed + 1))
+    continue
+  fi
+  echo "== $stage"
+  started=$SECONDS
+  # A child shell, so that `set -e` holds inside the stage whatever is done with its status here.
+  set +e
+  (set -e; "stage_$stage") >"$log" 2>&1
+  status=$?
+  set -e
+  read -r passed failed < <(count_tests "$log")
+  if [[ $status == 0 ]]; then
+    result[$stage]=ok
+    ((passed + failed > 0)) || passed=1
+  else
+    result[$stage]=FAILED
+    ((failed > 0)) || failed=1
+    tail -n 200 "$log"
+  fi
+  total_passed=$((total_passed + passed))
+  total_failed=$((total_failed + failed))
+  table+=("$(printf '%-16s %7ds  %-7s %d passed, %d failed' "$stage" $((SECONDS - started)) \
+    "${result[$stage]}" "$passed" "$failed")")
+  echo "${table[-1]}"
+  if [[ $stage == setup && $status != 0 ]]; then break; fi
+done
+
+echo
+printf '%s\n' "${table[@]}"
+printf '%-16s %7ds\n' total "$SECONDS"
+echo "$total_passed passed, $total_failed failed"
+((total_failed == 0))
