@@ -2,7 +2,8 @@
 # All tests in stages; prints a table of times and, as the last line, "N passed, M failed".
 #
 # Usage: run_tests.sh [--long] [stage…]   (all stages; --long: more histories, longer fuzzing)
-# The output of each stage is in build/logs; that of a failed stage is printed, too.
+# The output of each stage is in build/logs; that of a failed stage is printed, too, and the lines of
+# it that name what failed once more behind the table.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -98,6 +99,12 @@ count_tests() {
     END { print passed + 0, failed + 0 }' "$1"
 }
 
+# The lines of a log that say what failed, the last ten of them, cut to a line of a terminal each.
+failures() {
+  grep -aE '\*\*\*|FAILED|Failure|(ERROR|WARNING|FATAL|SUMMARY): |error:|Error |timeout' "$1" |
+    tail -n 10 | cut -c 1-160
+}
+
 mkdir -p build/logs
 declare -A result
 table=()
@@ -145,5 +152,11 @@ done
 echo
 printf '%s\n' "${table[@]}"
 printf '%-16s %7ds\n' total "$SECONDS"
+for stage in "${stages[@]}"; do
+  if [[ ${result[$stage]:-} == FAILED ]]; then
+    echo "-- $stage (build/logs/$stage.log)"
+    failures "build/logs/$stage.log" || true
+  fi
+done
 echo "$total_passed passed, $total_failed failed"
 ((total_failed == 0))
