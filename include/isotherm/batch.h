@@ -141,6 +141,12 @@ class Batch {
     int64_t* expiry = nullptr;
     uint32_t* flags = nullptr;
     Reply* reply = nullptr;
+
+    // The columns of the rows from `row` on.
+    Columns from(Row row) const {
+      return {op + row,    options + row, database + row, key + row,   hash + row,
+              value + row, number + row,  expiry + row,   flags + row, reply + row};
+    }
   };
   Columns& columns() { return columns_; }
   const Columns& columns() const { return columns_; }

@@ -22,6 +22,16 @@ enum class EvictionPolicy : uint8_t {
 std::string_view to_string(EvictionPolicy policy);  // "noeviction", "allkeys-lru", …
 std::optional<EvictionPolicy> parse_eviction_policy(std::string_view name);
 
+// Where the index lies. Items are in host memory in either case.
+enum class DeviceChoice : uint8_t {
+  cpu,        // in host memory
+  cuda,       // in the memory of a GPU; an error without one
+  automatic,  // in that of a GPU if there is one that can be used
+};
+
+std::string_view to_string(DeviceChoice choice);  // "cpu", "cuda", "auto"
+std::optional<DeviceChoice> parse_device_choice(std::string_view name);
+
 struct Options {
   // Bytes that items, index, buffers and what waits to be freed may take together; 0: no cap.
   uint64_t maxmemory = 0;
@@ -32,6 +42,13 @@ struct Options {
   uint64_t max_value_bytes = 512ull << 20;
   // Seed of the hash; empty: drawn at random when the store opens.
   std::optional<uint64_t> hash_seed;
+
+  DeviceChoice device = DeviceChoice::cpu;
+  // The GPU's number, as CUDA counts them.
+  uint32_t gpu = 0;
+  // Bytes of its memory that the index may take; 0: no cap. When it is full, the index moves to the
+  // host.
+  uint64_t gpu_memory = 0;
 };
 
 }  // namespace isotherm

@@ -14,20 +14,42 @@ constexpr std::array<std::pair<EvictionPolicy, std::string_view>, 5> policies{{
     {EvictionPolicy::volatile_ttl, "volatile-ttl"},
 }};
 
-}  // namespace
+constexpr std::array<std::pair<DeviceChoice, std::string_view>, 3> choices{{
+    {DeviceChoice::cpu, "cpu"},
+    {DeviceChoice::cuda, "cuda"},
+    {DeviceChoice::automatic, "auto"},
+}};
 
-std::string_view to_string(EvictionPolicy policy) {
-  for (const auto& [value, name] : policies) {
-    if (value == policy) return name;
+template <class Value, size_t n>
+std::string_view name_in(const std::array<std::pair<Value, std::string_view>, n>& names,
+                         Value wanted) {
+  for (const auto& [value, name] : names) {
+    if (value == wanted) return name;
   }
   return "unknown";
 }
 
-std::optional<EvictionPolicy> parse_eviction_policy(std::string_view name) {
-  for (const auto& [value, known] : policies) {
-    if (known == name) return value;
+template <class Value, size_t n>
+std::optional<Value> value_in(const std::array<std::pair<Value, std::string_view>, n>& names,
+                              std::string_view wanted) {
+  for (const auto& [value, name] : names) {
+    if (name == wanted) return value;
   }
   return std::nullopt;
+}
+
+}  // namespace
+
+std::string_view to_string(EvictionPolicy policy) { return name_in(policies, policy); }
+
+std::optional<EvictionPolicy> parse_eviction_policy(std::string_view name) {
+  return value_in(policies, name);
+}
+
+std::string_view to_string(DeviceChoice choice) { return name_in(choices, choice); }
+
+std::optional<DeviceChoice> parse_device_choice(std::string_view name) {
+  return value_in(choices, name);
 }
 
 }  // namespace isotherm

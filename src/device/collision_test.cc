@@ -1,8 +1,9 @@
 // Different keys whose 64-bit hashes agree: each remains a key of its own, through writes, expiry,
-// eviction, compaction and growth, also under threads.
+// eviction, compaction and growth, also under threads, and where the index is on a device.
 #include <ostream>
 #include <thread>
 
+#include "device/fake_root_table.h"
 #include "device/history.h"
 #include "device/host_upkeep.h"
 #include "items/poison.h"
@@ -21,12 +22,14 @@ uint64_t three_hashes(std::string_view key, uint64_t) {
 // A host store with a hash of its own, and one worker of it.
 class Subject {
  public:
-  Subject(HostStore& store, ManualClock& clock)
+  Subject(HostStore& store, ManualClock& clock, DeviceExecutor* device = nullptr)
       : store_(store),
         clock_(clock),
         slot_(store.epochs.acquire()),
         executor_(store),
-        upkeep_(executor_, *slot_) {}
+        device_(device),
+        member_(executor_),
+        upkeep_(executor_, *slot_, device, &member_) {}
   ~Subject() { store_.epochs.release(slot_); }
 
   void step(History& history) {
@@ -35,14 +38,14 @@ class Subject {
     const bool writable = upkeep_.make_room(64 << 10, now);
     {
       const EpochGuard guard(store_.epochs, *slot_);
-      history.step(now, [&](Batch& batch) { executor_.run(batch, now, writable); });
+      history.step(now, [&](Batch& batch) { run(batch, now, writable); });
     }
     upkeep_.step(50, now);
   }
   void check_all(History& history) {
     const EpochGuard guard(store_.epochs, *slot_);
     const int64_t now = clock_.now_ms();
-    history.check_all(now, [&](Batch& batch) { executor_.run(batch, now, true); });
+    history.check_all(now, [&](Batch& batch) { run(batch, now, true); });
   }
   void settle() {
     for (int i = 0; i < 500; ++i) upkeep_.step(0, clock_.now_ms());
@@ -50,10 +53,17 @@ class Subject {
   HostExecutor& executor() { return executor_; }
 
  private:
+  void run(Batch& batch, int64_t now, bool writable) {
+    if (device_ == nullptr) return executor_.run(batch, now, writable);
+    ASSERT_EQ(device_->run(member_, batch, now, writable), batch.size());
+  }
+
   HostStore& store_;
   ManualClock& clock_;
   EpochDomain::Slot* slot_;
   HostExecutor executor_;
+  DeviceExecutor* const device_;
+  DeviceExecutor::Member member_;
   HostUpkeep upkeep_;
 };
 
@@ -62,6 +72,7 @@ struct Case {
   HostStore::Hash hash;
   uint64_t maxmemory;
   EvictionPolicy policy;
+  bool on_device = false;
 
   friend void PrintTo(const Case& its, std::ostream* out) { *out << its.name; }
 };
@@ -85,16 +96,21 @@ class CollisionTest : public ::testing::TestWithParam<Case> {
     if (setup.has_cap) setup.longest_value = 8 << 10;
     return setup;
   }
-  static constexpr int rounds = poison::sanitized ? 100 : 600;
+  // A fake device is slow.
+  static int rounds() { return (poison::sanitized ? 100 : 600) / (GetParam().on_device ? 4 : 1); }
 
   HostStore store{options(), 1, GetParam().hash};
   ManualClock clock{1'000'000};
+  FakeDevice device{1, uint64_t{1} << 28};
+  std::unique_ptr<DeviceExecutor> on_device =
+      GetParam().on_device ? std::make_unique<DeviceExecutor>(store, fake_root_table_maker(device))
+                           : nullptr;
 };
 
 TEST_P(CollisionTest, RandomHistoryEqualsAMap) {
-  Subject subject(store, clock);
+  Subject subject(store, clock, on_device.get());
   History history(setup(1));
-  for (int i = 0; i < rounds && !HasFatalFailure(); ++i) {
+  for (int i = 0; i < rounds() && !HasFatalFailure(); ++i) {
     subject.step(history);
     if (i % 3 == 0) clock.advance(20);
   }
@@ -106,15 +122,19 @@ TEST_P(CollisionTest, RandomHistoryEqualsAMap) {
   int64_t left = 0;
   for (const auto& [key, entry] : history.model().entries()) left += entry.expiry == no_expiry;
   int64_t members = 0;
+  const auto count = [&](uint64_t root) {
+    for_each_member(store.items, root, [&](Location) { ++members; });
+  };
   for (const Database& database : store.databases) {
     EXPECT_EQ(database.expires.load(), 0);
     if (database.index() == nullptr) continue;
     uint64_t cursor = 0;
     do {
-      cursor = database.index()->scan(cursor, [&](uint64_t, uint64_t root) {
-        for_each_member(store.items, root, [&](Location) { ++members; });
-      });
+      cursor = database.index()->scan(cursor, [&](uint64_t, uint64_t root) { count(root); });
     } while (cursor != 0);
+  }
+  uint64_t bound = 0;
+  while (on_device && on_device->scan(bound, 64, count, bound) && bound != 0) {
   }
   EXPECT_EQ(members, left);
 }
@@ -124,13 +144,13 @@ TEST_P(CollisionTest, ThreadsShareANodeAndLoseNothing) {
   std::vector<std::thread> threads;
   for (uint64_t thread = 0; thread < 2; ++thread) {
     threads.emplace_back([&, thread] {
-      Subject subject(store, clock);
+      Subject subject(store, clock, on_device.get());
       History::Setup mine = setup(thread + 10);
       mine.prefix = thread == 0 ? "ada" : "bob";
       mine.keys = 25;
       mine.rows = 60;
       History history(mine);
-      for (int i = 0; i < rounds && !HasFatalFailure(); ++i) {
+      for (int i = 0; i < rounds() && !HasFatalFailure(); ++i) {
         // The clock stands still: a test cannot know which of two times a batch of the other saw.
         subject.step(history);
       }
@@ -148,7 +168,10 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"one_full", one_hash, 4 << 20, EvictionPolicy::noeviction},
                       Case{"one_lru", one_hash, 4 << 20, EvictionPolicy::allkeys_lru},
                       Case{"three_random", three_hashes, 4 << 20, EvictionPolicy::allkeys_random},
-                      Case{"three_ttl", three_hashes, 4 << 20, EvictionPolicy::volatile_ttl}),
+                      Case{"three_ttl", three_hashes, 4 << 20, EvictionPolicy::volatile_ttl},
+                      Case{"device_one", one_hash, 0, EvictionPolicy::noeviction, true},
+                      Case{"device_three_lru", three_hashes, 4 << 20, EvictionPolicy::allkeys_lru,
+                           true}),
     [](const auto& param) { return std::string(param.param.name); });
 
 // Pairs of keys collide, in an index that splits.

@@ -1,5 +1,6 @@
 #include "device/database.h"
 
+#include <algorithm>
 #include <new>
 
 namespace isotherm {
@@ -25,10 +26,16 @@ std::unique_ptr<LineIndex> Database::detach() {
   return index;
 }
 
+void Database::begin_versions(uint64_t version) {
+  std::lock_guard guard(make_mutex_);
+  first_version_ = std::max(first_version_, version);
+}
+
 uint64_t Database::count() const {
   std::lock_guard guard(make_mutex_);
   const LineIndex* at = index();
-  return at != nullptr ? at->count() : 0;
+  const int64_t elsewhere = std::max<int64_t>(entries_on_device.load(std::memory_order_relaxed), 0);
+  return (at != nullptr ? at->count() : 0) + static_cast<uint64_t>(elsewhere);
 }
 
 uint64_t Database::splits() const {

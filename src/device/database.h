@@ -32,8 +32,13 @@ class Database {
   uint64_t count() const;
   uint64_t splits() const;
 
+  // Versions of an index made later begin behind `version`.
+  void begin_versions(uint64_t version);
+
   // Items with an expiry.
   std::atomic<int64_t> expires{0};
+  // Entries in an index on a device (device/device_executor.h), which has those of all databases.
+  std::atomic<int64_t> entries_on_device{0};
 
  private:
   std::atomic<LineIndex*> index_{nullptr};

@@ -21,12 +21,16 @@ HostExecutor::Stages HostExecutor::choose_stages() {
   return run_stages_plain;
 }
 
-void HostExecutor::run(Batch& batch, int64_t now_ms, bool writable) {
-  Batch::Columns& columns = batch.columns();
+void HostExecutor::run(Batch& batch, int64_t now_ms, bool writable, Batch::Row first) {
+  Batch::Columns columns = batch.columns().from(first);
   Run run{*this, columns, now_ms, writable, !batch.writes()};
-  stages_(run, batch.size());
-  counters_.batches.add(1);
-  counters_.requests.add(batch.size());
+  stages_(run, batch.size() - first);
+  count(run, batch.size() - first, 1);
+}
+
+void HostExecutor::count(const Run& run, uint64_t requests, uint64_t batches) {
+  counters_.batches.add(batches);
+  counters_.requests.add(requests);
   counters_.hits.add(run.hits);
   counters_.misses.add(run.misses);
   counters_.retries.add(run.retries);

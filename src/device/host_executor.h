@@ -44,6 +44,8 @@ class HostExecutor {
     int64_t now_ms;
     bool writable;
     bool reads_only;
+    // Whether a read may erase the item it finds expired; else that is left to the sweep.
+    bool erases_expired = true;
     uint64_t hits = 0;
     uint64_t misses = 0;
     uint64_t retries = 0;
@@ -52,9 +54,13 @@ class HostExecutor {
 
   explicit HostExecutor(HostStore& store);
 
-  // Answers every row. `writable` is false when the store is at its cap and nothing could be
-  // evicted: rows that need memory are then answered out_of_memory.
-  void run(Batch& batch, int64_t now_ms, bool writable);
+  // Answers every row from `first` on. `writable` is false when the store is at its cap and nothing
+  // could be evicted: rows that need memory are then answered out_of_memory.
+  void run(Batch& batch, int64_t now_ms, bool writable, Batch::Row first = 0);
+  // Adds what a run has counted; `batches` that it began.
+  void count(const Run& run, uint64_t requests, uint64_t batches);
+  // Fills the column of hashes.
+  void hash_keys(Batch::Columns& columns, Batch::Row from, Batch::Row to);
 
   HostStore& store() { return store_; }
   ItemStore::Cache& cache() { return cache_; }
@@ -69,10 +75,11 @@ class HostExecutor {
  private:
   template <class Tile>
   friend struct HostStages;
+  template <class Tile, class Roots>
+  friend struct RowAnswers;
 
   using Stages = void (*)(Run& run, Batch::Row rows);
   static Stages choose_stages();
-  void hash_keys(Batch::Columns& columns, Batch::Row from, Batch::Row to);
 
   // An item made ready for a swap; freed when the swap is lost.
   struct Prepared {

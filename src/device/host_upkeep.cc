@@ -110,9 +110,10 @@ bool HostUpkeep::expire(int64_t now_ms) {
   const EpochGuard guard(store_.epochs, slot_);
   const uint32_t looked =
       store_.items.sweep_expired(now_ms, items_per_sweep, [&](Location location) {
-        erase_if_still(location, Reason::expired, now_ms);
+        erase_if_still(location, MoveReason::expired, now_ms);
         return true;
       });
+  make_moves(now_ms);
   return looked == items_per_sweep;
 }
 
@@ -121,13 +122,14 @@ bool HostUpkeep::evict_to(int64_t wanted, uint32_t sweeps, int64_t now_ms) {
     if (room() >= wanted) return true;
     const EpochGuard guard(store_.epochs, slot_);
     evict_some(now_ms);
+    make_moves(now_ms);
   }
   return room() >= wanted;
 }
 
 void HostUpkeep::evict_some(int64_t now_ms) {
   const auto evict = [&](Location location) {
-    erase_if_still(location, Reason::evicted, now_ms);
+    erase_if_still(location, MoveReason::evicted, now_ms);
     return true;
   };
   switch (store_.options.maxmemory_policy) {
@@ -158,21 +160,18 @@ void HostUpkeep::evict_soonest(int64_t now_ms) {
     }
     return true;
   });
-  if (soonest != location::none) erase_if_still(soonest, Reason::evicted, now_ms);
+  if (soonest != location::none) erase_if_still(soonest, MoveReason::evicted, now_ms);
 }
 
 void HostUpkeep::compact(int64_t now_ms) {
   const EpochGuard guard(store_.epochs, slot_);
   store_.items.compact(items_per_sweep,
                        [&](Location location) { return move_if_still(location, now_ms); });
+  make_moves(now_ms);
 }
 
-bool HostUpkeep::erase_if_still(Location location, Reason reason, int64_t now_ms) {
-  if (!swap_member(location, location::none, reason, now_ms)) return false;
-  HostExecutor::Counters& counters = executor_.counters();
-  (reason == Reason::expired ? counters.expired : counters.evicted).add(1);
-  ++erased_;
-  return true;
+bool HostUpkeep::erase_if_still(Location location, MoveReason reason, int64_t now_ms) {
+  return swap({location, location::none, reason}, now_ms);
 }
 
 // Copies the item to another place of its class; where there is none and the policy allows, evicts
@@ -182,48 +181,52 @@ bool HostUpkeep::move_if_still(Location from, int64_t now_ms) {
   const uint64_t bytes = item->bytes();
   const Location to = executor_.cache().allocate(bytes);
   if (to == location::none) {
-    return store_.evicts && evictable() && erase_if_still(from, Reason::evicted, now_ms);
+    return store_.evicts && evictable() && erase_if_still(from, MoveReason::evicted, now_ms);
   }
   // The expiry may change meanwhile; it is set again under the line's lock.
   std::memcpy(store_.items.address(to), static_cast<const void*>(item), bytes);
   store_.items.set_live(to);
-  if (!swap_member(from, to, Reason::moved, now_ms)) executor_.cache().retire(to);
+  swap({from, to, MoveReason::moved}, now_ms);
   return true;
 }
 
-// Puts `to` in the place of `from` in the index; false when the index has `from` no more.
-bool HostUpkeep::swap_member(Location from, Location to, Reason reason, int64_t now_ms) {
-  Item* item = store_.items.item(from);
-  Database& database = store_.databases[item->database()];
-  LineIndex* index = database.index();
-  if (index == nullptr) return false;
-  const uint64_t hash = store_.hash(item->key(), store_.seed);
-  Item* copy = to != location::none ? store_.items.item(to) : nullptr;
-  for (;;) {
-    const Location root = index->find<TilePlain>(hash).word;
-    if (resolve(store_.items, root, item->key()).location != from) return false;
-    const Composed composed = compose(store_.items, executor_.cache(), root, from, to);
-    if (!composed.ok) return false;
-    int64_t expiry = no_expiry;
-    bool refused = false;
-    const Swapped swapped =
-        swap_root<TilePlain>(*index, hash, root, composed.root, [&](Segment& segment) {
-          expiry = item->expiry();
-          refused = reason == Reason::expired && !item->expired(now_ms);
-          if (refused) return false;
-          if (copy == nullptr) segment.next_version();
-          if (copy != nullptr && copy->has_expiry()) copy->set_expiry(expiry);
-          return true;
-        });
-    if (swapped == Swapped::done) {
-      if (root != composed.root) retire_root(executor_.cache(), root);
-      executor_.settle(database, {from, item}, expiry, copy != nullptr ? expiry : no_expiry);
-      if (expiry != no_expiry && copy != nullptr) store_.items.note_expiry(to, expiry);
-      return true;
-    }
-    if (composed.root != to) discard_root(executor_.cache(), composed.root);
-    if (refused || swapped == Swapped::no_memory) return false;
+bool HostUpkeep::swap(ItemMove move, int64_t now_ms) {
+  if (on_device()) {
+    moves_.push_back(move);
+    return true;
   }
+  move.done = swap_on_host(move, now_ms);
+  book(move);
+  return move.done;
+}
+
+bool HostUpkeep::swap_on_host(const ItemMove& move, int64_t now_ms) {
+  const Item& item = *store_.items.item(move.from);
+  LineIndex* index = store_.databases[item.database()].index();
+  if (index == nullptr) return false;
+  const uint64_t hash = store_.hash(item.key(), store_.seed);
+  return swap_member<TilePlain>(executor_, *index, hash, move, now_ms);
+}
+
+// Within the epoch in which the moves were found.
+void HostUpkeep::make_moves(int64_t now_ms) {
+  if (moves_.empty()) return;
+  if (!device_->swap(*member_, moves_, now_ms)) {
+    for (ItemMove& move : moves_) move.done = swap_on_host(move, now_ms);
+  }
+  for (const ItemMove& move : moves_) book(move);
+  moves_.clear();
+}
+
+void HostUpkeep::book(const ItemMove& move) {
+  if (!move.done) {
+    if (move.to != location::none) executor_.cache().retire(move.to);
+    return;
+  }
+  if (move.reason == MoveReason::moved) return;
+  HostExecutor::Counters& counters = executor_.counters();
+  (move.reason == MoveReason::expired ? counters.expired : counters.evicted).add(1);
+  ++erased_;
 }
 
 }  // namespace isotherm

@@ -9,8 +9,9 @@
 // Every worker calls it between its batches; where the work is one thread's at a time, the others
 // pass by.
 //
-// Everything here removes or moves an item as "swap if the location is still this one", so it never
-// loses a write that came in between.
+// Everything here removes or moves an item as "swap if the location is still this one"
+// (device/member_swap.h), so it never loses a write that came in between. Where the index is on a
+// device, a sweep collects what it finds and goes to the device once.
 //
 // Room. What can still be stored: the rest of the budget, free items of all classes, and what
 // waits for readers. Eviction keeps a reserve of room, so a batch of writes finds its memory ready.
@@ -19,15 +20,25 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
+#include "device/device_executor.h"
 #include "device/host_executor.h"
+#include "device/member_swap.h"
 
 namespace isotherm {
 
 class HostUpkeep {
  public:
-  HostUpkeep(HostExecutor& executor, EpochDomain::Slot& slot)
-      : executor_(executor), store_(executor.store()), slot_(slot) {}
+  // `device`: the executor that has the index, and this worker's member of its rounds; null where
+  // the host has it.
+  HostUpkeep(HostExecutor& executor, EpochDomain::Slot& slot, DeviceExecutor* device = nullptr,
+             DeviceExecutor::Member* member = nullptr)
+      : executor_(executor),
+        store_(executor.store()),
+        slot_(slot),
+        device_(device),
+        member_(member) {}
 
   // Before a batch that stores about `bytes`: false when that much room cannot be had, so rows that
   // need memory have to be refused.
@@ -37,9 +48,6 @@ class HostUpkeep {
   bool step(uint64_t writes, int64_t now_ms);
 
  private:
-  // Why an item leaves its place.
-  enum class Reason : uint8_t { evicted, expired, moved };
-
   bool grow(uint32_t lines);
   bool drain();
   bool expire(int64_t now_ms);
@@ -55,15 +63,23 @@ class HostUpkeep {
   // Whether the policy may have something to evict.
   bool evictable() const;
 
-  bool erase_if_still(Location location, Reason reason, int64_t now_ms);
+  bool on_device() const { return device_ != nullptr && device_->active(); }
+  bool erase_if_still(Location location, MoveReason reason, int64_t now_ms);
   bool move_if_still(Location from, int64_t now_ms);
-  bool swap_member(Location from, Location to, Reason reason, int64_t now_ms);
+  // Does the move, or puts it off until `make_moves` where the index is on a device.
+  bool swap(ItemMove move, int64_t now_ms);
+  bool swap_on_host(const ItemMove& move, int64_t now_ms);
+  void make_moves(int64_t now_ms);
+  void book(const ItemMove& move);
 
   HostExecutor& executor_;
   HostStore& store_;
   EpochDomain::Slot& slot_;
-  uint32_t next_database_ = 0;  // to grow
-  uint64_t erased_ = 0;         // items, since the last step of growth
+  DeviceExecutor* const device_;
+  DeviceExecutor::Member* const member_;
+  std::vector<ItemMove> moves_;  // put off
+  uint32_t next_database_ = 0;   // to grow
+  uint64_t erased_ = 0;          // items, since the last step of growth
 };
 
 }  // namespace isotherm

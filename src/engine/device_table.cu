@@ -3,10 +3,10 @@
 #include <stdexcept>
 
 #include "device/gpu/cuda_device.cuh"
+#include "device/gpu/cuda_setup.cuh"
 #include "device/gpu/fixed_device_table.h"
 #include "device/gpu/host_pipeline.h"
 #include "device/gpu/pinned_gets.h"
-#include "engine/cuda_setup.cuh"
 #include "isotherm/device_table.h"
 
 namespace isotherm {

@@ -7,6 +7,9 @@
 #include <vector>
 
 #include "base/seed.h"
+#include "device/cuda_root_table.h"
+#include "device/device_executor.h"
+#include "device/gpu/device_error.h"
 #include "device/host_executor.h"
 #include "device/host_store.h"
 #include "device/host_upkeep.h"
@@ -36,8 +39,21 @@ class EngineState {
       : clock(its_clock),
         store(checked(options), options.hash_seed ? *options.hash_seed : draw_seed()) {}
 
+  // Puts the index on a device; `required`: an error where that fails.
+  void use_device(const RootTableMaker& make_index, bool required) {
+    try {
+      device = std::make_unique<DeviceExecutor>(store, make_index);
+    } catch (const std::exception& error) {
+      if (required) throw std::runtime_error(error.what());
+      device_problem = error.what();
+    }
+  }
+  bool on_device() const { return device && device->active(); }
+
   const Clock& clock;
   HostStore store;
+  std::unique_ptr<DeviceExecutor> device;  // or null
+  std::string device_problem;
 
   // Executors of all workers, for the sum of their counters; those of ended workers are added up.
   mutable std::mutex workers_mutex;
@@ -60,12 +76,22 @@ void add_counters(EngineStats& stats, const HostExecutor::Counters& counters) {
 }  // namespace
 
 Engine::Engine(const Options& options, const Clock& clock)
-    : state_(std::make_unique<EngineState>(options, clock)) {}
+    : state_(std::make_unique<EngineState>(options, clock)) {
+  if (options.device == DeviceChoice::cpu) return;
+  state_->use_device(cuda_root_table_maker(options.gpu, options.gpu_memory),
+                     options.device == DeviceChoice::cuda);
+}
+
+Engine::Engine(const Options& options, const Clock& clock, const RootTableMaker& make_index)
+    : state_(std::make_unique<EngineState>(options, clock)) {
+  state_->use_device(make_index, true);
+}
 
 Engine::~Engine() = default;
 
 const Options& Engine::options() const { return state_->store.options; }
 const Clock& Engine::clock() const { return state_->clock; }
+const std::string& Engine::device_problem() const { return state_->device_problem; }
 
 void Engine::add_buffer_bytes(int64_t bytes) {
   state_->store.budget.buffers.fetch_add(bytes, std::memory_order_relaxed);
@@ -85,6 +111,8 @@ EngineStats Engine::stats() const {
   stats.buffer_bytes = positive(store.budget.buffers.load(std::memory_order_relaxed));
   stats.retired_bytes = store.items.retired_bytes();
   for (const Database& database : store.databases) stats.splits += database.splits();
+  stats.on_device = state_->on_device();
+  if (stats.on_device) stats.device_bytes = state_->device->stats().device_bytes;
   return stats;
 }
 
@@ -99,7 +127,8 @@ struct Worker::Impl final : Batch::Hold {
       : engine(state),
         slot(*take_slot(state.store.epochs)),
         executor(state.store),
-        upkeep(executor, slot) {}
+        member(executor),
+        upkeep(executor, slot, state.device.get(), &member) {}
 
   static EpochDomain::Slot* take_slot(EpochDomain& epochs) {
     EpochDomain::Slot* slot = epochs.acquire();
@@ -112,11 +141,14 @@ struct Worker::Impl final : Batch::Hold {
   }
 
   bool valid(const Batch& batch) const;
+  void run(Batch& batch, int64_t now_ms, bool writable);
+  void flush(uint32_t first, uint32_t end);
   void flush_index(uint32_t database);
 
   EngineState& engine;
   EpochDomain::Slot& slot;
   HostExecutor executor;
+  DeviceExecutor::Member member;  // of rounds, where there is a device
   HostUpkeep upkeep;
   uint32_t held = 0;    // batches done and not cleared; the epoch is held while there are any
   uint64_t writes = 0;  // rows that may write, since the last step of upkeep
@@ -127,6 +159,17 @@ bool Worker::Impl::valid(const Batch& batch) const {
   const uint32_t databases = engine.store.options.databases;
   return std::all_of(columns.database, columns.database + batch.size(),
                      [&](uint32_t database) { return database < databases; });
+}
+
+// What a device that is lost on the way leaves is run on the host.
+void Worker::Impl::run(Batch& batch, int64_t now_ms, bool writable) {
+  Batch::Row done = 0;
+  if (engine.on_device()) {
+    done = engine.device->run(member, batch, now_ms, writable);
+    executor.counters().batches.add(1);
+    if (done == batch.size()) return;
+  }
+  executor.run(batch, now_ms, writable, done);
 }
 
 Worker::Worker(Engine& engine) : impl_(std::make_unique<Impl>(*engine.state_)) {
@@ -184,7 +227,7 @@ void Worker::submit(Batch& batch) {
   } else if (impl.held == 0) {
     epochs.enter(impl.slot);
   }
-  impl.executor.run(batch, now_ms, writable);
+  impl.run(batch, now_ms, writable);
   if (batch.exclusive()) epochs.unlock_exclusive();
   ++impl.held;
   if (batch.writes()) impl.writes += batch.size();
@@ -209,43 +252,49 @@ void Worker::Impl::flush_index(uint32_t database) {
   engine.store.flushed.push_back(std::move(index));
 }
 
-void Worker::flush(uint32_t database) {
-  EpochDomain& epochs = impl_->engine.store.epochs;
-  epochs.lock_exclusive(impl_->slot);
-  impl_->flush_index(database);
+// The databases from `first` to before `end`, alone.
+void Worker::Impl::flush(uint32_t first, uint32_t end) {
+  EpochDomain& epochs = engine.store.epochs;
+  epochs.lock_exclusive(slot);
+  for (uint32_t database = first; database < end; ++database) {
+    if (engine.on_device()) engine.device->flush(member, database, engine.clock.now_ms());
+    if (!engine.on_device()) flush_index(database);
+  }
   epochs.unlock_exclusive();
-  epochs.leave(impl_->slot);
+  epochs.leave(slot);
 }
 
-void Worker::flush_all() {
-  EpochDomain& epochs = impl_->engine.store.epochs;
-  epochs.lock_exclusive(impl_->slot);
-  for (uint32_t i = 0; i < impl_->engine.store.options.databases; ++i) impl_->flush_index(i);
-  epochs.unlock_exclusive();
-  epochs.leave(impl_->slot);
-}
+void Worker::flush(uint32_t database) { impl_->flush(database, database + 1); }
+
+void Worker::flush_all() { impl_->flush(0, impl_->engine.store.options.databases); }
 
 uint64_t Worker::scan(uint32_t database, uint64_t cursor, uint64_t count,
                       const std::function<void(const ScanItem&)>& visit) {
   HostStore& store = impl_->engine.store;
   const EpochGuard guard(store.epochs, impl_->slot);
-  const LineIndex* index = store.databases.at(database).index();
-  if (index == nullptr) return 0;
   const int64_t now_ms = impl_->engine.clock.now_ms();
   // Empty lines cost a step too, so a sparse index does not make one call long.
   constexpr uint64_t lines_per_item = 8;
+  count = std::max<uint64_t>(count, 1);
   uint64_t visited = 0;
   const auto show = [&](Location location) {
     const Item* item = store.items.item(location);
-    if (item->expired(now_ms)) return;
+    if (item->expired(now_ms) || item->database() != database) return;
     visit({item->key(), item->type()});
     ++visited;
   };
-  count = std::max<uint64_t>(count, 1);
+  const auto show_members = [&](uint64_t root) { for_each_member(store.items, root, show); };
+  if (impl_->engine.on_device()) {
+    // One step, since each takes a turn among the batches.
+    uint64_t next = 0;
+    const uint64_t lines = std::max<uint64_t>(count / 4, 1);
+    if (impl_->engine.device->scan(cursor, lines, show_members, next)) return next;
+  }
+  const LineIndex* index = store.databases[database].index();
+  if (index == nullptr) return 0;
   uint64_t bound = cursor;
   for (uint64_t lines = 0; visited < count && lines < count * lines_per_item; ++lines) {
-    bound = index->scan(
-        bound, [&](uint64_t /*hash*/, uint64_t root) { for_each_member(store.items, root, show); });
+    bound = index->scan(bound, [&](uint64_t /*hash*/, uint64_t root) { show_members(root); });
     if (bound == 0) break;
   }
   return bound;

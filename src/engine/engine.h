@@ -1,4 +1,7 @@
-// Engine: one store, wired from its stages: batch → host executor → index → items.
+// Engine: one store, wired from its stages: batch → executor → index → items.
+//
+// The index is in host memory, or in that of a device (device/device_executor.h) as long as it
+// works. Nobody above needs to know which.
 //
 // An Engine owns the items, one index per database, and the gate. Threads use it through a Worker
 // each. A Worker runs batches (`submit`), the commands without one key (`count`, `flush`, `scan`),
@@ -18,6 +21,7 @@
 #include <string_view>
 
 #include "base/clock.h"
+#include "device/root_table.h"
 #include "isotherm/batch.h"
 #include "isotherm/options.h"
 
@@ -36,8 +40,10 @@ struct EngineStats {
   uint64_t misses = 0;
   uint64_t evicted = 0;
   uint64_t expired = 0;
-  uint64_t splits = 0;   // segments split
-  uint64_t retries = 0;  // compare-and-swaps that lost and ran again
+  uint64_t splits = 0;        // segments split
+  uint64_t retries = 0;       // compare-and-swaps that lost and ran again
+  bool on_device = false;     // the index is in the memory of a device
+  uint64_t device_bytes = 0;  // of it, all in
 };
 
 struct DatabaseStats {
@@ -49,8 +55,11 @@ class EngineState;  // internal: the stages
 
 class Engine {
  public:
-  // The clock must outlive the engine. Throws std::invalid_argument for options out of range.
+  // The clock must outlive the engine. Throws std::invalid_argument for options out of range, and
+  // std::runtime_error where they ask for a GPU and there is none.
   Engine(const Options& options, const Clock& clock);
+  // With an index on a device of the caller's; for tests.
+  Engine(const Options& options, const Clock& clock, const RootTableMaker& make_index);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -58,6 +67,8 @@ class Engine {
   const Options& options() const;
   const Clock& clock() const;
   EngineStats stats() const;
+  // Why the index is on the host though the options did not ask for it; empty otherwise.
+  const std::string& device_problem() const;
   DatabaseStats database(uint32_t database) const;
   // Network buffers and the like count against maxmemory; negative: given back.
   void add_buffer_bytes(int64_t bytes);

@@ -1,10 +1,12 @@
 // Random histories of all operations on an engine, against a std::map: with one thread and with
-// several, with and without a cap, under every eviction policy, while the index grows.
+// several, with and without a cap, under every eviction policy, while the index grows, on the host
+// and on a fake device.
 #include <ostream>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "device/fake_root_table.h"
 #include "device/history.h"
 #include "engine/engine.h"
 #include "items/poison.h"
@@ -19,6 +21,7 @@ struct Case {
   uint64_t threads;
   uint64_t keys;
   uint64_t batches;
+  bool on_device = false;  // a fake one
 
   friend void PrintTo(const Case& its, std::ostream* out) { *out << its.name; }
 };
@@ -62,7 +65,12 @@ class EngineHistoryTest : public ::testing::TestWithParam<Case> {
   }
 
   ManualClock clock{1'700'000'000'000};
-  Engine engine{options(), clock};
+  FakeDevice device{GetParam().keys, uint64_t{1} << 28};
+  std::unique_ptr<Engine> made =
+      GetParam().on_device
+          ? std::make_unique<Engine>(options(), clock, fake_root_table_maker(device))
+          : std::make_unique<Engine>(options(), clock);
+  Engine& engine = *made;
 };
 
 TEST_P(EngineHistoryTest, EveryAnswerEqualsTheModels) {
@@ -85,6 +93,7 @@ TEST_P(EngineHistoryTest, EveryAnswerEqualsTheModels) {
     return;
   }
   EXPECT_EQ(engine.stats().evicted, 0u);
+  EXPECT_EQ(engine.stats().on_device, GetParam().on_device);
   // What has expired is swept without being asked for; the rest stays.
   clock.advance(1'000'000);
   Worker worker(engine);
@@ -120,6 +129,17 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"threads_allkeys_lru", EvictionPolicy::allkeys_lru, cap, 3, 2000, 400},
         Case{"threads_allkeys_random", EvictionPolicy::allkeys_random, cap, 3, 2000, 400},
         Case{"threads_volatile_ttl", EvictionPolicy::volatile_ttl, cap, 3, 2000, 400}),
+    [](const auto& param) { return std::string(param.param.name); });
+
+INSTANTIATE_TEST_SUITE_P(
+    Device, EngineHistoryTest,
+    ::testing::Values(Case{"few_keys", EvictionPolicy::noeviction, 0, 1, 20, 200, true},
+                      Case{"many_keys", EvictionPolicy::noeviction, 0, 1, 4'000, 200, true},
+                      Case{"threads", EvictionPolicy::noeviction, 0, 3, 100, 80, true},
+                      Case{"full", EvictionPolicy::noeviction, cap, 1, 4000, 800, true},
+                      Case{"allkeys_lru", EvictionPolicy::allkeys_lru, cap, 1, 4000, 800, true},
+                      Case{"threads_volatile_ttl", EvictionPolicy::volatile_ttl, cap, 3, 2000, 400,
+                           true}),
     [](const auto& param) { return std::string(param.param.name); });
 
 }  // namespace

@@ -77,19 +77,21 @@ void for_each_member(const ItemStore& items, Location root, Visit&& visit) {
 
 enum class Swapped : uint8_t { done, lost, no_memory };
 
-// Puts `to` in the place of `from` under `hash`. `prepare(segment)` runs under the line's lock once
-// the root is seen to be `from`, and may still refuse by returning false (the swap is then lost).
-template <class Tile, class Prepare>
-ISOTHERM_INLINE Swapped swap_root(LineIndex& index, uint64_t hash, Location from, Location to,
+// Puts `to` in the place of `from` under `hash`. `prepare(versions)` runs under the line's lock
+// once the root is seen to be `from`, and may still refuse by returning false (the swap is then
+// lost); versions.next_version() is the one to give. `Index` is a LineIndex, or what stands for
+// one.
+template <class Tile, class Index, class Prepare>
+ISOTHERM_INLINE Swapped swap_root(Index& index, uint64_t hash, Location from, Location to,
                                   Prepare&& prepare) {
   bool lost = false;
   const Updated updated =
-      index.update<Tile>(hash, [&](bool found, uint64_t word, Segment& segment) -> Decision {
+      index.template update<Tile>(hash, [&](bool found, uint64_t word, auto& versions) -> Decision {
         lost = (found ? word : location::none) != from;
 #if defined(ISOTHERM_BREAK_CAS)
         lost = false;  // a test build: the linearizability checker has to catch this
 #endif
-        if (lost || !prepare(segment)) {
+        if (lost || !prepare(versions)) {
           lost = true;
           return {};
         }

@@ -5,6 +5,7 @@
 #include "items/clock_hand.h"
 #include "items/compactor.h"
 #include "items/expiry_sweep.h"
+#include "items/live_walk.h"
 #include "items/sampler.h"
 
 namespace isotherm {
@@ -109,6 +110,10 @@ uint32_t ItemStore::sample_volatile(uint32_t count, Visitor visit) {
 }
 uint32_t ItemStore::compact(uint32_t limit, Visitor relocate) {
   return compactor_->step(limit, relocate);
+}
+
+bool ItemStore::walk_live(LiveWalk& walk, uint32_t limit, Visitor visit) {
+  return walk.step(pool_, large_, limit, visit);
 }
 
 }  // namespace isotherm

@@ -45,6 +45,7 @@ class ClockHand;
 class Compactor;
 class ExpirySweep;
 class ItemCache;
+class LiveWalk;
 class Sampler;
 
 // Where the memory of items is, in bytes; for INFO.
@@ -149,6 +150,8 @@ class ItemStore {
   // same size, sets it live, notes its expiry, swaps the location in the index and retires the old
   // one; it returns false when it got no memory.
   uint32_t compact(uint32_t limit, Visitor relocate);
+  // All live items, step by step (items/live_walk.h); what `visit` returns is of no matter.
+  bool walk_live(LiveWalk& walk, uint32_t limit, Visitor visit);
 
  private:
   friend class ItemCache;

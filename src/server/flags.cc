@@ -38,6 +38,12 @@ void take_policy(const std::string& text, EvictionPolicy& field) {
   field = *policy;
 }
 
+void take_device(const std::string& text, DeviceChoice& field) {
+  const auto choice = parse_device_choice(text);
+  if (!choice) throw CLI::ValidationError("not one of auto, cpu, cuda: " + text);
+  field = *choice;
+}
+
 void take_addresses(const std::string& text, std::vector<std::string>& field) {
   std::istringstream words(text);
   field.clear();
@@ -86,6 +92,15 @@ void add_options(CLI::App& app, net::ServerOptions& options) {
                   "noeviction, allkeys-lru, allkeys-random, volatile-lru or volatile-ttl "
                   "[noeviction]",
                   [&](const std::string& text) { take_policy(text, store.maxmemory_policy); });
+  add_text_option(app, "--device",
+                  "Where the index lies: auto (a GPU if there is one), cpu or cuda [auto]",
+                  [&](const std::string& text) { take_device(text, store.device); });
+  app.add_option("--gpus", store.gpu, "Which GPU, by CUDA's number [0]")
+      ->check(CLI::Range(0, 1023));
+  add_text_option(app, "--gpu-memory", "Memory of the GPU that the index may take; 0: no cap [0]",
+                  [&](const std::string& text) {
+                    take_memory(text, 0, std::numeric_limits<int64_t>::max(), store.gpu_memory);
+                  });
   app.add_option("--maxclients", options.maxclients, "Clients at one time [10000]")
       ->check(CLI::Range(1, 1'000'000));
   add_text_option(app, "--proto-max-bulk-len", "Longest value or key a client may send [512mb]",
@@ -117,6 +132,7 @@ std::optional<uint64_t> parse_memory(std::string_view text) {
 std::optional<int> parse_flags(int argc, const char* const* argv, net::ServerOptions& options) {
   CLI::App app("Isotherm: a key-value store for Redis and memcached clients.", "isotherm-server");
   app.set_version_flag("--version", "isotherm-server " + std::string(net::isotherm_version));
+  options.store.device = DeviceChoice::automatic;
   add_options(app, options);
   try {
     app.parse(argc, argv);

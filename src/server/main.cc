@@ -74,6 +74,12 @@ int run(const isotherm::net::ServerOptions& options) {
   isotherm::Server server(options, clock);
   server.start();
   for (const std::string& line : server.listening()) spdlog::info("listening {}", line);
+  const isotherm::Engine& engine = server.engine();
+  if (engine.stats().on_device) {
+    spdlog::info("the index is on GPU {}", options.store.gpu);
+  } else if (!engine.device_problem().empty()) {
+    spdlog::info("no GPU is used, the index is in host memory: {}", engine.device_problem());
+  }
   spdlog::info("isotherm {} ready, {} threads", isotherm::net::isotherm_version,
                server.options().threads);
   int signal = 0;

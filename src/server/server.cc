@@ -34,6 +34,18 @@ Server::Server(const net::ServerOptions& options, const Clock& clock)
     : options_(complete(options)),
       engine_(options_.store, clock),
       state_(options_, clock, engine_) {
+  make_loops();
+}
+
+Server::Server(const net::ServerOptions& options, const Clock& clock,
+               const RootTableMaker& make_index)
+    : options_(complete(options)),
+      engine_(options_.store, clock, make_index),
+      state_(options_, clock, engine_) {
+  make_loops();
+}
+
+void Server::make_loops() {
   for (uint32_t i = 0; i < options_.threads; ++i) {
     state_.loops.push_back(std::make_unique<net::LoopCounters>());
     loops_.push_back(std::make_unique<net::Loop>(state_, *state_.loops.back()));

@@ -25,6 +25,8 @@ class Server {
  public:
   // The clock must outlive the server. Throws std::invalid_argument for options out of range.
   Server(const net::ServerOptions& options, const Clock& clock);
+  // With an index on a device of the caller's; for tests.
+  Server(const net::ServerOptions& options, const Clock& clock, const RootTableMaker& make_index);
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
@@ -46,6 +48,7 @@ class Server {
   net::ServerState& state() { return state_; }
 
  private:
+  void make_loops();
   uint16_t listen(int32_t port, net::Speaks speaks);
 
   const net::ServerOptions options_;

@@ -3,9 +3,11 @@
 #include <spdlog/sinks/null_sink.h>
 #include <spdlog/spdlog.h>
 
+#include <optional>
 #include <stdexcept>
 
 #include "base/clock.h"
+#include "device/fake_root_table.h"
 #include "server/flags.h"
 #include "server/server.h"
 
@@ -30,19 +32,28 @@ net::ServerOptions parse_options(const HostOptions& host, const std::vector<std:
 class ServerHost final : public Host {
  public:
   ServerHost(const HostOptions& host, const std::vector<std::string>& flags)
-      : clock_(start_of_time_ms()), server_(parse_options(host, flags), clock_) {
-    server_.start();
+      : clock_(start_of_time_ms()) {
+    const net::ServerOptions options = parse_options(host, flags);
+    if (host.on_device) {
+      server_.emplace(options, clock_, fake_root_table_maker(device_));
+    } else {
+      server_.emplace(options, clock_);
+    }
+    server_->start();
   }
-  ~ServerHost() override { server_.stop(); }
+  ~ServerHost() override { server_->stop(); }
 
-  uint16_t resp_port() const override { return server_.resp_port(); }
-  uint16_t memcached_port() const override { return server_.memcached_port(); }
+  uint16_t resp_port() const override { return server_->resp_port(); }
+  uint16_t memcached_port() const override { return server_->memcached_port(); }
   int64_t now_ms() const override { return clock_.now_ms(); }
   void advance(int64_t ms) override { clock_.advance(ms); }
 
  private:
+  static constexpr uint64_t device_bytes = uint64_t{1} << 28;
+
   ManualClock clock_;
-  Server server_;
+  FakeDevice device_{1, device_bytes};
+  std::optional<Server> server_;
 };
 
 void silence_log() { spdlog::set_default_logger(spdlog::null_logger_mt("scripts")); }

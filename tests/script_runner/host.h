@@ -13,6 +13,7 @@ namespace isotherm::scripts {
 
 struct HostOptions {
   int threads = 1;
+  bool on_device = false;  // the index is on a fake device
 };
 
 class Host {

@@ -31,6 +31,8 @@ constexpr Configuration configurations[] = {
     {"OneThreadPieces", {.threads = 1}, Cut::pieces},
     {"TwoThreads", {.threads = 2}, Cut::whole},
     {"TwoThreadsPieces", {.threads = 2}, Cut::pieces},
+    {"FakeDevice", {.threads = 1, .on_device = true}, Cut::whole},
+    {"FakeDeviceTwoThreadsPieces", {.threads = 2, .on_device = true}, Cut::pieces},
 };
 
 constexpr int64_t longest_wait_ms = 3'000;

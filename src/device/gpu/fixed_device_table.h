@@ -24,6 +24,7 @@
 #include "device/gpu/device_stock.h"
 #include "device/gpu/device_stream.h"
 #include "device/gpu/find_kernel.h"
+#include "device/gpu/scan_kernel.h"
 #include "device/gpu/settle_kernels.h"
 
 namespace isotherm {
@@ -68,6 +69,10 @@ class FixedDeviceTable {
       }
     } catch (const DeviceError&) {
       lost_ = true;
+      device_.synchronize(stream);  // what was queued must not outlive the memory it works in
+      throw;
+    } catch (const std::bad_alloc&) {
+      device_.synchronize(stream);  // nor run beside later calls, which do not wait for this one
       throw;
     }
   }
@@ -83,6 +88,24 @@ class FixedDeviceTable {
       segments_.grow(entries, view(), stream_.get());
     }
     order_.end_write(stream_.get());
+  }
+
+  // Where a walk leaves what it finds: memory that the device writes and the host reads.
+  struct ScanRoom {
+    uint64_t* hashes;
+    uint64_t* values;
+    uint64_t entries;
+    ScanResult* result;
+  };
+  // Queues a walk over at most `lines` lines from `bound` on; see device/gpu/scan_kernel.h. A key
+  // is unmix(hash, seed).
+  void scan(uint64_t bound, uint64_t lines, const ScanRoom& room, Stream stream) {
+    const std::lock_guard guard(mutex_);
+    order_.begin_read(stream);
+    const ScanKernel kernel{view(),      bound,       lines,      room.entries,
+                            room.hashes, room.values, room.result};
+    require_device(device_.launch(stream, 1, ScanKernel::threads, kernel), "launch a walk");
+    order_.end_read(stream);
   }
 
   DeviceTableStats stats() {

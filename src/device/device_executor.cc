@@ -1,0 +1,184 @@
+#include "device/device_executor.h"
+
+#include <algorithm>
+
+#include "base/tile.h"
+#include "device/round_stages.h"
+#include "items/live_walk.h"
+
+namespace isotherm {
+namespace {
+
+// Some rows of a batch.
+class BatchWork final : public RoundWork {
+ public:
+  BatchWork(const Batch::Columns& columns, uint32_t rows, bool writes, int64_t now_ms,
+            bool writable)
+      : columns_(columns), rows_(rows), writes_(writes), now_ms_(now_ms), writable_(writable) {}
+
+  uint32_t rows() const override { return rows_; }
+  bool writes() const override { return writes_; }
+
+  void write_keys(HostExecutor& executor, uint64_t* keys) override {
+    executor.hash_keys(columns_, 0, rows_);
+    for (uint32_t row = 0; row < rows_; ++row) {
+      keys[row] = key_on_device(columns_.hash[row], columns_.database[row]);
+    }
+  }
+
+  void answer(const RoundShare& share, const RootColumns& found, const uint32_t* numbers,
+              uint32_t count) override {
+    HostExecutor::Run run{share.executor, columns_, now_ms_, writable_, !writes_};
+    run.erases_expired = share.has_all_rows_of_its_keys;
+    run_round_stages(run, share, found, numbers, count);
+    share.executor.count(run, count, 0);
+  }
+
+ private:
+  Batch::Columns columns_;
+  const uint32_t rows_;
+  const bool writes_;
+  const int64_t now_ms_;
+  const bool writable_;
+};
+
+// Items that leave their places, or go to others.
+class MoveWork final : public RoundWork {
+ public:
+  MoveWork(ItemMove* moves, uint32_t count, int64_t now_ms)
+      : moves_(moves), count_(count), now_ms_(now_ms) {}
+
+  uint32_t rows() const override { return count_; }
+  bool writes() const override { return true; }
+
+  void write_keys(HostExecutor& executor, uint64_t* keys) override {
+    const HostStore& store = executor.store();
+    for (uint32_t i = 0; i < count_; ++i) {
+      const Item& item = *store.items.item(moves_[i].from);
+      keys[i] = key_on_device(store.hash(item.key(), store.seed), item.database());
+    }
+  }
+
+  void answer(const RoundShare& share, const RootColumns& found, const uint32_t* numbers,
+              uint32_t count) override {
+    HostStore& store = share.executor.store();
+    for (uint32_t i = 0; i < count; ++i) {
+      const uint32_t row = numbers != nullptr ? numbers[i] : i;
+      ItemMove& move = moves_[row];
+      Database& database = store.databases[store.items.item(move.from)->database()];
+      const Location root = found.found[row] == 1 ? found.roots[row] : location::none;
+      RoundIndex index(share.overlay, database, found.keys[row], root);
+      move.done = swap_member<TilePlain>(share.executor, index, found.keys[row], move, now_ms_);
+    }
+  }
+
+ private:
+  ItemMove* const moves_;
+  const uint32_t count_;
+  const int64_t now_ms_;
+};
+
+// Rows of one worker in one round; more go in several rounds, so that others have their turns.
+constexpr uint32_t most_rows_a_round = 1 << 18;
+
+}  // namespace
+
+DeviceExecutor::DeviceExecutor(HostStore& store, const RootTableMaker& make)
+    : store_(store),
+      rounds_(make(store.seed), [this](uint64_t last_version) { take_over(last_version); }) {}
+
+DeviceExecutor::~DeviceExecutor() = default;
+
+Batch::Row DeviceExecutor::run(Member& member, Batch& batch, int64_t now_ms, bool writable) {
+  for (Batch::Row first = 0; first < batch.size(); first += most_rows_a_round) {
+    const uint32_t rows = std::min(batch.size() - first, most_rows_a_round);
+    BatchWork work(batch.columns().from(first), rows, batch.writes(), now_ms, writable);
+    if (!rounds_.run(member, work)) return first;
+  }
+  return batch.size();
+}
+
+bool DeviceExecutor::swap(Member& member, std::vector<ItemMove>& moves, int64_t now_ms) {
+  for (size_t first = 0; first < moves.size(); first += most_rows_a_round) {
+    const size_t count = std::min<size_t>(moves.size() - first, most_rows_a_round);
+    MoveWork work(moves.data() + first, static_cast<uint32_t>(count), now_ms);
+    if (!rounds_.run(member, work)) return false;
+  }
+  return true;
+}
+
+bool DeviceExecutor::flush(Member& member, uint32_t database, int64_t now_ms) {
+  std::vector<ItemMove> moves;
+  LiveWalk walk;
+  for (bool more = true; more;) {
+    moves.clear();
+    more = store_.items.walk_live(walk, most_rows_a_round, [&](Location location) {
+      if (store_.items.item(location)->database() == database) {
+        moves.push_back({location, location::none, MoveReason::flushed});
+      }
+      return true;
+    });
+    if (!swap(member, moves, now_ms)) return false;
+  }
+  const auto empty = [](const Database& one) {
+    return one.entries_on_device.load(std::memory_order_relaxed) == 0;
+  };
+  if (!std::all_of(store_.databases.begin(), store_.databases.end(), empty)) return true;
+  return rounds_.alone([](RootTable& table) { table.clear(); });
+}
+
+bool DeviceExecutor::scan(uint64_t bound, uint64_t lines,
+                          const std::function<void(Location root)>& visit, uint64_t& next) {
+  return rounds_.alone([&](RootTable& table) {
+    next = table.scan(bound, lines, [&](uint64_t, Location root) { visit(root); });
+  });
+}
+
+RootTableStats DeviceExecutor::stats() {
+  RootTableStats stats;
+  rounds_.alone([&](RootTable& table) { stats = table.stats(); });
+  return stats;
+}
+
+void DeviceExecutor::take_over(uint64_t last_version) {
+  for (Database& database : store_.databases) {
+    database.begin_versions(last_version);
+    database.entries_on_device.store(0, std::memory_order_relaxed);
+  }
+  HostExecutor executor(store_);
+  LiveWalk walk;
+  constexpr uint32_t step = 1 << 16;
+  const auto take = [&](Location location) {
+    if (!index_on_host(location, executor) && store_.items.clear_live(location)) {
+      executor.cache().retire(location);
+    }
+    return true;
+  };
+  while (store_.items.walk_live(walk, step, take)) {
+  }
+}
+
+// False where there is no memory for it: the item is then lost, as one that was evicted.
+bool DeviceExecutor::index_on_host(Location location, HostExecutor& executor) {
+  const Item& item = *store_.items.item(location);
+  Database& database = store_.databases[item.database()];
+  LineIndex* index = database.make_index(store_.pages, store_.budget, store_.epochs);
+  if (index == nullptr) return false;
+  const uint64_t hash = store_.hash(item.key(), store_.seed);
+  const Location root = index->find<TilePlain>(hash).word;
+  const Composed composed = compose(store_.items, executor.cache(), root, location::none, location);
+  if (!composed.ok) return false;
+  const Swapped swapped = swap_root<TilePlain>(*index, hash, root, composed.root,
+                                               [](Segment& /*versions*/) { return true; });
+  if (swapped != Swapped::done) {
+    if (composed.root != location) discard_root(executor.cache(), composed.root);
+    return false;
+  }
+  if (root != composed.root) retire_root(executor.cache(), root);
+  constexpr uint32_t lines = 1024;
+  while (index->wants_step() && index->step(lines)) {
+  }
+  return true;
+}
+
+}  // namespace isotherm

@@ -1,0 +1,72 @@
+// DeviceExecutor: answers batches with an index in the memory of a device, over items of the host.
+//
+// The device only maps keys' hashes to roots (index/item_table.h). Items, full keys, expiry,
+// versions and eviction are the host's: the threads of the workers read and write items in rounds
+// (device/rounds.h), by the same code as the host executor (device/row_answers.h). All databases
+// share one index; the database is part of the key (device/round_stages.h).
+//
+// Failure. When the device fails, or its memory is full, an index of the host is made from the live
+// items and the host executor goes on: nothing is lost, since what a request did is seen from the
+// live bits of the items. `run` says how many rows were answered before.
+//
+// Flushing walks over all items of the database within an exclusive section and takes them out of
+// the index in batches; an index that is then empty is made anew, which frees its memory.
+//
+// Threads. Any, each with a Member of its own, within an epoch. Sources. KVCG and Mega-KV, section
+// 3 (index on the device, items on the host); docs/papers.md.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "device/host_store.h"
+#include "device/member_swap.h"
+#include "device/root_table.h"
+#include "device/rounds.h"
+
+namespace isotherm {
+
+class DeviceExecutor {
+ public:
+  using Member = Rounds::Member;
+
+  // Throws DeviceError or std::bad_alloc where there is no device to use.
+  DeviceExecutor(HostStore& store, const RootTableMaker& make);
+  ~DeviceExecutor();
+  DeviceExecutor(const DeviceExecutor&) = delete;
+  DeviceExecutor& operator=(const DeviceExecutor&) = delete;
+
+  // False once the device was lost: the host has an index of its own then.
+  bool active() const { return !rounds_.lost(); }
+
+  // Answers the rows of `batch` in order, and returns how many; fewer than all where the device was
+  // lost on the way.
+  Batch::Row run(Member& member, Batch& batch, int64_t now_ms, bool writable);
+
+  // Takes items out of their places or moves them, and notes which moves were done; false: the
+  // device was lost and none was.
+  bool swap(Member& member, std::vector<ItemMove>& moves, int64_t now_ms);
+
+  // Within an exclusive section. False: the device was lost; what is left is the caller's.
+  bool flush(Member& member, uint32_t database, int64_t now_ms);
+
+  // One step of a walk over the items of all databases, of at most `lines` lines of the index:
+  // visits the roots there and fills `next`, 0 at the end. False: the device was lost.
+  bool scan(uint64_t bound, uint64_t lines, const std::function<void(Location root)>& visit,
+            uint64_t& next);
+
+  RootTableStats stats();
+
+ private:
+  void take_over(uint64_t last_version);
+  bool index_on_host(Location location, HostExecutor& executor);
+
+  HostStore& store_;
+  std::atomic<int64_t> pinned_bytes_{0};  // told to the budget
+  Rounds rounds_;
+};
+
+}  // namespace isotherm

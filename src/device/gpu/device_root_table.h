@@ -1,0 +1,191 @@
+// DeviceRootTable: a RootTable (device/root_table.h) in the memory of any device.
+//
+// Few keys are read, and their roots written, by the kernel in pinned memory directly, which takes
+// one launch; many go over the bus in parts (device/gpu/pinned_gets.h).
+//
+// Threads. One at a time; the device is entered by every call, since callers' threads differ.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "base/hash.h"
+#include "device/gpu/fixed_device_table.h"
+#include "device/gpu/pinned_gets.h"
+#include "device/root_table.h"
+
+namespace isotherm {
+
+template <class Device>
+class DeviceRootTable final : public RootTable {
+ public:
+  // `device` must outlive it.
+  DeviceRootTable(Device& device, const FixedDeviceOptions& options)
+      : device_(device), options_(options), stream_(device) {
+    table_.emplace(device, options);
+    result_ = static_cast<ScanResult*>(device.allocate_pinned(sizeof(ScanResult)));
+    if (result_ == nullptr) throw std::bad_alloc();
+  }
+  ~DeviceRootTable() override {
+    enter();
+    gets_.reset();
+    table_.reset();
+    release(memory_);
+    release(scan_memory_);
+    device_.release_pinned(result_, sizeof(ScanResult));
+  }
+
+  const RootColumns& columns(uint64_t rows) override {
+    if (rows <= columns_.rows) return columns_;
+    enter();
+    settle_changes();
+    constexpr uint64_t least = 1 << 12;
+    const uint64_t room = std::max({least, rows, columns_.rows * 2});
+    columns_ = {};
+    release(memory_);
+    memory_ = pinned(room * row_bytes);
+    auto* at = memory_.at;
+    const auto column = [&](auto** to, uint64_t bytes) {
+      *to = reinterpret_cast<std::remove_pointer_t<decltype(to)>>(at);
+      at += bytes;
+    };
+    column(&columns_.keys, room * sizeof(uint64_t));
+    column(&columns_.roots, room * sizeof(Location));
+    column(&columns_.changed_keys, room * sizeof(uint64_t));
+    column(&columns_.changed_roots, room * sizeof(Location));
+    column(&replies_, room * sizeof(uint64_t));
+    column(&columns_.found, room);
+    column(&ops_, room);
+    column(&changed_, room);
+    columns_.rows = room;
+    return columns_;
+  }
+
+  void find(uint64_t rows) override {
+    enter();
+    DeviceRequests requests;
+    requests.rows = rows;
+    requests.keys = columns_.keys;
+    requests.values_out = columns_.roots;
+    requests.found = columns_.found;
+    if (rows <= most_direct) {
+      table_->run(requests, stream_.get());
+    } else {
+      if (!gets_) gets_.emplace(device_, *table_);
+      gets_->run(requests, stream_.get());
+    }
+    require_device(device_.synchronize(stream_.get()), "wait for lookups");
+    check_changes();
+  }
+
+  void change(uint64_t rows) override {
+    if (rows == 0) return;
+    enter();
+    settle_changes();
+    for (uint64_t row = 0; row < rows; ++row) {
+      ops_[row] = columns_.changed_roots[row] != location::none ? DeviceOp::put : DeviceOp::erase;
+    }
+    DeviceRequests requests;
+    requests.rows = rows;
+    requests.ops = ops_;
+    requests.keys = columns_.changed_keys;
+    requests.values = columns_.changed_roots;
+    requests.values_out = replies_;
+    requests.found = changed_;
+    table_->run(requests, stream_.get());
+    changes_ = rows;
+  }
+
+  uint64_t scan(uint64_t bound, uint64_t lines,
+                const std::function<void(uint64_t key, Location root)>& visit) override {
+    enter();
+    settle_changes();
+    uint64_t room = lines * Bucket::slots * 2 + 1;
+    for (;;) {
+      if (scan_memory_.bytes < room * 2 * sizeof(uint64_t)) {
+        release(scan_memory_);
+        scan_memory_ = pinned(room * 2 * sizeof(uint64_t));
+      }
+      auto* hashes = reinterpret_cast<uint64_t*>(scan_memory_.at);
+      uint64_t* words = hashes + room;
+      table_->scan(bound, lines, {hashes, words, room, result_}, stream_.get());
+      require_device(device_.synchronize(stream_.get()), "wait for a walk");
+      if (result_->wanted != 0) {
+        room = result_->wanted;
+        continue;
+      }
+      for (uint64_t i = 0; i < result_->entries; ++i) {
+        visit(unmix(hashes[i], options_.seed), words[i]);
+      }
+      return result_->next;
+    }
+  }
+
+  void clear() override {
+    enter();
+    settle_changes();
+    gets_.reset();
+    table_.reset();
+    table_.emplace(device_, options_);
+  }
+
+  RootTableStats stats() override {
+    enter();
+    const DeviceTableStats stats = table_->stats();
+    return {stats.entries, stats.bytes + stats.workspace, memory_.bytes + scan_memory_.bytes};
+  }
+
+ private:
+  static constexpr uint64_t most_direct = 1 << 14;
+  static constexpr uint64_t row_bytes = 5 * sizeof(uint64_t) + 3;
+
+  struct Pinned {
+    char* at = nullptr;
+    uint64_t bytes = 0;
+  };
+  Pinned pinned(uint64_t bytes) {
+    auto* at = static_cast<char*>(device_.allocate_pinned(bytes));
+    if (at == nullptr) throw std::bad_alloc();
+    return {at, bytes};
+  }
+  void release(Pinned& memory) {
+    if (memory.at != nullptr) device_.release_pinned(memory.at, memory.bytes);
+    memory = {};
+  }
+
+  // A GPU is chosen by each thread; a fake one is nobody's.
+  void enter() {
+    if constexpr (requires { device_.enter(); }) device_.enter();
+  }
+
+  // Waits for changes that are under way, whose columns are about to be used again.
+  void settle_changes() {
+    if (changes_ == 0) return;
+    require_device(device_.synchronize(stream_.get()), "wait for changes");
+    check_changes();
+  }
+  // Changes that have ended: each must have found a place.
+  void check_changes() {
+    const uint64_t rows = std::exchange(changes_, 0);
+    if (rows != 0 && std::memchr(changed_, reply_retry, rows) != nullptr) {
+      throw DeviceError("the memory of the device is full");
+    }
+  }
+
+  Device& device_;
+  const FixedDeviceOptions options_;
+  DeviceStream<Device> stream_;
+  std::optional<FixedDeviceTable<Device>> table_;
+  std::optional<PinnedGets<Device>> gets_;  // made when first needed
+  Pinned memory_;                           // of the columns
+  RootColumns columns_;
+  uint64_t* replies_ = nullptr;
+  DeviceOp* ops_ = nullptr;
+  uint8_t* changed_ = nullptr;
+  uint64_t changes_ = 0;  // under way
+  Pinned scan_memory_;
+  ScanResult* result_ = nullptr;
+};
+
+}  // namespace isotherm

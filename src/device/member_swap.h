@@ -1,0 +1,57 @@
+// Taking an item out of its place in the index, or moving it, for background work: "swap if the
+// location is still this one", so that no write that came in between is lost.
+#pragma once
+
+#include <cstdint>
+
+#include "device/host_executor.h"
+#include "index/item_table.h"
+
+namespace isotherm {
+
+// Why an item leaves its place.
+enum class MoveReason : uint8_t { evicted, expired, moved, flushed };
+
+struct ItemMove {
+  Location from;
+  Location to;  // location::none: it goes; else a copy of it, which is live
+  MoveReason reason;
+  bool done = false;
+};
+
+// Puts `move.to` in the place of `move.from` in `index`, the index as the item's database has it;
+// false when it has `from` no more. `move.from` must be readable, so found in the caller's epoch.
+template <class Tile, class Index>
+bool swap_member(HostExecutor& executor, Index& index, uint64_t hash, const ItemMove& move,
+                 int64_t now_ms) {
+  ItemStore& items = executor.store().items;
+  Item* item = items.item(move.from);
+  Item* copy = move.to != location::none ? items.item(move.to) : nullptr;
+  for (;;) {
+    const Location root = index.template find<Tile>(hash).word;
+    if (resolve(items, root, item->key()).location != move.from) return false;
+    const Composed composed = compose(items, executor.cache(), root, move.from, move.to);
+    if (!composed.ok) return false;
+    int64_t expiry = no_expiry;
+    bool refused = false;
+    const Swapped swapped = swap_root<Tile>(index, hash, root, composed.root, [&](auto& versions) {
+      expiry = item->expiry();
+      refused = move.reason == MoveReason::expired && !item->expired(now_ms);
+      if (refused) return false;
+      if (copy == nullptr) versions.next_version();
+      if (copy != nullptr && copy->has_expiry()) copy->set_expiry(expiry);
+      return true;
+    });
+    if (swapped == Swapped::done) {
+      if (root != composed.root) retire_root(executor.cache(), root);
+      Database& database = executor.store().databases[item->database()];
+      executor.settle(database, {move.from, item}, expiry, copy != nullptr ? expiry : no_expiry);
+      if (expiry != no_expiry && copy != nullptr) items.note_expiry(move.to, expiry);
+      return true;
+    }
+    if (composed.root != move.to) discard_root(executor.cache(), composed.root);
+    if (refused || swapped == Swapped::no_memory) return false;
+  }
+}
+
+}  // namespace isotherm

@@ -1,0 +1,65 @@
+// RootTable: the index of a store in device memory, as the host uses it: 64-bit keys to roots
+// (index/item_table.h).
+//
+// A round (device/rounds.h) writes the keys it looks up into the columns, which lie in pinned
+// memory, calls `find`, and reads the roots there; what it changed goes into the columns of changes
+// and on to the device by `change`, which returns when that is queued. Whatever is called later
+// sees it.
+//
+// Errors. All functions throw DeviceError when the device fails, or where its memory is full so
+// that a change found no place; what the table holds is then of no use any more, and the host makes
+// an index of its own from the live items.
+// Threads. One at a time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "items/location.h"
+
+namespace isotherm {
+
+struct RootColumns {
+  uint64_t rows = 0;  // room
+  // Lookups: keys in; a root out where `found` is 1.
+  uint64_t* keys = nullptr;
+  Location* roots = nullptr;
+  uint8_t* found = nullptr;
+  // Changes: another root for a key, location::none erases it. No key twice.
+  uint64_t* changed_keys = nullptr;
+  Location* changed_roots = nullptr;
+};
+
+struct RootTableStats {
+  uint64_t entries = 0;
+  uint64_t device_bytes = 0;
+  uint64_t pinned_bytes = 0;
+};
+
+class RootTable {
+ public:
+  virtual ~RootTable() = default;
+
+  // Columns with room for `rows` rows, in the same place as before where there was room; otherwise
+  // what was in them is gone. Throws std::bad_alloc too.
+  virtual const RootColumns& columns(uint64_t rows) = 0;
+  // Looks up the first `rows` keys; returns when the roots are there.
+  virtual void find(uint64_t rows) = 0;
+  // Applies the first `rows` changes.
+  virtual void change(uint64_t rows) = 0;
+  // Visits the entries of at most `lines` lines from `bound` on, visit(key, root), and returns the
+  // bound to go on from; 0 at the end. Lines are visited whole and in a fixed order, also while the
+  // table grows between calls.
+  virtual uint64_t scan(uint64_t bound, uint64_t lines,
+                        const std::function<void(uint64_t key, Location root)>& visit) = 0;
+  // Empties the table and gives its memory back.
+  virtual void clear() = 0;
+  // Waits for all calls made so far.
+  virtual RootTableStats stats() = 0;
+};
+
+// Makes the table of a store with this seed of hashes; DeviceError or std::bad_alloc without it.
+using RootTableMaker = std::function<std::unique_ptr<RootTable>(uint64_t seed)>;
+
+}  // namespace isotherm

@@ -1,0 +1,61 @@
+#include "device/round_stages.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "base/tile.h"
+#include "device/row_answers.h"
+
+namespace isotherm {
+namespace {
+
+// The roots of a round: as the device found them, and as the share has changed them since.
+class RoundRoots {
+ public:
+  using Row = Batch::Row;
+  using Run = HostExecutor::Run;
+
+  RoundRoots(RoundOverlay& overlay, const RootColumns& found) : overlay_(overlay), found_(found) {}
+
+  Location of_device(Row row) const {
+    return found_.found[row] == 1 ? found_.roots[row] : location::none;
+  }
+  Location find(Row row) const { return overlay_.root(found_.keys[row], of_device(row)); }
+
+  RoundIndex* to_write(const Run& run, Row row, const Request& request, Reply& /*reply*/) {
+    Database& database = run.executor.store().databases[request.database];
+    return &index_.emplace(overlay_, database, found_.keys[row], of_device(row));
+  }
+
+ private:
+  RoundOverlay& overlay_;
+  const RootColumns& found_;
+  std::optional<RoundIndex> index_;  // of the row that writes now
+};
+
+}  // namespace
+
+void run_round_stages(HostExecutor::Run& run, const RoundShare& share, const RootColumns& found,
+                      const uint32_t* numbers, uint32_t count) {
+  using Answers = RowAnswers<TilePlain, RoundRoots>;
+  // Rows whose items are on their way.
+  constexpr uint32_t ahead = 16;
+  RoundRoots roots(share.overlay, found);
+  const auto row_at = [&](uint32_t i) { return numbers != nullptr ? numbers[i] : i; };
+  const auto prefetch = [&](uint32_t i) {
+    const Batch::Row row = row_at(i);
+    Answers::prefetch_item(run, row, roots.of_device(row));
+  };
+  for (uint32_t i = 0; i < std::min(ahead, count); ++i) prefetch(i);
+  for (uint32_t i = 0; i < count; ++i) {
+    if (i + ahead < count) prefetch(i + ahead);
+    const Batch::Row row = row_at(i);
+    if (run.columns.op[row] == Op::get) {
+      Answers::get(run, roots, row, roots.find(row));
+    } else {
+      Answers::write(run, roots, row);
+    }
+  }
+}
+
+}  // namespace isotherm

@@ -1,0 +1,238 @@
+#include "device/rounds.h"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "device/gpu/device_error.h"
+
+namespace isotherm {
+namespace {
+
+// A number that only grows, and that threads wait for. A round's phases take microseconds, so they
+// look a while before they sleep.
+class Progress {
+ public:
+  void set(uint32_t to) {
+    at_.store(to, std::memory_order_release);
+    at_.notify_all();
+  }
+  void add_one() {
+    at_.fetch_add(1, std::memory_order_acq_rel);
+    at_.notify_all();
+  }
+  uint32_t wait_for(uint32_t wanted) const {
+    constexpr int looks = 2'000;
+    for (int i = 0; i < looks; ++i) {
+      const uint32_t at = at_.load(std::memory_order_acquire);
+      if (at >= wanted) return at;
+      __builtin_ia32_pause();
+    }
+    for (;;) {
+      const uint32_t at = at_.load(std::memory_order_acquire);
+      if (at >= wanted) return at;
+      at_.wait(at, std::memory_order_acquire);
+    }
+  }
+
+ private:
+  std::atomic<uint32_t> at_{0};
+};
+
+// Phases that the leader announces.
+enum Phase : uint32_t { forming, keys_wanted, found, gone };
+
+// The share that a key belongs to.
+uint32_t share_of(uint64_t key, uint32_t shares) {
+  return static_cast<uint32_t>((key & 0xFFFFFFFF) * shares >> 32);
+}
+
+}  // namespace
+
+struct Rounds::Round {
+  // While it forms, under the mutex.
+  std::vector<Member*> members;
+  uint64_t rows = 0;
+  bool writes = false;
+
+  RootColumns columns;
+  Progress phase;
+  Progress keys_written;  // by members
+  Progress answered;      // likewise
+  std::atomic<uint64_t> changes{0};
+  std::atomic<uint64_t> last_version{0};
+
+  uint32_t size() const { return static_cast<uint32_t>(members.size()); }
+  // Each key's rows have one thread.
+  bool shared_out() const { return writes && size() > 1; }
+};
+
+Rounds::Rounds(std::unique_ptr<RootTable> table, std::function<void(uint64_t)> take_over)
+    : table_(std::move(table)), take_over_(std::move(take_over)) {}
+
+bool Rounds::run(Member& member, RoundWork& work) {
+  if (lost()) return false;
+  bool leads = false;
+  const std::shared_ptr<Round> round = join(member, work, leads);
+  if (leads) open(*round);
+  if (round->phase.wait_for(keys_wanted) == gone) return false;
+  write_keys(*round, member);
+  round->keys_written.add_one();
+  if (leads) look_up(*round);
+  if (round->phase.wait_for(found) == gone) return false;
+  answer(*round, member);
+  hand_in_changes(*round, member);
+  round->answered.add_one();
+  round->answered.wait_for(round->size());
+  if (leads) end(*round);
+  return true;
+}
+
+std::shared_ptr<Rounds::Round> Rounds::join(Member& member, RoundWork& work, bool& leads) {
+  std::unique_lock lock(mutex_);
+  const uint64_t rows = work.rows();
+  changed_.wait(lock, [&] { return !forming_ || forming_->rows + rows <= most_rows; });
+  leads = !forming_;
+  if (leads) forming_ = std::make_shared<Round>();
+  const std::shared_ptr<Round> round = forming_;
+  member.work_ = &work;
+  member.number_ = round->size();
+  member.first_ = round->rows;
+  round->members.push_back(&member);
+  round->rows += rows;
+  round->writes |= work.writes();
+  if (!leads) return round;
+  changed_.wait(lock, [&] { return !running_; });
+  running_ = true;
+  forming_.reset();
+  changed_.notify_all();
+  return round;
+}
+
+void Rounds::open(Round& round) {
+  try {
+    if (lost()) throw DeviceError("the device is lost");
+    round.columns = table_->columns(round.rows);
+  } catch (const std::exception&) {
+    lose();
+    round.phase.set(gone);
+    free_turn();
+    return;
+  }
+  round.phase.set(keys_wanted);
+}
+
+void Rounds::write_keys(Round& round, Member& member) {
+  member.work_->write_keys(member.executor_, round.columns.keys + member.first_);
+  if (round.shared_out()) sort_by_share(round, member);
+}
+
+void Rounds::sort_by_share(Round& round, Member& member) {
+  const uint32_t shares = round.size();
+  const uint32_t rows = member.work_->rows();
+  const uint64_t* keys = round.columns.keys + member.first_;
+  std::vector<uint32_t>& at = member.share_ends_;
+  at.assign(shares, 0);
+  for (uint32_t row = 0; row < rows; ++row) ++at[share_of(keys[row], shares)];
+  // Where each share begins; it ends there when its rows are in place.
+  uint32_t begin = 0;
+  for (uint32_t& count : at) begin += std::exchange(count, begin);
+  member.sorted_.resize(rows);
+  for (uint32_t row = 0; row < rows; ++row) {
+    member.sorted_[at[share_of(keys[row], shares)]++] = row;
+  }
+}
+
+void Rounds::look_up(Round& round) {
+  round.keys_written.wait_for(round.size());
+  try {
+    table_->find(round.rows);
+  } catch (const std::exception&) {
+    lose();
+    round.phase.set(gone);
+    free_turn();
+    return;
+  }
+  round.phase.set(found);
+}
+
+void Rounds::answer(Round& round, Member& member) {
+  member.overlay_.begin(version_ + member.number_, round.size());
+  const RoundShare share{member.executor_, member.overlay_, round.writes || round.size() == 1};
+  const auto columns_of = [&](const Member& other) {
+    RootColumns columns = round.columns;
+    columns.keys += other.first_;
+    columns.roots += other.first_;
+    columns.found += other.first_;
+    return columns;
+  };
+  if (!round.shared_out()) {
+    return member.work_->answer(share, columns_of(member), nullptr, member.work_->rows());
+  }
+  for (Member* other : round.members) {
+    const uint32_t end = other->share_ends_[member.number_];
+    const uint32_t begin = member.number_ == 0 ? 0 : other->share_ends_[member.number_ - 1];
+    if (begin == end) continue;
+    other->work_->answer(share, columns_of(*other), other->sorted_.data() + begin, end - begin);
+  }
+}
+
+void Rounds::hand_in_changes(Round& round, Member& member) {
+  uint64_t last = round.last_version.load(std::memory_order_relaxed);
+  while (last < member.overlay_.last_version() &&
+         !round.last_version.compare_exchange_weak(last, member.overlay_.last_version())) {
+  }
+  uint64_t count = 0;
+  member.overlay_.each_change([&](uint64_t, Location) { ++count; });
+  uint64_t at = round.changes.fetch_add(count, std::memory_order_relaxed);
+  member.overlay_.each_change([&](uint64_t key, Location root) {
+    round.columns.changed_keys[at] = key;
+    round.columns.changed_roots[at] = root;
+    ++at;
+  });
+}
+
+// Members may be gone by now.
+void Rounds::end(Round& round) {
+  version_ = std::max(version_, round.last_version.load(std::memory_order_relaxed));
+  try {
+    table_->change(round.changes.load(std::memory_order_relaxed));
+  } catch (const std::exception&) {
+    lose();
+  }
+  free_turn();
+}
+
+bool Rounds::alone(const std::function<void(RootTable&)>& use) {
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return !running_; });
+    running_ = true;
+  }
+  bool done = !lost();
+  try {
+    if (done) use(*table_);
+  } catch (const std::exception&) {
+    lose();
+    done = false;
+  }
+  free_turn();
+  return done;
+}
+
+// By whoever has the turn, so that nobody meets a half-made index.
+void Rounds::lose() {
+  if (lost()) return;
+  take_over_(version_);
+  lost_.store(true, std::memory_order_release);
+}
+
+void Rounds::free_turn() {
+  {
+    const std::lock_guard guard(mutex_);
+    running_ = false;
+  }
+  changed_.notify_all();
+}
+
+}  // namespace isotherm

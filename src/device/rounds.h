@@ -1,0 +1,123 @@
+// Rounds: batches of all workers go to a device together, and the workers answer them together.
+//
+// A round, with N members:
+//   form     workers join with their work (rows) while the round before runs
+//   keys     each member writes the keys of its rows into the columns
+//   find     the first member, who leads, has the device look up all of them
+//   answer   each member answers its share of the rows, with items read by the CPU; where some
+//            request writes, a share is all requests of some keys, whoever sent them, in the order
+//            of the members and their rows; what they change stays in overlays
+//            (device/round_overlay.h)
+//   change   the changed roots go to the device, which applies them before it looks up more
+// So a batch is as large as what has arrived while the one before was worked off (greedy; there is
+// nothing to wait for), no thread is needed but those of the workers, and only rounds change the
+// index: no lock and no lost swap.
+//
+// Order. Members join in the order they arrive, and a worker waits until its work is answered, so
+// requests on a key take effect in one order that all of them see: each key is linearizable.
+//
+// Failure. When the device fails, the leader calls `take_over`, which makes an index of the host
+// from the live items, and from then on every call returns false: what was not answered is the
+// caller's to run on the host. A round whose requests were answered when the changes failed is
+// done: the items say what it did.
+//
+// Threads. Any number, each with a Member of its own, within an epoch from before it calls until
+// its replies are read; so what is found stays readable, and an exclusive section (items/epoch.h),
+// which waits until all others have left, meets no round but its own.
+// Memory. Columns for most_rows rows at most.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "device/host_executor.h"
+#include "device/root_table.h"
+#include "device/round_overlay.h"
+
+namespace isotherm {
+
+// Who answers, and with what.
+struct RoundShare {
+  HostExecutor& executor;
+  RoundOverlay& overlay;
+  bool has_all_rows_of_its_keys;  // false where no row of the round writes
+};
+
+// What a member brings. Rows are numbered from 0.
+class RoundWork {
+ public:
+  virtual uint32_t rows() const = 0;
+  // Whether a row may change the index.
+  virtual bool writes() const = 0;
+  virtual void write_keys(HostExecutor& executor, uint64_t* keys) = 0;
+  // Answers `count` rows in this order, those numbered `numbers[i]` (null: i itself). `found` has
+  // the columns of this work's rows. Other threads answer other rows.
+  virtual void answer(const RoundShare& share, const RootColumns& found, const uint32_t* numbers,
+                      uint32_t count) = 0;
+
+ protected:
+  ~RoundWork() = default;
+};
+
+class Rounds {
+ public:
+  static constexpr uint32_t most_rows = 1 << 21;
+
+  // A worker's place in rounds, and its memory for them.
+  class Member {
+   public:
+    explicit Member(HostExecutor& executor) : executor_(executor) {}
+
+   private:
+    friend class Rounds;
+    HostExecutor& executor_;
+    RoundOverlay overlay_;
+    RoundWork* work_ = nullptr;
+    uint32_t number_ = 0;
+    uint64_t first_ = 0;                // row of the round
+    std::vector<uint32_t> sorted_;      // rows by share, in order within each
+    std::vector<uint32_t> share_ends_;  // in `sorted_`
+  };
+
+  // `take_over` gets the last version given.
+  Rounds(std::unique_ptr<RootTable> table, std::function<void(uint64_t last_version)> take_over);
+  Rounds(const Rounds&) = delete;
+  Rounds& operator=(const Rounds&) = delete;
+
+  // Answers all rows of `work`, at most most_rows; false: the device is gone and none is answered.
+  bool run(Member& member, RoundWork& work);
+  // Runs use(table) between rounds; false where the device is gone, before or by this.
+  bool alone(const std::function<void(RootTable&)>& use);
+  bool lost() const { return lost_.load(std::memory_order_acquire); }
+
+ private:
+  struct Round;
+
+  std::shared_ptr<Round> join(Member& member, RoundWork& work, bool& leads);
+  void open(Round& round);
+  void look_up(Round& round);
+  void write_keys(Round& round, Member& member);
+  void sort_by_share(Round& round, Member& member);
+  void answer(Round& round, Member& member);
+  void hand_in_changes(Round& round, Member& member);
+  void end(Round& round);
+  void lose();
+  void free_turn();
+
+  const std::unique_ptr<RootTable> table_;
+  const std::function<void(uint64_t)> take_over_;
+  std::atomic<bool> lost_{false};
+  uint64_t version_ = 0;  // the last given; belongs to whoever has the turn
+
+  std::mutex mutex_;                 // all below
+  std::condition_variable changed_;  // a turn ended, or a round that was forming began
+  std::shared_ptr<Round> forming_;
+  bool running_ = false;  // somebody has the turn
+};
+
+}  // namespace isotherm

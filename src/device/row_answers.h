@@ -1,0 +1,214 @@
+// RowAnswers: what an executor does for one row, once its key's root can be had: answers a get, or
+// plans a write, prepares the item and swaps the roots. See device/host_executor.h.
+//
+// `Roots` says where roots come from and go to: lines of the host's memory (device/host_stages.h),
+// or a round of a device (device/round_stages.cc). It offers
+//   to_write(run, row, request, reply)   the index as the row sees it, a pointer; null, with the
+//                                        row answered, where there is nothing to do
+// and that index offers find and update as a LineIndex does.
+//
+// Everything here must be a template or always inlined, as in host_stages.h.
+#pragma once
+
+#include "device/host_executor.h"
+#include "index/item_table.h"
+
+namespace isotherm {
+
+template <class Tile, class Roots>
+struct RowAnswers {
+  using Row = Batch::Row;
+  using Run = HostExecutor::Run;
+
+  // The largest size class whose items take one cache line.
+  static constexpr uint32_t one_line_class = size_classes::class_of(64);
+
+  static ISOTHERM_INLINE void prefetch_item(const Run& run, Row row, Location root) {
+    if (root == location::none) return;
+    const char* item = run.executor.store_.items.address(root);
+    __builtin_prefetch(item);
+    // The second line of an item that has one; a collision node's class says nothing, but it is
+    // rare.
+    if (location::size_class(root) > one_line_class) __builtin_prefetch(item + 64);
+    // A write clears the item's live bit, and a read may set its CLOCK bit beside it.
+    if (run.columns.op[row] != Op::get || run.executor.store_.touches) {
+      run.executor.store_.items.prefetch_bits(root);
+    }
+  }
+
+  static ISOTHERM_INLINE void get(Run& run, Roots& roots, Row row, Location root) {
+    Reply& reply = run.columns.reply[row];
+    ItemStore& items = run.executor.store_.items;
+    const Member member = resolve(items, root, run.columns.key[row]);
+    if (ISOTHERM_UNLIKELY(member.item == nullptr)) {
+      ++run.misses;
+      return finish(reply, Status::not_found);
+    }
+    // An expired item is erased by the write path, which answers the row too.
+    if (ISOTHERM_UNLIKELY(member.item->expired(run.now_ms))) {
+      ++run.misses;
+      if (!run.erases_expired) return finish(reply, Status::not_found);
+      return write(run, roots, row);
+    }
+    show(reply, *member.item);
+    reply.location = member.location;
+    if (run.executor.store_.touches && (run.columns.options[row] & option::no_touch) == 0) {
+      items.touch(member.location);
+    }
+    ++run.hits;
+    finish(reply, Status::ok);
+  }
+
+  static __attribute__((noinline)) void write(Run& run, Roots& roots, Row row) {
+    Reply& reply = run.columns.reply[row];
+    const Request request = request_of(run, row);
+    auto* index = roots.to_write(run, row, request, reply);
+    if (index == nullptr) return;
+    while (!try_write(run, row, request, *index, reply)) ++run.retries;
+  }
+
+ private:
+  static ISOTHERM_INLINE void show(Reply& reply, const Item& item) {
+    const std::string_view value = item.value();
+    reply.type = item.type();
+    reply.flags = item.flags();
+    reply.version = item.version();
+    reply.expiry = item.expiry();
+    reply.data = value.data();
+    reply.size = value.size();
+  }
+
+  static ISOTHERM_INLINE void finish(Reply& reply, Status status) {
+    reply.status.store(status, std::memory_order_release);
+  }
+
+  static ISOTHERM_INLINE Request request_of(const Run& run, Row row) {
+    const Batch::Columns& columns = run.columns;
+    // A get has no other columns.
+    if (columns.op[row] == Op::get) {
+      return {Op::get, columns.options[row], columns.database[row], 0, columns.key[row], {}, 0, 0};
+    }
+    return {columns.op[row],  columns.options[row], columns.database[row], columns.flags[row],
+            columns.key[row], columns.value[row],   columns.number[row],   columns.expiry[row]};
+  }
+
+  // Looks, plans, prepares and swaps once; false when the swap was lost.
+  template <class Index>
+  static ISOTHERM_INLINE bool try_write(Run& run, Row row, const Request& request, Index& index,
+                                        Reply& reply) {
+    HostStore& store = run.executor.store_;
+    const uint64_t hash = run.columns.hash[row];
+    const Location root = index.template find<Tile>(hash).word;
+    const Member old = resolve(store.items, root, request.key);
+    const int64_t old_expiry = old.item != nullptr ? old.item->expiry() : no_expiry;
+    const bool expired = old_expiry != no_expiry && old_expiry <= run.now_ms;
+
+    Plan plan;
+    plan_change(request, expired ? nullptr : old.item, run.now_ms, store.options.max_value_bytes,
+                plan);
+    if (plan.action == Plan::Action::store && !run.writable) {
+      plan.action = Plan::Action::keep;
+      plan.status = Status::out_of_memory;
+    }
+    if (expired && plan.action == Plan::Action::keep) plan.action = Plan::Action::erase;
+
+    // The old value stays readable until the batch is cleared, also when it is replaced.
+    if (old.item != nullptr && !expired) {
+      const bool shown =
+          request.has(option::want_previous) || request.op == Op::expire || request.op == Op::get;
+      if (shown) show(reply, *old.item);
+    }
+    reply.number = plan.number;
+
+    if (plan.action == Plan::Action::keep) {
+      if (old.item != nullptr) reply.expiry = old_expiry;
+      finish(reply, plan.status);
+      return true;
+    }
+    const Swapped swapped = swap(run, request, index, hash, root, old, old_expiry, plan, reply);
+    if (swapped == Swapped::lost) {
+      // What it showed may be gone when it is planned again.
+      reply.type = ValueType::none;
+      reply.flags = 0;
+      reply.data = nullptr;
+      reply.size = 0;
+      return false;
+    }
+    if (swapped == Swapped::no_memory) plan.status = Status::out_of_memory;
+    if (expired && swapped == Swapped::done) ++run.expired;
+    finish(reply, plan.status);
+    return true;
+  }
+
+  // One swap of roots as planned; settles what it replaced, or frees what it prepared.
+  template <class Index>
+  static ISOTHERM_INLINE Swapped swap(Run& run, const Request& request, Index& index, uint64_t hash,
+                                      Location root, Member old, int64_t old_expiry,
+                                      const Plan& plan, Reply& reply) {
+    HostExecutor& executor = run.executor;
+    HostStore& store = executor.store_;
+    // The expiry may be set in place meanwhile; it is then planned anew.
+    const auto unchanged = [&] { return old.item == nullptr || old.item->expiry() == old_expiry; };
+
+    if (plan.action == Plan::Action::set_expiry) {
+      const Swapped swapped = swap_root<Tile>(index, hash, root, root, [&](auto& /*versions*/) {
+        if (!unchanged()) return false;
+        old.item->set_expiry(plan.expiry);
+        if (plan.expiry != no_expiry) store.items.note_expiry(old.location, plan.expiry);
+        return true;
+      });
+      reply.expiry = plan.expiry;
+      if (swapped == Swapped::done) {
+        const int64_t delta = (plan.expiry != no_expiry) - (old_expiry != no_expiry);
+        store.databases[request.database].expires.fetch_add(delta, std::memory_order_relaxed);
+      }
+      return swapped;
+    }
+
+    HostExecutor::Prepared fresh;
+    if (plan.action == Plan::Action::store) {
+      fresh = executor.prepare_item(plan);
+      if (fresh.item == nullptr) return Swapped::no_memory;
+    }
+    const Composed composed =
+        compose(store.items, executor.cache_, root, old.location, fresh.location);
+    if (!composed.ok) {
+      executor.cache_.free_unpublished(fresh.location);
+      return Swapped::no_memory;
+    }
+    // Another expiry is the same value still, so it keeps the version, which the reply shows
+    // already.
+    const bool keeps_version = request.op == Op::expire && plan.status == Status::ok;
+    bool live = false;
+    const Swapped swapped = swap_root<Tile>(index, hash, root, composed.root, [&](auto& versions) {
+      if (!unchanged()) return false;
+      if (!keeps_version) reply.version = versions.next_version();
+      if (fresh.item != nullptr) {
+        fresh.item->set_version(reply.version);
+        store.items.set_live(fresh.location);
+        live = true;
+      }
+      return true;
+    });
+    if (swapped == Swapped::done) {
+      reply.expiry = fresh.item != nullptr ? plan.parts.expiry : no_expiry;
+      if (root != composed.root) retire_root(executor.cache_, root);
+      executor.settle(store.databases[request.database], old, old_expiry, reply.expiry);
+      if (reply.expiry != no_expiry) store.items.note_expiry(fresh.location, reply.expiry);
+      return swapped;
+    }
+    if (composed.root != root && composed.root != fresh.location) {
+      discard_root(executor.cache_, composed.root);
+    }
+    if (fresh.item == nullptr) return swapped;
+    if (live) {
+      // A sweep may have seen it.
+      executor.cache_.retire(fresh.location);
+    } else {
+      executor.cache_.free_unpublished(fresh.location);
+    }
+    return swapped;
+  }
+};
+
+}  // namespace isotherm

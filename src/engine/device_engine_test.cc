@@ -1,0 +1,205 @@
+// A store whose index is on a device, a fake one: what happens when the device fails, runs out of
+// memory or is not there; walks and flushes.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "device/fake_root_table.h"
+#include "device/history.h"
+#include "engine/engine.h"
+#include "items/poison.h"
+
+namespace isotherm {
+namespace {
+
+constexpr uint64_t device_bytes = uint64_t{1} << 28;
+
+class DeviceEngineTest : public ::testing::Test {
+ protected:
+  static std::string key(uint64_t number) { return "key:" + std::to_string(number); }
+
+  static Options options() {
+    Options options;
+    options.databases = 3;
+    options.max_value_bytes = 50'000;
+    return options;
+  }
+  static History::Setup setup(uint64_t seed) {
+    History::Setup setup;
+    setup.seed = seed;
+    setup.keys = 300;
+    setup.databases = 3;
+    setup.max_value_bytes = 50'000;
+    return setup;
+  }
+  std::unique_ptr<Engine> make_engine(uint64_t device_memory = 0) {
+    return std::make_unique<Engine>(options(), clock, fake_root_table_maker(device, device_memory));
+  }
+
+  // Batches of random requests, each answer checked.
+  void run_some(Worker& worker, History& history, uint64_t batches) {
+    const auto submit = [&](Batch& batch) { worker.submit(batch); };
+    for (uint64_t i = 0; i < batches && !HasFatalFailure(); ++i) {
+      history.step(clock.now_ms(), submit);
+      worker.maintain();
+      clock.advance(5);
+    }
+  }
+
+  void put(Worker& worker, uint32_t database, uint64_t from, uint64_t count) {
+    Batch batch;
+    std::vector<std::string> keys;
+    std::vector<std::string> values;
+    for (uint64_t i = from; i < from + count; ++i) {
+      keys.push_back(key(i));
+      values.push_back("value of " + key(i));
+    }
+    batch.select(database);
+    for (uint64_t i = 0; i < count; ++i) batch.put(keys[i], values[i]);
+    worker.submit(batch);
+    for (Batch::Row row = 0; row < batch.size(); ++row) {
+      ASSERT_EQ(batch.reply(row).status, Status::ok);
+    }
+    batch.clear();
+  }
+  // How many of the keys are there with the right value.
+  uint64_t present(Worker& worker, uint32_t database, uint64_t from, uint64_t count) {
+    Batch batch;
+    std::vector<std::string> keys;
+    for (uint64_t i = from; i < from + count; ++i) keys.push_back(key(i));
+    batch.select(database);
+    for (const std::string& one : keys) batch.get(one);
+    worker.submit(batch);
+    uint64_t found = 0;
+    for (Batch::Row row = 0; row < batch.size(); ++row) {
+      const Reply& reply = batch.reply(row);
+      if (reply.status == Status::ok && reply.value() == "value of " + keys[row]) ++found;
+    }
+    batch.clear();
+    return found;
+  }
+
+  ManualClock clock{1'700'000'000'000};
+  FakeDevice device{7, device_bytes};
+};
+
+TEST_F(DeviceEngineTest, NothingIsLostWhenTheDeviceIs) {
+  const std::vector<uint64_t> operations = poison::sanitized
+                                               ? std::vector<uint64_t>{3, 40}
+                                               : std::vector<uint64_t>{0, 1, 2, 3, 7, 20, 50};
+  for (const uint64_t left : operations) {
+    FakeDevice lost(left + 1, device_bytes);
+    Engine engine(options(), clock, fake_root_table_maker(lost));
+    Worker worker(engine);
+    History history(setup(left));
+    run_some(worker, history, 10);
+    ASSERT_TRUE(engine.stats().on_device);
+    lost.lose_after(left);
+    run_some(worker, history, 20);
+    EXPECT_FALSE(engine.stats().on_device);
+    history.check_all(clock.now_ms(), [&](Batch& batch) { worker.submit(batch); });
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_F(DeviceEngineTest, AFailedLaunchMovesTheIndexToTheHost) {
+  const auto engine = make_engine();
+  Worker worker(*engine);
+  put(worker, 0, 0, 200);
+  device.fail_launches_after(4);
+  put(worker, 0, 200, 200);
+  EXPECT_EQ(present(worker, 0, 0, 400), 400u);
+  EXPECT_FALSE(engine->stats().on_device);
+  EXPECT_EQ(engine->database(0).keys, 400u);
+}
+
+TEST_F(DeviceEngineTest, AnIndexThatOutgrowsTheDevicesMemoryMovesToTheHost) {
+  constexpr uint64_t little = 3 << 20;
+  const auto engine = make_engine(little);
+  Worker worker(*engine);
+  uint64_t keys = 0;
+  for (; engine->stats().on_device && keys < 200'000; keys += 2000) put(worker, 1, keys, 2000);
+  EXPECT_FALSE(engine->stats().on_device);
+  EXPECT_EQ(present(worker, 1, 0, keys), keys);
+  EXPECT_EQ(engine->database(1).keys, keys);
+}
+
+TEST_F(DeviceEngineTest, OptionsThatAskForAMissingDeviceAreRefused) {
+  device.fail_allocations_after(0);
+  EXPECT_THROW(make_engine(), std::runtime_error);
+  device.fail_allocations_after(FakeDevice::never);
+}
+
+TEST_F(DeviceEngineTest, VersionsGoOnWhenTheHostTakesOver) {
+  const auto engine = make_engine();
+  Worker worker(*engine);
+  const auto version = [&] {
+    Batch batch;
+    batch.put("a", "b");
+    worker.submit(batch);
+    const uint64_t given = batch.reply(0).version;
+    batch.clear();
+    return given;
+  };
+  uint64_t last = 0;
+  for (int i = 0; i < 20; ++i) {
+    if (i == 10) device.lose();
+    const uint64_t next = version();
+    EXPECT_GT(next, last);
+    last = next;
+  }
+  EXPECT_FALSE(engine->stats().on_device);
+}
+
+TEST_F(DeviceEngineTest, AWalkMeetsEveryKeyWhileTheIndexGrows) {
+  const auto engine = make_engine();
+  Worker worker(*engine);
+  constexpr uint64_t before = 500;
+  put(worker, 0, 0, before);
+  put(worker, 1, 0, 50);
+  std::set<std::string> seen;
+  uint64_t cursor = 0;
+  uint64_t added = before;
+  do {
+    cursor = worker.scan(0, cursor, 10, [&](const ScanItem& item) { seen.emplace(item.key); });
+    put(worker, 0, added, 40);
+    added += 40;
+  } while (cursor != 0 && added < 100'000);
+  EXPECT_EQ(cursor, 0u);
+  for (uint64_t i = 0; i < before; ++i) EXPECT_TRUE(seen.contains(key(i))) << i;
+}
+
+TEST_F(DeviceEngineTest, FlushingOneDatabaseLeavesTheOthers) {
+  const auto engine = make_engine();
+  Worker worker(*engine);
+  put(worker, 0, 0, 300);
+  put(worker, 2, 0, 300);
+  worker.flush(0);
+  EXPECT_EQ(present(worker, 0, 0, 300), 0u);
+  EXPECT_EQ(present(worker, 2, 0, 300), 300u);
+  EXPECT_EQ(engine->database(0).keys, 0u);
+  EXPECT_EQ(engine->database(2).keys, 300u);
+  worker.flush_all();
+  EXPECT_EQ(present(worker, 2, 0, 300), 0u);
+  EXPECT_EQ(engine->database(2).keys, 0u);
+  put(worker, 2, 0, 300);
+  EXPECT_EQ(present(worker, 2, 0, 300), 300u);
+  EXPECT_TRUE(engine->stats().on_device);
+}
+
+TEST_F(DeviceEngineTest, TheCpuIsUsedWhereAutomaticFindsNoGpu) {
+  Options wanted = options();
+  wanted.device = DeviceChoice::automatic;
+  const Engine engine(wanted, clock);
+  if (engine.stats().on_device) GTEST_SKIP() << "there is a GPU";
+  EXPECT_FALSE(engine.device_problem().empty());
+  wanted.device = DeviceChoice::cuda;
+  EXPECT_THROW(Engine(wanted, clock), std::runtime_error);
+}
+
+}  // namespace
+}  // namespace isotherm

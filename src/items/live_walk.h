@@ -1,0 +1,31 @@
+// LiveWalk: a walk over all live items, in order of their addresses, then over the large ones.
+//
+// For who needs every item once while nobody writes: taking a database out of an index, making an
+// index anew. Items that are removed meanwhile are passed by; of those that are added or moved some
+// may be missed.
+//
+// Threads. A walk belongs to one thread, which is within an epoch.
+#pragma once
+
+#include <cstdint>
+
+#include "items/chunk_walk.h"
+#include "items/large_items.h"
+#include "items/visitor.h"
+
+namespace isotherm {
+
+class LiveWalk {
+ public:
+  // Visits about `limit` items; false when all were visited.
+  bool step(ChunkPool& pool, LargeItems& large, uint32_t limit, Visitor visit);
+
+ private:
+  void visit_chunk(const Chunk& chunk, uint32_t& left, Visitor visit);
+
+  ChunkWalk walk_;
+  bool in_large_ = false;
+  uint32_t large_number_ = 0;
+};
+
+}  // namespace isotherm
