@@ -25,6 +25,11 @@ class Database {
   // The index, made if there is none; null when memory is out.
   LineIndex* make_index(Pages& pages, MemoryBudget& budget, EpochDomain& epochs);
 
+  // Whether it may have entries.
+  bool used() const {
+    return index() != nullptr || entries_on_device.load(std::memory_order_relaxed) > 0;
+  }
+
   // Takes the index away.
   std::unique_ptr<LineIndex> detach();
 

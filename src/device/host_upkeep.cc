@@ -48,11 +48,10 @@ bool HostUpkeep::over_cap() const { return store_.budget.limit() != 0 && !store_
 bool HostUpkeep::evictable() const {
   const bool any = store_.options.maxmemory_policy == EvictionPolicy::allkeys_lru ||
                    store_.options.maxmemory_policy == EvictionPolicy::allkeys_random;
-  return std::any_of(store_.databases.begin(), store_.databases.end(),
-                     [&](const Database& database) {
-                       return any ? database.index() != nullptr
-                                  : database.expires.load(std::memory_order_relaxed) > 0;
-                     });
+  return std::any_of(
+      store_.databases.begin(), store_.databases.end(), [&](const Database& database) {
+        return any ? database.used() : database.expires.load(std::memory_order_relaxed) > 0;
+      });
 }
 
 bool HostUpkeep::make_room(uint64_t bytes, int64_t now_ms) {
