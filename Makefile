@@ -6,8 +6,9 @@ ARGS ?=
 .DEFAULT_GOAL := build
 .PHONY: build run test test-long test-gpu bench bench-gpu portable format install clean help
 
-build: ## build build/release/isotherm-server and isotherm-bench
+build: ## build build/release/isotherm-server and isotherm-bench, for GPUs too where nvcc is found
 	@tools/setup.sh build
+	@if tools/setup_cuda.sh --present >/dev/null; then tools/compile_cuda.sh --server; fi
 	@cmake --preset release >/dev/null
 	@cmake --build --preset release --target isotherm-server isotherm-bench
 
@@ -30,10 +31,12 @@ test: ## all checks and tests (under 20 minutes on 2 cores)
 test-long: ## the same with 1,000 histories, long differential streams and 10 minutes a fuzzer
 	@tools/run_tests.sh --long
 
-test-gpu: ## kernels and device tables against models, on a GPU if there is one
+test-gpu: ## kernels, tables, stores and scripts, on a GPU if there is one
+	@tools/setup.sh build
 	@tools/compile_cuda.sh
-	@build/cuda/index_kernels_test
-	@build/cuda/device_table_test
+	@cmake --preset release >/dev/null
+	@cmake --build --preset release --target isotherm-unit-tests isotherm-script-tests
+	@tests/run_gpu.sh
 
 bench-gpu: ## every figure of docs/performance.md that needs a GPU
 	@tools/compile_cuda.sh

@@ -52,6 +52,18 @@ function(isotherm_add_library)
   add_library(isotherm::isotherm ALIAS isotherm)
 endfunction()
 
+# The GPU's part of a program, where tools/compile_cuda.sh has left it. Its object comes before the
+# library's stand-in (src/device/no_cuda.cc), which is then not linked.
+function(isotherm_link_gpu target)
+  set(folder "${PROJECT_SOURCE_DIR}/build/cuda")
+  if(ISOTHERM_SANITIZE OR ISOTHERM_STATIC OR NOT EXISTS "${folder}/server_gpu.o")
+    return()
+  endif()
+  target_link_libraries(${target} PRIVATE
+    "${folder}/server_gpu.o" "${folder}/libcudart_static.a" ${CMAKE_DL_LIBS} rt)
+  target_compile_definitions(${target} PRIVATE ISOTHERM_HAS_GPU_CODE)
+endfunction()
+
 # The allocator of the programs, never of the library: a library must not choose it.
 function(isotherm_link_allocator target)
   if(NOT ISOTHERM_JEMALLOC)
@@ -92,6 +104,7 @@ function(isotherm_define_server target library)
   add_executable(${target} "${PROJECT_SOURCE_DIR}/src/server/main.cc")
   set_property(TARGET ${target} PROPERTY ISOTHERM_LIBRARY ${library})
   target_link_libraries(${target} PRIVATE isotherm_server)
+  isotherm_link_gpu(${target})
   isotherm_link_allocator(${target})
 endfunction()
 
@@ -109,6 +122,7 @@ function(isotherm_add_bench)
   if(EXISTS "${PROJECT_SOURCE_DIR}/bench/isotherm_bench/main.cc")
     add_executable(isotherm-bench "${PROJECT_SOURCE_DIR}/bench/isotherm_bench/main.cc")
     target_link_libraries(isotherm-bench PRIVATE isotherm_bench)
+    isotherm_link_gpu(isotherm-bench)
     isotherm_link_allocator(isotherm-bench)
   endif()
 

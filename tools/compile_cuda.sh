@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
 # Compiles every .cu file of src/, tests/ and bench/ for sm_90 and to PTX. Those of src/ make the
 # library libisotherm_cuda.a; tests/cuda/*_test.cu and bench/cuda/*_bench.cu become programs that
-# need no CUDA library. No GPU is needed.
+# need no CUDA library. What the server links lies beside them: server_gpu.o, libcudart_static.a. No
+# GPU is needed.
 #
-# Usage: compile_cuda.sh [OUTPUT_FOLDER]   (build/cuda)
+# Usage: compile_cuda.sh             everything, into build/cuda
+#        compile_cuda.sh --server    what the server links, if it is older than the sources
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-out=${1:-build/cuda}
-mapfile -t sources < <(find src tests bench -name '*.cu' | sort)
+out=build/cuda
+server_source=src/device/gpu/cuda_root_table.cu
 nvcc=$(tools/setup_cuda.sh)
 objects=$out/objects
 mkdir -p "$objects"
@@ -31,6 +33,30 @@ link() {
   "$nvcc" -arch=sm_90 --cudart static -L"$(dirname "$nvcc")/../lib" "$@" -o "$program"
 }
 
+# The whole of it appears at once, so that a build never links a half.
+install_server_part() {
+  local runtime
+  for runtime in "$(dirname "$nvcc")"/../{lib,lib64,targets/x86_64-linux/lib}/libcudart_static.a; do
+    [[ -f $runtime ]] || continue
+    cp "$runtime" "$out/libcudart_static.a"
+    cp "$(object_of "$server_source")" "$out/server_gpu.o"
+    return
+  done
+  echo "compile_cuda.sh: no libcudart_static.a beside $nvcc" >&2
+  return 1
+}
+
+if [[ ${1:-} == --server ]]; then
+  if [[ -f $out/server_gpu.o ]] &&
+    [[ -z $(find src include "$0" -type f -newer "$out/server_gpu.o" -print -quit) ]]; then
+    exit 0
+  fi
+  compile "$server_source"
+  install_server_part
+  exit 0
+fi
+
+mapfile -t sources < <(find src tests bench -name '*.cu' | sort)
 export objects nvcc
 export -f object_of compile
 printf '%s\0' "${sources[@]}" | xargs -0 -P 2 -I{} bash -c 'set -euo pipefail; compile "$1"' _ {}
@@ -45,6 +71,7 @@ for source in "${sources[@]}"; do
     *) shared+=("$(object_of "$source")") ;;
   esac
 done
+install_server_part
 rm -f "$out/libisotherm_cuda.a"
 ar rcs "$out/libisotherm_cuda.a" "${library[@]}"
 for source in "${programs[@]}"; do

@@ -7,7 +7,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-stages=(setup format layers release cuda ctest clang asan fuzz tsan tidy python linearizability
+stages=(setup format layers cuda release ctest clang asan fuzz tsan tidy python linearizability
   system)
 export ISOTHERM_TEST_LONG=0
 fuzz_seconds=20

@@ -1,6 +1,9 @@
 #!/usr/bin/env bash
 # Prints the path of nvcc, after fetching it as Python wheels into build/cuda-venv if there is none.
 # A GPU is not needed to compile.
+#
+# Usage: setup_cuda.sh              fetches it
+#        setup_cuda.sh --present    fails where there is none yet
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,6 +19,7 @@ wheels=(nvidia-cuda-nvcc==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-crt==13.0.88
   nvidia-cuda-runtime==13.0.96 nvidia-cuda-cccl==13.0.85)
 find_nvcc() { find "$venv" -path '*/nvidia/*/bin/nvcc' -print -quit 2>/dev/null; }
 if [[ ! -f $venv/.complete ]]; then
+  if [[ ${1:-} == --present ]]; then exit 1; fi
   rm -rf "$venv"
   python3 -m venv "$venv"
   "$venv/bin/pip" install --quiet --disable-pip-version-check "${wheels[@]}" >&2

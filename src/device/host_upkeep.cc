@@ -1,7 +1,6 @@
 #include "device/host_upkeep.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "base/tile.h"
@@ -176,14 +175,13 @@ bool HostUpkeep::erase_if_still(Location location, MoveReason reason, int64_t no
 // Copies the item to another place of its class; where there is none and the policy allows, evicts
 // it.
 bool HostUpkeep::move_if_still(Location from, int64_t now_ms) {
-  Item* item = store_.items.item(from);
-  const uint64_t bytes = item->bytes();
-  const Location to = executor_.cache().allocate(bytes);
+  const Item* item = store_.items.item(from);
+  const Location to = executor_.cache().allocate(item->bytes());
   if (to == location::none) {
     return store_.evicts && evictable() && erase_if_still(from, MoveReason::evicted, now_ms);
   }
   // The expiry may change meanwhile; it is set again under the line's lock.
-  std::memcpy(store_.items.address(to), static_cast<const void*>(item), bytes);
+  item->copy_to(store_.items.address(to));
   store_.items.set_live(to);
   swap({from, to, MoveReason::moved}, now_ms);
   return true;

@@ -1,6 +1,8 @@
 // Random histories of all operations on an engine, against a std::map: with one thread and with
-// several, with and without a cap, under every eviction policy, while the index grows, on the host
-// and on a fake device.
+// several, with and without a cap, under every eviction policy, while the index grows, on the host,
+// on a fake device and, where the tests of a GPU are asked for (ISOTHERM_TEST_GPU=1), on one.
+#include <cstdlib>
+#include <memory>
 #include <ostream>
 #include <string>
 #include <thread>
@@ -14,6 +16,8 @@
 namespace isotherm {
 namespace {
 
+enum class Where : uint8_t { host, fake_device, gpu };
+
 struct Case {
   const char* name;
   EvictionPolicy policy;
@@ -21,7 +25,7 @@ struct Case {
   uint64_t threads;
   uint64_t keys;
   uint64_t batches;
-  bool on_device = false;  // a fake one
+  Where index = Where::host;
 
   friend void PrintTo(const Case& its, std::ostream* out) { *out << its.name; }
 };
@@ -34,8 +38,21 @@ class EngineHistoryTest : public ::testing::TestWithParam<Case> {
     options.maxmemory_policy = GetParam().policy;
     options.max_value_bytes = 50'000;
     options.databases = 3;
+    if (GetParam().index == Where::gpu) options.device = DeviceChoice::cuda;
     return options;
   }
+  void SetUp() override {
+    if (GetParam().index == Where::gpu && std::getenv("ISOTHERM_TEST_GPU") == nullptr) {
+      GTEST_SKIP() << "skipped: no GPU";
+    }
+    if (GetParam().index == Where::fake_device) {
+      made = std::make_unique<Engine>(options(), clock, fake_root_table_maker(device));
+    } else {
+      made = std::make_unique<Engine>(options(), clock);
+    }
+  }
+  Engine& engine() { return *made; }
+
   History::Setup setup(uint64_t thread) const {
     History::Setup setup;
     setup.seed = thread + 1;
@@ -50,7 +67,7 @@ class EngineHistoryTest : public ::testing::TestWithParam<Case> {
   }
 
   void run(uint64_t thread, History& history) {
-    Worker worker(engine);
+    Worker worker(engine());
     const auto submit = [&](Batch& batch) { worker.submit(batch); };
     const uint64_t batches = poison::sanitized ? GetParam().batches / 8 : GetParam().batches;
     for (uint64_t i = 0; i < batches && !HasFatalFailure(); ++i) {
@@ -66,11 +83,7 @@ class EngineHistoryTest : public ::testing::TestWithParam<Case> {
 
   ManualClock clock{1'700'000'000'000};
   FakeDevice device{GetParam().keys, uint64_t{1} << 28};
-  std::unique_ptr<Engine> made =
-      GetParam().on_device
-          ? std::make_unique<Engine>(options(), clock, fake_root_table_maker(device))
-          : std::make_unique<Engine>(options(), clock);
-  Engine& engine = *made;
+  std::unique_ptr<Engine> made;
 };
 
 TEST_P(EngineHistoryTest, EveryAnswerEqualsTheModels) {
@@ -88,15 +101,15 @@ TEST_P(EngineHistoryTest, EveryAnswerEqualsTheModels) {
   if (GetParam().policy != EvictionPolicy::noeviction) {
     // The shorter run under a sanitizer may stay below the cap.
     if (!poison::sanitized) {
-      EXPECT_GT(engine.stats().evicted, 0u);
+      EXPECT_GT(engine().stats().evicted, 0u);
     }
     return;
   }
-  EXPECT_EQ(engine.stats().evicted, 0u);
-  EXPECT_EQ(engine.stats().on_device, GetParam().on_device);
+  EXPECT_EQ(engine().stats().evicted, 0u);
+  EXPECT_EQ(engine().stats().on_device, GetParam().index != Where::host);
   // What has expired is swept without being asked for; the rest stays.
   clock.advance(1'000'000);
-  Worker worker(engine);
+  Worker worker(engine());
   for (int i = 0; i < 3000; ++i) worker.maintain();
   for (uint32_t database = 0; database < 3; ++database) {
     uint64_t left = 0;
@@ -105,8 +118,8 @@ TEST_P(EngineHistoryTest, EveryAnswerEqualsTheModels) {
         left += key.first == database && entry.expiry == no_expiry;
       }
     }
-    EXPECT_EQ(engine.database(database).keys, left);
-    EXPECT_EQ(engine.database(database).expires, 0u);
+    EXPECT_EQ(engine().database(database).keys, left);
+    EXPECT_EQ(engine().database(database).expires, 0u);
     EXPECT_EQ(worker.count(database), left);
   }
 }
@@ -133,13 +146,27 @@ INSTANTIATE_TEST_SUITE_P(
 
 INSTANTIATE_TEST_SUITE_P(
     Device, EngineHistoryTest,
-    ::testing::Values(Case{"few_keys", EvictionPolicy::noeviction, 0, 1, 20, 200, true},
-                      Case{"many_keys", EvictionPolicy::noeviction, 0, 1, 4'000, 200, true},
-                      Case{"threads", EvictionPolicy::noeviction, 0, 3, 100, 80, true},
-                      Case{"full", EvictionPolicy::noeviction, cap, 1, 4000, 800, true},
-                      Case{"allkeys_lru", EvictionPolicy::allkeys_lru, cap, 1, 4000, 800, true},
-                      Case{"threads_volatile_ttl", EvictionPolicy::volatile_ttl, cap, 3, 2000, 400,
-                           true}),
+    ::testing::Values(
+        Case{"few_keys", EvictionPolicy::noeviction, 0, 1, 20, 200, Where::fake_device},
+        Case{"many_keys", EvictionPolicy::noeviction, 0, 1, 4'000, 200, Where::fake_device},
+        Case{"threads", EvictionPolicy::noeviction, 0, 3, 100, 80, Where::fake_device},
+        Case{"full", EvictionPolicy::noeviction, cap, 1, 4000, 800, Where::fake_device},
+        Case{"allkeys_lru", EvictionPolicy::allkeys_lru, cap, 1, 4000, 800, Where::fake_device},
+        Case{"threads_volatile_ttl", EvictionPolicy::volatile_ttl, cap / 3, 3, 2000, 80,
+             Where::fake_device}),
+    [](const auto& param) { return std::string(param.param.name); });
+
+INSTANTIATE_TEST_SUITE_P(
+    Gpu, EngineHistoryTest,
+    ::testing::Values(
+        Case{"few_keys", EvictionPolicy::noeviction, 0, 1, 20, 2000, Where::gpu},
+        Case{"many_keys", EvictionPolicy::noeviction, 0, 1, 40'000, 2000, Where::gpu},
+        Case{"threads", EvictionPolicy::noeviction, 0, 3, 100, 800, Where::gpu},
+        Case{"threads_many_keys", EvictionPolicy::noeviction, 0, 8, 20'000, 800, Where::gpu},
+        Case{"full", EvictionPolicy::noeviction, cap / 3, 1, 4000, 800, Where::gpu},
+        Case{"allkeys_lru", EvictionPolicy::allkeys_lru, cap / 3, 1, 4000, 800, Where::gpu},
+        Case{"threads_volatile_ttl", EvictionPolicy::volatile_ttl, cap / 3, 3, 2000, 400,
+             Where::gpu}),
     [](const auto& param) { return std::string(param.param.name); });
 
 }  // namespace

@@ -25,4 +25,17 @@ Item* Item::create(void* memory, const Parts& parts) {
   return item;
 }
 
+Item* Item::copy_to(void* memory) const {
+  const auto* from = reinterpret_cast<const char*>(this);
+  auto* to = static_cast<char*>(memory);
+  uint64_t done = header_bytes;
+  std::memcpy(to, from, done);
+  if (has_expiry()) {
+    new (to + done) std::atomic<int64_t>(expiry());
+    done += 8;
+  }
+  std::memcpy(to + done, from + done, bytes() - done);
+  return reinterpret_cast<Item*>(to);
+}
+
 }  // namespace isotherm

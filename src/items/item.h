@@ -55,6 +55,8 @@ class Item {
 
   // Writes header and key at `memory`, which holds parts.bytes(); the value is the caller's.
   static Item* create(void* memory, const Parts& parts);
+  // The same item at `memory`, which holds bytes(); its expiry may be set by others meanwhile.
+  Item* copy_to(void* memory) const;
 
   uint64_t version() const { return version_meta_ >> 8; }
   void set_version(uint64_t version) { version_meta_ = version << 8 | (version_meta_ & 0xFF); }

@@ -20,7 +20,9 @@ int64_t start_of_time_ms() { return SystemClock().now_ms(); }
 net::ServerOptions parse_options(const HostOptions& host, const std::vector<std::string>& flags) {
   const std::string threads = std::to_string(host.threads);
   std::vector<const char*> arguments{
-      "isotherm-server", "--port", "0", "--memcached-port", "0", "--threads", threads.c_str()};
+      "isotherm-server",  "--port",   "0",
+      "--memcached-port", "0",        "--threads",
+      threads.c_str(),    "--device", host.index == Index::gpu ? "cuda" : "cpu"};
   for (const auto& flag : flags) arguments.push_back(flag.c_str());
   net::ServerOptions options;
   if (parse_flags(static_cast<int>(arguments.size()), arguments.data(), options)) {
@@ -34,7 +36,7 @@ class ServerHost final : public Host {
   ServerHost(const HostOptions& host, const std::vector<std::string>& flags)
       : clock_(start_of_time_ms()) {
     const net::ServerOptions options = parse_options(host, flags);
-    if (host.on_device) {
+    if (host.index == Index::fake_device) {
       server_.emplace(options, clock_, fake_root_table_maker(device_));
     } else {
       server_.emplace(options, clock_);

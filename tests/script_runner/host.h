@@ -11,9 +11,12 @@
 
 namespace isotherm::scripts {
 
+// Where the index lies.
+enum class Index : uint8_t { host, fake_device, gpu };
+
 struct HostOptions {
   int threads = 1;
-  bool on_device = false;  // the index is on a fake device
+  Index index = Index::host;
 };
 
 class Host {

@@ -11,6 +11,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <optional>
 #include <thread>
 
@@ -31,9 +32,16 @@ constexpr Configuration configurations[] = {
     {"OneThreadPieces", {.threads = 1}, Cut::pieces},
     {"TwoThreads", {.threads = 2}, Cut::whole},
     {"TwoThreadsPieces", {.threads = 2}, Cut::pieces},
-    {"FakeDevice", {.threads = 1, .on_device = true}, Cut::whole},
-    {"FakeDeviceTwoThreadsPieces", {.threads = 2, .on_device = true}, Cut::pieces},
+    {"FakeDevice", {.threads = 1, .index = Index::fake_device}, Cut::whole},
+    {"FakeDeviceTwoThreadsPieces", {.threads = 2, .index = Index::fake_device}, Cut::pieces},
+    // Where the tests of a GPU are asked for.
+    {"Gpu", {.threads = 1, .index = Index::gpu}, Cut::whole},
+    {"GpuTwoThreadsPieces", {.threads = 2, .index = Index::gpu}, Cut::pieces},
 };
+
+bool is_asked_for(const Configuration& configuration) {
+  return configuration.host.index != Index::gpu || std::getenv("ISOTHERM_TEST_GPU") != nullptr;
+}
 
 constexpr int64_t longest_wait_ms = 3'000;
 
@@ -125,6 +133,7 @@ std::optional<Peers> parse_peers(int argc, char** argv) {
 
 void register_hosted(const Script& script) {
   for (const auto& configuration : configurations) {
+    if (!is_asked_for(configuration)) continue;
     testing::RegisterTest(configuration.name, script.name.c_str(), nullptr, nullptr, __FILE__,
                           __LINE__,
                           [=, &configuration] { return new HostedScript(script, configuration); });
