@@ -23,7 +23,7 @@ HostExecutor::Stages HostExecutor::choose_stages() {
 
 void HostExecutor::run(Batch& batch, int64_t now_ms, bool writable) {
   Batch::Columns& columns = batch.columns();
-  Run run{*this, columns, now_ms, writable, !batch.writes()};
+  Run run{*this, columns, now_ms, writable ? store_.largest_item() : 0, !batch.writes()};
   stages_(run, batch.size());
   counters_.batches.add(1);
   counters_.requests.add(batch.size());

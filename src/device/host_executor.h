@@ -42,7 +42,7 @@ class HostExecutor {
     HostExecutor& executor;
     Batch::Columns& columns;
     int64_t now_ms;
-    bool writable;
+    uint64_t largest_item;  // that a row may store; 0: none
     bool reads_only;
     uint64_t hits = 0;
     uint64_t misses = 0;

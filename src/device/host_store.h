@@ -36,6 +36,12 @@ struct HostStore {
         items(pages, budget, epochs),
         databases(options.databases) {}
 
+  // Whether writes find room by eviction.
+  bool makes_room() const { return evicts && budget.limit() != 0; }
+  // The largest item that a row may store: one that does not fit even alone is refused by itself,
+  // and nothing is evicted for it.
+  uint64_t largest_item() const { return makes_room() ? budget.largest_item() : ~uint64_t{0}; }
+
   const Options options;
   const uint64_t seed;  // of the hash
   const Hash hash;

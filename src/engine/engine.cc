@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/seed.h"
+#include "device/batch_bytes.h"
 #include "device/host_executor.h"
 #include "device/host_store.h"
 #include "device/host_upkeep.h"
@@ -112,6 +113,7 @@ struct Worker::Impl final : Batch::Hold {
   }
 
   bool valid(const Batch& batch) const;
+  bool make_room(const Batch& batch, int64_t now_ms);
   void flush_index(uint32_t database);
 
   EngineState& engine;
@@ -127,6 +129,12 @@ bool Worker::Impl::valid(const Batch& batch) const {
   const uint32_t databases = engine.store.options.databases;
   return std::all_of(columns.database, columns.database + batch.size(),
                      [&](uint32_t database) { return database < databases; });
+}
+
+bool Worker::Impl::make_room(const Batch& batch, int64_t now_ms) {
+  if (!engine.store.makes_room() || !batch.writes()) return true;
+  const uint64_t bytes = bytes_to_store(engine.store, slot, batch);
+  return bytes == 0 || upkeep.make_room(bytes, now_ms);
 }
 
 Worker::Worker(Engine& engine) : impl_(std::make_unique<Impl>(*engine.state_)) {
@@ -148,19 +156,6 @@ Worker::~Worker() {
 
 namespace {
 
-// Bytes that the rows of a batch may store.
-uint64_t bytes_to_store(const Batch& batch) {
-  if (!batch.writes()) return 0;
-  uint64_t bytes = 0;
-  const Batch::Columns& columns = batch.columns();
-  for (Batch::Row row = 0; row < batch.size(); ++row) {
-    const Op op = columns.op[row];
-    if (op == Op::get || op == Op::erase) continue;
-    bytes += Item::bytes(columns.key[row].size(), columns.value[row].size(), true, true);
-  }
-  return bytes;
-}
-
 void refuse_all(Batch& batch) {
   for (Batch::Row row = 0; row < batch.size(); ++row) {
     batch.columns().reply[row].status.store(Status::invalid, std::memory_order_release);
@@ -176,9 +171,7 @@ void Worker::submit(Batch& batch) {
   // A worker that holds replies and waits for the gate could wait for itself.
   if (!impl.valid(batch) || (batch.exclusive() && impl.held != 0)) return refuse_all(batch);
   const int64_t now_ms = impl.engine.clock.now_ms();
-  const uint64_t bytes = bytes_to_store(batch);
-  bool writable = true;
-  if (bytes != 0 && impl.held == 0) writable = impl.upkeep.make_room(bytes, now_ms);
+  const bool writable = impl.held != 0 || impl.make_room(batch, now_ms);
   if (batch.exclusive()) {
     epochs.lock_exclusive(impl.slot);
   } else if (impl.held == 0) {
