@@ -31,6 +31,7 @@ class Database {
   // Any thread, also outside of epochs: a flush waits until they have looked.
   uint64_t count() const;
   uint64_t splits() const;
+  uint64_t joins() const;
 
   // Items with an expiry.
   std::atomic<int64_t> expires{0};

@@ -85,7 +85,10 @@ EngineStats Engine::stats() const {
   stats.index_bytes = positive(store.budget.index.load(std::memory_order_relaxed));
   stats.buffer_bytes = positive(store.budget.buffers.load(std::memory_order_relaxed));
   stats.retired_bytes = store.items.retired_bytes();
-  for (const Database& database : store.databases) stats.splits += database.splits();
+  for (const Database& database : store.databases) {
+    stats.splits += database.splits();
+    stats.joins += database.joins();
+  }
   return stats;
 }
 

@@ -37,6 +37,7 @@ struct EngineStats {
   uint64_t evicted = 0;
   uint64_t expired = 0;
   uint64_t splits = 0;   // segments split
+  uint64_t joins = 0;    // pairs of segments joined
   uint64_t retries = 0;  // compare-and-swaps that lost and ran again
 };
 

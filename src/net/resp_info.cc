@@ -112,6 +112,7 @@ void write_stats(const ServerState&, const Statistics& statistics, Lines& lines)
   lines.line("keyspace_hits", statistics.engine.hits);
   lines.line("keyspace_misses", statistics.engine.misses);
   lines.line("index_splits", statistics.engine.splits);
+  lines.line("index_joins", statistics.engine.joins);
   lines.line("index_retries", statistics.engine.retries);
 }
 
