@@ -34,7 +34,9 @@ struct HostStore {
         evicts(options.maxmemory_policy != EvictionPolicy::noeviction),
         budget(options.maxmemory),
         items(pages, budget, epochs),
-        databases(options.databases) {}
+        databases(options.databases) {
+    pages.fault_ahead(budget);
+  }
 
   // Whether writes find room by eviction.
   bool makes_room() const { return evicts && budget.limit() != 0; }
@@ -47,8 +49,8 @@ struct HostStore {
   const Hash hash;
   const bool touches;  // reads count as uses
   const bool evicts;   // the policy frees memory at the cap
-  Pages pages;
   MemoryBudget budget;
+  Pages pages;
   EpochDomain epochs;
   ItemStore items;
   std::vector<Database> databases;

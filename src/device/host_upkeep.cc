@@ -37,7 +37,7 @@ int64_t HostUpkeep::room() const {
   const ItemMemory memory = store_.items.memory();
   const auto room =
       static_cast<int64_t>(store_.budget.limit() + memory.free + memory.stock + memory.retired) -
-      static_cast<int64_t>(store_.budget.used());
+      static_cast<int64_t>(store_.budget.claimed());
   // Over the cap the free items are not where they are needed. Those that compaction leaves alone
   // are no room then, so eviction goes on until compaction has something to give back.
   return over_cap() ? room - static_cast<int64_t>(memory.chunks * percent_left_free / 100) : room;
@@ -79,6 +79,7 @@ bool HostUpkeep::step(uint64_t writes, int64_t now_ms) {
   for (uint32_t sweeps = over_cap() ? sweeps_per_step : 1; sweeps > 0; --sweeps) compact(now_ms);
   more |= executor_.cache().reclaim();
   more |= store_.items.trim();
+  more |= store_.pages.trim_ahead();
   return more;
 }
 

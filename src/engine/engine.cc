@@ -84,6 +84,7 @@ EngineStats Engine::stats() const {
   stats.item_bytes = positive(store.budget.items.load(std::memory_order_relaxed));
   stats.index_bytes = positive(store.budget.index.load(std::memory_order_relaxed));
   stats.buffer_bytes = positive(store.budget.buffers.load(std::memory_order_relaxed));
+  stats.ahead_bytes = positive(store.budget.ahead.load(std::memory_order_relaxed));
   stats.retired_bytes = store.items.retired_bytes();
   for (const Database& database : store.databases) {
     stats.splits += database.splits();

@@ -30,6 +30,7 @@ struct EngineStats {
   uint64_t index_bytes = 0;
   uint64_t retired_bytes = 0;  // waiting for readers before reuse
   uint64_t buffer_bytes = 0;   // told by add_buffer_bytes
+  uint64_t ahead_bytes = 0;    // pages that were made ready before they are needed
   uint64_t batches = 0;
   uint64_t requests = 0;
   uint64_t hits = 0;

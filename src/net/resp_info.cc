@@ -96,6 +96,7 @@ void write_memory(const ServerState& server, const Statistics& statistics, Lines
   lines.line("used_memory_index", engine.index_bytes);
   lines.line("used_memory_retired", engine.retired_bytes);
   lines.line("used_memory_buffers", engine.buffer_bytes);
+  lines.line("used_memory_pages_ahead", engine.ahead_bytes);
   lines.line("maxmemory", options.maxmemory);
   lines.line("maxmemory_human", human(options.maxmemory));
   lines.line("maxmemory_policy", to_string(options.maxmemory_policy));
