@@ -63,6 +63,9 @@ class Times {
   size_t count() const { return times_.size(); }
   double longest() const { return *std::max_element(times_.begin(), times_.end()); }
   double longest_without_fault() const { return without_fault_; }
+  auto above(double limit) const {
+    return std::count_if(times_.begin(), times_.end(), [=](float took) { return took > limit; });
+  }
   // What `share` of them stay below.
   double quantile(double share) const {
     std::vector<float> times = times_;
@@ -239,8 +242,11 @@ Times first_writes() {
 
 void print_times(const char* what, const char* kind, const Times& times) {
   std::printf(
-      "%s: longest %s %.0f us of CPU, %.0f without a page fault; p99.9 %.0f us, %zu times\n", what,
-      kind, times.longest(), times.longest_without_fault(), times.quantile(0.999), times.count());
+      "%s: longest %s %.0f us of CPU, %.0f without a page fault; p99.9 %.0f us, %zu times, %ld "
+      "above "
+      "1 ms\n",
+      what, kind, times.longest(), times.longest_without_fault(), times.quantile(0.999),
+      times.count(), times.above(1000));
 }
 
 void print_rows(const char* what, const Load& load, double map_longest) {

@@ -44,4 +44,10 @@ uint64_t Database::splits() const {
   return at != nullptr ? at->splits() : 0;
 }
 
+uint64_t Database::joins() const {
+  std::lock_guard guard(make_mutex_);
+  const LineIndex* at = index();
+  return at != nullptr ? at->joins() : 0;
+}
+
 }  // namespace isotherm

@@ -36,6 +36,7 @@ class Database {
   // Any thread, also outside of epochs: a flush waits until they have looked.
   uint64_t count() const;
   uint64_t splits() const;
+  uint64_t joins() const;
 
   // Versions of an index made later begin behind `version`.
   void begin_versions(uint64_t version);

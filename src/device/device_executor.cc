@@ -28,7 +28,8 @@ class BatchWork final : public RoundWork {
 
   void answer(const RoundShare& share, const RootColumns& found, const uint32_t* numbers,
               uint32_t count) override {
-    HostExecutor::Run run{share.executor, columns_, now_ms_, writable_, !writes_};
+    const uint64_t largest = writable_ ? share.executor.store().largest_item() : 0;
+    HostExecutor::Run run{share.executor, columns_, now_ms_, largest, !writes_};
     run.erases_expired = share.has_all_rows_of_its_keys;
     run_round_stages(run, share, found, numbers, count);
     share.executor.count(run, count, 0);

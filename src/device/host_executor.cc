@@ -23,7 +23,7 @@ HostExecutor::Stages HostExecutor::choose_stages() {
 
 void HostExecutor::run(Batch& batch, int64_t now_ms, bool writable, Batch::Row first) {
   Batch::Columns columns = batch.columns().from(first);
-  Run run{*this, columns, now_ms, writable, !batch.writes()};
+  Run run{*this, columns, now_ms, writable ? store_.largest_item() : 0, !batch.writes()};
   stages_(run, batch.size() - first);
   count(run, batch.size() - first, 1);
 }

@@ -42,7 +42,7 @@ class HostExecutor {
     HostExecutor& executor;
     Batch::Columns& columns;
     int64_t now_ms;
-    bool writable;
+    uint64_t largest_item;  // that a row may store; 0: none
     bool reads_only;
     // Whether a read may erase the item it finds expired; else that is left to the sweep.
     bool erases_expired = true;

@@ -34,15 +34,23 @@ struct HostStore {
         evicts(options.maxmemory_policy != EvictionPolicy::noeviction),
         budget(options.maxmemory),
         items(pages, budget, epochs),
-        databases(options.databases) {}
+        databases(options.databases) {
+    pages.fault_ahead(budget);
+  }
+
+  // Whether writes find room by eviction.
+  bool makes_room() const { return evicts && budget.limit() != 0; }
+  // The largest item that a row may store: one that does not fit even alone is refused by itself,
+  // and nothing is evicted for it.
+  uint64_t largest_item() const { return makes_room() ? budget.largest_item() : ~uint64_t{0}; }
 
   const Options options;
   const uint64_t seed;  // of the hash
   const Hash hash;
   const bool touches;  // reads count as uses
   const bool evicts;   // the policy frees memory at the cap
-  Pages pages;
   MemoryBudget budget;
+  Pages pages;
   EpochDomain epochs;
   ItemStore items;
   std::vector<Database> databases;

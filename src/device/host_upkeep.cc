@@ -16,7 +16,7 @@ constexpr uint32_t databases_per_step = 64;
 constexpr uint32_t items_per_sweep = 256;
 constexpr uint32_t sweeps_per_step = 8;
 // Sweeps that a batch waits for when it finds no room; more would be a pause that clients see, so
-// the cap is then overshot by this batch.
+// the cap is then overshot by this batch, as far as the budget lets it.
 constexpr uint32_t sweeps_per_batch = 256;
 constexpr uint32_t samples = 16;  // of which volatile-ttl evicts the one that expires first
 constexpr uint32_t lines_per_drain = 64;
@@ -36,7 +36,7 @@ int64_t HostUpkeep::room() const {
   const ItemMemory memory = store_.items.memory();
   const auto room =
       static_cast<int64_t>(store_.budget.limit() + memory.free + memory.stock + memory.retired) -
-      static_cast<int64_t>(store_.budget.used());
+      static_cast<int64_t>(store_.budget.claimed());
   // Over the cap the free items are not where they are needed. Those that compaction leaves alone
   // are no room then, so eviction goes on until compaction has something to give back.
   return over_cap() ? room - static_cast<int64_t>(memory.chunks * percent_left_free / 100) : room;
@@ -45,6 +45,8 @@ int64_t HostUpkeep::room() const {
 bool HostUpkeep::over_cap() const { return store_.budget.limit() != 0 && !store_.budget.fits(0); }
 
 bool HostUpkeep::evictable() const {
+  const auto buffers = store_.budget.buffers.load(std::memory_order_relaxed);
+  if (buffers >= static_cast<int64_t>(store_.budget.limit())) return false;
   const bool any = store_.options.maxmemory_policy == EvictionPolicy::allkeys_lru ||
                    store_.options.maxmemory_policy == EvictionPolicy::allkeys_random;
   return std::any_of(
@@ -54,7 +56,7 @@ bool HostUpkeep::evictable() const {
 }
 
 bool HostUpkeep::make_room(uint64_t bytes, int64_t now_ms) {
-  if (store_.budget.limit() == 0 || !store_.evicts) return true;
+  if (!store_.makes_room()) return true;
   const auto wanted = static_cast<int64_t>(bytes);
   if (room() >= wanted) return true;
   if (!evictable()) return false;
@@ -68,13 +70,14 @@ bool HostUpkeep::step(uint64_t writes, int64_t now_ms) {
       grow(static_cast<uint32_t>(std::clamp<uint64_t>(changes / 2, least_lines, most_lines)));
   more |= drain();
   more |= expire(now_ms);
-  if (store_.budget.limit() != 0 && store_.evicts) {
+  if (store_.makes_room()) {
     const int64_t reserve = reserve_of(store_.budget.limit());
     if (room() < reserve && evictable()) more |= !evict_to(reserve, sweeps_per_step, now_ms);
   }
   for (uint32_t sweeps = over_cap() ? sweeps_per_step : 1; sweeps > 0; --sweeps) compact(now_ms);
   more |= executor_.cache().reclaim();
   more |= store_.items.trim();
+  more |= store_.pages.trim_ahead();
   return more;
 }
 

@@ -106,7 +106,7 @@ struct RowAnswers {
     Plan plan;
     plan_change(request, expired ? nullptr : old.item, run.now_ms, store.options.max_value_bytes,
                 plan);
-    if (plan.action == Plan::Action::store && !run.writable) {
+    if (plan.action == Plan::Action::store && plan.parts.bytes() > run.largest_item) {
       plan.action = Plan::Action::keep;
       plan.status = Status::out_of_memory;
     }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/seed.h"
+#include "device/batch_bytes.h"
 #include "device/cuda_root_table.h"
 #include "device/device_executor.h"
 #include "device/gpu/device_error.h"
@@ -109,8 +110,12 @@ EngineStats Engine::stats() const {
   stats.item_bytes = positive(store.budget.items.load(std::memory_order_relaxed));
   stats.index_bytes = positive(store.budget.index.load(std::memory_order_relaxed));
   stats.buffer_bytes = positive(store.budget.buffers.load(std::memory_order_relaxed));
+  stats.ahead_bytes = positive(store.budget.ahead.load(std::memory_order_relaxed));
   stats.retired_bytes = store.items.retired_bytes();
-  for (const Database& database : store.databases) stats.splits += database.splits();
+  for (const Database& database : store.databases) {
+    stats.splits += database.splits();
+    stats.joins += database.joins();
+  }
   stats.on_device = state_->on_device();
   if (stats.on_device) stats.device_bytes = state_->device->stats().device_bytes;
   return stats;
@@ -143,6 +148,7 @@ struct Worker::Impl final : Batch::Hold {
   bool valid(const Batch& batch) const;
   void run(Batch& batch, int64_t now_ms, bool writable);
   void flush(uint32_t first, uint32_t end);
+  bool make_room(const Batch& batch, int64_t now_ms);
   void flush_index(uint32_t database);
 
   EngineState& engine;
@@ -172,6 +178,12 @@ void Worker::Impl::run(Batch& batch, int64_t now_ms, bool writable) {
   executor.run(batch, now_ms, writable, done);
 }
 
+bool Worker::Impl::make_room(const Batch& batch, int64_t now_ms) {
+  if (!engine.store.makes_room() || !batch.writes()) return true;
+  const uint64_t bytes = bytes_to_store(engine.store, slot, batch);
+  return bytes == 0 || upkeep.make_room(bytes, now_ms);
+}
+
 Worker::Worker(Engine& engine) : impl_(std::make_unique<Impl>(*engine.state_)) {
   std::lock_guard guard(impl_->engine.workers_mutex);
   impl_->engine.workers.push_back(&impl_->executor);
@@ -191,19 +203,6 @@ Worker::~Worker() {
 
 namespace {
 
-// Bytes that the rows of a batch may store.
-uint64_t bytes_to_store(const Batch& batch) {
-  if (!batch.writes()) return 0;
-  uint64_t bytes = 0;
-  const Batch::Columns& columns = batch.columns();
-  for (Batch::Row row = 0; row < batch.size(); ++row) {
-    const Op op = columns.op[row];
-    if (op == Op::get || op == Op::erase) continue;
-    bytes += Item::bytes(columns.key[row].size(), columns.value[row].size(), true, true);
-  }
-  return bytes;
-}
-
 void refuse_all(Batch& batch) {
   for (Batch::Row row = 0; row < batch.size(); ++row) {
     batch.columns().reply[row].status.store(Status::invalid, std::memory_order_release);
@@ -219,9 +218,7 @@ void Worker::submit(Batch& batch) {
   // A worker that holds replies and waits for the gate could wait for itself.
   if (!impl.valid(batch) || (batch.exclusive() && impl.held != 0)) return refuse_all(batch);
   const int64_t now_ms = impl.engine.clock.now_ms();
-  const uint64_t bytes = bytes_to_store(batch);
-  bool writable = true;
-  if (bytes != 0 && impl.held == 0) writable = impl.upkeep.make_room(bytes, now_ms);
+  const bool writable = impl.held != 0 || impl.make_room(batch, now_ms);
   if (batch.exclusive()) {
     epochs.lock_exclusive(impl.slot);
   } else if (impl.held == 0) {

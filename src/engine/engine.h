@@ -34,6 +34,7 @@ struct EngineStats {
   uint64_t index_bytes = 0;
   uint64_t retired_bytes = 0;  // waiting for readers before reuse
   uint64_t buffer_bytes = 0;   // told by add_buffer_bytes
+  uint64_t ahead_bytes = 0;    // pages that were made ready before they are needed
   uint64_t batches = 0;
   uint64_t requests = 0;
   uint64_t hits = 0;
@@ -41,6 +42,7 @@ struct EngineStats {
   uint64_t evicted = 0;
   uint64_t expired = 0;
   uint64_t splits = 0;        // segments split
+  uint64_t joins = 0;         // pairs of segments joined
   uint64_t retries = 0;       // compare-and-swaps that lost and ran again
   bool on_device = false;     // the index is in the memory of a device
   uint64_t device_bytes = 0;  // of it, all in

@@ -301,6 +301,28 @@ TEST_F(EngineTest, MemoryComesBackAfterAFlush) {
   EXPECT_GT(full.item_bytes, 5 * empty.item_bytes);
 }
 
+TEST_F(EngineTest, StatsCountSegmentsThatSplitAndAreJoined) {
+  Engine engine({}, clock);
+  Worker worker(engine);
+  constexpr uint64_t keys = 100'000;
+  fill(worker, 0, keys, 10);
+  while (worker.maintain()) {
+  }
+  EXPECT_GT(engine.stats().splits, 0u);
+  EXPECT_EQ(engine.stats().joins, 0u);
+  for (uint64_t i = 0; i < keys; ++i) {
+    Batch batch;
+    const std::string name = key(i);
+    batch.erase(name);
+    worker.submit(batch);
+    batch.clear();
+    worker.maintain();
+  }
+  while (worker.maintain()) {
+  }
+  EXPECT_GT(engine.stats().joins, 0u);
+}
+
 TEST_F(EngineTest, BuffersCountAgainstTheCap) {
   Options options;
   options.maxmemory = 16 << 20;

@@ -185,28 +185,109 @@ TEST_F(EvictionTest, ExpiryIsSweptWithoutAccess) {
   EXPECT_EQ(count_present(worker, 0, count), count / 4);
 }
 
-// A value larger than the cap must not throw everything out for nothing but its own refusal.
-TEST_F(EvictionTest, AValueAboveTheCapIsSurvived) {
-  for (const EvictionPolicy policy : {EvictionPolicy::noeviction, EvictionPolicy::allkeys_lru}) {
-    Engine engine(options(policy), clock);
-    Worker worker(engine);
-    const std::string value(2 * cap, 'L');
-    Batch batch;
-    batch.put("large", value);
-    worker.submit(batch);
-    const Status status = batch.reply(0).status;
-    EXPECT_EQ(status, Status::out_of_memory);
-    batch.clear();
-    for (int i = 0; i < 2000; ++i) worker.maintain();
-    EXPECT_LE(engine.stats().used_memory, cap);
-    EXPECT_EQ(fill(worker, 0, 1000, 1000, never), 0u);
-    // With something to evict it may be stored, at the price of the rest, until room is made.
-    batch.put("large", value);
-    worker.submit(batch);
-    batch.clear();
-    for (int i = 0; i < 5000; ++i) worker.maintain();
-    EXPECT_LE(engine.stats().used_memory, cap);
-  }
+// Statuses of a batch's rows.
+std::vector<Status> run(Worker& worker, Batch& batch) {
+  worker.submit(batch);
+  std::vector<Status> statuses;
+  for (Batch::Row row = 0; row < batch.size(); ++row) statuses.push_back(batch.reply(row).status);
+  batch.clear();
+  return statuses;
+}
+
+TEST_P(EvictionTest, AValueAboveTheCapIsRefusedByItself) {
+  Engine engine(options(GetParam()), clock);
+  Worker worker(engine);
+  constexpr uint64_t count = 5'000;
+  ASSERT_EQ(fill(worker, 0, count, 1000, some_day), 0u);
+  const std::string half(cap / 2, 'h');
+  const std::string above(cap + 1, 'a');
+  Batch batch;
+  batch.put("half", half, 0, some_day(0));
+  ASSERT_EQ(run(worker, batch), std::vector{Status::ok});
+
+  batch.put("one", "1", 0, some_day(0));
+  batch.put("above", above, 0, some_day(0));
+  batch.append("half", half);
+  batch.prepend("half", half);
+  batch.append("above", above);
+  batch.put("two", "2", 0, some_day(0));
+  constexpr Status refused = Status::out_of_memory;
+  EXPECT_EQ(run(worker, batch),
+            (std::vector{Status::ok, refused, refused, refused, refused, Status::ok}));
+
+  EXPECT_EQ(engine.stats().evicted, 0u);
+  EXPECT_LE(engine.stats().used_memory, cap);
+  EXPECT_EQ(worker.count(0), count + 3);
+  EXPECT_EQ(count_present(worker, 0, count), count);
+}
+
+TEST_F(EvictionTest, NoevictionRefusesAValueAboveTheCap) {
+  Engine engine(options(EvictionPolicy::noeviction), clock);
+  Worker worker(engine);
+  const std::string above(cap + 1, 'a');
+  Batch batch;
+  batch.put("above", above);
+  EXPECT_EQ(run(worker, batch), std::vector{Status::out_of_memory});
+  EXPECT_LE(engine.stats().used_memory, cap);
+  EXPECT_EQ(fill(worker, 0, 1000, 1000, never), 0u);
+}
+
+// Growing a large value needs room for its copy, beside the value itself while replies may show it.
+TEST_F(EvictionTest, ALargeValueGrowsAtTheCap) {
+  Engine engine(options(EvictionPolicy::allkeys_lru), clock);
+  Worker worker(engine);
+  const std::string third(cap / 3, 't');
+  Batch batch;
+  batch.put("third", third, 0, some_day(0));
+  ASSERT_EQ(run(worker, batch), std::vector{Status::ok});
+  fill(worker, 0, 16'000, 1000, some_day);
+  batch.append("third", "x");
+  EXPECT_EQ(run(worker, batch), std::vector{Status::ok});
+  EXPECT_LE(engine.stats().used_memory, cap + third.size() + cap * 15 / 100);
+  for (int i = 0; i < 5000; ++i) worker.maintain();
+  EXPECT_LE(engine.stats().used_memory, cap);
+}
+
+// As those of a request larger than the cap, which is about to be refused.
+TEST_F(EvictionTest, NothingIsEvictedForBuffersAboveTheCap) {
+  Engine engine(options(EvictionPolicy::allkeys_lru), clock);
+  Worker worker(engine);
+  constexpr uint64_t count = 5'000;
+  ASSERT_EQ(fill(worker, 0, count, 1000, never), 0u);
+  engine.add_buffer_bytes(cap);
+  for (int i = 0; i < 1000; ++i) worker.maintain();
+  Batch batch;
+  batch.put("refused", "r");
+  EXPECT_EQ(run(worker, batch), std::vector{Status::out_of_memory});
+  engine.add_buffer_bytes(-static_cast<int64_t>(cap));
+  batch.put("stored", "s");
+  EXPECT_EQ(run(worker, batch), std::vector{Status::ok});
+  EXPECT_EQ(count_present(worker, 0, count), count);
+  EXPECT_EQ(engine.stats().evicted, 0u);
+}
+
+// What evicting cannot make room for is refused before the cap is far behind; the rest is stored,
+// and maintenance brings the store back.
+TEST_P(EvictionTest, ABatchAboveTheCapStaysNearIt) {
+  Engine engine(options(GetParam()), clock);
+  Worker worker(engine);
+  fill(worker, 0, 16'000, 1000, some_day);
+  constexpr uint64_t over = cap / 16 + (96 << 20);
+  const std::string value(1 << 20, 'v');
+  std::vector<std::string> keys;
+  for (uint64_t i = 0; i < (cap + over) / value.size() + 50; ++i)
+    keys.push_back(key(1'000'000 + i));
+  Batch batch;
+  for (const std::string& name : keys) batch.put(name, value, 0, some_day(0));
+  const std::vector<Status> statuses = run(worker, batch);
+  EXPECT_LE(engine.stats().used_memory, cap + over);
+  const auto stored = std::count(statuses.begin(), statuses.end(), Status::ok);
+  EXPECT_GT(stored, static_cast<long>(cap / value.size()) / 2);
+  EXPECT_EQ(stored + std::count(statuses.begin(), statuses.end(), Status::out_of_memory),
+            static_cast<long>(keys.size()));
+  for (int i = 0; i < 5000; ++i) worker.maintain();
+  EXPECT_LE(engine.stats().used_memory, cap);
+  EXPECT_EQ(fill(worker, 0, 1000, 1000, some_day), 0u);
 }
 
 }  // namespace

@@ -28,10 +28,12 @@ struct FixedTable::State {
   explicit State(const FixedOptions& options)
       : budget(options.maxmemory),
         seed(options.hash_seed ? *options.hash_seed : draw_seed()),
-        index(pages, budget, epochs, seed) {}
+        index(pages, budget, epochs, seed) {
+    pages.fault_ahead(budget);
+  }
 
-  Pages pages;
   MemoryBudget budget;
+  Pages pages;
   EpochDomain epochs;
   const uint64_t seed;
   FixedIndex index;

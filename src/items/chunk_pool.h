@@ -35,8 +35,8 @@ class ChunkPool {
   ChunkPool(const ChunkPool&) = delete;
   ChunkPool& operator=(const ChunkPool&) = delete;
 
-  // A chunk that is in no class, for `size_class` to join; Chunk::none when the cap (unless
-  // `force`) or the machine has no more memory.
+  // A chunk that is in no class, for `size_class` to join; Chunk::none when the cap, or with
+  // `force` what may be used beyond it, or the machine has no more memory.
   uint32_t take(uint32_t size_class, bool force);
   // `number` has left its class.
   void give(uint32_t number);

@@ -27,8 +27,8 @@ class ItemCache {
   ItemCache(const ItemCache&) = delete;
   ItemCache& operator=(const ItemCache&) = delete;
 
-  // Room for `bytes`; its kind is item or large. location::none at the cap, unless `force`, or when
-  // the machine has no more memory.
+  // Room for `bytes`; its kind is item or large. location::none at the cap, with `force` as far
+  // beyond it as a write may go (items/memory_budget.h), or when the machine has no more memory.
   Location allocate(uint64_t bytes, bool force = false);
   // Frees what no other thread has ever been able to see.
   void free_unpublished(Location location);

@@ -131,6 +131,7 @@ class ItemStore {
   // Bytes that are retired and not yet free, in all caches.
   uint64_t retired_bytes() const;
   ItemMemory memory() const;
+  uint64_t large_bytes() const { return large_.bytes(); }
   // A bounded step of giving free chunks back to the kernel; true while there is more.
   bool trim() { return pool_.trim(); }
 

@@ -32,7 +32,8 @@ Location LargeItems::location_of(Header* header) {
 Location LargeItems::allocate(uint64_t bytes, bool force) {
   if (bytes > most_bytes) return location::none;
   const uint64_t asked = bytes + sizeof(Header);
-  if (!force && !budget_.fits(asked + allocator_bytes)) return location::none;
+  const uint64_t cost = asked + allocator_bytes;
+  if (!budget_.fits(cost) && !(force && budget_.fits_over(cost))) return location::none;
   void* memory = std::malloc(asked);
   if (memory == nullptr) return location::none;
   auto* header = new (memory) Header;

@@ -45,7 +45,8 @@ class LargeItems {
   LargeItems(const LargeItems&) = delete;
   LargeItems& operator=(const LargeItems&) = delete;
 
-  // location::none when the cap (unless `force`) or the machine has no more memory.
+  // location::none when the cap, or with `force` what may be used beyond it, or the machine has no
+  // more memory.
   Location allocate(uint64_t bytes, bool force);
   void free(Location location);
 

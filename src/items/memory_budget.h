@@ -2,6 +2,10 @@
 //
 // Every part tells it the bytes it takes and gives back; `used` is their sum. Items count whole
 // chunks, so the account is what the process really holds, not what the payloads add up to.
+//
+// Writes of a store that evicts may run over the cap, since what is evicted while a batch runs is
+// not free before its end; `fits_over` says how far.
+//
 // Threads. Any; each counter is an atomic, `used` a momentary sum.
 #pragma once
 
@@ -16,20 +20,40 @@ class MemoryBudget {
 
   // 0: no cap.
   uint64_t limit() const { return limit_; }
-  uint64_t used() const {
-    const int64_t sum = items.load(std::memory_order_relaxed) +
-                        index.load(std::memory_order_relaxed) +
-                        buffers.load(std::memory_order_relaxed);
-    return sum > 0 ? static_cast<uint64_t>(sum) : 0;
-  }
+  uint64_t used() const { return sum(ahead.load(std::memory_order_relaxed)); }
+  // Less the pages made ready ahead, which whoever needs memory gets.
+  uint64_t claimed() const { return sum(0); }
   // True when `bytes` more stay within the cap.
-  bool fits(uint64_t bytes) const { return limit_ == 0 || used() + bytes <= limit_; }
+  bool fits(uint64_t bytes) const { return limit_ == 0 || claimed() + bytes <= limit_; }
+  // The same for a write that may run over the cap. Buffers are left out: whether they have been
+  // told of the one that holds this very value is chance.
+  bool fits_over(uint64_t bytes) const {
+    return stored() + bytes <= limit_ + limit_ / 16 + most_over;
+  }
+  // The largest item that fits when all others are gone.
+  uint64_t largest_item() const {
+    const uint64_t lines = positive(index.load(std::memory_order_relaxed));
+    return limit_ > lines ? limit_ - lines : 0;
+  }
 
   std::atomic<int64_t> items{0};    // chunks of classes, large items; retired ones included
   std::atomic<int64_t> index{0};    // segments, overflow lines
   std::atomic<int64_t> buffers{0};  // of connections
+  std::atomic<int64_t> ahead{0};    // pages made ready ahead (items/pages_ahead.h)
 
  private:
+  static constexpr uint64_t most_over = 96 << 20;
+
+  // The counters of a moment need not belong together.
+  static uint64_t positive(int64_t sum) { return sum > 0 ? static_cast<uint64_t>(sum) : 0; }
+  uint64_t sum(int64_t more) const {
+    return positive(items.load(std::memory_order_relaxed) + index.load(std::memory_order_relaxed) +
+                    buffers.load(std::memory_order_relaxed) + more);
+  }
+  uint64_t stored() const {
+    return positive(items.load(std::memory_order_relaxed) + index.load(std::memory_order_relaxed));
+  }
+
   const uint64_t limit_;
 };
 

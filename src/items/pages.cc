@@ -59,6 +59,39 @@ void Pages::give(uint64_t offset) {
 }
 
 uint64_t Pages::take_locked() {
+  if (ahead_ != nullptr) {
+    const uint64_t ready = ahead_->take(pages_open());
+    if (ready != npos) return ready;
+  }
+  return take_cold();
+}
+
+void Pages::fault_ahead(MemoryBudget& budget) {
+  ahead_ = std::make_unique<PagesAhead>([this] { return make_ready(); }, budget);
+}
+
+// Touches every small page: a huge page is there after the first.
+uint64_t Pages::make_ready() {
+  constexpr uint64_t small_page = 4096;
+  uint64_t offset = npos;
+  {
+    std::lock_guard guard(mutex_);
+    offset = take_cold();
+  }
+  if (offset == npos) return npos;
+  volatile char* page = arena_.base() + offset;
+  for (uint64_t at = 0; at < page_bytes; at += small_page) page[at] = 0;
+  return offset;
+}
+
+bool Pages::trim_ahead() {
+  if (ahead_ == nullptr) return false;
+  const uint64_t page = ahead_->trim();
+  if (page != npos) give(page);
+  return page != npos;
+}
+
+uint64_t Pages::take_cold() {
   uint64_t offset = fresh_;
   if (!free_.empty()) {
     std::pop_heap(free_.begin(), free_.end(), std::greater<>());
@@ -152,7 +185,7 @@ void Pages::restore(uint64_t offset) {
 
 uint64_t Pages::pages_taken() const {
   std::lock_guard guard(mutex_);
-  return fresh_ / page_bytes - free_.size();
+  return pages_open() - (ahead_ != nullptr ? ahead_->held() : 0);
 }
 
 }  // namespace isotherm

@@ -11,7 +11,10 @@
 // A page with parts given back to the kernel (release_part) is advised against huge pages, so that
 // the kernel does not fill the holes again, until the page is whole (restore) or given back.
 //
-// Nothing is counted here: the users of pages tell the memory budget.
+// A store that asks for it (`fault_ahead`) has a few fresh pages touched ahead by a thread of its
+// own (items/pages_ahead.h) and gets those first.
+//
+// Nothing but these is counted here: the users of pages tell the memory budget.
 //
 // Invariants. What take and take_span return is zero. A given page holds no memory.
 // Threads. Any; one mutex. The longest step is one page given back or one span cleared: some 0.1
@@ -19,11 +22,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "items/memory_budget.h"
+#include "items/pages_ahead.h"
 #include "items/reservation.h"
 #include "items/spans.h"
 
@@ -31,8 +37,8 @@ namespace isotherm {
 
 class Pages {
  public:
-  static constexpr uint64_t page_bytes = 2 << 20;
-  static constexpr uint64_t npos = ~uint64_t{0};
+  static constexpr uint64_t page_bytes = PagesAhead::page_bytes;
+  static constexpr uint64_t npos = PagesAhead::npos;
 
   // `reserve_bytes` of address space; 0: as much as is sensible. Throws std::bad_alloc.
   explicit Pages(uint64_t reserve_bytes = 0);
@@ -42,6 +48,12 @@ class Pages {
 
   void* base() const { return arena_.base(); }
   uint64_t capacity() const { return arena_.bytes(); }
+
+  // From now on pages are made ready ahead. Call it before other threads are here; `budget` must
+  // outlive this.
+  void fault_ahead(MemoryBudget& budget);
+  // Gives back a page that was made ready and does not fit the budget; true if there was one.
+  bool trim_ahead();
 
   // The offset of a zeroed page; npos when the arena is full or the kernel refuses.
   uint64_t take();
@@ -61,13 +73,16 @@ class Pages {
 
   // Empty, or what the administrator should know about huge pages.
   const std::string& warning() const { return warning_; }
-  // Pages in use, spans included.
+  // Pages in use, spans included, those made ready excluded.
   uint64_t pages_taken() const;
 
  private:
   enum class Backing : uint8_t { hugetlb, split };  // of pages that are not ordinary
 
   uint64_t take_locked();
+  uint64_t take_cold();
+  uint64_t make_ready();
+  uint64_t pages_open() const { return fresh_ / page_bytes - free_.size(); }
   void give_locked(uint64_t offset);
   bool back_by_hugetlb(uint64_t offset);
   void probe();
@@ -81,6 +96,8 @@ class Pages {
   std::vector<uint64_t> free_;                     // offsets of given pages; a heap, lowest first
   std::unordered_map<uint64_t, Backing> special_;  // by offset
   Spans spans_;
+
+  std::unique_ptr<PagesAhead> ahead_;  // its thread ends before all else goes
 };
 
 }  // namespace isotherm

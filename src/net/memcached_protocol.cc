@@ -74,7 +74,7 @@ class MemcachedProtocol final : public Protocol {
   ServerState& server_;
   MemcachedParser parser_;
   std::vector<MemcachedAnswer> answers_;
-  size_t value_bytes_ = 1;  // how much a row is expected to answer
+  size_t value_bytes_ = 16 << 10;  // how much a row is expected to answer, at first unseen
 };
 
 }  // namespace

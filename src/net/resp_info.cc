@@ -96,6 +96,7 @@ void write_memory(const ServerState& server, const Statistics& statistics, Lines
   lines.line("used_memory_index", engine.index_bytes);
   lines.line("used_memory_retired", engine.retired_bytes);
   lines.line("used_memory_buffers", engine.buffer_bytes);
+  lines.line("used_memory_pages_ahead", engine.ahead_bytes);
   lines.line("maxmemory", options.maxmemory);
   lines.line("maxmemory_human", human(options.maxmemory));
   lines.line("maxmemory_policy", to_string(options.maxmemory_policy));
@@ -112,6 +113,7 @@ void write_stats(const ServerState&, const Statistics& statistics, Lines& lines)
   lines.line("keyspace_hits", statistics.engine.hits);
   lines.line("keyspace_misses", statistics.engine.misses);
   lines.line("index_splits", statistics.engine.splits);
+  lines.line("index_joins", statistics.engine.joins);
   lines.line("index_retries", statistics.engine.retries);
 }
 

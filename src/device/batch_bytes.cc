@@ -1,0 +1,56 @@
+#include "device/batch_bytes.h"
+
+#include <algorithm>
+
+#include "base/tile.h"
+#include "index/item_table.h"
+
+namespace isotherm {
+namespace {
+
+bool stores(Op op) { return op != Op::get && op != Op::erase; }
+
+// Whether the row's item holds the old value, too.
+bool copies(Op op) { return op == Op::append || op == Op::prepend || op == Op::expire; }
+
+uint64_t old_value_bytes(const HostStore& store, const Batch::Columns& columns, Batch::Row row) {
+  const LineIndex* index = store.databases[columns.database[row]].index();
+  if (index == nullptr) return 0;
+  const std::string_view key = columns.key[row];
+  const Location root = index->find<TilePlain>(store.hash(key, store.seed)).word;
+  const Item* item = resolve(store.items, root, key).item;
+  return item != nullptr ? item->value().size() : 0;
+}
+
+// `old_values`: with the values that rows copy.
+uint64_t sum_of_rows(const HostStore& store, const Batch& batch, bool old_values) {
+  const uint64_t largest = store.largest_item();
+  const Batch::Columns& columns = batch.columns();
+  uint64_t sum = 0;
+  for (Batch::Row row = 0; row < batch.size(); ++row) {
+    const Op op = columns.op[row];
+    if (!stores(op)) continue;
+    uint64_t value = columns.value[row].size();
+    if (old_values && copies(op)) value += old_value_bytes(store, columns, row);
+    const uint64_t bytes = Item::bytes(columns.key[row].size(), value, true, true);
+    if (bytes <= largest) sum += bytes;
+  }
+  return std::min(sum, largest);
+}
+
+bool any_copies(const Batch& batch) {
+  const Op* ops = batch.columns().op;
+  return std::any_of(ops, ops + batch.size(), copies);
+}
+
+}  // namespace
+
+uint64_t bytes_to_store(HostStore& store, EpochDomain::Slot& slot, const Batch& batch) {
+  const uint64_t bytes = sum_of_rows(store, batch, false);
+  const uint64_t large = store.items.large_bytes();
+  if (large == 0 || store.budget.fits(bytes + large) || !any_copies(batch)) return bytes;
+  const EpochGuard guard(store.epochs, slot);
+  return sum_of_rows(store, batch, true);
+}
+
+}  // namespace isotherm
