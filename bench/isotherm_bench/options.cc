@@ -20,6 +20,7 @@ struct Flags {
   std::optional<std::string> rate;
   std::string arrival = "poisson";
   std::vector<std::string> targets, peers, pids;
+  std::string device = "cpu";
   std::string isotherm_arguments, redis_arguments, memcached_arguments;
   bool list_presets = false, no_load = false, no_floor = false;
 };
@@ -120,6 +121,9 @@ void add_system_flags(CLI::App& app, Flags& flags, Options& options) {
   app.add_flag("--fixed", options.fixed,
                "in process: the table of 64-bit keys and values instead of byte strings")
       ->group(group);
+  app.add_option("--device", flags.device,
+                 "in process: where the index lies: cpu (default), cuda, or auto")
+      ->group(group);
   app.add_option("--target", flags.targets,
                  "servers to measure: redis://HOST:PORT, "
                  "memcached://HOST:PORT")
@@ -212,6 +216,9 @@ void apply_systems(const Flags& flags, Options& options) {
   options.isotherm_arguments = words(flags.isotherm_arguments);
   options.redis_arguments = words(flags.redis_arguments);
   options.memcached_arguments = words(flags.memcached_arguments);
+  const auto device = parse_device_choice(flags.device);
+  if (!device) throw UsageError{"--device: '" + flags.device + "' is not one of cpu, cuda, auto"};
+  options.device = *device;
   if (flags.protocol == "redis") options.protocol = WireProtocol::redis;
   if (flags.protocol == "memcached") options.protocol = WireProtocol::memcached;
 }

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "isotherm/options.h"
 #include "isotherm_bench/codec.h"
 #include "isotherm_bench/socket_run.h"
 #include "isotherm_bench/workload.h"
@@ -37,6 +38,7 @@ struct Options {
   uint32_t rounds = 1;
   bool in_process = false;
   bool fixed = false;  // in process: the table of u64 keys and values
+  isotherm::DeviceChoice device = isotherm::DeviceChoice::cpu;  // in process: where the index lies
   bool load = true;
   bool load_only = false;
   bool quiet = false;

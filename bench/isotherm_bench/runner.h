@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "isotherm_bench/control.h"
+#include "isotherm/options.h"
 #include "isotherm_bench/workload.h"
 
 namespace isotherm::bench {
@@ -40,7 +41,7 @@ class RunnerFactory {
   virtual uint64_t memory() const = 0;  // bytes the store says it takes
 };
 
-std::unique_ptr<RunnerFactory> make_store_runners(const Workload& workload);
+std::unique_ptr<RunnerFactory> make_store_runners(const Workload& workload, DeviceChoice device);
 std::unique_ptr<RunnerFactory> make_fixed_runners(const Workload& workload);
 
 }  // namespace isotherm::bench

@@ -137,8 +137,8 @@ class StoreRunners final : public RunnerFactory {
 
 }  // namespace
 
-std::unique_ptr<RunnerFactory> make_store_runners(const Workload& workload) {
-  return std::make_unique<StoreRunners>(workload);
+std::unique_ptr<RunnerFactory> make_store_runners(const Workload& workload, DeviceChoice device) {
+  return std::make_unique<StoreRunners>(workload, device);
 }
 
 }  // namespace isotherm::bench
