@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "isotherm_bench/control.h"
 #include "isotherm/options.h"
+#include "isotherm_bench/control.h"
 #include "isotherm_bench/workload.h"
 
 namespace isotherm::bench {

@@ -124,13 +124,20 @@ class StoreRunner final : public Runner {
 
 class StoreRunners final : public RunnerFactory {
  public:
-  explicit StoreRunners(const Workload& workload) : workload_(workload) {}
+  StoreRunners(const Workload& workload, DeviceChoice device)
+      : workload_(workload), store_(on(device)) {}
   std::unique_ptr<Runner> make(uint32_t batch, bool verify) override {
     return std::make_unique<StoreRunner>(store_, workload_, batch, verify);
   }
   uint64_t memory() const override { return store_.memory(); }
 
  private:
+  static isotherm::Options on(DeviceChoice device) {
+    isotherm::Options options;
+    options.device = device;
+    return options;
+  }
+
   const Workload& workload_;
   Store store_;
 };

@@ -82,6 +82,9 @@ class MoveWork final : public RoundWork {
 // Rows of one worker in one round; more go in several rounds, so that others have their turns.
 constexpr uint32_t most_rows_a_round = 1 << 18;
 
+// Of a walk: empty ones cost the device nanoseconds.
+constexpr uint64_t lines_a_step = 1 << 16;
+
 }  // namespace
 
 DeviceExecutor::DeviceExecutor(HostStore& store, const RootTableMaker& make)
@@ -128,10 +131,10 @@ bool DeviceExecutor::flush(Member& member, uint32_t database, int64_t now_ms) {
   return rounds_.alone([](RootTable& table) { table.clear(); });
 }
 
-bool DeviceExecutor::scan(uint64_t bound, uint64_t lines,
+bool DeviceExecutor::scan(uint64_t bound, uint64_t wanted,
                           const std::function<void(Location root)>& visit, uint64_t& next) {
   return rounds_.alone([&](RootTable& table) {
-    next = table.scan(bound, lines, [&](uint64_t, Location root) { visit(root); });
+    next = table.scan(bound, lines_a_step, wanted, [&](uint64_t, Location root) { visit(root); });
   });
 }
 

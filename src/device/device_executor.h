@@ -53,9 +53,9 @@ class DeviceExecutor {
   // Within an exclusive section. False: the device was lost; what is left is the caller's.
   bool flush(Member& member, uint32_t database, int64_t now_ms);
 
-  // One step of a walk over the items of all databases, of at most `lines` lines of the index:
-  // visits the roots there and fills `next`, 0 at the end. False: the device was lost.
-  bool scan(uint64_t bound, uint64_t lines, const std::function<void(Location root)>& visit,
+  // One step of a walk over the items of all databases, until there are `wanted`: visits the roots
+  // and fills `next`, 0 at the end. False: the device was lost.
+  bool scan(uint64_t bound, uint64_t wanted, const std::function<void(Location root)>& visit,
             uint64_t& next);
 
   RootTableStats stats();

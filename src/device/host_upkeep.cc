@@ -10,8 +10,6 @@ namespace isotherm {
 namespace {
 
 // Bounds of one step.
-constexpr uint32_t least_lines = 64;
-constexpr uint32_t most_lines = 1024;
 constexpr uint32_t databases_per_step = 64;
 constexpr uint32_t items_per_sweep = 256;
 constexpr uint32_t sweeps_per_step = 8;
@@ -65,9 +63,7 @@ bool HostUpkeep::make_room(uint64_t bytes, int64_t now_ms) {
 }
 
 bool HostUpkeep::step(uint64_t writes, int64_t now_ms) {
-  const uint64_t changes = writes + std::exchange(erased_, 0);
-  bool more =
-      grow(static_cast<uint32_t>(std::clamp<uint64_t>(changes / 2, least_lines, most_lines)));
+  bool more = grow(writes + std::exchange(erased_, 0));
   more |= drain();
   more |= expire(now_ms);
   if (store_.makes_room()) {
@@ -81,13 +77,14 @@ bool HostUpkeep::step(uint64_t writes, int64_t now_ms) {
   return more;
 }
 
-bool HostUpkeep::grow(uint32_t lines) {
+bool HostUpkeep::grow(uint64_t changes) {
+  growth_.add(changes);
   bool more = false;
   const auto databases = static_cast<uint32_t>(store_.databases.size());
   const EpochGuard guard(store_.epochs, slot_);
   for (uint32_t i = 0; i < std::min(databases, databases_per_step); ++i) {
     LineIndex* index = store_.databases[next_database_].index();
-    if (index != nullptr && index->wants_step()) more |= index->step(lines);
+    if (index != nullptr) more |= growth_.pay(*index);
     next_database_ = (next_database_ + 1) % databases;
   }
   return more;

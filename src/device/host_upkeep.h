@@ -25,6 +25,7 @@
 #include "device/device_executor.h"
 #include "device/host_executor.h"
 #include "device/member_swap.h"
+#include "index/growth_share.h"
 
 namespace isotherm {
 
@@ -48,7 +49,7 @@ class HostUpkeep {
   bool step(uint64_t writes, int64_t now_ms);
 
  private:
-  bool grow(uint32_t lines);
+  bool grow(uint64_t changes);
   bool drain();
   bool expire(int64_t now_ms);
   // Evicts until there is that much room, in at most so many sweeps; whether it got there.
@@ -79,8 +80,9 @@ class HostUpkeep {
   DeviceExecutor* const device_;
   DeviceExecutor::Member* const member_;
   std::vector<ItemMove> moves_;  // put off
-  uint32_t next_database_ = 0;   // to grow
-  uint64_t erased_ = 0;          // items, since the last step of growth
+  GrowthShare growth_;
+  uint32_t next_database_ = 0;  // to grow
+  uint64_t erased_ = 0;         // items, since the last step of growth
 };
 
 }  // namespace isotherm

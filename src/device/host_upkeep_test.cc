@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "items/poison.h"
@@ -13,7 +14,6 @@ namespace isotherm {
 namespace {
 
 constexpr uint64_t rows = 1000;
-constexpr uint64_t most_lines = 1024;
 constexpr uint64_t keys = poison::sanitized ? 60'000 : 400'000;
 
 class HostUpkeepTest : public ::testing::Test {
@@ -77,10 +77,63 @@ TEST_F(HostUpkeepTest, AStepMovesABoundedNumberOfLines) {
     count(turn([](Batch& batch, const std::string& key) { batch.erase(key); }, first), rows / 2);
   }
   // A burst of writes without a step between them is not made up for at once.
-  count(step(1'000'000), most_lines);
-  for (int i = 0; i < 10'000; ++i) count(step(0), most_lines);
+  count(step(1'000'000), GrowthShare::most_owed);
+  for (int i = 0; i < 10'000; ++i) count(step(0), GrowthShare::most_lines);
   EXPECT_GT(index.joins(), 0u);
   EXPECT_EQ(index.count(), 0u);
+}
+
+// One step a batch is enough, however large the batches are.
+TEST_F(HostUpkeepTest, GrowthKeepsUpWithLargeBatches) {
+  constexpr uint64_t large = keys / 4;
+  for (uint64_t first = 0; first < keys; first += large) {
+    names_.clear();
+    batch_.clear();
+    for (uint64_t i = 0; i < large; ++i) names_.push_back("key " + std::to_string(first + i));
+    for (const std::string& name : names_) batch_.put(name, "value");
+    {
+      const EpochGuard guard(store_.epochs, *slot_);
+      executor_.run(batch_, 0, true);
+    }
+    step(large);
+  }
+  const LineIndex& index = *store_.databases[0].index();
+  const uint64_t slots = (index.splits() + 1) * segment_lines * Bucket::slots;
+  EXPECT_LE(index.count(), slots);
+}
+
+// Threads that pass by while another one moves lines pay later.
+TEST_F(HostUpkeepTest, GrowthKeepsUpWithThreads) {
+  constexpr uint64_t threads = 4;
+  constexpr uint64_t each = keys / threads;
+  const auto fill = [&](uint64_t thread) {
+    EpochDomain::Slot* slot = store_.epochs.acquire();
+    {
+      HostExecutor executor(store_);
+      HostUpkeep upkeep(executor, *slot);
+      Batch batch;
+      std::vector<std::string> names(rows);
+      for (uint64_t first = 0; first < each; first += rows) {
+        for (uint64_t i = 0; i < rows; ++i) {
+          names[i] = std::to_string(thread) + " " + std::to_string(first + i);
+          batch.put(names[i], "value");
+        }
+        {
+          const EpochGuard guard(store_.epochs, *slot);
+          executor.run(batch, 0, true);
+        }
+        batch.clear();
+        upkeep.step(rows, 0);
+      }
+    }
+    store_.epochs.release(slot);
+  };
+  std::vector<std::thread> running;
+  for (uint64_t thread = 0; thread < threads; ++thread) running.emplace_back(fill, thread);
+  for (std::thread& thread : running) thread.join();
+  const LineIndex& index = *store_.databases[0].index();
+  const uint64_t slots = (index.splits() + 1) * segment_lines * Bucket::slots;
+  EXPECT_LE(index.count(), slots);
 }
 
 }  // namespace

@@ -48,10 +48,10 @@ class RootTable {
   virtual void find(uint64_t rows) = 0;
   // Applies the first `rows` changes.
   virtual void change(uint64_t rows) = 0;
-  // Visits the entries of at most `lines` lines from `bound` on, visit(key, root), and returns the
-  // bound to go on from; 0 at the end. Lines are visited whole and in a fixed order, also while the
-  // table grows between calls.
-  virtual uint64_t scan(uint64_t bound, uint64_t lines,
+  // Visits the entries of about `lines` lines at most from `bound` on, visit(key, root), until
+  // there are `wanted`, and returns the bound to go on from; 0 at the end. Lines are visited whole
+  // and in a fixed order, also while the table grows between calls.
+  virtual uint64_t scan(uint64_t bound, uint64_t lines, uint64_t wanted,
                         const std::function<void(uint64_t key, Location root)>& visit) = 0;
   // Empties the table and gives its memory back.
   virtual void clear() = 0;

@@ -282,18 +282,18 @@ uint64_t Worker::scan(uint32_t database, uint64_t cursor, uint64_t count,
   };
   const auto show_members = [&](uint64_t root) { for_each_member(store.items, root, show); };
   uint64_t bound = cursor;
-  uint64_t lines = 0;
-  while (impl_->engine.on_device()) {
-    // Each step takes a turn among the batches, and fills memory that the device writes.
-    constexpr uint64_t most_lines = 1024;
-    const uint64_t step = std::clamp<uint64_t>((count - visited) / 4, 1, most_lines);
-    if (!impl_->engine.device->scan(bound, step, show_members, bound)) break;
-    lines += step;
-    if (bound == 0 || visited >= count || lines / lines_per_item >= count) return bound;
+  if (impl_->engine.on_device()) {
+    constexpr uint64_t most_wanted = 1 << 12;  // each step takes a turn among the batches
+    do {
+      const uint64_t wanted = std::min(count - visited, most_wanted);
+      if (!impl_->engine.device->scan(bound, wanted, show_members, bound)) break;
+      if (bound == 0 || visited >= count) return bound;
+    } while (visited != 0);
+    if (impl_->engine.on_device()) return bound;
   }
   const LineIndex* index = store.databases[database].index();
   if (index == nullptr) return 0;
-  for (; visited < count && lines / lines_per_item < count; ++lines) {
+  for (uint64_t lines = 0; visited < count && lines / lines_per_item < count; ++lines) {
     bound = index->scan(bound, [&](uint64_t /*hash*/, uint64_t root) { show_members(root); });
     if (bound == 0) break;
   }

@@ -6,6 +6,7 @@
 #include "base/seed.h"
 #include "base/tile.h"
 #include "device/fixed_loops.h"
+#include "index/growth_share.h"
 #include "items/epoch.h"
 #include "items/memory_budget.h"
 #include "items/pages.h"
@@ -16,7 +17,6 @@ namespace {
 // Rows between two steps of growth, and lines moved in a step. Growth has to keep up: a segment of
 // 4,096 lines splits once in about 21,000 inserts, 0.2 lines an insert.
 constexpr size_t rows_per_run = 1024;
-constexpr uint32_t lines_per_step = rows_per_run / 2;
 
 void require(bool condition, const char* what) {
   if (!condition) throw std::invalid_argument(what);
@@ -55,13 +55,14 @@ struct FixedHandle::State {
   // Runs `loop` over the rows of `run`, in parts, with growth between them.
   FixedDone run(FixedDone (*loop)(const FixedRun&), FixedRun run, bool writes);
 
-  bool grow() {
-    LineIndex& lines = table.index.lines();
-    return lines.wants_step() && lines.step(lines_per_step);
+  bool grow(uint64_t writes) {
+    growth.add(writes);
+    return growth.pay(table.index.lines());
   }
 
   FixedTable::State& table;
   EpochDomain::Slot* slot;
+  GrowthShare growth;
 };
 
 FixedDone FixedHandle::State::run(FixedDone (*loop)(const FixedRun&), FixedRun all, bool writes) {
@@ -79,7 +80,7 @@ FixedDone FixedHandle::State::run(FixedDone (*loop)(const FixedRun&), FixedRun a
     }
     done.rows += part_done.rows;
     done.found += part_done.found;
-    if (writes) grow();
+    if (writes) grow(part_done.rows);
     if (part_done.rows < part.rows) break;
   }
   return done;
@@ -186,6 +187,6 @@ uint64_t FixedHandle::scan(uint64_t cursor, uint64_t count,
   return bound;
 }
 
-bool FixedHandle::maintain() { return state_->grow(); }
+bool FixedHandle::maintain() { return state_->grow(0); }
 
 }  // namespace isotherm

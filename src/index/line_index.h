@@ -122,8 +122,8 @@ class LineIndex {
 
   // Moves at most `max_lines` lines of a segment that splits, or into one that two are joined to,
   // and frees what is old enough; true while there is more to do now, which without memory there is
-  // not.
-  bool step(uint32_t max_lines);
+  // not. While another thread is at it, returns true at once, or waits for it.
+  bool step(uint32_t max_lines, bool waits = false);
   // True when step has work; cheap.
   bool wants_step() const { return pending_.load(std::memory_order_relaxed) != 0; }
 

@@ -15,9 +15,9 @@ class CudaRootTable final : public RootTable {
   const RootColumns& columns(uint64_t rows) override { return table_.columns(rows); }
   void find(uint64_t rows) override { table_.find(rows); }
   void change(uint64_t rows) override { table_.change(rows); }
-  uint64_t scan(uint64_t bound, uint64_t lines,
+  uint64_t scan(uint64_t bound, uint64_t lines, uint64_t wanted,
                 const std::function<void(uint64_t key, Location root)>& visit) override {
-    return table_.scan(bound, lines, visit);
+    return table_.scan(bound, lines, wanted, visit);
   }
   void clear() override { table_.clear(); }
   RootTableStats stats() override { return table_.stats(); }

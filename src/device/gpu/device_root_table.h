@@ -97,11 +97,12 @@ class DeviceRootTable final : public RootTable {
     changes_ = rows;
   }
 
-  uint64_t scan(uint64_t bound, uint64_t lines,
+  uint64_t scan(uint64_t bound, uint64_t lines, uint64_t wanted,
                 const std::function<void(uint64_t key, Location root)>& visit) override {
     enter();
     settle_changes();
-    uint64_t room = lines * Bucket::slots * 2 + 1;
+    // What is wanted, and the rest of its line.
+    uint64_t room = wanted + uint64_t{8} * Bucket::slots;
     for (;;) {
       if (scan_memory_.bytes < room * 2 * sizeof(uint64_t)) {
         release(scan_memory_);
@@ -109,10 +110,10 @@ class DeviceRootTable final : public RootTable {
       }
       auto* hashes = reinterpret_cast<uint64_t*>(scan_memory_.at);
       uint64_t* words = hashes + room;
-      table_->scan(bound, lines, {hashes, words, room, result_}, stream_.get());
+      table_->scan(bound, lines, wanted, {hashes, words, room, result_}, stream_.get());
       require_device(device_.synchronize(stream_.get()), "wait for a walk");
-      if (result_->wanted != 0) {
-        room = result_->wanted;
+      if (result_->needed != 0) {
+        room = result_->needed;
         continue;
       }
       for (uint64_t i = 0; i < result_->entries; ++i) {

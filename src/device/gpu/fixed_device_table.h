@@ -97,13 +97,13 @@ class FixedDeviceTable {
     uint64_t entries;
     ScanResult* result;
   };
-  // Queues a walk over at most `lines` lines from `bound` on; see device/gpu/scan_kernel.h. A key
-  // is unmix(hash, seed).
-  void scan(uint64_t bound, uint64_t lines, const ScanRoom& room, Stream stream) {
+  // Queues a walk over about `lines` lines at most from `bound` on, until it has `wanted` entries;
+  // see device/gpu/scan_kernel.h. A key is unmix(hash, seed).
+  void scan(uint64_t bound, uint64_t lines, uint64_t wanted, const ScanRoom& room, Stream stream) {
     const std::lock_guard guard(mutex_);
     order_.begin_read(stream);
-    const ScanKernel kernel{view(),      bound,       lines,      room.entries,
-                            room.hashes, room.values, room.result};
+    const ScanKernel kernel{view(),       bound,       lines,       wanted,
+                            room.entries, room.hashes, room.values, room.result};
     require_device(device_.launch(stream, 1, ScanKernel::threads, kernel), "launch a walk");
     order_.end_read(stream);
   }

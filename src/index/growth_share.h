@@ -1,0 +1,46 @@
+// GrowthShare: the lines that a thread still has to move for what it has written.
+//
+// An index grows by those who fill it. Each thread pays half a line a write (three times what
+// growth needs) after its batches, in steps of at most most_lines, so that the index keeps up with
+// batches of any size and with any number of threads. A thread that owes no more than a step passes
+// by where another one is at it, and pays later; one that owes more waits for its turn, so what is
+// put off stays bounded.
+//
+// Threads. One.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "index/line_index.h"
+
+namespace isotherm {
+
+class GrowthShare {
+ public:
+  static constexpr uint64_t least_lines = 64;  // of a step
+  static constexpr uint64_t most_lines = 1024;
+  // What was put off is forgotten beyond this: nobody has to make up for a burst at once.
+  static constexpr uint64_t most_owed = 1 << 15;
+
+  void add(uint64_t writes) { owed_ = std::min(owed_ + writes / 2, most_owed); }
+
+  // Moves lines until all is paid or nothing is left to move; true while there is more.
+  bool pay(LineIndex& index) {
+    for (;;) {
+      const uint64_t lines = std::clamp(owed_, least_lines, most_lines);
+      const bool waits = owed_ > most_lines;
+      if (!index.wants_step() || !index.step(static_cast<uint32_t>(lines), waits)) {
+        owed_ = 0;
+        return false;
+      }
+      owed_ -= std::min(owed_, lines);
+      if (owed_ == 0) return true;
+    }
+  }
+
+ private:
+  uint64_t owed_ = 0;
+};
+
+}  // namespace isotherm
