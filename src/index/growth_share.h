@@ -27,16 +27,17 @@ class GrowthShare {
 
   // Moves lines until all is paid or nothing is left to move; true while there is more.
   bool pay(LineIndex& index) {
-    for (;;) {
-      const uint64_t lines = std::clamp(owed_, least_lines, most_lines);
-      const bool waits = owed_ > most_lines;
-      if (!index.wants_step() || !index.step(static_cast<uint32_t>(lines), waits)) {
-        owed_ = 0;
-        return false;
-      }
-      owed_ -= std::min(owed_, lines);
+    while (index.wants_step()) {
+      const auto lines = static_cast<uint32_t>(std::clamp(owed_, least_lines, most_lines));
+      const std::optional<bool> more =
+          owed_ > most_lines ? index.step(lines) : index.try_step(lines);
+      if (!more) return true;
+      if (!*more) break;
+      owed_ -= std::min<uint64_t>(owed_, lines);
       if (owed_ == 0) return true;
     }
+    owed_ = 0;
+    return false;
   }
 
  private:

@@ -154,13 +154,19 @@ void LineIndex::check_load(Segment& segment) {
   }
 }
 
-bool LineIndex::step(uint32_t max_lines, bool waits) {
-  std::unique_lock guard(grow_mutex_, std::defer_lock);
-  if (waits) {
-    guard.lock();
-  } else if (!guard.try_lock()) {
-    return true;
-  }
+bool LineIndex::step(uint32_t max_lines) {
+  const std::lock_guard guard(grow_mutex_);
+  return move_lines(max_lines);
+}
+
+std::optional<bool> LineIndex::try_step(uint32_t max_lines) {
+  const std::unique_lock guard(grow_mutex_, std::try_to_lock);
+  if (!guard.owns_lock()) return std::nullopt;
+  return move_lines(max_lines);
+}
+
+// Holds the mutex.
+bool LineIndex::move_lines(uint32_t max_lines) {
   const bool more_retired = reclaim();
   if (move_.parent == nullptr && !begin_split() && !begin_join(max_lines)) return more_retired;
   if (move_.parent == nullptr) return true;

@@ -28,8 +28,7 @@
 // been split or joined by the time they are looked at.
 //
 // Threads. find and scan: any number, within an epoch (items/epoch.h). update: any number, within
-// an epoch; writers of one line take turns by its lock. step: any; one does the work, the others
-// return.
+// an epoch; writers of one line take turns by its lock. step: any; one at a time.
 //
 // Limits. 2^24 segments; the directory's pointers are copied in one step when it doubles
 // (2^16 segments, two billion entries: half a millisecond), and a join writes as many as its
@@ -41,6 +40,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "index/line_pool.h"
@@ -122,8 +122,10 @@ class LineIndex {
 
   // Moves at most `max_lines` lines of a segment that splits, or into one that two are joined to,
   // and frees what is old enough; true while there is more to do now, which without memory there is
-  // not. While another thread is at it, returns true at once, or waits for it.
-  bool step(uint32_t max_lines, bool waits = false);
+  // not. Waits while another thread is at it.
+  bool step(uint32_t max_lines);
+  // The same, but returns nothing at once while another thread is at it.
+  std::optional<bool> try_step(uint32_t max_lines);
   // True when step has work; cheap.
   bool wants_step() const { return pending_.load(std::memory_order_relaxed) != 0; }
 
@@ -182,6 +184,7 @@ class LineIndex {
       if (change == Change::erased) request_join(segment);
     }
   }
+  bool move_lines(uint32_t max_lines);
   void request_split(Segment& segment);
   void request_join(Segment& segment);
   void check_load(Segment& segment);
