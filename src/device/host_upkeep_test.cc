@@ -104,7 +104,7 @@ TEST_F(HostUpkeepTest, GrowthKeepsUpWithLargeBatches) {
 
 // Threads that pass by while another one moves lines pay later.
 TEST_F(HostUpkeepTest, GrowthKeepsUpWithThreads) {
-  constexpr uint64_t threads = 4;
+  constexpr uint64_t threads = 16;
   constexpr uint64_t each = keys / threads;
   const auto fill = [&](uint64_t thread) {
     EpochDomain::Slot* slot = store_.epochs.acquire();

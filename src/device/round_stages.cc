@@ -38,17 +38,30 @@ class RoundRoots {
 void run_round_stages(HostExecutor::Run& run, const RoundShare& share, const RootColumns& found,
                       const uint32_t* numbers, uint32_t count) {
   using Answers = RowAnswers<TilePlain, RoundRoots>;
-  // Rows whose items are on their way.
+  // Rows whose items and keys are on their way, and rows whose columns are: those of a share lie
+  // apart, so the processor does not see them coming.
   constexpr uint32_t ahead = 16;
+  constexpr uint32_t columns_ahead = 2 * ahead;
   RoundRoots roots(share.overlay, found);
   const auto row_at = [&](uint32_t i) { return numbers != nullptr ? numbers[i] : i; };
-  const auto prefetch = [&](uint32_t i) {
+  const auto prefetch_columns = [&](uint32_t i) {
     const Batch::Row row = row_at(i);
+    __builtin_prefetch(&run.columns.key[row]);
+    __builtin_prefetch(&found.roots[row]);
+    const auto* reply = reinterpret_cast<const char*>(&run.columns.reply[row]);
+    __builtin_prefetch(reply, 1);
+    __builtin_prefetch(reply + sizeof(Reply) - 1, 1);
+  };
+  const auto prefetch_item = [&](uint32_t i) {
+    const Batch::Row row = row_at(i);
+    __builtin_prefetch(run.columns.key[row].data());
     Answers::prefetch_item(run, row, roots.of_device(row));
   };
-  for (uint32_t i = 0; i < std::min(ahead, count); ++i) prefetch(i);
+  for (uint32_t i = 0; i < std::min(columns_ahead, count); ++i) prefetch_columns(i);
+  for (uint32_t i = 0; i < std::min(ahead, count); ++i) prefetch_item(i);
   for (uint32_t i = 0; i < count; ++i) {
-    if (i + ahead < count) prefetch(i + ahead);
+    if (i + columns_ahead < count) prefetch_columns(i + columns_ahead);
+    if (i + ahead < count) prefetch_item(i + ahead);
     const Batch::Row row = row_at(i);
     if (run.columns.op[row] == Op::get) {
       Answers::get(run, roots, row, roots.find(row));

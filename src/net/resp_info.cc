@@ -115,6 +115,8 @@ void write_stats(const ServerState&, const Statistics& statistics, Lines& lines)
   lines.line("index_splits", statistics.engine.splits);
   lines.line("index_joins", statistics.engine.joins);
   lines.line("index_retries", statistics.engine.retries);
+  lines.line("index_on_gpu", uint64_t{statistics.engine.on_device});
+  lines.line("index_gpu_bytes", statistics.engine.device_bytes);
 }
 
 // How many requests a turn of a loop puts into one batch, and from how many connections.
