@@ -18,6 +18,7 @@ class BatchWork final : public RoundWork {
 
   uint32_t rows() const override { return rows_; }
   bool writes() const override { return writes_; }
+  bool writes(uint32_t row) const override { return columns_.op[row] != Op::get; }
 
   void write_keys(HostExecutor& executor, uint64_t* keys) override {
     executor.hash_keys(columns_, 0, rows_);
@@ -51,6 +52,7 @@ class MoveWork final : public RoundWork {
 
   uint32_t rows() const override { return count_; }
   bool writes() const override { return true; }
+  bool writes(uint32_t /*row*/) const override { return true; }
 
   void write_keys(HostExecutor& executor, uint64_t* keys) override {
     const HostStore& store = executor.store();

@@ -57,14 +57,17 @@ struct Rounds::Round {
 
   RootColumns columns;
   Progress phase;
-  Progress keys_written;  // by members
-  Progress answered;      // likewise
+  // Members that have come so far.
+  Progress keys_written;
+  Progress shared_out;
+  Progress answered;
   std::atomic<uint64_t> changes{0};
   std::atomic<uint64_t> last_version{0};
 
   uint32_t size() const { return static_cast<uint32_t>(members.size()); }
-  // Each key's rows have one thread.
-  bool shared_out() const { return writes && size() > 1; }
+  RootColumns columns_of(const Member& member) const;
+  // Rows on keys that somebody writes have one thread a key.
+  bool shares() const { return writes && size() > 1; }
 };
 
 Rounds::Rounds(std::unique_ptr<RootTable> table, std::function<void(uint64_t)> take_over)
@@ -79,6 +82,7 @@ bool Rounds::run(Member& member, RoundWork& work) {
   write_keys(*round, member);
   round->keys_written.add_one();
   if (leads) look_up(*round);
+  if (round->shares()) share_out(*round, member);
   if (round->phase.wait_for(found) == gone) return false;
   answer(*round, member);
   hand_in_changes(*round, member);
@@ -113,6 +117,7 @@ void Rounds::open(Round& round) {
   try {
     if (lost()) throw DeviceError("the device is lost");
     round.columns = table_->columns(round.rows);
+    if (round.shares()) written_.begin(round.rows);
   } catch (const std::exception&) {
     lose();
     round.phase.set(gone);
@@ -123,24 +128,39 @@ void Rounds::open(Round& round) {
 }
 
 void Rounds::write_keys(Round& round, Member& member) {
-  member.work_->write_keys(member.executor_, round.columns.keys + member.first_);
-  if (round.shared_out()) sort_by_share(round, member);
+  const RoundWork& work = *member.work_;
+  uint64_t* keys = round.columns.keys + member.first_;
+  member.work_->write_keys(member.executor_, keys);
+  if (!round.shares() || !work.writes()) return;
+  for (uint32_t row = 0; row < work.rows(); ++row) {
+    if (work.writes(row)) written_.add(keys[row]);
+  }
 }
 
-void Rounds::sort_by_share(Round& round, Member& member) {
+// Sorts the member's rows by who answers them.
+void Rounds::share_out(Round& round, Member& member) {
+  round.keys_written.wait_for(round.size());
   const uint32_t shares = round.size();
   const uint32_t rows = member.work_->rows();
   const uint64_t* keys = round.columns.keys + member.first_;
   std::vector<uint32_t>& at = member.share_ends_;
   at.assign(shares, 0);
-  for (uint32_t row = 0; row < rows; ++row) ++at[share_of(keys[row], shares)];
+  member.own_.clear();
+  member.mixed_.clear();
+  for (uint32_t row = 0; row < rows; ++row) {
+    if (written_.may_have(keys[row])) {
+      member.mixed_.push_back(row);
+      ++at[share_of(keys[row], shares)];
+    } else {
+      member.own_.push_back(row);
+    }
+  }
   // Where each share begins; it ends there when its rows are in place.
   uint32_t begin = 0;
   for (uint32_t& count : at) begin += std::exchange(count, begin);
-  member.sorted_.resize(rows);
-  for (uint32_t row = 0; row < rows; ++row) {
-    member.sorted_[at[share_of(keys[row], shares)]++] = row;
-  }
+  member.shared_.resize(begin);
+  for (const uint32_t row : member.mixed_) member.shared_[at[share_of(keys[row], shares)]++] = row;
+  round.shared_out.add_one();
 }
 
 void Rounds::look_up(Round& round) {
@@ -156,24 +176,33 @@ void Rounds::look_up(Round& round) {
   round.phase.set(found);
 }
 
+RootColumns Rounds::Round::columns_of(const Member& member) const {
+  RootColumns own = columns;
+  own.keys += member.first_;
+  own.roots += member.first_;
+  own.found += member.first_;
+  return own;
+}
+
 void Rounds::answer(Round& round, Member& member) {
   member.overlay_.begin(version_ + member.number_, round.size());
-  const RoundShare share{member.executor_, member.overlay_, round.writes || round.size() == 1};
-  const auto columns_of = [&](const Member& other) {
-    RootColumns columns = round.columns;
-    columns.keys += other.first_;
-    columns.roots += other.first_;
-    columns.found += other.first_;
-    return columns;
-  };
-  if (!round.shared_out()) {
-    return member.work_->answer(share, columns_of(member), nullptr, member.work_->rows());
-  }
+  RoundWork& work = *member.work_;
+  const RoundShare share{member.executor_, member.overlay_, round.size() == 1};
+  if (!round.shares()) return work.answer(share, round.columns_of(member), nullptr, work.rows());
+  const auto own = static_cast<uint32_t>(member.own_.size());
+  if (own != 0) work.answer(share, round.columns_of(member), member.own_.data(), own);
+  answer_shared(round, member);
+}
+
+void Rounds::answer_shared(Round& round, Member& member) {
+  const RoundShare share{member.executor_, member.overlay_, true};
+  round.shared_out.wait_for(round.size());
   for (Member* other : round.members) {
     const uint32_t end = other->share_ends_[member.number_];
     const uint32_t begin = member.number_ == 0 ? 0 : other->share_ends_[member.number_ - 1];
     if (begin == end) continue;
-    other->work_->answer(share, columns_of(*other), other->sorted_.data() + begin, end - begin);
+    other->work_->answer(share, round.columns_of(*other), other->shared_.data() + begin,
+                         end - begin);
   }
 }
 

@@ -2,11 +2,13 @@
 //
 // A round, with N members:
 //   form     workers join with their work (rows) while the round before runs
-//   keys     each member writes the keys of its rows into the columns
-//   find     the first member, who leads, has the device look up all of them
-//   answer   each member answers its share of the rows, with items read by the CPU; where some
-//            request writes, a share is all requests of some keys, whoever sent them, in the order
-//            of the members and their rows; what they change stays in overlays
+//   keys     each member writes the keys of its rows into the columns, and marks those that its
+//            rows write in a filter
+//   find     the first member, who leads, has the device look up all of them, while the others sort
+//            out which of their rows are for written keys
+//   answer   each member answers its rows on keys that nobody writes, with items read by the CPU;
+//            of the others a share: all requests of some keys, whoever sent them, in the order of
+//            the members and their rows; what they change stays in overlays
 //            (device/round_overlay.h)
 //   change   the changed roots go to the device, which applies them before it looks up more
 // So a batch is as large as what has arrived while the one before was worked off (greedy; there is
@@ -24,10 +26,11 @@
 // Threads. Any number, each with a Member of its own, within an epoch from before it calls until
 // its replies are read; so what is found stays readable, and an exclusive section (items/epoch.h),
 // which waits until all others have left, meets no round but its own.
-// Memory. Columns for most_rows rows at most.
+// Memory. Columns for most_rows rows at most, and a filter of two bits a row.
 #pragma once
 
 #include <atomic>
+#include <bit>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -45,15 +48,16 @@ namespace isotherm {
 struct RoundShare {
   HostExecutor& executor;
   RoundOverlay& overlay;
-  bool has_all_rows_of_its_keys;  // false where no row of the round writes
+  bool has_all_rows_of_its_keys;
 };
 
 // What a member brings. Rows are numbered from 0.
 class RoundWork {
  public:
   virtual uint32_t rows() const = 0;
-  // Whether a row may change the index.
+  // Whether some row, or this one, may change the index.
   virtual bool writes() const = 0;
+  virtual bool writes(uint32_t row) const = 0;
   virtual void write_keys(HostExecutor& executor, uint64_t* keys) = 0;
   // Answers `count` rows in this order, those numbered `numbers[i]` (null: i itself). `found` has
   // the columns of this work's rows. Other threads answer other rows.
@@ -62,6 +66,29 @@ class RoundWork {
 
  protected:
   ~RoundWork() = default;
+};
+
+// A filter over the keys that a round writes: a bit for each, which others may share.
+class WrittenKeys {
+ public:
+  // Empties it and makes it large enough; by one thread.
+  void begin(uint64_t rows) {
+    const uint64_t words = std::bit_ceil(rows / 32 + 1);
+    if (words > words_.size()) std::vector<std::atomic<uint64_t>>(words).swap(words_);
+    mask_ = words - 1;
+    for (uint64_t i = 0; i < words; ++i) words_[i].store(0, std::memory_order_relaxed);
+  }
+  void add(uint64_t key) { words_[word(key)].fetch_or(bit(key), std::memory_order_relaxed); }
+  bool may_have(uint64_t key) const {
+    return (words_[word(key)].load(std::memory_order_relaxed) & bit(key)) != 0;
+  }
+
+ private:
+  uint64_t word(uint64_t key) const { return key >> 40 & mask_; }
+  static uint64_t bit(uint64_t key) { return uint64_t{1} << (key >> 34 & 63); }
+
+  std::vector<std::atomic<uint64_t>> words_;
+  uint64_t mask_ = 0;
 };
 
 class Rounds {
@@ -79,9 +106,13 @@ class Rounds {
     RoundOverlay overlay_;
     RoundWork* work_ = nullptr;
     uint32_t number_ = 0;
-    uint64_t first_ = 0;                // row of the round
-    std::vector<uint32_t> sorted_;      // rows by share, in order within each
-    std::vector<uint32_t> share_ends_;  // in `sorted_`
+    uint64_t first_ = 0;  // row of the round
+    // Where rows are shared out: those that this member answers itself, and the others by share,
+    // in order within each.
+    std::vector<uint32_t> own_;
+    std::vector<uint32_t> mixed_;  // the others as they come
+    std::vector<uint32_t> shared_;
+    std::vector<uint32_t> share_ends_;  // in `shared_`
   };
 
   // `take_over` gets the last version given.
@@ -102,8 +133,9 @@ class Rounds {
   void open(Round& round);
   void look_up(Round& round);
   void write_keys(Round& round, Member& member);
-  void sort_by_share(Round& round, Member& member);
+  void share_out(Round& round, Member& member);
   void answer(Round& round, Member& member);
+  void answer_shared(Round& round, Member& member);
   void hand_in_changes(Round& round, Member& member);
   void end(Round& round);
   void lose();
@@ -113,6 +145,7 @@ class Rounds {
   const std::function<void(uint64_t)> take_over_;
   std::atomic<bool> lost_{false};
   uint64_t version_ = 0;  // the last given; belongs to whoever has the turn
+  WrittenKeys written_;   // of the round that has the turn
 
   std::mutex mutex_;                 // all below
   std::condition_variable changed_;  // a turn ended, or a round that was forming began

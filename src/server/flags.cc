@@ -93,7 +93,7 @@ void add_options(CLI::App& app, net::ServerOptions& options) {
                   "[noeviction]",
                   [&](const std::string& text) { take_policy(text, store.maxmemory_policy); });
   add_text_option(app, "--device",
-                  "Where the index lies: auto (a GPU if there is one), cpu or cuda [auto]",
+                  "Where the index lies: cpu, cuda, or auto (a GPU if there is one) [cpu]",
                   [&](const std::string& text) { take_device(text, store.device); });
   app.add_option("--gpus", store.gpu, "Which GPU, by CUDA's number [0]")
       ->check(CLI::Range(0, 1023));
@@ -132,7 +132,6 @@ std::optional<uint64_t> parse_memory(std::string_view text) {
 std::optional<int> parse_flags(int argc, const char* const* argv, net::ServerOptions& options) {
   CLI::App app("Isotherm: a key-value store for Redis and memcached clients.", "isotherm-server");
   app.set_version_flag("--version", "isotherm-server " + std::string(net::isotherm_version));
-  options.store.device = DeviceChoice::automatic;
   add_options(app, options);
   try {
     app.parse(argc, argv);
