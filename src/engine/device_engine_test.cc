@@ -6,6 +6,7 @@
 #include <set>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "device/fake_root_table.h"
@@ -106,6 +107,31 @@ TEST_F(DeviceEngineTest, NothingIsLostWhenTheDeviceIs) {
   }
 }
 
+TEST_F(DeviceEngineTest, ThreadsLoseNothingWhenTheDeviceIsLostUnderThem) {
+  constexpr uint64_t threads = 3;
+  constexpr int batches = poison::sanitized ? 12 : 40;
+  const auto engine = make_engine();
+  device.lose_after(200);
+  std::vector<std::thread> running;
+  for (uint64_t thread = 0; thread < threads; ++thread) {
+    running.emplace_back([&, thread] {
+      Worker worker(*engine);
+      History::Setup mine = setup(thread);
+      mine.prefix = "thread " + std::to_string(thread) + ":";
+      History history(mine);
+      const auto submit = [&](Batch& batch) { worker.submit(batch); };
+      // The clock stands still: nobody could know which time a batch of another thread saw.
+      for (int i = 0; i < batches && !HasFatalFailure(); ++i) {
+        history.step(clock.now_ms(), submit);
+        worker.maintain();
+      }
+      history.check_all(clock.now_ms(), submit);
+    });
+  }
+  for (std::thread& thread : running) thread.join();
+  EXPECT_FALSE(engine->stats().on_device);
+}
+
 TEST_F(DeviceEngineTest, AFailedLaunchMovesTheIndexToTheHost) {
   const auto engine = make_engine();
   Worker worker(*engine);
@@ -118,7 +144,7 @@ TEST_F(DeviceEngineTest, AFailedLaunchMovesTheIndexToTheHost) {
 }
 
 TEST_F(DeviceEngineTest, AnIndexThatOutgrowsTheDevicesMemoryMovesToTheHost) {
-  constexpr uint64_t little = 5 << 19;
+  constexpr uint64_t little = 9 << 18;
   const auto engine = make_engine(little);
   Worker worker(*engine);
   uint64_t keys = 0;
