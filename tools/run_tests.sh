@@ -101,7 +101,7 @@ count_tests() {
 
 # The lines of a log that say what failed, the last ten of them, cut to a line of a terminal each.
 failures() {
-  grep -aE '\*\*\*|FAILED|Failure|(ERROR|WARNING|FATAL|SUMMARY): |error:|Error |timeout' "$1" |
+  grep -aE '\*\*\*(Failed|Timeout|Exception|Not Run)|FAILED|Failure|(ERROR|WARNING|FATAL|SUMMARY): |error:|Error |timeout' "$1" |
     tail -n 10 | cut -c 1-160
 }
 

@@ -98,7 +98,7 @@ std::shared_ptr<Rounds::Round> Rounds::join(Member& member, RoundWork& work, boo
   changed_.wait(lock, [&] { return !forming_ || forming_->rows + rows <= most_rows; });
   leads = !forming_;
   if (leads) forming_ = std::make_shared<Round>();
-  const std::shared_ptr<Round> round = forming_;
+  std::shared_ptr<Round> round = forming_;
   member.work_ = &work;
   member.number_ = round->size();
   member.first_ = round->rows;
