@@ -371,7 +371,12 @@ TEST_F(EngineTest, RepliesStayUntilTheBatchIsCleared) {
   std::mt19937_64 random(9);
   uint64_t hits = 0;
   uint64_t wrong = 0;
-  for (int round = 0; round < (poison::sanitized ? 60 : 300) || hits < 1000; ++round) {
+  // Long enough to have met what it is about, however the threads take turns.
+  const auto enough = [&](int round) {
+    return round >= (poison::sanitized ? 60 : 300) && hits >= 1000 && engine.stats().evicted != 0;
+  };
+  constexpr int most_rounds = 1'000'000;
+  for (int round = 0; round < most_rounds && !enough(round); ++round) {
     Batch batches[2];  // several may be held at a time
     std::vector<std::pair<const Reply*, std::string>> shown;
     std::vector<std::string> names;
