@@ -284,11 +284,12 @@ uint64_t Worker::scan(uint32_t database, uint64_t cursor, uint64_t count,
   uint64_t bound = cursor;
   if (impl_->engine.on_device()) {
     constexpr uint64_t most_wanted = 1 << 12;  // each step takes a turn among the batches
-    do {
+    for (uint64_t before = visited + 1; before != visited;) {
+      before = visited;
       const uint64_t wanted = std::min(count - visited, most_wanted);
       if (!impl_->engine.device->scan(bound, wanted, show_members, bound)) break;
       if (bound == 0 || visited >= count) return bound;
-    } while (visited != 0);
+    }
     if (impl_->engine.on_device()) return bound;
   }
   const LineIndex* index = store.databases[database].index();
