@@ -242,9 +242,8 @@ Times first_writes() {
 
 void print_times(const char* what, const char* kind, const Times& times) {
   std::printf(
-      "%s: longest %s %.0f us of CPU, %.0f without a page fault; p99.9 %.0f us, %zu times, %ld "
-      "above "
-      "1 ms\n",
+      "%s: longest %s %.0f us of CPU, %.0f without a page fault; p99.9 %.0f us, %zu times, "
+      "%ld above 1 ms\n",
       what, kind, times.longest(), times.longest_without_fault(), times.quantile(0.999),
       times.count(), times.above(1000));
 }

@@ -61,7 +61,6 @@ function(isotherm_link_gpu target)
   endif()
   target_link_libraries(${target} PRIVATE
     "${folder}/server_gpu.o" "${folder}/libcudart_static.a" ${CMAKE_DL_LIBS} rt)
-  target_compile_definitions(${target} PRIVATE ISOTHERM_HAS_GPU_CODE)
 endfunction()
 
 # The allocator of the programs, never of the library: a library must not choose it.

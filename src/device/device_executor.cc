@@ -33,7 +33,7 @@ class BatchWork final : public RoundWork {
     HostExecutor::Run run{share.executor, columns_, now_ms_, largest, !writes_};
     run.erases_expired = share.has_all_rows_of_its_keys;
     run_round_stages(run, share, found, numbers, count);
-    share.executor.count(run, count, 0);
+    share.executor.count(run, count);
   }
 
  private:
@@ -140,10 +140,10 @@ bool DeviceExecutor::scan(uint64_t bound, uint64_t wanted,
   });
 }
 
-RootTableStats DeviceExecutor::stats() {
-  RootTableStats stats;
-  rounds_.alone([&](RootTable& table) { stats = table.stats(); });
-  return stats;
+uint64_t DeviceExecutor::device_bytes() {
+  uint64_t bytes = 0;
+  rounds_.alone([&](RootTable& table) { bytes = table.device_bytes(); });
+  return bytes;
 }
 
 void DeviceExecutor::take_over(uint64_t last_version) {

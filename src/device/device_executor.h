@@ -16,7 +16,6 @@
 // 3 (index on the device, items on the host); docs/papers.md.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -58,14 +57,14 @@ class DeviceExecutor {
   bool scan(uint64_t bound, uint64_t wanted, const std::function<void(Location root)>& visit,
             uint64_t& next);
 
-  RootTableStats stats();
+  // Of the device's memory; 0 once it was lost.
+  uint64_t device_bytes();
 
  private:
   void take_over(uint64_t last_version);
   bool index_on_host(Location location, HostExecutor& executor);
 
   HostStore& store_;
-  std::atomic<int64_t> pinned_bytes_{0};  // told to the budget
   Rounds rounds_;
 };
 

@@ -25,11 +25,11 @@ void HostExecutor::run(Batch& batch, int64_t now_ms, bool writable, Batch::Row f
   Batch::Columns columns = batch.columns().from(first);
   Run run{*this, columns, now_ms, writable ? store_.largest_item() : 0, !batch.writes()};
   stages_(run, batch.size() - first);
-  count(run, batch.size() - first, 1);
+  counters_.batches.add(1);
+  count(run, batch.size() - first);
 }
 
-void HostExecutor::count(const Run& run, uint64_t requests, uint64_t batches) {
-  counters_.batches.add(batches);
+void HostExecutor::count(const Run& run, uint64_t requests) {
   counters_.requests.add(requests);
   counters_.hits.add(run.hits);
   counters_.misses.add(run.misses);

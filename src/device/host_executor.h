@@ -57,8 +57,8 @@ class HostExecutor {
   // Answers every row from `first` on. `writable` is false when the store is at its cap and nothing
   // could be evicted: rows that need memory are then answered out_of_memory.
   void run(Batch& batch, int64_t now_ms, bool writable, Batch::Row first = 0);
-  // Adds what a run has counted; `batches` that it began.
-  void count(const Run& run, uint64_t requests, uint64_t batches);
+  // Adds what a run over `requests` rows has counted.
+  void count(const Run& run, uint64_t requests);
   // Fills the column of hashes.
   void hash_keys(Batch::Columns& columns, Batch::Row from, Batch::Row to);
 

@@ -31,12 +31,6 @@ struct RootColumns {
   Location* changed_roots = nullptr;
 };
 
-struct RootTableStats {
-  uint64_t entries = 0;
-  uint64_t device_bytes = 0;
-  uint64_t pinned_bytes = 0;
-};
-
 class RootTable {
  public:
   virtual ~RootTable() = default;
@@ -55,8 +49,8 @@ class RootTable {
                         const std::function<void(uint64_t key, Location root)>& visit) = 0;
   // Empties the table and gives its memory back.
   virtual void clear() = 0;
-  // Waits for all calls made so far.
-  virtual RootTableStats stats() = 0;
+  // Of device memory that the table takes. Waits for all calls made so far.
+  virtual uint64_t device_bytes() = 0;
 };
 
 // Makes the table of a store with this seed of hashes; DeviceError or std::bad_alloc without it.

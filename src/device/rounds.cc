@@ -113,18 +113,25 @@ std::shared_ptr<Rounds::Round> Rounds::join(Member& member, RoundWork& work, boo
   return round;
 }
 
-void Rounds::open(Round& round) {
+// A step of the leader that needs the device: all are told that it is done, or that the device is
+// gone.
+void Rounds::lead(Round& round, uint32_t next_phase, const std::function<void()>& step) {
   try {
-    if (lost()) throw DeviceError("the device is lost");
-    round.columns = table_->columns(round.rows);
-    if (round.shares()) written_.begin(round.rows);
+    step();
   } catch (const std::exception&) {
     lose();
     round.phase.set(gone);
-    free_turn();
-    return;
+    return free_turn();
   }
-  round.phase.set(keys_wanted);
+  round.phase.set(next_phase);
+}
+
+void Rounds::open(Round& round) {
+  lead(round, keys_wanted, [&] {
+    if (lost()) throw DeviceError("the device is lost");
+    round.columns = table_->columns(round.rows);
+    if (round.shares()) written_.begin(round.rows);
+  });
 }
 
 void Rounds::write_keys(Round& round, Member& member) {
@@ -165,15 +172,7 @@ void Rounds::share_out(Round& round, Member& member) {
 
 void Rounds::look_up(Round& round) {
   round.keys_written.wait_for(round.size());
-  try {
-    table_->find(round.rows);
-  } catch (const std::exception&) {
-    lose();
-    round.phase.set(gone);
-    free_turn();
-    return;
-  }
-  round.phase.set(found);
+  lead(round, found, [&] { table_->find(round.rows); });
 }
 
 RootColumns Rounds::Round::columns_of(const Member& member) const {

@@ -30,7 +30,6 @@
 #pragma once
 
 #include <atomic>
-#include <bit>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -41,6 +40,7 @@
 #include "device/host_executor.h"
 #include "device/root_table.h"
 #include "device/round_overlay.h"
+#include "device/written_keys.h"
 
 namespace isotherm {
 
@@ -66,29 +66,6 @@ class RoundWork {
 
  protected:
   ~RoundWork() = default;
-};
-
-// A filter over the keys that a round writes: a bit for each, which others may share.
-class WrittenKeys {
- public:
-  // Empties it and makes it large enough; by one thread.
-  void begin(uint64_t rows) {
-    const uint64_t words = std::bit_ceil(rows / 32 + 1);
-    if (words > words_.size()) std::vector<std::atomic<uint64_t>>(words).swap(words_);
-    mask_ = words - 1;
-    for (uint64_t i = 0; i < words; ++i) words_[i].store(0, std::memory_order_relaxed);
-  }
-  void add(uint64_t key) { words_[word(key)].fetch_or(bit(key), std::memory_order_relaxed); }
-  bool may_have(uint64_t key) const {
-    return (words_[word(key)].load(std::memory_order_relaxed) & bit(key)) != 0;
-  }
-
- private:
-  uint64_t word(uint64_t key) const { return key >> 40 & mask_; }
-  static uint64_t bit(uint64_t key) { return uint64_t{1} << (key >> 34 & 63); }
-
-  std::vector<std::atomic<uint64_t>> words_;
-  uint64_t mask_ = 0;
 };
 
 class Rounds {
@@ -131,6 +108,7 @@ class Rounds {
 
   std::shared_ptr<Round> join(Member& member, RoundWork& work, bool& leads);
   void open(Round& round);
+  void lead(Round& round, uint32_t next_phase, const std::function<void()>& step);
   void look_up(Round& round);
   void write_keys(Round& round, Member& member);
   void share_out(Round& round, Member& member);

@@ -10,7 +10,6 @@
 #include "device/batch_bytes.h"
 #include "device/cuda_root_table.h"
 #include "device/device_executor.h"
-#include "device/gpu/device_error.h"
 #include "device/host_executor.h"
 #include "device/host_store.h"
 #include "device/host_upkeep.h"
@@ -117,7 +116,7 @@ EngineStats Engine::stats() const {
     stats.joins += database.joins();
   }
   stats.on_device = state_->on_device();
-  if (stats.on_device) stats.device_bytes = state_->device->stats().device_bytes;
+  if (stats.on_device) stats.device_bytes = state_->device->device_bytes();
   return stats;
 }
 
@@ -172,8 +171,7 @@ void Worker::Impl::run(Batch& batch, int64_t now_ms, bool writable) {
   Batch::Row done = 0;
   if (engine.on_device()) {
     done = engine.device->run(member, batch, now_ms, writable);
-    executor.counters().batches.add(1);
-    if (done == batch.size()) return;
+    if (done == batch.size()) return executor.counters().batches.add(1);
   }
   executor.run(batch, now_ms, writable, done);
 }

@@ -20,7 +20,7 @@ class CudaRootTable final : public RootTable {
     return table_.scan(bound, lines, wanted, visit);
   }
   void clear() override { table_.clear(); }
-  RootTableStats stats() override { return table_.stats(); }
+  uint64_t device_bytes() override { return table_.device_bytes(); }
 
  private:
   CudaDevice device_;

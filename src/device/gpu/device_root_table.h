@@ -131,10 +131,10 @@ class DeviceRootTable final : public RootTable {
     table_.emplace(device_, options_);
   }
 
-  RootTableStats stats() override {
+  uint64_t device_bytes() override {
     enter();
     const DeviceTableStats stats = table_->stats();
-    return {stats.entries, stats.bytes + stats.workspace, memory_.bytes + scan_memory_.bytes};
+    return stats.bytes + stats.workspace;
   }
 
  private:
