@@ -69,17 +69,11 @@ class Bench {
   }
 
   void fill() {
-    for (const uint64_t rows : {uint64_t{1} << 20, uint64_t{1} << 24}) {
-      for (const bool reserved : {false, true}) {
-        DeviceTableOptions options;
-        options.expected_entries = reserved ? parameters_.entries : 0;
-        table_.reset();
-        table_ = std::make_unique<DeviceTable>(options);
-        const double took = fill_table(rows);
-        std::printf("PUT of new keys, 2^%d a call, %s: %.2f G/s\n", rows == 1 << 20 ? 20 : 24,
-                    reserved ? "growth before" : "growth included",
-                    static_cast<double>(parameters_.entries) / took / 1e9);
-      }
+    for (const int shift : {20, 24}) {
+      fill(shift, false, false);
+      fill(shift, false, true);
+      fill(shift, true, true);
+      fill(shift, true, false);
     }
     const DeviceTableStats stats = table_->stats();
     std::printf(
@@ -91,8 +85,20 @@ class Bench {
         static_cast<unsigned long long>(stats.workspace >> 20));
   }
 
+  void fill(int shift, bool reserved, bool distinct) {
+    DeviceTableOptions options;
+    options.expected_entries = reserved ? parameters_.entries : 0;
+    table_.reset();
+    table_ = std::make_unique<DeviceTable>(options);
+    const double took = fill_table(uint64_t{1} << shift, distinct);
+    std::printf("PUT of new keys, 2^%d a call, %s, %s: %.2f G/s\n", shift,
+                reserved ? "growth before" : "growth included",
+                distinct ? "distinct by promise" : "duplicates handled",
+                static_cast<double>(parameters_.entries) / took / 1e9);
+  }
+
   // Seconds of the puts alone.
-  double fill_table(uint64_t rows) {
+  double fill_table(uint64_t rows, bool distinct) {
     double took = 0;
     cudaEvent_t begin, end;
     check(cudaEventCreate(&begin));
@@ -102,7 +108,13 @@ class Bench {
       fresh_keys<<<blocks_, 256>>>(keys_, values_, filled, first);
       check(cudaEventRecord(begin));
       for (uint64_t at = 0; at < filled; at += rows) {
-        table_->put(keys_ + at, values_ + at, std::min(rows, filled - at), nullptr);
+        DeviceRequests requests;
+        requests.rows = std::min(rows, filled - at);
+        requests.op = DeviceOp::put;
+        requests.keys = keys_ + at;
+        requests.values = values_ + at;
+        requests.distinct_keys = distinct;
+        table_->run(requests, nullptr);
       }
       check(cudaEventRecord(end));
       check(cudaEventSynchronize(end));

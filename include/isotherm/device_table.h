@@ -59,6 +59,9 @@ struct DeviceRequests {
   // Replies; both null where none are wanted (then no request may be a get).
   uint64_t* values_out = nullptr;
   uint8_t* found = nullptr;
+  // A promise that no key comes twice in the call, which makes writes faster. Where it is broken
+  // the replies and the state of that key are of no meaning.
+  bool distinct_keys = false;
 };
 
 struct DeviceTableStats {

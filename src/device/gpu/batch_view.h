@@ -14,6 +14,7 @@
 //            that found no memory are answered reply_retry
 // A reply is the state before the request, so the state after a writer is its operation applied to
 // its reply: no other intermediate state is kept.
+// Of a part without a key twice only update and extend are left, for gets as well.
 //
 // Sizes. Rows of a part are numbered in 32 bits. Sources. H-Rocks, section 5 (answers in arrival
 // order); the grouping is this project's (docs/papers.md).
@@ -45,6 +46,7 @@ struct BatchView {
   const uint64_t* expected = nullptr;
   uint64_t* values_out = nullptr;
   uint8_t* found = nullptr;
+  bool distinct_keys = false;
 
   PartCounters* counters = nullptr;
   WriterTable writers;

@@ -69,6 +69,17 @@ class BatchWorkspace {
     launch(stream, batch.rows, LateKernel{batch, totals});
   }
 
+  // The same for a part in which no key comes twice.
+  void run_distinct(const TableView& table, BatchView batch, const Totals& totals, Stream stream) {
+    lay_out(batch);
+    batch.distinct_keys = true;
+    require_device(device_.clear(stream, batch.counters, sizeof(PartCounters)), "clear counters");
+    launch(stream, batch.rows, UpdateKernel{table, batch});
+    launch(stream, batch.rows, ExtendKernel{table, batch});
+    require_device(device_.launch(stream, 1, TotalsKernel::threads, TotalsKernel{totals}),
+                   "launch the totals");
+  }
+
  private:
   static constexpr uint32_t columns = 10;
 

@@ -18,7 +18,7 @@
 namespace isotherm {
 
 template <class Device>
-class DeviceRootTable final : public RootTable {
+class DeviceRootTable : public RootTable {
  public:
   // `device` must outlive it.
   DeviceRootTable(Device& device, const FixedDeviceOptions& options)
@@ -75,6 +75,9 @@ class DeviceRootTable final : public RootTable {
       if (!gets_) gets_.emplace(device_, *table_);
       gets_->run(requests, stream_.get());
     }
+  }
+
+  void wait() override {
     require_device(device_.synchronize(stream_.get()), "wait for lookups");
     check_changes();
   }
@@ -93,6 +96,7 @@ class DeviceRootTable final : public RootTable {
     requests.values = columns_.changed_roots;
     requests.values_out = replies_;
     requests.found = changed_;
+    requests.distinct_keys = true;
     table_->run(requests, stream_.get());
     changes_ = rows;
   }

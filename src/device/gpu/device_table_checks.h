@@ -94,6 +94,25 @@ uint64_t check_uniform_calls(Device& device, uint64_t scale) {
   return table.wrong() + table.refused();
 }
 
+// Batches of all operations in which no key comes twice, as their calls promise.
+template <class Device>
+uint64_t check_distinct_keys(Device& device, uint64_t scale) {
+  DeviceRequestSource source(9);
+  ModelledDeviceTable<Device> table(device, {0, 21, 4, static_cast<uint32_t>(scale / 2)});
+  std::vector<uint64_t> keys = source.keys(scale);
+  keys.insert(keys.end(), {0, ~uint64_t{0}, table.key_of(0), table.key_of(mark::top_bit | 1)});
+  for (const uint64_t rows : {uint64_t{1}, uint64_t{33}, scale / 4, scale, scale, scale}) {
+    std::shuffle(keys.begin(), keys.end(), source.random());
+    DeviceBatch batch = source.uniform_op(DeviceOp::get, {keys.begin(), keys.begin() + rows});
+    for (DeviceRequest& request : batch) request.op = static_cast<DeviceOp>(source.random()() % 6);
+    table.run(batch, true);
+    // Calls with and without the promise share a work space.
+    table.run(source.mixed(keys, rows, 0.5));
+  }
+  table.check_all();
+  return table.wrong() + table.refused();
+}
+
 // From an empty table through many splits, and back by erasing.
 template <class Device>
 uint64_t check_growth(Device& device, uint64_t scale) {
@@ -224,6 +243,7 @@ template <class Device>
 constexpr DeviceTableCheck<Device> device_table_checks[] = {
     {"mixed batches", check_mixed_batches<Device>},
     {"uniform calls", check_uniform_calls<Device>},
+    {"distinct keys", check_distinct_keys<Device>},
     {"growth", check_growth<Device>},
     {"special keys", check_special_keys<Device>},
     {"one line", check_one_line<Device>},

@@ -247,9 +247,13 @@ class FixedDeviceTable {
     for (uint64_t first = 0; first < requests.rows; first += rows) {
       BatchView part = part_of(requests, first, rows);
       make_room(part.rows, stream);
-      const bool mixed = requests.ops != nullptr;
-      workspace_->run(view(), part, mixed, mixed || !is_constant(requests.op), totals(false),
-                      stream);
+      if (requests.distinct_keys) {
+        workspace_->run_distinct(view(), part, totals(false), stream);
+      } else {
+        const bool mixed = requests.ops != nullptr;
+        workspace_->run(view(), part, mixed, mixed || !is_constant(requests.op), totals(false),
+                        stream);
+      }
       reports_.expect(part.rows, stream);
     }
     order_.end_write(stream);

@@ -75,6 +75,7 @@ class HostPipeline {
     DeviceRequests chunk;
     chunk.rows = buffer.rows;
     chunk.op = requests.op;
+    chunk.distinct_keys = requests.distinct_keys;
     chunk.ops = copied(requests.ops, buffer, buffer.ops());
     chunk.keys = copied(requests.keys, buffer, buffer.keys());
     chunk.values = copied(requests.values, buffer, buffer.values());

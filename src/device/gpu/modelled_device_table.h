@@ -46,12 +46,14 @@ class ModelledDeviceTable {
     if (++wrong_ <= 10) std::printf("  %s\n", what.c_str());
   }
 
-  void run(const std::vector<DeviceRequest>& requests) {
+  // `distinct_keys`: the call promises it.
+  void run(const std::vector<DeviceRequest>& requests, bool distinct_keys = false) {
     const uint64_t rows = requests.size();
     Columns columns(memory_, stream_, rows);
     columns.upload(requests);
     DeviceRequests call;
     call.rows = rows;
+    call.distinct_keys = distinct_keys;
     call.ops = columns.ops.data();
     call.keys = columns.keys.data();
     call.values = columns.values.data();

@@ -1,4 +1,5 @@
-// UpdateKernel and ExtendKernel: writers that are alone with their key.
+// UpdateKernel and ExtendKernel: writers that are alone with their key, and in a batch without a
+// key twice all rows.
 //
 // UpdateKernel writes where device/gpu/write_place.h finds a place. What fails, because another
 // lane was faster or the chain is full, is left to ExtendKernel, in which tiles do all that can
@@ -31,12 +32,8 @@ struct UpdateKernel {
     int32_t entries = 0;
     for (uint64_t first = rounds.first; first < batch.rows; first += rounds.stride) {
       const auto row = static_cast<uint32_t>(first) + rounds.number;
-      const bool write = row < batch.rows && is_write(batch.op_of(row));
-      bool grouped = false;
-      if (write) grouped = batch.writers.many[batch.slot_of_row[row]] != 0;
-      const uint32_t bits = lane.ballot(whole_warp, grouped);
-      if (rounds.number == 0) batch.grouped_bits[first / 32] = bits;
-      const bool failed = update(tile, *shared, row, write && !grouped, entries);
+      const bool alone = batch.distinct_keys ? row < batch.rows : sort_out(lane, row);
+      const bool failed = update(tile, *shared, row, alone, entries);
       const uint32_t at = append(lane, &batch.counters->failed_writes, failed);
       if (failed) batch.failed_rows[at] = row;
     }
@@ -44,6 +41,15 @@ struct UpdateKernel {
   }
 
  private:
+  // Whether the row is a writer that is alone.
+  template <class Lane>
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool sort_out(const Lane& lane, uint32_t row) const {
+    const bool write = row < batch.rows && is_write(batch.op_of(row));
+    const bool grouped = write && batch.writers.many[batch.slot_of_row[row]] != 0;
+    const uint32_t bits = lane.ballot(whole_warp, grouped);
+    if (lane.thread() % 32 == 0) batch.grouped_bits[row / 32] = bits;
+    return write && !grouped;
+  }
   // True where the row has to go to ExtendKernel.
   template <class Lane>
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool update(const SoleWriterTile<Lane>& tile, Shared& shared,
