@@ -2,9 +2,9 @@
 // (index/item_table.h).
 //
 // A round (device/rounds.h) writes the keys it looks up into the columns, which lie in pinned
-// memory, calls `find`, and reads the roots there; what it changed goes into the columns of changes
-// and on to the device by `change`, which returns when that is queued. Whatever is called later
-// sees it.
+// memory, calls `find`, then `wait`, and reads the roots there; what it changed goes into the
+// columns of changes and on to the device by `change`, which returns when that is queued. Whatever
+// is called later sees it.
 //
 // Errors. All functions throw DeviceError when the device fails, or where its memory is full so
 // that a change found no place; what the table holds is then of no use any more, and the host makes
@@ -38,8 +38,9 @@ class RootTable {
   // Columns with room for `rows` rows, in the same place as before where there was room; otherwise
   // what was in them is gone. Throws std::bad_alloc too.
   virtual const RootColumns& columns(uint64_t rows) = 0;
-  // Looks up the first `rows` keys; returns when the roots are there.
+  // Looks up the first `rows` keys; the roots are there when `wait`, which is called next, returns.
   virtual void find(uint64_t rows) = 0;
+  virtual void wait() = 0;
   // Applies the first `rows` changes.
   virtual void change(uint64_t rows) = 0;
   // Visits the entries of about `lines` lines at most from `bound` on, visit(key, root), until

@@ -21,6 +21,7 @@ class Progress {
     at_.fetch_add(1, std::memory_order_acq_rel);
     at_.notify_all();
   }
+  bool reached(uint32_t wanted) const { return at_.load(std::memory_order_acquire) >= wanted; }
   uint32_t wait_for(uint32_t wanted) const {
     constexpr int looks = 2'000;
     for (int i = 0; i < looks; ++i) {
@@ -61,13 +62,15 @@ struct Rounds::Round {
   Progress keys_written;
   Progress shared_out;
   Progress answered;
+  std::atomic<uint32_t> shares_taken{0};
   std::atomic<uint64_t> changes{0};
   std::atomic<uint64_t> last_version{0};
 
   uint32_t size() const { return static_cast<uint32_t>(members.size()); }
   RootColumns columns_of(const Member& member) const;
-  // Rows on keys that somebody writes have one thread a key.
-  bool shares() const { return writes && size() > 1; }
+  // Rows on keys that somebody writes have one thread a key. More shares than threads, as a share
+  // may have a key that many rows are for.
+  uint32_t shares() const { return writes && size() > 1 ? size() * 4 : 0; }
 };
 
 Rounds::Rounds(std::unique_ptr<RootTable> table, std::function<void(uint64_t)> take_over)
@@ -82,7 +85,8 @@ bool Rounds::run(Member& member, RoundWork& work) {
   write_keys(*round, member);
   round->keys_written.add_one();
   if (leads) look_up(*round);
-  if (round->shares()) share_out(*round, member);
+  if (round->shares() != 0) share_out(*round, member);
+  if (leads) take_roots(*round);
   if (round->phase.wait_for(found) == gone) return false;
   answer(*round, member);
   hand_in_changes(*round, member);
@@ -130,7 +134,7 @@ void Rounds::open(Round& round) {
   lead(round, keys_wanted, [&] {
     if (lost()) throw DeviceError("the device is lost");
     round.columns = table_->columns(round.rows);
-    if (round.shares()) written_.begin(round.rows);
+    if (round.shares() != 0) written_.begin(round.rows);
   });
 }
 
@@ -138,7 +142,7 @@ void Rounds::write_keys(Round& round, Member& member) {
   const RoundWork& work = *member.work_;
   uint64_t* keys = round.columns.keys + member.first_;
   member.work_->write_keys(member.executor_, keys);
-  if (!round.shares() || !work.writes()) return;
+  if (round.shares() == 0 || !work.writes()) return;
   for (uint32_t row = 0; row < work.rows(); ++row) {
     if (work.writes(row)) written_.add(keys[row]);
   }
@@ -147,19 +151,20 @@ void Rounds::write_keys(Round& round, Member& member) {
 // Sorts the member's rows by who answers them.
 void Rounds::share_out(Round& round, Member& member) {
   round.keys_written.wait_for(round.size());
-  const uint32_t shares = round.size();
+  const uint32_t shares = round.shares();
   const uint32_t rows = member.work_->rows();
   const uint64_t* keys = round.columns.keys + member.first_;
   std::vector<uint32_t>& at = member.share_ends_;
   at.assign(shares, 0);
-  member.own_.clear();
+  member.free_.clear();
+  member.free_taken_.store(0, std::memory_order_relaxed);
   member.mixed_.clear();
   for (uint32_t row = 0; row < rows; ++row) {
     if (written_.may_have(keys[row])) {
       member.mixed_.push_back(row);
       ++at[share_of(keys[row], shares)];
     } else {
-      member.own_.push_back(row);
+      member.free_.push_back(row);
     }
   }
   // Where each share begins; it ends there when its rows are in place.
@@ -172,7 +177,12 @@ void Rounds::share_out(Round& round, Member& member) {
 
 void Rounds::look_up(Round& round) {
   round.keys_written.wait_for(round.size());
-  lead(round, found, [&] { table_->find(round.rows); });
+  lead(round, keys_wanted, [&] { table_->find(round.rows); });
+}
+
+void Rounds::take_roots(Round& round) {
+  if (round.phase.reached(gone)) return;
+  lead(round, found, [&] { table_->wait(); });
 }
 
 RootColumns Rounds::Round::columns_of(const Member& member) const {
@@ -186,22 +196,46 @@ RootColumns Rounds::Round::columns_of(const Member& member) const {
 void Rounds::answer(Round& round, Member& member) {
   member.overlay_.begin(version_ + member.number_, round.size());
   RoundWork& work = *member.work_;
-  const RoundShare share{member.executor_, member.overlay_, round.size() == 1};
-  if (!round.shares()) return work.answer(share, round.columns_of(member), nullptr, work.rows());
-  const auto own = static_cast<uint32_t>(member.own_.size());
-  if (own != 0) work.answer(share, round.columns_of(member), member.own_.data(), own);
-  answer_shared(round, member);
+  if (round.shares() == 0) {
+    const RoundShare all{member.executor_, member.overlay_, round.size() == 1};
+    return work.answer(all, round.columns_of(member), nullptr, work.rows());
+  }
+  while (!round.shared_out.reached(round.size()) && answer_some_free(round, member, member)) {
+  }
+  round.shared_out.wait_for(round.size());
+  answer_shares(round, member);
+  for (uint32_t i = 0; i < round.size(); ++i) {
+    Member& whose = *round.members[(member.number_ + i) % round.size()];
+    while (answer_some_free(round, member, whose)) {
+    }
+  }
 }
 
-void Rounds::answer_shared(Round& round, Member& member) {
+// Takes a piece of the member's rows that need no order; false where none is left.
+bool Rounds::answer_some_free(Round& round, Member& member, Member& whose) {
+  constexpr uint32_t piece = 2048;
+  const auto rows = static_cast<uint32_t>(whose.free_.size());
+  if (whose.free_taken_.load(std::memory_order_relaxed) >= rows) return false;
+  const uint32_t first = whose.free_taken_.fetch_add(piece, std::memory_order_relaxed);
+  if (first >= rows) return false;
+  const RoundShare share{member.executor_, member.overlay_, false};
+  whose.work_->answer(share, round.columns_of(whose), whose.free_.data() + first,
+                      std::min(piece, rows - first));
+  return true;
+}
+
+void Rounds::answer_shares(Round& round, Member& member) {
   const RoundShare share{member.executor_, member.overlay_, true};
-  round.shared_out.wait_for(round.size());
-  for (Member* other : round.members) {
-    const uint32_t end = other->share_ends_[member.number_];
-    const uint32_t begin = member.number_ == 0 ? 0 : other->share_ends_[member.number_ - 1];
-    if (begin == end) continue;
-    other->work_->answer(share, round.columns_of(*other), other->shared_.data() + begin,
-                         end - begin);
+  for (;;) {
+    const uint32_t number = round.shares_taken.fetch_add(1, std::memory_order_relaxed);
+    if (number >= round.shares()) return;
+    for (Member* whose : round.members) {
+      const uint32_t end = whose->share_ends_[number];
+      const uint32_t begin = number == 0 ? 0 : whose->share_ends_[number - 1];
+      if (begin == end) continue;
+      whose->work_->answer(share, round.columns_of(*whose), whose->shared_.data() + begin,
+                           end - begin);
+    }
   }
 }
 

@@ -4,12 +4,13 @@
 //   form     workers join with their work (rows) while the round before runs
 //   keys     each member writes the keys of its rows into the columns, and marks those that its
 //            rows write in a filter
-//   find     the first member, who leads, has the device look up all of them, while the others sort
-//            out which of their rows are for written keys
-//   answer   each member answers its rows on keys that nobody writes, with items read by the CPU;
-//            of the others a share: all requests of some keys, whoever sent them, in the order of
-//            the members and their rows; what they change stays in overlays
-//            (device/round_overlay.h)
+//   find     the first member, who leads, has the device look up all of them, while all sort out
+//            which of their rows are for written keys
+//   answer   members take what is to be done as they come to it, with items read by the CPU: pieces
+//            of a member's rows on keys that nobody writes, and of the others shares: all requests
+//            of some keys, whoever sent them, in the order of the members and their rows; what they
+//            change stays in overlays (device/round_overlay.h). So a key that half of all want
+//            keeps one thread busy and no other waiting.
 //   change   the changed roots go to the device, which applies them before it looks up more
 // So a batch is as large as what has arrived while the one before was worked off (greedy; there is
 // nothing to wait for), no thread is needed but those of the workers, and only rounds change the
@@ -84,10 +85,11 @@ class Rounds {
     RoundWork* work_ = nullptr;
     uint32_t number_ = 0;
     uint64_t first_ = 0;  // row of the round
-    // Where rows are shared out: those that this member answers itself, and the others by share,
-    // in order within each.
-    std::vector<uint32_t> own_;
-    std::vector<uint32_t> mixed_;  // the others as they come
+    // Where rows are shared out: those on keys that nobody writes, and the others by share, in
+    // order within each.
+    std::vector<uint32_t> free_;
+    std::atomic<uint32_t> free_taken_{0};  // of free_, by whom ever
+    std::vector<uint32_t> mixed_;          // the others as they come
     std::vector<uint32_t> shared_;
     std::vector<uint32_t> share_ends_;  // in `shared_`
   };
@@ -110,10 +112,12 @@ class Rounds {
   void open(Round& round);
   void lead(Round& round, uint32_t next_phase, const std::function<void()>& step);
   void look_up(Round& round);
+  void take_roots(Round& round);
   void write_keys(Round& round, Member& member);
   void share_out(Round& round, Member& member);
   void answer(Round& round, Member& member);
-  void answer_shared(Round& round, Member& member);
+  bool answer_some_free(Round& round, Member& member, Member& whose);
+  void answer_shares(Round& round, Member& member);
   void hand_in_changes(Round& round, Member& member);
   void end(Round& round);
   void lose();

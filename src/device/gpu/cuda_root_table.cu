@@ -6,25 +6,16 @@
 namespace isotherm {
 namespace {
 
-// The table with the GPU that it lies on.
-class CudaRootTable final : public RootTable {
+// Made before the table that lies on it.
+struct OwnDevice {
+  CudaDevice device;
+};
+
+class CudaRootTable final : OwnDevice, public DeviceRootTable<CudaDevice> {
  public:
   CudaRootTable(uint32_t gpu, uint64_t gpu_memory, uint64_t seed)
-      : device_(usable_device(static_cast<int>(gpu))), table_(device_, {gpu_memory, seed}) {}
-
-  const RootColumns& columns(uint64_t rows) override { return table_.columns(rows); }
-  void find(uint64_t rows) override { table_.find(rows); }
-  void change(uint64_t rows) override { table_.change(rows); }
-  uint64_t scan(uint64_t bound, uint64_t lines, uint64_t wanted,
-                const std::function<void(uint64_t key, Location root)>& visit) override {
-    return table_.scan(bound, lines, wanted, visit);
-  }
-  void clear() override { table_.clear(); }
-  uint64_t device_bytes() override { return table_.device_bytes(); }
-
- private:
-  CudaDevice device_;
-  DeviceRootTable<CudaDevice> table_;
+      : OwnDevice{usable_device(static_cast<int>(gpu))},
+        DeviceRootTable(OwnDevice::device, {gpu_memory, seed}) {}
 };
 
 }  // namespace
