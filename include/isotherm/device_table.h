@@ -43,6 +43,11 @@ struct DeviceTableOptions {
   uint64_t gpu_memory = 0;
   // Entries to make room for at once; more are taken in by growth.
   uint64_t expected_entries = 0;
+  // Whether calls of at most 512 requests in host memory go to a kernel that stays on the GPU,
+  // which takes a few microseconds where launching one takes ten. It runs on 8 multiprocessors at
+  // most, and only while such calls come; memory of the GPU that is freed meanwhile may wait for it
+  // a few milliseconds.
+  bool express = true;
   // Seed of the hash; empty: drawn at random.
   std::optional<uint64_t> hash_seed;
 };

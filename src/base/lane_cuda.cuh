@@ -30,6 +30,9 @@ __device__ ISOTHERM_INLINE Word<T>* word(T* at) {
 }  // namespace lane_cuda_internal
 
 struct LaneCuda {
+  // A kernel that waits for the host runs beside it.
+  static constexpr bool takes_steps = false;
+
   __device__ static uint32_t thread() { return threadIdx.x; }
   __device__ static uint32_t threads() { return blockDim.x; }
   __device__ static uint32_t block() { return blockIdx.x; }
@@ -88,7 +91,21 @@ struct LaneCuda {
   __device__ static void store(T* at, T value) {
     *static_cast<volatile T*>(at) = value;
   }
+  // Two words in one access, each of them whole. `at` is aligned to both.
+  __device__ static void load_two(const uint64_t* at, uint64_t& first, uint64_t& second) {
+    asm volatile("ld.volatile.global.v2.u64 {%0,%1}, [%2];"
+                 : "=l"(first), "=l"(second)
+                 : "l"(at)
+                 : "memory");
+  }
+  __device__ static void store_two(uint64_t* at, uint64_t first, uint64_t second) {
+    asm volatile("st.volatile.global.v2.u64 [%0], {%1,%2};"
+                 :
+                 : "l"(at), "l"(first), "l"(second)
+                 : "memory");
+  }
   __device__ static void fence() { __threadfence(); }
+  __device__ static void fence_system() { __threadfence_system(); }
 };
 
 }  // namespace isotherm

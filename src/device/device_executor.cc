@@ -19,6 +19,7 @@ class BatchWork final : public RoundWork {
   uint32_t rows() const override { return rows_; }
   bool writes() const override { return writes_; }
   bool writes(uint32_t row) const override { return columns_.op[row] != Op::get; }
+  bool changes_in_place(uint32_t row) const override { return columns_.op[row] == Op::expire; }
 
   void write_keys(HostExecutor& executor, uint64_t* keys) override {
     executor.hash_keys(columns_, 0, rows_);
@@ -31,7 +32,7 @@ class BatchWork final : public RoundWork {
               uint32_t count) override {
     const uint64_t largest = writable_ ? share.executor.store().largest_item() : 0;
     HostExecutor::Run run{share.executor, columns_, now_ms_, largest, !writes_};
-    run.erases_expired = share.has_all_rows_of_its_keys;
+    run.erases_expired = share.overlay != nullptr;
     run_round_stages(run, share, found, numbers, count);
     share.executor.count(run, count);
   }
@@ -53,6 +54,7 @@ class MoveWork final : public RoundWork {
   uint32_t rows() const override { return count_; }
   bool writes() const override { return true; }
   bool writes(uint32_t /*row*/) const override { return true; }
+  bool changes_in_place(uint32_t /*row*/) const override { return false; }
 
   void write_keys(HostExecutor& executor, uint64_t* keys) override {
     const HostStore& store = executor.store();
@@ -70,7 +72,7 @@ class MoveWork final : public RoundWork {
       ItemMove& move = moves_[row];
       Database& database = store.databases[store.items.item(move.from)->database()];
       const Location root = found.found[row] == 1 ? found.roots[row] : location::none;
-      RoundIndex index(share.overlay, database, found.keys[row], root);
+      RoundIndex index(*share.overlay, database, found.keys[row], root);
       move.done = swap_member<TilePlain>(share.executor, index, found.keys[row], move, now_ms_);
     }
   }

@@ -105,13 +105,23 @@ bool FakeDevice::wait(Stream stream, Event event) {
   return true;
 }
 
-// Time passes while somebody asks: nothing happens, or some operations run.
 bool FakeDevice::done(Event event) {
   const Lock lock(mutex_);
+  let_time_pass();
+  return !lost_ && FakeStreams::happened(event);
+}
+
+bool FakeDevice::pause() {
+  const Lock lock(mutex_);
+  let_time_pass();
+  return !lost_;
+}
+
+// While somebody asks nothing happens, or some operations run.
+void FakeDevice::let_time_pass() {
   const FakeMemory::Open open(memory_);
   for (uint32_t steps = random_.below(4); steps > 0 && step(); --steps) {
   }
-  return !lost_ && FakeStreams::happened(event);
 }
 
 bool FakeDevice::synchronize(Event event) {
@@ -184,13 +194,16 @@ bool FakeDevice::enqueue_launch(Stream stream, FakeLaunch launch) {
     }
     if (lost_ || !spend(launches_left_)) return false;
   }
-  return enqueue(stream, [this, launch = std::move(launch)] { run_launch(launch); });
+  return enqueue(stream,
+                 [this, stream, launch = std::move(launch)] { run_launch(stream, launch); });
 }
 
-void FakeDevice::run_launch(const FakeLaunch& launch) {
+void FakeDevice::run_launch(Stream stream, const FakeLaunch& launch) {
   const std::string error = grid_.run(launch);
   if (!error.empty()) return report(readable(launch.name) + ", " + error);
   memory_.check_gaps();
+  if (lost_ || launch.ended == nullptr || launch.ended(launch.kernel.get(), launch.blocks)) return;
+  stream->queue.push_front({[this, stream, launch] { run_launch(stream, launch); }, nullptr});
 }
 
 bool FakeDevice::check_range(const char* what, const void* at, uint64_t bytes) {

@@ -18,8 +18,9 @@
 //
 // Threads. All functions may be called from several threads; one of them runs at a time, and
 // operations run in the thread that waits.
-// Limits. Operations never overlap in time, so a kernel that waits for the host, or for another
-// kernel, waits for ever.
+// Limits. Operations never overlap in time, so a kernel that waits for the host takes steps: it is
+// launched as a resident one, looks once, ends, and is run again when others had a turn, until its
+// member ended(blocks) says that it has. A kernel that waits for another one waits for ever.
 #pragma once
 
 #include <concepts>
@@ -64,6 +65,7 @@ class FakeDevice {
   uint32_t full_grid() const { return 3; }
 
   Stream create_stream();
+  Stream create_urgent_stream() { return create_stream(); }
   // Runs what is queued.
   void destroy_stream(Stream stream);
   Event create_event();
@@ -85,6 +87,12 @@ class FakeDevice {
   template <class Kernel>
   bool launch(Stream stream, uint32_t blocks, uint32_t threads, const Kernel& kernel);
 
+  template <class Kernel>
+  bool launch_resident(Stream stream, uint32_t blocks, uint32_t threads, const Kernel& kernel);
+  // Time passes while the host waits for a resident kernel; false when the device is lost.
+  bool pause();
+  bool healthy(Stream /*stream*/) const { return !lost(); }
+
   // Failures on demand: the next `n` succeed, those after them fail; `never` is back to normal.
   void fail_allocations_after(uint64_t n);
   void fail_launches_after(uint64_t n);
@@ -103,9 +111,12 @@ class FakeDevice {
   using Lock = std::lock_guard<std::mutex>;
 
   bool enqueue(Stream stream, std::function<void()> run);
+  template <class Kernel>
+  FakeLaunch launch_of(uint32_t blocks, uint32_t threads, const Kernel& kernel);
   bool enqueue_launch(Stream stream, FakeLaunch launch);
-  void run_launch(const FakeLaunch& launch);
+  void run_launch(Stream stream, const FakeLaunch& launch);
   bool step();
+  void let_time_pass();
   template <class Reached>
   bool run_until(Reached reached);
   bool check_range(const char* what, const void* at, uint64_t bytes);
@@ -125,10 +136,13 @@ class FakeDevice {
 };
 
 template <class Kernel>
-bool FakeDevice::launch(Stream stream, uint32_t blocks, uint32_t threads, const Kernel& kernel) {
+FakeLaunch FakeDevice::launch_of(uint32_t blocks, uint32_t threads, const Kernel& kernel) {
   // What a GPU takes as parameters.
   static_assert(std::is_trivially_copyable_v<Kernel> && sizeof(Kernel) <= 4096);
-  FakeLaunch launch{blocks, threads, 0, typeid(Kernel).name(), nullptr, nullptr};
+  FakeLaunch launch;
+  launch.blocks = blocks;
+  launch.threads = threads;
+  launch.name = typeid(Kernel).name();
   if constexpr (requires { typename Kernel::Shared; }) {
     using Shared = typename Kernel::Shared;
     static_assert(std::is_trivially_copyable_v<Shared> && std::is_trivially_destructible_v<Shared>);
@@ -138,6 +152,21 @@ bool FakeDevice::launch(Stream stream, uint32_t blocks, uint32_t threads, const 
   launch.kernel = std::make_shared<const Kernel>(kernel);
   launch.body = [](const void* body, const FakeLane& lane) {
     (*static_cast<const Kernel*>(body))(lane);
+  };
+  return launch;
+}
+
+template <class Kernel>
+bool FakeDevice::launch(Stream stream, uint32_t blocks, uint32_t threads, const Kernel& kernel) {
+  return enqueue_launch(stream, launch_of(blocks, threads, kernel));
+}
+
+template <class Kernel>
+bool FakeDevice::launch_resident(Stream stream, uint32_t blocks, uint32_t threads,
+                                 const Kernel& kernel) {
+  FakeLaunch launch = launch_of(blocks, threads, kernel);
+  launch.ended = [](const void* body, uint32_t of_blocks) {
+    return static_cast<const Kernel*>(body)->ended(of_blocks);
   };
   return enqueue_launch(stream, std::move(launch));
 }

@@ -43,6 +43,8 @@ struct FakeLaunch {
   std::string name;
   std::shared_ptr<const void> kernel;
   void (*body)(const void* kernel, const FakeLane& lane) = nullptr;
+  // Of a kernel that takes steps; null: it ends by itself.
+  bool (*ended)(const void* kernel, uint32_t blocks) = nullptr;
 };
 
 struct FakeBlock;

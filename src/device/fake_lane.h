@@ -28,6 +28,9 @@ namespace isotherm {
 
 class FakeLane {
  public:
+  // A kernel that waits for the host ends after each look, and is repeated.
+  static constexpr bool takes_steps = true;
+
   explicit FakeLane(FakeLaneState& state) : state_(&state) {}
 
   uint32_t thread() const { return state_->thread; }           // within the block
@@ -110,11 +113,22 @@ class FakeLane {
     touch(at);
     __atomic_store_n(at, value, __ATOMIC_RELAXED);
   }
+  // Two words in one access, each of them whole.
+  static void load_two(const uint64_t* at, uint64_t& first, uint64_t& second) {
+    first = load(at);
+    second = load(at + 1);
+  }
+  static void store_two(uint64_t* at, uint64_t first, uint64_t second) {
+    store(at, first);
+    store(at + 1, second);
+  }
   // Of the whole device.
   static void fence() {
     FakeGrid::breathe();
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
   }
+  // With the host.
+  static void fence_system() { fence(); }
 
  private:
   uint64_t meet(const FakeArrival& arrival) const { return state_->grid->meet(*state_, arrival); }

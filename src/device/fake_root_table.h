@@ -17,7 +17,9 @@ inline RootTableMaker fake_root_table_maker(FakeDevice& device, uint64_t device_
   return [&device, device_memory](uint64_t seed) -> std::unique_ptr<RootTable> {
     constexpr int line_bits = 4;
     constexpr uint32_t part_rows = 512;
-    const FixedDeviceOptions options{device_memory, seed, line_bits, part_rows};
+    // Express kernels end soon, and mail begins anew.
+    constexpr ExpressOptions express{2, 3, 20, 50};
+    const FixedDeviceOptions options{device_memory, seed, line_bits, part_rows, express};
     return std::make_unique<DeviceRootTable<FakeDevice>>(device, options);
   };
 }

@@ -15,20 +15,23 @@ class RoundRoots {
   using Row = Batch::Row;
   using Run = HostExecutor::Run;
 
-  RoundRoots(RoundOverlay& overlay, const RootColumns& found) : overlay_(overlay), found_(found) {}
+  RoundRoots(RoundOverlay* overlay, const RootColumns& found) : overlay_(overlay), found_(found) {}
 
   Location of_device(Row row) const {
     return found_.found[row] == 1 ? found_.roots[row] : location::none;
   }
-  Location find(Row row) const { return overlay_.root(found_.keys[row], of_device(row)); }
+  Location find(Row row) const {
+    const Location root = of_device(row);
+    return overlay_ != nullptr ? overlay_->root(found_.keys[row], root) : root;
+  }
 
   RoundIndex* to_write(const Run& run, Row row, const Request& request, Reply& /*reply*/) {
     Database& database = run.executor.store().databases[request.database];
-    return &index_.emplace(overlay_, database, found_.keys[row], of_device(row));
+    return &index_.emplace(*overlay_, database, found_.keys[row], of_device(row));
   }
 
  private:
-  RoundOverlay& overlay_;
+  RoundOverlay* const overlay_;
   const RootColumns& found_;
   std::optional<RoundIndex> index_;  // of the row that writes now
 };

@@ -62,6 +62,7 @@ struct Rounds::Round {
   Progress keys_written;
   Progress shared_out;
   Progress answered;
+  std::atomic<bool> changes_in_place{false};
   std::atomic<uint32_t> shares_taken{0};
   std::atomic<uint64_t> changes{0};
   std::atomic<uint64_t> last_version{0};
@@ -134,7 +135,7 @@ void Rounds::open(Round& round) {
   lead(round, keys_wanted, [&] {
     if (lost()) throw DeviceError("the device is lost");
     round.columns = table_->columns(round.rows);
-    if (round.shares() != 0) written_.begin(round.rows);
+    if (round.shares() != 0) in_place_.begin(round.rows);
   });
 }
 
@@ -144,24 +145,32 @@ void Rounds::write_keys(Round& round, Member& member) {
   member.work_->write_keys(member.executor_, keys);
   if (round.shares() == 0 || !work.writes()) return;
   for (uint32_t row = 0; row < work.rows(); ++row) {
-    if (work.writes(row)) written_.add(keys[row]);
+    if (!work.changes_in_place(row)) continue;
+    in_place_.add(keys[row]);
+    round.changes_in_place.store(true, std::memory_order_relaxed);
   }
 }
 
-// Sorts the member's rows by who answers them.
+// Sorts the member's rows by whether they need order, and those that do by share.
 void Rounds::share_out(Round& round, Member& member) {
   round.keys_written.wait_for(round.size());
+  const bool in_place = round.changes_in_place.load(std::memory_order_relaxed);
+  const RoundWork& work = *member.work_;
   const uint32_t shares = round.shares();
-  const uint32_t rows = member.work_->rows();
+  const uint32_t rows = work.rows();
   const uint64_t* keys = round.columns.keys + member.first_;
   std::vector<uint32_t>& at = member.share_ends_;
   at.assign(shares, 0);
   member.free_.clear();
   member.free_taken_.store(0, std::memory_order_relaxed);
-  member.mixed_.clear();
+  member.ordered_.clear();
+  member.written_.begin(work.writes() ? rows : 0);
   for (uint32_t row = 0; row < rows; ++row) {
-    if (written_.may_have(keys[row])) {
-      member.mixed_.push_back(row);
+    const bool writes = work.writes(row);
+    if (writes) member.written_.add(keys[row]);
+    if (writes || member.written_.may_have(keys[row]) ||
+        (in_place && in_place_.may_have(keys[row]))) {
+      member.ordered_.push_back(row);
       ++at[share_of(keys[row], shares)];
     } else {
       member.free_.push_back(row);
@@ -171,7 +180,8 @@ void Rounds::share_out(Round& round, Member& member) {
   uint32_t begin = 0;
   for (uint32_t& count : at) begin += std::exchange(count, begin);
   member.shared_.resize(begin);
-  for (const uint32_t row : member.mixed_) member.shared_[at[share_of(keys[row], shares)]++] = row;
+  for (const uint32_t row : member.ordered_)
+    member.shared_[at[share_of(keys[row], shares)]++] = row;
   round.shared_out.add_one();
 }
 
@@ -197,7 +207,7 @@ void Rounds::answer(Round& round, Member& member) {
   member.overlay_.begin(version_ + member.number_, round.size());
   RoundWork& work = *member.work_;
   if (round.shares() == 0) {
-    const RoundShare all{member.executor_, member.overlay_, round.size() == 1};
+    const RoundShare all{member.executor_, round.size() == 1 ? &member.overlay_ : nullptr};
     return work.answer(all, round.columns_of(member), nullptr, work.rows());
   }
   while (!round.shared_out.reached(round.size()) && answer_some_free(round, member, member)) {
@@ -211,21 +221,21 @@ void Rounds::answer(Round& round, Member& member) {
   }
 }
 
-// Takes a piece of the member's rows that need no order; false where none is left.
+// Takes a piece of the member's gets that need no order; false where none is left.
 bool Rounds::answer_some_free(Round& round, Member& member, Member& whose) {
   constexpr uint32_t piece = 2048;
   const auto rows = static_cast<uint32_t>(whose.free_.size());
   if (whose.free_taken_.load(std::memory_order_relaxed) >= rows) return false;
   const uint32_t first = whose.free_taken_.fetch_add(piece, std::memory_order_relaxed);
   if (first >= rows) return false;
-  const RoundShare share{member.executor_, member.overlay_, false};
+  const RoundShare share{member.executor_, nullptr};
   whose.work_->answer(share, round.columns_of(whose), whose.free_.data() + first,
                       std::min(piece, rows - first));
   return true;
 }
 
 void Rounds::answer_shares(Round& round, Member& member) {
-  const RoundShare share{member.executor_, member.overlay_, true};
+  const RoundShare share{member.executor_, &member.overlay_};
   for (;;) {
     const uint32_t number = round.shares_taken.fetch_add(1, std::memory_order_relaxed);
     if (number >= round.shares()) return;

@@ -2,13 +2,15 @@
 //
 // A round, with N members:
 //   form     workers join with their work (rows) while the round before runs
-//   keys     each member writes the keys of its rows into the columns, and marks those that its
-//            rows write in a filter
-//   find     the first member, who leads, has the device look up all of them, while all sort out
-//            which of their rows are for written keys
+//   keys     each member writes the keys of its rows into the columns, and marks those of items
+//            that its rows change in place, which are few
+//   find     the first member, who leads, has the device look up all of them, while all sort their
+//            rows: gets of keys that the member has not written further up, and that nobody changes
+//            in place, see what was there when the round began, and need no order; the others are
+//            ordered
 //   answer   members take what is to be done as they come to it, with items read by the CPU: pieces
-//            of a member's rows on keys that nobody writes, and of the others shares: all requests
-//            of some keys, whoever sent them, in the order of the members and their rows; what they
+//            of a member's gets that need no order, and shares of the ordered rows: all those of
+//            some keys, whoever sent them, in the order of the members and their rows; what they
 //            change stays in overlays (device/round_overlay.h). So a key that half of all want
 //            keeps one thread busy and no other waiting.
 //   change   the changed roots go to the device, which applies them before it looks up more
@@ -16,8 +18,10 @@
 // nothing to wait for), no thread is needed but those of the workers, and only rounds change the
 // index: no lock and no lost swap.
 //
-// Order. Members join in the order they arrive, and a worker waits until its work is answered, so
-// requests on a key take effect in one order that all of them see: each key is linearizable.
+// Order. A worker waits until its work is answered, so all requests of a round are concurrent. On
+// each key those take effect first that need no order, then the others, in the order of the members
+// and their rows. A member's get needs none only before its first write of the key, so its requests
+// take effect in the order of its rows, and each key is linearizable.
 //
 // Failure. When the device fails, the leader calls `take_over`, which makes an index of the host
 // from the live items, and from then on every call returns false: what was not answered is the
@@ -27,7 +31,7 @@
 // Threads. Any number, each with a Member of its own, within an epoch from before it calls until
 // its replies are read; so what is found stays readable, and an exclusive section (items/epoch.h),
 // which waits until all others have left, meets no round but its own.
-// Memory. Columns for most_rows rows at most, and a filter of two bits a row.
+// Memory. Columns for most_rows rows at most; some 10 bytes a row with each member.
 #pragma once
 
 #include <atomic>
@@ -48,8 +52,8 @@ namespace isotherm {
 // Who answers, and with what.
 struct RoundShare {
   HostExecutor& executor;
-  RoundOverlay& overlay;
-  bool has_all_rows_of_its_keys;
+  // Of ordered rows, all those of their keys; null: gets that need no order.
+  RoundOverlay* overlay;
 };
 
 // What a member brings. Rows are numbered from 0.
@@ -59,6 +63,8 @@ class RoundWork {
   // Whether some row, or this one, may change the index.
   virtual bool writes() const = 0;
   virtual bool writes(uint32_t row) const = 0;
+  // Whether the row may change an item where it lies, rather than replace it.
+  virtual bool changes_in_place(uint32_t row) const = 0;
   virtual void write_keys(HostExecutor& executor, uint64_t* keys) = 0;
   // Answers `count` rows in this order, those numbered `numbers[i]` (null: i itself). `found` has
   // the columns of this work's rows. Other threads answer other rows.
@@ -85,11 +91,12 @@ class Rounds {
     RoundWork* work_ = nullptr;
     uint32_t number_ = 0;
     uint64_t first_ = 0;  // row of the round
-    // Where rows are shared out: those on keys that nobody writes, and the others by share, in
-    // order within each.
+    // Where rows are shared out: gets that need no order, and the others by share, in order within
+    // each.
+    WrittenKeys written_;
     std::vector<uint32_t> free_;
     std::atomic<uint32_t> free_taken_{0};  // of free_, by whom ever
-    std::vector<uint32_t> mixed_;          // the others as they come
+    std::vector<uint32_t> ordered_;        // the others as they come
     std::vector<uint32_t> shared_;
     std::vector<uint32_t> share_ends_;  // in `shared_`
   };
@@ -127,7 +134,7 @@ class Rounds {
   const std::function<void(uint64_t)> take_over_;
   std::atomic<bool> lost_{false};
   uint64_t version_ = 0;  // the last given; belongs to whoever has the turn
-  WrittenKeys written_;   // of the round that has the turn
+  WrittenKeys in_place_;  // of the round that has the turn
 
   std::mutex mutex_;                 // all below
   std::condition_variable changed_;  // a turn ended, or a round that was forming began

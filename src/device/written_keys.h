@@ -1,7 +1,7 @@
-// WrittenKeys: a filter over the keys that a round writes (device/rounds.h): a bit for each, which
-// others may share.
+// WrittenKeys: a filter over keys that a round, or a member of it, writes (device/rounds.h): a bit
+// for each, which others may share.
 //
-// Keys are 64-bit hashes. Where it says no, nobody writes the key; a false yes costs time only.
+// Keys are 64-bit hashes. Where it says no, the key was not added; a false yes costs time only.
 //
 // Threads. begin: one, before the others; add: any; may_have: any, when all have added. Limits. Two
 // to four bits a row.

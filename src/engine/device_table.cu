@@ -30,7 +30,8 @@ void require_lengths(bool equal) {
 struct DeviceTable::State {
   explicit State(const DeviceTableOptions& options)
       : device(usable_device(options.device)),
-        table(device, {options.gpu_memory, seed_or_random(options.hash_seed)}) {
+        table(device, {options.gpu_memory, seed_or_random(options.hash_seed)}),
+        express(options.express) {
     if (options.expected_entries != 0) table.reserve(options.expected_entries);
   }
   ~State() { device.enter(); }
@@ -42,6 +43,7 @@ struct DeviceTable::State {
 
   void run_host(const DeviceRequests& requests) {
     require_device(device.enter(), "choose the GPU");
+    if (express && table.express(requests)) return;
     const std::lock_guard guard(pipeline_mutex);
     if (!pipeline) pipeline.emplace(device, table);
     pipeline->run(requests);
@@ -56,6 +58,7 @@ struct DeviceTable::State {
 
   CudaDevice device;
   FixedDeviceTable<CudaDevice> table;
+  const bool express;
   std::mutex pipeline_mutex;
   std::optional<HostPipeline<CudaDevice>> pipeline;  // made when first needed
   std::optional<PinnedGets<CudaDevice>> pinned_gets;

@@ -49,6 +49,19 @@ class CallOrder {
   void end_write(Stream stream) {
     require_device(device_.record(written_, stream), "record an event");
     writer_ = stream;
+    wrote_ = true;
+  }
+  // Whether all calls that wrote have ended, or all calls.
+  bool writes_done() {
+    if (wrote_ && device_.done(written_)) wrote_ = false;
+    return !wrote_;
+  }
+  bool all_done() {
+    if (!writes_done()) return false;
+    for (const auto& [reader, event] : read_) {
+      if (!device_.done(event)) return false;
+    }
+    return true;
   }
   // Waits on the host for all calls so far.
   void drain() {
@@ -71,6 +84,7 @@ class CallOrder {
   Stream writer_{};
   std::vector<std::pair<Stream, Event>> read_;  // the last read of each stream
   bool reading_ = false;                        // since the last write
+  bool wrote_ = false;                          // and may not have ended
 };
 
 }  // namespace isotherm

@@ -95,6 +95,15 @@ class CudaDevice {
     check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     return stream;
   }
+  // Of what must not wait behind others' kernels, nor they behind it.
+  Stream create_urgent_stream() {
+    int least = 0;
+    int greatest = 0;
+    Stream stream = nullptr;
+    check(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, greatest));
+    return stream;
+  }
   void destroy_stream(Stream stream) { check(cudaStreamDestroy(stream)); }
   Event create_event() {
     Event event = nullptr;
@@ -138,6 +147,21 @@ class CudaDevice {
     config.attrs = &early;
     config.numAttrs = 1;
     return check(cudaLaunchKernelEx(&config, cuda_device_internal::enter<Kernel>, kernel));
+  }
+
+  // A kernel that waits for the host, which says when it ends.
+  template <class Kernel>
+  bool launch_resident(Stream stream, uint32_t blocks, uint32_t threads, const Kernel& kernel) {
+    return launch(stream, blocks, threads, kernel);
+  }
+  // While the host waits for such a kernel; false when the device is lost.
+  bool pause() {
+    __builtin_ia32_pause();
+    return true;
+  }
+  bool healthy(Stream stream) {
+    const cudaError_t state = cudaStreamQuery(stream);
+    return state == cudaErrorNotReady || check(state);
   }
 
  private:

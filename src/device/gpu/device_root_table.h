@@ -1,6 +1,7 @@
 // DeviceRootTable: a RootTable (device/root_table.h) in the memory of any device.
 //
-// Few keys are read, and their roots written, by the kernel in pinned memory directly, which takes
+// The fewest rows go by express (device/gpu/express.h), if the device has nothing else to do. A few
+// more keys are read, and their roots written, by the kernel in pinned memory directly, which takes
 // one launch; many go over the bus in parts (device/gpu/pinned_gets.h).
 //
 // Threads. One at a time; the device is entered by every call, since callers' threads differ.
@@ -40,6 +41,7 @@ class DeviceRootTable : public RootTable {
     if (rows <= columns_.rows) return columns_;
     enter();
     settle_changes();
+    table_->end_express();
     constexpr uint64_t least = 1 << 12;
     const uint64_t room = std::max({least, rows, columns_.rows * 2});
     columns_ = {};
@@ -69,6 +71,8 @@ class DeviceRootTable : public RootTable {
     requests.keys = columns_.keys;
     requests.values_out = columns_.roots;
     requests.found = columns_.found;
+    by_express_ = table_->post(requests);
+    if (by_express_) return;
     if (rows <= most_direct) {
       table_->run(requests, stream_.get());
     } else {
@@ -78,7 +82,11 @@ class DeviceRootTable : public RootTable {
   }
 
   void wait() override {
-    require_device(device_.synchronize(stream_.get()), "wait for lookups");
+    if (by_express_) {
+      table_->take();
+    } else {
+      require_device(device_.synchronize(stream_.get()), "wait for lookups");
+    }
     check_changes();
   }
 
@@ -97,7 +105,7 @@ class DeviceRootTable : public RootTable {
     requests.values_out = replies_;
     requests.found = changed_;
     requests.distinct_keys = true;
-    table_->run(requests, stream_.get());
+    if (!table_->post(requests)) table_->run(requests, stream_.get());
     changes_ = rows;
   }
 
@@ -109,6 +117,7 @@ class DeviceRootTable : public RootTable {
     uint64_t room = wanted + uint64_t{8} * Bucket::slots;
     for (;;) {
       if (scan_memory_.bytes < room * 2 * sizeof(uint64_t)) {
+        table_->end_express();
         release(scan_memory_);
         scan_memory_ = pinned(room * 2 * sizeof(uint64_t));
       }
@@ -167,6 +176,7 @@ class DeviceRootTable : public RootTable {
   // Waits for changes that are under way, whose columns are about to be used again.
   void settle_changes() {
     if (changes_ == 0) return;
+    table_->take();
     require_device(device_.synchronize(stream_.get()), "wait for changes");
     check_changes();
   }
@@ -188,7 +198,8 @@ class DeviceRootTable : public RootTable {
   uint64_t* replies_ = nullptr;
   DeviceOp* ops_ = nullptr;
   uint8_t* changed_ = nullptr;
-  uint64_t changes_ = 0;  // under way
+  uint64_t changes_ = 0;     // under way
+  bool by_express_ = false;  // the lookups under way
   Pinned scan_memory_;
   ScanResult* result_ = nullptr;
 };

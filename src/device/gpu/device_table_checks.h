@@ -229,6 +229,39 @@ uint64_t check_host_arrays(Device& device, uint64_t scale) {
   return table.wrong() + table.refused();
 }
 
+// Few requests at a time go by express, between calls that do not, while the table grows; those
+// with a key twice beside writes are refused.
+template <class Device>
+uint64_t check_express(Device& device, uint64_t scale) {
+  DeviceRequestSource source(10);
+  FixedDeviceOptions options{0, 23, 4, static_cast<uint32_t>(scale)};
+  options.express = {2, 3, 20, 50};  // kernels end soon, and mail begins anew
+  ModelledDeviceTable<Device> table(device, options);
+  std::vector<uint64_t> keys = source.keys(scale);
+  keys.insert(keys.end(), {0, ~uint64_t{0}, table.key_of(0), table.key_of(mark::top_bit | 1)});
+  uint64_t expressed = 0;
+  uint64_t calls = 0;
+  for (uint64_t i = 0; i < scale / 8; ++i) {
+    std::shuffle(keys.begin(), keys.begin() + 200, source.random());
+    std::swap_ranges(keys.begin(), keys.begin() + 100, keys.end() - 100 - source.random()() % 900);
+    const uint64_t rows = 1 + source.random()() % (i % 4 == 0 ? 128 : 5);
+    DeviceBatch batch = source.uniform_op(DeviceOp::get, {keys.begin(), keys.begin() + rows});
+    for (DeviceRequest& request : batch) request.op = static_cast<DeviceOp>(source.random()() % 6);
+    ++calls;
+    if (table.run_express(batch)) {
+      ++expressed;
+    } else {
+      table.run_host(batch);
+    }
+    if (i % 16 == 0) table.run(source.mixed(keys, scale / 16, 0.5));
+  }
+  if (expressed < calls * 3 / 4) table.fail("only " + std::to_string(expressed) + " by express");
+  const DeviceBatch twice = source.uniform_op(DeviceOp::put, {keys[0], keys[1], keys[0]});
+  if (table.run_express(twice)) table.fail("a key came twice");
+  table.check_all();
+  return table.wrong() + table.refused();
+}
+
 template <class Device>
 struct DeviceTableCheck {
   const char* name;
@@ -250,6 +283,7 @@ constexpr DeviceTableCheck<Device> device_table_checks[] = {
     {"one key", check_one_key<Device>},
     {"memory ends", check_memory_ends<Device>},
     {"host arrays", check_host_arrays<Device>},
+    {"express", check_express<Device>},
 };
 
 }  // namespace isotherm

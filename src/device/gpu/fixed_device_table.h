@@ -7,25 +7,34 @@
 // have ended, which arrive with a delay, and takes the rows of those under way as new; only where
 // that is too little does it wait for the oldest of them.
 //
+// Few requests in host memory may go by express (device/gpu/express.h) while no call is under way
+// that they would have to wait for. `post` and `take` do it in two steps; any other call that comes
+// in between takes the replies first. A kernel that is resident is ended before memory is allocated
+// or freed, which waits for the whole device, and before the index grows.
+//
 // Threads. Any; one mutex. Limits. A key that finds no line (the stock is sized so that this
 // happens where memory ends) is answered reply_retry.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
-#include <deque>
 #include <mutex>
 #include <optional>
 #include <stdexcept>
+#include <utility>
+#include <vector>
 
 #include "device/gpu/batch_workspace.h"
 #include "device/gpu/call_order.h"
 #include "device/gpu/device_segments.h"
 #include "device/gpu/device_stock.h"
 #include "device/gpu/device_stream.h"
+#include "device/gpu/distinct_keys.h"
+#include "device/gpu/express.h"
 #include "device/gpu/find_kernel.h"
 #include "device/gpu/scan_kernel.h"
 #include "device/gpu/settle_kernels.h"
+#include "device/gpu/table_reports.h"
 
 namespace isotherm {
 
@@ -34,6 +43,7 @@ struct FixedDeviceOptions {
   uint64_t seed = 0;
   int line_bits = 16;  // lines of a segment, as a power of two
   uint32_t max_part_rows = 1 << 21;
+  ExpressOptions express = {};
 };
 
 template <class Device>
@@ -60,26 +70,45 @@ class FixedDeviceTable {
     if (requests.rows == 0) return;
     check(requests);
     const std::lock_guard guard(mutex_);
-    if (lost_) throw DeviceError("the table was lost when the device failed");
-    try {
-      if (requests.ops == nullptr && requests.op == DeviceOp::get) {
+    use(stream, [&] {
+      if (is_gets(requests)) {
         get(requests, stream);
       } else {
         write(requests, stream);
       }
-    } catch (const DeviceError&) {
-      lost_ = true;
-      device_.synchronize(stream);  // what was queued must not outlive the memory it works in
-      throw;
-    } catch (const std::bad_alloc&) {
-      device_.synchronize(stream);  // nor run beside later calls, which do not wait for this one
-      throw;
-    }
+    });
+  }
+
+  // Answers requests in host memory by express. False where they have to go the other way: too
+  // many, a key twice beside writes, or the device is busy; nothing is done then.
+  bool express(const DeviceRequests& requests) {
+    const std::lock_guard guard(mutex_);
+    if (!try_post(requests)) return false;
+    settle();
+    return true;
+  }
+  // The same in two steps. `requests` and its columns stay as they are until `take`.
+  bool post(const DeviceRequests& requests) {
+    const std::lock_guard guard(mutex_);
+    return try_post(requests);
+  }
+  void take() {
+    const std::lock_guard guard(mutex_);
+    use(stream_.get(), [] {});
+  }
+  // Ends a resident kernel, before the caller allocates or frees memory of the device, or pins
+  // some.
+  void end_express() {
+    const std::lock_guard guard(mutex_);
+    settle();
+    leave_express();
   }
 
   // Grows for `entries` entries.
   void reserve(uint64_t entries) {
     const std::lock_guard guard(mutex_);
+    settle();
+    leave_express();
     order_.begin_write(stream_.get());
     reports_.take_all();
     if (reports_.known().entries == 0 && reports_.known().linked_lines == 0) {
@@ -101,6 +130,7 @@ class FixedDeviceTable {
   // see device/gpu/scan_kernel.h. A key is unmix(hash, seed).
   void scan(uint64_t bound, uint64_t lines, uint64_t wanted, const ScanRoom& room, Stream stream) {
     const std::lock_guard guard(mutex_);
+    settle();
     order_.begin_read(stream);
     const ScanKernel kernel{view(),       bound,       lines,       wanted,
                             room.entries, room.hashes, room.values, room.result};
@@ -110,6 +140,7 @@ class FixedDeviceTable {
 
   DeviceTableStats stats() {
     const std::lock_guard guard(mutex_);
+    settle();
     order_.drain();
     reports_.take_all();
     const TableTotals& totals = reports_.known();
@@ -147,68 +178,31 @@ class FixedDeviceTable {
                    "make the table");
   }
 
-  // Totals of parts, as they arrive on the host.
-  class Reports {
-   public:
-    explicit Reports(Device& device)
-        : device_(device),
-          memory_(static_cast<TableTotals*>(device.allocate_pinned(sizeof(TableTotals) * most))) {
-      if (memory_ == nullptr) throw std::bad_alloc();
-      for (auto& event : events_) event = device.create_event();
-    }
-    ~Reports() {
-      for (auto& event : events_) device_.destroy_event(event);
-      device_.release_pinned(memory_, sizeof(TableTotals) * most);
-    }
-    const TableTotals& known() const { return known_; }
-    // Rows of the parts that have not reported.
-    uint64_t rows_under_way() const { return rows_; }
-    bool any_under_way() const { return !under_way_.empty(); }
-
-    // Where the next part has to leave its totals; the device writes to host memory.
-    TableTotals* next() {
-      if (under_way_.size() == most) take_one();
-      return memory_ + next_;
-    }
-    void expect(uint64_t rows, Stream stream) {
-      require_device(device_.record(events_[next_], stream), "record an event");
-      under_way_.push_back({next_, rows});
-      next_ = (next_ + 1) % most;
-      rows_ += rows;
-    }
-    void take_done() {
-      while (!under_way_.empty() && device_.done(events_[under_way_.front().at])) take_one();
-    }
-    void take_all() {
-      while (!under_way_.empty()) take_one();
-    }
-    // Waits for the oldest.
-    void take_one() {
-      const Expected& oldest = under_way_.front();
-      require_device(device_.synchronize(events_[oldest.at]), "wait for a batch");
-      known_ = memory_[oldest.at];
-      rows_ -= oldest.rows;
-      under_way_.pop_front();
-    }
-
-   private:
-    static constexpr uint32_t most = 64;
-    struct Expected {
-      uint32_t at;
-      uint64_t rows;
-    };
-    Device& device_;
-    TableTotals* memory_;
-    typename Device::Event events_[most];
-    std::deque<Expected> under_way_;
-    uint32_t next_ = 0;
-    uint64_t rows_ = 0;
-    TableTotals known_;
-  };
-
   TableView view() const {
     return {segments_.view(), &fixed_.data()->head, options_.seed, stock_.view(),
             fixed_.data()->counts};
+  }
+
+  static bool is_gets(const DeviceRequests& requests) {
+    return requests.ops == nullptr && requests.op == DeviceOp::get;
+  }
+
+  // Work that uses the stream; what it queued ends before a failure is told.
+  template <class Work>
+  void use(Stream stream, Work&& work) {
+    if (lost_) throw DeviceError("the table was lost when the device failed");
+    try {
+      settle();
+      work();
+    } catch (const DeviceError&) {
+      lost_ = true;
+      posted_ = {};
+      device_.synchronize(stream);  // what was queued must not outlive the memory it works in
+      throw;
+    } catch (const std::bad_alloc&) {
+      device_.synchronize(stream);  // nor run beside later calls, which do not wait for this one
+      throw;
+    }
   }
 
   static void check(const DeviceRequests& requests) {
@@ -216,8 +210,73 @@ class FixedDeviceTable {
     if ((requests.values_out == nullptr) != (requests.found == nullptr)) {
       throw std::invalid_argument("values_out and found must both be given, or neither");
     }
-    const bool gets = requests.ops == nullptr && requests.op == DeviceOp::get;
-    if (gets && requests.found == nullptr) throw std::invalid_argument("gets without replies");
+    if (is_gets(requests) && requests.found == nullptr)
+      throw std::invalid_argument("gets without replies");
+  }
+
+  bool try_post(const DeviceRequests& requests) {
+    check(requests);
+    bool posted = false;
+    use(stream_.get(), [&] { posted = post_now(requests); });
+    return posted;
+  }
+
+  bool post_now(const DeviceRequests& requests) {
+    const bool gets = is_gets(requests);
+    if (requests.rows == 0 || requests.rows > most_express()) return false;
+    if (gets ? !order_.writes_done() : !order_.all_done()) return false;
+    if (!gets) {
+      if (!requests.distinct_keys && !has_distinct_keys(requests, distinct_)) return false;
+      if (!make_express_room(requests.rows)) return false;
+    }
+    if (!express_) express_.emplace(memory_, options_.express);
+    express_->post(view(), requests);
+    posted_ = requests;
+    return true;
+  }
+  uint64_t most_express() const {
+    return uint64_t{options_.express.mailboxes} * ExpressMailbox::rows;
+  }
+
+  // An insert takes an overflow line at most, and leaves another unused where two wanted to extend
+  // a chain.
+  static constexpr uint64_t express_lines_per_insert = 2;
+  static constexpr uint64_t express_stock = 1 << 14;
+  bool make_express_room(uint64_t rows) {
+    reports_.take_all();
+    const uint64_t entries = reports_.known().entries + rows;
+    const auto has_lines = [&] {
+      return reports_.known().free_lines >= rows * express_lines_per_insert;
+    };
+    if (segments_.fits(entries) && has_lines()) return true;
+    leave_express();
+    const Stream stream = stream_.get();
+    order_.begin_write(stream);
+    if (!segments_.fits(entries)) segments_.grow(entries, view(), stream);
+    // The count of lines was a guess on the safe side.
+    shelve({}, stream);
+    reports_.take_all();
+    if (!has_lines()) {
+      shelve(stock_.add(express_stock, stream), stream);
+      reports_.take_all();
+    }
+    order_.end_write(stream);
+    return segments_.fits(entries) && has_lines();
+  }
+
+  // Takes the replies of what was posted.
+  void settle() {
+    if (posted_.rows == 0) return;
+    try {
+      const auto taken = express_->take(std::exchange(posted_, {}));
+      reports_.add(taken.entries, taken.inserted * express_lines_per_insert);
+    } catch (const DeviceError&) {
+      lost_ = true;
+      throw;
+    }
+  }
+  void leave_express() {
+    if (express_) express_->end();
   }
 
   void get(const DeviceRequests& requests, Stream stream) {
@@ -266,6 +325,7 @@ class FixedDeviceTable {
     constexpr uint32_t least = 1 << 10;
     constexpr uint32_t common = 1 << 16;
     order_.drain();
+    leave_express();
     workspace_.reset();
     uint32_t wanted = std::min(std::max(rows, common), options_.max_part_rows);
     for (;; wanted /= 2) {
@@ -299,6 +359,7 @@ class FixedDeviceTable {
     };
     while (!segments_.fits(entries()) && reports_.any_under_way()) reports_.take_one();
     if (!segments_.fits(entries())) {
+      leave_express();
       segments_.grow(entries(), view(), stream);
       shelve({}, stream);
     }
@@ -309,6 +370,7 @@ class FixedDeviceTable {
     };
     while (short_of_lines() != 0 && reports_.any_under_way()) reports_.take_one();
     if (const uint64_t lines = short_of_lines(); lines != 0) {
+      leave_express();
       shelve(stock_.add(lines * 2, stream), stream);
       reports_.take_all();
     }
@@ -338,8 +400,11 @@ class FixedDeviceTable {
   DeviceArray<Device, Fixed> fixed_;
   bool lost_ = false;  // after a failure nothing that is there can be relied on
   CallOrder<Device> order_;
-  Reports reports_;
+  TableReports<Device> reports_;
   std::optional<BatchWorkspace<Device>> workspace_;
+  std::optional<Express<Device>> express_;  // made when first needed
+  DeviceRequests posted_;                   // by express; no rows: nothing is under way
+  std::vector<uint32_t> distinct_;
 };
 
 }  // namespace isotherm

@@ -64,14 +64,14 @@ struct WritePlaceLook {
 };
 
 // For each lane of a warp whose place has a line.
-template <class Lane>
+template <uint32_t rows_per_tile = tile_lanes, class Lane>
 ISOTHERM_HOST_DEVICE ISOTHERM_INLINE WritePlace find_write_place(const SoleWriterTile<Lane>& tile,
                                                                  FindShared<WritePlace>& shared,
                                                                  const Place& place) {
   const uint32_t thread = tile.lane().thread();
   shared.place[thread] = place;
   shared.answer[thread] = {nullptr, 0, false};
-  warp_find<tile_lanes, 2>(tile, shared, WritePlaceLook<Lane>{tile});
+  warp_find<rows_per_tile, 2>(tile, shared, WritePlaceLook<Lane>{tile});
   return shared.answer[thread];
 }
 
