@@ -29,9 +29,9 @@ namespace isotherm {
 
 struct ExpressOptions {
   uint32_t mailboxes = 8;
-  // Looks for mail, some three a microsecond, until an idle kernel ends, and any.
-  uint32_t most_idle = 1 << 14;
-  uint32_t most_looks = 1 << 18;
+  // Looks for mail, of about a microsecond each, until an idle kernel ends, and any.
+  uint32_t most_idle = 1 << 12;
+  uint32_t most_looks = 1 << 16;
   // Of a mailbox, before it is cleared.
   uint32_t last_mail = MailTag::last_number;
 };

@@ -1,11 +1,11 @@
 // ExpressKernel: a kernel that stays on a few multiprocessors and answers mail as it comes.
 //
 // Each block has a mailbox (device/gpu/express_mail.h). Its first warp looks for mail; a look, a
-// trip over the bus, brings all of the rows that the warp answers itself, and several looks are
-// under way at a time. So a mail of up to 8 rows is there half a trip and a fraction after it was
-// written. Of a longer one the other warps, which wait at a barrier, are told. A tile answers two
-// rows, both at once; what a lane cannot write by itself, the tile does (device/gpu/write_place.h),
-// as in a batch without a key twice.
+// trip over the bus of about a microsecond, brings all of the rows that the warp answers itself, in
+// one access: a second one to the same line would have to wait for the first to come back, so there
+// is one look under way at a time. Of a mail of more than 8 rows the other warps, which wait at a
+// barrier, are told. A tile answers two rows, both at once; what a lane cannot write by itself, the
+// tile does (device/gpu/write_place.h), as in a batch without a key twice.
 //
 // It ends when it is told to, when it has not found mail for long, and after so many looks in any
 // case: other work on the GPU may have to wait for it. What it must remember lies in device memory,
@@ -80,8 +80,6 @@ struct ExpressKernel {
   }
 
  private:
-  static constexpr uint32_t looks_ahead = 4;
-
   // What a lane has to do with a row: those of a tile's first two lanes answer it, the next two
   // read its value.
   struct Duty {
@@ -117,7 +115,9 @@ struct ExpressKernel {
       lane.sync_block();
       const Mail mail = shared->told[told % 2];
       if (mail.count == 0) return;
-      answer(lane, *shared, box, duty, look<Lane>(duty), mail);
+      // No lane looks for a stop here: warps that read the same line wait for each other.
+      const bool reads = duty.row < mail.count;
+      answer(lane, *shared, box, duty, reads ? read<Lane>(*duty.from) : MailWord{}, mail);
     }
   }
 
@@ -126,32 +126,23 @@ struct ExpressKernel {
   template <class Lane>
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool await_mail(const Lane& lane, const Duty& duty,
                                                        ExpressState& state, MailWord& word) const {
-    constexpr uint32_t ahead = Lane::takes_steps ? 1 : looks_ahead;
-    MailWord next[ahead];
-    for (MailWord& one : next) one = look<Lane>(duty);
     do {
-      for (uint32_t i = 0; i < ahead; ++i) {
-        word = next[i];
-        if (!Lane::takes_steps) next[i] = look<Lane>(duty);
-        ++state.looks;
-        ++state.idle;
-        const bool first = lane.thread() == 0;
-        const bool news = first && is_of_mail(word, state.seen + 1);
-        const bool stop = !first && duty.from == &boxes[lane.block()].stop && word.low == launch;
-        const uint32_t votes = lane.ballot(whole_warp, news || stop);
-        const bool has_mail = (votes & 1) != 0;
-        // Mail comes first: nobody else would answer it before the next launch.
-        if (state.looks >= most_looks || (!has_mail && (votes != 0 || state.idle >= most_idle))) {
-          state.ended = 1;
-        }
-        if (has_mail) {
-          ++state.seen;
-          state.idle = 0;
-          return true;
-        }
-        if (state.ended != 0) return false;
+      word = look(lane, duty);
+      ++state.looks;
+      const bool first = lane.thread() == 0;
+      const bool news = first && is_of_mail(word, state.seen + 1);
+      const bool stop = duty.row == ExpressMailbox::rows && word.low == launch;
+      const uint32_t votes = lane.ballot(whole_warp, news || stop);
+      // Mail comes first: nobody else would answer it before the next launch.
+      if ((votes & 1) != 0) {
+        ++state.seen;
+        state.idle = 0;
+        if (state.looks >= most_looks) state.ended = 1;
+        return true;
       }
-    } while (!Lane::takes_steps);
+      ++state.idle;
+      if (votes != 0 || state.idle >= most_idle || state.looks >= most_looks) state.ended = 1;
+    } while (state.ended == 0 && !Lane::takes_steps);
     return false;
   }
 
@@ -183,8 +174,10 @@ struct ExpressKernel {
     return {&box.stop, ExpressMailbox::rows, false};
   }
 
+  // Lanes that came here one after another would read one after another.
   template <class Lane>
-  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static MailWord look(const Duty& duty) {
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static MailWord look(const Lane& lane, const Duty& duty) {
+    lane.sync_warp(whole_warp);
     return read<Lane>(*duty.from);
   }
   template <class Lane>
