@@ -1,8 +1,10 @@
 #include "device/device_executor.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "base/tile.h"
+#include "device/index_rebuild.h"
 #include "device/round_stages.h"
 #include "items/live_walk.h"
 
@@ -149,44 +151,15 @@ uint64_t DeviceExecutor::device_bytes() {
 }
 
 void DeviceExecutor::take_over(uint64_t last_version) {
+  using Clock = std::chrono::steady_clock;
+  const auto begin = Clock::now();
   for (Database& database : store_.databases) {
     database.begin_versions(last_version);
     database.entries_on_device.store(0, std::memory_order_relaxed);
   }
-  HostExecutor executor(store_);
-  LiveWalk walk;
-  constexpr uint32_t step = 1 << 16;
-  const auto take = [&](Location location) {
-    if (!index_on_host(location, executor) && store_.items.clear_live(location)) {
-      executor.cache().retire(location);
-    }
-    return true;
-  };
-  while (store_.items.walk_live(walk, step, take)) {
-  }
-}
-
-// False where there is no memory for it: the item is then lost, as one that was evicted.
-bool DeviceExecutor::index_on_host(Location location, HostExecutor& executor) {
-  const Item& item = *store_.items.item(location);
-  Database& database = store_.databases[item.database()];
-  LineIndex* index = database.make_index(store_.pages, store_.budget, store_.epochs);
-  if (index == nullptr) return false;
-  const uint64_t hash = store_.hash(item.key(), store_.seed);
-  const Location root = index->find<TilePlain>(hash).word;
-  const Composed composed = compose(store_.items, executor.cache(), root, location::none, location);
-  if (!composed.ok) return false;
-  const Swapped swapped = swap_root<TilePlain>(*index, hash, root, composed.root,
-                                               [](Segment& /*versions*/) { return true; });
-  if (swapped != Swapped::done) {
-    if (composed.root != location) discard_root(executor.cache(), composed.root);
-    return false;
-  }
-  if (root != composed.root) retire_root(executor.cache(), root);
-  constexpr uint32_t lines = 1024;
-  while (index->wants_step() && index->step(lines)) {
-  }
-  return true;
+  rebuild_index(store_);
+  const auto took = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - begin);
+  takeover_us_.store(static_cast<uint64_t>(took.count()) + 1, std::memory_order_relaxed);
 }
 
 }  // namespace isotherm

@@ -6,8 +6,9 @@
 // share one index; the database is part of the key (device/round_stages.h).
 //
 // Failure. When the device fails, or its memory is full, an index of the host is made from the live
-// items and the host executor goes on: nothing is lost, since what a request did is seen from the
-// live bits of the items. `run` says how many rows were answered before.
+// items (device/index_rebuild.h) and the host executor goes on: nothing is lost, since what a
+// request did is seen from the live bits of the items. `run` says how many rows were answered
+// before.
 //
 // Flushing walks over all items of the database within an exclusive section and takes them out of
 // the index in batches; an index that is then empty is made anew, which frees its memory.
@@ -16,6 +17,7 @@
 // 3 (index on the device, items on the host); docs/papers.md.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -59,12 +61,14 @@ class DeviceExecutor {
 
   // Of the device's memory; 0 once it was lost.
   uint64_t device_bytes();
+  // How long it took to make an index of the host; 0 while there was no need to.
+  uint64_t takeover_us() const { return takeover_us_.load(std::memory_order_relaxed); }
 
  private:
   void take_over(uint64_t last_version);
-  bool index_on_host(Location location, HostExecutor& executor);
 
   HostStore& store_;
+  std::atomic<uint64_t> takeover_us_{0};
   Rounds rounds_;
 };
 

@@ -117,6 +117,7 @@ EngineStats Engine::stats() const {
   }
   stats.on_device = state_->on_device();
   if (stats.on_device) stats.device_bytes = state_->device->device_bytes();
+  if (state_->device) stats.takeover_us = state_->device->takeover_us();
   return stats;
 }
 

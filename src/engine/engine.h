@@ -46,6 +46,7 @@ struct EngineStats {
   uint64_t retries = 0;       // compare-and-swaps that lost and ran again
   bool on_device = false;     // the index is in the memory of a device
   uint64_t device_bytes = 0;  // of it, all in
+  uint64_t takeover_us = 0;   // that it took the host to make an index when the device was lost
 };
 
 struct DatabaseStats {

@@ -116,4 +116,12 @@ bool ItemStore::walk_live(LiveWalk& walk, uint32_t limit, Visitor visit) {
   return walk.step(pool_, large_, limit, visit);
 }
 
+void ItemStore::walk_live_page(uint32_t page, Visitor visit) { LiveWalk::page(pool_, page, visit); }
+
+void ItemStore::walk_live_large(Visitor visit) {
+  LiveWalk walk = LiveWalk::of_large();
+  while (walk.step(pool_, large_, 1, visit)) {
+  }
+}
+
 }  // namespace isotherm

@@ -153,6 +153,10 @@ class ItemStore {
   uint32_t compact(uint32_t limit, Visitor relocate);
   // All live items, step by step (items/live_walk.h); what `visit` returns is of no matter.
   bool walk_live(LiveWalk& walk, uint32_t limit, Visitor visit);
+  // The same for several threads: the items of a page below page_limit(), and the large ones.
+  uint32_t page_limit() const { return pool_.page_limit(); }
+  void walk_live_page(uint32_t page, Visitor visit);
+  void walk_live_large(Visitor visit);
 
  private:
   friend class ItemCache;

@@ -1,6 +1,8 @@
 #include "items/live_walk.h"
 
 #include <algorithm>
+#include <bit>
+#include <limits>
 
 namespace isotherm {
 
@@ -24,6 +26,17 @@ bool LiveWalk::step(ChunkPool& pool, LargeItems& large, uint32_t limit, Visitor 
     left -= std::min(left, at_a_time);
   }
   return true;
+}
+
+void LiveWalk::page(ChunkPool& pool, uint32_t page, Visitor visit) {
+  for (uint32_t chunks = pool.in_classes(page); chunks != 0; chunks &= chunks - 1) {
+    const uint32_t number =
+        page * Chunk::per_page + static_cast<uint32_t>(std::countr_zero(chunks));
+    LiveWalk walk;
+    walk.walk_ = ChunkWalk(number, 0);
+    uint32_t left = std::numeric_limits<uint32_t>::max();
+    walk.visit_chunk(pool.chunk(number), left, visit);
+  }
 }
 
 void LiveWalk::visit_chunk(const Chunk& chunk, uint32_t& left, Visitor visit) {

@@ -17,6 +17,16 @@ namespace isotherm {
 
 class LiveWalk {
  public:
+  LiveWalk() = default;
+  // Only over the large ones.
+  static LiveWalk of_large() {
+    LiveWalk walk;
+    walk.in_large_ = true;
+    return walk;
+  }
+  // Visits the items of one page.
+  static void page(ChunkPool& pool, uint32_t page, Visitor visit);
+
   // Visits about `limit` items; false when all were visited.
   bool step(ChunkPool& pool, LargeItems& large, uint32_t limit, Visitor visit);
 

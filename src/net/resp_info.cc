@@ -117,6 +117,7 @@ void write_stats(const ServerState&, const Statistics& statistics, Lines& lines)
   lines.line("index_retries", statistics.engine.retries);
   lines.line("index_on_gpu", uint64_t{statistics.engine.on_device});
   lines.line("index_gpu_bytes", statistics.engine.device_bytes);
+  lines.line("index_takeover_usec", statistics.engine.takeover_us);
 }
 
 // How many requests a turn of a loop puts into one batch, and from how many connections.
