@@ -5,12 +5,13 @@
 
 namespace isotherm {
 
-LineIndex* Database::make_index(Pages& pages, MemoryBudget& budget, EpochDomain& epochs) {
+LineIndex* Database::make_index(Pages& pages, MemoryBudget& budget, EpochDomain& epochs,
+                                uint64_t expected) {
   std::lock_guard guard(make_mutex_);
   LineIndex* index = index_.load(std::memory_order_acquire);
   if (index != nullptr) return index;
   try {
-    index = new LineIndex(pages, budget, epochs, first_version_);
+    index = new LineIndex(pages, budget, epochs, first_version_, false, expected);
   } catch (const std::bad_alloc&) {
     return nullptr;
   }

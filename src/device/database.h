@@ -22,8 +22,10 @@ class Database {
   // Null while nothing was written.
   LineIndex* index() const { return index_.load(std::memory_order_acquire); }
 
-  // The index, made if there is none; null when memory is out.
-  LineIndex* make_index(Pages& pages, MemoryBudget& budget, EpochDomain& epochs);
+  // The index, made if there is none, with segments for `expected` entries; null when memory is
+  // out.
+  LineIndex* make_index(Pages& pages, MemoryBudget& budget, EpochDomain& epochs,
+                        uint64_t expected = 0);
 
   // Whether it may have entries.
   bool used() const {

@@ -153,10 +153,7 @@ uint64_t DeviceExecutor::device_bytes() {
 void DeviceExecutor::take_over(uint64_t last_version) {
   using Clock = std::chrono::steady_clock;
   const auto begin = Clock::now();
-  for (Database& database : store_.databases) {
-    database.begin_versions(last_version);
-    database.entries_on_device.store(0, std::memory_order_relaxed);
-  }
+  for (Database& database : store_.databases) database.begin_versions(last_version);
   rebuild_index(store_);
   const auto took = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - begin);
   takeover_us_.store(static_cast<uint64_t>(took.count()) + 1, std::memory_order_relaxed);

@@ -54,7 +54,10 @@ class Rebuilder {
     const Item& item = *store_.items.item(location);
     const uint32_t number = item.database();
     Database& database = store_.databases[number];
-    LineIndex* index = database.make_index(store_.pages, store_.budget, store_.epochs);
+    LineIndex* index = database.index();
+    if (index == nullptr) {
+      index = database.make_index(store_.pages, store_.budget, store_.epochs);
+    }
     const uint64_t hash = store_.hash(item.key(), store_.seed);
     if (index != nullptr) index->prefetch_home(hash);
     waiting_.push_back({location, hash, index, number});
@@ -109,6 +112,13 @@ uint32_t threads_for(const HostStore& store) {
 }  // namespace
 
 void rebuild_index(HostStore& store) {
+  for (Database& database : store.databases) {
+    const int64_t entries = database.entries_on_device.exchange(0, std::memory_order_relaxed);
+    // Where there is no memory for all segments at once the index grows as usual.
+    if (entries > 0) {
+      database.make_index(store.pages, store.budget, store.epochs, static_cast<uint64_t>(entries));
+    }
+  }
   std::atomic<uint32_t> next_page{0};
   const auto work = [&] { Rebuilder(store).take_pages(next_page); };
   std::vector<std::thread> helpers;
@@ -119,6 +129,9 @@ void rebuild_index(HostStore& store) {
   work();
   Rebuilder(store).take_large();
   for (std::thread& helper : helpers) helper.join();
+  for (const Database& database : store.databases) {
+    if (LineIndex* index = database.index()) index->check_loads();
+  }
 }
 
 }  // namespace isotherm

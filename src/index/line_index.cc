@@ -52,13 +52,34 @@ void hand_over(Segment& from, Segment& to, size_t count) {
 }  // namespace
 
 LineIndex::LineIndex(Pages& pages, MemoryBudget& budget, EpochDomain& epochs,
-                     uint64_t first_version, bool capped)
+                     uint64_t first_version, bool capped, uint64_t expected)
     : pool_(pages, budget, capped), epochs_(epochs) {
-  auto directory = std::make_unique<Directory>(0);
-  Segment* root = new_segment(0, 0, first_version);
-  if (root == nullptr) throw std::bad_alloc();
-  directory->entries[0] = DirectoryEntry::make(root->lines, 0, root);
+  std::vector<Segment*> segments;
+  make_segments(0, 0, first_version, expected, segments);
+  int bits = 0;
+  for (const Segment* segment : segments) bits = std::max(bits, segment->depth);
+  auto directory = std::make_unique<Directory>(bits);
+  uint64_t at = 0;
+  for (Segment* segment : segments) {
+    const uint64_t end = at + (uint64_t{1} << (bits - segment->depth));
+    for (; at < end; ++at) {
+      directory->entries[at] = DirectoryEntry::make(segment->lines, segment->depth, segment);
+    }
+  }
   directory_.store(directory.release(), std::memory_order_release);
+}
+
+// Segments for a share of `expected` entries, in the order of their prefixes.
+void LineIndex::make_segments(uint64_t prefix, int depth, uint64_t clock, uint64_t expected,
+                              std::vector<Segment*>& made) {
+  if (expected >> depth > split_threshold(prefix, depth)) {
+    make_segments(prefix << 1, depth + 1, clock, expected, made);
+    make_segments(prefix << 1 | 1, depth + 1, clock, expected, made);
+    return;
+  }
+  if (Segment* segment = new_segment(prefix, depth, clock)) return made.push_back(segment);
+  for (Segment* segment : made) free_segment(segment);
+  throw std::bad_alloc();
 }
 
 LineIndex::~LineIndex() {
@@ -139,6 +160,12 @@ void LineIndex::request_join(Segment& segment) {
 void LineIndex::queue_join(const Segment& segment) {
   candidates_.push_back({segment.prefix, segment.depth});
   pending_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void LineIndex::check_loads() {
+  const std::lock_guard guard(grow_mutex_);
+  if (move_.parent != nullptr) return;
+  for (Segment* segment : all_segments()) check_load(*segment);
 }
 
 // Of a segment that could not ask while its lines came in.

@@ -62,10 +62,10 @@ class LineIndex {
     uint64_t size() const { return uint64_t{1} << view.bits; }
   };
 
-  // `first_version` is the clock to start from; `capped`: see index/line_pool.h. Throws
-  // std::bad_alloc without memory for one segment.
+  // `first_version` is the clock to start from; `capped`: see index/line_pool.h; `expected`:
+  // entries to have segments for from the start. Throws std::bad_alloc without memory for these.
   LineIndex(Pages& pages, MemoryBudget& budget, EpochDomain& epochs, uint64_t first_version = 0,
-            bool capped = false);
+            bool capped = false, uint64_t expected = 0);
   ~LineIndex();
   LineIndex(const LineIndex&) = delete;
   LineIndex& operator=(const LineIndex&) = delete;
@@ -128,6 +128,10 @@ class LineIndex {
   std::optional<bool> try_step(uint32_t max_lines);
   // True when step has work; cheap.
   bool wants_step() const { return pending_.load(std::memory_order_relaxed) != 0; }
+
+  // After an index with segments for many entries was filled: whether they have too few or too
+  // many.
+  void check_loads();
 
   uint64_t count() const;
   uint64_t splits() const { return splits_.load(std::memory_order_relaxed); }
@@ -205,6 +209,8 @@ class LineIndex {
   void retire(Segment* segment, const Directory* directory, std::vector<Bucket*> lines);
   bool reclaim();
   Segment* new_segment(uint64_t prefix, int depth, uint64_t clock);
+  void make_segments(uint64_t prefix, int depth, uint64_t clock, uint64_t expected,
+                     std::vector<Segment*>& made);
   void free_segment(Segment* segment);
   void free_retired(Retired& retired);
   std::vector<Segment*> all_segments() const;

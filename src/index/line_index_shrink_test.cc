@@ -319,5 +319,24 @@ TEST_F(LineIndexShrinkMemoryTest, AJoinThatFindsNoOverflowLineGoesOnLater) {
   expect_all();
 }
 
+TEST_F(LineIndexShrinkTest, AnIndexMadeForManyEntriesFillsWithoutSplitsAndShrinks) {
+  constexpr uint64_t entries = scaled(400'000);
+  index = std::make_unique<LineIndex>(pages, budget, epochs, 0, false, entries);
+  std::mt19937_64 random(31);
+  for (uint64_t i = 0; i < entries; ++i) put_new(random() | 1);
+  index->check_loads();
+  settle();
+  // Only segments that got more than their share by chance.
+  EXPECT_LE(index->splits(), 3u);
+  EXPECT_EQ(index->joins(), 0u);
+  expect_all();
+  const int64_t full = budget.index.load();
+  erase_to(entries / 20);
+  settle();
+  EXPECT_GT(index->joins(), 0u);
+  EXPECT_LT(budget.index.load(), full / 4);
+  expect_all();
+}
+
 }  // namespace
 }  // namespace isotherm
