@@ -16,8 +16,8 @@
 namespace isotherm {
 
 struct WritePlace {
-  Slot* slot;  // the entry's, else a free one, else null
-  uint64_t word;
+  Slot* slot;     // the entry's, else a free one, else null
+  uint64_t word;  // while there is no entry: what picks among free slots
   bool found;
 
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool in_last_slot() const {
@@ -47,7 +47,8 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool write_at(const WritePlace& place, uint
   return true;
 }
 
-// The lane that has the entry, or the first that has a free slot, says so.
+// The lane that has the entry, or one that has a free slot, says so. Which of a line's free slots
+// is left to the key's hash: writers that all took the first would be in each other's way.
 template <class Lane>
 struct WritePlaceLook {
   const SoleWriterTile<Lane>& tile;
@@ -58,8 +59,9 @@ struct WritePlaceLook {
     const bool free = !any_hit && line != nullptr && view.first == 0;
     const uint32_t frees = tile.lane().ballot(whole_warp, free) & tile.mask();
     if (hit) to = {&line->slot[number], view.second, true};
-    const bool first = free && count_below(frees, tile.lane().thread() & 31) == 0;
-    if (first && to.slot == nullptr) to.slot = &line->slot[number];
+    if (!free || to.slot != nullptr) return;
+    const uint64_t picked = (to.word & 0xFF) * count_bits(frees) >> 8;
+    if (count_below(frees, tile.lane().thread() & 31) == picked) to.slot = &line->slot[number];
   }
 };
 
@@ -70,9 +72,11 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE WritePlace find_write_place(const SoleWrite
                                                                  const Place& place) {
   const uint32_t thread = tile.lane().thread();
   shared.place[thread] = place;
-  shared.answer[thread] = {nullptr, 0, false};
+  shared.answer[thread] = {nullptr, place.hash, false};
   warp_find<rows_per_tile, 2>(tile, shared, WritePlaceLook<Lane>{tile});
-  return shared.answer[thread];
+  WritePlace at = shared.answer[thread];
+  if (!at.found) at.word = 0;
+  return at;
 }
 
 }  // namespace isotherm
