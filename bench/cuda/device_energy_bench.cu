@@ -1,0 +1,171 @@
+// What lookups and writes of a DeviceTable cost: the GPU's watts, by its own meter, and requests a
+// joule, for each load; keys and results in device memory. The host is not counted.
+//
+//   device_energy_bench [--entries N] [--seconds S]
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "cuda/gpu_batches.cuh"
+#include "cuda/gpu_energy.h"
+
+namespace isotherm::bench {
+namespace {
+
+constexpr uint64_t largest = uint64_t{1} << 26;
+constexpr int blocks = 2048;
+
+struct Parameters {
+  uint64_t entries = 100'000'000;
+  double seconds = 1.5;
+};
+
+std::string pci_address() {
+  char address[32] = {};
+  check(cudaDeviceGetPCIBusId(address, sizeof address, 0));
+  return address;
+}
+
+class Bench {
+ public:
+  explicit Bench(const Parameters& parameters)
+      : parameters_(parameters),
+        energy_(pci_address()),
+        keys_(device_array<uint64_t>(largest)),
+        values_(device_array<uint64_t>(largest)),
+        found_(device_array<uint8_t>(largest)),
+        ops_(device_array<DeviceOp>(largest)) {}
+
+  int run() {
+    cudaDeviceProp properties;
+    check(cudaGetDeviceProperties(&properties, 0));
+    std::printf("device_energy_bench: %s, %llu entries, %.1f s a row\n", properties.name,
+                static_cast<unsigned long long>(parameters_.entries), parameters_.seconds);
+    if (!energy_.available()) {
+      std::printf("the driver shows no energy meter\n");
+      return EXIT_SUCCESS;
+    }
+    std::printf("%-36s %10s %8s %14s\n", "", "G/s", "watts", "M requests/J");
+    idle();
+    fill();
+    for (const int shift : {26, 20, 16}) gets("GET hits", shift, false, false);
+    gets("GET misses", 26, false, true);
+    gets("GET Zipf .99", 26, true, false);
+    mixed("PUT of present keys, uniform", 22, false, 1);
+    mixed("PUT of present keys, Zipf .99", 22, true, 1);
+    mixed("95/5 in order, Zipf .99", 22, true, 20);
+    mixed("95/5 in order, Zipf .99", 16, true, 20);
+    return EXIT_SUCCESS;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static double since(Clock::time_point begin) {
+    return std::chrono::duration<double>(Clock::now() - begin).count();
+  }
+
+  void idle() {
+    const double before = energy_.joules();
+    const auto begin = Clock::now();
+    while (since(begin) < parameters_.seconds) {
+    }
+    std::printf("%-36s %10s %8.0f\n", "nothing", "", (energy_.joules() - before) / since(begin));
+  }
+
+  void fill() {
+    DeviceTableOptions options;
+    options.expected_entries = parameters_.entries;
+    table_ = std::make_unique<DeviceTable>(options);
+    for (uint64_t first = 0; first < parameters_.entries; first += largest) {
+      const uint64_t part = std::min(largest, parameters_.entries - first);
+      fresh_keys<<<blocks, 256>>>(keys_, values_, part, first);
+      table_->put(keys_, values_, part, nullptr);
+    }
+    check(cudaDeviceSynchronize());
+  }
+
+  void gets(const char* name, int shift, bool zipf, bool absent) {
+    draw_keys<<<blocks, 256>>>(keys_, largest, parameters_.entries, zipf, absent, 5);
+    measure(name, shift, [&](uint64_t first, uint64_t rows) {
+      table_->get(keys_ + first, values_ + first, found_ + first, rows, nullptr);
+    });
+  }
+
+  // One write in `one_in`.
+  void mixed(const char* name, int shift, bool zipf, uint64_t one_in) {
+    draw_keys<<<blocks, 256>>>(keys_, largest, parameters_.entries, zipf, false, 9);
+    triple<<<blocks, 256>>>(keys_, values_, largest);
+    draw_ops<<<blocks, 256>>>(ops_, largest, one_in, 3);
+    measure(name, shift, [&](uint64_t first, uint64_t rows) {
+      DeviceRequests requests;
+      requests.rows = rows;
+      requests.op = DeviceOp::put;
+      requests.ops = one_in == 1 ? nullptr : ops_ + first;
+      requests.keys = keys_ + first;
+      requests.values = values_ + first;
+      requests.values_out = values_ + first;
+      requests.found = found_ + first;
+      table_->run(requests, nullptr);
+    });
+  }
+
+  // Calls until the time is over, some at a time, so that the GPU never waits for the host.
+  template <class Call>
+  void measure(const char* name, int shift, Call&& call) {
+    const uint64_t rows = uint64_t{1} << shift;
+    const uint64_t at_a_time = std::max<uint64_t>(1, largest / rows);
+    uint64_t done = 0;
+    const auto some = [&] {
+      for (uint64_t i = 0; i < at_a_time; ++i) call(i * rows % largest, rows);
+      check(cudaStreamSynchronize(nullptr));
+      done += at_a_time * rows;
+    };
+    some();
+    done = 0;
+    const double before = energy_.joules();
+    const auto begin = Clock::now();
+    while (since(begin) < parameters_.seconds) some();
+    const double took = since(begin);
+    const double used = energy_.joules() - before;
+    const std::string text = std::string(name) + ", 2^" + std::to_string(shift);
+    std::printf("%-36s %10.2f %8.0f %14.1f\n", text.c_str(), static_cast<double>(done) / took / 1e9,
+                used / took, static_cast<double>(done) / used / 1e6);
+  }
+
+  const Parameters parameters_;
+  const GpuEnergy energy_;
+  uint64_t* keys_;
+  uint64_t* values_;
+  uint8_t* found_;
+  DeviceOp* ops_;
+  std::unique_ptr<DeviceTable> table_;
+};
+
+Parameters parse(int argc, char** argv) {
+  Parameters parameters;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    if (std::strcmp(argv[i], "--entries") == 0) {
+      parameters.entries = std::strtoull(argv[i + 1], nullptr, 10);
+    } else if (std::strcmp(argv[i], "--seconds") == 0) {
+      parameters.seconds = std::atof(argv[i + 1]);
+    } else {
+      std::fprintf(stderr, "device_energy_bench [--entries N] [--seconds S]\n");
+      std::exit(64);
+    }
+  }
+  return parameters;
+}
+
+}  // namespace
+}  // namespace isotherm::bench
+
+int main(int argc, char** argv) {
+  const isotherm::bench::Parameters parameters = isotherm::bench::parse(argc, argv);
+  int devices = 0;
+  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
+    std::printf("skipped: no GPU\n");
+    return EXIT_SUCCESS;
+  }
+  return isotherm::bench::Bench(parameters).run();
+}
