@@ -96,6 +96,18 @@ class Express {
     return taken;
   }
 
+  // Whether `take` would not wait, but for a launch.
+  bool ready(const DeviceRequests& requests) {
+    bool all = true;
+    each_box(requests, [&](uint32_t box, uint64_t, uint32_t rows) {
+      for (uint32_t i = 0; all && i < rows; ++i) {
+        all = gone(box) || is_of_mail(reply(box, i), numbers_[box]);
+      }
+    });
+    if (!all) pause(++asked_);
+    return all;
+  }
+
   // The kernel ends; mail that is under way is answered by the next.
   void end() {
     if (!resident_) return;
@@ -165,10 +177,9 @@ class Express {
 
   // The reply to row `i` of the mail under way.
   MailWord wait_for(uint32_t box, uint32_t i) {
-    const MailWord& reply = boxes_[box].replies[i];
     for (uint64_t looks = 1;; ++looks) {
       const bool left = gone(box);  // asked first: what it left unread it answered before
-      const MailWord word{load(reply.low), load(reply.high)};
+      const MailWord word = reply(box, i);
       if (is_of_mail(word, numbers_[box])) return word;
       if (left) {
         end();
@@ -208,6 +219,10 @@ class Express {
     std::atomic_ref(to).store(word, std::memory_order_release);
   }
   static uint64_t load(const uint64_t& from) { return __atomic_load_n(&from, __ATOMIC_ACQUIRE); }
+  MailWord reply(uint32_t box, uint32_t i) const {
+    const MailWord& from = boxes_[box].replies[i];
+    return {load(from.low), load(from.high)};
+  }
   bool gone(uint32_t box) const { return load(boxes_[box].gone) == launch_; }
 
   // While the device is waited for. A device that fails is seen now and then.
@@ -225,6 +240,7 @@ class Express {
   std::vector<uint32_t> numbers_;  // of each mailbox's last mail
   uint32_t calls_ = 0;             // since mailboxes were cleared
   uint32_t launch_ = 0;
+  uint64_t asked_ = 0;
   bool resident_ = false;  // a kernel runs, or has ended by itself
   TableView table_;        // that it was launched with
 };

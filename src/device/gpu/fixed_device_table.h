@@ -96,6 +96,18 @@ class FixedDeviceTable {
     const std::lock_guard guard(mutex_);
     use(stream_.get(), [] {});
   }
+  // Whether `take` would return at once, or throw.
+  bool ready() {
+    const std::lock_guard guard(mutex_);
+    if (posted_.rows == 0) return true;
+    try {
+      return express_->ready(posted_);
+    } catch (const DeviceError&) {
+      lost_ = true;
+      posted_ = {};
+      return true;
+    }
+  }
   // Ends a resident kernel, before the caller allocates or frees memory of the device, or pins
   // some.
   void end_express() {
@@ -229,9 +241,18 @@ class FixedDeviceTable {
       if (!requests.distinct_keys && !has_distinct_keys(requests, distinct_)) return false;
       if (!make_express_room(requests.rows)) return false;
     }
-    if (!express_) express_.emplace(memory_, options_.express);
+    if (!make_express()) return false;
     express_->post(view(), requests);
     posted_ = requests;
+    return true;
+  }
+  bool make_express() {
+    if (express_) return true;
+    try {
+      express_.emplace(memory_, options_.express);
+    } catch (const std::bad_alloc&) {
+      return false;
+    }
     return true;
   }
   uint64_t most_express() const {
