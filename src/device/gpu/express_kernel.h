@@ -45,7 +45,7 @@ struct ExpressKernel {
 
   struct Mail {
     uint32_t number = 0;
-    uint32_t count = 0;  // 0: none, and the launch or its step ends
+    uint32_t count = 0;  // 0: none, and the launch ends
   };
   struct Shared {
     FindShared<WritePlace> find;
@@ -64,11 +64,21 @@ struct ExpressKernel {
     ExpressState state = states[lane.block()];
     if (state.launch != launch) state = {state.seen, launch, 0, 0, 0};
     if (state.ended != 0) return;
-    if (lane.thread() < 32) {
-      lead(lane, state);
-    } else {
-      follow(lane);
+    auto* shared = lane.template shared<Shared>();
+    ExpressMailbox& box = boxes[lane.block()];
+    const Duty duty = duty_of(lane, box);
+    const bool leads = lane.thread() < 32;
+    for (uint32_t turn = 0;; ++turn) {
+      MailWord word;
+      if (leads) lead(lane, *shared, box, duty, state, turn, word);
+      lane.sync_block();
+      const Mail mail = shared->told[turn % 2];
+      if (mail.count == 0) break;
+      // The others do not look for a stop: warps that read the same line wait for each other.
+      if (!leads && duty.row < mail.count) word = read<Lane>(*duty.from);
+      answer(lane, *shared, box, duty, word, mail);
     }
+    if (lane.thread() == 0) leave(lane, box, state);
   }
 
   // On the host, for a device that repeats it: whether all blocks have ended.
@@ -88,37 +98,21 @@ struct ExpressKernel {
     bool reads_key;
   };
 
+  // The first warp's part of a turn: answers short mail, until it has news for the others, which
+  // are mail, whose words it has read, or the end.
   template <class Lane>
-  ISOTHERM_HOST_DEVICE void lead(const Lane& lane, ExpressState state) const {
-    auto* shared = lane.template shared<Shared>();
-    ExpressMailbox& box = boxes[lane.block()];
-    const Duty duty = duty_of(lane, box);
-    uint32_t told = 0;
-    do {
-      MailWord word;
-      if (!await_mail(lane, duty, state, word)) continue;
-      const uint32_t more = lane.shuffle(whole_warp, MailTag::of(word).more, 0);
-      const Mail mail{state.seen, (more >> 3) + 1};
-      if (mail.count > rows_per_warp) tell(lane, *shared, told, mail);
-      answer(lane, *shared, box, duty, word, mail);
-    } while (state.ended == 0 && !Lane::takes_steps);
-    tell(lane, *shared, told, {});
-    if (lane.thread() == 0) leave(lane, box, state);
-  }
-
-  template <class Lane>
-  ISOTHERM_HOST_DEVICE void follow(const Lane& lane) const {
-    auto* shared = lane.template shared<Shared>();
-    ExpressMailbox& box = boxes[lane.block()];
-    const Duty duty = duty_of(lane, box);
-    for (uint32_t told = 0;; ++told) {
-      lane.sync_block();
-      const Mail mail = shared->told[told % 2];
-      if (mail.count == 0) return;
-      // No lane looks for a stop here: warps that read the same line wait for each other.
-      const bool reads = duty.row < mail.count;
-      answer(lane, *shared, box, duty, reads ? read<Lane>(*duty.from) : MailWord{}, mail);
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void lead(const Lane& lane, Shared& shared,
+                                                 ExpressMailbox& box, const Duty& duty,
+                                                 ExpressState& state, uint32_t turn,
+                                                 MailWord& word) const {
+    Mail mail;
+    while (state.ended == 0 && await_mail(lane, duty, state, word)) {
+      mail = {state.seen, (lane.shuffle(whole_warp, MailTag::of(word).more, 0) >> 3) + 1};
+      if (mail.count > rows_per_warp) break;
+      answer(lane, shared, box, duty, word, mail);
+      mail.count = 0;
     }
+    if (lane.thread() == 0) shared.told[turn % 2] = mail;
   }
 
   // Looks until there is mail, whose number `state` has then, or the kernel is to end; false: no
@@ -144,14 +138,6 @@ struct ExpressKernel {
       if (votes != 0 || state.idle >= most_idle || state.looks >= most_looks) state.ended = 1;
     } while (state.ended == 0 && !Lane::takes_steps);
     return false;
-  }
-
-  template <class Lane>
-  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void tell(const Lane& lane, Shared& shared, uint32_t& told,
-                                                 Mail mail) const {
-    if (lane.thread() == 0) shared.told[told % 2] = mail;
-    ++told;
-    lane.sync_block();
   }
 
   // By one lane, after all have passed the barrier behind their last replies.

@@ -59,9 +59,9 @@ struct WritePlaceLook {
     const bool free = !any_hit && line != nullptr && view.first == 0;
     const uint32_t frees = tile.lane().ballot(whole_warp, free) & tile.mask();
     if (hit) to = {&line->slot[number], view.second, true};
-    if (!free || to.slot != nullptr) return;
-    const uint64_t picked = (to.word & 0xFF) * count_bits(frees) >> 8;
-    if (count_below(frees, tile.lane().thread() & 31) == picked) to.slot = &line->slot[number];
+    const uint64_t pick = free ? (to.word & 0xFF) * count_bits(frees) >> 8 : 0;
+    const bool picked = free && count_below(frees, tile.lane().thread() & 31) == pick;
+    if (picked && to.slot == nullptr) to.slot = &line->slot[number];
   }
 };
 
