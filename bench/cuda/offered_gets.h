@@ -1,0 +1,156 @@
+// OfferedGets: a client that offers GETs to a DeviceQueue at a given rate, in open loop.
+//
+// Request i is due at begin + i / rate, whatever the queue does; the client submits what is due
+// every few microseconds, and what the queue refuses stays due. A latency counts from the time a
+// request was due to the time the client saw its reply, so a queue that stalls shows it in every
+// request that was due meanwhile (no coordinated omission). Requests that were due within a
+// quarter of a microsecond are recorded together, with the time of the first.
+//
+// Every reply is compared. Threads. One a client. Memory. slots × slot_rows × 9 bytes.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "isotherm/device_queue.h"
+#include "isotherm_bench/histogram.h"
+
+namespace isotherm::bench {
+
+inline int64_t clock_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+class OfferedGets {
+ public:
+  struct Plan {
+    double rate = 0;  // of this client, rows a second
+    int64_t begin = 0;
+    int64_t measured_from = 0;
+    int64_t end = 0;
+    int64_t gap_ns = 0;     // between submissions
+    int64_t within_ns = 0;  // what share was answered within this time
+  };
+  struct Result {
+    Histogram latency;
+    uint64_t rows = 0;    // that were due while it was measured, all answered
+    uint64_t within = 0;  // of these, answered in time
+    uint64_t wrong = 0;
+    uint64_t retries = 0;
+    uint64_t submissions = 0;
+    int64_t last_reply = 0;
+  };
+
+  // Keys of present entries, whose values are three times the key.
+  explicit OfferedGets(std::vector<uint64_t> keys) : keys_(std::move(keys)) {
+    for (uint64_t i = 0; i < slots; ++i) slots_.push_back(std::make_unique<Slot>());
+  }
+
+  Result run(DeviceQueue& queue, const Plan& plan) {
+    plan_ = plan;
+    result_ = {};
+    offered_ = oldest_ = newest_ = 0;
+    group_ = std::max<uint64_t>(1, static_cast<uint64_t>(plan.rate * group_ns / 1e9));
+    int64_t last_submission = 0;
+    for (int64_t now = clock_ns(); now < plan.end; now = clock_ns()) {
+      collect_ready();
+      if (now - last_submission < plan.gap_ns) continue;
+      if (submit_due(queue, now)) last_submission = now;
+    }
+    while (oldest_ != newest_) {
+      slot(oldest_).completion.wait();
+      collect_ready();
+    }
+    return std::move(result_);
+  }
+
+ private:
+  static constexpr uint64_t slots = 256;
+  static constexpr uint64_t slot_rows = 8192;
+  static constexpr double group_ns = 250;
+
+  struct Slot {
+    std::vector<uint64_t> values = std::vector<uint64_t>(slot_rows);
+    std::vector<uint8_t> found = std::vector<uint8_t>(slot_rows);
+    const uint64_t* keys = nullptr;
+    uint64_t first = 0;  // number of the request
+    uint64_t rows = 0;
+    DeviceCompletion completion;
+  };
+
+  Slot& slot(uint64_t number) { return *slots_[number % slots]; }
+  int64_t due_at(uint64_t request) const {
+    return plan_.begin + static_cast<int64_t>(static_cast<double>(request) * 1e9 / plan_.rate);
+  }
+
+  // False if nothing is due, or no slot is free.
+  bool submit_due(DeviceQueue& queue, int64_t now) {
+    const auto due =
+        static_cast<int64_t>(static_cast<double>(now - plan_.begin) * plan_.rate / 1e9) -
+        static_cast<int64_t>(offered_);
+    if (due < 1 || newest_ - oldest_ == slots) return false;
+    Slot& next = slot(newest_);
+    const uint64_t at = offered_ % keys_.size();
+    next.rows = std::min({static_cast<uint64_t>(due), slot_rows, keys_.size() - at});
+    next.first = offered_;
+    next.keys = keys_.data() + at;
+    DeviceRequests requests;
+    requests.rows = next.rows;
+    requests.keys = next.keys;
+    requests.values_out = next.values.data();
+    requests.found = next.found.data();
+    const QueueStatus status = queue.submit(requests, next.completion);
+    if (status == QueueStatus::retry) {
+      ++result_.retries;
+      return true;
+    }
+    if (status == QueueStatus::lost) result_.wrong += next.rows;
+    ++result_.submissions;
+    offered_ += next.rows;
+    ++newest_;
+    return true;
+  }
+
+  void collect_ready() {
+    while (oldest_ != newest_ && slot(oldest_).completion.ready()) {
+      collect(slot(oldest_));
+      ++oldest_;
+    }
+  }
+
+  void collect(const Slot& done) {
+    const int64_t now = clock_ns();
+    uint64_t wrong = 0;
+    for (uint64_t row = 0; row < done.rows; ++row) {
+      wrong += (done.values[row] != done.keys[row] * 3) | (done.found[row] != 1);
+    }
+    result_.wrong += wrong;
+    if (done.completion.status() != QueueStatus::ok) result_.wrong += done.rows;
+    for (uint64_t row = 0; row < done.rows; row += group_) {
+      const int64_t due = due_at(done.first + row);
+      if (due < plan_.measured_from) continue;
+      const uint64_t rows = std::min(group_, done.rows - row);
+      const int64_t took = std::max<int64_t>(now - due, 0);
+      result_.latency.record(static_cast<uint64_t>(took), rows);
+      result_.rows += rows;
+      if (took <= plan_.within_ns) result_.within += rows;
+      result_.last_reply = now;
+    }
+  }
+
+  const std::vector<uint64_t> keys_;
+  std::vector<std::unique_ptr<Slot>> slots_;
+  Plan plan_;
+  Result result_;
+  uint64_t group_ = 1;
+  uint64_t offered_ = 0;  // rows submitted
+  uint64_t oldest_ = 0;   // submissions under way
+  uint64_t newest_ = 0;
+};
+
+}  // namespace isotherm::bench
