@@ -1,4 +1,4 @@
-// make_policy: the policy that options name.
+// make_policy: the scheduling policy that the options name, with that policy's own options.
 #pragma once
 
 #include <memory>
