@@ -83,9 +83,10 @@ class BatchScheduler {
   // Answers batches that have ended, asks the policy, sends; whether anything happened. `drain`:
   // all that waits goes, whatever the policy says.
   bool turn(int64_t now, bool drain) {
-    const bool ended = end_batches(reads_, now) | end_batches(writes_, now);
+    const bool reads_ended = end_batches(reads_, now);
+    const bool writes_ended = end_batches(writes_, now);
     if (!anything_due()) decide(now, drain);
-    return send_due(now) || ended;
+    return send_due(now) || reads_ended || writes_ended;
   }
 
   uint64_t waiting() const { return reads_.rows.waiting() + writes_.rows.waiting(); }
