@@ -9,6 +9,7 @@
 #include <string>
 #include <thread>
 
+#include "batch/cost_model.h"
 #include "batch/periodic_policy.h"
 #include "cuda/gpu_batches.cuh"
 #include "cuda/offered_gets.h"
@@ -108,6 +109,7 @@ class Bench {
     for (size_t i = 0; i < keys.size(); ++i) values[i] = keys[i] * 3;
     std::printf("a batch alone, submission to reply, median of %d:\n", rounds);
     for (const DeviceOp op : {DeviceOp::get, DeviceOp::put}) {
+      CostModel costs;
       for (const uint64_t rows : {1, 64, 512, 1024, 2048, 4096, 8192, 16384}) {
         DeviceRequests requests;
         requests.rows = rows;
@@ -128,11 +130,10 @@ class Bench {
         std::nth_element(took.begin(), took.begin() + rounds / 2, took.end());
         std::printf("  %s %5llu rows  %7.1f us\n", op == DeviceOp::get ? "GET" : "PUT",
                     static_cast<unsigned long long>(rows), took[rounds / 2] / us);
+        costs.add(rows, took[rounds / 2]);
       }
+      (op == DeviceOp::get ? read_cost_ : write_cost_) = costs.fit();
     }
-    const DeviceQueueStats stats = queue.stats();
-    read_cost_ = stats.read_cost;
-    write_cost_ = stats.write_cost;
     std::printf("fitted: reads %.1f us + %.3f ns a row, writes %.1f us + %.3f ns a row\n",
                 read_cost_.fixed_ns / us, read_cost_.row_ns, write_cost_.fixed_ns / us,
                 write_cost_.row_ns);

@@ -119,6 +119,8 @@ class BatchScheduler {
   }
 
  private:
+  static constexpr double keep_costs = 0.999;  // a thousand batches ago counts a third
+
   struct SentBatch {
     RowRange range;
     uint32_t place = 0;
@@ -317,8 +319,8 @@ class BatchScheduler {
   std::atomic<uint64_t> submissions_{0};  // answered; one thread writes
   mutable std::mutex stats_mutex_;
   DeviceQueueStats stats_;
-  CostModel read_costs_;
-  CostModel write_costs_;
+  CostModel read_costs_{keep_costs};
+  CostModel write_costs_{keep_costs};
 };
 
 }  // namespace isotherm

@@ -87,7 +87,7 @@ class ToldPolicy final : public SchedulingPolicy {
 
 // A submission with room for everything.
 struct Sent {
-  explicit Sent(std::vector<std::pair<DeviceOp, uint64_t>> rows)
+  explicit Sent(const std::vector<std::pair<DeviceOp, uint64_t>>& rows)
       : values_out(rows.size(), 999), found(rows.size(), 77) {
     for (const auto& [op, key] : rows) {
       ops.push_back(op);

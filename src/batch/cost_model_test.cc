@@ -7,7 +7,6 @@ namespace {
 
 TEST(CostModel, SaysNothingWithoutSamples) {
   const CostModel model;
-  EXPECT_EQ(model.samples(), 0u);
   EXPECT_EQ(model.fit().fixed_ns, 0);
   EXPECT_EQ(model.fit().row_ns, 0);
 }
@@ -36,6 +35,19 @@ TEST(CostModel, TakesOneSizeForALevelLine) {
   for (const double took : {100.0, 200.0, 300.0}) model.add(64, took);
   EXPECT_DOUBLE_EQ(model.fit().fixed_ns, 200);
   EXPECT_EQ(model.fit().row_ns, 0);
+}
+
+TEST(CostModel, ForgetsWhatIsLongAgo) {
+  CostModel all, latest(0.9);
+  for (CostModel* model : {&all, &latest}) {
+    model->add(1, 5'000'000);
+    for (uint64_t rows = 0; rows < 400; ++rows) {
+      model->add(rows, 9500 + 0.25 * static_cast<double>(rows));
+    }
+  }
+  EXPECT_GT(all.fit().fixed_ns, 20'000);
+  EXPECT_NEAR(latest.fit().fixed_ns, 9500, 1e-3);
+  EXPECT_NEAR(latest.fit().row_ns, 0.25, 1e-6);
 }
 
 TEST(CostModel, NeverSaysThatRowsSaveTime) {

@@ -11,7 +11,7 @@ namespace isotherm {
 namespace {
 
 constexpr uint64_t memory = uint64_t{1} << 28;
-constexpr uint64_t scale = poison::sanitized ? 40 : 200;
+constexpr uint64_t scale = poison::sanitized ? 25 : 200;
 
 class TableQueueChecks : public ::testing::TestWithParam<TableQueueCheck<FakeDevice>> {};
 
