@@ -1,8 +1,9 @@
 // DeviceQueue: latency of GETs that several threads offer at a given rate in open loop, for each
-// scheduling policy; and the times of batches alone, with the cycles that follow from them.
+// scheduling policy; and the times of batches alone, with the cycles that follow from them. With
+// --one-put-in N every N-th submission of a thread is of PUTs.
 //
 //   device_queue_bench [--entries N] [--seconds S] [--clients N] [--gap-us N] [--rate N]
-//                      [--policy NAME]
+//                      [--policy NAME] [--one-put-in N]
 #include <cstring>
 #include <functional>
 #include <optional>
@@ -12,7 +13,7 @@
 #include "batch/cost_model.h"
 #include "batch/periodic_policy.h"
 #include "cuda/gpu_batches.cuh"
-#include "cuda/offered_gets.h"
+#include "cuda/offered_requests.h"
 
 namespace isotherm::bench {
 namespace {
@@ -23,7 +24,8 @@ struct Parameters {
   uint32_t clients = 8;
   int64_t gap_us = 3;
   std::vector<double> rates = {1e6, 10e6, 100e6};
-  std::string policy;  // empty: all
+  std::string policy;  // part of its name; empty: all
+  uint64_t one_put_in = 0;
 };
 
 constexpr double us = 1e3;
@@ -95,7 +97,7 @@ class Bench {
   void make_clients() {
     constexpr uint64_t keys_of_client = 1 << 18;
     for (uint32_t i = 0; i < parameters_.clients; ++i) {
-      clients_.push_back(std::make_unique<OfferedGets>(present_keys(keys_of_client, i + 1)));
+      clients_.push_back(std::make_unique<OfferedRequests>(present_keys(keys_of_client, i + 1)));
     }
   }
 
@@ -173,7 +175,7 @@ class Bench {
                                   : "periodic, C " + std::to_string(cycle_us) + " us",
                     {}};
       cycle.scheduling.policy = Scheduling::periodic;
-      cycle.scheduling.periodic = periodic(rate, 1);
+      cycle.scheduling.periodic = periodic(rate, read_share());
       cycle.scheduling.periodic.cycle_ns = cycle_us * 1000;
       settings.push_back(cycle);
     }
@@ -187,6 +189,10 @@ class Bench {
     adaptive.scheduling.policy = Scheduling::adaptive;
     settings.push_back(adaptive);
     return settings;
+  }
+
+  double read_share() const {
+    return parameters_.one_put_in == 0 ? 1 : 1 - 1 / static_cast<double>(parameters_.one_put_in);
   }
 
   void measure(const Setting& setting, double rate) {
@@ -212,10 +218,11 @@ class Bench {
   int64_t offer(DeviceQueue& queue, double rate, int64_t cycle) {
     constexpr int64_t start = 20'000'000;
     constexpr int64_t warm_up = 200'000'000;
-    OfferedGets::Plan plan;
+    OfferedRequests::Plan plan;
     plan.rate = rate / parameters_.clients;
     plan.gap_ns = parameters_.gap_us * 1000;
     plan.within_ns = 3 * cycle;
+    plan.one_put_in = parameters_.one_put_in;
     const int64_t begin = clock_ns() + start;
     plan.measured_from = begin + warm_up;
     plan.end = plan.measured_from + static_cast<int64_t>(parameters_.seconds * 1e9);
@@ -233,9 +240,10 @@ class Bench {
 
   void report(const Setting& setting, double rate, int64_t cycle, int64_t measured_from,
               const DeviceQueueStats& stats) {
-    OfferedGets::Result sum;
-    for (const OfferedGets::Result& result : results_) {
-      sum.latency.merge(result.latency);
+    OfferedRequests::Result sum;
+    for (const OfferedRequests::Result& result : results_) {
+      sum.gets.merge(result.gets);
+      sum.puts.merge(result.puts);
       sum.rows += result.rows;
       sum.within += result.within;
       sum.wrong += result.wrong;
@@ -244,7 +252,7 @@ class Bench {
     }
     wrong_ += sum.wrong;
     const auto micros = [&](double percent) {
-      return static_cast<double>(sum.latency.percentile(percent)) / us;
+      return static_cast<double>(sum.gets.percentile(percent)) / us;
     };
     const double answered =
         static_cast<double>(sum.rows) * 1e9 /
@@ -252,16 +260,20 @@ class Bench {
     const uint64_t batches = std::max<uint64_t>(stats.read_batches + stats.write_batches, 1);
     std::printf("%-26s %9.1f %9.2f %8.1f %8.1f %8.1f %9.1f %9.0f", setting.name.c_str(), rate / 1e6,
                 answered / 1e6, micros(50), micros(99), micros(99.9),
-                static_cast<double>(sum.latency.max()) / us,
+                static_cast<double>(sum.gets.max()) / us,
                 static_cast<double>(stats.rows) / static_cast<double>(batches));
     if (cycle != 0) {
       std::printf(" %8.3f", 100 * static_cast<double>(sum.within) /
-                                static_cast<double>(std::max<uint64_t>(sum.rows, 1)));
+                                static_cast<double>(std::max<uint64_t>(sum.gets.count(), 1)));
     } else {
       std::printf(" %8s", "");
     }
     std::printf(" %7llu", static_cast<unsigned long long>(sum.retries));
     if (cycle != 0) std::printf("  C %.1f us", static_cast<double>(cycle) / us);
+    if (sum.puts.count() != 0) {
+      std::printf("  PUTs p50 %.1f, p99 %.1f us", static_cast<double>(sum.puts.percentile(50)) / us,
+                  static_cast<double>(sum.puts.percentile(99)) / us);
+    }
     std::printf("\n");
     std::fflush(stdout);
   }
@@ -269,8 +281,8 @@ class Bench {
   const Parameters parameters_;
   uint32_t blocks_ = 0;
   std::unique_ptr<DeviceTable> table_;
-  std::vector<std::unique_ptr<OfferedGets>> clients_;
-  std::vector<OfferedGets::Result> results_;
+  std::vector<std::unique_ptr<OfferedRequests>> clients_;
+  std::vector<OfferedRequests::Result> results_;
   BatchCost read_cost_;
   BatchCost write_cost_;
   uint64_t wrong_ = 0;
@@ -279,7 +291,7 @@ class Bench {
 [[noreturn]] void usage() {
   std::fprintf(stderr,
                "device_queue_bench [--entries N] [--seconds S] [--clients N] [--gap-us N] "
-               "[--rate N] [--policy NAME]\n");
+               "[--rate N] [--policy NAME] [--one-put-in N]\n");
   std::exit(64);
 }
 
@@ -300,6 +312,8 @@ Parameters parse(int argc, char** argv) {
       parameters.rates = {std::strtod(argv[i + 1], nullptr)};
     } else if (name == "--policy") {
       parameters.policy = argv[i + 1];
+    } else if (name == "--one-put-in") {
+      parameters.one_put_in = std::strtoull(argv[i + 1], nullptr, 10);
     } else {
       usage();
     }

@@ -1,4 +1,5 @@
-// OfferedGets: a client that offers GETs to a DeviceQueue at a given rate, in open loop.
+// OfferedRequests: a client that offers requests to a DeviceQueue at a given rate, in open loop:
+// GETs, and if wanted a submission of PUTs among them now and then.
 //
 // Request i is due at begin + i / rate, whatever the queue does; the client submits what is due
 // every few microseconds, and what the queue refuses stays due. A latency counts from the time a
@@ -26,28 +27,31 @@ inline int64_t clock_ns() {
       .count();
 }
 
-class OfferedGets {
+class OfferedRequests {
  public:
   struct Plan {
     double rate = 0;  // of this client, rows a second
     int64_t begin = 0;
     int64_t measured_from = 0;
     int64_t end = 0;
-    int64_t gap_ns = 0;     // between submissions
-    int64_t within_ns = 0;  // what share was answered within this time
+    int64_t gap_ns = 0;       // between submissions
+    int64_t within_ns = 0;    // what share was answered within this time
+    uint64_t one_put_in = 0;  // submissions; 0: none
   };
   struct Result {
-    Histogram latency;
+    Histogram gets;  // latencies
+    Histogram puts;
     uint64_t rows = 0;    // that were due while it was measured, all answered
-    uint64_t within = 0;  // of these, answered in time
+    uint64_t within = 0;  // of the gets among them, answered in time
     uint64_t wrong = 0;
     uint64_t retries = 0;
     uint64_t submissions = 0;
     int64_t last_reply = 0;
   };
 
-  // Keys of present entries, whose values are three times the key.
-  explicit OfferedGets(std::vector<uint64_t> keys) : keys_(std::move(keys)) {
+  // Keys of present entries, whose values are three times the key, whoever puts them.
+  explicit OfferedRequests(std::vector<uint64_t> keys) : keys_(std::move(keys)) {
+    for (const uint64_t key : keys_) values_.push_back(key * 3);
     for (uint64_t i = 0; i < slots; ++i) slots_.push_back(std::make_unique<Slot>());
   }
 
@@ -80,6 +84,7 @@ class OfferedGets {
     const uint64_t* keys = nullptr;
     uint64_t first = 0;  // number of the request
     uint64_t rows = 0;
+    bool puts = false;
     DeviceCompletion completion;
   };
 
@@ -99,9 +104,12 @@ class OfferedGets {
     next.rows = std::min({static_cast<uint64_t>(due), slot_rows, keys_.size() - at});
     next.first = offered_;
     next.keys = keys_.data() + at;
+    next.puts = plan_.one_put_in != 0 && newest_ % plan_.one_put_in == 0;
     DeviceRequests requests;
     requests.rows = next.rows;
+    requests.op = next.puts ? DeviceOp::put : DeviceOp::get;
     requests.keys = next.keys;
+    requests.values = values_.data() + at;
     requests.values_out = next.values.data();
     requests.found = next.found.data();
     const QueueStatus status = queue.submit(requests, next.completion);
@@ -137,14 +145,15 @@ class OfferedGets {
       if (due < plan_.measured_from) continue;
       const uint64_t rows = std::min(group_, done.rows - row);
       const int64_t took = std::max<int64_t>(now - due, 0);
-      result_.latency.record(static_cast<uint64_t>(took), rows);
+      (done.puts ? result_.puts : result_.gets).record(static_cast<uint64_t>(took), rows);
       result_.rows += rows;
-      if (took <= plan_.within_ns) result_.within += rows;
+      if (!done.puts && took <= plan_.within_ns) result_.within += rows;
       result_.last_reply = now;
     }
   }
 
   const std::vector<uint64_t> keys_;
+  std::vector<uint64_t> values_;
   std::vector<std::unique_ptr<Slot>> slots_;
   Plan plan_;
   Result result_;
