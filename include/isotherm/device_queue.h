@@ -8,8 +8,10 @@
 //
 // A thread of the queue gathers what all threads submit, sends batches when its scheduling policy
 // says so (isotherm/scheduling.h), and writes replies back. What the columns of a submission point
-// to, and the completion, belong to the queue until the completion is ready; each becomes ready by
-// itself. Replies are those of DeviceTable, misses leave the caller's value untouched.
+// to, and the completion, belong to the queue until the completion is ready. Each submission
+// becomes ready by itself, with the last of its rows: reads that shall not wait for writes that the
+// policy holds back are submitted apart from them. Replies are those of DeviceTable, misses leave
+// the caller's value untouched.
 //
 // Order. Submissions of one thread take effect on each key in the order they were sent, and so do
 // the rows of one submission. Each key is linearizable over all threads: a request takes effect
@@ -42,8 +44,9 @@ enum class QueueStatus : int32_t {
   lost,     // the device failed
 };
 
-// One submission. May be used again when it is ready; must outlive what is under way.
-class DeviceCompletion {
+// One submission. May be used again when it is ready; must outlive what is under way. Aligned so
+// that the completions of different threads share no line of the cache.
+class alignas(128) DeviceCompletion {
  public:
   DeviceCompletion() = default;
   DeviceCompletion(const DeviceCompletion&) = delete;
@@ -71,9 +74,9 @@ class DeviceCompletion {
   friend struct Submission;  // the queue's side of it
 
   std::atomic<int32_t> state_{static_cast<int32_t>(QueueStatus::ok)};
-  DeviceRequests requests_;
   DeviceCompletion* next_ = nullptr;
   uint64_t unanswered_ = 0;
+  DeviceRequests requests_;
 };
 
 struct DeviceQueueOptions {

@@ -167,7 +167,7 @@ TEST_P(BatchOrderTest, EveryKeySeesItsRequestsAsTheyArrived) {
     while (held + rows > ring_rows) scheduler.turn(++now, false);
     all.push_back(submission(rows));
     held += rows;
-    ASSERT_TRUE(Submission::begin(all.back()->completion, all.back()->requests));
+    Submission::begin(all.back()->completion, all.back()->requests);
     scheduler.take(all.back()->completion, now);
     for (uint64_t turns = random_() % 5; turns != 0; --turns) scheduler.turn(++now, false);
   }

@@ -60,7 +60,7 @@ class BatchQueue {
     if (!admit(requests.rows)) return QueueStatus::retry;
     Submission::begin(completion, requests);
     if (requests.rows == 0) {
-      Submission::finish(completion, QueueStatus::ok);
+      Submission::finish(&completion, QueueStatus::ok);
       return QueueStatus::ok;
     }
     inbox_.push(completion);
@@ -188,23 +188,15 @@ class BatchQueue {
     }
     lost_.store(true, std::memory_order_seq_cst);
     scheduler_.give_up();
-    end_as_lost(arriving_);
+    Submission::finish(arriving_, QueueStatus::lost);
     for (;;) {
       // Read first: what was submitted before the end is in the inbox.
       const bool stopping = stopping_.load(std::memory_order_seq_cst);
-      end_as_lost(inbox_.take());
+      Submission::finish(inbox_.take(), QueueStatus::lost);
       if (stopping) return;
       sleep(BatchDecision::never);
     }
   }
-  static void end_as_lost(DeviceCompletion* next) {
-    while (next != nullptr) {
-      DeviceCompletion& submission = *next;
-      next = Submission::next(submission);
-      Submission::finish(submission, QueueStatus::lost);
-    }
-  }
-
   const Limits limits_;
   const std::unique_ptr<SchedulingPolicy> policy_;
   BatchPath& bulk_;

@@ -23,6 +23,7 @@
 #include <atomic>
 #include <mutex>
 #include <new>
+#include <utility>
 #include <vector>
 
 #include "batch/batch_path.h"
@@ -140,7 +141,9 @@ class BatchScheduler {
   };
 
   static void lose(DeviceCompletion& owner, uint64_t rows) {
-    if (Submission::answered(owner, rows)) Submission::finish(owner, QueueStatus::lost);
+    if (!Submission::answered(owner, rows)) return;
+    Submission::next(owner) = nullptr;
+    Submission::finish(&owner, QueueStatus::lost);
   }
 
   // Runs of rows that go to the same track.
@@ -281,11 +284,7 @@ class BatchScheduler {
     }
     submissions_.store(submissions_.load(std::memory_order_relaxed) + finished,
                        std::memory_order_relaxed);
-    while (finished_ != nullptr) {
-      DeviceCompletion& owner = *finished_;
-      finished_ = Submission::next(owner);
-      Submission::finish(owner, QueueStatus::ok);
-    }
+    Submission::finish(std::exchange(finished_, nullptr), QueueStatus::ok);
   }
 
   void account(const Track& track, const SentBatch& batch, int64_t now) {

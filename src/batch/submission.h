@@ -16,19 +16,23 @@
 namespace isotherm {
 
 struct Submission {
-  // Before the push. False while the completion is still under way.
-  static bool begin(DeviceCompletion& completion, const DeviceRequests& requests) {
-    if (!completion.ready()) return false;
+  // Before the push; the completion is not under way.
+  static void begin(DeviceCompletion& completion, const DeviceRequests& requests) {
     completion.requests_ = requests;
     completion.unanswered_ = requests.rows;
+    completion.next_ = nullptr;
     completion.state_.store(static_cast<int32_t>(QueueStatus::pending), std::memory_order_relaxed);
-    return true;
   }
-  static void finish(DeviceCompletion& completion, QueueStatus status) {
-    // Sequentially consistent: notify_all looks for sleepers, and must not do so before the store
-    // is seen by whoever is about to sleep.
-    completion.state_.store(static_cast<int32_t>(status), std::memory_order_seq_cst);
-    completion.state_.notify_all();  // needs the address only
+  // All of a list, linked by next.
+  static void finish(DeviceCompletion* list, QueueStatus status) {
+    while (list != nullptr) {
+      std::atomic<int32_t>& state = list->state_;
+      list = list->next_;  // before the owner may use the completion again
+      // Sequentially consistent: notify_all looks for sleepers, and must not do so before the store
+      // is seen by whoever is about to sleep. It needs the address only.
+      state.store(static_cast<int32_t>(status), std::memory_order_seq_cst);
+      state.notify_all();
+    }
   }
   // Rows were answered; true with the last of them.
   static bool answered(DeviceCompletion& completion, uint64_t rows) {
