@@ -7,7 +7,8 @@
 // stream and columns of its own, so that copying in, kernels and copying out of successive batches
 // overlap.
 //
-// The end of a batch is a word in pinned memory (batch/done_kernel.h). The driver is asked as well
+// The end of a batch is a word in pinned memory (device/gpu/end_mark.h); of small reads the lookup
+// itself sets it, so they are one launch in all. The driver is asked as well
 // from time to time, because a device that has failed writes no word.
 //
 // Threads. One at a time. Memory. Device: places × rows × 34 bytes. Sources. Mega-KV, sections 4.3
@@ -19,7 +20,7 @@
 #include <vector>
 
 #include "batch/batch_path.h"
-#include "batch/done_kernel.h"
+#include "device/gpu/end_mark.h"
 #include "device/gpu/fixed_device_table.h"
 #include "device/gpu/pinned_block.h"
 
@@ -34,13 +35,19 @@ class BulkPath final : public BatchPath {
         table_(table),
         memory_(device, 0),
         rows_(rows),
-        words_(device, uint64_t{places} * word_bytes) {
+        words_(device, uint64_t{places} * word_bytes),
+        counters_(memory_, places) {
+    if (counters_.empty()) throw std::bad_alloc();
     for (uint32_t i = 0; i < places; ++i) {
       places_.push_back(std::make_unique<Place>(device, memory_, rows));
       if (places_.back()->memory.empty()) throw std::bad_alloc();
       places_.back()->word = reinterpret_cast<uint64_t*>(words_.data() + i * word_bytes);
       *places_.back()->word = 0;
     }
+    const auto stream = places_.front()->stream.get();
+    require_device(
+        device.clear(stream, counters_.data(), counters_.bytes()) && device.synchronize(stream),
+        "clear counters");
   }
 
   void enter() override {
@@ -54,19 +61,20 @@ class BulkPath final : public BatchPath {
   void send(uint32_t number, const DeviceRequests& requests, int64_t now) override {
     Place& place = *places_[number];
     const bool reads = requests.ops == nullptr && requests.op == DeviceOp::get;
-    const auto stream = place.stream.get();
-    if (requests.rows <= (reads ? most_direct_reads : most_direct_writes)) {
-      table_.run(requests, stream);
-    } else if (reads) {
-      run_reads(place, requests);
+    const EndMark mark{place.word, ++place.batch};
+    if (reads && requests.rows <= most_direct_reads) {
+      table_.get_marked(requests, mark, counters_.data() + number, place.stream.get());
     } else {
-      run_writes(place, requests);
+      if (reads) {
+        run_reads(place, requests);
+      } else {
+        run_writes(place, requests);
+      }
+      require_device(
+          device_.launch(place.stream.get(), 1, EndMarkKernel::threads, EndMarkKernel{mark}),
+          "end a batch");
     }
-    ++place.batch;
-    require_device(
-        device_.launch(stream, 1, DoneKernel::threads, DoneKernel{place.word, place.batch}) &&
-            device_.record(place.end, stream),
-        "end a batch");
+    require_device(device_.record(place.end, place.stream.get()), "record an event");
     place.sent = place.asked = now;
   }
 
@@ -144,6 +152,7 @@ class BulkPath final : public BatchPath {
 
   void run_writes(const Place& place, const DeviceRequests& requests) {
     const uint64_t rows = requests.rows;
+    if (rows <= most_direct_writes) return table_.run(requests, place.stream.get());
     DeviceRequests call = requests;
     call.keys = copied_in(place, place.words(0, rows), requests.keys, rows);
     call.values = copied_in(place, place.words(1, rows), requests.values, rows);
@@ -164,6 +173,7 @@ class BulkPath final : public BatchPath {
   DeviceMemory<Device> memory_;
   const uint64_t rows_;
   PinnedBlock<Device> words_;
+  DeviceArray<Device, uint32_t> counters_;  // of each place's blocks
   std::vector<std::unique_ptr<Place>> places_;
 };
 

@@ -24,6 +24,7 @@
 #include "device/gpu/device_stock.h"
 #include "device/gpu/device_stream.h"
 #include "device/gpu/find_kernel.h"
+#include "device/gpu/marked_find_kernel.h"
 #include "device/gpu/scan_kernel.h"
 #include "device/gpu/settle_kernels.h"
 
@@ -59,22 +60,31 @@ class FixedDeviceTable {
   void run(const DeviceRequests& requests, Stream stream) {
     if (requests.rows == 0) return;
     check(requests);
-    const std::lock_guard guard(mutex_);
-    if (lost_) throw DeviceError("the table was lost when the device failed");
-    try {
+    in_order(stream, [&] {
       if (requests.ops == nullptr && requests.op == DeviceOp::get) {
         get(requests, stream);
       } else {
         write(requests, stream);
       }
-    } catch (const DeviceError&) {
-      lost_ = true;
-      device_.synchronize(stream);  // what was queued must not outlive the memory it works in
-      throw;
-    } catch (const std::bad_alloc&) {
-      device_.synchronize(stream);  // nor run beside later calls, which do not wait for this one
-      throw;
-    }
+    });
+  }
+
+  // Gets, so few that they do not fill the device, and a mark for the host when their replies are
+  // there; see device/gpu/marked_find_kernel.h.
+  void get_marked(const DeviceRequests& requests, const EndMark& mark, uint32_t* blocks_done,
+                  Stream stream) {
+    check(requests);
+    in_order(stream, [&] {
+      order_.begin_read(stream);
+      const MarkedFindKernel kernel{
+          {view(), requests.keys, requests.values_out, requests.found, requests.rows},
+          mark,
+          blocks_done};
+      constexpr uint32_t rows_per_block = threads / tile_lanes * MarkedFindKernel::rows_per_tile;
+      const uint32_t grid = grid_for(device_, requests.rows, rows_per_block);
+      require_device(device_.launch(stream, grid, threads, kernel), "launch a lookup");
+      order_.end_read(stream);
+    });
   }
 
   // Grows for `entries` entries.
@@ -209,6 +219,23 @@ class FixedDeviceTable {
   TableView view() const {
     return {segments_.view(), &fixed_.data()->head, options_.seed, stock_.view(),
             fixed_.data()->counts};
+  }
+
+  // Calls take turns; after a failure of the device there are none.
+  template <class Work>
+  void in_order(Stream stream, Work&& work) {
+    const std::lock_guard guard(mutex_);
+    if (lost_) throw DeviceError("the table was lost when the device failed");
+    try {
+      work();
+    } catch (const DeviceError&) {
+      lost_ = true;
+      device_.synchronize(stream);  // what was queued must not outlive the memory it works in
+      throw;
+    } catch (const std::bad_alloc&) {
+      device_.synchronize(stream);  // nor run beside later calls, which do not wait for this one
+      throw;
+    }
   }
 
   static void check(const DeviceRequests& requests) {
