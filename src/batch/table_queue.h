@@ -20,7 +20,7 @@ class TableQueue {
   // Throws std::invalid_argument, std::bad_alloc, DeviceError.
   TableQueue(Device& device, FixedDeviceTable<Device>& table, const DeviceQueueOptions& options,
              BatchPath* express = nullptr)
-      : ring_rows_(std::bit_ceil(checked(options).rows)),
+      : ring_rows_(std::max(least_ring_rows, std::bit_ceil(checked(options).rows))),
         policy_(make_policy(options.scheduling)),
         memory_(device, BatchScheduler::memory_bytes(ring_rows_)),
         bulk_(device, table, options.batches,
@@ -34,6 +34,7 @@ class TableQueue {
   std::string failure() const { return queue_.failure(); }
 
  private:
+  static constexpr uint64_t least_ring_rows = 64;  // so that all columns are aligned
   static constexpr uint64_t most_rows = uint64_t{1} << 28;
   static constexpr uint32_t most_batch_rows = 1 << 21;
   static constexpr uint32_t most_batches = 64;

@@ -115,6 +115,20 @@ TEST_F(TableQueueTest, ThreadSleepsUntilASubmissionOrATime) {
   EXPECT_GE(queue->stats().sleeps, 3u);
 }
 
+TEST_F(TableQueueTest, AQueueMayHoldASingleRow) {
+  DeviceQueueOptions options = small_queue(Scheduling::greedy);
+  options.rows = options.batch_rows = options.batches = 1;
+  start(options);
+  for (uint64_t key = 1; key <= 5; ++key) {
+    Rows put(DeviceOp::put, key, 1), get(DeviceOp::get, key, 1);
+    EXPECT_EQ(queue->submit(put.requests, put.completion), QueueStatus::ok);
+    EXPECT_EQ(put.completion.wait(), QueueStatus::ok);
+    EXPECT_EQ(queue->submit(get.requests, get.completion), QueueStatus::ok);
+    EXPECT_EQ(get.completion.wait(), QueueStatus::ok);
+    EXPECT_EQ(get.values_out, get.keys);
+  }
+}
+
 TEST_F(TableQueueTest, NothingIsReadyAtOnce) {
   start(small_queue(Scheduling::greedy));
   DeviceCompletion completion;

@@ -17,7 +17,8 @@ struct MarkedFindKernel {
   // So few rows a tile that a small batch is spread over many.
   static constexpr uint32_t rows_per_tile = 2;
   using Find = FindKernel<rows_per_tile>;
-  static constexpr uint32_t blocks_per_multiprocessor = Find::blocks_per_multiprocessor;
+  // Fewer than of a large lookup, whose lanes have fewer registers for it.
+  static constexpr uint32_t blocks_per_multiprocessor = 4;
   static constexpr uint32_t threads = Find::threads;
   using Shared = Find::Shared;
 
