@@ -39,7 +39,7 @@ struct PeriodicOptions {
   // 0: the least cycle that the costs allow, times headroom.
   int64_t cycle_ns = 0;
   double headroom = 1.25;
-  // Writes go every so many cycles; 1: with the reads.
+  // Writes go every so many cycles, at most 1000; 1: with the reads.
   uint32_t write_cycles = 2;
   // What is to be expected: rows a second, and the share of reads among them.
   double rate = 0;

@@ -14,8 +14,9 @@
 // Cycles lie on a grid that begins with the first question. What arrived before the last line of
 // the grid goes now; so after idle times, or when the asker comes late, no cycle is made up for.
 //
-// Threads. One. Limits. Where only reads are expected, no batch of writes is counted on. Sources.
-// Mega-KV, section 5 (Eq. 1 and 2).
+// Threads. One. Limits. Where only reads are expected, no batch of writes is counted on. Reads that
+// join the writes because one of them may be on their key wait as long as those. Sources. Mega-KV,
+// section 5 (Eq. 1 and 2).
 #pragma once
 
 #include <algorithm>
@@ -81,8 +82,8 @@ class PeriodicPolicy final : public SchedulingPolicy {
 
   static void check(const PeriodicOptions& options) {
     const auto bad = [](double number) { return !std::isfinite(number) || number < 0; };
-    if (options.write_cycles == 0) {
-      throw std::invalid_argument("writes must go every 1 or more cycles");
+    if (options.write_cycles == 0 || options.write_cycles > most_write_cycles) {
+      throw std::invalid_argument("writes must go every 1 to 1000 cycles");
     }
     if (bad(options.rate) || options.rate == 0) {
       throw std::invalid_argument("periodic scheduling needs the rate to expect, above 0");
@@ -122,6 +123,7 @@ class PeriodicPolicy final : public SchedulingPolicy {
   }
 
   static constexpr double most_cycle = 1e12;
+  static constexpr uint32_t most_write_cycles = 1000;
 
   const int64_t cycle_;
   const int64_t write_cycle_;

@@ -170,6 +170,7 @@ TEST(PeriodicPolicy, RefusesWhatMakesNoSense) {
   };
   EXPECT_FALSE(refuses([](PeriodicOptions&) {}));
   EXPECT_TRUE(refuses([](PeriodicOptions& periodic) { periodic.write_cycles = 0; }));
+  EXPECT_TRUE(refuses([](PeriodicOptions& periodic) { periodic.write_cycles = 1001; }));
   EXPECT_TRUE(refuses([](PeriodicOptions& periodic) { periodic.rate = 0; }));
   EXPECT_TRUE(refuses([](PeriodicOptions& periodic) { periodic.read_share = 1.5; }));
   EXPECT_TRUE(refuses([](PeriodicOptions& periodic) { periodic.read_cost.row_ns = -1; }));
