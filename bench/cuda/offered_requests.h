@@ -7,7 +7,8 @@
 // request that was due meanwhile (no coordinated omission). Requests that were due within a
 // quarter of a microsecond are recorded together, with the time of the first.
 //
-// Every reply is compared. Threads. One a client. Memory. slots × slot_rows × 9 bytes.
+// GETs and PUTs are waited for apart, since PUTs may be held back. Every reply is compared.
+// Threads. One a client. Memory. 2 × slots × slot_rows × 9 bytes.
 #pragma once
 
 #include <algorithm>
@@ -52,23 +53,25 @@ class OfferedRequests {
   // Keys of present entries, whose values are three times the key, whoever puts them.
   explicit OfferedRequests(std::vector<uint64_t> keys) : keys_(std::move(keys)) {
     for (const uint64_t key : keys_) values_.push_back(key * 3);
-    for (uint64_t i = 0; i < slots; ++i) slots_.push_back(std::make_unique<Slot>());
   }
 
   Result run(DeviceQueue& queue, const Plan& plan) {
     plan_ = plan;
     result_ = {};
-    offered_ = oldest_ = newest_ = 0;
+    offered_ = 0;
     group_ = std::max<uint64_t>(1, static_cast<uint64_t>(plan.rate * group_ns / 1e9));
     int64_t last_submission = 0;
     for (int64_t now = clock_ns(); now < plan.end; now = clock_ns()) {
-      collect_ready();
+      collect_ready(gets_);
+      collect_ready(puts_);
       if (now - last_submission < plan.gap_ns) continue;
       if (submit_due(queue, now)) last_submission = now;
     }
-    while (oldest_ != newest_) {
-      slot(oldest_).completion.wait();
-      collect_ready();
+    for (Line* line : {&gets_, &puts_}) {
+      while (!line->empty()) {
+        line->oldest().completion.wait();
+        collect_ready(*line);
+      }
     }
     return std::move(result_);
   }
@@ -87,8 +90,21 @@ class OfferedRequests {
     bool puts = false;
     DeviceCompletion completion;
   };
+  // Submissions of one kind that are under way, oldest first.
+  struct Line {
+    Line() {
+      for (uint64_t i = 0; i < slots; ++i) all.push_back(std::make_unique<Slot>());
+    }
+    bool empty() const { return begin == end; }
+    bool full() const { return end - begin == slots; }
+    Slot& oldest() { return *all[begin % slots]; }
+    Slot& next() { return *all[end % slots]; }
 
-  Slot& slot(uint64_t number) { return *slots_[number % slots]; }
+    std::vector<std::unique_ptr<Slot>> all;
+    uint64_t begin = 0;
+    uint64_t end = 0;
+  };
+
   int64_t due_at(uint64_t request) const {
     return plan_.begin + static_cast<int64_t>(static_cast<double>(request) * 1e9 / plan_.rate);
   }
@@ -98,16 +114,19 @@ class OfferedRequests {
     const auto due =
         static_cast<int64_t>(static_cast<double>(now - plan_.begin) * plan_.rate / 1e9) -
         static_cast<int64_t>(offered_);
-    if (due < 1 || newest_ - oldest_ == slots) return false;
-    Slot& next = slot(newest_);
+    const bool puts =
+        plan_.one_put_in != 0 && result_.submissions % plan_.one_put_in == plan_.one_put_in - 1;
+    Line& line = puts ? puts_ : gets_;
+    if (due < 1 || line.full()) return false;
+    Slot& next = line.next();
     const uint64_t at = offered_ % keys_.size();
     next.rows = std::min({static_cast<uint64_t>(due), slot_rows, keys_.size() - at});
     next.first = offered_;
     next.keys = keys_.data() + at;
-    next.puts = plan_.one_put_in != 0 && newest_ % plan_.one_put_in == 0;
+    next.puts = puts;
     DeviceRequests requests;
     requests.rows = next.rows;
-    requests.op = next.puts ? DeviceOp::put : DeviceOp::get;
+    requests.op = puts ? DeviceOp::put : DeviceOp::get;
     requests.keys = next.keys;
     requests.values = values_.data() + at;
     requests.values_out = next.values.data();
@@ -120,14 +139,14 @@ class OfferedRequests {
     if (status == QueueStatus::lost) result_.wrong += next.rows;
     ++result_.submissions;
     offered_ += next.rows;
-    ++newest_;
+    ++line.end;
     return true;
   }
 
-  void collect_ready() {
-    while (oldest_ != newest_ && slot(oldest_).completion.ready()) {
-      collect(slot(oldest_));
-      ++oldest_;
+  void collect_ready(Line& line) {
+    while (!line.empty() && line.oldest().completion.ready()) {
+      collect(line.oldest());
+      ++line.begin;
     }
   }
 
@@ -154,13 +173,12 @@ class OfferedRequests {
 
   const std::vector<uint64_t> keys_;
   std::vector<uint64_t> values_;
-  std::vector<std::unique_ptr<Slot>> slots_;
+  Line gets_;
+  Line puts_;
   Plan plan_;
   Result result_;
   uint64_t group_ = 1;
   uint64_t offered_ = 0;  // rows submitted
-  uint64_t oldest_ = 0;   // submissions under way
-  uint64_t newest_ = 0;
 };
 
 }  // namespace isotherm::bench
