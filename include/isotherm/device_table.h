@@ -110,6 +110,7 @@ class DeviceTable {
   DeviceTableStats stats();
 
  private:
+  friend class DeviceQueue;
   struct State;
   std::unique_ptr<State> state_;
 };

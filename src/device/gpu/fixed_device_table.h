@@ -32,6 +32,7 @@
 #include "device/gpu/distinct_keys.h"
 #include "device/gpu/express.h"
 #include "device/gpu/find_kernel.h"
+#include "device/gpu/marked_find_kernel.h"
 #include "device/gpu/scan_kernel.h"
 #include "device/gpu/settle_kernels.h"
 #include "device/gpu/table_reports.h"
@@ -77,6 +78,30 @@ class FixedDeviceTable {
         write(requests, stream);
       }
     });
+  }
+
+  // Gets, so few that they do not fill the device, and a mark for the host when their replies are
+  // there; see device/gpu/marked_find_kernel.h.
+  void get_marked(const DeviceRequests& requests, const EndMark& mark, uint32_t* blocks_done,
+                  Stream stream) {
+    check(requests);
+    const std::lock_guard guard(mutex_);
+    use(stream, [&] {
+      order_.begin_read(stream);
+      const MarkedFindKernel kernel{
+          {view(), requests.keys, requests.values_out, requests.found, requests.rows},
+          mark,
+          blocks_done};
+      constexpr uint32_t rows_per_block = threads / tile_lanes * MarkedFindKernel::rows_per_tile;
+      const uint32_t grid = grid_for(device_, requests.rows, rows_per_block);
+      require_device(device_.launch(stream, grid, threads, kernel), "launch a lookup");
+      order_.end_read(stream);
+    });
+  }
+
+  // Rows of a call by express.
+  uint64_t most_express() const {
+    return uint64_t{options_.express.mailboxes} * ExpressMailbox::rows;
   }
 
   // Answers requests in host memory by express. False where they have to go the other way: too
@@ -254,9 +279,6 @@ class FixedDeviceTable {
       return false;
     }
     return true;
-  }
-  uint64_t most_express() const {
-    return uint64_t{options_.express.mailboxes} * ExpressMailbox::rows;
   }
 
   // An insert takes an overflow line at most, and leaves another unused where two wanted to extend

@@ -1,0 +1,184 @@
+// OfferedRequests: a client that offers requests to a DeviceQueue at a given rate, in open loop:
+// GETs, and if wanted a submission of PUTs among them now and then.
+//
+// Request i is due at begin + i / rate, whatever the queue does; the client submits what is due
+// every few microseconds, and what the queue refuses stays due. A latency counts from the time a
+// request was due to the time the client saw its reply, so a queue that stalls shows it in every
+// request that was due meanwhile (no coordinated omission). Requests that were due within a
+// quarter of a microsecond are recorded together, with the time of the first.
+//
+// GETs and PUTs are waited for apart, since PUTs may be held back. Every reply is compared.
+// Threads. One a client. Memory. 2 × slots × slot_rows × 9 bytes.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "isotherm/device_queue.h"
+#include "isotherm_bench/histogram.h"
+
+namespace isotherm::bench {
+
+inline int64_t clock_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+class OfferedRequests {
+ public:
+  struct Plan {
+    double rate = 0;  // of this client, rows a second
+    int64_t begin = 0;
+    int64_t measured_from = 0;
+    int64_t end = 0;
+    int64_t gap_ns = 0;       // between submissions
+    int64_t within_ns = 0;    // what share was answered within this time
+    uint64_t one_put_in = 0;  // submissions; 0: none
+  };
+  struct Result {
+    Histogram gets;  // latencies
+    Histogram puts;
+    uint64_t rows = 0;    // that were due while it was measured, all answered
+    uint64_t within = 0;  // of the gets among them, answered in time
+    uint64_t wrong = 0;
+    uint64_t retries = 0;
+    uint64_t submissions = 0;
+    int64_t last_reply = 0;
+  };
+
+  // Keys of present entries, whose values are three times the key, whoever puts them.
+  explicit OfferedRequests(std::vector<uint64_t> keys) : keys_(std::move(keys)) {
+    for (const uint64_t key : keys_) values_.push_back(key * 3);
+  }
+
+  Result run(DeviceQueue& queue, const Plan& plan) {
+    plan_ = plan;
+    result_ = {};
+    offered_ = 0;
+    group_ = std::max<uint64_t>(1, static_cast<uint64_t>(plan.rate * group_ns / 1e9));
+    int64_t last_submission = 0;
+    for (int64_t now = clock_ns(); now < plan.end; now = clock_ns()) {
+      collect_ready(gets_);
+      collect_ready(puts_);
+      if (now - last_submission < plan.gap_ns) continue;
+      if (submit_due(queue, now)) last_submission = now;
+    }
+    for (Line* line : {&gets_, &puts_}) {
+      while (!line->empty()) {
+        line->oldest().completion.wait();
+        collect_ready(*line);
+      }
+    }
+    return std::move(result_);
+  }
+
+ private:
+  static constexpr uint64_t slots = 256;
+  static constexpr uint64_t slot_rows = 8192;
+  static constexpr double group_ns = 250;
+
+  struct Slot {
+    std::vector<uint64_t> values = std::vector<uint64_t>(slot_rows);
+    std::vector<uint8_t> found = std::vector<uint8_t>(slot_rows);
+    const uint64_t* keys = nullptr;
+    uint64_t first = 0;  // number of the request
+    uint64_t rows = 0;
+    bool puts = false;
+    DeviceCompletion completion;
+  };
+  // Submissions of one kind that are under way, oldest first.
+  struct Line {
+    Line() {
+      for (uint64_t i = 0; i < slots; ++i) all.push_back(std::make_unique<Slot>());
+    }
+    bool empty() const { return begin == end; }
+    bool full() const { return end - begin == slots; }
+    Slot& oldest() { return *all[begin % slots]; }
+    Slot& next() { return *all[end % slots]; }
+
+    std::vector<std::unique_ptr<Slot>> all;
+    uint64_t begin = 0;
+    uint64_t end = 0;
+  };
+
+  int64_t due_at(uint64_t request) const {
+    return plan_.begin + static_cast<int64_t>(static_cast<double>(request) * 1e9 / plan_.rate);
+  }
+
+  // False if nothing is due, or no slot is free.
+  bool submit_due(DeviceQueue& queue, int64_t now) {
+    const auto due =
+        static_cast<int64_t>(static_cast<double>(now - plan_.begin) * plan_.rate / 1e9) -
+        static_cast<int64_t>(offered_);
+    const bool puts =
+        plan_.one_put_in != 0 && result_.submissions % plan_.one_put_in == plan_.one_put_in - 1;
+    Line& line = puts ? puts_ : gets_;
+    if (due < 1 || line.full()) return false;
+    Slot& next = line.next();
+    const uint64_t at = offered_ % keys_.size();
+    next.rows = std::min({static_cast<uint64_t>(due), slot_rows, keys_.size() - at});
+    next.first = offered_;
+    next.keys = keys_.data() + at;
+    next.puts = puts;
+    DeviceRequests requests;
+    requests.rows = next.rows;
+    requests.op = puts ? DeviceOp::put : DeviceOp::get;
+    requests.keys = next.keys;
+    requests.values = values_.data() + at;
+    requests.values_out = next.values.data();
+    requests.found = next.found.data();
+    const QueueStatus status = queue.submit(requests, next.completion);
+    if (status == QueueStatus::retry) {
+      ++result_.retries;
+      return true;
+    }
+    if (status == QueueStatus::lost) result_.wrong += next.rows;
+    ++result_.submissions;
+    offered_ += next.rows;
+    ++line.end;
+    return true;
+  }
+
+  void collect_ready(Line& line) {
+    while (!line.empty() && line.oldest().completion.ready()) {
+      collect(line.oldest());
+      ++line.begin;
+    }
+  }
+
+  void collect(const Slot& done) {
+    const int64_t now = clock_ns();
+    uint64_t wrong = 0;
+    for (uint64_t row = 0; row < done.rows; ++row) {
+      const bool right = done.values[row] == done.keys[row] * 3 && done.found[row] == 1;
+      wrong += right ? 0 : 1;
+    }
+    result_.wrong += wrong;
+    if (done.completion.status() != QueueStatus::ok) result_.wrong += done.rows;
+    for (uint64_t row = 0; row < done.rows; row += group_) {
+      const int64_t due = due_at(done.first + row);
+      if (due < plan_.measured_from) continue;
+      const uint64_t rows = std::min(group_, done.rows - row);
+      const int64_t took = std::max<int64_t>(now - due, 0);
+      (done.puts ? result_.puts : result_.gets).record(static_cast<uint64_t>(took), rows);
+      result_.rows += rows;
+      if (!done.puts && took <= plan_.within_ns) result_.within += rows;
+      result_.last_reply = now;
+    }
+  }
+
+  const std::vector<uint64_t> keys_;
+  std::vector<uint64_t> values_;
+  Line gets_;
+  Line puts_;
+  Plan plan_;
+  Result result_;
+  uint64_t group_ = 1;
+  uint64_t offered_ = 0;  // rows submitted
+};
+
+}  // namespace isotherm::bench

@@ -1,0 +1,85 @@
+// Scheduling: when requests that wait for a device are sent to it, and how many together.
+//
+// A batch costs the same few microseconds whatever its size, so requests that wait for one another
+// are cheap and late, and requests that do not are early and dear. The policies differ in whom they
+// ask when to stop waiting:
+//   greedy      the queue: what is there goes, after a few looks at it
+//   periodic    the clock: reads go every cycle, writes every few cycles
+//   fixed_size  the count: a batch goes when it is full, or when its oldest request gets too old
+//   adaptive    the length of the queue: short ones go by the express path, long ones by the bulk
+//               path, with a threshold that follows the load
+// Times are in nanoseconds.
+//
+// Sources. KVCG, section 5 (greedy); Mega-KV, section 5 (periodic); MemcachedGPU, sections 2.1 and
+// 5.3 (fixed size); H-Rocks, sections 6 and 6.7 (adaptive).
+#pragma once
+
+#include <cstdint>
+
+namespace isotherm {
+
+enum class Scheduling : uint8_t { greedy, periodic, fixed_size, adaptive };
+
+// What a batch takes: fixed + row × rows.
+struct BatchCost {
+  double fixed_ns = 0;
+  double row_ns = 0;
+};
+
+struct GreedyOptions {
+  // A batch goes when it has so many rows (twice the threads of an H200) ...
+  uint64_t most_rows = 540'672;
+  // ... or when the queue was looked at so often.
+  uint32_t budget = 1;
+  // Batches that are on the device at once; while they are, rows gather.
+  uint32_t most_on_device = 3;
+};
+
+struct PeriodicOptions {
+  // 0: the least cycle that the costs allow, times headroom.
+  int64_t cycle_ns = 0;
+  double headroom = 1.25;
+  // Writes go every so many cycles, at most 1000; 1: with the reads.
+  uint32_t write_cycles = 2;
+  // What is to be expected: rows a second, and the share of reads among them.
+  double rate = 0;
+  double read_share = 0.95;
+  // Measured; see DeviceQueueStats.
+  BatchCost read_cost;
+  BatchCost write_cost;
+};
+
+struct FixedSizeOptions {
+  uint64_t rows = 512;
+  int64_t timeout_ns = 100'000;
+};
+
+struct AdaptiveOptions {
+  // Rows that wait: so many and more go by the bulk path, fewer by the express path.
+  uint64_t threshold = 10'000;  // the first and the least
+  uint64_t most_threshold = 250'000'000;
+  // Reached within this time the threshold is multiplied.
+  int64_t soon_ns = 1'000'000;
+  uint64_t factor = 10;
+  // The rate is measured over such windows; below `fall` times that of the window before it has
+  // fallen, and the threshold is halved.
+  int64_t rate_window_ns = 10'000'000;
+  double fall = 0.9;
+  // After so many changes of path within a second, one path is kept for a second: the express path
+  // where the rate stayed below low_rate rows a second, else the bulk path.
+  uint32_t most_switches = 3;
+  double low_rate = 50'000;
+  // Batches that are on the device at once.
+  uint32_t most_on_device = 3;
+};
+
+struct SchedulingOptions {
+  Scheduling policy = Scheduling::greedy;
+  // The one that `policy` names counts.
+  GreedyOptions greedy;
+  PeriodicOptions periodic;
+  FixedSizeOptions fixed_size;
+  AdaptiveOptions adaptive;
+};
+
+}  // namespace isotherm

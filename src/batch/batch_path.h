@@ -1,0 +1,29 @@
+// BatchPath: a way for batches to the device and back; the queue has a bulk path, and maybe an
+// express path.
+//
+// `send` takes a batch whose columns lie in pinned memory; the replies are there when `done` says
+// so. A batch occupies a place, 0 to the number of places less one, until then. The queue sees to
+// the order between its paths; within one, batches take effect in the order sent.
+//
+// Threads. One, which calls `enter` first. Failures. DeviceError, after which replies of batches
+// under way do not come; std::bad_alloc from `send`: nothing was done.
+#pragma once
+
+#include <cstdint>
+
+#include "isotherm/device_table.h"
+
+namespace isotherm {
+
+class BatchPath {
+ public:
+  virtual ~BatchPath() = default;
+  virtual void enter() {}
+  // Rows of a batch.
+  virtual uint64_t most_rows() const = 0;
+  // `requests` has columns for replies. `now`: a steady clock's time in nanoseconds.
+  virtual void send(uint32_t place, const DeviceRequests& requests, int64_t now) = 0;
+  virtual bool done(uint32_t place, int64_t now) = 0;
+};
+
+}  // namespace isotherm

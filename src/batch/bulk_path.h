@@ -1,0 +1,180 @@
+// BulkPath: batches through streams to a table in the memory of a device.
+//
+// Small batches are read and answered by kernels in pinned memory directly: one copy fewer on the
+// way, each of which costs as much as a small batch. Large ones are copied in by the copy engine;
+// of large reads the kernel writes values straight to the host and the found bytes are copied out,
+// of large writes, whose kernels read their columns several times, everything is. Each place has a
+// stream and columns of its own, so that copying in, kernels and copying out of successive batches
+// overlap.
+//
+// The end of a batch is a word in pinned memory (device/gpu/end_mark.h); of small reads the lookup
+// itself sets it, so they are one launch in all. The driver is asked as well
+// from time to time, because a device that has failed writes no word.
+//
+// Threads. One at a time. Memory. Device: places × rows × 34 bytes. Sources. Mega-KV, sections 4.3
+// and 6.1 (streams, and buffers that are handed round).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "batch/batch_path.h"
+#include "device/gpu/end_mark.h"
+#include "device/gpu/fixed_device_table.h"
+#include "device/gpu/pinned_block.h"
+
+namespace isotherm {
+
+template <class Device>
+class BulkPath final : public BatchPath {
+ public:
+  // `device` and `table` must outlive it. Throws std::bad_alloc.
+  BulkPath(Device& device, FixedDeviceTable<Device>& table, uint32_t places, uint32_t rows)
+      : device_(device),
+        table_(table),
+        memory_(device, 0),
+        rows_(rows),
+        words_(device, uint64_t{places} * word_bytes),
+        counters_(memory_, places) {
+    if (counters_.empty()) throw std::bad_alloc();
+    for (uint32_t i = 0; i < places; ++i) {
+      places_.push_back(std::make_unique<Place>(device, memory_, rows));
+      if (places_.back()->memory.empty()) throw std::bad_alloc();
+      places_.back()->word = reinterpret_cast<uint64_t*>(words_.data() + i * word_bytes);
+      *places_.back()->word = 0;
+    }
+    const auto stream = places_.front()->stream.get();
+    require_device(
+        device.clear(stream, counters_.data(), counters_.bytes()) && device.synchronize(stream),
+        "clear counters");
+  }
+
+  void enter() override {
+    // A GPU is chosen by each thread; a fake one is nobody's.
+    if constexpr (requires { device_.enter(); }) {
+      require_device(device_.enter(), "choose the GPU");
+    }
+  }
+  uint64_t most_rows() const override { return rows_; }
+
+  void send(uint32_t number, const DeviceRequests& requests, int64_t now) override {
+    Place& place = *places_[number];
+    const bool reads = requests.ops == nullptr && requests.op == DeviceOp::get;
+    const EndMark mark{place.word, ++place.batch};
+    if (reads && requests.rows <= most_direct_reads) {
+      table_.get_marked(requests, mark, counters_.data() + number, place.stream.get());
+    } else {
+      if (reads) {
+        run_reads(place, requests);
+      } else {
+        run_writes(place, requests);
+      }
+      require_device(
+          device_.launch(place.stream.get(), 1, EndMarkKernel::threads, EndMarkKernel{mark}),
+          "end a batch");
+    }
+    require_device(device_.record(place.end, place.stream.get()), "record an event");
+    place.sent = place.asked = now;
+  }
+
+  bool done(uint32_t number, int64_t now) override {
+    Place& place = *places_[number];
+    if (__atomic_load_n(place.word, __ATOMIC_ACQUIRE) == place.batch) return true;
+    if (now - place.asked < ask_every_ns) return false;
+    place.asked = now;
+    if (device_.done(place.end)) return true;
+    if (now - place.sent < patience_ns) return false;
+    // Asking cannot tell a slow device from one that has failed; waiting can.
+    require_device(device_.synchronize(place.end), "wait for a batch");
+    return true;
+  }
+
+ private:
+  static constexpr uint64_t most_direct_reads = 1 << 14;
+  static constexpr uint64_t most_direct_writes = 1 << 12;
+  static constexpr uint64_t word_bytes = 128;  // nobody else's cache line
+  static constexpr uint64_t row_bytes = 4 * sizeof(uint64_t) + 2;
+  static constexpr int64_t ask_every_ns = 20'000;
+  static constexpr int64_t patience_ns = 50'000'000;
+
+  struct Place {
+    Place(Device& its_device, DeviceMemory<Device>& its_memory, uint64_t rows)
+        : device(its_device),
+          stream(its_device),
+          end(its_device.create_event()),
+          memory(its_memory, rows * row_bytes) {}
+    // What is under way ends before its memory does.
+    ~Place() {
+      device.synchronize(stream.get());
+      device.destroy_event(end);
+    }
+    Place(const Place&) = delete;
+    Place& operator=(const Place&) = delete;
+
+    uint64_t* words(uint32_t column, uint64_t rows) const {
+      return reinterpret_cast<uint64_t*>(memory.data()) + column * rows;
+    }
+    uint8_t* bytes(uint32_t column, uint64_t rows) const {
+      return reinterpret_cast<uint8_t*>(words(4, rows)) + column * rows;
+    }
+
+    Device& device;
+    DeviceStream<Device> stream;
+    typename Device::Event end;
+    DeviceArray<Device, char> memory;  // columns, as wide as each batch needs
+    uint64_t* word = nullptr;          // pinned: the number of the last batch that has ended
+    uint64_t batch = 0;
+    int64_t sent = 0;
+    int64_t asked = 0;
+  };
+
+  template <class T>
+  const T* copied_in(const Place& place, T* to, const T* from, uint64_t rows) {
+    require_device(device_.to_device(place.stream.get(), to, from, rows * sizeof(T)),
+                   "copy a batch to the device");
+    return to;
+  }
+  template <class T>
+  void copy_out(const Place& place, T* to, const T* from, uint64_t rows) {
+    require_device(device_.to_host(place.stream.get(), to, from, rows * sizeof(T)),
+                   "copy replies to the host");
+  }
+
+  void run_reads(const Place& place, const DeviceRequests& requests) {
+    const uint64_t rows = requests.rows;
+    DeviceRequests call = requests;
+    call.keys = copied_in(place, place.words(0, rows), requests.keys, rows);
+    call.found = place.bytes(0, rows);
+    table_.run(call, place.stream.get());
+    copy_out(place, requests.found, call.found, rows);
+  }
+
+  void run_writes(const Place& place, const DeviceRequests& requests) {
+    const uint64_t rows = requests.rows;
+    if (rows <= most_direct_writes) return table_.run(requests, place.stream.get());
+    DeviceRequests call = requests;
+    call.keys = copied_in(place, place.words(0, rows), requests.keys, rows);
+    call.values = copied_in(place, place.words(1, rows), requests.values, rows);
+    call.expected = copied_in(place, place.words(2, rows), requests.expected, rows);
+    if (requests.ops != nullptr) {
+      auto* ops = reinterpret_cast<DeviceOp*>(place.bytes(1, rows));
+      call.ops = copied_in(place, ops, requests.ops, rows);
+    }
+    call.values_out = place.words(3, rows);
+    call.found = place.bytes(0, rows);
+    table_.run(call, place.stream.get());
+    copy_out(place, requests.values_out, call.values_out, rows);
+    copy_out(place, requests.found, call.found, rows);
+  }
+
+  Device& device_;
+  FixedDeviceTable<Device>& table_;
+  DeviceMemory<Device> memory_;
+  const uint64_t rows_;
+  PinnedBlock<Device> words_;
+  DeviceArray<Device, uint32_t> counters_;  // of each place's blocks
+  std::vector<std::unique_ptr<Place>> places_;
+};
+
+}  // namespace isotherm

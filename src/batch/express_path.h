@@ -1,0 +1,54 @@
+// ExpressPath: small batches to the kernel that stays on the device (device/gpu/express.h), and
+// back.
+//
+// What the table does not take that way (a key twice beside writes, or the device is busy) goes by
+// a bulk path of its own. One mail is under way at a time: the next one waits for its replies, a
+// few microseconds, as does any other call on the table.
+//
+// Threads. One at a time.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "batch/bulk_path.h"
+
+namespace isotherm {
+
+template <class Device>
+class ExpressPath final : public BatchPath {
+ public:
+  // `device` and `table` must outlive it. Throws std::bad_alloc.
+  ExpressPath(Device& device, FixedDeviceTable<Device>& table, uint32_t places)
+      : table_(table),
+        bulk_(device, table, places, static_cast<uint32_t>(table.most_express())),
+        posted_(places) {}
+
+  void enter() override { bulk_.enter(); }
+  uint64_t most_rows() const override { return table_.most_express(); }
+
+  void send(uint32_t place, const DeviceRequests& requests, int64_t now) override {
+    posted_[place] = table_.post(requests);
+    if (posted_[place]) {
+      last_ = place;
+    } else {
+      bulk_.send(place, requests, now);
+    }
+  }
+
+  bool done(uint32_t place, int64_t now) override {
+    if (!posted_[place]) return bulk_.done(place, now);
+    if (place != last_) return true;  // a later call took its replies
+    if (!table_.ready()) return false;
+    table_.take();
+    return true;
+  }
+
+ private:
+  FixedDeviceTable<Device>& table_;
+  BulkPath<Device> bulk_;
+  std::vector<bool> posted_;  // of each place, whether its batch went by mail
+  uint32_t last_ = 0;         // that did
+};
+
+}  // namespace isotherm

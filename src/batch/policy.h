@@ -1,0 +1,54 @@
+// SchedulingPolicy: decides when rows that wait for a device are sent, how many and by which path.
+//
+// The queue's thread asks `decide` after every change of what waits, and again at the time that the
+// answer names. It sends reads and writes in batches of their own, reads before writes: whoever
+// sends writes sends all reads that wait as well (batch/batch_queue.h says why). A decision is
+// carried out before the policy is asked again. `report` tells of every batch that has ended.
+//
+// Policies are pure logic: the time is an argument, so tests turn the clock. Threads. One.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+namespace isotherm {
+
+enum class BatchKind : uint8_t { reads, writes };
+enum class BatchRoute : uint8_t { bulk, express };
+
+// What waits. Times and ages in nanoseconds, counts in rows.
+struct WaitingRows {
+  int64_t now = 0;
+  uint64_t reads = 0;
+  uint64_t writes = 0;     // and reads that wait for one of them
+  int64_t read_age = 0;    // of the oldest; 0 where there is none
+  int64_t write_age = 0;   // likewise
+  uint32_t on_device = 0;  // batches
+  uint64_t arrived = 0;    // rows, since the queue began
+};
+
+struct BatchDecision {
+  static constexpr int64_t never = std::numeric_limits<int64_t>::max();
+
+  uint64_t reads = 0;
+  uint64_t writes = 0;
+  BatchRoute route = BatchRoute::bulk;
+  // When to ask again although nothing has changed.
+  int64_t again = never;
+};
+
+struct BatchReport {
+  BatchKind kind = BatchKind::reads;
+  BatchRoute route = BatchRoute::bulk;
+  uint64_t rows = 0;
+  int64_t took = 0;  // from being sent to being answered
+};
+
+class SchedulingPolicy {
+ public:
+  virtual ~SchedulingPolicy() = default;
+  virtual BatchDecision decide(const WaitingRows& waiting) = 0;
+  virtual void report(const BatchReport& /*batch*/) {}
+};
+
+}  // namespace isotherm

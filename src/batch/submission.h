@@ -1,0 +1,77 @@
+// Submission: the queue's side of a DeviceCompletion, and the list in which submissions arrive.
+//
+// A submission is its own list node, so submitting allocates nothing. Submitters push at the head
+// with one compare-and-swap; the queue's thread takes the whole list with one exchange and turns it
+// round, so what one thread pushed comes out in the order pushed.
+//
+// Ownership. From the push to `finish` the fields belong to the queue's thread; afterwards the
+// completion may be used again, or be gone.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "isotherm/device_queue.h"
+
+namespace isotherm {
+
+struct Submission {
+  // Before the push; the completion is not under way.
+  static void begin(DeviceCompletion& completion, const DeviceRequests& requests) {
+    completion.requests_ = requests;
+    completion.unanswered_ = requests.rows;
+    completion.next_ = nullptr;
+    completion.state_.store(static_cast<int32_t>(QueueStatus::pending), std::memory_order_relaxed);
+  }
+  // All of a list, linked by next.
+  static void finish(DeviceCompletion* list, QueueStatus status) {
+    while (list != nullptr) {
+      std::atomic<int32_t>& state = list->state_;
+      list = list->next_;  // before the owner may use the completion again
+      // Sequentially consistent: notify_all looks for sleepers, and must not do so before the store
+      // is seen by whoever is about to sleep. It needs the address only.
+      state.store(static_cast<int32_t>(status), std::memory_order_seq_cst);
+      state.notify_all();
+    }
+  }
+  // Rows were answered; true with the last of them.
+  static bool answered(DeviceCompletion& completion, uint64_t rows) {
+    completion.unanswered_ -= rows;
+    return completion.unanswered_ == 0;
+  }
+  static const DeviceRequests& requests(const DeviceCompletion& completion) {
+    return completion.requests_;
+  }
+  static DeviceCompletion*& next(DeviceCompletion& completion) { return completion.next_; }
+};
+
+class Inbox {
+ public:
+  void push(DeviceCompletion& submission) {
+    DeviceCompletion* head = head_.load(std::memory_order_relaxed);
+    do {
+      Submission::next(submission) = head;
+    } while (!head_.compare_exchange_weak(head, &submission, std::memory_order_seq_cst,
+                                          std::memory_order_relaxed));
+  }
+  bool empty() const { return head_.load(std::memory_order_seq_cst) == nullptr; }
+
+  // All that was pushed, oldest first, linked by Submission::next.
+  DeviceCompletion* take() {
+    if (head_.load(std::memory_order_relaxed) == nullptr) return nullptr;
+    DeviceCompletion* newest = head_.exchange(nullptr, std::memory_order_acquire);
+    DeviceCompletion* oldest = nullptr;
+    while (newest != nullptr) {
+      DeviceCompletion* before = Submission::next(*newest);
+      Submission::next(*newest) = oldest;
+      oldest = newest;
+      newest = before;
+    }
+    return oldest;
+  }
+
+ private:
+  std::atomic<DeviceCompletion*> head_{nullptr};
+};
+
+}  // namespace isotherm
