@@ -231,8 +231,12 @@ TEST(PeriodicPolicy, MakesUpForNoCycleAfterIdleTimes) {
 
 // Adaptive.
 
+// With the paper's thresholds.
 AdaptiveOptions wide_windows() {
   AdaptiveOptions options;
+  options.threshold = 10'000;
+  options.most_threshold = 250'000'000;
+  options.factor = 10;
   options.rate_window_ns = 1000 * ms;
   options.most_switches = 1'000'000;
   return options;
@@ -352,7 +356,7 @@ TEST(Policies, OptionsThatCannotWorkAreRefused) {
   options.fixed_size.rows = 0;
   EXPECT_NE(refusal(options), "");
   options.policy = Scheduling::adaptive;
-  options.adaptive.most_threshold = 9'999;
+  options.adaptive.most_threshold = options.adaptive.threshold - 1;
   EXPECT_NE(refusal(options), "");
   options.adaptive = {};
   EXPECT_EQ(refusal(options), "");
