@@ -4,10 +4,14 @@
 // a million rows is answered in two milliseconds and each column of offsets is 8 MB.
 #pragma once
 
+#include <emmintrin.h>
+
 #include <algorithm>
 #include <cstdint>
+#include <future>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "isotherm/device_item_table.h"
 
@@ -40,21 +44,42 @@ inline void check_call(const DeviceItemRequests& requests) {
   }
 }
 
+namespace internal {
+
+// Bit 63 is set if a length of the column is below 0 or above `most`.
+inline uint64_t faults(const int64_t* offsets, uint64_t rows, uint64_t most) {
+  uint64_t bad = 0;
+  uint64_t i = 0;
+  const auto load = [&](uint64_t at) {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(offsets + at));
+  };
+  const __m128i limit = _mm_set1_epi64x(static_cast<int64_t>(most));
+  __m128i bad_pair = _mm_setzero_si128();
+  constexpr uint64_t step = 8;  // four pairs at a time: their loads overlap
+  for (; i + step <= rows; i += step) {
+    for (uint64_t at = i; at < i + step; at += 2) {
+      const __m128i length = _mm_sub_epi64(load(at + 1), load(at));
+      bad_pair = _mm_or_si128(bad_pair, _mm_or_si128(length, _mm_sub_epi64(limit, length)));
+    }
+  }
+  alignas(16) uint64_t halves[2];
+  _mm_store_si128(reinterpret_cast<__m128i*>(halves), bad_pair);
+  bad |= halves[0] | halves[1];
+  for (; i < rows; ++i) {
+    const auto length = static_cast<uint64_t>(offsets[i + 1]) - static_cast<uint64_t>(offsets[i]);
+    bad |= length | (most - length);
+  }
+  return bad;
+}
+
+}  // namespace internal
+
 // Rows `first` to `first + rows` of a column in host memory: offsets must not fall, and no length
 // may be above `most`.
 inline void check_column(const char* name, const DeviceBytes& column, uint64_t first, uint64_t rows,
                          uint64_t most) {
   const int64_t* offsets = column.offsets + first;
-  // Bit 63 tells: of a first offset below 0, of lengths below 0, of lengths above the limit.
-  uint64_t bad = static_cast<uint64_t>(offsets[0]);
-  uint64_t before = static_cast<uint64_t>(offsets[0]);
-  for (uint64_t i = 1; i <= rows; ++i) {
-    const auto upto = static_cast<uint64_t>(offsets[i]);
-    const uint64_t length = upto - before;
-    bad |= upto | length | (most - length);
-    before = upto;
-  }
-  if (bad >> 63 != 0) {
+  if (offsets[0] < 0 || internal::faults(offsets, rows, most) >> 63 != 0) {
     throw std::invalid_argument(std::string("the offsets of ") + name +
                                 " fall, or have a string of more than " + std::to_string(most) +
                                 " bytes");
@@ -64,32 +89,60 @@ inline void check_column(const char* name, const DeviceBytes& column, uint64_t f
   }
 }
 
-// Whether any of a mix of operations is a put; throws for those that items do not take.
-inline bool check_ops(const DeviceOp* ops, uint64_t rows) {
+// Rows of the operations of a call: throws for those that items do not take, and for puts without
+// values.
+inline void check_ops(const DeviceItemRequests& requests, uint64_t first, uint64_t rows) {
+  if (requests.ops == nullptr) return;
   uint8_t largest = 0;
   bool put = false;
-  for (uint64_t i = 0; i < rows; ++i) {
-    largest = std::max(largest, static_cast<uint8_t>(ops[i]));
-    put |= ops[i] == DeviceOp::put;
+  for (uint64_t i = first; i < first + rows; ++i) {
+    largest = std::max(largest, static_cast<uint8_t>(requests.ops[i]));
+    put |= requests.ops[i] == DeviceOp::put;
   }
   static_assert(static_cast<uint8_t>(DeviceOp::erase) == 2);  // get and put are below
   if (largest > static_cast<uint8_t>(DeviceOp::erase)) {
     throw std::invalid_argument("items take get, put and erase only");
   }
-  return put;
+  if (put && requests.values.offsets == nullptr) throw std::invalid_argument("puts without values");
 }
 
-// Host arrays of a call with writes, all of it.
-inline void check_host_arrays(const DeviceItemRequests& requests) {
-  const bool puts = requests.ops != nullptr ? check_ops(requests.ops, requests.rows)
-                                            : requests.op == DeviceOp::put;
-  if (puts && requests.values.offsets == nullptr)
-    throw std::invalid_argument("puts without values");
-  check_column("keys", requests.keys, 0, requests.rows, max_item_key_bytes);
-  if (requests.values.offsets != nullptr) {
-    check_column("values", requests.values, 0, requests.rows, max_item_value_bytes);
-  }
+// Rows of a call with writes whose arrays are in host memory.
+inline void check_rows(const DeviceItemRequests& requests, uint64_t first, uint64_t rows) {
+  check_ops(requests, first, rows);
+  check_column("keys", requests.keys, first, rows, max_item_key_bytes);
+  if (requests.values.offsets == nullptr) return;
+  check_column("values", requests.values, first, rows, max_item_value_bytes);
 }
+
+// The check of all rows of a call: the first rows at once, so that their copies may begin, the
+// others by helping threads.
+class HostCheck {
+ public:
+  // Throws std::invalid_argument for the first `some` rows.
+  HostCheck(const DeviceItemRequests& requests, uint64_t some) {
+    some = std::min(some, requests.rows);
+    const uint64_t others = requests.rows - some;
+    const uint64_t each = std::max((others + helpers - 1) / helpers, least_rows);
+    for (uint64_t first = some; first < requests.rows; first += each) {
+      const uint64_t rows = std::min(each, requests.rows - first);
+      tasks_.push_back(std::async(std::launch::async,
+                                  [&requests, first, rows] { check_rows(requests, first, rows); }));
+    }
+    check_rows(requests, 0, some);
+  }
+
+  // Throws std::invalid_argument for the others.
+  void finish() {
+    for (std::future<void>& task : tasks_) task.get();
+    tasks_.clear();
+  }
+
+ private:
+  static constexpr uint64_t helpers = 3;
+  static constexpr uint64_t least_rows = 1 << 16;  // that are worth a thread
+
+  std::vector<std::future<void>> tasks_;
+};
 
 // How many of at most `rows` rows from `first` on have `room` bytes together; at least 1.
 inline uint64_t fitting(const DeviceBytes& column, uint64_t first, uint64_t rows, uint64_t room) {

@@ -34,14 +34,23 @@
 
 namespace isotherm {
 
-// Counts of a part; all zero when it begins. What stands first goes to the host.
+// Counts of a part; all zero when it begins.
 struct ItemCounts {
-  uint64_t need[item_classes::count];  // blocks
+  uint64_t need[item_classes::count];   // blocks
+  uint64_t taken[item_classes::count];  // numbers that were drawn for them
   uint64_t shared_hashes;
   uint64_t total;  // bytes of the reply
   uint64_t base;   // of the call's parts before
-  uint64_t taken[item_classes::count];
   uint32_t long_copies;
+};
+
+// What the host is told of a part, in memory of the host: a copy would wait behind the replies of
+// parts before.
+struct ItemReport {
+  uint64_t need[item_classes::count];
+  uint64_t free[item_classes::count];
+  uint64_t shared_hashes;
+  uint64_t total;
 };
 
 struct ItemPart {
@@ -88,6 +97,27 @@ struct ItemPart {
   // Whether another key of the part, or of the index, has the row's hash, and somebody writes.
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool is_shared(uint32_t row) const {
     return slots[row] != WriterTable::none && shared[slots[row]] != 0;
+  }
+};
+
+// One block.
+struct ReportItemsKernel {
+  static constexpr uint32_t threads = 256;
+  static_assert(threads >= item_classes::count);
+
+  ItemPart part;
+  ItemReport* report = nullptr;
+
+  template <class Lane>
+  ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
+    const uint32_t c = lane.thread();
+    if (c < item_classes::count) {
+      report->need[c] = part.counts->need[c];
+      report->free[c] = part.lists->free[c];
+    }
+    if (c != 0) return;
+    report->shared_hashes = part.counts->shared_hashes;
+    report->total = part.counts->total;
   }
 };
 

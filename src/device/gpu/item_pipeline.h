@@ -96,7 +96,6 @@ class ItemPipeline {
     try {
       total_ = 0;
       if (item_columns::has_writes(requests)) {
-        item_columns::check_host_arrays(requests);
         change(requests);
       } else {
         find(requests);
@@ -127,7 +126,7 @@ class ItemPipeline {
       const Stream stream = lane.stream.get();
       order_.begin_read(stream);
       steps_.find(lane.part, lane.workspace, nullptr, stream);
-      lane.workspace.ask_counts(lane.part, stream);
+      steps_.ask_counts(lane.part, lane.workspace, stream);
       require_device(device_.record(lane.counted, stream), "record an event");
       under_way.push_back(&lane);
       if (under_way.size() <= ahead) continue;
@@ -143,7 +142,9 @@ class ItemPipeline {
       stage(lane, requests, staged, std::min(part_rows_, requests.rows - staged), true);
       staged += lane.part.rows;
     };
+    item_columns::HostCheck check(requests, part_rows_);
     stage_next(*lanes_[0]);
+    check.finish();
     for (uint32_t next = 0;; ++next) {
       Lane& lane = *lanes_[next % lanes];
       const bool last = staged == requests.rows;
@@ -151,7 +152,7 @@ class ItemPipeline {
       const Stream stream = lane.stream.get();
       order_.begin_write(stream);
       steps_.change(lane.part, lane.workspace, nullptr, stream);
-      if (requests.replies.offsets != nullptr) lane.workspace.ask_counts(lane.part, stream);
+      if (requests.replies.offsets != nullptr) steps_.ask_counts(lane.part, lane.workspace, stream);
       require_device(device_.record(lane.counted, stream), "record an event");
       reply(lane, requests, [&] {
         steps_.release(lane.part, stream);

@@ -61,7 +61,7 @@ class ItemSteps {
     launch(stream, part.rows, MarkItemsKernel{part});
     look_up(part, part.first, part.first_found, stream);
     launch(stream, part.rows, CompareItemsKernel{part});
-    workspace.ask_counts(part, stream);
+    ask_counts(part, workspace, stream);
     require_device(device_.synchronize(stream), "wait for the counts of a part");
     const ItemReport& report = workspace.report();
     const uint64_t shared_hashes = report.shared_hashes;
@@ -70,6 +70,13 @@ class ItemSteps {
     if (shared_hashes != 0) work_exactly(part, workspace, shared_hashes, stream);
     launch(stream, part.rows, AnswerItemsKernel<true>{part});
     sum(part, carry, stream);
+  }
+
+  // The workspace's report; it is there when the stream has come past.
+  void ask_counts(const ItemPart& part, const Workspace& workspace, Stream stream) {
+    require_device(device_.launch(stream, 1, ReportItemsKernel::threads,
+                                  ReportItemsKernel{part, workspace.report_memory()}),
+                   "ask for the counts of a part");
   }
 
   // The offsets of the reply, which begins at `base`, or where the counts say.

@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstddef>
 #include <cstdint>
 
 #include "device/gpu/device_memory.h"
@@ -18,14 +17,6 @@
 #include "device/gpu/item_part.h"
 
 namespace isotherm {
-
-// Of a part, on the host.
-struct ItemReport {
-  uint64_t need[item_classes::count];
-  uint64_t shared_hashes;
-  uint64_t total;
-  uint64_t free[item_classes::count];
-};
 
 template <class Device>
 class ItemWorkspace {
@@ -53,6 +44,7 @@ class ItemWorkspace {
   ItemWorkspace& operator=(const ItemWorkspace&) = delete;
 
   const ItemReport& report() const { return *report_; }
+  ItemReport* report_memory() const { return report_; }
 
   // Sets the part's own columns, and clears what it needs clear.
   void lay_out(ItemPart& part, bool writes, Stream stream) const {
@@ -88,16 +80,6 @@ class ItemWorkspace {
                        device_.clear(stream, chains.ops, rows),
                    "clear the chains of a part");
     return chains;
-  }
-
-  // Fetches the part's counts, and the free blocks; they are there when the stream has come past.
-  void ask_counts(const ItemPart& part, Stream stream) const {
-    static_assert(offsetof(ItemCounts, total) == offsetof(ItemReport, total));
-    require_device(
-        device_.to_host(stream, report_, part.counts,
-                        offsetof(ItemReport, total) + sizeof(ItemReport::total)) &&
-            device_.to_host(stream, report_->free, part.lists->free, sizeof(ItemReport::free)),
-        "fetch the counts of a part");
   }
 
  private:
