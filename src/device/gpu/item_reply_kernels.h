@@ -95,6 +95,8 @@ struct OffsetsKernel {
 // Values of the bytes from `begin` to `end` of the reply go to `to`; none where the part's end lies
 // beyond `capacity`.
 struct ReplyJob {
+  static constexpr bool pads = false;
+
   char* to = nullptr;
   uint64_t begin = 0;
   uint64_t end = 0;

@@ -98,6 +98,8 @@ struct WriteItemsKernel {
 
 // The values of new items.
 struct PutJob {
+  static constexpr bool pads = true;
+
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE Copy copy(const ItemPart& part, uint32_t row) const {
     const uint64_t item = part.fresh[row];
     if (item == 0) return {};

@@ -8,8 +8,10 @@
 //
 // Strings above `long_copy` bytes are left to a kernel in which all blocks share them.
 //
-// A job of a kernel is a functor: Copy copy(row), of no bytes where there is nothing to do, and
-// ByteRange readable(), what may be read around the strings.
+// A job of a kernel has
+//   Copy copy(part, row)        of no bytes where there is nothing to do
+//   ByteRange readable(part)    what may be read around the strings
+//   pads                        strings go to units of their own, which are filled with zeros
 #pragma once
 
 #include <cstdint>
@@ -49,8 +51,9 @@ struct CopyUnit {
     bytes = static_cast<uint32_t>(upto - to);
     data = load_unit(copy.from + (to - copy.to), bytes, readable);
   }
+  template <bool pads>
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void store() const {
-    if (bytes == unit_bytes) {
+    if (pads || bytes == unit_bytes) {
       *reinterpret_cast<Pair*>(to) = data;
     } else {
       store_bytes(to, data, bytes);
@@ -113,7 +116,7 @@ struct CopyItemsKernel {
         unit[k].load(warp.copy[of], at - warp.begin[of], readable);
       }
       for (uint32_t k = 0; k < at_a_time; ++k) {
-        if (unit[k].bytes != 0) unit[k].store();
+        if (unit[k].bytes != 0) unit[k].template store<Job::pads>();
       }
     }
     lane.sync_warp(whole_warp);
@@ -164,7 +167,7 @@ struct CopyLongItemsKernel {
       if (at < units) unit[k].load(copy, at, readable);
     }
     for (uint32_t k = 0; k < at_a_time; ++k) {
-      if (unit[k].bytes != 0) unit[k].store();
+      if (unit[k].bytes != 0) unit[k].template store<Job::pads>();
     }
   }
 };
