@@ -249,6 +249,21 @@ uint64_t check_small_capacity(Device& device, uint64_t scale) {
   return table.wrong() + table.refused();
 }
 
+// Host arrays in very many parts, whose changes follow close on each other.
+template <class Device>
+uint64_t check_many_parts(Device& device, uint64_t scale) {
+  ItemSource source(9, 20, 60);
+  ModelledItems<Device> table(device, small_items(21, 32));
+  const std::vector<std::string> keys = source.keys(100);
+  for (int round = 0; round < 3; ++round) {
+    for (const double writes : {0.0, 0.5, 1.0}) {
+      table.run_host(source.mixed(keys, scale / 2, writes));
+    }
+  }
+  table.check_all();
+  return table.wrong() + table.refused();
+}
+
 // From an empty table through many splits of the index.
 template <class Device>
 uint64_t check_item_growth(Device& device, uint64_t scale) {
@@ -285,6 +300,7 @@ constexpr DeviceItemCheck<Device> device_item_checks[] = {
     {"reuse", check_reuse<Device>},
     {"items without memory", check_items_without_memory<Device>},
     {"small capacity", check_small_capacity<Device>},
+    {"many parts", check_many_parts<Device>},
     {"item growth", check_item_growth<Device>},
 };
 

@@ -115,6 +115,67 @@ TEST(DeviceItemStore, WithoutMemoryPutsAreRefusedAndLaterOnesAreNot) {
   EXPECT_EQ(device.take_errors(), std::vector<std::string>{});
 }
 
+// Keys by their hashes, of which the uppermost 16 bits count: `few` have 512 hashes in all, `many`
+// others, of which the later ones are shared by two keys each.
+struct SharedHashes {
+  static constexpr uint64_t mask = uint64_t{0xffff} << 48;
+
+  SharedHashes(uint64_t seed, uint64_t alone, uint64_t keys) {
+    std::map<uint64_t, std::vector<std::string>> by_hash;
+    for (uint64_t i = 0; few.size() < keys || many.size() < keys; ++i) {
+      std::string key = std::to_string(i + 1'000'000'000);
+      const ByteRange all{key.data(), key.data() + key.size()};
+      const uint64_t hash = ItemHash{seed, mask}(key.data(), key.size(), all) >> 48;
+      if (hash < 512) {
+        if (few.size() < keys) few.push_back(key);
+        continue;
+      }
+      std::vector<std::string>& same = by_hash[hash];
+      same.push_back(key);
+      if (many.size() < alone && same.size() == 1) many.push_back(key);
+      if (many.size() >= alone && many.size() < keys && same.size() == 9) {
+        many.insert(many.end(), same.begin() + 7, same.end());
+      }
+    }
+  }
+  std::vector<std::string> few;
+  std::vector<std::string> many;
+};
+
+TEST(DeviceItemStore, KeysOfOneHashAreRefusedTogetherWhereTheIndexIsFull) {
+  if (poison::sanitized) GTEST_SKIP() << "too many lanes";
+  constexpr uint64_t alone = 7000;
+  constexpr uint64_t keys = 17000;
+  const SharedHashes shared(1, alone, keys);
+  FakeDevice device(1, memory);
+  DeviceItemOptions options = small_items(1, 1024);
+  options.index.line_bits = 2;
+  options.hash_mask = SharedHashes::mask;
+  Modelled table(device, options);
+  const auto batch = [](DeviceOp op, const std::vector<std::string>& of) {
+    ItemBatch requests;
+    for (const std::string& key : of) requests.push_back({op, key, "value", 0});
+    return requests;
+  };
+  // Blocks for all, while the index has few entries.
+  table.run_host(batch(DeviceOp::put, shared.few));
+  table.run_host(batch(DeviceOp::erase, shared.few));
+  device.fail_allocations_after(0);
+  table.run_host(batch(DeviceOp::put, {shared.many.begin(), shared.many.begin() + alone}));
+  EXPECT_EQ(table.refused(), 0u);
+  table.run_host(batch(DeviceOp::put, {shared.many.begin() + alone, shared.many.end()}));
+  EXPECT_GT(table.refused(), 0u);
+  device.fail_allocations_after(FakeDevice::never);
+  table.check_all();
+  // What was refused is free again: all find room now.
+  const uint64_t refused = table.refused();
+  table.run_host(batch(DeviceOp::put, shared.many));
+  EXPECT_EQ(table.refused(), refused);
+  table.check_all();
+  EXPECT_EQ(table.wrong(), 0u);
+  EXPECT_EQ(device.take_errors(), std::vector<std::string>{});
+}
+
 // Calls that must throw std::invalid_argument and leave the table as it was.
 class WrongItemCalls : public ::testing::Test {
  protected:
