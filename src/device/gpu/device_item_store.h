@@ -92,14 +92,17 @@ class DeviceItemStore {
   }
 
  private:
-  // Calls take turns; after a failure nothing that is on the device can be relied on.
+  // Calls take turns; after a failure in the middle of a call nothing that is on the device can be
+  // relied on.
   template <class Work>
   void guarded(Work&& work) {
     const std::lock_guard guard(mutex_);
     if (lost_) throw DeviceError("the table was lost when the device failed");
     try {
       work();
-    } catch (const DeviceError&) {
+    } catch (const std::invalid_argument&) {
+      throw;  // before anything happened
+    } catch (...) {
       lost_ = true;
       throw;
     }

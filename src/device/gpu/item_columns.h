@@ -115,7 +115,7 @@ inline void check_rows(const DeviceItemRequests& requests, uint64_t first, uint6
 }
 
 // The check of all rows of a call: the first rows at once, so that their copies may begin, the
-// others by helping threads.
+// others by helping threads, or where there are none in finish().
 class HostCheck {
  public:
   // Throws std::invalid_argument for the first `some` rows.
@@ -125,7 +125,7 @@ class HostCheck {
     const uint64_t each = std::max((others + helpers - 1) / helpers, least_rows);
     for (uint64_t first = some; first < requests.rows; first += each) {
       const uint64_t rows = std::min(each, requests.rows - first);
-      tasks_.push_back(std::async(std::launch::async,
+      tasks_.push_back(std::async(std::launch::async | std::launch::deferred,
                                   [&requests, first, rows] { check_rows(requests, first, rows); }));
     }
     check_rows(requests, 0, some);
