@@ -170,7 +170,7 @@ class ItemsBench {
       columns(rows);
       table_.put(rows, device_keys(), {value_offsets_, values_}, nullptr, nullptr);
     }
-    const DeviceTableStats stats = table_.stats();
+    const DeviceItemStats stats = table_.stats();
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
     std::printf(
         "PUT of new keys, device, growth included: %.1f M/s; %llu items, %.1f bytes an item "

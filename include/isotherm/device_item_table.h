@@ -31,6 +31,10 @@
 // Expiry. A put may carry an absolute time in ms; a call whose `now_ms` is at or after it finds the
 // key absent. Expired items keep their memory until their key is put again or erased.
 //
+// Eviction. With `evict`, puts that find no memory evict items of their size: CLOCK, where gets
+// mark what they read and new items have no mark. Puts are still answered reply_retry where their
+// size has no items that could be evicted.
+//
 // Limits. Keys of up to 65,535 bytes, values of up to 8 MiB; operations get, put and erase. A new
 // value is a new item: until the end of its part of the call (some 2^18 rows) the old one keeps its
 // memory. Memory that items of one size have taken is not given to other sizes. The work space is
@@ -58,8 +62,15 @@ struct DeviceItemTableOptions {
   int device = 0;
   // Bytes of device memory that the table may take; 0: no cap. At least 256 MiB.
   uint64_t gpu_memory = 0;
+  // Where memory has ended, items that were not read lately make room for puts.
+  bool evict = false;
   // Seed of the hash; empty: drawn at random.
   std::optional<uint64_t> hash_seed;
+};
+
+// `entries` are items.
+struct DeviceItemStats : DeviceTableStats {
+  uint64_t evicted = 0;  // ever
 };
 
 // A column of byte strings, as above.
@@ -110,8 +121,8 @@ class DeviceItemTable {
   void erase_host(uint64_t rows, DeviceBytes keys, uint8_t* found);
   uint64_t run_host(const DeviceItemRequests& requests);
 
-  // Waits for all calls made so far. `entries` are items.
-  DeviceTableStats stats();
+  // Waits for all calls made so far.
+  DeviceItemStats stats();
 
  private:
   struct State;

@@ -24,6 +24,7 @@ DeviceItemOptions checked(const DeviceItemTableOptions& options) {
     checked.value_room /= 2;
     checked.reply_room /= 2;
   }
+  checked.evicts = options.evict;
   checked.index.gpu_memory = options.gpu_memory;
   checked.index.seed = seed_or_random(options.hash_seed);
   checked.index.max_part_rows = checked.part_rows;
@@ -113,6 +114,6 @@ uint64_t DeviceItemTable::run_host(const DeviceItemRequests& requests) {
   return state_->entered().run_host(requests);
 }
 
-DeviceTableStats DeviceItemTable::stats() { return state_->entered().stats(); }
+DeviceItemStats DeviceItemTable::stats() { return state_->entered().stats(); }
 
 }  // namespace isotherm

@@ -5,7 +5,8 @@
 //    4  u32  value bytes
 //    8  u64  next: the item of another key with the same hash, or 0
 //   16  i64  expiry, ms since the epoch; 0: never
-//   24  u64  bits 0–7: size class of the block; 8–63: 0, room for flags and a version
+//   24  u64  bits 0–7: size class of the block; 8: in the table; 9: read (where items are evicted);
+//            10–63: 0, room for flags and a version
 //   32  key, then zeros up to a multiple of 16
 //    .  value, from a multiple of 16 on
 // The location of an item is its address.
@@ -14,7 +15,8 @@
 // first. Nearly every chain has one item.
 //
 // Threads. An item is written before it gets into the index, and its key and value never change
-// after. `next` is changed by one lane, in a kernel of its own (device/gpu/item_exact_kernels.h).
+// after. Bits 8 and 9 belong to blocks as well: a free block has neither. `next` is changed by one
+// lane, in a kernel of its own (device/gpu/item_exact_kernels.h).
 #pragma once
 
 #include <cstdint>
@@ -27,6 +29,9 @@
 namespace isotherm {
 
 struct alignas(16) DeviceItem {
+  static constexpr uint64_t live_bit = 1 << 8;
+  static constexpr uint64_t read_bit = 1 << 9;
+
   uint32_t key_bytes;
   uint32_t value_bytes;
   uint64_t next;
@@ -41,6 +46,10 @@ struct alignas(16) DeviceItem {
   }
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint32_t size_class() const {
     return static_cast<uint32_t>(meta & 0xff);
+  }
+  // Another lane may do the same.
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void mark_read() {
+    if ((meta & read_bit) == 0) meta |= read_bit;
   }
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool expired(int64_t now) const {
     return now != 0 && expiry != 0 && expiry <= now;

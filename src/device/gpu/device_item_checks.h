@@ -202,7 +202,7 @@ uint64_t fill_to_the_end(Device& device, uint64_t rows, uint64_t hash_mask) {
   DeviceItemOptions options = small_items(15, rows);
   {
     ModelledItems<Device> empty(device, options);
-    const DeviceTableStats stats = empty.stats();
+    const DeviceItemStats stats = empty.stats();
     options.index.gpu_memory = stats.bytes + stats.workspace + rows * 600;
   }
   options.hash_mask = hash_mask;
@@ -216,7 +216,7 @@ uint64_t fill_to_the_end(Device& device, uint64_t rows, uint64_t hash_mask) {
     table.run_host(source.mixed(all, rows, 0.3));
   }
   if (table.refused() == 0) table.fail("no put was refused");
-  const DeviceTableStats stats = table.stats();
+  const DeviceItemStats stats = table.stats();
   if (stats.bytes + stats.workspace > options.index.gpu_memory) table.fail("more than the cap");
   table.check_all();
   return table.wrong();
@@ -229,6 +229,75 @@ uint64_t check_items_without_memory(Device& device, uint64_t scale) {
   const uint64_t few = std::min<uint64_t>(many, 512);
   return fill_to_the_end(device, many, ~uint64_t{0}) +
          fill_to_the_end(device, few, uint64_t{0xf} << 60);
+}
+
+// Where memory ends, items that are not read make room for new ones, and those that are stay.
+template <class Device>
+uint64_t check_eviction(Device& device, uint64_t scale) {
+  const uint64_t rows = std::min<uint64_t>(scale / 4, 4096);
+  DeviceItemOptions options = small_items(23, rows);
+  options.evicts = true;
+  {
+    ModelledItems<Device> empty(device, options);
+    const DeviceItemStats stats = empty.stats();
+    options.index.gpu_memory = stats.bytes + stats.workspace + rows * 8 * 160;
+  }
+  ModelledItems<Device> table(device, options);
+  // Keys and values of one size each.
+  ItemSource source(10, 20, 20);
+  uint64_t next = 0;
+  const auto fresh_keys = [&](uint64_t count) {
+    std::vector<std::string> keys;
+    for (uint64_t i = 0; i < count; ++i) keys.push_back(std::to_string(1'000'000 + next++));
+    return keys;
+  };
+  const auto puts = [&](const std::vector<std::string>& keys) {
+    ItemBatch batch;
+    for (const std::string& key : keys) {
+      batch.push_back({DeviceOp::put, key, std::string(90, static_cast<char>(next++)), 0});
+    }
+    return batch;
+  };
+  const std::vector<std::string> read = fresh_keys(rows / 2);
+  table.run(puts(read));
+  for (int round = 0; round < 40; ++round) {
+    table.run_from(round % 2 == 0, puts(fresh_keys(rows)));
+    table.run_uniform(DeviceOp::get, source.uniform_op(DeviceOp::get, read), round % 3 == 0, true);
+  }
+  if (table.missed() > read.size() / 10) table.fail("items that are read were evicted");
+  if (table.stats().evicted < rows * 16) table.fail("too little was evicted");
+  if (table.refused() > rows) table.fail("puts were refused");
+  table.check_all();
+  return table.wrong();
+}
+
+// The same under histories of all operations and sizes, and with hashes that are shared.
+template <class Device>
+uint64_t check_evicting_histories(Device& device, uint64_t scale) {
+  uint64_t wrong = 0;
+  for (const uint64_t mask : {~uint64_t{0}, uint64_t{0x3ff} << 54}) {
+    const uint64_t rows = std::min<uint64_t>(scale / 4, mask == ~uint64_t{0} ? 4096 : 256);
+    ItemSource source(11, 40, 150);
+    DeviceItemOptions options = small_items(25, rows);
+    options.evicts = true;
+    options.hash_mask = mask;
+    {
+      ModelledItems<Device> empty(device, options);
+      const DeviceItemStats stats = empty.stats();
+      options.index.gpu_memory = stats.bytes + stats.workspace + rows * 4 * 160;
+    }
+    ModelledItems<Device> table(device, options);
+    const std::vector<std::string> keys = source.keys(rows * 10);
+    for (int round = 0; round < 24; ++round) {
+      ItemBatch batch = source.mixed(keys, rows + rows / 2, round % 2 == 0 ? 0.7 : 0.2);
+      for (ItemRequest& request : batch) request.expiry = 0;
+      table.run_from(round % 3 == 0, batch);
+    }
+    table.check_all();
+    if (table.stats().evicted == 0) table.fail("nothing was evicted");
+    wrong += table.wrong();
+  }
+  return wrong;
 }
 
 // The reply does not fit: its size and all else are told, and nothing is written behind it.
@@ -279,7 +348,7 @@ uint64_t check_item_growth(Device& device, uint64_t scale) {
     table.run_from(rows % 2 == 0, source.uniform_op(DeviceOp::put, keys));
   }
   table.check_all();
-  const DeviceTableStats stats = table.stats();
+  const DeviceItemStats stats = table.stats();
   if (stats.segments < std::max<uint64_t>(2, stats.entries / 256)) table.fail("did not grow");
   return table.wrong() + table.refused();
 }
@@ -303,6 +372,8 @@ constexpr DeviceItemCheck<Device> device_item_checks[] = {
     {"reuse", check_reuse<Device>},
     {"items without memory", check_items_without_memory<Device>},
     {"small capacity", check_small_capacity<Device>},
+    {"eviction", check_eviction<Device>},
+    {"evicting histories", check_evicting_histories<Device>},
     {"many parts", check_many_parts<Device>},
     {"item growth", check_item_growth<Device>},
 };

@@ -22,7 +22,6 @@ template <class Device>
 class DeviceItemMemory {
  public:
   using Stream = typename Device::Stream;
-  using Counts = uint64_t[item_classes::count];
 
   // `slab_bytes`: of the largest slab that is made ahead of need. Throws std::bad_alloc.
   DeviceItemMemory(DeviceMemory<Device>& memory, uint64_t slab_bytes, Stream stream)
@@ -35,23 +34,56 @@ class DeviceItemMemory {
 
   ItemLists* lists() const { return lists_.data(); }
 
-  // Makes sure of `need` free blocks of each class, or of as many as memory allows; `free` says how
-  // many there are. Waits where it adds some.
-  void reserve(const Counts& need, const Counts& free, Stream stream) {
-    for (uint32_t c = 0; c < item_classes::count; ++c) {
-      uint64_t have = free[c];
-      while (have < need[c]) {
-        const uint64_t more = add(c, need[c] - have, have, stream);
-        if (more == 0) break;
-        have += more;
-      }
+  // Makes sure of `need` free blocks of class `c`, or of as many as memory allows, where there are
+  // `free`; of how many there are then. Waits where it adds some.
+  uint64_t reserve(uint32_t c, uint64_t need, uint64_t free, Stream stream) {
+    while (free < need) {
+      const uint64_t more = add(c, need - free, free, stream);
+      if (more == 0) break;
+      free += more;
     }
+    return free;
+  }
+
+  // All blocks of a class, in use or free.
+  uint64_t blocks(uint32_t c) const { return classes_[c].blocks; }
+  // The class that has the most.
+  uint32_t fullest() const {
+    const auto fewer = [](const OfClass& a, const OfClass& b) { return a.blocks < b.blocks; };
+    return static_cast<uint32_t>(std::max_element(classes_.begin(), classes_.end(), fewer) -
+                                 classes_.begin());
+  }
+
+  struct Blocks {
+    char* first = nullptr;
+    uint64_t count = 0;
+  };
+  // The next blocks of a class, at most `most` and within a slab, round and round; the class has
+  // some.
+  Blocks next_blocks(uint32_t c, uint64_t most) {
+    OfClass& of = classes_[c];
+    const Slab& slab = of.slabs[of.hand_slab];
+    const Blocks next{slab.memory.data() + of.hand_block * item_classes::bytes_of(c),
+                      std::min(most, slab.blocks - of.hand_block)};
+    of.hand_block += next.count;
+    if (of.hand_block == slab.blocks) {
+      of.hand_block = 0;
+      of.hand_slab = (of.hand_slab + 1) % of.slabs.size();
+    }
+    return next;
   }
 
  private:
+  struct Slab {
+    DeviceArray<Device, char> memory;
+    uint64_t blocks;
+  };
   struct OfClass {
     DeviceArray<Device, uint64_t> list;
+    std::vector<Slab> slabs;
     uint64_t blocks = 0;  // in all its slabs
+    size_t hand_slab = 0;
+    uint64_t hand_block = 0;
   };
 
   // Adds a slab of `missing` blocks, or more, or fewer; of how many.
@@ -87,7 +119,7 @@ class DeviceItemMemory {
     const bool made = device_.launch(stream, grid_for(device_, blocks, threads), threads, kernel) &&
                       device_.synchronize(stream);
     std::swap(list, of.list);  // the old list is not in use any more
-    slabs_.push_back(std::move(slab));
+    of.slabs.push_back({std::move(slab), blocks});
     of.blocks += blocks;
     require_device(made, "add blocks for items");
     return true;
@@ -99,7 +131,6 @@ class DeviceItemMemory {
   Device& device_;
   const uint64_t slab_bytes_;
   std::array<OfClass, item_classes::count> classes_;
-  std::vector<DeviceArray<Device, char>> slabs_;
   DeviceArray<Device, ItemLists> lists_;
 };
 

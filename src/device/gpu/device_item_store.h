@@ -34,8 +34,8 @@ class DeviceItemStore {
         before_lanes_(memory_.used()),
         pipeline_(memory_, steps_, order_, options),
         lane_bytes_(memory_.used() - before_lanes_),
-        items_(static_cast<int64_t*>(device.allocate_pinned(sizeof(int64_t)))) {
-    if (carry_.empty() || items_ == nullptr) {
+        lists_(static_cast<ItemLists*>(device.allocate_pinned(sizeof(ItemLists)))) {
+    if (carry_.empty() || lists_ == nullptr) {
       release();
       throw std::bad_alloc();
     }
@@ -80,11 +80,11 @@ class DeviceItemStore {
     return bytes;
   }
 
-  DeviceTableStats stats() {
-    DeviceTableStats stats;
+  DeviceItemStats stats() {
+    DeviceItemStats stats;
     guarded([&] {
       order_.drain();
-      stats = steps_.stats(items_, stream_.get());
+      stats = steps_.stats(lists_, stream_.get());
       stats.bytes -= lane_bytes_;
       stats.workspace += lane_bytes_;
     });
@@ -154,8 +154,8 @@ class DeviceItemStore {
   }
 
   void release() {
-    if (items_ != nullptr) device_.release_pinned(items_, sizeof *items_);
-    items_ = nullptr;
+    if (lists_ != nullptr) device_.release_pinned(lists_, sizeof *lists_);
+    lists_ = nullptr;
   }
 
   Device& device_;
@@ -170,7 +170,7 @@ class DeviceItemStore {
   const uint64_t before_lanes_;
   ItemPipeline<Device> pipeline_;
   const uint64_t lane_bytes_;
-  int64_t* items_;  // pinned
+  ItemLists* lists_;  // a copy, pinned
 };
 
 }  // namespace isotherm

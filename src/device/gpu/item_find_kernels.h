@@ -54,7 +54,7 @@ struct AnswerItemsKernel {
         if constexpr (writes) part.old[row] = answer.old;
       }
       sum_up(lane, row, answer.length);
-      if constexpr (writes) count_items(lane, answer.more_items);
+      if constexpr (writes) count_items(lane, answer);
     });
   }
 
@@ -64,6 +64,7 @@ struct AnswerItemsKernel {
     uint64_t old = 0;
     uint32_t length = 0;
     int32_t more_items = 0;
+    bool no_place = false;
     uint8_t found = 0;
   };
 
@@ -74,7 +75,10 @@ struct AnswerItemsKernel {
     answer.found = part.verdict[row];
     if (answer.found == 0 && was == reply_retry) {
       answer.found = reply_retry;
-      if (writes && op == DeviceOp::put) answer.old = part.fresh[row];
+      if (writes && op == DeviceOp::put) {
+        answer.old = part.fresh[row];
+        answer.no_place = true;
+      }
     }
     if (answer.found != 0) return answer;
     if (op == DeviceOp::get) {
@@ -93,6 +97,7 @@ struct AnswerItemsKernel {
                                                 Answer& answer) const {
     const ItemPlace place = find_item(first, part.key(row));
     if (place.item == 0 || !live(place.item)) return;
+    if (part.evicts) DeviceItem::at(place.item)->mark_read();
     answer.item = place.item;
     answer.length = place.head.value_bytes;
     answer.found = 1;
@@ -115,11 +120,16 @@ struct AnswerItemsKernel {
   }
 
   template <class Lane>
-  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void count_items(const Lane& lane, int32_t more) const {
-    const uint32_t added = count_bits(lane.ballot(whole_warp, more > 0));
-    const uint32_t erased = count_bits(lane.ballot(whole_warp, more < 0));
-    if (added == erased || (lane.thread() & 31) != 0) return;
-    Lane::atomic_add(&part.lists->items, int64_t{added} - int64_t{erased});
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void count_items(const Lane& lane,
+                                                        const Answer& answer) const {
+    const uint32_t added = count_bits(lane.ballot(whole_warp, answer.more_items > 0));
+    const uint32_t erased = count_bits(lane.ballot(whole_warp, answer.more_items < 0));
+    const uint32_t no_place = count_bits(lane.ballot(whole_warp, answer.no_place));
+    if ((lane.thread() & 31) != 0) return;
+    if (added != erased) {
+      Lane::atomic_add(&part.lists->items, int64_t{added} - int64_t{erased});
+    }
+    if (no_place != 0) Lane::atomic_add(&part.lists->no_place, uint64_t{no_place});
   }
 };
 

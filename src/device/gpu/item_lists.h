@@ -21,7 +21,9 @@ namespace isotherm {
 struct ItemLists {
   uint64_t free[item_classes::count];
   uint64_t* blocks[item_classes::count];
-  int64_t items;  // in the table
+  int64_t items;      // in the table
+  uint64_t evicted;   // ever
+  uint64_t no_place;  // puts that the index had no place for, since items were evicted for that
 };
 
 // Draws numbers from one of several counters for the lanes of a warp that `want` one; all lanes
@@ -48,7 +50,9 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void give_back(const Lane& lane, ItemLists&
   if (lane.ballot(whole_warp, item != 0) == 0) return;
   const uint32_t size_class = item != 0 ? DeviceItem::at(item)->size_class() : 0;
   const uint64_t place = draw(lane, lists.free, size_class, item != 0);
-  if (item != 0) lists.blocks[size_class][place] = item;
+  if (item == 0) return;
+  DeviceItem::at(item)->meta = size_class;
+  lists.blocks[size_class][place] = item;
 }
 
 // Cuts a slab into blocks and appends them to the list of their class.
@@ -67,7 +71,9 @@ struct AddBlocksKernel {
     const uint64_t bytes = item_classes::bytes_of(size_class);
     for (uint64_t i = begin; i < count; i += stride) {
       // The first block comes to the end, where it is taken from first.
-      blocks[first + i] = reinterpret_cast<uint64_t>(slab + (count - 1 - i) * bytes);
+      const auto block = reinterpret_cast<uint64_t>(slab + (count - 1 - i) * bytes);
+      DeviceItem::at(block)->meta = size_class;
+      blocks[first + i] = block;
     }
     if (begin != 0) return;
     lists->free[size_class] = first + count;

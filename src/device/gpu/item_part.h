@@ -8,6 +8,7 @@
 //   (a part of gets alone: index → answer → reply)
 //   mark     writers enter their hash into the writer table; blocks that puts need are counted
 //   index    the first item of each hash, before the part
+//   evict    where memory has ended and the table is told to (device/gpu/item_evict_kernels.h)
 //   compare  where rows of one hash have different keys, or the index has an item of another key,
 //            the hash is marked as shared; the host waits for this count, and adds blocks
 //   write    each put takes a block and writes its item; without a block it is answered reply_retry
@@ -39,8 +40,9 @@ struct ItemCounts {
   uint64_t need[item_classes::count];   // blocks
   uint64_t taken[item_classes::count];  // numbers that were drawn for them
   uint64_t shared_hashes;
-  uint64_t total;  // bytes of the reply
-  uint64_t base;   // of the call's parts before
+  uint64_t total;   // bytes of the reply
+  uint64_t base;    // of the call's parts before
+  uint64_t chosen;  // items to evict
   uint32_t long_copies;
 };
 
@@ -51,6 +53,8 @@ struct ItemReport {
   uint64_t free[item_classes::count];
   uint64_t shared_hashes;
   uint64_t total;
+  uint64_t no_place;
+  uint64_t chosen;
 };
 
 struct ItemPart {
@@ -61,6 +65,7 @@ struct ItemPart {
   BytesView values;
   const int64_t* expiry = nullptr;
   int64_t now = 0;
+  bool evicts = false;         // so gets mark what they read
   uint8_t* found = nullptr;    // of the caller, or null
   int64_t* offsets = nullptr;  // rows + 1, or null
 
@@ -118,6 +123,8 @@ struct ReportItemsKernel {
     if (c != 0) return;
     report->shared_hashes = part.counts->shared_hashes;
     report->total = part.counts->total;
+    report->chosen = part.counts->chosen;
+    report->no_place = part.lists->no_place;
   }
 };
 

@@ -25,6 +25,7 @@ struct DeviceItemOptions {
   uint64_t key_room = 16 << 20;
   uint64_t value_room = 64 << 20;
   uint64_t reply_room = 64 << 20;
+  bool evicts = false;  // where memory ends
   // The bits of hashes that count; tests make keys collide with few.
   uint64_t hash_mask = ~uint64_t{0};
 };
@@ -39,6 +40,7 @@ class ItemSteps {
   ItemSteps(DeviceMemory<Device>& memory, const DeviceItemOptions& options, Stream stream)
       : device_(memory.device()),
         hash_{options.index.seed, options.hash_mask},
+        evicts_(options.evicts),
         index_(memory, options.index),
         items_(memory, options.slab_bytes, stream) {
     index_.reserve_workspace(options.part_rows);
@@ -63,11 +65,12 @@ class ItemSteps {
     launch(stream, part.rows, CompareItemsKernel{part});
     ask_counts(part, workspace, stream);
     require_device(device_.synchronize(stream), "wait for the counts of a part");
-    const ItemReport& report = workspace.report();
-    const uint64_t shared_hashes = report.shared_hashes;
-    items_.reserve(report.need, report.free, stream);
+    const ItemReport report = workspace.report();
+    if (make_room(part, workspace, report, stream)) {
+      look_up(part, part.first, part.first_found, stream);
+    }
     write(part, stream);
-    if (shared_hashes != 0) work_exactly(part, workspace, shared_hashes, stream);
+    if (report.shared_hashes != 0) work_exactly(part, workspace, report.shared_hashes, stream);
     launch(stream, part.rows, AnswerItemsKernel<true>{part});
     sum(part, carry, stream);
   }
@@ -92,13 +95,14 @@ class ItemSteps {
     launch(stream, part.rows, FreeItemsKernel{part});
   }
 
-  // Waits for all that was queued; the number of items is read into `items`, pinned memory.
-  DeviceTableStats stats(int64_t* items, Stream stream) {
-    DeviceTableStats stats = index_.stats();
-    require_device(device_.to_host(stream, items, &items_.lists()->items, sizeof *items) &&
+  // Waits for all that was queued; `lists` is pinned memory.
+  DeviceItemStats stats(ItemLists* lists, Stream stream) {
+    DeviceItemStats stats{index_.stats(), 0};
+    require_device(device_.to_host(stream, lists, items_.lists(), sizeof *lists) &&
                        device_.synchronize(stream),
                    "count items");
-    stats.entries = static_cast<uint64_t>(*items);
+    stats.entries = static_cast<uint64_t>(lists->items);
+    stats.evicted = lists->evicted;
     return stats;
   }
 
@@ -108,6 +112,7 @@ class ItemSteps {
   void prepare(ItemPart& part, const Workspace& workspace, bool writes, Stream stream) {
     part.hash = hash_;
     part.lists = items_.lists();
+    part.evicts = evicts_;
     workspace.lay_out(part, writes, stream);
   }
 
@@ -118,6 +123,71 @@ class ItemSteps {
     requests.values_out = items;
     requests.found = found;
     index_.run(requests, stream);
+  }
+
+  // Blocks for the part's puts; whether items were evicted for them.
+  bool make_room(const ItemPart& part, const Workspace& workspace, const ItemReport& report,
+                 Stream stream) {
+    // Puts that the index had no place for, whatever their class, give way by the fullest class.
+    const uint64_t no_place = std::min<uint64_t>(report.no_place, part.rows);
+    uint64_t missing[item_classes::count];
+    for (uint32_t c = 0; c < item_classes::count; ++c) {
+      const uint64_t need = report.need[c];
+      missing[c] = need - std::min(items_.reserve(c, need, report.free[c], stream), need);
+    }
+    if (!evicts_) return false;
+    if (no_place != 0) {
+      uint64_t& fullest = missing[items_.fullest()];
+      fullest = std::max(fullest, no_place);
+      uint64_t* count = &items_.lists()->no_place;
+      require_device(device_.clear(stream, count, sizeof *count), "clear a count");
+    }
+    bool evicted = false;
+    for (uint32_t c = 0; c < item_classes::count; ++c) {
+      if (missing[c] != 0) evicted |= evict(c, missing[c], part, workspace, stream);
+    }
+    return evicted;
+  }
+
+  // Evicts so many items of a class, or fewer.
+  bool evict(uint32_t c, uint64_t wanted, const ItemPart& part, const Workspace& workspace,
+             Stream stream) {
+    EvictedItems evicted = workspace.evicted(part);
+    evicted.wanted = wanted;
+    evicted.wanted = std::min(choose(c, evicted, part, workspace, stream), wanted);
+    if (evicted.wanted == 0) return false;
+    const auto rows = static_cast<uint32_t>(evicted.wanted);
+    launch(stream, rows, HashEvictedKernel{evicted, hash_});
+    DeviceRequests requests;
+    requests.rows = rows;
+    requests.keys = evicted.hashes;
+    requests.values_out = evicted.first;
+    requests.found = evicted.found;
+    index_.run(requests, stream);
+    launch(stream, rows, JudgeEvictedKernel{evicted});
+    requests.ops = evicted.ops;
+    index_.run(requests, stream);
+    launch(stream, rows, FreeEvictedKernel{evicted, items_.lists()});
+    return true;
+  }
+
+  // Of how many items the hand chose; it goes round twice at most.
+  uint64_t choose(uint32_t c, const EvictedItems& evicted, const ItemPart& part,
+                  const Workspace& workspace, Stream stream) {
+    constexpr uint64_t least = 1 << 12;  // blocks that are worth a launch
+    require_device(device_.clear(stream, evicted.count, sizeof *evicted.count), "clear a count");
+    uint64_t chosen = 0;
+    for (uint64_t left = items_.blocks(c) * 2; left != 0 && chosen < evicted.wanted;) {
+      const uint64_t most = std::min(left, std::max(evicted.wanted - chosen, least));
+      const auto blocks = items_.next_blocks(c, most);
+      launch(stream, static_cast<uint32_t>(blocks.count),
+             ChooseItemsKernel{evicted, blocks.first, blocks.count, item_classes::bytes_of(c)});
+      ask_counts(part, workspace, stream);
+      require_device(device_.synchronize(stream), "wait for items to evict");
+      chosen = workspace.report().chosen;
+      left -= blocks.count;
+    }
+    return chosen;
   }
 
   void write(const ItemPart& part, Stream stream) {
@@ -175,6 +245,7 @@ class ItemSteps {
 
   Device& device_;
   const ItemHash hash_;
+  const bool evicts_;
   FixedDeviceTable<Device> index_;
   DeviceItemMemory<Device> items_;
 };

@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "device/gpu/device_memory.h"
+#include "device/gpu/item_evict_kernels.h"
 #include "device/gpu/item_exact_kernels.h"
 #include "device/gpu/item_part.h"
 
@@ -70,6 +71,18 @@ class ItemWorkspace {
     require_device(
         device_.clear(stream, cleared_.data(), writes ? cleared_bytes(slots) : sizeof(ItemCounts)),
         "clear the counts of a part");
+  }
+
+  // The columns of items that are evicted, in a part that has not written its items yet.
+  EvictedItems evicted(const ItemPart& part) const {
+    EvictedItems evicted;
+    evicted.items = part.fresh;
+    evicted.hashes = part.old;
+    evicted.first = part.before;
+    evicted.found = part.before_found;
+    evicted.ops = part.index_ops;
+    evicted.count = &part.counts->chosen;
+    return evicted;
   }
 
   // The columns of exact chains, all gets of hash 0.

@@ -91,7 +91,7 @@ struct WriteItemsKernel {
     auto* const units = reinterpret_cast<Pair*>(&item);
     const int64_t expiry = part.expiry != nullptr ? part.expiry[row] : 0;
     units[0] = {part.values.size(row) << 32 | key.bytes, 0};
-    units[1] = {static_cast<uint64_t>(expiry), size_class};
+    units[1] = {static_cast<uint64_t>(expiry), DeviceItem::live_bit | size_class};
     for (uint64_t i = 0; i < units_of(key.bytes); ++i) units[2 + i] = key.unit(i);
   }
 };

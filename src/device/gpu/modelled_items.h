@@ -2,7 +2,8 @@
 // request.
 //
 // The model is a std::map that runs the requests one by one. Replies of reply_retry are taken from
-// the table: such a put has no effect. The clock stands at 10 ms.
+// the table: such a put has no effect. Where the table
+// evicts, a key that it misses counts as evicted. The clock stands at 10 ms.
 // Threads. One.
 #pragma once
 
@@ -32,11 +33,17 @@ class ModelledItems {
   static constexpr int64_t now = 10;
 
   ModelledItems(Device& device, const DeviceItemOptions& options)
-      : device_(device), memory_(device, 0), stream_(device), store_(device, options) {}
+      : device_(device),
+        memory_(device, 0),
+        stream_(device),
+        evicts_(options.evicts),
+        store_(device, options) {}
 
   uint64_t wrong() const { return wrong_; }
   uint64_t refused() const { return refused_; }
-  DeviceTableStats stats() { return store_.stats(); }
+  // Keys that were missed.
+  uint64_t missed() const { return missed_; }
+  DeviceItemStats stats() { return store_.stats(); }
   DeviceItemStore<Device>& store() { return store_; }
   // The share of the bytes that replies need which there is room for.
   void limit_capacity(double share) { share_ = share; }
@@ -216,8 +223,13 @@ class ModelledItems {
     int64_t offset = 0;
     for (size_t i = 0; i < batch.size(); ++i) {
       const ItemRequest& request = batch[i];
-      const auto at = model_.find(request.key);
-      const bool present = at != model_.end() && !expired(at->second);
+      auto at = model_.find(request.key);
+      bool present = at != model_.end() && !expired(at->second);
+      if (present && evicts_ && wanted && replies.found[i] == 0) {
+        model_.erase(at);
+        present = false;
+        ++missed_;
+      }
       const bool retry = wanted && replies.found[i] == reply_retry;
       std::string value;
       if (present && request.op == DeviceOp::get && !retry) value = at->second.value;
@@ -248,11 +260,13 @@ class ModelledItems {
   Device& device_;
   DeviceMemory<Device> memory_;
   DeviceStream<Device> stream_;
+  const bool evicts_;
   DeviceItemStore<Device> store_;
   std::map<std::string, Modelled> model_;
   double share_ = 1;
   uint64_t wrong_ = 0;
   uint64_t refused_ = 0;
+  uint64_t missed_ = 0;
 };
 
 }  // namespace isotherm
