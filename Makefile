@@ -43,6 +43,7 @@ bench-gpu: ## every figure of docs/performance.md that needs a GPU
 	@build/cuda/device_table_bench
 	@build/cuda/device_growth_bench
 	@build/cuda/device_rows_bench
+	@build/cuda/device_items_bench
 
 bench: build ## every figure of docs/performance.md
 	@tools/setup.sh bench
