@@ -93,8 +93,8 @@ class DeviceItemMemory {
     const uint64_t least = least_slab_bytes / bytes;
     for (uint64_t blocks = std::max({missing, quarter, least}); blocks != 0;) {
       if (make(c, blocks, free, stream)) return blocks;
-      // What is missing first, then less and less.
-      blocks = blocks > missing ? missing : blocks / 2;
+      // What is missing first, then less and less; a device that is full refuses slowly.
+      blocks = blocks > missing ? missing : blocks / 8;
     }
     return 0;
   }

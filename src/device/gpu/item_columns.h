@@ -1,7 +1,8 @@
 // Item columns: checks and cuts of the columns of a call to a table of device items.
 //
-// Host arrays are checked whole before anything changes. The loops have no branch, since a call of
-// a million rows is answered in two milliseconds and each column of offsets is 8 MB.
+// Host arrays of calls with writes are checked whole before anything changes. The loops have no
+// branch, since a call of a million rows is answered in two milliseconds and each of its columns of
+// offsets is 8 MB. Gets change nothing, so their rows are checked by the kernels.
 #pragma once
 
 #include <emmintrin.h>
@@ -74,19 +75,29 @@ inline uint64_t faults(const int64_t* offsets, uint64_t rows, uint64_t most) {
 
 }  // namespace internal
 
-// Rows `first` to `first + rows` of a column in host memory: offsets must not fall, and no length
-// may be above `most`.
-inline void check_column(const char* name, const DeviceBytes& column, uint64_t first, uint64_t rows,
-                         uint64_t most) {
-  const int64_t* offsets = column.offsets + first;
-  if (offsets[0] < 0 || internal::faults(offsets, rows, most) >> 63 != 0) {
-    throw std::invalid_argument(std::string("the offsets of ") + name +
-                                " fall, or have a string of more than " + std::to_string(most) +
-                                " bytes");
-  }
-  if (column.bytes == nullptr && offsets[rows] != offsets[0]) {
+[[noreturn]] inline void refuse(const char* name, uint64_t most) {
+  throw std::invalid_argument(std::string("the offsets of ") + name +
+                              " fall, or have a string of more than " + std::to_string(most) +
+                              " bytes");
+}
+
+// The bytes of rows `first` to `first + rows` of a column in host memory, which are copied as one,
+// must be there and fit `room`.
+inline void check_span(const char* name, const DeviceBytes& column, uint64_t first, uint64_t rows,
+                       uint64_t room, uint64_t most) {
+  const int64_t from = column.offsets[first];
+  const int64_t upto = column.offsets[first + rows];
+  if (from < 0 || upto < from || static_cast<uint64_t>(upto - from) > room) refuse(name, most);
+  if (column.bytes == nullptr && upto != from) {
     throw std::invalid_argument(std::string("the bytes of ") + name + " are missing");
   }
+}
+
+// Offsets of these rows must not fall, and no length may be above `most`.
+inline void check_column(const char* name, const DeviceBytes& column, uint64_t first, uint64_t rows,
+                         uint64_t most) {
+  check_span(name, column, first, rows, ~uint64_t{0}, most);
+  if (internal::faults(column.offsets + first, rows, most) >> 63 != 0) refuse(name, most);
 }
 
 // Rows of the operations of a call: throws for those that items do not take, and for puts without

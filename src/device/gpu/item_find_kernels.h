@@ -17,10 +17,12 @@ struct HashItemsKernel {
   template <class Lane>
   ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
     warp_rows(lane, part.rows, [&](uint32_t row, bool mine) {
+      const bool taken = mine && takes(row);
+      const uint32_t refused = count_bits(lane.ballot(whole_warp, mine && !taken));
+      if (refused != 0 && (lane.thread() & 31) == 0) {
+        Lane::atomic_add(&part.counts->refused, uint64_t{refused});
+      }
       if (!mine) return;
-      const DeviceOp op = part.op_of(row);
-      const bool taken = part.keys.takes(row, max_item_key_bytes) && known(op) &&
-                         (op != DeviceOp::put || part.values.takes(row, max_item_value_bytes));
       uint64_t hash = 0;
       if (taken) {
         const KeyView key = part.key(row);
@@ -32,8 +34,12 @@ struct HashItemsKernel {
   }
 
  private:
-  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static bool known(DeviceOp op) {
-    return op == DeviceOp::get || op == DeviceOp::put || op == DeviceOp::erase;
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool takes(uint32_t row) const {
+    const DeviceOp op = part.op_of(row);
+    const bool put = op == DeviceOp::put;
+    return (put || op == DeviceOp::get || op == DeviceOp::erase) &&
+           part.keys.takes(row, max_item_key_bytes) &&
+           (!put || part.values.takes(row, max_item_value_bytes));
   }
 };
 

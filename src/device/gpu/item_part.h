@@ -40,9 +40,10 @@ struct ItemCounts {
   uint64_t need[item_classes::count];   // blocks
   uint64_t taken[item_classes::count];  // numbers that were drawn for them
   uint64_t shared_hashes;
-  uint64_t total;   // bytes of the reply
-  uint64_t base;    // of the call's parts before
-  uint64_t chosen;  // items to evict
+  uint64_t refused;  // rows
+  uint64_t total;    // bytes of the reply
+  uint64_t base;     // of the call's parts before
+  uint64_t chosen;   // items to evict
   uint32_t long_copies;
 };
 
@@ -52,6 +53,7 @@ struct ItemReport {
   uint64_t need[item_classes::count];
   uint64_t free[item_classes::count];
   uint64_t shared_hashes;
+  uint64_t refused;
   uint64_t total;
   uint64_t no_place;
   uint64_t chosen;
@@ -122,6 +124,7 @@ struct ReportItemsKernel {
     }
     if (c != 0) return;
     report->shared_hashes = part.counts->shared_hashes;
+    report->refused = part.counts->refused;
     report->total = part.counts->total;
     report->chosen = part.counts->chosen;
     report->no_place = part.lists->no_place;

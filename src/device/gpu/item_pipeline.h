@@ -118,10 +118,8 @@ class ItemPipeline {
     const uint64_t most = std::max<uint64_t>(part_rows_ / 2, 1);
     uint32_t next = 0;
     for (uint64_t first = 0; first < requests.rows;) {
-      const uint64_t some = std::min(most, requests.rows - first);
-      item_columns::check_column("keys", requests.keys, first, some, max_item_key_bytes);
       Lane& lane = *lanes_[next++ % lanes];
-      stage(lane, requests, first, some, false);
+      stage(lane, requests, first, std::min(most, requests.rows - first), false);
       first += lane.part.rows;
       const Stream stream = lane.stream.get();
       order_.begin_read(stream);
@@ -130,10 +128,17 @@ class ItemPipeline {
       require_device(device_.record(lane.counted, stream), "record an event");
       under_way.push_back(&lane);
       if (under_way.size() <= ahead) continue;
-      reply(*under_way.front(), requests, [] {});
+      reply_found(*under_way.front(), requests);
       under_way.pop_front();
     }
-    for (Lane* lane : under_way) reply(*lane, requests, [] {});
+    for (Lane* lane : under_way) reply_found(*lane, requests);
+  }
+
+  // Of a part of gets, whose rows the kernels have checked.
+  void reply_found(Lane& lane, const DeviceItemRequests& requests) {
+    require_device(device_.synchronize(lane.counted), "wait for the counts of a part");
+    if (lane.workspace.report().refused != 0) item_columns::refuse("keys", max_item_key_bytes);
+    reply(lane, requests, [] {});
   }
 
   void change(const DeviceItemRequests& requests) {
@@ -167,6 +172,8 @@ class ItemPipeline {
              bool writes) {
     rows = item_columns::fitting(requests.keys, first, rows, key_room_);
     if (writes) rows = item_columns::fitting(requests.values, first, rows, value_room_);
+    item_columns::check_span("keys", requests.keys, first, rows, lane.keys.size(),
+                             max_item_key_bytes);
     lane.first = first;
     ItemPart& part = lane.part = {};
     part.rows = static_cast<uint32_t>(rows);

@@ -174,7 +174,7 @@ class ItemSteps {
   // Of how many items the hand chose; it goes round twice at most.
   uint64_t choose(uint32_t c, const EvictedItems& evicted, const ItemPart& part,
                   const Workspace& workspace, Stream stream) {
-    constexpr uint64_t least = 1 << 12;  // blocks that are worth a launch
+    constexpr uint64_t least = 256;  // blocks that are worth a launch
     require_device(device_.clear(stream, evicted.count, sizeof *evicted.count), "clear a count");
     uint64_t chosen = 0;
     for (uint64_t left = items_.blocks(c) * 2; left != 0 && chosen < evicted.wanted;) {
