@@ -41,7 +41,7 @@
 // taken at the start and counts, too.
 // Threads. Any; calls take turns. Errors. std::invalid_argument for missing columns, and for host
 // arrays also for offsets that fall, lengths above the limits and other operations, before anything
-// happens; DeviceError (std::runtime_error) without a GPU or when the device fails, after which the
+// changes; DeviceError (std::runtime_error) without a GPU or when the device fails, after which the
 // table is lost and every call throws; std::bad_alloc without memory for the empty table. Sources.
 // Mega-KV, sections 3 and 4; MemcachedGPU, section 4 (values on the device).
 #pragma once

@@ -8,9 +8,10 @@
 //   (a part of gets alone: index → answer → reply)
 //   mark     writers enter their hash into the writer table; blocks that puts need are counted
 //   index    the first item of each hash, before the part
-//   evict    where memory has ended and the table is told to (device/gpu/item_evict_kernels.h)
 //   compare  where rows of one hash have different keys, or the index has an item of another key,
 //            the hash is marked as shared; the host waits for this count, and adds blocks
+//   evict    where memory has ended and the table is told to (device/gpu/item_evict_kernels.h);
+//            then the index is asked again
 //   write    each put takes a block and writes its item; without a block it is answered reply_retry
 //   index    all rows but those of shared hashes: gets, puts of the new locations, erases
 //   exact    rows of shared hashes, one by one in arrival order, then their new chains' first items
