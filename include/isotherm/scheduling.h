@@ -55,8 +55,8 @@ struct FixedSizeOptions {
 };
 
 struct AdaptiveOptions {
-  // Rows that wait: so many and more go by the bulk path, fewer by the express path, which takes 512
-  // at a time. (H-Rocks: 10,000 at first and at least, at most 250 M, times 10.)
+  // Rows that wait: so many and more go by the bulk path, fewer by the express path, which takes
+  // 512 at a time. (H-Rocks: 10,000 at first and at least, at most 250 M, times 10.)
   uint64_t threshold = 512;  // the first and the least
   uint64_t most_threshold = 1024;
   // Reached within this time the threshold is multiplied.

@@ -28,7 +28,8 @@ class AdaptivePolicy final : public SchedulingPolicy {
     if (options.threshold == 0 || options.most_threshold < options.threshold ||
         options.factor < 2 || options.rate_window_ns <= 0 || options.most_on_device == 0) {
       throw std::invalid_argument(
-          "adaptive scheduling needs a threshold of at least 1 and at most most_threshold, a factor "
+          "adaptive scheduling needs a threshold of at least 1 and at most most_threshold, a "
+          "factor "
           "of at least 2, a window above 0 and at least one batch on the device");
     }
   }

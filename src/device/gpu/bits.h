@@ -23,4 +23,20 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint32_t count_below(uint32_t bits, uint32_
   return count_bits(bits & ((1u << i) - 1));
 }
 
+// The numbers of the lowest and of the highest bit that is set; `bits` is not 0.
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint32_t lowest_bit(uint32_t bits) {
+#if defined(__CUDA_ARCH__)
+  return static_cast<uint32_t>(__ffs(static_cast<int>(bits)) - 1);
+#else
+  return static_cast<uint32_t>(__builtin_ctz(bits));
+#endif
+}
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint32_t highest_bit(uint32_t bits) {
+#if defined(__CUDA_ARCH__)
+  return static_cast<uint32_t>(31 - __clz(static_cast<int>(bits)));
+#else
+  return static_cast<uint32_t>(31 - __builtin_clz(bits));
+#endif
+}
+
 }  // namespace isotherm

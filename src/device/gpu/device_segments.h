@@ -41,18 +41,19 @@ class DeviceSegments {
         line_bits_(line_bits),
         directory_(memory, uint64_t{1} << max_directory_bits),
         jobs_(memory, most_jobs),
-        uploaded_(device_.create_event()) {
-    if (directory_.empty() || jobs_.empty() || !reserve(1)) throw std::bad_alloc();
+        uploaded_(device_.create_event()),
+        staging_(device_.allocate_pinned(staging_bytes)) {
+    if (directory_.empty() || jobs_.empty() || staging_ == nullptr || !reserve(1)) {
+      release();
+      throw std::bad_alloc();
+    }
     // Nothing is under way where what follows throws.
     segments_.push_back({take(stream), 0, 0});
     require_device(device_.synchronize(stream), "make the first segment");
     publish(stream);
     require_device(device_.synchronize(stream), "make the directory");
   }
-  ~DeviceSegments() {
-    device_.destroy_event(uploaded_);
-    if (staging_ != nullptr) device_.release_pinned(staging_, staging_bytes_);
-  }
+  ~DeviceSegments() { release(); }
   DeviceSegments(const DeviceSegments&) = delete;
   DeviceSegments& operator=(const DeviceSegments&) = delete;
 
@@ -89,6 +90,9 @@ class DeviceSegments {
   };
 
   static constexpr uint64_t most_jobs = 1024;  // in a round
+  // Of the largest directory, so that growth never fails for want of them.
+  static constexpr uint64_t staging_bytes = (uint64_t{1} << max_directory_bits) * sizeof(Pair);
+  static_assert(staging_bytes >= most_jobs * sizeof(SplitJob));
 
   uint64_t lines() const { return uint64_t{1} << line_bits_; }
   uint64_t segment_bytes() const { return lines() * sizeof(Bucket); }
@@ -173,12 +177,6 @@ class DeviceSegments {
   // Through pinned memory, which is used again once the last copy is through.
   void upload(void* to, const void* from, uint64_t bytes, Stream stream) {
     require_device(device_.synchronize(uploaded_), "wait for a copy");
-    if (staging_bytes_ < bytes) {
-      if (staging_ != nullptr) device_.release_pinned(staging_, staging_bytes_);
-      staging_ = device_.allocate_pinned(bytes);
-      staging_bytes_ = staging_ != nullptr ? bytes : 0;
-      if (staging_ == nullptr) throw std::bad_alloc();
-    }
     std::copy_n(static_cast<const char*>(from), bytes, static_cast<char*>(staging_));
     require_device(
         device_.to_device(stream, to, staging_, bytes) && device_.record(uploaded_, stream),
@@ -208,6 +206,11 @@ class DeviceSegments {
     return lines;
   }
 
+  void release() {
+    device_.destroy_event(uploaded_);
+    if (staging_ != nullptr) device_.release_pinned(staging_, staging_bytes);
+  }
+
   DeviceMemory<Device>& memory_;
   Device& device_;
   const int line_bits_;
@@ -220,8 +223,7 @@ class DeviceSegments {
   DeviceArray<Device, Pair> directory_;
   DeviceArray<Device, SplitJob> jobs_;
   typename Device::Event uploaded_;
-  void* staging_ = nullptr;
-  uint64_t staging_bytes_ = 0;
+  void* staging_;
 };
 
 }  // namespace isotherm

@@ -156,6 +156,13 @@ class FixedDeviceTable {
     order_.end_write(stream_.get());
   }
 
+  // Takes the work space for parts of `rows` rows now, so that no later call fails for want of it;
+  // that for fewer where memory is short. Throws std::bad_alloc.
+  void reserve_workspace(uint32_t rows) {
+    const std::lock_guard guard(mutex_);
+    make_workspace(std::min(rows, most_part_rows_));
+  }
+
   // Where a walk leaves what it finds: memory that the device writes and the host reads.
   struct ScanRoom {
     uint64_t* hashes;

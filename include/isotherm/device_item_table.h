@@ -1,0 +1,132 @@
+// DeviceItemTable: byte-string keys to byte-string values in the memory of one GPU, for arrays on
+// either side.
+//
+//   isotherm::DeviceItemTable table;
+//   table.put_host(n, {key_offsets, key_bytes}, {value_offsets, value_bytes}, stored);
+//   uint64_t bytes = table.get_host(n, {key_offsets, key_bytes},
+//                                   {found, offsets_out, bytes_out, capacity});
+//
+// Layout. A column of n byte strings is n + 1 offsets (int64, as Arrow's large_binary) and the
+// bytes: string i is bytes[offsets[i]] up to bytes[offsets[i + 1]]; the first offset need not be 0.
+// Replies have the same form, with offsets from 0 on: value i of a get that hit is
+// bytes[offsets[i]] up to bytes[offsets[i + 1]]; all other rows have length 0.
+//
+// Replies. found[i] is 1 where the key was present before the request, 0 where it was absent, 255
+// (`reply_retry`) where memory was full and 254 (`reply_refused`) where the row is none that the
+// table can take; in the last two cases the row changed nothing. The whole reply takes offsets[n]
+// bytes. Where that is more than `capacity`, found and offsets are complete, nothing is written
+// beyond the capacity, and the bytes have no meaning; changes have been made all the same.
+//
+// Order. The requests of one call take effect in the order of the arrays, also where several are
+// for one key, and calls take effect in the order they were made, whatever their streams. Keys are
+// compared in full; keys whose hashes agree in all 64 bits are different keys.
+//
+// Device pointers. A call returns when its work is queued; what it reads and writes belongs to it
+// until the stream has come past. Calls with writes wait on the host for counts. Offsets cannot be
+// checked on the host: rows whose offsets fall, or leave what offsets[0] and offsets[n] enclose,
+// are answered reply_refused.
+// Host pointers. Calls return when the replies are there. Pinned memory (cudaMallocHost,
+// cudaHostRegister) is copied at the speed of the bus, other memory at less.
+//
+// Expiry. A put may carry an absolute time in ms; a call whose `now_ms` is at or after it finds the
+// key absent. Expired items keep their memory until their key is put again or erased.
+//
+// Eviction. With `evict`, puts that find no memory evict items of their size: CLOCK, where gets
+// mark what they read and new items have no mark. Puts are still answered reply_retry where their
+// size has no items that could be evicted.
+//
+// Limits. Keys of up to 65,535 bytes, values of up to 8 MiB; operations get, put and erase. A new
+// value is a new item: until the end of its part of the call (some 2^18 rows) the old one keeps its
+// memory. Memory that items of one size have taken is not given to other sizes. The work space is
+// taken at the start and counts, too.
+// Threads. Any; calls take turns. Errors. std::invalid_argument for missing columns, and for host
+// arrays also for offsets that fall, lengths above the limits and other operations, before anything
+// changes; DeviceError (std::runtime_error) without a GPU or when the device fails, after which the
+// table is lost and every call throws; std::bad_alloc without memory for the empty table. Sources.
+// Mega-KV, sections 3 and 4; MemcachedGPU, section 4 (values on the device).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "isotherm/device_table.h"
+
+namespace isotherm {
+
+inline constexpr uint8_t reply_refused = 254;
+inline constexpr uint64_t max_item_key_bytes = 65'535;
+inline constexpr uint64_t max_item_value_bytes = uint64_t{8} << 20;
+
+struct DeviceItemTableOptions {
+  int device = 0;
+  // Bytes of device memory that the table may take; 0: no cap. At least 256 MiB.
+  uint64_t gpu_memory = 0;
+  // Where memory has ended, items that were not read lately make room for puts.
+  bool evict = false;
+  // Seed of the hash; empty: drawn at random.
+  std::optional<uint64_t> hash_seed;
+};
+
+// `entries` are items.
+struct DeviceItemStats : DeviceTableStats {
+  uint64_t evicted = 0;  // ever
+};
+
+// A column of byte strings, as above.
+struct DeviceBytes {
+  const int64_t* offsets = nullptr;
+  const char* bytes = nullptr;
+};
+
+// Where replies go.
+struct DeviceItemReplies {
+  uint8_t* found = nullptr;    // [rows]; null: not wanted
+  int64_t* offsets = nullptr;  // [rows + 1]; null, with the bytes: no values wanted
+  char* bytes = nullptr;       // [capacity]
+  uint64_t capacity = 0;
+};
+
+struct DeviceItemRequests {
+  uint64_t rows = 0;
+  const DeviceOp* ops = nullptr;  // null: all are `op`; get, put and erase
+  DeviceOp op = DeviceOp::get;
+  DeviceBytes keys;
+  DeviceBytes values;               // of puts; what other rows have there is not looked at
+  const int64_t* expiry = nullptr;  // of puts, ms; 0: never; null: all never
+  int64_t now_ms = 0;               // 0: nothing is expired
+  DeviceItemReplies replies;
+};
+
+class DeviceItemTable {
+ public:
+  using Stream = CUstream_st*;  // as cudaStream_t
+
+  explicit DeviceItemTable(const DeviceItemTableOptions& options = {});
+  ~DeviceItemTable();
+  DeviceItemTable(const DeviceItemTable&) = delete;
+  DeviceItemTable& operator=(const DeviceItemTable&) = delete;
+
+  // Device pointers, in stream order.
+  void get(uint64_t rows, DeviceBytes keys, const DeviceItemReplies& replies, Stream stream);
+  // `found` may be null.
+  void put(uint64_t rows, DeviceBytes keys, DeviceBytes values, uint8_t* found, Stream stream);
+  void erase(uint64_t rows, DeviceBytes keys, uint8_t* found, Stream stream);
+  // Any mix of operations.
+  void run(const DeviceItemRequests& requests, Stream stream);
+
+  // The same with host pointers. get and run return the bytes of the whole reply.
+  uint64_t get_host(uint64_t rows, DeviceBytes keys, const DeviceItemReplies& replies);
+  void put_host(uint64_t rows, DeviceBytes keys, DeviceBytes values, uint8_t* found);
+  void erase_host(uint64_t rows, DeviceBytes keys, uint8_t* found);
+  uint64_t run_host(const DeviceItemRequests& requests);
+
+  // Waits for all calls made so far.
+  DeviceItemStats stats();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace isotherm

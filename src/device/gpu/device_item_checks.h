@@ -1,0 +1,381 @@
+// Checks of a table of device items against a model, for any device; see
+// device/gpu/device_table_checks.h.
+#pragma once
+
+#include <algorithm>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "device/gpu/modelled_items.h"
+
+namespace isotherm {
+
+// Keys and values of many lengths, as many of them short as not.
+class ItemSource {
+ public:
+  ItemSource(uint64_t seed, uint64_t longest_key, uint64_t longest_value)
+      : random_(seed), longest_key_(longest_key), longest_value_(longest_value) {}
+
+  std::mt19937_64& random() { return random_; }
+
+  // Different ones; the empty key, and keys that differ by zeros at their ends, among them.
+  std::vector<std::string> keys(uint64_t count) {
+    std::set<std::string> keys{""};
+    for (uint64_t zeros = 1; zeros < 4 && keys.size() < count; ++zeros) {
+      keys.insert(std::string(zeros, '\0'));
+    }
+    while (keys.size() < count) keys.insert(bytes(longest_key_));
+    std::vector<std::string> shuffled(keys.begin(), keys.end());
+    std::shuffle(shuffled.begin(), shuffled.end(), random_);
+    return shuffled;
+  }
+  std::string value() { return bytes(longest_value_); }
+
+  ItemBatch mixed(const std::vector<std::string>& keys, uint64_t rows, double writes) {
+    ItemBatch batch;
+    std::uniform_real_distribution<double> uniform(0, 1);
+    for (uint64_t i = 0; i < rows; ++i) {
+      const double at = uniform(random_) * uniform(random_) * static_cast<double>(keys.size());
+      ItemRequest request{DeviceOp::get, keys[static_cast<size_t>(at)], {}, 0};
+      if (uniform(random_) < writes) {
+        request.op = random_() % 3 == 0 ? DeviceOp::erase : DeviceOp::put;
+      }
+      if (request.op == DeviceOp::put) {
+        request.value = value();
+        // Times from 1 to 20; the model's clock stands at 10.
+        if (random_() % 4 == 0) request.expiry = static_cast<int64_t>(1 + random_() % 20);
+      }
+      batch.push_back(request);
+    }
+    return batch;
+  }
+  ItemBatch uniform_op(DeviceOp op, const std::vector<std::string>& keys) {
+    ItemBatch batch;
+    for (const std::string& key : keys) {
+      batch.push_back({op, key, op == DeviceOp::put ? value() : std::string(), 0});
+    }
+    return batch;
+  }
+
+ private:
+  std::string bytes(uint64_t longest) {
+    const uint64_t most = random_() % 2 == 0 ? std::min<uint64_t>(longest, 40) : longest;
+    std::string bytes(random_() % (most + 1), '\0');
+    for (char& byte : bytes) byte = static_cast<char>(random_());
+    return bytes;
+  }
+
+  std::mt19937_64 random_;
+  const uint64_t longest_key_;
+  const uint64_t longest_value_;
+};
+
+inline DeviceItemOptions small_items(uint64_t seed, uint64_t part_rows) {
+  DeviceItemOptions options;
+  options.part_rows = static_cast<uint32_t>(part_rows);
+  options.index = {0, seed, 6, options.part_rows};
+  options.slab_bytes = 64 << 10;
+  options.key_room = part_rows * 64;
+  options.value_room = part_rows * 256;
+  options.reply_room = part_rows * 128;
+  return options;
+}
+
+// All operations mixed, over few keys and over many, in batches of many sizes, from both sides.
+template <class Device>
+uint64_t check_mixed_items(Device& device, uint64_t scale) {
+  ItemSource source(1, 300, 2000);
+  ModelledItems<Device> table(device, small_items(7, scale / 4));
+  const std::vector<std::string> keys = source.keys(scale / 2);
+  const std::vector<std::string> few(keys.begin(), keys.begin() + 5);
+  for (const uint64_t rows : {uint64_t{1}, uint64_t{2}, uint64_t{31}, uint64_t{33}, uint64_t{257},
+                              scale / 4, scale + 5}) {
+    for (const double writes : {0.0, 0.05, 0.5, 1.0}) {
+      table.run(source.mixed(keys, rows, writes));
+      table.run_host(source.mixed(keys, rows, writes));
+      table.run(source.mixed(few, std::min(rows, scale / 4), writes));
+    }
+  }
+  table.check_all();
+  return table.wrong() + table.refused();
+}
+
+// Calls of one operation, with replies and without.
+template <class Device>
+uint64_t check_uniform_items(Device& device, uint64_t scale) {
+  ItemSource source(2, 40, 300);
+  ModelledItems<Device> table(device, small_items(5, scale / 2));
+  std::vector<std::string> keys = source.keys(scale);
+  for (uint64_t i = 0; i < scale / 8; ++i) keys.push_back(keys[source.random()() % scale]);
+  for (const DeviceOp op : {DeviceOp::put, DeviceOp::get, DeviceOp::erase, DeviceOp::put}) {
+    for (const bool host : {false, true}) {
+      std::shuffle(keys.begin(), keys.end(), source.random());
+      const std::vector<std::string> some(keys.begin(), keys.begin() + keys.size() / 2);
+      table.run_uniform(op, source.uniform_op(op, some), host, true);
+      if (op != DeviceOp::get) table.run_uniform(op, source.uniform_op(op, keys), host, false);
+    }
+  }
+  table.check_all();
+  return table.wrong() + table.refused();
+}
+
+// Few hashes for all keys: every chain has many items, in batches that change them.
+template <class Device>
+uint64_t check_colliding_items(Device& device, uint64_t scale) {
+  uint64_t wrong = 0;
+  const uint64_t rows = std::min<uint64_t>(scale / 4, 500);
+  for (const uint64_t mask : {uint64_t{0}, uint64_t{1} << 63, uint64_t{5}, uint64_t{255}}) {
+    ItemSource source(mask + 3, 40, 100);
+    DeviceItemOptions options = small_items(9, rows);
+    options.hash_mask = mask;
+    ModelledItems<Device> table(device, options);
+    const std::vector<std::string> keys = source.keys(rows / 4);
+    for (int round = 0; round < 3; ++round) {
+      for (const double writes : {0.0, 0.1, 0.5, 1.0}) {
+        table.run(source.mixed(keys, rows, writes));
+        table.run_host(source.mixed(keys, rows, writes));
+      }
+      table.check_all();
+    }
+    table.run_uniform(DeviceOp::erase, source.uniform_op(DeviceOp::erase, keys), false, true);
+    table.check_all();
+    wrong += table.wrong() + table.refused();
+  }
+  return wrong;
+}
+
+// Values of up to the limit, among short ones.
+template <class Device>
+uint64_t check_long_values(Device& device, uint64_t /*scale*/) {
+  ItemSource source(4, 40, 100);
+  DeviceItemOptions options = small_items(11, 64);
+  options.reply_room = 1 << 20;
+  ModelledItems<Device> table(device, options);
+  const std::vector<std::string> keys = source.keys(12);
+  std::vector<ItemBatch> batches(2);
+  for (const uint64_t bytes :
+       {uint64_t{32} << 10, (uint64_t{32} << 10) + 1, uint64_t{100'003}, (uint64_t{1} << 20) + 7,
+        max_item_value_bytes - 1, max_item_value_bytes}) {
+    std::string value(bytes, '\0');
+    for (uint64_t i = 0; i < bytes; ++i) value[i] = static_cast<char>(i * 31 + i / 255 + bytes);
+    batches[bytes % 2].push_back({DeviceOp::put, keys[bytes % 11], value, 0});
+    for (const std::string& key : keys) {
+      if (source.random()() % 3 == 0) batches[0].push_back({DeviceOp::get, key, {}, 0});
+    }
+  }
+  const std::string long_key(max_item_key_bytes, 'k');
+  batches[1].push_back({DeviceOp::put, long_key, "value", 0});
+  table.run(batches[0]);
+  table.run_host(batches[1]);
+  table.run_host(batches[0]);
+  table.run(batches[1]);
+  table.run({{DeviceOp::get, long_key, {}, 0}});
+  table.check_all();
+  return table.wrong() + table.refused();
+}
+
+// What erased and replaced items leave is used again: memory stays where the first rounds left it.
+template <class Device>
+uint64_t check_reuse(Device& device, uint64_t scale) {
+  ItemSource source(5, 30, 200);
+  ModelledItems<Device> table(device, small_items(13, scale / 2));
+  const std::vector<std::string> keys = source.keys(scale / 2);
+  uint64_t settled = 0;
+  for (int round = 0; round < 12; ++round) {
+    table.run_uniform(DeviceOp::put, source.uniform_op(DeviceOp::put, keys), false, false);
+    table.run(source.mixed(keys, scale / 2, 0.5));
+    table.run_uniform(DeviceOp::erase, source.uniform_op(DeviceOp::erase, keys), true, true);
+    if (table.stats().entries != 0) table.fail("items are left");
+    const uint64_t bytes = table.stats().bytes;
+    if (round == 5) settled = bytes;
+    // Lengths are drawn anew, so the classes' peaks still rise a little.
+    if (round > 5 && bytes > settled + settled / 4) table.fail("memory is not used again");
+  }
+  return table.wrong() + table.refused();
+}
+
+// Batches of `rows` rows until device memory ends, and a few more.
+template <class Device>
+uint64_t fill_to_the_end(Device& device, uint64_t rows, uint64_t hash_mask) {
+  ItemSource source(6, 40, 300);
+  DeviceItemOptions options = small_items(15, rows);
+  {
+    ModelledItems<Device> empty(device, options);
+    const DeviceItemStats stats = empty.stats();
+    options.index.gpu_memory = stats.bytes + stats.workspace + rows * 600;
+  }
+  options.hash_mask = hash_mask;
+  ModelledItems<Device> table(device, options);
+  std::vector<std::string> all;
+  for (int round = 0, last = 60; round < last; ++round) {
+    if (table.refused() != 0 && last == 60) last = round + 3;
+    const std::vector<std::string> keys = source.keys(rows / 2);
+    all.insert(all.end(), keys.begin(), keys.end());
+    table.run(source.mixed(keys, rows, 0.7));
+    table.run_host(source.mixed(all, rows, 0.3));
+  }
+  if (table.refused() == 0) table.fail("no put was refused");
+  const DeviceItemStats stats = table.stats();
+  if (stats.bytes + stats.workspace > options.index.gpu_memory) table.fail("more than the cap");
+  table.check_all();
+  return table.wrong();
+}
+
+// Device memory ends: puts are refused and change nothing; what is there stays right.
+template <class Device>
+uint64_t check_items_without_memory(Device& device, uint64_t scale) {
+  const uint64_t many = std::min<uint64_t>(scale / 2, 4096);
+  const uint64_t few = std::min<uint64_t>(many, 512);
+  return fill_to_the_end(device, many, ~uint64_t{0}) +
+         fill_to_the_end(device, few, uint64_t{0xf} << 60);
+}
+
+// Where memory ends, items that are not read make room for new ones, and those that are stay.
+template <class Device>
+uint64_t check_eviction(Device& device, uint64_t scale) {
+  const uint64_t rows = std::min<uint64_t>(scale / 4, 4096);
+  DeviceItemOptions options = small_items(23, rows);
+  options.evicts = true;
+  {
+    ModelledItems<Device> empty(device, options);
+    const DeviceItemStats stats = empty.stats();
+    options.index.gpu_memory = stats.bytes + stats.workspace + rows * 8 * 160;
+  }
+  ModelledItems<Device> table(device, options);
+  // Keys and values of one size each.
+  ItemSource source(10, 20, 20);
+  uint64_t next = 0;
+  const auto fresh_keys = [&](uint64_t count) {
+    std::vector<std::string> keys;
+    for (uint64_t i = 0; i < count; ++i) keys.push_back(std::to_string(1'000'000 + next++));
+    return keys;
+  };
+  const auto puts = [&](const std::vector<std::string>& keys) {
+    ItemBatch batch;
+    for (const std::string& key : keys) {
+      batch.push_back({DeviceOp::put, key, std::string(90, static_cast<char>(next++)), 0});
+    }
+    return batch;
+  };
+  const std::vector<std::string> read = fresh_keys(rows / 2);
+  table.run(puts(read));
+  for (int round = 0; round < 24; ++round) {
+    table.run_from(round % 2 == 0, puts(fresh_keys(rows)));
+    table.run_uniform(DeviceOp::get, source.uniform_op(DeviceOp::get, read), round % 3 == 0, true);
+  }
+  if (table.missed() > read.size() / 10) table.fail("items that are read were evicted");
+  if (table.stats().evicted < rows * 12) table.fail("too little was evicted");
+  if (table.refused() > rows) table.fail("puts were refused");
+  table.check_all();
+  return table.wrong();
+}
+
+// The same under histories of all operations and sizes, and with hashes that are shared.
+template <class Device>
+uint64_t check_evicting_histories(Device& device, uint64_t scale) {
+  uint64_t wrong = 0;
+  for (const uint64_t mask : {~uint64_t{0}, uint64_t{0x3ff} << 54}) {
+    const uint64_t rows = std::min<uint64_t>(scale / 4, mask == ~uint64_t{0} ? 4096 : 256);
+    ItemSource source(11, 40, 150);
+    DeviceItemOptions options = small_items(25, rows);
+    options.evicts = true;
+    options.hash_mask = mask;
+    {
+      ModelledItems<Device> empty(device, options);
+      const DeviceItemStats stats = empty.stats();
+      options.index.gpu_memory = stats.bytes + stats.workspace + rows * 4 * 160;
+    }
+    ModelledItems<Device> table(device, options);
+    const std::vector<std::string> keys = source.keys(rows * 10);
+    for (int round = 0; round < 12; ++round) {
+      ItemBatch batch = source.mixed(keys, rows + rows / 2, round % 2 == 0 ? 0.7 : 0.2);
+      for (ItemRequest& request : batch) request.expiry = 0;
+      table.run_from(round % 3 == 0, batch);
+    }
+    table.check_all();
+    if (table.stats().evicted == 0) table.fail("nothing was evicted");
+    wrong += table.wrong();
+  }
+  return wrong;
+}
+
+// The reply does not fit: its size and all else are told, and nothing is written behind it.
+template <class Device>
+uint64_t check_small_capacity(Device& device, uint64_t scale) {
+  ItemSource source(7, 40, 300);
+  ModelledItems<Device> table(device, small_items(17, scale / 4));
+  const std::vector<std::string> keys = source.keys(scale / 2);
+  table.run_uniform(DeviceOp::put, source.uniform_op(DeviceOp::put, keys), true, true);
+  const ItemBatch gets = source.mixed(keys, scale, 0);
+  for (const bool host : {false, true}) {
+    for (const double share : {0.0, 0.3, 0.999}) {
+      table.limit_capacity(share);
+      table.run_from(host, gets);
+      table.run_from(host, source.mixed(keys, scale / 2, 0.3));
+    }
+    table.limit_capacity(1);
+    table.run_from(host, gets);
+  }
+  table.check_all();
+  return table.wrong() + table.refused();
+}
+
+// Host arrays in very many parts, whose changes follow close on each other.
+template <class Device>
+uint64_t check_many_parts(Device& device, uint64_t scale) {
+  ItemSource source(9, 20, 60);
+  ModelledItems<Device> table(device, small_items(21, 32));
+  const std::vector<std::string> keys = source.keys(100);
+  for (int round = 0; round < 3; ++round) {
+    for (const double writes : {0.0, 0.5, 1.0}) {
+      table.run_host(source.mixed(keys, scale / 2, writes));
+    }
+  }
+  table.check_all();
+  return table.wrong() + table.refused();
+}
+
+// From an empty table through many splits of the index.
+template <class Device>
+uint64_t check_item_growth(Device& device, uint64_t scale) {
+  ItemSource source(8, 20, 20);
+  DeviceItemOptions options = small_items(19, scale);
+  options.index.line_bits = 4;
+  ModelledItems<Device> table(device, options);
+  for (uint64_t rows = 100; rows <= scale * 2; rows *= 3) {
+    const std::vector<std::string> keys = source.keys(rows);
+    table.run_from(rows % 2 == 0, source.uniform_op(DeviceOp::put, keys));
+  }
+  table.check_all();
+  const DeviceItemStats stats = table.stats();
+  if (stats.segments < std::max<uint64_t>(2, stats.entries / 256)) table.fail("did not grow");
+  return table.wrong() + table.refused();
+}
+
+template <class Device>
+struct DeviceItemCheck {
+  const char* name;
+  uint64_t (*run)(Device& device, uint64_t scale);
+
+  friend std::ostream& operator<<(std::ostream& out, const DeviceItemCheck& check) {
+    return out << check.name;
+  }
+};
+
+template <class Device>
+constexpr DeviceItemCheck<Device> device_item_checks[] = {
+    {"mixed items", check_mixed_items<Device>},
+    {"uniform items", check_uniform_items<Device>},
+    {"colliding items", check_colliding_items<Device>},
+    {"long values", check_long_values<Device>},
+    {"reuse", check_reuse<Device>},
+    {"items without memory", check_items_without_memory<Device>},
+    {"small capacity", check_small_capacity<Device>},
+    {"eviction", check_eviction<Device>},
+    {"evicting histories", check_evicting_histories<Device>},
+    {"many parts", check_many_parts<Device>},
+    {"item growth", check_item_growth<Device>},
+};
+
+}  // namespace isotherm

@@ -1,0 +1,272 @@
+// ModelledItems: a table of device items with a model of it; each batch is checked request by
+// request.
+//
+// The model is a std::map that runs the requests one by one. Replies of reply_retry are taken from
+// the table: such a put has no effect. Where the table
+// evicts, a key that it misses counts as evicted. The clock stands at 10 ms.
+// Threads. One.
+#pragma once
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "device/gpu/device_item_store.h"
+
+namespace isotherm {
+
+struct ItemRequest {
+  DeviceOp op = DeviceOp::get;
+  std::string key;
+  std::string value;
+  int64_t expiry = 0;
+};
+using ItemBatch = std::vector<ItemRequest>;
+
+template <class Device>
+class ModelledItems {
+ public:
+  static constexpr int64_t now = 10;
+
+  ModelledItems(Device& device, const DeviceItemOptions& options)
+      : device_(device),
+        memory_(device, 0),
+        stream_(device),
+        evicts_(options.evicts),
+        store_(device, options) {}
+
+  uint64_t wrong() const { return wrong_; }
+  uint64_t refused() const { return refused_; }
+  // Keys that were missed.
+  uint64_t missed() const { return missed_; }
+  DeviceItemStats stats() { return store_.stats(); }
+  DeviceItemStore<Device>& store() { return store_; }
+  // The share of the bytes that replies need which there is room for.
+  void limit_capacity(double share) { share_ = share; }
+
+  void run(const ItemBatch& batch) { run_from(false, batch); }
+  void run_host(const ItemBatch& batch) { run_from(true, batch); }
+  void run_from(bool host, const ItemBatch& batch) {
+    Columns columns(batch);
+    call(host, batch, columns.requests(), true);
+  }
+  void run_uniform(DeviceOp op, const ItemBatch& batch, bool host, bool replies) {
+    Columns columns(batch);
+    DeviceItemRequests requests = columns.requests();
+    requests.ops = nullptr;
+    requests.op = op;
+    requests.expiry = nullptr;
+    if (op != DeviceOp::put) requests.values = {};
+    call(host, batch, requests, replies);
+  }
+
+  // Every key of the model, and its neighbours.
+  void check_all() {
+    ItemBatch batch;
+    for (const auto& [key, item] : model_) {
+      batch.push_back({DeviceOp::get, key, {}, 0});
+      if (key.size() + 1 > max_item_key_bytes) continue;
+      batch.push_back({DeviceOp::get, key + '\0', {}, 0});
+    }
+    if (!batch.empty()) run_uniform(DeviceOp::get, batch, batch.size() % 4 == 0, true);
+    if (stats().entries != model_.size()) fail("the count is wrong");
+  }
+  void fail(const char* what) {
+    if (++wrong_ <= 10) std::printf("  %s\n", what);
+  }
+
+ private:
+  struct Modelled {
+    std::string value;
+    int64_t expiry;
+  };
+
+  // A batch as columns in host memory. The bytes begin behind some that belong to nobody.
+  struct Columns {
+    explicit Columns(const ItemBatch& batch)
+        : key_offsets{3}, value_offsets{5}, keys(3, 'x'), values(5, 'y') {
+      for (const ItemRequest& request : batch) {
+        keys += request.key;
+        values += request.value;
+        key_offsets.push_back(static_cast<int64_t>(keys.size()));
+        value_offsets.push_back(static_cast<int64_t>(values.size()));
+        ops.push_back(request.op);
+        expiry.push_back(request.expiry);
+      }
+    }
+    DeviceItemRequests requests() const {
+      DeviceItemRequests requests;
+      requests.rows = ops.size();
+      requests.ops = ops.data();
+      requests.keys = {key_offsets.data(), keys.data()};
+      requests.values = {value_offsets.data(), values.data()};
+      requests.expiry = expiry.data();
+      requests.now_ms = now;
+      return requests;
+    }
+    std::vector<int64_t> key_offsets, value_offsets, expiry;
+    std::string keys, values;
+    std::vector<DeviceOp> ops;
+  };
+
+  struct Replies {
+    std::vector<uint8_t> found;
+    std::vector<int64_t> offsets;
+    std::string bytes;
+  };
+  static constexpr uint64_t guard = 32;  // bytes behind the capacity that nobody may write
+
+  void call(bool host, const ItemBatch& batch, DeviceItemRequests requests, bool wanted) {
+    requests.now_ms = now;
+    Replies replies;
+    uint64_t capacity = 0;
+    if (wanted) {
+      capacity = static_cast<uint64_t>(static_cast<double>(most_bytes(batch)) * share_);
+      replies.found.assign(batch.size(), 9);
+      replies.offsets.assign(batch.size() + 1, -1);
+      replies.bytes.assign(capacity + guard, '#');
+    }
+    if (host) {
+      call_host(requests, replies, capacity, wanted);
+    } else {
+      call_device(requests, replies, capacity, wanted);
+    }
+    compare(batch, replies, capacity, wanted);
+  }
+
+  void call_host(DeviceItemRequests& requests, Replies& replies, uint64_t capacity, bool wanted) {
+    if (wanted) {
+      requests.replies = {replies.found.data(), replies.offsets.data(), replies.bytes.data(),
+                          capacity};
+    }
+    const uint64_t bytes = store_.run_host(requests);
+    if (wanted && bytes != static_cast<uint64_t>(replies.offsets.back())) {
+      fail("the bytes of the reply are not its last offset");
+    }
+  }
+
+  void call_device(DeviceItemRequests& requests, Replies& replies, uint64_t capacity, bool wanted) {
+    const uint64_t rows = requests.rows;
+    const auto ops = upload(requests.ops, rows);
+    const auto expiry = upload(requests.expiry, rows);
+    const auto key_offsets = upload(requests.keys.offsets, rows + 1);
+    const auto value_offsets = upload(requests.values.offsets, rows + 1);
+    const auto keys = upload_bytes(requests.keys, rows);
+    const auto values = upload_bytes(requests.values, rows);
+    DeviceArray<Device, uint8_t> found;
+    DeviceArray<Device, int64_t> offsets;
+    DeviceArray<Device, char> bytes;
+    requests.ops = ops.data();
+    requests.expiry = expiry.data();
+    requests.keys = {key_offsets.data(), keys.data()};
+    requests.values = {value_offsets.data(), values.data()};
+    if (wanted) {
+      found = upload(replies.found.data(), rows);
+      offsets = upload(replies.offsets.data(), rows + 1);
+      bytes = upload(replies.bytes.data(), replies.bytes.size());
+      requests.replies = {found.data(), offsets.data(), bytes.data(), capacity};
+    }
+    store_.run(requests, stream_.get());
+    if (wanted) {
+      download(replies.found.data(), found);
+      download(replies.offsets.data(), offsets);
+      download(replies.bytes.data(), bytes);
+    }
+    require_device(device_.synchronize(stream_.get()), "wait");
+  }
+
+  template <class T>
+  DeviceArray<Device, T> upload(const T* from, uint64_t count) {
+    if (from == nullptr) return {};
+    DeviceArray<Device, T> to(memory_, count);
+    require_device(device_.to_device(stream_.get(), to.data(), from, to.bytes()) &&
+                       device_.synchronize(stream_.get()),
+                   "copy");
+    return to;
+  }
+  DeviceArray<Device, char> upload_bytes(const DeviceBytes& column, uint64_t rows) {
+    if (column.offsets == nullptr) return {};
+    return upload(column.bytes, static_cast<uint64_t>(column.offsets[rows]));
+  }
+  template <class T>
+  void download(T* to, const DeviceArray<Device, T>& from) {
+    require_device(device_.to_host(stream_.get(), to, from.data(), from.bytes()), "copy");
+  }
+
+  // A bound of the bytes that the gets of a batch have to reply, whatever is refused.
+  uint64_t most_bytes(const ItemBatch& batch) {
+    std::map<std::string, uint64_t> longest;
+    uint64_t bytes = 0;
+    for (const ItemRequest& request : batch) {
+      auto [at, first] = longest.try_emplace(request.key, 0);
+      if (first) {
+        const auto item = model_.find(request.key);
+        if (item != model_.end()) at->second = item->second.value.size();
+      }
+      if (request.op == DeviceOp::put) at->second = std::max(at->second, request.value.size());
+      if (request.op == DeviceOp::get) bytes += at->second;
+    }
+    return bytes;
+  }
+
+  // Runs the batch on the model and compares the replies.
+  void compare(const ItemBatch& batch, const Replies& replies, uint64_t capacity, bool wanted) {
+    const bool fits = wanted && static_cast<uint64_t>(replies.offsets.back()) <= capacity;
+    if (wanted && share_ == 1 && !fits) fail("a reply is longer than it can be");
+    if (wanted && replies.bytes.compare(capacity, guard, std::string(guard, '#')) != 0) {
+      fail("wrote behind the capacity");
+    }
+    int64_t offset = 0;
+    for (size_t i = 0; i < batch.size(); ++i) {
+      const ItemRequest& request = batch[i];
+      auto at = model_.find(request.key);
+      bool present = at != model_.end() && !expired(at->second);
+      if (present && evicts_ && wanted && replies.found[i] == 0) {
+        model_.erase(at);
+        present = false;
+        ++missed_;
+      }
+      const bool retry = wanted && replies.found[i] == reply_retry;
+      std::string value;
+      if (present && request.op == DeviceOp::get && !retry) value = at->second.value;
+      if (wanted) {
+        if (!retry && replies.found[i] != static_cast<uint8_t>(present)) fail("found or missed");
+        if (replies.offsets[i] != offset) fail("an offset is wrong");
+        offset += static_cast<int64_t>(value.size());
+        if (replies.offsets[i + 1] != offset) {
+          fail("a length is wrong");
+          return;
+        }
+        if (fits && replies.bytes.compare(static_cast<size_t>(offset) - value.size(), value.size(),
+                                          value) != 0) {
+          fail("a value is wrong");
+        }
+      }
+      refused_ += retry;
+      if (!retry) apply(request);
+    }
+  }
+
+  void apply(const ItemRequest& request) {
+    if (request.op == DeviceOp::put) model_[request.key] = {request.value, request.expiry};
+    if (request.op == DeviceOp::erase) model_.erase(request.key);
+  }
+  static bool expired(const Modelled& item) { return item.expiry != 0 && item.expiry <= now; }
+
+  Device& device_;
+  DeviceMemory<Device> memory_;
+  DeviceStream<Device> stream_;
+  const bool evicts_;
+  DeviceItemStore<Device> store_;
+  std::map<std::string, Modelled> model_;
+  double share_ = 1;
+  uint64_t wrong_ = 0;
+  uint64_t refused_ = 0;
+  uint64_t missed_ = 0;
+};
+
+}  // namespace isotherm
