@@ -284,7 +284,7 @@ uint64_t check_evicting_histories(Device& device, uint64_t scale) {
     {
       ModelledItems<Device> empty(device, options);
       const DeviceItemStats stats = empty.stats();
-      options.index.gpu_memory = stats.bytes + stats.workspace + rows * 4 * 160;
+      options.index.gpu_memory = stats.bytes + stats.workspace + rows * 2 * 160;
     }
     ModelledItems<Device> table(device, options);
     const std::vector<std::string> keys = source.keys(rows * 10);

@@ -112,10 +112,15 @@ class ItemPipeline {
   static constexpr uint32_t lanes = 4;
   static constexpr uint32_t ahead = 2;  // parts of gets that are queued before one is waited for
 
+  // Large parts for large calls, as each costs some waiting; in small calls the first copy in and
+  // the last copy out, beside which nothing else happens, count more.
+  uint64_t rows_a_part(const DeviceItemRequests& requests, uint64_t most) const {
+    return std::max<uint64_t>(std::clamp(requests.rows / 8, most / 4, most), 1);
+  }
+
   void find(const DeviceItemRequests& requests) {
     std::deque<Lane*> under_way;
-    // Half a part: its copy out is what the end of the call waits for.
-    const uint64_t most = std::max<uint64_t>(part_rows_ / 2, 1);
+    const uint64_t most = rows_a_part(requests, part_rows_ / 2);
     uint32_t next = 0;
     for (uint64_t first = 0; first < requests.rows;) {
       Lane& lane = *lanes_[next++ % lanes];
@@ -142,12 +147,13 @@ class ItemPipeline {
   }
 
   void change(const DeviceItemRequests& requests) {
+    const uint64_t most = rows_a_part(requests, part_rows_);
     uint64_t staged = 0;
     const auto stage_next = [&](Lane& lane) {
-      stage(lane, requests, staged, std::min(part_rows_, requests.rows - staged), true);
+      stage(lane, requests, staged, std::min(most, requests.rows - staged), true);
       staged += lane.part.rows;
     };
-    item_columns::HostCheck check(requests, part_rows_);
+    item_columns::HostCheck check(requests, most);
     stage_next(*lanes_[0]);
     check.finish();
     for (uint32_t next = 0;; ++next) {

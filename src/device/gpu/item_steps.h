@@ -19,7 +19,7 @@ namespace isotherm {
 
 struct DeviceItemOptions {
   FixedDeviceOptions index;        // its cap is for all
-  uint32_t part_rows = 1 << 18;    // 2^20 at most
+  uint32_t part_rows = 1 << 19;    // 2^20 at most
   uint64_t slab_bytes = 64 << 20;  // of the largest slab that is made ahead of need
   // Of host arrays: device memory for a part's keys, values and replies.
   uint64_t key_room = 16 << 20;
