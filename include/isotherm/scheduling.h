@@ -32,7 +32,7 @@ struct GreedyOptions {
   // ... or when the queue was looked at so often.
   uint32_t budget = 1;
   // Batches that are on the device at once; while they are, rows gather.
-  uint32_t most_on_device = 3;
+  uint32_t most_on_device = 2;
 };
 
 struct PeriodicOptions {

@@ -5,8 +5,8 @@
 //    4  u32  value bytes
 //    8  u64  next: the item of another key with the same hash, or 0
 //   16  i64  expiry, ms since the epoch; 0: never
-//   24  u64  bits 0–7: size class of the block; 8: in the table; 9: read (where items are evicted);
-//            10–63: 0, room for flags and a version
+//   24  u64  bits 0–7: size class of the block; 8: in the table; 9: read, 10: chosen to be evicted
+//            (where items are); 11–63: 0, room for flags and a version
 //   32  key, then zeros up to a multiple of 16
 //    .  value, from a multiple of 16 on
 // The location of an item is its address.
@@ -15,8 +15,8 @@
 // first. Nearly every chain has one item.
 //
 // Threads. An item is written before it gets into the index, and its key and value never change
-// after. Bits 8 and 9 belong to blocks as well: a free block has neither. `next` is changed by one
-// lane, in a kernel of its own (device/gpu/item_exact_kernels.h).
+// after. Bits 8 to 10 belong to blocks as well: a free block has none of them. `next` is changed by
+// one lane, in a kernel of its own (device/gpu/item_exact_kernels.h).
 #pragma once
 
 #include <cstdint>
@@ -31,6 +31,7 @@ namespace isotherm {
 struct alignas(16) DeviceItem {
   static constexpr uint64_t live_bit = 1 << 8;
   static constexpr uint64_t read_bit = 1 << 9;
+  static constexpr uint64_t chosen_bit = 1 << 10;
 
   uint32_t key_bytes;
   uint32_t value_bytes;

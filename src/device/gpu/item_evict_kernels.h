@@ -3,7 +3,7 @@
 // CLOCK over the blocks of a class: a hand goes round its slabs. An item that was read since the
 // hand came by last is spared, and its mark removed; one that was not is chosen. Marks are set by
 // gets (device/gpu/item_find_kernels.h); a new item has none, so what is put once and never read
-// goes first.
+// goes first. The hand may go round twice for one part, so it marks what it has chosen.
 //
 // Items that were chosen are erased from the index by their hashes, where they are all that the
 // hash has: of chains, whose links others change, nothing is evicted. Then their blocks are free.
@@ -41,13 +41,16 @@ struct ChooseItemsKernel {
       const auto location = reinterpret_cast<uint64_t>(first + block * block_bytes);
       const bool chosen = mine && choose(*DeviceItem::at(location));
       const uint64_t number = draw(lane, evicted.count, 0, chosen);
-      if (chosen && number < evicted.wanted) evicted.items[number] = location;
+      if (!chosen || number >= evicted.wanted) return;
+      evicted.items[number] = location;
+      DeviceItem::at(location)->meta |= DeviceItem::chosen_bit;
     });
   }
 
  private:
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static bool choose(DeviceItem& item) {
-    if ((item.meta & DeviceItem::live_bit) == 0) return false;
+    const uint64_t state = item.meta & (DeviceItem::live_bit | DeviceItem::chosen_bit);
+    if (state != DeviceItem::live_bit) return false;
     if ((item.meta & DeviceItem::read_bit) == 0) return true;
     item.meta &= ~DeviceItem::read_bit;
     return false;
@@ -83,6 +86,7 @@ struct JudgeEvictedKernel {
       const bool alone =
           evicted.found[i] == 1 && evicted.first[i] == item && ItemHead::of(item).next == 0;
       evicted.ops[i] = alone ? DeviceOp::erase : DeviceOp::get;
+      if (!alone) DeviceItem::at(item)->meta &= ~DeviceItem::chosen_bit;
     });
   }
 };
