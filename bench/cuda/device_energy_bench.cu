@@ -3,10 +3,10 @@
 //
 //   device_energy_bench [--entries N] [--seconds S]
 #include <chrono>
-#include <cstring>
 #include <memory>
 #include <string>
 
+#include "cuda/bench_flags.h"
 #include "cuda/gpu_batches.cuh"
 #include "cuda/gpu_energy.h"
 
@@ -142,30 +142,16 @@ class Bench {
   std::unique_ptr<DeviceTable> table_;
 };
 
-Parameters parse(int argc, char** argv) {
-  Parameters parameters;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    if (std::strcmp(argv[i], "--entries") == 0) {
-      parameters.entries = std::strtoull(argv[i + 1], nullptr, 10);
-    } else if (std::strcmp(argv[i], "--seconds") == 0) {
-      parameters.seconds = std::atof(argv[i + 1]);
-    } else {
-      std::fprintf(stderr, "device_energy_bench [--entries N] [--seconds S]\n");
-      std::exit(64);
-    }
-  }
-  return parameters;
-}
-
 }  // namespace
 }  // namespace isotherm::bench
 
 int main(int argc, char** argv) {
-  const isotherm::bench::Parameters parameters = isotherm::bench::parse(argc, argv);
-  int devices = 0;
-  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
-    std::printf("skipped: no GPU\n");
+  using namespace isotherm::bench;
+  Parameters parameters;
+  if (!begin_bench(
+          "device_energy_bench", argc, argv,
+          {flag("--entries", parameters.entries), flag("--seconds", parameters.seconds)})) {
     return EXIT_SUCCESS;
   }
-  return isotherm::bench::Bench(parameters).run();
+  return Bench(parameters).run();
 }

@@ -4,11 +4,11 @@
 //   device_express_bench [--entries N] [--calls N]
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <memory>
 #include <random>
 #include <vector>
 
+#include "cuda/bench_flags.h"
 #include "cuda/gpu_batches.cuh"
 
 namespace isotherm::bench {
@@ -146,30 +146,15 @@ class Bench {
   uint64_t wrong_ = 0;
 };
 
-Parameters parse(int argc, char** argv) {
-  Parameters parameters;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    if (std::strcmp(argv[i], "--entries") == 0) {
-      parameters.entries = std::strtoull(argv[i + 1], nullptr, 10);
-    } else if (std::strcmp(argv[i], "--calls") == 0) {
-      parameters.calls = std::strtoull(argv[i + 1], nullptr, 10);
-    } else {
-      std::fprintf(stderr, "device_express_bench [--entries N] [--calls N]\n");
-      std::exit(64);
-    }
-  }
-  return parameters;
-}
-
 }  // namespace
 }  // namespace isotherm::bench
 
 int main(int argc, char** argv) {
-  const isotherm::bench::Parameters parameters = isotherm::bench::parse(argc, argv);
-  int devices = 0;
-  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
-    std::printf("skipped: no GPU\n");
+  using namespace isotherm::bench;
+  Parameters parameters;
+  if (!begin_bench("device_express_bench", argc, argv,
+                   {flag("--entries", parameters.entries), flag("--calls", parameters.calls)})) {
     return EXIT_SUCCESS;
   }
-  return isotherm::bench::Bench(parameters).run();
+  return Bench(parameters).run();
 }

@@ -1,9 +1,9 @@
 // DeviceTable from empty to a billion entries: the rate of puts, growth included, and all answers.
 //
 //   device_growth_bench [--entries N]
-#include <cstring>
 #include <memory>
 
+#include "cuda/bench_flags.h"
 #include "cuda/gpu_batches.cuh"
 
 namespace isotherm::bench {
@@ -78,17 +78,10 @@ class Growth {
 }  // namespace isotherm::bench
 
 int main(int argc, char** argv) {
+  using namespace isotherm::bench;
   uint64_t entries = 1'000'000'000;
-  if (argc == 3 && std::strcmp(argv[1], "--entries") == 0) {
-    entries = std::strtoull(argv[2], nullptr, 10);
-  } else if (argc != 1) {
-    std::fprintf(stderr, "device_growth_bench [--entries N]\n");
-    return 64;
-  }
-  int devices = 0;
-  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
-    std::printf("skipped: no GPU\n");
+  if (!begin_bench("device_growth_bench", argc, argv, {flag("--entries", entries)})) {
     return EXIT_SUCCESS;
   }
-  return isotherm::bench::Growth().run(entries);
+  return Growth().run(entries);
 }

@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 
+#include "cuda/bench_flags.h"
 #include "cuda/gpu_batches.cuh"
 #include "isotherm/device_item_table.h"
 
@@ -318,26 +319,6 @@ class ItemsBench {
   uint64_t wrong_ = 0;
 };
 
-bool parse(int argc, char** argv, Parameters& parameters) {
-  for (int i = 1; i < argc; i += 2) {
-    const std::string name = argv[i];
-    const uint64_t value = i + 1 < argc ? std::strtoull(argv[i + 1], nullptr, 10) : 0;
-    if (value == 0) return false;
-    if (name == "--items") {
-      parameters.items = value;
-    } else if (name == "--value-bytes" && value % 8 == 0) {
-      parameters.value_bytes = value;
-    } else if (name == "--batch") {
-      parameters.batch = value;
-    } else if (name == "--rounds") {
-      parameters.rounds = static_cast<int>(value);
-    } else {
-      return false;
-    }
-  }
-  return true;
-}
-
 void print_environment(const Parameters& parameters) {
   cudaDeviceProp properties;
   check(cudaGetDeviceProperties(&properties, 0));
@@ -357,16 +338,15 @@ void print_environment(const Parameters& parameters) {
 int main(int argc, char** argv) {
   using namespace isotherm::bench;
   Parameters parameters;
-  if (!parse(argc, argv, parameters)) {
-    std::fprintf(stderr,
-                 "device_items_bench [--items N] [--value-bytes N, a multiple of 8] [--batch N] "
-                 "[--rounds N]\n");
-    return 64;
-  }
-  int devices = 0;
-  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
-    std::printf("skipped: no GPU\n");
+  if (!begin_bench(
+          "device_items_bench", argc, argv,
+          {flag("--items", parameters.items), flag("--value-bytes", parameters.value_bytes),
+           flag("--batch", parameters.batch), flag("--rounds", parameters.rounds)})) {
     return EXIT_SUCCESS;
+  }
+  if (parameters.value_bytes % 8 != 0) {
+    std::fprintf(stderr, "device_items_bench: --value-bytes must be a multiple of 8\n");
+    return 64;
   }
   print_environment(parameters);
   uint64_t wrong = 0;

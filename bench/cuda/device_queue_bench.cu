@@ -4,7 +4,6 @@
 //
 //   device_queue_bench [--entries N] [--seconds S] [--clients N] [--gap-us N] [--rate N]
 //                      [--policy NAME] [--one-put-in N]
-#include <cstring>
 #include <functional>
 #include <optional>
 #include <string>
@@ -12,6 +11,7 @@
 
 #include "batch/cost_model.h"
 #include "batch/periodic_policy.h"
+#include "cuda/bench_flags.h"
 #include "cuda/gpu_batches.cuh"
 #include "cuda/offered_requests.h"
 
@@ -288,49 +288,20 @@ class Bench {
   uint64_t wrong_ = 0;
 };
 
-[[noreturn]] void usage() {
-  std::fprintf(stderr,
-               "device_queue_bench [--entries N] [--seconds S] [--clients N] [--gap-us N] "
-               "[--rate N] [--policy NAME] [--one-put-in N]\n");
-  std::exit(64);
-}
-
-Parameters parse(int argc, char** argv) {
-  Parameters parameters;
-  for (int i = 1; i < argc; i += 2) {
-    if (i + 1 == argc) usage();
-    const std::string name = argv[i];
-    if (name == "--entries") {
-      parameters.entries = std::strtoull(argv[i + 1], nullptr, 10);
-    } else if (name == "--seconds") {
-      parameters.seconds = std::strtod(argv[i + 1], nullptr);
-    } else if (name == "--clients") {
-      parameters.clients = static_cast<uint32_t>(std::strtoul(argv[i + 1], nullptr, 10));
-    } else if (name == "--gap-us") {
-      parameters.gap_us = std::strtoll(argv[i + 1], nullptr, 10);
-    } else if (name == "--rate") {
-      parameters.rates = {std::strtod(argv[i + 1], nullptr)};
-    } else if (name == "--policy") {
-      parameters.policy = argv[i + 1];
-    } else if (name == "--one-put-in") {
-      parameters.one_put_in = std::strtoull(argv[i + 1], nullptr, 10);
-    } else {
-      usage();
-    }
-  }
-  if (parameters.entries == 0 || parameters.clients == 0 || !(parameters.rates[0] > 0)) usage();
-  return parameters;
-}
-
 }  // namespace
 }  // namespace isotherm::bench
 
 int main(int argc, char** argv) {
-  const isotherm::bench::Parameters parameters = isotherm::bench::parse(argc, argv);
-  int devices = 0;
-  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
-    std::printf("skipped: no GPU\n");
+  using namespace isotherm::bench;
+  Parameters parameters;
+  double rate = 0;
+  if (!begin_bench("device_queue_bench", argc, argv,
+                   {flag("--entries", parameters.entries), flag("--seconds", parameters.seconds),
+                    flag("--clients", parameters.clients), flag("--gap-us", parameters.gap_us),
+                    flag("--rate", rate), flag("--policy", parameters.policy),
+                    flag("--one-put-in", parameters.one_put_in)})) {
     return EXIT_SUCCESS;
   }
-  return isotherm::bench::Bench(parameters).run();
+  if (rate > 0) parameters.rates = {rate};
+  return Bench(parameters).run();
 }

@@ -1,9 +1,9 @@
 // DeviceRowTable: rows of 128 floats by key, keys and rows on the GPU, beside a plain copy.
 //
 //   device_rows_bench [--rows N] [--row-bytes N]
-#include <cstring>
 #include <string>
 
+#include "cuda/bench_flags.h"
 #include "cuda/gpu_batches.cuh"
 #include "isotherm/device_row_table.h"
 
@@ -83,23 +83,13 @@ class RowsBench {
 }  // namespace isotherm::bench
 
 int main(int argc, char** argv) {
+  using namespace isotherm::bench;
   uint64_t rows = uint64_t{20} << 20;
   uint32_t row_bytes = 512;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    if (std::strcmp(argv[i], "--rows") == 0) {
-      rows = std::strtoull(argv[i + 1], nullptr, 10);
-    } else if (std::strcmp(argv[i], "--row-bytes") == 0) {
-      row_bytes = static_cast<uint32_t>(std::strtoul(argv[i + 1], nullptr, 10));
-    } else {
-      std::fprintf(stderr, "device_rows_bench [--rows N] [--row-bytes N]\n");
-      return 64;
-    }
-  }
-  int devices = 0;
-  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
-    std::printf("skipped: no GPU\n");
+  if (!begin_bench("device_rows_bench", argc, argv,
+                   {flag("--rows", rows), flag("--row-bytes", row_bytes)})) {
     return EXIT_SUCCESS;
   }
-  isotherm::bench::RowsBench(rows, row_bytes).run();
+  RowsBench(rows, row_bytes).run();
   return EXIT_SUCCESS;
 }

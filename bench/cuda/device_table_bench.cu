@@ -2,10 +2,10 @@
 // beside what the card can do at most, measured in the same run.
 //
 //   device_table_bench [--entries N] [--rounds N]
-#include <cstring>
 #include <functional>
 #include <string>
 
+#include "cuda/bench_flags.h"
 #include "cuda/gpu_batches.cuh"
 #include "cuda/gpu_limits.cuh"
 #include "isotherm/device_table.h"
@@ -237,30 +237,15 @@ class Bench {
   std::unique_ptr<DeviceTable> table_;
 };
 
-Parameters parse(int argc, char** argv) {
-  Parameters parameters;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    if (std::strcmp(argv[i], "--entries") == 0) {
-      parameters.entries = std::strtoull(argv[i + 1], nullptr, 10);
-    } else if (std::strcmp(argv[i], "--rounds") == 0) {
-      parameters.rounds = std::atoi(argv[i + 1]);
-    } else {
-      std::fprintf(stderr, "device_table_bench [--entries N] [--rounds N]\n");
-      std::exit(64);
-    }
-  }
-  return parameters;
-}
-
 }  // namespace
 }  // namespace isotherm::bench
 
 int main(int argc, char** argv) {
-  const isotherm::bench::Parameters parameters = isotherm::bench::parse(argc, argv);
-  int devices = 0;
-  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
-    std::printf("skipped: no GPU\n");
+  using namespace isotherm::bench;
+  Parameters parameters;
+  if (!begin_bench("device_table_bench", argc, argv,
+                   {flag("--entries", parameters.entries), flag("--rounds", parameters.rounds)})) {
     return EXIT_SUCCESS;
   }
-  return isotherm::bench::Bench(parameters).run();
+  return Bench(parameters).run();
 }

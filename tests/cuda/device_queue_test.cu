@@ -1,11 +1,8 @@
 // Runs the checks of queues on the GPU; without one it says so and succeeds.
 //
 //   device_queue_test [submissions of a thread]
-#include <cstdio>
-#include <cstdlib>
-
 #include "batch/table_queue_checks.h"
-#include "device/gpu/cuda_device.cuh"
+#include "cuda/gpu_checks.h"
 #include "isotherm/device_queue.h"
 
 namespace isotherm {
@@ -46,39 +43,14 @@ uint64_t check_device_queue(CudaDevice& /*device*/, uint64_t scale) {
   return wrong;
 }
 
-template <class Check>
-bool run(const char* name, const Check& check, CudaDevice& device, uint64_t scale) {
-  uint64_t wrong = 1;
-  try {
-    wrong = check(device, scale);
-  } catch (const std::exception& error) {
-    std::printf("  %s %s\n", error.what(), device.error().c_str());
-  }
-  std::printf("%s: %s\n", name, wrong == 0 ? "passed" : "FAILED");
-  std::fflush(stdout);
-  return wrong == 0;
-}
-
-int run_all(CudaDevice& device, uint64_t scale) {
-  int passed = 0;
-  int failed = 0;
-  for (const auto& check : table_queue_checks<CudaDevice>) {
-    ++(run(check.name, check.run, device, scale) ? passed : failed);
-  }
-  ++(run("queue of a DeviceTable", check_device_queue, device, scale) ? passed : failed);
-  std::printf("%d passed, %d failed\n", passed, failed);
-  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
-}
-
 }  // namespace
 }  // namespace isotherm
 
 int main(int argc, char** argv) {
-  int devices = 0;
-  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
-    std::printf("skipped: no GPU\n");
-    return EXIT_SUCCESS;
-  }
-  isotherm::CudaDevice device(0);
-  return isotherm::run_all(device, argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 5000);
+  using namespace isotherm;
+  if (!GpuChecks::has_gpu()) return EXIT_SUCCESS;
+  GpuChecks checks(argc, argv, 5000);
+  checks.run_all(table_queue_checks<CudaDevice>);
+  checks.run("queue of a DeviceTable", check_device_queue);
+  return checks.end();
 }
