@@ -6,7 +6,7 @@
 //   - is halved with every window of time whose rate has fallen against the window before.
 // A load that goes up and down would change paths all the time, and a change costs a wait for what
 // is under way on the other path. So after some changes within a second one path is kept for the
-// next: the express path if the rate was low throughout, else the bulk path.
+// next: the express path if the rate was low throughout, for as long as it is, else the bulk path.
 //
 // Threads. One. Sources. H-Rocks, section 6 (the threshold: 10,000, times 10 when reached within
 // 1 ms, halved when the rate falls, at most 250 M) and section 6.7 (3 changes a second).
@@ -85,7 +85,8 @@ class AdaptivePolicy final : public SchedulingPolicy {
   }
 
   BatchRoute route_for(BatchRoute wanted, int64_t now) {
-    if (now < kept_until_ || wanted == route_) return route_;
+    const bool keeps = now < kept_until_ && (route_ == BatchRoute::bulk || rate_was_low());
+    if (keeps || wanted == route_) return route_;
     while (!switches_.empty() && switches_.front() <= now - second) switches_.pop_front();
     if (switches_.size() >= options_.most_switches) {
       kept_until_ = now + second;
@@ -97,8 +98,8 @@ class AdaptivePolicy final : public SchedulingPolicy {
   }
 
   bool rate_was_low() const {
-    return std::all_of(rates_.begin(), rates_.end(),
-                       [this](const Rate& measured) { return measured.rate < options_.low_rate; });
+    const auto low = [this](const Rate& measured) { return measured.rate < options_.low_rate; };
+    return !rates_.empty() && std::all_of(rates_.begin(), rates_.end(), low);
   }
 
   struct Rate {

@@ -341,6 +341,21 @@ TEST_F(AdaptiveSwitches, TheExpressPathIsKeptWhereTheRateIsLow) {
   EXPECT_EQ(at(1400 * ms, 100, 15'000), BatchRoute::bulk);
 }
 
+TEST_F(AdaptiveSwitches, TheExpressPathIsLeftWhenTheRateRises) {
+  for (int64_t i = 0; i < 4; ++i) {
+    at(i * 100 * ms, i % 2 == 0 ? 1 : 100, static_cast<uint64_t>(i) * 1'000);
+  }
+  EXPECT_EQ(at(400 * ms, 1, 4'000), BatchRoute::express);
+  EXPECT_EQ(at(405 * ms, 100, 104'000), BatchRoute::express);  // before anybody has measured it
+  EXPECT_EQ(at(410 * ms, 100, 204'000), BatchRoute::bulk);
+}
+
+TEST_F(AdaptiveSwitches, AtFirstNobodyKnowsThatTheRateIsLow) {
+  for (int64_t i = 0; i < 4; ++i) at(i * 1000, i % 2 == 0 ? 1 : 100, static_cast<uint64_t>(i));
+  EXPECT_EQ(at(4000, 1, 4), BatchRoute::bulk);
+  EXPECT_TRUE(policy.keeps_one_path(4000));
+}
+
 TEST_F(AdaptiveSwitches, ChangesFarApartAreFree) {
   for (int64_t i = 0; i < 20; ++i) {
     EXPECT_EQ(at(i * 400 * ms, i % 2 == 0 ? 1 : 100, 0),
