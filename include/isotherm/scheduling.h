@@ -75,7 +75,7 @@ struct AdaptiveOptions {
 };
 
 struct SchedulingOptions {
-  Scheduling policy = Scheduling::greedy;
+  Scheduling policy = Scheduling::adaptive;  // the fastest at all rates measured
   // The one that `policy` names counts.
   GreedyOptions greedy;
   PeriodicOptions periodic;
