@@ -104,7 +104,9 @@ class Bench {
   // Batches alone on the device, of the sizes that the policies make.
   void measure_costs() {
     constexpr int rounds = 300;
-    DeviceQueue queue(*table_);
+    DeviceQueueOptions options;
+    options.scheduling.policy = Scheduling::greedy;  // launched kernels only
+    DeviceQueue queue(*table_, options);
     const std::vector<uint64_t> keys = present_keys(1 << 14, 99);
     std::vector<uint64_t> values(keys.size()), values_out(keys.size());
     std::vector<uint8_t> found(keys.size());

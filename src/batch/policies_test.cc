@@ -365,6 +365,7 @@ TEST_F(AdaptiveSwitches, ChangesFarApartAreFree) {
 
 TEST(Policies, OptionsThatCannotWorkAreRefused) {
   SchedulingOptions options;
+  options.policy = Scheduling::greedy;
   options.greedy.budget = 0;
   EXPECT_NE(refusal(options), "");
   options.policy = Scheduling::fixed_size;
