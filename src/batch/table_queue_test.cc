@@ -100,6 +100,20 @@ TEST_F(TableQueueTest, EndsAfterWhatWaitsWasAnswered) {
   }
 }
 
+TEST_F(TableQueueTest, ShortQueuesGoByExpress) {
+  // Its kernels end soon.
+  FixedDeviceTable<FakeDevice> others(device, {0, 1, 4, 256, {2, 3, 20, 50}});
+  queue.emplace(device, others, small_queue(Scheduling::adaptive));
+  for (const DeviceOp op : {DeviceOp::put, DeviceOp::get, DeviceOp::erase}) {
+    Rows rows(op, 1, 20);
+    EXPECT_EQ(queue->submit(rows.requests, rows.completion), QueueStatus::ok);
+    EXPECT_EQ(rows.completion.wait(), QueueStatus::ok);
+    EXPECT_EQ(rows.found, std::vector<uint8_t>(20, op == DeviceOp::put ? 0 : 1));
+  }
+  EXPECT_EQ(queue->stats().express_batches, 3u);
+  queue.reset();
+}
+
 TEST_F(TableQueueTest, ThreadSleepsUntilASubmissionOrATime) {
   DeviceQueueOptions options = never_in_time();
   options.scheduling.fixed_size = {1000, 2'000'000};
