@@ -40,7 +40,7 @@ stage_ctest() { ctest --preset release -j "$jobs"; }
 # One build serves three ends: clang compiles all, its sanitizers watch the tests, and the fuzzers.
 stage_clang() { build clang; }
 stage_asan() { ctest --preset clang -j "$jobs"; }
-# Without the checks of tables on the fake device, which one thread runs, slowly.
+# Without what one thread runs: scripts against a server of one thread, tables on the fake device.
 stage_tsan() { build tsan && ctest --preset tsan -j "$jobs"; }
 stage_tidy() { cmake --preset clang >/dev/null && tools/run_tidy.sh build/clang; }
 
