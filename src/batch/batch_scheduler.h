@@ -73,8 +73,7 @@ class BatchScheduler {
   void take(DeviceCompletion& submission, int64_t now) {
     const DeviceRequests& requests = Submission::requests(submission);
     arrived_ += requests.rows;
-    const bool gets = requests.ops == nullptr && requests.op == DeviceOp::get;
-    if (gets && writes_.rows.waiting() == 0) {
+    if (is_gets(requests) && writes_.rows.waiting() == 0) {
       reads_.rows.append(submission, 0, requests.rows, now);
     } else {
       take_in_runs(submission, requests, now);

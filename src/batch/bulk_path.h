@@ -60,7 +60,7 @@ class BulkPath final : public BatchPath {
 
   void send(uint32_t number, const DeviceRequests& requests, int64_t now) override {
     Place& place = *places_[number];
-    const bool reads = requests.ops == nullptr && requests.op == DeviceOp::get;
+    const bool reads = is_gets(requests);
     const EndMark mark{place.word, ++place.batch};
     if (reads && requests.rows <= most_direct_reads) {
       table_.get_marked(requests, mark, counters_.data() + number, place.stream.get());

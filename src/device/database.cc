@@ -7,6 +7,7 @@ namespace isotherm {
 
 LineIndex* Database::make_index(Pages& pages, MemoryBudget& budget, EpochDomain& epochs,
                                 uint64_t expected) {
+  if (LineIndex* made = this->index(); made != nullptr) return made;
   std::lock_guard guard(make_mutex_);
   LineIndex* index = index_.load(std::memory_order_acquire);
   if (index != nullptr) return index;

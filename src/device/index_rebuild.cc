@@ -54,10 +54,7 @@ class Rebuilder {
     const Item& item = *store_.items.item(location);
     const uint32_t number = item.database();
     Database& database = store_.databases[number];
-    LineIndex* index = database.index();
-    if (index == nullptr) {
-      index = database.make_index(store_.pages, store_.budget, store_.epochs);
-    }
+    LineIndex* index = database.make_index(store_.pages, store_.budget, store_.epochs);
     const uint64_t hash = store_.hash(item.key(), store_.seed);
     if (index != nullptr) index->prefetch_home(hash);
     waiting_.push_back({location, hash, index, number});

@@ -6,7 +6,8 @@ namespace isotherm {
 template <class Device>
 class DeviceStream {
  public:
-  explicit DeviceStream(Device& device) : device_(device), stream_(device.create_stream()) {}
+  explicit DeviceStream(Device& device) : DeviceStream(device, device.create_stream()) {}
+  DeviceStream(Device& device, typename Device::Stream stream) : device_(device), stream_(stream) {}
   ~DeviceStream() { device_.destroy_stream(stream_); }
   DeviceStream(const DeviceStream&) = delete;
   DeviceStream& operator=(const DeviceStream&) = delete;

@@ -12,7 +12,7 @@
 // that writes. The index must not grow while the kernel runs: `end` first.
 //
 // Threads. One at a time. Errors. DeviceError when the device fails, std::bad_alloc. Limits.
-// most_rows() rows a call, one call under way. Sources. DESIGN.md, "Executors".
+// 64 rows for each mailbox a call, one call under way. Sources. DESIGN.md, "Executors".
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,9 @@
 
 #include "device/gpu/device_error.h"
 #include "device/gpu/device_memory.h"
+#include "device/gpu/device_stream.h"
 #include "device/gpu/express_kernel.h"
+#include "device/gpu/pinned_block.h"
 
 namespace isotherm {
 
@@ -43,30 +45,20 @@ class Express {
       : options_(options),
         device_(memory.device()),
         states_(memory, options.mailboxes),
-        stream_(device_.create_urgent_stream()) {
-    boxes_ = static_cast<ExpressMailbox*>(device_.allocate_pinned(box_bytes()));
-    if (boxes_ == nullptr || states_.empty()) {
-      release();
-      throw std::bad_alloc();
-    }
-    try {
-      clear();
-    } catch (const DeviceError&) {
-      release();
-      throw;
-    }
+        memory_(device_, options.mailboxes * sizeof(ExpressMailbox)),
+        boxes_(reinterpret_cast<ExpressMailbox*>(memory_.data())),
+        stream_(device_, device_.create_urgent_stream()) {
+    if (states_.empty()) throw std::bad_alloc();
+    clear();
   }
   ~Express() {
     try {
       end();
     } catch (const DeviceError&) {  // it ended with the device
     }
-    release();
   }
   Express(const Express&) = delete;
   Express& operator=(const Express&) = delete;
-
-  uint32_t most_rows() const { return options_.mailboxes * ExpressMailbox::rows; }
 
   // Sends the rows, in host memory; `take` with the same requests brings the replies.
   void post(const TableView& table, const DeviceRequests& requests) {
@@ -119,20 +111,14 @@ class Express {
   }
 
  private:
-  uint64_t box_bytes() const { return options_.mailboxes * sizeof(ExpressMailbox); }
-
-  void release() {
-    device_.destroy_stream(stream_);
-    if (boxes_ != nullptr) device_.release_pinned(boxes_, box_bytes());
-  }
-
   // While no kernel runs.
   void clear() {
     std::fill_n(boxes_, options_.mailboxes, ExpressMailbox{});
     numbers_.assign(options_.mailboxes, 0);
     calls_ = 0;
     launch_ = 0;
-    require_device(device_.clear(stream_, states_.data(), states_.bytes()), "clear mailboxes");
+    require_device(device_.clear(stream_.get(), states_.data(), states_.bytes()),
+                   "clear mailboxes");
   }
 
   void launch(const TableView& table) {
@@ -141,7 +127,7 @@ class Express {
     const ExpressKernel kernel{
         table, boxes_, states_.data(), launch_, options_.most_idle, options_.most_looks};
     require_device(
-        device_.launch_resident(stream_, options_.mailboxes, ExpressKernel::threads, kernel),
+        device_.launch_resident(stream_.get(), options_.mailboxes, ExpressKernel::threads, kernel),
         "launch the express kernel");
     resident_ = true;
   }
@@ -163,10 +149,8 @@ class Express {
                     uint64_t row) {
     const DeviceOp op = op_of(requests, row);
     tag.more |= static_cast<uint32_t>(op);
-    if (is_write(op)) {
-      send(box.values[i], value_of(requests, row), tag);
-      send(box.expected[i], expected_of(requests, row), tag);
-    }
+    if (is_write(op)) send(box.values[i], value_of(requests, row), tag);
+    if (op == DeviceOp::compare_and_swap) send(box.expected[i], expected_of(requests, row), tag);
     send(box.keys[i], requests.keys[row], tag);
   }
   static void send(MailWord& to, uint64_t word, MailTag tag) {
@@ -228,15 +212,16 @@ class Express {
   // While the device is waited for. A device that fails is seen now and then.
   void pause(uint64_t looks) {
     constexpr uint64_t often = 1 << 16;
-    const bool there = device_.pause() && (looks % often != 0 || device_.healthy(stream_));
+    const bool there = device_.pause() && (looks % often != 0 || device_.healthy(stream_.get()));
     require_device(there, "wait for the express kernel");
   }
 
   const ExpressOptions options_;
   Device& device_;
   DeviceArray<Device, ExpressState> states_;
-  typename Device::Stream stream_;
-  ExpressMailbox* boxes_ = nullptr;
+  PinnedBlock<Device> memory_;  // of the mailboxes
+  ExpressMailbox* const boxes_;
+  DeviceStream<Device> stream_;    // ends before the memory that its kernel uses
   std::vector<uint32_t> numbers_;  // of each mailbox's last mail
   uint32_t calls_ = 0;             // since mailboxes were cleared
   uint32_t launch_ = 0;

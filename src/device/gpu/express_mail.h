@@ -8,7 +8,7 @@
 // found.
 //
 //   stop              the launch that is to end        written by the host
-//   keys, values, expected   a word a row; values and expected where the row writes
+//   keys, values, expected   a word a row; values where the row writes, expected where it compares
 //   replies           a word a row                     written by the device
 //   gone              the last launch that has ended here
 //

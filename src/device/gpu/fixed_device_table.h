@@ -227,10 +227,6 @@ class FixedDeviceTable {
             fixed_.data()->counts};
   }
 
-  static bool is_gets(const DeviceRequests& requests) {
-    return requests.ops == nullptr && requests.op == DeviceOp::get;
-  }
-
   // Work that uses the stream; what it queued ends before a failure is told.
   template <class Work>
   void use(Stream stream, Work&& work) {

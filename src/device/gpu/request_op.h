@@ -26,6 +26,11 @@ struct KeyState {
 
 ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool is_write(DeviceOp op) { return op != DeviceOp::get; }
 
+// Whether a call only reads.
+inline bool is_gets(const DeviceRequests& requests) {
+  return requests.ops == nullptr && requests.op == DeviceOp::get;
+}
+
 // Its result does not depend on the state before.
 ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool is_constant(DeviceOp op) {
   return op == DeviceOp::put || op == DeviceOp::erase;
