@@ -1,4 +1,4 @@
-// DeviceRootTable: a RootTable (device/root_table.h) in the memory of any device.
+// DeviceRootTable: a RootTier (device/root_tier.h) in the memory of any device.
 //
 // The fewest rows go by express (device/gpu/express.h), if the device has nothing else to do. A few
 // more keys are read, and their roots written, by the kernel in pinned memory directly, which takes
@@ -14,17 +14,17 @@
 #include "base/hash.h"
 #include "device/gpu/fixed_device_table.h"
 #include "device/gpu/pinned_gets.h"
-#include "device/root_table.h"
+#include "device/root_tier.h"
 
 namespace isotherm {
 
 template <class Device>
-class DeviceRootTable : public RootTable {
+class DeviceRootTable : public RootTier {
  public:
   // `device` must outlive it.
   DeviceRootTable(Device& device, const FixedDeviceOptions& options)
       : device_(device), options_(options), stream_(device) {
-    table_.emplace(device, options);
+    make_table();
     result_ = static_cast<ScanResult*>(device.allocate_pinned(sizeof(ScanResult)));
     if (result_ == nullptr) throw std::bad_alloc();
   }
@@ -141,7 +141,24 @@ class DeviceRootTable : public RootTable {
     settle_changes();
     gets_.reset();
     table_.reset();
-    table_.emplace(device_, options_);
+    make_table();
+  }
+
+  bool has_room(uint64_t rows) override {
+    enter();
+    settle_changes();
+    return table_->has_room(rows);
+  }
+  int least_bin_bits() override { return table_->least_depth(); }
+  void drop(const HashBin& bin) override {
+    enter();
+    settle_changes();
+    table_->drop(bin);
+  }
+  bool restore(const HashBin& bin) override {
+    enter();
+    settle_changes();
+    return table_->restore(bin);
   }
 
   uint64_t device_bytes() override {
@@ -153,6 +170,13 @@ class DeviceRootTable : public RootTable {
  private:
   static constexpr uint64_t most_direct = 1 << 14;
   static constexpr uint64_t row_bytes = 5 * sizeof(uint64_t) + 3;
+
+  // Under a cap its work space is taken at once, before the index has taken all memory.
+  void make_table() {
+    table_.emplace(device_, options_);
+    constexpr uint32_t rows = 1 << 16;
+    if (options_.gpu_memory != 0) table_->reserve_workspace(rows);
+  }
 
   struct Pinned {
     char* at = nullptr;
