@@ -230,6 +230,7 @@ void RootTable::free_bin(Device& device) {
   if (!bins.moves(Side::host) && !begin_to_free(device)) {
     throw DeviceError("the memory of the device is full");
   }
+  device.wants_in.reset();
   while (bins.moves(Side::host)) move_out(device, entries_at_once);
 }
 
@@ -266,9 +267,8 @@ void RootTable::begin_bins(Device& device) {
 
 void RootTable::move_some(Device& device, uint64_t rows) {
   RootBins& bins = *device.bins;
-  if (!bins.moves(Side::host) && rows != 0 && !device.tier->has_room(rows * 2)) {
-    begin_to_free(device);
-  }
+  const bool may_free = bins.of_device() != 0 && !bins.moves(Side::host);
+  if (may_free && rows != 0 && !device.tier->has_room(rows * 2)) begin_to_free(device);
   if (bins.moves(Side::host)) {
     move_out(device, std::max(rows * 2, entries_a_step));
   } else if (!bins.moves(Side::device)) {
@@ -304,7 +304,7 @@ void RootTable::move_out(Device& device, uint64_t entries) {
   if (device.tier->restore(wanted)) bins.move(wanted.number);
 }
 
-// The same for the bin that comes to the device; nothing moves while it has no room.
+// The same for the bin that comes to the device. What has no room waits until another has left.
 void RootTable::move_in(Device& device, uint64_t entries) {
   RootBins& bins = *device.bins;
   const HashBin bin = bins.moving(Side::device);
@@ -313,7 +313,10 @@ void RootTable::move_in(Device& device, uint64_t entries) {
   std::erase_if(moving_, [&](const HostTier::Entry& entry) {
     return &devices_[device_of(entry.hash)] != &device;
   });
-  if (!device.tier->has_room(moving_.size())) return;
+  if (!device.tier->has_room(moving_.size())) {
+    if (!bins.moves(Side::host)) begin_to_free(device);
+    return;
+  }
   const RootColumns& columns = device.tier->columns(moving_.size());
   for (size_t i = 0; i < moving_.size(); ++i) {
     columns.changed_keys[i] = unmix(moving_[i].hash, store_.seed);
@@ -378,12 +381,12 @@ void RootTable::clear() {
     device.wants_in.reset();
   }
   give_up();
+  own_.reset();
+  host_full_.store(false, std::memory_order_relaxed);
 }
 
-void RootTable::give_up() {
-  host_.reset();
-  own_.reset();
-}
+// Members of a round that fails may still read its columns.
+void RootTable::give_up() { host_.reset(); }
 
 RootTableStats RootTable::stats() {
   RootTableStats stats = moved_;

@@ -1,14 +1,20 @@
-// The index of a store on fake devices that are too small for it, or several, against a map.
+// The index of a store on devices that are too small for it, or several, against a map: fake ones
+// and, where the tests of a GPU are asked for (ISOTHERM_TEST_GPU=1), a GPU.
 #include "device/root_table.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <memory>
+#include <ostream>
 #include <random>
 #include <set>
+#include <string>
 #include <vector>
 
+#include "device/cuda_root_table.h"
 #include "device/fake_root_table.h"
 #include "device/gpu/device_error.h"
 #include "items/poison.h"
@@ -18,11 +24,20 @@ namespace {
 
 constexpr uint64_t seed = 5;
 constexpr uint64_t memory = uint64_t{1} << 27;
-// What a small device has room for, some 3,000 entries in 32 segments.
-constexpr uint64_t small_index = 64 << 10;
-constexpr uint64_t keys = poison::sanitized ? 6'000 : 12'000;
 
-class RootTableTest : public ::testing::Test {
+struct Where {
+  const char* name;
+  bool gpu;              // number 0, once for each device
+  uint64_t keys;         // of the tests
+  uint64_t small_index;  // bytes that are room for about a quarter of them
+  uint64_t a_round;      // rows
+
+  friend void PrintTo(const Where& its, std::ostream* out) { *out << its.name; }
+};
+constexpr Where fake{"fake", false, poison::sanitized ? 6'000 : 12'000, 64 << 10, 300};
+constexpr Where gpu{"gpu", true, 600'000, 4 << 20, 5'000};
+
+class RootTableTest : public ::testing::TestWithParam<Where> {
  protected:
   RootTableTest() : store_({}, seed), slot_(store_.epochs.acquire()) {}
   ~RootTableTest() override {
@@ -33,26 +48,36 @@ class RootTableTest : public ::testing::Test {
       EXPECT_EQ(device->allocated_bytes(), 0u);
     }
   }
+  void SetUp() override {
+    if (GetParam().gpu && std::getenv("ISOTHERM_TEST_GPU") == nullptr) {
+      GTEST_SKIP() << "skipped: no GPU";
+    }
+  }
 
   // `index_bytes` of each device for its part, 0: without a cap.
   void make(size_t devices, uint64_t index_bytes) {
-    std::vector<FakeDevice*> some;
-    for (size_t i = 0; i < devices; ++i) {
-      some.push_back(devices_.emplace_back(std::make_unique<FakeDevice>(i + 1, memory)).get());
+    for (size_t i = 0; i < devices && !GetParam().gpu; ++i) {
+      devices_.push_back(std::make_unique<FakeDevice>(i + 1, memory));
     }
     uint64_t cap = 0;
     if (index_bytes != 0) {
       // What a tier takes beside its segments shows after its first change.
-      make_table({some.front()}, memory);
+      make_table(1, memory);
       round({0}, {{0, 1}});
       cap = stats().device_bytes + index_bytes;
       model_.clear();
       table_.reset();
     }
-    make_table(some, cap);
+    make_table(devices, cap);
   }
-  void make_table(const std::vector<FakeDevice*>& devices, uint64_t cap) {
-    table_ = std::make_unique<RootTable>(store_, fake_root_tiers_maker(devices, cap)(seed));
+  void make_table(size_t devices, uint64_t cap) {
+    std::vector<FakeDevice*> some;
+    for (const auto& device : devices_) some.push_back(device.get());
+    some.resize(std::min(some.size(), devices));
+    const auto maker = GetParam().gpu
+                           ? cuda_root_tiers_maker(std::vector<uint32_t>(devices, 0), cap)
+                           : fake_root_tiers_maker(some, cap);
+    table_ = std::make_unique<RootTable>(store_, maker(seed));
   }
 
   // A round: looks up `wanted`, whose roots must be the map's, then makes the changes.
@@ -101,7 +126,7 @@ class RootTableTest : public ::testing::Test {
   }
   // Puts keys number `from` to before `to`, with lookups among all so far and some behind.
   void fill(uint64_t from, uint64_t to) {
-    constexpr uint64_t a_round = 300;
+    const uint64_t a_round = GetParam().a_round;
     for (uint64_t at = from; at < to && !HasFatalFailure(); at += a_round) {
       std::map<uint64_t, Location> changes;
       for (uint64_t i = at; i < std::min(to, at + a_round); ++i) changes[key(i)] = i + 1;
@@ -109,7 +134,7 @@ class RootTableTest : public ::testing::Test {
     }
   }
   void check_all(uint64_t below) {
-    constexpr uint64_t a_round = 500;
+    const uint64_t a_round = 2 * GetParam().a_round;
     for (uint64_t at = 0; at < below && !HasFatalFailure(); at += a_round) {
       std::vector<uint64_t> wanted;
       for (uint64_t i = at; i < std::min(below, at + a_round); ++i) wanted.push_back(key(i));
@@ -117,6 +142,9 @@ class RootTableTest : public ::testing::Test {
     }
   }
   RootTableStats stats() { return table_->stats(); }
+
+  const uint64_t keys = GetParam().keys;
+  const uint64_t small_index = GetParam().small_index;
 
   std::mt19937_64 random_{1};
   HostStore store_;
@@ -126,7 +154,7 @@ class RootTableTest : public ::testing::Test {
   std::map<uint64_t, Location> model_;
 };
 
-TEST_F(RootTableTest, WhatADeviceHasNoRoomForLiesOnTheHost) {
+TEST_P(RootTableTest, WhatADeviceHasNoRoomForLiesOnTheHost) {
   make(1, small_index);
   fill(0, keys);
   check_all(keys + 500);
@@ -135,7 +163,7 @@ TEST_F(RootTableTest, WhatADeviceHasNoRoomForLiesOnTheHost) {
   EXPECT_GT(stats().bins_to_host, 0u);
 }
 
-TEST_F(RootTableTest, EntriesAreReplacedAndErasedWhereTheyAre) {
+TEST_P(RootTableTest, EntriesAreReplacedAndErasedWhereTheyAre) {
   make(1, small_index);
   fill(0, keys);
   for (int i = 0; i < 100 && !HasFatalFailure(); ++i) {
@@ -148,21 +176,21 @@ TEST_F(RootTableTest, EntriesAreReplacedAndErasedWhereTheyAre) {
   check_all(keys);
 }
 
-TEST_F(RootTableTest, SeveralDevicesShareTheKeys) {
+TEST_P(RootTableTest, SeveralDevicesShareTheKeys) {
   make(3, 0);
   fill(0, keys);
   check_all(keys + 500);
   EXPECT_EQ(stats().host_entries, 0u);
 }
 
-TEST_F(RootTableTest, SeveralSmallDevicesShareThemWithTheHost) {
+TEST_P(RootTableTest, SeveralSmallDevicesShareThemWithTheHost) {
   make(2, small_index / 2);
   fill(0, keys);
   check_all(keys + 500);
   EXPECT_GT(stats().host_entries, keys / 4);
 }
 
-TEST_F(RootTableTest, BinsThatAreReadMuchMoveToTheDevice) {
+TEST_P(RootTableTest, BinsThatAreReadMuchMoveToTheDevice) {
   make(1, small_index);
   fill(0, keys);
   // A sixteenth of all hashes is read, again and again; whatever of it was the host's comes in.
@@ -183,7 +211,7 @@ TEST_F(RootTableTest, BinsThatAreReadMuchMoveToTheDevice) {
   check_all(keys);
 }
 
-TEST_F(RootTableTest, AWalkMeetsEveryKeyWhileBinsMove) {
+TEST_P(RootTableTest, AWalkMeetsEveryKeyWhileBinsMove) {
   make(2, small_index / 2);
   fill(0, keys / 2);
   std::set<uint64_t> seen;
@@ -203,7 +231,7 @@ TEST_F(RootTableTest, AWalkMeetsEveryKeyWhileBinsMove) {
   for (uint64_t i = 0; i < keys / 2; ++i) EXPECT_TRUE(seen.contains(key(i))) << i;
 }
 
-TEST_F(RootTableTest, IsEmptyAndWholeAfterBeingCleared) {
+TEST_P(RootTableTest, IsEmptyAndWholeAfterBeingCleared) {
   make(1, small_index);
   fill(0, keys);
   table_->clear();
@@ -214,19 +242,25 @@ TEST_F(RootTableTest, IsEmptyAndWholeAfterBeingCleared) {
   check_all(keys);
 }
 
-TEST_F(RootTableTest, ADeviceTooSmallToShareIsFull) {
-  constexpr uint64_t four_segments = 10 << 10;
-  make(1, four_segments);
+TEST_P(RootTableTest, ADeviceTooSmallToShareIsFull) {
+  if (GetParam().gpu) GTEST_SKIP() << "the less memory, the smaller are segments";
+  make(1, small_index / 7);
   EXPECT_THROW(fill(0, keys), DeviceError);
 }
 
-TEST_F(RootTableTest, FailsWithItsDevices) {
+TEST_P(RootTableTest, FailsWithItsDevices) {
+  if (GetParam().gpu) GTEST_SKIP() << "a GPU does not fail when it is told to";
   make(2, small_index / 2);
   fill(0, keys / 2);
   devices_.back()->lose();
   EXPECT_THROW(fill(keys / 2, keys), DeviceError);
   table_->give_up();
 }
+
+std::string test_name(const ::testing::TestParamInfo<Where>& test) { return test.param.name; }
+
+INSTANTIATE_TEST_SUITE_P(Fake, RootTableTest, ::testing::Values(fake), test_name);
+INSTANTIATE_TEST_SUITE_P(Gpu, RootTableTest, ::testing::Values(gpu), test_name);
 
 }  // namespace
 }  // namespace isotherm
