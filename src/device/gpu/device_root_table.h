@@ -13,6 +13,7 @@
 
 #include "base/hash.h"
 #include "device/gpu/fixed_device_table.h"
+#include "device/gpu/pinned_block.h"
 #include "device/gpu/pinned_gets.h"
 #include "device/root_tier.h"
 
@@ -23,18 +24,16 @@ class DeviceRootTable : public RootTier {
  public:
   // `device` must outlive it.
   DeviceRootTable(Device& device, const FixedDeviceOptions& options)
-      : device_(device), options_(options), stream_(device) {
+      : device_(device),
+        options_(options),
+        stream_(device),
+        scan_result_(device, sizeof(ScanResult)) {
     make_table();
-    result_ = static_cast<ScanResult*>(device.allocate_pinned(sizeof(ScanResult)));
-    if (result_ == nullptr) throw std::bad_alloc();
   }
   ~DeviceRootTable() override {
     enter();
     gets_.reset();
     table_.reset();
-    release(memory_);
-    release(scan_memory_);
-    device_.release_pinned(result_, sizeof(ScanResult));
   }
 
   const RootColumns& columns(uint64_t rows) override {
@@ -45,9 +44,9 @@ class DeviceRootTable : public RootTier {
     constexpr uint64_t least = 1 << 12;
     const uint64_t room = std::max({least, rows, columns_.rows * 2});
     columns_ = {};
-    release(memory_);
-    memory_ = pinned(room * row_bytes);
-    auto* at = memory_.at;
+    memory_.reset();
+    memory_.emplace(device_, room * row_bytes);
+    char* at = memory_->data();
     const auto column = [&](auto** to, uint64_t bytes) {
       *to = reinterpret_cast<std::remove_pointer_t<decltype(to)>>(at);
       at += bytes;
@@ -116,23 +115,24 @@ class DeviceRootTable : public RootTier {
     // What is wanted, and the rest of its line.
     uint64_t room = wanted + uint64_t{8} * Bucket::slots;
     for (;;) {
-      if (scan_memory_.bytes < room * 2 * sizeof(uint64_t)) {
+      if (!scan_memory_ || scan_memory_->bytes() < room * 2 * sizeof(uint64_t)) {
         table_->end_express();
-        release(scan_memory_);
-        scan_memory_ = pinned(room * 2 * sizeof(uint64_t));
+        scan_memory_.reset();
+        scan_memory_.emplace(device_, room * 2 * sizeof(uint64_t));
       }
-      auto* hashes = reinterpret_cast<uint64_t*>(scan_memory_.at);
+      auto* hashes = reinterpret_cast<uint64_t*>(scan_memory_->data());
       uint64_t* words = hashes + room;
-      table_->scan(bound, lines, wanted, {hashes, words, room, result_}, stream_.get());
+      auto* result = reinterpret_cast<ScanResult*>(scan_result_.data());
+      table_->scan(bound, lines, wanted, {hashes, words, room, result}, stream_.get());
       require_device(device_.synchronize(stream_.get()), "wait for a walk");
-      if (result_->needed != 0) {
-        room = result_->needed;
+      if (result->needed != 0) {
+        room = result->needed;
         continue;
       }
-      for (uint64_t i = 0; i < result_->entries; ++i) {
+      for (uint64_t i = 0; i < result->entries; ++i) {
         visit(unmix(hashes[i], options_.seed), words[i]);
       }
-      return result_->next;
+      return result->next;
     }
   }
 
@@ -178,20 +178,6 @@ class DeviceRootTable : public RootTier {
     if (options_.gpu_memory != 0) table_->reserve_workspace(rows);
   }
 
-  struct Pinned {
-    char* at = nullptr;
-    uint64_t bytes = 0;
-  };
-  Pinned pinned(uint64_t bytes) {
-    auto* at = static_cast<char*>(device_.allocate_pinned(bytes));
-    if (at == nullptr) throw std::bad_alloc();
-    return {at, bytes};
-  }
-  void release(Pinned& memory) {
-    if (memory.at != nullptr) device_.release_pinned(memory.at, memory.bytes);
-    memory = {};
-  }
-
   // A GPU is chosen by each thread; a fake one is nobody's.
   void enter() {
     if constexpr (requires { device_.enter(); }) device_.enter();
@@ -216,16 +202,16 @@ class DeviceRootTable : public RootTier {
   const FixedDeviceOptions options_;
   DeviceStream<Device> stream_;
   std::optional<FixedDeviceTable<Device>> table_;
-  std::optional<PinnedGets<Device>> gets_;  // made when first needed
-  Pinned memory_;                           // of the columns
+  std::optional<PinnedGets<Device>> gets_;     // made when first needed
+  std::optional<PinnedBlock<Device>> memory_;  // of the columns
   RootColumns columns_;
   uint64_t* replies_ = nullptr;
   DeviceOp* ops_ = nullptr;
   uint8_t* changed_ = nullptr;
   uint64_t changes_ = 0;     // under way
   bool by_express_ = false;  // the lookups under way
-  Pinned scan_memory_;
-  ScanResult* result_ = nullptr;
+  std::optional<PinnedBlock<Device>> scan_memory_;
+  PinnedBlock<Device> scan_result_;
 };
 
 }  // namespace isotherm
