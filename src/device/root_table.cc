@@ -35,6 +35,8 @@ constexpr uint32_t rounds_a_look = 64;
 
 // Columns in ordinary memory.
 struct RootTable::OwnColumns {
+  static constexpr uint64_t bytes_a_row = 4 * sizeof(uint64_t) + sizeof(uint32_t) + sizeof(uint8_t);
+
   explicit OwnColumns(uint64_t rows)
       : keys(new uint64_t[rows]),
         roots(new Location[rows]),
@@ -62,7 +64,9 @@ RootTable::RootTable(HostStore& store, std::vector<std::unique_ptr<RootTier>> ti
   for (auto& tier : tiers) devices_.emplace_back(std::move(tier));
 }
 
-RootTable::~RootTable() = default;
+RootTable::~RootTable() {
+  store_.budget.buffers.fetch_sub(buffer_bytes_, std::memory_order_relaxed);
+}
 
 const RootColumns& RootTable::columns(uint64_t rows) {
   for (Device& device : devices_) {
@@ -79,7 +83,16 @@ const RootColumns& RootTable::columns(uint64_t rows) {
     }
     columns_ = own_->columns;
   }
+  count_buffers();
   return columns_;
+}
+
+void RootTable::count_buffers() {
+  uint64_t bytes = own_ ? own_->columns.rows * OwnColumns::bytes_a_row : 0;
+  for (const Device& device : devices_) bytes += device.tier->pinned_bytes();
+  const auto now = static_cast<int64_t>(bytes);
+  const int64_t more = now - std::exchange(buffer_bytes_, now);
+  if (more != 0) store_.budget.buffers.fetch_add(more, std::memory_order_relaxed);
 }
 
 bool RootTable::on_host(uint64_t hash) const {

@@ -16,6 +16,7 @@
 // round; requests find each half where it is. Only where changes find no room otherwise a bin moves
 // at once.
 //
+// Memory. Columns count as buffers in `maxmemory`, the host's part as index.
 // Errors. All functions throw DeviceError when a device fails, or where neither it nor the host has
 // memory for a change; what the table holds is then of no use any more.
 // Threads. One at a time, but for spread, gather and hand_in: any, each for other rows, between the
@@ -96,6 +97,7 @@ class RootTable {
   bool on_host(uint64_t hash) const;
   uint64_t hash_of(uint64_t key) const { return mix(key, store_.seed); }
 
+  void count_buffers();
   void free_bin(Device& device);
   bool begin_to_free(Device& device);
   void begin_bins(Device& device);
@@ -116,6 +118,7 @@ class RootTable {
   std::unique_ptr<OwnColumns> own_;
   std::vector<HostTier::Entry> moving_;
   RootTableStats moved_;
+  int64_t buffer_bytes_ = 0;  // that the store's budget knows of
 };
 
 }  // namespace isotherm

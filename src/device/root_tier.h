@@ -55,6 +55,8 @@ class RootTier {
   virtual void clear() = 0;
   // Of device memory that the tier takes. Waits for all calls made so far.
   virtual uint64_t device_bytes() = 0;
+  // Of pinned memory of the host.
+  virtual uint64_t pinned_bytes() const = 0;
 
   // Whether `rows` new entries find room; the tier grows if it must.
   virtual bool has_room(uint64_t rows) = 0;

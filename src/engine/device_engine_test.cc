@@ -182,6 +182,17 @@ TEST_F(DeviceEngineTest, AnIndexMovesToTheHostWhereTheDeviceIsTooSmallToShareIt)
   EXPECT_EQ(engine->database(1).keys, keys);
 }
 
+TEST_F(DeviceEngineTest, ColumnsOfRoundsCountAsBuffers) {
+  const auto engine = make_engine();
+  Worker worker(*engine);
+  put(worker, 0, 0, 10);
+  const uint64_t before = engine->stats().buffer_bytes;
+  constexpr uint64_t rows = 20'000;
+  put(worker, 0, 0, rows);
+  // Key, root and both of a change.
+  EXPECT_GT(engine->stats().buffer_bytes, before + rows * 4 * sizeof(uint64_t));
+}
+
 TEST_F(DeviceEngineTest, SeveralDevicesShareAnIndex) {
   FakeDevice other(8, device_bytes);
   Engine engine(options(), clock, fake_root_tiers_maker({&device, &other}));

@@ -144,6 +144,10 @@ class DeviceRootTable : public RootTier {
     make_table();
   }
 
+  uint64_t pinned_bytes() const override {
+    return (memory_ ? memory_->bytes() : 0) + (scan_memory_ ? scan_memory_->bytes() : 0);
+  }
+
   bool has_room(uint64_t rows) override {
     enter();
     settle_changes();
