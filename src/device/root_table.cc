@@ -9,8 +9,6 @@
 namespace isotherm {
 namespace {
 
-using Side = RootBins::Side;
-
 // Where a row was sent: the device's number, and its row there.
 constexpr int place_bits = 27;
 constexpr uint32_t place_on_host = ~uint32_t{0};
@@ -19,17 +17,11 @@ uint32_t place(size_t device, uint32_t row) {
 }
 uint32_t row_of(uint32_t place) { return place & ((uint32_t{1} << place_bits) - 1); }
 
-// Fewer bins are too coarse to share by.
-constexpr int least_bits = 3;
-constexpr uint64_t least_bins_of_device = 16;
-// A walk on a device goes over so many lines at most.
-constexpr uint64_t lines_a_step = 1 << 16;
-constexpr uint64_t entries_a_step = 4096;
-constexpr uint64_t entries_at_once = 1 << 15;
+constexpr uint64_t least_rows = 4096;  // of own columns
 // Reads are counted for one row in so many.
 constexpr uint64_t sampled = 8;
-// Rounds between two looks for bins to move.
-constexpr uint32_t rounds_a_look = 64;
+// Lines of the host that an index grows by after a round, beside those for its changes.
+constexpr uint64_t lines_a_round = 4096;
 
 }  // namespace
 
@@ -77,7 +69,7 @@ const RootColumns& RootTable::columns(uint64_t rows) {
     columns_ = devices_.front().columns;
   } else {
     if (!own_ || own_->columns.rows < rows) {
-      const uint64_t room = std::max(rows, own_ ? own_->columns.rows * 2 : entries_a_step);
+      const uint64_t room = std::max(rows, own_ ? own_->columns.rows * 2 : least_rows);
       own_.reset();
       own_ = std::make_unique<OwnColumns>(room);
     }
@@ -97,7 +89,7 @@ void RootTable::count_buffers() {
 
 bool RootTable::on_host(uint64_t hash) const {
   const Device& device = devices_[device_of(hash)];
-  return device.bins && device.bins->on_host(hash);
+  return device.moves && device.moves->on_host(hash);
 }
 
 void RootTable::spread(uint64_t first, uint64_t count) {
@@ -117,8 +109,8 @@ void RootTable::spread(uint64_t first, uint64_t count) {
     const uint64_t hash = hash_of(columns_.keys[row]);
     const size_t number = device_of(hash);
     Device& device = devices_[number];
-    if (device.bins && row % sampled == 0) device.bins->count_read(hash);
-    if (device.bins && device.bins->on_host(hash)) {
+    if (device.moves && row % sampled == 0) device.moves->count_read(hash);
+    if (device.moves && device.moves->on_host(hash)) {
       own_->places[row] = place_on_host;
       wanted[waiting++] = {static_cast<uint32_t>(row), hash};
       if (waiting == at_once) look_up();
@@ -195,9 +187,11 @@ void RootTable::change(uint64_t rows) {
   }
   if (host_ == nullptr) return;
   for (Device& device : devices_) {
-    if (device.bins) move_some(device, rows);
+    if (!device.moves) continue;
+    device.moves->after_round(rows);
+    if (device.moves->no_memory()) host_full_.store(true, std::memory_order_relaxed);
   }
-  host_->settle(rows + entries_a_step);
+  host_->settle(rows + lines_a_round);
   if (host_full_.load(std::memory_order_relaxed)) {
     throw DeviceError("no memory for the part of the index on the host");
   }
@@ -236,37 +230,13 @@ void RootTable::route(uint64_t rows, bool moved) {
   }
 }
 
-// At once, whatever it takes.
 void RootTable::free_bin(Device& device) {
-  if (!device.bins) begin_bins(device);
-  RootBins& bins = *device.bins;
-  if (!bins.moves(Side::host) && !begin_to_free(device)) {
-    throw DeviceError("the memory of the device is full");
-  }
-  device.wants_in.reset();
-  while (bins.moves(Side::host)) move_out(device, entries_at_once);
+  if (!device.moves) share(device);
+  if (!device.moves->free_bin()) throw DeviceError("the memory of the device is full");
 }
 
-// False where the device has none left.
-bool RootTable::begin_to_free(Device& device) {
-  refine(device);
-  const auto coldest = device.bins->coldest_of_device();
-  if (coldest) device.bins->move(*coldest);
-  device.was_full = true;
-  return coldest.has_value();
-}
-
-// Bins of a device that has few are made smaller, if its segments have become so.
-void RootTable::refine(Device& device) {
-  RootBins& bins = *device.bins;
-  if (bins.moves(Side::host) || bins.moves(Side::device)) return;
-  if (bins.of_device() >= least_bins_of_device) return;
-  if (device.tier->least_bin_bits() > bins.bits()) bins.refine();
-}
-
-void RootTable::begin_bins(Device& device) {
-  const int bits = device.tier->least_bin_bits();
-  if (bits < least_bits) throw DeviceError("the memory of the device is full");
+// From now on the device has not all of its hashes.
+void RootTable::share(Device& device) {
   if (host_ == nullptr) {
     // Bins come in order of hash, so all at one place: with lines for an eighth of what the device
     // has, chains there are short until the index has grown.
@@ -275,93 +245,9 @@ void RootTable::begin_bins(Device& device) {
     host_ = std::make_unique<HostTier>(store_.pages, store_.budget, store_.epochs, store_.seed,
                                        expected);
   }
-  device.bins.emplace(bits);
-}
-
-void RootTable::move_some(Device& device, uint64_t rows) {
-  RootBins& bins = *device.bins;
-  const bool may_free = bins.of_device() != 0 && !bins.moves(Side::host);
-  if (may_free && rows != 0 && !device.tier->has_room(rows * 2)) begin_to_free(device);
-  if (bins.moves(Side::host)) {
-    move_out(device, std::max(rows * 2, entries_a_step));
-  } else if (!bins.moves(Side::device)) {
-    look_for_moves(device);
-  }
-  if (bins.moves(Side::device)) move_in(device, entries_a_step);
-}
-
-// Moves at least so many entries of the bin that leaves the device, or all that it has left.
-void RootTable::move_out(Device& device, uint64_t entries) {
-  RootBins& bins = *device.bins;
-  const HashBin bin = bins.moving(Side::host);
-  const uint64_t from = bins.boundary(Side::host);
-  moving_.clear();
-  const uint64_t next =
-      device.tier->scan(from, lines_a_step, entries, [&](uint64_t key, Location root) {
-        const uint64_t hash = hash_of(key);
-        if (hash >= from && bin_number(hash, bin.bits) == bin.number) {
-          moving_.push_back({hash, root});
-        }
-      });
-  for (const HostTier::Entry& entry : moving_) change_host(entry.hash, entry.root);
-  host_->settle(moving_.size());
-  if (next != 0 && bin_number(next, bin.bits) == bin.number) {
-    bins.set_boundary(Side::host, next);
-    return;
-  }
-  bins.arrive(Side::host);
-  device.tier->drop(bin);
-  ++moved_.bins_to_host;
-  if (!device.wants_in) return;
-  const HashBin wanted{*std::exchange(device.wants_in, std::nullopt), bins.bits()};
-  if (device.tier->restore(wanted)) bins.move(wanted.number);
-}
-
-// The same for the bin that comes to the device. What has no room waits until another has left.
-void RootTable::move_in(Device& device, uint64_t entries) {
-  RootBins& bins = *device.bins;
-  const HashBin bin = bins.moving(Side::device);
-  moving_.clear();
-  const uint64_t next = host_->read(bins.boundary(Side::device), bin.end(), entries, moving_);
-  std::erase_if(moving_, [&](const HostTier::Entry& entry) {
-    return &devices_[device_of(entry.hash)] != &device;
+  device.moves.emplace(*device.tier, *host_, store_.seed, [this, &device](uint64_t hash) {
+    return &devices_[device_of(hash)] == &device;
   });
-  if (!device.tier->has_room(moving_.size())) {
-    if (!bins.moves(Side::host)) begin_to_free(device);
-    return;
-  }
-  const RootColumns& columns = device.tier->columns(moving_.size());
-  for (size_t i = 0; i < moving_.size(); ++i) {
-    columns.changed_keys[i] = unmix(moving_[i].hash, store_.seed);
-    columns.changed_roots[i] = moving_[i].root;
-  }
-  device.tier->change(moving_.size());
-  for (const HostTier::Entry& entry : moving_) change_host(entry.hash, location::none);
-  if (next != bin.end()) {
-    bins.set_boundary(Side::device, next);
-    return;
-  }
-  bins.arrive(Side::device);
-  ++moved_.bins_to_device;
-}
-
-void RootTable::look_for_moves(Device& device) {
-  RootBins& bins = *device.bins;
-  if (++device.rounds % rounds_a_look != 0) return;
-  refine(device);
-  const auto coldest = bins.coldest_of_device();
-  const auto hottest = bins.hottest_of_host();
-  if (!hottest) return;
-  constexpr uint32_t enough = 32;
-  const uint32_t reads = bins.reads(*hottest);
-  const bool was_full = std::exchange(device.was_full, false);
-  if (!was_full && device.tier->restore({*hottest, bins.bits()})) {
-    bins.move(*hottest);
-  } else if (coldest && reads >= enough && reads / 2 > bins.reads(*coldest)) {
-    device.wants_in = hottest;
-    bins.move(*coldest);
-  }
-  bins.age_reads();
 }
 
 uint64_t RootTable::scan(uint64_t bound, uint64_t lines, uint64_t wanted,
@@ -388,22 +274,26 @@ uint64_t RootTable::scan(uint64_t bound, uint64_t lines, uint64_t wanted,
 }
 
 void RootTable::clear() {
-  for (Device& device : devices_) {
-    device.tier->clear();
-    device.bins.reset();
-    device.wants_in.reset();
-  }
+  for (Device& device : devices_) device.tier->clear();
   give_up();
   own_.reset();
   host_full_.store(false, std::memory_order_relaxed);
 }
 
 // Members of a round that fails may still read its columns.
-void RootTable::give_up() { host_.reset(); }
+void RootTable::give_up() {
+  for (Device& device : devices_) device.moves.reset();
+  host_.reset();
+}
 
 RootTableStats RootTable::stats() {
-  RootTableStats stats = moved_;
-  for (Device& device : devices_) stats.device_bytes += device.tier->device_bytes();
+  RootTableStats stats;
+  for (Device& device : devices_) {
+    stats.device_bytes += device.tier->device_bytes();
+    if (!device.moves) continue;
+    stats.bins_to_host += device.moves->to_host();
+    stats.bins_to_device += device.moves->to_device();
+  }
   if (host_ != nullptr) stats.host_entries = host_->count();
   return stats;
 }

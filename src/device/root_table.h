@@ -2,26 +2,19 @@
 // for: 64-bit keys to roots (index/item_table.h).
 //
 // Parts. A key's hash is mix(key, seed). Its low bits pick the device (device/root_tier.h); of a
-// device whose memory is full, the top bits pick a bin (device/root_bins.h), which is the device's
-// or the host's (device/host_tier.h). While all is on one device, rounds write their keys into that
-// device's columns, and nothing here is in their way. Otherwise the columns are the host's own:
-// keys are spread over the tiers by those who wrote them, who look up the host's share on the spot,
-// and gather the roots when the devices have answered; changes of the host's share are made by
-// those who hand them in, the others go to the devices.
-//
-// Bins leave a device that would have no room for two rounds more like the last, the one that is
-// read least first. Now and then the bin of the
-// host that is read most takes the place of the one of the device that is read least, if it is
-// read twice as much. A bin moves from below in steps of a bounded number of entries, one after a
-// round; requests find each half where it is. Only where changes find no room otherwise a bin moves
-// at once.
+// device whose memory is full, the top bits pick a bin, which is the device's or the host's
+// (device/host_tier.h) and moves between them (device/bin_moves.h). While all is on one device,
+// rounds write their keys into that device's columns, and nothing here is in their way. Otherwise
+// the columns are the host's own: keys are spread over the tiers by those who wrote them, who look
+// up the host's share on the spot, and gather the roots when the devices have answered; changes of
+// the host's share are made by those who hand them in, the others go to the devices.
 //
 // Memory. Columns count as buffers in `maxmemory`, the host's part as index.
 // Errors. All functions throw DeviceError when a device fails, or where neither it nor the host has
 // memory for a change; what the table holds is then of no use any more.
 // Threads. One at a time, but for spread, gather and hand_in: any, each for other rows, between the
 // calls that the comments name. All within an epoch.
-// Sources. KVCG, section 3 (bins), whose store beyond device memory was unified memory instead.
+// Sources. KVCG, section 5.2, whose store beyond device memory was unified memory instead.
 #pragma once
 
 #include <atomic>
@@ -34,9 +27,9 @@
 #include <utility>
 #include <vector>
 
+#include "device/bin_moves.h"
 #include "device/host_store.h"
 #include "device/host_tier.h"
-#include "device/root_bins.h"
 #include "device/root_tier.h"
 
 namespace isotherm {
@@ -81,10 +74,7 @@ class RootTable {
     RootColumns columns;
     std::atomic<uint32_t> rows{0};  // of lookups that were sent there
     uint64_t changes = 0;           // that go there
-    std::optional<RootBins> bins;   // once it was full
-    uint32_t rounds = 0;
-    bool was_full = false;             // since the last look for moves
-    std::optional<uint64_t> wants_in;  // the bin to take in when another has left
+    std::optional<BinMoves> moves;  // once it was full
 
     explicit Device(std::unique_ptr<RootTier> its_tier) : tier(std::move(its_tier)) {}
   };
@@ -99,15 +89,9 @@ class RootTable {
 
   void count_buffers();
   void free_bin(Device& device);
-  bool begin_to_free(Device& device);
-  void begin_bins(Device& device);
-  void refine(Device& device);
+  void share(Device& device);
   void count_changes(uint64_t rows);
   void route(uint64_t rows, bool moved);
-  void move_some(Device& device, uint64_t entries);
-  void move_out(Device& device, uint64_t entries);
-  void move_in(Device& device, uint64_t entries);
-  void look_for_moves(Device& device);
   void change_host(uint64_t hash, Location root);
 
   HostStore& store_;
@@ -116,8 +100,6 @@ class RootTable {
   std::atomic<bool> host_full_{false};  // a change found no memory
   RootColumns columns_;                 // of the one device, or own ones
   std::unique_ptr<OwnColumns> own_;
-  std::vector<HostTier::Entry> moving_;
-  RootTableStats moved_;
   int64_t buffer_bytes_ = 0;  // that the store's budget knows of
 };
 
