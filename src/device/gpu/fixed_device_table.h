@@ -69,7 +69,7 @@ class FixedDeviceTable {
 
   void run(const DeviceRequests& requests, Stream stream) {
     if (requests.rows == 0) return;
-    check(requests);
+    require_columns(requests);
     const std::lock_guard guard(mutex_);
     use(stream, [&] {
       if (is_gets(requests)) {
@@ -84,7 +84,7 @@ class FixedDeviceTable {
   // there; see device/gpu/marked_find_kernel.h.
   void get_marked(const DeviceRequests& requests, const EndMark& mark, uint32_t* blocks_done,
                   Stream stream) {
-    check(requests);
+    require_columns(requests);
     const std::lock_guard guard(mutex_);
     use(stream, [&] {
       order_.begin_read(stream);
@@ -245,17 +245,8 @@ class FixedDeviceTable {
     }
   }
 
-  static void check(const DeviceRequests& requests) {
-    if (requests.keys == nullptr) throw std::invalid_argument("requests without keys");
-    if ((requests.values_out == nullptr) != (requests.found == nullptr)) {
-      throw std::invalid_argument("values_out and found must both be given, or neither");
-    }
-    if (is_gets(requests) && requests.found == nullptr)
-      throw std::invalid_argument("gets without replies");
-  }
-
   bool try_post(const DeviceRequests& requests) {
-    check(requests);
+    require_columns(requests);
     bool posted = false;
     use(stream_.get(), [&] { posted = post_now(requests); });
     return posted;

@@ -1,0 +1,170 @@
+// Shard kernels: rows of a part put in order of the shard that their keys belong to, stably, and
+// replies brought back to the rows that asked.
+//
+// A key's shard is drawn from the low half of its hash: a table's directory goes by the high bits.
+// Each warp has a contiguous range of rows. CountShardsKernel counts the rows of each shard in each
+// range; BeginShardsKernel turns the counts, in order of shard and range, into the places where
+// they begin; SplitRowsKernel moves the rows there and notes for each row where it went. So a
+// shard's rows keep their order, and ReturnRepliesKernel reads and writes whole stretches.
+//
+// Layout. counts[shard × warps + warp]. Limits. As many shards as a warp has lanes: each lane keeps
+// the count of one.
+#pragma once
+
+#include <cstdint>
+
+#include "base/hash.h"
+#include "base/macros.h"
+#include "device/gpu/bits.h"
+#include "device/gpu/row_kernels.h"
+#include "device/gpu/sort_kernels.h"
+#include "isotherm/device_table.h"
+
+namespace isotherm {
+
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint32_t shard_of(uint64_t key, uint64_t seed,
+                                                       uint32_t shards) {
+  const uint64_t low = static_cast<uint32_t>(mix(key, seed));
+  return static_cast<uint32_t>(low * shards >> 32);
+}
+
+struct ShardSplit {
+  static constexpr uint32_t most_shards = 32;
+  static constexpr uint32_t threads = 256;
+  static constexpr uint32_t none = ~0u;  // the shard of no row
+
+  uint64_t seed = 0;
+  uint32_t shards = 0;
+  uint32_t rows = 0;
+  uint32_t warps = 0;  // of the grid
+  const uint64_t* keys = nullptr;
+  uint32_t* counts = nullptr;
+
+  // Calls take(row, key, shard) for the rows of the warp's range, once per 32 rows in every lane.
+  template <class Lane, class Take>
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void each(const Lane& lane, Take&& take) const {
+    constexpr uint32_t at_a_time = 4;
+    const uint32_t number = lane.thread() & 31;
+    const uint32_t per_warp = ((rows + warps - 1) / warps + 31) & ~31u;
+    const uint64_t begin = uint64_t{per_warp} * warp(lane);
+    const uint64_t end = begin + per_warp < rows ? begin + per_warp : rows;
+    for (uint64_t first = begin; first < end; first += 32 * at_a_time) {
+      uint64_t key[at_a_time];
+      for (uint32_t k = 0; k < at_a_time; ++k) {
+        const uint64_t row = first + k * 32 + number;
+        key[k] = row < end ? keys[row] : 0;
+      }
+      for (uint32_t k = 0; k < at_a_time; ++k) {
+        const uint64_t row = first + k * 32 + number;
+        if (first + k * 32 >= end) break;
+        take(static_cast<uint32_t>(row), key[k], row < end ? shard_of(key[k], seed, shards) : none);
+      }
+    }
+  }
+
+  template <class Lane>
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static uint32_t warp(const Lane& lane) {
+    return (lane.block() * lane.threads() + lane.thread()) / 32;
+  }
+};
+
+struct CountShardsKernel {
+  ShardSplit split;
+
+  template <class Lane>
+  ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
+    const uint32_t number = lane.thread() & 31;
+    uint32_t mine = 0;  // rows of the shard of this lane's number
+    split.each(lane, [&](uint32_t, uint64_t, uint32_t shard) {
+      for (uint32_t s = 0; s < split.shards; ++s) {
+        const uint32_t its = lane.ballot(whole_warp, shard == s);
+        if (number == s) mine += count_bits(its);
+      }
+    });
+    if (number < split.shards) split.counts[number * split.warps + split.warp(lane)] = mine;
+  }
+};
+
+// One block.
+struct BeginShardsKernel {
+  static constexpr uint32_t threads = SortPass::threads;
+  struct Shared {
+    uint32_t sums[threads];
+  };
+  ShardSplit split;
+  uint32_t* begins = nullptr;  // of each shard; memory that the host reads
+
+  template <class Lane>
+  ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
+    auto* shared = lane.template shared<Shared>();
+    const uint32_t size = split.shards * split.warps;
+    const uint32_t per_thread = (size + threads - 1) / threads;
+    const uint32_t begin = lane.thread() * per_thread;
+    const uint32_t end = begin + per_thread < size ? begin + per_thread : size;
+    uint32_t sum = 0;
+    for (uint32_t i = begin; i < end; ++i) sum += split.counts[i];
+    uint32_t before = sum_before(lane, shared->sums, sum);
+    for (uint32_t i = begin; i < end; ++i) {
+      const uint32_t count = split.counts[i];
+      split.counts[i] = before;
+      if (i % split.warps == 0) begins[i / split.warps] = before;
+      before += count;
+    }
+  }
+};
+
+struct SplitRowsKernel {
+  ShardSplit split;
+  DeviceRequests from;  // columns that are given are moved
+  uint64_t* keys = nullptr;
+  uint64_t* values = nullptr;
+  uint64_t* expected = nullptr;
+  DeviceOp* ops = nullptr;
+  uint32_t* places = nullptr;  // of each row, where it went
+
+  template <class Lane>
+  ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
+    const uint32_t number = lane.thread() & 31;
+    uint32_t next = 0;  // the place of the next row of the shard of this lane's number
+    if (number < split.shards) next = split.counts[number * split.warps + split.warp(lane)];
+    split.each(lane, [&](uint32_t row, uint64_t key, uint32_t shard) {
+      uint32_t place = 0;
+      for (uint32_t s = 0; s < split.shards; ++s) {
+        const uint32_t its = lane.ballot(whole_warp, shard == s);
+        const uint32_t begin = lane.shuffle(whole_warp, next, s);
+        if (shard == s) place = begin + count_below(its, number);
+        if (number == s) next += count_bits(its);
+      }
+      if (shard != ShardSplit::none) move(row, key, place);
+    });
+  }
+
+ private:
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void move(uint32_t row, uint64_t key, uint32_t place) const {
+    keys[place] = key;
+    if (from.values != nullptr) values[place] = from.values[row];
+    if (from.expected != nullptr) expected[place] = from.expected[row];
+    if (from.ops != nullptr) ops[place] = from.ops[row];
+    if (from.found != nullptr) places[row] = place;
+  }
+};
+
+// Misses leave the caller's value untouched.
+struct ReturnRepliesKernel {
+  const uint32_t* places = nullptr;
+  const uint64_t* values = nullptr;
+  const uint8_t* found = nullptr;
+  DeviceRequests to;
+
+  template <class Lane>
+  ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
+    each_request(lane, to.rows, [&](uint64_t row) {
+      const uint32_t place = places[row];
+      const uint8_t was = found[place];
+      if (was == 1) to.values_out[row] = values[place];
+      to.found[row] = was;
+    });
+  }
+};
+
+}  // namespace isotherm

@@ -1,0 +1,230 @@
+// ShardPart: the buffers and streams in which one part of a slice is answered by the GPUs that hold
+// its keys.
+//
+//   home GPU   split by shard ─┬─ its own shard's rows: answered in place ──────┬─ replies to rows
+//   each other                 └─ a copy of its rows → answered there → a copy ─┘
+//
+// `begin` queues the split, and the host learns how many rows each GPU gets; `answer` waits for
+// that, and queues all the rest. The next part may begin in the same buffers at once: the home
+// stream has all uses of them in order. Tables see the parts in the order of the calls of `answer`.
+//
+// Memory, for parts of up to `rows` rows. At home the rows in order of shard with their replies, 34
+// bytes each, and 4 for where each row went; at every other GPU 34 bytes a row, since all rows may
+// be its own.
+// Threads. One at a time. Any GPU may be the one that the thread has entered, before and after.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include "device/gpu/device_event.h"
+#include "device/gpu/device_stream.h"
+#include "device/gpu/fixed_device_table.h"
+#include "device/gpu/request_columns.h"
+#include "device/gpu/shard_kernels.h"
+
+namespace isotherm {
+
+// A GPU of a sharded table, with its shard.
+template <class Device>
+struct ShardGpu {
+  // The device has been entered.
+  ShardGpu(Device& its_device, const FixedDeviceOptions& options)
+      : device(its_device), memory(its_device, options.gpu_memory), table(memory, options) {}
+
+  void enter() { require_device(device.enter(), "choose the GPU"); }
+
+  Device& device;
+  DeviceMemory<Device> memory;  // of the table and of the parts' buffers
+  FixedDeviceTable<Device> table;
+};
+
+template <class Device>
+using ShardGpus = std::vector<std::unique_ptr<ShardGpu<Device>>>;
+
+template <class Device>
+class ShardPart {
+ public:
+  using Stream = typename Device::Stream;
+
+  // Bytes a row that a part takes at home and at each other GPU.
+  static constexpr uint64_t home_bytes = RequestColumns::row_bytes + sizeof(uint32_t);
+  static constexpr uint64_t away_bytes = RequestColumns::row_bytes;
+
+  // The home GPU is `gpus[home]`. Throws std::bad_alloc.
+  ShardPart(const ShardGpus<Device>& gpus, uint32_t home, uint64_t seed, uint32_t rows)
+      : gpus_(gpus), home_(home), seed_(seed), rows_(rows) {
+    ShardGpu<Device>& gpu = *gpus[home];
+    gpu.enter();
+    warps_ = std::max(gpu.device.full_grid() / 4, 1u) * (ShardSplit::threads / 32);
+    at_home_.emplace(gpu, rows, gpus.size() * warps_);
+    away_.resize(gpus.size());
+    for (uint32_t i = 0; i < gpus.size(); ++i) {
+      if (i == home) continue;
+      gpus[i]->enter();
+      away_[i] = std::make_unique<Away>(*gpus[i], rows);
+    }
+  }
+  ~ShardPart() { settle(); }
+  ShardPart(const ShardPart&) = delete;
+  ShardPart& operator=(const ShardPart&) = delete;
+
+  // Of the home GPU. What is queued here before `begin` is there before the split, and what is
+  // queued after `answer` finds all replies.
+  Stream stream() const { return at_home_->stream.get(); }
+  Device& device() const { return gpus_[home_]->device; }
+  // Between `begin` and `answer`.
+  bool begun() const { return begun_; }
+
+  // At most as many requests as there are buffers for, and at least one. Columns lie where the home
+  // GPU reaches them.
+  void begin(const DeviceRequests& requests) {
+    gpus_[home_]->enter();
+    requests_ = requests;
+    begun_ = true;
+    const ShardSplit split = split_of(requests);
+    const uint32_t blocks = warps_ / (ShardSplit::threads / 32);
+    launch(blocks, ShardSplit::threads, CountShardsKernel{split});
+    launch(1, BeginShardsKernel::threads, BeginShardsKernel{split, begins()});
+    require_device(device().record(at_home_->counted.get(), stream()), "record an event");
+    const RequestColumns mine = columns();
+    launch(blocks, ShardSplit::threads,
+           SplitRowsKernel{split, requests, mine.keys(), mine.values(), mine.expected(), mine.ops(),
+                           at_home_->places.data()});
+  }
+
+  // Waits until the rows are counted.
+  void answer() {
+    begun_ = false;
+    require_device(device().synchronize(at_home_->counted.get()), "wait for the counts of a part");
+    for (uint32_t i = 0; i < gpus_.size(); ++i) {
+      if (i != home_ && rows_for(i) != 0) send(i);
+    }
+    require_device(device().record(at_home_->sent.get(), stream()), "record an event");
+    for (uint32_t i = 0; i < gpus_.size(); ++i) {
+      if (rows_for(i) != 0) ask(i);
+    }
+    for (uint32_t i = 0; i < gpus_.size(); ++i) {
+      if (i == home_ || rows_for(i) == 0) continue;
+      require_device(device().wait(stream(), away_[i]->answered.get()), "wait for replies");
+    }
+    if (requests_.found == nullptr) return;
+    gpus_[home_]->enter();
+    launch(grid_for(device(), requests_.rows, ShardSplit::threads), ShardSplit::threads,
+           ReturnRepliesKernel{at_home_->places.data(), columns().values_out(), columns().found(),
+                               requests_});
+  }
+
+  // Waits for all that is queued; of a lost device for nothing.
+  void settle() {
+    begun_ = false;
+    if (at_home_) device().synchronize(stream());
+    for (uint32_t i = 0; i < away_.size(); ++i) {
+      if (away_[i]) gpus_[i]->device.synchronize(away_[i]->stream.get());
+    }
+  }
+
+ private:
+  struct Home {
+    Home(ShardGpu<Device>& gpu, uint64_t rows, uint64_t counters)
+        : columns(gpu.memory, rows * RequestColumns::row_bytes),
+          places(gpu.memory, rows),
+          counts(gpu.memory, counters),
+          begins(gpu.device, ShardSplit::most_shards * sizeof(uint32_t)),
+          stream(gpu.device),
+          counted(gpu.device),
+          sent(gpu.device) {
+      if (columns.empty() || places.empty() || counts.empty()) throw std::bad_alloc();
+    }
+    DeviceArray<Device, char> columns;
+    DeviceArray<Device, uint32_t> places;
+    DeviceArray<Device, uint32_t> counts;
+    PinnedBlock<Device> begins;
+    DeviceStream<Device> stream;
+    DeviceEvent<Device> counted;
+    DeviceEvent<Device> sent;
+  };
+  struct Away {
+    Away(ShardGpu<Device>& gpu, uint64_t rows)
+        : columns(gpu.memory, rows * RequestColumns::row_bytes),
+          stream(gpu.device),
+          answered(gpu.device) {
+      if (columns.empty()) throw std::bad_alloc();
+    }
+    DeviceArray<Device, char> columns;
+    DeviceStream<Device> stream;
+    DeviceEvent<Device> answered;
+  };
+
+  ShardSplit split_of(const DeviceRequests& requests) const {
+    ShardSplit split;
+    split.seed = seed_;
+    split.shards = static_cast<uint32_t>(gpus_.size());
+    split.rows = static_cast<uint32_t>(requests.rows);
+    split.warps = warps_;
+    split.keys = requests.keys;
+    split.counts = at_home_->counts.data();
+    return split;
+  }
+
+  RequestColumns columns() const { return {at_home_->columns.data(), rows_}; }
+  RequestColumns columns_at(uint32_t i) const { return {away_[i]->columns.data(), rows_}; }
+  uint32_t* begins() const { return reinterpret_cast<uint32_t*>(at_home_->begins.data()); }
+  uint64_t rows_before(uint32_t i) const { return i < gpus_.size() ? begins()[i] : requests_.rows; }
+  uint64_t rows_for(uint32_t i) const { return rows_before(i + 1) - rows_before(i); }
+  DeviceRequests home_rows(uint32_t i) const {
+    return columns().requests(requests_, rows_before(i), rows_for(i));
+  }
+  DeviceRequests away_rows(uint32_t i) const {
+    return columns_at(i).requests(requests_, 0, rows_for(i));
+  }
+
+  void send(uint32_t i) {
+    each_request_column(
+        away_rows(i), home_rows(i), [&](void* to, const void* from, uint64_t bytes) {
+          require_device(device().copy_to(gpus_[i]->device, stream(), to, from, bytes),
+                         "copy requests to their GPU");
+        });
+  }
+
+  void ask(uint32_t i) {
+    ShardGpu<Device>& gpu = *gpus_[i];
+    gpu.enter();
+    if (i == home_) {
+      gpu.table.run(home_rows(i), stream());
+      return;
+    }
+    const Stream there = away_[i]->stream.get();
+    require_device(gpu.device.wait(there, at_home_->sent.get()), "wait for requests");
+    const DeviceRequests asked = away_rows(i);
+    gpu.table.run(asked, there);
+    if (asked.found != nullptr) {
+      const DeviceRequests to = home_rows(i);
+      const uint64_t value_bytes = asked.rows * sizeof *asked.values_out;
+      require_device(
+          gpu.device.copy_to(device(), there, to.values_out, asked.values_out, value_bytes) &&
+              gpu.device.copy_to(device(), there, to.found, asked.found, asked.rows),
+          "copy replies back");
+    }
+    require_device(gpu.device.record(away_[i]->answered.get(), there), "record an event");
+  }
+
+  template <class Kernel>
+  void launch(uint32_t blocks, uint32_t threads, const Kernel& kernel) {
+    require_device(device().launch(stream(), blocks, threads, kernel), "launch a shard's kernel");
+  }
+
+  const ShardGpus<Device>& gpus_;
+  const uint32_t home_;
+  const uint64_t seed_;
+  const uint64_t rows_;
+  uint32_t warps_ = 0;
+  std::optional<Home> at_home_;
+  std::vector<std::unique_ptr<Away>> away_;  // by GPU; null at home
+  DeviceRequests requests_;
+  bool begun_ = false;
+};
+
+}  // namespace isotherm

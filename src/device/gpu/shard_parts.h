@@ -1,0 +1,105 @@
+// ShardParts: the parts of a call to a sharded table, in their order, and the buffers they take
+// turns in.
+//
+// Each GPU has three sets of buffers for the parts whose home it is. Parts are split ahead, as far
+// as there are buffers, while the host waits for the counts of the oldest; so splits, copies and
+// lookups of successive parts overlap.
+//
+// Memory. Three sets for parts of `rows` rows take 3 × rows × (38 + 34 × (GPUs - 1)) bytes of each
+// GPU; as all GPUs' parts together have at most part_rows rows, at most 3 × 38 × part_rows: 456 MiB
+// for 2^22. Where gpu_memory is capped parts are made smaller until the sets take an eighth.
+// Threads. One at a time.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include "device/gpu/shard_part.h"
+
+namespace isotherm {
+
+// Some rows of a call.
+struct ShardStep {
+  uint32_t gpu = 0;  // the home of the part
+  uint32_t set = 0;  // of its buffers
+  uint64_t first = 0;
+  uint64_t rows = 0;
+};
+
+template <class Device>
+class ShardParts {
+ public:
+  static constexpr uint32_t sets = 3;
+  static constexpr uint32_t least_rows = 1 << 8;
+
+  // Throws std::bad_alloc where not even the smallest parts have room.
+  ShardParts(const ShardGpus<Device>& gpus, const FixedDeviceOptions& options, uint32_t part_rows)
+      : gpus_(gpus), begun_(gpus.size()) {
+    const auto count = static_cast<uint32_t>(gpus.size());
+    rows_ = std::max(std::bit_floor(part_rows / count), least_rows);
+    const uint64_t cap = options.gpu_memory / 8;
+    while (cap != 0 && rows_ > least_rows && bytes_for(rows_) > cap) rows_ /= 2;
+    while (!make(options.seed)) {
+      if (rows_ == least_rows) throw std::bad_alloc();
+      rows_ /= 2;
+    }
+  }
+
+  // Of a part.
+  uint32_t rows() const { return rows_; }
+  ShardPart<Device>& part(const ShardStep& step) { return *parts_[step.gpu * sets + step.set]; }
+  ShardPart<Device>& part(uint32_t gpu, uint32_t set) { return *parts_[gpu * sets + set]; }
+
+  // The next part of that GPU, in the order of calls.
+  ShardStep next(uint32_t gpu, uint64_t first, uint64_t rows) {
+    return {gpu, begun_[gpu]++ % sets, first, rows};
+  }
+
+  // Calls begin(step) and end(step) for all steps, each in their order; in between the part that
+  // begin has begun is answered. At most `window` parts are begun and not answered.
+  template <class Begin, class End>
+  void work_off(const std::vector<ShardStep>& steps, uint64_t window, Begin&& begin, End&& end) {
+    uint64_t ahead = 0;
+    for (uint64_t at = 0; at < steps.size(); ++at) {
+      const uint64_t upto = std::min<uint64_t>(at + window, steps.size());
+      for (; ahead < upto && !part(steps[ahead]).begun(); ++ahead) begin(steps[ahead]);
+      part(steps[at]).answer();
+      end(steps[at]);
+    }
+  }
+
+  // Waits for all that is queued.
+  void settle() {
+    for (const auto& part : parts_) part->settle();
+  }
+
+ private:
+  uint64_t bytes_for(uint64_t rows) const {
+    using Part = ShardPart<Device>;
+    return sets * rows * (Part::home_bytes + Part::away_bytes * (gpus_.size() - 1));
+  }
+
+  bool make(uint64_t seed) {
+    try {
+      for (uint32_t gpu = 0; gpu < gpus_.size(); ++gpu) {
+        for (uint32_t set = 0; set < sets; ++set) {
+          parts_.push_back(std::make_unique<ShardPart<Device>>(gpus_, gpu, seed, rows_));
+        }
+      }
+    } catch (const std::bad_alloc&) {
+      parts_.clear();
+    }
+    return !parts_.empty();
+  }
+
+  const ShardGpus<Device>& gpus_;
+  uint32_t rows_ = 0;
+  std::vector<std::unique_ptr<ShardPart<Device>>> parts_;
+  std::vector<uint32_t> begun_;  // parts of each GPU
+};
+
+}  // namespace isotherm
