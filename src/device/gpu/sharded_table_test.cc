@@ -158,6 +158,47 @@ TEST(ShardedFixedDeviceTable, WrongCallsAreRefused) {
   EXPECT_EQ(table.stats().entries, 0u);
 }
 
+// What a call reads is there when its streams have come to it, and its replies when they have come
+// past it.
+TEST(ShardedFixedDeviceTable, KeepsItsPlaceInTheCallersStreams) {
+  for (uint64_t seed = 1; seed <= 8; ++seed) {
+    FakeGpus gpus(2, seed);
+    ShardedTable<FakeDevice> table(gpus.pointers, small());
+    constexpr uint64_t rows = 100;
+    FakeDevice& device = *gpus.devices[1];
+    ASSERT_TRUE(device.enter());
+    DeviceMemory<FakeDevice> arrays(device, 0);
+    DeviceArray<FakeDevice, uint64_t> keys(arrays, rows), values(arrays, rows);
+    DeviceArray<FakeDevice, uint8_t> found(arrays, rows);
+    const DeviceStream<FakeDevice> stream(device);
+    std::vector<DeviceRequests> slices(2);
+    slices[1] = {rows, nullptr, DeviceOp::put, keys.data(), keys.data(), nullptr, nullptr, nullptr};
+    const std::vector<FakeDevice::Stream> streams = {nullptr, stream.get()};
+    const auto one_by_one = [](uint64_t first) {
+      std::vector<uint64_t> numbers(rows);
+      for (uint64_t i = 0; i < rows; ++i) numbers[i] = first + i;
+      return numbers;
+    };
+    const std::vector<uint64_t> wanted = one_by_one(1000), others = one_by_one(5000);
+    std::vector<uint64_t> got(rows);
+    ASSERT_TRUE(device.clear(stream.get(), keys.data(), keys.bytes()));
+    ASSERT_TRUE(device.synchronize(stream.get()));
+    ASSERT_TRUE(device.to_device(stream.get(), keys.data(), wanted.data(), keys.bytes()));
+    table.run(slices, streams);
+    // The keys are the caller's again as soon as the stream has come past.
+    ASSERT_TRUE(device.to_device(stream.get(), keys.data(), others.data(), keys.bytes()));
+    ASSERT_TRUE(device.to_device(stream.get(), keys.data(), wanted.data(), keys.bytes()));
+    slices[1].op = DeviceOp::get;
+    slices[1].values_out = values.data();
+    slices[1].found = found.data();
+    table.run(slices, streams);
+    ASSERT_TRUE(device.to_host(stream.get(), got.data(), values.data(), values.bytes()));
+    ASSERT_TRUE(device.synchronize(stream.get()));
+    EXPECT_EQ(got, wanted);
+    EXPECT_EQ(table.stats().entries, rows);
+  }
+}
+
 // All shards get about as many keys, and each key goes to the same one.
 TEST(ShardedFixedDeviceTable, ShardsAreOfEqualSize) {
   for (const uint32_t shards : {2u, 3u, 8u, 32u}) {
