@@ -18,7 +18,7 @@
 // promise it), are those of a DeviceTable; reply_retry where memory of a key's GPU was full.
 //
 // Memory. Beside its shard each GPU has work space: that of calls with writes, and buffers in which
-// rows travel, at most 490 MB; both count towards gpu_memory, of which the buffers take a seventh
+// rows travel, at most 1.1 GB; both count towards gpu_memory, of which the buffers take a seventh
 // at most.
 //
 // Threads. Any; calls take turns. Errors. std::invalid_argument for other numbers of slices or

@@ -9,9 +9,10 @@
 // stream has all uses of them in order. Tables see the parts in the order of the calls of `answer`.
 //
 // Memory, for parts of up to `rows` rows. At home the rows in order of shard with their replies, 34
-// bytes each, and 4 for where each row went; at every other GPU 34 bytes a row, since all rows may
-// be its own.
-// Threads. One at a time. Any GPU may be the one that the thread has entered, before and after.
+// bytes each, and 4 for where each row went; at every other GPU 34 bytes for each of its rows, with
+// room for a quarter more than an equal share. Where a GPU gets more, its rows go in several
+// passes. Threads. One at a time. Any GPU may be the one that the thread has entered, before and
+// after.
 #pragma once
 
 #include <cstdint>
@@ -49,13 +50,22 @@ class ShardPart {
  public:
   using Stream = typename Device::Stream;
 
-  // Bytes a row that a part takes at home and at each other GPU.
-  static constexpr uint64_t home_bytes = RequestColumns::row_bytes + sizeof(uint32_t);
-  static constexpr uint64_t away_bytes = RequestColumns::row_bytes;
+  // Bytes that a part of `rows` rows takes at home and at each other one of so many GPUs.
+  static constexpr uint64_t home_bytes(uint64_t rows) {
+    return rows * (RequestColumns::row_bytes + sizeof(uint32_t));
+  }
+  static constexpr uint64_t away_rows(uint64_t rows, uint64_t gpus) { return rows / gpus * 5 / 4; }
+  static constexpr uint64_t away_bytes(uint64_t rows, uint64_t gpus) {
+    return away_rows(rows, gpus) * RequestColumns::row_bytes;
+  }
 
   // The home GPU is `gpus[home]`. Throws std::bad_alloc.
   ShardPart(const ShardGpus<Device>& gpus, uint32_t home, uint64_t seed, uint32_t rows)
-      : gpus_(gpus), home_(home), seed_(seed), rows_(rows) {
+      : gpus_(gpus),
+        home_(home),
+        seed_(seed),
+        rows_(rows),
+        away_rows_(away_rows(rows, gpus.size())) {
     ShardGpu<Device>& gpu = *gpus[home];
     gpu.enter();
     warps_ = std::max(gpu.device.full_grid() / 4, 1u) * (ShardSplit::threads / 32);
@@ -64,7 +74,7 @@ class ShardPart {
     for (uint32_t i = 0; i < gpus.size(); ++i) {
       if (i == home) continue;
       gpus[i]->enter();
-      away_[i] = std::make_unique<Away>(*gpus[i], rows);
+      away_[i] = std::make_unique<Away>(*gpus[i], away_rows_);
     }
   }
   ~ShardPart() { settle(); }
@@ -99,17 +109,15 @@ class ShardPart {
   void answer() {
     begun_ = false;
     require_device(device().synchronize(at_home_->counted.get()), "wait for the counts of a part");
+    uint64_t most = 0;
     for (uint32_t i = 0; i < gpus_.size(); ++i) {
-      if (i != home_ && rows_for(i) != 0) send(i);
+      if (i != home_) most = std::max<uint64_t>(most, rows_for(i));
     }
-    require_device(device().record(at_home_->sent.get(), stream()), "record an event");
-    for (uint32_t i = 0; i < gpus_.size(); ++i) {
-      if (rows_for(i) != 0) ask(i);
-    }
-    for (uint32_t i = 0; i < gpus_.size(); ++i) {
-      if (i == home_ || rows_for(i) == 0) continue;
-      require_device(device().wait(stream(), away_[i]->answered.get()), "wait for replies");
-    }
+    uint64_t passed = 0;
+    do {
+      pass(passed);
+      passed += away_rows_;
+    } while (passed < most);
     if (requests_.found == nullptr) return;
     gpus_[home_]->enter();
     launch(grid_for(device(), requests_.rows, ShardSplit::threads), ShardSplit::threads,
@@ -174,41 +182,67 @@ class ShardPart {
   uint32_t* begins() const { return reinterpret_cast<uint32_t*>(at_home_->begins.data()); }
   uint64_t rows_before(uint32_t i) const { return i < gpus_.size() ? begins()[i] : requests_.rows; }
   uint64_t rows_for(uint32_t i) const { return rows_before(i + 1) - rows_before(i); }
-  DeviceRequests home_rows(uint32_t i) const {
-    return columns().requests(requests_, rows_before(i), rows_for(i));
+
+  // The rows of GPU i that a pass takes, `passed` having gone before: as they lie at home, and as
+  // they lie there. The home's own go with the first pass.
+  uint64_t rows_of_pass(uint32_t i, uint64_t passed) const {
+    if (i == home_) return passed == 0 ? rows_for(i) : 0;
+    return passed < rows_for(i) ? std::min(rows_for(i) - passed, away_rows_) : 0;
   }
-  DeviceRequests away_rows(uint32_t i) const {
-    return columns_at(i).requests(requests_, 0, rows_for(i));
+  DeviceRequests at_home(uint32_t i, uint64_t passed) const {
+    return columns().requests(requests_, rows_before(i) + passed, rows_of_pass(i, passed));
+  }
+  DeviceRequests there(uint32_t i, uint64_t passed) const {
+    const RequestColumns columns{away_[i]->columns.data(), away_rows_};
+    return columns.requests(requests_, 0, rows_of_pass(i, passed));
   }
 
-  void send(uint32_t i) {
+  void pass(uint64_t passed) {
+    const auto each = [&](auto&& work) {
+      for (uint32_t i = 0; i < gpus_.size(); ++i) {
+        if (rows_of_pass(i, passed) != 0) work(i);
+      }
+    };
+    each([&](uint32_t i) {
+      if (i != home_) send(i, passed);
+    });
+    require_device(device().record(at_home_->sent.get(), stream()), "record an event");
+    each([&](uint32_t i) { i == home_ ? ask_home() : ask(i, passed); });
+    each([&](uint32_t i) {
+      if (i == home_) return;
+      require_device(device().wait(stream(), away_[i]->answered.get()), "wait for replies");
+    });
+  }
+
+  void send(uint32_t i, uint64_t passed) {
     each_request_column(
-        away_rows(i), home_rows(i), [&](void* to, const void* from, uint64_t bytes) {
+        there(i, passed), at_home(i, passed), [&](void* to, const void* from, uint64_t bytes) {
           require_device(device().copy_to(gpus_[i]->device, stream(), to, from, bytes),
                          "copy requests to their GPU");
         });
   }
 
-  void ask(uint32_t i) {
+  void ask_home() {
+    gpus_[home_]->enter();
+    gpus_[home_]->table.run(at_home(home_, 0), stream());
+  }
+
+  void ask(uint32_t i, uint64_t passed) {
     ShardGpu<Device>& gpu = *gpus_[i];
+    const Stream its = away_[i]->stream.get();
     gpu.enter();
-    if (i == home_) {
-      gpu.table.run(home_rows(i), stream());
-      return;
-    }
-    const Stream there = away_[i]->stream.get();
-    require_device(gpu.device.wait(there, at_home_->sent.get()), "wait for requests");
-    const DeviceRequests asked = away_rows(i);
-    gpu.table.run(asked, there);
+    require_device(gpu.device.wait(its, at_home_->sent.get()), "wait for requests");
+    const DeviceRequests asked = there(i, passed);
+    gpu.table.run(asked, its);
     if (asked.found != nullptr) {
-      const DeviceRequests to = home_rows(i);
+      const DeviceRequests to = at_home(i, passed);
       const uint64_t value_bytes = asked.rows * sizeof *asked.values_out;
       require_device(
-          gpu.device.copy_to(device(), there, to.values_out, asked.values_out, value_bytes) &&
-              gpu.device.copy_to(device(), there, to.found, asked.found, asked.rows),
+          gpu.device.copy_to(device(), its, to.values_out, asked.values_out, value_bytes) &&
+              gpu.device.copy_to(device(), its, to.found, asked.found, asked.rows),
           "copy replies back");
     }
-    require_device(gpu.device.record(away_[i]->answered.get(), there), "record an event");
+    require_device(gpu.device.record(away_[i]->answered.get(), its), "record an event");
   }
 
   template <class Kernel>
@@ -220,6 +254,7 @@ class ShardPart {
   const uint32_t home_;
   const uint64_t seed_;
   const uint64_t rows_;
+  const uint64_t away_rows_;
   uint32_t warps_ = 0;
   std::optional<Home> at_home_;
   std::vector<std::unique_ptr<Away>> away_;  // by GPU; null at home

@@ -5,10 +5,9 @@
 // as there are buffers, while the host waits for the counts of the oldest; so splits, copies and
 // lookups of successive parts overlap.
 //
-// Memory. Three sets for parts of `rows` rows take 3 × rows × (38 + 34 × (GPUs - 1)) bytes of each
-// GPU; as all GPUs' parts together have at most part_rows rows, at most 3 × 38 × part_rows: 456 MiB
-// for 2^22. Where gpu_memory is capped parts are made smaller until the sets take an eighth.
-// Threads. One at a time.
+// Memory. Three sets for parts of `rows` rows take at most 3 × 81 × rows bytes of each GPU: 711 MiB
+// for 2^22 rows and two GPUs, and never more than 972 MiB. Where gpu_memory is capped parts are
+// made smaller until the sets take an eighth. Threads. One at a time.
 #pragma once
 
 #include <algorithm>
@@ -39,8 +38,7 @@ class ShardParts {
   // Throws std::bad_alloc where not even the smallest parts have room.
   ShardParts(const ShardGpus<Device>& gpus, const FixedDeviceOptions& options, uint32_t part_rows)
       : gpus_(gpus), begun_(gpus.size()) {
-    const auto count = static_cast<uint32_t>(gpus.size());
-    rows_ = std::max(std::bit_floor(part_rows / count), least_rows);
+    rows_ = std::max(std::bit_floor(part_rows), least_rows);
     const uint64_t cap = options.gpu_memory / 8;
     while (cap != 0 && rows_ > least_rows && bytes_for(rows_) > cap) rows_ /= 2;
     while (!make(options.seed)) {
@@ -80,7 +78,8 @@ class ShardParts {
  private:
   uint64_t bytes_for(uint64_t rows) const {
     using Part = ShardPart<Device>;
-    return sets * rows * (Part::home_bytes + Part::away_bytes * (gpus_.size() - 1));
+    const uint64_t gpus = gpus_.size();
+    return sets * (Part::home_bytes(rows) + Part::away_bytes(rows, gpus) * (gpus - 1));
   }
 
   bool make(uint64_t seed) {

@@ -33,7 +33,7 @@ namespace isotherm {
 
 struct ShardedOptions {
   FixedDeviceOptions table = {};  // of each device's; its gpu_memory caps all that is there
-  uint32_t part_rows = 1 << 22;   // of the parts that all devices split at a time
+  uint32_t part_rows = 1 << 22;   // that are split at a time, of a slice
   bool express = true;            // few requests from the host, with one device
 };
 
@@ -208,7 +208,9 @@ class ShardedTable {
         with_rows([](const DeviceRequests& slice) { return slice.distinct_keys; });
     if (!gets) reserve_workspaces();
     follow(slices, streams);
-    const std::vector<ShardStep> steps = steps_of(slices, !gets && !distinct);
+    // Gets gain nothing by long parts, and the last one's replies are there sooner.
+    const uint64_t part_rows = gets ? parts_->rows() / 2 : parts_->rows();
+    const std::vector<ShardStep> steps = steps_of(slices, part_rows, !gets && !distinct);
     parts_->work_off(
         steps, steps.size(),
         [&](const ShardStep& step) {
@@ -226,9 +228,9 @@ class ShardedTable {
     }
   }
 
-  std::vector<ShardStep> steps_of(std::span<const DeviceRequests> slices, bool ordered) {
+  std::vector<ShardStep> steps_of(std::span<const DeviceRequests> slices, uint64_t part,
+                                  bool ordered) {
     std::vector<ShardStep> steps;
-    const uint64_t part = parts_->rows();
     const auto add = [&](uint32_t gpu, uint64_t first) {
       const uint64_t rows = slices[gpu].rows;
       if (first < rows) steps.push_back(parts_->next(gpu, first, std::min(part, rows - first)));

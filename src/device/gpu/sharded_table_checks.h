@@ -19,7 +19,7 @@ namespace isotherm {
 inline ShardedOptions small_parts(uint64_t seed, int line_bits, uint64_t scale) {
   ShardedOptions options;
   options.table = {0, seed, line_bits, static_cast<uint32_t>(scale)};
-  options.part_rows = static_cast<uint32_t>(scale / 2);
+  options.part_rows = static_cast<uint32_t>(scale / 4);
   return options;
 }
 

@@ -128,7 +128,10 @@ TEST(ShardedFixedDeviceTable, TakesSmallerPartsWhereMemoryIsCapped) {
   ShardedOptions options = small_parts(1, 4, 1 << 18);
   {
     ShardedTable<FakeDevice> large(gpus.pointers, options);
-    EXPECT_GT(large.stats().workspace, uint64_t{24} << 20);
+    const DeviceTableStats stats = large.stats();
+    EXPECT_GT(stats.workspace, uint64_t{24} << 20);
+    EXPECT_EQ(stats.bytes + stats.workspace,
+              gpus.devices[0]->allocated_bytes() + gpus.devices[1]->allocated_bytes());
   }
   options.table.gpu_memory = 24 << 20;
   ModelledShardedTable<FakeDevice> table(gpus.pointers, options);
