@@ -7,8 +7,8 @@
 // they begin; SplitRowsKernel moves the rows there and notes for each row where it went. So a
 // shard's rows keep their order, and ReturnRepliesKernel reads and writes whole stretches.
 //
-// Layout. counts[shard × warps + warp]. Limits. As many shards as a warp has lanes: each lane keeps
-// the count of one.
+// Layout. counts[shard × warps + warp]. A shard's rows begin at a multiple of 32, so that copies of
+// them are aligned. Limits. As many shards as a warp has lanes: each lane keeps the count of one.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +28,15 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint32_t shard_of(uint64_t key, uint64_t se
   return static_cast<uint32_t>(low * shards >> 32);
 }
 
+// What the host learns of a split.
+struct ShardStretch {
+  uint32_t begin = 0;
+  uint32_t rows = 0;
+};
+
 struct ShardSplit {
   static constexpr uint32_t most_shards = 32;
+  static constexpr uint32_t alignment = 32;  // rows
   static constexpr uint32_t threads = 256;
   static constexpr uint32_t none = ~0u;  // the shard of no row
 
@@ -90,9 +97,10 @@ struct BeginShardsKernel {
   static constexpr uint32_t threads = SortPass::threads;
   struct Shared {
     uint32_t sums[threads];
+    uint32_t gap[ShardSplit::most_shards];  // rows left out before each shard
   };
   ShardSplit split;
-  uint32_t* begins = nullptr;  // of each shard; memory that the host reads
+  ShardStretch* stretches = nullptr;  // of each shard; memory that the host reads
 
   template <class Lane>
   ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
@@ -107,8 +115,23 @@ struct BeginShardsKernel {
     for (uint32_t i = begin; i < end; ++i) {
       const uint32_t count = split.counts[i];
       split.counts[i] = before;
-      if (i % split.warps == 0) begins[i / split.warps] = before;
       before += count;
+    }
+    lane.sync_block();
+    if (lane.thread() == 0) align(shared->gap);
+    lane.sync_block();
+    for (uint32_t i = begin; i < end; ++i) split.counts[i] += shared->gap[i / split.warps];
+  }
+
+ private:
+  ISOTHERM_HOST_DEVICE void align(uint32_t* gap) const {
+    uint32_t gaps = 0;
+    for (uint32_t s = 0; s < split.shards; ++s) {
+      const uint32_t first = split.counts[s * split.warps];
+      const uint32_t next = s + 1 < split.shards ? split.counts[(s + 1) * split.warps] : split.rows;
+      gap[s] = gaps;
+      stretches[s] = {first + gaps, next - first};
+      gaps += (0 - (next + gaps)) % ShardSplit::alignment;
     }
   }
 };

@@ -51,10 +51,15 @@ class ShardPart {
   using Stream = typename Device::Stream;
 
   // Bytes that a part of `rows` rows takes at home and at each other one of so many GPUs.
-  static constexpr uint64_t home_bytes(uint64_t rows) {
-    return rows * (RequestColumns::row_bytes + sizeof(uint32_t));
+  static constexpr uint64_t home_rows(uint64_t rows, uint64_t gpus) {
+    return rows + gpus * ShardSplit::alignment;
   }
-  static constexpr uint64_t away_rows(uint64_t rows, uint64_t gpus) { return rows / gpus * 5 / 4; }
+  static constexpr uint64_t home_bytes(uint64_t rows, uint64_t gpus) {
+    return home_rows(rows, gpus) * RequestColumns::row_bytes + rows * sizeof(uint32_t);
+  }
+  static constexpr uint64_t away_rows(uint64_t rows, uint64_t gpus) {
+    return (rows / gpus * 5 / 4 + ShardSplit::alignment) & ~uint64_t{ShardSplit::alignment - 1};
+  }
   static constexpr uint64_t away_bytes(uint64_t rows, uint64_t gpus) {
     return away_rows(rows, gpus) * RequestColumns::row_bytes;
   }
@@ -64,12 +69,12 @@ class ShardPart {
       : gpus_(gpus),
         home_(home),
         seed_(seed),
-        rows_(rows),
+        home_rows_(home_rows(rows, gpus.size())),
         away_rows_(away_rows(rows, gpus.size())) {
     ShardGpu<Device>& gpu = *gpus[home];
     gpu.enter();
     warps_ = std::max(gpu.device.full_grid() / 4, 1u) * (ShardSplit::threads / 32);
-    at_home_.emplace(gpu, rows, gpus.size() * warps_);
+    at_home_.emplace(gpu, home_rows_, rows, gpus.size() * warps_);
     away_.resize(gpus.size());
     for (uint32_t i = 0; i < gpus.size(); ++i) {
       if (i == home) continue;
@@ -97,7 +102,7 @@ class ShardPart {
     const ShardSplit split = split_of(requests);
     const uint32_t blocks = warps_ / (ShardSplit::threads / 32);
     launch(blocks, ShardSplit::threads, CountShardsKernel{split});
-    launch(1, BeginShardsKernel::threads, BeginShardsKernel{split, begins()});
+    launch(1, BeginShardsKernel::threads, BeginShardsKernel{split, stretches()});
     require_device(device().record(at_home_->counted.get(), stream()), "record an event");
     const RequestColumns mine = columns();
     launch(blocks, ShardSplit::threads,
@@ -136,11 +141,11 @@ class ShardPart {
 
  private:
   struct Home {
-    Home(ShardGpu<Device>& gpu, uint64_t rows, uint64_t counters)
-        : columns(gpu.memory, rows * RequestColumns::row_bytes),
+    Home(ShardGpu<Device>& gpu, uint64_t aligned_rows, uint64_t rows, uint64_t counters)
+        : columns(gpu.memory, aligned_rows * RequestColumns::row_bytes),
           places(gpu.memory, rows),
           counts(gpu.memory, counters),
-          begins(gpu.device, ShardSplit::most_shards * sizeof(uint32_t)),
+          stretches(gpu.device, ShardSplit::most_shards * sizeof(ShardStretch)),
           stream(gpu.device),
           counted(gpu.device),
           sent(gpu.device) {
@@ -149,7 +154,7 @@ class ShardPart {
     DeviceArray<Device, char> columns;
     DeviceArray<Device, uint32_t> places;
     DeviceArray<Device, uint32_t> counts;
-    PinnedBlock<Device> begins;
+    PinnedBlock<Device> stretches;
     DeviceStream<Device> stream;
     DeviceEvent<Device> counted;
     DeviceEvent<Device> sent;
@@ -177,11 +182,11 @@ class ShardPart {
     return split;
   }
 
-  RequestColumns columns() const { return {at_home_->columns.data(), rows_}; }
-  RequestColumns columns_at(uint32_t i) const { return {away_[i]->columns.data(), rows_}; }
-  uint32_t* begins() const { return reinterpret_cast<uint32_t*>(at_home_->begins.data()); }
-  uint64_t rows_before(uint32_t i) const { return i < gpus_.size() ? begins()[i] : requests_.rows; }
-  uint64_t rows_for(uint32_t i) const { return rows_before(i + 1) - rows_before(i); }
+  RequestColumns columns() const { return {at_home_->columns.data(), home_rows_}; }
+  ShardStretch* stretches() const {
+    return reinterpret_cast<ShardStretch*>(at_home_->stretches.data());
+  }
+  uint64_t rows_for(uint32_t i) const { return stretches()[i].rows; }
 
   // The rows of GPU i that a pass takes, `passed` having gone before: as they lie at home, and as
   // they lie there. The home's own go with the first pass.
@@ -190,7 +195,7 @@ class ShardPart {
     return passed < rows_for(i) ? std::min(rows_for(i) - passed, away_rows_) : 0;
   }
   DeviceRequests at_home(uint32_t i, uint64_t passed) const {
-    return columns().requests(requests_, rows_before(i) + passed, rows_of_pass(i, passed));
+    return columns().requests(requests_, stretches()[i].begin + passed, rows_of_pass(i, passed));
   }
   DeviceRequests there(uint32_t i, uint64_t passed) const {
     const RequestColumns columns{away_[i]->columns.data(), away_rows_};
@@ -253,7 +258,7 @@ class ShardPart {
   const ShardGpus<Device>& gpus_;
   const uint32_t home_;
   const uint64_t seed_;
-  const uint64_t rows_;
+  const uint64_t home_rows_;
   const uint64_t away_rows_;
   uint32_t warps_ = 0;
   std::optional<Home> at_home_;

@@ -79,7 +79,7 @@ class ShardParts {
   uint64_t bytes_for(uint64_t rows) const {
     using Part = ShardPart<Device>;
     const uint64_t gpus = gpus_.size();
-    return sets * (Part::home_bytes(rows) + Part::away_bytes(rows, gpus) * (gpus - 1));
+    return sets * (Part::home_bytes(rows, gpus) + Part::away_bytes(rows, gpus) * (gpus - 1));
   }
 
   bool make(uint64_t seed) {

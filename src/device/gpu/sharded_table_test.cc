@@ -202,17 +202,5 @@ TEST(ShardedFixedDeviceTable, KeepsItsPlaceInTheCallersStreams) {
   }
 }
 
-// All shards get about as many keys, and each key goes to the same one.
-TEST(ShardedFixedDeviceTable, ShardsAreOfEqualSize) {
-  for (const uint32_t shards : {2u, 3u, 8u, 32u}) {
-    std::vector<uint32_t> counts(shards);
-    constexpr uint32_t keys = 32000;
-    for (uint64_t key = 0; key < keys; ++key) ++counts.at(shard_of(key, 5, shards));
-    const auto [least, most] = std::minmax_element(counts.begin(), counts.end());
-    EXPECT_GT(*least, keys / shards * 8 / 10);
-    EXPECT_LT(*most, keys / shards * 12 / 10);
-  }
-}
-
 }  // namespace
 }  // namespace isotherm
