@@ -2,6 +2,7 @@
 
 #include <cxxabi.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -57,6 +58,21 @@ FakeDevice::~FakeDevice() {
 bool FakeDevice::enter() {
   entered = this;
   return !lost();
+}
+
+bool FakeDevice::connect(FakeDevice& other) {
+  const Lock lock(host_->mutex);
+  if (lost_ || !may_connect_) return false;
+  if (std::find(open_to_kernels_.begin(), open_to_kernels_.end(), &other.memory_) ==
+      open_to_kernels_.end()) {
+    open_to_kernels_.push_back(&other.memory_);
+  }
+  return true;
+}
+
+void FakeDevice::forbid_connections() {
+  const Lock lock(host_->mutex);
+  may_connect_ = false;
 }
 
 void FakeDevice::check_entered(const char* what) {
@@ -192,7 +208,7 @@ bool FakeDevice::step_own() {
 // Of its memory alone what runs may touch.
 FakeOperation FakeDevice::operation(std::function<void()> run) {
   return {[this, run = std::move(run)] {
-            host_->open_only(memory_);
+            host_->open_only(open_to_kernels_);
             run();
           },
           nullptr};
@@ -242,7 +258,7 @@ bool FakeDevice::copy_to(FakeDevice& other, Stream stream, void* to, const void*
     // Losing it later is the other device's failure, not this one's.
     if (other.lost_) return;
     if (!check_range("copy_to", from, bytes) || !other.check_range("copy_to", to, bytes)) return;
-    const FakeMemory::Open open(other.memory_);
+    host_->open_only({&memory_, &other.memory_});
     std::memcpy(to, from, bytes);
   });
 }

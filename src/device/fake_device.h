@@ -12,6 +12,7 @@
 // Equal seeds give equal runs, if one thread uses the device.
 //
 // Devices of one host (device/fake_host.h) copy to each other and wait for each other's events;
+// kernels touch the memory of devices that theirs is connected to;
 // whose operation runs next is drawn, too. As with GPUs the calling thread enters a device before
 // it allocates, creates or launches something there, which is checked where there are several.
 //
@@ -66,8 +67,10 @@ class FakeDevice {
 
   // Makes this the calling thread's device.
   bool enter();
-  // Whether copies to the other, of the same host, go straight; nothing to do for it.
-  bool connect(const FakeDevice& /*other*/) { return true; }
+  // Lets kernels touch the memory of another device of the host, which lives as long; false where
+  // that was forbidden, and copies go all the same.
+  bool connect(FakeDevice& other);
+  void forbid_connections();
 
   // Aligned to 256 bytes and full of rubbish; null if there is no more, or by order.
   void* allocate(uint64_t bytes);
@@ -151,6 +154,8 @@ class FakeDevice {
   const std::shared_ptr<FakeHost> host_;
   FakeRandom random_;
   FakeMemory memory_;
+  std::vector<FakeMemory*> open_to_kernels_ = {&memory_};
+  bool may_connect_ = true;
   FakeStreams streams_;
   FakeGrid grid_;
   std::vector<std::string> errors_;

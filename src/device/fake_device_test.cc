@@ -365,6 +365,19 @@ TEST_F(FakeDevicesDeathTest, KernelsMayNotTouchAnotherDevice) {
       "");
 }
 
+TEST(FakeDevicesOfAHost, KernelsReachConnectedDevices) {
+  FakePair pair(1);
+  EXPECT_TRUE(pair.first.connect(pair.second));
+  pair.second.forbid_connections();
+  EXPECT_FALSE(pair.second.connect(pair.first));
+  EXPECT_TRUE(pair.second.clear(pair.streams[1], pair.numbers[1], 64));
+  EXPECT_TRUE(pair.second.synchronize(pair.streams[1]));
+  pair.first.enter();
+  EXPECT_TRUE(pair.first.launch(pair.streams[0], 1, 1, Append{pair.numbers[1], 1}));
+  EXPECT_TRUE(pair.first.synchronize(pair.streams[0]));
+  EXPECT_EQ(pair.number(1), 1u);
+}
+
 TEST_F(FakeDevices, ServesSeveralThreads) {
   constexpr uint32_t threads = 3, rounds = 20, lanes = 64;
   auto* list = zeros<uint32_t>(1 + threads * rounds * lanes);

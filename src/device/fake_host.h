@@ -1,15 +1,15 @@
 // FakeHost: what the fake devices of one host share: a lock, the draw of whose operation runs next,
 // and which memory is open.
 //
-// While operations run, the memory of the device whose operation it is is open, and no other: a
-// kernel that follows a pointer to another device's memory ends there and then.
+// While an operation runs, the memory of its device and of those that it is connected to is open,
+// and no other: a kernel that follows a pointer to any other device's memory ends there and then.
 //
 // Threads. The lock is held for all but the lock itself.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <mutex>
-#include <optional>
 #include <vector>
 
 #include "device/fake_memory.h"
@@ -35,12 +35,13 @@ class FakeHost {
     FakeHost& host_;
   };
 
-  // Stays open until another is, or the turn ends.
-  void open_only(FakeMemory& memory) {
-    if (opened_ == &memory) return;
+  // Stays open until others are, or the turn ends.
+  void open_only(const std::vector<FakeMemory*>& memories) {
+    if (opened_ == memories) return;
     close();
-    open_.emplace(memory);
-    opened_ = &memory;
+    for (FakeMemory* memory : memories)
+      open_.push_back(std::make_unique<FakeMemory::Open>(*memory));
+    opened_ = memories;
   }
 
   std::mutex mutex;
@@ -49,12 +50,12 @@ class FakeHost {
 
  private:
   void close() {
-    open_.reset();
-    opened_ = nullptr;
+    open_.clear();
+    opened_.clear();
   }
 
-  const FakeMemory* opened_ = nullptr;
-  std::optional<FakeMemory::Open> open_;
+  std::vector<FakeMemory*> opened_;
+  std::vector<std::unique_ptr<FakeMemory::Open>> open_;
 };
 
 }  // namespace isotherm

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "base/macros.h"
 #include "isotherm/device_table.h"
 
 namespace isotherm {
@@ -18,12 +19,12 @@ struct RequestColumns {
   char* memory = nullptr;  // rows × row_bytes
   uint64_t rows = 0;
 
-  uint64_t* keys() const { return words(0); }
-  uint64_t* values() const { return words(1); }
-  uint64_t* expected() const { return words(2); }
-  uint64_t* values_out() const { return words(3); }
-  uint8_t* found() const { return reinterpret_cast<uint8_t*>(words(4)); }
-  DeviceOp* ops() const { return reinterpret_cast<DeviceOp*>(found() + rows); }
+  ISOTHERM_HOST_DEVICE uint64_t* keys() const { return words(0); }
+  ISOTHERM_HOST_DEVICE uint64_t* values() const { return words(1); }
+  ISOTHERM_HOST_DEVICE uint64_t* expected() const { return words(2); }
+  ISOTHERM_HOST_DEVICE uint64_t* values_out() const { return words(3); }
+  ISOTHERM_HOST_DEVICE uint8_t* found() const { return reinterpret_cast<uint8_t*>(words(4)); }
+  ISOTHERM_HOST_DEVICE DeviceOp* ops() const { return reinterpret_cast<DeviceOp*>(found() + rows); }
 
   // `count` requests of the kind of `like`, from row `first` on: here are the columns that it has.
   DeviceRequests requests(const DeviceRequests& like, uint64_t first, uint64_t count) const {
@@ -39,7 +40,7 @@ struct RequestColumns {
   }
 
  private:
-  uint64_t* words(uint64_t column) const {
+  ISOTHERM_HOST_DEVICE uint64_t* words(uint64_t column) const {
     return reinterpret_cast<uint64_t*>(memory) + column * rows;
   }
 };

@@ -16,6 +16,7 @@
 #include "base/hash.h"
 #include "base/macros.h"
 #include "device/gpu/bits.h"
+#include "device/gpu/request_columns.h"
 #include "device/gpu/row_kernels.h"
 #include "device/gpu/sort_kernels.h"
 #include "isotherm/device_table.h"
@@ -139,36 +140,49 @@ struct BeginShardsKernel {
 struct SplitRowsKernel {
   ShardSplit split;
   DeviceRequests from;  // columns that are given are moved
-  uint64_t* keys = nullptr;
-  uint64_t* values = nullptr;
-  uint64_t* expected = nullptr;
-  DeviceOp* ops = nullptr;
-  uint32_t* places = nullptr;  // of each row, where it went
+  RequestColumns home;
+  uint32_t* places = nullptr;  // of each row, where it went, or would have gone, at home
+  // The first rows of a shard go straight to its GPU where this one reaches it.
+  uint64_t away_rows = 0;
+  char* away[ShardSplit::most_shards] = {};  // columns for so many rows; null: all stay at home
 
   template <class Lane>
   ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
     const uint32_t number = lane.thread() & 31;
-    uint32_t next = 0;  // the place of the next row of the shard of this lane's number
-    if (number < split.shards) next = split.counts[number * split.warps + split.warp(lane)];
+    const bool counts = number < split.shards;
+    // The places of the first row and of the next row of the shard of this lane's number.
+    const uint32_t first = counts ? split.counts[number * split.warps] : 0;
+    uint32_t next = counts ? split.counts[number * split.warps + split.warp(lane)] : 0;
     split.each(lane, [&](uint32_t row, uint64_t key, uint32_t shard) {
       uint32_t place = 0;
+      uint32_t in_shard = 0;
       for (uint32_t s = 0; s < split.shards; ++s) {
         const uint32_t its = lane.ballot(whole_warp, shard == s);
         const uint32_t begin = lane.shuffle(whole_warp, next, s);
-        if (shard == s) place = begin + count_below(its, number);
+        const uint32_t shard_begin = lane.shuffle(whole_warp, first, s);
+        if (shard == s) {
+          place = begin + count_below(its, number);
+          in_shard = place - shard_begin;
+        }
         if (number == s) next += count_bits(its);
       }
-      if (shard != ShardSplit::none) move(row, key, place);
+      if (shard == ShardSplit::none) return;
+      if (from.found != nullptr) places[row] = place;
+      if (away[shard] != nullptr && in_shard < away_rows) {
+        move(row, key, {away[shard], away_rows}, in_shard);
+      } else {
+        move(row, key, home, place);
+      }
     });
   }
 
  private:
-  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void move(uint32_t row, uint64_t key, uint32_t place) const {
-    keys[place] = key;
-    if (from.values != nullptr) values[place] = from.values[row];
-    if (from.expected != nullptr) expected[place] = from.expected[row];
-    if (from.ops != nullptr) ops[place] = from.ops[row];
-    if (from.found != nullptr) places[row] = place;
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void move(uint32_t row, uint64_t key,
+                                                 const RequestColumns& to, uint32_t place) const {
+    to.keys()[place] = key;
+    if (from.values != nullptr) to.values()[place] = from.values[row];
+    if (from.expected != nullptr) to.expected()[place] = from.expected[row];
+    if (from.ops != nullptr) to.ops()[place] = from.ops[row];
   }
 };
 

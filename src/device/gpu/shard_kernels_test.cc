@@ -23,8 +23,9 @@ class ShardKernels : public FakeDeviceFixture {
     const uint64_t room = rows + shards * ShardSplit::alignment;
     std::vector<uint64_t> numbers(rows);
     for (uint32_t row = 0; row < rows; ++row) numbers[row] = row;
-    split_keys = array<uint64_t>(room);
-    split_values = array<uint64_t>(room);
+    const RequestColumns columns{array<char>(room * RequestColumns::row_bytes), room};
+    split_keys = columns.keys();
+    split_values = columns.values();
     places = array<uint32_t>(rows);
     DeviceRequests from;
     from.rows = rows;
@@ -37,8 +38,7 @@ class ShardKernels : public FakeDeviceFixture {
         device.allocate_pinned(ShardSplit::most_shards * sizeof(ShardStretch)));
     run(blocks, ShardSplit::threads, CountShardsKernel{split});
     run(1, BeginShardsKernel::threads, BeginShardsKernel{split, learned});
-    run(blocks, ShardSplit::threads,
-        SplitRowsKernel{split, from, split_keys, split_values, nullptr, nullptr, places});
+    run(blocks, ShardSplit::threads, SplitRowsKernel{split, from, columns, places});
     stretches.assign(learned, learned + shards);
     device.release_pinned(learned, ShardSplit::most_shards * sizeof(ShardStretch));
   }

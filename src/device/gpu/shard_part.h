@@ -2,7 +2,11 @@
 // its keys.
 //
 //   home GPU   split by shard ─┬─ its own shard's rows: answered in place ──────┬─ replies to rows
-//   each other                 └─ a copy of its rows → answered there → a copy ─┘
+//   each other                 └─ its rows there → answered there ──────────────┘
+//
+// Where GPUs reach each other's memory the split writes rows straight to their GPUs, and lookups
+// write replies straight back; replies of writes, which later requests read, are copied back. Else
+// all goes by copies.
 //
 // `begin` queues the split, and the host learns how many rows each GPU gets; `answer` waits for
 // that, and queues all the rest. The next part may begin in the same buffers at once: the home
@@ -64,10 +68,12 @@ class ShardPart {
     return away_rows(rows, gpus) * RequestColumns::row_bytes;
   }
 
-  // The home GPU is `gpus[home]`. Throws std::bad_alloc.
-  ShardPart(const ShardGpus<Device>& gpus, uint32_t home, uint64_t seed, uint32_t rows)
+  // The home GPU is `gpus[home]`; `direct`: all GPUs reach each other's memory. Throws
+  // std::bad_alloc.
+  ShardPart(const ShardGpus<Device>& gpus, uint32_t home, bool direct, uint64_t seed, uint32_t rows)
       : gpus_(gpus),
         home_(home),
+        direct_(direct),
         seed_(seed),
         home_rows_(home_rows(rows, gpus.size())),
         away_rows_(away_rows(rows, gpus.size())) {
@@ -104,10 +110,11 @@ class ShardPart {
     launch(blocks, ShardSplit::threads, CountShardsKernel{split});
     launch(1, BeginShardsKernel::threads, BeginShardsKernel{split, stretches()});
     require_device(device().record(at_home_->counted.get(), stream()), "record an event");
-    const RequestColumns mine = columns();
-    launch(blocks, ShardSplit::threads,
-           SplitRowsKernel{split, requests, mine.keys(), mine.values(), mine.expected(), mine.ops(),
-                           at_home_->places.data()});
+    SplitRowsKernel kernel{split, requests, columns(), at_home_->places.data(), away_rows_};
+    for (uint32_t i = 0; direct_ && i < gpus_.size(); ++i) {
+      if (i != home_) kernel.away[i] = away_[i]->columns.data();
+    }
+    launch(blocks, ShardSplit::threads, kernel);
   }
 
   // Waits until the rows are counted.
@@ -209,7 +216,7 @@ class ShardPart {
       }
     };
     each([&](uint32_t i) {
-      if (i != home_) send(i, passed);
+      if (i != home_ && !(direct_ && passed == 0)) send(i, passed);
     });
     require_device(device().record(at_home_->sent.get(), stream()), "record an event");
     each([&](uint32_t i) { i == home_ ? ask_home() : ask(i, passed); });
@@ -237,10 +244,15 @@ class ShardPart {
     const Stream its = away_[i]->stream.get();
     gpu.enter();
     require_device(gpu.device.wait(its, at_home_->sent.get()), "wait for requests");
-    const DeviceRequests asked = there(i, passed);
+    DeviceRequests asked = there(i, passed);
+    const DeviceRequests to = at_home(i, passed);
+    const bool straight_back = direct_ && is_gets(requests_);
+    if (straight_back) {
+      asked.values_out = to.values_out;
+      asked.found = to.found;
+    }
     gpu.table.run(asked, its);
-    if (asked.found != nullptr) {
-      const DeviceRequests to = at_home(i, passed);
+    if (asked.found != nullptr && !straight_back) {
       const uint64_t value_bytes = asked.rows * sizeof *asked.values_out;
       require_device(
           gpu.device.copy_to(device(), its, to.values_out, asked.values_out, value_bytes) &&
@@ -257,6 +269,7 @@ class ShardPart {
 
   const ShardGpus<Device>& gpus_;
   const uint32_t home_;
+  const bool direct_;
   const uint64_t seed_;
   const uint64_t home_rows_;
   const uint64_t away_rows_;

@@ -36,12 +36,13 @@ class ShardParts {
   static constexpr uint32_t least_rows = 1 << 8;
 
   // Throws std::bad_alloc where not even the smallest parts have room.
-  ShardParts(const ShardGpus<Device>& gpus, const FixedDeviceOptions& options, uint32_t part_rows)
+  ShardParts(const ShardGpus<Device>& gpus, bool direct, const FixedDeviceOptions& options,
+             uint32_t part_rows)
       : gpus_(gpus), begun_(gpus.size()) {
     rows_ = std::max(std::bit_floor(part_rows), least_rows);
     const uint64_t cap = options.gpu_memory / 8;
     while (cap != 0 && rows_ > least_rows && bytes_for(rows_) > cap) rows_ /= 2;
-    while (!make(options.seed)) {
+    while (!make(direct, options.seed)) {
       if (rows_ == least_rows) throw std::bad_alloc();
       rows_ /= 2;
     }
@@ -82,11 +83,11 @@ class ShardParts {
     return sets * (Part::home_bytes(rows, gpus) + Part::away_bytes(rows, gpus) * (gpus - 1));
   }
 
-  bool make(uint64_t seed) {
+  bool make(bool direct, uint64_t seed) {
     try {
       for (uint32_t gpu = 0; gpu < gpus_.size(); ++gpu) {
         for (uint32_t set = 0; set < sets; ++set) {
-          parts_.push_back(std::make_unique<ShardPart<Device>>(gpus_, gpu, seed, rows_));
+          parts_.push_back(std::make_unique<ShardPart<Device>>(gpus_, gpu, direct, seed, rows_));
         }
       }
     } catch (const std::bad_alloc&) {

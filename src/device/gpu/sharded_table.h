@@ -60,7 +60,7 @@ class ShardedTable {
       edges_.push_back(std::make_unique<DeviceEvent<Device>>(*device));
     }
     const uint64_t before = used();
-    parts_.emplace(gpus_, options.table, options.part_rows);
+    parts_.emplace(gpus_, direct_, options.table, options.part_rows);
     host_rows_.emplace(gpus_, *parts_);
     buffer_bytes_ = used() - before;
   }
@@ -78,7 +78,7 @@ class ShardedTable {
   ShardedTable(const ShardedTable&) = delete;
   ShardedTable& operator=(const ShardedTable&) = delete;
 
-  // Whether copies between all devices go straight.
+  // Whether all devices reach each other's memory.
   bool direct() const { return direct_; }
 
   // Grows for `entries` entries in all.

@@ -17,13 +17,14 @@ namespace {
 constexpr uint64_t memory = uint64_t{1} << 28;
 constexpr uint64_t scale = poison::sanitized ? 512 : 2048;
 
-// Fake devices of one host.
+// Fake devices of one host; `connected`: they reach each other's memory.
 struct FakeGpus {
-  FakeGpus(uint32_t count, uint64_t seed) {
+  FakeGpus(uint32_t count, uint64_t seed, bool connected = true) {
     for (uint32_t i = 0; i < count; ++i) {
       devices.push_back(i == 0 ? std::make_unique<FakeDevice>(seed, memory)
                                : std::make_unique<FakeDevice>(seed + i, memory, *devices[0]));
       pointers.push_back(devices[i].get());
+      if (!connected) devices[i]->forbid_connections();
     }
   }
   void expect_clean() const {
@@ -37,33 +38,34 @@ struct FakeGpus {
   std::vector<FakeDevice*> pointers;
 };
 
-using CheckOnDevices = std::tuple<ShardedTableCheck<FakeDevice>, uint32_t>;
+using CheckOnDevices = std::tuple<ShardedTableCheck<FakeDevice>, uint32_t, bool>;
 
 class ShardedDeviceTableChecks : public ::testing::TestWithParam<CheckOnDevices> {};
 
 TEST_P(ShardedDeviceTableChecks, FindNoFault) {
-  const auto& [check, count] = GetParam();
-  FakeGpus gpus(count, 1);
+  const auto& [check, count, connected] = GetParam();
+  FakeGpus gpus(count, 1, connected);
   EXPECT_EQ(check.run(gpus.pointers, scale), 0u);
   gpus.expect_clean();
 }
 
 std::string test_name(const ::testing::TestParamInfo<CheckOnDevices>& test) {
-  std::string name =
-      std::string(std::get<0>(test.param).name) + " " + std::to_string(std::get<1>(test.param));
+  std::string name = std::string(std::get<0>(test.param).name) + " " +
+                     std::to_string(std::get<1>(test.param)) +
+                     (std::get<2>(test.param) ? " connected" : "");
   std::replace(name.begin(), name.end(), ' ', '_');
   return name;
 }
 
-// Sanitizers take ten times as long.
-std::vector<uint32_t> device_counts() {
-  return poison::sanitized ? std::vector<uint32_t>{1, 2} : std::vector<uint32_t>{1, 2, 3};
+auto on(uint32_t devices, bool connected) {
+  return ::testing::Combine(::testing::ValuesIn(sharded_table_checks<FakeDevice>),
+                            ::testing::Values(devices), ::testing::Values(connected));
 }
 
-INSTANTIATE_TEST_SUITE_P(Table, ShardedDeviceTableChecks,
-                         ::testing::Combine(::testing::ValuesIn(sharded_table_checks<FakeDevice>),
-                                            ::testing::ValuesIn(device_counts())),
-                         test_name);
+INSTANTIATE_TEST_SUITE_P(One, ShardedDeviceTableChecks, on(1, true), test_name);
+INSTANTIATE_TEST_SUITE_P(Two, ShardedDeviceTableChecks, on(2, true), test_name);
+INSTANTIATE_TEST_SUITE_P(Apart, ShardedDeviceTableChecks, on(2, false), test_name);
+INSTANTIATE_TEST_SUITE_P(Three, ShardedDeviceTableChecks, on(3, true), test_name);
 
 std::vector<DeviceBatch> some_puts(uint64_t count, uint32_t devices) {
   DeviceRequestSource source(1);
