@@ -6,7 +6,7 @@
 //
 // Each key lies on the GPU that its hash says. A call with arrays on the GPUs has a *slice* on each
 // of them: requests as columns in that GPU's memory, of any number of rows, 0 included, for any
-// keys. Rows travel to the GPUs that hold their keys, and replies back, by copies between GPUs.
+// keys. Rows travel to the GPUs that hold their keys, and replies back.
 //
 // Order. As for a DeviceTable, where the rows of slice 0 come before those of slice 1, and so on:
 // requests for one key take effect in that order, and calls in the order they were made. What slice
@@ -65,7 +65,7 @@ class ShardedDeviceTable {
   ShardedDeviceTable& operator=(const ShardedDeviceTable&) = delete;
 
   size_t gpus() const;
-  // Whether copies between all GPUs go straight; else some go by the host's memory.
+  // Whether all GPUs reach each other's memory; else rows go by copies, and slower.
   bool peer_access() const;
 
   // Slice i lies on GPU i of the list, and its replies are there when stream i, which is that

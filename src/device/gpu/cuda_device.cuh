@@ -78,8 +78,8 @@ class CudaDevice {
   const std::string& error() const { return error_; }
   // Makes this the calling thread's GPU.
   bool enter() { return check(cudaSetDevice(ordinal_)); }
-  // Lets this GPU reach the other's memory, so that copies to it go straight; false where it cannot
-  // and copies go by the host.
+  // Lets kernels of this GPU reach the other's memory, and copies to it go straight; false where it
+  // cannot, and copies go by the host.
   bool connect(const CudaDevice& other) {
     if (ordinal_ == other.ordinal_) return true;
     int reaches = 0;

@@ -3,7 +3,8 @@
 //
 // Each GPU has three sets of buffers for the parts whose home it is. Parts are split ahead, as far
 // as there are buffers, while the host waits for the counts of the oldest; so splits, copies and
-// lookups of successive parts overlap.
+// lookups of successive parts overlap, and where the parts of one slice come before those of the
+// next all GPUs share the work of splitting.
 //
 // Memory. Three sets for parts of `rows` rows take at most 3 × 81 × rows bytes of each GPU: 711 MiB
 // for 2^22 rows and two GPUs, and never more than 972 MiB. Where gpu_memory is capped parts are
@@ -58,14 +59,20 @@ class ShardParts {
     return {gpu, begun_[gpu]++ % sets, first, rows};
   }
 
-  // Calls begin(step) and end(step) for all steps, each in their order; in between the part that
-  // begin has begun is answered. At most `window` parts are begun and not answered.
+  // Calls begin(step) and end(step) for all steps; in between the part that begin has begun is
+  // answered. Answers come in the order of the steps, and so do the beginnings of each set of
+  // buffers; but a GPU whose turn comes later begins as soon as its buffers are free. Looks at most
+  // `window` steps ahead.
   template <class Begin, class End>
   void work_off(const std::vector<ShardStep>& steps, uint64_t window, Begin&& begin, End&& end) {
-    uint64_t ahead = 0;
+    std::vector<bool> begun(steps.size());
     for (uint64_t at = 0; at < steps.size(); ++at) {
       const uint64_t upto = std::min<uint64_t>(at + window, steps.size());
-      for (; ahead < upto && !part(steps[ahead]).begun(); ++ahead) begin(steps[ahead]);
+      for (uint64_t i = at; i < upto; ++i) {
+        if (begun[i] || part(steps[i]).begun()) continue;
+        begin(steps[i]);
+        begun[i] = true;
+      }
       part(steps[at]).answer();
       end(steps[at]);
     }
