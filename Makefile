@@ -47,6 +47,7 @@ bench-gpu: ## every figure of docs/performance.md that needs a GPU
 	@build/cuda/device_energy_bench
 	@build/cuda/device_queue_bench
 	@build/cuda/device_items_bench
+	@build/cuda/device_shards_bench
 
 bench: build ## every figure of docs/performance.md
 	@tools/setup.sh bench

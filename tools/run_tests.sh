@@ -34,7 +34,7 @@ stage_layers() { tools/check_layers.py; }
 stage_release() { build release; }
 stage_cuda() {
   tools/compile_cuda.sh && build/cuda/index_kernels_test && build/cuda/device_table_test &&
-    build/cuda/device_queue_test && build/cuda/device_item_test
+    build/cuda/device_queue_test && build/cuda/device_item_test && build/cuda/sharded_table_test
 }
 stage_ctest() { ctest --preset release -j "$jobs"; }
 # One build serves three ends: clang compiles all, its sanitizers watch the tests, and the fuzzers.

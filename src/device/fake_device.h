@@ -11,12 +11,17 @@
 //   - Allocations and operations fail on demand, and the device can be lost.
 // Equal seeds give equal runs, if one thread uses the device.
 //
+// Devices of one host (device/fake_host.h) copy to each other and wait for each other's events;
+// kernels touch the memory of devices that theirs is connected to;
+// whose operation runs next is drawn, too. As with GPUs the calling thread enters a device before
+// it allocates, creates or launches something there, which is checked where there are several.
+//
 // A function that returns false has failed and left nothing behind. After a mistake of the code
 // under test (an error, as opposed to a failure on demand) the device is lost, as a GPU would be.
 // A test looks at the errors with `take_errors`; errors that nobody took end the program with the
 // device.
 //
-// Threads. All functions may be called from several threads; one of them runs at a time, and
+// Threads. All functions may be called from several threads; one of a host runs at a time, and
 // operations run in the thread that waits.
 // Limits. Operations never overlap in time, so a kernel that waits for the host takes steps: it is
 // launched as a resident one, looks once, ends, and is run again when others had a turn, until its
@@ -34,6 +39,7 @@
 #include <vector>
 
 #include "device/fake_grid.h"
+#include "device/fake_host.h"
 #include "device/fake_lane.h"
 #include "device/fake_memory.h"
 #include "device/fake_random.h"
@@ -48,9 +54,23 @@ class FakeDevice {
   using Event = FakeEvent*;
   static constexpr uint64_t never = ~uint64_t{0};
 
-  FakeDevice(uint64_t seed, uint64_t memory_bytes);
+  // Alone on its host.
+  FakeDevice(uint64_t seed, uint64_t memory_bytes)
+      : FakeDevice(seed, memory_bytes, std::make_shared<FakeHost>(seed)) {}
+  // On the host of another.
+  FakeDevice(uint64_t seed, uint64_t memory_bytes, const FakeDevice& beside)
+      : FakeDevice(seed, memory_bytes, beside.host_) {}
   // Operations that still wait are forgotten; all streams and events end.
   ~FakeDevice();
+  FakeDevice(const FakeDevice&) = delete;
+  FakeDevice& operator=(const FakeDevice&) = delete;
+
+  // Makes this the calling thread's device.
+  bool enter();
+  // Lets kernels touch the memory of another device of the host, which lives as long; false where
+  // that was forbidden, and copies go all the same.
+  bool connect(FakeDevice& other);
+  void forbid_connections();
 
   // Aligned to 256 bytes and full of rubbish; null if there is no more, or by order.
   void* allocate(uint64_t bytes);
@@ -72,6 +92,7 @@ class FakeDevice {
   void destroy_event(Event event);
 
   bool record(Event event, Stream stream);
+  // The event may be another device's.
   bool wait(Stream stream, Event event);
   // Whether it has happened; of a lost device false. Lets some operations run, or none.
   bool done(Event event);
@@ -83,6 +104,8 @@ class FakeDevice {
   bool to_device(Stream stream, void* device, const void* host, uint64_t bytes);
   bool to_host(Stream stream, void* host, const void* device, uint64_t bytes);
   bool copy(Stream stream, void* to, const void* from, uint64_t bytes);
+  // From here to memory of another device of the host.
+  bool copy_to(FakeDevice& other, Stream stream, void* to, const void* from, uint64_t bytes);
   // The kernel is copied. At most 1024 threads a block.
   template <class Kernel>
   bool launch(Stream stream, uint32_t blocks, uint32_t threads, const Kernel& kernel);
@@ -110,22 +133,29 @@ class FakeDevice {
  private:
   using Lock = std::lock_guard<std::mutex>;
 
+  FakeDevice(uint64_t seed, uint64_t memory_bytes, std::shared_ptr<FakeHost> host);
+
   bool enqueue(Stream stream, std::function<void()> run);
   template <class Kernel>
   FakeLaunch launch_of(uint32_t blocks, uint32_t threads, const Kernel& kernel);
   bool enqueue_launch(Stream stream, FakeLaunch launch);
   void run_launch(Stream stream, const FakeLaunch& launch);
+  FakeOperation operation(std::function<void()> run);
   bool step();
+  bool step_own();
   void let_time_pass();
   template <class Reached>
   bool run_until(Reached reached);
   bool check_range(const char* what, const void* at, uint64_t bytes);
+  void check_entered(const char* what);
   void report(std::string error);
   void lose_now();
 
-  mutable std::mutex mutex_;
+  const std::shared_ptr<FakeHost> host_;
   FakeRandom random_;
   FakeMemory memory_;
+  std::vector<FakeMemory*> open_to_kernels_ = {&memory_};
+  bool may_connect_ = true;
   FakeStreams streams_;
   FakeGrid grid_;
   std::vector<std::string> errors_;

@@ -264,6 +264,120 @@ TEST_F(FakeDevices, IsLostInTheMiddle) {
 }
 
 // Fibers go on on whichever thread runs the device.
+// Two devices of one host, each with a stream and an array of a number.
+struct FakePair {
+  explicit FakePair(uint64_t seed) : first(seed, 1 << 20), second(seed + 1, 1 << 20, first) {
+    for (FakeDevice* device : {&first, &second}) {
+      device->enter();
+      streams.push_back(device->create_stream());
+      events.push_back(device->create_event());
+      numbers.push_back(static_cast<uint32_t*>(device->allocate(64)));
+    }
+  }
+  uint32_t number(uint32_t of) {
+    FakeDevice& device = of == 0 ? first : second;
+    uint32_t number = 0;
+    EXPECT_TRUE(device.to_host(streams[of], &number, numbers[of], sizeof number));
+    EXPECT_TRUE(device.synchronize(streams[of]));
+    return number;
+  }
+
+  FakeDevice first, second;
+  std::vector<FakeDevice::Stream> streams;
+  std::vector<FakeDevice::Event> events;
+  std::vector<uint32_t*> numbers;
+};
+
+TEST(FakeDevicesOfAHost, CopyToEachOtherAndWaitForEachOther) {
+  for (uint64_t seed = 0; seed < 30; ++seed) {
+    FakePair pair(seed);
+    const uint32_t sent = 42;
+    uint32_t old = 7;
+    EXPECT_TRUE(pair.second.to_device(pair.streams[1], pair.numbers[1], &old, sizeof old));
+    EXPECT_TRUE(pair.second.synchronize(pair.streams[1]));
+    EXPECT_TRUE(pair.first.to_device(pair.streams[0], pair.numbers[0], &sent, sizeof sent));
+    EXPECT_TRUE(pair.first.copy_to(pair.second, pair.streams[0], pair.numbers[1], pair.numbers[0],
+                                   sizeof sent));
+    EXPECT_TRUE(pair.first.record(pair.events[0], pair.streams[0]));
+    EXPECT_TRUE(pair.second.wait(pair.streams[1], pair.events[0]));
+    EXPECT_EQ(pair.number(1), sent);
+  }
+}
+
+TEST(FakeDevicesOfAHost, TheOrderOfTheirOperationsIsDrawn) {
+  std::set<uint32_t> seen;
+  for (uint64_t seed = 0; seed < 30; ++seed) {
+    FakePair pair(seed);
+    const uint32_t sent = 42, own = 7;
+    EXPECT_TRUE(pair.first.to_device(pair.streams[0], pair.numbers[0], &sent, sizeof sent));
+    EXPECT_TRUE(pair.first.copy_to(pair.second, pair.streams[0], pair.numbers[1], pair.numbers[0],
+                                   sizeof sent));
+    EXPECT_TRUE(pair.second.to_device(pair.streams[1], pair.numbers[1], &own, sizeof own));
+    EXPECT_TRUE(pair.first.synchronize(pair.streams[0]));
+    seen.insert(pair.number(1));
+  }
+  EXPECT_EQ(seen, (std::set<uint32_t>{7, 42}));
+}
+
+TEST(FakeDevicesOfAHost, WaitInVainForOneThatIsLost) {
+  FakePair pair(1);
+  EXPECT_TRUE(pair.first.record(pair.events[0], pair.streams[0]));
+  EXPECT_TRUE(pair.second.wait(pair.streams[1], pair.events[0]));
+  pair.first.lose();
+  EXPECT_FALSE(pair.second.synchronize(pair.streams[1]));
+  EXPECT_FALSE(pair.second.lost());
+  EXPECT_FALSE(
+      pair.second.copy_to(pair.first, pair.streams[1], pair.numbers[0], pair.numbers[1], 4));
+}
+
+TEST(FakeDevicesOfAHost, MistakesAreReported) {
+  const auto errors_of = [](auto&& mistake) {
+    FakePair pair(1);
+    mistake(pair);
+    pair.first.synchronize(pair.streams[0]);
+    return pair.first.take_errors().size() + pair.second.take_errors().size();
+  };
+  EXPECT_EQ(errors_of([](FakePair&) {}), 0u);
+  EXPECT_EQ(errors_of([](FakePair& pair) { pair.first.allocate(64); }), 1u);
+  EXPECT_EQ(errors_of([](FakePair& pair) { pair.first.create_event(); }), 1u);
+  EXPECT_EQ(errors_of([](FakePair& pair) {
+              pair.first.launch(pair.streams[0], 1, 1, Append{pair.numbers[0], 1});
+            }),
+            1u);
+  EXPECT_EQ(errors_of([](FakePair& pair) { pair.first.record(pair.events[0], pair.streams[1]); }),
+            1u);
+  EXPECT_EQ(
+      errors_of([](FakePair& pair) { pair.first.clear(pair.streams[1], pair.numbers[0], 4); }), 1u);
+  EXPECT_EQ(errors_of([](FakePair& pair) {
+              pair.first.copy_to(pair.second, pair.streams[0], pair.numbers[0], pair.numbers[0], 4);
+            }),
+            1u);
+}
+
+TEST_F(FakeDevicesDeathTest, KernelsMayNotTouchAnotherDevice) {
+  EXPECT_DEATH(
+      {
+        FakePair pair(1);
+        pair.first.enter();
+        pair.first.launch(pair.streams[0], 1, 1, Append{pair.numbers[1], 1});
+        pair.first.synchronize(pair.streams[0]);
+      },
+      "");
+}
+
+TEST(FakeDevicesOfAHost, KernelsReachConnectedDevices) {
+  FakePair pair(1);
+  EXPECT_TRUE(pair.first.connect(pair.second));
+  pair.second.forbid_connections();
+  EXPECT_FALSE(pair.second.connect(pair.first));
+  EXPECT_TRUE(pair.second.clear(pair.streams[1], pair.numbers[1], 64));
+  EXPECT_TRUE(pair.second.synchronize(pair.streams[1]));
+  pair.first.enter();
+  EXPECT_TRUE(pair.first.launch(pair.streams[0], 1, 1, Append{pair.numbers[1], 1}));
+  EXPECT_TRUE(pair.first.synchronize(pair.streams[0]));
+  EXPECT_EQ(pair.number(1), 1u);
+}
+
 TEST_F(FakeDevices, ServesSeveralThreads) {
   constexpr uint32_t threads = 3, rounds = 20, lanes = 64;
   auto* list = zeros<uint32_t>(1 + threads * rounds * lanes);

@@ -1,5 +1,6 @@
 #include "device/fake_streams.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace isotherm {
@@ -18,6 +19,16 @@ FakeEvent* FakeStreams::create_event() {
 
 void FakeStreams::destroy_event(FakeEvent* event) {
   std::erase_if(events_, [&](const auto& owned) { return owned.get() == event; });
+}
+
+bool FakeStreams::owns(const FakeStream* stream) const {
+  return std::any_of(streams_.begin(), streams_.end(),
+                     [&](const auto& owned) { return owned.get() == stream; });
+}
+
+bool FakeStreams::owns(const FakeEvent* event) const {
+  return std::any_of(events_.begin(), events_.end(),
+                     [&](const auto& owned) { return owned.get() == event; });
 }
 
 void FakeStreams::record(FakeEvent* event, FakeStream* stream) {

@@ -6,7 +6,8 @@
 //
 // An event is a mark in a stream. To record it puts a new mark there; a wait, and a question, is
 // about the mark that was recorded last before it. An event that was never recorded has happened.
-// A wait can only be for a mark that is already queued, so the heads can never all wait.
+// A wait can only be for a mark that is already queued, so the heads can never all wait, those of
+// all devices of a host together: a wait may be for another one's mark.
 //
 // Threads. One at a time.
 #pragma once
@@ -44,13 +45,16 @@ class FakeStreams {
   FakeEvent* create_event();
   void destroy_event(FakeEvent* event);
 
+  bool owns(const FakeStream* stream) const;
+  bool owns(const FakeEvent* event) const;
+
   void record(FakeEvent* event, FakeStream* stream);
   void wait(FakeStream* stream, const FakeEvent* event);
   static bool happened(const FakeEvent* event) {
     return event->happened == nullptr || *event->happened;
   }
 
-  // Runs one operation of any stream; false if there is none.
+  // Runs one operation of any stream; false if there is none, or all wait.
   bool step();
   // Forgets all operations; events that wait in queues never happen.
   void clear();

@@ -4,6 +4,9 @@
 // stand in for them. Failed calls return null or false, and the driver's words are kept in
 // error(). Kernels are functors over a Lane (base/lane_cuda.cuh).
 //
+// Several GPUs: a thread enters one before it allocates, creates or launches something there. A
+// stream may wait for an event of another one.
+//
 // Threads. Any; the caller keeps the order of calls. Limits. Copies from and to host memory are
 // asynchronous only where that memory is pinned.
 #pragma once
@@ -75,6 +78,20 @@ class CudaDevice {
   const std::string& error() const { return error_; }
   // Makes this the calling thread's GPU.
   bool enter() { return check(cudaSetDevice(ordinal_)); }
+  // Lets kernels of this GPU reach the other's memory, and copies to it go straight; false where it
+  // cannot, and copies go by the host.
+  bool connect(const CudaDevice& other) {
+    if (ordinal_ == other.ordinal_) return true;
+    int reaches = 0;
+    if (!enter() || !check(cudaDeviceCanAccessPeer(&reaches, ordinal_, other.ordinal_))) {
+      return false;
+    }
+    if (reaches == 0) return false;
+    const cudaError_t code = cudaDeviceEnablePeerAccess(other.ordinal_, 0);
+    if (code != cudaErrorPeerAccessAlreadyEnabled) return check(code);
+    cudaGetLastError();
+    return true;
+  }
   // Blocks of 256 threads that keep every multiprocessor full.
   uint32_t full_grid() const { return multiprocessors_ * 16; }
   uint32_t multiprocessors() const { return multiprocessors_; }
@@ -132,6 +149,10 @@ class CudaDevice {
   }
   bool copy(Stream stream, void* to, const void* from, uint64_t bytes) {
     return check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream));
+  }
+  // From here to memory of another GPU.
+  bool copy_to(const CudaDevice& other, Stream stream, void* to, const void* from, uint64_t bytes) {
+    return check(cudaMemcpyPeerAsync(to, other.ordinal_, from, ordinal_, bytes, stream));
   }
 
   template <class Kernel>

@@ -26,7 +26,6 @@
 
 #include "device/gpu/batch_workspace.h"
 #include "device/gpu/call_order.h"
-#include "device/gpu/check_requests.h"
 #include "device/gpu/device_segments.h"
 #include "device/gpu/device_stock.h"
 #include "device/gpu/device_stream.h"
@@ -70,7 +69,7 @@ class FixedDeviceTable {
 
   void run(const DeviceRequests& requests, Stream stream) {
     if (requests.rows == 0) return;
-    check_requests(requests);
+    require_columns(requests);
     const std::lock_guard guard(mutex_);
     use(stream, [&] {
       if (is_gets(requests)) {
@@ -85,7 +84,7 @@ class FixedDeviceTable {
   // there; see device/gpu/marked_find_kernel.h.
   void get_marked(const DeviceRequests& requests, const EndMark& mark, uint32_t* blocks_done,
                   Stream stream) {
-    check_requests(requests);
+    require_columns(requests);
     const std::lock_guard guard(mutex_);
     use(stream, [&] {
       order_.begin_read(stream);
@@ -289,7 +288,7 @@ class FixedDeviceTable {
   }
 
   bool try_post(const DeviceRequests& requests) {
-    check_requests(requests);
+    require_columns(requests);
     bool posted = false;
     use(stream_.get(), [&] { posted = post_now(requests); });
     return posted;

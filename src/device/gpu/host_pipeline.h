@@ -11,8 +11,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 
 #include "device/gpu/fixed_device_table.h"
+#include "device/gpu/request_columns.h"
 
 namespace isotherm {
 
@@ -50,7 +52,7 @@ class HostPipeline {
 
  private:
   static constexpr uint32_t buffers = 3;
-  static constexpr uint64_t row_bytes = 4 * sizeof(uint64_t) + 2;
+  static constexpr uint64_t row_bytes = RequestColumns::row_bytes;
 
   struct Buffer {
     char* memory = nullptr;
@@ -58,40 +60,18 @@ class HostPipeline {
     uint64_t first = 0;
     uint64_t rows = 0;  // 0: idle
 
-    uint64_t* column(uint32_t i) const {
-      return reinterpret_cast<uint64_t*>(memory) + i * chunk_rows;
-    }
-    uint64_t* keys() const { return column(0); }
-    uint64_t* values() const { return column(1); }
-    uint64_t* expected() const { return column(2); }
-    uint64_t* values_out() const { return column(3); }
-    uint8_t* found() const { return reinterpret_cast<uint8_t*>(column(4)); }
-    DeviceOp* ops() const { return reinterpret_cast<DeviceOp*>(found() + chunk_rows); }
+    RequestColumns columns() const { return {memory, chunk_rows}; }
   };
 
   void start(Buffer& buffer, const DeviceRequests& requests, uint64_t first) {
     buffer.first = first;
     buffer.rows = std::min(chunk_rows, requests.rows - first);
-    DeviceRequests chunk;
-    chunk.rows = buffer.rows;
-    chunk.op = requests.op;
-    chunk.distinct_keys = requests.distinct_keys;
-    chunk.ops = copied(requests.ops, buffer, buffer.ops());
-    chunk.keys = copied(requests.keys, buffer, buffer.keys());
-    chunk.values = copied(requests.values, buffer, buffer.values());
-    chunk.expected = copied(requests.expected, buffer, buffer.expected());
-    if (requests.found != nullptr) {
-      chunk.values_out = buffer.values_out();
-      chunk.found = buffer.found();
-    }
+    const DeviceRequests rows = rows_of(requests, first, buffer.rows);
+    const DeviceRequests chunk = buffer.columns().requests(rows, 0, buffer.rows);
+    each_request_column(chunk, rows, [](void* to, const void* from, uint64_t bytes) {
+      std::memcpy(to, from, bytes);
+    });
     table_.run(chunk, buffer.stream);
-  }
-
-  template <class T>
-  static const T* copied(const T* column, const Buffer& buffer, T* to) {
-    if (column == nullptr) return nullptr;
-    std::copy_n(column + buffer.first, buffer.rows, to);
-    return to;
   }
 
   void finish(Buffer& buffer, const DeviceRequests& requests) {
@@ -100,11 +80,7 @@ class HostPipeline {
     buffer.rows = 0;
     require_device(device_.synchronize(buffer.stream), "wait for a chunk");
     if (requests.found == nullptr) return;
-    std::copy_n(buffer.found(), rows, requests.found + buffer.first);
-    uint64_t* to = requests.values_out + buffer.first;
-    for (uint64_t i = 0; i < rows; ++i) {
-      if (buffer.found()[i] == 1) to[i] = buffer.values_out()[i];
-    }
+    copy_replies(buffer.columns(), rows, rows_of(requests, buffer.first, rows));
   }
 
   void release() {

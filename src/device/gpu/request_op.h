@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <stdexcept>
 
 #include "base/macros.h"
 #include "isotherm/device_table.h"
@@ -29,6 +30,17 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool is_write(DeviceOp op) { return op != D
 // Whether a call only reads.
 inline bool is_gets(const DeviceRequests& requests) {
   return requests.ops == nullptr && requests.op == DeviceOp::get;
+}
+
+// Throws std::invalid_argument for columns that are missing.
+inline void require_columns(const DeviceRequests& requests) {
+  if (requests.keys == nullptr) throw std::invalid_argument("requests without keys");
+  if ((requests.values_out == nullptr) != (requests.found == nullptr)) {
+    throw std::invalid_argument("values_out and found must both be given, or neither");
+  }
+  if (is_gets(requests) && requests.found == nullptr) {
+    throw std::invalid_argument("gets without replies");
+  }
 }
 
 // Its result does not depend on the state before.
