@@ -155,6 +155,7 @@ class Stress {
       worker.submit(batch);
       batch.clear();
       bytes_put_ += bytes;
+      bytes_put_.notify_all();
       worker.maintain();
     }
   }
@@ -191,7 +192,7 @@ class Stress {
   // Until the writers have put as much as fits.
   void hold() {
     const uint64_t until = bytes_put_ + cap;
-    while (bytes_put_ < until) std::this_thread::yield();
+    for (uint64_t put = bytes_put_; put < until; put = bytes_put_) bytes_put_.wait(put);
   }
 
   void look_again(const Gets& gets) {

@@ -110,8 +110,11 @@ class DeviceItemMemory {
       if (!classes_[other].slabs.empty() && share(other) > share(most)) most = other;
     }
     if (most == c || share(most) <= 2 * share(c)) return std::nullopt;
-    settle(classes_[most].hand, most);
-    return Place{most, classes_[most].hand.slab};
+    Hand& hand = classes_[most].hand;
+    settle(hand, most);
+    const Place place{most, hand.slab};
+    hand = {hand.slab + 1, 0};  // in case that it cannot be emptied
+    return place;
   }
 
   // `blocks` of each class are put.

@@ -3,7 +3,9 @@
 // A list is an array of locations with a counter. Within a kernel a list only shrinks or only
 // grows: takers draw numbers from a counter of the part and read the list from its end; when all
 // have drawn, SettleTakesKernel shortens the lists by what they took. Freed blocks are appended by
-// a kernel at the end of the part, when nobody reads the old items any more.
+// a kernel at the end of the part, when nobody reads the old items any more. Between parts, or
+// before a part takes any, every block is live or in its list, so the list of a class can do
+// without a slab none of whose blocks is live.
 //
 // Threads. As said; lanes of a warp that want the same class draw together.
 #pragma once
