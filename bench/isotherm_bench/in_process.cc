@@ -261,12 +261,12 @@ RunResult run_once(RunnerFactory& store, const Options& options, KeySpace& keys,
 InProcessResult run_in_process(const Options& options, Progress& progress) {
   InProcessResult result;
   result.system.label = options.fixed ? "fixed table" : "store";
-  if (options.device != DeviceChoice::cpu) result.system.label += " on a GPU";
   KeySpace keys;
   try {
     const auto store = options.fixed ? make_fixed_runners(options.workload)
-                                     : make_store_runners(options.workload, options.device);
+                                     : make_store_runners(options.workload, options.store);
     result.system.load = load(*store, options, keys, progress);
+    result.system.label += store->place();
     result.failure = result.system.load->failure;
     if (!result.failure.empty() || options.load_only) return result;
     for (uint32_t round = 0; round < options.rounds && result.failure.empty(); ++round) {

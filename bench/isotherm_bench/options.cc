@@ -21,6 +21,7 @@ struct Flags {
   std::string arrival = "poisson";
   std::vector<std::string> targets, peers, pids;
   std::string device = "cpu";
+  std::string gpu_memory;
   std::string isotherm_arguments, redis_arguments, memcached_arguments;
   bool list_presets = false, no_load = false, no_floor = false;
 };
@@ -124,6 +125,11 @@ void add_system_flags(CLI::App& app, Flags& flags, Options& options) {
   app.add_option("--device", flags.device,
                  "in process: where the index lies: cpu (default), cuda, or auto")
       ->group(group);
+  app.add_option("--gpus", options.store.gpus, "GPUs that share it, e.g. 0,1 (default 0)")
+      ->delimiter(',')
+      ->group(group);
+  app.add_option("--gpu-memory", flags.gpu_memory, "bytes of each that it may take (default: all)")
+      ->group(group);
   app.add_option("--target", flags.targets,
                  "servers to measure: redis://HOST:PORT, "
                  "memcached://HOST:PORT")
@@ -218,7 +224,10 @@ void apply_systems(const Flags& flags, Options& options) {
   options.memcached_arguments = words(flags.memcached_arguments);
   const auto device = parse_device_choice(flags.device);
   if (!device) throw UsageError{"--device: '" + flags.device + "' is not one of cpu, cuda, auto"};
-  options.device = *device;
+  options.store.device = *device;
+  if (!flags.gpu_memory.empty()) {
+    options.store.gpu_memory = count_of("--gpu-memory", flags.gpu_memory);
+  }
   if (flags.protocol == "redis") options.protocol = WireProtocol::redis;
   if (flags.protocol == "memcached") options.protocol = WireProtocol::memcached;
 }

@@ -37,8 +37,8 @@ struct Options {
   uint32_t batch = 512;  // requests a batch, in process
   uint32_t rounds = 1;
   bool in_process = false;
-  bool fixed = false;  // in process: the table of u64 keys and values
-  isotherm::DeviceChoice device = isotherm::DeviceChoice::cpu;  // in process: where the index lies
+  bool fixed = false;       // in process: the table of u64 keys and values
+  isotherm::Options store;  // in process: where the index lies
   bool load = true;
   bool load_only = false;
   bool quiet = false;

@@ -39,9 +39,12 @@ class RunnerFactory {
   virtual ~RunnerFactory() = default;
   virtual std::unique_ptr<Runner> make(uint32_t batch, bool verify) = 0;
   virtual uint64_t memory() const = 0;  // bytes the store says it takes
+  // Where its index lies now, for the name of the system; empty: in host memory.
+  virtual std::string place() const { return {}; }
 };
 
-std::unique_ptr<RunnerFactory> make_store_runners(const Workload& workload, DeviceChoice device);
+std::unique_ptr<RunnerFactory> make_store_runners(const Workload& workload,
+                                                  const isotherm::Options& options);
 std::unique_ptr<RunnerFactory> make_fixed_runners(const Workload& workload);
 
 }  // namespace isotherm::bench

@@ -124,28 +124,29 @@ class StoreRunner final : public Runner {
 
 class StoreRunners final : public RunnerFactory {
  public:
-  StoreRunners(const Workload& workload, DeviceChoice device)
-      : workload_(workload), store_(on(device)) {}
+  StoreRunners(const Workload& workload, const isotherm::Options& options)
+      : workload_(workload), store_(options) {}
   std::unique_ptr<Runner> make(uint32_t batch, bool verify) override {
     return std::make_unique<StoreRunner>(store_, workload_, batch, verify);
   }
   uint64_t memory() const override { return store_.memory(); }
-
- private:
-  static isotherm::Options on(DeviceChoice device) {
-    isotherm::Options options;
-    options.device = device;
-    return options;
+  std::string place() const override {
+    if (!store_.on_gpu()) return {};
+    const uint64_t beyond = store_.entries_beyond_gpu();
+    if (beyond == 0) return " on a GPU";
+    return " on a GPU, " + std::to_string(beyond * 100 / store_.size()) + "% of the index beyond";
   }
 
+ private:
   const Workload& workload_;
   Store store_;
 };
 
 }  // namespace
 
-std::unique_ptr<RunnerFactory> make_store_runners(const Workload& workload, DeviceChoice device) {
-  return std::make_unique<StoreRunners>(workload, device);
+std::unique_ptr<RunnerFactory> make_store_runners(const Workload& workload,
+                                                  const isotherm::Options& options) {
+  return std::make_unique<StoreRunners>(workload, options);
 }
 
 }  // namespace isotherm::bench

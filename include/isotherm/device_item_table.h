@@ -29,16 +29,21 @@
 // cudaHostRegister) is copied at the speed of the bus, other memory at less.
 //
 // Expiry. A put may carry an absolute time in ms; a call whose `now_ms` is at or after it finds the
-// key absent. Expired items keep their memory until their key is put again or erased.
+// key absent. Each call with writes that has a `now_ms` looks at some items for each of its rows,
+// so all expired items are freed while the table is written to; those of hashes that several keys
+// share when their key is put again or erased.
 //
-// Eviction. With `evict`, puts that find no memory evict items of their size: CLOCK, where gets
-// mark what they read and new items have no mark. Puts are still answered reply_retry where their
-// size has no items that could be evicted.
+// Memory. Items of about one size lie in slabs. Where memory has ended, slabs that are wholly free
+// go to the sizes that need some. With `evict`, a size whose puts find no memory also takes slabs,
+// with their items, of the size that has the most memory for what was put into it lately, so after
+// the sizes of values have changed memory follows; else it evicts items of its own size: CLOCK,
+// where gets mark what they read and new items have no mark. Puts are answered reply_retry where
+// this is not enough.
 //
 // Limits. Keys of up to 65,535 bytes, values of up to 8 MiB; operations get, put and erase. A new
 // value is a new item: until the end of its part of the call (some 2^18 rows) the old one keeps its
-// memory. Memory that items of one size have taken is not given to other sizes. The work space is
-// taken at the start and counts, too.
+// memory. Without `evict` a slab with one item left stays with its size. The work space is taken at
+// the start and counts, too.
 // Threads. Any; calls take turns. Errors. std::invalid_argument for missing columns, and for host
 // arrays also for offsets that fall, lengths above the limits and other operations, before anything
 // changes; DeviceError (std::runtime_error) without a GPU or when the device fails, after which the
@@ -71,6 +76,7 @@ struct DeviceItemTableOptions {
 // `entries` are items.
 struct DeviceItemStats : DeviceTableStats {
   uint64_t evicted = 0;  // ever
+  uint64_t expired = 0;  // that were freed by the sweep, ever
 };
 
 // A column of byte strings, as above.

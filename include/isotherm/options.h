@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace isotherm {
 
@@ -44,10 +45,10 @@ struct Options {
   std::optional<uint64_t> hash_seed;
 
   DeviceChoice device = DeviceChoice::cpu;
-  // The GPU's number, as CUDA counts them.
-  uint32_t gpu = 0;
-  // Bytes of its memory that the index may take; 0: no cap. When it is full, the index moves to the
-  // host.
+  // The GPUs' numbers, as CUDA counts them, 1 to 16; they share the index.
+  std::vector<uint32_t> gpus = {0};
+  // Bytes of the memory of each that the index may take; 0: no cap. What of the index finds no room
+  // there lies on the host, the bins of it that are read least.
   uint64_t gpu_memory = 0;
 };
 

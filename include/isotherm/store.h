@@ -47,6 +47,9 @@ class Store {
   uint64_t size(uint32_t database = 0) const;
   // Bytes that maxmemory is compared with.
   uint64_t memory() const;
+  // Whether the index lies on GPUs, and how many entries of it they have no room for.
+  bool on_gpu() const;
+  uint64_t entries_beyond_gpu() const;
 
  private:
   friend class Handle;

@@ -103,7 +103,7 @@ class CollisionTest : public ::testing::TestWithParam<Case> {
   ManualClock clock{1'000'000};
   FakeDevice device{1, uint64_t{1} << 28};
   std::unique_ptr<DeviceExecutor> on_device =
-      GetParam().on_device ? std::make_unique<DeviceExecutor>(store, fake_root_table_maker(device))
+      GetParam().on_device ? std::make_unique<DeviceExecutor>(store, fake_root_tiers_maker(device))
                            : nullptr;
 };
 

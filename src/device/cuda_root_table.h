@@ -5,13 +5,15 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
-#include "device/root_table.h"
+#include "device/root_tier.h"
 
 namespace isotherm {
 
-// Makes root tables on GPU number `gpu` that take at most `gpu_memory` bytes of it (0: no cap). The
-// maker throws DeviceError where there is no such GPU, or the program was built without CUDA.
-RootTableMaker cuda_root_table_maker(uint32_t gpu, uint64_t gpu_memory);
+// Makes tiers on the GPUs of these numbers that take at most `gpu_memory` bytes of each (0: no
+// cap). The maker throws DeviceError where there is no such GPU, or the program was built without
+// CUDA.
+RootTiersMaker cuda_root_tiers_maker(const std::vector<uint32_t>& gpus, uint64_t gpu_memory);
 
 }  // namespace isotherm

@@ -93,9 +93,10 @@ constexpr uint64_t lines_a_step = 1 << 16;
 
 }  // namespace
 
-DeviceExecutor::DeviceExecutor(HostStore& store, const RootTableMaker& make)
+DeviceExecutor::DeviceExecutor(HostStore& store, const RootTiersMaker& make)
     : store_(store),
-      rounds_(make(store.seed), [this](uint64_t last_version) { take_over(last_version); }) {}
+      rounds_(std::make_unique<RootTable>(store, make(store.seed)),
+              [this](uint64_t last_version) { take_over(last_version); }) {}
 
 DeviceExecutor::~DeviceExecutor() = default;
 
@@ -144,10 +145,10 @@ bool DeviceExecutor::scan(uint64_t bound, uint64_t wanted,
   });
 }
 
-uint64_t DeviceExecutor::device_bytes() {
-  uint64_t bytes = 0;
-  rounds_.alone([&](RootTable& table) { bytes = table.device_bytes(); });
-  return bytes;
+RootTableStats DeviceExecutor::stats() {
+  RootTableStats stats;
+  rounds_.alone([&](RootTable& table) { stats = table.stats(); });
+  return stats;
 }
 
 void DeviceExecutor::take_over(uint64_t last_version) {

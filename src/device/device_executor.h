@@ -35,7 +35,7 @@ class DeviceExecutor {
   using Member = Rounds::Member;
 
   // Throws DeviceError or std::bad_alloc where there is no device to use.
-  DeviceExecutor(HostStore& store, const RootTableMaker& make);
+  DeviceExecutor(HostStore& store, const RootTiersMaker& make);
   ~DeviceExecutor();
   DeviceExecutor(const DeviceExecutor&) = delete;
   DeviceExecutor& operator=(const DeviceExecutor&) = delete;
@@ -59,8 +59,8 @@ class DeviceExecutor {
   bool scan(uint64_t bound, uint64_t wanted, const std::function<void(Location root)>& visit,
             uint64_t& next);
 
-  // Of the device's memory; 0 once it was lost.
-  uint64_t device_bytes();
+  // All 0 once the device was lost.
+  RootTableStats stats();
   // How long it took to make an index of the host; 0 while there was no need to.
   uint64_t takeover_us() const { return takeover_us_.load(std::memory_order_relaxed); }
 

@@ -42,15 +42,19 @@ int64_t HostUpkeep::room() const {
 
 bool HostUpkeep::over_cap() const { return store_.budget.limit() != 0 && !store_.budget.fits(0); }
 
+bool HostUpkeep::evicts_any() const {
+  return store_.options.maxmemory_policy == EvictionPolicy::allkeys_lru ||
+         store_.options.maxmemory_policy == EvictionPolicy::allkeys_random;
+}
+
 bool HostUpkeep::evictable() const {
   const auto buffers = store_.budget.buffers.load(std::memory_order_relaxed);
   if (buffers >= static_cast<int64_t>(store_.budget.limit())) return false;
-  const bool any = store_.options.maxmemory_policy == EvictionPolicy::allkeys_lru ||
-                   store_.options.maxmemory_policy == EvictionPolicy::allkeys_random;
-  return std::any_of(
-      store_.databases.begin(), store_.databases.end(), [&](const Database& database) {
-        return any ? database.used() : database.expires.load(std::memory_order_relaxed) > 0;
-      });
+  return std::any_of(store_.databases.begin(), store_.databases.end(),
+                     [&](const Database& database) {
+                       return evicts_any() ? database.used()
+                                           : database.expires.load(std::memory_order_relaxed) > 0;
+                     });
 }
 
 bool HostUpkeep::make_room(uint64_t bytes, int64_t now_ms) {
@@ -173,12 +177,13 @@ bool HostUpkeep::erase_if_still(Location location, MoveReason reason, int64_t no
 }
 
 // Copies the item to another place of its class; where there is none and the policy allows, evicts
-// it.
+// it: of policies for keys with an expiry, only such.
 bool HostUpkeep::move_if_still(Location from, int64_t now_ms) {
   const Item* item = store_.items.item(from);
   const Location to = executor_.cache().allocate(item->bytes());
   if (to == location::none) {
-    return store_.evicts && evictable() && erase_if_still(from, MoveReason::evicted, now_ms);
+    const bool may_go = store_.evicts && (evicts_any() || item->expiry() != no_expiry);
+    return may_go && evictable() && erase_if_still(from, MoveReason::evicted, now_ms);
   }
   // The expiry may change meanwhile; it is set again under the line's lock.
   item->copy_to(store_.items.address(to));

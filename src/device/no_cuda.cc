@@ -3,8 +3,9 @@
 
 namespace isotherm {
 
-RootTableMaker cuda_root_table_maker(uint32_t /*gpu*/, uint64_t /*gpu_memory*/) {
-  return [](uint64_t) -> std::unique_ptr<RootTable> {
+RootTiersMaker cuda_root_tiers_maker(const std::vector<uint32_t>& /*gpus*/,
+                                     uint64_t /*gpu_memory*/) {
+  return [](uint64_t) -> std::vector<std::unique_ptr<RootTier>> {
     throw DeviceError("this program was built without CUDA");
   };
 }

@@ -1,60 +1,106 @@
-// RootTable: the index of a store in device memory, as the host uses it: 64-bit keys to roots
-// (index/item_table.h).
+// RootTable: the index of a store on one or more devices, and on the host what they have no room
+// for: 64-bit keys to roots (index/item_table.h).
 //
-// A round (device/rounds.h) writes the keys it looks up into the columns, which lie in pinned
-// memory, calls `find`, then `wait`, and reads the roots there; what it changed goes into the
-// columns of changes and on to the device by `change`, which returns when that is queued. Whatever
-// is called later sees it.
+// Parts. A key's hash is mix(key, seed). Its low bits pick the device (device/root_tier.h); of a
+// device whose memory is full, the top bits pick a bin, which is the device's or the host's
+// (device/host_tier.h) and moves between them (device/bin_moves.h). While all is on one device,
+// rounds write their keys into that device's columns, and nothing here is in their way. Otherwise
+// the columns are the host's own: keys are spread over the tiers by those who wrote them, who look
+// up the host's share on the spot, and gather the roots when the devices have answered; changes of
+// the host's share are made by those who hand them in, the others go to the devices.
 //
-// Errors. All functions throw DeviceError when the device fails, or where its memory is full so
-// that a change found no place; what the table holds is then of no use any more, and the host makes
-// an index of its own from the live items.
-// Threads. One at a time.
+// Memory. Columns count as buffers in `maxmemory`, the host's part as index.
+// Errors. All functions throw DeviceError when a device fails, or where neither it nor the host has
+// memory for a change; what the table holds is then of no use any more.
+// Threads. One at a time, but for spread, gather and hand_in: any, each for other rows, between the
+// calls that the comments name. All within an epoch.
+// Sources. KVCG, section 5.2, whose store beyond device memory was unified memory instead.
 #pragma once
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
 
-#include "items/location.h"
+#include "device/bin_moves.h"
+#include "device/host_store.h"
+#include "device/host_tier.h"
+#include "device/root_tier.h"
 
 namespace isotherm {
 
-struct RootColumns {
-  uint64_t rows = 0;  // room
-  // Lookups: keys in; a root out where `found` is 1.
-  uint64_t* keys = nullptr;
-  Location* roots = nullptr;
-  uint8_t* found = nullptr;
-  // Changes: another root for a key, location::none erases it. No key twice.
-  uint64_t* changed_keys = nullptr;
-  Location* changed_roots = nullptr;
-};
-
 class RootTable {
  public:
-  virtual ~RootTable() = default;
+  static constexpr size_t most_devices = 16;
 
-  // Columns with room for `rows` rows, in the same place as before where there was room; otherwise
-  // what was in them is gone. Throws std::bad_alloc too.
-  virtual const RootColumns& columns(uint64_t rows) = 0;
-  // Looks up the first `rows` keys; the roots are there when `wait`, which is called next, returns.
-  virtual void find(uint64_t rows) = 0;
-  virtual void wait() = 0;
-  // Applies the first `rows` changes.
-  virtual void change(uint64_t rows) = 0;
-  // Visits the entries of about `lines` lines at most from `bound` on, visit(key, root), until
-  // there are `wanted`, and returns the bound to go on from; 0 at the end. Lines are visited whole
-  // and in a fixed order, also while the table grows between calls.
-  virtual uint64_t scan(uint64_t bound, uint64_t lines, uint64_t wanted,
-                        const std::function<void(uint64_t key, Location root)>& visit) = 0;
+  // At least one tier, at most most_devices. `store` must outlive it.
+  RootTable(HostStore& store, std::vector<std::unique_ptr<RootTier>> tiers);
+  ~RootTable();
+  RootTable(const RootTable&) = delete;
+  RootTable& operator=(const RootTable&) = delete;
+
+  // Columns for a round of at most `rows` rows; what was in them is gone. Throws std::bad_alloc
+  // too.
+  const RootColumns& columns(uint64_t rows);
+  // Behind the writing of the keys, for all of them, before `find`.
+  void spread(uint64_t first, uint64_t count);
+  // Looks up the first `rows` keys; the roots are there when `wait` has returned and they were
+  // gathered.
+  void find(uint64_t rows);
+  void wait();
+  void gather(uint64_t first, uint64_t count);
+  // Behind the writing of changes, for all of them, before `change`, which applies the first
+  // `rows`.
+  void hand_in(uint64_t first, uint64_t count);
+  void change(uint64_t rows);
+
+  // As RootTier::scan, over all.
+  uint64_t scan(uint64_t bound, uint64_t lines, uint64_t wanted,
+                const std::function<void(uint64_t key, Location root)>& visit);
   // Empties the table and gives its memory back.
-  virtual void clear() = 0;
-  // Of device memory that the table takes. Waits for all calls made so far.
-  virtual uint64_t device_bytes() = 0;
-};
+  void clear();
+  // Frees what lies on the host, of a table that has failed.
+  void give_up();
+  RootTableStats stats();
 
-// Makes the table of a store with this seed of hashes; DeviceError or std::bad_alloc without it.
-using RootTableMaker = std::function<std::unique_ptr<RootTable>(uint64_t seed)>;
+ private:
+  struct Device {
+    std::unique_ptr<RootTier> tier;
+    RootColumns columns;
+    std::atomic<uint32_t> rows{0};  // of lookups that were sent there
+    uint64_t changes = 0;           // that go there
+    std::optional<BinMoves> moves;  // once it was full
+
+    explicit Device(std::unique_ptr<RootTier> its_tier) : tier(std::move(its_tier)) {}
+  };
+  struct OwnColumns;
+
+  bool split() const { return devices_.size() > 1 || host_ != nullptr; }
+  size_t device_of(uint64_t hash) const {
+    return static_cast<size_t>((hash & 0xFFFFFFFF) * devices_.size() >> 32);
+  }
+  bool on_host(uint64_t hash) const;
+  uint64_t hash_of(uint64_t key) const { return mix(key, store_.seed); }
+
+  void count_buffers();
+  void free_bin(Device& device);
+  void share(Device& device);
+  void count_changes(uint64_t rows);
+  void route(uint64_t rows, bool moved);
+  void change_host(uint64_t hash, Location root);
+
+  HostStore& store_;
+  std::deque<Device> devices_;
+  std::unique_ptr<HostTier> host_;      // once a device was full
+  std::atomic<bool> host_full_{false};  // a change found no memory
+  RootColumns columns_;                 // of the one device, or own ones
+  std::unique_ptr<OwnColumns> own_;
+  int64_t buffer_bytes_ = 0;  // that the store's budget knows of
+};
 
 }  // namespace isotherm

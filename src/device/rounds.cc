@@ -60,7 +60,7 @@ struct Rounds::Round {
   Progress phase;
   // Members that have come so far.
   Progress keys_written;
-  Progress shared_out;
+  Progress ready;  // rows shared out and their roots gathered
   Progress answered;
   std::atomic<bool> changes_in_place{false};
   std::atomic<uint32_t> shares_taken{0};
@@ -143,6 +143,7 @@ void Rounds::write_keys(Round& round, Member& member) {
   const RoundWork& work = *member.work_;
   uint64_t* keys = round.columns.keys + member.first_;
   member.work_->write_keys(member.executor_, keys);
+  table_->spread(member.first_, work.rows());
   if (round.shares() == 0 || !work.writes()) return;
   for (uint32_t row = 0; row < work.rows(); ++row) {
     if (!work.changes_in_place(row)) continue;
@@ -182,7 +183,6 @@ void Rounds::share_out(Round& round, Member& member) {
   member.shared_.resize(begin);
   for (const uint32_t row : member.ordered_)
     member.shared_[at[share_of(keys[row], shares)]++] = row;
-  round.shared_out.add_one();
 }
 
 void Rounds::look_up(Round& round) {
@@ -206,13 +206,15 @@ RootColumns Rounds::Round::columns_of(const Member& member) const {
 void Rounds::answer(Round& round, Member& member) {
   member.overlay_.begin(version_ + member.number_, round.size());
   RoundWork& work = *member.work_;
+  table_->gather(member.first_, work.rows());
   if (round.shares() == 0) {
     const RoundShare all{member.executor_, round.size() == 1 ? &member.overlay_ : nullptr};
     return work.answer(all, round.columns_of(member), nullptr, work.rows());
   }
-  while (!round.shared_out.reached(round.size()) && answer_some_free(round, member, member)) {
+  round.ready.add_one();
+  while (!round.ready.reached(round.size()) && answer_some_free(round, member, member)) {
   }
-  round.shared_out.wait_for(round.size());
+  round.ready.wait_for(round.size());
   answer_shares(round, member);
   for (uint32_t i = 0; i < round.size(); ++i) {
     Member& whose = *round.members[(member.number_ + i) % round.size()];
@@ -256,12 +258,14 @@ void Rounds::hand_in_changes(Round& round, Member& member) {
   }
   uint64_t count = 0;
   member.overlay_.each_change([&](uint64_t, Location) { ++count; });
-  uint64_t at = round.changes.fetch_add(count, std::memory_order_relaxed);
+  const uint64_t first = round.changes.fetch_add(count, std::memory_order_relaxed);
+  uint64_t at = first;
   member.overlay_.each_change([&](uint64_t key, Location root) {
     round.columns.changed_keys[at] = key;
     round.columns.changed_roots[at] = root;
     ++at;
   });
+  table_->hand_in(first, count);
 }
 
 // Members may be gone by now.
@@ -295,6 +299,7 @@ bool Rounds::alone(const std::function<void(RootTable&)>& use) {
 // By whoever has the turn, so that nobody meets a half-made index.
 void Rounds::lose() {
   if (lost()) return;
+  table_->give_up();
   take_over_(version_);
   lost_.store(true, std::memory_order_release);
 }

@@ -2,8 +2,9 @@
 //
 // A round, with N members:
 //   form     workers join with their work (rows) while the round before runs
-//   keys     each member writes the keys of its rows into the columns, and marks those of items
-//            that its rows change in place, which are few
+//   keys     each member writes the keys of its rows into the columns, spreads them over devices
+//            and host if there are several (device/root_table.h), and marks those of items that
+//            its rows change in place, which are few
 //   find     the first member, who leads, has the device look up all of them, while all sort their
 //            rows: gets of keys that the member has not written further up, and that nobody changes
 //            in place, see what was there when the round began, and need no order; the others are

@@ -38,7 +38,16 @@ class DeviceEngineTest : public ::testing::Test {
     return setup;
   }
   std::unique_ptr<Engine> make_engine(uint64_t device_memory = 0) {
-    return std::make_unique<Engine>(options(), clock, fake_root_table_maker(device, device_memory));
+    return std::make_unique<Engine>(options(), clock, fake_root_tiers_maker(device, device_memory));
+  }
+
+  // Of an index with next to no entries: its segments are what grows.
+  uint64_t bytes_beside_segments() {
+    FakeDevice another(1, device_bytes);
+    Engine engine(options(), clock, fake_root_tiers_maker(another, device_bytes));
+    Worker worker(engine);
+    put(worker, 0, 0, 1);
+    return engine.stats().root_table.device_bytes;
   }
 
   // Batches of random requests, each answer checked.
@@ -94,7 +103,7 @@ TEST_F(DeviceEngineTest, NothingIsLostWhenTheDeviceIs) {
                                                : std::vector<uint64_t>{0, 1, 2, 3, 7, 20, 50};
   for (const uint64_t left : operations) {
     FakeDevice lost(left + 1, device_bytes);
-    Engine engine(options(), clock, fake_root_table_maker(lost));
+    Engine engine(options(), clock, fake_root_tiers_maker(lost));
     Worker worker(engine);
     History history(setup(left));
     run_some(worker, history, 10);
@@ -143,16 +152,58 @@ TEST_F(DeviceEngineTest, AFailedLaunchMovesTheIndexToTheHost) {
   EXPECT_EQ(engine->database(0).keys, 400u);
 }
 
-TEST_F(DeviceEngineTest, AnIndexThatOutgrowsTheDevicesMemoryMovesToTheHost) {
-  constexpr uint64_t little = 9 << 18;
-  const auto engine = make_engine(little);
+TEST_F(DeviceEngineTest, AnIndexThatOutgrowsTheDevicesMemoryIsSharedWithTheHost) {
+  const auto engine = make_engine(bytes_beside_segments() + (64 << 10));
+  Worker worker(*engine);
+  constexpr uint64_t keys = poison::sanitized ? 6'000 : 16'000;
+  for (uint64_t at = 0; at < keys; at += 1000) put(worker, 1, at, 1000);
+  EXPECT_TRUE(engine->stats().on_device);
+  EXPECT_GT(engine->stats().root_table.host_entries, keys / 4);
+  EXPECT_EQ(present(worker, 1, 0, keys), keys);
+  EXPECT_EQ(present(worker, 0, 0, 100), 0u);
+  EXPECT_EQ(engine->database(1).keys, keys);
+  EXPECT_GT(engine->stats().index_bytes, 0u) << "the host's part counts as memory of the store";
+  // And nothing is lost when the device is.
+  device.lose();
+  EXPECT_EQ(present(worker, 1, 0, keys), keys);
+  EXPECT_FALSE(engine->stats().on_device);
+  EXPECT_EQ(engine->stats().root_table.host_entries, 0u);
+  worker.flush(1);
+  EXPECT_EQ(present(worker, 1, 0, keys), 0u);
+}
+
+TEST_F(DeviceEngineTest, AnIndexMovesToTheHostWhereTheDeviceIsTooSmallToShareIt) {
+  const auto engine = make_engine(bytes_beside_segments() + (8 << 10));
   Worker worker(*engine);
   uint64_t keys = 0;
-  for (; engine->stats().on_device && keys < 200'000; keys += 2000) put(worker, 1, keys, 2000);
+  for (; engine->stats().on_device && keys < 20'000; keys += 500) put(worker, 1, keys, 500);
   EXPECT_FALSE(engine->stats().on_device);
-  EXPECT_GT(keys, 2000u);
   EXPECT_EQ(present(worker, 1, 0, keys), keys);
   EXPECT_EQ(engine->database(1).keys, keys);
+}
+
+TEST_F(DeviceEngineTest, ColumnsOfRoundsCountAsBuffers) {
+  const auto engine = make_engine();
+  Worker worker(*engine);
+  put(worker, 0, 0, 10);
+  const uint64_t before = engine->stats().buffer_bytes;
+  constexpr uint64_t rows = 20'000;
+  put(worker, 0, 0, rows);
+  // Key, root and both of a change.
+  EXPECT_GT(engine->stats().buffer_bytes, before + rows * 4 * sizeof(uint64_t));
+}
+
+TEST_F(DeviceEngineTest, SeveralDevicesShareAnIndex) {
+  FakeDevice other(8, device_bytes);
+  Engine engine(options(), clock, fake_root_tiers_maker({&device, &other}));
+  Worker worker(engine);
+  put(worker, 0, 0, 2000);
+  EXPECT_EQ(present(worker, 0, 0, 2100), 2000u);
+  EXPECT_GT(device.allocated_bytes(), 0u);
+  EXPECT_GT(other.allocated_bytes(), 0u);
+  other.lose();
+  EXPECT_EQ(present(worker, 0, 0, 2100), 2000u);
+  EXPECT_FALSE(engine.stats().on_device);
 }
 
 TEST_F(DeviceEngineTest, OptionsThatAskForAMissingDeviceAreRefused) {

@@ -40,7 +40,7 @@ class EngineState {
         store(checked(options), options.hash_seed ? *options.hash_seed : draw_seed()) {}
 
   // Puts the index on a device; `required`: an error where that fails.
-  void use_device(const RootTableMaker& make_index, bool required) {
+  void use_device(const RootTiersMaker& make_index, bool required) {
     try {
       device = std::make_unique<DeviceExecutor>(store, make_index);
     } catch (const std::exception& error) {
@@ -78,11 +78,11 @@ void add_counters(EngineStats& stats, const HostExecutor::Counters& counters) {
 Engine::Engine(const Options& options, const Clock& clock)
     : state_(std::make_unique<EngineState>(options, clock)) {
   if (options.device == DeviceChoice::cpu) return;
-  state_->use_device(cuda_root_table_maker(options.gpu, options.gpu_memory),
+  state_->use_device(cuda_root_tiers_maker(options.gpus, options.gpu_memory),
                      options.device == DeviceChoice::cuda);
 }
 
-Engine::Engine(const Options& options, const Clock& clock, const RootTableMaker& make_index)
+Engine::Engine(const Options& options, const Clock& clock, const RootTiersMaker& make_index)
     : state_(std::make_unique<EngineState>(options, clock)) {
   state_->use_device(make_index, true);
 }
@@ -116,7 +116,7 @@ EngineStats Engine::stats() const {
     stats.joins += database.joins();
   }
   stats.on_device = state_->on_device();
-  if (stats.on_device) stats.device_bytes = state_->device->device_bytes();
+  if (stats.on_device) stats.root_table = state_->device->stats();
   if (state_->device) stats.takeover_us = state_->device->takeover_us();
   return stats;
 }

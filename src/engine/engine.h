@@ -21,7 +21,7 @@
 #include <string_view>
 
 #include "base/clock.h"
-#include "device/root_table.h"
+#include "device/root_tier.h"
 #include "isotherm/batch.h"
 #include "isotherm/options.h"
 
@@ -45,7 +45,7 @@ struct EngineStats {
   uint64_t joins = 0;         // pairs of segments joined
   uint64_t retries = 0;       // compare-and-swaps that lost and ran again
   bool on_device = false;     // the index is in the memory of a device
-  uint64_t device_bytes = 0;  // of it, all in
+  RootTableStats root_table;  // of the index there
   uint64_t takeover_us = 0;   // that it took the host to make an index when the device was lost
 };
 
@@ -62,7 +62,7 @@ class Engine {
   // std::runtime_error where they ask for a GPU and there is none.
   Engine(const Options& options, const Clock& clock);
   // With an index on a device of the caller's; for tests.
-  Engine(const Options& options, const Clock& clock, const RootTableMaker& make_index);
+  Engine(const Options& options, const Clock& clock, const RootTiersMaker& make_index);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;

@@ -16,7 +16,8 @@
 namespace isotherm {
 namespace {
 
-enum class Where : uint8_t { host, fake_device, gpu };
+// `small_devices`: two that have room for a part of the index.
+enum class Where : uint8_t { host, fake_device, small_devices, gpu };
 
 struct Case {
   const char* name;
@@ -46,7 +47,10 @@ class EngineHistoryTest : public ::testing::TestWithParam<Case> {
       GTEST_SKIP() << "skipped: no GPU";
     }
     if (GetParam().index == Where::fake_device) {
-      made = std::make_unique<Engine>(options(), clock, fake_root_table_maker(device));
+      made = std::make_unique<Engine>(options(), clock, fake_root_tiers_maker(device));
+    } else if (GetParam().index == Where::small_devices) {
+      made = std::make_unique<Engine>(options(), clock,
+                                      fake_root_tiers_maker({&device, &other_device}, small));
     } else {
       made = std::make_unique<Engine>(options(), clock);
     }
@@ -62,7 +66,9 @@ class EngineHistoryTest : public ::testing::TestWithParam<Case> {
     setup.max_value_bytes = 50'000;
     setup.may_evict = GetParam().policy != EvictionPolicy::noeviction;
     setup.has_cap = GetParam().maxmemory != 0;
-    if (setup.has_cap) setup.longest_value = 4'000;
+    if (setup.has_cap) {
+      setup.longest_value = GetParam().index == Where::small_devices ? 400 : 4'000;
+    }
     return setup;
   }
 
@@ -82,7 +88,10 @@ class EngineHistoryTest : public ::testing::TestWithParam<Case> {
   }
 
   ManualClock clock{1'700'000'000'000};
+  // What a tier takes beside its segments, and some 12 of these.
+  static constexpr uint64_t small = 2'140'000;
   FakeDevice device{GetParam().keys, uint64_t{1} << 28};
+  FakeDevice other_device{GetParam().keys + 1, uint64_t{1} << 28};
   std::unique_ptr<Engine> made;
 };
 
@@ -98,6 +107,10 @@ TEST_P(EngineHistoryTest, EveryAnswerEqualsTheModels) {
   for (std::thread& thread : threads) thread.join();
   if (HasFatalFailure()) return;
 
+  // Where the devices were full.
+  if (GetParam().index == Where::small_devices && !poison::sanitized) {
+    EXPECT_GT(engine().stats().root_table.bins_to_host, 0u);
+  }
   if (GetParam().policy != EvictionPolicy::noeviction) {
     // The shorter run under a sanitizer may stay below the cap.
     if (!poison::sanitized) {
@@ -153,7 +166,12 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"full", EvictionPolicy::noeviction, cap, 1, 4000, 800, Where::fake_device},
         Case{"allkeys_lru", EvictionPolicy::allkeys_lru, cap, 1, 4000, 800, Where::fake_device},
         Case{"threads_volatile_ttl", EvictionPolicy::volatile_ttl, cap / 3, 3, 2000, 80,
-             Where::fake_device}),
+             Where::fake_device},
+        Case{"small_devices", EvictionPolicy::noeviction, 0, 1, 12'000, 400, Where::small_devices},
+        Case{"threads_small_devices", EvictionPolicy::noeviction, 0, 3, 4'000, 150,
+             Where::small_devices},
+        Case{"allkeys_lru_small_devices", EvictionPolicy::allkeys_lru, cap / 2, 1, 12'000, 1200,
+             Where::small_devices}),
     [](const auto& param) { return std::string(param.param.name); });
 
 INSTANTIATE_TEST_SUITE_P(

@@ -131,6 +131,28 @@ TEST_F(EvictionTest, VolatilePoliciesNeverTouchWhatHasNoExpiry) {
   }
 }
 
+// Also where sparse chunks are emptied and their items find no other place.
+TEST_F(EvictionTest, VolatilePoliciesLeaveItWhereSizesShift) {
+  for (const EvictionPolicy policy : {EvictionPolicy::volatile_lru, EvictionPolicy::volatile_ttl}) {
+    Engine engine(options(policy), clock);
+    Worker worker(engine);
+    std::mt19937_64 random(1);
+    const auto expiry = [](uint64_t i) { return i % 20 == 0 ? no_expiry : 1'000'000; };
+    uint64_t refused = 0;
+    uint64_t next = 0;
+    for (int round = 0; round < (poison::sanitized ? 60 : 200); ++round) {
+      const uint64_t bytes = round % 40 < 20 ? 100 + random() % 100 : 2000 + random() % 4000;
+      refused += fill(worker, next, 500, bytes, expiry);
+      next += 500;
+    }
+    EXPECT_GT(engine.stats().evicted, 0u);
+    uint64_t kept = 0;
+    for (uint64_t i = 0; i < next; i += 20) kept += present(worker, i);
+    EXPECT_EQ(refused, 0u);
+    EXPECT_EQ(kept, next / 20) << to_string(policy);
+  }
+}
+
 TEST_F(EvictionTest, VolatileTtlPrefersWhatExpiresSoonest) {
   Engine engine(options(EvictionPolicy::volatile_ttl), clock);
   Worker worker(engine);

@@ -2,8 +2,8 @@
 //
 // Keys go through a seeded bijection (base/hash.h), so equal hashes are equal keys and no key is
 // ever compared. Every key and every value may be stored: the one key whose hash is 0, the mark of
-// an empty slot, has a slot of its own here, guarded by a lock. The budget is a cap: where it ends,
-// an update that needs another line answers no_line.
+// an empty slot, has a slot of its own here, guarded by a lock. Where the budget is a cap
+// (`capped`, index/line_pool.h) and ends, an update that needs another line answers no_line.
 //
 // Threads. As LineIndex: within an epoch.
 #pragma once
@@ -19,8 +19,9 @@ namespace isotherm {
 
 class FixedIndex {
  public:
-  FixedIndex(Pages& pages, MemoryBudget& budget, EpochDomain& epochs, uint64_t seed)
-      : index_(pages, budget, epochs, 0, true), seed_(seed) {}
+  FixedIndex(Pages& pages, MemoryBudget& budget, EpochDomain& epochs, uint64_t seed,
+             bool capped = true, uint64_t expected = 0)
+      : index_(pages, budget, epochs, 0, capped, expected), seed_(seed) {}
 
   uint64_t hash(uint64_t key) const { return mix(key, seed_); }
   LineIndex& lines() { return index_; }

@@ -38,7 +38,7 @@ class MemoryBudget {
 
   std::atomic<int64_t> items{0};    // chunks of classes, large items; retired ones included
   std::atomic<int64_t> index{0};    // segments, overflow lines
-  std::atomic<int64_t> buffers{0};  // of connections
+  std::atomic<int64_t> buffers{0};  // of connections and of rounds
   std::atomic<int64_t> ahead{0};    // pages made ready ahead (items/pages_ahead.h)
 
  private:

@@ -95,9 +95,12 @@ void add_options(CLI::App& app, net::ServerOptions& options) {
   add_text_option(app, "--device",
                   "Where the index lies: cpu, cuda, or auto (a GPU if there is one) [cpu]",
                   [&](const std::string& text) { take_device(text, store.device); });
-  app.add_option("--gpus", store.gpu, "Which GPU, by CUDA's number [0]")
-      ->check(CLI::Range(0, 1023));
-  add_text_option(app, "--gpu-memory", "Memory of the GPU that the index may take; 0: no cap [0]",
+  app.add_option("--gpus", store.gpus,
+                 "Which GPUs share the index, by CUDA's numbers, e.g. 0,1 [0]")
+      ->delimiter(',')
+      ->check(CLI::Range(0, 1023))
+      ->expected(1, 16);
+  add_text_option(app, "--gpu-memory", "Memory of each GPU that the index may take; 0: no cap [0]",
                   [&](const std::string& text) {
                     take_memory(text, 0, std::numeric_limits<int64_t>::max(), store.gpu_memory);
                   });

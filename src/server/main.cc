@@ -76,7 +76,7 @@ int run(const isotherm::net::ServerOptions& options) {
   for (const std::string& line : server.listening()) spdlog::info("listening {}", line);
   const isotherm::Engine& engine = server.engine();
   if (engine.stats().on_device) {
-    spdlog::info("the index is on GPU {}", options.store.gpu);
+    spdlog::info("the index is on GPU {}", fmt::join(options.store.gpus, ", "));
   } else if (!engine.device_problem().empty()) {
     spdlog::info("no GPU is used, the index is in host memory: {}", engine.device_problem());
   }

@@ -38,7 +38,7 @@ Server::Server(const net::ServerOptions& options, const Clock& clock)
 }
 
 Server::Server(const net::ServerOptions& options, const Clock& clock,
-               const RootTableMaker& make_index)
+               const RootTiersMaker& make_index)
     : options_(complete(options)),
       engine_(options_.store, clock, make_index),
       state_(options_, clock, engine_) {

@@ -26,7 +26,7 @@ class Server {
   // The clock must outlive the server. Throws std::invalid_argument for options out of range.
   Server(const net::ServerOptions& options, const Clock& clock);
   // With an index on a device of the caller's; for tests.
-  Server(const net::ServerOptions& options, const Clock& clock, const RootTableMaker& make_index);
+  Server(const net::ServerOptions& options, const Clock& clock, const RootTiersMaker& make_index);
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;

@@ -37,7 +37,7 @@ class ServerHost final : public Host {
       : clock_(start_of_time_ms()) {
     const net::ServerOptions options = parse_options(host, flags);
     if (host.index == Index::fake_device) {
-      server_.emplace(options, clock_, fake_root_table_maker(device_));
+      server_.emplace(options, clock_, fake_root_tiers_maker(device_));
     } else {
       server_.emplace(options, clock_);
     }

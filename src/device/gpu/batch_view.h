@@ -20,6 +20,7 @@
 // order); the grouping is this project's (docs/papers.md).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "device/gpu/bits.h"
@@ -84,6 +85,21 @@ struct BatchView {
     return apply(of, value_of(row, of), expected_of(row, of), state);
   }
 };
+
+// At most `rows` requests of a call from row `first` on.
+inline BatchView part_of(const DeviceRequests& requests, uint64_t first, uint32_t rows) {
+  const auto from = [&](auto* column) { return column != nullptr ? column + first : nullptr; };
+  BatchView part;
+  part.rows = static_cast<uint32_t>(std::min<uint64_t>(rows, requests.rows - first));
+  part.ops = from(requests.ops);
+  part.op = requests.op;
+  part.keys = from(requests.keys);
+  part.values = from(requests.values);
+  part.expected = from(requests.expected);
+  part.values_out = from(requests.values_out);
+  part.found = from(requests.found);
+  return part;
+}
 
 // The next free places of a list for the lanes of a warp that `want` one; all lanes call.
 template <class Lane>

@@ -13,16 +13,33 @@ struct OwnDevice {
 
 class CudaRootTable final : OwnDevice, public DeviceRootTable<CudaDevice> {
  public:
-  CudaRootTable(uint32_t gpu, uint64_t gpu_memory, uint64_t seed)
+  CudaRootTable(uint32_t gpu, const FixedDeviceOptions& options)
       : OwnDevice{usable_device(static_cast<int>(gpu))},
-        DeviceRootTable(OwnDevice::device, {gpu_memory, seed}) {}
+        DeviceRootTable(OwnDevice::device, options) {}
 };
+
+// Lines of a segment, as a power of two: a cap has room for at least some 256 segments, so that it
+// can be shared with the host in fine parts.
+int segment_line_bits_for(uint64_t gpu_memory) {
+  constexpr int usual = 16;
+  constexpr int least = 8;
+  constexpr uint64_t segments = 256;
+  if (gpu_memory == 0) return usual;
+  int bits = usual;
+  while (bits > least && (segments * sizeof(Bucket) << bits) > gpu_memory) --bits;
+  return bits;
+}
 
 }  // namespace
 
-RootTableMaker cuda_root_table_maker(uint32_t gpu, uint64_t gpu_memory) {
-  return [gpu, gpu_memory](uint64_t seed) -> std::unique_ptr<RootTable> {
-    return std::make_unique<CudaRootTable>(gpu, gpu_memory, seed);
+RootTiersMaker cuda_root_tiers_maker(const std::vector<uint32_t>& gpus, uint64_t gpu_memory) {
+  return [gpus, gpu_memory](uint64_t seed) {
+    const FixedDeviceOptions options{gpu_memory, seed, segment_line_bits_for(gpu_memory)};
+    std::vector<std::unique_ptr<RootTier>> tiers;
+    for (const uint32_t gpu : gpus) {
+      tiers.push_back(std::make_unique<CudaRootTable>(gpu, options));
+    }
+    return tiers;
   };
 }
 

@@ -195,16 +195,21 @@ uint64_t check_reuse(Device& device, uint64_t scale) {
   return table.wrong() + table.refused();
 }
 
+// Options of a table that takes so many bytes for index and items.
+template <class Device>
+DeviceItemOptions capped_items(Device& device, DeviceItemOptions options, uint64_t bytes) {
+  ModelledItems<Device> empty(device, options);
+  const DeviceItemStats stats = empty.stats();
+  options.index.gpu_memory = stats.bytes + stats.workspace + bytes;
+  return options;
+}
+
 // Batches of `rows` rows until device memory ends, and a few more.
 template <class Device>
 uint64_t fill_to_the_end(Device& device, uint64_t rows, uint64_t hash_mask) {
   ItemSource source(6, 40, 300);
   DeviceItemOptions options = small_items(15, rows);
-  {
-    ModelledItems<Device> empty(device, options);
-    const DeviceItemStats stats = empty.stats();
-    options.index.gpu_memory = stats.bytes + stats.workspace + rows * 600;
-  }
+  options = capped_items(device, options, rows * 600);
   options.hash_mask = hash_mask;
   ModelledItems<Device> table(device, options);
   std::vector<std::string> all;
@@ -237,11 +242,7 @@ uint64_t check_eviction(Device& device, uint64_t scale) {
   const uint64_t rows = std::min<uint64_t>(scale / 4, 4096);
   DeviceItemOptions options = small_items(23, rows);
   options.evicts = true;
-  {
-    ModelledItems<Device> empty(device, options);
-    const DeviceItemStats stats = empty.stats();
-    options.index.gpu_memory = stats.bytes + stats.workspace + rows * 8 * 160;
-  }
+  options = capped_items(device, options, rows * 8 * 160);
   ModelledItems<Device> table(device, options);
   // Keys and values of one size each.
   ItemSource source(10, 20, 20);
@@ -281,11 +282,7 @@ uint64_t check_evicting_histories(Device& device, uint64_t scale) {
     DeviceItemOptions options = small_items(25, rows);
     options.evicts = true;
     options.hash_mask = mask;
-    {
-      ModelledItems<Device> empty(device, options);
-      const DeviceItemStats stats = empty.stats();
-      options.index.gpu_memory = stats.bytes + stats.workspace + rows * 2 * 160;
-    }
+    options = capped_items(device, options, rows * 2 * 160);
     ModelledItems<Device> table(device, options);
     const std::vector<std::string> keys = source.keys(rows * 10);
     for (int round = 0; round < 12; ++round) {
@@ -298,6 +295,99 @@ uint64_t check_evicting_histories(Device& device, uint64_t scale) {
     wrong += table.wrong();
   }
   return wrong;
+}
+
+// `count` puts of keys that were not there before, all of which live until `expiry`.
+inline ItemBatch numbered_puts(uint64_t first, uint64_t count, uint64_t value_bytes,
+                               int64_t expiry = 0) {
+  ItemBatch batch;
+  for (uint64_t i = first; i < first + count; ++i) {
+    const std::string value(value_bytes, static_cast<char>(i));
+    batch.push_back({DeviceOp::put, std::to_string(1'000'000 + i), value, expiry});
+  }
+  return batch;
+}
+inline ItemBatch of_keys(DeviceOp op, ItemBatch batch) {
+  for (ItemRequest& request : batch) request = {op, request.key, {}, 0};
+  return batch;
+}
+
+// Sizes of values change while memory is full: soon most of it has the new ones.
+template <class Device>
+uint64_t check_changing_sizes(Device& device, uint64_t scale) {
+  constexpr uint64_t sizes[] = {40, 1000, 200, 3000};
+  const uint64_t rows = std::min<uint64_t>(scale / 8, 1024);
+  const uint64_t bytes = rows * 1000;
+  DeviceItemOptions options = small_items(27, rows);
+  options.evicts = true;
+  options = capped_items(device, options, bytes);
+  ModelledItems<Device> table(device, options);
+  uint64_t next = 0;
+  for (const uint64_t size : sizes) {
+    const uint64_t fit = bytes / (size + 120);  // with their shares of index and lists
+    const uint64_t first = next;
+    for (; next < first + fit * 3; next += rows) table.run_host(numbered_puts(next, rows, size));
+    const uint64_t hits = table.hits();
+    table.run(of_keys(DeviceOp::get, numbered_puts(first, next - first, size)));
+    if (table.hits() - hits < fit / 2) table.fail("the new size has too little memory");
+  }
+  const DeviceItemStats stats = table.stats();
+  if (stats.bytes + stats.workspace > options.index.gpu_memory) table.fail("more than the cap");
+  table.check_all();
+  return table.wrong();
+}
+
+// What was erased serves other sizes, also where nothing may be evicted.
+template <class Device>
+uint64_t check_erased_sizes(Device& device, uint64_t scale) {
+  const uint64_t rows = std::min<uint64_t>(scale / 8, 1024);
+  const uint64_t bytes = rows * 1000;
+  const DeviceItemOptions options = small_items(29, rows);
+  ModelledItems<Device> table(device, capped_items(device, options, bytes));
+  uint64_t next = 0;
+  for (const uint64_t size : {40, 1000, 200, 3000, 40}) {
+    const uint64_t refused = table.refused();
+    const uint64_t fit = bytes / (size + 120);  // with their shares of index and lists
+    const ItemBatch puts = numbered_puts(next, fit / 2, size);
+    next += fit;
+    table.run_host(puts);
+    if (table.refused() - refused > fit / 16) table.fail("a put was refused");
+    table.run_host(of_keys(DeviceOp::get, puts));
+    table.run(of_keys(DeviceOp::erase, puts));
+  }
+  table.check_all();
+  return table.wrong();
+}
+
+// Items that have expired are freed though nobody asks for their keys, and no others are.
+template <class Device>
+uint64_t check_expired_sweep(Device& device, uint64_t scale) {
+  const uint64_t rows = std::min<uint64_t>(scale / 8, 1024);
+  ModelledItems<Device> table(device, small_items(31, rows));
+  constexpr int64_t past = 5;
+  constexpr int64_t future = 50;
+  uint64_t next = 0;
+  for (const int64_t expiry : {future, past, int64_t{0}, past}) {
+    for (const uint64_t size : {10, 1000}) {
+      table.run_host(numbered_puts(next, rows, size, expiry));
+      next += rows;
+    }
+  }
+  // Each row pays for several looks: these for more than all there is.
+  const ItemBatch few = numbered_puts(next, rows / 4, 30, future);
+  for (int round = 0; round < 24; ++round) table.run_from(round % 2 == 0, few);
+  const DeviceItemStats stats = table.stats();
+  if (stats.entries != table.live()) table.fail("expired items are left");
+  if (stats.expired != rows * 4) table.fail("others were freed, or not all");
+  // Their memory serves new items, so only the index may grow.
+  next += rows;
+  for (const uint64_t size : {10, 1000}) {
+    table.run(numbered_puts(next, rows / 2, size));
+    next += rows;
+  }
+  if (table.stats().bytes > stats.bytes + rows * 400) table.fail("memory is not used again");
+  table.check_all();
+  return table.wrong() + table.refused();
 }
 
 // The reply does not fit: its size and all else are told, and nothing is written behind it.
@@ -375,6 +465,9 @@ constexpr DeviceItemCheck<Device> device_item_checks[] = {
     {"eviction", check_eviction<Device>},
     {"evicting histories", check_evicting_histories<Device>},
     {"many parts", check_many_parts<Device>},
+    {"changing sizes", check_changing_sizes<Device>},
+    {"erased sizes", check_erased_sizes<Device>},
+    {"expired sweep", check_expired_sweep<Device>},
     {"item growth", check_item_growth<Device>},
 };
 

@@ -2,14 +2,21 @@
 //
 // Blocks of a class come in slabs. A slab is as large as what is missing, and else a quarter of
 // what the class has, within bounds, so that a class that is used little takes little. Where memory
-// is short a slab is as large as it can be. Slabs stay with their class.
+// is short a slab is as large as it can be. A slab that is wholly free can be dropped: its memory
+// is there for slabs of other classes then.
+//
+// Which class can spare slabs is told by what was put into each lately, in bytes: the sums are
+// halved whenever as much was put as all slabs take.
 //
 // Threads. One at a time, in the order of the stream.
 #pragma once
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "device/gpu/device_memory.h"
@@ -57,23 +64,100 @@ class DeviceItemMemory {
   struct Blocks {
     char* first = nullptr;
     uint64_t count = 0;
+    uint32_t size_class = 0;
   };
+  // A slab, by its class and its number there.
+  struct Place {
+    uint32_t size_class = 0;
+    size_t slab = 0;
+  };
+
   // The next blocks of a class, at most `most` and within a slab, round and round; the class has
   // some.
   Blocks next_blocks(uint32_t c, uint64_t most) {
-    OfClass& of = classes_[c];
-    const Slab& slab = of.slabs[of.hand_slab];
-    const Blocks next{slab.memory.data() + of.hand_block * item_classes::bytes_of(c),
-                      std::min(most, slab.blocks - of.hand_block)};
-    of.hand_block += next.count;
-    if (of.hand_block == slab.blocks) {
-      of.hand_block = 0;
-      of.hand_slab = (of.hand_slab + 1) % of.slabs.size();
+    Hand& hand = classes_[c].hand;
+    settle(hand, c);
+    return pass(hand, c, most);
+  }
+  // The same round all classes; none where there is no slab.
+  Blocks next_of_all(uint64_t most) {
+    if (!settle(sweeping_)) return {};
+    return pass(sweeping_.hand, sweeping_.size_class, most);
+  }
+
+  Blocks blocks_of(Place place) const {
+    const Slab& slab = classes_[place.size_class].slabs[place.slab];
+    return {slab.memory.data(), slab.blocks, place.size_class};
+  }
+
+  // The next slab, round all classes but `c`, that has no more blocks than its class can spare.
+  std::optional<Place> next_idle(uint32_t c,
+                                 const std::array<uint64_t, item_classes::count>& spare) {
+    size_t slabs = 0;
+    for (const OfClass& of : classes_) slabs += of.slabs.size();
+    for (; slabs != 0 && settle(idle_); --slabs) {
+      const Place place{idle_.size_class, idle_.hand.slab++};
+      const bool may_be = blocks_of(place).count <= spare[place.size_class];
+      if (place.size_class != c && may_be) return place;
     }
-    return next;
+    return std::nullopt;
+  }
+  // The slab that the hand comes to next, of the class that has the most memory for what was put
+  // into it lately, if that is more than twice what `c` has.
+  std::optional<Place> next_victim(uint32_t c) {
+    uint32_t most = c;
+    for (uint32_t other = 0; other < item_classes::count; ++other) {
+      if (!classes_[other].slabs.empty() && share(other) > share(most)) most = other;
+    }
+    if (most == c || share(most) <= 2 * share(c)) return std::nullopt;
+    settle(classes_[most].hand, most);
+    return Place{most, classes_[most].hand.slab};
+  }
+
+  // `blocks` of each class are put.
+  void note_use(const uint64_t* blocks) {
+    for (uint32_t c = 0; c < item_classes::count; ++c) {
+      const uint64_t bytes = blocks[c] * item_classes::bytes_of(c);
+      classes_[c].used += bytes;
+      used_ += bytes;
+    }
+    if (used_ <= bytes_) return;
+    used_ = 0;
+    for (OfClass& of : classes_) used_ += of.used /= 2;
+  }
+
+  // Gives back the memory of a slab that is wholly free, of a class with `free` free blocks. Waits.
+  void drop(Place place, uint64_t free, Stream stream) {
+    constexpr uint32_t threads = DropBlocksKernel::threads;
+    OfClass& of = classes_[place.size_class];
+    const Slab& slab = of.slabs[place.slab];
+    const uint64_t blocks = slab.blocks;
+    const auto first = reinterpret_cast<uint64_t>(slab.memory.data());
+    const DropBlocksKernel kernel{lists_.data(), place.size_class, first,
+                                  first + slab.memory.bytes()};
+    require_device(device_.launch(stream, 1, threads, kernel) && device_.synchronize(stream),
+                   "take a slab from its class");
+    bytes_ -= slab.memory.bytes();
+    of.blocks -= blocks;
+    of.slabs.erase(of.slabs.begin() + static_cast<std::ptrdiff_t>(place.slab));
+    of.hand.forget(place.slab);
+    if (sweeping_.size_class == place.size_class) sweeping_.hand.forget(place.slab);
+    if (idle_.size_class == place.size_class) idle_.hand.forget(place.slab);
+    shorten_list(place.size_class, free - blocks, stream);
   }
 
  private:
+  // Where somebody who goes round the slabs of a class has come to.
+  struct Hand {
+    size_t slab = 0;
+    uint64_t block = 0;
+
+    // The slab of this number is gone.
+    void forget(size_t number) {
+      if (slab == number) block = 0;
+      if (slab > number) --slab;
+    }
+  };
   struct Slab {
     DeviceArray<Device, char> memory;
     uint64_t blocks;
@@ -82,9 +166,42 @@ class DeviceItemMemory {
     DeviceArray<Device, uint64_t> list;
     std::vector<Slab> slabs;
     uint64_t blocks = 0;  // in all its slabs
-    size_t hand_slab = 0;
-    uint64_t hand_block = 0;
+    uint64_t used = 0;    // bytes that were put lately
+    Hand hand;
   };
+  // A hand that goes round the slabs of all classes.
+  struct Walk {
+    uint32_t size_class = 0;
+    Hand hand;
+  };
+
+  // To a slab that there is.
+  void settle(Hand& hand, uint32_t c) const {
+    if (hand.slab >= classes_[c].slabs.size()) hand = {};
+  }
+  // False where there is none at all.
+  bool settle(Walk& walk) const {
+    for (uint32_t i = 0; i <= item_classes::count; ++i) {
+      if (walk.hand.slab < classes_[walk.size_class].slabs.size()) return true;
+      walk = {(walk.size_class + 1) % item_classes::count, {}};
+    }
+    return false;
+  }
+  Blocks pass(Hand& hand, uint32_t c, uint64_t most) const {
+    const Slab& slab = classes_[c].slabs[hand.slab];
+    const Blocks next{slab.memory.data() + hand.block * item_classes::bytes_of(c),
+                      std::min(most, slab.blocks - hand.block), c};
+    hand.block += next.count;
+    if (hand.block == slab.blocks) hand = {hand.slab + 1, 0};
+    return next;
+  }
+
+  // Memory of a class for a byte that was put into it lately.
+  double share(uint32_t c) const {
+    const OfClass& of = classes_[c];
+    return static_cast<double>(of.blocks * item_classes::bytes_of(c)) /
+           static_cast<double>(of.used + 1);
+  }
 
   // Adds a slab of `missing` blocks, or more, or fewer; of how many.
   uint64_t add(uint32_t c, uint64_t missing, uint64_t free, Stream stream) {
@@ -103,26 +220,49 @@ class DeviceItemMemory {
     OfClass& of = classes_[c];
     DeviceArray<Device, char> slab(memory_, blocks * item_classes::bytes_of(c));
     if (slab.empty()) return false;
-    DeviceArray<Device, uint64_t> list;
-    if (of.blocks + blocks > of.list.size()) {
-      list = {memory_, std::max(of.blocks + blocks, of.blocks * 5 / 4)};
-      if (list.empty()) return false;
-      if (free != 0) {
-        require_device(device_.copy(stream, list.data(), of.list.data(), free * sizeof(uint64_t)),
-                       "copy a list of items");
-      }
-    } else {
-      std::swap(list, of.list);
+    const uint64_t wanted = of.blocks + blocks;
+    if (wanted > of.list.size() &&
+        !move_list(c, std::max(wanted, of.blocks * 5 / 4), free, stream)) {
+      return false;
     }
-    constexpr uint32_t threads = 256;
-    const AddBlocksKernel kernel{lists_.data(), c, list.data(), slab.data(), free, blocks};
-    const bool made = device_.launch(stream, grid_for(device_, blocks, threads), threads, kernel) &&
-                      device_.synchronize(stream);
-    std::swap(list, of.list);  // the old list is not in use any more
+    add_blocks(c, slab.data(), free, blocks, stream);
     of.slabs.push_back({std::move(slab), blocks});
     of.blocks += blocks;
-    require_device(made, "add blocks for items");
+    bytes_ += of.slabs.back().memory.bytes();
     return true;
+  }
+
+  // Gives back what a list has beyond need, where that is much and a smaller one can be had.
+  void shorten_list(uint32_t c, uint64_t free, Stream stream) {
+    OfClass& of = classes_[c];
+    if (of.blocks == 0) {
+      of.list = {};  // nobody looks at it
+    } else if (of.blocks < of.list.size() / 2) {
+      move_list(c, of.blocks, free, stream);
+    }
+  }
+
+  // To an array for so many blocks; false without memory for it.
+  bool move_list(uint32_t c, uint64_t blocks, uint64_t free, Stream stream) {
+    OfClass& of = classes_[c];
+    DeviceArray<Device, uint64_t> list(memory_, blocks);
+    if (list.empty()) return false;
+    if (free != 0) {
+      require_device(device_.copy(stream, list.data(), of.list.data(), free * sizeof(uint64_t)),
+                     "copy a list of items");
+    }
+    std::swap(list, of.list);
+    add_blocks(c, nullptr, free, 0, stream);  // the old list is not in use any more
+    return true;
+  }
+
+  // Cuts a slab into blocks, and makes the list known. Waits.
+  void add_blocks(uint32_t c, char* slab, uint64_t free, uint64_t blocks, Stream stream) {
+    constexpr uint32_t threads = 256;
+    const AddBlocksKernel kernel{lists_.data(), c, classes_[c].list.data(), slab, free, blocks};
+    const uint32_t grid = std::max(grid_for(device_, blocks, threads), 1u);
+    require_device(device_.launch(stream, grid, threads, kernel) && device_.synchronize(stream),
+                   "add blocks for items");
   }
 
   static constexpr uint64_t least_slab_bytes = 4096;
@@ -130,6 +270,10 @@ class DeviceItemMemory {
   DeviceMemory<Device>& memory_;
   Device& device_;
   const uint64_t slab_bytes_;
+  uint64_t bytes_ = 0;  // of all slabs
+  uint64_t used_ = 0;   // of all classes
+  Walk sweeping_;
+  Walk idle_;
   std::array<OfClass, item_classes::count> classes_;
   DeviceArray<Device, ItemLists> lists_;
 };

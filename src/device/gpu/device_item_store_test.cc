@@ -184,7 +184,7 @@ TEST(DeviceItemStore, ItemsGiveWayWhereTheIndexIsFull) {
                               shared.many.begin() + static_cast<int64_t>(first) + 1000}));
   }
   EXPECT_GT(refused, 0u);
-  EXPECT_LT(table.refused() - refused, 500u);
+  EXPECT_LT(table.refused() - refused, 600u);  // half, more or less
   EXPECT_GT(table.stats().evicted, 1000u);
   device.fail_allocations_after(FakeDevice::never);
   table.check_all();

@@ -1,4 +1,4 @@
-// DeviceRootTable: a RootTable (device/root_table.h) in the memory of any device.
+// DeviceRootTable: a RootTier (device/root_tier.h) in the memory of any device.
 //
 // The fewest rows go by express (device/gpu/express.h), if the device has nothing else to do. A few
 // more keys are read, and their roots written, by the kernel in pinned memory directly, which takes
@@ -13,28 +13,27 @@
 
 #include "base/hash.h"
 #include "device/gpu/fixed_device_table.h"
+#include "device/gpu/pinned_block.h"
 #include "device/gpu/pinned_gets.h"
-#include "device/root_table.h"
+#include "device/root_tier.h"
 
 namespace isotherm {
 
 template <class Device>
-class DeviceRootTable : public RootTable {
+class DeviceRootTable : public RootTier {
  public:
   // `device` must outlive it.
   DeviceRootTable(Device& device, const FixedDeviceOptions& options)
-      : device_(device), options_(options), stream_(device) {
-    table_.emplace(device, options);
-    result_ = static_cast<ScanResult*>(device.allocate_pinned(sizeof(ScanResult)));
-    if (result_ == nullptr) throw std::bad_alloc();
+      : device_(device),
+        options_(options),
+        stream_(device),
+        scan_result_(device, sizeof(ScanResult)) {
+    make_table();
   }
   ~DeviceRootTable() override {
     enter();
     gets_.reset();
     table_.reset();
-    release(memory_);
-    release(scan_memory_);
-    device_.release_pinned(result_, sizeof(ScanResult));
   }
 
   const RootColumns& columns(uint64_t rows) override {
@@ -45,9 +44,9 @@ class DeviceRootTable : public RootTable {
     constexpr uint64_t least = 1 << 12;
     const uint64_t room = std::max({least, rows, columns_.rows * 2});
     columns_ = {};
-    release(memory_);
-    memory_ = pinned(room * row_bytes);
-    auto* at = memory_.at;
+    memory_.reset();
+    memory_.emplace(device_, room * row_bytes);
+    char* at = memory_->data();
     const auto column = [&](auto** to, uint64_t bytes) {
       *to = reinterpret_cast<std::remove_pointer_t<decltype(to)>>(at);
       at += bytes;
@@ -116,23 +115,24 @@ class DeviceRootTable : public RootTable {
     // What is wanted, and the rest of its line.
     uint64_t room = wanted + uint64_t{8} * Bucket::slots;
     for (;;) {
-      if (scan_memory_.bytes < room * 2 * sizeof(uint64_t)) {
+      if (!scan_memory_ || scan_memory_->bytes() < room * 2 * sizeof(uint64_t)) {
         table_->end_express();
-        release(scan_memory_);
-        scan_memory_ = pinned(room * 2 * sizeof(uint64_t));
+        scan_memory_.reset();
+        scan_memory_.emplace(device_, room * 2 * sizeof(uint64_t));
       }
-      auto* hashes = reinterpret_cast<uint64_t*>(scan_memory_.at);
+      auto* hashes = reinterpret_cast<uint64_t*>(scan_memory_->data());
       uint64_t* words = hashes + room;
-      table_->scan(bound, lines, wanted, {hashes, words, room, result_}, stream_.get());
+      auto* result = reinterpret_cast<ScanResult*>(scan_result_.data());
+      table_->scan(bound, lines, wanted, {hashes, words, room, result}, stream_.get());
       require_device(device_.synchronize(stream_.get()), "wait for a walk");
-      if (result_->needed != 0) {
-        room = result_->needed;
+      if (result->needed != 0) {
+        room = result->needed;
         continue;
       }
-      for (uint64_t i = 0; i < result_->entries; ++i) {
+      for (uint64_t i = 0; i < result->entries; ++i) {
         visit(unmix(hashes[i], options_.seed), words[i]);
       }
-      return result_->next;
+      return result->next;
     }
   }
 
@@ -141,7 +141,28 @@ class DeviceRootTable : public RootTable {
     settle_changes();
     gets_.reset();
     table_.reset();
-    table_.emplace(device_, options_);
+    make_table();
+  }
+
+  uint64_t pinned_bytes() const override {
+    return (memory_ ? memory_->bytes() : 0) + (scan_memory_ ? scan_memory_->bytes() : 0);
+  }
+
+  bool has_room(uint64_t rows) override {
+    enter();
+    settle_changes();
+    return table_->has_room(rows);
+  }
+  int least_bin_bits() override { return table_->least_depth(); }
+  void drop(const HashBin& bin) override {
+    enter();
+    settle_changes();
+    table_->drop(bin);
+  }
+  bool restore(const HashBin& bin) override {
+    enter();
+    settle_changes();
+    return table_->restore(bin);
   }
 
   uint64_t device_bytes() override {
@@ -154,18 +175,11 @@ class DeviceRootTable : public RootTable {
   static constexpr uint64_t most_direct = 1 << 14;
   static constexpr uint64_t row_bytes = 5 * sizeof(uint64_t) + 3;
 
-  struct Pinned {
-    char* at = nullptr;
-    uint64_t bytes = 0;
-  };
-  Pinned pinned(uint64_t bytes) {
-    auto* at = static_cast<char*>(device_.allocate_pinned(bytes));
-    if (at == nullptr) throw std::bad_alloc();
-    return {at, bytes};
-  }
-  void release(Pinned& memory) {
-    if (memory.at != nullptr) device_.release_pinned(memory.at, memory.bytes);
-    memory = {};
+  // Under a cap its work space is taken at once, before the index has taken all memory.
+  void make_table() {
+    table_.emplace(device_, options_);
+    constexpr uint32_t rows = 1 << 16;
+    if (options_.gpu_memory != 0) table_->reserve_workspace(rows);
   }
 
   // A GPU is chosen by each thread; a fake one is nobody's.
@@ -192,16 +206,16 @@ class DeviceRootTable : public RootTable {
   const FixedDeviceOptions options_;
   DeviceStream<Device> stream_;
   std::optional<FixedDeviceTable<Device>> table_;
-  std::optional<PinnedGets<Device>> gets_;  // made when first needed
-  Pinned memory_;                           // of the columns
+  std::optional<PinnedGets<Device>> gets_;     // made when first needed
+  std::optional<PinnedBlock<Device>> memory_;  // of the columns
   RootColumns columns_;
   uint64_t* replies_ = nullptr;
   DeviceOp* ops_ = nullptr;
   uint8_t* changed_ = nullptr;
   uint64_t changes_ = 0;     // under way
   bool by_express_ = false;  // the lookups under way
-  Pinned scan_memory_;
-  ScanResult* result_ = nullptr;
+  std::optional<PinnedBlock<Device>> scan_memory_;
+  PinnedBlock<Device> scan_result_;
 };
 
 }  // namespace isotherm

@@ -9,6 +9,10 @@
 // Growth happens between batches, with the table to itself: all segments past their thresholds are
 // split by one kernel, then the directory is written anew in its place.
 //
+// Somebody else may have a part of the hashes, in bins (device/root_table.h). The directory then
+// shows `nowhere` for them, a segment without entries that nobody writes to, and the count of the
+// table stands for the share of the hashes that are here.
+//
 // Threads. One at a time, in the order of the stream. Limits. 2^max_directory_bits segments; where
 // that or memory ends the index stays as it is, and chains grow.
 #pragma once
@@ -20,8 +24,10 @@
 #include <vector>
 
 #include "device/gpu/device_memory.h"
+#include "device/gpu/drop_kernel.h"
 #include "device/gpu/grid.h"
 #include "device/gpu/split_kernel.h"
+#include "index/hash_bin.h"
 #include "index/split_spread.h"
 
 namespace isotherm {
@@ -60,13 +66,24 @@ class DeviceSegments {
   IndexView view() const { return {directory_.data(), bits_, line_bits_}; }
   uint64_t count() const { return segments_.size(); }
 
-  bool fits(uint64_t entries) const { return static_cast<double>(entries) <= room_; }
+  bool fits(uint64_t entries) const { return static_cast<double>(entries) <= room_ * share_; }
+
+  // Of the segments that are here, the fewest bits that the hashes of one share.
+  int least_depth() const {
+    int depth = max_directory_bits;
+    for (const Segment& segment : segments_) {
+      if (!absent(segment)) depth = std::min(depth, segment.depth);
+    }
+    return depth;
+  }
 
   // For an empty table: makes room for `entries` entries at once, as far as memory goes.
   void rebuild(uint64_t entries, Stream stream) {
-    for (const Segment& segment : segments_) free_.push_back(segment.lines);
+    for (const Segment& segment : segments_) {
+      if (!absent(segment)) free_.push_back(segment.lines);
+    }
     std::vector<Segment> wanted;
-    plan({nullptr, 0, 0}, entries, wanted);
+    plan({nullptr, 0, 0}, static_cast<double>(entries), wanted);
     if (!reserve(wanted.size())) wanted = {{nullptr, 0, 0}};
     for (Segment& segment : wanted) segment.lines = take(stream);
     segments_ = std::move(wanted);
@@ -82,9 +99,54 @@ class DeviceSegments {
     }
   }
 
+  // Leaves out the hashes of `bin`, of whole segments, with their entries, whose overflow lines go
+  // to the stock of `table`. The table is this stream's alone, as below.
+  void drop(const HashBin& bin, const TableView& table, Stream stream) {
+    std::vector<DropJob> jobs;
+    std::vector<Segment> after;
+    for (const Segment& segment : segments_) {
+      if (absent(segment) || !bin.contains(segment.prefix, segment.depth)) {
+        after.push_back(segment);
+        continue;
+      }
+      if (jobs.empty()) after.push_back({nullptr, bin.number, bin.bits});
+      jobs.push_back({segment.lines, segment.depth, first_hash(segment)});
+    }
+    for (size_t first = 0; first < jobs.size(); first += most_jobs) {
+      const size_t count = std::min<size_t>(most_jobs, jobs.size() - first);
+      run<DropKernel>(jobs.data() + first, static_cast<uint32_t>(count), table, stream);
+    }
+    for (const DropJob& job : jobs) free_.push_back(job.lines);
+    if (nowhere_ == nullptr && !jobs.empty()) nowhere_ = take(stream);
+    segments_ = std::move(after);
+    publish(stream);
+  }
+
+  // Takes in the hashes of a bin that was left out, empty, with as many segments as a table that
+  // has `entries` without it needs for it. False without memory.
+  bool restore(const HashBin& bin, uint64_t entries, Stream stream) {
+    std::vector<Segment> wanted;
+    plan({nullptr, bin.number, bin.bits}, whole(entries), wanted);
+    // Others must be able to go on splitting.
+    constexpr uint64_t spare = 4;
+    if (!reserve(wanted.size() + spare)) return false;
+    for (Segment& segment : wanted) segment.lines = take(stream);
+    std::vector<Segment> after;
+    for (const Segment& segment : segments_) {
+      if (absent(segment) && contains(segment, bin)) {
+        fill_in(segment, bin, wanted, after);
+      } else {
+        after.push_back(segment);
+      }
+    }
+    segments_ = std::move(after);
+    publish(stream);
+    return true;
+  }
+
  private:
   struct Segment {
-    Bucket* lines;
+    Bucket* lines;    // null: somebody else has its hashes
     uint64_t prefix;  // the top `depth` bits of its hashes
     int depth;
   };
@@ -93,6 +155,7 @@ class DeviceSegments {
   // Of the largest directory, so that growth never fails for want of them.
   static constexpr uint64_t staging_bytes = (uint64_t{1} << max_directory_bits) * sizeof(Pair);
   static_assert(staging_bytes >= most_jobs * sizeof(SplitJob));
+  static_assert(sizeof(SplitJob) >= sizeof(DropJob));
 
   uint64_t lines() const { return uint64_t{1} << line_bits_; }
   uint64_t segment_bytes() const { return lines() * sizeof(Bucket); }
@@ -104,12 +167,40 @@ class DeviceSegments {
     return std::ldexp(slots * lowest_load * split_spread(segment.prefix, segment.depth),
                       segment.depth);
   }
-  bool splits(const Segment& segment, uint64_t entries) const {
-    return static_cast<double>(entries) > most_entries(segment);
+  // Entries of all hashes, if so many are here.
+  double whole(uint64_t entries) const {
+    return share_ == 0 ? 0 : static_cast<double>(entries) / share_;
+  }
+  bool splits(const Segment& segment, double whole_entries) const {
+    return whole_entries > most_entries(segment);
+  }
+  static bool absent(const Segment& segment) { return segment.lines == nullptr; }
+  static bool contains(const Segment& segment, const HashBin& bin) {
+    return HashBin{segment.prefix, segment.depth}.contains(bin.number, bin.bits);
+  }
+  static uint64_t first_hash(const Segment& segment) {
+    return HashBin{segment.prefix, segment.depth}.first();
+  }
+
+  // Puts `wanted`, which have the hashes of `bin`, into what was absent around it.
+  void fill_in(const Segment& around, const HashBin& bin, const std::vector<Segment>& wanted,
+               std::vector<Segment>& after) const {
+    if (around.depth == bin.bits) {
+      after.insert(after.end(), wanted.begin(), wanted.end());
+      return;
+    }
+    for (uint64_t side = 0; side < 2; ++side) {
+      const Segment half{nullptr, around.prefix << 1 | side, around.depth + 1};
+      if (contains(half, bin)) {
+        fill_in(half, bin, wanted, after);
+      } else {
+        after.push_back(half);
+      }
+    }
   }
 
   // The segments that `entries` entries need, in order.
-  void plan(const Segment& segment, uint64_t entries, std::vector<Segment>& wanted) const {
+  void plan(const Segment& segment, double entries, std::vector<Segment>& wanted) const {
     if (!splits(segment, entries)) {
       wanted.push_back(segment);
       return;
@@ -125,51 +216,57 @@ class DeviceSegments {
     std::vector<Bucket*> emptied;
     bool memory_left = true;
     for (const Segment& segment : segments_) {
-      const bool wanted = splits(segment, entries) && jobs.size() < most_jobs;
+      const bool wanted =
+          !absent(segment) && splits(segment, whole(entries)) && jobs.size() < most_jobs;
       if (wanted && memory_left) memory_left = reserve(2);
       if (!wanted || !memory_left) {
         after.push_back(segment);
         continue;
       }
       Bucket* child[2] = {take(stream), take(stream)};
-      const uint64_t first_hash = segment.depth == 0 ? 0 : segment.prefix << (64 - segment.depth);
-      jobs.push_back({segment.lines, {child[0], child[1]}, segment.depth, first_hash});
+      jobs.push_back({segment.lines, {child[0], child[1]}, segment.depth, first_hash(segment)});
       for (uint64_t side = 0; side < 2; ++side) {
         after.push_back({child[side], segment.prefix << 1 | side, segment.depth + 1});
       }
       emptied.push_back(segment.lines);
     }
     if (jobs.empty()) return false;
-    run(jobs, table, stream);
+    run<SplitKernel>(jobs.data(), static_cast<uint32_t>(jobs.size()), table, stream);
     segments_ = std::move(after);
     free_.insert(free_.end(), emptied.begin(), emptied.end());
     publish(stream);
     return memory_left;
   }
 
-  void run(const std::vector<SplitJob>& jobs, const TableView& table, Stream stream) {
-    upload(jobs_.data(), jobs.data(), jobs.size() * sizeof(SplitJob), stream);
+  template <class Kernel, class Job>
+  void run(const Job* jobs, uint32_t count, const TableView& table, Stream stream) {
+    auto* uploaded = reinterpret_cast<Job*>(jobs_.data());
+    upload(uploaded, jobs, count * sizeof(Job), stream);
     constexpr uint32_t threads = 256;
-    const uint64_t tiles = jobs.size() << line_bits_;
+    const uint64_t tiles = uint64_t{count} << line_bits_;
     const uint32_t grid = grid_for(device_, tiles, threads / tile_lanes);
-    const SplitKernel kernel{table, jobs_.data(), static_cast<uint32_t>(jobs.size())};
-    require_device(device_.launch(stream, grid, threads, kernel), "launch a split");
+    require_device(device_.launch(stream, grid, threads, Kernel{table, uploaded, count}),
+                   "launch a kernel over segments");
   }
 
   // Writes the directory from the list of segments.
   void publish(Stream stream) {
     bits_ = 0;
+    share_ = 0;
     room_ = std::numeric_limits<double>::infinity();
     for (const Segment& segment : segments_) {
       bits_ = std::max(bits_, segment.depth);
+      if (absent(segment)) continue;
+      share_ += std::ldexp(1.0, -segment.depth);
       room_ = std::min(room_, most_entries(segment));
     }
     std::vector<Pair> entries(uint64_t{1} << bits_);
     for (const Segment& segment : segments_) {
       const int below = bits_ - segment.depth;
       const auto first = entries.begin() + static_cast<int64_t>(segment.prefix << below);
-      std::fill(first, first + (int64_t{1} << below),
-                DirectoryEntry::make(segment.lines, segment.depth, nullptr));
+      std::fill(
+          first, first + (int64_t{1} << below),
+          DirectoryEntry::make(absent(segment) ? nowhere_ : segment.lines, segment.depth, nullptr));
     }
     upload(directory_.data(), entries.data(), entries.size() * sizeof(Pair), stream);
   }
@@ -216,7 +313,9 @@ class DeviceSegments {
   const int line_bits_;
   int bits_ = 0;
   std::vector<Segment> segments_;  // by prefix
-  double room_ = 0;                // entries up to which none of them splits
+  double share_ = 1;               // of all hashes that are here
+  double room_ = 0;                // entries up to which none of them splits, if all were here
+  Bucket* nowhere_ = nullptr;      // once hashes were left out
   std::vector<Bucket*> free_;
   std::vector<DeviceArray<Device, Bucket>> slabs_;
   uint64_t slab_segments_ = 0;

@@ -163,6 +163,46 @@ class FixedDeviceTable {
     make_workspace(std::min(rows, most_part_rows_));
   }
 
+  // For an index whose hashes are shared with somebody else, in bins (device/root_table.h); a bin
+  // has whole segments, so no fewer bits than `least_depth`, and nobody may ask for keys of a bin
+  // that was dropped. Whether `rows` new entries find room, for which the index grows if it must.
+  bool has_room(uint64_t rows) {
+    const std::lock_guard guard(mutex_);
+    bool room = false;
+    use(stream_.get(), [&] {
+      constexpr uint64_t spare_lines = 64;
+      const uint64_t lines = rows / inserts_per_line * 2 + spare_lines;
+      room = make_room_now(rows, lines, lines);
+    });
+    return room;
+  }
+  int least_depth() const {
+    const std::lock_guard guard(mutex_);
+    return segments_.least_depth();
+  }
+  void drop(const HashBin& bin) {
+    const std::lock_guard guard(mutex_);
+    use(stream_.get(), [&] {
+      change_segments([&](Stream stream) {
+        segments_.drop(bin, view(), stream);
+        return Fresh{};
+      });
+    });
+  }
+  // False without memory.
+  bool restore(const HashBin& bin) {
+    const std::lock_guard guard(mutex_);
+    bool restored = false;
+    use(stream_.get(), [&] {
+      reports_.take_all();
+      change_segments([&](Stream stream) {
+        restored = segments_.restore(bin, reports_.known().entries, stream);
+        return Fresh{};
+      });
+    });
+    return restored;
+  }
+
   // Where a walk leaves what it finds: memory that the device writes and the host reads.
   struct ScanRoom {
     uint64_t* hashes;
@@ -194,6 +234,8 @@ class FixedDeviceTable {
   }
 
  private:
+  using Fresh = typename DeviceStock<Device>::Fresh;
+
   static constexpr uint32_t threads = 256;
   // One in so many inserts needs an overflow line, at the loads that growth keeps; seldom more.
   static constexpr uint64_t inserts_per_line = 6;
@@ -280,25 +322,37 @@ class FixedDeviceTable {
   static constexpr uint64_t express_lines_per_insert = 2;
   static constexpr uint64_t express_stock = 1 << 14;
   bool make_express_room(uint64_t rows) {
+    return make_room_now(rows, rows * express_lines_per_insert, express_stock);
+  }
+
+  // Makes sure that `rows` entries and `lines` overflow lines fit, if need be by taking
+  // `more_lines`; the host knows the counts then. False where memory ends.
+  bool make_room_now(uint64_t rows, uint64_t lines, uint64_t more_lines) {
     reports_.take_all();
     const uint64_t entries = reports_.known().entries + rows;
-    const auto has_lines = [&] {
-      return reports_.known().free_lines >= rows * express_lines_per_insert;
-    };
+    const auto has_lines = [&] { return reports_.known().free_lines >= lines; };
     if (segments_.fits(entries) && has_lines()) return true;
+    change_segments([&](Stream stream) {
+      if (!segments_.fits(entries)) segments_.grow(entries, view(), stream);
+      return Fresh{};
+    });
+    reports_.take_all();  // the count of lines was a guess on the safe side
+    if (!has_lines()) {
+      change_segments([&](Stream stream) { return stock_.add(more_lines, stream); });
+      reports_.take_all();
+    }
+    return segments_.fits(entries) && has_lines();
+  }
+
+  // Changes the segments, with the table to itself, and puts into the stock the lines that they
+  // returned and those that `work` returns.
+  template <class Work>
+  void change_segments(Work&& work) {
     leave_express();
     const Stream stream = stream_.get();
     order_.begin_write(stream);
-    if (!segments_.fits(entries)) segments_.grow(entries, view(), stream);
-    // The count of lines was a guess on the safe side.
-    shelve({}, stream);
-    reports_.take_all();
-    if (!has_lines()) {
-      shelve(stock_.add(express_stock, stream), stream);
-      reports_.take_all();
-    }
+    shelve(work(stream), stream);
     order_.end_write(stream);
-    return segments_.fits(entries) && has_lines();
   }
 
   // Takes the replies of what was posted.
@@ -375,20 +429,6 @@ class FixedDeviceTable {
     return std::min(rows, wanted);
   }
 
-  static BatchView part_of(const DeviceRequests& requests, uint64_t first, uint32_t rows) {
-    const auto from = [&](auto* column) { return column != nullptr ? column + first : nullptr; };
-    BatchView part;
-    part.rows = static_cast<uint32_t>(std::min<uint64_t>(rows, requests.rows - first));
-    part.ops = from(requests.ops);
-    part.op = requests.op;
-    part.keys = from(requests.keys);
-    part.values = from(requests.values);
-    part.expected = from(requests.expected);
-    part.values_out = from(requests.values_out);
-    part.found = from(requests.found);
-    return part;
-  }
-
   void make_room(uint64_t rows, Stream stream) {
     reports_.take_done();
     const auto entries = [&] {
@@ -414,7 +454,7 @@ class FixedDeviceTable {
   }
 
   // Puts lines that were returned, and fresh ones, into the stock.
-  void shelve(typename DeviceStock<Device>::Fresh fresh, Stream stream) {
+  void shelve(Fresh fresh, Stream stream) {
     const uint32_t grid = std::max(device_.full_grid() / 4, 1u);
     const ShelveKernel kernel{view(), fresh.lines, fresh.count};
     require_device(device_.launch(stream, grid, threads, kernel), "launch the stock's kernel");
@@ -427,8 +467,8 @@ class FixedDeviceTable {
 
   const FixedDeviceOptions options_;
   Device& device_;
-  std::mutex mutex_;         // all below
-  uint32_t most_part_rows_;  // less than the option's where memory was short
+  mutable std::mutex mutex_;  // all below
+  uint32_t most_part_rows_;   // less than the option's where memory was short
   DeviceMemory<Device> own_memory_;
   DeviceMemory<Device>& memory_;
   DeviceStream<Device> stream_;

@@ -1,12 +1,16 @@
-// Item evict kernels: items that were not read lately make room for new ones.
+// Item evict kernels: items leave the table unasked, to make room or because they have expired.
 //
-// CLOCK over the blocks of a class: a hand goes round its slabs. An item that was read since the
-// hand came by last is spared, and its mark removed; one that was not is chosen. Marks are set by
-// gets (device/gpu/item_find_kernels.h); a new item has none, so what is put once and never read
-// goes first. The hand may go round twice for one part, so it marks what it has chosen.
+// A kernel looks at blocks and chooses items by one of these:
+//   UnreadItems   CLOCK over the blocks of a class: a hand goes round its slabs. An item that was
+//                 read since the hand came by last is spared, and its mark removed; one that was
+//                 not is chosen. Marks are set by gets (device/gpu/item_find_kernels.h); a new item
+//                 has none, so what is put once and never read goes first.
+//   ExpiredItems  those whose time has come
+//   AllItems      of a slab that is taken from its class
+// Who looks at a block twice for one part finds a mark on what he has chosen.
 //
 // Items that were chosen are erased from the index by their hashes, where they are all that the
-// hash has: of chains, whose links others change, nothing is evicted. Then their blocks are free.
+// hash has: chains, whose links others change, are left as they are. Then their blocks are free.
 // All this happens within a part with writes, before its items are written, when no other part
 // reads. Sources. Mega-KV, section 3 (bitmap CLOCK); here the bits lie in the items' heads.
 #pragma once
@@ -28,12 +32,37 @@ struct EvictedItems {
   uint64_t wanted = 0;        // at most so many
 };
 
-// The hand passes `blocks` blocks of a class.
+// Which live items are chosen.
+struct UnreadItems {
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool operator()(DeviceItem& item) const {
+    if ((item.meta & DeviceItem::read_bit) == 0) return true;
+    item.meta &= ~DeviceItem::read_bit;
+    return false;
+  }
+};
+
+struct ExpiredItems {
+  int64_t now = 0;
+
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool operator()(const DeviceItem& item) const {
+    return item.expired(now);
+  }
+};
+
+struct AllItems {
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool operator()(const DeviceItem& /*item*/) const {
+    return true;
+  }
+};
+
+// Looks at `blocks` blocks of a class.
+template <class Choice>
 struct ChooseItemsKernel {
   EvictedItems evicted;
   char* first = nullptr;
   uint64_t blocks = 0;
   uint64_t block_bytes = 0;
+  Choice choice;
 
   template <class Lane>
   ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
@@ -48,12 +77,9 @@ struct ChooseItemsKernel {
   }
 
  private:
-  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static bool choose(DeviceItem& item) {
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool choose(DeviceItem& item) const {
     const uint64_t state = item.meta & (DeviceItem::live_bit | DeviceItem::chosen_bit);
-    if (state != DeviceItem::live_bit) return false;
-    if ((item.meta & DeviceItem::read_bit) == 0) return true;
-    item.meta &= ~DeviceItem::read_bit;
-    return false;
+    return state == DeviceItem::live_bit && choice(item);
   }
 };
 
@@ -95,6 +121,7 @@ struct JudgeEvictedKernel {
 struct FreeEvictedKernel {
   EvictedItems evicted;
   ItemLists* lists = nullptr;
+  uint64_t* freed_ever = nullptr;  // of this kind
 
   template <class Lane>
   ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
@@ -103,7 +130,7 @@ struct FreeEvictedKernel {
       const uint32_t count = count_bits(lane.ballot(whole_warp, freed));
       if (count != 0 && (lane.thread() & 31) == 0) {
         Lane::atomic_add(&lists->items, -int64_t{count});
-        Lane::atomic_add(&lists->evicted, uint64_t{count});
+        Lane::atomic_add(freed_ever, uint64_t{count});
       }
       give_back(lane, *lists, freed ? evicted.items[i] : 0);
     });

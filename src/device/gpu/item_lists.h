@@ -23,6 +23,7 @@ struct ItemLists {
   uint64_t* blocks[item_classes::count];
   int64_t items;      // in the table
   uint64_t evicted;   // ever
+  uint64_t expired;   // that the sweep has freed, ever
   uint64_t no_place;  // puts that the index had no place for, since items were evicted for that
 };
 
@@ -78,6 +79,47 @@ struct AddBlocksKernel {
     if (begin != 0) return;
     lists->free[size_class] = first + count;
     lists->blocks[size_class] = blocks;
+  }
+};
+
+// Takes the blocks of a slab out of the list of their class, all of which are free. One block; the
+// others close up in their order, a window at a time, whose places have all been read before.
+struct DropBlocksKernel {
+  static constexpr uint32_t threads = 512;
+
+  struct Shared {
+    uint32_t kept[threads / 32];  // by each warp
+  };
+
+  ItemLists* lists = nullptr;
+  uint32_t size_class = 0;
+  uint64_t slab = 0;
+  uint64_t slab_end = 0;
+
+  template <class Lane>
+  ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
+    uint32_t* const in_warp = lane.template shared<Shared>()->kept;
+    uint64_t* const list = lists->blocks[size_class];
+    const uint64_t free = lists->free[size_class];
+    const uint32_t warp = lane.thread() / 32;
+    const uint32_t number = lane.thread() & 31;
+    uint64_t kept = 0;
+    for (uint64_t first = 0; first < free; first += threads) {
+      const uint64_t i = first + lane.thread();
+      const uint64_t location = i < free ? list[i] : slab;
+      const bool keep = location < slab || location >= slab_end;
+      const uint32_t peers = lane.ballot(whole_warp, keep);
+      if (number == 0) in_warp[warp] = count_bits(peers);
+      lane.sync_block();
+      uint64_t before = kept;
+      for (uint32_t w = 0; w < threads / 32; ++w) {
+        if (w < warp) before += in_warp[w];
+        kept += in_warp[w];
+      }
+      if (keep) list[before + count_below(peers, number)] = location;
+      lane.sync_block();
+    }
+    if (lane.thread() == 0) lists->free[size_class] = kept;
   }
 };
 

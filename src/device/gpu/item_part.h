@@ -9,9 +9,10 @@
 //   mark     writers enter their hash into the writer table; blocks that puts need are counted
 //   index    the first item of each hash, before the part
 //   compare  where rows of one hash have different keys, or the index has an item of another key,
-//            the hash is marked as shared; the host waits for this count, and adds blocks
-//   evict    where memory has ended and the table is told to (device/gpu/item_evict_kernels.h);
-//            then the index is asked again
+//            the hash is marked as shared; the host waits for this count
+//   room     expired items are freed, slabs of blocks added or taken from other classes, and where
+//            the table is told to items evicted (device/gpu/item_room.h); if items left and hashes
+//            are shared, the index is asked again
 //   write    each put takes a block and writes its item; without a block it is answered reply_retry
 //   index    all rows but those of shared hashes: gets, puts of the new locations, erases
 //   exact    rows of shared hashes, one by one in arrival order, then their new chains' first items
@@ -44,7 +45,7 @@ struct ItemCounts {
   uint64_t refused;  // rows
   uint64_t total;    // bytes of the reply
   uint64_t base;     // of the call's parts before
-  uint64_t chosen;   // items to evict
+  uint64_t chosen;   // items that expired, or to evict
   uint32_t long_copies;
 };
 

@@ -129,7 +129,7 @@ class ItemPipeline {
       const Stream stream = lane.stream.get();
       order_.begin_read(stream);
       steps_.find(lane.part, lane.workspace, nullptr, stream);
-      steps_.ask_counts(lane.part, lane.workspace, stream);
+      lane.workspace.ask_counts(lane.part, stream);
       require_device(device_.record(lane.counted, stream), "record an event");
       under_way.push_back(&lane);
       if (under_way.size() <= ahead) continue;
@@ -163,7 +163,7 @@ class ItemPipeline {
       const Stream stream = lane.stream.get();
       order_.begin_write(stream);
       steps_.change(lane.part, lane.workspace, nullptr, stream);
-      if (requests.replies.offsets != nullptr) steps_.ask_counts(lane.part, lane.workspace, stream);
+      if (requests.replies.offsets != nullptr) lane.workspace.ask_counts(lane.part, stream);
       require_device(device_.record(lane.counted, stream), "record an event");
       reply(lane, requests, [&] {
         steps_.release(lane.part, stream);

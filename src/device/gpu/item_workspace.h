@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "device/gpu/device_memory.h"
+#include "device/gpu/grid.h"
 #include "device/gpu/item_evict_kernels.h"
 #include "device/gpu/item_exact_kernels.h"
 #include "device/gpu/item_part.h"
@@ -44,8 +45,15 @@ class ItemWorkspace {
   ItemWorkspace(const ItemWorkspace&) = delete;
   ItemWorkspace& operator=(const ItemWorkspace&) = delete;
 
+  uint64_t rows() const { return rows_; }
+
   const ItemReport& report() const { return *report_; }
-  ItemReport* report_memory() const { return report_; }
+  // Asks for the report; it is there when the stream has come past.
+  void ask_counts(const ItemPart& part, Stream stream) const {
+    require_device(
+        device_.launch(stream, 1, ReportItemsKernel::threads, ReportItemsKernel{part, report_}),
+        "ask for the counts of a part");
+  }
 
   // Sets the part's own columns, and clears what it needs clear.
   void lay_out(ItemPart& part, bool writes, Stream stream) const {
@@ -73,7 +81,8 @@ class ItemWorkspace {
         "clear the counts of a part");
   }
 
-  // The columns of items that are evicted, in a part that has not written its items yet.
+  // The columns of items that are evicted, for rows() of them, in a part that has not written its
+  // items yet.
   EvictedItems evicted(const ItemPart& part) const {
     EvictedItems evicted;
     evicted.items = part.fresh;
@@ -121,5 +130,14 @@ class ItemWorkspace {
   DeviceArray<Device, uint8_t> bytes_;
   ItemReport* report_;
 };
+
+// Launches a kernel with a lane for each of `rows`.
+template <class Device, class Kernel>
+void launch_on_items(Device& device, typename Device::Stream stream, uint64_t rows,
+                     const Kernel& kernel) {
+  constexpr uint32_t threads = 256;
+  require_device(device.launch(stream, grid_for(device, rows, threads), threads, kernel),
+                 "launch a kernel of items");
+}
 
 }  // namespace isotherm

@@ -21,6 +21,7 @@ class PinnedBlock {
   PinnedBlock& operator=(const PinnedBlock&) = delete;
 
   char* data() const { return data_; }
+  uint64_t bytes() const { return bytes_; }
 
  private:
   Device& device_;

@@ -1,0 +1,137 @@
+#include "device/bin_moves.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/hash.h"
+#include "device/gpu/device_error.h"
+
+namespace isotherm {
+namespace {
+
+// Fewer bins are too coarse to share by.
+constexpr int least_bits = 3;
+constexpr uint64_t least_bins_of_device = 16;
+// A walk on a device goes over so many lines at most.
+constexpr uint64_t lines_a_step = 1 << 16;
+constexpr uint64_t entries_a_step = 4096;
+constexpr uint64_t entries_at_once = 1 << 15;
+// Rounds between two looks for bins to move.
+constexpr uint32_t rounds_a_look = 64;
+
+int bits_for(RootTier& tier) {
+  const int bits = tier.least_bin_bits();
+  if (bits < least_bits) throw DeviceError("the memory of the device is full");
+  return bits;
+}
+
+}  // namespace
+
+BinMoves::BinMoves(RootTier& tier, HostTier& host, uint64_t seed, Owns owns)
+    : tier_(tier), host_(host), seed_(seed), owns_(std::move(owns)), bins_(bits_for(tier)) {}
+
+bool BinMoves::free_bin() {
+  if (!bins_.moves(Side::host) && !begin_to_free()) return false;
+  wants_in_.reset();
+  while (bins_.moves(Side::host)) move_out(entries_at_once);
+  return true;
+}
+
+// False where the device has none left.
+bool BinMoves::begin_to_free() {
+  refine();
+  const auto coldest = bins_.coldest_of_device();
+  if (coldest) bins_.move(*coldest);
+  was_full_ = true;
+  return coldest.has_value();
+}
+
+// Bins of a device that has few are made smaller, if its segments have become so.
+void BinMoves::refine() {
+  if (bins_.moves(Side::host) || bins_.moves(Side::device)) return;
+  if (bins_.of_device() >= least_bins_of_device) return;
+  if (tier_.least_bin_bits() > bins_.bits()) bins_.refine();
+}
+
+void BinMoves::after_round(uint64_t rows) {
+  const bool may_free = bins_.of_device() != 0 && !bins_.moves(Side::host);
+  if (may_free && rows != 0 && !tier_.has_room(rows * 2)) begin_to_free();
+  if (bins_.moves(Side::host)) {
+    move_out(std::max(rows * 2, entries_a_step));
+  } else if (!bins_.moves(Side::device)) {
+    look_for_moves();
+  }
+  if (bins_.moves(Side::device)) move_in(entries_a_step);
+}
+
+void BinMoves::change_host(uint64_t hash, Location root) {
+  if (!host_.change(hash, root)) no_memory_ = true;
+}
+
+// Moves at least so many entries of the bin that leaves the device, or all that it has left.
+void BinMoves::move_out(uint64_t entries) {
+  const HashBin bin = bins_.moving(Side::host);
+  const uint64_t from = bins_.boundary(Side::host);
+  moving_.clear();
+  const uint64_t next = tier_.scan(from, lines_a_step, entries, [&](uint64_t key, Location root) {
+    const uint64_t hash = mix(key, seed_);
+    if (hash >= from && bin_number(hash, bin.bits) == bin.number) moving_.push_back({hash, root});
+  });
+  for (const HostTier::Entry& entry : moving_) change_host(entry.hash, entry.root);
+  host_.settle(moving_.size());
+  if (next != 0 && bin_number(next, bin.bits) == bin.number) {
+    bins_.set_boundary(Side::host, next);
+    return;
+  }
+  bins_.arrive(Side::host);
+  tier_.drop(bin);
+  ++to_host_;
+  if (!wants_in_) return;
+  const HashBin wanted{*std::exchange(wants_in_, std::nullopt), bins_.bits()};
+  if (tier_.restore(wanted)) bins_.move(wanted.number);
+}
+
+// The same for the bin that comes to the device. What has no room waits until another has left.
+void BinMoves::move_in(uint64_t entries) {
+  const HashBin bin = bins_.moving(Side::device);
+  moving_.clear();
+  const uint64_t next = host_.read(bins_.boundary(Side::device), bin.end(), entries, moving_);
+  std::erase_if(moving_, [&](const HostTier::Entry& entry) { return !owns_(entry.hash); });
+  if (!tier_.has_room(moving_.size())) {
+    if (!bins_.moves(Side::host)) begin_to_free();
+    return;
+  }
+  const RootColumns& columns = tier_.columns(moving_.size());
+  for (size_t i = 0; i < moving_.size(); ++i) {
+    columns.changed_keys[i] = unmix(moving_[i].hash, seed_);
+    columns.changed_roots[i] = moving_[i].root;
+  }
+  tier_.change(moving_.size());
+  for (const HostTier::Entry& entry : moving_) change_host(entry.hash, location::none);
+  if (next != bin.end()) {
+    bins_.set_boundary(Side::device, next);
+    return;
+  }
+  bins_.arrive(Side::device);
+  ++to_device_;
+}
+
+void BinMoves::look_for_moves() {
+  if (++rounds_ % rounds_a_look != 0) return;
+  refine();
+  const auto coldest = bins_.coldest_of_device();
+  const auto hottest = bins_.hottest_of_host();
+  if (!hottest) return;
+  constexpr uint32_t enough = 32;
+  const uint32_t reads = bins_.reads(*hottest);
+  const bool was_full = std::exchange(was_full_, false);
+  if (!was_full && tier_.restore({*hottest, bins_.bits()})) {
+    bins_.move(*hottest);
+  } else if (coldest && reads >= enough && reads / 2 > bins_.reads(*coldest)) {
+    wants_in_ = hottest;
+    bins_.move(*coldest);
+  }
+  bins_.age_reads();
+}
+
+}  // namespace isotherm

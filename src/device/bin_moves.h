@@ -1,0 +1,71 @@
+// BinMoves: what of an index lies on one device and what on the host, and how bins of it
+// (device/root_bins.h) go from one to the other.
+//
+// A bin leaves the device when it would have no room for two rounds more like the last, the one
+// that is read least first. Every 64 rounds the bin of the host that is read most takes the place
+// of the one of the device that is read least, if it is read twice as much. A bin moves from below
+// in steps of some thousand entries, one after a round. Only where changes find no room otherwise,
+// one moves at once.
+//
+// Errors. DeviceError when the device fails, or is too small to be shared; no_memory() where the
+// host has no memory for an entry.
+// Threads. One, in an epoch; on_host and count_read: any, while nobody is in the others.
+// Sources. KVCG, sections 3 and 7 (bins), for the line between GPU and host.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "device/host_tier.h"
+#include "device/root_bins.h"
+#include "device/root_tier.h"
+
+namespace isotherm {
+
+class BinMoves {
+ public:
+  // Whether a hash is among those that this device and the host share.
+  using Owns = std::function<bool(uint64_t hash)>;
+
+  // All bins are the device's. Throws DeviceError where it has room for fewer than 8.
+  BinMoves(RootTier& tier, HostTier& host, uint64_t seed, Owns owns);
+
+  bool on_host(uint64_t hash) const { return bins_.on_host(hash); }
+  void count_read(uint64_t hash) { bins_.count_read(hash); }
+
+  // Moves a bin to the host at once; false where the device has none.
+  bool free_bin();
+  // A step, if there is one to be made, after a round with `rows` changes.
+  void after_round(uint64_t rows);
+
+  bool no_memory() const { return no_memory_; }
+  uint64_t to_host() const { return to_host_; }
+  uint64_t to_device() const { return to_device_; }
+
+ private:
+  using Side = RootBins::Side;
+
+  bool begin_to_free();
+  void refine();
+  void move_out(uint64_t entries);
+  void move_in(uint64_t entries);
+  void look_for_moves();
+  void change_host(uint64_t hash, Location root);
+
+  RootTier& tier_;
+  HostTier& host_;
+  const uint64_t seed_;
+  const Owns owns_;
+  RootBins bins_;
+  std::vector<HostTier::Entry> moving_;
+  uint32_t rounds_ = 0;
+  bool was_full_ = false;             // since the last look for moves
+  std::optional<uint64_t> wants_in_;  // the bin to take in when another has left
+  bool no_memory_ = false;
+  uint64_t to_host_ = 0;  // bins that have moved
+  uint64_t to_device_ = 0;
+};
+
+}  // namespace isotherm

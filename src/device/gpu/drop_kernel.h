@@ -1,0 +1,74 @@
+// DropKernel: segments of a table leave it, with all entries, between batches.
+//
+// A tile walks the chain of a line: it counts the entries, which leave the table's count, and
+// returns the overflow lines to the stock. Home lines stay as they are; whoever takes the segment's
+// memory next clears it. The entry of hash 0, which lies in the head, goes with the first segment
+// of all.
+#pragma once
+
+#include <cstdint>
+
+#include "device/gpu/bits.h"
+#include "device/gpu/table_update.h"
+#include "device/gpu/table_view.h"
+
+namespace isotherm {
+
+struct DropJob {
+  Bucket* lines = nullptr;
+  int depth = 0;
+  uint64_t first_hash = 0;
+};
+
+struct DropKernel {
+  TableView table;
+  const DropJob* jobs = nullptr;
+  uint32_t job_count = 0;
+
+  template <class Lane>
+  ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
+    const TileLanes<Lane> tile(lane);
+    TileStock<Lane> stock(tile, table.stock);
+    const int line_bits = table.index.line_bits;
+    const uint64_t lines = uint64_t{job_count} << line_bits;
+    const uint64_t stride = uint64_t{lane.blocks()} * lane.threads() / tile_lanes;
+    const uint64_t first = (uint64_t{lane.block()} * lane.threads() + lane.thread()) / tile_lanes;
+    int32_t entries = 0;
+    for (uint64_t i = first; i < lines; i += stride) {
+      const DropJob& job = jobs[i >> line_bits];
+      const uint64_t number = i & ((uint64_t{1} << line_bits) - 1);
+      const uint64_t any_hash = job.first_hash | number << (64 - job.depth - line_bits);
+      entries += drop_chain(tile, stock, job.lines + number, any_hash);
+      if (any_hash == 0) entries += drop_head(tile);
+    }
+    add_entries(tile, table, -entries);
+  }
+
+ private:
+  template <class Lane>
+  ISOTHERM_HOST_DEVICE static int32_t drop_chain(const TileLanes<Lane>& tile,
+                                                 TileStock<Lane>& stock, Bucket* home,
+                                                 uint64_t any_hash) {
+    int32_t entries = 0;
+    for (Bucket* line = home; line != nullptr;) {
+      const Pair view = tile.load(line);
+      const Slot last = tile.slot(view, Bucket::last);
+      const bool linked = mark::is_mark(last, any_hash);
+      const bool entry = view.first != 0 && !(linked && tile.number() == uint32_t{Bucket::last});
+      entries += static_cast<int32_t>(count_bits(tile.ballot(entry)));
+      if (line != home) stock.retire(line);
+      line = linked ? mark::link_target(last) : nullptr;
+    }
+    return entries;
+  }
+
+  template <class Lane>
+  ISOTHERM_HOST_DEVICE int32_t drop_head(const TileLanes<Lane>& tile) const {
+    const Pair view = tile.load(table.head);
+    const uint32_t used = tile.ballot(view.first != 0);
+    store_pair(&table.head->slot[tile.number()], {0, 0});
+    return static_cast<int32_t>(count_bits(used));
+  }
+};
+
+}  // namespace isotherm

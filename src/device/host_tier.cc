@@ -1,0 +1,34 @@
+#include "device/host_tier.h"
+
+namespace isotherm {
+
+bool HostTier::change(uint64_t hash, Location root) {
+  const Decision decision{root != location::none ? Action::store : Action::erase, root};
+  const Updated updated =
+      index_.update<TilePlain>(hash, [&](bool, uint64_t) -> Decision { return decision; });
+  return updated.change != Change::no_line;
+}
+
+void HostTier::settle(uint64_t changes) {
+  growth_.add(changes);
+  growth_.pay(index_.lines());
+}
+
+uint64_t HostTier::read(uint64_t bound, uint64_t end, uint64_t wanted,
+                        std::vector<Entry>& entries) const {
+  const auto add = [&](uint64_t hash, uint64_t word) {
+    if (hash >= bound && (end == 0 || hash < end)) entries.push_back({hash, word});
+  };
+  if (bound == 0) {
+    if (const Found zero = index_.find<TilePlain>(0); zero.found) add(0, zero.word);
+  }
+  const size_t enough = entries.size() + wanted;
+  uint64_t next = bound;
+  do {
+    next = index_.lines().scan(next, add);
+    if (next == 0 || (end != 0 && next >= end)) return end;
+  } while (entries.size() < enough);
+  return next;
+}
+
+}  // namespace isotherm

@@ -1,0 +1,113 @@
+// RootBins: which hashes a device has and which the host, for an index that both share.
+//
+// The hash space is cut into 2^bits bins, runs of neighbouring lines of the index. A bin is the
+// device's or the host's, or moves from one to the other from below: hashes under its `boundary`
+// are where it goes to. At most one bin moves each way. Bins that are read much should be the
+// device's: reads are counted for a sample of requests.
+//
+// Threads. on_host and count_read: any, while nobody changes bins; the others: one.
+// Sources. KVCG, section 3 (bins and their histogram), for the line between GPU and host.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "index/hash_bin.h"
+
+namespace isotherm {
+
+class RootBins {
+ public:
+  enum class Side : uint8_t { device, host };
+
+  // All bins are the device's.
+  explicit RootBins(int bits) : bits_(bits), bins_(size_t{1} << bits), device_(bins_.size()) {}
+
+  bool on_host(uint64_t hash) const {
+    const Bin& bin = bins_[bin_number(hash, bits_)];
+    return (hash < bin.boundary) == bin.to_host;
+  }
+  void count_read(uint64_t hash) {
+    std::atomic_ref<uint32_t>(bins_[bin_number(hash, bits_)].reads)
+        .fetch_add(1, std::memory_order_relaxed);
+  }
+
+  int bits() const { return bits_; }
+  // Bins that are the device's, or on their way from it.
+  uint64_t of_device() const { return device_; }
+  uint64_t of_host() const { return bins_.size() - device_; }
+
+  // The bin of the device that was read least, or of the host that was read most.
+  std::optional<uint64_t> coldest_of_device() const { return extreme(true); }
+  std::optional<uint64_t> hottest_of_host() const { return extreme(false); }
+  uint32_t reads(uint64_t number) const { return bins_[number].reads; }
+  // Reads count half from now on.
+  void age_reads() {
+    for (Bin& bin : bins_) bin.reads /= 2;
+  }
+
+  // Begins to move a bin from where it is to the other side; none may be on its way there.
+  void move(uint64_t number) { moving_[side(bins_[number])] = number; }
+  bool moves(Side to) const { return moving_[static_cast<size_t>(to)].has_value(); }
+  HashBin moving(Side to) const { return {*moving_[static_cast<size_t>(to)], bits_}; }
+  // How far it has moved: the first hash that has not.
+  uint64_t boundary(Side to) const {
+    const HashBin bin = moving(to);
+    return std::max(bins_[bin.number].boundary, bin.first());
+  }
+  void set_boundary(Side to, uint64_t hash) { bins_[moving(to).number].boundary = hash; }
+  // The bin that moves there has arrived.
+  void arrive(Side to) {
+    Bin& bin = bins_[moving(to).number];
+    moving_[side(bin)].reset();
+    bin.boundary = 0;
+    bin.to_host = !bin.to_host;
+    device_ += to == Side::device ? 1 : uint64_t{0} - 1;
+  }
+
+  // Halves all bins; none moves.
+  void refine() {
+    std::vector<Bin> halves(bins_.size() * 2);
+    for (size_t i = 0; i < halves.size(); ++i) {
+      halves[i] = bins_[i / 2];
+      halves[i].reads /= 2;
+    }
+    bins_.swap(halves);
+    device_ *= 2;
+    ++bits_;
+  }
+
+ private:
+  // Where nothing has moved the boundary is 0, so all hashes are above it.
+  struct Bin {
+    uint64_t boundary = 0;
+    uint32_t reads = 0;
+    bool to_host = true;  // where hashes under the boundary are; the others are where they were
+  };
+
+  static size_t side(const Bin& bin) {
+    return static_cast<size_t>(bin.to_host ? Side::host : Side::device);
+  }
+  std::optional<uint64_t> extreme(bool on_device) const {
+    std::optional<uint64_t> best;
+    for (uint64_t i = 0; i < bins_.size(); ++i) {
+      if (bins_[i].to_host != on_device || moving_[side(bins_[i])] == i) continue;
+      if (!best ||
+          (on_device ? bins_[i].reads < bins_[*best].reads : bins_[i].reads > bins_[*best].reads)) {
+        best = i;
+      }
+    }
+    return best;
+  }
+
+  int bits_;
+  std::vector<Bin> bins_;
+  uint64_t device_;
+  std::optional<uint64_t> moving_[2];  // to each side
+};
+
+}  // namespace isotherm

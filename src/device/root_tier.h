@@ -1,0 +1,83 @@
+// RootTier: roots in the memory of one device, as the host uses them: 64-bit keys to roots
+// (index/item_table.h). device/root_table.h makes one index of several tiers.
+//
+// Whoever looks up writes the keys into the columns, which lie in pinned memory, calls `find`, then
+// `wait`, and reads the roots there; changes go into the columns of changes and on to the device by
+// `change`, which returns when that is queued. Whatever is called later sees it.
+//
+// A tier may have less than all hashes: bins of them are dropped and restored.
+//
+// Errors. All functions throw DeviceError when the device fails, or where its memory is full so
+// that a change found no place; what the tier holds is then of no use any more.
+// Threads. One at a time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "index/hash_bin.h"
+#include "items/location.h"
+
+namespace isotherm {
+
+struct RootColumns {
+  uint64_t rows = 0;  // room
+  // Lookups: keys in; a root out where `found` is 1.
+  uint64_t* keys = nullptr;
+  Location* roots = nullptr;
+  uint8_t* found = nullptr;
+  // Changes: another root for a key, location::none erases it. No key twice.
+  uint64_t* changed_keys = nullptr;
+  Location* changed_roots = nullptr;
+};
+
+class RootTier {
+ public:
+  virtual ~RootTier() = default;
+
+  // Columns with room for `rows` rows, in the same place as before where there was room; otherwise
+  // what was in them is gone. Throws std::bad_alloc too.
+  virtual const RootColumns& columns(uint64_t rows) = 0;
+  // Looks up the first `rows` keys; the roots are there when `wait`, which is called next, returns.
+  virtual void find(uint64_t rows) = 0;
+  virtual void wait() = 0;
+  // Applies the first `rows` changes.
+  virtual void change(uint64_t rows) = 0;
+  // Visits the entries of about `lines` lines at most from `bound` on, visit(key, root), until
+  // there are `wanted`, and returns the bound to go on from; 0 at the end. Lines are visited whole
+  // and in the order of hashes, also while the table grows between calls. A key's hash is
+  // mix(key, seed).
+  virtual uint64_t scan(uint64_t bound, uint64_t lines, uint64_t wanted,
+                        const std::function<void(uint64_t key, Location root)>& visit) = 0;
+  // Empties the tier, which has all hashes then, and gives its memory back.
+  virtual void clear() = 0;
+  // Of device memory that the tier takes. Waits for all calls made so far.
+  virtual uint64_t device_bytes() = 0;
+  // Of pinned memory of the host.
+  virtual uint64_t pinned_bytes() const = 0;
+
+  // Whether `rows` new entries find room; the tier grows if it must.
+  virtual bool has_room(uint64_t rows) = 0;
+  // The fewest bits of a bin that may be dropped now.
+  virtual int least_bin_bits() = 0;
+  // Gives up a bin with all its entries; nobody may look up or change keys of it any more.
+  virtual void drop(const HashBin& bin) = 0;
+  // Takes back a bin that was dropped, or a part of one, empty; false without memory.
+  virtual bool restore(const HashBin& bin) = 0;
+};
+
+// Of all tiers of a store and the host's (device/root_table.h).
+struct RootTableStats {
+  uint64_t device_bytes = 0;
+  uint64_t host_entries = 0;  // that the devices have no room for
+  uint64_t bins_to_host = 0;  // that have moved
+  uint64_t bins_to_device = 0;
+};
+
+// Makes the tiers of a store, one for each device, with this seed of hashes; DeviceError or
+// std::bad_alloc without them.
+using RootTiersMaker = std::function<std::vector<std::unique_ptr<RootTier>>(uint64_t seed)>;
+
+}  // namespace isotherm
