@@ -16,8 +16,9 @@ constexpr uint64_t least_bins_of_device = 16;
 constexpr uint64_t lines_a_step = 1 << 16;
 constexpr uint64_t entries_a_step = 4096;
 constexpr uint64_t entries_at_once = 1 << 15;
-// Rounds between two looks for bins to move.
+// Between two looks for bins to move: rounds, and reads that were counted, for each bin.
 constexpr uint32_t rounds_a_look = 64;
+constexpr uint64_t reads_a_look = 16;
 
 int bits_for(RootTier& tier) {
   const int bits = tier.least_bin_bits();
@@ -118,16 +119,16 @@ void BinMoves::move_in(uint64_t entries) {
 
 void BinMoves::look_for_moves() {
   if (++rounds_ % rounds_a_look != 0) return;
+  if (bins_.all_reads() < (reads_a_look << bins_.bits())) return;
   refine();
   const auto coldest = bins_.coldest_of_device();
   const auto hottest = bins_.hottest_of_host();
   if (!hottest) return;
-  constexpr uint32_t enough = 32;
   const uint32_t reads = bins_.reads(*hottest);
   const bool was_full = std::exchange(was_full_, false);
   if (!was_full && tier_.restore({*hottest, bins_.bits()})) {
     bins_.move(*hottest);
-  } else if (coldest && reads >= enough && reads / 2 > bins_.reads(*coldest)) {
+  } else if (coldest && reads > reads_a_look && reads / 2 > bins_.reads(*coldest)) {
     wants_in_ = hottest;
     bins_.move(*coldest);
   }

@@ -2,10 +2,10 @@
 // (device/root_bins.h) go from one to the other.
 //
 // A bin leaves the device when it would have no room for two rounds more like the last, the one
-// that is read least first. Every 64 rounds the bin of the host that is read most takes the place
-// of the one of the device that is read least, if it is read twice as much. A bin moves from below
-// in steps of some thousand entries, one after a round. Only where changes find no room otherwise,
-// one moves at once.
+// that is read least first. When enough reads were counted, the bin of the host that is read most
+// takes the place of the one of the device that is read least, if it is read twice as much. A bin
+// moves from below in steps of some thousand entries, one after a round. Only where changes find no
+// room otherwise, one moves at once.
 //
 // Errors. DeviceError when the device fails, or is too small to be shared; no_memory() where the
 // host has no memory for an entry.

@@ -13,6 +13,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <optional>
 #include <vector>
 
@@ -25,14 +26,15 @@ class RootBins {
   enum class Side : uint8_t { device, host };
 
   // All bins are the device's.
-  explicit RootBins(int bits) : bits_(bits), bins_(size_t{1} << bits), device_(bins_.size()) {}
+  explicit RootBins(int bits)
+      : bits_(bits), bins_(size_t{1} << bits), reads_(bins_.size()), device_(bins_.size()) {}
 
   bool on_host(uint64_t hash) const {
     const Bin& bin = bins_[bin_number(hash, bits_)];
     return (hash < bin.boundary) == bin.to_host;
   }
   void count_read(uint64_t hash) {
-    std::atomic_ref<uint32_t>(bins_[bin_number(hash, bits_)].reads)
+    std::atomic_ref<uint32_t>(reads_[bin_number(hash, bits_)])
         .fetch_add(1, std::memory_order_relaxed);
   }
 
@@ -44,10 +46,12 @@ class RootBins {
   // The bin of the device that was read least, or of the host that was read most.
   std::optional<uint64_t> coldest_of_device() const { return extreme(true); }
   std::optional<uint64_t> hottest_of_host() const { return extreme(false); }
-  uint32_t reads(uint64_t number) const { return bins_[number].reads; }
+  uint32_t reads(uint64_t number) const { return reads_[number]; }
+  // Counted reads of all bins.
+  uint64_t all_reads() const { return std::accumulate(reads_.begin(), reads_.end(), uint64_t{0}); }
   // Reads count half from now on.
   void age_reads() {
-    for (Bin& bin : bins_) bin.reads /= 2;
+    for (uint32_t& reads : reads_) reads /= 2;
   }
 
   // Begins to move a bin from where it is to the other side; none may be on its way there.
@@ -71,12 +75,14 @@ class RootBins {
 
   // Halves all bins; none moves.
   void refine() {
-    std::vector<Bin> halves(bins_.size() * 2);
-    for (size_t i = 0; i < halves.size(); ++i) {
-      halves[i] = bins_[i / 2];
-      halves[i].reads /= 2;
+    std::vector<Bin> bins(bins_.size() * 2);
+    std::vector<uint32_t> reads(bins.size());
+    for (size_t i = 0; i < bins.size(); ++i) {
+      bins[i] = bins_[i / 2];
+      reads[i] = reads_[i / 2] / 2;
     }
-    bins_.swap(halves);
+    bins_.swap(bins);
+    reads_.swap(reads);
     device_ *= 2;
     ++bits_;
   }
@@ -85,7 +91,6 @@ class RootBins {
   // Where nothing has moved the boundary is 0, so all hashes are above it.
   struct Bin {
     uint64_t boundary = 0;
-    uint32_t reads = 0;
     bool to_host = true;  // where hashes under the boundary are; the others are where they were
   };
 
@@ -96,8 +101,7 @@ class RootBins {
     std::optional<uint64_t> best;
     for (uint64_t i = 0; i < bins_.size(); ++i) {
       if (bins_[i].to_host != on_device || moving_[side(bins_[i])] == i) continue;
-      if (!best ||
-          (on_device ? bins_[i].reads < bins_[*best].reads : bins_[i].reads > bins_[*best].reads)) {
+      if (!best || (on_device ? reads_[i] < reads_[*best] : reads_[i] > reads_[*best])) {
         best = i;
       }
     }
@@ -106,6 +110,8 @@ class RootBins {
 
   int bits_;
   std::vector<Bin> bins_;
+  // Apart, since many threads count while all look at the bins.
+  std::vector<uint32_t> reads_;
   uint64_t device_;
   std::optional<uint64_t> moving_[2];  // to each side
 };

@@ -19,7 +19,7 @@ uint32_t row_of(uint32_t place) { return place & ((uint32_t{1} << place_bits) - 
 
 constexpr uint64_t least_rows = 4096;  // of own columns
 // Reads are counted for one row in so many.
-constexpr uint64_t sampled = 8;
+constexpr uint64_t sampled = 64;
 // Lines of the host that an index grows by after a round, beside those for its changes.
 constexpr uint64_t lines_a_round = 4096;
 
@@ -97,8 +97,10 @@ void RootTable::spread(uint64_t first, uint64_t count) {
   constexpr size_t at_once = 64;
   std::array<HostTier::Wanted, at_once> wanted;
   size_t waiting = 0;
+  uint64_t looked_up = 0;
   const auto look_up = [&] {
     if (waiting == 0) return;
+    looked_up += waiting;
     host_->find(wanted.data(), std::exchange(waiting, 0), [&](uint32_t row, const Found& found) {
       columns_.roots[row] = found.word;
       columns_.found[row] = static_cast<uint8_t>(found.found);
@@ -119,6 +121,7 @@ void RootTable::spread(uint64_t first, uint64_t count) {
     }
   }
   look_up();
+  if (looked_up != 0) host_lookups_.fetch_add(looked_up, std::memory_order_relaxed);
   std::array<uint32_t, most_devices> begin{};
   for (size_t i = 0; i < devices_.size(); ++i) {
     if (rows[i] != 0) begin[i] = devices_[i].rows.fetch_add(rows[i], std::memory_order_relaxed);
@@ -288,6 +291,7 @@ void RootTable::give_up() {
 
 RootTableStats RootTable::stats() {
   RootTableStats stats;
+  stats.host_lookups = host_lookups_.load(std::memory_order_relaxed);
   for (Device& device : devices_) {
     stats.device_bytes += device.tier->device_bytes();
     if (!device.moves) continue;

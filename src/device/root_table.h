@@ -98,7 +98,8 @@ class RootTable {
   std::deque<Device> devices_;
   std::unique_ptr<HostTier> host_;      // once a device was full
   std::atomic<bool> host_full_{false};  // a change found no memory
-  RootColumns columns_;                 // of the one device, or own ones
+  std::atomic<uint64_t> host_lookups_{0};
+  RootColumns columns_;  // of the one device, or own ones
   std::unique_ptr<OwnColumns> own_;
   int64_t buffer_bytes_ = 0;  // that the store's budget knows of
 };

@@ -72,6 +72,7 @@ class RootTier {
 struct RootTableStats {
   uint64_t device_bytes = 0;
   uint64_t host_entries = 0;  // that the devices have no room for
+  uint64_t host_lookups = 0;  // that were made among these
   uint64_t bins_to_host = 0;  // that have moved
   uint64_t bins_to_device = 0;
 };

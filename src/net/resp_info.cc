@@ -118,6 +118,7 @@ void write_stats(const ServerState&, const Statistics& statistics, Lines& lines)
   lines.line("index_on_gpu", uint64_t{statistics.engine.on_device});
   lines.line("index_gpu_bytes", statistics.engine.root_table.device_bytes);
   lines.line("index_entries_beyond_gpu", statistics.engine.root_table.host_entries);
+  lines.line("index_lookups_beyond_gpu", statistics.engine.root_table.host_lookups);
   lines.line("index_bins_from_gpu", statistics.engine.root_table.bins_to_host);
   lines.line("index_bins_to_gpu", statistics.engine.root_table.bins_to_device);
   lines.line("index_takeover_usec", statistics.engine.takeover_us);
