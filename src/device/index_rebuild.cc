@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <new>
+#include <optional>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -18,7 +20,9 @@ namespace {
 class Rebuilder {
  public:
   explicit Rebuilder(HostStore& store)
-      : store_(store), executor_(store), growth_(store.databases.size()) {}
+      : store_(store), executor_(store), growth_(store.databases.size()) {
+    waiting_.reserve(at_a_time);
+  }
 
   void take_pages(std::atomic<uint32_t>& next) {
     const auto take = [this](Location location) {
@@ -117,14 +121,23 @@ void rebuild_index(HostStore& store) {
     }
   }
   std::atomic<uint32_t> next_page{0};
-  const auto work = [&] { Rebuilder(store).take_pages(next_page); };
+  Rebuilder own(store);
+  const auto work = [&] {
+    std::optional<Rebuilder> one;
+    try {
+      one.emplace(store);
+    } catch (const std::bad_alloc&) {  // the others take its pages
+      return;
+    }
+    one->take_pages(next_page);
+  };
   std::vector<std::thread> helpers;
   try {
     for (uint32_t i = 1; i < threads_for(store); ++i) helpers.emplace_back(work);
   } catch (const std::system_error&) {  // fewer will do
   }
-  work();
-  Rebuilder(store).take_large();
+  own.take_pages(next_page);
+  own.take_large();
   for (std::thread& helper : helpers) helper.join();
   for (const Database& database : store.databases) {
     if (LineIndex* index = database.index()) index->check_loads();

@@ -251,6 +251,27 @@ TEST_F(DeviceEngineTest, AWalkMeetsEveryKeyWhileTheIndexGrows) {
   for (uint64_t i = 0; i < before; ++i) EXPECT_TRUE(seen.contains(key(i))) << i;
 }
 
+TEST_F(DeviceEngineTest, AWalkMeetsEveryKeyThoughTheDeviceIsLostOnTheWay) {
+  const auto engine = make_engine();
+  Worker worker(*engine);
+  constexpr uint64_t keys = 500;
+  put(worker, 0, 0, keys);
+  std::set<std::string> seen;
+  const auto see = [&](const ScanItem& item) { seen.emplace(item.key); };
+  uint64_t cursor = 0;
+  for (int i = 0; i < 5; ++i) cursor = worker.scan(0, cursor, 10, see);
+  EXPECT_NE(cursor, 0u);
+  EXPECT_LT(seen.size(), keys);
+  device.lose();
+  seen.clear();
+  for (uint64_t calls = 0; cursor != 0 && calls < keys; ++calls) {
+    cursor = worker.scan(0, cursor, 10, see);
+  }
+  EXPECT_FALSE(engine->stats().on_device);
+  EXPECT_EQ(cursor, 0u);
+  EXPECT_EQ(seen.size(), keys);
+}
+
 TEST_F(DeviceEngineTest, FlushingOneDatabaseLeavesTheOthers) {
   const auto engine = make_engine();
   Worker worker(*engine);

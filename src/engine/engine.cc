@@ -280,16 +280,21 @@ uint64_t Worker::scan(uint32_t database, uint64_t cursor, uint64_t count,
     ++visited;
   };
   const auto show_members = [&](uint64_t root) { for_each_member(store.items, root, show); };
-  uint64_t bound = cursor;
+  // A cursor is the bound to go on from; on a device, whose order is another, with the lowest bit,
+  // which no bound has. A walk that was begun in the other order begins anew.
+  constexpr uint64_t device_bit = 1;
+  const bool began_on_device = (cursor & device_bit) != 0;
+  uint64_t bound = began_on_device == impl_->engine.on_device() ? cursor & ~device_bit : 0;
   if (impl_->engine.on_device()) {
     constexpr uint64_t most_wanted = 1 << 12;  // each step takes a turn among the batches
     for (uint64_t before = visited + 1; before != visited;) {
       before = visited;
       const uint64_t wanted = std::min(count - visited, most_wanted);
       if (!impl_->engine.device->scan(bound, wanted, show_members, bound)) break;
-      if (bound == 0 || visited >= count) return bound;
+      if (bound == 0 || visited >= count) return bound == 0 ? 0 : bound | device_bit;
     }
-    if (impl_->engine.on_device()) return bound;
+    if (impl_->engine.on_device()) return bound | device_bit;
+    bound = 0;
   }
   const LineIndex* index = store.databases[database].index();
   if (index == nullptr) return 0;
