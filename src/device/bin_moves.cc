@@ -50,7 +50,7 @@ bool BinMoves::begin_to_free() {
 // Bins of a device that has few are made smaller, if its segments have become so.
 void BinMoves::refine() {
   if (bins_.moves(Side::host) || bins_.moves(Side::device)) return;
-  if (bins_.of_device() >= least_bins_of_device) return;
+  if (bins_.of_device() == 0 || bins_.of_device() >= least_bins_of_device) return;
   if (tier_.least_bin_bits() > bins_.bits()) bins_.refine();
 }
 

@@ -78,6 +78,19 @@ void FakeMemory::protect(uint64_t offset, uint64_t bytes, bool hide) const {
   mprotect(base_ + from, length, hide ? PROT_NONE : PROT_READ | PROT_WRITE);
 }
 
+void FakeMemory::open() {
+  if (!open_) protect(0, top_, false);
+  open_ = true;
+}
+
+void FakeMemory::close() {
+  constexpr uint32_t always = 256;
+  constexpr uint32_t seldom = 64;
+  if (++closed_ > always && closed_ % seldom != 0) return;
+  protect(0, top_, true);
+  open_ = false;
+}
+
 void* FakeMemory::allocate(uint64_t bytes) {
   if (bytes == 0 || bytes > bytes_ - used_) return nullptr;
   const uint64_t span = span_of(bytes);
@@ -88,7 +101,7 @@ void* FakeMemory::allocate(uint64_t bytes) {
   std::memset(base_ + offset, fresh, bytes);
   std::memset(base_ + offset + bytes, dead, span - bytes);
   forbid(base_ + offset + bytes, span - bytes);
-  protect(offset, span, true);
+  protect(offset, span, !open_);
   live_[offset] = bytes;
   set_live(offset, bytes, true);
   used_ += bytes;
@@ -103,7 +116,7 @@ uint64_t FakeMemory::find_room(uint64_t span) {
     if (bytes < span) continue;
     protect(offset, span, false);
     check_dead(offset, offset + span);
-    protect(offset, span, true);
+    protect(offset, span, !open_);
     vacant_.erase(at);
     if (bytes > span) vacant_[offset + span] = bytes - span;
     return offset;
@@ -127,7 +140,7 @@ void FakeMemory::release(void* at, uint64_t bytes) {
   allow(base_ + offset, span);
   std::memset(base_ + offset, dead, span);
   forbid(base_ + offset, span);
-  protect(offset, span, true);
+  protect(offset, span, !open_);
   return_room(offset, span);
 }
 

@@ -40,11 +40,11 @@ class FakeMemory {
   void* allocate(uint64_t bytes);
   void release(void* at, uint64_t bytes);
 
-  // While it lives everybody may touch the arena, else nobody.
+  // While it lives everybody may touch the arena, else nobody; but see `close`.
   class Open {
    public:
-    explicit Open(FakeMemory& memory) : memory_(memory) { memory.protect(0, memory.top_, false); }
-    ~Open() { memory_.protect(0, memory_.top_, true); }
+    explicit Open(FakeMemory& memory) : memory_(memory) { memory.open(); }
+    ~Open() { memory_.close(); }
     Open(const Open&) = delete;
     Open& operator=(const Open&) = delete;
 
@@ -71,6 +71,10 @@ class FakeMemory {
   uint64_t used() const { return used_; }
 
  private:
+  void open();
+  // Hides the arena: at first each time, later one time in 64, since it takes long where the
+  // arena is large.
+  void close();
   void protect(uint64_t offset, uint64_t bytes, bool hide) const;
   uint64_t find_room(uint64_t span);
   void return_room(uint64_t offset, uint64_t span);
@@ -86,6 +90,8 @@ class FakeMemory {
   std::map<uint64_t, uint64_t> live_;    // offset → bytes
   std::map<uint64_t, uint64_t> vacant_;  // offset → bytes, between allocations, never adjacent
   std::vector<bool> live_units_;
+  bool open_ = false;
+  uint32_t closed_ = 0;  // how often
 };
 
 }  // namespace isotherm

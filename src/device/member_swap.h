@@ -19,6 +19,14 @@ struct ItemMove {
   bool done = false;
 };
 
+// Whether an item that was chosen to make room has become one that the policy lets stay.
+inline bool spared(const HostStore& store, const ItemMove& move, int64_t expiry) {
+  const EvictionPolicy policy = store.options.maxmemory_policy;
+  const bool only_with_expiry =
+      policy == EvictionPolicy::volatile_lru || policy == EvictionPolicy::volatile_ttl;
+  return move.reason == MoveReason::evicted && only_with_expiry && expiry == no_expiry;
+}
+
 // Puts `move.to` in the place of `move.from` in `index`, the index as the item's database has it;
 // false when it has `from` no more. `move.from` must be readable, so found in the caller's epoch.
 template <class Tile, class Index>
@@ -36,7 +44,8 @@ bool swap_member(HostExecutor& executor, Index& index, uint64_t hash, const Item
     bool refused = false;
     const Swapped swapped = swap_root<Tile>(index, hash, root, composed.root, [&](auto& versions) {
       expiry = item->expiry();
-      refused = move.reason == MoveReason::expired && !item->expired(now_ms);
+      refused = move.reason == MoveReason::expired ? !item->expired(now_ms)
+                                                   : spared(executor.store(), move, expiry);
       if (refused) return false;
       if (copy == nullptr) versions.next_version();
       if (copy != nullptr && copy->has_expiry()) copy->set_expiry(expiry);

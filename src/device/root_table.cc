@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <new>
 #include <utility>
 
 #include "device/gpu/device_error.h"
@@ -18,8 +19,6 @@ uint32_t place(size_t device, uint32_t row) {
 uint32_t row_of(uint32_t place) { return place & ((uint32_t{1} << place_bits) - 1); }
 
 constexpr uint64_t least_rows = 4096;  // of own columns
-// Reads are counted for one row in so many.
-constexpr uint64_t sampled = 64;
 // Lines of the host that an index grows by after a round, beside those for its changes.
 constexpr uint64_t lines_a_round = 4096;
 
@@ -48,8 +47,9 @@ struct RootTable::OwnColumns {
   RootColumns columns;
 };
 
-RootTable::RootTable(HostStore& store, std::vector<std::unique_ptr<RootTier>> tiers)
-    : store_(store) {
+RootTable::RootTable(HostStore& store, std::vector<std::unique_ptr<RootTier>> tiers,
+                     uint32_t sampled)
+    : store_(store), sampled_(sampled) {
   if (tiers.empty() || tiers.size() > most_devices) {
     throw DeviceError("an index lies on 1 to 16 devices");
   }
@@ -111,7 +111,7 @@ void RootTable::spread(uint64_t first, uint64_t count) {
     const uint64_t hash = hash_of(columns_.keys[row]);
     const size_t number = device_of(hash);
     Device& device = devices_[number];
-    if (device.moves && row % sampled == 0) device.moves->count_read(hash);
+    if (device.moves && row % sampled_ == 0) device.moves->count_read(hash);
     if (device.moves && device.moves->on_host(hash)) {
       own_->places[row] = place_on_host;
       wanted[waiting++] = {static_cast<uint32_t>(row), hash};
@@ -159,8 +159,14 @@ void RootTable::gather(uint64_t first, uint64_t count) {
   }
 }
 
+// Other members of the round wait for whoever calls, so nothing may be thrown here.
 void RootTable::change_host(uint64_t hash, Location root) {
-  if (!host_->change(hash, root)) host_full_.store(true, std::memory_order_relaxed);
+  bool done = false;
+  try {
+    done = host_->change(hash, root);
+  } catch (const std::bad_alloc&) {  // for the index's own lists
+  }
+  if (!done) host_full_.store(true, std::memory_order_relaxed);
 }
 
 void RootTable::hand_in(uint64_t first, uint64_t count) {
@@ -238,6 +244,11 @@ void RootTable::free_bin(Device& device) {
   if (!device.moves->free_bin()) throw DeviceError("the memory of the device is full");
 }
 
+void RootTable::make_host(uint64_t expected) {
+  host_ =
+      std::make_unique<HostTier>(store_.pages, store_.budget, store_.epochs, store_.seed, expected);
+}
+
 // From now on the device has not all of its hashes.
 void RootTable::share(Device& device) {
   if (host_ == nullptr) {
@@ -245,8 +256,11 @@ void RootTable::share(Device& device) {
     // has, chains there are short until the index has grown.
     constexpr uint64_t bytes_an_entry = 27;
     const uint64_t expected = device.tier->device_bytes() / bytes_an_entry / 8;
-    host_ = std::make_unique<HostTier>(store_.pages, store_.budget, store_.epochs, store_.seed,
-                                       expected);
+    try {
+      make_host(expected);
+    } catch (const std::bad_alloc&) {
+      make_host(0);
+    }
   }
   device.moves.emplace(*device.tier, *host_, store_.seed, [this, &device](uint64_t hash) {
     return &devices_[device_of(hash)] == &device;
@@ -268,7 +282,7 @@ uint64_t RootTable::scan(uint64_t bound, uint64_t lines, uint64_t wanted,
       if (&devices_[device_of(hash)] == &device && !on_host(hash)) entries.push_back({hash, root});
     }));
   }
-  if (host_ != nullptr) come_to(host_->read(bound, 0, wanted, entries));
+  if (host_ != nullptr) come_to(host_->read(bound, next, wanted, entries));
   for (const HostTier::Entry& entry : entries) {
     if (entry.hash < bound || (next != 0 && entry.hash >= next)) continue;
     visit(unmix(entry.hash, store_.seed), entry.root);

@@ -38,8 +38,9 @@ class RootTable {
  public:
   static constexpr size_t most_devices = 16;
 
-  // At least one tier, at most most_devices. `store` must outlive it.
-  RootTable(HostStore& store, std::vector<std::unique_ptr<RootTier>> tiers);
+  // At least one tier, at most most_devices. `store` must outlive it. Of rows of lookups one in
+  // `sampled` is counted as a read of its bin.
+  RootTable(HostStore& store, std::vector<std::unique_ptr<RootTier>> tiers, uint32_t sampled = 64);
   ~RootTable();
   RootTable(const RootTable&) = delete;
   RootTable& operator=(const RootTable&) = delete;
@@ -49,8 +50,8 @@ class RootTable {
   const RootColumns& columns(uint64_t rows);
   // Behind the writing of the keys, for all of them, before `find`.
   void spread(uint64_t first, uint64_t count);
-  // Looks up the first `rows` keys; the roots are there when `wait` has returned and they were
-  // gathered.
+  // Looks up the first `rows` keys, among them all that this round changes; the roots are there
+  // when `wait` has returned and they were gathered.
   void find(uint64_t rows);
   void wait();
   void gather(uint64_t first, uint64_t count);
@@ -90,11 +91,13 @@ class RootTable {
   void count_buffers();
   void free_bin(Device& device);
   void share(Device& device);
+  void make_host(uint64_t expected);
   void count_changes(uint64_t rows);
   void route(uint64_t rows, bool moved);
   void change_host(uint64_t hash, Location root);
 
   HostStore& store_;
+  const uint32_t sampled_;
   std::deque<Device> devices_;
   std::unique_ptr<HostTier> host_;      // once a device was full
   std::atomic<bool> host_full_{false};  // a change found no memory

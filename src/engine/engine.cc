@@ -284,8 +284,9 @@ uint64_t Worker::scan(uint32_t database, uint64_t cursor, uint64_t count,
   // which no bound has. A walk that was begun in the other order begins anew.
   constexpr uint64_t device_bit = 1;
   const bool began_on_device = (cursor & device_bit) != 0;
-  uint64_t bound = began_on_device == impl_->engine.on_device() ? cursor & ~device_bit : 0;
-  if (impl_->engine.on_device()) {
+  const bool on_device = impl_->engine.on_device();
+  uint64_t bound = began_on_device == on_device ? cursor & ~device_bit : 0;
+  if (on_device) {
     constexpr uint64_t most_wanted = 1 << 12;  // each step takes a turn among the batches
     for (uint64_t before = visited + 1; before != visited;) {
       before = visited;

@@ -47,7 +47,13 @@ struct ShardedDeviceTable::State {
       pointers.push_back(&devices.emplace_back(usable_device(gpu)));
     }
     table.emplace(pointers, sharded(options));
-    if (options.expected_entries != 0) table->reserve(options.expected_entries);
+    if (options.expected_entries == 0) return;
+    try {
+      table->reserve(options.expected_entries);
+    } catch (...) {
+      table.reset();  // while the GPU is kept
+      throw;
+    }
   }
   ~State() {
     const KeepGpu keep;

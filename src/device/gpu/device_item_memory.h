@@ -90,6 +90,14 @@ class DeviceItemMemory {
     return {slab.memory.data(), slab.blocks, place.size_class};
   }
 
+  uint64_t bytes_of(Place place) const {
+    return classes_[place.size_class].slabs[place.slab].memory.bytes();
+  }
+  // Bytes from which on a slab for so many missing blocks is worth making of what others gave.
+  uint64_t worth_a_slab(uint32_t c, uint64_t missing) const {
+    return std::min(missing * item_classes::bytes_of(c), slab_bytes_);
+  }
+
   // The next slab, round all classes but `c`, that has no more blocks than its class can spare.
   std::optional<Place> next_idle(uint32_t c,
                                  const std::array<uint64_t, item_classes::count>& spare) {
@@ -211,12 +219,14 @@ class DeviceItemMemory {
     const uint64_t bytes = item_classes::bytes_of(c);
     const uint64_t quarter = std::min(classes_[c].blocks / 4, slab_bytes_ / bytes);
     const uint64_t least = least_slab_bytes / bytes;
-    for (uint64_t blocks = std::max({missing, quarter, least}); blocks != 0;) {
+    // So small ones would make memory crumble; what is left is not worth a slab.
+    const uint64_t smallest = std::min(missing, std::max<uint64_t>(slab_bytes_ / 128 / bytes, 1));
+    for (uint64_t blocks = std::max({missing, quarter, least});;) {
       if (make(c, blocks, free, stream)) return blocks;
+      if (blocks <= smallest) return 0;
       // What is missing first, then less and less; a device that is full refuses slowly.
-      blocks = blocks > missing ? missing : blocks / 8;
+      blocks = blocks > missing ? missing : std::max(blocks / 8, smallest);
     }
-    return 0;
   }
 
   bool make(uint32_t c, uint64_t blocks, uint64_t free, Stream stream) {

@@ -72,15 +72,15 @@ class DeviceRootTable : public RootTier {
     requests.found = columns_.found;
     by_express_ = table_->post(requests);
     if (by_express_) return;
-    if (rows <= most_direct) {
-      table_->run(requests, stream_.get());
-    } else {
-      if (!gets_) gets_.emplace(device_, *table_);
+    if (rows > most_direct && make_gets()) {
       gets_->run(requests, stream_.get());
+    } else {
+      table_->run(requests, stream_.get());
     }
   }
 
   void wait() override {
+    enter();
     if (by_express_) {
       table_->take();
     } else {
@@ -180,6 +180,16 @@ class DeviceRootTable : public RootTier {
     table_.emplace(device_, options_);
     constexpr uint32_t rows = 1 << 16;
     if (options_.gpu_memory != 0) table_->reserve_workspace(rows);
+  }
+
+  // False where the device has no memory for them; the direct way needs none.
+  bool make_gets() {
+    try {
+      if (!gets_) gets_.emplace(device_, *table_);
+    } catch (const std::bad_alloc&) {
+      return false;
+    }
+    return true;
   }
 
   // A GPU is chosen by each thread; a fake one is nobody's.

@@ -105,7 +105,9 @@ class ItemRoom {
   static constexpr uint64_t looks_per_row = 4;
   static constexpr uint64_t least_looks = 256;  // blocks that are worth a launch
   static constexpr uint32_t most_sweeps = 8;    // launches
-  static constexpr uint32_t most_in_vain = 2;   // slabs, of each kind, for a class
+  // Slabs, of each kind, for a class.
+  static constexpr uint32_t most_in_vain = 2;
+  static constexpr uint32_t most_taken = 64;
 
   // What was taken for a part.
   struct Taken {
@@ -154,19 +156,37 @@ class ItemRoom {
   template <class Next>
   bool take_some(uint32_t c, Next&& next, bool evicts, Taken& taken, const ItemPart& part,
                  const Workspace& workspace, Stream stream) {
-    for (uint32_t in_vain = 0; in_vain < most_in_vain;) {
+    // New slabs are made of several that were taken: else memory would crumble to smaller and
+    // smaller ones.
+    const uint64_t worth = items_.worth_a_slab(c, missing(c, workspace.report()));
+    uint64_t given_back = 0;
+    uint32_t in_vain = 0;
+    for (uint32_t i = 0; i < most_taken && in_vain < most_in_vain; ++i) {
       const std::optional<Place> place = next();
-      if (!place) return false;
+      if (!place) break;
       taken.items |= evicts;
+      const uint64_t bytes = items_.bytes_of(*place);
       if (!take(*place, evicts, part, workspace, stream)) {
         ++in_vain;
         continue;
       }
       taken.slabs = true;
-      const ItemReport& report = workspace.report();
-      if (items_.reserve(c, report.need[c], report.free[c], stream) >= report.need[c]) return true;
+      given_back += bytes;
+      if (given_back < worth) continue;
+      if (make_slab(c, workspace, stream)) return true;
+      given_back = 0;
     }
-    return false;
+    return given_back != 0 && make_slab(c, workspace, stream);
+  }
+
+  static uint64_t missing(uint32_t c, const ItemReport& report) {
+    return report.need[c] - std::min(report.free[c], report.need[c]);
+  }
+
+  // Whether the class has what it needs then.
+  bool make_slab(uint32_t c, const Workspace& workspace, Stream stream) {
+    const ItemReport& report = workspace.report();
+    return items_.reserve(c, report.need[c], report.free[c], stream) >= report.need[c];
   }
 
   // Free blocks that the part does not need itself, or a little more.
@@ -193,6 +213,7 @@ class ItemRoom {
       forget(evicted, live, &items_.lists()->evicted, stream);
     }
     items_.drop(place, workspace.report().free[place.size_class], stream);
+    wait_for_counts(part, workspace, stream);  // its blocks are not free any more
     return true;
   }
 
