@@ -65,10 +65,6 @@ void BinMoves::after_round(uint64_t rows) {
   if (bins_.moves(Side::device)) move_in(entries_a_step);
 }
 
-void BinMoves::change_host(uint64_t hash, Location root) {
-  if (!host_.change(hash, root)) no_memory_ = true;
-}
-
 // Moves at least so many entries of the bin that leaves the device, or all that it has left.
 void BinMoves::move_out(uint64_t entries) {
   const HashBin bin = bins_.moving(Side::host);
@@ -78,7 +74,7 @@ void BinMoves::move_out(uint64_t entries) {
     const uint64_t hash = mix(key, seed_);
     if (hash >= from && bin_number(hash, bin.bits) == bin.number) moving_.push_back({hash, root});
   });
-  for (const HostTier::Entry& entry : moving_) change_host(entry.hash, entry.root);
+  for (const HostTier::Entry& entry : moving_) host_.change(entry.hash, entry.root);
   host_.settle(moving_.size());
   if (next != 0 && bin_number(next, bin.bits) == bin.number) {
     bins_.set_boundary(Side::host, next);
@@ -108,7 +104,7 @@ void BinMoves::move_in(uint64_t entries) {
     columns.changed_roots[i] = moving_[i].root;
   }
   tier_.change(moving_.size());
-  for (const HostTier::Entry& entry : moving_) change_host(entry.hash, location::none);
+  for (const HostTier::Entry& entry : moving_) host_.change(entry.hash, location::none);
   if (next != bin.end()) {
     bins_.set_boundary(Side::device, next);
     return;

@@ -7,8 +7,8 @@
 // moves from below in steps of some thousand entries, one after a round. Only where changes find no
 // room otherwise, one moves at once.
 //
-// Errors. DeviceError when the device fails, or is too small to be shared; no_memory() where the
-// host has no memory for an entry.
+// Errors. DeviceError when the device fails, or is too small to be shared; where the host
+// has no memory for an entry its tier says so (HostTier::full).
 // Threads. One, in an epoch; on_host and count_read: any, while nobody is in the others.
 // Sources. KVCG, sections 3 and 7 (bins), for the line between GPU and host.
 #pragma once
@@ -40,7 +40,6 @@ class BinMoves {
   // A step, if there is one to be made, after a round with `rows` changes.
   void after_round(uint64_t rows);
 
-  bool no_memory() const { return no_memory_; }
   uint64_t to_host() const { return to_host_; }
   uint64_t to_device() const { return to_device_; }
 
@@ -52,7 +51,6 @@ class BinMoves {
   void move_out(uint64_t entries);
   void move_in(uint64_t entries);
   void look_for_moves();
-  void change_host(uint64_t hash, Location root);
 
   RootTier& tier_;
   HostTier& host_;
@@ -63,8 +61,7 @@ class BinMoves {
   uint32_t rounds_ = 0;
   bool was_full_ = false;             // since the last look for moves
   std::optional<uint64_t> wants_in_;  // the bin to take in when another has left
-  bool no_memory_ = false;
-  uint64_t to_host_ = 0;  // bins that have moved
+  uint64_t to_host_ = 0;              // bins that have moved
   uint64_t to_device_ = 0;
 };
 

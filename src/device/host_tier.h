@@ -1,11 +1,12 @@
 // HostTier: the roots of an index that do not lie on a device, in lines of the host's memory.
 //
-// Threads. find and change: any, within an epoch. The others: one, while nobody else is here,
-// within an epoch. Errors. `change` says where there is no memory. Memory. Of the store: it counts
+// Threads. find, change and full: any, within an epoch. The others: one, while nobody else is here,
+// within an epoch. Errors. `full` says that there was no memory. Memory. Of the store: it counts
 // as index in `maxmemory`.
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -44,8 +45,10 @@ class HostTier {
       use(wanted[i].row, index_.find<TilePlain>(wanted[i].hash));
     }
   }
-  // Another root, location::none for none; false without memory.
-  bool change(uint64_t hash, Location root);
+  // Another root, location::none for none. Throws nothing.
+  void change(uint64_t hash, Location root);
+  // Whether a change found no memory.
+  bool full() const { return full_.load(std::memory_order_relaxed); }
   void prefetch_change(uint64_t hash) const { index_.lines().prefetch(hash, true); }
   // Lets the index grow, or shrink, for so many changes that were made.
   void settle(uint64_t changes);
@@ -58,6 +61,7 @@ class HostTier {
  private:
   void prefetch(uint64_t hash) const { index_.lines().prefetch(hash, false); }
 
+  std::atomic<bool> full_{false};
   FixedIndex index_;
   GrowthShare growth_;
 };

@@ -46,7 +46,8 @@ class HostTierTest : public ::testing::Test {
   }
   void change(uint64_t i, bool present) {
     const EpochGuard guard(store_.epochs, *slot_);
-    ASSERT_TRUE(tier_.change(hash(i), present ? hash(i) | 1 : location::none));
+    tier_.change(hash(i), present ? hash(i) | 1 : location::none);
+    ASSERT_FALSE(tier_.full());
     if (present) {
       model_.insert(hash(i));
     } else {

@@ -41,7 +41,6 @@ class RootBins {
   int bits() const { return bits_; }
   // Bins that are the device's, or on their way from it.
   uint64_t of_device() const { return device_; }
-  uint64_t of_host() const { return bins_.size() - device_; }
 
   // The bin of the device that was read least, or of the host that was read most.
   std::optional<uint64_t> coldest_of_device() const { return extreme(true); }

@@ -160,15 +160,6 @@ void RootTable::gather(uint64_t first, uint64_t count) {
 }
 
 // Other members of the round wait for whoever calls, so nothing may be thrown here.
-void RootTable::change_host(uint64_t hash, Location root) {
-  bool done = false;
-  try {
-    done = host_->change(hash, root);
-  } catch (const std::bad_alloc&) {  // for the index's own lists
-  }
-  if (!done) host_full_.store(true, std::memory_order_relaxed);
-}
-
 void RootTable::hand_in(uint64_t first, uint64_t count) {
   if (host_ == nullptr) return;
   constexpr uint64_t ahead = 8;
@@ -176,7 +167,7 @@ void RootTable::hand_in(uint64_t first, uint64_t count) {
   const uint64_t end = first + count;
   for (uint64_t row = first; row < end; ++row) {
     if (row + ahead < end) host_->prefetch_change(hash(row + ahead));
-    if (on_host(hash(row))) change_host(hash(row), columns_.changed_roots[row]);
+    if (on_host(hash(row))) host_->change(hash(row), columns_.changed_roots[row]);
   }
 }
 
@@ -196,14 +187,10 @@ void RootTable::change(uint64_t rows) {
   }
   if (host_ == nullptr) return;
   for (Device& device : devices_) {
-    if (!device.moves) continue;
-    device.moves->after_round(rows);
-    if (device.moves->no_memory()) host_full_.store(true, std::memory_order_relaxed);
+    if (device.moves) device.moves->after_round(rows);
   }
   host_->settle(rows + lines_a_round);
-  if (host_full_.load(std::memory_order_relaxed)) {
-    throw DeviceError("no memory for the part of the index on the host");
-  }
+  if (host_->full()) throw DeviceError("no memory for the part of the index on the host");
 }
 
 // Those that go to each device.
@@ -228,7 +215,7 @@ void RootTable::route(uint64_t rows, bool moved) {
     const Location root = columns_.changed_roots[row];
     const uint64_t hash = hash_of(key);
     if (on_host(hash)) {
-      if (moved) change_host(hash, root);
+      if (moved) host_->change(hash, root);
       continue;
     }
     // The one device's columns may be the round's own: what is written was read before.
@@ -294,7 +281,6 @@ void RootTable::clear() {
   for (Device& device : devices_) device.tier->clear();
   give_up();
   own_.reset();
-  host_full_.store(false, std::memory_order_relaxed);
 }
 
 // Members of a round that fails may still read its columns.

@@ -94,13 +94,11 @@ class RootTable {
   void make_host(uint64_t expected);
   void count_changes(uint64_t rows);
   void route(uint64_t rows, bool moved);
-  void change_host(uint64_t hash, Location root);
 
   HostStore& store_;
   const uint32_t sampled_;
   std::deque<Device> devices_;
-  std::unique_ptr<HostTier> host_;      // once a device was full
-  std::atomic<bool> host_full_{false};  // a change found no memory
+  std::unique_ptr<HostTier> host_;  // once a device was full
   std::atomic<uint64_t> host_lookups_{0};
   RootColumns columns_;  // of the one device, or own ones
   std::unique_ptr<OwnColumns> own_;

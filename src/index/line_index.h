@@ -257,7 +257,7 @@ void LineIndex::visit_chain(const Bucket* home, uint64_t hash, Visit&& visit) {
 }
 
 // Entries are gathered before the look at MOVED, so that a line which moved meanwhile is read again
-// where it went. A line that was joined shows its neighbour's entries, too.
+// where it went. A line that is being joined shows its neighbour's entries, too.
 template <class Visit>
 void LineIndex::scan_home(const Bucket* home, uint64_t hash, Visit& visit) {
   std::vector<Slot> entries;
@@ -279,9 +279,12 @@ uint64_t LineIndex::scan(uint64_t bound, Visit&& visit) const {
   const IndexView at = view();
   const Pair entry = at.entry(bound);
   const int depth = DirectoryEntry::depth(entry);
-  scan_home(DirectoryEntry::lines(entry) + line_number(bound, depth, segment_line_bits), bound,
-            visit);
   const int shift = 64 - depth - segment_line_bits;
+  const auto visit_own = [&](uint64_t hash, uint64_t word) {
+    if (hash >> shift == bound >> shift) visit(hash, word);
+  };
+  scan_home(DirectoryEntry::lines(entry) + line_number(bound, depth, segment_line_bits), bound,
+            visit_own);
   return ((bound >> shift) + 1) << shift;
 }
 
