@@ -32,6 +32,8 @@ struct HostStore {
         touches(options.maxmemory_policy == EvictionPolicy::allkeys_lru ||
                 options.maxmemory_policy == EvictionPolicy::volatile_lru),
         evicts(options.maxmemory_policy != EvictionPolicy::noeviction),
+        evicts_any(options.maxmemory_policy == EvictionPolicy::allkeys_lru ||
+                   options.maxmemory_policy == EvictionPolicy::allkeys_random),
         budget(options.maxmemory),
         items(pages, budget, epochs),
         databases(options.databases) {
@@ -47,8 +49,9 @@ struct HostStore {
   const Options options;
   const uint64_t seed;  // of the hash
   const Hash hash;
-  const bool touches;  // reads count as uses
-  const bool evicts;   // the policy frees memory at the cap
+  const bool touches;     // reads count as uses
+  const bool evicts;      // the policy frees memory at the cap
+  const bool evicts_any;  // also by items without an expiry
   MemoryBudget budget;
   Pages pages;
   EpochDomain epochs;

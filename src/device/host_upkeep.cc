@@ -42,19 +42,14 @@ int64_t HostUpkeep::room() const {
 
 bool HostUpkeep::over_cap() const { return store_.budget.limit() != 0 && !store_.budget.fits(0); }
 
-bool HostUpkeep::evicts_any() const {
-  return store_.options.maxmemory_policy == EvictionPolicy::allkeys_lru ||
-         store_.options.maxmemory_policy == EvictionPolicy::allkeys_random;
-}
-
 bool HostUpkeep::evictable() const {
   const auto buffers = store_.budget.buffers.load(std::memory_order_relaxed);
   if (buffers >= static_cast<int64_t>(store_.budget.limit())) return false;
-  return std::any_of(store_.databases.begin(), store_.databases.end(),
-                     [&](const Database& database) {
-                       return evicts_any() ? database.used()
-                                           : database.expires.load(std::memory_order_relaxed) > 0;
-                     });
+  return std::any_of(
+      store_.databases.begin(), store_.databases.end(), [&](const Database& database) {
+        return store_.evicts_any ? database.used()
+                                 : database.expires.load(std::memory_order_relaxed) > 0;
+      });
 }
 
 bool HostUpkeep::make_room(uint64_t bytes, int64_t now_ms) {
@@ -182,7 +177,7 @@ bool HostUpkeep::move_if_still(Location from, int64_t now_ms) {
   const Item* item = store_.items.item(from);
   const Location to = executor_.cache().allocate(item->bytes());
   if (to == location::none) {
-    const bool may_go = store_.evicts && (evicts_any() || item->expiry() != no_expiry);
+    const bool may_go = store_.evicts && (store_.evicts_any || item->expiry() != no_expiry);
     return may_go && evictable() && erase_if_still(from, MoveReason::evicted, now_ms);
   }
   // The expiry may change meanwhile; it is set again under the line's lock.

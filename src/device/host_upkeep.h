@@ -61,8 +61,6 @@ class HostUpkeep {
   // Bytes of room as above; negative over the cap.
   int64_t room() const;
   bool over_cap() const;
-  // Whether the policy evicts items without an expiry, too.
-  bool evicts_any() const;
   // Whether the policy may have something to evict, and that would help: buffers that are above the
   // cap alone stay above it.
   bool evictable() const;

@@ -21,10 +21,7 @@ struct ItemMove {
 
 // Whether an item that was chosen to make room has become one that the policy lets stay.
 inline bool spared(const HostStore& store, const ItemMove& move, int64_t expiry) {
-  const EvictionPolicy policy = store.options.maxmemory_policy;
-  const bool only_with_expiry =
-      policy == EvictionPolicy::volatile_lru || policy == EvictionPolicy::volatile_ttl;
-  return move.reason == MoveReason::evicted && only_with_expiry && expiry == no_expiry;
+  return move.reason == MoveReason::evicted && !store.evicts_any && expiry == no_expiry;
 }
 
 // Puts `move.to` in the place of `move.from` in `index`, the index as the item's database has it;
