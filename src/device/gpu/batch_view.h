@@ -24,6 +24,7 @@
 #include <cstdint>
 
 #include "device/gpu/bits.h"
+#include "device/gpu/request_columns.h"
 #include "device/gpu/request_op.h"
 #include "device/gpu/writer_table.h"
 
@@ -88,16 +89,17 @@ struct BatchView {
 
 // At most `rows` requests of a call from row `first` on.
 inline BatchView part_of(const DeviceRequests& requests, uint64_t first, uint32_t rows) {
-  const auto from = [&](auto* column) { return column != nullptr ? column + first : nullptr; };
+  const DeviceRequests some =
+      rows_of(requests, first, std::min<uint64_t>(rows, requests.rows - first));
   BatchView part;
-  part.rows = static_cast<uint32_t>(std::min<uint64_t>(rows, requests.rows - first));
-  part.ops = from(requests.ops);
-  part.op = requests.op;
-  part.keys = from(requests.keys);
-  part.values = from(requests.values);
-  part.expected = from(requests.expected);
-  part.values_out = from(requests.values_out);
-  part.found = from(requests.found);
+  part.rows = static_cast<uint32_t>(some.rows);
+  part.ops = some.ops;
+  part.op = some.op;
+  part.keys = some.keys;
+  part.values = some.values;
+  part.expected = some.expected;
+  part.values_out = some.values_out;
+  part.found = some.found;
   return part;
 }
 
