@@ -2,7 +2,8 @@
 // and which memory is open.
 //
 // While an operation runs, the memory of its device and of those that it is connected to is open,
-// and no other: a kernel that follows a pointer to any other device's memory ends there and then.
+// and no other: a kernel that follows a pointer to any other device's memory ends there and then,
+// unless that was left open (FakeMemory::close).
 //
 // Threads. The lock is held for all but the lock itself.
 #pragma once

@@ -3,7 +3,8 @@
 //   arena   | allocation … pattern | gap | allocation … | gap | released | gap | never used …
 //
 // The arena is a mapping of its own that nobody may touch unless it is open: the device opens it
-// while its operations run, so host code that follows a device pointer ends there and then.
+// while its operations run, so host code that follows a device pointer ends there and then;
+// but `close` leaves it open most times once it was closed often.
 //
 // An allocation starts at a multiple of 256 bytes and is filled with `fresh`. What is not allocated
 // (gaps, the rest of an allocation's last unit, released memory) is filled with `dead`, and

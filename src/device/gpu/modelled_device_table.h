@@ -79,25 +79,11 @@ class ModelledDeviceTable {
 
   // Gets, from pinned memory.
   void get_pinned(const std::vector<DeviceRequest>& requests) {
-    const uint64_t rows = requests.size();
-    const uint64_t bytes = rows * (2 * sizeof(uint64_t) + 1);
-    auto* keys = static_cast<uint64_t*>(device_.allocate_pinned(bytes));
-    uint64_t* values = keys + rows;
-    auto* found = reinterpret_cast<uint8_t*>(values + rows);
-    for (uint64_t i = 0; i < rows; ++i) keys[i] = requests[i].key;
-    std::fill_n(values, rows, TableModel::untouched);
-    DeviceRequests call;
-    call.rows = rows;
-    call.keys = keys;
-    call.values_out = values;
-    call.found = found;
-    {
-      PinnedGets<Device> gets(device_, table_);
-      gets.run(call, stream_);
-      require_device(device_.synchronize(stream_), "wait");
-    }
-    model_.compare(requests, {values, values + rows}, {found, found + rows});
-    device_.release_pinned(keys, bytes);
+    const PinnedRequests<Device> pinned(device_, requests);
+    PinnedGets<Device> gets(device_, table_);
+    gets.run(pinned.call(), stream_);
+    require_device(device_.synchronize(stream_), "wait");
+    model_.compare(requests, pinned.values(), pinned.found());
   }
 
   // Reads back every key of the model, and the count.

@@ -113,19 +113,9 @@ class ModelledShardedTable {
   }
 
   void get_pinned(const std::vector<DeviceRequest>& requests) {
-    Device& device = sides_[0]->device;
-    PinnedBlock<Device> block(device, requests.size() * RequestColumns::row_bytes);
-    const RequestColumns columns{block.data(), requests.size()};
-    for (uint64_t i = 0; i < requests.size(); ++i) columns.keys()[i] = requests[i].key;
-    std::fill_n(columns.values_out(), requests.size(), TableModel::untouched);
-    DeviceRequests call;
-    call.rows = requests.size();
-    call.keys = columns.keys();
-    call.values_out = columns.values_out();
-    call.found = columns.found();
-    table_.get_pinned(call);
-    model_.compare(requests, {call.values_out, call.values_out + call.rows},
-                   {call.found, call.found + call.rows});
+    const PinnedRequests<Device> pinned(sides_[0]->device, requests);
+    table_.get_pinned(pinned.call());
+    model_.compare(requests, pinned.values(), pinned.found());
   }
 
   // Reads back every key of the model from a slice of each device, and the count.

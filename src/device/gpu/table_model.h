@@ -6,6 +6,7 @@
 // key alone.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <string>
@@ -13,6 +14,8 @@
 #include <vector>
 
 #include "device/gpu/device_memory.h"
+#include "device/gpu/pinned_block.h"
+#include "device/gpu/request_columns.h"
 #include "device/gpu/request_op.h"
 
 namespace isotherm {
@@ -109,6 +112,32 @@ struct HostRequests {
   std::vector<DeviceOp> ops;
   std::vector<uint64_t> keys, values, expected, values_out;
   std::vector<uint8_t> found;
+};
+
+// Gets and their replies as columns in pinned memory.
+template <class Device>
+struct PinnedRequests {
+  PinnedRequests(Device& device, const std::vector<DeviceRequest>& requests)
+      : block(device, requests.size() * RequestColumns::row_bytes),
+        columns{block.data(), requests.size()} {
+    for (uint64_t i = 0; i < requests.size(); ++i) columns.keys()[i] = requests[i].key;
+    std::fill_n(columns.values_out(), requests.size(), TableModel::untouched);
+  }
+  DeviceRequests call() const {
+    DeviceRequests call;
+    call.rows = columns.rows;
+    call.keys = columns.keys();
+    call.values_out = columns.values_out();
+    call.found = columns.found();
+    return call;
+  }
+  std::vector<uint64_t> values() const {
+    return {columns.values_out(), columns.values_out() + columns.rows};
+  }
+  std::vector<uint8_t> found() const { return {columns.found(), columns.found() + columns.rows}; }
+
+  PinnedBlock<Device> block;
+  const RequestColumns columns;
 };
 
 template <class Device>
