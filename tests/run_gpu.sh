@@ -15,6 +15,7 @@ if [[ ! -e /dev/nvidiactl ]]; then
   echo "stores and scripts: skipped: no GPU"
   exit 0
 fi
-export ISOTHERM_TEST_GPU=1
+ISOTHERM_TEST_GPU=$(find /dev -maxdepth 1 -name "nvidia[0-9]*" | wc -l)
+export ISOTHERM_TEST_GPU
 build/release/isotherm-unit-tests --gtest_brief=1 --gtest_filter='Gpu/*'
 build/release/isotherm-script-tests --gtest_brief=1 --gtest_filter='Gpu*'

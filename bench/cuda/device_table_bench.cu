@@ -2,6 +2,7 @@
 // beside what the card can do at most, measured in the same run.
 //
 //   device_table_bench [--entries N] [--rounds N]
+#include <algorithm>
 #include <functional>
 #include <string>
 
@@ -196,19 +197,26 @@ class Bench {
     check(cudaMallocHost(&keys, rows * sizeof *keys));
     check(cudaMallocHost(&values, rows * sizeof *values));
     check(cudaMallocHost(&found, rows));
-    draw(rows, false, false, 11);
-    check(cudaMemcpy(keys, keys_, rows * sizeof *keys, cudaMemcpyDeviceToHost));
     const double bytes = limits_.to_host / 9;  // a value and a found byte a row
-    for (const int shift : {16, 20, 22, 24}) {
+    const auto measure = [&](const char* name, int shift) {
       const uint64_t part = uint64_t{1} << shift;
       const double took = median_seconds(parameters_.rounds, [&](int round) {
         const uint64_t first = part * static_cast<uint64_t>(round) % rows;
         table_->get_pinned(keys + first, values + first, found + first, part, nullptr);
       });
-      report("GET, pinned host memory", shift, took, bytes);
-    }
-    for (uint64_t i = 0; i < rows; ++i) {
-      if (found[i] != 1 || values[i] != keys[i] * 3) std::printf("wrong: row %zu\n", size_t(i));
+      report(name, shift, took, bytes);
+    };
+    for (const bool absent : {true, false}) {
+      draw(rows, false, absent, 11);
+      check(cudaMemcpy(keys, keys_, rows * sizeof *keys, cudaMemcpyDeviceToHost));
+      std::fill_n(values, rows, 7);
+      const char* name = absent ? "GET misses, pinned host memory" : "GET, pinned host memory";
+      for (const int shift : {16, 20, 22, 24}) measure(name, shift);
+      uint64_t wrong = 0;
+      for (uint64_t i = 0; i < rows; ++i) {
+        wrong += found[i] != (absent ? 0 : 1) || values[i] != (absent ? 7 : keys[i] * 3);
+      }
+      std::printf("wrong replies from pinned memory: %zu\n", size_t(wrong));
     }
     check(cudaFreeHost(keys));
     check(cudaFreeHost(values));

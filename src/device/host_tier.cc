@@ -2,7 +2,15 @@
 
 #include <new>
 
+#include "base/tile.h"
+#include "device/fixed_loops.h"
+
 namespace isotherm {
+
+void HostTier::find(const uint64_t* keys, size_t count, Location* roots, uint8_t* found) {
+  fixed_loops().get(
+      {.index = index_, .keys = keys, .rows = count, .values_out = roots, .found_out = found});
+}
 
 void HostTier::change(uint64_t hash, Location root) {
   const Decision decision{root != location::none ? Action::store : Action::erase, root};

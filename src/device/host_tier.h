@@ -5,13 +5,11 @@
 // as index in `maxmemory`.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
-#include "base/tile.h"
 #include "index/fixed_index.h"
 #include "index/growth_share.h"
 #include "items/location.h"
@@ -30,21 +28,8 @@ class HostTier {
            uint64_t expected)
       : index_(pages, budget, epochs, seed, false, expected) {}
 
-  // What is looked up: a row of somebody's and its hash.
-  struct Wanted {
-    uint32_t row;
-    uint64_t hash;
-  };
-  // Calls found(row, Found) for each.
-  template <class Use>
-  void find(const Wanted* wanted, size_t count, Use&& use) const {
-    constexpr size_t ahead = 16;
-    for (size_t i = 0; i < std::min(ahead, count); ++i) prefetch(wanted[i].hash);
-    for (size_t i = 0; i < count; ++i) {
-      if (i + ahead < count) prefetch(wanted[i + ahead].hash);
-      use(wanted[i].row, index_.find<TilePlain>(wanted[i].hash));
-    }
-  }
+  // Looks up `count` keys, each into its roots[i] where found[i] becomes 1.
+  void find(const uint64_t* keys, size_t count, Location* roots, uint8_t* found);
   // Another root, location::none for none. Throws nothing.
   void change(uint64_t hash, Location root);
   // Whether a change found no memory.
@@ -59,8 +44,6 @@ class HostTier {
   uint64_t count() const { return index_.count(); }
 
  private:
-  void prefetch(uint64_t hash) const { index_.lines().prefetch(hash, false); }
-
   std::atomic<bool> full_{false};
   FixedIndex index_;
   GrowthShare growth_;

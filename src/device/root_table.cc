@@ -47,6 +47,16 @@ struct RootTable::OwnColumns {
   RootColumns columns;
 };
 
+// Some rows that are sent to their sides together.
+struct RootTable::Block {
+  static constexpr size_t most_rows = 1024;
+
+  size_t rows = 0;
+  std::array<uint8_t, most_rows> side;
+  std::array<uint32_t, most_devices> next;  // rows taken on each device
+  uint32_t on_host = 0;
+};
+
 RootTable::RootTable(HostStore& store, std::vector<std::unique_ptr<RootTier>> tiers,
                      uint32_t sampled)
     : store_(store), sampled_(sampled) {
@@ -64,6 +74,7 @@ const RootColumns& RootTable::columns(uint64_t rows) {
   for (Device& device : devices_) {
     device.columns = device.tier->columns(rows);
     device.rows.store(0, std::memory_order_relaxed);
+    device.changes.store(0, std::memory_order_relaxed);
   }
   if (!split()) {
     columns_ = devices_.front().columns;
@@ -87,52 +98,83 @@ void RootTable::count_buffers() {
   if (more != 0) store_.budget.buffers.fetch_add(more, std::memory_order_relaxed);
 }
 
-bool RootTable::on_host(uint64_t hash) const {
-  const Device& device = devices_[device_of(hash)];
-  return device.moves && device.moves->on_host(hash);
+size_t RootTable::side_of(uint64_t hash) const {
+  const size_t number = device_of(hash);
+  if (host_ == nullptr) return number;
+  const Device& device = devices_[number];
+  return device.moves && device.moves->on_host(hash) ? host_side : number;
+}
+
+// Finds out where the keys of a block go, and takes rows for them there.
+void RootTable::claim(const uint64_t* keys, std::atomic<uint32_t> Device::*rows, Block& block) {
+  std::array<uint32_t, most_devices + 1> counts{};
+  for (size_t i = 0; i < block.rows; ++i) {
+    const size_t side = side_of(hash_of(keys[i]));
+    block.side[i] = static_cast<uint8_t>(side);
+    ++counts[side];
+  }
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    if (counts[i] == 0) continue;
+    block.next[i] = (devices_[i].*rows).fetch_add(counts[i], std::memory_order_relaxed);
+  }
+  block.on_host = counts[host_side];
 }
 
 void RootTable::spread(uint64_t first, uint64_t count) {
   if (!split()) return;
-  constexpr size_t at_once = 64;
-  std::array<HostTier::Wanted, at_once> wanted;
-  size_t waiting = 0;
-  uint64_t looked_up = 0;
-  const auto look_up = [&] {
-    if (waiting == 0) return;
-    looked_up += waiting;
-    host_->find(wanted.data(), std::exchange(waiting, 0), [&](uint32_t row, const Found& found) {
-      columns_.roots[row] = found.word;
-      columns_.found[row] = static_cast<uint8_t>(found.found);
-    });
-  };
-  std::array<uint32_t, most_devices> rows{};
-  for (uint64_t row = first; row < first + count; ++row) {
-    const uint64_t hash = hash_of(columns_.keys[row]);
-    const size_t number = device_of(hash);
-    Device& device = devices_[number];
-    if (device.moves && row % sampled_ == 0) device.moves->count_read(hash);
-    if (device.moves && device.moves->on_host(hash)) {
-      own_->places[row] = place_on_host;
-      wanted[waiting++] = {static_cast<uint32_t>(row), hash};
-      if (waiting == at_once) look_up();
-    } else {
-      own_->places[row] = place(number, rows[number]++);
+  Block block;
+  for (const uint64_t end = first + count; first < end; first += block.rows) {
+    block.rows = std::min<uint64_t>(Block::most_rows, end - first);
+    spread_block(first, block);
+  }
+}
+
+void RootTable::spread_block(uint64_t first, Block& block) {
+  const uint64_t* keys = columns_.keys + first;
+  claim(keys, &Device::rows, block);
+  std::array<uint64_t*, most_devices> keys_there{};
+  for (size_t i = 0; i < devices_.size(); ++i) keys_there[i] = devices_[i].columns.keys;
+  uint32_t* places = own_->places.get() + first;
+  for (size_t i = 0; i < block.rows; ++i) {
+    const size_t side = block.side[i];
+    if (side == host_side) {
+      places[i] = place_on_host;
+      continue;
     }
+    const uint32_t row = block.next[side]++;
+    places[i] = place(side, row);
+    keys_there[side][row] = keys[i];
   }
-  look_up();
-  if (looked_up != 0) host_lookups_.fetch_add(looked_up, std::memory_order_relaxed);
-  std::array<uint32_t, most_devices> begin{};
-  for (size_t i = 0; i < devices_.size(); ++i) {
-    if (rows[i] != 0) begin[i] = devices_[i].rows.fetch_add(rows[i], std::memory_order_relaxed);
+  if (host_ != nullptr) count_reads(first, block);
+  if (block.on_host != 0) look_up_on_host(first, block);
+}
+
+void RootTable::count_reads(uint64_t first, const Block& block) {
+  const uint64_t end = first + block.rows;
+  for (uint64_t row = (first + sampled_ - 1) / sampled_ * sampled_; row < end; row += sampled_) {
+    const uint64_t hash = hash_of(columns_.keys[row]);
+    Device& device = devices_[device_of(hash)];
+    if (device.moves) device.moves->count_read(hash);
   }
-  for (uint64_t row = first; row < first + count; ++row) {
-    uint32_t& at = own_->places[row];
-    if (at == place_on_host) continue;
-    const size_t number = at >> place_bits;
-    at += begin[number];
-    devices_[number].columns.keys[row_of(at)] = columns_.keys[row];
+}
+
+void RootTable::look_up_on_host(uint64_t first, const Block& block) {
+  std::array<uint16_t, Block::most_rows> rows{};
+  std::array<uint64_t, Block::most_rows> keys{};
+  std::array<Location, Block::most_rows> roots{};
+  std::array<uint8_t, Block::most_rows> found;
+  size_t count = 0;
+  for (size_t i = 0; i < block.rows; ++i) {
+    if (block.side[i] != host_side) continue;
+    rows[count] = static_cast<uint16_t>(i);
+    keys[count++] = columns_.keys[first + i];
   }
+  host_->find(keys.data(), count, roots.data(), found.data());
+  for (size_t i = 0; i < count; ++i) {
+    columns_.roots[first + rows[i]] = roots[i];
+    columns_.found[first + rows[i]] = found[i];
+  }
+  host_lookups_.fetch_add(count, std::memory_order_relaxed);
 }
 
 void RootTable::find(uint64_t rows) {
@@ -150,29 +192,50 @@ void RootTable::wait() {
 
 void RootTable::gather(uint64_t first, uint64_t count) {
   if (!split()) return;
+  std::array<RootColumns, most_devices> from;
+  for (size_t i = 0; i < devices_.size(); ++i) from[i] = devices_[i].columns;
   for (uint64_t row = first; row < first + count; ++row) {
     const uint32_t at = own_->places[row];
     if (at == place_on_host) continue;
-    const RootColumns& from = devices_[at >> place_bits].columns;
-    columns_.roots[row] = from.roots[row_of(at)];
-    columns_.found[row] = from.found[row_of(at)];
+    const RootColumns& columns = from[at >> place_bits];
+    columns_.roots[row] = columns.roots[row_of(at)];
+    columns_.found[row] = columns.found[row_of(at)];
   }
 }
 
 // Other members of the round wait for whoever calls, so nothing may be thrown here.
 void RootTable::hand_in(uint64_t first, uint64_t count) {
-  if (host_ == nullptr) return;
-  constexpr uint64_t ahead = 8;
-  const auto hash = [&](uint64_t row) { return hash_of(columns_.changed_keys[row]); };
-  const uint64_t end = first + count;
-  for (uint64_t row = first; row < end; ++row) {
-    if (row + ahead < end) host_->prefetch_change(hash(row + ahead));
-    if (on_host(hash(row))) host_->change(hash(row), columns_.changed_roots[row]);
+  if (!split()) return;
+  Block block;
+  for (const uint64_t end = first + count; first < end; first += block.rows) {
+    block.rows = std::min<uint64_t>(Block::most_rows, end - first);
+    hand_in_block(first, block);
+  }
+}
+
+void RootTable::hand_in_block(uint64_t first, Block& block) {
+  const uint64_t* keys = columns_.changed_keys + first;
+  const Location* roots = columns_.changed_roots + first;
+  claim(keys, &Device::changes, block);
+  constexpr size_t ahead = 8;
+  for (size_t i = 0; i < block.rows; ++i) {
+    if (block.on_host != 0 && i + ahead < block.rows && block.side[i + ahead] == host_side) {
+      host_->prefetch_change(hash_of(keys[i + ahead]));
+    }
+    const size_t side = block.side[i];
+    if (side == host_side) {
+      host_->change(hash_of(keys[i]), roots[i]);
+      continue;
+    }
+    const RootColumns& there = devices_[side].columns;
+    const uint32_t row = block.next[side]++;
+    there.changed_keys[row] = keys[i];
+    there.changed_roots[row] = roots[i];
   }
 }
 
 void RootTable::change(uint64_t rows) {
-  count_changes(rows);
+  if (!split()) devices_.front().changes = static_cast<uint32_t>(rows);
   bool moved = false;
   for (Device& device : devices_) {
     while (device.changes != 0 && !device.tier->has_room(device.changes)) {
@@ -181,7 +244,7 @@ void RootTable::change(uint64_t rows) {
       moved = true;
     }
   }
-  if (split()) route(rows, moved);
+  if (moved) route(rows);
   for (Device& device : devices_) {
     if (device.changes != 0) device.tier->change(device.changes);
   }
@@ -193,33 +256,30 @@ void RootTable::change(uint64_t rows) {
   if (host_->full()) throw DeviceError("no memory for the part of the index on the host");
 }
 
-// Those that go to each device.
+// Those that go to each device, since bins have moved.
 void RootTable::count_changes(uint64_t rows) {
-  if (!split()) {
-    devices_.front().changes = rows;
-    return;
-  }
   for (Device& device : devices_) device.changes = 0;
   for (uint64_t row = 0; row < rows; ++row) {
-    const uint64_t hash = hash_of(columns_.changed_keys[row]);
-    if (!on_host(hash)) ++devices_[device_of(hash)].changes;
+    const size_t side = side_of(hash_of(columns_.changed_keys[row]));
+    if (side != host_side) ++devices_[side].changes;
   }
 }
 
-// Sends changes to the devices. Those of the host were made when they were handed in, but for bins
-// that have `moved` since: to make a change twice does no harm.
-void RootTable::route(uint64_t rows, bool moved) {
+// Sends changes where they go now. Those of the host were made when they were handed in, but for
+// bins that have moved since: to make a change twice does no harm.
+void RootTable::route(uint64_t rows) {
   for (Device& device : devices_) device.changes = 0;
   for (uint64_t row = 0; row < rows; ++row) {
     const uint64_t key = columns_.changed_keys[row];
     const Location root = columns_.changed_roots[row];
     const uint64_t hash = hash_of(key);
-    if (on_host(hash)) {
-      if (moved) host_->change(hash, root);
+    const size_t side = side_of(hash);
+    if (side == host_side) {
+      host_->change(hash, root);
       continue;
     }
     // The one device's columns may be the round's own: what is written was read before.
-    Device& device = devices_[device_of(hash)];
+    Device& device = devices_[side];
     device.columns.changed_keys[device.changes] = key;
     device.columns.changed_roots[device.changes] = root;
     ++device.changes;
@@ -266,7 +326,8 @@ uint64_t RootTable::scan(uint64_t bound, uint64_t lines, uint64_t wanted,
   for (Device& device : devices_) {
     come_to(device.tier->scan(bound, lines, wanted, [&](uint64_t key, Location root) {
       const uint64_t hash = hash_of(key);
-      if (&devices_[device_of(hash)] == &device && !on_host(hash)) entries.push_back({hash, root});
+      const size_t side = side_of(hash);
+      if (side != host_side && &devices_[side] == &device) entries.push_back({hash, root});
     }));
   }
   if (host_ != nullptr) come_to(host_->read(bound, next, wanted, entries));

@@ -6,8 +6,8 @@
 // (device/host_tier.h) and moves between them (device/bin_moves.h). While all is on one device,
 // rounds write their keys into that device's columns, and nothing here is in their way. Otherwise
 // the columns are the host's own: keys are spread over the tiers by those who wrote them, who look
-// up the host's share on the spot, and gather the roots when the devices have answered; changes of
-// the host's share are made by those who hand them in, the others go to the devices.
+// up the host's share on the spot, and gather the roots when the devices have answered; those who
+// hand in changes make the host's share of them and spread the others over the devices.
 //
 // Memory. Columns count as buffers in `maxmemory`, the host's part as index.
 // Errors. All functions throw DeviceError when a device fails, or where neither it nor the host has
@@ -73,27 +73,36 @@ class RootTable {
   struct Device {
     std::unique_ptr<RootTier> tier;
     RootColumns columns;
-    std::atomic<uint32_t> rows{0};  // of lookups that were sent there
-    uint64_t changes = 0;           // that go there
+    std::atomic<uint32_t> rows{0};     // of lookups that were sent there
+    std::atomic<uint32_t> changes{0};  // that were sent there
     std::optional<BinMoves> moves;  // once it was full
 
     explicit Device(std::unique_ptr<RootTier> its_tier) : tier(std::move(its_tier)) {}
   };
   struct OwnColumns;
+  struct Block;
 
   bool split() const { return devices_.size() > 1 || host_ != nullptr; }
   size_t device_of(uint64_t hash) const {
     return static_cast<size_t>((hash & 0xFFFFFFFF) * devices_.size() >> 32);
   }
-  bool on_host(uint64_t hash) const;
+  // The number of the device that has a hash, or `host_side`.
+  static constexpr size_t host_side = most_devices;
+  size_t side_of(uint64_t hash) const;
   uint64_t hash_of(uint64_t key) const { return mix(key, store_.seed); }
+
+  void claim(const uint64_t* keys, std::atomic<uint32_t> Device::*rows, Block& block);
+  void spread_block(uint64_t first, Block& block);
+  void count_reads(uint64_t first, const Block& block);
+  void look_up_on_host(uint64_t first, const Block& block);
+  void hand_in_block(uint64_t first, Block& block);
 
   void count_buffers();
   void free_bin(Device& device);
   void share(Device& device);
   void make_host(uint64_t expected);
   void count_changes(uint64_t rows);
-  void route(uint64_t rows, bool moved);
+  void route(uint64_t rows);
 
   HostStore& store_;
   const uint32_t sampled_;

@@ -1,5 +1,5 @@
 // The index of a store on devices that are too small for it, or several, against a map: fake ones
-// and, where the tests of a GPU are asked for (ISOTHERM_TEST_GPU=1), a GPU.
+// and, where the tests of a GPU are asked for (ISOTHERM_TEST_GPU: how many there are), GPUs.
 #include "device/root_table.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ constexpr uint64_t memory = uint64_t{1} << 27;
 
 struct Where {
   const char* name;
-  bool gpu;              // number 0, once for each device
+  bool gpu;              // each of them in turn is a device
   uint64_t keys;         // of the tests
   uint64_t small_index;  // bytes that are room for about a quarter of them
   uint64_t a_round;      // rows
@@ -70,12 +70,18 @@ class RootTableTest : public ::testing::TestWithParam<Where> {
     }
     make_table(devices, cap);
   }
+  static std::vector<uint32_t> gpus(size_t devices) {
+    const auto present = static_cast<uint32_t>(std::atoi(std::getenv("ISOTHERM_TEST_GPU")));
+    std::vector<uint32_t> numbers;
+    for (uint32_t i = 0; i < devices; ++i) numbers.push_back(i % present);
+    return numbers;
+  }
   void make_table(size_t devices, uint64_t cap) {
     std::vector<FakeDevice*> some;
     for (const auto& device : devices_) some.push_back(device.get());
     some.resize(std::min(some.size(), devices));
     const auto maker = GetParam().gpu
-                           ? cuda_root_tiers_maker(std::vector<uint32_t>(devices, 0), cap)
+                           ? cuda_root_tiers_maker(gpus(devices), cap)
                            : fake_root_tiers_maker(some, cap);
     constexpr uint32_t sampled = 4;
     table_ = std::make_unique<RootTable>(store_, maker(seed), sampled);

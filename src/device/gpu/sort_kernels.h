@@ -200,13 +200,21 @@ struct SweepKernel {
   ISOTHERM_HOST_DEVICE uint32_t count_before(uint32_t block, uint32_t digit, uint32_t own) const {
     auto& published = pass.counts->published[pass.number];
     Lane::store(&published[block][digit], own | known | (block == 0 ? whole : 0));
+    // Several at a time, since each look takes as long as a trip to memory.
+    constexpr uint32_t looks = 8;
     uint32_t before = 0;
     for (uint32_t at = block; at != 0;) {
-      const uint32_t seen = Lane::load(&published[at - 1][digit]);
-      if ((seen & known) == 0) continue;
-      before += seen & count_of;
-      if ((seen & whole) != 0) break;
-      --at;
+      uint32_t seen[looks];
+      for (uint32_t i = 0; i < looks; ++i) {
+        seen[i] = i < at ? Lane::load(&published[at - 1 - i][digit]) : 0;
+      }
+      bool all = false;
+      for (uint32_t i = 0; i < looks && !all && (seen[i] & known) != 0; ++i) {
+        before += seen[i] & count_of;
+        all = (seen[i] & whole) != 0;
+        --at;
+      }
+      if (all) break;
     }
     if (block != 0) Lane::store(&published[block][digit], (before + own) | known | whole);
     return before;
