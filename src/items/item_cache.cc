@@ -9,6 +9,9 @@ namespace {
 
 constexpr uint64_t filling_bytes = 32 << 10;
 constexpr uint64_t most_items = 256;
+// What a few turns of deep pipelines replace: it comes back from readers all at once, and would
+// otherwise go to the class and be fetched again each turn.
+constexpr uint64_t kept_fillings = 4;
 // Raising the epoch looks at every thread's slot: not for a few items, unless they have waited.
 constexpr uint64_t worth_advancing = 64;
 constexpr uint32_t patience_calls = 16;
@@ -71,7 +74,7 @@ bool ItemCache::fill(uint32_t size_class, bool force) {
   }
   Location items[most_items];
   const uint32_t wanted = filling(size_class);
-  stack.items.reserve(2 * uint64_t{wanted} + 1);
+  stack.items.reserve(kept_fillings * wanted + 1);
   uint32_t count = store_.classes_[size_class].take(items, wanted, false);
   if (count == 0 && reclaim_all() && !stack.items.empty()) return true;
   if (count == 0 && give_other_classes(size_class)) {
@@ -95,7 +98,7 @@ void ItemCache::push(Location location) {
     stack.drains_seen = store_.classes_[size_class].drains() - 1;
     drains_seen_ = store_.drains_.load(std::memory_order_relaxed) - 1;
   }
-  if (stack.items.size() > 2 * uint64_t{filling(size_class)}) {
+  if (stack.items.size() > kept_fillings * filling(size_class)) {
     give_bottom(size_class, filling(size_class));
   }
 }

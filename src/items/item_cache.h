@@ -1,12 +1,12 @@
 // ItemCache: the free items of one thread, and the items that it has retired.
 //
 // Per class a stack of free items. An empty stack is filled from the class in bulk, one lock for up
-// to 256 items or 32 KiB, and an overfull one gives half back; so an idle thread holds little, and
-// a stack that was not used between two visits of `reclaim` is given back, too. Retired items wait
+// to 256 items or 32 KiB, and an overfull one gives as much back. A stack that was not used between
+// two visits of `reclaim` is given back whole, so an idle thread holds nothing. Retired items wait
 // in a queue with the epoch of their retirement; `reclaim` moves those that no reader can see any
 // more to the stacks.
 //
-// Limits. A stack holds two fillings.
+// Limits. A stack holds four fillings.
 // Threads. One; the counter of retired bytes may be read by any.
 #pragma once
 

@@ -2,87 +2,91 @@
 //
 // Life within a loop (loop.h). Arrows are what leads on:
 //
-//   reading ──bytes──▶ ready ──turn: parse, reply──▶ settled ──nothing left──▶ reading
-//                        ▲                             │
-//                        ├── parsed only a part ◀──────┤
-//                        └── output drained ◀── writing┘ the socket takes no more
+//   waiting ──event──▶ ready ──turn: receive, parse, reply, write──▶ settled ──nothing left──▶
+//   waiting
+//                        ▲                                             │
+//                        └── parsed, received or written only a part ◀─┘
 //
-// A read is one asynchronous receive into the room of the input buffer; it starts only when
-// everything parsed so far is answered, so the bytes that requests borrow stay where they are.
-// While more than `backlog_bytes` wait for a client that does not read, nothing more is parsed or
-// read from it. The connection ends when the client closes, on an error, or when its protocol says
-// so and the output is written; it is deleted by the loop once no operation is pending.
+// Events come once (socket_events.h), so a connection remembers what it knows of its socket:
+// `readable_` until a receive did not fill its room, since a socket that gives less than it was
+// asked for is empty; after the client has hung up until the receive that says so, because that
+// end is no further event. `full_` from a write that the socket refused until the event that tells
+// of room.
+//
+// It receives only when everything parsed so far is answered, so the bytes that requests borrow
+// stay where they are. While more than `backlog_bytes` wait for a client that does not read,
+// nothing more is parsed or received from it. The connection ends when the client closes, on an
+// error, or when its protocol says so and the output is written; the loop then deletes it.
 //
 // Threads. Belongs to its loop's thread.
 // Limits. A request may take max_request_bytes(options); a longer one ends the connection.
 #pragma once
 
-#include <asio/io_context.hpp>
-#include <asio/ip/tcp.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 
 #include "net/buffer_pool.h"
-#include "net/handler_memory.h"
 #include "net/input_buffer.h"
 #include "net/output.h"
 #include "net/protocol.h"
+#include "net/socket_events.h"
 
 namespace isotherm::net {
 
 class Loop;
 
-using Socket = asio::basic_stream_socket<asio::ip::tcp, asio::io_context::executor_type>;
-
 // Which clients a port is for.
 enum class Speaks : uint8_t { resp, memcached };
 
-class Connection {
+class Connection final : public Watched {
  public:
   static constexpr size_t backlog_bytes = 1 << 20;
 
-  Connection(Loop& loop, BufferPool& pool, Socket socket, std::unique_ptr<Protocol> protocol,
+  // Takes over a connected, non-blocking socket that its loop's events watch.
+  Connection(Loop& loop, BufferPool& pool, int descriptor, std::unique_ptr<Protocol> protocol,
              Speaks speaks, size_t max_request_bytes);
+  ~Connection() { close_socket(); }
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
 
-  void start() { settle(); }
+  void on_events(uint32_t events) override;
 
   // The steps of a turn.
-  void parse(Turn& turn);
+  void parse(Turn& turn);  // what is left of the input, or else what the socket has
   void reply(Turn& turn) { protocol_->reply(turn, output_); }
   bool waits_alone() const { return protocol_->waits_alone(); }
   void run_alone(Turn& turn) { protocol_->run_alone(turn, output_); }
-  void flush();   // one gathered write
-  void settle();  // what comes next: parse on, read, wait for room, or end
+  void flush();   // gathered writes
+  void settle();  // what comes next: another turn, an event, or the end
 
   void close();
-  bool deletable() const { return !open_ && pending_operations_ == 0 && !queued; }
+  bool deletable() const { return !open_ && !queued; }
   Speaks speaks() const { return speaks_; }
 
   bool queued = false;  // in a list of its loop
   size_t index = 0;     // in the loop's list of connections
 
  private:
-  void start_read();
-  void on_read(const asio::error_code& error, size_t bytes);
-  void start_waiting_for_room();
-  void on_room(const asio::error_code& error);
+  bool last_words() const { return end_of_input_ || protocol_->closing(); }
+  bool takes_input() const { return open_ && !last_words() && output_.size() <= backlog_bytes; }
+  bool receive();
+  bool write_some();
+  void close_socket();
 
   Loop& loop_;
-  Socket socket_;
+  const int descriptor_;
   std::unique_ptr<Protocol> protocol_;
   InputBuffer input_;
   Output output_;
   const Speaks speaks_;
   const size_t max_request_bytes_;
-  int pending_operations_ = 0;
   bool open_ = true;
-  bool reading_ = false;
-  bool waiting_for_room_ = false;
+  bool readable_ = false;  // the socket may hold bytes, or the end
+  bool hung_up_ = false;   // it will hold no more than it does
+  bool full_ = false;      // it takes no more, until an event says so
   bool parse_on_ = false;  // the input may hold complete requests
   bool end_of_input_ = false;
-  HandlerMemory read_memory_;
-  HandlerMemory write_memory_;
 };
 
 }  // namespace isotherm::net

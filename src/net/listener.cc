@@ -46,12 +46,11 @@ void Listener::close() {
 }
 
 void Listener::wait() {
-  acceptor_.async_wait(Acceptor::wait_read, [this](const asio::error_code& error) {
-    if (!error) accept_waiting();
-  });
+  if (!loops_.front()->events().add_listening(acceptor_.native_handle(), *this)) pause();
 }
 
-void Listener::accept_waiting() {
+// Who is left waiting when this returns is another event.
+void Listener::on_events(uint32_t /*events*/) {
   for (int i = 0; i < accepts_per_event; ++i) {
     const int descriptor =
         ::accept4(acceptor_.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -60,20 +59,20 @@ void Listener::accept_waiting() {
       loops_[next_loop_]->adopt(descriptor, speaks_);
       next_loop_ = (next_loop_ + 1) % loops_.size();
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      break;
+      return;
     } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
       spdlog::warn("cannot accept a client: {}", std::strerror(errno));
+      loops_.front()->events().remove(acceptor_.native_handle());
       return pause();
     }
     // Anything else happened to that one client.
   }
-  wait();
 }
 
 void Listener::pause() {
   timer_.expires_after(descriptor_pause);
   timer_.async_wait([this](const asio::error_code& error) {
-    if (!error) accept_waiting();
+    if (!error) wait();
   });
 }
 

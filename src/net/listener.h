@@ -1,6 +1,7 @@
 // Listener: accepts the clients of one port and deals them out to the loops in turn.
 //
-// It lives in one loop; the loop that a connection goes to takes over its socket. A client beyond
+// It lives in one loop, whose events watch its socket; the loop that a connection goes to takes it
+// over. A client beyond
 // `maxclients` is told so in the words of its protocol and let go. When the process runs out of
 // descriptors, accepting pauses for a moment instead of spinning.
 //
@@ -17,10 +18,11 @@
 
 #include "net/loop.h"
 #include "net/server_state.h"
+#include "net/socket_events.h"
 
 namespace isotherm::net {
 
-class Listener {
+class Listener final : public Watched {
  public:
   // Binds and listens; throws std::system_error.
   Listener(ServerState& server, const std::vector<std::unique_ptr<Loop>>& loops,
@@ -28,6 +30,7 @@ class Listener {
 
   asio::ip::tcp::endpoint endpoint() const { return acceptor_.local_endpoint(); }
   void start() { wait(); }
+  void on_events(uint32_t events) override;
   // On the loop's thread, or when it has ended.
   void close();
 
@@ -35,7 +38,6 @@ class Listener {
   using Acceptor = asio::basic_socket_acceptor<asio::ip::tcp, asio::io_context::executor_type>;
 
   void wait();
-  void accept_waiting();
   void pause();
   bool admit(int descriptor);
 

@@ -1,10 +1,13 @@
 #include "net/loop.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <asio/post.hpp>
-#include <chrono>
+#include <asio/ip/tcp.hpp>
+#include <cstdlib>
 #include <string>
 #include <utility>
 
@@ -14,12 +17,20 @@
 namespace isotherm::net {
 namespace {
 
-constexpr auto idle_wake = std::chrono::milliseconds(100);
-
 std::string to_text(const asio::ip::tcp::endpoint& endpoint) {
   const std::string address = endpoint.address().to_string();
   const std::string port = std::to_string(endpoint.port());
   return endpoint.address().is_v6() ? "[" + address + "]:" + port : address + ":" + port;
+}
+
+// One end of a socket as text, by getsockname or getpeername.
+using NameOf = int (*)(int, sockaddr*, socklen_t*);
+std::string address_of(int descriptor, NameOf name_of) {
+  asio::ip::tcp::endpoint endpoint;
+  auto size = static_cast<socklen_t>(endpoint.capacity());
+  if (name_of(descriptor, endpoint.data(), &size) != 0) return to_text({});
+  endpoint.resize(size);
+  return to_text(endpoint);
 }
 
 // Room for two full requests: a key and a value may both be as long as a bulk.
@@ -31,11 +42,12 @@ size_t max_request_bytes(const ServerOptions& options) {
 }  // namespace
 
 // The hint leaves out Asio's locks around each socket; posting from other threads stays safe.
+// Without the guard a context that has nothing to do stops for good.
 Loop::Loop(ServerState& server, LoopCounters& counters)
     : server_(server),
       counters_(counters),
       context_(ASIO_CONCURRENCY_HINT_UNSAFE_IO),
-      timer_(context_) {}
+      keeps_running_(asio::make_work_guard(context_)) {}
 
 Loop::~Loop() {
   stop();
@@ -47,7 +59,7 @@ void Loop::start() {
 }
 
 void Loop::stop() {
-  asio::post(context_, [this] { stopping_ = true; });
+  post([this] { stopping_ = true; });
 }
 
 void Loop::join() {
@@ -55,21 +67,31 @@ void Loop::join() {
 }
 
 void Loop::adopt(int descriptor, Speaks speaks) {
-  asio::post(context_, [this, descriptor, speaks] { welcome(descriptor, speaks); });
+  post([this, descriptor, speaks] { welcome(descriptor, speaks); });
 }
 
 void Loop::run() {
   worker_ = std::make_unique<Worker>(server_.engine);
-  wake_regularly();
   bool more = false;
   while (!stopping_) {
-    if (!more) context_.run_one();
-    context_.poll();
+    wait(more);
     turn();
     more = worker_->maintain() || !ready_.empty();
   }
   close_all();
   worker_.reset();
+}
+
+void Loop::wait(bool work_is_left) {
+  const SocketEvents::Seen seen = events_.wait(!work_is_left);
+  if (seen.woken || seen.tick) context_.poll();
+  if (seen.tick) look_after();
+}
+
+// What has to be done now and then, whether requests come or not.
+void Loop::look_after() {
+  flush_if_due(server_, *worker_, server_.clock.now_ms());
+  report_memory();
 }
 
 void Loop::turn() {
@@ -154,58 +176,29 @@ void Loop::report_memory() {
   reported_bytes_ = bytes;
 }
 
-void Loop::wake_regularly() {
-  timer_.expires_after(idle_wake);
-  timer_.async_wait([this](const asio::error_code& error) {
-    if (error) return;
-    flush_if_due(server_, *worker_, server_.clock.now_ms());
-    report_memory();
-    wake_regularly();
-  });
-}
-
 void Loop::welcome(int descriptor, Speaks speaks) {
-  asio::error_code error;
-  Socket socket(context_);
-  sockaddr_storage name{};
-  socklen_t size = sizeof name;
-  const bool known = getsockname(descriptor, reinterpret_cast<sockaddr*>(&name), &size) == 0;
-  const bool v6 = known && name.ss_family == AF_INET6;
-  socket.assign(v6 ? asio::ip::tcp::v6() : asio::ip::tcp::v4(), descriptor, error);
-  if (error) {
-    ::close(descriptor);
-    (speaks == Speaks::resp ? server_.resp_clients : server_.memcached_clients).fetch_sub(1);
-    return;
-  }
-  socket.non_blocking(true, error);
-  socket.set_option(asio::ip::tcp::no_delay(true), error);
+  const int on = 1;
+  ::setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   std::unique_ptr<Protocol> protocol;
   if (speaks == Speaks::resp) {
-    Peer peer{to_text(socket.remote_endpoint(error)), to_text(socket.local_endpoint(error)),
+    Peer peer{address_of(descriptor, ::getpeername), address_of(descriptor, ::getsockname),
               descriptor};
     protocol = make_resp_protocol(server_, std::move(peer));
   } else {
     protocol = make_memcached_protocol(server_);
   }
   counters_.connections.add();
-  auto& connection = connections_.emplace_back(
-      std::make_unique<Connection>(*this, pool_, std::move(socket), std::move(protocol), speaks,
-                                   max_request_bytes(server_.options)));
+  auto& connection = connections_.emplace_back(std::make_unique<Connection>(
+      *this, pool_, descriptor, std::move(protocol), speaks, max_request_bytes(server_.options)));
   connection->index = connections_.size() - 1;
-  connection->start();
+  if (!events_.add_client(descriptor, *connection)) connection->close();
 }
 
-// Asio's pending operations live in their connections' memory, so they end before it goes.
 void Loop::close_all() {
-  timer_.cancel();
   for (auto& connection : connections_) connection->close();
   for (Connection* connection : ready_) connection->queued = false;
   ready_.clear();
-  context_.restart();
-  while (!connections_.empty()) {
-    context_.poll();
-    delete_ended();
-  }
+  delete_ended();
   server_.engine.add_buffer_bytes(-static_cast<int64_t>(reported_bytes_));
   reported_bytes_ = 0;
 }

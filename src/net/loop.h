@@ -1,33 +1,33 @@
 // Loop: one thread that serves its share of the connections, a turn at a time.
 //
 // A turn:
-//   1. wait for events, then run all handlers that are ready: each receive put the bytes of one
-//      connection into its buffer and the connection into `ready_`;
-//   2. parse every ready connection into the one batch; past `batch_rows_per_turn` the rest waits
-//      for the next turn;
+//   1. wait for events, by one system call (socket_events.h): each puts a connection into `ready_`;
+//   2. receive from every ready connection, and parse it into the one batch while its bytes are in
+//      the cache; past `batch_rows_per_turn` the rest waits for the next turn;
 //   3. submit the batch, which ends before submit returns;
 //   4. write every reply into its connection's output, then clear the batch: nothing the store gave
-//   is
-//      held while a socket is written;
-//   5. one gathered write per connection, then its next read;
+//      is held while a socket is written;
+//   5. one gathered write per connection;
 //   6. commands that run alone;
 //   7. a bounded step of the store's background work.
-// While background work or unparsed input is left, the loop polls instead of waiting. An idle loop
-// wakes ten times a second for background work.
+// While background work or unparsed input is left, the loop looks for events instead of waiting.
+// What other threads post, and Asio's timers, run when somebody woke the loop and else ten times a
+// second; that often an idle loop wakes for background work, too.
 //
 // Memory. After some turns have warmed it up, a turn allocates nothing. Buffers and the batch are
 // reported to the engine, which counts them against maxmemory.
 //
-// Threads. `adopt` and `stop` may be called by any thread; everything else is the loop's own.
+// Threads. `post`, `adopt` and `stop` may be called by any thread; all else is the loop's own.
 #pragma once
 
+#include <asio/executor_work_guard.hpp>
 #include <asio/io_context.hpp>
-#include <asio/steady_timer.hpp>
-#include <atomic>
+#include <asio/post.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "engine/engine.h"
@@ -35,6 +35,7 @@
 #include "net/buffer_pool.h"
 #include "net/connection.h"
 #include "net/server_state.h"
+#include "net/socket_events.h"
 
 namespace isotherm::net {
 
@@ -54,7 +55,15 @@ class Loop {
   // Takes over a connected, non-blocking socket.
   void adopt(int descriptor, Speaks speaks);
 
-  asio::io_context& context() { return context_; }
+  // Runs `function` on the loop's thread.
+  template <typename Function>
+  void post(Function function) {
+    asio::post(context_, std::move(function));
+    events_.wake();
+  }
+
+  asio::io_context& context() { return context_; }  // for timers, which may be a tick late
+  SocketEvents& events() { return events_; }
 
   // For connections.
   void ready(Connection& connection);
@@ -64,20 +73,22 @@ class Loop {
 
  private:
   void run();
+  void wait(bool work_is_left);
   void turn();
   void parse_ready(Turn& turn);
   void run_batch(Turn& turn);
   void finish_connections(Turn& turn);
   void delete_ended();
   void report_memory();
-  void wake_regularly();
+  void look_after();
   void welcome(int descriptor, Speaks speaks);
   void close_all();
 
   ServerState& server_;
   LoopCounters& counters_;
   asio::io_context context_;
-  asio::steady_timer timer_;
+  asio::executor_work_guard<asio::io_context::executor_type> keeps_running_;
+  SocketEvents events_;
   std::thread thread_;
   bool stopping_ = false;
 

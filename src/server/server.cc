@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <asio/ip/address.hpp>
-#include <asio/post.hpp>
 #include <future>
 #include <stdexcept>
 #include <string>
@@ -88,7 +87,7 @@ void Server::stop() {
   running_ = false;
   // No listener may deal out a socket to a loop that has ended.
   std::promise<void> closed;
-  asio::post(loops_.front()->context(), [&] {
+  loops_.front()->post([&] {
     for (auto& listener : listeners_) listener->close();
     closed.set_value();
   });

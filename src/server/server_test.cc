@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "net/buffer_pool.h"
 #include "server/test_client.h"
 
 namespace isotherm {
@@ -193,6 +194,73 @@ TEST_F(ServerTest, LargeValuesArriveWholeInAnyPieces) {
   client.send(resp({"GET", "large"}) + resp({"GET", "large"}));
   EXPECT_TRUE(client.receive(expected.size()) == expected);
   EXPECT_TRUE(client.receive(expected.size()) == expected);
+}
+
+// A receive that fills its room says nothing about what is left in the socket, not even an end.
+TEST_F(ServerTest, ReceivesThatFillTheirRoomAreFollowedByOthers) {
+  Server& server = start();
+  const size_t room = net::BufferPool::chunk_bytes;
+  for (const size_t bytes : {room - 1, room, room + 1, 2 * room, 5 * room}) {
+    TestClient staying(server.resp_port());
+    TestClient leaving(server.resp_port());
+    const size_t framing = resp({"ECHO", std::string(10'000, 'x')}).size() - 10'000;
+    const std::string text(bytes - framing, 'x');
+    const std::string request = resp({"ECHO", text});
+    ASSERT_EQ(request.size(), bytes);
+    const std::string expected = "$" + std::to_string(text.size()) + "\r\n" + text + "\r\n";
+    EXPECT_TRUE(staying.ask(request + request, expected + expected) == expected + expected);
+    EXPECT_TRUE(staying.ask(request, expected) == expected);
+    leaving.send(request);
+    leaving.end_input();
+    EXPECT_TRUE(leaving.receive_all() == expected);
+  }
+}
+
+// While the loop is busy a request and the end behind it become one event.
+TEST_F(ServerTest, SeesAnEndThatCameTogetherWithARequest) {
+  Server& server = start();
+  TestClient busy(server.resp_port());
+  std::string work, answers;
+  for (int i = 0; i < 20'000; ++i) {
+    work += resp({"SET", "k", "v"});
+    answers += "+OK\r\n";
+  }
+  for (int i = 0; i < 5; ++i) {
+    TestClient leaving(server.resp_port());
+    ask(leaving, "PING\r\n", "+PONG\r\n");
+    busy.send(work);
+    leaving.send("PING\r\n");
+    leaving.end_input();
+    EXPECT_EQ(leaving.receive(7), "+PONG\r\n");
+    ASSERT_TRUE(leaving.ended());
+    EXPECT_TRUE(busy.receive(answers.size()) == answers);
+  }
+}
+
+TEST_F(ServerTest, AClientThatReadsLateGetsEverything) {
+  Server& server = start();
+  TestClient other(server.resp_port());
+  const std::string value(100'000, 'v');
+  ask(other, resp({"SET", "k", value}), "+OK\r\n");
+  const std::string answer = "$100000\r\n" + value + "\r\n";
+  for (const bool leaves : {false, true}) {
+    TestClient late(server.resp_port());
+    std::string gets, expected;
+    for (int i = 0; i < 200; ++i) {
+      gets += resp({"GET", "k"});
+      expected += answer;
+    }
+    late.send(gets);
+    if (leaves) late.end_input();
+    // By now its socket is full and its answers wait in the server.
+    for (int i = 0; i < 100; ++i) ask(other, "PING\r\n", "+PONG\r\n");
+    EXPECT_TRUE(late.receive(expected.size()) == expected);
+    if (leaves) {
+      EXPECT_EQ(late.receive_all(), "");
+    } else {
+      ask(late, "PING\r\n", "+PONG\r\n");
+    }
+  }
 }
 
 TEST_F(ServerTest, AClientThatNeverReadsCostsLittle) {

@@ -80,6 +80,12 @@ class TestClient {
     return all;
   }
 
+  // Whether the server has closed the connection, once everything was received.
+  bool ended() {
+    char byte;
+    return ::recv(socket_, &byte, 1, 0) == 0;
+  }
+
   // Sends `request` and reads a reply as long as `expected`.
   std::string ask(std::string_view request, std::string_view expected) {
     send(request);
