@@ -195,12 +195,14 @@ uint64_t check_reuse(Device& device, uint64_t scale) {
   return table.wrong() + table.refused();
 }
 
-// Options of a table that takes so many bytes for index and items.
+// Options of a table that takes so many bytes for index and items, and so many of the host.
 template <class Device>
-DeviceItemOptions capped_items(Device& device, DeviceItemOptions options, uint64_t bytes) {
+DeviceItemOptions capped_items(Device& device, DeviceItemOptions options, uint64_t bytes,
+                               uint64_t host_bytes = 0) {
   ModelledItems<Device> empty(device, options);
   const DeviceItemStats stats = empty.stats();
   options.index.gpu_memory = stats.bytes + stats.workspace + bytes;
+  options.host_memory = host_bytes;
   return options;
 }
 
@@ -221,8 +223,7 @@ uint64_t fill_to_the_end(Device& device, uint64_t rows, uint64_t hash_mask) {
     table.run_host(source.mixed(all, rows, 0.3));
   }
   if (table.refused() == 0) table.fail("no put was refused");
-  const DeviceItemStats stats = table.stats();
-  if (stats.bytes + stats.workspace > options.index.gpu_memory) table.fail("more than the cap");
+  table.check_caps(options);
   table.check_all();
   return table.wrong();
 }
@@ -238,11 +239,13 @@ uint64_t check_items_without_memory(Device& device, uint64_t scale) {
 
 // Where memory ends, items that are not read make room for new ones, and those that are stay.
 template <class Device>
-uint64_t check_eviction(Device& device, uint64_t scale) {
+uint64_t evict_unread(Device& device, uint64_t scale, uint64_t host_part) {
   const uint64_t rows = std::min<uint64_t>(scale / 4, 4096);
+  const uint64_t bytes = rows * 8 * 160;
+  const uint64_t host_bytes = host_part != 0 ? bytes / host_part : 0;
   DeviceItemOptions options = small_items(23, rows);
   options.evicts = true;
-  options = capped_items(device, options, rows * 8 * 160);
+  options = capped_items(device, options, bytes - host_bytes, host_bytes);
   ModelledItems<Device> table(device, options);
   // Keys and values of one size each.
   ItemSource source(10, 20, 20);
@@ -268,8 +271,13 @@ uint64_t check_eviction(Device& device, uint64_t scale) {
   if (table.missed() > read.size() / 10) table.fail("items that are read were evicted");
   if (table.stats().evicted < rows * 12) table.fail("too little was evicted");
   if (table.refused() > rows) table.fail("puts were refused");
+  table.check_caps(options);
   table.check_all();
   return table.wrong();
+}
+template <class Device>
+uint64_t check_eviction(Device& device, uint64_t scale) {
+  return evict_unread(device, scale, 0);
 }
 
 // The same under histories of all operations and sizes, and with hashes that are shared.
@@ -313,15 +321,16 @@ inline ItemBatch of_keys(DeviceOp op, ItemBatch batch) {
 }
 
 // Sizes of values change while memory is full: soon the new ones have most of it, but for what the
-// index took while there were more items.
+// index took while there were more items. One of so many bytes lies on the host.
 template <class Device>
-uint64_t check_changing_sizes(Device& device, uint64_t scale) {
+uint64_t change_sizes(Device& device, uint64_t scale, uint64_t host_part) {
   constexpr uint64_t sizes[] = {40, 1000, 200, 3000};
   const uint64_t rows = std::min<uint64_t>(scale / 8, 1024);
   const uint64_t bytes = rows * 1000;
+  const uint64_t host_bytes = host_part != 0 ? bytes / host_part : 0;
   DeviceItemOptions options = small_items(27, rows);
   options.evicts = true;
-  options = capped_items(device, options, bytes);
+  options = capped_items(device, options, bytes - host_bytes, host_bytes);
   ModelledItems<Device> table(device, options);
   uint64_t next = 0;
   for (const uint64_t size : sizes) {
@@ -332,19 +341,24 @@ uint64_t check_changing_sizes(Device& device, uint64_t scale) {
     table.run(of_keys(DeviceOp::get, numbered_puts(first, next - first, size)));
     if (table.hits() - hits < fit * 2 / 5) table.fail("the new size has too little memory");
   }
-  const DeviceItemStats stats = table.stats();
-  if (stats.bytes + stats.workspace > options.index.gpu_memory) table.fail("more than the cap");
+  table.check_caps(options);
   table.check_all();
   return table.wrong();
+}
+template <class Device>
+uint64_t check_changing_sizes(Device& device, uint64_t scale) {
+  return change_sizes(device, scale, 0);
 }
 
 // What was erased serves other sizes, also where nothing may be evicted.
 template <class Device>
-uint64_t check_erased_sizes(Device& device, uint64_t scale) {
+uint64_t erase_sizes(Device& device, uint64_t scale, uint64_t host_part) {
   const uint64_t rows = std::min<uint64_t>(scale / 8, 1024);
   const uint64_t bytes = rows * 1000;
-  const DeviceItemOptions options = small_items(29, rows);
-  ModelledItems<Device> table(device, capped_items(device, options, bytes));
+  const uint64_t host_bytes = host_part != 0 ? bytes / host_part : 0;
+  const DeviceItemOptions options =
+      capped_items(device, small_items(29, rows), bytes - host_bytes, host_bytes);
+  ModelledItems<Device> table(device, options);
   uint64_t next = 0;
   for (const uint64_t size : {40, 1000, 200, 3000, 40}) {
     const uint64_t refused = table.refused();
@@ -354,17 +368,23 @@ uint64_t check_erased_sizes(Device& device, uint64_t scale) {
     table.run_host(puts);
     if (table.refused() - refused > fit / 16) table.fail("a put was refused");
     table.run_host(of_keys(DeviceOp::get, puts));
+    if (host_part != 0 && table.stats().host_items == 0) table.fail("nothing lies on the host");
     table.run(of_keys(DeviceOp::erase, puts));
   }
+  table.check_caps(options);
   table.check_all();
   return table.wrong();
+}
+template <class Device>
+uint64_t check_erased_sizes(Device& device, uint64_t scale) {
+  return erase_sizes(device, scale, 0);
 }
 
 // Items that have expired are freed though nobody asks for their keys, and no others are.
 template <class Device>
-uint64_t check_expired_sweep(Device& device, uint64_t scale) {
-  const uint64_t rows = std::min<uint64_t>(scale / 8, 1024);
-  ModelledItems<Device> table(device, small_items(31, rows));
+uint64_t sweep_expired(Device& device, const DeviceItemOptions& options) {
+  const uint64_t rows = options.part_rows;
+  ModelledItems<Device> table(device, options);
   constexpr int64_t past = 5;
   constexpr int64_t future = 50;
   uint64_t next = 0;
@@ -386,9 +406,16 @@ uint64_t check_expired_sweep(Device& device, uint64_t scale) {
     table.run(numbered_puts(next, rows / 2, size));
     next += rows;
   }
-  if (table.stats().bytes > stats.bytes + rows * 400) table.fail("memory is not used again");
+  const DeviceItemStats after = table.stats();
+  if (after.bytes + after.host_bytes > stats.bytes + stats.host_bytes + rows * 400) {
+    table.fail("memory is not used again");
+  }
   table.check_all();
   return table.wrong() + table.refused();
+}
+template <class Device>
+uint64_t check_expired_sweep(Device& device, uint64_t scale) {
+  return sweep_expired(device, small_items(31, std::min<uint64_t>(scale / 8, 1024)));
 }
 
 // The reply does not fit: its size and all else are told, and nothing is written behind it.

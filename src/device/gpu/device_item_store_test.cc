@@ -4,7 +4,7 @@
 
 #include "base/pair.h"
 #include "device/fake_device.h"
-#include "device/gpu/device_item_checks.h"
+#include "device/gpu/device_item_host_checks.h"
 #include "items/poison.h"
 
 namespace isotherm {
@@ -41,6 +41,9 @@ std::string test_name(const ::testing::TestParamInfo<DeviceItemCheck<FakeDevice>
 
 INSTANTIATE_TEST_SUITE_P(Items, DeviceItemChecks,
                          ::testing::ValuesIn(device_item_checks<FakeDevice>), test_name);
+
+INSTANTIATE_TEST_SUITE_P(ItemsOnHost, DeviceItemChecks,
+                         ::testing::ValuesIn(device_item_host_checks<FakeDevice>), test_name);
 
 using Store = DeviceItemStore<FakeDevice>;
 using Modelled = ModelledItems<FakeDevice>;

@@ -50,8 +50,9 @@ struct ItemPlacement {
   uint64_t index_to_come(const ItemMemoryUse& use) const {
     const uint64_t each = use.block_bytes + list_entry_bytes + index_entry_bytes;
     const uint64_t items = std::min((use.device + use.host) / each, use.device / index_entry_bytes);
-    const uint64_t whole =
-        items * index_entry_bytes + part_rows * part_row_bytes + segment_bytes * segments_ahead;
+    const uint64_t whole = items * index_entry_bytes +
+                           std::max(part_rows * part_row_bytes, least_ahead) +
+                           segment_bytes * segments_ahead;
     return whole - std::min(whole, use.index);
   }
 
@@ -60,6 +61,7 @@ struct ItemPlacement {
   static constexpr uint64_t index_entry_bytes = 29;
   // An entry, and two overflow lines for six rows (device/gpu/fixed_device_table.h).
   static constexpr uint64_t part_row_bytes = index_entry_bytes + 2 * 128 / 6 + 1;
+  static constexpr uint64_t least_ahead = 2 * 1024 * 128;  // two lots of overflow lines
   static constexpr uint64_t segments_ahead = 4;
 };
 

@@ -78,6 +78,11 @@ class ModelledItems {
     const uint64_t entries = stats().entries;
     if (entries < live() || entries > model_.size()) fail("the count is wrong");
   }
+  void check_caps(const DeviceItemOptions& options) {
+    const DeviceItemStats now_used = stats();
+    if (now_used.bytes + now_used.workspace > options.index.gpu_memory) fail("more than the cap");
+    if (now_used.host_bytes > options.host_memory) fail("more than the cap of the host");
+  }
   // Keys of the model that have not expired.
   uint64_t live() const {
     const auto lives = [](const auto& entry) { return !expired(entry.second); };
