@@ -9,9 +9,6 @@
 
 namespace isotherm {
 
-// What the index takes of the device for the first items: overflow lines, for the most part.
-inline constexpr uint64_t index_begins_with = 300'000;
-
 // Bytes of a block of an item of `numbered_puts`.
 inline uint64_t numbered_block(uint64_t value_bytes) {
   const uint64_t key_bytes = std::to_string(1'000'000).size();
@@ -24,7 +21,7 @@ uint64_t check_items_beyond_device(Device& device, uint64_t scale) {
   constexpr uint64_t value_bytes = 200;
   const uint64_t rows = std::min<uint64_t>(scale / 8, 4096);
   const uint64_t fit = rows * 24;
-  const uint64_t bytes = index_begins_with + fit * numbered_block(value_bytes);
+  const uint64_t bytes = fit * numbered_block(value_bytes);
   const DeviceItemOptions options = capped_items(device, small_items(41, rows), bytes, bytes * 3);
   ModelledItems<Device> table(device, options);
   for (uint64_t next = 0; next < fit * 3; next += rows) {
@@ -59,7 +56,7 @@ uint64_t check_histories_beyond_device(Device& device, uint64_t scale) {
     ItemSource source(43, 40, 4000);
     DeviceItemOptions options = small_items(45, rows);
     options.hash_mask = mask;
-    options = capped_items(device, options, index_begins_with + rows * 1500, rows * 20'000);
+    options = capped_items(device, options, rows * 1500, rows * 20'000);
     ModelledItems<Device> table(device, options);
     const std::vector<std::string> keys = source.keys(rows * 4);
     for (int round = 0; round < 12; ++round) {
@@ -74,42 +71,78 @@ uint64_t check_histories_beyond_device(Device& device, uint64_t scale) {
   return wrong;
 }
 
-// Where both memories have ended, items that are read stay, and new ones are there at first.
+// Where both memories have ended old items make room: new ones are there at first.
 template <class Device>
 uint64_t check_eviction_from_both(Device& device, uint64_t scale) {
   constexpr uint64_t value_bytes = 100;
-  const uint64_t rows = std::min<uint64_t>(scale / 8, 2048);
+  const uint64_t rows = std::clamp<uint64_t>(scale / 8, 256, 2048);
   const uint64_t fit = rows * 6;
   const uint64_t bytes = fit * numbered_block(value_bytes);
   DeviceItemOptions options = small_items(47, rows);
   options.evicts = true;
-  options = capped_items(device, options, index_begins_with + bytes, bytes);
+  options = capped_items(device, options, bytes, bytes);
   ModelledItems<Device> table(device, options);
   constexpr uint64_t rounds = 30;
   for (uint64_t round = 0; round < rounds; ++round) {
     const ItemBatch puts = numbered_puts(round * rows, rows, value_bytes);
     table.run_from(round % 2 == 0, puts);
-    const uint64_t hits = table.hits();
     table.run(of_keys(DeviceOp::get, puts));
-    if (table.hits() - hits < rows * 3 / 4) table.fail("new items are gone");
   }
+  if (table.hits() < rows * rounds * 15 / 16) table.fail("new items are gone");
   const DeviceItemStats stats = table.stats();
   if (stats.evicted == 0) table.fail("nothing was evicted");
   if (stats.entries < fit * 3 / 2) table.fail("too few items are left");
   if (stats.host_items < fit * 3 / 4) table.fail("too few items lie on the host");
   table.check_caps(options);
   table.check_all();
-  return table.wrong() + evict_unread(device, scale, 2) + evict_unread(device, scale, 3);
+  return table.wrong();
+}
+
+template <class Device>
+uint64_t check_unread_on_both(Device& device, uint64_t scale) {
+  const uint64_t rows = std::clamp<uint64_t>(scale / 4, 256, 4096);
+  return evict_unread(device, rows, rows * 6 * 160, rows * 4 * 160);
+}
+
+// Histories of all operations and sizes where both memories have ended, and with hashes that are
+// shared.
+template <class Device>
+uint64_t check_evicting_histories_on_both(Device& device, uint64_t scale) {
+  uint64_t wrong = 0;
+  for (const uint64_t mask : {~uint64_t{0}, uint64_t{0x3ff} << 54}) {
+    const uint64_t rows = std::min<uint64_t>(scale / 4, mask == ~uint64_t{0} ? 4096 : 256);
+    ItemSource source(53, 40, 3000);
+    DeviceItemOptions options = small_items(55, rows);
+    options.evicts = true;
+    options.hash_mask = mask;
+    options = capped_items(device, options, rows * 300, rows * 600);
+    ModelledItems<Device> table(device, options);
+    const std::vector<std::string> keys = source.keys(rows * 10);
+    for (int round = 0; round < 16; ++round) {
+      ItemBatch batch = source.mixed(keys, rows + rows / 2, round % 2 == 0 ? 0.7 : 0.2);
+      for (ItemRequest& request : batch) request.expiry = 0;
+      table.run_from(round % 3 == 0, batch);
+    }
+    const DeviceItemStats stats = table.stats();
+    if (stats.evicted == 0) table.fail("nothing was evicted");
+    if (stats.host_items == 0 || stats.host_items == stats.entries) table.fail("one memory only");
+    table.check_caps(options);
+    table.check_all();
+    wrong += table.wrong();
+  }
+  return wrong;
 }
 
 template <class Device>
 uint64_t check_changing_sizes_on_both(Device& device, uint64_t scale) {
-  return change_sizes(device, scale, 2);
+  const uint64_t rows = std::clamp<uint64_t>(scale / 8, 128, 1024);
+  return change_sizes(device, rows, rows * 2000, rows * 1500);
 }
 
 template <class Device>
 uint64_t check_erased_sizes_on_both(Device& device, uint64_t scale) {
-  return erase_sizes(device, scale, 2);
+  const uint64_t rows = std::clamp<uint64_t>(scale / 8, 128, 1024);
+  return erase_sizes(device, rows, rows * 8000, rows * 6000);
 }
 
 // Items on the host expire as others do, whether they came there by size or because the device had
@@ -160,7 +193,7 @@ template <class Device>
 uint64_t check_index_beside_host(Device& device, uint64_t scale) {
   constexpr uint64_t value_bytes = 8;
   const uint64_t rows = std::min<uint64_t>(scale / 4, 2048);
-  const uint64_t bytes = index_begins_with + rows * 30 * numbered_block(value_bytes);
+  const uint64_t bytes = rows * 30 * numbered_block(value_bytes);
   const DeviceItemOptions options =
       capped_items(device, small_items(51, rows), bytes, bytes * 3 / 2);
   ModelledItems<Device> table(device, options);
@@ -184,6 +217,8 @@ constexpr DeviceItemCheck<Device> device_item_host_checks[] = {
     {"items beyond device", check_items_beyond_device<Device>},
     {"histories beyond device", check_histories_beyond_device<Device>},
     {"eviction from both", check_eviction_from_both<Device>},
+    {"unread on both", check_unread_on_both<Device>},
+    {"evicting histories on both", check_evicting_histories_on_both<Device>},
     {"changing sizes on both", check_changing_sizes_on_both<Device>},
     {"erased sizes on both", check_erased_sizes_on_both<Device>},
     {"expired on host", check_expired_on_host<Device>},

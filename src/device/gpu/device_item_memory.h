@@ -273,19 +273,21 @@ class DeviceItemMemory {
 
   // Adds a slab of `missing` blocks, or more, or fewer, where there is memory for it.
   bool add(uint32_t c, uint64_t missing, Free& free, Stream stream) {
-    const auto add_on = [&](MemorySide side, bool spares_index) {
-      const uint64_t blocks = add_some(c, missing, {side, spares_index}, free, stream);
+    const auto add_on = [&](MemorySide side, uint64_t host) {
+      const uint64_t blocks = add_some(c, missing, {side, host}, free, stream);
       free[index_of(side)] += blocks;
       return blocks != 0;
     };
-    if (placement_.host_memory == 0) return add_on(MemorySide::device, false);
-    if (c < placement_.host_from && add_on(MemorySide::device, true)) return true;
-    return add_on(MemorySide::host, false) || add_on(MemorySide::device, false);
+    const uint64_t host = placement_.host_memory;
+    if (c < placement_.host_from && add_on(MemorySide::device, host)) return true;
+    if (host == 0) return false;
+    // The index needs no more than for what the host has where it does not get more.
+    return add_on(MemorySide::host, host) || add_on(MemorySide::device, host_.used());
   }
 
   struct Target {
     MemorySide side;
-    bool spares_index;  // leaves the index what it is going to take
+    uint64_t host;  // bytes that items can have there
   };
 
   // Of how many blocks.
@@ -305,7 +307,8 @@ class DeviceItemMemory {
 
   bool make(uint32_t c, uint64_t blocks, Target target, uint64_t free, Stream stream) {
     const uint64_t bytes = blocks * item_classes::bytes_of(c);
-    if (target.spares_index && !leaves_index(bytes, blocks)) return false;
+    const bool spares_index = placement_.host_memory != 0 && target.side == MemorySide::device;
+    if (spares_index && !leaves_index(bytes, blocks, target.host)) return false;
     DeviceArray<Device, char> slab(memory_of(target.side), bytes);
     if (slab.empty()) return false;
     const uint32_t list = list_of(c, target.side);
@@ -322,8 +325,8 @@ class DeviceItemMemory {
     return true;
   }
 
-  // Whether a slab of device memory leaves the index enough.
-  bool leaves_index(uint64_t bytes, uint64_t blocks) const {
+  // Whether a slab of device memory leaves the index enough, if the host has `host` bytes of items.
+  bool leaves_index(uint64_t bytes, uint64_t blocks, uint64_t host) const {
     const uint64_t left = memory_.left();
     uint64_t lists = 0;
     for (uint32_t list = 0; list < item_classes::lists; ++list) {
@@ -333,7 +336,7 @@ class DeviceItemMemory {
     ItemMemoryUse use;
     use.device = memory_.used() + left - memory_before_items_;
     use.index = memory_.used() - memory_before_items_ - lists - slab_bytes_on_[0];
-    use.host = placement_.host_memory;
+    use.host = host;
     use.block_bytes = (slab_bytes_of_all() + bytes) / blocks;
     return left >= bytes && left - bytes >= placement_.index_to_come(use);
   }

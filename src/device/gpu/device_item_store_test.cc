@@ -128,6 +128,40 @@ TEST(DeviceItemStore, WithoutMemoryPutsAreRefusedAndLaterOnesAreNot) {
   EXPECT_EQ(device.take_errors(), std::vector<std::string>{});
 }
 
+// Host memory that cannot be had is full: at whatever allocation it ends, nothing goes wrong, and
+// when there is some again nothing is refused.
+TEST(DeviceItemStore, WithoutHostMemoryPutsAreRefusedAndLaterOnesAreNot) {
+  uint64_t refused_at = 0;
+  for (uint64_t allocations = 0; allocations < 8; ++allocations) {
+    FakeDevice device(1, memory);
+    ItemSource source(3, 40, 1000);
+    DeviceItemOptions options = small_items(1, 256);
+    options.host_items_from = allocations % 2 == 0 ? 1 : 0;
+    options = capped_items(device, options, 100'000, 8 << 20);
+    Modelled table(device, options);
+    const std::vector<std::string> keys = source.keys(1000);
+    const auto put_some = [&](int64_t first) {
+      const std::vector<std::string> some(keys.begin() + first, keys.begin() + first + 500);
+      table.run_host(source.uniform_op(DeviceOp::put, some));
+    };
+    put_some(0);
+    EXPECT_GT(table.stats().host_items, 0u);
+    EXPECT_EQ(table.refused(), 0u);
+    device.fail_allocations_after(allocations);
+    put_some(500);
+    refused_at += table.refused() != 0;
+    device.fail_allocations_after(FakeDevice::never);
+    const uint64_t refused = table.refused();
+    put_some(250);
+    put_some(500);
+    EXPECT_EQ(table.refused(), refused) << allocations;
+    table.check_all();
+    EXPECT_EQ(table.wrong(), 0u) << allocations;
+    EXPECT_EQ(device.take_errors(), std::vector<std::string>{});
+  }
+  EXPECT_GT(refused_at, 3u);
+}
+
 // Keys by their hashes, of which the uppermost 16 bits count: `few` have 512 hashes in all, `many`
 // others, of which the later ones are shared by two keys each.
 struct SharedHashes {

@@ -3,9 +3,10 @@
 // Slabs lie in device memory as long as it has room, and then in pinned memory of the host, which
 // kernels reach by the same pointers; those of large blocks, as the table is told, in host memory
 // first. The index is in device memory whatever happens. If slabs took all of that, host memory
-// would be left and nothing to find its items by. So while the host has room, a slab is made on the
-// device only where what is left then is enough for the index of all items that both memories can
-// hold, at the size that blocks have on average.
+// would be left and nothing to find its items by. So where the table may take host memory, a slab
+// is made on the device only if what is left then is enough for the index of all items that both
+// memories can hold, at the size that blocks have on average. When the host has no more to give,
+// that is what it has given.
 //
 // Of n items in blocks of b bytes, with their places in lists of free blocks:
 //   n × (b + list entry + index entry) = device memory for items and index + host memory

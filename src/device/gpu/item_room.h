@@ -125,7 +125,9 @@ class ItemRoom {
   static ItemPlacement placement_of(const DeviceItemOptions& options) {
     ItemPlacement placement;
     placement.host_memory = options.host_memory;
-    placement.host_from = ItemPlacement::class_from(options.host_items_from);
+    if (options.host_memory != 0) {
+      placement.host_from = ItemPlacement::class_from(options.host_items_from);
+    }
     placement.part_rows = options.part_rows;
     placement.segment_bytes = sizeof(Bucket) << options.index.line_bits;
     return placement;
