@@ -195,15 +195,18 @@ uint64_t check_reuse(Device& device, uint64_t scale) {
   return table.wrong() + table.refused();
 }
 
-// Options of a table that takes so many bytes for index and items; or where the host has some, so
-// many for items on either side, and for the index what it begins with and a little more.
+// What an index takes for the first items and has ahead, and a little more.
+inline constexpr uint64_t first_index_bytes = 400'000;
+
+// Options of a table that takes so many bytes for index and items; where the host has some, too, so
+// many beside what the index begins with.
 template <class Device>
 DeviceItemOptions capped_items(Device& device, DeviceItemOptions options, uint64_t bytes,
                                uint64_t host_bytes = 0) {
   ModelledItems<Device> empty(device, options);
   const DeviceItemStats stats = empty.stats();
-  const uint64_t for_index = host_bytes != 0 ? 400'000 : 0;
-  options.index.gpu_memory = stats.bytes + stats.workspace + for_index + bytes;
+  options.index.gpu_memory = stats.bytes + stats.workspace + bytes;
+  if (host_bytes != 0) options.index.gpu_memory += first_index_bytes;
   options.host_memory = host_bytes;
   return options;
 }
@@ -303,21 +306,6 @@ uint64_t check_evicting_histories(Device& device, uint64_t scale) {
     wrong += table.wrong();
   }
   return wrong;
-}
-
-// `count` puts of keys that were not there before, all of which live until `expiry`.
-inline ItemBatch numbered_puts(uint64_t first, uint64_t count, uint64_t value_bytes,
-                               int64_t expiry = 0) {
-  ItemBatch batch;
-  for (uint64_t i = first; i < first + count; ++i) {
-    const std::string value(value_bytes, static_cast<char>(i));
-    batch.push_back({DeviceOp::put, std::to_string(1'000'000 + i), value, expiry});
-  }
-  return batch;
-}
-inline ItemBatch of_keys(DeviceOp op, ItemBatch batch) {
-  for (ItemRequest& request : batch) request = {op, request.key, {}, 0};
-  return batch;
 }
 
 // Sizes of values change while memory is full: soon the new ones have most of it, but for what the

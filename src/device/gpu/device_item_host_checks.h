@@ -187,8 +187,8 @@ uint64_t check_placement_by_size(Device& device, uint64_t scale) {
   return table.wrong() + table.refused();
 }
 
-// Small items, of which the index takes the most of the device: slabs leave it enough, so both
-// memories are full before a put is refused.
+// Small items, whose index takes the most of the device: slabs leave it enough, so both memories
+// are full before a put is refused.
 template <class Device>
 uint64_t check_index_beside_host(Device& device, uint64_t scale) {
   constexpr uint64_t value_bytes = 8;
@@ -207,6 +207,8 @@ uint64_t check_index_beside_host(Device& device, uint64_t scale) {
     table.fail("blocks of the host were free");
   }
   if (stats.host_items == stats.entries) table.fail("nothing lies on the device");
+  const uint64_t left = options.index.gpu_memory - stats.bytes - stats.workspace;
+  if (left > first_index_bytes + bytes / 8) table.fail("the device was not full");
   table.check_caps(options);
   table.check_all();
   return table.wrong();

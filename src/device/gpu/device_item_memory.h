@@ -58,8 +58,9 @@ class DeviceItemMemory {
   uint64_t host_bytes() const { return host_.used(); }
   uint64_t host_blocks() const {
     uint64_t blocks = 0;
-    for (uint32_t c = 0; c < item_classes::count; ++c)
-      blocks += of_list(c, MemorySide::host).blocks;
+    for (uint32_t list = item_classes::count; list < item_classes::lists; ++list) {
+      blocks += arrays_[list].blocks;
+    }
     return blocks;
   }
 

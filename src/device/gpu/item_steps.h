@@ -89,8 +89,8 @@ class ItemSteps {
     stats.expired = lists->expired;
     stats.host_bytes = room_.host_bytes();
     stats.host_items = room_.host_blocks();
-    for (uint32_t c = 0; c < item_classes::count; ++c) {
-      stats.host_items -= lists->free[item_classes::list_of(c, true)];
+    for (uint32_t list = item_classes::count; list < item_classes::lists; ++list) {
+      stats.host_items -= lists->free[list];
     }
     return stats;
   }

@@ -27,6 +27,21 @@ struct ItemRequest {
 };
 using ItemBatch = std::vector<ItemRequest>;
 
+// `count` puts of keys that were not there before, all of which live until `expiry`.
+inline ItemBatch numbered_puts(uint64_t first, uint64_t count, uint64_t value_bytes,
+                               int64_t expiry = 0) {
+  ItemBatch batch;
+  for (uint64_t i = first; i < first + count; ++i) {
+    const std::string value(value_bytes, static_cast<char>(i));
+    batch.push_back({DeviceOp::put, std::to_string(1'000'000 + i), value, expiry});
+  }
+  return batch;
+}
+inline ItemBatch of_keys(DeviceOp op, ItemBatch batch) {
+  for (ItemRequest& request : batch) request = {op, request.key, {}, 0};
+  return batch;
+}
+
 template <class Device>
 class ModelledItems {
  public:
