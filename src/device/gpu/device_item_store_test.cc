@@ -53,6 +53,16 @@ ItemBatch some_puts(uint64_t count) {
   return source.uniform_op(DeviceOp::put, source.keys(count));
 }
 
+// With items on the host as well where calls come from there.
+DeviceItemOptions failing_items(bool host) {
+  DeviceItemOptions options = small_items(1, 64);
+  if (host) {
+    options.host_memory = 1 << 20;
+    options.host_items_from = item_classes::bytes_of(6);
+  }
+  return options;
+}
+
 TEST(DeviceItemStore, ThrowsWithoutMemoryForTheEmptyTable) {
   bool made = false;
   for (uint64_t allocations = 0; !made; ++allocations) {
@@ -74,7 +84,7 @@ TEST(DeviceItemStore, IsLostWhenALaunchFails) {
     bool failed = true;
     for (uint64_t launches = 0; failed; launches += poison::sanitized ? 29 : 3) {
       FakeDevice device(1, memory);
-      Modelled table(device, small_items(1, 64));
+      Modelled table(device, failing_items(host));
       table.run_from(host, some_puts(100));
       device.fail_launches_after(launches);
       failed = false;
@@ -97,7 +107,7 @@ TEST(DeviceItemStore, SaysWhenTheDeviceIsLost) {
   for (const bool host : {false, true}) {
     for (const uint64_t operations : {0, 1, 5, 20, 100, 150}) {
       FakeDevice device(1, memory);
-      Modelled table(device, small_items(1, 64));
+      Modelled table(device, failing_items(host));
       device.lose_after(operations);
       EXPECT_THROW(
           {
