@@ -2,9 +2,12 @@
 // beside a plain copy of the same values over the bus in the same run.
 //
 //   device_items_bench [--items N] [--value-bytes N] [--batch N] [--rounds N]
+//                      [--gpu-memory MB] [--host-memory MB] [--host-items-from BYTES]
 //
 // Without --value-bytes it runs 64 and 256. The values are a function of the key, whoever put
-// them, so every reply of the last call of each kind is checked.
+// them, so every reply of the last call of each kind is checked. The last three flags are options
+// of the table: with little memory of the GPU and some of the host, a share of the items lies on
+// the host; it is printed.
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -23,7 +26,20 @@ struct Parameters {
   uint64_t value_bytes = 0;  // 0: 64 and 256
   uint64_t batch = uint64_t{1} << 20;
   int rounds = 15;
+  // Of the table; 0: as it is without.
+  uint64_t gpu_megabytes = 0;
+  uint64_t host_megabytes = 0;
+  uint64_t host_items_from = 0;
 };
+
+DeviceItemTableOptions table_options(const Parameters& parameters) {
+  constexpr uint64_t megabyte = 1'000'000;
+  DeviceItemTableOptions options;
+  options.gpu_memory = parameters.gpu_megabytes * megabyte;
+  options.host_memory = parameters.host_megabytes * megabyte;
+  options.host_items_from = parameters.host_items_from;
+  return options;
+}
 
 constexpr uint64_t key_bytes = 16;
 constexpr int blocks = 2048;
@@ -79,6 +95,7 @@ class ItemsBench {
       : parameters_(parameters),
         rows_(parameters.batch),
         value_bytes_(value_bytes),
+        table_(table_options(parameters)),
         numbers_(device_array<uint64_t>(rows_)),
         keys_(device_array<uint64_t>(rows_ * 2)),
         key_offsets_(device_array<int64_t>(rows_ + 1)),
@@ -175,12 +192,13 @@ class ItemsBench {
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
     std::printf(
         "PUT of new keys, device, growth included: %.1f M/s; %llu items, %.1f bytes an item "
-        "of %llu, work space %.0f MB\n",
+        "of %llu, work space %.0f MB; %.3f of the items on the host\n",
         static_cast<double>(stats.entries) / took.count() / 1e6,
         static_cast<unsigned long long>(stats.entries),
-        static_cast<double>(stats.bytes) / static_cast<double>(stats.entries),
+        static_cast<double>(stats.bytes + stats.host_bytes) / static_cast<double>(stats.entries),
         static_cast<unsigned long long>(key_bytes + value_bytes_),
-        static_cast<double>(stats.workspace) / 1e6);
+        static_cast<double>(stats.workspace) / 1e6,
+        static_cast<double>(stats.host_items) / static_cast<double>(stats.entries));
     if (stats.entries != parameters_.items) ++wrong_;
   }
 
@@ -341,7 +359,10 @@ int main(int argc, char** argv) {
   if (!begin_bench(
           "device_items_bench", argc, argv,
           {flag("--items", parameters.items), flag("--value-bytes", parameters.value_bytes),
-           flag("--batch", parameters.batch), flag("--rounds", parameters.rounds)})) {
+           flag("--batch", parameters.batch), flag("--rounds", parameters.rounds),
+           flag("--gpu-memory", parameters.gpu_megabytes),
+           flag("--host-memory", parameters.host_megabytes),
+           flag("--host-items-from", parameters.host_items_from)})) {
     return EXIT_SUCCESS;
   }
   if (parameters.value_bytes % 8 != 0) {

@@ -1,5 +1,5 @@
-// DeviceItemTable: byte-string keys to byte-string values in the memory of one GPU, for arrays on
-// either side.
+// DeviceItemTable: byte-string keys to byte-string values in the memory of one GPU, and in host
+// memory where that ends, for arrays on either side.
 //
 //   isotherm::DeviceItemTable table;
 //   table.put_host(n, {key_offsets, key_bytes}, {value_offsets, value_bytes}, stored);
@@ -40,6 +40,16 @@
 // where gets mark what they read and new items have no mark. Puts are answered reply_retry where
 // this is not enough.
 //
+// Host memory. With `host_memory` a slab that device memory has no room for lies in pinned memory
+// of the host, and all of the above begins when both have ended; `host_items_from` sends large
+// items there from the start. The index stays on the device, which keeps room for it, 29 bytes for
+// each item in either memory; host memory for more items than that stays unused. A put takes a free
+// block of the device before one of the host, but an item that lies on the host stays there,
+// however often it is read, until its key is put again. Kernels read and write it over the bus,
+// some 44 M random reads of 64 bytes a second on an H200: this is so that puts find room, not a way
+// to be fast. Looking for expired items and CLOCK go over that bus, too. Host memory that the
+// system does not give counts as full.
+//
 // Limits. Keys of up to 65,535 bytes, values of up to 8 MiB; operations get, put and erase. A new
 // value is a new item: until the end of its part of the call (some 2^18 rows) the old one keeps its
 // memory. Without `evict` a slab with one item left stays with its size. The work space is taken at
@@ -67,6 +77,11 @@ struct DeviceItemTableOptions {
   int device = 0;
   // Bytes of device memory that the table may take; 0: no cap. At least 256 MiB.
   uint64_t gpu_memory = 0;
+  // Bytes of host memory that items may take beside; 0: none. It is taken as they come, and pinned.
+  uint64_t host_memory = 0;
+  // Items in blocks of so many bytes or more lie in host memory as long as it has room; 0: none by
+  // their size. A block holds 32 bytes, the key and the value, each in whole 16 bytes.
+  uint64_t host_items_from = 0;
   // Where memory has ended, items that were not read lately make room for puts.
   bool evict = false;
   // Seed of the hash; empty: drawn at random.
@@ -77,6 +92,9 @@ struct DeviceItemTableOptions {
 struct DeviceItemStats : DeviceTableStats {
   uint64_t evicted = 0;  // ever
   uint64_t expired = 0;  // that were freed by the sweep, ever
+  // What slabs take of host memory, and the items that lie there.
+  uint64_t host_bytes = 0;
+  uint64_t host_items = 0;
 };
 
 // A column of byte strings, as above.

@@ -106,6 +106,11 @@ uint64_t FakeDevice::allocated_bytes() const {
   return memory_.used();
 }
 
+uint64_t FakeDevice::available() const {
+  const Lock lock(host_->mutex);
+  return memory_.left();
+}
+
 FakeDevice::Stream FakeDevice::create_stream() {
   const Lock lock(host_->mutex);
   check_entered("a new stream");

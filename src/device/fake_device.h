@@ -77,6 +77,8 @@ class FakeDevice {
   // At once: operations that use it must have ended.
   void release(void* at, uint64_t bytes);
   uint64_t allocated_bytes() const;
+  // Bytes that nobody has.
+  uint64_t available() const;
 
   // Memory of the host that kernels may use, too; null by order, as above.
   void* allocate_pinned(uint64_t bytes);

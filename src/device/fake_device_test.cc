@@ -125,6 +125,7 @@ TEST_F(FakeDevices, MemoryIsLimitedAlignedAndComesBack) {
   EXPECT_EQ(small.allocate(4000), nullptr);
   EXPECT_EQ(small.allocate(~uint64_t{0}), nullptr);
   EXPECT_EQ(small.allocated_bytes(), 6001u);
+  EXPECT_EQ(small.available(), 3999u);
   // Longer than the arena lasts without reuse.
   for (uint32_t i = 0; i < 2000; ++i) {
     const uint64_t bytes = 1 + i * 37 % 3900;
@@ -135,6 +136,7 @@ TEST_F(FakeDevices, MemoryIsLimitedAlignedAndComesBack) {
   }
   small.release(first, 6001);
   EXPECT_EQ(small.allocated_bytes(), 0u);
+  EXPECT_EQ(small.available(), 10000u);
 }
 
 using FakeDevicesDeathTest = FakeDeviceFixture;

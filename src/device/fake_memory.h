@@ -70,6 +70,7 @@ class FakeMemory {
   void scramble();
 
   uint64_t used() const { return used_; }
+  uint64_t left() const { return bytes_ - used_; }
 
  private:
   void open();

@@ -24,6 +24,8 @@ DeviceItemOptions checked(const DeviceItemTableOptions& options) {
     checked.value_room /= 2;
     checked.reply_room /= 2;
   }
+  checked.host_memory = options.host_memory;
+  checked.host_items_from = options.host_items_from;
   checked.evicts = options.evict;
   checked.index.gpu_memory = options.gpu_memory;
   checked.index.seed = seed_or_random(options.hash_seed);

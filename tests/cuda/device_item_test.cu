@@ -2,12 +2,13 @@
 //
 //   device_item_test [rows of a large batch]
 #include "cuda/gpu_checks.h"
-#include "device/gpu/device_item_checks.h"
+#include "device/gpu/device_item_host_checks.h"
 
 int main(int argc, char** argv) {
   using namespace isotherm;
   if (!GpuChecks::has_gpu()) return EXIT_SUCCESS;
   GpuChecks checks(argc, argv, 1 << 15);
   checks.run_all(device_item_checks<CudaDevice>);
+  checks.run_all(device_item_host_checks<CudaDevice>);
   return checks.end();
 }

@@ -101,6 +101,12 @@ class CudaDevice {
     return check(cudaMalloc(&memory, bytes)) ? memory : nullptr;
   }
   void release(void* memory, uint64_t /*bytes*/) { check(cudaFree(memory)); }
+  // Bytes that nobody has.
+  uint64_t available() {
+    size_t free = 0;
+    size_t all = 0;
+    return check(cudaMemGetInfo(&free, &all)) ? free : 0;
+  }
   void* allocate_pinned(uint64_t bytes) {
     void* memory = nullptr;
     return check(cudaMallocHost(&memory, bytes)) ? memory : nullptr;

@@ -1,12 +1,12 @@
-// DeviceItem: a key with its value in device memory.
+// DeviceItem: a key with its value in device memory, or in host memory that the device reaches.
 //
 // Layout, at a 16-byte boundary:
 //    0  u32  key bytes
 //    4  u32  value bytes
 //    8  u64  next: the item of another key with the same hash, or 0
 //   16  i64  expiry, ms since the epoch; 0: never
-//   24  u64  bits 0–7: size class of the block; 8: in the table; 9: read, 10: chosen to be evicted
-//            (where items are); 11–63: 0, room for flags and a version
+//   24  u64  bits 0–8: list of the block; 9: in the table; 10: read, 11: chosen to be evicted
+//            (where items are); 12–63: 0, room for flags and a version
 //   32  key, then zeros up to a multiple of 16
 //    .  value, from a multiple of 16 on
 // The location of an item is its address.
@@ -15,7 +15,7 @@
 // first. Nearly every chain has one item.
 //
 // Threads. An item is written before it gets into the index, and its key and value never change
-// after. Bits 8 to 10 belong to blocks as well: a free block has none of them. `next` is changed by
+// after. Bits 9 to 11 belong to blocks as well: a free block has none of them. `next` is changed by
 // one lane, in a kernel of its own (device/gpu/item_exact_kernels.h).
 #pragma once
 
@@ -29,9 +29,10 @@
 namespace isotherm {
 
 struct alignas(16) DeviceItem {
-  static constexpr uint64_t live_bit = 1 << 8;
-  static constexpr uint64_t read_bit = 1 << 9;
-  static constexpr uint64_t chosen_bit = 1 << 10;
+  static constexpr uint64_t list_bits = (1 << 9) - 1;
+  static constexpr uint64_t live_bit = 1 << 9;
+  static constexpr uint64_t read_bit = 1 << 10;
+  static constexpr uint64_t chosen_bit = 1 << 11;
 
   uint32_t key_bytes;
   uint32_t value_bytes;
@@ -45,8 +46,9 @@ struct alignas(16) DeviceItem {
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE char* value() {
     return reinterpret_cast<char*>(this + 1) + units_of(key_bytes) * unit_bytes;
   }
-  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint32_t size_class() const {
-    return static_cast<uint32_t>(meta & 0xff);
+  // The list of free blocks that its block belongs to (device/gpu/item_classes.h).
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint32_t list() const {
+    return static_cast<uint32_t>(meta & list_bits);
   }
   // Another lane may do the same.
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void mark_read() {
@@ -66,8 +68,8 @@ struct alignas(16) DeviceItem {
 };
 static_assert(sizeof(DeviceItem) == 32);
 
-// The largest item fits the last class, whose number fits the header.
-static_assert(item_classes::count <= 256);
+// The number of any list fits the header.
+static_assert(item_classes::lists <= DeviceItem::list_bits + 1);
 
 // What is read of an item first, as one unit.
 struct ItemHead {

@@ -4,7 +4,7 @@
 
 #include "base/pair.h"
 #include "device/fake_device.h"
-#include "device/gpu/device_item_checks.h"
+#include "device/gpu/device_item_host_checks.h"
 #include "items/poison.h"
 
 namespace isotherm {
@@ -42,12 +42,25 @@ std::string test_name(const ::testing::TestParamInfo<DeviceItemCheck<FakeDevice>
 INSTANTIATE_TEST_SUITE_P(Items, DeviceItemChecks,
                          ::testing::ValuesIn(device_item_checks<FakeDevice>), test_name);
 
+INSTANTIATE_TEST_SUITE_P(ItemsOnHost, DeviceItemChecks,
+                         ::testing::ValuesIn(device_item_host_checks<FakeDevice>), test_name);
+
 using Store = DeviceItemStore<FakeDevice>;
 using Modelled = ModelledItems<FakeDevice>;
 
 ItemBatch some_puts(uint64_t count) {
   ItemSource source(1, 40, 100);
   return source.uniform_op(DeviceOp::put, source.keys(count));
+}
+
+// With items on the host as well where calls come from there.
+DeviceItemOptions failing_items(bool host) {
+  DeviceItemOptions options = small_items(1, 64);
+  if (host) {
+    options.host_memory = 1 << 20;
+    options.host_items_from = item_classes::bytes_of(6);
+  }
+  return options;
 }
 
 TEST(DeviceItemStore, ThrowsWithoutMemoryForTheEmptyTable) {
@@ -71,7 +84,7 @@ TEST(DeviceItemStore, IsLostWhenALaunchFails) {
     bool failed = true;
     for (uint64_t launches = 0; failed; launches += poison::sanitized ? 29 : 3) {
       FakeDevice device(1, memory);
-      Modelled table(device, small_items(1, 64));
+      Modelled table(device, failing_items(host));
       table.run_from(host, some_puts(100));
       device.fail_launches_after(launches);
       failed = false;
@@ -94,7 +107,7 @@ TEST(DeviceItemStore, SaysWhenTheDeviceIsLost) {
   for (const bool host : {false, true}) {
     for (const uint64_t operations : {0, 1, 5, 20, 100, 150}) {
       FakeDevice device(1, memory);
-      Modelled table(device, small_items(1, 64));
+      Modelled table(device, failing_items(host));
       device.lose_after(operations);
       EXPECT_THROW(
           {
@@ -122,6 +135,59 @@ TEST(DeviceItemStore, WithoutMemoryPutsAreRefusedAndLaterOnesAreNot) {
   EXPECT_EQ(table.refused(), refused);
   table.check_all();
   EXPECT_EQ(table.wrong(), 0u);
+  EXPECT_EQ(device.take_errors(), std::vector<std::string>{});
+}
+
+// Host memory that cannot be had is full: at whatever allocation it ends, nothing goes wrong, and
+// when there is some again nothing is refused.
+TEST(DeviceItemStore, WithoutHostMemoryPutsAreRefusedAndLaterOnesAreNot) {
+  uint64_t refused_at = 0;
+  for (uint64_t allocations = 0; allocations < 8; ++allocations) {
+    FakeDevice device(1, memory);
+    ItemSource source(3, 40, 1000);
+    DeviceItemOptions options = small_items(1, 256);
+    options.host_items_from = allocations % 2 == 0 ? 1 : 0;
+    options = capped_items(device, options, 100'000, 8 << 20);
+    Modelled table(device, options);
+    const std::vector<std::string> keys = source.keys(1000);
+    const auto put_some = [&](int64_t first) {
+      const std::vector<std::string> some(keys.begin() + first, keys.begin() + first + 500);
+      table.run_host(source.uniform_op(DeviceOp::put, some));
+    };
+    put_some(0);
+    EXPECT_GT(table.stats().host_items, 0u);
+    EXPECT_EQ(table.refused(), 0u);
+    device.fail_allocations_after(allocations);
+    put_some(500);
+    refused_at += table.refused() != 0;
+    device.fail_allocations_after(FakeDevice::never);
+    const uint64_t refused = table.refused();
+    put_some(250);
+    put_some(500);
+    EXPECT_EQ(table.refused(), refused) << allocations;
+    table.check_all();
+    EXPECT_EQ(table.wrong(), 0u) << allocations;
+    EXPECT_EQ(device.take_errors(), std::vector<std::string>{});
+  }
+  EXPECT_GT(refused_at, 3u);
+}
+
+TEST(DeviceItemStore, WithoutACapTheDeviceEndsWhereItsMemoryDoes) {
+  DeviceItemOptions options = small_items(1, 256);
+  FakeDevice large(1, memory);
+  const uint64_t bytes = capped_items(large, options, 600'000, 1).index.gpu_memory;
+  FakeDevice device(1, bytes);
+  options.host_memory = 2 << 20;
+  ItemSource source(3, 40, 1000);
+  Modelled table(device, options);
+  // The device has no room for arrays of calls.
+  const ItemBatch puts = source.uniform_op(DeviceOp::put, source.keys(3000));
+  table.run_host(puts);
+  table.run_host(of_keys(DeviceOp::get, puts));
+  const DeviceItemStats stats = table.stats();
+  EXPECT_GT(stats.host_items, 0u);
+  EXPECT_LT(stats.host_items, stats.entries);
+  EXPECT_EQ(table.wrong() + table.refused(), 0u);
   EXPECT_EQ(device.take_errors(), std::vector<std::string>{});
 }
 

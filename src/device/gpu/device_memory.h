@@ -1,8 +1,10 @@
-// DeviceMemory: an array in device memory with an owner, and the cap that all arrays share.
+// DeviceMemory: an array in device memory with an owner, and the cap that all arrays share; or one
+// in pinned memory of the host, which kernels reach by the same pointers.
 //
 // Threads. One at a time. An array must not outlive its memory.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 
@@ -10,29 +12,45 @@
 
 namespace isotherm {
 
+// Where memory lies.
+enum class MemorySide : uint8_t { device, host };
+
 template <class Device>
 class DeviceMemory {
  public:
   // `cap` in bytes; 0: none.
-  DeviceMemory(Device& device, uint64_t cap) : device_(device), cap_(cap) {}
+  DeviceMemory(Device& device, uint64_t cap, MemorySide side = MemorySide::device)
+      : device_(device), cap_(cap), side_(side) {}
 
-  // Null where the cap or the device has no room.
+  // Null where the cap or the device, or the host, has no room.
   void* allocate(uint64_t bytes) {
     if (cap_ != 0 && (bytes > cap_ || used_ > cap_ - bytes)) return nullptr;
-    void* memory = device_.allocate(bytes);
+    void* memory = on_host() ? device_.allocate_pinned(bytes) : device_.allocate(bytes);
     if (memory != nullptr) used_ += bytes;
     return memory;
   }
   void release(void* memory, uint64_t bytes) {
-    device_.release(memory, bytes);
+    if (on_host()) {
+      device_.release_pinned(memory, bytes);
+    } else {
+      device_.release(memory, bytes);
+    }
     used_ -= bytes;
   }
   uint64_t used() const { return used_; }
+  // Bytes that can still be had; what the host has is not known.
+  uint64_t left() const {
+    const uint64_t below_cap = cap_ != 0 ? cap_ - used_ : ~uint64_t{0};
+    return on_host() ? below_cap : std::min(below_cap, device_.available());
+  }
   Device& device() { return device_; }
 
  private:
+  bool on_host() const { return side_ == MemorySide::host; }
+
   Device& device_;
   const uint64_t cap_;
+  const MemorySide side_;
   uint64_t used_ = 0;
 };
 

@@ -2,6 +2,9 @@
 //
 // Blocks are multiples of 16 bytes: 16 bytes apart up to 256, then eight per doubling, so a block
 // is at most an eighth too large. The class is computed, on the host and in kernels alike.
+//
+// The free blocks of a class are in two lists: those in device memory, and those in host memory.
+// Lists are numbered as the classes, first all of the device, then all of the host.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +21,7 @@ inline constexpr uint32_t per_doubling = 8;
 }  // namespace internal
 
 inline constexpr uint32_t count = 137;
+inline constexpr uint32_t lists = 2 * count;
 
 // The smallest class that holds `bytes`, 1 or more.
 ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint32_t class_of(uint64_t bytes) {
@@ -34,6 +38,13 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint64_t bytes_of(uint32_t size_class) {
   const uint32_t doubling = (size_class - fine) / per_doubling + 4;
   const uint32_t eighths = (size_class - fine) % per_doubling + per_doubling + 1;
   return (uint64_t{eighths} << (doubling - 3)) * unit_bytes;
+}
+
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint32_t list_of(uint32_t size_class, bool on_host) {
+  return on_host ? size_class + count : size_class;
+}
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint32_t class_of_list(uint32_t list) {
+  return list < count ? list : list - count;
 }
 
 }  // namespace isotherm::item_classes

@@ -13,7 +13,8 @@
 //   room     expired items are freed, slabs of blocks added or taken from other classes, and where
 //            the table is told to items evicted (device/gpu/item_room.h); if items left and hashes
 //            are shared, the index is asked again
-//   write    each put takes a block and writes its item; without a block it is answered reply_retry
+//   write    each put takes a block, of device memory or of host memory (ItemPlacement), and writes
+//            its item; without a block it is answered reply_retry
 //   index    all rows but those of shared hashes: gets, puts of the new locations, erases
 //   exact    rows of shared hashes, one by one in arrival order, then their new chains' first items
 //            into the index (device/gpu/item_exact_kernels.h; hardly ever)
@@ -53,7 +54,7 @@ struct ItemCounts {
 // parts before.
 struct ItemReport {
   uint64_t need[item_classes::count];
-  uint64_t free[item_classes::count];
+  uint64_t free[item_classes::lists];
   uint64_t shared_hashes;
   uint64_t refused;
   uint64_t total;
@@ -70,6 +71,7 @@ struct ItemPart {
   const int64_t* expiry = nullptr;
   int64_t now = 0;
   bool evicts = false;         // so gets mark what they read
+  uint32_t host_from = 0;      // the size class from which on blocks of the host are taken first
   uint8_t* found = nullptr;    // of the caller, or null
   int64_t* offsets = nullptr;  // rows + 1, or null
 
@@ -123,6 +125,7 @@ struct ReportItemsKernel {
     if (c < item_classes::count) {
       report->need[c] = part.counts->need[c];
       report->free[c] = part.lists->free[c];
+      report->free[c + item_classes::count] = part.lists->free[c + item_classes::count];
     }
     if (c != 0) return;
     report->shared_hashes = part.counts->shared_hashes;

@@ -3,11 +3,13 @@
 // Before the host waits for a part's counts, some blocks are looked at for items that have expired,
 // in proportion to the part's rows and going round all slabs. What is found is freed first. Then a
 // class that has too few free blocks gets, in this order:
-//   new slabs       as long as there is memory
+//   new slabs       as long as there is memory, of the device or, where the table may take some, of
+//                   the host (device/gpu/item_placement.h)
 //   others' slabs   one that is wholly free; or, where the table evicts, one of the class that has
 //                   the most memory for what was put into it lately, whose items are evicted. Its
-//                   memory is given back, and a new slab made. So classes share memory in
-//                   proportion to what is put into them, and items of all sizes live as long.
+//                   memory is given back, and a new slab made in the same memory. So classes share
+//                   memory in proportion to what is put into them, and items of all sizes live as
+//                   long.
 //   own items       where the table evicts: CLOCK
 // What is missing after that is not stored in this part. A slab stays with its class if one of its
 // items hangs in a chain (device/gpu/item_evict_kernels.h).
@@ -32,6 +34,8 @@ struct DeviceItemOptions {
   FixedDeviceOptions index;        // its cap is for all
   uint32_t part_rows = 1 << 19;    // 2^20 at most
   uint64_t slab_bytes = 64 << 20;  // of the largest slab that is made ahead of need
+  uint64_t host_memory = 0;        // bytes of the host that items may take; 0: none
+  uint64_t host_items_from = 0;    // bytes of a block from which on it lies there; 0: never
   // Of host arrays: device memory for a part's keys, values and replies.
   uint64_t key_room = 16 << 20;
   uint64_t value_room = 64 << 20;
@@ -54,9 +58,12 @@ class ItemRoom {
         hash_{options.index.seed, options.hash_mask},
         evicts_(options.evicts),
         index_(index),
-        items_(memory, options.slab_bytes, stream) {}
+        items_(memory, placement_of(options), options.slab_bytes, stream) {}
 
   ItemLists* lists() const { return items_.lists(); }
+  uint32_t host_from() const { return items_.placement().host_from; }
+  uint64_t host_bytes() const { return items_.host_bytes(); }
+  uint64_t host_blocks() const { return items_.host_blocks(); }
 
   // Chooses items that have expired; the part's counts say how many.
   void sweep(const ItemPart& part, const Workspace& workspace, Stream stream) {
@@ -115,6 +122,17 @@ class ItemRoom {
     bool items = false;  // out of the index
   };
 
+  static ItemPlacement placement_of(const DeviceItemOptions& options) {
+    ItemPlacement placement;
+    placement.host_memory = options.host_memory;
+    if (options.host_memory != 0) {
+      placement.host_from = ItemPlacement::class_from(options.host_items_from);
+    }
+    placement.part_rows = options.part_rows;
+    placement.segment_bytes = sizeof(Bucket) << options.index.line_bits;
+    return placement;
+  }
+
   bool sweeps(const ItemPart& part) const { return expires_ && part.now != 0; }
 
   EvictedItems places(const ItemPart& part, const Workspace& workspace) const {
@@ -137,7 +155,7 @@ class ItemRoom {
     bool any = false;
     for (uint32_t c = 0; c < item_classes::count; ++c) {
       const uint64_t need = report.need[c];
-      missing[c] = need - std::min(items_.reserve(c, need, report.free[c], stream), need);
+      missing[c] = need - std::min(items_.reserve(c, need, report.free, stream), need);
       any |= missing[c] != 0;
     }
     return any;
@@ -146,10 +164,16 @@ class ItemRoom {
   // Makes slabs of others into slabs of class `c`, which has too few blocks.
   void take_slabs(uint32_t c, Taken& taken, const ItemPart& part, const Workspace& workspace,
                   Stream stream) {
-    const auto next_idle = [&] { return items_.next_idle(c, spare(workspace.report())); };
-    const auto next_victim = [&] { return items_.next_victim(c); };
-    if (take_some(c, next_idle, false, taken, part, workspace, stream) || !evicts_) return;
-    take_some(c, next_victim, true, taken, part, workspace, stream);
+    const auto sides = items_.sides(c);
+    for (const MemorySide side : sides) {
+      const auto next = [&] { return items_.next_idle(side, spare(workspace.report())); };
+      if (take_some(c, next, false, taken, part, workspace, stream)) return;
+    }
+    if (!evicts_) return;
+    for (const MemorySide side : sides) {
+      const auto next = [&] { return items_.next_victim(side, c); };
+      if (take_some(c, next, true, taken, part, workspace, stream)) return;
+    }
   }
 
   // Whether the class has what it needs then.
@@ -179,21 +203,26 @@ class ItemRoom {
     return given_back != 0 && make_slab(c, workspace, stream);
   }
 
+  static uint64_t free_of(uint32_t c, const ItemReport& report) {
+    return report.free[c] + report.free[item_classes::list_of(c, true)];
+  }
   static uint64_t missing(uint32_t c, const ItemReport& report) {
-    return report.need[c] - std::min(report.free[c], report.need[c]);
+    return report.need[c] - std::min(free_of(c, report), report.need[c]);
   }
 
   // Whether the class has what it needs then.
   bool make_slab(uint32_t c, const Workspace& workspace, Stream stream) {
     const ItemReport& report = workspace.report();
-    return items_.reserve(c, report.need[c], report.free[c], stream) >= report.need[c];
+    return items_.reserve(c, report.need[c], report.free, stream) >= report.need[c];
   }
 
-  // Free blocks that the part does not need itself, or a little more.
-  static std::array<uint64_t, item_classes::count> spare(const ItemReport& report) {
-    std::array<uint64_t, item_classes::count> spare;
-    for (uint32_t c = 0; c < item_classes::count; ++c) {
-      spare[c] = report.free[c] - std::min(report.free[c], report.need[c]);
+  // Free blocks of each list that the part does not need itself, or a little more.
+  static std::array<uint64_t, item_classes::lists> spare(const ItemReport& report) {
+    std::array<uint64_t, item_classes::lists> spare;
+    for (uint32_t list = 0; list < item_classes::lists; ++list) {
+      const uint32_t c = item_classes::class_of_list(list);
+      const uint64_t free = free_of(c, report);
+      spare[list] = std::min(report.free[list], free - std::min(free, report.need[c]));
     }
     return spare;
   }
@@ -212,7 +241,7 @@ class ItemRoom {
       look(evicted, items_.blocks_of(place), AllItems{}, stream);
       forget(evicted, live, &items_.lists()->evicted, stream);
     }
-    items_.drop(place, workspace.report().free[place.size_class], stream);
+    items_.drop(place, workspace.report().free, stream);
     wait_for_counts(part, workspace, stream);  // its blocks are not free any more
     return true;
   }

@@ -80,13 +80,18 @@ class ItemSteps {
 
   // Waits for all that was queued; `lists` is pinned memory.
   DeviceItemStats stats(ItemLists* lists, Stream stream) {
-    DeviceItemStats stats{index_.stats(), 0, 0};
+    DeviceItemStats stats{index_.stats()};
     require_device(
         device_.to_host(stream, lists, room_.lists(), sizeof *lists) && device_.synchronize(stream),
         "count items");
     stats.entries = static_cast<uint64_t>(lists->items);
     stats.evicted = lists->evicted;
     stats.expired = lists->expired;
+    stats.host_bytes = room_.host_bytes();
+    stats.host_items = room_.host_blocks();
+    for (uint32_t list = item_classes::count; list < item_classes::lists; ++list) {
+      stats.host_items -= lists->free[list];
+    }
     return stats;
   }
 
@@ -97,6 +102,7 @@ class ItemSteps {
     part.hash = hash_;
     part.lists = room_.lists();
     part.evicts = evicts_;
+    part.host_from = room_.host_from();
     workspace.lay_out(part, writes, stream);
   }
 

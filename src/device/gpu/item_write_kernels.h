@@ -70,10 +70,11 @@ struct WriteItemsKernel {
       if (!mine) return;
       uint64_t item = 0;
       if (put) {
-        const uint64_t free = part.lists->free[size_class];
-        if (number < free) {
-          item = part.lists->blocks[size_class][free - 1 - number];
-          write(row, size_class, *DeviceItem::at(item));
+        const ListOrder order = ListOrder::of(size_class, part.host_from);
+        const FreeBlock block = part.lists->block(order, number);
+        item = block.location;
+        if (item != 0) {
+          write(row, block.list, *DeviceItem::at(item));
         } else {
           part.verdict[row] = reply_retry;
           op = DeviceOp::get;
@@ -85,13 +86,13 @@ struct WriteItemsKernel {
   }
 
  private:
-  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void write(uint32_t row, uint32_t size_class,
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void write(uint32_t row, uint32_t list,
                                                   DeviceItem& item) const {
     const KeyView key = part.key(row);
     auto* const units = reinterpret_cast<Pair*>(&item);
     const int64_t expiry = part.expiry != nullptr ? part.expiry[row] : 0;
     units[0] = {part.values.size(row) << 32 | key.bytes, 0};
-    units[1] = {static_cast<uint64_t>(expiry), DeviceItem::live_bit | size_class};
+    units[1] = {static_cast<uint64_t>(expiry), DeviceItem::live_bit | list};
     for (uint64_t i = 0; i < units_of(key.bytes); ++i) units[2 + i] = key.unit(i);
   }
 };
@@ -122,9 +123,18 @@ struct SettleTakesKernel {
   ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
     const uint32_t c = lane.thread();
     if (c >= item_classes::count) return;
-    const uint64_t taken = part.counts->taken[c];
-    uint64_t& free = part.lists->free[c];
-    free -= taken < free ? taken : free;
+    const ListOrder order = ListOrder::of(c, part.host_from);
+    const uint64_t of_far = shorten(order.near, part.counts->taken[c]);
+    shorten(order.far, of_far);
+  }
+
+ private:
+  // Takes so many blocks off a list, or all that it has; of how many it had not.
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint64_t shorten(uint32_t list, uint64_t taken) const {
+    uint64_t& free = part.lists->free[list];
+    const uint64_t has = taken < free ? taken : free;
+    free -= has;
+    return taken - has;
   }
 };
 

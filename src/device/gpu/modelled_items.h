@@ -27,6 +27,21 @@ struct ItemRequest {
 };
 using ItemBatch = std::vector<ItemRequest>;
 
+// `count` puts of keys that were not there before, all of which live until `expiry`.
+inline ItemBatch numbered_puts(uint64_t first, uint64_t count, uint64_t value_bytes,
+                               int64_t expiry = 0) {
+  ItemBatch batch;
+  for (uint64_t i = first; i < first + count; ++i) {
+    const std::string value(value_bytes, static_cast<char>(i));
+    batch.push_back({DeviceOp::put, std::to_string(1'000'000 + i), value, expiry});
+  }
+  return batch;
+}
+inline ItemBatch of_keys(DeviceOp op, ItemBatch batch) {
+  for (ItemRequest& request : batch) request = {op, request.key, {}, 0};
+  return batch;
+}
+
 template <class Device>
 class ModelledItems {
  public:
@@ -77,6 +92,11 @@ class ModelledItems {
     if (!batch.empty()) run_uniform(DeviceOp::get, batch, batch.size() % 4 == 0, true);
     const uint64_t entries = stats().entries;
     if (entries < live() || entries > model_.size()) fail("the count is wrong");
+  }
+  void check_caps(const DeviceItemOptions& options) {
+    const DeviceItemStats now_used = stats();
+    if (now_used.bytes + now_used.workspace > options.index.gpu_memory) fail("more than the cap");
+    if (now_used.host_bytes > options.host_memory) fail("more than the cap of the host");
   }
   // Keys of the model that have not expired.
   uint64_t live() const {
