@@ -14,7 +14,10 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <mutex>
+#include <set>
 #include <string>
+#include <utility>
 
 #include "base/lane_cuda.cuh"
 
@@ -60,6 +63,18 @@ __global__ void __launch_bounds__(most_threads<Kernel>(), least_blocks<Kernel>()
   kernel(LaneCuda{});
 }
 
+// Calls open() for each pair of GPUs once in a process, until it says true.
+template <class Open>
+bool open_peer(int from, int to, Open&& open) {
+  static std::mutex mutex;
+  static std::set<std::pair<int, int>> opened;
+  const std::lock_guard guard(mutex);
+  if (opened.contains({from, to})) return true;
+  if (!open()) return false;
+  opened.insert({from, to});
+  return true;
+}
+
 }  // namespace cuda_device_internal
 
 class CudaDevice {
@@ -86,11 +101,12 @@ class CudaDevice {
     if (!enter() || !check(cudaDeviceCanAccessPeer(&reaches, ordinal_, other.ordinal_))) {
       return false;
     }
-    if (reaches == 0) return false;
-    const cudaError_t code = cudaDeviceEnablePeerAccess(other.ordinal_, 0);
-    if (code != cudaErrorPeerAccessAlreadyEnabled) return check(code);
-    cudaGetLastError();
-    return true;
+    return reaches != 0 && cuda_device_internal::open_peer(ordinal_, other.ordinal_, [&] {
+             const cudaError_t code = cudaDeviceEnablePeerAccess(other.ordinal_, 0);
+             if (code != cudaErrorPeerAccessAlreadyEnabled) return check(code);
+             cudaGetLastError();
+             return true;
+           });
   }
   // Blocks of 256 threads that keep every multiprocessor full.
   uint32_t full_grid() const { return multiprocessors_ * 16; }

@@ -37,7 +37,9 @@ class ShardHostRows {
       gpus[gpu]->enter();
       for (uint32_t set = 0; set < ShardParts<Device>::sets; ++set) {
         buffers_.push_back({{gpus[gpu]->memory, pinned_rows_ * pinned_row_bytes}});
-        if (buffers_.back().columns.empty()) throw std::bad_alloc();
+        const DeviceArray<Device, char>& columns = buffers_.back().columns;
+        if (columns.empty()) throw std::bad_alloc();
+        clear_now(gpus[gpu]->device, parts.part(gpu, set).stream(), columns);
       }
     }
   }

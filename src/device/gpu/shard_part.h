@@ -49,6 +49,15 @@ struct ShardGpu {
 template <class Device>
 using ShardGpus = std::vector<std::unique_ptr<ShardGpu<Device>>>;
 
+// Columns are copied whole, with the values of misses, which nobody writes: so they begin as
+// something. Waits.
+template <class Device>
+void clear_now(Device& device, typename Device::Stream stream,
+               const DeviceArray<Device, char>& columns) {
+  require_device(device.clear(stream, columns.data(), columns.bytes()) && device.synchronize(stream),
+                 "clear columns");
+}
+
 template <class Device>
 class ShardPart {
  public:
@@ -157,6 +166,7 @@ class ShardPart {
           counted(gpu.device),
           sent(gpu.device) {
       if (columns.empty() || places.empty() || counts.empty()) throw std::bad_alloc();
+      clear_now(gpu.device, stream.get(), columns);
     }
     DeviceArray<Device, char> columns;
     DeviceArray<Device, uint32_t> places;
@@ -172,6 +182,7 @@ class ShardPart {
           stream(gpu.device),
           answered(gpu.device) {
       if (columns.empty()) throw std::bad_alloc();
+      clear_now(gpu.device, stream.get(), columns);
     }
     DeviceArray<Device, char> columns;
     DeviceStream<Device> stream;
