@@ -56,7 +56,8 @@ class RootTable {
   void wait();
   void gather(uint64_t first, uint64_t count);
   // Behind the writing of changes, for all of them, before `change`, which applies the first
-  // `rows`.
+  // `rows`. Their keys were looked up in this round: so what the devices still had to read of the
+  // columns of changes before, they have read.
   void hand_in(uint64_t first, uint64_t count);
   void change(uint64_t rows);
 

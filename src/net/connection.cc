@@ -25,7 +25,8 @@ Connection::Connection(Loop& loop, BufferPool& pool, int descriptor,
 void Connection::on_events(uint32_t events) {
   constexpr uint32_t ends = EPOLLRDHUP | EPOLLHUP | EPOLLERR;
   if ((events & ends) != 0) hung_up_ = true;
-  if ((events & (EPOLLIN | ends)) != 0) readable_ = true;
+  if ((events & EPOLLPRI) != 0) urgent_ = true;
+  if ((events & (EPOLLIN | EPOLLPRI | ends)) != 0) readable_ = true;
   if ((events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) != 0) full_ = false;
   if (readable_ || !output_.empty()) loop_.ready(*this);
 }
@@ -49,7 +50,7 @@ bool Connection::receive() {
   const ssize_t received = ::recv(descriptor_, room.data(), room.size(), 0);
   if (received > 0) {
     const auto bytes = static_cast<size_t>(received);
-    readable_ = hung_up_ || bytes == room.size();
+    readable_ = hung_up_ || urgent_ || bytes == room.size();
     loop_.count_input(bytes);
     input_.commit(bytes);
     return true;
@@ -97,6 +98,7 @@ bool Connection::write_some() {
 
 void Connection::settle() {
   if (!open_) return loop_.ended(*this);  // again: it may have been queued the first time
+  input_.shrink();
   if (output_.empty()) {
     if (last_words()) return close();
   } else if (!full_) {

@@ -9,9 +9,9 @@
 //
 // Events come once (socket_events.h), so a connection remembers what it knows of its socket:
 // `readable_` until a receive did not fill its room, since a socket that gives less than it was
-// asked for is empty; after the client has hung up until the receive that says so, because that
-// end is no further event. `full_` from a write that the socket refused until the event that tells
-// of room.
+// asked for is empty. Not so after the client has hung up, because that end is no further event,
+// nor where urgent bytes cut receives short: then until a receive finds the end, or nothing.
+// `full_` from a write that the socket refused until the event that tells of room.
 //
 // It receives only when everything parsed so far is answered, so the bytes that requests borrow
 // stay where they are. While more than `backlog_bytes` wait for a client that does not read,
@@ -84,6 +84,7 @@ class Connection final : public Watched {
   bool open_ = true;
   bool readable_ = false;  // the socket may hold bytes, or the end
   bool hung_up_ = false;   // it will hold no more than it does
+  bool urgent_ = false;    // its client sends urgent bytes
   bool full_ = false;      // it takes no more, until an event says so
   bool parse_on_ = false;  // the input may hold complete requests
   bool end_of_input_ = false;

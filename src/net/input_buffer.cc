@@ -9,12 +9,11 @@ namespace isotherm::net {
 void InputBuffer::make_room(size_t wanted) {
   // Smaller reads are not worth their system call.
   constexpr size_t least_room = 4 << 10;
+  shrink();
+  if (!buffer_) buffer_ = pool_.take();
   const size_t held = end_ - begin_;
-  if (held == 0) {
-    begin_ = end_ = 0;
-    if (buffer_.capacity > BufferPool::chunk_bytes) release();
-    if (!buffer_) buffer_ = pool_.take();
-  }
+  // A large buffer is filled before it is left: else each receive would copy all that is there.
+  if (buffer_.capacity >= trusted_bytes && buffer_.capacity - end_ >= least_room) return;
   const size_t allowed = std::max(trusted_bytes, 4 * held);
   const size_t needed = wanted > held ? std::min(wanted, allowed) : held + least_room;
   if (begin_ + needed <= buffer_.capacity) return;
@@ -25,6 +24,12 @@ void InputBuffer::make_room(size_t wanted) {
   } else {
     move_to(pool_.take(std::max(needed, 2 * held)));
   }
+}
+
+void InputBuffer::shrink() {
+  if (begin_ != end_) return;
+  begin_ = end_ = 0;
+  if (buffer_.capacity > BufferPool::chunk_bytes) release();
 }
 
 void InputBuffer::move_to(Buffer target) {

@@ -3,10 +3,11 @@
 //   [ consumed | unread | room ]
 //
 // Requests borrow bytes from the unread part and from what was consumed in this turn, so the buffer
-// moves only in `make_room`, which the connection calls between turns. A buffer starts as one chunk
-// and grows to the size of the request at its front. A client can announce any length, so beyond
-// `trusted_bytes` the buffer grows only to four times what really arrived; that copies a large
-// value at most a third of it more. An empty buffer shrinks to one chunk again.
+// moves only in `make_room` and `shrink`, which the connection calls when nothing borrows. A buffer
+// starts as one chunk and grows to the size of the request at its front. A client can announce any
+// length, so beyond `trusted_bytes` the buffer grows only to four times what really arrived, and
+// only when it is full; so all copies together are at most 4/3 of that. An empty one shrinks to a
+// chunk again, so that a client that falls silent holds no more.
 //
 // Threads. Belongs to the connection's loop.
 #pragma once
@@ -38,6 +39,7 @@ class InputBuffer {
   // Makes room for more bytes of the request at the front, which needs `wanted` bytes as far as
   // known.
   void make_room(size_t wanted);
+  void shrink();
   void release();
 
  private:

@@ -155,7 +155,7 @@ void Loop::delete_ended() {
   std::sort(ended_.begin(), ended_.end());
   ended_.erase(std::unique(ended_.begin(), ended_.end()), ended_.end());
   for (Connection* connection : ended_) {
-    // Otherwise its last operation, or the turn it is queued for, names it again.
+    // Otherwise the turn that it is queued for names it again.
     if (!connection->deletable()) continue;
     const bool resp = connection->speaks() == Speaks::resp;
     (resp ? server_.resp_clients : server_.memcached_clients).fetch_sub(1);

@@ -1,13 +1,13 @@
 // Loop: one thread that serves its share of the connections, a turn at a time.
 //
 // A turn:
-//   1. wait for events, by one system call (socket_events.h): each puts a connection into `ready_`;
+//   1. wait for events, by one system call (socket_events.h), which put connections into `ready_`;
 //   2. receive from every ready connection, and parse it into the one batch while its bytes are in
 //      the cache; past `batch_rows_per_turn` the rest waits for the next turn;
 //   3. submit the batch, which ends before submit returns;
 //   4. write every reply into its connection's output, then clear the batch: nothing the store gave
 //      is held while a socket is written;
-//   5. one gathered write per connection;
+//   5. gathered writes, mostly one per connection;
 //   6. commands that run alone;
 //   7. a bounded step of the store's background work.
 // While background work or unparsed input is left, the loop looks for events instead of waiting.

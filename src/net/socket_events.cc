@@ -24,13 +24,15 @@ bool start_ticking(int timer) {
 
 }  // namespace
 
-// What could not be opened is -1, which no other call takes.
+// What could not be opened is -1, and nothing is opened after it.
 SocketEvents::SocketEvents()
     : set_(::epoll_create1(EPOLL_CLOEXEC)),
-      wakes_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      ticks_(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)) {
-  if (add(wakes_, EPOLLIN, &wakes_) && add(ticks_, EPOLLIN, &ticks_) && start_ticking(ticks_))
+      wakes_(set_ < 0 ? -1 : ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      ticks_(wakes_ < 0 ? -1 : ::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)) {
+  if (ticks_ >= 0 && add(wakes_, EPOLLIN, &wakes_) && add(ticks_, EPOLLIN, &ticks_) &&
+      start_ticking(ticks_)) {
     return;
+  }
   const int error = errno;
   close_all();
   throw std::system_error(error, std::generic_category(), "a loop cannot wait for sockets");
@@ -45,7 +47,7 @@ void SocketEvents::close_all() {
 }
 
 bool SocketEvents::add_client(int descriptor, Watched& watched) {
-  return add(descriptor, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, &watched);
+  return add(descriptor, EPOLLIN | EPOLLPRI | EPOLLOUT | EPOLLRDHUP | EPOLLET, &watched);
 }
 
 bool SocketEvents::add_listening(int descriptor, Watched& watched) {

@@ -9,7 +9,7 @@
 //              changed; whoever watches remembers it until a call showed that the socket is empty,
 //              or full (net/connection.h has the rule).
 //   listening  level-triggered: told again as long as somebody waits there.
-// A descriptor leaves the set when it is closed, or by `remove`.
+// A descriptor leaves the set when it is closed, having no duplicate, or by `remove`.
 //
 // Asio keeps all else: addresses, the listening socket, timers, and what other threads post. `wake`
 // tells a waiting loop that something was posted; it is an eventfd in the same set. Another member

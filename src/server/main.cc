@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <exception>
 #include <string>
+#include <thread>
 
 #include "base/clock.h"
 #include "net/version.h"
@@ -44,9 +45,11 @@ void set_up_log(LogLevel level) {
   }
 }
 
-// One descriptor a client, and some for the server itself.
+// One descriptor a client, a few for each loop, and some for the server itself.
 void raise_descriptor_limit(isotherm::net::ServerOptions& options) {
-  constexpr rlim_t own = 64;
+  const uint32_t loops =
+      options.threads != 0 ? options.threads : std::max(1u, std::thread::hardware_concurrency());
+  const rlim_t own = 64 + rlim_t{8} * loops;
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   const rlim_t wanted = options.maxclients + own;

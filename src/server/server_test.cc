@@ -237,6 +237,40 @@ TEST_F(ServerTest, SeesAnEndThatCameTogetherWithARequest) {
   }
 }
 
+// Receives end before urgent bytes, though more is there; those themselves are no part of a request.
+TEST_F(ServerTest, UrgentBytesHoldNothingUp) {
+  Server& server = start();
+  TestClient busy(server.resp_port());
+  TestClient client(server.resp_port());
+  std::string work, answers;
+  for (int i = 0; i < 20'000; ++i) {
+    work += resp({"SET", "k", "v"});
+    answers += "+OK\r\n";
+  }
+  for (int i = 0; i < 5; ++i) {
+    busy.send(work);
+    client.send("PING\r\n");
+    ASSERT_TRUE(client.send_urgent('!'));
+    client.send("PING\r\nPING\r\n");
+    EXPECT_EQ(client.receive(21), "+PONG\r\n+PONG\r\n+PONG\r\n");
+    EXPECT_TRUE(busy.receive(answers.size()) == answers);
+  }
+}
+
+TEST_F(ServerTest, SilentClientsHoldNoMoreThanAChunk) {
+  Server& server = start();
+  TestClient client(server.resp_port());
+  const std::string value(3 << 20, 'v');
+  ask(client, resp({"SET", "k", value, "EX", "60"}), "+OK\r\n");
+  TestClient other(server.resp_port());
+  other.send(resp({"INFO", "memory"}) + resp({"QUIT"}));
+  const std::string info = other.receive_all();
+  const std::string line = "used_memory_buffers:";
+  const size_t at = info.find(line);
+  ASSERT_NE(at, std::string::npos) << info;
+  EXPECT_LT(std::stoull(info.substr(at + line.size())), uint64_t{1} << 20);
+}
+
 TEST_F(ServerTest, AClientThatReadsLateGetsEverything) {
   Server& server = start();
   TestClient other(server.resp_port());

@@ -92,6 +92,7 @@ class TestClient {
     return receive(expected.size());
   }
 
+  bool send_urgent(char byte) { return ::send(socket_, &byte, 1, MSG_OOB | MSG_NOSIGNAL) == 1; }
   // The end of what this client sends; it can still read.
   void end_input() { ::shutdown(socket_, SHUT_WR); }
 
