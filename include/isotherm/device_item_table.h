@@ -43,12 +43,13 @@
 // Host memory. With `host_memory` a slab that device memory has no room for lies in pinned memory
 // of the host, and all of the above begins when both have ended; `host_items_from` sends large
 // items there from the start. The index stays on the device, which keeps room for it, 29 bytes for
-// each item in either memory; host memory for more items than that stays unused. A put takes a free
-// block of the device before one of the host, but an item that lies on the host stays there,
-// however often it is read, until its key is put again. Kernels read and write it over the bus,
-// some 44 M random reads of 64 bytes a second on an H200: this is so that puts find room, not a way
-// to be fast. Looking for expired items and CLOCK go over that bus, too. Host memory that the
-// system does not give counts as full.
+// each item in either memory; host memory for more items than that stays unused. So much is held
+// back from the first put on that with several times as much host as device memory few items, or
+// none, lie on the device. A put takes a free block of the device before one of the host, but an
+// item that lies on the host stays there, however often it is read, until its key is put again.
+// Kernels read and write it over the bus, some 44 M random reads of 64 bytes a second on an H200:
+// this is so that puts find room, not a way to be fast. Looking for expired items and CLOCK go over
+// that bus, too. Host memory that the system does not give counts as full.
 //
 // Limits. Keys of up to 65,535 bytes, values of up to 8 MiB; operations get, put and erase. A new
 // value is a new item: until the end of its part of the call (some 2^18 rows) the old one keeps its
@@ -92,7 +93,7 @@ struct DeviceItemTableOptions {
 struct DeviceItemStats : DeviceTableStats {
   uint64_t evicted = 0;  // ever
   uint64_t expired = 0;  // that were freed by the sweep, ever
-  // What slabs take of host memory, and the items that lie there.
+  // What slabs and their lists take of host memory, and the items that lie there.
   uint64_t host_bytes = 0;
   uint64_t host_items = 0;
 };

@@ -76,7 +76,7 @@ class RootTable {
     RootColumns columns;
     std::atomic<uint32_t> rows{0};     // of lookups that were sent there
     std::atomic<uint32_t> changes{0};  // that were sent there
-    std::optional<BinMoves> moves;  // once it was full
+    std::optional<BinMoves> moves;     // once it was full
 
     explicit Device(std::unique_ptr<RootTier> its_tier) : tier(std::move(its_tier)) {}
   };

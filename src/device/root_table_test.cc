@@ -80,9 +80,8 @@ class RootTableTest : public ::testing::TestWithParam<Where> {
     std::vector<FakeDevice*> some;
     for (const auto& device : devices_) some.push_back(device.get());
     some.resize(std::min(some.size(), devices));
-    const auto maker = GetParam().gpu
-                           ? cuda_root_tiers_maker(gpus(devices), cap)
-                           : fake_root_tiers_maker(some, cap);
+    const auto maker = GetParam().gpu ? cuda_root_tiers_maker(gpus(devices), cap)
+                                      : fake_root_tiers_maker(some, cap);
     constexpr uint32_t sampled = 4;
     table_ = std::make_unique<RootTable>(store_, maker(seed), sampled);
   }

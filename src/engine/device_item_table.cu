@@ -24,7 +24,8 @@ DeviceItemOptions checked(const DeviceItemTableOptions& options) {
     checked.value_room /= 2;
     checked.reply_room /= 2;
   }
-  checked.host_memory = options.host_memory;
+  // More than any host has, and sums with it do not overflow.
+  checked.host_memory = std::min(options.host_memory, uint64_t{1} << 60);
   checked.host_items_from = options.host_items_from;
   checked.evicts = options.evict;
   checked.index.gpu_memory = options.gpu_memory;

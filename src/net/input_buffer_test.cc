@@ -59,8 +59,8 @@ TEST(InputBufferTest, DoesNotBelieveHugeLengthsAndCopiesLittle) {
     const char* before = buffer.unread().data();
     buffer.make_room(announced);
     if (buffer.unread().data() != before) copied += held;
-    ASSERT_LE(pool.memory(), std::max(InputBuffer::trusted_bytes, 6 * held) +
-                                 2 * BufferPool::chunk_bytes);
+    ASSERT_LE(pool.memory(),
+              std::max(InputBuffer::trusted_bytes, 6 * held) + 2 * BufferPool::chunk_bytes);
     ASSERT_GE(buffer.room().size(), 4096u);
     buffer.commit(std::min(piece, buffer.room().size()));
   }

@@ -237,7 +237,8 @@ TEST_F(ServerTest, SeesAnEndThatCameTogetherWithARequest) {
   }
 }
 
-// Receives end before urgent bytes, though more is there; those themselves are no part of a request.
+// Receives end before urgent bytes, though more is there; those themselves are no part of a
+// request.
 TEST_F(ServerTest, UrgentBytesHoldNothingUp) {
   Server& server = start();
   TestClient busy(server.resp_port());

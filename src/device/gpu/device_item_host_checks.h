@@ -214,6 +214,33 @@ uint64_t check_index_beside_host(Device& device, uint64_t scale) {
   return table.wrong();
 }
 
+// Small items until many are refused, in a table that had large ones, which are erased, and in one
+// that had none; the memory of the large ones is there for the index.
+template <class Device>
+uint64_t check_index_after_large(Device& device, uint64_t /*scale*/) {
+  constexpr uint64_t rows = 256;
+  constexpr uint64_t large = 4000;
+  uint64_t entries[2] = {};
+  uint64_t wrong = 0;
+  for (const bool had_large : {false, true}) {
+    const DeviceItemOptions options =
+        capped_items(device, small_items(53, rows), 1'000'000, 3'000'000);
+    ModelledItems<Device> table(device, options);
+    uint64_t next = 0;
+    for (; had_large && next < 150; next += 50) table.run(numbered_puts(next, 50, large));
+    if (had_large) table.run(of_keys(DeviceOp::erase, numbered_puts(0, next, 0)));
+    for (int part = 0; part < 400 && table.refused() < rows * 4; ++part, next += rows) {
+      table.run(numbered_puts(next, rows, 8));
+    }
+    if (table.refused() < rows) table.fail("no put was refused");
+    entries[had_large ? 1 : 0] = table.stats().entries;
+    if (had_large && entries[1] < entries[0] * 3 / 4) table.fail("the index was left without room");
+    table.check_caps(options);
+    wrong += table.wrong();
+  }
+  return wrong;
+}
+
 template <class Device>
 constexpr DeviceItemCheck<Device> device_item_host_checks[] = {
     {"items beyond device", check_items_beyond_device<Device>},
@@ -226,6 +253,7 @@ constexpr DeviceItemCheck<Device> device_item_host_checks[] = {
     {"expired on host", check_expired_on_host<Device>},
     {"placement by size", check_placement_by_size<Device>},
     {"index beside host", check_index_beside_host<Device>},
+    {"index after large", check_index_after_large<Device>},
 };
 
 }  // namespace isotherm

@@ -310,13 +310,17 @@ class DeviceItemMemory {
     const uint64_t bytes = blocks * item_classes::bytes_of(c);
     const bool spares_index = placement_.host_memory != 0 && target.side == MemorySide::device;
     if (spares_index && !leaves_index(bytes, blocks, target.host)) return false;
-    DeviceArray<Device, char> slab(memory_of(target.side), bytes);
-    if (slab.empty()) return false;
     const uint32_t list = list_of(c, target.side);
     OfList& of = arrays_[list];
     const uint64_t wanted = of.blocks + blocks;
-    if (wanted > of.places.size() &&
-        !move_list(list, std::max(wanted, of.blocks * 5 / 4), free, stream)) {
+    const bool lengthens = wanted > of.places.size();
+    // Both or neither: to give pinned memory back at once would cost every part time.
+    const uint64_t all_bytes = bytes + (lengthens ? wanted * sizeof(uint64_t) : 0);
+    if (memory_of(target.side).below_cap() < all_bytes) return false;
+    DeviceArray<Device, char> slab(memory_of(target.side), bytes);
+    if (slab.empty()) return false;
+    if (lengthens && !move_list(list, std::max(wanted, of.blocks * 5 / 4), free, stream) &&
+        !move_list(list, wanted, free, stream)) {
       return false;
     }
     add_blocks(list, slab.data(), free, blocks, stream);
@@ -327,8 +331,12 @@ class DeviceItemMemory {
   }
 
   // Whether a slab of device memory leaves the index enough, if the host has `host` bytes of items.
+  // To ask the device what it has left takes time, so its cap comes first.
   bool leaves_index(uint64_t bytes, uint64_t blocks, uint64_t host) const {
-    const uint64_t left = memory_.left();
+    if (memory_.capped() && !leaves_index(bytes, blocks, host, memory_.below_cap())) return false;
+    return leaves_index(bytes, blocks, host, memory_.left());
+  }
+  bool leaves_index(uint64_t bytes, uint64_t blocks, uint64_t host, uint64_t left) const {
     uint64_t lists = 0;
     for (uint32_t list = 0; list < item_classes::lists; ++list) {
       blocks += arrays_[list].blocks;

@@ -40,9 +40,10 @@ class DeviceMemory {
   uint64_t used() const { return used_; }
   // Bytes that can still be had; what the host has is not known.
   uint64_t left() const {
-    const uint64_t below_cap = cap_ != 0 ? cap_ - used_ : ~uint64_t{0};
-    return on_host() ? below_cap : std::min(below_cap, device_.available());
+    return on_host() ? below_cap() : std::min(below_cap(), device_.available());
   }
+  bool capped() const { return cap_ != 0; }
+  uint64_t below_cap() const { return capped() ? cap_ - used_ : ~uint64_t{0}; }
   Device& device() { return device_; }
 
  private:

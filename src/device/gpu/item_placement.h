@@ -15,7 +15,8 @@
 // old ones: all of that is added.
 //
 // Threads. Any. Limits. The average is that of today: where large items come first and small ones
-// later, the index may end before the host's memory does. Sources. This project's own.
+// later, or small ones go to a host that is meant for large ones, the index may end before the
+// host's memory does. Sources. This project's own.
 #pragma once
 
 #include <algorithm>
@@ -49,8 +50,14 @@ struct ItemPlacement {
 
   // Bytes of device memory that the index is going to take beside what it has.
   uint64_t index_to_come(const ItemMemoryUse& use) const {
-    const uint64_t each = use.block_bytes + list_entry_bytes + index_entry_bytes;
-    const uint64_t items = std::min((use.device + use.host) / each, use.device / index_entry_bytes);
+    // Where the host is for large items, the others do not fill it.
+    const bool apart = host_from < item_classes::count;
+    const uint64_t of_host =
+        apart ? std::max<uint64_t>(use.block_bytes, item_classes::bytes_of(host_from))
+              : use.block_bytes;
+    const uint64_t most = use.device / index_entry_bytes;
+    const uint64_t items = std::min(
+        use.device / bytes_of_item(use.block_bytes) + use.host / bytes_of_item(of_host), most);
     const uint64_t whole = items * index_entry_bytes +
                            std::max(part_rows * part_row_bytes, least_ahead) +
                            segment_bytes * segments_ahead;
@@ -58,6 +65,10 @@ struct ItemPlacement {
   }
 
  private:
+  static uint64_t bytes_of_item(uint64_t block_bytes) {
+    return block_bytes + list_entry_bytes + index_entry_bytes;
+  }
+
   static constexpr uint64_t list_entry_bytes = sizeof(uint64_t);
   static constexpr uint64_t index_entry_bytes = 29;
   // An entry, and two overflow lines for six rows (device/gpu/fixed_device_table.h).

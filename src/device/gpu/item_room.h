@@ -7,10 +7,10 @@
 //                   the host (device/gpu/item_placement.h)
 //   others' slabs   one that is wholly free; or, where the table evicts, one of the class that has
 //                   the most memory for what was put into it lately, whose items are evicted. Its
-//                   memory is given back, and a new slab made in the same memory. So classes share
-//                   memory in proportion to what is put into them, and items of all sizes live as
-//                   long.
+//                   memory is given back, and a new slab made. So classes share memory in
+//                   proportion to what is put into them, and items of all sizes live as long.
 //   own items       where the table evicts: CLOCK
+// Where the index had no place for a put, it gets the device memory of slabs that are wholly free.
 // What is missing after that is not stored in this part. A slab stays with its class if one of its
 // items hangs in a chain (device/gpu/item_evict_kernels.h).
 //
@@ -83,6 +83,7 @@ class ItemRoom {
   bool make(const ItemPart& part, const Workspace& workspace, Stream stream) {
     bool changed = free_expired(part, workspace, stream);
     items_.note_use(workspace.report().need);
+    give_to_index(part, workspace, stream);
     uint64_t missing[item_classes::count];
     if (reserve(workspace, missing, stream)) {
       Taken taken;
@@ -112,7 +113,7 @@ class ItemRoom {
   static constexpr uint64_t looks_per_row = 4;
   static constexpr uint64_t least_looks = 256;  // blocks that are worth a launch
   static constexpr uint32_t most_sweeps = 8;    // launches
-  // Slabs, of each kind, for a class.
+  // Slabs, of each kind and memory, for a class, and for the index.
   static constexpr uint32_t most_in_vain = 2;
   static constexpr uint32_t most_taken = 64;
 
@@ -147,6 +148,20 @@ class ItemRoom {
     forget(places(part, workspace), chosen, &items_.lists()->expired, stream);
     wait_for_counts(part, workspace, stream);
     return true;
+  }
+
+  // Where the index had no place for puts: device memory of slabs that are wholly free.
+  void give_to_index(const ItemPart& part, const Workspace& workspace, Stream stream) {
+    if (workspace.report().no_place == 0) return;
+    uint32_t given = 0;
+    while (given < most_taken) {
+      const auto place = items_.next_idle(MemorySide::device, spare(workspace.report()));
+      if (!place || !take(*place, false, part, workspace, stream)) break;
+      ++given;
+    }
+    if (given == 0) return;
+    clear_no_place(stream);
+    wait_for_counts(part, workspace, stream);
   }
 
   // By new slabs; fills in what is missing then, and whether anything is. The report is of now.
@@ -264,6 +279,9 @@ class ItemRoom {
     if (no_place == 0) return;
     uint64_t& fullest = missing[items_.fullest()];
     fullest = std::max(fullest, no_place);
+    clear_no_place(stream);
+  }
+  void clear_no_place(Stream stream) {
     uint64_t* count = &items_.lists()->no_place;
     require_device(device_.clear(stream, count, sizeof *count), "clear a count");
   }

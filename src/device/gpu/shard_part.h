@@ -54,8 +54,9 @@ using ShardGpus = std::vector<std::unique_ptr<ShardGpu<Device>>>;
 template <class Device>
 void clear_now(Device& device, typename Device::Stream stream,
                const DeviceArray<Device, char>& columns) {
-  require_device(device.clear(stream, columns.data(), columns.bytes()) && device.synchronize(stream),
-                 "clear columns");
+  require_device(
+      device.clear(stream, columns.data(), columns.bytes()) && device.synchronize(stream),
+      "clear columns");
 }
 
 template <class Device>
