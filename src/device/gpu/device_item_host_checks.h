@@ -217,17 +217,19 @@ uint64_t check_index_beside_host(Device& device, uint64_t scale) {
 // Small items until many are refused, in a table that had large ones, which are erased, and in one
 // that had none; the memory of the large ones is there for the index.
 template <class Device>
-uint64_t check_index_after_large(Device& device, uint64_t /*scale*/) {
+uint64_t check_index_after_large(Device& device, uint64_t scale) {
   constexpr uint64_t rows = 256;
   constexpr uint64_t large = 4000;
+  const uint64_t bytes = std::min<uint64_t>(scale, 1024) * 1000;
   uint64_t entries[2] = {};
   uint64_t wrong = 0;
   for (const bool had_large : {false, true}) {
-    const DeviceItemOptions options =
-        capped_items(device, small_items(53, rows), 1'000'000, 3'000'000);
+    const DeviceItemOptions options = capped_items(device, small_items(53, rows), bytes, bytes * 3);
     ModelledItems<Device> table(device, options);
     uint64_t next = 0;
-    for (; had_large && next < 150; next += 50) table.run(numbered_puts(next, 50, large));
+    for (; had_large && next < scale / 8 && next < 150; next += 50) {
+      table.run(numbered_puts(next, 50, large));
+    }
     if (had_large) table.run(of_keys(DeviceOp::erase, numbered_puts(0, next, 0)));
     for (int part = 0; part < 400 && table.refused() < rows * 4; ++part, next += rows) {
       table.run(numbered_puts(next, rows, 8));
