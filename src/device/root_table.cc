@@ -105,6 +105,16 @@ size_t RootTable::side_of(uint64_t hash) const {
   return device.moves && device.moves->on_host(hash) ? host_side : number;
 }
 
+// Calls work(first, block) for blocks of rows, with their numbers of rows set.
+template <class Work>
+void RootTable::each_block(uint64_t first, uint64_t count, Work&& work) {
+  Block block;
+  for (const uint64_t end = first + count; first < end; first += block.rows) {
+    block.rows = std::min<uint64_t>(Block::most_rows, end - first);
+    work(first, block);
+  }
+}
+
 // Finds out where the keys of a block go, and takes rows for them there.
 void RootTable::claim(const uint64_t* keys, std::atomic<uint32_t> Device::*rows, Block& block) {
   std::array<uint32_t, most_devices + 1> counts{};
@@ -122,11 +132,7 @@ void RootTable::claim(const uint64_t* keys, std::atomic<uint32_t> Device::*rows,
 
 void RootTable::spread(uint64_t first, uint64_t count) {
   if (!split()) return;
-  Block block;
-  for (const uint64_t end = first + count; first < end; first += block.rows) {
-    block.rows = std::min<uint64_t>(Block::most_rows, end - first);
-    spread_block(first, block);
-  }
+  each_block(first, count, [&](uint64_t from, Block& block) { spread_block(from, block); });
 }
 
 void RootTable::spread_block(uint64_t first, Block& block) {
@@ -206,11 +212,7 @@ void RootTable::gather(uint64_t first, uint64_t count) {
 // Other members of the round wait for whoever calls, so nothing may be thrown here.
 void RootTable::hand_in(uint64_t first, uint64_t count) {
   if (!split()) return;
-  Block block;
-  for (const uint64_t end = first + count; first < end; first += block.rows) {
-    block.rows = std::min<uint64_t>(Block::most_rows, end - first);
-    hand_in_block(first, block);
-  }
+  each_block(first, count, [&](uint64_t from, Block& block) { hand_in_block(from, block); });
 }
 
 void RootTable::hand_in_block(uint64_t first, Block& block) {

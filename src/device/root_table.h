@@ -92,6 +92,8 @@ class RootTable {
   size_t side_of(uint64_t hash) const;
   uint64_t hash_of(uint64_t key) const { return mix(key, store_.seed); }
 
+  template <class Work>
+  static void each_block(uint64_t first, uint64_t count, Work&& work);
   void claim(const uint64_t* keys, std::atomic<uint32_t> Device::*rows, Block& block);
   void spread_block(uint64_t first, Block& block);
   void count_reads(uint64_t first, const Block& block);
