@@ -249,26 +249,13 @@ uint64_t evict_unread(Device& device, uint64_t rows, uint64_t bytes, uint64_t ho
   options.evicts = true;
   options = capped_items(device, options, bytes - host_bytes, host_bytes);
   ModelledItems<Device> table(device, options);
-  // Keys and values of one size each.
-  ItemSource source(10, 20, 20);
-  uint64_t next = 0;
-  const auto fresh_keys = [&](uint64_t count) {
-    std::vector<std::string> keys(count);
-    for (std::string& key : keys) key = std::to_string(1'000'000 + next++);
-    return keys;
-  };
-  const auto puts = [&](const std::vector<std::string>& keys) {
-    ItemBatch batch;
-    for (const std::string& key : keys) {
-      batch.push_back({DeviceOp::put, key, std::string(90, static_cast<char>(next++)), 0});
-    }
-    return batch;
-  };
-  const std::vector<std::string> read = fresh_keys(rows / 2);
-  table.run(puts(read));
-  for (int round = 0; round < 24; ++round) {
-    table.run_from(round % 2 == 0, puts(fresh_keys(rows)));
-    table.run_uniform(DeviceOp::get, source.uniform_op(DeviceOp::get, read), round % 3 == 0, true);
+  constexpr uint64_t value_bytes = 90;
+  const ItemBatch read = of_keys(DeviceOp::get, numbered_puts(0, rows / 2, 0));
+  table.run(numbered_puts(0, rows / 2, value_bytes));
+  for (uint64_t round = 0; round < 24; ++round) {
+    const uint64_t first = rows / 2 + round * rows;
+    table.run_from(round % 2 == 0, numbered_puts(first, rows, value_bytes));
+    table.run_uniform(DeviceOp::get, read, round % 3 == 0, true);
   }
   if (table.missed() > read.size() / 10) table.fail("items that are read were evicted");
   if (table.stats().evicted < rows * 8) table.fail("too little was evicted");
@@ -283,29 +270,46 @@ uint64_t check_eviction(Device& device, uint64_t scale) {
   return evict_unread(device, rows, rows * 8 * 160, 0);
 }
 
+// Histories where memory ends: bytes a row of a batch, and the sizes that values have.
+struct FullHistories {
+  uint64_t seed = 0;
+  uint64_t rounds = 0;
+  uint64_t most_value_bytes = 0;
+  uint64_t device_bytes = 0;
+  uint64_t host_bytes = 0;
+};
+
 // The same under histories of all operations and sizes, and with hashes that are shared.
 template <class Device>
-uint64_t check_evicting_histories(Device& device, uint64_t scale) {
+uint64_t evict_under_histories(Device& device, uint64_t scale, const FullHistories& full) {
   uint64_t wrong = 0;
   for (const uint64_t mask : {~uint64_t{0}, uint64_t{0x3ff} << 54}) {
     const uint64_t rows = std::min<uint64_t>(scale / 4, mask == ~uint64_t{0} ? 4096 : 256);
-    ItemSource source(11, 40, 150);
-    DeviceItemOptions options = small_items(25, rows);
+    ItemSource source(full.seed, 40, full.most_value_bytes);
+    DeviceItemOptions options = small_items(full.seed + 2, rows);
     options.evicts = true;
     options.hash_mask = mask;
-    options = capped_items(device, options, rows * 2 * 160);
+    options = capped_items(device, options, rows * full.device_bytes, rows * full.host_bytes);
     ModelledItems<Device> table(device, options);
     const std::vector<std::string> keys = source.keys(rows * 10);
-    for (int round = 0; round < 12; ++round) {
+    for (uint64_t round = 0; round < full.rounds; ++round) {
       ItemBatch batch = source.mixed(keys, rows + rows / 2, round % 2 == 0 ? 0.7 : 0.2);
       for (ItemRequest& request : batch) request.expiry = 0;
       table.run_from(round % 3 == 0, batch);
     }
+    const DeviceItemStats stats = table.stats();
+    if (stats.evicted == 0) table.fail("nothing was evicted");
+    const bool on_both = stats.host_items != 0 && stats.host_items != stats.entries;
+    if (on_both != (full.host_bytes != 0)) table.fail("items lie in the wrong memories");
+    table.check_caps(options);
     table.check_all();
-    if (table.stats().evicted == 0) table.fail("nothing was evicted");
     wrong += table.wrong();
   }
   return wrong;
+}
+template <class Device>
+uint64_t check_evicting_histories(Device& device, uint64_t scale) {
+  return evict_under_histories(device, scale, {11, 12, 150, 2 * 160, 0});
 }
 
 // Sizes of values change while memory is full: soon the new ones have most of it, but for what the

@@ -104,33 +104,9 @@ uint64_t check_unread_on_both(Device& device, uint64_t scale) {
   return evict_unread(device, rows, rows * 6 * 160, rows * 4 * 160);
 }
 
-// Histories of all operations and sizes where both memories have ended, and with hashes that are
-// shared.
 template <class Device>
 uint64_t check_evicting_histories_on_both(Device& device, uint64_t scale) {
-  uint64_t wrong = 0;
-  for (const uint64_t mask : {~uint64_t{0}, uint64_t{0x3ff} << 54}) {
-    const uint64_t rows = std::min<uint64_t>(scale / 4, mask == ~uint64_t{0} ? 4096 : 256);
-    ItemSource source(53, 40, 3000);
-    DeviceItemOptions options = small_items(55, rows);
-    options.evicts = true;
-    options.hash_mask = mask;
-    options = capped_items(device, options, rows * 300, rows * 600);
-    ModelledItems<Device> table(device, options);
-    const std::vector<std::string> keys = source.keys(rows * 10);
-    for (int round = 0; round < 16; ++round) {
-      ItemBatch batch = source.mixed(keys, rows + rows / 2, round % 2 == 0 ? 0.7 : 0.2);
-      for (ItemRequest& request : batch) request.expiry = 0;
-      table.run_from(round % 3 == 0, batch);
-    }
-    const DeviceItemStats stats = table.stats();
-    if (stats.evicted == 0) table.fail("nothing was evicted");
-    if (stats.host_items == 0 || stats.host_items == stats.entries) table.fail("one memory only");
-    table.check_caps(options);
-    table.check_all();
-    wrong += table.wrong();
-  }
-  return wrong;
+  return evict_under_histories(device, scale, {53, 16, 3000, 300, 600});
 }
 
 template <class Device>
