@@ -7,8 +7,8 @@
 // moves from below in steps of some thousand entries, one after a round. Only where changes find no
 // room otherwise, one moves at once.
 //
-// Errors. DeviceError when the device fails, or is too small to be shared; where the host
-// has no memory for an entry its tier says so (HostTier::full).
+// Errors. DeviceError when the device fails, or is too small to be shared; where the host has no
+// memory for an entry its tier says so (HostTier::full).
 // Threads. One, in an epoch; on_host and count_read: any, while nobody is in the others.
 // Sources. KVCG, sections 3 and 7 (bins), for the line between GPU and host.
 #pragma once

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "net/buffer_pool.h"
@@ -26,6 +27,16 @@ class ServerTest : public ::testing::Test {
     const std::string reply = client.ask(request, expected);
     EXPECT_EQ(reply, expected);
     return reply;
+  }
+
+  // Requests that keep a loop busy for a while, and their replies.
+  static std::pair<std::string, std::string> long_pipeline() {
+    std::pair<std::string, std::string> both;
+    for (int i = 0; i < 20'000; ++i) {
+      both.first += resp({"SET", "k", "v"});
+      both.second += "+OK\r\n";
+    }
+    return both;
   }
 
   ManualClock clock_{1'700'000'000'000};
@@ -220,11 +231,7 @@ TEST_F(ServerTest, ReceivesThatFillTheirRoomAreFollowedByOthers) {
 TEST_F(ServerTest, SeesAnEndThatCameTogetherWithARequest) {
   Server& server = start();
   TestClient busy(server.resp_port());
-  std::string work, answers;
-  for (int i = 0; i < 20'000; ++i) {
-    work += resp({"SET", "k", "v"});
-    answers += "+OK\r\n";
-  }
+  const auto [work, answers] = long_pipeline();
   for (int i = 0; i < 5; ++i) {
     TestClient leaving(server.resp_port());
     ask(leaving, "PING\r\n", "+PONG\r\n");
@@ -243,11 +250,7 @@ TEST_F(ServerTest, UrgentBytesHoldNothingUp) {
   Server& server = start();
   TestClient busy(server.resp_port());
   TestClient client(server.resp_port());
-  std::string work, answers;
-  for (int i = 0; i < 20'000; ++i) {
-    work += resp({"SET", "k", "v"});
-    answers += "+OK\r\n";
-  }
+  const auto [work, answers] = long_pipeline();
   for (int i = 0; i < 5; ++i) {
     busy.send(work);
     client.send("PING\r\n");
