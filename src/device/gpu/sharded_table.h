@@ -209,8 +209,9 @@ class ShardedTable {
     if (!gets) reserve_workspaces();
     follow(slices, streams);
     // Gets gain nothing by long parts, and the last one's replies are there sooner.
-    const uint64_t part_rows = gets ? parts_->rows() / 2 : parts_->rows();
-    const std::vector<ShardStep> steps = steps_of(slices, part_rows, !gets && !distinct);
+    const uint64_t most_rows = gets ? parts_->rows() / 2 : most_written();
+    const std::vector<ShardStep> steps =
+        steps_of(slices, part_rows(slices, most_rows), !gets && !distinct);
     parts_->work_off(
         steps, steps.size(),
         [&](const ShardStep& step) {
@@ -218,6 +219,21 @@ class ShardedTable {
         },
         [](const ShardStep&) {});
     lead(slices, streams);
+  }
+
+  // Rows of a part of which each GPU's table takes its share at once: shares differ a little, and
+  // of two parts there the second would hold a few rows.
+  uint64_t most_written() const {
+    const uint64_t at_once = uint64_t{options_.table.max_part_rows} * gpus_.size();
+    return std::min<uint64_t>(parts_->rows(), at_once - at_once / 32);
+  }
+
+  // Of parts of at most so many rows that are all of about the same size.
+  static uint64_t part_rows(std::span<const DeviceRequests> slices, uint64_t most) {
+    uint64_t rows = 1;
+    for (const DeviceRequests& slice : slices) rows = std::max(rows, slice.rows);
+    const uint64_t parts = (rows + most - 1) / most;
+    return (rows + parts - 1) / parts;
   }
 
   // So that no call ends for want of it in its middle.
