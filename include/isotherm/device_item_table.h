@@ -22,9 +22,7 @@
 // compared in full; keys whose hashes agree in all 64 bits are different keys.
 //
 // Device pointers. A call returns when its work is queued; what it reads and writes belongs to it
-// until the stream has come past. Calls with writes wait on the host for counts. Offsets cannot be
-// checked on the host: rows whose offsets fall, or leave what offsets[0] and offsets[n] enclose,
-// are answered reply_refused.
+// until the stream has come past. Calls with writes wait on the host for counts.
 // Host pointers. Calls return when the replies are there. Pinned memory (cudaMallocHost,
 // cudaHostRegister) is copied at the speed of the bus, other memory at less.
 //
@@ -55,9 +53,13 @@
 // value is a new item: until the end of its part of the call (some 2^18 rows) the old one keeps its
 // memory. Without `evict` a slab with one item left stays with its size. The work space is taken at
 // the start and counts, too.
-// Threads. Any; calls take turns. Errors. std::invalid_argument for missing columns, and for host
-// arrays also for offsets that fall, lengths above the limits and other operations, before anything
-// changes; DeviceError (std::runtime_error) without a GPU or when the device fails, after which the
+// Threads. Any; calls take turns. Errors. Rows are checked one by one: those whose offsets fall, or
+// leave what the column's first and last offset enclose (of host arrays: those of some 2^18 rows
+// around), whose lengths are above the limits, or whose operation is another, are answered
+// reply_refused, and the others take effect. A call of host arrays that gave no `found` throws
+// std::invalid_argument after that if rows were refused. std::invalid_argument before anything
+// changes for missing columns, and for host arrays whose offsets do not even tell what to copy;
+// DeviceError (std::runtime_error) without a GPU or when the device fails, after which the
 // table is lost and every call throws; std::bad_alloc without memory for the empty table. Sources.
 // Mega-KV, sections 3 and 4; MemcachedGPU, section 4 (values on the device).
 #pragma once

@@ -101,7 +101,7 @@ class DeviceItemStore {
     try {
       work();
     } catch (const std::invalid_argument&) {
-      throw;  // before anything happened
+      throw;  // the table is as it was, or as the call left it
     } catch (...) {
       lost_ = true;
       throw;
@@ -120,6 +120,7 @@ class DeviceItemStore {
     for (uint64_t first = 0; first < requests.rows; first += part_rows_) {
       ItemPart part = part_of(requests, first);
       if (writes) {
+        steps_.look(part, pipeline_.workspace(), stream);
         steps_.change(part, pipeline_.workspace(), carry_.data(), stream);
       } else {
         steps_.find(part, pipeline_.workspace(), carry_.data(), stream);

@@ -2,6 +2,9 @@
 // device fails or a call is wrong.
 #include <gtest/gtest.h>
 
+#include <cstring>
+#include <limits>
+
 #include "base/pair.h"
 #include "device/fake_device.h"
 #include "device/gpu/device_item_host_checks.h"
@@ -344,43 +347,41 @@ TEST_F(WrongItemCalls, MissingColumns) {
 TEST_F(WrongItemCalls, OtherOperations) {
   DeviceItemRequests call = requests;
   for (const DeviceOp op : {DeviceOp::put_if_absent, DeviceOp::compare_and_swap, DeviceOp::add}) {
-    call.ops = nullptr;
     call.op = op;
-    expect_refused(call);
-    const std::vector<DeviceOp> ops = {DeviceOp::put, DeviceOp::get, op};
-    call.op = DeviceOp::get;
-    call.ops = ops.data();
     expect_refused(call);
   }
-  const std::vector<DeviceOp> ops = {DeviceOp::get, DeviceOp::get, DeviceOp::put};
-  call.ops = ops.data();
-  call.values = {};
-  expect_refused(call);
 }
 
-TEST_F(WrongItemCalls, OffsetsThatFallAndLengthsAboveTheLimits) {
+TEST_F(WrongItemCalls, OffsetsThatDoNotTellWhatToCopy) {
+  const std::vector<std::vector<int64_t>> wrong = {
+      {-1, 2, 4, 6},
+      {5, 2, 4, 3},
+      {0, 2, 4, int64_t{1} << 40},
+      {std::numeric_limits<int64_t>::max() - 1, 2, 4, std::numeric_limits<int64_t>::max()},
+      {std::numeric_limits<int64_t>::min(), 2, 4, std::numeric_limits<int64_t>::max()}};
   for (const DeviceOp op : {DeviceOp::get, DeviceOp::put, DeviceOp::erase}) {
-    DeviceItemRequests call = requests;
-    call.op = op;
-    for (const std::vector<int64_t>& wrong :
-         {std::vector<int64_t>{0, 2, 1, 6}, std::vector<int64_t>{-1, 2, 4, 6},
-          std::vector<int64_t>{0, 2, 4, 3}, std::vector<int64_t>{0, 1, 65'537, 65'538}}) {
-      call.keys.offsets = wrong.data();
+    for (const std::vector<int64_t>& offsets_of : wrong) {
+      DeviceItemRequests call = requests;
+      call.op = op;
+      call.keys.offsets = offsets_of.data();
+      if (offsets_of[0] > 6) call.keys.bytes = nullptr;
       expect_refused(call);
     }
   }
   DeviceItemRequests call = requests;
   call.op = DeviceOp::put;
-  const std::vector<int64_t> wrong = {0, 0, 0, (8 << 20) + 1};
-  call.values.offsets = wrong.data();
-  expect_refused(call);
+  for (const std::vector<int64_t>& offsets_of : wrong) {
+    call.values.offsets = offsets_of.data();
+    if (offsets_of[0] > 6) call.values.bytes = nullptr;
+    expect_refused(call);
+  }
 }
 
 TEST_F(WrongItemCalls, AFaultInTheLastPartIsFoundBeforeTheFirstIsPut) {
-  constexpr uint64_t rows = 200'000;  // so many that helping threads check them
+  constexpr uint64_t rows = 5000;
   std::vector<int64_t> many(rows + 1);
   for (uint64_t i = 0; i <= rows; ++i) many[i] = static_cast<int64_t>(i);
-  many[rows - 1] = 0;
+  many[rows] = 0;
   const std::string all(rows, 'k');
   DeviceItemRequests call = requests;
   call.rows = rows;
@@ -390,8 +391,6 @@ TEST_F(WrongItemCalls, AFaultInTheLastPartIsFoundBeforeTheFirstIsPut) {
   expect_refused(call);
   std::vector<uint8_t> answers(rows);
   call.op = DeviceOp::get;
-  call.rows = 5000;
-  many[3210] = 0;
   call.replies.found = answers.data();
   expect_refused(call);
 }
@@ -462,6 +461,70 @@ TEST_F(DeviceItemCalls, RowsThatCannotBeTakenAreRefusedAndTheOthersAreNot) {
   store.run(call, stream);
   EXPECT_EQ(download(found), std::vector<uint8_t>(8, 254));
   EXPECT_EQ(store.stats().entries, 3u);
+}
+
+TEST_F(DeviceItemCalls, RowsOfHostArraysAreRefusedOneByOneToo) {
+  Store store(device, small_items(1, 64));
+  using enum DeviceOp;
+  // Wrong are an offset that falls and an operation.
+  const std::vector<int64_t> key_offsets = {0, 2, 1, 4, 6};
+  const std::vector<int64_t> value_offsets = {0, 1, 2, 3, 4};
+  const std::vector<DeviceOp> ops = {put, put, put, add};
+  std::vector<uint8_t> found(4, 9);
+  DeviceItemRequests call;
+  call.rows = 4;
+  call.ops = ops.data();
+  call.keys = {key_offsets.data(), "abcdef"};
+  call.values = {value_offsets.data(), "wxyz"};
+  call.replies.found = found.data();
+  store.run_host(call);
+  EXPECT_EQ(found, (std::vector<uint8_t>{0, 254, 0, 254}));
+  EXPECT_EQ(store.stats().entries, 2u);
+  // Who asks for no answers is told by an exception, when the others have taken effect.
+  call.op = erase;
+  call.ops = nullptr;
+  call.replies.found = nullptr;
+  EXPECT_THROW(store.run_host(call), std::invalid_argument);
+  EXPECT_EQ(store.stats().entries, 0u);
+  // Without values no put is taken.
+  call.ops = ops.data();
+  call.values = {};
+  call.replies.found = found.data();
+  store.run_host(call);
+  EXPECT_EQ(found, std::vector<uint8_t>(4, 254));
+  EXPECT_EQ(store.stats().entries, 0u);
+}
+
+TEST_F(DeviceItemCalls, AWrongRowOfAnyPartIsRefusedAlone) {
+  DeviceItemOptions options = small_items(1, 64);
+  options.key_room = 1 << 18;
+  Store store(device, options);
+  constexpr uint64_t rows = 300;  // several parts
+  std::vector<int64_t> one_each(rows + 1), long_ones(rows + 1);
+  for (uint64_t i = 0; i <= rows; ++i) {
+    one_each[i] = static_cast<int64_t>(i * 2);
+    long_ones[i] = one_each[i] + (i > 250 ? 65'536 : 0);
+  }
+  std::string keys(rows * 2 + 65'536, 'k');
+  for (uint64_t i = 0; i <= rows; ++i) {
+    const auto number = static_cast<uint16_t>(i);
+    std::memcpy(keys.data() + long_ones[i], &number, i < rows ? sizeof number : 0);
+  }
+  std::vector<uint8_t> found(rows, 9);
+  DeviceItemRequests call;
+  call.rows = rows;
+  call.keys = {long_ones.data(), keys.data()};
+  call.values = {one_each.data(), keys.data()};
+  call.replies.found = found.data();
+  for (const DeviceOp op : {DeviceOp::put, DeviceOp::get}) {
+    call.op = op;
+    store.run_host(call);
+    for (uint64_t i = 0; i < rows; ++i) {
+      const int present = op == DeviceOp::get ? 1 : 0;
+      EXPECT_EQ(found[i], i == 250 ? reply_refused : present) << "row " << i;
+    }
+  }
+  EXPECT_EQ(store.stats().entries, rows - 1);
 }
 
 TEST_F(DeviceItemCalls, TakeEffectInTheirOrderOnAnyStream) {

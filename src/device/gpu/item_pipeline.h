@@ -4,9 +4,10 @@
 //   copy in → find or change → values gathered into the lane's room → copy out, once
 // A value's place in the reply depends on all before it, so the host waits for the sum of each
 // part's lengths before it queues the part's copy out. It does so while two later parts are already
-// queued, so the bus in both directions and the kernels work at once. Of parts with writes only the
-// copies overlap: a part changes the table when the one before has released its items. A reply
-// that is larger than the room is gathered and copied out in several rounds.
+// queued, so the bus in both directions and the kernels work at once. Of parts with writes the
+// copies overlap, and a part is looked at beside the gathering of the one before; it changes the
+// table when that one has released its items. A reply that is larger than the room is gathered and
+// copied out in several rounds.
 //
 // Copies are asynchronous where the caller's memory is pinned; else the driver copies through
 // buffers of its own, and little overlaps. Threads. One at a time. When run() returns or throws,
@@ -17,6 +18,8 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "device/gpu/call_order.h"
@@ -91,10 +94,12 @@ class ItemPipeline {
   // A workspace for parts whose arrays are on the device.
   const ItemWorkspace<Device>& workspace() const { return lanes_[0]->workspace; }
 
-  // The bytes of the reply. All pointers are to host memory.
+  // The bytes of the reply. All pointers are to host memory. Throws std::invalid_argument where a
+  // part cannot be copied, before anything is done, and after all is done where rows were refused
+  // that the caller has no `found` for.
   uint64_t run(const DeviceItemRequests& requests) {
     try {
-      total_ = 0;
+      total_ = refused_ = 0;
       if (item_columns::has_writes(requests)) {
         change(requests);
       } else {
@@ -105,6 +110,9 @@ class ItemPipeline {
       for (auto& lane : lanes_) device_.synchronize(lane->stream.get());
       throw;
     }
+    if (refused_ != 0 && requests.replies.found == nullptr) {
+      throw std::invalid_argument(std::to_string(refused_) + " rows are none that items take");
+    }
     return total_;
   }
 
@@ -112,20 +120,38 @@ class ItemPipeline {
   static constexpr uint32_t lanes = 4;
   static constexpr uint32_t ahead = 2;  // parts of gets that are queued before one is waited for
 
-  // Large parts for large calls, as each costs some waiting; in small calls the first copy in and
-  // the last copy out, beside which nothing else happens, count more.
-  uint64_t rows_a_part(const DeviceItemRequests& requests, uint64_t most) const {
-    return std::max<uint64_t>(std::clamp(requests.rows / 8, most / 4, most), 1);
+  // Rows of each part. Large parts for large calls, as each costs some waiting; the first ones are
+  // small, so that copies out begin early: nothing happens beside the first copy in. Throws
+  // std::invalid_argument where a part cannot be copied.
+  std::vector<uint64_t> cut(const DeviceItemRequests& requests, bool writes) const {
+    const uint64_t most = writes ? part_rows_ : part_rows_ / 2;
+    const uint64_t few = requests.rows / 8;
+    const uint64_t wanted = writes ? std::max(few, std::min(requests.rows / 4, most / 2)) : few;
+    const uint64_t largest = std::max<uint64_t>(std::clamp(wanted, most / 4, most), 1);
+    uint64_t next = std::max<uint64_t>(largest / 4, 1);
+    std::vector<uint64_t> parts;
+    for (uint64_t first = 0; first < requests.rows; first += parts.back()) {
+      uint64_t rows = std::min(next, requests.rows - first);
+      next = std::min(next * 2, largest);
+      rows = item_columns::fitting(requests.keys, first, rows, key_room_);
+      if (writes) rows = item_columns::fitting(requests.values, first, rows, value_room_);
+      item_columns::check_span("keys", requests.keys, first, rows, lanes_[0]->keys.size());
+      if (writes && requests.values.offsets != nullptr) {
+        item_columns::check_span("values", requests.values, first, rows, lanes_[0]->values.size());
+      }
+      parts.push_back(rows);
+    }
+    return parts;
   }
 
   void find(const DeviceItemRequests& requests) {
     std::deque<Lane*> under_way;
-    const uint64_t most = rows_a_part(requests, part_rows_ / 2);
     uint32_t next = 0;
-    for (uint64_t first = 0; first < requests.rows;) {
+    uint64_t first = 0;
+    for (const uint64_t rows : cut(requests, false)) {
       Lane& lane = *lanes_[next++ % lanes];
-      stage(lane, requests, first, std::min(most, requests.rows - first), false);
-      first += lane.part.rows;
+      stage(lane, requests, first, rows, false);
+      first += rows;
       const Stream stream = lane.stream.get();
       order_.begin_read(stream);
       steps_.find(lane.part, lane.workspace, nullptr, stream);
@@ -139,47 +165,51 @@ class ItemPipeline {
     for (Lane* lane : under_way) reply_found(*lane, requests);
   }
 
-  // Of a part of gets, whose rows the kernels have checked.
   void reply_found(Lane& lane, const DeviceItemRequests& requests) {
     require_device(device_.synchronize(lane.counted), "wait for the counts of a part");
-    if (lane.workspace.report().refused != 0) item_columns::refuse("keys", max_item_key_bytes);
+    refused_ += lane.workspace.report().refused;
     reply(lane, requests, [] {});
   }
 
+  // A part is looked at while the values of the one before are gathered, which need nothing but
+  // that one's changes made.
   void change(const DeviceItemRequests& requests) {
-    const uint64_t most = rows_a_part(requests, part_rows_);
+    const std::vector<uint64_t> parts = cut(requests, true);
     uint64_t staged = 0;
-    const auto stage_next = [&](Lane& lane) {
-      stage(lane, requests, staged, std::min(most, requests.rows - staged), true);
-      staged += lane.part.rows;
+    const auto stage_next = [&](uint64_t part) {
+      Lane& lane = *lanes_[part % lanes];
+      stage(lane, requests, staged, parts[part], true);
+      staged += parts[part];
+      return &lane;
     };
-    item_columns::HostCheck check(requests, most);
-    stage_next(*lanes_[0]);
-    check.finish();
-    for (uint32_t next = 0;; ++next) {
-      Lane& lane = *lanes_[next % lanes];
-      const bool last = staged == requests.rows;
-      if (!last) stage_next(*lanes_[(next + 1) % lanes]);
-      const Stream stream = lane.stream.get();
+    Lane* lane = stage_next(0);
+    order_.begin_write(lane->stream.get());
+    steps_.look(lane->part, lane->workspace, lane->stream.get());
+    for (uint64_t part = 0; part < parts.size(); ++part) {
+      Lane* const following = part + 1 < parts.size() ? stage_next(part + 1) : nullptr;
+      const Stream stream = lane->stream.get();
       order_.begin_write(stream);
-      steps_.change(lane.part, lane.workspace, nullptr, stream);
-      if (requests.replies.offsets != nullptr) lane.workspace.ask_counts(lane.part, stream);
-      require_device(device_.record(lane.counted, stream), "record an event");
-      reply(lane, requests, [&] {
-        steps_.release(lane.part, stream);
+      steps_.change(lane->part, lane->workspace, nullptr, stream);
+      refused_ += lane->workspace.report().refused;
+      if (requests.replies.offsets != nullptr) lane->workspace.ask_counts(lane->part, stream);
+      require_device(device_.record(lane->counted, stream), "record an event");
+      if (following != nullptr) look_behind(*lane, *following);
+      reply(*lane, requests, [&] {
+        steps_.release(lane->part, stream);
         order_.end_write(stream);
       });
-      if (last) return;
+      lane = following;
     }
   }
+  void look_behind(const Lane& lane, Lane& following) {
+    const Stream stream = following.stream.get();
+    require_device(device_.wait(stream, lane.counted), "wait for the part before");
+    steps_.look(following.part, following.workspace, stream);
+  }
 
-  // Copies in as many rows as fit, `rows` at most.
+  // Copies in `rows` rows.
   void stage(Lane& lane, const DeviceItemRequests& requests, uint64_t first, uint64_t rows,
              bool writes) {
-    rows = item_columns::fitting(requests.keys, first, rows, key_room_);
-    if (writes) rows = item_columns::fitting(requests.values, first, rows, value_room_);
-    item_columns::check_span("keys", requests.keys, first, rows, lane.keys.size(),
-                             max_item_key_bytes);
     lane.first = first;
     ItemPart& part = lane.part = {};
     part.rows = static_cast<uint32_t>(rows);
@@ -267,7 +297,8 @@ class ItemPipeline {
   const uint64_t key_room_;
   const uint64_t value_room_;
   std::unique_ptr<Lane> lanes_[lanes];
-  uint64_t total_ = 0;  // bytes of the reply so far
+  uint64_t total_ = 0;    // bytes of the reply so far
+  uint64_t refused_ = 0;  // rows of the call
 };
 
 }  // namespace isotherm
