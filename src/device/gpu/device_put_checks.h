@@ -47,6 +47,17 @@ class DevicePutSource : public DeviceRequestSource {
     }
     return rows;
   }
+
+  // So many rows, skewed: the product of three uniform numbers picks the key.
+  std::vector<uint64_t> skewed(const std::vector<uint64_t>& keys, uint64_t rows) {
+    std::vector<uint64_t> picked;
+    std::uniform_real_distribution<double> uniform(0, 1);
+    for (uint64_t i = 0; i < rows; ++i) {
+      const double at = uniform(random()) * uniform(random()) * uniform(random());
+      picked.push_back(keys[static_cast<size_t>(at * static_cast<double>(keys.size() - 1))]);
+    }
+    return picked;
+  }
 };
 
 // Replies are wanted by every other call.
@@ -73,7 +84,8 @@ uint64_t check_new_keys(Device& device, uint64_t scale) {
   return faults;
 }
 
-// Keys that are new and come 2 to 30 times; then all of them again among others.
+// Keys that are new and come up to 30 times; then all of them again among others; nearly all once;
+// and a few of them most of the times.
 template <class Device>
 uint64_t check_repeated_new_keys(Device& device, uint64_t scale) {
   uint64_t faults = 0;
@@ -91,6 +103,7 @@ uint64_t check_repeated_new_keys(Device& device, uint64_t scale) {
       for (uint64_t i = 0; i < 1 + most; ++i) once.push_back(once[source.random()() % once.size()]);
       std::shuffle(once.begin(), once.end(), source.random());
       run_puts(table, source, once);
+      run_puts(table, source, source.skewed(source.keys(scale), scale / 2));
     }
     table.check_all();
     faults += table.wrong() + table.refused();
@@ -99,6 +112,7 @@ uint64_t check_repeated_new_keys(Device& device, uint64_t scale) {
 }
 
 // New keys among present ones, then all present, then all new: what is expected is wrong in turn.
+// Between them other operations, and puts by express, which say nothing of it.
 template <class Device>
 uint64_t check_wrong_guesses(Device& device, uint64_t scale) {
   uint64_t faults = 0;
@@ -115,8 +129,9 @@ uint64_t check_wrong_guesses(Device& device, uint64_t scale) {
       run_puts(table, source, keys);
       run_puts(table, source, source.repeated(keys, 3));
       run_puts(table, source, source.keys(scale / 2));
-      // Other operations of the same table begin otherwise.
       table.run(source.mixed(keys, scale / 4, 0.5));
+      const DeviceBatch few = source.puts({source.random()(), keys[0], source.random()()});
+      if (!table.run_express(few)) table.fail("three puts did not go by express");
     }
     table.check_all();
     faults += table.wrong() + table.refused();

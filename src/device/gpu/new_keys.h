@@ -22,7 +22,7 @@ struct TryOptions {
   TryPuts when = TryPuts::where_new;
   // Parts with fewer rows do not try where it is by what is expected: they take as long as their
   // kernels take to start, and trying takes more kernels.
-  uint32_t least_rows = 1 << 16;
+  uint32_t least_rows = 1 << 17;
 };
 
 class NewKeys {
