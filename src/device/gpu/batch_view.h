@@ -16,7 +16,7 @@
 // its reply: no other intermediate state is kept.
 // Of a part without a key twice only update and extend are left, for gets as well. A part of puts
 // of keys that are expected to be new begins with device/gpu/try_kernels.h instead of mark and
-// update, so that only rows that find more than a free slot are entered.
+// update, so that only rows that get no free slot at once are entered.
 //
 // Sizes. Rows of a part are numbered in 32 bits. Sources. H-Rocks, section 5 (answers in arrival
 // order); the grouping is this project's (docs/papers.md).
