@@ -122,7 +122,7 @@ class BatchWorkspace {
     batch.grouped_bits = column(1);
     batch.late_rows = column(2);
     batch.late_slots = column(3);
-    batch.left_rows = column(2);  // a part has gets or begins with TryKernel
+    batch.left_rows = column(2);  // no part has gets and begins with TryKernel
     batch.done_bits = column(3);
     batch.walk_starts = column(4);
     batch.failed_rows = column(5);
