@@ -1,5 +1,6 @@
 // DeviceTable: lookups and writes of 64-bit keys and values with keys and results on the GPU, each
-// beside what the card can do at most, measured in the same run.
+// beside what the card can do at most, measured in the same run. The last rows show what puts cost
+// where the guess whether their keys are new is made for the table, right or wrong.
 //
 //   device_table_bench [--entries N] [--rounds N]
 #include <algorithm>
@@ -9,6 +10,8 @@
 #include "cuda/bench_flags.h"
 #include "cuda/gpu_batches.cuh"
 #include "cuda/gpu_limits.cuh"
+#include "device/gpu/cuda_device.cuh"
+#include "device/gpu/fixed_device_table.h"
 #include "isotherm/device_table.h"
 
 namespace isotherm::bench {
@@ -48,6 +51,8 @@ class Bench {
     puts();
     mixed();
     pinned();
+    table_.reset();
+    for (const TryPuts when : {TryPuts::never, TryPuts::always}) guesses(when);
     unsigned long long wrong = 0;
     check(cudaMemcpy(&wrong, wrong_, sizeof wrong, cudaMemcpyDeviceToHost));
     std::printf("wrong replies: %llu\n", wrong);
@@ -91,7 +96,7 @@ class Bench {
     options.expected_entries = reserved ? parameters_.entries : 0;
     table_.reset();
     table_ = std::make_unique<DeviceTable>(options);
-    const double took = fill_table(uint64_t{1} << shift, distinct);
+    const double took = fill_table(*table_, uint64_t{1} << shift, distinct);
     std::printf("PUT of new keys, 2^%d a call, %s, %s: %.2f G/s\n", shift,
                 reserved ? "growth before" : "growth included",
                 distinct ? "distinct by promise" : "duplicates handled",
@@ -99,7 +104,8 @@ class Bench {
   }
 
   // Seconds of the puts alone.
-  double fill_table(uint64_t rows, bool distinct) {
+  template <class Table>
+  double fill_table(Table& table, uint64_t rows, bool distinct) {
     double took = 0;
     cudaEvent_t begin, end;
     check(cudaEventCreate(&begin));
@@ -115,7 +121,7 @@ class Bench {
         requests.keys = keys_ + at;
         requests.values = values_ + at;
         requests.distinct_keys = distinct;
-        table_->run(requests, nullptr);
+        table.run(requests, nullptr);
       }
       check(cudaEventRecord(end));
       check(cudaEventSynchronize(end));
@@ -152,14 +158,23 @@ class Bench {
     }
   }
   void put(const char* name, int shift, bool zipf) {
+    put_present(*table_, "PUT of present keys, " + std::string(name), shift, zipf);
+  }
+  template <class Table>
+  void put_present(Table& table, const std::string& name, int shift, bool zipf) {
     draw(largest, zipf, false, 7);
     triple<<<blocks_, 256>>>(keys_, values_, largest);
     const uint64_t rows = uint64_t{1} << shift;
     const double took = median_seconds(parameters_.rounds, [&](int round) {
       const uint64_t first = rows * static_cast<uint64_t>(round) % largest;
-      table_->put(keys_ + first, values_ + first, rows, nullptr);
+      DeviceRequests requests;
+      requests.rows = rows;
+      requests.op = DeviceOp::put;
+      requests.keys = keys_ + first;
+      requests.values = values_ + first;
+      table.run(requests, nullptr);
     });
-    report("PUT of present keys, " + std::string(name), shift, took, limits_.swaps);
+    report(name, shift, took, limits_.swaps);
   }
 
   void mixed() {
@@ -221,6 +236,24 @@ class Bench {
     check(cudaFreeHost(keys));
     check(cudaFreeHost(values));
     check(cudaFreeHost(found));
+  }
+
+  // Puts of new keys, then of present ones.
+  void guesses(TryPuts when) {
+    const std::string guess = when == TryPuts::never ? "taken as present" : "taken as new";
+    CudaDevice device(0);
+    for (const int shift : {20, 21, 24}) {
+      FixedDeviceOptions options;
+      options.tries.when = when;
+      FixedDeviceTable<CudaDevice> table(device, options);
+      table.reserve(parameters_.entries);
+      const uint64_t rows = uint64_t{1} << shift;
+      const double took = fill_table(table, rows, false);
+      report("PUT of new keys, " + guess, shift,
+             took * static_cast<double>(rows) / static_cast<double>(parameters_.entries),
+             limits_.swaps);
+      put_present(table, "PUT of present keys, " + guess, shift, false);
+    }
   }
 
   void draw(uint64_t rows, bool zipf, bool absent, uint64_t seed) {

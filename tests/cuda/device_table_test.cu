@@ -2,6 +2,7 @@
 //
 //   device_table_test [rows of a large batch]
 #include "cuda/gpu_checks.h"
+#include "device/gpu/device_put_checks.h"
 #include "device/gpu/device_row_checks.h"
 #include "device/gpu/device_table_checks.h"
 
@@ -10,6 +11,7 @@ int main(int argc, char** argv) {
   if (!GpuChecks::has_gpu()) return EXIT_SUCCESS;
   GpuChecks checks(argc, argv, 1 << 17);
   checks.run_all(device_table_checks<CudaDevice>);
+  checks.run_all(device_put_checks<CudaDevice>);
   checks.run_all(device_row_checks<CudaDevice>);
   return checks.end();
 }

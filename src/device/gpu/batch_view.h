@@ -14,7 +14,9 @@
 //            that found no memory are answered reply_retry
 // A reply is the state before the request, so the state after a writer is its operation applied to
 // its reply: no other intermediate state is kept.
-// Of a part without a key twice only update and extend are left, for gets as well.
+// Of a part without a key twice only update and extend are left, for gets as well. A part of puts
+// of keys that are expected to be new begins with device/gpu/try_kernels.h instead of mark and
+// update, so that only rows that get no free slot at once are entered.
 //
 // Sizes. Rows of a part are numbered in 32 bits. Sources. H-Rocks, section 5 (answers in arrival
 // order); the grouping is this project's (docs/papers.md).
@@ -37,6 +39,7 @@ struct alignas(64) PartCounters {
   uint32_t walks = 0;
   uint32_t failed = 0;         // whether a group found no memory
   uint32_t failed_writes = 0;  // of writers that are alone
+  uint32_t left = 0;           // over, by TryKernel
 };
 
 struct BatchView {
@@ -49,12 +52,15 @@ struct BatchView {
   uint64_t* values_out = nullptr;
   uint8_t* found = nullptr;
   bool distinct_keys = false;
+  bool tried = false;  // the part begins with TryKernel
 
   PartCounters* counters = nullptr;
   WriterTable writers;
   uint32_t* slot_of_row = nullptr;   // of writers
   uint32_t* grouped_bits = nullptr;  // a bit per row: one of several writers of its key
   uint32_t* failed_rows = nullptr;
+  uint32_t* done_bits = nullptr;  // a bit per row: TryKernel claimed its slot
+  uint32_t* left_rows = nullptr;  // the other rows, in no order
   uint32_t* late_rows = nullptr;
   uint32_t* late_slots = nullptr;
   const uint32_t* sorted_slots = nullptr;

@@ -7,7 +7,7 @@
 //
 // Layout. Arrays for parts of up to `rows` rows. What a part needs clear (the sort's counts, the
 // part's counters, the writer table's entries and marks) lies together, and is cleared before each
-// part as far as the part needs it.
+// part as far as the part needs it. What only parts of some kinds use lies in the same columns.
 #pragma once
 
 #include <algorithm>
@@ -19,6 +19,7 @@
 #include "device/gpu/grid.h"
 #include "device/gpu/group_kernels.h"
 #include "device/gpu/sort_kernels.h"
+#include "device/gpu/try_kernels.h"
 #include "device/gpu/update_kernels.h"
 #include "device/gpu/walk_kernel.h"
 
@@ -33,7 +34,7 @@ class BatchWorkspace {
   // Empty where there was no room.
   BatchWorkspace(DeviceMemory<Device>& memory, uint32_t rows) : device_(memory.device()) {
     const uint64_t slots = slots_for(rows);
-    cleared_ = {memory, cleared_bytes(slots)};
+    cleared_ = {memory, cleared_bytes(slots) + homes_bytes(slots)};
     of_slot_ = {memory, slots * 2};
     of_row_ = {memory, uint64_t{rows} * columns};
     values_ = {memory, rows};
@@ -56,17 +57,26 @@ class BatchWorkspace {
   void run(const TableView& table, BatchView batch, bool has_gets, bool has_dependent,
            const Totals& totals, Stream stream) {
     lay_out(batch);
-    const uint64_t cleared = cleared_bytes(batch.writers.slots);
-    require_device(device_.clear(stream, cleared_.data(), cleared), "clear the workspace");
+    clear(cleared_bytes(batch.writers.slots), stream);
     launch(stream, batch.rows, MarkKernel{table, batch});
     if (has_gets) launch(stream, batch.rows, GetKernel{table, batch});
     launch(stream, batch.rows, UpdateKernel{table, batch});
     launch(stream, batch.rows, ExtendKernel{table, batch});
-    sort(batch, stream);
-    launch(stream, batch.rows, GroupBeginKernel{table, batch});
-    if (has_dependent) launch(stream, batch.rows, WalkKernel{batch});
-    launch(stream, batch.rows, GroupEndKernel{table, batch});
-    launch(stream, batch.rows, LateKernel{batch, totals});
+    run_groups(table, batch, has_dependent, totals, stream);
+  }
+
+  // The same for a part of puts, most of them of keys that are expected to be new.
+  void run_tries(const TableView& table, BatchView batch, const Totals& totals, Stream stream) {
+    lay_out(batch);
+    batch.tried = true;
+    const uint64_t slots = batch.writers.slots;
+    clear(cleared_bytes(slots) + homes_bytes(slots), stream);
+    launch(stream, batch.rows, TryKernel{table, batch});
+    launch(stream, batch.rows, MarkLeftKernel{table, batch});
+    launch(stream, batch.rows, JoinKernel{table, batch});
+    launch(stream, batch.rows, UpdateLeftKernel{table, batch});
+    launch(stream, batch.rows, ExtendKernel{table, batch});
+    run_groups(table, batch, false, totals, stream);
   }
 
   // The same for a part in which no key comes twice.
@@ -87,6 +97,8 @@ class BatchWorkspace {
   static uint64_t cleared_bytes(uint64_t slots) {
     return sizeof(SortCounts) + sizeof(PartCounters) + slots * (sizeof(uint64_t) + sizeof(uint8_t));
   }
+  // Of parts that begin with TryKernel, behind the others.
+  static uint64_t homes_bytes(uint64_t slots) { return slots / 8; }
   static uint32_t slots_for(uint32_t rows) { return std::bit_ceil(std::max(rows, 64u) * 2); }
 
   // The columns that the caller left open, and the workspace's own.
@@ -101,6 +113,7 @@ class BatchWorkspace {
     batch.counters = reinterpret_cast<PartCounters*>(cleared);
     batch.writers.entry = reinterpret_cast<uint64_t*>(cleared + sizeof(PartCounters));
     batch.writers.many = reinterpret_cast<uint8_t*>(batch.writers.entry + slots);
+    batch.writers.homes = reinterpret_cast<uint32_t*>(batch.writers.many + slots);
     batch.writers.start = of_slot_.data();
     batch.writers.end = of_slot_.data() + slots;
     batch.writers.slots = slots;
@@ -109,10 +122,26 @@ class BatchWorkspace {
     batch.grouped_bits = column(1);
     batch.late_rows = column(2);
     batch.late_slots = column(3);
+    batch.left_rows = column(2);  // no part has gets and begins with TryKernel
+    batch.done_bits = column(3);
     batch.walk_starts = column(4);
     batch.failed_rows = column(5);
   }
   uint32_t* column(uint32_t i) const { return of_row_.data() + uint64_t{i} * rows_; }
+
+  void clear(uint64_t bytes, Stream stream) {
+    require_device(device_.clear(stream, cleared_.data(), bytes), "clear the workspace");
+  }
+
+  // Writers of keys with several, and the end of the part.
+  void run_groups(const TableView& table, BatchView batch, bool has_dependent, const Totals& totals,
+                  Stream stream) {
+    sort(batch, stream);
+    launch(stream, batch.rows, GroupBeginKernel{table, batch});
+    if (has_dependent) launch(stream, batch.rows, WalkKernel{batch});
+    launch(stream, batch.rows, GroupEndKernel{table, batch});
+    launch(stream, batch.rows, LateKernel{batch, totals});
+  }
 
   // Between two pairs of columns, to and fro.
   void sort(BatchView& batch, Stream stream) {

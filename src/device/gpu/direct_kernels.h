@@ -9,6 +9,19 @@
 
 namespace isotherm {
 
+// Enters a writer; returns its key's hash.
+template <class Lane>
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint64_t mark_writer(const TableView& table,
+                                                          const BatchView& batch, uint32_t row) {
+  const uint64_t key = batch.keys[row];
+  const uint64_t hash = table.hash(key);
+  bool first = false;
+  const uint32_t slot = batch.writers.insert<Lane>(hash, key, row, first);
+  batch.slot_of_row[row] = slot;
+  if (!first && batch.writers.many[slot] == 0) batch.writers.many[slot] = 1;
+  return hash;
+}
+
 struct MarkKernel {
   TableView table;
   BatchView batch;
@@ -18,12 +31,7 @@ struct MarkKernel {
     const uint32_t stride = lane.blocks() * lane.threads();
     for (uint32_t row = lane.block() * lane.threads() + lane.thread(); row < batch.rows;
          row += stride) {
-      if (!is_write(batch.op_of(row))) continue;
-      const uint64_t key = batch.keys[row];
-      bool first = false;
-      const uint32_t slot = batch.writers.insert<Lane>(table.hash(key), key, row, first);
-      batch.slot_of_row[row] = slot;
-      if (!first && batch.writers.many[slot] == 0) batch.writers.many[slot] = 1;
+      if (is_write(batch.op_of(row))) mark_writer<Lane>(table, batch, row);
     }
   }
 };

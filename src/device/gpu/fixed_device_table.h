@@ -45,6 +45,7 @@ struct FixedDeviceOptions {
   int line_bits = 16;  // lines of a segment, as a power of two
   uint32_t max_part_rows = 1 << 21;
   ExpressOptions express = {};
+  TryOptions tries = {};
 };
 
 template <class Device>
@@ -395,18 +396,27 @@ class FixedDeviceTable {
     const uint32_t rows =
         make_workspace(static_cast<uint32_t>(std::min<uint64_t>(requests.rows, most_part_rows_)));
     for (uint64_t first = 0; first < requests.rows; first += rows) {
-      BatchView part = part_of(requests, first, rows);
+      const BatchView part = part_of(requests, first, rows);
       make_room(part.rows, stream);
+      const bool mixed = requests.ops != nullptr;
+      const bool puts = !mixed && requests.op == DeviceOp::put;
       if (requests.distinct_keys) {
         workspace_->run_distinct(view(), part, totals(false), stream);
+      } else if (puts && tries(part.rows)) {
+        workspace_->run_tries(view(), part, totals(false), stream);
       } else {
-        const bool mixed = requests.ops != nullptr;
         workspace_->run(view(), part, mixed, mixed || !is_constant(requests.op), totals(false),
                         stream);
       }
-      reports_.expect(part.rows, stream);
+      reports_.expect(part.rows, puts, stream);
     }
     order_.end_write(stream);
+  }
+
+  // Whether a part of so many puts begins with device/gpu/try_kernels.h.
+  bool tries(uint32_t rows) const {
+    if (options_.tries.when != TryPuts::where_new) return options_.tries.when == TryPuts::always;
+    return rows >= options_.tries.least_rows && reports_.expects_new_keys();
   }
 
   // Makes sure of a workspace for parts of `rows` rows, or of fewer where memory is short; of how
@@ -460,7 +470,7 @@ class FixedDeviceTable {
     require_device(device_.launch(stream, grid, threads, kernel), "launch the stock's kernel");
     require_device(device_.launch(stream, 1, TotalsKernel::threads, TotalsKernel{totals(true)}),
                    "launch the totals");
-    reports_.expect(0, stream);
+    reports_.expect(0, false, stream);
   }
 
   Totals totals(bool shelved) { return {view(), stock_.lines(), shelved, reports_.next()}; }

@@ -47,7 +47,9 @@ struct GroupBeginKernel {
       if (i < size) {
         position = GroupPosition::at(batch, i, size);
         walk = begin(i, position);
-        if (position.head) place = table.place(table.hash(batch.keys[position.row]));
+        if (position.head && !was_absent(position)) {
+          place = table.place(table.hash(batch.keys[position.row]));
+        }
       }
       const uint32_t at = append(lane, &batch.counters->walks, walk);
       if (walk) batch.walk_starts[at] = i;
@@ -59,6 +61,10 @@ struct GroupBeginKernel {
   }
 
  private:
+  // Whatever the index shows of the key by now.
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool was_absent(const GroupPosition& position) const {
+    return batch.tried && batch.writers.many[position.slot] == WriterTable::was_absent;
+  }
   // Notes where the group lies, and replies where the writer before says it. True where operations
   // that depend on their state begin.
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool begin(uint32_t i, const GroupPosition& position) const {

@@ -2,7 +2,8 @@
 //
 // Each part of a batch with writes leaves the table's totals in pinned memory when it ends
 // (device/gpu/settle_kernels.h). The host asks for them when it has to know; until then it takes
-// the rows of parts that have not reported as new entries.
+// the rows of parts that have not reported as new entries. Reports come in the order of the parts,
+// so what a part inserted is the difference to the report before.
 //
 // Threads. One at a time. Limits. `most` parts are under way; for one more the oldest is awaited.
 #pragma once
@@ -13,6 +14,7 @@
 #include <new>
 
 #include "device/gpu/device_error.h"
+#include "device/gpu/new_keys.h"
 #include "device/gpu/settle_kernels.h"
 
 namespace isotherm {
@@ -40,6 +42,10 @@ class TableReports {
   // Rows of the parts that have not reported.
   uint64_t rows_under_way() const { return rows_; }
   bool any_under_way() const { return !under_way_.empty(); }
+  // Whether puts are expected to be of new keys; those of an empty table are.
+  bool expects_new_keys() const {
+    return new_keys_.expected() || (known_.entries == 0 && under_way_.empty());
+  }
 
   // What happened since without a report; nothing is under way.
   void add(int64_t entries, uint64_t lines) {
@@ -52,9 +58,10 @@ class TableReports {
     if (under_way_.size() == most) take_one();
     return memory_ + next_;
   }
-  void expect(uint64_t rows, Stream stream) {
+  // `puts`: whether all rows are.
+  void expect(uint64_t rows, bool puts, Stream stream) {
     require_device(device_.record(events_[next_], stream), "record an event");
-    under_way_.push_back({next_, rows});
+    under_way_.push_back({next_, rows, puts});
     next_ = (next_ + 1) % most;
     rows_ += rows;
   }
@@ -68,7 +75,9 @@ class TableReports {
   void take_one() {
     const Expected& oldest = under_way_.front();
     require_device(device_.synchronize(events_[oldest.at]), "wait for a batch");
-    known_ = memory_[oldest.at];
+    const TableTotals& now = memory_[oldest.at];
+    if (oldest.puts) new_keys_.note(oldest.rows, now.entries - known_.entries);
+    known_ = now;
     rows_ -= oldest.rows;
     under_way_.pop_front();
   }
@@ -78,6 +87,7 @@ class TableReports {
   struct Expected {
     uint32_t at;
     uint64_t rows;
+    bool puts;
   };
   Device& device_;
   TableTotals* memory_;
@@ -86,6 +96,7 @@ class TableReports {
   uint32_t next_ = 0;
   uint64_t rows_ = 0;
   TableTotals known_;
+  NewKeys new_keys_;
 };
 
 }  // namespace isotherm

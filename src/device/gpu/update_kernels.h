@@ -14,6 +14,27 @@
 
 namespace isotherm {
 
+// Writes the rows of lanes whose writer is `alone`; adds to `entries` what it inserted and erased.
+// All lanes of a warp call. True where the row has to go to ExtendKernel.
+template <class Lane>
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool update_alone(const SoleWriterTile<Lane>& tile,
+                                                       FindShared<WritePlace>& shared,
+                                                       const TableView& table,
+                                                       const BatchView& batch, uint32_t row,
+                                                       bool alone, int32_t& entries) {
+  if (tile.lane().ballot(whole_warp, alone) == 0) return false;
+  Place place;
+  if (alone) place = table.place(table.hash(batch.keys[row]));
+  const WritePlace mine = find_write_place(tile, shared, place);
+  if (!alone) return false;
+  const KeyState before{mine.word, static_cast<uint8_t>(mine.found)};
+  const KeyState to = batch.apply_row(row, before);
+  if (!write_at<Lane>(mine, place.hash, to)) return true;
+  entries += static_cast<int32_t>(to.found) - static_cast<int32_t>(before.found);
+  batch.reply(row, before);
+  return false;
+}
+
 // Also notes which writers are not alone, a bit a row.
 struct UpdateKernel {
   static constexpr uint32_t blocks_per_multiprocessor = 6;
@@ -33,7 +54,7 @@ struct UpdateKernel {
     for (uint64_t first = rounds.first; first < batch.rows; first += rounds.stride) {
       const auto row = static_cast<uint32_t>(first) + rounds.number;
       const bool alone = batch.distinct_keys ? row < batch.rows : sort_out(lane, row);
-      const bool failed = update(tile, *shared, row, alone, entries);
+      const bool failed = update_alone(tile, *shared, table, batch, row, alone, entries);
       const uint32_t at = append(lane, &batch.counters->failed_writes, failed);
       if (failed) batch.failed_rows[at] = row;
     }
@@ -49,23 +70,6 @@ struct UpdateKernel {
     const uint32_t bits = lane.ballot(whole_warp, grouped);
     if (lane.thread() % 32 == 0) batch.grouped_bits[row / 32] = bits;
     return write && !grouped;
-  }
-  // True where the row has to go to ExtendKernel.
-  template <class Lane>
-  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool update(const SoleWriterTile<Lane>& tile, Shared& shared,
-                                                   uint32_t row, bool alone,
-                                                   int32_t& entries) const {
-    if (tile.lane().ballot(whole_warp, alone) == 0) return false;
-    Place place;
-    if (alone) place = table.place(table.hash(batch.keys[row]));
-    const WritePlace mine = find_write_place(tile, shared, place);
-    if (!alone) return false;
-    const KeyState before{mine.word, static_cast<uint8_t>(mine.found)};
-    const KeyState to = batch.apply_row(row, before);
-    if (!write_at<Lane>(mine, place.hash, to)) return true;
-    entries += static_cast<int32_t>(to.found) - static_cast<int32_t>(before.found);
-    batch.reply(row, before);
-    return false;
   }
 };
 

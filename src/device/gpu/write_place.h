@@ -48,7 +48,7 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool write_at(const WritePlace& place, uint
 }
 
 // The lane that has the entry, or one that has a free slot, says so. Which of a line's free slots
-// is left to the key's hash: writers that all took the first would be in each other's way.
+// is mostly left to the key's hash: writers that all took the first would be in each other's way.
 template <class Lane>
 struct WritePlaceLook {
   const SoleWriterTile<Lane>& tile;
@@ -65,18 +65,36 @@ struct WritePlaceLook {
   }
 };
 
-// For each lane of a warp whose place has a line.
+// For each lane of a warp whose place has a line. `pick`: what picks among free slots; its lowest
+// byte being 0, the first of the chain.
 template <uint32_t rows_per_tile = tile_lanes, class Lane>
-ISOTHERM_HOST_DEVICE ISOTHERM_INLINE WritePlace find_write_place(const SoleWriterTile<Lane>& tile,
-                                                                 FindShared<WritePlace>& shared,
-                                                                 const Place& place) {
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE WritePlace find_picked_place(const SoleWriterTile<Lane>& tile,
+                                                                  FindShared<WritePlace>& shared,
+                                                                  const Place& place,
+                                                                  uint64_t pick) {
   const uint32_t thread = tile.lane().thread();
   shared.place[thread] = place;
-  shared.answer[thread] = {nullptr, place.hash, false};
+  shared.answer[thread] = {nullptr, pick, false};
   warp_find<rows_per_tile, 2>(tile, shared, WritePlaceLook<Lane>{tile});
   WritePlace at = shared.answer[thread];
   if (!at.found) at.word = 0;
   return at;
+}
+
+// The same with a free slot that the hash picks.
+template <uint32_t rows_per_tile = tile_lanes, class Lane>
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE WritePlace find_write_place(const SoleWriterTile<Lane>& tile,
+                                                                 FindShared<WritePlace>& shared,
+                                                                 const Place& place) {
+  return find_picked_place<rows_per_tile>(tile, shared, place, place.hash);
+}
+
+// The same with the first free slot of the chain.
+template <class Lane>
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE WritePlace find_first_place(const SoleWriterTile<Lane>& tile,
+                                                                 FindShared<WritePlace>& shared,
+                                                                 const Place& place) {
+  return find_picked_place(tile, shared, place, 0);
 }
 
 }  // namespace isotherm

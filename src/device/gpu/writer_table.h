@@ -4,11 +4,15 @@
 // grouped by.
 //   entry    0 where free, else the upper half of the key's hash, and below it 1 + the row of the
 //            writer that came first, in no order; the row's key tells keys of one tag apart
-//   many     0: one request writes the key; 1: several; 2: several, and no memory for the key
+//   many     0: one request writes the key; 1: several; 2: several, and no memory for the key;
+//            3: several, and the index shows the key though it was absent when the part began
 //   start, end   where the writers of the key stand among the sorted rows, where they are many
+//   homes    a bit per slot: some key's search begins here. Read before `find` where nearly no key
+//            is there; only where device/gpu/try_kernels.h noted them
 //
 // Threads. Slots go from free to taken once, by compare-and-swap, in MarkKernel; so a stale read
-// can only show a taken slot as free, and the compare-and-swap then tells. Later kernels only read.
+// can only show a taken slot as free, and the compare-and-swap then tells. Later kernels only read
+// entries.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +24,13 @@ namespace isotherm {
 struct WriterTable {
   static constexpr uint32_t none = ~0u;
   static constexpr uint8_t no_memory = 2;
+  static constexpr uint8_t was_absent = 3;
 
   uint64_t* entry = nullptr;
   uint8_t* many = nullptr;
   uint32_t* start = nullptr;
   uint32_t* end = nullptr;
+  uint32_t* homes = nullptr;
   uint32_t slots = 0;              // a power of two, above the number of rows
   const uint64_t* keys = nullptr;  // of the part's rows
 
@@ -58,6 +64,17 @@ struct WriterTable {
       if (seen == 0) return none;
       if (is(seen, hash, key)) return at;
     }
+  }
+
+  template <class Lane>
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void note_home(uint64_t hash) const {
+    const uint32_t at = begin(hash);
+    Lane::atomic_or(&homes[at / 32], 1u << at % 32);
+  }
+  // False: find() would return none.
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool may_find(uint64_t hash) const {
+    const uint32_t at = begin(hash);
+    return (homes[at / 32] >> at % 32 & 1) != 0;
   }
 
  private:
