@@ -76,7 +76,9 @@ struct BatchView {
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint64_t expected_of(uint32_t row, DeviceOp of) const {
     return of == DeviceOp::compare_and_swap && expected != nullptr ? expected[row] : 0;
   }
+  // Where nobody asked for replies, and no key comes twice, there are no columns for them.
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void reply(uint32_t row, KeyState before) const {
+    if (found == nullptr) return;
     if (before.found == 1) values_out[row] = before.value;
     found[row] = before.found;
   }

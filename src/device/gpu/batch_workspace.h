@@ -57,6 +57,7 @@ class BatchWorkspace {
   void run(const TableView& table, BatchView batch, bool has_gets, bool has_dependent,
            const Totals& totals, Stream stream) {
     lay_out(batch);
+    keep_replies(batch);
     clear(cleared_bytes(batch.writers.slots), stream);
     launch(stream, batch.rows, MarkKernel{table, batch});
     if (has_gets) launch(stream, batch.rows, GetKernel{table, batch});
@@ -68,6 +69,7 @@ class BatchWorkspace {
   // The same for a part of puts, most of them of keys that are expected to be new.
   void run_tries(const TableView& table, BatchView batch, const Totals& totals, Stream stream) {
     lay_out(batch);
+    keep_replies(batch);
     batch.tried = true;
     const uint64_t slots = batch.writers.slots;
     clear(cleared_bytes(slots) + homes_bytes(slots), stream);
@@ -79,9 +81,12 @@ class BatchWorkspace {
     run_groups(table, batch, false, totals, stream);
   }
 
-  // The same for a part in which no key comes twice.
+  // The same for a part in which no key comes twice. It needs one column only, and may have
+  // most_distinct() rows.
+  uint32_t most_distinct() const { return rows_ * (columns / 2); }
   void run_distinct(const TableView& table, BatchView batch, const Totals& totals, Stream stream) {
     lay_out(batch);
+    batch.failed_rows = column(0);
     batch.distinct_keys = true;
     require_device(device_.clear(stream, batch.counters, sizeof(PartCounters)), "clear counters");
     launch(stream, batch.rows, UpdateKernel{table, batch});
@@ -101,12 +106,15 @@ class BatchWorkspace {
   static uint64_t homes_bytes(uint64_t slots) { return slots / 8; }
   static uint32_t slots_for(uint32_t rows) { return std::bit_ceil(std::max(rows, 64u) * 2); }
 
-  // The columns that the caller left open, and the workspace's own.
+  // For replies that nobody asked for, but that others of the part follow from.
+  void keep_replies(BatchView& batch) const {
+    if (batch.found != nullptr) return;
+    batch.values_out = values_.data();
+    batch.found = found_.data();
+  }
+
+  // The workspace's own columns.
   void lay_out(BatchView& batch) const {
-    if (batch.found == nullptr) {
-      batch.values_out = values_.data();
-      batch.found = found_.data();
-    }
     // At the front of the part that is cleared, at the size that this part of the batch needs.
     const uint32_t slots = slots_for(batch.rows);
     char* cleared = cleared_.data() + sizeof(SortCounts);

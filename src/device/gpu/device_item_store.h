@@ -120,7 +120,6 @@ class DeviceItemStore {
     for (uint64_t first = 0; first < requests.rows; first += part_rows_) {
       ItemPart part = part_of(requests, first);
       if (writes) {
-        steps_.look(part, pipeline_.workspace(), stream);
         steps_.change(part, pipeline_.workspace(), carry_.data(), stream);
       } else {
         steps_.find(part, pipeline_.workspace(), carry_.data(), stream);

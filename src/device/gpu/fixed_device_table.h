@@ -393,8 +393,7 @@ class FixedDeviceTable {
 
   void write(const DeviceRequests& requests, Stream stream) {
     order_.begin_write(stream);
-    const uint32_t rows =
-        make_workspace(static_cast<uint32_t>(std::min<uint64_t>(requests.rows, most_part_rows_)));
+    const uint32_t rows = part_rows(requests);
     for (uint64_t first = 0; first < requests.rows; first += rows) {
       const BatchView part = part_of(requests, first, rows);
       make_room(part.rows, stream);
@@ -402,7 +401,7 @@ class FixedDeviceTable {
       const bool puts = !mixed && requests.op == DeviceOp::put;
       if (requests.distinct_keys) {
         workspace_->run_distinct(view(), part, totals(false), stream);
-      } else if (puts && tries(part.rows)) {
+      } else if (puts && options_.tries.tries(part.rows, reports_.expects_new_keys())) {
         workspace_->run_tries(view(), part, totals(false), stream);
       } else {
         workspace_->run(view(), part, mixed, mixed || !is_constant(requests.op), totals(false),
@@ -413,10 +412,13 @@ class FixedDeviceTable {
     order_.end_write(stream);
   }
 
-  // Whether a part of so many puts begins with device/gpu/try_kernels.h.
-  bool tries(uint32_t rows) const {
-    if (options_.tries.when != TryPuts::where_new) return options_.tries.when == TryPuts::always;
-    return rows >= options_.tries.least_rows && reports_.expects_new_keys();
+  // A part without a key twice has nothing that should stay in the L2 cache, and may be longer; but
+  // room is made for all its rows, so it is where most of them will need it.
+  uint32_t part_rows(const DeviceRequests& requests) {
+    const uint32_t rows =
+        make_workspace(static_cast<uint32_t>(std::min<uint64_t>(requests.rows, most_part_rows_)));
+    const bool long_parts = requests.distinct_keys && reports_.expects_new_keys();
+    return long_parts ? workspace_->most_distinct() : rows;
   }
 
   // Makes sure of a workspace for parts of `rows` rows, or of fewer where memory is short; of how

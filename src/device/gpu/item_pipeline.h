@@ -121,14 +121,14 @@ class ItemPipeline {
   static constexpr uint32_t ahead = 2;  // parts of gets that are queued before one is waited for
 
   // Rows of each part. Large parts for large calls, as each costs some waiting; the first ones are
-  // small, so that copies out begin early: nothing happens beside the first copy in. Throws
+  // smaller, so that copies out begin early: nothing happens beside the first copy in. Throws
   // std::invalid_argument where a part cannot be copied.
   std::vector<uint64_t> cut(const DeviceItemRequests& requests, bool writes) const {
     const uint64_t most = writes ? part_rows_ : part_rows_ / 2;
     const uint64_t few = requests.rows / 8;
     const uint64_t wanted = writes ? std::max(few, std::min(requests.rows / 4, most / 2)) : few;
     const uint64_t largest = std::max<uint64_t>(std::clamp(wanted, most / 4, most), 1);
-    uint64_t next = std::max<uint64_t>(largest / 4, 1);
+    uint64_t next = std::max<uint64_t>(largest / 2, 1);
     std::vector<uint64_t> parts;
     for (uint64_t first = 0; first < requests.rows; first += parts.back()) {
       uint64_t rows = std::min(next, requests.rows - first);
@@ -171,40 +171,29 @@ class ItemPipeline {
     reply(lane, requests, [] {});
   }
 
-  // A part is looked at while the values of the one before are gathered, which need nothing but
-  // that one's changes made.
   void change(const DeviceItemRequests& requests) {
     const std::vector<uint64_t> parts = cut(requests, true);
     uint64_t staged = 0;
     const auto stage_next = [&](uint64_t part) {
-      Lane& lane = *lanes_[part % lanes];
-      stage(lane, requests, staged, parts[part], true);
+      if (part == parts.size()) return;
+      stage(*lanes_[part % lanes], requests, staged, parts[part], true);
       staged += parts[part];
-      return &lane;
     };
-    Lane* lane = stage_next(0);
-    order_.begin_write(lane->stream.get());
-    steps_.look(lane->part, lane->workspace, lane->stream.get());
+    stage_next(0);
     for (uint64_t part = 0; part < parts.size(); ++part) {
-      Lane* const following = part + 1 < parts.size() ? stage_next(part + 1) : nullptr;
-      const Stream stream = lane->stream.get();
+      Lane& lane = *lanes_[part % lanes];
+      stage_next(part + 1);
+      const Stream stream = lane.stream.get();
       order_.begin_write(stream);
-      steps_.change(lane->part, lane->workspace, nullptr, stream);
-      refused_ += lane->workspace.report().refused;
-      if (requests.replies.offsets != nullptr) lane->workspace.ask_counts(lane->part, stream);
-      require_device(device_.record(lane->counted, stream), "record an event");
-      if (following != nullptr) look_behind(*lane, *following);
-      reply(*lane, requests, [&] {
-        steps_.release(lane->part, stream);
+      steps_.change(lane.part, lane.workspace, nullptr, stream);
+      refused_ += lane.workspace.report().refused;
+      if (requests.replies.offsets != nullptr) lane.workspace.ask_counts(lane.part, stream);
+      require_device(device_.record(lane.counted, stream), "record an event");
+      reply(lane, requests, [&] {
+        steps_.release(lane.part, stream);
         order_.end_write(stream);
       });
-      lane = following;
     }
-  }
-  void look_behind(const Lane& lane, Lane& following) {
-    const Stream stream = following.stream.get();
-    require_device(device_.wait(stream, lane.counted), "wait for the part before");
-    steps_.look(following.part, following.workspace, stream);
   }
 
   // Copies in `rows` rows.

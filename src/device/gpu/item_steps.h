@@ -44,17 +44,14 @@ class ItemSteps {
     sum(part, carry, stream);
   }
 
-  // Of a part with writes: what can be known without changing anything.
-  void look(ItemPart& part, const Workspace& workspace, Stream stream) {
+  // Of a part with writes: the same, and the changes. Blocks of old items are in use until
+  // release().
+  void change(ItemPart& part, const Workspace& workspace, uint64_t* carry, Stream stream) {
     prepare(part, workspace, true, stream);
     launch(stream, part.rows, HashItemsKernel{part});
     launch(stream, part.rows, MarkItemsKernel{part});
     look_up(part, part.first, part.first_found, stream);
     launch(stream, part.rows, CompareItemsKernel{part});
-  }
-  // After look(), with nothing changed since: what find() gives, and the changes. Blocks of old
-  // items are in use until release().
-  void change(const ItemPart& part, const Workspace& workspace, uint64_t* carry, Stream stream) {
     room_.sweep(part, workspace, stream);
     workspace.ask_counts(part, stream);
     require_device(device_.synchronize(stream), "wait for the counts of a part");

@@ -23,6 +23,12 @@ struct TryOptions {
   // Parts with fewer rows do not try where it is by what is expected: they take as long as their
   // kernels take to start, and trying takes more kernels.
   uint32_t least_rows = 1 << 17;
+
+  // Whether a part of so many puts does, whose keys are `expected` to be new or not.
+  bool tries(uint32_t rows, bool expected) const {
+    if (when != TryPuts::where_new) return when == TryPuts::always;
+    return rows >= least_rows && expected;
+  }
 };
 
 class NewKeys {
