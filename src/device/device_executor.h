@@ -34,8 +34,10 @@ class DeviceExecutor {
  public:
   using Member = Rounds::Member;
 
-  // Throws DeviceError or std::bad_alloc where there is no device to use.
-  DeviceExecutor(HostStore& store, const RootTiersMaker& make);
+  // Rounds begin as the options of the store say, by `clock` or, if that is null, the system's.
+  // Throws DeviceError or std::bad_alloc where there is no device to use, and std::invalid_argument
+  // for options of rounds that cannot work.
+  DeviceExecutor(HostStore& store, const RootTiersMaker& make, WaitClock* clock = nullptr);
   ~DeviceExecutor();
   DeviceExecutor(const DeviceExecutor&) = delete;
   DeviceExecutor& operator=(const DeviceExecutor&) = delete;
@@ -51,6 +53,11 @@ class DeviceExecutor {
   // device was lost and none was.
   bool swap(Member& member, std::vector<ItemMove>& moves, int64_t now_ms);
 
+  // Whoever wants an exclusive section says so before, and its end: meanwhile no round waits for
+  // more work, which that section keeps out.
+  void hurry() { rounds_.hurry(); }
+  void calm() { rounds_.calm(); }
+
   // Within an exclusive section. False: the device was lost; what is left is the caller's.
   bool flush(Member& member, uint32_t database, int64_t now_ms);
 
@@ -61,6 +68,8 @@ class DeviceExecutor {
 
   // All 0 once the device was lost.
   RootTableStats stats();
+  RoundStats round_stats() const { return rounds_.stats(); }
+  const RoundSchedule& schedule() const { return rounds_.schedule(); }
   // How long it took to make an index of the host; 0 while there was no need to.
   uint64_t takeover_us() const { return takeover_us_.load(std::memory_order_relaxed); }
 
@@ -69,6 +78,7 @@ class DeviceExecutor {
 
   HostStore& store_;
   std::atomic<uint64_t> takeover_us_{0};
+  SteadyWaitClock steady_clock_;
   Rounds rounds_;
 };
 

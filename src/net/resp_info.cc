@@ -102,6 +102,18 @@ void write_memory(const ServerState& server, const Statistics& statistics, Lines
   lines.line("maxmemory_policy", to_string(options.maxmemory_policy));
 }
 
+// When the batches of all loops go to a GPU together, and how many requests together.
+void write_rounds(const EngineStats& engine, Lines& lines) {
+  constexpr int64_t ns_a_us = 1000;
+  lines.line("index_schedule", to_string(engine.round_options.policy));
+  lines.line("index_schedule_batch", engine.round_options.rows);
+  lines.line("index_schedule_wait_usec",
+             static_cast<uint64_t>(engine.round_options.wait_ns / ns_a_us));
+  lines.line("index_rounds", engine.rounds.rounds);
+  lines.line("index_round_requests_mean", ratio(engine.rounds.rows, engine.rounds.rounds));
+  lines.line("index_round_timeouts", engine.rounds.timeouts);
+}
+
 void write_stats(const ServerState&, const Statistics& statistics, Lines& lines) {
   lines.line("total_connections_received", statistics.connections);
   lines.line("total_commands_processed", statistics.commands);
@@ -122,6 +134,7 @@ void write_stats(const ServerState&, const Statistics& statistics, Lines& lines)
   lines.line("index_bins_from_gpu", statistics.engine.root_table.bins_to_host);
   lines.line("index_bins_to_gpu", statistics.engine.root_table.bins_to_device);
   lines.line("index_takeover_usec", statistics.engine.takeover_us);
+  write_rounds(statistics.engine, lines);
 }
 
 // How many requests a turn of a loop puts into one batch, and from how many connections.
