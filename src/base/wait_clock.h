@@ -40,8 +40,8 @@ class SteadyWaitClock final : public WaitClock {
   }
   void wait(std::unique_lock<std::mutex>& lock, std::condition_variable& changed,
             int64_t until_ns) override {
-    changed.wait_until(lock, std::chrono::steady_clock::time_point(
-                                 std::chrono::nanoseconds(until_ns)));
+    changed.wait_until(lock,
+                       std::chrono::steady_clock::time_point(std::chrono::nanoseconds(until_ns)));
   }
 };
 

@@ -41,7 +41,8 @@ class EngineState {
         store(checked(options), options.hash_seed ? *options.hash_seed : draw_seed()) {}
 
   // Puts the index on a device; `required`: an error where that fails.
-  void use_device(const RootTiersMaker& make_index, bool required, WaitClock* round_clock = nullptr) {
+  void use_device(const RootTiersMaker& make_index, bool required,
+                  WaitClock* round_clock = nullptr) {
     try {
       device = std::make_unique<DeviceExecutor>(store, make_index, round_clock);
     } catch (const std::exception& error) {
