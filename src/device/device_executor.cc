@@ -99,11 +99,17 @@ constexpr uint64_t lines_a_step = 1 << 16;
 DeviceExecutor::DeviceExecutor(HostStore& store, const RootTiersMaker& make, WaitClock* clock)
     : store_(store),
       rounds_(
-          std::make_unique<RootTable>(store, make(store.seed)),
-          [this](uint64_t last_version) { take_over(last_version); },
+          make_table(make), [this](uint64_t last_version) { take_over(last_version); },
           RoundSchedule(store.options.rounds), clock != nullptr ? *clock : steady_clock_) {}
 
 DeviceExecutor::~DeviceExecutor() = default;
+
+std::unique_ptr<RootTable> DeviceExecutor::make_table(const RootTiersMaker& make) {
+  auto table = std::make_unique<RootTable>(store_, make(store_.seed));
+  memory_nodes_ = table->memory_nodes();
+  if (!store_.pages.prefer(memory_nodes_)) memory_nodes_.clear();
+  return table;
+}
 
 Batch::Row DeviceExecutor::run(Member& member, Batch& batch, int64_t now_ms, bool writable) {
   for (Batch::Row first = 0; first < batch.size(); first += most_rows_a_round) {

@@ -13,6 +13,9 @@
 // Flushing walks over all items of the database within an exclusive section and takes them out of
 // the index in batches; an index that is then empty is made anew, which frees its memory.
 //
+// Memory. Items, and what of the index lies on the host, are preferred to come from the memory
+// nodes of the devices (base/memory_node.h), as columns of rounds are. Threads run anywhere.
+//
 // Threads. Any, each with a Member of its own, within an epoch. Sources. KVCG and Mega-KV, section
 // 3 (index on the device, items on the host); docs/papers.md.
 #pragma once
@@ -70,14 +73,18 @@ class DeviceExecutor {
   RootTableStats stats();
   RoundStats round_stats() const { return rounds_.stats(); }
   const RoundSchedule& schedule() const { return rounds_.schedule(); }
+  // That the pages of items are preferred to come from; empty where none is known.
+  const std::vector<int>& memory_nodes() const { return memory_nodes_; }
   // How long it took to make an index of the host; 0 while there was no need to.
   uint64_t takeover_us() const { return takeover_us_.load(std::memory_order_relaxed); }
 
  private:
+  std::unique_ptr<RootTable> make_table(const RootTiersMaker& make);
   void take_over(uint64_t last_version);
 
   HostStore& store_;
   std::atomic<uint64_t> takeover_us_{0};
+  std::vector<int> memory_nodes_;
   SteadyWaitClock steady_clock_;
   Rounds rounds_;
 };

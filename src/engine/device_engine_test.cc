@@ -9,9 +9,11 @@
 #include <thread>
 #include <vector>
 
+#include "base/memory_node.h"
 #include "device/fake_root_table.h"
 #include "device/history.h"
 #include "engine/engine.h"
+#include "items/pages.h"
 #include "items/poison.h"
 
 namespace isotherm {
@@ -329,6 +331,27 @@ TEST_F(DeviceEngineTest, OptionsOfRoundsThatCannotWorkAreRefused) {
   wrong.rounds = {Scheduling::adaptive, 0, 0};
   EXPECT_THROW(Engine(wrong, clock, fake_root_tiers_maker(device)), std::invalid_argument);
   EXPECT_THROW(Engine(wrong, clock), std::invalid_argument);
+}
+
+TEST_F(DeviceEngineTest, ItemsLieNearTheDevices) {
+  EXPECT_TRUE(make_engine()->stats().memory_nodes.empty()) << "which know no memory node";
+  FakeDevice other(8, device_bytes);
+  device.set_memory_node(0);
+  other.set_memory_node(MemoryPolicy::most_nodes);
+  const bool agrees = Pages(64 << 20).prefer({0});
+  for (const std::vector<FakeDevice*>& devices :
+       std::vector<std::vector<FakeDevice*>>{{&device}, {&device, &device}}) {
+    Engine engine(options(), clock, fake_root_tiers_maker(devices));
+    EXPECT_EQ(engine.stats().memory_nodes, agrees ? std::vector<int>{0} : std::vector<int>{});
+    Worker worker(engine);
+    put(worker, 0, 0, 100);
+    EXPECT_EQ(present(worker, 0, 0, 100), 100u);
+  }
+  Engine engine(options(), clock, fake_root_tiers_maker(other));
+  EXPECT_TRUE(engine.stats().memory_nodes.empty()) << "there is no such node";
+  Worker worker(engine);
+  put(worker, 0, 0, 100);
+  EXPECT_EQ(present(worker, 0, 0, 100), 100u);
 }
 
 TEST_F(DeviceEngineTest, TheCpuIsUsedWhereAutomaticFindsNoGpu) {

@@ -122,6 +122,7 @@ EngineStats Engine::stats() const {
   if (stats.on_device) stats.root_table = state_->device->stats();
   if (state_->device) {
     stats.takeover_us = state_->device->takeover_us();
+    stats.memory_nodes = state_->device->memory_nodes();
     stats.round_options = state_->device->schedule().options();
     stats.rounds = state_->device->round_stats();
   }

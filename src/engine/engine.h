@@ -19,6 +19,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/wait_clock.h"
@@ -43,14 +44,15 @@ struct EngineStats {
   uint64_t misses = 0;
   uint64_t evicted = 0;
   uint64_t expired = 0;
-  uint64_t splits = 0;         // segments split
-  uint64_t joins = 0;          // pairs of segments joined
-  uint64_t retries = 0;        // compare-and-swaps that lost and ran again
-  bool on_device = false;      // the index is in the memory of a device
-  RootTableStats root_table;   // of the index there
-  RoundOptions round_options;  // in use, where there is a device; greedy where not
-  RoundStats rounds;           // that took batches there
-  uint64_t takeover_us = 0;    // that it took the host to make an index when the device was lost
+  uint64_t splits = 0;            // segments split
+  uint64_t joins = 0;             // pairs of segments joined
+  uint64_t retries = 0;           // compare-and-swaps that lost and ran again
+  bool on_device = false;         // the index is in the memory of a device
+  RootTableStats root_table;      // of the index there
+  RoundOptions round_options;     // in use, where there is a device; greedy where not
+  RoundStats rounds;              // that took batches there
+  std::vector<int> memory_nodes;  // that items are preferred to lie on; none: anywhere
+  uint64_t takeover_us = 0;       // that it took the host to make an index when the device was lost
 };
 
 struct DatabaseStats {

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "net/resp_handlers.h"
 #include "net/server_state.h"
@@ -57,6 +58,15 @@ uint64_t resident_bytes() {
   uint64_t total = 0, resident = 0;
   statm >> total >> resident;
   return resident * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+std::string joined(const std::vector<int>& numbers) {
+  std::string text;
+  for (const int number : numbers) {
+    if (!text.empty()) text += ',';
+    text += std::to_string(number);
+  }
+  return text;
 }
 
 double ratio(uint64_t a, uint64_t b) {
@@ -134,6 +144,7 @@ void write_stats(const ServerState&, const Statistics& statistics, Lines& lines)
   lines.line("index_bins_from_gpu", statistics.engine.root_table.bins_to_host);
   lines.line("index_bins_to_gpu", statistics.engine.root_table.bins_to_device);
   lines.line("index_takeover_usec", statistics.engine.takeover_us);
+  lines.line("index_memory_nodes", joined(statistics.engine.memory_nodes));
   write_rounds(statistics.engine, lines);
 }
 
