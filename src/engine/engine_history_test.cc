@@ -177,15 +177,13 @@ INSTANTIATE_TEST_SUITE_P(
              Where::small_devices}),
     [](const auto& param) { return std::string(param.param.name); });
 
-// Rounds that wait for more; one thread by itself has nobody to wait for.
+// Rounds that wait for more.
 constexpr RoundOptions fixed_rounds{Scheduling::fixed_size, 250, 300'000};
 constexpr RoundOptions periodic_rounds{Scheduling::periodic, 0, 500'000};
 
 INSTANTIATE_TEST_SUITE_P(
     Schedules, EngineHistoryTest,
-    ::testing::Values(Case{"fixed", EvictionPolicy::noeviction, 0, 1, 100, 80, Where::fake_device,
-                           fixed_rounds},
-                      Case{"threads_fixed", EvictionPolicy::noeviction, 0, 3, 100, 80,
+    ::testing::Values(Case{"threads_fixed", EvictionPolicy::noeviction, 0, 3, 100, 80,
                            Where::fake_device, fixed_rounds},
                       Case{"threads_fixed_volatile_ttl", EvictionPolicy::volatile_ttl, cap / 3, 3,
                            2000, 80, Where::fake_device, fixed_rounds},
