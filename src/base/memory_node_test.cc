@@ -143,10 +143,13 @@ void forbid_policies() {
 }
 
 TEST(MemoryNodeDeathTest, RefusedCallsDoNoHarm) {
-  const auto ended_well = [](int status) {
-    return WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 3);
+  bool nothing_forbidden = false;
+  const auto ended_well = [&](int status) {
+    nothing_forbidden = WIFEXITED(status) && WEXITSTATUS(status) == 3;
+    return nothing_forbidden || (WIFEXITED(status) && WEXITSTATUS(status) == 0);
   };
   EXPECT_EXIT(use_memory_without_policies(), ended_well, "");
+  if (nothing_forbidden) GTEST_SKIP() << "skipped: calls cannot be forbidden here";
 }
 
 }  // namespace
