@@ -22,6 +22,7 @@ struct Flags {
   std::vector<std::string> targets, peers, pids;
   std::string device = "cpu";
   std::string gpu_memory;
+  std::string gpu_schedule = "greedy";
   std::string isotherm_arguments, redis_arguments, memcached_arguments;
   bool list_presets = false, no_load = false, no_floor = false;
 };
@@ -130,6 +131,16 @@ void add_system_flags(CLI::App& app, Flags& flags, Options& options) {
       ->group(group);
   app.add_option("--gpu-memory", flags.gpu_memory, "bytes of each that it may take (default: all)")
       ->group(group);
+  app.add_option("--gpu-schedule", flags.gpu_schedule,
+                 "when the batches of all threads go there: greedy (default), fixed, periodic")
+      ->group(group);
+  app.add_option("--gpu-batch", options.store.rounds.rows, "requests that wait for no more")
+      ->group(group);
+  app.add_option_function<uint32_t>(
+         "--gpu-wait-usec",
+         [&options](uint32_t usec) { options.store.rounds.wait_ns = int64_t{usec} * 1000; },
+         "longest wait for more, or the cycle, in microseconds")
+      ->group(group);
   app.add_option("--target", flags.targets,
                  "servers to measure: redis://HOST:PORT, "
                  "memcached://HOST:PORT")
@@ -228,6 +239,12 @@ void apply_systems(const Flags& flags, Options& options) {
   if (!flags.gpu_memory.empty()) {
     options.store.gpu_memory = count_of("--gpu-memory", flags.gpu_memory);
   }
+  const auto schedule = parse_scheduling(flags.gpu_schedule);
+  if (!schedule) {
+    throw UsageError{"--gpu-schedule: '" + flags.gpu_schedule +
+                     "' is not one of greedy, fixed, periodic"};
+  }
+  options.store.rounds.policy = *schedule;
   if (flags.protocol == "redis") options.protocol = WireProtocol::redis;
   if (flags.protocol == "memcached") options.protocol = WireProtocol::memcached;
 }

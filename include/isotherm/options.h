@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "isotherm/scheduling.h"
+
 namespace isotherm {
 
 // What happens to a write when `maxmemory` is reached. Names as in redis.conf.
@@ -50,6 +52,8 @@ struct Options {
   // Bytes of the memory of each that the index may take; 0: no cap. What of the index finds no room
   // there lies on the host, the bins of it that are read least.
   uint64_t gpu_memory = 0;
+  // When the batches of all threads go to the GPUs.
+  RoundOptions rounds;
 };
 
 }  // namespace isotherm

@@ -10,15 +10,23 @@
 //               path, with a threshold that follows the load
 // Times are in nanoseconds.
 //
+// SchedulingOptions are for a DeviceQueue, whose submitters do not wait; RoundOptions for a store
+// whose index is on a GPU, whose threads wait for each other (docs/gpu.md).
+//
 // Sources. KVCG, section 5 (greedy); Mega-KV, section 5 (periodic); MemcachedGPU, sections 2.1 and
 // 5.3 (fixed size); H-Rocks, sections 6 and 6.7 (adaptive).
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string_view>
 
 namespace isotherm {
 
 enum class Scheduling : uint8_t { greedy, periodic, fixed_size, adaptive };
+
+std::string_view to_string(Scheduling policy);  // "greedy", "periodic", "fixed", "adaptive"
+std::optional<Scheduling> parse_scheduling(std::string_view name);
 
 // What a batch takes: fixed + row × rows.
 struct BatchCost {
@@ -81,6 +89,20 @@ struct SchedulingOptions {
   PeriodicOptions periodic;
   FixedSizeOptions fixed_size;
   AdaptiveOptions adaptive;
+};
+
+// When the threads of a store whose index is on a GPU go to it together, in a round:
+//   greedy      at once; what arrives meanwhile is the next round
+//   fixed_size  when the round has `rows` requests, or the first of them has waited for `wait_ns`
+//   periodic    when the round before began `wait_ns` ago, or it has `rows` requests
+// and in any case once all threads that use the store are in it. Not adaptive: the path to the GPU
+// follows the size of each round anyway.
+struct RoundOptions {
+  Scheduling policy = Scheduling::greedy;
+  // 1 to 2^21. 0: 512 for fixed_size, 2^21 for periodic. Greedy takes 0 only.
+  uint64_t rows = 0;
+  // At most a second. 0: 100 µs. Greedy takes 0 only.
+  int64_t wait_ns = 0;
 };
 
 }  // namespace isotherm

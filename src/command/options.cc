@@ -20,6 +20,13 @@ constexpr std::array<std::pair<DeviceChoice, std::string_view>, 3> choices{{
     {DeviceChoice::automatic, "auto"},
 }};
 
+constexpr std::array<std::pair<Scheduling, std::string_view>, 4> schedulings{{
+    {Scheduling::greedy, "greedy"},
+    {Scheduling::periodic, "periodic"},
+    {Scheduling::fixed_size, "fixed"},
+    {Scheduling::adaptive, "adaptive"},
+}};
+
 template <class Value, size_t n>
 std::string_view name_in(const std::array<std::pair<Value, std::string_view>, n>& names,
                          Value wanted) {
@@ -50,6 +57,12 @@ std::string_view to_string(DeviceChoice choice) { return name_in(choices, choice
 
 std::optional<DeviceChoice> parse_device_choice(std::string_view name) {
   return value_in(choices, name);
+}
+
+std::string_view to_string(Scheduling policy) { return name_in(schedulings, policy); }
+
+std::optional<Scheduling> parse_scheduling(std::string_view name) {
+  return value_in(schedulings, name);
 }
 
 }  // namespace isotherm

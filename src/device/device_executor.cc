@@ -22,6 +22,7 @@ class BatchWork final : public RoundWork {
   bool writes() const override { return writes_; }
   bool writes(uint32_t row) const override { return columns_.op[row] != Op::get; }
   bool changes_in_place(uint32_t row) const override { return columns_.op[row] == Op::expire; }
+  bool urgent() const override { return false; }
 
   void write_keys(HostExecutor& executor, uint64_t* keys) override {
     executor.hash_keys(columns_, 0, rows_);
@@ -57,6 +58,8 @@ class MoveWork final : public RoundWork {
   bool writes() const override { return true; }
   bool writes(uint32_t /*row*/) const override { return true; }
   bool changes_in_place(uint32_t /*row*/) const override { return false; }
+  // A sweep makes many rounds one after another, and batches may wait for its end.
+  bool urgent() const override { return true; }
 
   void write_keys(HostExecutor& executor, uint64_t* keys) override {
     const HostStore& store = executor.store();
@@ -93,12 +96,20 @@ constexpr uint64_t lines_a_step = 1 << 16;
 
 }  // namespace
 
-DeviceExecutor::DeviceExecutor(HostStore& store, const RootTiersMaker& make)
+DeviceExecutor::DeviceExecutor(HostStore& store, const RootTiersMaker& make, WaitClock* clock)
     : store_(store),
-      rounds_(std::make_unique<RootTable>(store, make(store.seed)),
-              [this](uint64_t last_version) { take_over(last_version); }) {}
+      rounds_(
+          make_table(make), [this](uint64_t last_version) { take_over(last_version); },
+          RoundSchedule(store.options.rounds), clock != nullptr ? *clock : steady_clock_) {}
 
 DeviceExecutor::~DeviceExecutor() = default;
+
+std::unique_ptr<RootTable> DeviceExecutor::make_table(const RootTiersMaker& make) {
+  auto table = std::make_unique<RootTable>(store_, make(store_.seed));
+  memory_nodes_ = table->memory_nodes();
+  if (!store_.pages.prefer(memory_nodes_)) memory_nodes_.clear();
+  return table;
+}
 
 Batch::Row DeviceExecutor::run(Member& member, Batch& batch, int64_t now_ms, bool writable) {
   for (Batch::Row first = 0; first < batch.size(); first += most_rows_a_round) {

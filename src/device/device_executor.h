@@ -13,6 +13,9 @@
 // Flushing walks over all items of the database within an exclusive section and takes them out of
 // the index in batches; an index that is then empty is made anew, which frees its memory.
 //
+// Memory. Items, and what of the index lies on the host, are preferred to come from the memory
+// nodes of the devices (base/memory_node.h), as columns of rounds are. Threads run anywhere.
+//
 // Threads. Any, each with a Member of its own, within an epoch. Sources. KVCG and Mega-KV, section
 // 3 (index on the device, items on the host); docs/papers.md.
 #pragma once
@@ -34,8 +37,10 @@ class DeviceExecutor {
  public:
   using Member = Rounds::Member;
 
-  // Throws DeviceError or std::bad_alloc where there is no device to use.
-  DeviceExecutor(HostStore& store, const RootTiersMaker& make);
+  // Rounds begin as the options of the store say, by `clock` or, if that is null, the system's.
+  // Throws DeviceError or std::bad_alloc where there is no device to use, and std::invalid_argument
+  // for options of rounds that cannot work.
+  DeviceExecutor(HostStore& store, const RootTiersMaker& make, WaitClock* clock = nullptr);
   ~DeviceExecutor();
   DeviceExecutor(const DeviceExecutor&) = delete;
   DeviceExecutor& operator=(const DeviceExecutor&) = delete;
@@ -51,6 +56,11 @@ class DeviceExecutor {
   // device was lost and none was.
   bool swap(Member& member, std::vector<ItemMove>& moves, int64_t now_ms);
 
+  // Whoever wants an exclusive section says so before, and its end: meanwhile no round waits for
+  // more work, which that section keeps out.
+  void hurry() { rounds_.hurry(); }
+  void calm() { rounds_.calm(); }
+
   // Within an exclusive section. False: the device was lost; what is left is the caller's.
   bool flush(Member& member, uint32_t database, int64_t now_ms);
 
@@ -61,14 +71,21 @@ class DeviceExecutor {
 
   // All 0 once the device was lost.
   RootTableStats stats();
+  RoundStats round_stats() const { return rounds_.stats(); }
+  const RoundSchedule& schedule() const { return rounds_.schedule(); }
+  // That the pages of items are preferred to come from; empty where none is known.
+  const std::vector<int>& memory_nodes() const { return memory_nodes_; }
   // How long it took to make an index of the host; 0 while there was no need to.
   uint64_t takeover_us() const { return takeover_us_.load(std::memory_order_relaxed); }
 
  private:
+  std::unique_ptr<RootTable> make_table(const RootTiersMaker& make);
   void take_over(uint64_t last_version);
 
   HostStore& store_;
   std::atomic<uint64_t> takeover_us_{0};
+  std::vector<int> memory_nodes_;
+  SteadyWaitClock steady_clock_;
   Rounds rounds_;
 };
 

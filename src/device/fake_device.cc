@@ -8,6 +8,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/memory_node.h"
+
 namespace isotherm {
 namespace {
 
@@ -94,6 +96,7 @@ void FakeDevice::release(void* at, uint64_t bytes) {
 void* FakeDevice::allocate_pinned(uint64_t bytes) {
   const Lock lock(host_->mutex);
   if (lost_ || !spend(allocations_left_)) return nullptr;
+  const MemoryNodeScope near(memory_node_);
   return ::operator new (bytes, std::align_val_t{pinned_alignment}, std::nothrow);
 }
 

@@ -80,6 +80,9 @@ class FakeDevice {
   // Bytes that nobody has.
   uint64_t available() const;
 
+  // The memory node of the host that is nearest; -1, unknown, unless a test says otherwise.
+  int memory_node() const { return memory_node_; }
+  void set_memory_node(int node) { memory_node_ = node; }
   // Memory of the host that kernels may use, too; null by order, as above.
   void* allocate_pinned(uint64_t bytes);
   void release_pinned(void* at, uint64_t bytes);
@@ -158,6 +161,7 @@ class FakeDevice {
   FakeMemory memory_;
   std::vector<FakeMemory*> open_to_kernels_ = {&memory_};
   bool may_connect_ = true;
+  int memory_node_ = -1;
   FakeStreams streams_;
   FakeGrid grid_;
   std::vector<std::string> errors_;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/macros.h"
+#include "base/memory_node.h"
 #include "device/fake_device_fixture.h"
 
 namespace isotherm {
@@ -210,6 +211,15 @@ TEST_F(FakeDevices, WritesBehindAllocationsAreReported) {
   EXPECT_TRUE(device.synchronize(stream));
   EXPECT_NE(device.take_errors().at(0).find("written where none is allocated"), std::string::npos);
   device.recover();
+}
+
+TEST_F(FakeDevices, PinnedMemoryLeavesThePolicyOfTheThread) {
+  const auto before = memory_policy();
+  device.set_memory_node(0);
+  void* at = device.allocate_pinned(1 << 20);
+  EXPECT_EQ(memory_policy(), before);
+  EXPECT_NE(at, nullptr);
+  device.release_pinned(at, 1 << 20);
 }
 
 TEST_F(FakeDevices, FailOnDemand) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <new>
+#include <set>
 #include <utility>
 
 #include "device/gpu/device_error.h"
@@ -64,6 +65,13 @@ RootTable::RootTable(HostStore& store, std::vector<std::unique_ptr<RootTier>> ti
     throw DeviceError("an index lies on 1 to 16 devices");
   }
   for (auto& tier : tiers) devices_.emplace_back(std::move(tier));
+}
+
+std::vector<int> RootTable::memory_nodes() const {
+  std::set<int> nodes;
+  for (const Device& device : devices_) nodes.insert(device.tier->memory_node());
+  nodes.erase(-1);
+  return {nodes.begin(), nodes.end()};
 }
 
 RootTable::~RootTable() {

@@ -37,6 +37,8 @@ class RootTier {
  public:
   virtual ~RootTier() = default;
 
+  // The memory node of the host that is nearest to the device; -1: unknown.
+  virtual int memory_node() const = 0;
   // Columns with room for `rows` rows, in the same place as before where there was room; otherwise
   // what was in them is gone. Throws std::bad_alloc too.
   virtual const RootColumns& columns(uint64_t rows) = 0;

@@ -55,6 +55,7 @@ struct Rounds::Round {
   std::vector<Member*> members;
   uint64_t rows = 0;
   bool writes = false;
+  bool urgent = false;
 
   RootColumns columns;
   Progress phase;
@@ -74,8 +75,12 @@ struct Rounds::Round {
   uint32_t shares() const { return writes && size() > 1 ? size() * 4 : 0; }
 };
 
-Rounds::Rounds(std::unique_ptr<RootTable> table, std::function<void(uint64_t)> take_over)
-    : table_(std::move(table)), take_over_(std::move(take_over)) {}
+Rounds::Rounds(std::unique_ptr<RootTable> table, std::function<void(uint64_t)> take_over,
+               const RoundSchedule& schedule, WaitClock& clock)
+    : table_(std::move(table)),
+      take_over_(std::move(take_over)),
+      schedule_(schedule),
+      clock_(clock) {}
 
 bool Rounds::run(Member& member, RoundWork& work) {
   if (lost()) return false;
@@ -100,7 +105,8 @@ bool Rounds::run(Member& member, RoundWork& work) {
 std::shared_ptr<Rounds::Round> Rounds::join(Member& member, RoundWork& work, bool& leads) {
   std::unique_lock lock(mutex_);
   const uint64_t rows = work.rows();
-  changed_.wait(lock, [&] { return !forming_ || forming_->rows + rows <= most_rows; });
+  if (std::exchange(member.rounds_, this) == nullptr) ++members_;
+  find_room(lock, rows);
   leads = !forming_;
   if (leads) forming_ = std::make_shared<Round>();
   std::shared_ptr<Round> round = forming_;
@@ -109,13 +115,70 @@ std::shared_ptr<Rounds::Round> Rounds::join(Member& member, RoundWork& work, boo
   member.first_ = round->rows;
   round->members.push_back(&member);
   round->rows += rows;
+  round->urgent |= work.urgent();
   round->writes |= work.writes();
-  if (!leads) return round;
+  if (!leads) {
+    if (schedule_.waits() && goes(*round)) changed_.notify_all();
+    return round;
+  }
+  if (schedule_.waits()) gather(lock, *round);
   changed_.wait(lock, [&] { return !running_; });
+  if (schedule_.waits()) began_ = clock_.now_ns();
   running_ = true;
+  ++stats_.rounds;
+  stats_.rows += round->rows;
   forming_.reset();
   changed_.notify_all();
   return round;
+}
+
+void Rounds::find_room(std::unique_lock<std::mutex>& lock, uint64_t rows) {
+  const auto room = [&] { return !forming_ || forming_->rows + rows <= most_rows; };
+  if (room()) return;
+  ++roomless_;
+  changed_.notify_all();
+  changed_.wait(lock, room);
+  --roomless_;
+}
+
+// Whether waiting for more members would help nobody, or harm somebody.
+bool Rounds::goes(const Round& round) const {
+  return schedule_.enough(round.rows) || round.size() >= members_ || round.urgent ||
+         roomless_ != 0 || hurries_ != 0 || lost();
+}
+
+void Rounds::gather(std::unique_lock<std::mutex>& lock, const Round& round) {
+  const int64_t latest = schedule_.latest(clock_.now_ns(), began_);
+  while (!goes(round)) {
+    if (clock_.now_ns() >= latest) {
+      ++stats_.timeouts;
+      return;
+    }
+    clock_.wait(lock, changed_, latest);
+  }
+}
+
+// A member ends.
+void Rounds::leave() {
+  const std::lock_guard guard(mutex_);
+  --members_;
+  changed_.notify_all();
+}
+
+void Rounds::hurry() {
+  const std::lock_guard guard(mutex_);
+  ++hurries_;
+  changed_.notify_all();
+}
+
+void Rounds::calm() {
+  const std::lock_guard guard(mutex_);
+  --hurries_;
+}
+
+RoundStats Rounds::stats() const {
+  const std::lock_guard guard(mutex_);
+  return stats_;
 }
 
 // A step of the leader that needs the device: all are told that it is done, or that the device is

@@ -15,9 +15,16 @@
 //            change stays in overlays (device/round_overlay.h). So a key that half of all want
 //            keeps one thread busy and no other waiting.
 //   change   the changed roots go to the device, which applies them before it looks up more
-// So a batch is as large as what has arrived while the one before was worked off (greedy; there is
-// nothing to wait for), no thread is needed but those of the workers, and only rounds change the
-// index: no lock and no lost swap.
+// So no thread is needed but those of the workers, and only rounds change the index: no lock and no
+// lost swap.
+//
+// Schedule. A greedy round is what has arrived while the one before was worked off. By the other
+// schedules (device/round_schedule.h) the leader of a round with too few rows sleeps, before it has
+// the turn, so `alone` passes it. It goes on at once where nobody is left to wait for, all members
+// being in; where somebody could be kept waiting who is not in: whose work finds no room in the
+// round, who wants the gate (`hurry`), or whose work is background work; and when the device is
+// lost. Members are known by their first round, and missed until they are destroyed: an idle one
+// makes the others wait for as long as the schedule says.
 //
 // Order. A worker waits until its work is answered, so all requests of a round are concurrent. On
 // each key those take effect first that need no order, then the others, in the order of the members
@@ -43,9 +50,11 @@
 #include <mutex>
 #include <vector>
 
+#include "base/wait_clock.h"
 #include "device/host_executor.h"
 #include "device/root_table.h"
 #include "device/round_overlay.h"
+#include "device/round_schedule.h"
 #include "device/written_keys.h"
 
 namespace isotherm {
@@ -66,6 +75,8 @@ class RoundWork {
   virtual bool writes(uint32_t row) const = 0;
   // Whether the row may change an item where it lies, rather than replace it.
   virtual bool changes_in_place(uint32_t row) const = 0;
+  // Whether its round waits for nobody else.
+  virtual bool urgent() const = 0;
   virtual void write_keys(HostExecutor& executor, uint64_t* keys) = 0;
   // Answers `count` rows in this order, those numbered `numbers[i]` (null: i itself). `found` has
   // the columns of this work's rows. Other threads answer other rows.
@@ -78,16 +89,22 @@ class RoundWork {
 
 class Rounds {
  public:
-  static constexpr uint32_t most_rows = 1 << 21;
+  static constexpr uint32_t most_rows = RoundSchedule::most_rows;
 
-  // A worker's place in rounds, and its memory for them.
+  // A worker's place in rounds, and its memory for them. Ends before the rounds do.
   class Member {
    public:
     explicit Member(HostExecutor& executor) : executor_(executor) {}
+    ~Member() {
+      if (rounds_ != nullptr) rounds_->leave();
+    }
+    Member(const Member&) = delete;
+    Member& operator=(const Member&) = delete;
 
    private:
     friend class Rounds;
     HostExecutor& executor_;
+    Rounds* rounds_ = nullptr;  // from the first one on
     RoundOverlay overlay_;
     RoundWork* work_ = nullptr;
     uint32_t number_ = 0;
@@ -102,8 +119,9 @@ class Rounds {
     std::vector<uint32_t> share_ends_;  // in `shared_`
   };
 
-  // `take_over` gets the last version given.
-  Rounds(std::unique_ptr<RootTable> table, std::function<void(uint64_t last_version)> take_over);
+  // `take_over` gets the last version given. The clock, which must outlive it, is for the schedule.
+  Rounds(std::unique_ptr<RootTable> table, std::function<void(uint64_t last_version)> take_over,
+         const RoundSchedule& schedule, WaitClock& clock);
   Rounds(const Rounds&) = delete;
   Rounds& operator=(const Rounds&) = delete;
 
@@ -112,11 +130,21 @@ class Rounds {
   // Runs use(table) between rounds; false where the device is gone, before or by this.
   bool alone(const std::function<void(RootTable&)>& use);
   bool lost() const { return lost_.load(std::memory_order_acquire); }
+  // From `hurry` to the `calm` that belongs to it no round waits for more members.
+  void hurry();
+  void calm();
+
+  const RoundSchedule& schedule() const { return schedule_; }
+  RoundStats stats() const;
 
  private:
   struct Round;
 
   std::shared_ptr<Round> join(Member& member, RoundWork& work, bool& leads);
+  void find_room(std::unique_lock<std::mutex>& lock, uint64_t rows);
+  bool goes(const Round& round) const;
+  void gather(std::unique_lock<std::mutex>& lock, const Round& round);
+  void leave();
   void open(Round& round);
   void lead(Round& round, uint32_t next_phase, const std::function<void()>& step);
   void look_up(Round& round);
@@ -133,14 +161,22 @@ class Rounds {
 
   const std::unique_ptr<RootTable> table_;
   const std::function<void(uint64_t)> take_over_;
+  const RoundSchedule schedule_;
+  WaitClock& clock_;
   std::atomic<bool> lost_{false};
   uint64_t version_ = 0;  // the last given; belongs to whoever has the turn
   WrittenKeys in_place_;  // of the round that has the turn
 
-  std::mutex mutex_;                 // all below
-  std::condition_variable changed_;  // a turn ended, or a round that was forming began
+  mutable std::mutex mutex_;  // all below
+  // A turn ended, or a round that was forming began or has nobody to wait for any more.
+  std::condition_variable changed_;
   std::shared_ptr<Round> forming_;
-  bool running_ = false;  // somebody has the turn
+  bool running_ = false;   // somebody has the turn
+  uint32_t members_ = 0;   // that are known
+  uint32_t roomless_ = 0;  // threads whose work finds no room in the round that forms
+  uint32_t hurries_ = 0;
+  int64_t began_ = RoundSchedule::never;  // the last round
+  RoundStats stats_;
 };
 
 }  // namespace isotherm

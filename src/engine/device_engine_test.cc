@@ -9,9 +9,11 @@
 #include <thread>
 #include <vector>
 
+#include "base/memory_node.h"
 #include "device/fake_root_table.h"
 #include "device/history.h"
 #include "engine/engine.h"
+#include "items/pages.h"
 #include "items/poison.h"
 
 namespace isotherm {
@@ -91,6 +93,15 @@ class DeviceEngineTest : public ::testing::Test {
     }
     batch.clear();
     return found;
+  }
+
+  // A batch of one row; `exclusive`: through the gate.
+  static void put_one(Worker& worker, bool exclusive) {
+    Batch batch;
+    batch.put("one", "value", exclusive ? option::exclusive : 0);
+    worker.submit(batch);
+    EXPECT_EQ(batch.reply(0).status, Status::ok);
+    batch.clear();
   }
 
   ManualClock clock{1'700'000'000'000};
@@ -288,6 +299,59 @@ TEST_F(DeviceEngineTest, FlushingOneDatabaseLeavesTheOthers) {
   put(worker, 2, 0, 300);
   EXPECT_EQ(present(worker, 2, 0, 300), 300u);
   EXPECT_TRUE(engine->stats().on_device);
+}
+
+// Each command must come through while a batch of another worker waits for more rows, by a clock
+// that stands still; and that batch behind it, without a wait that is over.
+TEST_F(DeviceEngineTest, TheGateOpensThoughABatchWaitsForMore) {
+  using Command = void (*)(Worker&);
+  const std::vector<Command> commands = {[](Worker& worker) { put_one(worker, true); },
+                                         [](Worker& worker) { worker.flush(1); },
+                                         [](Worker& worker) { worker.flush_all(); }};
+  Options waiting = options();
+  waiting.rounds = {Scheduling::fixed_size, 1000, 1'000'000};
+  for (const Command command : commands) {
+    ManualWaitClock round_clock;
+    Engine engine(waiting, clock, fake_root_tiers_maker(device), &round_clock);
+    Worker leader(engine);
+    Worker worker(engine);
+    put_one(leader, true);
+    put_one(worker, true);
+    std::thread leads([&] { put_one(leader, false); });
+    while (round_clock.waits() == 0) std::this_thread::yield();
+    EXPECT_EQ(engine.stats().rounds.rounds, 2u) << "statistics are not kept waiting either";
+    command(worker);
+    leads.join();
+    EXPECT_EQ(engine.stats().rounds.timeouts, 0u);
+  }
+}
+
+TEST_F(DeviceEngineTest, OptionsOfRoundsThatCannotWorkAreRefused) {
+  Options wrong = options();
+  wrong.rounds = {Scheduling::adaptive, 0, 0};
+  EXPECT_THROW(Engine(wrong, clock, fake_root_tiers_maker(device)), std::invalid_argument);
+  EXPECT_THROW(Engine(wrong, clock), std::invalid_argument);
+}
+
+TEST_F(DeviceEngineTest, ItemsLieNearTheDevices) {
+  EXPECT_TRUE(make_engine()->stats().memory_nodes.empty()) << "which know no memory node";
+  FakeDevice other(8, device_bytes);
+  device.set_memory_node(0);
+  other.set_memory_node(MemoryPolicy::most_nodes);
+  const bool agrees = Pages(64 << 20).prefer({0});
+  for (const std::vector<FakeDevice*>& devices :
+       std::vector<std::vector<FakeDevice*>>{{&device}, {&device, &device}}) {
+    Engine engine(options(), clock, fake_root_tiers_maker(devices));
+    EXPECT_EQ(engine.stats().memory_nodes, agrees ? std::vector<int>{0} : std::vector<int>{});
+    Worker worker(engine);
+    put(worker, 0, 0, 100);
+    EXPECT_EQ(present(worker, 0, 0, 100), 100u);
+  }
+  Engine engine(options(), clock, fake_root_tiers_maker(other));
+  EXPECT_TRUE(engine.stats().memory_nodes.empty()) << "there is no such node";
+  Worker worker(engine);
+  put(worker, 0, 0, 100);
+  EXPECT_EQ(present(worker, 0, 0, 100), 100u);
 }
 
 TEST_F(DeviceEngineTest, TheCpuIsUsedWhereAutomaticFindsNoGpu) {

@@ -28,6 +28,7 @@ const Options& checked(const Options& options) {
   if (options.max_value_bytes > longest_value) {
     throw std::invalid_argument("max_value_bytes must be below 4 GiB");
   }
+  static_cast<void>(RoundSchedule(options.rounds));
   return options;
 }
 
@@ -40,9 +41,10 @@ class EngineState {
         store(checked(options), options.hash_seed ? *options.hash_seed : draw_seed()) {}
 
   // Puts the index on a device; `required`: an error where that fails.
-  void use_device(const RootTiersMaker& make_index, bool required) {
+  void use_device(const RootTiersMaker& make_index, bool required,
+                  WaitClock* round_clock = nullptr) {
     try {
-      device = std::make_unique<DeviceExecutor>(store, make_index);
+      device = std::make_unique<DeviceExecutor>(store, make_index, round_clock);
     } catch (const std::exception& error) {
       if (required) throw std::runtime_error(error.what());
       device_problem = error.what();
@@ -82,9 +84,10 @@ Engine::Engine(const Options& options, const Clock& clock)
                      options.device == DeviceChoice::cuda);
 }
 
-Engine::Engine(const Options& options, const Clock& clock, const RootTiersMaker& make_index)
+Engine::Engine(const Options& options, const Clock& clock, const RootTiersMaker& make_index,
+               WaitClock* round_clock)
     : state_(std::make_unique<EngineState>(options, clock)) {
-  state_->use_device(make_index, true);
+  state_->use_device(make_index, true, round_clock);
 }
 
 Engine::~Engine() = default;
@@ -117,7 +120,12 @@ EngineStats Engine::stats() const {
   }
   stats.on_device = state_->on_device();
   if (stats.on_device) stats.root_table = state_->device->stats();
-  if (state_->device) stats.takeover_us = state_->device->takeover_us();
+  if (state_->device) {
+    stats.takeover_us = state_->device->takeover_us();
+    stats.memory_nodes = state_->device->memory_nodes();
+    stats.round_options = state_->device->schedule().options();
+    stats.rounds = state_->device->round_stats();
+  }
   return stats;
 }
 
@@ -150,6 +158,8 @@ struct Worker::Impl final : Batch::Hold {
   void flush(uint32_t first, uint32_t end);
   bool make_room(const Batch& batch, int64_t now_ms);
   void flush_index(uint32_t database);
+  void lock_exclusive();
+  void unlock_exclusive();
 
   EngineState& engine;
   EpochDomain::Slot& slot;
@@ -175,6 +185,17 @@ void Worker::Impl::run(Batch& batch, int64_t now_ms, bool writable) {
     if (done == batch.size()) return executor.counters().batches.add(1);
   }
   executor.run(batch, now_ms, writable, done);
+}
+
+// The gate, which opens when all others have left: none of them is to wait for more work meanwhile.
+void Worker::Impl::lock_exclusive() {
+  if (engine.device) engine.device->hurry();
+  engine.store.epochs.lock_exclusive(slot);
+}
+
+void Worker::Impl::unlock_exclusive() {
+  engine.store.epochs.unlock_exclusive();
+  if (engine.device) engine.device->calm();
 }
 
 bool Worker::Impl::make_room(const Batch& batch, int64_t now_ms) {
@@ -219,12 +240,12 @@ void Worker::submit(Batch& batch) {
   const int64_t now_ms = impl.engine.clock.now_ms();
   const bool writable = impl.held != 0 || impl.make_room(batch, now_ms);
   if (batch.exclusive()) {
-    epochs.lock_exclusive(impl.slot);
+    impl.lock_exclusive();
   } else if (impl.held == 0) {
     epochs.enter(impl.slot);
   }
   impl.run(batch, now_ms, writable);
-  if (batch.exclusive()) epochs.unlock_exclusive();
+  if (batch.exclusive()) impl.unlock_exclusive();
   ++impl.held;
   if (batch.writes()) impl.writes += batch.size();
   batch.hold(&impl);
@@ -250,14 +271,13 @@ void Worker::Impl::flush_index(uint32_t database) {
 
 // The databases from `first` to before `end`, alone.
 void Worker::Impl::flush(uint32_t first, uint32_t end) {
-  EpochDomain& epochs = engine.store.epochs;
-  epochs.lock_exclusive(slot);
+  lock_exclusive();
   for (uint32_t database = first; database < end; ++database) {
     if (engine.on_device()) engine.device->flush(member, database, engine.clock.now_ms());
     if (!engine.on_device()) flush_index(database);
   }
-  epochs.unlock_exclusive();
-  epochs.leave(slot);
+  unlock_exclusive();
+  engine.store.epochs.leave(slot);
 }
 
 void Worker::flush(uint32_t database) { impl_->flush(database, database + 1); }

@@ -19,9 +19,12 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/clock.h"
+#include "base/wait_clock.h"
 #include "device/root_tier.h"
+#include "device/round_schedule.h"
 #include "isotherm/batch.h"
 #include "isotherm/options.h"
 
@@ -41,12 +44,15 @@ struct EngineStats {
   uint64_t misses = 0;
   uint64_t evicted = 0;
   uint64_t expired = 0;
-  uint64_t splits = 0;        // segments split
-  uint64_t joins = 0;         // pairs of segments joined
-  uint64_t retries = 0;       // compare-and-swaps that lost and ran again
-  bool on_device = false;     // the index is in the memory of a device
-  RootTableStats root_table;  // of the index there
-  uint64_t takeover_us = 0;   // that it took the host to make an index when the device was lost
+  uint64_t splits = 0;            // segments split
+  uint64_t joins = 0;             // pairs of segments joined
+  uint64_t retries = 0;           // compare-and-swaps that lost and ran again
+  bool on_device = false;         // the index is in the memory of a device
+  RootTableStats root_table;      // of the index there
+  RoundOptions round_options;     // in use, where there is a device; greedy where not
+  RoundStats rounds;              // that took batches there
+  std::vector<int> memory_nodes;  // that items are preferred to lie on; none: anywhere
+  uint64_t takeover_us = 0;       // that it took the host to make an index when the device was lost
 };
 
 struct DatabaseStats {
@@ -61,8 +67,10 @@ class Engine {
   // The clock must outlive the engine. Throws std::invalid_argument for options out of range, and
   // std::runtime_error where they ask for a GPU and there is none.
   Engine(const Options& options, const Clock& clock);
-  // With an index on a device of the caller's; for tests.
-  Engine(const Options& options, const Clock& clock, const RootTiersMaker& make_index);
+  // With an index on a device of the caller's, whose rounds take the time from `round_clock` if
+  // there is one; for tests.
+  Engine(const Options& options, const Clock& clock, const RootTiersMaker& make_index,
+         WaitClock* round_clock = nullptr);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;

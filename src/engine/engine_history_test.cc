@@ -27,6 +27,7 @@ struct Case {
   uint64_t keys;
   uint64_t batches;
   Where index = Where::host;
+  RoundOptions rounds = {};
 
   friend void PrintTo(const Case& its, std::ostream* out) { *out << its.name; }
 };
@@ -40,6 +41,7 @@ class EngineHistoryTest : public ::testing::TestWithParam<Case> {
     options.max_value_bytes = 50'000;
     options.databases = 3;
     if (GetParam().index == Where::gpu) options.device = DeviceChoice::cuda;
+    options.rounds = GetParam().rounds;
     return options;
   }
   void SetUp() override {
@@ -120,6 +122,7 @@ TEST_P(EngineHistoryTest, EveryAnswerEqualsTheModels) {
   }
   EXPECT_EQ(engine().stats().evicted, 0u);
   EXPECT_EQ(engine().stats().on_device, GetParam().index != Where::host);
+  EXPECT_EQ(engine().stats().round_options.policy, GetParam().rounds.policy);
   // What has expired is swept without being asked for; the rest stays.
   clock.advance(1'000'000);
   Worker worker(engine());
@@ -174,6 +177,22 @@ INSTANTIATE_TEST_SUITE_P(
              Where::small_devices}),
     [](const auto& param) { return std::string(param.param.name); });
 
+// Rounds that wait for more.
+constexpr RoundOptions fixed_rounds{Scheduling::fixed_size, 250, 300'000};
+constexpr RoundOptions periodic_rounds{Scheduling::periodic, 0, 500'000};
+
+INSTANTIATE_TEST_SUITE_P(
+    Schedules, EngineHistoryTest,
+    ::testing::Values(Case{"threads_fixed", EvictionPolicy::noeviction, 0, 3, 100, 80,
+                           Where::fake_device, fixed_rounds},
+                      Case{"threads_fixed_volatile_ttl", EvictionPolicy::volatile_ttl, cap / 3, 3,
+                           2000, 80, Where::fake_device, fixed_rounds},
+                      Case{"threads_periodic", EvictionPolicy::noeviction, 0, 3, 100, 80,
+                           Where::fake_device, periodic_rounds},
+                      Case{"threads_periodic_small_devices", EvictionPolicy::noeviction, 0, 3,
+                           4'000, 150, Where::small_devices, periodic_rounds}),
+    [](const auto& param) { return std::string(param.param.name); });
+
 INSTANTIATE_TEST_SUITE_P(
     Gpu, EngineHistoryTest,
     ::testing::Values(
@@ -184,7 +203,11 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"full", EvictionPolicy::noeviction, cap / 3, 1, 4000, 800, Where::gpu},
         Case{"allkeys_lru", EvictionPolicy::allkeys_lru, cap / 3, 1, 4000, 800, Where::gpu},
         Case{"threads_volatile_ttl", EvictionPolicy::volatile_ttl, cap / 3, 3, 2000, 400,
-             Where::gpu}),
+             Where::gpu},
+        Case{"threads_fixed", EvictionPolicy::noeviction, 0, 8, 20'000, 400, Where::gpu,
+             fixed_rounds},
+        Case{"threads_periodic", EvictionPolicy::noeviction, 0, 8, 20'000, 400, Where::gpu,
+             periodic_rounds}),
     [](const auto& param) { return std::string(param.param.name); });
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <functional>
 
+#include "base/memory_node.h"
 #include "items/poison.h"
 
 namespace isotherm {
@@ -105,12 +106,25 @@ uint64_t Pages::take_cold() {
   return offset;
 }
 
+bool Pages::prefer(const std::vector<int>& nodes) {
+  std::lock_guard guard(mutex_);
+  if (!prefer_nodes(arena_.base(), arena_.bytes(), nodes)) return false;
+  nodes_ = nodes;
+  return true;
+}
+
+// A mapping of its own in the place of what was there, from the preferred nodes like the rest.
+void* Pages::map_page(uint64_t offset, int flags) {
+  void* page = mmap(arena_.base() + offset, page_bytes, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | flags, -1, 0);
+  if (page != MAP_FAILED && !nodes_.empty()) prefer_nodes(page, page_bytes, nodes_);
+  return page;
+}
+
 // Without MAP_NORESERVE the kernel sets the page aside now or refuses, before it touches the
 // mapping that is there; a page that is promised can be written later.
 bool Pages::back_by_hugetlb(uint64_t offset) {
-  void* got = mmap(arena_.base() + offset, page_bytes, PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_HUGETLB, -1, 0);
-  if (got == MAP_FAILED) return false;
+  if (map_page(offset, MAP_HUGETLB) == MAP_FAILED) return false;
   special_[offset] = Backing::hugetlb;
   return true;
 }
@@ -119,8 +133,7 @@ void Pages::give_locked(uint64_t offset) {
   char* page = arena_.base() + offset;
   const auto found = special_.find(offset);
   if (found != special_.end() && found->second == Backing::hugetlb) {
-    void* normal = mmap(page, page_bytes, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+    const void* normal = map_page(offset, MAP_NORESERVE);
     if (normal == MAP_FAILED) std::memset(page, 0, page_bytes);
     try_hugetlb_ = normal != MAP_FAILED;
   } else {

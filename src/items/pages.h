@@ -14,6 +14,9 @@
 // A store that asks for it (`fault_ahead`) has a few fresh pages touched ahead by a thread of its
 // own (items/pages_ahead.h) and gets those first.
 //
+// Pages come from the memory nodes that somebody prefers (`prefer`, base/memory_node.h), those
+// taken before excepted.
+//
 // Nothing but these is counted here: the users of pages tell the memory budget.
 //
 // Invariants. What take and take_span return is zero. A given page holds no memory.
@@ -48,6 +51,9 @@ class Pages {
 
   void* base() const { return arena_.base(); }
   uint64_t capacity() const { return arena_.bytes(); }
+
+  // From now on fresh memory comes from these nodes if it can. Whether the kernel agreed.
+  bool prefer(const std::vector<int>& nodes);
 
   // From now on pages are made ready ahead. Call it before other threads are here; `budget` must
   // outlive this.
@@ -85,6 +91,7 @@ class Pages {
   uint64_t pages_open() const { return fresh_ / page_bytes - free_.size(); }
   void give_locked(uint64_t offset);
   bool back_by_hugetlb(uint64_t offset);
+  void* map_page(uint64_t offset, int flags);
   void probe();
 
   Reservation arena_;
@@ -93,6 +100,7 @@ class Pages {
   mutable std::mutex mutex_;  // all below
   bool try_hugetlb_ = false;
   uint64_t fresh_ = 0;                             // pages from here on were never taken
+  std::vector<int> nodes_;                         // preferred
   std::vector<uint64_t> free_;                     // offsets of given pages; a heap, lowest first
   std::unordered_map<uint64_t, Backing> special_;  // by offset
   Spans spans_;

@@ -9,6 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/memory_node.h"
+
 namespace isotherm {
 namespace {
 
@@ -103,6 +105,33 @@ TEST(Pages, SmallSpansShareAPage) {
   EXPECT_EQ(std::unique(spans.begin(), spans.end()), spans.end());
   for (const uint64_t span : spans) pages.give_span(span, 64 << 10);
   EXPECT_EQ(pages.pages_taken(), 0u);
+}
+
+TEST(Pages, ComeFromThePreferredNode) {
+  Pages pages(64 << 20);
+  if (!pages.prefer({0})) GTEST_SKIP() << "skipped: the kernel refuses policies of memory nodes";
+  const MemoryPolicy preferred = MemoryPolicy::preferring({0});
+  char* base = static_cast<char*>(pages.base());
+  for (int i = 0; i < 3; ++i) {
+    const uint64_t page = pages.take();
+    const uint64_t span = pages.take_span(64 << 10);
+    base[page] = 1;
+    base[span] = 1;
+    EXPECT_EQ(memory_policy(base + page), preferred);
+    EXPECT_EQ(memory_policy(base + span), preferred);
+    pages.release_part(page, 64 << 10);
+    pages.give(page);
+    EXPECT_EQ(memory_policy(base + page), preferred);
+  }
+}
+
+TEST(Pages, ComeFromAnywhereWhereThePreferredNodeIsNotThere) {
+  Pages pages(64 << 20);
+  EXPECT_FALSE(pages.prefer({MemoryPolicy::most_nodes - 1}));
+  EXPECT_FALSE(pages.prefer({}));
+  const uint64_t page = pages.take();
+  ASSERT_NE(page, Pages::npos);
+  static_cast<char*>(pages.base())[page] = 1;
 }
 
 TEST(Pages, ThreadsTakeDifferentPages) {

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "net/resp_handlers.h"
 #include "net/server_state.h"
@@ -59,6 +60,15 @@ uint64_t resident_bytes() {
   return resident * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
+std::string joined(const std::vector<int>& numbers) {
+  std::string text;
+  for (const int number : numbers) {
+    if (!text.empty()) text += ',';
+    text += std::to_string(number);
+  }
+  return text;
+}
+
 double ratio(uint64_t a, uint64_t b) {
   return b == 0 ? 0 : static_cast<double>(a) / static_cast<double>(b);
 }
@@ -102,6 +112,18 @@ void write_memory(const ServerState& server, const Statistics& statistics, Lines
   lines.line("maxmemory_policy", to_string(options.maxmemory_policy));
 }
 
+// When the batches of all loops go to a GPU together, and how many requests together.
+void write_rounds(const EngineStats& engine, Lines& lines) {
+  constexpr int64_t ns_a_us = 1000;
+  lines.line("index_schedule", to_string(engine.round_options.policy));
+  lines.line("index_schedule_batch", engine.round_options.rows);
+  lines.line("index_schedule_wait_usec",
+             static_cast<uint64_t>(engine.round_options.wait_ns / ns_a_us));
+  lines.line("index_rounds", engine.rounds.rounds);
+  lines.line("index_round_requests_mean", ratio(engine.rounds.rows, engine.rounds.rounds));
+  lines.line("index_round_timeouts", engine.rounds.timeouts);
+}
+
 void write_stats(const ServerState&, const Statistics& statistics, Lines& lines) {
   lines.line("total_connections_received", statistics.connections);
   lines.line("total_commands_processed", statistics.commands);
@@ -122,6 +144,8 @@ void write_stats(const ServerState&, const Statistics& statistics, Lines& lines)
   lines.line("index_bins_from_gpu", statistics.engine.root_table.bins_to_host);
   lines.line("index_bins_to_gpu", statistics.engine.root_table.bins_to_device);
   lines.line("index_takeover_usec", statistics.engine.takeover_us);
+  lines.line("index_memory_nodes", joined(statistics.engine.memory_nodes));
+  write_rounds(statistics.engine, lines);
 }
 
 // How many requests a turn of a loop puts into one batch, and from how many connections.

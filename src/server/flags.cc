@@ -8,8 +8,10 @@
 #include <limits>
 #include <map>
 #include <sstream>
+#include <stdexcept>
 #include <vector>
 
+#include "device/round_schedule.h"
 #include "net/text.h"
 #include "net/version.h"
 
@@ -44,6 +46,14 @@ void take_device(const std::string& text, DeviceChoice& field) {
   field = *choice;
 }
 
+void take_schedule(const std::string& text, Scheduling& field) {
+  const auto policy = parse_scheduling(text);
+  if (!policy || *policy == Scheduling::adaptive) {
+    throw CLI::ValidationError("not one of greedy, fixed, periodic: " + text);
+  }
+  field = *policy;
+}
+
 void take_addresses(const std::string& text, std::vector<std::string>& field) {
   std::istringstream words(text);
   field.clear();
@@ -68,6 +78,30 @@ void add_text_option(CLI::App& app, const std::string& flag, const std::string& 
         }
       },
       help);
+}
+
+void add_round_options(CLI::App& app, RoundOptions& rounds) {
+  add_text_option(app, "--gpu-schedule",
+                  "When the requests of all threads go to the GPUs together: greedy, fixed or "
+                  "periodic [greedy]",
+                  [&](const std::string& text) { take_schedule(text, rounds.policy); });
+  app.add_option("--gpu-batch", rounds.rows,
+                 "Requests that go without waiting for more [fixed 512, periodic 2097152]")
+      ->check(CLI::Range(uint64_t{1}, RoundSchedule::most_rows));
+  app.add_option_function<int64_t>(
+         "--gpu-wait-usec", [&](int64_t usec) { rounds.wait_ns = usec * 1000; },
+         "Longest wait for more, or the cycle if periodic, in microseconds [100]")
+      ->check(CLI::Range(1, 1'000'000));
+}
+
+// What only shows when all flags are known.
+void check_together(const net::ServerOptions& options) {
+  try {
+    static_cast<void>(RoundSchedule(options.store.rounds));
+  } catch (const std::invalid_argument&) {
+    throw CLI::ValidationError("--gpu-schedule",
+                               "--gpu-batch and --gpu-wait-usec are for fixed or periodic");
+  }
 }
 
 void add_options(CLI::App& app, net::ServerOptions& options) {
@@ -104,6 +138,7 @@ void add_options(CLI::App& app, net::ServerOptions& options) {
                   [&](const std::string& text) {
                     take_memory(text, 0, std::numeric_limits<int64_t>::max(), store.gpu_memory);
                   });
+  add_round_options(app, store.rounds);
   app.add_option("--maxclients", options.maxclients, "Clients at one time [10000]")
       ->check(CLI::Range(1, 1'000'000));
   add_text_option(app, "--proto-max-bulk-len", "Longest value or key a client may send [512mb]",
@@ -138,6 +173,7 @@ std::optional<int> parse_flags(int argc, const char* const* argv, net::ServerOpt
   add_options(app, options);
   try {
     app.parse(argc, argv);
+    check_together(options);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);
     std::cerr << "isotherm-server: " << error.what() << "\nRun with --help for the flags.\n";

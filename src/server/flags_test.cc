@@ -51,6 +51,12 @@ TEST(FlagsTest, TakesAllOptions) {
                       "1gb",
                       "--maxmemory-policy",
                       "allkeys-lru",
+                      "--gpu-schedule",
+                      "fixed",
+                      "--gpu-batch",
+                      "4096",
+                      "--gpu-wait-usec",
+                      "250",
                       "--maxclients",
                       "5",
                       "--proto-max-bulk-len",
@@ -66,6 +72,9 @@ TEST(FlagsTest, TakesAllOptions) {
   EXPECT_EQ(options.store.databases, 4u);
   EXPECT_EQ(options.store.maxmemory, 1ull << 30);
   EXPECT_EQ(options.store.maxmemory_policy, EvictionPolicy::allkeys_lru);
+  EXPECT_EQ(options.store.rounds.policy, Scheduling::fixed_size);
+  EXPECT_EQ(options.store.rounds.rows, 4096u);
+  EXPECT_EQ(options.store.rounds.wait_ns, 250'000);
   EXPECT_EQ(options.maxclients, 5u);
   EXPECT_EQ(options.proto_max_bulk_len, 2ull << 20);
   EXPECT_EQ(options.loglevel, net::LogLevel::warning);
@@ -86,9 +95,29 @@ TEST(FlagsTest, RefusesWhatItDoesNotKnow) {
                                              {"--proto-max-bulk-len", "8gb"},
                                              {"--loglevel", "loud"},
                                              {"--bind", "nowhere"},
+                                             {"--gpu-schedule", "adaptive"},
+                                             {"--gpu-schedule", "none"},
+                                             {"--gpu-batch", "0"},
+                                             {"--gpu-batch", "2097153"},
+                                             {"--gpu-wait-usec", "0"},
+                                             {"--gpu-wait-usec", "1000001"},
+                                             {"--gpu-wait-usec", "-1"},
                                              {"--maxclients", "-1"}}) {
     EXPECT_EQ(parse(arguments, options), exit_usage) << arguments[0] << ' ' << arguments[1];
   }
+}
+
+TEST(FlagsTest, ASizeAndAWaitOfRoundsNeedAScheduleThatHasThem) {
+  for (const std::vector<const char*>& arguments :
+       std::vector<std::vector<const char*>>{{"--gpu-batch", "512"},
+                                             {"--gpu-wait-usec", "100"},
+                                             {"--gpu-schedule", "greedy", "--gpu-batch", "1"}}) {
+    net::ServerOptions options;
+    EXPECT_EQ(parse(arguments, options), exit_usage) << arguments[0];
+  }
+  net::ServerOptions options;
+  EXPECT_FALSE(parse({"--gpu-schedule", "periodic"}, options).has_value());
+  EXPECT_EQ(options.store.rounds.policy, Scheduling::periodic);
 }
 
 }  // namespace

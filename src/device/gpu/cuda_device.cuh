@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "base/lane_cuda.cuh"
+#include "base/memory_node.h"
 
 namespace isotherm {
 
@@ -87,6 +88,10 @@ class CudaDevice {
     usable_ = check(cudaSetDevice(ordinal)) &&
               check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, ordinal));
     multiprocessors_ = static_cast<uint32_t>(count);
+    if (usable_ && !check(cudaDeviceGetAttribute(&memory_node_, cudaDevAttrHostNumaId, ordinal))) {
+      memory_node_ = -1;
+      error_.clear();
+    }
   }
 
   bool usable() const { return usable_; }
@@ -123,7 +128,10 @@ class CudaDevice {
     size_t all = 0;
     return check(cudaMemGetInfo(&free, &all)) ? free : 0;
   }
+  // The memory node of the host that is nearest (base/memory_node.h).
+  int memory_node() const { return memory_node_; }
   void* allocate_pinned(uint64_t bytes) {
+    const MemoryNodeScope near(memory_node_);
     void* memory = nullptr;
     return check(cudaMallocHost(&memory, bytes)) ? memory : nullptr;
   }
@@ -218,6 +226,7 @@ class CudaDevice {
   int ordinal_;
   bool usable_ = false;
   uint32_t multiprocessors_ = 0;
+  int memory_node_ = -1;
   std::string error_;
 };
 

@@ -36,6 +36,8 @@ class DeviceRootTable : public RootTier {
     table_.reset();
   }
 
+  int memory_node() const override { return device_.memory_node(); }
+
   const RootColumns& columns(uint64_t rows) override {
     if (rows <= columns_.rows) return columns_;
     enter();
