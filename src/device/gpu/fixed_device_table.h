@@ -1,11 +1,11 @@
 // FixedDeviceTable: u64 keys to u64 values in device memory; what include/isotherm/device_table.h
 // promises, over any device.
 //
-// Calls with writes are worked off in parts of at most max_part_rows rows, so that what a part
-// works in stays in the L2 cache. Before a part the host makes sure that the index has room for as
-// many new entries as it has rows, and the stock lines enough. It knows the counts from parts that
-// have ended, which arrive with a delay, and takes the rows of those under way as new; only where
-// that is too little does it wait for the oldest of them.
+// Calls with writes are worked off in parts (device/gpu/table_workspace.h). Before a part the host
+// makes sure that the index has room for as many new entries as it has rows, and the stock lines
+// enough. It knows the counts from parts that have ended, which arrive with a delay, and takes the
+// rows of those under way as new; only where that is too little does it wait for the oldest of
+// them.
 //
 // Few requests in host memory may go by express (device/gpu/express.h) while no call is under way
 // that they would have to wait for. `post` and `take` do it in two steps; any other call that comes
@@ -24,7 +24,6 @@
 #include <utility>
 #include <vector>
 
-#include "device/gpu/batch_workspace.h"
 #include "device/gpu/call_order.h"
 #include "device/gpu/device_segments.h"
 #include "device/gpu/device_stock.h"
@@ -36,6 +35,7 @@
 #include "device/gpu/scan_kernel.h"
 #include "device/gpu/settle_kernels.h"
 #include "device/gpu/table_reports.h"
+#include "device/gpu/table_workspace.h"
 
 namespace isotherm {
 
@@ -161,7 +161,7 @@ class FixedDeviceTable {
   // that for fewer where memory is short. Throws std::bad_alloc.
   void reserve_workspace(uint32_t rows) {
     const std::lock_guard guard(mutex_);
-    make_workspace(std::min(rows, most_part_rows_));
+    workspace_.reserve(rows, [&] { be_idle(); });
   }
 
   // For an index whose hashes are shared with somebody else, in bins (device/root_table.h); a bin
@@ -229,7 +229,7 @@ class FixedDeviceTable {
     order_.drain();
     reports_.take_all();
     const TableTotals& totals = reports_.known();
-    const uint64_t workspace = workspace_ ? workspace_->bytes() : 0;
+    const uint64_t workspace = workspace_.bytes();
     return {totals.entries, memory_.used() - workspace, workspace, totals.linked_lines,
             segments_.count()};
   }
@@ -250,7 +250,6 @@ class FixedDeviceTable {
   FixedDeviceTable(Device& device, const FixedDeviceOptions& options, DeviceMemory<Device>* shared)
       : options_(options),
         device_(device),
-        most_part_rows_(options.max_part_rows),
         own_memory_(device, options.gpu_memory),
         memory_(shared != nullptr ? *shared : own_memory_),
         stream_(device),
@@ -258,7 +257,8 @@ class FixedDeviceTable {
         stock_(memory_, stream_.get()),
         fixed_(memory_, 1),
         order_(device),
-        reports_(device) {
+        reports_(device),
+        workspace_(memory_, options.max_part_rows) {
     if (fixed_.empty()) throw std::bad_alloc();
     require_device(device_.clear(stream_.get(), fixed_.data(), fixed_.bytes()) &&
                        device_.synchronize(stream_.get()),
@@ -393,52 +393,30 @@ class FixedDeviceTable {
 
   void write(const DeviceRequests& requests, Stream stream) {
     order_.begin_write(stream);
-    const uint32_t rows = part_rows(requests);
+    const uint32_t rows =
+        workspace_.rows_for(requests, reports_.expects_new_keys(), [&] { be_idle(); });
     for (uint64_t first = 0; first < requests.rows; first += rows) {
       const BatchView part = part_of(requests, first, rows);
       make_room(part.rows, stream);
       const bool mixed = requests.ops != nullptr;
       const bool puts = !mixed && requests.op == DeviceOp::put;
       if (requests.distinct_keys) {
-        workspace_->run_distinct(view(), part, totals(false), stream);
+        workspace_.get().run_distinct(view(), part, totals(false), stream);
       } else if (puts && options_.tries.tries(part.rows, reports_.expects_new_keys())) {
-        workspace_->run_tries(view(), part, totals(false), stream);
+        workspace_.get().run_tries(view(), part, totals(false), stream);
       } else {
-        workspace_->run(view(), part, mixed, mixed || !is_constant(requests.op), totals(false),
-                        stream);
+        workspace_.get().run(view(), part, mixed, mixed || !is_constant(requests.op), totals(false),
+                             stream);
       }
       reports_.expect(part.rows, puts, stream);
     }
     order_.end_write(stream);
   }
 
-  // A part without a key twice has nothing that should stay in the L2 cache, and may be longer; but
-  // room is made for all its rows, so it is where most of them will need it.
-  uint32_t part_rows(const DeviceRequests& requests) {
-    const uint32_t rows =
-        make_workspace(static_cast<uint32_t>(std::min<uint64_t>(requests.rows, most_part_rows_)));
-    const bool long_parts = requests.distinct_keys && reports_.expects_new_keys();
-    return long_parts ? workspace_->most_distinct() : rows;
-  }
-
-  // Makes sure of a workspace for parts of `rows` rows, or of fewer where memory is short; of how
-  // many. Throws std::bad_alloc where there is no room for the least.
-  uint32_t make_workspace(uint32_t rows) {
-    if (workspace_ && workspace_->rows() >= rows) return rows;
-    constexpr uint32_t least = 1 << 10;
-    constexpr uint32_t common = 1 << 16;
+  // Before memory is allocated or freed.
+  void be_idle() {
     order_.drain();
     leave_express();
-    workspace_.reset();
-    uint32_t wanted = std::min(std::max(rows, common), options_.max_part_rows);
-    for (;; wanted /= 2) {
-      workspace_.emplace(memory_, wanted);
-      if (workspace_->rows() != 0) break;
-      workspace_.reset();
-      if (wanted <= least) throw std::bad_alloc();
-      most_part_rows_ = wanted / 2;
-    }
-    return std::min(rows, wanted);
   }
 
   void make_room(uint64_t rows, Stream stream) {
@@ -480,7 +458,6 @@ class FixedDeviceTable {
   const FixedDeviceOptions options_;
   Device& device_;
   mutable std::mutex mutex_;  // all below
-  uint32_t most_part_rows_;   // less than the option's where memory was short
   DeviceMemory<Device> own_memory_;
   DeviceMemory<Device>& memory_;
   DeviceStream<Device> stream_;
@@ -490,7 +467,7 @@ class FixedDeviceTable {
   bool lost_ = false;  // after a failure nothing that is there can be relied on
   CallOrder<Device> order_;
   TableReports<Device> reports_;
-  std::optional<BatchWorkspace<Device>> workspace_;
+  TableWorkspace<Device> workspace_;
   std::optional<Express<Device>> express_;  // made when first needed
   DeviceRequests posted_;                   // by express; no rows: nothing is under way
   std::vector<uint32_t> distinct_;
