@@ -58,10 +58,11 @@
 // around), whose lengths are above the limits, or whose operation is another, are answered
 // reply_refused, and the others take effect. A call of host arrays that gave no `found` throws
 // std::invalid_argument after that if rows were refused. std::invalid_argument before anything
-// changes for missing columns, and for host arrays whose offsets do not even tell what to copy;
-// DeviceError (std::runtime_error) without a GPU or when the device fails, after which the
-// table is lost and every call throws; std::bad_alloc without memory for the empty table. Sources.
-// Mega-KV, sections 3 and 4; MemcachedGPU, section 4 (values on the device).
+// changes for missing columns, and for host arrays that cannot be copied: where offsets fall from
+// one part of the call to its end, or a string is longer than the work space takes, which is the
+// limit at least. DeviceError (std::runtime_error) without a GPU or when the device fails, after
+// which the table is lost and every call throws; std::bad_alloc without memory for the empty table.
+// Sources. Mega-KV, sections 3 and 4; MemcachedGPU, section 4 (values on the device).
 #pragma once
 
 #include <cstdint>

@@ -51,7 +51,11 @@ struct MemoryPolicy {
   }
 
   // Whether it leaves the choice to the kernel.
-  bool usual() const { return mode == MPOL_DEFAULT || mode == MPOL_LOCAL; }
+  // Older kernels tell a local one as one that prefers no node.
+  bool usual() const {
+    return mode == MPOL_DEFAULT || mode == MPOL_LOCAL ||
+           (mode == MPOL_PREFERRED && !names_a_node());
+  }
   bool names_a_node() const {
     return std::any_of(nodes.begin(), nodes.end(), [](unsigned long word) { return word != 0; });
   }

@@ -96,8 +96,12 @@ TEST_F(MemoryNodeTest, AScopeEndsAsItBegan) {
   }
   EXPECT_EQ(mode_of_thread(), MPOL_DEFAULT);
   ASSERT_TRUE(set(MPOL_LOCAL, 0));
-  { const MemoryNodeScope scope(0); }
-  EXPECT_EQ(mode_of_thread(), MPOL_LOCAL);
+  const auto local = memory_policy();
+  {
+    const MemoryNodeScope scope(0);
+    EXPECT_EQ(memory_policy(), MemoryPolicy::preferring({0}));
+  }
+  EXPECT_EQ(memory_policy(), local);
 }
 
 TEST_F(MemoryNodeTest, APolicyFromOutsideStays) {

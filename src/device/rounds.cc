@@ -105,7 +105,7 @@ bool Rounds::run(Member& member, RoundWork& work) {
 std::shared_ptr<Rounds::Round> Rounds::join(Member& member, RoundWork& work, bool& leads) {
   std::unique_lock lock(mutex_);
   const uint64_t rows = work.rows();
-  if (std::exchange(member.rounds_, this) == nullptr) ++members_;
+  if (!work.urgent() && std::exchange(member.rounds_, this) == nullptr) ++members_;
   find_room(lock, rows);
   leads = !forming_;
   if (leads) forming_ = std::make_shared<Round>();

@@ -23,8 +23,8 @@
 // the turn, so `alone` passes it. It goes on at once where nobody is left to wait for, all members
 // being in; where somebody could be kept waiting who is not in: whose work finds no room in the
 // round, who wants the gate (`hurry`), or whose work is background work; and when the device is
-// lost. Members are known by their first round, and missed until they are destroyed: an idle one
-// makes the others wait for as long as the schedule says.
+// lost. Members are known by their first work that is not urgent, and missed until they end: an
+// idle one makes the others wait for as long as the schedule says.
 //
 // Order. A worker waits until its work is answered, so all requests of a round are concurrent. On
 // each key those take effect first that need no order, then the others, in the order of the members
@@ -104,7 +104,7 @@ class Rounds {
    private:
     friend class Rounds;
     HostExecutor& executor_;
-    Rounds* rounds_ = nullptr;  // from the first one on
+    Rounds* rounds_ = nullptr;  // that miss it where it is not in one
     RoundOverlay overlay_;
     RoundWork* work_ = nullptr;
     uint32_t number_ = 0;

@@ -281,6 +281,16 @@ TEST_F(RoundsTest, BackgroundWorkWaitsForNobodyAndNobodyWaitsWithIt) {
   EXPECT_EQ(timeouts(), 0u);
 }
 
+TEST_F(RoundsTest, WhoOnlyDoesBackgroundWorkIsNotMissed) {
+  make(fixed(), 1);
+  workers_.push_back(std::make_unique<Worker>(*this));
+  worker(1).begin(1, true);
+  EXPECT_TRUE(worker(1).end());
+  worker(0).begin(1);
+  EXPECT_TRUE(worker(0).end());
+  EXPECT_EQ(clock_.waits(), 0u);
+}
+
 TEST_F(RoundsTest, ALostDeviceEndsTheWait) {
   make(fixed(), 2);
   const Lookups& first = worker(0).lead(1);

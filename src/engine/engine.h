@@ -50,7 +50,7 @@ struct EngineStats {
   bool on_device = false;         // the index is in the memory of a device
   RootTableStats root_table;      // of the index there
   RoundOptions round_options;     // in use, where there is a device; greedy where not
-  RoundStats rounds;              // that took batches there
+  RoundStats rounds;              // that took batches there, or work in the background
   std::vector<int> memory_nodes;  // that items are preferred to lie on; none: anywhere
   uint64_t takeover_us = 0;       // that it took the host to make an index when the device was lost
 };

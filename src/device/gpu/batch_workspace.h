@@ -81,9 +81,8 @@ class BatchWorkspace {
     run_groups(table, batch, false, totals, stream);
   }
 
-  // The same for a part in which no key comes twice. It needs one column only, and may have
-  // most_distinct() rows.
-  uint32_t most_distinct() const { return rows_ * (columns / 2); }
+  // The same for a part in which no key comes twice. It needs one column only, and may have twice
+  // as many rows.
   void run_distinct(const TableView& table, BatchView batch, const Totals& totals, Stream stream) {
     lay_out(batch);
     batch.failed_rows = column(0);

@@ -67,6 +67,30 @@ void run_puts(ModelledDeviceTable<Device>& table, DevicePutSource& source,
   table.run_uniform(DeviceOp::put, source.puts(keys), source.random()() % 2 == 0);
 }
 
+// Keys that come once, as the caller promises, with replies and without, in calls of one operation:
+// new keys, the same again, and erased; with room for all of them from the start and without.
+template <class Device>
+uint64_t check_promised_keys(Device& device, uint64_t scale) {
+  uint64_t faults = 0;
+  for (const bool room : {true, false}) {
+    DevicePutSource source(27);
+    ModelledDeviceTable<Device> table(device, put_options(TryPuts::where_new, 37, 4, scale));
+    if (room) table.table().reserve(scale * 16);
+    for (const uint64_t rows : {uint64_t{1}, scale / 4, scale + 1, scale * 4}) {
+      const std::vector<uint64_t> keys = source.keys(rows);
+      for (const bool replies : {false, true}) {
+        table.run_uniform(DeviceOp::put, source.puts(keys), replies, true);
+      }
+      const std::vector<uint64_t> some(keys.begin(), keys.begin() + static_cast<long>(rows / 3));
+      const bool replies = source.random()() % 2 == 0;
+      table.run_uniform(DeviceOp::erase, source.uniform_op(DeviceOp::erase, some), replies, true);
+      table.check_all();
+    }
+    faults += table.wrong() + table.refused();
+  }
+  return faults;
+}
+
 // All keys new, each once, in calls of many sizes and of several parts.
 template <class Device>
 uint64_t check_new_keys(Device& device, uint64_t scale) {
@@ -227,6 +251,7 @@ uint64_t check_memory_ends_for_puts(Device& device, uint64_t scale) {
 
 template <class Device>
 constexpr DeviceTableCheck<Device> device_put_checks[] = {
+    {"promised keys", check_promised_keys<Device>},
     {"new keys", check_new_keys<Device>},
     {"repeated new keys", check_repeated_new_keys<Device>},
     {"wrong guesses", check_wrong_guesses<Device>},

@@ -161,7 +161,7 @@ class FixedDeviceTable {
   // that for fewer where memory is short. Throws std::bad_alloc.
   void reserve_workspace(uint32_t rows) {
     const std::lock_guard guard(mutex_);
-    workspace_.reserve(rows, [&] { be_idle(); });
+    workspace_.reserve(rows, [&] { be_idle(stream_.get()); });
   }
 
   // For an index whose hashes are shared with somebody else, in bins (device/root_table.h); a bin
@@ -393,16 +393,21 @@ class FixedDeviceTable {
 
   void write(const DeviceRequests& requests, Stream stream) {
     order_.begin_write(stream);
-    const uint32_t rows =
-        workspace_.rows_for(requests, reports_.expects_new_keys(), [&] { be_idle(); });
-    for (uint64_t first = 0; first < requests.rows; first += rows) {
-      const BatchView part = part_of(requests, first, rows);
+    const bool mixed = requests.ops != nullptr;
+    const bool puts = !mixed && requests.op == DeviceOp::put;
+    for (uint64_t first = 0; first < requests.rows;) {
+      reports_.take_done();
+      const bool expects_new = puts && reports_.expects_new_keys();
+      const auto tries = [&](uint64_t of) { return puts && options_.tries.tries(of, expects_new); };
+      const uint64_t left = requests.rows - first;
+      const bool new_keys = expects_new && (requests.distinct_keys || tries(left));
+      const BatchView part =
+          part_of(requests, first, part_rows(left, requests.distinct_keys, new_keys, stream));
+      first += part.rows;
       make_room(part.rows, stream);
-      const bool mixed = requests.ops != nullptr;
-      const bool puts = !mixed && requests.op == DeviceOp::put;
       if (requests.distinct_keys) {
         workspace_.get().run_distinct(view(), part, totals(false), stream);
-      } else if (puts && options_.tries.tries(part.rows, reports_.expects_new_keys())) {
+      } else if (tries(part.rows)) {
         workspace_.get().run_tries(view(), part, totals(false), stream);
       } else {
         workspace_.get().run(view(), part, mixed, mixed || !is_constant(requests.op), totals(false),
@@ -413,34 +418,52 @@ class FixedDeviceTable {
     order_.end_write(stream);
   }
 
-  // Before memory is allocated or freed.
-  void be_idle() {
+  // Of the next part, of a call of which so many rows are left; see device/gpu/table_workspace.h.
+  uint32_t part_rows(uint64_t left, bool distinct, bool new_keys, Stream stream) {
+    const auto idle = [&] { be_idle(stream); };
+    const uint32_t rows = workspace_.reserve(left, idle);
+    if (!new_keys || left <= rows) return rows;
+    const uint64_t twice = std::min<uint64_t>(left, uint64_t{rows} * 2);
+    const bool is_room = segments_.fits(entries_with(twice)) &&
+                         (distinct || workspace_.lengthen(idle)) && stock_lines(twice, 1, stream);
+    return is_room ? static_cast<uint32_t>(twice) : rows;
+  }
+
+  // Before memory is allocated or freed. `stream`: of the call.
+  void be_idle(Stream stream) {
     order_.drain();
+    require_device(device_.synchronize(stream), "wait for the parts before");
     leave_express();
   }
 
+  // Entries when what is under way has ended, and so many more came, if all are new.
+  uint64_t entries_with(uint64_t rows) const {
+    return reports_.known().entries + reports_.rows_under_way() + rows;
+  }
+
   void make_room(uint64_t rows, Stream stream) {
-    reports_.take_done();
-    const auto entries = [&] {
-      return reports_.known().entries + reports_.rows_under_way() + rows;
-    };
-    while (!segments_.fits(entries()) && reports_.any_under_way()) reports_.take_one();
-    if (!segments_.fits(entries())) {
+    while (!segments_.fits(entries_with(rows)) && reports_.any_under_way()) reports_.take_one();
+    if (!segments_.fits(entries_with(rows))) {
       leave_express();
-      segments_.grow(entries(), view(), stream);
+      segments_.grow(entries_with(rows), view(), stream);
       shelve({}, stream);
     }
-    const auto short_of_lines = [&] {
+    stock_lines(rows, 2, stream);
+  }
+
+  // Whether there are overflow lines for a part; adds `ahead` times what is missing first.
+  bool stock_lines(uint64_t rows, uint64_t ahead, Stream stream) {
+    const auto missing = [&] {
       const uint64_t wanted = (reports_.rows_under_way() + rows) / inserts_per_line + 1;
-      const uint64_t free = reports_.known().free_lines;
-      return wanted > free ? wanted - free : 0;
+      return wanted - std::min(wanted, reports_.known().free_lines);
     };
-    while (short_of_lines() != 0 && reports_.any_under_way()) reports_.take_one();
-    if (const uint64_t lines = short_of_lines(); lines != 0) {
+    while (missing() != 0 && reports_.any_under_way()) reports_.take_one();
+    if (const uint64_t lines = missing(); lines != 0) {
       leave_express();
-      shelve(stock_.add(lines * 2, stream), stream);
+      shelve(stock_.add(lines * ahead, stream), stream);
       reports_.take_all();
     }
+    return missing() == 0;
   }
 
   // Puts lines that were returned, and fresh ones, into the stock.

@@ -93,6 +93,38 @@ TEST(FixedDeviceTable, WorksOffLargeCallsInSmallPartsWhereMemoryIsShort) {
   EXPECT_EQ(device.take_errors(), std::vector<std::string>{});
 }
 
+// Puts of `keys` in one call; the table's statistics afterwards.
+DeviceTableStats stats_after(const std::vector<uint64_t>& keys, uint64_t cap, bool promise) {
+  FakeDevice device(1, memory);
+  FixedDeviceTable<FakeDevice> table(device, {cap, 1, 4, 1 << 11});
+  DeviceMemory<FakeDevice> arrays(device, 0);
+  DeviceArray<FakeDevice, uint64_t> column(arrays, keys.size());
+  const DeviceStream<FakeDevice> stream(device);
+  require_device(device.to_device(stream.get(), column.data(), keys.data(), column.bytes()) &&
+                     device.synchronize(stream.get()),
+                 "copy keys");
+  DeviceRequests call;
+  call.rows = keys.size();
+  call.op = DeviceOp::put;
+  call.keys = column.data();
+  call.distinct_keys = promise;
+  table.run(call, stream.get());
+  return table.stats();
+}
+
+// What is longer or larger for new keys must not take the room that they need.
+TEST(FixedDeviceTable, APromiseStoresNoFewerKeysUnderACap) {
+  const std::vector<uint64_t> keys = DeviceRequestSource(5).keys(12'000);
+  const DeviceTableStats all = stats_after(keys, 0, true);
+  ASSERT_EQ(all.entries, keys.size());
+  for (const uint64_t percent : {70, 85, 100, 115, 130, 160}) {
+    const uint64_t cap = all.workspace + all.bytes * percent / 100;
+    const uint64_t plain = stats_after(keys, cap, false).entries;
+    const uint64_t promised = stats_after(keys, cap, true).entries;
+    EXPECT_GE(promised, plain - plain / 50) << "at " << percent << "%";
+  }
+}
+
 TEST(FixedDeviceTable, MissingColumnsAreRefused) {
   FakeDevice device(1, memory);
   FixedDeviceTable<FakeDevice> table(device, {0, 1, 4, 256});

@@ -44,10 +44,13 @@ class ModelledDeviceTable {
   }
 
   // All of one kind, without the column of operations; `replies`: whether the call asks for them.
-  void run_uniform(DeviceOp op, const std::vector<DeviceRequest>& requests, bool replies) {
+  void run_uniform(DeviceOp op, const std::vector<DeviceRequest>& requests, bool replies,
+                   bool distinct_keys = false) {
     Columns columns(memory_, stream_, requests.size());
     columns.upload(requests);
-    table_.run(columns.uniform_call(op, replies), stream_);
+    DeviceRequests call = columns.uniform_call(op, replies);
+    call.distinct_keys = distinct_keys;
+    table_.run(call, stream_);
     columns.download();
     if (replies) {
       model_.compare(requests, columns.host_values, columns.host_found);

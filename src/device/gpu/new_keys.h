@@ -25,7 +25,7 @@ struct TryOptions {
   uint32_t least_rows = 1 << 17;
 
   // Whether a part of so many puts does, whose keys are `expected` to be new or not.
-  bool tries(uint32_t rows, bool expected) const {
+  bool tries(uint64_t rows, bool expected) const {
     if (when != TryPuts::where_new) return when == TryPuts::always;
     return rows >= least_rows && expected;
   }

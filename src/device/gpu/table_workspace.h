@@ -1,11 +1,11 @@
-// TableWorkspace: how many rows the parts of a call have, and the memory they are worked off in.
+// TableWorkspace: the memory that parts of calls are worked off in, and how many rows they have.
 //
-// A part has at most `most_rows` rows, so that what it works in stays in the L2 cache. Parts whose
-// keys are expected to be new enter few of them anywhere, and are longer, so that more rows share
-// the time in which kernels start and end: twice as long where the workspace is a small share of
-// the memory that is left, and where the caller promises that no key comes twice, of which the
-// workspace keeps next to nothing, as long as one column is. Of both, room is made for all their
-// rows, so they must be where most of them need it.
+// A part has at most `most_rows` rows, so that what it works in stays in the L2 cache. Parts of
+// puts whose keys are expected to be new enter few of them anywhere, and may be twice as long, so
+// that more rows share the time in which kernels start and end. They are where the index has room
+// for all their rows already, so that they take no memory that shorter ones would not take, and
+// where a workspace for them is a small share of the memory that is left; a part without a key
+// twice keeps next to nothing there, and needs no larger one.
 //
 // Memory. Taken when first needed, and again where parts need more; for fewer rows where it is
 // short. Threads. One at a time.
@@ -29,18 +29,9 @@ class TableWorkspace {
   uint64_t bytes() const { return workspace_ ? workspace_->bytes() : 0; }
   BatchWorkspace<Device>& get() { return *workspace_; }
 
-  // Rows of a part of the call, of which get() then takes so many. `idle` is called before memory
-  // is allocated or freed. Throws std::bad_alloc where there is no room for the least.
-  template <class Idle>
-  uint32_t rows_for(const DeviceRequests& requests, bool expects_new, Idle&& idle) {
-    const uint32_t rows = reserve(requests.rows, idle);
-    if (!expects_new) return rows;
-    if (requests.distinct_keys) return workspace_->most_distinct();
-    const bool puts = requests.ops == nullptr && requests.op == DeviceOp::put;
-    return puts && requests.rows > rows && lengthen(idle) ? workspace_->rows() : rows;
-  }
-
-  // Takes the memory for parts of `rows` rows now; of how many it is.
+  // Makes sure of the memory for parts of `rows` rows, or of as many as one may have; of how many.
+  // `idle` is called before memory is allocated or freed. Throws std::bad_alloc where there is no
+  // room for the least.
   template <class Idle>
   uint32_t reserve(uint64_t rows, Idle&& idle) {
     constexpr uint32_t common = 1 << 16;
@@ -48,6 +39,19 @@ class TableWorkspace {
     if (workspace_ && workspace_->rows() >= needed) return needed;
     idle();
     return std::min(needed, take(std::min(std::max(needed, common), wanted_rows_)));
+  }
+
+  // Makes sure of the memory for parts of twice as many rows; false where it is not to be had.
+  template <class Idle>
+  bool lengthen(Idle&& idle) {
+    if (workspace_->rows() >= 2 * wanted_rows_) return true;
+    if (is_short_ || most_rows_ < wanted_rows_) return false;
+    is_short_ = memory_.left() / small_share < 2 * bytes();
+    if (is_short_) return false;
+    idle();
+    take(2 * wanted_rows_);
+    is_short_ = workspace_->rows() < 2 * wanted_rows_;
+    return !is_short_;
   }
 
  private:
@@ -63,19 +67,6 @@ class TableWorkspace {
       if (rows <= least) throw std::bad_alloc();
       most_rows_ = std::min(most_rows_, rows / 2);
     }
-  }
-
-  // Whether there is memory for parts of twice as many rows.
-  template <class Idle>
-  bool lengthen(Idle&& idle) {
-    if (workspace_->rows() >= 2 * wanted_rows_) return true;
-    if (is_short_ || most_rows_ < wanted_rows_) return false;
-    is_short_ = memory_.left() / small_share < 2 * bytes();
-    if (is_short_) return false;
-    idle();
-    take(2 * wanted_rows_);
-    is_short_ = workspace_->rows() < 2 * wanted_rows_;
-    return !is_short_;
   }
 
   DeviceMemory<Device>& memory_;
