@@ -45,13 +45,13 @@ class DeviceChurn {
 
  private:
   std::vector<uint64_t> fresh(uint64_t rows) {
-    const std::vector<uint64_t> keys = source_.keys(rows);
+    std::vector<uint64_t> keys = source_.keys(rows);
     keys_.insert(keys_.end(), keys.begin(), keys.end());
     return keys;
   }
   std::vector<uint64_t> oldest(uint64_t rows) {
     const auto end = keys_.begin() + static_cast<int64_t>(rows);
-    const std::vector<uint64_t> keys(keys_.begin(), end);
+    std::vector<uint64_t> keys(keys_.begin(), end);
     keys_.erase(keys_.begin(), end);
     return keys;
   }
@@ -148,7 +148,7 @@ uint64_t first_bytes(Device& device, const FixedDeviceOptions& options, uint64_t
 template <class Device>
 uint64_t check_churn(Device& device, uint64_t scale) {
   const uint64_t rows = std::clamp<uint64_t>(scale / 4, 256, 1 << 14);
-  const FixedDeviceOptions options{0, 51, 4, static_cast<uint32_t>(rows * 2)};
+  const FixedDeviceOptions options{0, 51, 4, static_cast<uint32_t>(rows / 4)};
   const uint64_t room = rows << 10;
   const uint64_t later = room * 2;
   DeviceMemory<Device> memory(device, first_bytes(device, options, rows) + room + later);

@@ -236,6 +236,7 @@ class FixedDeviceTable {
   static constexpr uint32_t threads = 256;
   // One in so many inserts needs an overflow line, at the loads that growth keeps; seldom more.
   static constexpr uint64_t inserts_per_line = 6;
+  static constexpr int most_stretches = 4;  // that a part goes over for lines
 
   // What every table has once.
   struct Fixed {
@@ -336,7 +337,8 @@ class FixedDeviceTable {
     reports_.take_all();  // the count of lines was a guess on the safe side
     if (!has_lines()) {
       change_segments([&](Stream stream) { return find_lines(more_lines, rows, stream); });
-      take_all();
+      reports_.take_all();
+      unlinks_.end(reports_.known());
     }
     return segments_.fits(entries) && has_lines();
   }
@@ -440,15 +442,18 @@ class FixedDeviceTable {
       return wanted > free ? wanted - free : 0;
     };
     while (short_of_lines() != 0 && reports_.any_under_way()) reports_.take_one();
-    if (const uint64_t lines = short_of_lines(); lines != 0) {
+    for (int i = 0; i < most_stretches && short_of_lines() != 0; ++i) {
+      const uint64_t free = reports_.known().free_lines;
       leave_express();
-      shelve(find_lines(lines * 2, rows, stream), stream);
-      take_all();
+      shelve(find_lines(short_of_lines() * 2, rows, stream), stream);
+      reports_.take_all();
+      unlinks_.end(reports_.known());
+      if (reports_.known().free_lines <= free) return;
     }
   }
 
   // Lines for the stock, for a part of `rows` rows: fresh ones, or where memory ends those that
-  // chains can do without. Those are returned; take_all() tells how many there were.
+  // chains can do without, which are returned; unlinks_ wants to know the totals then.
   Fresh find_lines(uint64_t lines, uint64_t rows, Stream stream) {
     const Fresh fresh = stock_.add(lines, stream);
     if (fresh.count != 0) return fresh;
@@ -456,10 +461,6 @@ class FixedDeviceTable {
         unlinks_.begin(segments_.count(), segments_.lines_each(), rows, reports_.known());
     if (stretch.count != 0) segments_.unlink(stretch.first, stretch.count, view(), stream);
     return {};
-  }
-  void take_all() {
-    reports_.take_all();
-    unlinks_.end(reports_.known());
   }
 
   // Puts lines that were returned, and fresh ones, into the stock.

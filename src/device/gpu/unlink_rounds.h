@@ -1,10 +1,11 @@
 // UnlinkRounds: which segments are gone over for overflow lines that their chains can do without
 // (device/gpu/unlink_kernel.h), and when.
 //
-// A hand goes round all segments, before each part that is short of lines by so many home lines as
-// its rows pay for. Where lines come and go at a constant number of entries, it so meets each chain
-// again before much of it has changed. After a whole round that gave nothing back it rests, until
-// entries were erased, or as many rows have come as there are home lines.
+// A hand goes round all segments, before each part that is short of lines over a stretch of so many
+// home lines as its rows pay for; over a few such, if it is still short. Where lines come and go at
+// a constant number of entries, it so meets each chain again before much of it has changed. After a
+// whole round that gave nothing back it rests, until entries were erased, or as many rows have come
+// as there are home lines.
 //
 // Threads. One at a time.
 #pragma once
