@@ -23,7 +23,8 @@
 // Invariants. The last slot of a full bucket becomes a LINK when one entry more arrives: its entry
 // is first copied into the overflow line. Overflow lines hang on for the life of the segment.
 // A line that is MOVED, and its chain, never change again. Entries never change their slot while
-// the segment lives, except out of the last slot. A fresh line is all zero.
+// the segment lives, except out of the last slot. A fresh line is all zero. (On the GPU chains also
+// close up, while nobody reads or writes them: device/gpu/unlink_kernel.h.)
 //
 // Threads. Readers take no lock and read a slot as one 16-byte unit (base/pair.h). They look at the
 // last slot last: whoever finds MOVED there starts again where it points, and whoever does not has

@@ -2,6 +2,7 @@
 //
 //   device_item_test [rows of a large batch]
 #include "cuda/gpu_checks.h"
+#include "device/gpu/device_item_churn_checks.h"
 #include "device/gpu/device_item_host_checks.h"
 
 int main(int argc, char** argv) {
@@ -9,6 +10,7 @@ int main(int argc, char** argv) {
   if (!GpuChecks::has_gpu()) return EXIT_SUCCESS;
   GpuChecks checks(argc, argv, 1 << 15);
   checks.run_all(device_item_checks<CudaDevice>);
+  checks.run_all(device_item_churn_checks<CudaDevice>);
   checks.run_all(device_item_host_checks<CudaDevice>);
   return checks.end();
 }

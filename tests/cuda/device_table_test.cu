@@ -2,6 +2,7 @@
 //
 //   device_table_test [rows of a large batch]
 #include "cuda/gpu_checks.h"
+#include "device/gpu/device_churn_checks.h"
 #include "device/gpu/device_put_checks.h"
 #include "device/gpu/device_row_checks.h"
 #include "device/gpu/device_table_checks.h"
@@ -12,6 +13,7 @@ int main(int argc, char** argv) {
   GpuChecks checks(argc, argv, 1 << 17);
   checks.run_all(device_table_checks<CudaDevice>);
   checks.run_all(device_put_checks<CudaDevice>);
+  checks.run_all(device_churn_checks<CudaDevice>);
   checks.run_all(device_row_checks<CudaDevice>);
   return checks.end();
 }

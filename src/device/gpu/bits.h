@@ -39,4 +39,10 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint32_t highest_bit(uint32_t bits) {
 #endif
 }
 
+// The number of the bit that has `n` set ones below it.
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint32_t nth_bit(uint32_t bits, uint32_t n) {
+  for (; n != 0; --n) bits &= bits - 1;
+  return lowest_bit(bits);
+}
+
 }  // namespace isotherm

@@ -27,6 +27,7 @@
 #include "device/gpu/drop_kernel.h"
 #include "device/gpu/grid.h"
 #include "device/gpu/split_kernel.h"
+#include "device/gpu/unlink_kernel.h"
 #include "index/hash_bin.h"
 #include "index/split_spread.h"
 
@@ -65,6 +66,7 @@ class DeviceSegments {
 
   IndexView view() const { return {directory_.data(), bits_, line_bits_}; }
   uint64_t count() const { return segments_.size(); }
+  uint64_t lines_each() const { return lines(); }
 
   bool fits(uint64_t entries) const { return static_cast<double>(entries) <= room_ * share_; }
 
@@ -99,10 +101,22 @@ class DeviceSegments {
     }
   }
 
+  // Has the chains of `count` segments from number `first` on, and from the first again behind the
+  // last, return the overflow lines that they can do without to the stock of `table`. The table is
+  // this stream's alone.
+  void unlink(uint64_t first, uint64_t count, const TableView& table, Stream stream) {
+    std::vector<SegmentJob> jobs;
+    for (uint64_t i = first; i < first + count; ++i) {
+      const Segment& segment = segments_[i % segments_.size()];
+      if (!absent(segment)) jobs.push_back(job_of(segment));
+    }
+    run_all<UnlinkKernel>(jobs, table, stream);
+  }
+
   // Leaves out the hashes of `bin`, of whole segments, with their entries, whose overflow lines go
   // to the stock of `table`. The table is this stream's alone, as below.
   void drop(const HashBin& bin, const TableView& table, Stream stream) {
-    std::vector<DropJob> jobs;
+    std::vector<SegmentJob> jobs;
     std::vector<Segment> after;
     for (const Segment& segment : segments_) {
       if (absent(segment) || !bin.contains(segment.prefix, segment.depth)) {
@@ -110,13 +124,10 @@ class DeviceSegments {
         continue;
       }
       if (jobs.empty()) after.push_back({nullptr, bin.number, bin.bits});
-      jobs.push_back({segment.lines, segment.depth, first_hash(segment)});
+      jobs.push_back(job_of(segment));
     }
-    for (size_t first = 0; first < jobs.size(); first += most_jobs) {
-      const size_t count = std::min<size_t>(most_jobs, jobs.size() - first);
-      run<DropKernel>(jobs.data() + first, static_cast<uint32_t>(count), table, stream);
-    }
-    for (const DropJob& job : jobs) free_.push_back(job.lines);
+    run_all<DropKernel>(jobs, table, stream);
+    for (const SegmentJob& job : jobs) free_.push_back(job.lines);
     if (nowhere_ == nullptr && !jobs.empty()) nowhere_ = take(stream);
     segments_ = std::move(after);
     publish(stream);
@@ -155,7 +166,7 @@ class DeviceSegments {
   // Of the largest directory, so that growth never fails for want of them.
   static constexpr uint64_t staging_bytes = (uint64_t{1} << max_directory_bits) * sizeof(Pair);
   static_assert(staging_bytes >= most_jobs * sizeof(SplitJob));
-  static_assert(sizeof(SplitJob) >= sizeof(DropJob));
+  static_assert(sizeof(SplitJob) >= sizeof(SegmentJob));
 
   uint64_t lines() const { return uint64_t{1} << line_bits_; }
   uint64_t segment_bytes() const { return lines() * sizeof(Bucket); }
@@ -236,6 +247,17 @@ class DeviceSegments {
     free_.insert(free_.end(), emptied.begin(), emptied.end());
     publish(stream);
     return memory_left;
+  }
+
+  static SegmentJob job_of(const Segment& segment) {
+    return {segment.lines, segment.depth, first_hash(segment)};
+  }
+  template <class Kernel>
+  void run_all(const std::vector<SegmentJob>& jobs, const TableView& table, Stream stream) {
+    for (size_t first = 0; first < jobs.size(); first += most_jobs) {
+      const size_t count = std::min<size_t>(most_jobs, jobs.size() - first);
+      run<Kernel>(jobs.data() + first, static_cast<uint32_t>(count), table, stream);
+    }
   }
 
   template <class Kernel, class Job>

@@ -9,20 +9,15 @@
 #include <cstdint>
 
 #include "device/gpu/bits.h"
+#include "device/gpu/segment_job.h"
 #include "device/gpu/table_update.h"
 #include "device/gpu/table_view.h"
 
 namespace isotherm {
 
-struct DropJob {
-  Bucket* lines = nullptr;
-  int depth = 0;
-  uint64_t first_hash = 0;
-};
-
 struct DropKernel {
   TableView table;
-  const DropJob* jobs = nullptr;
+  const SegmentJob* jobs = nullptr;
   uint32_t job_count = 0;
 
   template <class Lane>
@@ -35,9 +30,9 @@ struct DropKernel {
     const uint64_t first = (uint64_t{lane.block()} * lane.threads() + lane.thread()) / tile_lanes;
     int32_t entries = 0;
     for (uint64_t i = first; i < lines; i += stride) {
-      const DropJob& job = jobs[i >> line_bits];
+      const SegmentJob& job = jobs[i >> line_bits];
       const uint64_t number = i & ((uint64_t{1} << line_bits) - 1);
-      const uint64_t any_hash = job.first_hash | number << (64 - job.depth - line_bits);
+      const uint64_t any_hash = job.hash_of_line(number, line_bits);
       entries += drop_chain(tile, stock, job.lines + number, any_hash);
       if (any_hash == 0) entries += drop_head(tile);
     }

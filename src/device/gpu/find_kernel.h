@@ -1,11 +1,14 @@
 // FindKernel: gets only, which need no order among each other.
 //
 // In large batches each lane of a tile owns a row. In batches too small to fill the GPU each tile
-// has only as many rows as it reads at once, so more tiles share the waiting.
+// has only as many rows as it reads at once, so more tiles share the waiting. launch_find picks.
 #pragma once
 
 #include <cstdint>
 
+#include "device/gpu/device_error.h"
+#include "device/gpu/grid.h"
+#include "device/gpu/request_op.h"
 #include "device/gpu/warp_find.h"
 
 namespace isotherm {
@@ -42,5 +45,28 @@ struct FindKernel {
     }
   }
 };
+
+template <uint32_t rows_per_tile, class Device>
+void launch_find_of(Device& device, typename Device::Stream stream, const TableView& table,
+                    const DeviceRequests& requests) {
+  using Kernel = FindKernel<rows_per_tile>;
+  const Kernel kernel{table, requests.keys, requests.values_out, requests.found, requests.rows};
+  const uint32_t grid =
+      grid_for(device, requests.rows, Kernel::threads / tile_lanes * rows_per_tile);
+  require_device(device.launch(stream, grid, Kernel::threads, kernel), "launch a lookup");
+}
+
+// Throws DeviceError.
+template <class Device>
+void launch_find(Device& device, typename Device::Stream stream, const TableView& table,
+                 const DeviceRequests& requests) {
+  constexpr uint32_t few = 2;
+  const uint64_t lanes = uint64_t{device.full_grid()} * find_threads;
+  if (requests.rows * (tile_lanes / few) <= lanes / 2) {
+    launch_find_of<few>(device, stream, table, requests);
+  } else {
+    launch_find_of<tile_lanes>(device, stream, table, requests);
+  }
+}
 
 }  // namespace isotherm

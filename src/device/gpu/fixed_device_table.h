@@ -5,7 +5,8 @@
 // makes sure that the index has room for as many new entries as it has rows, and the stock lines
 // enough. It knows the counts from parts that have ended, which arrive with a delay, and takes the
 // rows of those under way as new; only where that is too little does it wait for the oldest of
-// them.
+// them. Where memory ends, lines that chains can do without are gathered for the stock
+// (device/gpu/unlink_kernel.h).
 //
 // Few requests in host memory may go by express (device/gpu/express.h) while no call is under way
 // that they would have to wait for. `post` and `take` do it in two steps; any other call that comes
@@ -36,6 +37,7 @@
 #include "device/gpu/settle_kernels.h"
 #include "device/gpu/table_reports.h"
 #include "device/gpu/table_workspace.h"
+#include "device/gpu/unlink_rounds.h"
 
 namespace isotherm {
 
@@ -89,13 +91,7 @@ class FixedDeviceTable {
     const std::lock_guard guard(mutex_);
     use(stream, [&] {
       order_.begin_read(stream);
-      const MarkedFindKernel kernel{
-          {view(), requests.keys, requests.values_out, requests.found, requests.rows},
-          mark,
-          blocks_done};
-      constexpr uint32_t rows_per_block = threads / tile_lanes * MarkedFindKernel::rows_per_tile;
-      const uint32_t grid = grid_for(device_, requests.rows, rows_per_block);
-      require_device(device_.launch(stream, grid, threads, kernel), "launch a lookup");
+      launch_marked_find(device_, stream, view(), requests, mark, blocks_done);
       order_.end_read(stream);
     });
   }
@@ -240,6 +236,7 @@ class FixedDeviceTable {
   static constexpr uint32_t threads = 256;
   // One in so many inserts needs an overflow line, at the loads that growth keeps; seldom more.
   static constexpr uint64_t inserts_per_line = 6;
+  static constexpr int most_stretches = 4;  // that a part goes over for lines
 
   // What every table has once.
   struct Fixed {
@@ -339,8 +336,9 @@ class FixedDeviceTable {
     });
     reports_.take_all();  // the count of lines was a guess on the safe side
     if (!has_lines()) {
-      change_segments([&](Stream stream) { return stock_.add(more_lines, stream); });
+      change_segments([&](Stream stream) { return find_lines(more_lines, rows, stream); });
       reports_.take_all();
+      unlinks_.end(reports_.known());
     }
     return segments_.fits(entries) && has_lines();
   }
@@ -373,22 +371,8 @@ class FixedDeviceTable {
 
   void get(const DeviceRequests& requests, Stream stream) {
     order_.begin_read(stream);
-    constexpr uint32_t few = 2;
-    if (requests.rows * (tile_lanes / few) <= uint64_t{device_.full_grid()} * threads / 2) {
-      find<few>(requests, stream);
-    } else {
-      find<tile_lanes>(requests, stream);
-    }
+    launch_find(device_, stream, view(), requests);
     order_.end_read(stream);
-  }
-
-  template <uint32_t rows_per_tile>
-  void find(const DeviceRequests& requests, Stream stream) {
-    const FindKernel<rows_per_tile> kernel{view(), requests.keys, requests.values_out,
-                                           requests.found, requests.rows};
-    constexpr uint32_t rows_per_block = threads / tile_lanes * rows_per_tile;
-    const uint32_t grid = grid_for(device_, requests.rows, rows_per_block);
-    require_device(device_.launch(stream, grid, threads, kernel), "launch a lookup");
   }
 
   void write(const DeviceRequests& requests, Stream stream) {
@@ -458,12 +442,26 @@ class FixedDeviceTable {
       return wanted - std::min(wanted, reports_.known().free_lines);
     };
     while (missing() != 0 && reports_.any_under_way()) reports_.take_one();
-    if (const uint64_t lines = missing(); lines != 0) {
+    for (int i = 0; i < most_stretches && missing() != 0; ++i) {
+      const uint64_t free = reports_.known().free_lines;
       leave_express();
-      shelve(stock_.add(lines * ahead, stream), stream);
+      shelve(find_lines(missing() * ahead, rows, stream), stream);
       reports_.take_all();
+      unlinks_.end(reports_.known());
+      if (reports_.known().free_lines <= free) break;
     }
     return missing() == 0;
+  }
+
+  // Lines for the stock, for a part of `rows` rows: fresh ones, or where memory ends those that
+  // chains can do without, which are returned; unlinks_ wants to know the totals then.
+  Fresh find_lines(uint64_t lines, uint64_t rows, Stream stream) {
+    const Fresh fresh = stock_.add(lines, stream);
+    if (fresh.count != 0) return fresh;
+    const auto stretch =
+        unlinks_.begin(segments_.count(), segments_.lines_each(), rows, reports_.known());
+    if (stretch.count != 0) segments_.unlink(stretch.first, stretch.count, view(), stream);
+    return {};
   }
 
   // Puts lines that were returned, and fresh ones, into the stock.
@@ -486,6 +484,7 @@ class FixedDeviceTable {
   DeviceStream<Device> stream_;
   DeviceSegments<Device> segments_;
   DeviceStock<Device> stock_;
+  UnlinkRounds unlinks_;
   DeviceArray<Device, Fixed> fixed_;
   bool lost_ = false;  // after a failure nothing that is there can be relied on
   CallOrder<Device> order_;

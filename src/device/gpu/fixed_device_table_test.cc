@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "device/fake_device.h"
+#include "device/gpu/device_churn_checks.h"
 #include "device/gpu/device_put_checks.h"
 #include "device/gpu/device_row_checks.h"
 #include "device/gpu/device_table_checks.h"
@@ -34,6 +35,8 @@ INSTANTIATE_TEST_SUITE_P(Table, DeviceTableChecks,
                          ::testing::ValuesIn(device_table_checks<FakeDevice>), test_name);
 INSTANTIATE_TEST_SUITE_P(Puts, DeviceTableChecks,
                          ::testing::ValuesIn(device_put_checks<FakeDevice>), test_name);
+INSTANTIATE_TEST_SUITE_P(Churn, DeviceTableChecks,
+                         ::testing::ValuesIn(device_churn_checks<FakeDevice>), test_name);
 INSTANTIATE_TEST_SUITE_P(Rows, DeviceTableChecks,
                          ::testing::ValuesIn(device_row_checks<FakeDevice>), test_name);
 

@@ -3,9 +3,9 @@
 // Layout. Free lines lie in `shards` arrays of addresses, each with a counter of its own in a line
 // of its own, so that thousands of tiles that take lines do not queue for one counter. What goes
 // back in a kernel (a line whose tile was slower than another to extend the chain, the old lines of
-// a split) is gathered in `returned` and put on the free lists, cleared, by ShelveKernel between
-// batches. So within one kernel lines are only taken or only given, and counters are all the
-// synchronisation there is.
+// a split, lines that their chains can do without) is gathered in `returned` and put on the free
+// lists, cleared, by ShelveKernel between batches. So within one kernel lines are only taken or
+// only given, and counters are all the synchronisation there is.
 //
 // Threads. A tile's lanes call together. Kernels that take from one stock run one after another.
 #pragma once
@@ -65,7 +65,7 @@ class TileStock {
   }
 
   // A line that was unlinked, with its old contents.
-  ISOTHERM_HOST_DEVICE void retire(Bucket* line) {
+  ISOTHERM_HOST_DEVICE void retire(Bucket* line) const {
     if (tile_.leads()) put_back(line);
   }
 
@@ -88,7 +88,7 @@ class TileStock {
     }
     return nullptr;
   }
-  ISOTHERM_HOST_DEVICE void put_back(Bucket* line) {
+  ISOTHERM_HOST_DEVICE void put_back(Bucket* line) const {
     stock_.returned[Lane::atomic_add(&stock_.counters->returned, uint64_t{1})] = line;
   }
 

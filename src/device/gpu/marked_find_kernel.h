@@ -38,4 +38,18 @@ struct MarkedFindKernel {
   }
 };
 
+// Throws DeviceError.
+template <class Device>
+void launch_marked_find(Device& device, typename Device::Stream stream, const TableView& table,
+                        const DeviceRequests& requests, const EndMark& mark,
+                        uint32_t* blocks_done) {
+  using Kernel = MarkedFindKernel;
+  const Kernel kernel{{table, requests.keys, requests.values_out, requests.found, requests.rows},
+                      mark,
+                      blocks_done};
+  constexpr uint32_t rows_per_block = find_threads / tile_lanes * Kernel::rows_per_tile;
+  const uint32_t grid = grid_for(device, requests.rows, rows_per_block);
+  require_device(device.launch(stream, grid, find_threads, kernel), "launch a lookup");
+}
+
 }  // namespace isotherm

@@ -22,6 +22,13 @@ class ModelledDeviceTable {
         options_(options),
         table_(device, options),
         stream_(device.create_stream()) {}
+  // The table takes its memory from `shared`.
+  ModelledDeviceTable(DeviceMemory<Device>& shared, const FixedDeviceOptions& options)
+      : device_(shared.device()),
+        memory_(device_, 0),
+        options_(options),
+        table_(shared, options),
+        stream_(device_.create_stream()) {}
   ~ModelledDeviceTable() { device_.destroy_stream(stream_); }
 
   uint64_t wrong() const { return model_.wrong(); }

@@ -1,0 +1,25 @@
+// Churn in tables of items on the fake device.
+#include <gtest/gtest.h>
+
+#include "device/fake_device.h"
+#include "device/gpu/device_item_churn_checks.h"
+#include "items/poison.h"
+
+namespace isotherm {
+namespace {
+
+TEST(DeviceItemChurn, FindsNoFault) {
+#if defined(ISOTHERM_TSAN)
+  GTEST_SKIP() << "one thread, and slow here";
+#endif
+  constexpr uint64_t scale = poison::sanitized ? 256 : 1024;
+  for (const auto& check : device_item_churn_checks<FakeDevice>) {
+    FakeDevice device(1, uint64_t{1} << 29);
+    EXPECT_EQ(check.run(device, scale), 0u) << check;
+    EXPECT_EQ(device.take_errors(), std::vector<std::string>{});
+    EXPECT_EQ(device.allocated_bytes(), 0u);
+  }
+}
+
+}  // namespace
+}  // namespace isotherm
