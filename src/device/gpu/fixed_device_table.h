@@ -200,13 +200,6 @@ class FixedDeviceTable {
     return restored;
   }
 
-  // Where a walk leaves what it finds: memory that the device writes and the host reads.
-  struct ScanRoom {
-    uint64_t* hashes;
-    uint64_t* values;
-    uint64_t entries;
-    ScanResult* result;
-  };
   // Queues a walk over about `lines` lines at most from `bound` on, until it has `wanted` entries;
   // see device/gpu/scan_kernel.h. A key is unmix(hash, seed).
   void scan(uint64_t bound, uint64_t lines, uint64_t wanted, const ScanRoom& room, Stream stream) {
@@ -336,9 +329,12 @@ class FixedDeviceTable {
     });
     reports_.take_all();  // the count of lines was a guess on the safe side
     if (!has_lines()) {
-      change_segments([&](Stream stream) { return find_lines(more_lines, rows, stream); });
+      change_segments([&](Stream stream) { return stock_.add(more_lines, stream); });
       reports_.take_all();
-      unlinks_.end(reports_.known());
+    }
+    if (segments_.fits(entries) && !has_lines()) {
+      change_segments([&](Stream stream) { return gather_lines(rows, has_lines, stream); });
+      reports_.take_all();
     }
     return segments_.fits(entries) && has_lines();
   }
@@ -432,35 +428,40 @@ class FixedDeviceTable {
       segments_.grow(entries_with(rows), view(), stream);
       shelve({}, stream);
     }
-    stock_lines(rows, 2, stream);
+    if (stock_lines(rows, 2, stream)) return;
+    gather_lines(
+        rows, [&] { return missing_lines(rows) == 0; }, stream);
+  }
+
+  uint64_t missing_lines(uint64_t rows) const {
+    const uint64_t wanted = (reports_.rows_under_way() + rows) / inserts_per_line + 1;
+    return wanted - std::min(wanted, reports_.known().free_lines);
   }
 
   // Whether there are overflow lines for a part; adds `ahead` times what is missing first.
   bool stock_lines(uint64_t rows, uint64_t ahead, Stream stream) {
-    const auto missing = [&] {
-      const uint64_t wanted = (reports_.rows_under_way() + rows) / inserts_per_line + 1;
-      return wanted - std::min(wanted, reports_.known().free_lines);
-    };
-    while (missing() != 0 && reports_.any_under_way()) reports_.take_one();
-    for (int i = 0; i < most_stretches && missing() != 0; ++i) {
-      const uint64_t free = reports_.known().free_lines;
+    while (missing_lines(rows) != 0 && reports_.any_under_way()) reports_.take_one();
+    if (const uint64_t lines = missing_lines(rows); lines != 0) {
       leave_express();
-      shelve(find_lines(missing() * ahead, rows, stream), stream);
+      shelve(stock_.add(lines * ahead, stream), stream);
       reports_.take_all();
-      unlinks_.end(reports_.known());
-      if (reports_.known().free_lines <= free) break;
     }
-    return missing() == 0;
+    return missing_lines(rows) == 0;
   }
 
-  // Lines for the stock, for a part of `rows` rows: fresh ones, or where memory ends those that
-  // chains can do without, which are returned; unlinks_ wants to know the totals then.
-  Fresh find_lines(uint64_t lines, uint64_t rows, Stream stream) {
-    const Fresh fresh = stock_.add(lines, stream);
-    if (fresh.count != 0) return fresh;
-    const auto stretch =
-        unlinks_.begin(segments_.count(), segments_.lines_each(), rows, reports_.known());
-    if (stretch.count != 0) segments_.unlink(stretch.first, stretch.count, view(), stream);
+  // Where memory ends: takes lines that chains can do without until enough() says so, of a few
+  // stretches. The host knows the counts before and after.
+  template <class Enough>
+  Fresh gather_lines(uint64_t rows, Enough&& enough, Stream stream) {
+    for (int i = 0; i < most_stretches && !enough(); ++i) {
+      const auto stretch =
+          unlinks_.begin(segments_.count(), segments_.lines_each(), rows, reports_.known());
+      if (stretch.count == 0) break;
+      segments_.unlink(stretch.first, stretch.count, view(), stream);
+      shelve({}, stream);
+      reports_.take_all();
+      unlinks_.end(reports_.known());
+    }
     return {};
   }
 

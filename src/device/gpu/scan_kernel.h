@@ -24,6 +24,14 @@ struct ScanResult {
   uint64_t needed = 0;  // room that the first line needs; 0: it had room
 };
 
+// Where a walk leaves what it finds: memory that the device writes and the host reads.
+struct ScanRoom {
+  uint64_t* hashes;
+  uint64_t* values;
+  uint64_t entries;
+  ScanResult* result;
+};
+
 struct ScanKernel {
   static constexpr uint32_t threads = 256;
   struct Shared {

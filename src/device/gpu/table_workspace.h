@@ -13,8 +13,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <new>
-#include <optional>
+#include <utility>
 
 #include "device/gpu/batch_workspace.h"
 
@@ -41,7 +42,8 @@ class TableWorkspace {
     return std::min(needed, take(std::min(std::max(needed, common), wanted_rows_)));
   }
 
-  // Makes sure of the memory for parts of twice as many rows; false where it is not to be had.
+  // Makes sure of the memory for parts of twice as many rows; false where it is not to be had, and
+  // then all is as it was.
   template <class Idle>
   bool lengthen(Idle&& idle) {
     if (workspace_->rows() >= 2 * wanted_rows_) return true;
@@ -49,8 +51,9 @@ class TableWorkspace {
     is_short_ = memory_.left() / small_share < 2 * bytes();
     if (is_short_) return false;
     idle();
-    take(2 * wanted_rows_);
-    is_short_ = workspace_->rows() < 2 * wanted_rows_;
+    auto longer = std::make_unique<BatchWorkspace<Device>>(memory_, 2 * wanted_rows_);
+    is_short_ = longer->rows() == 0;
+    if (!is_short_) workspace_ = std::move(longer);
     return !is_short_;
   }
 
@@ -61,7 +64,7 @@ class TableWorkspace {
     constexpr uint32_t least = 1 << 10;
     for (;; rows /= 2) {
       workspace_.reset();
-      workspace_.emplace(memory_, rows);
+      workspace_ = std::make_unique<BatchWorkspace<Device>>(memory_, rows);
       if (workspace_->rows() != 0) return rows;
       workspace_.reset();
       if (rows <= least) throw std::bad_alloc();
@@ -73,7 +76,7 @@ class TableWorkspace {
   const uint32_t wanted_rows_;
   uint32_t most_rows_;     // less where memory was short
   bool is_short_ = false;  // for twice as many
-  std::optional<BatchWorkspace<Device>> workspace_;
+  std::unique_ptr<BatchWorkspace<Device>> workspace_;
 };
 
 }  // namespace isotherm

@@ -94,6 +94,18 @@ TEST_F(TryKernelsTest, PartsAreTwiceAsLongWhereTheIndexHasRoom) {
   expect_right(table);
 }
 
+TEST_F(TryKernelsTest, PartsStayAsTheyAreWhereThereIsNoMemoryForLongerOnes) {
+  Table table(device_, options(TryPuts::where_new, 1));
+  table.table().reserve(part_rows * 20);
+  put(table, source_.keys(part_rows));
+  expect_tries(true, 1);
+  device_.fail_allocations_after(6);  // the call's columns
+  put(table, source_.keys(part_rows * 4));
+  device_.fail_allocations_after(FakeDevice::never);
+  expect_tries(true, 4);
+  expect_right(table);
+}
+
 TEST_F(TryKernelsTest, OnlyPutsTry) {
   Table table(device_, options(TryPuts::always, 1));
   for (const DeviceOp op : {DeviceOp::put_if_absent, DeviceOp::add, DeviceOp::erase}) {

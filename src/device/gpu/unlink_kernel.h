@@ -107,6 +107,7 @@ struct UnlinkKernel {
                                             Pair view) {
     const uint32_t used = chain.tile.ballot(view.first != 0);
     if (count_bits(used) != 1) return;
+    chain.tile.lane().sync_warp(chain.tile.mask());  // the link there may be another lane's store
     if (view.first != 0) store_pair(&line->slot[Bucket::last], view);
     chain.stock.retire(end);
   }
