@@ -25,17 +25,12 @@ struct DropKernel {
     const TileLanes<Lane> tile(lane);
     TileStock<Lane> stock(tile, table.stock);
     const int line_bits = table.index.line_bits;
-    const uint64_t lines = uint64_t{job_count} << line_bits;
-    const uint64_t stride = uint64_t{lane.blocks()} * lane.threads() / tile_lanes;
-    const uint64_t first = (uint64_t{lane.block()} * lane.threads() + lane.thread()) / tile_lanes;
     int32_t entries = 0;
-    for (uint64_t i = first; i < lines; i += stride) {
-      const SegmentJob& job = jobs[i >> line_bits];
-      const uint64_t number = i & ((uint64_t{1} << line_bits) - 1);
+    each_home_line(lane, jobs, job_count, line_bits, [&](const SegmentJob& job, uint64_t number) {
       const uint64_t any_hash = job.hash_of_line(number, line_bits);
       entries += drop_chain(tile, stock, job.lines + number, any_hash);
       if (any_hash == 0) entries += drop_head(tile);
-    }
+    });
     add_entries(tile, table, -entries);
   }
 

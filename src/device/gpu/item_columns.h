@@ -49,8 +49,8 @@ inline void check_span(const char* name, const DeviceBytes& column, uint64_t fir
   const int64_t from = column.offsets[first];
   const int64_t upto = column.offsets[first + rows];
   if (from < 0 || upto < from || static_cast<uint64_t>(upto - from) > room) {
-    throw std::invalid_argument(std::string("the offsets of ") + name + " fall, or have " +
-                                "a string that is longer than any the table takes");
+    throw std::invalid_argument(std::string("the offsets of ") + name +
+                                " fall, or have a string that is longer than any the table takes");
   }
   if (column.bytes == nullptr && upto != from) {
     throw std::invalid_argument(std::string("the bytes of ") + name + " are missing");

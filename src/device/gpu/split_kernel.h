@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include "device/gpu/segment_job.h"
 #include "device/gpu/table_view.h"
 
 namespace isotherm {
@@ -29,13 +30,10 @@ struct SplitKernel {
   ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
     const TileLanes<Lane> tile(lane);
     const int line_bits = table.index.line_bits;
-    const uint64_t lines = uint64_t{job_count} << line_bits;
-    const uint64_t stride = uint64_t{lane.blocks()} * lane.threads() / tile_lanes;
-    const uint64_t first = (uint64_t{lane.block()} * lane.threads() + lane.thread()) / tile_lanes;
-    for (uint64_t i = first; i < lines; i += stride) {
+    each_home_line(lane, jobs, job_count, line_bits, [&](const SplitJob& job, uint64_t number) {
       Splitter<Lane> splitter(tile, table.stock);
-      splitter.run(jobs[i >> line_bits], i & ((uint64_t{1} << line_bits) - 1), line_bits);
-    }
+      splitter.run(job, number, line_bits);
+    });
   }
 
  private:

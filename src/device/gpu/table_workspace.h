@@ -62,8 +62,8 @@ class TableWorkspace {
 
   uint32_t take(uint32_t rows) {
     constexpr uint32_t least = 1 << 10;
+    workspace_.reset();
     for (;; rows /= 2) {
-      workspace_.reset();
       workspace_ = std::make_unique<BatchWorkspace<Device>>(memory_, rows);
       if (workspace_->rows() != 0) return rows;
       workspace_.reset();

@@ -168,9 +168,7 @@ struct UpdateLeftKernel {
       const auto i = static_cast<uint32_t>(first) + rounds.number;
       const uint32_t row = i < size ? batch.left_rows[i] : 0;
       const bool alone = i < size && is_alone<Lane>(row);
-      const bool failed = update_alone(tile, *shared, table, batch, row, alone, entries);
-      const uint32_t at = append(lane, &batch.counters->failed_writes, failed);
-      if (failed) batch.failed_rows[at] = row;
+      update_alone(tile, *shared, table, batch, row, alone, entries);
     }
     add_entries(tile, table, sum_in_tile(tile, entries));
   }

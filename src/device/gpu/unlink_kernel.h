@@ -36,14 +36,9 @@ struct UnlinkKernel {
     const TileLanes<Lane> tile(lane);
     const TileStock<Lane> stock(tile, table.stock);
     const int line_bits = table.index.line_bits;
-    const uint64_t lines = uint64_t{job_count} << line_bits;
-    const uint64_t stride = uint64_t{lane.blocks()} * lane.threads() / tile_lanes;
-    const uint64_t first = (uint64_t{lane.block()} * lane.threads() + lane.thread()) / tile_lanes;
-    for (uint64_t i = first; i < lines; i += stride) {
-      const SegmentJob& job = jobs[i >> line_bits];
-      const uint64_t number = i & ((uint64_t{1} << line_bits) - 1);
+    each_home_line(lane, jobs, job_count, line_bits, [&](const SegmentJob& job, uint64_t number) {
       close_up(Chain<Lane>{tile, stock, job.hash_of_line(number, line_bits)}, job.lines + number);
-    }
+    });
   }
 
  private:

@@ -43,14 +43,11 @@ class UnlinkRounds {
     hand_ = (stretch.first + stretch.count) % segments;
     left_ -= std::min(left_, stretch.count);
     linked_ = totals.linked_lines;
-    under_way_ = true;
     return stretch;
   }
 
-  // `totals`: once it was gone over. Does nothing where begin() gave nothing to do.
+  // After each stretch; `totals`: once it was gone over.
   void end(const TableTotals& totals) {
-    if (!under_way_) return;
-    under_way_ = false;
     gave_ |= totals.linked_lines < linked_;
     rests_ = left_ == 0 && !gave_;
     rows_ = 0;
@@ -69,8 +66,7 @@ class UnlinkRounds {
   uint64_t hand_ = 0;
   uint64_t left_ = 0;    // segments of this round; 0: the next begins
   uint64_t linked_ = 0;  // lines, before the last stretch
-  bool under_way_ = false;
-  bool gave_ = false;  // this round gave something back
+  bool gave_ = false;    // this round gave something back
   bool rests_ = false;
   uint64_t rows_ = 0;     // since it rests
   uint64_t entries_ = 0;  // when it began to

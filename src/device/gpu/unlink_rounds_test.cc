@@ -15,7 +15,8 @@ class UnlinkRoundsTest : public ::testing::Test {
   // Goes over what a part of `rows` rows has to, which gives back `gives` lines.
   UnlinkRounds::Stretch go(uint64_t rows, uint64_t gives) {
     const UnlinkRounds::Stretch stretch = rounds_.begin(segments, lines_each, rows, totals_);
-    if (stretch.count != 0) totals_.linked_lines -= gives;
+    if (stretch.count == 0) return stretch;
+    totals_.linked_lines -= gives;
     rounds_.end(totals_);
     return stretch;
   }

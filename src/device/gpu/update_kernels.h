@@ -14,14 +14,12 @@
 
 namespace isotherm {
 
-// Writes the rows of lanes whose writer is `alone`; adds to `entries` what it inserted and erased.
-// All lanes of a warp call. True where the row has to go to ExtendKernel.
+// Writes the rows of lanes whose writer is `alone`; true where a tile has to.
 template <class Lane>
-ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool update_alone(const SoleWriterTile<Lane>& tile,
-                                                       FindShared<WritePlace>& shared,
-                                                       const TableView& table,
-                                                       const BatchView& batch, uint32_t row,
-                                                       bool alone, int32_t& entries) {
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool try_alone(const SoleWriterTile<Lane>& tile,
+                                                    FindShared<WritePlace>& shared,
+                                                    const TableView& table, const BatchView& batch,
+                                                    uint32_t row, bool alone, int32_t& entries) {
   if (tile.lane().ballot(whole_warp, alone) == 0) return false;
   Place place;
   if (alone) place = table.place(table.hash(batch.keys[row]));
@@ -33,6 +31,19 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool update_alone(const SoleWriterTile<Lane
   entries += static_cast<int32_t>(to.found) - static_cast<int32_t>(before.found);
   batch.reply(row, before);
   return false;
+}
+
+// Writes the rows of lanes whose writer is `alone`, and leaves those that found no place to
+// ExtendKernel; adds to `entries` what it inserted and erased. All lanes of a warp call.
+template <class Lane>
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void update_alone(const SoleWriterTile<Lane>& tile,
+                                                       FindShared<WritePlace>& shared,
+                                                       const TableView& table,
+                                                       const BatchView& batch, uint32_t row,
+                                                       bool alone, int32_t& entries) {
+  const bool failed = try_alone(tile, shared, table, batch, row, alone, entries);
+  const uint32_t at = append(tile.lane(), &batch.counters->failed_writes, failed);
+  if (failed) batch.failed_rows[at] = row;
 }
 
 // Also notes which writers are not alone, a bit a row.
@@ -54,9 +65,7 @@ struct UpdateKernel {
     for (uint64_t first = rounds.first; first < batch.rows; first += rounds.stride) {
       const auto row = static_cast<uint32_t>(first) + rounds.number;
       const bool alone = batch.distinct_keys ? row < batch.rows : sort_out(lane, row);
-      const bool failed = update_alone(tile, *shared, table, batch, row, alone, entries);
-      const uint32_t at = append(lane, &batch.counters->failed_writes, failed);
-      if (failed) batch.failed_rows[at] = row;
+      update_alone(tile, *shared, table, batch, row, alone, entries);
     }
     add_entries(tile, table, sum_in_tile(tile, entries));
   }
