@@ -61,6 +61,8 @@ inline constexpr uint16_t expire_if_any = 1 << 9;       // expire: only where it
 inline constexpr uint16_t expire_if_greater = 1 << 10;  // expire: only to a later time
 inline constexpr uint16_t expire_if_less = 1 << 11;     // expire: only to an earlier time
 inline constexpr uint16_t decrement = 1 << 12;  // add with saturating: subtract `number` instead
+inline constexpr uint16_t no_value = 1 << 13;   // get, expire: the reply has the size of the value,
+                                                // but its data only where that costs nothing
 }  // namespace option
 
 // Expiry: absolute, in milliseconds since the Unix epoch.
@@ -68,7 +70,8 @@ inline constexpr int64_t no_expiry = 0;
 
 enum class ValueType : uint8_t { none, string, list, set, zset, hash, stream };
 
-// One answer, 56 bytes. `data` is null where the request found or returns no value.
+// One answer, 56 bytes. `data` is null where the request found or returns no value, and may be with
+// option::no_value.
 struct Reply {
   std::atomic<Status> status{Status::pending};
   ValueType type = ValueType::none;

@@ -25,7 +25,7 @@ enum class EvictionPolicy : uint8_t {
 std::string_view to_string(EvictionPolicy policy);  // "noeviction", "allkeys-lru", …
 std::optional<EvictionPolicy> parse_eviction_policy(std::string_view name);
 
-// Where the index lies. Items are in host memory in either case.
+// Where the index lies. Keys are in host memory in either case.
 enum class DeviceChoice : uint8_t {
   cpu,        // in host memory
   cuda,       // in the memory of a GPU; an error without one
@@ -52,6 +52,12 @@ struct Options {
   // Bytes of the memory of each that the index may take; 0: no cap. What of the index finds no room
   // there lies on the host, the bins of it that are read least.
   uint64_t gpu_memory = 0;
+  // Bytes of the memory of each, taken at once, for values that nobody reads: with a cap on host
+  // memory those of them that find no room there, before anything is evicted or refused; without
+  // one all of them. 0: values stay on the host. What lies there is lost with the GPU.
+  uint64_t gpu_values = 0;
+  // The shortest value worth it, in bytes; at least 64. The longest is 1 MiB.
+  uint64_t gpu_values_from = 256;
   // When the batches of all threads go to the GPUs.
   RoundOptions rounds;
 };

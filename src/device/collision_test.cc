@@ -55,7 +55,7 @@ class Subject {
  private:
   void run(Batch& batch, int64_t now, bool writable) {
     if (device_ == nullptr) return executor_.run(batch, now, writable);
-    ASSERT_EQ(device_->run(member_, batch, now, writable), batch.size());
+    ASSERT_EQ(device_->run(member_, nullptr, batch, now, writable), batch.size());
   }
 
   HostStore& store_;

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "base/tile.h"
+#include "device/gpu/device_error.h"
 #include "device/index_rebuild.h"
 #include "device/round_stages.h"
 #include "items/live_walk.h"
@@ -15,8 +16,13 @@ namespace {
 class BatchWork final : public RoundWork {
  public:
   BatchWork(const Batch::Columns& columns, uint32_t rows, bool writes, int64_t now_ms,
-            bool writable)
-      : columns_(columns), rows_(rows), writes_(writes), now_ms_(now_ms), writable_(writable) {}
+            bool writable, ValueReader* reader)
+      : columns_(columns),
+        rows_(rows),
+        writes_(writes),
+        now_ms_(now_ms),
+        writable_(writable),
+        reader_(reader) {}
 
   uint32_t rows() const override { return rows_; }
   bool writes() const override { return writes_; }
@@ -36,7 +42,9 @@ class BatchWork final : public RoundWork {
     const uint64_t largest = writable_ ? share.executor.store().largest_item() : 0;
     HostExecutor::Run run{share.executor, columns_, now_ms_, largest, !writes_};
     run.erases_expired = share.overlay != nullptr;
+    run.values = reader_;
     run_round_stages(run, share, found, numbers, count);
+    if (reader_ != nullptr) reader_->await(run.awaited);
     share.executor.count(run, count);
   }
 
@@ -46,6 +54,7 @@ class BatchWork final : public RoundWork {
   const bool writes_;
   const int64_t now_ms_;
   const bool writable_;
+  ValueReader* const reader_;
 };
 
 // Items that leave their places, or go to others.
@@ -102,22 +111,40 @@ DeviceExecutor::DeviceExecutor(HostStore& store, const RootTiersMaker& make, Wai
           make_table(make), [this](uint64_t last_version) { take_over(last_version); },
           RoundSchedule(store.options.rounds), clock != nullptr ? *clock : steady_clock_) {}
 
-DeviceExecutor::~DeviceExecutor() = default;
+DeviceExecutor::~DeviceExecutor() { store_.values = nullptr; }
 
 std::unique_ptr<RootTable> DeviceExecutor::make_table(const RootTiersMaker& make) {
   auto table = std::make_unique<RootTable>(store_, make(store_.seed));
   memory_nodes_ = table->memory_nodes();
   if (!store_.pages.prefer(memory_nodes_)) memory_nodes_.clear();
+  if (store_.options.gpu_values != 0) {
+    values_ = std::make_unique<DeviceValues>(table->make_value_tiers(store_.options.gpu_values),
+                                             store_.epochs, store_.budget);
+    store_.values = values_.get();
+  }
   return table;
 }
 
-Batch::Row DeviceExecutor::run(Member& member, Batch& batch, int64_t now_ms, bool writable) {
-  for (Batch::Row first = 0; first < batch.size(); first += most_rows_a_round) {
-    const uint32_t rows = std::min(batch.size() - first, most_rows_a_round);
-    BatchWork work(batch.columns().from(first), rows, batch.writes(), now_ms, writable);
-    if (!rounds_.run(member, work)) return first;
+Batch::Row DeviceExecutor::run(Member& member, ValueReader* reader, Batch& batch, int64_t now_ms,
+                               bool writable) {
+  Batch::Row done = 0;
+  while (done < batch.size()) {
+    const uint32_t rows = std::min(batch.size() - done, most_rows_a_round);
+    BatchWork work(batch.columns().from(done), rows, batch.writes(), now_ms, writable, reader);
+    if (!rounds_.run(member, work)) break;
+    done += rows;
   }
-  return batch.size();
+  if (reader != nullptr) finish(*reader);
+  return done;
+}
+
+void DeviceExecutor::finish(ValueReader& reader) {
+  reader.finish();
+  if (reader.failed()) fail();
+}
+
+void DeviceExecutor::fail() {
+  rounds_.alone([](RootTable&) { throw DeviceError("values cannot be reached"); });
 }
 
 bool DeviceExecutor::swap(Member& member, std::vector<ItemMove>& moves, int64_t now_ms) {
@@ -166,6 +193,7 @@ void DeviceExecutor::take_over(uint64_t last_version) {
   using Clock = std::chrono::steady_clock;
   const auto begin = Clock::now();
   for (Database& database : store_.databases) database.begin_versions(last_version);
+  if (values_) values_->lose();
   rebuild_index(store_);
   const auto took = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - begin);
   takeover_us_.store(static_cast<uint64_t>(took.count()) + 1, std::memory_order_relaxed);

@@ -10,6 +10,9 @@
 // request did is seen from the live bits of the items. `run` says how many rows were answered
 // before.
 //
+// Values. Where the store's options give it memory for them, cold values lie on the devices, too
+// (device/device_values.h).
+//
 // Flushing walks over all items of the database within an exclusive section and takes them out of
 // the index in batches; an index that is then empty is made anew, which frees its memory.
 //
@@ -26,10 +29,12 @@
 #include <memory>
 #include <vector>
 
+#include "device/device_values.h"
 #include "device/host_store.h"
 #include "device/member_swap.h"
 #include "device/root_table.h"
 #include "device/rounds.h"
+#include "device/value_reader.h"
 
 namespace isotherm {
 
@@ -49,12 +54,15 @@ class DeviceExecutor {
   bool active() const { return !rounds_.lost(); }
 
   // Answers the rows of `batch` in order, and returns how many; fewer than all where the device was
-  // lost on the way.
-  Batch::Row run(Member& member, Batch& batch, int64_t now_ms, bool writable);
+  // lost on the way. `reader`: for values on devices, the caller's, or null where there are none.
+  Batch::Row run(Member& member, ValueReader* reader, Batch& batch, int64_t now_ms, bool writable);
 
   // Takes items out of their places or moves them, and notes which moves were done; false: the
   // device was lost and none was.
   bool swap(Member& member, std::vector<ItemMove>& moves, int64_t now_ms);
+
+  // A device failed its caller: it is lost, if it was not already. Within an epoch.
+  void fail();
 
   // Whoever wants an exclusive section says so before, and its end: meanwhile no round waits for
   // more work, which that section keeps out.
@@ -73,6 +81,8 @@ class DeviceExecutor {
   RootTableStats stats();
   RoundStats round_stats() const { return rounds_.stats(); }
   const RoundSchedule& schedule() const { return rounds_.schedule(); }
+  // All 0 where no values lie on devices.
+  DeviceValueStats value_stats() const { return values_ ? values_->stats() : DeviceValueStats{}; }
   // That the pages of items are preferred to come from; empty where none is known.
   const std::vector<int>& memory_nodes() const { return memory_nodes_; }
   // How long it took to make an index of the host; 0 while there was no need to.
@@ -80,11 +90,13 @@ class DeviceExecutor {
 
  private:
   std::unique_ptr<RootTable> make_table(const RootTiersMaker& make);
+  void finish(ValueReader& reader);
   void take_over(uint64_t last_version);
 
   HostStore& store_;
   std::atomic<uint64_t> takeover_us_{0};
   std::vector<int> memory_nodes_;
+  std::unique_ptr<DeviceValues> values_;
   SteadyWaitClock steady_clock_;
   Rounds rounds_;
 };

@@ -12,8 +12,8 @@
 
 namespace isotherm {
 
-// Segments and parts are small, so that growth and parts are met with few keys. `device_memory`:
-// the cap of each device, 0: none.
+// Segments, parts and windows are small, so that growth and parts are met with few keys.
+// `device_memory`: the cap of each device, 0: none.
 inline RootTiersMaker fake_root_tiers_maker(std::vector<FakeDevice*> devices,
                                             uint64_t device_memory = 0) {
   return [devices, device_memory](uint64_t seed) {
@@ -21,10 +21,11 @@ inline RootTiersMaker fake_root_tiers_maker(std::vector<FakeDevice*> devices,
     constexpr uint32_t part_rows = 512;
     // Express kernels end soon, and mail begins anew.
     constexpr ExpressOptions express{2, 3, 20, 50};
+    constexpr ValueLaneOptions lanes{.window_bytes = 16 << 10, .copies = 24};
     const FixedDeviceOptions options{device_memory, seed, line_bits, part_rows, express};
     std::vector<std::unique_ptr<RootTier>> tiers;
     for (FakeDevice* device : devices) {
-      tiers.push_back(std::make_unique<DeviceRootTable<FakeDevice>>(*device, options));
+      tiers.push_back(std::make_unique<DeviceRootTable<FakeDevice>>(*device, options, lanes));
     }
     return tiers;
   };

@@ -47,20 +47,37 @@ void HostExecutor::hash_keys(Batch::Columns& columns, Batch::Row from, Batch::Ro
 }
 
 HostExecutor::Prepared HostExecutor::prepare_item(const Plan& plan) {
-  const Location location = cache_.allocate(plan.parts.bytes(), store_.evicts);
+  const bool over = store_.evicts || (store_.values != nullptr && store_.values->helps());
+  const Location location = cache_.allocate(plan.parts.bytes(), over);
   if (location == location::none) return {};
   Item* item = Item::create(store_.items.address(location), plan.parts);
   plan.fill(item);
   return {location, item};
 }
 
-void HostExecutor::settle(Database& database, Member old, int64_t old_expiry,
-                          int64_t fresh_expiry) {
+void HostExecutor::settle(Database& database, Member old, int64_t old_expiry, int64_t fresh_expiry,
+                          Member fresh) {
   const int64_t delta = (fresh_expiry != no_expiry) - (old_expiry != no_expiry);
   if (delta != 0) database.expires.fetch_add(delta, std::memory_order_relaxed);
-  if (old.location != location::none && store_.items.clear_live(old.location)) {
-    cache_.retire(old.location);
+  if (old.location == location::none || !store_.items.clear_live(old.location)) return;
+  if (store_.values != nullptr) store_.values->settle(*old.item, fresh.item, fresh.location);
+  cache_.retire(old.location);
+}
+
+void HostExecutor::Run::await(Reply& reply, const Item& item, Status status, bool found_only) {
+  if (values == nullptr) {
+    reply.status.store(Status::not_found, std::memory_order_release);
+    return;
   }
+  awaited.push_back({&reply, item.value_place(), status, found_only});
+}
+
+const Item* HostExecutor::Run::whole(const Item& item) const {
+  return values != nullptr ? values->whole(item) : nullptr;
+}
+
+void HostExecutor::Run::want(Location location) const {
+  if (values != nullptr) values->want(location);
 }
 
 }  // namespace isotherm

@@ -22,9 +22,11 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "base/counter.h"
 #include "device/host_store.h"
+#include "device/value_reader.h"
 #include "index/item_table.h"
 #include "isotherm/batch.h"
 #include "items/change.h"
@@ -50,6 +52,16 @@ class HostExecutor {
     uint64_t misses = 0;
     uint64_t retries = 0;
     uint64_t expired = 0;
+    // Of whose batch the rows are, where values may lie on devices, and its rows that wait.
+    ValueReader* values = nullptr;
+    std::vector<AwaitedValue> awaited = {};
+
+    // The reply shows the item but for its value, which is away. `found_only`: that is all the
+    // request does.
+    void await(Reply& reply, const Item& item, Status status, bool found_only);
+    // The item with its value; null: that is lost.
+    const Item* whole(const Item& item) const;
+    void want(Location location) const;
   };
 
   explicit HostExecutor(HostStore& store);
@@ -67,10 +79,11 @@ class HostExecutor {
   Counters& counters() { return counters_; }
   const Counters& counters() const { return counters_; }
 
-  // Books what a swap of members did: the old item retires, the database's count of expiries
-  // follows. Expiries are those of the moment of the swap: others may change the fresh item's at
-  // once.
-  void settle(Database& database, Member old, int64_t old_expiry, int64_t fresh_expiry);
+  // Books what a swap of members did: the old item retires, and so does its value on a device,
+  // unless `fresh` has the same; the database's count of expiries follows. Expiries are those of
+  // the moment of the swap: others may change the fresh item's at once.
+  void settle(Database& database, Member old, int64_t old_expiry, int64_t fresh_expiry,
+              Member fresh = {});
 
  private:
   template <class Tile>

@@ -21,6 +21,8 @@
 
 namespace isotherm {
 
+class DeviceValues;
+
 struct HostStore {
   // Another hash than the usual one is for tests, which make keys collide.
   using Hash = uint64_t (*)(std::string_view key, uint64_t seed);
@@ -30,7 +32,8 @@ struct HostStore {
         seed(hash_seed),
         hash(its_hash),
         touches(options.maxmemory_policy == EvictionPolicy::allkeys_lru ||
-                options.maxmemory_policy == EvictionPolicy::volatile_lru),
+                options.maxmemory_policy == EvictionPolicy::volatile_lru ||
+                options.gpu_values != 0),
         evicts(options.maxmemory_policy != EvictionPolicy::noeviction),
         evicts_any(options.maxmemory_policy == EvictionPolicy::allkeys_lru ||
                    options.maxmemory_policy == EvictionPolicy::allkeys_random),
@@ -40,8 +43,8 @@ struct HostStore {
     pages.fault_ahead(budget);
   }
 
-  // Whether writes find room by eviction.
-  bool makes_room() const { return evicts && budget.limit() != 0; }
+  // Whether writes find room by eviction, or by moving values to devices.
+  bool makes_room() const { return (evicts || values != nullptr) && budget.limit() != 0; }
   // The largest item that a row may store: one that does not fit even alone is refused by itself,
   // and nothing is evicted for it.
   uint64_t largest_item() const { return makes_room() ? budget.largest_item() : ~uint64_t{0}; }
@@ -49,7 +52,7 @@ struct HostStore {
   const Options options;
   const uint64_t seed;  // of the hash
   const Hash hash;
-  const bool touches;     // reads count as uses
+  const bool touches;     // reads count as uses, for eviction or for values on devices
   const bool evicts;      // the policy frees memory at the cap
   const bool evicts_any;  // also by items without an expiry
   MemoryBudget budget;
@@ -57,6 +60,8 @@ struct HostStore {
   EpochDomain epochs;
   ItemStore items;
   std::vector<Database> databases;
+  // Where values of items may lie, too; null: nowhere. Belongs to the executor of the device.
+  DeviceValues* values = nullptr;
 
   // Indexes that FLUSHDB took away and that are taken apart bit by bit.
   std::mutex flushed_mutex;

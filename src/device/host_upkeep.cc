@@ -1,9 +1,12 @@
 #include "device/host_upkeep.h"
 
 #include <algorithm>
+#include <limits>
+#include <new>
 #include <utility>
 
 #include "base/tile.h"
+#include "device/gpu/device_error.h"
 #include "index/item_table.h"
 
 namespace isotherm {
@@ -16,6 +19,8 @@ constexpr uint32_t sweeps_per_step = 8;
 // Sweeps that a batch waits for when it finds no room; more would be a pause that clients see, so
 // the cap is then overshot by this batch, as far as the budget lets it.
 constexpr uint32_t sweeps_per_batch = 256;
+// Sweeps that found nothing to send away, where nothing may be evicted.
+constexpr uint32_t most_vain_sweeps = 8;
 constexpr uint32_t samples = 16;  // of which volatile-ttl evicts the one that expires first
 constexpr uint32_t lines_per_drain = 64;
 
@@ -43,6 +48,7 @@ int64_t HostUpkeep::room() const {
 bool HostUpkeep::over_cap() const { return store_.budget.limit() != 0 && !store_.budget.fits(0); }
 
 bool HostUpkeep::evictable() const {
+  if (!store_.evicts) return false;
   const auto buffers = store_.budget.buffers.load(std::memory_order_relaxed);
   if (buffers >= static_cast<int64_t>(store_.budget.limit())) return false;
   return std::any_of(
@@ -56,7 +62,7 @@ bool HostUpkeep::make_room(uint64_t bytes, int64_t now_ms) {
   if (!store_.makes_room()) return true;
   const auto wanted = static_cast<int64_t>(bytes);
   if (room() >= wanted) return true;
-  if (!evictable()) return false;
+  if (!evictable() && !sends_values()) return !store_.evicts;
   evict_to(wanted + reserve_of(store_.budget.limit()), sweeps_per_batch, now_ms);
   return true;
 }
@@ -65,9 +71,12 @@ bool HostUpkeep::step(uint64_t writes, int64_t now_ms) {
   bool more = grow(writes + std::exchange(erased_, 0));
   more |= drain();
   more |= expire(now_ms);
+  more |= tend_values(now_ms);
   if (store_.makes_room()) {
     const int64_t reserve = reserve_of(store_.budget.limit());
-    if (room() < reserve && evictable()) more |= !evict_to(reserve, sweeps_per_step, now_ms);
+    if (room() < reserve && (evictable() || sends_values())) {
+      more |= !evict_to(reserve, sweeps_per_step, now_ms) && store_.evicts;
+    }
   }
   for (uint32_t sweeps = over_cap() ? sweeps_per_step : 1; sweeps > 0; --sweeps) compact(now_ms);
   more |= executor_.cache().reclaim();
@@ -115,13 +124,59 @@ bool HostUpkeep::expire(int64_t now_ms) {
 }
 
 bool HostUpkeep::evict_to(int64_t wanted, uint32_t sweeps, int64_t now_ms) {
+  uint32_t vain = 0;
   for (; sweeps > 0; --sweeps) {
     if (room() >= wanted) return true;
+    if (send_values(now_ms)) continue;
+    if (!evictable()) {
+      if (++vain < most_vain_sweeps) continue;
+      if (values_) store_.values->set_vain(true);
+      break;
+    }
     const EpochGuard guard(store_.epochs, slot_);
     evict_some(now_ms);
     make_moves(now_ms);
   }
   return room() >= wanted;
+}
+
+bool HostUpkeep::sends_values() const {
+  return values_ && on_device() && store_.values->log().has_room(store_.options.gpu_values_from);
+}
+
+// Whether some went.
+bool HostUpkeep::send_values(int64_t now_ms) {
+  if (!sends_values()) return false;
+  const bool sent = move_values(now_ms, [&] { values_->send(moves_, now_ms); }) != 0;
+  if (sent) store_.values->set_vain(false);
+  return sent;
+}
+
+// Without a cap values go as soon as nobody reads them; with one when room gets short.
+bool HostUpkeep::tend_values(int64_t now_ms) {
+  if (!values_ || !on_device()) return false;
+  const uint64_t limit = store_.budget.limit();
+  const int64_t left =
+      limit == 0 ? std::numeric_limits<int64_t>::max() : room() - reserve_of(limit) / 2;
+  size_t moved = move_values(now_ms, [&] { values_->bring(moves_, left); });
+  moved += move_values(now_ms, [&] { values_->clean(moves_); });
+  if (limit == 0 && send_values(now_ms)) ++moved;
+  return moved != 0;
+}
+
+// One step that makes copies, and their moves; how many were done.
+template <class Step>
+size_t HostUpkeep::move_values(int64_t now_ms, Step&& step) {
+  const EpochGuard guard(store_.epochs, slot_);
+  try {
+    step();
+  } catch (const DeviceError&) {
+    device_->fail();
+    return 0;
+  } catch (const std::bad_alloc&) {
+    return 0;
+  }
+  return make_moves(now_ms);
 }
 
 void HostUpkeep::evict_some(int64_t now_ms) {
@@ -182,7 +237,6 @@ bool HostUpkeep::move_if_still(Location from, int64_t now_ms) {
   }
   // The expiry may change meanwhile; it is set again under the line's lock.
   item->copy_to(store_.items.address(to));
-  store_.items.set_live(to);
   swap({from, to, MoveReason::moved}, now_ms);
   return true;
 }
@@ -205,25 +259,43 @@ bool HostUpkeep::swap_on_host(const ItemMove& move, int64_t now_ms) {
   return swap_member<TilePlain>(executor_, *index, hash, move, now_ms);
 }
 
-// Within the epoch in which the moves were found.
-void HostUpkeep::make_moves(int64_t now_ms) {
-  if (moves_.empty()) return;
+// Within the epoch in which the moves were found; how many were done.
+size_t HostUpkeep::make_moves(int64_t now_ms) {
+  if (moves_.empty()) return 0;
   if (!device_->swap(*member_, moves_, now_ms)) {
-    for (ItemMove& move : moves_) move.done = swap_on_host(move, now_ms);
+    // What lies on a device is lost by now.
+    const auto lost = [&](const ItemMove& move) {
+      return move.to != location::none && store_.items.item(move.to)->away();
+    };
+    for (ItemMove& move : moves_) move.done = !lost(move) && swap_on_host(move, now_ms);
   }
+  const auto done =
+      std::count_if(moves_.begin(), moves_.end(), [](const ItemMove& move) { return move.done; });
   for (const ItemMove& move : moves_) book(move);
   moves_.clear();
+  return static_cast<size_t>(done);
 }
 
 void HostUpkeep::book(const ItemMove& move) {
   if (!move.done) {
-    if (move.to != location::none) executor_.cache().retire(move.to);
+    if (move.to != location::none) drop_copy(executor_, move);
     return;
   }
-  if (move.reason == MoveReason::moved) return;
+  if (move.reason == MoveReason::moved) return count_value_move(move);
   HostExecutor::Counters& counters = executor_.counters();
   (move.reason == MoveReason::expired ? counters.expired : counters.evicted).add(1);
   ++erased_;
+}
+
+void HostUpkeep::count_value_move(const ItemMove& move) {
+  if (!values_) return;
+  const bool was_away = store_.items.item(move.from)->away();
+  const bool is_away = store_.items.item(move.to)->away();
+  if (was_away == is_away) return;
+  // One that came back because it is read is not to go at once.
+  if (was_away) store_.items.touch(move.to);
+  (is_away ? store_.values->to_device : store_.values->from_device)
+      .fetch_add(1, std::memory_order_relaxed);
 }
 
 }  // namespace isotherm

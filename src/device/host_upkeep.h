@@ -3,6 +3,8 @@
 //   grow      moves lines of segments that split or are joined, in proportion to the writes and to
 //             what was erased here
 //   evict     at the cap, frees room ahead of need by the eviction policy
+//   values    sends cold values to devices that have memory for them, at the cap before anything is
+//             evicted, and keeps that memory in order (device/value_moves.h)
 //   expire    erases items whose time has come
 //   compact   empties sparse chunks, so that a size class which shrank gives its memory back
 //   drain     takes flushed indexes apart
@@ -20,11 +22,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "device/device_executor.h"
 #include "device/host_executor.h"
 #include "device/member_swap.h"
+#include "device/value_moves.h"
 #include "index/growth_share.h"
 
 namespace isotherm {
@@ -32,14 +36,16 @@ namespace isotherm {
 class HostUpkeep {
  public:
   // `device`: the executor that has the index, and this worker's member of its rounds; null where
-  // the host has it.
+  // the host has it. `reader`: where values lie on devices, too, this worker's.
   HostUpkeep(HostExecutor& executor, EpochDomain::Slot& slot, DeviceExecutor* device = nullptr,
-             DeviceExecutor::Member* member = nullptr)
+             DeviceExecutor::Member* member = nullptr, ValueReader* reader = nullptr)
       : executor_(executor),
         store_(executor.store()),
         slot_(slot),
         device_(device),
-        member_(member) {}
+        member_(member) {
+    if (reader != nullptr) values_.emplace(executor, *store_.values, *reader);
+  }
 
   // Before a batch that stores about `bytes`: false when that much room cannot be had, so rows that
   // need memory have to be refused.
@@ -52,8 +58,14 @@ class HostUpkeep {
   bool grow(uint64_t changes);
   bool drain();
   bool expire(int64_t now_ms);
-  // Evicts until there is that much room, in at most so many sweeps; whether it got there.
+  // Sends values away or evicts until there is that much room, in at most so many sweeps; whether
+  // it got there.
   bool evict_to(int64_t wanted, uint32_t sweeps, int64_t now_ms);
+  bool sends_values() const;
+  bool send_values(int64_t now_ms);
+  bool tend_values(int64_t now_ms);
+  template <class Step>
+  size_t move_values(int64_t now_ms, Step&& step);
   void evict_some(int64_t now_ms);
   void evict_soonest(int64_t now_ms);
   void compact(int64_t now_ms);
@@ -71,8 +83,9 @@ class HostUpkeep {
   // Does the move, or puts it off until `make_moves` where the index is on a device.
   bool swap(ItemMove move, int64_t now_ms);
   bool swap_on_host(const ItemMove& move, int64_t now_ms);
-  void make_moves(int64_t now_ms);
+  size_t make_moves(int64_t now_ms);
   void book(const ItemMove& move);
+  void count_value_move(const ItemMove& move);
 
   HostExecutor& executor_;
   HostStore& store_;
@@ -80,6 +93,7 @@ class HostUpkeep {
   DeviceExecutor* const device_;
   DeviceExecutor::Member* const member_;
   std::vector<ItemMove> moves_;  // put off
+  std::optional<ValueMoves> values_;
   GrowthShare growth_;
   uint32_t next_database_ = 0;  // to grow
   uint64_t erased_ = 0;         // items, since the last step of growth

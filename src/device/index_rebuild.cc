@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/tile.h"
+#include "device/device_values.h"
 #include "device/host_executor.h"
 #include "index/growth_share.h"
 #include "index/item_table.h"
@@ -58,11 +59,20 @@ class Rebuilder {
     const Item& item = *store_.items.item(location);
     const uint32_t number = item.database();
     Database& database = store_.databases[number];
+    if (item.away()) return give_up(item, location, database);
     LineIndex* index = database.make_index(store_.pages, store_.budget, store_.epochs);
     const uint64_t hash = store_.hash(item.key(), store_.seed);
     if (index != nullptr) index->prefetch_home(hash);
     waiting_.push_back({location, hash, index, number});
     if (waiting_.size() == at_a_time) insert_all();
+  }
+
+  // Its value was lost with a device.
+  void give_up(const Item& item, Location location, Database& database) {
+    if (item.expiry() != no_expiry) database.expires.fetch_sub(1, std::memory_order_relaxed);
+    store_.values->log().free(item.value_place(), item.value_bytes());
+    store_.values->lost_values.fetch_add(1, std::memory_order_relaxed);
+    executor_.cache().retire(location);
   }
 
   void insert_all() {

@@ -14,7 +14,7 @@ enum class MoveReason : uint8_t { evicted, expired, moved, flushed };
 
 struct ItemMove {
   Location from;
-  Location to;  // location::none: it goes; else a copy of it, which is live
+  Location to;  // location::none: it goes; else a copy of it, which becomes live with the move
   MoveReason reason;
   bool done = false;
 };
@@ -43,20 +43,42 @@ bool swap_member(HostExecutor& executor, Index& index, uint64_t hash, const Item
       expiry = item->expiry();
       refused = move.reason == MoveReason::expired ? !item->expired(now_ms)
                                                    : spared(executor.store(), move, expiry);
+      // One that was set since the copy was made, which has no place for it.
+      refused |= copy != nullptr && expiry != no_expiry && !copy->has_expiry();
       if (refused) return false;
-      if (copy == nullptr) versions.next_version();
-      if (copy != nullptr && copy->has_expiry()) copy->set_expiry(expiry);
+      if (copy == nullptr) {
+        versions.next_version();
+        return true;
+      }
+      if (copy->has_expiry()) copy->set_expiry(expiry);
+      items.set_live(move.to);
       return true;
     });
     if (swapped == Swapped::done) {
       if (root != composed.root) retire_root(executor.cache(), root);
       Database& database = executor.store().databases[item->database()];
-      executor.settle(database, {move.from, item}, expiry, copy != nullptr ? expiry : no_expiry);
+      executor.settle(database, {move.from, item}, expiry, copy != nullptr ? expiry : no_expiry,
+                      {move.to, copy});
       if (expiry != no_expiry && copy != nullptr) items.note_expiry(move.to, expiry);
       return true;
     }
     if (composed.root != move.to) discard_root(executor.cache(), composed.root);
     if (refused || swapped == Swapped::no_memory) return false;
+  }
+}
+
+// Frees the copy of a move that was not done.
+inline void drop_copy(HostExecutor& executor, const ItemMove& move) {
+  HostStore& store = executor.store();
+  const Item& copy = *store.items.item(move.to);
+  const Item& item = *store.items.item(move.from);
+  if (copy.away() && !DeviceValues::same_value(item, copy)) {
+    store.values->log().free(copy.value_place(), copy.value_bytes());
+  }
+  if (store.items.is_live(move.to)) {
+    executor.cache().retire(move.to);  // a sweep may have seen it
+  } else {
+    executor.cache().free_unpublished(move.to);
   }
 }
 

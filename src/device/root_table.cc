@@ -67,6 +67,12 @@ RootTable::RootTable(HostStore& store, std::vector<std::unique_ptr<RootTier>> ti
   for (auto& tier : tiers) devices_.emplace_back(std::move(tier));
 }
 
+std::vector<std::unique_ptr<ValueTier>> RootTable::make_value_tiers(uint64_t bytes) {
+  std::vector<std::unique_ptr<ValueTier>> tiers;
+  for (Device& device : devices_) tiers.push_back(device.tier->make_values(bytes));
+  return tiers;
+}
+
 std::vector<int> RootTable::memory_nodes() const {
   std::set<int> nodes;
   for (const Device& device : devices_) nodes.insert(device.tier->memory_node());

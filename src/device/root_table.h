@@ -66,6 +66,8 @@ class RootTable {
                 const std::function<void(uint64_t key, Location root)>& visit);
   // Empties the table and gives its memory back.
   void clear();
+  // Memory for values on each device, so many bytes; DeviceError or std::bad_alloc without it.
+  std::vector<std::unique_ptr<ValueTier>> make_value_tiers(uint64_t bytes);
   // Those of the devices, each once, in order.
   std::vector<int> memory_nodes() const;
   // Frees what lies on the host, of a table that has failed.

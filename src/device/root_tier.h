@@ -17,6 +17,7 @@
 #include <memory>
 #include <vector>
 
+#include "device/value_tier.h"
 #include "index/hash_bin.h"
 #include "items/location.h"
 
@@ -39,6 +40,8 @@ class RootTier {
 
   // The memory node of the host that is nearest to the device; -1: unknown.
   virtual int memory_node() const = 0;
+  // Memory for values on the device, which the tier must outlive; std::bad_alloc without it.
+  virtual std::unique_ptr<ValueTier> make_values(uint64_t bytes) = 0;
   // Columns with room for `rows` rows, in the same place as before where there was room; otherwise
   // what was in them is gone. Throws std::bad_alloc too.
   virtual const RootColumns& columns(uint64_t rows) = 0;

@@ -7,10 +7,14 @@
 //                                        row answered, where there is nothing to do
 // and that index offers find and update as a LineIndex does.
 //
+// Values that lie in device memory are fetched behind all rows (device/value_reader.h), or on the
+// spot where the new value depends on them.
+//
 // Everything here must be a template or always inlined, as in host_stages.h.
 #pragma once
 
 #include "device/host_executor.h"
+#include "device/value_reader.h"
 #include "index/item_table.h"
 
 namespace isotherm {
@@ -50,11 +54,10 @@ struct RowAnswers {
       if (!run.erases_expired) return finish(reply, Status::not_found);
       return write(run, roots, row);
     }
+    if (ISOTHERM_UNLIKELY(member.item->away())) return get_away(run, row, member);
     show(reply, *member.item);
     reply.location = member.location;
-    if (run.executor.store_.touches && (run.columns.options[row] & option::no_touch) == 0) {
-      items.touch(member.location);
-    }
+    if (touches(run, row)) items.touch(member.location);
     ++run.hits;
     finish(reply, Status::ok);
   }
@@ -68,14 +71,50 @@ struct RowAnswers {
   }
 
  private:
+  static ISOTHERM_INLINE bool touches(const Run& run, Row row) {
+    return run.executor.store_.touches && (run.columns.options[row] & option::no_touch) == 0;
+  }
+
+  static __attribute__((noinline)) void get_away(Run& run, Row row, Member member) {
+    Reply& reply = run.columns.reply[row];
+    ItemStore& items = run.executor.store_.items;
+    ++run.hits;
+    show(reply, *member.item);
+    reply.location = member.location;
+    if (touches(run, row)) {
+      // Read again before the CLOCK came by: the value may come back.
+      if (items.is_used(member.location)) run.want(member.location);
+      items.touch(member.location);
+    }
+    if ((run.columns.options[row] & option::no_value) != 0) return finish(reply, Status::ok);
+    run.await(reply, *member.item, Status::ok, true);
+  }
+
+  // Whether the new value cannot be planned without the old one.
+  static ISOTHERM_INLINE bool builds_on_value(const Request& request, const Item& old) {
+    if (request.op == Op::expire) return request.expiry != no_expiry && !old.has_expiry();
+    return request.op == Op::add || request.op == Op::append || request.op == Op::prepend;
+  }
+  static ISOTHERM_INLINE bool shows_old(const Request& request) {
+    return request.has(option::want_previous) || request.op == Op::expire || request.op == Op::get;
+  }
+
+  // Where the reply shows an item whose value lies on a device, it is fetched behind all rows.
+  static ISOTHERM_INLINE void finish_write(Run& run, const Request& request, Reply& reply,
+                                           const Item* shown, Status status) {
+    if (shown == nullptr || ISOTHERM_LIKELY(!shown->away()) || request.has(option::no_value)) {
+      return finish(reply, status);
+    }
+    run.await(reply, *shown, status, request.op == Op::get || request.op == Op::expire);
+  }
+
   static ISOTHERM_INLINE void show(Reply& reply, const Item& item) {
-    const std::string_view value = item.value();
     reply.type = item.type();
     reply.flags = item.flags();
     reply.version = item.version();
     reply.expiry = item.expiry();
-    reply.data = value.data();
-    reply.size = value.size();
+    reply.data = item.away() ? nullptr : item.value().data();
+    reply.size = item.value_bytes();
   }
 
   static ISOTHERM_INLINE void finish(Reply& reply, Status status) {
@@ -103,26 +142,29 @@ struct RowAnswers {
     const int64_t old_expiry = old.item != nullptr ? old.item->expiry() : no_expiry;
     const bool expired = old_expiry != no_expiry && old_expiry <= run.now_ms;
 
+    const Item* known = expired ? nullptr : old.item;
+    if (known != nullptr && ISOTHERM_UNLIKELY(known->away()) && builds_on_value(request, *known)) {
+      known = run.whole(*known);
+    }
+    // Expired, or its value was lost with a device.
+    const bool gone = old.item != nullptr && known == nullptr;
+
     Plan plan;
-    plan_change(request, expired ? nullptr : old.item, run.now_ms, store.options.max_value_bytes,
-                plan);
+    plan_change(request, known, run.now_ms, store.options.max_value_bytes, plan);
     if (plan.action == Plan::Action::store && plan.parts.bytes() > run.largest_item) {
       plan.action = Plan::Action::keep;
       plan.status = Status::out_of_memory;
     }
-    if (expired && plan.action == Plan::Action::keep) plan.action = Plan::Action::erase;
+    if (gone && plan.action == Plan::Action::keep) plan.action = Plan::Action::erase;
 
     // The old value stays readable until the batch is cleared, also when it is replaced.
-    if (old.item != nullptr && !expired) {
-      const bool shown =
-          request.has(option::want_previous) || request.op == Op::expire || request.op == Op::get;
-      if (shown) show(reply, *old.item);
-    }
+    const Item* const shown = shows_old(request) ? known : nullptr;
+    if (shown != nullptr) show(reply, *shown);
     reply.number = plan.number;
 
     if (plan.action == Plan::Action::keep) {
       if (old.item != nullptr) reply.expiry = old_expiry;
-      finish(reply, plan.status);
+      finish_write(run, request, reply, shown, plan.status);
       return true;
     }
     const Swapped swapped = swap(run, request, index, hash, root, old, old_expiry, plan, reply);
@@ -136,7 +178,7 @@ struct RowAnswers {
     }
     if (swapped == Swapped::no_memory) plan.status = Status::out_of_memory;
     if (expired && swapped == Swapped::done) ++run.expired;
-    finish(reply, plan.status);
+    finish_write(run, request, reply, shown, plan.status);
     return true;
   }
 

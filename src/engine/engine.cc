@@ -10,6 +10,7 @@
 #include "device/batch_bytes.h"
 #include "device/cuda_root_table.h"
 #include "device/device_executor.h"
+#include "device/gpu/device_error.h"
 #include "device/host_executor.h"
 #include "device/host_store.h"
 #include "device/host_upkeep.h"
@@ -20,6 +21,7 @@ namespace {
 
 constexpr uint32_t max_databases = 16'384;
 constexpr uint64_t longest_value = (uint64_t{1} << 32) - 1;
+constexpr uint64_t least_value_to_send = 64;
 
 const Options& checked(const Options& options) {
   if (options.databases == 0 || options.databases > max_databases) {
@@ -27,6 +29,9 @@ const Options& checked(const Options& options) {
   }
   if (options.max_value_bytes > longest_value) {
     throw std::invalid_argument("max_value_bytes must be below 4 GiB");
+  }
+  if (options.gpu_values_from < least_value_to_send) {
+    throw std::invalid_argument("gpu_values_from must be at least 64");
   }
   static_cast<void>(RoundSchedule(options.rounds));
   return options;
@@ -125,6 +130,7 @@ EngineStats Engine::stats() const {
     stats.memory_nodes = state_->device->memory_nodes();
     stats.round_options = state_->device->schedule().options();
     stats.rounds = state_->device->round_stats();
+    stats.values = state_->device->value_stats();
   }
   return stats;
 }
@@ -141,7 +147,8 @@ struct Worker::Impl final : Batch::Hold {
         slot(*take_slot(state.store.epochs)),
         executor(state.store),
         member(executor),
-        upkeep(executor, slot, state.device.get(), &member) {}
+        reader(make_reader(state.store)),
+        upkeep(executor, slot, state.device.get(), &member, reader.get()) {}
 
   static EpochDomain::Slot* take_slot(EpochDomain& epochs) {
     EpochDomain::Slot* slot = epochs.acquire();
@@ -149,8 +156,20 @@ struct Worker::Impl final : Batch::Hold {
     return slot;
   }
 
+  // Null where no values lie on devices, or the device fails, which the next batch finds, too.
+  static std::unique_ptr<ValueReader> make_reader(HostStore& store) {
+    if (store.values == nullptr || store.values->lost()) return nullptr;
+    try {
+      return std::make_unique<ValueReader>(*store.values, store.budget);
+    } catch (const DeviceError&) {
+      return nullptr;
+    }
+  }
+
   void release(Batch& /*batch*/) override {
-    if (--held == 0) engine.store.epochs.leave(slot);
+    if (--held != 0) return;
+    engine.store.epochs.leave(slot);
+    if (reader) reader->clear();
   }
 
   bool valid(const Batch& batch) const;
@@ -165,6 +184,7 @@ struct Worker::Impl final : Batch::Hold {
   EpochDomain::Slot& slot;
   HostExecutor executor;
   DeviceExecutor::Member member;  // of rounds, where there is a device
+  std::unique_ptr<ValueReader> reader;
   HostUpkeep upkeep;
   uint32_t held = 0;    // batches done and not cleared; the epoch is held while there are any
   uint64_t writes = 0;  // rows that may write, since the last step of upkeep
@@ -181,7 +201,7 @@ bool Worker::Impl::valid(const Batch& batch) const {
 void Worker::Impl::run(Batch& batch, int64_t now_ms, bool writable) {
   Batch::Row done = 0;
   if (engine.on_device()) {
-    done = engine.device->run(member, batch, now_ms, writable);
+    done = engine.device->run(member, reader.get(), batch, now_ms, writable);
     if (done == batch.size()) return executor.counters().batches.add(1);
   }
   executor.run(batch, now_ms, writable, done);

@@ -23,6 +23,7 @@
 
 #include "base/clock.h"
 #include "base/wait_clock.h"
+#include "device/device_values.h"
 #include "device/root_tier.h"
 #include "device/round_schedule.h"
 #include "isotherm/batch.h"
@@ -51,6 +52,7 @@ struct EngineStats {
   RootTableStats root_table;      // of the index there
   RoundOptions round_options;     // in use, where there is a device; greedy where not
   RoundStats rounds;              // that took batches there, or work in the background
+  DeviceValueStats values;        // that lie there
   std::vector<int> memory_nodes;  // that items are preferred to lie on; none: anywhere
   uint64_t takeover_us = 0;       // that it took the host to make an index when the device was lost
 };

@@ -28,6 +28,7 @@ struct Case {
   uint64_t batches;
   Where index = Where::host;
   RoundOptions rounds = {};
+  uint64_t values_away = 0;  // bytes of each device for values
 
   friend void PrintTo(const Case& its, std::ostream* out) { *out << its.name; }
 };
@@ -42,6 +43,8 @@ class EngineHistoryTest : public ::testing::TestWithParam<Case> {
     options.databases = 3;
     if (GetParam().index == Where::gpu) options.device = DeviceChoice::cuda;
     options.rounds = GetParam().rounds;
+    options.gpu_values = GetParam().values_away;
+    options.gpu_values_from = 64;
     return options;
   }
   void SetUp() override {
@@ -109,6 +112,10 @@ TEST_P(EngineHistoryTest, EveryAnswerEqualsTheModels) {
   for (std::thread& thread : threads) thread.join();
   if (HasFatalFailure()) return;
 
+  if (GetParam().values_away != 0) {
+    EXPECT_GT(engine().stats().values.to_device, 0u);
+    EXPECT_GT(engine().stats().values.fetched, 0u);
+  }
   // Where the devices were full.
   if (GetParam().index == Where::small_devices && !poison::sanitized) {
     EXPECT_GT(engine().stats().root_table.bins_to_host, 0u);
@@ -177,6 +184,64 @@ INSTANTIATE_TEST_SUITE_P(
              Where::small_devices}),
     [](const auto& param) { return std::string(param.param.name); });
 
+// Cold values on the device: without a cap all of them, with one what the host has no room for.
+constexpr uint64_t much = 64 << 20;
+constexpr uint64_t little = 512 << 10;  // so that the log is cleaned, and full
+
+INSTANTIATE_TEST_SUITE_P(
+    Values, EngineHistoryTest,
+    ::testing::Values(
+        Case{"few_keys", EvictionPolicy::noeviction, 0, 1, 20, 300, Where::fake_device, {}, much},
+        Case{"many_keys",
+             EvictionPolicy::noeviction,
+             0,
+             1,
+             4'000,
+             300,
+             Where::fake_device,
+             {},
+             much},
+        Case{
+            "little", EvictionPolicy::noeviction, 0, 1, 2'000, 400, Where::fake_device, {}, little},
+        Case{"threads", EvictionPolicy::noeviction, 0, 3, 300, 80, Where::fake_device, {}, little},
+        Case{"two_devices",
+             EvictionPolicy::noeviction,
+             0,
+             2,
+             2'000,
+             150,
+             Where::small_devices,
+             {},
+             little},
+        Case{"full",
+             EvictionPolicy::noeviction,
+             cap / 2,
+             1,
+             4000,
+             800,
+             Where::fake_device,
+             {},
+             much},
+        Case{"allkeys_lru",
+             EvictionPolicy::allkeys_lru,
+             cap / 2,
+             1,
+             4000,
+             800,
+             Where::fake_device,
+             {},
+             little},
+        Case{"threads_volatile_ttl",
+             EvictionPolicy::volatile_ttl,
+             cap / 3,
+             3,
+             2000,
+             80,
+             Where::fake_device,
+             {},
+             little}),
+    [](const auto& param) { return std::string(param.param.name); });
+
 // Rounds that wait for more.
 constexpr RoundOptions fixed_rounds{Scheduling::fixed_size, 250, 300'000};
 constexpr RoundOptions periodic_rounds{Scheduling::periodic, 0, 500'000};
@@ -207,7 +272,28 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"threads_fixed", EvictionPolicy::noeviction, 0, 8, 20'000, 400, Where::gpu,
              fixed_rounds},
         Case{"threads_periodic", EvictionPolicy::noeviction, 0, 8, 20'000, 400, Where::gpu,
-             periodic_rounds}),
+             periodic_rounds},
+        Case{"values", EvictionPolicy::noeviction, 0, 1, 4'000, 800, Where::gpu, {}, much},
+        Case{"values_threads",
+             EvictionPolicy::noeviction,
+             0,
+             8,
+             5'000,
+             400,
+             Where::gpu,
+             {},
+             8 * little},
+        Case{
+            "values_full", EvictionPolicy::noeviction, cap / 3, 1, 4000, 800, Where::gpu, {}, much},
+        Case{"values_allkeys_lru",
+             EvictionPolicy::allkeys_lru,
+             cap / 3,
+             3,
+             4000,
+             400,
+             Where::gpu,
+             {},
+             little}),
     [](const auto& param) { return std::string(param.param.name); });
 
 }  // namespace

@@ -1,13 +1,16 @@
 // Item: a key with its value, expiry, flags and version, as bytes in memory.
 //
 // Layout, at a 16-byte boundary (docs/layout.md draws it):
-//    0  u64  version << 8 | meta      meta: bits 0–3 type, 4 has expiry, 5 has extra
+//    0  u64  version << 8 | meta      meta: bits 0–3 type, 4 has expiry, 5 has extra, 6 away
 //    8  u32  value bytes
 //   12  u32  key bytes
 //   16  i64  expiry, ms since the epoch      only with "has expiry"; atomic
 //    .  u32  memcached flags, u32 database   only with "has extra" (either is not zero)
 //    .  key, then value, without padding
 // An item of a 16-byte key and a 32-byte value takes 64 bytes: one cache line.
+//
+// An item that is away has its value in device memory: instead of the value there is a u64 that
+// says where (device/value_place.h); the length stays that of the value.
 //
 // Invariants. Immutable once published, except the expiry, which is one atomic. The version is set
 // before publication, under the lock of the key's line. An item that was never published may be
@@ -30,6 +33,7 @@ class Item {
  public:
   static constexpr uint8_t expiry_bit = 1 << 4;
   static constexpr uint8_t extra_bit = 1 << 5;
+  static constexpr uint8_t away_bit = 1 << 6;
   static constexpr uint64_t header_bytes = 16;
 
   // Bytes an item takes, in 64 bits so that no length can wrap.
@@ -46,10 +50,12 @@ class Item {
     int64_t expiry = no_expiry;
     uint32_t flags = 0;
     uint32_t database = 0;
+    bool away = false;
 
     bool has_extra() const { return flags != 0 || database != 0; }
     uint64_t bytes() const {
-      return Item::bytes(key.size(), value_bytes, expiry != no_expiry, has_extra());
+      return Item::bytes(key.size(), away ? sizeof(uint64_t) : value_bytes, expiry != no_expiry,
+                         has_extra());
     }
   };
 
@@ -57,12 +63,17 @@ class Item {
   static Item* create(void* memory, const Parts& parts);
   // The same item at `memory`, which holds bytes(); its expiry may be set by others meanwhile.
   Item* copy_to(void* memory) const;
+  // What it consists of, with its value here or, with `away`, on a device. An expiry of the moment.
+  Parts parts(bool away) const {
+    return {key(), value_bytes_, type(), expiry(), flags(), database(), away};
+  }
 
   uint64_t version() const { return version_meta_ >> 8; }
   void set_version(uint64_t version) { version_meta_ = version << 8 | (version_meta_ & 0xFF); }
   ValueType type() const { return static_cast<ValueType>(version_meta_ & 0xF); }
   bool has_expiry() const { return (version_meta_ & expiry_bit) != 0; }
   bool has_extra() const { return (version_meta_ & extra_bit) != 0; }
+  bool away() const { return (version_meta_ & away_bit) != 0; }
 
   int64_t expiry() const {
     return has_expiry() ? expiry_field().load(std::memory_order_relaxed) : no_expiry;
@@ -78,10 +89,21 @@ class Item {
   uint32_t flags() const { return has_extra() ? extra()[0] : 0; }
   uint32_t database() const { return has_extra() ? extra()[1] : 0; }
   std::string_view key() const { return {key_data(), key_bytes_}; }
+  uint32_t value_bytes() const { return value_bytes_; }
+  // Not of an item that is away.
   std::string_view value() const { return {value_data(), value_bytes_}; }
   char* value_data() { return const_cast<char*>(key_data()) + key_bytes_; }
   const char* value_data() const { return key_data() + key_bytes_; }
-  uint64_t bytes() const { return bytes(key_bytes_, value_bytes_, has_expiry(), has_extra()); }
+  // Only of an item that is away.
+  uint64_t value_place() const {
+    uint64_t place = 0;
+    std::memcpy(&place, value_data(), sizeof place);
+    return place;
+  }
+  void set_value_place(uint64_t place) { std::memcpy(value_data(), &place, sizeof place); }
+  uint64_t bytes() const {
+    return bytes(key_bytes_, away() ? sizeof(uint64_t) : value_bytes_, has_expiry(), has_extra());
+  }
 
  private:
   const char* body() const { return reinterpret_cast<const char*>(this) + header_bytes; }

@@ -34,6 +34,15 @@ bool ItemStore::is_live(Location location) const {
   return (pool_.chunk(at.chunk).bits[at.word].live.load(std::memory_order_acquire) & at.mask) != 0;
 }
 
+bool ItemStore::is_used(Location location) const {
+  if (is_large(location)) {
+    return (LargeItems::header(location).state.load(std::memory_order_relaxed) &
+            LargeItems::Header::used) != 0;
+  }
+  const Bit at(location);
+  return (pool_.chunk(at.chunk).bits[at.word].used.load(std::memory_order_relaxed) & at.mask) != 0;
+}
+
 void ItemStore::clear_used(Location location) {
   if (is_large(location)) return;
   const Bit at(location);

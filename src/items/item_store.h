@@ -119,6 +119,9 @@ class ItemStore {
     }
   }
 
+  // Whether it was read since the CLOCK last passed.
+  bool is_used(Location location) const;
+
   // Call after set_live, and after every later change of the expiry.
   void note_expiry(Location location, int64_t at_ms);
 

@@ -361,7 +361,7 @@ void MemcachedParser::run_touch(const Words& words, Turn& turn) {
   if (!parse_expiry(words[2], turn.now_ms, expiry)) {
     return say(turn.answers, bad_exptime, silent);
   }
-  const Batch::Row row = turn.batch.expire(words[1], expiry);
+  const Batch::Row row = turn.batch.expire(words[1], expiry, option::no_value);
   turn.answers.push_back({.verb = touch, .silent = silent, .row = row, .count = 1});
 }
 

@@ -124,6 +124,17 @@ void write_rounds(const EngineStats& engine, Lines& lines) {
   lines.line("index_round_timeouts", engine.rounds.timeouts);
 }
 
+// Values in the memory of GPUs.
+void write_values(const DeviceValueStats& values, Lines& lines) {
+  lines.line("gpu_values", values.values);
+  lines.line("gpu_values_bytes", values.bytes);
+  lines.line("gpu_values_capacity", values.capacity);
+  lines.line("gpu_values_fetched", values.fetched);
+  lines.line("gpu_values_sent", values.to_device);
+  lines.line("gpu_values_brought_back", values.from_device);
+  lines.line("gpu_values_lost", values.lost);
+}
+
 void write_stats(const ServerState&, const Statistics& statistics, Lines& lines) {
   lines.line("total_connections_received", statistics.connections);
   lines.line("total_commands_processed", statistics.commands);
@@ -146,6 +157,7 @@ void write_stats(const ServerState&, const Statistics& statistics, Lines& lines)
   lines.line("index_takeover_usec", statistics.engine.takeover_us);
   lines.line("index_memory_nodes", joined(statistics.engine.memory_nodes));
   write_rounds(statistics.engine, lines);
+  write_values(statistics.engine.values, lines);
 }
 
 // How many requests a turn of a loop puts into one batch, and from how many connections.

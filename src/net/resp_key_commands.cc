@@ -34,7 +34,8 @@ void encode_expiry(const Answer& answer, const AnswerSource& source, RespWriter&
 }
 
 void read_expiry(Call& call, int64_t form) {
-  call.answer(encode_expiry, call.batch().get(call[1], option::no_touch), 1, form);
+  const Batch::Row row = call.batch().get(call[1], option::no_touch | option::no_value);
+  call.answer(encode_expiry, row, 1, form);
 }
 
 bool parse_expire_conditions(Call& call, uint16_t* options) {
@@ -70,7 +71,7 @@ bool parse_expire_conditions(Call& call, uint16_t* options) {
 void set_expiry(Call& call, TimeForm form) {
   constexpr int64_t max = std::numeric_limits<int64_t>::max();
   constexpr int64_t min = std::numeric_limits<int64_t>::min();
-  uint16_t options = 0;
+  uint16_t options = option::no_value;
   int64_t time = 0;
   if (!parse_expire_conditions(call, &options) || !call.integer(2, &time)) return;
   const int64_t unit = form.seconds ? 1000 : 1;
@@ -101,7 +102,7 @@ void del(Call& call) {
 }
 
 void exists(Call& call) {
-  count_keys(call, [](Batch& batch, std::string_view key) { batch.get(key); });
+  count_keys(call, [](Batch& batch, std::string_view key) { batch.get(key, option::no_value); });
 }
 
 void touch(Call& call) { exists(call); }
@@ -117,10 +118,13 @@ void expiretime(Call& call) { read_expiry(call, in_seconds); }
 void pexpiretime(Call& call) { read_expiry(call, 0); }
 
 void persist(Call& call) {
-  call.answer(encode_success, call.batch().expire(call[1], no_expiry, option::expire_if_any));
+  call.answer(encode_success,
+              call.batch().expire(call[1], no_expiry, option::expire_if_any | option::no_value));
 }
 
-void type(Call& call) { call.answer(encode_type, call.batch().get(call[1], option::no_touch)); }
+void type(Call& call) {
+  call.answer(encode_type, call.batch().get(call[1], option::no_touch | option::no_value));
+}
 
 }  // namespace handlers
 

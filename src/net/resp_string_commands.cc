@@ -169,7 +169,7 @@ void getex(Call& call) {
     // A missing key is answered before a bad amount.
     std::string fault = expiry_fault(call, options.time_argument, *options.time, &expiry);
     if (!fault.empty()) {
-      const Batch::Row row = call.batch().get(call[1]);
+      const Batch::Row row = call.batch().get(call[1], option::no_value);
       return call.answer_owned(encode_fault_if_found, std::move(fault), row);
     }
   }
@@ -212,7 +212,7 @@ void decrby(Call& call) {
 
 void append(Call& call) { call.answer(encode_number, call.batch().append(call[1], call[2])); }
 
-void strlen(Call& call) { call.answer(encode_size, call.batch().get(call[1])); }
+void strlen(Call& call) { call.answer(encode_size, call.batch().get(call[1], option::no_value)); }
 
 }  // namespace handlers
 }  // namespace isotherm::net

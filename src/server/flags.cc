@@ -80,6 +80,17 @@ void add_text_option(CLI::App& app, const std::string& flag, const std::string& 
       help);
 }
 
+void add_value_options(CLI::App& app, Options& store) {
+  add_text_option(app, "--gpu-values",
+                  "Memory of each GPU for values that nobody reads; 0: they stay on the host [0]",
+                  [&](const std::string& text) {
+                    take_memory(text, 0, std::numeric_limits<int64_t>::max(), store.gpu_values);
+                  });
+  add_text_option(
+      app, "--gpu-values-from", "Shortest value that goes there, in bytes [256]",
+      [&](const std::string& text) { take_memory(text, 64, 1 << 20, store.gpu_values_from); });
+}
+
 void add_round_options(CLI::App& app, RoundOptions& rounds) {
   add_text_option(app, "--gpu-schedule",
                   "When the requests of all threads go to the GPUs together: greedy, fixed or "
@@ -96,6 +107,9 @@ void add_round_options(CLI::App& app, RoundOptions& rounds) {
 
 // What only shows when all flags are known.
 void check_together(const net::ServerOptions& options) {
+  if (options.store.gpu_values != 0 && options.store.device == DeviceChoice::cpu) {
+    throw CLI::ValidationError("--gpu-values", "needs --device cuda or auto");
+  }
   try {
     static_cast<void>(RoundSchedule(options.store.rounds));
   } catch (const std::invalid_argument&) {
@@ -138,6 +152,7 @@ void add_options(CLI::App& app, net::ServerOptions& options) {
                   [&](const std::string& text) {
                     take_memory(text, 0, std::numeric_limits<int64_t>::max(), store.gpu_memory);
                   });
+  add_value_options(app, store);
   add_round_options(app, store.rounds);
   app.add_option("--maxclients", options.maxclients, "Clients at one time [10000]")
       ->check(CLI::Range(1, 1'000'000));

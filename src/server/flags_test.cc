@@ -57,6 +57,12 @@ TEST(FlagsTest, TakesAllOptions) {
                       "4096",
                       "--gpu-wait-usec",
                       "250",
+                      "--device",
+                      "auto",
+                      "--gpu-values",
+                      "8gb",
+                      "--gpu-values-from",
+                      "1kb",
                       "--maxclients",
                       "5",
                       "--proto-max-bulk-len",
@@ -75,6 +81,8 @@ TEST(FlagsTest, TakesAllOptions) {
   EXPECT_EQ(options.store.rounds.policy, Scheduling::fixed_size);
   EXPECT_EQ(options.store.rounds.rows, 4096u);
   EXPECT_EQ(options.store.rounds.wait_ns, 250'000);
+  EXPECT_EQ(options.store.gpu_values, 8ull << 30);
+  EXPECT_EQ(options.store.gpu_values_from, 1024u);
   EXPECT_EQ(options.maxclients, 5u);
   EXPECT_EQ(options.proto_max_bulk_len, 2ull << 20);
   EXPECT_EQ(options.loglevel, net::LogLevel::warning);
@@ -102,9 +110,18 @@ TEST(FlagsTest, RefusesWhatItDoesNotKnow) {
                                              {"--gpu-wait-usec", "0"},
                                              {"--gpu-wait-usec", "1000001"},
                                              {"--gpu-wait-usec", "-1"},
+                                             {"--gpu-values", "many"},
+                                             {"--gpu-values-from", "63"},
+                                             {"--gpu-values-from", "2mb"},
                                              {"--maxclients", "-1"}}) {
     EXPECT_EQ(parse(arguments, options), exit_usage) << arguments[0] << ' ' << arguments[1];
   }
+}
+
+TEST(FlagsTest, ValuesOnGpusNeedAGpu) {
+  net::ServerOptions options;
+  EXPECT_EQ(parse({"--gpu-values", "1gb"}, options), exit_usage);
+  EXPECT_FALSE(parse({"--gpu-values", "1gb", "--device", "cuda"}, options).has_value());
 }
 
 TEST(FlagsTest, ASizeAndAWaitOfRoundsNeedAScheduleThatHasThem) {

@@ -35,9 +35,11 @@ constexpr Configuration configurations[] = {
     {"TwoThreadsPieces", {.threads = 2}, Cut::pieces},
     {"FakeDevice", {.threads = 1, .index = Index::fake_device}, Cut::whole},
     {"FakeDeviceTwoThreadsPieces", {.threads = 2, .index = Index::fake_device}, Cut::pieces},
+    {"FakeDeviceValues", {.index = Index::fake_device, .values_away = true}, Cut::whole},
     // Where the tests of a GPU are asked for.
     {"Gpu", {.threads = 1, .index = Index::gpu}, Cut::whole},
     {"GpuTwoThreadsPieces", {.threads = 2, .index = Index::gpu}, Cut::pieces},
+    {"GpuValues", {.threads = 2, .index = Index::gpu, .values_away = true}, Cut::whole},
 };
 
 bool is_asked_for(const Configuration& configuration) {

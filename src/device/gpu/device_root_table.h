@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "base/hash.h"
+#include "device/gpu/device_value_tier.h"
 #include "device/gpu/fixed_device_table.h"
 #include "device/gpu/pinned_block.h"
 #include "device/gpu/pinned_gets.h"
@@ -23,9 +24,11 @@ template <class Device>
 class DeviceRootTable : public RootTier {
  public:
   // `device` must outlive it.
-  DeviceRootTable(Device& device, const FixedDeviceOptions& options)
+  DeviceRootTable(Device& device, const FixedDeviceOptions& options,
+                  const ValueLaneOptions& lanes = {})
       : device_(device),
         options_(options),
+        lanes_(lanes),
         stream_(device),
         scan_result_(device, sizeof(ScanResult)) {
     make_table();
@@ -37,6 +40,10 @@ class DeviceRootTable : public RootTier {
   }
 
   int memory_node() const override { return device_.memory_node(); }
+  std::unique_ptr<ValueTier> make_values(uint64_t bytes) override {
+    enter();
+    return std::make_unique<DeviceValueTier<Device>>(device_, bytes, lanes_);
+  }
 
   const RootColumns& columns(uint64_t rows) override {
     if (rows <= columns_.rows) return columns_;
@@ -216,6 +223,7 @@ class DeviceRootTable : public RootTier {
 
   Device& device_;
   const FixedDeviceOptions options_;
+  const ValueLaneOptions lanes_;
   DeviceStream<Device> stream_;
   std::optional<FixedDeviceTable<Device>> table_;
   std::optional<PinnedGets<Device>> gets_;     // made when first needed

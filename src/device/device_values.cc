@@ -1,0 +1,51 @@
+#include "device/device_values.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace isotherm {
+namespace {
+
+std::vector<ValueLog::Area> areas_of(const std::vector<std::unique_ptr<ValueTier>>& tiers) {
+  std::vector<ValueLog::Area> areas;
+  for (const auto& tier : tiers) areas.push_back({tier->address(), tier->bytes()});
+  return areas;
+}
+
+// Of the smallest: all segments are alike.
+uint64_t segment_bytes_of(const std::vector<std::unique_ptr<ValueTier>>& tiers) {
+  uint64_t least = ~uint64_t{0};
+  for (const auto& tier : tiers) least = std::min(least, tier->bytes());
+  return ValueLog::segment_bytes_for(least);
+}
+
+}  // namespace
+
+DeviceValues::DeviceValues(std::vector<std::unique_ptr<ValueTier>> tiers, EpochDomain& epochs,
+                           MemoryBudget& budget)
+    : tiers_(std::move(tiers)), log_(areas_of(tiers_), segment_bytes_of(tiers_), epochs, budget) {}
+
+std::unique_ptr<ValueTransfer> DeviceValues::make_transfer() {
+  std::vector<std::unique_ptr<ValueLane>> lanes;
+  for (const auto& tier : tiers_) lanes.push_back(tier->make_lane());
+  return std::make_unique<ValueTransfer>(log_, std::move(lanes));
+}
+
+void DeviceValues::settle(const Item& item, const Item* copy, Location copy_location) {
+  if (!item.away()) return;
+  if (copy != nullptr && same_value(item, *copy)) {
+    log_.move(item.value_place(), copy_location);
+  } else {
+    log_.free(item.value_place(), item.value_bytes());
+  }
+}
+
+DeviceValueStats DeviceValues::stats() const {
+  const auto read = [](const std::atomic<uint64_t>& count) {
+    return count.load(std::memory_order_relaxed);
+  };
+  return {log_.capacity(), log_.live_bytes(), log_.values(),    read(fetched),
+          read(to_device), read(from_device), read(lost_values)};
+}
+
+}  // namespace isotherm

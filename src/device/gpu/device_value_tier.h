@@ -1,0 +1,92 @@
+// DeviceValueTier: a ValueTier (device/value_tier.h) in the memory of any device, taken as a whole
+// when it is made.
+//
+// Threads. As device/value_tier.h; the device is entered by every call, since callers' threads
+// differ.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <new>
+
+#include "device/gpu/device_error.h"
+#include "device/gpu/device_memory.h"
+#include "device/gpu/device_stream.h"
+#include "device/gpu/pinned_block.h"
+#include "device/gpu/value_kernel.h"
+#include "device/value_tier.h"
+
+namespace isotherm {
+
+struct ValueLaneOptions {
+  uint64_t window_bytes = 1 << 20;
+  uint32_t copies = 1 << 14;
+};
+
+template <class Device>
+class DeviceValueLane final : public ValueLane {
+ public:
+  // Throws std::bad_alloc.
+  DeviceValueLane(Device& device, const ValueLaneOptions& options)
+      : device_(device),
+        most_copies_(options.copies),
+        stream_(device),
+        window_(device, options.window_bytes),
+        copies_(device, options.copies * sizeof(ValueCopy)) {}
+  ~DeviceValueLane() override { enter(device_); }
+
+  char* window() const override { return window_.data(); }
+  uint64_t window_bytes() const override { return window_.bytes(); }
+  ValueCopy* copies() const override { return reinterpret_cast<ValueCopy*>(copies_.data()); }
+  uint32_t most_copies() const override { return most_copies_; }
+
+  void run(uint32_t count) override {
+    if (count == 0) return;
+    enter(device_);
+    constexpr uint32_t threads = 256;
+    constexpr uint32_t tiles = threads / CopyValuesKernel::tile;
+    const uint32_t blocks = std::min((count + tiles - 1) / tiles, device_.full_grid());
+    require_device(
+        device_.launch(stream_.get(), blocks, threads, CopyValuesKernel{copies(), count}) &&
+            device_.synchronize(stream_.get()),
+        "copy values");
+  }
+
+  // A GPU is chosen by each thread; a fake one is nobody's.
+  static void enter(Device& device) {
+    if constexpr (requires { device.enter(); }) device.enter();
+  }
+
+ private:
+  Device& device_;
+  const uint32_t most_copies_;
+  DeviceStream<Device> stream_;
+  PinnedBlock<Device> window_;
+  PinnedBlock<Device> copies_;
+};
+
+template <class Device>
+class DeviceValueTier final : public ValueTier {
+ public:
+  // `device` must outlive it. Throws std::bad_alloc where it has not so much memory.
+  DeviceValueTier(Device& device, uint64_t bytes, const ValueLaneOptions& options = {})
+      : device_(device), options_(options), all_(device, 0), memory_(all_, bytes) {
+    if (memory_.empty()) throw std::bad_alloc();
+  }
+  ~DeviceValueTier() override { DeviceValueLane<Device>::enter(device_); }
+
+  uint64_t address() const override { return reinterpret_cast<uint64_t>(memory_.data()); }
+  uint64_t bytes() const override { return memory_.bytes(); }
+  std::unique_ptr<ValueLane> make_lane() override {
+    DeviceValueLane<Device>::enter(device_);
+    return std::make_unique<DeviceValueLane<Device>>(device_, options_);
+  }
+
+ private:
+  Device& device_;
+  const ValueLaneOptions options_;
+  DeviceMemory<Device> all_;
+  DeviceArray<Device, char> memory_;
+};
+
+}  // namespace isotherm

@@ -1,0 +1,49 @@
+// ValueTier: memory for values on one device, and lanes by which they travel.
+//
+// A lane has a window, pinned memory of the host that the device reaches, too. Whoever brings
+// values writes them into the window, lists the copies from there to the tier's memory, and runs
+// them; whoever fetches some lists copies into the window and reads them there. One kernel makes
+// all copies of a run.
+//
+// Errors. DeviceError when the device fails.
+// Threads. make_lane: any. A lane: one at a time; lanes of one tier do not wait for each other.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+namespace isotherm {
+
+// Addresses as kernels know them, at multiples of 16 bytes. What lies behind `bytes` up to such a
+// multiple is copied, too.
+struct ValueCopy {
+  uint64_t from = 0;
+  uint64_t to = 0;
+  uint64_t bytes = 0;
+};
+
+class ValueLane {
+ public:
+  virtual ~ValueLane() = default;
+
+  virtual char* window() const = 0;
+  virtual uint64_t window_bytes() const = 0;
+  // The list of copies, with room for most_copies().
+  virtual ValueCopy* copies() const = 0;
+  virtual uint32_t most_copies() const = 0;
+  // Makes the first `count` copies of the list, which must not overlap, and waits for them.
+  virtual void run(uint32_t count) = 0;
+};
+
+class ValueTier {
+ public:
+  virtual ~ValueTier() = default;
+
+  // The tier's memory on the device.
+  virtual uint64_t address() const = 0;
+  virtual uint64_t bytes() const = 0;
+  // Must not outlive the tier. Throws std::bad_alloc, too.
+  virtual std::unique_ptr<ValueLane> make_lane() = 0;
+};
+
+}  // namespace isotherm

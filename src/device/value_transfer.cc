@@ -1,0 +1,99 @@
+#include "device/value_transfer.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace isotherm {
+namespace {
+
+// Enough for a tile's lanes, and short enough that the tiles of a device share one long value.
+constexpr uint64_t piece_bytes = 4 << 10;
+
+uint64_t whole_units(uint64_t bytes) {
+  return value_place::units_of(bytes) * value_place::unit_bytes;
+}
+
+}  // namespace
+
+// What is in a lane's window so far.
+class ValueTransfer::Window {
+ public:
+  explicit Window(ValueLane& lane) : lane_(lane) {}
+
+  // Room for so much at most; 0: full.
+  uint64_t room(uint64_t bytes) const {
+    if (copies_ == lane_.most_copies()) return 0;
+    return std::min({bytes, piece_bytes, lane_.window_bytes() - used_});
+  }
+  char* add(uint64_t device_address, uint64_t bytes, bool to_device) {
+    char* const at = lane_.window() + used_;
+    const auto here = reinterpret_cast<uint64_t>(at);
+    lane_.copies()[copies_++] =
+        to_device ? ValueCopy{here, device_address, bytes} : ValueCopy{device_address, here, bytes};
+    used_ += whole_units(bytes);
+    return at;
+  }
+  void run() {
+    lane_.run(copies_);
+    copies_ = 0;
+    used_ = 0;
+  }
+
+ private:
+  ValueLane& lane_;
+  uint64_t used_ = 0;
+  uint32_t copies_ = 0;
+};
+
+void ValueTransfer::fetch(std::span<const Fetch> values) {
+  struct Piece {
+    char* to;
+    const char* from;
+    uint64_t bytes;
+  };
+  std::vector<Piece> pieces;  // of the window
+  for (uint32_t device = 0; device < lanes_.size(); ++device) {
+    Window window(*lanes_[device]);
+    const auto run = [&] {
+      window.run();
+      for (const Piece& piece : pieces) std::memcpy(piece.to, piece.from, piece.bytes);
+      pieces.clear();
+    };
+    for (const Fetch& value : values) {
+      if (value_place::device(value.place) != device) continue;
+      for (uint64_t done = 0; done < value.bytes;) {
+        const uint64_t bytes = window.room(value.bytes - done);
+        if (bytes == 0) {
+          run();
+          continue;
+        }
+        pieces.push_back(
+            {value.to + done, window.add(log_.address(value.place) + done, bytes, false), bytes});
+        done += bytes;
+      }
+    }
+    run();
+  }
+}
+
+void ValueTransfer::bring(std::span<const Bring> values) {
+  for (uint32_t device = 0; device < lanes_.size(); ++device) {
+    Window window(*lanes_[device]);
+    for (const Bring& value : values) {
+      if (value_place::device(value.place) != device) continue;
+      for (uint64_t done = 0; done < value.bytes;) {
+        const uint64_t bytes = window.room(value.bytes - done);
+        if (bytes == 0) {
+          window.run();
+          continue;
+        }
+        char* const at = window.add(log_.address(value.place) + done, bytes, true);
+        std::memcpy(at, value.from + done, bytes);
+        done += bytes;
+      }
+    }
+    window.run();
+  }
+}
+
+}  // namespace isotherm

@@ -1,0 +1,47 @@
+// ValueTransfer: brings values to the devices' memory and fetches them, many at a time.
+//
+// It has a lane to each device (device/value_tier.h). Values are cut into pieces, which fill the
+// lane's window, and each window is one launch.
+//
+// Errors. DeviceError when a device fails.
+// Threads. One at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "device/value_log.h"
+#include "device/value_tier.h"
+
+namespace isotherm {
+
+class ValueTransfer {
+ public:
+  struct Fetch {
+    ValuePlace place = 0;
+    uint64_t bytes = 0;
+    char* to = nullptr;
+  };
+  struct Bring {
+    ValuePlace place = 0;
+    uint64_t bytes = 0;
+    const char* from = nullptr;
+  };
+
+  // One lane for each device, in order. The log must outlive it.
+  ValueTransfer(const ValueLog& log, std::vector<std::unique_ptr<ValueLane>> lanes)
+      : log_(log), lanes_(std::move(lanes)) {}
+
+  void fetch(std::span<const Fetch> values);
+  void bring(std::span<const Bring> values);
+
+ private:
+  class Window;
+
+  const ValueLog& log_;
+  const std::vector<std::unique_ptr<ValueLane>> lanes_;
+};
+
+}  // namespace isotherm
