@@ -122,9 +122,8 @@ std::shared_ptr<Rounds::Round> Rounds::join(Member& member, RoundWork& work, boo
     return round;
   }
   if (schedule_.waits()) gather(lock, *round);
-  changed_.wait(lock, [&] { return !running_; });
+  take_turn(lock);
   if (schedule_.waits()) began_ = clock_.now_ns();
-  running_ = true;
   ++stats_.rounds;
   stats_.rows += round->rows;
   forming_.reset();
@@ -156,6 +155,19 @@ void Rounds::gather(std::unique_lock<std::mutex>& lock, const Round& round) {
     }
     clock_.wait(lock, changed_, latest);
   }
+}
+
+// A turn takes microseconds, less than falling asleep and waking, so it looks a while before it
+// sleeps.
+void Rounds::take_turn(std::unique_lock<std::mutex>& lock) {
+  constexpr int looks = 500;
+  for (int i = 0; i < looks && running_.load(std::memory_order_relaxed); ++i) {
+    if (i == 0) lock.unlock();
+    __builtin_ia32_pause();
+  }
+  if (!lock.owns_lock()) lock.lock();
+  changed_.wait(lock, [&] { return !running_.load(std::memory_order_relaxed); });
+  running_.store(true, std::memory_order_relaxed);
 }
 
 // A member ends.
@@ -345,8 +357,7 @@ void Rounds::end(Round& round) {
 bool Rounds::alone(const std::function<void(RootTable&)>& use) {
   {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return !running_; });
-    running_ = true;
+    take_turn(lock);
   }
   bool done = !lost();
   try {
@@ -370,7 +381,7 @@ void Rounds::lose() {
 void Rounds::free_turn() {
   {
     const std::lock_guard guard(mutex_);
-    running_ = false;
+    running_.store(false, std::memory_order_relaxed);
   }
   changed_.notify_all();
 }

@@ -144,6 +144,7 @@ class Rounds {
   void find_room(std::unique_lock<std::mutex>& lock, uint64_t rows);
   bool goes(const Round& round) const;
   void gather(std::unique_lock<std::mutex>& lock, const Round& round);
+  void take_turn(std::unique_lock<std::mutex>& lock);
   void leave();
   void open(Round& round);
   void lead(Round& round, uint32_t next_phase, const std::function<void()>& step);
@@ -171,9 +172,9 @@ class Rounds {
   // A turn ended, or a round that was forming began or has nobody to wait for any more.
   std::condition_variable changed_;
   std::shared_ptr<Round> forming_;
-  bool running_ = false;   // somebody has the turn
-  uint32_t members_ = 0;   // that are known
-  uint32_t roomless_ = 0;  // threads whose work finds no room in the round that forms
+  std::atomic<bool> running_{false};  // somebody has the turn; changes under the mutex only
+  uint32_t members_ = 0;              // that are known
+  uint32_t roomless_ = 0;             // threads whose work finds no room in the round that forms
   uint32_t hurries_ = 0;
   int64_t began_ = RoundSchedule::never;  // the last round
   RoundStats stats_;
