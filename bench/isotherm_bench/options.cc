@@ -21,7 +21,8 @@ struct Flags {
   std::string arrival = "poisson";
   std::vector<std::string> targets, peers, pids;
   std::string device = "cpu";
-  std::string gpu_memory;
+  std::string gpu_memory, gpu_values, maxmemory;
+  std::string maxmemory_policy = "noeviction";
   std::string gpu_schedule = "greedy";
   std::string isotherm_arguments, redis_arguments, memcached_arguments;
   bool list_presets = false, no_load = false, no_floor = false;
@@ -131,6 +132,13 @@ void add_system_flags(CLI::App& app, Flags& flags, Options& options) {
       ->group(group);
   app.add_option("--gpu-memory", flags.gpu_memory, "bytes of each that it may take (default: all)")
       ->group(group);
+  app.add_option("--gpu-values", flags.gpu_values,
+                 "bytes of each for values that nobody reads (default: none)")
+      ->group(group);
+  app.add_option("--maxmemory", flags.maxmemory, "in process: cap in bytes (default: none)")
+      ->group(group);
+  app.add_option("--maxmemory-policy", flags.maxmemory_policy, "in process: as in redis.conf")
+      ->group(group);
   app.add_option("--gpu-schedule", flags.gpu_schedule,
                  "when the batches of all threads go there: greedy (default), fixed, periodic")
       ->group(group);
@@ -239,6 +247,15 @@ void apply_systems(const Flags& flags, Options& options) {
   if (!flags.gpu_memory.empty()) {
     options.store.gpu_memory = count_of("--gpu-memory", flags.gpu_memory);
   }
+  if (!flags.gpu_values.empty()) {
+    options.store.gpu_values = count_of("--gpu-values", flags.gpu_values);
+  }
+  if (!flags.maxmemory.empty()) {
+    options.store.maxmemory = count_of("--maxmemory", flags.maxmemory);
+  }
+  const auto policy = parse_eviction_policy(flags.maxmemory_policy);
+  if (!policy) throw UsageError{"--maxmemory-policy: '" + flags.maxmemory_policy + "' is none"};
+  options.store.maxmemory_policy = *policy;
   const auto schedule = parse_scheduling(flags.gpu_schedule);
   if (!schedule) {
     throw UsageError{"--gpu-schedule: '" + flags.gpu_schedule +

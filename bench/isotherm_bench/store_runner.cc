@@ -132,9 +132,12 @@ class StoreRunners final : public RunnerFactory {
   uint64_t memory() const override { return store_.memory(); }
   std::string place() const override {
     if (!store_.on_gpu()) return {};
-    const uint64_t beyond = store_.entries_beyond_gpu();
-    if (beyond == 0) return " on a GPU";
-    return " on a GPU, " + std::to_string(beyond * 100 / store_.size()) + "% of the index beyond";
+    const auto share = [&](uint64_t entries, const char* what) {
+      if (entries == 0) return std::string();
+      return ", " + std::to_string(entries * 100 / store_.size()) + "% of " + what;
+    };
+    return " on a GPU" + share(store_.entries_beyond_gpu(), "the index beyond") +
+           share(store_.values_on_gpu(), "the values");
   }
 
  private:

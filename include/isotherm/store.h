@@ -50,6 +50,8 @@ class Store {
   // Whether the index lies on GPUs, and how many entries of it they have no room for.
   bool on_gpu() const;
   uint64_t entries_beyond_gpu() const;
+  // Values that lie in the memory of GPUs (Options::gpu_values).
+  uint64_t values_on_gpu() const;
 
  private:
   friend class Handle;

@@ -49,6 +49,8 @@ class DeviceValues {
 
   // Throws DeviceError or std::bad_alloc.
   std::unique_ptr<ValueTransfer> make_transfer();
+  // Null without it.
+  PinnedValues make_pinned(uint64_t bytes) { return tiers_.front()->make_pinned(bytes); }
   ValueLog& log() { return log_; }
 
   // `item` has left the index; `copy` has taken its place, or is null.

@@ -64,12 +64,12 @@ void HostExecutor::settle(Database& database, Member old, int64_t old_expiry, in
   cache_.retire(old.location);
 }
 
-void HostExecutor::Run::await(Reply& reply, const Item& item, Status status, bool found_only) {
-  if (values == nullptr) {
-    reply.status.store(Status::not_found, std::memory_order_release);
-    return;
+void HostExecutor::Run::await(Reply& reply, const Item& item, Status status, Status if_lost) {
+  if (values != nullptr) {
+    awaited.push_back({&reply, item.value_place(), status, if_lost});
+  } else {
+    reply.status.store(if_lost, std::memory_order_release);
   }
-  awaited.push_back({&reply, item.value_place(), status, found_only});
 }
 
 const Item* HostExecutor::Run::whole(const Item& item) const {

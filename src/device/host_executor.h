@@ -56,9 +56,8 @@ class HostExecutor {
     ValueReader* values = nullptr;
     std::vector<AwaitedValue> awaited = {};
 
-    // The reply shows the item but for its value, which is away. `found_only`: that is all the
-    // request does.
-    void await(Reply& reply, const Item& item, Status status, bool found_only);
+    // The reply shows the item but for its value, which is away.
+    void await(Reply& reply, const Item& item, Status status, Status if_lost);
     // The item with its value; null: that is lost.
     const Item* whole(const Item& item) const;
     void want(Location location) const;

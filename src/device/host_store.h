@@ -49,6 +49,13 @@ struct HostStore {
   // and nothing is evicted for it.
   uint64_t largest_item() const { return makes_room() ? budget.largest_item() : ~uint64_t{0}; }
 
+  // Of all databases.
+  uint64_t entries() const {
+    uint64_t entries = 0;
+    for (const Database& database : databases) entries += database.count();
+    return entries;
+  }
+
   const Options options;
   const uint64_t seed;  // of the hash
   const Hash hash;

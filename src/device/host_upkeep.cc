@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <new>
+#include <thread>
 #include <utility>
 
 #include "base/tile.h"
@@ -127,11 +128,12 @@ bool HostUpkeep::evict_to(int64_t wanted, uint32_t sweeps, int64_t now_ms) {
   uint32_t vain = 0;
   for (; sweeps > 0; --sweeps) {
     if (room() >= wanted) return true;
-    if (send_values(now_ms)) continue;
+    const Sent sent = send_values(now_ms);
+    if (sent == Sent::busy) std::this_thread::yield();
+    if (sent != Sent::none) continue;
     if (!evictable()) {
-      if (++vain < most_vain_sweeps) continue;
-      if (values_) store_.values->set_vain(true);
-      break;
+      if (++vain == most_vain_sweeps) break;
+      continue;
     }
     const EpochGuard guard(store_.epochs, slot_);
     evict_some(now_ms);
@@ -144,12 +146,20 @@ bool HostUpkeep::sends_values() const {
   return values_ && on_device() && store_.values->log().has_room(store_.options.gpu_values_from);
 }
 
-// Whether some went.
-bool HostUpkeep::send_values(int64_t now_ms) {
-  if (!sends_values()) return false;
-  const bool sent = move_values(now_ms, [&] { values_->send(moves_, now_ms); }) != 0;
-  if (sent) store_.values->set_vain(false);
-  return sent;
+HostUpkeep::Sent HostUpkeep::send_values(int64_t now_ms) {
+  if (!sends_values()) return Sent::none;
+  uint32_t looked = 0;
+  const size_t sent = move_values(now_ms, [&] { looked = values_->send(moves_, now_ms); });
+  if (sent == 0 && looked == 0) return Sent::busy;
+  if (sent != 0) {
+    vain_looks_ = 0;
+    store_.values->set_vain(false);
+    return Sent::some;
+  }
+  // Twice round all items: the first time the CLOCK passes, what was read stays.
+  vain_looks_ += looked;
+  if (vain_looks_ > 2 * store_.entries()) store_.values->set_vain(true);
+  return Sent::none;
 }
 
 // Without a cap values go as soon as nobody reads them; with one when room gets short.
@@ -160,8 +170,8 @@ bool HostUpkeep::tend_values(int64_t now_ms) {
       limit == 0 ? std::numeric_limits<int64_t>::max() : room() - reserve_of(limit) / 2;
   size_t moved = move_values(now_ms, [&] { values_->bring(moves_, left); });
   moved += move_values(now_ms, [&] { values_->clean(moves_); });
-  if (limit == 0 && send_values(now_ms)) ++moved;
-  return moved != 0;
+  const bool sent = limit == 0 && send_values(now_ms) == Sent::some;
+  return sent || moved != 0;
 }
 
 // One step that makes copies, and their moves; how many were done.

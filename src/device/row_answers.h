@@ -87,13 +87,20 @@ struct RowAnswers {
       items.touch(member.location);
     }
     if ((run.columns.options[row] & option::no_value) != 0) return finish(reply, Status::ok);
-    run.await(reply, *member.item, Status::ok, true);
+    run.await(reply, *member.item, Status::ok, Status::not_found);
   }
 
-  // Whether the new value cannot be planned without the old one.
+  // Whether what is done depends on the old value, or on whether it can still be had.
   static ISOTHERM_INLINE bool builds_on_value(const Request& request, const Item& old) {
-    if (request.op == Op::expire) return request.expiry != no_expiry && !old.has_expiry();
-    return request.op == Op::add || request.op == Op::append || request.op == Op::prepend;
+    constexpr uint16_t conditions = option::if_absent | option::if_present | option::if_version;
+    switch (request.op) {
+      case Op::expire:
+        return request.expiry != no_expiry && !old.has_expiry();
+      case Op::put:
+        return request.has(option::want_previous) && request.has(conditions);
+      default:
+        return request.op == Op::add || request.op == Op::append || request.op == Op::prepend;
+    }
   }
   static ISOTHERM_INLINE bool shows_old(const Request& request) {
     return request.has(option::want_previous) || request.op == Op::expire || request.op == Op::get;
@@ -105,7 +112,7 @@ struct RowAnswers {
     if (shown == nullptr || ISOTHERM_LIKELY(!shown->away()) || request.has(option::no_value)) {
       return finish(reply, status);
     }
-    run.await(reply, *shown, status, request.op == Op::get || request.op == Op::expire);
+    run.await(reply, *shown, status, request.op == Op::put ? status : Status::not_found);
   }
 
   static ISOTHERM_INLINE void show(Reply& reply, const Item& item) {

@@ -6,16 +6,16 @@
 namespace isotherm {
 namespace {
 
-constexpr uint32_t items_per_sweep = 256;
+constexpr uint32_t items_per_sweep = 1024;
 constexpr uint64_t bytes_per_sweep = 1 << 20;
 constexpr size_t cleaned_at_once = 64;
 
 }  // namespace
 
-void ValueMoves::send(std::vector<ItemMove>& moves, int64_t now_ms) {
+uint32_t ValueMoves::send(std::vector<ItemMove>& moves, int64_t now_ms) {
   found_.clear();
   uint64_t bytes = 0;
-  store_.items.sweep_clock(looks(), [&](Location location) {
+  const uint32_t looked = store_.items.sweep_clock(looks(), [&](Location location) {
     const Item& item = *store_.items.item(location);
     if (!may_go(item, now_ms)) return true;
     found_.push_back(location);
@@ -38,6 +38,7 @@ void ValueMoves::send(std::vector<ItemMove>& moves, int64_t now_ms) {
     drop(moves, first);
     throw;
   }
+  return looked;
 }
 
 void ValueMoves::bring(std::vector<ItemMove>& moves, int64_t room) {
@@ -54,7 +55,7 @@ void ValueMoves::bring(std::vector<ItemMove>& moves, int64_t room) {
     if (to == location::none) break;
     Item* copy = Item::create(store_.items.address(to), parts);
     copy->set_version(item.version());
-    fetches.push_back({item.value_place(), item.value_bytes(), copy->value_data()});
+    fetches.push_back({item.value_place(), item.value_bytes(), copy->value_data(), false});
     moves.push_back({from, to, MoveReason::moved});
   }
   reader_.clear_wanted();
@@ -80,7 +81,7 @@ void ValueMoves::clean(std::vector<ItemMove>& moves) {
     Location to = location::none;
     const Item* copy = make_away(item, to, ValueLog::For::cleaning);
     if (copy == nullptr) break;
-    fetches.push_back({place, item.value_bytes(), nullptr});
+    fetches.push_back({place, item.value_bytes(), nullptr, false});
     brings.push_back({copy->value_place(), item.value_bytes(), nullptr});
     moves.push_back({from, to, MoveReason::moved});
     bytes += item.value_bytes();
@@ -105,9 +106,7 @@ void ValueMoves::clean(std::vector<ItemMove>& moves) {
 // round before anything can be read again.
 uint32_t ValueMoves::looks() const {
   constexpr uint64_t part = 4;
-  uint64_t items = 0;
-  for (const Database& database : store_.databases) items += database.count();
-  return static_cast<uint32_t>(std::min<uint64_t>(items_per_sweep, 1 + items / part));
+  return static_cast<uint32_t>(std::min<uint64_t>(items_per_sweep, 1 + store_.entries() / part));
 }
 
 bool ValueMoves::may_go(const Item& item, int64_t now_ms) const {

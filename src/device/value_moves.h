@@ -31,8 +31,9 @@ class ValueMoves {
   ValueMoves(HostExecutor& executor, DeviceValues& values, ValueReader& reader)
       : executor_(executor), store_(executor.store()), values_(values), reader_(reader) {}
 
-  // Append their moves.
-  void send(std::vector<ItemMove>& moves, int64_t now_ms);
+  // Append their moves. `send` returns at how many items it looked, 0 where another thread is at
+  // it.
+  uint32_t send(std::vector<ItemMove>& moves, int64_t now_ms);
   // What the reader wants; as long as `room` bytes are left for it.
   void bring(std::vector<ItemMove>& moves, int64_t room);
   void clean(std::vector<ItemMove>& moves);

@@ -8,7 +8,11 @@
 namespace isotherm {
 namespace {
 
-constexpr uint64_t chunk_bytes = 64 << 10;
+constexpr uint64_t first_chunk = 256 << 10;
+constexpr uint64_t largest_chunk = 8 << 20;
+// Of pinned memory that a reader keeps: a part of the cap, and no more than the second.
+constexpr uint64_t pinned_part = 256;
+constexpr uint64_t most_pinned = 32 << 20;
 constexpr size_t most_wanted = 256;
 
 void finish_reply(Reply& reply, Status status) {
@@ -26,9 +30,15 @@ void blank(Reply& reply) {
 }  // namespace
 
 ValueReader::ValueReader(DeviceValues& values, MemoryBudget& budget)
-    : values_(values), budget_(budget), transfer_(values.make_transfer()) {}
+    : values_(values),
+      budget_(budget),
+      transfer_(values.make_transfer()),
+      most_pinned_(budget.limit() == 0 ? most_pinned
+                                       : std::min(most_pinned, budget.limit() / pinned_part)) {}
 
-ValueReader::~ValueReader() { free_chunks(0); }
+ValueReader::~ValueReader() {
+  while (!chunks_.empty()) drop_last_chunk();
+}
 
 void ValueReader::await(std::vector<AwaitedValue>& awaited) {
   if (awaited.empty()) return;
@@ -45,12 +55,13 @@ void ValueReader::want(Location location) {
 Item* ValueReader::whole(const Item& item) {
   const std::lock_guard guard(mutex_);
   const Item::Parts parts = item.parts(false);
-  char* const memory = room(parts.bytes());
+  char* const memory = room(parts.bytes()).at;
   if (memory == nullptr || values_.lost()) return nullptr;
   Item* copy = Item::create(memory, parts);
   copy->set_version(item.version());
   try {
-    const ValueTransfer::Fetch fetch{item.value_place(), item.value_bytes(), copy->value_data()};
+    const ValueTransfer::Fetch fetch{item.value_place(), item.value_bytes(), copy->value_data(),
+                                     false};
     transfer_->fetch({&fetch, 1});
   } catch (const std::exception&) {
     failed_ = true;
@@ -70,8 +81,10 @@ void ValueReader::finish() {
   for (const AwaitedValue& one : awaited_) {
     Reply& reply = *one.reply;
     if (fetches.empty() || fetches.back().place != one.place) {
-      char* const memory = room(reply.size);
-      if (memory != nullptr) fetches.push_back({one.place, reply.size, memory});
+      const Room memory = room(reply.size);
+      if (memory.at != nullptr) {
+        fetches.push_back({one.place, reply.size, memory.at, memory.pinned});
+      }
     }
     const bool fits = !fetches.empty() && fetches.back().place == one.place;
     reply.data = fits ? fetches.back().to : nullptr;
@@ -91,48 +104,58 @@ void ValueReader::finish() {
   awaited_.clear();
 }
 
-// A get finds nothing then; a write has done what it did.
 void ValueReader::lose_all() {
   for (const AwaitedValue& one : awaited_) {
     blank(*one.reply);
-    finish_reply(*one.reply, one.found_only ? Status::not_found : one.status);
+    finish_reply(*one.reply, one.if_lost);
   }
   awaited_.clear();
 }
 
 void ValueReader::clear() {
-  constexpr size_t kept = 1;
-  free_chunks(kept);
+  while (!chunks_.empty() && !chunks_.back().pinned) drop_last_chunk();
+  chunk_ = 0;
   chunk_used_ = 0;
 }
 
-char* ValueReader::room(uint64_t bytes) {
-  constexpr uint64_t grain = 16;
+ValueReader::Room ValueReader::room(uint64_t bytes) {
+  constexpr uint64_t grain = value_place::unit_bytes;
   const uint64_t taken = (bytes + grain - 1) / grain * grain;
-  if (chunks_.empty() || chunks_.back().bytes - chunk_used_ < taken) {
-    const uint64_t size = std::max(chunk_bytes, taken);
-    if (held_bytes_ + size > most_bytes) return nullptr;
-    Chunk chunk{std::unique_ptr<char[]>(new (std::nothrow) char[size]), size};
-    if (chunk.memory == nullptr) return nullptr;
-    chunks_.push_back(std::move(chunk));
+  while (chunk_ < chunks_.size() && chunks_[chunk_].bytes - chunk_used_ < taken) {
+    ++chunk_;
     chunk_used_ = 0;
-    held_bytes_ += size;
-    budget_.buffers.fetch_add(static_cast<int64_t>(size), std::memory_order_relaxed);
   }
-  char* const at = chunks_.back().memory.get() + chunk_used_;
+  if (chunk_ == chunks_.size() && !add_chunk(taken)) return {};
+  const Chunk& chunk = chunks_[chunk_];
+  char* const at = chunk.memory.get() + chunk_used_;
   chunk_used_ += taken;
-  return at;
+  return {at, chunk.pinned};
 }
 
-// Frees all but the first `kept`, and that, too, if it is large.
-void ValueReader::free_chunks(size_t kept) {
-  if (!chunks_.empty() && chunks_.front().bytes > chunk_bytes) kept = 0;
-  while (chunks_.size() > kept) {
-    held_bytes_ -= chunks_.back().bytes;
-    budget_.buffers.fetch_sub(static_cast<int64_t>(chunks_.back().bytes),
-                              std::memory_order_relaxed);
-    chunks_.pop_back();
+// Chunks double, so that a large batch has few.
+bool ValueReader::add_chunk(uint64_t bytes) {
+  const uint64_t size = std::max({first_chunk, bytes, std::min(held_bytes_, largest_chunk)});
+  if (held_bytes_ + size > most_bytes) return false;
+  const bool pins = chunks_.empty() || chunks_.back().pinned;
+  Chunk chunk{
+      pins && held_bytes_ + size <= most_pinned_ ? values_.make_pinned(size) : PinnedValues(), size,
+      true};
+  if (chunk.memory == nullptr) {
+    chunk.memory = {new (std::nothrow) char[size], [](char* at) { delete[] at; }};
+    chunk.pinned = false;
   }
+  if (chunk.memory == nullptr) return false;
+  chunks_.push_back(std::move(chunk));
+  held_bytes_ += size;
+  budget_.buffers.fetch_add(static_cast<int64_t>(size), std::memory_order_relaxed);
+  return true;
+}
+
+void ValueReader::drop_last_chunk() {
+  const uint64_t size = chunks_.back().bytes;
+  chunks_.pop_back();
+  held_bytes_ -= size;
+  budget_.buffers.fetch_sub(static_cast<int64_t>(size), std::memory_order_relaxed);
 }
 
 }  // namespace isotherm

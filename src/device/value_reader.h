@@ -6,8 +6,11 @@
 // value to make the new one (append, for example) fetches it on the spot (`whole`), which takes as
 // long as a launch; such requests on cold values are rare.
 //
-// Memory. What was fetched is kept until `clear`, with the batch's replies; it counts as buffers in
-// `maxmemory`. Beyond most_bytes requests are answered out_of_memory.
+// Memory. What was fetched is kept until `clear`, with the batch's replies. It lies in pinned
+// memory, into which the kernels write and which the reader keeps for the next batch; what a batch
+// needs beyond a share of the cap, and beyond 32 MiB, lies in other memory, which goes by a lane's
+// window and is freed. All of it counts as buffers in `maxmemory`. Beyond most_bytes requests are
+// answered out_of_memory.
 //
 // Failure. A value that could not be fetched is a miss; `failed` says that there were some.
 //
@@ -29,8 +32,8 @@ namespace isotherm {
 struct AwaitedValue {
   Reply* reply;
   ValuePlace place;
-  Status status;    // when the value is there
-  bool found_only;  // without the value it is a miss; else the request has done what it did
+  Status status;   // when the value is there
+  Status if_lost;  // when it cannot be had any more
 };
 
 class ValueReader {
@@ -61,25 +64,35 @@ class ValueReader {
   ValueTransfer& transfer() { return *transfer_; }
 
  private:
-  char* room(uint64_t bytes);
-  void free_chunks(size_t kept);
+  // Memory for one value.
+  struct Room {
+    char* at = nullptr;  // null: none
+    bool pinned = false;
+  };
+  struct Chunk {
+    PinnedValues memory;
+    uint64_t bytes;
+    bool pinned;
+  };
+
+  Room room(uint64_t bytes);
+  bool add_chunk(uint64_t bytes);
+  void drop_last_chunk();
   void lose_all();
 
   DeviceValues& values_;
   MemoryBudget& budget_;
   const std::unique_ptr<ValueTransfer> transfer_;
-  struct Chunk {
-    std::unique_ptr<char[]> memory;
-    uint64_t bytes;
-  };
+  const uint64_t most_pinned_;
   bool failed_ = false;
 
   std::mutex mutex_;  // all below, while others await
   std::vector<AwaitedValue> awaited_;
   std::vector<Location> wanted_;
-  std::vector<Chunk> chunks_;
-  uint64_t chunk_used_ = 0;  // of the last
-  uint64_t held_bytes_ = 0;  // of all
+  std::vector<Chunk> chunks_;  // pinned ones first
+  size_t chunk_ = 0;           // that is being filled
+  uint64_t chunk_used_ = 0;    // of it
+  uint64_t held_bytes_ = 0;    // of all
 };
 
 }  // namespace isotherm

@@ -2,14 +2,16 @@
 //
 // A lane has a window, pinned memory of the host that the device reaches, too. Whoever brings
 // values writes them into the window, lists the copies from there to the tier's memory, and runs
-// them; whoever fetches some lists copies into the window and reads them there. One kernel makes
-// all copies of a run.
+// them; whoever fetches some lists copies into the window and reads them there, or into pinned
+// memory of its own. One kernel makes all copies of a run.
 //
 // Errors. DeviceError when the device fails.
-// Threads. make_lane: any. A lane: one at a time; lanes of one tier do not wait for each other.
+// Threads. What makes something: any. A lane: one at a time; lanes of one tier do not wait for each
+// other.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 namespace isotherm {
@@ -35,6 +37,9 @@ class ValueLane {
   virtual void run(uint32_t count) = 0;
 };
 
+// Pinned memory of the host.
+using PinnedValues = std::unique_ptr<char, std::function<void(char*)>>;
+
 class ValueTier {
  public:
   virtual ~ValueTier() = default;
@@ -44,6 +49,8 @@ class ValueTier {
   virtual uint64_t bytes() const = 0;
   // Must not outlive the tier. Throws std::bad_alloc, too.
   virtual std::unique_ptr<ValueLane> make_lane() = 0;
+  // That the kernels of all devices reach; null without it. Must not outlive the tier.
+  virtual PinnedValues make_pinned(uint64_t bytes) = 0;
 };
 
 }  // namespace isotherm

@@ -20,10 +20,13 @@ class ValueTransfer::Window {
  public:
   explicit Window(ValueLane& lane) : lane_(lane) {}
 
-  // Room for so much at most; 0: full.
-  uint64_t room(uint64_t bytes) const {
+  // The next piece of so many bytes; 0: full. `beside`: it needs no window.
+  uint64_t room(uint64_t bytes, bool beside) const {
     if (copies_ == lane_.most_copies()) return 0;
-    return std::min({bytes, piece_bytes, lane_.window_bytes() - used_});
+    return std::min({bytes, piece_bytes, beside ? bytes : lane_.window_bytes() - used_});
+  }
+  void add_beside(uint64_t device_address, char* to, uint64_t bytes) {
+    lane_.copies()[copies_++] = {device_address, reinterpret_cast<uint64_t>(to), bytes};
   }
   char* add(uint64_t device_address, uint64_t bytes, bool to_device) {
     char* const at = lane_.window() + used_;
@@ -62,13 +65,17 @@ void ValueTransfer::fetch(std::span<const Fetch> values) {
     for (const Fetch& value : values) {
       if (value_place::device(value.place) != device) continue;
       for (uint64_t done = 0; done < value.bytes;) {
-        const uint64_t bytes = window.room(value.bytes - done);
+        const uint64_t bytes = window.room(value.bytes - done, value.pinned);
         if (bytes == 0) {
           run();
           continue;
         }
-        pieces.push_back(
-            {value.to + done, window.add(log_.address(value.place) + done, bytes, false), bytes});
+        const uint64_t from = log_.address(value.place) + done;
+        if (value.pinned) {
+          window.add_beside(from, value.to + done, bytes);
+        } else {
+          pieces.push_back({value.to + done, window.add(from, bytes, false), bytes});
+        }
         done += bytes;
       }
     }
@@ -82,7 +89,7 @@ void ValueTransfer::bring(std::span<const Bring> values) {
     for (const Bring& value : values) {
       if (value_place::device(value.place) != device) continue;
       for (uint64_t done = 0; done < value.bytes;) {
-        const uint64_t bytes = window.room(value.bytes - done);
+        const uint64_t bytes = window.room(value.bytes - done, false);
         if (bytes == 0) {
           window.run();
           continue;

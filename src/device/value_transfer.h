@@ -1,7 +1,7 @@
 // ValueTransfer: brings values to the devices' memory and fetches them, many at a time.
 //
 // It has a lane to each device (device/value_tier.h). Values are cut into pieces, which fill the
-// lane's window, and each window is one launch.
+// lane's window or its list, and each filling is one launch.
 //
 // Errors. DeviceError when a device fails.
 // Threads. One at a time.
@@ -23,6 +23,8 @@ class ValueTransfer {
     ValuePlace place = 0;
     uint64_t bytes = 0;
     char* to = nullptr;
+    // `to` is pinned, at a multiple of 16, and there is room for whole units: no need of a window.
+    bool pinned = false;
   };
   struct Bring {
     ValuePlace place = 0;

@@ -2,13 +2,14 @@
 // request sees, and what happens when the device fails.
 #include <gtest/gtest.h>
 
+#include <map>
 #include <memory>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "device/fake_root_table.h"
-#include "device/history.h"
 #include "engine/engine.h"
 #include "items/pages.h"
 #include "items/poison.h"
@@ -69,6 +70,21 @@ class DeviceValuesTest : public ::testing::Test {
       const auto fill = [&](Batch& batch) { batch.put(name, text); };
       ASSERT_EQ(ask(fill).status, Status::ok);
     }
+  }
+  // In one batch; how many were refused.
+  uint64_t put_many(uint64_t from, uint64_t count, uint64_t bytes) {
+    std::vector<std::string> names;
+    std::vector<std::string> texts;
+    for (uint64_t i = from; i < from + count; ++i) {
+      names.push_back(key(i));
+      texts.push_back(value(i, bytes));
+    }
+    Batch batch;
+    for (uint64_t i = 0; i < count; ++i) batch.put(names[i], texts[i]);
+    worker->submit(batch);
+    uint64_t refused = 0;
+    for (Batch::Row row = 0; row < count; ++row) refused += batch.reply(row).status != Status::ok;
+    return refused;
   }
   void maintain(int steps = 50) {
     for (int i = 0; i < steps; ++i) worker->maintain();
@@ -199,20 +215,19 @@ TEST_F(DeviceValuesTest, AFlushFreesThem) {
 
 // The cap holds a quarter of what is stored, and nothing is refused or evicted.
 TEST_F(DeviceValuesTest, WithACapTheyGoWhenItIsReached) {
-  constexpr uint64_t count = poison::sanitized ? 4'000 : 10'000;
+  constexpr uint64_t count = 6'000;
   Options capped = options(64 << 20);
   capped.maxmemory = count * 1000;
   make(capped);
-  put(0, 1000, 4000);
-  maintain();
+  EXPECT_EQ(put_many(0, 600, 4000), 0u);
   EXPECT_EQ(values().values, 0u);
-  for (uint64_t i = 1000; i < count; i += 100) {
-    put(i, 100, 4000);
+  for (uint64_t i = 600; i < count; i += 100) {
+    EXPECT_EQ(put_many(i, 100, 4000), 0u);
     maintain(2);
   }
   EXPECT_GT(values().values, count / 2);
   EXPECT_EQ(engine->stats().evicted, 0u);
-  for (uint64_t i = 0; i < count; ++i) ASSERT_EQ(get(key(i)), value(i, 4000));
+  for (uint64_t i = 0; i < count; i += 7) ASSERT_EQ(get(key(i)), value(i, 4000));
   maintain(100);
   // But for the page that classes share.
   EXPECT_LE(engine->stats().used_memory, capped.maxmemory + Pages::page_bytes);
@@ -225,11 +240,8 @@ TEST_F(DeviceValuesTest, WhereTheyFindNoRoomTheCapHoldsAsEver) {
     capped.maxmemory_policy = policy;
     make(capped);
     uint64_t refused = 0;
-    for (uint64_t i = 0; i < 6'000; ++i) {
-      const std::string name = key(i);
-      const std::string text = value(i, 4000);
-      const auto fill = [&](Batch& batch) { batch.put(name, text); };
-      refused += ask(fill).status == Status::out_of_memory;
+    for (uint64_t i = 0; i < 6'000; i += 20) {
+      refused += put_many(i, 20, 4000);
       worker->maintain();
     }
     EXPECT_EQ(refused > 0, policy == EvictionPolicy::noeviction);
@@ -270,34 +282,100 @@ TEST_F(DeviceValuesTest, WithTheDeviceTheyAreLostAndNothingElse) {
   }
 }
 
-// As above, with every kind of request and several threads.
-TEST_F(DeviceValuesTest, HistoriesGoOnWhenTheDeviceIsLost) {
-  constexpr uint64_t threads = 3;
-  constexpr int batches = poison::sanitized ? 12 : 60;
-  Options many = options();
-  many.max_value_bytes = 50'000;
-  make(many);
-  device.lose_after(2'000);
-  std::vector<std::thread> running;
-  for (uint64_t thread = 0; thread < threads; ++thread) {
-    running.emplace_back([&, thread] {
-      Worker mine(*engine);
-      History::Setup setup;
-      setup.seed = thread;
-      setup.keys = 300;
-      setup.prefix = "thread " + std::to_string(thread) + ":";
-      setup.databases = 2;
-      setup.max_value_bytes = 50'000;
-      setup.may_evict = true;
-      History history(setup);
-      for (int i = 0; i < batches && !HasFatalFailure(); ++i) {
-        history.step(clock.now_ms(), [&](Batch& batch) { mine.submit(batch); });
-        mine.maintain();
-      }
-    });
+// What one thread does to keys of its own while the device is lost: each value that it is shown is
+// right, and a key that it found missing stays so.
+class LossHistory {
+ public:
+  LossHistory(Engine& engine, uint64_t number)
+      : worker_(engine), random_(number), prefix_("thread " + std::to_string(number) + ":") {}
+
+  // A batch of different keys.
+  void step() {
+    constexpr uint64_t keys = 200;
+    constexpr uint64_t rows = 30;
+    std::vector<std::string> names;
+    std::vector<std::string> texts;
+    const uint64_t first = random_() % keys;
+    for (uint64_t i = 0; i < rows; ++i) {
+      names.push_back(prefix_ + std::to_string((first + i) % keys));
+      texts.push_back("value " + std::to_string(random_()) +
+                      std::string(random_() % 600, static_cast<char>('a' + random_() % 26)));
+    }
+    Batch batch;
+    std::vector<Op> ops;
+    for (uint64_t i = 0; i < rows; ++i) ops.push_back(append(batch, names[i], texts[i]));
+    worker_.submit(batch);
+    for (Batch::Row row = 0; row < rows; ++row) {
+      check(ops[row], names[row], texts[row], batch.reply(row));
+    }
+    batch.clear();
+    worker_.maintain();
   }
-  for (std::thread& thread : running) thread.join();
-  EXPECT_FALSE(engine->stats().on_device);
+
+ private:
+  Op append(Batch& batch, const std::string& name, const std::string& text) {
+    switch (random_() % 8) {
+      case 0:
+        batch.erase(name, option::want_previous);
+        return Op::erase;
+      case 1:
+        batch.append(name, text, option::if_present);
+        return Op::append;
+      case 2:
+      case 3:
+        batch.put(name, text, option::want_previous);
+        return Op::put;
+      default:
+        batch.get(name);
+        return Op::get;
+    }
+  }
+
+  void check(Op op, const std::string& name, const std::string& text, const Reply& reply) {
+    const bool known = entries_.contains(name);
+    if (op == Op::put) {
+      ASSERT_EQ(reply.status, Status::ok);
+    } else {
+      ASSERT_TRUE(reply.status == Status::not_found || (reply.status == Status::ok && known));
+      if (reply.status == Status::not_found) entries_.erase(name);
+    }
+    if (op != Op::append && reply.data != nullptr) {
+      ASSERT_TRUE(known);
+      ASSERT_EQ(reply.value(), entries_[name]);
+    }
+    if (op == Op::erase) entries_.erase(name);
+    if (op == Op::put) entries_[name] = text;
+    if (op == Op::append && reply.status == Status::ok) {
+      entries_[name] += text;
+      ASSERT_EQ(reply.number, static_cast<int64_t>(entries_[name].size()));
+    }
+  }
+
+  Worker worker_;
+  std::mt19937_64 random_;
+  const std::string prefix_;
+  std::map<std::string, std::string> entries_;
+};
+
+TEST_F(DeviceValuesTest, ThreadsAreShownNothingWrongWhenTheDeviceIsLostUnderThem) {
+  for (const uint64_t left : {500, 700, 900, 1'100, 1'500}) {
+    constexpr uint64_t threads = 3;
+    constexpr int batches = poison::sanitized ? 30 : 100;
+    FakeDevice lost(left, device_bytes);
+    engine = std::make_unique<Engine>(options(), clock, fake_root_tiers_maker(lost));
+    lost.lose_after(left);
+    std::vector<std::thread> running;
+    for (uint64_t thread = 0; thread < threads; ++thread) {
+      running.emplace_back([&, thread] {
+        LossHistory history(*engine, thread + left);
+        for (int i = 0; i < batches && !HasFatalFailure(); ++i) history.step();
+      });
+    }
+    for (std::thread& thread : running) thread.join();
+    EXPECT_FALSE(engine->stats().on_device);
+    EXPECT_GT(values().lost, 0u);
+    engine.reset();
+  }
 }
 
 TEST_F(DeviceValuesTest, WithoutTheMemoryThereIsNoStore) {

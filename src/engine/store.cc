@@ -22,6 +22,7 @@ uint64_t Store::size(uint32_t database) const { return engine_->database(databas
 uint64_t Store::memory() const { return engine_->stats().used_memory; }
 bool Store::on_gpu() const { return engine_->stats().on_device; }
 uint64_t Store::entries_beyond_gpu() const { return engine_->stats().root_table.host_entries; }
+uint64_t Store::values_on_gpu() const { return engine_->stats().values.values; }
 
 Handle::Handle(Store& store) : worker_(std::make_unique<Worker>(*store.engine_)) {}
 Handle::~Handle() = default;

@@ -81,6 +81,14 @@ class DeviceValueTier final : public ValueTier {
     DeviceValueLane<Device>::enter(device_);
     return std::make_unique<DeviceValueLane<Device>>(device_, options_);
   }
+  PinnedValues make_pinned(uint64_t bytes) override {
+    DeviceValueLane<Device>::enter(device_);
+    auto* memory = static_cast<char*>(device_.allocate_pinned(bytes));
+    return {memory, [&device = device_, bytes](char* at) {
+              DeviceValueLane<Device>::enter(device);
+              device.release_pinned(at, bytes);
+            }};
+  }
 
  private:
   Device& device_;

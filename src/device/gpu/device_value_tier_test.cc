@@ -48,7 +48,7 @@ class DeviceValueTierTest : public ::testing::Test {
     std::vector<std::string> copies(count);
     for (uint64_t i = count; i-- > 0;) {
       copies[i].resize(values[i].size());
-      fetches.push_back({brings[i].place, values[i].size(), copies[i].data()});
+      fetches.push_back({brings[i].place, values[i].size(), copies[i].data(), false});
     }
     transfer.fetch(fetches);
     EXPECT_TRUE(copies == values);
