@@ -111,7 +111,11 @@ DeviceExecutor::DeviceExecutor(HostStore& store, const RootTiersMaker& make, Wai
           make_table(make), [this](uint64_t last_version) { take_over(last_version); },
           RoundSchedule(store.options.rounds), clock != nullptr ? *clock : steady_clock_) {}
 
-DeviceExecutor::~DeviceExecutor() { store_.values = nullptr; }
+// Values lie on the devices of the table, so they go first.
+DeviceExecutor::~DeviceExecutor() {
+  store_.values = nullptr;
+  values_.reset();
+}
 
 std::unique_ptr<RootTable> DeviceExecutor::make_table(const RootTiersMaker& make) {
   auto table = std::make_unique<RootTable>(store_, make(store_.seed));

@@ -40,6 +40,22 @@ void DeviceValues::settle(const Item& item, const Item* copy, Location copy_loca
   }
 }
 
+void DeviceValues::note(const SendFound& found, uint64_t entries) {
+  constexpr uint64_t rich_part = 8;
+  constexpr uint64_t most_looks = 1 << 17;
+  const auto count = [&](bool good, std::atomic<uint64_t>& looks) {
+    if (good) {
+      looks.store(0, std::memory_order_relaxed);
+      return uint64_t{0};
+    }
+    return looks.fetch_add(found.looked, std::memory_order_relaxed) + found.looked;
+  };
+  const bool rich = found.bytes * rich_part > found.cold_bytes;
+  vain_.store(count(found.bytes != 0, vain_looks_) > 2 * entries, std::memory_order_relaxed);
+  poor_.store(count(rich, poor_looks_) > std::min(2 * entries, most_looks),
+              std::memory_order_relaxed);
+}
+
 DeviceValueStats DeviceValues::stats() const {
   const auto read = [](const std::atomic<uint64_t>& count) {
     return count.load(std::memory_order_relaxed);

@@ -41,6 +41,13 @@ struct DeviceValueStats {
   uint64_t lost = 0;         // with a device
 };
 
+// What a search for values to send found.
+struct SendFound {
+  uint64_t looked = 0;      // items; 0: another thread was at it
+  uint64_t cold_bytes = 0;  // of those that nobody read
+  uint64_t bytes = 0;       // of these, values that may go
+};
+
 class DeviceValues {
  public:
   // At least one tier. Budget and epochs must outlive it.
@@ -60,13 +67,16 @@ class DeviceValues {
     return item.away() && other.away() && item.value_place() == other.value_place();
   }
 
-  // Whether sending values makes room, as far as the last sweeps tell: there is room on the
-  // devices, and there are values to send. Writes may run over the cap a little then.
-  bool helps() const {
-    return !lost() && !vain_.load(std::memory_order_relaxed) &&
-           log_.live_bytes() < log_.capacity() / 16 * 15;
-  }
-  void set_vain(bool vain) { vain_.store(vain, std::memory_order_relaxed); }
+  // What a search for values to send found, in a store of so many items.
+  void note(const SendFound& found, uint64_t entries);
+  // Whether there was nothing to send, after the CLOCK had gone round twice: the first time what
+  // was read stays.
+  bool vain() const { return vain_.load(std::memory_order_relaxed); }
+  // Whether what can be sent is so small a part of what nobody reads that eviction must help; to
+  // know it, some hundred thousand items are looked at, or all of a smaller store.
+  bool poor() const { return poor_.load(std::memory_order_relaxed); }
+  // Whether sending values makes room. Writes may run over the cap a little then.
+  bool helps() const { return !lost() && !vain() && !log_.full(); }
 
   // From now on nothing goes there.
   void lose() { lost_.store(true, std::memory_order_release); }
@@ -83,6 +93,9 @@ class DeviceValues {
   ValueLog log_;
   std::atomic<bool> lost_{false};
   std::atomic<bool> vain_{false};
+  std::atomic<bool> poor_{false};
+  std::atomic<uint64_t> vain_looks_{0};
+  std::atomic<uint64_t> poor_looks_{0};
 };
 
 }  // namespace isotherm

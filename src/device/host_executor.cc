@@ -64,20 +64,21 @@ void HostExecutor::settle(Database& database, Member old, int64_t old_expiry, in
   cache_.retire(old.location);
 }
 
-void HostExecutor::Run::await(Reply& reply, const Item& item, Status status, Status if_lost) {
+void HostExecutor::Run::await(Reply& reply, const Item& item, Status status, Status if_lost,
+                              bool again) {
   if (values != nullptr) {
-    awaited.push_back({&reply, item.value_place(), status, if_lost});
+    awaited.push_back({&reply, item.value_place(), status, if_lost, again});
   } else {
     reply.status.store(if_lost, std::memory_order_release);
   }
 }
 
-const Item* HostExecutor::Run::whole(const Item& item) const {
-  return values != nullptr ? values->whole(item) : nullptr;
+ValueReader::Whole HostExecutor::Run::whole(const Item& item) const {
+  return values != nullptr ? values->whole(item) : ValueReader::Whole{};
 }
 
-void HostExecutor::Run::want(Location location) const {
-  if (values != nullptr) values->want(location);
+bool HostExecutor::Run::reserve(const Item& item) const {
+  return values == nullptr || values->reserve(item.value_bytes());
 }
 
 }  // namespace isotherm

@@ -56,11 +56,11 @@ class HostExecutor {
     ValueReader* values = nullptr;
     std::vector<AwaitedValue> awaited = {};
 
-    // The reply shows the item but for its value, which is away.
-    void await(Reply& reply, const Item& item, Status status, Status if_lost);
-    // The item with its value; null: that is lost.
-    const Item* whole(const Item& item) const;
-    void want(Location location) const;
+    // The reply shows the item but for its value, which is away and for which memory is reserved.
+    void await(Reply& reply, const Item& item, Status status, Status if_lost, bool again = false);
+    // The item with its value.
+    ValueReader::Whole whole(const Item& item) const;
+    bool reserve(const Item& item) const;
   };
 
   explicit HostExecutor(HostStore& store);

@@ -20,8 +20,8 @@ constexpr uint32_t sweeps_per_step = 8;
 // Sweeps that a batch waits for when it finds no room; more would be a pause that clients see, so
 // the cap is then overshot by this batch, as far as the budget lets it.
 constexpr uint32_t sweeps_per_batch = 256;
-// Sweeps that found nothing to send away, where nothing may be evicted.
-constexpr uint32_t most_vain_sweeps = 8;
+// Searches for values to send that found none, of some thousand items each.
+constexpr uint32_t most_vain_sends = 16;
 constexpr uint32_t samples = 16;  // of which volatile-ttl evicts the one that expires first
 constexpr uint32_t lines_per_drain = 64;
 
@@ -128,13 +128,11 @@ bool HostUpkeep::evict_to(int64_t wanted, uint32_t sweeps, int64_t now_ms) {
   uint32_t vain = 0;
   for (; sweeps > 0; --sweeps) {
     if (room() >= wanted) return true;
-    const Sent sent = send_values(now_ms);
+    const Sent sent = send_values(wanted - room(), now_ms);
     if (sent == Sent::busy) std::this_thread::yield();
-    if (sent != Sent::none) continue;
-    if (!evictable()) {
-      if (++vain == most_vain_sweeps) break;
-      continue;
-    }
+    const bool evicts = evictable() && (sent == Sent::off || store_.values->poor());
+    if (!evicts && (sent == Sent::off || (sent == Sent::none && ++vain == most_vain_sends))) break;
+    if (!evicts) continue;
     const EpochGuard guard(store_.epochs, slot_);
     evict_some(now_ms);
     make_moves(now_ms);
@@ -143,23 +141,23 @@ bool HostUpkeep::evict_to(int64_t wanted, uint32_t sweeps, int64_t now_ms) {
 }
 
 bool HostUpkeep::sends_values() const {
-  return values_ && on_device() && store_.values->log().has_room(store_.options.gpu_values_from);
+  if (!values_ || !on_device()) return false;
+  ValueLog& log = store_.values->log();
+  return log.has_room(log.largest_value());
 }
 
-HostUpkeep::Sent HostUpkeep::send_values(int64_t now_ms) {
-  if (!sends_values()) return Sent::none;
-  uint32_t looked = 0;
-  const size_t sent = move_values(now_ms, [&] { looked = values_->send(moves_, now_ms); });
-  if (sent == 0 && looked == 0) return Sent::busy;
-  if (sent != 0) {
-    vain_looks_ = 0;
-    store_.values->set_vain(false);
-    return Sent::some;
-  }
-  // Twice round all items: the first time the CLOCK passes, what was read stays.
-  vain_looks_ += looked;
-  if (vain_looks_ > 2 * store_.entries()) store_.values->set_vain(true);
-  return Sent::none;
+// Values of about so many bytes, but neither few nor so many that it would take long.
+HostUpkeep::Sent HostUpkeep::send_values(int64_t bytes, int64_t now_ms) {
+  constexpr int64_t least = 1 << 20;
+  constexpr int64_t most = 8 << 20;
+  if (!sends_values()) return Sent::off;
+  const auto wanted = static_cast<uint64_t>(std::clamp(bytes, least, most));
+  SendFound found;
+  const size_t sent = move_values(now_ms, [&] { found = values_->send(moves_, wanted, now_ms); });
+  if (found.looked == 0) return Sent::busy;
+  store_.values->note(found, store_.entries());
+  if (sent != 0) return Sent::some;
+  return store_.values->log().full() ? Sent::off : Sent::none;
 }
 
 // Without a cap values go as soon as nobody reads them; with one when room gets short.
@@ -168,9 +166,15 @@ bool HostUpkeep::tend_values(int64_t now_ms) {
   const uint64_t limit = store_.budget.limit();
   const int64_t left =
       limit == 0 ? std::numeric_limits<int64_t>::max() : room() - reserve_of(limit) / 2;
-  size_t moved = move_values(now_ms, [&] { values_->bring(moves_, left); });
-  moved += move_values(now_ms, [&] { values_->clean(moves_); });
-  const bool sent = limit == 0 && send_values(now_ms) == Sent::some;
+  size_t moved = move_values(now_ms, [&] { values_->clean(moves_); });
+  // Some at once where many are read, since each time takes a turn among the batches.
+  constexpr size_t many = 64;
+  constexpr uint32_t often = 8;
+  if (values_->wanted() >= many || ++steps_ == often) {
+    steps_ = 0;
+    moved += move_values(now_ms, [&] { values_->bring(moves_, left); });
+  }
+  const bool sent = limit == 0 && send_values(0, now_ms) == Sent::some;
   return sent || moved != 0;
 }
 

@@ -62,8 +62,9 @@ class HostUpkeep {
   // it got there.
   bool evict_to(int64_t wanted, uint32_t sweeps, int64_t now_ms);
   bool sends_values() const;
-  enum class Sent : uint8_t { none, some, busy };  // busy: another thread is at it
-  Sent send_values(int64_t now_ms);
+  // off: there is nowhere to send to; busy: another thread is at it.
+  enum class Sent : uint8_t { off, none, some, busy };
+  Sent send_values(int64_t bytes, int64_t now_ms);
   bool tend_values(int64_t now_ms);
   template <class Step>
   size_t move_values(int64_t now_ms, Step&& step);
@@ -95,7 +96,7 @@ class HostUpkeep {
   DeviceExecutor::Member* const member_;
   std::vector<ItemMove> moves_;  // put off
   std::optional<ValueMoves> values_;
-  uint64_t vain_looks_ = 0;  // at items, since the last that could be sent
+  uint32_t steps_ = 0;  // since values were brought back
   GrowthShare growth_;
   uint32_t next_database_ = 0;  // to grow
   uint64_t erased_ = 0;         // items, since the last step of growth

@@ -81,13 +81,11 @@ struct RowAnswers {
     ++run.hits;
     show(reply, *member.item);
     reply.location = member.location;
-    if (touches(run, row)) {
-      // Read again before the CLOCK came by: the value may come back.
-      if (items.is_used(member.location)) run.want(member.location);
-      items.touch(member.location);
-    }
+    const bool again = touches(run, row) && items.is_used(member.location);
+    if (touches(run, row)) items.touch(member.location);
     if ((run.columns.options[row] & option::no_value) != 0) return finish(reply, Status::ok);
-    run.await(reply, *member.item, Status::ok, Status::not_found);
+    if (!run.reserve(*member.item)) return finish(reply, Status::out_of_memory);
+    run.await(reply, *member.item, Status::ok, Status::not_found, again);
   }
 
   // Whether what is done depends on the old value, or on whether it can still be had.
@@ -104,6 +102,19 @@ struct RowAnswers {
   }
   static ISOTHERM_INLINE bool shows_old(const Request& request) {
     return request.has(option::want_previous) || request.op == Op::expire || request.op == Op::get;
+  }
+
+  // An item whose value lies on a device as far as the request needs to know it: with its value
+  // where that decides what is done, and null where that is lost.
+  static __attribute__((noinline)) const Item* known_away(const Run& run, const Request& request,
+                                                          const Item& old, bool& memory) {
+    if (builds_on_value(request, old)) {
+      const ValueReader::Whole whole = run.whole(old);
+      memory = !whole.no_memory;
+      return whole.item;
+    }
+    if (shows_old(request) && !request.has(option::no_value)) memory = run.reserve(old);
+    return &old;
   }
 
   // Where the reply shows an item whose value lies on a device, it is fetched behind all rows.
@@ -150,8 +161,13 @@ struct RowAnswers {
     const bool expired = old_expiry != no_expiry && old_expiry <= run.now_ms;
 
     const Item* known = expired ? nullptr : old.item;
-    if (known != nullptr && ISOTHERM_UNLIKELY(known->away()) && builds_on_value(request, *known)) {
-      known = run.whole(*known);
+    if (known != nullptr && ISOTHERM_UNLIKELY(known->away())) {
+      bool memory = true;
+      known = known_away(run, request, *known, memory);
+      if (!memory) {
+        finish(reply, Status::out_of_memory);
+        return true;
+      }
     }
     // Expired, or its value was lost with a device.
     const bool gone = old.item != nullptr && known == nullptr;

@@ -46,20 +46,25 @@ ValueLog::~ValueLog() {
 uint64_t ValueLog::largest_value() const { return std::min(most_value, segment_bytes_ / 4); }
 
 bool ValueLog::has_room(uint64_t bytes) {
-  if (live_bytes() + bytes > capacity_) return false;
   const std::lock_guard guard(mutex_);
-  const uint32_t units = value_place::units_of(bytes);
-  return (head_ && at(*head_).used + units <= segment_units_) || may_open(For::new_value);
+  const bool room =
+      live_bytes() + bytes <= capacity_ && has_place(value_place::units_of(bytes), For::new_value);
+  full_.store(!room, std::memory_order_relaxed);
+  return room;
 }
 
 std::optional<ValuePlace> ValueLog::add(uint64_t bytes, Location location, For purpose) {
   const uint32_t units = value_place::units_of(bytes);
   const uint64_t taken = units * value_place::unit_bytes;
   if (bytes > largest_value()) return std::nullopt;
-  if (purpose == For::new_value && live_bytes() + taken > capacity_) return std::nullopt;
   const std::lock_guard guard(mutex_);
+  const bool fits = purpose == For::cleaning || live_bytes() + taken <= capacity_;
+  if (!fits || !has_place(units, purpose)) {
+    full_.store(true, std::memory_order_relaxed);
+    return std::nullopt;
+  }
   if (head_ && at(*head_).used + units > segment_units_) seal(*head_);
-  if (!head_ && !open_head(purpose)) return std::nullopt;
+  if (!head_) open_head();
   Segment& segment = at(*head_);
   const auto number = static_cast<uint32_t>(segment.items.size());
   const uint32_t unit = segment.used;
@@ -90,32 +95,32 @@ void ValueLog::free(ValuePlace place, uint64_t bytes) {
   segment.items[value_place::number(place)] = location::none;
   segment.live -= units;
   if (!segment.sealed) return;
-  sealed_dead_units_ += units;
+  freed_units_ += units;
   retire_if_empty(name);
 }
 
-// Whether a head may be taken from what is free.
-bool ValueLog::may_open(For purpose) {
-  const uint32_t kept = purpose == For::cleaning ? 0 : 1;
-  if (free_segments_ <= kept) collect();
-  return free_segments_ > kept;
+// For a new value a segment stays free, whether it fits into the head or not: the head may be one
+// that cleaning opened.
+bool ValueLog::has_place(uint32_t units, For purpose) {
+  const bool in_head = head_ && at(*head_).used + units <= segment_units_;
+  const uint32_t needed = (in_head ? 0 : 1) + (purpose == For::cleaning ? 0 : 1);
+  if (free_segments_ < needed) collect();
+  return free_segments_ >= needed;
 }
 
-bool ValueLog::open_head(For purpose) {
-  if (!may_open(purpose)) return false;
+void ValueLog::open_head() {
   const auto emptiest = std::max_element(
       devices_.begin(), devices_.end(),
       [](const Device& a, const Device& b) { return a.free.size() < b.free.size(); });
   head_ = Name{static_cast<uint32_t>(emptiest - devices_.begin()), emptiest->free.back()};
   emptiest->free.pop_back();
   --free_segments_;
-  return true;
 }
 
 void ValueLog::seal(Name name) {
   Segment& segment = at(name);
   segment.sealed = true;
-  sealed_dead_units_ += segment_units_ - segment.live;
+  freed_units_ += segment.used - segment.live;
   head_.reset();
   retire_if_empty(name);
 }
@@ -124,7 +129,7 @@ void ValueLog::seal(Name name) {
 void ValueLog::retire_if_empty(Name name) {
   Segment& segment = at(name);
   if (segment.live != 0) return;
-  sealed_dead_units_ -= segment_units_;
+  freed_units_ -= segment.used;
   count_index(segment, -1);
   segment = {};
   waiting_.push_back({name, epochs_.current()});
@@ -148,19 +153,21 @@ void ValueLog::count_index(const Segment& segment, int sign) {
   budget_.index.fetch_add(sign * static_cast<int64_t>(bytes), std::memory_order_relaxed);
 }
 
-// The sealed segment with the least live bytes, if free ones are few and it is worth the work.
+// The sealed segment of which most was freed, if free ones are few and it is worth the work.
 bool ValueLog::choose_victim() {
   constexpr uint32_t few_part = 16;
   constexpr uint32_t few_at_least = 4;
   const uint32_t few = std::max(few_at_least, all_segments_ / few_part);
-  if (free_segments_ + waiting_.size() > few || sealed_dead_units_ < segment_units_) return false;
-  uint32_t least = segment_units_ - segment_units_ / 8;
+  if (free_segments_ + waiting_.size() > few || freed_units_ < segment_units_) return false;
+  // By what was freed: the end that no value fitted into would be lost again.
+  uint32_t most = segment_units_ / 8;
   victim_.reset();
   for (uint32_t device = 0; device < devices_.size(); ++device) {
     const std::vector<Segment>& segments = devices_[device].segments;
     for (uint32_t i = 0; i < segments.size(); ++i) {
-      if (!segments[i].sealed || segments[i].live >= least) continue;
-      least = segments[i].live;
+      const uint32_t freed = segments[i].used - segments[i].live;
+      if (!segments[i].sealed || freed <= most) continue;
+      most = freed;
       victim_ = Name{device, i};
     }
   }

@@ -10,7 +10,7 @@
 //
 // Each segment keeps, by the number of a value in it, where the item is that has the value. So a
 // segment whose values are mostly dead is emptied by moving the others to the head (`to_clean`), as
-// logs are cleaned: the one with the least live bytes first. Some 12 bytes of host memory a value,
+// logs are cleaned: the one of which most was freed first. Some 12 bytes of host memory a value,
 // counted as index.
 //
 // Room. Values may take seven eighths of the memory, so that there always is a segment worth
@@ -78,6 +78,8 @@ class ValueLog {
   uint64_t largest_value() const;
   // Whether a new value would find room now.
   bool has_room(uint64_t bytes);
+  // What was answered last, to either.
+  bool full() const { return full_.load(std::memory_order_relaxed); }
 
   // Values that should move so that a segment comes free, at most `values.size()`; 0: none need to.
   size_t to_clean(std::span<Value> values);
@@ -111,8 +113,8 @@ class ValueLog {
   static Name name_of(ValuePlace place) {
     return {value_place::device(place), value_place::segment(place)};
   }
-  bool open_head(For purpose);
-  bool may_open(For purpose);
+  void open_head();
+  bool has_place(uint32_t units, For purpose);
   void seal(Name name);
   void retire_if_empty(Name name);
   void collect();
@@ -128,6 +130,7 @@ class ValueLog {
   uint32_t all_segments_ = 0;
   std::atomic<uint64_t> live_bytes_{0};
   std::atomic<uint64_t> values_{0};
+  std::atomic<bool> full_{false};
 
   std::mutex mutex_;  // all below
   std::vector<Device> devices_;
@@ -136,7 +139,7 @@ class ValueLog {
   uint32_t free_segments_ = 0;
   std::optional<Name> victim_;  // that is being cleaned
   uint32_t victim_number_ = 0;  // of its next value
-  uint64_t sealed_dead_units_ = 0;
+  uint64_t freed_units_ = 0;    // of values, in sealed segments
 };
 
 }  // namespace isotherm

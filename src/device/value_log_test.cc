@@ -139,6 +139,48 @@ TEST_F(ValueLogTest, CleaningKeepsRoomUnderChurn) {
   EXPECT_LT(refused, 10u);
 }
 
+// However much more comes than goes.
+TEST_F(ValueLogTest, NewValuesNeverTakeTheSegmentOfCleaning) {
+  ValueLog log = make(64);
+  std::mt19937_64 random(3);
+  std::map<ValuePlace, Known> known;
+  uint64_t sent = 0;
+  for (Location step = 1; step <= 3'000; ++step) {
+    for (int i = 0; i < 40; ++i) {
+      const auto place = log.add(500, step);
+      if (!place) break;
+      known[*place] = {500, step};
+      sent += step > 1'000;
+    }
+    for (int i = 0; i < 8 && !known.empty(); ++i) {
+      auto one = known.lower_bound(random() % value_place::make(0, 64, 0, 0));
+      if (one == known.end()) one = known.begin();
+      log.free(one->first, 500);
+      known.erase(one);
+    }
+    // A bounded share of cleaning.
+    ValueLog::Value values[16];
+    const size_t count = log.to_clean(values);
+    for (size_t i = 0; i < count; ++i) {
+      const auto place = log.add(500, values[i].location, ValueLog::For::cleaning);
+      ASSERT_TRUE(place) << "step " << step;
+      known[*place] = known[values[i].place];
+      known.erase(values[i].place);
+      log.free(values[i].place, 500);
+    }
+  }
+  // What dies makes room for as much.
+  EXPECT_GT(sent, 2'000u * 6);
+}
+
+TEST_F(ValueLogTest, EndsThatNoValueFitsIntoAreNotCleaned) {
+  ValueLog log = make(40);
+  for (Location location = 1; log.add(850, location); ++location) {
+  }
+  ValueLog::Value values[16];
+  EXPECT_EQ(log.to_clean(values), 0u);
+}
+
 TEST_F(ValueLogTest, CleaningFindsItemsWhereTheyHaveMovedTo) {
   ValueLog log = make(4);
   std::map<ValuePlace, Known> known;

@@ -7,106 +7,123 @@ namespace isotherm {
 namespace {
 
 constexpr uint32_t items_per_sweep = 1024;
-constexpr uint64_t bytes_per_sweep = 1 << 20;
+constexpr uint64_t most_at_once = 8 * items_per_sweep;
 constexpr size_t cleaned_at_once = 64;
 
 }  // namespace
 
-uint32_t ValueMoves::send(std::vector<ItemMove>& moves, int64_t now_ms) {
-  found_.clear();
-  uint64_t bytes = 0;
-  const uint32_t looked = store_.items.sweep_clock(looks(), [&](Location location) {
-    const Item& item = *store_.items.item(location);
-    if (!may_go(item, now_ms)) return true;
-    found_.push_back(location);
-    bytes += item.value_bytes();
-    return bytes < bytes_per_sweep;
-  });
-  const size_t first = moves.size();
-  std::vector<ValueTransfer::Bring> brings;
-  for (const Location from : found_) {
-    const Item& item = *store_.items.item(from);
-    Location to = location::none;
-    const Item* copy = make_away(item, to, ValueLog::For::new_value);
-    if (copy == nullptr) break;
-    brings.push_back({copy->value_place(), item.value_bytes(), item.value().data()});
-    moves.push_back({from, to, MoveReason::moved});
-  }
-  try {
+SendFound ValueMoves::send(std::vector<ItemMove>& moves, uint64_t bytes, int64_t now_ms) {
+  const SendFound found = find(bytes, now_ms);
+  guarded(moves, [&] {
+    std::vector<ValueTransfer::Bring> brings;
+    for (const Location from : found_) {
+      const Item& item = *store_.items.item(from);
+      Location to = location::none;
+      const Item* copy = make_away(item, to, ValueLog::For::new_value);
+      if (copy == nullptr) break;
+      moves.push_back({from, to, MoveReason::moved});
+      brings.push_back({copy->value_place(), item.value_bytes(), item.value().data()});
+    }
     reader_.transfer().bring(brings);
-  } catch (const std::exception&) {
-    drop(moves, first);
-    throw;
-  }
-  return looked;
+  });
+  return found;
 }
 
 void ValueMoves::bring(std::vector<ItemMove>& moves, int64_t room) {
-  const size_t first = moves.size();
-  std::vector<ValueTransfer::Fetch> fetches;
-  for (const Location from : reader_.wanted()) {
-    if (!store_.items.is_live(from)) continue;
-    const Item& item = *store_.items.item(from);
-    if (!item.away()) continue;  // another one by now
-    const Item::Parts parts = item.parts(false);
-    room -= static_cast<int64_t>(parts.bytes());
-    if (room < 0) break;
-    const Location to = executor_.cache().allocate(parts.bytes());
-    if (to == location::none) break;
-    Item* copy = Item::create(store_.items.address(to), parts);
-    copy->set_version(item.version());
-    fetches.push_back({item.value_place(), item.value_bytes(), copy->value_data(), false});
-    moves.push_back({from, to, MoveReason::moved});
-  }
+  std::vector<ValueReader::Wanted> wanted = reader_.wanted();
   reader_.clear_wanted();
-  try {
+  const auto before = [](const auto& a, const auto& b) { return a.place < b.place; };
+  std::sort(wanted.begin(), wanted.end(), before);
+  guarded(moves, [&] {
+    std::vector<ValueTransfer::Fetch> fetches;
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      const auto [from, place] = wanted[i];
+      // Once each, and not another item that has its place by now.
+      if ((i > 0 && wanted[i - 1].place == place) || !is_at(from, place)) continue;
+      const Item& item = *store_.items.item(from);
+      const Item::Parts parts = item.parts(false);
+      room -= static_cast<int64_t>(parts.bytes());
+      if (room < 0) break;
+      const Location to = executor_.cache().allocate(parts.bytes());
+      if (to == location::none) break;
+      Item* copy = Item::create(store_.items.address(to), parts);
+      copy->set_version(item.version());
+      moves.push_back({from, to, MoveReason::moved});
+      fetches.push_back({place, item.value_bytes(), copy->value_data(), false});
+    }
     reader_.transfer().fetch(fetches);
-  } catch (const std::exception&) {
-    drop(moves, first);
-    throw;
-  }
+  });
 }
 
 void ValueMoves::clean(std::vector<ItemMove>& moves) {
   ValueLog::Value found[cleaned_at_once];
   const size_t count = values_.log().to_clean(found);
-  const size_t first = moves.size();
-  uint64_t bytes = 0;
-  std::vector<ValueTransfer::Fetch> fetches;
-  std::vector<ValueTransfer::Bring> brings;
-  for (size_t i = 0; i < count; ++i) {
-    const auto [place, from] = found[i];
-    if (!is_at(from, place)) continue;
-    const Item& item = *store_.items.item(from);
-    Location to = location::none;
-    const Item* copy = make_away(item, to, ValueLog::For::cleaning);
-    if (copy == nullptr) break;
-    fetches.push_back({place, item.value_bytes(), nullptr, false});
-    brings.push_back({copy->value_place(), item.value_bytes(), nullptr});
-    moves.push_back({from, to, MoveReason::moved});
-    bytes += item.value_bytes();
-  }
-  const auto buffer = std::make_unique_for_overwrite<char[]>(bytes);
-  char* at = buffer.get();
-  for (size_t i = 0; i < fetches.size(); ++i) {
-    fetches[i].to = at;
-    brings[i].from = at;
-    at += fetches[i].bytes;
-  }
-  try {
+  if (count == 0) return;
+  guarded(moves, [&] {
+    uint64_t bytes = 0;
+    std::vector<ValueTransfer::Fetch> fetches;
+    std::vector<ValueTransfer::Bring> brings;
+    for (size_t i = 0; i < count; ++i) {
+      const auto [place, from] = found[i];
+      if (!is_at(from, place)) continue;
+      const Item& item = *store_.items.item(from);
+      Location to = location::none;
+      const Item* copy = make_away(item, to, ValueLog::For::cleaning);
+      if (copy == nullptr) break;
+      moves.push_back({from, to, MoveReason::moved});
+      fetches.push_back({place, item.value_bytes(), nullptr, false});
+      brings.push_back({copy->value_place(), item.value_bytes(), nullptr});
+      bytes += item.value_bytes();
+    }
+    const auto buffer = std::make_unique_for_overwrite<char[]>(bytes);
+    char* at = buffer.get();
+    for (size_t i = 0; i < fetches.size(); ++i) {
+      fetches[i].to = at;
+      brings[i].from = at;
+      at += fetches[i].bytes;
+    }
     reader_.transfer().fetch(fetches);
     reader_.transfer().bring(brings);
-  } catch (const std::exception&) {
-    drop(moves, first);
+  });
+}
+
+// Makes copies; none is left of those whose bytes have not travelled.
+template <class Make>
+void ValueMoves::guarded(std::vector<ItemMove>& moves, Make&& make) {
+  const size_t first = moves.size();
+  moves.reserve(first + most_at_once);
+  try {
+    make();
+  } catch (...) {
+    for (size_t i = first; i < moves.size(); ++i) drop_copy(executor_, moves[i]);
+    moves.resize(first);
     throw;
   }
 }
 
-// Of a sweep: no more than a part of all items, so that the CLOCK of a small store does not go
-// round before anything can be read again.
-uint32_t ValueMoves::looks() const {
+// Fills found_, sweep by sweep, so that other threads find some meanwhile. It looks at no more than
+// a part of all items, so that the CLOCK of a small store does not go round before anything can be
+// read again.
+SendFound ValueMoves::find(uint64_t bytes, int64_t now_ms) {
   constexpr uint64_t part = 4;
-  return static_cast<uint32_t>(std::min<uint64_t>(items_per_sweep, 1 + store_.entries() / part));
+  const uint64_t most = std::min<uint64_t>(most_at_once, 1 + store_.entries() / part);
+  found_.clear();
+  SendFound found;
+  while (found.looked < most && found.bytes < bytes) {
+    const uint64_t left = std::min<uint64_t>(items_per_sweep, most - found.looked);
+    const uint32_t looked =
+        store_.items.sweep_clock(static_cast<uint32_t>(left), [&](Location location) {
+          const Item& item = *store_.items.item(location);
+          found.cold_bytes += item.bytes();
+          if (!may_go(item, now_ms)) return true;
+          found_.push_back(location);
+          found.bytes += item.value_bytes();
+          return found.bytes < bytes;
+        });
+    if (looked == 0) break;
+    found.looked += looked;
+  }
+  return found;
 }
 
 bool ValueMoves::may_go(const Item& item, int64_t now_ms) const {
@@ -121,7 +138,7 @@ bool ValueMoves::may_go(const Item& item, int64_t now_ms) const {
 // Whether the item there is the one that has the value: it may have gone, and its place may have
 // another item.
 bool ValueMoves::is_at(Location location, ValuePlace place) const {
-  if (!store_.items.is_live(location)) return false;
+  if (!store_.items.is_live_item(location)) return false;
   const Item& item = *store_.items.item(location);
   return item.away() && item.value_place() == place;
 }
@@ -139,11 +156,6 @@ Item* ValueMoves::make_away(const Item& item, Location& to, ValueLog::For purpos
   copy->set_version(item.version());
   copy->set_value_place(*place);
   return copy;
-}
-
-void ValueMoves::drop(std::vector<ItemMove>& moves, size_t first) {
-  for (size_t i = first; i < moves.size(); ++i) drop_copy(executor_, moves[i]);
-  moves.resize(first);
 }
 
 }  // namespace isotherm

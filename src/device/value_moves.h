@@ -11,7 +11,7 @@
 // Which values. From Options::gpu_values_from bytes on, up to what a segment takes; of items that
 // become smaller by it. Each other value stays on the host.
 //
-// Errors. DeviceError when the device fails; the copies are then dropped.
+// Errors. DeviceError when the device fails, std::bad_alloc; the copies are then dropped.
 // Threads. One object a worker; within the epoch in which the copies are swapped.
 #pragma once
 
@@ -31,20 +31,21 @@ class ValueMoves {
   ValueMoves(HostExecutor& executor, DeviceValues& values, ValueReader& reader)
       : executor_(executor), store_(executor.store()), values_(values), reader_(reader) {}
 
-  // Append their moves. `send` returns at how many items it looked, 0 where another thread is at
-  // it.
-  uint32_t send(std::vector<ItemMove>& moves, int64_t now_ms);
+  // Append their moves. `send` takes values of about so many bytes.
+  SendFound send(std::vector<ItemMove>& moves, uint64_t bytes, int64_t now_ms);
   // What the reader wants; as long as `room` bytes are left for it.
   void bring(std::vector<ItemMove>& moves, int64_t room);
+  size_t wanted() const { return reader_.wanted().size(); }
   void clean(std::vector<ItemMove>& moves);
 
  private:
-  uint32_t looks() const;
+  SendFound find(uint64_t bytes, int64_t now_ms);
   bool may_go(const Item& item, int64_t now_ms) const;
   bool is_at(Location location, ValuePlace place) const;
   // The copy whose value will lie on a device; null without room for either.
   Item* make_away(const Item& item, Location& to, ValueLog::For purpose);
-  void drop(std::vector<ItemMove>& moves, size_t first);
+  template <class Make>
+  void guarded(std::vector<ItemMove>& moves, Make&& make);
 
   HostExecutor& executor_;
   HostStore& store_;

@@ -9,14 +9,16 @@
 // Memory. What was fetched is kept until `clear`, with the batch's replies. It lies in pinned
 // memory, into which the kernels write and which the reader keeps for the next batch; what a batch
 // needs beyond a share of the cap, and beyond 32 MiB, lies in other memory, which goes by a lane's
-// window and is freed. All of it counts as buffers in `maxmemory`. Beyond most_bytes requests are
-// answered out_of_memory.
+// window and is freed.All of it counts as buffers in `maxmemory`. A request that would need more
+// than is left of most_bytes is answered out_of_memory before it does anything (`reserve`).
 //
-// Failure. A value that could not be fetched is a miss; `failed` says that there were some.
+// Failure. Where a device fails, values that could not be fetched are misses; `failed` says that
+// there were some.
 //
-// Threads. `await` and `whole`: any; all else is the owner's, while nobody else uses it.
+// Threads. `reserve`, `await` and `whole`: any; all else is the owner's, while nobody else uses it.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -34,6 +36,7 @@ struct AwaitedValue {
   ValuePlace place;
   Status status;   // when the value is there
   Status if_lost;  // when it cannot be had any more
+  bool again;      // it was read before, since the CLOCK last passed
 };
 
 class ValueReader {
@@ -46,20 +49,30 @@ class ValueReader {
   ValueReader(const ValueReader&) = delete;
   ValueReader& operator=(const ValueReader&) = delete;
 
-  // Takes all of `awaited`, and empties it. Replies have their sizes.
+  // For a value of so many bytes, before its request does anything; false: beyond the limit.
+  bool reserve(uint64_t bytes);
+  // Takes all of `awaited`, and empties it. Replies have their sizes; all are reserved.
   void await(std::vector<AwaitedValue>& awaited);
-  // A copy of an item that is away, with its value; null where that cannot be had.
-  Item* whole(const Item& item);
+  // A copy of an item that is away, with its value.
+  struct Whole {
+    const Item* item = nullptr;  // null: that is lost, or
+    bool no_memory = false;
+  };
+  Whole whole(const Item& item);
 
   void finish();
   void clear();
   bool failed() const { return failed_; }
 
-  // Items whose values were read again and may come back, until the next clear_wanted.
-  const std::vector<Location>& wanted() const { return wanted_; }
+  // An item, and the place of its value when it was read.
+  struct Wanted {
+    Location location;
+    ValuePlace place;
+  };
+  // Some of the items whose values were read again, which may come back, until the next
+  // clear_wanted: of many that a batch reads a few, so that it is those that are read most.
+  const std::vector<Wanted>& wanted() const { return wanted_; }
   void clear_wanted() { wanted_.clear(); }
-  // An item that was used before is read, by the owner of its row or for it.
-  void want(Location location);
 
   ValueTransfer& transfer() { return *transfer_; }
 
@@ -78,21 +91,26 @@ class ValueReader {
   Room room(uint64_t bytes);
   bool add_chunk(uint64_t bytes);
   void drop_last_chunk();
-  void lose_all();
+  void choose_wanted();
+  void fetch_all();
+  void finish_all(bool lost);
 
   DeviceValues& values_;
   MemoryBudget& budget_;
   const std::unique_ptr<ValueTransfer> transfer_;
   const uint64_t most_pinned_;
+  const int64_t transfer_bytes_;
   bool failed_ = false;
 
   std::mutex mutex_;  // all below, while others await
   std::vector<AwaitedValue> awaited_;
-  std::vector<Location> wanted_;
+  std::vector<Wanted> wanted_;
+  size_t first_wanted_ = 0;
   std::vector<Chunk> chunks_;  // pinned ones first
   size_t chunk_ = 0;           // that is being filled
   uint64_t chunk_used_ = 0;    // of it
   uint64_t held_bytes_ = 0;    // of all
+  std::atomic<uint64_t> reserved_{0};
 };
 
 }  // namespace isotherm

@@ -48,6 +48,14 @@ class ValueTransfer::Window {
   uint32_t copies_ = 0;
 };
 
+uint64_t ValueTransfer::pinned_bytes() const {
+  uint64_t bytes = 0;
+  for (const auto& lane : lanes_) {
+    bytes += lane->window_bytes() + lane->most_copies() * sizeof(ValueCopy);
+  }
+  return bytes;
+}
+
 void ValueTransfer::fetch(std::span<const Fetch> values) {
   struct Piece {
     char* to;

@@ -36,6 +36,9 @@ class ValueTransfer {
   ValueTransfer(const ValueLog& log, std::vector<std::unique_ptr<ValueLane>> lanes)
       : log_(log), lanes_(std::move(lanes)) {}
 
+  // Of windows and lists.
+  uint64_t pinned_bytes() const;
+
   void fetch(std::span<const Fetch> values);
   void bring(std::span<const Bring> values);
 

@@ -22,6 +22,7 @@ namespace {
 constexpr uint32_t max_databases = 16'384;
 constexpr uint64_t longest_value = (uint64_t{1} << 32) - 1;
 constexpr uint64_t least_value_to_send = 64;
+constexpr uint64_t least_memory_for_values = 256 << 10;
 
 const Options& checked(const Options& options) {
   if (options.databases == 0 || options.databases > max_databases) {
@@ -32,6 +33,9 @@ const Options& checked(const Options& options) {
   }
   if (options.gpu_values_from < least_value_to_send) {
     throw std::invalid_argument("gpu_values_from must be at least 64");
+  }
+  if (options.gpu_values != 0 && options.gpu_values < least_memory_for_values) {
+    throw std::invalid_argument("gpu_values must be 0 or at least 256 KiB");
   }
   static_cast<void>(RoundSchedule(options.rounds));
   return options;
@@ -147,7 +151,7 @@ struct Worker::Impl final : Batch::Hold {
         slot(*take_slot(state.store.epochs)),
         executor(state.store),
         member(executor),
-        reader(make_reader(state.store)),
+        reader(make_reader()),
         upkeep(executor, slot, state.device.get(), &member, reader.get()) {}
 
   static EpochDomain::Slot* take_slot(EpochDomain& epochs) {
@@ -156,13 +160,19 @@ struct Worker::Impl final : Batch::Hold {
     return slot;
   }
 
-  // Null where no values lie on devices, or the device fails, which the next batch finds, too.
-  static std::unique_ptr<ValueReader> make_reader(HostStore& store) {
-    if (store.values == nullptr || store.values->lost()) return nullptr;
+  // Null where no values lie on devices, or with a device that fails. Throws std::bad_alloc.
+  std::unique_ptr<ValueReader> make_reader() {
+    EpochDomain& epochs = engine.store.epochs;
+    if (engine.store.values == nullptr || engine.store.values->lost()) return nullptr;
     try {
-      return std::make_unique<ValueReader>(*store.values, store.budget);
+      return std::make_unique<ValueReader>(*engine.store.values, engine.store.budget);
     } catch (const DeviceError&) {
+      const EpochGuard guard(epochs, slot);
+      engine.device->fail();
       return nullptr;
+    } catch (...) {
+      epochs.release(&slot);
+      throw;
     }
   }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "items/chunk_walk.h"
 #include "items/clock_hand.h"
 #include "items/compactor.h"
 #include "items/expiry_sweep.h"
@@ -32,6 +33,13 @@ bool ItemStore::is_live(Location location) const {
   }
   const Bit at(location);
   return (pool_.chunk(at.chunk).bits[at.word].live.load(std::memory_order_acquire) & at.mask) != 0;
+}
+
+bool ItemStore::is_live_item(Location location) const {
+  const Bit at(location);
+  LiveWord word;
+  return LiveWord::read(pool_.chunk(at.chunk), at.word, word) &&
+         word.size_class == location::size_class(location) && (word.live & at.mask) != 0;
 }
 
 bool ItemStore::is_used(Location location) const {

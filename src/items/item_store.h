@@ -94,6 +94,9 @@ class ItemStore {
     return (pool_.chunk(at.chunk).bits[at.word].live.fetch_and(~at.mask) & at.mask) != 0;
   }
   bool is_live(Location location) const;
+  // The same for a location of a chunk that may be of an earlier epoch: its place may have become
+  // another one's, of another class even.
+  bool is_live_item(Location location) const;
 
   // Brings the bits near that clear_live and touch change; for stages that know early which items
   // those are.

@@ -16,8 +16,13 @@ void encode_set(const Answer& answer, const AnswerSource& source, RespWriter& wr
 }
 
 void encode_values(const Answer& answer, const AnswerSource& source, RespWriter& writer) {
+  const Batch::Row end = answer.first_row + answer.rows;
+  for (Batch::Row row = answer.first_row; row < end; ++row) {
+    const Status status = source.batch.reply(row).status.load(std::memory_order_acquire);
+    if (status != Status::wrong_type && write_failure(status, writer)) return;
+  }
   writer.array(answer.rows);
-  for (Batch::Row row = answer.first_row; row < answer.first_row + answer.rows; ++row) {
+  for (Batch::Row row = answer.first_row; row < end; ++row) {
     // Like Redis, MGET takes a value of another type for none.
     const Reply& reply = source.batch.reply(row);
     reply.data == nullptr ? writer.null() : writer.bulk(reply.value());
@@ -112,8 +117,9 @@ std::string expiry_fault(const Call& call, size_t i, TimeForm form, int64_t* exp
 // The fault in the text where the row numbered `number` found a value, or null.
 void encode_fault_if_found(const Answer& answer, const AnswerSource& source, RespWriter& writer) {
   const Reply& reply = source.batch.reply(static_cast<Batch::Row>(answer.number));
-  if (write_failure(reply.status.load(std::memory_order_acquire), writer)) return;
-  if (reply.data == nullptr) return writer.null();
+  const Status status = reply.status.load(std::memory_order_acquire);
+  if (write_failure(status, writer)) return;
+  if (status == Status::not_found) return writer.null();
   writer.error(answer.text);
 }
 

@@ -13,6 +13,7 @@
 
 #include <cuda_runtime.h>
 
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <set>
@@ -90,12 +91,13 @@ class CudaDevice {
     multiprocessors_ = static_cast<uint32_t>(count);
     if (usable_ && !check(cudaDeviceGetAttribute(&memory_node_, cudaDevAttrHostNumaId, ordinal))) {
       memory_node_ = -1;
-      error_.clear();
+      error_ = "";
     }
   }
 
   bool usable() const { return usable_; }
-  const std::string& error() const { return error_; }
+  // Of the last call that failed.
+  std::string error() const { return std::atomic_ref(error_).load(); }
   // Makes this the calling thread's GPU.
   bool enter() { return check(cudaSetDevice(ordinal_)); }
   // Lets kernels of this GPU reach the other's memory, and copies to it go straight; false where it
@@ -218,7 +220,7 @@ class CudaDevice {
  private:
   bool check(cudaError_t code) {
     if (code == cudaSuccess) return true;
-    error_ = cudaGetErrorString(code);
+    std::atomic_ref(error_).store(cudaGetErrorString(code));
     cudaGetLastError();
     return false;
   }
@@ -227,7 +229,7 @@ class CudaDevice {
   bool usable_ = false;
   uint32_t multiprocessors_ = 0;
   int memory_node_ = -1;
-  std::string error_;
+  mutable const char* error_ = "";  // of all threads
 };
 
 }  // namespace isotherm

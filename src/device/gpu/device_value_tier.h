@@ -5,6 +5,7 @@
 // differ.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <new>
@@ -32,7 +33,11 @@ class DeviceValueLane final : public ValueLane {
         most_copies_(options.copies),
         stream_(device),
         window_(device, options.window_bytes),
-        copies_(device, options.copies * sizeof(ValueCopy)) {}
+        copies_(device, options.copies * sizeof(ValueCopy)),
+        memory_(device, 0),
+        list_(memory_, options.copies) {
+    if (list_.empty()) throw std::bad_alloc();
+  }
   ~DeviceValueLane() override { enter(device_); }
 
   char* window() const override { return window_.data(); }
@@ -46,8 +51,13 @@ class DeviceValueLane final : public ValueLane {
     constexpr uint32_t threads = 256;
     constexpr uint32_t tiles = threads / CopyValuesKernel::tile;
     const uint32_t blocks = std::min((count + tiles - 1) / tiles, device_.full_grid());
+    // Reads of the host's memory that lie apart are slow: a long list goes over as a whole.
+    constexpr uint32_t few = 64;
+    const ValueCopy* list = count <= few ? copies() : list_.data();
+    const bool sent = count <= few || device_.to_device(stream_.get(), list_.data(), copies(),
+                                                        count * sizeof(ValueCopy));
     require_device(
-        device_.launch(stream_.get(), blocks, threads, CopyValuesKernel{copies(), count}) &&
+        sent && device_.launch(stream_.get(), blocks, threads, CopyValuesKernel{list, count}) &&
             device_.synchronize(stream_.get()),
         "copy values");
   }
@@ -63,6 +73,8 @@ class DeviceValueLane final : public ValueLane {
   DeviceStream<Device> stream_;
   PinnedBlock<Device> window_;
   PinnedBlock<Device> copies_;
+  DeviceMemory<Device> memory_;
+  DeviceArray<Device, ValueCopy> list_;  // the same on the device
 };
 
 template <class Device>

@@ -72,7 +72,7 @@ TEST_F(DeviceValueTierTest, WithoutMemoryThereIsNone) {
   FakeDevice device(1, 1 << 20);
   EXPECT_THROW(DeviceValueTier<FakeDevice>(device, 2 << 20), std::bad_alloc);
   DeviceValueTier<FakeDevice> tier(device, 1 << 19);
-  device.fail_allocations_after(1);
+  device.fail_allocations_after(2);
   EXPECT_THROW(static_cast<void>(tier.make_lane()), std::bad_alloc);
   device.recover();
   const auto lane = tier.make_lane();
