@@ -75,6 +75,9 @@ class DeviceValues {
   // Whether what can be sent is so small a part of what nobody reads that eviction must help; to
   // know it, some hundred thousand items are looked at, or all of a smaller store.
   bool poor() const { return poor_.load(std::memory_order_relaxed); }
+  // True for one at a time, until end_sending.
+  bool begin_sending() { return !sending_.test_and_set(std::memory_order_acquire); }
+  void end_sending() { sending_.clear(std::memory_order_release); }
   // Whether sending values makes room. Writes may run over the cap a little then.
   bool helps() const { return !lost() && !vain() && !log_.full(); }
 
@@ -94,6 +97,7 @@ class DeviceValues {
   std::atomic<bool> lost_{false};
   std::atomic<bool> vain_{false};
   std::atomic<bool> poor_{false};
+  std::atomic_flag sending_;
   std::atomic<uint64_t> vain_looks_{0};
   std::atomic<uint64_t> poor_looks_{0};
 };

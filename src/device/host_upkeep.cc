@@ -75,15 +75,26 @@ bool HostUpkeep::step(uint64_t writes, int64_t now_ms) {
   more |= tend_values(now_ms);
   if (store_.makes_room()) {
     const int64_t reserve = reserve_of(store_.budget.limit());
-    if (room() < reserve && (evictable() || sends_values())) {
-      more |= !evict_to(reserve, sweeps_per_step, now_ms) && store_.evicts;
-    }
+    if (room() < reserve && (evictable() || sends_values())) more |= keep_reserve(reserve, now_ms);
   }
   for (uint32_t sweeps = over_cap() ? sweeps_per_step : 1; sweeps > 0; --sweeps) compact(now_ms);
   more |= executor_.cache().reclaim();
   more |= store_.items.trim();
   more |= store_.pages.trim_ahead();
   return more;
+}
+
+// As long as room is not short, one worker sends values for all, some at a time: each time takes a
+// turn among the batches.
+bool HostUpkeep::keep_reserve(int64_t reserve, int64_t now_ms) {
+  const bool is_short = room() < reserve / 4;
+  if (is_short || !sends_values() || store_.values->poor()) {
+    return !evict_to(reserve, sweeps_per_step, now_ms) && store_.evicts;
+  }
+  if (!store_.values->begin_sending()) return false;
+  const bool done = evict_to(reserve, 1, now_ms);
+  store_.values->end_sending();
+  return !done && store_.evicts;
 }
 
 bool HostUpkeep::grow(uint64_t changes) {
@@ -149,7 +160,7 @@ bool HostUpkeep::sends_values() const {
 // Values of about so many bytes, but neither few nor so many that it would take long.
 HostUpkeep::Sent HostUpkeep::send_values(int64_t bytes, int64_t now_ms) {
   constexpr int64_t least = 1 << 20;
-  constexpr int64_t most = 8 << 20;
+  constexpr int64_t most = 4 << 20;
   if (!sends_values()) return Sent::off;
   const auto wanted = static_cast<uint64_t>(std::clamp(bytes, least, most));
   SendFound found;
@@ -168,8 +179,8 @@ bool HostUpkeep::tend_values(int64_t now_ms) {
       limit == 0 ? std::numeric_limits<int64_t>::max() : room() - reserve_of(limit) / 2;
   size_t moved = move_values(now_ms, [&] { values_->clean(moves_); });
   // Some at once where many are read, since each time takes a turn among the batches.
-  constexpr size_t many = 64;
-  constexpr uint32_t often = 8;
+  constexpr size_t many = 128;
+  constexpr uint32_t often = 16;
   if (values_->wanted() >= many || ++steps_ == often) {
     steps_ = 0;
     moved += move_values(now_ms, [&] { values_->bring(moves_, left); });

@@ -55,6 +55,7 @@ class HostUpkeep {
   bool step(uint64_t writes, int64_t now_ms);
 
  private:
+  bool keep_reserve(int64_t reserve, int64_t now_ms);
   bool grow(uint64_t changes);
   bool drain();
   bool expire(int64_t now_ms);

@@ -1,17 +1,21 @@
 #include "device/value_reader.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstdlib>
 #include <new>
 
+#include "base/hash.h"
 #include "device/gpu/device_error.h"
 
 namespace isotherm {
 namespace {
 
-constexpr uint64_t first_chunk = 256 << 10;
-constexpr uint64_t largest_chunk = 8 << 20;
+// Each takes as long as many batches to pin, so few and large ones.
+constexpr uint64_t first_chunk = 1 << 20;
+constexpr uint64_t largest_chunk = 16 << 20;
 // Of pinned memory that a reader keeps: a part of the cap, and no more than the second.
-constexpr uint64_t pinned_part = 256;
+constexpr uint64_t pinned_part = 64;
 constexpr uint64_t most_pinned = 32 << 20;
 constexpr size_t most_wanted = 256;
 
@@ -84,12 +88,9 @@ ValueReader::Whole ValueReader::whole(const Item& item) {
   return {.item = copy};
 }
 
-// Requests for one value share what is fetched.
 void ValueReader::finish() {
   if (awaited_.empty()) return;
   choose_wanted();
-  std::sort(awaited_.begin(), awaited_.end(),
-            [](const AwaitedValue& a, const AwaitedValue& b) { return a.place < b.place; });
   bool lost = values_.lost();
   try {
     if (!lost) fetch_all();
@@ -101,18 +102,28 @@ void ValueReader::finish() {
   finish_all(lost);
 }
 
+// Requests for one value share what is fetched.
 void ValueReader::fetch_all() {
   std::vector<ValueTransfer::Fetch> fetches;
-  for (const AwaitedValue& one : awaited_) {
-    Reply& reply = *one.reply;
-    if (fetches.empty() || fetches.back().place != one.place) {
-      const Room memory = room(reply.size);
-      if (memory.at != nullptr) {
-        fetches.push_back({one.place, reply.size, memory.at, memory.pinned});
-      }
+  fetches.reserve(awaited_.size());
+  // By place: 1 + the first that awaits its value.
+  const size_t slots = std::bit_ceil(2 * awaited_.size());
+  first_of_.assign(slots, 0);
+  for (uint32_t i = 0; i < awaited_.size(); ++i) {
+    const AwaitedValue& one = awaited_[i];
+    size_t slot = mix(one.place, 0) & (slots - 1);
+    while (first_of_[slot] != 0 && awaited_[first_of_[slot] - 1].place != one.place) {
+      slot = (slot + 1) & (slots - 1);
     }
-    const bool fits = !fetches.empty() && fetches.back().place == one.place;
-    reply.data = fits ? fetches.back().to : nullptr;
+    if (first_of_[slot] != 0) {
+      one.reply->data = awaited_[first_of_[slot] - 1].reply->data;
+      continue;
+    }
+    first_of_[slot] = i + 1;
+    const Room memory = room(one.reply->size);
+    one.reply->data = memory.at;
+    if (memory.at == nullptr) continue;
+    fetches.push_back({one.place, one.reply->size, memory.at, memory.pinned});
   }
   transfer_->fetch(fetches);
   values_.fetched.fetch_add(fetches.size(), std::memory_order_relaxed);
@@ -162,13 +173,15 @@ ValueReader::Room ValueReader::room(uint64_t bytes) {
 
 // Chunks double, so that a large batch has few.
 bool ValueReader::add_chunk(uint64_t bytes) {
-  const uint64_t size = std::max({first_chunk, bytes, std::min(held_bytes_, largest_chunk)});
-  const bool pins = chunks_.empty() || chunks_.back().pinned;
+  const bool pins =
+      held_bytes_ + bytes <= most_pinned_ && (chunks_.empty() || chunks_.back().pinned);
+  uint64_t size = std::max({first_chunk, bytes, std::min(held_bytes_, largest_chunk)});
+  if (pins) size = std::min(size, most_pinned_ - held_bytes_);
   Chunk chunk{
       pins && held_bytes_ + size <= most_pinned_ ? values_.make_pinned(size) : PinnedValues(), size,
       true};
   if (chunk.memory == nullptr) {
-    chunk.memory = {new (std::nothrow) char[size], [](char* at) { delete[] at; }};
+    chunk.memory = {static_cast<char*>(std::malloc(size)), [](char* at) { std::free(at); }};
     chunk.pinned = false;
   }
   if (chunk.memory == nullptr) return false;

@@ -104,6 +104,7 @@ class ValueReader {
 
   std::mutex mutex_;  // all below, while others await
   std::vector<AwaitedValue> awaited_;
+  std::vector<uint32_t> first_of_;
   std::vector<Wanted> wanted_;
   size_t first_wanted_ = 0;
   std::vector<Chunk> chunks_;  // pinned ones first

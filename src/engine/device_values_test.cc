@@ -135,7 +135,7 @@ TEST_F(DeviceValuesTest, WhatIsReadTwiceComesBack) {
   maintain();
   ASSERT_EQ(values().values, 10u);
   for (int i = 0; i < 2; ++i) EXPECT_EQ(get(key(3)), value(3));
-  for (int i = 0; i < 8 && values().from_device == 0; ++i) worker->maintain();
+  for (int i = 0; i < 16 && values().from_device == 0; ++i) worker->maintain();
   EXPECT_EQ(values().from_device, 1u);
   const uint64_t fetched = values().fetched;
   EXPECT_EQ(get(key(3)), value(3));
