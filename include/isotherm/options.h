@@ -54,7 +54,8 @@ struct Options {
   uint64_t gpu_memory = 0;
   // Bytes of the memory of each, taken at once, for values that nobody reads: with a cap on host
   // memory those of them that find no room there, before anything is evicted or refused; without
-  // one all of them. 0: values stay on the host. What lies there is lost with the GPU.
+  // one all of them. 0: values stay on the host; else at least 256 KiB. What lies there is lost
+  // with the GPU.
   uint64_t gpu_values = 0;
   // The shortest value worth it, in bytes; at least 64. The longest is 1 MiB.
   uint64_t gpu_values_from = 256;

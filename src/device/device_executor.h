@@ -1,14 +1,14 @@
 // DeviceExecutor: answers batches with an index in the memory of a device, over items of the host.
 //
-// The device only maps keys' hashes to roots (index/item_table.h). Items, full keys, expiry,
+// The device maps keys' hashes to roots (index/item_table.h). Items, full keys, expiry,
 // versions and eviction are the host's: the threads of the workers read and write items in rounds
 // (device/rounds.h), by the same code as the host executor (device/row_answers.h). All databases
 // share one index; the database is part of the key (device/round_stages.h).
 //
 // Failure. When the device fails, or its memory is full, an index of the host is made from the live
-// items (device/index_rebuild.h) and the host executor goes on: nothing is lost, since what a
-// request did is seen from the live bits of the items. `run` says how many rows were answered
-// before.
+// items (device/index_rebuild.h) and the host executor goes on: nothing is lost but the values on
+// the devices, since what a request did is seen from the live bits of the items. `run` says how
+// many rows were answered before.
 //
 // Values. Where the store's options give it memory for them, cold values lie on the devices, too
 // (device/device_values.h).
