@@ -111,7 +111,9 @@ class FakeLane {
   template <class T>
   static void store(T* at, T value) {
     touch(at);
-    __atomic_store_n(at, value, __ATOMIC_RELAXED);
+    // The host may wait for it, on another thread than the one that runs this, and the thread
+    // sanitizer knows no fences.
+    __atomic_store_n(at, value, __ATOMIC_RELEASE);
   }
   // Two words in one access, each of them whole.
   static void load_two(const uint64_t* at, uint64_t& first, uint64_t& second) {

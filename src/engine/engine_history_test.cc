@@ -112,7 +112,8 @@ TEST_P(EngineHistoryTest, EveryAnswerEqualsTheModels) {
   for (std::thread& thread : threads) thread.join();
   if (HasFatalFailure()) return;
 
-  if (GetParam().values_away != 0) {
+  // The shorter run under a sanitizer may stay below the cap.
+  if (GetParam().values_away != 0 && (GetParam().maxmemory == 0 || !poison::sanitized)) {
     EXPECT_GT(engine().stats().values.to_device, 0u);
     EXPECT_GT(engine().stats().values.fetched, 0u);
   }
@@ -121,7 +122,7 @@ TEST_P(EngineHistoryTest, EveryAnswerEqualsTheModels) {
     EXPECT_GT(engine().stats().root_table.bins_to_host, 0u);
   }
   if (GetParam().policy != EvictionPolicy::noeviction) {
-    // The shorter run under a sanitizer may stay below the cap.
+    // As above.
     if (!poison::sanitized) {
       EXPECT_GT(engine().stats().evicted, 0u);
     }
