@@ -8,6 +8,7 @@ namespace {
 
 std::vector<ValueLog::Area> areas_of(const std::vector<std::unique_ptr<ValueTier>>& tiers) {
   std::vector<ValueLog::Area> areas;
+  areas.reserve(tiers.size());
   for (const auto& tier : tiers) areas.push_back({tier->address(), tier->bytes()});
   return areas;
 }
@@ -27,6 +28,7 @@ DeviceValues::DeviceValues(std::vector<std::unique_ptr<ValueTier>> tiers, EpochD
 
 std::unique_ptr<ValueTransfer> DeviceValues::make_transfer() {
   std::vector<std::unique_ptr<ValueLane>> lanes;
+  lanes.reserve(tiers_.size());
   for (const auto& tier : tiers_) lanes.push_back(tier->make_lane());
   return std::make_unique<ValueTransfer>(log_, std::move(lanes));
 }

@@ -64,7 +64,9 @@ bool HostUpkeep::make_room(uint64_t bytes, int64_t now_ms) {
   const auto wanted = static_cast<int64_t>(bytes);
   if (room() >= wanted) return true;
   if (!evictable() && !sends_values()) return !store_.evicts;
-  evict_to(wanted + reserve_of(store_.budget.limit()), sweeps_per_batch, now_ms);
+  // Sending takes longer than evicting, and batches of other workers wait for room as well.
+  const int64_t reserve = reserve_of(store_.budget.limit());
+  evict_to(wanted + (sends_values() ? reserve / 8 : reserve), sweeps_per_batch, now_ms);
   return true;
 }
 

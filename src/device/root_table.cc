@@ -69,6 +69,7 @@ RootTable::RootTable(HostStore& store, std::vector<std::unique_ptr<RootTier>> ti
 
 std::vector<std::unique_ptr<ValueTier>> RootTable::make_value_tiers(uint64_t bytes) {
   std::vector<std::unique_ptr<ValueTier>> tiers;
+  tiers.reserve(devices_.size());
   for (Device& device : devices_) tiers.push_back(device.tier->make_values(bytes));
   return tiers;
 }
