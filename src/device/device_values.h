@@ -75,9 +75,22 @@ class DeviceValues {
   // Whether what can be sent is so small a part of what nobody reads that eviction must help; to
   // know it, some hundred thousand items are looked at, or all of a smaller store.
   bool poor() const { return poor_.load(std::memory_order_relaxed); }
-  // True for one at a time, until end_sending.
-  bool begin_sending() { return !sending_.test_and_set(std::memory_order_acquire); }
-  void end_sending() { sending_.clear(std::memory_order_release); }
+  // One worker at a time has the turn to send.
+  class SendTurn {
+   public:
+    explicit SendTurn(DeviceValues& values)
+        : values_(values), taken_(!values.sending_.test_and_set(std::memory_order_acquire)) {}
+    ~SendTurn() {
+      if (taken_) values_.sending_.clear(std::memory_order_release);
+    }
+    SendTurn(const SendTurn&) = delete;
+    SendTurn& operator=(const SendTurn&) = delete;
+    bool taken() const { return taken_; }
+
+   private:
+    DeviceValues& values_;
+    const bool taken_;
+  };
   // Whether sending values makes room. Writes may run over the cap a little then.
   bool helps() const { return !lost() && !vain() && !log_.full(); }
 

@@ -93,10 +93,8 @@ bool HostUpkeep::keep_reserve(int64_t reserve, int64_t now_ms) {
   if (is_short || !sends_values() || store_.values->poor()) {
     return !evict_to(reserve, sweeps_per_step, now_ms) && store_.evicts;
   }
-  if (!store_.values->begin_sending()) return false;
-  const bool done = evict_to(reserve, 1, now_ms);
-  store_.values->end_sending();
-  return !done && store_.evicts;
+  const DeviceValues::SendTurn turn(*store_.values);
+  return turn.taken() && !evict_to(reserve, 1, now_ms) && store_.evicts;
 }
 
 bool HostUpkeep::grow(uint64_t changes) {
@@ -159,11 +157,14 @@ bool HostUpkeep::sends_values() const {
   return log.has_room(log.largest_value());
 }
 
-// Values of about so many bytes, but neither few nor so many that it would take long.
+// Values of about so many bytes, but neither few nor so many that it would take long. Where nothing
+// can be sent that is only found out anew now and then.
 HostUpkeep::Sent HostUpkeep::send_values(int64_t bytes, int64_t now_ms) {
   constexpr int64_t least = 1 << 20;
   constexpr int64_t most = 4 << 20;
+  constexpr uint32_t seldom = 64;
   if (!sends_values()) return Sent::off;
+  if (store_.values->vain() && ++vain_sends_ % seldom != 0) return Sent::off;
   const auto wanted = static_cast<uint64_t>(std::clamp(bytes, least, most));
   SendFound found;
   const size_t sent = move_values(now_ms, [&] { found = values_->send(moves_, wanted, now_ms); });
@@ -187,8 +188,17 @@ bool HostUpkeep::tend_values(int64_t now_ms) {
     steps_ = 0;
     moved += move_values(now_ms, [&] { values_->bring(moves_, left); });
   }
-  const bool sent = limit == 0 && send_values(0, now_ms) == Sent::some;
-  return sent || moved != 0;
+  if (limit == 0 && sends_now() && send_values(0, now_ms) == Sent::some) ++moved;
+  return moved != 0;
+}
+
+// Between batches without a cap: only now and then, but whenever there was none since the last
+// step.
+bool HostUpkeep::sends_now() {
+  constexpr uint32_t often = 16;
+  const uint64_t batches = executor_.counters().batches.get();
+  const bool idle = std::exchange(batches_seen_, batches) == batches;
+  return idle || batches % often == 0;
 }
 
 // One step that makes copies, and their moves; how many were done.

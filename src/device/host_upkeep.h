@@ -67,6 +67,7 @@ class HostUpkeep {
   enum class Sent : uint8_t { off, none, some, busy };
   Sent send_values(int64_t bytes, int64_t now_ms);
   bool tend_values(int64_t now_ms);
+  bool sends_now();
   template <class Step>
   size_t move_values(int64_t now_ms, Step&& step);
   void evict_some(int64_t now_ms);
@@ -97,7 +98,9 @@ class HostUpkeep {
   DeviceExecutor::Member* const member_;
   std::vector<ItemMove> moves_;  // put off
   std::optional<ValueMoves> values_;
-  uint32_t steps_ = 0;  // since values were brought back
+  uint32_t steps_ = 0;       // since values were brought back
+  uint32_t vain_sends_ = 0;  // that were left out, where there is nothing to send
+  uint64_t batches_seen_ = 0;
   GrowthShare growth_;
   uint32_t next_database_ = 0;  // to grow
   uint64_t erased_ = 0;         // items, since the last step of growth

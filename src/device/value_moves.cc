@@ -106,7 +106,9 @@ void ValueMoves::guarded(std::vector<ItemMove>& moves, Make&& make) {
 // read again.
 SendFound ValueMoves::find(uint64_t bytes, int64_t now_ms) {
   constexpr uint64_t part = 4;
-  const uint64_t most = std::min<uint64_t>(most_at_once, 1 + store_.entries() / part);
+  constexpr uint64_t much = 1 << 20;
+  const uint64_t looks = bytes > much && !values_.poor() ? most_at_once : items_per_sweep;
+  const uint64_t most = std::min(looks, 1 + store_.entries() / part);
   found_.clear();
   SendFound found;
   while (found.looked < most && found.bytes < bytes) {
