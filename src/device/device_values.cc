@@ -52,7 +52,8 @@ void DeviceValues::note(const SendFound& found, uint64_t entries) {
     }
     return looks.fetch_add(found.looked, std::memory_order_relaxed) + found.looked;
   };
-  const bool rich = found.bytes * rich_part > found.cold_bytes;
+  // Where all was read lately nothing is known.
+  const bool rich = found.cold_bytes == 0 || found.bytes * rich_part > found.cold_bytes;
   vain_.store(count(found.bytes != 0, vain_looks_) > 2 * entries, std::memory_order_relaxed);
   poor_.store(count(rich, poor_looks_) > std::min(2 * entries, most_looks),
               std::memory_order_relaxed);

@@ -46,6 +46,7 @@ struct SendFound {
   uint64_t looked = 0;      // items; 0: another thread was at it
   uint64_t cold_bytes = 0;  // of those that nobody read
   uint64_t bytes = 0;       // of these, values that may go
+  bool no_memory = false;   // for the items without them
 };
 
 class DeviceValues {
@@ -75,22 +76,25 @@ class DeviceValues {
   // Whether what can be sent is so small a part of what nobody reads that eviction must help; to
   // know it, some hundred thousand items are looked at, or all of a smaller store.
   bool poor() const { return poor_.load(std::memory_order_relaxed); }
-  // One worker at a time has the turn to send.
-  class SendTurn {
+  // For what one worker at a time does: held while the object lives, if nobody else held it.
+  class Turn {
    public:
-    explicit SendTurn(DeviceValues& values)
-        : values_(values), taken_(!values.sending_.test_and_set(std::memory_order_acquire)) {}
-    ~SendTurn() {
-      if (taken_) values_.sending_.clear(std::memory_order_release);
+    explicit Turn(std::atomic_flag& flag)
+        : flag_(flag), taken_(!flag.test_and_set(std::memory_order_acquire)) {}
+    ~Turn() {
+      if (taken_) flag_.clear(std::memory_order_release);
     }
-    SendTurn(const SendTurn&) = delete;
-    SendTurn& operator=(const SendTurn&) = delete;
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
     bool taken() const { return taken_; }
 
    private:
-    DeviceValues& values_;
+    std::atomic_flag& flag_;
     const bool taken_;
   };
+  std::atomic_flag sending;   // as long as room is not short
+  std::atomic_flag cleaning;  // from the choice of values until they are moved
+
   // Whether sending values makes room. Writes may run over the cap a little then.
   bool helps() const { return !lost() && !vain() && !log_.full(); }
 
@@ -110,7 +114,6 @@ class DeviceValues {
   std::atomic<bool> lost_{false};
   std::atomic<bool> vain_{false};
   std::atomic<bool> poor_{false};
-  std::atomic_flag sending_;
   std::atomic<uint64_t> vain_looks_{0};
   std::atomic<uint64_t> poor_looks_{0};
 };

@@ -47,7 +47,10 @@ void HostExecutor::hash_keys(Batch::Columns& columns, Batch::Row from, Batch::Ro
 }
 
 HostExecutor::Prepared HostExecutor::prepare_item(const Plan& plan) {
-  const bool over = store_.evicts || (store_.values != nullptr && store_.values->helps());
+  // What sends values away needs some memory, too, and must find it when writers find none.
+  constexpr uint64_t left_for_sending = 16 << 20;
+  const bool over = store_.evicts || (store_.values != nullptr && store_.values->helps() &&
+                                      store_.budget.fits_over(left_for_sending));
   const Location location = cache_.allocate(plan.parts.bytes(), over);
   if (location == location::none) return {};
   Item* item = Item::create(store_.items.address(location), plan.parts);

@@ -90,11 +90,13 @@ bool HostUpkeep::step(uint64_t writes, int64_t now_ms) {
 // turn among the batches.
 bool HostUpkeep::keep_reserve(int64_t reserve, int64_t now_ms) {
   const bool is_short = room() < reserve / 4;
-  if (is_short || !sends_values() || store_.values->poor()) {
-    return !evict_to(reserve, sweeps_per_step, now_ms) && store_.evicts;
-  }
-  const DeviceValues::SendTurn turn(*store_.values);
-  return turn.taken() && !evict_to(reserve, 1, now_ms) && store_.evicts;
+  const auto free_some = [&](uint32_t sweeps) {
+    sent_ = false;
+    return !evict_to(reserve, sweeps, now_ms) && (sent_ || evictable());
+  };
+  if (is_short || !sends_values() || store_.values->poor()) return free_some(sweeps_per_step);
+  const DeviceValues::Turn turn(store_.values->sending);
+  return turn.taken() && free_some(1);
 }
 
 bool HostUpkeep::grow(uint64_t changes) {
@@ -165,13 +167,15 @@ HostUpkeep::Sent HostUpkeep::send_values(int64_t bytes, int64_t now_ms) {
   constexpr uint32_t seldom = 64;
   if (!sends_values()) return Sent::off;
   if (store_.values->vain() && ++vain_sends_ % seldom != 0) return Sent::off;
+  if (store_.entries() == 0) return Sent::none;
   const auto wanted = static_cast<uint64_t>(std::clamp(bytes, least, most));
   SendFound found;
-  const size_t sent = move_values(now_ms, [&] { found = values_->send(moves_, wanted, now_ms); });
+  const size_t sent = move_values(now_ms, [&] { values_->send(moves_, wanted, now_ms, found); });
   if (found.looked == 0) return Sent::busy;
   store_.values->note(found, store_.entries());
+  sent_ |= sent != 0;
   if (sent != 0) return Sent::some;
-  return store_.values->log().full() ? Sent::off : Sent::none;
+  return store_.values->log().full() || found.no_memory ? Sent::off : Sent::none;
 }
 
 // Without a cap values go as soon as nobody reads them; with one when room gets short.
@@ -180,7 +184,10 @@ bool HostUpkeep::tend_values(int64_t now_ms) {
   const uint64_t limit = store_.budget.limit();
   const int64_t left =
       limit == 0 ? std::numeric_limits<int64_t>::max() : room() - reserve_of(limit) / 2;
-  size_t moved = move_values(now_ms, [&] { values_->clean(moves_); });
+  size_t moved = 0;
+  if (const DeviceValues::Turn turn(store_.values->cleaning); turn.taken()) {
+    moved = move_values(now_ms, [&] { values_->clean(moves_); });
+  }
   // Some at once where many are read, since each time takes a turn among the batches.
   constexpr size_t many = 128;
   constexpr uint32_t often = 16;

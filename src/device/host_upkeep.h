@@ -99,6 +99,7 @@ class HostUpkeep {
   std::vector<ItemMove> moves_;  // put off
   std::optional<ValueMoves> values_;
   uint32_t steps_ = 0;       // since values were brought back
+  bool sent_ = false;        // some values, in this step
   uint32_t vain_sends_ = 0;  // that were left out, where there is nothing to send
   uint64_t batches_seen_ = 0;
   GrowthShare growth_;

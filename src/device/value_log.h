@@ -20,8 +20,8 @@
 // the epochs (items/epoch.h) of that moment before it is written again.
 //
 // Threads. Any; one mutex, held for a few instructions, or for a walk over the segments where one
-// is wanted. Limits. 16 devices, 2^20 segments each, values of at most a quarter of a segment and 1
-// MiB.
+// is wanted. One at a time cleans, from `to_clean` until what it got is moved.
+// Limits. 16 devices, 2^20 segments each, values of at most a quarter of a segment and 1 MiB.
 #pragma once
 
 #include <atomic>
@@ -140,6 +140,9 @@ class ValueLog {
   std::optional<Name> victim_;  // that is being cleaned
   uint32_t victim_number_ = 0;  // of its next value
   uint64_t freed_units_ = 0;    // of values, in sealed segments
+  // The last walk found no segment worth cleaning, when so much was freed, or less since.
+  bool vain_walk_ = false;
+  uint64_t vain_freed_units_ = 0;
 };
 
 }  // namespace isotherm

@@ -12,21 +12,22 @@ constexpr size_t cleaned_at_once = 64;
 
 }  // namespace
 
-SendFound ValueMoves::send(std::vector<ItemMove>& moves, uint64_t bytes, int64_t now_ms) {
-  const SendFound found = find(bytes, now_ms);
+void ValueMoves::send(std::vector<ItemMove>& moves, uint64_t bytes, int64_t now_ms,
+                      SendFound& found) {
+  found = find(bytes, now_ms);
   guarded(moves, [&] {
     std::vector<ValueTransfer::Bring> brings;
     for (const Location from : found_) {
       const Item& item = *store_.items.item(from);
       Location to = location::none;
       const Item* copy = make_away(item, to, ValueLog::For::new_value);
+      found.no_memory = to == location::none;
       if (copy == nullptr) break;
       moves.push_back({from, to, MoveReason::moved});
       brings.push_back({copy->value_place(), item.value_bytes(), item.value().data()});
     }
     reader_.transfer().bring(brings);
   });
-  return found;
 }
 
 void ValueMoves::bring(std::vector<ItemMove>& moves, int64_t room) {

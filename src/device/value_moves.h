@@ -32,7 +32,7 @@ class ValueMoves {
       : executor_(executor), store_(executor.store()), values_(values), reader_(reader) {}
 
   // Append their moves. `send` takes values of about so many bytes.
-  SendFound send(std::vector<ItemMove>& moves, uint64_t bytes, int64_t now_ms);
+  void send(std::vector<ItemMove>& moves, uint64_t bytes, int64_t now_ms, SendFound& found);
   // What the reader wants; as long as `room` bytes are left for it.
   void bring(std::vector<ItemMove>& moves, int64_t room);
   size_t wanted() const { return reader_.wanted().size(); }
@@ -42,7 +42,8 @@ class ValueMoves {
   SendFound find(uint64_t bytes, int64_t now_ms);
   bool may_go(const Item& item, int64_t now_ms) const;
   bool is_at(Location location, ValuePlace place) const;
-  // The copy whose value will lie on a device; null without room for either.
+  // The copy whose value will lie on a device, at `to`; null without room there, or without memory,
+  // where `to` is none.
   Item* make_away(const Item& item, Location& to, ValueLog::For purpose);
   template <class Make>
   void guarded(std::vector<ItemMove>& moves, Make&& make);

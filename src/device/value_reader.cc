@@ -90,9 +90,9 @@ ValueReader::Whole ValueReader::whole(const Item& item) {
 
 void ValueReader::finish() {
   if (awaited_.empty()) return;
-  choose_wanted();
   bool lost = values_.lost();
   try {
+    choose_wanted();
     if (!lost) fetch_all();
   } catch (const std::bad_alloc&) {
     for (const AwaitedValue& one : awaited_) one.reply->data = nullptr;
