@@ -67,7 +67,9 @@ bool HostUpkeep::make_room(uint64_t bytes, int64_t now_ms) {
   // Sending takes longer than evicting, and batches of other workers wait for room as well.
   const int64_t reserve = reserve_of(store_.budget.limit());
   evict_to(wanted + (sends_values() ? reserve / 8 : reserve), sweeps_per_batch, now_ms);
-  return true;
+  // Where nothing can be evicted writes may run over the cap only as long as sending helps.
+  const bool vain = store_.values != nullptr && !evictable() && !store_.values->helps();
+  return !vain || !store_.evicts || room() >= wanted;
 }
 
 bool HostUpkeep::step(uint64_t writes, int64_t now_ms) {
