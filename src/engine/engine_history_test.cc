@@ -115,7 +115,9 @@ TEST_P(EngineHistoryTest, EveryAnswerEqualsTheModels) {
   // The shorter run under a sanitizer may stay below the cap, or end before any was sent.
   if (GetParam().values_away != 0 && !poison::sanitized) {
     EXPECT_GT(engine().stats().values.to_device, 0u);
-    EXPECT_GT(engine().stats().values.fetched, 0u);
+    if (GetParam().threads == 1) {
+      EXPECT_GT(engine().stats().values.fetched, 0u);
+    }
   }
   // Where the devices were full.
   if (GetParam().index == Where::small_devices && !poison::sanitized) {
