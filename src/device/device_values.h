@@ -19,6 +19,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "device/value_log.h"
@@ -76,31 +77,16 @@ class DeviceValues {
   // Whether what can be sent is so small a part of what nobody reads that eviction must help; to
   // know it, some hundred thousand items are looked at, or all of a smaller store.
   bool poor() const { return poor_.load(std::memory_order_relaxed); }
-  // For what one worker at a time does: held while the object lives, if nobody else held it.
-  class Turn {
-   public:
-    explicit Turn(std::atomic_flag& flag)
-        : flag_(flag), taken_(!flag.test_and_set(std::memory_order_acquire)) {}
-    ~Turn() {
-      if (taken_) flag_.clear(std::memory_order_release);
-    }
-    Turn(const Turn&) = delete;
-    Turn& operator=(const Turn&) = delete;
-    bool taken() const { return taken_; }
-
-   private:
-    std::atomic_flag& flag_;
-    const bool taken_;
-  };
-  std::atomic_flag sending;   // as long as room is not short
-  std::atomic_flag cleaning;  // from the choice of values until they are moved
-
   // Whether sending values makes room. Writes may run over the cap a little then.
   bool helps() const { return !lost() && !vain() && !log_.full(); }
 
   // From now on nothing goes there.
   void lose() { lost_.store(true, std::memory_order_release); }
   bool lost() const { return lost_.load(std::memory_order_acquire); }
+
+  // What one worker at a time does, and others pass by.
+  std::mutex sending;   // as long as room is not short
+  std::mutex cleaning;  // from the choice of values until they are moved
 
   DeviceValueStats stats() const;
   std::atomic<uint64_t> fetched{0};

@@ -97,8 +97,8 @@ bool HostUpkeep::keep_reserve(int64_t reserve, int64_t now_ms) {
     return !evict_to(reserve, sweeps, now_ms) && (sent_ || evictable());
   };
   if (is_short || !sends_values() || store_.values->poor()) return free_some(sweeps_per_step);
-  const DeviceValues::Turn turn(store_.values->sending);
-  return turn.taken() && free_some(1);
+  const std::unique_lock turn(store_.values->sending, std::try_to_lock);
+  return turn.owns_lock() && free_some(1);
 }
 
 bool HostUpkeep::grow(uint64_t changes) {
@@ -187,7 +187,7 @@ bool HostUpkeep::tend_values(int64_t now_ms) {
   const int64_t left =
       limit == 0 ? std::numeric_limits<int64_t>::max() : room() - reserve_of(limit) / 2;
   size_t moved = 0;
-  if (const DeviceValues::Turn turn(store_.values->cleaning); turn.taken()) {
+  if (const std::unique_lock turn(store_.values->cleaning, std::try_to_lock); turn.owns_lock()) {
     moved = move_values(now_ms, [&] { values_->clean(moves_); });
   }
   // Some at once where many are read, since each time takes a turn among the batches.

@@ -160,8 +160,8 @@ bool ValueLog::choose_victim() {
   const uint32_t few = std::max(few_at_least, all_segments_ / few_part);
   if (free_segments_ + waiting_.size() > few || freed_units_ < segment_units_) return false;
   // Where the last walk found none, the next has to wait until as much as a segment was freed.
-  vain_freed_units_ = std::min(vain_freed_units_, freed_units_);
-  if (vain_walk_ && freed_units_ < vain_freed_units_ + segment_units_) return false;
+  next_walk_units_ = std::min(next_walk_units_, freed_units_ + segment_units_);
+  if (freed_units_ < next_walk_units_) return false;
   // By what was freed: the end that no value fitted into would be lost again.
   uint32_t most = segment_units_ / 8;
   victim_.reset();
@@ -175,8 +175,7 @@ bool ValueLog::choose_victim() {
     }
   }
   victim_number_ = 0;
-  vain_walk_ = !victim_.has_value();
-  vain_freed_units_ = freed_units_;
+  next_walk_units_ = victim_ ? 0 : freed_units_ + segment_units_;
   return victim_.has_value();
 }
 

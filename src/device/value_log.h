@@ -137,12 +137,10 @@ class ValueLog {
   std::optional<Name> head_;
   std::deque<Waiting> waiting_;
   uint32_t free_segments_ = 0;
-  std::optional<Name> victim_;  // that is being cleaned
-  uint32_t victim_number_ = 0;  // of its next value
-  uint64_t freed_units_ = 0;    // of values, in sealed segments
-  // The last walk found no segment worth cleaning, when so much was freed, or less since.
-  bool vain_walk_ = false;
-  uint64_t vain_freed_units_ = 0;
+  std::optional<Name> victim_;    // that is being cleaned
+  uint32_t victim_number_ = 0;    // of its next value
+  uint64_t freed_units_ = 0;      // of values, in sealed segments
+  uint64_t next_walk_units_ = 0;  // that must have been freed before the next walk over all
 };
 
 }  // namespace isotherm

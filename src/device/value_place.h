@@ -15,7 +15,6 @@ using ValuePlace = uint64_t;
 namespace value_place {
 
 inline constexpr uint64_t unit_bytes = 16;
-inline constexpr uint32_t most_devices = 16;
 inline constexpr uint32_t most_segments = 1 << 20;
 inline constexpr uint32_t most_units = 1 << 20;  // of a segment; and so values
 

@@ -56,6 +56,26 @@ uint64_t ValueTransfer::pinned_bytes() const {
   return bytes;
 }
 
+// Cuts the values of a device into pieces: add(value, done, bytes) puts the next one into the
+// window, and run() makes room there, and works off the rest.
+template <class Value, class Add, class Run>
+void ValueTransfer::each_piece(std::span<const Value> values, uint32_t device, const Window& window,
+                               Add&& add, Run&& run) {
+  for (const Value& value : values) {
+    if (value_place::device(value.place) != device) continue;
+    for (uint64_t done = 0; done < value.bytes;) {
+      const uint64_t bytes = window.room(value.bytes - done, value.pinned);
+      if (bytes == 0) {
+        run();
+        continue;
+      }
+      add(value, done, bytes);
+      done += bytes;
+    }
+  }
+  run();
+}
+
 void ValueTransfer::fetch(std::span<const Fetch> values) {
   struct Piece {
     char* to;
@@ -65,49 +85,30 @@ void ValueTransfer::fetch(std::span<const Fetch> values) {
   std::vector<Piece> pieces;  // of the window
   for (uint32_t device = 0; device < lanes_.size(); ++device) {
     Window window(*lanes_[device]);
-    const auto run = [&] {
+    const auto add = [&](const Fetch& value, uint64_t done, uint64_t bytes) {
+      const uint64_t from = log_.address(value.place) + done;
+      if (value.pinned) {
+        window.add_beside(from, value.to + done, bytes);
+      } else {
+        pieces.push_back({value.to + done, window.add(from, bytes, false), bytes});
+      }
+    };
+    each_piece(values, device, window, add, [&] {
       window.run();
       for (const Piece& piece : pieces) std::memcpy(piece.to, piece.from, piece.bytes);
       pieces.clear();
-    };
-    for (const Fetch& value : values) {
-      if (value_place::device(value.place) != device) continue;
-      for (uint64_t done = 0; done < value.bytes;) {
-        const uint64_t bytes = window.room(value.bytes - done, value.pinned);
-        if (bytes == 0) {
-          run();
-          continue;
-        }
-        const uint64_t from = log_.address(value.place) + done;
-        if (value.pinned) {
-          window.add_beside(from, value.to + done, bytes);
-        } else {
-          pieces.push_back({value.to + done, window.add(from, bytes, false), bytes});
-        }
-        done += bytes;
-      }
-    }
-    run();
+    });
   }
 }
 
 void ValueTransfer::bring(std::span<const Bring> values) {
   for (uint32_t device = 0; device < lanes_.size(); ++device) {
     Window window(*lanes_[device]);
-    for (const Bring& value : values) {
-      if (value_place::device(value.place) != device) continue;
-      for (uint64_t done = 0; done < value.bytes;) {
-        const uint64_t bytes = window.room(value.bytes - done, false);
-        if (bytes == 0) {
-          window.run();
-          continue;
-        }
-        char* const at = window.add(log_.address(value.place) + done, bytes, true);
-        std::memcpy(at, value.from + done, bytes);
-        done += bytes;
-      }
-    }
-    window.run();
+    const auto add = [&](const Bring& value, uint64_t done, uint64_t bytes) {
+      std::memcpy(window.add(log_.address(value.place) + done, bytes, true), value.from + done,
+                  bytes);
+    };
+    each_piece(values, device, window, add, [&] { window.run(); });
   }
 }
 

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "device/value_log.h"
@@ -30,6 +31,7 @@ class ValueTransfer {
     ValuePlace place = 0;
     uint64_t bytes = 0;
     const char* from = nullptr;
+    static constexpr bool pinned = false;  // goes by a window
   };
 
   // One lane for each device, in order. The log must outlive it.
@@ -44,6 +46,9 @@ class ValueTransfer {
 
  private:
   class Window;
+  template <class Value, class Add, class Run>
+  static void each_piece(std::span<const Value> values, uint32_t device, const Window& window,
+                         Add&& add, Run&& run);
 
   const ValueLog& log_;
   const std::vector<std::unique_ptr<ValueLane>> lanes_;

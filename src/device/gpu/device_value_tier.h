@@ -38,7 +38,7 @@ class DeviceValueLane final : public ValueLane {
         list_(memory_, options.copies) {
     if (list_.empty()) throw std::bad_alloc();
   }
-  ~DeviceValueLane() override { enter(device_); }
+  ~DeviceValueLane() override { device_.enter(); }
 
   char* window() const override { return window_.data(); }
   uint64_t window_bytes() const override { return window_.bytes(); }
@@ -47,7 +47,7 @@ class DeviceValueLane final : public ValueLane {
 
   void run(uint32_t count) override {
     if (count == 0) return;
-    enter(device_);
+    device_.enter();
     constexpr uint32_t threads = 256;
     constexpr uint32_t tiles = threads / CopyValuesKernel::tile;
     const uint32_t blocks = std::min((count + tiles - 1) / tiles, device_.full_grid());
@@ -60,11 +60,6 @@ class DeviceValueLane final : public ValueLane {
         sent && device_.launch(stream_.get(), blocks, threads, CopyValuesKernel{list, count}) &&
             device_.synchronize(stream_.get()),
         "copy values");
-  }
-
-  // A GPU is chosen by each thread; a fake one is nobody's.
-  static void enter(Device& device) {
-    if constexpr (requires { device.enter(); }) device.enter();
   }
 
  private:
@@ -85,19 +80,19 @@ class DeviceValueTier final : public ValueTier {
       : device_(device), options_(options), all_(device, 0), memory_(all_, bytes) {
     if (memory_.empty()) throw std::bad_alloc();
   }
-  ~DeviceValueTier() override { DeviceValueLane<Device>::enter(device_); }
+  ~DeviceValueTier() override { device_.enter(); }
 
   uint64_t address() const override { return reinterpret_cast<uint64_t>(memory_.data()); }
   uint64_t bytes() const override { return memory_.bytes(); }
   std::unique_ptr<ValueLane> make_lane() override {
-    DeviceValueLane<Device>::enter(device_);
+    device_.enter();
     return std::make_unique<DeviceValueLane<Device>>(device_, options_);
   }
   PinnedValues make_pinned(uint64_t bytes) override {
-    DeviceValueLane<Device>::enter(device_);
+    device_.enter();
     auto* memory = static_cast<char*>(device_.allocate_pinned(bytes));
     return {memory, [&device = device_, bytes](char* at) {
-              DeviceValueLane<Device>::enter(device);
+              device.enter();
               device.release_pinned(at, bytes);
             }};
   }
