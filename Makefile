@@ -46,6 +46,7 @@ bench-gpu: ## every figure of docs/performance.md that needs a GPU
 	@build/cuda/device_express_bench
 	@build/cuda/device_energy_bench
 	@build/cuda/device_queue_bench
+	@build/cuda/device_tiered_bench
 	@build/cuda/device_items_bench
 	@build/cuda/device_shards_bench
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Compiles every .cu file of src/, tests/ and bench/ for sm_90 and to PTX. Those of src/ make the
-# library libisotherm_cuda.a; tests/cuda/*_test.cu and bench/cuda/*_bench.cu become programs that
-# need no CUDA library. What the server links lies beside them: server_gpu.o, libcudart_static.a. No
-# GPU is needed.
+# library libisotherm_cuda.a; tests/cuda/*_test.cu and bench/cuda/*_bench.cu become programs of it
+# and of the host's library (build/release/lib/libisotherm.a, which is built if need be) that need no
+# CUDA library. What the server links lies beside them: server_gpu.o, libcudart_static.a. No GPU is
+# needed.
 #
 # Usage: compile_cuda.sh             everything, into build/cuda
 #        compile_cuda.sh --server    what the server links, if it is older than the sources
@@ -74,8 +75,10 @@ done
 install_server_part
 rm -f "$out/libisotherm_cuda.a"
 ar rcs "$out/libisotherm_cuda.a" "${library[@]}"
+cmake --preset release >/dev/null
+cmake --build --preset release --target isotherm
 for source in "${programs[@]}"; do
   link "$out/$(basename "$source" .cu)" "$(object_of "$source")" "${shared[@]}" \
-    "$out/libisotherm_cuda.a"
+    "$out/libisotherm_cuda.a" build/release/lib/libisotherm.a
 done
 echo "$((${#sources[@]} + ${#programs[@]})) passed"

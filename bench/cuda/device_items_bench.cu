@@ -198,7 +198,7 @@ class ItemsBench {
         static_cast<double>(stats.bytes + stats.host_bytes) / static_cast<double>(stats.entries),
         static_cast<unsigned long long>(key_bytes + value_bytes_),
         static_cast<double>(stats.workspace) / 1e6,
-        static_cast<double>(stats.host_items) / static_cast<double>(stats.entries));
+        static_cast<double>(stats.host_entries) / static_cast<double>(stats.entries));
     if (stats.entries != parameters_.items) ++wrong_;
   }
 

@@ -92,13 +92,10 @@ struct DeviceItemTableOptions {
   std::optional<uint64_t> hash_seed;
 };
 
-// `entries` are items.
+// `entries` are items; `host_bytes` what slabs and their lists take of host memory.
 struct DeviceItemStats : DeviceTableStats {
   uint64_t evicted = 0;  // ever
   uint64_t expired = 0;  // that were freed by the sweep, ever
-  // What slabs and their lists take of host memory, and the items that lie there.
-  uint64_t host_bytes = 0;
-  uint64_t host_items = 0;
 };
 
 // A column of byte strings, as above.

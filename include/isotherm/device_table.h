@@ -7,6 +7,12 @@
 // Every key and every value may be stored, 0 and 2^64 - 1 included; nothing is reserved. The table
 // grows by itself; at 100 million entries it takes 27 to 28 bytes an entry.
 //
+// Host memory. With `host_memory` the table may grow beyond the GPU's memory, or `gpu_memory`: bins
+// of keys then lie on the host, those that are read least, and threads of the host answer requests
+// for them. From then on a call waits on the host, for what is queued before it in its stream,
+// until these are answered. A GPU whose memory has room for less than some 64 KB beside the work
+// space keeps all keys.
+//
 // Order. The requests of one call take effect in the order of the arrays, also where several are
 // for one key, and calls take effect in the order they were made, whatever their streams (later
 // calls wait on the device, not on the host). A call returns when its work is queued; what it reads
@@ -14,9 +20,9 @@
 // cannot know without earlier calls' counts whether the table must grow.
 //
 // Replies. found[i] is 1 where the key was present before the request, 0 where it was absent, and
-// 255 (`reply_retry`) where memory was full: then nothing was done for any request on that key in
-// this call's part. values[i] is the value before the request, untouched where found[i] is 0 and of
-// no meaning where it is 255.
+// 255 (`reply_retry`) where memory was full: then nothing was done for the request, nor for others
+// on that key in the same part of the call if the key is the GPU's. values[i] is the value before
+// the request, untouched where found[i] is 0 and of no meaning where it is 255.
 //
 // Threads. Any; calls take turns. Errors. std::runtime_error without a GPU or when the device
 // fails, after which the table is lost and every call throws; std::bad_alloc without memory for the
@@ -41,6 +47,11 @@ struct DeviceTableOptions {
   int device = 0;
   // Bytes of device memory that the table may take; 0: no cap.
   uint64_t gpu_memory = 0;
+  // Bytes of host memory that the index may take beyond that; 0: none. Beside it at most 36 MB are
+  // pinned.
+  uint64_t host_memory = 0;
+  // Threads that answer requests for keys on the host, the caller's among them; 0: one a core.
+  uint32_t host_threads = 0;
   // Entries to make room for at once; more are taken in by growth.
   uint64_t expected_entries = 0;
   // Whether calls of at most 512 requests in host memory go to a kernel that stays on the GPU,
@@ -75,6 +86,13 @@ struct DeviceTableStats {
   uint64_t workspace = 0;       // bytes that batches with writes work in
   uint64_t overflow_lines = 0;  // linked
   uint64_t segments = 0;
+  // Beyond the device's memory: entries that lie on the host, which `entries` counts, too, bytes of
+  // host memory, requests that the host has answered, and bins of hashes that have moved.
+  uint64_t host_entries = 0;
+  uint64_t host_bytes = 0;
+  uint64_t host_requests = 0;
+  uint64_t bins_to_host = 0;
+  uint64_t bins_to_device = 0;
 };
 
 class DeviceTable {

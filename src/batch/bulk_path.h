@@ -26,11 +26,11 @@
 
 namespace isotherm {
 
-template <class Device>
+template <class Device, class Table = FixedDeviceTable<Device>>
 class BulkPath final : public BatchPath {
  public:
   // `device` and `table` must outlive it. Throws std::bad_alloc.
-  BulkPath(Device& device, FixedDeviceTable<Device>& table, uint32_t places, uint32_t rows)
+  BulkPath(Device& device, Table& table, uint32_t places, uint32_t rows)
       : device_(device),
         table_(table),
         memory_(device, 0),
@@ -169,7 +169,7 @@ class BulkPath final : public BatchPath {
   }
 
   Device& device_;
-  FixedDeviceTable<Device>& table_;
+  Table& table_;
   DeviceMemory<Device> memory_;
   const uint64_t rows_;
   PinnedBlock<Device> words_;

@@ -15,11 +15,11 @@
 
 namespace isotherm {
 
-template <class Device>
+template <class Device, class Table = FixedDeviceTable<Device>>
 class ExpressPath final : public BatchPath {
  public:
   // `device` and `table` must outlive it. Throws std::bad_alloc.
-  ExpressPath(Device& device, FixedDeviceTable<Device>& table, uint32_t places)
+  ExpressPath(Device& device, Table& table, uint32_t places)
       : table_(table),
         bulk_(device, table, places, static_cast<uint32_t>(table.most_express())),
         posted_(places) {}
@@ -45,8 +45,8 @@ class ExpressPath final : public BatchPath {
   }
 
  private:
-  FixedDeviceTable<Device>& table_;
-  BulkPath<Device> bulk_;
+  Table& table_;
+  BulkPath<Device, Table> bulk_;
   std::vector<bool> posted_;  // of each place, whether its batch went by mail
   uint32_t last_ = 0;         // that did
 };

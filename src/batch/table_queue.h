@@ -14,12 +14,12 @@
 
 namespace isotherm {
 
-template <class Device>
+template <class Device, class Table = FixedDeviceTable<Device>>
 class TableQueue {
  public:
   // `device` and `table` must outlive it. Throws std::invalid_argument, std::bad_alloc,
   // DeviceError.
-  TableQueue(Device& device, FixedDeviceTable<Device>& table, const DeviceQueueOptions& options)
+  TableQueue(Device& device, Table& table, const DeviceQueueOptions& options)
       : ring_rows_(std::max(least_ring_rows, std::bit_ceil(checked(options).rows))),
         policy_(make_policy(options.scheduling)),
         memory_(device, BatchScheduler::memory_bytes(ring_rows_)),
@@ -54,11 +54,10 @@ class TableQueue {
   }
 
   // Only the adaptive policy sends anything there.
-  static std::unique_ptr<ExpressPath<Device>> make_express(Device& device,
-                                                           FixedDeviceTable<Device>& table,
-                                                           const DeviceQueueOptions& options) {
+  static std::unique_ptr<ExpressPath<Device, Table>> make_express(
+      Device& device, Table& table, const DeviceQueueOptions& options) {
     if (!options.express || options.scheduling.policy != Scheduling::adaptive) return nullptr;
-    return std::make_unique<ExpressPath<Device>>(device, table, options.batches);
+    return std::make_unique<ExpressPath<Device, Table>>(device, table, options.batches);
   }
 
   BatchScheduler::Setup setup(const DeviceQueueOptions& options) {
@@ -74,8 +73,8 @@ class TableQueue {
   const uint64_t ring_rows_;
   std::unique_ptr<SchedulingPolicy> policy_;  // until the queue has it
   PinnedBlock<Device> memory_;
-  BulkPath<Device> bulk_;
-  std::unique_ptr<ExpressPath<Device>> express_;  // or none
+  BulkPath<Device, Table> bulk_;
+  std::unique_ptr<ExpressPath<Device, Table>> express_;  // or none
   BatchQueue queue_;
 };
 

@@ -14,27 +14,35 @@ constexpr int least_bits = 3;
 constexpr uint64_t least_bins_of_device = 16;
 // A walk on a device goes over so many lines at most.
 constexpr uint64_t lines_a_step = 1 << 16;
-constexpr uint64_t entries_a_step = 4096;
 constexpr uint64_t entries_at_once = 1 << 15;
 // Between two looks for bins to move: rounds, and reads that were counted, for each bin.
 constexpr uint32_t rounds_a_look = 64;
 constexpr uint64_t reads_a_look = 16;
+constexpr uint32_t rounds_a_pause = 64;
 
-int bits_for(RootTier& tier) {
-  const int bits = tier.least_bin_bits();
-  if (bits < least_bits) throw DeviceError("the memory of the device is full");
-  return bits;
+int bits_for(BinTier& tier, int most) {
+  if (!BinMoves::can_share(tier)) throw DeviceError("the memory of the device is full");
+  return std::min(tier.least_bin_bits(), most);
 }
 
 }  // namespace
 
-BinMoves::BinMoves(RootTier& tier, HostTier& host, uint64_t seed, Owns owns)
-    : tier_(tier), host_(host), seed_(seed), owns_(std::move(owns)), bins_(bits_for(tier)) {}
+BinMoves::BinMoves(BinTier& tier, BinHost& host, uint64_t seed, Owns owns, int bits_at_most)
+    : tier_(tier),
+      host_(host),
+      seed_(seed),
+      owns_(std::move(owns)),
+      bits_at_most_(bits_at_most),
+      bins_(bits_for(tier, bits_at_most)) {}
+
+bool BinMoves::can_share(BinTier& tier) { return tier.least_bin_bits() >= least_bits; }
 
 bool BinMoves::free_bin() {
   if (!bins_.moves(Side::host) && !begin_to_free()) return false;
   wants_in_.reset();
-  while (bins_.moves(Side::host)) move_out(entries_at_once);
+  while (bins_.moves(Side::host)) {
+    if (!move_out(entries_at_once)) return false;
+  }
   return true;
 }
 
@@ -51,35 +59,48 @@ bool BinMoves::begin_to_free() {
 void BinMoves::refine() {
   if (bins_.moves(Side::host) || bins_.moves(Side::device)) return;
   if (bins_.of_device() == 0 || bins_.of_device() >= least_bins_of_device) return;
-  if (tier_.least_bin_bits() > bins_.bits()) bins_.refine();
+  if (std::min(tier_.least_bin_bits(), bits_at_most_) > bins_.bits()) bins_.refine();
 }
 
-void BinMoves::after_round(uint64_t rows) {
+void BinMoves::after_round(uint64_t rows, uint64_t entries) {
   const bool may_free = bins_.of_device() != 0 && !bins_.moves(Side::host);
   if (may_free && rows != 0 && !tier_.has_room(rows * 2)) begin_to_free();
   if (bins_.moves(Side::host)) {
-    move_out(std::max(rows * 2, entries_a_step));
+    if (pause_ != 0) {
+      --pause_;
+    } else {
+      move_out(std::max(rows * 2, entries));
+    }
   } else if (!bins_.moves(Side::device)) {
     look_for_moves();
   }
-  if (bins_.moves(Side::device)) move_in(entries_a_step);
+  if (bins_.moves(Side::device)) move_in(entries);
 }
 
-// Moves at least so many entries of the bin that leaves the device, or all that it has left.
-void BinMoves::move_out(uint64_t entries) {
+// Moves at least so many entries of the bin that leaves the device, or all that it has left. False
+// where the host has no memory for them; then none has moved.
+bool BinMoves::move_out(uint64_t entries) {
   const HashBin bin = bins_.moving(Side::host);
   const uint64_t from = bins_.boundary(Side::host);
   moving_.clear();
-  const uint64_t next = tier_.scan(from, lines_a_step, entries, [&](uint64_t key, Location root) {
+  const uint64_t next = tier_.scan(from, lines_a_step, entries, [&](uint64_t key, uint64_t word) {
     const uint64_t hash = mix(key, seed_);
-    if (hash >= from && bin_number(hash, bin.bits) == bin.number) moving_.push_back({hash, root});
+    if (hash >= from && bin_number(hash, bin.bits) == bin.number) moving_.push_back({hash, word});
   });
-  for (const HostTier::Entry& entry : moving_) host_.change(entry.hash, entry.root);
-  host_.settle(moving_.size());
+  if (!host_.put(moving_)) {
+    pause_ = rounds_a_pause;
+    return false;
+  }
+  pause_ = 0;
   if (next != 0 && bin_number(next, bin.bits) == bin.number) {
     bins_.set_boundary(Side::host, next);
-    return;
+  } else {
+    finish_out(bin);
   }
+  return true;
+}
+
+void BinMoves::finish_out(const HashBin& bin) {
   bins_.arrive(Side::host);
   tier_.drop(bin);
   ++to_host_;
@@ -93,18 +114,15 @@ void BinMoves::move_in(uint64_t entries) {
   const HashBin bin = bins_.moving(Side::device);
   moving_.clear();
   const uint64_t next = host_.read(bins_.boundary(Side::device), bin.end(), entries, moving_);
-  std::erase_if(moving_, [&](const HostTier::Entry& entry) { return !owns_(entry.hash); });
-  if (!tier_.has_room(moving_.size())) {
+  std::erase_if(moving_, [&](const BinHost::Entry& entry) { return !owns_(entry.hash); });
+  put_.clear();
+  for (const BinHost::Entry& entry : moving_)
+    put_.push_back({unmix(entry.hash, seed_), entry.word});
+  if (!tier_.has_room(put_.size()) || !tier_.put(put_)) {
     if (!bins_.moves(Side::host)) begin_to_free();
     return;
   }
-  const RootColumns& columns = tier_.columns(moving_.size());
-  for (size_t i = 0; i < moving_.size(); ++i) {
-    columns.changed_keys[i] = unmix(moving_[i].hash, seed_);
-    columns.changed_roots[i] = moving_[i].root;
-  }
-  tier_.change(moving_.size());
-  for (const HostTier::Entry& entry : moving_) host_.change(entry.hash, location::none);
+  host_.erase(moving_);
   if (next != bin.end()) {
     bins_.set_boundary(Side::device, next);
     return;

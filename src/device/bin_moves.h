@@ -5,10 +5,10 @@
 // that is read least first. When enough reads were counted, the bin of the host that is read most
 // takes the place of the one of the device that is read least, if it is read twice as much. A bin
 // moves from below in steps of some thousand entries, one after a round. Only where changes find no
-// room otherwise, one moves at once.
+// room otherwise, one moves at once. A step for which the host has no memory is undone, and tried
+// again some rounds later.
 //
-// Errors. DeviceError when the device fails, or is too small to be shared; where the host has no
-// memory for an entry its tier says so (HostTier::full).
+// Errors. DeviceError when the device fails, or is too small to be shared.
 // Threads. One, in an epoch; on_host and count_read: any, while nobody is in the others.
 // Sources. KVCG, sections 3 and 7 (bins), for the line between GPU and host.
 #pragma once
@@ -18,9 +18,8 @@
 #include <optional>
 #include <vector>
 
-#include "device/host_tier.h"
+#include "device/bin_tier.h"
 #include "device/root_bins.h"
-#include "device/root_tier.h"
 
 namespace isotherm {
 
@@ -29,16 +28,22 @@ class BinMoves {
   // Whether a hash is among those that this device and the host share.
   using Owns = std::function<bool(uint64_t hash)>;
 
-  // All bins are the device's. Throws DeviceError where it has room for fewer than 8.
-  BinMoves(RootTier& tier, HostTier& host, uint64_t seed, Owns owns);
+  static constexpr uint64_t entries_a_step = 4096;
+  static constexpr int most_bits = 16;
 
+  // All bins are the device's. Throws DeviceError where it has fewer than 8 (`can_share`).
+  BinMoves(BinTier& tier, BinHost& host, uint64_t seed, Owns owns, int bits_at_most = most_bits);
+  static bool can_share(BinTier& tier);
+
+  const RootBins& bins() const { return bins_; }
   bool on_host(uint64_t hash) const { return bins_.on_host(hash); }
   void count_read(uint64_t hash) { bins_.count_read(hash); }
+  void add_reads(uint64_t bin, uint32_t reads) { bins_.add_reads(bin, reads); }
 
-  // Moves a bin to the host at once; false where the device has none.
+  // Moves a bin to the host at once; false where the device has none, or the host no memory.
   bool free_bin();
-  // A step, if there is one to be made, after a round with `rows` changes.
-  void after_round(uint64_t rows);
+  // A step of about `entries`, if there is one to be made, after a round with `rows` changes.
+  void after_round(uint64_t rows, uint64_t entries = entries_a_step);
 
   uint64_t to_host() const { return to_host_; }
   uint64_t to_device() const { return to_device_; }
@@ -48,18 +53,22 @@ class BinMoves {
 
   bool begin_to_free();
   void refine();
-  void move_out(uint64_t entries);
+  bool move_out(uint64_t entries);
+  void finish_out(const HashBin& bin);
   void move_in(uint64_t entries);
   void look_for_moves();
 
-  RootTier& tier_;
-  HostTier& host_;
+  BinTier& tier_;
+  BinHost& host_;
   const uint64_t seed_;
   const Owns owns_;
+  const int bits_at_most_;
   RootBins bins_;
-  std::vector<HostTier::Entry> moving_;
+  std::vector<BinHost::Entry> moving_;
+  std::vector<BinTier::Entry> put_;
   uint32_t rounds_ = 0;
-  bool was_full_ = false;             // since the last look for moves
+  uint32_t pause_ = 0;     // rounds until a step is tried again for which the host had no memory
+  bool was_full_ = false;  // since the last look for moves
   std::optional<uint64_t> wants_in_;  // the bin to take in when another has left
   uint64_t to_host_ = 0;              // bins that have moved
   uint64_t to_device_ = 0;

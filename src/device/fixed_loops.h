@@ -1,11 +1,12 @@
-// FixedRun and FixedLoops: how the code for arrays of a FixedTable is called, one set of loops per
-// instruction set; see fixed_stages.h.
+// FixedRun and FixedLoops: how the code for arrays of a FixedTable, and for requests of any
+// operations, is called, one set of loops per instruction set; see fixed_stages.h.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
 #include "index/fixed_index.h"
+#include "isotherm/device_table.h"
 
 namespace isotherm {
 
@@ -31,6 +32,8 @@ struct FixedLoops {
   FixedDone (*get)(const FixedRun&);
   FixedDone (*put)(const FixedRun&);
   FixedDone (*erase)(const FixedRun&);
+  // One request after the other; where memory ends it is answered reply_retry and does nothing.
+  void (*answer)(FixedIndex&, const DeviceRequests&);
 };
 
 extern const FixedLoops fixed_loops_plain;

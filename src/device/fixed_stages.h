@@ -1,4 +1,5 @@
-// The loops of a FixedTable over arrays, as templates over the tile.
+// The loops of a FixedTable over arrays, and over requests of any operations, as templates over the
+// tile.
 //
 // A rolling prefetch runs some rows ahead of the row that is probed; nothing else hangs behind a
 // line, so one pass is enough. As with host_stages.h only the files of one instruction set include
@@ -7,8 +8,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <new>
 
 #include "device/fixed_loops.h"
+#include "device/gpu/request_op.h"
 
 namespace isotherm {
 
@@ -84,6 +87,50 @@ struct FixedStages {
           return {Action::erase, 0};
         },
         [&](size_t i, const Updated& updated) { show_previous(run, i, updated); });
+  }
+
+  static void answer(FixedIndex& index, const DeviceRequests& requests) {
+    const auto prefetch_row = [&](size_t row) {
+      if (row < requests.rows) index.lines().prefetch(index.hash(requests.keys[row]), true);
+    };
+    for (size_t i = 0; i < ahead; ++i) prefetch_row(i);
+    for (size_t i = 0; i < requests.rows; ++i) {
+      prefetch_row(i + ahead);
+      const KeyState before = answer_row(index, requests, i);
+      if (requests.found == nullptr) continue;
+      requests.found[i] = before.found;
+      if (before.found == 1) requests.values_out[i] = before.value;
+    }
+  }
+
+ private:
+  // The state before; reply_retry where memory ended.
+  static ISOTHERM_INLINE KeyState answer_row(FixedIndex& index, const DeviceRequests& requests,
+                                             size_t row) {
+    const uint64_t hash = index.hash(requests.keys[row]);
+    const DeviceOp op = requests.ops != nullptr ? requests.ops[row] : requests.op;
+    if (!is_write(op)) {
+      const Found found = index.find<Tile>(hash);
+      return {found.word, static_cast<uint8_t>(found.found)};
+    }
+    const uint64_t value = requests.values != nullptr ? requests.values[row] : 0;
+    const uint64_t expected = requests.expected != nullptr ? requests.expected[row] : 0;
+    try {
+      const Updated updated = index.update<Tile>(hash, [&](bool found, uint64_t word) -> Decision {
+        const KeyState before{word, static_cast<uint8_t>(found)};
+        return decision(before, apply(op, value, expected, before));
+      });
+      if (updated.change == Change::no_line) return {0, reply_retry};
+      return {updated.previous.word, static_cast<uint8_t>(updated.previous.found)};
+    } catch (const std::bad_alloc&) {  // for the index's own lists
+      return {0, reply_retry};
+    }
+  }
+
+  static ISOTHERM_INLINE Decision decision(const KeyState& before, const KeyState& after) {
+    if (after.found == 0) return {before.found != 0 ? Action::erase : Action::keep, 0};
+    const bool same = before.found != 0 && before.value == after.value;
+    return {same ? Action::keep : Action::store, after.value};
   }
 };
 

@@ -4,6 +4,7 @@
 namespace isotherm {
 
 const FixedLoops fixed_loops_avx512{FixedStages<TileAvx512>::get, FixedStages<TileAvx512>::put,
-                                    FixedStages<TileAvx512>::erase};
+                                    FixedStages<TileAvx512>::erase,
+                                    FixedStages<TileAvx512>::answer};
 
 }  // namespace isotherm

@@ -4,6 +4,6 @@
 namespace isotherm {
 
 const FixedLoops fixed_loops_plain{FixedStages<TilePlain>::get, FixedStages<TilePlain>::put,
-                                   FixedStages<TilePlain>::erase};
+                                   FixedStages<TilePlain>::erase, FixedStages<TilePlain>::answer};
 
 }  // namespace isotherm

@@ -7,25 +7,43 @@
 
 namespace isotherm {
 
-void HostTier::find(const uint64_t* keys, size_t count, Location* roots, uint8_t* found) {
+void HostTier::find(const uint64_t* keys, size_t count, uint64_t* words, uint8_t* found) {
   fixed_loops().get(
-      {.index = index_, .keys = keys, .rows = count, .values_out = roots, .found_out = found});
+      {.index = index_, .keys = keys, .rows = count, .values_out = words, .found_out = found});
 }
 
-void HostTier::change(uint64_t hash, Location root) {
-  const Decision decision{root != location::none ? Action::store : Action::erase, root};
+bool HostTier::update(uint64_t hash, Decision decision) {
   try {
     const Updated updated =
         index_.update<TilePlain>(hash, [&](bool, uint64_t) -> Decision { return decision; });
-    if (updated.change != Change::no_line) return;
+    return updated.change != Change::no_line;
   } catch (const std::bad_alloc&) {  // for the index's own lists
+    return false;
   }
-  full_.store(true, std::memory_order_relaxed);
+}
+
+void HostTier::change(uint64_t hash, Location root) {
+  const bool present = root != location::none;
+  const bool changed = update(hash, {present ? Action::store : Action::erase, root});
+  if (!changed) full_.store(true, std::memory_order_relaxed);
 }
 
 void HostTier::settle(uint64_t changes) {
   growth_.add(changes);
   growth_.pay(index_.lines());
+}
+
+bool HostTier::put(std::span<const Entry> entries) {
+  size_t done = 0;
+  while (done < entries.size() && put(entries[done].hash, entries[done].word)) ++done;
+  settle(done);
+  if (done == entries.size()) return true;
+  erase(entries.first(done));
+  return false;
+}
+
+void HostTier::erase(std::span<const Entry> entries) {
+  for (const Entry& entry : entries) erase(entry.hash);
 }
 
 uint64_t HostTier::read(uint64_t bound, uint64_t end, uint64_t wanted,

@@ -37,7 +37,7 @@ class HostTierTest : public ::testing::Test {
       for (const HostTier::Entry& entry : entries) {
         ASSERT_GE(entry.hash, bound);
         ASSERT_TRUE(next == 0 || entry.hash < next);
-        ASSERT_EQ(entry.root, entry.hash | 1);
+        ASSERT_EQ(entry.word, entry.hash | 1);
         ASSERT_EQ(left.erase(entry.hash), 1u) << "twice, or not there";
       }
       bound = next;

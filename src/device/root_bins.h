@@ -29,16 +29,17 @@ class RootBins {
   explicit RootBins(int bits)
       : bits_(bits), bins_(size_t{1} << bits), reads_(bins_.size()), device_(bins_.size()) {}
 
-  bool on_host(uint64_t hash) const {
-    const Bin& bin = bins_[bin_number(hash, bits_)];
-    return (hash < bin.boundary) == bin.to_host;
-  }
+  bool on_host(uint64_t hash) const { return bins_[bin_number(hash, bits_)].on_host(hash); }
   void count_read(uint64_t hash) {
     std::atomic_ref<uint32_t>(reads_[bin_number(hash, bits_)])
         .fetch_add(1, std::memory_order_relaxed);
   }
 
+  // Reads that were counted elsewhere.
+  void add_reads(uint64_t number, uint32_t reads) { reads_[number] += reads; }
+
   int bits() const { return bits_; }
+  const std::vector<SharedBin>& bins() const { return bins_; }
   // Bins that are the device's, or on their way from it.
   uint64_t of_device() const { return device_; }
 
@@ -65,7 +66,7 @@ class RootBins {
   void set_boundary(Side to, uint64_t hash) { bins_[moving(to).number].boundary = hash; }
   // The bin that moves there has arrived.
   void arrive(Side to) {
-    Bin& bin = bins_[moving(to).number];
+    SharedBin& bin = bins_[moving(to).number];
     moving_[side(bin)].reset();
     bin.boundary = 0;
     bin.to_host = !bin.to_host;
@@ -74,7 +75,7 @@ class RootBins {
 
   // Halves all bins; none moves.
   void refine() {
-    std::vector<Bin> bins(bins_.size() * 2);
+    std::vector<SharedBin> bins(bins_.size() * 2);
     std::vector<uint32_t> reads(bins.size());
     for (size_t i = 0; i < bins.size(); ++i) {
       bins[i] = bins_[i / 2];
@@ -87,13 +88,7 @@ class RootBins {
   }
 
  private:
-  // Where nothing has moved the boundary is 0, so all hashes are above it.
-  struct Bin {
-    uint64_t boundary = 0;
-    bool to_host = true;  // where hashes under the boundary are; the others are where they were
-  };
-
-  static size_t side(const Bin& bin) {
+  static size_t side(const SharedBin& bin) {
     return static_cast<size_t>(bin.to_host ? Side::host : Side::device);
   }
   std::optional<uint64_t> extreme(bool on_device) const {
@@ -108,7 +103,7 @@ class RootBins {
   }
 
   int bits_;
-  std::vector<Bin> bins_;
+  std::vector<SharedBin> bins_;
   // Apart, since many threads count while all look at the bins.
   std::vector<uint32_t> reads_;
   uint64_t device_;

@@ -350,7 +350,7 @@ uint64_t RootTable::scan(uint64_t bound, uint64_t lines, uint64_t wanted,
   if (host_ != nullptr) come_to(host_->read(bound, next, wanted, entries));
   for (const HostTier::Entry& entry : entries) {
     if (entry.hash < bound || (next != 0 && entry.hash >= next)) continue;
-    visit(unmix(entry.hash, store_.seed), entry.root);
+    visit(unmix(entry.hash, store_.seed), entry.word);
   }
   return next;
 }

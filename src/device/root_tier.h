@@ -5,7 +5,7 @@
 // `wait`, and reads the roots there; changes go into the columns of changes and on to the device by
 // `change`, which returns when that is queued. Whatever is called later sees it.
 //
-// A tier may have less than all hashes: bins of them are dropped and restored.
+// A tier may have less than all hashes (device/bin_tier.h).
 //
 // Errors. All functions throw DeviceError when the device fails, or where its memory is full so
 // that a change found no place; what the tier holds is then of no use any more.
@@ -17,8 +17,8 @@
 #include <memory>
 #include <vector>
 
+#include "device/bin_tier.h"
 #include "device/value_tier.h"
-#include "index/hash_bin.h"
 #include "items/location.h"
 
 namespace isotherm {
@@ -34,10 +34,8 @@ struct RootColumns {
   Location* changed_roots = nullptr;
 };
 
-class RootTier {
+class RootTier : public BinTier {
  public:
-  virtual ~RootTier() = default;
-
   // The memory node of the host that is nearest to the device; -1: unknown.
   virtual int memory_node() const = 0;
   // Memory for values on the device, which the tier must outlive; std::bad_alloc without it.
@@ -50,27 +48,12 @@ class RootTier {
   virtual void wait() = 0;
   // Applies the first `rows` changes.
   virtual void change(uint64_t rows) = 0;
-  // Visits the entries of about `lines` lines at most from `bound` on, visit(key, root), until
-  // there are `wanted`, and returns the bound to go on from; 0 at the end. Lines are visited whole
-  // and in the order of hashes, also while the table grows between calls. A key's hash is
-  // mix(key, seed).
-  virtual uint64_t scan(uint64_t bound, uint64_t lines, uint64_t wanted,
-                        const std::function<void(uint64_t key, Location root)>& visit) = 0;
   // Empties the tier, which has all hashes then, and gives its memory back.
   virtual void clear() = 0;
   // Of device memory that the tier takes. Waits for all calls made so far.
   virtual uint64_t device_bytes() = 0;
   // Of pinned memory of the host.
   virtual uint64_t pinned_bytes() const = 0;
-
-  // Whether `rows` new entries find room; the tier grows if it must.
-  virtual bool has_room(uint64_t rows) = 0;
-  // The fewest bits of a bin that may be dropped now.
-  virtual int least_bin_bits() = 0;
-  // Gives up a bin with all its entries; nobody may look up or change keys of it any more.
-  virtual void drop(const HashBin& bin) = 0;
-  // Takes back a bin that was dropped, or a part of one, empty; false without memory.
-  virtual bool restore(const HashBin& bin) = 0;
 };
 
 // Of all tiers of a store and the host's (device/root_table.h).

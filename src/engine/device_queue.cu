@@ -6,7 +6,7 @@ namespace isotherm {
 
 struct DeviceQueue::State {
   // With a CudaDevice of its own, which keeps the driver's words of this queue's calls.
-  State(const CudaDevice& of_table, FixedDeviceTable<CudaDevice>& table,
+  State(const CudaDevice& of_table, TieredTable<CudaDevice>& table,
         const DeviceQueueOptions& options)
       : device(entered(of_table)), queue(device, table, options) {}
   ~State() { device.enter(); }
@@ -17,7 +17,7 @@ struct DeviceQueue::State {
   }
 
   CudaDevice device;
-  TableQueue<CudaDevice> queue;
+  TableQueue<CudaDevice, TieredTable<CudaDevice>> queue;
 };
 
 DeviceQueue::DeviceQueue(DeviceTable& table, const DeviceQueueOptions& options)

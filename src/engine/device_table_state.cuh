@@ -4,26 +4,42 @@
 // Threads. The table takes any; pipeline_mutex orders the users of the host arrays' ways.
 #pragma once
 
+#include <algorithm>
 #include <mutex>
 #include <optional>
+#include <thread>
 
 #include "device/gpu/cuda_device.cuh"
 #include "device/gpu/cuda_setup.cuh"
-#include "device/gpu/fixed_device_table.h"
 #include "device/gpu/host_pipeline.h"
 #include "device/gpu/pinned_gets.h"
+#include "device/gpu/tiered_table.h"
 #include "isotherm/device_table.h"
 
 namespace isotherm {
 
 struct DeviceTable::State {
+  using Table = TieredTable<CudaDevice>;
+
   explicit State(const DeviceTableOptions& options)
       : device(usable_device(options.device)),
-        table(device, {options.gpu_memory, seed_or_random(options.hash_seed)}),
+        table(device, tiered(options)),
         express(options.express) {
     if (options.expected_entries != 0) table.reserve(options.expected_entries);
   }
   ~State() { device.enter(); }
+
+  static TieredOptions tiered(const DeviceTableOptions& options) {
+    TieredOptions tiered;
+    tiered.table.gpu_memory = options.gpu_memory;
+    tiered.table.seed = seed_or_random(options.hash_seed);
+    tiered.host_memory = options.host_memory;
+    tiered.host_threads = options.host_threads != 0
+                              ? options.host_threads
+                              : std::max(std::thread::hardware_concurrency(), 1u);
+    if (options.host_memory != 0) tiered.table.line_bits = shared_line_bits(options.gpu_memory);
+    return tiered;
+  }
 
   void run(const DeviceRequests& requests, Stream stream) {
     require_device(device.enter(), "choose the GPU");
@@ -46,11 +62,11 @@ struct DeviceTable::State {
   }
 
   CudaDevice device;
-  FixedDeviceTable<CudaDevice> table;
+  Table table;
   const bool express;
   std::mutex pipeline_mutex;
-  std::optional<HostPipeline<CudaDevice>> pipeline;  // made when first needed
-  std::optional<PinnedGets<CudaDevice>> pinned_gets;
+  std::optional<HostPipeline<CudaDevice, Table>> pipeline;  // made when first needed
+  std::optional<PinnedGets<CudaDevice, Table>> pinned_gets;
 };
 
 }  // namespace isotherm

@@ -1,7 +1,10 @@
-// HashBin: a range of hashes, those that share their top bits.
+// HashBin: a range of hashes, those that share their top bits. SharedBin: one whose hashes may lie
+// on two sides.
 #pragma once
 
 #include <cstdint>
+
+#include "base/macros.h"
 
 namespace isotherm {
 
@@ -19,8 +22,19 @@ struct HashBin {
 };
 
 // The bin of a hash among 2^bits.
-inline uint64_t bin_number(uint64_t hash, int bits) {
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint64_t bin_number(uint64_t hash, int bits) {
   return (hash >> 1) >> (63 - bits);  // in two steps, since bits may be 0
 }
+
+// A bin of a device, of the host, or on its way from below. One that does not move has boundary 0,
+// so all its hashes are above it.
+struct SharedBin {
+  uint64_t boundary = 0;
+  bool to_host = true;  // where hashes under the boundary are; the others are where they were
+
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool on_host(uint64_t hash) const {
+    return (hash < boundary) == to_host;
+  }
+};
 
 }  // namespace isotherm

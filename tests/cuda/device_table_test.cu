@@ -6,6 +6,7 @@
 #include "device/gpu/device_put_checks.h"
 #include "device/gpu/device_row_checks.h"
 #include "device/gpu/device_table_checks.h"
+#include "device/gpu/tiered_table_checks.h"
 
 int main(int argc, char** argv) {
   using namespace isotherm;
@@ -15,5 +16,6 @@ int main(int argc, char** argv) {
   checks.run_all(device_put_checks<CudaDevice>);
   checks.run_all(device_churn_checks<CudaDevice>);
   checks.run_all(device_row_checks<CudaDevice>);
+  checks.run_all(tiered_table_checks<CudaDevice>);
   return checks.end();
 }

@@ -299,7 +299,7 @@ uint64_t evict_under_histories(Device& device, uint64_t scale, const FullHistori
     }
     const DeviceItemStats stats = table.stats();
     if (stats.evicted == 0) table.fail("nothing was evicted");
-    const bool on_both = stats.host_items != 0 && stats.host_items != stats.entries;
+    const bool on_both = stats.host_entries != 0 && stats.host_entries != stats.entries;
     if (on_both != (full.host_bytes != 0)) table.fail("items lie in the wrong memories");
     table.check_caps(options);
     table.check_all();
@@ -355,7 +355,7 @@ uint64_t erase_sizes(Device& device, uint64_t rows, uint64_t bytes, uint64_t hos
     table.run_host(puts);
     if (table.refused() - refused > fit / 16) table.fail("a put was refused");
     table.run_host(of_keys(DeviceOp::get, puts));
-    if (host_bytes != 0 && table.stats().host_items == 0) table.fail("nothing lies on the host");
+    if (host_bytes != 0 && table.stats().host_entries == 0) table.fail("nothing lies on the host");
     table.run(of_keys(DeviceOp::erase, puts));
   }
   table.check_caps(options);

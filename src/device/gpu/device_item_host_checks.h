@@ -30,16 +30,17 @@ uint64_t check_items_beyond_device(Device& device, uint64_t scale) {
   const DeviceItemStats full = table.stats();
   if (full.entries != fit * 3) table.fail("items are missing");
   // The index of all takes a third of it.
-  if (full.host_items > fit * 3 - fit / 3) table.fail("the device has next to nothing");
-  if (full.host_items < fit * 2) table.fail("more on the device than it has room for");
-  if (full.host_bytes < full.host_items * numbered_block(value_bytes)) table.fail("too few bytes");
+  if (full.host_entries > fit * 3 - fit / 3) table.fail("the device has next to nothing");
+  if (full.host_entries < fit * 2) table.fail("more on the device than it has room for");
+  if (full.host_bytes < full.host_entries * numbered_block(value_bytes))
+    table.fail("too few bytes");
   table.check_all();
   // What leaves is the next to be used, that of the device first.
   table.run(of_keys(DeviceOp::erase, numbered_puts(0, fit * 3, 0)));
-  if (table.stats().host_items != 0) table.fail("items are left on the host");
+  if (table.stats().host_entries != 0) table.fail("items are left on the host");
   table.run(numbered_puts(0, rows / 4, value_bytes));
   const DeviceItemStats again = table.stats();
-  if (again.host_items != 0) table.fail("blocks of the host were taken first");
+  if (again.host_entries != 0) table.fail("blocks of the host were taken first");
   if (again.host_bytes != full.host_bytes) table.fail("memory of the host changed");
   table.check_caps(options);
   table.check_all();
@@ -63,7 +64,8 @@ uint64_t check_histories_beyond_device(Device& device, uint64_t scale) {
       table.run_from(round % 3 == 0, source.mixed(keys, rows * 2, round % 2 == 0 ? 0.7 : 0.2));
     }
     const DeviceItemStats stats = table.stats();
-    if (stats.host_items == 0 || stats.host_items == stats.entries) table.fail("one memory only");
+    if (stats.host_entries == 0 || stats.host_entries == stats.entries)
+      table.fail("one memory only");
     table.check_caps(options);
     table.check_all();
     wrong += table.wrong() + table.refused();
@@ -92,7 +94,7 @@ uint64_t check_eviction_from_both(Device& device, uint64_t scale) {
   const DeviceItemStats stats = table.stats();
   if (stats.evicted == 0) table.fail("nothing was evicted");
   if (stats.entries < fit * 3 / 2) table.fail("too few items are left");
-  if (stats.host_items < fit * 3 / 4) table.fail("too few items lie on the host");
+  if (stats.host_entries < fit * 3 / 4) table.fail("too few items lie on the host");
   table.check_caps(options);
   table.check_all();
   return table.wrong();
@@ -151,14 +153,14 @@ uint64_t check_placement_by_size(Device& device, uint64_t scale) {
   put(900);
   put(700);
   put(1500);
-  if (table.stats().host_items != rows * 2) table.fail("not the large ones are on the host");
+  if (table.stats().host_entries != rows * 2) table.fail("not the large ones are on the host");
   // They change sides with their size.
   table.run(numbered_puts(rows, rows / 2, 30));
-  if (table.stats().host_items != rows * 3 / 2) table.fail("small ones are left on the host");
+  if (table.stats().host_entries != rows * 3 / 2) table.fail("small ones are left on the host");
   for (int round = 0; round < 4; ++round) put(900);
   const DeviceItemStats stats = table.stats();
   if (stats.host_bytes < options.host_memory * 3 / 4) table.fail("the host is not full");
-  if (stats.host_items >= rows * 4) table.fail("more on the host than it has room for");
+  if (stats.host_entries >= rows * 4) table.fail("more on the host than it has room for");
   table.check_all();
   return table.wrong() + table.refused();
 }
@@ -179,10 +181,10 @@ uint64_t check_index_beside_host(Device& device, uint64_t scale) {
   const DeviceItemStats stats = table.stats();
   if (table.refused() == 0) table.fail("no put was refused");
   if (stats.host_bytes < options.host_memory * 9 / 10) table.fail("the host was not full");
-  if (stats.host_items < (stats.host_bytes * 8 / 10) / numbered_block(value_bytes)) {
+  if (stats.host_entries < (stats.host_bytes * 8 / 10) / numbered_block(value_bytes)) {
     table.fail("blocks of the host were free");
   }
-  if (stats.host_items == stats.entries) table.fail("nothing lies on the device");
+  if (stats.host_entries == stats.entries) table.fail("nothing lies on the device");
   const uint64_t left = options.index.gpu_memory - stats.bytes - stats.workspace;
   if (left > first_index_bytes + bytes / 8) table.fail("the device was not full");
   table.check_caps(options);

@@ -159,7 +159,7 @@ TEST(DeviceItemStore, WithoutHostMemoryPutsAreRefusedAndLaterOnesAreNot) {
       table.run_host(source.uniform_op(DeviceOp::put, some));
     };
     put_some(0);
-    EXPECT_GT(table.stats().host_items, 0u);
+    EXPECT_GT(table.stats().host_entries, 0u);
     EXPECT_EQ(table.refused(), 0u);
     device.fail_allocations_after(allocations);
     put_some(500);
@@ -189,8 +189,8 @@ TEST(DeviceItemStore, WithoutACapTheDeviceEndsWhereItsMemoryDoes) {
   table.run_host(puts);
   table.run_host(of_keys(DeviceOp::get, puts));
   const DeviceItemStats stats = table.stats();
-  EXPECT_GT(stats.host_items, 0u);
-  EXPECT_LT(stats.host_items, stats.entries);
+  EXPECT_GT(stats.host_entries, 0u);
+  EXPECT_LT(stats.host_entries, stats.entries);
   EXPECT_EQ(table.wrong() + table.refused(), 0u);
   EXPECT_EQ(device.take_errors(), std::vector<std::string>{});
 }

@@ -10,12 +10,13 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <span>
 
-#include "base/hash.h"
 #include "device/gpu/device_value_tier.h"
 #include "device/gpu/fixed_device_table.h"
 #include "device/gpu/pinned_block.h"
 #include "device/gpu/pinned_gets.h"
+#include "device/gpu/table_scan.h"
 #include "device/root_tier.h"
 
 namespace isotherm {
@@ -26,11 +27,7 @@ class DeviceRootTable : public RootTier {
   // `device` must outlive it.
   DeviceRootTable(Device& device, const FixedDeviceOptions& options,
                   const ValueLaneOptions& lanes = {})
-      : device_(device),
-        options_(options),
-        lanes_(lanes),
-        stream_(device),
-        scan_result_(device, sizeof(ScanResult)) {
+      : device_(device), options_(options), lanes_(lanes), stream_(device), scan_(device) {
     make_table();
   }
   ~DeviceRootTable() override {
@@ -118,31 +115,21 @@ class DeviceRootTable : public RootTier {
   }
 
   uint64_t scan(uint64_t bound, uint64_t lines, uint64_t wanted,
-                const std::function<void(uint64_t key, Location root)>& visit) override {
+                const std::function<void(uint64_t key, uint64_t word)>& visit) override {
     enter();
     settle_changes();
-    // What is wanted, and the rest of its line.
-    uint64_t room = wanted + uint64_t{8} * Bucket::slots;
-    for (;;) {
-      if (!scan_memory_ || scan_memory_->bytes() < room * 2 * sizeof(uint64_t)) {
-        table_->end_express();
-        scan_memory_.reset();
-        scan_memory_.emplace(device_, room * 2 * sizeof(uint64_t));
-      }
-      auto* hashes = reinterpret_cast<uint64_t*>(scan_memory_->data());
-      uint64_t* words = hashes + room;
-      auto* result = reinterpret_cast<ScanResult*>(scan_result_.data());
-      table_->scan(bound, lines, wanted, {hashes, words, room, result}, stream_.get());
-      require_device(device_.synchronize(stream_.get()), "wait for a walk");
-      if (result->needed != 0) {
-        room = result->needed;
-        continue;
-      }
-      for (uint64_t i = 0; i < result->entries; ++i) {
-        visit(unmix(hashes[i], options_.seed), words[i]);
-      }
-      return result->next;
+    return scan_.run(*table_, options_.seed, bound, lines, wanted, stream_.get(), visit);
+  }
+
+  // A tier whose memory ends otherwise says so when the change is checked.
+  bool put(std::span<const Entry> entries) override {
+    const RootColumns& columns = this->columns(entries.size());
+    for (size_t i = 0; i < entries.size(); ++i) {
+      columns.changed_keys[i] = entries[i].key;
+      columns.changed_roots[i] = entries[i].word;
     }
+    change(entries.size());
+    return true;
   }
 
   void clear() override {
@@ -154,7 +141,7 @@ class DeviceRootTable : public RootTier {
   }
 
   uint64_t pinned_bytes() const override {
-    return (memory_ ? memory_->bytes() : 0) + (scan_memory_ ? scan_memory_->bytes() : 0);
+    return (memory_ ? memory_->bytes() : 0) + scan_.pinned_bytes();
   }
 
   bool has_room(uint64_t rows) override {
@@ -234,8 +221,7 @@ class DeviceRootTable : public RootTier {
   uint8_t* changed_ = nullptr;
   uint64_t changes_ = 0;     // under way
   bool by_express_ = false;  // the lookups under way
-  std::optional<PinnedBlock<Device>> scan_memory_;
-  PinnedBlock<Device> scan_result_;
+  TableScan<Device> scan_;
 };
 
 }  // namespace isotherm

@@ -33,6 +33,18 @@
 
 namespace isotherm {
 
+// Lines of a segment, as a power of two, of an index that may be shared with the host: a cap has
+// room for at least some 256 segments, so that it is shared in fine parts.
+inline int shared_line_bits(uint64_t gpu_memory) {
+  constexpr int usual = 16;
+  constexpr int least = 8;
+  constexpr uint64_t segments = 256;
+  if (gpu_memory == 0) return usual;
+  int bits = usual;
+  while (bits > least && (segments * sizeof(Bucket) << bits) > gpu_memory) --bits;
+  return bits;
+}
+
 template <class Device>
 class DeviceSegments {
  public:

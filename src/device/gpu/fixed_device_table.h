@@ -13,8 +13,7 @@
 // in between takes the replies first. A kernel that is resident is ended before memory is allocated
 // or freed, which waits for the whole device, and before the index grows.
 //
-// Threads. Any; one mutex. Limits. A key that finds no line (the stock is sized so that this
-// happens where memory ends) is answered reply_retry.
+// Threads. Any; one mutex. Limits. A key that finds no line, where memory ends, gets reply_retry.
 #pragma once
 
 #include <algorithm>
@@ -158,6 +157,7 @@ class FixedDeviceTable {
   void reserve_workspace(uint32_t rows) {
     const std::lock_guard guard(mutex_);
     workspace_.reserve(rows, [&] { be_idle(stream_.get()); });
+    if (memory_.capped()) make_express();
   }
 
   // For an index whose hashes are shared with somebody else, in bins (device/root_table.h); a bin
@@ -167,9 +167,10 @@ class FixedDeviceTable {
     const std::lock_guard guard(mutex_);
     bool room = false;
     use(stream_.get(), [&] {
-      constexpr uint64_t spare_lines = 64;
-      const uint64_t lines = rows / inserts_per_line * 2 + spare_lines;
-      room = make_room_now(rows, lines, lines);
+      const uint64_t lines = rows / inserts_per_line * 2 + 64;  // and some to spare
+      reports_.take_done();
+      room = (segments_.fits(entries_with(rows)) && missing_lines(rows * 2) == 0) ||
+             make_room_now(rows, lines, lines);
     });
     return room;
   }
@@ -206,8 +207,7 @@ class FixedDeviceTable {
     const std::lock_guard guard(mutex_);
     settle();
     order_.begin_read(stream);
-    const ScanKernel kernel{view(),       bound,       lines,       wanted,
-                            room.entries, room.hashes, room.values, room.result};
+    const ScanKernel kernel{view(), bound, lines, wanted, room};
     require_device(device_.launch(stream, 1, ScanKernel::threads, kernel), "launch a walk");
     order_.end_read(stream);
   }

@@ -18,13 +18,13 @@
 
 namespace isotherm {
 
-template <class Device>
+template <class Device, class Table = FixedDeviceTable<Device>>
 class HostPipeline {
  public:
   static constexpr uint64_t chunk_rows = 1 << 18;
 
   // Throws std::bad_alloc.
-  HostPipeline(Device& device, FixedDeviceTable<Device>& table) : device_(device), table_(table) {
+  HostPipeline(Device& device, Table& table) : device_(device), table_(table) {
     for (Buffer& buffer : buffers_) {
       buffer.memory = static_cast<char*>(device.allocate_pinned(chunk_rows * row_bytes));
       if (buffer.memory == nullptr) {
@@ -92,7 +92,7 @@ class HostPipeline {
   }
 
   Device& device_;
-  FixedDeviceTable<Device>& table_;
+  Table& table_;
   Buffer buffers_[buffers];
 };
 

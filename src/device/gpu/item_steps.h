@@ -88,9 +88,9 @@ class ItemSteps {
     stats.evicted = lists->evicted;
     stats.expired = lists->expired;
     stats.host_bytes = room_.host_bytes();
-    stats.host_items = room_.host_blocks();
+    stats.host_entries = room_.host_blocks();
     for (uint32_t list = item_classes::count; list < item_classes::lists; ++list) {
-      stats.host_items -= lists->free[list];
+      stats.host_entries -= lists->free[list];
     }
     return stats;
   }

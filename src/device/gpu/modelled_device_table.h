@@ -13,17 +13,18 @@
 
 namespace isotherm {
 
-template <class Device>
+// `Options` have the seed of hashes, or those of the table that do.
+template <class Device, class Table = FixedDeviceTable<Device>, class Options = FixedDeviceOptions>
 class ModelledDeviceTable {
  public:
-  ModelledDeviceTable(Device& device, const FixedDeviceOptions& options)
+  ModelledDeviceTable(Device& device, const Options& options)
       : device_(device),
         memory_(device, 0),
         options_(options),
         table_(device, options),
         stream_(device.create_stream()) {}
   // The table takes its memory from `shared`.
-  ModelledDeviceTable(DeviceMemory<Device>& shared, const FixedDeviceOptions& options)
+  ModelledDeviceTable(DeviceMemory<Device>& shared, const Options& options)
       : device_(shared.device()),
         memory_(device_, 0),
         options_(options),
@@ -34,8 +35,8 @@ class ModelledDeviceTable {
   uint64_t wrong() const { return model_.wrong(); }
   uint64_t refused() const { return model_.refused(); }
   const std::unordered_map<uint64_t, uint64_t>& model() const { return model_.entries(); }
-  FixedDeviceTable<Device>& table() { return table_; }
-  uint64_t key_of(uint64_t hash) const { return unmix(hash, options_.seed); }
+  Table& table() { return table_; }
+  uint64_t key_of(uint64_t hash) const { return unmix(hash, seed()); }
 
   void fail(const std::string& what) { model_.fail(what); }
 
@@ -69,7 +70,7 @@ class ModelledDeviceTable {
   // From arrays in host memory.
   void run_host(const std::vector<DeviceRequest>& requests) {
     HostRequests columns(requests);
-    HostPipeline<Device>(device_, table_).run(columns.call());
+    HostPipeline(device_, table_).run(columns.call());
     model_.compare(requests, columns.values_out, columns.found);
   }
   // The same by express, in one step or in two; false where the table wants it to go another way.
@@ -90,7 +91,7 @@ class ModelledDeviceTable {
   // Gets, from pinned memory.
   void get_pinned(const std::vector<DeviceRequest>& requests) {
     const PinnedRequests<Device> pinned(device_, requests);
-    PinnedGets<Device> gets(device_, table_);
+    PinnedGets gets(device_, table_);
     gets.run(pinned.call(), stream_);
     require_device(device_.synchronize(stream_), "wait");
     model_.compare(requests, pinned.values(), pinned.found());
@@ -110,10 +111,18 @@ class ModelledDeviceTable {
  private:
   using Columns = UploadedRequests<Device>;
 
+  uint64_t seed() const {
+    if constexpr (requires { options_.seed; }) {
+      return options_.seed;
+    } else {
+      return options_.table.seed;
+    }
+  }
+
   Device& device_;
   DeviceMemory<Device> memory_;
-  const FixedDeviceOptions options_;
-  FixedDeviceTable<Device> table_;
+  const Options options_;
+  Table table_;
   typename Device::Stream stream_;
   TableModel model_;
 };

@@ -15,7 +15,7 @@
 
 namespace isotherm {
 
-template <class Device>
+template <class Device, class Table = FixedDeviceTable<Device>>
 class PinnedGets {
  public:
   using Stream = typename Device::Stream;
@@ -23,7 +23,7 @@ class PinnedGets {
   static constexpr uint64_t part_rows = 1 << 19;
 
   // Throws std::bad_alloc.
-  PinnedGets(Device& device, FixedDeviceTable<Device>& table)
+  PinnedGets(Device& device, Table& table)
       : device_(device), table_(table), memory_(device, 0), begun_(device.create_event()) {
     for (Lane& lane : lanes_) {
       lane.keys = {memory_, part_rows};
@@ -91,7 +91,7 @@ class PinnedGets {
   }
 
   Device& device_;
-  FixedDeviceTable<Device>& table_;
+  Table& table_;
   DeviceMemory<Device> memory_;
   typename Device::Event begun_;
   Lane lanes_[lanes];

@@ -41,12 +41,9 @@ struct ScanKernel {
 
   TableView table;
   uint64_t bound = 0;
-  uint64_t lines = 0;     // at most about so many
-  uint64_t wanted = 0;    // entries after which it stops
-  uint64_t capacity = 0;  // entries
-  uint64_t* hashes = nullptr;
-  uint64_t* words = nullptr;
-  ScanResult* result = nullptr;
+  uint64_t lines = 0;   // at most about so many
+  uint64_t wanted = 0;  // entries after which it stops
+  ScanRoom room;
 
   template <class Lane>
   ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
@@ -78,7 +75,7 @@ struct ScanKernel {
       lane.sync_block();
       if (done.next == 0 || taken < count || done.entries >= wanted) break;
     }
-    if (thread == 0) *result = done;
+    if (thread == 0) *room.result = done;
   }
 
  private:
@@ -88,7 +85,7 @@ struct ScanKernel {
   ISOTHERM_HOST_DEVICE void head(uint32_t thread, ScanResult& done) const {
     for (int i = 0; i < Bucket::slots; ++i) {
       const Slot slot = load_pair(&table.head->slot[i]);
-      if (slot.first != 1 || done.entries == capacity) continue;
+      if (slot.first != 1 || done.entries == room.entries) continue;
       if (thread == 0) put(done.entries, {0, slot.second});
       ++done.entries;
     }
@@ -112,7 +109,7 @@ struct ScanKernel {
   ISOTHERM_HOST_DEVICE uint32_t lines_to_take(const Shared& shared, uint64_t before,
                                               uint32_t count) const {
     uint32_t taken = 0;
-    while (taken < count && before + shared.ends[taken] <= capacity) {
+    while (taken < count && before + shared.ends[taken] <= room.entries) {
       ++taken;
       if (before + shared.ends[taken - 1] >= wanted) break;
     }
@@ -140,8 +137,8 @@ struct ScanKernel {
   }
 
   ISOTHERM_HOST_DEVICE void put(uint64_t at, Slot slot) const {
-    hashes[at] = slot.first;
-    words[at] = slot.second;
+    room.hashes[at] = slot.first;
+    room.values[at] = slot.second;
   }
 };
 

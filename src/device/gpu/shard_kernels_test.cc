@@ -20,7 +20,7 @@ class ShardKernels : public FakeDeviceFixture {
   void split(const std::vector<uint64_t>& keys, uint32_t of_shards) {
     shards = of_shards;
     const auto rows = static_cast<uint32_t>(keys.size());
-    const uint64_t room = rows + shards * ShardSplit::alignment;
+    const uint64_t room = rows + shards * ShardLayout::alignment;
     std::vector<uint64_t> numbers(rows);
     for (uint32_t row = 0; row < rows; ++row) numbers[row] = row;
     const RequestColumns columns{array<char>(room * RequestColumns::row_bytes), room};
@@ -32,15 +32,19 @@ class ShardKernels : public FakeDeviceFixture {
     from.keys = upload(keys);
     from.values = upload(numbers);
     from.found = array<uint8_t>(rows);
-    ShardSplit split{seed, shards, rows, blocks * ShardSplit::threads / 32, from.keys, nullptr};
+    ShardSplit<> split;
+    split.route = {seed, shards};
+    split.rows = rows;
+    split.warps = blocks * ShardLayout::threads / 32;
+    split.keys = from.keys;
     split.counts = array<uint32_t>(split.warps * shards);
     auto* learned = static_cast<ShardStretch*>(
-        device.allocate_pinned(ShardSplit::most_shards * sizeof(ShardStretch)));
-    run(blocks, ShardSplit::threads, CountShardsKernel{split});
-    run(1, BeginShardsKernel::threads, BeginShardsKernel{split, learned});
-    run(blocks, ShardSplit::threads, SplitRowsKernel{split, from, columns, places});
+        device.allocate_pinned(ShardLayout::most_shards * sizeof(ShardStretch)));
+    run(blocks, ShardLayout::threads, CountShardsKernel<HashRoute>{split});
+    run(1, BeginShardsKernel<HashRoute>::threads, BeginShardsKernel<HashRoute>{split, learned});
+    run(blocks, ShardLayout::threads, SplitRowsKernel<HashRoute>{split, from, columns, places});
     stretches.assign(learned, learned + shards);
-    device.release_pinned(learned, ShardSplit::most_shards * sizeof(ShardStretch));
+    device.release_pinned(learned, ShardLayout::most_shards * sizeof(ShardStretch));
   }
 
   uint32_t shards = 0;
@@ -68,7 +72,7 @@ TEST_F(ShardKernels, KeepTheOrderOfEachShard) {
       const std::vector<uint32_t> went = download(places, rows);
       std::vector<uint32_t> next(shards);
       for (uint32_t s = 0; s < shards; ++s) {
-        EXPECT_EQ(stretches[s].begin % ShardSplit::alignment, 0u);
+        EXPECT_EQ(stretches[s].begin % ShardLayout::alignment, 0u);
         next[s] = stretches[s].begin;
       }
       for (uint32_t row = 0; row < rows; ++row) {
@@ -96,7 +100,7 @@ TEST_F(ShardKernels, BringRepliesToTheirRows) {
   to.rows = rows;
   to.values_out = upload(std::vector<uint64_t>(rows, 77777));
   to.found = upload(std::vector<uint8_t>(rows, 9));
-  run(blocks, ShardSplit::threads, ReturnRepliesKernel{places, split_values, upload(found), to});
+  run(blocks, ShardLayout::threads, ReturnRepliesKernel{places, split_values, upload(found), to});
   const std::vector<uint64_t> got = download(to.values_out, rows);
   const std::vector<uint8_t> present = download(to.found, rows);
   for (uint32_t row = 0; row < rows; ++row) {

@@ -66,13 +66,13 @@ class ShardPart {
 
   // Bytes that a part of `rows` rows takes at home and at each other one of so many GPUs.
   static constexpr uint64_t home_rows(uint64_t rows, uint64_t gpus) {
-    return rows + gpus * ShardSplit::alignment;
+    return rows + gpus * ShardLayout::alignment;
   }
   static constexpr uint64_t home_bytes(uint64_t rows, uint64_t gpus) {
     return home_rows(rows, gpus) * RequestColumns::row_bytes + rows * sizeof(uint32_t);
   }
   static constexpr uint64_t away_rows(uint64_t rows, uint64_t gpus) {
-    return (rows / gpus * 5 / 4 + ShardSplit::alignment) & ~uint64_t{ShardSplit::alignment - 1};
+    return (rows / gpus * 5 / 4 + ShardLayout::alignment) & ~uint64_t{ShardLayout::alignment - 1};
   }
   static constexpr uint64_t away_bytes(uint64_t rows, uint64_t gpus) {
     return away_rows(rows, gpus) * RequestColumns::row_bytes;
@@ -89,7 +89,7 @@ class ShardPart {
         away_rows_(away_rows(rows, gpus.size())) {
     ShardGpu<Device>& gpu = *gpus[home];
     gpu.enter();
-    warps_ = std::max(gpu.device.full_grid() / 4, 1u) * (ShardSplit::threads / 32);
+    warps_ = std::max(gpu.device.full_grid() / 4, 1u) * (ShardLayout::threads / 32);
     at_home_.emplace(gpu, home_rows_, rows, gpus.size() * warps_);
     away_.resize(gpus.size());
     for (uint32_t i = 0; i < gpus.size(); ++i) {
@@ -115,16 +115,18 @@ class ShardPart {
     gpus_[home_]->enter();
     requests_ = requests;
     begun_ = true;
-    const ShardSplit split = split_of(requests);
-    const uint32_t blocks = warps_ / (ShardSplit::threads / 32);
-    launch(blocks, ShardSplit::threads, CountShardsKernel{split});
-    launch(1, BeginShardsKernel::threads, BeginShardsKernel{split, stretches()});
+    const ShardSplit<> split = split_of(requests);
+    const uint32_t blocks = warps_ / (ShardLayout::threads / 32);
+    launch(blocks, ShardLayout::threads, CountShardsKernel<HashRoute>{split});
+    launch(1, BeginShardsKernel<HashRoute>::threads,
+           BeginShardsKernel<HashRoute>{split, stretches()});
     require_device(device().record(at_home_->counted.get(), stream()), "record an event");
-    SplitRowsKernel kernel{split, requests, columns(), at_home_->places.data(), away_rows_};
+    SplitRowsKernel<HashRoute> kernel{split, requests, columns(), at_home_->places.data(),
+                                      away_rows_};
     for (uint32_t i = 0; direct_ && i < gpus_.size(); ++i) {
       if (i != home_) kernel.away[i] = away_[i]->columns.data();
     }
-    launch(blocks, ShardSplit::threads, kernel);
+    launch(blocks, ShardLayout::threads, kernel);
   }
 
   // Waits until the rows are counted.
@@ -142,7 +144,7 @@ class ShardPart {
     } while (passed < most);
     if (requests_.found == nullptr) return;
     gpus_[home_]->enter();
-    launch(grid_for(device(), requests_.rows, ShardSplit::threads), ShardSplit::threads,
+    launch(grid_for(device(), requests_.rows, ShardLayout::threads), ShardLayout::threads,
            ReturnRepliesKernel{at_home_->places.data(), columns().values_out(), columns().found(),
                                requests_});
   }
@@ -162,7 +164,7 @@ class ShardPart {
         : columns(gpu.memory, aligned_rows * RequestColumns::row_bytes),
           places(gpu.memory, rows),
           counts(gpu.memory, counters),
-          stretches(gpu.device, ShardSplit::most_shards * sizeof(ShardStretch)),
+          stretches(gpu.device, ShardLayout::most_shards * sizeof(ShardStretch)),
           stream(gpu.device),
           counted(gpu.device),
           sent(gpu.device) {
@@ -190,10 +192,9 @@ class ShardPart {
     DeviceEvent<Device> answered;
   };
 
-  ShardSplit split_of(const DeviceRequests& requests) const {
-    ShardSplit split;
-    split.seed = seed_;
-    split.shards = static_cast<uint32_t>(gpus_.size());
+  ShardSplit<> split_of(const DeviceRequests& requests) const {
+    ShardSplit<> split;
+    split.route = {seed_, static_cast<uint32_t>(gpus_.size())};
     split.rows = static_cast<uint32_t>(requests.rows);
     split.warps = warps_;
     split.keys = requests.keys;

@@ -46,7 +46,7 @@ class ShardedTable {
   // std::bad_alloc, DeviceError.
   ShardedTable(std::span<Device* const> devices, const ShardedOptions& options)
       : options_(options) {
-    if (devices.empty() || devices.size() > ShardSplit::most_shards) {
+    if (devices.empty() || devices.size() > ShardLayout::most_shards) {
       throw std::invalid_argument("a table lies on 1 to 32 devices");
     }
     for (Device* device : devices) {

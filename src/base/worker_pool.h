@@ -1,0 +1,51 @@
+// WorkerPool: a few threads that take pieces of a piece of work together with the thread that has
+// it to do.
+//
+//   WorkerPool pool(8);                                  // the caller and seven others
+//   pool.run(31, [&](uint32_t piece, uint32_t worker) { … });
+//
+// Each piece is taken once, by whoever is free; `run` returns when all are done. A worker's number
+// is below the number of threads, and no two work under one number at a time. Between two runs the
+// threads sleep.
+//
+// Threads. One at a time. Errors. Where the system gives no more threads there are fewer, the
+// caller at least. Work must not throw.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <thread>
+#include <vector>
+
+namespace isotherm {
+
+class WorkerPool {
+ public:
+  using Work = std::function<void(uint32_t piece, uint32_t worker)>;
+
+  // At least one thread, the caller's.
+  explicit WorkerPool(uint32_t threads);
+  ~WorkerPool();
+  WorkerPool(const WorkerPool&) = delete;
+  WorkerPool& operator=(const WorkerPool&) = delete;
+
+  // The caller among them.
+  uint32_t threads() const { return static_cast<uint32_t>(threads_.size()) + 1; }
+  void run(uint32_t pieces, const Work& work);
+
+ private:
+  void wait_for_work(uint32_t worker);
+  void take_pieces(uint32_t worker);
+
+  // Of the run under way; written before its number is.
+  const Work* work_ = nullptr;
+  uint32_t pieces_ = 0;
+  std::atomic<uint32_t> next_{0};
+  std::atomic<uint32_t> busy_{0};  // threads that have not ended it
+  std::atomic<uint32_t> run_{0};   // its number
+  bool ends_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace isotherm

@@ -1,0 +1,315 @@
+// TieredTable: u64 keys to u64 values in device memory and, where that ends, in memory of the host;
+// a FixedDeviceTable that may grow beyond its device.
+//
+// As long as the device has room all calls go to its table, and the host waits for no rows. When a
+// call with writes finds no room, the hashes are cut into bins, and bins that are read least go to
+// the host (device/bin_moves.h). From then on the rows of a call are sorted by side part by part
+// (device/gpu/tier_part.h): the device answers its own while threads of the host answer theirs
+// (device/host_part.h). Parts of gets are sorted ahead; before a part with writes bins may have to
+// move. A key is on one side at a time and its rows keep their order there, so calls are answered
+// as by one table. Behind calls, bins move in steps.
+//
+// Calls by express (device/gpu/express.h) go to the device's table as long as all their keys are
+// there.
+//
+// Memory. Of the cap on device memory the buffers of parts take an eighth at most. Where both
+// memories end, rows that need more are answered reply_retry, and nothing is lost. A device too
+// small for 8 segments cannot be shared, and the host takes nothing.
+// Threads. Any; one mutex, and that of the device's table. A call on a shared table returns when
+// the host's rows are answered, and what the device still has to do is queued.
+// Errors. Those of a FixedDeviceTable.
+// Sources. KVCG, sections 3 and 5.2, whose store beyond device memory was unified memory instead.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <vector>
+
+#include "device/bin_moves.h"
+#include "device/gpu/device_bin_tier.h"
+#include "device/gpu/fixed_device_table.h"
+#include "device/gpu/tier_part.h"
+#include "device/host_part.h"
+
+namespace isotherm {
+
+struct TieredOptions {
+  FixedDeviceOptions table;
+  uint64_t host_memory = 0;  // bytes of the host's index; 0: nothing lies on the host
+  uint32_t host_threads = 1;
+  uint32_t part_rows = 1 << 19;
+  uint32_t sampled = 64;   // of rows, one in so many is counted as a read of its bin
+  int most_bin_bits = 14;  // of the number of bins
+};
+
+template <class Device>
+class TieredTable {
+ public:
+  using Stream = typename Device::Stream;
+
+  // `device` must outlive the table. Throws std::bad_alloc, DeviceError.
+  TieredTable(Device& device, const TieredOptions& options)
+      : options_(options),
+        part_(part_options(device, options)),
+        device_(device),
+        table_(device, table_options(device)),
+        part_memory_(device, 0) {
+    if (!may_share()) return;
+    table_.reserve_workspace(part_.rows);
+    for (uint32_t i = 0; i < sets; ++i) {
+      parts_.push_back(std::make_unique<TierPart<Device>>(part_memory_, part_));
+    }
+    edge_.emplace(device);
+  }
+
+  void run(const DeviceRequests& requests, Stream stream) {
+    if (requests.rows == 0) return;
+    require_columns(requests);
+    const std::lock_guard guard(mutex_);
+    use([&] { run_now(requests, stream); });
+  }
+
+  // Gets that tell the host of their end; see FixedDeviceTable::get_marked.
+  void get_marked(const DeviceRequests& requests, const EndMark& mark, uint32_t* blocks_done,
+                  Stream stream) {
+    const std::lock_guard guard(mutex_);
+    if (!moves_) return table_.get_marked(requests, mark, blocks_done, stream);
+    require_columns(requests);
+    use([&] {
+      run_now(requests, stream);
+      require_device(device_.launch(stream, 1, EndMarkKernel::threads, EndMarkKernel{mark}),
+                     "end a batch");
+    });
+  }
+
+  // As those of a FixedDeviceTable; requests go by express as long as the device has all their
+  // keys.
+  uint64_t most_express() const { return table_.most_express(); }
+  bool express(const DeviceRequests& requests) {
+    const std::lock_guard guard(mutex_);
+    return is_on_device(requests) && table_.express(requests);
+  }
+  bool post(const DeviceRequests& requests) {
+    const std::lock_guard guard(mutex_);
+    return is_on_device(requests) && table_.post(requests);
+  }
+  void take() { table_.take(); }
+  bool ready() { return table_.ready(); }
+  void end_express() { table_.end_express(); }
+
+  // Grows for `entries` entries, as far as the device has room.
+  void reserve(uint64_t entries) { table_.reserve(entries); }
+
+  DeviceTableStats stats() {
+    const std::lock_guard guard(mutex_);
+    DeviceTableStats stats = table_.stats();
+    stats.workspace += part_memory_.used();
+    for (const auto& part : parts_) stats.host_bytes += part->pinned_bytes();
+    if (!moves_) return stats;
+    stats.host_entries = host_->entries();
+    stats.entries += stats.host_entries;
+    stats.host_bytes += host_->bytes() + tier_->pinned_bytes();
+    stats.host_requests = host_requests_;
+    stats.bins_to_host = moves_->to_host();
+    stats.bins_to_device = moves_->to_device();
+    return stats;
+  }
+
+ private:
+  static constexpr uint32_t sets = 2;  // of buffers
+  static constexpr uint32_t least_rows = 1 << 8;
+  static constexpr uint64_t rows_a_move = 1 << 14;
+
+  bool may_share() const { return options_.host_memory != 0; }
+
+  static TierPartOptions part_options(const Device& device, const TieredOptions& options) {
+    const uint32_t lists = options.host_threads == 1 ? 1 : options.host_threads * 4;
+    TierPartOptions part{
+        options.table.seed, std::max(std::bit_floor(options.part_rows), least_rows),
+        std::min(lists, TierPart<Device>::most_lists), options.sampled, options.most_bin_bits};
+    const uint64_t cap = options.table.gpu_memory / 8;
+    while (cap != 0 && part.rows > least_rows &&
+           sets * TierPart<Device>::bytes(device, part) > cap) {
+      part.rows /= 2;
+    }
+    return part;
+  }
+  // The buffers of parts count towards the cap, and work space for longer ones would be of no use
+  // once the table is shared.
+  FixedDeviceOptions table_options(const Device& device) const {
+    FixedDeviceOptions table = options_.table;
+    if (table.gpu_memory == 0 || !may_share()) return table;
+    const uint64_t buffers = sets * TierPart<Device>::bytes(device, part_);
+    if (buffers >= table.gpu_memory) throw std::bad_alloc();
+    table.gpu_memory -= buffers;
+    table.max_part_rows = std::min(table.max_part_rows, part_.rows);
+    return table;
+  }
+
+  // What was queued must not outlive the memory that it works in.
+  template <class Work>
+  void use(Work&& work) {
+    if (lost_) throw DeviceError("the table was lost when the device failed");
+    try {
+      work();
+    } catch (const DeviceError&) {
+      lost_ = true;
+      settle();
+      throw;
+    } catch (const std::bad_alloc&) {
+      settle();
+      throw;
+    }
+  }
+  void settle() {
+    for (const auto& part : parts_) part->settle();
+  }
+
+  void run_now(const DeviceRequests& requests, Stream stream) {
+    uint64_t done = 0;
+    if (!moves_) done = run_on_device(requests, stream);
+    if (done < requests.rows) {
+      run_shared(rows_of(requests, done, requests.rows - done), stream);
+    }
+  }
+
+  // The rows that the device alone has answered: all, unless others found no room.
+  uint64_t run_on_device(const DeviceRequests& requests, Stream stream) {
+    uint64_t done = 0;
+    if (may_share() && !is_gets(requests)) {
+      while (done < requests.rows) {
+        const uint64_t rows = rows_with_room(requests.rows - done);
+        if (rows == 0) break;
+        table_.run(rows_of(requests, done, rows), stream);
+        done += rows;
+      }
+      if (done == requests.rows || share()) return done;
+    }
+    table_.run(rows_of(requests, done, requests.rows - done), stream);
+    return requests.rows;
+  }
+  uint64_t rows_with_room(uint64_t left) {
+    for (const uint32_t most : {options_.table.max_part_rows, part_.rows}) {
+      const uint64_t rows = std::min<uint64_t>(left, most);
+      if (table_.has_room(rows)) return rows;
+    }
+    return 0;
+  }
+
+  // From now on the host takes bins, if it can.
+  bool share() {
+    tier_.emplace(device_, table_, options_.table.seed);
+    if (!BinMoves::can_share(*tier_)) return false;
+    // Bins come in order of hash, so all at one place: with lines for an eighth of what the device
+    // has, chains there are short until the index has grown.
+    if (!make_host(table_.stats().entries / 8) && !make_host(0)) return false;
+    moves_.emplace(
+        *tier_, *host_, options_.table.seed, [](uint64_t) { return true; }, part_.most_bits);
+    return true;
+  }
+  bool make_host(uint64_t expected) {
+    try {
+      host_.emplace(HostPartOptions{options_.table.seed, options_.host_memory, expected,
+                                    options_.host_threads, device_.memory_node()});
+    } catch (const std::bad_alloc&) {
+      return false;
+    }
+    return true;
+  }
+
+  void run_shared(const DeviceRequests& requests, Stream stream) {
+    for (const auto& part : parts_) wait(part->stream(), stream);
+    const bool gets = is_gets(requests);
+    const uint64_t parts = (requests.rows + part_.rows - 1) / part_.rows;
+    const uint64_t window = gets ? sets : 1;
+    uint64_t begun = 0;
+    for (uint64_t i = 0; i < parts; ++i) {
+      for (; begun < std::min(parts, i + window); ++begun) begin(begun, requests);
+      answer(i, requests);
+      if (!gets) move_bins(parts_[i % sets]->device_rows(), rows_of_part(i, requests));
+    }
+    for (const auto& part : parts_) wait(stream, part->stream());
+    if (gets) move_bins(0, requests.rows);
+  }
+
+  uint64_t rows_of_part(uint64_t number, const DeviceRequests& requests) const {
+    return std::min<uint64_t>(part_.rows, requests.rows - number * part_.rows);
+  }
+  void begin(uint64_t number, const DeviceRequests& requests) {
+    TierPart<Device>& part = *parts_[number % sets];
+    part.settle();
+    const RootBins& bins = moves_->bins();
+    part.begin(rows_of(requests, number * part_.rows, rows_of_part(number, requests)), bins.bins(),
+               bins.bits());
+  }
+
+  void answer(uint64_t number, const DeviceRequests& requests) {
+    TierPart<Device>& part = *parts_[number % sets];
+    part.wait_counts();
+    while (!is_gets(requests) && !table_.has_room(part.device_rows()) && moves_->free_bin()) {
+      begin(number, requests);
+      part.wait_counts();
+    }
+    for (uint64_t bin = 0; bin < part.reads().size(); ++bin) {
+      moves_->add_reads(bin, part.reads()[bin]);
+    }
+    const bool on_host = part.host_rows() != 0;
+    if (on_host) part.fetch();
+    table_.run(part.device_requests(), part.stream());
+    if (on_host) {
+      part.wait_fetched();
+      host_->answer(part.lists());
+      host_requests_ += part.host_rows();
+    }
+    part.return_replies();
+  }
+
+  // A step behind some rows, of which `changes` were the device's.
+  void move_bins(uint64_t changes, uint64_t rows) {
+    rows_since_move_ += rows;
+    changes_since_move_ += changes;
+    if (rows_since_move_ < std::min<uint64_t>(part_.rows, rows_a_move)) return;
+    const uint64_t entries = std::max(BinMoves::entries_a_step, rows_since_move_ / 8);
+    moves_->after_round(changes_since_move_, entries);
+    rows_since_move_ = changes_since_move_ = 0;
+  }
+
+  void wait(Stream stream, Stream for_stream) {
+    require_device(device_.record(edge_->get(), for_stream) && device_.wait(stream, edge_->get()),
+                   "wait for a stream");
+  }
+
+  // Of requests in memory that the host reads.
+  bool is_on_device(const DeviceRequests& requests) const {
+    require_columns(requests);
+    if (!moves_) return true;
+    if (requests.rows > most_express()) return false;
+    return std::none_of(requests.keys, requests.keys + requests.rows, [&](uint64_t key) {
+      return moves_->on_host(mix(key, options_.table.seed));
+    });
+  }
+
+  const TieredOptions options_;
+  const TierPartOptions part_;
+  Device& device_;
+  FixedDeviceTable<Device> table_;
+  std::mutex mutex_;  // all below
+  bool lost_ = false;
+  DeviceMemory<Device> part_memory_;
+  std::vector<std::unique_ptr<TierPart<Device>>> parts_;
+  std::optional<DeviceEvent<Device>> edge_;
+  // Once the table is shared.
+  std::optional<DeviceBinTier<Device>> tier_;
+  std::optional<HostPart> host_;
+  std::optional<BinMoves> moves_;
+  uint64_t host_requests_ = 0;
+  uint64_t rows_since_move_ = 0;
+  uint64_t changes_since_move_ = 0;
+};
+
+}  // namespace isotherm
