@@ -21,6 +21,7 @@
 
 #include "batch/table_queue.h"
 #include "device/gpu/request_op.h"
+#include "device/gpu/tiered_table_checks.h"
 
 namespace isotherm {
 
@@ -181,17 +182,15 @@ class Client {
   uint64_t last_sum_ = 0;
 };
 
-template <class Device>
-uint64_t check_clients(Device& device, const DeviceQueueOptions& options, uint64_t scale,
-                       uint64_t most_rows) {
+template <class Device, class Table>
+uint64_t check_clients(Device& device, Table& table, const DeviceQueueOptions& options,
+                       uint64_t scale, uint64_t most_rows) {
   constexpr uint64_t threads = 3;
-  // Express kernels end soon, and mail begins anew.
-  FixedDeviceTable<Device> table(device, {0, 21, 6, 1 << 16, {2, 3, 20, 50}});
   Shared shared;
   std::vector<Client> clients;
   for (uint64_t number = 1; number <= threads; ++number) clients.emplace_back(number, most_rows);
   {
-    TableQueue<Device> queue(device, table, options);
+    TableQueue<Device, Table> queue(device, table, options);
     std::vector<std::thread> running;
     running.reserve(threads);
     for (Client& client : clients) {
@@ -213,6 +212,14 @@ uint64_t check_clients(Device& device, const DeviceQueueOptions& options, uint64
     if (sums[i] != i) shared.fail("two additions saw one sum", i);
   }
   return shared.wrong;
+}
+
+template <class Device>
+uint64_t check_clients(Device& device, const DeviceQueueOptions& options, uint64_t scale,
+                       uint64_t most_rows) {
+  // Express kernels end soon, and mail begins anew.
+  FixedDeviceTable<Device> table(device, {0, 21, 6, 1 << 16, {2, 3, 20, 50}});
+  return check_clients(device, table, options, scale, most_rows);
 }
 
 }  // namespace table_queue_checks_internal
@@ -259,6 +266,21 @@ uint64_t check_adaptive_queue(Device& device, uint64_t scale) {
   DeviceQueueOptions options = small_queue(Scheduling::adaptive);
   options.scheduling.adaptive.threshold = 100;
   return table_queue_checks_internal::check_clients(device, options, scale, 30);
+}
+
+// On a table that the device and the host share, so that batches go either way.
+template <class Device>
+uint64_t check_shared_queue(Device& device, uint64_t scale) {
+  constexpr uint64_t rows = 1 << 9;
+  ModelledTieredTable<Device> table(device, tiered_options(device, 91, rows, rows * 2));
+  DeviceRequestSource source(91);
+  const std::vector<uint64_t> others = source.keys(rows * 5);
+  table.run_uniform(DeviceOp::put, source.uniform_op(DeviceOp::put, others), true);
+  if (!on_both_sides(table.table().stats())) table.fail("all entries lie on one side");
+  DeviceQueueOptions options = small_queue(Scheduling::adaptive);
+  options.scheduling.adaptive.threshold = 100;
+  return table.wrong() + table.refused() +
+         table_queue_checks_internal::check_clients(device, table.table(), options, scale, 30);
 }
 
 // Submissions that take up half of the queue and many batches, and have to be sent again.
@@ -330,6 +352,7 @@ constexpr TableQueueCheck<Device> table_queue_checks[] = {
     {"periodic queue", check_periodic_queue<Device>},
     {"fixed-size queue", check_fixed_size_queue<Device>},
     {"adaptive queue", check_adaptive_queue<Device>},
+    {"shared queue", check_shared_queue<Device>},
     {"full queue", check_full_queue<Device>},
     {"large batches", check_large_batches<Device>},
 };

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "device/gpu/table_model.h"
 #include "device/instruction_set.h"
 #include "items/poison.h"
 
@@ -150,6 +151,35 @@ TEST_P(FixedLoopsTest, RandomArraysEqualAMap) {
     index.lines().step(100);
   }
   EXPECT_EQ(index.count(), model.size());
+}
+
+TEST_P(FixedLoopsTest, MixedRequestsEqualAModel) {
+  std::mt19937_64 random(2);
+  TableModel model;
+  for (int round = 0; round < (poison::sanitized ? 40 : 400); ++round) {
+    std::vector<DeviceRequest> requests(1 + random() % 300);
+    for (DeviceRequest& request : requests) {
+      request.op = static_cast<DeviceOp>(random() % 6);
+      request.key = random() % 8 == 0 ? key_of(random() % 4) : random() % 500;
+      request.value = random() % 3 == 0 ? ~uint64_t{0} : random() % 4;
+      request.expected = random() % 4;
+    }
+    const bool uniform = round % 4 == 0;
+    for (DeviceRequest& request : requests) {
+      if (uniform) request.op = static_cast<DeviceOp>(1 + round / 4 % 5);
+    }
+    HostRequests columns(requests);
+    DeviceRequests call = columns.call();
+    if (uniform) {
+      call.ops = nullptr;
+      call.op = requests[0].op;
+    }
+    GetParam().loops->answer(index, call);
+    model.compare(requests, columns.values_out, columns.found);
+    index.lines().step(100);
+  }
+  EXPECT_EQ(model.wrong() + model.refused(), 0u);
+  EXPECT_EQ(index.count(), model.entries().size());
 }
 
 INSTANTIATE_TEST_SUITE_P(InstructionSets, FixedLoopsTest, ::testing::ValuesIn(all_loops),

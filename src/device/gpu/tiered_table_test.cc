@@ -33,5 +33,131 @@ INSTANTIATE_TEST_SUITE_P(Shared, TieredTableChecks,
                            return name;
                          });
 
+TieredOptions small_options(FakeDevice& device) {
+  return tiered_options(device, 1, scale, scale * 2);
+}
+
+DeviceBatch some_puts(uint64_t count, uint64_t seed = 1) {
+  DeviceRequestSource source(seed);
+  return source.uniform_op(DeviceOp::put, source.keys(count));
+}
+
+TEST(TieredTable, IsLostWithItsDevice) {
+  const std::vector<uint64_t> after = {0, 1, 3, 10, 30, 100, 300};
+  for (const uint64_t operations : after) {
+    FakeDevice device(1, memory);
+    ModelledTieredTable<FakeDevice> table(device, small_options(device));
+    table.run_uniform(DeviceOp::put, some_puts(scale * 4), true);
+    ASSERT_TRUE(on_both_sides(table.table().stats()));
+    device.lose_after(operations);
+    EXPECT_THROW(
+        {
+          for (uint64_t i = 2; i < 30; ++i) {
+            table.run_uniform(DeviceOp::put, some_puts(scale, i), true);
+          }
+        },
+        DeviceError);
+    EXPECT_THROW(table.run_uniform(DeviceOp::get, some_puts(10), true), DeviceError);
+    EXPECT_EQ(device.take_errors(), std::vector<std::string>{});
+  }
+}
+
+TEST(TieredTable, IsLostWhenALaunchFails) {
+  for (const uint64_t launches : {0, 1, 2, 3, 5, 8, 13, 21}) {
+    FakeDevice device(1, memory);
+    ModelledTieredTable<FakeDevice> table(device, small_options(device));
+    table.run_uniform(DeviceOp::put, some_puts(scale * 4), true);
+    device.fail_launches_after(launches);
+    EXPECT_THROW(
+        {
+          for (uint64_t i = 2; i < 6; ++i) table.run_uniform(DeviceOp::get, some_puts(scale), true);
+        },
+        DeviceError);
+    device.fail_launches_after(FakeDevice::never);
+    EXPECT_THROW(table.run_uniform(DeviceOp::get, some_puts(10), true), DeviceError);
+    EXPECT_EQ(device.take_errors(), std::vector<std::string>{});
+  }
+}
+
+TEST(TieredTable, ThrowsWithoutMemoryForTheEmptyTable) {
+  FakeDevice device(1, memory);
+  const TieredOptions options = small_options(device);
+  uint64_t allocations = 0;
+  for (bool thrown = true; thrown; ++allocations) {
+    thrown = false;
+    device.fail_allocations_after(allocations);
+    try {
+      const TieredTable<FakeDevice> table(device, options);
+    } catch (const std::bad_alloc&) {
+      thrown = true;
+    }
+    EXPECT_EQ(device.allocated_bytes(), 0u);
+  }
+  EXPECT_GT(allocations, 10u);
+  EXPECT_EQ(device.take_errors(), std::vector<std::string>{});
+}
+
+// Memory for bins that move cannot be had: a call that cannot go on says so, and no entry is lost.
+TEST(TieredTable, NothingIsLostWhereTheDeviceGivesNoMoreMemory) {
+  uint64_t thrown = 0;
+  for (const uint64_t allocations : {0, 1, 2, 3, 5, 9}) {
+    FakeDevice device(1, memory);
+    ModelledTieredTable<FakeDevice> table(device, small_options(device));
+    table.run_uniform(DeviceOp::put, some_puts(scale), true);
+    DeviceMemory<FakeDevice> arrays(device, 0);
+    const DeviceStream<FakeDevice> stream(device);
+    const DeviceBatch others = some_puts(scale * 4, 2);
+    UploadedRequests<FakeDevice> columns(arrays, stream.get(), others.size());
+    columns.upload(others);
+    device.fail_allocations_after(allocations);
+    try {
+      table.table().run(columns.call(), stream.get());
+    } catch (const std::bad_alloc&) {
+      ++thrown;
+    }
+    device.fail_allocations_after(FakeDevice::never);
+    table.run_uniform(DeviceOp::get, some_puts(scale), true);
+    DeviceBatch erases = others;
+    for (DeviceRequest& request : erases) request.op = DeviceOp::erase;
+    columns.upload(erases);
+    table.table().run(columns.call(), stream.get());
+    columns.download();
+    table.check_all();
+    EXPECT_EQ(table.wrong() + table.refused(), 0u);
+    EXPECT_EQ(device.take_errors(), std::vector<std::string>{});
+  }
+  EXPECT_GT(thrown, 0u);
+}
+
+TEST(TieredTable, ADeviceTooSmallToShareRefusesWhatHasNoRoom) {
+  FakeDevice device(1, memory);
+  TieredOptions options = small_options(device);
+  options.table.line_bits = 12;  // so that it has a few segments at most
+  options.table.gpu_memory += 1 << 20;
+  ModelledTieredTable<FakeDevice> table(device, options);
+  for (uint64_t i = 1; i < 100 && table.refused() == 0; ++i) {
+    table.run_uniform(DeviceOp::put, some_puts(scale, i), true);
+  }
+  EXPECT_GT(table.refused(), 0u);
+  table.check_all();
+  EXPECT_EQ(table.wrong(), 0u);
+  EXPECT_EQ(table.table().stats().host_entries, 0u);
+}
+
+TEST(TieredTable, WithoutHostMemoryItIsTheDevicesTable) {
+  FakeDevice device(1, memory);
+  TieredOptions options = small_options(device);
+  options.host_memory = 0;
+  ModelledTieredTable<FakeDevice> table(device, options);
+  for (uint64_t i = 1; i < 100 && table.refused() == 0; ++i) {
+    table.run_uniform(DeviceOp::put, some_puts(scale, i), true);
+  }
+  EXPECT_GT(table.refused(), 0u);
+  table.check_all();
+  EXPECT_EQ(table.wrong(), 0u);
+  const DeviceTableStats stats = table.table().stats();
+  EXPECT_EQ(stats.host_entries + stats.host_bytes, 0u);
+}
+
 }  // namespace
 }  // namespace isotherm

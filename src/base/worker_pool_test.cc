@@ -1,0 +1,38 @@
+#include "base/worker_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+namespace isotherm {
+namespace {
+
+TEST(WorkerPool, TakesEachPieceOnceAndEndsWithTheLast) {
+  for (const uint32_t threads : {1, 2, 5}) {
+    WorkerPool pool(threads);
+    EXPECT_LE(pool.threads(), threads);
+    const auto working = std::make_unique<std::atomic<bool>[]>(threads);
+    for (uint32_t pieces = 0; pieces < 60; ++pieces) {
+      std::vector<std::atomic<int>> taken(pieces);
+      pool.run(pieces, [&](uint32_t piece, uint32_t worker) {
+        EXPECT_FALSE(working[worker].exchange(true)) << "two work under one number";
+        ++taken[piece];
+        working[worker] = false;
+      });
+      for (const auto& times : taken) EXPECT_EQ(times, 1);
+    }
+  }
+}
+
+TEST(WorkerPool, NoThreadsAreTheCaller) {
+  WorkerPool pool(0);
+  EXPECT_EQ(pool.threads(), 1u);
+  int done = 0;
+  pool.run(7, [&](uint32_t, uint32_t) { ++done; });
+  EXPECT_EQ(done, 7);
+}
+
+}  // namespace
+}  // namespace isotherm
