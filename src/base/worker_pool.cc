@@ -5,6 +5,7 @@
 namespace isotherm {
 
 WorkerPool::WorkerPool(uint32_t threads) {
+  threads_.reserve(threads);
   try {
     for (uint32_t worker = 1; worker < threads; ++worker) {
       threads_.emplace_back([this, worker] { wait_for_work(worker); });
@@ -21,7 +22,7 @@ WorkerPool::~WorkerPool() {
 }
 
 void WorkerPool::run(uint32_t pieces, const Work& work) {
-  if (pieces == 1 || threads_.empty()) {
+  if (pieces <= 1 || threads_.empty()) {
     for (uint32_t piece = 0; piece < pieces; ++piece) work(piece, 0);
     return;
   }

@@ -14,7 +14,8 @@ constexpr int least_bits = 3;
 constexpr uint64_t least_bins_of_device = 16;
 // A walk on a device goes over so many lines at most.
 constexpr uint64_t lines_a_step = 1 << 16;
-constexpr uint64_t entries_at_once = 1 << 15;
+// However many changes a round makes, since the device leaves them in pinned memory.
+constexpr uint64_t most_entries_a_step = 1 << 17;
 // Between two looks for bins to move: rounds, and reads that were counted, for each bin.
 constexpr uint32_t rounds_a_look = 64;
 constexpr uint64_t reads_a_look = 16;
@@ -37,11 +38,11 @@ BinMoves::BinMoves(BinTier& tier, BinHost& host, uint64_t seed, Owns owns, int b
 
 bool BinMoves::can_share(BinTier& tier) { return tier.least_bin_bits() >= least_bits; }
 
-bool BinMoves::free_bin() {
+bool BinMoves::free_bin(uint64_t entries) {
   if (!bins_.moves(Side::host) && !begin_to_free()) return false;
   wants_in_.reset();
   while (bins_.moves(Side::host)) {
-    if (!move_out(entries_at_once)) return false;
+    if (!move_out(entries)) return false;
   }
   return true;
 }
@@ -66,15 +67,20 @@ void BinMoves::after_round(uint64_t rows, uint64_t entries) {
   const bool may_free = bins_.of_device() != 0 && !bins_.moves(Side::host);
   if (may_free && rows != 0 && !tier_.has_room(rows * 2)) begin_to_free();
   if (bins_.moves(Side::host)) {
-    if (pause_ != 0) {
-      --pause_;
+    if (pause_out_ != 0) {
+      --pause_out_;
     } else {
-      move_out(std::max(rows * 2, entries));
+      move_out(std::min(std::max(rows * 2, entries), most_entries_a_step));
     }
   } else if (!bins_.moves(Side::device)) {
     look_for_moves();
   }
-  if (bins_.moves(Side::device)) move_in(entries);
+  if (!bins_.moves(Side::device)) return;
+  if (pause_in_ != 0) {
+    --pause_in_;
+  } else {
+    move_in(std::min(entries, most_entries_a_step));
+  }
 }
 
 // Moves at least so many entries of the bin that leaves the device, or all that it has left. False
@@ -88,10 +94,11 @@ bool BinMoves::move_out(uint64_t entries) {
     if (hash >= from && bin_number(hash, bin.bits) == bin.number) moving_.push_back({hash, word});
   });
   if (!host_.put(moving_)) {
-    pause_ = rounds_a_pause;
+    pause_out_ = rounds_a_pause;
     return false;
   }
-  pause_ = 0;
+  pause_out_ = 0;
+  on_both_sides_ += moving_.size();
   if (next != 0 && bin_number(next, bin.bits) == bin.number) {
     bins_.set_boundary(Side::host, next);
   } else {
@@ -101,8 +108,9 @@ bool BinMoves::move_out(uint64_t entries) {
 }
 
 void BinMoves::finish_out(const HashBin& bin) {
-  bins_.arrive(Side::host);
   tier_.drop(bin);
+  bins_.arrive(Side::host);
+  on_both_sides_ = 0;
   ++to_host_;
   if (!wants_in_) return;
   const HashBin wanted{*std::exchange(wants_in_, std::nullopt), bins_.bits()};
@@ -119,7 +127,11 @@ void BinMoves::move_in(uint64_t entries) {
   for (const BinHost::Entry& entry : moving_)
     put_.push_back({unmix(entry.hash, seed_), entry.word});
   if (!tier_.has_room(put_.size()) || !tier_.put(put_)) {
-    if (!bins_.moves(Side::host)) begin_to_free();
+    if (bins_.moves(Side::host)) {
+      pause_in_ = rounds_a_pause;
+    } else {
+      begin_to_free();
+    }
     return;
   }
   host_.erase(moving_);

@@ -5,10 +5,11 @@
 // that is read least first. When enough reads were counted, the bin of the host that is read most
 // takes the place of the one of the device that is read least, if it is read twice as much. A bin
 // moves from below in steps of some thousand entries, one after a round. Only where changes find no
-// room otherwise, one moves at once. A step for which the host has no memory is undone, and tried
-// again some rounds later.
+// room otherwise, one moves at once. A step for which there is no memory is undone, and tried again
+// some rounds later.
 //
-// Errors. DeviceError when the device fails, or is too small to be shared.
+// Errors. DeviceError when the device fails, or is too small to be shared; std::bad_alloc without
+// memory to work in, and then no entry has moved.
 // Threads. One, in an epoch; on_host and count_read: any, while nobody is in the others.
 // Sources. KVCG, sections 3 and 7 (bins), for the line between GPU and host.
 #pragma once
@@ -29,6 +30,7 @@ class BinMoves {
   using Owns = std::function<bool(uint64_t hash)>;
 
   static constexpr uint64_t entries_a_step = 4096;
+  static constexpr uint64_t entries_at_once = 1 << 15;
   static constexpr int most_bits = 16;
 
   // All bins are the device's. Throws DeviceError where it has fewer than 8 (`can_share`).
@@ -40,11 +42,14 @@ class BinMoves {
   void count_read(uint64_t hash) { bins_.count_read(hash); }
   void add_reads(uint64_t bin, uint32_t reads) { bins_.add_reads(bin, reads); }
 
-  // Moves a bin to the host at once; false where the device has none, or the host no memory.
-  bool free_bin();
+  // Moves a bin to the host at once, in steps of about `entries`; false where the device has none,
+  // or the host no memory for all of it: some steps may have been made then, too.
+  bool free_bin(uint64_t entries = entries_at_once);
   // A step of about `entries`, if there is one to be made, after a round with `rows` changes.
   void after_round(uint64_t rows, uint64_t entries = entries_a_step);
 
+  // Entries that the host has and the device, too, until their bin has left it.
+  uint64_t on_both_sides() const { return on_both_sides_; }
   uint64_t to_host() const { return to_host_; }
   uint64_t to_device() const { return to_device_; }
 
@@ -67,8 +72,11 @@ class BinMoves {
   std::vector<BinHost::Entry> moving_;
   std::vector<BinTier::Entry> put_;
   uint32_t rounds_ = 0;
-  uint32_t pause_ = 0;     // rounds until a step is tried again for which the host had no memory
-  bool was_full_ = false;  // since the last look for moves
+  // Rounds until a step is tried again for which there was no memory.
+  uint32_t pause_out_ = 0;
+  uint32_t pause_in_ = 0;
+  uint64_t on_both_sides_ = 0;
+  bool was_full_ = false;             // since the last look for moves
   std::optional<uint64_t> wants_in_;  // the bin to take in when another has left
   uint64_t to_host_ = 0;              // bins that have moved
   uint64_t to_device_ = 0;

@@ -73,8 +73,7 @@ bool HostPart::each(std::span<const Entry> entries, Work&& work) {
         if (!work(entry)) all.store(false, std::memory_order_relaxed);
       }
     }
-    worker.growth.add(mine.size());
-    worker.growth.pay(tier_.index().lines());
+    grow(worker, mine.size());
   });
   return all.load(std::memory_order_relaxed);
 }
@@ -98,8 +97,15 @@ void HostPart::answer_list(const DeviceRequests& list, Worker& worker) {
       }
     }
     if (gets) continue;
-    worker.growth.add(some.rows);
+    grow(worker, some.rows);
+  }
+}
+
+void HostPart::grow(Worker& worker, uint64_t changes) {
+  worker.growth.add(changes);
+  try {
     worker.growth.pay(tier_.index().lines());
+  } catch (const std::bad_alloc&) {  // for the index's own lists; the next one pays
   }
 }
 

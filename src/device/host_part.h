@@ -60,6 +60,7 @@ class HostPart final : public BinHost {
   // Calls work(entry) for all entries, which threads share; whether it said true each time.
   template <class Work>
   bool each(std::span<const Entry> entries, Work&& work);
+  void grow(Worker& worker, uint64_t changes);
   void answer_list(const DeviceRequests& list, Worker& worker);
 
   MemoryBudget budget_;

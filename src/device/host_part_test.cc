@@ -83,5 +83,25 @@ TEST(HostPart, EntriesThatFindNoMemoryAreNotThere) {
   EXPECT_EQ(part.entries(), 0u);
 }
 
+// Bins are ranges of hashes: what one has left another can use.
+TEST(HostPart, WhatARangeOfHashesHasLeftAnotherTakes) {
+  HostPart part(options(16 << 20));
+  const auto in_range = [](uint64_t range, uint64_t from) {
+    std::vector<BinHost::Entry> some;
+    for (uint64_t i = from; i < from + 4096; ++i) {
+      some.push_back({range << 62 | mix(i, seed) >> 2, i});
+    }
+    return some;
+  };
+  uint64_t taken[2] = {};
+  for (const uint64_t range : {0, 1}) {
+    while (part.put(in_range(range, taken[range]))) taken[range] += 4096;
+    for (uint64_t from = 0; from < taken[range]; from += 4096) part.erase(in_range(range, from));
+    ASSERT_EQ(part.entries(), 0u);
+  }
+  EXPECT_GT(taken[0], 300'000u);
+  EXPECT_GT(taken[1], taken[0] / 2);
+}
+
 }  // namespace
 }  // namespace isotherm

@@ -57,8 +57,17 @@ struct DeviceTable::State {
   void get_pinned(const DeviceRequests& requests, Stream stream) {
     require_device(device.enter(), "choose the GPU");
     const std::lock_guard guard(pipeline_mutex);
-    if (!pinned_gets) pinned_gets.emplace(device, table);
+    if (!make_pinned_gets()) return table.run(requests, stream);  // more slowly
     pinned_gets->run(requests, stream);
+  }
+  // False without memory for its lanes, which a table that may fill the GPU leaves nobody.
+  bool make_pinned_gets() {
+    try {
+      if (!pinned_gets) pinned_gets.emplace(device, table);
+    } catch (const std::bad_alloc&) {
+      return false;
+    }
+    return true;
   }
 
   CudaDevice device;

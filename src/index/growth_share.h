@@ -2,9 +2,7 @@
 //
 // An index grows by those who fill it. Each thread pays half a line a write (three times what
 // growth needs) after its batches, in steps of at most most_lines, so that the index keeps up with
-// batches of any size and with any number of threads. A thread that owes no more than a step passes
-// by where another one is at it, and pays later; one that owes more waits for its turn, so what is
-// put off stays bounded.
+// batches of any size and with any number of threads, whose steps run side by side.
 //
 // Threads. One.
 #pragma once
@@ -29,10 +27,7 @@ class GrowthShare {
   bool pay(LineIndex& index) {
     while (index.wants_step()) {
       const auto lines = static_cast<uint32_t>(std::clamp(owed_, least_lines, most_lines));
-      const std::optional<bool> more =
-          owed_ > most_lines ? index.step(lines) : index.try_step(lines);
-      if (!more) return true;
-      if (!*more) break;
+      if (!index.step(lines)) break;
       owed_ -= std::min<uint64_t>(owed_, lines);
       if (owed_ == 0) return true;
     }

@@ -88,10 +88,12 @@ LineIndex::~LineIndex() {
   delete directory_.load(std::memory_order_relaxed);
 }
 
-Segment* LineIndex::new_segment(uint64_t prefix, int depth, uint64_t clock) {
-  Bucket* lines = pool_.take_segment();
+Segment* LineIndex::new_segment(uint64_t prefix, int depth, uint64_t clock, SegmentUse use) {
+  Bucket* lines = pool_.take_segment(use);
   if (lines == nullptr) return nullptr;
-  return new Segment(lines, prefix, depth, clock);
+  auto* segment = new (std::nothrow) Segment(lines, prefix, depth, clock);
+  if (segment == nullptr) pool_.give_segment(lines);
+  return segment;
 }
 
 void LineIndex::free_segment(Segment* segment) {
@@ -102,7 +104,7 @@ void LineIndex::free_segment(Segment* segment) {
 void LineIndex::free_retired(Retired& retired) {
   if (retired.segment != nullptr) free_segment(retired.segment);
   delete retired.directory;
-  for (Bucket* line : retired.lines) pool_.give(line);
+  pool_.give(retired.lines);
 }
 
 // Segments of the directory, each once, and those that lines are moving to.
@@ -114,10 +116,12 @@ std::vector<Segment*> LineIndex::all_segments() const {
     segments.push_back(segment);
     i += uint64_t{1} << (directory->view.bits - segment->depth);
   }
-  if (move_.parent != nullptr && move_.joins) {
-    segments.push_back(move_.parent);
-  } else if (move_.parent != nullptr) {
-    segments.insert(segments.end(), std::begin(move_.child), std::end(move_.child));
+  for (const Move& move : moves_) {
+    if (move.joins) {
+      segments.push_back(move.parent);
+    } else {
+      segments.insert(segments.end(), std::begin(move.child), std::end(move.child));
+    }
   }
   return segments;
 }
@@ -164,7 +168,7 @@ void LineIndex::queue_join(const Segment& segment) {
 
 void LineIndex::check_loads() {
   const std::lock_guard guard(grow_mutex_);
-  if (move_.parent != nullptr) return;
+  if (!moves_.empty()) return;
   for (Segment* segment : all_segments()) check_load(*segment);
 }
 
@@ -182,79 +186,115 @@ void LineIndex::check_load(Segment& segment) {
 }
 
 bool LineIndex::step(uint32_t max_lines) {
-  const std::lock_guard guard(grow_mutex_);
-  return move_lines(max_lines);
+  Guard guard(grow_mutex_);
+  std::optional<Retired> old = take_old();
+  const bool more_retired = old && !retired_.empty();
+  if (old) {
+    guard.unlock();
+    free_retired(*old);
+    guard.lock();
+  }
+  Move* const move = find_move(max_lines, guard);
+  if (move == nullptr || max_lines == 0) return more_retired || max_lines == 0;
+  const Lines lines = claim(*move, max_lines);
+  guard.unlock();
+  Scratch scratch;
+  const uint32_t moved = move_lines(*move, lines, scratch);
+  guard.lock();
+  move->overflow.insert(move->overflow.end(), scratch.overflow.begin(), scratch.overflow.end());
+  move->left -= moved;
+  if (moved < lines.count) move->free.push_back({lines.first + moved, lines.count - moved});
+  if (move->left == 0) finish_move(*move);
+  return moved == lines.count || more_retired;
 }
 
-std::optional<bool> LineIndex::try_step(uint32_t max_lines) {
-  const std::unique_lock guard(grow_mutex_, std::try_to_lock);
-  if (!guard.owns_lock()) return std::nullopt;
-  return move_lines(max_lines);
+// One with lines that nobody has claimed; begins one where there is none. Null without anything to
+// do, or without memory; or when so many candidates were looked at, each for one of `max_lines`.
+LineIndex::Move* LineIndex::find_move(uint32_t& max_lines, Guard& guard) {
+  for (Move& move : moves_) {
+    if (!move.free.empty()) return &move;
+  }
+  Move* const split = begin_split(guard);
+  return split != nullptr ? split : begin_join(max_lines);
 }
 
-// Holds the mutex.
-bool LineIndex::move_lines(uint32_t max_lines) {
-  const bool more_retired = reclaim();
-  if (move_.parent == nullptr && !begin_split() && !begin_join(max_lines)) return more_retired;
-  if (move_.parent == nullptr) return true;
-  for (; max_lines > 0 && move_.line < segment_lines; --max_lines, ++move_.line) {
-    if (!(move_.joins ? join_line(move_.line) : split_line(move_.line))) return more_retired;
+LineIndex::Lines LineIndex::claim(Move& move, uint32_t max_lines) {
+  Lines& free = move.free.back();
+  const Lines mine{free.first, std::min(free.count, max_lines)};
+  free = {mine.first + mine.count, free.count - mine.count};
+  if (free.count == 0) move.free.pop_back();
+  return mine;
+}
+
+// Without the mutex. How many it could move.
+uint32_t LineIndex::move_lines(const Move& move, Lines lines, Scratch& scratch) {
+  for (uint32_t i = 0; i < lines.count; ++i) {
+    const uint32_t line = lines.first + i;
+    if (!(move.joins ? join_line(move, line, scratch) : split_line(move, line, scratch))) return i;
     lines_moved_.fetch_add(1, std::memory_order_relaxed);
   }
-  if (move_.line == segment_lines) finish_move();
-  return true;
+  return lines.count;
 }
 
-// A segment may have waited long, for memory, and lost what it was to be split for.
-void LineIndex::drop_stale_splits() {
-  while (!wanted_.empty() &&
-         wanted_.front()->count.load(std::memory_order_relaxed) < wanted_.front()->split_at / 2) {
-    Segment& segment = *wanted_.front();
-    wanted_.pop_front();
+// Takes the segment that waits longest for its split and has all its lines. One may have waited
+// long, for memory, and lost what it was to be split for.
+Segment* LineIndex::take_wanted() {
+  for (size_t i = 0; i < wanted_.size();) {
+    Segment& segment = *wanted_[i];
+    if (!in_directory(segment)) {
+      ++i;
+      continue;
+    }
+    wanted_.erase(wanted_.begin() + static_cast<ptrdiff_t>(i));
+    if (segment.count.load(std::memory_order_relaxed) >= segment.split_at / 2) return &segment;
     pending_.fetch_sub(1, std::memory_order_relaxed);
     segment.split_wanted.store(false);
     check_load(segment);
   }
+  return nullptr;
 }
 
-// Makes two empty children of the segment that waits longest, and publishes them in it.
-bool LineIndex::begin_split() {
-  drop_stale_splits();
-  if (wanted_.empty()) return false;
-  Segment* segment = wanted_.front();
+// Makes two empty children of a segment that waits, and publishes them in it.
+LineIndex::Move* LineIndex::begin_split(Guard& guard) {
+  Segment* const segment = take_wanted();
+  if (segment == nullptr) return nullptr;
+  guard.unlock();
   const uint64_t clock = segment->clock.load(std::memory_order_relaxed);
   Segment* low = new_segment(segment->prefix << 1, segment->depth + 1, clock);
-  if (low == nullptr) return false;
   Segment* high = new_segment(segment->prefix << 1 | 1, segment->depth + 1, clock);
-  if (high == nullptr) {
-    free_segment(low);
-    return false;
+  guard.lock();
+  if (low == nullptr || high == nullptr) {
+    for (Segment* child : {low, high}) {
+      if (child != nullptr) free_segment(child);
+    }
+    wanted_.push_front(segment);
+    return nullptr;
   }
-  wanted_.pop_front();
   segment->join_below.store(0, std::memory_order_relaxed);
   segment->next[0].store(low, std::memory_order_release);
   segment->next[1].store(high, std::memory_order_release);
-  move_ = {segment, {low, high}, false, 0};
-  return true;
+  return &moves_.emplace_back(Move{segment, {low, high}, false});
 }
 
-// Looks at candidates, each for one of `max_lines`, until one can be joined with its sibling. False
+// Looks at candidates, each for one of `max_lines`, until one can be joined with its sibling. Null
 // without one, or without memory.
-bool LineIndex::begin_join(uint32_t& max_lines) {
-  for (; !candidates_.empty(); --max_lines) {
-    if (max_lines == 0) return true;
+LineIndex::Move* LineIndex::begin_join(uint32_t& max_lines) {
+  for (; !candidates_.empty() && max_lines > 0; --max_lines) {
     const auto [prefix, depth] = candidates_.front();
     Segment* segment = segment_at(prefix, depth);
+    if (segment != nullptr && moves(*segment)) segment = nullptr;
     Segment* sibling = segment != nullptr ? joinable_sibling(*segment) : nullptr;
+    Move* move = nullptr;
     if (sibling != nullptr) {
       const bool is_low = prefix % 2 == 0;
-      if (!begin_join_of(is_low ? *segment : *sibling, is_low ? *sibling : *segment)) return false;
+      move = begin_join_of(is_low ? *segment : *sibling, is_low ? *sibling : *segment);
+      if (move == nullptr) return nullptr;
     }
     candidates_.pop_front();
-    if (sibling != nullptr) return true;
+    if (move != nullptr) return move;
     pending_.fetch_sub(1, std::memory_order_relaxed);
   }
-  return false;
+  return nullptr;
 }
 
 // The segment of the directory with just this prefix, or null.
@@ -263,6 +303,19 @@ Segment* LineIndex::segment_at(uint64_t prefix, int depth) const {
   if (depth == 0 || depth > directory->view.bits) return nullptr;
   auto* segment = reinterpret_cast<Segment*>(directory->view.entry(prefix << (64 - depth)).second);
   return segment->depth == depth ? segment : nullptr;
+}
+
+bool LineIndex::in_directory(const Segment& segment) const {
+  const int shift = 64 - segment.depth;
+  const uint64_t hash = segment.depth == 0 ? 0 : segment.prefix << shift;
+  return reinterpret_cast<const Segment*>(view().entry(hash).second) == &segment;
+}
+
+// Whether it is on its way.
+bool LineIndex::moves(const Segment& segment) const {
+  return std::any_of(moves_.begin(), moves_.end(), [&](const Move& move) {
+    return move.parent == &segment || move.child[0] == &segment || move.child[1] == &segment;
+  });
 }
 
 // The sibling, where the two have few enough entries. Otherwise sees to it that the one or the
@@ -286,79 +339,81 @@ Segment* LineIndex::joinable_sibling(Segment& segment) {
 
 // Makes an empty parent and publishes it in both. Neither is queued for a split meanwhile: the flag
 // says that it is already.
-bool LineIndex::begin_join_of(Segment& low, Segment& high) {
+LineIndex::Move* LineIndex::begin_join_of(Segment& low, Segment& high) {
   const uint64_t clock = std::max(low.clock.load(std::memory_order_relaxed),
                                   high.clock.load(std::memory_order_relaxed));
-  Segment* parent = new_segment(low.prefix >> 1, low.depth - 1, clock);
-  if (parent == nullptr) return false;
+  Segment* parent = new_segment(low.prefix >> 1, low.depth - 1, clock, SegmentUse::join);
+  if (parent == nullptr) return nullptr;
   for (Segment* child : {&low, &high}) {
     child->split_wanted.store(true);
     child->join_below.store(0, std::memory_order_relaxed);
     child->next[0].store(parent, std::memory_order_release);
     child->next[1].store(parent, std::memory_order_release);
   }
-  move_ = {parent, {&low, &high}, true, 0};
-  return true;
+  return &moves_.emplace_back(Move{parent, {&low, &high}, true});
 }
 
-LineIndex::Place LineIndex::place(uint32_t line) const {
-  const Segment& parent = *move_.parent;
+LineIndex::Place LineIndex::place(const Move& move, uint32_t line) {
+  const Segment& parent = *move.parent;
   const int shift = 64 - parent.depth;
   const uint64_t prefix = parent.depth == 0 ? 0 : parent.prefix << shift;
   return {prefix | uint64_t{line} << (shift - segment_line_bits), parent.lines + line,
-          move_.child[line >> (segment_line_bits - 1)], 2 * line % segment_lines};
+          move.child[line >> (segment_line_bits - 1)], 2 * line % segment_lines};
 }
 
-bool LineIndex::split_line(uint32_t line) {
-  Segment& segment = *move_.parent;
-  const Place at = place(line);
+bool LineIndex::split_line(const Move& move, uint32_t line, Scratch& scratch) {
+  Segment& segment = *move.parent;
+  const Place at = place(move, line);
   const int bit = segment.depth + segment_line_bits;  // the hash bit that picks one of the pair
   Bucket* pair = at.child->lines + at.pair;
 
   LineLock guard(segment.lock[line]);
-  std::vector<Slot> entries;
+  std::vector<Slot>& entries = scratch.entries;
+  entries.clear();
   visit_chain(at.home, at.hash, [&](uint64_t h, uint64_t word) { entries.push_back({h, word}); });
   const auto side = [&](const Slot& entry) { return (entry.first >> (63 - bit)) & 1; };
   uint64_t counts[2] = {};
   for (const Slot& entry : entries) ++counts[side(entry)];
-  std::vector<Bucket*> fresh;
+  std::vector<Bucket*>& fresh = scratch.fresh;
   const uint32_t overflow = ChainWriter::lines_for(counts[0]) + ChainWriter::lines_for(counts[1]);
   if (overflow != 0 && !pool_.take(overflow, fresh)) return false;
   ChainWriter writers[2] = {{pair, fresh}, {pair + 1, fresh}};
   for (const Slot& entry : entries) writers[side(entry)].append(entry);
 
   hand_over(segment, *at.child, entries.size());
-  leave_line(at.home, at.hash, mark::make_moved(pair, bit, at.hash));
+  leave_line(at.home, at.hash, mark::make_moved(pair, bit, at.hash), scratch);
   return true;
 }
 
-bool LineIndex::join_line(uint32_t line) {
-  const Place at = place(line);
+bool LineIndex::join_line(const Move& move, uint32_t line, Scratch& scratch) {
+  const Place at = place(move, line);
   Bucket* pair = at.child->lines + at.pair;
 
   LineLock first(at.child->lock[at.pair]);
   LineLock second(at.child->lock[at.pair + 1]);
-  std::vector<Slot> entries;
+  std::vector<Slot>& entries = scratch.entries;
+  entries.clear();
   const auto gather = [&](uint64_t h, uint64_t word) { entries.push_back({h, word}); };
   for (Bucket* home : {pair, pair + 1}) visit_chain(home, at.hash, gather);
-  std::vector<Bucket*> fresh;
+  std::vector<Bucket*>& fresh = scratch.fresh;
   const uint32_t overflow = ChainWriter::lines_for(entries.size());
   if (overflow != 0 && !pool_.take(overflow, fresh)) return false;
   ChainWriter writer(at.home, fresh);
   for (const Slot& entry : entries) writer.append(entry);
 
-  hand_over(*at.child, *move_.parent, entries.size());
+  hand_over(*at.child, *move.parent, entries.size());
   for (Bucket* home : {pair, pair + 1}) {
-    leave_line(home, at.hash, mark::make_joined(at.home, at.hash));
+    leave_line(home, at.hash, mark::make_joined(at.home, at.hash), scratch);
   }
   return true;
 }
 
 // Notes the overflow lines of a chain that was copied, and says in its home line where it went.
-void LineIndex::leave_line(Bucket* home, uint64_t hash, [[maybe_unused]] Slot moved) {
+void LineIndex::leave_line(Bucket* home, uint64_t hash, [[maybe_unused]] Slot moved,
+                           Scratch& scratch) {
   for (Slot last = home->slot[Bucket::last]; mark::is_mark(last, hash);) {
     Bucket* behind = mark::link_target(last);
-    moved_overflow_.push_back(behind);
+    scratch.overflow.push_back(behind);
     last = behind->slot[Bucket::last];
   }
 #if !defined(ISOTHERM_BREAK_SPLIT)  // a test build: the stress of splits has to catch a plain copy
@@ -367,18 +422,21 @@ void LineIndex::leave_line(Bucket* home, uint64_t hash, [[maybe_unused]] Slot mo
 #endif
 }
 
-void LineIndex::finish_move() {
-  const Move move = std::exchange(move_, {});
+// `under_way` is one of the moves; all its lines have moved.
+void LineIndex::finish_move(Move& under_way) {
+  const auto at = std::find_if(moves_.begin(), moves_.end(),
+                               [&](const Move& move) { return &move == &under_way; });
+  Move move = std::move(*at);
+  moves_.erase(at);
   point_directory(move);
   if (move.joins) {
     check_load(*move.parent);
-    retire(move.child[0], nullptr, std::move(moved_overflow_));
+    retire(move.child[0], nullptr, std::move(move.overflow));
     retire(move.child[1], nullptr, {});
   } else {
     for (Segment* child : move.child) check_load(*child);
-    retire(move.parent, nullptr, std::move(moved_overflow_));
+    retire(move.parent, nullptr, std::move(move.overflow));
   }
-  moved_overflow_.clear();
   (move.joins ? joins_ : splits_).fetch_add(1, std::memory_order_relaxed);
   pending_.fetch_sub(1, std::memory_order_relaxed);
 }
@@ -408,15 +466,13 @@ void LineIndex::retire(Segment* segment, const Directory* directory, std::vector
   pending_.fetch_add(1, std::memory_order_relaxed);
 }
 
-// Frees one retired thing if it is old enough; true while others wait and may soon be.
-bool LineIndex::reclaim() {
-  if (retired_.empty()) return false;
-  const uint64_t oldest = epochs_.advance();
-  if (retired_.front().epoch >= oldest) return false;
-  free_retired(retired_.front());
+// One retired thing, if it is old enough to be freed.
+std::optional<LineIndex::Retired> LineIndex::take_old() {
+  if (retired_.empty() || retired_.front().epoch >= epochs_.advance()) return std::nullopt;
+  std::optional<Retired> old = std::move(retired_.front());
   retired_.pop_front();
   pending_.fetch_sub(1, std::memory_order_relaxed);
-  return !retired_.empty();
+  return old;
 }
 
 }  // namespace isotherm

@@ -5,7 +5,7 @@
 // (the directory), index/segment.h (locks, versions, thresholds).
 //
 // Growth. When a segment holds more entries than its threshold it is queued; `step` moves a bounded
-// number of lines of one segment at a time:
+// number of lines of one segment:
 //   1. two child segments are made and published in the old one;
 //   2. line by line: lock, copy the chain into the two lines of the child, put MOVED into the
 //      home line's last slot, unlock;
@@ -14,6 +14,11 @@
 // Whoever meets MOVED goes to the child, so every write that was acknowledged is seen: the child
 // is written only after MOVED stands, and MOVED is read after the candidate. Between steps all is
 // in order, however long the next step takes to come.
+//
+// Steps of several threads run side by side: each claims lines that nobody else has claimed, of a
+// segment that is on its way, or of the next one where there are none. What a step could not move
+// for want of memory is claimed again. A segment moves on only when it stands in the directory: not
+// before all lines have come to it.
 //
 // Shrinking is the same backwards. When two siblings have few entries together (join_threshold), a
 // fresh segment of their parent's prefix is made and published in both; line by line the two lines
@@ -28,7 +33,8 @@
 // been split or joined by the time they are looked at.
 //
 // Threads. find and scan: any number, within an epoch (items/epoch.h). update: any number, within
-// an epoch; writers of one line take turns by its lock. step: any; one at a time.
+// an epoch; writers of one line take turns by its lock. step: any number; a mutex is held while a
+// step claims lines and when it has moved them, not while it moves them.
 //
 // Limits. 2^24 segments; the directory's pointers are copied in one step when it doubles
 // (2^16 segments, two billion entries: half a millisecond), and a join writes as many as its
@@ -38,6 +44,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -121,11 +128,9 @@ class LineIndex {
   }
 
   // Moves at most `max_lines` lines of a segment that splits, or into one that two are joined to,
-  // and frees what is old enough; true while there is more to do now, which without memory there is
-  // not. Waits while another thread is at it.
+  // and frees what is old enough; true while there may be more to do now, which without memory, or
+  // where others are at all of it, there is not.
   bool step(uint32_t max_lines);
-  // The same, but returns nothing at once while another thread is at it.
-  std::optional<bool> try_step(uint32_t max_lines);
   // True when step has work; cheap.
   bool wants_step() const { return pending_.load(std::memory_order_relaxed) != 0; }
 
@@ -152,13 +157,27 @@ class LineIndex {
   bool drain(uint32_t max_lines, Visit&& visit);
 
  private:
+  // Lines of the parent of a move.
+  struct Lines {
+    uint32_t first = 0;
+    uint32_t count = 0;
+  };
   // A segment on its way to its children, or two on their way to their parent.
   struct Move {
-    Segment* parent = nullptr;  // null: nothing moves
+    Segment* parent = nullptr;
     Segment* child[2] = {};
     bool joins = false;
-    uint32_t line = 0;  // of the parent, the next to move
+    std::vector<Lines> free{{0, segment_lines}};  // that nobody has claimed
+    uint32_t left = segment_lines;                // that have not moved
+    std::vector<Bucket*> overflow{};              // lines of chains that have moved
   };
+  // What one step works with.
+  struct Scratch {
+    std::vector<Slot> entries;
+    std::vector<Bucket*> fresh;
+    std::vector<Bucket*> overflow;
+  };
+  using Guard = std::unique_lock<std::mutex>;
   // A line of the parent, and the two neighbouring ones of a child that hold the same hashes.
   struct Place {
     uint64_t hash;  // the lowest
@@ -188,27 +207,32 @@ class LineIndex {
       if (change == Change::erased) request_join(segment);
     }
   }
-  bool move_lines(uint32_t max_lines);
   void request_split(Segment& segment);
   void request_join(Segment& segment);
   void check_load(Segment& segment);
   void queue_split(Segment& segment);
   void queue_join(const Segment& segment);
-  void drop_stale_splits();
-  bool begin_split();
-  bool begin_join(uint32_t& max_lines);
+  Move* find_move(uint32_t& max_lines, Guard& guard);
+  static Lines claim(Move& move, uint32_t max_lines);
+  uint32_t move_lines(const Move& move, Lines lines, Scratch& scratch);
+  Segment* take_wanted();
+  Move* begin_split(Guard& guard);
+  Move* begin_join(uint32_t& max_lines);
   Segment* joinable_sibling(Segment& segment);
-  bool begin_join_of(Segment& low, Segment& high);
+  Move* begin_join_of(Segment& low, Segment& high);
   Segment* segment_at(uint64_t prefix, int depth) const;
-  Place place(uint32_t line) const;
-  bool split_line(uint32_t line);
-  bool join_line(uint32_t line);
-  void leave_line(Bucket* home, uint64_t hash, Slot moved);
-  void finish_move();
+  bool in_directory(const Segment& segment) const;
+  bool moves(const Segment& segment) const;
+  static Place place(const Move& move, uint32_t line);
+  bool split_line(const Move& move, uint32_t line, Scratch& scratch);
+  bool join_line(const Move& move, uint32_t line, Scratch& scratch);
+  static void leave_line(Bucket* home, uint64_t hash, Slot moved, Scratch& scratch);
+  void finish_move(Move& move);
   void point_directory(const Move& move);
   void retire(Segment* segment, const Directory* directory, std::vector<Bucket*> lines);
-  bool reclaim();
-  Segment* new_segment(uint64_t prefix, int depth, uint64_t clock);
+  std::optional<Retired> take_old();
+  Segment* new_segment(uint64_t prefix, int depth, uint64_t clock,
+                       SegmentUse use = SegmentUse::grow);
   void make_segments(uint64_t prefix, int depth, uint64_t clock, uint64_t expected,
                      std::vector<Segment*>& made);
   void free_segment(Segment* segment);
@@ -231,8 +255,7 @@ class LineIndex {
   mutable std::mutex grow_mutex_;  // all below
   std::deque<Segment*> wanted_;    // to be split
   std::deque<Candidate> candidates_;
-  Move move_;
-  std::vector<Bucket*> moved_overflow_;  // overflow lines of the lines moved so far
+  std::list<Move> moves_;  // under way, the oldest first
   std::deque<Retired> retired_;
   std::vector<Segment*> draining_;
   uint32_t drain_line_ = 0;

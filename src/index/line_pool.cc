@@ -1,6 +1,7 @@
 #include "index/line_pool.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cstring>
 
@@ -11,6 +12,7 @@ namespace {
 
 // A segment's lines and its own data.
 constexpr uint64_t segment_cost = segment_bytes + sizeof(Segment);
+constexpr uint64_t segments_to_keep_one = 8;
 
 }  // namespace
 
@@ -20,8 +22,12 @@ LinePool::~LinePool() {
                           std::memory_order_relaxed);
 }
 
-uint64_t LinePool::take_span(uint64_t bytes, uint64_t cost) {
-  if (capped_ && !budget_.fits(cost)) return Pages::npos;
+uint64_t LinePool::kept_for_joins() const {
+  return capped_ && budget_.limit() >= segments_to_keep_one * segment_cost ? segment_cost : 0;
+}
+
+uint64_t LinePool::take_span(uint64_t bytes, uint64_t cost, uint64_t kept) {
+  if (capped_ && !budget_.fits(cost + kept)) return Pages::npos;
   const uint64_t span = pages_.take_span(bytes);
   if (span != Pages::npos) {
     budget_.index.fetch_add(static_cast<int64_t>(cost), std::memory_order_relaxed);
@@ -30,7 +36,7 @@ uint64_t LinePool::take_span(uint64_t bytes, uint64_t cost) {
 }
 
 bool LinePool::refill() {
-  const uint64_t offset = take_span(span_bytes, span_bytes);
+  const uint64_t offset = take_span(span_bytes, span_bytes, kept_);
   if (offset == Pages::npos) return false;
   Span& span = spans_[offset];
   span.free.fill(~uint64_t{0});
@@ -56,27 +62,71 @@ Bucket* LinePool::take_locked() {
   return reinterpret_cast<Bucket*>(base() + offset) + line;
 }
 
+Bucket* LinePool::Stock::take() {
+  const std::lock_guard guard(mutex);
+  return count != 0 ? lines[--count] : nullptr;
+}
+
+// Threads share them by the order in which they came.
+LinePool::Stock& LinePool::own_stock() {
+  static std::atomic<uint32_t> next{0};
+  thread_local const uint32_t mine = next.fetch_add(1, std::memory_order_relaxed) % stocks;
+  return stocks_[mine];
+}
+
+// Holds the mutex.
+void LinePool::fill(Stock& stock) {
+  const std::lock_guard guard(stock.mutex);
+  while (stock.count < stock_lines && free_ != 0) stock.lines[stock.count++] = take_locked();
+}
+
+Bucket* LinePool::take_from_stocks() {
+  for (Stock& stock : stocks_) {
+    if (Bucket* line = stock.take()) return line;
+  }
+  return nullptr;
+}
+
 Bucket* LinePool::take() {
-  std::lock_guard guard(mutex_);
-  if (free_ == 0 && !refill()) return nullptr;
-  return take_locked();
+  Stock& stock = own_stock();
+  if (Bucket* line = stock.take()) return line;
+  std::unique_lock guard(mutex_, std::try_to_lock);
+  const bool others = !guard.owns_lock();
+  if (others) guard.lock();
+  if (free_ == 0 && !refill()) {
+    guard.unlock();
+    return take_from_stocks();
+  }
+  Bucket* line = take_locked();
+  if (others) fill(stock);
+  return line;
 }
 
 bool LinePool::take(uint32_t count, std::vector<Bucket*>& lines) {
-  std::lock_guard guard(mutex_);
-  while (free_ < count) {
-    if (!refill()) return false;
+  const size_t before = lines.size();
+  for (; count > 0; --count) {
+    Bucket* line = take();
+    if (line == nullptr) {
+      give(std::span(lines).subspan(before));
+      lines.resize(before);
+      return false;
+    }
+    lines.push_back(line);
   }
-  for (; count > 0; --count) lines.push_back(take_locked());
   return true;
 }
 
-void LinePool::give(Bucket* line) {
-  std::memset(static_cast<void*>(line), 0, sizeof *line);
+void LinePool::give(std::span<Bucket* const> lines) {
+  if (lines.empty()) return;
+  for (Bucket* line : lines) std::memset(static_cast<void*>(line), 0, sizeof *line);
+  const std::lock_guard guard(mutex_);
+  for (Bucket* line : lines) give_locked(line);
+}
+
+void LinePool::give_locked(Bucket* line) {
   const auto at = static_cast<uint64_t>(reinterpret_cast<char*>(line) - base());
   const uint64_t offset = at / span_bytes * span_bytes;
   const uint64_t number = at % span_bytes / sizeof(Bucket);
-  std::lock_guard guard(mutex_);
   Span& span = spans_[offset];
   span.free[number / 64] |= uint64_t{1} << number % 64;
   ++free_;
@@ -90,8 +140,9 @@ void LinePool::give(Bucket* line) {
   budget_.index.fetch_sub(int64_t{span_bytes}, std::memory_order_relaxed);
 }
 
-Bucket* LinePool::take_segment() {
-  const uint64_t span = take_span(segment_bytes, segment_cost);
+Bucket* LinePool::take_segment(SegmentUse use) {
+  const uint64_t kept = use == SegmentUse::join ? 0 : kept_;
+  const uint64_t span = take_span(segment_bytes, segment_cost, kept);
   if (span == Pages::npos) return nullptr;
   return reinterpret_cast<Bucket*>(static_cast<char*>(pages_.base()) + span);
 }

@@ -1,15 +1,19 @@
 // LinePool: overflow lines of one index, and the memory of its segments.
 //
 // Both come from the pages that items use (items/pages.h), cut into spans, and are told to the
-// memory budget. A capped pool takes no more than fits the budget; one that is not leaves it to
-// whoever stores items to refuse or evict. Lines are handed out all zero: a line that comes back is
+// memory budget. A capped pool takes no more than fits the budget, and, unless that is very small,
+// keeps room for one segment more, which joins alone may take: an index that is full, and then
+// emptied, gives segments back by joining them. A pool that is not capped leaves it to whoever
+// stores items to refuse or evict. Lines are handed out all zero: a line that comes back is
 // cleared then.
 //
 // Lines come from the lowest span that has one, so when there are fewer the higher spans become
 // free as a whole. One such span is kept, the others are given back.
 //
-// Threads. Any; a mutex guards the spans. It is taken once per chain that overflows, which at the
-// loads that growth keeps is once in some hundred inserts.
+// Threads. Any; a mutex guards the spans, taken once per chain that overflows. Where others are at
+// it, a thread takes some lines more, for itself and those that share its stock: with many threads
+// that insert, chains overflow often enough that they would wait in line here. Lines in stocks
+// count as in use; who finds no memory takes from them.
 #pragma once
 
 #include <array>
@@ -17,6 +21,7 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <span>
 #include <vector>
 
 #include "index/bucket.h"
@@ -25,48 +30,68 @@
 
 namespace isotherm {
 
+enum class SegmentUse : uint8_t { grow, join };
+
 class LinePool {
  public:
   static constexpr uint64_t span_bytes = 64 << 10;
 
   LinePool(Pages& pages, MemoryBudget& budget, bool capped)
-      : pages_(pages), budget_(budget), capped_(capped) {}
+      : pages_(pages), budget_(budget), capped_(capped), kept_(kept_for_joins()) {}
   ~LinePool();
   LinePool(const LinePool&) = delete;
   LinePool& operator=(const LinePool&) = delete;
 
   // A cleared line; null when no memory can be had.
   Bucket* take();
-  void give(Bucket* line);
+  void give(Bucket* line) { give({&line, 1}); }
+  void give(std::span<Bucket* const> lines);
   // Appends `count` cleared lines to `lines`, or none and returns false.
   bool take(uint32_t count, std::vector<Bucket*>& lines);
 
   // The zeroed lines of a segment; null when no memory can be had.
-  Bucket* take_segment();
+  Bucket* take_segment(SegmentUse use = SegmentUse::grow);
   void give_segment(Bucket* lines);
 
  private:
   static constexpr uint32_t lines_per_span = span_bytes / sizeof(Bucket);
+  static constexpr uint32_t stocks = 16;
+  static constexpr uint32_t stock_lines = 16;
 
   struct Span {
     std::array<uint64_t, lines_per_span / 64> free;  // a bit a line
     uint32_t count;                                  // of free lines
   };
 
+  struct alignas(64) Stock {
+    std::mutex mutex;
+    uint32_t count = 0;
+    std::array<Bucket*, stock_lines> lines{};
+
+    Bucket* take();
+  };
+
   bool refill();
   Bucket* take_locked();
+  void give_locked(Bucket* line);
+  Stock& own_stock();
+  void fill(Stock& stock);
+  Bucket* take_from_stocks();
   char* base() const { return static_cast<char*>(pages_.base()); }
   // `cost`: what the budget is told.
-  uint64_t take_span(uint64_t bytes, uint64_t cost);
+  uint64_t take_span(uint64_t bytes, uint64_t cost, uint64_t kept);
+  uint64_t kept_for_joins() const;
 
   Pages& pages_;
   MemoryBudget& budget_;
   const bool capped_;
+  const uint64_t kept_;  // bytes of the budget, for joins
   std::mutex mutex_;
   std::map<uint64_t, Span> spans_;  // by offset
   std::set<uint64_t> with_free_;    // offsets of spans with free lines
   uint64_t free_ = 0;               // lines, of all spans
   uint64_t whole_ = 0;              // spans without a line in use
+  std::array<Stock, stocks> stocks_;
 };
 
 }  // namespace isotherm

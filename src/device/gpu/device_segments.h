@@ -91,14 +91,18 @@ class DeviceSegments {
     return depth;
   }
 
-  // For an empty table: makes room for `entries` entries at once, as far as memory goes.
+  // For an empty table: makes room for `entries` entries at once, or for as many as memory has room
+  // for, found by halves.
   void rebuild(uint64_t entries, Stream stream) {
     for (const Segment& segment : segments_) {
       if (!absent(segment)) free_.push_back(segment.lines);
     }
     std::vector<Segment> wanted;
-    plan({nullptr, 0, 0}, static_cast<double>(entries), wanted);
-    if (!reserve(wanted.size())) wanted = {{nullptr, 0, 0}};
+    for (bool fits = false; !fits; entries /= 2) {
+      wanted.clear();
+      plan({nullptr, 0, 0}, static_cast<double>(entries), wanted);
+      fits = wanted.size() == 1 || reserve(wanted.size());
+    }
     for (Segment& segment : wanted) segment.lines = take(stream);
     segments_ = std::move(wanted);
     publish(stream);

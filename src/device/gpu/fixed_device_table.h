@@ -169,7 +169,7 @@ class FixedDeviceTable {
     use(stream_.get(), [&] {
       const uint64_t lines = rows / inserts_per_line * 2 + 64;  // and some to spare
       reports_.take_done();
-      room = (segments_.fits(entries_with(rows)) && missing_lines(rows * 2) == 0) ||
+      room = (segments_.fits(entries_with(rows)) && missing_lines(lines * inserts_per_line) == 0) ||
              make_room_now(rows, lines, lines);
     });
     return room;

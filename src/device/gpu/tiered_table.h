@@ -12,13 +12,13 @@
 // Calls by express (device/gpu/express.h) go to the device's table as long as all their keys are
 // there.
 //
-// Memory. Of the cap on device memory the buffers of parts take an eighth at most. Where both
-// memories end, rows that need more are answered reply_retry, and nothing is lost. A device too
-// small for 8 segments cannot be shared, and the host takes nothing.
+// Memory. Of the cap on device memory the buffers of parts take an eighth at most; where they would
+// be more, there is no work space, or the device has fewer than 8 segments, it keeps all keys.
+// Where both memories end, rows that need more are answered reply_retry, and nothing is lost.
 // Threads. Any; one mutex, and that of the device's table. A call on a shared table returns when
-// the host's rows are answered, and what the device still has to do is queued.
-// Errors. Those of a FixedDeviceTable.
-// Sources. KVCG, sections 3 and 5.2, whose store beyond device memory was unified memory instead.
+// the host's rows are answered, and what the device still has to do is queued; other callers wait
+// meanwhile. Errors. Those of a FixedDeviceTable. Sources. KVCG, sections 3 and 5.2, whose store
+// beyond device memory was unified memory instead.
 #pragma once
 
 #include <algorithm>
@@ -45,6 +45,7 @@ struct TieredOptions {
   uint32_t part_rows = 1 << 19;
   uint32_t sampled = 64;   // of rows, one in so many is counted as a read of its bin
   int most_bin_bits = 14;  // of the number of bins
+  uint64_t entries_at_once = BinMoves::entries_at_once;  // that move where room is needed
 };
 
 template <class Device>
@@ -57,14 +58,9 @@ class TieredTable {
       : options_(options),
         part_(part_options(device, options)),
         device_(device),
-        table_(device, table_options(device)),
-        part_memory_(device, 0) {
-    if (!may_share()) return;
-    table_.reserve_workspace(part_.rows);
-    for (uint32_t i = 0; i < sets; ++i) {
-      parts_.push_back(std::make_unique<TierPart<Device>>(part_memory_, part_));
-    }
-    edge_.emplace(device);
+        memory_(device, options.table.gpu_memory),
+        table_(memory_, table_options(device)) {
+    if (options.host_memory != 0 && fits(device, options, part_)) prepare_to_share();
   }
 
   void run(const DeviceRequests& requests, Stream stream) {
@@ -92,28 +88,35 @@ class TieredTable {
   uint64_t most_express() const { return table_.most_express(); }
   bool express(const DeviceRequests& requests) {
     const std::lock_guard guard(mutex_);
-    return is_on_device(requests) && table_.express(requests);
+    return goes_to_device(requests) && table_.express(requests);
   }
   bool post(const DeviceRequests& requests) {
     const std::lock_guard guard(mutex_);
-    return is_on_device(requests) && table_.post(requests);
+    return goes_to_device(requests) && table_.post(requests);
   }
   void take() { table_.take(); }
   bool ready() { return table_.ready(); }
   void end_express() { table_.end_express(); }
 
   // Grows for `entries` entries, as far as the device has room.
-  void reserve(uint64_t entries) { table_.reserve(entries); }
+  void reserve(uint64_t entries) {
+    const std::lock_guard guard(mutex_);
+    table_.reserve(entries);
+  }
 
   DeviceTableStats stats() {
     const std::lock_guard guard(mutex_);
+    require_usable();
+    settle();
     DeviceTableStats stats = table_.stats();
-    stats.workspace += part_memory_.used();
+    stats.bytes -= part_bytes_;
+    stats.workspace += part_bytes_;
     for (const auto& part : parts_) stats.host_bytes += part->pinned_bytes();
+    if (tier_) stats.host_bytes += tier_->pinned_bytes();
     if (!moves_) return stats;
     stats.host_entries = host_->entries();
-    stats.entries += stats.host_entries;
-    stats.host_bytes += host_->bytes() + tier_->pinned_bytes();
+    stats.entries += stats.host_entries - moves_->on_both_sides();
+    stats.host_bytes += host_->bytes();
     stats.host_requests = host_requests_;
     stats.bins_to_host = moves_->to_host();
     stats.bins_to_device = moves_->to_device();
@@ -123,38 +126,58 @@ class TieredTable {
  private:
   static constexpr uint32_t sets = 2;  // of buffers
   static constexpr uint32_t least_rows = 1 << 8;
+  static constexpr int least_bin_bits = 6;
   static constexpr uint64_t rows_a_move = 1 << 14;
-
-  bool may_share() const { return options_.host_memory != 0; }
+  static constexpr uint64_t most_rows_a_move = 1 << 19;
+  // Parts that do not look for room after one that found none.
+  static constexpr uint32_t parts_a_pause = 16;
 
   static TierPartOptions part_options(const Device& device, const TieredOptions& options) {
-    const uint32_t lists = options.host_threads == 1 ? 1 : options.host_threads * 4;
-    TierPartOptions part{
-        options.table.seed, std::max(std::bit_floor(options.part_rows), least_rows),
-        std::min(lists, TierPart<Device>::most_lists), options.sampled, options.most_bin_bits};
-    const uint64_t cap = options.table.gpu_memory / 8;
-    while (cap != 0 && part.rows > least_rows &&
-           sets * TierPart<Device>::bytes(device, part) > cap) {
-      part.rows /= 2;
-    }
+    const uint32_t lists = options.host_threads > 1 ? TierPart<Device>::most_lists : 1;
+    TierPartOptions part{options.table.seed,
+                         std::max(std::bit_floor(options.part_rows), least_rows), lists,
+                         options.sampled, options.most_bin_bits};
+    while (!fits(device, options, part) && part.rows > least_rows) part.rows /= 2;
+    while (!fits(device, options, part) && part.most_bits > least_bin_bits) --part.most_bits;
     return part;
   }
-  // The buffers of parts count towards the cap, and work space for longer ones would be of no use
-  // once the table is shared.
+  static bool fits(const Device& device, const TieredOptions& options,
+                   const TierPartOptions& part) {
+    const uint64_t cap = options.table.gpu_memory / 8;
+    return cap == 0 || sets * TierPart<Device>::bytes(device, part) <= cap;
+  }
+  // Work space for longer parts would be of no use once the table is shared.
   FixedDeviceOptions table_options(const Device& device) const {
     FixedDeviceOptions table = options_.table;
-    if (table.gpu_memory == 0 || !may_share()) return table;
-    const uint64_t buffers = sets * TierPart<Device>::bytes(device, part_);
-    if (buffers >= table.gpu_memory) throw std::bad_alloc();
-    table.gpu_memory -= buffers;
-    table.max_part_rows = std::min(table.max_part_rows, part_.rows);
+    if (table.gpu_memory != 0 && options_.host_memory != 0 && fits(device, options_, part_)) {
+      table.max_part_rows = std::min(table.max_part_rows, part_.rows);
+    }
     return table;
+  }
+
+  // Takes all that a shared table needs, before the index takes all memory; where there is too
+  // little, the table will not be shared.
+  void prepare_to_share() {
+    try {
+      table_.reserve_workspace(part_.rows);
+      const uint64_t before = memory_.used();
+      for (uint32_t i = 0; i < sets; ++i) {
+        parts_.push_back(std::make_unique<TierPart<Device>>(memory_, part_));
+      }
+      part_bytes_ = memory_.used() - before;
+      edge_.emplace(device_);
+      tier_.emplace(device_, table_, options_.table.seed);
+      may_share_ = true;
+    } catch (const std::bad_alloc&) {
+      parts_.clear();
+      part_bytes_ = 0;
+    }
   }
 
   // What was queued must not outlive the memory that it works in.
   template <class Work>
   void use(Work&& work) {
-    if (lost_) throw DeviceError("the table was lost when the device failed");
+    require_usable();
     try {
       work();
     } catch (const DeviceError&) {
@@ -169,6 +192,9 @@ class TieredTable {
   void settle() {
     for (const auto& part : parts_) part->settle();
   }
+  void require_usable() const {
+    if (lost_) throw DeviceError("the table was lost when the device failed");
+  }
 
   void run_now(const DeviceRequests& requests, Stream stream) {
     uint64_t done = 0;
@@ -181,7 +207,7 @@ class TieredTable {
   // The rows that the device alone has answered: all, unless others found no room.
   uint64_t run_on_device(const DeviceRequests& requests, Stream stream) {
     uint64_t done = 0;
-    if (may_share() && !is_gets(requests)) {
+    if (may_share_ && !is_gets(requests)) {
       while (done < requests.rows) {
         const uint64_t rows = rows_with_room(requests.rows - done);
         if (rows == 0) break;
@@ -201,13 +227,16 @@ class TieredTable {
     return 0;
   }
 
-  // From now on the host takes bins, if it can.
+  // From now on the host takes bins, if it can; otherwise it never does.
   bool share() {
-    tier_.emplace(device_, table_, options_.table.seed);
-    if (!BinMoves::can_share(*tier_)) return false;
+    may_share_ = BinMoves::can_share(*tier_);
+    if (!may_share_) return false;
     // Bins come in order of hash, so all at one place: with lines for an eighth of what the device
-    // has, chains there are short until the index has grown.
-    if (!make_host(table_.stats().entries / 8) && !make_host(0)) return false;
+    // has, chains there are short until the index has grown. But these lines lie at all places.
+    constexpr uint64_t bytes_an_entry = 28;
+    const uint64_t small_share = options_.host_memory / 32 / bytes_an_entry;
+    may_share_ = make_host(std::min(table_.stats().entries / 8, small_share)) || make_host(0);
+    if (!may_share_) return false;
     moves_.emplace(
         *tier_, *host_, options_.table.seed, [](uint64_t) { return true; }, part_.most_bits);
     return true;
@@ -234,7 +263,7 @@ class TieredTable {
       if (!gets) move_bins(parts_[i % sets]->device_rows(), rows_of_part(i, requests));
     }
     for (const auto& part : parts_) wait(stream, part->stream());
-    if (gets) move_bins(0, requests.rows);
+    for (uint64_t i = 0; gets && i < parts; ++i) move_bins(0, rows_of_part(i, requests));
   }
 
   uint64_t rows_of_part(uint64_t number, const DeviceRequests& requests) const {
@@ -251,10 +280,7 @@ class TieredTable {
   void answer(uint64_t number, const DeviceRequests& requests) {
     TierPart<Device>& part = *parts_[number % sets];
     part.wait_counts();
-    while (!is_gets(requests) && !table_.has_room(part.device_rows()) && moves_->free_bin()) {
-      begin(number, requests);
-      part.wait_counts();
-    }
+    if (needs_room(requests)) make_room(number, requests);
     for (uint64_t bin = 0; bin < part.reads().size(); ++bin) {
       moves_->add_reads(bin, part.reads()[bin]);
     }
@@ -269,13 +295,47 @@ class TieredTable {
     part.return_replies();
   }
 
+  static bool needs_room(const DeviceRequests& requests) {
+    return !is_gets(requests) && (requests.ops != nullptr || requests.op != DeviceOp::erase);
+  }
+
+  // Frees bins until the device has room for its rows of a part, which is sorted again each time;
+  // as far as the host has memory.
+  void make_room(uint64_t number, const DeviceRequests& requests) {
+    if (parts_without_room_ != 0) {
+      --parts_without_room_;
+      return;
+    }
+    TierPart<Device>& part = *parts_[number % sets];
+    for (bool freed = true; part.device_rows() != 0 && !table_.has_room(part.device_rows());) {
+      if (!freed) {
+        parts_without_room_ = parts_a_pause;
+        return;
+      }
+      freed = free_bin();
+      begin(number, requests);
+      part.wait_counts();
+    }
+  }
+  // A call goes on without memory for a bin to be moved.
+  bool free_bin() {
+    try {
+      return moves_->free_bin(options_.entries_at_once);
+    } catch (const std::bad_alloc&) {
+      return false;
+    }
+  }
+
   // A step behind some rows, of which `changes` were the device's.
   void move_bins(uint64_t changes, uint64_t rows) {
     rows_since_move_ += rows;
     changes_since_move_ += changes;
     if (rows_since_move_ < std::min<uint64_t>(part_.rows, rows_a_move)) return;
-    const uint64_t entries = std::max(BinMoves::entries_a_step, rows_since_move_ / 8);
-    moves_->after_round(changes_since_move_, entries);
+    const uint64_t rows_moved = std::min(rows_since_move_, most_rows_a_move);
+    try {
+      moves_->after_round(changes_since_move_, std::max(BinMoves::entries_a_step, rows_moved / 8));
+    } catch (const std::bad_alloc&) {  // then the next step may have it
+    }
     rows_since_move_ = changes_since_move_ = 0;
   }
 
@@ -284,30 +344,41 @@ class TieredTable {
                    "wait for a stream");
   }
 
-  // Of requests in memory that the host reads.
-  bool is_on_device(const DeviceRequests& requests) const {
+  // Of requests in memory that the host reads, whether the device has all their keys. Then one in
+  // some is counted as read.
+  bool goes_to_device(const DeviceRequests& requests) {
+    require_usable();
     require_columns(requests);
     if (!moves_) return true;
     if (requests.rows > most_express()) return false;
-    return std::none_of(requests.keys, requests.keys + requests.rows, [&](uint64_t key) {
-      return moves_->on_host(mix(key, options_.table.seed));
-    });
+    const auto hash = [&](uint64_t row) { return mix(requests.keys[row], options_.table.seed); };
+    for (uint64_t row = 0; row < requests.rows; ++row) {
+      if (moves_->on_host(hash(row))) return false;
+    }
+    for (uint64_t row = 0; row < requests.rows; ++row) {
+      if (++express_rows_ % options_.sampled == 0) moves_->count_read(hash(row));
+    }
+    return true;
   }
 
   const TieredOptions options_;
   const TierPartOptions part_;
   Device& device_;
+  DeviceMemory<Device> memory_;  // of the table, and of the parts' buffers, taken at the start
   FixedDeviceTable<Device> table_;
   std::mutex mutex_;  // all below
   bool lost_ = false;
-  DeviceMemory<Device> part_memory_;
   std::vector<std::unique_ptr<TierPart<Device>>> parts_;
   std::optional<DeviceEvent<Device>> edge_;
-  // Once the table is shared.
+  uint64_t part_bytes_ = 0;
   std::optional<DeviceBinTier<Device>> tier_;
+  bool may_share_ = false;
+  // Once the table is shared.
   std::optional<HostPart> host_;
   std::optional<BinMoves> moves_;
   uint64_t host_requests_ = 0;
+  uint64_t express_rows_ = 0;
+  uint32_t parts_without_room_ = 0;
   uint64_t rows_since_move_ = 0;
   uint64_t changes_since_move_ = 0;
 };

@@ -33,6 +33,7 @@ TieredOptions tiered_options(Device& device, uint64_t seed, uint64_t scale, uint
   options.part_rows = static_cast<uint32_t>(scale / 8);
   options.sampled = 4;
   options.most_bin_bits = 9;
+  options.entries_at_once = 20;  // so that bins move in several steps
   options.table.gpu_memory = uint64_t{1} << 27;
   DeviceRequestSource source(seed);
   ModelledTieredTable<Device> empty(device, options);
