@@ -14,6 +14,7 @@ constexpr int least_bits = 3;
 constexpr uint64_t least_bins_of_device = 16;
 // A walk on a device goes over so many lines at most.
 constexpr uint64_t lines_a_step = 1 << 16;
+constexpr uint64_t entries_a_step = 4096;
 // However many changes a round makes, since the device leaves them in pinned memory.
 constexpr uint64_t most_entries_a_step = 1 << 17;
 // Between two looks for bins to move: rounds, and reads that were counted, for each bin.
@@ -63,14 +64,14 @@ void BinMoves::refine() {
   if (std::min(tier_.least_bin_bits(), bits_at_most_) > bins_.bits()) bins_.refine();
 }
 
-void BinMoves::after_round(uint64_t rows, uint64_t entries) {
+void BinMoves::after_round(uint64_t rows) {
   const bool may_free = bins_.of_device() != 0 && !bins_.moves(Side::host);
   if (may_free && rows != 0 && !tier_.has_room(rows * 2)) begin_to_free();
   if (bins_.moves(Side::host)) {
     if (pause_out_ != 0) {
       --pause_out_;
     } else {
-      move_out(std::min(std::max(rows * 2, entries), most_entries_a_step));
+      move_out(std::clamp(rows * 2, entries_a_step, most_entries_a_step));
     }
   } else if (!bins_.moves(Side::device)) {
     look_for_moves();
@@ -79,7 +80,7 @@ void BinMoves::after_round(uint64_t rows, uint64_t entries) {
   if (pause_in_ != 0) {
     --pause_in_;
   } else {
-    move_in(std::min(entries, most_entries_a_step));
+    move_in(entries_a_step);
   }
 }
 

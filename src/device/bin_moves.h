@@ -29,7 +29,6 @@ class BinMoves {
   // Whether a hash is among those that this device and the host share.
   using Owns = std::function<bool(uint64_t hash)>;
 
-  static constexpr uint64_t entries_a_step = 4096;
   static constexpr uint64_t entries_at_once = 1 << 15;
   static constexpr int most_bits = 16;
 
@@ -45,8 +44,8 @@ class BinMoves {
   // Moves a bin to the host at once, in steps of about `entries`; false where the device has none,
   // or the host no memory for all of it: some steps may have been made then, too.
   bool free_bin(uint64_t entries = entries_at_once);
-  // A step of about `entries`, if there is one to be made, after a round with `rows` changes.
-  void after_round(uint64_t rows, uint64_t entries = entries_a_step);
+  // A step, if there is one to be made, after a round with `rows` changes.
+  void after_round(uint64_t rows);
 
   // Entries that the host has and the device, too, until their bin has left it.
   uint64_t on_both_sides() const { return on_both_sides_; }

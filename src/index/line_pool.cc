@@ -47,19 +47,23 @@ bool LinePool::refill() {
   return true;
 }
 
-// There is a free line.
-Bucket* LinePool::take_locked() {
+// At most `count` lines of the lowest span that has some; how many.
+uint32_t LinePool::take_locked(uint32_t count, Bucket** lines) {
+  if (with_free_.empty()) return 0;
   const uint64_t offset = *with_free_.begin();
   Span& span = spans_[offset];
   if (span.count == lines_per_span) --whole_;
-  const auto word =
-      std::find_if(span.free.begin(), span.free.end(), [](uint64_t w) { return w != 0; });
-  const auto line = 64 * static_cast<uint64_t>(word - span.free.begin()) +
-                    static_cast<uint64_t>(std::countr_zero(*word));
-  *word &= *word - 1;
-  --free_;
-  if (--span.count == 0) with_free_.erase(offset);
-  return reinterpret_cast<Bucket*>(base() + offset) + line;
+  uint32_t taken = 0;
+  for (uint32_t word = 0; word < span.free.size() && taken < count; ++word) {
+    for (uint64_t& free = span.free[word]; free != 0 && taken < count; free &= free - 1) {
+      const uint32_t line = 64 * word + static_cast<uint32_t>(std::countr_zero(free));
+      lines[taken++] = reinterpret_cast<Bucket*>(base() + offset) + line;
+    }
+  }
+  free_ -= taken;
+  span.count -= taken;
+  if (span.count == 0) with_free_.erase(offset);
+  return taken;
 }
 
 Bucket* LinePool::Stock::take() {
@@ -77,7 +81,7 @@ LinePool::Stock& LinePool::own_stock() {
 // Holds the mutex.
 void LinePool::fill(Stock& stock) {
   const std::lock_guard guard(stock.mutex);
-  while (stock.count < stock_lines && free_ != 0) stock.lines[stock.count++] = take_locked();
+  stock.count += take_locked(stock_lines - stock.count, stock.lines.data() + stock.count);
 }
 
 Bucket* LinePool::take_from_stocks() {
@@ -97,7 +101,8 @@ Bucket* LinePool::take() {
     guard.unlock();
     return take_from_stocks();
   }
-  Bucket* line = take_locked();
+  Bucket* line = nullptr;
+  take_locked(1, &line);
   if (others) fill(stock);
   return line;
 }

@@ -56,7 +56,7 @@ class LinePool {
  private:
   static constexpr uint32_t lines_per_span = span_bytes / sizeof(Bucket);
   static constexpr uint32_t stocks = 16;
-  static constexpr uint32_t stock_lines = 16;
+  static constexpr uint32_t stock_lines = 64;
 
   struct Span {
     std::array<uint64_t, lines_per_span / 64> free;  // a bit a line
@@ -72,7 +72,7 @@ class LinePool {
   };
 
   bool refill();
-  Bucket* take_locked();
+  uint32_t take_locked(uint32_t count, Bucket** lines);
   void give_locked(Bucket* line);
   Stock& own_stock();
   void fill(Stock& stock);

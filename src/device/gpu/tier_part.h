@@ -45,7 +45,7 @@ class TierPart {
 
   // Of device memory.
   static uint64_t bytes(const Device& device, const TierPartOptions& options) {
-    const uint64_t counters = uint64_t{shards(options)} * warps(device) + options.rows;
+    const uint64_t counters = uint64_t{shards(options)} * warps(device, options) + options.rows;
     return aligned_rows(options) * RequestColumns::row_bytes + counters * sizeof(uint32_t) +
            bins(options) * bin_bytes;
   }
@@ -57,7 +57,7 @@ class TierPart {
         rows_(aligned_rows(options)),
         columns_(memory, rows_ * RequestColumns::row_bytes),
         places_(memory, options.rows),
-        counts_(memory, uint64_t{shards(options)} * warps(device_)),
+        counts_(memory, uint64_t{shards(options)} * warps(device_, options)),
         bins_(memory, bins(options)),
         reads_(memory, bins(options)),
         pinned_columns_(device_, rows_ * RequestColumns::row_bytes),
@@ -95,7 +95,7 @@ class TierPart {
     split.route = {options_.seed, shards(options_), bits,
                    bins_.data(),  reads_.data(),    options_.sampled};
     split.rows = static_cast<uint32_t>(requests.rows);
-    split.warps = warps(device_);
+    split.warps = warps(device_, options_);
     split.keys = requests.keys;
     split.counts = counts_.data();
     const uint32_t blocks = split.warps / (ShardLayout::threads / 32);
@@ -168,8 +168,9 @@ class TierPart {
     return options.rows + uint64_t{shards(options)} * ShardLayout::alignment;
   }
   // Few, since one block adds up what they count.
-  static uint32_t warps(const Device& device) {
-    return std::max(device.full_grid() / 16, 1u) * (ShardLayout::threads / 32);
+  static uint32_t warps(const Device& device, const TierPartOptions& options) {
+    const uint32_t blocks = std::min(device.full_grid() / 16, options.rows / ShardLayout::threads);
+    return std::max(blocks, 1u) * (ShardLayout::threads / 32);
   }
 
   RequestColumns at_device() const { return {columns_.data(), rows_}; }

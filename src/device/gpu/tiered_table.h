@@ -28,6 +28,7 @@
 #include <mutex>
 #include <new>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "device/bin_moves.h"
@@ -128,7 +129,8 @@ class TieredTable {
   static constexpr uint32_t least_rows = 1 << 8;
   static constexpr int least_bin_bits = 6;
   static constexpr uint64_t rows_a_move = 1 << 14;
-  static constexpr uint64_t most_rows_a_move = 1 << 19;
+  static constexpr uint64_t parts_a_move = 4;  // that only read
+  static constexpr uint64_t most_steps = 16;
   // Parts that do not look for room after one that found none.
   static constexpr uint32_t parts_a_pause = 16;
 
@@ -263,7 +265,7 @@ class TieredTable {
       if (!gets) move_bins(parts_[i % sets]->device_rows(), rows_of_part(i, requests));
     }
     for (const auto& part : parts_) wait(stream, part->stream());
-    for (uint64_t i = 0; gets && i < parts; ++i) move_bins(0, rows_of_part(i, requests));
+    if (gets) move_bins(0, requests.rows);
   }
 
   uint64_t rows_of_part(uint64_t number, const DeviceRequests& requests) const {
@@ -326,14 +328,18 @@ class TieredTable {
     }
   }
 
-  // A step behind some rows, of which `changes` were the device's.
+  // Steps behind some rows, of which `changes` were the device's: one behind each part with
+  // changes, and of rows that only read so few that they cost a small share of the time.
   void move_bins(uint64_t changes, uint64_t rows) {
     rows_since_move_ += rows;
     changes_since_move_ += changes;
-    if (rows_since_move_ < std::min<uint64_t>(part_.rows, rows_a_move)) return;
-    const uint64_t rows_moved = std::min(rows_since_move_, most_rows_a_move);
+    const uint64_t rows_a_step = changes_since_move_ != 0
+                                     ? std::min<uint64_t>(part_.rows, rows_a_move)
+                                     : uint64_t{part_.rows} * parts_a_move;
+    uint64_t steps = std::min(rows_since_move_ / rows_a_step, most_steps);
+    if (steps == 0) return;
     try {
-      moves_->after_round(changes_since_move_, std::max(BinMoves::entries_a_step, rows_moved / 8));
+      for (; steps != 0; --steps) moves_->after_round(std::exchange(changes_since_move_, 0));
     } catch (const std::bad_alloc&) {  // then the next step may have it
     }
     rows_since_move_ = changes_since_move_ = 0;
