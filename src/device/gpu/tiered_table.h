@@ -28,7 +28,6 @@
 #include <mutex>
 #include <new>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "device/bin_moves.h"
@@ -130,7 +129,6 @@ class TieredTable {
   static constexpr int least_bin_bits = 6;
   static constexpr uint64_t rows_a_move = 1 << 14;
   static constexpr uint64_t parts_a_move = 4;  // that only read
-  static constexpr uint64_t most_steps = 16;
   // Parts that do not look for room after one that found none.
   static constexpr uint32_t parts_a_pause = 16;
 
@@ -333,13 +331,14 @@ class TieredTable {
   void move_bins(uint64_t changes, uint64_t rows) {
     rows_since_move_ += rows;
     changes_since_move_ += changes;
-    const uint64_t rows_a_step = changes_since_move_ != 0
-                                     ? std::min<uint64_t>(part_.rows, rows_a_move)
-                                     : uint64_t{part_.rows} * parts_a_move;
-    uint64_t steps = std::min(rows_since_move_ / rows_a_step, most_steps);
+    const bool writes = changes_since_move_ != 0;
+    const uint64_t rows_a_step =
+        writes ? std::min<uint64_t>(part_.rows, rows_a_move) : uint64_t{part_.rows} * parts_a_move;
+    uint64_t steps = rows_since_move_ / rows_a_step;
     if (steps == 0) return;
     try {
-      for (; steps != 0; --steps) moves_->after_round(std::exchange(changes_since_move_, 0));
+      if (writes) steps = 1;
+      for (; steps != 0; --steps) moves_->after_round(changes_since_move_);
     } catch (const std::bad_alloc&) {  // then the next step may have it
     }
     rows_since_move_ = changes_since_move_ = 0;
