@@ -10,8 +10,8 @@
 // Host memory. With `host_memory` the table may grow beyond the GPU's memory, or `gpu_memory`: bins
 // of keys then lie on the host, those that are read least, and threads of the host answer requests
 // for them. From then on a call waits on the host, for what is queued before it in its stream,
-// until these are answered. A GPU whose memory has room for less than some 64 KB beside the work
-// space keeps all keys.
+// until these are answered, and other callers wait meanwhile. A cap too small to be shared (some
+// megabytes beside the work space) leaves all keys on the GPU.
 //
 // Order. The requests of one call take effect in the order of the arrays, also where several are
 // for one key, and calls take effect in the order they were made, whatever their streams (later
@@ -47,7 +47,7 @@ struct DeviceTableOptions {
   int device = 0;
   // Bytes of device memory that the table may take; 0: no cap.
   uint64_t gpu_memory = 0;
-  // Bytes of host memory that the index may take beyond that; 0: none. Beside it at most 36 MB are
+  // Bytes of host memory that the index may take beyond that; 0: none. Beside it some 40 MB are
   // pinned.
   uint64_t host_memory = 0;
   // Threads that answer requests for keys on the host, the caller's among them; 0: one a core.
