@@ -6,50 +6,6 @@
 #include <utility>
 
 namespace isotherm {
-namespace {
-
-// Appends entries to a chain that nobody else sees yet.
-class ChainWriter {
- public:
-  // `fresh` has the lines that all its writers will need.
-  ChainWriter(Bucket* home, std::vector<Bucket*>& fresh) : line_(home), fresh_(fresh) {}
-
-  // Lines that a chain of so many entries has behind its home line: each gives a slot to its link.
-  static constexpr uint32_t lines_for(uint64_t entries) {
-    if (entries <= Bucket::slots) return 0;
-    return static_cast<uint32_t>((entries - Bucket::slots + Bucket::last - 1) / Bucket::last);
-  }
-
-  void append(Slot entry) {
-    if (used_ == Bucket::slots) {
-      Bucket* fresh = fresh_.back();
-      fresh_.pop_back();
-      store_pair(&fresh->slot[0], line_->slot[Bucket::last]);
-      store_pair(&line_->slot[Bucket::last], mark::make_link(fresh, entry.first));
-      line_ = fresh;
-      used_ = 1;
-    }
-    store_pair(&line_->slot[used_++], entry);
-  }
-
- private:
-  Bucket* line_;
-  int used_ = 0;
-  std::vector<Bucket*>& fresh_;
-};
-
-// `count` entries go from one segment to another, under the lock of their line. Versions of their
-// keys go on from where the old clock stands.
-void hand_over(Segment& from, Segment& to, size_t count) {
-  to.count.fetch_add(static_cast<int64_t>(count), std::memory_order_relaxed);
-  from.count.fetch_sub(static_cast<int64_t>(count), std::memory_order_relaxed);
-  const uint64_t clock = from.clock.load(std::memory_order_relaxed);
-  uint64_t seen = to.clock.load(std::memory_order_relaxed);
-  while (seen < clock && !to.clock.compare_exchange_weak(seen, clock)) {
-  }
-}
-
-}  // namespace
 
 LineIndex::LineIndex(Pages& pages, MemoryBudget& budget, EpochDomain& epochs,
                      uint64_t first_version, bool capped, uint64_t expected)
@@ -88,7 +44,7 @@ LineIndex::~LineIndex() {
   delete directory_.load(std::memory_order_relaxed);
 }
 
-Segment* LineIndex::new_segment(uint64_t prefix, int depth, uint64_t clock, SegmentUse use) {
+Segment* LineIndex::new_segment(uint64_t prefix, int depth, uint64_t clock, LineUse use) {
   Bucket* lines = pool_.take_segment(use);
   if (lines == nullptr) return nullptr;
   auto* segment = new (std::nothrow) Segment(lines, prefix, depth, clock);
@@ -147,7 +103,18 @@ uint64_t LineIndex::last_version() const {
 void LineIndex::request_split(Segment& segment) {
   if (segment.split_wanted.exchange(true)) return;
   std::lock_guard guard(grow_mutex_);
-  queue_split(segment);
+  try {
+    queue_split(segment);
+  } catch (const std::bad_alloc&) {  // what was written is; the next write asks again
+    segment.split_wanted.store(false);
+  }
+}
+
+// Of a segment that was kept from asking.
+void LineIndex::let_split(Segment& segment) {
+  segment.split_wanted.store(false);
+  if (segment.count.load(std::memory_order_relaxed) <= segment.split_at) return;
+  if (!segment.split_wanted.exchange(true)) queue_split(segment);
 }
 
 void LineIndex::queue_split(Segment& segment) {
@@ -168,8 +135,9 @@ void LineIndex::queue_join(const Segment& segment) {
 
 void LineIndex::check_loads() {
   const std::lock_guard guard(grow_mutex_);
-  if (!moves_.empty()) return;
-  for (Segment* segment : all_segments()) check_load(*segment);
+  for (Segment* segment : all_segments()) {
+    if (in_directory(*segment) && !moves(*segment)) check_load(*segment);
+  }
 }
 
 // Of a segment that could not ask while its lines came in.
@@ -199,11 +167,15 @@ bool LineIndex::step(uint32_t max_lines) {
   const Lines lines = claim(*move, max_lines);
   guard.unlock();
   Scratch scratch;
-  const uint32_t moved = move_lines(*move, lines, scratch);
+  move_lines(*move, lines, scratch);
   guard.lock();
+  const uint32_t moved = scratch.moved;
   move->overflow.insert(move->overflow.end(), scratch.overflow.begin(), scratch.overflow.end());
   move->left -= moved;
-  if (moved < lines.count) move->free.push_back({lines.first + moved, lines.count - moved});
+  move->starved = moved < lines.count;
+  if (move->starved) {  // behind the others
+    move->free.insert(move->free.begin(), {lines.first + moved, lines.count - moved});
+  }
   if (move->left == 0) finish_move(*move);
   return moved == lines.count || more_retired;
 }
@@ -211,11 +183,16 @@ bool LineIndex::step(uint32_t max_lines) {
 // One with lines that nobody has claimed; begins one where there is none. Null without anything to
 // do, or without memory; or when so many candidates were looked at, each for one of `max_lines`.
 LineIndex::Move* LineIndex::find_move(uint32_t& max_lines, Guard& guard) {
+  Move* starved = nullptr;
   for (Move& move : moves_) {
-    if (!move.free.empty()) return &move;
+    if (move.free.empty()) continue;
+    if (!move.starved) return &move;
+    starved = &move;
   }
-  Move* const split = begin_split(guard);
-  return split != nullptr ? split : begin_join(max_lines);
+  Move* move = nullptr;
+  if (starved == nullptr) move = begin_split(guard);
+  if (move == nullptr) move = begin_join(max_lines);
+  return move != nullptr ? move : starved;
 }
 
 LineIndex::Lines LineIndex::claim(Move& move, uint32_t max_lines) {
@@ -224,16 +201,6 @@ LineIndex::Lines LineIndex::claim(Move& move, uint32_t max_lines) {
   free = {mine.first + mine.count, free.count - mine.count};
   if (free.count == 0) move.free.pop_back();
   return mine;
-}
-
-// Without the mutex. How many it could move.
-uint32_t LineIndex::move_lines(const Move& move, Lines lines, Scratch& scratch) {
-  for (uint32_t i = 0; i < lines.count; ++i) {
-    const uint32_t line = lines.first + i;
-    if (!(move.joins ? join_line(move, line, scratch) : split_line(move, line, scratch))) return i;
-    lines_moved_.fetch_add(1, std::memory_order_relaxed);
-  }
-  return lines.count;
 }
 
 // Takes the segment that waits longest for its split and has all its lines. One may have waited
@@ -256,8 +223,10 @@ Segment* LineIndex::take_wanted() {
 
 // Makes two empty children of a segment that waits, and publishes them in it.
 LineIndex::Move* LineIndex::begin_split(Guard& guard) {
+  if (wanted_.empty() || !pool_.has_room_to_split()) return nullptr;
   Segment* const segment = take_wanted();
   if (segment == nullptr) return nullptr;
+  std::list<Move> begun(1);
   guard.unlock();
   const uint64_t clock = segment->clock.load(std::memory_order_relaxed);
   Segment* low = new_segment(segment->prefix << 1, segment->depth + 1, clock);
@@ -273,7 +242,19 @@ LineIndex::Move* LineIndex::begin_split(Guard& guard) {
   segment->join_below.store(0, std::memory_order_relaxed);
   segment->next[0].store(low, std::memory_order_release);
   segment->next[1].store(high, std::memory_order_release);
-  return &moves_.emplace_back(Move{segment, {low, high}, false});
+  return begin(begun, segment, low, high, false);
+}
+
+// `begun` is one move, made before anything was published.
+LineIndex::Move* LineIndex::begin(std::list<Move>& begun, Segment* parent, Segment* low,
+                                  Segment* high, bool joins) {
+  Move& move = begun.front();
+  move.parent = parent;
+  move.child[0] = low;
+  move.child[1] = high;
+  move.joins = joins;
+  moves_.splice(moves_.end(), begun);
+  return &move;
 }
 
 // Looks at candidates, each for one of `max_lines`, until one can be joined with its sibling. Null
@@ -338,88 +319,29 @@ Segment* LineIndex::joinable_sibling(Segment& segment) {
 }
 
 // Makes an empty parent and publishes it in both. Neither is queued for a split meanwhile: the flag
-// says that it is already.
+// says that it is already. Null without memory, or where one has asked for a split since it was
+// looked at.
 LineIndex::Move* LineIndex::begin_join_of(Segment& low, Segment& high) {
+  std::list<Move> begun(1);
+  if (low.split_wanted.exchange(true)) return nullptr;
+  if (high.split_wanted.exchange(true)) {
+    let_split(low);
+    return nullptr;
+  }
   const uint64_t clock = std::max(low.clock.load(std::memory_order_relaxed),
                                   high.clock.load(std::memory_order_relaxed));
-  Segment* parent = new_segment(low.prefix >> 1, low.depth - 1, clock, SegmentUse::join);
-  if (parent == nullptr) return nullptr;
+  Segment* parent = new_segment(low.prefix >> 1, low.depth - 1, clock, LineUse::join);
+  if (parent == nullptr) {
+    let_split(low);
+    let_split(high);
+    return nullptr;
+  }
   for (Segment* child : {&low, &high}) {
-    child->split_wanted.store(true);
     child->join_below.store(0, std::memory_order_relaxed);
     child->next[0].store(parent, std::memory_order_release);
     child->next[1].store(parent, std::memory_order_release);
   }
-  return &moves_.emplace_back(Move{parent, {&low, &high}, true});
-}
-
-LineIndex::Place LineIndex::place(const Move& move, uint32_t line) {
-  const Segment& parent = *move.parent;
-  const int shift = 64 - parent.depth;
-  const uint64_t prefix = parent.depth == 0 ? 0 : parent.prefix << shift;
-  return {prefix | uint64_t{line} << (shift - segment_line_bits), parent.lines + line,
-          move.child[line >> (segment_line_bits - 1)], 2 * line % segment_lines};
-}
-
-bool LineIndex::split_line(const Move& move, uint32_t line, Scratch& scratch) {
-  Segment& segment = *move.parent;
-  const Place at = place(move, line);
-  const int bit = segment.depth + segment_line_bits;  // the hash bit that picks one of the pair
-  Bucket* pair = at.child->lines + at.pair;
-
-  LineLock guard(segment.lock[line]);
-  std::vector<Slot>& entries = scratch.entries;
-  entries.clear();
-  visit_chain(at.home, at.hash, [&](uint64_t h, uint64_t word) { entries.push_back({h, word}); });
-  const auto side = [&](const Slot& entry) { return (entry.first >> (63 - bit)) & 1; };
-  uint64_t counts[2] = {};
-  for (const Slot& entry : entries) ++counts[side(entry)];
-  std::vector<Bucket*>& fresh = scratch.fresh;
-  const uint32_t overflow = ChainWriter::lines_for(counts[0]) + ChainWriter::lines_for(counts[1]);
-  if (overflow != 0 && !pool_.take(overflow, fresh)) return false;
-  ChainWriter writers[2] = {{pair, fresh}, {pair + 1, fresh}};
-  for (const Slot& entry : entries) writers[side(entry)].append(entry);
-
-  hand_over(segment, *at.child, entries.size());
-  leave_line(at.home, at.hash, mark::make_moved(pair, bit, at.hash), scratch);
-  return true;
-}
-
-bool LineIndex::join_line(const Move& move, uint32_t line, Scratch& scratch) {
-  const Place at = place(move, line);
-  Bucket* pair = at.child->lines + at.pair;
-
-  LineLock first(at.child->lock[at.pair]);
-  LineLock second(at.child->lock[at.pair + 1]);
-  std::vector<Slot>& entries = scratch.entries;
-  entries.clear();
-  const auto gather = [&](uint64_t h, uint64_t word) { entries.push_back({h, word}); };
-  for (Bucket* home : {pair, pair + 1}) visit_chain(home, at.hash, gather);
-  std::vector<Bucket*>& fresh = scratch.fresh;
-  const uint32_t overflow = ChainWriter::lines_for(entries.size());
-  if (overflow != 0 && !pool_.take(overflow, fresh)) return false;
-  ChainWriter writer(at.home, fresh);
-  for (const Slot& entry : entries) writer.append(entry);
-
-  hand_over(*at.child, *move.parent, entries.size());
-  for (Bucket* home : {pair, pair + 1}) {
-    leave_line(home, at.hash, mark::make_joined(at.home, at.hash), scratch);
-  }
-  return true;
-}
-
-// Notes the overflow lines of a chain that was copied, and says in its home line where it went.
-void LineIndex::leave_line(Bucket* home, uint64_t hash, [[maybe_unused]] Slot moved,
-                           Scratch& scratch) {
-  for (Slot last = home->slot[Bucket::last]; mark::is_mark(last, hash);) {
-    Bucket* behind = mark::link_target(last);
-    scratch.overflow.push_back(behind);
-    last = behind->slot[Bucket::last];
-  }
-#if !defined(ISOTHERM_BREAK_SPLIT)  // a test build: the stress of splits has to catch a plain copy
-                                    // and swap
-  store_pair(&home->slot[Bucket::last], moved);
-#endif
+  return begin(begun, parent, &low, &high, true);
 }
 
 // `under_way` is one of the moves; all its lines have moved.

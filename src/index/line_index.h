@@ -17,7 +17,8 @@
 //
 // Steps of several threads run side by side: each claims lines that nobody else has claimed, of a
 // segment that is on its way, or of the next one where there are none. What a step could not move
-// for want of memory is claimed again. A segment moves on only when it stands in the directory: not
+// for want of memory is claimed again, after all else that can be done: joins give memory back. A
+// segment moves on only when it stands in the directory: not
 // before all lines have come to it.
 //
 // Shrinking is the same backwards. When two siblings have few entries together (join_threshold), a
@@ -169,6 +170,7 @@ class LineIndex {
     bool joins = false;
     std::vector<Lines> free{{0, segment_lines}};  // that nobody has claimed
     uint32_t left = segment_lines;                // that have not moved
+    bool starved = false;                         // a claim found no memory; others go first
     std::vector<Bucket*> overflow{};              // lines of chains that have moved
   };
   // What one step works with.
@@ -176,6 +178,13 @@ class LineIndex {
     std::vector<Slot> entries;
     std::vector<Bucket*> fresh;
     std::vector<Bucket*> overflow;
+    uint32_t moved = 0;  // lines
+
+    // For the lines behind those that hold the entries, so that nothing fails once they are copied.
+    void reserve_overflow() {
+      const size_t needed = overflow.size() + entries.size();
+      if (overflow.capacity() < needed) overflow.reserve(needed * 2);
+    }
   };
   using Guard = std::unique_lock<std::mutex>;
   // A line of the parent, and the two neighbouring ones of a child that hold the same hashes.
@@ -208,15 +217,17 @@ class LineIndex {
     }
   }
   void request_split(Segment& segment);
+  void let_split(Segment& segment);
   void request_join(Segment& segment);
   void check_load(Segment& segment);
   void queue_split(Segment& segment);
   void queue_join(const Segment& segment);
   Move* find_move(uint32_t& max_lines, Guard& guard);
   static Lines claim(Move& move, uint32_t max_lines);
-  uint32_t move_lines(const Move& move, Lines lines, Scratch& scratch);
+  void move_lines(const Move& move, Lines lines, Scratch& scratch);
   Segment* take_wanted();
   Move* begin_split(Guard& guard);
+  Move* begin(std::list<Move>& begun, Segment* parent, Segment* low, Segment* high, bool joins);
   Move* begin_join(uint32_t& max_lines);
   Segment* joinable_sibling(Segment& segment);
   Move* begin_join_of(Segment& low, Segment& high);
@@ -231,8 +242,7 @@ class LineIndex {
   void point_directory(const Move& move);
   void retire(Segment* segment, const Directory* directory, std::vector<Bucket*> lines);
   std::optional<Retired> take_old();
-  Segment* new_segment(uint64_t prefix, int depth, uint64_t clock,
-                       SegmentUse use = SegmentUse::grow);
+  Segment* new_segment(uint64_t prefix, int depth, uint64_t clock, LineUse use = LineUse::grow);
   void make_segments(uint64_t prefix, int depth, uint64_t clock, uint64_t expected,
                      std::vector<Segment*>& made);
   void free_segment(Segment* segment);

@@ -23,20 +23,33 @@ LinePool::~LinePool() {
 }
 
 uint64_t LinePool::kept_for_joins() const {
-  return capped_ && budget_.limit() >= segments_to_keep_one * segment_cost ? segment_cost : 0;
+  const bool keeps = capped_ && budget_.limit() >= segments_to_keep_one * segment_cost;
+  return keeps ? segment_cost + span_bytes : 0;
 }
 
-uint64_t LinePool::take_span(uint64_t bytes, uint64_t cost, uint64_t kept) {
-  if (capped_ && !budget_.fits(cost + kept)) return Pages::npos;
+bool LinePool::has_room_to_split() const {
+  return !capped_ || budget_.fits(2 * segment_cost + kept_);
+}
+
+bool LinePool::claim(uint64_t cost, LineUse use) {
+  const std::lock_guard guard(claim_mutex_);
+  const uint64_t kept = use == LineUse::join ? 0 : kept_;
+  if (capped_ && !budget_.fits(cost + kept)) return false;
+  budget_.index.fetch_add(static_cast<int64_t>(cost), std::memory_order_relaxed);
+  return true;
+}
+
+uint64_t LinePool::take_span(uint64_t bytes, uint64_t cost, LineUse use) {
+  if (!claim(cost, use)) return Pages::npos;
   const uint64_t span = pages_.take_span(bytes);
-  if (span != Pages::npos) {
-    budget_.index.fetch_add(static_cast<int64_t>(cost), std::memory_order_relaxed);
+  if (span == Pages::npos) {
+    budget_.index.fetch_sub(static_cast<int64_t>(cost), std::memory_order_relaxed);
   }
   return span;
 }
 
-bool LinePool::refill() {
-  const uint64_t offset = take_span(span_bytes, span_bytes, kept_);
+bool LinePool::refill(LineUse use) {
+  const uint64_t offset = take_span(span_bytes, span_bytes, use);
   if (offset == Pages::npos) return false;
   Span& span = spans_[offset];
   span.free.fill(~uint64_t{0});
@@ -49,7 +62,7 @@ bool LinePool::refill() {
 
 // At most `count` lines of the lowest span that has some; how many.
 uint32_t LinePool::take_locked(uint32_t count, Bucket** lines) {
-  if (with_free_.empty()) return 0;
+  if (count == 0 || with_free_.empty()) return 0;
   const uint64_t offset = *with_free_.begin();
   Span& span = spans_[offset];
   if (span.count == lines_per_span) --whole_;
@@ -91,13 +104,13 @@ Bucket* LinePool::take_from_stocks() {
   return nullptr;
 }
 
-Bucket* LinePool::take() {
+Bucket* LinePool::take(LineUse use) {
   Stock& stock = own_stock();
   if (Bucket* line = stock.take()) return line;
   std::unique_lock guard(mutex_, std::try_to_lock);
   const bool others = !guard.owns_lock();
   if (others) guard.lock();
-  if (free_ == 0 && !refill()) {
+  if (free_ == 0 && !refill(use)) {
     guard.unlock();
     return take_from_stocks();
   }
@@ -107,10 +120,10 @@ Bucket* LinePool::take() {
   return line;
 }
 
-bool LinePool::take(uint32_t count, std::vector<Bucket*>& lines) {
+bool LinePool::take(uint32_t count, std::vector<Bucket*>& lines, LineUse use) {
   const size_t before = lines.size();
   for (; count > 0; --count) {
-    Bucket* line = take();
+    Bucket* line = take(use);
     if (line == nullptr) {
       give(std::span(lines).subspan(before));
       lines.resize(before);
@@ -145,9 +158,8 @@ void LinePool::give_locked(Bucket* line) {
   budget_.index.fetch_sub(int64_t{span_bytes}, std::memory_order_relaxed);
 }
 
-Bucket* LinePool::take_segment(SegmentUse use) {
-  const uint64_t kept = use == SegmentUse::join ? 0 : kept_;
-  const uint64_t span = take_span(segment_bytes, segment_cost, kept);
+Bucket* LinePool::take_segment(LineUse use) {
+  const uint64_t span = take_span(segment_bytes, segment_cost, use);
   if (span == Pages::npos) return nullptr;
   return reinterpret_cast<Bucket*>(static_cast<char*>(pages_.base()) + span);
 }

@@ -2,10 +2,10 @@
 //
 // Both come from the pages that items use (items/pages.h), cut into spans, and are told to the
 // memory budget. A capped pool takes no more than fits the budget, and, unless that is very small,
-// keeps room for one segment more, which joins alone may take: an index that is full, and then
-// emptied, gives segments back by joining them. A pool that is not capped leaves it to whoever
-// stores items to refuse or evict. Lines are handed out all zero: a line that comes back is
-// cleared then.
+// keeps room for one segment and a few lines more, which joins alone may take: an index that is
+// full, and then emptied, gives segments back by joining them. A pool that is not capped leaves it
+// to whoever stores items to refuse or evict. Lines are handed out all zero: a line that comes back
+// is cleared then.
 //
 // Lines come from the lowest span that has one, so when there are fewer the higher spans become
 // free as a whole. One such span is kept, the others are given back.
@@ -30,7 +30,7 @@
 
 namespace isotherm {
 
-enum class SegmentUse : uint8_t { grow, join };
+enum class LineUse : uint8_t { grow, join };
 
 class LinePool {
  public:
@@ -43,14 +43,16 @@ class LinePool {
   LinePool& operator=(const LinePool&) = delete;
 
   // A cleared line; null when no memory can be had.
-  Bucket* take();
+  Bucket* take(LineUse use = LineUse::grow);
   void give(Bucket* line) { give({&line, 1}); }
   void give(std::span<Bucket* const> lines);
   // Appends `count` cleared lines to `lines`, or none and returns false.
-  bool take(uint32_t count, std::vector<Bucket*>& lines);
+  bool take(uint32_t count, std::vector<Bucket*>& lines, LineUse use = LineUse::grow);
 
   // The zeroed lines of a segment; null when no memory can be had.
-  Bucket* take_segment(SegmentUse use = SegmentUse::grow);
+  Bucket* take_segment(LineUse use = LineUse::grow);
+  // Whether the budget has room for the two segments of a split.
+  bool has_room_to_split() const;
   void give_segment(Bucket* lines);
 
  private:
@@ -71,7 +73,7 @@ class LinePool {
     Bucket* take();
   };
 
-  bool refill();
+  bool refill(LineUse use);
   uint32_t take_locked(uint32_t count, Bucket** lines);
   void give_locked(Bucket* line);
   Stock& own_stock();
@@ -79,13 +81,15 @@ class LinePool {
   Bucket* take_from_stocks();
   char* base() const { return static_cast<char*>(pages_.base()); }
   // `cost`: what the budget is told.
-  uint64_t take_span(uint64_t bytes, uint64_t cost, uint64_t kept);
+  uint64_t take_span(uint64_t bytes, uint64_t cost, LineUse use);
+  bool claim(uint64_t cost, LineUse use);
   uint64_t kept_for_joins() const;
 
   Pages& pages_;
   MemoryBudget& budget_;
   const bool capped_;
-  const uint64_t kept_;  // bytes of the budget, for joins
+  const uint64_t kept_;     // bytes of the budget, for joins
+  std::mutex claim_mutex_;  // of the budget, from the look to the claim
   std::mutex mutex_;
   std::map<uint64_t, Span> spans_;  // by offset
   std::set<uint64_t> with_free_;    // offsets of spans with free lines

@@ -14,8 +14,12 @@
 // sweep over each other's damage and may crash before it is counted. Either part of the run, looks
 // and holds, ends with the first damage.
 //
-// Usage: device_epoch_stress [writers] [looks] [holds]. Prints the bad replies; the exit code is 1
-// if there was one.
+// With a fourth argument values lie on the device, too, in so many bytes (device/value_log.h), of
+// which segments are emptied and written again all the time: a get must not be shown what lies
+// there since.
+//
+// Usage: device_epoch_stress [writers] [looks] [holds] [bytes of values on the device]. Prints the
+// bad replies; the exit code is 1 if there was one.
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
@@ -72,8 +76,8 @@ uint64_t shown_by(const Reply& reply, uint64_t key) {
 
 class Stress {
  public:
-  Stress(uint64_t writers, uint64_t looks, uint64_t holds)
-      : writers_(writers), looks_(looks), holds_(holds) {}
+  Stress(uint64_t writers, uint64_t looks, uint64_t holds, uint64_t values)
+      : writers_(writers), looks_(looks), holds_(holds), values_(values) {}
 
   void run() {
     Worker worker(engine_);
@@ -90,7 +94,9 @@ class Stress {
               << "bad replies: " << when_answered_ << " when answered, " << later_
               << " before their batch was cleared\n";
     if (!stats.on_device) std::cout << "the device was lost\n";
-    return when_answered_ + later_ == 0 && stats.on_device && stats.evicted != 0 &&
+    if (values_ != 0) std::cout << stats.values.fetched << " values fetched\n";
+    const bool fetched = values_ == 0 || stats.values.fetched != 0;
+    return when_answered_ + later_ == 0 && stats.on_device && stats.evicted != 0 && fetched &&
            device_.take_errors().empty();
   }
 
@@ -202,8 +208,10 @@ class Stress {
     }
   }
 
-  static Options options() {
+  static Options options(uint64_t values) {
     Options options;
+    options.gpu_values = values;
+    options.gpu_values_from = 64;
     options.databases = 1;
     options.maxmemory = cap;
     options.maxmemory_policy = EvictionPolicy::volatile_lru;
@@ -214,10 +222,11 @@ class Stress {
   const uint64_t writers_;
   const uint64_t looks_;
   const uint64_t holds_;
+  const uint64_t values_;
   const std::vector<std::string> keys_ = make_keys();
   const ManualClock clock_{begin_ms};
   FakeDevice device_{1, uint64_t{1} << 28};
-  Engine engine_{options(), clock_, fake_root_tiers_maker(device_)};
+  Engine engine_{options(values_), clock_, fake_root_tiers_maker(device_)};
   std::atomic<uint64_t> reading_{readers};
   std::atomic<uint64_t> bytes_put_{0};
   std::atomic<uint64_t> when_answered_{0};
@@ -231,7 +240,8 @@ int main(int argc, char** argv) {
   const uint64_t writers = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 2;
   const uint64_t looks = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 3000;
   const uint64_t holds = argc > 3 ? std::strtoull(argv[3], nullptr, 10) : 4;
-  isotherm::Stress stress(writers, looks, holds);
+  const uint64_t values = argc > 4 ? std::strtoull(argv[4], nullptr, 10) : 0;
+  isotherm::Stress stress(writers, looks, holds, values);
   stress.run();
   return stress.report() ? 0 : 1;
 }

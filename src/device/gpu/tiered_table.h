@@ -129,6 +129,7 @@ class TieredTable {
   static constexpr int least_bin_bits = 6;
   static constexpr uint64_t rows_a_move = 1 << 14;
   static constexpr uint64_t parts_a_move = 4;  // that only read
+  static constexpr uint64_t most_steps = 8;    // behind a call
   // Parts that do not look for room after one that found none.
   static constexpr uint32_t parts_a_pause = 16;
 
@@ -207,7 +208,7 @@ class TieredTable {
   // The rows that the device alone has answered: all, unless others found no room.
   uint64_t run_on_device(const DeviceRequests& requests, Stream stream) {
     uint64_t done = 0;
-    if (may_share_ && !is_gets(requests)) {
+    if (may_share_ && needs_room(requests)) {
       while (done < requests.rows) {
         const uint64_t rows = rows_with_room(requests.rows - done);
         if (rows == 0) break;
@@ -222,7 +223,7 @@ class TieredTable {
   uint64_t rows_with_room(uint64_t left) {
     for (const uint32_t most : {options_.table.max_part_rows, part_.rows}) {
       const uint64_t rows = std::min<uint64_t>(left, most);
-      if (table_.has_room(rows)) return rows;
+      if (has_room(rows)) return rows;
     }
     return 0;
   }
@@ -307,7 +308,7 @@ class TieredTable {
       return;
     }
     TierPart<Device>& part = *parts_[number % sets];
-    for (bool freed = true; part.device_rows() != 0 && !table_.has_room(part.device_rows());) {
+    for (bool freed = true; part.device_rows() != 0 && !has_room(part.device_rows());) {
       if (!freed) {
         parts_without_room_ = parts_a_pause;
         return;
@@ -317,7 +318,14 @@ class TieredTable {
       part.wait_counts();
     }
   }
-  // A call goes on without memory for a bin to be moved.
+  // A call goes on without memory to look for room, or for a bin to be moved.
+  bool has_room(uint64_t rows) {
+    try {
+      return table_.has_room(rows);
+    } catch (const std::bad_alloc&) {
+      return false;
+    }
+  }
   bool free_bin() {
     try {
       return moves_->free_bin(options_.entries_at_once);
@@ -334,7 +342,7 @@ class TieredTable {
     const bool writes = changes_since_move_ != 0;
     const uint64_t rows_a_step =
         writes ? std::min<uint64_t>(part_.rows, rows_a_move) : uint64_t{part_.rows} * parts_a_move;
-    uint64_t steps = rows_since_move_ / rows_a_step;
+    uint64_t steps = std::min(rows_since_move_ / rows_a_step, most_steps);
     if (steps == 0) return;
     try {
       if (writes) steps = 1;
