@@ -47,9 +47,12 @@ LineIndex::~LineIndex() {
 Segment* LineIndex::new_segment(uint64_t prefix, int depth, uint64_t clock, LineUse use) {
   Bucket* lines = pool_.take_segment(use);
   if (lines == nullptr) return nullptr;
-  auto* segment = new (std::nothrow) Segment(lines, prefix, depth, clock);
-  if (segment == nullptr) pool_.give_segment(lines);
-  return segment;
+  try {
+    return new Segment(lines, prefix, depth, clock);
+  } catch (const std::bad_alloc&) {
+    pool_.give_segment(lines);
+    return nullptr;
+  }
 }
 
 void LineIndex::free_segment(Segment* segment) {
