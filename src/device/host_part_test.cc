@@ -41,6 +41,7 @@ TEST(HostPart, ListsAreAnsweredInOrderWhoeverTakesThem) {
     std::vector<std::vector<DeviceRequest>> requests;
     std::vector<HostRequests> columns;
     std::vector<DeviceRequests> calls;
+    calls.reserve(lists);
     for (size_t list = 0; list < lists; ++list) {
       requests.push_back(random_list(random, list, 500));
       columns.emplace_back(requests.back());

@@ -191,8 +191,10 @@ uint64_t check_shared_threads(Device& device, uint64_t scale) {
   const std::vector<uint64_t> fixed = source.keys(scale * 3), others = source.keys(scale);
   table.run_uniform(DeviceOp::put, source.uniform_op(DeviceOp::put, fixed), true);
   std::atomic<uint64_t> wrong{0};
+  constexpr int count = 2;
   std::vector<std::thread> readers;
-  for (int reader = 0; reader < 2; ++reader) {
+  readers.reserve(count);
+  for (int reader = 0; reader < count; ++reader) {
     readers.emplace_back([&, reader] {
       require_device(device.enter(), "choose the device");
       DeviceMemory<Device> memory(device, 0);
