@@ -154,10 +154,10 @@ class FixedDeviceTable {
 
   // Takes the work space for parts of `rows` rows now, so that no later call fails for want of it;
   // that for fewer where memory is short. Throws std::bad_alloc.
-  void reserve_workspace(uint32_t rows) {
+  void reserve_workspace(uint32_t rows, bool with_express = false) {
     const std::lock_guard guard(mutex_);
     workspace_.reserve(rows, [&] { be_idle(stream_.get()); });
-    if (memory_.capped()) make_express();
+    if (with_express) make_express();
   }
 
   // For an index whose hashes are shared with somebody else, in bins (device/root_table.h); a bin

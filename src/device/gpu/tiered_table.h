@@ -160,7 +160,7 @@ class TieredTable {
   // little, the table will not be shared.
   void prepare_to_share() {
     try {
-      table_.reserve_workspace(part_.rows);
+      table_.reserve_workspace(part_.rows, true);
       const uint64_t before = memory_.used();
       for (uint32_t i = 0; i < sets; ++i) {
         parts_.push_back(std::make_unique<TierPart<Device>>(memory_, part_));
