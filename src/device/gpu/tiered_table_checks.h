@@ -93,7 +93,7 @@ template <class Device>
 uint64_t check_both_memories_end(Device& device, uint64_t scale) {
   DeviceRequestSource source(51);
   TieredOptions options = tiered_options(device, 51, scale, scale * 2);
-  options.host_memory = scale > 1 << 14 ? 8 << 20 : 2 << 20;
+  options.host_memory = scale > 1 << 14 ? 8 << 20 : scale > 512 ? 2 << 20 : 700 << 10;
   ModelledTieredTable<Device> table(device, options);
   std::vector<uint64_t> all;
   for (int round = 0, last = 200; round < last; ++round) {
