@@ -50,12 +50,7 @@ class BulkPath final : public BatchPath {
         "clear counters");
   }
 
-  void enter() override {
-    // A GPU is chosen by each thread; a fake one is nobody's.
-    if constexpr (requires { device_.enter(); }) {
-      require_device(device_.enter(), "choose the GPU");
-    }
-  }
+  void enter() override { require_device(device_.enter(), "choose the GPU"); }
   uint64_t most_rows() const override { return rows_; }
 
   void send(uint32_t number, const DeviceRequests& requests, int64_t now) override {

@@ -1,6 +1,5 @@
 #include "index/line_pool.h"
 
-#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cstring>

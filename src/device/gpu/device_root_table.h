@@ -188,10 +188,8 @@ class DeviceRootTable : public RootTier {
     return true;
   }
 
-  // A GPU is chosen by each thread; a fake one is nobody's.
-  void enter() {
-    if constexpr (requires { device_.enter(); }) device_.enter();
-  }
+  // A device is chosen by each thread.
+  void enter() { device_.enter(); }
 
   // Waits for changes that are under way, whose columns are about to be used again.
   void settle_changes() {

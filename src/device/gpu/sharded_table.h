@@ -24,6 +24,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "device/gpu/device_loss.h"
 #include "device/gpu/host_pipeline.h"
 #include "device/gpu/pinned_gets.h"
 #include "device/gpu/shard_host_rows.h"
@@ -170,22 +171,10 @@ class ShardedTable {
   }
 
  private:
-  // Once a device has failed nothing that is there can be relied on.
   template <class Work>
   void use(Work&& work) {
-    if (lost_) throw DeviceError("the table was lost when a device failed");
-    try {
-      work();
-    } catch (const DeviceError&) {
-      lost_ = true;
-      settle();
-      throw;
-    } catch (const std::bad_alloc&) {
-      settle();
-      throw;
-    }
+    loss_.guard(work, [this] { settle(); });
   }
-  // What was queued must not outlive the memory that it works in.
   void settle() {
     if (parts_) parts_->settle();
     if (host_rows_) host_rows_->forget();
@@ -293,7 +282,7 @@ class ShardedTable {
   std::mutex mutex_;  // all below
   ShardGpus<Device> gpus_;
   bool direct_ = true;
-  bool lost_ = false;
+  DeviceLoss loss_{"the table was lost when a device failed"};
   uint64_t buffer_bytes_ = 0;  // of the parts and of rows from the host, on all devices
   // With several devices.
   std::vector<std::unique_ptr<DeviceEvent<Device>>> edges_;  // of each device

@@ -32,6 +32,7 @@
 
 #include "device/bin_moves.h"
 #include "device/gpu/device_bin_tier.h"
+#include "device/gpu/device_loss.h"
 #include "device/gpu/fixed_device_table.h"
 #include "device/gpu/tier_part.h"
 #include "device/host_part.h"
@@ -57,10 +58,11 @@ class TieredTable {
   TieredTable(Device& device, const TieredOptions& options)
       : options_(options),
         part_(part_options(device, options)),
+        may_share_(options.host_memory != 0 && fits(device, options, part_)),
         device_(device),
         memory_(device, options.table.gpu_memory),
-        table_(memory_, table_options(device)) {
-    if (options.host_memory != 0 && fits(device, options, part_)) prepare_to_share();
+        table_(memory_, table_options()) {
+    if (may_share_) prepare_to_share();
   }
 
   void run(const DeviceRequests& requests, Stream stream) {
@@ -106,7 +108,7 @@ class TieredTable {
 
   DeviceTableStats stats() {
     const std::lock_guard guard(mutex_);
-    require_usable();
+    loss_.require_usable();
     settle();
     DeviceTableStats stats = table_.stats();
     stats.bytes -= part_bytes_;
@@ -148,9 +150,9 @@ class TieredTable {
     return cap == 0 || sets * TierPart<Device>::bytes(device, part) <= cap;
   }
   // Work space for longer parts would be of no use once the table is shared.
-  FixedDeviceOptions table_options(const Device& device) const {
+  FixedDeviceOptions table_options() const {
     FixedDeviceOptions table = options_.table;
-    if (table.gpu_memory != 0 && options_.host_memory != 0 && fits(device, options_, part_)) {
+    if (table.gpu_memory != 0 && may_share_) {
       table.max_part_rows = std::min(table.max_part_rows, part_.rows);
     }
     return table;
@@ -168,33 +170,19 @@ class TieredTable {
       part_bytes_ = memory_.used() - before;
       edge_.emplace(device_);
       tier_.emplace(device_, table_, options_.table.seed);
-      may_share_ = true;
     } catch (const std::bad_alloc&) {
       parts_.clear();
       part_bytes_ = 0;
+      may_share_ = false;
     }
   }
 
-  // What was queued must not outlive the memory that it works in.
   template <class Work>
   void use(Work&& work) {
-    require_usable();
-    try {
-      work();
-    } catch (const DeviceError&) {
-      lost_ = true;
-      settle();
-      throw;
-    } catch (const std::bad_alloc&) {
-      settle();
-      throw;
-    }
+    loss_.guard(work, [this] { settle(); });
   }
   void settle() {
     for (const auto& part : parts_) part->settle();
-  }
-  void require_usable() const {
-    if (lost_) throw DeviceError("the table was lost when the device failed");
   }
 
   void run_now(const DeviceRequests& requests, Stream stream) {
@@ -360,7 +348,7 @@ class TieredTable {
   // Of requests in memory that the host reads, whether the device has all their keys. Then one in
   // some is counted as read.
   bool goes_to_device(const DeviceRequests& requests) {
-    require_usable();
+    loss_.require_usable();
     require_columns(requests);
     if (!moves_) return true;
     if (requests.rows > most_express()) return false;
@@ -376,16 +364,16 @@ class TieredTable {
 
   const TieredOptions options_;
   const TierPartOptions part_;
+  bool may_share_;
   Device& device_;
   DeviceMemory<Device> memory_;  // of the table, and of the parts' buffers, taken at the start
   FixedDeviceTable<Device> table_;
   std::mutex mutex_;  // all below
-  bool lost_ = false;
+  DeviceLoss loss_{"the table was lost when the device failed"};
   std::vector<std::unique_ptr<TierPart<Device>>> parts_;
   std::optional<DeviceEvent<Device>> edge_;
   uint64_t part_bytes_ = 0;
   std::optional<DeviceBinTier<Device>> tier_;
-  bool may_share_ = false;
   // Once the table is shared.
   std::optional<HostPart> host_;
   std::optional<BinMoves> moves_;
