@@ -16,6 +16,7 @@
 
 #include "device/gpu/device_memory.h"
 #include "device/gpu/direct_kernels.h"
+#include "device/gpu/extend_kernel.h"
 #include "device/gpu/grid.h"
 #include "device/gpu/group_kernels.h"
 #include "device/gpu/sort_kernels.h"
@@ -30,6 +31,8 @@ class BatchWorkspace {
  public:
   using Stream = typename Device::Stream;
   static constexpr uint32_t threads = 256;
+  static constexpr uint32_t columns = 10;  // of a row
+  static constexpr uint32_t distinct_share = columns;
 
   // Empty where there was no room.
   BatchWorkspace(DeviceMemory<Device>& memory, uint32_t rows) : device_(memory.device()) {
@@ -61,7 +64,11 @@ class BatchWorkspace {
     clear(cleared_bytes(batch.writers.slots), stream);
     launch(stream, batch.rows, MarkKernel{table, batch});
     if (has_gets) launch(stream, batch.rows, GetKernel{table, batch});
-    launch(stream, batch.rows, UpdateKernel{table, batch});
+    if (has_gets) {
+      launch(stream, batch.rows, UpdateKernel<false>{table, batch});
+    } else {
+      launch(stream, batch.rows, UpdateKernel<true>{table, batch});
+    }
     launch(stream, batch.rows, ExtendKernel{table, batch});
     run_groups(table, batch, has_dependent, totals, stream);
   }
@@ -81,22 +88,20 @@ class BatchWorkspace {
     run_groups(table, batch, false, totals, stream);
   }
 
-  // The same for a part in which no key comes twice. It needs one column only, and may have twice
-  // as many rows.
+  // The same for a part in which no key comes twice. It needs one column only, and may have
+  // distinct_share times as many rows.
   void run_distinct(const TableView& table, BatchView batch, const Totals& totals, Stream stream) {
     lay_out(batch);
     batch.failed_rows = column(0);
     batch.distinct_keys = true;
     require_device(device_.clear(stream, batch.counters, sizeof(PartCounters)), "clear counters");
-    launch(stream, batch.rows, UpdateKernel{table, batch});
+    launch(stream, batch.rows, UpdateKernel<true>{table, batch});
     launch(stream, batch.rows, ExtendKernel{table, batch});
     require_device(device_.launch(stream, 1, TotalsKernel::threads, TotalsKernel{totals}),
                    "launch the totals");
   }
 
  private:
-  static constexpr uint32_t columns = 10;
-
   // Counts of the sort, counters, and the writer table's entries and marks, for so many slots.
   static uint64_t cleared_bytes(uint64_t slots) {
     return sizeof(SortCounts) + sizeof(PartCounters) + slots * (sizeof(uint64_t) + sizeof(uint8_t));

@@ -45,9 +45,9 @@
 namespace isotherm {
 
 struct TryKernel {
-  static constexpr uint32_t blocks_per_multiprocessor = 6;
+  static constexpr uint32_t blocks_per_multiprocessor = 4;
   static constexpr uint32_t threads = find_threads;
-  using Shared = FindShared<WritePlace>;
+  using Shared = WriteShared;
 
   TableView table;
   BatchView batch;
@@ -57,21 +57,26 @@ struct TryKernel {
     auto* shared = lane.template shared<Shared>();
     const SoleWriterTile<Lane> tile(lane);
     const WarpRounds<Lane> rounds(lane);
+    WarpList left(lane, shared->left, &batch.counters->left, batch.left_rows);
     int32_t entries = 0;
     for (uint64_t first = rounds.first; first < batch.rows; first += rounds.stride) {
       const auto row = static_cast<uint32_t>(first) + rounds.number;
       const bool mine = row < batch.rows;
       Place place;
       if (mine) place = table.place(table.hash(batch.keys[row]));
-      const WritePlace at = find_first_place(tile, *shared, place);
+      const WritePlace at =
+          find_first_place<tile_lanes, write_lines_at_a_time>(tile, shared->find, place);
       bool done = mine && !at.found && at.slot != nullptr;
       if (done) done = claim<Lane>(at.slot, place.hash, batch.value_of(row, DeviceOp::put));
       if (done) {
         batch.reply(row, {});
         ++entries;
       }
-      note(lane, row, done, mine && !done);
+      const uint32_t bits = lane.ballot(whole_warp, done);
+      if (rounds.number == 0) batch.done_bits[first / 32] = bits;
+      left.add(mine && !done, row);
     }
+    left.flush();
     add_entries(tile, table, sum_in_tile(tile, entries));
   }
 
@@ -90,15 +95,6 @@ struct TryKernel {
     }
     slot->second = value;
     return true;
-  }
-
-  template <class Lane>
-  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void note(const Lane& lane, uint32_t row, bool done,
-                                                 bool left) const {
-    const uint32_t bits = lane.ballot(whole_warp, done);
-    if (lane.thread() % 32 == 0) batch.done_bits[row / 32] = bits;
-    const uint32_t at = append(lane, &batch.counters->left, left);
-    if (left) batch.left_rows[at] = row;
   }
 };
 
@@ -150,9 +146,9 @@ struct JoinKernel {
 
 // Also notes which rows left over are not alone with their key.
 struct UpdateLeftKernel {
-  static constexpr uint32_t blocks_per_multiprocessor = 6;
+  static constexpr uint32_t blocks_per_multiprocessor = 4;
   static constexpr uint32_t threads = find_threads;
-  using Shared = FindShared<WritePlace>;
+  using Shared = WriteShared;
 
   TableView table;
   BatchView batch;
@@ -163,13 +159,17 @@ struct UpdateLeftKernel {
     const SoleWriterTile<Lane> tile(lane);
     const WarpRounds<Lane> rounds(lane);
     const uint32_t size = batch.counters->left;
+    WarpList failed(lane, shared->left, &batch.counters->failed_writes, batch.failed_rows);
     int32_t entries = 0;
     for (uint64_t first = rounds.first; first < size; first += rounds.stride) {
       const auto i = static_cast<uint32_t>(first) + rounds.number;
       const uint32_t row = i < size ? batch.left_rows[i] : 0;
       const bool alone = i < size && is_alone<Lane>(row);
-      update_alone(tile, *shared, table, batch, row, alone, entries);
+      failed.add(
+          fails_alone<write_lines_at_a_time>(tile, shared->find, table, batch, row, alone, entries),
+          row);
     }
+    failed.flush();
     add_entries(tile, table, sum_in_tile(tile, entries));
   }
 

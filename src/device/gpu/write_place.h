@@ -65,9 +65,13 @@ struct WritePlaceLook {
   }
 };
 
+// A warp that writes large parts has so many lines on their way. It needs more registers for them
+// than a lookup's, so fewer warps fit, which is faster: their writes are in each other's way.
+inline constexpr uint32_t write_lines_at_a_time = 4;
+
 // For each lane of a warp whose place has a line. `pick`: what picks among free slots; its lowest
 // byte being 0, the first of the chain.
-template <uint32_t rows_per_tile = tile_lanes, class Lane>
+template <uint32_t rows_per_tile, uint32_t at_a_time, class Lane>
 ISOTHERM_HOST_DEVICE ISOTHERM_INLINE WritePlace find_picked_place(const SoleWriterTile<Lane>& tile,
                                                                   FindShared<WritePlace>& shared,
                                                                   const Place& place,
@@ -75,26 +79,26 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE WritePlace find_picked_place(const SoleWrit
   const uint32_t thread = tile.lane().thread();
   shared.place[thread] = place;
   shared.answer[thread] = {nullptr, pick, false};
-  warp_find<rows_per_tile, 2>(tile, shared, WritePlaceLook<Lane>{tile});
+  warp_find<rows_per_tile, at_a_time>(tile, shared, WritePlaceLook<Lane>{tile});
   WritePlace at = shared.answer[thread];
   if (!at.found) at.word = 0;
   return at;
 }
 
 // The same with a free slot that the hash picks.
-template <uint32_t rows_per_tile = tile_lanes, class Lane>
+template <uint32_t rows_per_tile = tile_lanes, uint32_t at_a_time = 2, class Lane>
 ISOTHERM_HOST_DEVICE ISOTHERM_INLINE WritePlace find_write_place(const SoleWriterTile<Lane>& tile,
                                                                  FindShared<WritePlace>& shared,
                                                                  const Place& place) {
-  return find_picked_place<rows_per_tile>(tile, shared, place, place.hash);
+  return find_picked_place<rows_per_tile, at_a_time>(tile, shared, place, place.hash);
 }
 
 // The same with the first free slot of the chain.
-template <class Lane>
+template <uint32_t rows_per_tile = tile_lanes, uint32_t at_a_time = 2, class Lane>
 ISOTHERM_HOST_DEVICE ISOTHERM_INLINE WritePlace find_first_place(const SoleWriterTile<Lane>& tile,
                                                                  FindShared<WritePlace>& shared,
                                                                  const Place& place) {
-  return find_picked_place(tile, shared, place, 0);
+  return find_picked_place<rows_per_tile, at_a_time>(tile, shared, place, 0);
 }
 
 }  // namespace isotherm
