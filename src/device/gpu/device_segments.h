@@ -28,6 +28,7 @@
 #include "device/gpu/grid.h"
 #include "device/gpu/split_kernel.h"
 #include "device/gpu/unlink_kernel.h"
+#include "index/expected_overflow.h"
 #include "index/hash_bin.h"
 #include "index/split_spread.h"
 
@@ -81,6 +82,18 @@ class DeviceSegments {
   uint64_t lines_each() const { return lines(); }
 
   bool fits(uint64_t entries) const { return static_cast<double>(entries) <= room_ * share_; }
+
+  // How many overflow lines the chains have, about, when there are so many entries.
+  uint64_t overflow_lines(uint64_t entries) const {
+    double count = 0;
+    for (const Segment& segment : segments_) {
+      if (absent(segment)) continue;
+      const double here = std::ldexp(whole(entries), -segment.depth);
+      const auto home_lines = static_cast<double>(lines());
+      count += home_lines * expected_overflow(here / home_lines);
+    }
+    return static_cast<uint64_t>(count);
+  }
 
   // Of the segments that are here, the fewest bits that the hashes of one share.
   int least_depth() const {

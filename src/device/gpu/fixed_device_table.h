@@ -35,6 +35,7 @@
 #include "device/gpu/scan_kernel.h"
 #include "device/gpu/settle_kernels.h"
 #include "device/gpu/table_reports.h"
+#include "device/gpu/table_room.h"
 #include "device/gpu/table_workspace.h"
 #include "device/gpu/unlink_rounds.h"
 
@@ -137,10 +138,13 @@ class FixedDeviceTable {
     leave_express();
   }
 
-  // Grows for `entries` entries.
+  // Takes the work space that putting `entries` entries will need, grows for them, and takes the
+  // overflow lines.
   void reserve(uint64_t entries) {
     const std::lock_guard guard(mutex_);
     settle();
+    const uint64_t rows = std::min<uint64_t>(entries / small_part, options_.max_part_rows);
+    workspace_.prepare(rows, [&] { be_idle(stream_.get()); });
     leave_express();
     order_.begin_write(stream_.get());
     reports_.take_all();
@@ -149,7 +153,10 @@ class FixedDeviceTable {
     } else {
       segments_.grow(entries, view(), stream_.get());
     }
+    const uint64_t lines = segments_.fits(entries) ? room_.missing_lines_of(entries, rows) : 0;
+    shelve(lines != 0 ? stock_.add(lines, stream_.get()) : Fresh{}, stream_.get());
     order_.end_write(stream_.get());
+    reports_.take_all();
   }
 
   // Takes the work space for parts of `rows` rows now, so that no later call fails for want of it;
@@ -167,10 +174,9 @@ class FixedDeviceTable {
     const std::lock_guard guard(mutex_);
     bool room = false;
     use(stream_.get(), [&] {
-      const uint64_t lines = rows / inserts_per_line * 2 + 64;  // and some to spare
+      const uint64_t lines = TableRoom<Device>::plenty_of_lines(rows);
       reports_.take_done();
-      room = (segments_.fits(entries_with(rows)) && missing_lines(lines * inserts_per_line) == 0) ||
-             make_room_now(rows, lines, lines);
+      room = room_.has(rows, lines) || make_room_now(rows, lines, lines);
     });
     return room;
   }
@@ -227,8 +233,8 @@ class FixedDeviceTable {
   using Fresh = typename DeviceStock<Device>::Fresh;
 
   static constexpr uint32_t threads = 256;
-  // One in so many inserts needs an overflow line, at the loads that growth keeps; seldom more.
-  static constexpr uint64_t inserts_per_line = 6;
+  // What parts of such a share of the table work in is small beside it.
+  static constexpr uint64_t small_part = 32;
   static constexpr int most_stretches = 4;  // that a part goes over for lines
 
   // What every table has once.
@@ -248,6 +254,7 @@ class FixedDeviceTable {
         fixed_(memory_, 1),
         order_(device),
         reports_(device),
+        room_(segments_, reports_),
         workspace_(memory_, options.max_part_rows) {
     if (fixed_.empty()) throw std::bad_alloc();
     require_device(device_.clear(stream_.get(), fixed_.data(), fixed_.bytes()) &&
@@ -402,11 +409,12 @@ class FixedDeviceTable {
   uint32_t part_rows(uint64_t left, bool distinct, bool new_keys, Stream stream) {
     const auto idle = [&] { be_idle(stream); };
     const uint32_t rows = workspace_.reserve(left, idle);
-    if (!new_keys || left <= rows) return rows;
-    const uint64_t twice = std::min<uint64_t>(left, uint64_t{rows} * 2);
-    const bool is_room = segments_.fits(entries_with(twice)) &&
-                         (distinct || workspace_.lengthen(idle)) && stock_lines(twice, 1, stream);
-    return is_room ? static_cast<uint32_t>(twice) : rows;
+    if (left <= rows || !(distinct || new_keys)) return rows;
+    const uint64_t most = distinct ? workspace_.distinct_rows() : uint64_t{rows} * 2;
+    const uint64_t longer = std::min({left, most, room_.rows_with_lines()});
+    const bool is_room =
+        longer > rows && room_.fits(longer) && (distinct || workspace_.lengthen(idle));
+    return is_room ? static_cast<uint32_t>(longer) : rows;
   }
 
   // Before memory is allocated or freed. `stream`: of the call.
@@ -416,37 +424,27 @@ class FixedDeviceTable {
     leave_express();
   }
 
-  // Entries when what is under way has ended, and so many more came, if all are new.
-  uint64_t entries_with(uint64_t rows) const {
-    return reports_.known().entries + reports_.rows_under_way() + rows;
-  }
-
   void make_room(uint64_t rows, Stream stream) {
-    while (!segments_.fits(entries_with(rows)) && reports_.any_under_way()) reports_.take_one();
-    if (!segments_.fits(entries_with(rows))) {
+    while (!room_.fits(rows) && reports_.any_under_way()) reports_.take_one();
+    if (!room_.fits(rows)) {
       leave_express();
-      segments_.grow(entries_with(rows), view(), stream);
+      segments_.grow(room_.entries_with(rows), view(), stream);
       shelve({}, stream);
     }
-    if (stock_lines(rows, 2, stream)) return;
+    if (stock_lines(rows, stream)) return;
     gather_lines(
-        rows, [&] { return missing_lines(rows) == 0; }, stream);
+        rows, [&] { return room_.missing_lines(rows) == 0; }, stream);
   }
 
-  uint64_t missing_lines(uint64_t rows) const {
-    const uint64_t wanted = (reports_.rows_under_way() + rows) / inserts_per_line + 1;
-    return wanted - std::min(wanted, reports_.known().free_lines);
-  }
-
-  // Whether there are overflow lines for a part; adds `ahead` times what is missing first.
-  bool stock_lines(uint64_t rows, uint64_t ahead, Stream stream) {
-    while (missing_lines(rows) != 0 && reports_.any_under_way()) reports_.take_one();
-    if (const uint64_t lines = missing_lines(rows); lines != 0) {
+  // Whether there are overflow lines for a part; adds twice what is missing first.
+  bool stock_lines(uint64_t rows, Stream stream) {
+    while (room_.missing_lines(rows) != 0 && reports_.any_under_way()) reports_.take_one();
+    if (const uint64_t lines = room_.missing_lines(rows); lines != 0) {
       leave_express();
-      shelve(stock_.add(lines * ahead, stream), stream);
+      shelve(stock_.add(lines * 2, stream), stream);
       reports_.take_all();
     }
-    return missing_lines(rows) == 0;
+    return room_.missing_lines(rows) == 0;
   }
 
   // Where memory ends: takes lines that chains can do without until enough() says so, of a few
@@ -490,6 +488,7 @@ class FixedDeviceTable {
   bool lost_ = false;  // after a failure nothing that is there can be relied on
   CallOrder<Device> order_;
   TableReports<Device> reports_;
+  const TableRoom<Device> room_;
   TableWorkspace<Device> workspace_;
   std::optional<Express<Device>> express_;  // made when first needed
   DeviceRequests posted_;                   // by express; no rows: nothing is under way

@@ -1,11 +1,12 @@
 // TableWorkspace: the memory that parts of calls are worked off in, and how many rows they have.
 //
-// A part has at most `most_rows` rows, so that what it works in stays in the L2 cache. Parts of
-// puts whose keys are expected to be new enter few of them anywhere, and may be twice as long, so
-// that more rows share the time in which kernels start and end. They are where the index has room
-// for all their rows already, so that they take no memory that shorter ones would not take, and
-// where a workspace for them is a small share of the memory that is left; a part without a key
-// twice keeps next to nothing there, and needs no larger one.
+// A part has at most `most_rows` rows, so that what it works in stays in the L2 cache. Longer parts
+// let more rows share the time in which kernels start and end. Those of puts whose keys are
+// expected to be new enter few of them anywhere, and may be twice as long, where a workspace for
+// them is a small share of the memory that is left. Those without a key twice keep next to nothing
+// there, and may have as many rows as one column has room for. Both only where the index has room
+// for all their rows, and overflow lines for twice as many, so that they take no memory that
+// shorter ones would not take.
 //
 // Memory. Taken when first needed, and again where parts need more; for fewer rows where it is
 // short. Threads. One at a time.
@@ -40,6 +41,20 @@ class TableWorkspace {
     if (workspace_ && workspace_->rows() >= needed) return needed;
     idle();
     return std::min(needed, take(std::min(std::max(needed, common), wanted_rows_)));
+  }
+
+  // The same ahead of need: where there is no room, the first part asks again.
+  template <class Idle>
+  void prepare(uint64_t rows, Idle&& idle) {
+    try {
+      reserve(rows, idle);
+    } catch (const std::bad_alloc&) {
+    }
+  }
+
+  // The most rows of a part without a key twice.
+  uint64_t distinct_rows() const {
+    return uint64_t{workspace_->rows()} * BatchWorkspace<Device>::distinct_share;
   }
 
   // Makes sure of the memory for parts of twice as many rows; false where it is not to be had, and
