@@ -203,7 +203,7 @@ class Bench {
     }
   }
 
-  // Keys and results in pinned host memory, which the kernel reads and writes over the bus.
+  // Keys and results in pinned host memory, in stream order and awaited.
   void pinned() {
     constexpr uint64_t rows = uint64_t{1} << 24;
     uint64_t* keys = nullptr;
@@ -212,26 +212,41 @@ class Bench {
     check(cudaMallocHost(&keys, rows * sizeof *keys));
     check(cudaMallocHost(&values, rows * sizeof *values));
     check(cudaMallocHost(&found, rows));
-    const double bytes = limits_.to_host / 9;  // a value and a found byte a row
-    const auto measure = [&](const char* name, int shift) {
+    const double bytes = limits_.to_host / 8;  // a value a row
+    const auto measure = [&](const std::string& name, int shift, bool awaited) {
       const uint64_t part = uint64_t{1} << shift;
       const double took = median_seconds(parameters_.rounds, [&](int round) {
         const uint64_t first = part * static_cast<uint64_t>(round) % rows;
-        table_->get_pinned(keys + first, values + first, found + first, part, nullptr);
+        if (awaited) {
+          table_->get({keys + first, part}, {values + first, part}, {found + first, part});
+        } else {
+          table_->get_pinned(keys + first, values + first, found + first, part, nullptr);
+        }
       });
-      report(name, shift, took, bytes);
+      report(name + (awaited ? ", awaited" : ", in stream order"), shift, took, bytes);
     };
-    for (const bool absent : {true, false}) {
-      draw(rows, false, absent, 11);
+    // One miss in so many rows; 0: none, 1: all.
+    for (const uint64_t miss_in : {1, 2, 0}) {
+      const std::string name = miss_in == 1   ? "GET misses, pinned host memory"
+                               : miss_in == 2 ? "GET, half misses, pinned host memory"
+                                              : "GET hits, pinned host memory";
+      const auto misses = [&](uint64_t i) { return miss_in != 0 && i % miss_in == 0; };
+      draw(rows, false, false, 11);
       check(cudaMemcpy(keys, keys_, rows * sizeof *keys, cudaMemcpyDeviceToHost));
-      std::fill_n(values, rows, 7);
-      const char* name = absent ? "GET misses, pinned host memory" : "GET, pinned host memory";
-      for (const int shift : {16, 20, 22, 24}) measure(name, shift);
-      uint64_t wrong = 0;
+      draw(rows, false, true, 12);
+      check(cudaMemcpy(values, keys_, rows * sizeof *keys, cudaMemcpyDeviceToHost));
       for (uint64_t i = 0; i < rows; ++i) {
-        wrong += found[i] != (absent ? 0 : 1) || values[i] != (absent ? 7 : keys[i] * 3);
+        if (misses(i)) keys[i] = values[i];
       }
-      std::printf("wrong replies from pinned memory: %zu\n", size_t(wrong));
+      for (const bool awaited : {false, true}) {
+        std::fill_n(values, rows, 7);
+        for (const int shift : {16, 20, 22, 24}) measure(name, shift, awaited);
+        uint64_t wrong = 0;
+        for (uint64_t i = 0; i < rows; ++i) {
+          wrong += found[i] != (misses(i) ? 0 : 1) || values[i] != (misses(i) ? 7 : keys[i] * 3);
+        }
+        std::printf("wrong replies from pinned memory: %zu\n", size_t(wrong));
+      }
     }
     check(cudaFreeHost(keys));
     check(cudaFreeHost(values));

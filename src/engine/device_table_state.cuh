@@ -9,6 +9,7 @@
 #include <optional>
 #include <thread>
 
+#include "device/gpu/awaited_gets.h"
 #include "device/gpu/cuda_device.cuh"
 #include "device/gpu/cuda_setup.cuh"
 #include "device/gpu/host_pipeline.h"
@@ -50,20 +51,28 @@ struct DeviceTable::State {
     require_device(device.enter(), "choose the GPU");
     if (express && table.express(requests)) return;
     const std::lock_guard guard(pipeline_mutex);
+    if (is_pinned_gets(requests) && made(awaited_gets)) return awaited_gets->run(requests);
     if (!pipeline) pipeline.emplace(device, table);
     pipeline->run(requests);
+  }
+  bool is_pinned_gets(const DeviceRequests& requests) {
+    const uint64_t words = requests.rows * sizeof(uint64_t);
+    return is_gets(requests) && device.is_pinned(requests.keys, words) &&
+           device.is_pinned(requests.values_out, words) &&
+           device.is_pinned(requests.found, requests.rows);
   }
 
   void get_pinned(const DeviceRequests& requests, Stream stream) {
     require_device(device.enter(), "choose the GPU");
     const std::lock_guard guard(pipeline_mutex);
-    if (!make_pinned_gets()) return table.run(requests, stream);  // more slowly
+    if (!made(pinned_gets)) return table.run(requests, stream);  // more slowly
     pinned_gets->run(requests, stream);
   }
   // False without memory for its lanes, which a table that may fill the GPU leaves nobody.
-  bool make_pinned_gets() {
+  template <class Gets>
+  bool made(std::optional<Gets>& gets) {
     try {
-      if (!pinned_gets) pinned_gets.emplace(device, table);
+      if (!gets) gets.emplace(device, table);
     } catch (const std::bad_alloc&) {
       return false;
     }
@@ -76,6 +85,7 @@ struct DeviceTable::State {
   std::mutex pipeline_mutex;
   std::optional<HostPipeline<CudaDevice, Table>> pipeline;  // made when first needed
   std::optional<PinnedGets<CudaDevice, Table>> pinned_gets;
+  std::optional<AwaitedGets<CudaDevice, Table>> awaited_gets;
 };
 
 }  // namespace isotherm

@@ -139,6 +139,12 @@ class CudaDevice {
   }
   void release_pinned(void* memory, uint64_t /*bytes*/) { check(cudaFreeHost(memory)); }
 
+  // Whether the host memory from `at` on is pinned, by whoever it was; by its two ends.
+  bool is_pinned(const void* at, uint64_t bytes) {
+    const auto* first = static_cast<const char*>(at);
+    return bytes != 0 && is_pinned(first) && is_pinned(first + bytes - 1);
+  }
+
   Stream create_stream() {
     Stream stream = nullptr;
     check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
@@ -218,6 +224,11 @@ class CudaDevice {
   }
 
  private:
+  bool is_pinned(const void* at) {
+    cudaPointerAttributes attributes{};
+    return check(cudaPointerGetAttributes(&attributes, at)) &&
+           attributes.type == cudaMemoryTypeHost;
+  }
   bool check(cudaError_t code) {
     if (code == cudaSuccess) return true;
     std::atomic_ref(error_).store(cudaGetErrorString(code));

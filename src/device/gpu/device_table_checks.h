@@ -229,6 +229,34 @@ uint64_t check_host_arrays(Device& device, uint64_t scale) {
   return table.wrong() + table.refused();
 }
 
+// Gets from pinned memory that are awaited: parts of hits alone, of misses alone, and mixed ones
+// follow each other in any order.
+template <class Device>
+uint64_t check_awaited_gets(Device& device, uint64_t scale) {
+  DeviceRequestSource source(31);
+  ModelledDeviceTable<Device> table(device, {0, 37, 8, static_cast<uint32_t>(scale)});
+  const std::vector<uint64_t> keys = source.keys(scale);
+  table.run_uniform(DeviceOp::put, source.uniform_op(DeviceOp::put, keys), false);
+  const uint64_t part = std::max<uint64_t>(scale / 32, 16);
+  AwaitedGets gets(device, table.table(), part);
+  for (const uint64_t rows : {uint64_t{1}, part / 8, part + 1, scale - 1, scale * 3 + 5}) {
+    for (const uint64_t run : {uint64_t{1}, part / 2, part, part * 5, scale * 4}) {
+      for (const uint64_t first : {uint64_t{0}, run}) {
+        DeviceBatch batch = source.uniform_op(DeviceOp::get, keys);
+        batch.resize(rows, batch[0]);
+        for (uint64_t i = 0; i < rows; ++i) {
+          const bool absent = (i + first) / run % 2 != 0;
+          batch[i].key = absent ? source.random()() : keys[i % keys.size()];
+        }
+        table.get_awaited(gets, batch);
+        batch.back().key = source.random()();  // one miss, in the last part
+        table.get_awaited(gets, batch);
+      }
+    }
+  }
+  return table.wrong() + table.refused();
+}
+
 // Few requests at a time go by express, between calls that do not, while the table grows; those
 // with a key twice beside writes are refused.
 template <class Device>
@@ -282,6 +310,7 @@ constexpr DeviceTableCheck<Device> device_table_checks[] = {
     {"one key", check_one_key<Device>},
     {"memory ends", check_memory_ends<Device>},
     {"host arrays", check_host_arrays<Device>},
+    {"awaited gets", check_awaited_gets<Device>},
     {"express", check_express<Device>},
 };
 

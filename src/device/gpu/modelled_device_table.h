@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "device/gpu/awaited_gets.h"
 #include "device/gpu/host_pipeline.h"
 #include "device/gpu/pinned_gets.h"
 #include "device/gpu/table_model.h"
@@ -94,6 +95,13 @@ class ModelledDeviceTable {
     PinnedGets gets(device_, table_);
     gets.run(pinned.call(), stream_);
     require_device(device_.synchronize(stream_), "wait");
+    model_.compare(requests, pinned.values(), pinned.found());
+  }
+
+  // The same, which `gets` awaits.
+  void get_awaited(AwaitedGets<Device, Table>& gets, const std::vector<DeviceRequest>& requests) {
+    const PinnedRequests<Device> pinned(device_, requests);
+    gets.run(pinned.call());
     model_.compare(requests, pinned.values(), pinned.found());
   }
 

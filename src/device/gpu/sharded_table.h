@@ -24,9 +24,9 @@
 #include <stdexcept>
 #include <vector>
 
+#include "device/gpu/awaited_gets.h"
 #include "device/gpu/device_loss.h"
 #include "device/gpu/host_pipeline.h"
-#include "device/gpu/pinned_gets.h"
 #include "device/gpu/shard_host_rows.h"
 #include "device/gpu/shard_parts.h"
 
@@ -69,7 +69,7 @@ class ShardedTable {
   ~ShardedTable() {
     host_rows_.reset();
     parts_.reset();
-    pinned_gets_.reset();
+    awaited_gets_.reset();
     pipeline_.reset();
     for (auto& gpu : gpus_) {
       gpu->device.enter();
@@ -143,10 +143,8 @@ class ShardedTable {
       }
       ShardGpu<Device>& gpu = *gpus_[0];
       gpu.enter();
-      if (!pinned_gets_) pinned_gets_.emplace(gpu.device, gpu.table);
-      if (!stream_) stream_.emplace(gpu.device);
-      pinned_gets_->run(requests, stream_->get());
-      require_device(gpu.device.synchronize(stream_->get()), "wait for replies");
+      if (!awaited_gets_) awaited_gets_.emplace(gpu.device, gpu.table);
+      awaited_gets_->run(requests);
     });
   }
 
@@ -290,8 +288,7 @@ class ShardedTable {
   std::optional<ShardHostRows<Device>> host_rows_;
   // With one, made when first needed.
   std::optional<HostPipeline<Device>> pipeline_;
-  std::optional<PinnedGets<Device>> pinned_gets_;
-  std::optional<DeviceStream<Device>> stream_;
+  std::optional<AwaitedGets<Device>> awaited_gets_;
 };
 
 }  // namespace isotherm
