@@ -52,7 +52,8 @@ struct DeviceTableOptions {
   uint64_t host_memory = 0;
   // Threads that answer requests for keys on the host, the caller's among them; 0: one a core.
   uint32_t host_threads = 0;
-  // Entries to make room for at once; more are taken in by growth.
+  // Entries to make room for at once, with all that putting them will need, so that these calls
+  // neither allocate nor wait; more are taken in by growth.
   uint64_t expected_entries = 0;
   // Whether calls of at most 512 requests in host memory go to a kernel that stays on the GPU,
   // which takes a few microseconds where launching one takes ten. It runs on 8 multiprocessors at
