@@ -42,7 +42,8 @@ class WarpList {
     if (count_ == 0) return;
     uint32_t first = 0;
     if (number() == 0) first = Lane::atomic_add(length_, count_);
-    first = lane_.shuffle(whole_warp, first, 0);  // what other lanes kept is there, too
+    lane_.sync_warp(whole_warp);  // what other lanes kept is there
+    first = lane_.shuffle(whole_warp, first, 0);
     for (uint32_t i = number(); i < count_; i += lanes) rows_[first + i] = kept_[i];
     lane_.sync_warp(whole_warp);
     count_ = 0;
