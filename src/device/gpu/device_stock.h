@@ -38,8 +38,9 @@ class DeviceStock {
     Bucket* lines = nullptr;
     uint64_t count = 0;
   };
-  // `count` lines or more; fewer, or none, where memory ends. They are the stock's once settled.
+  // `count` lines or more; none where memory ends, or for 0. They are the stock's once settled.
   Fresh add(uint64_t count, Stream stream) {
+    if (count == 0) return {};
     count = std::max(count, least_lines);
     if (lines_ + count > capacity() && !make_lists((lines_ + count) * 5 / 4, stream)) return {};
     DeviceArray<Device, Bucket> slab(memory_, count);

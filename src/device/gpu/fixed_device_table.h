@@ -20,7 +20,6 @@
 #include <cstdint>
 #include <mutex>
 #include <optional>
-#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -142,21 +141,7 @@ class FixedDeviceTable {
   // overflow lines.
   void reserve(uint64_t entries) {
     const std::lock_guard guard(mutex_);
-    settle();
-    const uint64_t rows = std::min<uint64_t>(entries / small_part, options_.max_part_rows);
-    workspace_.prepare(rows, [&] { be_idle(stream_.get()); });
-    leave_express();
-    order_.begin_write(stream_.get());
-    reports_.take_all();
-    if (reports_.known().entries == 0 && reports_.known().linked_lines == 0) {
-      segments_.rebuild(entries, stream_.get());
-    } else {
-      segments_.grow(entries, view(), stream_.get());
-    }
-    const uint64_t lines = segments_.fits(entries) ? room_.missing_lines_of(entries, rows) : 0;
-    shelve(lines != 0 ? stock_.add(lines, stream_.get()) : Fresh{}, stream_.get());
-    order_.end_write(stream_.get());
-    reports_.take_all();
+    use(stream_.get(), [&] { reserve_now(entries, stream_.get()); });
   }
 
   // Takes the work space for parts of `rows` rows now, so that no later call fails for want of it;
@@ -321,6 +306,20 @@ class FixedDeviceTable {
   static constexpr uint64_t express_stock = 1 << 14;
   bool make_express_room(uint64_t rows) {
     return make_room_now(rows, rows * express_lines_per_insert, express_stock);
+  }
+
+  void reserve_now(uint64_t entries, Stream stream) {
+    const uint64_t rows = std::min<uint64_t>(entries / small_part, options_.max_part_rows);
+    workspace_.prepare(rows, [&] { be_idle(stream); });
+    leave_express();
+    order_.begin_write(stream);
+    reports_.take_all();
+    const bool empty = room_.is_empty();
+    empty ? segments_.rebuild(entries, stream) : segments_.grow(entries, view(), stream);
+    const uint64_t lines = segments_.fits(entries) ? room_.missing_lines_of(entries, rows) : 0;
+    shelve(stock_.add(lines, stream), stream);
+    order_.end_write(stream);
+    reports_.take_all();
   }
 
   // Makes sure that `rows` entries and `lines` overflow lines fit, if need be by taking

@@ -24,6 +24,9 @@ class TableRoom {
   TableRoom(const DeviceSegments<Device>& segments, const TableReports<Device>& reports)
       : segments_(segments), reports_(reports) {}
 
+  // Nothing is under way, and there are neither entries nor chains.
+  bool is_empty() const { return entries_with(0) == 0 && reports_.known().linked_lines == 0; }
+
   // Entries when what is under way has ended, and so many more came, if all are new.
   uint64_t entries_with(uint64_t rows) const {
     return reports_.known().entries + reports_.rows_under_way() + rows;
