@@ -226,10 +226,12 @@ class Bench {
       report(name + (awaited ? ", awaited" : ", in stream order"), shift, took, bytes);
     };
     // One miss in so many rows; 0: none, 1: all.
-    for (const uint64_t miss_in : {1, 2, 0}) {
-      const std::string name = miss_in == 1   ? "GET misses, pinned host memory"
-                               : miss_in == 2 ? "GET, half misses, pinned host memory"
-                                              : "GET hits, pinned host memory";
+    for (const uint64_t miss_in : {1, 2, 1000, 0}) {
+      const std::string name = "GET" +
+                               (miss_in == 1   ? std::string(" misses")
+                                : miss_in != 0 ? ", a miss in " + std::to_string(miss_in)
+                                               : std::string(" hits")) +
+                               ", pinned host memory";
       const auto misses = [&](uint64_t i) { return miss_in != 0 && i % miss_in == 0; };
       draw(rows, false, false, 11);
       check(cudaMemcpy(keys, keys_, rows * sizeof *keys, cudaMemcpyDeviceToHost));

@@ -45,15 +45,16 @@ inline constexpr uint8_t reply_retry = 255;
 
 struct DeviceTableOptions {
   int device = 0;
-  // Bytes of device memory that the table may take; 0: no cap.
+  // Bytes of device memory that the table may take; 0: no cap. Gets from and to pinned memory take
+  // up to 55 MB beside it, where there is as much.
   uint64_t gpu_memory = 0;
   // Bytes of host memory that the index may take beyond that; 0: none. Beside it some 40 MB are
   // pinned.
   uint64_t host_memory = 0;
   // Threads that answer requests for keys on the host, the caller's among them; 0: one a core.
   uint32_t host_threads = 0;
-  // Entries to make room for at once, with all that putting them will need, so that these calls
-  // neither allocate nor wait; more are taken in by growth.
+  // Entries to make room for at once, and work space for putting a 32nd of them in one call; more
+  // are taken in by growth.
   uint64_t expected_entries = 0;
   // Whether calls of at most 512 requests in host memory go to a kernel that stays on the GPU,
   // which takes a few microseconds where launching one takes ten. It runs on 8 multiprocessors at

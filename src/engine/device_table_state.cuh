@@ -9,6 +9,7 @@
 #include <optional>
 #include <thread>
 
+#include "base/lazily_made.h"
 #include "device/gpu/awaited_gets.h"
 #include "device/gpu/cuda_device.cuh"
 #include "device/gpu/cuda_setup.cuh"
@@ -51,7 +52,9 @@ struct DeviceTable::State {
     require_device(device.enter(), "choose the GPU");
     if (express && table.express(requests)) return;
     const std::lock_guard guard(pipeline_mutex);
-    if (is_pinned_gets(requests) && made(awaited_gets)) return awaited_gets->run(requests);
+    if (is_pinned_gets(requests)) {
+      if (auto* gets = made(awaited_gets)) return gets->run(requests);
+    }
     if (!pipeline) pipeline.emplace(device, table);
     pipeline->run(requests);
   }
@@ -65,18 +68,13 @@ struct DeviceTable::State {
   void get_pinned(const DeviceRequests& requests, Stream stream) {
     require_device(device.enter(), "choose the GPU");
     const std::lock_guard guard(pipeline_mutex);
-    if (!made(pinned_gets)) return table.run(requests, stream);  // more slowly
-    pinned_gets->run(requests, stream);
+    if (auto* gets = made(pinned_gets)) return gets->run(requests, stream);
+    table.run(requests, stream);  // more slowly
   }
-  // False without memory for its lanes, which a table that may fill the GPU leaves nobody.
+  // Null without memory for its lanes, which a table that may fill the GPU leaves nobody.
   template <class Gets>
-  bool made(std::optional<Gets>& gets) {
-    try {
-      if (!gets) gets.emplace(device, table);
-    } catch (const std::bad_alloc&) {
-      return false;
-    }
-    return true;
+  Gets* made(LazilyMade<Gets>& gets) {
+    return gets.get([&] { table.end_express(); }, device, table);
   }
 
   CudaDevice device;
@@ -84,8 +82,8 @@ struct DeviceTable::State {
   const bool express;
   std::mutex pipeline_mutex;
   std::optional<HostPipeline<CudaDevice, Table>> pipeline;  // made when first needed
-  std::optional<PinnedGets<CudaDevice, Table>> pinned_gets;
-  std::optional<AwaitedGets<CudaDevice, Table>> awaited_gets;
+  LazilyMade<PinnedGets<CudaDevice, Table>> pinned_gets;
+  LazilyMade<AwaitedGets<CudaDevice, Table>> awaited_gets;
 };
 
 }  // namespace isotherm

@@ -5,10 +5,14 @@
 // copied out, so both directions of the bus and the device work at once. The caller's thread looks
 // at each part between lookup and copy. Where all keys were found, the usual case, or none, it sets
 // the found bytes itself, so that only 8 bytes a row cross the bus each way, or none on the way
-// out. Where some were missed, whose values stay untouched, the part is done again over the
-// caller's values, which come in with the keys and go back with those that were found; so are the
-// next parts at once, until several in a row were not mixed. (device/gpu/pinned_gets.h waits for
-// nothing; there kernels write the values of hits over the bus.)
+// out. Where some were missed, whose values stay untouched, a kernel writes the values of hits over
+// the bus. That is as fast for a few of either; where many alternate, each value crosses by itself,
+// so the parts after such a one are looked up over the caller's values, which come in with the keys
+// and go back with those that were found, until several in a row were not like it.
+// (device/gpu/pinned_gets.h waits for nothing; there the lookup writes the values of hits over the
+// bus.)
+//
+// Order. Each part is looked up once, in the order of the rows.
 //
 // Threads. One at a time. Memory. lanes × part_rows × 17 bytes of device memory.
 #pragma once
@@ -19,6 +23,7 @@
 #include <cstring>
 #include <new>
 
+#include "device/gpu/copy_hits_kernel.h"
 #include "device/gpu/count_misses_kernel.h"
 #include "device/gpu/fixed_device_table.h"
 #include "device/gpu/pinned_block.h"
@@ -72,7 +77,8 @@ class AwaitedGets {
 
  private:
   static constexpr uint32_t lanes = 4;
-  static constexpr uint32_t mixed_in_a_row = 8;  // expected after one
+  static constexpr uint64_t one_in_few = 64;     // misses, or hits, of so many rows are few
+  static constexpr uint32_t dense_in_a_row = 8;  // parts with more of both, expected after one
 
   struct Lane {
     DeviceArray<Device, uint64_t> keys;
@@ -94,7 +100,7 @@ class AwaitedGets {
         const uint64_t first = asked * rows_each;
         Lane& lane = lanes_[asked++ % lanes];
         lane.rows = rows_of(requests, first, std::min(rows_each, requests.rows - first));
-        ask(lane, mixed_ahead_ != 0);
+        ask(lane, dense_ahead_ != 0);
       } else {
         answer(lanes_[answered++ % lanes]);
       }
@@ -134,12 +140,11 @@ class AwaitedGets {
     const uint64_t rows = lane.rows.rows;
     const uint64_t misses = wait_for(lane);
     const bool mixed = misses != 0 && misses != rows;
-    mixed_ahead_ = mixed ? mixed_in_a_row : mixed_ahead_ - std::min(mixed_ahead_, 1u);
+    const bool dense = std::min(misses, rows - misses) > rows / one_in_few;
+    dense_ahead_ = dense ? dense_in_a_row : dense_ahead_ - std::min(dense_ahead_, 1u);
     if (mixed && !lane.over_values) {
-      ask(lane, true);
-      wait_for(lane);
-    }
-    if (misses != rows) {
+      copy_hits(lane);
+    } else if (misses != rows) {
       copy_out(lane.rows.values_out, lane.values.data(), rows * sizeof(uint64_t));
     }
     if (mixed) copy_out(lane.rows.found, lane.found.data(), rows);
@@ -157,6 +162,13 @@ class AwaitedGets {
   }
   void copy_in(void* to, const void* from, uint64_t bytes) {
     require_device(device_.to_device(in_, to, from, bytes), "copy requests");
+  }
+  void copy_hits(const Lane& lane) {
+    constexpr uint32_t threads = 256;
+    const uint64_t rows = lane.rows.rows;
+    const CopyHitsKernel kernel{lane.values.data(), lane.found.data(), rows, lane.rows.values_out};
+    require_device(device_.launch(out_, grid_for(device_, rows, threads), threads, kernel),
+                   "copy values");
   }
   void copy_out(void* to, const void* from, uint64_t bytes) {
     require_device(device_.to_host(out_, to, from, bytes), "copy replies");
@@ -187,7 +199,7 @@ class AwaitedGets {
   PinnedBlock<Device> misses_;  // of each lane's last part
   typename Device::Stream in_;
   typename Device::Stream out_;
-  uint32_t mixed_ahead_ = 0;  // parts expected to have hits and misses
+  uint32_t dense_ahead_ = 0;  // parts that are expected to have many hits and many misses
   Lane lanes_[lanes];
 };
 

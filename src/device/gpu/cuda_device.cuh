@@ -11,6 +11,7 @@
 // asynchronous only where that memory is pinned.
 #pragma once
 
+#include <cuda.h>
 #include <cuda_runtime.h>
 
 #include <atomic>
@@ -63,6 +64,29 @@ __global__ void __launch_bounds__(most_threads<Kernel>(), least_blocks<Kernel>()
     enter(Kernel kernel) {
   asm volatile("griddepcontrol.wait;" ::: "memory");
   kernel(LaneCuda{});
+}
+
+// Where the piece of pinned memory around `at` begins, and its bytes; 0 where the driver cannot
+// say.
+inline std::pair<uint64_t, uint64_t> pinned_range(const void* at) {
+  using Query = CUresult (*)(void*, CUpointer_attribute, CUdeviceptr);
+  static const auto query = [] {
+    void* entry = nullptr;
+    cudaDriverEntryPointQueryResult found;
+    constexpr unsigned version = 12000;
+    const cudaError_t code = cudaGetDriverEntryPointByVersion("cuPointerGetAttribute", &entry,
+                                                              version, cudaEnableDefault, &found);
+    return code == cudaSuccess ? reinterpret_cast<Query>(entry) : nullptr;
+  }();
+  CUdeviceptr begin = 0;
+  size_t size = 0;
+  const auto address = reinterpret_cast<CUdeviceptr>(at);
+  if (query == nullptr ||
+      query(&begin, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, address) != CUDA_SUCCESS ||
+      query(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, address) != CUDA_SUCCESS) {
+    return {0, 0};
+  }
+  return {begin, size};
 }
 
 // Calls open() for each pair of GPUs once in a process, until it says true.
@@ -139,10 +163,12 @@ class CudaDevice {
   }
   void release_pinned(void* memory, uint64_t /*bytes*/) { check(cudaFreeHost(memory)); }
 
-  // Whether the host memory from `at` on is pinned, by whoever it was; by its two ends.
+  // Whether the host memory from `at` on is pinned, in one piece, by whoever it was.
   bool is_pinned(const void* at, uint64_t bytes) {
-    const auto* first = static_cast<const char*>(at);
-    return bytes != 0 && is_pinned(first) && is_pinned(first + bytes - 1);
+    if (bytes == 0 || !is_pinned(at)) return false;
+    const auto [begin, size] = cuda_device_internal::pinned_range(at);
+    const auto first = reinterpret_cast<uint64_t>(at);
+    return first >= begin && first - begin <= size && bytes <= size - (first - begin);
   }
 
   Stream create_stream() {

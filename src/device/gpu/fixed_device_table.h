@@ -218,8 +218,6 @@ class FixedDeviceTable {
   using Fresh = typename DeviceStock<Device>::Fresh;
 
   static constexpr uint32_t threads = 256;
-  // What parts of such a share of the table work in is small beside it.
-  static constexpr uint64_t small_part = 32;
   static constexpr int most_stretches = 4;  // that a part goes over for lines
 
   // What every table has once.
@@ -309,10 +307,12 @@ class FixedDeviceTable {
   }
 
   void reserve_now(uint64_t entries, Stream stream) {
-    const uint64_t rows = std::min<uint64_t>(entries / small_part, options_.max_part_rows);
+    const uint64_t rows =
+        std::min<uint64_t>(room_.likely_rows(entries, memory_.left()), options_.max_part_rows);
     workspace_.prepare(rows, [&] { be_idle(stream); });
     leave_express();
     order_.begin_write(stream);
+    shelve({}, stream);  // counts the chains
     reports_.take_all();
     const bool empty = room_.is_empty();
     empty ? segments_.rebuild(entries, stream) : segments_.grow(entries, view(), stream);

@@ -68,8 +68,6 @@ TEST(ReservedTable, StoresNoFewerKeysUnderACap) {
       const DeviceTableStats stats = table.table().stats();
       EXPECT_LE(stats.bytes + stats.workspace, cap);
       stored[reserved ? 1 : 0] = stats.entries;
-      printf("%d %d %zu %zu\n", (int)cap, reserved, (size_t)stats.entries,
-             (size_t)(stats.bytes + stats.workspace));
     }
     EXPECT_GE(stored[1], stored[0] - stored[0] / 5) << cap;
   }

@@ -24,6 +24,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "base/lazily_made.h"
 #include "device/gpu/awaited_gets.h"
 #include "device/gpu/device_loss.h"
 #include "device/gpu/host_pipeline.h"
@@ -126,8 +127,7 @@ class ShardedTable {
       ShardGpu<Device>& gpu = *gpus_[0];
       gpu.enter();
       if (options_.express && gpu.table.express(requests)) return;
-      if (!pipeline_) pipeline_.emplace(gpu.device, gpu.table);
-      pipeline_->run(requests);
+      run_pipeline(gpu, requests);
     });
   }
 
@@ -143,8 +143,12 @@ class ShardedTable {
       }
       ShardGpu<Device>& gpu = *gpus_[0];
       gpu.enter();
-      if (!awaited_gets_) awaited_gets_.emplace(gpu.device, gpu.table);
-      awaited_gets_->run(requests);
+      const auto end_express = [&] { gpu.table.end_express(); };
+      if (auto* gets = awaited_gets_.get(end_express, gpu.device, gpu.table)) {
+        gets->run(requests);
+      } else {
+        run_pipeline(gpu, requests);
+      }
     });
   }
 
@@ -169,6 +173,11 @@ class ShardedTable {
   }
 
  private:
+  void run_pipeline(ShardGpu<Device>& gpu, const DeviceRequests& requests) {
+    if (!pipeline_) pipeline_.emplace(gpu.device, gpu.table);
+    pipeline_->run(requests);
+  }
+
   template <class Work>
   void use(Work&& work) {
     loss_.guard(work, [this] { settle(); });
@@ -288,7 +297,7 @@ class ShardedTable {
   std::optional<ShardHostRows<Device>> host_rows_;
   // With one, made when first needed.
   std::optional<HostPipeline<Device>> pipeline_;
-  std::optional<AwaitedGets<Device>> awaited_gets_;
+  LazilyMade<AwaitedGets<Device>> awaited_gets_;
 };
 
 }  // namespace isotherm

@@ -53,6 +53,14 @@ class TableRoom {
     return fits(rows) && missing_lines(lines * inserts_per_line) == 0;
   }
 
+  // Of parts that will put `entries` entries into a table that may take so many bytes: what they
+  // work in is small beside it.
+  static uint64_t likely_rows(uint64_t entries, uint64_t bytes) {
+    constexpr uint64_t bytes_per_entry = 28;  // about
+    constexpr uint64_t share = 32;
+    return std::min(entries, bytes / bytes_per_entry) / share;
+  }
+
   // Overflow lines that are missing for a table of `entries` entries, the last `rows` of which come
   // at once.
   uint64_t missing_lines_of(uint64_t entries, uint64_t rows) const {

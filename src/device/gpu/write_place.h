@@ -94,7 +94,7 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE WritePlace find_write_place(const SoleWrite
 }
 
 // The same with the first free slot of the chain.
-template <uint32_t rows_per_tile = tile_lanes, uint32_t at_a_time = 2, class Lane>
+template <uint32_t rows_per_tile, uint32_t at_a_time, class Lane>
 ISOTHERM_HOST_DEVICE ISOTHERM_INLINE WritePlace find_first_place(const SoleWriterTile<Lane>& tile,
                                                                  FindShared<WritePlace>& shared,
                                                                  const Place& place) {
