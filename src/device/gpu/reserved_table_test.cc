@@ -8,7 +8,7 @@ namespace isotherm {
 namespace {
 
 constexpr uint64_t memory = uint64_t{1} << 26;
-constexpr uint32_t part_rows = 64;
+constexpr uint32_t part_rows = 256;
 constexpr uint64_t entries = 20'000;
 constexpr FixedDeviceOptions options{0, 1, 6, part_rows};
 
@@ -64,7 +64,7 @@ TEST(ReservedTable, StoresNoFewerKeysUnderACap) {
       ModelledDeviceTable<FakeDevice> table(device, capped);
       if (reserved) table.table().reserve(entries);
       DeviceRequestSource source(4);
-      for (int i = 0; i < 20; ++i) put(table, source, 1000, false);
+      for (int i = 0; i < 10; ++i) put(table, source, 2000, false);
       const DeviceTableStats stats = table.table().stats();
       EXPECT_LE(stats.bytes + stats.workspace, cap);
       stored[reserved ? 1 : 0] = stats.entries;
