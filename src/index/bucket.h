@@ -50,6 +50,13 @@ struct alignas(128) Bucket {
 };
 static_assert(sizeof(Bucket) == 128);
 
+// Overflow lines of a chain of so many entries: each gives a slot of the line before it to its
+// link.
+constexpr uint64_t overflow_lines_for(uint64_t entries) {
+  if (entries <= Bucket::slots) return 0;
+  return (entries - Bucket::slots + Bucket::last - 1) / Bucket::last;
+}
+
 namespace mark {
 
 inline constexpr uint64_t top_bit = uint64_t{1} << 63;

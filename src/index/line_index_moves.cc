@@ -12,12 +12,6 @@ class ChainWriter {
   // `fresh` has the lines that all its writers will need.
   ChainWriter(Bucket* home, std::vector<Bucket*>& fresh) : line_(home), fresh_(fresh) {}
 
-  // Lines that a chain of so many entries has behind its home line: each gives a slot to its link.
-  static constexpr uint32_t lines_for(uint64_t entries) {
-    if (entries <= Bucket::slots) return 0;
-    return static_cast<uint32_t>((entries - Bucket::slots + Bucket::last - 1) / Bucket::last);
-  }
-
   void append(Slot entry) {
     if (used_ == Bucket::slots) {
       Bucket* fresh = fresh_.back();
@@ -83,7 +77,8 @@ bool LineIndex::split_line(const Move& move, uint32_t line, Scratch& scratch) {
   uint64_t counts[2] = {};
   for (const Slot& entry : entries) ++counts[side(entry)];
   std::vector<Bucket*>& fresh = scratch.fresh;
-  const uint32_t overflow = ChainWriter::lines_for(counts[0]) + ChainWriter::lines_for(counts[1]);
+  const auto overflow =
+      static_cast<uint32_t>(overflow_lines_for(counts[0]) + overflow_lines_for(counts[1]));
   if (overflow != 0 && !pool_.take(overflow, fresh)) return false;
   scratch.reserve_overflow();
   ChainWriter writers[2] = {{pair, fresh}, {pair + 1, fresh}};
@@ -105,7 +100,7 @@ bool LineIndex::join_line(const Move& move, uint32_t line, Scratch& scratch) {
   const auto gather = [&](uint64_t h, uint64_t word) { entries.push_back({h, word}); };
   for (Bucket* home : {pair, pair + 1}) visit_chain(home, at.hash, gather);
   std::vector<Bucket*>& fresh = scratch.fresh;
-  const uint32_t overflow = ChainWriter::lines_for(entries.size());
+  const auto overflow = static_cast<uint32_t>(overflow_lines_for(entries.size()));
   if (overflow != 0 && !pool_.take(overflow, fresh, LineUse::join)) return false;
   scratch.reserve_overflow();
   ChainWriter writer(at.home, fresh);

@@ -21,10 +21,13 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <new>
 
 #include "device/gpu/copy_hits_kernel.h"
 #include "device/gpu/count_misses_kernel.h"
+#include "device/gpu/device_event.h"
+#include "device/gpu/device_stream.h"
 #include "device/gpu/fixed_device_table.h"
 #include "device/gpu/pinned_block.h"
 
@@ -42,24 +45,13 @@ class AwaitedGets {
         most_part_rows_(part_rows),
         memory_(device, 0),
         misses_(device, lanes * sizeof(uint64_t)),
-        in_(device.create_stream()),
-        out_(device.create_stream()) {
-    for (Lane& lane : lanes_) {
-      lane.keys = {memory_, part_rows};
-      lane.values = {memory_, part_rows};
-      lane.found = {memory_, part_rows};
-      lane.work = device.create_stream();
-      lane.came = device.create_event();
-      lane.looked_up = device.create_event();
-      lane.left = device.create_event();
-    }
-    for (const Lane& lane : lanes_) {
-      if (!lane.keys.empty() && !lane.values.empty() && !lane.found.empty()) continue;
-      release();
-      throw std::bad_alloc();
+        in_(device),
+        out_(device) {
+    auto* misses = reinterpret_cast<uint64_t*>(misses_.data());
+    for (uint32_t i = 0; i < lanes; ++i) {
+      lanes_.emplace_back(device, memory_, part_rows, misses + i);
     }
   }
-  ~AwaitedGets() { release(); }
   AwaitedGets(const AwaitedGets&) = delete;
   AwaitedGets& operator=(const AwaitedGets&) = delete;
 
@@ -68,7 +60,7 @@ class AwaitedGets {
   void run(const DeviceRequests& requests) {
     try {
       work_off(requests);
-      require_device(device_.synchronize(out_), "wait for replies");
+      require_device(device_.synchronize(out_.get()), "wait for replies");
     } catch (...) {
       drain();
       throw;
@@ -81,15 +73,28 @@ class AwaitedGets {
   static constexpr uint32_t dense_in_a_row = 8;  // parts with more of both, expected after one
 
   struct Lane {
-    DeviceArray<Device, uint64_t> keys;
-    DeviceArray<Device, uint64_t> values;
-    DeviceArray<Device, uint8_t> found;
-    typename Device::Stream work{};
-    typename Device::Event came{};       // keys
-    typename Device::Event looked_up{};  // and misses counted
-    typename Device::Event left{};       // replies
-    DeviceRequests rows;                 // of the caller
-    bool over_values = false;            // the caller's came in
+    Lane(Device& device, DeviceMemory<Device>& memory, uint64_t part_rows, uint64_t* its_misses)
+        : keys(memory, part_rows),
+          values(memory, part_rows),
+          found(memory, part_rows),
+          misses(its_misses),
+          work(device),
+          came(device),
+          looked_up(device),
+          left(device) {
+      if (keys.empty() || values.empty() || found.empty()) throw std::bad_alloc();
+    }
+
+    const DeviceArray<Device, uint64_t> keys;
+    const DeviceArray<Device, uint64_t> values;
+    const DeviceArray<Device, uint8_t> found;
+    uint64_t* const misses;  // of its part, in pinned memory
+    const DeviceStream<Device> work;
+    const DeviceEvent<Device> came;       // keys
+    const DeviceEvent<Device> looked_up;  // and misses counted
+    const DeviceEvent<Device> left;       // replies
+    DeviceRequests rows;                  // of the caller
+    bool over_values = false;             // the caller's came in
   };
 
   void work_off(const DeviceRequests& requests) {
@@ -118,21 +123,22 @@ class AwaitedGets {
     const uint64_t bytes = lane.rows.rows * sizeof(uint64_t);
     copy_in(lane.keys.data(), lane.rows.keys, bytes);
     if (over_values) {
-      require_device(device_.wait(in_, lane.left), "wait for an earlier part");
+      require_device(device_.wait(in_.get(), lane.left.get()), "wait for an earlier part");
       copy_in(lane.values.data(), lane.rows.values_out, bytes);
     }
-    require_device(device_.record(lane.came, in_) && device_.wait(lane.work, lane.came) &&
-                       device_.wait(lane.work, lane.left),
+    require_device(device_.record(lane.came.get(), in_.get()) &&
+                       device_.wait(lane.work.get(), lane.came.get()) &&
+                       device_.wait(lane.work.get(), lane.left.get()),
                    "wait for a part's keys");
     DeviceRequests part;
     part.rows = lane.rows.rows;
     part.keys = lane.keys.data();
     part.values_out = lane.values.data();
     part.found = lane.found.data();
-    table_.run(part, lane.work);
-    const CountMissesKernel count{part.found, part.rows, misses_of(lane)};
-    require_device(device_.launch(lane.work, 1, CountMissesKernel::threads, count) &&
-                       device_.record(lane.looked_up, lane.work),
+    table_.run(part, lane.work.get());
+    const CountMissesKernel count{part.found, part.rows, lane.misses};
+    require_device(device_.launch(lane.work.get(), 1, CountMissesKernel::threads, count) &&
+                       device_.record(lane.looked_up.get(), lane.work.get()),
                    "count misses");
   }
 
@@ -148,48 +154,33 @@ class AwaitedGets {
       copy_out(lane.rows.values_out, lane.values.data(), rows * sizeof(uint64_t));
     }
     if (mixed) copy_out(lane.rows.found, lane.found.data(), rows);
-    require_device(device_.record(lane.left, out_), "record an event");
+    require_device(device_.record(lane.left.get(), out_.get()), "record an event");
     if (!mixed) std::memset(lane.rows.found, misses == 0 ? 1 : 0, rows);
   }
 
   // Returns the misses of the part.
   uint64_t wait_for(const Lane& lane) {
-    require_device(device_.synchronize(lane.looked_up), "wait for a part");
-    return *misses_of(lane);
-  }
-  uint64_t* misses_of(const Lane& lane) const {
-    return reinterpret_cast<uint64_t*>(misses_.data()) + (&lane - lanes_);
+    require_device(device_.synchronize(lane.looked_up.get()), "wait for a part");
+    return *lane.misses;
   }
   void copy_in(void* to, const void* from, uint64_t bytes) {
-    require_device(device_.to_device(in_, to, from, bytes), "copy requests");
+    require_device(device_.to_device(in_.get(), to, from, bytes), "copy requests");
   }
   void copy_hits(const Lane& lane) {
     constexpr uint32_t threads = 256;
     const uint64_t rows = lane.rows.rows;
     const CopyHitsKernel kernel{lane.values.data(), lane.found.data(), rows, lane.rows.values_out};
-    require_device(device_.launch(out_, grid_for(device_, rows, threads), threads, kernel),
+    require_device(device_.launch(out_.get(), grid_for(device_, rows, threads), threads, kernel),
                    "copy values");
   }
   void copy_out(void* to, const void* from, uint64_t bytes) {
-    require_device(device_.to_host(out_, to, from, bytes), "copy replies");
+    require_device(device_.to_host(out_.get(), to, from, bytes), "copy replies");
   }
 
   void drain() {
-    device_.synchronize(in_);
-    for (const Lane& lane : lanes_) device_.synchronize(lane.work);
-    device_.synchronize(out_);
-  }
-
-  void release() {
-    drain();
-    device_.destroy_stream(in_);
-    device_.destroy_stream(out_);
-    for (const Lane& lane : lanes_) {
-      device_.destroy_stream(lane.work);
-      device_.destroy_event(lane.came);
-      device_.destroy_event(lane.looked_up);
-      device_.destroy_event(lane.left);
-    }
+    device_.synchronize(in_.get());
+    for (const Lane& lane : lanes_) device_.synchronize(lane.work.get());
+    device_.synchronize(out_.get());
   }
 
   Device& device_;
@@ -197,10 +188,10 @@ class AwaitedGets {
   const uint64_t most_part_rows_;
   DeviceMemory<Device> memory_;
   PinnedBlock<Device> misses_;  // of each lane's last part
-  typename Device::Stream in_;
-  typename Device::Stream out_;
+  const DeviceStream<Device> in_;
+  const DeviceStream<Device> out_;
   uint32_t dense_ahead_ = 0;  // parts that are expected to have many hits and many misses
-  Lane lanes_[lanes];
+  std::deque<Lane> lanes_;
 };
 
 }  // namespace isotherm

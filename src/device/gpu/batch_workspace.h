@@ -31,8 +31,6 @@ class BatchWorkspace {
  public:
   using Stream = typename Device::Stream;
   static constexpr uint32_t threads = 256;
-  static constexpr uint32_t columns = 10;  // of a row
-  static constexpr uint32_t distinct_share = columns;
 
   // Empty where there was no room.
   BatchWorkspace(DeviceMemory<Device>& memory, uint32_t rows) : device_(memory.device()) {
@@ -50,6 +48,8 @@ class BatchWorkspace {
   }
 
   uint32_t rows() const { return rows_; }
+  // Of a part in which no key comes twice, which needs one column only: all columns are one then.
+  uint64_t distinct_rows() const { return of_row_.size(); }
   uint64_t bytes() const {
     return cleared_.bytes() + of_slot_.bytes() + of_row_.bytes() + values_.bytes() + found_.bytes();
   }
@@ -63,8 +63,8 @@ class BatchWorkspace {
     keep_replies(batch);
     clear(cleared_bytes(batch.writers.slots), stream);
     launch(stream, batch.rows, MarkKernel{table, batch});
-    if (has_gets) launch(stream, batch.rows, GetKernel{table, batch});
     if (has_gets) {
+      launch(stream, batch.rows, GetKernel{table, batch});
       launch(stream, batch.rows, UpdateKernel<false>{table, batch});
     } else {
       launch(stream, batch.rows, UpdateKernel<true>{table, batch});
@@ -88,8 +88,7 @@ class BatchWorkspace {
     run_groups(table, batch, false, totals, stream);
   }
 
-  // The same for a part in which no key comes twice. It needs one column only, and may have
-  // distinct_share times as many rows.
+  // The same for a part in which no key comes twice, of at most distinct_rows() rows.
   void run_distinct(const TableView& table, BatchView batch, const Totals& totals, Stream stream) {
     lay_out(batch);
     batch.failed_rows = column(0);
@@ -102,6 +101,8 @@ class BatchWorkspace {
   }
 
  private:
+  static constexpr uint32_t columns = 10;  // of a row
+
   // Counts of the sort, counters, and the writer table's entries and marks, for so many slots.
   static uint64_t cleared_bytes(uint64_t slots) {
     return sizeof(SortCounts) + sizeof(PartCounters) + slots * (sizeof(uint64_t) + sizeof(uint8_t));

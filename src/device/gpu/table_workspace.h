@@ -53,9 +53,7 @@ class TableWorkspace {
   }
 
   // The most rows of a part without a key twice.
-  uint64_t distinct_rows() const {
-    return uint64_t{workspace_->rows()} * BatchWorkspace<Device>::distinct_share;
-  }
+  uint64_t distinct_rows() const { return workspace_->distinct_rows(); }
 
   // Makes sure of the memory for parts of twice as many rows; false where it is not to be had, and
   // then all is as it was.
