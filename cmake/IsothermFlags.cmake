@@ -4,6 +4,7 @@ set(ISOTHERM_SANITIZE "" CACHE STRING "Value of -fsanitize= for all code, e.g. a
 option(ISOTHERM_FUZZ "Instrument for libFuzzer and build the fuzzers (clang only)" OFF)
 option(ISOTHERM_BENCH "Build the benchmarks" ON)
 option(ISOTHERM_JEMALLOC "Link jemalloc into the programs" OFF)
+option(ISOTHERM_UNITY "Compile the sources of a folder as one" ON)
 option(ISOTHERM_STATIC "Link the programs fully statically" OFF)
 option(ISOTHERM_BROKEN_BUILDS "Build the deliberately broken servers that tests must catch" OFF)
 

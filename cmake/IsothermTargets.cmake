@@ -16,6 +16,23 @@ function(isotherm_glob_sources result)
   set(${result} "${sources}" PARENT_SCOPE)
 endfunction()
 
+# Compiles the sources of each folder as one: the headers and templates that they share are read and
+# made once. A folder's tests are a unit of their own, and so is each source with flags of its own
+# (CMake leaves those out).
+function(isotherm_unite target)
+  if(NOT ISOTHERM_UNITY)
+    return()
+  endif()
+  get_target_property(sources ${target} SOURCES)
+  foreach(source IN LISTS sources)
+    cmake_path(GET source PARENT_PATH folder)
+    cmake_path(RELATIVE_PATH folder BASE_DIRECTORY "${PROJECT_SOURCE_DIR}")
+    string(MAKE_C_IDENTIFIER "${folder}" group)
+    set_property(SOURCE "${source}" PROPERTY UNITY_GROUP ${group})
+  endforeach()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+endfunction()
+
 # A library of the sources; without any it is an interface, so that an empty folder still builds.
 macro(isotherm_library_target target visibility)
   if("${ARGN}" STREQUAL "")
@@ -23,6 +40,7 @@ macro(isotherm_library_target target visibility)
     set(${visibility} INTERFACE)
   else()
     add_library(${target} STATIC ${ARGN})
+    isotherm_unite(${target})
     set(${visibility} PUBLIC)
   endif()
 endmacro()

@@ -16,6 +16,7 @@ function(isotherm_add_unit_tests)
   isotherm_set_isa_flags(${sources})
   if(sources)
     add_executable(isotherm-unit-tests ${sources})
+    isotherm_unite(isotherm-unit-tests)
     target_link_libraries(isotherm-unit-tests PRIVATE isotherm_server GTest::gtest_main)
     isotherm_link_gpu(isotherm-unit-tests)
     if(rapidcheck_FOUND)
@@ -28,6 +29,7 @@ function(isotherm_add_unit_tests)
     "${PROJECT_SOURCE_DIR}/bench/isotherm_bench/*_test.cc")
   if(bench_tests AND ISOTHERM_BENCH)
     add_executable(isotherm-bench-tests ${bench_tests})
+    isotherm_unite(isotherm-bench-tests)
     target_link_libraries(isotherm-bench-tests PRIVATE isotherm_bench GTest::gtest_main)
     isotherm_discover_tests(isotherm-bench-tests unit)
   endif()
@@ -45,39 +47,40 @@ function(isotherm_add_examples)
   endforeach()
 endfunction()
 
-# Builds that break one rule each on purpose; tests must catch them. Only what the rule touches is
-# compiled again: it comes before libisotherm on the linker's line and so takes the place of its
-# objects.
+# A library of folders of src/ compiled with other definitions. It comes before libisotherm on the
+# linker's line and so takes the place of the same folders there.
+function(isotherm_add_variant target definitions)
+  isotherm_glob_sources(sources ${ARGN})
+  add_library(${target} STATIC ${sources})
+  isotherm_unite(${target})
+  isotherm_set_up_library(${target} PUBLIC)
+  target_compile_definitions(${target} PRIVATE ${definitions})
+  target_link_libraries(${target} PUBLIC isotherm)
+endfunction()
+
+# Builds that break one rule each on purpose; tests must catch them.
 function(isotherm_add_broken_builds)
   if(NOT ISOTHERM_BROKEN_BUILDS OR NOT TARGET isotherm-server)
     return()
   endif()
-  isotherm_glob_sources(sources index device engine)
-  add_library(isotherm_no_cas STATIC ${sources})
-  isotherm_set_up_library(isotherm_no_cas PUBLIC)
-  target_compile_definitions(isotherm_no_cas PRIVATE ISOTHERM_BREAK_CAS)
-  target_link_libraries(isotherm_no_cas PUBLIC isotherm)
+  isotherm_add_variant(isotherm_no_cas ISOTHERM_BREAK_CAS index device engine)
   isotherm_define_server(isotherm-server-no-cas isotherm_no_cas)
 
-  set(items "${PROJECT_SOURCE_DIR}/src/items")
-  add_executable(isotherm-no-epoch-tests "${items}/item_cache.cc" "${items}/item_stress_test.cc")
-  target_compile_definitions(isotherm-no-epoch-tests PRIVATE ISOTHERM_BREAK_EPOCH)
-  target_link_libraries(isotherm-no-epoch-tests PRIVATE
-    isotherm_internal isotherm GTest::gtest_main)
-  add_test(NAME broken.no_epoch_is_caught
-    COMMAND "${PROJECT_SOURCE_DIR}/tools/expect_failure.sh"
-      "$<TARGET_FILE:isotherm-no-epoch-tests>")
-  # The same for values on a device, whose segments are then written again at once.
-  set(log "${PROJECT_SOURCE_DIR}/src/device/value_log")
-  add_executable(isotherm-no-value-epoch-tests "${log}.cc" "${log}_test.cc")
-  target_compile_definitions(isotherm-no-value-epoch-tests PRIVATE ISOTHERM_BREAK_EPOCH)
-  target_link_libraries(isotherm-no-value-epoch-tests PRIVATE
-    isotherm_internal isotherm GTest::gtest_main)
-  add_test(NAME broken.no_value_epoch_is_caught
-    COMMAND "${PROJECT_SOURCE_DIR}/tools/expect_failure.sh"
-      "$<TARGET_FILE:isotherm-no-value-epoch-tests>")
-  set_tests_properties(broken.no_epoch_is_caught broken.no_value_epoch_is_caught
-    PROPERTIES LABELS broken TIMEOUT 300)
+  # Memory of items, and of values on a device, is then used again at once.
+  isotherm_add_variant(isotherm_no_epoch "ISOTHERM_BREAK_EPOCH;ISOTHERM_POISON" items device)
+  isotherm_add_broken_tests(no_epoch src/items/item_stress_test.cc)
+  isotherm_add_broken_tests(no_value_epoch src/device/value_log_test.cc)
+endfunction()
+
+# The unit tests of one file, which have to fail without epochs.
+function(isotherm_add_broken_tests name source)
+  string(REPLACE _ - target isotherm-${name}-tests)
+  add_executable(${target} "${PROJECT_SOURCE_DIR}/${source}")
+  target_compile_definitions(${target} PRIVATE ISOTHERM_BREAK_EPOCH)
+  target_link_libraries(${target} PRIVATE isotherm_internal isotherm_no_epoch GTest::gtest_main)
+  add_test(NAME broken.${name}_is_caught
+    COMMAND "${PROJECT_SOURCE_DIR}/tools/expect_failure.sh" "$<TARGET_FILE:${target}>")
+  set_tests_properties(broken.${name}_is_caught PROPERTIES LABELS broken TIMEOUT 300)
 endfunction()
 
 function(isotherm_add_test_folders)

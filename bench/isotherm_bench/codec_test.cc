@@ -7,7 +7,7 @@
 
 #include "isotherm_bench/floor_server.h"
 
-namespace isotherm::bench {
+namespace isotherm::bench::codec_test {
 namespace {
 
 using State = ParsedReply::State;
@@ -182,4 +182,4 @@ TEST_F(CodecTest, TheFloorAnswersWhatTheCodecsSend) {
 }
 
 }  // namespace
-}  // namespace isotherm::bench
+}  // namespace isotherm::bench::codec_test

@@ -18,6 +18,9 @@ namespace isotherm::bench {
 
 int64_t now_ns();  // the monotonic clock
 
+// How long the thread that measures sleeps between two looks.
+inline constexpr uint32_t poll_us = 2'000;
+
 enum class Phase : uint8_t { prepare, warm_up, measure, stop };
 
 struct Control {

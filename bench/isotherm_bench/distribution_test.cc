@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-namespace isotherm::bench {
+namespace isotherm::bench::distribution_test {
 namespace {
 
 // The share of each rank, drawn and exact, may differ by five standard deviations.
@@ -86,4 +86,4 @@ TEST(Random, StreamsDifferAndRangesHold) {
 }
 
 }  // namespace
-}  // namespace isotherm::bench
+}  // namespace isotherm::bench::distribution_test

@@ -7,7 +7,7 @@
 
 #include "isotherm_bench/json.h"
 
-namespace isotherm::bench {
+namespace isotherm::bench::figures_test {
 namespace {
 
 TEST(Figures, MedianOfOddAndEvenCounts) {
@@ -57,4 +57,4 @@ TEST(Json, NestsAndEscapes) {
 }
 
 }  // namespace
-}  // namespace isotherm::bench
+}  // namespace isotherm::bench::figures_test

@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-namespace isotherm::bench {
+namespace isotherm::bench::histogram_test {
 namespace {
 
 TEST(Histogram, EmptyAnswersZero) {
@@ -97,4 +97,4 @@ TEST(Histogram, MergeEqualsRecordingTogether) {
 }
 
 }  // namespace
-}  // namespace isotherm::bench
+}  // namespace isotherm::bench::histogram_test

@@ -16,7 +16,6 @@
 namespace isotherm::bench {
 namespace {
 
-constexpr useconds_t poll_us = 2'000;
 constexpr uint32_t load_batch = 512;
 constexpr int64_t spin_ns = 60'000;  // shorter waits are spun, sleeping would overshoot them
 constexpr uint64_t least_reference_bytes = uint64_t{256} << 20;

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace isotherm::bench {
+namespace isotherm::bench::in_process_test {
 namespace {
 
 Options small_options(bool fixed) {
@@ -61,4 +61,4 @@ TEST(InProcess, OpenLoopCountsFromTheDueTime) {
 }
 
 }  // namespace
-}  // namespace isotherm::bench
+}  // namespace isotherm::bench::in_process_test

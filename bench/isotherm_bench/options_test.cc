@@ -7,7 +7,7 @@
 
 #include "isotherm_bench/presets.h"
 
-namespace isotherm::bench {
+namespace isotherm::bench::options_test {
 namespace {
 
 ParsedOptions parse(std::vector<std::string> words) {
@@ -119,4 +119,4 @@ TEST(Presets, AreValid) {
 }
 
 }  // namespace
-}  // namespace isotherm::bench
+}  // namespace isotherm::bench::options_test

@@ -14,7 +14,7 @@ constexpr Mix reads_90 = {90, 10, 0, 0, 0, 0};
 constexpr Mix half = {50, 50, 0, 0, 0, 0};
 constexpr Mix all_updates = {0, 100, 0, 0, 0, 0};
 
-constexpr Preset table[] = {
+constexpr Preset all_presets[] = {
     {"ycsb-a", "YCSB A, update heavy", half, zipf, .99, 24, 1000},
     {"ycsb-b", "YCSB B, read mostly", reads_95, zipf, .99, 24, 1000},
     {"ycsb-c", "YCSB C, read only", all_reads, zipf, .99, 24, 1000},
@@ -49,10 +49,10 @@ constexpr Preset table[] = {
 
 }  // namespace
 
-std::span<const Preset> presets() { return table; }
+std::span<const Preset> presets() { return all_presets; }
 
 bool apply_preset(std::string_view name, Workload& workload) {
-  for (const Preset& preset : table) {
+  for (const Preset& preset : all_presets) {
     if (preset.name != name) continue;
     workload.name = name;
     workload.mix = preset.mix;

@@ -13,7 +13,6 @@
 namespace isotherm::bench {
 namespace {
 
-constexpr useconds_t poll_us = 2'000;
 constexpr uint32_t load_connections = 8;
 constexpr uint32_t load_pipeline = 64;
 constexpr uint64_t load_window_bytes = 1 << 20;  // under way on one connection

@@ -13,7 +13,7 @@
 #include "isotherm_bench/floor_server.h"
 #include "isotherm_bench/spawned_server.h"
 
-namespace isotherm::bench {
+namespace isotherm::bench::socket_run_test {
 namespace {
 
 Workload small_workload() {
@@ -207,4 +207,4 @@ TEST(SpawnedServer, TellsWhyItDoesNotStart) {
 }
 
 }  // namespace
-}  // namespace isotherm::bench
+}  // namespace isotherm::bench::socket_run_test

@@ -19,7 +19,7 @@ namespace {
 constexpr int start_attempts = 1000;  // of 10 ms
 constexpr int end_attempts = 500;     // of 10 ms, before it is killed
 
-sockaddr_in loopback(uint16_t port) {
+sockaddr_in loopback_address(uint16_t port) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -29,7 +29,7 @@ sockaddr_in loopback(uint16_t port) {
 
 bool accepts(uint16_t port) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const sockaddr_in address = loopback(port);
+  const sockaddr_in address = loopback_address(port);
   const bool connected =
       connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
   close(fd);
@@ -40,7 +40,7 @@ bool accepts(uint16_t port) {
 
 uint16_t free_port() {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address = loopback(0);
+  sockaddr_in address = loopback_address(0);
   socklen_t size = sizeof address;
   uint16_t port = 0;
   if (bind(fd, reinterpret_cast<const sockaddr*>(&address), size) == 0 &&

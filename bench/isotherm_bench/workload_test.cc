@@ -5,7 +5,7 @@
 #include <set>
 #include <string>
 
-namespace isotherm::bench {
+namespace isotherm::bench::workload_test {
 namespace {
 
 std::string key_of(uint64_t number, uint32_t size) {
@@ -138,4 +138,4 @@ TEST(Requester, SizesAndScansStayInRange) {
 }
 
 }  // namespace
-}  // namespace isotherm::bench
+}  // namespace isotherm::bench::workload_test

@@ -7,7 +7,7 @@
 #include <unordered_set>
 #include <vector>
 
-namespace isotherm {
+namespace isotherm::hash_test {
 namespace {
 
 TEST(Mix, UnmixInvertsIt) {
@@ -55,4 +55,4 @@ TEST(HashBytes, OfManyEqualsThatOfEach) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::hash_test

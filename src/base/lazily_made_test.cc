@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace isotherm {
+namespace isotherm::lazily_made_test {
 namespace {
 
 struct Counted {
@@ -28,4 +28,4 @@ TEST(LazilyMade, IsMadeOnceAndNotTriedAgain) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::lazily_made_test

@@ -17,7 +17,7 @@
 #include <thread>
 #include <vector>
 
-namespace isotherm {
+namespace isotherm::memory_node_test {
 namespace {
 
 constexpr uint64_t bytes = 4 << 20;
@@ -157,4 +157,4 @@ TEST(MemoryNodeDeathTest, RefusedCallsDoNoHarm) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::memory_node_test

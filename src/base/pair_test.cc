@@ -5,7 +5,7 @@
 #include <atomic>
 #include <thread>
 
-namespace isotherm {
+namespace isotherm::pair_test {
 namespace {
 
 TEST(Pair, StoresAndLoads) {
@@ -46,4 +46,4 @@ TEST(Pair, IsReadAndWrittenAsOne) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::pair_test

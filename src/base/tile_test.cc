@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace isotherm {
+namespace isotherm::tile_test {
 namespace {
 
 struct alignas(128) Line {
@@ -31,4 +31,4 @@ TEST(TilePlain, ReadsAndReplacesSlots) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::tile_test

@@ -4,7 +4,7 @@
 
 #include <thread>
 
-namespace isotherm {
+namespace isotherm::wait_clock_test {
 namespace {
 
 TEST(WaitClockTest, ASteadyWaitEndsWhenItsMomentHasCome) {
@@ -46,4 +46,4 @@ TEST(WaitClockTest, AManualWaitForThePastDoesNotSleep) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::wait_clock_test

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-namespace isotherm {
+namespace isotherm::worker_pool_test {
 namespace {
 
 TEST(WorkerPool, TakesEachPieceOnceAndEndsWithTheLast) {
@@ -35,4 +35,4 @@ TEST(WorkerPool, NoThreadsAreTheCaller) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::worker_pool_test

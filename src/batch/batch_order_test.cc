@@ -10,7 +10,7 @@
 
 #include "batch/batch_scheduler.h"
 
-namespace isotherm {
+namespace isotherm::batch_order_test {
 namespace {
 
 using Entries = std::unordered_map<uint64_t, uint64_t>;
@@ -180,4 +180,4 @@ TEST_P(BatchOrderTest, EveryKeySeesItsRequestsAsTheyArrived) {
 INSTANTIATE_TEST_SUITE_P(Seeds, BatchOrderTest, ::testing::Range<uint64_t>(1, 41));
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::batch_order_test

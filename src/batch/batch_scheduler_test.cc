@@ -12,7 +12,7 @@
 
 #include "device/gpu/device_error.h"
 
-namespace isotherm {
+namespace isotherm::batch_scheduler_test {
 namespace {
 
 // Batches take effect in the order sent, at once; their replies arrive when the test says so.
@@ -448,4 +448,4 @@ TEST_F(BatchSchedulerTest, CountsAndFitsItsBatches) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::batch_scheduler_test

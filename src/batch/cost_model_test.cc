@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace isotherm {
+namespace isotherm::cost_model_test {
 namespace {
 
 TEST(CostModel, SaysNothingWithoutSamples) {
@@ -70,4 +70,4 @@ TEST(CostModel, NeverSaysThatABatchCostsLessThanItsRows) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::cost_model_test

@@ -5,7 +5,7 @@
 #include <limits>
 #include <thread>
 
-namespace isotherm {
+namespace isotherm::doorbell_test {
 namespace {
 
 constexpr int64_t for_ever = std::numeric_limits<int64_t>::max();
@@ -51,4 +51,4 @@ TEST(Doorbell, NoRingIsSleptOver) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::doorbell_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace isotherm {
+namespace isotherm::fifo_test {
 namespace {
 
 TEST(Fifo, KeepsOrderAndNumbersWhileItGrows) {
@@ -25,4 +25,4 @@ TEST(Fifo, KeepsOrderAndNumbersWhileItGrows) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::fifo_test

@@ -5,7 +5,7 @@
 
 #include "batch/make_policy.h"
 
-namespace isotherm {
+namespace isotherm::policies_test {
 namespace {
 
 constexpr int64_t us = 1000;
@@ -379,4 +379,4 @@ TEST(Policies, OptionsThatCannotWorkAreRefused) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::policies_test

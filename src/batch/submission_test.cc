@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-namespace isotherm {
+namespace isotherm::submission_test {
 namespace {
 
 // A submission whose keys say whose it is, and which of its.
@@ -80,4 +80,4 @@ TEST(Submission, FinishWakesAllWhoWait) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::submission_test

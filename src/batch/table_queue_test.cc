@@ -7,7 +7,7 @@
 #include "device/fake_device.h"
 #include "items/poison.h"
 
-namespace isotherm {
+namespace isotherm::table_queue_test {
 namespace {
 
 constexpr uint64_t memory = uint64_t{1} << 28;
@@ -297,4 +297,4 @@ TEST(TableQueue, AFailedLaunchLosesTheDevice) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::table_queue_test

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace isotherm {
+namespace isotherm::batch_test {
 namespace {
 
 TEST(Batch, ColumnsHoldWhatWasAppended) {
@@ -120,4 +120,4 @@ TEST(Batch, LetsGoOfItsHoldOnce) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::batch_test

@@ -4,7 +4,7 @@
 
 #include "isotherm/status.h"
 
-namespace isotherm {
+namespace isotherm::options_test {
 namespace {
 
 TEST(EvictionPolicy, NamesAreThoseOfRedis) {
@@ -32,4 +32,4 @@ TEST(Status, EveryStatusHasAName) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::options_test

@@ -6,7 +6,7 @@
 
 #include "device/host_executor.h"
 
-namespace isotherm {
+namespace isotherm::batch_bytes_test {
 namespace {
 
 class BatchBytesTest : public ::testing::Test {
@@ -88,4 +88,4 @@ TEST_F(BatchBytesTest, CopiesOfLargeValuesCountWhereTheyMatter) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::batch_bytes_test

@@ -13,7 +13,7 @@ namespace {
 constexpr int least_bits = 3;
 constexpr uint64_t least_bins_of_device = 16;
 // A walk on a device goes over so many lines at most.
-constexpr uint64_t lines_a_step = 1 << 16;
+constexpr uint64_t lines_a_scan = 1 << 16;
 constexpr uint64_t entries_a_step = 4096;
 // However many changes a round makes, since the device leaves them in pinned memory.
 constexpr uint64_t most_entries_a_step = 1 << 17;
@@ -90,7 +90,7 @@ bool BinMoves::move_out(uint64_t entries) {
   const HashBin bin = bins_.moving(Side::host);
   const uint64_t from = bins_.boundary(Side::host);
   moving_.clear();
-  const uint64_t next = tier_.scan(from, lines_a_step, entries, [&](uint64_t key, uint64_t word) {
+  const uint64_t next = tier_.scan(from, lines_a_scan, entries, [&](uint64_t key, uint64_t word) {
     const uint64_t hash = mix(key, seed_);
     if (hash >= from && bin_number(hash, bin.bits) == bin.number) moving_.push_back({hash, word});
   });

@@ -8,7 +8,7 @@
 #include "device/host_upkeep.h"
 #include "items/poison.h"
 
-namespace isotherm {
+namespace isotherm::collision_test {
 namespace {
 
 uint64_t one_hash(std::string_view, uint64_t) { return 0x1234'5678'9ABC'DEF0; }
@@ -212,4 +212,4 @@ TEST(CollisionGrowth, PairsThatCollideSurviveSplits) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::collision_test

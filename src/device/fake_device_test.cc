@@ -13,7 +13,7 @@
 #include "base/memory_node.h"
 #include "device/fake_device_fixture.h"
 
-namespace isotherm {
+namespace isotherm::fake_device_test {
 namespace {
 
 using FakeDevices = FakeDeviceFixture;
@@ -410,4 +410,4 @@ TEST_F(FakeDevices, ServesSeveralThreads) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::fake_device_test

@@ -12,7 +12,7 @@
 #include "base/macros.h"
 #include "device/fake_device_fixture.h"
 
-namespace isotherm {
+namespace isotherm::fake_lane_test {
 namespace {
 
 using FakeLanes = FakeDeviceFixture;
@@ -331,4 +331,4 @@ TEST_F(FakeLanes, MisuseIsReported) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::fake_lane_test

@@ -14,7 +14,7 @@
 namespace isotherm {
 namespace {
 
-constexpr uint64_t page_bytes = 4096;
+constexpr uint64_t small_page_bytes = 4096;
 constexpr uint64_t none = ~uint64_t{0};
 
 constexpr uint64_t round_up(uint64_t bytes, uint64_t to) { return (bytes + to - 1) / to * to; }
@@ -58,7 +58,7 @@ __attribute__((no_sanitize("address"))) uint64_t first_written(const char* base,
 FakeMemory::FakeMemory(uint64_t bytes, std::function<void(std::string)> report)
     : report_(std::move(report)),
       bytes_(bytes),
-      arena_bytes_(round_up(4 * bytes + (uint64_t{1} << 20), page_bytes)),
+      arena_bytes_(round_up(4 * bytes + (uint64_t{1} << 20), small_page_bytes)),
       live_units_(arena_bytes_ / unit) {
   void* got =
       mmap(nullptr, arena_bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -73,8 +73,8 @@ FakeMemory::~FakeMemory() {
 
 // Of the pages in which the bytes lie.
 void FakeMemory::protect(uint64_t offset, uint64_t bytes, bool hide) const {
-  const uint64_t from = offset / page_bytes * page_bytes;
-  const uint64_t length = round_up(offset + bytes, page_bytes) - from;
+  const uint64_t from = offset / small_page_bytes * small_page_bytes;
+  const uint64_t length = round_up(offset + bytes, small_page_bytes) - from;
   mprotect(base_ + from, length, hide ? PROT_NONE : PROT_READ | PROT_WRITE);
 }
 

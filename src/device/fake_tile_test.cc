@@ -11,7 +11,7 @@
 #include "index/probe.h"
 #include "items/poison.h"
 
-namespace isotherm {
+namespace isotherm::fake_tile_test {
 namespace {
 
 // Overflow lines by a counter; what lost a race is kept for the tile's next chain.
@@ -185,4 +185,4 @@ TEST_P(FakeTiles, ReadModifyWriteLosesNothing) {
 INSTANTIATE_TEST_SUITE_P(Seeds, FakeTiles, ::testing::Range<uint64_t>(1, 5));
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::fake_tile_test

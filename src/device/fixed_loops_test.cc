@@ -12,7 +12,7 @@
 #include "device/instruction_set.h"
 #include "items/poison.h"
 
-namespace isotherm {
+namespace isotherm::fixed_loops_test {
 namespace {
 
 struct Named {
@@ -195,4 +195,4 @@ TEST(FixedLoops, TheBestOfThisProcessorIsChosen) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::fixed_loops_test

@@ -11,7 +11,7 @@
 #include "device/gpu/table_model.h"
 #include "items/poison.h"
 
-namespace isotherm {
+namespace isotherm::host_part_test {
 namespace {
 
 constexpr uint64_t seed = 7;
@@ -105,4 +105,4 @@ TEST(HostPart, WhatARangeOfHashesHasLeftAnotherTakes) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::host_part_test

@@ -10,7 +10,7 @@
 #include "device/host_store.h"
 #include "items/poison.h"
 
-namespace isotherm {
+namespace isotherm::host_tier_test {
 namespace {
 
 constexpr uint64_t seed = 3;
@@ -90,4 +90,4 @@ TEST_F(HostTierTest, ARangeEndsBeforeItsEnd) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::host_tier_test

@@ -10,7 +10,7 @@
 
 #include "items/poison.h"
 
-namespace isotherm {
+namespace isotherm::host_upkeep_test {
 namespace {
 
 constexpr uint64_t rows = 1000;
@@ -137,4 +137,4 @@ TEST_F(HostUpkeepTest, GrowthKeepsUpWithThreads) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::host_upkeep_test

@@ -10,7 +10,7 @@
 #include "device/host_executor.h"
 #include "items/poison.h"
 
-namespace isotherm {
+namespace isotherm::index_rebuild_test {
 namespace {
 
 // Enough pages that several threads share them.
@@ -107,4 +107,4 @@ TEST_P(IndexRebuildTest, FindsEveryLiveItem) {
 INSTANTIATE_TEST_SUITE_P(Hash, IndexRebuildTest, ::testing::Values(usual_hash, coarse_hash));
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::index_rebuild_test

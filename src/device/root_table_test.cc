@@ -19,7 +19,7 @@
 #include "device/gpu/device_error.h"
 #include "items/poison.h"
 
-namespace isotherm {
+namespace isotherm::root_table_test {
 namespace {
 
 constexpr uint64_t seed = 5;
@@ -273,4 +273,4 @@ INSTANTIATE_TEST_SUITE_P(Fake, RootTableTest, ::testing::Values(fake), test_name
 INSTANTIATE_TEST_SUITE_P(Gpu, RootTableTest, ::testing::Values(gpu), test_name);
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::root_table_test

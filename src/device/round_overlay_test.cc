@@ -8,7 +8,7 @@
 
 #include "base/tile.h"
 
-namespace isotherm {
+namespace isotherm::round_overlay_test {
 namespace {
 
 std::map<uint64_t, Location> changes_of(const RoundOverlay& overlay) {
@@ -76,4 +76,4 @@ TEST(RoundIndexTest, CountsEntriesOfTheDatabase) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::round_overlay_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace isotherm {
+namespace isotherm::round_schedule_test {
 namespace {
 
 RoundSchedule of(Scheduling policy, uint64_t rows, int64_t wait_ns) {
@@ -47,4 +47,4 @@ TEST(RoundScheduleTest, RefusesWhatCannotWork) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::round_schedule_test

@@ -12,7 +12,7 @@
 
 #include "device/fake_root_table.h"
 
-namespace isotherm {
+namespace isotherm::rounds_test {
 namespace {
 
 constexpr uint64_t memory = uint64_t{1} << 26;
@@ -337,4 +337,4 @@ TEST_F(RoundsTest, ThreadsThatComeAndGoAreAllAnsweredThoughTheClockStandsStill) 
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::rounds_test

@@ -18,17 +18,17 @@ uint64_t ValueLog::segment_bytes_for(uint64_t bytes) {
   return segment;
 }
 
-ValueLog::ValueLog(const std::vector<Area>& areas, uint64_t segment_bytes, EpochDomain& epochs,
+ValueLog::ValueLog(const std::vector<Area>& areas, uint64_t bytes_a_segment, EpochDomain& epochs,
                    MemoryBudget& budget)
     : areas_(areas),
-      segment_bytes_(segment_bytes),
-      segment_units_(static_cast<uint32_t>(segment_bytes / value_place::unit_bytes)),
+      segment_bytes_(bytes_a_segment),
+      segment_units_(static_cast<uint32_t>(bytes_a_segment / value_place::unit_bytes)),
       epochs_(epochs),
       budget_(budget),
       devices_(areas.size()) {
   for (size_t device = 0; device < areas.size(); ++device) {
     const auto segments = static_cast<uint32_t>(
-        std::min<uint64_t>(areas[device].bytes / segment_bytes, value_place::most_segments));
+        std::min<uint64_t>(areas[device].bytes / bytes_a_segment, value_place::most_segments));
     devices_[device].segments.resize(segments);
     for (uint32_t i = segments; i > 0; --i) devices_[device].free.push_back(i - 1);
     all_segments_ += segments;

@@ -51,8 +51,8 @@ class ValueLog {
     Location location;  // of the item that has it, as far as is known
   };
 
-  // `segment_bytes`: a power of two from 4 KiB to 16 MiB. Budget and epochs must outlive it.
-  ValueLog(const std::vector<Area>& areas, uint64_t segment_bytes, EpochDomain& epochs,
+  // `bytes_a_segment`: a power of two from 4 KiB to 16 MiB. Budget and epochs must outlive it.
+  ValueLog(const std::vector<Area>& areas, uint64_t bytes_a_segment, EpochDomain& epochs,
            MemoryBudget& budget);
   ~ValueLog();
   ValueLog(const ValueLog&) = delete;

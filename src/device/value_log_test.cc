@@ -7,7 +7,7 @@
 #include <random>
 #include <set>
 
-namespace isotherm {
+namespace isotherm::value_log_test {
 namespace {
 
 constexpr uint64_t segment_bytes = 4 << 10;
@@ -218,4 +218,4 @@ TEST_F(ValueLogTest, SegmentsSuitTheMemory) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::value_log_test

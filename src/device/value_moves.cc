@@ -6,8 +6,8 @@
 namespace isotherm {
 namespace {
 
-constexpr uint32_t items_per_sweep = 1024;
-constexpr uint64_t most_at_once = 8 * items_per_sweep;
+constexpr uint32_t looks_per_sweep = 1024;
+constexpr uint64_t most_at_once = 8 * looks_per_sweep;
 constexpr size_t cleaned_at_once = 64;
 
 }  // namespace
@@ -108,12 +108,12 @@ void ValueMoves::guarded(std::vector<ItemMove>& moves, Make&& make) {
 SendFound ValueMoves::find(uint64_t bytes, int64_t now_ms) {
   constexpr uint64_t part = 4;
   constexpr uint64_t much = 1 << 20;
-  const uint64_t looks = bytes > much && !values_.poor() ? most_at_once : items_per_sweep;
+  const uint64_t looks = bytes > much && !values_.poor() ? most_at_once : looks_per_sweep;
   const uint64_t most = std::min(looks, 1 + store_.entries() / part);
   found_.clear();
   SendFound found;
   while (found.looked < most && found.bytes < bytes) {
-    const uint64_t left = std::min<uint64_t>(items_per_sweep, most - found.looked);
+    const uint64_t left = std::min<uint64_t>(looks_per_sweep, most - found.looked);
     const uint32_t looked =
         store_.items.sweep_clock(static_cast<uint32_t>(left), [&](Location location) {
           const Item& item = *store_.items.item(location);

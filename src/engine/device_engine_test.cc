@@ -16,7 +16,7 @@
 #include "items/pages.h"
 #include "items/poison.h"
 
-namespace isotherm {
+namespace isotherm::device_engine_test {
 namespace {
 
 constexpr uint64_t device_bytes = uint64_t{1} << 28;
@@ -365,4 +365,4 @@ TEST_F(DeviceEngineTest, TheCpuIsUsedWhereAutomaticFindsNoGpu) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::device_engine_test

@@ -14,7 +14,7 @@
 #include "items/pages.h"
 #include "items/poison.h"
 
-namespace isotherm {
+namespace isotherm::device_values_test {
 namespace {
 
 constexpr uint64_t device_bytes = uint64_t{1} << 28;
@@ -440,4 +440,4 @@ TEST_F(DeviceValuesTest, WithoutTheMemoryThereIsNoStore) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::device_values_test

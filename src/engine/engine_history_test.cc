@@ -13,7 +13,7 @@
 #include "engine/engine.h"
 #include "items/poison.h"
 
-namespace isotherm {
+namespace isotherm::engine_history_test {
 namespace {
 
 // `small_devices`: two that have room for a part of the index.
@@ -300,4 +300,4 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& param) { return std::string(param.param.name); });
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::engine_history_test

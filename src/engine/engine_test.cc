@@ -15,7 +15,7 @@
 
 #include "items/poison.h"
 
-namespace isotherm {
+namespace isotherm::engine_test {
 namespace {
 
 class EngineTest : public ::testing::Test {
@@ -452,4 +452,4 @@ TEST_F(EngineTest, ScanLeavesOutWhatHasExpired) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::engine_test

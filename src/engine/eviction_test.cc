@@ -10,7 +10,7 @@
 #include "engine/engine.h"
 #include "items/poison.h"
 
-namespace isotherm {
+namespace isotherm::eviction_test {
 namespace {
 
 class EvictionTest : public ::testing::TestWithParam<EvictionPolicy> {
@@ -313,4 +313,4 @@ TEST_P(EvictionTest, ABatchAboveTheCapStaysNearIt) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::eviction_test

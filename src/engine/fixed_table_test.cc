@@ -12,7 +12,7 @@
 #include "base/hash.h"
 #include "items/poison.h"
 
-namespace isotherm {
+namespace isotherm::fixed_table_test {
 namespace {
 
 using Values = std::vector<uint64_t>;
@@ -235,4 +235,4 @@ TEST_F(FixedTableTest, MemoryIsTold) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::fixed_table_test

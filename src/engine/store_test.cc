@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 
-namespace isotherm {
+namespace isotherm::store_test {
 namespace {
 
 class StoreTest : public ::testing::Test {
@@ -259,4 +259,4 @@ TEST_F(StoreTest, MemoryCountsAndIsCapped) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::store_test

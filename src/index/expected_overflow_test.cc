@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-namespace isotherm {
+namespace isotherm::expected_overflow_test {
 namespace {
 
 // Beside chains that are filled entry by entry.
@@ -29,4 +29,4 @@ TEST(ExpectedOverflow, IsWhatRandomChainsHave) {
 TEST(ExpectedOverflow, AnEmptyIndexHasNone) { EXPECT_EQ(expected_overflow(0), 0); }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::expected_overflow_test

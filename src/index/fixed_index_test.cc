@@ -8,7 +8,7 @@
 
 #include "base/tile.h"
 
-namespace isotherm {
+namespace isotherm::fixed_index_test {
 namespace {
 
 class FixedIndexTest : public ::testing::TestWithParam<uint64_t> {
@@ -92,4 +92,4 @@ INSTANTIATE_TEST_SUITE_P(Seeds, FixedIndexTest,
                          ::testing::Values(0, 1, ~uint64_t{0}, 0x9E3779B97F4A7C15));
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::fixed_index_test

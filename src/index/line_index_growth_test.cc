@@ -7,7 +7,7 @@
 
 #include "index/line_index_fixture.h"
 
-namespace isotherm {
+namespace isotherm::line_index_growth_test {
 namespace {
 
 class LineIndexGrowthTest : public LineIndexFixture {
@@ -205,4 +205,4 @@ TEST_F(LineIndexGrowthTest, MemoryPerEntryIsEven) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::line_index_growth_test

@@ -4,7 +4,7 @@
 
 #include "index/line_index_fixture.h"
 
-namespace isotherm {
+namespace isotherm::line_index_memory_test {
 namespace {
 
 class LineIndexMemoryTest : public LineIndexFixture,
@@ -111,4 +111,4 @@ TEST(LinePool, ACappedPoolStaysWithinTheBudget) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::line_index_memory_test

@@ -7,7 +7,7 @@
 
 #include "index/line_index_fixture.h"
 
-namespace isotherm {
+namespace isotherm::line_index_shrink_test {
 namespace {
 
 class LineIndexShrinkTest : public LineIndexFixture {
@@ -339,4 +339,4 @@ TEST_F(LineIndexShrinkTest, AnIndexMadeForManyEntriesFillsWithoutSplitsAndShrink
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::line_index_shrink_test

@@ -5,7 +5,7 @@
 
 #include "index/line_index_fixture.h"
 
-namespace isotherm {
+namespace isotherm::line_index_test {
 namespace {
 
 using Model = std::unordered_map<uint64_t, uint64_t>;
@@ -243,4 +243,4 @@ TEST_F(LineIndexTest, DeepSplitsAndJoinsOfANarrowRange) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::line_index_test

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <set>
 
-namespace isotherm {
+namespace isotherm::segment_test {
 namespace {
 
 TEST(SplitThreshold, SixtyFourPhasesSpreadOverAFactorOfTwo) {
@@ -41,4 +41,4 @@ TEST(SplitThreshold, ASegmentHoldsWhatItMayBeforeItSplits) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::segment_test

@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-namespace isotherm {
+namespace isotherm::change_test {
 namespace {
 
 constexpr int64_t now = 1'000;
@@ -243,4 +243,4 @@ TEST_F(ChangeTest, AnUnknownOperationIsInvalid) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::change_test

@@ -5,7 +5,7 @@
 #include <set>
 #include <vector>
 
-namespace isotherm {
+namespace isotherm::chunk_pool_test {
 namespace {
 
 constexpr int64_t chunk_bytes = Chunk::bytes;
@@ -116,4 +116,4 @@ TEST(ChunkPool, AFullArenaIsNoMemory) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::chunk_pool_test

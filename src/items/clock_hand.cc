@@ -7,7 +7,6 @@
 namespace isotherm {
 namespace {
 
-constexpr uint32_t large_at_a_time = 16;
 
 }  // namespace
 
@@ -69,10 +68,10 @@ void ClockHand::sweep_word(Turn& turn, Chunk& chunk, const LiveWord& word) {
 }
 
 void ClockHand::sweep_large(Turn& turn) {
-  Location found[large_at_a_time];
+  Location found[LargeItems::most_found];
   uint32_t looks = std::min(turn.steps, turn.limit - turn.looked);
   const uint32_t before = looks;
-  const uint32_t count = large_.find(large_number_, looks, found, large_at_a_time, true);
+  const uint32_t count = large_.find(large_number_, looks, found, LargeItems::most_found, true);
   turn.looked += before - looks;
   turn.steps -= std::min(turn.steps, before - looks);
   for (uint32_t i = 0; i < count && !turn.enough; ++i) {

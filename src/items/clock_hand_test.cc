@@ -8,7 +8,7 @@
 
 #include "items/item_store_fixture.h"
 
-namespace isotherm {
+namespace isotherm::clock_hand_test {
 namespace {
 
 struct ClockHandTest : ItemStoreFixture {
@@ -180,4 +180,4 @@ TEST_F(ClockHandTest, HitRateIsThatOfExactLru) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::clock_hand_test

@@ -5,7 +5,7 @@
 
 #include "items/item_store_fixture.h"
 
-namespace isotherm {
+namespace isotherm::compactor_test {
 namespace {
 
 struct CompactorTest : ItemStoreFixture {
@@ -138,4 +138,4 @@ TEST_F(CappedCompactorTest, AClassThatShrankServesAnother) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::compactor_test

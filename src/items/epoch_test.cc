@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-namespace isotherm {
+namespace isotherm::epoch_test {
 namespace {
 
 TEST(Epoch, WhatWasRetiredIsFreeOnceEverybodyHasLeft) {
@@ -158,4 +158,4 @@ TEST(Epoch, ReadersNeverSeeWhatIsReused) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::epoch_test

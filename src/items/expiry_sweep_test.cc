@@ -7,7 +7,7 @@
 
 #include "items/item_store_fixture.h"
 
-namespace isotherm {
+namespace isotherm::expiry_sweep_test {
 namespace {
 
 struct ExpirySweepTest : ItemStoreFixture {
@@ -126,4 +126,4 @@ TEST_F(ExpirySweepTest, NoExpiryIsForgottenUnderThreads) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::expiry_sweep_test

@@ -7,7 +7,7 @@
 #include "items/item_store_fixture.h"
 #include "items/poison.h"
 
-namespace isotherm {
+namespace isotherm::item_store_test {
 namespace {
 
 class ItemStoreTest : public ItemStoreFixture {};
@@ -232,4 +232,4 @@ TEST_F(ItemStoreTest, ThreadsShareClasses) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::item_store_test

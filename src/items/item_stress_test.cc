@@ -9,7 +9,7 @@
 
 #include "items/item_store_fixture.h"
 
-namespace isotherm {
+namespace isotherm::item_stress_test {
 namespace {
 
 struct ItemStress : ItemStoreFixture {
@@ -157,4 +157,4 @@ TEST_F(ItemStress, WhatIsReadIsNeverReused) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::item_stress_test

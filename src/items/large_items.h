@@ -28,6 +28,9 @@ namespace isotherm {
 
 class LargeItems {
  public:
+  // What walkers ask `find` for at a time.
+  static constexpr uint32_t most_found = 16;
+
   struct Header {
     uint64_t charged = 0;
     uint32_t number = 0;

@@ -13,7 +13,7 @@
 
 #include "items/pages.h"
 
-namespace isotherm {
+namespace isotherm::pages_ahead_test {
 namespace {
 
 constexpr uint64_t page_bytes = PagesAhead::page_bytes;
@@ -175,4 +175,4 @@ TEST(PagesAheadOfAnArena, AreReadyAndZero) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::pages_ahead_test

@@ -11,7 +11,7 @@
 
 #include "base/memory_node.h"
 
-namespace isotherm {
+namespace isotherm::pages_test {
 namespace {
 
 char* at(const Pages& pages, uint64_t offset) { return static_cast<char*>(pages.base()) + offset; }
@@ -155,4 +155,4 @@ TEST(Pages, ThreadsTakeDifferentPages) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::pages_test

@@ -4,7 +4,7 @@
 
 #include "items/item_store_fixture.h"
 
-namespace isotherm {
+namespace isotherm::sampler_test {
 namespace {
 
 struct SamplerTest : ItemStoreFixture {
@@ -57,4 +57,4 @@ TEST_F(SamplerTest, StopsWhenTheCallerHasEnough) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::sampler_test

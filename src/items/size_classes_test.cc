@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace isotherm::size_classes {
+namespace isotherm::size_classes::size_classes_test {
 namespace {
 
 TEST(SizeClasses, GrowInSmallAlignedSteps) {
@@ -46,4 +46,4 @@ TEST(SizeClasses, NumbersAreExact) {
 }
 
 }  // namespace
-}  // namespace isotherm::size_classes
+}  // namespace isotherm::size_classes::size_classes_test

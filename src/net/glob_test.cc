@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace isotherm::net {
+namespace isotherm::net::glob_test {
 namespace {
 
 TEST(GlobTest, Matches) {
@@ -49,4 +49,4 @@ TEST(GlobTest, ManyStarsStayCheap) {
 }
 
 }  // namespace
-}  // namespace isotherm::net
+}  // namespace isotherm::net::glob_test

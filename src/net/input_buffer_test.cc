@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <string>
 
-namespace isotherm::net {
+namespace isotherm::net::input_buffer_test {
 namespace {
 
 void fill(InputBuffer& buffer, size_t bytes) {
@@ -78,4 +78,4 @@ TEST(InputBufferTest, ShrinksWhenEmpty) {
 }
 
 }  // namespace
-}  // namespace isotherm::net
+}  // namespace isotherm::net::input_buffer_test

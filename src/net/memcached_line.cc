@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "isotherm/batch.h"
+#include "net/text.h"
 
 namespace isotherm::net {
 namespace {
@@ -11,8 +12,6 @@ namespace {
 constexpr int64_t relative_seconds_max = 60 * 60 * 24 * 30;
 // An expiry that every clock has passed; 0 would mean none.
 constexpr int64_t long_ago_ms = 1;
-
-bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 

@@ -8,7 +8,7 @@
 
 #include "isotherm/batch.h"
 
-namespace isotherm::net {
+namespace isotherm::net::memcached_line_test {
 namespace {
 
 std::optional<uint64_t> unsigned_of(std::string_view word) {
@@ -108,4 +108,4 @@ TEST(MemcachedLine, ExpiryIsNeverZeroByAccidentAndNeverOverflows) {
 }
 
 }  // namespace
-}  // namespace isotherm::net
+}  // namespace isotherm::net::memcached_line_test

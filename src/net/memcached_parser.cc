@@ -24,7 +24,6 @@ constexpr std::string_view bad_exptime = "CLIENT_ERROR invalid exptime argument\
 constexpr std::string_view bad_delta = "CLIENT_ERROR invalid numeric delta argument\r\n";
 constexpr std::string_view bad_delete =
     "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n";
-constexpr std::string_view too_large = "SERVER_ERROR object too large for cache\r\n";
 constexpr std::string_view error = "ERROR\r\n";
 
 bool is_noreply(std::string_view word) { return word == "noreply"; }
@@ -296,7 +295,7 @@ size_t MemcachedParser::run_store(MemcachedVerb verb, const Words& words, const 
 size_t MemcachedParser::refuse_item(MemcachedVerb verb, const Item& item, const Line& line,
                                     Turn& turn) {
   if (verb == set) turn.batch.erase(item.key);
-  say(turn.answers, too_large, item.silent);
+  say(turn.answers, too_large_answer, item.silent);
   swallow_ = item.bytes + 2;
   return line.bytes;
 }

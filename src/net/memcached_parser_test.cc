@@ -8,7 +8,7 @@
 
 #include "net/memcached_flush.h"
 
-namespace isotherm::net {
+namespace isotherm::net::memcached_parser_test {
 namespace {
 
 constexpr int64_t now = 1'700'000'000'000;
@@ -369,4 +369,4 @@ TEST(MemcachedParser, ByteByByte) {
 }
 
 }  // namespace
-}  // namespace isotherm::net
+}  // namespace isotherm::net::memcached_parser_test

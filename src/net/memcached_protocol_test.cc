@@ -8,7 +8,7 @@
 
 #include "net/server_state.h"
 
-namespace isotherm::net {
+namespace isotherm::net::memcached_protocol_test {
 namespace {
 
 // A connection on an engine of its own, turned by hand.
@@ -162,4 +162,4 @@ TEST_F(MemcachedProtocolTest, QuitAnswersWhatCameBefore) {
 }
 
 }  // namespace
-}  // namespace isotherm::net
+}  // namespace isotherm::net::memcached_protocol_test

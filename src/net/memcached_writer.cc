@@ -11,7 +11,6 @@ using enum MemcachedVerb;
 constexpr std::string_view no_memory = "SERVER_ERROR out of memory storing object\r\n";
 constexpr std::string_view no_memory_for_get =
     "SERVER_ERROR out of memory writing get response\r\n";
-constexpr std::string_view too_large = "SERVER_ERROR object too large for cache\r\n";
 constexpr std::string_view internal_error = "SERVER_ERROR internal error\r\n";
 
 // "VALUE ", a key, flags, length and cas with spaces between them, and the line end.
@@ -82,7 +81,7 @@ std::string_view store_answer(MemcachedVerb verb, Status status) {
     case Status::not_found:
       return verb == cas ? "NOT_FOUND\r\n" : "NOT_STORED\r\n";
     case Status::too_large:
-      return concatenates ? "NOT_STORED\r\n" : too_large;
+      return concatenates ? "NOT_STORED\r\n" : too_large_answer;
     case Status::wrong_type:
       return "NOT_STORED\r\n";
     case Status::out_of_memory:

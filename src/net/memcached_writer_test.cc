@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace isotherm::net {
+namespace isotherm::net::memcached_writer_test {
 namespace {
 
 using enum MemcachedVerb;
@@ -127,4 +127,4 @@ TEST_F(MemcachedWriterTest, SilentAnswersAreCountedOnly) {
 }
 
 }  // namespace
-}  // namespace isotherm::net
+}  // namespace isotherm::net::memcached_writer_test

@@ -5,7 +5,7 @@
 #include <limits>
 #include <string>
 
-namespace isotherm::net {
+namespace isotherm::net::output_test {
 namespace {
 
 TEST(OutputTest, KeepsBytesInOrderAcrossChunksAndPartialWrites) {
@@ -81,4 +81,4 @@ TEST(OutputTest, GivesChunksBackToThePool) {
 }
 
 }  // namespace
-}  // namespace isotherm::net
+}  // namespace isotherm::net::output_test

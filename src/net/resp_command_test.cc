@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <string>
 
-namespace isotherm::net {
+namespace isotherm::net::resp_command_test {
 namespace {
 
 TEST(CommandTableTest, IsSortedAndFound) {
@@ -57,4 +57,4 @@ TEST(CommandTableTest, ArityCountsTheName) {
 }
 
 }  // namespace
-}  // namespace isotherm::net
+}  // namespace isotherm::net::resp_command_test

@@ -2,10 +2,10 @@
 
 #include <cstddef>
 
+#include "net/text.h"
+
 namespace isotherm::net {
 namespace {
-
-bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
 int hex_value(char c) {
   if (c >= '0' && c <= '9') return c - '0';

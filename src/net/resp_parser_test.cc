@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace isotherm::net {
+namespace isotherm::net::resp_parser_test {
 namespace {
 
 using Requests = std::vector<std::vector<std::string>>;
@@ -148,4 +148,4 @@ TEST(RespParserTest, KeepsInlineWordsUntilTheyAreReleased) {
 }
 
 }  // namespace
-}  // namespace isotherm::net
+}  // namespace isotherm::net::resp_parser_test

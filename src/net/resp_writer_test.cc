@@ -5,7 +5,7 @@
 #include <limits>
 #include <string>
 
-namespace isotherm::net {
+namespace isotherm::net::resp_writer_test {
 namespace {
 
 template <typename Write>
@@ -59,4 +59,4 @@ TEST(RespWriterTest, WritesValuesLongerThanAChunk) {
 }
 
 }  // namespace
-}  // namespace isotherm::net
+}  // namespace isotherm::net::resp_writer_test

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-namespace isotherm::net {
+namespace isotherm::net::socket_events_test {
 namespace {
 
 // Two connected sockets, the first of which is non-blocking.
@@ -110,4 +110,4 @@ TEST(SocketEventsTest, NoDescriptorIsRefused) {
 }
 
 }  // namespace
-}  // namespace isotherm::net
+}  // namespace isotherm::net::socket_events_test

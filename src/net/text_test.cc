@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace isotherm::net {
+namespace isotherm::net::text_test {
 namespace {
 
 TEST(TextTest, ReadsIntegersAsRedisDoes) {
@@ -23,4 +23,4 @@ TEST(TextTest, IgnoresCaseOfLettersOnly) {
 }
 
 }  // namespace
-}  // namespace isotherm::net
+}  // namespace isotherm::net::text_test

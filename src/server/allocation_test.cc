@@ -30,7 +30,7 @@ void operator delete[](void* memory) noexcept { operator delete(memory); }
 void operator delete(void* memory, size_t) noexcept { operator delete(memory); }
 void operator delete[](void* memory, size_t) noexcept { operator delete(memory); }
 
-namespace isotherm {
+namespace isotherm::allocation_test {
 namespace {
 
 // One round: each client sends a pipeline of all the hot commands and reads its answers, by means
@@ -88,4 +88,4 @@ TEST(AllocationTest, WarmTurnsAllocateNothing) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::allocation_test

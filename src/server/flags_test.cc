@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace isotherm {
+namespace isotherm::flags_test {
 namespace {
 
 std::optional<int> parse(std::vector<const char*> arguments, net::ServerOptions& options) {
@@ -138,4 +138,4 @@ TEST(FlagsTest, ASizeAndAWaitOfRoundsNeedAScheduleThatHasThem) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::flags_test

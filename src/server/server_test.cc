@@ -10,7 +10,7 @@
 #include "net/buffer_pool.h"
 #include "server/test_client.h"
 
-namespace isotherm {
+namespace isotherm::server_test {
 namespace {
 
 class ServerTest : public ::testing::Test {
@@ -367,4 +367,4 @@ TEST_F(ServerTest, APortMayBeOff) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::server_test

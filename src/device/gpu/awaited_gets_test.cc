@@ -5,7 +5,7 @@
 #include "device/fake_device.h"
 #include "device/gpu/device_table_checks.h"
 
-namespace isotherm {
+namespace isotherm::awaited_gets_test {
 namespace {
 
 constexpr uint64_t memory = uint64_t{1} << 26;
@@ -63,4 +63,4 @@ TEST_F(AwaitedGetsTest, WithoutMemoryForItsPartsThereAreNone) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::awaited_gets_test

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <vector>
 
-namespace isotherm {
+namespace isotherm::byte_units_test {
 namespace {
 
 // 64 bytes, none of them 0, at a multiple of 16.
@@ -63,4 +63,4 @@ TEST(ByteUnits, RowsOutsideTheirColumnAreNotTaken) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::byte_units_test

@@ -10,7 +10,7 @@
 #include "device/fake_device.h"
 #include "device/gpu/device_item_checks.h"
 
-namespace isotherm {
+namespace isotherm::device_item_calls_test {
 namespace {
 
 constexpr uint64_t memory = uint64_t{1} << 29;
@@ -283,4 +283,4 @@ TEST_F(DeviceItemCalls, TakeEffectInTheirOrderOnAnyStream) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::device_item_calls_test

@@ -5,7 +5,7 @@
 #include "device/gpu/device_item_churn_checks.h"
 #include "items/poison.h"
 
-namespace isotherm {
+namespace isotherm::device_item_churn_test {
 namespace {
 
 TEST(DeviceItemChurn, FindsNoFault) {
@@ -22,4 +22,4 @@ TEST(DeviceItemChurn, FindsNoFault) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::device_item_churn_test

@@ -7,7 +7,7 @@
 #include "device/gpu/device_item_host_checks.h"
 #include "items/poison.h"
 
-namespace isotherm {
+namespace isotherm::device_item_store_test {
 namespace {
 
 constexpr uint64_t memory = uint64_t{1} << 29;
@@ -289,4 +289,4 @@ TEST(DeviceItemStore, KeysOfOneHashAreRefusedTogetherWhereTheIndexIsFull) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::device_item_store_test

@@ -10,7 +10,7 @@
 #include "device/fake_device.h"
 #include "device/value_transfer.h"
 
-namespace isotherm {
+namespace isotherm::device_value_tier_test {
 namespace {
 
 class DeviceValueTierTest : public ::testing::Test {
@@ -82,4 +82,4 @@ TEST_F(DeviceValueTierTest, WithoutMemoryThereIsNone) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::device_value_tier_test

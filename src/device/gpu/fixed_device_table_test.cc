@@ -8,7 +8,7 @@
 #include "device/gpu/device_table_checks.h"
 #include "items/poison.h"
 
-namespace isotherm {
+namespace isotherm::fixed_device_table_test {
 namespace {
 
 constexpr uint64_t memory = uint64_t{1} << 28;
@@ -197,4 +197,4 @@ TEST(FixedDeviceTable, CallsTakeEffectInTheirOrderOnAnyStream) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::fixed_device_table_test

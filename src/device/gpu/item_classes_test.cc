@@ -4,7 +4,7 @@
 
 #include "device/gpu/device_item.h"
 
-namespace isotherm::item_classes {
+namespace isotherm::item_classes::item_classes_test {
 namespace {
 
 TEST(ItemClasses, TheSmallestClassThatHoldsTheBytes) {
@@ -35,4 +35,4 @@ TEST(ItemClasses, TheLastClassHoldsTheLargestItem) {
 }
 
 }  // namespace
-}  // namespace isotherm::item_classes
+}  // namespace isotherm::item_classes::item_classes_test

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace isotherm {
+namespace isotherm::item_hash_test {
 namespace {
 
 uint64_t hash(const std::string& key, uint64_t seed = 7) {
@@ -119,4 +119,4 @@ TEST(ItemHash, TheMaskMakesKeysCollide) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::item_hash_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace isotherm {
+namespace isotherm::item_placement_test {
 namespace {
 
 constexpr uint64_t gigabyte = uint64_t{1} << 30;
@@ -64,4 +64,4 @@ TEST(ItemPlacement, LargerBlocksNeedASmallerIndex) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::item_placement_test

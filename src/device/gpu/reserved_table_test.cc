@@ -4,7 +4,7 @@
 #include "device/fake_device.h"
 #include "device/gpu/device_table_checks.h"
 
-namespace isotherm {
+namespace isotherm::reserved_table_test {
 namespace {
 
 constexpr uint64_t memory = uint64_t{1} << 26;
@@ -89,4 +89,4 @@ TEST(ReservedTable, MayBeReservedAgainWhenThereAreEntries) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::reserved_table_test

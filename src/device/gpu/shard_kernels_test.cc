@@ -8,7 +8,7 @@
 
 #include "device/fake_device_fixture.h"
 
-namespace isotherm {
+namespace isotherm::shard_kernels_test {
 namespace {
 
 constexpr uint64_t seed = 5;
@@ -123,4 +123,4 @@ TEST_F(ShardKernels, ShardsAreOfEqualSize) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::shard_kernels_test

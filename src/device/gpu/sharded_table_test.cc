@@ -12,7 +12,7 @@
 #include "device/gpu/sharded_table_checks.h"
 #include "items/poison.h"
 
-namespace isotherm {
+namespace isotherm::sharded_table_test {
 namespace {
 
 constexpr uint64_t memory = uint64_t{1} << 28;
@@ -217,4 +217,4 @@ TEST(ShardedFixedDeviceTable, KeepsItsPlaceInTheCallersStreams) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::sharded_table_test

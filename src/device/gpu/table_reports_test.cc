@@ -7,7 +7,7 @@
 #include "device/fake_device.h"
 #include "device/gpu/device_stream.h"
 
-namespace isotherm {
+namespace isotherm::table_reports_test {
 namespace {
 
 class TableReportsTest : public ::testing::Test {
@@ -78,4 +78,4 @@ TEST_F(TableReportsTest, EachPartIsJudgedByWhatItInsertedItself) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::table_reports_test

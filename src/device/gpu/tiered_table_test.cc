@@ -10,7 +10,7 @@
 #include "device/gpu/tiered_table_checks.h"
 #include "items/poison.h"
 
-namespace isotherm {
+namespace isotherm::tiered_table_test {
 namespace {
 
 constexpr uint64_t memory = uint64_t{1} << 28;
@@ -212,4 +212,4 @@ TEST(TieredTable, WithoutHostMemoryItIsTheDevicesTable) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::tiered_table_test

@@ -9,7 +9,7 @@
 #include "device/fake_device.h"
 #include "device/gpu/device_put_checks.h"
 
-namespace isotherm {
+namespace isotherm::try_kernels_test {
 namespace {
 
 // Counts parts that try, and those that enter every writer.
@@ -132,4 +132,4 @@ TEST_F(TryKernelsTest, OptionsOverruleTheGuess) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::try_kernels_test

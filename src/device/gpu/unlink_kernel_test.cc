@@ -10,7 +10,7 @@
 #include "device/fake_device_fixture.h"
 #include "items/poison.h"
 
-namespace isotherm {
+namespace isotherm::unlink_kernel_test {
 namespace {
 
 constexpr int line_bits = 3;
@@ -156,4 +156,4 @@ TEST_F(UnlinkKernelTest, ChainsKeepTheirEntriesAndNoLineTooMany) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::unlink_kernel_test

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace isotherm {
+namespace isotherm::unlink_rounds_test {
 namespace {
 
 constexpr uint64_t segments = 10;
@@ -82,4 +82,4 @@ TEST_F(UnlinkRoundsTest, ErasedEntriesEndTheRest) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::unlink_rounds_test
