@@ -54,7 +54,7 @@ function(isotherm_set_up_library target visibility)
   if(visibility STREQUAL "PUBLIC")
     target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/src")
     target_compile_definitions(${target} PRIVATE ISOTHERM_VERSION="${PROJECT_VERSION}")
-    target_compile_options(${target} PRIVATE ${ISOTHERM_DEBUG_OPTIMIZE} ${ISOTHERM_COVERAGE})
+    target_compile_options(${target} PRIVATE ${ISOTHERM_DEBUG_OPTIMIZE})
   endif()
 endfunction()
 

@@ -1,14 +1,7 @@
-# Tests that ctest runs. Labels: unit, script, example, package, tools; folders of tests/ set their
-# own. The sanitizer builds run `unit` and `script`.
-include(GoogleTest)
+# Programs of tests. tools/run_gtests.sh runs the unit tests and scripts, in every build; ctest runs
+# what else there is, by labels: stress, broken, peers, example, package, tools. The sanitizer builds
+# run `stress`.
 find_package(GTest REQUIRED)
-
-# One ctest entry for each test of a GoogleTest program.
-function(isotherm_discover_tests target label)
-  gtest_discover_tests(${target} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
-    WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
-    PROPERTIES LABELS ${label} TIMEOUT 300)
-endfunction()
 
 function(isotherm_add_unit_tests)
   find_package(rapidcheck QUIET)
@@ -17,12 +10,12 @@ function(isotherm_add_unit_tests)
   if(sources)
     add_executable(isotherm-unit-tests ${sources})
     isotherm_unite(isotherm-unit-tests)
+    target_compile_options(isotherm-unit-tests PRIVATE ${ISOTHERM_DEBUG_OPTIMIZE})
     target_link_libraries(isotherm-unit-tests PRIVATE isotherm_server GTest::gtest_main)
     isotherm_link_gpu(isotherm-unit-tests)
     if(rapidcheck_FOUND)
       target_link_libraries(isotherm-unit-tests PRIVATE rapidcheck)
     endif()
-    isotherm_discover_tests(isotherm-unit-tests unit)
   endif()
 
   file(GLOB_RECURSE bench_tests CONFIGURE_DEPENDS
@@ -31,7 +24,6 @@ function(isotherm_add_unit_tests)
     add_executable(isotherm-bench-tests ${bench_tests})
     isotherm_unite(isotherm-bench-tests)
     target_link_libraries(isotherm-bench-tests PRIVATE isotherm_bench GTest::gtest_main)
-    isotherm_discover_tests(isotherm-bench-tests unit)
   endif()
 endfunction()
 

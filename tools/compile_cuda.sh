@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
 # Compiles every .cu file of src/, tests/ and bench/ for sm_90 and to PTX. Those of src/ make the
-# library libisotherm_cuda.a; tests/cuda/*_test.cu and bench/cuda/*_bench.cu become programs of it
-# and of the host's library (build/release/lib/libisotherm.a, which is built if need be) that need no
-# CUDA library. What the server links lies beside them: server_gpu.o, libcudart_static.a. No GPU is
-# needed.
+# library libisotherm_cuda.a. Each file of tests/cuda and bench/cuda with a `main` becomes a program of
+# its own name, with that library and the host's (build/release/lib/libisotherm.a, which is built if
+# need be); programs need no CUDA library. What the server links lies beside them: server_gpu.o,
+# libcudart_static.a. No GPU is needed.
+#
+# Files that share headers and kernels are compiled as one, which takes a fifth of the time. Their
+# programs are then one file under several names, which looks at the name that it was called by.
 #
 # Usage: compile_cuda.sh             everything, into build/cuda
 #        compile_cuda.sh --server    what the server links, if it is older than the sources
@@ -13,25 +16,14 @@ cd "$(dirname "$0")/.."
 out=build/cuda
 server_source=src/device/gpu/cuda_root_table.cu
 nvcc=$(tools/setup_cuda.sh)
-objects=$out/objects
-mkdir -p "$objects"
-
-object_of() { echo "$objects/$(tr / _ <<<"${1%.cu}").o"; }
+mkdir -p "$out/united" "$out/objects"
 
 compile() {
   echo "nvcc $1"
   "$nvcc" -c -std=c++20 -O2 -gencode arch=compute_90,code=sm_90 \
     -gencode arch=compute_90,code=compute_90 -Werror all-warnings \
-    -Xcompiler -mcx16,-Wall,-Wextra,-Werror -Iinclude -Isrc -Itests -Ibench "$1" \
-    -o "$(object_of "$1")"
-}
-
-# The wheels keep their libraries where nvcc does not look by itself.
-link() {
-  local program=$1
-  shift
-  echo "link $program"
-  "$nvcc" -arch=sm_90 --cudart static -L"$(dirname "$nvcc")/../lib" "$@" -o "$program"
+    -Xcompiler -mcx16,-Wall,-Wextra,-Werror -I. -Iinclude -Isrc -Itests -Ibench "$1" \
+    -o "$out/objects/$(basename "$1" .cu).o"
 }
 
 # The whole of it appears at once, so that a build never links a half.
@@ -40,7 +32,7 @@ install_server_part() {
   for runtime in "$(dirname "$nvcc")"/../{lib,lib64,targets/x86_64-linux/lib}/libcudart_static.a; do
     [[ -f $runtime ]] || continue
     cp "$runtime" "$out/libcudart_static.a"
-    cp "$(object_of "$server_source")" "$out/server_gpu.o"
+    cp "$out/objects/$(basename "$server_source" .cu).o" "$out/server_gpu.o"
     return
   done
   echo "compile_cuda.sh: no libcudart_static.a beside $nvcc" >&2
@@ -57,28 +49,59 @@ if [[ ${1:-} == --server ]]; then
   exit 0
 fi
 
-mapfile -t sources < <(find src tests bench -name '*.cu' | sort)
-export objects nvcc
-export -f object_of compile
-printf '%s\0' "${sources[@]}" | xargs -0 -P 2 -I{} bash -c 'set -euo pipefail; compile "$1"' _ {}
+programs_of() { grep -lE '^int main\(' "$@" | xargs -r -n 1 basename -s .cu; }
 
-library=()
-shared=()
-programs=()
-for source in "${sources[@]}"; do
-  case $source in
-    src/*) library+=("$(object_of "$source")") ;;
-    tests/cuda/*_test.cu | bench/cuda/*_bench.cu) programs+=("$source") ;;
-    *) shared+=("$(object_of "$source")") ;;
-  esac
-done
+# Writes a file that includes the given ones, and a `main` that calls that of the program's name.
+unite() {
+  local united=$out/united/$1.cu file name
+  shift
+  {
+    for file in "$@"; do
+      name=$(basename "$file" .cu)
+      printf '#define main %s_main\n#include "%s"\n#undef main\n' "$name" "$file"
+    done
+    printf '#include <cstring>\nint main(int argc, char** argv) {\n'
+    printf '  const char* slash = std::strrchr(argv[0], %s);\n' "'/'"
+    printf '  const char* name = slash == nullptr ? argv[0] : slash + 1;\n'
+    for name in $(programs_of "$@"); do
+      printf '  if (std::strcmp(name, "%s") == 0) return %s_main(argc, argv);\n' "$name" "$name"
+    done
+    printf '  return 64;\n}\n'
+  } >"$united"
+}
+
+mapfile -t library < <(find src -name '*.cu' ! -path "$server_source" | sort)
+mapfile -t benches < <(find bench/cuda -name '*.cu' | sort)
+mapfile -t index_tests < <(find tests/cuda -name 'index_kernels*.cu' | sort)
+mapfile -t tests < <(find tests/cuda -name '*.cu' ! -name 'index_kernels*' | sort)
+for source in "${library[@]}"; do echo "#include \"$source\""; done >"$out/united/library.cu"
+unite index_tests "${index_tests[@]}"
+unite tests "${tests[@]}"
+unite benches "${benches[@]}"
+
+export out nvcc
+export -f compile
+printf '%s\0' "$out"/united/{tests,library,benches,index_tests}.cu "$server_source" |
+  xargs -0 -P "$(nproc)" -I{} bash -c 'set -euo pipefail; compile "$1"' _ {}
+
 install_server_part
 rm -f "$out/libisotherm_cuda.a"
-ar rcs "$out/libisotherm_cuda.a" "${library[@]}"
+ar rcs "$out/libisotherm_cuda.a" "$out/objects/library.o" "$out/server_gpu.o"
 cmake --preset release >/dev/null
 cmake --build --preset release --target isotherm
-for source in "${programs[@]}"; do
-  link "$out/$(basename "$source" .cu)" "$(object_of "$source")" "${shared[@]}" \
-    "$out/libisotherm_cuda.a" build/release/lib/libisotherm.a
-done
-echo "$((${#sources[@]} + ${#programs[@]})) passed"
+
+# The wheels keep their libraries where nvcc does not look by itself.
+link() {
+  local united=$1 name
+  shift
+  "$nvcc" -arch=sm_90 --cudart static -L"$(dirname "$nvcc")/../lib" "$out/objects/$united.o" \
+    "$out/libisotherm_cuda.a" build/release/lib/libisotherm.a -o "$out/$united"
+  for name in $(programs_of "$@"); do
+    echo "link $name"
+    ln -f "$out/$united" "$out/$name"
+  done
+}
+link index_tests "${index_tests[@]}"
+link tests "${tests[@]}"
+link benches "${benches[@]}"
+echo "$(find src tests bench -name '*.cu' | wc -l) passed"

@@ -2,24 +2,37 @@
 # All tests in stages; prints a table of times and, as the last line, "N passed, M failed".
 #
 # Usage: run_tests.sh [--long] [stage…]   (all stages; --long: more histories, longer fuzzing)
+#        run_tests.sh --quick             (after an edit: release build, its unit tests and scripts)
 # The output of each stage is in build/logs; that of a failed stage is printed, too, and the lines of
 # it that name what failed once more behind the table.
+#
+# Each stage has an allowance of CPU seconds, on the machine that `make test` promises its 20 minutes
+# for. What a stage takes beyond it is shown in the table: a new check earns its time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-stages=(setup format layers cuda release ctest clang asan fuzz tsan tidy python linearizability
-  system)
+stages=(setup format layers cuda release unit ctest clang asan fuzz tsan_build tsan tidy python
+  linearizability system)
+declare -A allowance=([setup]=60 [format]=10 [layers]=5 [cuda]=280 [release]=270 [unit]=200
+  [ctest]=70 [clang]=260 [asan]=270 [fuzz]=30 [tsan_build]=230 [tsan]=150 [tidy]=80 [python]=70
+  [linearizability]=50 [system]=30)
 export ISOTHERM_TEST_LONG=0
-fuzz_seconds=20
+fuzz_seconds=10
 histories=20
 system_size=quick
-if [[ ${1:-} == --long ]]; then
-  ISOTHERM_TEST_LONG=1
-  fuzz_seconds=600
-  histories=1000
-  system_size=long
-  shift
-fi
+case ${1:-} in
+  --long)
+    ISOTHERM_TEST_LONG=1
+    fuzz_seconds=600
+    histories=1000
+    system_size=long
+    shift
+    ;;
+  --quick)
+    stages=(release unit)
+    shift
+    ;;
+esac
 if (($# > 0)); then stages=("$@"); fi
 jobs=$(nproc)
 server=build/release/isotherm-server
@@ -27,22 +40,34 @@ server=build/release/isotherm-server
 build() {
   cmake --preset "$1" >/dev/null && cmake --build --preset "$1" -j "$jobs"
 }
+# The unit tests and scripts of a build, less those that a file names.
+gtests() {
+  local folder=$1
+  shift
+  local programs=("$folder"/isotherm-unit-tests "$folder"/isotherm-script-tests)
+  if [[ -x $folder/isotherm-bench-tests ]]; then programs+=("$folder"/isotherm-bench-tests); fi
+  tools/run_gtests.sh "$@" "${programs[@]}"
+}
 
 stage_setup() { tools/setup.sh test; }
 stage_format() { tools/format.sh --check; }
 stage_layers() { tools/check_layers.py; }
 stage_release() { build release; }
-stage_cuda() {
-  tools/compile_cuda.sh && build/cuda/index_kernels_test && build/cuda/device_table_test &&
-    build/cuda/device_queue_test && build/cuda/device_item_test && build/cuda/sharded_table_test
-}
+stage_cuda() { tools/compile_cuda.sh && tests/run_gpu.sh; }
+stage_unit() { gtests build/release; }
 stage_ctest() { ctest --preset release -j "$jobs"; }
 # One build serves three ends: clang compiles all, its sanitizers watch the tests, and the fuzzers.
 stage_clang() { build clang; }
-stage_asan() { ctest --preset clang -j "$jobs"; }
-# Without what one thread runs: scripts against a server of one thread, tables on the fake device.
-stage_tsan() { build tsan && ctest --preset tsan -j "$jobs"; }
-stage_tidy() { cmake --preset clang >/dev/null && tools/run_tidy.sh build/clang; }
+stage_asan() {
+  export ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1
+  gtests build/clang && ctest --preset clang -j "$jobs"
+}
+stage_tsan_build() { build tsan; }
+stage_tsan() {
+  export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
+  gtests build/tsan --except tests/tsan_except.txt && ctest --preset tsan -j "$jobs"
+}
+stage_tidy() { cmake --preset tidy >/dev/null && tools/run_tidy.sh build/tidy; }
 
 # Each fuzzer on its seeds and then on what it finds; inputs that fail are kept in build/clang.
 fuzz_one() {
@@ -78,21 +103,23 @@ stage_system() { run_script tests/system/run.sh "$server" "$system_size"; }
 # What a stage needs to have succeeded before, if it is part of this run.
 needs() {
   case $1 in
-    ctest | python | linearizability | system) echo release ;;
+    unit | ctest | python | linearizability | system) echo release ;;
     asan | fuzz) echo clang ;;
+    tsan) echo tsan_build ;;
   esac
 }
 
-# Tests that passed and failed according to a log: the sums of all summaries of ctest, else the last
-# line that says "N passed" (and "M failed").
+# Tests that passed and failed according to a log: the sums of all summaries of ctest and of
+# run_gtests.sh, else the last line that says "N passed" (and "M failed").
 count_tests() {
   awk '
     /tests passed, [0-9]+ tests failed out of/ {
       match($0, /[0-9]+ tests failed/); f = substr($0, RSTART) + 0
       match($0, /out of [0-9]+/); t = substr($0, RSTART + 7) + 0
-      passed += t - f; failed += f; ctest = 1
+      passed += t - f; failed += f; sums = 1
     }
-    !ctest && /[0-9]+ (passed|failed)/ {
+    /^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$/ { passed += $1; failed += $3; sums = 1; next }
+    !sums && /[0-9]+ (passed|failed)/ {
       p = f = 0
       if (match($0, /[0-9]+ passed/)) p = substr($0, RSTART) + 0
       if (match($0, /[0-9]+ failed/)) f = substr($0, RSTART) + 0
@@ -105,6 +132,14 @@ count_tests() {
 failures() {
   grep -aE '\*\*\*(Failed|Timeout|Exception|Not Run)|FAILED|Failure|(ERROR|WARNING|FATAL|SUMMARY): |error:|Error |timeout' "$1" |
     tail -n 10 | cut -c 1-160
+}
+
+# Sets cpu_seconds to what this script's children have taken so far, user and system. `times` counts
+# those of the shell that calls it, so no other may.
+count_cpu() {
+  times >build/logs/cpu
+  cpu_seconds=$(awk 'NR == 2 { gsub(/[ms]/, " "); printf "%d", $1 * 60 + $2 + $3 * 60 + $4 }' \
+    build/logs/cpu)
 }
 
 mkdir -p build/logs
@@ -123,12 +158,14 @@ for stage in "${stages[@]}"; do
   need=$(needs "$stage")
   if [[ -n $need && ${result[$need]:-ok} != ok ]]; then
     result[$stage]=skipped
-    table+=("$(printf '%-16s %8s  %s' "$stage" - "skipped: $need failed")")
+    table+=("$(printf '%-16s %7s %7s  %s' "$stage" - - "skipped: $need failed")")
     total_failed=$((total_failed + 1))
     continue
   fi
   echo "== $stage"
   started=$SECONDS
+  count_cpu
+  cpu_before=$cpu_seconds
   # A child shell, so that `set -e` holds inside the stage whatever is done with its status here.
   set +e
   (set -e; "stage_$stage") >"$log" 2>&1
@@ -145,15 +182,20 @@ for stage in "${stages[@]}"; do
   fi
   total_passed=$((total_passed + passed))
   total_failed=$((total_failed + failed))
-  table+=("$(printf '%-16s %7ds  %-7s %d passed, %d failed' "$stage" $((SECONDS - started)) \
-    "${result[$stage]}" "$passed" "$failed")")
+  count_cpu
+  cpu=$((cpu_seconds - cpu_before))
+  over=$((cpu - ${allowance[$stage]:-0}))
+  table+=("$(printf '%-16s %6ds %6ds  %-7s %d passed, %d failed%s' "$stage" $((SECONDS - started)) \
+    "$cpu" "${result[$stage]}" "$passed" "$failed" \
+    "$( ((over <= 0)) || echo ", $over s of CPU over its allowance")")")
   echo "${table[-1]}"
   if [[ $stage == setup && $status != 0 ]]; then break; fi
 done
 
 echo
+printf '%-16s %7s %7s\n' stage wall CPU
 printf '%s\n' "${table[@]}"
-printf '%-16s %7ds\n' total "$SECONDS"
+printf '%-16s %6ds %6ds\n' total "$SECONDS" "$cpu_seconds"
 for stage in "${stages[@]}"; do
   if [[ ${result[$stage]:-} == FAILED ]]; then
     echo "-- $stage (build/logs/$stage.log)"

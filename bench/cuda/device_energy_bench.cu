@@ -10,7 +10,7 @@
 #include "cuda/gpu_batches.cuh"
 #include "cuda/gpu_energy.h"
 
-namespace isotherm::bench {
+namespace isotherm::bench::device_energy_bench {
 namespace {
 
 constexpr uint64_t largest = uint64_t{1} << 26;
@@ -143,10 +143,11 @@ class Bench {
 };
 
 }  // namespace
-}  // namespace isotherm::bench
+}  // namespace isotherm::bench::device_energy_bench
 
 int main(int argc, char** argv) {
   using namespace isotherm::bench;
+  using namespace device_energy_bench;
   Parameters parameters;
   if (!begin_bench(
           "device_energy_bench", argc, argv,

@@ -11,7 +11,7 @@
 #include "cuda/bench_flags.h"
 #include "cuda/gpu_batches.cuh"
 
-namespace isotherm::bench {
+namespace isotherm::bench::device_express_bench {
 namespace {
 
 struct Parameters {
@@ -147,10 +147,11 @@ class Bench {
 };
 
 }  // namespace
-}  // namespace isotherm::bench
+}  // namespace isotherm::bench::device_express_bench
 
 int main(int argc, char** argv) {
   using namespace isotherm::bench;
+  using namespace device_express_bench;
   Parameters parameters;
   if (!begin_bench("device_express_bench", argc, argv,
                    {flag("--entries", parameters.entries), flag("--calls", parameters.calls)})) {

@@ -6,7 +6,7 @@
 #include "cuda/bench_flags.h"
 #include "cuda/gpu_batches.cuh"
 
-namespace isotherm::bench {
+namespace isotherm::bench::device_growth_bench {
 namespace {
 
 constexpr uint64_t rows = uint64_t{1} << 24;
@@ -75,10 +75,11 @@ class Growth {
 };
 
 }  // namespace
-}  // namespace isotherm::bench
+}  // namespace isotherm::bench::device_growth_bench
 
 int main(int argc, char** argv) {
   using namespace isotherm::bench;
+  using namespace device_growth_bench;
   uint64_t entries = 1'000'000'000;
   if (!begin_bench("device_growth_bench", argc, argv, {flag("--entries", entries)})) {
     return EXIT_SUCCESS;

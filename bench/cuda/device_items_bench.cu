@@ -18,7 +18,7 @@
 #include "cuda/gpu_batches.cuh"
 #include "isotherm/device_item_table.h"
 
-namespace isotherm::bench {
+namespace isotherm::bench::device_items_bench {
 namespace {
 
 struct Parameters {
@@ -351,10 +351,11 @@ void print_environment(const Parameters& parameters) {
 }
 
 }  // namespace
-}  // namespace isotherm::bench
+}  // namespace isotherm::bench::device_items_bench
 
 int main(int argc, char** argv) {
   using namespace isotherm::bench;
+  using namespace device_items_bench;
   Parameters parameters;
   if (!begin_bench(
           "device_items_bench", argc, argv,

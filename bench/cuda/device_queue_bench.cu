@@ -15,7 +15,7 @@
 #include "cuda/gpu_batches.cuh"
 #include "cuda/offered_requests.h"
 
-namespace isotherm::bench {
+namespace isotherm::bench::device_queue_bench {
 namespace {
 
 struct Parameters {
@@ -291,10 +291,11 @@ class Bench {
 };
 
 }  // namespace
-}  // namespace isotherm::bench
+}  // namespace isotherm::bench::device_queue_bench
 
 int main(int argc, char** argv) {
   using namespace isotherm::bench;
+  using namespace device_queue_bench;
   Parameters parameters;
   double rate = 0;
   if (!begin_bench("device_queue_bench", argc, argv,

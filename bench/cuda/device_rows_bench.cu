@@ -7,7 +7,7 @@
 #include "cuda/gpu_batches.cuh"
 #include "isotherm/device_row_table.h"
 
-namespace isotherm::bench {
+namespace isotherm::bench::device_rows_bench {
 namespace {
 
 constexpr uint64_t batch = uint64_t{1} << 20;
@@ -80,10 +80,11 @@ class RowsBench {
 };
 
 }  // namespace
-}  // namespace isotherm::bench
+}  // namespace isotherm::bench::device_rows_bench
 
 int main(int argc, char** argv) {
   using namespace isotherm::bench;
+  using namespace device_rows_bench;
   uint64_t rows = uint64_t{20} << 20;
   uint32_t row_bytes = 512;
   if (!begin_bench("device_rows_bench", argc, argv,

@@ -13,7 +13,7 @@
 #include "cuda/gpu_batches.cuh"
 #include "isotherm/sharded_device_table.h"
 
-namespace isotherm::bench {
+namespace isotherm::bench::device_shards_bench {
 namespace {
 
 struct Parameters {
@@ -340,10 +340,11 @@ class Bench {
 };
 
 }  // namespace
-}  // namespace isotherm::bench
+}  // namespace isotherm::bench::device_shards_bench
 
 int main(int argc, char** argv) {
   using namespace isotherm::bench;
+  using namespace device_shards_bench;
   Parameters parameters;
   if (!begin_bench("device_shards_bench", argc, argv,
                    {flag("--entries", parameters.entries), flag("--rows", parameters.rows),

@@ -14,7 +14,7 @@
 #include "device/gpu/fixed_device_table.h"
 #include "isotherm/device_table.h"
 
-namespace isotherm::bench {
+namespace isotherm::bench::device_table_bench {
 namespace {
 
 struct Parameters {
@@ -296,10 +296,11 @@ class Bench {
 };
 
 }  // namespace
-}  // namespace isotherm::bench
+}  // namespace isotherm::bench::device_table_bench
 
 int main(int argc, char** argv) {
   using namespace isotherm::bench;
+  using namespace device_table_bench;
   Parameters parameters;
   if (!begin_bench("device_table_bench", argc, argv,
                    {flag("--entries", parameters.entries), flag("--rounds", parameters.rounds)})) {

@@ -13,7 +13,7 @@
 #include "isotherm/device_table.h"
 #include "isotherm/fixed_table.h"
 
-namespace isotherm::bench {
+namespace isotherm::bench::device_tiered_bench {
 namespace {
 
 constexpr uint64_t rows = uint64_t{1} << 22;
@@ -185,10 +185,11 @@ class Tiered {
 };
 
 }  // namespace
-}  // namespace isotherm::bench
+}  // namespace isotherm::bench::device_tiered_bench
 
 int main(int argc, char** argv) {
   using namespace isotherm::bench;
+  using namespace device_tiered_bench;
   Parameters parameters;
   if (!begin_bench("device_tiered_bench", argc, argv,
                    {flag("--entries", parameters.entries), flag("--rounds", parameters.rounds),

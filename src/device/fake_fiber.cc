@@ -2,7 +2,9 @@
 
 #include <sys/mman.h>
 
+#include <mutex>
 #include <new>
+#include <vector>
 
 #include "base/pair.h"
 #include "items/poison.h"
@@ -49,6 +51,35 @@ constexpr size_t page_bytes = 4096;
 // Unoptimised and instrumented frames are larger.
 constexpr size_t stack_bytes = poison::sanitized ? 256 * 1024 : 64 * 1024;
 
+// Stacks that no fiber has at the moment, each with its page below. Tests make thousands of
+// devices, and the kernel would take longer over their stacks than the lanes over their tasks.
+class SpareStacks {
+ public:
+  ~SpareStacks() {
+    for (char* stack : stacks_) munmap(stack, page_bytes + stack_bytes);
+  }
+  char* take() {
+    std::lock_guard lock(mutex_);
+    if (stacks_.empty()) return nullptr;
+    char* stack = stacks_.back();
+    stacks_.pop_back();
+    return stack;
+  }
+  void give(char* stack) {
+    std::lock_guard lock(mutex_);
+    stacks_.push_back(stack);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<char*> stacks_;
+};
+
+SpareStacks& spare_stacks() {
+  static SpareStacks stacks;
+  return stacks;
+}
+
 }  // namespace
 
 FakeFiber::FakeFiber() {
@@ -83,14 +114,17 @@ FakeFiber::~FakeFiber() {
 #if defined(ISOTHERM_ASAN)
   __asan_unpoison_memory_region(stack_bottom_, stack_bytes_);
 #endif
-  munmap(mapping_, page_bytes + stack_bytes);
+  spare_stacks().give(mapping_);
 }
 
 void FakeFiber::map_stack() {
-  void* got = mmap(nullptr, page_bytes + stack_bytes, PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (got == MAP_FAILED || mprotect(got, page_bytes, PROT_NONE) != 0) throw std::bad_alloc();
-  mapping_ = static_cast<char*>(got);
+  mapping_ = spare_stacks().take();
+  if (mapping_ == nullptr) {
+    void* got = mmap(nullptr, page_bytes + stack_bytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (got == MAP_FAILED || mprotect(got, page_bytes, PROT_NONE) != 0) throw std::bad_alloc();
+    mapping_ = static_cast<char*>(got);
+  }
   stack_bottom_ = mapping_ + page_bytes;
   stack_bytes_ = stack_bytes;
 }

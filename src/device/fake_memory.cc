@@ -84,7 +84,7 @@ void FakeMemory::open() {
 }
 
 void FakeMemory::close() {
-  constexpr uint32_t always = 256;
+  constexpr uint32_t always = 16;
   constexpr uint32_t seldom = 64;
   if (++closed_ > always && closed_ % seldom != 0) return;
   protect(0, top_, true);

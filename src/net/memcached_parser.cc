@@ -24,7 +24,7 @@ constexpr std::string_view bad_exptime = "CLIENT_ERROR invalid exptime argument\
 constexpr std::string_view bad_delta = "CLIENT_ERROR invalid numeric delta argument\r\n";
 constexpr std::string_view bad_delete =
     "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n";
-constexpr std::string_view error = "ERROR\r\n";
+constexpr std::string_view error_answer = "ERROR\r\n";
 
 bool is_noreply(std::string_view word) { return word == "noreply"; }
 
@@ -179,7 +179,7 @@ size_t MemcachedParser::run_line(const Line& line, Turn& turn) {
   }
   const Words words = split_words(line.text);
   if (words.count < command->min_words || words.count > command->max_words) {
-    say(turn.answers, error);
+    say(turn.answers, error_answer);
     return line.bytes;
   }
   switch (command->verb) {
@@ -211,7 +211,7 @@ void MemcachedParser::unknown(std::string_view name, const Line& line, Turn& tur
       return;
     }
   }
-  say(turn.answers, error);
+  say(turn.answers, error_answer);
 }
 
 size_t MemcachedParser::run_get(MemcachedVerb verb, std::string_view keys, const Line& line,
@@ -410,7 +410,7 @@ void MemcachedParser::run_other(MemcachedVerb verb, const Words& words, Turn& tu
       closing_ = true;
       return;
     default:
-      return say(turn.answers, error);
+      return say(turn.answers, error_answer);
   }
 }
 

@@ -5,7 +5,7 @@
 #include "cuda/gpu_checks.h"
 #include "isotherm/device_queue.h"
 
-namespace isotherm {
+namespace isotherm::device_queue_test {
 namespace {
 
 // The public class: what is put through the queue is in the table, and the other way round.
@@ -44,10 +44,11 @@ uint64_t check_device_queue(CudaDevice& /*device*/, uint64_t scale) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::device_queue_test
 
 int main(int argc, char** argv) {
   using namespace isotherm;
+  using namespace device_queue_test;
   if (!GpuChecks::has_gpu()) return EXIT_SUCCESS;
   GpuChecks checks(argc, argv, 5000);
   checks.run_all(table_queue_checks<CudaDevice>);

@@ -196,7 +196,7 @@ int run_tests() {
 }  // namespace
 }  // namespace isotherm
 
-int main() {
+int main(int, char**) {
   int devices = 0;
   const cudaError_t error = cudaGetDeviceCount(&devices);
   if (error != cudaSuccess || devices == 0) {

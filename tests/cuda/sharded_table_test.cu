@@ -10,7 +10,7 @@
 #include "device/gpu/sharded_table_checks.h"
 #include "isotherm/sharded_device_table.h"
 
-namespace isotherm {
+namespace isotherm::sharded_table_test {
 namespace {
 
 using Column = DeviceArray<CudaDevice, uint64_t>;
@@ -109,10 +109,11 @@ void run_on(GpuChecks& checks, const std::vector<int>& gpus, const std::string& 
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::sharded_table_test
 
 int main(int argc, char** argv) {
   using namespace isotherm;
+  using namespace sharded_table_test;
   if (!GpuChecks::has_gpu()) return EXIT_SUCCESS;
   GpuChecks checks(argc, argv, 1 << 16);
   run_on(checks, {0}, ", GPU 0");

@@ -63,7 +63,7 @@ struct Word {
 };
 
 // Longer words first where one is the beginning of another.
-constexpr std::array<Word, 14> words{{
+constexpr std::array<Word, 14> line_words{{
     {"pipeline {", Action::pipeline_begin},
     {"}", Action::pipeline_end},
     {"clock", Action::clock},
@@ -122,7 +122,7 @@ class Parser {
   }
 
   void parse_step(std::string_view text, const std::string& connection, int number) {
-    for (const auto& [word, action] : words) {
+    for (const auto& [word, action] : line_words) {
       if (const auto rest = behind(text, word)) {
         script_.steps.push_back({action, connection, std::string(*rest), number});
         return;
