@@ -100,7 +100,7 @@ void ExpirySweep::sweep_large(Turn& turn) {
   Location found[large_at_a_time];
   uint32_t looks = std::min(turn.steps, large_at_a_time);
   turn.steps -= looks;
-  const uint32_t count = large_.find(large_number_, looks, found, large_at_a_time, false);
+  const uint32_t count = large_.find(large_number_, looks, found, large_at_a_time);
   for (uint32_t i = 0; i < count; ++i) look(turn, found[i]);
   if (large_number_ == 0) {
     leave(bound);
