@@ -25,7 +25,7 @@ constexpr uint32_t most_vain_tries = 32;
 // Searches for values to send that found none, of some thousand items each.
 constexpr uint32_t most_vain_sends = 16;
 constexpr uint32_t samples = 16;  // of which volatile-ttl evicts the one that expires first
-constexpr uint32_t lines_per_drain = 64;
+constexpr uint32_t lines_per_drain = 256;
 
 // Room kept free ahead of need: 2% of the cap, within these.
 constexpr uint64_t percent_left_free = 8;  // a little more than compaction tolerates at the cap
@@ -117,14 +117,17 @@ bool HostUpkeep::make_room(const BatchBytes& needed, int64_t now_ms) {
 
 bool HostUpkeep::step(uint64_t writes, int64_t now_ms) {
   bool more = grow(writes + std::exchange(erased_, 0));
-  more |= drain();
+  const bool drains = drain();
+  more |= drains;
   more |= expire(now_ms);
   more |= tend_values(now_ms);
   if (store_.makes_room()) {
     const int64_t reserve = reserve_of(store_.budget.limit());
     if (room() < reserve && (evictable() || sends_values())) more |= keep_reserve(reserve, now_ms);
   }
-  for (uint32_t sweeps = over_cap() ? sweeps_per_step : 1; sweeps > 0; --sweeps) compact(now_ms);
+  // Chunks of a flushed index become empty by themselves, and its items cannot be moved.
+  const uint32_t sweeps = over_cap() ? sweeps_per_step : drains ? 0 : 1;
+  for (uint32_t i = 0; i < sweeps; ++i) compact(now_ms);
   more |= executor_.cache().reclaim();
   more |= store_.items.trim();
   more |= store_.pages.trim_ahead();
@@ -157,16 +160,21 @@ bool HostUpkeep::grow(uint64_t changes) {
   return more;
 }
 
+// A sweep of another thread may look at these items, so they retire like any other. They lie
+// anywhere, so what retiring them changes is on its way for all before the first one's turn.
 bool HostUpkeep::drain() {
   std::unique_lock guard(store_.flushed_mutex, std::try_to_lock);
   if (!guard.owns_lock() || store_.flushed.empty()) return false;
-  LineIndex& index = *store_.flushed.front();
-  // A sweep of another thread may look at these items, so they retire like any other.
-  const bool more = index.drain(lines_per_drain, [&](uint64_t root) {
+  drained_.clear();
+  const bool more = store_.flushed.front()->drain(lines_per_drain, [&](uint64_t root) {
+    store_.items.prefetch_bits(root);
+    drained_.push_back(root);
+  });
+  for (const Location root : drained_) {
     for_each_member(store_.items, root,
                     [&](Location location) { executor_.cache().retire(location); });
     retire_root(executor_.cache(), root);
-  });
+  }
   if (!more) store_.flushed.pop_front();
   return true;
 }

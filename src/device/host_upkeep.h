@@ -101,7 +101,8 @@ class HostUpkeep {
   EpochDomain::Slot& slot_;
   DeviceExecutor* const device_;
   DeviceExecutor::Member* const member_;
-  std::vector<ItemMove> moves_;  // put off
+  std::vector<ItemMove> moves_;    // put off
+  std::vector<Location> drained_;  // roots of some lines of a flushed index
   std::optional<ValueMoves> values_;
   uint32_t steps_ = 0;       // since values were brought back
   bool sent_ = false;        // some values, in this step
