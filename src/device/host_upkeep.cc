@@ -27,13 +27,13 @@ constexpr uint32_t most_vain_sends = 16;
 constexpr uint32_t samples = 16;  // of which volatile-ttl evicts the one that expires first
 constexpr uint32_t lines_per_drain = 256;
 
-// Room kept free ahead of need: 2% of the cap, within these.
+// Room kept free ahead of need: 1% of the cap, within these.
 constexpr uint64_t percent_left_free = 8;  // a little more than compaction tolerates at the cap
 constexpr int64_t least_reserve = 128 << 10;
 constexpr int64_t most_reserve = 32 << 20;
 
 int64_t reserve_of(uint64_t limit) {
-  return std::clamp(static_cast<int64_t>(limit / 50), least_reserve, most_reserve);
+  return std::clamp(static_cast<int64_t>(limit / 100), least_reserve, most_reserve);
 }
 
 // Whether it is time to give up what is waited for; `height` rises as that comes nearer.

@@ -79,7 +79,9 @@ class ItemStore {
   void set_live(Location location) {
     if (ISOTHERM_UNLIKELY(is_large(location))) return large_.publish(location);
     const Bit at(location);
-    pool_.chunk(at.chunk).bits[at.word].live.fetch_or(at.mask);
+    Chunk::Bits& bits = pool_.chunk(at.chunk).bits[at.word];
+    if (location::size_class(location) >= first_new_as_used) bits.used.fetch_or(at.mask);
+    bits.live.fetch_or(at.mask);
   }
   // Returns whether it was live.
   bool clear_live(Location location) {
@@ -163,6 +165,9 @@ class ItemStore {
 
  private:
   friend class ItemCache;
+
+  // From here on a new item counts as used (items/clock_hand.h).
+  static constexpr uint32_t first_new_as_used = size_classes::class_of(8 << 10);
 
   // Where an item's bits are.
   struct Bit {
