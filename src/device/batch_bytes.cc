@@ -19,36 +19,49 @@ uint64_t old_value_bytes(const HostStore& store, const Batch::Columns& columns, 
   const std::string_view key = columns.key[row];
   const Location root = index->find<TilePlain>(store.hash(key, store.seed)).word;
   const Item* item = resolve(store.items, root, key).item;
-  return item != nullptr ? item->value().size() : 0;
+  return item != nullptr ? item->value_bytes() : 0;
 }
 
-// `old_values`: with the values that rows copy.
-uint64_t sum_of_rows(const HostStore& store, const Batch& batch, bool old_values) {
+// `old_values`: with a look at what rows copy, and at what large ones replace.
+BatchBytes sum_of_rows(const HostStore& store, const Batch& batch, bool old_values) {
   const uint64_t largest = store.largest_item();
   const Batch::Columns& columns = batch.columns();
-  uint64_t sum = 0;
+  BatchBytes sum;
   for (Batch::Row row = 0; row < batch.size(); ++row) {
     const Op op = columns.op[row];
     if (!stores(op)) continue;
-    uint64_t value = columns.value[row].size();
-    if (old_values && copies(op)) value += old_value_bytes(store, columns, row);
-    const uint64_t bytes = Item::bytes(columns.key[row].size(), value, true, true);
-    if (bytes <= largest) sum += bytes;
+    const uint64_t value = columns.value[row].size();
+    const bool copy = copies(op);
+    const bool look = old_values && (copy || value > size_classes::largest);
+    const uint64_t old = look ? old_value_bytes(store, columns, row) : 0;
+    const uint64_t bytes =
+        Item::bytes(columns.key[row].size(), value + (copy ? old : 0), true, true);
+    if (bytes > largest) continue;
+    sum.lasting += bytes - std::min(bytes, old);
+    sum.at_once += bytes;
+    sum.replaced += old;
+    sum.values += value;
   }
-  return std::min(sum, largest);
+  sum.lasting = std::min(sum.lasting, largest);
+  sum.at_once = std::min(sum.at_once, largest);
+  return sum;
 }
 
-bool any_copies(const Batch& batch) {
-  const Op* ops = batch.columns().op;
-  return std::any_of(ops, ops + batch.size(), copies);
+bool any_looks(const Batch& batch) {
+  const Batch::Columns& columns = batch.columns();
+  for (Batch::Row row = 0; row < batch.size(); ++row) {
+    if (copies(columns.op[row])) return true;
+    if (stores(columns.op[row]) && columns.value[row].size() > size_classes::largest) return true;
+  }
+  return false;
 }
 
 }  // namespace
 
-uint64_t bytes_to_store(HostStore& store, EpochDomain::Slot& slot, const Batch& batch) {
-  const uint64_t bytes = sum_of_rows(store, batch, false);
+BatchBytes bytes_to_store(HostStore& store, EpochDomain::Slot& slot, const Batch& batch) {
+  const BatchBytes bytes = sum_of_rows(store, batch, false);
   const uint64_t large = store.items.large_bytes();
-  if (large == 0 || store.budget.fits(bytes + large) || !any_copies(batch)) return bytes;
+  if (large == 0 || store.budget.fits(bytes.at_once + large) || !any_looks(batch)) return bytes;
   const EpochGuard guard(store.epochs, slot);
   return sum_of_rows(store, batch, true);
 }

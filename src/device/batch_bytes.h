@@ -4,8 +4,10 @@
 // even alone counts nothing, since it will be refused, and all rows together no more than the
 // largest item there can be: more cannot be had by evicting.
 //
-// Some requests store a changed copy of what their key has now. As long as all large items could be
-// copied within the cap, that is not worth a look at the index.
+// What a row replaces goes only when the batch has ended, so for a while both are there; that may
+// be above the cap a little (items/memory_budget.h), so nothing else has to be evicted for it. And
+// some rows store a changed copy of what their key has now. As long as all large items could be
+// copied within the cap, neither is worth a look at the index.
 //
 // Threads. The slot's, outside of epochs; enters one where it looks at items.
 #pragma once
@@ -17,7 +19,14 @@
 
 namespace isotherm {
 
-// For a store with a cap whose policy evicts.
-uint64_t bytes_to_store(HostStore& store, EpochDomain::Slot& slot, const Batch& batch);
+struct BatchBytes {
+  uint64_t lasting = 0;   // more than before, when the batch has ended
+  uint64_t at_once = 0;   // while it runs
+  uint64_t replaced = 0;  // of large values, which go when it has ended
+  uint64_t values = 0;    // of those that it was given
+};
+
+// For a store with a cap.
+BatchBytes bytes_to_store(HostStore& store, EpochDomain::Slot& slot, const Batch& batch);
 
 }  // namespace isotherm

@@ -32,15 +32,16 @@ class BatchBytesTest : public ::testing::Test {
   }
   // Of the batch, which is cleared.
   uint64_t bytes() {
-    const uint64_t bytes = bytes_to_store(store_, *slot_, batch_);
+    needed_ = bytes_to_store(store_, *slot_, batch_);
     batch_.clear();
-    return bytes;
+    return needed_.at_once;
   }
 
   HostStore store_;
   EpochDomain::Slot* slot_;
   HostExecutor executor_;
   Batch batch_;
+  BatchBytes needed_;  // of the last batch
 };
 
 TEST_F(BatchBytesTest, SumsWhatRowsMayStore) {
@@ -80,6 +81,15 @@ TEST_F(BatchBytesTest, CopiesOfLargeValuesCountWhereTheyMatter) {
   EXPECT_EQ(bytes(), copy + 1);
   batch_.expire("part", 1'000);
   EXPECT_EQ(bytes(), copy);
+  EXPECT_LT(needed_.lasting, 100u) << "the old one goes";
+  EXPECT_EQ(needed_.replaced, part.size());
+  batch_.put("part", part);
+  EXPECT_EQ(bytes(), copy);
+  EXPECT_LT(needed_.lasting, 100u);
+  EXPECT_EQ(needed_.values, part.size());
+  batch_.put("another", part);
+  EXPECT_GT(bytes(), copy);
+  EXPECT_EQ(needed_.lasting, needed_.at_once);
   // Together with what it has the value is too large.
   const std::string rest(cap * 3 / 4, 'r');
   batch_.append("part", rest);

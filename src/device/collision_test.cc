@@ -35,7 +35,7 @@ class Subject {
   void step(History& history) {
     const int64_t now = clock_.now_ms();
     // Generously what a batch may store.
-    const bool writable = upkeep_.make_room(64 << 10, now);
+    const bool writable = upkeep_.make_room({.lasting = 64 << 10, .at_once = 64 << 10}, now);
     {
       const EpochGuard guard(store_.epochs, *slot_);
       history.step(now, [&](Batch& batch) { run(batch, now, writable); });

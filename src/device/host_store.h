@@ -70,6 +70,9 @@ struct HostStore {
   // Where values of items may lie, too; null: nowhere. Belongs to the executor of the device.
   DeviceValues* values = nullptr;
 
+  // Of workers that find no room for what they are to store, one makes some, and the others wait.
+  std::mutex making_room;
+
   // Indexes that FLUSHDB took away and that are taken apart bit by bit.
   std::mutex flushed_mutex;
   std::deque<std::unique_ptr<LineIndex>> flushed;

@@ -1,6 +1,7 @@
 #include "device/host_upkeep.h"
 
 #include <algorithm>
+#include <chrono>
 #include <limits>
 #include <new>
 #include <thread>
@@ -17,22 +18,44 @@ namespace {
 constexpr uint32_t databases_per_step = 64;
 constexpr uint32_t items_per_sweep = 256;
 constexpr uint32_t sweeps_per_step = 8;
-// Sweeps that a batch waits for when it finds no room; more would be a pause that clients see, so
-// the cap is then overshot by this batch, as far as the budget lets it.
-constexpr uint32_t sweeps_per_batch = 256;
+// How long a batch waits for room while there comes none, though readers hold some back, and how
+// often it tries where none do. It then overshoots the cap, as far as the budget lets it.
+constexpr std::chrono::milliseconds longest_standstill{100};
+constexpr uint32_t most_vain_tries = 32;
 // Searches for values to send that found none, of some thousand items each.
 constexpr uint32_t most_vain_sends = 16;
 constexpr uint32_t samples = 16;  // of which volatile-ttl evicts the one that expires first
-constexpr uint32_t lines_per_drain = 64;
+constexpr uint32_t lines_per_drain = 256;
 
-// Room kept free ahead of need: 2% of the cap, within these.
+// Room kept free ahead of need: 1% of the cap, within these.
 constexpr uint64_t percent_left_free = 8;  // a little more than compaction tolerates at the cap
 constexpr int64_t least_reserve = 128 << 10;
 constexpr int64_t most_reserve = 32 << 20;
 
 int64_t reserve_of(uint64_t limit) {
-  return std::clamp(static_cast<int64_t>(limit / 50), least_reserve, most_reserve);
+  return std::clamp(static_cast<int64_t>(limit / 100), least_reserve, most_reserve);
 }
+
+// Whether it is time to give up what is waited for; `height` rises as that comes nearer.
+class Standstill {
+ public:
+  bool lasts(int64_t height, bool held_back) {
+    const auto now = std::chrono::steady_clock::now();
+    if (height > highest_) {
+      highest_ = height;
+      since_ = now;
+      tries_ = 0;
+      return false;
+    }
+    std::this_thread::yield();
+    return held_back ? now - since_ > longest_standstill : ++tries_ > most_vain_tries;
+  }
+
+ private:
+  int64_t highest_ = std::numeric_limits<int64_t>::min();
+  uint32_t tries_ = 0;
+  std::chrono::steady_clock::time_point since_;
+};
 
 }  // namespace
 
@@ -50,7 +73,7 @@ bool HostUpkeep::over_cap() const { return store_.budget.limit() != 0 && !store_
 
 bool HostUpkeep::evictable() const {
   if (!store_.evicts) return false;
-  const auto buffers = store_.budget.buffers.load(std::memory_order_relaxed);
+  const int64_t buffers = store_.budget.buffers.load() - store_.budget.passing.load();
   if (buffers >= static_cast<int64_t>(store_.budget.limit())) return false;
   return std::any_of(
       store_.databases.begin(), store_.databases.end(), [&](const Database& database) {
@@ -59,29 +82,52 @@ bool HostUpkeep::evictable() const {
       });
 }
 
-bool HostUpkeep::make_room(uint64_t bytes, int64_t now_ms) {
-  if (!store_.makes_room()) return true;
-  const auto wanted = static_cast<int64_t>(bytes);
-  if (room() >= wanted) return true;
+// Also what it takes for a moment must be there, and writers do not run far ahead of the compactor:
+// beyond the cap there is little but chunks that any class can have.
+bool HostUpkeep::has_room(const BatchBytes& needed) const {
+  const MemoryBudget& budget = store_.budget;
+  const auto most = budget.limit() + static_cast<uint64_t>(reserve_of(budget.limit()));
+  return room() >= static_cast<int64_t>(needed.lasting) && budget.fits_over(needed.at_once) &&
+         budget.claimed() <= most + store_.items.stock_bytes();
+}
+
+bool HostUpkeep::make_room(const BatchBytes& needed, int64_t now_ms) {
+  if (!store_.makes_room() || has_room(needed)) return true;
   if (!evictable() && !sends_values()) return !store_.evicts;
-  // Sending takes longer than evicting, and batches of other workers wait for room as well.
-  const int64_t reserve = reserve_of(store_.budget.limit());
-  evict_to(wanted + (sends_values() ? reserve / 8 : reserve), sweeps_per_batch, now_ms);
+  const std::lock_guard turn(store_.making_room);
+  const auto lasting = static_cast<int64_t>(needed.lasting);
+  Standstill standstill;
+  // What readers still hold comes free by itself, unless that takes too long.
+  bool waits = true;
+  while (!has_room(needed) && (evictable() || (sends_values() && store_.values->helps()))) {
+    executor_.cache().reclaim_all();
+    if (over_cap()) compact(now_ms);
+    const uint64_t coming = waits ? store_.items.retired_bytes() : 0;
+    const uint64_t over =
+        needed.at_once - std::min(needed.at_once, store_.budget.room_over() + coming);
+    evict_to(std::max(lasting, room() + static_cast<int64_t>(over)), sweeps_per_step, now_ms);
+    const auto height = room() - static_cast<int64_t>(store_.budget.claimed());
+    if (!standstill.lasts(height, waits && store_.items.retired_bytes() != 0)) continue;
+    if (!std::exchange(waits, false)) break;
+  }
   // Where nothing can be evicted writes may run over the cap only as long as sending helps.
   const bool vain = store_.values != nullptr && !evictable() && !store_.values->helps();
-  return !vain || !store_.evicts || room() >= wanted;
+  return !vain || !store_.evicts || room() >= lasting;
 }
 
 bool HostUpkeep::step(uint64_t writes, int64_t now_ms) {
   bool more = grow(writes + std::exchange(erased_, 0));
-  more |= drain();
+  const bool drains = drain();
+  more |= drains;
   more |= expire(now_ms);
   more |= tend_values(now_ms);
   if (store_.makes_room()) {
     const int64_t reserve = reserve_of(store_.budget.limit());
     if (room() < reserve && (evictable() || sends_values())) more |= keep_reserve(reserve, now_ms);
   }
-  for (uint32_t sweeps = over_cap() ? sweeps_per_step : 1; sweeps > 0; --sweeps) compact(now_ms);
+  // Chunks of a flushed index become empty by themselves, and its items cannot be moved.
+  const uint32_t sweeps = over_cap() ? sweeps_per_step : drains ? 0 : 1;
+  for (uint32_t i = 0; i < sweeps; ++i) compact(now_ms);
   more |= executor_.cache().reclaim();
   more |= store_.items.trim();
   more |= store_.pages.trim_ahead();
@@ -114,16 +160,21 @@ bool HostUpkeep::grow(uint64_t changes) {
   return more;
 }
 
+// A sweep of another thread may look at these items, so they retire like any other. They lie
+// anywhere, so what retiring them changes is on its way for all before the first one's turn.
 bool HostUpkeep::drain() {
   std::unique_lock guard(store_.flushed_mutex, std::try_to_lock);
   if (!guard.owns_lock() || store_.flushed.empty()) return false;
-  LineIndex& index = *store_.flushed.front();
-  // A sweep of another thread may look at these items, so they retire like any other.
-  const bool more = index.drain(lines_per_drain, [&](uint64_t root) {
+  drained_.clear();
+  const bool more = store_.flushed.front()->drain(lines_per_drain, [&](uint64_t root) {
+    store_.items.prefetch_bits(root);
+    drained_.push_back(root);
+  });
+  for (const Location root : drained_) {
     for_each_member(store_.items, root,
                     [&](Location location) { executor_.cache().retire(location); });
     retire_root(executor_.cache(), root);
-  });
+  }
   if (!more) store_.flushed.pop_front();
   return true;
 }
@@ -142,14 +193,16 @@ bool HostUpkeep::expire(int64_t now_ms) {
 bool HostUpkeep::evict_to(int64_t wanted, uint32_t sweeps, int64_t now_ms) {
   uint32_t vain = 0;
   for (; sweeps > 0; --sweeps) {
-    if (room() >= wanted) return true;
-    const Sent sent = send_values(wanted - room(), now_ms);
+    const int64_t missing = wanted - room();
+    if (missing <= 0) return true;
+    const Sent sent = send_values(missing, now_ms);
     if (sent == Sent::busy) std::this_thread::yield();
     const bool evicts = evictable() && (sent == Sent::off || store_.values->poor());
     if (!evicts && (sent == Sent::off || (sent == Sent::none && ++vain == most_vain_sends))) break;
     if (!evicts) continue;
     const EpochGuard guard(store_.epochs, slot_);
-    evict_some(now_ms);
+    // Not for every small item anew.
+    evict_some(std::max(missing, reserve_of(store_.budget.limit()) / 16), now_ms);
     make_moves(now_ms);
   }
   return room() >= wanted;
@@ -225,10 +278,12 @@ size_t HostUpkeep::move_values(int64_t now_ms, Step&& step) {
   return make_moves(now_ms);
 }
 
-void HostUpkeep::evict_some(int64_t now_ms) {
+// One sweep, which stops when it has freed so many bytes.
+void HostUpkeep::evict_some(int64_t bytes, int64_t now_ms) {
   const auto evict = [&](Location location) {
-    erase_if_still(location, MoveReason::evicted, now_ms);
-    return true;
+    const auto freed = static_cast<int64_t>(ItemStore::footprint(location));
+    if (erase_if_still(location, MoveReason::evicted, now_ms)) bytes -= freed;
+    return bytes > 0;
   };
   switch (store_.options.maxmemory_policy) {
     case EvictionPolicy::noeviction:
@@ -243,11 +298,12 @@ void HostUpkeep::evict_some(int64_t now_ms) {
       store_.items.sweep_random(samples, evict);
       return;
     case EvictionPolicy::volatile_ttl:
-      return evict_soonest(now_ms);
+      if (const Location soonest = find_soonest(); soonest != location::none) evict(soonest);
+      return;
   }
 }
 
-void HostUpkeep::evict_soonest(int64_t now_ms) {
+Location HostUpkeep::find_soonest() {
   Location soonest = location::none;
   int64_t expiry = 0;
   store_.items.sample_volatile(samples, [&](Location location) {
@@ -258,7 +314,7 @@ void HostUpkeep::evict_soonest(int64_t now_ms) {
     }
     return true;
   });
-  if (soonest != location::none) erase_if_still(soonest, MoveReason::evicted, now_ms);
+  return soonest;
 }
 
 void HostUpkeep::compact(int64_t now_ms) {

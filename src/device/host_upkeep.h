@@ -17,6 +17,9 @@
 //
 // Room. What can still be stored: the rest of the budget, free items of all classes, and what
 // waits for readers. Eviction keeps a reserve of room, so a batch of writes finds its memory ready.
+// It frees as many bytes as are missing, whatever the items' sizes, and little more. A batch that
+// finds no room waits while that is made for it: a writer that outruns eviction, or whose sizes
+// leave memory in the wrong classes, is slowed down rather than refused.
 //
 // Threads. One object a worker, used outside of epochs; it enters them itself.
 #pragma once
@@ -25,6 +28,7 @@
 #include <optional>
 #include <vector>
 
+#include "device/batch_bytes.h"
 #include "device/device_executor.h"
 #include "device/host_executor.h"
 #include "device/member_swap.h"
@@ -47,9 +51,9 @@ class HostUpkeep {
     if (reader != nullptr) values_.emplace(executor, *store_.values, *reader);
   }
 
-  // Before a batch that stores about `bytes`: false when that much room cannot be had, so rows that
-  // need memory have to be refused.
-  bool make_room(uint64_t bytes, int64_t now_ms);
+  // Before a batch that needs so much: false when that cannot be had, so rows that need memory have
+  // to be refused.
+  bool make_room(const BatchBytes& needed, int64_t now_ms);
 
   // One bounded step after a batch with `writes` rows that may write; true while more waits.
   bool step(uint64_t writes, int64_t now_ms);
@@ -70,12 +74,13 @@ class HostUpkeep {
   bool sends_now();
   template <class Step>
   size_t move_values(int64_t now_ms, Step&& step);
-  void evict_some(int64_t now_ms);
-  void evict_soonest(int64_t now_ms);
+  void evict_some(int64_t bytes, int64_t now_ms);
+  Location find_soonest();
   void compact(int64_t now_ms);
 
   // Bytes of room as above; negative over the cap.
   int64_t room() const;
+  bool has_room(const BatchBytes& needed) const;
   bool over_cap() const;
   // Whether the policy may have something to evict, and that would help: buffers that are above the
   // cap alone stay above it.
@@ -96,7 +101,8 @@ class HostUpkeep {
   EpochDomain::Slot& slot_;
   DeviceExecutor* const device_;
   DeviceExecutor::Member* const member_;
-  std::vector<ItemMove> moves_;  // put off
+  std::vector<ItemMove> moves_;    // put off
+  std::vector<Location> drained_;  // roots of some lines of a flushed index
   std::optional<ValueMoves> values_;
   uint32_t steps_ = 0;       // since values were brought back
   bool sent_ = false;        // some values, in this step

@@ -102,6 +102,21 @@ TEST_F(HostUpkeepTest, GrowthKeepsUpWithLargeBatches) {
   EXPECT_LE(index.count(), slots);
 }
 
+// A flushed index gives its memory back in few steps, which leave its items where they are.
+TEST_F(HostUpkeepTest, AFlushedIndexGoesInFewSteps) {
+  for (uint64_t first = 0; first < keys; first += rows) {
+    turn([](Batch& batch, const std::string& key) { batch.put(key, "value"); }, first);
+  }
+  const int64_t full = store_.budget.items.load();
+  store_.flushed.push_back(store_.databases[0].detach());
+  uint64_t steps = 0;
+  for (; upkeep_.step(0, 0); ++steps) ASSERT_LT(steps, keys / 500);
+  EXPECT_TRUE(store_.flushed.empty());
+  EXPECT_EQ(store_.budget.index.load(), 0);
+  for (int i = 0; i < 100; ++i) upkeep_.step(0, 0);
+  EXPECT_LT(store_.budget.items.load(), full / 4);
+}
+
 // Threads that pass by while another one moves lines pay later.
 TEST_F(HostUpkeepTest, GrowthKeepsUpWithThreads) {
   constexpr uint64_t threads = 16;

@@ -291,6 +291,26 @@ TEST_F(DeviceValuesTest, WhereTheyFindNoRoomTheCapHoldsAsEver) {
   }
 }
 
+// Where the device takes some of them, and where it takes none.
+TEST_F(DeviceValuesTest, LargeValuesFillTheHostBesideIt) {
+  for (const uint64_t bytes : {100'000, 1'000'000}) {
+    Options capped = options(16 << 20);
+    capped.maxmemory = 20 << 20;
+    capped.maxmemory_policy = EvictionPolicy::allkeys_lru;
+    make(capped);
+    const uint64_t room = capped.maxmemory / bytes;
+    for (uint64_t i = 0; i < room * 2; ++i) {
+      put(i, 1, bytes);
+      maintain(2);
+      ASSERT_EQ(get(key(i)).size(), bytes);
+      if (i < room) continue;
+      const uint64_t on_host = engine->database(0).keys - values().values;
+      EXPECT_GE(on_host * bytes, capped.maxmemory * 75 / 100) << bytes;
+    }
+    EXPECT_LE(engine->stats().used_memory, capped.maxmemory + (1 << 20));
+  }
+}
+
 TEST_F(DeviceValuesTest, WithTheDeviceTheyAreLostAndNothingElse) {
   for (const uint64_t left : {0, 1, 2, 5, 9, 14, 30}) {
     FakeDevice lost(left + 1, device_bytes);

@@ -186,6 +186,7 @@ struct Worker::Impl final : Batch::Hold {
   void run(Batch& batch, int64_t now_ms, bool writable);
   void flush(uint32_t first, uint32_t end);
   bool make_room(const Batch& batch, int64_t now_ms);
+  void tell_passing(const BatchBytes& needed);
   void flush_index(uint32_t database);
   void lock_exclusive();
   void unlock_exclusive();
@@ -198,6 +199,7 @@ struct Worker::Impl final : Batch::Hold {
   HostUpkeep upkeep;
   uint32_t held = 0;    // batches done and not cleared; the epoch is held while there are any
   uint64_t writes = 0;  // rows that may write, since the last step of upkeep
+  int64_t passing = 0;  // bytes that it told of as such (items/memory_budget.h)
 };
 
 bool Worker::Impl::valid(const Batch& batch) const {
@@ -229,9 +231,23 @@ void Worker::Impl::unlock_exclusive() {
 }
 
 bool Worker::Impl::make_room(const Batch& batch, int64_t now_ms) {
-  if (!engine.store.makes_room() || !batch.writes()) return true;
-  const uint64_t bytes = bytes_to_store(engine.store, slot, batch);
-  return bytes == 0 || upkeep.make_room(bytes, now_ms);
+  if (engine.store.budget.limit() == 0 || !batch.writes()) return true;
+  const BatchBytes needed = bytes_to_store(engine.store, slot, batch);
+  tell_passing(needed);
+  return needed.at_once == 0 || upkeep.make_room(needed, now_ms);
+}
+
+// Few bytes are not worth the account, nor is it told of each buffer at once.
+void Worker::Impl::tell_passing(const BatchBytes& needed) {
+  constexpr int64_t worth_telling = 64 << 10;
+  MemoryBudget& budget = engine.store.budget;
+  const int64_t in_buffers =
+      std::min(static_cast<int64_t>(needed.values), budget.buffers.load(std::memory_order_relaxed));
+  int64_t bytes = in_buffers + static_cast<int64_t>(needed.replaced);
+  if (bytes < worth_telling) bytes = 0;
+  if (bytes == passing) return;
+  budget.passing.fetch_add(bytes - passing, std::memory_order_relaxed);
+  passing = bytes;
 }
 
 Worker::Worker(Engine& engine) : impl_(std::make_unique<Impl>(*engine.state_)) {
@@ -247,6 +263,7 @@ Worker::~Worker() {
     std::erase(engine.workers, &impl_->executor);
     add_counters(engine.ended, impl_->executor.counters());
   }
+  impl_->tell_passing({});
   impl_.reset();
   engine.store.epochs.release(&slot);
 }
@@ -282,7 +299,9 @@ void Worker::submit(Batch& batch) {
   batch.finish();
 }
 
+// By now the caller's buffers are what they are without the last batch.
 bool Worker::maintain() {
+  impl_->tell_passing({});
   if (impl_->held != 0) return false;
   return impl_->upkeep.step(std::exchange(impl_->writes, 0), impl_->engine.clock.now_ms());
 }

@@ -75,9 +75,7 @@ uint32_t ChunkPool::take(uint32_t size_class, bool force) {
   std::lock_guard guard(mutex_);
   uint32_t page = with_stock_.first();
   if (page == PageSet::none) {
-    if (!budget_.fits(Chunk::bytes) && !(force && budget_.fits_over(Chunk::bytes))) {
-      return Chunk::none;
-    }
+    if (force ? !budget_.fits_over(Chunk::bytes) : !budget_.fits(Chunk::bytes)) return Chunk::none;
     page = with_cold_.first();
     if (page == PageSet::none) {
       if (!add_page(force)) return Chunk::none;

@@ -56,9 +56,15 @@ uint32_t ClassLists::take_from(uint32_t number, Location* items, uint32_t wanted
 }
 
 void ClassLists::give(const Location* items, uint32_t count) {
+  constexpr uint32_t ahead = 8;
   std::lock_guard guard(mutex_);
   int64_t change = 0;
   for (uint32_t i = 0; i < count; ++i) {
+    if (i + ahead < count) {
+      const Chunk& coming = pool_->chunk(Chunk::number(items[i + ahead]));
+      __builtin_prefetch(&coming, 1);
+      __builtin_prefetch(&coming.allocated[Chunk::item_number(items[i + ahead]) / 64], 1);
+    }
     const uint32_t number = Chunk::number(items[i]);
     const uint32_t item = Chunk::item_number(items[i]);
     Chunk& chunk = pool_->chunk(number);

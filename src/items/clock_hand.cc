@@ -5,10 +5,6 @@
 #include "items/item_store.h"
 
 namespace isotherm {
-namespace {
-
-
-}  // namespace
 
 uint32_t ClockHand::sweep(uint32_t limit, Visitor visit, bool volatile_only) {
   std::unique_lock guard(mutex_, std::try_to_lock);
@@ -16,18 +12,22 @@ uint32_t ClockHand::sweep(uint32_t limit, Visitor visit, bool volatile_only) {
   // Pages, chunks and words without items count as steps, so a sparse store costs no more.
   Turn turn{visit, volatile_only, limit, 0, 2 * limit + 64, false};
   while (!turn.over()) {
-    if (in_large_) {
-      sweep_large(turn);
+    if (large_.any_due()) {
+      visit_large(turn);
     } else if (walk_.find_chunk(pool_, turn.steps)) {
       sweep_chunk(turn);
+      move_hand();
     } else if (walk_.at_end(pool_)) {
       walk_.start();
-      in_large_ = true;
+      ++rounds_;
+      move_hand();
       turn.steps -= std::min(turn.steps, 1u);  // the walk to the end may have used up all
     }
   }
   return turn.looked;
 }
+
+void ClockHand::move_hand() { large_.move_hand(rounds_ * LargeItems::one_round + walk_.number()); }
 
 void ClockHand::sweep_chunk(Turn& turn) {
   Chunk& chunk = pool_.chunk(walk_.number());
@@ -67,17 +67,11 @@ void ClockHand::sweep_word(Turn& turn, Chunk& chunk, const LiveWord& word) {
   if (passed != 0) used_word.fetch_and(~passed, std::memory_order_relaxed);
 }
 
-void ClockHand::sweep_large(Turn& turn) {
-  Location found[LargeItems::most_found];
-  uint32_t looks = std::min(turn.steps, turn.limit - turn.looked);
-  const uint32_t before = looks;
-  const uint32_t count = large_.find(large_number_, looks, found, LargeItems::most_found, true);
-  turn.looked += before - looks;
-  turn.steps -= std::min(turn.steps, before - looks);
-  for (uint32_t i = 0; i < count && !turn.enough; ++i) {
-    if (wanted(turn, found[i])) turn.enough = !turn.visit(found[i]);
-  }
-  if (large_number_ == 0) in_large_ = false;
+void ClockHand::visit_large(Turn& turn) {
+  ++turn.looked;
+  --turn.steps;
+  const Location location = large_.due();
+  if (location != location::none && wanted(turn, location)) turn.enough = !turn.visit(location);
 }
 
 bool ClockHand::wanted(const Turn& turn, Location location) const {

@@ -1,10 +1,15 @@
 // ClockHand: chooses what to evict, in CLOCK order (Mega-KV, section 3.2).
 //
-// The hand goes round all chunks in the order of their addresses, then round the large items. An
-// item that was read since the hand last passed loses its bit and stays; another one is visited, to
-// be evicted. Bits are read 64 at a time from beside the chunk, so items themselves are touched
-// only to be evicted. A new item starts without its bit: mostly it takes a place that the hand has
-// just passed, so it has a whole round to be read in.
+// The hand goes round all chunks in the order of their addresses. An item that was read since the
+// hand last passed loses its bit and stays; another one is visited, to be evicted. Bits are read 64
+// at a time from beside the chunk, so items themselves are touched only to be evicted. Large items
+// have no addresses in that order; each has its turn where the hand stood when it became live, and
+// when it last had its turn (items/large_items.h).
+//
+// New items. Mostly one takes a place that the hand has just passed, so it has a whole round to be
+// read in. But where all others were read the hand goes round to the newest at once, and of items
+// of 8 KiB and more there are so few that a client may notice: these count as used when they are
+// new. Smaller ones start without their bit, so that a crowd of them that nobody reads goes sooner.
 //
 // Threads. One at a time, by try_lock.
 #pragma once
@@ -39,7 +44,8 @@ class ClockHand {
   };
   void sweep_chunk(Turn& turn);
   void sweep_word(Turn& turn, Chunk& chunk, const LiveWord& word);
-  void sweep_large(Turn& turn);
+  void visit_large(Turn& turn);
+  void move_hand();
   bool wanted(const Turn& turn, Location location) const;
 
   const ItemStore& store_;
@@ -47,8 +53,7 @@ class ClockHand {
   LargeItems& large_;
   std::mutex mutex_;  // all below
   ChunkWalk walk_;
-  bool in_large_ = false;
-  uint32_t large_number_ = 0;
+  uint64_t rounds_ = 0;
 };
 
 }  // namespace isotherm

@@ -7,6 +7,7 @@
 namespace isotherm {
 namespace {
 
+constexpr uint32_t large_at_a_time = 16;
 
 }  // namespace
 
@@ -96,10 +97,10 @@ void ExpirySweep::sweep_large(Turn& turn) {
     }
     enter(bound);
   }
-  Location found[LargeItems::most_found];
-  uint32_t looks = std::min(turn.steps, LargeItems::most_found);
+  Location found[large_at_a_time];
+  uint32_t looks = std::min(turn.steps, large_at_a_time);
   turn.steps -= looks;
-  const uint32_t count = large_.find(large_number_, looks, found, LargeItems::most_found, false);
+  const uint32_t count = large_.find(large_number_, looks, found, large_at_a_time);
   for (uint32_t i = 0; i < count; ++i) look(turn, found[i]);
   if (large_number_ == 0) {
     leave(bound);

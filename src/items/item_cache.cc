@@ -48,21 +48,20 @@ Location ItemCache::allocate(uint64_t bytes, bool force) {
 
 Location ItemCache::allocate_large(uint64_t bytes, bool force) {
   Location location = store_.large_.allocate(bytes, false);
-  if (location == location::none && reclaim_all()) {
+  if (location == location::none) {
+    reclaim_all();
     location = store_.large_.allocate(bytes, false);
   }
   if (location == location::none && force) location = store_.large_.allocate(bytes, true);
   return location;
 }
 
-// At the cap, whatever no reader holds back; true when that was anything.
-bool ItemCache::reclaim_all() {
-  const uint64_t before = retired_.size();
-  if (before == 0) return false;
+void ItemCache::reclaim_all() {
+  if (retired_.empty() && !store_.has_retired_large()) return;
   oldest_ = store_.epochs_.advance();
+  store_.free_retired_large(oldest_);
   while (reclaim()) {
   }
-  return retired_.size() != before;
 }
 
 // Own retired items first: they are near, and no lock is needed.
@@ -76,8 +75,10 @@ bool ItemCache::fill(uint32_t size_class, bool force) {
   const uint32_t wanted = filling(size_class);
   stack.items.reserve(kept_fillings * wanted + 1);
   uint32_t count = store_.classes_[size_class].take(items, wanted, false);
-  if (count == 0 && reclaim_all() && !stack.items.empty()) return true;
-  if (count == 0 && give_other_classes(size_class)) {
+  if (count == 0) {
+    reclaim_all();
+    if (!stack.items.empty()) return true;
+    give_other_classes(size_class);
     count = store_.classes_[size_class].take(items, wanted, false);
   }
   if (count == 0 && force) count = store_.classes_[size_class].take(items, 1, true);
@@ -110,14 +111,10 @@ void ItemCache::give_bottom(uint32_t size_class, uint32_t count) {
   items.erase(items.begin(), items.begin() + count);
 }
 
-bool ItemCache::give_other_classes(uint32_t size_class) {
-  bool gave = false;
+void ItemCache::give_other_classes(uint32_t size_class) {
   for (uint32_t c = 0; c < size_classes::count; ++c) {
-    if (c == size_class || stacks_[c].items.empty()) continue;
-    give_bottom(c, static_cast<uint32_t>(stacks_[c].items.size()));
-    gave = true;
+    if (c != size_class) give_bottom(c, static_cast<uint32_t>(stacks_[c].items.size()));
   }
-  return gave;
 }
 
 bool ItemCache::drains_missed() const {
@@ -156,6 +153,7 @@ void ItemCache::retire(Location location) {
 #if defined(ISOTHERM_BREAK_EPOCH)
   release(location);
 #else
+  if (ISOTHERM_UNLIKELY(ItemStore::is_large(location))) return store_.retire_large(location);
   count_retired(static_cast<int64_t>(ItemStore::footprint(location)));
   retired_.push({location, store_.epochs_.current()});
 #endif
@@ -174,6 +172,10 @@ bool ItemCache::reclaim(uint32_t limit) {
   ++calls_;
   keep_house();
   if (ISOTHERM_UNLIKELY(store_.has_orphans())) adopt_orphans(limit);
+  if (ISOTHERM_UNLIKELY(store_.has_retired_large())) {
+    oldest_ = store_.epochs_.advance();
+    store_.free_retired_large(oldest_);
+  }
   if (retired_.empty()) return false;
   if (!front_is_free() && (retired_.size() >= worth_advancing || calls_ % patience_calls == 0)) {
     oldest_ = store_.epochs_.advance();

@@ -4,7 +4,8 @@
 // to 256 items or 32 KiB, and an overfull one gives as much back. A stack that was not used between
 // two visits of `reclaim` is given back whole, so an idle thread holds nothing. Retired items wait
 // in a queue with the epoch of their retirement; `reclaim` moves those that no reader can see any
-// more to the stacks.
+// more to the stacks. Large items wait in one queue of all threads, and are freed soon: raising the
+// epoch for each costs less than writing it did.
 //
 // Limits. A stack holds four fillings.
 // Threads. One; the counter of retired bytes may be read by any.
@@ -40,6 +41,8 @@ class ItemCache {
   // when nothing waits. True while the limit left some behind.
   bool reclaim(uint32_t limit = default_limit);
   static constexpr uint32_t default_limit = 1024;
+  // At the cap: frees whatever no reader holds back.
+  void reclaim_all();
 
   uint64_t retired_bytes() const { return retired_bytes_.load(std::memory_order_relaxed); }
 
@@ -52,12 +55,11 @@ class ItemCache {
 
   static uint32_t filling(uint32_t size_class);
   Location allocate_large(uint64_t bytes, bool force);
-  bool reclaim_all();
   bool fill(uint32_t size_class, bool force);
   void push(Location location);
   void release(Location location);
   void give_bottom(uint32_t size_class, uint32_t count);
-  bool give_other_classes(uint32_t size_class);
+  void give_other_classes(uint32_t size_class);
   bool drains_missed() const;
   void give_draining();
   void keep_house();

@@ -13,6 +13,7 @@ namespace isotherm {
 
 ItemStore::ItemStore(Pages& pages, MemoryBudget& budget, EpochDomain& epochs)
     : base_(static_cast<char*>(pages.base())),
+      budget_(budget),
       epochs_(epochs),
       pool_(pages, budget),
       large_(budget),
@@ -95,7 +96,34 @@ bool ItemStore::pop_orphan(RetiredQueue::Entry& entry) {
   return true;
 }
 
-uint64_t ItemStore::retired_bytes() const {
+// The epoch is read under the lock, so that they are in the order of their epochs.
+void ItemStore::retire_large(Location location) {
+  std::lock_guard guard(mutex_);
+  const uint64_t bytes = footprint(location);
+  budget_.passing.fetch_add(static_cast<int64_t>(bytes));
+  retired_large_bytes_.fetch_add(bytes);
+  retired_large_.push({location, epochs_.current()});
+  retired_large_waiting_.store(retired_large_.size());
+}
+
+void ItemStore::free_retired_large(uint64_t oldest) {
+  for (;;) {
+    Location location = location::none;
+    {
+      std::lock_guard guard(mutex_);
+      if (retired_large_.empty() || retired_large_.front().epoch >= oldest) return;
+      location = retired_large_.pop().location;
+      retired_large_waiting_.store(retired_large_.size());
+    }
+    const uint64_t bytes = footprint(location);
+    large_.free(location);
+    // Passing until it is free.
+    budget_.passing.fetch_sub(static_cast<int64_t>(bytes));
+    retired_large_bytes_.fetch_sub(bytes);
+  }
+}
+
+uint64_t ItemStore::retired_in_chunks() const {
   std::lock_guard guard(mutex_);
   uint64_t sum = 0;
   for (const ItemCache* cache : caches_) sum += cache->retired_bytes();
@@ -106,10 +134,10 @@ ItemMemory ItemStore::memory() const {
   ItemMemory memory;
   memory.chunks = pool_.chunks_in_classes() * Chunk::bytes;
   memory.free = static_cast<uint64_t>(std::max<int64_t>(free_bytes_.load(), 0));
-  memory.stock = pool_.stock() * Chunk::bytes;
+  memory.stock = stock_bytes();
   memory.large = large_.bytes();
   memory.large_count = large_.count();
-  memory.retired = retired_bytes();
+  memory.retired = retired_in_chunks();
   return memory;
 }
 

@@ -55,7 +55,7 @@ struct ItemMemory {
   uint64_t stock = 0;   // resident chunks in no class
   uint64_t large = 0;   // large items
   uint64_t large_count = 0;
-  uint64_t retired = 0;  // waiting for readers
+  uint64_t retired = 0;  // waiting for readers, in chunks
 };
 
 class ItemStore {
@@ -77,19 +77,15 @@ class ItemStore {
   Item* item(Location location) const { return reinterpret_cast<Item*>(address(location)); }
 
   void set_live(Location location) {
-    if (ISOTHERM_UNLIKELY(is_large(location))) {
-      LargeItems::header(location).state.fetch_or(LargeItems::Header::live);
-      return;
-    }
+    if (ISOTHERM_UNLIKELY(is_large(location))) return large_.publish(location);
     const Bit at(location);
-    pool_.chunk(at.chunk).bits[at.word].live.fetch_or(at.mask);
+    Chunk::Bits& bits = pool_.chunk(at.chunk).bits[at.word];
+    if (location::size_class(location) >= first_new_as_used) bits.used.fetch_or(at.mask);
+    bits.live.fetch_or(at.mask);
   }
   // Returns whether it was live.
   bool clear_live(Location location) {
-    if (ISOTHERM_UNLIKELY(is_large(location))) {
-      auto& state = LargeItems::header(location).state;
-      return (state.fetch_and(~LargeItems::Header::live) & LargeItems::Header::live) != 0;
-    }
+    if (ISOTHERM_UNLIKELY(is_large(location))) return large_.withdraw(location);
     const Bit at(location);
     return (pool_.chunk(at.chunk).bits[at.word].live.fetch_and(~at.mask) & at.mask) != 0;
   }
@@ -134,10 +130,13 @@ class ItemStore {
                               : size_classes::bytes_of(location::size_class(location));
   }
 
-  // Bytes that are retired and not yet free, in all caches.
-  uint64_t retired_bytes() const;
+  // Bytes that are retired and not yet free: in all caches, and of large items, which the budget
+  // counts as passing.
+  uint64_t retired_bytes() const { return retired_in_chunks() + retired_large_bytes_.load(); }
+  uint64_t retired_in_chunks() const;
   ItemMemory memory() const;
   uint64_t large_bytes() const { return large_.bytes(); }
+  uint64_t stock_bytes() const { return pool_.stock() * Chunk::bytes; }
   // A bounded step of giving free chunks back to the kernel; true while there is more.
   bool trim() { return pool_.trim(); }
 
@@ -167,6 +166,9 @@ class ItemStore {
  private:
   friend class ItemCache;
 
+  // From here on a new item counts as used (items/clock_hand.h).
+  static constexpr uint32_t first_new_as_used = size_classes::class_of(8 << 10);
+
   // Where an item's bits are.
   struct Bit {
     explicit Bit(Location location) : chunk(Chunk::number(location)) {
@@ -188,6 +190,12 @@ class ItemStore {
 
   void register_cache(ItemCache* cache);
   void unregister_cache(ItemCache* cache);
+  // Large items that wait for readers, of all threads: who needs their memory takes it, whichever
+  // thread retired them.
+  void retire_large(Location location);
+  bool has_retired_large() const { return retired_large_waiting_.load() != 0; }
+  // Frees those that were retired before `oldest`.
+  void free_retired_large(uint64_t oldest);
   // What a cache that ends leaves behind; taken up by other caches' reclaim.
   void leave_orphans(RetiredQueue& queue);
   bool has_orphans() const { return orphans_waiting_.load(std::memory_order_relaxed) != 0; }
@@ -196,6 +204,7 @@ class ItemStore {
   void clear_used(Location location);
 
   char* const base_;
+  MemoryBudget& budget_;
   EpochDomain& epochs_;
   ChunkPool pool_;
   LargeItems large_;
@@ -214,9 +223,12 @@ class ItemStore {
   std::unique_ptr<Compactor> compactor_;
 
   std::atomic<uint64_t> orphans_waiting_{0};
+  std::atomic<uint64_t> retired_large_waiting_{0};
+  std::atomic<uint64_t> retired_large_bytes_{0};
   mutable std::mutex mutex_;  // all below
   std::vector<ItemCache*> caches_;
   RetiredQueue orphans_;
+  RetiredQueue retired_large_;
 };
 
 }  // namespace isotherm

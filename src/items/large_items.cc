@@ -33,7 +33,7 @@ Location LargeItems::allocate(uint64_t bytes, bool force) {
   if (bytes > most_bytes) return location::none;
   const uint64_t asked = bytes + sizeof(Header);
   const uint64_t cost = asked + allocator_bytes;
-  if (!budget_.fits(cost) && !(force && budget_.fits_over(cost))) return location::none;
+  if (force ? !budget_.fits_over(cost) : !budget_.fits(cost)) return location::none;
   void* memory = std::malloc(asked);
   if (memory == nullptr) return location::none;
   auto* header = new (memory) Header;
@@ -81,8 +81,46 @@ void LargeItems::free(Location location) {
   count_.fetch_sub(1, std::memory_order_relaxed);
 }
 
-uint32_t LargeItems::find(uint32_t& number, uint32_t& looks, Location* found, uint32_t room,
-                          bool unused_only) {
+void LargeItems::publish(Location location) {
+  Header& header = LargeItems::header(location);
+  std::lock_guard guard(mutex_);
+  if ((header.state.fetch_or(Header::live | Header::used) & Header::live) == 0) append(&header);
+}
+
+bool LargeItems::withdraw(Location location) {
+  Header& header = LargeItems::header(location);
+  std::lock_guard guard(mutex_);
+  if ((header.state.fetch_and(~Header::live) & Header::live) == 0) return false;
+  unlink(&header);
+  return true;
+}
+
+void LargeItems::append(Header* header) {
+  header->stamp = hand_.load(std::memory_order_relaxed);
+  header->older = newest_;
+  header->newer = nullptr;
+  (newest_ != nullptr ? newest_->newer : oldest_) = header;
+  newest_ = header;
+  front_stamp_.store(oldest_->stamp, std::memory_order_relaxed);
+}
+
+void LargeItems::unlink(Header* header) {
+  (header->older != nullptr ? header->older->newer : oldest_) = header->newer;
+  (header->newer != nullptr ? header->newer->older : newest_) = header->older;
+  front_stamp_.store(oldest_ != nullptr ? oldest_->stamp : no_stamp, std::memory_order_relaxed);
+}
+
+Location LargeItems::due() {
+  std::lock_guard guard(mutex_);
+  if (!any_due()) return location::none;
+  Header* header = oldest_;
+  unlink(header);
+  append(header);
+  const uint32_t state = header->state.fetch_and(~Header::used, std::memory_order_relaxed);
+  return (state & Header::used) == 0 ? location_of(header) : location::none;
+}
+
+uint32_t LargeItems::find(uint32_t& number, uint32_t& looks, Location* found, uint32_t room) {
   std::lock_guard guard(mutex_);
   uint32_t count = 0;
   for (; number < table_.size() && looks > 0 && count < room; ++number) {
@@ -91,10 +129,6 @@ uint32_t LargeItems::find(uint32_t& number, uint32_t& looks, Location* found, ui
     if (header == nullptr) continue;
     const uint32_t state = header->state.load(std::memory_order_acquire);
     if ((state & Header::live) == 0) continue;
-    if (unused_only && (state & Header::used) != 0) {
-      header->state.fetch_and(~Header::used, std::memory_order_relaxed);
-      continue;
-    }
     found[count++] = location_of(header);
   }
   if (number >= table_.size()) number = 0;

@@ -1,10 +1,16 @@
 // LargeItems: items larger than the largest size class, each in an allocation of its own.
 //
-//   header, 32 bytes    u64 bytes that the budget counts, u32 number, u32 state
+//   header, 48 bytes    u64 bytes that the budget counts, u32 number, u32 state,
+//                       u64 neighbours in the order of the CLOCK, u64 stamp
 //   the item            at a 16-byte boundary; its address is the location's place
 //
 // A table by number holds all of them, so that sweeps find them; a number stays an item's for life,
 // and freed numbers are used again.
+//
+// The order of the CLOCK. Live items hang in a list, the one that became live last at its end, each
+// with a stamp: where the hand stood at that moment (items/clock_hand.h). `due` takes the front
+// when the hand has come round to its stamp. A new item counts as used: where all others were used,
+// the hand would find it first of all, and what was stored last is to be evicted last.
 //
 // The budget counts what the allocator says a block takes. How soon freed blocks leave the process
 // is the allocator's matter; the server links jemalloc, which gives them back within seconds.
@@ -28,19 +34,19 @@ namespace isotherm {
 
 class LargeItems {
  public:
-  // What walkers ask `find` for at a time.
-  static constexpr uint32_t most_found = 16;
-
   struct Header {
     uint64_t charged = 0;
     uint32_t number = 0;
     std::atomic<uint32_t> state{0};
-    uint64_t unused[2] = {};
+    Header* older = nullptr;
+    Header* newer = nullptr;
+    uint64_t stamp = 0;
+    uint64_t unused = 0;
 
     static constexpr uint32_t live = 1;
     static constexpr uint32_t used = 2;
   };
-  static_assert(sizeof(Header) == 32);
+  static_assert(sizeof(Header) == 48);
 
   explicit LargeItems(MemoryBudget& budget) : budget_(budget) {}
   // Frees all that are left.
@@ -59,14 +65,29 @@ class LargeItems {
   // What retired_bytes counts for it.
   static uint64_t charged(Location location) { return header(location).charged; }
 
+  // The item is live from now on, and the last in the order of the CLOCK.
+  void publish(Location location);
+  // It is live no more; whether it was.
+  bool withdraw(Location location);
+
+  // The hand has come to `stamp`, a number that only rises and rises by one_round with each round.
+  static constexpr uint64_t one_round = uint64_t{1} << 32;
+  void move_hand(uint64_t stamp) { hand_.store(stamp, std::memory_order_relaxed); }
+  // Whether the hand has come round to the front of the list.
+  bool any_due() const {
+    const uint64_t front = front_stamp_.load(std::memory_order_relaxed);
+    return front != no_stamp && front + one_round <= hand_.load(std::memory_order_relaxed);
+  }
+  // That item, which becomes the last in the order; location::none where it was used since the last
+  // time, or none is due.
+  Location due();
+
   // No live large item expires before it.
   std::atomic<int64_t>& next_expiry() { return next_expiry_; }
 
   // Live items by number: looks at up to `looks` numbers from `number` on, writes those of live
   // items to `found` (at most `room`), moves `number` on and sets it to 0 at the end of the table.
-  // With `unused_only`, an item used since the last call is marked unused instead of written.
-  uint32_t find(uint32_t& number, uint32_t& looks, Location* found, uint32_t room,
-                bool unused_only);
+  uint32_t find(uint32_t& number, uint32_t& looks, Location* found, uint32_t room);
 
   // Numbers in the table, free ones included.
   uint32_t limit() const { return limit_.load(std::memory_order_relaxed); }
@@ -74,18 +95,26 @@ class LargeItems {
   uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
 
  private:
+  static constexpr uint64_t no_stamp = ~uint64_t{0};
+
   static Location location_of(Header* header);
   void enter(Header* header);
+  void append(Header* header);
+  void unlink(Header* header);
 
   MemoryBudget& budget_;
   std::atomic<int64_t> next_expiry_{std::numeric_limits<int64_t>::max()};
   std::atomic<uint32_t> limit_{0};
   std::atomic<uint64_t> count_{0};
   std::atomic<uint64_t> bytes_{0};
+  std::atomic<uint64_t> hand_{0};
+  std::atomic<uint64_t> front_stamp_{no_stamp};
 
   std::mutex mutex_;  // all below
   std::vector<Header*> table_;
   std::vector<uint32_t> free_numbers_;
+  Header* oldest_ = nullptr;  // the ends of the list
+  Header* newest_ = nullptr;
 };
 
 }  // namespace isotherm

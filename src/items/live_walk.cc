@@ -20,7 +20,7 @@ bool LiveWalk::step(ChunkPool& pool, LargeItems& large, uint32_t limit, Visitor 
     constexpr uint32_t at_a_time = 64;
     Location found[at_a_time];
     uint32_t looks = at_a_time;
-    const uint32_t count = large.find(large_number_, looks, found, at_a_time, false);
+    const uint32_t count = large.find(large_number_, looks, found, at_a_time);
     for (uint32_t i = 0; i < count; ++i) visit(found[i]);
     if (large_number_ == 0) return false;
     left -= std::min(left, at_a_time);

@@ -3,12 +3,19 @@
 // Every part tells it the bytes it takes and gives back; `used` is their sum. Items count whole
 // chunks, so the account is what the process really holds, not what the payloads add up to.
 //
-// Writes of a store that evicts may run over the cap, since what is evicted while a batch runs is
-// not free before its end; `fits_over` says how far.
+// What a batch stores may be there twice for a while: a large value in a buffer and in its item, a
+// large value that was replaced until its readers have gone. Such bytes are about to go, so they
+// are told as `passing`, before what they pass for is taken: they claim nothing, and nobody evicts
+// for them. What is claimed is one number, not a sum of several that may change between two looks:
+// else who looks in the middle of a change would see many bytes twice, and evict as many.
+//
+// Writes of a store that evicts may run over the cap, since what is evicted or replaced while a
+// batch runs is not free before its end; `room_over` says how far.
 //
 // Threads. Any; each counter is an atomic, `used` a momentary sum.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 
@@ -16,45 +23,71 @@ namespace isotherm {
 
 class MemoryBudget {
  public:
+  // A counter whose changes are those of what is claimed, or the opposite.
+  class Part {
+   public:
+    Part(std::atomic<int64_t>& claimed, int64_t sign) : claimed_(claimed), sign_(sign) {}
+
+    int64_t load(std::memory_order order = std::memory_order_relaxed) const {
+      return bytes_.load(order);
+    }
+    void fetch_add(int64_t bytes, std::memory_order order = std::memory_order_relaxed) {
+      bytes_.fetch_add(bytes, order);
+      claimed_.fetch_add(sign_ * bytes, order);
+    }
+    void fetch_sub(int64_t bytes, std::memory_order order = std::memory_order_relaxed) {
+      fetch_add(-bytes, order);
+    }
+
+   private:
+    std::atomic<int64_t>& claimed_;
+    const int64_t sign_;
+    std::atomic<int64_t> bytes_{0};
+  };
+
   explicit MemoryBudget(uint64_t limit) : limit_(limit) {}
 
   // 0: no cap.
   uint64_t limit() const { return limit_; }
-  uint64_t used() const { return sum(ahead.load(std::memory_order_relaxed)); }
-  // Less the pages made ready ahead, which whoever needs memory gets.
-  uint64_t claimed() const { return sum(0); }
+  uint64_t used() const {
+    return positive(items.load() + index.load() + buffers.load() +
+                    ahead.load(std::memory_order_relaxed));
+  }
+  // Less the pages made ready ahead, which whoever needs memory gets, and what is passing.
+  uint64_t claimed() const { return positive(claimed_.load(std::memory_order_relaxed)); }
   // True when `bytes` more stay within the cap.
-  bool fits(uint64_t bytes) const { return limit_ == 0 || claimed() + bytes <= limit_; }
-  // The same for a write that may run over the cap. Buffers are left out: whether they have been
-  // told of the one that holds this very value is chance.
-  bool fits_over(uint64_t bytes) const {
-    return stored() + bytes <= limit_ + limit_ / 16 + most_over;
+  bool fits(uint64_t bytes) const {
+    return limit_ == 0 || (claimed() + bytes <= limit_ && bytes <= room_over());
+  }
+  // The same for a write that may run over the cap.
+  bool fits_over(uint64_t bytes) const { return limit_ == 0 || bytes <= room_over(); }
+  // What is left until no write may run further. Buffers are left out: whether they have been told
+  // of the one that holds this very value is chance.
+  uint64_t room_over() const {
+    const uint64_t most = limit_ + limit_ / 16 + most_over;
+    return most - std::min(most, positive(items.load() + index.load()));
   }
   // The largest item that fits when all others are gone.
   uint64_t largest_item() const {
-    const uint64_t lines = positive(index.load(std::memory_order_relaxed));
+    const uint64_t lines = positive(index.load());
     return limit_ > lines ? limit_ - lines : 0;
   }
-
-  std::atomic<int64_t> items{0};    // chunks of classes, large items; retired ones included
-  std::atomic<int64_t> index{0};    // segments, overflow lines
-  std::atomic<int64_t> buffers{0};  // of connections and of rounds
-  std::atomic<int64_t> ahead{0};    // pages made ready ahead (items/pages_ahead.h)
 
  private:
   static constexpr uint64_t most_over = 96 << 20;
 
   // The counters of a moment need not belong together.
   static uint64_t positive(int64_t sum) { return sum > 0 ? static_cast<uint64_t>(sum) : 0; }
-  uint64_t sum(int64_t more) const {
-    return positive(items.load(std::memory_order_relaxed) + index.load(std::memory_order_relaxed) +
-                    buffers.load(std::memory_order_relaxed) + more);
-  }
-  uint64_t stored() const {
-    return positive(items.load(std::memory_order_relaxed) + index.load(std::memory_order_relaxed));
-  }
 
   const uint64_t limit_;
+  std::atomic<int64_t> claimed_{0};
+
+ public:
+  Part items{claimed_, 1};        // chunks of classes, large items; retired ones included
+  Part index{claimed_, 1};        // segments, overflow lines
+  Part buffers{claimed_, 1};      // of connections and of rounds
+  Part passing{claimed_, -1};     // of all these: about to go
+  std::atomic<int64_t> ahead{0};  // pages made ready ahead (items/pages_ahead.h)
 };
 
 }  // namespace isotherm

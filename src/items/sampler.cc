@@ -80,7 +80,7 @@ Location Sampler::draw_large() {
   auto number = static_cast<uint32_t>(random(limit));
   uint32_t looks = large_looks;
   Location found = location::none;
-  return large_.find(number, looks, &found, 1, false) == 1 ? found : location::none;
+  return large_.find(number, looks, &found, 1) == 1 ? found : location::none;
 }
 
 uint32_t Sampler::random_chunk() {

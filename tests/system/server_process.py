@@ -70,6 +70,12 @@ def redis_command(binary, flags):
     return [binary, "--port", str(port), "--bind", "127.0.0.1", "--save", "", *kept]
 
 
+def memcached_client(server):
+    """A connection to the server's memcached port; of its functions, `send` and `line`."""
+    found = re.search(r"listening memcached 127\.0\.0\.1:(\d+)", server._tail())
+    return Client(int(found.group(1)))
+
+
 def wait_for_listener(port):
     for _ in range(100):
         try:

@@ -1,0 +1,272 @@
+// Eviction of large values: it frees what is needed and no more, the last value stored goes last,
+// and what is on its way (buffers, copies, values that readers still hold) evicts nothing.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/engine.h"
+#include "items/poison.h"
+
+namespace isotherm {
+namespace {
+
+constexpr uint64_t cap = 20 << 20;
+constexpr int64_t some_day = 1'000'000;
+
+std::string key(uint64_t number) { return "key:" + std::to_string(number); }
+
+// A client, as the server sees one: the value lies in a buffer until its reply was written.
+class Client {
+ public:
+  explicit Client(Engine& engine) : engine_(engine), worker_(engine) {}
+
+  Status put(const std::string& name, const std::string& value) {
+    const auto fill = [&](Batch& batch) { batch.put(name, value, 0, expiry_++); };
+    return run(value.size(), fill);
+  }
+  Status append(const std::string& name, const std::string& value) {
+    return run(value.size(), [&](Batch& batch) { batch.append(name, value); });
+  }
+  bool has(const std::string& name) {
+    Batch batch;
+    batch.get(name, option::no_touch);
+    worker_.submit(batch);
+    return batch.reply(0).status == Status::ok;
+  }
+  uint64_t count() { return worker_.count(0); }
+  void maintain() { worker_.maintain(); }
+
+ private:
+  template <class Fill>
+  Status run(uint64_t bytes, Fill&& fill) {
+    engine_.add_buffer_bytes(static_cast<int64_t>(bytes));
+    worker_.maintain();  // it came in several turns
+    Batch batch;
+    fill(batch);
+    worker_.submit(batch);
+    const Status status = batch.reply(0).status;
+    batch.clear();
+    engine_.add_buffer_bytes(-static_cast<int64_t>(bytes));
+    worker_.maintain();
+    return status;
+  }
+
+  Engine& engine_;
+  Worker worker_;
+  int64_t expiry_ = some_day;  // each later than the one before
+};
+
+class LargeEvictionTest : public ::testing::TestWithParam<EvictionPolicy> {
+ protected:
+  static Options options(EvictionPolicy policy, uint64_t maxmemory = cap) {
+    Options options;
+    options.maxmemory = maxmemory;
+    options.maxmemory_policy = policy;
+    return options;
+  }
+
+  // Stores so many values, of which the first fill the store; the mean share of the cap that they
+  // take afterwards.
+  double fill(Client& client, uint64_t bytes, uint64_t count, bool newest_stays) {
+    const std::string value(bytes, 'v');
+    const uint64_t room = cap / bytes + 1;
+    double sum = 0;
+    for (uint64_t i = 0; i < room + count; ++i) {
+      const std::string name = key(next_++);
+      EXPECT_EQ(client.put(name, value), Status::ok) << bytes;
+      EXPECT_TRUE(!newest_stays || client.has(name)) << bytes;
+      if (i >= room) sum += static_cast<double>(client.count() * bytes) / cap;
+    }
+    return sum / static_cast<double>(count);
+  }
+
+  ManualClock clock{1000};
+  uint64_t next_ = 0;
+};
+
+TEST_P(LargeEvictionTest, TheStoreIsFullWhateverTheSize) {
+  const bool newest_stays = GetParam() != EvictionPolicy::allkeys_random;
+  for (const uint64_t bytes : {40'000, 100'000, 200'000, 1'000'000}) {
+    Engine engine(options(GetParam()), clock);
+    Client client(engine);
+    const double share = fill(client, bytes, 150, newest_stays);
+    EXPECT_GE(share, bytes < 1'000'000 ? 0.9 : 0.85) << bytes;
+    EXPECT_LE(engine.stats().used_memory, cap) << bytes;
+  }
+}
+
+TEST_P(LargeEvictionTest, OneValueOfNearlyHalfTheCapStays) {
+  Engine engine(options(GetParam()), clock);
+  Client client(engine);
+  fill(client, 100'000, 1, false);
+  const std::string value(9'000'000, 'v');
+  for (uint64_t i = 0; i < 12; ++i) {
+    ASSERT_EQ(client.put(key(next_), value), Status::ok);
+    EXPECT_TRUE(client.has(key(next_++)));
+  }
+  // Larger ones, of which only one fits, and then small ones again.
+  const std::string huge(12'000'000, 'h');
+  for (uint64_t i = 0; i < 6; ++i) ASSERT_EQ(client.put(key(next_++), huge), Status::ok);
+  if (GetParam() != EvictionPolicy::allkeys_random) {
+    EXPECT_GE(fill(client, 1'000'000, 30, false), 0.85);
+  }
+}
+
+TEST_P(LargeEvictionTest, AppendGrowsAValueAmongOthers) {
+  Engine engine(options(GetParam()), clock);
+  Client client(engine);
+  fill(client, 100'000, 1, false);
+  // At random it may be chosen itself.
+  const bool stays = GetParam() != EvictionPolicy::allkeys_random;
+  const std::string part(100'000, 'p');
+  ASSERT_EQ(client.put("growing", part), Status::ok);
+  for (uint64_t parts = 2; parts <= 90; ++parts) {
+    ASSERT_EQ(client.append("growing", part), Status::ok);
+    EXPECT_TRUE(!stays || (client.count() - 1 + parts) * part.size() >= cap * 85 / 100) << parts;
+    // The copy is above the cap, until what it replaces is gone.
+    EXPECT_LE(engine.stats().used_memory, cap) << parts;
+  }
+}
+
+// A value that takes another's place needs no other room.
+TEST_P(LargeEvictionTest, OverwritingEvictsNothing) {
+  Engine engine(options(GetParam()), clock);
+  Client client(engine);
+  const std::string value(1'000'000, 'v');
+  constexpr uint64_t count = 19;
+  for (uint64_t i = 0; i < count; ++i) ASSERT_EQ(client.put(key(i), value), Status::ok);
+  for (uint64_t i = 0; i < 5 * count; ++i) ASSERT_EQ(client.put(key(i % count), value), Status::ok);
+  EXPECT_EQ(engine.stats().evicted, 0u);
+  EXPECT_EQ(client.count(), count);
+}
+
+INSTANTIATE_TEST_SUITE_P(Policies, LargeEvictionTest,
+                         ::testing::Values(EvictionPolicy::allkeys_lru,
+                                           EvictionPolicy::allkeys_random,
+                                           EvictionPolicy::volatile_lru,
+                                           EvictionPolicy::volatile_ttl),
+                         [](const auto& param) {
+                           std::string name(to_string(param.param));
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+// Where all others were read, the newest is not the first that nobody has read yet.
+TEST_F(LargeEvictionTest, WhatWasStoredLastGoesLast) {
+  Engine engine(options(EvictionPolicy::allkeys_lru), clock);
+  Client client(engine);
+  Worker reader(engine);
+  const std::string value(200'000, 'v');
+  for (uint64_t i = 0; i < 500; ++i) {
+    ASSERT_EQ(client.put(key(i), value), Status::ok);
+    ASSERT_TRUE(client.has(key(i))) << i;
+    const std::string name = key(i);
+    Batch batch;
+    batch.get(name);
+    reader.submit(batch);
+  }
+}
+
+// Small values that were there first go first.
+TEST_F(LargeEvictionTest, LargeOnesTakeTheirTurnAmongSmallOnes) {
+  Engine engine(options(EvictionPolicy::allkeys_lru), clock);
+  Client client(engine);
+  const std::string small(1'000, 's');
+  const std::string large(200'000, 'l');
+  for (uint64_t i = 0; i < 10; ++i) ASSERT_EQ(client.put(key(i), large), Status::ok);
+  for (uint64_t i = 10; i < 16'000; ++i) ASSERT_EQ(client.put(key(i), small), Status::ok);
+  EXPECT_GT(engine.stats().evicted, 0u);
+  for (uint64_t i = 0; i < 30; ++i) ASSERT_EQ(client.put("new " + key(i), large), Status::ok);
+  for (uint64_t i = 0; i < 30; ++i) EXPECT_TRUE(client.has("new " + key(i))) << i;
+  EXPECT_GT(client.count(), 8'000u);
+}
+
+// What one thread retired, another one frees.
+TEST_F(LargeEvictionTest, AnIdleThreadHoldsNothingBack) {
+  Engine engine(options(EvictionPolicy::allkeys_lru), clock);
+  Client client(engine);
+  Worker other(engine);
+  const std::string third(cap / 3, 't');
+  for (uint64_t i = 0; i < 2; ++i) ASSERT_EQ(client.put(key(i), third), Status::ok);
+  {
+    Batch batch;
+    batch.erase("key:0");
+    batch.erase("key:1");
+    other.submit(batch);
+  }
+  EXPECT_GT(engine.stats().used_memory, cap / 2);
+  client.maintain();
+  EXPECT_LT(engine.stats().used_memory, cap / 4);
+}
+
+void run_threads(uint64_t threads, const std::function<void(uint64_t)>& work) {
+  std::vector<std::thread> running;
+  for (uint64_t thread = 0; thread < threads; ++thread) running.emplace_back(work, thread);
+  for (std::thread& thread : running) thread.join();
+}
+
+TEST_F(LargeEvictionTest, ThreadsFillTheStoreTogether) {
+  constexpr uint64_t threads = 4;
+  constexpr uint64_t bytes = 100'000;
+  Engine engine(options(EvictionPolicy::allkeys_lru), clock);
+  std::atomic<uint64_t> lost{0};
+  run_threads(threads, [&](uint64_t thread) {
+    Client client(engine);
+    const std::string value(bytes, 'v');
+    for (uint64_t i = 0; i < 300; ++i) {
+      const std::string name = std::to_string(thread) + key(i);
+      EXPECT_EQ(client.put(name, value), Status::ok);
+      lost += !client.has(name);
+    }
+  });
+  // One that waits for its core may come too late to see its value.
+  EXPECT_LE(lost, threads * 300 / 50);
+  Client client(engine);
+  EXPECT_GE(client.count() * bytes, cap * 85 / 100);
+}
+
+// Sizes that shift upward while several threads write as fast as they can: none is refused, and the
+// cap is not left far behind.
+TEST_F(LargeEvictionTest, SizesMayShiftAtFullSpeed) {
+  constexpr uint64_t threads = 4;
+  constexpr uint64_t rows = 256;
+  constexpr uint64_t shift_cap = 2 * cap;
+  Engine engine(options(EvictionPolicy::allkeys_lru, shift_cap), clock);
+  std::atomic<uint64_t> refused{0};
+  std::atomic<uint64_t> most_used{0};
+  const auto write = [&](uint64_t bytes, uint64_t count) {
+    run_threads(threads, [&](uint64_t thread) {
+      Worker worker(engine);
+      const std::string value(bytes, 'v');
+      std::vector<std::string> names(rows);
+      Batch batch;
+      for (uint64_t i = 0; i < count / threads; i += rows) {
+        for (uint64_t row = 0; row < rows; ++row) {
+          names[row] = std::to_string(bytes) + ":" + std::to_string(thread) + key(i + row);
+          batch.put(names[row], value);
+        }
+        worker.submit(batch);
+        for (Batch::Row row = 0; row < rows; ++row)
+          refused += batch.reply(row).status != Status::ok;
+        batch.clear();
+        worker.maintain();
+        const uint64_t used = engine.stats().used_memory;
+        for (uint64_t seen = most_used;
+             used > seen && !most_used.compare_exchange_weak(seen, used);)
+          ;
+      }
+    });
+  };
+  write(40, poison::sanitized ? 150'000 : 400'000);
+  write(900, poison::sanitized ? 60'000 : 200'000);
+  EXPECT_EQ(refused, 0u);
+  EXPECT_LE(most_used, shift_cap * 115 / 100);
+}
+
+}  // namespace
+}  // namespace isotherm

@@ -1,0 +1,214 @@
+#!/usr/bin/env python3
+"""Under eviction, values of every size fill maxmemory, and what was acknowledged stays.
+
+One client stores values of one size after another, by RESP and by memcached's protocol: none is
+refused, each is there right after its reply, and together they take nearly all of maxmemory, with
+every policy. So it is after larger ones, with several clients, and while APPEND makes one value
+grow. Sizes that shift upward at full speed are never refused. A flushed database gives its memory
+back to the system within seconds.
+
+    large_values.py [--server BINARY] [--scale N]     sizes and maxmemory are N tenths of 200 MB's
+
+Exit status 0: so it is; 1: not; 2: the test could not run.
+"""
+
+import argparse
+import subprocess
+import sys
+import threading
+import time
+
+from server_process import Client, PeakMemory, ServerProcess, memcached_client, resident_bytes
+
+MIB = 1 << 20
+MAXMEMORY = 20 * MIB  # times the scale, as all sizes
+# Sizes, and the share of maxmemory that their values take at least; of 100,000 and 200,000
+# bytes the allocator makes 114,688 and 229,376.
+SIZES = [(10_000, 0.85), (100_000, 0.82), (200_000, 0.82), (1_000_000, 0.75), (9_000_000, 0.4)]
+LARGE_SIZES = [size for size in SIZES if size[0] >= 100_000]
+
+
+class Failure(Exception):
+    pass
+
+
+class Resp:
+    def __init__(self, server, expiring):
+        self.client = Client(server.port)
+        self.expiring = expiring
+        self.number = 0
+
+    def store(self, key, value):
+        self.number += 1
+        expiry = (b"EX", b"%d" % (10_000 + self.number)) if self.expiring else ()
+        return self.client.command("SET", key, value, *expiry) == b"OK"
+
+
+class Memcached:
+    def __init__(self, server, _expiring):
+        self.client = memcached_client(server)
+
+    def store(self, key, value):
+        self.client.send(b"set %s 0 0 %d\r\n%s\r\n" % (key, len(value), value))
+        return self.client.line() == b"STORED"
+
+
+def started(options, policy, *flags):
+    return ServerProcess(options.server, "--threads", "2", "--maxmemory",
+                         str(MAXMEMORY * options.scale), "--maxmemory-policy", policy, *flags)
+
+
+def store_all(server, protocol, policy, size, count, prefix=b"k"):
+    """Stores so many values; the numbers of keys after each, and how many were gone at once."""
+    writer, looker = protocol(server, policy.startswith("volatile")), Client(server.port)
+    value, held, gone = b"v" * size, [], 0
+    for i in range(count):
+        key = b"%s:%d:%d" % (prefix, size, i)
+        if not writer.store(key, value):
+            raise Failure(f"{policy}: a value of {size} bytes was refused")
+        gone += looker.command("EXISTS", key) != 1
+        held.append(looker.command("DBSIZE"))
+    return held, gone
+
+
+def one_size(options, policy, protocol, size, share):
+    size *= options.scale
+    maxmemory = MAXMEMORY * options.scale
+    room = maxmemory // size
+    with started(options, policy) as server:
+        peak = PeakMemory(server.pid)
+        held, gone = store_all(server, protocol, policy, size, 2 * room + 8)
+        mean = sum(held[room + 2:]) / len(held[room + 2:]) * size / maxmemory
+        highest = peak.stop()
+    print(f"  {policy}, {protocol.__name__}, {size} bytes: {mean:.0%} of maxmemory, "
+          f"{gone} gone at once, resident at most {highest / MIB:.0f} MiB", flush=True)
+    if mean < share:
+        raise Failure(f"values of {size} bytes take {mean:.0%} of maxmemory only")
+    if gone > (len(held) // 50 if policy == "allkeys-random" else 0):
+        raise Failure(f"{gone} values of {size} bytes were gone at once")
+    if highest > 1.15 * maxmemory + 200 * 10**6:
+        raise Failure(f"resident memory reached {highest / MIB:.0f} MiB")
+
+
+def after_larger_ones(options):
+    """Small room is found at once where large values were."""
+    with started(options, "allkeys-lru") as server:
+        store_all(server, Resp, "", 10_000_000 * options.scale, 6)
+        _, gone = store_all(server, Resp, "", 1_000_000 * options.scale, 30)
+    if gone:
+        raise Failure(f"{gone} values were gone at once after larger ones")
+
+
+def several_clients(options, size):
+    size *= options.scale
+    with started(options, "allkeys-lru") as server:
+        results, errors = [], []
+
+        def work(number):
+            try:
+                results.append(store_all(server, Resp, "", size, 40, b"%d" % number))
+            except Exception as error:  # reported by the main thread
+                errors.append(error)
+
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        share = Client(server.port).command("DBSIZE") * size / (MAXMEMORY * options.scale)
+    if errors:
+        raise errors[0]
+    gone = sum(result[1] for result in results)
+    print(f"  8 clients, {size} bytes: {share:.0%} of maxmemory, {gone} gone at once", flush=True)
+    if share < 0.75 or gone > 3:
+        raise Failure("several clients do not fill the store together")
+
+
+def append(options):
+    part = 100_000 * options.scale
+    with started(options, "allkeys-lru") as server:
+        store_all(server, Resp, "", part, 250)
+        client = Client(server.port)
+        for parts in range(1, 91):
+            length = client.command("APPEND", "growing", b"x" * part)
+            if length != parts * part:
+                raise Failure(f"APPEND answered {length} instead of {parts * part}")
+        share = (client.command("DBSIZE") - 1 + 90) * part / (MAXMEMORY * options.scale)
+    print(f"  APPEND up to {90 * part} bytes: {share:.0%} of maxmemory", flush=True)
+    if share < 0.75:
+        raise Failure("APPEND evicts more than it needs")
+
+
+def shift(options, maxmemory, loads):
+    """Small values, then larger ones, in pipelines of many clients."""
+    with ServerProcess(options.server, "--threads", "4", "--maxmemory", f"{maxmemory}mb",
+                       "--maxmemory-policy", "allkeys-lru") as server:
+        peak = PeakMemory(server.pid)
+        for size, count in loads:
+            done = subprocess.run(["redis-benchmark", "-p", str(server.port), "-t", "set", "-q",
+                                   "-n", str(count), "-r", "100000000", "-d", str(size),
+                                   "-P", "64"], capture_output=True, text=True, check=False)
+            if done.returncode != 0 or "rror" in done.stdout + done.stderr:
+                raise Failure(f"values of {size} bytes: {(done.stdout + done.stderr)[-200:]}")
+        highest = peak.stop()
+    print(f"  sizes that shift upward: resident at most {highest / MIB:.0f} MiB of {maxmemory}",
+          flush=True)
+    if highest > 1.15 * maxmemory * MIB + 32 * MIB:
+        raise Failure(f"resident memory reached {highest / MIB:.0f} MiB")
+
+
+def flush(options, count):
+    """The memory of so many keys is the system's again within 5 s."""
+    with ServerProcess(options.server, "--threads", "2") as server:
+        before = resident_bytes(server.pid)
+        client, at_once = Client(server.port), 1000
+        for first in range(0, count, at_once):
+            pairs = [part for i in range(first, first + at_once) for part in (b"%d" % i, b"v" * 40)]
+            client.command("MSET", *pairs)
+        full = resident_bytes(server.pid)
+        client.command("FLUSHDB")
+        began = time.monotonic()
+        while resident_bytes(server.pid) > before + (full - before) / 20 + 32 * MIB:
+            if time.monotonic() - began > 5:
+                raise Failure(f"5 s after FLUSHDB of {count} keys "
+                              f"{resident_bytes(server.pid) / MIB:.0f} MiB are resident")
+            time.sleep(0.05)
+        print(f"  FLUSHDB of {count} keys: {full / MIB:.0f} MiB went within "
+              f"{time.monotonic() - began:.1f} s", flush=True)
+
+
+def run(options):
+    is_long = options.scale >= 10
+    for size, share in SIZES:
+        one_size(options, "allkeys-lru", Resp, size, share)
+    one_size(options, "allkeys-lru", Memcached, 90_000 if is_long else 100_000, 0.82)
+    for policy in ("allkeys-random", "volatile-lru", "volatile-ttl"):
+        for size, share in LARGE_SIZES if is_long else LARGE_SIZES[:1]:
+            one_size(options, policy, Resp, size, share if share > 0.5 else 0)
+    after_larger_ones(options)
+    for size in (100_000, 1_000_000) if is_long else (100_000,):
+        several_clients(options, size)
+    append(options)
+    shift(options, *((512, [(40, 3_000_000), (900, 800_000)]) if is_long else
+                     (64, [(40, 400_000), (900, 150_000)])))
+    flush(options, 20_000_000 if is_long else 1_000_000)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--server", default="build/release/isotherm-server")
+    parser.add_argument("--scale", type=int, default=1)
+    try:
+        run(parser.parse_args())
+    except Failure as failure:
+        print(f"FAILED: {failure}")
+        return 1
+    except (OSError, RuntimeError) as error:
+        print(f"could not run: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
