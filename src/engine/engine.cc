@@ -262,12 +262,13 @@ void refuse_all(Batch& batch) {
 
 }  // namespace
 
-void Worker::submit(Batch& batch) {
+void Worker::submit(Batch& batch) { submit(batch, impl_->engine.clock.now_ms()); }
+
+void Worker::submit(Batch& batch, int64_t now_ms) {
   Impl& impl = *impl_;
   EpochDomain& epochs = impl.engine.store.epochs;
   // A worker that holds replies and waits for the gate could wait for itself.
   if (!impl.valid(batch) || (batch.exclusive() && impl.held != 0)) return refuse_all(batch);
-  const int64_t now_ms = impl.engine.clock.now_ms();
   const bool writable = impl.held != 0 || impl.make_room(batch, now_ms);
   if (batch.exclusive()) {
     impl.lock_exclusive();
@@ -282,9 +283,11 @@ void Worker::submit(Batch& batch) {
   batch.finish();
 }
 
-bool Worker::maintain() {
+bool Worker::maintain() { return maintain(impl_->engine.clock.now_ms()); }
+
+bool Worker::maintain(int64_t now_ms) {
   if (impl_->held != 0) return false;
-  return impl_->upkeep.step(std::exchange(impl_->writes, 0), impl_->engine.clock.now_ms());
+  return impl_->upkeep.step(std::exchange(impl_->writes, 0), now_ms);
 }
 
 uint64_t Worker::count(uint32_t database) {

@@ -105,6 +105,8 @@ class Worker {
   Worker& operator=(const Worker&) = delete;
 
   // Runs `batch`; its slots become ready one by one, then batch.finish() is called on this thread.
+  // It runs at the time `now_ms`, or else the clock's.
+  void submit(Batch& batch, int64_t now_ms);
   void submit(Batch& batch);
 
   // Commands without one key. Not while a batch of this worker is done and not cleared.
@@ -119,6 +121,7 @@ class Worker {
 
   // A bounded step of background work; true while more is waiting. Call it between batches and,
   // when idle, about ten times a second.
+  bool maintain(int64_t now_ms);
   bool maintain();
 
  private:

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "net/loop.h"
+#include "net/server_state.h"
 
 namespace isotherm::net {
 
@@ -33,7 +34,10 @@ void Connection::on_events(uint32_t events) {
 
 void Connection::parse(Turn& turn) {
   if (!takes_input()) return;
-  if (!parse_on_ && (!readable_ || !receive())) return;
+  if (!parse_on_) {
+    if (!readable_ || !receive()) return;
+    turn.now_ms = turn.server.clock.now_ms();
+  }
   const std::string_view input = input_.unread();
   input_.consume(protocol_->parse(input, turn));
   parse_on_ = protocol_->stopped_early();

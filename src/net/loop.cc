@@ -76,7 +76,7 @@ void Loop::run() {
   while (!stopping_) {
     wait(more);
     turn();
-    more = worker_->maintain() || !ready_.empty();
+    more = worker_->maintain(now_ms_) || !ready_.empty();
   }
   close_all();
   worker_.reset();
@@ -95,12 +95,14 @@ void Loop::look_after() {
 }
 
 void Loop::turn() {
+  now_ms_ = server_.clock.now_ms();
   if (!ready_.empty()) {
-    Turn turn{batch_, *worker_, server_, counters_, server_.clock.now_ms()};
+    Turn turn{batch_, *worker_, server_, counters_, now_ms_};
     parse_ready(turn);
     run_batch(turn);
     finish_connections(turn);
     report_memory();
+    now_ms_ = turn.now_ms;
   }
   if (!ended_.empty()) delete_ended();
 }
@@ -120,7 +122,7 @@ void Loop::parse_ready(Turn& turn) {
 }
 
 void Loop::run_batch(Turn& turn) {
-  if (!batch_.empty()) worker_->submit(batch_);
+  if (!batch_.empty()) worker_->submit(batch_, turn.now_ms);
   for (Connection* connection : parsed_) connection->reply(turn);
   if (batch_.empty()) return;
   const bool huge = batch_.size() > batch_rows_per_turn;

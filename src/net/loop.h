@@ -3,7 +3,9 @@
 // A turn:
 //   1. wait for events, by one system call (socket_events.h), which put connections into `ready_`;
 //   2. receive from every ready connection, and parse it into the one batch while its bytes are in
-//      the cache; past `batch_rows_per_turn` the rest waits for the next turn;
+//      the cache; past `batch_rows_per_turn` the rest waits for the next turn. The turn's time is
+//      taken after each receive, so it is never behind what a client could have read before it
+//      sent;
 //   3. submit the batch, which ends before submit returns;
 //   4. write every reply into its connection's output, then clear the batch: nothing the store gave
 //      is held while a socket is written;
@@ -96,6 +98,7 @@ class Loop {
   Batch batch_;
   std::unique_ptr<Worker> worker_;
   std::vector<std::unique_ptr<Connection>> connections_;
+  int64_t now_ms_ = 0;               // of the last turn
   std::vector<Connection*> ready_;   // to be parsed
   std::vector<Connection*> parsed_;  // in this turn
   std::vector<Connection*> ended_;   // to be deleted

@@ -35,7 +35,7 @@ struct Turn {
   Worker& worker;
   ServerState& server;
   LoopCounters& counters;  // of this loop
-  int64_t now_ms;          // the same for the whole turn
+  int64_t now_ms;          // not before anything that was received so far
 };
 
 class Protocol {

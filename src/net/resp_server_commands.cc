@@ -51,8 +51,8 @@ void encode_config(const Answer& answer, const AnswerSource&, RespWriter& writer
 
 void encode_time(const Answer& answer, const AnswerSource&, RespWriter& writer) {
   writer.array(2);
-  writer.bulk_integer(answer.number / 1000);
-  writer.bulk_integer(answer.number % 1000 * 1000);
+  writer.bulk_integer(answer.number / 1'000'000);
+  writer.bulk_integer(answer.number % 1'000'000);
 }
 
 void run_info(Alone& alone) {
@@ -125,7 +125,7 @@ void config_resetstat(Call& call) {
   call.ok();
 }
 
-void time(Call& call) { call.answer(encode_time, 0, 0, call.turn.now_ms); }
+void time(Call& call) { call.answer(encode_time, 0, 0, call.turn.server.clock.now_us()); }
 
 }  // namespace handlers
 }  // namespace isotherm::net
