@@ -182,7 +182,10 @@ struct RowAnswers {
 
     // The old value stays readable until the batch is cleared, also when it is replaced.
     const Item* const shown = shows_old(request) ? known : nullptr;
-    if (shown != nullptr) show(reply, *shown);
+    if (shown != nullptr) {
+      show(reply, *shown);
+      reply.location = old.location;
+    }
     reply.number = plan.number;
 
     if (plan.action == Plan::Action::keep) {
@@ -197,6 +200,7 @@ struct RowAnswers {
       reply.flags = 0;
       reply.data = nullptr;
       reply.size = 0;
+      reply.location = location::none;
       return false;
     }
     if (swapped == Swapped::no_memory) plan.status = Status::out_of_memory;

@@ -106,8 +106,23 @@ const Clock& Engine::clock() const { return state_->clock; }
 const std::string& Engine::device_problem() const { return state_->device_problem; }
 
 void Engine::add_buffer_bytes(int64_t bytes) {
-  state_->store.budget.buffers.fetch_add(bytes, std::memory_order_relaxed);
+  state_->store.budget.clients.fetch_add(bytes, std::memory_order_relaxed);
 }
+
+uint64_t Engine::client_bytes() const {
+  const int64_t bytes = state_->store.budget.clients.load(std::memory_order_relaxed);
+  return bytes > 0 ? static_cast<uint64_t>(bytes) : 0;
+}
+
+// A value that was fetched from a device is not where its item is.
+uint64_t Engine::keep(const Reply& reply) {
+  ItemStore& items = state_->store.items;
+  if (location::kind(reply.location) != location::Kind::large) return 0;
+  if (reply.data != items.item(reply.location)->value_data()) return 0;
+  return ItemStore::keep(reply.location) ? reply.location : 0;
+}
+
+void Engine::let_go(uint64_t kept) { state_->store.items.let_go(kept); }
 
 EngineStats Engine::stats() const {
   std::lock_guard guard(state_->workers_mutex);
@@ -120,7 +135,8 @@ EngineStats Engine::stats() const {
   stats.used_memory = store.budget.used();
   stats.item_bytes = positive(store.budget.items.load(std::memory_order_relaxed));
   stats.index_bytes = positive(store.budget.index.load(std::memory_order_relaxed));
-  stats.buffer_bytes = positive(store.budget.buffers.load(std::memory_order_relaxed));
+  stats.buffer_bytes = positive(store.budget.buffers.load(std::memory_order_relaxed) +
+                                store.budget.clients.load(std::memory_order_relaxed));
   stats.ahead_bytes = positive(store.budget.ahead.load(std::memory_order_relaxed));
   stats.retired_bytes = store.items.retired_bytes();
   for (const Database& database : store.databases) {

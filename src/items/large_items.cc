@@ -70,15 +70,33 @@ void LargeItems::free(Location location) {
       limit_.store(0, std::memory_order_relaxed);
     }
   }
-  const uint64_t charged = header.charged;
-  if constexpr (poison::enabled) {
-    std::memset(reinterpret_cast<void*>(location::place(location)), poison::pattern,
-                charged - allocator_bytes - sizeof(Header));
-  }
-  std::free(&header);
-  budget_.items.fetch_sub(static_cast<int64_t>(charged), std::memory_order_relaxed);
-  bytes_.fetch_sub(charged, std::memory_order_relaxed);
+  const auto charged = static_cast<int64_t>(header.charged);
+  bytes_.fetch_sub(header.charged, std::memory_order_relaxed);
   count_.fetch_sub(1, std::memory_order_relaxed);
+  budget_.items.fetch_sub(charged, std::memory_order_relaxed);
+  // Nobody can begin to keep it any more.
+  if (header.state.load(std::memory_order_acquire) < Header::one_keep) return give_back(&header);
+  budget_.clients.fetch_add(charged, std::memory_order_relaxed);
+  const uint32_t before = header.state.fetch_or(Header::freed, std::memory_order_acq_rel);
+  if (before >= Header::one_keep) return;
+  budget_.clients.fetch_sub(charged, std::memory_order_relaxed);
+  give_back(&header);
+}
+
+void LargeItems::let_go(Location location) {
+  Header& header = LargeItems::header(location);
+  const uint32_t before = header.state.fetch_sub(Header::one_keep, std::memory_order_acq_rel);
+  if ((before & Header::freed) == 0 || before >= 2 * Header::one_keep) return;
+  budget_.clients.fetch_sub(static_cast<int64_t>(header.charged), std::memory_order_relaxed);
+  give_back(&header);
+}
+
+void LargeItems::give_back(Header* header) {
+  if constexpr (poison::enabled) {
+    std::memset(reinterpret_cast<void*>(header + 1), poison::pattern,
+                header->charged - allocator_bytes - sizeof(Header));
+  }
+  std::free(header);
 }
 
 uint32_t LargeItems::find(uint32_t& number, uint32_t& looks, Location* found, uint32_t room,

@@ -6,6 +6,9 @@
 // A table by number holds all of them, so that sweeps find them; a number stays an item's for life,
 // and freed numbers are used again.
 //
+// Who sends an item's value to a client keeps its memory without copying it, for as long as the
+// client takes: bits of the state count those.
+//
 // The budget counts what the allocator says a block takes. How soon freed blocks leave the process
 // is the allocator's matter; the server links jemalloc, which gives them back within seconds.
 //
@@ -36,6 +39,8 @@ class LargeItems {
 
     static constexpr uint32_t live = 1;
     static constexpr uint32_t used = 2;
+    static constexpr uint32_t freed = 4;     // by the store; who keeps it last gives it back
+    static constexpr uint32_t one_keep = 8;  // the bits from here on count who keeps it
   };
   static_assert(sizeof(Header) == 32);
 
@@ -53,6 +58,13 @@ class LargeItems {
   static Header& header(Location location) {
     return reinterpret_cast<Header*>(location::place(location))[-1];
   }
+  // Keeps the memory of an item that was found within the caller's epoch until `let_go`, which any
+  // thread may call. What is freed meanwhile counts as a buffer of clients until then.
+  static void keep(Location location) {
+    header(location).state.fetch_add(Header::one_keep, std::memory_order_relaxed);
+  }
+  void let_go(Location location);
+
   // What retired_bytes counts for it.
   static uint64_t charged(Location location) { return header(location).charged; }
 
@@ -73,6 +85,7 @@ class LargeItems {
  private:
   static Location location_of(Header* header);
   void enter(Header* header);
+  static void give_back(Header* header);
 
   MemoryBudget& budget_;
   std::atomic<int64_t> next_expiry_{std::numeric_limits<int64_t>::max()};

@@ -20,8 +20,12 @@ class MemoryBudget {
 
   // 0: no cap.
   uint64_t limit() const { return limit_; }
-  uint64_t used() const { return sum(ahead.load(std::memory_order_relaxed)); }
-  // Less the pages made ready ahead, which whoever needs memory gets.
+  uint64_t used() const {
+    return sum(ahead.load(std::memory_order_relaxed) + clients.load(std::memory_order_relaxed));
+  }
+  // Less the pages made ready ahead, which whoever needs memory gets, and what connections hold:
+  // that has a bound of its own (net/client_memory.h), so that no client makes the writes of others
+  // fail.
   uint64_t claimed() const { return sum(0); }
   // True when `bytes` more stay within the cap.
   bool fits(uint64_t bytes) const { return limit_ == 0 || claimed() + bytes <= limit_; }
@@ -38,7 +42,8 @@ class MemoryBudget {
 
   std::atomic<int64_t> items{0};    // chunks of classes, large items; retired ones included
   std::atomic<int64_t> index{0};    // segments, overflow lines
-  std::atomic<int64_t> buffers{0};  // of connections and of rounds
+  std::atomic<int64_t> buffers{0};  // of rounds and of readers of values on devices
+  std::atomic<int64_t> clients{0};  // buffers of connections, and freed items that these still send
   std::atomic<int64_t> ahead{0};    // pages made ready ahead (items/pages_ahead.h)
 
  private:

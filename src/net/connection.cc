@@ -13,15 +13,14 @@
 
 namespace isotherm::net {
 
-Connection::Connection(Loop& loop, BufferPool& pool, int descriptor,
-                       std::unique_ptr<Protocol> protocol, Speaks speaks, size_t max_request_bytes)
+Connection::Connection(Loop& loop, BufferPool& pool, Engine& engine, int descriptor,
+                       std::unique_ptr<Protocol> protocol, Speaks speaks)
     : loop_(loop),
       descriptor_(descriptor),
       protocol_(std::move(protocol)),
       input_(pool),
-      output_(&pool),
-      speaks_(speaks),
-      max_request_bytes_(max_request_bytes) {}
+      output_(&pool, &engine),
+      speaks_(speaks) {}
 
 void Connection::on_events(uint32_t events) {
   constexpr uint32_t ends = EPOLLRDHUP | EPOLLHUP | EPOLLERR;
@@ -43,9 +42,31 @@ void Connection::parse(Turn& turn) {
   parse_on_ = protocol_->stopped_early();
 }
 
+void Connection::reply(Turn& turn) {
+  if (!open_) return;
+  const size_t before = output_.size();
+  const size_t left = protocol_->reply(turn, output_);
+  if (left != 0) {
+    input_.take_back(left);
+    parse_on_ = true;
+  }
+  const size_t written = output_.size() - before;
+  heavy_ = left != 0 || written >= output_bound;
+  check_output(turn.server.limits.output[ClientLimits::normal], turn.now_ms);
+  if (heavy_) flush();
+  loop_.wrote_reply(turn, written, output_.size());
+}
+
+void Connection::check_output(const OutputLimit& limit, int64_t now_ms) {
+  if (!open_ || !watch_.over(limit, output_.size(), now_ms)) return;
+  loop_.counters().over_output_limit.add();
+  close();
+}
+
 // Takes what the socket has and there is room for; true when that is anything.
 bool Connection::receive() {
-  if (input_.unread().size() > max_request_bytes_) {
+  if (input_.unread().size() > loop_.limits().query.load(std::memory_order_relaxed)) {
+    loop_.counters().over_query_limit.add();
     close();
     return false;
   }
@@ -55,7 +76,7 @@ bool Connection::receive() {
   if (received > 0) {
     const auto bytes = static_cast<size_t>(received);
     readable_ = hung_up_ || urgent_ || bytes == room.size();
-    loop_.count_input(bytes);
+    loop_.counters().bytes_in.add(bytes);
     input_.commit(bytes);
     return true;
   }
@@ -87,7 +108,7 @@ bool Connection::write_some() {
                                                            pieces[0].iov_len, MSG_NOSIGNAL)
                                                   : ::sendmsg(descriptor_, &message, MSG_NOSIGNAL);
   if (written >= 0) {
-    loop_.count_output(static_cast<size_t>(written));
+    loop_.counters().bytes_out.add(static_cast<size_t>(written));
     output_.consume(static_cast<size_t>(written));
     return true;
   }
@@ -102,7 +123,8 @@ bool Connection::write_some() {
 
 void Connection::settle() {
   if (!open_) return loop_.ended(*this);  // again: it may have been queued the first time
-  input_.shrink();
+  count_protocol(protocol_->memory());
+  readable_ || parse_on_ ? input_.shrink() : input_.pack();
   if (output_.empty()) {
     if (last_words()) return close();
   } else if (!full_) {
@@ -114,7 +136,15 @@ void Connection::settle() {
 void Connection::close() {
   if (!open_) return;
   close_socket();
+  output_.clear();
+  count_protocol(0);
   loop_.ended(*this);
+}
+
+void Connection::count_protocol(size_t bytes) {
+  if (bytes == protocol_bytes_) return;
+  loop_.count_protocols(static_cast<int64_t>(bytes) - static_cast<int64_t>(protocol_bytes_));
+  protocol_bytes_ = bytes;
 }
 
 void Connection::close_socket() {

@@ -20,15 +20,33 @@ void fill(InputBuffer& buffer, size_t bytes) {
   }
 }
 
-TEST(InputBufferTest, StartsWithOneChunkAndKeepsIt) {
+TEST(InputBufferTest, TakesOneChunkAndGivesItBack) {
   BufferPool pool;
   InputBuffer buffer(pool);
   for (int i = 0; i < 1000; ++i) {
     fill(buffer, 1000);
     buffer.consume(1000);
+    EXPECT_EQ(buffer.memory(), BufferPool::chunk_bytes);
+    buffer.shrink();
+    EXPECT_EQ(buffer.memory(), 0u);
   }
-  buffer.make_room(0);
   EXPECT_EQ(pool.memory(), BufferPool::chunk_bytes);
+}
+
+TEST(InputBufferTest, HoldsLittleOfAClientThatFallsSilent) {
+  BufferPool pool;
+  InputBuffer buffer(pool);
+  fill(buffer, 3000);
+  buffer.consume(2500);
+  const std::string rest(buffer.unread());
+  buffer.pack();
+  EXPECT_EQ(buffer.memory(), InputBuffer::small_bytes);
+  EXPECT_EQ(buffer.unread(), rest);
+  fill(buffer, 700);
+  EXPECT_EQ(buffer.unread().substr(0, rest.size()), rest);
+  buffer.consume(100);
+  buffer.take_back(100);
+  EXPECT_EQ(buffer.unread().substr(0, rest.size()), rest);
 }
 
 TEST(InputBufferTest, KeepsUnreadBytesWhenItMoves) {

@@ -1,20 +1,21 @@
 #include "net/memcached_protocol.h"
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "net/memcached_parser.h"
 #include "net/memcached_writer.h"
 #include "net/server_state.h"
+#include "net/spare_lists.h"
 
 namespace isotherm::net {
 namespace {
 
 constexpr uint32_t memcached_database = 0;
 
-// The answers of a turn are held at once: rows are rationed by the size of the answers seen so far,
-// so that a get of many large values is answered in pieces, as fast as the client reads them.
-constexpr size_t answer_bytes_per_turn = 4 << 20;
+// Rows are rationed by the size of the answers seen so far: what passes the output's bound would
+// run in vain.
 constexpr size_t rows_per_turn_min = 16;
 constexpr size_t rows_per_turn_max = 4096;
 
@@ -25,23 +26,37 @@ class MemcachedProtocol final : public Protocol {
   size_t parse(std::string_view input, Turn& turn) override {
     flush_if_due(server_, turn.worker, turn.now_ms);
     turn.batch.select(memcached_database);
+    SpareLists<MemcachedAnswer>::begin(answers_);
     const auto rows = static_cast<Batch::Row>(
-        std::clamp(answer_bytes_per_turn / value_bytes_, rows_per_turn_min, rows_per_turn_max));
-    return parser_.parse(input, {turn.now_ms, rows, turn.batch, answers_});
+        std::clamp(output_bound / value_bytes_, rows_per_turn_min, rows_per_turn_max));
+    const Batch::Row reads = reads_before_change(value_bytes_);
+    const size_t parsed = parser_.parse(input, {turn.now_ms, rows, turn.batch, answers_, reads});
+    parsed_end_ = input.data() + parsed;
+    return parsed;
   }
 
-  void reply(Turn& turn, Output& output) override {
-    const size_t alone = waits_alone() ? 1 : 0;
-    const size_t count = answers_.size() - alone;
+  size_t reply(Turn& turn, Output& output) override {
+    const size_t count = answers_.size() - (waits_alone() ? 1 : 0);
     const size_t bytes_before = output.size();
+    const char* left = parsed_end_;
     size_t rows = 0;
-    for (size_t i = 0; i < count; ++i) {
-      write_answer(answers_[i], turn.batch, turn.counters.memcached, output);
-      rows += answers_[i].count;
+    size_t given = 0;
+    while (given < count && left == parsed_end_) {
+      const MemcachedAnswer& answer = answers_[given++];
+      const bool fixed = given <= parser_.fixed_answers();
+      const Batch::Row written =
+          write_answer(answer, turn.batch, turn.counters.memcached, output,
+                       fixed ? std::numeric_limits<size_t>::max() : turn.full_output);
+      rows += written;
+      if (written == answer.count) continue;
+      left = turn.batch.columns().key[answer.row + written].data();
+      parser_.take_back(answer, left);
     }
     if (rows != 0) learn_value_bytes((output.size() - bytes_before) / rows);
-    turn.counters.commands.add(count);
+    turn.counters.commands.add(given);
     answers_.erase(answers_.begin(), answers_.begin() + static_cast<ptrdiff_t>(count));
+    if (answers_.empty()) SpareLists<MemcachedAnswer>::end(answers_);
+    return static_cast<size_t>(parsed_end_ - left);
   }
 
   bool waits_alone() const override { return !answers_.empty() && answers_.back().runs_alone(); }
@@ -74,7 +89,8 @@ class MemcachedProtocol final : public Protocol {
   ServerState& server_;
   MemcachedParser parser_;
   std::vector<MemcachedAnswer> answers_;
-  size_t value_bytes_ = 16 << 10;  // how much a row is expected to answer, at first unseen
+  const char* parsed_end_ = nullptr;  // of the input of this turn
+  size_t value_bytes_ = 256;          // how much a row is expected to answer, at first unseen
 };
 
 }  // namespace

@@ -10,8 +10,8 @@
 namespace isotherm::net {
 namespace {
 
-// Beyond this many, the lists of arguments are given back after the request.
-constexpr size_t kept_arguments = 4096;
+constexpr size_t kept_inline = 16;
+constexpr size_t most_quick_arguments = 4096;
 
 // Reads "<type><digits>\r\n" at `at`, one to nine digits without a leading zero ("0" itself is
 // taken), and moves `at` behind it. False: something else, or not all there.
@@ -48,8 +48,9 @@ bool RespParser::parse_quickly(std::string_view input) {
   const char* at = input.data();
   const char* const end = at + input.size();
   size_t count = 0;
-  if (!read_plain_length(at, end, '*', &count) || count > kept_arguments) return false;
-  arguments_.clear();
+  if (!read_plain_length(at, end, '*', &count) || count > most_quick_arguments) return false;
+  clear_arguments();
+  if (count > kept_arguments) arguments_.reserve(count);
   for (size_t i = 0; i < count; ++i) {
     size_t bytes = 0;
     if (!read_plain_length(at, end, '$', &bytes) || bytes > max_bulk_bytes_ ||
@@ -84,12 +85,13 @@ RespParser::Outcome RespParser::parse_inline(std::string_view input) {
     case Line::complete:
       break;
   }
-  position_ = end + 1;
+  const size_t behind = end + 1;
   if (end > 0 && input[end - 1] == '\r') --end;
   std::vector<std::string>& words = inline_words_.emplace_back();
   if (!split_inline(input.substr(0, end), words)) {
     return fail("Protocol error: unbalanced quotes in request");
   }
+  position_ = behind;
   slices_.clear();
   finish(input);
   arguments_.assign(words.begin(), words.end());
@@ -155,10 +157,7 @@ RespParser::Outcome RespParser::parse_bulks(std::string_view input) {
 }
 
 RespParser::Outcome RespParser::finish(std::string_view input) {
-  if (arguments_.capacity() > kept_arguments && slices_.size() <= kept_arguments) {
-    std::vector<std::string_view>().swap(arguments_);
-  }
-  arguments_.clear();
+  clear_arguments();
   for (const Slice& slice : slices_) arguments_.push_back(input.substr(slice.offset, slice.size));
   slices_.clear();
   if (slices_.capacity() > kept_arguments) std::vector<Slice>().swap(slices_);
@@ -166,6 +165,23 @@ RespParser::Outcome RespParser::finish(std::string_view input) {
   position_ = scanned_ = 0;
   bulks_left_ = -1;
   return Outcome::request;
+}
+
+void RespParser::clear_arguments() {
+  arguments_.clear();
+  if (arguments_.capacity() > kept_arguments) std::vector<std::string_view>().swap(arguments_);
+}
+
+void RespParser::release_lists() {
+  clear_arguments();
+  inline_words_.clear();
+  if (inline_words_.capacity() > kept_inline) inline_words_.shrink_to_fit();
+}
+
+void RespParser::restart() {
+  position_ = scanned_ = wanted_ = 0;
+  bulks_left_ = bulk_bytes_ = -1;
+  slices_.clear();
 }
 
 RespParser::Outcome RespParser::fail(std::string error) {

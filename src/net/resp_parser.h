@@ -44,18 +44,23 @@ class RespParser {
   Outcome next(std::string_view input);
 
   // Of the last request: bytes it took, and its words, which point into the input or (inline) into
-  // the parser, valid until `release_inline` and the next call of `next`, respectively.
+  // the parser, valid until `release` and the next call of `next`, respectively.
   size_t consumed() const { return consumed_; }
   std::span<const std::string_view> arguments() const { return arguments_; }
   std::string_view error() const { return error_; }
 
+  // Forgets what it knows of an incomplete request: the next input begins with another.
+  void restart();
+
   // Bytes from the front of an incomplete request that it needs at least; 0: unknown.
   size_t wanted() const { return wanted_; }
 
-  // Forgets the words of inline requests, once no batch borrows them.
-  void release_inline() {
-    if (!inline_words_.empty()) inline_words_.clear();
+  // Forgets the words of the last request and of inline ones, once no batch borrows them.
+  void release() {
+    if (!inline_words_.empty() || arguments_.capacity() > kept_arguments) release_lists();
   }
+  // What it takes for requests that are not complete.
+  size_t memory() const { return slices_.capacity() * sizeof(Slice); }
 
  private:
   struct Slice {
@@ -63,12 +68,17 @@ class RespParser {
   };
   enum class Line : uint8_t { complete, incomplete, too_long };
 
+  // Beyond this many, the lists of arguments are given back after the request.
+  static constexpr size_t kept_arguments = 256;
+
   bool parse_quickly(std::string_view input);
   Outcome parse_inline(std::string_view input);
   Outcome parse_count(std::string_view input);
   Outcome parse_bulks(std::string_view input);
   Outcome finish(std::string_view input);
   Outcome fail(std::string error);
+  void clear_arguments();
+  void release_lists();
   // Finds the end of the line that starts at position_.
   Line find_line(std::string_view input, char terminator, size_t* end);
 

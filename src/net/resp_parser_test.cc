@@ -35,7 +35,7 @@ Parsed parse(const std::vector<std::string>& pieces, uint64_t max_bulk = 512 << 
       const auto words = parser.arguments();
       parsed.requests.emplace_back(words.begin(), words.end());
       buffer = buffer.substr(parser.consumed());
-      parser.release_inline();
+      parser.release();
     }
   }
   return parsed;
