@@ -30,6 +30,8 @@ uint64_t sum_of_rows(const HostStore& store, const Batch& batch, bool old_values
   for (Batch::Row row = 0; row < batch.size(); ++row) {
     const Op op = columns.op[row];
     if (!stores(op)) continue;
+    // What lies in its place is counted already.
+    if ((columns.options[row] & option::in_place) != 0) continue;
     uint64_t value = columns.value[row].size();
     if (old_values && copies(op)) value += old_value_bytes(store, columns, row);
     const uint64_t bytes = Item::bytes(columns.key[row].size(), value, true, true);

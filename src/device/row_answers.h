@@ -242,7 +242,7 @@ struct RowAnswers {
     const Composed composed =
         compose(store.items, executor.cache_, root, old.location, fresh.location);
     if (!composed.ok) {
-      executor.cache_.free_unpublished(fresh.location);
+      if (fresh.item != nullptr) executor.drop_item(plan, fresh.location);
       return Swapped::no_memory;
     }
     // Another expiry is the same value still, so it keeps the version, which the reply shows
@@ -274,7 +274,7 @@ struct RowAnswers {
       // A sweep may have seen it.
       executor.cache_.retire(fresh.location);
     } else {
-      executor.cache_.free_unpublished(fresh.location);
+      executor.drop_item(plan, fresh.location);
     }
     return swapped;
   }

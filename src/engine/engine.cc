@@ -15,6 +15,7 @@
 #include "device/host_store.h"
 #include "device/host_upkeep.h"
 #include "index/item_table.h"
+#include "items/arriving_item.h"
 
 namespace isotherm {
 namespace {
@@ -120,6 +121,22 @@ uint64_t Engine::keep(const Reply& reply) {
   if (location::kind(reply.location) != location::Kind::large) return 0;
   if (reply.data != items.item(reply.location)->value_data()) return 0;
   return ItemStore::keep(reply.location) ? reply.location : 0;
+}
+
+// Values on their way cannot be evicted, so but for one alone they may take half the cap.
+std::unique_ptr<ArrivingItem> Engine::arriving(uint64_t key_bytes, uint64_t value_bytes) {
+  HostStore& store = state_->store;
+  const uint64_t limit = store.budget.limit();
+  const uint64_t announced = store.items.large_items().announced().load();
+  const uint64_t bytes = ArrivingItem::value_offset(key_bytes) + value_bytes;
+  const bool evicts = store.makes_room();
+  const bool hopeless = evicts ? bytes > store.largest_item() : !store.budget.fits(bytes);
+  if (limit != 0 && announced != 0 && !hopeless) {
+    if (evicts ? announced + bytes > limit / 2 : !store.budget.fits(announced + bytes)) {
+      return nullptr;
+    }
+  }
+  return std::make_unique<ArrivingItem>(store.items, key_bytes, value_bytes, hopeless);
 }
 
 void Engine::let_go(uint64_t kept) { state_->store.items.let_go(kept); }

@@ -62,6 +62,7 @@ struct DatabaseStats {
   uint64_t expires = 0;  // keys with an expiry
 };
 
+class ArrivingItem;
 class EngineState;  // internal: the stages
 
 class Engine {
@@ -94,6 +95,11 @@ class Engine {
   // `least_kept` bytes mostly can.
   uint64_t keep(const Reply& reply);
   void let_go(uint64_t kept);
+
+  // For a large value that a client has announced and will put: the item that it becomes, or null
+  // where it is to be copied after all. An item that is not usable is for one that the cap refuses.
+  std::unique_ptr<ArrivingItem> arriving(uint64_t key_bytes, uint64_t value_bytes);
+  static constexpr uint64_t least_arriving = 64 << 10;
   static constexpr uint64_t least_kept = 32 << 10;
 
  private:

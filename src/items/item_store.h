@@ -142,6 +142,7 @@ class ItemStore {
     return true;
   }
   void let_go(Location location) { large_.let_go(location); }
+  LargeItems& large_items() { return large_; }
 
   // Bytes that are retired and not yet free, in all caches.
   uint64_t retired_bytes() const;

@@ -35,12 +35,14 @@ class LargeItems {
     uint64_t charged = 0;
     uint32_t number = 0;
     std::atomic<uint32_t> state{0};
-    uint64_t unused[2] = {};
+    uint64_t arrived = 0;  // bytes that the budget counts of an item that is not in the store yet
+    uint64_t unused = 0;
 
     static constexpr uint32_t live = 1;
     static constexpr uint32_t used = 2;
-    static constexpr uint32_t freed = 4;     // by the store; who keeps it last gives it back
-    static constexpr uint32_t one_keep = 8;  // the bits from here on count who keeps it
+    static constexpr uint32_t taken = 4;      // into the store
+    static constexpr uint32_t freed = 8;      // by the store; who keeps it last gives it back
+    static constexpr uint32_t one_keep = 16;  // the bits from here on count who keeps it
   };
   static_assert(sizeof(Header) == 32);
 
@@ -54,6 +56,20 @@ class LargeItems {
   // more memory.
   Location allocate(uint64_t bytes, bool force);
   void free(Location location);
+
+  // The two halves of `allocate`: memory that nobody counts, for an item whose value is still on
+  // its way (items/arriving_item.h), and its entry into the store. `take_out` undoes the latter.
+  static Location prepare(uint64_t bytes);
+  void arrive(Location location, uint64_t bytes);  // the budget counts as many from now on
+  bool take_in(Location location, bool force);
+  void take_out(Location location);
+  void discard(Location location);
+  // Bytes of values that are on their way, with those that have not come yet.
+  std::atomic<uint64_t>& announced() { return announced_; }
+  // Whether it was taken in.
+  static bool taken(Location location) {
+    return (header(location).state.load(std::memory_order_acquire) & Header::taken) != 0;
+  }
 
   static Header& header(Location location) {
     return reinterpret_cast<Header*>(location::place(location))[-1];
@@ -84,7 +100,9 @@ class LargeItems {
 
  private:
   static Location location_of(Header* header);
+  bool fits(uint64_t bytes, bool force) const;
   void enter(Header* header);
+  void leave(Header* header);
   static void give_back(Header* header);
 
   MemoryBudget& budget_;
@@ -92,6 +110,7 @@ class LargeItems {
   std::atomic<uint32_t> limit_{0};
   std::atomic<uint64_t> count_{0};
   std::atomic<uint64_t> bytes_{0};
+  std::atomic<uint64_t> announced_{0};
 
   std::mutex mutex_;  // all below
   std::vector<Header*> table_;

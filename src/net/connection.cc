@@ -1,8 +1,10 @@
 #include "net/connection.h"
 
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <span>
@@ -43,9 +45,9 @@ void Connection::parse(Turn& turn) {
 }
 
 void Connection::reply(Turn& turn) {
-  if (!open_) return;
   const size_t before = output_.size();
   const size_t left = protocol_->reply(turn, output_);
+  if (!open_) return output_.clear();
   if (left != 0) {
     input_.take_back(left);
     parse_on_ = true;
@@ -65,19 +67,44 @@ void Connection::check_output(const OutputLimit& limit, int64_t now_ms) {
 
 // Takes what the socket has and there is room for; true when that is anything.
 bool Connection::receive() {
-  if (input_.unread().size() > loop_.limits().query.load(std::memory_order_relaxed)) {
+  ArrivingItem* const value = protocol_->arriving(input_);
+  const size_t held = input_.unread().size() + (value != nullptr ? value->received() : 0);
+  if (held > loop_.limits().query.load(std::memory_order_relaxed)) {
     loop_.counters().over_query_limit.add();
     close();
     return false;
   }
+  if (value != nullptr) [[unlikely]]
+    return receive_value(*value);
   input_.make_room(protocol_->wanted());
   const std::span<char> room = input_.room();
   const ssize_t received = ::recv(descriptor_, room.data(), room.size(), 0);
+  if (!note_received(received, room.size())) return false;
+  input_.commit(static_cast<size_t>(received));
+  return true;
+}
+
+// The rest of a large value, and what is behind it.
+bool Connection::receive_value(ArrivingItem& value) {
+  input_.make_room(0);
+  const std::span<char> rest = value.room();
+  const std::span<char> behind = input_.room();
+  const std::array<iovec, 2> pieces{{{rest.data(), rest.size()}, {behind.data(), behind.size()}}};
+  const bool last = value.received() + rest.size() == value.bytes();
+  const ssize_t received = ::readv(descriptor_, pieces.data(), last ? 2 : 1);
+  if (!note_received(received, rest.size() + (last ? behind.size() : 0))) return false;
+  const size_t into_value = std::min(rest.size(), static_cast<size_t>(received));
+  value.commit(into_value);
+  input_.commit(static_cast<size_t>(received) - into_value);
+  return true;
+}
+
+// What a receive into so much room says of the socket; true when it got anything.
+bool Connection::note_received(ssize_t received, size_t room) {
   if (received > 0) {
     const auto bytes = static_cast<size_t>(received);
-    readable_ = hung_up_ || urgent_ || bytes == room.size();
+    readable_ = hung_up_ || urgent_ || bytes == room;
     loop_.counters().bytes_in.add(bytes);
-    input_.commit(bytes);
     return true;
   }
   if (received == 0) {

@@ -80,6 +80,8 @@ class Connection final : public Watched {
   bool last_words() const { return end_of_input_ || protocol_->closing(); }
   bool takes_input() const { return open_ && !last_words() && output_.size() <= output_bound; }
   bool receive();
+  bool receive_value(ArrivingItem& value);
+  bool note_received(ssize_t received, size_t room);
   bool write_some();
   void close_socket();
   void count_protocol(size_t bytes);

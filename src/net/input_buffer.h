@@ -32,6 +32,8 @@ class InputBuffer {
 
   std::string_view unread() const { return {buffer_.bytes.get() + begin_, end_ - begin_}; }
   void consume(size_t bytes) { begin_ += bytes; }
+  // Takes as many away from its end.
+  void drop_back(size_t bytes) { end_ -= bytes; }
   // Of what was consumed last, since the buffer moved.
   void take_back(size_t bytes) { begin_ -= bytes; }
 

@@ -61,7 +61,8 @@ TEST(InputBufferTest, KeepsUnreadBytesWhenItMoves) {
   EXPECT_LE(pool.memory(), 2 * BufferPool::chunk_bytes);
   buffer.make_room(200'000);
   EXPECT_EQ(buffer.unread(), tail);
-  EXPECT_GE(buffer.room().size(), 199'000u);
+  // What is announced gets room as it arrives.
+  EXPECT_GE(buffer.room().size(), 15'000u);
 }
 
 // A client announces much and sends it in small pieces.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "net/memcached_flush.h"
 
@@ -319,14 +320,19 @@ size_t MemcachedParser::run_store(MemcachedVerb verb, const Words& words, const 
   }
   item.bytes = static_cast<uint64_t>(length);
   if (!item.fits()) return refuse_item(verb, item, line, turn);
-  const size_t needed = line.bytes + item.bytes + 2;
+  const size_t inside = diverts() ? 0 : item.bytes;  // of the input
+  const size_t needed = line.bytes + inside + 2;
   if (line.input.size() < needed) {
     wanted_ = needed;
+    const bool whole = verb != append && verb != prepend;
+    if (whole && !diverts()) partial_ = {line.bytes, item.key.size(), item.bytes};
     return 0;
   }
-  const std::string_view block = line.input.substr(line.bytes, item.bytes + 2);
+  partial_ = {};
+  const std::string_view diverted = std::exchange(diverted_, {});
+  const std::string_view block = line.input.substr(line.bytes, inside + 2);
   if (block.ends_with("\r\n")) {
-    put_item(verb, item, block.substr(0, item.bytes), turn);
+    put_item(verb, item, inside != 0 ? block.substr(0, inside) : diverted, turn);
   } else {
     say(turn.answers, bad_chunk, item.silent);
   }

@@ -61,6 +61,22 @@ class MemcachedParser {
   // Parses on with the key at `key` of a get, which it has parsed; the input then begins there.
   void take_back(const MemcachedAnswer& answer, const char* key);
 
+  // The block that is only partly there, where it may come by another way; without bytes where that
+  // is none. `begin` is where it begins in the input.
+  struct Partial {
+    size_t begin = 0;
+    size_t key_bytes = 0;
+    uint64_t bytes = 0;
+  };
+  Partial partial() const { return partial_; }
+  // Its bytes come by another way, and will be `block`; the input goes on behind them.
+  void divert(std::string_view block) {
+    diverted_ = block;
+    wanted_ = partial_.begin + 2;
+    partial_ = {};
+  }
+  bool diverts() const { return diverted_.data() != nullptr; }
+
   // True when the last parse stopped though more could be parsed.
   bool stopped_early() const { return stopped_early_; }
   bool closing() const { return closing_; }
@@ -115,8 +131,10 @@ class MemcachedParser {
 
   bool fresh_ = true;  // nothing of the connection has been seen
   bool closing_ = false;
-  size_t scanned_ = 0;    // bytes at the front without a line end
-  size_t wanted_ = 0;     // bytes that the command at the front needs; 0: unknown
+  size_t scanned_ = 0;  // bytes at the front without a line end
+  size_t wanted_ = 0;   // bytes that the command at the front needs; 0: unknown
+  Partial partial_;
+  std::string_view diverted_;
   uint64_t swallow_ = 0;  // bytes of a refused block still to come
   bool stopped_early_ = false;
   size_t fixed_answers_ = 0;

@@ -30,9 +30,21 @@ class MemcachedProtocol final : public Protocol {
     const auto rows = static_cast<Batch::Row>(
         std::clamp(output_bound / value_bytes_, rows_per_turn_min, rows_per_turn_max));
     const Batch::Row reads = reads_before_change(value_bytes_);
+    const Batch::Row first = turn.batch.size();
     const size_t parsed = parser_.parse(input, {turn.now_ms, rows, turn.batch, answers_, reads});
     parsed_end_ = input.data() + parsed;
+    if (arriving_ != nullptr && !parser_.diverts()) [[unlikely]]
+      note_arrived(turn.batch, first);
     return parsed;
+  }
+
+  ArrivingItem* arriving(InputBuffer& input) override {
+    if (arriving_ == nullptr) {
+      if (parser_.partial().bytes < Engine::least_arriving) return nullptr;
+      divert(input);
+      if (arriving_ == nullptr) return nullptr;
+    }
+    return arriving_->complete() ? nullptr : arriving_.get();
   }
 
   size_t reply(Turn& turn, Output& output) override {
@@ -51,6 +63,10 @@ class MemcachedProtocol final : public Protocol {
       if (written == answer.count) continue;
       left = turn.batch.columns().key[answer.row + written].data();
       parser_.take_back(answer, left);
+    }
+    if (arrived_ != nullptr) [[unlikely]] {
+      arrived_->settle();
+      arrived_.reset();
     }
     if (rows != 0) learn_value_bytes((output.size() - bytes_before) / rows);
     turn.counters.commands.add(given);
@@ -81,6 +97,29 @@ class MemcachedProtocol final : public Protocol {
   bool stopped_early() const override { return parser_.stopped_early() || waits_alone(); }
 
  private:
+  // The block of a set and its like becomes an item as it comes. Where the cap refuses it, it is
+  // received and refused like small ones.
+  void divert(InputBuffer& input) {
+    const MemcachedParser::Partial block = parser_.partial();
+    const std::string_view there = input.unread().substr(block.begin);
+    if (there.size() >= block.bytes) return;
+    arriving_ = server_.engine.arriving(block.key_bytes, block.bytes);
+    if (arriving_ != nullptr && !arriving_->usable()) arriving_.reset();
+    if (arriving_ == nullptr) return;
+    arriving_->append(there);
+    input.drop_back(there.size());
+    parser_.divert(arriving_->value());
+  }
+
+  // Its request was the first parsed, unless it was refused.
+  void note_arrived(Batch& batch, Batch::Row first) {
+    arrived_ = std::move(arriving_);
+    Batch::Columns& columns = batch.columns();
+    const bool stores = batch.size() != first && columns.op[first] == Op::put &&
+                        columns.value[first].data() == arrived_->value().data();
+    if (stores) columns.options[first] |= option::in_place;
+  }
+
   // Large values are believed at once and forgotten slowly.
   void learn_value_bytes(size_t bytes) {
     value_bytes_ = std::max({bytes, value_bytes_ - value_bytes_ / 8, size_t{1}});
@@ -88,6 +127,8 @@ class MemcachedProtocol final : public Protocol {
 
   ServerState& server_;
   MemcachedParser parser_;
+  std::unique_ptr<ArrivingItem> arriving_;  // of the command at the front of the input
+  std::unique_ptr<ArrivingItem> arrived_;   // of a command that runs in this turn
   std::vector<MemcachedAnswer> answers_;
   const char* parsed_end_ = nullptr;  // of the input of this turn
   size_t value_bytes_ = 256;          // how much a row is expected to answer, at first unseen

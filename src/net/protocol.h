@@ -32,7 +32,9 @@
 
 #include "engine/engine.h"
 #include "isotherm/batch.h"
+#include "items/arriving_item.h"
 #include "net/counters.h"
+#include "net/input_buffer.h"
 #include "net/output.h"
 
 namespace isotherm::net {
@@ -80,6 +82,11 @@ class Protocol {
   // True when the last parse stopped before the end of its input though more could be parsed: the
   // connection parses on in the next turn, without waiting for more bytes.
   virtual bool stopped_early() const { return waits_alone(); }
+
+  // The large value that comes next, if it does not belong into the input: it is received where it
+  // is to stay, which begins with what the input's end has of it. Called when all that was parsed
+  // is answered. Null: there is none, or it is complete.
+  virtual ArrivingItem* arriving(InputBuffer& input) = 0;
 
   // Bytes it holds for requests that are not complete, beside the input.
   virtual size_t memory() const { return 0; }

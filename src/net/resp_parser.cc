@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "net/resp_inline.h"
 #include "net/text.h"
@@ -159,6 +160,7 @@ RespParser::Outcome RespParser::parse_bulks(std::string_view input) {
 RespParser::Outcome RespParser::finish(std::string_view input) {
   clear_arguments();
   for (const Slice& slice : slices_) arguments_.push_back(input.substr(slice.offset, slice.size));
+  if (diverted_index_ != 0) arguments_[std::exchange(diverted_index_, 0)] = diverted_;
   slices_.clear();
   if (slices_.capacity() > kept_arguments) std::vector<Slice>().swap(slices_);
   consumed_ = position_;

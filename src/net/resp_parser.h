@@ -49,6 +49,30 @@ class RespParser {
   std::span<const std::string_view> arguments() const { return arguments_; }
   std::string_view error() const { return error_; }
 
+  // The word that is only partly there, when the last outcome was `incomplete`; without bytes where
+  // that is none. `begin` is where its bytes begin in the input.
+  struct Partial {
+    size_t index = 0;
+    size_t begin = 0;
+    uint64_t bytes = 0;
+  };
+  Partial partial() const {
+    if (bulks_left_ <= 0 || bulk_bytes_ <= 0) return {};
+    return {slices_.size(), position_, static_cast<uint64_t>(bulk_bytes_)};
+  }
+  // A word of an incomplete request, before the partial one.
+  std::string_view word(std::string_view input, size_t i) const {
+    return input.substr(slices_[i].offset, slices_[i].size);
+  }
+  // The partial word's bytes come by another way, and will be `word`; the input goes on behind
+  // them.
+  void divert(std::string_view word) {
+    diverted_ = word;
+    diverted_index_ = slices_.size();
+    bulk_bytes_ = 0;
+    wanted_ = position_ + 2;
+  }
+
   // Forgets what it knows of an incomplete request: the next input begins with another.
   void restart();
 
@@ -89,6 +113,8 @@ class RespParser {
   int64_t bulk_bytes_ = -1;  // -1: the length is not known yet
   size_t wanted_ = 0;
   size_t consumed_ = 0;
+  size_t diverted_index_ = 0;  // 0: there is none
+  std::string_view diverted_;
   std::vector<Slice> slices_;
   std::vector<std::string_view> arguments_;
   std::vector<std::vector<std::string>> inline_words_;

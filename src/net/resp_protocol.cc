@@ -17,6 +17,16 @@ namespace {
 // Bytes of requests that a turn takes from one connection, but for the last of them.
 constexpr size_t most_parsed = 1 << 20;
 
+constexpr std::string_view no_memory = "OOM command not allowed when used memory > 'maxmemory'.";
+
+// Which word of a command becomes the value of its key, the second word; 0: none does.
+size_t stored_word(const Command& command) {
+  using namespace handlers;
+  const Handler handler = command.handler;
+  if (handler == set || handler == setnx || handler == getset) return 2;
+  return handler == setex || handler == psetex ? 3 : 0;
+}
+
 // As much of the unknown command's words as Redis repeats.
 std::string unknown_command(Arguments words) {
   std::string arguments;
@@ -41,7 +51,8 @@ std::string unknown_subcommand(const Command& container, std::string_view name) 
 
 class RespProtocol final : public Protocol {
  public:
-  RespProtocol(ServerState& server, Peer peer) : parser_(server.options.proto_max_bulk_len) {
+  RespProtocol(ServerState& server, Peer peer)
+      : server_(server), parser_(server.options.proto_max_bulk_len) {
     session_.id = server.next_client_id.fetch_add(1, std::memory_order_relaxed);
     session_.peer_address = std::move(peer.peer_address);
     session_.local_address = std::move(peer.local_address);
@@ -105,6 +116,15 @@ class RespProtocol final : public Protocol {
     return left;
   }
 
+  ArrivingItem* arriving(InputBuffer& input) override {
+    if (arriving_ == nullptr) {
+      if (parser_.wanted() < Engine::least_arriving) return nullptr;
+      divert(input);
+      if (arriving_ == nullptr) return nullptr;
+    }
+    return arriving_->complete() ? nullptr : arriving_.get();
+  }
+
   bool waits_alone() const override { return queue_.alone != nullptr; }
 
   void run_alone(Turn& turn, Output& output) override {
@@ -129,10 +149,45 @@ class RespProtocol final : public Protocol {
     queue_.fixed = queue_.answers.size();
   }
 
+  // The value of a SET and its like becomes an item as it comes.
+  void divert(InputBuffer& input) {
+    const RespParser::Partial value = parser_.partial();
+    const std::string_view unread = input.unread();
+    if (value.bytes < Engine::least_arriving || value.index < 2) return;
+    const std::string_view there = unread.substr(value.begin);
+    const Command* command = find_command(parser_.word(unread, 0));
+    if (command == nullptr || value.index != stored_word(*command)) return;
+    if (there.size() >= value.bytes) return;
+    arriving_ = server_.engine.arriving(parser_.word(unread, 1).size(), value.bytes);
+    if (arriving_ == nullptr) return;
+    arriving_->append(there);
+    input.drop_back(there.size());
+    parser_.divert(arriving_->value());
+  }
+
+  // The first request since its value began to arrive.
+  void run_arrived(const Command* command, Turn& turn) {
+    arrived_ = std::move(arriving_);
+    if (!arrived_->usable()) {
+      static constexpr Command none{};
+      return Call(none, parser_.arguments(), turn, session_, queue_).error(std::string(no_memory));
+    }
+    const Batch::Row row = turn.batch.size();
+    dispatch(command, turn);
+    Batch::Columns& columns = turn.batch.columns();
+    const bool stores = turn.batch.size() != row && columns.op[row] == Op::put &&
+                        columns.value[row].data() == arrived_->value().data();
+    if (stores) columns.options[row] |= option::in_place;
+  }
+
   // Of a command that only reads, the answer may be left out and the command parsed again.
   void run(const Command* command, bool reads, Turn& turn) {
     const Batch::Row before = turn.batch.size();
-    dispatch(command, turn);
+    if (arriving_ != nullptr) [[unlikely]] {
+      run_arrived(command, turn);
+    } else {
+      dispatch(command, turn);
+    }
     if (reads || shows_value(turn.batch, before)) queue_.reads += turn.batch.size() - before;
     if (!reads && queue_.alone == nullptr) queue_.fixed = queue_.answers.size();
     if (!queue_.answers.empty()) queue_.text_bytes += queue_.answers.back().text.size();
@@ -181,6 +236,10 @@ class RespProtocol final : public Protocol {
   }
 
   void forget_answers() {
+    if (arrived_ != nullptr) [[unlikely]] {
+      arrived_->settle();
+      arrived_.reset();
+    }
     SpareLists<Answer>::end(queue_.answers);
     queue_.fixed = 0;
     queue_.reads = 0;
@@ -189,7 +248,10 @@ class RespProtocol final : public Protocol {
     if (queue_.alone == nullptr) parser_.release();
   }
 
+  ServerState& server_;
   RespParser parser_;
+  std::unique_ptr<ArrivingItem> arriving_;  // of the request at the front of the input
+  std::unique_ptr<ArrivingItem> arrived_;   // of a request that runs in this turn
   Session session_;
   AnswerQueue queue_;
   size_t parsed_ = 0;  // bytes, in this turn
