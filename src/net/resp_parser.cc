@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
-#include <utility>
 
 #include "net/resp_inline.h"
 #include "net/text.h"
@@ -36,7 +35,8 @@ inline bool read_plain_length(const char*& at, const char* end, char type, size_
 
 RespParser::Outcome RespParser::next(std::string_view input) {
   if (input.empty()) return Outcome::incomplete;
-  if (bulks_left_ < 0 && scanned_ == 0 && parse_quickly(input)) return Outcome::request;
+  if (bulks_left_ < 0 && scanned_ == 0 && diverted_index_ == 0 && parse_quickly(input))
+    return Outcome::request;
   if (bulks_left_ < 0) {
     if (position_ == 0 && input[0] != '*') return parse_inline(input);
     const Outcome outcome = parse_count(input);
@@ -143,7 +143,7 @@ RespParser::Outcome RespParser::parse_bulks(std::string_view input) {
         return fail("Protocol error: invalid bulk length");
       }
       position_ = end + 2;
-      bulk_bytes_ = *length;
+      bulk_bytes_ = diverted_index_ != 0 && slices_.size() == diverted_index_ ? 0 : *length;
     }
     const size_t bytes = static_cast<size_t>(bulk_bytes_);
     wanted_ = position_ + bytes + 2;
@@ -160,7 +160,7 @@ RespParser::Outcome RespParser::parse_bulks(std::string_view input) {
 RespParser::Outcome RespParser::finish(std::string_view input) {
   clear_arguments();
   for (const Slice& slice : slices_) arguments_.push_back(input.substr(slice.offset, slice.size));
-  if (diverted_index_ != 0) arguments_[std::exchange(diverted_index_, 0)] = diverted_;
+  if (diverted_index_ != 0) arguments_[diverted_index_] = diverted_;
   slices_.clear();
   if (slices_.capacity() > kept_arguments) std::vector<Slice>().swap(slices_);
   consumed_ = position_;

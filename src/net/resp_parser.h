@@ -65,13 +65,15 @@ class RespParser {
     return input.substr(slices_[i].offset, slices_[i].size);
   }
   // The partial word's bytes come by another way, and will be `word`; the input goes on behind
-  // them.
+  // them. So it is until `forget_diverted`, also where the request is parsed again.
   void divert(std::string_view word) {
     diverted_ = word;
     diverted_index_ = slices_.size();
     bulk_bytes_ = 0;
     wanted_ = position_ + 2;
   }
+
+  void forget_diverted() { diverted_index_ = 0; }
 
   // Forgets what it knows of an incomplete request: the next input begins with another.
   void restart();

@@ -168,6 +168,7 @@ class RespProtocol final : public Protocol {
   // The first request since its value began to arrive.
   void run_arrived(const Command* command, Turn& turn) {
     arrived_ = std::move(arriving_);
+    parser_.forget_diverted();
     if (!arrived_->usable()) {
       static constexpr Command none{};
       return Call(none, parser_.arguments(), turn, session_, queue_).error(std::string(no_memory));
