@@ -16,7 +16,7 @@ fi
 
 export ISOTHERM_SERVER="$server" PYTHONDONTWRITEBYTECODE=1
 cd "$here/python"
-"$venv/bin/python" -m pytest -q -p no:cacheprovider .
+"$venv/bin/python" -m pytest -q -p no:cacheprovider . ../hostile
 seed=()
 if [[ $commands -le 200000 ]]; then seed=(--seed 1); fi
 "$venv/bin/python" differential.py --server "$server" --commands "$commands" "${seed[@]}"

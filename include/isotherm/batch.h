@@ -63,6 +63,8 @@ inline constexpr uint16_t expire_if_less = 1 << 11;     // expire: only to an ea
 inline constexpr uint16_t decrement = 1 << 12;  // add with saturating: subtract `number` instead
 inline constexpr uint16_t no_value = 1 << 13;   // get, expire: the reply has the size of the value,
                                                 // but its data only where that costs nothing
+inline constexpr uint16_t in_place = 1 << 14;   // put: the value lies in an ArrivingItem, which the
+                                                // store takes over (the server's, not for others)
 }  // namespace option
 
 // Expiry: absolute, in milliseconds since the Unix epoch.

@@ -37,10 +37,11 @@ BatchBytes sum_of_rows(const HostStore& store, const Batch& batch, bool old_valu
     const uint64_t bytes =
         Item::bytes(columns.key[row].size(), value + (copy ? old : 0), true, true);
     if (bytes > largest) continue;
+    sum.replaced += old;
+    // What lies in its place is counted already.
+    if ((columns.options[row] & option::in_place) != 0) continue;
     sum.lasting += bytes - std::min(bytes, old);
     sum.at_once += bytes;
-    sum.replaced += old;
-    sum.values += value;
   }
   sum.lasting = std::min(sum.lasting, largest);
   sum.at_once = std::min(sum.at_once, largest);

@@ -23,7 +23,6 @@ struct BatchBytes {
   uint64_t lasting = 0;   // more than before, when the batch has ended
   uint64_t at_once = 0;   // while it runs
   uint64_t replaced = 0;  // of large values, which go when it has ended
-  uint64_t values = 0;    // of those that it was given
 };
 
 // For a store with a cap.

@@ -3,6 +3,7 @@
 #include "base/hash.h"
 #include "device/host_stages_entry.h"
 #include "device/instruction_set.h"
+#include "items/arriving_item.h"
 
 namespace isotherm {
 
@@ -51,11 +52,25 @@ HostExecutor::Prepared HostExecutor::prepare_item(const Plan& plan) {
   constexpr uint64_t left_for_sending = 16 << 20;
   const bool over = store_.evicts || (store_.values != nullptr && store_.values->helps() &&
                                       store_.budget.fits_over(left_for_sending));
+  if (plan.parts.all_fields) [[unlikely]]
+    return take_over(plan, over);
   const Location location = cache_.allocate(plan.parts.bytes(), over);
   if (location == location::none) return {};
   Item* item = Item::create(store_.items.address(location), plan.parts);
   plan.fill(item);
   return {location, item};
+}
+
+// An item whose value is in its place already.
+HostExecutor::Prepared HostExecutor::take_over(const Plan& plan, bool over) {
+  const Location location = ArrivingItem::location_of(plan.parts.key, plan.first);
+  if (!store_.items.large_items().take_in(location, over)) return {};
+  return {location, Item::create(store_.items.address(location), plan.parts)};
+}
+
+void HostExecutor::drop_item(const Plan& plan, Location location) {
+  if (plan.parts.all_fields) return store_.items.large_items().take_out(location);
+  cache_.free_unpublished(location);
 }
 
 void HostExecutor::settle(Database& database, Member old, int64_t old_expiry, int64_t fresh_expiry,

@@ -99,6 +99,9 @@ class HostExecutor {
     Item* item = nullptr;
   };
   Prepared prepare_item(const Plan& plan);
+  Prepared take_over(const Plan& plan, bool over);
+  // Of one that was not published.
+  void drop_item(const Plan& plan, Location location);
 
   HostStore& store_;
   ItemStore::Cache cache_;

@@ -73,7 +73,7 @@ bool HostUpkeep::over_cap() const { return store_.budget.limit() != 0 && !store_
 
 bool HostUpkeep::evictable() const {
   if (!store_.evicts) return false;
-  const int64_t buffers = store_.budget.buffers.load() - store_.budget.passing.load();
+  const int64_t buffers = store_.budget.buffers.load();
   if (buffers >= static_cast<int64_t>(store_.budget.limit())) return false;
   return std::any_of(
       store_.databases.begin(), store_.databases.end(), [&](const Database& database) {

@@ -182,7 +182,10 @@ struct RowAnswers {
 
     // The old value stays readable until the batch is cleared, also when it is replaced.
     const Item* const shown = shows_old(request) ? known : nullptr;
-    if (shown != nullptr) show(reply, *shown);
+    if (shown != nullptr) {
+      show(reply, *shown);
+      reply.location = old.location;
+    }
     reply.number = plan.number;
 
     if (plan.action == Plan::Action::keep) {
@@ -197,6 +200,7 @@ struct RowAnswers {
       reply.flags = 0;
       reply.data = nullptr;
       reply.size = 0;
+      reply.location = location::none;
       return false;
     }
     if (swapped == Swapped::no_memory) plan.status = Status::out_of_memory;
@@ -238,7 +242,7 @@ struct RowAnswers {
     const Composed composed =
         compose(store.items, executor.cache_, root, old.location, fresh.location);
     if (!composed.ok) {
-      executor.cache_.free_unpublished(fresh.location);
+      if (fresh.item != nullptr) executor.drop_item(plan, fresh.location);
       return Swapped::no_memory;
     }
     // Another expiry is the same value still, so it keeps the version, which the reply shows
@@ -270,7 +274,7 @@ struct RowAnswers {
       // A sweep may have seen it.
       executor.cache_.retire(fresh.location);
     } else {
-      executor.cache_.free_unpublished(fresh.location);
+      executor.drop_item(plan, fresh.location);
     }
     return swapped;
   }

@@ -15,6 +15,7 @@
 #include "device/host_store.h"
 #include "device/host_upkeep.h"
 #include "index/item_table.h"
+#include "items/arriving_item.h"
 
 namespace isotherm {
 namespace {
@@ -106,8 +107,39 @@ const Clock& Engine::clock() const { return state_->clock; }
 const std::string& Engine::device_problem() const { return state_->device_problem; }
 
 void Engine::add_buffer_bytes(int64_t bytes) {
-  state_->store.budget.buffers.fetch_add(bytes, std::memory_order_relaxed);
+  state_->store.budget.clients.fetch_add(bytes, std::memory_order_relaxed);
 }
+
+uint64_t Engine::client_bytes() const {
+  const int64_t bytes = state_->store.budget.clients.load(std::memory_order_relaxed);
+  return bytes > 0 ? static_cast<uint64_t>(bytes) : 0;
+}
+
+// A value that was fetched from a device is not where its item is.
+uint64_t Engine::keep(const Reply& reply) {
+  ItemStore& items = state_->store.items;
+  if (location::kind(reply.location) != location::Kind::large) return 0;
+  if (reply.data != items.item(reply.location)->value_data()) return 0;
+  return ItemStore::keep(reply.location) ? reply.location : 0;
+}
+
+// Values on their way cannot be evicted, so but for one alone they may take half the cap.
+std::unique_ptr<ArrivingItem> Engine::arriving(uint64_t key_bytes, uint64_t value_bytes) {
+  HostStore& store = state_->store;
+  const uint64_t limit = store.budget.limit();
+  const uint64_t announced = store.items.large_items().announced().load();
+  const uint64_t bytes = ArrivingItem::value_offset(key_bytes) + value_bytes;
+  const bool evicts = store.makes_room();
+  const bool hopeless = evicts ? bytes > store.largest_item() : !store.budget.fits(bytes);
+  if (limit != 0 && announced != 0 && !hopeless) {
+    if (evicts ? announced + bytes > limit / 2 : !store.budget.fits(announced + bytes)) {
+      return nullptr;
+    }
+  }
+  return std::make_unique<ArrivingItem>(store.items, key_bytes, value_bytes, hopeless);
+}
+
+void Engine::let_go(uint64_t kept) { state_->store.items.let_go(kept); }
 
 EngineStats Engine::stats() const {
   std::lock_guard guard(state_->workers_mutex);
@@ -120,7 +152,8 @@ EngineStats Engine::stats() const {
   stats.used_memory = store.budget.used();
   stats.item_bytes = positive(store.budget.items.load(std::memory_order_relaxed));
   stats.index_bytes = positive(store.budget.index.load(std::memory_order_relaxed));
-  stats.buffer_bytes = positive(store.budget.buffers.load(std::memory_order_relaxed));
+  stats.buffer_bytes = positive(store.budget.buffers.load(std::memory_order_relaxed) +
+                                store.budget.clients.load(std::memory_order_relaxed));
   stats.ahead_bytes = positive(store.budget.ahead.load(std::memory_order_relaxed));
   stats.retired_bytes = store.items.retired_bytes();
   for (const Database& database : store.databases) {
@@ -186,7 +219,7 @@ struct Worker::Impl final : Batch::Hold {
   void run(Batch& batch, int64_t now_ms, bool writable);
   void flush(uint32_t first, uint32_t end);
   bool make_room(const Batch& batch, int64_t now_ms);
-  void tell_passing(const BatchBytes& needed);
+  void tell_passing(uint64_t replaced);
   void flush_index(uint32_t database);
   void lock_exclusive();
   void unlock_exclusive();
@@ -233,20 +266,16 @@ void Worker::Impl::unlock_exclusive() {
 bool Worker::Impl::make_room(const Batch& batch, int64_t now_ms) {
   if (engine.store.budget.limit() == 0 || !batch.writes()) return true;
   const BatchBytes needed = bytes_to_store(engine.store, slot, batch);
-  tell_passing(needed);
+  tell_passing(needed.replaced);
   return needed.at_once == 0 || upkeep.make_room(needed, now_ms);
 }
 
-// Few bytes are not worth the account, nor is it told of each buffer at once.
-void Worker::Impl::tell_passing(const BatchBytes& needed) {
-  constexpr int64_t worth_telling = 64 << 10;
-  MemoryBudget& budget = engine.store.budget;
-  const int64_t in_buffers =
-      std::min(static_cast<int64_t>(needed.values), budget.buffers.load(std::memory_order_relaxed));
-  int64_t bytes = in_buffers + static_cast<int64_t>(needed.replaced);
-  if (bytes < worth_telling) bytes = 0;
+// Few bytes are not worth the account.
+void Worker::Impl::tell_passing(uint64_t replaced) {
+  constexpr uint64_t worth_telling = 64 << 10;
+  const auto bytes = static_cast<int64_t>(replaced < worth_telling ? 0 : replaced);
   if (bytes == passing) return;
-  budget.passing.fetch_add(bytes - passing, std::memory_order_relaxed);
+  engine.store.budget.passing.fetch_add(bytes - passing, std::memory_order_relaxed);
   passing = bytes;
 }
 
@@ -263,7 +292,7 @@ Worker::~Worker() {
     std::erase(engine.workers, &impl_->executor);
     add_counters(engine.ended, impl_->executor.counters());
   }
-  impl_->tell_passing({});
+  impl_->tell_passing(0);
   impl_.reset();
   engine.store.epochs.release(&slot);
 }
@@ -279,12 +308,13 @@ void refuse_all(Batch& batch) {
 
 }  // namespace
 
-void Worker::submit(Batch& batch) {
+void Worker::submit(Batch& batch) { submit(batch, impl_->engine.clock.now_ms()); }
+
+void Worker::submit(Batch& batch, int64_t now_ms) {
   Impl& impl = *impl_;
   EpochDomain& epochs = impl.engine.store.epochs;
   // A worker that holds replies and waits for the gate could wait for itself.
   if (!impl.valid(batch) || (batch.exclusive() && impl.held != 0)) return refuse_all(batch);
-  const int64_t now_ms = impl.engine.clock.now_ms();
   const bool writable = impl.held != 0 || impl.make_room(batch, now_ms);
   if (batch.exclusive()) {
     impl.lock_exclusive();
@@ -299,11 +329,12 @@ void Worker::submit(Batch& batch) {
   batch.finish();
 }
 
-// By now the caller's buffers are what they are without the last batch.
-bool Worker::maintain() {
-  impl_->tell_passing({});
+bool Worker::maintain() { return maintain(impl_->engine.clock.now_ms()); }
+
+bool Worker::maintain(int64_t now_ms) {
+  impl_->tell_passing(0);
   if (impl_->held != 0) return false;
-  return impl_->upkeep.step(std::exchange(impl_->writes, 0), impl_->engine.clock.now_ms());
+  return impl_->upkeep.step(std::exchange(impl_->writes, 0), now_ms);
 }
 
 uint64_t Worker::count(uint32_t database) {

@@ -37,7 +37,7 @@ struct EngineStats {
   uint64_t item_bytes = 0;   // chunks and large items
   uint64_t index_bytes = 0;
   uint64_t retired_bytes = 0;  // waiting for readers before reuse
-  uint64_t buffer_bytes = 0;   // told by add_buffer_bytes
+  uint64_t buffer_bytes = 0;   // of connections and of rounds
   uint64_t ahead_bytes = 0;    // pages that were made ready before they are needed
   uint64_t batches = 0;
   uint64_t requests = 0;
@@ -62,6 +62,7 @@ struct DatabaseStats {
   uint64_t expires = 0;  // keys with an expiry
 };
 
+class ArrivingItem;
 class EngineState;  // internal: the stages
 
 class Engine {
@@ -83,8 +84,23 @@ class Engine {
   // Why the index is on the host though the options did not ask for it; empty otherwise.
   const std::string& device_problem() const;
   DatabaseStats database(uint32_t database) const;
-  // Network buffers and the like count against maxmemory; negative: given back.
+  // What the buffers of connections take; negative: given back.
   void add_buffer_bytes(int64_t bytes);
+  // The same of all connections, with values that they still send though the store is done with
+  // them.
+  uint64_t client_bytes() const;
+
+  // Keeps the value of a reply in its place beyond Batch::clear, for sending it without a copy. The
+  // handle goes to `let_go`, by any thread; 0: the value cannot be kept. Values of more than
+  // `least_kept` bytes mostly can.
+  uint64_t keep(const Reply& reply);
+  void let_go(uint64_t kept);
+
+  // For a large value that a client has announced and will put: the item that it becomes, or null
+  // where it is to be copied after all. An item that is not usable is for one that the cap refuses.
+  std::unique_ptr<ArrivingItem> arriving(uint64_t key_bytes, uint64_t value_bytes);
+  static constexpr uint64_t least_arriving = 64 << 10;
+  static constexpr uint64_t least_kept = 32 << 10;
 
  private:
   friend class Worker;
@@ -105,6 +121,8 @@ class Worker {
   Worker& operator=(const Worker&) = delete;
 
   // Runs `batch`; its slots become ready one by one, then batch.finish() is called on this thread.
+  // It runs at the time `now_ms`, or else the clock's.
+  void submit(Batch& batch, int64_t now_ms);
   void submit(Batch& batch);
 
   // Commands without one key. Not while a batch of this worker is done and not cleared.
@@ -119,6 +137,7 @@ class Worker {
 
   // A bounded step of background work; true while more is waiting. Call it between batches and,
   // when idle, about ten times a second.
+  bool maintain(int64_t now_ms);
   bool maintain();
 
  private:

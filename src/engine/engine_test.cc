@@ -323,7 +323,7 @@ TEST_F(EngineTest, StatsCountSegmentsThatSplitAndAreJoined) {
   EXPECT_GT(engine.stats().joins, 0u);
 }
 
-TEST_F(EngineTest, BuffersCountAgainstTheCap) {
+TEST_F(EngineTest, BuffersOfClientsAreUsedMemoryAndRefuseNobody) {
   Options options;
   options.maxmemory = 16 << 20;
   Engine engine(options, clock);
@@ -331,9 +331,41 @@ TEST_F(EngineTest, BuffersCountAgainstTheCap) {
   EXPECT_EQ(put(worker, "a", std::string(100'000, 'v')), Status::ok);
   engine.add_buffer_bytes(16 << 20);
   EXPECT_GE(engine.stats().used_memory, options.maxmemory);
-  EXPECT_EQ(put(worker, "b", std::string(100'000, 'v')), Status::out_of_memory);
-  engine.add_buffer_bytes(-(16 << 20));
+  EXPECT_EQ(engine.client_bytes(), options.maxmemory);
   EXPECT_EQ(put(worker, "b", std::string(100'000, 'v')), Status::ok);
+  engine.add_buffer_bytes(-(16 << 20));
+  EXPECT_EQ(engine.client_bytes(), 0u);
+}
+
+// A value that is kept stays as it is when its item is erased and reclaimed, and then counts as a
+// buffer until the last who keeps it lets it go.
+TEST_F(EngineTest, KeptValuesOutliveTheirItems) {
+  Engine engine({}, clock);
+  Worker worker(engine);
+  const std::string value(200'000, 'k');
+  ASSERT_EQ(put(worker, "large", value), Status::ok);
+  ASSERT_EQ(put(worker, "small", "s"), Status::ok);
+  Batch batch;
+  batch.get("large");
+  batch.get("small");
+  worker.submit(batch);
+  const char* const data = batch.reply(0).data;
+  const uint64_t first = engine.keep(batch.reply(0));
+  const uint64_t second = engine.keep(batch.reply(0));
+  ASSERT_NE(first, 0u);
+  ASSERT_NE(second, 0u);
+  EXPECT_EQ(engine.keep(batch.reply(1)), 0u);
+  batch.clear();
+  ASSERT_EQ(put(worker, "large", "other"), Status::ok);
+  for (int i = 0; i < 100; ++i) worker.maintain();
+  EXPECT_EQ(std::string_view(data, value.size()), value);
+  EXPECT_GE(engine.client_bytes(), value.size());
+  EXPECT_LT(engine.client_bytes(), value.size() * 2);
+  engine.let_go(first);
+  EXPECT_EQ(std::string_view(data, value.size()), value);
+  EXPECT_GE(engine.client_bytes(), value.size());
+  engine.let_go(second);
+  EXPECT_EQ(engine.client_bytes(), 0u);
 }
 
 // The bytes that replies show stay as they are until the batch is cleared, whatever other threads

@@ -12,7 +12,7 @@
 #include "engine/engine.h"
 #include "items/poison.h"
 
-namespace isotherm {
+namespace isotherm::large_eviction_test {
 namespace {
 
 constexpr uint64_t cap = 20 << 20;
@@ -269,4 +269,4 @@ TEST_F(LargeEvictionTest, SizesMayShiftAtFullSpeed) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::large_eviction_test

@@ -46,6 +46,7 @@ void plan_put(const Request& request, const Item* old, uint64_t max_value_bytes,
   plan.parts.value_bytes = request.value.size();
   plan.parts.flags = request.flags;
   plan.parts.expiry = request.expiry;
+  plan.parts.all_fields = request.has(option::in_place);
   plan.first = request.value;
   if (request.has(option::keep_expiry) && old != nullptr) plan.parts.expiry = old->expiry();
 }

@@ -6,7 +6,7 @@ namespace isotherm {
 
 Item* Item::create(void* memory, const Parts& parts) {
   Item* item = static_cast<Item*>(memory);
-  const bool has_expiry = parts.expiry != no_expiry;
+  const bool has_expiry = parts.has_expiry();
   item->version_meta_ = static_cast<uint64_t>(parts.type) | (has_expiry ? expiry_bit : 0) |
                         (parts.has_extra() ? extra_bit : 0) | (parts.away ? away_bit : 0);
   item->value_bytes_ = static_cast<uint32_t>(parts.value_bytes);

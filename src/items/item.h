@@ -51,10 +51,12 @@ class Item {
     uint32_t flags = 0;
     uint32_t database = 0;
     bool away = false;
+    bool all_fields = false;  // also those that say nothing: the value was there before them
 
-    bool has_extra() const { return flags != 0 || database != 0; }
+    bool has_expiry() const { return expiry != no_expiry || all_fields; }
+    bool has_extra() const { return flags != 0 || database != 0 || all_fields; }
     uint64_t bytes() const {
-      return Item::bytes(key.size(), away ? sizeof(uint64_t) : value_bytes, expiry != no_expiry,
+      return Item::bytes(key.size(), away ? sizeof(uint64_t) : value_bytes, has_expiry(),
                          has_extra());
     }
   };

@@ -130,6 +130,16 @@ class ItemStore {
                               : size_classes::bytes_of(location::size_class(location));
   }
 
+  // Keeps an item's memory for the time it takes to send its value (items/large_items.h); false for
+  // one that does not lie by itself. The caller is within an epoch.
+  static bool keep(Location location) {
+    if (!is_large(location)) return false;
+    LargeItems::keep(location);
+    return true;
+  }
+  void let_go(Location location) { large_.let_go(location); }
+  LargeItems& large_items() { return large_; }
+
   // Bytes that are retired and not yet free: in all caches, and of large items, which the budget
   // counts as passing.
   uint64_t retired_bytes() const { return retired_in_chunks() + retired_large_bytes_.load(); }

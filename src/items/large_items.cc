@@ -2,8 +2,10 @@
 
 #include <malloc.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <new>
+#include <utility>
 
 #include "items/poison.h"
 
@@ -30,22 +32,61 @@ Location LargeItems::location_of(Header* header) {
 }
 
 Location LargeItems::allocate(uint64_t bytes, bool force) {
+  const Location location = fits(bytes, force) ? prepare(bytes) : location::none;
+  if (location != location::none) enter(&header(location));
+  return location;
+}
+
+// Of an item of so many bytes.
+bool LargeItems::fits(uint64_t bytes, bool force) const {
+  if (bytes > most_bytes) return false;
+  const uint64_t cost = bytes + sizeof(Header) + allocator_bytes;
+  return force ? budget_.fits_over(cost) : budget_.fits(cost);
+}
+
+Location LargeItems::prepare(uint64_t bytes) {
   if (bytes > most_bytes) return location::none;
-  const uint64_t asked = bytes + sizeof(Header);
-  const uint64_t cost = asked + allocator_bytes;
-  if (force ? !budget_.fits_over(cost) : !budget_.fits(cost)) return location::none;
-  void* memory = std::malloc(asked);
+  void* memory = std::malloc(bytes + sizeof(Header));
   if (memory == nullptr) return location::none;
   auto* header = new (memory) Header;
   header->charged = malloc_usable_size(memory) + allocator_bytes;
-  budget_.items.fetch_add(static_cast<int64_t>(header->charged), std::memory_order_relaxed);
-  bytes_.fetch_add(header->charged, std::memory_order_relaxed);
-  count_.fetch_add(1, std::memory_order_relaxed);
-  enter(header);
   return location_of(header);
 }
 
+void LargeItems::arrive(Location location, uint64_t bytes) {
+  header(location).arrived += bytes;
+  budget_.items.fetch_add(static_cast<int64_t>(bytes), std::memory_order_relaxed);
+}
+
+// The room for what has arrived is there.
+bool LargeItems::take_in(Location location, bool force) {
+  Header& header = LargeItems::header(location);
+  const uint64_t more = header.charged - std::min(header.charged, header.arrived);
+  if (force ? !budget_.fits_over(more) : !budget_.fits(more)) return false;
+  enter(&header);
+  return true;
+}
+
+void LargeItems::take_out(Location location) {
+  Header& header = LargeItems::header(location);
+  leave(&header);
+  header.state.store(0, std::memory_order_relaxed);
+  arrive(location, header.charged);
+}
+
+void LargeItems::discard(Location location) {
+  Header& header = LargeItems::header(location);
+  budget_.items.fetch_sub(static_cast<int64_t>(header.arrived), std::memory_order_relaxed);
+  std::free(&header);
+}
+
 void LargeItems::enter(Header* header) {
+  const uint64_t arrived = std::exchange(header->arrived, 0);
+  budget_.items.fetch_add(static_cast<int64_t>(header->charged) - static_cast<int64_t>(arrived),
+                          std::memory_order_relaxed);
+  bytes_.fetch_add(header->charged, std::memory_order_relaxed);
+  count_.fetch_add(1, std::memory_order_relaxed);
+  header->state.store(Header::taken, std::memory_order_relaxed);
   std::lock_guard guard(mutex_);
   if (free_numbers_.empty()) {
     header->number = static_cast<uint32_t>(table_.size());
@@ -58,26 +99,19 @@ void LargeItems::enter(Header* header) {
   table_[header->number] = header;
 }
 
-void LargeItems::free(Location location) {
-  Header& header = LargeItems::header(location);
+void LargeItems::leave(Header* header) {
   {
     std::lock_guard guard(mutex_);
-    table_[header.number] = nullptr;
-    free_numbers_.push_back(header.number);
+    table_[header->number] = nullptr;
+    free_numbers_.push_back(header->number);
     if (free_numbers_.size() == table_.size()) {
       table_.clear();
       free_numbers_.clear();
       limit_.store(0, std::memory_order_relaxed);
     }
   }
-  const uint64_t charged = header.charged;
-  if constexpr (poison::enabled) {
-    std::memset(reinterpret_cast<void*>(location::place(location)), poison::pattern,
-                charged - allocator_bytes - sizeof(Header));
-  }
-  std::free(&header);
-  budget_.items.fetch_sub(static_cast<int64_t>(charged), std::memory_order_relaxed);
-  bytes_.fetch_sub(charged, std::memory_order_relaxed);
+  budget_.items.fetch_sub(static_cast<int64_t>(header->charged), std::memory_order_relaxed);
+  bytes_.fetch_sub(header->charged, std::memory_order_relaxed);
   count_.fetch_sub(1, std::memory_order_relaxed);
 }
 
@@ -118,6 +152,35 @@ Location LargeItems::due() {
   append(header);
   const uint32_t state = header->state.fetch_and(~Header::used, std::memory_order_relaxed);
   return (state & Header::used) == 0 ? location_of(header) : location::none;
+}
+
+void LargeItems::free(Location location) {
+  Header& header = LargeItems::header(location);
+  leave(&header);
+  const auto charged = static_cast<int64_t>(header.charged);
+  // Nobody can begin to keep it any more.
+  if (header.state.load(std::memory_order_acquire) < Header::one_keep) return give_back(&header);
+  budget_.clients.fetch_add(charged, std::memory_order_relaxed);
+  const uint32_t before = header.state.fetch_or(Header::freed, std::memory_order_acq_rel);
+  if (before >= Header::one_keep) return;
+  budget_.clients.fetch_sub(charged, std::memory_order_relaxed);
+  give_back(&header);
+}
+
+void LargeItems::let_go(Location location) {
+  Header& header = LargeItems::header(location);
+  const uint32_t before = header.state.fetch_sub(Header::one_keep, std::memory_order_acq_rel);
+  if ((before & Header::freed) == 0 || before >= 2 * Header::one_keep) return;
+  budget_.clients.fetch_sub(static_cast<int64_t>(header.charged), std::memory_order_relaxed);
+  give_back(&header);
+}
+
+void LargeItems::give_back(Header* header) {
+  if constexpr (poison::enabled) {
+    std::memset(reinterpret_cast<void*>(header + 1), poison::pattern,
+                header->charged - allocator_bytes - sizeof(Header));
+  }
+  std::free(header);
 }
 
 uint32_t LargeItems::find(uint32_t& number, uint32_t& looks, Location* found, uint32_t room) {

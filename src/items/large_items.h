@@ -12,6 +12,9 @@
 // when the hand has come round to its stamp. A new item counts as used: where all others were used,
 // the hand would find it first of all, and what was stored last is to be evicted last.
 //
+// Who sends an item's value to a client keeps its memory without copying it, for as long as the
+// client takes: bits of the state count those.
+//
 // The budget counts what the allocator says a block takes. How soon freed blocks leave the process
 // is the allocator's matter; the server links jemalloc, which gives them back within seconds.
 //
@@ -41,10 +44,13 @@ class LargeItems {
     Header* older = nullptr;
     Header* newer = nullptr;
     uint64_t stamp = 0;
-    uint64_t unused = 0;
+    uint64_t arrived = 0;  // bytes that the budget counts of an item that is not in the store yet
 
     static constexpr uint32_t live = 1;
     static constexpr uint32_t used = 2;
+    static constexpr uint32_t taken = 4;      // into the store
+    static constexpr uint32_t freed = 8;      // by the store; who keeps it last gives it back
+    static constexpr uint32_t one_keep = 16;  // the bits from here on count who keeps it
   };
   static_assert(sizeof(Header) == 48);
 
@@ -59,9 +65,30 @@ class LargeItems {
   Location allocate(uint64_t bytes, bool force);
   void free(Location location);
 
+  // The two halves of `allocate`: memory that nobody counts, for an item whose value is still on
+  // its way (items/arriving_item.h), and its entry into the store. `take_out` undoes the latter.
+  static Location prepare(uint64_t bytes);
+  void arrive(Location location, uint64_t bytes);  // the budget counts as many from now on
+  bool take_in(Location location, bool force);
+  void take_out(Location location);
+  void discard(Location location);
+  // Bytes of values that are on their way, with those that have not come yet.
+  std::atomic<uint64_t>& announced() { return announced_; }
+  // Whether it was taken in.
+  static bool taken(Location location) {
+    return (header(location).state.load(std::memory_order_acquire) & Header::taken) != 0;
+  }
+
   static Header& header(Location location) {
     return reinterpret_cast<Header*>(location::place(location))[-1];
   }
+  // Keeps the memory of an item that was found within the caller's epoch until `let_go`, which any
+  // thread may call. What is freed meanwhile counts as a buffer of clients until then.
+  static void keep(Location location) {
+    header(location).state.fetch_add(Header::one_keep, std::memory_order_relaxed);
+  }
+  void let_go(Location location);
+
   // What retired_bytes counts for it.
   static uint64_t charged(Location location) { return header(location).charged; }
 
@@ -98,9 +125,12 @@ class LargeItems {
   static constexpr uint64_t no_stamp = ~uint64_t{0};
 
   static Location location_of(Header* header);
+  bool fits(uint64_t bytes, bool force) const;
   void enter(Header* header);
   void append(Header* header);
   void unlink(Header* header);
+  void leave(Header* header);
+  static void give_back(Header* header);
 
   MemoryBudget& budget_;
   std::atomic<int64_t> next_expiry_{std::numeric_limits<int64_t>::max()};
@@ -109,6 +139,7 @@ class LargeItems {
   std::atomic<uint64_t> bytes_{0};
   std::atomic<uint64_t> hand_{0};
   std::atomic<uint64_t> front_stamp_{no_stamp};
+  std::atomic<uint64_t> announced_{0};
 
   std::mutex mutex_;  // all below
   std::vector<Header*> table_;

@@ -3,11 +3,10 @@
 // Every part tells it the bytes it takes and gives back; `used` is their sum. Items count whole
 // chunks, so the account is what the process really holds, not what the payloads add up to.
 //
-// What a batch stores may be there twice for a while: a large value in a buffer and in its item, a
-// large value that was replaced until its readers have gone. Such bytes are about to go, so they
-// are told as `passing`, before what they pass for is taken: they claim nothing, and nobody evicts
-// for them. What is claimed is one number, not a sum of several that may change between two looks:
-// else who looks in the middle of a change would see many bytes twice, and evict as many.
+// A large value that was replaced is there until its readers have gone. Such bytes are about to go,
+// so they are told as `passing`, before what they pass for is taken: they claim nothing, and nobody
+// evicts for them. What is claimed is one number, not a sum of several that may change between two
+// looks: else who looks in the middle of a change would see many bytes twice, and evict as many.
 //
 // Writes of a store that evicts may run over the cap, since what is evicted or replaced while a
 // batch runs is not free before its end; `room_over` says how far.
@@ -51,9 +50,12 @@ class MemoryBudget {
   uint64_t limit() const { return limit_; }
   uint64_t used() const {
     return positive(items.load() + index.load() + buffers.load() +
-                    ahead.load(std::memory_order_relaxed));
+                    ahead.load(std::memory_order_relaxed) +
+                    clients.load(std::memory_order_relaxed));
   }
-  // Less the pages made ready ahead, which whoever needs memory gets, and what is passing.
+  // Less the pages made ready ahead, which whoever needs memory gets, what is passing, and what
+  // connections hold: that has a bound of its own (net/client_memory.h), so that no client makes
+  // the writes of others fail.
   uint64_t claimed() const { return positive(claimed_.load(std::memory_order_relaxed)); }
   // True when `bytes` more stay within the cap.
   bool fits(uint64_t bytes) const {
@@ -83,11 +85,12 @@ class MemoryBudget {
   std::atomic<int64_t> claimed_{0};
 
  public:
-  Part items{claimed_, 1};        // chunks of classes, large items; retired ones included
-  Part index{claimed_, 1};        // segments, overflow lines
-  Part buffers{claimed_, 1};      // of connections and of rounds
-  Part passing{claimed_, -1};     // of all these: about to go
-  std::atomic<int64_t> ahead{0};  // pages made ready ahead (items/pages_ahead.h)
+  Part items{claimed_, 1};          // chunks of classes, large items; retired ones included
+  Part index{claimed_, 1};          // segments, overflow lines
+  Part buffers{claimed_, 1};        // of rounds and of readers of values on devices
+  Part passing{claimed_, -1};       // of all these: about to go
+  std::atomic<int64_t> clients{0};  // buffers of connections, and freed items that these still send
+  std::atomic<int64_t> ahead{0};    // pages made ready ahead (items/pages_ahead.h)
 };
 
 }  // namespace isotherm

@@ -46,6 +46,12 @@ class BufferPool {
     return {std::make_unique_for_overwrite<char[]>(capacity), capacity};
   }
 
+  // Just so many.
+  Buffer take_exactly(size_t bytes) {
+    memory_ += bytes;
+    return {std::make_unique_for_overwrite<char[]>(bytes), bytes};
+  }
+
   void give(Buffer chunk) {
     if (chunk.capacity == chunk_bytes && free_.size() < kept_buffers) {
       free_.push_back(std::move(chunk));

@@ -1,26 +1,28 @@
 #include "net/connection.h"
 
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <span>
 #include <utility>
 
 #include "net/loop.h"
+#include "net/server_state.h"
 
 namespace isotherm::net {
 
-Connection::Connection(Loop& loop, BufferPool& pool, int descriptor,
-                       std::unique_ptr<Protocol> protocol, Speaks speaks, size_t max_request_bytes)
+Connection::Connection(Loop& loop, BufferPool& pool, Engine& engine, int descriptor,
+                       std::unique_ptr<Protocol> protocol, Speaks speaks)
     : loop_(loop),
       descriptor_(descriptor),
       protocol_(std::move(protocol)),
       input_(pool),
-      output_(&pool),
-      speaks_(speaks),
-      max_request_bytes_(max_request_bytes) {}
+      output_(&pool, &engine),
+      speaks_(speaks) {}
 
 void Connection::on_events(uint32_t events) {
   constexpr uint32_t ends = EPOLLRDHUP | EPOLLHUP | EPOLLERR;
@@ -33,26 +35,76 @@ void Connection::on_events(uint32_t events) {
 
 void Connection::parse(Turn& turn) {
   if (!takes_input()) return;
-  if (!parse_on_ && (!readable_ || !receive())) return;
+  if (!parse_on_) {
+    if (!readable_ || !receive()) return;
+    turn.now_ms = turn.server.clock.now_ms();
+  }
   const std::string_view input = input_.unread();
   input_.consume(protocol_->parse(input, turn));
   parse_on_ = protocol_->stopped_early();
 }
 
+void Connection::reply(Turn& turn) {
+  const size_t before = output_.size();
+  const size_t left = protocol_->reply(turn, output_);
+  if (!open_) return output_.clear();
+  if (left != 0) {
+    input_.take_back(left);
+    parse_on_ = true;
+  }
+  const size_t written = output_.size() - before;
+  heavy_ = left != 0 || written >= output_bound;
+  check_output(turn.server.limits.output[ClientLimits::normal], turn.now_ms);
+  if (heavy_) flush();
+  loop_.wrote_reply(turn, written, output_.size());
+}
+
+void Connection::check_output(const OutputLimit& limit, int64_t now_ms) {
+  if (!open_ || !watch_.over(limit, output_.size(), now_ms)) return;
+  loop_.counters().over_output_limit.add();
+  close();
+}
+
 // Takes what the socket has and there is room for; true when that is anything.
 bool Connection::receive() {
-  if (input_.unread().size() > max_request_bytes_) {
+  ArrivingItem* const value = protocol_->arriving(input_);
+  const size_t held = input_.unread().size() + (value != nullptr ? value->received() : 0);
+  if (held > loop_.limits().query.load(std::memory_order_relaxed)) {
+    loop_.counters().over_query_limit.add();
     close();
     return false;
   }
+  if (value != nullptr) [[unlikely]]
+    return receive_value(*value);
   input_.make_room(protocol_->wanted());
   const std::span<char> room = input_.room();
   const ssize_t received = ::recv(descriptor_, room.data(), room.size(), 0);
+  if (!note_received(received, room.size())) return false;
+  input_.commit(static_cast<size_t>(received));
+  return true;
+}
+
+// The rest of a large value, and what is behind it.
+bool Connection::receive_value(ArrivingItem& value) {
+  input_.make_room(0);
+  const std::span<char> rest = value.room();
+  const std::span<char> behind = input_.room();
+  const std::array<iovec, 2> pieces{{{rest.data(), rest.size()}, {behind.data(), behind.size()}}};
+  const bool last = value.received() + rest.size() == value.bytes();
+  const ssize_t received = ::readv(descriptor_, pieces.data(), last ? 2 : 1);
+  if (!note_received(received, rest.size() + (last ? behind.size() : 0))) return false;
+  const size_t into_value = std::min(rest.size(), static_cast<size_t>(received));
+  value.commit(into_value);
+  input_.commit(static_cast<size_t>(received) - into_value);
+  return true;
+}
+
+// What a receive into so much room says of the socket; true when it got anything.
+bool Connection::note_received(ssize_t received, size_t room) {
   if (received > 0) {
     const auto bytes = static_cast<size_t>(received);
-    readable_ = hung_up_ || urgent_ || bytes == room.size();
-    loop_.count_input(bytes);
-    input_.commit(bytes);
+    readable_ = hung_up_ || urgent_ || bytes == room;
+    loop_.counters().bytes_in.add(bytes);
     return true;
   }
   if (received == 0) {
@@ -83,7 +135,7 @@ bool Connection::write_some() {
                                                            pieces[0].iov_len, MSG_NOSIGNAL)
                                                   : ::sendmsg(descriptor_, &message, MSG_NOSIGNAL);
   if (written >= 0) {
-    loop_.count_output(static_cast<size_t>(written));
+    loop_.counters().bytes_out.add(static_cast<size_t>(written));
     output_.consume(static_cast<size_t>(written));
     return true;
   }
@@ -98,7 +150,8 @@ bool Connection::write_some() {
 
 void Connection::settle() {
   if (!open_) return loop_.ended(*this);  // again: it may have been queued the first time
-  input_.shrink();
+  count_protocol(protocol_->memory());
+  readable_ || parse_on_ ? input_.shrink() : input_.pack();
   if (output_.empty()) {
     if (last_words()) return close();
   } else if (!full_) {
@@ -110,7 +163,15 @@ void Connection::settle() {
 void Connection::close() {
   if (!open_) return;
   close_socket();
+  output_.clear();
+  count_protocol(0);
   loop_.ended(*this);
+}
+
+void Connection::count_protocol(size_t bytes) {
+  if (bytes == protocol_bytes_) return;
+  loop_.count_protocols(static_cast<int64_t>(bytes) - static_cast<int64_t>(protocol_bytes_));
+  protocol_bytes_ = bytes;
 }
 
 void Connection::close_socket() {

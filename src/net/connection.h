@@ -14,12 +14,13 @@
 // `full_` from a write that the socket refused until the event that tells of room.
 //
 // It receives only when everything parsed so far is answered, so the bytes that requests borrow
-// stay where they are. While more than `backlog_bytes` wait for a client that does not read,
-// nothing more is parsed or received from it. The connection ends when the client closes, on an
-// error, or when its protocol says so and the output is written; the loop then deletes it.
+// stay where they are. While more than `output_bound` bytes wait for a client that does not read,
+// nothing more is parsed or received from it. Replies beyond it are written at once, so that those
+// of many connections do not add up where clients read. The connection ends when the client closes,
+// on an error, or when its protocol says so and the output is written; the loop then deletes it.
 //
 // Threads. Belongs to its loop's thread.
-// Limits. A request may take max_request_bytes(options); a longer one ends the connection.
+// Limits. Those of client_limits.h, which end the connection.
 #pragma once
 
 #include <cstddef>
@@ -27,6 +28,7 @@
 #include <memory>
 
 #include "net/buffer_pool.h"
+#include "net/client_limits.h"
 #include "net/input_buffer.h"
 #include "net/output.h"
 #include "net/protocol.h"
@@ -41,11 +43,9 @@ enum class Speaks : uint8_t { resp, memcached };
 
 class Connection final : public Watched {
  public:
-  static constexpr size_t backlog_bytes = 1 << 20;
-
   // Takes over a connected, non-blocking socket that its loop's events watch.
-  Connection(Loop& loop, BufferPool& pool, int descriptor, std::unique_ptr<Protocol> protocol,
-             Speaks speaks, size_t max_request_bytes);
+  Connection(Loop& loop, BufferPool& pool, Engine& engine, int descriptor,
+             std::unique_ptr<Protocol> protocol, Speaks speaks);
   ~Connection() { close_socket(); }
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -54,13 +54,22 @@ class Connection final : public Watched {
 
   // The steps of a turn.
   void parse(Turn& turn);  // what is left of the input, or else what the socket has
-  void reply(Turn& turn) { protocol_->reply(turn, output_); }
+  void reply(Turn& turn);
   bool waits_alone() const { return protocol_->waits_alone(); }
-  void run_alone(Turn& turn) { protocol_->run_alone(turn, output_); }
+  void run_alone(Turn& turn) {
+    if (open_) protocol_->run_alone(turn, output_);
+  }
   void flush();   // gathered writes
   void settle();  // what comes next: another turn, an event, or the end
 
+  // Closes it where the limit on unsent replies says so.
+  void check_output(const OutputLimit& limit, int64_t now_ms);
+  size_t memory() const { return input_.memory() + output_.memory() + protocol_bytes_; }
+
   void close();
+  bool open() const { return open_; }
+  // Its last requests had large replies.
+  bool heavy() const { return heavy_; }
   bool deletable() const { return !open_ && !queued; }
   Speaks speaks() const { return speaks_; }
 
@@ -69,10 +78,13 @@ class Connection final : public Watched {
 
  private:
   bool last_words() const { return end_of_input_ || protocol_->closing(); }
-  bool takes_input() const { return open_ && !last_words() && output_.size() <= backlog_bytes; }
+  bool takes_input() const { return open_ && !last_words() && output_.size() <= output_bound; }
   bool receive();
+  bool receive_value(ArrivingItem& value);
+  bool note_received(ssize_t received, size_t room);
   bool write_some();
   void close_socket();
+  void count_protocol(size_t bytes);
 
   Loop& loop_;
   const int descriptor_;
@@ -80,7 +92,8 @@ class Connection final : public Watched {
   InputBuffer input_;
   Output output_;
   const Speaks speaks_;
-  const size_t max_request_bytes_;
+  OutputWatch watch_;
+  size_t protocol_bytes_ = 0;  // of the protocol's memory, that the loop knows of
   bool open_ = true;
   bool readable_ = false;  // the socket may hold bytes, or the end
   bool hung_up_ = false;   // it will hold no more than it does
@@ -88,6 +101,7 @@ class Connection final : public Watched {
   bool full_ = false;      // it takes no more, until an event says so
   bool parse_on_ = false;  // the input may hold complete requests
   bool end_of_input_ = false;
+  bool heavy_ = false;
 };
 
 }  // namespace isotherm::net

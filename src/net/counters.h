@@ -47,6 +47,9 @@ struct alignas(64) LoopCounters {
   Counter connections;  // ever given to this loop
   Counter commands;     // answered, both protocols
   Counter bytes_in, bytes_out;
+  // Clients that were disconnected: for a request, for replies that they did not read, and because
+  // all clients together held too much.
+  Counter over_query_limit, over_output_limit, evicted_clients;
   Counter batches;            // submitted
   Counter batch_rows;         // requests in them
   Counter batch_connections;  // connections that had requests in them, summed over batches

@@ -26,10 +26,10 @@ void InputBuffer::make_room(size_t wanted) {
   }
 }
 
-void InputBuffer::shrink() {
-  if (begin_ != end_) return;
-  begin_ = end_ = 0;
-  if (buffer_.capacity > BufferPool::chunk_bytes) release();
+void InputBuffer::pack() {
+  shrink();
+  if (buffer_.capacity <= small_bytes || end_ - begin_ > small_bytes) return;
+  move_to(pool_.take_exactly(small_bytes));
 }
 
 void InputBuffer::move_to(Buffer target) {

@@ -3,11 +3,11 @@
 //   [ consumed | unread | room ]
 //
 // Requests borrow bytes from the unread part and from what was consumed in this turn, so the buffer
-// moves only in `make_room` and `shrink`, which the connection calls when nothing borrows. A buffer
-// starts as one chunk and grows to the size of the request at its front. A client can announce any
-// length, so beyond `trusted_bytes` the buffer grows only to four times what really arrived, and
-// only when it is full; so all copies together are at most 4/3 of that. An empty one shrinks to a
-// chunk again, so that a client that falls silent holds no more.
+// moves only in `make_room`, `shrink` and `pack`, which the connection calls when nothing borrows.
+// A buffer starts as one chunk and grows to the size of the request at its front. A client can
+// announce any length, so beyond `trusted_bytes` the buffer grows only to four times what really
+// arrived, and only when it is full; so all copies together are at most 4/3 of that. An empty one
+// is given back, and of a client that falls silent amid a request only a small one is held.
 //
 // Threads. Belongs to the connection's loop.
 #pragma once
@@ -22,7 +22,8 @@ namespace isotherm::net {
 
 class InputBuffer {
  public:
-  static constexpr size_t trusted_bytes = 256 << 10;
+  static constexpr size_t trusted_bytes = BufferPool::chunk_bytes;
+  static constexpr size_t small_bytes = 1 << 10;
 
   explicit InputBuffer(BufferPool& pool) : pool_(pool) {}
   ~InputBuffer() { release(); }
@@ -31,6 +32,10 @@ class InputBuffer {
 
   std::string_view unread() const { return {buffer_.bytes.get() + begin_, end_ - begin_}; }
   void consume(size_t bytes) { begin_ += bytes; }
+  // Takes as many away from its end.
+  void drop_back(size_t bytes) { end_ -= bytes; }
+  // Of what was consumed last, since the buffer moved.
+  void take_back(size_t bytes) { begin_ -= bytes; }
 
   // Where the next bytes go, and how many went there.
   std::span<char> room() { return {buffer_.bytes.get() + end_, buffer_.capacity - end_}; }
@@ -39,7 +44,13 @@ class InputBuffer {
   // Makes room for more bytes of the request at the front, which needs `wanted` bytes as far as
   // known.
   void make_room(size_t wanted);
-  void shrink();
+  // Gives an empty buffer back.
+  void shrink() {
+    if (begin_ == end_) release();
+  }
+  // The client sends nothing for the moment.
+  void pack();
+  size_t memory() const { return buffer_.capacity; }
   void release();
 
  private:

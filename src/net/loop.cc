@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <asio/ip/tcp.hpp>
 #include <cstdlib>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -31,12 +32,6 @@ std::string address_of(int descriptor, NameOf name_of) {
   if (name_of(descriptor, endpoint.data(), &size) != 0) return to_text({});
   endpoint.resize(size);
   return to_text(endpoint);
-}
-
-// Room for two full requests: a key and a value may both be as long as a bulk.
-size_t max_request_bytes(const ServerOptions& options) {
-  constexpr size_t least = 1 << 30;
-  return std::max<size_t>(least, 2 * options.proto_max_bulk_len) + (1 << 20);
 }
 
 }  // namespace
@@ -76,7 +71,7 @@ void Loop::run() {
   while (!stopping_) {
     wait(more);
     turn();
-    more = worker_->maintain() || !ready_.empty();
+    more = worker_->maintain(now_ms_) || !ready_.empty();
   }
   close_all();
   worker_.reset();
@@ -92,36 +87,59 @@ void Loop::wait(bool work_is_left) {
 void Loop::look_after() {
   flush_if_due(server_, *worker_, server_.clock.now_ms());
   report_memory();
+  bound_memory();
+  const OutputLimit& limit = server_.limits.output[ClientLimits::normal];
+  if (limit.soft.load(std::memory_order_relaxed) == 0) return;
+  const int64_t now_ms = server_.clock.now_ms();
+  for (auto& connection : connections_) connection->check_output(limit, now_ms);
 }
 
 void Loop::turn() {
+  now_ms_ = server_.clock.now_ms();
   if (!ready_.empty()) {
-    Turn turn{batch_, *worker_, server_, counters_, server_.clock.now_ms()};
+    Turn turn{batch_, *worker_, server_, counters_, now_ms_};
     parse_ready(turn);
     run_batch(turn);
     finish_connections(turn);
     report_memory();
+    now_ms_ = turn.now_ms;
   }
   if (!ended_.empty()) delete_ended();
 }
 
+// Who waits keeps its place.
 void Loop::parse_ready(Turn& turn) {
-  size_t taken = 0;
+  size_t waiting = 0;
+  size_t heavy = 0;
   uint64_t with_rows = 0;
-  for (; taken < ready_.size() && batch_.size() < batch_rows_per_turn; ++taken) {
+  for (Connection* connection : ready_) {
+    if (batch_.size() >= batch_rows_per_turn || (connection->heavy() && ++heavy > heavy_per_turn)) {
+      ready_[waiting++] = connection;
+      continue;
+    }
     const Batch::Row before = batch_.size();
-    ready_[taken]->parse(turn);
+    connection->parse(turn);
+    connection->queued = false;
+    parsed_.push_back(connection);
     if (batch_.size() != before) ++with_rows;
   }
-  parsed_.assign(ready_.begin(), ready_.begin() + static_cast<ptrdiff_t>(taken));
-  ready_.erase(ready_.begin(), ready_.begin() + static_cast<ptrdiff_t>(taken));
-  for (Connection* connection : parsed_) connection->queued = false;
+  ready_.resize(waiting);
   if (!batch_.empty()) counters_.record_batch(batch_.size(), with_rows);
 }
 
+void Loop::wrote_reply(Turn& turn, size_t bytes, size_t unsent) {
+  reply_bytes_ += bytes;
+  if (reply_bytes_ > reply_bytes_per_turn) turn.full_output = 0;
+  if (unsent > output_bound) report_memory();
+}
+
 void Loop::run_batch(Turn& turn) {
-  if (!batch_.empty()) worker_->submit(batch_);
-  for (Connection* connection : parsed_) connection->reply(turn);
+  if (!batch_.empty()) worker_->submit(batch_, turn.now_ms);
+  reply_bytes_ = 0;
+  // Another one is the first each time, for the last may find no room for their replies.
+  const size_t first = parsed_.empty() ? 0 : ++replied_first_ % parsed_.size();
+  for (size_t i = first; i < parsed_.size(); ++i) parsed_[i]->reply(turn);
+  for (size_t i = 0; i < first; ++i) parsed_[i]->reply(turn);
   if (batch_.empty()) return;
   const bool huge = batch_.size() > batch_rows_per_turn;
   batch_.clear();
@@ -169,11 +187,33 @@ void Loop::delete_ended() {
 
 void Loop::report_memory() {
   constexpr size_t worth_reporting = 64 << 10;
-  const size_t bytes = pool_.memory() + batch_.memory();
+  const size_t bytes = pool_.memory() + batch_.memory() + static_cast<size_t>(protocol_bytes_);
   const auto change = static_cast<int64_t>(bytes) - static_cast<int64_t>(reported_bytes_);
   if (static_cast<size_t>(std::abs(change)) < worth_reporting) return;
   server_.engine.add_buffer_bytes(change);
   reported_bytes_ = bytes;
+  if (change > 0) bound_memory();
+}
+
+void Loop::bound_memory() {
+  const Engine& engine = server_.engine;
+  const uint64_t most = server_.limits.all_clients(engine.options().maxmemory);
+  if (most == 0 || engine.client_bytes() <= most) return;
+  std::vector<std::pair<size_t, Connection*>> holders;
+  size_t own = 0;
+  for (const auto& connection : connections_) {
+    const size_t bytes = connection->open() ? connection->memory() : 0;
+    if (bytes != 0) holders.emplace_back(bytes, connection.get());
+    own += bytes;
+  }
+  std::sort(holders.begin(), holders.end(), std::greater<>());
+  for (const auto& [bytes, connection] : holders) {
+    if (engine.client_bytes() <= most || own <= most / server_.loops.size()) return;
+    connection->close();
+    counters_.evicted_clients.add();
+    own -= bytes;
+    report_memory();
+  }
 }
 
 void Loop::welcome(int descriptor, Speaks speaks) {
@@ -189,7 +229,7 @@ void Loop::welcome(int descriptor, Speaks speaks) {
   }
   counters_.connections.add();
   auto& connection = connections_.emplace_back(std::make_unique<Connection>(
-      *this, pool_, descriptor, std::move(protocol), speaks, max_request_bytes(server_.options)));
+      *this, pool_, server_.engine, descriptor, std::move(protocol), speaks));
   connection->index = connections_.size() - 1;
   if (!events_.add_client(descriptor, *connection)) connection->close();
 }

@@ -3,19 +3,25 @@
 // A turn:
 //   1. wait for events, by one system call (socket_events.h), which put connections into `ready_`;
 //   2. receive from every ready connection, and parse it into the one batch while its bytes are in
-//      the cache; past `batch_rows_per_turn` the rest waits for the next turn;
+//      the cache; past `batch_rows_per_turn` the rest waits for the next turn. The turn's time is
+//      taken after each receive, so it is never behind what a client could have read before it
+//      sent;
 //   3. submit the batch, which ends before submit returns;
 //   4. write every reply into its connection's output, then clear the batch: nothing the store gave
 //      is held while a socket is written;
 //   5. gathered writes, mostly one per connection;
 //   6. commands that run alone;
 //   7. a bounded step of the store's background work.
+// So that clients with large replies keep nobody waiting for long, a turn writes about
+// `reply_bytes_per_turn`; what it has read beyond that is read again in later turns, each of which
+// takes `heavy_per_turn` of the connections that had such replies, one after the other.
 // While background work or unparsed input is left, the loop looks for events instead of waiting.
 // What other threads post, and Asio's timers, run when somebody woke the loop and else ten times a
 // second; that often an idle loop wakes for background work, too.
 //
 // Memory. After some turns have warmed it up, a turn allocates nothing. Buffers and the batch are
-// reported to the engine, which counts them against maxmemory.
+// reported to the engine. Where all loops' buffers pass their bound (client_limits.h), a loop that
+// has more than its share disconnects those of its clients that hold most.
 //
 // Threads. `post`, `adopt` and `stop` may be called by any thread; all else is the loop's own.
 #pragma once
@@ -42,6 +48,8 @@ namespace isotherm::net {
 class Loop {
  public:
   static constexpr Batch::Row batch_rows_per_turn = 1 << 16;
+  static constexpr size_t reply_bytes_per_turn = 8 << 20;
+  static constexpr size_t heavy_per_turn = 16;
 
   Loop(ServerState& server, LoopCounters& counters);
   ~Loop();
@@ -68,8 +76,11 @@ class Loop {
   // For connections.
   void ready(Connection& connection);
   void ended(Connection& connection);
-  void count_input(size_t bytes) { counters_.bytes_in.add(bytes); }
-  void count_output(size_t bytes) { counters_.bytes_out.add(bytes); }
+  // A connection has written so many bytes, of which so many are unsent.
+  void wrote_reply(Turn& turn, size_t bytes, size_t unsent);
+  void count_protocols(int64_t more) { protocol_bytes_ += more; }
+  LoopCounters& counters() { return counters_; }
+  const ClientLimits& limits() const { return server_.limits; }
 
  private:
   void run();
@@ -80,6 +91,7 @@ class Loop {
   void finish_connections(Turn& turn);
   void delete_ended();
   void report_memory();
+  void bound_memory();
   void look_after();
   void welcome(int descriptor, Speaks speaks);
   void close_all();
@@ -96,9 +108,13 @@ class Loop {
   Batch batch_;
   std::unique_ptr<Worker> worker_;
   std::vector<std::unique_ptr<Connection>> connections_;
+  int64_t now_ms_ = 0;               // of the last turn
   std::vector<Connection*> ready_;   // to be parsed
   std::vector<Connection*> parsed_;  // in this turn
   std::vector<Connection*> ended_;   // to be deleted
+  int64_t protocol_bytes_ = 0;       // that protocols hold
+  size_t reply_bytes_ = 0;           // in this turn
+  size_t replied_first_ = 0;         // counts up
   size_t reported_bytes_ = 0;
 };
 

@@ -2,7 +2,8 @@
 //
 // The parser appends an answer per command, in order, and the requests it stands for are the rows
 // [row, row + count) of the turn's batch. `silent` (noreply) keeps the answer for the counters
-// only.
+// only. Of a get that need not be answered in this turn, the rest is parsed again from one of its
+// keys on.
 //
 // Bytes. `text` is either a constant or borrowed from the input of the turn.
 #pragma once
@@ -47,8 +48,10 @@ struct MemcachedAnswer {
   bool unfinished = false;  // get: the rest of the keys follows in another answer
   Batch::Row row = 0;
   Batch::Row count = 0;
-  std::string_view text = {};  // text: the answer; stats: which statistics
-  int64_t time_ms = 0;         // flush_all: when, see FlushTime
+  // text: the answer; stats: which statistics; get, gets: the keys from the first of these rows on.
+  std::string_view text = {};
+  const char* line_end = nullptr;  // get, gets: behind the line
+  int64_t time_ms = 0;             // flush_all: when, see FlushTime
 
   // Commands without one key run alone, when all before them has been answered.
   bool runs_alone() const {

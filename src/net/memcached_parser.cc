@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "net/memcached_flush.h"
 
@@ -25,6 +26,8 @@ constexpr std::string_view bad_delta = "CLIENT_ERROR invalid numeric delta argum
 constexpr std::string_view bad_delete =
     "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n";
 constexpr std::string_view error_answer = "ERROR\r\n";
+
+bool touches(MemcachedVerb verb) { return verb == gat || verb == gats; }
 
 bool is_noreply(std::string_view word) { return word == "noreply"; }
 
@@ -105,6 +108,7 @@ const MemcachedParser::Command* MemcachedParser::find_command(std::string_view n
 
 size_t MemcachedParser::parse(std::string_view input, Turn turn) {
   stopped_early_ = false;
+  fixed_answers_ = 0;
   if (closing_ || input.empty()) return 0;
   if (fresh_ && input[0] == binary_magic) {
     closing_ = true;
@@ -116,7 +120,8 @@ size_t MemcachedParser::parse(std::string_view input, Turn turn) {
   while (!closing_ && consumed < input.size()) {
     turn.rows_left = rows_end - turn.batch.size();
     const bool alone = !turn.answers.empty() && turn.answers.back().runs_alone();
-    if (alone || turn.rows_left == 0) {
+    const bool may_touch = !keys_.has_value() || !touches(keys_->verb) || turn.reads_left != 0;
+    if (alone || turn.rows_left == 0 || !may_touch) {
       stopped_early_ = true;
       break;
     }
@@ -130,12 +135,19 @@ size_t MemcachedParser::parse(std::string_view input, Turn turn) {
 // One command, or a piece of keys or of a block that is swallowed; 0: incomplete.
 size_t MemcachedParser::parse_front(std::string_view input, Turn& turn) {
   if (swallow_ != 0) return swallow(input.size());
-  if (keys_.has_value()) return run_keys(Keys(*keys_), input, turn);
+  if (keys_.has_value()) return run_more_keys(input, turn);
   if (input.size() < wanted_) return 0;
   Line line;
   if (!find_line(input, line)) return 0;
   const size_t taken = run_line(line, turn);
   if (taken != 0) scanned_ = wanted_ = 0;
+  return taken;
+}
+
+size_t MemcachedParser::run_more_keys(std::string_view input, Turn& turn) {
+  const Keys keys = *keys_;
+  const size_t taken = run_keys(keys, input, turn);
+  if (touches(keys.verb)) fixed_answers_ = turn.answers.size();
   return taken;
 }
 
@@ -164,18 +176,25 @@ bool MemcachedParser::find_line(std::string_view input, Line& line) {
   return true;
 }
 
-// Runs the command of a line; 0: its block is incomplete.
+// Runs the command of a line; 0: its block is incomplete, or it has to wait for the next turn.
 size_t MemcachedParser::run_line(const Line& line, Turn& turn) {
   std::string_view rest = line.text;
   const std::string_view name = take_word(rest);
   const Command* command = find_command(name);
+  const bool only_reads = command != nullptr && (command->verb == get || command->verb == gets);
+  if (!only_reads && turn.reads_left == 0) return stop_early();
+  const size_t taken = only_reads ? run_get(*command, rest, line, turn)
+                                  : run_change(command, name, rest, line, turn);
+  if (!only_reads && taken != 0) fixed_answers_ = turn.answers.size();
+  return taken;
+}
+
+// Whatever is no get; 0: its block is incomplete.
+size_t MemcachedParser::run_change(const Command* command, std::string_view name,
+                                   std::string_view rest, const Line& line, Turn& turn) {
   if (command == nullptr) {
     unknown(name, line, turn);
     return line.bytes;
-  }
-  const bool is_get = command->verb == get || command->verb == gets;
-  if (is_get && rest.find_first_not_of(' ') != std::string_view::npos) {
-    return run_get(command->verb, rest, line, turn);
   }
   const Words words = split_words(line.text);
   if (words.count < command->min_words || words.count > command->max_words) {
@@ -199,6 +218,21 @@ size_t MemcachedParser::run_line(const Line& line, Turn& turn) {
   return line.bytes;
 }
 
+// As if the line were not there yet.
+size_t MemcachedParser::stop_early() {
+  stopped_early_ = true;
+  return 0;
+}
+
+void MemcachedParser::take_back(const MemcachedAnswer& answer, const char* key) {
+  const char* const keys_end = answer.text.data() + answer.text.size();
+  keys_ = Keys{answer.verb, no_expiry, static_cast<size_t>(keys_end - key),
+               static_cast<size_t>(answer.line_end - key)};
+  scanned_ = wanted_ = 0;
+  closing_ = false;
+  stopped_early_ = true;
+}
+
 void MemcachedParser::unknown(std::string_view name, const Line& line, Turn& turn) {
   if (name.size() >= 2 && !has_known_initial(name)) {
     std::string_view rest = line.text;
@@ -214,10 +248,14 @@ void MemcachedParser::unknown(std::string_view name, const Line& line, Turn& tur
   say(turn.answers, error_answer);
 }
 
-size_t MemcachedParser::run_get(MemcachedVerb verb, std::string_view keys, const Line& line,
+size_t MemcachedParser::run_get(const Command& command, std::string_view keys, const Line& line,
                                 Turn& turn) {
+  if (keys.find_first_not_of(' ') == std::string_view::npos) {
+    say(turn.answers, error_answer);
+    return line.bytes;
+  }
   const auto skipped = static_cast<size_t>(keys.data() - line.input.data());
-  const Keys found{verb, no_expiry, keys.size(), line.bytes - skipped};
+  const Keys found{command.verb, no_expiry, keys.size(), line.bytes - skipped};
   return skipped + run_keys(found, line.input.substr(skipped), turn);
 }
 
@@ -237,17 +275,21 @@ size_t MemcachedParser::run_get_and_touch(MemcachedVerb verb, std::string_view r
 // command, wherever it stands, though keys before it are touched all the same.
 size_t MemcachedParser::run_keys(const Keys& keys, std::string_view input, Turn& turn) {
   keys_.reset();
-  const bool touches = keys.verb == gat || keys.verb == gats;
+  const bool changes = touches(keys.verb);
+  const Batch::Row most = changes ? std::min(turn.rows_left, turn.reads_left) : turn.rows_left;
   MemcachedAnswer answer{.verb = keys.verb, .row = turn.batch.size()};
+  answer.line_end = input.data() + keys.line_bytes;
   std::string_view rest = input.substr(0, keys.key_bytes);
   std::string_view key = take_word(rest);
-  for (; !key.empty() && answer.count < turn.rows_left; key = take_word(rest), ++answer.count) {
+  answer.text = {key.data(), static_cast<size_t>(rest.data() + rest.size() - key.data())};
+  for (; !key.empty() && answer.count < most; key = take_word(rest), ++answer.count) {
     if (key.size() > key_bytes_max) {
       say(turn.answers, bad_format);
       return keys.line_bytes;
     }
-    touches ? turn.batch.expire(key, keys.expiry) : turn.batch.get(key);
+    changes ? turn.batch.expire(key, keys.expiry) : turn.batch.get(key);
   }
+  turn.reads_left -= std::min(turn.reads_left, answer.count);
   if (key.empty()) {
     turn.answers.push_back(answer);
     return keys.line_bytes;
@@ -277,14 +319,19 @@ size_t MemcachedParser::run_store(MemcachedVerb verb, const Words& words, const 
   }
   item.bytes = static_cast<uint64_t>(length);
   if (!item.fits()) return refuse_item(verb, item, line, turn);
-  const size_t needed = line.bytes + item.bytes + 2;
+  const size_t inside = diverts() ? 0 : item.bytes;  // of the input
+  const size_t needed = line.bytes + inside + 2;
   if (line.input.size() < needed) {
     wanted_ = needed;
+    const bool whole = verb != append && verb != prepend;
+    if (whole && !diverts()) partial_ = {line.bytes, item.key.size(), item.bytes};
     return 0;
   }
-  const std::string_view block = line.input.substr(line.bytes, item.bytes + 2);
+  partial_ = {};
+  const std::string_view diverted = std::exchange(diverted_, {});
+  const std::string_view block = line.input.substr(line.bytes, inside + 2);
   if (block.ends_with("\r\n")) {
-    put_item(verb, item, block.substr(0, item.bytes), turn);
+    put_item(verb, item, inside != 0 ? block.substr(0, inside) : diverted, turn);
   } else {
     say(turn.answers, bad_chunk, item.silent);
   }

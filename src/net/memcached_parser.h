@@ -14,9 +14,9 @@
 // A block whose end is not "\r\n" is an error, and the next line begins right behind the bytes that
 // the length announced: memcached does not look for the end of the block, so neither does this.
 //
-// The answers of a turn are held at once, so a turn takes no more rows than the caller allows: what
-// is left waits until the socket has taken the answers. Only the keys of a get are divided; the
-// answer of each part but the last is `unfinished`.
+// A turn takes no more rows than the caller allows, and few that show values before a command that
+// must be answered (protocol.h): what is left waits until the socket has taken the answers. Only
+// the keys of a get are divided; the answer of each part but the last is `unfinished`.
 //
 // Threads. Belongs to its connection's loop. Allocates only to grow `answers`.
 // Limits. Keys of 250 bytes; an item (key, value and memcached's own overhead) of 1 MiB, as the
@@ -26,6 +26,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -46,11 +47,35 @@ class MemcachedParser {
     Batch::Row rows_left;
     Batch& batch;
     std::vector<MemcachedAnswer>& answers;
+    // Of them, rows that show values, before a command that is no get.
+    Batch::Row reads_left = std::numeric_limits<Batch::Row>::max();
   };
 
   // Appends the complete commands at the front of `input` to the turn's batch and answers and
   // returns the bytes consumed; stops behind a command that runs alone and when no rows are left.
   size_t parse(std::string_view input, Turn turn);
+
+  // How many answers of the last parse must be given: commands that did something, and those
+  // before.
+  size_t fixed_answers() const { return fixed_answers_; }
+  // Parses on with the key at `key` of a get, which it has parsed; the input then begins there.
+  void take_back(const MemcachedAnswer& answer, const char* key);
+
+  // The block that is only partly there, where it may come by another way; without bytes where that
+  // is none. `begin` is where it begins in the input.
+  struct Partial {
+    size_t begin = 0;
+    size_t key_bytes = 0;
+    uint64_t bytes = 0;
+  };
+  Partial partial() const { return partial_; }
+  // Its bytes come by another way, and will be `block`; the input goes on behind them.
+  void divert(std::string_view block) {
+    diverted_ = block;
+    wanted_ = partial_.begin + 2;
+    partial_ = {};
+  }
+  bool diverts() const { return diverted_.data() != nullptr; }
 
   // True when the last parse stopped though more could be parsed.
   bool stopped_early() const { return stopped_early_; }
@@ -82,12 +107,16 @@ class MemcachedParser {
   static const Command* find_command(std::string_view name);
 
   size_t parse_front(std::string_view input, Turn& turn);
+  size_t run_more_keys(std::string_view input, Turn& turn);
   size_t swallow(size_t available);
   bool find_line(std::string_view input, Line& line);
   size_t run_line(const Line& line, Turn& turn);
+  size_t stop_early();
   void unknown(std::string_view name, const Line& line, Turn& turn);
 
-  size_t run_get(MemcachedVerb verb, std::string_view keys, const Line& line, Turn& turn);
+  size_t run_change(const Command* command, std::string_view name, std::string_view rest,
+                    const Line& line, Turn& turn);
+  size_t run_get(const Command& command, std::string_view keys, const Line& line, Turn& turn);
   size_t run_get_and_touch(MemcachedVerb verb, std::string_view rest, const Line& line, Turn& turn);
   size_t run_keys(const Keys& keys, std::string_view input, Turn& turn);
   size_t run_store(MemcachedVerb verb, const Words& words, const Line& line, Turn& turn);
@@ -102,10 +131,13 @@ class MemcachedParser {
 
   bool fresh_ = true;  // nothing of the connection has been seen
   bool closing_ = false;
-  size_t scanned_ = 0;    // bytes at the front without a line end
-  size_t wanted_ = 0;     // bytes that the command at the front needs; 0: unknown
+  size_t scanned_ = 0;  // bytes at the front without a line end
+  size_t wanted_ = 0;   // bytes that the command at the front needs; 0: unknown
+  Partial partial_;
+  std::string_view diverted_;
   uint64_t swallow_ = 0;  // bytes of a refused block still to come
   bool stopped_early_ = false;
+  size_t fixed_answers_ = 0;
   std::optional<Keys> keys_;  // at the front
 };
 

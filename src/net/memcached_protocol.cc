@@ -1,20 +1,21 @@
 #include "net/memcached_protocol.h"
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "net/memcached_parser.h"
 #include "net/memcached_writer.h"
 #include "net/server_state.h"
+#include "net/spare_lists.h"
 
 namespace isotherm::net {
 namespace {
 
 constexpr uint32_t memcached_database = 0;
 
-// The answers of a turn are held at once: rows are rationed by the size of the answers seen so far,
-// so that a get of many large values is answered in pieces, as fast as the client reads them.
-constexpr size_t answer_bytes_per_turn = 4 << 20;
+// Rows are rationed by the size of the answers seen so far: what passes the output's bound would
+// run in vain.
 constexpr size_t rows_per_turn_min = 16;
 constexpr size_t rows_per_turn_max = 4096;
 
@@ -25,23 +26,53 @@ class MemcachedProtocol final : public Protocol {
   size_t parse(std::string_view input, Turn& turn) override {
     flush_if_due(server_, turn.worker, turn.now_ms);
     turn.batch.select(memcached_database);
+    SpareLists<MemcachedAnswer>::begin(answers_);
     const auto rows = static_cast<Batch::Row>(
-        std::clamp(answer_bytes_per_turn / value_bytes_, rows_per_turn_min, rows_per_turn_max));
-    return parser_.parse(input, {turn.now_ms, rows, turn.batch, answers_});
+        std::clamp(output_bound / value_bytes_, rows_per_turn_min, rows_per_turn_max));
+    const Batch::Row reads = reads_before_change(value_bytes_);
+    const Batch::Row first = turn.batch.size();
+    const size_t parsed = parser_.parse(input, {turn.now_ms, rows, turn.batch, answers_, reads});
+    parsed_end_ = input.data() + parsed;
+    if (arriving_ != nullptr && !parser_.diverts()) [[unlikely]]
+      note_arrived(turn.batch, first);
+    return parsed;
   }
 
-  void reply(Turn& turn, Output& output) override {
-    const size_t alone = waits_alone() ? 1 : 0;
-    const size_t count = answers_.size() - alone;
+  ArrivingItem* arriving(InputBuffer& input) override {
+    if (arriving_ == nullptr) {
+      if (parser_.partial().bytes < Engine::least_arriving) return nullptr;
+      divert(input);
+      if (arriving_ == nullptr) return nullptr;
+    }
+    return arriving_->complete() ? nullptr : arriving_.get();
+  }
+
+  size_t reply(Turn& turn, Output& output) override {
+    const size_t count = answers_.size() - (waits_alone() ? 1 : 0);
     const size_t bytes_before = output.size();
+    const char* left = parsed_end_;
     size_t rows = 0;
-    for (size_t i = 0; i < count; ++i) {
-      write_answer(answers_[i], turn.batch, turn.counters.memcached, output);
-      rows += answers_[i].count;
+    size_t given = 0;
+    while (given < count && left == parsed_end_) {
+      const MemcachedAnswer& answer = answers_[given++];
+      const bool fixed = given <= parser_.fixed_answers();
+      const Batch::Row written =
+          write_answer(answer, turn.batch, turn.counters.memcached, output,
+                       fixed ? std::numeric_limits<size_t>::max() : turn.full_output);
+      rows += written;
+      if (written == answer.count) continue;
+      left = turn.batch.columns().key[answer.row + written].data();
+      parser_.take_back(answer, left);
+    }
+    if (arrived_ != nullptr) [[unlikely]] {
+      arrived_->settle();
+      arrived_.reset();
     }
     if (rows != 0) learn_value_bytes((output.size() - bytes_before) / rows);
-    turn.counters.commands.add(count);
+    turn.counters.commands.add(given);
     answers_.erase(answers_.begin(), answers_.begin() + static_cast<ptrdiff_t>(count));
+    if (answers_.empty()) SpareLists<MemcachedAnswer>::end(answers_);
+    return static_cast<size_t>(parsed_end_ - left);
   }
 
   bool waits_alone() const override { return !answers_.empty() && answers_.back().runs_alone(); }
@@ -66,6 +97,29 @@ class MemcachedProtocol final : public Protocol {
   bool stopped_early() const override { return parser_.stopped_early() || waits_alone(); }
 
  private:
+  // The block of a set and its like becomes an item as it comes. Where the cap refuses it, it is
+  // received and refused like small ones.
+  void divert(InputBuffer& input) {
+    const MemcachedParser::Partial block = parser_.partial();
+    const std::string_view there = input.unread().substr(block.begin);
+    if (there.size() >= block.bytes) return;
+    arriving_ = server_.engine.arriving(block.key_bytes, block.bytes);
+    if (arriving_ != nullptr && !arriving_->usable()) arriving_.reset();
+    if (arriving_ == nullptr) return;
+    arriving_->append(there);
+    input.drop_back(there.size());
+    parser_.divert(arriving_->value());
+  }
+
+  // Its request was the first parsed, unless it was refused.
+  void note_arrived(Batch& batch, Batch::Row first) {
+    arrived_ = std::move(arriving_);
+    Batch::Columns& columns = batch.columns();
+    const bool stores = batch.size() != first && columns.op[first] == Op::put &&
+                        columns.value[first].data() == arrived_->value().data();
+    if (stores) columns.options[first] |= option::in_place;
+  }
+
   // Large values are believed at once and forgotten slowly.
   void learn_value_bytes(size_t bytes) {
     value_bytes_ = std::max({bytes, value_bytes_ - value_bytes_ / 8, size_t{1}});
@@ -73,8 +127,11 @@ class MemcachedProtocol final : public Protocol {
 
   ServerState& server_;
   MemcachedParser parser_;
+  std::unique_ptr<ArrivingItem> arriving_;  // of the command at the front of the input
+  std::unique_ptr<ArrivingItem> arrived_;   // of a command that runs in this turn
   std::vector<MemcachedAnswer> answers_;
-  size_t value_bytes_ = 16 << 10;  // how much a row is expected to answer, at first unseen
+  const char* parsed_end_ = nullptr;  // of the input of this turn
+  size_t value_bytes_ = 256;          // how much a row is expected to answer, at first unseen
 };
 
 }  // namespace

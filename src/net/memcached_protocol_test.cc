@@ -24,10 +24,10 @@ class MemcachedProtocolTest : public testing::Test {
     while (more) {
       Turn turn{batch_, worker_, server_, *server_.loops[0], clock_.now_ms()};
       Output output;
-      bytes.remove_prefix(protocol_->parse(bytes, turn));
-      more = protocol_->stopped_early();
+      const size_t parsed = protocol_->parse(bytes, turn);
       worker_.submit(batch_);
-      protocol_->reply(turn, output);
+      bytes.remove_prefix(parsed - protocol_->reply(turn, output));
+      more = protocol_->stopped_early();
       batch_.clear();
       if (protocol_->waits_alone()) protocol_->run_alone(turn, output);
       answered += output.text();

@@ -40,25 +40,28 @@ void write_value(std::string_view key, const Reply& reply, bool with_version, Ou
     return output.commit(static_cast<size_t>(to - start));
   }
   output.commit(static_cast<size_t>(to - start));
-  output.append(value);
+  output.append_value(reply);
   output.append("\r\n");
 }
 
-void count_get(const MemcachedAnswer& answer, uint64_t hits, MemcachedCounters& counters) {
-  const uint64_t misses = answer.count - hits;
+void count_get(const MemcachedAnswer& answer, uint64_t rows, uint64_t hits,
+               MemcachedCounters& counters) {
+  const uint64_t misses = rows - hits;
   const bool touches = answer.verb == gat || answer.verb == gats;
-  (touches ? counters.cmd_touch : counters.cmd_get).add(answer.count);
+  (touches ? counters.cmd_touch : counters.cmd_get).add(rows);
   (touches ? counters.touch_hits : counters.get_hits).add(hits);
   (touches ? counters.touch_misses : counters.get_misses).add(misses);
 }
 
-void write_values(const MemcachedAnswer& answer, const Batch& batch, MemcachedCounters& counters,
-                  Output& output) {
+Batch::Row write_values(const MemcachedAnswer& answer, const Batch& batch,
+                        MemcachedCounters& counters, Output& output, size_t full_output) {
   const bool with_version = answer.verb == gets || answer.verb == gats;
   const std::string_view* keys = batch.columns().key;
   uint64_t hits = 0;
   bool failed = false;
-  for (Batch::Row row = answer.row; row < answer.row + answer.count; ++row) {
+  Batch::Row row = answer.row;
+  const Batch::Row end = answer.row + answer.count;
+  for (; row < end && output.size() < full_output; ++row) {
     const Reply& reply = batch.reply(row);
     const Status status = reply.status.load(std::memory_order_acquire);
     if (status == Status::ok) {
@@ -67,8 +70,9 @@ void write_values(const MemcachedAnswer& answer, const Batch& batch, MemcachedCo
     }
     failed |= status == Status::out_of_memory || status == Status::retry;
   }
-  if (!answer.unfinished) output.append(failed ? no_memory_for_get : "END\r\n");
-  count_get(answer, hits, counters);
+  if (row == end && !answer.unfinished) output.append(failed ? no_memory_for_get : "END\r\n");
+  count_get(answer, row - answer.row, hits, counters);
+  return row - answer.row;
 }
 
 std::string_view store_answer(MemcachedVerb verb, Status status) {
@@ -151,14 +155,18 @@ void count_found(MemcachedVerb verb, Status status, MemcachedCounters& counters)
 
 }  // namespace
 
-void write_answer(const MemcachedAnswer& answer, const Batch& batch, MemcachedCounters& counters,
-                  Output& output) {
-  if (answer.verb == text) return output.append(answer.text);
-  if (answer.verb <= gats) return write_values(answer, batch, counters, output);
+Batch::Row write_answer(const MemcachedAnswer& answer, const Batch& batch,
+                        MemcachedCounters& counters, Output& output, size_t full_output) {
+  if (answer.verb == text) {
+    output.append(answer.text);
+    return answer.count;
+  }
+  if (answer.verb <= gats) return write_values(answer, batch, counters, output, full_output);
   const Reply& reply = batch.reply(answer.row);
   const Status status = reply.status.load(std::memory_order_acquire);
   if (answer.verb == incr || answer.verb == decr) {
-    return write_arithmetic(answer, reply, status, counters, output);
+    write_arithmetic(answer, reply, status, counters, output);
+    return answer.count;
   }
   std::string_view words;
   if (answer.verb == erase || answer.verb == touch) {
@@ -169,6 +177,7 @@ void write_answer(const MemcachedAnswer& answer, const Batch& batch, MemcachedCo
     words = store_answer(answer.verb, status);
   }
   if (!answer.silent) output.append(words);
+  return answer.count;
 }
 
 }  // namespace isotherm::net

@@ -5,17 +5,41 @@
 
 namespace isotherm::net {
 
-Output::Output(BufferPool* pool) : pool_(pool) {
+Output::Output(BufferPool* pool, Engine* engine) : pool_(pool), engine_(engine) {
   if (pool_ == nullptr) {
     own_pool_ = std::make_unique<BufferPool>();
     pool_ = own_pool_.get();
   }
 }
 
-Output::~Output() {
-  for (Piece& piece : pieces_) {
-    if (piece.chunk) pool_->give(std::move(piece.chunk));
+Output::~Output() { clear(); }
+
+void Output::clear() {
+  for (size_t i = first_; i < pieces_.size(); ++i) drop(pieces_[i]);
+  first_ = pieces_.size();
+  write_ = room_end_ = nullptr;
+  size_ = 0;
+  drop_sent_pieces();
+}
+
+void Output::drop(Piece& piece) {
+  if (piece.chunk) pool_->give(std::move(piece.chunk));
+  if (piece.kept != 0) engine_->let_go(piece.kept);
+}
+
+bool Output::append_kept(const Reply& reply) {
+  const uint64_t kept = engine_ != nullptr ? engine_->keep(reply) : 0;
+  if (kept == 0) return false;
+  Buffer rest;
+  if (first_ < pieces_.size()) {
+    pieces_.back().end = write_;
+    rest = std::move(pieces_.back().chunk);
   }
+  char* const value = const_cast<char*>(reply.data);
+  pieces_.push_back({{}, value, value + reply.size, kept});
+  pieces_.push_back({std::move(rest), write_, write_});
+  size_ += reply.size;
+  return true;
 }
 
 void Output::append_slow(std::string_view bytes) {
@@ -50,7 +74,10 @@ void Output::append_unsigned(uint64_t value) {
 
 size_t Output::memory() const {
   size_t bytes = 0;
-  for (const Piece& piece : pieces_) bytes += piece.chunk.capacity;
+  for (size_t i = first_; i < pieces_.size(); ++i) {
+    const Piece& piece = pieces_[i];
+    bytes += piece.kept != 0 ? static_cast<size_t>(piece.end - piece.begin) : piece.chunk.capacity;
+  }
   return bytes;
 }
 
@@ -80,7 +107,7 @@ void Output::consume(size_t bytes) {
     }
     bytes -= unwritten;
     const bool last = first_ + 1 == pieces_.size();
-    pool_->give(std::move(piece.chunk));
+    drop(piece);
     ++first_;
     if (last) write_ = room_end_ = nullptr;
   }

@@ -10,6 +10,12 @@
 // lists the unwritten pieces, `consume` drops what the socket took and gives empty chunks back at
 // once: an idle connection holds none.
 //
+// A large value is not copied: the engine keeps it where it is, and a piece refers to it until it
+// is written. The room behind the bytes before it goes on to serve those behind it:
+//
+//   chunk  [ …$50000\r\n | \r\n$70000\r\n | room ]      the last piece of a chunk gives it back
+//   item                [ value ]
+//
 // Threads. Belongs to the connection's loop.
 #pragma once
 
@@ -23,6 +29,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/engine.h"
 #include "net/buffer_pool.h"
 
 namespace isotherm::net {
@@ -31,8 +38,9 @@ class Output {
  public:
   static constexpr size_t chunk_bytes = BufferPool::chunk_bytes;
 
-  // Without a pool the output keeps one of its own (tests, tools).
-  explicit Output(BufferPool* pool = nullptr);
+  // Without a pool the output keeps one of its own (tests, tools), and without an engine it copies
+  // all values.
+  explicit Output(BufferPool* pool = nullptr, Engine* engine = nullptr);
   ~Output();
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
@@ -58,25 +66,33 @@ class Output {
     *reserve(1) = byte;
     commit(1);
   }
+  // The value of a reply; the epoch of its batch still lasts.
+  void append_value(const Reply& reply) {
+    if (reply.size <= Engine::least_kept || !append_kept(reply)) append(reply.value());
+  }
   void append_integer(int64_t value);
   void append_unsigned(uint64_t value);
 
   size_t size() const { return size_; }  // unwritten bytes
   bool empty() const { return size_ == 0; }
-  size_t memory() const;     // bytes held, written or not
+  size_t memory() const;     // bytes held, written or not, values included that the engine keeps
   std::string text() const;  // a copy of all unwritten bytes, for tests
 
   // Fills `pieces` with unwritten pieces from the front; returns how many.
   size_t iovecs(std::span<iovec> pieces) const;
   void consume(size_t bytes);
+  void clear();  // gives all back
 
  private:
   struct Piece {
-    Buffer chunk;
-    char* begin;  // first unwritten byte
-    char* end;    // behind the last filled byte; of the last piece, `write_` says it
+    Buffer chunk;       // given back when the piece is written; or none
+    char* begin;        // first unwritten byte
+    char* end;          // behind the last filled byte; of the last piece, `write_` says it
+    uint64_t kept = 0;  // the engine's handle where it is a value in its place
   };
 
+  bool append_kept(const Reply& reply);
+  void drop(Piece& piece);
   void append_slow(std::string_view bytes);
   void add_piece(size_t bytes);
   char* end_of(size_t piece) const {
@@ -86,6 +102,7 @@ class Output {
 
   std::unique_ptr<BufferPool> own_pool_;
   BufferPool* pool_;
+  Engine* const engine_;
   std::vector<Piece> pieces_;
   size_t first_ = 0;  // pieces before it are sent and empty
   char* write_ = nullptr;

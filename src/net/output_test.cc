@@ -2,8 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 #include <string>
+
+#include "base/clock.h"
+#include "engine/engine.h"
 
 namespace isotherm::net::output_test {
 namespace {
@@ -44,6 +48,53 @@ TEST(OutputTest, KeepsBytesInOrderAcrossChunksAndPartialWrites) {
   }
   EXPECT_EQ(written, expected);
   EXPECT_EQ(output.memory(), 0u);
+}
+
+// Values that are kept in their places, between bytes that are copied, whatever piece is written.
+TEST(OutputTest, RefersToLargeValues) {
+  const ManualClock clock(1);
+  Engine engine({}, clock);
+  Worker worker(engine);
+  const std::string large(70'000, 'L');
+  Batch batch;
+  batch.put("large", large);
+  batch.put("small", "s");
+  worker.submit(batch);
+  batch.clear();
+  BufferPool pool;
+  std::string expected;
+  {
+    Output output(&pool, &engine);
+    batch.get("large");
+    batch.get("small");
+    worker.submit(batch);
+    for (int i = 0; i < 5; ++i) {
+      output.append_value(batch.reply(0));
+      output.append_value(batch.reply(1));
+      expected += large + "s";
+    }
+    batch.clear();
+    batch.erase("large");
+    worker.submit(batch);
+    batch.clear();
+    for (int i = 0; i < 100; ++i) worker.maintain();
+    EXPECT_EQ(output.size(), expected.size());
+    EXPECT_EQ(output.text(), expected);
+    EXPECT_EQ(pool.memory(), BufferPool::chunk_bytes);
+    EXPECT_GE(output.memory(), 5 * large.size());
+    EXPECT_GT(engine.client_bytes(), large.size());
+    std::string written;
+    while (written.size() < 4 * large.size()) {
+      iovec piece[1];
+      ASSERT_EQ(output.iovecs(piece), 1u);
+      const size_t bytes = std::min<size_t>(piece[0].iov_len, 33'333);
+      written.append(static_cast<char*>(piece[0].iov_base), bytes);
+      output.consume(bytes);
+    }
+    EXPECT_EQ(written, expected.substr(0, written.size()));
+    EXPECT_GT(engine.client_bytes(), large.size());
+  }
+  EXPECT_EQ(engine.client_bytes(), 0u);
 }
 
 TEST(OutputTest, AppendsBetweenPartialWrites) {

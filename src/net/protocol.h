@@ -4,30 +4,45 @@
 //   1. for every readable connection: read bytes, then `parse` appends all complete requests to the
 //      turn's one batch and remembers, in order, what each command will answer;
 //   2. the loop submits the batch;
-//   3. for every connection that parsed something: `reply` writes the answers in order;
+//   3. for every connection that parsed something: `reply` writes the answers in order, until the
+//      output passes `output_bound`;
 //   4. the loop clears the batch;
 //   5. for every connection that waits with a command that runs alone: `run_alone`.
 // A command that runs alone (FLUSHALL, DBSIZE, SCAN, …) ends the connection's parse of this turn:
 // it may use the worker's functions for a whole database, which a batch that holds replies forbids.
 // The connection parses on in the next turn.
 //
+// What a client that does not read makes the server hold. How long a value is shows when its row
+// has run, so reads are run first and answered as far as the output's bound lets them: the input of
+// the others is taken back, and they run again when the client has read. What has changed the
+// store, or stands before such a request, must be answered at once: therefore a turn takes few
+// reads before a change (`reads_before_change`). So an output is at most the bound, and the replies
+// of one request or of those few reads. Protocols expect answers to be as long as those before,
+// lest they run many rows in vain.
+//
 // Threads. A protocol object belongs to its connection's loop.
 // Bytes. `input` stays where it is until `reply` and `run_alone` have returned, so requests borrow
 // keys and values from it.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
 
 #include "engine/engine.h"
 #include "isotherm/batch.h"
+#include "items/arriving_item.h"
 #include "net/counters.h"
+#include "net/input_buffer.h"
 #include "net/output.h"
 
 namespace isotherm::net {
 
 struct ServerState;  // what all connections share: options, counters (net/server_state.h)
+
+// Bytes of unsent output from which on no more requests are parsed or answered.
+inline constexpr size_t output_bound = 64 << 10;
 
 // What the connections of one loop share during a turn.
 struct Turn {
@@ -35,8 +50,17 @@ struct Turn {
   Worker& worker;
   ServerState& server;
   LoopCounters& counters;  // of this loop
-  int64_t now_ms;          // the same for the whole turn
+  int64_t now_ms;          // not before anything that was received so far
+  // An output of so many bytes takes no more answers, but those that must be given.
+  size_t full_output = output_bound;
 };
+
+// How many rows that show a value may run in a turn before one that changes the store, where
+// answers have about `expected` bytes.
+inline constexpr Batch::Row reads_before_change(size_t expected) {
+  constexpr size_t most = 64;
+  return static_cast<Batch::Row>(std::clamp<size_t>(output_bound / expected, 1, most));
+}
 
 class Protocol {
  public:
@@ -46,8 +70,9 @@ class Protocol {
   // incomplete request, at a command that runs alone, and after a command that ends the connection.
   virtual size_t parse(std::string_view input, Turn& turn) = 0;
 
-  // Writes the replies to everything parsed since the last call, in order.
-  virtual void reply(Turn& turn, Output& output) = 0;
+  // Writes the replies to everything parsed since the last call, in order, as far as the output's
+  // bound lets it. Returns how many bytes at the end of what was parsed are to be parsed again.
+  virtual size_t reply(Turn& turn, Output& output) = 0;
 
   // True while a command that runs alone waits; it is the last command parsed.
   virtual bool waits_alone() const = 0;
@@ -57,6 +82,14 @@ class Protocol {
   // True when the last parse stopped before the end of its input though more could be parsed: the
   // connection parses on in the next turn, without waiting for more bytes.
   virtual bool stopped_early() const { return waits_alone(); }
+
+  // The large value that comes next, if it does not belong into the input: it is received where it
+  // is to stay, which begins with what the input's end has of it. Called when all that was parsed
+  // is answered. Null: there is none, or it is complete.
+  virtual ArrivingItem* arriving(InputBuffer& input) = 0;
+
+  // Bytes it holds for requests that are not complete, beside the input.
+  virtual size_t memory() const { return 0; }
 
   // True once no further input will be read: the connection closes when the output is written.
   virtual bool closing() const = 0;

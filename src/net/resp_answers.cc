@@ -72,7 +72,7 @@ void encode_value(const Answer& answer, const AnswerSource& source, RespWriter& 
   const Status status = reply.status.load(std::memory_order_acquire);
   if (write_failure(status, writer)) return;
   if (reply.data == nullptr) return writer.null();
-  writer.bulk(reply.value());
+  writer.bulk(reply);
 }
 
 void encode_success(const Answer& answer, const AnswerSource& source, RespWriter& writer) {

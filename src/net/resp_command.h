@@ -62,6 +62,7 @@ struct Answer {
   uint32_t rows;
   int64_t number;  // whatever the encoder needs
   int version;     // of RESP when the command was parsed
+  uint32_t begin;  // of the command, in the input of the turn
 };
 
 // A command that runs alone.
@@ -78,7 +79,11 @@ struct AnswerQueue {
   std::vector<Answer> answers;
   std::deque<std::string> texts;  // a deque: its strings stay where they are
   RunAlone alone = nullptr;
-  bool closing = false;  // after these answers
+  bool closing = false;   // after these answers
+  uint32_t begin = 0;     // of the command that is being parsed
+  size_t fixed = 0;       // answers before this one must be given: their commands did something
+  size_t text_bytes = 0;  // of answers that are texts
+  Batch::Row reads = 0;   // rows that may show values; commands that only read asked for these
 };
 
 class Call {
@@ -92,11 +97,11 @@ class Call {
 
   // The answer is made by `encode` from `rows` rows from `first_row` on.
   void answer(Encode encode, Batch::Row first_row, uint32_t rows = 1, int64_t number = 0) {
-    queue_.answers.push_back({encode, {}, first_row, rows, number, session.version});
+    queue_.answers.push_back({encode, {}, first_row, rows, number, session.version, queue_.begin});
   }
   // The answer is made by `encode` from `text`, which must stay until then.
   void answer_text(Encode encode, std::string_view text, int64_t number = 0) {
-    queue_.answers.push_back({encode, text, 0, 0, number, session.version});
+    queue_.answers.push_back({encode, text, 0, 0, number, session.version, queue_.begin});
   }
   // The same of a text that the answer keeps.
   void answer_owned(Encode encode, std::string text, int64_t number = 0);

@@ -10,8 +10,8 @@
 namespace isotherm::net {
 namespace {
 
-// Beyond this many, the lists of arguments are given back after the request.
-constexpr size_t kept_arguments = 4096;
+constexpr size_t kept_inline = 16;
+constexpr size_t most_quick_arguments = 4096;
 
 // Reads "<type><digits>\r\n" at `at`, one to nine digits without a leading zero ("0" itself is
 // taken), and moves `at` behind it. False: something else, or not all there.
@@ -35,7 +35,8 @@ inline bool read_plain_length(const char*& at, const char* end, char type, size_
 
 RespParser::Outcome RespParser::next(std::string_view input) {
   if (input.empty()) return Outcome::incomplete;
-  if (bulks_left_ < 0 && scanned_ == 0 && parse_quickly(input)) return Outcome::request;
+  if (bulks_left_ < 0 && scanned_ == 0 && diverted_index_ == 0 && parse_quickly(input))
+    return Outcome::request;
   if (bulks_left_ < 0) {
     if (position_ == 0 && input[0] != '*') return parse_inline(input);
     const Outcome outcome = parse_count(input);
@@ -48,8 +49,9 @@ bool RespParser::parse_quickly(std::string_view input) {
   const char* at = input.data();
   const char* const end = at + input.size();
   size_t count = 0;
-  if (!read_plain_length(at, end, '*', &count) || count > kept_arguments) return false;
-  arguments_.clear();
+  if (!read_plain_length(at, end, '*', &count) || count > most_quick_arguments) return false;
+  clear_arguments();
+  if (count > kept_arguments) arguments_.reserve(count);
   for (size_t i = 0; i < count; ++i) {
     size_t bytes = 0;
     if (!read_plain_length(at, end, '$', &bytes) || bytes > max_bulk_bytes_ ||
@@ -84,12 +86,13 @@ RespParser::Outcome RespParser::parse_inline(std::string_view input) {
     case Line::complete:
       break;
   }
-  position_ = end + 1;
+  const size_t behind = end + 1;
   if (end > 0 && input[end - 1] == '\r') --end;
   std::vector<std::string>& words = inline_words_.emplace_back();
   if (!split_inline(input.substr(0, end), words)) {
     return fail("Protocol error: unbalanced quotes in request");
   }
+  position_ = behind;
   slices_.clear();
   finish(input);
   arguments_.assign(words.begin(), words.end());
@@ -140,7 +143,7 @@ RespParser::Outcome RespParser::parse_bulks(std::string_view input) {
         return fail("Protocol error: invalid bulk length");
       }
       position_ = end + 2;
-      bulk_bytes_ = *length;
+      bulk_bytes_ = diverted_index_ != 0 && slices_.size() == diverted_index_ ? 0 : *length;
     }
     const size_t bytes = static_cast<size_t>(bulk_bytes_);
     wanted_ = position_ + bytes + 2;
@@ -155,17 +158,32 @@ RespParser::Outcome RespParser::parse_bulks(std::string_view input) {
 }
 
 RespParser::Outcome RespParser::finish(std::string_view input) {
-  if (arguments_.capacity() > kept_arguments && slices_.size() <= kept_arguments) {
-    std::vector<std::string_view>().swap(arguments_);
-  }
-  arguments_.clear();
+  clear_arguments();
   for (const Slice& slice : slices_) arguments_.push_back(input.substr(slice.offset, slice.size));
+  if (diverted_index_ != 0) arguments_[diverted_index_] = diverted_;
   slices_.clear();
   if (slices_.capacity() > kept_arguments) std::vector<Slice>().swap(slices_);
   consumed_ = position_;
   position_ = scanned_ = 0;
   bulks_left_ = -1;
   return Outcome::request;
+}
+
+void RespParser::clear_arguments() {
+  arguments_.clear();
+  if (arguments_.capacity() > kept_arguments) std::vector<std::string_view>().swap(arguments_);
+}
+
+void RespParser::release_lists() {
+  clear_arguments();
+  inline_words_.clear();
+  if (inline_words_.capacity() > kept_inline) inline_words_.shrink_to_fit();
+}
+
+void RespParser::restart() {
+  position_ = scanned_ = wanted_ = 0;
+  bulks_left_ = bulk_bytes_ = -1;
+  slices_.clear();
 }
 
 RespParser::Outcome RespParser::fail(std::string error) {

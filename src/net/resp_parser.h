@@ -44,18 +44,49 @@ class RespParser {
   Outcome next(std::string_view input);
 
   // Of the last request: bytes it took, and its words, which point into the input or (inline) into
-  // the parser, valid until `release_inline` and the next call of `next`, respectively.
+  // the parser, valid until `release` and the next call of `next`, respectively.
   size_t consumed() const { return consumed_; }
   std::span<const std::string_view> arguments() const { return arguments_; }
   std::string_view error() const { return error_; }
 
+  // The word that is only partly there, when the last outcome was `incomplete`; without bytes where
+  // that is none. `begin` is where its bytes begin in the input.
+  struct Partial {
+    size_t index = 0;
+    size_t begin = 0;
+    uint64_t bytes = 0;
+  };
+  Partial partial() const {
+    if (bulks_left_ <= 0 || bulk_bytes_ <= 0) return {};
+    return {slices_.size(), position_, static_cast<uint64_t>(bulk_bytes_)};
+  }
+  // A word of an incomplete request, before the partial one.
+  std::string_view word(std::string_view input, size_t i) const {
+    return input.substr(slices_[i].offset, slices_[i].size);
+  }
+  // The partial word's bytes come by another way, and will be `word`; the input goes on behind
+  // them. So it is until `forget_diverted`, also where the request is parsed again.
+  void divert(std::string_view word) {
+    diverted_ = word;
+    diverted_index_ = slices_.size();
+    bulk_bytes_ = 0;
+    wanted_ = position_ + 2;
+  }
+
+  void forget_diverted() { diverted_index_ = 0; }
+
+  // Forgets what it knows of an incomplete request: the next input begins with another.
+  void restart();
+
   // Bytes from the front of an incomplete request that it needs at least; 0: unknown.
   size_t wanted() const { return wanted_; }
 
-  // Forgets the words of inline requests, once no batch borrows them.
-  void release_inline() {
-    if (!inline_words_.empty()) inline_words_.clear();
+  // Forgets the words of the last request and of inline ones, once no batch borrows them.
+  void release() {
+    if (!inline_words_.empty() || arguments_.capacity() > kept_arguments) release_lists();
   }
+  // What it takes for requests that are not complete.
+  size_t memory() const { return slices_.capacity() * sizeof(Slice); }
 
  private:
   struct Slice {
@@ -63,12 +94,17 @@ class RespParser {
   };
   enum class Line : uint8_t { complete, incomplete, too_long };
 
+  // Beyond this many, the lists of arguments are given back after the request.
+  static constexpr size_t kept_arguments = 256;
+
   bool parse_quickly(std::string_view input);
   Outcome parse_inline(std::string_view input);
   Outcome parse_count(std::string_view input);
   Outcome parse_bulks(std::string_view input);
   Outcome finish(std::string_view input);
   Outcome fail(std::string error);
+  void clear_arguments();
+  void release_lists();
   // Finds the end of the line that starts at position_.
   Line find_line(std::string_view input, char terminator, size_t* end);
 
@@ -79,6 +115,8 @@ class RespParser {
   int64_t bulk_bytes_ = -1;  // -1: the length is not known yet
   size_t wanted_ = 0;
   size_t consumed_ = 0;
+  size_t diverted_index_ = 0;  // 0: there is none
+  std::string_view diverted_;
   std::vector<Slice> slices_;
   std::vector<std::string_view> arguments_;
   std::vector<std::vector<std::string>> inline_words_;

@@ -35,7 +35,7 @@ Parsed parse(const std::vector<std::string>& pieces, uint64_t max_bulk = 512 << 
       const auto words = parser.arguments();
       parsed.requests.emplace_back(words.begin(), words.end());
       buffer = buffer.substr(parser.consumed());
-      parser.release_inline();
+      parser.release();
     }
   }
   return parsed;
@@ -128,6 +128,36 @@ TEST(RespParserTest, BoundsLinesWithoutEnd) {
 TEST(RespParserTest, AHugeCountCostsNothing) {
   RespParser parser(512 << 20);
   EXPECT_EQ(parser.next("*2147483647\r\n$1\r\na\r\n"), RespParser::Outcome::incomplete);
+}
+
+// The bytes of a large word come by another way; the request may be parsed more than once.
+TEST(RespParserTest, AWordMayComeByAnotherWay) {
+  RespParser parser(1 << 20);
+  const std::string head = "*4\r\n$3\r\nSET\r\n$1\r\nk\r\n$100000\r\n";
+  const std::string tail = "\r\n$2\r\nNX\r\n";
+  ASSERT_EQ(parser.next(head + "abc"), RespParser::Outcome::incomplete);
+  const RespParser::Partial partial = parser.partial();
+  EXPECT_EQ(partial.index, 2u);
+  EXPECT_EQ(partial.begin, head.size());
+  EXPECT_EQ(partial.bytes, 100'000u);
+  EXPECT_EQ(parser.word(head, 1), "k");
+  const std::string word(100'000, 'w');
+  parser.divert(word);
+  EXPECT_EQ(parser.next(head), RespParser::Outcome::incomplete);
+  EXPECT_LT(parser.wanted(), head.size() + 100);
+  EXPECT_EQ(parser.partial().bytes, 0u);
+  EXPECT_EQ(parser.next(head + "\r\n$2\r"), RespParser::Outcome::incomplete);
+  const std::string whole = head + tail + "PING\r\n";
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(parser.next(whole), RespParser::Outcome::request);
+    EXPECT_EQ(parser.consumed(), head.size() + tail.size());
+    ASSERT_EQ(parser.arguments().size(), 4u);
+    EXPECT_EQ(parser.arguments()[2].data(), word.data());
+    EXPECT_EQ(parser.arguments()[3], "NX");
+  }
+  parser.forget_diverted();
+  ASSERT_EQ(parser.next("*1\r\n$4\r\nPING\r\n"), RespParser::Outcome::request);
+  EXPECT_EQ(parser.arguments()[0], "PING");
 }
 
 TEST(RespParserTest, SaysHowManyBytesAreWanted) {

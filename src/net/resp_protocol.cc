@@ -9,12 +9,23 @@
 #include "net/resp_handlers.h"
 #include "net/resp_parser.h"
 #include "net/server_state.h"
+#include "net/spare_lists.h"
 
 namespace isotherm::net {
 namespace {
 
-// The lists of answers of a connection that once had a deep pipeline need not stay large.
-constexpr size_t kept_answers = 1024;
+// Bytes of requests that a turn takes from one connection, but for the last of them.
+constexpr size_t most_parsed = 1 << 20;
+
+constexpr std::string_view no_memory = "OOM command not allowed when used memory > 'maxmemory'.";
+
+// Which word of a command becomes the value of its key, the second word; 0: none does.
+size_t stored_word(const Command& command) {
+  using namespace handlers;
+  const Handler handler = command.handler;
+  if (handler == set || handler == setnx || handler == getset) return 2;
+  return handler == setex || handler == psetex ? 3 : 0;
+}
 
 // As much of the unknown command's words as Redis repeats.
 std::string unknown_command(Arguments words) {
@@ -40,7 +51,8 @@ std::string unknown_subcommand(const Command& container, std::string_view name) 
 
 class RespProtocol final : public Protocol {
  public:
-  RespProtocol(ServerState& server, Peer peer) : parser_(server.options.proto_max_bulk_len) {
+  RespProtocol(ServerState& server, Peer peer)
+      : server_(server), parser_(server.options.proto_max_bulk_len) {
     session_.id = server.next_client_id.fetch_add(1, std::memory_order_relaxed);
     session_.peer_address = std::move(peer.peer_address);
     session_.local_address = std::move(peer.local_address);
@@ -51,38 +63,66 @@ class RespProtocol final : public Protocol {
   size_t parse(std::string_view input, Turn& turn) override {
     turn.batch.select(session_.database);
     const Batch::Row rows_before = turn.batch.size();
+    const Batch::Row most_reads = reads_before_change(expected_answer_bytes_);
+    SpareLists<Answer>::begin(queue_.answers);
     stopped_early_ = false;
-    size_t consumed = 0;
+    parsed_ = 0;
     while (!queue_.closing) {
-      const RespParser::Outcome outcome = parser_.next(input.substr(consumed));
+      const RespParser::Outcome outcome = parser_.next(input.substr(parsed_));
       if (outcome == RespParser::Outcome::incomplete) break;
+      const Command* command = nullptr;
+      if (outcome == RespParser::Outcome::request && !parser_.arguments().empty()) {
+        command = find_command(parser_.arguments()[0]);
+      }
+      queue_.begin = static_cast<uint32_t>(parsed_);
+      const bool reads = command != nullptr && (command->flags & command_flag::readonly) != 0;
+      if (!reads && queue_.reads >= most_reads) {
+        stopped_early_ = true;
+        break;
+      }
       if (outcome == RespParser::Outcome::error) {
         fail(turn);
         break;
       }
-      consumed += parser_.consumed();
-      if (!parser_.arguments().empty()) dispatch(turn);
-      if (queue_.alone != nullptr ||
-          (turn.batch.size() - rows_before) * expected_answer_bytes_ > answer_bytes_per_turn) {
+      parsed_ += parser_.consumed();
+      if (!parser_.arguments().empty()) run(command, reads, turn);
+      if (queue_.alone != nullptr || parsed_ >= most_parsed || queue_.text_bytes > output_bound ||
+          (turn.batch.size() - rows_before) * expected_answer_bytes_ > output_bound) {
         stopped_early_ = true;
         break;
       }
     }
-    return queue_.closing ? input.size() : consumed;
+    if (queue_.closing) parsed_ = input.size();
+    return parsed_;
   }
 
-  void reply(Turn& turn, Output& output) override {
+  size_t reply(Turn& turn, Output& output) override {
     const AnswerSource source{turn.batch, turn.now_ms};
     const size_t before = output.size();
     uint64_t rows = 0;
-    for (const Answer& answer : queue_.answers) {
+    size_t given = 0;
+    for (; given < queue_.answers.size(); ++given) {
+      if (given >= queue_.fixed && output.size() >= turn.full_output) break;
+      const Answer& answer = queue_.answers[given];
       RespWriter writer(output, answer.version);
       answer.encode(answer, source, writer);
       rows += answer.rows;
     }
     if (rows != 0) learn_answer_bytes((output.size() - before) / rows);
-    turn.counters.commands.add(queue_.answers.size());
+    turn.counters.commands.add(given);
+    const size_t left = given < queue_.answers.size() ? parsed_ - queue_.answers[given].begin : 0;
+    if (left != 0) take_back();
     forget_answers();
+    return left;
+  }
+
+  ArrivingItem* arriving(InputBuffer& input) override {
+    if (arriving_ == nullptr) {
+      if (parser_.wanted() < Engine::least_arriving) return nullptr;
+      divert(input);
+      if (arriving_ == nullptr) return nullptr;
+    }
+    return arriving_->complete() ? nullptr : arriving_.get();
   }
 
   bool waits_alone() const override { return queue_.alone != nullptr; }
@@ -92,10 +132,11 @@ class RespProtocol final : public Protocol {
     Alone alone{parser_.arguments(), turn, session_, writer};
     std::exchange(queue_.alone, nullptr)(alone);
     turn.counters.commands.add();
-    parser_.release_inline();
+    parser_.release();
   }
 
   bool closing() const override { return queue_.closing; }
+  size_t memory() const override { return parser_.memory(); }
   size_t wanted() const override { return parser_.wanted(); }
   bool stopped_early() const override { return stopped_early_; }
 
@@ -105,11 +146,72 @@ class RespProtocol final : public Protocol {
     Call call(none, {}, turn, session_, queue_);
     call.error("ERR " + std::string(parser_.error()));
     call.close();
+    queue_.fixed = queue_.answers.size();
   }
 
-  void dispatch(Turn& turn) {
+  // The value of a SET and its like becomes an item as it comes.
+  void divert(InputBuffer& input) {
+    const RespParser::Partial value = parser_.partial();
+    const std::string_view unread = input.unread();
+    if (value.bytes < Engine::least_arriving || value.index < 2) return;
+    const std::string_view there = unread.substr(value.begin);
+    const Command* command = find_command(parser_.word(unread, 0));
+    if (command == nullptr || value.index != stored_word(*command)) return;
+    if (there.size() >= value.bytes) return;
+    arriving_ = server_.engine.arriving(parser_.word(unread, 1).size(), value.bytes);
+    if (arriving_ == nullptr) return;
+    arriving_->append(there);
+    input.drop_back(there.size());
+    parser_.divert(arriving_->value());
+  }
+
+  // The first request since its value began to arrive.
+  void run_arrived(const Command* command, Turn& turn) {
+    arrived_ = std::move(arriving_);
+    parser_.forget_diverted();
+    if (!arrived_->usable()) {
+      static constexpr Command none{};
+      return Call(none, parser_.arguments(), turn, session_, queue_).error(std::string(no_memory));
+    }
+    const Batch::Row row = turn.batch.size();
+    dispatch(command, turn);
+    Batch::Columns& columns = turn.batch.columns();
+    const bool stores = turn.batch.size() != row && columns.op[row] == Op::put &&
+                        columns.value[row].data() == arrived_->value().data();
+    if (stores) columns.options[row] |= option::in_place;
+  }
+
+  // Of a command that only reads, the answer may be left out and the command parsed again.
+  void run(const Command* command, bool reads, Turn& turn) {
+    const Batch::Row before = turn.batch.size();
+    if (arriving_ != nullptr) [[unlikely]] {
+      run_arrived(command, turn);
+    } else {
+      dispatch(command, turn);
+    }
+    if (reads || shows_value(turn.batch, before)) queue_.reads += turn.batch.size() - before;
+    if (!reads && queue_.alone == nullptr) queue_.fixed = queue_.answers.size();
+    if (!queue_.answers.empty()) queue_.text_bytes += queue_.answers.back().text.size();
+  }
+
+  // Whether the rows from `first` on change something and show what was there; they are of a kind.
+  static bool shows_value(const Batch& batch, Batch::Row first) {
+    if (first == batch.size()) return false;
+    const Batch::Columns& columns = batch.columns();
+    const Op op = columns.op[first];
+    const uint16_t options = columns.options[first];
+    return (options & option::want_previous) != 0 || op == Op::get ||
+           (op == Op::expire && (options & option::no_value) == 0);
+  }
+
+  void take_back() {
+    parser_.restart();
+    queue_.alone = nullptr;
+    stopped_early_ = true;
+  }
+
+  void dispatch(const Command* command, Turn& turn) {
     const Arguments words = parser_.arguments();
-    const Command* command = find_command(words[0]);
     if (command == nullptr) [[unlikely]] {
       static constexpr Command none{};
       return Call(none, words, turn, session_, queue_).error(unknown_command(words));
@@ -135,17 +237,27 @@ class RespProtocol final : public Protocol {
   }
 
   void forget_answers() {
-    queue_.answers.clear();
-    if (queue_.answers.capacity() > kept_answers) queue_.answers.shrink_to_fit();
+    if (arrived_ != nullptr) [[unlikely]] {
+      arrived_->settle();
+      arrived_.reset();
+    }
+    SpareLists<Answer>::end(queue_.answers);
+    queue_.fixed = 0;
+    queue_.reads = 0;
+    queue_.text_bytes = 0;
     if (!queue_.texts.empty()) queue_.texts.clear();
-    if (queue_.alone == nullptr) parser_.release_inline();
+    if (queue_.alone == nullptr) parser_.release();
   }
 
+  ServerState& server_;
   RespParser parser_;
+  std::unique_ptr<ArrivingItem> arriving_;  // of the request at the front of the input
+  std::unique_ptr<ArrivingItem> arrived_;   // of a request that runs in this turn
   Session session_;
   AnswerQueue queue_;
+  size_t parsed_ = 0;  // bytes, in this turn
   bool stopped_early_ = false;
-  size_t expected_answer_bytes_ = 4096;  // until some were seen
+  size_t expected_answer_bytes_ = 256;  // until some were seen
 };
 
 }  // namespace

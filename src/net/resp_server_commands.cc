@@ -51,8 +51,8 @@ void encode_config(const Answer& answer, const AnswerSource&, RespWriter& writer
 
 void encode_time(const Answer& answer, const AnswerSource&, RespWriter& writer) {
   writer.array(2);
-  writer.bulk_integer(answer.number / 1000);
-  writer.bulk_integer(answer.number % 1000 * 1000);
+  writer.bulk_integer(answer.number / 1'000'000);
+  writer.bulk_integer(answer.number % 1'000'000);
 }
 
 void run_info(Alone& alone) {
@@ -60,11 +60,29 @@ void run_info(Alone& alone) {
   alone.writer.verbatim("txt", info_text(alone.turn.server, sections));
 }
 
+// The error, or nothing.
+std::string set_option(ServerState& server, std::string_view word, std::string_view text,
+                       bool dry) {
+  const std::string name(word.substr(0, word.find('\0')));
+  std::string wrong = "can't set immutable config";
+  if (const ClientLimitOption* option = find_client_limit(word); option != nullptr) {
+    wrong = option->set(server.limits, text, dry);
+  } else {
+    const auto entries = config_entries(server);
+    const bool known = std::any_of(entries.begin(), entries.end(), [&](const ConfigEntry& entry) {
+      return equals_ignoring_case(entry.name, word);
+    });
+    if (!known) return "ERR Unknown option or number of arguments for CONFIG SET - '" + name + "'";
+  }
+  if (wrong.empty()) return {};
+  return "ERR CONFIG SET failed (possibly related to argument '" + name + "') - " + wrong;
+}
+
 }  // namespace
 
 std::vector<ConfigEntry> config_entries(const ServerState& server) {
   const ServerOptions& options = server.options;
-  return {
+  std::vector<ConfigEntry> entries = {
       {"port", port_text(options.port, server.resp_port)},
       {"memcached-port", port_text(options.memcached_port, server.memcached_port)},
       {"bind", join(options.bind)},
@@ -79,6 +97,10 @@ std::vector<ConfigEntry> config_entries(const ServerState& server) {
       {"save", ""},
       {"appendonly", "no"},
   };
+  for (const ClientLimitOption& option : client_limit_options()) {
+    entries.push_back({option.name, option.get(server.limits)});
+  }
+  return entries;
 }
 
 namespace handlers {
@@ -102,22 +124,16 @@ void config_get(Call& call) {
   call.answer_owned(encode_config, std::move(text), found);
 }
 
-// Options are fixed when the server starts.
+// Most options are fixed when the server starts. All values are checked before any is taken.
 void config_set(Call& call) {
   if (call.size() % 2 != 0) return call.syntax_error();
-  for (size_t i = 2; i < call.size(); i += 2) {
-    const auto entries = config_entries(call.turn.server);
-    const bool known = std::any_of(entries.begin(), entries.end(), [&](const ConfigEntry& entry) {
-      return equals_ignoring_case(entry.name, call[i]);
-    });
-    const std::string name(call[i].substr(0, call[i].find('\0')));
-    if (!known) {
-      return call.error("ERR Unknown option or number of arguments for CONFIG SET - '" + name +
-                        "'");
+  for (const bool dry : {true, false}) {
+    for (size_t i = 2; i < call.size(); i += 2) {
+      std::string wrong = set_option(call.turn.server, call[i], call[i + 1], dry);
+      if (!wrong.empty()) return call.error(std::move(wrong));
     }
-    return call.error("ERR CONFIG SET failed (possibly related to argument '" + name +
-                      "') - can't set immutable config");
   }
+  call.ok();
 }
 
 void config_resetstat(Call& call) {
@@ -125,7 +141,7 @@ void config_resetstat(Call& call) {
   call.ok();
 }
 
-void time(Call& call) { call.answer(encode_time, 0, 0, call.turn.now_ms); }
+void time(Call& call) { call.answer(encode_time, 0, 0, call.turn.server.clock.now_us()); }
 
 }  // namespace handlers
 }  // namespace isotherm::net

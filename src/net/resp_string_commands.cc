@@ -25,7 +25,7 @@ void encode_values(const Answer& answer, const AnswerSource& source, RespWriter&
   for (Batch::Row row = answer.first_row; row < end; ++row) {
     // Like Redis, MGET takes a value of another type for none.
     const Reply& reply = source.batch.reply(row);
-    reply.data == nullptr ? writer.null() : writer.bulk(reply.value());
+    reply.data == nullptr ? writer.null() : writer.bulk(reply);
   }
 }
 

@@ -43,6 +43,14 @@ class RespWriter {
     output_.append(value);
     output_.append("\r\n");
   }
+  // The value of a reply whose batch is not cleared yet; a large one is not copied.
+  void bulk(const Reply& reply) {
+    char* at = output_.reserve(32);
+    *at = '$';
+    output_.commit(write_size(at, reply.size));
+    output_.append_value(reply);
+    output_.append("\r\n");
+  }
   void bulk_integer(int64_t value);
   void null() { raw(resp3_ ? "_\r\n" : "$-1\r\n"); }
   void null_array() { raw(resp3_ ? "_\r\n" : "*-1\r\n"); }

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "isotherm/options.h"
@@ -25,6 +26,7 @@ struct ServerOptions {
   uint32_t maxclients = 10'000;
   uint64_t proto_max_bulk_len = 512ull << 20;
   LogLevel loglevel = LogLevel::notice;
+  std::vector<std::pair<std::string, std::string>> client_limits;  // names and values
   Options store;  // databases, maxmemory, maxmemory-policy
 };
 

@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "engine/engine.h"
+#include "net/client_limits.h"
 #include "net/counters.h"
 #include "net/memcached_shared.h"
 #include "net/server_options.h"
@@ -36,7 +37,11 @@ struct ServerState {
       : options(server_options),
         clock(server_clock),
         engine(server_engine),
-        start_ms(server_clock.now_ms()) {}
+        start_ms(server_clock.now_ms()) {
+    for (const auto& [name, text] : options.client_limits) {
+      find_client_limit(name)->set(limits, text, false);
+    }
+  }
 
   // The sum of one counter over all loops, e.g. total(&LoopCounters::commands).
   uint64_t total(Counter LoopCounters::*counter) const {
@@ -58,6 +63,7 @@ struct ServerState {
   Engine& engine;
   const int64_t start_ms;
 
+  ClientLimits limits;
   std::vector<std::unique_ptr<LoopCounters>> loops;
   MemcachedShared memcached;  // delayed flush_all, stats reset
   std::atomic<uint64_t> next_client_id{1};

@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "device/round_schedule.h"
+#include "net/client_limits.h"
+#include "net/memory_amount.h"
 #include "net/text.h"
 #include "net/version.h"
 
@@ -28,7 +30,7 @@ const std::map<std::string, net::LogLevel> log_levels = {{"debug", net::LogLevel
 
 // Option callbacks: a text into its field, or an error that CLI11 prints with the flag's name.
 void take_memory(const std::string& text, uint64_t least, uint64_t most, uint64_t& field) {
-  const auto bytes = parse_memory(text);
+  const auto bytes = net::parse_memory(text);
   if (!bytes) throw CLI::ValidationError("not an amount of memory: " + text);
   if (*bytes < least || *bytes > most) throw CLI::ValidationError("out of range: " + text);
   field = *bytes;
@@ -105,6 +107,27 @@ void add_round_options(CLI::App& app, RoundOptions& rounds) {
       ->check(CLI::Range(1, 1'000'000));
 }
 
+void add_client_limits(CLI::App& app, net::ServerOptions& options) {
+  static constexpr std::pair<const char*, const char*> helps[] = {
+      {"client-output-buffer-limit",
+       "Unsent replies that a client may have: class, hard limit, soft limit and its seconds "
+       "[\"normal 0 0 0\"]"},
+      {"client-query-buffer-limit", "Longest unfinished request [1gb]"},
+      {"maxmemory-clients",
+       "What all buffers of clients may take; 0: with maxmemory, 128mb and a 16th of it [0]"},
+  };
+  for (const auto& [name, help] : helps) {
+    add_text_option(app, "--" + std::string(name), help,
+                    [&options, name = std::string(name)](const std::string& text) {
+                      net::ClientLimits checked;
+                      const std::string wrong =
+                          net::find_client_limit(name)->set(checked, text, false);
+                      if (!wrong.empty()) throw CLI::ValidationError(wrong);
+                      options.client_limits.emplace_back(name, text);
+                    });
+  }
+}
+
 // What only shows when all flags are known.
 void check_together(const net::ServerOptions& options) {
   if (options.store.gpu_values != 0 && options.store.device == DeviceChoice::cpu) {
@@ -160,27 +183,13 @@ void add_options(CLI::App& app, net::ServerOptions& options) {
                   [&](const std::string& text) {
                     take_memory(text, least_bulk, most_bulk, options.proto_max_bulk_len);
                   });
+  add_client_limits(app, options);
   app.add_option("--loglevel", options.loglevel, "debug, verbose, notice or warning [notice]")
       ->transform(CLI::Transformer(log_levels))
       ->type_name("LEVEL");
 }
 
 }  // namespace
-
-std::optional<uint64_t> parse_memory(std::string_view text) {
-  static const std::map<std::string, uint64_t> units = {
-      {"", 1},          {"b", 1},        {"k", 1000},          {"kb", 1 << 10},
-      {"m", 1'000'000}, {"mb", 1 << 20}, {"g", 1'000'000'000}, {"gb", 1 << 30}};
-  uint64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc()) return std::nullopt;
-  std::string unit(end, text.data() + text.size());
-  for (char& c : unit) c = net::to_lower(c);
-  const auto found = units.find(unit);
-  if (found == units.end()) return std::nullopt;
-  if (number > std::numeric_limits<uint64_t>::max() / found->second) return std::nullopt;
-  return number * found->second;
-}
 
 std::optional<int> parse_flags(int argc, const char* const* argv, net::ServerOptions& options) {
   CLI::App app("Isotherm: a key-value store for Redis and memcached clients.", "isotherm-server");

@@ -21,7 +21,4 @@ inline constexpr int exit_usage = 64;
 // wrong flag), having said why; nothing where it should run.
 std::optional<int> parse_flags(int argc, const char* const* argv, net::ServerOptions& options);
 
-// An amount of memory as in redis.conf; nothing if it is none.
-std::optional<uint64_t> parse_memory(std::string_view text);
-
 }  // namespace isotherm

@@ -46,7 +46,7 @@ class Stream {
         trace_.requests += word;
       }
       pending_.erase(0, parser_.consumed());
-      parser_.release_inline();
+      parser_.release();
     }
     return true;
   }

@@ -1,0 +1,48 @@
+// SpareLists: long lists that connections of a thread share, so that a connection that once had a
+// deep pipeline holds none when it is idle, and a turn allocates nothing.
+//
+// A connection keeps a short list for itself. What has grown beyond `own` elements goes to the
+// thread's spares when the turn has ended, and whoever begins a turn without a list takes one.
+//
+// Threads. Each has spares of its own.
+// Limits. Keeps at most `most_lists`, none of more than `most_elements`.
+#pragma once
+
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+namespace isotherm::net {
+
+template <class T>
+class SpareLists {
+ public:
+  static constexpr size_t own = 16;
+
+  static void begin(std::vector<T>& list) {
+    if (list.capacity() != 0 || spares().empty()) return;
+    list = std::move(spares().back());
+    spares().pop_back();
+  }
+
+  // The list is of no more use.
+  static void end(std::vector<T>& list) {
+    list.clear();
+    if (list.capacity() <= own) return;
+    if (list.capacity() <= most_elements && spares().size() < most_lists) {
+      spares().push_back(std::move(list));
+    }
+    list = {};
+  }
+
+ private:
+  static constexpr size_t most_lists = 64;
+  static constexpr size_t most_elements = 4096;
+
+  static std::vector<std::vector<T>>& spares() {
+    thread_local std::vector<std::vector<T>> lists;
+    return lists;
+  }
+};
+
+}  // namespace isotherm::net
