@@ -97,7 +97,7 @@ struct RowAnswers {
       case Op::put:
         return request.has(option::want_previous) && request.has(conditions);
       default:
-        return request.op == Op::add || request.op == Op::append || request.op == Op::prepend;
+        return request.op != Op::erase && request.op != Op::get && request.op != Op::none;
     }
   }
   static ISOTHERM_INLINE bool shows_old(const Request& request) {
@@ -174,7 +174,8 @@ struct RowAnswers {
 
     Plan plan;
     plan_change(request, known, run.now_ms, store.options.max_value_bytes, plan);
-    if (plan.action == Plan::Action::store && plan.parts.bytes() > run.largest_item) {
+    if (plan.action == Plan::Action::store && plan.parts.bytes() > run.largest_item &&
+        !request.has(option::over_cap)) {
       plan.action = Plan::Action::keep;
       plan.status = Status::out_of_memory;
     }
@@ -232,7 +233,7 @@ struct RowAnswers {
 
     HostExecutor::Prepared fresh;
     if (plan.action == Plan::Action::store) {
-      fresh = executor.prepare_item(plan);
+      fresh = executor.prepare_item(plan, request.has(option::over_cap));
       if (fresh.item == nullptr) return Swapped::no_memory;
     }
     const Composed composed =
@@ -260,6 +261,8 @@ struct RowAnswers {
       if (root != composed.root) retire_root(executor.cache_, root);
       executor.settle(store.databases[request.database], old, old_expiry, reply.expiry);
       if (reply.expiry != no_expiry) store.items.note_expiry(fresh.location, reply.expiry);
+      // The item may be replaced at once, but stays readable as the old one does.
+      if (ISOTHERM_UNLIKELY(request.op == Op::add_float)) show(reply, *fresh.item);
       return swapped;
     }
     if (composed.root != root && composed.root != fresh.location) {

@@ -138,6 +138,7 @@ class RespProtocol final : public Protocol {
     queue_.answers.clear();
     if (queue_.answers.capacity() > kept_answers) queue_.answers.shrink_to_fit();
     if (!queue_.texts.empty()) queue_.texts.clear();
+    if (!queue_.kept.empty()) queue_.kept.clear();
     if (queue_.alone == nullptr) parser_.release_inline();
   }
 
