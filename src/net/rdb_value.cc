@@ -160,12 +160,13 @@ Restored restore_value(std::string_view payload, uint64_t most_bytes, std::strin
                        std::string_view& value) {
   if (payload.size() < version_bytes + checksum_bytes) return Restored::unverified;
   const std::string_view checked = payload.substr(0, payload.size() - checksum_bytes);
-  const std::string_view content = checked.substr(0, checked.size() - version_bytes);
-  const auto its_version = Reader(checked.substr(content.size())).little(version_bytes);
+  const size_t content_bytes = checked.size() - version_bytes;
+  const auto its_version = Reader(checked.substr(content_bytes)).little(version_bytes);
   if (static_cast<uint16_t>(*its_version) > version) return Restored::unverified;
   const auto checksum = Reader(payload.substr(checked.size())).little(checksum_bytes);
   if (static_cast<uint64_t>(*checksum) != crc64(checked)) return Restored::unverified;
-  Reader reader(content);
+  // As for Redis, a string may reach into the version and the checksum.
+  Reader reader(payload);
   const auto type = reader.byte();
   const bool right = type && *type == string_type && read_string(reader, most_bytes, made, value);
   return right ? Restored::ok : Restored::malformed;

@@ -57,9 +57,17 @@ BitRange range_of(const Answer& answer, const AnswerSource& source, std::string_
   return {static_cast<uint64_t>(first * unit), static_cast<uint64_t>((last + 1) * unit)};
 }
 
+// Both places lie before the end, in the wrong order: BITCOUNT then counts none, whatever the
+// length.
+bool are_backwards(int64_t first, int64_t last) { return first < 0 && last < first; }
+
 void encode_bitcount(const Answer& answer, const AnswerSource& source, RespWriter& writer) {
   const Reply& reply = source.batch.reply(answer.first_row);
   if (write_failure(reply.status.load(std::memory_order_acquire), writer)) return;
+  const Batch::Columns& columns = source.batch.columns();
+  if (are_backwards(columns.number[answer.first_row], columns.expiry[answer.first_row])) {
+    return writer.integer(0);
+  }
   const BitRange range = range_of(answer, source, reply.value());
   writer.integer(static_cast<int64_t>(count_bits(reply.value(), range.first, range.end)));
 }
@@ -79,38 +87,46 @@ void encode_bitpos(const Answer& answer, const AnswerSource& source, RespWriter&
   writer.integer(goes_on ? static_cast<int64_t>(range.end) : -1);
 }
 
-// Reads the places from argument i on. The fault of the arguments, or empty.
-std::string parse_places(const Call& call, size_t i, int64_t* first, int64_t* last, int64_t* form) {
-  constexpr const char* no_integer = "ERR value is not an integer or out of range";
-  const auto parse = [&](size_t at, int64_t* place) {
-    const auto number = parse_integer(call[at]);
-    if (number) *place = *number;
-    return number.has_value();
-  };
-  if (call.size() > i && !parse(i, first)) return no_integer;
-  const bool has_unit = call.size() == i + 3;
-  const std::string_view unit = has_unit ? call[i + 2] : "byte";
-  const bool bits = equals_ignoring_case(unit, "bit");
-  if (!bits && !equals_ignoring_case(unit, "byte")) return "ERR syntax error";
-  if (call.size() > i + 1 && !parse(i + 1, last)) return no_integer;
-  if (bits) *form |= in_bits;
-  if (call.size() > i + 1) *form |= has_last;
-  return call.size() > i + 3 ? "ERR syntax error" : "";
-}
-
-// Appends the answer about a range; faults in it are of no matter where the value is missing.
-void answer_about_range(Call& call, size_t i, Encode encode, int64_t form,
-                        std::string_view if_missing) {
+struct Places {
   int64_t first = 0;
   int64_t last = -1;
-  const std::string fault = parse_places(call, i, &first, &last, &form);
-  if (!fault.empty()) {
-    const Batch::Row row = call.batch().get(call[1], option::no_value);
-    return call.answer_by_presence(row, "-" + fault + "\r\n", if_missing);
-  }
+  bool has_last = false;
+  bool bits = false;
+};
+
+// Reads the places from argument i on. The fault of the arguments, or null. BITCOUNT looks at the
+// unit last, and not at all where that cannot matter; BITPOS looks at it before the end.
+const char* parse_places(const Call& call, size_t i, bool unit_last, Places& places) {
+  constexpr const char* no_integer = "-ERR value is not an integer or out of range\r\n";
+  constexpr const char* syntax_error = "-ERR syntax error\r\n";
+  const auto parse = [&](size_t at, int64_t& place) {
+    const auto number = call.size() > at ? parse_integer(call[at]) : place;
+    place = number.value_or(0);
+    return number.has_value();
+  };
+  if (call.size() > i + 3) return syntax_error;
+  const std::string_view unit = call.size() == i + 3 ? call[i + 2] : "byte";
+  places.bits = equals_ignoring_case(unit, "bit");
+  places.has_last = call.size() > i + 1;
+  const bool unit_is_right = places.bits || equals_ignoring_case(unit, "byte");
+  if (!parse(i, places.first)) return no_integer;
+  if (!unit_is_right && !unit_last) return syntax_error;
+  if (!parse(i + 1, places.last)) return no_integer;
+  if (unit_is_right || are_backwards(places.first, places.last)) return nullptr;
+  return syntax_error;
+}
+
+void answer_about_places(Call& call, const Places& places, Encode encode, int64_t form) {
   const Batch::Row row = call.batch().get(call[1]);
-  call.batch().note(row, first, last);
-  call.answer(encode, row, 1, form);
+  call.batch().note(row, places.first, places.last);
+  call.answer(encode, row, 1,
+              form | (places.bits ? in_bits : 0) | (places.has_last ? has_last : 0));
+}
+
+// A fault is of no matter where the value is missing.
+void answer_fault(Call& call, std::string_view fault, std::string_view if_missing) {
+  const Batch::Row row = call.batch().get(call[1], option::no_value);
+  call.answer_by_presence(row, fault, if_missing);
 }
 
 // ---- BITFIELD ----
@@ -242,19 +258,22 @@ void getbit(Call& call) {
 }
 
 void bitcount(Call& call) {
-  if (call.size() == 3) {
-    const Batch::Row row = call.batch().get(call[1], option::no_value);
-    return call.answer_by_presence(row, "-ERR syntax error\r\n", ":0\r\n");
-  }
-  answer_about_range(call, 2, encode_bitcount, 0, ":0\r\n");
+  Places places;
+  const char* fault =
+      call.size() == 3 ? "-ERR syntax error\r\n" : parse_places(call, 2, true, places);
+  if (fault != nullptr) return answer_fault(call, fault, ":0\r\n");
+  answer_about_places(call, places, encode_bitcount, 0);
 }
 
 void bitpos(Call& call) {
   int64_t bit = 0;
   if (!call.integer(2, &bit)) return;
   if (bit != 0 && bit != 1) return call.error("ERR The bit argument must be 1 or 0.");
-  answer_about_range(call, 3, encode_bitpos, bit == 1 ? seeks_set : 0,
-                     bit == 1 ? ":-1\r\n" : ":0\r\n");
+  Places places;
+  if (const char* fault = parse_places(call, 3, false, places)) {
+    return answer_fault(call, fault, bit == 1 ? ":-1\r\n" : ":0\r\n");
+  }
+  answer_about_places(call, places, encode_bitpos, bit == 1 ? seeks_set : 0);
 }
 
 void bitfield(Call& call) { answer_bitfield(call, false); }
