@@ -262,7 +262,9 @@ struct RowAnswers {
       executor.settle(store.databases[request.database], old, old_expiry, reply.expiry);
       if (reply.expiry != no_expiry) store.items.note_expiry(fresh.location, reply.expiry);
       // The item may be replaced at once, but stays readable as the old one does.
-      if (ISOTHERM_UNLIKELY(request.op == Op::add_float)) show(reply, *fresh.item);
+      if (ISOTHERM_UNLIKELY(request.op == Op::add_float && fresh.item != nullptr)) {
+        show(reply, *fresh.item);
+      }
       return swapped;
     }
     if (composed.root != root && composed.root != fresh.location) {
