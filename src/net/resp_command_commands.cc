@@ -245,6 +245,9 @@ void command_list(Call& call) {
 void command_getkeys(Call& call) {
   const Arguments words = call.arguments.subspan(2);
   const Command* found = find_command(words[0]);
+  if (found != nullptr && !found->subcommands.empty() && words.size() > 1) {
+    found = find_subcommand(*found, words[1]);
+  }
   if (found == nullptr) return call.error("ERR Invalid command specified");
   if (found->first_key == 0) return call.error("ERR The command has no key arguments");
   if (!found->takes(words.size())) {
