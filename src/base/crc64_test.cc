@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace isotherm {
+namespace isotherm::crc64_test {
 namespace {
 
 TEST(Crc64, GivesTheKnownSum) {
@@ -21,4 +21,4 @@ TEST(Crc64, GoesOnFromAnyPlace) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::crc64_test

@@ -5,7 +5,7 @@
 #include <random>
 #include <string>
 
-namespace isotherm {
+namespace isotherm::lzf_test {
 namespace {
 
 // Texts of few different bytes, with pieces of themselves in them.
@@ -59,4 +59,4 @@ TEST(Lzf, StaysWithinItsBufferWhateverItUnpacks) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::lzf_test

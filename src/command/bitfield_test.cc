@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace isotherm {
+namespace isotherm::bitfield_test {
 namespace {
 
 using Kind = BitfieldStep::Kind;
@@ -107,4 +107,4 @@ TEST(Bitfield, ANegativeNumberIsAboveAnUnsignedField) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::bitfield_test

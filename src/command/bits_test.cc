@@ -5,7 +5,7 @@
 #include <random>
 #include <string>
 
-namespace isotherm {
+namespace isotherm::bits_test {
 namespace {
 
 bool bit_at(const std::string& value, uint64_t bit) {
@@ -37,4 +37,4 @@ TEST(Bits, AreCountedAndFoundInAnyRange) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::bits_test

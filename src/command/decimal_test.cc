@@ -5,7 +5,7 @@
 #include <limits>
 #include <string>
 
-namespace isotherm {
+namespace isotherm::decimal_test {
 namespace {
 
 std::string formatted(long double value) {
@@ -40,4 +40,4 @@ TEST(Decimal, ReadsWhatIsWhollyANumber) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::decimal_test

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace isotherm {
+namespace isotherm::lcs_test {
 namespace {
 
 // The table in full, walked back as Redis does.
@@ -78,4 +78,4 @@ TEST(Lcs, OfNothingIsNothing) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::lcs_test

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "engine/engine.h"
 
-namespace isotherm {
+namespace isotherm::group_test {
 namespace {
 
 int64_t number_in(const Reply& reply) {
@@ -115,4 +115,4 @@ TEST(Group, OthersSeeAllOfItOrNothing) {
 }
 
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::group_test

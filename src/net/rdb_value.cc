@@ -10,7 +10,7 @@
 namespace isotherm::net {
 namespace {
 
-constexpr uint64_t version = 10;
+constexpr uint64_t rdb_version = 10;
 constexpr size_t version_bytes = 2;
 constexpr size_t checksum_bytes = 8;
 constexpr char string_type = 0;
@@ -151,7 +151,7 @@ Dump dump_value(std::string_view value) {
     put_length(value.size(), dump.head);
     dump.plain = value;
   }
-  put_little(version, version_bytes, dump.foot);
+  put_little(rdb_version, version_bytes, dump.foot);
   put_little(crc64(dump.foot, crc64(dump.body(), crc64(dump.head))), checksum_bytes, dump.foot);
   return dump;
 }
@@ -162,7 +162,7 @@ Restored restore_value(std::string_view payload, uint64_t most_bytes, std::strin
   const std::string_view checked = payload.substr(0, payload.size() - checksum_bytes);
   const size_t content_bytes = checked.size() - version_bytes;
   const auto its_version = Reader(checked.substr(content_bytes)).little(version_bytes);
-  if (static_cast<uint16_t>(*its_version) > version) return Restored::unverified;
+  if (static_cast<uint16_t>(*its_version) > rdb_version) return Restored::unverified;
   const auto checksum = Reader(payload.substr(checked.size())).little(checksum_bytes);
   if (static_cast<uint64_t>(*checksum) != crc64(checked)) return Restored::unverified;
   // As for Redis, a string may reach into the version and the checksum.

@@ -7,7 +7,7 @@
 
 #include "base/crc64.h"
 
-namespace isotherm::net {
+namespace isotherm::net::rdb_value_test {
 namespace {
 
 constexpr uint64_t most_bytes = 1 << 20;
@@ -139,4 +139,4 @@ TEST(RdbValue, AnyContentIsSafe) {
 }
 
 }  // namespace
-}  // namespace isotherm::net
+}  // namespace isotherm::net::rdb_value_test
