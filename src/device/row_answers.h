@@ -24,6 +24,8 @@ struct RowAnswers {
   using Row = Batch::Row;
   using Run = HostExecutor::Run;
 
+  // Copies of shorter values are not worth counting.
+  static constexpr uint64_t longest_unnoticed = 4096;
   // The largest size class whose items take one cache line.
   static constexpr uint32_t one_line_class = size_classes::class_of(64);
 
@@ -261,6 +263,9 @@ struct RowAnswers {
       if (root != composed.root) retire_root(executor.cache_, root);
       executor.settle(store.databases[request.database], old, old_expiry, reply.expiry);
       if (reply.expiry != no_expiry) store.items.note_expiry(fresh.location, reply.expiry);
+      if (ISOTHERM_UNLIKELY(plan.parts.value_bytes > longest_unnoticed) && request.op != Op::put) {
+        store.copied.fetch_add(plan.parts.value_bytes, std::memory_order_relaxed);
+      }
       // The item may be replaced at once, but stays readable as the old one does.
       if (ISOTHERM_UNLIKELY(request.op == Op::add_float && fresh.item != nullptr)) {
         show(reply, *fresh.item);

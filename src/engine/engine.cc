@@ -294,6 +294,10 @@ void Worker::submit(Batch& batch) {
   batch.finish();
 }
 
+uint64_t Worker::copied_bytes() const {
+  return impl_->engine.store.copied.load(std::memory_order_relaxed);
+}
+
 bool Worker::maintain() {
   if (impl_->held != 0) return false;
   return impl_->upkeep.step(std::exchange(impl_->writes, 0), impl_->engine.clock.now_ms());

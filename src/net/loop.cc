@@ -96,7 +96,7 @@ void Loop::look_after() {
 
 void Loop::turn() {
   if (!ready_.empty()) {
-    Turn turn{batch_, *worker_, server_, counters_, server_.clock.now_ms()};
+    Turn turn{batch_, *worker_, server_, counters_, server_.clock.now_ms(), copies_};
     parse_ready(turn);
     run_batch(turn);
     finish_connections(turn);
@@ -119,8 +119,15 @@ void Loop::parse_ready(Turn& turn) {
   if (!batch_.empty()) counters_.record_batch(batch_.size(), with_rows);
 }
 
+void Loop::submit() {
+  if (copies_.taken() == 0) return worker_->submit(batch_);
+  const uint64_t before = worker_->copied_bytes();
+  worker_->submit(batch_);
+  copies_.learn(worker_->copied_bytes() - before);
+}
+
 void Loop::run_batch(Turn& turn) {
-  if (!batch_.empty()) worker_->submit(batch_);
+  if (!batch_.empty()) submit();
   for (Connection* connection : parsed_) connection->reply(turn);
   if (batch_.empty()) return;
   const bool huge = batch_.size() > batch_rows_per_turn;

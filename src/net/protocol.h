@@ -22,6 +22,7 @@
 
 #include "engine/engine.h"
 #include "isotherm/batch.h"
+#include "net/copy_ration.h"
 #include "net/counters.h"
 #include "net/output.h"
 
@@ -36,6 +37,7 @@ struct Turn {
   ServerState& server;
   LoopCounters& counters;  // of this loop
   int64_t now_ms;          // the same for the whole turn
+  CopyRation& copies;      // of this loop
 };
 
 class Protocol {

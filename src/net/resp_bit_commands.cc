@@ -232,6 +232,7 @@ void answer_bitfield(Call& call, bool reads_only) {
   if (writes && reads_only) {
     return call.error("ERR BITFIELD_RO only supports the GET subcommand");
   }
+  if (writes) call.copies();
   std::vector<Step>& steps = call.keep(std::move(parsed));
   const Batch::Row row = writes ? call.batch().bitfield(call[1], steps) : call.batch().get(call[1]);
   call.answer_with(encode_bitfield, as_value(steps), row);
@@ -248,6 +249,7 @@ void setbit(Call& call) {
   const auto bit = parse_integer(call[3]);
   if (!bit || *bit < 0 || *bit > 1) return call.error(bad_bit);
   const auto place = static_cast<int64_t>(*offset);
+  call.copies();
   call.answer(encode_number, call.batch().set_bit(call[1], place, *bit == 1));
 }
 

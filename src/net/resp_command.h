@@ -81,6 +81,7 @@ struct AnswerQueue {
   std::deque<std::string> texts;  // a deque: its strings stay where they are
   std::vector<std::shared_ptr<void>> kept;
   RunAlone alone = nullptr;
+  bool pausing = false;  // until the next turn
   bool closing = false;  // after these answers
 };
 
@@ -122,6 +123,10 @@ class Call {
     Kept& place = *owner;
     queue_.kept.push_back(std::move(owner));
     return place;
+  }
+  // Its requests store a copy of what is there, however long that is.
+  void copies() {
+    if (!turn.copies.take()) queue_.pausing = true;
   }
   void run_alone(RunAlone run) { queue_.alone = run; }
   // Ends the connection after the answers so far.

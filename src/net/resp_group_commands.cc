@@ -30,11 +30,12 @@ struct Transfer {
   bool erases;
 };
 
-// Before the put, which stores what the get found.
-void fill_put(Batch& batch, Batch::Row row, void* /*context*/) {
+// Before the put, which stores what the get found. The context is the loop's ration of copies.
+void fill_put(Batch& batch, Batch::Row row, void* context) {
   if (!succeeded(batch, row - 1)) return batch.cancel(row, row + 1);
   const Reply& found = batch.reply(row - 1);
   batch.columns().value[row] = found.value();
+  static_cast<CopyRation*>(context)->note(found.value().size());
   batch.columns().expiry[row] = found.expiry;
   batch.columns().flags[row] = found.flags;
 }
@@ -49,7 +50,8 @@ Batch::Row append_transfer(Call& call, const Transfer& transfer) {
   Batch& batch = call.batch();
   batch.select(transfer.from_database);
   const Batch::Row first = batch.get(transfer.from);
-  batch.guard(fill_put);
+  batch.guard(fill_put, &call.turn.copies);
+  call.copies();
   batch.select(transfer.to_database);
   batch.put(transfer.to, {}, transfer.put);
   batch.select(transfer.from_database);
@@ -129,6 +131,7 @@ struct BitJob {
   BitOperation operation;
   Batch::Row sources;  // how many rows of them there are
   std::string result;
+  CopyRation* copies;  // of the loop
 };
 
 // Values count as followed by zeros up to the length of the longest.
@@ -167,6 +170,7 @@ void fill_bitop(Batch& batch, Batch::Row row, void* context) {
   for (Batch::Row i = begin; i < row; ++i) {
     combine(job.operation, batch.reply(i).value(), job.result);
   }
+  job.copies->note(2 * longest);
   // What is empty is not stored.
   if (longest == 0) batch.columns().op[row] = Op::erase;
   batch.columns().value[row] = job.result;
@@ -246,6 +250,8 @@ void bitop(Call& call) {
     return call.error("ERR BITOP NOT must be called with a single source key.");
   }
   job.sources = static_cast<Batch::Row>(call.size() - 3);
+  job.copies = &call.turn.copies;
+  call.copies();
   BitJob& kept = call.keep(std::move(job));
   const Batch::Row first = call.batch().size();
   for (const std::string_view key : call.arguments.subspan(3)) call.batch().get(key);

@@ -62,7 +62,7 @@ class RespProtocol final : public Protocol {
       }
       consumed += parser_.consumed();
       if (!parser_.arguments().empty()) dispatch(turn);
-      if (queue_.alone != nullptr ||
+      if (queue_.alone != nullptr || std::exchange(queue_.pausing, false) ||
           (turn.batch.size() - rows_before) * expected_answer_bytes_ > answer_bytes_per_turn) {
         stopped_early_ = true;
         break;

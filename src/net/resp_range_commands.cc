@@ -122,6 +122,7 @@ void setrange(Call& call) {
   int64_t offset = 0;
   if (!call.integer(2, &offset)) return;
   if (offset < 0) return call.error("ERR offset is out of range");
+  call.copies();
   call.answer(encode_number, call.batch().set_range(call[1], offset, call[3]));
 }
 
