@@ -64,7 +64,8 @@ enum class Op : uint8_t {
 // Options of one request, a bit each.
 namespace option {
 inline constexpr uint16_t if_absent = 1 << 0;      // put: only where the key is absent
-inline constexpr uint16_t if_present = 1 << 1;     // put, append, prepend, add: only where present
+inline constexpr uint16_t if_present = 1 << 1;     // put, and all that change a value: only where
+                                                   // the key is present
 inline constexpr uint16_t if_version = 1 << 2;     // put, erase: only where version == `number`
 inline constexpr uint16_t keep_expiry = 1 << 3;    // put: the new item inherits the expiry
 inline constexpr uint16_t want_previous = 1 << 4;  // put, erase: reply.data is the value before
@@ -124,11 +125,11 @@ class Batch {
   Row prepend(std::string_view key, std::string_view value, uint16_t options = 0);
   Row expire(std::string_view key, int64_t expiry, uint16_t options = 0);
 
-  Row set_range(std::string_view key, int64_t offset, std::string_view value);
-  Row set_bit(std::string_view key, int64_t offset, bool bit);
+  Row set_range(std::string_view key, int64_t offset, std::string_view value, uint16_t options = 0);
+  Row set_bit(std::string_view key, int64_t offset, bool bit, uint16_t options = 0);
   // The steps stay where they are until the batch is done.
-  Row bitfield(std::string_view key, std::span<BitfieldStep> steps);
-  Row add_float(std::string_view key, std::string_view delta);
+  Row bitfield(std::string_view key, std::span<BitfieldStep> steps, uint16_t options = 0);
+  Row add_float(std::string_view key, std::string_view delta, uint16_t options = 0);
 
   // The database that requests appended from now on belong to.
   void select(uint32_t database) { current_database_ = database; }
@@ -145,6 +146,7 @@ class Batch {
   // For guards: rows from `first` to before `end` are not to run.
   void cancel(Row first, Row end) {
     for (Row row = first; row < end; ++row) columns_.op[row] = Op::none;
+    writes_ |= first < end;  // they are no reads
   }
 
   Row size() const { return size_; }

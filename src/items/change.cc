@@ -142,6 +142,7 @@ void patch(const Item* old, uint64_t least_bytes, uint64_t max_value_bytes, Plan
 }
 
 void plan_set_range(const Request& request, const Item* old, uint64_t max_value_bytes, Plan& plan) {
+  if (!conditions_hold(request, old, plan)) return;
   const uint64_t end = static_cast<uint64_t>(request.number) + request.value.size();
   if (request.value.empty()) {
     plan.number = static_cast<int64_t>(value_of(old).size());
@@ -155,6 +156,7 @@ void plan_set_range(const Request& request, const Item* old, uint64_t max_value_
 }
 
 void plan_set_bit(const Request& request, const Item* old, uint64_t max_value_bytes, Plan& plan) {
+  if (!conditions_hold(request, old, plan)) return;
   const uint64_t byte = static_cast<uint64_t>(request.number) / 8;
   patch(old, byte + 1, max_value_bytes, plan);
   const auto before = static_cast<uint8_t>(byte < plan.first.size() ? plan.first[byte] : 0);
@@ -166,6 +168,7 @@ void plan_set_bit(const Request& request, const Item* old, uint64_t max_value_by
 }
 
 void plan_bitfield(const Request& request, const Item* old, uint64_t max_value_bytes, Plan& plan) {
+  if (!conditions_hold(request, old, plan)) return;
   const std::span<BitfieldStep> steps = bitfield_steps(request.value);
   const uint64_t bytes = bitfield_bytes(steps);
   if (bytes == 0) return read_bitfield(steps, value_of(old).data(), value_of(old).size());
@@ -174,6 +177,7 @@ void plan_bitfield(const Request& request, const Item* old, uint64_t max_value_b
 }
 
 void plan_add_float(const Request& request, const Item* old, Plan& plan) {
+  if (!conditions_hold(request, old, plan)) return;
   long double sum = 0;
   long double delta = 0;
   if ((old != nullptr && !parse_decimal(old->value(), sum)) ||
