@@ -6,7 +6,7 @@ set -euo pipefail
 here="$(cd "$(dirname "$0")" && pwd)"
 repository="$(dirname "$here")"
 server="$(realpath "${1:-$repository/build/release/isotherm-server}")"
-commands="${2:-200000}"
+commands="${2:-160000}"
 venv="$repository/build/venv"
 
 if ! "$venv/bin/python" -c 'import pymemcache, pytest, redis' 2>/dev/null; then

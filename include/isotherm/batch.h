@@ -18,6 +18,12 @@
 //   cleared holds memory back from reuse, so clear it soon and never while waiting for a client.
 // - Requests on one key take effect in row order.
 //
+// Groups. Rows of several keys take effect together where the batch runs alone: one of its requests
+// has option::exclusive, or it has guards. A guard stands between two rows. When all rows before it
+// have ended it is called, once, and may then change or cancel rows behind it, which find the store
+// as the guard saw it; so a group looks at its keys first and then decides what to do with them:
+//   MSETNX a 1 b 2    get a │ get b │ guard: cancel the puts if a or b is there │ put a │ put b
+//
 // Threads. A batch belongs to one thread at a time, except that executors store reply slots, each
 // published by its status (release) and read by `ready` (acquire).
 //
@@ -29,8 +35,11 @@
 #include <cstdint>
 #include <memory>
 #include <new>
+#include <span>
 #include <string_view>
+#include <vector>
 
+#include "isotherm/bitfield.h"
 #include "isotherm/status.h"
 
 namespace isotherm {
@@ -43,12 +52,20 @@ enum class Op : uint8_t {
   append,   // value behind the stored one; reply.number: the new length
   prepend,  // value before the stored one; reply.number: the new length
   expire,   // sets the absolute expiry to `expiry` (no_expiry: removes it); reply as of get
+  // All of these count a missing value as empty, and keep the expiry of one that is there.
+  set_range,  // writes `value` at byte `number`, behind zero bytes if it lies beyond the end; an
+              // empty value changes nothing; reply.number: the new length
+  set_bit,    // sets bit `number` to `flags`, 0 or 1; reply.number: what it was
+  bitfield,   // runs the steps at `value` (isotherm/bitfield.h), which hold their own results
+  add_float,  // adds the decimal fraction in `value` to the one stored; reply.data: the sum
+  none,       // a row that was cancelled: does nothing, and answers not_found
 };
 
 // Options of one request, a bit each.
 namespace option {
 inline constexpr uint16_t if_absent = 1 << 0;      // put: only where the key is absent
-inline constexpr uint16_t if_present = 1 << 1;     // put, append, prepend, add: only where present
+inline constexpr uint16_t if_present = 1 << 1;     // put, and all that change a value: only where
+                                                   // the key is present
 inline constexpr uint16_t if_version = 1 << 2;     // put, erase: only where version == `number`
 inline constexpr uint16_t keep_expiry = 1 << 3;    // put: the new item inherits the expiry
 inline constexpr uint16_t want_previous = 1 << 4;  // put, erase: reply.data is the value before
@@ -65,6 +82,8 @@ inline constexpr uint16_t no_value = 1 << 13;   // get, expire: the reply has th
                                                 // but its data only where that costs nothing
 inline constexpr uint16_t in_place = 1 << 14;   // put: the value lies in an ArrivingItem, which the
                                                 // store takes over (the server's, not for others)
+inline constexpr uint16_t over_cap = 1 << 15;   // put: may take memory beyond the cap, as far as
+                                                // evicting writes may: its like is freed at once
 }  // namespace option
 
 // Expiry: absolute, in milliseconds since the Unix epoch.
@@ -108,8 +127,29 @@ class Batch {
   Row prepend(std::string_view key, std::string_view value, uint16_t options = 0);
   Row expire(std::string_view key, int64_t expiry, uint16_t options = 0);
 
+  Row set_range(std::string_view key, int64_t offset, std::string_view value, uint16_t options = 0);
+  Row set_bit(std::string_view key, int64_t offset, bool bit, uint16_t options = 0);
+  // The steps stay where they are until the batch is done.
+  Row bitfield(std::string_view key, std::span<BitfieldStep> steps, uint16_t options = 0);
+  Row add_float(std::string_view key, std::string_view delta, uint16_t options = 0);
+
   // The database that requests appended from now on belong to.
   void select(uint32_t database) { current_database_ = database; }
+
+  // Two numbers beside a get, for whoever reads its reply; executors do not look at them.
+  void note(Row get, int64_t first, int64_t second = 0) {
+    columns_.number[get] = first;
+    columns_.expiry[get] = second;
+  }
+
+  // A guard before the next row; see above. `row` is that row.
+  using Check = void (*)(Batch& batch, Row row, void* context);
+  void guard(Check check, void* context = nullptr);
+  // For guards: rows from `first` to before `end` are not to run.
+  void cancel(Row first, Row end) {
+    for (Row row = first; row < end; ++row) columns_.op[row] = Op::none;
+    writes_ |= first < end;  // they are no reads
+  }
 
   Row size() const { return size_; }
   bool empty() const { return size_ == 0; }
@@ -155,8 +195,14 @@ class Batch {
   };
   Columns& columns() { return columns_; }
   const Columns& columns() const { return columns_; }
-  // True when a request has option::exclusive.
+  // True when it must run alone: a request has option::exclusive, or there are guards.
   bool exclusive() const { return exclusive_; }
+  struct Guard {
+    Row row;
+    Check check;
+    void* context;
+  };
+  const std::vector<Guard>& guards() const { return guards_; }
   // True when a request may write.
   bool writes() const { return writes_; }
 
@@ -200,6 +246,7 @@ class Batch {
   void* done_context_ = nullptr;
   std::unique_ptr<char[]> memory_;
   size_t memory_bytes_ = 0;
+  std::vector<Guard> guards_;  // in order of their rows
 };
 
 }  // namespace isotherm

@@ -18,6 +18,8 @@ enum class Status : uint8_t {
   wrong_type,        // the item holds a type that the operation does not work on
   not_an_integer,    // `add` on a value that is no decimal integer
   overflow,          // `add` would leave the range of a signed 64-bit integer
+  not_a_float,       // `add_float` of or on a value that is no decimal fraction
+  not_finite,        // `add_float` would give an infinity or no number
   too_large,         // key or value over the store's limit
   out_of_memory,     // at the memory cap and nothing may be evicted
   retry,             // a queue or memory is full for the moment; nothing was changed, send it again

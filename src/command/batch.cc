@@ -101,11 +101,44 @@ Batch::Row Batch::expire(std::string_view key, int64_t expiry, uint16_t options)
   return row;
 }
 
+Batch::Row Batch::set_range(std::string_view key, int64_t offset, std::string_view value,
+                            uint16_t options) {
+  const Row row = put(key, value, options);
+  columns_.op[row] = Op::set_range;
+  columns_.number[row] = offset;
+  return row;
+}
+
+Batch::Row Batch::set_bit(std::string_view key, int64_t offset, bool bit, uint16_t options) {
+  const Row row = add(key, offset, options);
+  columns_.op[row] = Op::set_bit;
+  columns_.flags[row] = bit ? 1 : 0;
+  return row;
+}
+
+Batch::Row Batch::bitfield(std::string_view key, std::span<BitfieldStep> steps, uint16_t options) {
+  const Row row = put(key, as_value(steps), options);
+  columns_.op[row] = Op::bitfield;
+  return row;
+}
+
+Batch::Row Batch::add_float(std::string_view key, std::string_view delta, uint16_t options) {
+  const Row row = put(key, delta, options);
+  columns_.op[row] = Op::add_float;
+  return row;
+}
+
+void Batch::guard(Check check, void* context) {
+  guards_.push_back({size_, check, context});
+  exclusive_ = true;
+}
+
 void Batch::clear() {
   if (hold_ != nullptr) std::exchange(hold_, nullptr)->release(*this);
   size_ = 0;
   exclusive_ = false;
   writes_ = false;
+  guards_.clear();
 }
 
 void Batch::shrink(Row rows) {

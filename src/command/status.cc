@@ -18,6 +18,10 @@ std::string_view to_string(Status status) {
       return "not an integer";
     case Status::overflow:
       return "overflow";
+    case Status::not_a_float:
+      return "not a float";
+    case Status::not_finite:
+      return "not finite";
     case Status::too_large:
       return "too large";
     case Status::out_of_memory:

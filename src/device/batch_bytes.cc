@@ -8,10 +8,29 @@
 namespace isotherm {
 namespace {
 
-bool stores(Op op) { return op != Op::get && op != Op::erase; }
+bool stores(Op op) { return op != Op::get && op != Op::erase && op != Op::none; }
 
 // Whether the row's item holds the old value, too.
-bool copies(Op op) { return op == Op::append || op == Op::prepend || op == Op::expire; }
+bool copies(Op op) {
+  return op == Op::append || op == Op::prepend || op == Op::expire || op == Op::set_range ||
+         op == Op::set_bit || op == Op::bitfield;
+}
+
+// Bytes that the row brings, or sets to zero.
+uint64_t new_value_bytes(const Batch::Columns& columns, Batch::Row row) {
+  const std::string_view value = columns.value[row];
+  const auto number = static_cast<uint64_t>(columns.number[row]);
+  switch (columns.op[row]) {
+    case Op::set_range:
+      return value.empty() ? 0 : number + value.size();
+    case Op::set_bit:
+      return number / 8 + 1;
+    case Op::bitfield:
+      return bitfield_bytes(bitfield_steps(value));
+    default:
+      return value.size();
+  }
+}
 
 uint64_t old_value_bytes(const HostStore& store, const Batch::Columns& columns, Batch::Row row) {
   const LineIndex* index = store.databases[columns.database[row]].index();
@@ -30,7 +49,7 @@ BatchBytes sum_of_rows(const HostStore& store, const Batch& batch, bool old_valu
   for (Batch::Row row = 0; row < batch.size(); ++row) {
     const Op op = columns.op[row];
     if (!stores(op)) continue;
-    const uint64_t value = columns.value[row].size();
+    const uint64_t value = new_value_bytes(columns, row);
     const bool copy = copies(op);
     const bool look = old_values && (copy || value > size_classes::largest);
     const uint64_t old = look ? old_value_bytes(store, columns, row) : 0;

@@ -130,10 +130,10 @@ std::unique_ptr<RootTable> DeviceExecutor::make_table(const RootTiersMaker& make
 }
 
 Batch::Row DeviceExecutor::run(Member& member, ValueReader* reader, Batch& batch, int64_t now_ms,
-                               bool writable) {
-  Batch::Row done = 0;
-  while (done < batch.size()) {
-    const uint32_t rows = std::min(batch.size() - done, most_rows_a_round);
+                               bool writable, Batch::Row first, Batch::Row end) {
+  Batch::Row done = first;
+  while (done < end) {
+    const uint32_t rows = std::min(end - done, most_rows_a_round);
     BatchWork work(batch.columns().from(done), rows, batch.writes(), now_ms, writable, reader);
     if (!rounds_.run(member, work)) break;
     done += rows;

@@ -53,9 +53,15 @@ class DeviceExecutor {
   // False once the device was lost: the host has an index of its own then.
   bool active() const { return !rounds_.lost(); }
 
-  // Answers the rows of `batch` in order, and returns how many; fewer than all where the device was
-  // lost on the way. `reader`: for values on devices, the caller's, or null where there are none.
-  Batch::Row run(Member& member, ValueReader* reader, Batch& batch, int64_t now_ms, bool writable);
+  // Answers the rows of `batch` from `first` to before `end` in order, and returns the first that
+  // is not answered: `end`, or a row before it where the device was lost on the way. `reader`: for
+  // values on devices, the caller's, or null where there are none.
+  Batch::Row run(Member& member, ValueReader* reader, Batch& batch, int64_t now_ms, bool writable,
+                 Batch::Row first, Batch::Row end);
+  // All rows.
+  Batch::Row run(Member& member, ValueReader* reader, Batch& batch, int64_t now_ms, bool writable) {
+    return run(member, reader, batch, now_ms, writable, 0, batch.size());
+  }
 
   // Takes items out of their places or moves them, and notes which moves were done; false: the
   // device was lost and none was.

@@ -141,7 +141,10 @@ class History {
     };
     request.key = {static_cast<uint32_t>(random_() % setup_.databases),
                    key(random_() % setup_.keys)};
-    request.op = static_cast<Op>(random_() % 8 % 7);
+    static constexpr Op drawn[] = {
+        Op::get,     Op::get,    Op::put,    Op::put,       Op::erase,   Op::add,       Op::append,
+        Op::prepend, Op::expire, Op::expire, Op::set_range, Op::set_bit, Op::add_float, Op::none};
+    request.op = drawn[random_() % std::size(drawn)];
     switch (request.op) {
       case Op::get:
         maybe(option::no_touch, 4);
@@ -179,10 +182,27 @@ class History {
           maybe(option::expire_if_less, 6);
         }
         break;
+      case Op::set_range:
+        if (random_() % 8 != 0) request.value = draw_value();
+        request.number = static_cast<int64_t>(random_() % (setup_.longest_value + 10));
+        break;
+      case Op::set_bit:
+        request.number = static_cast<int64_t>(random_() % (8 * setup_.longest_value + 80));
+        request.flags = random_() % 2;
+        break;
+      case Op::add_float: {
+        static constexpr const char* deltas[] = {"1.5", "-0.25", "3", "1e3", "x", "1e-3"};
+        request.value = deltas[random_() % std::size(deltas)];
+        break;
+      }
+      case Op::bitfield:
+      case Op::none:
+        break;
     }
     // What depends on the value before must tell whether there was one.
-    const bool reworks =
-        request.op == Op::add || request.op == Op::append || request.op == Op::prepend;
+    const bool reworks = request.op == Op::add || request.op == Op::append ||
+                         request.op == Op::prepend || request.op == Op::set_range ||
+                         request.op == Op::set_bit || request.op == Op::add_float;
     if (reworks && setup_.may_evict) request.options |= option::if_present;
     return request;
   }
@@ -220,6 +240,21 @@ class History {
         case Op::expire:
           batch_.expire(key, r.expiry, r.options);
           break;
+        case Op::set_range:
+          batch_.set_range(key, r.number, r.value, r.options);
+          break;
+        case Op::set_bit:
+          batch_.set_bit(key, r.number, r.flags != 0, r.options);
+          break;
+        case Op::add_float:
+          batch_.add_float(key, r.value, r.options);
+          break;
+        case Op::bitfield:
+        case Op::none: {
+          const Batch::Row row = batch_.get(key);
+          batch_.cancel(row, row + 1);
+          break;
+        }
       }
     }
   }

@@ -22,12 +22,12 @@ HostExecutor::Stages HostExecutor::choose_stages() {
   return run_stages_plain;
 }
 
-void HostExecutor::run(Batch& batch, int64_t now_ms, bool writable, Batch::Row first) {
+void HostExecutor::run(Batch& batch, int64_t now_ms, bool writable, Batch::Row first,
+                       Batch::Row end) {
   Batch::Columns columns = batch.columns().from(first);
   Run run{*this, columns, now_ms, writable ? store_.largest_item() : 0, !batch.writes()};
-  stages_(run, batch.size() - first);
-  counters_.batches.add(1);
-  count(run, batch.size() - first);
+  stages_(run, end - first);
+  count(run, end - first);
 }
 
 void HostExecutor::count(const Run& run, uint64_t requests) {
@@ -47,11 +47,12 @@ void HostExecutor::hash_keys(Batch::Columns& columns, Batch::Row from, Batch::Ro
   }
 }
 
-HostExecutor::Prepared HostExecutor::prepare_item(const Plan& plan) {
+HostExecutor::Prepared HostExecutor::prepare_item(const Plan& plan, bool over_cap) {
   // What sends values away needs some memory, too, and must find it when writers find none.
   constexpr uint64_t left_for_sending = 16 << 20;
-  const bool over = store_.evicts || (store_.values != nullptr && store_.values->helps() &&
-                                      store_.budget.fits_over(left_for_sending));
+  const bool over = over_cap || store_.evicts ||
+                    (store_.values != nullptr && store_.values->helps() &&
+                     store_.budget.fits_over(left_for_sending));
   if (plan.parts.all_fields) [[unlikely]]
     return take_over(plan, over);
   const Location location = cache_.allocate(plan.parts.bytes(), over);

@@ -65,9 +65,13 @@ class HostExecutor {
 
   explicit HostExecutor(HostStore& store);
 
-  // Answers every row from `first` on. `writable` is false when the store is at its cap and nothing
-  // could be evicted: rows that need memory are then answered out_of_memory.
-  void run(Batch& batch, int64_t now_ms, bool writable, Batch::Row first = 0);
+  // Answers the rows from `first` to before `end`. `writable` is false when the store is at its cap
+  // and nothing could be evicted: rows that need memory are then answered out_of_memory.
+  void run(Batch& batch, int64_t now_ms, bool writable, Batch::Row first, Batch::Row end);
+  // All rows.
+  void run(Batch& batch, int64_t now_ms, bool writable) {
+    run(batch, now_ms, writable, 0, batch.size());
+  }
   // Adds what a run over `requests` rows has counted.
   void count(const Run& run, uint64_t requests);
   // Fills the column of hashes.
@@ -98,7 +102,8 @@ class HostExecutor {
     Location location = location::none;
     Item* item = nullptr;
   };
-  Prepared prepare_item(const Plan& plan);
+  // `over_cap`: also where the policy does not evict.
+  Prepared prepare_item(const Plan& plan, bool over_cap);
   Prepared take_over(const Plan& plan, bool over);
   // Of one that was not published.
   void drop_item(const Plan& plan, Location location);

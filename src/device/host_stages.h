@@ -32,7 +32,8 @@ struct LineRoots {
     HostStore& store = run.executor.store();
     Database& database = store.databases[request.database];
     if (LineIndex* index = database.index(); index != nullptr) return index;
-    if (request.op == Op::erase || request.op == Op::expire || request.op == Op::get) {
+    if (request.op == Op::erase || request.op == Op::expire || request.op == Op::get ||
+        request.op == Op::none) {
       reply.status.store(Status::not_found, std::memory_order_release);
       return nullptr;
     }

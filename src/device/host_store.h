@@ -4,6 +4,7 @@
 // the items, then the pages that both lie in.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -67,6 +68,8 @@ struct HostStore {
   EpochDomain epochs;
   ItemStore items;
   std::vector<Database> databases;
+  // Bytes of long values that were stored as changed copies of others.
+  std::atomic<uint64_t> copied{0};
   // Where values of items may lie, too; null: nowhere. Belongs to the executor of the device.
   DeviceValues* values = nullptr;
 

@@ -24,6 +24,8 @@ struct RowAnswers {
   using Row = Batch::Row;
   using Run = HostExecutor::Run;
 
+  // Copies of shorter values are not worth counting.
+  static constexpr uint64_t longest_unnoticed = 4096;
   // The largest size class whose items take one cache line.
   static constexpr uint32_t one_line_class = size_classes::class_of(64);
 
@@ -97,7 +99,7 @@ struct RowAnswers {
       case Op::put:
         return request.has(option::want_previous) && request.has(conditions);
       default:
-        return request.op == Op::add || request.op == Op::append || request.op == Op::prepend;
+        return request.op != Op::erase && request.op != Op::get && request.op != Op::none;
     }
   }
   static ISOTHERM_INLINE bool shows_old(const Request& request) {
@@ -174,7 +176,8 @@ struct RowAnswers {
 
     Plan plan;
     plan_change(request, known, run.now_ms, store.options.max_value_bytes, plan);
-    if (plan.action == Plan::Action::store && plan.parts.bytes() > run.largest_item) {
+    if (plan.action == Plan::Action::store && plan.parts.bytes() > run.largest_item &&
+        !request.has(option::over_cap)) {
       plan.action = Plan::Action::keep;
       plan.status = Status::out_of_memory;
     }
@@ -236,7 +239,7 @@ struct RowAnswers {
 
     HostExecutor::Prepared fresh;
     if (plan.action == Plan::Action::store) {
-      fresh = executor.prepare_item(plan);
+      fresh = executor.prepare_item(plan, request.has(option::over_cap));
       if (fresh.item == nullptr) return Swapped::no_memory;
     }
     const Composed composed =
@@ -264,6 +267,13 @@ struct RowAnswers {
       if (root != composed.root) retire_root(executor.cache_, root);
       executor.settle(store.databases[request.database], old, old_expiry, reply.expiry);
       if (reply.expiry != no_expiry) store.items.note_expiry(fresh.location, reply.expiry);
+      if (ISOTHERM_UNLIKELY(plan.parts.value_bytes > longest_unnoticed) && request.op != Op::put) {
+        store.copied.fetch_add(plan.parts.value_bytes, std::memory_order_relaxed);
+      }
+      // The item may be replaced at once, but stays readable as the old one does.
+      if (ISOTHERM_UNLIKELY(request.op == Op::add_float && fresh.item != nullptr)) {
+        show(reply, *fresh.item);
+      }
       return swapped;
     }
     if (composed.root != root && composed.root != fresh.location) {

@@ -4,14 +4,17 @@
 // the caller tells the model what the store gave, and checks that they grow.
 #pragma once
 
+#include <algorithm>
 #include <cctype>
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <iomanip>
 #include <limits>
 #include <map>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <utility>
 
@@ -84,6 +87,7 @@ class StoreModel {
  private:
   Status conditions(const Request& request, const Entry* old) const;
   Status sum(const Request& request, const Entry* old, std::string& value, int64_t& number) const;
+  static Status fraction(const Request& request, const Entry* old, std::string& value);
   Answer expect_expire(const Request& request, Entry* old, int64_t now_ms);
   Answer store(const Request& request, const Entry* old, Answer answer, std::string value);
 
@@ -132,6 +136,25 @@ inline Status StoreModel::sum(const Request& request, const Entry* old, std::str
   number = static_cast<int64_t>(after);
   value = std::to_string(after);
   if (old != nullptr && value.size() < old->value.size()) value.resize(old->value.size(), ' ');
+  return Status::ok;
+}
+
+inline Status StoreModel::fraction(const Request& request, const Entry* old, std::string& value) {
+  const auto parse = [](const std::string& text, long double& number) {
+    char* end = nullptr;
+    number = std::strtold(text.c_str(), &end);
+    return !text.empty() && std::isspace(static_cast<unsigned char>(text[0])) == 0 &&
+           end == text.c_str() + text.size();
+  };
+  long double before = 0;
+  long double delta = 0;
+  if (old != nullptr && !parse(old->value, before)) return Status::not_a_float;
+  if (!parse(request.value, delta)) return Status::not_a_float;
+  std::ostringstream text;
+  text << std::fixed << std::setprecision(17) << before + delta;
+  value = text.str();
+  value.erase(value.find_last_not_of('0') + 1);
+  if (value.ends_with('.')) value.pop_back();
   return Status::ok;
 }
 
@@ -184,6 +207,10 @@ inline StoreModel::Answer StoreModel::expect(const Request& request, int64_t now
   Entry* old = find(request.key, now_ms);
   if (request.op == Op::expire) return expect_expire(request, old, now_ms);
   Answer answer;
+  if (request.op == Op::none || request.op == Op::bitfield) {
+    answer.status = Status::not_found;
+    return answer;
+  }
   if (old != nullptr && (request.op == Op::get || request.has(option::want_previous))) {
     answer.shown = *old;
   }
@@ -211,11 +238,36 @@ inline StoreModel::Answer StoreModel::expect(const Request& request, int64_t now
       value = request.value + before;
       answer.number = static_cast<int64_t>(value.size());
       break;
+    case Op::set_range: {
+      const auto at = static_cast<size_t>(request.number);
+      value = before;
+      if (!request.value.empty()) {
+        value.resize(std::max(value.size(), at + request.value.size()));
+        value.replace(at, request.value.size(), request.value);
+      }
+      answer.number = static_cast<int64_t>(value.size());
+      if (request.value.empty()) return answer;
+      break;
+    }
+    case Op::set_bit: {
+      const auto at = static_cast<size_t>(request.number / 8);
+      const int bit = 0x80 >> request.number % 8;
+      value = before;
+      value.resize(std::max(value.size(), at + 1));
+      answer.number = (value[at] & bit) != 0 ? 1 : 0;
+      value[at] = static_cast<char>(request.flags != 0 ? value[at] | bit : value[at] & ~bit);
+      break;
+    }
+    case Op::add_float:
+      answer.status = fraction(request, old, value);
+      break;
     default:
       break;
   }
   if (answer.status != Status::ok) return answer;
-  return store(request, old, answer, std::move(value));
+  answer = store(request, old, answer, std::move(value));
+  if (request.op == Op::add_float && answer.stores) answer.shown = entries_[request.key];
+  return answer;
 }
 
 }  // namespace isotherm

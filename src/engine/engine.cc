@@ -217,6 +217,7 @@ struct Worker::Impl final : Batch::Hold {
 
   bool valid(const Batch& batch) const;
   void run(Batch& batch, int64_t now_ms, bool writable);
+  void run_rows(Batch& batch, int64_t now_ms, bool writable, Batch::Row first, Batch::Row end);
   void flush(uint32_t first, uint32_t end);
   bool make_room(const Batch& batch, int64_t now_ms);
   void tell_passing(uint64_t replaced);
@@ -243,13 +244,24 @@ bool Worker::Impl::valid(const Batch& batch) const {
 }
 
 // What a device that is lost on the way leaves is run on the host.
+void Worker::Impl::run_rows(Batch& batch, int64_t now_ms, bool writable, Batch::Row first,
+                            Batch::Row end) {
+  if (engine.on_device()) {
+    first = engine.device->run(member, reader.get(), batch, now_ms, writable, first, end);
+  }
+  if (first != end) executor.run(batch, now_ms, writable, first, end);
+}
+
+// Rows up to each guard, and the rest.
 void Worker::Impl::run(Batch& batch, int64_t now_ms, bool writable) {
   Batch::Row done = 0;
-  if (engine.on_device()) {
-    done = engine.device->run(member, reader.get(), batch, now_ms, writable);
-    if (done == batch.size()) return executor.counters().batches.add(1);
+  for (const Batch::Guard& guard : batch.guards()) {
+    run_rows(batch, now_ms, writable, done, guard.row);
+    guard.check(batch, guard.row, guard.context);
+    done = guard.row;
   }
-  executor.run(batch, now_ms, writable, done);
+  run_rows(batch, now_ms, writable, done, batch.size());
+  executor.counters().batches.add(1);
 }
 
 // The gate, which opens when all others have left: none of them is to wait for more work meanwhile.
@@ -327,6 +339,10 @@ void Worker::submit(Batch& batch, int64_t now_ms) {
   if (batch.writes()) impl.writes += batch.size();
   batch.hold(&impl);
   batch.finish();
+}
+
+uint64_t Worker::copied_bytes() const {
+  return impl_->engine.store.copied.load(std::memory_order_relaxed);
 }
 
 bool Worker::maintain() { return maintain(impl_->engine.clock.now_ms()); }

@@ -135,6 +135,9 @@ class Worker {
   uint64_t scan(uint32_t database, uint64_t cursor, uint64_t count,
                 const std::function<void(const ScanItem&)>& visit);
 
+  // How many bytes of long values all requests so far have copied to change them.
+  uint64_t copied_bytes() const;
+
   // A bounded step of background work; true while more is waiting. Call it between batches and,
   // when idle, about ten times a second.
   bool maintain(int64_t now_ms);

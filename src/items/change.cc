@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstring>
+
+#include "command/decimal.h"
 
 namespace isotherm {
 namespace {
@@ -117,6 +120,76 @@ void plan_concatenation(const Request& request, const Item* old, uint64_t max_va
   plan.first = old->value();
   plan.second = request.value;
   if (request.op == Op::prepend) std::swap(plan.first, plan.second);
+  plan.second_at = plan.first.size();
+}
+
+// The same where there may be none.
+void store_anyway(const Item* old, uint64_t value_bytes, Plan& plan) {
+  if (old != nullptr) return store_over(*old, value_bytes, plan);
+  plan.action = Plan::Action::store;
+  plan.parts.value_bytes = value_bytes;
+}
+
+std::string_view value_of(const Item* old) { return old != nullptr ? old->value() : ""; }
+
+// The old value, or none, with as many zeros behind it as make `least_bytes`; `second` and `steps`
+// then change it.
+void patch(const Item* old, uint64_t least_bytes, uint64_t max_value_bytes, Plan& plan) {
+  plan.first = value_of(old);
+  const uint64_t bytes = std::max<uint64_t>(plan.first.size(), least_bytes);
+  if (bytes > max_value_bytes) return refuse(plan, Status::too_large);
+  store_anyway(old, bytes, plan);
+  plan.filler = '\0';
+}
+
+void plan_set_range(const Request& request, const Item* old, uint64_t max_value_bytes, Plan& plan) {
+  if (!conditions_hold(request, old, plan)) return;
+  const uint64_t end = static_cast<uint64_t>(request.number) + request.value.size();
+  if (request.value.empty()) {
+    plan.number = static_cast<int64_t>(value_of(old).size());
+    return;
+  }
+  if (end > max_value_bytes) return refuse(plan, Status::too_large);
+  patch(old, end, max_value_bytes, plan);
+  plan.number = static_cast<int64_t>(plan.parts.value_bytes);
+  plan.second = request.value;
+  plan.second_at = static_cast<uint64_t>(request.number);
+}
+
+void plan_set_bit(const Request& request, const Item* old, uint64_t max_value_bytes, Plan& plan) {
+  if (!conditions_hold(request, old, plan)) return;
+  const uint64_t byte = static_cast<uint64_t>(request.number) / 8;
+  patch(old, byte + 1, max_value_bytes, plan);
+  const auto before = static_cast<uint8_t>(byte < plan.first.size() ? plan.first[byte] : 0);
+  const auto mask = static_cast<uint8_t>(1 << (7 - request.number % 8));
+  plan.number = (before & mask) != 0 ? 1 : 0;
+  plan.digits[0] = static_cast<char>(request.flags != 0 ? before | mask : before & ~mask);
+  plan.second = {plan.digits, 1};
+  plan.second_at = byte;
+}
+
+void plan_bitfield(const Request& request, const Item* old, uint64_t max_value_bytes, Plan& plan) {
+  if (!conditions_hold(request, old, plan)) return;
+  const std::span<BitfieldStep> steps = bitfield_steps(request.value);
+  const uint64_t bytes = bitfield_bytes(steps);
+  if (bytes == 0) return read_bitfield(steps, value_of(old).data(), value_of(old).size());
+  patch(old, bytes, max_value_bytes, plan);
+  plan.steps = steps;
+}
+
+void plan_add_float(const Request& request, const Item* old, Plan& plan) {
+  if (!conditions_hold(request, old, plan)) return;
+  long double sum = 0;
+  long double delta = 0;
+  if ((old != nullptr && !parse_decimal(old->value(), sum)) ||
+      !parse_decimal(request.value, delta)) {
+    return refuse(plan, Status::not_a_float);
+  }
+  sum += delta;
+  if (!std::isfinite(sum)) return refuse(plan, Status::not_finite);
+  static thread_local char text[longest_decimal];
+  plan.first = {text, format_decimal(sum, text)};
+  store_anyway(old, plan.first.size(), plan);
 }
 
 // An item without expiry counts as one that lives for ever.
@@ -167,6 +240,16 @@ void plan_operation(const Request& request, const Item* old, int64_t now_ms,
       return plan_concatenation(request, old, max_value_bytes, plan);
     case Op::expire:
       return plan_expire(request, old, now_ms, plan);
+    case Op::set_range:
+      return plan_set_range(request, old, max_value_bytes, plan);
+    case Op::set_bit:
+      return plan_set_bit(request, old, max_value_bytes, plan);
+    case Op::bitfield:
+      return plan_bitfield(request, old, max_value_bytes, plan);
+    case Op::add_float:
+      return plan_add_float(request, old, plan);
+    case Op::none:
+      return refuse(plan, Status::not_found);
   }
   refuse(plan, Status::invalid);
 }
@@ -176,9 +259,12 @@ void plan_operation(const Request& request, const Item* old, int64_t now_ms,
 void Plan::fill(Item* item) const {
   char* to = item->value_data();
   if (!first.empty()) std::memcpy(to, first.data(), first.size());
-  if (!second.empty()) std::memcpy(to + first.size(), second.data(), second.size());
-  const uint64_t written = first.size() + second.size();
-  std::memset(to + written, ' ', parts.value_bytes - written);
+  // What lies before `second` and what lies behind everything.
+  const uint64_t end = std::max<uint64_t>(first.size(), second_at + second.size());
+  if (second_at > first.size()) std::memset(to + first.size(), filler, second_at - first.size());
+  if (!second.empty()) std::memcpy(to + second_at, second.data(), second.size());
+  if (end < parts.value_bytes) std::memset(to + end, filler, parts.value_bytes - end);
+  if (!steps.empty()) run_bitfield(steps, to, parts.value_bytes);
 }
 
 void plan_change(const Request& request, const Item* old, int64_t now_ms, uint64_t max_value_bytes,
@@ -187,6 +273,9 @@ void plan_change(const Request& request, const Item* old, int64_t now_ms, uint64
   plan.status = Status::ok;
   plan.number = 0;
   plan.first = plan.second = {};
+  plan.second_at = 0;
+  plan.steps = {};
+  plan.filler = ' ';
   plan.parts = {.key = request.key,
                 .value_bytes = 0,
                 .type = ValueType::string,

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "isotherm/batch.h"
@@ -37,15 +38,19 @@ struct Plan {
   Status status = Status::ok;
   int64_t number = 0;          // for the reply
   int64_t expiry = no_expiry;  // for set_expiry
-  // For store: the new item; its value is `first`, then `second`, then spaces.
+  // For store: the new item. Its value is `first`, with `second` written over it or behind it from
+  // `second_at` on, and `filler` where neither is; then the steps run on it.
   Item::Parts parts;
   std::string_view first;
   std::string_view second;
+  uint64_t second_at = 0;
+  std::span<BitfieldStep> steps;
+  char filler = ' ';
 
   // Writes the value of the new item.
   void fill(Item* item) const;
 
-  char digits[24];  // what `first` refers to after add
+  char digits[24];  // what `first` or `second` refers to where it is made from numbers
 };
 
 // `old` is the live item of the key, or null; expired items count as none. Fills `plan`.

@@ -242,5 +242,93 @@ TEST_F(ChangeTest, AnUnknownOperationIsInvalid) {
   EXPECT_EQ(plan_for(request(static_cast<Op>(99)), nullptr), Status::invalid);
 }
 
+TEST_F(ChangeTest, SetRangeWritesOverAndBehindTheValue) {
+  const auto set = [&](Item* old, int64_t at, std::string_view value) {
+    Request range = request(Op::set_range);
+    range.number = at;
+    range.value = value;
+    return plan_for(range, old, 20) == Status::ok ? plan.number : -1;
+  };
+  OwnItem old("hello", 5'000, 3);
+  EXPECT_EQ(set(old.get(), 1, "EL"), 5);
+  EXPECT_EQ(stored(), "hELlo");
+  EXPECT_EQ(plan.parts.expiry, 5'000);
+  EXPECT_EQ(plan.parts.flags, 3u);
+  EXPECT_EQ(set(old.get(), 4, "abc"), 7);
+  EXPECT_EQ(stored(), "hellabc");
+  EXPECT_EQ(set(old.get(), 7, "x"), 8);
+  EXPECT_EQ(stored(), std::string("hello\0\0x", 8));
+  EXPECT_EQ(set(nullptr, 2, "x"), 3);
+  EXPECT_EQ(stored(), std::string("\0\0x", 3));
+  EXPECT_EQ(set(old.get(), 100, ""), 5);
+  EXPECT_EQ(plan.action, Plan::Action::keep);
+  EXPECT_EQ(set(nullptr, 0, ""), 0);
+  EXPECT_EQ(plan.action, Plan::Action::keep);
+  EXPECT_EQ(set(old.get(), 19, "x"), 20);
+  EXPECT_EQ(set(old.get(), 20, "x"), -1);
+  EXPECT_EQ(set(old.get(), most, "x"), -1);
+  EXPECT_EQ(plan.status, Status::too_large);
+}
+
+TEST_F(ChangeTest, SetBitTellsTheBitBefore) {
+  const auto set = [&](Item* old, int64_t bit, uint32_t to) {
+    Request one = request(Op::set_bit);
+    one.number = bit;
+    one.flags = to;
+    return plan_for(one, old, 20) == Status::ok ? plan.number : -1;
+  };
+  OwnItem old("A");
+  EXPECT_EQ(set(old.get(), 1, 0), 1);
+  EXPECT_EQ(stored(), "\x01");
+  EXPECT_EQ(set(old.get(), 6, 1), 0);
+  EXPECT_EQ(stored(), "C");
+  EXPECT_EQ(set(old.get(), 16, 1), 0);
+  EXPECT_EQ(stored(), std::string("A\0\x80", 3));
+  EXPECT_EQ(set(nullptr, 8, 0), 0);
+  EXPECT_EQ(stored(), std::string("\0\0", 2));
+  EXPECT_EQ(set(old.get(), 159, 1), 0);
+  EXPECT_EQ(set(old.get(), 160, 1), -1);
+}
+
+TEST_F(ChangeTest, BitfieldStoresOnlyWhereItWrites) {
+  BitfieldStep steps[2];
+  steps[0].bits = steps[1].bits = 8;
+  Request fields = request(Op::bitfield);
+  fields.value = as_value(steps);
+  OwnItem old("A");
+  EXPECT_EQ(plan_for(fields, old.get()), Status::ok);
+  EXPECT_EQ(plan.action, Plan::Action::keep);
+  EXPECT_EQ(steps[0].result, 'A');
+  steps[1].kind = BitfieldStep::Kind::add;
+  steps[1].offset = 8;
+  steps[1].operand = 'B';
+  EXPECT_EQ(plan_for(fields, old.get()), Status::ok);
+  EXPECT_EQ(stored(), "AB");
+  EXPECT_EQ(steps[1].result, 'B');
+  EXPECT_EQ(plan_for(fields, nullptr, 1), Status::too_large);
+}
+
+TEST_F(ChangeTest, FloatsAddUp) {
+  const auto add = [&](const std::string& text, std::string_view delta) {
+    OwnItem old(text, 5'000);
+    Request fraction = request(Op::add_float);
+    fraction.value = delta;
+    const Status status = plan_for(fraction, old.get());
+    EXPECT_TRUE(status != Status::ok || plan.parts.expiry == 5'000);
+    return status == Status::ok ? stored() : std::string(to_string(status));
+  };
+  EXPECT_EQ(add("1.5", "1e1"), "11.5");
+  EXPECT_EQ(add("x", "1"), "not a float");
+  EXPECT_EQ(add("1", ""), "not a float");
+  EXPECT_EQ(add("1", "inf"), "not finite");
+  EXPECT_EQ(add("1.18e4932", "1.18e4932"), "not finite");
+}
+
+TEST_F(ChangeTest, ACancelledRowDoesNothing) {
+  OwnItem old("v");
+  EXPECT_EQ(plan_for(request(Op::none), old.get()), Status::not_found);
+  EXPECT_EQ(plan.action, Plan::Action::keep);
+}
+
 }  // namespace
 }  // namespace isotherm::change_test

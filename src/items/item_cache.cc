@@ -14,6 +14,7 @@ constexpr uint64_t most_items = 256;
 constexpr uint64_t kept_fillings = 4;
 // Raising the epoch looks at every thread's slot: not for a few items, unless they have waited.
 constexpr uint64_t worth_advancing = 64;
+constexpr uint64_t worth_bytes = 4 << 20;  // few large items are worth it, too
 constexpr uint32_t patience_calls = 16;
 
 }  // namespace
@@ -177,7 +178,8 @@ bool ItemCache::reclaim(uint32_t limit) {
     store_.free_retired_large(oldest_);
   }
   if (retired_.empty()) return false;
-  if (!front_is_free() && (retired_.size() >= worth_advancing || calls_ % patience_calls == 0)) {
+  if (!front_is_free() && (retired_.size() >= worth_advancing || retired_bytes() >= worth_bytes ||
+                           calls_ % patience_calls == 0)) {
     oldest_ = store_.epochs_.advance();
   }
   const uint64_t most = std::max<uint64_t>(limit, retired_.size() / 8);

@@ -97,7 +97,7 @@ void Loop::look_after() {
 void Loop::turn() {
   now_ms_ = server_.clock.now_ms();
   if (!ready_.empty()) {
-    Turn turn{batch_, *worker_, server_, counters_, now_ms_};
+    Turn turn{batch_, *worker_, server_, counters_, now_ms_, copies_};
     parse_ready(turn);
     run_batch(turn);
     finish_connections(turn);
@@ -127,6 +127,13 @@ void Loop::parse_ready(Turn& turn) {
   if (!batch_.empty()) counters_.record_batch(batch_.size(), with_rows);
 }
 
+void Loop::submit(int64_t now_ms) {
+  if (copies_.taken() == 0) return worker_->submit(batch_, now_ms);
+  const uint64_t before = worker_->copied_bytes();
+  worker_->submit(batch_, now_ms);
+  copies_.learn(worker_->copied_bytes() - before);
+}
+
 void Loop::wrote_reply(Turn& turn, size_t bytes, size_t unsent) {
   reply_bytes_ += bytes;
   if (reply_bytes_ > reply_bytes_per_turn) turn.full_output = 0;
@@ -134,7 +141,7 @@ void Loop::wrote_reply(Turn& turn, size_t bytes, size_t unsent) {
 }
 
 void Loop::run_batch(Turn& turn) {
-  if (!batch_.empty()) worker_->submit(batch_, turn.now_ms);
+  if (!batch_.empty()) submit(turn.now_ms);
   reply_bytes_ = 0;
   // Another one is the first each time, for the last may find no room for their replies.
   const size_t first = parsed_.empty() ? 0 : ++replied_first_ % parsed_.size();

@@ -87,6 +87,7 @@ class Loop {
   void wait(bool work_is_left);
   void turn();
   void parse_ready(Turn& turn);
+  void submit(int64_t now_ms);
   void run_batch(Turn& turn);
   void finish_connections(Turn& turn);
   void delete_ended();
@@ -105,6 +106,7 @@ class Loop {
   bool stopping_ = false;
 
   BufferPool pool_;
+  CopyRation copies_;
   Batch batch_;
   std::unique_ptr<Worker> worker_;
   std::vector<std::unique_ptr<Connection>> connections_;

@@ -22,7 +22,7 @@ class MemcachedProtocolTest : public testing::Test {
     turns_ = 0;
     bool more = true;
     while (more) {
-      Turn turn{batch_, worker_, server_, *server_.loops[0], clock_.now_ms()};
+      Turn turn{batch_, worker_, server_, *server_.loops[0], clock_.now_ms(), copies_};
       Output output;
       const size_t parsed = protocol_->parse(bytes, turn);
       worker_.submit(batch_);
@@ -48,6 +48,7 @@ class MemcachedProtocolTest : public testing::Test {
   Engine engine_{options_.store, clock_};
   Worker worker_{engine_};
   Batch batch_;
+  CopyRation copies_;
   ServerState server_{options_, clock_, engine_};
   std::unique_ptr<Protocol> protocol_ = make_memcached_protocol(server_);
   int turns_ = 0;

@@ -33,6 +33,7 @@
 #include "engine/engine.h"
 #include "isotherm/batch.h"
 #include "items/arriving_item.h"
+#include "net/copy_ration.h"
 #include "net/counters.h"
 #include "net/input_buffer.h"
 #include "net/output.h"
@@ -51,6 +52,7 @@ struct Turn {
   ServerState& server;
   LoopCounters& counters;  // of this loop
   int64_t now_ms;          // not before anything that was received so far
+  CopyRation& copies;      // of this loop
   // An output of so many bytes takes no more answers, but those that must be given.
   size_t full_output = output_bound;
 };

@@ -18,6 +18,12 @@ bool write_failure(Status status, RespWriter& writer) {
     case Status::overflow:
       writer.error("ERR increment or decrement would overflow");
       return true;
+    case Status::not_a_float:
+      writer.error("ERR value is not a valid float");
+      return true;
+    case Status::not_finite:
+      writer.error("ERR increment would produce NaN or Infinity");
+      return true;
     case Status::too_large:
       writer.error("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
       return true;

@@ -51,6 +51,24 @@ void Call::answer_owned(Encode encode, std::string text, int64_t number) {
   answer_text(encode, queue_.texts.emplace_back(std::move(text)), number);
 }
 
+namespace {
+
+// The first reply in the text, which has the length `number`, or the second.
+void encode_by_presence(const Answer& answer, const AnswerSource& source, RespWriter& writer) {
+  const Reply& reply = source.batch.reply(answer.first_row);
+  const Status status = reply.status.load(std::memory_order_acquire);
+  if (write_failure(status, writer)) return;
+  const auto length = static_cast<size_t>(answer.number);
+  writer.raw(status == Status::ok ? answer.text.substr(0, length) : answer.text.substr(length));
+}
+
+}  // namespace
+
+void Call::answer_by_presence(Batch::Row row, std::string_view found, std::string_view missing) {
+  const std::string& both = queue_.texts.emplace_back(std::string(found) + std::string(missing));
+  answer_with(encode_by_presence, both, row, 1, static_cast<int64_t>(found.size()));
+}
+
 void Call::error(std::string text) { answer_owned(encode_error, std::move(text)); }
 
 void Call::wrong_arity() {

@@ -17,9 +17,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "isotherm/batch.h"
@@ -78,7 +80,9 @@ using RunAlone = void (*)(Alone& alone);
 struct AnswerQueue {
   std::vector<Answer> answers;
   std::deque<std::string> texts;  // a deque: its strings stay where they are
+  std::vector<std::shared_ptr<void>> kept;
   RunAlone alone = nullptr;
+  bool pausing = false;   // until the next turn
   bool closing = false;   // after these answers
   uint32_t begin = 0;     // of the command that is being parsed
   size_t fixed = 0;       // answers before this one must be given: their commands did something
@@ -99,6 +103,12 @@ class Call {
   void answer(Encode encode, Batch::Row first_row, uint32_t rows = 1, int64_t number = 0) {
     queue_.answers.push_back({encode, {}, first_row, rows, number, session.version, queue_.begin});
   }
+  // The same from rows and a text, which must stay until then.
+  void answer_with(Encode encode, std::string_view text, Batch::Row first_row, uint32_t rows = 1,
+                   int64_t number = 0) {
+    queue_.answers.push_back(
+        {encode, text, first_row, rows, number, session.version, queue_.begin});
+  }
   // The answer is made by `encode` from `text`, which must stay until then.
   void answer_text(Encode encode, std::string_view text, int64_t number = 0) {
     queue_.answers.push_back({encode, text, 0, 0, number, session.version, queue_.begin});
@@ -110,6 +120,20 @@ class Call {
   void ok() { answer_raw("+OK\r\n"); }
   // `text` starts with its code: "ERR …".
   void error(std::string text);
+  // The answer is one of two whole replies: `found` where the row finds its key.
+  void answer_by_presence(Batch::Row row, std::string_view found, std::string_view missing);
+  // What an answer or a guard needs stays where it is until the answer is written.
+  template <typename Kept>
+  Kept& keep(Kept kept) {
+    auto owner = std::make_shared<Kept>(std::move(kept));
+    Kept& place = *owner;
+    queue_.kept.push_back(std::move(owner));
+    return place;
+  }
+  // Its requests store a copy of what is there, however long that is.
+  void copies() {
+    if (!turn.copies.take()) queue_.pausing = true;
+  }
   void run_alone(RunAlone run) { queue_.alone = run; }
   // Ends the connection after the answers so far.
   void close() { queue_.closing = true; }
@@ -154,6 +178,7 @@ inline constexpr uint32_t in_keyspace = 1 << 16;  // categories from here on
 inline constexpr uint32_t in_string = 1 << 17;
 inline constexpr uint32_t in_connection = 1 << 18;
 inline constexpr uint32_t in_dangerous = 1 << 19;
+inline constexpr uint32_t in_bitmap = 1 << 20;
 }  // namespace command_flag
 
 struct Command {
@@ -162,7 +187,7 @@ struct Command {
   uint32_t flags;
   int first_key, last_key, key_step;  // positions; 0: no keys; last -1: the last word
   Handler handler;                    // null: only its subcommands can be called
-  std::string_view key_flags;         // words, for COMMAND
+  std::string_view key_flags;         // words, for COMMAND; behind a bar: of all but the first key
   std::string_view tips;              // words, for COMMAND
   std::string_view since;             // the Redis version that brought it
   std::string_view group;

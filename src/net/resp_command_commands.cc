@@ -41,6 +41,7 @@ std::vector<std::string_view> categories(const Command& command) {
   add(flags & readonly, "@read");
   add(flags & write, "@write");
   add(flags & in_string, "@string");
+  add(flags & in_bitmap, "@bitmap");
   add(flags & admin, "@admin");
   add(flags & fast, "@fast");
   add(!(flags & fast), "@slow");
@@ -69,29 +70,44 @@ void write_bulk_pair(std::string_view name, std::string_view value, RespWriter& 
   writer.bulk(value);
 }
 
-// Where the keys are: the one range of positions that every command here has.
-void write_key_specification(const Command& command, RespWriter& writer) {
+// A range of positions of keys, of the kind that every command here has; `last` as in the table.
+void write_key_range(std::string_view key_flags, int first, int last, int step,
+                     RespWriter& writer) {
   writer.map(3);
   writer.bulk("flags");
-  write_words(split_words(command.key_flags), true, writer);
+  write_words(split_words(key_flags), true, writer);
   writer.bulk("begin_search");
   writer.map(2);
   write_bulk_pair("type", "index", writer);
   writer.bulk("spec");
   writer.map(1);
   writer.bulk("index");
-  writer.integer(command.first_key);
+  writer.integer(first);
   writer.bulk("find_keys");
   writer.map(2);
   write_bulk_pair("type", "range", writer);
   writer.bulk("spec");
   writer.map(3);
   writer.bulk("lastkey");
-  writer.integer(command.last_key < 0 ? command.last_key : command.last_key - command.first_key);
+  writer.integer(last < 0 ? last : last - first);
   writer.bulk("keystep");
-  writer.integer(command.key_step);
+  writer.integer(step);
   writer.bulk("limit");
   writer.integer(0);
+}
+
+void write_key_specifications(const Command& command, RespWriter& writer) {
+  const int first = command.first_key;
+  const size_t bar = command.key_flags.find('|');
+  if (first == 0) return writer.set(0);
+  if (bar == command.key_flags.npos) {
+    writer.set(1);
+    return write_key_range(command.key_flags, first, command.last_key, command.key_step, writer);
+  }
+  writer.set(2);
+  write_key_range(command.key_flags.substr(0, bar), first, first, 1, writer);
+  write_key_range(command.key_flags.substr(bar + 1), first + 1, command.last_key, command.key_step,
+                  writer);
 }
 
 void write_command(const Command& command, RespWriter& writer) {
@@ -110,8 +126,7 @@ void write_command(const Command& command, RespWriter& writer) {
   const auto tips = split_words(command.tips);
   writer.set(tips.size());
   for (const std::string_view tip : tips) writer.bulk(tip);
-  writer.set(command.first_key > 0 ? 1 : 0);
-  if (command.first_key > 0) write_key_specification(command, writer);
+  write_key_specifications(command, writer);
   writer.set(command.subcommands.size());
   for (const Command& subcommand : command.subcommands) write_command(subcommand, writer);
 }
@@ -230,6 +245,9 @@ void command_list(Call& call) {
 void command_getkeys(Call& call) {
   const Arguments words = call.arguments.subspan(2);
   const Command* found = find_command(words[0]);
+  if (found != nullptr && !found->subcommands.empty() && words.size() > 1) {
+    found = find_subcommand(*found, words[1]);
+  }
   if (found == nullptr) return call.error("ERR Invalid command specified");
   if (found->first_key == 0) return call.error("ERR The command has no key arguments");
   if (!found->takes(words.size())) {

@@ -94,6 +94,21 @@ void encode_name(const Answer& answer, const AnswerSource&, RespWriter& writer) 
 
 }  // namespace
 
+bool parse_database(Call& call, size_t i, uint32_t* database) {
+  int64_t number = 0;
+  if (!call.integer(i, &number)) return false;
+  if (number < INT32_MIN || number > INT32_MAX) {
+    call.error("ERR value is out of range, value must between -2147483648 and 2147483647");
+    return false;
+  }
+  if (number < 0 || number >= call.turn.server.options.store.databases) {
+    call.error("ERR DB index is out of range");
+    return false;
+  }
+  *database = static_cast<uint32_t>(number);
+  return true;
+}
+
 namespace handlers {
 
 void ping(Call& call) {
@@ -132,15 +147,7 @@ void auth(Call& call) {
 }
 
 void select(Call& call) {
-  const auto database = parse_integer(call[1]);
-  if (!database) return call.not_an_integer();
-  if (*database < INT32_MIN || *database > INT32_MAX) {
-    return call.error("ERR value is out of range, value must between -2147483648 and 2147483647");
-  }
-  if (*database < 0 || *database >= call.turn.server.options.store.databases) {
-    return call.error("ERR DB index is out of range");
-  }
-  call.session.database = static_cast<uint32_t>(*database);
+  if (!parse_database(call, 1, &call.session.database)) return;
   call.batch().select(call.session.database);
   call.ok();
 }

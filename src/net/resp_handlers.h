@@ -64,6 +64,34 @@ void incrby(Call& call);
 void decrby(Call& call);
 void append(Call& call);
 void strlen(Call& call);
+void incrbyfloat(Call& call);
+void setrange(Call& call);
+void getrange(Call& call);
+void lcs(Call& call);
+
+// bits
+void setbit(Call& call);
+void getbit(Call& call);
+void bitcount(Call& call);
+void bitpos(Call& call);
+void bitfield(Call& call);
+void bitfield_ro(Call& call);
+
+// several keys at once, in groups
+void msetnx(Call& call);
+void rename(Call& call);
+void renamenx(Call& call);
+void copy(Call& call);
+void move(Call& call);
+void bitop(Call& call);
+
+// how values are kept
+void object_encoding(Call& call);
+void object_freq(Call& call);
+void object_idletime(Call& call);
+void object_refcount(Call& call);
+void dump(Call& call);
+void restore(Call& call);
 
 // keys
 void del(Call& call);
@@ -116,6 +144,9 @@ struct TimeForm {
   bool relative;
 };
 bool parse_expiry(Call& call, size_t i, TimeForm form, int64_t* expiry);
+
+// The number of a database in argument i; otherwise answers with the error and returns false.
+bool parse_database(Call& call, size_t i, uint32_t* database);
 
 // The value CONFIG GET gives for an option, in the order shown.
 struct ConfigEntry {

@@ -17,14 +17,15 @@ namespace {
 // Bytes of requests that a turn takes from one connection, but for the last of them.
 constexpr size_t most_parsed = 1 << 20;
 
-constexpr std::string_view no_memory = "OOM command not allowed when used memory > 'maxmemory'.";
+constexpr std::string_view over_maxmemory = "OOM command not allowed when used memory > 'maxmemory'.";
 
 // Which word of a command becomes the value of its key, the second word; 0: none does.
 size_t stored_word(const Command& command) {
-  using namespace handlers;
   const Handler handler = command.handler;
-  if (handler == set || handler == setnx || handler == getset) return 2;
-  return handler == setex || handler == psetex ? 3 : 0;
+  if (handler == handlers::set || handler == handlers::setnx || handler == handlers::getset) {
+    return 2;
+  }
+  return handler == handlers::setex || handler == handlers::psetex ? 3 : 0;
 }
 
 // As much of the unknown command's words as Redis repeats.
@@ -86,7 +87,8 @@ class RespProtocol final : public Protocol {
       }
       parsed_ += parser_.consumed();
       if (!parser_.arguments().empty()) run(command, reads, turn);
-      if (queue_.alone != nullptr || parsed_ >= most_parsed || queue_.text_bytes > output_bound ||
+      if (queue_.alone != nullptr || std::exchange(queue_.pausing, false) ||
+          parsed_ >= most_parsed || queue_.text_bytes > output_bound ||
           (turn.batch.size() - rows_before) * expected_answer_bytes_ > output_bound) {
         stopped_early_ = true;
         break;
@@ -171,7 +173,7 @@ class RespProtocol final : public Protocol {
     parser_.forget_diverted();
     if (!arrived_->usable()) {
       static constexpr Command none{};
-      return Call(none, parser_.arguments(), turn, session_, queue_).error(std::string(no_memory));
+      return Call(none, parser_.arguments(), turn, session_, queue_).error(std::string(over_maxmemory));
     }
     const Batch::Row row = turn.batch.size();
     dispatch(command, turn);
@@ -246,6 +248,7 @@ class RespProtocol final : public Protocol {
     queue_.reads = 0;
     queue_.text_bytes = 0;
     if (!queue_.texts.empty()) queue_.texts.clear();
+    if (!queue_.kept.empty()) queue_.kept.clear();
     if (queue_.alone == nullptr) parser_.release();
   }
 

@@ -216,7 +216,10 @@ void decrby(Call& call) {
   increment(call, -delta);
 }
 
-void append(Call& call) { call.answer(encode_number, call.batch().append(call[1], call[2])); }
+void append(Call& call) {
+  call.copies();
+  call.answer(encode_number, call.batch().append(call[1], call[2]));
+}
 
 void strlen(Call& call) { call.answer(encode_size, call.batch().get(call[1], option::no_value)); }
 

@@ -51,6 +51,8 @@ class RespWriter {
     output_.append_value(reply);
     output_.append("\r\n");
   }
+  // Begins a bulk in pieces: `size` bytes and the line's end follow as raw.
+  void bulk_head(size_t size) { number('$', static_cast<int64_t>(size)); }
   void bulk_integer(int64_t value);
   void null() { raw(resp3_ ? "_\r\n" : "$-1\r\n"); }
   void null_array() { raw(resp3_ ? "_\r\n" : "*-1\r\n"); }

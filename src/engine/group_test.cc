@@ -1,0 +1,118 @@
+// Groups: rows behind guards, alone and beside other threads.
+#include <gtest/gtest.h>
+
+#include <charconv>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "engine/engine.h"
+
+namespace isotherm::group_test::group_test {
+namespace {
+
+int64_t number_in(const Reply& reply) {
+  int64_t number = 0;
+  std::from_chars(reply.data, reply.data + reply.size, number);
+  return number;
+}
+
+TEST(Group, AGuardSeesTheRowsBeforeItAndChangesThoseBehindIt) {
+  const ManualClock clock{1000};
+  Engine engine({}, clock);
+  Worker worker(engine);
+  Batch batch;
+  batch.put("a", "1");
+  batch.get("a");
+  std::vector<Batch::Row> called;
+  batch.guard(
+      [](Batch& guarded, Batch::Row row, void* context) {
+        static_cast<std::vector<Batch::Row>*>(context)->push_back(row);
+        EXPECT_EQ(guarded.reply(1).value(), "1");
+        guarded.columns().value[row] = guarded.reply(1).value();
+        guarded.cancel(row + 1, row + 2);
+      },
+      &called);
+  batch.put("b", "");
+  batch.erase("a");
+  batch.get("b");
+  batch.get("a");
+  EXPECT_TRUE(batch.exclusive());
+  worker.submit(batch);
+  EXPECT_EQ(called, std::vector<Batch::Row>{2});
+  EXPECT_EQ(batch.reply(2).status, Status::ok);
+  EXPECT_EQ(batch.reply(3).status, Status::not_found);
+  EXPECT_EQ(batch.reply(4).value(), "1");
+  EXPECT_EQ(batch.reply(5).value(), "1");
+  batch.clear();
+  EXPECT_FALSE(batch.exclusive());
+  EXPECT_TRUE(batch.guards().empty());
+}
+
+TEST(Group, GuardsMayFollowOneAnotherAndStandAtBothEnds) {
+  const ManualClock clock{1000};
+  Engine engine({}, clock);
+  Worker worker(engine);
+  Batch batch;
+  int calls = 0;
+  const auto count = [](Batch&, Batch::Row, void* context) { ++*static_cast<int*>(context); };
+  batch.guard(count, &calls);
+  batch.put("a", "1");
+  batch.guard(count, &calls);
+  batch.guard(count, &calls);
+  batch.append("a", "2");
+  batch.guard(count, &calls);
+  worker.submit(batch);
+  EXPECT_EQ(calls, 4);
+  EXPECT_EQ(batch.reply(1).number, 2);
+}
+
+// Threads move amounts between two accounts; whoever looks finds the same sum.
+TEST(Group, OthersSeeAllOfItOrNothing) {
+  constexpr int moves = 20'000;
+  const ManualClock clock{1000};
+  Engine engine({}, clock);
+  struct Move {
+    std::string from;
+    std::string to;
+  };
+  const auto move = [](Batch& batch, Batch::Row row, void* context) {
+    auto& texts = *static_cast<Move*>(context);
+    texts.from = std::to_string(number_in(batch.reply(row - 2)) - 1);
+    texts.to = std::to_string(number_in(batch.reply(row - 1)) + 1);
+    batch.columns().value[row] = texts.from;
+    batch.columns().value[row + 1] = texts.to;
+  };
+  const auto work = [&](int number) {
+    Worker worker(engine);
+    Batch batch;
+    Move texts;
+    for (int i = 0; i < moves; ++i) {
+      batch.get("a");
+      batch.get("b");
+      worker.submit(batch);
+      EXPECT_EQ(number_in(batch.reply(0)) + number_in(batch.reply(1)), 0);
+      batch.clear();
+      const bool back = number % 2 == 1;
+      batch.get(back ? "b" : "a");
+      batch.get(back ? "a" : "b");
+      batch.guard(move, &texts);
+      batch.put(back ? "b" : "a", "");
+      batch.put(back ? "a" : "b", "");
+      worker.submit(batch);
+      batch.clear();
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int number = 0; number < 3; ++number) threads.emplace_back(work, number);
+  for (std::thread& thread : threads) thread.join();
+  Worker worker(engine);
+  Batch batch;
+  batch.get("a");
+  worker.submit(batch);
+  EXPECT_EQ(number_in(batch.reply(0)), -moves);
+}
+
+}  // namespace
+}  // namespace isotherm::group_test::group_test

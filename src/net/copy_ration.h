@@ -1,0 +1,45 @@
+// CopyRation: how many requests of a turn may copy what is stored.
+//
+// Values are never changed where they lie (items/item.h): SETBIT, APPEND, COPY and the like store a
+// changed copy, and the old one stays in memory until its batch is cleared. A pipeline of small
+// requests about a long value could thus take many times its memory. So a loop takes only as many
+// of them in a turn as make about bytes_a_turn of copies, by the length of the copies seen so far,
+// which is believed at once and forgotten slowly. A connection that finds the ration used up may
+// still place the request that it has begun, and goes on in the next turn. For values of usual
+// length there is no limit in practice.
+//
+// Threads. Belongs to a loop.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace isotherm::net {
+
+class CopyRation {
+ public:
+  static constexpr uint64_t bytes_a_turn = 64 << 20;
+
+  // One more request that copies; false: no other ones in this turn.
+  bool take() { return ++taken_ < allowed_; }
+  uint64_t taken() const { return taken_; }
+
+  // Copies that the store does not know for ones.
+  void note(uint64_t bytes) { noted_ += bytes; }
+
+  // Ends the turn, in which the store has copied so many bytes.
+  void learn(uint64_t copied) {
+    if (taken_ == 0) return;
+    expected_ = std::max((copied + noted_) / taken_, expected_ - (expected_ + 7) / 8);
+    allowed_ = bytes_a_turn / std::max<uint64_t>(expected_, 1);
+    taken_ = noted_ = 0;
+  }
+
+ private:
+  uint64_t taken_ = 0;
+  uint64_t noted_ = 0;
+  uint64_t expected_ = 8 << 20;  // bytes of a copy; until some were seen
+  uint64_t allowed_ = bytes_a_turn / (8 << 20);
+};
+
+}  // namespace isotherm::net

@@ -1,0 +1,42 @@
+// RdbValue: a string as DUMP writes it and RESTORE reads it: Redis's RDB format, version 10.
+//
+//   u8 type (0: string) │ the string │ u16 version │ u64 CRC64 of all before it     little endian
+//
+// The string begins with its length, or says how else it is kept:
+//   00nnnnnn                 length 0 to 63; the bytes follow
+//   01nnnnnn nnnnnnnn        length below 16,384, high bits first
+//   10000000 n × 4           length in 32 bits, high byte first; 10000001 n × 8: in 64
+//   11000000 i8, 11000001 i16, 11000010 i32          an integer, little endian
+//   11000011 length length bytes                     packed (base/lzf.h): packed length, length
+//
+// Threads. Functions of their arguments. Limits. Lengths are checked before memory is taken.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace isotherm::net {
+
+// The pieces of a dump, in order: long values are not copied.
+struct Dump {
+  std::string head;
+  std::string packed;  // the bytes of a value that was worth packing; else `plain`
+  std::string_view plain;
+  std::string foot;
+
+  std::string_view body() const { return packed.empty() ? plain : packed; }
+  uint64_t size() const { return head.size() + body().size() + foot.size(); }
+};
+Dump dump_value(std::string_view value);
+
+enum class Restored : uint8_t {
+  ok,
+  unverified,  // too short, of a later version, or the checksum is wrong
+  malformed,   // no string, or a broken one, or one of more than `most_bytes`
+};
+// The value in a payload. It lies in the payload or, where it has to be made, in `made`.
+Restored restore_value(std::string_view payload, uint64_t most_bytes, std::string& made,
+                       std::string_view& value);
+
+}  // namespace isotherm::net
