@@ -129,6 +129,7 @@ void ChunkPool::add_stock(int64_t chunks) {
 }
 
 uint64_t ChunkPool::stock_limit() const {
+  if (!budget_.fits(0)) return 0;
   return std::max(least_stock, chunks_in_classes() / stock_share);
 }
 
