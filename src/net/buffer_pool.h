@@ -1,14 +1,14 @@
 // BufferPool: the memory of a loop's input and output buffers.
 //
-// Most buffers have one size, and most are needed for one turn only; the pool keeps a few
-// free ones, so the same memory, still in the cache, serves one connection after the other. Larger
-// buffers come from the heap and go back at once. `memory` counts both, in use or kept, so that
-// buffers count against maxmemory.
+// Most buffers have one size, and most are needed for one turn only; the pool keeps the free ones,
+// so the same memory, still in the cache, serves one connection after the other. Those that nobody
+// has needed between two calls of `trim` go back. Larger buffers come from the heap and go back at
+// once. `memory` counts all, in use or kept.
 //
 // Threads. Belongs to one loop.
-// Limits. Keeps at most `kept_buffers` free buffers.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdlib>
 #include <memory>
@@ -28,9 +28,8 @@ struct Buffer {
 class BufferPool {
  public:
   static constexpr size_t chunk_bytes = 16 << 10;
-  static constexpr size_t kept_buffers = 64;
 
-  BufferPool() { free_.reserve(kept_buffers); }
+  BufferPool() = default;
   BufferPool(const BufferPool&) = delete;
   BufferPool& operator=(const BufferPool&) = delete;
 
@@ -39,6 +38,7 @@ class BufferPool {
     if (bytes <= chunk_bytes && !free_.empty()) {
       Buffer chunk = std::move(free_.back());
       free_.pop_back();
+      spare_ = std::min(spare_, free_.size());
       return chunk;
     }
     const size_t capacity = bytes <= chunk_bytes ? chunk_bytes : bytes;
@@ -53,17 +53,24 @@ class BufferPool {
   }
 
   void give(Buffer chunk) {
-    if (chunk.capacity == chunk_bytes && free_.size() < kept_buffers) {
+    if (chunk.capacity == chunk_bytes) {
       free_.push_back(std::move(chunk));
     } else {
       memory_ -= chunk.capacity;
     }
   }
 
+  void trim() {
+    memory_ -= spare_ * chunk_bytes;
+    free_.erase(free_.begin(), free_.begin() + static_cast<ptrdiff_t>(spare_));
+    spare_ = free_.size();
+  }
+
   size_t memory() const { return memory_; }
 
  private:
   std::vector<Buffer> free_;
+  size_t spare_ = 0;  // of these were not needed since the last trim
   size_t memory_ = 0;
 };
 

@@ -86,6 +86,7 @@ void Loop::wait(bool work_is_left) {
 // What has to be done now and then, whether requests come or not.
 void Loop::look_after() {
   flush_if_due(server_, *worker_, server_.clock.now_ms());
+  pool_.trim();
   report_memory();
   bound_memory();
   const OutputLimit& limit = server_.limits.output[ClientLimits::normal];
@@ -206,6 +207,10 @@ void Loop::bound_memory() {
   const Engine& engine = server_.engine;
   const uint64_t most = server_.limits.all_clients(engine.options().maxmemory);
   if (most == 0 || engine.client_bytes() <= most) return;
+  // Twice: what is free goes.
+  pool_.trim();
+  pool_.trim();
+  report_memory();
   std::vector<std::pair<size_t, Connection*>> holders;
   size_t own = 0;
   for (const auto& connection : connections_) {

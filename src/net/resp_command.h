@@ -111,6 +111,7 @@ class Call {
   }
   // The answer is made by `encode` from `text`, which must stay until then.
   void answer_text(Encode encode, std::string_view text, int64_t number = 0) {
+    queue_.text_bytes += text.size();
     queue_.answers.push_back({encode, text, 0, 0, number, session.version, queue_.begin});
   }
   // The same of a text that the answer keeps.

@@ -50,8 +50,7 @@ bool RespParser::parse_quickly(std::string_view input) {
   const char* const end = at + input.size();
   size_t count = 0;
   if (!read_plain_length(at, end, '*', &count) || count > most_quick_arguments) return false;
-  clear_arguments();
-  if (count > kept_arguments) arguments_.reserve(count);
+  arguments_.clear();
   for (size_t i = 0; i < count; ++i) {
     size_t bytes = 0;
     if (!read_plain_length(at, end, '$', &bytes) || bytes > max_bulk_bytes_ ||

@@ -17,7 +17,8 @@ namespace {
 // Bytes of requests that a turn takes from one connection, but for the last of them.
 constexpr size_t most_parsed = 1 << 20;
 
-constexpr std::string_view over_maxmemory = "OOM command not allowed when used memory > 'maxmemory'.";
+constexpr std::string_view over_maxmemory =
+    "OOM command not allowed when used memory > 'maxmemory'.";
 
 // Which word of a command becomes the value of its key, the second word; 0: none does.
 size_t stored_word(const Command& command) {
@@ -67,15 +68,15 @@ class RespProtocol final : public Protocol {
     const Batch::Row most_reads = reads_before_change(expected_answer_bytes_);
     SpareLists<Answer>::begin(queue_.answers);
     stopped_early_ = false;
-    parsed_ = 0;
+    size_t parsed = 0;
     while (!queue_.closing) {
-      const RespParser::Outcome outcome = parser_.next(input.substr(parsed_));
+      const RespParser::Outcome outcome = parser_.next(input.substr(parsed));
       if (outcome == RespParser::Outcome::incomplete) break;
       const Command* command = nullptr;
       if (outcome == RespParser::Outcome::request && !parser_.arguments().empty()) {
         command = find_command(parser_.arguments()[0]);
       }
-      queue_.begin = static_cast<uint32_t>(parsed_);
+      queue_.begin = static_cast<uint32_t>(parsed);
       const bool reads = command != nullptr && (command->flags & command_flag::readonly) != 0;
       if (!reads && queue_.reads >= most_reads) {
         stopped_early_ = true;
@@ -85,16 +86,16 @@ class RespProtocol final : public Protocol {
         fail(turn);
         break;
       }
-      parsed_ += parser_.consumed();
+      parsed += parser_.consumed();
       if (!parser_.arguments().empty()) run(command, reads, turn);
       if (queue_.alone != nullptr || std::exchange(queue_.pausing, false) ||
-          parsed_ >= most_parsed || queue_.text_bytes > output_bound ||
+          parsed >= most_parsed || queue_.text_bytes > output_bound ||
           (turn.batch.size() - rows_before) * expected_answer_bytes_ > output_bound) {
         stopped_early_ = true;
         break;
       }
     }
-    if (queue_.closing) parsed_ = input.size();
+    parsed_ = queue_.closing ? input.size() : parsed;
     return parsed_;
   }
 
@@ -102,17 +103,18 @@ class RespProtocol final : public Protocol {
     const AnswerSource source{turn.batch, turn.now_ms};
     const size_t before = output.size();
     uint64_t rows = 0;
-    size_t given = 0;
-    for (; given < queue_.answers.size(); ++given) {
-      if (given >= queue_.fixed && output.size() >= turn.full_output) break;
-      const Answer& answer = queue_.answers[given];
-      RespWriter writer(output, answer.version);
-      answer.encode(answer, source, writer);
-      rows += answer.rows;
+    const std::span<const Answer> answers(queue_.answers);
+    const auto fixed = answers.begin() + static_cast<ptrdiff_t>(queue_.fixed);
+    auto at = answers.begin();
+    for (; at != answers.end(); ++at) {
+      if (output.size() >= turn.full_output && at >= fixed) break;
+      RespWriter writer(output, at->version);
+      at->encode(*at, source, writer);
+      rows += at->rows;
     }
     if (rows != 0) learn_answer_bytes((output.size() - before) / rows);
-    turn.counters.commands.add(given);
-    const size_t left = given < queue_.answers.size() ? parsed_ - queue_.answers[given].begin : 0;
+    turn.counters.commands.add(static_cast<uint64_t>(at - answers.begin()));
+    const size_t left = at != answers.end() ? parsed_ - at->begin : 0;
     if (left != 0) take_back();
     forget_answers();
     return left;
@@ -167,18 +169,21 @@ class RespProtocol final : public Protocol {
     parser_.divert(arriving_->value());
   }
 
-  // The first request since its value began to arrive.
-  void run_arrived(const Command* command, Turn& turn) {
+  // Of the first request since its value began to arrive: false where that cannot be stored, which
+  // is answered.
+  [[gnu::noinline]] bool take_arrived(Turn& turn) {
     arrived_ = std::move(arriving_);
     parser_.forget_diverted();
-    if (!arrived_->usable()) {
-      static constexpr Command none{};
-      return Call(none, parser_.arguments(), turn, session_, queue_).error(std::string(over_maxmemory));
-    }
-    const Batch::Row row = turn.batch.size();
-    dispatch(command, turn);
-    Batch::Columns& columns = turn.batch.columns();
-    const bool stores = turn.batch.size() != row && columns.op[row] == Op::put &&
+    if (arrived_->usable()) return true;
+    static constexpr Command none{};
+    Call(none, parser_.arguments(), turn, session_, queue_).error(std::string(over_maxmemory));
+    return false;
+  }
+
+  // The row that stores the value takes its item.
+  [[gnu::noinline]] void hand_over(Batch& batch, Batch::Row row) const {
+    Batch::Columns& columns = batch.columns();
+    const bool stores = arrived_->usable() && batch.size() != row && columns.op[row] == Op::put &&
                         columns.value[row].data() == arrived_->value().data();
     if (stores) columns.options[row] |= option::in_place;
   }
@@ -186,14 +191,12 @@ class RespProtocol final : public Protocol {
   // Of a command that only reads, the answer may be left out and the command parsed again.
   void run(const Command* command, bool reads, Turn& turn) {
     const Batch::Row before = turn.batch.size();
-    if (arriving_ != nullptr) [[unlikely]] {
-      run_arrived(command, turn);
-    } else {
+    if (arriving_ == nullptr || take_arrived(turn)) [[likely]]
       dispatch(command, turn);
-    }
+    if (arrived_ != nullptr) [[unlikely]]
+      hand_over(turn.batch, before);
     if (reads || shows_value(turn.batch, before)) queue_.reads += turn.batch.size() - before;
     if (!reads && queue_.alone == nullptr) queue_.fixed = queue_.answers.size();
-    if (!queue_.answers.empty()) queue_.text_bytes += queue_.answers.back().text.size();
   }
 
   // Whether the rows from `first` on change something and show what was there; they are of a kind.

@@ -152,7 +152,7 @@ def test_many_values_on_their_way_do_not_take_the_cap():
     """Half-sent values of many clients leave room for the writes of others."""
     flags = ("--threads", "1", "--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru")
     with servers.Isotherm(*flags) as server, Client(server.resp_port) as client:
-        half = [connect(server.resp_port) for _ in range(pick(6, 40))]
+        half = [connect(server.resp_port) for _ in range(pick(4, 40))]
         for one in half:
             one.settimeout(0.2)
             try:

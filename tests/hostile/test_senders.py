@@ -104,7 +104,7 @@ def test_million_element_arrays(server):
         assert client.reply() == 0
         client.socket.sendall(b"*%d\r\n" % count + b"$7\r\nNOTHING\r\n" + b"$1\r\nx\r\n" * (count - 1))
         assert client.reply().startswith(b"-ERR unknown command 'NOTHING', with args beginning with")
-        with Crowd(server.resp_port, pick(12, 200)) as crowd:
+        with Crowd(server.resp_port, pick(8, 200)) as crowd:
             data = b"*%d\r\n" % count + b"$1\r\nx\r\n" * (count - 1)
             rest = [data] * len(crowd.sockets)
             for _ in range(100):
