@@ -2,8 +2,8 @@
 //
 // Every reader of time (expiry, TTL, INFO) asks a Clock, so a test that holds a ManualClock decides
 // what time it is. SystemClock reads the kernel's precise real-time clock (about 25 ns through the
-// vDSO): the coarse one is a few milliseconds late, so a client that reads its own clock first would
-// be ahead of it. Both may be read by any thread.
+// vDSO): the coarse one is a few milliseconds late, so a client that reads its own clock first
+// would be ahead of it. Both may be read by any thread.
 #pragma once
 
 #include <time.h>

@@ -15,8 +15,7 @@
 
 namespace isotherm::net {
 
-inline constexpr std::string_view too_large_answer =
-    "SERVER_ERROR object too large for cache\r\n";
+inline constexpr std::string_view too_large_answer = "SERVER_ERROR object too large for cache\r\n";
 
 enum class MemcachedVerb : uint8_t {
   text,  // no request: answers `text`
