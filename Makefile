@@ -4,7 +4,7 @@ PREFIX ?= /usr/local
 ARGS ?=
 
 .DEFAULT_GOAL := build
-.PHONY: build run test test-long test-gpu bench bench-gpu portable format install clean help
+.PHONY: build run test test-quick test-long test-gpu bench bench-gpu portable format install clean help
 
 build: ## build build/release/isotherm-server and isotherm-bench, for GPUs too where nvcc is found
 	@tools/setup.sh build
@@ -27,6 +27,9 @@ run: ## build, then serve on 127.0.0.1:6379 (RESP) and 127.0.0.1:11211 (memcache
 
 test: ## all checks and tests (under 20 minutes on 2 cores)
 	@tools/run_tests.sh
+
+test-quick: ## after an edit: release build, its unit tests and scripts
+	@tools/run_tests.sh --quick
 
 test-long: ## the same with 1,000 histories, long differential streams and 10 minutes a fuzzer
 	@tools/run_tests.sh --long

@@ -20,12 +20,14 @@ export ISOTHERM_TEST_LONG=0
 fuzz_seconds=10
 histories=20
 system_size=quick
+tidy_all=
 case ${1:-} in
   --long)
     ISOTHERM_TEST_LONG=1
     fuzz_seconds=600
     histories=1000
     system_size=long
+    tidy_all=--all
     shift
     ;;
   --quick)
@@ -67,7 +69,9 @@ stage_tsan() {
   export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
   gtests build/tsan --except tests/tsan_except.txt && ctest --preset tsan -j "$jobs"
 }
-stage_tidy() { cmake --preset tidy >/dev/null && tools/run_tidy.sh build/tidy; }
+stage_tidy() {
+  cmake --preset tidy >/dev/null && tools/run_tidy.sh build/tidy ${tidy_all:+"$tidy_all"}
+}
 
 # Each fuzzer on its seeds and then on what it finds; inputs that fail are kept in build/clang.
 fuzz_one() {

@@ -5,18 +5,18 @@
 
 #include "batch/table_queue_checks.h"
 #include "device/fake_device.h"
-#include "items/poison.h"
+#include "items/test_size.h"
 
 namespace isotherm::table_queue_test {
 namespace {
 
 constexpr uint64_t memory = uint64_t{1} << 28;
-constexpr uint64_t scale = poison::sanitized ? 25 : 200;
+const uint64_t scale = test_size(25, 200);
 
 class TableQueueChecks : public ::testing::TestWithParam<TableQueueCheck<FakeDevice>> {};
 
 TEST_P(TableQueueChecks, FindNoFault) {
-  for (uint64_t seed = 1; seed <= (poison::sanitized ? 1 : 2); ++seed) {
+  for (uint64_t seed = 1; seed <= test_size(1, 2); ++seed) {
     FakeDevice device(seed, memory);
     EXPECT_EQ(GetParam().run(device, scale), 0u) << "seed " << seed;
     EXPECT_EQ(device.take_errors(), std::vector<std::string>{});

@@ -3,7 +3,7 @@
 
 #include "device/fake_device.h"
 #include "device/gpu/device_item_churn_checks.h"
-#include "items/poison.h"
+#include "items/test_size.h"
 
 namespace isotherm::device_item_churn_test {
 namespace {
@@ -12,7 +12,7 @@ TEST(DeviceItemChurn, FindsNoFault) {
 #if defined(ISOTHERM_TSAN)
   GTEST_SKIP() << "one thread, and slow here";
 #endif
-  constexpr uint64_t scale = poison::sanitized ? 256 : 1024;
+  const uint64_t scale = test_size(256, 1024);
   for (const auto& check : device_item_churn_checks<FakeDevice>) {
     FakeDevice device(1, uint64_t{1} << 29);
     EXPECT_EQ(check.run(device, scale), 0u) << check;

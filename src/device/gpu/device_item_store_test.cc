@@ -6,12 +6,13 @@
 #include "device/fake_device.h"
 #include "device/gpu/device_item_host_checks.h"
 #include "items/poison.h"
+#include "items/test_size.h"
 
 namespace isotherm::device_item_store_test {
 namespace {
 
 constexpr uint64_t memory = uint64_t{1} << 29;
-constexpr uint64_t scale = poison::sanitized ? 512 : 1024;
+const uint64_t scale = test_size(512, 1024);
 // Where only threads are watched, and these checks have one.
 #if defined(ISOTHERM_TSAN)
 constexpr bool watches_threads = true;
@@ -29,7 +30,7 @@ class DeviceItemChecks : public ::testing::TestWithParam<DeviceItemCheck<FakeDev
 TEST_P(DeviceItemChecks, FindNoFault) {
   if (watches_threads) GTEST_SKIP() << "one thread, and slow here";
   if (poison::sanitized && is_slow(GetParam().name)) GTEST_SKIP() << "slow here";
-  for (uint64_t seed = 1; seed <= (poison::sanitized ? 1 : 2); ++seed) {
+  for (uint64_t seed = 1; seed <= test_size(1, 2); ++seed) {
     FakeDevice device(seed, memory);
     EXPECT_EQ(GetParam().run(device, scale), 0u) << "seed " << seed;
     EXPECT_EQ(device.take_errors(), std::vector<std::string>{});
@@ -86,7 +87,7 @@ TEST(DeviceItemStore, ThrowsWithoutMemoryForTheEmptyTable) {
 TEST(DeviceItemStore, IsLostWhenALaunchFails) {
   for (const bool host : {false, true}) {
     bool failed = true;
-    for (uint64_t launches = 0; failed; launches += poison::sanitized ? 29 : 3) {
+    for (uint64_t launches = 0; failed; launches += test_size(29, 3)) {
       FakeDevice device(1, memory);
       Modelled table(device, failing_items(host));
       table.run_from(host, some_puts(100));

@@ -6,18 +6,18 @@
 #include "device/gpu/device_put_checks.h"
 #include "device/gpu/device_row_checks.h"
 #include "device/gpu/device_table_checks.h"
-#include "items/poison.h"
+#include "items/test_size.h"
 
 namespace isotherm::fixed_device_table_test {
 namespace {
 
 constexpr uint64_t memory = uint64_t{1} << 28;
-constexpr uint64_t scale = poison::sanitized ? 512 : 2048;
+const uint64_t scale = test_size(512, 2048);
 
 class DeviceTableChecks : public ::testing::TestWithParam<DeviceTableCheck<FakeDevice>> {};
 
 TEST_P(DeviceTableChecks, FindNoFault) {
-  for (uint64_t seed = 1; seed <= (poison::sanitized ? 1 : 2); ++seed) {
+  for (uint64_t seed = 1; seed <= test_size(1, 2); ++seed) {
     FakeDevice device(seed, memory);
     EXPECT_EQ(GetParam().run(device, scale), 0u) << "seed " << seed;
     EXPECT_EQ(device.take_errors(), std::vector<std::string>{});

@@ -8,13 +8,13 @@
 
 #include "device/fake_device.h"
 #include "device/gpu/tiered_table_checks.h"
-#include "items/poison.h"
+#include "items/test_size.h"
 
 namespace isotherm::tiered_table_test {
 namespace {
 
 constexpr uint64_t memory = uint64_t{1} << 28;
-constexpr uint64_t scale = poison::sanitized ? 512 : 2048;
+const uint64_t scale = test_size(512, 2048);
 
 class TieredTableChecks : public ::testing::TestWithParam<DeviceTableCheck<FakeDevice>> {};
 
