@@ -230,7 +230,7 @@ void HostUpkeep::evict_some(int64_t now_ms) {
     erase_if_still(location, MoveReason::evicted, now_ms);
     return true;
   };
-  switch (store_.options.maxmemory_policy) {
+  switch (store_.policy.load(std::memory_order_relaxed)) {
     case EvictionPolicy::noeviction:
       return;
     case EvictionPolicy::allkeys_lru:

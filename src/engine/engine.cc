@@ -105,6 +105,14 @@ const Options& Engine::options() const { return state_->store.options; }
 const Clock& Engine::clock() const { return state_->clock; }
 const std::string& Engine::device_problem() const { return state_->device_problem; }
 
+uint64_t Engine::maxmemory() const { return state_->store.budget.limit(); }
+void Engine::set_maxmemory(uint64_t bytes) { state_->store.budget.set_limit(bytes); }
+EvictionPolicy Engine::policy() const { return state_->store.policy; }
+void Engine::set_policy(EvictionPolicy policy) { state_->store.set_policy(policy); }
+void Engine::set_max_value_bytes(uint64_t bytes) {
+  state_->store.max_value_bytes = std::min(bytes, longest_value);
+}
+
 void Engine::add_buffer_bytes(int64_t bytes) {
   state_->store.budget.buffers.fetch_add(bytes, std::memory_order_relaxed);
 }

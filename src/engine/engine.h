@@ -77,12 +77,21 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  const Options& options() const;
+  const Options& options() const;  // as the store was opened
   const Clock& clock() const;
   EngineStats stats() const;
   // Why the index is on the host though the options did not ask for it; empty otherwise.
   const std::string& device_problem() const;
   DatabaseStats database(uint32_t database) const;
+  // What may change while workers run; batches that run meanwhile go by the old or the new value.
+  // A cap below what is in use is reached by eviction, in steps, where the policy allows any.
+  uint64_t maxmemory() const;
+  void set_maxmemory(uint64_t bytes);
+  EvictionPolicy policy() const;
+  void set_policy(EvictionPolicy policy);
+  // At most 2^32 - 1; larger values that are stored already stay.
+  void set_max_value_bytes(uint64_t bytes);
+
   // Network buffers and the like count against maxmemory; negative: given back.
   void add_buffer_bytes(int64_t bytes);
 

@@ -6,7 +6,8 @@
 // Writes of a store that evicts may run over the cap, since what is evicted while a batch runs is
 // not free before its end; `fits_over` says how far.
 //
-// Threads. Any; each counter is an atomic, `used` a momentary sum.
+// Threads. Any; each counter is an atomic, `used` a momentary sum. The limit may change while
+// others read it: a check then goes by the old or the new one.
 #pragma once
 
 #include <atomic>
@@ -19,21 +20,27 @@ class MemoryBudget {
   explicit MemoryBudget(uint64_t limit) : limit_(limit) {}
 
   // 0: no cap.
-  uint64_t limit() const { return limit_; }
+  uint64_t limit() const { return limit_.load(std::memory_order_relaxed); }
+  void set_limit(uint64_t bytes) { limit_.store(bytes, std::memory_order_relaxed); }
   uint64_t used() const { return sum(ahead.load(std::memory_order_relaxed)); }
   // Less the pages made ready ahead, which whoever needs memory gets.
   uint64_t claimed() const { return sum(0); }
   // True when `bytes` more stay within the cap.
-  bool fits(uint64_t bytes) const { return limit_ == 0 || claimed() + bytes <= limit_; }
+  bool fits(uint64_t bytes) const {
+    const uint64_t cap = limit();
+    return cap == 0 || claimed() + bytes <= cap;
+  }
   // The same for a write that may run over the cap. Buffers are left out: whether they have been
   // told of the one that holds this very value is chance.
   bool fits_over(uint64_t bytes) const {
-    return stored() + bytes <= limit_ + limit_ / 16 + most_over;
+    const uint64_t cap = limit();
+    return stored() + bytes <= cap + cap / 16 + most_over;
   }
   // The largest item that fits when all others are gone.
   uint64_t largest_item() const {
     const uint64_t lines = positive(index.load(std::memory_order_relaxed));
-    return limit_ > lines ? limit_ - lines : 0;
+    const uint64_t cap = limit();
+    return cap > lines ? cap - lines : 0;
   }
 
   std::atomic<int64_t> items{0};    // chunks of classes, large items; retired ones included
@@ -54,7 +61,7 @@ class MemoryBudget {
     return positive(items.load(std::memory_order_relaxed) + index.load(std::memory_order_relaxed));
   }
 
-  const uint64_t limit_;
+  std::atomic<uint64_t> limit_;
 };
 
 }  // namespace isotherm

@@ -16,7 +16,9 @@
 // It receives only when everything parsed so far is answered, so the bytes that requests borrow
 // stay where they are. While more than `backlog_bytes` wait for a client that does not read,
 // nothing more is parsed or received from it. The connection ends when the client closes, on an
-// error, or when its protocol says so and the output is written; the loop then deletes it.
+// error, when somebody has killed its client (client.h), or when its protocol says so and the
+// output is written; the loop then deletes it. While CLIENT PAUSE holds its next command it waits
+// for the loop to let it go on, or for the client to hang up.
 //
 // Threads. Belongs to its loop's thread.
 // Limits. A request may take max_request_bytes(options); a longer one ends the connection.
@@ -27,6 +29,7 @@
 #include <memory>
 
 #include "net/buffer_pool.h"
+#include "net/client.h"
 #include "net/input_buffer.h"
 #include "net/output.h"
 #include "net/protocol.h"
@@ -36,16 +39,13 @@ namespace isotherm::net {
 
 class Loop;
 
-// Which clients a port is for.
-enum class Speaks : uint8_t { resp, memcached };
-
 class Connection final : public Watched {
  public:
   static constexpr size_t backlog_bytes = 1 << 20;
 
   // Takes over a connected, non-blocking socket that its loop's events watch.
   Connection(Loop& loop, BufferPool& pool, int descriptor, std::unique_ptr<Protocol> protocol,
-             Speaks speaks, size_t max_request_bytes);
+             std::unique_ptr<Client> client, size_t max_request_bytes);
   ~Connection() { close_socket(); }
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -62,7 +62,8 @@ class Connection final : public Watched {
 
   void close();
   bool deletable() const { return !open_ && !queued; }
-  Speaks speaks() const { return speaks_; }
+  bool held() const { return protocol_->held(); }
+  const Client& client() const { return *client_; }
 
   bool queued = false;  // in a list of its loop
   size_t index = 0;     // in the loop's list of connections
@@ -73,13 +74,14 @@ class Connection final : public Watched {
   bool receive();
   bool write_some();
   void close_socket();
+  void tell_client();
 
   Loop& loop_;
+  const std::unique_ptr<Client> client_;
   const int descriptor_;
   std::unique_ptr<Protocol> protocol_;
   InputBuffer input_;
   Output output_;
-  const Speaks speaks_;
   const size_t max_request_bytes_;
   bool open_ = true;
   bool readable_ = false;  // the socket may hold bytes, or the end

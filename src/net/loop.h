@@ -17,7 +17,8 @@
 // Memory. After some turns have warmed it up, a turn allocates nothing. Buffers and the batch are
 // reported to the engine, which counts them against maxmemory.
 //
-// Threads. `post`, `adopt` and `stop` may be called by any thread; all else is the loop's own.
+// Threads. `post`, `adopt`, `close_killed`, `release_held` and `stop` may be called by any thread;
+// all else is the loop's own.
 #pragma once
 
 #include <asio/executor_work_guard.hpp>
@@ -54,6 +55,10 @@ class Loop {
 
   // Takes over a connected, non-blocking socket.
   void adopt(int descriptor, Speaks speaks);
+  // Closes the connections whose clients were killed (client.h).
+  void close_killed();
+  // Lets connections go on that CLIENT PAUSE held.
+  void release_held();
 
   // Runs `function` on the loop's thread.
   template <typename Function>
@@ -68,6 +73,7 @@ class Loop {
   // For connections.
   void ready(Connection& connection);
   void ended(Connection& connection);
+  void holds_some() { holds_some_ = true; }
   void count_input(size_t bytes) { counters_.bytes_in.add(bytes); }
   void count_output(size_t bytes) { counters_.bytes_out.add(bytes); }
 
@@ -81,6 +87,8 @@ class Loop {
   void delete_ended();
   void report_memory();
   void look_after();
+  void release_if_over();
+  void close_idle();
   void welcome(int descriptor, Speaks speaks);
   void close_all();
 
@@ -99,6 +107,8 @@ class Loop {
   std::vector<Connection*> ready_;   // to be parsed
   std::vector<Connection*> parsed_;  // in this turn
   std::vector<Connection*> ended_;   // to be deleted
+  bool holds_some_ = false;          // connections that wait for the end of a pause
+  int ticks_ = 0;                    // since idle clients were looked for
   size_t reported_bytes_ = 0;
 };
 

@@ -23,6 +23,9 @@ class MemcachedProtocol final : public Protocol {
   explicit MemcachedProtocol(ServerState& server) : server_(server) {}
 
   size_t parse(std::string_view input, Turn& turn) override {
+    // It tells reads from writes late, so a pause of writes holds both.
+    held_ = server_.pause.holds(turn.now_ms) != Pause::Holds::nothing;
+    if (held_) return 0;
     flush_if_due(server_, turn.worker, turn.now_ms);
     turn.batch.select(memcached_database);
     const auto rows = static_cast<Batch::Row>(
@@ -41,6 +44,7 @@ class MemcachedProtocol final : public Protocol {
     }
     if (rows != 0) learn_value_bytes((output.size() - bytes_before) / rows);
     turn.counters.commands.add(count);
+    turn.counters.by_command.note_others(count + rows);
     answers_.erase(answers_.begin(), answers_.begin() + static_cast<ptrdiff_t>(count));
   }
 
@@ -61,9 +65,10 @@ class MemcachedProtocol final : public Protocol {
     if (!answer.silent) output.append("OK\r\n");
   }
 
+  bool held() const override { return held_; }
   bool closing() const override { return parser_.closing(); }
   size_t wanted() const override { return parser_.wanted(); }
-  bool stopped_early() const override { return parser_.stopped_early() || waits_alone(); }
+  bool stopped_early() const override { return held_ || parser_.stopped_early() || waits_alone(); }
 
  private:
   // Large values are believed at once and forgotten slowly.
@@ -74,6 +79,7 @@ class MemcachedProtocol final : public Protocol {
   ServerState& server_;
   MemcachedParser parser_;
   std::vector<MemcachedAnswer> answers_;
+  bool held_ = false;
   size_t value_bytes_ = 16 << 10;  // how much a row is expected to answer, at first unseen
 };
 

@@ -70,7 +70,7 @@ void write_process(const ServerState& server, Output& output) {
 }
 
 void write_connections(const ServerState& server, Output& output) {
-  stat(output, "max_connections", server.options.maxclients);
+  stat(output, "max_connections", server.live.maxclients);
   stat(output, "curr_connections",
        uint64_t{server.memcached_clients.load()} + server.resp_clients.load());
   stat(output, "total_connections", server.total(&LoopCounters::connections));
@@ -88,7 +88,7 @@ void write_store(const ServerState& server, Output& output) {
   const EngineStats engine = server.engine.stats();
   stat(output, "bytes_read", server.total(&LoopCounters::bytes_in));
   stat(output, "bytes_written", server.total(&LoopCounters::bytes_out));
-  stat(output, "limit_maxbytes", server.options.store.maxmemory);
+  stat(output, "limit_maxbytes", server.engine.maxmemory());
   stat(output, "accepting_conns", uint64_t{1});
   stat(output, "threads", server.loops.size());
   stat(output, "hash_bytes", engine.index_bytes);
@@ -98,13 +98,13 @@ void write_store(const ServerState& server, Output& output) {
 }
 
 void write_settings(const ServerState& server, Output& output) {
-  const bool evicts = server.options.store.maxmemory_policy != EvictionPolicy::noeviction;
+  const bool evicts = server.engine.policy() != EvictionPolicy::noeviction;
   std::string addresses;
   for (const std::string& address : server.options.bind) {
     addresses += (addresses.empty() ? "" : ",") + address;
   }
-  stat(output, "maxbytes", server.options.store.maxmemory);
-  stat(output, "maxconns", server.options.maxclients);
+  stat(output, "maxbytes", server.engine.maxmemory());
+  stat(output, "maxconns", server.live.maxclients);
   stat(output, "tcpport", server.memcached_port.load());
   stat(output, "udpport", uint64_t{0});
   stat(output, "inter", addresses);

@@ -58,6 +58,9 @@ class Protocol {
   // connection parses on in the next turn, without waiting for more bytes.
   virtual bool stopped_early() const { return waits_alone(); }
 
+  // True when the last parse stopped before a command that CLIENT PAUSE holds back.
+  virtual bool held() const = 0;
+
   // True once no further input will be read: the connection closes when the output is written.
   virtual bool closing() const = 0;
 

@@ -19,18 +19,20 @@ void encode_error(const Answer& answer, const AnswerSource&, RespWriter& writer)
 class Lookup {
  public:
   Lookup() {
+    uint16_t number = 1;
     for (const Command& command : command_table()) {
       size_t at = hash(command.name);
-      while (cells_[at] != nullptr) at = (at + 1) % cells_.size();
-      cells_[at] = &command;
+      while (cells_[at].command != nullptr) at = (at + 1) % cells_.size();
+      cells_[at] = {&command, number};
+      number = static_cast<uint16_t>(number + 1 + command.subcommands.size());
     }
   }
 
-  const Command* find(std::string_view name) const {
-    for (size_t at = hash(name); cells_[at] != nullptr; at = (at + 1) % cells_.size()) {
-      if (equals_ignoring_case(cells_[at]->name, name)) return cells_[at];
+  NumberedCommand find(std::string_view name) const {
+    for (size_t at = hash(name); cells_[at].command != nullptr; at = (at + 1) % cells_.size()) {
+      if (equals_ignoring_case(cells_[at].command->name, name)) return cells_[at];
     }
-    return nullptr;
+    return {};
   }
 
  private:
@@ -40,7 +42,7 @@ class Lookup {
     return (state ^ state >> 15) % 1024;
   }
 
-  std::array<const Command*, 1024> cells_{};
+  std::array<NumberedCommand, 1024> cells_{};
 };
 
 }  // namespace
@@ -67,12 +69,21 @@ bool Call::integer(size_t i, int64_t* value) {
   return true;
 }
 
-const Command* find_command(std::string_view name) {
+NumberedCommand find_numbered(std::string_view name) {
   static const Lookup lookup;
   // Longer than any command: not worth its hash.
-  if (name.size() > 32) return nullptr;
+  if (name.size() > 32) return {};
   return lookup.find(name);
 }
+
+NumberedCommand find_numbered(const NumberedCommand& container, std::string_view name) {
+  const Command* found = find_subcommand(*container.command, name);
+  if (found == nullptr) return {};
+  const auto place = found - container.command->subcommands.data();
+  return {found, static_cast<uint16_t>(container.number + 1 + place)};
+}
+
+const Command* find_command(std::string_view name) { return find_numbered(name).command; }
 
 const Command* find_subcommand(const Command& container, std::string_view name) {
   for (const Command& command : container.subcommands) {

@@ -1,6 +1,7 @@
 #include "net/resp_protocol.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -40,18 +41,14 @@ std::string unknown_subcommand(const Command& container, std::string_view name) 
 
 class RespProtocol final : public Protocol {
  public:
-  RespProtocol(ServerState& server, Peer peer) : parser_(server.options.proto_max_bulk_len) {
-    session_.id = server.next_client_id.fetch_add(1, std::memory_order_relaxed);
-    session_.peer_address = std::move(peer.peer_address);
-    session_.local_address = std::move(peer.local_address);
-    session_.descriptor = peer.descriptor;
-    session_.connected_ms = server.clock.now_ms();
-  }
+  RespProtocol(ServerState& server, Client& client)
+      : server_(server), parser_(server.live.proto_max_bulk_len), session_(client) {}
 
   size_t parse(std::string_view input, Turn& turn) override {
     turn.batch.select(session_.database);
     const Batch::Row rows_before = turn.batch.size();
-    stopped_early_ = false;
+    parser_.limit_bulks(server_.live.proto_max_bulk_len.load(std::memory_order_relaxed));
+    stopped_early_ = held_ = false;
     size_t consumed = 0;
     while (!queue_.closing) {
       const RespParser::Outcome outcome = parser_.next(input.substr(consumed));
@@ -60,8 +57,11 @@ class RespProtocol final : public Protocol {
         fail(turn);
         break;
       }
+      if (!parser_.arguments().empty() && !dispatch(turn)) [[unlikely]] {
+        stopped_early_ = held_ = true;
+        break;
+      }
       consumed += parser_.consumed();
-      if (!parser_.arguments().empty()) dispatch(turn);
       if (queue_.alone != nullptr ||
           (turn.batch.size() - rows_before) * expected_answer_bytes_ > answer_bytes_per_turn) {
         stopped_early_ = true;
@@ -76,8 +76,12 @@ class RespProtocol final : public Protocol {
     const size_t before = output.size();
     uint64_t rows = 0;
     for (const Answer& answer : queue_.answers) {
-      RespWriter writer(output, answer.version);
-      answer.encode(answer, source, writer);
+      if (answer.muted) [[unlikely]] {
+        Output nowhere;
+        write(answer, source, turn, nowhere);
+      } else {
+        write(answer, source, turn, output);
+      }
       rows += answer.rows;
     }
     if (rows != 0) learn_answer_bytes((output.size() - before) / rows);
@@ -88,44 +92,102 @@ class RespProtocol final : public Protocol {
   bool waits_alone() const override { return queue_.alone != nullptr; }
 
   void run_alone(Turn& turn, Output& output) override {
-    RespWriter writer(output, session_.version);
+    Output nowhere;
+    RespWriter writer(queue_.muted ? nowhere : output, session_.version);
     Alone alone{parser_.arguments(), turn, session_, writer};
+    const auto began = std::chrono::steady_clock::now();
     std::exchange(queue_.alone, nullptr)(alone);
+    const auto took = std::chrono::steady_clock::now() - began;
     turn.counters.commands.add();
+    CommandCounts& counts = turn.counters.by_command;
+    counts.note_alone(queue_.command, static_cast<uint64_t>(took / std::chrono::nanoseconds(1)));
+    if (!writer.error_code().empty()) counts.note_error(queue_.command, writer.error_code(), false);
     parser_.release_inline();
   }
 
+  bool held() const override { return held_; }
   bool closing() const override { return queue_.closing; }
   size_t wanted() const override { return parser_.wanted(); }
   bool stopped_early() const override { return stopped_early_; }
 
  private:
+  static void write(const Answer& answer, const AnswerSource& source, Turn& turn, Output& output) {
+    RespWriter writer(output, answer.version);
+    answer.encode(answer, source, writer);
+    CommandCounts& counts = turn.counters.by_command;
+    counts.note(answer.command, answer.rows);
+    if (!writer.error_code().empty()) [[unlikely]] {
+      // Redis looks for memory before it runs a command.
+      const bool rejected = answer.rejected || writer.error_code() == "OOM";
+      counts.note_error(answer.command, writer.error_code(), rejected);
+    }
+  }
+
   void fail(Turn& turn) {
+    begin_answer(0);
     static constexpr Command none{};
     Call call(none, {}, turn, session_, queue_);
     call.error("ERR " + std::string(parser_.error()));
     call.close();
   }
 
-  void dispatch(Turn& turn) {
+  // False: CLIENT PAUSE holds the command back, and nothing has been done.
+  bool dispatch(Turn& turn) {
     const Arguments words = parser_.arguments();
-    const Command* command = find_command(words[0]);
-    if (command == nullptr) [[unlikely]] {
-      static constexpr Command none{};
-      return Call(none, words, turn, session_, queue_).error(unknown_command(words));
+    NumberedCommand found = find_numbered(words[0]);
+    if (found.command == nullptr) [[unlikely]] {
+      refuse(turn, unknown_command(words));
+      return true;
     }
-    if (!command->subcommands.empty() && words.size() > 1) {
-      const Command* const container = command;
-      command = find_subcommand(*container, words[1]);
-      if (command == nullptr) {
-        return Call(*container, words, turn, session_, queue_)
-            .error(unknown_subcommand(*container, words[1]));
+    if (!found.command->subcommands.empty() && words.size() > 1) {
+      const NumberedCommand container = found;
+      found = find_numbered(container, words[1]);
+      if (found.command == nullptr) {
+        refuse(turn, unknown_subcommand(*container.command, words[1]));
+        return true;
       }
     }
-    Call call(*command, words, turn, session_, queue_);
-    if (!command->takes(words.size())) [[unlikely]]
-      return call.wrong_arity();
-    command->handler(call);
+    const bool fits = found.command->takes(words.size());
+    const Pause::Holds holds = server_.pause.holds(turn.now_ms);
+    if (holds != Pause::Holds::nothing && fits) [[unlikely]] {
+      const bool writes = (found.command->flags & command_flag::write) != 0;
+      if (writes || holds == Pause::Holds::all) return false;
+    }
+    begin_answer(found.number);
+    session_.client.command.store(found.command, std::memory_order_relaxed);
+    const Batch::Row first_row = turn.batch.size();
+    Call call(*found.command, words, turn, session_, queue_);
+    if (!fits) [[unlikely]] {
+      call.wrong_arity();
+      call.reject();
+      return true;
+    }
+    found.command->handler(call);
+    if (session_.no_touch) [[unlikely]]
+      leave_untouched(*found.command, turn.batch, first_row);
+    return true;
+  }
+
+  // Answers with an error for what is no command.
+  void refuse(Turn& turn, std::string error) {
+    static constexpr Command none{};
+    begin_answer(0);
+    Call call(none, parser_.arguments(), turn, session_, queue_);
+    call.error(std::move(error));
+    call.reject();
+  }
+
+  void begin_answer(uint16_t number) {
+    queue_.command = number;
+    queue_.muted = session_.replies != Replies::on;
+    if (session_.replies == Replies::skip) [[unlikely]]
+      session_.replies = Replies::on;
+  }
+
+  // TOUCH is there to touch.
+  static void leave_untouched(const Command& command, Batch& batch, Batch::Row row) {
+    if (command.handler == handlers::touch) return;
+    for (; row < batch.size(); ++row) batch.columns().options[row] |= option::no_touch;
   }
 
   // Large answers are believed at once and forgotten slowly.
@@ -141,17 +203,19 @@ class RespProtocol final : public Protocol {
     if (queue_.alone == nullptr) parser_.release_inline();
   }
 
+  ServerState& server_;
   RespParser parser_;
   Session session_;
   AnswerQueue queue_;
+  bool held_ = false;
   bool stopped_early_ = false;
   size_t expected_answer_bytes_ = 4096;  // until some were seen
 };
 
 }  // namespace
 
-std::unique_ptr<Protocol> make_resp_protocol(ServerState& server, Peer peer) {
-  return std::make_unique<RespProtocol>(server, std::move(peer));
+std::unique_ptr<Protocol> make_resp_protocol(ServerState& server, Client& client) {
+  return std::make_unique<RespProtocol>(server, client);
 }
 
 }  // namespace isotherm::net

@@ -1,6 +1,7 @@
 #include "net/server_state.h"
 
 #include <algorithm>
+#include <random>
 
 namespace isotherm::net {
 
@@ -22,6 +23,18 @@ Statistics ServerState::statistics() const {
   now.engine.evicted -= baseline_.engine.evicted;
   now.engine.expired -= baseline_.engine.expired;
   now.rejected -= baseline_.rejected;
+  for (size_t i = 0; i < baseline_.by_command.size(); ++i) {
+    const CommandTotals& before = baseline_.by_command[i];
+    CommandTotals& total = now.by_command[i];
+    total.calls -= before.calls;
+    total.rejected -= before.rejected;
+    total.failed -= before.failed;
+    total.nanoseconds -= before.nanoseconds;
+  }
+  for (const auto& [code, before] : baseline_.errors) {
+    const auto found = now.errors.find(code);
+    if ((found->second -= before) == 0) now.errors.erase(found);
+  }
   return now;
 }
 
@@ -49,9 +62,33 @@ Statistics ServerState::count() const {
       sum.batch_histogram[i] += loop->batch_histogram[i].get();
     }
   }
+  sum.by_command.resize(CommandCounts::most_commands);
+  for (const auto& loop : loops) {
+    for (size_t i = 0; i < sum.by_command.size(); ++i) {
+      const CommandCounts::Count& count = loop->by_command.of(i);
+      CommandTotals& total = sum.by_command[i];
+      total.rejected += count.rejected.get();
+      total.failed += count.failed.get();
+      total.nanoseconds += count.nanoseconds.get();
+      total.calls += count.calls.get();
+    }
+    loop->by_command.add_errors_to(sum.errors);
+  }
   sum.engine = engine.stats();
   sum.rejected = rejected_connections.load(std::memory_order_relaxed);
   return sum;
+}
+
+void ServerState::sample_rates() {
+  rates.sample(total(&LoopCounters::commands), total(&LoopCounters::bytes_in),
+               total(&LoopCounters::bytes_out), engine.stats().used_memory);
+}
+
+std::string ServerState::draw_id() {
+  std::random_device random;
+  std::string id;
+  for (int i = 0; i < 40; ++i) id += "0123456789abcdef"[random() % 16];
+  return id;
 }
 
 }  // namespace isotherm::net

@@ -4,6 +4,8 @@
 
 #include <vector>
 
+#include "net/memory_amount.h"
+
 namespace isotherm {
 namespace {
 
@@ -22,6 +24,7 @@ std::optional<int> parse(std::vector<const char*> arguments, net::ServerOptions&
 }
 
 TEST(FlagsTest, Memory) {
+  using net::parse_memory;
   EXPECT_EQ(parse_memory("0"), 0u);
   EXPECT_EQ(parse_memory("100"), 100u);
   EXPECT_EQ(parse_memory("1k"), 1000u);
@@ -40,7 +43,7 @@ TEST(FlagsTest, TakesAllOptions) {
   EXPECT_FALSE(parse({"--port",
                       "7000",
                       "--memcached-port",
-                      "-1",
+                      "off",
                       "--bind",
                       "127.0.0.1 ::1",
                       "--threads",
@@ -65,6 +68,10 @@ TEST(FlagsTest, TakesAllOptions) {
                       "1kb",
                       "--maxclients",
                       "5",
+                      "--timeout",
+                      "7",
+                      "--tcp-keepalive",
+                      "0",
                       "--proto-max-bulk-len",
                       "2mb",
                       "--loglevel",
@@ -84,8 +91,28 @@ TEST(FlagsTest, TakesAllOptions) {
   EXPECT_EQ(options.store.gpu_values, 8ull << 30);
   EXPECT_EQ(options.store.gpu_values_from, 1024u);
   EXPECT_EQ(options.maxclients, 5u);
+  EXPECT_EQ(options.timeout, 7u);
+  EXPECT_EQ(options.tcp_keepalive, 0u);
   EXPECT_EQ(options.proto_max_bulk_len, 2ull << 20);
   EXPECT_EQ(options.loglevel, net::LogLevel::warning);
+}
+
+TEST(FlagsTest, TakesTheEndsOfItsRanges) {
+  for (const std::vector<const char*>& arguments :
+       std::vector<std::vector<const char*>>{{"--port", "0"},
+                                             {"--port", "65535"},
+                                             {"--port", "off"},
+                                             {"--threads", "256"},
+                                             {"--databases", "16384"},
+                                             {"--maxmemory", "0"},
+                                             {"--maxmemory", "768kb"},
+                                             {"--maxclients", "1"},
+                                             {"--timeout", "0"},
+                                             {"--timeout", "2147483647"},
+                                             {"--proto-max-bulk-len", "1mb"}}) {
+    net::ServerOptions options;
+    EXPECT_FALSE(parse(arguments, options).has_value()) << arguments[0] << ' ' << arguments[1];
+  }
 }
 
 TEST(FlagsTest, RefusesWhatItDoesNotKnow) {
@@ -95,6 +122,43 @@ TEST(FlagsTest, RefusesWhatItDoesNotKnow) {
   for (const std::vector<const char*>& arguments :
        std::vector<std::vector<const char*>>{{"--port", "70000"},
                                              {"--port", "x"},
+                                             {"--port", "-1"},
+                                             {"--port", ""},
+                                             {"--port", "6379x"},
+                                             {"--port", "99999999999999999999"},
+                                             {"--memcached-port", "-1"},
+                                             {"--memcached-port", "65536"},
+                                             {"--threads", "-1"},
+                                             {"--threads", "257"},
+                                             {"--threads", "1.5"},
+                                             {"--threads", "99999999999999999999"},
+                                             {"--databases", "-1"},
+                                             {"--databases", "16385"},
+                                             {"--databases", "x"},
+                                             {"--maxmemory", "-1"},
+                                             {"--maxmemory", ""},
+                                             {"--maxmemory", "1"},
+                                             {"--maxmemory", "1kb"},
+                                             {"--maxmemory", "767kb"},
+                                             {"--maxmemory", "99999999999gb"},
+                                             {"--maxmemory", "9223372036854775808"},
+                                             {"--maxmemory-policy", "ALLKEYS"},
+                                             {"--maxmemory-policy", ""},
+                                             {"--maxclients", "0"},
+                                             {"--maxclients", "1000001"},
+                                             {"--maxclients", "4294967297"},
+                                             {"--maxclients", "many"},
+                                             {"--timeout", "-1"},
+                                             {"--timeout", "2147483648"},
+                                             {"--timeout", "soon"},
+                                             {"--tcp-keepalive", "-1"},
+                                             {"--tcp-keepalive", "2147483648"},
+                                             {"--proto-max-bulk-len", "-1"},
+                                             {"--proto-max-bulk-len", "0"},
+                                             {"--loglevel", "1"},
+                                             {"--gpu-memory", "-1"},
+                                             {"--gpus", "-1"},
+                                             {"--gpu-values-from", "-1"},
                                              {"--threads", "0"},
                                              {"--databases", "0"},
                                              {"--maxmemory", "lots"},

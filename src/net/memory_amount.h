@@ -1,0 +1,13 @@
+// Amounts of memory as redis.conf writes them: digits and a unit, 1k = 1000 bytes, 1kb = 1024
+// bytes, likewise m and g, in any case. Amounts beyond 64 bits are none.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace isotherm::net {
+
+std::optional<uint64_t> parse_memory(std::string_view text);
+
+}  // namespace isotherm::net
