@@ -35,7 +35,8 @@ std::string letters(const Client& client) {
 }
 
 // A line of CLIENT LIST. `argument_bytes`: of the command that the client runs now.
-std::string describe(const Client& client, int64_t now_ms, size_t argument_bytes) {
+std::string describe(const Client& client, const Command* command, size_t argument_bytes,
+                     int64_t now_ms) {
   const auto field = [](std::string_view name, const auto& value) {
     std::string text(name);
     if constexpr (std::is_integral_v<std::decay_t<decltype(value)>>) {
@@ -45,7 +46,6 @@ std::string describe(const Client& client, int64_t now_ms, size_t argument_bytes
     }
   };
   const auto seconds_since = [&](int64_t ms) { return std::max<int64_t>(now_ms - ms, 0) / 1000; };
-  const Command* command = client.command.load(relaxed);
   const size_t input = client.input_bytes.load(relaxed);
   const size_t input_room = client.input_room.load(relaxed);
   const size_t output = client.output_bytes.load(relaxed);
@@ -74,7 +74,8 @@ size_t bytes_of(Arguments words) {
 
 std::string describe_for(const Call& call, const Client& client) {
   const bool itself = &client == &call.session.client;
-  return describe(client, call.turn.now_ms, itself ? bytes_of(call.arguments) : 0);
+  return itself ? describe(client, &call.command, bytes_of(call.arguments), call.turn.now_ms)
+                : describe(client, client.command.load(relaxed), 0, call.turn.now_ms);
 }
 
 void encode_name(const Answer& answer, const AnswerSource&, RespWriter& writer) {

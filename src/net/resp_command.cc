@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <utility>
 
 #include "net/resp_handlers.h"
@@ -45,6 +46,21 @@ class Lookup {
   std::array<NumberedCommand, 1024> cells_{};
 };
 
+// The names that this thread's clients sent last, as they wrote them: clients repeat a few, which
+// are recognised without hashing.
+struct Recent {
+  static constexpr size_t longest = 16;
+
+  std::array<char, longest> name{};
+  size_t size = 0;
+  NumberedCommand found;
+
+  bool is(std::string_view asked) const {
+    return asked.size() == size && std::memcmp(asked.data(), name.data(), size) == 0;
+  }
+};
+thread_local constinit std::array<Recent, 16> recent{};
+
 }  // namespace
 
 void Call::answer_raw(std::string_view reply) { answer_text(encode_raw, reply); }
@@ -72,8 +88,16 @@ bool Call::integer(size_t i, int64_t* value) {
 NumberedCommand find_numbered(std::string_view name) {
   static const Lookup lookup;
   // Longer than any command: not worth its hash.
-  if (name.size() > 32) return {};
-  return lookup.find(name);
+  if (name.empty() || name.size() > 32) return {};
+  if (name.size() > Recent::longest) return lookup.find(name);
+  Recent& last = recent[(static_cast<uint8_t>(name[0]) + name.size()) % recent.size()];
+  if (last.is(name)) return last.found;
+  const NumberedCommand found = lookup.find(name);
+  if (found.command != nullptr) {
+    last.size = name.copy(last.name.data(), name.size());
+    last.found = found;
+  }
+  return found;
 }
 
 NumberedCommand find_numbered(const NumberedCommand& container, std::string_view name) {

@@ -63,16 +63,21 @@ struct AnswerSource {
 };
 using Encode = void (*)(const Answer& answer, const AnswerSource& source, RespWriter& writer);
 
+// Whose answer it is, and what becomes of it.
+struct Origin {
+  uint16_t command = 0;   // its number; 0: none
+  bool muted = false;     // made, to know whether it is an error, but not sent
+  bool rejected = false;  // an error before the command ran
+};
+
 struct Answer {
   Encode encode;
   std::string_view text;  // for answers known at parse time
   Batch::Row first_row;
   uint32_t rows;
-  int64_t number;         // whatever the encoder needs
-  int version;            // of RESP when the command was parsed
-  uint16_t command;       // its number
-  bool muted;             // made, to know whether it is an error, but not sent
-  bool rejected = false;  // an error before the command ran
+  int64_t number;  // whatever the encoder needs
+  int version;     // of RESP when the command was parsed
+  Origin origin;
 };
 
 // A command that runs alone.
@@ -90,9 +95,7 @@ struct AnswerQueue {
   std::deque<std::string> texts;  // a deque: its strings stay where they are
   RunAlone alone = nullptr;
   bool closing = false;  // after these answers
-  // Of the command that is being parsed, or runs alone.
-  uint16_t command = 0;
-  bool muted = false;
+  Origin origin;         // of the command that is being parsed, or runs alone
 };
 
 class Call {
@@ -106,13 +109,11 @@ class Call {
 
   // The answer is made by `encode` from `rows` rows from `first_row` on.
   void answer(Encode encode, Batch::Row first_row, uint32_t rows = 1, int64_t number = 0) {
-    queue_.answers.push_back(
-        {encode, {}, first_row, rows, number, session.version, queue_.command, queue_.muted});
+    queue_.answers.push_back({encode, {}, first_row, rows, number, session.version, queue_.origin});
   }
   // The answer is made by `encode` from `text`, which must stay until then.
   void answer_text(Encode encode, std::string_view text, int64_t number = 0) {
-    queue_.answers.push_back(
-        {encode, text, 0, 0, number, session.version, queue_.command, queue_.muted});
+    queue_.answers.push_back({encode, text, 0, 0, number, session.version, queue_.origin});
   }
   // The same of a text that the answer keeps.
   void answer_owned(Encode encode, std::string text, int64_t number = 0);
@@ -123,9 +124,9 @@ class Call {
   void error(std::string text);
   void run_alone(RunAlone run) { queue_.alone = run; }
   // This command's answer is sent, or not, whatever CLIENT REPLY said before.
-  void mute(bool muted) { queue_.muted = muted; }
+  void mute(bool muted) { queue_.origin.muted = muted; }
   // The answer before is an error of a command that did not run.
-  void reject() { queue_.answers.back().rejected = true; }
+  void reject() { queue_.answers.back().origin.rejected = true; }
   // Ends the connection after the answers so far.
   void close() { queue_.closing = true; }
   // Ends it without them.

@@ -49,6 +49,7 @@ class RespProtocol final : public Protocol {
     const Batch::Row rows_before = turn.batch.size();
     parser_.limit_bulks(server_.live.proto_max_bulk_len.load(std::memory_order_relaxed));
     stopped_early_ = held_ = false;
+    unusual_ = is_unusual(turn);
     size_t consumed = 0;
     while (!queue_.closing) {
       const RespParser::Outcome outcome = parser_.next(input.substr(consumed));
@@ -68,22 +69,24 @@ class RespProtocol final : public Protocol {
         break;
       }
     }
+    if (last_ != nullptr) session_.client.command.store(last_, std::memory_order_relaxed);
     return queue_.closing ? input.size() : consumed;
   }
 
   void reply(Turn& turn, Output& output) override {
     const AnswerSource source{turn.batch, turn.now_ms};
     const size_t before = output.size();
-    uint64_t rows = 0;
+    CommandCounts::Notes notes(turn.counters.by_command);
     for (const Answer& answer : queue_.answers) {
-      if (answer.muted) [[unlikely]] {
+      if (answer.origin.muted) [[unlikely]] {
         Output nowhere;
         write(answer, source, turn, nowhere);
       } else {
         write(answer, source, turn, output);
       }
-      rows += answer.rows;
+      notes.note(answer.origin.command, answer.rows);
     }
+    const uint64_t rows = notes.finish();
     if (rows != 0) learn_answer_bytes((output.size() - before) / rows);
     turn.counters.commands.add(queue_.answers.size());
     forget_answers();
@@ -93,15 +96,17 @@ class RespProtocol final : public Protocol {
 
   void run_alone(Turn& turn, Output& output) override {
     Output nowhere;
-    RespWriter writer(queue_.muted ? nowhere : output, session_.version);
+    RespWriter writer(queue_.origin.muted ? nowhere : output, session_.version);
     Alone alone{parser_.arguments(), turn, session_, writer};
     const auto began = std::chrono::steady_clock::now();
     std::exchange(queue_.alone, nullptr)(alone);
     const auto took = std::chrono::steady_clock::now() - began;
     turn.counters.commands.add();
     CommandCounts& counts = turn.counters.by_command;
-    counts.note_alone(queue_.command, static_cast<uint64_t>(took / std::chrono::nanoseconds(1)));
-    if (!writer.error_code().empty()) counts.note_error(queue_.command, writer.error_code(), false);
+    counts.note_alone(queue_.origin.command,
+                      static_cast<uint64_t>(took / std::chrono::nanoseconds(1)));
+    if (!writer.error_code().empty())
+      counts.note_error(queue_.origin.command, writer.error_code(), false);
     parser_.release_inline();
   }
 
@@ -114,74 +119,90 @@ class RespProtocol final : public Protocol {
   static void write(const Answer& answer, const AnswerSource& source, Turn& turn, Output& output) {
     RespWriter writer(output, answer.version);
     answer.encode(answer, source, writer);
-    CommandCounts& counts = turn.counters.by_command;
-    counts.note(answer.command, answer.rows);
-    if (!writer.error_code().empty()) [[unlikely]] {
-      // Redis looks for memory before it runs a command.
-      const bool rejected = answer.rejected || writer.error_code() == "OOM";
-      counts.note_error(answer.command, writer.error_code(), rejected);
-    }
+    if (writer.error_code().empty()) [[likely]]
+      return;
+    // Redis looks for memory before it runs a command.
+    const bool rejected = answer.origin.rejected || writer.error_code() == "OOM";
+    turn.counters.by_command.note_error(answer.origin.command, writer.error_code(), rejected);
   }
 
   void fail(Turn& turn) {
-    begin_answer(0);
-    static constexpr Command none{};
-    Call call(none, {}, turn, session_, queue_);
-    call.error("ERR " + std::string(parser_.error()));
-    call.close();
+    refuse(turn, "ERR " + std::string(parser_.error()));
+    queue_.closing = true;
   }
 
   // False: CLIENT PAUSE holds the command back, and nothing has been done.
   bool dispatch(Turn& turn) {
     const Arguments words = parser_.arguments();
-    NumberedCommand found = find_numbered(words[0]);
+    const NumberedCommand found = find_numbered(words[0]);
     if (found.command == nullptr) [[unlikely]] {
       refuse(turn, unknown_command(words));
       return true;
     }
-    if (!found.command->subcommands.empty() && words.size() > 1) {
-      const NumberedCommand container = found;
-      found = find_numbered(container, words[1]);
-      if (found.command == nullptr) {
-        refuse(turn, unknown_subcommand(*container.command, words[1]));
-        return true;
-      }
-    }
-    const bool fits = found.command->takes(words.size());
-    const Pause::Holds holds = server_.pause.holds(turn.now_ms);
-    if (holds != Pause::Holds::nothing && fits) [[unlikely]] {
-      const bool writes = (found.command->flags & command_flag::write) != 0;
-      if (writes || holds == Pause::Holds::all) return false;
-    }
-    begin_answer(found.number);
-    session_.client.command.store(found.command, std::memory_order_relaxed);
-    const Batch::Row first_row = turn.batch.size();
-    Call call(*found.command, words, turn, session_, queue_);
-    if (!fits) [[unlikely]] {
-      call.wrong_arity();
-      call.reject();
+    if (!found.command->subcommands.empty()) [[unlikely]]
+      return dispatch_subcommand(found, turn);
+    if (unusual_) [[unlikely]]
+      return run_unusually(found, turn);
+    run(found, {found.number}, turn);
+    return true;
+  }
+
+  bool dispatch_subcommand(const NumberedCommand& container, Turn& turn) {
+    const Arguments words = parser_.arguments();
+    NumberedCommand found = container;
+    if (words.size() > 1) found = find_numbered(container, words[1]);
+    if (found.command == nullptr) {
+      refuse(turn, unknown_subcommand(*container.command, words[1]));
       return true;
     }
+    const bool done = run_unusually(found, turn);
+    unusual_ = is_unusual(turn);
+    return done;
+  }
+
+  // Whether commands need more than to be run. CLIENT alone can make it so, on this connection;
+  // what other connections do is seen at the next parse.
+  bool is_unusual(const Turn& turn) const {
+    return session_.replies != Replies::on || session_.no_touch ||
+           server_.pause.holds(turn.now_ms) != Pause::Holds::nothing;
+  }
+
+  void run(const NumberedCommand& found, Origin origin, Turn& turn) {
+    queue_.origin = origin;
+    last_ = found.command;
+    Call call(*found.command, parser_.arguments(), turn, session_, queue_);
+    if (!found.command->takes(call.size())) [[unlikely]] {
+      call.wrong_arity();
+      return call.reject();
+    }
     found.command->handler(call);
-    if (session_.no_touch) [[unlikely]]
-      leave_untouched(*found.command, turn.batch, first_row);
+  }
+
+  bool run_unusually(const NumberedCommand& found, Turn& turn) {
+    const Pause::Holds holds = server_.pause.holds(turn.now_ms);
+    const bool writes = (found.command->flags & command_flag::write) != 0;
+    const bool held = holds == Pause::Holds::all || (holds == Pause::Holds::writes && writes);
+    if (held && found.command->takes(parser_.arguments().size())) return false;
+    const Batch::Row first_row = turn.batch.size();
+    run(found, {found.number, take_muted()}, turn);
+    if (session_.no_touch) leave_untouched(*found.command, turn.batch, first_row);
     return true;
   }
 
   // Answers with an error for what is no command.
   void refuse(Turn& turn, std::string error) {
     static constexpr Command none{};
-    begin_answer(0);
-    Call call(none, parser_.arguments(), turn, session_, queue_);
+    queue_.origin = {0, take_muted()};
+    Call call(none, {}, turn, session_, queue_);
     call.error(std::move(error));
     call.reject();
   }
 
-  void begin_answer(uint16_t number) {
-    queue_.command = number;
-    queue_.muted = session_.replies != Replies::on;
-    if (session_.replies == Replies::skip) [[unlikely]]
-      session_.replies = Replies::on;
+  // Whether the next command's answer is left out.
+  bool take_muted() {
+    const bool muted = session_.replies != Replies::on;
+    if (session_.replies == Replies::skip) session_.replies = Replies::on;
+    return muted;
   }
 
   // TOUCH is there to touch.
@@ -207,6 +228,8 @@ class RespProtocol final : public Protocol {
   RespParser parser_;
   Session session_;
   AnswerQueue queue_;
+  const Command* last_ = nullptr;  // that ran
+  bool unusual_ = false;
   bool held_ = false;
   bool stopped_early_ = false;
   size_t expected_answer_bytes_ = 4096;  // until some were seen
