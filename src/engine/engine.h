@@ -62,6 +62,14 @@ struct DatabaseStats {
   uint64_t expires = 0;  // keys with an expiry
 };
 
+// One size class of items; a chunk has 64 KiB.
+struct ItemClassStats {
+  uint64_t bytes = 0;      // of an item
+  uint64_t per_chunk = 0;  // items
+  uint64_t chunks = 0;
+  uint64_t items = 0;  // live
+};
+
 class EngineState;  // internal: the stages
 
 class Engine {
@@ -80,6 +88,9 @@ class Engine {
   const Options& options() const;  // as the store was opened
   const Clock& clock() const;
   EngineStats stats() const;
+  // From the smallest size to the largest.
+  std::vector<ItemClassStats> item_classes() const;
+  uint64_t large_item_bytes() const;  // of items that are in no class
   // Why the index is on the host though the options did not ask for it; empty otherwise.
   const std::string& device_problem() const;
   DatabaseStats database(uint32_t database) const;
@@ -104,6 +115,9 @@ class Engine {
 struct ScanItem {
   std::string_view key;
   ValueType type;
+  uint64_t value_bytes;
+  int64_t expiry;
+  uint32_t size_class;  // number of it; for a large item one more than there are
 };
 
 class Worker {

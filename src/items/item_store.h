@@ -21,6 +21,7 @@
 // Limits. Items up to 1 TiB; 4 TiB of items in chunks.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -56,6 +57,12 @@ struct ItemMemory {
   uint64_t large = 0;   // large items
   uint64_t large_count = 0;
   uint64_t retired = 0;  // waiting for readers
+};
+
+// One size class: 64 KiB chunks that it has, and live items in them.
+struct ClassUse {
+  uint64_t chunks = 0;
+  uint64_t items = 0;
 };
 
 class ItemStore {
@@ -137,6 +144,8 @@ class ItemStore {
   // Bytes that are retired and not yet free, in all caches.
   uint64_t retired_bytes() const;
   ItemMemory memory() const;
+  // By class, counted chunk by chunk: about a millisecond a GiB.
+  std::array<ClassUse, size_classes::count> class_uses() const;
   uint64_t large_bytes() const { return large_.bytes(); }
   // A bounded step of giving free chunks back to the kernel; true while there is more.
   bool trim() { return pool_.trim(); }

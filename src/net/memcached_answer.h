@@ -32,6 +32,8 @@ enum class MemcachedVerb : uint8_t {
   touch,
   flush_all,
   stats,
+  slabs,
+  memory_limit,
   verbosity,
   version,
   shutdown,
@@ -44,12 +46,13 @@ struct MemcachedAnswer {
   bool unfinished = false;  // get: the rest of the keys follows in another answer
   Batch::Row row = 0;
   Batch::Row count = 0;
-  std::string_view text = {};  // text: the answer; stats: which statistics
+  std::string_view text = {};  // text: the answer; stats, memory_limit: the arguments
   int64_t time_ms = 0;         // flush_all: when, see FlushTime
 
   // Commands without one key run alone, when all before them has been answered.
   bool runs_alone() const {
-    return verb == MemcachedVerb::flush_all || verb == MemcachedVerb::stats;
+    return verb == MemcachedVerb::flush_all || verb == MemcachedVerb::stats ||
+           verb == MemcachedVerb::memory_limit;
   }
 };
 

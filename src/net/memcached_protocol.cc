@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "net/memcached_admin.h"
 #include "net/memcached_parser.h"
 #include "net/memcached_writer.h"
 #include "net/server_state.h"
@@ -54,7 +55,14 @@ class MemcachedProtocol final : public Protocol {
     const MemcachedAnswer answer = answers_.back();
     answers_.pop_back();
     turn.counters.commands.add();
-    if (answer.verb == MemcachedVerb::stats) return write_stats(answer.text, server_, output);
+    if (answer.verb == MemcachedVerb::stats) {
+      return write_stats(answer.text, server_, turn.worker, output);
+    }
+    if (answer.verb == MemcachedVerb::memory_limit) {
+      const std::string_view text = set_memory_limit(answer.text, server_);
+      if (!answer.silent) output.append(text);
+      return;
+    }
     turn.counters.memcached.cmd_flush.add();
     if (answer.time_ms == FlushTime::at_once) {
       server_.memcached.flush.set(FlushTime::never);
