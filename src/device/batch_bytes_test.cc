@@ -86,7 +86,6 @@ TEST_F(BatchBytesTest, CopiesOfLargeValuesCountWhereTheyMatter) {
   batch_.put("part", part);
   EXPECT_EQ(bytes(), copy);
   EXPECT_LT(needed_.lasting, 100u);
-  EXPECT_EQ(needed_.values, part.size());
   batch_.put("another", part);
   EXPECT_GT(bytes(), copy);
   EXPECT_EQ(needed_.lasting, needed_.at_once);
