@@ -1,6 +1,7 @@
 // Counter: a statistic that one thread raises and any thread reads.
 //
-// Raising is a plain add (no locked instruction), since only the owner writes.
+// Raising is a plain add (no locked instruction), since only the owner writes; readers see it a
+// little late, never torn.
 #pragma once
 
 #include <atomic>
@@ -10,9 +11,12 @@ namespace isotherm {
 
 class Counter {
  public:
-  void add(uint64_t n) {
-    value_.store(value_.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+  void add(uint64_t n = 1) { value_.store(get() + n, std::memory_order_relaxed); }
+  void raise_to(uint64_t value) {
+    if (value > get()) value_.store(value, std::memory_order_relaxed);
   }
+  // Only for maxima, where a write of the owner that gets lost does no harm.
+  void clear() { value_.store(0, std::memory_order_relaxed); }
   uint64_t get() const { return value_.load(std::memory_order_relaxed); }
 
  private:

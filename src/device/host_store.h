@@ -2,6 +2,9 @@
 //
 // Members are declared in the order they depend on each other; databases go first at the end, then
 // the items, then the pages that both lie in.
+//
+// Threads. Any. The cap, the policy and the longest value may change while batches run: each row
+// goes by what it reads.
 #pragma once
 
 #include <atomic>
@@ -32,16 +35,20 @@ struct HostStore {
       : options(its_options),
         seed(hash_seed),
         hash(its_hash),
-        touches(options.maxmemory_policy == EvictionPolicy::allkeys_lru ||
-                options.maxmemory_policy == EvictionPolicy::volatile_lru ||
-                options.gpu_values != 0),
-        evicts(options.maxmemory_policy != EvictionPolicy::noeviction),
-        evicts_any(options.maxmemory_policy == EvictionPolicy::allkeys_lru ||
-                   options.maxmemory_policy == EvictionPolicy::allkeys_random),
+        max_value_bytes(options.max_value_bytes),
         budget(options.maxmemory),
         items(pages, budget, epochs),
         databases(options.databases) {
+    set_policy(options.maxmemory_policy);
     pages.fault_ahead(budget);
+  }
+
+  void set_policy(EvictionPolicy its_policy) {
+    using enum EvictionPolicy;
+    policy = its_policy;
+    touches = its_policy == allkeys_lru || its_policy == volatile_lru || options.gpu_values != 0;
+    evicts = its_policy != noeviction;
+    evicts_any = its_policy == allkeys_lru || its_policy == allkeys_random;
   }
 
   // Whether writes find room by eviction, or by moving values to devices.
@@ -57,12 +64,15 @@ struct HostStore {
     return entries;
   }
 
-  const Options options;
-  const uint64_t seed;  // of the hash
+  const Options options;  // as the store was opened
+  const uint64_t seed;    // of the hash
   const Hash hash;
-  const bool touches;     // reads count as uses, for eviction or for values on devices
-  const bool evicts;      // the policy frees memory at the cap
-  const bool evicts_any;  // also by items without an expiry
+  std::atomic<uint64_t> max_value_bytes;
+  std::atomic<EvictionPolicy> policy;
+  // What the policy means:
+  std::atomic<bool> touches;     // reads count as uses, for eviction or for values on devices
+  std::atomic<bool> evicts;      // the policy frees memory at the cap
+  std::atomic<bool> evicts_any;  // also by items without an expiry
   MemoryBudget budget;
   Pages pages;
   EpochDomain epochs;

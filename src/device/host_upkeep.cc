@@ -285,7 +285,7 @@ void HostUpkeep::evict_some(int64_t bytes, int64_t now_ms) {
     if (erase_if_still(location, MoveReason::evicted, now_ms)) bytes -= freed;
     return bytes > 0;
   };
-  switch (store_.options.maxmemory_policy) {
+  switch (store_.policy.load(std::memory_order_relaxed)) {
     case EvictionPolicy::noeviction:
       return;
     case EvictionPolicy::allkeys_lru:

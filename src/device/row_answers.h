@@ -175,7 +175,8 @@ struct RowAnswers {
     const bool gone = old.item != nullptr && known == nullptr;
 
     Plan plan;
-    plan_change(request, known, run.now_ms, store.options.max_value_bytes, plan);
+    plan_change(request, known, run.now_ms, store.max_value_bytes.load(std::memory_order_relaxed),
+                plan);
     if (plan.action == Plan::Action::store && plan.parts.bytes() > run.largest_item &&
         !request.has(option::over_cap)) {
       plan.action = Plan::Action::keep;

@@ -106,6 +106,26 @@ const Options& Engine::options() const { return state_->store.options; }
 const Clock& Engine::clock() const { return state_->clock; }
 const std::string& Engine::device_problem() const { return state_->device_problem; }
 
+std::vector<ItemClassStats> Engine::item_classes() const {
+  std::vector<ItemClassStats> classes;
+  uint32_t number = 0;
+  for (const ClassUse& use : state_->store.items.class_uses()) {
+    classes.push_back(
+        {size_classes::bytes_of(number), size_classes::capacity_of(number), use.chunks, use.items});
+    ++number;
+  }
+  return classes;
+}
+uint64_t Engine::large_item_bytes() const { return state_->store.items.large_bytes(); }
+
+uint64_t Engine::maxmemory() const { return state_->store.budget.limit(); }
+void Engine::set_maxmemory(uint64_t bytes) { state_->store.budget.set_limit(bytes); }
+EvictionPolicy Engine::policy() const { return state_->store.policy; }
+void Engine::set_policy(EvictionPolicy policy) { state_->store.set_policy(policy); }
+void Engine::set_max_value_bytes(uint64_t bytes) {
+  state_->store.max_value_bytes = std::min(bytes, longest_value);
+}
+
 void Engine::add_buffer_bytes(int64_t bytes) {
   state_->store.budget.clients.fetch_add(bytes, std::memory_order_relaxed);
 }
@@ -392,7 +412,9 @@ uint64_t Worker::scan(uint32_t database, uint64_t cursor, uint64_t count,
   const auto show = [&](Location location) {
     const Item* item = store.items.item(location);
     if (item->expired(now_ms) || item->database() != database) return;
-    visit({item->key(), item->type()});
+    const bool large = location::kind(location) == location::Kind::large;
+    visit({item->key(), item->type(), item->value_bytes(), item->expiry(),
+           large ? size_classes::count : location::size_class(location)});
     ++visited;
   };
   const auto show_members = [&](uint64_t root) { for_each_member(store.items, root, show); };

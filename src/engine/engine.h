@@ -63,6 +63,15 @@ struct DatabaseStats {
 };
 
 class ArrivingItem;
+
+// One size class of items; a chunk has 64 KiB.
+struct ItemClassStats {
+  uint64_t bytes = 0;      // of an item
+  uint64_t per_chunk = 0;  // items
+  uint64_t chunks = 0;
+  uint64_t items = 0;  // live
+};
+
 class EngineState;  // internal: the stages
 
 class Engine {
@@ -78,12 +87,24 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  const Options& options() const;
+  const Options& options() const;  // as the store was opened
   const Clock& clock() const;
   EngineStats stats() const;
+  // From the smallest size to the largest.
+  std::vector<ItemClassStats> item_classes() const;
+  uint64_t large_item_bytes() const;  // of items that are in no class
   // Why the index is on the host though the options did not ask for it; empty otherwise.
   const std::string& device_problem() const;
   DatabaseStats database(uint32_t database) const;
+  // What may change while workers run; batches that run meanwhile go by the old or the new value.
+  // A cap below what is in use is reached by eviction, in steps, where the policy allows any.
+  uint64_t maxmemory() const;
+  void set_maxmemory(uint64_t bytes);
+  EvictionPolicy policy() const;
+  void set_policy(EvictionPolicy policy);
+  // At most 2^32 - 1; larger values that are stored already stay.
+  void set_max_value_bytes(uint64_t bytes);
+
   // What the buffers of connections take; negative: given back.
   void add_buffer_bytes(int64_t bytes);
   // The same of all connections, with values that they still send though the store is done with
@@ -111,6 +132,9 @@ class Engine {
 struct ScanItem {
   std::string_view key;
   ValueType type;
+  uint64_t value_bytes;
+  int64_t expiry;
+  uint32_t size_class;  // number of it; for a large item one more than there are
 };
 
 class Worker {

@@ -1,6 +1,7 @@
 #include "items/item_store.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "items/chunk_walk.h"
 #include "items/clock_hand.h"
@@ -139,6 +140,25 @@ ItemMemory ItemStore::memory() const {
   memory.large_count = large_.count();
   memory.retired = retired_in_chunks();
   return memory;
+}
+
+std::array<ClassUse, size_classes::count> ItemStore::class_uses() const {
+  std::array<ClassUse, size_classes::count> uses;
+  for (uint32_t page = 0; page < pool_.page_limit(); ++page) {
+    for (uint32_t mask = pool_.in_classes(page); mask != 0; mask &= mask - 1) {
+      const auto place = static_cast<uint32_t>(std::countr_zero(mask));
+      const Chunk& chunk = pool_.chunk(page * Chunk::per_page + place);
+      const int size_class = chunk.size_class();
+      if (size_class == Chunk::no_class) continue;
+      ClassUse& use = uses[static_cast<size_t>(size_class)];
+      ++use.chunks;
+      for (uint32_t w = 0; w < Chunk::words_of(static_cast<uint32_t>(size_class)); ++w) {
+        const uint64_t live = chunk.bits[w].live.load(std::memory_order_relaxed);
+        use.items += static_cast<uint64_t>(std::popcount(live));
+      }
+    }
+  }
+  return uses;
 }
 
 uint32_t ItemStore::sweep_clock(uint32_t limit, Visitor visit, bool volatile_only) {

@@ -11,7 +11,8 @@
 // Writes of a store that evicts may run over the cap, since what is evicted or replaced while a
 // batch runs is not free before its end; `room_over` says how far.
 //
-// Threads. Any; each counter is an atomic, `used` a momentary sum.
+// Threads. Any; each counter is an atomic, `used` a momentary sum. The limit may change while
+// others read it: a check then goes by the old or the new one.
 #pragma once
 
 #include <algorithm>
@@ -47,32 +48,35 @@ class MemoryBudget {
   explicit MemoryBudget(uint64_t limit) : limit_(limit) {}
 
   // 0: no cap.
-  uint64_t limit() const { return limit_; }
+  uint64_t limit() const { return limit_.load(std::memory_order_relaxed); }
+  void set_limit(uint64_t bytes) { limit_.store(bytes, std::memory_order_relaxed); }
   uint64_t used() const {
     return positive(items.load() + index.load() + buffers.load() +
                     ahead.load(std::memory_order_relaxed) +
                     clients.load(std::memory_order_relaxed));
   }
   // Less the pages made ready ahead, which whoever needs memory gets, what is passing, and what
-  // connections hold: that has a bound of its own (net/client_memory.h), so that no client makes
+  // connections hold: that has a bound of its own (net/client_limits.h), so that no client makes
   // the writes of others fail.
   uint64_t claimed() const { return positive(claimed_.load(std::memory_order_relaxed)); }
   // True when `bytes` more stay within the cap.
   bool fits(uint64_t bytes) const {
-    return limit_ == 0 || (claimed() + bytes <= limit_ && bytes <= room_over());
+    const uint64_t cap = limit();
+    return cap == 0 || (claimed() + bytes <= cap && bytes <= room_over(cap));
   }
   // The same for a write that may run over the cap.
-  bool fits_over(uint64_t bytes) const { return limit_ == 0 || bytes <= room_over(); }
+  bool fits_over(uint64_t bytes) const {
+    const uint64_t cap = limit();
+    return cap == 0 || bytes <= room_over(cap);
+  }
   // What is left until no write may run further. Buffers are left out: whether they have been told
   // of the one that holds this very value is chance.
-  uint64_t room_over() const {
-    const uint64_t most = limit_ + limit_ / 16 + most_over;
-    return most - std::min(most, positive(items.load() + index.load()));
-  }
+  uint64_t room_over() const { return room_over(limit()); }
   // The largest item that fits when all others are gone.
   uint64_t largest_item() const {
     const uint64_t lines = positive(index.load());
-    return limit_ > lines ? limit_ - lines : 0;
+    const uint64_t cap = limit();
+    return cap > lines ? cap - lines : 0;
   }
 
  private:
@@ -81,7 +85,12 @@ class MemoryBudget {
   // The counters of a moment need not belong together.
   static uint64_t positive(int64_t sum) { return sum > 0 ? static_cast<uint64_t>(sum) : 0; }
 
-  const uint64_t limit_;
+  uint64_t room_over(uint64_t cap) const {
+    const uint64_t most = cap + cap / 16 + most_over;
+    return most - std::min(most, positive(items.load() + index.load()));
+  }
+
+  std::atomic<uint64_t> limit_;
   std::atomic<int64_t> claimed_{0};
 
  public:

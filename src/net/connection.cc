@@ -16,13 +16,13 @@
 namespace isotherm::net {
 
 Connection::Connection(Loop& loop, BufferPool& pool, Engine& engine, int descriptor,
-                       std::unique_ptr<Protocol> protocol, Speaks speaks)
+                       std::unique_ptr<Protocol> protocol, std::unique_ptr<Client> client)
     : loop_(loop),
+      client_(std::move(client)),
       descriptor_(descriptor),
       protocol_(std::move(protocol)),
       input_(pool),
-      output_(&pool, &engine),
-      speaks_(speaks) {}
+      output_(&pool, &engine) {}
 
 void Connection::on_events(uint32_t events) {
   constexpr uint32_t ends = EPOLLRDHUP | EPOLLHUP | EPOLLERR;
@@ -34,12 +34,17 @@ void Connection::on_events(uint32_t events) {
 }
 
 void Connection::parse(Turn& turn) {
+  if (client_->killed.load(std::memory_order_relaxed)) [[unlikely]]
+    return close();
+  client_->last_ms.store(turn.now_ms, std::memory_order_relaxed);
   if (!takes_input()) return;
   if (!parse_on_) {
     if (!readable_ || !receive()) return;
     turn.now_ms = turn.server.clock.now_ms();
   }
   const std::string_view input = input_.unread();
+  client_->input_bytes.store(input.size(), std::memory_order_relaxed);
+  client_->input_room.store(input_.room().size(), std::memory_order_relaxed);
   input_.consume(protocol_->parse(input, turn));
   parse_on_ = protocol_->stopped_early();
 }
@@ -152,12 +157,30 @@ void Connection::settle() {
   if (!open_) return loop_.ended(*this);  // again: it may have been queued the first time
   count_protocol(protocol_->memory());
   readable_ || parse_on_ ? input_.shrink() : input_.pack();
+  tell_client();
+  if (held() && !last_words()) {
+    if (hung_up_) return close();
+    loop_.holds_some();
+    if (!output_.empty() && !full_) loop_.ready(*this);
+    return;
+  }
   if (output_.empty()) {
     if (last_words()) return close();
   } else if (!full_) {
     return loop_.ready(*this);
   }
   if (takes_input() && (parse_on_ || readable_)) loop_.ready(*this);
+}
+
+// What others see of the connection between its turns.
+void Connection::tell_client() {
+  constexpr auto relaxed = std::memory_order_relaxed;
+  client_->input_bytes.store(input_.unread().size(), relaxed);
+  client_->output_bytes.store(output_.size(), relaxed);
+  client_->input_room.store(input_.room().size(), relaxed);
+  client_->output_pieces.store(output_.pieces(), relaxed);
+  client_->output_memory.store(output_.memory(), relaxed);
+  client_->held.store(held(), relaxed);
 }
 
 void Connection::close() {

@@ -17,7 +17,9 @@
 // stay where they are. While more than `output_bound` bytes wait for a client that does not read,
 // nothing more is parsed or received from it. Replies beyond it are written at once, so that those
 // of many connections do not add up where clients read. The connection ends when the client closes,
-// on an error, or when its protocol says so and the output is written; the loop then deletes it.
+// on an error, when somebody has killed its client (client.h), or when its protocol says so and the
+// output is written; the loop then deletes it. While CLIENT PAUSE holds its next command it waits
+// for the loop to let it go on, or for the client to hang up.
 //
 // Threads. Belongs to its loop's thread.
 // Limits. Those of client_limits.h, which end the connection.
@@ -28,6 +30,7 @@
 #include <memory>
 
 #include "net/buffer_pool.h"
+#include "net/client.h"
 #include "net/client_limits.h"
 #include "net/input_buffer.h"
 #include "net/output.h"
@@ -38,14 +41,11 @@ namespace isotherm::net {
 
 class Loop;
 
-// Which clients a port is for.
-enum class Speaks : uint8_t { resp, memcached };
-
 class Connection final : public Watched {
  public:
   // Takes over a connected, non-blocking socket that its loop's events watch.
   Connection(Loop& loop, BufferPool& pool, Engine& engine, int descriptor,
-             std::unique_ptr<Protocol> protocol, Speaks speaks);
+             std::unique_ptr<Protocol> protocol, std::unique_ptr<Client> client);
   ~Connection() { close_socket(); }
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -71,7 +71,8 @@ class Connection final : public Watched {
   // Its last requests had large replies.
   bool heavy() const { return heavy_; }
   bool deletable() const { return !open_ && !queued; }
-  Speaks speaks() const { return speaks_; }
+  bool held() const { return protocol_->held(); }
+  const Client& client() const { return *client_; }
 
   bool queued = false;  // in a list of its loop
   size_t index = 0;     // in the loop's list of connections
@@ -85,13 +86,14 @@ class Connection final : public Watched {
   bool write_some();
   void close_socket();
   void count_protocol(size_t bytes);
+  void tell_client();
 
   Loop& loop_;
+  const std::unique_ptr<Client> client_;
   const int descriptor_;
   std::unique_ptr<Protocol> protocol_;
   InputBuffer input_;
   Output output_;
-  const Speaks speaks_;
   OutputWatch watch_;
   size_t protocol_bytes_ = 0;  // of the protocol's memory, that the loop knows of
   bool open_ = true;

@@ -1,35 +1,22 @@
 // Counters: what each event loop counts, for INFO and `stats`.
 //
-// Every loop owns one LoopCounters and is its only writer, so a count is a load and a store without
-// a lock prefix; readers on other threads sum over the loops (`total`) and see each counter a
-// little late, never torn. Sums are never set back: CONFIG RESETSTAT remembers a snapshot and INFO
-// subtracts it (server_state.h).
+// Every loop owns one LoopCounters and is its only writer (base/counter.h); readers on other
+// threads sum over the loops (`total`). Sums are never set back: CONFIG RESETSTAT remembers a
+// snapshot and INFO subtracts it (server_state.h).
 //
 // Batch sizes fall into buckets of powers of two: bucket i counts batches of [2^i, 2^(i+1)) rows.
 #pragma once
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 
+#include "base/counter.h"
+#include "net/command_counts.h"
+
 namespace isotherm::net {
-
-class Counter {
- public:
-  void add(uint64_t amount = 1) { value_.store(get() + amount, std::memory_order_relaxed); }
-  void raise_to(uint64_t value) {
-    if (value > get()) value_.store(value, std::memory_order_relaxed);
-  }
-  // Only for maxima, where a write of the owner that gets lost does no harm.
-  void clear() { value_.store(0, std::memory_order_relaxed); }
-  uint64_t get() const { return value_.load(std::memory_order_relaxed); }
-
- private:
-  std::atomic<uint64_t> value_{0};
-};
 
 // The memcached commands, counted where `stats` names them.
 struct MemcachedCounters {
@@ -57,6 +44,7 @@ struct alignas(64) LoopCounters {
   Counter batch_connections_max;
   std::array<Counter, batch_buckets> batch_histogram;
   MemcachedCounters memcached;
+  CommandCounts by_command;  // of RESP
 
   void reset_maxima() {
     batch_rows_max.clear();

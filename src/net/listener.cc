@@ -80,7 +80,7 @@ void Listener::pause() {
 bool Listener::admit(int descriptor) {
   auto& clients = speaks_ == Speaks::resp ? server_.resp_clients : server_.memcached_clients;
   clients.fetch_add(1);
-  if (server_.resp_clients + server_.memcached_clients <= server_.options.maxclients) return true;
+  if (server_.resp_clients + server_.memcached_clients <= server_.live.maxclients) return true;
   clients.fetch_sub(1);
   server_.rejected_connections.fetch_add(1, std::memory_order_relaxed);
   const std::string_view text = refusal(speaks_);

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <asio/ip/tcp.hpp>
+#include <chrono>
 #include <cstdlib>
 #include <functional>
 #include <string>
@@ -32,6 +33,20 @@ std::string address_of(int descriptor, NameOf name_of) {
   if (name_of(descriptor, endpoint.data(), &size) != 0) return to_text({});
   endpoint.resize(size);
   return to_text(endpoint);
+}
+
+// Lets the kernel find out when a client is gone without a word: after `seconds` of silence it is
+// asked, and three times more before it is given up.
+void keep_alive(int descriptor, uint32_t seconds) {
+  if (seconds == 0) return;
+  const int on = 1;
+  const int idle = static_cast<int>(seconds);
+  const int between = std::max(1, idle / 3);
+  const int probes = 3;
+  ::setsockopt(descriptor, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+  ::setsockopt(descriptor, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+  ::setsockopt(descriptor, IPPROTO_TCP, TCP_KEEPINTVL, &between, sizeof between);
+  ::setsockopt(descriptor, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
 }
 
 }  // namespace
@@ -89,10 +104,53 @@ void Loop::look_after() {
   pool_.trim();
   report_memory();
   bound_memory();
+  check_outputs();
+  if (holds_some_) release_if_over();
+  constexpr int ticks_a_second = 1000 / SocketEvents::tick_ms;
+  if (++ticks_ >= ticks_a_second) {
+    ticks_ = 0;
+    close_idle();
+  }
+  if (server_.threads.front() == this) server_.sample_rates();
+}
+
+void Loop::check_outputs() {
   const OutputLimit& limit = server_.limits.output[ClientLimits::normal];
   if (limit.soft.load(std::memory_order_relaxed) == 0) return;
   const int64_t now_ms = server_.clock.now_ms();
   for (auto& connection : connections_) connection->check_output(limit, now_ms);
+}
+
+void Loop::release_if_over() {
+  const int64_t now_ms = server_.clock.now_ms();
+  if (server_.pause.holds(now_ms) != Pause::Holds::nothing) return;
+  server_.pause.end_if_over(now_ms);
+  holds_some_ = false;
+  for (const auto& connection : connections_) {
+    if (connection->held()) ready(*connection);
+  }
+}
+
+void Loop::close_idle() {
+  const int64_t limit_ms = int64_t{1000} * server_.live.timeout;
+  if (limit_ms == 0) return;
+  const int64_t now_ms = server_.clock.now_ms();
+  for (const auto& connection : connections_) {
+    const Client& client = connection->client();
+    if (now_ms - client.last_ms >= limit_ms && !client.held) connection->close();
+  }
+}
+
+void Loop::close_killed() {
+  post([this] {
+    for (const auto& connection : connections_) {
+      if (connection->client().killed) connection->close();
+    }
+  });
+}
+
+void Loop::release_held() {
+  post([this] { release_if_over(); });
 }
 
 void Loop::turn() {
@@ -142,12 +200,15 @@ void Loop::wrote_reply(Turn& turn, size_t bytes, size_t unsent) {
 }
 
 void Loop::run_batch(Turn& turn) {
+  const auto began = std::chrono::steady_clock::now();
   if (!batch_.empty()) submit(turn.now_ms);
   reply_bytes_ = 0;
   // Another one is the first each time, for the last may find no room for their replies.
   const size_t first = parsed_.empty() ? 0 : ++replied_first_ % parsed_.size();
   for (size_t i = first; i < parsed_.size(); ++i) parsed_[i]->reply(turn);
   for (size_t i = 0; i < first; ++i) parsed_[i]->reply(turn);
+  const auto took = std::chrono::steady_clock::now() - began;
+  counters_.by_command.finish_turn(static_cast<uint64_t>(took / std::chrono::nanoseconds(1)));
   if (batch_.empty()) return;
   const bool huge = batch_.size() > batch_rows_per_turn;
   batch_.clear();
@@ -183,7 +244,8 @@ void Loop::delete_ended() {
   for (Connection* connection : ended_) {
     // Otherwise the turn that it is queued for names it again.
     if (!connection->deletable()) continue;
-    const bool resp = connection->speaks() == Speaks::resp;
+    server_.clients.remove(connection->client());
+    const bool resp = connection->client().speaks == Speaks::resp;
     (resp ? server_.resp_clients : server_.memcached_clients).fetch_sub(1);
     const size_t index = connection->index;
     std::swap(connections_[index], connections_.back());
@@ -205,7 +267,7 @@ void Loop::report_memory() {
 
 void Loop::bound_memory() {
   const Engine& engine = server_.engine;
-  const uint64_t most = server_.limits.all_clients(engine.options().maxmemory);
+  const uint64_t most = server_.limits.all_clients(engine.maxmemory());
   if (most == 0 || engine.client_bytes() <= most) return;
   // Twice: what is free goes.
   pool_.trim();
@@ -215,7 +277,9 @@ void Loop::bound_memory() {
   size_t own = 0;
   for (const auto& connection : connections_) {
     const size_t bytes = connection->open() ? connection->memory() : 0;
-    if (bytes != 0) holders.emplace_back(bytes, connection.get());
+    if (bytes != 0 && !connection->client().no_evict) {
+      holders.emplace_back(bytes, connection.get());
+    }
     own += bytes;
   }
   std::sort(holders.begin(), holders.end(), std::greater<>());
@@ -231,17 +295,21 @@ void Loop::bound_memory() {
 void Loop::welcome(int descriptor, Speaks speaks) {
   const int on = 1;
   ::setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  std::unique_ptr<Protocol> protocol;
-  if (speaks == Speaks::resp) {
-    Peer peer{address_of(descriptor, ::getpeername), address_of(descriptor, ::getsockname),
-              descriptor};
-    protocol = make_resp_protocol(server_, std::move(peer));
-  } else {
-    protocol = make_memcached_protocol(server_);
-  }
+  keep_alive(descriptor, server_.live.tcp_keepalive);
+  auto client = std::make_unique<Client>();
+  client->id = server_.next_client_id.fetch_add(1, std::memory_order_relaxed);
+  client->speaks = speaks;
+  client->loop = this;
+  client->peer_address = address_of(descriptor, ::getpeername);
+  client->local_address = address_of(descriptor, ::getsockname);
+  client->descriptor = descriptor;
+  client->last_ms = client->connected_ms = server_.clock.now_ms();
+  server_.clients.add(*client);
+  std::unique_ptr<Protocol> protocol = speaks == Speaks::resp ? make_resp_protocol(server_, *client)
+                                                              : make_memcached_protocol(server_);
   counters_.connections.add();
   auto& connection = connections_.emplace_back(std::make_unique<Connection>(
-      *this, pool_, server_.engine, descriptor, std::move(protocol), speaks));
+      *this, pool_, server_.engine, descriptor, std::move(protocol), std::move(client)));
   connection->index = connections_.size() - 1;
   if (!events_.add_client(descriptor, *connection)) connection->close();
 }

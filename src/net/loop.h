@@ -23,7 +23,8 @@
 // reported to the engine. Where all loops' buffers pass their bound (client_limits.h), a loop that
 // has more than its share disconnects those of its clients that hold most.
 //
-// Threads. `post`, `adopt` and `stop` may be called by any thread; all else is the loop's own.
+// Threads. `post`, `adopt`, `close_killed`, `release_held` and `stop` may be called by any thread;
+// all else is the loop's own.
 #pragma once
 
 #include <asio/executor_work_guard.hpp>
@@ -62,6 +63,10 @@ class Loop {
 
   // Takes over a connected, non-blocking socket.
   void adopt(int descriptor, Speaks speaks);
+  // Closes the connections whose clients were killed (client.h).
+  void close_killed();
+  // Lets connections go on that CLIENT PAUSE held.
+  void release_held();
 
   // Runs `function` on the loop's thread.
   template <typename Function>
@@ -79,6 +84,7 @@ class Loop {
   // A connection has written so many bytes, of which so many are unsent.
   void wrote_reply(Turn& turn, size_t bytes, size_t unsent);
   void count_protocols(int64_t more) { protocol_bytes_ += more; }
+  void holds_some() { holds_some_ = true; }
   LoopCounters& counters() { return counters_; }
   const ClientLimits& limits() const { return server_.limits; }
 
@@ -94,6 +100,9 @@ class Loop {
   void report_memory();
   void bound_memory();
   void look_after();
+  void check_outputs();
+  void release_if_over();
+  void close_idle();
   void welcome(int descriptor, Speaks speaks);
   void close_all();
 
@@ -117,6 +126,8 @@ class Loop {
   int64_t protocol_bytes_ = 0;       // that protocols hold
   size_t reply_bytes_ = 0;           // in this turn
   size_t replied_first_ = 0;         // counts up
+  bool holds_some_ = false;          // connections that wait for the end of a pause
+  int ticks_ = 0;                    // since idle clients were looked for
   size_t reported_bytes_ = 0;
 };
 

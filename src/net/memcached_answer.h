@@ -35,6 +35,8 @@ enum class MemcachedVerb : uint8_t {
   touch,
   flush_all,
   stats,
+  slabs,
+  memory_limit,
   verbosity,
   version,
   shutdown,
@@ -47,14 +49,16 @@ struct MemcachedAnswer {
   bool unfinished = false;  // get: the rest of the keys follows in another answer
   Batch::Row row = 0;
   Batch::Row count = 0;
-  // text: the answer; stats: which statistics; get, gets: the keys from the first of these rows on.
+  // text: the answer; stats, memory_limit: the arguments; get, gets: the keys from the first of
+  // these rows on.
   std::string_view text = {};
   const char* line_end = nullptr;  // get, gets: behind the line
   int64_t time_ms = 0;             // flush_all: when, see FlushTime
 
   // Commands without one key run alone, when all before them has been answered.
   bool runs_alone() const {
-    return verb == MemcachedVerb::flush_all || verb == MemcachedVerb::stats;
+    return verb == MemcachedVerb::flush_all || verb == MemcachedVerb::stats ||
+           verb == MemcachedVerb::memory_limit;
   }
 };
 

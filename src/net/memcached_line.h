@@ -30,6 +30,12 @@ struct Words {
 
   std::string_view operator[](size_t i) const { return word[i]; }
   std::string_view last() const { return word[count - 1]; }
+  // The line from a word on, as far as words are held; empty where there is none.
+  std::string_view from(size_t i) const {
+    if (i >= count) return {};
+    const char* end = last().data() + last().size();
+    return {word[i].data(), static_cast<size_t>(end - word[i].data())};
+  }
 };
 
 // Takes the next word from the front of `text`; empty when there is none.

@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "net/memcached_admin.h"
 #include "net/memcached_flush.h"
 
 namespace isotherm::net {
@@ -96,6 +97,8 @@ const MemcachedParser::Command* MemcachedParser::find_command(std::string_view n
       {"flush_all", flush_all, 1, 3},
       {"stats", stats, 1, any},
       {"verbosity", verbosity, 2, 3},
+      {"slabs", slabs, 2, any},
+      {"cache_memlimit", memory_limit, 2, 3},
       {"quit", quit, 1, any},
       {"bget", get, 2, any},
       {"shutdown", shutdown, 1, any},
@@ -447,7 +450,14 @@ void MemcachedParser::run_other(MemcachedVerb verb, const Words& words, Turn& tu
     case verbosity:
       return run_verbosity(words, turn);
     case stats:
-      turn.answers.push_back({.verb = stats, .text = words.count > 1 ? words[1] : ""});
+      turn.answers.push_back({.verb = stats, .text = words.from(1)});
+      return;
+    case slabs:
+      return say(turn.answers, slabs_answer(words),
+                 words[1] == "automove" && is_noreply(words.last()));
+    case memory_limit:
+      turn.answers.push_back(
+          {.verb = memory_limit, .silent = is_noreply(words.last()), .text = words[1]});
       return;
     case version:
       return say(turn.answers, "VERSION 1.6.18\r\n");

@@ -4,6 +4,7 @@
 #include <limits>
 #include <vector>
 
+#include "net/memcached_admin.h"
 #include "net/memcached_parser.h"
 #include "net/memcached_writer.h"
 #include "net/server_state.h"
@@ -11,8 +12,6 @@
 
 namespace isotherm::net {
 namespace {
-
-constexpr uint32_t memcached_database = 0;
 
 // Rows are rationed by the size of the answers seen so far: what passes the output's bound would
 // run in vain.
@@ -24,6 +23,9 @@ class MemcachedProtocol final : public Protocol {
   explicit MemcachedProtocol(ServerState& server) : server_(server) {}
 
   size_t parse(std::string_view input, Turn& turn) override {
+    // It tells reads from writes late, so a pause of writes holds both.
+    held_ = server_.pause.holds(turn.now_ms) != Pause::Holds::nothing;
+    if (held_) return 0;
     flush_if_due(server_, turn.worker, turn.now_ms);
     turn.batch.select(memcached_database);
     SpareLists<MemcachedAnswer>::begin(answers_);
@@ -70,6 +72,7 @@ class MemcachedProtocol final : public Protocol {
     }
     if (rows != 0) learn_value_bytes((output.size() - bytes_before) / rows);
     turn.counters.commands.add(given);
+    turn.counters.by_command.note_others(given + rows);
     answers_.erase(answers_.begin(), answers_.begin() + static_cast<ptrdiff_t>(count));
     if (answers_.empty()) SpareLists<MemcachedAnswer>::end(answers_);
     return static_cast<size_t>(parsed_end_ - left);
@@ -81,7 +84,14 @@ class MemcachedProtocol final : public Protocol {
     const MemcachedAnswer answer = answers_.back();
     answers_.pop_back();
     turn.counters.commands.add();
-    if (answer.verb == MemcachedVerb::stats) return write_stats(answer.text, server_, output);
+    if (answer.verb == MemcachedVerb::stats) {
+      return write_stats(answer.text, server_, turn.worker, output);
+    }
+    if (answer.verb == MemcachedVerb::memory_limit) {
+      const std::string_view text = set_memory_limit(answer.text, server_);
+      if (!answer.silent) output.append(text);
+      return;
+    }
     turn.counters.memcached.cmd_flush.add();
     if (answer.time_ms == FlushTime::at_once) {
       server_.memcached.flush.set(FlushTime::never);
@@ -92,9 +102,10 @@ class MemcachedProtocol final : public Protocol {
     if (!answer.silent) output.append("OK\r\n");
   }
 
+  bool held() const override { return held_; }
   bool closing() const override { return parser_.closing(); }
   size_t wanted() const override { return parser_.wanted(); }
-  bool stopped_early() const override { return parser_.stopped_early() || waits_alone(); }
+  bool stopped_early() const override { return held_ || parser_.stopped_early() || waits_alone(); }
 
  private:
   // The block of a set and its like becomes an item as it comes. Where the cap refuses it, it is
@@ -131,7 +142,8 @@ class MemcachedProtocol final : public Protocol {
   std::unique_ptr<ArrivingItem> arrived_;   // of a command that runs in this turn
   std::vector<MemcachedAnswer> answers_;
   const char* parsed_end_ = nullptr;  // of the input of this turn
-  size_t value_bytes_ = 256;          // how much a row is expected to answer, at first unseen
+  bool held_ = false;
+  size_t value_bytes_ = 256;  // how much a row is expected to answer, at first unseen
 };
 
 }  // namespace

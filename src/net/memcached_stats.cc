@@ -3,8 +3,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <string>
 
+#include "net/memcached_admin.h"
+#include "net/memcached_line.h"
 #include "net/output.h"
 #include "net/server_state.h"
 
@@ -70,7 +74,7 @@ void write_process(const ServerState& server, Output& output) {
 }
 
 void write_connections(const ServerState& server, Output& output) {
-  stat(output, "max_connections", server.options.maxclients);
+  stat(output, "max_connections", server.live.maxclients);
   stat(output, "curr_connections",
        uint64_t{server.memcached_clients.load()} + server.resp_clients.load());
   stat(output, "total_connections", server.total(&LoopCounters::connections));
@@ -88,7 +92,7 @@ void write_store(const ServerState& server, Output& output) {
   const EngineStats engine = server.engine.stats();
   stat(output, "bytes_read", server.total(&LoopCounters::bytes_in));
   stat(output, "bytes_written", server.total(&LoopCounters::bytes_out));
-  stat(output, "limit_maxbytes", server.options.store.maxmemory);
+  stat(output, "limit_maxbytes", server.engine.maxmemory());
   stat(output, "accepting_conns", uint64_t{1});
   stat(output, "threads", server.loops.size());
   stat(output, "hash_bytes", engine.index_bytes);
@@ -98,22 +102,52 @@ void write_store(const ServerState& server, Output& output) {
 }
 
 void write_settings(const ServerState& server, Output& output) {
-  const bool evicts = server.options.store.maxmemory_policy != EvictionPolicy::noeviction;
+  const bool evicts = server.engine.policy() != EvictionPolicy::noeviction;
   std::string addresses;
   for (const std::string& address : server.options.bind) {
     addresses += (addresses.empty() ? "" : ",") + address;
   }
-  stat(output, "maxbytes", server.options.store.maxmemory);
-  stat(output, "maxconns", server.options.maxclients);
+  stat(output, "maxbytes", server.engine.maxmemory());
+  stat(output, "maxconns", server.live.maxclients);
   stat(output, "tcpport", server.memcached_port.load());
   stat(output, "udpport", uint64_t{0});
   stat(output, "inter", addresses);
   stat(output, "evictions", evicts ? "on" : "off");
+  stat(output, "domain_socket", "NULL");
+  stat(output, "shutdown_command", "no");
   stat(output, "num_threads", server.loops.size());
+  stat(output, "detail_enabled", "no");
   stat(output, "cas_enabled", "yes");
   stat(output, "binding_protocol", "ascii");
+  stat(output, "auth_enabled_sasl", "no");
+  stat(output, "auth_enabled_ascii", "no");
   stat(output, "item_size_max", uint64_t{1 << 20});
+  stat(output, "maxconns_fast", "yes");
   stat(output, "flush_enabled", "yes");
+  stat(output, "dump_enabled", "yes");
+  stat(output, "idle_timeout", server.live.timeout);
+  stat(output, "track_sizes", "no");
+  stat(output, "inline_ascii_response", "no");
+  stat(output, "ssl_enabled", "no");
+}
+
+std::string transport(const std::string& address) {
+  return (address.starts_with('[') ? "tcp6:" : "tcp:") + address;
+}
+
+// The clients of this protocol, by descriptor.
+void write_connections_each(const ServerState& server, Output& output) {
+  const int64_t now_ms = server.clock.now_ms();
+  server.clients.for_each([&](const Client& client) {
+    if (client.speaks != Speaks::memcached) return;
+    const std::string of = std::to_string(client.descriptor) + ":";
+    const int64_t silent_ms = now_ms - client.last_ms;
+    stat(output, of + "addr", transport(client.peer_address));
+    stat(output, of + "listen_addr", transport(client.local_address));
+    stat(output, of + "state", client.output_bytes == 0 ? "conn_read" : "conn_mwrite");
+    stat(output, of + "secs_since_last_cmd",
+         static_cast<uint64_t>(std::max<int64_t>(silent_ms, 0)) / 1000);
+  });
 }
 
 void reset_counters(ServerState& server) {
@@ -125,11 +159,13 @@ void reset_counters(ServerState& server) {
 
 }  // namespace
 
-void write_stats(std::string_view which, ServerState& server, Output& output) {
+void write_stats(std::string_view arguments, ServerState& server, Worker& worker, Output& output) {
+  const std::string_view which = take_word(arguments);
   if (which == "reset") {
     reset_counters(server);
     return output.append("RESET\r\n");
   }
+  if (which == "cachedump") return write_cachedump(arguments, worker, output);
   if (which.empty()) {
     write_process(server, output);
     write_connections(server, output);
@@ -137,12 +173,15 @@ void write_stats(std::string_view which, ServerState& server, Output& output) {
     write_store(server, output);
   } else if (which == "settings") {
     write_settings(server, output);
+  } else if (which == "items") {
+    write_items(server.engine, output);
   } else if (which == "slabs") {
-    stat(output, "active_slabs", uint64_t{0});
-    stat(output, "total_malloced", server.engine.stats().item_bytes);
+    write_slabs(server.engine, output);
   } else if (which == "sizes") {
     stat(output, "sizes_status", "disabled");
-  } else if (which != "items") {
+  } else if (which == "conns") {
+    write_connections_each(server, output);
+  } else {
     return output.append("ERROR\r\n");
   }
   output.append("END\r\n");

@@ -1,7 +1,7 @@
 // The answers to memcached's `stats`, and what `stats reset` sets back.
 //
 // Only what Isotherm knows is listed: names and meaning are memcached's, lines for things that do
-// not exist here (slab classes, LRU segments, libevent) are left out.
+// not exist here (LRU segments, libevent) are left out.
 //
 // Threads. The loops' counters are never set back, so a reset remembers their sums and `stats`
 // subtracts them. Any loop may reset or read.
@@ -12,6 +12,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+
+#include "engine/engine.h"
 
 namespace isotherm::net {
 
@@ -25,7 +27,7 @@ class MemcachedReset {
   std::array<std::atomic<uint64_t>, counters> sums{};
 };
 
-// `which`: "" for the general statistics, or the word behind `stats`.
-void write_stats(std::string_view which, ServerState& server, Output& output);
+// `arguments`: what stands behind `stats`; nothing: the general statistics.
+void write_stats(std::string_view arguments, ServerState& server, Worker& worker, Output& output);
 
 }  // namespace isotherm::net

@@ -75,6 +75,7 @@ class Output {
 
   size_t size() const { return size_; }  // unwritten bytes
   bool empty() const { return size_ == 0; }
+  size_t pieces() const { return pieces_.size() - first_; }
   size_t memory() const;     // bytes held, written or not, values included that the engine keeps
   std::string text() const;  // a copy of all unwritten bytes, for tests
 

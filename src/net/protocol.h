@@ -93,6 +93,9 @@ class Protocol {
   // Bytes it holds for requests that are not complete, beside the input.
   virtual size_t memory() const { return 0; }
 
+  // True when the last parse stopped before a command that CLIENT PAUSE holds back.
+  virtual bool held() const = 0;
+
   // True once no further input will be read: the connection closes when the output is written.
   virtual bool closing() const = 0;
 

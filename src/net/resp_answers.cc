@@ -69,6 +69,10 @@ void encode_bulk_text(const Answer& answer, const AnswerSource&, RespWriter& wri
   writer.bulk(answer.text);
 }
 
+void encode_verbatim(const Answer& answer, const AnswerSource&, RespWriter& writer) {
+  writer.verbatim("txt", answer.text);
+}
+
 void encode_integer(const Answer& answer, const AnswerSource&, RespWriter& writer) {
   writer.integer(answer.number);
 }

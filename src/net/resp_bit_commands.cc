@@ -19,7 +19,7 @@ std::optional<uint64_t> parse_offset(const Call& call, std::string_view word) {
   const auto offset = parse_integer(word);
   if (!offset || *offset < 0) return std::nullopt;
   const auto bit = static_cast<uint64_t>(*offset);
-  if (bit / 8 >= call.turn.server.options.proto_max_bulk_len) return std::nullopt;
+  if (bit / 8 >= call.turn.server.live.proto_max_bulk_len) return std::nullopt;
   return bit;
 }
 
@@ -153,7 +153,7 @@ bool parse_field_offset(const Call& call, std::string_view word, Step& step) {
   if (!number || __builtin_mul_overflow(*number, in_fields ? step.bits : 1, &bit)) return false;
   if (bit < 0) return false;
   step.offset = static_cast<uint64_t>(bit);
-  return step.offset / 8 < call.turn.server.options.proto_max_bulk_len;
+  return step.offset / 8 < call.turn.server.live.proto_max_bulk_len;
 }
 
 bool parse_overflow(std::string_view word, Step::Overflow& overflow) {

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <utility>
 
 #include "net/resp_handlers.h"
@@ -19,18 +20,20 @@ void encode_error(const Answer& answer, const AnswerSource&, RespWriter& writer)
 class Lookup {
  public:
   Lookup() {
+    uint16_t number = 1;
     for (const Command& command : command_table()) {
       size_t at = hash(command.name);
-      while (cells_[at] != nullptr) at = (at + 1) % cells_.size();
-      cells_[at] = &command;
+      while (cells_[at].command != nullptr) at = (at + 1) % cells_.size();
+      cells_[at] = {&command, number};
+      number = static_cast<uint16_t>(number + 1 + command.subcommands.size());
     }
   }
 
-  const Command* find(std::string_view name) const {
-    for (size_t at = hash(name); cells_[at] != nullptr; at = (at + 1) % cells_.size()) {
-      if (equals_ignoring_case(cells_[at]->name, name)) return cells_[at];
+  NumberedCommand find(std::string_view name) const {
+    for (size_t at = hash(name); cells_[at].command != nullptr; at = (at + 1) % cells_.size()) {
+      if (equals_ignoring_case(cells_[at].command->name, name)) return cells_[at];
     }
-    return nullptr;
+    return {};
   }
 
  private:
@@ -40,8 +43,23 @@ class Lookup {
     return (state ^ state >> 15) % 1024;
   }
 
-  std::array<const Command*, 1024> cells_{};
+  std::array<NumberedCommand, 1024> cells_{};
 };
+
+// The names that this thread's clients sent last, as they wrote them: clients repeat a few, which
+// are recognised without hashing.
+struct Recent {
+  static constexpr size_t longest = 16;
+
+  std::array<char, longest> name{};
+  size_t size = 0;
+  NumberedCommand found;
+
+  bool is(std::string_view asked) const {
+    return asked.size() == size && std::memcmp(asked.data(), name.data(), size) == 0;
+  }
+};
+thread_local constinit std::array<Recent, 16> recent{};
 
 }  // namespace
 
@@ -59,7 +77,11 @@ void encode_by_presence(const Answer& answer, const AnswerSource& source, RespWr
   const Status status = reply.status.load(std::memory_order_acquire);
   if (write_failure(status, writer)) return;
   const auto length = static_cast<size_t>(answer.number);
-  writer.raw(status == Status::ok ? answer.text.substr(0, length) : answer.text.substr(length));
+  const std::string_view text =
+      status == Status::ok ? answer.text.substr(0, length) : answer.text.substr(length);
+  // Errors are counted.
+  if (text.starts_with('-')) return writer.error(text.substr(1));
+  writer.raw(text);
 }
 
 }  // namespace
@@ -85,12 +107,29 @@ bool Call::integer(size_t i, int64_t* value) {
   return true;
 }
 
-const Command* find_command(std::string_view name) {
+NumberedCommand find_numbered(std::string_view name) {
   static const Lookup lookup;
   // Longer than any command: not worth its hash.
-  if (name.size() > 32) return nullptr;
-  return lookup.find(name);
+  if (name.empty() || name.size() > 32) return {};
+  if (name.size() > Recent::longest) return lookup.find(name);
+  Recent& last = recent[(static_cast<uint8_t>(name[0]) + name.size()) % recent.size()];
+  if (last.is(name)) return last.found;
+  const NumberedCommand found = lookup.find(name);
+  if (found.command != nullptr) {
+    last.size = name.copy(last.name.data(), name.size());
+    last.found = found;
+  }
+  return found;
 }
+
+NumberedCommand find_numbered(const NumberedCommand& container, std::string_view name) {
+  const Command* found = find_subcommand(*container.command, name);
+  if (found == nullptr) return {};
+  const auto place = found - container.command->subcommands.data();
+  return {found, static_cast<uint16_t>(container.number + 1 + place)};
+}
+
+const Command* find_command(std::string_view name) { return find_numbered(name).command; }
 
 const Command* find_subcommand(const Command& container, std::string_view name) {
   for (const Command& command : container.subcommands) {

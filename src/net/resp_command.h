@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "isotherm/batch.h"
+#include "net/client.h"
 #include "net/protocol.h"
 #include "net/resp_writer.h"
 
@@ -36,18 +37,25 @@ struct Answer;
 struct Command;
 class Call;
 
-// What one RESP connection knows of its client.
+// Which answers a client gets: CLIENT REPLY.
+enum class Replies : uint8_t {
+  on,
+  off,
+  skip,  // the next command's is left out
+};
+
+// What one RESP connection knows of its client, besides what others may see of it (client.h).
 struct Session {
-  uint64_t id = 0;
+  explicit Session(Client& its_client) : client(its_client) {}
+
+  void use_version(int wanted) { client.version = version = wanted; }
+  void use_database(uint32_t wanted) { client.database = database = wanted; }
+
+  Client& client;
   int version = 2;  // of RESP
   uint32_t database = 0;
-  std::string name;
-  std::string library_name;
-  std::string library_version;
-  std::string peer_address;
-  std::string local_address;
-  int64_t connected_ms = 0;
-  int descriptor = -1;
+  Replies replies = Replies::on;
+  bool no_touch = false;  // reads are no use, for eviction
 };
 
 // What an answer is made from.
@@ -57,6 +65,13 @@ struct AnswerSource {
 };
 using Encode = void (*)(const Answer& answer, const AnswerSource& source, RespWriter& writer);
 
+// Whose answer it is, and what becomes of it.
+struct Origin {
+  uint16_t command = 0;   // its number; 0: none
+  bool muted = false;     // made, to know whether it is an error, but not sent
+  bool rejected = false;  // an error before the command ran
+};
+
 struct Answer {
   Encode encode;
   std::string_view text;  // for answers known at parse time
@@ -65,6 +80,7 @@ struct Answer {
   int64_t number;  // whatever the encoder needs
   int version;     // of RESP when the command was parsed
   uint32_t begin;  // of the command, in the input of the turn
+  Origin origin;
 };
 
 // A command that runs alone.
@@ -85,6 +101,7 @@ struct AnswerQueue {
   bool pausing = false;   // until the next turn
   bool closing = false;   // after these answers
   uint32_t begin = 0;     // of the command that is being parsed
+  Origin origin;          // of the same, or of the one that runs alone
   size_t fixed = 0;       // answers before this one must be given: their commands did something
   size_t text_bytes = 0;  // of answers that are texts
   Batch::Row reads = 0;   // rows that may show values; commands that only read asked for these
@@ -101,18 +118,18 @@ class Call {
 
   // The answer is made by `encode` from `rows` rows from `first_row` on.
   void answer(Encode encode, Batch::Row first_row, uint32_t rows = 1, int64_t number = 0) {
-    queue_.answers.push_back({encode, {}, first_row, rows, number, session.version, queue_.begin});
+    answer_with(encode, {}, first_row, rows, number);
   }
   // The same from rows and a text, which must stay until then.
   void answer_with(Encode encode, std::string_view text, Batch::Row first_row, uint32_t rows = 1,
                    int64_t number = 0) {
     queue_.answers.push_back(
-        {encode, text, first_row, rows, number, session.version, queue_.begin});
+        {encode, text, first_row, rows, number, session.version, queue_.begin, queue_.origin});
   }
   // The answer is made by `encode` from `text`, which must stay until then.
   void answer_text(Encode encode, std::string_view text, int64_t number = 0) {
     queue_.text_bytes += text.size();
-    queue_.answers.push_back({encode, text, 0, 0, number, session.version, queue_.begin});
+    answer_with(encode, text, 0, 0, number);
   }
   // The same of a text that the answer keeps.
   void answer_owned(Encode encode, std::string text, int64_t number = 0);
@@ -136,6 +153,10 @@ class Call {
     if (!turn.copies.take()) queue_.pausing = true;
   }
   void run_alone(RunAlone run) { queue_.alone = run; }
+  // This command's answer is sent, or not, whatever CLIENT REPLY said before.
+  void mute(bool muted) { queue_.origin.muted = muted; }
+  // The answer before is an error of a command that did not run.
+  void reject() { queue_.answers.back().origin.rejected = true; }
   // Ends the connection after the answers so far.
   void close() { queue_.closing = true; }
   // Ends it without them.
@@ -207,5 +228,14 @@ std::span<const Command> command_table();
 // Finds a command, its name in any case; null: there is none.
 const Command* find_command(std::string_view name);
 const Command* find_subcommand(const Command& container, std::string_view name);
+
+// The same with the command's number: from 1 on in the order of the table, subcommands behind the
+// command they belong to; 0: there is none.
+struct NumberedCommand {
+  const Command* command = nullptr;
+  uint16_t number = 0;
+};
+NumberedCommand find_numbered(std::string_view name);
+NumberedCommand find_numbered(const NumberedCommand& container, std::string_view name);
 
 }  // namespace isotherm::net

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <string>
 
+#include "net/command_counts.h"
+#include "net/text.h"
+
 namespace isotherm::net::resp_command_test {
 namespace {
 
@@ -29,6 +32,37 @@ TEST(CommandTableTest, KnowsNothingElse) {
     EXPECT_EQ(find_command(name), nullptr) << name;
   }
   EXPECT_EQ(find_command(std::string(1000, 'g')), nullptr);
+}
+
+TEST(CommandTableTest, EveryCommandHasANumberOfItsOwn) {
+  uint16_t next = 1;
+  for (const Command& command : command_table()) {
+    const NumberedCommand found = find_numbered(command.name);
+    EXPECT_EQ(found.command, &command);
+    EXPECT_EQ(found.number, next++) << command.name;
+    for (const Command& subcommand : command.subcommands) {
+      const NumberedCommand below = find_numbered(found, subcommand.own_name());
+      EXPECT_EQ(below.command, &subcommand);
+      EXPECT_EQ(below.number, next++) << subcommand.name;
+    }
+  }
+  EXPECT_LE(next, CommandCounts::most_commands);
+}
+
+// Names are recognised by those that came before: other cases, lengths and beginnings of the same
+// name must not be taken for it.
+TEST(CommandTableTest, FindsNamesInAnyOrder) {
+  for (int round = 0; round < 3; ++round) {
+    for (const char* name : {"get", "GET", "gEt", "set", "SeT", "getset", "GETSET"}) {
+      std::string lower(name);
+      std::transform(lower.begin(), lower.end(), lower.begin(), to_lower);
+      ASSERT_NE(find_command(name), nullptr) << name;
+      EXPECT_EQ(find_command(name)->name, lower);
+    }
+    for (const char* name : {"ge", "geu", "getse", "gett", "sett", "g"}) {
+      EXPECT_EQ(find_command(name), nullptr) << name;
+    }
+  }
 }
 
 TEST(CommandTableTest, RowsAreSound) {

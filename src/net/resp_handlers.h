@@ -24,17 +24,35 @@ void select(Call& call);
 void quit(Call& call);
 void reset(Call& call);
 void close_at_once(Call& call);
+void client_caching(Call& call);
+void client_getname(Call& call);
+void client_getredir(Call& call);
 void client_id(Call& call);
 void client_info(Call& call);
-void client_getname(Call& call);
-void client_setname(Call& call);
+void client_kill(Call& call);
+void client_list(Call& call);
+void client_no_evict(Call& call);
+void client_no_touch(Call& call);
+void client_pause(Call& call);
+void client_reply(Call& call);
 void client_setinfo(Call& call);
+void client_setname(Call& call);
+void client_tracking(Call& call);
+void client_trackinginfo(Call& call);
+void client_unblock(Call& call);
+void client_unpause(Call& call);
 
 // server
 void info(Call& call);
 void config_get(Call& call);
 void config_set(Call& call);
 void config_resetstat(Call& call);
+void config_rewrite(Call& call);
+void role(Call& call);
+void wait(Call& call);
+void lastsave(Call& call);
+void memory_usage(Call& call);
+void lolwut(Call& call);
 void dbsize(Call& call);
 void flushall(Call& call);
 void flushdb(Call& call);
@@ -125,6 +143,7 @@ std::string_view type_name(ValueType type);
 // Encoders.
 void encode_raw(const Answer& answer, const AnswerSource& source, RespWriter& writer);
 void encode_bulk_text(const Answer& answer, const AnswerSource& source, RespWriter& writer);
+void encode_verbatim(const Answer& answer, const AnswerSource& source, RespWriter& writer);
 void encode_integer(const Answer& answer, const AnswerSource& source, RespWriter& writer);
 // The value found by the answer's row, or null.
 void encode_value(const Answer& answer, const AnswerSource& source, RespWriter& writer);
@@ -148,14 +167,16 @@ bool parse_expiry(Call& call, size_t i, TimeForm form, int64_t* expiry);
 // The number of a database in argument i; otherwise answers with the error and returns false.
 bool parse_database(Call& call, size_t i, uint32_t* database);
 
-// The value CONFIG GET gives for an option, in the order shown.
-struct ConfigEntry {
-  std::string_view name;
-  std::string value;
-};
-std::vector<ConfigEntry> config_entries(const ServerState& server);
+// A name for a client, or for its library, as CLIENT LIST can show it; otherwise answers with the
+// error.
+bool check_client_name(Call& call, std::string_view name);
+void rename_client(Call& call, std::string_view name);
+
+// The milliseconds in argument i as a time to wait, as blocking commands read it. Otherwise answers
+// with the error.
+bool parse_wait_ms(Call& call, size_t i, int64_t* wait_ms);
 
 // The text of INFO for the sections asked for (none: the default ones).
-std::string info_text(const ServerState& server, Arguments sections);
+std::string info_text(ServerState& server, Arguments sections);
 
 }  // namespace isotherm::net

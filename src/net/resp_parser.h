@@ -41,6 +41,9 @@ class RespParser {
 
   explicit RespParser(uint64_t max_bulk_bytes) : max_bulk_bytes_(max_bulk_bytes) {}
 
+  // For lengths read from now on.
+  void limit_bulks(uint64_t max_bulk_bytes) { max_bulk_bytes_ = max_bulk_bytes; }
+
   Outcome next(std::string_view input);
 
   // Of the last request: bytes it took, and its words, which point into the input or (inline) into
@@ -108,7 +111,7 @@ class RespParser {
   // Finds the end of the line that starts at position_.
   Line find_line(std::string_view input, char terminator, size_t* end);
 
-  const uint64_t max_bulk_bytes_;
+  uint64_t max_bulk_bytes_;
   size_t position_ = 0;      // parsed up to here, from the front of the request
   size_t scanned_ = 0;       // the line at position_ has no end before this
   int64_t bulks_left_ = -1;  // -1: the count is not known yet

@@ -1,6 +1,7 @@
 #include "net/resp_protocol.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -53,31 +54,29 @@ std::string unknown_subcommand(const Command& container, std::string_view name) 
 
 class RespProtocol final : public Protocol {
  public:
-  RespProtocol(ServerState& server, Peer peer)
-      : server_(server), parser_(server.options.proto_max_bulk_len) {
-    session_.id = server.next_client_id.fetch_add(1, std::memory_order_relaxed);
-    session_.peer_address = std::move(peer.peer_address);
-    session_.local_address = std::move(peer.local_address);
-    session_.descriptor = peer.descriptor;
-    session_.connected_ms = server.clock.now_ms();
-  }
+  RespProtocol(ServerState& server, Client& client)
+      : server_(server), parser_(server.live.proto_max_bulk_len), session_(client) {}
 
   size_t parse(std::string_view input, Turn& turn) override {
     turn.batch.select(session_.database);
     const Batch::Row rows_before = turn.batch.size();
     const Batch::Row most_reads = reads_before_change(expected_answer_bytes_);
     SpareLists<Answer>::begin(queue_.answers);
-    stopped_early_ = false;
+    parser_.limit_bulks(server_.live.proto_max_bulk_len.load(std::memory_order_relaxed));
+    stopped_early_ = held_ = false;
+    unusual_ = is_unusual(turn);
     size_t parsed = 0;
     while (!queue_.closing) {
       const RespParser::Outcome outcome = parser_.next(input.substr(parsed));
       if (outcome == RespParser::Outcome::incomplete) break;
-      const Command* command = nullptr;
+      NumberedCommand found;
       if (outcome == RespParser::Outcome::request && !parser_.arguments().empty()) {
-        command = find_command(parser_.arguments()[0]);
+        found = find_numbered(parser_.arguments()[0]);
       }
       queue_.begin = static_cast<uint32_t>(parsed);
-      const bool reads = command != nullptr && (command->flags & command_flag::readonly) != 0;
+      const bool reads = found.command != nullptr &&
+                         (found.command->flags & command_flag::readonly) != 0 &&
+                         session_.replies == Replies::on;
       if (!reads && queue_.reads >= most_reads) {
         stopped_early_ = true;
         break;
@@ -86,8 +85,12 @@ class RespProtocol final : public Protocol {
         fail(turn);
         break;
       }
+      if (unusual_ && is_held(found, turn)) [[unlikely]] {
+        stopped_early_ = held_ = true;
+        break;
+      }
       parsed += parser_.consumed();
-      if (!parser_.arguments().empty()) run(command, reads, turn);
+      if (!parser_.arguments().empty()) run(found, reads, turn);
       if (queue_.alone != nullptr || std::exchange(queue_.pausing, false) ||
           parsed >= most_parsed || queue_.text_bytes > output_bound ||
           (turn.batch.size() - rows_before) * expected_answer_bytes_ > output_bound) {
@@ -95,6 +98,7 @@ class RespProtocol final : public Protocol {
         break;
       }
     }
+    if (last_ != nullptr) session_.client.command.store(last_, std::memory_order_relaxed);
     parsed_ = queue_.closing ? input.size() : parsed;
     return parsed_;
   }
@@ -102,19 +106,23 @@ class RespProtocol final : public Protocol {
   size_t reply(Turn& turn, Output& output) override {
     const AnswerSource source{turn.batch, turn.now_ms};
     const size_t before = output.size();
-    uint64_t rows = 0;
-    const std::span<const Answer> answers(queue_.answers);
-    const auto fixed = answers.begin() + static_cast<ptrdiff_t>(queue_.fixed);
-    auto at = answers.begin();
-    for (; at != answers.end(); ++at) {
-      if (output.size() >= turn.full_output && at >= fixed) break;
-      RespWriter writer(output, at->version);
-      at->encode(*at, source, writer);
-      rows += at->rows;
+    CommandCounts::Notes notes(turn.counters.by_command);
+    size_t given = 0;
+    for (; given < queue_.answers.size(); ++given) {
+      if (given >= queue_.fixed && output.size() >= turn.full_output) break;
+      const Answer& answer = queue_.answers[given];
+      if (answer.origin.muted) [[unlikely]] {
+        Output nowhere;
+        write(answer, source, turn, nowhere);
+      } else {
+        write(answer, source, turn, output);
+      }
+      notes.note(answer.origin.command, answer.rows);
     }
+    const uint64_t rows = notes.finish();
     if (rows != 0) learn_answer_bytes((output.size() - before) / rows);
-    turn.counters.commands.add(static_cast<uint64_t>(at - answers.begin()));
-    const size_t left = at != answers.end() ? parsed_ - at->begin : 0;
+    turn.counters.commands.add(given);
+    const size_t left = given < queue_.answers.size() ? parsed_ - queue_.answers[given].begin : 0;
     if (left != 0) take_back();
     forget_answers();
     return left;
@@ -132,24 +140,41 @@ class RespProtocol final : public Protocol {
   bool waits_alone() const override { return queue_.alone != nullptr; }
 
   void run_alone(Turn& turn, Output& output) override {
-    RespWriter writer(output, session_.version);
+    Output nowhere;
+    RespWriter writer(queue_.origin.muted ? nowhere : output, session_.version);
     Alone alone{parser_.arguments(), turn, session_, writer};
+    const auto began = std::chrono::steady_clock::now();
     std::exchange(queue_.alone, nullptr)(alone);
+    const auto took = std::chrono::steady_clock::now() - began;
     turn.counters.commands.add();
+    CommandCounts& counts = turn.counters.by_command;
+    counts.note_alone(queue_.origin.command,
+                      static_cast<uint64_t>(took / std::chrono::nanoseconds(1)));
+    if (!writer.error_code().empty())
+      counts.note_error(queue_.origin.command, writer.error_code(), false);
     parser_.release();
   }
 
+  bool held() const override { return held_; }
   bool closing() const override { return queue_.closing; }
   size_t memory() const override { return parser_.memory(); }
   size_t wanted() const override { return parser_.wanted(); }
   bool stopped_early() const override { return stopped_early_; }
 
  private:
+  static void write(const Answer& answer, const AnswerSource& source, Turn& turn, Output& output) {
+    RespWriter writer(output, answer.version);
+    answer.encode(answer, source, writer);
+    if (writer.error_code().empty()) [[likely]]
+      return;
+    // Redis looks for memory before it runs a command.
+    const bool rejected = answer.origin.rejected || writer.error_code() == "OOM";
+    turn.counters.by_command.note_error(answer.origin.command, writer.error_code(), rejected);
+  }
+
   void fail(Turn& turn) {
-    static constexpr Command none{};
-    Call call(none, {}, turn, session_, queue_);
-    call.error("ERR " + std::string(parser_.error()));
-    call.close();
+    refuse(turn, 0, "ERR " + std::string(parser_.error()));
+    queue_.closing = true;
     queue_.fixed = queue_.answers.size();
   }
 
@@ -171,12 +196,11 @@ class RespProtocol final : public Protocol {
 
   // Of the first request since its value began to arrive: false where that cannot be stored, which
   // is answered.
-  [[gnu::noinline]] bool take_arrived(Turn& turn) {
+  [[gnu::noinline]] bool take_arrived(const NumberedCommand& found, Turn& turn) {
     arrived_ = std::move(arriving_);
     parser_.forget_diverted();
     if (arrived_->usable()) return true;
-    static constexpr Command none{};
-    Call(none, parser_.arguments(), turn, session_, queue_).error(std::string(over_maxmemory));
+    refuse(turn, found.number, std::string(over_maxmemory));
     return false;
   }
 
@@ -189,10 +213,10 @@ class RespProtocol final : public Protocol {
   }
 
   // Of a command that only reads, the answer may be left out and the command parsed again.
-  void run(const Command* command, bool reads, Turn& turn) {
+  void run(const NumberedCommand& found, bool reads, Turn& turn) {
     const Batch::Row before = turn.batch.size();
-    if (arriving_ == nullptr || take_arrived(turn)) [[likely]]
-      dispatch(command, turn);
+    if (arriving_ == nullptr || take_arrived(found, turn)) [[likely]]
+      dispatch(found, turn);
     if (arrived_ != nullptr) [[unlikely]]
       hand_over(turn.batch, before);
     if (reads || shows_value(turn.batch, before)) queue_.reads += turn.batch.size() - before;
@@ -209,30 +233,92 @@ class RespProtocol final : public Protocol {
            (op == Op::expire && (options & option::no_value) == 0);
   }
 
+  // The commands before one that is held are not held.
   void take_back() {
     parser_.restart();
     queue_.alone = nullptr;
     stopped_early_ = true;
+    held_ = false;
   }
 
-  void dispatch(const Command* command, Turn& turn) {
+  void dispatch(const NumberedCommand& found, Turn& turn) {
+    if (found.command == nullptr) [[unlikely]]
+      return refuse(turn, 0, unknown_command(parser_.arguments()));
+    if (!found.command->subcommands.empty()) [[unlikely]]
+      return dispatch_subcommand(found, turn);
+    if (unusual_) [[unlikely]]
+      return call_unusually(found, turn);
+    call(found, {found.number}, turn);
+  }
+
+  void dispatch_subcommand(const NumberedCommand& container, Turn& turn) {
+    const NumberedCommand found = find_whole(container);
+    if (found.command == nullptr) {
+      return refuse(turn, 0, unknown_subcommand(*container.command, parser_.arguments()[1]));
+    }
+    call_unusually(found, turn);
+    unusual_ = is_unusual(turn);
+  }
+
+  // The subcommand that the words name, or the container where they name none.
+  NumberedCommand find_whole(const NumberedCommand& container) const {
     const Arguments words = parser_.arguments();
-    if (command == nullptr) [[unlikely]] {
-      static constexpr Command none{};
-      return Call(none, words, turn, session_, queue_).error(unknown_command(words));
+    return words.size() > 1 ? find_numbered(container, words[1]) : container;
+  }
+
+  // Whether commands need more than to be run. CLIENT alone can make it so, on this connection;
+  // what other connections do is seen at the next parse.
+  bool is_unusual(const Turn& turn) const {
+    return session_.replies != Replies::on || session_.no_touch ||
+           server_.pause.holds(turn.now_ms) != Pause::Holds::nothing;
+  }
+
+  // Whether CLIENT PAUSE holds it back.
+  bool is_held(NumberedCommand found, const Turn& turn) const {
+    if (found.command != nullptr && !found.command->subcommands.empty()) found = find_whole(found);
+    if (found.command == nullptr || !found.command->takes(parser_.arguments().size())) return false;
+    const Pause::Holds holds = server_.pause.holds(turn.now_ms);
+    const bool writes = (found.command->flags & command_flag::write) != 0;
+    return holds == Pause::Holds::all || (holds == Pause::Holds::writes && writes);
+  }
+
+  void call(const NumberedCommand& found, Origin origin, Turn& turn) {
+    queue_.origin = origin;
+    last_ = found.command;
+    Call call(*found.command, parser_.arguments(), turn, session_, queue_);
+    if (!found.command->takes(call.size())) [[unlikely]] {
+      call.wrong_arity();
+      return call.reject();
     }
-    if (!command->subcommands.empty() && words.size() > 1) {
-      const Command* const container = command;
-      command = find_subcommand(*container, words[1]);
-      if (command == nullptr) {
-        return Call(*container, words, turn, session_, queue_)
-            .error(unknown_subcommand(*container, words[1]));
-      }
-    }
-    Call call(*command, words, turn, session_, queue_);
-    if (!command->takes(words.size())) [[unlikely]]
-      return call.wrong_arity();
-    command->handler(call);
+    found.command->handler(call);
+  }
+
+  void call_unusually(const NumberedCommand& found, Turn& turn) {
+    const Batch::Row first_row = turn.batch.size();
+    call(found, {found.number, take_muted()}, turn);
+    if (session_.no_touch) leave_untouched(*found.command, turn.batch, first_row);
+  }
+
+  // Answers with an error for what is no command (0), or must not run.
+  void refuse(Turn& turn, uint16_t command, std::string text) {
+    static constexpr Command none{};
+    queue_.origin = {command, take_muted()};
+    Call call(none, {}, turn, session_, queue_);
+    call.error(std::move(text));
+    call.reject();
+  }
+
+  // Whether the next command's answer is left out.
+  bool take_muted() {
+    const bool muted = session_.replies != Replies::on;
+    if (session_.replies == Replies::skip) session_.replies = Replies::on;
+    return muted;
+  }
+
+  // TOUCH is there to touch.
+  static void leave_untouched(const Command& command, Batch& batch, Batch::Row row) {
+    if (command.handler == handlers::touch) return;
+    for (; row < batch.size(); ++row) batch.columns().options[row] |= option::no_touch;
   }
 
   // Large answers are believed at once and forgotten slowly.
@@ -261,15 +347,18 @@ class RespProtocol final : public Protocol {
   std::unique_ptr<ArrivingItem> arrived_;   // of a request that runs in this turn
   Session session_;
   AnswerQueue queue_;
-  size_t parsed_ = 0;  // bytes, in this turn
+  size_t parsed_ = 0;              // bytes, in this turn
+  const Command* last_ = nullptr;  // that ran
+  bool unusual_ = false;
+  bool held_ = false;
   bool stopped_early_ = false;
   size_t expected_answer_bytes_ = 256;  // until some were seen
 };
 
 }  // namespace
 
-std::unique_ptr<Protocol> make_resp_protocol(ServerState& server, Peer peer) {
-  return std::make_unique<RespProtocol>(server, std::move(peer));
+std::unique_ptr<Protocol> make_resp_protocol(ServerState& server, Client& client) {
+  return std::make_unique<RespProtocol>(server, client);
 }
 
 }  // namespace isotherm::net

@@ -2,9 +2,11 @@
 //
 // `parse` takes request after request from the input, finds each in the command table, checks its
 // arity and calls its handler (resp_command.h), which appends rows to the turn's batch. It stops
-// early at a command that runs alone, and when the answers of this turn are expected to pass the
-// output's bound, or would have to (protocol.h): the next turn, which waits for the socket, takes
-// the rest. What only reads is known by the flag `readonly` in the table of commands.
+// early at a command that CLIENT PAUSE holds back, at one that runs alone, and when the answers of
+// this turn are expected to pass the output's bound, or would have to (protocol.h): the next turn,
+// which waits for the socket, takes the rest. What only reads is known by the flag `readonly` in
+// the table of commands; what CLIENT REPLY leaves out is not read again, since the next answer
+// may be one to send.
 //
 // Threads. Belongs to the connection's loop.
 // Limits. resp_parser.h.
@@ -12,19 +14,12 @@
 
 #include <cstddef>
 #include <memory>
-#include <string>
 
+#include "net/client.h"
 #include "net/protocol.h"
 
 namespace isotherm::net {
 
-// What a new connection looks like from outside.
-struct Peer {
-  std::string peer_address;   // "127.0.0.1:40000"
-  std::string local_address;  // "127.0.0.1:6379"
-  int descriptor = -1;
-};
-
-std::unique_ptr<Protocol> make_resp_protocol(ServerState& server, Peer peer);
+std::unique_ptr<Protocol> make_resp_protocol(ServerState& server, Client& client);
 
 }  // namespace isotherm::net

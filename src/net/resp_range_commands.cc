@@ -141,7 +141,7 @@ void lcs(Call& call) {
   if (!parse_lcs(call, &form, &least)) return;
   const Batch::Row row = call.batch().get(call[1]);
   call.batch().get(call[2]);
-  const auto most_bytes = static_cast<int64_t>(call.turn.server.options.proto_max_bulk_len);
+  const auto most_bytes = static_cast<int64_t>(call.turn.server.live.proto_max_bulk_len);
   call.batch().note(row, std::max<int64_t>(least, 0), most_bytes);
   call.answer(encode_lcs, row, 2, form);
 }

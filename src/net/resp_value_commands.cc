@@ -76,7 +76,7 @@ constexpr std::string_view busy_key = "-BUSYKEY Target key name already exists.\
 void encode_restore(const Answer& answer, const AnswerSource& source, RespWriter& writer) {
   const Status status = source.batch.reply(answer.first_row).status.load(std::memory_order_acquire);
   if (write_failure(status, writer)) return;
-  writer.raw(status == Status::condition_failed ? busy_key : "+OK\r\n");
+  status == Status::condition_failed ? writer.error(busy_key.substr(1)) : writer.ok();
 }
 
 struct RestoreOptions {
@@ -124,7 +124,7 @@ const char* parse_restoration(const Call& call, Restoration& parsed) {
   if (!time) return "ERR value is not an integer or out of range";
   if (*time < 0) return "ERR Invalid TTL value, must be >= 0";
   parsed.time = *time;
-  const uint64_t most = call.turn.server.options.proto_max_bulk_len;
+  const uint64_t most = call.turn.server.live.proto_max_bulk_len;
   switch (restore_value(call[3], most, parsed.made, parsed.value)) {
     case Restored::unverified:
       return "ERR DUMP payload version or checksum are wrong";
@@ -150,10 +150,11 @@ void object_encoding(Call& call) { answer_object(call, encode_encoding); }
 void object_idletime(Call& call) { answer_object(call, encode_idletime); }
 
 void object_refcount(Call& call) {
-  const Options& store = call.turn.server.options.store;
-  const bool by_use = store.maxmemory_policy == EvictionPolicy::allkeys_lru ||
-                      store.maxmemory_policy == EvictionPolicy::volatile_lru;
-  answer_object(call, encode_refcount, store.maxmemory == 0 || !by_use ? 1 : 0);
+  const Engine& engine = call.turn.server.engine;
+  const EvictionPolicy policy = engine.policy();
+  const bool by_use =
+      policy == EvictionPolicy::allkeys_lru || policy == EvictionPolicy::volatile_lru;
+  answer_object(call, encode_refcount, engine.maxmemory() == 0 || !by_use ? 1 : 0);
 }
 
 // No policy counts how often keys are used.

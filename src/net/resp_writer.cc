@@ -45,6 +45,7 @@ void RespWriter::line(char type, std::string_view text) {
 }
 
 void RespWriter::error(std::string_view text) {
+  error_code_bytes_ = text.substr(0, text.find(' ')).copy(error_code_.data(), error_code_.size());
   while (text.ends_with('\r') || text.ends_with('\n')) text.remove_suffix(1);
   if (text.find_first_of("\r\n") == text.npos) return line('-', text);
   std::string safe(text);

@@ -8,6 +8,7 @@
 // Threads. A view over one connection's output for the time of a reply.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -29,6 +30,8 @@ class RespWriter {
   void ok() { raw("+OK\r\n"); }
   // `text` starts with the code ("ERR …"); what would break the line is written as spaces.
   void error(std::string_view text);
+  // The code of the last error written; empty: there was none.
+  std::string_view error_code() const { return {error_code_.data(), error_code_bytes_}; }
   void integer(int64_t value) {
     // Counts and flags are most integers.
     if (value == 0) return raw(":0\r\n");
@@ -76,6 +79,8 @@ class RespWriter {
 
   Output& output_;
   const bool resp3_;
+  std::array<char, 16> error_code_;
+  size_t error_code_bytes_ = 0;
 };
 
 }  // namespace isotherm::net

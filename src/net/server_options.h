@@ -1,10 +1,11 @@
 // ServerOptions: what the server may be told, named after redis.conf where redis.conf has the name.
 //
 // Plain values, filled from the command line (server/flags.h) or by a test, and never changed while
-// a server runs; every thread may read them.
+// a server runs; every thread may read them. What CONFIG SET changes is net/live_options.h.
 //
-// Limits. Ports: -1 is off, 0 lets the kernel choose (the log tells which). proto_max_bulk_len is 1
-// MiB to 2^32 - 1 bytes and also bounds what the store accepts as a value.
+// Limits. Ports: -1 (`off` on the command line) is off, 0 lets the kernel choose (the log tells
+// which). proto_max_bulk_len is 1 MiB to 2^32 - 1 bytes and also bounds what the store accepts as a
+// value.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +25,8 @@ struct ServerOptions {
   std::vector<std::string> bind = {"127.0.0.1"};
   uint32_t threads = 0;  // event loops; 0: one per core
   uint32_t maxclients = 10'000;
+  uint32_t timeout = 0;          // seconds after which a silent client is closed; 0: never
+  uint32_t tcp_keepalive = 300;  // seconds between probes of a silent client; 0: none
   uint64_t proto_max_bulk_len = 512ull << 20;
   LogLevel loglevel = LogLevel::notice;
   std::vector<std::pair<std::string, std::string>> client_limits;  // names and values

@@ -1,6 +1,7 @@
 #include "net/server_state.h"
 
 #include <algorithm>
+#include <random>
 
 namespace isotherm::net {
 
@@ -8,6 +9,9 @@ Statistics ServerState::statistics() const {
   Statistics now = count();
   const std::lock_guard lock(baseline_mutex_);
   now.connections -= baseline_.connections;
+  now.over_query_limit -= baseline_.over_query_limit;
+  now.over_output_limit -= baseline_.over_output_limit;
+  now.evicted_clients -= baseline_.evicted_clients;
   now.commands -= baseline_.commands;
   now.bytes_in -= baseline_.bytes_in;
   now.bytes_out -= baseline_.bytes_out;
@@ -22,6 +26,18 @@ Statistics ServerState::statistics() const {
   now.engine.evicted -= baseline_.engine.evicted;
   now.engine.expired -= baseline_.engine.expired;
   now.rejected -= baseline_.rejected;
+  for (size_t i = 0; i < baseline_.by_command.size(); ++i) {
+    const CommandTotals& before = baseline_.by_command[i];
+    CommandTotals& total = now.by_command[i];
+    total.calls -= before.calls;
+    total.rejected -= before.rejected;
+    total.failed -= before.failed;
+    total.nanoseconds -= before.nanoseconds;
+  }
+  for (const auto& [code, before] : baseline_.errors) {
+    const auto found = now.errors.find(code);
+    if ((found->second -= before) == 0) now.errors.erase(found);
+  }
   return now;
 }
 
@@ -36,6 +52,9 @@ Statistics ServerState::count() const {
   Statistics sum;
   for (const auto& loop : loops) {
     sum.connections += loop->connections.get();
+    sum.over_query_limit += loop->over_query_limit.get();
+    sum.over_output_limit += loop->over_output_limit.get();
+    sum.evicted_clients += loop->evicted_clients.get();
     sum.commands += loop->commands.get();
     sum.bytes_in += loop->bytes_in.get();
     sum.bytes_out += loop->bytes_out.get();
@@ -49,9 +68,33 @@ Statistics ServerState::count() const {
       sum.batch_histogram[i] += loop->batch_histogram[i].get();
     }
   }
+  sum.by_command.resize(CommandCounts::most_commands);
+  for (const auto& loop : loops) {
+    for (size_t i = 0; i < sum.by_command.size(); ++i) {
+      const CommandCounts::Count& count = loop->by_command.of(i);
+      CommandTotals& total = sum.by_command[i];
+      total.rejected += count.rejected.get();
+      total.failed += count.failed.get();
+      total.nanoseconds += count.nanoseconds.get();
+      total.calls += count.calls.get();
+    }
+    loop->by_command.add_errors_to(sum.errors);
+  }
   sum.engine = engine.stats();
   sum.rejected = rejected_connections.load(std::memory_order_relaxed);
   return sum;
+}
+
+void ServerState::sample_rates() {
+  rates.sample(total(&LoopCounters::commands), total(&LoopCounters::bytes_in),
+               total(&LoopCounters::bytes_out), engine.stats().used_memory);
+}
+
+std::string ServerState::draw_id() {
+  std::random_device random;
+  std::string id;
+  for (int i = 0; i < 40; ++i) id += "0123456789abcdef"[random() % 16];
+  return id;
 }
 
 }  // namespace isotherm::net

@@ -4,7 +4,7 @@
 // sums of that moment instead of touching counters that belong to other threads.
 //
 // Threads. The references and `start_ms` are set before the loops start; the atomics may be touched
-// by any thread. `loops` is filled before the loops start and only read afterwards.
+// by any thread. `loops` and `threads` are filled before the loops start and only read afterwards.
 #pragma once
 
 #include <array>
@@ -12,23 +12,38 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "engine/engine.h"
+#include "net/client.h"
 #include "net/client_limits.h"
 #include "net/counters.h"
+#include "net/live_options.h"
 #include "net/memcached_shared.h"
+#include "net/pause.h"
+#include "net/rate_meter.h"
 #include "net/server_options.h"
 
 namespace isotherm::net {
 
+class Loop;
+
+// What INFO shows of one command.
+struct CommandTotals {
+  uint64_t calls = 0, rejected = 0, failed = 0, nanoseconds = 0;
+};
+
 struct Statistics {
   uint64_t connections = 0, rejected = 0;
+  uint64_t over_query_limit = 0, over_output_limit = 0, evicted_clients = 0;
   uint64_t commands = 0, bytes_in = 0, bytes_out = 0;
   uint64_t batches = 0, batch_rows = 0, batch_connections = 0;
   uint64_t batch_rows_max = 0, batch_connections_max = 0;
   std::array<uint64_t, LoopCounters::batch_buckets> batch_histogram{};
+  std::vector<CommandTotals> by_command;  // by number (resp_command.h)
+  ErrorTotals errors;
   EngineStats engine;
 };
 
@@ -37,7 +52,9 @@ struct ServerState {
       : options(server_options),
         clock(server_clock),
         engine(server_engine),
-        start_ms(server_clock.now_ms()) {
+        start_ms(server_clock.now_ms()),
+        startup_bytes(server_engine.stats().used_memory),
+        live(server_options) {
     for (const auto& [name, text] : options.client_limits) {
       find_client_limit(name)->set(limits, text, false);
     }
@@ -57,15 +74,26 @@ struct ServerState {
 
   Statistics statistics() const;
   void reset_statistics();
+  // Called ten times a second by one loop.
+  void sample_rates();
 
   const ServerOptions& options;
   const Clock& clock;
   Engine& engine;
   const int64_t start_ms;
+  const uint64_t startup_bytes;                  // that the store took empty
+  const std::string run_id = draw_id();          // 40 hexadecimal digits
+  const std::string replication_id = draw_id();  // likewise
+
+  LiveOptions live;
+  Pause pause;
+  ClientList clients;
+  Rates rates;
 
   ClientLimits limits;
   std::vector<std::unique_ptr<LoopCounters>> loops;
-  MemcachedShared memcached;  // delayed flush_all, stats reset
+  std::vector<Loop*> threads;  // the loops themselves
+  MemcachedShared memcached;   // delayed flush_all, stats reset
   std::atomic<uint64_t> next_client_id{1};
   std::atomic<uint32_t> resp_clients{0};       // connected now
   std::atomic<uint32_t> memcached_clients{0};  // connected now
@@ -74,6 +102,7 @@ struct ServerState {
   std::atomic<uint16_t> memcached_port{0};
 
  private:
+  static std::string draw_id();
   Statistics count() const;  // since the start
 
   mutable std::mutex baseline_mutex_;

@@ -2,17 +2,15 @@
 
 #include <CLI/CLI.hpp>
 #include <asio/ip/address.hpp>
-#include <cctype>
-#include <charconv>
 #include <iostream>
 #include <limits>
-#include <map>
 #include <sstream>
 #include <stdexcept>
 #include <vector>
 
 #include "device/round_schedule.h"
 #include "net/client_limits.h"
+#include "net/log_level.h"
 #include "net/memory_amount.h"
 #include "net/text.h"
 #include "net/version.h"
@@ -23,10 +21,8 @@ namespace {
 constexpr uint64_t least_bulk = 1 << 20;
 constexpr uint64_t most_bulk = std::numeric_limits<uint32_t>::max();
 
-const std::map<std::string, net::LogLevel> log_levels = {{"debug", net::LogLevel::debug},
-                                                         {"verbose", net::LogLevel::verbose},
-                                                         {"notice", net::LogLevel::notice},
-                                                         {"warning", net::LogLevel::warning}};
+// With less an empty store has no room for its first item.
+constexpr uint64_t least_maxmemory = 768 << 10;
 
 // Option callbacks: a text into its field, or an error that CLI11 prints with the flag's name.
 void take_memory(const std::string& text, uint64_t least, uint64_t most, uint64_t& field) {
@@ -34,6 +30,34 @@ void take_memory(const std::string& text, uint64_t least, uint64_t most, uint64_
   if (!bytes) throw CLI::ValidationError("not an amount of memory: " + text);
   if (*bytes < least || *bytes > most) throw CLI::ValidationError("out of range: " + text);
   field = *bytes;
+}
+
+void take_maxmemory(const std::string& text, uint64_t& field) {
+  uint64_t bytes = 0;
+  take_memory(text, 0, std::numeric_limits<int64_t>::max(), bytes);
+  if (bytes != 0 && bytes < least_maxmemory) {
+    throw CLI::ValidationError("too little to work with: " + text +
+                               "; at least 768kb, or 0: no cap");
+  }
+  field = bytes;
+}
+
+void take_port(const std::string& text, int32_t& field) {
+  if (text == "off") {
+    field = -1;
+    return;
+  }
+  const auto port = net::parse_integer(text);
+  if (!port || *port < 0 || *port > 65'535) {
+    throw CLI::ValidationError("not a port from 0 to 65535, nor off: " + text);
+  }
+  field = static_cast<int32_t>(*port);
+}
+
+void take_log_level(const std::string& text, net::LogLevel& field) {
+  const auto level = net::parse_log_level(text);
+  if (!level) throw CLI::ValidationError("not one of debug, verbose, notice, warning: " + text);
+  field = *level;
 }
 
 void take_policy(const std::string& text, EvictionPolicy& field) {
@@ -143,12 +167,10 @@ void check_together(const net::ServerOptions& options) {
 
 void add_options(CLI::App& app, net::ServerOptions& options) {
   Options& store = options.store;
-  const CLI::Range ports(-1, 65'535);
-  app.add_option("--port", options.port, "Port for RESP; 0: any free one; -1: off [6379]")
-      ->check(ports);
-  app.add_option("--memcached-port", options.memcached_port,
-                 "Port for memcached; 0: any free one; -1: off [11211]")
-      ->check(ports);
+  add_text_option(app, "--port", "Port for RESP; 0: any free one; off: none [6379]",
+                  [&](const std::string& text) { take_port(text, options.port); });
+  add_text_option(app, "--memcached-port", "Port for memcached; 0: any free one; off: none [11211]",
+                  [&](const std::string& text) { take_port(text, options.memcached_port); });
   add_text_option(app, "--bind", "Addresses to listen on, separated by spaces [127.0.0.1]",
                   [&](const std::string& text) { take_addresses(text, options.bind); });
   app.add_option("--threads", options.threads, "Event loops [one per core]")
@@ -156,9 +178,7 @@ void add_options(CLI::App& app, net::ServerOptions& options) {
   app.add_option("--databases", store.databases, "Databases that SELECT chooses from [16]")
       ->check(CLI::Range(1, 16'384));
   add_text_option(app, "--maxmemory", "Memory the server may take, e.g. 100mb; 0: no cap [0]",
-                  [&](const std::string& text) {
-                    take_memory(text, 0, std::numeric_limits<int64_t>::max(), store.maxmemory);
-                  });
+                  [&](const std::string& text) { take_maxmemory(text, store.maxmemory); });
   add_text_option(app, "--maxmemory-policy",
                   "noeviction, allkeys-lru, allkeys-random, volatile-lru or volatile-ttl "
                   "[noeviction]",
@@ -184,9 +204,15 @@ void add_options(CLI::App& app, net::ServerOptions& options) {
                     take_memory(text, least_bulk, most_bulk, options.proto_max_bulk_len);
                   });
   add_client_limits(app, options);
-  app.add_option("--loglevel", options.loglevel, "debug, verbose, notice or warning [notice]")
-      ->transform(CLI::Transformer(log_levels))
-      ->type_name("LEVEL");
+  constexpr int most_seconds = std::numeric_limits<int>::max();
+  app.add_option("--timeout", options.timeout,
+                 "Seconds after which a silent client is closed; 0: never [0]")
+      ->check(CLI::Range(0, most_seconds));
+  app.add_option("--tcp-keepalive", options.tcp_keepalive,
+                 "Seconds between probes of a silent client; 0: none [300]")
+      ->check(CLI::Range(0, most_seconds));
+  add_text_option(app, "--loglevel", "debug, verbose, notice or warning [notice]",
+                  [&](const std::string& text) { take_log_level(text, options.loglevel); });
 }
 
 }  // namespace

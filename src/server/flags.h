@@ -1,14 +1,12 @@
 // Flags: the command line of the server program.
 //
-// `--name value` with the names of redis.conf; amounts of memory take its units (1k = 1000, 1kb =
-// 1024, likewise m and g). Whatever is unknown or out of range is refused with a line that names
-// it.
+// `--name value` with the names of redis.conf, and its units of memory (net/memory_amount.h).
+// Whatever is unknown or out of range is refused with a line that names it.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include "net/server_options.h"
 

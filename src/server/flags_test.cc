@@ -42,7 +42,7 @@ TEST(FlagsTest, TakesAllOptions) {
   EXPECT_FALSE(parse({"--port",
                       "7000",
                       "--memcached-port",
-                      "-1",
+                      "off",
                       "--bind",
                       "127.0.0.1 ::1",
                       "--threads",
@@ -67,6 +67,10 @@ TEST(FlagsTest, TakesAllOptions) {
                       "1kb",
                       "--maxclients",
                       "5",
+                      "--timeout",
+                      "7",
+                      "--tcp-keepalive",
+                      "0",
                       "--proto-max-bulk-len",
                       "2mb",
                       "--loglevel",
@@ -86,8 +90,28 @@ TEST(FlagsTest, TakesAllOptions) {
   EXPECT_EQ(options.store.gpu_values, 8ull << 30);
   EXPECT_EQ(options.store.gpu_values_from, 1024u);
   EXPECT_EQ(options.maxclients, 5u);
+  EXPECT_EQ(options.timeout, 7u);
+  EXPECT_EQ(options.tcp_keepalive, 0u);
   EXPECT_EQ(options.proto_max_bulk_len, 2ull << 20);
   EXPECT_EQ(options.loglevel, net::LogLevel::warning);
+}
+
+TEST(FlagsTest, TakesTheEndsOfItsRanges) {
+  for (const std::vector<const char*>& arguments :
+       std::vector<std::vector<const char*>>{{"--port", "0"},
+                                             {"--port", "65535"},
+                                             {"--port", "off"},
+                                             {"--threads", "256"},
+                                             {"--databases", "16384"},
+                                             {"--maxmemory", "0"},
+                                             {"--maxmemory", "768kb"},
+                                             {"--maxclients", "1"},
+                                             {"--timeout", "0"},
+                                             {"--timeout", "2147483647"},
+                                             {"--proto-max-bulk-len", "1mb"}}) {
+    net::ServerOptions options;
+    EXPECT_FALSE(parse(arguments, options).has_value()) << arguments[0] << ' ' << arguments[1];
+  }
 }
 
 TEST(FlagsTest, RefusesWhatItDoesNotKnow) {
@@ -97,6 +121,43 @@ TEST(FlagsTest, RefusesWhatItDoesNotKnow) {
   for (const std::vector<const char*>& arguments :
        std::vector<std::vector<const char*>>{{"--port", "70000"},
                                              {"--port", "x"},
+                                             {"--port", "-1"},
+                                             {"--port", ""},
+                                             {"--port", "6379x"},
+                                             {"--port", "99999999999999999999"},
+                                             {"--memcached-port", "-1"},
+                                             {"--memcached-port", "65536"},
+                                             {"--threads", "-1"},
+                                             {"--threads", "257"},
+                                             {"--threads", "1.5"},
+                                             {"--threads", "99999999999999999999"},
+                                             {"--databases", "-1"},
+                                             {"--databases", "16385"},
+                                             {"--databases", "x"},
+                                             {"--maxmemory", "-1"},
+                                             {"--maxmemory", ""},
+                                             {"--maxmemory", "1"},
+                                             {"--maxmemory", "1kb"},
+                                             {"--maxmemory", "767kb"},
+                                             {"--maxmemory", "99999999999gb"},
+                                             {"--maxmemory", "9223372036854775808"},
+                                             {"--maxmemory-policy", "ALLKEYS"},
+                                             {"--maxmemory-policy", ""},
+                                             {"--maxclients", "0"},
+                                             {"--maxclients", "1000001"},
+                                             {"--maxclients", "4294967297"},
+                                             {"--maxclients", "many"},
+                                             {"--timeout", "-1"},
+                                             {"--timeout", "2147483648"},
+                                             {"--timeout", "soon"},
+                                             {"--tcp-keepalive", "-1"},
+                                             {"--tcp-keepalive", "2147483648"},
+                                             {"--proto-max-bulk-len", "-1"},
+                                             {"--proto-max-bulk-len", "0"},
+                                             {"--loglevel", "1"},
+                                             {"--gpu-memory", "-1"},
+                                             {"--gpus", "-1"},
+                                             {"--gpu-values-from", "-1"},
                                              {"--threads", "0"},
                                              {"--databases", "0"},
                                              {"--maxmemory", "lots"},

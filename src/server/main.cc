@@ -3,7 +3,6 @@
 #include <pthread.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <csignal>
@@ -13,6 +12,8 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "net/descriptor_limit.h"
+#include "net/log_level.h"
 #include "net/version.h"
 #include "server/flags.h"
 #include "server/server.h"
@@ -33,31 +34,16 @@ void set_up_log(LogLevel level) {
   spdlog::set_default_logger(spdlog::stdout_logger_mt("isotherm"));
   spdlog::set_pattern("%Y-%m-%d %H:%M:%S.%e %L %v");
   spdlog::flush_on(spdlog::level::info);
-  switch (level) {
-    case LogLevel::debug:
-      return spdlog::set_level(spdlog::level::trace);
-    case LogLevel::verbose:
-      return spdlog::set_level(spdlog::level::debug);
-    case LogLevel::notice:
-      return spdlog::set_level(spdlog::level::info);
-    case LogLevel::warning:
-      return spdlog::set_level(spdlog::level::warn);
-  }
+  isotherm::net::use_log_level(level);
 }
 
-// One descriptor a client, a few for each loop, and some for the server itself.
-void raise_descriptor_limit(isotherm::net::ServerOptions& options) {
+void lower_maxclients(isotherm::net::ServerOptions& options) {
   const uint32_t loops =
       options.threads != 0 ? options.threads : std::max(1u, std::thread::hardware_concurrency());
-  const rlim_t own = 64 + rlim_t{8} * loops;
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  const rlim_t wanted = options.maxclients + own;
-  if (limit.rlim_cur >= wanted) return;
-  limit.rlim_cur = std::min(wanted, limit.rlim_max);
-  if (setrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
-  options.maxclients = static_cast<uint32_t>(limit.rlim_cur > own ? limit.rlim_cur - own : 1);
-  spdlog::warn("maxclients lowered to {}: no more descriptors allowed", options.maxclients);
+  const uint32_t allowed = isotherm::net::allow_clients(options.maxclients, loops);
+  if (allowed >= options.maxclients) return;
+  options.maxclients = allowed;
+  spdlog::warn("maxclients lowered to {}: no more descriptors allowed", allowed);
 }
 
 // Blocks the signals that end the server, in this thread and all that it starts.
@@ -99,7 +85,7 @@ int main(int argc, char** argv) {
   if (const auto status = isotherm::parse_flags(argc, argv, options)) return *status;
   set_up_log(options.loglevel);
   try {
-    raise_descriptor_limit(options);
+    lower_maxclients(options);
     return run(options);
   } catch (const std::exception& error) {
     spdlog::critical("{}", error.what());

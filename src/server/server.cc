@@ -48,6 +48,7 @@ void Server::make_loops() {
   for (uint32_t i = 0; i < options_.threads; ++i) {
     state_.loops.push_back(std::make_unique<net::LoopCounters>());
     loops_.push_back(std::make_unique<net::Loop>(state_, *state_.loops.back()));
+    state_.threads.push_back(loops_.back().get());
   }
 }
 

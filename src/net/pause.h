@@ -1,0 +1,56 @@
+// Pause: CLIENT PAUSE, which holds back commands of all clients until a time or until it is ended.
+//
+// A protocol asks before it runs a command. While the answer is "held", the command stays at the
+// front of its connection's input and the connection waits; each loop lets its connections go on
+// when it sees that the pause is over: at a tick, or at once where CLIENT UNPAUSE ended it.
+//
+// A pause that begins while another lasts can make it longer and wider, never shorter.
+//
+// Threads. Any. Requests that another loop has parsed when a pause begins are still run.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+
+namespace isotherm::net {
+
+class Pause {
+ public:
+  enum class Holds : uint8_t { nothing, writes, all };
+
+  // What is held back now.
+  Holds holds(int64_t now_ms) const {
+    const Holds what = holds_.load(std::memory_order_acquire);
+    if (what == Holds::nothing) [[likely]]
+      return what;
+    return now_ms < until_ms_.load(std::memory_order_relaxed) ? what : Holds::nothing;
+  }
+
+  void start(Holds what, int64_t until_ms, int64_t now_ms) {
+    const std::lock_guard guard(mutex_);
+    if (holds(now_ms) != Holds::nothing) {
+      what = std::max(what, holds_.load(std::memory_order_relaxed));
+      until_ms = std::max(until_ms, until_ms_.load(std::memory_order_relaxed));
+    }
+    until_ms_.store(until_ms, std::memory_order_relaxed);
+    holds_.store(what, std::memory_order_release);
+  }
+  void end() {
+    const std::lock_guard guard(mutex_);
+    holds_.store(Holds::nothing, std::memory_order_release);
+  }
+  // So that later commands find it out by one load again.
+  void end_if_over(int64_t now_ms) {
+    const std::lock_guard guard(mutex_);
+    if (holds(now_ms) == Holds::nothing) holds_.store(Holds::nothing, std::memory_order_release);
+  }
+
+ private:
+  std::mutex mutex_;  // of writers
+  std::atomic<Holds> holds_{Holds::nothing};
+  std::atomic<int64_t> until_ms_{0};
+};
+
+}  // namespace isotherm::net
