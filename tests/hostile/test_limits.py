@@ -105,6 +105,20 @@ def test_all_clients_together():
             assert client.info("used_memory_buffers") < 25 * MIB
             # Those of which the sockets took all stay.
             assert 20 <= crowd.closed() < 60
+            assert client.info("evicted_clients") == crowd.closed()
+
+
+def test_clients_that_may_not_be_evicted_stay():
+    with servers.Isotherm("--threads", "1", "--maxmemory-clients", "8mb") as server:
+        with Client(server.resp_port) as client, Crowd(server.resp_port, 40) as crowd:
+            assert client.command("CLIENT", "NO-EVICT", "ON") == b"+OK"
+            for i in range(100):
+                client.command("SET", f"key:{i}", b"v" * 10_000)
+            crowd.send(encode([b"CLIENT", b"NO-EVICT", b"ON"]))
+            crowd.send(get_request("resp", [b"key:%d" % i for i in range(100)]) * 10)
+            time.sleep(0.3)
+            assert client.info("used_memory_buffers") > 8 * MIB
+            assert client.info("evicted_clients") == 0
 
 
 def test_config_takes_and_shows_them(server, admin):

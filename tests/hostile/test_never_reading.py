@@ -153,3 +153,22 @@ def test_a_heavy_client_does_not_starve_the_others(capped):
     for one in sockets:
         one.close()
     assert got == [3 * reply_bytes] * count
+
+
+def test_left_out_replies_stay_left_out():
+    """Requests that wait for the client are parsed again; what CLIENT REPLY said of them holds."""
+    a, b, c = (name * 10_000 for name in (b"a", b"b", b"c"))
+    with servers.Isotherm("--threads", "1") as server, Client(server.resp_port) as client:
+        for value in (a, b, c):
+            assert client.command("SET", value[:1], value) == b"+OK"
+        get = lambda value: encode([b"GET", value[:1]])
+        bulk = lambda value: b"$10000\r\n" + value + b"\r\n"
+        rounds = 30
+        with connect(server.resp_port) as one:
+            one.sendall((get(a) * 20 + encode([b"CLIENT", b"REPLY", b"SKIP"]) + get(b) + get(c)) *
+                        rounds)
+            expected = (bulk(a) * 20 + bulk(c)) * rounds
+            got = bytearray()
+            while len(got) < len(expected):
+                got += one.recv(1 << 20)
+            assert got == expected
