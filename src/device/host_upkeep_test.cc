@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <thread>
 #include <vector>
@@ -114,7 +115,8 @@ TEST_F(HostUpkeepTest, AFlushedIndexGoesInFewSteps) {
   EXPECT_TRUE(store_.flushed.empty());
   EXPECT_EQ(store_.budget.index.load(), 0);
   for (int i = 0; i < 100; ++i) upkeep_.step(0, 0);
-  EXPECT_LT(store_.budget.items.load(), full / 4);
+  // What is left may keep a page or two.
+  EXPECT_LT(store_.budget.items.load(), std::max<int64_t>(full / 4, 2 * Pages::page_bytes));
 }
 
 // Threads that pass by while another one moves lines pay later.
