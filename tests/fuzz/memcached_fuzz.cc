@@ -38,11 +38,11 @@ void describe(const Batch& batch, const std::vector<MemcachedAnswer>& answers, T
     if (columns.op[row] == isotherm::Op::put) trace.rows.append(columns.value[row]);
   }
   for (const MemcachedAnswer& answer : answers) {
-    // A get is divided wherever a turn ends, so only its end is compared.
+    // A get is divided wherever a turn ends, so only that it ends is compared.
     if (answer.unfinished) continue;
     trace.answers += answer.silent ? 's' : 'a';
     trace.answers += static_cast<char>('A' + static_cast<int>(answer.verb));
-    trace.answers.append(answer.text);
+    if (answer.line_end == nullptr) trace.answers.append(answer.text);
   }
 }
 
