@@ -7,6 +7,7 @@
 #include <cstring>
 #include <fstream>
 #include <functional>
+#include <utility>
 
 #include "base/memory_node.h"
 #include "items/poison.h"
@@ -34,7 +35,8 @@ bool transparent_pages_allowed() {
 
 Pages::Pages(uint64_t reserve_bytes)
     : arena_(reserve_bytes == 0 ? default_reserve : reserve_bytes,
-             std::min(reserve_bytes == 0 ? smallest_reserve : reserve_bytes, smallest_reserve)) {
+             std::min(reserve_bytes == 0 ? smallest_reserve : reserve_bytes, smallest_reserve)),
+      backing_(arena_.bytes() / page_bytes) {
   probe();
 }
 
@@ -125,24 +127,21 @@ void* Pages::map_page(uint64_t offset, int flags) {
 // mapping that is there; a page that is promised can be written later.
 bool Pages::back_by_hugetlb(uint64_t offset) {
   if (map_page(offset, MAP_HUGETLB) == MAP_FAILED) return false;
-  special_[offset] = Backing::hugetlb;
+  backing(offset) = Backing::hugetlb;
   return true;
 }
 
 void Pages::give_locked(uint64_t offset) {
   char* page = arena_.base() + offset;
-  const auto found = special_.find(offset);
-  if (found != special_.end() && found->second == Backing::hugetlb) {
+  const Backing was = std::exchange(backing(offset), Backing::ordinary);
+  if (was == Backing::hugetlb) {
     const void* normal = map_page(offset, MAP_NORESERVE);
     if (normal == MAP_FAILED) std::memset(page, 0, page_bytes);
     try_hugetlb_ = normal != MAP_FAILED;
   } else {
     madvise(page, page_bytes, MADV_DONTNEED);
   }
-  if (found != special_.end()) {
-    madvise(page, page_bytes, MADV_HUGEPAGE);
-    special_.erase(found);
-  }
+  if (was != Backing::ordinary) madvise(page, page_bytes, MADV_HUGEPAGE);
   free_.push_back(offset);
   std::push_heap(free_.begin(), free_.end(), std::greater<>());
 }
@@ -175,25 +174,24 @@ void Pages::give_span(uint64_t offset, uint64_t bytes) {
 
 bool Pages::divisible(uint64_t offset) const {
   std::lock_guard guard(mutex_);
-  const auto at = special_.find(offset / page_bytes * page_bytes);
-  return at == special_.end() || at->second != Backing::hugetlb;
+  return backing_[offset / page_bytes] != Backing::hugetlb;
 }
 
 bool Pages::release_part(uint64_t offset, uint64_t bytes) {
   const uint64_t page = offset / page_bytes * page_bytes;
   std::lock_guard guard(mutex_);
-  const auto [at, added] = special_.try_emplace(page, Backing::split);
-  if (added) madvise(arena_.base() + page, page_bytes, MADV_NOHUGEPAGE);
+  if (std::exchange(backing(page), Backing::split) != Backing::split) {
+    madvise(arena_.base() + page, page_bytes, MADV_NOHUGEPAGE);
+  }
   return madvise(arena_.base() + offset, bytes, MADV_DONTNEED) == 0;
 }
 
 void Pages::restore(uint64_t offset) {
   const uint64_t page = offset / page_bytes * page_bytes;
   std::lock_guard guard(mutex_);
-  const auto at = special_.find(page);
-  if (at == special_.end() || at->second != Backing::split) return;
+  if (backing(page) != Backing::split) return;
   madvise(arena_.base() + page, page_bytes, MADV_HUGEPAGE);
-  special_.erase(at);
+  backing(page) = Backing::ordinary;
 }
 
 uint64_t Pages::pages_taken() const {

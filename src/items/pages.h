@@ -28,7 +28,6 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "items/memory_budget.h"
@@ -83,7 +82,7 @@ class Pages {
   uint64_t pages_taken() const;
 
  private:
-  enum class Backing : uint8_t { hugetlb, split };  // of pages that are not ordinary
+  enum class Backing : uint8_t { ordinary, hugetlb, split };  // split: parts were given back
 
   uint64_t take_locked();
   uint64_t take_cold();
@@ -92,6 +91,7 @@ class Pages {
   void give_locked(uint64_t offset);
   bool back_by_hugetlb(uint64_t offset);
   void* map_page(uint64_t offset, int flags);
+  Backing& backing(uint64_t offset) { return backing_[offset / page_bytes]; }
   void probe();
 
   Reservation arena_;
@@ -99,10 +99,10 @@ class Pages {
 
   mutable std::mutex mutex_;  // all below
   bool try_hugetlb_ = false;
-  uint64_t fresh_ = 0;                             // pages from here on were never taken
-  std::vector<int> nodes_;                         // preferred
-  std::vector<uint64_t> free_;                     // offsets of given pages; a heap, lowest first
-  std::unordered_map<uint64_t, Backing> special_;  // by offset
+  uint64_t fresh_ = 0;          // pages from here on were never taken
+  std::vector<int> nodes_;      // preferred
+  std::vector<uint64_t> free_;  // offsets of given pages; a heap, lowest first
+  LazyArray<Backing> backing_;  // by page
   Spans spans_;
 
   std::unique_ptr<PagesAhead> ahead_;  // its thread ends before all else goes
