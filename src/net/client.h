@@ -59,7 +59,9 @@ struct Client {
   std::atomic<bool> held{false};  // by CLIENT PAUSE
   std::atomic<bool> no_evict{false};
   std::atomic<bool> no_touch{false};
-  std::atomic<bool> killed{false};  // by any thread, within `for_each`
+  // It is gone, or soon will be, and is not shown any more. Set by the owner when it closes the
+  // connection, and by any thread that wants that, within `for_each`.
+  std::atomic<bool> killed{false};
 };
 
 class ClientList {
@@ -73,7 +75,7 @@ class ClientList {
     clients_.erase(client.id);
   }
 
-  // Visits all clients that nobody has killed, in order of their ids.
+  // Visits all clients that are not killed, in order of their ids.
   template <typename Visit>
   void for_each(Visit visit) const {
     const std::lock_guard guard(mutex_);

@@ -198,7 +198,10 @@ void Connection::count_protocol(size_t bytes) {
 }
 
 void Connection::close_socket() {
-  if (std::exchange(open_, false)) ::close(descriptor_);
+  if (!std::exchange(open_, false)) return;
+  // Before the client can know.
+  client_->killed = true;
+  ::close(descriptor_);
 }
 
 }  // namespace isotherm::net
