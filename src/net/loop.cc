@@ -106,11 +106,7 @@ void Loop::look_after() {
   bound_memory();
   check_outputs();
   if (holds_some_) release_if_over();
-  constexpr int ticks_a_second = 1000 / SocketEvents::tick_ms;
-  if (++ticks_ >= ticks_a_second) {
-    ticks_ = 0;
-    close_idle();
-  }
+  close_idle();
   if (server_.threads.front() == this) server_.sample_rates();
 }
 

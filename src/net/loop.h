@@ -127,7 +127,6 @@ class Loop {
   size_t reply_bytes_ = 0;           // in this turn
   size_t replied_first_ = 0;         // counts up
   bool holds_some_ = false;          // connections that wait for the end of a pause
-  int ticks_ = 0;                    // since idle clients were looked for
   size_t reported_bytes_ = 0;
 };
 
