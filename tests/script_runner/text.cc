@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <optional>
 
 namespace isotherm::scripts {
 namespace {
@@ -37,6 +38,23 @@ char read_escape(std::string_view text, size_t& at) {
   }
 }
 
+// Appends what stands from `at` to the first `stop` that is not escaped, or to the end, and moves
+// `at` there. Whole runs are copied at once: values are megabytes long.
+void unescape_until(std::optional<char> stop, std::string_view text, size_t& at,
+                    std::string& result) {
+  const auto find_end = [&] {
+    return stop ? std::min(text.find(*stop, at), text.size()) : text.size();
+  };
+  for (size_t end = find_end(); at < end;) {
+    const size_t run = std::min(text.find('\\', at), end);
+    result += text.substr(at, run - at);
+    at = run;
+    if (at == end) return;
+    result += read_escape(text, at);
+    if (++at > end) end = find_end();
+  }
+}
+
 std::string expand_one(std::string_view body, const Variables& variables) {
   const size_t star = body.rfind('*');
   if (star == std::string_view::npos) {
@@ -50,9 +68,11 @@ std::string expand_one(std::string_view body, const Variables& variables) {
   if (error != std::errc{} || end != digits.data() + digits.size()) {
     throw ScriptError("bad count in ${" + std::string(body) + "}");
   }
+  const std::string_view text = body.substr(0, star);
+  if (text.size() == 1) return std::string(count, text.front());
   std::string result;
   result.reserve(star * count);
-  for (size_t i = 0; i < count; ++i) result += body.substr(0, star);
+  for (size_t i = 0; i < count; ++i) result += text;
   return result;
 }
 
@@ -82,9 +102,8 @@ std::string expand(std::string_view text, const Variables& variables) {
 std::string unescape(std::string_view text) {
   std::string result;
   result.reserve(text.size());
-  for (size_t i = 0; i < text.size(); ++i) {
-    result += text[i] == '\\' ? read_escape(text, i) : text[i];
-  }
+  size_t at = 0;
+  unescape_until({}, text, at, result);
   return result;
 }
 
@@ -121,9 +140,7 @@ std::vector<std::string> split_words(std::string_view text) {
     std::string word;
     const bool quoted = text[i] == '"';
     if (quoted) ++i;
-    for (; i < text.size() && text[i] != (quoted ? '"' : ' '); ++i) {
-      word += text[i] == '\\' ? read_escape(text, i) : text[i];
-    }
+    unescape_until(quoted ? '"' : ' ', text, i, word);
     if (quoted) {
       if (i == text.size()) throw ScriptError("a quote is not closed");
       ++i;
