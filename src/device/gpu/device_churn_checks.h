@@ -90,10 +90,10 @@ void fill_memory(DeviceChurn<Device>& churn, uint64_t rows) {
 // Neither the index nor the stock can grow: nothing is refused, and chains stay as long as they
 // are.
 template <class Device>
-void churn_without_memory(DeviceChurn<Device>& churn, uint64_t rows) {
+void churn_without_memory(DeviceChurn<Device>& churn, uint64_t rows, int rounds) {
   const uint64_t refused = churn.table().refused();
-  const uint64_t early = most_linked_in_churn(churn, 20, rows);
-  const uint64_t late = most_linked_in_churn(churn, 40, rows);
+  const uint64_t early = most_linked_in_churn(churn, rounds, rows);
+  const uint64_t late = most_linked_in_churn(churn, 2 * rounds, rows);
   if (churn.table().refused() != refused) churn.table().fail("puts were refused");
   if (late > early + early / 4) churn.table().fail("chains grew");
   churn.table().check_all();
@@ -113,11 +113,11 @@ void grow_by_half(DeviceChurn<Device>& churn) {
 
 // The index has room, but the stock cannot grow: writes go by express still.
 template <class Device>
-void churn_with_express(DeviceChurn<Device>& churn, uint64_t rows) {
+void churn_with_express(DeviceChurn<Device>& churn, uint64_t rows, int rounds) {
   churn.erase(rows);
   const uint64_t refused = churn.table().refused();
   const uint64_t expressed = churn.expressed();
-  most_linked_in_churn(churn, 20, rows);
+  most_linked_in_churn(churn, rounds, rows);
   if (churn.expressed() == expressed) churn.table().fail("nothing went by express");
   if (churn.table().refused() != refused) churn.table().fail("puts were refused");
 }
@@ -149,6 +149,7 @@ template <class Device>
 uint64_t check_churn(Device& device, uint64_t scale) {
   const uint64_t rows = std::clamp<uint64_t>(scale / 4, 256, 1 << 14);
   const FixedDeviceOptions options{0, 51, 4, static_cast<uint32_t>(rows / 4)};
+  const int rounds = scale < 1024 ? 8 : 20;
   const uint64_t room = rows << 10;
   const uint64_t later = room * 2;
   DeviceMemory<Device> memory(device, first_bytes(device, options, rows) + room + later);
@@ -157,11 +158,11 @@ uint64_t check_churn(Device& device, uint64_t scale) {
   churn.put(rows);
   churn.replace(16, true);
   fill_memory(churn, rows);
-  churn_without_memory(churn, rows);
+  churn_without_memory(churn, rows, rounds);
   ballast = {};
   grow_by_half(churn);
   ballast = DeviceArray<Device, char>(memory, memory.left());
-  churn_with_express(churn, rows);
+  churn_with_express(churn, rows, rounds);
   ballast = {};
   drop_half(churn.table(), options.seed);
   churn.put(rows);
