@@ -22,6 +22,7 @@ constexpr uint32_t sweeps_per_step = 8;
 // often it tries where none do. It then overshoots the cap, as far as the budget lets it.
 constexpr std::chrono::milliseconds longest_standstill{100};
 constexpr uint32_t most_vain_tries = 32;
+constexpr std::chrono::microseconds between_looks{20};
 // Searches for values to send that found none, of some thousand items each.
 constexpr uint32_t most_vain_sends = 16;
 constexpr uint32_t samples = 16;  // of which volatile-ttl evicts the one that expires first
@@ -47,8 +48,11 @@ class Standstill {
       tries_ = 0;
       return false;
     }
-    std::this_thread::yield();
-    return held_back ? now - since_ > longest_standstill : ++tries_ > most_vain_tries;
+    if (!held_back) return ++tries_ > most_vain_tries;
+    // Not a yield: on a machine with more threads than processors each would take as long as all
+    // the others' time slices.
+    std::this_thread::sleep_for(between_looks);
+    return now - since_ > longest_standstill;
   }
 
  private:
@@ -94,6 +98,8 @@ bool HostUpkeep::has_room(const BatchBytes& needed) const {
 bool HostUpkeep::make_room(const BatchBytes& needed, int64_t now_ms) {
   if (!store_.makes_room() || has_room(needed)) return true;
   if (!evictable() && !sends_values()) return !store_.evicts;
+  // Who waits for its turn holds nothing back that could be used again.
+  executor_.cache().reclaim_all();
   const std::lock_guard turn(store_.making_room);
   const auto lasting = static_cast<int64_t>(needed.lasting);
   Standstill standstill;
