@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs GoogleTest programs, each in several processes that share its tests, and prints
-# "N passed, M failed, K skipped" as the last line. One process runs many tests, since starting one
+# Runs GoogleTest programs, each in several processes that share its tests. Prints what failed, the
+# slowest tests, and "N passed, M failed, K skipped" as the last line. One process runs many tests, since starting one
 # for each test costs more than most tests do, above all under a sanitizer.
 #
 # Usage: run_gtests.sh [--except FILE] program…
@@ -42,6 +42,9 @@ for program in "$@"; do
   done
 done | xargs -0 -r -n 5 -P "$jobs" bash -c 'set -euo pipefail; run_part "$@"' _
 
+echo "What took longest:"
+grep -ahE '^\[ +(OK|FAILED) +\] .*\([0-9]+ ms\)$' "$logs"/* |
+  sed -E 's/^\[[^]]*\] (.*) \(([0-9]+) ms\)$/\2 ms \1/' | sort -rn | awk 'NR <= 60'
 cat "$logs"/* | awk '
   /^\[       OK \]/ { ++passed }
   /^\[  FAILED  \].*ms\)$/ || /^\[  ENDED  \]/ { ++failed }

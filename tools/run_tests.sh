@@ -3,6 +3,7 @@
 #
 # Usage: run_tests.sh [--long] [stage…]   (all stages; --long: more histories, longer fuzzing)
 #        run_tests.sh --quick             (after an edit: release build, its unit tests and scripts)
+# Stages that a "+" joins run at the same time, since most of them wait more than they compute.
 # The output of each stage is in build/logs; that of a failed stage is printed, too, and the lines of
 # it that name what failed once more behind the table.
 #
@@ -11,8 +12,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-stages=(setup format layers cuda release unit ctest clang asan fuzz tsan_build tsan tidy python
-  linearizability system)
+stages=(setup format layers cuda release unit clang asan tsan_build tsan
+  tidy+fuzz+ctest+python+linearizability+system)
 declare -A allowance=([setup]=60 [format]=10 [layers]=5 [cuda]=280 [release]=270 [unit]=200
   [ctest]=70 [clang]=260 [asan]=270 [fuzz]=30 [tsan_build]=230 [tsan]=150 [tidy]=80 [python]=70
   [linearizability]=50 [system]=30)
@@ -138,43 +139,27 @@ failures() {
     tail -n 10 | cut -c 1-160
 }
 
-# Sets cpu_seconds to what this script's children have taken so far, user and system. `times` counts
-# those of the shell that calls it, so no other may.
-count_cpu() {
-  times >build/logs/cpu
-  cpu_seconds=$(awk 'NR == 2 { gsub(/[ms]/, " "); printf "%d", $1 * 60 + $2 + $3 * 60 + $4 }' \
-    build/logs/cpu)
+# One stage, in a child shell. Leaves its output in STAGE.log, and its status and the seconds of wall
+# and CPU time that it took in STAGE.end.
+run_stage() {
+  local stage=$1 started=$SECONDS status
+  # A child shell once more, so that `set -e` holds inside the stage whatever is done with its status.
+  set +e
+  (set -e; "stage_$stage") >"build/logs/$stage.log" 2>&1
+  status=$?
+  # What the children have taken, user and system.
+  times >"build/logs/$stage.end"
+  awk -v status="$status" -v wall=$((SECONDS - started)) 'NR == 2 {
+    gsub(/[ms]/, " "); printf "%d %d %d\n", status, wall, $1 * 60 + $2 + $3 * 60 + $4 }' \
+    "build/logs/$stage.end" >"build/logs/$stage.times"
+  mv "build/logs/$stage.times" "build/logs/$stage.end"
 }
 
-mkdir -p build/logs
-declare -A result
-table=()
-total_passed=0
-total_failed=0
-for stage in "${stages[@]}"; do
-  if ! declare -F "stage_$stage" >/dev/null; then
-    echo "run_tests.sh: no stage '$stage'" >&2
-    exit 64
-  fi
-done
-for stage in "${stages[@]}"; do
-  log=build/logs/$stage.log
-  need=$(needs "$stage")
-  if [[ -n $need && ${result[$need]:-ok} != ok ]]; then
-    result[$stage]=skipped
-    table+=("$(printf '%-16s %7s %7s  %s' "$stage" - - "skipped: $need failed")")
-    total_failed=$((total_failed + 1))
-    continue
-  fi
-  echo "== $stage"
-  started=$SECONDS
-  count_cpu
-  cpu_before=$cpu_seconds
-  # A child shell, so that `set -e` holds inside the stage whatever is done with its status here.
-  set +e
-  (set -e; "stage_$stage") >"$log" 2>&1
-  status=$?
-  set -e
+# Counts the tests of a stage that has ended, prints its log where it failed, and its line of the table.
+report_stage() {
+  local stage=$1 status wall cpu passed failed over
+  local log=build/logs/$stage.log
+  read -r status wall cpu <"build/logs/$stage.end"
   read -r passed failed < <(count_tests "$log")
   if [[ $status == 0 ]]; then
     result[$stage]=ok
@@ -186,21 +171,55 @@ for stage in "${stages[@]}"; do
   fi
   total_passed=$((total_passed + passed))
   total_failed=$((total_failed + failed))
-  count_cpu
-  cpu=$((cpu_seconds - cpu_before))
+  total_cpu=$((total_cpu + cpu))
   over=$((cpu - ${allowance[$stage]:-0}))
-  table+=("$(printf '%-16s %6ds %6ds  %-7s %d passed, %d failed%s' "$stage" $((SECONDS - started)) \
-    "$cpu" "${result[$stage]}" "$passed" "$failed" \
+  table+=("$(printf '%-16s %6ds %6ds  %-7s %d passed, %d failed%s' "$stage" "$wall" "$cpu" \
+    "${result[$stage]}" "$passed" "$failed" \
     "$( ((over <= 0)) || echo ", $over s of CPU over its allowance")")")
   echo "${table[-1]}"
-  if [[ $stage == setup && $status != 0 ]]; then break; fi
+}
+
+skip_stage() {
+  result[$1]=skipped
+  table+=("$(printf '%-16s %7s %7s  %s' "$1" - - "skipped: $2 failed")")
+  total_failed=$((total_failed + 1))
+}
+
+mkdir -p build/logs
+declare -A result
+table=()
+total_passed=0
+total_failed=0
+total_cpu=0
+names=${stages[*]}
+for stage in ${names//+/ }; do
+  if ! declare -F "stage_$stage" >/dev/null; then
+    echo "run_tests.sh: no stage '$stage'" >&2
+    exit 64
+  fi
+done
+for group in "${stages[@]}"; do
+  running=()
+  for stage in ${group//+/ }; do
+    need=$(needs "$stage")
+    if [[ -n $need && ${result[$need]:-ok} != ok ]]; then
+      skip_stage "$stage" "$need"
+      continue
+    fi
+    echo "== $stage"
+    (run_stage "$stage") &
+    running+=("$stage")
+  done
+  wait
+  for stage in "${running[@]}"; do report_stage "$stage"; done
+  if [[ ${result[setup]:-ok} != ok ]]; then break; fi
 done
 
 echo
 printf '%-16s %7s %7s\n' stage wall CPU
 printf '%s\n' "${table[@]}"
-printf '%-16s %6ds %6ds\n' total "$SECONDS" "$cpu_seconds"
-for stage in "${stages[@]}"; do
+printf '%-16s %6ds %6ds\n' total "$SECONDS" "$total_cpu"
+for stage in ${names//+/ }; do
   if [[ ${result[$stage]:-} == FAILED ]]; then
     echo "-- $stage (build/logs/$stage.log)"
     failures "build/logs/$stage.log" || true
