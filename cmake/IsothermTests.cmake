@@ -5,13 +5,20 @@ find_package(GTest REQUIRED)
 
 function(isotherm_add_unit_tests)
   find_package(rapidcheck QUIET)
-  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/*_test.cc")
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/*_test.cc"
+    "${PROJECT_SOURCE_DIR}/tests/fake_device/*_test.cc")
+  if(ISOTHERM_SANITIZE MATCHES "thread")
+    # Of these tests one thread runs each, as of those that tests/tsan_except.txt names.
+    list(FILTER sources EXCLUDE REGEX
+      "/gpu/(awaited_gets|device_item_.*|fixed_device_table|reserved_table|try_kernels|unlink_kernel)_test\\.cc$")
+  endif()
   isotherm_set_isa_flags(${sources})
   if(sources)
     add_executable(isotherm-unit-tests ${sources})
     isotherm_unite(isotherm-unit-tests)
     target_compile_options(isotherm-unit-tests PRIVATE ${ISOTHERM_DEBUG_OPTIMIZE})
-    target_link_libraries(isotherm-unit-tests PRIVATE isotherm_server GTest::gtest_main)
+    target_link_libraries(isotherm-unit-tests PRIVATE
+      isotherm_server isotherm_fake_device GTest::gtest_main)
     isotherm_link_gpu(isotherm-unit-tests)
     if(rapidcheck_FOUND)
       target_link_libraries(isotherm-unit-tests PRIVATE rapidcheck)
@@ -69,7 +76,8 @@ function(isotherm_add_broken_tests name source)
   string(REPLACE _ - target isotherm-${name}-tests)
   add_executable(${target} "${PROJECT_SOURCE_DIR}/${source}")
   target_compile_definitions(${target} PRIVATE ISOTHERM_BREAK_EPOCH)
-  target_link_libraries(${target} PRIVATE isotherm_internal isotherm_no_epoch GTest::gtest_main)
+  target_link_libraries(${target} PRIVATE
+    isotherm_internal isotherm_no_epoch isotherm_fake_device GTest::gtest_main)
   add_test(NAME broken.${name}_is_caught
     COMMAND "${PROJECT_SOURCE_DIR}/tools/expect_failure.sh" "$<TARGET_FILE:${target}>")
   set_tests_properties(broken.${name}_is_caught PROPERTIES LABELS broken TIMEOUT 300)

@@ -42,6 +42,12 @@ class CheckLayersTest(unittest.TestCase):
         self.write("src/base/hash_test.cc", '#include "index/view.h"\n')
         self.expect_violation("base/ may not include index/")
 
+    def test_only_tests_include_what_supports_tests(self):
+        self.write("src/base/hash_test.cc", '#include "fake_device/fake_lane.h"\n')
+        self.assertEqual(check_layers.check_tree(self.root), [])
+        self.write("src/base/hash.cc", '#include "fake_device/fake_lane.h"\n')
+        self.expect_violation("in no folder of src/")
+
     def test_include_is_a_path_from_src(self):
         self.write("src/index/bad.cc", '#include "view.h"\n')
         self.expect_violation("include by path from src/")

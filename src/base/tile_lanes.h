@@ -1,7 +1,8 @@
 // TileLanes: 8 lanes of a warp, 16 bytes of the line each, over any Lane. See base/tile.h.
 //
 // A Lane is what a kernel gets from the device that runs it (base/lane_cuda.cuh), so the probe loop
-// compiles for a GPU and for the fake device of the tests (device/fake_lane.h) from one text.
+// compiles for a GPU and for the fake device of the tests (tests/fake_device/fake_lane.h) from one
+// text.
 //
 // All 8 lanes call every function together with equal arguments, `from` excepted. The loads of a
 // line are one coalesced 128-byte access on a GPU; the accesses of single slots are shuffles of

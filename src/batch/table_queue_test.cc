@@ -4,7 +4,7 @@
 #include <string>
 
 #include "batch/table_queue_checks.h"
-#include "device/fake_device.h"
+#include "fake_device/fake_device.h"
 #include "items/test_size.h"
 
 namespace isotherm::table_queue_test {

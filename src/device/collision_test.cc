@@ -3,9 +3,9 @@
 #include <ostream>
 #include <thread>
 
-#include "device/fake_root_table.h"
 #include "device/history.h"
 #include "device/host_upkeep.h"
+#include "fake_device/fake_root_table.h"
 #include "items/poison.h"
 
 namespace isotherm::collision_test {

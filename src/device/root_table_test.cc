@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "device/cuda_root_table.h"
-#include "device/fake_root_table.h"
 #include "device/gpu/device_error.h"
+#include "fake_device/fake_root_table.h"
 #include "items/poison.h"
 
 namespace isotherm::root_table_test {

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "device/fake_root_table.h"
+#include "fake_device/fake_root_table.h"
 
 namespace isotherm::rounds_test {
 namespace {

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "base/memory_node.h"
-#include "device/fake_root_table.h"
 #include "device/history.h"
 #include "engine/engine.h"
+#include "fake_device/fake_root_table.h"
 #include "items/pages.h"
 #include "items/poison.h"
 

@@ -8,9 +8,9 @@
 #include <thread>
 #include <vector>
 
-#include "device/fake_root_table.h"
 #include "device/history.h"
 #include "engine/engine.h"
+#include "fake_device/fake_root_table.h"
 #include "items/poison.h"
 
 namespace isotherm::engine_history_test {

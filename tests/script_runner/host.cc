@@ -7,7 +7,7 @@
 #include <stdexcept>
 
 #include "base/clock.h"
-#include "device/fake_root_table.h"
+#include "fake_device/fake_root_table.h"
 #include "server/flags.h"
 #include "server/server.h"
 

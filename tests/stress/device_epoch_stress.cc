@@ -30,8 +30,8 @@
 #include <thread>
 #include <vector>
 
-#include "device/fake_root_table.h"
 #include "engine/engine.h"
+#include "fake_device/fake_root_table.h"
 
 namespace isotherm {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "device/fake_device.h"
 #include "device/gpu/device_table_checks.h"
+#include "fake_device/fake_device.h"
 
 namespace isotherm::awaited_gets_test {
 namespace {

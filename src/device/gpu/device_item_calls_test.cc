@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "device/fake_device.h"
 #include "device/gpu/device_item_checks.h"
+#include "fake_device/fake_device.h"
 
 namespace isotherm::device_item_calls_test {
 namespace {

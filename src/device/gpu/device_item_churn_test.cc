@@ -1,8 +1,8 @@
 // Churn in tables of items on the fake device.
 #include <gtest/gtest.h>
 
-#include "device/fake_device.h"
 #include "device/gpu/device_item_churn_checks.h"
+#include "fake_device/fake_device.h"
 #include "items/test_size.h"
 
 namespace isotherm::device_item_churn_test {

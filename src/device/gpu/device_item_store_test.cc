@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "base/pair.h"
-#include "device/fake_device.h"
 #include "device/gpu/device_item_host_checks.h"
+#include "fake_device/fake_device.h"
 #include "items/poison.h"
 #include "items/test_size.h"
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "device/fake_device.h"
 #include "device/value_transfer.h"
+#include "fake_device/fake_device.h"
 
 namespace isotherm::device_value_tier_test {
 namespace {

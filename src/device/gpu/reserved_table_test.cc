@@ -1,8 +1,8 @@
 // Tables that have grown ahead of their entries.
 #include <gtest/gtest.h>
 
-#include "device/fake_device.h"
 #include "device/gpu/device_table_checks.h"
+#include "fake_device/fake_device.h"
 
 namespace isotherm::reserved_table_test {
 namespace {

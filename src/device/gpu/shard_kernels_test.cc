@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-#include "device/fake_device_fixture.h"
+#include "fake_device/fake_device_fixture.h"
 
 namespace isotherm::shard_kernels_test {
 namespace {

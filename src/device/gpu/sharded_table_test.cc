@@ -8,8 +8,8 @@
 #include <tuple>
 #include <vector>
 
-#include "device/fake_device.h"
 #include "device/gpu/sharded_table_checks.h"
+#include "fake_device/fake_device.h"
 #include "items/poison.h"
 #include "items/test_size.h"
 

@@ -4,8 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include "device/fake_device.h"
 #include "device/gpu/device_stream.h"
+#include "fake_device/fake_device.h"
 
 namespace isotherm::table_reports_test {
 namespace {

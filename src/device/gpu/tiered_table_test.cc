@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "device/fake_device.h"
 #include "device/gpu/tiered_table_checks.h"
+#include "fake_device/fake_device.h"
 #include "items/test_size.h"
 
 namespace isotherm::tiered_table_test {

@@ -6,8 +6,8 @@
 
 #include <type_traits>
 
-#include "device/fake_device.h"
 #include "device/gpu/device_put_checks.h"
+#include "fake_device/fake_device.h"
 
 namespace isotherm::try_kernels_test {
 namespace {

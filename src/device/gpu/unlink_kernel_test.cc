@@ -7,7 +7,7 @@
 #include <random>
 #include <set>
 
-#include "device/fake_device_fixture.h"
+#include "fake_device/fake_device_fixture.h"
 #include "items/poison.h"
 
 namespace isotherm::unlink_kernel_test {

@@ -1,11 +1,11 @@
-#include "device/fake_grid.h"
+#include "fake_device/fake_grid.h"
 
 #include <algorithm>
 #include <cstring>
 #include <numeric>
 #include <utility>
 
-#include "device/fake_lane.h"
+#include "fake_device/fake_lane.h"
 #include "items/poison.h"
 
 namespace isotherm {
@@ -27,12 +27,9 @@ std::string FakeGrid::run(const FakeLaunch& launch) {
   home_ = &home;
   FakeGrid* const outer = std::exchange(current, this);
   prepare(launch);
-  for (;;) {
-    admit();
-    if (live_ == 0) break;
-    if (ready_.empty()) fail_stuck();
-    running_ = take(draw());
-    FakeFiber::switch_to(home, *running_->fiber);
+  while (FakeLaneState* next = next_lane()) {
+    running_ = next;
+    FakeFiber::switch_to(home, fiber_of(*next));
   }
   current = outer;
   return std::exchange(error_, {});
@@ -49,12 +46,30 @@ void FakeGrid::prepare(const FakeLaunch& launch) {
   const uint32_t most = std::min(room, launch.blocks);
   // Mostly many.
   resident_.resize(random_.one_in(4) ? 1 + random_.below(most) : most);
-  while (fibers_.size() < resident_.size() * launch.threads) {
-    fibers_.push_back(std::make_unique<FakeFiber>(static_cast<uint32_t>(fibers_.size())));
-  }
   pause_ = 4u << (2 * random_.below(3));
   constexpr uint32_t windows[] = {~0u, ~0u, 64, 2};
   window_ = windows[random_.below(4)];
+}
+
+// Null at the end of the launch.
+FakeLaneState* FakeGrid::next_lane() {
+  admit();
+  if (live_ == 0) return nullptr;
+  if (ready_.empty()) fail_stuck();
+  return take(draw());
+}
+
+// The lane's, from its first turn to its end.
+FakeFiber& FakeGrid::fiber_of(FakeLaneState& lane) {
+  if (lane.fiber != nullptr) return *lane.fiber;
+  if (idle_.empty()) {
+    fibers_.push_back(std::make_unique<FakeFiber>(static_cast<uint32_t>(fibers_.size())));
+    idle_.push_back(fibers_.back().get());
+  }
+  lane.fiber = idle_.back();
+  idle_.pop_back();
+  lane.fiber->start(&FakeGrid::run_lanes, &lane);
+  return *lane.fiber;
 }
 
 // Fills free places with blocks.
@@ -81,7 +96,6 @@ void FakeGrid::admit(FakeBlock& block, uint32_t number) {
   block.shared = block.memory.data() + (~start + 1) % shared_alignment;
   block.warps.resize((threads + FakeWarp::lanes - 1) / FakeWarp::lanes);
   block.lanes.resize(threads);
-  const size_t first_fiber = static_cast<size_t>(&block - resident_.data()) * threads;
   for (uint32_t thread = 0; thread < threads; ++thread) {
     FakeWarp& warp = block.warps[thread / FakeWarp::lanes];
     if (thread % FakeWarp::lanes == 0) {
@@ -89,22 +103,38 @@ void FakeGrid::admit(FakeBlock& block, uint32_t number) {
       warp.reset(~0u >> (FakeWarp::lanes - lanes));
     }
     FakeLaneState& lane = block.lanes[thread];
-    lane = {this, &block, &warp, fibers_[first_fiber + thread].get(), thread, false};
-    lane.fiber->start(&FakeGrid::run_lane, &lane);
+    lane = {this, &block, &warp, nullptr, thread, false};
     ready_.push_back(&lane);
   }
 }
 
-FakeFiber& FakeGrid::run_lane(void* argument) {
-  auto& lane = *static_cast<FakeLaneState*>(argument);
-  FakeGrid& grid = *lane.grid;
+// Where the lane that is next has not begun, it goes on on the same fiber: many lanes have nothing
+// to do, and a switch takes longer than that.
+FakeFiber& FakeGrid::run_lanes(void* argument) {
+  auto* lane = static_cast<FakeLaneState*>(argument);
+  FakeGrid& grid = *lane->grid;
+  FakeFiber& fiber = *lane->fiber;
+  for (;;) {
+    grid.run_lane(*lane);
+    FakeLaneState* const next = grid.next_lane();
+    if (next == nullptr || next->fiber != nullptr) {
+      grid.idle_.push_back(&fiber);
+      if (next == nullptr) return *grid.home_;
+      grid.running_ = next;
+      return *next->fiber;
+    }
+    next->fiber = &fiber;
+    grid.running_ = lane = next;
+  }
+}
+
+void FakeGrid::run_lane(FakeLaneState& lane) {
   try {
-    grid.leave_if_failed();
-    grid.launch_->body(grid.launch_->kernel.get(), FakeLane(lane));
+    leave_if_failed();
+    launch_->body(launch_->kernel.get(), FakeLane(lane));
   } catch (const End&) {
   }
-  grid.end(lane);
-  return *grid.home_;
+  end(lane);
 }
 
 void FakeGrid::end(FakeLaneState& lane) {
@@ -140,7 +170,7 @@ FakeLaneState* FakeGrid::take(uint32_t at) {
 void FakeGrid::go_to(FakeLaneState& lane) {
   FakeFiber& from = *running_->fiber;
   running_ = &lane;
-  FakeFiber::switch_to(from, *lane.fiber);
+  FakeFiber::switch_to(from, fiber_of(lane));
 }
 
 // Lets a lane run that is ready; `lane` waits or is ready itself.

@@ -13,8 +13,8 @@
 #include <mutex>
 #include <vector>
 
-#include "device/fake_memory.h"
-#include "device/fake_random.h"
+#include "fake_device/fake_memory.h"
+#include "fake_device/fake_random.h"
 
 namespace isotherm {
 

@@ -1,4 +1,4 @@
-#include "device/fake_warp.h"
+#include "fake_device/fake_warp.h"
 
 #include <cstdio>
 #include <utility>
@@ -108,26 +108,36 @@ FakeWarp::Meeting& FakeWarp::join(uint32_t lane, const FakeArrival& arrival) {
 }
 
 uint32_t FakeWarp::complete(Meeting& meeting) {
-  for (uint32_t rest = meeting.mask; rest != 0; rest &= rest - 1) {
-    const auto lane = static_cast<uint32_t>(__builtin_ctz(rest));
-    results_[lane] = result_of(meeting, lane);
-  }
   const uint32_t done = meeting.mask;
+  // All lanes get the same.
+  const uint64_t votes =
+      meeting.collective == FakeCollective::ballot ? lanes_with(1, meeting.mask) : 0;
+  for (uint32_t rest = done; rest != 0; rest &= rest - 1) {
+    const auto lane = static_cast<uint32_t>(__builtin_ctz(rest));
+    uint64_t& result = results_[lane];
+    switch (meeting.collective) {
+      case FakeCollective::shuffle:
+        result = arrivals_[arrivals_[lane].source].value;
+        break;
+      case FakeCollective::match:
+        result = lanes_with(arrivals_[lane].value, meeting.mask);
+        break;
+      case FakeCollective::ballot:
+      case FakeCollective::sync_warp:
+        result = votes;
+        break;
+    }
+  }
   meeting = meetings_[--open_];
   return done;
 }
 
-uint64_t FakeWarp::result_of(const Meeting& meeting, uint32_t lane) const {
-  if (meeting.collective == FakeCollective::sync_warp) return 0;
-  if (meeting.collective == FakeCollective::shuffle) {
-    return arrivals_[arrivals_[lane].source].value;
-  }
-  const bool match = meeting.collective == FakeCollective::match;
-  const uint64_t wanted = match ? arrivals_[lane].value : 1;
+// Those of `mask` that brought `value`.
+uint32_t FakeWarp::lanes_with(uint64_t value, uint32_t mask) const {
   uint32_t equal = 0;
-  for (uint32_t rest = meeting.mask; rest != 0; rest &= rest - 1) {
-    const auto other = static_cast<uint32_t>(__builtin_ctz(rest));
-    if (arrivals_[other].value == wanted) equal |= bit(other);
+  for (uint32_t rest = mask; rest != 0; rest &= rest - 1) {
+    const auto lane = static_cast<uint32_t>(__builtin_ctz(rest));
+    if (arrivals_[lane].value == value) equal |= bit(lane);
   }
   return equal;
 }

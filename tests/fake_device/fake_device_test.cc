@@ -1,5 +1,5 @@
 // The fake device around its kernels: streams, events, memory and failures on demand.
-#include "device/fake_device.h"
+#include "fake_device/fake_device.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 
 #include "base/macros.h"
 #include "base/memory_node.h"
-#include "device/fake_device_fixture.h"
+#include "fake_device/fake_device_fixture.h"
 
 namespace isotherm::fake_device_test {
 namespace {

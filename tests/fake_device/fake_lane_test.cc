@@ -1,5 +1,5 @@
 // The lanes of the fake device: collectives, blocks, shared memory, atomics, and their misuse.
-#include "device/fake_lane.h"
+#include "fake_device/fake_lane.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/macros.h"
-#include "device/fake_device_fixture.h"
+#include "fake_device/fake_device_fixture.h"
 
 namespace isotherm::fake_lane_test {
 namespace {

@@ -1,4 +1,4 @@
-#include "device/fake_streams.h"
+#include "fake_device/fake_streams.h"
 
 #include <algorithm>
 #include <utility>

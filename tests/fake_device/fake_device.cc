@@ -1,4 +1,4 @@
-#include "device/fake_device.h"
+#include "fake_device/fake_device.h"
 
 #include <cxxabi.h>
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/tile_lanes.h"
-#include "device/fake_device_fixture.h"
+#include "fake_device/fake_device_fixture.h"
 #include "index/probe.h"
 #include "items/poison.h"
 

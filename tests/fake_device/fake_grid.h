@@ -1,9 +1,9 @@
 // FakeGrid: runs the lanes of one launch, each on a fiber of its own, in an order drawn by the
 // seed.
 //
-// Some blocks are resident at a time, as on a GPU, and come in random order; each has a fiber for
-// each of its lanes and shared memory of its own. Lanes that can run are in one list, and the next
-// is drawn from it
+// Some blocks are resident at a time, as on a GPU, and come in random order; each has shared memory
+// of its own. A lane has a fiber from its first turn on, and gives it on when it returns. Lanes
+// that can run are in one list, and the next is drawn from it
 //   - whenever a lane waits, at a collective or at sync_block, and whenever a collective completes
 //   - with a probability drawn for the launch, before each access and fence of FakeLane
 //   - when a lane returns
@@ -25,10 +25,10 @@
 #include <string>
 #include <vector>
 
-#include "device/fake_fiber.h"
-#include "device/fake_memory.h"
-#include "device/fake_random.h"
-#include "device/fake_warp.h"
+#include "fake_device/fake_fiber.h"
+#include "fake_device/fake_memory.h"
+#include "fake_device/fake_random.h"
+#include "fake_device/fake_warp.h"
 
 namespace isotherm {
 
@@ -53,7 +53,7 @@ struct FakeLaneState {
   FakeGrid* grid = nullptr;
   FakeBlock* block = nullptr;
   FakeWarp* warp = nullptr;
-  FakeFiber* fiber = nullptr;
+  FakeFiber* fiber = nullptr;  // null: it has not begun
   uint32_t thread = 0;
   bool waits = false;
 };
@@ -97,9 +97,12 @@ class FakeGrid {
   void prepare(const FakeLaunch& launch);
   void admit();
   void admit(FakeBlock& block, uint32_t number);
-  static FakeFiber& run_lane(void* lane);
+  static FakeFiber& run_lanes(void* first);
+  void run_lane(FakeLaneState& lane);
   void end(FakeLaneState& lane);
 
+  FakeLaneState* next_lane();
+  FakeFiber& fiber_of(FakeLaneState& lane);
   uint32_t draw();
   FakeLaneState* take(uint32_t at);
   void go_to(FakeLaneState& lane);
@@ -120,6 +123,7 @@ class FakeGrid {
   std::vector<uint32_t> order_;  // of blocks, the next at the end
   std::vector<FakeBlock> resident_;
   std::vector<std::unique_ptr<FakeFiber>> fibers_;
+  std::vector<FakeFiber*> idle_;  // no lane has them
   std::vector<FakeLaneState*> ready_;
   FakeLaneState* running_ = nullptr;
   FakeFiber* home_ = nullptr;  // the thread's own stack

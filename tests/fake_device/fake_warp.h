@@ -63,7 +63,7 @@ class FakeWarp {
   bool fail(std::string what);
   Meeting& join(uint32_t lane, const FakeArrival& arrival);
   uint32_t complete(Meeting& meeting);
-  uint64_t result_of(const Meeting& meeting, uint32_t lane) const;
+  uint32_t lanes_with(uint64_t value, uint32_t mask) const;
 
   uint32_t exist_ = 0;
   uint32_t ended_ = 0;

@@ -22,7 +22,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "device/fake_grid.h"
+#include "fake_device/fake_grid.h"
 
 namespace isotherm {
 

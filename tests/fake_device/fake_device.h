@@ -38,12 +38,12 @@
 #include <typeinfo>
 #include <vector>
 
-#include "device/fake_grid.h"
-#include "device/fake_host.h"
-#include "device/fake_lane.h"
-#include "device/fake_memory.h"
-#include "device/fake_random.h"
-#include "device/fake_streams.h"
+#include "fake_device/fake_grid.h"
+#include "fake_device/fake_host.h"
+#include "fake_device/fake_lane.h"
+#include "fake_device/fake_memory.h"
+#include "fake_device/fake_random.h"
+#include "fake_device/fake_streams.h"
 
 namespace isotherm {
 

@@ -4,7 +4,7 @@
 //
 // The arena is a mapping of its own that nobody may touch unless it is open: the device opens it
 // while its operations run, so host code that follows a device pointer ends there and then;
-// but `close` leaves it open most times once it was closed often.
+// but once hiding it has cost enough, `close` leaves it open most times.
 //
 // An allocation starts at a multiple of 256 bytes and is filled with `fresh`. What is not allocated
 // (gaps, the rest of an allocation's last unit, released memory) is filled with `dead`, and
@@ -74,8 +74,8 @@ class FakeMemory {
 
  private:
   void open();
-  // Hides the arena: at first each time, later one time in 64, since it takes long where the
-  // arena is large.
+  // Hides the arena. That takes time in proportion to what was ever used of it, so once a
+  // gigabyte was hidden, it does so one time in 64.
   void close();
   void protect(uint64_t offset, uint64_t bytes, bool hide) const;
   uint64_t find_room(uint64_t span);
@@ -94,6 +94,7 @@ class FakeMemory {
   std::vector<bool> live_units_;
   bool open_ = false;
   uint32_t closed_ = 0;  // how often
+  uint64_t hidden_bytes_ = 0;
 };
 
 }  // namespace isotherm

@@ -18,7 +18,7 @@
 #include <memory>
 #include <vector>
 
-#include "device/fake_random.h"
+#include "fake_device/fake_random.h"
 
 namespace isotherm {
 

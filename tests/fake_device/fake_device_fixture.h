@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "device/fake_device.h"
+#include "fake_device/fake_device.h"
 
 namespace isotherm {
 

@@ -7,8 +7,8 @@
 #include <memory>
 #include <vector>
 
-#include "device/fake_device.h"
 #include "device/gpu/device_root_table.h"
+#include "fake_device/fake_device.h"
 
 namespace isotherm {
 

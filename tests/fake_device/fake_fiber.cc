@@ -1,4 +1,4 @@
-#include "device/fake_fiber.h"
+#include "fake_device/fake_fiber.h"
 
 #include <sys/mman.h>
 
