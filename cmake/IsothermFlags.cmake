@@ -22,6 +22,8 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g1 -DNDEBUG")
 # kernels on the fake device are a part: unoptimised they take longer to run than to compile.
 set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g1 -fno-omit-frame-pointer")
 set(ISOTHERM_DEBUG_OPTIMIZE $<$<CONFIG:Debug>:-O1>)
+# Tests, and builds that are broken on purpose, take longer to compile than to run.
+set(ISOTHERM_TEST_OPTIMIZE -O1)
 
 find_program(ISOTHERM_CCACHE ccache)
 mark_as_advanced(ISOTHERM_CCACHE)

@@ -17,7 +17,7 @@ import sys
 
 LAYERS = ["base", "command", "items", "index", "device", "batch", "hot", "router", "durability",
           "engine", "net", "server"]
-TEST_SUPPORT = ["fake_device"]  # folders of tests/
+TEST_SUPPORT = ["device_checks", "fake_device", "models"]  # folders of tests/
 MAX_LINES = 500
 MIN_ESSAY_WORDS = 8
 CODE_FOLDERS = ["src", "include", "bench", "tests", "examples", "tools"]

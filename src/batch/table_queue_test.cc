@@ -3,9 +3,9 @@
 
 #include <string>
 
-#include "batch/table_queue_checks.h"
+#include "device_checks/table_queue_checks.h"
+#include "device_checks/test_size.h"
 #include "fake_device/fake_device.h"
-#include "items/test_size.h"
 
 namespace isotherm::table_queue_test {
 namespace {

@@ -3,10 +3,10 @@
 #include <ostream>
 #include <thread>
 
-#include "device/history.h"
 #include "device/host_upkeep.h"
 #include "fake_device/fake_root_table.h"
 #include "items/poison.h"
+#include "models/history.h"
 
 namespace isotherm::collision_test {
 namespace {

@@ -8,9 +8,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "device/gpu/table_model.h"
 #include "device/instruction_set.h"
 #include "items/poison.h"
+#include "models/table_model.h"
 
 namespace isotherm::fixed_loops_test {
 namespace {

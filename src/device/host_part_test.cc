@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/hash.h"
-#include "device/gpu/table_model.h"
 #include "items/poison.h"
+#include "models/table_model.h"
 
 namespace isotherm::host_part_test {
 namespace {

@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "base/memory_node.h"
-#include "device/history.h"
 #include "engine/engine.h"
 #include "fake_device/fake_root_table.h"
 #include "items/pages.h"
 #include "items/poison.h"
+#include "models/history.h"
 
 namespace isotherm::device_engine_test {
 namespace {

@@ -8,10 +8,10 @@
 #include <thread>
 #include <vector>
 
-#include "device/history.h"
 #include "engine/engine.h"
 #include "fake_device/fake_root_table.h"
 #include "items/poison.h"
+#include "models/history.h"
 
 namespace isotherm::engine_history_test {
 namespace {

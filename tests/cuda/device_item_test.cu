@@ -2,8 +2,8 @@
 //
 //   device_item_test [rows of a large batch]
 #include "cuda/gpu_checks.h"
-#include "device/gpu/device_item_churn_checks.h"
-#include "device/gpu/device_item_host_checks.h"
+#include "device_checks/device_item_churn_checks.h"
+#include "device_checks/device_item_host_checks.h"
 
 int main(int argc, char** argv) {
   using namespace isotherm;

@@ -1,8 +1,8 @@
 // Runs the checks of queues on the GPU; without one it says so and succeeds.
 //
 //   device_queue_test [submissions of a thread]
-#include "batch/table_queue_checks.h"
 #include "cuda/gpu_checks.h"
+#include "device_checks/table_queue_checks.h"
 #include "isotherm/device_queue.h"
 
 namespace isotherm::device_queue_test {

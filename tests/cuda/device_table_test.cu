@@ -2,11 +2,11 @@
 //
 //   device_table_test [rows of a large batch]
 #include "cuda/gpu_checks.h"
-#include "device/gpu/device_churn_checks.h"
-#include "device/gpu/device_put_checks.h"
-#include "device/gpu/device_row_checks.h"
-#include "device/gpu/device_table_checks.h"
-#include "device/gpu/tiered_table_checks.h"
+#include "device_checks/device_churn_checks.h"
+#include "device_checks/device_put_checks.h"
+#include "device_checks/device_row_checks.h"
+#include "device_checks/device_table_checks.h"
+#include "device_checks/tiered_table_checks.h"
 
 int main(int argc, char** argv) {
   using namespace isotherm;

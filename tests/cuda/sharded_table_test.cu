@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cuda/gpu_checks.h"
-#include "device/gpu/sharded_table_checks.h"
+#include "device_checks/sharded_table_checks.h"
 #include "isotherm/sharded_device_table.h"
 
 namespace isotherm::sharded_table_test {

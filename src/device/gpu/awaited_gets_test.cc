@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "device/gpu/device_table_checks.h"
+#include "device_checks/device_table_checks.h"
 #include "fake_device/fake_device.h"
 
 namespace isotherm::awaited_gets_test {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "device/gpu/device_item_checks.h"
+#include "device_checks/device_item_checks.h"
 #include "fake_device/fake_device.h"
 
 namespace isotherm::device_item_calls_test {

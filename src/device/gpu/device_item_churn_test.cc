@@ -1,9 +1,9 @@
 // Churn in tables of items on the fake device.
 #include <gtest/gtest.h>
 
-#include "device/gpu/device_item_churn_checks.h"
+#include "device_checks/device_item_churn_checks.h"
+#include "device_checks/test_size.h"
 #include "fake_device/fake_device.h"
-#include "items/test_size.h"
 
 namespace isotherm::device_item_churn_test {
 namespace {

@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "base/pair.h"
-#include "device/gpu/device_item_host_checks.h"
+#include "device_checks/device_item_host_checks.h"
+#include "device_checks/test_size.h"
 #include "fake_device/fake_device.h"
 #include "items/poison.h"
-#include "items/test_size.h"
 
 namespace isotherm::device_item_store_test {
 namespace {

@@ -1,12 +1,12 @@
 // Tables on the fake device: the checks that the GPU runs, and what happens when the device fails.
 #include <gtest/gtest.h>
 
-#include "device/gpu/device_churn_checks.h"
-#include "device/gpu/device_put_checks.h"
-#include "device/gpu/device_row_checks.h"
-#include "device/gpu/device_table_checks.h"
+#include "device_checks/device_churn_checks.h"
+#include "device_checks/device_put_checks.h"
+#include "device_checks/device_row_checks.h"
+#include "device_checks/device_table_checks.h"
+#include "device_checks/test_size.h"
 #include "fake_device/fake_device.h"
-#include "items/test_size.h"
 
 namespace isotherm::fixed_device_table_test {
 namespace {

@@ -1,7 +1,7 @@
 // Tables that have grown ahead of their entries.
 #include <gtest/gtest.h>
 
-#include "device/gpu/device_table_checks.h"
+#include "device_checks/device_table_checks.h"
 #include "fake_device/fake_device.h"
 
 namespace isotherm::reserved_table_test {

@@ -8,10 +8,10 @@
 #include <tuple>
 #include <vector>
 
-#include "device/gpu/sharded_table_checks.h"
+#include "device_checks/sharded_table_checks.h"
+#include "device_checks/test_size.h"
 #include "fake_device/fake_device.h"
 #include "items/poison.h"
-#include "items/test_size.h"
 
 namespace isotherm::sharded_table_test {
 namespace {

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "device/gpu/tiered_table_checks.h"
+#include "device_checks/test_size.h"
+#include "device_checks/tiered_table_checks.h"
 #include "fake_device/fake_device.h"
-#include "items/test_size.h"
 
 namespace isotherm::tiered_table_test {
 namespace {

@@ -1,12 +1,12 @@
 // Which parts of a batch begin with the try kernels, on the fake device. What they answer is
-// checked by device/gpu/device_put_checks.h.
+// checked by tests/device_checks/device_put_checks.h.
 #include "device/gpu/try_kernels.h"
 
 #include <gtest/gtest.h>
 
 #include <type_traits>
 
-#include "device/gpu/device_put_checks.h"
+#include "device_checks/device_put_checks.h"
 #include "fake_device/fake_device.h"
 
 namespace isotherm::try_kernels_test {

@@ -21,7 +21,7 @@
 
 #include "batch/table_queue.h"
 #include "device/gpu/request_op.h"
-#include "device/gpu/tiered_table_checks.h"
+#include "device_checks/tiered_table_checks.h"
 
 namespace isotherm {
 

@@ -1,14 +1,14 @@
 // Checks of tables whose memory has ended while entries come and go at a constant number, for any
 // device: chains close up (device/gpu/unlink_kernel.h), so that no put is refused however long it
 // goes on, and the index grows and leaves out bins afterwards as any other.
-// Read device/gpu/device_table_checks.h first.
+// Read tests/device_checks/device_table_checks.h first.
 #pragma once
 
 #include <algorithm>
 #include <deque>
 #include <vector>
 
-#include "device/gpu/device_table_checks.h"
+#include "device_checks/device_table_checks.h"
 
 namespace isotherm {
 

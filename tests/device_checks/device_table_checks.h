@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-#include "device/gpu/modelled_device_table.h"
+#include "models/modelled_device_table.h"
 
 namespace isotherm {
 

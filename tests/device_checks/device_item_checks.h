@@ -1,5 +1,5 @@
 // Checks of a table of device items against a model, for any device; see
-// device/gpu/device_table_checks.h.
+// tests/device_checks/device_table_checks.h.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "device/gpu/modelled_items.h"
+#include "models/modelled_items.h"
 
 namespace isotherm {
 

@@ -1,5 +1,5 @@
 // ModelledDeviceTable: a table on a device beside a model of it on the host
-// (device/gpu/table_model.h).
+// (tests/models/table_model.h).
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 #include "device/gpu/awaited_gets.h"
 #include "device/gpu/host_pipeline.h"
 #include "device/gpu/pinned_gets.h"
-#include "device/gpu/table_model.h"
+#include "models/table_model.h"
 
 namespace isotherm {
 

@@ -1,5 +1,5 @@
 // Checks of a table that its device and the host share against its model, for any device. Read
-// device/gpu/device_table_checks.h first.
+// tests/device_checks/device_table_checks.h first.
 //
 // `scale` is the size of large batches. Caps are made from what an empty table takes, so that the
 // device has room for a part of the keys, in dozens of segments.
@@ -12,8 +12,8 @@
 #include <thread>
 #include <vector>
 
-#include "device/gpu/device_table_checks.h"
 #include "device/gpu/tiered_table.h"
+#include "device_checks/device_table_checks.h"
 
 namespace isotherm {
 

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "device/store_model.h"
+#include "models/store_model.h"
 
 namespace isotherm {
 

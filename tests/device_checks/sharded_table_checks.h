@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "device/gpu/device_table_checks.h"
-#include "device/gpu/modelled_sharded_table.h"
+#include "device_checks/device_table_checks.h"
+#include "models/modelled_sharded_table.h"
 
 namespace isotherm {
 

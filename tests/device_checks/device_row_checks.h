@@ -1,5 +1,5 @@
 // Checks of a row table on a device against a model, for any device; see
-// device/gpu/device_table_checks.h.
+// tests/device_checks/device_table_checks.h.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "device/gpu/device_row_store.h"
-#include "device/gpu/device_table_checks.h"
+#include "device_checks/device_table_checks.h"
 
 namespace isotherm {
 

@@ -1,11 +1,11 @@
 // Checks of a table of device items that may take host memory as well, for any device; see
-// device/gpu/device_table_checks.h.
+// tests/device_checks/device_table_checks.h.
 #pragma once
 
 #include <algorithm>
 #include <vector>
 
-#include "device/gpu/device_item_checks.h"
+#include "device_checks/device_item_checks.h"
 
 namespace isotherm {
 

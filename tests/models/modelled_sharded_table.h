@@ -1,5 +1,5 @@
 // ModelledShardedTable: a table over several devices beside a model of it on the host
-// (device/gpu/table_model.h).
+// (tests/models/table_model.h).
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "device/gpu/sharded_table.h"
-#include "device/gpu/table_model.h"
+#include "models/table_model.h"
 
 namespace isotherm {
 

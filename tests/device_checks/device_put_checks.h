@@ -1,6 +1,6 @@
 // Checks of puts of new keys (device/gpu/try_kernels.h) against the model, whatever is expected of
 // the keys: parts that try to claim slots, parts that do not, and tables that judge by themselves.
-// Read device/gpu/device_table_checks.h first.
+// Read tests/device_checks/device_table_checks.h first.
 //
 // What goes wrong here would show as a reply (two rows of a key that both saw it absent), as a
 // count of entries (a key with two slots), or as a value (not the last row's).
@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "device/gpu/device_table_checks.h"
+#include "device_checks/device_table_checks.h"
 
 namespace isotherm {
 

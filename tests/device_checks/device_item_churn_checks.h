@@ -1,11 +1,11 @@
 // Checks of a table of device items that evicts, whose index has no memory left either, for any
 // device: new items come and others leave, and its chains close up (device/gpu/unlink_kernel.h), so
-// that no put is refused; see device/gpu/device_table_checks.h.
+// that no put is refused; see tests/device_checks/device_table_checks.h.
 #pragma once
 
 #include <algorithm>
 
-#include "device/gpu/device_item_checks.h"
+#include "device_checks/device_item_checks.h"
 
 namespace isotherm {
 
