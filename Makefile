@@ -28,7 +28,7 @@ run: ## build, then serve on 127.0.0.1:6379 (RESP) and 127.0.0.1:11211 (memcache
 test: ## all checks and tests (under 20 minutes on 2 cores)
 	@tools/run_tests.sh
 
-test-quick: ## after an edit: release build, its unit tests and scripts
+test-quick: ## after an edit: release build, unit tests of what changed, scripts
 	@tools/run_tests.sh --quick
 
 test-long: ## the same with 1,000 histories, long differential streams and 10 minutes a fuzzer

@@ -1,17 +1,21 @@
 #!/usr/bin/env bash
 # Runs GoogleTest programs, each in several processes that share its tests. Prints what failed, the
-# slowest tests, and "N passed, M failed, K skipped" as the last line. One process runs many tests, since starting one
-# for each test costs more than most tests do, above all under a sanitizer.
+# slowest tests, and "N passed, M failed, K skipped" as the last line. One process runs many tests,
+# since starting one for each test costs more than most tests do, above all under a sanitizer.
 #
-# Usage: run_gtests.sh [--except FILE] program…
-# FILE has a pattern of GoogleTest's filter a line, of tests to leave out; "#" begins a comment.
+# Usage: run_gtests.sh [--only FILE | --except FILE] program…
+# FILE has a pattern of GoogleTest's filter a line, of the tests to run or of those to leave out; "#"
+# begins a comment.
 set -euo pipefail
 
-except=
-if [[ ${1:-} == --except ]]; then
-  except=$(sed 's/#.*//; s/[[:space:]]//g; /^$/d' "$2" | paste -sd:)
-  shift 2
-fi
+filter=
+case ${1:-} in
+  --only | --except)
+    filter=$(sed 's/#.*//; s/[[:space:]]//g; /^$/d' "$2" | paste -sd:)
+    if [[ $1 == --except ]]; then filter=-$filter; fi
+    shift 2
+    ;;
+esac
 jobs=$(nproc)
 # More parts than processors, so that a slow part does not leave the others idle.
 parts=$((jobs * 6))
@@ -23,7 +27,7 @@ run_part() {
   local log
   log=$logs/$(basename "$program").$part
   GTEST_TOTAL_SHARDS=$parts GTEST_SHARD_INDEX=$part timeout 900 "$program" --gtest_color=no \
-    ${filter:+"--gtest_filter=-$filter"} >"$log" 2>&1 || status=$?
+    ${filter:+"--gtest_filter=$filter"} >"$log" 2>&1 || status=$?
   if ((status != 0)); then
     # What failed, with its messages; a program that ended in the middle of a test, with that test.
     if grep -aq '^\[  PASSED  \]' "$log"; then
@@ -38,13 +42,13 @@ run_part() {
 export -f run_part
 for program in "$@"; do
   for ((part = 0; part < parts; ++part)); do
-    printf '%s\0%s\0%s\0%s\0%s\0' "$program" "$part" "$parts" "$except" "$logs"
+    printf '%s\0%s\0%s\0%s\0%s\0' "$program" "$part" "$parts" "$filter" "$logs"
   done
 done | xargs -0 -r -n 5 -P "$jobs" bash -c 'set -euo pipefail; run_part "$@"' _
 
 echo "What took longest:"
 grep -ahE '^\[ +(OK|FAILED) +\] .*\([0-9]+ ms\)$' "$logs"/* |
-  sed -E 's/^\[[^]]*\] (.*) \(([0-9]+) ms\)$/\2 ms \1/' | sort -rn | awk 'NR <= 60'
+  sed -E 's/^\[[^]]*\] (.*) \(([0-9]+) ms\)$/\2 ms \1/' | sort -rn | awk 'NR <= 20'
 cat "$logs"/* | awk '
   /^\[       OK \]/ { ++passed }
   /^\[  FAILED  \].*ms\)$/ || /^\[  ENDED  \]/ { ++failed }

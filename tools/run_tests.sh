@@ -2,7 +2,8 @@
 # All tests in stages; prints a table of times and, as the last line, "N passed, M failed".
 #
 # Usage: run_tests.sh [--long] [stage…]   (all stages; --long: more histories, longer fuzzing)
-#        run_tests.sh --quick             (after an edit: release build, its unit tests and scripts)
+#        run_tests.sh --quick             (after an edit: what it changed in the release build, the
+#                                          unit tests of the folders of src/ it is in, all scripts)
 # Stages that a "+" joins run at the same time, since most of them wait more than they compute.
 # The output of each stage is in build/logs; that of a failed stage is printed, too, and the lines of
 # it that name what failed once more behind the table.
@@ -32,7 +33,7 @@ case ${1:-} in
     shift
     ;;
   --quick)
-    stages=(release unit)
+    stages=(quick)
     shift
     ;;
 esac
@@ -58,6 +59,31 @@ stage_layers() { tools/check_layers.py; }
 stage_release() { build release; }
 stage_cuda() { tools/compile_cuda.sh && tests/run_gpu.sh; }
 stage_unit() { gtests build/release; }
+
+# The tests of the folders of src/ in which something was changed since the last commit; where there
+# is nothing, in it. Where something else was changed that tests are made of, all.
+changed_tests() {
+  local files folder
+  files=$(git status --porcelain --untracked-files=all | cut -c 4- | sed 's/.* -> //')
+  [[ -n $files ]] || files=$(git diff --name-only HEAD~1)
+  if grep -qvE '^(src/|tests/scripts/|docs/|[^/]*\.md$)' <<<"$files"; then
+    echo '*'
+    return
+  fi
+  for folder in $(sed -nE 's#^(src/[^/]*(/gpu)?)/.*#\1#p' <<<"$files" | sort -u); do
+    grep -hoE '^TEST(_F|_P)?\(\w+' "$folder"/*_test.cc | sed -E 's/.*\((.*)/\1.*\n*\/\1.*/' | sort -u || true
+  done
+}
+stage_quick() {
+  local programs=(build/release/isotherm-unit-tests build/release/isotherm-script-tests)
+  changed_tests >build/logs/changed_tests.txt
+  cmake --preset release >/dev/null
+  cmake --build --preset release -j "$jobs" --target "${programs[@]##*/}"
+  if [[ -s build/logs/changed_tests.txt ]]; then
+    tools/run_gtests.sh --only build/logs/changed_tests.txt "${programs[0]}"
+  fi
+  tools/run_gtests.sh "${programs[1]}"
+}
 stage_ctest() { ctest --preset release -j "$jobs"; }
 # One build serves three ends: clang compiles all, its sanitizers watch the tests, and the fuzzers.
 stage_clang() { build clang; }
