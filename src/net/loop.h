@@ -4,8 +4,8 @@
 //   1. wait for events, by one system call (socket_events.h), which put connections into `ready_`;
 //   2. receive from every ready connection, and parse it into the one batch while its bytes are in
 //      the cache; past `batch_rows_per_turn` the rest waits for the next turn. The turn's time is
-//      taken after each receive, so it is never behind what a client could have read before it
-//      sent;
+//      taken after the last receive, so it is never behind what a client could have read before
+//      it sent;
 //   3. submit the batch, which ends before submit returns;
 //   4. write every reply into its connection's output, then clear the batch: nothing the store gave
 //      is held while a socket is written;
