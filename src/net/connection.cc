@@ -163,8 +163,9 @@ bool Connection::write_some() {
 
 void Connection::settle() {
   if (!open_) return loop_.ended(*this);  // again: it may have been queued the first time
-  count_protocol(protocol_->memory());
   readable_ || parse_on_ ? input_.shrink() : input_.pack();
+  // It holds something only for a request of which the input has a part.
+  if (input_.memory() != 0 || protocol_bytes_ != 0) count_protocol(protocol_->memory());
   const bool is_held = held();
   if (is_held || owed_ || !output_.empty() || input_.memory() != 0) {
     tell_client(is_held);

@@ -193,12 +193,6 @@ void Loop::submit(int64_t now_ms) {
   copies_.learn(worker_->copied_bytes() - before);
 }
 
-void Loop::wrote_reply(Turn& turn, size_t bytes, size_t unsent) {
-  reply_bytes_ += bytes;
-  if (reply_bytes_ > reply_bytes_per_turn) turn.full_output = 0;
-  if (unsent > output_bound) report_memory();
-}
-
 void Loop::run_batch(Turn& turn) {
   const int64_t began_us = turn.now_us();
   if (!batch_.empty()) submit(turn.now_ms());

@@ -82,7 +82,11 @@ class Loop {
   void ready(Connection& connection);
   void ended(Connection& connection);
   // A connection has written so many bytes, of which so many are unsent.
-  void wrote_reply(Turn& turn, size_t bytes, size_t unsent);
+  void wrote_reply(Turn& turn, size_t bytes, size_t unsent) {
+    reply_bytes_ += bytes;
+    if (reply_bytes_ > reply_bytes_per_turn) turn.full_output = 0;
+    if (unsent > output_bound) report_memory();
+  }
   void count_protocols(int64_t more) { protocol_bytes_ += more; }
   void holds_some() { holds_some_ = true; }
   LoopCounters& counters() { return counters_; }

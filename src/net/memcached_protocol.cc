@@ -106,7 +106,6 @@ class MemcachedProtocol final : public Protocol {
     if (!answer.silent) output.append("OK\r\n");
   }
 
-  bool held() const override { return held_; }
   bool closing() const override { return parser_.closing(); }
   size_t wanted() const override { return parser_.wanted(); }
   bool stopped_early() const override { return held_ || parser_.stopped_early() || waits_alone(); }
@@ -147,8 +146,7 @@ class MemcachedProtocol final : public Protocol {
   std::vector<MemcachedAnswer> answers_;
   const char* parsed_end_ = nullptr;  // of the input of this turn
   Batch::Row rows_end_ = 0;           // of its rows
-  bool held_ = false;
-  size_t value_bytes_ = 256;  // how much a row is expected to answer, at first unseen
+  size_t value_bytes_ = 256;          // how much a row is expected to answer, at first unseen
 };
 
 }  // namespace

@@ -95,7 +95,7 @@ size_t Output::iovecs(std::span<iovec> pieces) const {
   return filled;
 }
 
-void Output::consume(size_t bytes) {
+void Output::consume_pieces(size_t bytes) {
   if (bytes == size_) return clear();
   size_ -= bytes;
   for (;;) {

@@ -85,7 +85,10 @@ class Output {
   }
   // Fills `pieces` with unwritten pieces from the front; returns how many.
   size_t iovecs(std::span<iovec> pieces) const;
-  void consume(size_t bytes);
+  void consume(size_t bytes) {
+    const bool all_of_one = bytes == size_ && pieces_.size() == 1;
+    all_of_one ? give_only_piece() : consume_pieces(bytes);
+  }
   void clear();  // gives all back
 
  private:
@@ -98,6 +101,14 @@ class Output {
     uint64_t kept = 0;  // the engine's handle where it is a value in its place
   };
 
+  // Mostly there is one, which the socket takes whole.
+  void give_only_piece() {
+    drop(pieces_.front());
+    pieces_.pop_back();
+    write_ = room_end_ = nullptr;
+    size_ = first_ = 0;
+  }
+  void consume_pieces(size_t bytes);
   bool append_kept(const Reply& reply);
   void drop(Piece& piece) {
     if (piece.chunk) pool_->give(std::move(piece.chunk));

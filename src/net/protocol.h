@@ -115,7 +115,7 @@ class Protocol {
   virtual size_t memory() const { return 0; }
 
   // True when the last parse stopped before a command that CLIENT PAUSE holds back.
-  virtual bool held() const = 0;
+  bool held() const { return held_; }
 
   // True once no further input will be read: the connection closes when the output is written.
   virtual bool closing() const = 0;
@@ -123,6 +123,9 @@ class Protocol {
   // How many bytes of input the request at the front needs at least, as far as known; lets the
   // connection size its buffer once for a large value. 0: unknown.
   virtual size_t wanted() const = 0;
+
+ protected:
+  bool held_ = false;
 };
 
 }  // namespace isotherm::net

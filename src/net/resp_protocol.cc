@@ -155,7 +155,6 @@ class RespProtocol final : public Protocol {
     parser_.release();
   }
 
-  bool held() const override { return held_; }
   bool closing() const override { return queue_.closing; }
   size_t memory() const override { return parser_.memory(); }
   size_t wanted() const override { return parser_.wanted(); }
@@ -374,7 +373,6 @@ class RespProtocol final : public Protocol {
   Batch::Row rows_end_ = 0;        // of the rows of this turn
   const Command* last_ = nullptr;  // that ran
   bool unusual_ = false;
-  bool held_ = false;
   bool stopped_early_ = false;
   size_t expected_answer_bytes_ = 0;
   Batch::Row most_reads_ = 0;  // rows that show values before a change, at that size
