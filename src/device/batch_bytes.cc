@@ -41,18 +41,25 @@ uint64_t old_value_bytes(const HostStore& store, const Batch::Columns& columns, 
   return item != nullptr ? item->value_bytes() : 0;
 }
 
+struct Sum {
+  BatchBytes bytes;
+  bool depends = false;  // on what some rows copy or replace
+};
+
 // `old_values`: with a look at what rows copy, and at what large ones replace.
-BatchBytes sum_of_rows(const HostStore& store, const Batch& batch, bool old_values) {
+Sum sum_of_rows(const HostStore& store, const Batch& batch, bool old_values) {
   const uint64_t largest = store.largest_item();
   const Batch::Columns& columns = batch.columns();
   BatchBytes sum;
+  bool depends = false;
   for (Batch::Row row = 0; row < batch.size(); ++row) {
     const Op op = columns.op[row];
     if (!stores(op)) continue;
     const uint64_t value = new_value_bytes(columns, row);
     const bool copy = copies(op);
-    const bool look = old_values && (copy || value > size_classes::largest);
-    const uint64_t old = look ? old_value_bytes(store, columns, row) : 0;
+    const bool on_old = copy || value > size_classes::largest;
+    depends |= on_old;
+    const uint64_t old = old_values && on_old ? old_value_bytes(store, columns, row) : 0;
     const uint64_t bytes =
         Item::bytes(columns.key[row].size(), value + (copy ? old : 0), true, true);
     if (bytes > largest) continue;
@@ -64,26 +71,17 @@ BatchBytes sum_of_rows(const HostStore& store, const Batch& batch, bool old_valu
   }
   sum.lasting = std::min(sum.lasting, largest);
   sum.at_once = std::min(sum.at_once, largest);
-  return sum;
-}
-
-bool any_looks(const Batch& batch) {
-  const Batch::Columns& columns = batch.columns();
-  for (Batch::Row row = 0; row < batch.size(); ++row) {
-    if (copies(columns.op[row])) return true;
-    if (stores(columns.op[row]) && columns.value[row].size() > size_classes::largest) return true;
-  }
-  return false;
+  return {sum, depends};
 }
 
 }  // namespace
 
 BatchBytes bytes_to_store(HostStore& store, EpochDomain::Slot& slot, const Batch& batch) {
-  const BatchBytes bytes = sum_of_rows(store, batch, false);
+  const auto [bytes, depends] = sum_of_rows(store, batch, false);
   const uint64_t large = store.items.large_bytes();
-  if (large == 0 || store.budget.fits(bytes.at_once + large) || !any_looks(batch)) return bytes;
+  if (!depends || large == 0 || store.budget.fits(bytes.at_once + large)) return bytes;
   const EpochGuard guard(store.epochs, slot);
-  return sum_of_rows(store, batch, true);
+  return sum_of_rows(store, batch, true).bytes;
 }
 
 }  // namespace isotherm

@@ -38,6 +38,15 @@ void HostExecutor::count(const Run& run, uint64_t requests) {
   counters_.expired.add(run.expired);
 }
 
+void HostExecutor::uncount_reads(const Batch& batch, Batch::Row first, Batch::Row end) {
+  for (Batch::Row row = first; row < end; ++row) {
+    if (batch.columns().op[row] != Op::get) continue;
+    const bool missed = batch.reply(row).status == Status::not_found;
+    (missed ? counters_.misses : counters_.hits).subtract(1);
+  }
+  counters_.requests.subtract(end - first);
+}
+
 void HostExecutor::hash_keys(Batch::Columns& columns, Batch::Row from, Batch::Row to) {
   if (ISOTHERM_LIKELY(store_.hash == static_cast<HostStore::Hash>(hash_bytes))) {
     return hash_bytes(columns.key + from, to - from, store_.seed, columns.hash + from);

@@ -74,6 +74,8 @@ class HostExecutor {
   }
   // Adds what a run over `requests` rows has counted.
   void count(const Run& run, uint64_t requests);
+  // Takes back what it has counted of reads that were answered in vain and will run again.
+  void uncount_reads(const Batch& batch, Batch::Row first, Batch::Row end);
   // Fills the column of hashes.
   void hash_keys(Batch::Columns& columns, Batch::Row from, Batch::Row to);
 

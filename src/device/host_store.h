@@ -89,6 +89,7 @@ struct HostStore {
   // Indexes that FLUSHDB took away and that are taken apart bit by bit.
   std::mutex flushed_mutex;
   std::deque<std::unique_ptr<LineIndex>> flushed;
+  std::atomic<bool> any_flushed{false};  // of these; for a look without the mutex
 };
 
 }  // namespace isotherm

@@ -15,7 +15,7 @@ namespace isotherm {
 namespace {
 
 // Bounds of one step.
-constexpr uint32_t databases_per_step = 64;
+constexpr size_t databases_per_step = 64;
 constexpr uint32_t items_per_sweep = 256;
 constexpr uint32_t sweeps_per_step = 8;
 // How long a batch waits for room while there comes none, though readers hold some back, and how
@@ -153,22 +153,28 @@ bool HostUpkeep::keep_reserve(int64_t reserve, int64_t now_ms) {
   return turn.owns_lock() && free_some(1);
 }
 
+[[gnu::noinline]] bool HostUpkeep::pay(LineIndex& index) { return growth_.pay(index); }
+
+// Most databases have no index, and this runs after every batch.
 bool HostUpkeep::grow(uint64_t changes) {
   growth_.add(changes);
   bool more = false;
-  const auto databases = static_cast<uint32_t>(store_.databases.size());
   const EpochGuard guard(store_.epochs, slot_);
-  for (uint32_t i = 0; i < std::min(databases, databases_per_step); ++i) {
-    LineIndex* index = store_.databases[next_database_].index();
-    if (index != nullptr) more |= growth_.pay(*index);
-    next_database_ = (next_database_ + 1) % databases;
+  const Database* const first = store_.databases.data();
+  const Database* const end = first + store_.databases.size();
+  const Database* next = first + next_database_;
+  for (size_t left = std::min(store_.databases.size(), databases_per_step); left != 0; --left) {
+    if (LineIndex* index = next->index(); index != nullptr) more |= pay(*index);
+    if (++next == end) next = first;
   }
+  next_database_ = static_cast<size_t>(next - first);
   return more;
 }
 
 // A sweep of another thread may look at these items, so they retire like any other. They lie
 // anywhere, so what retiring them changes is on its way for all before the first one's turn.
 bool HostUpkeep::drain() {
+  if (!store_.any_flushed.load(std::memory_order_relaxed)) return false;
   std::unique_lock guard(store_.flushed_mutex, std::try_to_lock);
   if (!guard.owns_lock() || store_.flushed.empty()) return false;
   drained_.clear();
@@ -182,6 +188,7 @@ bool HostUpkeep::drain() {
     retire_root(executor_.cache(), root);
   }
   if (!more) store_.flushed.pop_front();
+  store_.any_flushed.store(!store_.flushed.empty(), std::memory_order_relaxed);
   return true;
 }
 

@@ -61,6 +61,7 @@ class HostUpkeep {
  private:
   bool keep_reserve(int64_t reserve, int64_t now_ms);
   bool grow(uint64_t changes);
+  bool pay(LineIndex& index);
   bool drain();
   bool expire(int64_t now_ms);
   // Sends values away or evicts until there is that much room, in at most so many sweeps; whether
@@ -109,8 +110,8 @@ class HostUpkeep {
   uint32_t vain_sends_ = 0;  // that were left out, where there is nothing to send
   uint64_t batches_seen_ = 0;
   GrowthShare growth_;
-  uint32_t next_database_ = 0;  // to grow
-  uint64_t erased_ = 0;         // items, since the last step of growth
+  size_t next_database_ = 0;  // to grow
+  uint64_t erased_ = 0;       // items, since the last step of growth
 };
 
 }  // namespace isotherm

@@ -110,6 +110,7 @@ TEST_F(HostUpkeepTest, AFlushedIndexGoesInFewSteps) {
   }
   const int64_t full = store_.budget.items.load();
   store_.flushed.push_back(store_.databases[0].detach());
+  store_.any_flushed = true;
   uint64_t steps = 0;
   for (; upkeep_.step(0, 0); ++steps) ASSERT_LT(steps, keys / 500);
   EXPECT_TRUE(store_.flushed.empty());

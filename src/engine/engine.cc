@@ -361,6 +361,10 @@ void Worker::submit(Batch& batch, int64_t now_ms) {
   batch.finish();
 }
 
+void Worker::uncount_reads(const Batch& batch, Batch::Row first, Batch::Row end) {
+  impl_->executor.uncount_reads(batch, first, end);
+}
+
 uint64_t Worker::copied_bytes() const {
   return impl_->engine.store.copied.load(std::memory_order_relaxed);
 }
@@ -383,6 +387,7 @@ void Worker::Impl::flush_index(uint32_t database) {
   if (index == nullptr) return;
   std::lock_guard guard(engine.store.flushed_mutex);
   engine.store.flushed.push_back(std::move(index));
+  engine.store.any_flushed.store(true, std::memory_order_relaxed);
 }
 
 // The databases from `first` to before `end`, alone.

@@ -159,6 +159,10 @@ class Worker {
   uint64_t scan(uint32_t database, uint64_t cursor, uint64_t count,
                 const std::function<void(const ScanItem&)>& visit);
 
+  // The reads from `first` to before `end`, of a batch that was not cleared yet, will run again
+  // because nobody took their answers: until then they count as not run.
+  void uncount_reads(const Batch& batch, Batch::Row first, Batch::Row end);
+
   // How many bytes of long values all requests so far have copied to change them.
   uint64_t copied_bytes() const;
 

@@ -8,22 +8,17 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "engine/eviction_policy_test.h"
 #include "items/poison.h"
 
 namespace isotherm::eviction_test {
 namespace {
 
-class EvictionTest : public ::testing::TestWithParam<EvictionPolicy> {
+class EvictionTest : public EvictionPolicyTest {
  protected:
   static constexpr uint64_t cap = 24 << 20;
 
-  static Options options(EvictionPolicy policy) {
-    Options options;
-    options.maxmemory = cap;
-    options.maxmemory_policy = policy;
-    return options;
-  }
-  static std::string key(uint64_t number) { return "key:" + std::to_string(number); }
+  static Options options(EvictionPolicy policy) { return EvictionPolicyTest::options(policy, cap); }
 
   // Puts keys in batches; returns how many were refused.
   static uint64_t fill(Worker& worker, uint64_t from, uint64_t count, uint64_t value_bytes,
@@ -62,8 +57,6 @@ class EvictionTest : public ::testing::TestWithParam<EvictionPolicy> {
   }
   static int64_t never(uint64_t) { return no_expiry; }
   static int64_t some_day(uint64_t) { return 1'000'000; }
-
-  ManualClock clock{1000};
 };
 
 TEST_P(EvictionTest, UsedMemoryStaysAtTheCap) {
@@ -83,16 +76,7 @@ TEST_P(EvictionTest, UsedMemoryStaysAtTheCap) {
   EXPECT_GT(worker.count(0), 100u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Policies, EvictionTest,
-                         ::testing::Values(EvictionPolicy::allkeys_lru,
-                                           EvictionPolicy::allkeys_random,
-                                           EvictionPolicy::volatile_lru,
-                                           EvictionPolicy::volatile_ttl),
-                         [](const auto& param) {
-                           std::string name(to_string(param.param));
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(Policies, EvictionTest, policies_that_evict(), policy_name);
 
 TEST_F(EvictionTest, NoevictionRefusesAndStaysReadable) {
   Engine engine(options(EvictionPolicy::noeviction), clock);

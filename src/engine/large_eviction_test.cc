@@ -2,7 +2,6 @@
 // and what is on its way (buffers, copies, values that readers still hold) evicts nothing.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <string>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "engine/eviction_policy_test.h"
 #include "items/poison.h"
 
 namespace isotherm::large_eviction_test {
@@ -17,8 +17,6 @@ namespace {
 
 constexpr uint64_t cap = 20 << 20;
 constexpr int64_t some_day = 1'000'000;
-
-std::string key(uint64_t number) { return "key:" + std::to_string(number); }
 
 // A client, as the server sees one: the value lies in a buffer until its reply was written.
 class Client {
@@ -61,13 +59,10 @@ class Client {
   int64_t expiry_ = some_day;  // each later than the one before
 };
 
-class LargeEvictionTest : public ::testing::TestWithParam<EvictionPolicy> {
+class LargeEvictionTest : public EvictionPolicyTest {
  protected:
   static Options options(EvictionPolicy policy, uint64_t maxmemory = cap) {
-    Options options;
-    options.maxmemory = maxmemory;
-    options.maxmemory_policy = policy;
-    return options;
+    return EvictionPolicyTest::options(policy, maxmemory);
   }
 
   // Stores so many values, of which the first fill the store; the mean share of the cap that they
@@ -85,7 +80,6 @@ class LargeEvictionTest : public ::testing::TestWithParam<EvictionPolicy> {
     return sum / static_cast<double>(count);
   }
 
-  ManualClock clock{1000};
   uint64_t next_ = 0;
 };
 
@@ -145,16 +139,7 @@ TEST_P(LargeEvictionTest, OverwritingEvictsNothing) {
   EXPECT_EQ(client.count(), count);
 }
 
-INSTANTIATE_TEST_SUITE_P(Policies, LargeEvictionTest,
-                         ::testing::Values(EvictionPolicy::allkeys_lru,
-                                           EvictionPolicy::allkeys_random,
-                                           EvictionPolicy::volatile_lru,
-                                           EvictionPolicy::volatile_ttl),
-                         [](const auto& param) {
-                           std::string name(to_string(param.param));
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(Policies, LargeEvictionTest, policies_that_evict(), policy_name);
 
 // Where all others were read, the newest is not the first that nobody has read yet.
 TEST_F(LargeEvictionTest, WhatWasStoredLastGoesLast) {

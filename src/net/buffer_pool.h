@@ -19,6 +19,17 @@ namespace isotherm::net {
 
 // Bytes on the heap with their capacity; move-only.
 struct Buffer {
+  Buffer() = default;
+  explicit Buffer(size_t size) : Buffer(std::make_unique_for_overwrite<char[]>(size), size) {}
+  Buffer(std::unique_ptr<char[]> memory, size_t size) : bytes(std::move(memory)), capacity(size) {}
+  Buffer(Buffer&& other) noexcept
+      : bytes(std::move(other.bytes)), capacity(std::exchange(other.capacity, 0)) {}
+  Buffer& operator=(Buffer&& other) noexcept {
+    bytes = std::move(other.bytes);
+    capacity = std::exchange(other.capacity, 0);
+    return *this;
+  }
+
   std::unique_ptr<char[]> bytes;
   size_t capacity = 0;
 
@@ -36,28 +47,27 @@ class BufferPool {
   // At least `bytes`, at least `chunk_bytes`; not cleared.
   Buffer take(size_t bytes = chunk_bytes) {
     if (bytes <= chunk_bytes && !free_.empty()) {
-      Buffer chunk = std::move(free_.back());
+      Buffer chunk(std::move(free_.back()), chunk_bytes);
       free_.pop_back();
       spare_ = std::min(spare_, free_.size());
       return chunk;
     }
     const size_t capacity = bytes <= chunk_bytes ? chunk_bytes : bytes;
     memory_ += capacity;
-    return {std::make_unique_for_overwrite<char[]>(capacity), capacity};
+    return Buffer(capacity);
   }
 
   // Just so many.
   Buffer take_exactly(size_t bytes) {
     memory_ += bytes;
-    return {std::make_unique_for_overwrite<char[]>(bytes), bytes};
+    return Buffer(bytes);
   }
 
-  void give(Buffer chunk) {
-    if (chunk.capacity == chunk_bytes) {
-      free_.push_back(std::move(chunk));
-    } else {
-      memory_ -= chunk.capacity;
-    }
+  void give(Buffer&& chunk) {
+    const size_t capacity = std::exchange(chunk.capacity, 0);
+    if (capacity == chunk_bytes) return free_.push_back(std::move(chunk.bytes));
+    memory_ -= capacity;
+    chunk.bytes.reset();
   }
 
   void trim() {
@@ -69,7 +79,7 @@ class BufferPool {
   size_t memory() const { return memory_; }
 
  private:
-  std::vector<Buffer> free_;
+  std::vector<std::unique_ptr<char[]>> free_;
   size_t spare_ = 0;  // of these were not needed since the last trim
   size_t memory_ = 0;
 };

@@ -53,10 +53,11 @@ struct ClientLimits {
 // One client's unsent replies beside the limit of its class.
 class OutputWatch {
  public:
+  // False: it is not, and was not at the soft limit.
+  bool may_be_over(size_t unsent) const { return unsent > not_counted || soft_since_ms_ != 0; }
   // Whether a client with so many unsent bytes is to be disconnected.
   bool over(const OutputLimit& limit, size_t unsent, int64_t now_ms) {
-    constexpr size_t not_counted = 16 << 10;
-    const uint64_t bytes = unsent > not_counted ? unsent - not_counted : 0;
+    const uint64_t bytes = unsent - std::min(unsent, not_counted);
     const uint64_t hard = limit.hard.load(std::memory_order_relaxed);
     const uint64_t soft = limit.soft.load(std::memory_order_relaxed);
     if (soft == 0 || bytes < soft) {
@@ -70,6 +71,8 @@ class OutputWatch {
   }
 
  private:
+  static constexpr size_t not_counted = 16 << 10;
+
   int64_t soft_since_ms_ = 0;  // 0: below the soft limit
 };
 

@@ -22,7 +22,8 @@ void CommandCounts::finish_turn(uint64_t nanoseconds) {
     Count& count = counts_[noted_[i]];
     count.calls.add(sum.calls - sum.rejected);
     count.rejected.add(sum.rejected);
-    count.nanoseconds.add(nanoseconds * sum.weight / weight);
+    const bool all = sum.weight == weight;
+    count.nanoseconds.add(all ? nanoseconds : nanoseconds * sum.weight / weight);
     sum = {};
   }
   noted_count_ = 0;

@@ -16,6 +16,7 @@
 // Limits. `most_commands`, which a test compares with the table.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -24,9 +25,15 @@
 #include <string>
 #include <string_view>
 
+#include "base/clock.h"
 #include "base/counter.h"
 
 namespace isotherm::net {
+
+// Wall time may be set back meanwhile.
+inline uint64_t nanoseconds_since(const Clock& clock, int64_t began_us) {
+  return static_cast<uint64_t>(1000 * std::max<int64_t>(clock.now_us() - began_us, 0));
+}
 
 using ErrorTotals = std::map<std::string, uint64_t, std::less<>>;
 

@@ -36,11 +36,10 @@ void Connection::on_events(uint32_t events) {
 void Connection::parse(Turn& turn) {
   if (client_->killed.load(std::memory_order_relaxed)) [[unlikely]]
     return close();
-  client_->last_ms.store(turn.now_ms, std::memory_order_relaxed);
   if (!takes_input()) return;
   if (!parse_on_) {
     if (!readable_ || !receive()) return;
-    turn.now_ms = turn.server.clock.now_ms();
+    turn.received();
   }
   const std::string_view input = input_.unread();
   client_->input_bytes.store(input.size(), std::memory_order_relaxed);
@@ -50,6 +49,8 @@ void Connection::parse(Turn& turn) {
 }
 
 void Connection::reply(Turn& turn) {
+  const int64_t now_ms = turn.now_ms();
+  client_->last_ms.store(now_ms, std::memory_order_relaxed);
   const size_t before = output_.size();
   const size_t left = protocol_->reply(turn, output_);
   if (!open_) return output_.clear();
@@ -59,7 +60,9 @@ void Connection::reply(Turn& turn) {
   }
   const size_t written = output_.size() - before;
   heavy_ = left != 0 || written >= output_bound;
-  check_output(turn.server.limits.output[ClientLimits::normal], turn.now_ms);
+  if (watch_.may_be_over(output_.size())) {
+    check_output(turn.server.limits.output[ClientLimits::normal], now_ms);
+  }
   if (heavy_) flush();
   loop_.wrote_reply(turn, written, output_.size());
 }
@@ -130,15 +133,20 @@ void Connection::flush() {
   }
 }
 
-// One write; false where nothing more can be written now.
-bool Connection::write_some() {
+ssize_t Connection::send_pieces() {
   std::array<iovec, 64> pieces;
   msghdr message{};
   message.msg_iov = pieces.data();
   message.msg_iovlen = output_.iovecs(pieces);
-  const ssize_t written = message.msg_iovlen == 1 ? ::send(descriptor_, pieces[0].iov_base,
-                                                           pieces[0].iov_len, MSG_NOSIGNAL)
-                                                  : ::sendmsg(descriptor_, &message, MSG_NOSIGNAL);
+  return ::sendmsg(descriptor_, &message, MSG_NOSIGNAL);
+}
+
+// One write; false where nothing more can be written now.
+bool Connection::write_some() {
+  const std::string_view whole = output_.whole();
+  const ssize_t written = whole.data() != nullptr
+                              ? ::send(descriptor_, whole.data(), whole.size(), MSG_NOSIGNAL)
+                              : send_pieces();
   if (written >= 0) {
     loop_.counters().bytes_out.add(static_cast<size_t>(written));
     output_.consume(static_cast<size_t>(written));
@@ -155,10 +163,17 @@ bool Connection::write_some() {
 
 void Connection::settle() {
   if (!open_) return loop_.ended(*this);  // again: it may have been queued the first time
-  count_protocol(protocol_->memory());
   readable_ || parse_on_ ? input_.shrink() : input_.pack();
-  tell_client();
-  if (held() && !last_words()) {
+  // It holds something only for a request of which the input has a part.
+  if (input_.memory() != 0 || protocol_bytes_ != 0) count_protocol(protocol_->memory());
+  const bool is_held = held();
+  if (is_held || owed_ || !output_.empty() || input_.memory() != 0) {
+    tell_client(is_held);
+  } else {
+    client_->input_bytes.store(0, std::memory_order_relaxed);
+    client_->input_room.store(0, std::memory_order_relaxed);
+  }
+  if (is_held && !last_words()) {
     if (hung_up_) return close();
     loop_.holds_some();
     if (!output_.empty() && !full_) loop_.ready(*this);
@@ -173,14 +188,15 @@ void Connection::settle() {
 }
 
 // What others see of the connection between its turns.
-void Connection::tell_client() {
+void Connection::tell_client(bool is_held) {
   constexpr auto relaxed = std::memory_order_relaxed;
   client_->input_bytes.store(input_.unread().size(), relaxed);
-  client_->output_bytes.store(output_.size(), relaxed);
   client_->input_room.store(input_.room().size(), relaxed);
+  owed_ = !output_.empty() || is_held;
+  client_->output_bytes.store(output_.size(), relaxed);
   client_->output_pieces.store(output_.pieces(), relaxed);
   client_->output_memory.store(output_.memory(), relaxed);
-  client_->held.store(held(), relaxed);
+  client_->held.store(is_held, relaxed);
 }
 
 void Connection::close() {

@@ -84,9 +84,10 @@ class Connection final : public Watched {
   bool receive_value(ArrivingItem& value);
   bool note_received(ssize_t received, size_t room);
   bool write_some();
+  ssize_t send_pieces();
   void close_socket();
   void count_protocol(size_t bytes);
-  void tell_client();
+  void tell_client(bool is_held);
 
   Loop& loop_;
   const std::unique_ptr<Client> client_;
@@ -104,6 +105,7 @@ class Connection final : public Watched {
   bool parse_on_ = false;  // the input may hold complete requests
   bool end_of_input_ = false;
   bool heavy_ = false;
+  bool owed_ = false;  // what others see says that there is output, or that it is held
 };
 
 }  // namespace isotherm::net

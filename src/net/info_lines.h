@@ -11,9 +11,6 @@
 
 namespace isotherm::net {
 
-// Of what there is none of.
-inline constexpr uint64_t nothing = 0;
-
 class InfoLines {
  public:
   explicit InfoLines(std::string& text) : text_(text) {}
@@ -27,6 +24,8 @@ class InfoLines {
   }
   void line(std::string_view name, uint64_t value) { line(name, std::to_string(value)); }
   void line(std::string_view name, double value) { line(name, two_digits(value)); }
+  // Of what there is none of.
+  void zero(std::string_view name) { line(name, "0"); }
   void percent(std::string_view name, uint64_t part, uint64_t whole) {
     line(name, two_digits(100 * ratio(part, whole)) + "%");
   }

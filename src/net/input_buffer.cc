@@ -9,8 +9,11 @@ namespace isotherm::net {
 void InputBuffer::make_room(size_t wanted) {
   // Smaller reads are not worth their system call.
   constexpr size_t least_room = 4 << 10;
-  shrink();
-  if (!buffer_) buffer_ = pool_.take();
+  if (begin_ == end_) {
+    release();
+    buffer_ = pool_.take();
+    return;
+  }
   const size_t held = end_ - begin_;
   // A large buffer is filled before it is left: else each receive would copy all that is there.
   if (buffer_.capacity >= trusted_bytes && buffer_.capacity - end_ >= least_room) return;
@@ -26,23 +29,13 @@ void InputBuffer::make_room(size_t wanted) {
   }
 }
 
-void InputBuffer::pack() {
-  shrink();
-  if (buffer_.capacity <= small_bytes || end_ - begin_ > small_bytes) return;
-  move_to(pool_.take_exactly(small_bytes));
-}
-
 void InputBuffer::move_to(Buffer target) {
   const std::string_view held = unread();
   std::memcpy(target.bytes.get(), held.data(), held.size());
   end_ = held.size();
   begin_ = 0;
-  pool_.give(std::exchange(buffer_, std::move(target)));
-}
-
-void InputBuffer::release() {
-  if (buffer_) pool_.give(std::exchange(buffer_, Buffer()));
-  begin_ = end_ = 0;
+  pool_.give(std::move(buffer_));
+  buffer_ = std::move(target);
 }
 
 }  // namespace isotherm::net

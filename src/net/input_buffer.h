@@ -49,9 +49,16 @@ class InputBuffer {
     if (begin_ == end_) release();
   }
   // The client sends nothing for the moment.
-  void pack();
+  void pack() {
+    shrink();
+    if (buffer_.capacity <= small_bytes || end_ - begin_ > small_bytes) return;
+    move_to(pool_.take_exactly(small_bytes));
+  }
   size_t memory() const { return buffer_.capacity; }
-  void release();
+  void release() {
+    if (buffer_) pool_.give(std::move(buffer_));
+    begin_ = end_ = 0;
+  }
 
  private:
   void move_to(Buffer target);

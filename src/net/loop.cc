@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <asio/ip/tcp.hpp>
-#include <chrono>
 #include <cstdlib>
 #include <functional>
 #include <string>
@@ -150,14 +149,15 @@ void Loop::release_held() {
 }
 
 void Loop::turn() {
-  now_ms_ = server_.clock.now_ms();
   if (!ready_.empty()) {
-    Turn turn{batch_, *worker_, server_, counters_, now_ms_, copies_};
+    Turn turn{batch_, *worker_, server_, counters_, server_.clock, copies_};
     parse_ready(turn);
     run_batch(turn);
     finish_connections(turn);
     report_memory();
-    now_ms_ = turn.now_ms;
+    now_ms_ = turn.now_ms();
+  } else {
+    now_ms_ = server_.clock.now_ms();
   }
   if (!ended_.empty()) delete_ended();
 }
@@ -189,22 +189,15 @@ void Loop::submit(int64_t now_ms) {
   copies_.learn(worker_->copied_bytes() - before);
 }
 
-void Loop::wrote_reply(Turn& turn, size_t bytes, size_t unsent) {
-  reply_bytes_ += bytes;
-  if (reply_bytes_ > reply_bytes_per_turn) turn.full_output = 0;
-  if (unsent > output_bound) report_memory();
-}
-
 void Loop::run_batch(Turn& turn) {
-  const auto began = std::chrono::steady_clock::now();
-  if (!batch_.empty()) submit(turn.now_ms);
+  const int64_t began_us = turn.now_us();
+  if (!batch_.empty()) submit(turn.now_ms());
   reply_bytes_ = 0;
   // Another one is the first each time, for the last may find no room for their replies.
   const size_t first = parsed_.empty() ? 0 : ++replied_first_ % parsed_.size();
   for (size_t i = first; i < parsed_.size(); ++i) parsed_[i]->reply(turn);
   for (size_t i = 0; i < first; ++i) parsed_[i]->reply(turn);
-  const auto took = std::chrono::steady_clock::now() - began;
-  counters_.by_command.finish_turn(static_cast<uint64_t>(took / std::chrono::nanoseconds(1)));
+  counters_.by_command.finish_turn(nanoseconds_since(server_.clock, began_us));
   if (batch_.empty()) return;
   const bool huge = batch_.size() > batch_rows_per_turn;
   batch_.clear();

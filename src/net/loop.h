@@ -4,8 +4,8 @@
 //   1. wait for events, by one system call (socket_events.h), which put connections into `ready_`;
 //   2. receive from every ready connection, and parse it into the one batch while its bytes are in
 //      the cache; past `batch_rows_per_turn` the rest waits for the next turn. The turn's time is
-//      taken after each receive, so it is never behind what a client could have read before it
-//      sent;
+//      taken after the last receive, so it is never behind what a client could have read before
+//      it sent;
 //   3. submit the batch, which ends before submit returns;
 //   4. write every reply into its connection's output, then clear the batch: nothing the store gave
 //      is held while a socket is written;
@@ -82,7 +82,11 @@ class Loop {
   void ready(Connection& connection);
   void ended(Connection& connection);
   // A connection has written so many bytes, of which so many are unsent.
-  void wrote_reply(Turn& turn, size_t bytes, size_t unsent);
+  void wrote_reply(Turn& turn, size_t bytes, size_t unsent) {
+    reply_bytes_ += bytes;
+    if (reply_bytes_ > reply_bytes_per_turn) turn.full_output = 0;
+    if (unsent > output_bound) report_memory();
+  }
   void count_protocols(int64_t more) { protocol_bytes_ += more; }
   void holds_some() { holds_some_ = true; }
   LoopCounters& counters() { return counters_; }

@@ -43,6 +43,10 @@ enum class MemcachedVerb : uint8_t {
   quit,
 };
 
+constexpr bool concatenates(MemcachedVerb verb) {
+  return verb == MemcachedVerb::append || verb == MemcachedVerb::prepend;
+}
+
 struct MemcachedAnswer {
   MemcachedVerb verb = MemcachedVerb::text;
   bool silent = false;

@@ -124,7 +124,7 @@ size_t MemcachedParser::parse(std::string_view input, Turn turn) {
     turn.rows_left = rows_end - turn.batch.size();
     const bool alone = !turn.answers.empty() && turn.answers.back().runs_alone();
     const bool may_touch = !keys_.has_value() || !touches(keys_->verb) || turn.reads_left != 0;
-    if (alone || turn.rows_left == 0 || !may_touch) {
+    if (alone || turn.rows_left == 0 || !may_touch || turn.pausing) {
       stopped_early_ = true;
       break;
     }
@@ -326,8 +326,7 @@ size_t MemcachedParser::run_store(MemcachedVerb verb, const Words& words, const 
   const size_t needed = line.bytes + inside + 2;
   if (line.input.size() < needed) {
     wanted_ = needed;
-    const bool whole = verb != append && verb != prepend;
-    if (whole && !diverts()) partial_ = {line.bytes, item.key.size(), item.bytes};
+    if (!concatenates(verb) && !diverts()) partial_ = {line.bytes, item.key.size(), item.bytes};
     return 0;
   }
   partial_ = {};
@@ -356,6 +355,7 @@ void MemcachedParser::put_item(MemcachedVerb verb, const Item& item, std::string
   const auto put = [&](uint16_t options) {
     return batch.put(item.key, value, options, item.expiry, item.flags, item.version);
   };
+  if (concatenates(verb) && turn.copies != nullptr) turn.pausing = !turn.copies->take();
   MemcachedAnswer answer{.verb = verb, .silent = item.silent, .count = 1};
   switch (verb) {
     case add:

@@ -14,9 +14,10 @@
 // A block whose end is not "\r\n" is an error, and the next line begins right behind the bytes that
 // the length announced: memcached does not look for the end of the block, so neither does this.
 //
-// A turn takes no more rows than the caller allows, and few that show values before a command that
-// must be answered (protocol.h): what is left waits until the socket has taken the answers. Only
-// the keys of a get are divided; the answer of each part but the last is `unfinished`.
+// A turn takes no more rows than the caller allows, few that show values before a command that must
+// be answered (protocol.h), and few appends to long values (copy_ration.h): what is left waits
+// until the socket has taken the answers. Only the keys of a get are divided; the answer of each
+// part but the last is `unfinished`.
 //
 // Threads. Belongs to its connection's loop. Allocates only to grow `answers`.
 // Limits. Keys of 250 bytes; an item (key, value and memcached's own overhead) of 1 MiB, as the
@@ -32,6 +33,7 @@
 #include <vector>
 
 #include "isotherm/batch.h"
+#include "net/copy_ration.h"
 #include "net/memcached_answer.h"
 #include "net/memcached_line.h"
 
@@ -49,6 +51,8 @@ class MemcachedParser {
     std::vector<MemcachedAnswer>& answers;
     // Of them, rows that show values, before a command that is no get.
     Batch::Row reads_left = std::numeric_limits<Batch::Row>::max();
+    CopyRation* copies = nullptr;  // what append and prepend take from; null: no ration
+    bool pausing = false;          // set when that is used up
   };
 
   // Appends the complete commands at the front of `input` to the turn's batch and answers and

@@ -24,17 +24,19 @@ class MemcachedProtocol final : public Protocol {
 
   size_t parse(std::string_view input, Turn& turn) override {
     // It tells reads from writes late, so a pause of writes holds both.
-    held_ = server_.pause.holds(turn.now_ms) != Pause::Holds::nothing;
+    held_ = server_.pause.holds(turn.now_ms()) != Pause::Holds::nothing;
     if (held_) return 0;
-    flush_if_due(server_, turn.worker, turn.now_ms);
+    flush_if_due(server_, turn.worker, turn.now_ms());
     turn.batch.select(memcached_database);
-    SpareLists<MemcachedAnswer>::begin(answers_);
+    SpareLists<MemcachedAnswer>::begin(answers_, input.size());
     const auto rows = static_cast<Batch::Row>(
         std::clamp(output_bound / value_bytes_, rows_per_turn_min, rows_per_turn_max));
     const Batch::Row reads = reads_before_change(value_bytes_);
     const Batch::Row first = turn.batch.size();
-    const size_t parsed = parser_.parse(input, {turn.now_ms, rows, turn.batch, answers_, reads});
+    const size_t parsed =
+        parser_.parse(input, {turn.now_ms(), rows, turn.batch, answers_, reads, &turn.copies});
     parsed_end_ = input.data() + parsed;
+    rows_end_ = turn.batch.size();
     if (arriving_ != nullptr && !parser_.diverts()) [[unlikely]]
       note_arrived(turn.batch, first);
     return parsed;
@@ -63,8 +65,10 @@ class MemcachedProtocol final : public Protocol {
                        fixed ? std::numeric_limits<size_t>::max() : turn.full_output);
       rows += written;
       if (written == answer.count) continue;
-      left = turn.batch.columns().key[answer.row + written].data();
+      const Batch::Row first_left = answer.row + written;
+      left = turn.batch.columns().key[first_left].data();
       parser_.take_back(answer, left);
+      turn.worker.uncount_reads(turn.batch, first_left, rows_end_);
     }
     if (arrived_ != nullptr) [[unlikely]] {
       arrived_->settle();
@@ -102,7 +106,6 @@ class MemcachedProtocol final : public Protocol {
     if (!answer.silent) output.append("OK\r\n");
   }
 
-  bool held() const override { return held_; }
   bool closing() const override { return parser_.closing(); }
   size_t wanted() const override { return parser_.wanted(); }
   bool stopped_early() const override { return held_ || parser_.stopped_early() || waits_alone(); }
@@ -142,8 +145,8 @@ class MemcachedProtocol final : public Protocol {
   std::unique_ptr<ArrivingItem> arrived_;   // of a command that runs in this turn
   std::vector<MemcachedAnswer> answers_;
   const char* parsed_end_ = nullptr;  // of the input of this turn
-  bool held_ = false;
-  size_t value_bytes_ = 256;  // how much a row is expected to answer, at first unseen
+  Batch::Row rows_end_ = 0;           // of its rows
+  size_t value_bytes_ = 256;          // how much a row is expected to answer, at first unseen
 };
 
 }  // namespace

@@ -22,10 +22,12 @@ class MemcachedProtocolTest : public testing::Test {
     turns_ = 0;
     bool more = true;
     while (more) {
-      Turn turn{batch_, worker_, server_, *server_.loops[0], clock_.now_ms(), copies_};
+      Turn turn{batch_, worker_, server_, *server_.loops[0], clock_, copies_};
       Output output;
       const size_t parsed = protocol_->parse(bytes, turn);
+      const uint64_t copied = worker_.copied_bytes();
       worker_.submit(batch_);
+      copies_.learn(worker_.copied_bytes() - copied);
       bytes.remove_prefix(parsed - protocol_->reply(turn, output));
       more = protocol_->stopped_early();
       batch_.clear();
@@ -77,6 +79,32 @@ TEST_F(MemcachedProtocolTest, CountersKeepTheirLength) {
             "STORED\r\n99\r\nVALUE n 3 3\r\n99 \r\nEND\r\n0\r\nVALUE n 3 3\r\n0  \r\nEND\r\n");
   EXPECT_EQ(run("incr n 18446744073709551615\r\nincr n 2\r\nincr none 1\r\n"),
             "18446744073709551615\r\n1\r\nNOT_FOUND\r\n");
+}
+
+// Each stores a copy, which stays until the turn has ended.
+TEST_F(MemcachedProtocolTest, AppendsToALongValueTakeTheirTurns) {
+  const std::string value(1'000'000, 'v');
+  run("set a 0 0 1000000\r\n" + value + "\r\n");
+  std::string appends;
+  std::string stored;
+  for (int i = 0; i < 30; ++i) {
+    appends += i % 2 == 0 ? "append a 0 0 1\r\nx\r\n" : "prepend a 0 0 1\r\nx\r\n";
+    stored += "STORED\r\n";
+  }
+  EXPECT_EQ(run(appends), stored);
+  EXPECT_GT(turns_, 1);
+}
+
+// Reads whose answers must wait run again.
+TEST_F(MemcachedProtocolTest, ReadsCountOnce) {
+  const std::string value(10'000, 'v');
+  run("set a 0 0 10000\r\n" + value + "\r\n");
+  std::string gets = "get";
+  for (int i = 0; i < 20; ++i) gets += " a none";
+  run(gets + "\r\n");
+  EXPECT_GT(turns_, 1);
+  EXPECT_EQ(engine_.stats().hits, 20u);
+  EXPECT_EQ(engine_.stats().misses, 20u);
 }
 
 TEST_F(MemcachedProtocolTest, ItemsExpire) {

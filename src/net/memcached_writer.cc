@@ -76,7 +76,6 @@ Batch::Row write_values(const MemcachedAnswer& answer, const Batch& batch,
 }
 
 std::string_view store_answer(MemcachedVerb verb, Status status) {
-  const bool concatenates = verb == append || verb == prepend;
   switch (status) {
     case Status::ok:
       return "STORED\r\n";
@@ -85,7 +84,7 @@ std::string_view store_answer(MemcachedVerb verb, Status status) {
     case Status::not_found:
       return verb == cas ? "NOT_FOUND\r\n" : "NOT_STORED\r\n";
     case Status::too_large:
-      return concatenates ? "NOT_STORED\r\n" : too_large_answer;
+      return concatenates(verb) ? "NOT_STORED\r\n" : too_large_answer;
     case Status::wrong_type:
       return "NOT_STORED\r\n";
     case Status::out_of_memory:

@@ -15,16 +15,15 @@ Output::Output(BufferPool* pool, Engine* engine) : pool_(pool), engine_(engine) 
 Output::~Output() { clear(); }
 
 void Output::clear() {
-  for (size_t i = first_; i < pieces_.size(); ++i) drop(pieces_[i]);
-  first_ = pieces_.size();
+  Piece* const end = pieces_.data() + pieces_.size();
+  for (Piece* piece = pieces_.data() + first_; piece != end; ++piece) drop(*piece);
   write_ = room_end_ = nullptr;
   size_ = 0;
-  drop_sent_pieces();
-}
-
-void Output::drop(Piece& piece) {
-  if (piece.chunk) pool_->give(std::move(piece.chunk));
-  if (piece.kept != 0) engine_->let_go(piece.kept);
+  first_ = 0;
+  pieces_.clear();
+  // A burst of large replies must not leave its list of pieces behind.
+  if (pieces_.capacity() > most_kept) [[unlikely]]
+    pieces_.shrink_to_fit();
 }
 
 bool Output::append_kept(const Reply& reply) {
@@ -96,9 +95,10 @@ size_t Output::iovecs(std::span<iovec> pieces) const {
   return filled;
 }
 
-void Output::consume(size_t bytes) {
+void Output::consume_pieces(size_t bytes) {
+  if (bytes == size_) return clear();
   size_ -= bytes;
-  while (first_ < pieces_.size()) {
+  for (;;) {
     Piece& piece = pieces_[first_];
     const size_t unwritten = static_cast<size_t>(end_of(first_) - piece.begin);
     if (bytes < unwritten) {
@@ -106,21 +106,10 @@ void Output::consume(size_t bytes) {
       break;
     }
     bytes -= unwritten;
-    const bool last = first_ + 1 == pieces_.size();
     drop(piece);
     ++first_;
-    if (last) write_ = room_end_ = nullptr;
   }
-  drop_sent_pieces();
-}
-
-void Output::drop_sent_pieces() {
-  if (first_ == pieces_.size()) {
-    pieces_.clear();
-    first_ = 0;
-    // A burst of large replies must not leave its list of pieces behind.
-    if (pieces_.capacity() > 64) pieces_.shrink_to_fit();
-  } else if (first_ >= 64 && first_ * 2 >= pieces_.size()) {
+  if (first_ >= most_kept && first_ * 2 >= pieces_.size()) {
     pieces_.erase(pieces_.begin(), pieces_.begin() + static_cast<ptrdiff_t>(first_));
     first_ = 0;
   }

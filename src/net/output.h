@@ -79,12 +79,21 @@ class Output {
   size_t memory() const;     // bytes held, written or not, values included that the engine keeps
   std::string text() const;  // a copy of all unwritten bytes, for tests
 
+  // All unwritten bytes, where they are one piece; else null.
+  std::string_view whole() const {
+    return pieces() == 1 ? std::string_view(pieces_[first_].begin, size_) : std::string_view();
+  }
   // Fills `pieces` with unwritten pieces from the front; returns how many.
   size_t iovecs(std::span<iovec> pieces) const;
-  void consume(size_t bytes);
+  void consume(size_t bytes) {
+    const bool all_of_one = bytes == size_ && pieces_.size() == 1;
+    all_of_one ? give_only_piece() : consume_pieces(bytes);
+  }
   void clear();  // gives all back
 
  private:
+  static constexpr size_t most_kept = 64;  // places for pieces, without need
+
   struct Piece {
     Buffer chunk;       // given back when the piece is written; or none
     char* begin;        // first unwritten byte
@@ -92,14 +101,25 @@ class Output {
     uint64_t kept = 0;  // the engine's handle where it is a value in its place
   };
 
+  // Mostly there is one, which the socket takes whole.
+  void give_only_piece() {
+    drop(pieces_.front());
+    pieces_.pop_back();
+    write_ = room_end_ = nullptr;
+    size_ = first_ = 0;
+  }
+  void consume_pieces(size_t bytes);
   bool append_kept(const Reply& reply);
-  void drop(Piece& piece);
+  void drop(Piece& piece) {
+    if (piece.chunk) pool_->give(std::move(piece.chunk));
+    if (piece.kept != 0) [[unlikely]]
+      engine_->let_go(piece.kept);
+  }
   void append_slow(std::string_view bytes);
   void add_piece(size_t bytes);
   char* end_of(size_t piece) const {
     return piece + 1 == pieces_.size() ? write_ : pieces_[piece].end;
   }
-  void drop_sent_pieces();
 
   std::unique_ptr<BufferPool> own_pool_;
   BufferPool* pool_;

@@ -20,6 +20,8 @@ class Pause {
  public:
   enum class Holds : uint8_t { nothing, writes, all };
 
+  // Nothing is held back, whatever the time.
+  bool none() const { return holds_.load(std::memory_order_acquire) == Holds::nothing; }
   // What is held back now.
   Holds holds(int64_t now_ms) const {
     const Holds what = holds_.load(std::memory_order_acquire);

@@ -30,6 +30,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/clock.h"
 #include "engine/engine.h"
 #include "isotherm/batch.h"
 #include "items/arriving_item.h"
@@ -51,10 +52,30 @@ struct Turn {
   Worker& worker;
   ServerState& server;
   LoopCounters& counters;  // of this loop
-  int64_t now_ms;          // not before anything that was received so far
-  CopyRation& copies;      // of this loop
+  const Clock& clock;
+  CopyRation& copies;  // of this loop
   // An output of so many bytes takes no more answers, but those that must be given.
   size_t full_output = output_bound;
+
+  // The time, not before anything that was received so far. The clock is read when somebody asks,
+  // so once in most turns.
+  int64_t now_us() {
+    now_ms();
+    return time_us;
+  }
+  int64_t now_ms() {
+    if (!time_known) [[unlikely]] {
+      time_us = clock.now_us();
+      time_ms = time_us / 1000;
+      time_known = true;
+    }
+    return time_ms;
+  }
+  void received() { time_known = false; }
+
+  int64_t time_us = 0;
+  int64_t time_ms = 0;
+  bool time_known = false;
 };
 
 // How many rows that show a value may run in a turn before one that changes the store, where
@@ -94,7 +115,7 @@ class Protocol {
   virtual size_t memory() const { return 0; }
 
   // True when the last parse stopped before a command that CLIENT PAUSE holds back.
-  virtual bool held() const = 0;
+  bool held() const { return held_; }
 
   // True once no further input will be read: the connection closes when the output is written.
   virtual bool closing() const = 0;
@@ -102,6 +123,9 @@ class Protocol {
   // How many bytes of input the request at the front needs at least, as far as known; lets the
   // connection size its buffer once for a large value. 0: unknown.
   virtual size_t wanted() const = 0;
+
+ protected:
+  bool held_ = false;
 };
 
 }  // namespace isotherm::net

@@ -74,8 +74,8 @@ size_t bytes_of(Arguments words) {
 
 std::string describe_for(const Call& call, const Client& client) {
   const bool itself = &client == &call.session.client;
-  return itself ? describe(client, &call.command, bytes_of(call.arguments), call.turn.now_ms)
-                : describe(client, client.command.load(relaxed), 0, call.turn.now_ms);
+  return itself ? describe(client, &call.command, bytes_of(call.arguments), call.turn.now_ms())
+                : describe(client, client.command.load(relaxed), 0, call.turn.now_ms());
 }
 
 void encode_name(const Answer& answer, const AnswerSource&, RespWriter& writer) {
@@ -313,7 +313,7 @@ void client_pause(Call& call) {
   }
   int64_t wait_ms = 0;
   if (!parse_wait_ms(call, 2, &wait_ms)) return;
-  const int64_t now_ms = call.turn.now_ms;
+  const int64_t now_ms = call.turn.now_ms();
   // Like Redis, a time too far away to be named is over at once: nobody could end such a pause.
   const bool too_long = wait_ms > std::numeric_limits<int64_t>::max() - now_ms;
   call.turn.server.pause.start(holds, too_long ? now_ms : now_ms + wait_ms, now_ms);

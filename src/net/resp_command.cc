@@ -46,18 +46,53 @@ class Lookup {
   std::array<NumberedCommand, 1024> cells_{};
 };
 
+[[gnu::noinline]] NumberedCommand look_up(std::string_view name) {
+  static const Lookup lookup;
+  // Longer than any command: not worth its hash.
+  if (name.empty() || name.size() > 32) return {};
+  return lookup.find(name);
+}
+
 // The names that this thread's clients sent last, as they wrote them: clients repeat a few, which
 // are recognised without hashing.
-struct Recent {
+class Recent {
+ public:
   static constexpr size_t longest = 16;
 
-  std::array<char, longest> name{};
-  size_t size = 0;
+  // A name of 1 to `longest` bytes, compared by loads of a fixed size that may overlap.
+  bool is(std::string_view name) const {
+    if (name.size() != size_) return false;
+    if (size_ >= 8) return has_ends<uint64_t>(name);
+    if (size_ >= 4) return has_ends<uint32_t>(name);
+    return name[0] == name_[0] && name[size_ / 2] == name_[size_ / 2] &&
+           name[size_ - 1] == name_[size_ - 1];
+  }
+  // Looks it up and remembers it.
+  [[gnu::noinline]] NumberedCommand replace(std::string_view name) {
+    const NumberedCommand command = look_up(name);
+    if (command.command == nullptr) return {};
+    size_ = name.copy(name_.data(), name.size());
+    return found = command;
+  }
+
   NumberedCommand found;
 
-  bool is(std::string_view asked) const {
-    return asked.size() == size && std::memcmp(asked.data(), name.data(), size) == 0;
+ private:
+  template <typename Word>
+  bool has_ends(std::string_view name) const {
+    return load<Word>(name.data()) == load<Word>(name_.data()) &&
+           load<Word>(name.data() + size_ - sizeof(Word)) ==
+               load<Word>(name_.data() + size_ - sizeof(Word));
   }
+  template <typename Word>
+  static Word load(const char* from) {
+    Word word;
+    std::memcpy(&word, from, sizeof word);
+    return word;
+  }
+
+  size_t size_ = 0;
+  std::array<char, longest> name_{};
 };
 thread_local constinit std::array<Recent, 16> recent{};
 
@@ -108,18 +143,10 @@ bool Call::integer(size_t i, int64_t* value) {
 }
 
 NumberedCommand find_numbered(std::string_view name) {
-  static const Lookup lookup;
-  // Longer than any command: not worth its hash.
-  if (name.empty() || name.size() > 32) return {};
-  if (name.size() > Recent::longest) return lookup.find(name);
+  if (name.empty() || name.size() > Recent::longest) return look_up(name);
   Recent& last = recent[(static_cast<uint8_t>(name[0]) + name.size()) % recent.size()];
   if (last.is(name)) return last.found;
-  const NumberedCommand found = lookup.find(name);
-  if (found.command != nullptr) {
-    last.size = name.copy(last.name.data(), name.size());
-    last.found = found;
-  }
-  return found;
+  return last.replace(name);
 }
 
 NumberedCommand find_numbered(const NumberedCommand& container, std::string_view name) {

@@ -75,7 +75,7 @@ void set_expiry(Call& call, TimeForm form) {
   int64_t time = 0;
   if (!parse_expire_conditions(call, &options) || !call.integer(2, &time)) return;
   const int64_t unit = form.seconds ? 1000 : 1;
-  const int64_t base = form.relative ? call.turn.now_ms : 0;
+  const int64_t base = form.relative ? call.turn.now_ms() : 0;
   if (time > max / unit || time < min / unit || time * unit > max - base) {
     return call.error("ERR invalid expire time in '" + std::string(call.command.name) +
                       "' command");

@@ -17,15 +17,15 @@ constexpr size_t most_quick_arguments = 4096;
 // taken), and moves `at` behind it. False: something else, or not all there.
 inline bool read_plain_length(const char*& at, const char* end, char type, size_t* length) {
   if (end - at < 4 || at[0] != type) return false;
-  const char* p = at + 1;
-  const char* const limit = std::min(end - 2, p + 9);
-  size_t value = 0;
-  for (; p <= limit && *p >= '0' && *p <= '9'; ++p) {
-    value = value * 10 + static_cast<size_t>(*p - '0');
+  const auto digit = [](char c) { return static_cast<uint8_t>(c - '0'); };  // above 9: it is none
+  size_t value = digit(at[1]);
+  if (value > 9) return false;
+  const char* p = at + 2;
+  const char* const last = std::min(end - 2, at + 10);  // where the line ends at the latest
+  for (; *p != '\r'; ++p) {
+    if (digit(*p) > 9 || value == 0 || p == last) return false;
+    value = value * 10 + digit(*p);
   }
-  const ptrdiff_t digits = p - at - 1;
-  if (p > end - 2 || *p != '\r' || digits == 0 || digits > 9) return false;
-  if (at[1] == '0' && digits > 1) return false;
   *length = value;
   at = p + 2;
   return true;
@@ -50,14 +50,14 @@ bool RespParser::parse_quickly(std::string_view input) {
   const char* const end = at + input.size();
   size_t count = 0;
   if (!read_plain_length(at, end, '*', &count) || count > most_quick_arguments) return false;
-  arguments_.clear();
-  for (size_t i = 0; i < count; ++i) {
+  if (arguments_.size() != count) arguments_.resize(count);
+  for (std::string_view& argument : arguments_) {
     size_t bytes = 0;
     if (!read_plain_length(at, end, '$', &bytes) || bytes > max_bulk_bytes_ ||
         static_cast<size_t>(end - at) < bytes + 2) {
       return false;
     }
-    arguments_.emplace_back(at, bytes);
+    argument = {at, bytes};
     at += bytes + 2;
   }
   consumed_ = static_cast<size_t>(at - input.data());

@@ -1,7 +1,6 @@
 #include "net/resp_protocol.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -55,13 +54,15 @@ std::string unknown_subcommand(const Command& container, std::string_view name) 
 class RespProtocol final : public Protocol {
  public:
   RespProtocol(ServerState& server, Client& client)
-      : server_(server), parser_(server.live.proto_max_bulk_len), session_(client) {}
+      : server_(server), parser_(server.live.proto_max_bulk_len), session_(client) {
+    constexpr size_t unseen = 256;
+    expect_answers_of(unseen);
+  }
 
   size_t parse(std::string_view input, Turn& turn) override {
     turn.batch.select(session_.database);
-    const Batch::Row rows_before = turn.batch.size();
-    const Batch::Row most_reads = reads_before_change(expected_answer_bytes_);
-    SpareLists<Answer>::begin(queue_.answers);
+    const size_t most_rows = turn.batch.size() + most_rows_;
+    SpareLists<Answer>::begin(queue_.answers, input.size());
     parser_.limit_bulks(server_.live.proto_max_bulk_len.load(std::memory_order_relaxed));
     stopped_early_ = held_ = false;
     unusual_ = is_unusual(turn);
@@ -77,7 +78,7 @@ class RespProtocol final : public Protocol {
       const bool reads = found.command != nullptr &&
                          (found.command->flags & command_flag::readonly) != 0 &&
                          session_.replies == Replies::on;
-      if (!reads && queue_.reads >= most_reads) {
+      if (!reads && queue_.reads >= most_reads_) {
         stopped_early_ = true;
         break;
       }
@@ -93,37 +94,38 @@ class RespProtocol final : public Protocol {
       if (!parser_.arguments().empty()) run(found, reads, turn);
       if (queue_.alone != nullptr || std::exchange(queue_.pausing, false) ||
           parsed >= most_parsed || queue_.text_bytes > output_bound ||
-          (turn.batch.size() - rows_before) * expected_answer_bytes_ > output_bound) {
+          turn.batch.size() > most_rows) {
         stopped_early_ = true;
         break;
       }
     }
+    rows_end_ = turn.batch.size();
     if (last_ != nullptr) session_.client.command.store(last_, std::memory_order_relaxed);
     parsed_ = queue_.closing ? input.size() : parsed;
     return parsed_;
   }
 
   size_t reply(Turn& turn, Output& output) override {
-    const AnswerSource source{turn.batch, turn.now_ms};
+    const AnswerSource source{turn.batch, turn.now_ms()};
     const size_t before = output.size();
     CommandCounts::Notes notes(turn.counters.by_command);
-    size_t given = 0;
-    for (; given < queue_.answers.size(); ++given) {
-      if (given >= queue_.fixed && output.size() >= turn.full_output) break;
-      const Answer& answer = queue_.answers[given];
-      if (answer.origin.muted) [[unlikely]] {
-        Output nowhere;
-        write(answer, source, turn, nowhere);
+    const Answer* const first = queue_.answers.data();
+    const Answer* const end = first + queue_.answers.size();
+    const Answer* const fixed = first + queue_.fixed;
+    const Answer* answer = first;
+    for (; answer != end; ++answer) {
+      if (answer >= fixed && output.size() >= turn.full_output) break;
+      if (answer->origin.muted) [[unlikely]] {
+        write_nowhere(*answer, source, turn);
       } else {
-        write(answer, source, turn, output);
+        write(*answer, source, turn, output);
       }
-      notes.note(answer.origin.command, answer.rows);
+      notes.note(answer->origin.command, answer->rows);
     }
     const uint64_t rows = notes.finish();
     if (rows != 0) learn_answer_bytes((output.size() - before) / rows);
-    turn.counters.commands.add(given);
-    const size_t left = given < queue_.answers.size() ? parsed_ - queue_.answers[given].begin : 0;
-    if (left != 0) take_back();
+    turn.counters.commands.add(static_cast<uint64_t>(answer - first));
+    const size_t left = answer != end ? take_back(turn, answer, end) : 0;
     forget_answers();
     return left;
   }
@@ -143,19 +145,16 @@ class RespProtocol final : public Protocol {
     Output nowhere;
     RespWriter writer(queue_.origin.muted ? nowhere : output, session_.version);
     Alone alone{parser_.arguments(), turn, session_, writer};
-    const auto began = std::chrono::steady_clock::now();
+    const int64_t began_us = turn.clock.now_us();
     std::exchange(queue_.alone, nullptr)(alone);
-    const auto took = std::chrono::steady_clock::now() - began;
     turn.counters.commands.add();
     CommandCounts& counts = turn.counters.by_command;
-    counts.note_alone(queue_.origin.command,
-                      static_cast<uint64_t>(took / std::chrono::nanoseconds(1)));
+    counts.note_alone(queue_.origin.command, nanoseconds_since(turn.clock, began_us));
     if (!writer.error_code().empty())
       counts.note_error(queue_.origin.command, writer.error_code(), false);
     parser_.release();
   }
 
-  bool held() const override { return held_; }
   bool closing() const override { return queue_.closing; }
   size_t memory() const override { return parser_.memory(); }
   size_t wanted() const override { return parser_.wanted(); }
@@ -165,11 +164,19 @@ class RespProtocol final : public Protocol {
   static void write(const Answer& answer, const AnswerSource& source, Turn& turn, Output& output) {
     RespWriter writer(output, answer.version);
     answer.encode(answer, source, writer);
-    if (writer.error_code().empty()) [[likely]]
-      return;
-    // Redis looks for memory before it runs a command.
-    const bool rejected = answer.origin.rejected || writer.error_code() == "OOM";
-    turn.counters.by_command.note_error(answer.origin.command, writer.error_code(), rejected);
+    if (!writer.error_code().empty()) [[unlikely]]
+      note_error(answer, writer.error_code(), turn);
+  }
+  [[gnu::noinline]] static void write_nowhere(const Answer& answer, const AnswerSource& source,
+                                              Turn& turn) {
+    Output nowhere;
+    write(answer, source, turn, nowhere);
+  }
+  // Redis looks for memory before it runs a command.
+  [[gnu::noinline]] static void note_error(const Answer& answer, std::string_view code,
+                                           Turn& turn) {
+    const bool rejected = answer.origin.rejected || code == "OOM";
+    turn.counters.by_command.note_error(answer.origin.command, code, rejected);
   }
 
   void fail(Turn& turn) {
@@ -179,7 +186,7 @@ class RespProtocol final : public Protocol {
   }
 
   // The value of a SET and its like becomes an item as it comes.
-  void divert(InputBuffer& input) {
+  [[gnu::noinline]] void divert(InputBuffer& input) {
     const RespParser::Partial value = parser_.partial();
     const std::string_view unread = input.unread();
     if (value.bytes < Engine::least_arriving || value.index < 2) return;
@@ -233,12 +240,17 @@ class RespProtocol final : public Protocol {
            (op == Op::expire && (options & option::no_value) == 0);
   }
 
-  // The commands before one that is held are not held.
-  void take_back() {
+  // The answers from `left` on are left out, and their commands are parsed again; returns the bytes
+  // of these. What comes before one that is held is not held.
+  [[gnu::noinline]] size_t take_back(Turn& turn, const Answer* left, const Answer* end) {
+    const size_t bytes = parsed_ - left->begin;
+    while (left != end && left->rows == 0) ++left;
+    if (left != end) turn.worker.uncount_reads(turn.batch, left->first_row, rows_end_);
     parser_.restart();
     queue_.alone = nullptr;
     stopped_early_ = true;
     held_ = false;
+    return bytes;
   }
 
   void dispatch(const NumberedCommand& found, Turn& turn) {
@@ -268,16 +280,16 @@ class RespProtocol final : public Protocol {
 
   // Whether commands need more than to be run. CLIENT alone can make it so, on this connection;
   // what other connections do is seen at the next parse.
-  bool is_unusual(const Turn& turn) const {
+  bool is_unusual(Turn& turn) const {
     return session_.replies != Replies::on || session_.no_touch ||
-           server_.pause.holds(turn.now_ms) != Pause::Holds::nothing;
+           (!server_.pause.none() && server_.pause.holds(turn.now_ms()) != Pause::Holds::nothing);
   }
 
   // Whether CLIENT PAUSE holds it back.
-  bool is_held(NumberedCommand found, const Turn& turn) const {
+  bool is_held(NumberedCommand found, Turn& turn) const {
     if (found.command != nullptr && !found.command->subcommands.empty()) found = find_whole(found);
     if (found.command == nullptr || !found.command->takes(parser_.arguments().size())) return false;
-    const Pause::Holds holds = server_.pause.holds(turn.now_ms);
+    const Pause::Holds holds = server_.pause.holds(turn.now_ms());
     const bool writes = (found.command->flags & command_flag::write) != 0;
     return holds == Pause::Holds::all || (holds == Pause::Holds::writes && writes);
   }
@@ -324,21 +336,31 @@ class RespProtocol final : public Protocol {
   // Large answers are believed at once and forgotten slowly.
   void learn_answer_bytes(size_t bytes) {
     const size_t decayed = expected_answer_bytes_ - expected_answer_bytes_ / 8;
-    expected_answer_bytes_ = std::max({bytes, decayed, size_t{16}});
+    const size_t expected = std::max({bytes, decayed, size_t{16}});
+    if (expected != expected_answer_bytes_) expect_answers_of(expected);
+  }
+
+  void expect_answers_of(size_t bytes) {
+    expected_answer_bytes_ = bytes;
+    most_reads_ = reads_before_change(bytes);
+    most_rows_ = output_bound / bytes;
   }
 
   void forget_answers() {
-    if (arrived_ != nullptr) [[unlikely]] {
-      arrived_->settle();
-      arrived_.reset();
-    }
+    if (arrived_ != nullptr || !queue_.texts.empty() || !queue_.kept.empty()) [[unlikely]]
+      forget_what_answers_borrow();
     SpareLists<Answer>::end(queue_.answers);
     queue_.fixed = 0;
     queue_.reads = 0;
     queue_.text_bytes = 0;
-    if (!queue_.texts.empty()) queue_.texts.clear();
-    if (!queue_.kept.empty()) queue_.kept.clear();
     if (queue_.alone == nullptr) parser_.release();
+  }
+
+  [[gnu::noinline]] void forget_what_answers_borrow() {
+    if (arrived_ != nullptr) arrived_->settle();
+    arrived_.reset();
+    queue_.texts.clear();
+    queue_.kept.clear();
   }
 
   ServerState& server_;
@@ -348,11 +370,13 @@ class RespProtocol final : public Protocol {
   Session session_;
   AnswerQueue queue_;
   size_t parsed_ = 0;              // bytes, in this turn
+  Batch::Row rows_end_ = 0;        // of the rows of this turn
   const Command* last_ = nullptr;  // that ran
   bool unusual_ = false;
-  bool held_ = false;
   bool stopped_early_ = false;
-  size_t expected_answer_bytes_ = 256;  // until some were seen
+  size_t expected_answer_bytes_ = 0;
+  Batch::Row most_reads_ = 0;  // rows that show values before a change, at that size
+  size_t most_rows_ = 0;       // that a turn takes before it stops
 };
 
 }  // namespace

@@ -106,7 +106,7 @@ std::string expiry_fault(const Call& call, size_t i, TimeForm form, int64_t* exp
   const std::optional<int64_t> time = parse_integer(call[i]);
   if (!time) return "ERR value is not an integer or out of range";
   const int64_t unit = form.seconds ? 1000 : 1;
-  const int64_t base = form.relative ? call.turn.now_ms : 0;
+  const int64_t base = form.relative ? call.turn.now_ms() : 0;
   if (*time <= 0 || *time > max / unit || *time * unit > max - base) {
     return "ERR invalid expire time in '" + std::string(call.command.name) + "' command";
   }

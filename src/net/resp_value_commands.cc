@@ -179,11 +179,11 @@ void restore(Call& call) {
   }
   int64_t expiry = parsed.time;
   if (expiry != 0 && !options.absolute &&
-      __builtin_add_overflow(expiry, call.turn.now_ms, &expiry)) {
+      __builtin_add_overflow(expiry, call.turn.now_ms(), &expiry)) {
     // As Redis adds, which makes it a time long ago.
     expiry = 1;
   }
-  if (expiry != no_expiry && expiry <= call.turn.now_ms) {
+  if (expiry != no_expiry && expiry <= call.turn.now_ms()) {
     if (!options.replaces) return answer_unless_busy(call, false, "+OK\r\n");
     return call.answer(encode_restore, call.batch().erase(call[1]));
   }

@@ -73,6 +73,20 @@ def counts(client):
     return client.mget(f"counter{i}" for i in range(WRITERS))
 
 
+def test_reads_whose_answers_wait_count_once():
+    with servers.Isotherm("--threads", "1") as server:
+        client = redis.Redis(port=server.resp_port)
+        client.set("long", b"v" * 20_000)
+        pipeline = client.pipeline(transaction=False)
+        for _ in range(40):
+            pipeline.get("long")
+            pipeline.get("none")
+        assert len(pipeline.execute()) == 80
+        stats = client.info("stats")
+        assert (stats["keyspace_hits"], stats["keyspace_misses"]) == (40, 40)
+        assert client.info("commandstats")["cmdstat_get"]["calls"] == 80
+
+
 def test_kill_ends_clients_of_all_threads_for_good(server, plain):
     with writers(server.resp_port) as running:
         assert soon(lambda: all(writer.replies > 10 for writer in running))

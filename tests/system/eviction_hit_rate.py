@@ -18,7 +18,7 @@ import sys
 import time
 from collections import OrderedDict
 
-from server_process import Client, ServerProcess, encode, parse_size
+from server_process import Client, Failure, ServerProcess, encode, parse_size, status_of
 
 GROUP = 50
 VALUE = b"v" * 200
@@ -120,12 +120,14 @@ def compare(options, theta):
     if room > 0.9 * len(set(trace)):
         raise RuntimeError(f"{room} items fit: nothing had to be evicted")
     if room * (len(VALUE) + 16) < 0.4 * parse_size(options.maxmemory):
-        print(f"FAILED: only {room} items fit into {options.maxmemory}")
-        return False
+        raise Failure(f"only {room} items fit into {options.maxmemory}")
     if points < -3:
-        print("FAILED: more than 3 points below exact LRU")
-        return False
-    return True
+        raise Failure("more than 3 points below exact LRU")
+
+
+def run(options):
+    for theta in options.theta:
+        compare(options, theta)
 
 
 def main():
@@ -137,13 +139,7 @@ def main():
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--requests", type=int, default=2_000_000)
     parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
-    try:
-        results = [compare(options, theta) for theta in options.theta]
-    except (OSError, RuntimeError) as error:
-        print(f"could not run: {error}", file=sys.stderr)
-        return 2
-    return 0 if all(results) else 1
+    return status_of(run, parser.parse_args())
 
 
 if __name__ == "__main__":

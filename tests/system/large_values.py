@@ -18,7 +18,8 @@ import sys
 import threading
 import time
 
-from server_process import Client, PeakMemory, ServerProcess, memcached_client, resident_bytes
+from server_process import (Client, Failure, PeakMemory, ServerProcess, memcached_client,
+                            resident_bytes, status_of)
 
 MIB = 1 << 20
 MAXMEMORY = 20 * MIB  # times the scale, as all sizes
@@ -26,10 +27,6 @@ MAXMEMORY = 20 * MIB  # times the scale, as all sizes
 # bytes the allocator makes 114,688 and 229,376.
 SIZES = [(10_000, 0.85), (100_000, 0.82), (200_000, 0.82), (1_000_000, 0.75), (9_000_000, 0.4)]
 LARGE_SIZES = [size for size in SIZES if size[0] >= 100_000]
-
-
-class Failure(Exception):
-    pass
 
 
 class Resp:
@@ -199,15 +196,7 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--server", default="build/release/isotherm-server")
     parser.add_argument("--scale", type=int, default=1)
-    try:
-        run(parser.parse_args())
-    except Failure as failure:
-        print(f"FAILED: {failure}")
-        return 1
-    except (OSError, RuntimeError) as error:
-        print(f"could not run: {error}", file=sys.stderr)
-        return 2
-    return 0
+    return status_of(run, parser.parse_args())
 
 
 if __name__ == "__main__":

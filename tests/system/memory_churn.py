@@ -17,15 +17,12 @@ import random
 import sys
 import time
 
-from server_process import Client, PeakMemory, ServerProcess, parse_size, resident_bytes
+from server_process import (Client, Failure, PeakMemory, ServerProcess, parse_size,
+                            resident_bytes, status_of)
 
 SIZES = [10, 100, 1000, 10_000, 100_000, 1_000_000]
 OVERHEAD = 100  # bytes of index, header and key that an item may take beside its value
 MIB = 1 << 20
-
-
-class Failure(Exception):
-    pass
 
 
 def value_of(key, size):
@@ -167,6 +164,11 @@ def measure(options, policy, work):
         raise Failure(f"resident memory reached {highest / MIB:.0f} MiB")
 
 
+def run(options):
+    measure(options, "allkeys-lru", with_eviction)
+    measure(options, "noeviction", without_eviction)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -175,17 +177,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=1, help="times through all value sizes")
     parser.add_argument("--cycles", type=int, default=2, help="cycles of mixed sizes")
     parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
-    try:
-        measure(options, "allkeys-lru", with_eviction)
-        measure(options, "noeviction", without_eviction)
-    except Failure as failure:
-        print(f"FAILED: {failure}")
-        return 1
-    except (OSError, RuntimeError) as error:
-        print(f"could not run: {error}", file=sys.stderr)
-        return 2
-    return 0
+    return status_of(run, parser.parse_args())
 
 
 if __name__ == "__main__":

@@ -5,9 +5,27 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
+
+
+class Failure(Exception):
+    """The server did what it must not."""
+
+
+def status_of(test, options):
+    """Runs a test; the exit status that says how it went."""
+    try:
+        test(options)
+    except Failure as failure:
+        print(f"FAILED: {failure}")
+        return 1
+    except (OSError, RuntimeError) as error:
+        print(f"could not run: {error}", file=sys.stderr)
+        return 2
+    return 0
 
 
 class ServerProcess:
