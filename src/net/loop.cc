@@ -86,9 +86,24 @@ void Loop::run() {
     wait(more);
     turn();
     more = worker_->maintain(now_ms_) || !ready_.empty();
+    watch_all_clients();
   }
   close_all();
   worker_.reset();
+}
+
+// What this loop's clients store takes the place of values that clients of all loops still send; those
+// may be idle.
+void Loop::watch_all_clients() {
+  constexpr uint64_t worth_looking = 4 << 20;
+  const uint64_t most = server_.limits.all_clients(server_.engine.maxmemory());
+  const uint64_t bytes = server_.engine.client_bytes();
+  if (most == 0 || bytes <= most) {
+    watched_bytes_ = 0;
+  } else if (bytes > watched_bytes_ + worth_looking) {
+    watched_bytes_ = bytes;
+    for (Loop* loop : server_.threads) loop->post([loop] { loop->bound_memory(); });
+  }
 }
 
 void Loop::wait(bool work_is_left) {

@@ -103,6 +103,7 @@ class Loop {
   void delete_ended();
   void report_memory();
   void bound_memory();
+  void watch_all_clients();
   void look_after();
   void check_outputs();
   void release_if_over();
@@ -132,6 +133,7 @@ class Loop {
   size_t replied_first_ = 0;         // counts up
   bool holds_some_ = false;          // connections that wait for the end of a pause
   size_t reported_bytes_ = 0;
+  uint64_t watched_bytes_ = 0;  // of all clients, when they were last over their bound
 };
 
 }  // namespace isotherm::net

@@ -6,14 +6,10 @@
 #include <new>
 #include <vector>
 
-#include "base/pair.h"
 #include "items/poison.h"
 
 #if defined(ISOTHERM_ASAN)
 #include <sanitizer/common_interface_defs.h>
-#endif
-#if defined(ISOTHERM_TSAN)
-#include <sanitizer/tsan_interface.h>
 #endif
 
 // Saves this stack's registers, stores its stack pointer to *save and goes on on the stack `to`.
@@ -82,12 +78,6 @@ SpareStacks& spare_stacks() {
 
 }  // namespace
 
-FakeFiber::FakeFiber() {
-#if defined(ISOTHERM_TSAN)
-  watched_ = __tsan_get_current_fiber();
-#endif
-}
-
 FakeFiber::FakeFiber(uint32_t number) {
   map_stack();
   constexpr uint32_t offsets = 16;
@@ -100,17 +90,11 @@ FakeFiber::FakeFiber(uint32_t number) {
   *--top = reinterpret_cast<uint64_t>(&FakeFiber::run);
   for (int i = 0; i < 6; ++i) *--top = 0;
   stack_pointer_ = top;
-#if defined(ISOTHERM_TSAN)
-  watched_ = __tsan_create_fiber(0);
-#endif
 }
 
 FakeFiber::~FakeFiber() {
   if (mapping_ == nullptr) return;
   end_run();
-#if defined(ISOTHERM_TSAN)
-  __tsan_destroy_fiber(watched_);
-#endif
 #if defined(ISOTHERM_ASAN)
   __asan_unpoison_memory_region(stack_bottom_, stack_bytes_);
 #endif
@@ -135,9 +119,6 @@ void FakeFiber::switch_to(FakeFiber& from, FakeFiber& to) {
   // An ending fiber leaves no shadow behind.
   __sanitizer_start_switch_fiber(from.ending_ ? nullptr : &from.shadow_stack_, to.stack_bottom_,
                                  to.stack_bytes_);
-#endif
-#if defined(ISOTHERM_TSAN)
-  __tsan_switch_to_fiber(to.watched_, 0);
 #endif
   isotherm_switch_stack(&from.stack_pointer_, to.stack_pointer_, &to);
   from.arrive();

@@ -9,8 +9,9 @@
 //
 // A switch saves the six registers that a call preserves, and the stack pointer, in a few lines of
 // assembly; swapcontext would enter the kernel at each switch to save a signal mask that nobody
-// changes. The sanitizers are told of every switch: under the address sanitizer a stack has a
-// shadow, and under the thread sanitizer a switch orders what was done before it.
+// changes. The address sanitizer is told of every switch, since a stack has a shadow there. The
+// thread sanitizer is not: to it, what runs in turns on one thread is one thread, which is right. The
+// call stacks in its reports mix those of several fibers then.
 //
 // Below each stack lies a page that nobody may touch. Exceptions must not leave a task.
 //
@@ -28,7 +29,7 @@ class FakeFiber {
   using Task = FakeFiber& (*)(void* argument);
 
   // The stack of the thread that calls.
-  FakeFiber();
+  FakeFiber() = default;
   // A stack of its own. Fibers of different numbers begin at different offsets within their pages,
   // so that thousands of stacks do not compete for the same sets of the cache.
   explicit FakeFiber(uint32_t number);
@@ -55,7 +56,6 @@ class FakeFiber {
   size_t stack_bytes_ = 0;
   FakeFiber* came_from_ = nullptr;
   [[maybe_unused]] void* shadow_stack_ = nullptr;  // address sanitizer
-  [[maybe_unused]] void* watched_ = nullptr;       // thread sanitizer
   Task task_ = nullptr;
   void* argument_ = nullptr;
   bool runs_ = false;  // `run` has begun

@@ -11,8 +11,7 @@
 namespace isotherm {
 namespace {
 
-// Of all resident blocks together, unless one has more. The thread sanitizer's switches take time
-// in proportion to the number of fibers.
+// Of all resident blocks together, unless one has more.
 constexpr uint32_t resident_lanes = poison::sanitized ? 256 : 2048;
 constexpr uint32_t resident_blocks = 16;
 constexpr size_t shared_alignment = 256;

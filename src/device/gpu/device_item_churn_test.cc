@@ -9,9 +9,6 @@ namespace isotherm::device_item_churn_test {
 namespace {
 
 TEST(DeviceItemChurn, FindsNoFault) {
-#if defined(ISOTHERM_TSAN)
-  GTEST_SKIP() << "one thread, and slow here";
-#endif
   const uint64_t scale = test_size(256, 1024);
   for (const auto& check : device_item_churn_checks<FakeDevice>) {
     FakeDevice device(1, uint64_t{1} << 29);

@@ -2,7 +2,6 @@
 // device fails.
 #include <gtest/gtest.h>
 
-#include "base/pair.h"
 #include "device_checks/device_item_host_checks.h"
 #include "device_checks/test_size.h"
 #include "fake_device/fake_device.h"
@@ -13,12 +12,6 @@ namespace {
 
 constexpr uint64_t memory = uint64_t{1} << 29;
 const uint64_t scale = test_size(512, 1024);
-// Where only threads are watched, and these checks have one.
-#if defined(ISOTHERM_TSAN)
-constexpr bool watches_threads = true;
-#else
-constexpr bool watches_threads = false;
-#endif
 
 // Those that do on two memories what others do on one.
 bool is_slow(const std::string& check) {
@@ -28,7 +21,6 @@ bool is_slow(const std::string& check) {
 class DeviceItemChecks : public ::testing::TestWithParam<DeviceItemCheck<FakeDevice>> {};
 
 TEST_P(DeviceItemChecks, FindNoFault) {
-  if (watches_threads) GTEST_SKIP() << "one thread, and slow here";
   if (poison::sanitized && is_slow(GetParam().name)) GTEST_SKIP() << "slow here";
   for (uint64_t seed = 1; seed <= test_size(1, 2); ++seed) {
     FakeDevice device(seed, memory);
