@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "items/item_store.h"
 #include "items/poison.h"
 
 namespace isotherm {

@@ -15,10 +15,13 @@
 #include <cstdint>
 #include <vector>
 
-#include "items/item_store.h"
+#include "items/location.h"
 #include "items/retired_queue.h"
+#include "items/size_classes.h"
 
 namespace isotherm {
+
+class ItemStore;
 
 class ItemCache {
  public:

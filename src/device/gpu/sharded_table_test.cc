@@ -8,7 +8,6 @@
 #include <tuple>
 #include <vector>
 
-#include "base/pair.h"
 #include "device_checks/sharded_table_checks.h"
 #include "device_checks/test_size.h"
 #include "fake_device/fake_device.h"
@@ -18,13 +17,7 @@ namespace isotherm::sharded_table_test {
 namespace {
 
 constexpr uint64_t memory = uint64_t{1} << 28;
-#if defined(ISOTHERM_TSAN)
-// Each switch between lanes takes this sanitizer a microsecond, and there are as many of the host's
-// threads however few rows they have.
-const uint64_t scale = 128;
-#else
 const uint64_t scale = test_size(512, 2048);
-#endif
 
 // Fake devices of one host; `connected`: they reach each other's memory.
 struct FakeGpus {
