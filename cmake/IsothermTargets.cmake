@@ -111,19 +111,16 @@ function(isotherm_add_server)
   else()
     target_link_libraries(isotherm_server ${visibility} spdlog::spdlog)
   endif()
-  # The library comes last and by name, so that a test build can put a broken one in its place.
-  target_link_libraries(isotherm_server INTERFACE
-    $<IF:$<BOOL:$<TARGET_PROPERTY:ISOTHERM_LIBRARY>>,$<TARGET_PROPERTY:ISOTHERM_LIBRARY>,isotherm>)
+  target_link_libraries(isotherm_server ${visibility} isotherm)
   if(EXISTS "${PROJECT_SOURCE_DIR}/src/server/main.cc")
-    isotherm_define_server(isotherm-server isotherm)
+    isotherm_define_server(isotherm-server)
   endif()
 endfunction()
 
-# A server program on the given library.
-function(isotherm_define_server target library)
+# A server program; more arguments: what takes the place of parts of the library.
+function(isotherm_define_server target)
   add_executable(${target} "${PROJECT_SOURCE_DIR}/src/server/main.cc")
-  set_property(TARGET ${target} PROPERTY ISOTHERM_LIBRARY ${library})
-  target_link_libraries(${target} PRIVATE isotherm_server)
+  target_link_libraries(${target} PRIVATE ${ARGN} isotherm_server)
   isotherm_link_gpu(${target})
   isotherm_link_allocator(${target})
 endfunction()

@@ -47,11 +47,11 @@ function(isotherm_add_examples)
   endforeach()
 endfunction()
 
-# A library of folders of src/ compiled with other definitions. It comes before libisotherm on the
-# linker's line and so takes the place of the same folders there.
+# Folders of src/ compiled with other definitions, as objects: a program that names them has all of them,
+# so they take the place of the same folders of libisotherm.
 function(isotherm_add_variant target definitions)
   isotherm_glob_sources(sources ${ARGN})
-  add_library(${target} STATIC ${sources})
+  add_library(${target} OBJECT ${sources})
   isotherm_unite(${target})
   isotherm_set_up_library(${target} PUBLIC)
   target_compile_options(${target} PRIVATE ${ISOTHERM_TEST_OPTIMIZE})

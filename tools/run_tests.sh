@@ -13,7 +13,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-stages=(setup format layers cuda release unit clang asan tsan_build tsan
+stages=(setup format+layers+cuda+clang release unit asan tsan_build tsan
   tidy+fuzz+ctest+python+linearizability+system)
 declare -A allowance=([setup]=60 [format]=10 [layers]=5 [cuda]=280 [release]=270 [unit]=200
   [ctest]=70 [clang]=260 [asan]=270 [fuzz]=30 [tsan_build]=230 [tsan]=150 [tidy]=80 [python]=70

@@ -2,17 +2,17 @@
 # Runs clang-tidy on sources of src/, unit tests left out, as many at once as there are processors.
 # Needs a configured build folder whose compile commands are those of single files (preset tidy).
 #
-# Usage: run_tidy.sh [BUILD_FOLDER]              what changed last, and a fifth of the rest in turn
+# Usage: run_tidy.sh [BUILD_FOLDER]              what changed last, and a tenth of the rest in turn
 #        run_tidy.sh [BUILD_FOLDER] --all
 #        run_tidy.sh [BUILD_FOLDER] file…
-# The turn goes by the number of commits, so five changes one after the other see every file.
+# The turn goes by the number of commits, so ten changes one after the other see every file.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 build=${1:-build/tidy}
 shift || true
 most_recent=24
-shares=5
+shares=10
 
 all_sources() { find src -name '*.cc' ! -name '*_test.cc' | sort; }
 # The sources that changed last, newest first; more may be named than there still are.
