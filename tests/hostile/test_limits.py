@@ -104,7 +104,7 @@ def test_all_clients_together():
             time.sleep(0.5)
             assert client.info("used_memory_buffers") < 25 * MIB
             # Those of which the sockets took all stay.
-            assert 20 <= crowd.closed() < 60
+            assert 1 <= crowd.closed() < 60
             assert client.info("evicted_clients") == crowd.closed()
 
 
