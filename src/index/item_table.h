@@ -5,9 +5,9 @@
 // of a key is the item under the root whose full key is equal; hashes alone decide nothing.
 //
 // Writing is one compare-and-swap of roots under the line's lock: `resolve` the member, prepare a
-// new item, `compose` the root that has it in the old member's place, `swap`. Who loses frees what
-// it prepared and starts again. Roots cannot return to an earlier value while somebody compares: a
-// location is reused only after the epoch of everybody who may hold it.
+// new item, `compose` the root that has it in the old member's place, `swap`. A request that loses
+// frees what it prepared and starts again. A root cannot return to an earlier value while a request
+// compares: a location is reused only after the epochs of all threads that may hold it.
 //
 // Threads. Any, within an epoch; allocation goes through the caller's cache.
 // Limits. A collision node holds 4,095 members; one more is refused as out of memory.
