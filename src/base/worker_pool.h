@@ -37,7 +37,7 @@ class WorkerPool {
   void wait_for_work(uint32_t worker);
   void take_pieces(uint32_t worker);
 
-  // Of the run under way; written before its number is.
+  // The run under way; written before its number.
   const Work* work_ = nullptr;
   uint32_t pieces_ = 0;
   std::atomic<uint32_t> next_{0};

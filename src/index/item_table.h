@@ -79,8 +79,8 @@ enum class Swapped : uint8_t { done, lost, no_memory };
 
 // Puts `to` in the place of `from` under `hash`. `prepare(versions)` runs under the line's lock
 // once the root is seen to be `from`, and may still refuse by returning false (the swap is then
-// lost); versions.next_version() is the one to give. `Index` is a LineIndex, or what stands for
-// one.
+// lost); versions.next_version() gives the version of the write. `Index` is a LineIndex, or a class
+// with the same `update`.
 template <class Tile, class Index, class Prepare>
 ISOTHERM_INLINE Swapped swap_root(Index& index, uint64_t hash, Location from, Location to,
                                   Prepare&& prepare) {

@@ -46,7 +46,8 @@ class LinePool {
   Bucket* take(LineUse use = LineUse::grow);
   void give(Bucket* line) { give({&line, 1}); }
   void give(std::span<Bucket* const> lines);
-  // Appends `count` cleared lines to `lines`, or none and returns false.
+  // Appends `count` cleared lines to `lines`; returns false, and appends none, where there are not
+  // as many.
   bool take(uint32_t count, std::vector<Bucket*>& lines, LineUse use = LineUse::grow);
 
   // The zeroed lines of a segment; null when no memory can be had.

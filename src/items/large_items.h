@@ -7,10 +7,10 @@
 // A table by number holds all of them, so that sweeps find them; a number stays an item's for life,
 // and freed numbers are used again.
 //
-// The order of the CLOCK. Live items hang in a list, the one that became live last at its end, each
-// with a stamp: where the hand stood at that moment (items/clock_hand.h). `due` takes the front
-// when the hand has come round to its stamp. A new item counts as used: otherwise the hand would
-// find it first when all others were used, and what was stored last is to be evicted last.
+// The order of the CLOCK. Live items are in a list, in the order in which they became live. Each
+// has a stamp, which says where the hand stood at that moment (items/clock_hand.h). `due` takes the
+// front when the hand has come round to its stamp. A new item counts as used: otherwise the hand
+// would find it first when all others were used, and what was stored last is to be evicted last.
 //
 // A connection that sends an item's value does not copy it, but keeps its memory until the client
 // has taken it; bits of the state count such connections.
@@ -72,7 +72,7 @@ class LargeItems {
   bool take_in(Location location, bool force);
   void take_out(Location location);
   void discard(Location location);
-  // Bytes of values that are on their way, with those that have not come yet.
+  // The full lengths of the values that are on their way.
   std::atomic<uint64_t>& announced() { return announced_; }
   // Whether it was taken in.
   static bool taken(Location location) {
