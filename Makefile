@@ -41,7 +41,7 @@ test-gpu: ## kernels, tables, stores and scripts, on a GPU if there is one
 	@cmake --build --preset release --target isotherm-unit-tests isotherm-script-tests
 	@tests/run_gpu.sh
 
-bench-gpu: ## every figure of docs/performance.md that needs a GPU
+bench-gpu: ## the figures of GPU tables in docs/performance.md
 	@tools/compile_cuda.sh
 	@build/cuda/device_table_bench
 	@build/cuda/device_growth_bench
@@ -53,7 +53,7 @@ bench-gpu: ## every figure of docs/performance.md that needs a GPU
 	@build/cuda/device_items_bench
 	@build/cuda/device_shards_bench
 
-bench: build ## every figure of docs/performance.md
+bench: build ## the figures of servers and of the CPU in docs/performance.md
 	@tools/setup.sh bench
 	@cmake --build --preset release --target isotherm-bench-programs
 	@bench/figures.sh

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measures every row of the performance table in one go: `make bench`.
+# Measures what docs/performance.md says about servers and the CPU, in one go: `make bench`.
 #
 # Usage: figures.sh [BUILD_DIRECTORY]        default build/release
 #

@@ -14,14 +14,14 @@
 //
 // Invariants.
 // - Keys and values are borrowed: the bytes must stay where they are until the batch is done.
-// - `Reply::data` points into the store and is valid until `clear()`; a batch that is done and not
-//   cleared holds memory back from reuse, so clear it soon and never while waiting for a client.
+// - `Reply::data` points into the store and is valid until `clear()`. A batch that is done and not
+//   cleared keeps memory from being reused, so do not keep one while you wait for a client.
 // - Requests on one key take effect in row order.
 //
-// Groups. Rows of several keys take effect together where the batch runs alone: one of its requests
-// has option::exclusive, or it has guards. A guard stands between two rows. When all rows before it
-// have ended it is called, once, and may then change or cancel rows behind it, which find the store
-// as the guard saw it; so a group looks at its keys first and then decides what to do with them:
+// Groups. A batch runs alone if one of its requests has option::exclusive or if it has guards; its
+// rows then take effect together. A guard stands between two rows. It is called once, when all rows
+// before it have ended, and may then change or cancel rows behind it. These rows find the store as
+// the guard saw it, so a group looks at its keys first and then decides what to do with them:
 //   MSETNX a 1 b 2    get a │ get b │ guard: cancel the puts if a or b is there │ put a │ put b
 //
 // Threads. A batch belongs to one thread at a time, except that executors store reply slots, each
@@ -83,7 +83,7 @@ inline constexpr uint16_t no_value = 1 << 13;   // get, expire: the reply has th
 inline constexpr uint16_t in_place = 1 << 14;   // put: the value lies in an ArrivingItem, which the
                                                 // store takes over (the server's, not for others)
 inline constexpr uint16_t over_cap = 1 << 15;   // put: may take memory beyond the cap, as far as
-                                                // evicting writes may: its like is freed at once
+                                                // the writes of a store that evicts may
 }  // namespace option
 
 // Expiry: absolute, in milliseconds since the Unix epoch.
@@ -91,8 +91,8 @@ inline constexpr int64_t no_expiry = 0;
 
 enum class ValueType : uint8_t { none, string, list, set, zset, hash, stream };
 
-// One answer, 56 bytes. `data` is null where the request found or returns no value, and may be with
-// option::no_value.
+// One answer, 56 bytes. `data` is null where the request found no value or returns none, and may be
+// null with option::no_value.
 struct Reply {
   std::atomic<Status> status{Status::pending};
   ValueType type = ValueType::none;
@@ -136,7 +136,7 @@ class Batch {
   // The database that requests appended from now on belong to.
   void select(uint32_t database) { current_database_ = database; }
 
-  // Two numbers beside a get, for whoever reads its reply; executors do not look at them.
+  // Two numbers kept beside a get, for the code that reads its reply; executors ignore them.
   void note(Row get, int64_t first, int64_t second = 0) {
     columns_.number[get] = first;
     columns_.expiry[get] = second;

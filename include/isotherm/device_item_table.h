@@ -12,56 +12,58 @@
 // bytes[offsets[i]] up to bytes[offsets[i + 1]]; all other rows have length 0.
 //
 // Replies. found[i] is 1 where the key was present before the request, 0 where it was absent, 255
-// (`reply_retry`) where memory was full and 254 (`reply_refused`) where the row is none that the
-// table can take; in the last two cases the row changed nothing. The whole reply takes offsets[n]
+// (`reply_retry`) where memory was full, and 254 (`reply_refused`) where the table cannot take the
+// row (see Errors); in the last two cases the row changed nothing. The whole reply takes offsets[n]
 // bytes. Where that is more than `capacity`, found and offsets are complete, nothing is written
-// beyond the capacity, and the bytes have no meaning; changes have been made all the same.
+// beyond the capacity, and the bytes have no meaning; puts and erases have taken effect all the
+// same.
 //
 // Order. The requests of one call take effect in the order of the arrays, also where several are
 // for one key, and calls take effect in the order they were made, whatever their streams. Keys are
 // compared in full; keys whose hashes agree in all 64 bits are different keys.
 //
 // Device pointers. A call returns when its work is queued; what it reads and writes belongs to it
-// until the stream has come past. Calls with writes wait on the host for counts.
+// until the stream has passed it. Calls with writes wait on the host for counts.
 // Host pointers. Calls return when the replies are there. Pinned memory (cudaMallocHost,
 // cudaHostRegister) is copied at the speed of the bus, other memory at less.
 //
 // Expiry. A put may carry an absolute time in ms; a call whose `now_ms` is at or after it finds the
 // key absent. Each call with writes that has a `now_ms` looks at some items for each of its rows,
-// so all expired items are freed while the table is written to; those of hashes that several keys
-// share when their key is put again or erased.
+// so all expired items are freed while the table is written to. An expired item whose hash several
+// keys share is freed when its key is put again or erased.
 //
 // Memory. Items of about one size lie in slabs. Where memory has ended, slabs that are wholly free
 // go to the sizes that need some. With `evict`, a size whose puts find no memory also takes slabs,
-// with their items, of the size that has the most memory for what was put into it lately, so after
-// the sizes of values have changed memory follows; else it evicts items of its own size: CLOCK,
-// where gets mark what they read and new items have no mark. Puts are answered reply_retry where
+// with their items, from the size that has the most memory for what was put into it lately; so
+// memory follows when the sizes of values change. Otherwise it evicts items of its own size by
+// CLOCK: gets mark what they read, and new items have no mark. Puts are answered reply_retry where
 // this is not enough.
 //
 // Host memory. With `host_memory` a slab that device memory has no room for lies in pinned memory
 // of the host, and all of the above begins when both have ended; `host_items_from` sends large
-// items there from the start. The index stays on the device, which keeps room for it, 29 bytes for
-// each item in either memory; host memory for more items than that stays unused. So much is held
-// back from the first put on that with several times as much host as device memory few items, or
+// items there from the start. The index stays on the device, which keeps room for it: 29 bytes for
+// each item in either memory. Host memory for more items than that stays unused. The room is kept
+// from the first put on, so with several times as much host memory as device memory few items, or
 // none, lie on the device. A put takes a free block of the device before one of the host, but an
 // item that lies on the host stays there, however often it is read, until its key is put again.
 // Kernels read and write it over the bus, some 44 M random reads of 64 bytes a second on an H200:
-// this is so that puts find room, not a way to be fast. Looking for expired items and CLOCK go over
-// that bus, too. Host memory that the system does not give counts as full.
+// host memory lets puts find room, it does not make them fast. The search for expired items and
+// CLOCK go over that bus, too. Host memory that the system does not give counts as full.
 //
 // Limits. Keys of up to 65,535 bytes, values of up to 8 MiB; operations get, put and erase. A new
 // value is a new item: until the end of its part of the call (some 2^18 rows) the old one keeps its
 // memory. Without `evict` a slab with one item left stays with its size. The work space is taken at
 // the start and counts, too.
-// Threads. Any; calls take turns. Errors. Rows are checked one by one: those whose offsets fall, or
-// leave what the column's first and last offset enclose (of host arrays: those of some 2^18 rows
-// around), whose lengths are above the limits, or whose operation is another, are answered
-// reply_refused, and the others take effect. A call of host arrays that gave no `found` throws
-// std::invalid_argument after that if rows were refused. std::invalid_argument before anything
-// changes for missing columns, and for host arrays that cannot be copied: where offsets fall from
-// one part of the call to its end, or a string is longer than the work space takes, which is the
-// limit at least. DeviceError (std::runtime_error) without a GPU or when the device fails, after
-// which the table is lost and every call throws; std::bad_alloc without memory for the empty table.
+// Threads. Any; calls take turns. Errors. Rows are checked one by one. A row is answered
+// reply_refused if its offsets fall, if they leave the range between the column's first and last
+// offset (of host arrays: between those of some 2^18 rows around it), if a length is above its
+// limit, or if its operation is none of the three; the other rows take effect. A call of host
+// arrays that gave no `found` throws std::invalid_argument after that if rows were refused. A call
+// throws std::invalid_argument before anything changes if columns are missing, or if host arrays
+// cannot be copied: their offsets fall between the beginning and the end of a part of the call, or
+// a string is longer than the work space, which holds the longest allowed one at least. DeviceError
+// (std::runtime_error) without a GPU or when the device fails, after which the table is lost and
+// every call throws; std::bad_alloc without memory for the empty table.
 // Sources. Mega-KV, sections 3 and 4; MemcachedGPU, section 4 (values on the device).
 #pragma once
 

@@ -9,9 +9,9 @@
 // A thread of the queue gathers what all threads submit, sends batches when its scheduling policy
 // says so (isotherm/scheduling.h), and writes replies back. What the columns of a submission point
 // to, and the completion, belong to the queue until the completion is ready. Each submission
-// becomes ready by itself, with the last of its rows: reads that shall not wait for writes that the
-// policy holds back are submitted apart from them. Replies are those of DeviceTable, misses leave
-// the caller's value untouched.
+// becomes ready by itself, with the last of its rows. So submit reads apart from writes if they
+// must not wait for writes that the policy holds back. Replies are those of DeviceTable, misses
+// leave the caller's value untouched.
 //
 // Order. Submissions of one thread take effect on each key in the order they were sent, and so do
 // the rows of one submission. Each key is linearizable over all threads: a request takes effect
@@ -23,7 +23,7 @@
 // submission: whether a request that ends as `lost` took effect is not known. Columns that do not
 // belong together are refused with std::invalid_argument.
 //
-// Threads. Any; a completion is waited for by any. The queue is destroyed by one, while no other
+// Threads. Any; any thread may wait for a completion. One thread destroys the queue, while no other
 // submits; submissions that wait are answered first. Sources. Mega-KV, sections 3.2, 5 and 6.1.
 #pragma once
 
@@ -102,7 +102,8 @@ struct DeviceQueueStats {
   uint64_t write_batches = 0;    // those with writes
   uint64_t express_batches = 0;  // of both
   uint64_t sleeps = 0;
-  // Fitted to batches that had the device for themselves, the latest most; of no batch 0.
+  // Fitted to batches that had the device for themselves; the latest count most. 0 without any
+  // batch.
   BatchCost read_cost;
   BatchCost write_cost;
 };
@@ -110,7 +111,7 @@ struct DeviceQueueStats {
 class DeviceQueue {
  public:
   // The table must outlive the queue, and may be used beside it. Throws std::invalid_argument for
-  // options that cannot work (a cycle below what the costs allow, for one), std::bad_alloc,
+  // options that cannot work (for example a cycle below what the costs allow), std::bad_alloc,
   // std::runtime_error when the device fails.
   explicit DeviceQueue(DeviceTable& table, const DeviceQueueOptions& options = {});
   ~DeviceQueue();

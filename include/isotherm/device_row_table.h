@@ -9,9 +9,9 @@
 // Any key may be stored. Rows are copied in and out; of several rows for one key in a call the last
 // stays. The table grows by itself; a key takes its row and 31 to 36 bytes.
 //
-// Order, threads and streams: as DeviceTable. Memory. Where device memory or `gpu_memory` ends, put
-// says so by `stored`: 1, or 255 (reply_retry) for a key that found no room. Errors.
-// std::invalid_argument for row_bytes that are no multiple of 16 from 16 to 4096; else as
+// Order, threads and streams: as DeviceTable. Memory. `stored` says of each row of a put whether
+// its key found room: 1, or 255 (reply_retry) where device memory or `gpu_memory` ended. Errors.
+// std::invalid_argument unless row_bytes is a multiple of 16 from 16 to 4096; otherwise those of
 // DeviceTable.
 #pragma once
 
@@ -39,7 +39,7 @@ class DeviceRowTable {
   DeviceRowTable(const DeviceRowTable&) = delete;
   DeviceRowTable& operator=(const DeviceRowTable&) = delete;
 
-  // Device pointers, aligned to 16 bytes where they are to rows; n keys and rows each.
+  // Device pointers to n keys and n rows; those to rows are aligned to 16 bytes.
   void get(const uint64_t* keys, void* rows, uint8_t* found, uint64_t n, Stream stream);
   // `stored` may be null.
   void put(const uint64_t* keys, const void* rows, uint8_t* stored, uint64_t n, Stream stream);

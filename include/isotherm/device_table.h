@@ -7,22 +7,22 @@
 // Every key and every value may be stored, 0 and 2^64 - 1 included; nothing is reserved. The table
 // grows by itself; at 100 million entries it takes 27 to 28 bytes an entry.
 //
-// Host memory. With `host_memory` the table may grow beyond the GPU's memory, or `gpu_memory`: bins
-// of keys then lie on the host, those that are read least, and threads of the host answer requests
-// for them. From then on a call waits on the host, for what is queued before it in its stream,
-// until these are answered, and other callers wait meanwhile. A cap too small to be shared (some
-// megabytes beside the work space) leaves all keys on the GPU.
+// Host memory. With `host_memory` the table may grow beyond the GPU's memory, or `gpu_memory`: the
+// bins of keys that are read least then lie on the host, and threads of the host answer requests
+// for them. From then on a call waits on the host, first for what is queued before it in its stream
+// and then until these requests are answered; other callers wait meanwhile. A cap too small to be
+// shared (some megabytes beside the work space) leaves all keys on the GPU.
 //
 // Order. The requests of one call take effect in the order of the arrays, also where several are
 // for one key, and calls take effect in the order they were made, whatever their streams (later
 // calls wait on the device, not on the host). A call returns when its work is queued; what it reads
-// and writes belongs to it until the stream has come past. It waits on the host only where it
-// cannot know without earlier calls' counts whether the table must grow.
+// and writes belongs to it until the stream has passed it. A call waits on the host only where it
+// cannot know whether the table must grow before earlier calls have counted their entries.
 //
 // Replies. found[i] is 1 where the key was present before the request, 0 where it was absent, and
-// 255 (`reply_retry`) where memory was full: then nothing was done for the request, nor for others
-// on that key in the same part of the call if the key is the GPU's. values[i] is the value before
-// the request, untouched where found[i] is 0 and of no meaning where it is 255.
+// 255 (`reply_retry`) where memory was full. Then nothing was done for the request, nor, if the key
+// lies on the GPU, for other requests on that key in the same part of the call. values[i] is the
+// value before the request; it is untouched where found[i] is 0 and has no meaning where it is 255.
 //
 // Threads. Any; calls take turns. Errors. std::runtime_error without a GPU or when the device
 // fails, after which the table is lost and every call throws; std::bad_alloc without memory for the
@@ -77,8 +77,8 @@ struct DeviceRequests {
   // Replies; both null where none are wanted (then no request may be a get).
   uint64_t* values_out = nullptr;
   uint8_t* found = nullptr;
-  // A promise that no key comes twice in the call, which makes writes faster. Where it is broken
-  // the replies and the state of that key are of no meaning.
+  // A promise that no key comes twice in the call, which makes writes faster. If it is broken, the
+  // replies for that key and its state have no meaning.
   bool distinct_keys = false;
 };
 
@@ -113,8 +113,8 @@ class DeviceTable {
   // Any mix of operations.
   void run(const DeviceRequests& requests, Stream stream);
 
-  // The same for arrays in pinned host memory (cudaMallocHost, cudaHostRegister), which may also be
-  // given to the functions above: they read and write it directly, at less than the bus can do.
+  // The same for arrays in pinned host memory (cudaMallocHost, cudaHostRegister), which the
+  // functions above take, too: they read and write it directly, more slowly than the bus allows.
   void get_pinned(const uint64_t* keys, uint64_t* values, uint8_t* found, uint64_t n,
                   Stream stream);
 

@@ -10,7 +10,7 @@
 //
 // Threads. As Store: a handle a thread, at most 256. Each key is linearizable; the operations of
 // one call take effect in the order of the arrays. Errors. Spans of different lengths throw
-// std::invalid_argument; out_of_memory ends a call where memory ends.
+// std::invalid_argument. Where memory ends, a call stops with out_of_memory.
 #pragma once
 
 #include <cstdint>
@@ -58,7 +58,7 @@ class FixedHandle {
                std::span<uint8_t> found);
   std::optional<uint64_t> get(uint64_t key);
 
-  // What put and erase tell of before, per key; either both spans or none.
+  // The state of each key before put and erase; give both spans or none.
   struct Previous {
     std::span<uint64_t> values;
     std::span<uint8_t> found;

@@ -49,15 +49,15 @@ struct Options {
   DeviceChoice device = DeviceChoice::cpu;
   // The GPUs' numbers, as CUDA counts them, 1 to 16; they share the index.
   std::vector<uint32_t> gpus = {0};
-  // Bytes of the memory of each that the index may take; 0: no cap. What of the index finds no room
-  // there lies on the host, the bins of it that are read least.
+  // Bytes of each GPU's memory that the index may take; 0: no cap. The part of the index that finds
+  // no room there lies on the host: its bins that are read least.
   uint64_t gpu_memory = 0;
-  // Bytes of the memory of each, taken at once, for values that nobody reads: with a cap on host
-  // memory those of them that find no room there, before anything is evicted or refused; without
-  // one all of them. 0: values stay on the host; else at least 256 KiB. What lies there is lost
-  // with the GPU.
+  // Bytes of each GPU's memory, taken at once, for values that nobody reads. With a cap on host
+  // memory a value goes there when the host has no room for it, before anything is evicted or
+  // refused; without a cap all such values go. 0: values stay on the host; else at least 256 KiB.
+  // What lies there is lost with the GPU.
   uint64_t gpu_values = 0;
-  // The shortest value worth it, in bytes; at least 64. The longest is 1 MiB.
+  // The shortest value that goes there, in bytes; at least 64. The longest has 1 MiB.
   uint64_t gpu_values_from = 256;
   // When the batches of all threads go to the GPUs.
   RoundOptions rounds;

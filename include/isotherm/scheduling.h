@@ -1,8 +1,8 @@
 // Scheduling: when requests that wait for a device are sent to it, and how many together.
 //
-// A batch costs the same few microseconds whatever its size, so requests that wait for one another
-// are cheap and late, and requests that do not are early and dear. The policies differ in whom they
-// ask when to stop waiting:
+// A batch costs the same few microseconds whatever its size, so requests that wait for each other
+// cost little and are answered late, and requests that do not wait cost much and are answered
+// early. The policies differ in what they ask when to stop waiting:
 //   greedy      the queue: what is there goes, after a few looks at it
 //   periodic    the clock: reads go every cycle, writes every few cycles
 //   fixed_size  the count: a batch goes when it is full, or when its oldest request gets too old
@@ -49,7 +49,7 @@ struct PeriodicOptions {
   double headroom = 1.25;
   // Writes go every so many cycles, at most 1000; 1: with the reads.
   uint32_t write_cycles = 2;
-  // What is to be expected: rows a second, and the share of reads among them.
+  // The expected load: rows a second, and the share of reads among them.
   double rate = 0;
   double read_share = 0.95;
   // Measured; see DeviceQueueStats.
@@ -84,7 +84,7 @@ struct AdaptiveOptions {
 
 struct SchedulingOptions {
   Scheduling policy = Scheduling::adaptive;  // the fastest at all rates measured
-  // The one that `policy` names counts.
+  // Only the options of the chosen policy are used.
   GreedyOptions greedy;
   PeriodicOptions periodic;
   FixedSizeOptions fixed_size;

@@ -10,12 +10,13 @@
 //
 // Order. As for a DeviceTable, where the rows of slice 0 come before those of slice 1, and so on:
 // requests for one key take effect in that order, and calls in the order they were made. What slice
-// i reads and writes belongs to the call until stream i has come past. A call waits on the host
+// i reads and writes belongs to the call until stream i has passed it. A call waits on the host
 // until its rows are sorted by GPU, and so for what is queued before it in its streams. Calls that
 // only read do not wait for each other on the GPUs.
 //
-// Replies, and what `distinct_keys` promises (here: of all slices together, if all with rows
-// promise it), are those of a DeviceTable; reply_retry where memory of a key's GPU was full.
+// Replies are those of a DeviceTable; reply_retry where the memory of a key's GPU was full.
+// `distinct_keys` is a promise about all slices together, and counts if all slices with rows make
+// it.
 //
 // Memory. Beside its shard each GPU has work space: that of calls with writes, and buffers in which
 // rows travel, at most 1.1 GB; both count towards gpu_memory, of which the buffers take a seventh
@@ -68,8 +69,8 @@ class ShardedDeviceTable {
   // Whether all GPUs reach each other's memory; else rows go by copies, and slower.
   bool peer_access() const;
 
-  // Slice i lies on GPU i of the list, and its replies are there when stream i, which is that
-  // GPU's, has come past.
+  // Slice i lies on GPU i of the list, and its replies are there when stream i, which belongs to
+  // that GPU, has passed the call.
   void run(std::span<const DeviceRequests> slices, std::span<const Stream> streams);
 
   // Arrays in host memory, of equal lengths; each returns when its replies are there. The rows are

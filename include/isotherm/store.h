@@ -43,9 +43,9 @@ class Store {
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
 
-  // Keys in a database, expired ones that were not met yet included.
+  // Keys in a database. An expired key counts until a request or a sweep meets it.
   uint64_t size(uint32_t database = 0) const;
-  // Bytes that maxmemory is compared with.
+  // The bytes that maxmemory limits.
   uint64_t memory() const;
   // Whether the index lies on GPUs, and how many entries of it they have no room for.
   bool on_gpu() const;
@@ -103,7 +103,8 @@ class Handle {
 
   // Visits at least `count` keys from `cursor` on (0: the beginning) and returns the cursor to go
   // on from, 0 at the end. Keys present from the first to the last call are visited at least once.
-  // Not between the end of a batch of this handle and its clear; the same holds for `clear`.
+  // Do not call it while a batch of this handle is done and not cleared; the same holds for
+  // `clear`.
   uint64_t scan(uint64_t cursor, uint64_t count,
                 const std::function<void(std::string_view key)>& visit);
   // Removes every key of the database.

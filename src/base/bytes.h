@@ -1,7 +1,7 @@
 // Comparing short byte strings without a call.
 //
 // Keys are mostly 8 to 32 bytes long, where the call of memcmp costs as much as the comparison. Two
-// loads that overlap cover any length from half their sum up.
+// overlapping loads of n bytes compare any length from n to 2 n.
 #pragma once
 
 #include <cstddef>

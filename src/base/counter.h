@@ -17,7 +17,7 @@ class Counter {
   void raise_to(uint64_t value) {
     if (value > get()) value_.store(value, std::memory_order_relaxed);
   }
-  // Only for maxima, where a write of the owner that gets lost does no harm.
+  // Call it only for maxima, where no harm is done if a write of the owner is lost.
   void clear() { value_.store(0, std::memory_order_relaxed); }
   uint64_t get() const { return value_.load(std::memory_order_relaxed); }
 

@@ -1,7 +1,7 @@
 // Crc64: the checksum at the end of what DUMP answers.
 //
-// Polynomial 0xad93d23594c935a9 with bits reflected, 0 at first and nothing at the end. Eight bytes
-// a step, by eight tables.
+// Polynomial 0xad93d23594c935a9 with bits reflected; the sum begins with 0 and is not changed at
+// the end. Eight tables take eight bytes a step.
 //
 // Threads. A function of its arguments.
 #pragma once

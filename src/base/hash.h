@@ -5,7 +5,7 @@
 // shift), so equal hashes mean equal keys; `unmix` inverts it, which tests use to find the key of a
 // given hash.
 //
-// An index never sees keys, only hashes; whoever looks up byte strings compares keys itself.
+// An index never sees keys, only hashes; code that looks up byte strings compares the keys itself.
 #pragma once
 
 #include <cstddef>
@@ -16,10 +16,10 @@
 
 namespace isotherm {
 
-// Of a byte string; never 0.
+// The hash of a byte string; never 0.
 uint64_t hash_bytes(std::string_view key, uint64_t seed);
 
-// Of `count` byte strings.
+// The hashes of `count` byte strings.
 void hash_bytes(const std::string_view* keys, size_t count, uint64_t seed, uint64_t* hashes);
 
 // The bijection of integer keys.

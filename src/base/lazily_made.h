@@ -1,4 +1,5 @@
-// LazilyMade: what is made when it is first needed, and given up where there is no memory for it.
+// LazilyMade: an object that is made when it is first needed. If there was no memory for it then,
+// it is not tried again.
 //
 // Threads. One at a time.
 #pragma once

@@ -4,7 +4,7 @@
 //   000n nnnn                        n + 1 bytes follow as they are
 //   kkko oooo  oooo oooo             the k + 2 bytes that begin o + 1 before here; k is 1 to 6
 //   111o oooo  kkkk kkkk  oooo oooo  the same of k + 9 bytes
-// The copied bytes may reach into what they make.
+// A copy may overlap the bytes that it makes.
 //
 // Compression looks for the last place with the same three bytes, by a table of their hashes, and
 // takes the longest match there. Any choice of matches is right; this one is Redis's, so that both

@@ -12,7 +12,8 @@
 #define ISOTHERM_INLINE inline __attribute__((always_inline))
 #endif
 
-// Before a loop of a kernel whose copies would cost more registers than they save time.
+// Stands before a loop of a kernel that is not to be unrolled: its copies would cost more in
+// registers than they save in time.
 #if defined(__CUDA_ARCH__)
 #define ISOTHERM_KEEP_ROLLED _Pragma("unroll 1")
 #else

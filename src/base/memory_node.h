@@ -1,13 +1,13 @@
-// Memory nodes (NUMA): which of them the kernel takes memory from for what a device reads.
+// Memory nodes (NUMA): from which of them the kernel takes the memory that a device reads.
 //
 // A device reaches the memory of the node it is attached to without crossing to another one. So the
-// memory that it reads, or whose items its answers point to, is preferred to come from there: it
-// comes from elsewhere where that node is full, never fails for it, and threads run where they
-// like. Of several nodes pages come in turn. A policy that the process was started with (numactl)
-// stays.
+// memory that it reads, and the items that its answers point to, are taken from there if possible.
+// If that node is full they come from another one, and nothing fails; threads run on any node. With
+// several nodes, pages come from these in turn. A policy that the process was started with
+// (numactl) stays.
 //
 // Where the kernel refuses (one node, a container without the right, a node that is not there)
-// everything remains as it is, and nobody is told: the memory works all the same.
+// everything remains as it is, without a message, since the memory works all the same.
 //
 // Nodes are numbered as the kernel does, from 0; -1: unknown. Threads. Any; a scope is its
 // thread's. Limits. Linux, its system calls without a library. Pages that are there do not move.
@@ -50,8 +50,8 @@ struct MemoryPolicy {
     return policy;
   }
 
-  // Whether it leaves the choice to the kernel.
-  // Older kernels tell a local one as one that prefers no node.
+  // Whether it leaves the choice to the kernel. Older kernels report a local policy as one that
+  // prefers no node.
   bool usual() const {
     return mode == MPOL_DEFAULT || mode == MPOL_LOCAL ||
            (mode == MPOL_PREFERRED && !names_a_node());
@@ -74,8 +74,8 @@ inline std::optional<MemoryPolicy> memory_policy(const void* at = nullptr) {
   return policy;
 }
 
-// Pages of these bytes (whole pages) that are not there yet shall come from these nodes. Whether
-// the kernel agreed.
+// Asks that pages of this range (whole pages) that are not there yet come from these nodes; returns
+// whether the kernel agreed.
 inline bool prefer_nodes(void* at, uint64_t bytes, const std::vector<int>& nodes) {
   const MemoryPolicy policy = MemoryPolicy::preferring(nodes);
   const auto of_thread = memory_policy();
@@ -84,8 +84,8 @@ inline bool prefer_nodes(void* at, uint64_t bytes, const std::vector<int>& nodes
                  0) == 0;
 }
 
-// Within its life memory that the calling thread touches first comes from the node if it can, be
-// it the kernel or a driver that does so for it.
+// While it lives, memory that the calling thread touches first comes from the node if possible,
+// also when the kernel or a driver touches it for the thread.
 class MemoryNodeScope {
  public:
   explicit MemoryNodeScope(int node) {

@@ -3,8 +3,8 @@
 // On the CPU. An aligned 16-byte SSE load or store is one memory access on every x86-64 processor
 // with AVX (Intel and AMD document it); wider ones are not. load_pair and store_pair are therefore
 // inline `movdqa` with a compiler barrier: on x86's memory model the load acquires and the store
-// releases. compare_exchange_pair is `cmpxchg16b`. Under the thread sanitizer, and in clang's
-// and g++'s eyes alike, the same accesses go through 16-byte atomics that the tools understand.
+// releases. compare_exchange_pair is `cmpxchg16b`. Under the thread sanitizer (clang's or g++'s)
+// the same accesses go through 16-byte atomics, which it understands.
 //
 // On the GPU. Inline PTX for sm_90: a relaxed 128-bit load, and atom.cas.b128.
 #pragma once
@@ -79,7 +79,8 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE Pair load_pair(const Pair* from) {
 #endif
 }
 
-// Of what nobody writes while the kernel runs: on the GPU the load may go through the L1 cache.
+// For a pair that nobody writes while the kernel runs: on the GPU the load may go through the L1
+// cache.
 ISOTHERM_HOST_DEVICE ISOTHERM_INLINE Pair load_steady_pair(const Pair* from) {
 #if defined(__CUDA_ARCH__)
   Pair pair;
@@ -119,8 +120,8 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void store_pair(Pair* to, Pair pair) {
       : "memory")
 #endif
 
-// Stores `desired` where `*at` equals `expected`; true if it did. What was written before is seen
-// by whoever reads `desired`.
+// Stores `desired` where `*at` equals `expected`; true if it did. A thread that reads `desired`
+// also sees what was written before it.
 ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool compare_exchange_pair(Pair* at, Pair expected,
                                                                 Pair desired) {
 #if defined(__CUDA_ARCH__)
@@ -140,8 +141,8 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool compare_exchange_pair(Pair* at, Pair e
 #endif
 }
 
-// The same for a pair that is all there is to see: on the GPU without a fence, which costs a
-// microsecond and what the L1 cache holds.
+// The same for a pair that publishes nothing else. On the GPU it needs no fence; a fence costs a
+// microsecond and the contents of the L1 cache.
 ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool exchange_pair_alone(Pair* at, Pair expected,
                                                               Pair desired) {
 #if defined(__CUDA_ARCH__)

@@ -98,9 +98,9 @@ class TileLanes {
   uint32_t mask_;
 };
 
-// A tile that is the only writer of its requests' keys in this batch. Nobody but another writer of
-// the chain may touch their entries, and only to move them out of the last slot; elsewhere a store
-// takes the place of a compare-and-swap.
+// A tile that is the only writer of its requests' keys in this batch. Only another writer of the
+// chain may touch their entries, and only to move them out of the last slot; in all other slots a
+// store takes the place of a compare-and-swap.
 template <class Lane>
 class SoleWriterTile : public TileLanes<Lane> {
  public:

@@ -2,11 +2,11 @@
 //
 // A thread that holds a mutex waits on a condition variable until it is notified or a moment has
 // come, and then looks at both again. SteadyWaitClock is the monotonic clock, whose waits sleep.
-// With a ManualWaitClock no moment comes but by `advance`, so a test decides who has waited for too
-// long; `waits` tells it that a thread has looked at the time and sleeps.
+// With a ManualWaitClock a moment comes only by `advance`, so a test decides who has waited too
+// long; `waits` tells the test that a thread has looked at the time and sleeps.
 //
-// Threads. Any. Limits. What waits by a ManualWaitClock must outlive the calls of `advance` that
-// may wake it.
+// Threads. Any. Limits. A condition variable that waits by a ManualWaitClock must outlive the calls
+// of `advance` that may wake it.
 #pragma once
 
 #include <algorithm>
@@ -25,8 +25,8 @@ class WaitClock {
   virtual ~WaitClock() = default;
   // Nanoseconds since some moment, the same for all.
   virtual int64_t now_ns() const = 0;
-  // Sleeps until `changed` is notified or it is `until_ns`, or for less; `lock` is held before and
-  // after.
+  // Sleeps until `changed` is notified or the time is `until_ns`, or for less; `lock` is held
+  // before and after.
   virtual void wait(std::unique_lock<std::mutex>& lock, std::condition_variable& changed,
                     int64_t until_ns) = 0;
 };
@@ -76,7 +76,7 @@ class ManualWaitClock final : public WaitClock {
       waiting = waiting_;
     }
     for (const auto& [mutex, changed] : waiting) {
-      // Whoever is here holds its mutex until it sleeps.
+      // A waiter that is listed holds its mutex until it sleeps.
       const std::lock_guard asleep(*mutex);
       changed->notify_all();
     }

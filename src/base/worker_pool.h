@@ -1,15 +1,14 @@
-// WorkerPool: a few threads that take pieces of a piece of work together with the thread that has
-// it to do.
+// WorkerPool: a few threads that share the pieces of one job with the thread that brings it.
 //
 //   WorkerPool pool(8);                                  // the caller and seven others
 //   pool.run(31, [&](uint32_t piece, uint32_t worker) { … });
 //
-// Each piece is taken once, by whoever is free; `run` returns when all are done. A worker's number
-// is below the number of threads, and no two work under one number at a time. Between two runs the
-// threads sleep.
+// Each piece is taken once, by any free thread; `run` returns when all are done. A worker's number
+// is below the number of threads, and no two threads have the same number at a time. Between two
+// runs the threads sleep.
 //
-// Threads. One at a time. Errors. Where the system gives no more threads there are fewer, the
-// caller at least. Work must not throw.
+// Threads. One at a time. Errors. If the system gives fewer threads, these do all the work, at the
+// least the caller alone. Work must not throw.
 #pragma once
 
 #include <atomic>
@@ -38,7 +37,7 @@ class WorkerPool {
   void wait_for_work(uint32_t worker);
   void take_pieces(uint32_t worker);
 
-  // Of the run under way; written before its number is.
+  // The run under way; written before its number.
   const Work* work_ = nullptr;
   uint32_t pieces_ = 0;
   std::atomic<uint32_t> next_{0};

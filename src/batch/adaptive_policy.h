@@ -4,9 +4,10 @@
 //   - is multiplied when a queue has grown to it soon after it began, for at such a rate larger
 //     batches pay;
 //   - is halved with every window of time whose rate has fallen against the window before.
-// A load that goes up and down would change paths all the time, and a change costs a wait for what
-// is under way on the other path. So after some changes within a second one path is kept for the
-// next: the express path if the rate was low throughout, for as long as it is, else the bulk path.
+// A load that goes up and down would change paths all the time, and each change waits for the
+// batches that are under way on the other path. So after some changes within a second, one path is
+// kept for the next second: the express path if the rate was low throughout, and as long as it
+// stays low; otherwise the bulk path.
 //
 // Threads. One. Sources. H-Rocks, section 6 (the threshold: 10,000, times 10 when reached within
 // 1 ms, halved when the rate falls, at most 250 M) and section 6.7 (3 changes a second).

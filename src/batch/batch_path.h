@@ -1,12 +1,12 @@
-// BatchPath: a way for batches to the device and back; the queue has a bulk path, and maybe an
+// BatchPath: a way for batches to the device and back; a queue has a bulk path and may have an
 // express path.
 //
 // `send` takes a batch whose columns lie in pinned memory; the replies are there when `done` says
-// so. A batch occupies a place, 0 to the number of places less one, until then. The queue sees to
-// the order between its paths; within one, batches take effect in the order sent.
+// so. Until then the batch occupies a place; places are numbered from 0. The queue keeps the order
+// between its paths; within one path, batches take effect in the order sent.
 //
-// Threads. One, which calls `enter` first. Failures. DeviceError, after which replies of batches
-// under way do not come; std::bad_alloc from `send`: nothing was done.
+// Threads. One, which calls `enter` first. Failures. DeviceError, after which the replies of
+// batches under way never come; std::bad_alloc from `send`, which then did nothing.
 #pragma once
 
 #include <cstdint>

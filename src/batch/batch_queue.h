@@ -2,14 +2,14 @@
 //
 // A submission is admitted if its rows fit beside those in the queue (one atomic addition), and
 // pushed into the inbox (one compare-and-swap). The queue's thread takes all that has arrived,
-// copies the rows in, and lets the scheduler have its turn; a submission costs it the same whether
-// it has one row or a thousand, and a row costs no more than its bytes.
+// copies the rows in, and gives the scheduler its turn. A submission costs the thread the same
+// whether it has one row or a thousand, and a row costs no more than the copy of its bytes.
 //
 // While batches are on the device, and for some time after, the thread stays awake; then it sleeps
 // until a submission arrives or the policy's time has come.
 //
-// When the device fails, all that waits is ended as lost, and the thread goes on to end what still
-// arrives: nobody waits for ever.
+// When the device fails, the thread ends everything that waits as lost, and goes on to end what
+// still arrives, so nobody waits for ever.
 //
 // Threads. Any submit; see isotherm/device_queue.h. Limits. A submission must fit into the queue.
 #pragma once
@@ -190,7 +190,7 @@ class BatchQueue {
     scheduler_.give_up();
     Submission::finish(arriving_, QueueStatus::lost);
     for (;;) {
-      // Read first: what was submitted before the end is in the inbox.
+      // Read `stopping_` first: what was submitted before the end is then in the inbox.
       const bool stopping = stopping_.load(std::memory_order_seq_cst);
       Submission::finish(inbox_.take(), QueueStatus::lost);
       if (stopping) return;
@@ -202,7 +202,7 @@ class BatchQueue {
   BatchPath& bulk_;
   BatchPath* const express_;
 
-  // What submitters write, apart from what the queue's thread does.
+  // What submitters write lies apart from what the queue's thread writes.
   alignas(128) Inbox inbox_;
   alignas(128) std::atomic<uint64_t> rows_{0};  // in the queue
   alignas(128) Doorbell doorbell_;

@@ -1,4 +1,4 @@
-// BatchScheduler: gathers rows of submissions, sends them in batches, and answers them; everything
+// BatchScheduler: gathers rows of submissions, sends them in batches and answers them. It is all
 // that the queue's thread does, with the time as an argument.
 //
 // Rows are gathered in two tracks, each a ring of pinned rows (batch/row_ring.h): reads, and writes
@@ -11,11 +11,11 @@
 //   - A write that goes to the device is preceded by all reads that wait, so by those that arrived
 //     before it.
 // So requests on one key take effect in the order they arrived, whoever sent them, while a policy
-// may hold writes back. Two paths to the device keep no order between them, so a batch waits for
-// what is under way on the other path if one of the two has writes.
+// may hold writes back. The two paths to the device keep no order between them, so a batch waits
+// for the batches under way on the other path if it or one of these has writes.
 //
-// Failure. DeviceError leaves; then `give_up` ends all submissions. A batch of writes that found no
-// memory for its work is answered reply_retry row by row.
+// Failure. DeviceError leaves the functions here; `give_up` then ends all submissions. A batch of
+// writes that found no memory for its work is answered reply_retry row by row.
 //
 // Threads. One, but for `stats`. Limits. The caller admits at most as many rows as the rings hold.
 #pragma once
@@ -44,9 +44,9 @@ class BatchScheduler {
     SchedulingPolicy* policy = nullptr;
     BatchPath* bulk = nullptr;
     BatchPath* express = nullptr;  // null: there is none, and the bulk path takes its place
-    // Rows in the queue, counted up by submitters and down when rows have left the rings, before
-    // their submissions are ready: whoever has its replies finds its room free. Null: nobody
-    // counts.
+    // Rows in the queue. Submitters count up; the scheduler counts down when rows have left the
+    // rings, before their submissions are ready, so a submitter that has its replies finds its room
+    // free. Null: nobody counts.
     std::atomic<uint64_t>* held = nullptr;
   };
 
@@ -80,8 +80,8 @@ class BatchScheduler {
     }
   }
 
-  // Answers batches that have ended, asks the policy, sends; whether anything happened. `drain`:
-  // all that waits goes, whatever the policy says.
+  // Answers batches that have ended, asks the policy, and sends; returns whether anything happened.
+  // With `drain` all that waits goes, whatever the policy says.
   bool turn(int64_t now, bool drain) {
     const bool reads_ended = end_batches(reads_, now);
     const bool writes_ended = end_batches(writes_, now);
@@ -145,7 +145,7 @@ class BatchScheduler {
     Submission::finish(&owner, QueueStatus::lost);
   }
 
-  // Runs of rows that go to the same track.
+  // Takes the rows in by runs that go to the same track.
   void take_in_runs(DeviceCompletion& submission, const DeviceRequests& requests, int64_t now) {
     uint64_t first = 0;
     bool in_writes = false;
@@ -210,7 +210,7 @@ class BatchScheduler {
     return sent;
   }
 
-  // For a batch on the other path.
+  // Whether a batch of this kind has to wait for one on the other path.
   bool must_wait(BatchKind kind) const {
     if (express_ == nullptr) return false;
     for (const Track* track : {&reads_, &writes_}) {

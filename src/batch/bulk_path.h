@@ -1,15 +1,15 @@
 // BulkPath: batches through streams to a table in the memory of a device.
 //
-// Small batches are read and answered by kernels in pinned memory directly: one copy fewer on the
-// way, each of which costs as much as a small batch. Large ones are copied in by the copy engine;
-// of large reads the kernel writes values straight to the host and the found bytes are copied out,
-// of large writes, whose kernels read their columns several times, everything is. Each place has a
-// stream and columns of its own, so that copying in, kernels and copying out of successive batches
-// overlap.
+// Kernels read and answer small batches in pinned memory directly, since each copy would cost as
+// much as a small batch. The copy engine copies large batches in. Of a large batch of reads the
+// kernel writes the values straight to the host, and the found bytes are copied out. Kernels of
+// writes read their columns several times, so of a large batch of writes everything is copied out.
+// Each place has a stream and columns of its own, so copying in, kernels and copying out of
+// successive batches overlap.
 //
-// The end of a batch is a word in pinned memory (device/gpu/end_mark.h); of small reads the lookup
-// itself sets it, so they are one launch in all. The driver is asked as well
-// from time to time, because a device that has failed writes no word.
+// A word in pinned memory tells the end of a batch (device/gpu/end_mark.h). In a small batch of
+// reads the lookup itself sets it, so such a batch is one launch. From time to time the driver is
+// asked as well, because a device that has failed writes no word.
 //
 // Threads. One at a time. Memory. Device: places × rows × 34 bytes. Sources. Mega-KV, sections 4.3
 // and 6.1 (streams, and buffers that are handed round).
@@ -99,7 +99,7 @@ class BulkPath final : public BatchPath {
           stream(its_device),
           end(its_device.create_event()),
           memory(its_memory, rows * row_bytes) {}
-    // What is under way ends before its memory does.
+    // The batch under way ends before its memory does.
     ~Place() {
       device.synchronize(stream.get());
       device.destroy_event(end);

@@ -1,9 +1,9 @@
 // CostModel: the line fixed + row × rows through measured times of batches, by least squares.
 //
-// Every sample counts `keep` times as much as the one after it: costs change, and the first batches
-// of a program take long. Sums are kept about the first sample, so that they stay small beside
-// their differences. A time never falls with the rows and is never negative: a fit that says so is
-// replaced by the best one that does not (a level line, or a line through zero).
+// Each sample counts `keep` times as much as the one after it, since costs change and the first
+// batches of a program take long. Sums are kept about the first sample, so that they stay small
+// beside their differences. A time does not fall with the rows and is not negative: a fit with such
+// times is replaced by the best one without (a level line, or a line through zero).
 //
 // Threads. One at a time. Limits. Batches of one size say nothing about the slope, which is then 0.
 // Sources. Mega-KV, section 5.2, fits its times likewise.

@@ -1,8 +1,9 @@
 // Doorbell: lets one thread sleep until others have work for it.
 //
-// The sleeper announces itself, looks for work once more, and sleeps; whoever brings work leaves it
-// first and then looks whether somebody sleeps. Both orders are sequentially consistent, so one of
-// the two sees the other: no work is slept over. A ring while nobody sleeps is one load.
+// The sleeper announces itself, looks for work once more, and sleeps. A thread that brings work
+// leaves it first and then looks whether somebody sleeps. Both orders are sequentially consistent,
+// so at least one of the two sees the other, and no work is missed. A ring while nobody sleeps
+// costs one load.
 //
 // Threads. One sleeper, any ringers. Limits. Linux (a futex: a sleep with a deadline that does not
 // depend on the wall clock).
@@ -20,13 +21,13 @@ namespace isotherm {
 
 class Doorbell {
  public:
-  // After work was left where `has_work` below sees it.
+  // Call it after work was left where `has_work` below sees it.
   void ring() {
     if (sleeping_.load(std::memory_order_seq_cst) == 0) return;
     if (sleeping_.exchange(0, std::memory_order_seq_cst) != 0) wake();
   }
 
-  // Sleeps for at most `most_ns`, or until a ring; not at all if there is work.
+  // Sleeps for at most `most_ns`, or until a ring; returns at once if there is work.
   template <class HasWork>
   void sleep(int64_t most_ns, HasWork&& has_work) {
     sleeping_.store(1, std::memory_order_seq_cst);

@@ -1,9 +1,9 @@
 // ExpressPath: small batches to the kernel that stays on the device (device/gpu/express.h), and
 // back.
 //
-// What the table does not take that way (a key twice beside writes, or the device is busy) goes by
-// a bulk path of its own. One mail is under way at a time: the next one waits for its replies, a
-// few microseconds, as does any other call on the table.
+// A batch that the table does not take that way (it has a key twice beside writes, or the device is
+// busy) goes by a bulk path of the express path's own. One mail is under way at a time: the next
+// one waits a few microseconds for its replies, as does any other call on the table.
 //
 // Threads. One at a time.
 #pragma once

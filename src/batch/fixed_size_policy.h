@@ -1,5 +1,5 @@
-// FixedSizePolicy: a batch goes when it has its full number of rows, or when its oldest row has
-// waited for the timeout; reads and writes are counted apart.
+// FixedSizePolicy: a batch goes when it is full, or when its oldest row has waited for the timeout;
+// reads and writes are counted apart.
 //
 // Threads. One. Sources. MemcachedGPU, section 3.1 (batches of 512 of one type) and section 5.3
 // (that a timeout would bound the wait for a full batch).

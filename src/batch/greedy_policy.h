@@ -1,9 +1,9 @@
-// GreedyPolicy: what waits goes, as soon as the device takes one batch more.
+// GreedyPolicy: all rows that wait go as soon as the device takes another batch.
 //
 // A batch is filled until it is large enough to fill the device, or until the queue was looked at
-// as often as the budget allows: so a few looks gather requests that come one by one, and nobody
-// waits for requests that do not come. While as many batches as allowed are on the device rows
-// gather by themselves, and looks are not counted.
+// as often as the budget allows. So a few looks gather requests that come one by one, and nobody
+// waits for requests that do not come. While as many batches as allowed are on the device, rows
+// gather by themselves and looks are not counted.
 //
 // Threads. One. Sources. KVCG, section 5 (batches of twice the device's threads, a dequeue budget,
 // a stream for each thread that dispatches).

@@ -11,12 +11,13 @@
 // of each into C). With times fitted as fixed + row × rows that bounds C from below, and above a
 // certain rate there is no C at all; both are refused.
 //
-// Cycles lie on a grid that begins with the first question. What arrived before the last line of
-// the grid goes now; so after idle times, or when the asker comes late, no cycle is made up for.
+// Cycles lie on a grid that begins with the first call of `decide`. Rows that arrived before the
+// last line of the grid go now. So after idle times, or when `decide` is called late, no cycle is
+// made up for.
 //
-// Threads. One. Limits. Where only reads are expected, no batch of writes is counted on. Reads that
-// join the writes because one of them may be on their key wait as long as those. Sources. Mega-KV,
-// section 5 (Eq. 1 and 2).
+// Threads. One. Limits. If only reads are expected, the bound counts on no batch of writes. Reads
+// that join the writes, because one of these may be on their key, wait as long as the writes.
+// Sources. Mega-KV, section 5 (Eq. 1 and 2).
 #pragma once
 
 #include <algorithm>
@@ -44,7 +45,7 @@ class PeriodicPolicy final : public SchedulingPolicy {
     const double rows_per_ns = options.rate / 1e9;
     const double writes = options.read_share < 1 ? 1 : 0;
     const double n = options.write_cycles;
-    // How often reads, writes and cycles enter the sum: over two cycles, or over one.
+    // How many cycles the sum spans: two, or one.
     const double spans = n > 1 ? 2 : 1;
     const double fixed = spans * options.read_cost.fixed_ns + writes * options.write_cost.fixed_ns;
     const double busy = spans * options.read_cost.row_ns * options.read_share * rows_per_ns +
@@ -113,8 +114,8 @@ class PeriodicPolicy final : public SchedulingPolicy {
     return std::min(options.cycle_ns, static_cast<int64_t>(most_cycle));
   }
 
-  // Whether a row of that age arrived before the last line of a grid of `step`; else when its next
-  // one is.
+  // Whether a row of that age arrived before the last line of a grid of `step`; if not, `again` is
+  // at most the grid's next line.
   bool due(int64_t step, int64_t now, int64_t age, int64_t& again) const {
     const int64_t line = begin_ + (now - begin_) / step * step;
     if (line != begin_ && now - age <= line) return true;

@@ -1,9 +1,9 @@
 // SchedulingPolicy: decides when rows that wait for a device are sent, how many and by which path.
 //
 // The queue's thread asks `decide` after every change of what waits, and again at the time that the
-// answer names. It sends reads and writes in batches of their own, reads before writes: whoever
-// sends writes sends all reads that wait as well (batch/batch_queue.h says why). A decision is
-// carried out before the policy is asked again. `report` tells of every batch that has ended.
+// answer names. It sends reads and writes in batches of their own, reads before writes: a decision
+// to send writes sends all reads that wait as well (batch/batch_scheduler.h says why). A decision
+// is carried out before the policy is asked again. `report` tells of every batch that has ended.
 //
 // Policies are pure logic: the time is an argument, so tests turn the clock. Threads. One.
 #pragma once

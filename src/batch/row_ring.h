@@ -7,9 +7,9 @@
 // Columns are rings of `capacity` rows, a power of two, side by side in one block:
 //   keys | values out | found                                         for reads
 //   keys | values out | values | expected | found | operations        with operations
-// A row is copied in once and answered from where the device left its reply: batches are ranges of
-// row numbers, handed on without a copy. Runs of rows of one submission that lie together are a
-// segment, which knows where its replies go.
+// A row is copied in once and answered from the place where the device left its reply. Batches are
+// ranges of row numbers and are handed on without a copy. Rows of one submission that lie together
+// are a segment, which knows where its replies go.
 //
 // Invariants. released <= sent <= appended <= released + capacity; the caller sees to it that there
 // is room. A batch does not wrap around the end of the ring.
@@ -67,7 +67,7 @@ class RowRing {
   uint64_t sent() const { return sent_; }
   uint64_t released() const { return released_; }
   uint64_t waiting() const { return appended_ - sent_; }
-  // Of the oldest row that waits; there is one.
+  // When the oldest row that waits arrived; there is such a row.
   int64_t oldest_arrival() const { return segments_[unsent_segment_].arrived; }
 
   void append(DeviceCompletion& owner, uint64_t first, uint64_t rows, int64_t now) {
@@ -139,8 +139,8 @@ class RowRing {
     }
   }
 
-  // Gives up all rows that were not answered: `ended(owner, rows)` for each segment's rest from
-  // `first_unanswered` on.
+  // Gives up all rows that were not sent: calls `ended(owner, rows)` for what is left of each
+  // segment.
   template <class Ended>
   void give_up(Ended&& ended) {
     for (uint64_t number = unsent_segment_; number != segments_.end(); ++number) {
@@ -152,7 +152,7 @@ class RowRing {
     unsent_segment_ = segments_.end();
     sent_ = released_ = appended_;
   }
-  // The same for a range on the device.
+  // Calls it for the rows of a range on the device.
   template <class Ended>
   void give_up(const RowRange& range, Ended&& ended) {
     const uint64_t end = range.begin + range.rows;
@@ -190,7 +190,7 @@ class RowRing {
     }
   }
 
-  // Values of hits only: a miss leaves the caller's untouched.
+  // Copies the values of hits only: a miss leaves the caller's value untouched.
   void copy_out(const DeviceCompletion& owner, uint64_t first, uint64_t rows, uint64_t at) const {
     const DeviceRequests& requests = Submission::requests(owner);
     if (requests.found == nullptr) return;

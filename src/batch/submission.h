@@ -1,11 +1,11 @@
 // Submission: the queue's side of a DeviceCompletion, and the list in which submissions arrive.
 //
 // A submission is its own list node, so submitting allocates nothing. Submitters push at the head
-// with one compare-and-swap; the queue's thread takes the whole list with one exchange and turns it
-// round, so what one thread pushed comes out in the order pushed.
+// with one compare-and-swap; the queue's thread takes the whole list with one exchange and reverses
+// it, so what one thread pushed comes out in the order pushed.
 //
-// Ownership. From the push to `finish` the fields belong to the queue's thread; afterwards the
-// completion may be used again, or be gone.
+// Ownership. From the push to `finish` the fields belong to the queue's thread. Afterwards the
+// caller may use the completion again or destroy it.
 #pragma once
 
 #include <atomic>
@@ -28,8 +28,8 @@ struct Submission {
     while (list != nullptr) {
       std::atomic<int32_t>& state = list->state_;
       list = list->next_;  // before the owner may use the completion again
-      // Sequentially consistent: notify_all looks for sleepers, and must not do so before the store
-      // is seen by whoever is about to sleep. It needs the address only.
+      // Sequentially consistent: notify_all looks for sleepers, and must not do so before a thread
+      // that is about to sleep can see the store. It needs the address only.
       state.store(static_cast<int32_t>(status), std::memory_order_seq_cst);
       state.notify_all();
     }

@@ -1,11 +1,11 @@
-// WaitingWrites: tells which reads may be on a key that a waiting write is on.
+// WaitingWrites: tells which reads may be on the key of a waiting write.
 //
 // A table of a few thousand cells; the cell of a key holds the number of the last write on any of
 // its keys. Writes are sent in the order of their numbers, so a cell says "waits" exactly while its
 // number is not yet sent: nothing is ever taken out or cleared.
 //
-// A key without a waiting write is taken for one with some probability (cells are shared); it never
-// happens the other way round. Threads. One.
+// Keys share cells, so a key without a waiting write is sometimes taken for one that has one; the
+// opposite never happens. Threads. One.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ class WaitingWrites {
  public:
   // Write `number` is on `key`; numbers grow.
   void add(uint64_t key, uint64_t number) { last_[cell(key)] = number + 1; }
-  // Whether some write on it may be among those not sent, that is from number `sent` on.
+  // Whether a write on `key` may be among those that were not sent: the numbers from `sent` on.
   bool may_wait(uint64_t key, uint64_t sent) const { return last_[cell(key)] > sent; }
 
  private:

@@ -21,15 +21,15 @@
 //          so readers need not know the difference.
 //
 // Invariants. The last slot of a full bucket becomes a LINK when one entry more arrives: its entry
-// is first copied into the overflow line. Overflow lines hang on for the life of the segment.
-// A line that is MOVED, and its chain, never change again. Entries never change their slot while
-// the segment lives, except out of the last slot. A fresh line is all zero. (On the GPU chains also
-// close up, while nobody reads or writes them: device/gpu/unlink_kernel.h.)
+// is first copied into the overflow line. Overflow lines stay in their chain for the life of the
+// segment. A line that is MOVED, and its chain, never change again. Entries never change their slot
+// while the segment lives, except out of the last slot. A fresh line is all zero. (On the GPU
+// chains also close up, while nobody reads or writes them: device/gpu/unlink_kernel.h.)
 //
 // Threads. Readers take no lock and read a slot as one 16-byte unit (base/pair.h). They look at the
-// last slot last: whoever finds MOVED there starts again where it points, and whoever does not has
-// read the line before it moved. On the CPU, writers hold the line's lock (index/segment.h). On the
-// GPU they claim slots by compare-and-swap.
+// last slot last: a reader that finds MOVED there starts again where it points, and one that does
+// not has read the line before it moved. On the CPU, writers hold the line's lock
+// (index/segment.h). On the GPU they claim slots by compare-and-swap.
 #pragma once
 
 #include <cstdint>
@@ -50,8 +50,8 @@ struct alignas(128) Bucket {
 };
 static_assert(sizeof(Bucket) == 128);
 
-// Overflow lines of a chain of so many entries: each gives a slot of the line before it to its
-// link.
+// The overflow lines of a chain of so many entries; each costs a slot of the line before it, for
+// the link.
 constexpr uint64_t overflow_lines_for(uint64_t entries) {
   if (entries <= Bucket::slots) return 0;
   return (entries - Bucket::slots + Bucket::last - 1) / Bucket::last;
@@ -80,12 +80,13 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE Slot make_moved(Bucket* pair, int bit, uint
 ISOTHERM_HOST_DEVICE ISOTHERM_INLINE Bucket* link_target(Slot slot) {
   return reinterpret_cast<Bucket*>(slot.second);
 }
-// A MOVED to one line, for all hashes of the line.
+// Makes a MOVED to one line, for all hashes of the line.
 ISOTHERM_HOST_DEVICE ISOTHERM_INLINE Slot make_joined(Bucket* line, uint64_t hash) {
   const uint64_t picked = hash >> 63;
   return {(~hash & top_bit) | moved, reinterpret_cast<uint64_t>(line) - picked * sizeof(Bucket)};
 }
-// Of a MOVED: splits never pick by the top bit, since every line number begins with it.
+// Whether a MOVED comes from a join: splits never pick by the top bit, since every line number
+// begins with it.
 ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool is_joined(Slot slot) {
   return (slot.second & bit_mask) == 0;
 }

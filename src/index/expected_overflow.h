@@ -1,4 +1,4 @@
-// expected_overflow: how many overflow lines the chains of an index have, by how full it is.
+// expected_overflow: how many overflow lines the chains of an index have, given how full it is.
 //
 // Hashes are uniform, so the entries of a chain follow Poisson's law.
 #pragma once

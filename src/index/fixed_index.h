@@ -2,8 +2,8 @@
 //
 // Keys go through a seeded bijection (base/hash.h), so equal hashes are equal keys and no key is
 // ever compared. Every key and every value may be stored: the one key whose hash is 0, the mark of
-// an empty slot, has a slot of its own here, guarded by a lock. Where the budget is a cap
-// (`capped`, index/line_pool.h) and ends, an update that needs another line answers no_line.
+// an empty slot, has a slot of its own here, guarded by a lock. If the budget is a cap (`capped`,
+// index/line_pool.h) and is used up, an update that needs another line answers no_line.
 //
 // Threads. As LineIndex: within an epoch.
 #pragma once

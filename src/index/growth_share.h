@@ -1,6 +1,6 @@
 // GrowthShare: the lines that a thread still has to move for what it has written.
 //
-// An index grows by those who fill it. Each thread pays half a line a write (three times what
+// The threads that fill an index also make it grow. Each pays half a line a write (three times what
 // growth needs) after its batches, in steps of at most most_lines, so that the index keeps up with
 // batches of any size and with any number of threads, whose steps run side by side.
 //
@@ -18,7 +18,7 @@ class GrowthShare {
  public:
   static constexpr uint64_t least_lines = 64;  // of a step
   static constexpr uint64_t most_lines = 1024;
-  // What was put off is forgotten beyond this: nobody has to make up for a burst at once.
+  // A thread owes no more than this: nobody has to make up for a burst at once.
   static constexpr uint64_t most_owed = 1 << 15;
 
   void add(uint64_t writes) { owed_ = std::min(owed_ + writes / 2, most_owed); }

@@ -13,7 +13,7 @@ struct HashBin {
   int bits = 0;         // 0 to 63
 
   uint64_t first() const { return bits == 0 ? 0 : number << (64 - bits); }
-  // Behind the last; 0 where that is the last hash of all.
+  // The hash behind the last one; 0 where that is the last hash of all.
   uint64_t end() const { return bits == 0 ? 0 : (number + 1) << (64 - bits); }
   // Whether the hashes that share the `depth` bits of `prefix` are all in it.
   bool contains(uint64_t prefix, int depth) const {
@@ -26,8 +26,8 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint64_t bin_number(uint64_t hash, int bits
   return (hash >> 1) >> (63 - bits);  // in two steps, since bits may be 0
 }
 
-// A bin of a device, of the host, or on its way from below. One that does not move has boundary 0,
-// so all its hashes are above it.
+// A bin that lies on a device, on the host, or on both while it moves, its lowest hashes first. One
+// that does not move has boundary 0, so all its hashes are above it.
 struct SharedBin {
   uint64_t boundary = 0;
   bool to_host = true;  // where hashes under the boundary are; the others are where they were

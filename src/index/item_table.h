@@ -5,9 +5,9 @@
 // of a key is the item under the root whose full key is equal; hashes alone decide nothing.
 //
 // Writing is one compare-and-swap of roots under the line's lock: `resolve` the member, prepare a
-// new item, `compose` the root that has it in the old member's place, `swap`. Who loses frees what
-// it prepared and starts again. Roots cannot return to an earlier value while somebody compares: a
-// location is reused only after the epoch of everybody who may hold it.
+// new item, `compose` the root that has it in the old member's place, `swap`. A request that loses
+// frees what it prepared and starts again. A root cannot return to an earlier value while a request
+// compares: a location is reused only after the epochs of all threads that may hold it.
 //
 // Threads. Any, within an epoch; allocation goes through the caller's cache.
 // Limits. A collision node holds 4,095 members; one more is refused as out of memory.
@@ -79,8 +79,8 @@ enum class Swapped : uint8_t { done, lost, no_memory };
 
 // Puts `to` in the place of `from` under `hash`. `prepare(versions)` runs under the line's lock
 // once the root is seen to be `from`, and may still refuse by returning false (the swap is then
-// lost); versions.next_version() is the one to give. `Index` is a LineIndex, or what stands for
-// one.
+// lost); versions.next_version() gives the version of the write. `Index` is a LineIndex, or a class
+// with the same `update`.
 template <class Tile, class Index, class Prepare>
 ISOTHERM_INLINE Swapped swap_root(Index& index, uint64_t hash, Location from, Location to,
                                   Prepare&& prepare) {

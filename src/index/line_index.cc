@@ -25,7 +25,8 @@ LineIndex::LineIndex(Pages& pages, MemoryBudget& budget, EpochDomain& epochs,
   directory_.store(directory.release(), std::memory_order_release);
 }
 
-// Segments for a share of `expected` entries, in the order of their prefixes.
+// Makes the segments below `prefix` for its share of `expected` entries, in the order of their
+// prefixes.
 void LineIndex::make_segments(uint64_t prefix, int depth, uint64_t clock, uint64_t expected,
                               std::vector<Segment*>& made) {
   if (expected >> depth > split_threshold(prefix, depth)) {
@@ -108,12 +109,12 @@ void LineIndex::request_split(Segment& segment) {
   std::lock_guard guard(grow_mutex_);
   try {
     queue_split(segment);
-  } catch (const std::bad_alloc&) {  // what was written is; the next write asks again
+  } catch (const std::bad_alloc&) {  // the write has succeeded; the next one asks again
     segment.split_wanted.store(false);
   }
 }
 
-// Of a segment that was kept from asking.
+// Lets a segment ask for a split again that was kept from asking.
 void LineIndex::let_split(Segment& segment) {
   segment.split_wanted.store(false);
   if (segment.count.load(std::memory_order_relaxed) <= segment.split_at) return;
@@ -143,7 +144,7 @@ void LineIndex::check_loads() {
   }
 }
 
-// Of a segment that could not ask while its lines came in.
+// Asks for a segment that could not ask while its lines came in.
 void LineIndex::check_load(Segment& segment) {
   const int64_t count = segment.count.load(std::memory_order_relaxed);
   const uint32_t join_below = join_threshold(segment.prefix, segment.depth);
@@ -183,8 +184,9 @@ bool LineIndex::step(uint32_t max_lines) {
   return moved == lines.count || more_retired;
 }
 
-// One with lines that nobody has claimed; begins one where there is none. Null without anything to
-// do, or without memory; or when so many candidates were looked at, each for one of `max_lines`.
+// Returns a move with lines that nobody has claimed, and begins one where there is none. Null when
+// there is nothing to do, when there is no memory, and when `max_lines` candidates for a join were
+// looked at.
 LineIndex::Move* LineIndex::find_move(uint32_t& max_lines, Guard& guard) {
   Move* starved = nullptr;
   for (Move& move : moves_) {
@@ -206,8 +208,8 @@ LineIndex::Lines LineIndex::claim(Move& move, uint32_t max_lines) {
   return mine;
 }
 
-// Takes the segment that waits longest for its split and has all its lines. One may have waited
-// long, for memory, and lost what it was to be split for.
+// Takes the segment that waits longest for its split and has all its lines. A segment that waited
+// long, for memory, may have lost the entries that it was to be split for; it is left out.
 Segment* LineIndex::take_wanted() {
   for (size_t i = 0; i < wanted_.size();) {
     Segment& segment = *wanted_[i];
@@ -248,7 +250,7 @@ LineIndex::Move* LineIndex::begin_split(Guard& guard) {
   return begin(begun, segment, low, high, false);
 }
 
-// `begun` is one move, made before anything was published.
+// `begun` holds the one move, which was made before anything was published.
 LineIndex::Move* LineIndex::begin(std::list<Move>& begun, Segment* parent, Segment* low,
                                   Segment* high, bool joins) {
   Move& move = begun.front();
@@ -260,8 +262,8 @@ LineIndex::Move* LineIndex::begin(std::list<Move>& begun, Segment* parent, Segme
   return &move;
 }
 
-// Looks at candidates, each for one of `max_lines`, until one can be joined with its sibling. Null
-// without one, or without memory.
+// Looks at candidates until one can be joined with its sibling; each costs one of `max_lines`. Null
+// when there is none, or no memory.
 LineIndex::Move* LineIndex::begin_join(uint32_t& max_lines) {
   for (; !candidates_.empty() && max_lines > 0; --max_lines) {
     const auto [prefix, depth] = candidates_.front();
@@ -295,15 +297,15 @@ bool LineIndex::in_directory(const Segment& segment) const {
   return reinterpret_cast<const Segment*>(view().entry(hash).second) == &segment;
 }
 
-// Whether it is on its way.
+// Whether its lines are moving, from it or to it.
 bool LineIndex::moves(const Segment& segment) const {
   return std::any_of(moves_.begin(), moves_.end(), [&](const Move& move) {
     return move.parent == &segment || move.child[0] == &segment || move.child[1] == &segment;
   });
 }
 
-// The sibling, where the two have few enough entries. Otherwise sees to it that the one or the
-// other asks again.
+// Returns the sibling if the two have few enough entries. Otherwise makes sure that one of them
+// asks again.
 Segment* LineIndex::joinable_sibling(Segment& segment) {
   const uint32_t below = join_threshold(segment.prefix, segment.depth);
   const auto count = [](const Segment& of) { return of.count.load(std::memory_order_relaxed); };
@@ -321,9 +323,9 @@ Segment* LineIndex::joinable_sibling(Segment& segment) {
   return nullptr;
 }
 
-// Makes an empty parent and publishes it in both. Neither is queued for a split meanwhile: the flag
-// says that it is already. Null without memory, or where one has asked for a split since it was
-// looked at.
+// Makes an empty parent and publishes it in both. Neither is queued for a split meanwhile, since
+// its flag says that it already is. Null without memory, or if one has asked for a split since it
+// was looked at.
 LineIndex::Move* LineIndex::begin_join_of(Segment& low, Segment& high) {
   std::list<Move> begun(1);
   if (low.split_wanted.exchange(true)) return nullptr;
@@ -391,7 +393,7 @@ void LineIndex::retire(Segment* segment, const Directory* directory, std::vector
   pending_.fetch_add(1, std::memory_order_relaxed);
 }
 
-// One retired thing, if it is old enough to be freed.
+// Takes the oldest retired thing if it is old enough to be freed.
 std::optional<LineIndex::Retired> LineIndex::take_old() {
   if (retired_.empty() || retired_.front().epoch >= epochs_.advance()) return std::nullopt;
   std::optional<Retired> old = std::move(retired_.front());

@@ -11,27 +11,27 @@
 //      home line's last slot, unlock;
 //   3. the directory's entries for the old segment are pointed at the children (the directory
 //      doubles if it must), and the old lines retire by epoch.
-// Whoever meets MOVED goes to the child, so every write that was acknowledged is seen: the child
-// is written only after MOVED stands, and MOVED is read after the candidate. Between steps all is
-// in order, however long the next step takes to come.
+// A reader or writer that meets MOVED goes to the child, so every write that was acknowledged is
+// seen: the child is written only after MOVED stands, and MOVED is read after the candidate. The
+// index is complete between steps, however late the next one comes.
 //
 // Steps of several threads run side by side: each claims lines that nobody else has claimed, of a
-// segment that is on its way, or of the next one where there are none. What a step could not move
-// for want of memory is claimed again, after all else that can be done: joins give memory back. A
-// segment moves on only when it stands in the directory: not
-// before all lines have come to it.
+// segment whose lines are moving, or of the next one where there are none. Lines that a step could
+// not move for want of memory are claimed again after everything else that can be done, since joins
+// give memory back. A segment is split or joined only while it stands in the directory, which it
+// does not before all its lines have come to it.
 //
-// Shrinking is the same backwards. When two siblings have few entries together (join_threshold), a
-// fresh segment of their parent's prefix is made and published in both; line by line the two lines
-// of a child that the parent's line stands for are locked and copied into it, and MOVED in both
-// points to it; then the directory is pointed at the parent and the children retire. The directory
+// Shrinking is growth backwards. When two siblings have few entries together (join_threshold), a
+// fresh segment of their parent's prefix is made and published in both. Line by line, the two lines
+// of a child that become one line of the parent are locked and copied into it, and MOVED in both
+// points to it. Then the directory is pointed at the parent, and the children retire. The directory
 // keeps its size.
 //
 // Who asks for a join. An erase that leaves a segment below its `join_below` queues it, once. If
-// the sibling proves too full, the segment asks again at half its entries, and the sibling is the
-// one that asks when it gets below the threshold itself; so of two siblings that both are below it,
-// one has asked, and a full sibling costs erases nothing. The queue holds prefixes, which may have
-// been split or joined by the time they are looked at.
+// the sibling proves too full, the segment asks again at half its entries, and the sibling asks
+// when it falls below the threshold itself. So one of two siblings that are both below it has
+// asked, and a full sibling costs erases nothing. The queue holds prefixes, which may have been
+// split or joined by the time they are looked at.
 //
 // Threads. find and scan: any number, within an epoch (items/epoch.h). update: any number, within
 // an epoch; writers of one line take turns by its lock. step: any number; a mutex is held while a
@@ -78,7 +78,7 @@ class LineIndex {
   LineIndex(const LineIndex&) = delete;
   LineIndex& operator=(const LineIndex&) = delete;
 
-  // The way to home lines; valid within the caller's epoch, also while the index grows.
+  // The view that leads to home lines; valid within the caller's epoch, also while the index grows.
   const IndexView& view() const { return directory_.load(std::memory_order_acquire)->view; }
 
   template <class Tile>
@@ -86,7 +86,7 @@ class LineIndex {
     return isotherm::find(Tile{}, view().home(hash), hash);
   }
 
-  // The home line of `hash`, on its way near; valid within the caller's epoch.
+  // Prefetches and returns the home line of `hash`; valid within the caller's epoch.
   ISOTHERM_INLINE const Bucket* prefetch_home(uint64_t hash) const {
     const Bucket* home = view().home(hash);
     __builtin_prefetch(home);
@@ -94,7 +94,7 @@ class LineIndex {
     return home;
   }
 
-  // Brings the home line of `hash` near; for an update its lock, too.
+  // Prefetches the home line of `hash`, and for an update its lock.
   ISOTHERM_INLINE void prefetch(uint64_t hash, bool for_update) const {
     const Pair entry = view().entry(hash);
     const uint64_t number = line_number(hash, DirectoryEntry::depth(entry), segment_line_bits);
@@ -129,20 +129,20 @@ class LineIndex {
   }
 
   // Moves at most `max_lines` lines of a segment that splits, or into one that two are joined to,
-  // and frees what is old enough; true while there may be more to do now, which without memory, or
-  // where others are at all of it, there is not.
+  // and frees what is old enough. True while there may be more to do now; false also without
+  // memory, and where other threads do all that is left.
   bool step(uint32_t max_lines);
   // True when step has work; cheap.
   bool wants_step() const { return pending_.load(std::memory_order_relaxed) != 0; }
 
-  // After an index with segments for many entries was filled: whether they have too few or too
-  // many.
+  // Call it after an index with segments for many entries was filled: it asks for the splits and
+  // joins of those that have too many or too few.
   void check_loads();
 
   uint64_t count() const;
   uint64_t splits() const { return splits_.load(std::memory_order_relaxed); }
   uint64_t joins() const { return joins_.load(std::memory_order_relaxed); }
-  // Lines that steps have moved: one of a parent and two of its children count as one.
+  // Lines that steps have moved; a line of a parent and the two of its child count as one.
   uint64_t lines_moved() const { return lines_moved_.load(std::memory_order_relaxed); }
   // No smaller than any version given so far. Only when no update runs.
   uint64_t last_version() const;
@@ -163,7 +163,7 @@ class LineIndex {
     uint32_t first = 0;
     uint32_t count = 0;
   };
-  // A segment on its way to its children, or two on their way to their parent.
+  // A segment whose lines move to its children, or two whose lines move to their parent.
   struct Move {
     Segment* parent = nullptr;
     Segment* child[2] = {};
@@ -180,7 +180,7 @@ class LineIndex {
     std::vector<Bucket*> overflow;
     uint32_t moved = 0;  // lines
 
-    // For the lines behind those that hold the entries, so that nothing fails once they are copied.
+    // Makes room to note the overflow lines, so that nothing fails once the entries are copied.
     void reserve_overflow() {
       const size_t needed = overflow.size() + entries.size();
       if (overflow.capacity() < needed) overflow.reserve(needed * 2);

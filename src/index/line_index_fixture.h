@@ -1,8 +1,8 @@
 // LineIndexFixture: a LineIndex with everything it stands on, and one thread's view of it; for
 // tests.
 //
-// The fixture has entered an epoch all the time, so what the index retires stays readable; `let_go`
-// leaves it for a moment.
+// The fixture stays in an epoch, so what the index retires stays readable; `let_go` leaves the
+// epoch for a moment.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -50,7 +50,7 @@ class LineIndexFixture : public ::testing::Test {
   }
   Found find(uint64_t hash) const { return index->find<TilePlain>(hash); }
 
-  // Lets everything grow that wants to.
+  // Runs steps until nothing wants to grow.
   void grow(uint32_t lines = segment_lines) {
     while (index->wants_step() && index->step(lines)) {
     }

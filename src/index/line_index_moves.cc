@@ -30,7 +30,7 @@ class ChainWriter {
   std::vector<Bucket*>& fresh_;
 };
 
-// `count` entries go from one segment to another, under the lock of their line. Versions of their
+// Counts `count` entries for another segment, under the lock of their line. The versions of their
 // keys go on from where the old clock stands.
 void hand_over(Segment& from, Segment& to, size_t count) {
   to.count.fetch_add(static_cast<int64_t>(count), std::memory_order_relaxed);
@@ -43,7 +43,7 @@ void hand_over(Segment& from, Segment& to, size_t count) {
 
 }  // namespace
 
-// Without the mutex; as far as there is memory.
+// Runs without the mutex, and as far as there is memory.
 void LineIndex::move_lines(const Move& move, Lines lines, Scratch& scratch) {
   try {
     for (; scratch.moved < lines.count; ++scratch.moved) {

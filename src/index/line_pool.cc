@@ -59,7 +59,7 @@ bool LinePool::refill(LineUse use) {
   return true;
 }
 
-// At most `count` lines of the lowest span that has some; how many.
+// Takes at most `count` lines of the lowest span that has some, and returns how many.
 uint32_t LinePool::take_locked(uint32_t count, Bucket** lines) {
   if (count == 0 || with_free_.empty()) return 0;
   const uint64_t offset = *with_free_.begin();
@@ -83,14 +83,14 @@ Bucket* LinePool::Stock::take() {
   return count != 0 ? lines[--count] : nullptr;
 }
 
-// Threads share them by the order in which they came.
+// Threads get a stock in turn, in the order in which they first ask.
 LinePool::Stock& LinePool::own_stock() {
   static std::atomic<uint32_t> next{0};
   thread_local const uint32_t mine = next.fetch_add(1, std::memory_order_relaxed) % stocks;
   return stocks_[mine];
 }
 
-// Holds the mutex.
+// The caller holds the mutex.
 void LinePool::fill(Stock& stock) {
   const std::lock_guard guard(stock.mutex);
   stock.count += take_locked(stock_lines - stock.count, stock.lines.data() + stock.count);

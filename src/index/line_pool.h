@@ -3,17 +3,17 @@
 // Both come from the pages that items use (items/pages.h), cut into spans, and are told to the
 // memory budget. A capped pool takes no more than fits the budget, and, unless that is very small,
 // keeps room for one segment and a few lines more, which joins alone may take: an index that is
-// full, and then emptied, gives segments back by joining them. A pool that is not capped leaves it
-// to whoever stores items to refuse or evict. Lines are handed out all zero: a line that comes back
-// is cleared then.
+// full, and then emptied, gives segments back by joining them. A pool that is not capped takes what
+// it needs whatever the budget says: the code that stores items refuses or evicts. Lines are handed
+// out all zero; a line is cleared when it comes back.
 //
 // Lines come from the lowest span that has one, so when there are fewer the higher spans become
 // free as a whole. One such span is kept, the others are given back.
 //
-// Threads. Any; a mutex guards the spans, taken once per chain that overflows. Where others are at
-// it, a thread takes some lines more, for itself and those that share its stock: with many threads
-// that insert, chains overflow often enough that they would wait in line here. Lines in stocks
-// count as in use; who finds no memory takes from them.
+// Threads. Any; a mutex guards the spans, taken once per chain that overflows. A thread that finds
+// the mutex taken then takes some lines more, for itself and the threads that share its stock: when
+// many threads insert, chains overflow so often that the threads would wait for each other here.
+// Lines in stocks count as in use; a thread that finds no memory takes from them.
 #pragma once
 
 #include <array>
@@ -46,7 +46,8 @@ class LinePool {
   Bucket* take(LineUse use = LineUse::grow);
   void give(Bucket* line) { give({&line, 1}); }
   void give(std::span<Bucket* const> lines);
-  // Appends `count` cleared lines to `lines`, or none and returns false.
+  // Appends `count` cleared lines to `lines`; returns false, and appends none, where there are not
+  // as many.
   bool take(uint32_t count, std::vector<Bucket*>& lines, LineUse use = LineUse::grow);
 
   // The zeroed lines of a segment; null when no memory can be had.

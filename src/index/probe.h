@@ -4,16 +4,16 @@
 // erase and compare-and-swap are updates with a small decision each. Both follow LINK and MOVED
 // (index/bucket.h).
 //
-// find. Looks for candidates first, at the last slot last. A hit counts only if the home line is
-// not MOVED when read afterwards; a line that was not moved then was not moved when the candidate
-// was read. In overflow lines no second look is needed: they are reached through a LINK read
-// earlier, and freeze as they were at the moment of the move, which lies within this request.
+// find. It looks for candidates first, and at the last slot last. A hit counts only if the home
+// line is not MOVED when read afterwards; a line that was not moved then was not moved when the
+// candidate was read. Overflow lines need no second look: they are reached through a LINK that was
+// read earlier, and a move leaves them as they were at its moment, which lies within this request.
 //
-// update. Walks the chain once; `decide(found, word)` then says what becomes of the entry:
-// keep, store another word, or erase. A new entry goes into the first free slot of the chain;
-// if there is none the chain gets a line from `lines.take()`, and where that fails nothing
-// changes. `decide` may run again when a compare-and-swap lost (GPU), so only its last result
-// holds. On the CPU the caller holds the home line's lock, so nothing loses.
+// update. Walks the chain once; `decide(found, word)` then says what becomes of the entry: keep,
+// store another word, or erase. A new entry goes into the first free slot of the chain; if there is
+// none the chain gets a line from `lines.take()`, and where that fails nothing changes. `decide`
+// may run again when a compare-and-swap lost (GPU), so only its last result counts. On the CPU the
+// caller holds the home line's lock, so none loses.
 //
 // Cost. One line for 93 of 100 hits at the loads that growth keeps (docs/layout.md).
 #pragma once
@@ -81,7 +81,7 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE Found pick(Tile tile, const View& view, uin
 
 }  // namespace probe_internal
 
-// `view` is the home line, loaded by the caller, who so may have several on their way.
+// `view` is the home line, loaded by the caller, who may thus load several lines at once.
 template <class Tile, class View>
 ISOTHERM_HOST_DEVICE ISOTHERM_INLINE Found find_loaded(Tile tile, const Bucket* home, View view,
                                                        uint64_t hash) {

@@ -13,8 +13,8 @@ namespace {
 // Slots that a segment without overflow lines has.
 constexpr double segment_slots = double{Bucket::slots} * segment_lines;
 // The lowest threshold as a share of those slots. By the distribution of entries over lines this
-// gives 27 to 29 bytes and 1.04 to 1.08 lines read per entry at any count; docs/performance.md has
-// both measured.
+// gives 27 to 29 bytes and 1.04 to 1.08 lines read per entry at any count; docs/layout.md has the
+// table.
 constexpr double lowest_load = 0.65;
 constexpr int deepest = 24;
 

@@ -10,7 +10,7 @@
 // lock, so versions of one key grow in the order of its writes, also across deletes. A split or a
 // join hands each line's clock on before the line may be written in its new segment.
 //
-// When a segment splits is in split_threshold, when two are joined in join_threshold.
+// split_threshold says when a segment splits, join_threshold when two are joined.
 #pragma once
 
 #include <atomic>

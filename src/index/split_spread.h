@@ -1,7 +1,7 @@
 // split_spread: by how much a segment's split threshold lies above the lowest, from 1 to under 2.
 //
 // The first six bits of the prefix give each segment one of 64 phases, even in their logarithm;
-// why, index/segment.h says. For the segments of the CPU and those in device memory.
+// index/segment.h says why. It serves the segments of the CPU and those in device memory.
 #pragma once
 
 #include <algorithm>

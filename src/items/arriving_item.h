@@ -4,16 +4,16 @@
 //                            written when the request runs ──────────────────┘ received into its
 //                            place
 //
-// A value is received where it will stay, so it is copied nowhere and is there once. What a client
-// only announces costs nothing: the memory is not touched before bytes come, and the budget counts
-// them as they do, among the items, so that eviction makes room while the value arrives and the
+// A value is received where it will stay, so it is never copied and exists only once. What a client
+// only announces costs nothing: the memory is not touched before bytes come. The budget counts the
+// bytes as they come, among the items, so eviction makes room while the value arrives, and the
 // request itself needs no more. Where the expiry and the flags are not known yet, there is room for
 // both (Item::Parts::all_fields).
 //
-// Of a value that cannot be stored, whatever is evicted, the bytes are dropped as they come.
+// If a value cannot be stored whatever is evicted, its bytes are dropped as they come.
 //
-// A put with option::in_place takes the item over, if it stores anything; the item that was not
-// taken goes with this object.
+// A put with option::in_place takes the item over if it stores anything; an item that was not taken
+// is freed with this object.
 //
 // Threads. One at a time; the store that took the item uses it from then on.
 #pragma once
@@ -31,7 +31,7 @@ namespace isotherm {
 
 class ArrivingItem {
  public:
-  // Where there is no memory, or with `drop`, it is not `usable`: the bytes are dropped.
+  // Without memory, and with `drop`, it is not `usable`: the bytes are dropped.
   ArrivingItem(ItemStore& items, uint64_t key_bytes, uint64_t value_bytes, bool drop)
       : large_(items.large_items()),
         location_(drop ? location::none
@@ -49,7 +49,7 @@ class ArrivingItem {
   ArrivingItem& operator=(const ArrivingItem&) = delete;
 
   bool usable() const { return location_ != location::none; }
-  // Where the next bytes go, and how many went there.
+  // `room` is where the next bytes go; `commit` says how many went there.
   std::span<char> room() const {
     const uint64_t rest = value_bytes_ - received_;
     if (usable()) return {value_ + received_, rest};
@@ -60,7 +60,7 @@ class ArrivingItem {
     received_ += bytes;
     if (usable()) large_.arrive(location_, bytes);
   }
-  // Bytes that are there already.
+  // Takes bytes that the caller has already.
   void append(std::string_view bytes) {
     while (!bytes.empty()) {
       const std::span<char> to = room();
@@ -75,7 +75,8 @@ class ArrivingItem {
   uint64_t bytes() const { return value_bytes_; }
   // Only of one that is usable.
   std::string_view value() const { return {value_, value_bytes_}; }
-  // The request has run; called within its epoch. If it took the item, that is the store's now.
+  // Call it when the request has run, within its epoch. If the request took the item, the store
+  // owns it now.
   void settle() { taken_ = usable() && LargeItems::taken(location_); }
 
   static constexpr uint64_t value_offset(uint64_t key_bytes) {

@@ -97,7 +97,7 @@ void plan_add(const Request& request, const Item* old, Plan& plan) {
     plan.parts.value_bytes = plan.first.size();
     return;
   }
-  // memcached keeps the length of a counter and fills up with spaces.
+  // memcached keeps the length of a counter and pads it with spaces.
   const uint64_t bytes =
       counter ? std::max<uint64_t>(plan.first.size(), old->value().size()) : plan.first.size();
   store_over(*old, bytes, plan);

@@ -1,9 +1,9 @@
 // Change: what one request makes of one item, as a pure function.
 //
-// `plan_change` looks at the item a key has now (or at none) and says what is to be done: nothing,
-// store a new item, erase, or set the expiry in place; and what to reply. It touches no shared
-// state, so every executor gives the same answers: the host executor calls it before its
-// compare-and-swap, and again when that lost.
+// `plan_change` looks at the item that a key has now, or at none. It says what is to be done
+// (nothing, store a new item, erase, or set the expiry in place) and what to reply. It touches no
+// shared state, so every executor gives the same answers. An executor calls it before its
+// compare-and-swap, and again if that lost.
 //
 // Limits. Lengths are added in 64 bits and compared with Limits before anything is allocated.
 #pragma once

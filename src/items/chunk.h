@@ -5,18 +5,17 @@
 // and a sweep reads bits, not items. 896 bytes each, 1.4% of the chunk; those of the 32 chunks of a
 // page fill exactly seven pages of 4 KiB, which go back to the kernel together with it.
 //
-//     0  class, state, free count, links of the class's lists, next expiry   64 bytes, padded to
-//     128
-//   128  bits       for every 64 items two words side by side, since both change when an item goes:
-//   512 bytes
+//     0  class, state, free count, links of the class's lists, next expiry: 64 bytes, then padding
+//   128  bits, 512 bytes: for every 64 items two words side by side, since both change when an item
+//        is removed
 //          live     published, not retired
 //          used     read since the hand of the CLOCK last passed
 //   640  allocated  a bit per item: not free in the chunk (it may be free in a thread's cache)
 //
 // Invariants. Zero means "in no class". A bit of `live` is set with release after the item is
-// written, and read with acquire. Class and live bits read in the order class, bits, class, with
-// the same class both times, belong together: a chunk changes its class only when it is empty, and
-// a live item that was seen within an epoch stays as long as the epoch.
+// written, and read with acquire. A reader reads class, live bits and class again; if the class is
+// the same both times, they belong together: a chunk changes its class only when it is empty, and a
+// live item that was seen within an epoch stays as long as the epoch.
 //
 // Threads. Atomics: any. The rest: under the lock of the class, or of the pool while in no class.
 #pragma once

@@ -1,10 +1,10 @@
 // ChunkPool: all chunks, and which of them are free.
 //
 // Pages are taken whole and cut into 32 chunks. A chunk is in a class, or free; a free one is in
-// the stock (its memory is resident) or cold (given back to the kernel). Chunks are taken from the
-// stock first, then cold ones, then from a new page; always the lowest page, so that the highest
-// become empty and can be given back. The stock may hold 2% of the pool, at least a page, but
-// nothing beyond the cap; `trim` gives back what exceeds it.
+// the stock (its memory is resident) or cold (given back to the kernel). A chunk is taken from the
+// stock first, then a cold one, then one of a new page; always in the lowest page, so that the
+// highest pages become empty and can be given back. The stock may hold 2% of the pool, at least a
+// page, but nothing beyond the cap; `trim` gives back what is more.
 //
 // The account. A page costs its chunks' description (28 KiB), and each chunk that is in a class or
 // in the stock 64 KiB. A new page enters with all its chunks in the stock, since the first touch

@@ -16,7 +16,7 @@ struct LiveWord {
   uint32_t size_class = 0;
   uint64_t live = 0;
 
-  // False where the chunk is in no class, or changed it meanwhile, or has no such word.
+  // False if the chunk is in no class, changed its class meanwhile, or has no such word.
   static bool read(const Chunk& chunk, uint32_t word, LiveWord& out) {
     const int before = chunk.size_class();
     if (before == Chunk::no_class) return false;

@@ -24,7 +24,7 @@ uint32_t ClassLists::take(Location* items, uint32_t wanted, bool force) {
     if (band != std::end(heads_)) {
       number = *band;
     } else {
-      // What there is will do; a new chunk only for a cache that gets nothing.
+      // What is there will do; only a cache that would get nothing takes a new chunk.
       if (taken > 0) break;
       number = pool_->take(size_class_, force);
       if (number == Chunk::none) break;

@@ -1,13 +1,14 @@
 // ClassLists: the chunks of one size class, and which of their items are free.
 //
-// Items move in bulk: `take` hands a thread's cache some hundreds under one lock, `give` takes as
-// many back. Chunks with free items hang in eight lists by how much of them is free; `take` serves
-// from the fullest, so sparse chunks become empty by themselves, and an empty one goes back to the
-// pool.
+// Items move in bulk: `take` hands some hundreds to a thread's cache under one lock, `give` takes
+// as many back. Chunks with free items are in eight lists by how much of them is free. `take`
+// serves from the fullest, so sparse chunks become empty by themselves, and an empty chunk goes
+// back to the pool.
 //
-// Draining (no calcification). `drain_sparsest` takes the sparsest chunk out of the lists, so that
-// nothing of it is handed out, and tells `drains()`, by which caches notice that they may hold free
-// items of it. The chunk leaves the class when its last item is given; `undrain` takes it in again.
+// Draining keeps memory from staying with a class that no longer needs it. `drain_sparsest` takes
+// the sparsest chunk out of the lists, so that nothing of it is handed out, and raises `drains()`,
+// by which caches notice that they may hold free items of it. The chunk leaves the class when its
+// last item is given; `undrain` takes it in again.
 //
 // Threads. Any; one mutex. The pool's lock is taken within it. Counters may be read without.
 #pragma once

@@ -44,7 +44,7 @@ void ClockHand::sweep_chunk(Turn& turn) {
   }
 }
 
-// Bits are cleared after the walk over the word, for the items it came past only: those behind a
+// Clears the bits after the walk over the word, and only for items that it passed: those behind a
 // stop keep theirs.
 void ClockHand::sweep_word(Turn& turn, Chunk& chunk, const LiveWord& word) {
   std::atomic<uint64_t>& used_word = chunk.bits[walk_.item / 64].used;

@@ -3,13 +3,14 @@
 // The hand goes round all chunks in the order of their addresses. An item that was read since the
 // hand last passed loses its bit and stays; another one is visited, to be evicted. Bits are read 64
 // at a time from beside the chunk, so items themselves are touched only to be evicted. Large items
-// have no addresses in that order; each has its turn where the hand stood when it became live, and
-// when it last had its turn (items/large_items.h).
+// have no addresses in that order; the hand visits each where it stood when the item became live,
+// or when it last visited the item (items/large_items.h).
 //
-// New items. Mostly one takes a place that the hand has just passed, so it has a whole round to be
-// read in. But where all others were read the hand goes round to the newest at once, and of items
-// of 8 KiB and more there are so few that a client may notice: these count as used when they are
-// new. Smaller ones start without their bit, so that a crowd of them that nobody reads goes sooner.
+// New items. A new item mostly takes a place that the hand has just passed, so it may be read
+// during a whole round. But when all others were read, the hand comes to the newest at once. Items
+// of 8 KiB and more are so few that a client may notice this, so they count as used when they are
+// new. Smaller ones start without their bit, so that a crowd of them that nobody reads is evicted
+// sooner.
 //
 // Threads. One at a time, by try_lock.
 #pragma once

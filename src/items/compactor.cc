@@ -35,7 +35,7 @@ uint32_t Compactor::step(uint32_t limit, Visitor relocate) {
     closed_.pop_back();
     if (outcome == Outcome::no_memory) break;
   }
-  // Chunks that only wait for readers leave room to go on with others.
+  // If the closed chunks only wait for readers, others are closed, too.
   if (looked < limit && !closed_.empty() && closed_.size() + closed_at_a_time <= most_closed) {
     close_sparsest();
   }

@@ -2,9 +2,9 @@
 //
 // When free items make up more than 15% of all chunks (6% when nothing else is left), the sparsest
 // chunks of the class with the most free bytes are closed: nothing of them is handed out any more,
-// free items of theirs in threads' caches find their way back, and their live items are moved, a
-// bounded number a call. A chunk goes back to the pool by itself when its last item is free. One
-// that does not become empty (a collision node, which cannot be moved) is opened again after a
+// threads' caches give their free items back, and their live items are moved, a bounded number a
+// call. A chunk goes back to the pool by itself when its last item is free. A chunk that does not
+// become empty, because it has a collision node, which cannot be moved, is opened again after a
 // while.
 //
 // Threads. One at a time, by try_lock.

@@ -3,18 +3,18 @@
 //
 // Every thread that runs batches has a slot. Entering announces the current epoch in the slot,
 // leaving clears it. Memory that was unlinked is retired with the epoch of that moment, and is free
-// once every announced epoch is later: whoever could have seen it has left.
+// once every announced epoch is later: all threads that could have seen it have left.
 //
 // The gate. `enter` takes it shared: the announcement, one fence, and a look at the flag. An
-// exclusive section raises the flag and waits until no slot is announced, so it sees every earlier
-// batch ended and no later one begun. The thread is announced from the beginning of the section and
-// stays so after its end, until `leave`: what the section retires is not reused while its replies
-// are read.
+// exclusive section raises the flag and waits until no slot is announced, so every earlier batch
+// has ended and no later one has begun. The thread is announced from the beginning of the section
+// until `leave`, which comes after its end, so what the section retires is not reused while its
+// replies are read.
 //
 // Why the announcement is safe: it is stored before the look at the flag, and a thread that frees
-// raises the epoch before it scans the slots, both sequentially consistent. A scan that missed our
-// announcement precedes it, so every unlink before that scan is visible to us: we cannot reach what
-// it frees.
+// raises the epoch before it scans the slots, both sequentially consistent. A scan that missed a
+// thread's announcement precedes it, so every unlink before that scan is visible to the thread,
+// which cannot reach what the scan frees.
 //
 // Threads. One slot belongs to one thread; everything else may be called by any.
 // Limits. 256 slots.
@@ -61,7 +61,7 @@ class EpochDomain {
 
   // Enters alone: waits until no other thread is inside. The calling thread must not have entered.
   void lock_exclusive(Slot& slot);
-  // Lets the others in again; the calling thread stays entered.
+  // Lets other threads in again; the calling thread stays inside.
   void unlock_exclusive();
 
   // The epoch to retire with, read after the unlink.

@@ -59,7 +59,7 @@ void ExpirySweep::leave(std::atomic<int64_t>& bound) {
 
 void ExpirySweep::sweep_chunk(Turn& turn) {
   Chunk& chunk = pool_.chunk(walk_.number());
-  // The walk was pushed on where its chunk has left the class.
+  // If its chunk has left the class, the walk has moved on.
   if (!inside_ || inside_chunk_ != walk_.number()) {
     if (turn.steps > 0) --turn.steps;
     const int64_t bound = chunk.next_expiry.load();

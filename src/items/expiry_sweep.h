@@ -1,15 +1,15 @@
 // ExpirySweep: finds expired items without looking at the others.
 //
-// Every chunk has a lower bound of the next expiry among its items, large items have one together,
-// and the store has one over all of these. A pass begins when the store's bound is due, goes over
-// all bounds, looks at the items of those chunks only whose bound is due, visits the expired ones,
-// and leaves new bounds behind.
+// Every chunk has a lower bound of the next expiry among its items, large items share one, and the
+// store has one over all of these. A pass begins when the store's bound is due. It goes over all
+// bounds, looks only at the items of chunks whose bound is due, visits the expired ones, and leaves
+// new bounds behind.
 //
 // Why no item is forgotten: a pass resets a bound before it reads the items, and takes the minimum
-// of bound and items afterwards; whoever gives an item an expiry writes first the item, then the
-// bound of its chunk, then the store's. Either the pass reads the item's new expiry, or the bound
-// is lowered after the reset. A pass that stops within a chunk lowers its bound to what it has seen
-// and does not reset it again when it goes on.
+// of bound and items afterwards. A thread that gives an item an expiry writes first the item, then
+// the bound of its chunk, then the store's. Either the pass reads the item's new expiry, or the
+// bound is lowered after the reset. A pass that stops within a chunk lowers its bound to what it
+// has seen and does not reset it again when it goes on.
 //
 // Threads. One at a time, by try_lock.
 #pragma once

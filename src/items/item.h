@@ -51,7 +51,7 @@ class Item {
     uint32_t flags = 0;
     uint32_t database = 0;
     bool away = false;
-    bool all_fields = false;  // also those that say nothing: the value was there before them
+    bool all_fields = false;  // room for all: the value came before they were known
 
     bool has_expiry() const { return expiry != no_expiry || all_fields; }
     bool has_extra() const { return flags != 0 || database != 0 || all_fields; }
@@ -65,7 +65,8 @@ class Item {
   static Item* create(void* memory, const Parts& parts);
   // The same item at `memory`, which holds bytes(); its expiry may be set by others meanwhile.
   Item* copy_to(void* memory) const;
-  // What it consists of, with its value here or, with `away`, on a device. An expiry of the moment.
+  // What the item consists of, with its value here or, with `away`, on a device. The expiry is that
+  // of the moment.
   Parts parts(bool away) const {
     return {key(), value_bytes_, type(), expiry(), flags(), database(), away};
   }

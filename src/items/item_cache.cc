@@ -10,10 +10,11 @@ namespace {
 
 constexpr uint64_t filling_bytes = 32 << 10;
 constexpr uint64_t most_items = 256;
-// What a few turns of deep pipelines replace: it comes back from readers all at once, and would
-// otherwise go to the class and be fetched again each turn.
+// As much as a few turns of deep pipelines replace. These items come back from readers all at once;
+// without room for them here they would go to the class and be fetched again each turn.
 constexpr uint64_t kept_fillings = 4;
-// Raising the epoch looks at every thread's slot: not for a few items, unless they have waited.
+// Raising the epoch looks at every thread's slot, so it is not done for a few items unless they
+// have waited.
 constexpr uint64_t worth_advancing = 64;
 constexpr uint64_t worth_bytes = 4 << 20;  // few large items are worth it, too
 constexpr uint32_t patience_calls = 16;
@@ -66,7 +67,7 @@ void ItemCache::reclaim_all() {
   }
 }
 
-// Own retired items first: they are near, and no lock is needed.
+// Takes its own retired items first: they are in the cache, and no lock is needed.
 bool ItemCache::fill(uint32_t size_class, bool force) {
   Stack& stack = stacks_[size_class];
   if (!retired_.empty()) {
@@ -202,7 +203,7 @@ void ItemCache::adopt_orphans(uint32_t limit) {
   }
 }
 
-// What is cheap enough for every call: one class's stack, one look at the chunk pool.
+// Does what is cheap enough for every call: one class's stack, one look at the chunk pool.
 void ItemCache::keep_house() {
   if (drains_missed()) give_draining();
   visited_ = (visited_ + 1) % size_classes::count;

@@ -4,8 +4,8 @@
 // to 256 items or 32 KiB, and an overfull one gives as much back. A stack that was not used between
 // two visits of `reclaim` is given back whole, so an idle thread holds nothing. Retired items wait
 // in a queue with the epoch of their retirement; `reclaim` moves those that no reader can see any
-// more to the stacks. Large items wait in one queue of all threads, and are freed soon: raising the
-// epoch for each costs less than writing it did.
+// more to the stacks. Large items of all threads wait in one queue and are freed soon, since
+// raising the epoch for each costs less than writing the item did.
 //
 // Limits. A stack holds four fillings.
 // Threads. One; the counter of retired bytes may be read by any.
@@ -34,14 +34,15 @@ class ItemCache {
   // Room for `bytes`; its kind is item or large. location::none at the cap, with `force` as far
   // beyond it as a write may go (items/memory_budget.h), or when the machine has no more memory.
   Location allocate(uint64_t bytes, bool force = false);
-  // Frees what no other thread has ever been able to see.
+  // Frees an item that no other thread could ever see.
   void free_unpublished(Location location);
-  // Frees what was published, and has been unlinked, once no reader can see it.
+  // Frees an item that was published and unlinked, once no reader can see it.
   void retire(Location location);
 
-  // Frees retired items that no reader can see any more, at most `limit` or an eighth of them, so
-  // that no load makes them pile up, and does a small share of keeping house. Nearly free of cost
-  // when nothing waits. True while the limit left some behind.
+  // Frees retired items that no reader can see any more, at most `limit` or an eighth of them,
+  // whichever is more, so that no load makes them pile up, and does a small share of the
+  // housekeeping. It costs nearly nothing when nothing waits. True while the limit left some
+  // behind.
   bool reclaim(uint32_t limit = default_limit);
   static constexpr uint32_t default_limit = 1024;
   // At the cap: frees whatever no reader holds back.

@@ -6,16 +6,16 @@
 // expiry_sweep.h and compactor.h find items in memory order, for eviction, expiry and compaction.
 //
 // The life of an item, with the index's part in brackets:
-//   cache.allocate ─ write ─ set_live ─ [publish] … touch, note_expiry … [unlink] ─ cache.retire ─
-//   reuse
-// Set the live bit before the lock of the key's line is released, so that whoever unlinks the item
-// finds the bit set; from then on sweeps may meet the item, so if it is not published after all it
-// must be retired, too. An item that never was live may go by cache.free_unpublished.
+//   cache.allocate ─ write ─ set_live ─ [publish] … touch, note_expiry …
+//   … [unlink] ─ cache.retire ─ reuse
+// Set the live bit before the lock of the key's line is released, so that a thread that unlinks the
+// item finds the bit set. From then on sweeps may meet the item, so it must be retired even if it
+// is not published after all. An item that never was live may be freed by cache.free_unpublished.
 // Collision nodes have the same life without a live bit.
 //
-// Liveness is a bit beside the chunk (items/chunk.h), set with release and read with acquire, so
-// whoever finds an item by its live bit may read it, within an epoch. A retired item is reused only
-// when every epoch that might have seen it has ended (items/epoch.h).
+// Liveness is a bit beside the chunk (items/chunk.h), set with release and read with acquire, so a
+// thread that finds an item by its live bit may read it, within an epoch. A retired item is reused
+// only when every epoch that might have seen it has ended (items/epoch.h).
 //
 // Threads. All functions of ItemStore: any thread. A cache: its own thread.
 // Limits. Items up to 1 TiB; 4 TiB of items in chunks.
@@ -97,12 +97,11 @@ class ItemStore {
     return (pool_.chunk(at.chunk).bits[at.word].live.fetch_and(~at.mask) & at.mask) != 0;
   }
   bool is_live(Location location) const;
-  // The same for a location of a chunk that may be of an earlier epoch: its place may have become
-  // another one's, of another class even.
+  // The same for a location in a chunk that may be of an earlier epoch: its place may now belong to
+  // another item, even to one of another class.
   bool is_live_item(Location location) const;
 
-  // Brings the bits near that clear_live and touch change; for stages that know early which items
-  // those are.
+  // Prefetches the bits that clear_live and touch change, for stages that know these items early.
   ISOTHERM_INLINE void prefetch_bits(Location location) const {
     if (is_large(location)) return;
     const uint32_t word = Chunk::item_number(location) / 64;
@@ -137,8 +136,8 @@ class ItemStore {
                               : size_classes::bytes_of(location::size_class(location));
   }
 
-  // Keeps an item's memory for the time it takes to send its value (items/large_items.h); false for
-  // one that does not lie by itself. The caller is within an epoch.
+  // Keeps an item's memory while its value is sent (items/large_items.h); false for an item in a
+  // chunk. The caller is within an epoch.
   static bool keep(Location location) {
     if (!is_large(location)) return false;
     LargeItems::keep(location);
@@ -161,8 +160,8 @@ class ItemStore {
 
   // Sweeps. The caller is within an epoch and holds no lock of a line. `visit` gets items that were
   // live a moment ago, so it acts only where the index still has the location; it returns false
-  // when it has enough. A sweep looks at no more than `limit` items, and returns at how many it
-  // did: 0 also where another thread is at it. A visitor must not sweep.
+  // when it has enough. A sweep looks at no more than `limit` items and returns how many it looked
+  // at; 0 also while another thread sweeps. A visitor must not sweep.
   //
   // Eviction in CLOCK order (items/clock_hand.h); with `volatile_only`, among items with an expiry.
   uint32_t sweep_clock(uint32_t limit, Visitor visit, bool volatile_only = false);
@@ -175,7 +174,7 @@ class ItemStore {
   // same size, sets it live, notes its expiry, swaps the location in the index and retires the old
   // one; it returns false when it got no memory.
   uint32_t compact(uint32_t limit, Visitor relocate);
-  // All live items, step by step (items/live_walk.h); what `visit` returns is of no matter.
+  // All live items, step by step (items/live_walk.h); the result of `visit` is ignored.
   bool walk_live(LiveWalk& walk, uint32_t limit, Visitor visit);
   // The same for several threads: the items of a page below page_limit(), and the large ones.
   uint32_t page_limit() const { return pool_.page_limit(); }
@@ -209,17 +208,17 @@ class ItemStore {
 
   void register_cache(ItemCache* cache);
   void unregister_cache(ItemCache* cache);
-  // Large items that wait for readers, of all threads: who needs their memory takes it, whichever
-  // thread retired them.
+  // Large items of all threads that wait for readers: a thread that needs their memory frees them,
+  // whichever thread retired them.
   void retire_large(Location location);
   bool has_retired_large() const { return retired_large_waiting_.load() != 0; }
   // Frees those that were retired before `oldest`.
   void free_retired_large(uint64_t oldest);
-  // What a cache that ends leaves behind; taken up by other caches' reclaim.
+  // What a cache leaves behind when it ends; reclaim of other caches takes it over.
   void leave_orphans(RetiredQueue& queue);
   bool has_orphans() const { return orphans_waiting_.load(std::memory_order_relaxed) != 0; }
   bool pop_orphan(RetiredQueue::Entry& entry);
-  // The next item in the place is a new one to the CLOCK.
+  // For the CLOCK the next item in this place is a new one.
   void clear_used(Location location);
 
   char* const base_;

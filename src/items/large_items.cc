@@ -37,7 +37,7 @@ Location LargeItems::allocate(uint64_t bytes, bool force) {
   return location;
 }
 
-// Of an item of so many bytes.
+// Whether an item of so many bytes fits; with `force`, beyond the cap as far as a write may go.
 bool LargeItems::fits(uint64_t bytes, bool force) const {
   if (bytes > most_bytes) return false;
   const uint64_t cost = bytes + sizeof(Header) + allocator_bytes;
@@ -158,7 +158,7 @@ void LargeItems::free(Location location) {
   Header& header = LargeItems::header(location);
   leave(&header);
   const auto charged = static_cast<int64_t>(header.charged);
-  // Nobody can begin to keep it any more.
+  // No connection can begin to keep it any more.
   if (header.state.load(std::memory_order_acquire) < Header::one_keep) return give_back(&header);
   budget_.clients.fetch_add(charged, std::memory_order_relaxed);
   const uint32_t before = header.state.fetch_or(Header::freed, std::memory_order_acq_rel);

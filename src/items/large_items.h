@@ -7,18 +7,18 @@
 // A table by number holds all of them, so that sweeps find them; a number stays an item's for life,
 // and freed numbers are used again.
 //
-// The order of the CLOCK. Live items hang in a list, the one that became live last at its end, each
-// with a stamp: where the hand stood at that moment (items/clock_hand.h). `due` takes the front
-// when the hand has come round to its stamp. A new item counts as used: where all others were used,
-// the hand would find it first of all, and what was stored last is to be evicted last.
+// The order of the CLOCK. Live items are in a list, in the order in which they became live. Each
+// has a stamp, which says where the hand stood at that moment (items/clock_hand.h). `due` takes the
+// front when the hand has come round to its stamp. A new item counts as used: otherwise the hand
+// would find it first when all others were used, and what was stored last is to be evicted last.
 //
-// Who sends an item's value to a client keeps its memory without copying it, for as long as the
-// client takes: bits of the state count those.
+// A connection that sends an item's value does not copy it, but keeps its memory until the client
+// has taken it; bits of the state count such connections.
 //
-// The budget counts what the allocator says a block takes. How soon freed blocks leave the process
-// is the allocator's matter; the server links jemalloc, which gives them back within seconds.
+// The budget counts what the allocator says a block takes. The allocator decides how soon freed
+// blocks leave the process; the server links jemalloc, which gives them back within seconds.
 //
-// Invariants. `find` tells only items that were live within the caller's epoch, so they stay until
+// Invariants. `find` shows only items that were live within the caller's epoch, so they stay until
 // the caller leaves it.
 // Threads. Any; one mutex for the table, which is never held while other code runs.
 // Limits. 2^32 - 1 large items.
@@ -72,7 +72,7 @@ class LargeItems {
   bool take_in(Location location, bool force);
   void take_out(Location location);
   void discard(Location location);
-  // Bytes of values that are on their way, with those that have not come yet.
+  // The full lengths of the values that are on their way.
   std::atomic<uint64_t>& announced() { return announced_; }
   // Whether it was taken in.
   static bool taken(Location location) {
@@ -83,7 +83,7 @@ class LargeItems {
     return reinterpret_cast<Header*>(location::place(location))[-1];
   }
   // Keeps the memory of an item that was found within the caller's epoch until `let_go`, which any
-  // thread may call. What is freed meanwhile counts as a buffer of clients until then.
+  // thread may call. An item that is freed meanwhile counts as a buffer of clients until then.
   static void keep(Location location) {
     header(location).state.fetch_add(Header::one_keep, std::memory_order_relaxed);
   }
@@ -94,7 +94,7 @@ class LargeItems {
 
   // The item is live from now on, and the last in the order of the CLOCK.
   void publish(Location location);
-  // It is live no more; whether it was.
+  // The item is not live any more; returns whether it was.
   bool withdraw(Location location);
 
   // The hand has come to `stamp`, a number that only rises and rises by one_round with each round.
@@ -105,8 +105,8 @@ class LargeItems {
     const uint64_t front = front_stamp_.load(std::memory_order_relaxed);
     return front != no_stamp && front + one_round <= hand_.load(std::memory_order_relaxed);
   }
-  // That item, which becomes the last in the order; location::none where it was used since the last
-  // time, or none is due.
+  // The item at the front, which becomes the last in the order; location::none if it was used since
+  // the last time, or if none is due.
   Location due();
 
   // No live large item expires before it.

@@ -1,8 +1,8 @@
 // LiveWalk: a walk over all live items, in order of their addresses, then over the large ones.
 //
-// For who needs every item once while nobody writes: taking a database out of an index, making an
-// index anew. Items that are removed meanwhile are passed by; of those that are added or moved some
-// may be missed.
+// For work that needs every item once while nobody writes: taking a database out of an index,
+// making an index anew. The walk passes items that are removed meanwhile, and may miss some that
+// are added or moved.
 //
 // Threads. A walk belongs to one thread, which is within an epoch.
 #pragma once

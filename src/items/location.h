@@ -5,8 +5,9 @@
 //   2 large item      by itself      0                     address of the item header
 //   3 collision node  in a chunk     its size class        byte offset into the item arena
 //
-// Zero is no location ("absent"). Two locations are equal exactly if they name the same place at
-// the same time; a place is reused only when no batch can still hold its location (items/epoch.h).
+// Zero is no location ("absent"). Two locations that are valid at the same time are equal exactly
+// if they name the same place. A place is reused only when no batch can still hold its location
+// (items/epoch.h).
 #pragma once
 
 #include <cstdint>

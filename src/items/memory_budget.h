@@ -1,15 +1,15 @@
 // MemoryBudget: the one account that maxmemory is compared with.
 //
-// Every part tells it the bytes it takes and gives back; `used` is their sum. Items count whole
-// chunks, so the account is what the process really holds, not what the payloads add up to.
+// Every part reports the bytes that it takes and gives back; `used` is their sum. Items count as
+// whole chunks, so the account is what the process really holds, not the sum of the payloads.
 //
-// A large value that was replaced is there until its readers have gone. Such bytes are about to go,
-// so they are told as `passing`, before what they pass for is taken: they claim nothing, and nobody
-// evicts for them. What is claimed is one number, not a sum of several that may change between two
-// looks: else who looks in the middle of a change would see many bytes twice, and evict as many.
+// A large value that was replaced stays in memory until its readers have gone. Its bytes are
+// reported as `passing` before the memory of the new value is taken: they claim nothing, and nobody
+// evicts for them. What is claimed is one number, not a sum of several: a thread that added several
+// up in the middle of a change would see many bytes twice, and evict as many.
 //
-// Writes of a store that evicts may run over the cap, since what is evicted or replaced while a
-// batch runs is not free before its end; `room_over` says how far.
+// Writes of a store that evicts may run over the cap, since memory that is evicted or replaced
+// while a batch runs is not free before its end; `room_over` says how far.
 //
 // Threads. Any; each counter is an atomic, `used` a momentary sum. The limit may change while
 // others read it: a check then goes by the old or the new one.
@@ -55,9 +55,9 @@ class MemoryBudget {
                     ahead.load(std::memory_order_relaxed) +
                     clients.load(std::memory_order_relaxed));
   }
-  // Less the pages made ready ahead, which whoever needs memory gets, what is passing, and what
-  // connections hold: that has a bound of its own (net/client_limits.h), so that no client makes
-  // the writes of others fail.
+  // `used` without the pages made ready ahead, which the next thread that needs memory gets;
+  // without what is passing; and without what connections hold, which has a bound of its own
+  // (net/client_limits.h), so that no client makes the writes of others fail.
   uint64_t claimed() const { return positive(claimed_.load(std::memory_order_relaxed)); }
   // True when `bytes` more stay within the cap.
   bool fits(uint64_t bytes) const {
@@ -69,8 +69,8 @@ class MemoryBudget {
     const uint64_t cap = limit();
     return cap == 0 || bytes <= room_over(cap);
   }
-  // What is left until no write may run further. Buffers are left out: whether they have been told
-  // of the one that holds this very value is chance.
+  // The bytes that writes may still take, beyond the cap included. Buffers are left out, since it
+  // is chance whether the one that holds this very value was reported already.
   uint64_t room_over() const { return room_over(limit()); }
   // The largest item that fits when all others are gone.
   uint64_t largest_item() const {

@@ -14,10 +14,11 @@
 // A store that asks for it (`fault_ahead`) has a few fresh pages touched ahead by a thread of its
 // own (items/pages_ahead.h) and gets those first.
 //
-// Pages come from the memory nodes that somebody prefers (`prefer`, base/memory_node.h), those
-// taken before excepted.
+// Pages come from the memory nodes that `prefer` names (base/memory_node.h), unless they were taken
+// before it was called.
 //
-// Nothing but these is counted here: the users of pages tell the memory budget.
+// Only pages made ready ahead are reported to the memory budget here; the users of pages report the
+// others.
 //
 // Invariants. What take and take_span return is zero. A given page holds no memory.
 // Threads. Any; one mutex. The longest step is one page given back or one span cleared: some 0.1
@@ -51,11 +52,11 @@ class Pages {
   void* base() const { return arena_.base(); }
   uint64_t capacity() const { return arena_.bytes(); }
 
-  // From now on fresh memory comes from these nodes if it can. Whether the kernel agreed.
+  // From now on fresh memory comes from these nodes if possible. Returns whether the kernel agreed.
   bool prefer(const std::vector<int>& nodes);
 
-  // From now on pages are made ready ahead. Call it before other threads are here; `budget` must
-  // outlive this.
+  // From now on pages are made ready ahead. Call it before other threads use the pages; `budget`
+  // must outlive them.
   void fault_ahead(MemoryBudget& budget);
   // Gives back a page that was made ready and does not fit the budget; true if there was one.
   bool trim_ahead();

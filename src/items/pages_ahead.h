@@ -1,18 +1,18 @@
-// PagesAhead: a few pages whose memory is there before anybody asks for it.
+// PagesAhead: a few pages whose memory the kernel has given before they are needed.
 //
 // The first write to a fresh page of 2 MiB waits while the kernel clears it: some 0.4 ms, and far
-// more where the host of a virtual machine backs memory at its first use. A thread of its own takes
-// that wait, so that those who serve requests practically never do: it keeps `most_ready` pages and
-// sleeps while there are as many. Who asks faster than it makes them gets none here, and takes a
-// page that is not ready.
+// more where the host of a virtual machine backs memory at its first use. A thread of its own waits
+// instead, so that threads which serve requests practically never do: it keeps `most_ready` pages
+// and sleeps while there are as many. A thread that asks faster than pages are made gets none here,
+// and takes a page that is not ready.
 //
 // The thread starts when a store asks for its `least_pages`th page, so small stores have none. It
-// takes no signals. In a child of a fork there is no such thread: what is ready is used up, and
-// that is all.
+// takes no signals. A child of a fork has no such thread: it uses up the pages that are ready, and
+// no more are made.
 //
-// The account. Ready pages count as used (`MemoryBudget::ahead`), but stand in nobody's way, since
-// whoever takes a page next gets one of them. None is made unless there is room for twice the
-// stock, and `trim` tells of those that do not fit after all.
+// The account. Ready pages count as used (`MemoryBudget::ahead`), but keep no memory from anybody,
+// since the next thread that takes a page gets one of them. None is made unless there is room for
+// twice the stock, and `trim` names those that do not fit after all.
 //
 // Invariants. A page is with its maker, in the stock, or taken.
 // Threads. Any; one mutex, never held while a page is made.

@@ -1,7 +1,7 @@
 // Poison: makes reads of freed items show.
 //
-// With ISOTHERM_POISON a freed item is filled with 0xDD; under the address sanitizer it may not be
-// touched at all until it is handed out again. Without ISOTHERM_POISON nothing happens.
+// With ISOTHERM_POISON a freed item is filled with 0xDD; under the address sanitizer any access to
+// it fails until it is handed out again. Without ISOTHERM_POISON nothing happens.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Reservation: a range of addresses whose memory appears as it is used.
+// Reservation: a range of addresses that takes memory only where it is used.
 //
 // The whole range is reserved at once without access, so nothing in it ever moves; commit() opens
 // it from the start to a mark that only rises, so the kernel keeps one mapping for the open part.

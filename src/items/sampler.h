@@ -1,8 +1,8 @@
 // Sampler: random live items, and random live items that have an expiry.
 //
-// A sample is drawn from a random chunk, from a random place of it on, or is a random large item;
-// which of the two, in proportion to their bytes. Items of sparse chunks come a little more often
-// than others, which evens chunks out.
+// A sample is an item behind a random place of a random chunk, or a random large item; each kind is
+// drawn in proportion to its bytes. Items of sparse chunks come a little more often than others,
+// which evens chunks out.
 //
 // Threads. One at a time, by try_lock.
 #pragma once

@@ -2,9 +2,9 @@
 //
 // A chunk of 64 KiB holds items of one class. Classes are 16 bytes apart up to 256, then eight per
 // doubling, up to 32 KiB. A size that wastes a chunk's tail is raised as far as the same number of
-// items still fits, so up to 4 KiB steps are 6 to 14%, and above it the number in a chunk (16, 14,
-// 12, 11, 10, …) sets the sizes. Everything larger is a large item (items/large_items.h).
-// docs/layout.md lists them all.
+// items still fits. So up to 4 KiB the steps are 6 to 14%, and above it the number of items in a
+// chunk (16, 14, 12, 11, 10, …) sets the sizes. Everything larger is a large item
+// (items/large_items.h). docs/layout.md lists them all.
 //
 // An item's number within its chunk is offset / size, computed as offset × inverse >> 32 with
 // inverse = ⌈2^32 / size⌉: the error, offset × (inverse - 2^32 / size) < 2^16 × 1, stays below one

@@ -3,8 +3,8 @@
 // A page of 2 MiB consists of 32 leaves of 64 KiB; a span of order k is 2^k leaves, aligned to its
 // size. Free spans are kept as one bit mask per order and page, and per order the set of pages that
 // have one; the lowest page is used first, so the highest become empty. A span that is given merges
-// with its buddy as far as it can. Leaves that were in use are remembered as dirty, and whoever
-// takes them next clears them.
+// with its buddy as far as it can. Leaves that were in use are noted as dirty; the next one who
+// takes them clears them.
 //
 // Pure bookkeeping: no memory is touched here. Threads: the owner's lock (items/pages.h).
 #pragma once
