@@ -138,7 +138,6 @@ Batch::Row DeviceExecutor::run(Member& member, ValueReader* reader, Batch& batch
     if (!rounds_.run(member, work)) break;
     done += rows;
   }
-  if (reader != nullptr) finish(*reader);
   return done;
 }
 
@@ -188,9 +187,9 @@ bool DeviceExecutor::scan(uint64_t bound, uint64_t wanted,
 }
 
 RootTableStats DeviceExecutor::stats() {
-  RootTableStats stats;
-  rounds_.alone([&](RootTable& table) { stats = table.stats(); });
-  return stats;
+  const std::lock_guard guard(stats_mutex_);
+  rounds_.alone_now([&](RootTable& table) { stats_ = table.stats(); });
+  return active() ? stats_ : RootTableStats{};
 }
 
 void DeviceExecutor::take_over(uint64_t last_version) {

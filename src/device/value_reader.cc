@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "device/gpu/device_error.h"
+#include "device/value_fetchers.h"
 
 namespace isotherm {
 namespace {
@@ -17,7 +18,6 @@ constexpr uint64_t largest_chunk = 16 << 20;
 // Of pinned memory that a reader keeps: a part of the cap, and no more than the second.
 constexpr uint64_t pinned_part = 64;
 constexpr uint64_t most_pinned = 32 << 20;
-constexpr size_t most_wanted = 256;
 
 void finish_reply(Reply& reply, Status status) {
   reply.status.store(status, std::memory_order_release);
@@ -88,6 +88,8 @@ ValueReader::Whole ValueReader::whole(const Item& item) {
   return {.item = copy};
 }
 
+void ValueReader::begin(Waiter& waiter) { fetchers_->fetch(*this, waiter); }
+
 void ValueReader::finish() {
   if (awaited_.empty()) return;
   bool lost = values_.lost();
@@ -145,9 +147,13 @@ void ValueReader::choose_wanted() {
   const size_t step = 1 + awaited_.size() / of_a_batch;
   // Another one each time, so that the same row is not always passed over.
   first_wanted_ = (first_wanted_ + 1) % step;
-  for (size_t i = first_wanted_; i < awaited_.size() && wanted_.size() < most_wanted; i += step) {
-    if (awaited_[i].again) wanted_.push_back({awaited_[i].reply->location, awaited_[i].place});
+  DeviceValues::Wanted wanted[of_a_batch];
+  size_t count = 0;
+  for (size_t i = first_wanted_; i < awaited_.size() && count < of_a_batch; i += step) {
+    const AwaitedValue& one = awaited_[i];
+    if (one.again) wanted[count++] = {one.reply->location, one.place};
   }
+  if (count != 0) values_.want({wanted, count});
 }
 
 void ValueReader::clear() {

@@ -12,7 +12,7 @@
 namespace isotherm::net {
 
 // Of what there is none of.
-inline constexpr uint64_t nothing = 0;
+inline constexpr uint64_t always_0 = 0;
 
 class InfoLines {
  public:

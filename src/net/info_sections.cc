@@ -72,11 +72,11 @@ void clients(ServerState& server, const Statistics&, InfoLines& lines) {
   server.clients.for_each([&](const Client& client) { held += client.held; });
   lines.line("connected_clients", uint64_t{server.resp_clients});
   lines.line("connected_memcached_clients", uint64_t{server.memcached_clients});
-  lines.line("cluster_connections", nothing);
+  lines.line("cluster_connections", always_0);
   lines.line("maxclients", uint64_t{server.live.maxclients});
   lines.line("blocked_clients", held);
-  lines.line("tracking_clients", nothing);
-  lines.line("clients_in_timeout_table", nothing);
+  lines.line("tracking_clients", always_0);
+  lines.line("clients_in_timeout_table", always_0);
 }
 
 void memory(ServerState& server, const Statistics& statistics, InfoLines& lines) {
@@ -104,25 +104,25 @@ void memory(ServerState& server, const Statistics& statistics, InfoLines& lines)
   lines.line("maxmemory_policy", to_string(server.engine.policy()));
   lines.line("mem_fragmentation_ratio", InfoLines::ratio(resident, used));
   lines.line("mem_fragmentation_bytes", std::to_string(static_cast<int64_t>(resident - used)));
-  lines.line("mem_replication_backlog", nothing);
-  lines.line("mem_clients_slaves", nothing);
+  lines.line("mem_replication_backlog", always_0);
+  lines.line("mem_clients_slaves", always_0);
   lines.line("mem_clients_normal", engine.buffer_bytes);
-  lines.line("mem_aof_buffer", nothing);
+  lines.line("mem_aof_buffer", always_0);
 }
 
 // Nothing is kept on disk, and the time of the last save is that of the start, as in Redis.
 void persistence(ServerState& server, const Statistics&, InfoLines& lines) {
-  lines.line("loading", nothing);
-  lines.line("async_loading", nothing);
-  lines.line("rdb_bgsave_in_progress", nothing);
+  lines.line("loading", always_0);
+  lines.line("async_loading", always_0);
+  lines.line("rdb_bgsave_in_progress", always_0);
   lines.line("rdb_last_save_time", static_cast<uint64_t>(server.start_ms / 1000));
   lines.line("rdb_last_bgsave_status", "ok");
   lines.line("rdb_last_bgsave_time_sec", "-1");
   lines.line("rdb_current_bgsave_time_sec", "-1");
-  lines.line("rdb_saves", nothing);
-  lines.line("aof_enabled", nothing);
-  lines.line("aof_rewrite_in_progress", nothing);
-  lines.line("aof_rewrite_scheduled", nothing);
+  lines.line("rdb_saves", always_0);
+  lines.line("aof_enabled", always_0);
+  lines.line("aof_rewrite_in_progress", always_0);
+  lines.line("aof_rewrite_scheduled", always_0);
   lines.line("aof_last_rewrite_time_sec", "-1");
   lines.line("aof_current_rewrite_time_sec", "-1");
   lines.line("aof_last_bgrewrite_status", "ok");
@@ -132,16 +132,16 @@ void persistence(ServerState& server, const Statistics&, InfoLines& lines) {
 // There is no replication: the offset of a master without replicas stays 0 in Redis, too.
 void replication(ServerState& server, const Statistics&, InfoLines& lines) {
   lines.line("role", "master");
-  lines.line("connected_slaves", nothing);
+  lines.line("connected_slaves", always_0);
   lines.line("master_failover_state", "no-failover");
   lines.line("master_replid", server.replication_id);
   lines.line("master_replid2", std::string(40, '0'));
-  lines.line("master_repl_offset", nothing);
+  lines.line("master_repl_offset", always_0);
   lines.line("second_repl_offset", "-1");
-  lines.line("repl_backlog_active", nothing);
-  lines.line("repl_backlog_size", nothing);
-  lines.line("repl_backlog_first_byte_offset", nothing);
-  lines.line("repl_backlog_histlen", nothing);
+  lines.line("repl_backlog_active", always_0);
+  lines.line("repl_backlog_size", always_0);
+  lines.line("repl_backlog_first_byte_offset", always_0);
+  lines.line("repl_backlog_histlen", always_0);
 }
 
 void cpu(ServerState&, const Statistics&, InfoLines& lines) {
@@ -157,7 +157,7 @@ void cpu(ServerState&, const Statistics&, InfoLines& lines) {
 void modules(ServerState&, const Statistics&, InfoLines&) {}
 
 void cluster(ServerState&, const Statistics&, InfoLines& lines) {
-  lines.line("cluster_enabled", nothing);
+  lines.line("cluster_enabled", always_0);
 }
 
 void keyspace(ServerState& server, const Statistics&, InfoLines& lines) {

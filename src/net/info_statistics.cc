@@ -30,6 +30,7 @@ void write_rounds(const EngineStats& engine, InfoLines& lines) {
   lines.line("index_round_requests_mean",
              InfoLines::ratio(engine.rounds.rows, engine.rounds.rounds));
   lines.line("index_round_timeouts", engine.rounds.timeouts);
+  lines.line("index_queue_full", engine.queue_full);
 }
 
 // Values in the memory of GPUs.
@@ -70,19 +71,19 @@ void stats(ServerState& server, const Statistics& statistics, InfoLines& lines) 
   lines.line("instantaneous_input_kbps", kilobytes(server.rates.bytes_in.a_second()));
   lines.line("instantaneous_output_kbps", kilobytes(server.rates.bytes_out.a_second()));
   lines.line("rejected_connections", statistics.rejected);
-  lines.line("sync_full", nothing);
-  lines.line("sync_partial_ok", nothing);
-  lines.line("sync_partial_err", nothing);
+  lines.line("sync_full", always_0);
+  lines.line("sync_partial_ok", always_0);
+  lines.line("sync_partial_err", always_0);
   lines.line("expired_keys", statistics.engine.expired);
   lines.line("evicted_keys", statistics.engine.evicted);
   lines.line("evicted_clients", statistics.evicted_clients);
   lines.line("keyspace_hits", statistics.engine.hits);
   lines.line("keyspace_misses", statistics.engine.misses);
-  lines.line("pubsub_channels", nothing);
-  lines.line("pubsub_patterns", nothing);
-  lines.line("latest_fork_usec", nothing);
-  lines.line("total_forks", nothing);
-  lines.line("tracking_total_keys", nothing);
+  lines.line("pubsub_channels", always_0);
+  lines.line("pubsub_patterns", always_0);
+  lines.line("latest_fork_usec", always_0);
+  lines.line("total_forks", always_0);
+  lines.line("tracking_total_keys", always_0);
   lines.line("client_query_buffer_limit_disconnections", statistics.over_query_limit);
   lines.line("client_output_buffer_limit_disconnections", statistics.over_output_limit);
   lines.line("total_error_replies", errors);
