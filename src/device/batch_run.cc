@@ -1,22 +1,35 @@
 #include "device/batch_run.h"
 
+#include <algorithm>
+
 namespace isotherm {
 
 void BatchRun::park(const Batch& of, Batch::Row row, Awaited* what) {
+  const std::lock_guard guard(mutex_);
   parked_keys_.insert(key_of(of.columns(), row));
   parked_.push_back({&of == &again_ ? rows_again_[row] : row, what});
+  parks_.store(true, std::memory_order_relaxed);
 }
 
+bool BatchRun::is_parked_key(uint64_t key) const {
+  const std::lock_guard guard(mutex_);
+  return parked_keys_.contains(key);
+}
+
+// Several threads may have parked them.
 Batch& BatchRun::take_parked() {
   hand_back();
   again_.clear();
   rows_again_.clear();
+  std::sort(parked_.begin(), parked_.end(),
+            [](const Parked& a, const Parked& b) { return a.row < b.row; });
   for (const Parked& one : parked_) {
     again_.append(batch->columns(), one.row);
     rows_again_.push_back(one.row);
   }
   parked_.clear();
   parked_keys_.clear();
+  parks_.store(false, std::memory_order_relaxed);
   return again_;
 }
 

@@ -18,6 +18,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <unordered_set>
 #include <vector>
 
@@ -78,12 +79,13 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   }
 
   // `row`, of the batch or of the parked rows that run again, waits for `what`; null: for an
-  // earlier row of its key.
+  // earlier row of its key, or for a value that the reader awaits. Any thread of those that answer
+  // rows of the batch, and so `is_parked`, for keys of which the same thread has parked a row.
   void park(const Batch& of, Batch::Row row, Awaited* what);
   bool is_parked(const Batch::Columns& columns, Batch::Row row) const {
-    return !parked_.empty() && parked_keys_.contains(key_of(columns, row));
+    return has_parked() && is_parked_key(key_of(columns, row));
   }
-  bool has_parked() const { return !parked_.empty(); }
+  bool has_parked() const { return parks_.load(std::memory_order_relaxed); }
   // The parked rows as a batch to run.
   Batch& take_parked();
 
@@ -121,11 +123,14 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   static uint64_t key_of(const Batch::Columns& columns, Batch::Row row) {
     return columns.hash[row] + columns.database[row];
   }
+  bool is_parked_key(uint64_t key) const;
   void all_there();
 
   EpochDomain& epochs_;
   EpochGroup* group_ = nullptr;
   std::atomic<uint32_t> waits_{0};  // for things, and one while it begins to
+  std::atomic<bool> parks_{false};  // some rows
+  mutable std::mutex mutex_;        // of both, while rows are answered
   std::vector<Parked> parked_;
   std::unordered_set<uint64_t> parked_keys_;
   std::vector<Batch::Row> rows_again_;  // of the batch, whose copies are those of again_

@@ -39,6 +39,8 @@
 
 namespace isotherm {
 
+class BatchRun;
+
 class DeviceExecutor {
  public:
   using Member = Rounds::Member;
@@ -57,9 +59,10 @@ class DeviceExecutor {
   // Answers the rows of `batch` from `first` to before `end` in order, and returns the first that
   // is not answered: `end`, or a row before it where the device was lost on the way. `reader`: for
   // values on devices, the caller's, or null where there are none; rows that await some are ended
-  // by `finish`.
+  // by `finish`. `parking`: takes rows that must know such a value; null: they fetch it on the
+  // spot.
   Batch::Row run(Member& member, ValueReader* reader, Batch& batch, int64_t now_ms, bool writable,
-                 Batch::Row first, Batch::Row end);
+                 Batch::Row first, Batch::Row end, BatchRun* parking = nullptr);
   // All rows.
   Batch::Row run(Member& member, ValueReader* reader, Batch& batch, int64_t now_ms, bool writable) {
     return run(member, reader, batch, now_ms, writable, 0, batch.size());

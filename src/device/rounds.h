@@ -16,8 +16,8 @@
 //            keeps one thread busy and no other waiting.
 //   change   the changed roots go to the device, which applies them before it looks up more
 // Members are the threads of the crew that runs what network threads start (engine/crew.h), and
-// workers that wait for the ends of their batches. Only rounds change the index: no lock and no lost
-// swap.
+// workers that wait for the ends of their batches. Only rounds change the index: no lock and no
+// lost swap.
 //
 // Schedule. A greedy round is what has arrived while the one before was worked off. By the other
 // schedules (device/round_schedule.h) the leader of a round with too few rows sleeps, before it has

@@ -4,8 +4,8 @@
 // yet, so it is not ready, while all others of its batch are. When the batch's rounds have ended
 // what is awaited is fetched, all at once: on the spot, or by threads for it (`fetch_by`), where
 // whoever runs the batch does not wait. A request that must know the old value to make the new one
-// (append, for example) fetches it on the spot (`whole`), which takes as long as a launch; such
-// requests on cold values are rare.
+// (append, for example) is run again when that was fetched with the others (`whole`); or it fetches
+// it on the spot, which takes as long as a launch.
 //
 // Memory. What was fetched is kept until `clear`, with the batch's replies. It lies in pinned
 // memory, into which the kernels write and which the reader keeps for the next batch; what a batch
@@ -24,6 +24,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <unordered_map>
 #include <vector>
 
 #include "device/awaited.h"
@@ -62,10 +63,12 @@ class ValueReader final : public Awaited {
   struct Whole {
     const Item* item = nullptr;  // null: that is lost, or
     bool no_memory = false;
+    bool awaited = false;  // `whole` has it when this has ended its waiting
   };
-  Whole whole(const Item& item);
+  // `later`: where the value was not fetched yet, it is awaited.
+  Whole whole(const Item& item, bool later = false);
 
-  bool awaits() const { return !awaited_.empty(); }
+  bool awaits() const { return !awaited_.empty() || !places_.empty(); }
   // Who fetches what is awaited, for `begin`; null: whoever runs the batch calls `finish` itself.
   void fetch_by(ValueFetchers* fetchers) { fetchers_ = fetchers; }
   void begin(Waiter& waiter) override;
@@ -107,6 +110,8 @@ class ValueReader final : public Awaited {
   std::mutex mutex_;  // all below, while others await
   std::vector<AwaitedValue> awaited_;
   std::vector<uint32_t> first_of_;
+  std::unordered_map<ValuePlace, uint64_t> places_;      // of values that rows wait for; sizes
+  std::unordered_map<ValuePlace, const char*> fetched_;  // for those; null: without memory
   size_t first_wanted_ = 0;
   std::vector<Chunk> chunks_;  // pinned ones first
   size_t chunk_ = 0;           // that is being filled

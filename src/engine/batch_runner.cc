@@ -124,8 +124,9 @@ void BatchRunner::run_gated(BatchRun& run, Batch& batch, Batch::Row first, Batch
 void BatchRunner::run_now(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end) {
   if (engine_.on_device()) {
     DeviceExecutor& device = *engine_.device;
-    first = device.run(member_, run.reader, batch, run.now_ms, run.writable, first, end);
     const bool fetches = fetchers_ == nullptr || run.batch->exclusive();
+    BatchRun* const parking = fetches || run.reader == nullptr ? nullptr : &run;
+    first = device.run(member_, run.reader, batch, run.now_ms, run.writable, first, end, parking);
     if (fetches && run.reader != nullptr) device.finish(*run.reader);
   }
   if (first != end) executor_.run(batch, run.now_ms, run.writable, first, end);

@@ -9,13 +9,14 @@
 namespace isotherm {
 namespace {
 
+constexpr uint32_t least_threads = 2;
 constexpr uint32_t usual_threads = 8;
 constexpr uint64_t most_rows = 1 << 20;
 constexpr uint32_t most_fetchers = 4;
 
 uint32_t threads_of(const Options& options) {
   if (options.gpu_threads != 0) return options.gpu_threads;
-  return std::clamp(std::thread::hardware_concurrency(), 1u, usual_threads);
+  return std::clamp(std::thread::hardware_concurrency(), least_threads, usual_threads);
 }
 
 }  // namespace
@@ -32,7 +33,10 @@ BatchRun* Crew::Queue::pop() {
   return run;
 }
 
-Crew::Crew(EngineState& engine) : engine_(engine), most_runs_(engine.store.options.gpu_queue) {
+Crew::Crew(EngineState& engine)
+    : engine_(engine),
+      count_(threads_of(engine.store.options)),
+      most_runs_(engine.store.options.gpu_queue) {
   try {
     make_threads();
   } catch (const std::system_error&) {
@@ -45,13 +49,12 @@ Crew::Crew(EngineState& engine) : engine_(engine), most_runs_(engine.store.optio
 }
 
 void Crew::make_threads() {
-  const uint32_t count = threads_of(engine_.store.options);
   if (engine_.store.values != nullptr) {
     fetchers_ = std::make_unique<ValueFetchers>(
-        std::min(count, most_fetchers),
+        std::min(count_, most_fetchers),
         [this](ValueReader& reader) { engine_.device->finish(reader); });
   }
-  for (uint32_t i = 0; i < count; ++i) {
+  for (uint32_t i = 0; i < count_; ++i) {
     BatchRunner& runner =
         *runners_.emplace_back(std::make_unique<BatchRunner>(engine_, this, fetchers_.get()));
     threads_.emplace_back([this, &runner] { work(runner); });
@@ -142,8 +145,16 @@ void Crew::work(BatchRunner& runner) {
       const Submitted how = again ? runner.run_again(*run) : runner.submit(*run);
       if (how == Submitted::ended) run->owner.moved(*run, BatchRun::Phase::ended);
     }
-    maintains = runner.maintain(engine_.clock.now_ms());
+    maintains = maintain(runner);
   }
+}
+
+bool Crew::maintain(BatchRunner& runner) {
+  const uint32_t others = maintaining_.fetch_add(1, std::memory_order_relaxed);
+  const bool may = count_ == 1 || others + 1 < count_;
+  const bool more = may && runner.maintain(engine_.clock.now_ms());
+  maintaining_.fetch_sub(1, std::memory_order_relaxed);
+  return more;
 }
 
 }  // namespace isotherm

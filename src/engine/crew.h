@@ -7,7 +7,7 @@
 //                  └──── resume ◀───────┴─▶ threads that fetch them (device/value_fetchers.h)
 // A round (device/rounds.h) takes the batches that its threads have; what arrives meanwhile is the
 // next one. Between batches the threads do the background work, for as long as there is some, or
-// when they are nudged.
+// when they are nudged; where there are several, one is always left for batches.
 //
 // Order. Batches under way are concurrent: an owner that needs one before the other waits for it.
 // Bounds. The queue takes so many batches, and about so many rows; then it answers retry, and tells
@@ -64,10 +64,13 @@ class Crew final : public Executor {
   void work(BatchRunner& runner);
   bool take(BatchRun*& run, bool& again, bool maintains);
   void tell_room();
+  bool maintain(BatchRunner& runner);
 
   EngineState& engine_;
+  const uint32_t count_;  // of threads
   const uint32_t most_runs_;
   std::atomic<uint64_t> refused_{0};
+  std::atomic<uint32_t> maintaining_{0};
 
   std::mutex mutex_;  // of what follows
   std::condition_variable changed_;

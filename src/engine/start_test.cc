@@ -62,6 +62,32 @@ class StartTest : public ::testing::Test {
     return ended;
   }
 
+  static Options with_values() {
+    Options options;
+    options.gpu_values = 1 << 20;
+    options.gpu_values_from = 100;
+    return options;
+  }
+  // Stores a value that then lies on the device.
+  void store_away(std::string_view key, std::string_view value) {
+    Worker worker(*engine);
+    put(worker, key, value);
+    put(worker, "warm", "1");
+    for (int i = 0; i < 50; ++i) worker.maintain();
+    ASSERT_EQ(engine->stats().values.values, 1u);
+  }
+  // Until all rows are answered but those that wait.
+  static void wait_for_answers(Worker& worker) {
+    bool answered = false;
+    while (!answered) {
+      worker.wait();
+      worker.poll([&](Batch&, bool ended) {
+        EXPECT_FALSE(ended);
+        answered = true;
+      });
+    }
+  }
+
   void use_device(Options options = {}) {
     engine = std::make_unique<Engine>(options, clock, gated_root_tiers_maker(device, gates));
   }
@@ -252,18 +278,9 @@ TEST_F(StartTest, AFullQueueAnswersRetryAndTellsWhenItHasRoom) {
 }
 
 TEST_F(StartTest, RowsAreReadyWhileOthersAwaitTheirValues) {
-  Options options;
-  options.gpu_values = 1 << 20;
-  options.gpu_values_from = 100;
-  use_device(options);
+  use_device(with_values());
   const std::string value(500, 'v');
-  {
-    Worker worker(*engine);
-    put(worker, "cold", value);
-    put(worker, "warm", "1");
-    for (int i = 0; i < 50; ++i) worker.maintain();
-    ASSERT_EQ(engine->stats().values.values, 1u);
-  }
+  store_away("cold", value);
   gates.values.close();
   Worker worker(*engine, false);
   Batch batch;
@@ -272,14 +289,7 @@ TEST_F(StartTest, RowsAreReadyWhileOthersAwaitTheirValues) {
   batch.put("cold", "new");
   batch.get("cold");
   ASSERT_EQ(worker.start(batch), Started::under_way);
-  worker.wait();
-  int answered = 0;
-  while (answered == 0) {
-    worker.poll([&](Batch&, bool ended) {
-      EXPECT_FALSE(ended);
-      ++answered;
-    });
-  }
+  wait_for_answers(worker);
   EXPECT_EQ(text(batch, 0), "1");
   EXPECT_FALSE(batch.ready(1));
   EXPECT_EQ(text(batch, 3), "new");
@@ -294,6 +304,56 @@ TEST_F(StartTest, RowsAreReadyWhileOthersAwaitTheirValues) {
   gates.values.open();
   worker.wait_for(batch);
   EXPECT_EQ(text(batch, 1), value);
+}
+
+// A request that builds on a value runs again when that is there, and rows of its key behind it.
+TEST_F(StartTest, RowsThatBuildOnAValueWaitForItWithoutARound) {
+  use_device(with_values());
+  const std::string value(500, 'v');
+  store_away("cold", value);
+  gates.values.close();
+  Worker worker(*engine, false);
+  Batch batch;
+  batch.get("cold");
+  batch.append("cold", "1");
+  batch.append("cold", "2");
+  batch.put("warm", "3");
+  batch.get("cold");
+  batch.erase("cold");
+  batch.get("cold");
+  ASSERT_EQ(worker.start(batch), Started::under_way);
+  wait_for_answers(worker);
+  EXPECT_TRUE(batch.ready(3));
+  for (const Batch::Row row : {0, 1, 2, 4, 5, 6}) EXPECT_FALSE(batch.ready(row)) << row;
+  // Nobody else's round waits.
+  put(worker, "another", "value");
+  gates.values.open();
+  worker.wait_for(batch);
+  EXPECT_EQ(text(batch, 0), value);
+  EXPECT_EQ(batch.reply(1).number, 501);
+  EXPECT_EQ(batch.reply(2).number, 502);
+  EXPECT_EQ(text(batch, 4), value + "12");
+  EXPECT_EQ(batch.reply(5).status, Status::ok);
+  EXPECT_EQ(batch.reply(6).status, Status::not_found);
+}
+
+// Somebody changes it meanwhile: it builds on what is there then.
+TEST_F(StartTest, ARowThatWaitsBuildsOnWhatIsThereInTheEnd) {
+  use_device(with_values());
+  store_away("cold", std::string(500, 'v'));
+  gates.values.close();
+  Worker worker(*engine, false);
+  Batch batch;
+  batch.append("cold", "1");
+  ASSERT_EQ(worker.start(batch), Started::under_way);
+  wait_for_answers(worker);
+  put(worker, "cold", "new");
+  gates.values.open();
+  worker.wait_for(batch);
+  batch.clear();
+  batch.get("cold");
+  worker.submit(batch);
+  EXPECT_EQ(text(batch, 0), "new1");
 }
 
 TEST_F(StartTest, ABatchThatRunsAloneComesThroughOnADevice) {

@@ -132,8 +132,9 @@ void add_round_options(CLI::App& app, RoundOptions& rounds) {
 }
 
 void add_crew_options(CLI::App& app, Options& store) {
-  app.add_option("--gpu-threads", store.gpu_threads,
-                 "Threads that take the loops' batches to the GPUs [as many as --threads]")
+  app.add_option(
+         "--gpu-threads", store.gpu_threads,
+         "Threads that take the loops' batches to the GPUs [as many as --threads, at least 2]")
       ->check(CLI::Range(1, 256));
   app.add_option("--gpu-queue", store.gpu_queue,
                  "Batches that may wait for them before the loops stop reading [1024]")

@@ -58,6 +58,7 @@ class SlowDeviceTest : public ::testing::Test {
   // Stores a value that then lies on the device.
   void store_away(TestClient& client, const std::string& key) {
     ask(client, resp({"SET", key, long_value}), "+OK\r\n");
+    ask(client, resp({"SET", "other", "x"}), "+OK\r\n");
     for (int i = 0; i < 10'000 && server_->engine().stats().values.values == 0; ++i) {
       ask(client, resp({"SET", "other", "x"}), "+OK\r\n");
     }
@@ -155,13 +156,18 @@ TEST_F(SlowDeviceTest, SocketsAreNotReadWhileTheQueueIsFull) {
   gates_.rounds.close();
   clients[0]->send(resp({"INCR", "n"}));
   gates_.rounds.wait_for(1);
-  // Two more batches wait, and the next finds no place.
+  // Two more batches wait, and the next finds no place. What comes then is not read.
+  const std::string request = resp({"INCR", "n"});
+  uint64_t bytes = server.state().statistics().bytes_in;
   for (size_t i = 1; i < clients.size(); ++i) {
-    EXPECT_EQ(server.engine().stats().queue_full, i > 3 ? 1u : 0u);
-    clients[i]->send(resp({"INCR", "n"}));
+    clients[i]->send(request);
+    if (i <= 3) {
+      bytes += request.size();
+      while (server.state().statistics().bytes_in != bytes) std::this_thread::yield();
+    }
     pass_turns();
+    EXPECT_EQ(server.engine().stats().queue_full, i < 3 ? 0u : 1u);
   }
-  const uint64_t bytes = server.state().statistics().bytes_in;
   TestClient late(server.resp_port());
   late.send(resp({"INCR", "n"}));
   pass_turns();
