@@ -50,7 +50,7 @@ ValueReader::ValueReader(DeviceValues& values, MemoryBudget& budget)
 
 ValueReader::~ValueReader() {
   budget_.buffers.fetch_sub(transfer_bytes_, std::memory_order_relaxed);
-  while (!chunks_.empty()) drop_last_chunk();
+  give_memory_back();
 }
 
 void ValueReader::await(std::vector<AwaitedValue>& awaited) {
@@ -182,6 +182,10 @@ void ValueReader::clear() {
   chunk_used_ = 0;
   reserved_.store(0, std::memory_order_relaxed);
   if (!fetched_.empty()) fetched_.clear();
+}
+
+void ValueReader::give_memory_back() {
+  while (!chunks_.empty()) drop_last_chunk();
 }
 
 ValueReader::Room ValueReader::room(uint64_t bytes) {

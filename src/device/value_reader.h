@@ -75,6 +75,8 @@ class ValueReader final : public Awaited {
 
   void finish();
   void clear();
+  // Behind `clear`: also what it would keep for the next batch.
+  void give_memory_back();
   // A device has failed it.
   bool failed() const { return failed_; }
 

@@ -1,8 +1,8 @@
 #include "engine/batch_runner.h"
 
 #include <algorithm>
-#include <semaphore>
-#include <stdexcept>
+#include <condition_variable>
+#include <mutex>
 #include <utility>
 
 #include "device/batch_bytes.h"
@@ -12,13 +12,23 @@
 namespace isotherm {
 namespace {
 
+// Ends when `wait` returns, so it is told under the lock.
 class SleepingWaiter final : public Awaited::Waiter {
  public:
-  void there() override { there_.release(); }
-  void wait() { there_.acquire(); }
+  void there() override {
+    const std::lock_guard guard(mutex_);
+    there_ = true;
+    told_.notify_one();
+  }
+  void wait() {
+    std::unique_lock lock(mutex_);
+    told_.wait(lock, [&] { return there_; });
+  }
 
  private:
-  std::binary_semaphore there_{0};
+  std::mutex mutex_;
+  std::condition_variable told_;
+  bool there_ = false;
 };
 
 }  // namespace

@@ -115,6 +115,7 @@ std::vector<ItemClassStats> Engine::item_classes() const {
 }
 uint64_t Engine::large_item_bytes() const { return state_->store.items.large_bytes(); }
 
+uint64_t Engine::used_memory() const { return state_->store.budget.used(); }
 uint64_t Engine::maxmemory() const { return state_->store.budget.limit(); }
 void Engine::set_maxmemory(uint64_t bytes) { state_->store.budget.set_limit(bytes); }
 EvictionPolicy Engine::policy() const { return state_->store.policy; }

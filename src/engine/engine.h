@@ -99,6 +99,7 @@ class Engine {
   const Options& options() const;  // as the store was opened
   const Clock& clock() const;
   EngineStats stats() const;
+  uint64_t used_memory() const;  // of these
   // From the smallest size to the largest.
   std::vector<ItemClassStats> item_classes() const;
   uint64_t large_item_bytes() const;  // of items that are in no class
@@ -204,9 +205,11 @@ class Worker {
   uint64_t copied_bytes() const;
 
   // A bounded step of background work; true while more is waiting. Call it between batches and,
-  // when idle, about ten times a second. Where the worker does not wait, the crew does it.
+  // when idle, about ten times a second. Where the worker must not wait, the crew does it between
+  // batches, and else when it is nudged.
   bool maintain(int64_t now_ms);
   bool maintain();
+  void nudge();
 
  private:
   struct Impl;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -28,18 +29,32 @@ class KeyGate final : public RowGate, public Awaited {
   Awaited* awaited(const Batch::Columns& columns, Batch::Row row) override {
     return !open_ && columns.key[row] == key_ ? this : nullptr;
   }
-  void begin(Waiter& waiter) override { waiters.push_back(&waiter); }
+  void begin(Waiter& waiter) override {
+    {
+      const std::lock_guard guard(mutex_);
+      if (!open_) return waiters_.push_back(&waiter);
+    }
+    waiter.there();
+  }
   void let_go(bool open = true) {
-    open_ = open;
     std::vector<Waiter*> told;
-    told.swap(waiters);
+    {
+      const std::lock_guard guard(mutex_);
+      open_ = open;
+      told.swap(waiters_);
+    }
     for (Waiter* waiter : told) waiter->there();
   }
-  std::vector<Waiter*> waiters;
+  size_t waiters() {
+    const std::lock_guard guard(mutex_);
+    return waiters_.size();
+  }
 
  private:
   const std::string key_;
   std::atomic<bool> open_{false};
+  std::mutex mutex_;
+  std::vector<Waiter*> waiters_;
 };
 
 class StartTest : public ::testing::Test {
@@ -126,7 +141,7 @@ TEST_F(StartTest, RowsBehindOneThatWaitsKeepTheirOrder) {
   batch.erase("slow", option::want_previous);
   batch.get("slow");
   ASSERT_EQ(worker.start(batch), Started::under_way);
-  EXPECT_EQ(gate.waiters.size(), 1u) << "those behind it wait for it";
+  EXPECT_EQ(gate.waiters(), 1u) << "those behind it wait for it";
   EXPECT_TRUE(batch.ready(0));
   EXPECT_EQ(text(batch, 2), "1");
   for (const Batch::Row row : {1, 3, 4, 5, 6}) EXPECT_FALSE(batch.ready(row)) << row;
@@ -195,7 +210,7 @@ TEST_F(StartTest, ABatchThatRunsAloneWaitsBeforeItDoes) {
   // It may not stand in the gate while it waits for its row.
   Worker worker(*engine);
   put(worker, "quick", "value");
-  while (gate.waiters.empty()) put(worker, "quick", "value");
+  while (gate.waiters() == 0) put(worker, "quick", "value");
   gate.let_go();
   other.join();
 }

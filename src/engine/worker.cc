@@ -119,9 +119,17 @@ BatchRun* Worker::Impl::take_run(bool in_this_thread) {
   return run;
 }
 
+// The last is the next to be used, and a few of those before it keep their memory.
 void Worker::Impl::give_back(BatchRun& run) {
+  constexpr size_t most_warm = 4;
   --out;
-  &run == &first ? static_cast<void>(first_out = false) : free.push_back(&run);
+  if (&run == &first) {
+    first_out = false;
+    return;
+  }
+  free.push_back(&run);
+  if (free.size() <= most_warm) return;
+  if (ValueReader* cold = free[free.size() - 1 - most_warm]->reader) cold->give_memory_back();
 }
 
 void Worker::Impl::released(BatchRun& run) {
@@ -300,10 +308,12 @@ uint64_t Worker::copied_bytes() const {
 bool Worker::maintain() { return maintain(impl_->engine.clock.now_ms()); }
 
 bool Worker::maintain(int64_t now_ms) {
-  if (!impl_->waits) {
-    if (Crew* const crew = impl_->engine.crew()) return crew->nudge(), false;
-  }
+  if (!impl_->waits && impl_->engine.crew() != nullptr) return false;
   return impl_->out == 0 && impl_->runner.maintain(now_ms);
+}
+
+void Worker::nudge() {
+  if (Crew* const crew = impl_->engine.crew_if_made()) crew->nudge();
 }
 
 // Inside the gate, with whatever the worker holds besides.

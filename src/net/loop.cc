@@ -102,7 +102,9 @@ void Loop::wait(bool work_is_left) {
 // What has to be done now and then, whether requests come or not.
 void Loop::look_after() {
   if (is_idle()) flush_if_due(server_, *worker_, server_.clock.now_ms());
+  worker_->nudge();
   pool_.trim();
+  trim_turns();
   report_memory();
   bound_memory();
   check_outputs();
@@ -177,10 +179,21 @@ LoopTurn& Loop::spare_turn() {
   }
   LoopTurn& turn = *spare_turns_.back();
   spare_turns_.pop_back();
+  unneeded_turns_ = std::min(unneeded_turns_, spare_turns_.size());
   turn.turn.now_ms = now_ms_;
   turn.turn.full_output = output_bound;
   turn.turn.drains = false;
   return turn;
+}
+
+// Those that were not needed since the last look go, but for one: a batch may be large.
+void Loop::trim_turns() {
+  for (; unneeded_turns_ > 1; --unneeded_turns_) {
+    const LoopTurn* const turn = spare_turns_.front();
+    spare_turns_.erase(spare_turns_.begin());
+    std::erase_if(turns_, [&](const auto& one) { return one.get() == turn; });
+  }
+  unneeded_turns_ = spare_turns_.size();
 }
 
 void Loop::begin_turn() {

@@ -103,6 +103,7 @@ class Loop {
   void wait(bool work_is_left);
   void turn();
   LoopTurn& spare_turn();
+  void trim_turns();
   bool may_begin() const;
   bool is_idle() const { return under_way_.empty() && refused_ == nullptr; }
   void begin_turn();
@@ -137,6 +138,7 @@ class Loop {
   std::unique_ptr<Worker> worker_;
   std::vector<std::unique_ptr<LoopTurn>> turns_;  // all
   std::vector<LoopTurn*> spare_turns_;
+  size_t unneeded_turns_ = 0;  // of these, since they were trimmed
   std::vector<LoopTurn*> under_way_;
   LoopTurn* refused_ = nullptr;     // parsed, but its batch is not started yet
   std::vector<Connection*> alone_;  // that wait with a command that runs alone
