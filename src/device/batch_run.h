@@ -75,7 +75,7 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   void leave() {
     group_ != nullptr ? group_->leave(slot) : epochs_.leave(slot);
     if (reader != nullptr) reader->clear();
-    again_.clear();
+    if (!again_.empty()) again_.clear();
   }
 
   // `row`, of the batch or of the parked rows that run again, waits for `what`; null: for an

@@ -59,7 +59,7 @@ void EngineState::use_device(const RootTiersMaker& make_index, bool required,
   }
 }
 
-Crew* EngineState::crew() {
+Crew* EngineState::make_crew() {
   if (!on_device()) return nullptr;
   if (Crew* const made = crew_if_made()) return made;
   const std::lock_guard guard(crew_mutex_);

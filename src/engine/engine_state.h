@@ -38,7 +38,7 @@ class EngineState {
 
   // The crew, which is made when somebody asks for it first; null where the index is on the host,
   // or no thread could be had.
-  Crew* crew();
+  Crew* crew() { return device == nullptr ? nullptr : make_crew(); }
   Crew* crew_if_made() const { return crew_in_use_.load(std::memory_order_acquire); }
 
   const Clock& clock;
@@ -53,6 +53,8 @@ class EngineState {
   std::atomic<uint32_t> workers{0};
 
  private:
+  Crew* make_crew();
+
   std::mutex crew_mutex_;
   bool crew_failed_ = false;
   std::unique_ptr<Crew> crew_;

@@ -35,6 +35,20 @@ EpochDomain::Slot* EpochDomain::take_of(uint32_t block) {
 
 void EpochDomain::release(Slot* slot) { slot->taken.store(false); }
 
+void EpochDomain::wait_until_open() const { exclusive_.wait(true, std::memory_order_seq_cst); }
+
+void EpochDomain::enter_when_open(Slot& slot) {
+  do {
+    wait_until_open();
+  } while (!try_enter(slot));
+}
+
+// What announced itself too late.
+void EpochDomain::step_back(Slot& slot) {
+  slot.announced.store(0, std::memory_order_seq_cst);
+  slot.announced.notify_all();
+}
+
 void EpochDomain::lock_exclusive(Slot& slot) {
   exclusive_mutex_.lock();
   exclusive_.store(true, std::memory_order_seq_cst);

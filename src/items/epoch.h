@@ -34,6 +34,8 @@
 #include <mutex>
 #include <stdexcept>
 
+#include "base/macros.h"
+
 namespace isotherm {
 
 class EpochDomain {
@@ -60,15 +62,14 @@ class EpochDomain {
   void release(Slot* slot);
 
   // Not reentrant. Waits while an exclusive section runs.
-  void enter(Slot& slot) {
-    while (!try_enter(slot)) wait_until_open();
+  ISOTHERM_INLINE void enter(Slot& slot) {
+    if (ISOTHERM_UNLIKELY(!try_enter(slot))) enter_when_open(slot);
   }
   // False while an exclusive section runs or waits.
-  bool try_enter(Slot& slot) {
+  ISOTHERM_INLINE bool try_enter(Slot& slot) {
     slot.announced.store(epoch_.load(std::memory_order_relaxed), std::memory_order_seq_cst);
-    if (!exclusive_.load(std::memory_order_seq_cst)) return true;
-    slot.announced.store(0, std::memory_order_seq_cst);
-    slot.announced.notify_all();
+    if (ISOTHERM_LIKELY(!exclusive_.load(std::memory_order_seq_cst))) return true;
+    step_back(slot);
     return false;
   }
   // For whoever is inside with another slot, which is left only behind this call.
@@ -87,7 +88,7 @@ class EpochDomain {
   void unlock_exclusive();
   // Whether a section runs or waits, and its end.
   bool exclusive_wanted() const { return exclusive_.load(std::memory_order_seq_cst); }
-  void wait_until_open() const { exclusive_.wait(true, std::memory_order_seq_cst); }
+  void wait_until_open() const;
 
   // The epoch to retire with, read after the unlink.
   uint64_t current() const { return epoch_.load(std::memory_order_seq_cst); }
@@ -105,6 +106,8 @@ class EpochDomain {
     }
   }
   Slot* take_of(uint32_t block);
+  void enter_when_open(Slot& slot);
+  static void step_back(Slot& slot);
 
   const uint32_t block_count_;
   std::atomic<uint64_t> epoch_{1};
