@@ -9,8 +9,8 @@
 // batch that is used over and over allocates nothing.
 //   filling ──submit──▶ running ──every slot ready──▶ done ──clear──▶ filling
 // Each slot becomes ready by itself: `ready(i)` may be true while row i + 1 still runs. The
-// callback given to `on_done` runs on the submitting thread when all slots are ready; the host
-// executor calls it before submit returns.
+// callback given to `on_done` runs on the submitting thread when all slots are ready: before submit
+// returns, or when the thread looks what has ended of what it has started (isotherm/store.h).
 //
 // Invariants.
 // - Keys and values are borrowed: the bytes must stay where they are until the batch is done.
@@ -194,6 +194,8 @@ class Batch {
     }
   };
   Columns& columns() { return columns_; }
+  // Appends a copy of a row of another batch.
+  Row append(const Columns& from, Row row);
   const Columns& columns() const { return columns_; }
   // True when it must run alone: a request has option::exclusive, or there are guards.
   bool exclusive() const { return exclusive_; }

@@ -61,6 +61,11 @@ struct Options {
   uint64_t gpu_values_from = 256;
   // When the batches of all threads go to the GPUs.
   RoundOptions rounds;
+  // Threads that take batches there for those that do not wait (Handle::start), at most 256; 0: as
+  // many as cores, from 2 to 8.
+  uint32_t gpu_threads = 0;
+  // Batches that wait for these threads at most, at least 1.
+  uint32_t gpu_queue = 1024;
 };
 
 }  // namespace isotherm

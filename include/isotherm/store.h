@@ -10,9 +10,17 @@
 // read the replies, `clear` it. A batch of some hundred requests hides the memory's latency, and
 // reads values without copying them.
 //
+// A batch can also be started without waiting for its end (`start`), which helps where the index is
+// on a GPU: its threads run the batches of all handles together. Several batches are under way
+// then:
+//   while (handle.start(batch) == isotherm::Status::retry) handle.poll();
+//   …                                          // fill and start others
+//   handle.wait(batch);                        // or on_done, or poll
+//
 // Threads. A Store may be used by any number of threads, each through a Handle of its own (at most
 // 256). A Handle and its batches belong to one thread. Each key is linearizable; requests of a
-// batch on one key take effect in order.
+// batch on one key take effect in order. Batches of a handle that are under way together are
+// concurrent.
 //
 // Errors. Constructors throw std::invalid_argument for options out of range and std::bad_alloc
 // without memory; operations return a Status and throw nothing.
@@ -98,16 +106,28 @@ class Handle {
   // Sets the absolute expiry; no_expiry removes it: ok or not_found.
   Status expire(std::string_view key, int64_t expiry);
 
-  // Runs a batch; every reply is ready when it returns or becomes so by itself (isotherm/batch.h).
+  // Runs a batch; every reply is ready when it returns.
   void submit(Batch& batch);
+
+  // Begins to run a batch, which stays where it is until it has ended. ok: it runs, or has ended
+  // already, as it always has where the index is on the CPU. retry: nothing ran; try again after
+  // `poll`, or when other batches were cleared: of a handle at most most_under_way are under way or
+  // not cleared, a queue before the GPU was full, or another thread wants the store alone (`clear`,
+  // exclusive requests). A batch of exclusive requests waits for all others to be cleared, so.
+  static constexpr uint32_t most_under_way = 64;
+  Status start(Batch& batch);
+  // Calls what `on_done` was given of each batch that has ended since. Returns how many are under
+  // way.
+  uint32_t poll();
+  // The same, but waits until this batch has ended.
+  void wait(Batch& batch);
 
   // Visits at least `count` keys from `cursor` on (0: the beginning) and returns the cursor to go
   // on from, 0 at the end. Keys present from the first to the last call are visited at least once.
-  // Do not call it while a batch of this handle is done and not cleared; the same holds for
-  // `clear`.
   uint64_t scan(uint64_t cursor, uint64_t count,
                 const std::function<void(std::string_view key)>& visit);
-  // Removes every key of the database.
+  // Removes every key of the database. Not while a batch of this handle is under way or not
+  // cleared.
   void clear();
   // A bounded step of background work (growth, expiry, eviction); operations call it too. Call it
   // now and then when idle; true while more waits.

@@ -128,6 +128,19 @@ Batch::Row Batch::add_float(std::string_view key, std::string_view delta, uint16
   return row;
 }
 
+Batch::Row Batch::append(const Columns& from, Row row) {
+  const Row to = append_row(from.op[row], from.key[row], from.options[row]);
+  columns_.database[to] = from.database[row];
+  columns_.hash[to] = from.hash[row];
+  // A get has no other columns, unless somebody noted numbers there, which its batch keeps.
+  if (from.op[row] == Op::get) return to;
+  columns_.value[to] = from.value[row];
+  columns_.number[to] = from.number[row];
+  columns_.expiry[to] = from.expiry[row];
+  columns_.flags[to] = from.flags[row];
+  return to;
+}
+
 void Batch::guard(Check check, void* context) {
   guards_.push_back({size_, check, context});
   exclusive_ = true;

@@ -15,14 +15,17 @@ namespace {
 // Some rows of a batch.
 class BatchWork final : public RoundWork {
  public:
-  BatchWork(const Batch::Columns& columns, uint32_t rows, bool writes, int64_t now_ms,
-            bool writable, ValueReader* reader)
-      : columns_(columns),
+  BatchWork(const Batch& batch, uint32_t first, uint32_t rows, int64_t now_ms, bool writable,
+            ValueReader* reader, BatchRun* parking)
+      : batch_(batch),
+        columns_(batch.columns().from(first)),
+        first_(first),
         rows_(rows),
-        writes_(writes),
+        writes_(batch.writes()),
         now_ms_(now_ms),
         writable_(writable),
-        reader_(reader) {}
+        reader_(reader),
+        parking_(parking) {}
 
   uint32_t rows() const override { return rows_; }
   bool writes() const override { return writes_; }
@@ -43,18 +46,24 @@ class BatchWork final : public RoundWork {
     HostExecutor::Run run{share.executor, columns_, now_ms_, largest, !writes_};
     run.erases_expired = share.overlay != nullptr;
     run.values = reader_;
+    run.parking = parking_;
+    run.batch = &batch_;
+    run.first_row = first_;
     run_round_stages(run, share, found, numbers, count);
     if (reader_ != nullptr) reader_->await(run.awaited);
     share.executor.count(run, count);
   }
 
  private:
+  const Batch& batch_;
   Batch::Columns columns_;
+  const uint32_t first_;
   const uint32_t rows_;
   const bool writes_;
   const int64_t now_ms_;
   const bool writable_;
   ValueReader* const reader_;
+  BatchRun* const parking_;
 };
 
 // Items that leave their places, or go to others.
@@ -130,15 +139,14 @@ std::unique_ptr<RootTable> DeviceExecutor::make_table(const RootTiersMaker& make
 }
 
 Batch::Row DeviceExecutor::run(Member& member, ValueReader* reader, Batch& batch, int64_t now_ms,
-                               bool writable, Batch::Row first, Batch::Row end) {
+                               bool writable, Batch::Row first, Batch::Row end, BatchRun* parking) {
   Batch::Row done = first;
   while (done < end) {
     const uint32_t rows = std::min(end - done, most_rows_a_round);
-    BatchWork work(batch.columns().from(done), rows, batch.writes(), now_ms, writable, reader);
+    BatchWork work(batch, done, rows, now_ms, writable, reader, parking);
     if (!rounds_.run(member, work)) break;
     done += rows;
   }
-  if (reader != nullptr) finish(*reader);
   return done;
 }
 
@@ -188,9 +196,9 @@ bool DeviceExecutor::scan(uint64_t bound, uint64_t wanted,
 }
 
 RootTableStats DeviceExecutor::stats() {
-  RootTableStats stats;
-  rounds_.alone([&](RootTable& table) { stats = table.stats(); });
-  return stats;
+  const std::lock_guard guard(stats_mutex_);
+  rounds_.alone_now([&](RootTable& table) { stats_ = table.stats(); });
+  return active() ? stats_ : RootTableStats{};
 }
 
 void DeviceExecutor::take_over(uint64_t last_version) {

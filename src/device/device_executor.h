@@ -1,7 +1,7 @@
 // DeviceExecutor: answers batches with an index in the memory of a device, over items of the host.
 //
 // The device maps keys' hashes to roots (index/item_table.h). Items, full keys, expiry,
-// versions and eviction are the host's: the threads of the workers read and write items in rounds
+// versions and eviction are the host's: the threads that run batches read and write items in rounds
 // (device/rounds.h), by the same code as the host executor (device/row_answers.h). All databases
 // share one index; the database is part of the key (device/round_stages.h).
 //
@@ -27,6 +27,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "device/device_values.h"
@@ -37,6 +38,8 @@
 #include "device/value_reader.h"
 
 namespace isotherm {
+
+class BatchRun;
 
 class DeviceExecutor {
  public:
@@ -55,13 +58,18 @@ class DeviceExecutor {
 
   // Answers the rows of `batch` from `first` to before `end` in order, and returns the first that
   // is not answered: `end`, or a row before it where the device was lost on the way. `reader`: for
-  // values on devices, the caller's, or null where there are none.
+  // values on devices, the caller's, or null where there are none; rows that await some are ended
+  // by `finish`. `parking`: takes rows that must know such a value; null: they fetch it on the
+  // spot.
   Batch::Row run(Member& member, ValueReader* reader, Batch& batch, int64_t now_ms, bool writable,
-                 Batch::Row first, Batch::Row end);
+                 Batch::Row first, Batch::Row end, BatchRun* parking = nullptr);
   // All rows.
   Batch::Row run(Member& member, ValueReader* reader, Batch& batch, int64_t now_ms, bool writable) {
     return run(member, reader, batch, now_ms, writable, 0, batch.size());
   }
+
+  // Fetches what the reader awaits, within an epoch of its own.
+  void finish(ValueReader& reader);
 
   // Takes items out of their places or moves them, and notes which moves were done; false: the
   // device was lost and none was.
@@ -83,7 +91,8 @@ class DeviceExecutor {
   bool scan(uint64_t bound, uint64_t wanted, const std::function<void(Location root)>& visit,
             uint64_t& next);
 
-  // All 0 once the device was lost.
+  // All 0 once the device was lost. While a round runs: as they were before, so nobody waits for
+  // it.
   RootTableStats stats();
   RoundStats round_stats() const { return rounds_.stats(); }
   const RoundSchedule& schedule() const { return rounds_.schedule(); }
@@ -96,7 +105,6 @@ class DeviceExecutor {
 
  private:
   std::unique_ptr<RootTable> make_table(const RootTiersMaker& make);
-  void finish(ValueReader& reader);
   void take_over(uint64_t last_version);
 
   HostStore& store_;
@@ -105,6 +113,8 @@ class DeviceExecutor {
   std::unique_ptr<DeviceValues> values_;
   SteadyWaitClock steady_clock_;
   Rounds rounds_;
+  std::mutex stats_mutex_;
+  RootTableStats stats_;  // as they were last seen
 };
 
 }  // namespace isotherm

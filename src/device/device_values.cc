@@ -59,6 +59,19 @@ void DeviceValues::note(const SendFound& found, uint64_t entries) {
               std::memory_order_relaxed);
 }
 
+void DeviceValues::want(std::span<const Wanted> more) {
+  const std::lock_guard guard(wanted_mutex_);
+  const size_t count = std::min(more.size(), most_wanted - wanted_.size());
+  wanted_.insert(wanted_.end(), more.begin(), more.begin() + static_cast<ptrdiff_t>(count));
+  wanted_count_.store(wanted_.size(), std::memory_order_relaxed);
+}
+
+std::vector<DeviceValues::Wanted> DeviceValues::take_wanted() {
+  const std::lock_guard guard(wanted_mutex_);
+  wanted_count_.store(0, std::memory_order_relaxed);
+  return std::exchange(wanted_, {});
+}
+
 DeviceValueStats DeviceValues::stats() const {
   const auto read = [](const std::atomic<uint64_t>& count) {
     return count.load(std::memory_order_relaxed);

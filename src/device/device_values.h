@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "device/value_log.h"
@@ -80,6 +81,17 @@ class DeviceValues {
   // Whether sending values makes room. Writes may run over the cap a little then.
   bool helps() const { return !lost() && !vain() && !log_.full(); }
 
+  // Some of the items whose values were read again, with the places that these had then: they may
+  // come back. Of many that a batch reads a few are noted, so that it is those that are read most.
+  struct Wanted {
+    Location location;
+    ValuePlace place;
+  };
+  static constexpr size_t most_wanted = 1024;
+  void want(std::span<const Wanted> more);
+  std::vector<Wanted> take_wanted();
+  size_t wanted() const { return wanted_count_.load(std::memory_order_relaxed); }
+
   // From now on nothing goes there.
   void lose() { lost_.store(true, std::memory_order_release); }
   bool lost() const { return lost_.load(std::memory_order_acquire); }
@@ -102,6 +114,9 @@ class DeviceValues {
   std::atomic<bool> poor_{false};
   std::atomic<uint64_t> vain_looks_{0};
   std::atomic<uint64_t> poor_looks_{0};
+  std::mutex wanted_mutex_;
+  std::vector<Wanted> wanted_;
+  std::atomic<size_t> wanted_count_{0};
 };
 
 }  // namespace isotherm

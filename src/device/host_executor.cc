@@ -1,6 +1,7 @@
 #include "device/host_executor.h"
 
 #include "base/hash.h"
+#include "device/batch_run.h"
 #include "device/host_stages_entry.h"
 #include "device/instruction_set.h"
 #include "items/arriving_item.h"
@@ -101,8 +102,17 @@ void HostExecutor::Run::await(Reply& reply, const Item& item, Status status, Sta
   }
 }
 
-ValueReader::Whole HostExecutor::Run::whole(const Item& item) const {
-  return values != nullptr ? values->whole(item) : ValueReader::Whole{};
+ValueReader::Whole HostExecutor::Run::whole(const Item& item, Batch::Row row) const {
+  if (values == nullptr) return {};
+  const ValueReader::Whole whole = values->whole(item, parking != nullptr);
+  if (whole.awaited) parking->park(*batch, first_row + row, nullptr);
+  return whole;
+}
+
+bool HostExecutor::Run::parks_behind(Batch::Row row) const {
+  if (!parking->is_parked(columns, row)) return false;
+  parking->park(*batch, first_row + row, nullptr);
+  return true;
 }
 
 bool HostExecutor::Run::reserve(const Item& item) const {

@@ -33,6 +33,8 @@
 
 namespace isotherm {
 
+class BatchRun;
+
 class HostExecutor {
  public:
   struct Counters {
@@ -55,11 +57,18 @@ class HostExecutor {
     // Of whose batch the rows are, where values may lie on devices, and its rows that wait.
     ValueReader* values = nullptr;
     std::vector<AwaitedValue> awaited = {};
+    // Takes rows that must know a value which is away, for as long as it is; null: it is fetched on
+    // the spot. The first of the columns' rows is this one of the batch.
+    BatchRun* parking = nullptr;
+    const Batch* batch = nullptr;
+    Batch::Row first_row = 0;
 
     // The reply shows the item but for its value, which is away and for which memory is reserved.
     void await(Reply& reply, const Item& item, Status status, Status if_lost, bool again = false);
-    // The item with its value.
-    ValueReader::Whole whole(const Item& item) const;
+    // The item with its value, for the row, which is parked where the value is not there yet.
+    ValueReader::Whole whole(const Item& item, Batch::Row row) const;
+    // Whether the row was parked, behind another one of its key.
+    bool parks_behind(Batch::Row row) const;
     bool reserve(const Item& item) const;
   };
 

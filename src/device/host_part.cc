@@ -24,7 +24,7 @@ constexpr size_t entries_a_piece = 2048;
 HostPart::HostPart(const HostPartOptions& options)
     : budget_(options.bytes),
       tier_(pages_, budget_, epochs_, options.seed, options.expected, true),
-      pool_(std::clamp(options.threads, 1u, EpochDomain::max_slots)) {
+      pool_(std::clamp(options.threads, 1u, EpochDomain::usual_slots)) {
   if (options.memory_node >= 0) pages_.prefer({options.memory_node});
   for (uint32_t i = 0; i < pool_.threads(); ++i) workers_.push_back({epochs_.acquire()});
 }

@@ -26,6 +26,7 @@
 namespace isotherm {
 
 class DeviceValues;
+class RowGate;
 
 struct HostStore {
   // Another hash than the usual one is for tests, which make keys collide.
@@ -75,13 +76,16 @@ struct HostStore {
   std::atomic<bool> evicts_any;  // also by items without an expiry
   MemoryBudget budget;
   Pages pages;
-  EpochDomain epochs;
+  EpochDomain epochs{EpochDomain::max_slots};
   ItemStore items;
   std::vector<Database> databases;
   // Bytes of long values that were stored as changed copies of others.
   std::atomic<uint64_t> copied{0};
   // Where values of items may lie, too; null: nowhere. Belongs to the executor of the device.
   DeviceValues* values = nullptr;
+
+  // Says which rows wait before they run; null: none does. Set while no batch runs.
+  RowGate* row_gate = nullptr;
 
   // Of workers that find no room for what they are to store, one makes some, and the others wait.
   std::mutex making_room;

@@ -66,6 +66,7 @@ void run_round_stages(HostExecutor::Run& run, const RoundShare& share, const Roo
     if (i + columns_ahead < count) prefetch_columns(i + columns_ahead);
     if (i + ahead < count) prefetch_item(i + ahead);
     const Batch::Row row = row_at(i);
+    if (run.parking != nullptr && run.parks_behind(row)) continue;
     if (run.columns.op[row] == Op::get) {
       Answers::get(run, roots, row, roots.find(row));
     } else {

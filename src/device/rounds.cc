@@ -329,6 +329,20 @@ bool Rounds::alone(const std::function<void(RootTable&)>& use) {
     std::unique_lock lock(mutex_);
     take_turn(lock);
   }
+  return use_turn(use);
+}
+
+bool Rounds::alone_now(const std::function<void(RootTable&)>& use) {
+  {
+    const std::lock_guard guard(mutex_);
+    if (running_.load(std::memory_order_relaxed)) return false;
+    running_.store(true, std::memory_order_relaxed);
+  }
+  return use_turn(use);
+}
+
+// By whoever has the turn, which then is free.
+bool Rounds::use_turn(const std::function<void(RootTable&)>& use) {
   bool done = !lost();
   try {
     if (done) use(*table_);

@@ -1,4 +1,4 @@
-// Rounds: batches of all workers go to a device together, and the workers answer them together.
+// Rounds: batches of several threads go to a device together, and the threads answer them together.
 //
 // A round, with N members:
 //   form     workers join with their work (rows) while the round before runs
@@ -15,7 +15,8 @@
 //            change stays in overlays (device/round_overlay.h). So a key that half of all want
 //            keeps one thread busy and no other waiting.
 //   change   the changed roots go to the device, which applies them before it looks up more
-// So no thread is needed but those of the workers, and only rounds change the index: no lock and no
+// Members are the threads of the crew that runs what network threads start (engine/crew.h), and
+// workers that wait for the ends of their batches. Only rounds change the index: no lock and no
 // lost swap.
 //
 // Schedule. A greedy round is what has arrived while the one before was worked off. By the other
@@ -129,6 +130,8 @@ class Rounds {
   bool run(Member& member, RoundWork& work);
   // Runs use(table) between rounds; false where the device is gone, before or by this.
   bool alone(const std::function<void(RootTable&)>& use);
+  // The same, if no round runs; else false.
+  bool alone_now(const std::function<void(RootTable&)>& use);
   bool lost() const { return lost_.load(std::memory_order_acquire); }
   // From `hurry` to the `calm` that belongs to it no round waits for more members.
   void hurry();
@@ -145,6 +148,7 @@ class Rounds {
   bool goes(const Round& round) const;
   void gather(std::unique_lock<std::mutex>& lock, const Round& round);
   void take_turn(std::unique_lock<std::mutex>& lock);
+  bool use_turn(const std::function<void(RootTable&)>& use);
   void leave();
   void open(Round& round);
   void lead(Round& round, uint32_t next_phase, const std::function<void()>& step);

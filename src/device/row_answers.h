@@ -7,8 +7,9 @@
 //                                        row answered, where there is nothing to do
 // and that index offers find and update as a LineIndex does.
 //
-// Values that lie in device memory are fetched behind all rows (device/value_reader.h), or on the
-// spot where the new value depends on them.
+// Values that lie in device memory are fetched behind all rows (device/value_reader.h). Where the
+// new value depends on one, its row runs again when it is there (device/batch_run.h), or, in a
+// batch that cannot wait, it is fetched on the spot.
 //
 // Everything here must be a template or always inlined, as in host_stages.h.
 #pragma once
@@ -108,15 +109,12 @@ struct RowAnswers {
 
   // An item whose value lies on a device as far as the request needs to know it: with its value
   // where that decides what is done, and null where that is lost.
-  static __attribute__((noinline)) const Item* known_away(const Run& run, const Request& request,
-                                                          const Item& old, bool& memory) {
-    if (builds_on_value(request, old)) {
-      const ValueReader::Whole whole = run.whole(old);
-      memory = !whole.no_memory;
-      return whole.item;
-    }
-    if (shows_old(request) && !request.has(option::no_value)) memory = run.reserve(old);
-    return &old;
+  static __attribute__((noinline)) ValueReader::Whole known_away(const Run& run, Row row,
+                                                                 const Request& request,
+                                                                 const Item& old) {
+    if (builds_on_value(request, old)) return run.whole(old, row);
+    const bool shows = shows_old(request) && !request.has(option::no_value);
+    return {.item = &old, .no_memory = shows && !run.reserve(old)};
   }
 
   // Where the reply shows an item whose value lies on a device, it is fetched behind all rows.
@@ -164,12 +162,10 @@ struct RowAnswers {
 
     const Item* known = expired ? nullptr : old.item;
     if (known != nullptr && ISOTHERM_UNLIKELY(known->away())) {
-      bool memory = true;
-      known = known_away(run, request, *known, memory);
-      if (!memory) {
-        finish(reply, Status::out_of_memory);
-        return true;
-      }
+      const ValueReader::Whole away = known_away(run, row, request, *known);
+      if (away.no_memory) finish(reply, Status::out_of_memory);
+      if (away.no_memory || away.awaited) return true;
+      known = away.item;
     }
     // Expired, or its value was lost with a device.
     const bool gone = old.item != nullptr && known == nullptr;

@@ -31,8 +31,7 @@ void ValueMoves::send(std::vector<ItemMove>& moves, uint64_t bytes, int64_t now_
 }
 
 void ValueMoves::bring(std::vector<ItemMove>& moves, int64_t room) {
-  std::vector<ValueReader::Wanted> wanted = reader_.wanted();
-  reader_.clear_wanted();
+  std::vector<DeviceValues::Wanted> wanted = values_.take_wanted();
   const auto before = [](const auto& a, const auto& b) { return a.place < b.place; };
   std::sort(wanted.begin(), wanted.end(), before);
   guarded(moves, [&] {

@@ -33,9 +33,9 @@ class ValueMoves {
 
   // Append their moves. `send` takes values of about so many bytes.
   void send(std::vector<ItemMove>& moves, uint64_t bytes, int64_t now_ms, SendFound& found);
-  // What the reader wants; as long as `room` bytes are left for it.
+  // What was read again; as long as `room` bytes are left for it.
   void bring(std::vector<ItemMove>& moves, int64_t room);
-  size_t wanted() const { return reader_.wanted().size(); }
+  size_t wanted() const { return values_.wanted(); }
   void clean(std::vector<ItemMove>& moves);
 
  private:

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 
 #include "base/hash.h"
 #include "device/gpu/device_error.h"
+#include "device/value_fetchers.h"
 
 namespace isotherm {
 namespace {
@@ -17,7 +19,6 @@ constexpr uint64_t largest_chunk = 16 << 20;
 // Of pinned memory that a reader keeps: a part of the cap, and no more than the second.
 constexpr uint64_t pinned_part = 64;
 constexpr uint64_t most_pinned = 32 << 20;
-constexpr size_t most_wanted = 256;
 
 void finish_reply(Reply& reply, Status status) {
   reply.status.store(status, std::memory_order_release);
@@ -49,7 +50,7 @@ ValueReader::ValueReader(DeviceValues& values, MemoryBudget& budget)
 
 ValueReader::~ValueReader() {
   budget_.buffers.fetch_sub(transfer_bytes_, std::memory_order_relaxed);
-  while (!chunks_.empty()) drop_last_chunk();
+  give_memory_back();
 }
 
 void ValueReader::await(std::vector<AwaitedValue>& awaited) {
@@ -65,17 +66,28 @@ bool ValueReader::reserve(uint64_t bytes) {
   return false;
 }
 
-ValueReader::Whole ValueReader::whole(const Item& item) {
+ValueReader::Whole ValueReader::whole(const Item& item, bool later) {
   const std::lock_guard guard(mutex_);
+  if (values_.lost()) return {};
+  const ValuePlace place = item.value_place();
+  const auto fetched = fetched_.find(place);
+  if (fetched == fetched_.end() && later) {
+    if (!places_.contains(place) && !reserve(item.value_bytes())) return {.no_memory = true};
+    places_.emplace(place, item.value_bytes());
+    return {.awaited = true};
+  }
+  if (fetched != fetched_.end() && fetched->second == nullptr) return {.no_memory = true};
   const Item::Parts parts = item.parts(false);
   if (!reserve(parts.bytes())) return {.no_memory = true};
   char* const memory = room(parts.bytes()).at;
   if (memory == nullptr) return {.no_memory = true};
-  if (values_.lost()) return {};
   Item* copy = Item::create(memory, parts);
   copy->set_version(item.version());
-  const ValueTransfer::Fetch fetch{item.value_place(), item.value_bytes(), copy->value_data(),
-                                   false};
+  if (fetched != fetched_.end()) {
+    std::memcpy(copy->value_data(), fetched->second, item.value_bytes());
+    return {.item = copy};
+  }
+  const ValueTransfer::Fetch fetch{place, item.value_bytes(), copy->value_data(), false};
   try {
     transfer_->fetch({&fetch, 1});
   } catch (const std::bad_alloc&) {
@@ -88,24 +100,34 @@ ValueReader::Whole ValueReader::whole(const Item& item) {
   return {.item = copy};
 }
 
+void ValueReader::begin(Waiter& waiter) { fetchers_->fetch(*this, waiter); }
+
+// Rows that wait for a whole value run again and see what became of it.
 void ValueReader::finish() {
-  if (awaited_.empty()) return;
+  if (!awaits()) return;
   bool lost = values_.lost();
   try {
     choose_wanted();
     if (!lost) fetch_all();
   } catch (const std::bad_alloc&) {
     for (const AwaitedValue& one : awaited_) one.reply->data = nullptr;
+    for (const auto& [place, bytes] : places_) fetched_[place] = nullptr;
   } catch (const std::exception&) {
     failed_ = lost = true;
   }
   finish_all(lost);
+  places_.clear();
 }
 
 // Requests for one value share what is fetched.
 void ValueReader::fetch_all() {
   std::vector<ValueTransfer::Fetch> fetches;
-  fetches.reserve(awaited_.size());
+  fetches.reserve(awaited_.size() + places_.size());
+  for (const auto& [place, bytes] : places_) {
+    const Room memory = room(bytes);
+    fetched_[place] = memory.at;
+    if (memory.at != nullptr) fetches.push_back({place, bytes, memory.at, memory.pinned});
+  }
   // By place: 1 + the first that awaits its value.
   const size_t slots = std::bit_ceil(2 * awaited_.size());
   first_of_.assign(slots, 0);
@@ -145,9 +167,13 @@ void ValueReader::choose_wanted() {
   const size_t step = 1 + awaited_.size() / of_a_batch;
   // Another one each time, so that the same row is not always passed over.
   first_wanted_ = (first_wanted_ + 1) % step;
-  for (size_t i = first_wanted_; i < awaited_.size() && wanted_.size() < most_wanted; i += step) {
-    if (awaited_[i].again) wanted_.push_back({awaited_[i].reply->location, awaited_[i].place});
+  DeviceValues::Wanted wanted[of_a_batch];
+  size_t count = 0;
+  for (size_t i = first_wanted_; i < awaited_.size() && count < of_a_batch; i += step) {
+    const AwaitedValue& one = awaited_[i];
+    if (one.again) wanted[count++] = {one.reply->location, one.place};
   }
+  if (count != 0) values_.want({wanted, count});
 }
 
 void ValueReader::clear() {
@@ -155,6 +181,11 @@ void ValueReader::clear() {
   chunk_ = 0;
   chunk_used_ = 0;
   reserved_.store(0, std::memory_order_relaxed);
+  if (!fetched_.empty()) fetched_.clear();
+}
+
+void ValueReader::give_memory_back() {
+  while (!chunks_.empty()) drop_last_chunk();
 }
 
 ValueReader::Room ValueReader::room(uint64_t bytes) {

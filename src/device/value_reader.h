@@ -2,9 +2,10 @@
 //
 // A get that finds such an item is awaited: its reply has everything but the value, and no status
 // yet, so it is not ready, while all others of its batch are. When the batch's rounds have ended
-// the worker fetches what is awaited, all at once (`finish`). A request that must know the old
-// value to make the new one (append, for example) fetches it on the spot (`whole`), which takes as
-// long as a launch; such requests on cold values are rare.
+// what is awaited is fetched, all at once: on the spot, or by threads for it (`fetch_by`), where
+// whoever runs the batch does not wait. A request that must know the old value to make the new one
+// (append, for example) is run again when that was fetched with the others (`whole`); or it fetches
+// it on the spot, which takes as long as a launch.
 //
 // Memory. What was fetched is kept until `clear`, with the batch's replies. It lies in pinned
 // memory, into which the kernels write and which the reader keeps for the next batch; what a batch
@@ -15,15 +16,18 @@
 // Failure. Where a device fails, values that could not be fetched are misses; `failed` says that
 // there were some.
 //
-// Threads. `reserve`, `await` and `whole`: any; all else is the owner's, while nobody else uses it.
+// Threads. `reserve`, `await` and `whole`: any; all else is the run's that has it, while nobody
+// else uses it (device/batch_run.h).
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <unordered_map>
 #include <vector>
 
+#include "device/awaited.h"
 #include "device/device_values.h"
 #include "isotherm/batch.h"
 #include "items/item.h"
@@ -39,7 +43,9 @@ struct AwaitedValue {
   bool again;      // it was read before, since the CLOCK last passed
 };
 
-class ValueReader {
+class ValueFetchers;
+
+class ValueReader final : public Awaited {
  public:
   static constexpr uint64_t most_bytes = uint64_t{1} << 30;
 
@@ -57,22 +63,22 @@ class ValueReader {
   struct Whole {
     const Item* item = nullptr;  // null: that is lost, or
     bool no_memory = false;
+    bool awaited = false;  // `whole` has it when this has ended its waiting
   };
-  Whole whole(const Item& item);
+  // `later`: where the value was not fetched yet, it is awaited.
+  Whole whole(const Item& item, bool later = false);
+
+  bool awaits() const { return !awaited_.empty() || !places_.empty(); }
+  // Who fetches what is awaited, for `begin`; null: whoever runs the batch calls `finish` itself.
+  void fetch_by(ValueFetchers* fetchers) { fetchers_ = fetchers; }
+  void begin(Waiter& waiter) override;
 
   void finish();
   void clear();
+  // Behind `clear`: also what it would keep for the next batch.
+  void give_memory_back();
+  // A device has failed it.
   bool failed() const { return failed_; }
-
-  // An item, and the place of its value when it was read.
-  struct Wanted {
-    Location location;
-    ValuePlace place;
-  };
-  // Some of the items whose values were read again, which may come back, until the next
-  // clear_wanted: of many that a batch reads a few, so that it is those that are read most.
-  const std::vector<Wanted>& wanted() const { return wanted_; }
-  void clear_wanted() { wanted_.clear(); }
 
   ValueTransfer& transfer() { return *transfer_; }
 
@@ -100,12 +106,14 @@ class ValueReader {
   const std::unique_ptr<ValueTransfer> transfer_;
   const uint64_t most_pinned_;
   const int64_t transfer_bytes_;
+  ValueFetchers* fetchers_ = nullptr;
   bool failed_ = false;
 
   std::mutex mutex_;  // all below, while others await
   std::vector<AwaitedValue> awaited_;
   std::vector<uint32_t> first_of_;
-  std::vector<Wanted> wanted_;
+  std::unordered_map<ValuePlace, uint64_t> places_;      // of values that rows wait for; sizes
+  std::unordered_map<ValuePlace, const char*> fetched_;  // for those; null: without memory
   size_t first_wanted_ = 0;
   std::vector<Chunk> chunks_;  // pinned ones first
   size_t chunk_ = 0;           // that is being filled

@@ -7,14 +7,8 @@
 #include <vector>
 
 #include "base/seed.h"
-#include "device/batch_bytes.h"
 #include "device/cuda_root_table.h"
-#include "device/device_executor.h"
-#include "device/gpu/device_error.h"
-#include "device/host_executor.h"
-#include "device/host_store.h"
-#include "device/host_upkeep.h"
-#include "index/item_table.h"
+#include "engine/engine_state.h"
 #include "items/arriving_item.h"
 
 namespace isotherm {
@@ -23,6 +17,7 @@ namespace {
 constexpr uint32_t max_databases = 16'384;
 constexpr uint64_t longest_value = (uint64_t{1} << 32) - 1;
 constexpr uint64_t least_value_to_send = 64;
+constexpr uint32_t most_crew_threads = 256;
 constexpr uint64_t least_memory_for_values = 256 << 10;
 
 const Options& checked(const Options& options) {
@@ -38,42 +33,46 @@ const Options& checked(const Options& options) {
   if (options.gpu_values != 0 && options.gpu_values < least_memory_for_values) {
     throw std::invalid_argument("gpu_values must be 0 or at least 256 KiB");
   }
+  if (options.gpu_threads > most_crew_threads) {
+    throw std::invalid_argument("gpu_threads must be at most 256");
+  }
+  if (options.gpu_queue == 0) throw std::invalid_argument("gpu_queue must be at least 1");
   static_cast<void>(RoundSchedule(options.rounds));
   return options;
 }
 
 }  // namespace
 
-class EngineState {
- public:
-  EngineState(const Options& options, const Clock& its_clock)
-      : clock(its_clock),
-        store(checked(options), options.hash_seed ? *options.hash_seed : draw_seed()) {}
+EngineState::EngineState(const Options& options, const Clock& its_clock)
+    : clock(its_clock),
+      store(checked(options), options.hash_seed ? *options.hash_seed : draw_seed()) {}
 
-  // Puts the index on a device; `required`: an error where that fails.
-  void use_device(const RootTiersMaker& make_index, bool required,
-                  WaitClock* round_clock = nullptr) {
+EngineState::~EngineState() = default;
+
+void EngineState::use_device(const RootTiersMaker& make_index, bool required,
+                             WaitClock* round_clock) {
+  try {
+    device = std::make_unique<DeviceExecutor>(store, make_index, round_clock);
+  } catch (const std::exception& error) {
+    if (required) throw std::runtime_error(error.what());
+    device_problem = error.what();
+  }
+}
+
+Crew* EngineState::make_crew() {
+  if (!on_device()) return nullptr;
+  if (Crew* const made = crew_if_made()) return made;
+  const std::lock_guard guard(crew_mutex_);
+  if (crew_ == nullptr && !crew_failed_) {
     try {
-      device = std::make_unique<DeviceExecutor>(store, make_index, round_clock);
-    } catch (const std::exception& error) {
-      if (required) throw std::runtime_error(error.what());
-      device_problem = error.what();
+      crew_ = std::make_unique<Crew>(*this);
+      crew_in_use_.store(crew_.get(), std::memory_order_release);
+    } catch (const std::exception&) {
+      crew_failed_ = true;
     }
   }
-  bool on_device() const { return device && device->active(); }
-
-  const Clock& clock;
-  HostStore store;
-  std::unique_ptr<DeviceExecutor> device;  // or null
-  std::string device_problem;
-
-  // Executors of all workers, for the sum of their counters; those of ended workers are added up.
-  mutable std::mutex workers_mutex;
-  std::vector<const HostExecutor*> workers;
-  EngineStats ended;
-};
-
-namespace {
+  return crew_.get();
+}
 
 void add_counters(EngineStats& stats, const HostExecutor::Counters& counters) {
   stats.batches += counters.batches.get();
@@ -84,8 +83,6 @@ void add_counters(EngineStats& stats, const HostExecutor::Counters& counters) {
   stats.expired += counters.expired.get();
   stats.retries += counters.retries.get();
 }
-
-}  // namespace
 
 Engine::Engine(const Options& options, const Clock& clock)
     : state_(std::make_unique<EngineState>(options, clock)) {
@@ -118,6 +115,7 @@ std::vector<ItemClassStats> Engine::item_classes() const {
 }
 uint64_t Engine::large_item_bytes() const { return state_->store.items.large_bytes(); }
 
+uint64_t Engine::used_memory() const { return state_->store.budget.used(); }
 uint64_t Engine::maxmemory() const { return state_->store.budget.limit(); }
 void Engine::set_maxmemory(uint64_t bytes) { state_->store.budget.set_limit(bytes); }
 EvictionPolicy Engine::policy() const { return state_->store.policy; }
@@ -125,6 +123,8 @@ void Engine::set_policy(EvictionPolicy policy) { state_->store.set_policy(policy
 void Engine::set_max_value_bytes(uint64_t bytes) {
   state_->store.max_value_bytes = std::min(bytes, longest_value);
 }
+
+void Engine::set_row_gate(RowGate* gate) { state_->store.row_gate = gate; }
 
 void Engine::add_buffer_bytes(int64_t bytes) {
   state_->store.budget.clients.fetch_add(bytes, std::memory_order_relaxed);
@@ -162,9 +162,9 @@ std::unique_ptr<ArrivingItem> Engine::arriving(uint64_t key_bytes, uint64_t valu
 void Engine::let_go(uint64_t kept) { state_->store.items.let_go(kept); }
 
 EngineStats Engine::stats() const {
-  std::lock_guard guard(state_->workers_mutex);
+  std::lock_guard guard(state_->executors_mutex);
   EngineStats stats = state_->ended;
-  for (const HostExecutor* executor : state_->workers) {
+  for (const HostExecutor* executor : state_->executors) {
     add_counters(stats, executor->counters());
   }
   const HostStore& store = state_->store;
@@ -188,6 +188,7 @@ EngineStats Engine::stats() const {
     stats.round_options = state_->device->schedule().options();
     stats.rounds = state_->device->round_stats();
     stats.values = state_->device->value_stats();
+    if (const Crew* crew = state_->crew_if_made()) stats.queue_full = crew->refused();
   }
   return stats;
 }
@@ -196,257 +197,6 @@ DatabaseStats Engine::database(uint32_t number) const {
   const Database& database = state_->store.databases.at(number);
   const int64_t expires = database.expires.load(std::memory_order_relaxed);
   return {database.count(), expires > 0 ? static_cast<uint64_t>(expires) : 0};
-}
-
-struct Worker::Impl final : Batch::Hold {
-  explicit Impl(EngineState& state)
-      : engine(state),
-        slot(*take_slot(state.store.epochs)),
-        executor(state.store),
-        member(executor),
-        reader(make_reader()),
-        upkeep(executor, slot, state.device.get(), &member, reader.get()) {}
-
-  static EpochDomain::Slot* take_slot(EpochDomain& epochs) {
-    EpochDomain::Slot* slot = epochs.acquire();
-    if (slot == nullptr) throw std::runtime_error("too many workers: at most 256");
-    return slot;
-  }
-
-  // Null where no values lie on devices, or with a device that fails. Throws std::bad_alloc.
-  std::unique_ptr<ValueReader> make_reader() {
-    EpochDomain& epochs = engine.store.epochs;
-    if (engine.store.values == nullptr || engine.store.values->lost()) return nullptr;
-    try {
-      return std::make_unique<ValueReader>(*engine.store.values, engine.store.budget);
-    } catch (const DeviceError&) {
-      const EpochGuard guard(epochs, slot);
-      engine.device->fail();
-      return nullptr;
-    } catch (...) {
-      epochs.release(&slot);
-      throw;
-    }
-  }
-
-  void release(Batch& /*batch*/) override {
-    if (--held != 0) return;
-    engine.store.epochs.leave(slot);
-    if (reader) reader->clear();
-  }
-
-  bool valid(const Batch& batch) const;
-  void run(Batch& batch, int64_t now_ms, bool writable);
-  void run_rows(Batch& batch, int64_t now_ms, bool writable, Batch::Row first, Batch::Row end);
-  void flush(uint32_t first, uint32_t end);
-  bool make_room(const Batch& batch, int64_t now_ms);
-  void tell_passing(uint64_t replaced);
-  void flush_index(uint32_t database);
-  void lock_exclusive();
-  void unlock_exclusive();
-
-  EngineState& engine;
-  EpochDomain::Slot& slot;
-  HostExecutor executor;
-  DeviceExecutor::Member member;  // of rounds, where there is a device
-  std::unique_ptr<ValueReader> reader;
-  HostUpkeep upkeep;
-  uint32_t held = 0;    // batches done and not cleared; the epoch is held while there are any
-  uint64_t writes = 0;  // rows that may write, since the last step of upkeep
-  int64_t passing = 0;  // bytes that it told of as such (items/memory_budget.h)
-};
-
-bool Worker::Impl::valid(const Batch& batch) const {
-  const Batch::Columns& columns = batch.columns();
-  const uint32_t databases = engine.store.options.databases;
-  return std::all_of(columns.database, columns.database + batch.size(),
-                     [&](uint32_t database) { return database < databases; });
-}
-
-// What a device that is lost on the way leaves is run on the host.
-void Worker::Impl::run_rows(Batch& batch, int64_t now_ms, bool writable, Batch::Row first,
-                            Batch::Row end) {
-  if (engine.on_device()) {
-    first = engine.device->run(member, reader.get(), batch, now_ms, writable, first, end);
-  }
-  if (first != end) executor.run(batch, now_ms, writable, first, end);
-}
-
-// Rows up to each guard, and the rest.
-void Worker::Impl::run(Batch& batch, int64_t now_ms, bool writable) {
-  Batch::Row done = 0;
-  for (const Batch::Guard& guard : batch.guards()) {
-    run_rows(batch, now_ms, writable, done, guard.row);
-    guard.check(batch, guard.row, guard.context);
-    done = guard.row;
-  }
-  run_rows(batch, now_ms, writable, done, batch.size());
-  executor.counters().batches.add(1);
-}
-
-// The gate, which opens when all others have left: none of them is to wait for more work meanwhile.
-void Worker::Impl::lock_exclusive() {
-  if (engine.device) engine.device->hurry();
-  engine.store.epochs.lock_exclusive(slot);
-}
-
-void Worker::Impl::unlock_exclusive() {
-  engine.store.epochs.unlock_exclusive();
-  if (engine.device) engine.device->calm();
-}
-
-bool Worker::Impl::make_room(const Batch& batch, int64_t now_ms) {
-  if (engine.store.budget.limit() == 0 || !batch.writes()) return true;
-  const BatchBytes needed = bytes_to_store(engine.store, slot, batch);
-  tell_passing(needed.replaced);
-  return needed.at_once == 0 || upkeep.make_room(needed, now_ms);
-}
-
-// Few bytes are not worth the account.
-void Worker::Impl::tell_passing(uint64_t replaced) {
-  constexpr uint64_t worth_telling = 64 << 10;
-  const auto bytes = static_cast<int64_t>(replaced < worth_telling ? 0 : replaced);
-  if (bytes == passing) return;
-  engine.store.budget.passing.fetch_add(bytes - passing, std::memory_order_relaxed);
-  passing = bytes;
-}
-
-Worker::Worker(Engine& engine) : impl_(std::make_unique<Impl>(*engine.state_)) {
-  std::lock_guard guard(impl_->engine.workers_mutex);
-  impl_->engine.workers.push_back(&impl_->executor);
-}
-
-Worker::~Worker() {
-  EngineState& engine = impl_->engine;
-  EpochDomain::Slot& slot = impl_->slot;
-  {
-    std::lock_guard guard(engine.workers_mutex);
-    std::erase(engine.workers, &impl_->executor);
-    add_counters(engine.ended, impl_->executor.counters());
-  }
-  impl_->tell_passing(0);
-  impl_.reset();
-  engine.store.epochs.release(&slot);
-}
-
-namespace {
-
-void refuse_all(Batch& batch) {
-  for (Batch::Row row = 0; row < batch.size(); ++row) {
-    batch.columns().reply[row].status.store(Status::invalid, std::memory_order_release);
-  }
-  batch.finish();
-}
-
-}  // namespace
-
-void Worker::submit(Batch& batch) { submit(batch, impl_->engine.clock.now_ms()); }
-
-void Worker::submit(Batch& batch, int64_t now_ms) {
-  Impl& impl = *impl_;
-  EpochDomain& epochs = impl.engine.store.epochs;
-  // A worker that holds replies and waits for the gate could wait for itself.
-  if (!impl.valid(batch) || (batch.exclusive() && impl.held != 0)) return refuse_all(batch);
-  const bool writable = impl.held != 0 || impl.make_room(batch, now_ms);
-  if (batch.exclusive()) {
-    impl.lock_exclusive();
-  } else if (impl.held == 0) {
-    epochs.enter(impl.slot);
-  }
-  impl.run(batch, now_ms, writable);
-  if (batch.exclusive()) impl.unlock_exclusive();
-  ++impl.held;
-  if (batch.writes()) impl.writes += batch.size();
-  batch.hold(&impl);
-  batch.finish();
-}
-
-void Worker::uncount_reads(const Batch& batch, Batch::Row first, Batch::Row end) {
-  impl_->executor.uncount_reads(batch, first, end);
-}
-
-uint64_t Worker::copied_bytes() const {
-  return impl_->engine.store.copied.load(std::memory_order_relaxed);
-}
-
-bool Worker::maintain() { return maintain(impl_->engine.clock.now_ms()); }
-
-bool Worker::maintain(int64_t now_ms) {
-  impl_->tell_passing(0);
-  if (impl_->held != 0) return false;
-  return impl_->upkeep.step(std::exchange(impl_->writes, 0), now_ms);
-}
-
-uint64_t Worker::count(uint32_t database) {
-  const EpochGuard guard(impl_->engine.store.epochs, impl_->slot);
-  return impl_->engine.store.databases.at(database).count();
-}
-
-void Worker::Impl::flush_index(uint32_t database) {
-  std::unique_ptr<LineIndex> index = engine.store.databases.at(database).detach();
-  if (index == nullptr) return;
-  std::lock_guard guard(engine.store.flushed_mutex);
-  engine.store.flushed.push_back(std::move(index));
-  engine.store.any_flushed.store(true, std::memory_order_relaxed);
-}
-
-// The databases from `first` to before `end`, alone.
-void Worker::Impl::flush(uint32_t first, uint32_t end) {
-  lock_exclusive();
-  for (uint32_t database = first; database < end; ++database) {
-    if (engine.on_device()) engine.device->flush(member, database, engine.clock.now_ms());
-    if (!engine.on_device()) flush_index(database);
-  }
-  unlock_exclusive();
-  engine.store.epochs.leave(slot);
-}
-
-void Worker::flush(uint32_t database) { impl_->flush(database, database + 1); }
-
-void Worker::flush_all() { impl_->flush(0, impl_->engine.store.options.databases); }
-
-uint64_t Worker::scan(uint32_t database, uint64_t cursor, uint64_t count,
-                      const std::function<void(const ScanItem&)>& visit) {
-  HostStore& store = impl_->engine.store;
-  const EpochGuard guard(store.epochs, impl_->slot);
-  const int64_t now_ms = impl_->engine.clock.now_ms();
-  // Empty lines cost a step too, so a sparse index does not make one call long.
-  constexpr uint64_t lines_per_item = 8;
-  count = std::max<uint64_t>(count, 1);
-  uint64_t visited = 0;
-  const auto show = [&](Location location) {
-    const Item* item = store.items.item(location);
-    if (item->expired(now_ms) || item->database() != database) return;
-    const bool large = location::kind(location) == location::Kind::large;
-    visit({item->key(), item->type(), item->value_bytes(), item->expiry(),
-           large ? size_classes::count : location::size_class(location)});
-    ++visited;
-  };
-  const auto show_members = [&](uint64_t root) { for_each_member(store.items, root, show); };
-  // A cursor is the bound to go on from; on a device, whose order is another, with the lowest bit,
-  // which no bound has. A walk that was begun in the other order begins anew.
-  constexpr uint64_t device_bit = 1;
-  const bool began_on_device = (cursor & device_bit) != 0;
-  const bool on_device = impl_->engine.on_device();
-  uint64_t bound = began_on_device == on_device ? cursor & ~device_bit : 0;
-  if (on_device) {
-    constexpr uint64_t most_wanted = 1 << 12;  // each step takes a turn among the batches
-    for (uint64_t before = visited + 1; before != visited;) {
-      before = visited;
-      const uint64_t wanted = std::min(count - visited, most_wanted);
-      if (!impl_->engine.device->scan(bound, wanted, show_members, bound)) break;
-      if (bound == 0 || visited >= count) return bound == 0 ? 0 : bound | device_bit;
-    }
-    if (impl_->engine.on_device()) return bound | device_bit;
-    bound = 0;
-  }
-  const LineIndex* index = store.databases[database].index();
-  if (index == nullptr) return 0;
-  for (uint64_t lines = 0; visited < count && lines / lines_per_item < count; ++lines) {
-    bound = index->scan(bound, [&](uint64_t /*hash*/, uint64_t root) { show_members(root); });
-    if (bound == 0) break;
-  }
-  return bound;
 }
 
 }  // namespace isotherm

@@ -1,17 +1,23 @@
 // Engine: one store, wired from its stages: batch → executor → index → items.
 //
 // The index is in host memory, or in that of a device (device/device_executor.h) as long as it
-// works. Nobody above needs to know which.
+// works. Nobody above needs to know which. On the host a batch has ended when it was started; with
+// a device, whoever may not wait for it has its batches run by a crew (engine/crew.h) and learns of
+// their ends:
+//   Worker ── start ──▶ BatchRunner, in the calling thread ─┐
+//      ▲  └───────────▶ Crew: a BatchRunner a thread ───────┴─▶ rows, or rounds
+//      └──── poll ◀──── BatchRun: answered, ended
 //
 // An Engine owns the items, one index per database, and the gate. Threads use it through a Worker
-// each. A Worker runs batches (`submit`), the commands without one key (`count`, `flush`, `scan`),
-// and, between batches, a bounded share of the background work (`maintain`): index growth,
+// each. A Worker runs batches (`submit`, `start`), the commands without one key (`count`, `flush`,
+// `scan`), and, between batches, a bounded share of the background work (`maintain`): index growth,
 // eviction ahead of need, expiry, reclamation.
 //
 // Threads. Engine's functions may be called by any thread; a Worker belongs to one thread.
 // Order. Requests of a batch on one key take effect in row order; across workers each key is
-// linearizable. A batch with an exclusive request runs alone.
-// Limits. 256 workers.
+// linearizable. Batches of one worker that are under way together are concurrent. A batch with an
+// exclusive request runs alone.
+// Limits. 256 workers; 64 batches under way, or ended and not cleared, of each.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +30,7 @@
 #include "base/clock.h"
 #include "base/wait_clock.h"
 #include "device/device_values.h"
+#include "device/executor.h"
 #include "device/root_tier.h"
 #include "device/round_schedule.h"
 #include "isotherm/batch.h"
@@ -52,6 +59,7 @@ struct EngineStats {
   RootTableStats root_table;      // of the index there
   RoundOptions round_options;     // in use, where there is a device; greedy where not
   RoundStats rounds;              // that took batches there, or work in the background
+  uint64_t queue_full = 0;        // batches that found no place in the queue before it
   DeviceValueStats values;        // that lie there
   std::vector<int> memory_nodes;  // that items are preferred to lie on; none: anywhere
   uint64_t takeover_us = 0;       // that it took the host to make an index when the device was lost
@@ -63,6 +71,7 @@ struct DatabaseStats {
 };
 
 class ArrivingItem;
+class RowGate;
 
 // One size class of items; a chunk has 64 KiB.
 struct ItemClassStats {
@@ -90,6 +99,7 @@ class Engine {
   const Options& options() const;  // as the store was opened
   const Clock& clock() const;
   EngineStats stats() const;
+  uint64_t used_memory() const;  // of these
   // From the smallest size to the largest.
   std::vector<ItemClassStats> item_classes() const;
   uint64_t large_item_bytes() const;  // of items that are in no class
@@ -104,6 +114,9 @@ class Engine {
   void set_policy(EvictionPolicy policy);
   // At most 2^32 - 1; larger values that are stored already stay.
   void set_max_value_bytes(uint64_t bytes);
+
+  // Says which rows wait before they run (device/awaited.h); null: none. While no batch runs.
+  void set_row_gate(RowGate* gate);
 
   // What the buffers of connections take; negative: given back.
   void add_buffer_bytes(int64_t bytes);
@@ -139,7 +152,13 @@ struct ScanItem {
 
 class Worker {
  public:
-  explicit Worker(Engine& engine);
+  // What becomes of a batch that was started (device/executor.h).
+  using Started = Submitted;
+  static constexpr uint32_t most_under_way = 64;
+
+  // A worker that `waits` may wait for a device, in a round for example; one of a network thread
+  // may not, and leaves all that to threads of the engine's (engine/crew.h).
+  explicit Worker(Engine& engine, bool waits = true);
   ~Worker();
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
@@ -149,7 +168,30 @@ class Worker {
   void submit(Batch& batch, int64_t now_ms);
   void submit(Batch& batch);
 
-  // Commands without one key. Not while a batch of this worker is done and not cleared.
+  // The same without waiting. ended: as after submit. under_way: `poll` will say more; the batch
+  // stays where it is, and is cleared only when it has ended. retry: nothing ran, for the moment:
+  // too much is under way, in the engine or of this worker, or somebody wants the store alone and
+  // waits for this worker's batches to be cleared; before a batch that itself runs alone they must
+  // be. Batches under way are concurrent.
+  Started start(Batch& batch, int64_t now_ms);
+  Started start(Batch& batch);
+  // Shows each batch under way of which more rows are ready than before, or that has ended, after
+  // batch.finish(). Returns how many are under way.
+  using Visit = std::function<void(Batch& batch, bool ended)>;
+  uint32_t poll(const Visit& visit);
+  // Waits until `poll` has something to show, or a queue that was full has room; else returns.
+  void wait();
+  // Waits until this batch has ended. Of others that end meanwhile `poll` has nothing more to show.
+  void wait_for(const Batch& batch);
+  // Whether a batch of it is under way or not cleared.
+  bool busy() const;
+  // Whether a queue was full for its last batch, and has not told yet that it has room.
+  bool refused() const;
+  // Called, by any thread, when `wait` would return.
+  void wake_by(std::function<void()> wake);
+
+  // Commands without one key. `flush` and `flush_all` run alone: not while a batch of this worker
+  // is under way, or not cleared.
   uint64_t count(uint32_t database);
   void flush(uint32_t database);
   void flush_all();
@@ -167,12 +209,15 @@ class Worker {
   uint64_t copied_bytes() const;
 
   // A bounded step of background work; true while more is waiting. Call it between batches and,
-  // when idle, about ten times a second.
+  // when idle, about ten times a second. Where the worker must not wait, the crew does it between
+  // batches, and else when it is nudged.
   bool maintain(int64_t now_ms);
   bool maintain();
+  void nudge();
 
  private:
   struct Impl;
+  class Inside;
   std::unique_ptr<Impl> impl_;
 };
 

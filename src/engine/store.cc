@@ -91,6 +91,17 @@ Status Handle::expire(std::string_view key, int64_t expiry) {
 
 void Handle::submit(Batch& batch) { worker_->submit(batch); }
 
+Status Handle::start(Batch& batch) {
+  static_assert(most_under_way == Worker::most_under_way);
+  return worker_->start(batch) == Worker::Started::retry ? Status::retry : Status::ok;
+}
+
+uint32_t Handle::poll() {
+  return worker_->poll([](Batch&, bool) {});
+}
+
+void Handle::wait(Batch& batch) { worker_->wait_for(batch); }
+
 uint64_t Handle::scan(uint64_t cursor, uint64_t count,
                       const std::function<void(std::string_view key)>& visit) {
   return worker_->scan(database_, cursor, count, [&](const ScanItem& item) { visit(item.key); });

@@ -43,6 +43,32 @@ TEST_F(StoreTest, PutGetErase) {
   EXPECT_EQ(store.size(), 0u);
 }
 
+TEST_F(StoreTest, BatchesAreStartedAndLookedAfterLater) {
+  int done = 0;
+  std::vector<Batch> batches(Handle::most_under_way + 1);
+  for (Batch& batch : batches) {
+    batch.on_done([](Batch&, void* count) { ++*static_cast<int*>(count); }, &done);
+    batch.add("n", 1);
+    const bool last = &batch == &batches.back();
+    EXPECT_EQ(handle.start(batch), last ? Status::retry : Status::ok);
+  }
+  EXPECT_EQ(done, static_cast<int>(Handle::most_under_way));
+  EXPECT_FALSE(batches.back().ready(0)) << "nothing ran";
+  EXPECT_EQ(handle.poll(), 0u);
+  // Single operations go on beside them.
+  EXPECT_EQ(get("n"), std::to_string(Handle::most_under_way));
+  batches.front().clear();
+  EXPECT_EQ(handle.start(batches.back()), Status::ok);
+  handle.wait(batches.back());
+  EXPECT_EQ(batches.back().reply(0).number, int64_t{Handle::most_under_way} + 1);
+  batches.clear();
+  batches = std::vector<Batch>(1);
+  batches[0].select(99);
+  batches[0].get("n");
+  EXPECT_EQ(handle.start(batches[0]), Status::ok);
+  EXPECT_EQ(batches[0].reply(0).status, Status::invalid);
+}
+
 TEST_F(StoreTest, AMissLeavesTheOutputAlone) {
   std::string value = "untouched";
   ItemInfo info{7, 8, 9};

@@ -5,25 +5,64 @@
 namespace isotherm {
 
 EpochDomain::Slot* EpochDomain::acquire() {
-  for (Slot& slot : slots_) {
+  for (uint32_t block = 0; block < block_count_; ++block) {
+    if (Slot* slot = take_of(block); slot != nullptr) return slot;
+  }
+  return nullptr;
+}
+
+EpochDomain::Slot* EpochDomain::take_of(uint32_t block) {
+  Slot* slots = blocks_[block].load(std::memory_order_acquire);
+  if (slots == nullptr) {
+    const std::lock_guard guard(blocks_mutex_);
+    slots = blocks_[block].load(std::memory_order_relaxed);
+    if (slots == nullptr) {
+      slots = new Slot[usual_slots];
+      blocks_[block].store(slots, std::memory_order_release);
+    }
+  }
+  for (uint32_t i = 0; i < usual_slots; ++i) {
     bool taken = false;
-    if (slot.taken.compare_exchange_strong(taken, true)) return &slot;
+    if (!slots[i].taken.compare_exchange_strong(taken, true)) continue;
+    const uint32_t end = block * usual_slots + i + 1;
+    uint32_t used = used_.load(std::memory_order_seq_cst);
+    while (used < end && !used_.compare_exchange_weak(used, end, std::memory_order_seq_cst)) {
+    }
+    return &slots[i];
   }
   return nullptr;
 }
 
 void EpochDomain::release(Slot* slot) { slot->taken.store(false); }
 
+void EpochDomain::wait_until_open() const { exclusive_.wait(true, std::memory_order_seq_cst); }
+
+void EpochDomain::enter_when_open(Slot& slot) {
+  do {
+    wait_until_open();
+  } while (!try_enter(slot));
+}
+
+// What announced itself too late.
+void EpochDomain::step_back(Slot& slot) {
+  slot.announced.store(0, std::memory_order_seq_cst);
+  slot.announced.notify_all();
+}
+
 void EpochDomain::lock_exclusive(Slot& slot) {
   exclusive_mutex_.lock();
   exclusive_.store(true, std::memory_order_seq_cst);
-  for (Slot& other : slots_) {
-    for (;;) {
-      const uint64_t announced = other.announced.load(std::memory_order_seq_cst);
-      if (announced == 0) break;
-      other.announced.wait(announced, std::memory_order_seq_cst);
-    }
-  }
+  uint64_t entered_also = 0;
+  do {
+    entered_also = entered_also_.load(std::memory_order_seq_cst);
+    each_slot([](const Slot& other) {
+      for (;;) {
+        const uint64_t announced = other.announced.load(std::memory_order_seq_cst);
+        if (announced == 0) break;
+        other.announced.wait(announced, std::memory_order_seq_cst);
+      }
+    });
+  } while (entered_also_.load(std::memory_order_seq_cst) != entered_also);
   slot.announced.store(epoch_.load(std::memory_order_relaxed), std::memory_order_seq_cst);
 }
 
@@ -36,10 +75,10 @@ void EpochDomain::unlock_exclusive() {
 uint64_t EpochDomain::advance() {
   const uint64_t now = epoch_.fetch_add(1, std::memory_order_seq_cst) + 1;
   uint64_t oldest = now;
-  for (const Slot& slot : slots_) {
+  each_slot([&](const Slot& slot) {
     const uint64_t announced = slot.announced.load(std::memory_order_seq_cst);
     if (announced != 0) oldest = std::min(oldest, announced);
-  }
+  });
   return oldest;
 }
 

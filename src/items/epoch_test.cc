@@ -33,9 +33,10 @@ TEST(Epoch, WhoEntersLaterHoldsNothingBack) {
 }
 
 TEST(Epoch, SlotsRunOutAndComeBack) {
-  EpochDomain epochs;
+  constexpr uint32_t most = 3 * EpochDomain::usual_slots;
+  EpochDomain epochs(most);
   std::vector<EpochDomain::Slot*> slots;
-  for (uint32_t i = 0; i < EpochDomain::max_slots; ++i) slots.push_back(epochs.acquire());
+  for (uint32_t i = 0; i < most; ++i) slots.push_back(epochs.acquire());
   EXPECT_EQ(epochs.acquire(), nullptr);
   epochs.release(slots[7]);
   EXPECT_EQ(epochs.acquire(), slots[7]);
@@ -58,6 +59,48 @@ TEST(Epoch, ExclusiveWaitsForThoseInside) {
   epochs.leave(*reader);
   other.join();
   EXPECT_TRUE(exclusive);
+}
+
+TEST(Epoch, OfManySlotsEachHoldsBackWhatItMaySee) {
+  EpochDomain epochs(EpochDomain::max_slots);
+  EpochDomain::Slot* last = nullptr;
+  for (uint32_t i = 0; i <= EpochDomain::usual_slots; ++i) last = epochs.acquire();
+  epochs.enter(*last);
+  const uint64_t retired = epochs.current();
+  EXPECT_LE(epochs.advance(), retired);
+  epochs.leave(*last);
+  EXPECT_GT(epochs.advance(), retired);
+}
+
+// Whoever is inside enters again though a section waits, which then waits for both slots: the
+// second one may be a slot that the section had seen empty.
+TEST(Epoch, WhoIsInsideMayEnterAgainThoughASectionWaits) {
+  EpochDomain epochs;
+  EpochDomain::Slot* first = epochs.acquire();
+  EpochDomain::Slot* second = epochs.acquire();
+  for (const bool earlier_slot : {false, true}) {
+    EpochDomain::Slot& held = earlier_slot ? *second : *first;
+    EpochDomain::Slot& more = earlier_slot ? *first : *second;
+    epochs.enter(held);
+    std::atomic<bool> exclusive{false};
+    std::thread other([&] {
+      EpochDomain::Slot* slot = epochs.acquire();
+      epochs.lock_exclusive(*slot);
+      exclusive = true;
+      epochs.unlock_exclusive();
+      epochs.leave(*slot);
+      epochs.release(slot);
+    });
+    while (!epochs.exclusive_wanted()) std::this_thread::yield();
+    EXPECT_FALSE(epochs.try_enter(more));
+    epochs.enter_also(more);
+    epochs.leave(held);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    EXPECT_FALSE(exclusive);
+    epochs.leave(more);
+    other.join();
+    EXPECT_TRUE(exclusive);
+  }
 }
 
 // What an exclusive section retires is not free while the section, or its reader afterwards, is

@@ -30,10 +30,13 @@ void Connection::on_events(uint32_t events) {
   if ((events & EPOLLPRI) != 0) urgent_ = true;
   if ((events & (EPOLLIN | EPOLLPRI | ends)) != 0) readable_ = true;
   if ((events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) != 0) full_ = false;
+  if (in_turn) return flush();
   if (readable_ || !output_.empty()) loop_.ready(*this);
 }
 
 void Connection::parse(Turn& turn) {
+  in_turn = true;
+  first_row_ = end_row_ = turn.batch.size();
   if (client_->killed.load(std::memory_order_relaxed)) [[unlikely]]
     return close();
   if (!takes_input()) return;
@@ -46,6 +49,14 @@ void Connection::parse(Turn& turn) {
   client_->input_room.store(input_.room().size(), std::memory_order_relaxed);
   input_.consume(protocol_->parse(input, turn));
   parse_on_ = protocol_->stopped_early();
+  end_row_ = turn.batch.size();
+}
+
+bool Connection::is_answered(const Batch& batch) const {
+  for (Batch::Row row = first_row_; row < end_row_; ++row) {
+    if (!batch.ready(row)) return false;
+  }
+  return true;
 }
 
 void Connection::reply(Turn& turn) {
@@ -162,6 +173,7 @@ bool Connection::write_some() {
 }
 
 void Connection::settle() {
+  in_turn = false;
   if (!open_) return loop_.ended(*this);  // again: it may have been queued the first time
   readable_ || parse_on_ ? input_.shrink() : input_.pack();
   // It holds something only for a request of which the input has a part.

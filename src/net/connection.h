@@ -14,7 +14,9 @@
 // `full_` from a write that the socket refused until the event that tells of room.
 //
 // It receives only when everything parsed so far is answered, so the bytes that requests borrow
-// stay where they are. While more than `output_bound` bytes wait for a client that does not read,
+// stay where they are. Its turn may take long (loop.h): until it has ended (`in_turn`) events are
+// only remembered, what is unsent of earlier turns is written, and a connection that is closed
+// stays where it is. While more than `output_bound` bytes wait for a client that does not read,
 // nothing more is parsed or received from it. Replies beyond it are written at once, so that those
 // of many connections do not add up where clients read. The connection ends when the client closes,
 // on an error, when somebody has killed its client (client.h), or when its protocol says so and the
@@ -70,12 +72,15 @@ class Connection final : public Watched {
   bool open() const { return open_; }
   // Its last requests had large replies.
   bool heavy() const { return heavy_; }
-  bool deletable() const { return !open_ && !queued; }
+  bool deletable() const { return !open_ && !queued && !in_turn; }
+  // Whether all rows of its turn are.
+  bool is_answered(const Batch& batch) const;
   bool held() const { return protocol_->held(); }
   const Client& client() const { return *client_; }
 
-  bool queued = false;  // in a list of its loop
-  size_t index = 0;     // in the loop's list of connections
+  bool queued = false;   // in a list of its loop
+  bool in_turn = false;  // from `parse` to `settle`
+  size_t index = 0;      // in the loop's list of connections
 
  private:
   bool last_words() const { return end_of_input_ || protocol_->closing(); }
@@ -96,6 +101,8 @@ class Connection final : public Watched {
   InputBuffer input_;
   Output output_;
   OutputWatch watch_;
+  Batch::Row first_row_ = 0;  // in its turn
+  Batch::Row end_row_ = 0;
   size_t protocol_bytes_ = 0;  // of the protocol's memory, that the loop knows of
   bool open_ = true;
   bool readable_ = false;  // the socket may hold bytes, or the end

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 
 namespace isotherm::net {
@@ -24,20 +25,21 @@ class CopyRation {
   bool take() { return ++taken_ < allowed_; }
   uint64_t taken() const { return taken_; }
 
-  // Copies that the store does not know for ones.
-  void note(uint64_t bytes) { noted_ += bytes; }
+  // Copies that the store does not know for ones. Any thread.
+  void note(uint64_t bytes) { noted_.fetch_add(bytes, std::memory_order_relaxed); }
 
-  // Ends the turn, in which the store has copied so many bytes.
+  // Ends a turn, in which the store has copied so many bytes.
   void learn(uint64_t copied) {
     if (taken_ == 0) return;
-    expected_ = std::max((copied + noted_) / taken_, expected_ - (expected_ + 7) / 8);
+    const uint64_t noted = noted_.exchange(0, std::memory_order_relaxed);
+    expected_ = std::max((copied + noted) / taken_, expected_ - (expected_ + 7) / 8);
     allowed_ = bytes_a_turn / std::max<uint64_t>(expected_, 1);
-    taken_ = noted_ = 0;
+    taken_ = 0;
   }
 
  private:
   uint64_t taken_ = 0;
-  uint64_t noted_ = 0;
+  std::atomic<uint64_t> noted_{0};
   uint64_t expected_ = 8 << 20;  // bytes of a copy; until some were seen
   uint64_t allowed_ = bytes_a_turn / (8 << 20);
 };

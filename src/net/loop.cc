@@ -80,20 +80,21 @@ void Loop::adopt(int descriptor, Speaks speaks) {
 }
 
 void Loop::run() {
-  worker_ = std::make_unique<Worker>(server_.engine);
+  worker_ = std::make_unique<Worker>(server_.engine, false);
+  worker_->wake_by([this] { events_.wake(); });
   bool more = false;
   while (!stopping_) {
     wait(more);
     turn();
-    more = worker_->maintain(now_ms_) || !ready_.empty();
+    more = worker_->maintain(now_ms_) || (!ready_.empty() && may_begin());
     watch_all_clients();
   }
   close_all();
   worker_.reset();
 }
 
-// What this loop's clients store takes the place of values that clients of all loops still send; those
-// may be idle.
+// What this loop's clients store takes the place of values that clients of all loops still send;
+// those may be idle.
 void Loop::watch_all_clients() {
   constexpr uint64_t worth_looking = 4 << 20;
   const uint64_t most = server_.limits.all_clients(server_.engine.maxmemory());
@@ -114,8 +115,10 @@ void Loop::wait(bool work_is_left) {
 
 // What has to be done now and then, whether requests come or not.
 void Loop::look_after() {
-  flush_if_due(server_, *worker_, server_.clock.now_ms());
+  if (is_idle()) flush_if_due(server_, *worker_, server_.clock.now_ms());
+  worker_->nudge();
   pool_.trim();
+  trim_turns();
   report_memory();
   bound_memory();
   check_outputs();
@@ -147,7 +150,8 @@ void Loop::close_idle() {
   const int64_t now_ms = server_.clock.now_ms();
   for (const auto& connection : connections_) {
     const Client& client = connection->client();
-    if (now_ms - client.last_ms >= limit_ms && !client.held) connection->close();
+    const bool waits = client.held || connection->in_turn;
+    if (now_ms - client.last_ms >= limit_ms && !waits) connection->close();
   }
 }
 
@@ -164,75 +168,159 @@ void Loop::release_held() {
 }
 
 void Loop::turn() {
-  if (!ready_.empty()) {
-    Turn turn{batch_, *worker_, server_, counters_, server_.clock, copies_};
-    parse_ready(turn);
-    run_batch(turn);
-    finish_connections(turn);
-    report_memory();
-    now_ms_ = turn.now_ms();
+  if (!is_idle()) look_at_turns();
+  if (!ready_.empty() && may_begin()) {
+    begin_turn();
   } else {
     now_ms_ = server_.clock.now_ms();
   }
+  if (!alone_.empty() && is_idle()) run_those_alone();
   if (!ended_.empty()) delete_ended();
 }
 
+// Otherwise whoever makes it possible wakes the loop.
+bool Loop::may_begin() const {
+  return refused_ == nullptr && alone_.empty() && under_way_.size() < Worker::most_under_way &&
+         !(drains_ && !under_way_.empty());
+}
+
+LoopTurn& Loop::spare_turn() {
+  if (spare_turns_.empty()) {
+    turns_.push_back(std::make_unique<LoopTurn>(*worker_, server_, counters_, copies_));
+    spare_turns_.reserve(turns_.size());
+    spare_turns_.push_back(turns_.back().get());
+  }
+  LoopTurn& turn = *spare_turns_.back();
+  spare_turns_.pop_back();
+  unneeded_turns_ = std::min(unneeded_turns_, spare_turns_.size());
+  turn.turn.received();
+  turn.turn.full_output = output_bound;
+  turn.turn.drains = false;
+  return turn;
+}
+
+// Those that were not needed since the last look go, but for one: a batch may be large.
+void Loop::trim_turns() {
+  for (; unneeded_turns_ > 1; --unneeded_turns_) {
+    const LoopTurn* const turn = spare_turns_.front();
+    spare_turns_.erase(spare_turns_.begin());
+    std::erase_if(turns_, [&](const auto& one) { return one.get() == turn; });
+  }
+  unneeded_turns_ = spare_turns_.size();
+}
+
+void Loop::begin_turn() {
+  LoopTurn& turn = spare_turn();
+  parse_ready(turn);
+  now_ms_ = turn.turn.now_ms();
+  drains_ = turn.turn.drains;
+  turn.began_us = turn.turn.now_us();
+  turn.copied_before = copies_.taken() != 0 ? worker_->copied_bytes() : LoopTurn::copies_nothing;
+  if (turn.batch.empty()) return end_turn(turn);
+  start_batch(turn);
+}
+
 // Who waits keeps its place.
-void Loop::parse_ready(Turn& turn) {
+void Loop::parse_ready(LoopTurn& turn) {
+  Batch& batch = turn.batch;
   size_t waiting = 0;
   size_t heavy = 0;
   uint64_t with_rows = 0;
   for (Connection* connection : ready_) {
-    if (batch_.size() >= batch_rows_per_turn || (connection->heavy() && ++heavy > heavy_per_turn)) {
+    if (batch.size() >= batch_rows_per_turn || (connection->heavy() && ++heavy > heavy_per_turn)) {
       ready_[waiting++] = connection;
       continue;
     }
-    const Batch::Row before = batch_.size();
-    connection->parse(turn);
+    const Batch::Row before = batch.size();
+    connection->parse(turn.turn);
     connection->queued = false;
-    parsed_.push_back(connection);
-    if (batch_.size() != before) ++with_rows;
+    turn.connections.push_back(connection);
+    if (batch.size() != before) ++with_rows;
   }
   ready_.resize(waiting);
-  if (!batch_.empty()) counters_.record_batch(batch_.size(), with_rows);
+  if (!batch.empty()) counters_.record_batch(batch.size(), with_rows);
 }
 
-void Loop::submit(int64_t now_ms) {
-  if (copies_.taken() == 0) return worker_->submit(batch_, now_ms);
-  const uint64_t before = worker_->copied_bytes();
-  worker_->submit(batch_, now_ms);
-  copies_.learn(worker_->copied_bytes() - before);
+void Loop::start_batch(LoopTurn& turn) {
+  switch (worker_->start(turn.batch, turn.turn.now_ms())) {
+    case Submitted::ended:
+      return end_turn(turn);
+    case Submitted::under_way:
+      under_way_.push_back(&turn);
+      return answer_ready(turn);
+    case Submitted::retry:
+      refused_ = &turn;
+  }
 }
 
-void Loop::run_batch(Turn& turn) {
-  const int64_t began_us = turn.now_us();
-  if (!batch_.empty()) submit(turn.now_ms());
+void Loop::look_at_turns() {
+  worker_->poll([this](Batch& batch, bool ended) {
+    const auto its = std::find_if(under_way_.begin(), under_way_.end(),
+                                  [&](const LoopTurn* turn) { return &turn->batch == &batch; });
+    LoopTurn& turn = **its;
+    if (!ended) return answer_ready(turn);
+    under_way_.erase(its);
+    end_turn(turn);
+  });
+  if (refused_ != nullptr && !worker_->refused()) start_batch(*std::exchange(refused_, nullptr));
+}
+
+// Of a turn whose other connections have rows that wait.
+void Loop::answer_ready(LoopTurn& turn) {
+  std::vector<Connection*>& all = turn.connections;
+  const auto waits = [&](const Connection* one) { return !one->is_answered(turn.batch); };
+  const auto ready = std::stable_partition(all.begin(), all.end(), waits);
+  if (ready == all.end()) return;
+  const auto first = static_cast<size_t>(ready - all.begin());
+  write_replies(turn, first);
+  for (size_t i = first; i < all.size(); ++i) settle(*all[i]);
+  all.resize(first);
+}
+
+void Loop::end_turn(LoopTurn& turn) {
+  write_replies(turn, 0);
+  if (!turn.batch.empty()) {
+    const bool huge = turn.batch.size() > batch_rows_per_turn;
+    turn.batch.clear();
+    if (huge) turn.batch.shrink(batch_rows_per_turn);
+  }
+  if (turn.copied_before != LoopTurn::copies_nothing) {
+    copies_.learn(worker_->copied_bytes() - turn.copied_before);
+  }
+  for (Connection* connection : turn.connections) settle(*connection);
+  turn.connections.clear();
+  spare_turns_.push_back(&turn);
+  report_memory();
+}
+
+// Of the connections from `first` on. Another one begins each time, for the last may find no room.
+void Loop::write_replies(LoopTurn& turn, size_t first) {
+  const std::vector<Connection*>& all = turn.connections;
   reply_bytes_ = 0;
-  // Another one is the first each time, for the last may find no room for their replies.
-  const size_t first = parsed_.empty() ? 0 : ++replied_first_ % parsed_.size();
-  for (size_t i = first; i < parsed_.size(); ++i) parsed_[i]->reply(turn);
-  for (size_t i = 0; i < first; ++i) parsed_[i]->reply(turn);
-  counters_.by_command.finish_turn(nanoseconds_since(server_.clock, began_us));
-  if (batch_.empty()) return;
-  const bool huge = batch_.size() > batch_rows_per_turn;
-  batch_.clear();
-  if (huge) batch_.shrink(batch_rows_per_turn);
+  const size_t begin =
+      first == all.size() ? first : first + ++replied_first_ % (all.size() - first);
+  for (size_t i = begin; i < all.size(); ++i) all[i]->reply(turn.turn);
+  for (size_t i = first; i < begin; ++i) all[i]->reply(turn.turn);
+  counters_.by_command.finish_turn(nanoseconds_since(server_.clock, turn.began_us));
 }
 
-void Loop::finish_connections(Turn& turn) {
-  // Nobody waits for a walk over a whole database but who asked for it.
-  const auto alone = std::partition(parsed_.begin(), parsed_.end(),
-                                    [](const Connection* c) { return !c->waits_alone(); });
-  for (auto it = parsed_.begin(); it != alone; ++it) {
-    (*it)->flush();
-    (*it)->settle();
+// Nobody waits for a walk over a whole database but who asked for it.
+void Loop::settle(Connection& connection) {
+  const bool alone = connection.waits_alone();
+  if (!alone || !is_idle()) connection.flush();
+  alone ? alone_.push_back(&connection) : connection.settle();
+}
+
+void Loop::run_those_alone() {
+  LoopTurn& turn = spare_turn();
+  for (Connection* connection : alone_) {
+    connection->run_alone(turn.turn);
+    connection->flush();
+    connection->settle();
   }
-  for (auto it = alone; it != parsed_.end(); ++it) {
-    (*it)->run_alone(turn);
-    (*it)->flush();
-    (*it)->settle();
-  }
-  parsed_.clear();
+  alone_.clear();
+  spare_turns_.push_back(&turn);
+  report_memory();
 }
 
 void Loop::ready(Connection& connection) {
@@ -261,7 +349,8 @@ void Loop::delete_ended() {
 
 void Loop::report_memory() {
   constexpr size_t worth_reporting = 64 << 10;
-  const size_t bytes = pool_.memory() + batch_.memory() + static_cast<size_t>(protocol_bytes_);
+  size_t bytes = pool_.memory() + static_cast<size_t>(protocol_bytes_);
+  for (const auto& turn : turns_) bytes += turn->batch.memory();
   const auto change = static_cast<int64_t>(bytes) - static_cast<int64_t>(reported_bytes_);
   if (static_cast<size_t>(std::abs(change)) < worth_reporting) return;
   server_.engine.add_buffer_bytes(change);
@@ -318,7 +407,13 @@ void Loop::welcome(int descriptor, Speaks speaks) {
   if (!events_.add_client(descriptor, *connection)) connection->close();
 }
 
+// Batches that were started end first: they borrow from the connections.
 void Loop::close_all() {
+  while (!is_idle()) {
+    worker_->wait();
+    look_at_turns();
+  }
+  run_those_alone();
   for (auto& connection : connections_) connection->close();
   for (Connection* connection : ready_) connection->queued = false;
   ready_.clear();

@@ -6,12 +6,21 @@
 //      the cache; past `batch_rows_per_turn` the rest waits for the next turn. The turn's time is
 //      taken after the last receive, so it is never behind what a client could have read before
 //      it sent;
-//   3. submit the batch, which ends before submit returns;
+//   3. start the batch. With the index on the host it has ended then; with a device it may be under
+//      way, and others wake the loop when more of it is ready;
 //   4. write every reply into its connection's output, then clear the batch: nothing the store gave
-//      is held while a socket is written;
+//      is held while a socket is written. Where some rows wait for long, connections whose rows are
+//      all ready get their answers before;
 //   5. gathered writes, mostly one per connection;
-//   6. commands that run alone;
-//   7. a bounded step of the store's background work.
+//   6. commands that run alone, when no turn is under way;
+//   7. a bounded step of the store's background work, or a nudge for those who do it.
+//
+// Turns under way. There may be several (loop_turn.h), each with a batch and connections of its
+// own, so nobody waits for a slow row but its connection. A connection is in one turn at a time:
+// what it sends meanwhile stays in its socket, so its requests keep their order and what they
+// borrow stays where it is. While a batch finds no place in the engine's queue, too many turns are
+// under way, or a command waits to run alone, no turn begins: nothing is read from sockets.
+//
 // So that clients with large replies keep nobody waiting for long, a turn writes about
 // `reply_bytes_per_turn`; what it has read beyond that is read again in later turns, each of which
 // takes `heavy_per_turn` of the connections that had such replies, one after the other.
@@ -41,6 +50,7 @@
 #include "isotherm/batch.h"
 #include "net/buffer_pool.h"
 #include "net/connection.h"
+#include "net/loop_turn.h"
 #include "net/server_state.h"
 #include "net/socket_events.h"
 
@@ -96,10 +106,19 @@ class Loop {
   void run();
   void wait(bool work_is_left);
   void turn();
-  void parse_ready(Turn& turn);
-  void submit(int64_t now_ms);
-  void run_batch(Turn& turn);
-  void finish_connections(Turn& turn);
+  LoopTurn& spare_turn();
+  void trim_turns();
+  bool may_begin() const;
+  bool is_idle() const { return under_way_.empty() && refused_ == nullptr; }
+  void begin_turn();
+  void parse_ready(LoopTurn& turn);
+  void start_batch(LoopTurn& turn);
+  void look_at_turns();
+  void answer_ready(LoopTurn& turn);
+  void end_turn(LoopTurn& turn);
+  void write_replies(LoopTurn& turn, size_t first);
+  void settle(Connection& connection);
+  void run_those_alone();
   void delete_ended();
   void report_memory();
   void bound_memory();
@@ -121,17 +140,22 @@ class Loop {
 
   BufferPool pool_;
   CopyRation copies_;
-  Batch batch_;
   std::unique_ptr<Worker> worker_;
+  std::vector<std::unique_ptr<LoopTurn>> turns_;  // all
+  std::vector<LoopTurn*> spare_turns_;
+  size_t unneeded_turns_ = 0;  // of these, since they were trimmed
+  std::vector<LoopTurn*> under_way_;
+  LoopTurn* refused_ = nullptr;     // parsed, but its batch is not started yet
+  std::vector<Connection*> alone_;  // that wait with a command that runs alone
   std::vector<std::unique_ptr<Connection>> connections_;
-  int64_t now_ms_ = 0;               // of the last turn
-  std::vector<Connection*> ready_;   // to be parsed
-  std::vector<Connection*> parsed_;  // in this turn
-  std::vector<Connection*> ended_;   // to be deleted
-  int64_t protocol_bytes_ = 0;       // that protocols hold
-  size_t reply_bytes_ = 0;           // in this turn
-  size_t replied_first_ = 0;         // counts up
-  bool holds_some_ = false;          // connections that wait for the end of a pause
+  int64_t now_ms_ = 0;              // of the last turn
+  std::vector<Connection*> ready_;  // to be parsed
+  std::vector<Connection*> ended_;  // to be deleted
+  int64_t protocol_bytes_ = 0;      // that protocols hold
+  size_t reply_bytes_ = 0;          // in this turn
+  size_t replied_first_ = 0;        // counts up
+  bool drains_ = false;             // no turn begins while others are under way
+  bool holds_some_ = false;         // connections that wait for the end of a pause
   size_t reported_bytes_ = 0;
   uint64_t watched_bytes_ = 0;  // of all clients, when they were last over their bound
 };

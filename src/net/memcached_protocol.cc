@@ -26,6 +26,11 @@ class MemcachedProtocol final : public Protocol {
     // It tells reads from writes late, so a pause of writes holds both.
     held_ = server_.pause.holds(turn.now_ms()) != Pause::Holds::nothing;
     if (held_) return 0;
+    postponed_ = turn.worker.busy() && server_.memcached.flush.due(turn.now_ms());
+    if (postponed_) {
+      turn.drains = true;
+      return 0;
+    }
     flush_if_due(server_, turn.worker, turn.now_ms());
     turn.batch.select(memcached_database);
     SpareLists<MemcachedAnswer>::begin(answers_, input.size());
@@ -108,7 +113,9 @@ class MemcachedProtocol final : public Protocol {
 
   bool closing() const override { return parser_.closing(); }
   size_t wanted() const override { return parser_.wanted(); }
-  bool stopped_early() const override { return held_ || parser_.stopped_early() || waits_alone(); }
+  bool stopped_early() const override {
+    return held_ || postponed_ || parser_.stopped_early() || waits_alone();
+  }
 
  private:
   // The block of a set and its like becomes an item as it comes. Where the cap refuses it, it is
@@ -146,6 +153,7 @@ class MemcachedProtocol final : public Protocol {
   std::vector<MemcachedAnswer> answers_;
   const char* parsed_end_ = nullptr;  // of the input of this turn
   Batch::Row rows_end_ = 0;           // of its rows
+  bool postponed_ = false;            // until a flush that is due can run alone
   size_t value_bytes_ = 256;          // how much a row is expected to answer, at first unseen
 };
 

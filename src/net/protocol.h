@@ -3,11 +3,12 @@
 // One turn of a loop:
 //   1. for every readable connection: read bytes, then `parse` appends all complete requests to the
 //      turn's one batch and remembers, in order, what each command will answer;
-//   2. the loop submits the batch;
-//   3. for every connection that parsed something: `reply` writes the answers in order, until the
+//   2. the loop starts the batch, and may serve other connections until it has ended (net/loop.h);
+//   3. for every connection whose rows are ready: `reply` writes the answers in order, until the
 //      output passes `output_bound`;
 //   4. the loop clears the batch;
-//   5. for every connection that waits with a command that runs alone: `run_alone`.
+//   5. for every connection that waits with a command that runs alone, when no turn is under way:
+//      `run_alone`.
 // A command that runs alone (FLUSHALL, DBSIZE, SCAN, …) ends the connection's parse of this turn:
 // it may use the worker's functions for a whole database, which a batch that holds replies forbids.
 // The connection parses on in the next turn.
@@ -56,6 +57,9 @@ struct Turn {
   CopyRation& copies;  // of this loop
   // An output of so many bytes takes no more answers, but those that must be given.
   size_t full_output = output_bound;
+  // Somebody has to run alone before it can be parsed: the next turn begins when no other is under
+  // way.
+  bool drains = false;
 
   // The time, not before anything that was received so far. The clock is read when somebody asks,
   // so once in most turns.

@@ -87,7 +87,7 @@ Statistics ServerState::count() const {
 
 void ServerState::sample_rates() {
   rates.sample(total(&LoopCounters::commands), total(&LoopCounters::bytes_in),
-               total(&LoopCounters::bytes_out), engine.stats().used_memory);
+               total(&LoopCounters::bytes_out), engine.used_memory());
 }
 
 std::string ServerState::draw_id() {

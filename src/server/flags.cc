@@ -131,6 +131,16 @@ void add_round_options(CLI::App& app, RoundOptions& rounds) {
       ->check(CLI::Range(1, 1'000'000));
 }
 
+void add_crew_options(CLI::App& app, Options& store) {
+  app.add_option(
+         "--gpu-threads", store.gpu_threads,
+         "Threads that take the loops' batches to the GPUs [as many as --threads, at least 2]")
+      ->check(CLI::Range(1, 256));
+  app.add_option("--gpu-queue", store.gpu_queue,
+                 "Batches that may wait for them before the loops stop reading [1024]")
+      ->check(CLI::Range(1, 1'000'000));
+}
+
 void add_client_limits(CLI::App& app, net::ServerOptions& options) {
   static constexpr std::pair<const char*, const char*> helps[] = {
       {"client-output-buffer-limit",
@@ -197,6 +207,7 @@ void add_options(CLI::App& app, net::ServerOptions& options) {
                   });
   add_value_options(app, store);
   add_round_options(app, store.rounds);
+  add_crew_options(app, store);
   app.add_option("--maxclients", options.maxclients, "Clients at one time [10000]")
       ->check(CLI::Range(1, 1'000'000));
   add_text_option(app, "--proto-max-bulk-len", "Longest value or key a client may send [512mb]",

@@ -55,6 +55,10 @@ TEST(FlagsTest, TakesAllOptions) {
                       "allkeys-lru",
                       "--gpu-schedule",
                       "fixed",
+                      "--gpu-threads",
+                      "3",
+                      "--gpu-queue",
+                      "64",
                       "--gpu-batch",
                       "4096",
                       "--gpu-wait-usec",
@@ -87,6 +91,8 @@ TEST(FlagsTest, TakesAllOptions) {
   EXPECT_EQ(options.store.rounds.policy, Scheduling::fixed_size);
   EXPECT_EQ(options.store.rounds.rows, 4096u);
   EXPECT_EQ(options.store.rounds.wait_ns, 250'000);
+  EXPECT_EQ(options.store.gpu_threads, 3u);
+  EXPECT_EQ(options.store.gpu_queue, 64u);
   EXPECT_EQ(options.store.gpu_values, 8ull << 30);
   EXPECT_EQ(options.store.gpu_values_from, 1024u);
   EXPECT_EQ(options.maxclients, 5u);
@@ -168,6 +174,9 @@ TEST(FlagsTest, RefusesWhatItDoesNotKnow) {
                                              {"--bind", "nowhere"},
                                              {"--gpu-schedule", "adaptive"},
                                              {"--gpu-schedule", "none"},
+                                             {"--gpu-threads", "0"},
+                                             {"--gpu-threads", "257"},
+                                             {"--gpu-queue", "0"},
                                              {"--gpu-batch", "0"},
                                              {"--gpu-batch", "2097153"},
                                              {"--gpu-wait-usec", "0"},

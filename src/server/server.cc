@@ -18,6 +18,7 @@ net::ServerOptions complete(net::ServerOptions options) {
   if (options.threads == 0) options.threads = std::max(1u, std::thread::hardware_concurrency());
   if (options.threads > most_threads) throw std::invalid_argument("threads: 1 to 256");
   options.store.max_value_bytes = options.proto_max_bulk_len;
+  if (options.store.gpu_threads == 0) options.store.gpu_threads = std::max(2u, options.threads);
   return options;
 }
 

@@ -10,8 +10,8 @@
 // A switch saves the six registers that a call preserves, and the stack pointer, in a few lines of
 // assembly; swapcontext would enter the kernel at each switch to save a signal mask that nobody
 // changes. The address sanitizer is told of every switch, since a stack has a shadow there. The
-// thread sanitizer is not: to it, what runs in turns on one thread is one thread, which is right. The
-// call stacks in its reports mix those of several fibers then.
+// thread sanitizer is not: to it, what runs in turns on one thread is one thread, which is right.
+// The call stacks in its reports mix those of several fibers then.
 //
 // Below each stack lies a page that nobody may touch. Exceptions must not leave a task.
 //

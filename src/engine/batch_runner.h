@@ -1,0 +1,82 @@
+// BatchRunner: what a thread needs to run batches to their ends: executors, a place in the rounds
+// of a device, and the background work (device/host_upkeep.h).
+//
+//   room for what is written → the gate → rows up to each guard, the guard, … → what rows wait for
+// It is the executor that runs a batch in the calling thread. There is one a worker, and one a
+// thread of the crew (engine/crew.h), which differs in three things: nobody's batches are held
+// while it looks for room, values are fetched by threads for that, and what waited is run again by
+// the crew.
+//
+// Threads. Belongs to one thread; `resume` may be called by any.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "device/batch_run.h"
+#include "device/device_executor.h"
+#include "device/executor.h"
+#include "device/host_executor.h"
+#include "device/host_upkeep.h"
+#include "device/value_fetchers.h"
+
+namespace isotherm {
+
+class EngineState;
+
+class BatchRunner final : public Executor {
+ public:
+  // For a thread of a crew: the crew, and the threads that fetch values; else null. Throws
+  // std::bad_alloc, and std::runtime_error where no epoch slot is left.
+  explicit BatchRunner(EngineState& engine, Executor* crew = nullptr,
+                       ValueFetchers* fetchers = nullptr);
+  ~BatchRunner();
+  BatchRunner(const BatchRunner&) = delete;
+  BatchRunner& operator=(const BatchRunner&) = delete;
+
+  // In this thread: `ended`, or `under_way` where rows wait.
+  Submitted submit(BatchRun& run) override;
+  void resume(BatchRun& run) override { run.owner.moved(run, BatchRun::Phase::resumable); }
+  // The rows that were parked.
+  Submitted run_again(BatchRun& run);
+
+  // A bounded step of background work; true while more waits. Not while a batch of this thread
+  // holds `slot`.
+  bool maintain(int64_t now_ms);
+  // The databases from `first` to before `end`, alone.
+  void flush(uint32_t first, uint32_t end);
+
+  // For a run; null where no values lie on devices, or with a device that fails: the next batch to
+  // run then gives that up. Throws std::bad_alloc.
+  static std::unique_ptr<ValueReader> make_reader(HostStore& store);
+
+  EpochDomain::Slot& slot() { return slot_; }
+  ValueReader* reader() { return reader_.get(); }
+  HostExecutor& executor() { return executor_; }
+
+ private:
+  void check_reader(const ValueReader* reader);
+  bool make_room(BatchRun& run);
+  void run_all(BatchRun& run);
+  void run_rows(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end);
+  void run_gated(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end);
+  void run_now(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end);
+  void wait_for_gated(Batch& batch);
+  Submitted settle(BatchRun& run);
+  void flush_index(uint32_t database);
+  void lock_exclusive(EpochDomain::Slot& slot);
+  void unlock_exclusive();
+
+  EngineState& engine_;
+  Executor* const crew_;
+  ValueFetchers* const fetchers_;
+  const TakenSlot taken_;
+  EpochDomain::Slot& slot_;
+  HostExecutor executor_;
+  DeviceExecutor::Member member_;  // of rounds, where there is a device
+  std::unique_ptr<ValueReader> reader_;
+  HostUpkeep upkeep_;
+  uint64_t writes_ = 0;  // rows that may write, since the last step of upkeep
+};
+
+}  // namespace isotherm

@@ -1,0 +1,90 @@
+// Crew: threads that run batches where the index is on a device, for owners that must not wait for
+// it, as network threads.
+//
+//   submit ─▶ queue, bounded ─▶ a thread of the crew: room, gate, rounds with the others ─▶ the
+//   owner
+//                  ▲                    │ values wait          is told: answered, ended
+//                  └──── resume ◀───────┴─▶ threads that fetch them (device/value_fetchers.h)
+// A round (device/rounds.h) takes the batches that its threads have; what arrives meanwhile is the
+// next one. Between batches the threads do the background work, for as long as there is some, or
+// when they are nudged; where there are several, one is always left for batches.
+//
+// Order. Batches under way are concurrent: an owner that needs one before the other waits for it.
+// Bounds. The queue takes so many batches, and about so many rows; then it answers retry, and tells
+// those it refused when it is half empty. What is resumed always finds a place.
+// Failure. When the device is lost the threads run on the host what is in the queue.
+//
+// Threads. `submit`, `resume`, `nudge` and `forget`: any. It ends when nothing is under way.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "device/batch_run.h"
+#include "device/executor.h"
+#include "device/value_fetchers.h"
+
+namespace isotherm {
+
+class BatchRunner;
+class EngineState;
+
+class Crew final : public Executor {
+ public:
+  // As the options of the store say. Throws std::system_error without a thread, and as a runner.
+  explicit Crew(EngineState& engine);
+  ~Crew();
+  Crew(const Crew&) = delete;
+  Crew& operator=(const Crew&) = delete;
+
+  Submitted submit(BatchRun& run) override;
+  void resume(BatchRun& run) override;
+  // One step of background work, soon.
+  void nudge();
+  // The owner ends, and is not told any more that there is room.
+  void forget(BatchRun::Owner& owner);
+
+  uint64_t refused() const { return refused_.load(std::memory_order_relaxed); }
+
+ private:
+  struct Queue {
+    BatchRun* first = nullptr;
+    BatchRun* last = nullptr;
+    void push(BatchRun& run);
+    BatchRun* pop();
+  };
+
+  void make_threads();
+  void end_threads();
+  void work(BatchRunner& runner);
+  bool take(BatchRun*& run, bool& again, bool maintains);
+  void tell_room();
+  bool maintain(BatchRunner& runner);
+
+  EngineState& engine_;
+  const uint32_t count_;  // of threads
+  const uint32_t most_runs_;
+  std::atomic<uint64_t> refused_{0};
+  std::atomic<uint32_t> maintaining_{0};
+
+  std::mutex mutex_;  // of what follows
+  std::condition_variable changed_;
+  Queue waiting_;
+  Queue resumed_;
+  uint32_t runs_ = 0;  // in waiting_
+  uint64_t rows_ = 0;  // theirs
+  std::vector<BatchRun::Owner*> refused_owners_;
+  bool nudged_ = false;
+  bool stopping_ = false;
+
+  std::unique_ptr<ValueFetchers> fetchers_;
+  std::vector<std::unique_ptr<BatchRunner>> runners_;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace isotherm

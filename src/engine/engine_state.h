@@ -1,0 +1,64 @@
+// EngineState: what the threads of an engine share: the store, the executor of the device, the
+// crew, and the executors whose counters are summed up.
+//
+// Threads. Any, as the parts say. Ends after all workers.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "device/device_executor.h"
+#include "device/host_executor.h"
+#include "device/host_store.h"
+#include "engine/crew.h"
+#include "engine/engine.h"
+
+namespace isotherm {
+
+void add_counters(EngineStats& stats, const HostExecutor::Counters& counters);
+
+class EngineState {
+ public:
+  static constexpr uint32_t most_workers = 256;
+
+  EngineState(const Options& options, const Clock& its_clock);
+  ~EngineState();
+  EngineState(const EngineState&) = delete;
+  EngineState& operator=(const EngineState&) = delete;
+
+  // Puts the index on a device; `required`: an error where that fails.
+  void use_device(const RootTiersMaker& make_index, bool required,
+                  WaitClock* round_clock = nullptr);
+  bool on_device() const { return device && device->active(); }
+
+  // The crew, which is made when somebody asks for it first; null where the index is on the host,
+  // or no thread could be had.
+  Crew* crew() { return device == nullptr ? nullptr : make_crew(); }
+  Crew* crew_if_made() const { return crew_in_use_.load(std::memory_order_acquire); }
+
+  const Clock& clock;
+  HostStore store;
+  std::unique_ptr<DeviceExecutor> device;  // or null
+  std::string device_problem;
+
+  // Of all runners, for the sum of their counters; those of ended ones are added up.
+  mutable std::mutex executors_mutex;
+  std::vector<const HostExecutor*> executors;
+  EngineStats ended;
+  std::atomic<uint32_t> workers{0};
+
+ private:
+  Crew* make_crew();
+
+  std::mutex crew_mutex_;
+  bool crew_failed_ = false;
+  std::unique_ptr<Crew> crew_;
+  std::atomic<Crew*> crew_in_use_{nullptr};
+};
+
+}  // namespace isotherm

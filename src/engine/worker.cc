@@ -1,0 +1,396 @@
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <new>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "engine/batch_runner.h"
+#include "engine/crew.h"
+#include "engine/engine.h"
+#include "engine/engine_state.h"
+#include "index/item_table.h"
+
+namespace isotherm {
+
+struct Worker::Impl final : BatchRun::Owner {
+  // A run beside the first, with a slot of its own.
+  struct Spare {
+    Spare(Impl& impl, HostStore& store)
+        : taken(store.epochs), run(impl, store.epochs, *taken.slot) {
+      run.own_reader = BatchRunner::make_reader(store);
+      run.reader = run.own_reader.get();
+    }
+    TakenSlot taken;
+    BatchRun run;
+  };
+
+  Impl(EngineState& state, bool its_waits)
+      : engine(state),
+        waits(its_waits),
+        runner(state),
+        group(state.store.epochs),
+        first(*this, state.store.epochs, runner.slot()) {
+    first.reader = runner.reader();
+    news.reserve(most_under_way);
+    seen.reserve(most_under_way);
+    under_way.reserve(most_under_way);
+  }
+
+  bool valid(const Batch& batch) const;
+  BatchRun* take_run(bool in_this_thread);
+  void give_back(BatchRun& run);
+  void took(BatchRun& run);
+  bool must_not_start(const Batch& batch) const;
+  Started hand_to(Executor& executor, Batch& batch, int64_t now_ms);
+  void look(const Visit* visit);
+  void note_end(BatchRun& run);
+  bool is_under_way(const BatchRun& run) const {
+    return std::find(under_way.begin(), under_way.end(), &run) != under_way.end();
+  }
+  void wait_for_end(BatchRun& run);
+  void wait_for_news();
+
+  void moved(BatchRun& run, BatchRun::Phase phase) override;
+  void has_room() override;
+  void released(BatchRun& run) override;
+
+  EngineState& engine;
+  const bool waits;
+  BatchRunner runner;
+  EpochGroup group;  // of the slots of runs
+  // For batches that are run in this thread while no other is out; the others have spare ones.
+  BatchRun first;
+  std::vector<std::unique_ptr<Spare>> spares;
+  std::vector<BatchRun*> free;
+  uint32_t out = 0;  // runs that were begun and are not released
+  bool first_out = false;
+  bool refused = false;  // by the crew, whose queue was full
+  std::vector<BatchRun*> under_way;
+
+  std::mutex mutex;  // of what follows, and of the phases of runs
+  std::condition_variable told;
+  std::vector<BatchRun*> news;
+  bool room = false;
+  std::function<void()> wake;
+
+  std::vector<std::pair<BatchRun*, BatchRun::Phase>> seen;  // of `look`
+};
+
+namespace {
+
+void answer_all(Batch& batch, Status status) {
+  for (Batch::Row row = 0; row < batch.size(); ++row) {
+    batch.columns().reply[row].status.store(status, std::memory_order_release);
+  }
+  batch.finish();
+}
+
+}  // namespace
+
+bool Worker::Impl::valid(const Batch& batch) const {
+  const Batch::Columns& columns = batch.columns();
+  const uint32_t databases = engine.store.options.databases;
+  return std::all_of(columns.database, columns.database + batch.size(),
+                     [&](uint32_t database) { return database < databases; });
+}
+
+// Null without memory for one, or a slot. The group's lock is for runs that overlap only.
+BatchRun* Worker::Impl::take_run(bool in_this_thread) {
+  if (in_this_thread && out == 0) {
+    first_out = true;
+    ++out;
+    return &first;
+  }
+  if (free.empty()) {
+    try {
+      spares.push_back(std::make_unique<Spare>(*this, engine.store));
+      free.reserve(spares.size());
+      free.push_back(&spares.back()->run);
+    } catch (const std::exception&) {
+      return nullptr;
+    }
+  }
+  if (first_out) first.join(group);
+  BatchRun* const run = free.back();
+  free.pop_back();
+  ++out;
+  return run;
+}
+
+// The last is the next to be used, and a few of those before it keep their memory.
+void Worker::Impl::give_back(BatchRun& run) {
+  constexpr size_t most_warm = 4;
+  --out;
+  if (&run == &first) {
+    first_out = false;
+    return;
+  }
+  free.push_back(&run);
+  if (free.size() <= most_warm) return;
+  if (ValueReader* cold = free[free.size() - 1 - most_warm]->reader) cold->give_memory_back();
+}
+
+void Worker::Impl::released(BatchRun& run) {
+  if (is_under_way(run)) [[unlikely]]
+    wait_for_end(run);
+  run.leave();
+  if (run.passing != 0) {
+    engine.store.budget.passing.fetch_sub(std::exchange(run.passing, 0), std::memory_order_relaxed);
+  }
+  give_back(run);
+}
+
+Worker::Started Worker::Impl::hand_to(Executor& executor, Batch& batch, int64_t now_ms) {
+  BatchRun* const run = take_run(&executor == &runner);
+  if (run == nullptr) return Started::retry;
+  run->begin(batch, now_ms, run == &first ? nullptr : &group);
+  under_way.push_back(run);
+  const Started started = executor.submit(*run);
+  if (started == Started::under_way) return started;
+  under_way.pop_back();
+  if (started == Started::retry) {
+    refused = true;
+    batch.hold(nullptr);
+    give_back(*run);
+    return started;
+  }
+  batch.finish();
+  return started;
+}
+
+bool Worker::Impl::must_not_start(const Batch& batch) const {
+  if (out == 0) return false;
+  return batch.exclusive() || out >= most_under_way || group.must_stop();
+}
+
+void Worker::Impl::moved(BatchRun& run, BatchRun::Phase phase) {
+  const std::lock_guard guard(mutex);
+  run.phase = phase;
+  if (std::exchange(run.is_news, true)) return;
+  news.push_back(&run);
+  if (news.size() == 1 && wake) wake();
+  told.notify_one();
+}
+
+void Worker::Impl::has_room() {
+  const std::lock_guard guard(mutex);
+  room = true;
+  if (wake) wake();
+  told.notify_one();
+}
+
+void Worker::Impl::note_end(BatchRun& run) {
+  under_way.erase(std::find(under_way.begin(), under_way.end(), &run));
+  run.batch->finish();
+}
+
+// Takes the news. What can go on in this thread does.
+void Worker::Impl::look(const Visit* visit) {
+  auto now = std::exchange(seen, {});
+  {
+    const std::lock_guard guard(mutex);
+    if (std::exchange(room, false)) refused = false;
+    for (BatchRun* run : news) {
+      run->is_news = false;
+      now.emplace_back(run, run->phase);
+    }
+    news.clear();
+  }
+  for (auto [run, phase] : now) {
+    const bool resumes = phase == BatchRun::Phase::resumable;
+    if (resumes && runner.run_again(*run) == Submitted::ended) phase = BatchRun::Phase::ended;
+    Batch& batch = *run->batch;
+    if (phase == BatchRun::Phase::ended) note_end(*run);
+    if (visit != nullptr) (*visit)(batch, phase == BatchRun::Phase::ended);
+  }
+  now.clear();
+  seen.swap(now);
+}
+
+void Worker::Impl::wait_for_news() {
+  std::unique_lock lock(mutex);
+  told.wait(lock, [&] { return !news.empty() || room; });
+}
+
+// Of other batches that end meanwhile it is noted; `poll` has nothing to show of them.
+void Worker::Impl::wait_for_end(BatchRun& run) {
+  while (is_under_way(run)) {
+    wait_for_news();
+    look(nullptr);
+  }
+}
+
+Worker::Worker(Engine& engine, bool waits) {
+  EngineState& state = *engine.state_;
+  if (state.workers.fetch_add(1) >= EngineState::most_workers) {
+    state.workers.fetch_sub(1);
+    throw std::runtime_error("too many workers: at most 256");
+  }
+  try {
+    impl_ = std::make_unique<Impl>(state, waits);
+  } catch (...) {
+    state.workers.fetch_sub(1);
+    throw;
+  }
+}
+
+Worker::~Worker() {
+  EngineState& engine = impl_->engine;
+  while (!impl_->under_way.empty()) impl_->wait_for_end(*impl_->under_way.back());
+  if (Crew* crew = engine.crew_if_made()) crew->forget(*impl_);
+  impl_.reset();
+  engine.workers.fetch_sub(1);
+}
+
+void Worker::submit(Batch& batch) { submit(batch, impl_->engine.clock.now_ms()); }
+
+void Worker::submit(Batch& batch, int64_t now_ms) {
+  Impl& impl = *impl_;
+  // A worker that holds replies and waits for the gate could wait for itself.
+  if (!impl.valid(batch) || (batch.exclusive() && impl.out != 0)) {
+    return answer_all(batch, Status::invalid);
+  }
+  switch (impl.hand_to(impl.runner, batch, now_ms)) {
+    case Started::ended:
+      return;
+    case Started::under_way:
+      return impl.wait_for_end(*impl.under_way.back());
+    case Started::retry:
+      return answer_all(batch, Status::retry);
+  }
+}
+
+Worker::Started Worker::start(Batch& batch) { return start(batch, impl_->engine.clock.now_ms()); }
+
+Worker::Started Worker::start(Batch& batch, int64_t now_ms) {
+  Impl& impl = *impl_;
+  if (!impl.valid(batch)) {
+    answer_all(batch, Status::invalid);
+    return Started::ended;
+  }
+  if (impl.must_not_start(batch)) [[unlikely]]
+    return Started::retry;
+  Crew* const crew = impl.engine.crew();
+  return crew != nullptr ? impl.hand_to(*crew, batch, now_ms)
+                         : impl.hand_to(impl.runner, batch, now_ms);
+}
+
+uint32_t Worker::poll(const Visit& visit) {
+  if (!impl_->under_way.empty() || impl_->refused) impl_->look(&visit);
+  return static_cast<uint32_t>(impl_->under_way.size());
+}
+
+void Worker::wait() {
+  if (!impl_->under_way.empty() || impl_->refused) impl_->wait_for_news();
+}
+
+void Worker::wait_for(const Batch& batch) {
+  const auto runs_it = [&](const BatchRun* run) { return run->batch == &batch; };
+  const auto& under_way = impl_->under_way;
+  const auto run = std::find_if(under_way.begin(), under_way.end(), runs_it);
+  if (run != under_way.end()) impl_->wait_for_end(**run);
+}
+
+bool Worker::busy() const { return impl_->out != 0; }
+bool Worker::refused() const { return impl_->refused; }
+
+void Worker::wake_by(std::function<void()> wake) {
+  const std::lock_guard guard(impl_->mutex);
+  impl_->wake = std::move(wake);
+}
+
+void Worker::uncount_reads(const Batch& batch, Batch::Row first, Batch::Row end) {
+  impl_->runner.executor().uncount_reads(batch, first, end);
+}
+
+uint64_t Worker::copied_bytes() const {
+  return impl_->engine.store.copied.load(std::memory_order_relaxed);
+}
+
+bool Worker::maintain() { return maintain(impl_->engine.clock.now_ms()); }
+
+bool Worker::maintain(int64_t now_ms) {
+  if (!impl_->waits && impl_->engine.crew() != nullptr) return false;
+  return impl_->out == 0 && impl_->runner.maintain(now_ms);
+}
+
+void Worker::nudge() {
+  if (Crew* const crew = impl_->engine.crew_if_made()) crew->nudge();
+}
+
+// Inside the gate, with whatever the worker holds besides.
+class Worker::Inside {
+ public:
+  explicit Inside(Impl& impl) : impl_(impl) {
+    if (impl_.first_out) return;
+    EpochDomain::Slot& slot = impl_.runner.slot();
+    impl_.out == 0 ? impl_.engine.store.epochs.enter(slot) : impl_.group.enter(slot);
+  }
+  ~Inside() {
+    if (impl_.first_out) return;
+    EpochDomain::Slot& slot = impl_.runner.slot();
+    impl_.out == 0 ? impl_.engine.store.epochs.leave(slot) : impl_.group.leave(slot);
+  }
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+
+ private:
+  Impl& impl_;
+};
+
+uint64_t Worker::count(uint32_t database) {
+  const Inside inside(*impl_);
+  return impl_->engine.store.databases.at(database).count();
+}
+
+void Worker::flush(uint32_t database) { impl_->runner.flush(database, database + 1); }
+
+void Worker::flush_all() { impl_->runner.flush(0, impl_->engine.store.options.databases); }
+
+uint64_t Worker::scan(uint32_t database, uint64_t cursor, uint64_t count,
+                      const std::function<void(const ScanItem&)>& visit) {
+  HostStore& store = impl_->engine.store;
+  const Inside inside(*impl_);
+  const int64_t now_ms = impl_->engine.clock.now_ms();
+  // Empty lines cost a step too, so a sparse index does not make one call long.
+  constexpr uint64_t lines_per_item = 8;
+  count = std::max<uint64_t>(count, 1);
+  uint64_t visited = 0;
+  const auto show = [&](Location location) {
+    const Item* item = store.items.item(location);
+    if (item->expired(now_ms) || item->database() != database) return;
+    const bool large = location::kind(location) == location::Kind::large;
+    visit({item->key(), item->type(), item->value_bytes(), item->expiry(),
+           large ? size_classes::count : location::size_class(location)});
+    ++visited;
+  };
+  const auto show_members = [&](uint64_t root) { for_each_member(store.items, root, show); };
+  // A cursor is the bound to go on from; on a device, whose order is another, with the lowest bit,
+  // which no bound has. A walk that was begun in the other order begins anew.
+  constexpr uint64_t device_bit = 1;
+  const bool began_on_device = (cursor & device_bit) != 0;
+  const bool on_device = impl_->engine.on_device();
+  uint64_t bound = began_on_device == on_device ? cursor & ~device_bit : 0;
+  if (on_device) {
+    constexpr uint64_t most_wanted = 1 << 12;  // each step takes a turn among the batches
+    for (uint64_t before = visited + 1; before != visited;) {
+      before = visited;
+      const uint64_t wanted = std::min(count - visited, most_wanted);
+      if (!impl_->engine.device->scan(bound, wanted, show_members, bound)) break;
+      if (bound == 0 || visited >= count) return bound == 0 ? 0 : bound | device_bit;
+    }
+    if (impl_->engine.on_device()) return bound | device_bit;
+    bound = 0;
+  }
+  const LineIndex* index = store.databases[database].index();
+  if (index == nullptr) return 0;
+  for (uint64_t lines = 0; visited < count && lines / lines_per_item < count; ++lines) {
+    bound = index->scan(bound, [&](uint64_t /*hash*/, uint64_t root) { show_members(root); });
+    if (bound == 0) break;
+  }
+  return bound;
+}
+
+}  // namespace isotherm

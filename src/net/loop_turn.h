@@ -1,0 +1,35 @@
+// LoopTurn: one turn of a loop: its batch, and the connections whose requests it has (net/loop.h).
+//
+// A turn is over when all its connections have their answers and the batch is cleared. Loops use
+// turns again, so one that is warm allocates nothing.
+//
+// Threads. Belongs to its loop's; its batch to whoever runs it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "isotherm/batch.h"
+#include "net/protocol.h"
+#include "net/server_state.h"
+
+namespace isotherm::net {
+
+class Connection;
+
+struct LoopTurn {
+  LoopTurn(Worker& worker, ServerState& server, LoopCounters& counters, CopyRation& copies)
+      : turn{batch, worker, server, counters, server.clock, copies} {}
+  LoopTurn(const LoopTurn&) = delete;
+  LoopTurn& operator=(const LoopTurn&) = delete;
+
+  Batch batch;
+  Turn turn;
+  std::vector<Connection*> connections;  // that have no answers yet
+  int64_t began_us = 0;
+  // What the store had copied, where requests of the turn copy.
+  static constexpr uint64_t copies_nothing = ~uint64_t{0};
+  uint64_t copied_before = copies_nothing;
+};
+
+}  // namespace isotherm::net
