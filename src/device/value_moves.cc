@@ -31,7 +31,7 @@ void ValueMoves::send(std::vector<ItemMove>& moves, uint64_t bytes, int64_t now_
 }
 
 void ValueMoves::bring(std::vector<ItemMove>& moves, int64_t room) {
-  std::vector<DeviceValues::Wanted> wanted = values_.take_wanted();
+  std::vector<DeviceValues::Wanted> wanted = reader_.take_wanted();
   const auto before = [](const auto& a, const auto& b) { return a.place < b.place; };
   std::sort(wanted.begin(), wanted.end(), before);
   guarded(moves, [&] {

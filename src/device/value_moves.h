@@ -35,7 +35,7 @@ class ValueMoves {
   void send(std::vector<ItemMove>& moves, uint64_t bytes, int64_t now_ms, SendFound& found);
   // What was read again; as long as `room` bytes are left for it.
   void bring(std::vector<ItemMove>& moves, int64_t room);
-  size_t wanted() const { return values_.wanted(); }
+  size_t wanted() const { return reader_.wanted(); }
   void clean(std::vector<ItemMove>& moves);
 
  private:

@@ -20,6 +20,8 @@ constexpr uint64_t largest_chunk = 16 << 20;
 constexpr uint64_t pinned_part = 64;
 constexpr uint64_t most_pinned = 32 << 20;
 
+constexpr size_t most_wanted = 256;
+
 void finish_reply(Reply& reply, Status status) {
   reply.status.store(status, std::memory_order_release);
 }
@@ -173,7 +175,17 @@ void ValueReader::choose_wanted() {
     const AwaitedValue& one = awaited_[i];
     if (one.again) wanted[count++] = {one.reply->location, one.place};
   }
-  if (count != 0) values_.want({wanted, count});
+  if (count == 0) return;
+  if (fetchers_ != nullptr) return values_.want({wanted, count});
+  if (wanted_.size() < most_wanted) wanted_.insert(wanted_.end(), wanted, wanted + count);
+}
+
+std::vector<DeviceValues::Wanted> ValueReader::take_wanted() {
+  std::vector<DeviceValues::Wanted> all =
+      values_.wanted() != 0 ? values_.take_wanted() : std::vector<DeviceValues::Wanted>();
+  all.insert(all.end(), wanted_.begin(), wanted_.end());
+  wanted_.clear();
+  return all;
 }
 
 void ValueReader::clear() {

@@ -80,6 +80,12 @@ class ValueReader final : public Awaited {
   // A device has failed it.
   bool failed() const { return failed_; }
 
+  // What was read again and may come back: of this reader's batches, and of those whose values were
+  // fetched by threads for that. So where nobody else fetches, a value that comes back is none that
+  // another thread just reads, and misses because its device is lost.
+  size_t wanted() const { return wanted_.size() + values_.wanted(); }
+  std::vector<DeviceValues::Wanted> take_wanted();
+
   ValueTransfer& transfer() { return *transfer_; }
 
  private:
@@ -114,6 +120,7 @@ class ValueReader final : public Awaited {
   std::vector<uint32_t> first_of_;
   std::unordered_map<ValuePlace, uint64_t> places_;      // of values that rows wait for; sizes
   std::unordered_map<ValuePlace, const char*> fetched_;  // for those; null: without memory
+  std::vector<DeviceValues::Wanted> wanted_;
   size_t first_wanted_ = 0;
   std::vector<Chunk> chunks_;  // pinned ones first
   size_t chunk_ = 0;           // that is being filled
