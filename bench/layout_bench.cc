@@ -9,8 +9,8 @@
 
 #include <memory>
 
+#include "base/instruction_set.h"
 #include "bench_support.h"
-#include "device/instruction_set.h"
 #include "layout_loops.h"
 
 namespace isotherm::bench {

@@ -1,7 +1,7 @@
 # The library, the server and the benchmarks.
 
 set(ISOTHERM_LIBRARY_FOLDERS
-  base command items index device batch hot router durability engine)
+  base command items index gpu executor batch hot router durability engine)
 set(ISOTHERM_SERVER_FOLDERS net server)
 
 # All sources of the given folders of src/, unit tests left out.
@@ -16,9 +16,9 @@ function(isotherm_glob_sources result)
   set(${result} "${sources}" PARENT_SCOPE)
 endfunction()
 
-# Compiles the sources of each folder as one: the headers and templates that they share are read and
-# made once. A folder's tests are a unit of their own, and so is each source with flags of its own
-# (CMake leaves those out).
+# Compiles the sources of each folder as one, what is nested in it included: the headers and templates
+# that they share are read and made once. A folder's tests are a unit of their own, and so is each source
+# with flags of its own (CMake leaves those out).
 function(isotherm_unite target)
   if(NOT ISOTHERM_UNITY)
     return()
@@ -27,11 +27,12 @@ function(isotherm_unite target)
   foreach(source IN LISTS sources)
     cmake_path(GET source PARENT_PATH folder)
     cmake_path(RELATIVE_PATH folder BASE_DIRECTORY "${PROJECT_SOURCE_DIR}")
+    string(REGEX MATCH "^[^/]*/[^/]*" folder "${folder}")
     string(MAKE_C_IDENTIFIER "${folder}" group)
     set_property(SOURCE "${source}" PROPERTY UNITY_GROUP ${group})
   endforeach()
   # A stand-in for the GPU's part has an object of its own, which a program that has that part leaves.
-  set_property(SOURCE "${PROJECT_SOURCE_DIR}/src/device/no_cuda.cc"
+  set_property(SOURCE "${PROJECT_SOURCE_DIR}/src/gpu/no_cuda.cc"
     PROPERTY SKIP_UNITY_BUILD_INCLUSION ON)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
 endfunction()
@@ -74,7 +75,7 @@ function(isotherm_add_library)
 endfunction()
 
 # The GPU's part of a program, where tools/compile_cuda.sh has left it. Its object comes before the
-# library's stand-in (src/device/no_cuda.cc), which is then not linked.
+# library's stand-in (src/gpu/no_cuda.cc), which is then not linked.
 function(isotherm_link_gpu target)
   set(folder "${PROJECT_SOURCE_DIR}/build/cuda")
   if(ISOTHERM_SANITIZE OR ISOTHERM_STATIC OR NOT EXISTS "${folder}/server_gpu.o")

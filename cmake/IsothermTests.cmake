@@ -64,13 +64,13 @@ function(isotherm_add_broken_builds)
   if(NOT ISOTHERM_BROKEN_BUILDS OR NOT TARGET isotherm-server)
     return()
   endif()
-  isotherm_add_variant(isotherm_no_cas ISOTHERM_BREAK_CAS index device engine)
+  isotherm_add_variant(isotherm_no_cas ISOTHERM_BREAK_CAS index gpu executor engine)
   isotherm_define_server(isotherm-server-no-cas isotherm_no_cas)
 
   # Memory of items, and of values on a device, is then used again at once.
-  isotherm_add_variant(isotherm_no_epoch "ISOTHERM_BREAK_EPOCH;ISOTHERM_POISON" items device)
+  isotherm_add_variant(isotherm_no_epoch "ISOTHERM_BREAK_EPOCH;ISOTHERM_POISON" items gpu executor)
   isotherm_add_broken_tests(no_epoch src/items/item_stress_test.cc)
-  isotherm_add_broken_tests(no_value_epoch src/device/value_log_test.cc)
+  isotherm_add_broken_tests(no_value_epoch src/executor/values/value_log_test.cc)
 endfunction()
 
 # The unit tests of one file, which have to fail without epochs.

@@ -2,7 +2,8 @@
 """Checks the shape of the source tree; prints each violation and exits 1 if there is any.
 
   - A folder of src/ includes itself and the folders above it in LAYERS, and no other; its tests may
-    include what TEST_SUPPORT names, too.
+    include what TEST_SUPPORT names, too. Folders within one follow the order of NESTED likewise.
+  - No header includes itself by way of others.
   - Includes in quotes are paths from src/ or include/ ("net/output.h", "isotherm/batch.h").
   - Public headers include public headers only.
   - A header opens with a comment that explains it, then `#pragma once`.
@@ -15,8 +16,10 @@ import pathlib
 import re
 import sys
 
-LAYERS = ["base", "command", "items", "index", "device", "batch", "hot", "router", "durability",
-          "engine", "net", "server"]
+LAYERS = ["base", "command", "items", "index", "gpu", "executor", "batch", "hot", "router",
+          "durability", "engine", "net", "server"]
+# "" is what lies in the folder itself.
+NESTED = {"executor": ["", "values", "run", "host", "device", "upkeep"]}
 TEST_SUPPORT = ["device_checks", "fake_device", "models"]  # folders of tests/
 MAX_LINES = 500
 MIN_ESSAY_WORDS = 8
@@ -34,8 +37,18 @@ def quoted_includes(text):
             yield number, match.group(1)
 
 
+def nested_folder(parts):
+    """Which of the folders within a layer a path lies in, given by its parts from the layer on."""
+    return "/".join(parts[1:-1])
+
+
 def check_source_includes(path, layer, text):
     """Violations of the order of folders in one file of src/<layer>/."""
+    own = nested_folder(path.parts[1:])
+    order = NESTED.get(layer, [""])
+    if own not in order:
+        yield f"{path}:1: {layer}/ has no folder {own}/ (NESTED in tools/check_layers.py)"
+        return
     for number, name in quoted_includes(text):
         target = name.split("/")[0]
         if "/" not in name or ".." in name:
@@ -48,6 +61,12 @@ def check_source_includes(path, layer, text):
             yield f"{path}:{number}: \"{name}\" is in no folder of src/ that has a layer"
         elif LAYERS.index(target) > LAYERS.index(layer):
             yield f"{path}:{number}: {layer}/ may not include {target}/ (\"{name}\")"
+        elif target == layer:
+            nested = nested_folder(name.split("/"))
+            if nested not in order:
+                yield f"{path}:{number}: \"{name}\" is in no folder of {layer}/"
+            elif order.index(nested) > order.index(own):
+                yield f"{path}:{number}: {layer}/{own} may not include {layer}/{nested}"
 
 
 def check_public_includes(path, text):
@@ -87,6 +106,35 @@ def check_file(root, file):
             yield from check_source_includes(path, path.parts[1], text)
 
 
+def find_cycle(name, includes, state, trail):
+    """A list of headers that include each other in a circle from `name` on, or None."""
+    state[name] = "open"
+    trail.append(name)
+    for target in includes.get(name, []):
+        if state.get(target) == "open":
+            return trail[trail.index(target):] + [target]
+        if target in includes and target not in state:
+            cycle = find_cycle(target, includes, state, trail)
+            if cycle:
+                return cycle
+    trail.pop()
+    state[name] = "done"
+    return None
+
+
+def check_cycles(root):
+    source = root / "src"
+    includes = {str(file.relative_to(source)): [name for _, name in quoted_includes(file.read_text())]
+                for file in sorted(source.rglob("*")) if file.suffix in HEADERS}
+    state = {}
+    for name in includes:
+        if name not in state:
+            cycle = find_cycle(name, includes, state, [])
+            if cycle:
+                yield f"src/{cycle[0]}:1: includes itself: {' -> '.join(cycle)}"
+                return
+
+
 def check_tree(root):
     """All violations below `root`, in order of path."""
     violations = []
@@ -94,6 +142,7 @@ def check_tree(root):
         for file in sorted((root / folder).rglob("*")):
             if file.is_file() and file.suffix in CODE:
                 violations.extend(check_file(root, file))
+    violations.extend(check_cycles(root))
     return violations
 
 

@@ -48,6 +48,21 @@ class CheckLayersTest(unittest.TestCase):
         self.write("src/base/hash.cc", '#include "fake_device/fake_lane.h"\n')
         self.expect_violation("in no folder of src/")
 
+    def test_nested_folders_have_an_order_too(self):
+        self.write("src/executor/device/good.cc", '#include "executor/values/log.h"\n')
+        self.assertEqual(check_layers.check_tree(self.root), [])
+        self.write("src/executor/values/bad.cc", '#include "executor/device/rounds.h"\n')
+        self.expect_violation("executor/values may not include executor/device")
+
+    def test_nested_folder_without_an_order(self):
+        self.write("src/executor/misc/bad.cc", "int x;\n")
+        self.expect_violation("executor/ has no folder misc/")
+
+    def test_headers_that_include_each_other(self):
+        self.write("src/items/one.h", ESSAY + '#include "items/two.h"\n')
+        self.write("src/items/two.h", ESSAY + '#include "items/one.h"\n')
+        self.expect_violation("includes itself")
+
     def test_include_is_a_path_from_src(self):
         self.write("src/index/bad.cc", '#include "view.h"\n')
         self.expect_violation("include by path from src/")

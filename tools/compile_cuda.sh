@@ -14,7 +14,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 out=build/cuda
-server_source=src/device/gpu/cuda_root_table.cu
+server_source=src/gpu/cuda_root_table.cu
 nvcc=$(tools/setup_cuda.sh)
 mkdir -p "$out/united" "$out/objects"
 

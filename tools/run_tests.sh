@@ -70,8 +70,8 @@ changed_tests() {
     echo '*'
     return
   fi
-  for folder in $(sed -nE 's#^(src/[^/]*(/gpu)?)/.*#\1#p' <<<"$files" | sort -u); do
-    grep -hoE '^TEST(_F|_P)?\(\w+' "$folder"/*_test.cc | sed -E 's/.*\((.*)/\1.*\n*\/\1.*/' | sort -u || true
+  for folder in $(sed -nE 's#^(src/[^/]*)/.*#\1#p' <<<"$files" | sort -u); do
+    grep -rhoE --include='*_test.cc' '^TEST(_F|_P)?\(\w+' "$folder" | sed -E 's/.*\((.*)/\1.*\n*\/\1.*/' | sort -u || true
   done
 }
 stage_quick() {

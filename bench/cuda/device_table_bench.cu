@@ -10,8 +10,8 @@
 #include "cuda/bench_flags.h"
 #include "cuda/gpu_batches.cuh"
 #include "cuda/gpu_limits.cuh"
-#include "device/gpu/cuda_device.cuh"
-#include "device/gpu/fixed_device_table.h"
+#include "gpu/cuda_device.cuh"
+#include "gpu/fixed_device_table.h"
 #include "isotherm/device_table.h"
 
 namespace isotherm::bench::device_table_bench {

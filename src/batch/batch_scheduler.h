@@ -31,7 +31,7 @@
 #include "batch/policy.h"
 #include "batch/row_ring.h"
 #include "batch/waiting_writes.h"
-#include "device/gpu/request_op.h"
+#include "gpu/request_op.h"
 
 namespace isotherm {
 

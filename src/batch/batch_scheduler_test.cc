@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "device/gpu/device_error.h"
+#include "gpu/device_error.h"
 
 namespace isotherm::batch_scheduler_test {
 namespace {

@@ -5,9 +5,9 @@
 #include <mutex>
 #include <utility>
 
-#include "device/batch_bytes.h"
-#include "device/gpu/device_error.h"
 #include "engine/engine_state.h"
+#include "executor/batch_bytes.h"
+#include "gpu/device_error.h"
 
 namespace isotherm {
 namespace {

@@ -1,5 +1,5 @@
 // BatchRunner: what a thread needs to run batches to their ends: executors, a place in the rounds
-// of a device, and the background work (device/host_upkeep.h).
+// of a device, and the background work (executor/upkeep/host_upkeep.h).
 //
 //   room for what is written → the gate → rows up to each guard, the guard, … → what rows wait for
 // It is the executor that runs a batch in the calling thread. There is one a worker, and one a
@@ -13,12 +13,12 @@
 #include <cstdint>
 #include <memory>
 
-#include "device/batch_run.h"
-#include "device/device_executor.h"
-#include "device/executor.h"
-#include "device/host_executor.h"
-#include "device/host_upkeep.h"
-#include "device/value_fetchers.h"
+#include "executor/device/device_executor.h"
+#include "executor/executor.h"
+#include "executor/host/host_executor.h"
+#include "executor/run/batch_run.h"
+#include "executor/upkeep/host_upkeep.h"
+#include "executor/values/value_fetchers.h"
 
 namespace isotherm {
 

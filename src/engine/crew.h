@@ -4,10 +4,11 @@
 //   submit ─▶ queue, bounded ─▶ a thread of the crew: room, gate, rounds with the others ─▶ the
 //   owner
 //                  ▲                    │ values wait          is told: answered, ended
-//                  └──── resume ◀───────┴─▶ threads that fetch them (device/value_fetchers.h)
-// A round (device/rounds.h) takes the batches that its threads have; what arrives meanwhile is the
-// next one. Between batches the threads do the background work, for as long as there is some, or
-// when they are nudged; where there are several, one is always left for batches.
+//                  └──── resume ◀───────┴─▶ threads that fetch them
+//                  (executor/values/value_fetchers.h)
+// A round (executor/device/rounds.h) takes the batches that its threads have; what arrives
+// meanwhile is the next one. Between batches the threads do the background work, for as long as
+// there is some, or when they are nudged; where there are several, one is always left for batches.
 //
 // Order. Batches under way are concurrent: an owner that needs one before the other waits for it.
 // Bounds. The queue takes so many batches, and about so many rows; then it answers retry, and tells
@@ -25,9 +26,9 @@
 #include <thread>
 #include <vector>
 
-#include "device/batch_run.h"
-#include "device/executor.h"
-#include "device/value_fetchers.h"
+#include "executor/executor.h"
+#include "executor/run/batch_run.h"
+#include "executor/values/value_fetchers.h"
 
 namespace isotherm {
 

@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "device/gpu/cuda_device.cuh"
-#include "device/gpu/cuda_setup.cuh"
-#include "device/gpu/device_item_store.h"
+#include "gpu/cuda_device.cuh"
+#include "gpu/cuda_setup.cuh"
+#include "gpu/device_item_store.h"
 #include "isotherm/device_item_table.h"
 
 namespace isotherm {

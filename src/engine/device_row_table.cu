@@ -1,8 +1,8 @@
 #include <stdexcept>
 
-#include "device/gpu/cuda_device.cuh"
-#include "device/gpu/cuda_setup.cuh"
-#include "device/gpu/device_row_store.h"
+#include "gpu/cuda_device.cuh"
+#include "gpu/cuda_setup.cuh"
+#include "gpu/device_row_store.h"
 #include "isotherm/device_row_table.h"
 
 namespace isotherm {

@@ -10,12 +10,12 @@
 #include <thread>
 
 #include "base/lazily_made.h"
-#include "device/gpu/awaited_gets.h"
-#include "device/gpu/cuda_device.cuh"
-#include "device/gpu/cuda_setup.cuh"
-#include "device/gpu/host_pipeline.h"
-#include "device/gpu/pinned_gets.h"
-#include "device/gpu/tiered_table.h"
+#include "gpu/awaited_gets.h"
+#include "gpu/cuda_device.cuh"
+#include "gpu/cuda_setup.cuh"
+#include "gpu/host_pipeline.h"
+#include "gpu/pinned_gets.h"
+#include "gpu/tiered_table.h"
 #include "isotherm/device_table.h"
 
 namespace isotherm {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/seed.h"
-#include "device/cuda_root_table.h"
 #include "engine/engine_state.h"
+#include "gpu/cuda_root_table.h"
 #include "items/arriving_item.h"
 
 namespace isotherm {

@@ -1,9 +1,9 @@
 // Engine: one store, wired from its stages: batch → executor → index → items.
 //
-// The index is in host memory, or in that of a device (device/device_executor.h) as long as it
-// works. Nobody above needs to know which. On the host a batch has ended when it was started; with
-// a device, whoever may not wait for it has its batches run by a crew (engine/crew.h) and learns of
-// their ends:
+// The index is in host memory, or in that of a device (executor/device/device_executor.h) as long
+// as it works. Nobody above needs to know which. On the host a batch has ended when it was started;
+// with a device, whoever may not wait for it has its batches run by a crew (engine/crew.h) and
+// learns of their ends:
 //   Worker ── start ──▶ BatchRunner, in the calling thread ─┐
 //      ▲  └───────────▶ Crew: a BatchRunner a thread ───────┴─▶ rows, or rounds
 //      └──── poll ◀──── BatchRun: answered, ended
@@ -29,10 +29,10 @@
 
 #include "base/clock.h"
 #include "base/wait_clock.h"
-#include "device/device_values.h"
-#include "device/executor.h"
-#include "device/root_tier.h"
-#include "device/round_schedule.h"
+#include "executor/device/round_schedule.h"
+#include "executor/executor.h"
+#include "executor/values/device_values.h"
+#include "gpu/root_tier.h"
 #include "isotherm/batch.h"
 #include "isotherm/options.h"
 
@@ -115,7 +115,7 @@ class Engine {
   // At most 2^32 - 1; larger values that are stored already stay.
   void set_max_value_bytes(uint64_t bytes);
 
-  // Says which rows wait before they run (device/awaited.h); null: none. While no batch runs.
+  // Says which rows wait before they run (executor/awaited.h); null: none. While no batch runs.
   void set_row_gate(RowGate* gate);
 
   // What the buffers of connections take; negative: given back.
@@ -152,7 +152,7 @@ struct ScanItem {
 
 class Worker {
  public:
-  // What becomes of a batch that was started (device/executor.h).
+  // What becomes of a batch that was started (executor/executor.h).
   using Started = Submitted;
   static constexpr uint32_t most_under_way = 64;
 

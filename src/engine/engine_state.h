@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "device/device_executor.h"
-#include "device/host_executor.h"
-#include "device/host_store.h"
 #include "engine/crew.h"
 #include "engine/engine.h"
+#include "executor/device/device_executor.h"
+#include "executor/host/host_executor.h"
+#include "executor/host_store.h"
 
 namespace isotherm {
 

@@ -1,9 +1,9 @@
 #include <deque>
 
-#include "device/gpu/cuda_device.cuh"
-#include "device/gpu/cuda_setup.cuh"
-#include "device/gpu/sharded_table.h"
 #include "engine/span_requests.h"
+#include "gpu/cuda_device.cuh"
+#include "gpu/cuda_setup.cuh"
+#include "gpu/sharded_table.h"
 #include "isotherm/sharded_device_table.h"
 
 namespace isotherm {

@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "device/awaited.h"
 #include "engine/engine.h"
+#include "executor/awaited.h"
 #include "fake_device/gated_root_table.h"
 #include "items/poison.h"
 

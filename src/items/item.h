@@ -10,7 +10,7 @@
 // An item of a 16-byte key and a 32-byte value takes 64 bytes: one cache line.
 //
 // An item that is away has its value in device memory: instead of the value there is a u64 that
-// says where (device/value_place.h); the length stays that of the value.
+// says where (executor/values/value_place.h); the length stays that of the value.
 //
 // Invariants. Immutable once published, except the expiry, which is one atomic. The version is set
 // before publication, under the lock of the key's line. An item that was never published may be

@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "device/round_schedule.h"
+#include "executor/device/round_schedule.h"
 #include "net/client_limits.h"
 #include "net/log_level.h"
 #include "net/memory_amount.h"

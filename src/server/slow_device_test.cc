@@ -59,10 +59,10 @@ class SlowDeviceTest : public ::testing::Test {
   void store_away(TestClient& client, const std::string& key) {
     ask(client, resp({"SET", key, long_value}), "+OK\r\n");
     ask(client, resp({"SET", "other", "x"}), "+OK\r\n");
-    for (int i = 0; i < 10'000 && server_->engine().stats().values.values == 0; ++i) {
+    for (int i = 0; i < 10'000 && server_->engine().stats().values.to_device == 0; ++i) {
       ask(client, resp({"SET", "other", "x"}), "+OK\r\n");
     }
-    ASSERT_EQ(server_->engine().stats().values.values, 1u);
+    ASSERT_EQ(server_->engine().stats().values.to_device, 1u);
   }
 
   const std::string long_value = std::string(1000, 'v');

@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <exception>
 
-#include "device/gpu/cuda_device.cuh"
+#include "gpu/cuda_device.cuh"
 
 namespace isotherm {
 

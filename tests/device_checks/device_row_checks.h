@@ -7,8 +7,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "device/gpu/device_row_store.h"
 #include "device_checks/device_table_checks.h"
+#include "gpu/device_row_store.h"
 
 namespace isotherm {
 

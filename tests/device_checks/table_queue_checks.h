@@ -20,8 +20,8 @@
 #include <vector>
 
 #include "batch/table_queue.h"
-#include "device/gpu/request_op.h"
 #include "device_checks/tiered_table_checks.h"
+#include "gpu/request_op.h"
 
 namespace isotherm {
 

@@ -12,8 +12,8 @@
 #include <thread>
 #include <vector>
 
-#include "device/gpu/tiered_table.h"
 #include "device_checks/device_table_checks.h"
+#include "gpu/tiered_table.h"
 
 namespace isotherm {
 

@@ -1,14 +1,14 @@
 // The index of a store on a fake device (device/fake_device.h), for tests.
 //
-// Threads. The maker's tiers follow device/root_tier.h. Limits. The devices must outlive them.
+// Threads. The maker's tiers follow gpu/root_tier.h. Limits. The devices must outlive them.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <vector>
 
-#include "device/gpu/device_root_table.h"
 #include "fake_device/fake_device.h"
+#include "gpu/device_root_table.h"
 
 namespace isotherm {
 

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "device/gpu/device_root_table.h"
 #include "fake_device/fake_device.h"
+#include "gpu/device_root_table.h"
 
 namespace isotherm {
 

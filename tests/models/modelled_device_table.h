@@ -7,9 +7,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "device/gpu/awaited_gets.h"
-#include "device/gpu/host_pipeline.h"
-#include "device/gpu/pinned_gets.h"
+#include "gpu/awaited_gets.h"
+#include "gpu/host_pipeline.h"
+#include "gpu/pinned_gets.h"
 #include "models/table_model.h"
 
 namespace isotherm {

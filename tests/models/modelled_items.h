@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "device/gpu/device_item_store.h"
+#include "gpu/device_item_store.h"
 
 namespace isotherm {
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "device/gpu/sharded_table.h"
+#include "gpu/sharded_table.h"
 #include "models/table_model.h"
 
 namespace isotherm {

@@ -13,10 +13,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include "device/gpu/device_memory.h"
-#include "device/gpu/pinned_block.h"
-#include "device/gpu/request_columns.h"
-#include "device/gpu/request_op.h"
+#include "gpu/device_memory.h"
+#include "gpu/pinned_block.h"
+#include "gpu/request_columns.h"
+#include "gpu/request_op.h"
 
 namespace isotherm {
 

@@ -14,9 +14,9 @@
 // sweep over each other's damage and may crash before it is counted. Either part of the run, looks
 // and holds, ends with the first damage.
 //
-// With a fourth argument values lie on the device, too, in so many bytes (device/value_log.h), of
-// which segments are emptied and written again all the time: a get must not be shown what lies
-// there since.
+// With a fourth argument values lie on the device, too, in so many bytes
+// (executor/values/value_log.h), of which segments are emptied and written again all the time: a
+// get must not be shown what lies there since.
 //
 // Usage: device_epoch_stress [writers] [looks] [holds] [bytes of values on the device]. Prints the
 // bad replies; the exit code is 1 if there was one.

@@ -1,0 +1,46 @@
+// Awaited: something that rows of a batch wait for: a value in the memory of a device, for example.
+//
+// Rows wait in one of two ways. What is awaited may end its rows itself, by filling their replies
+// (executor/values/value_reader.h), or they run again when it is there (executor/run/batch_run.h).
+// Those that run again have all later rows of their key in the batch behind them, so each key keeps
+// its order; the others need none, for what their replies show was found in order.
+//
+// A RowGate says which rows must not run yet. A store without one asks nobody.
+//
+// Threads. `begin` is called by whoever runs the batch, which may be a network thread, so it does
+// not wait. `there` may be called by any thread, also within `begin`.
+#pragma once
+
+#include "isotherm/batch.h"
+
+namespace isotherm {
+
+class Awaited {
+ public:
+  // Who waits. It outlives what it waits for, and is told once for each `begin`.
+  class Waiter {
+   public:
+    virtual void there() = 0;
+
+   protected:
+    ~Waiter() = default;
+  };
+
+  // From now on `waiter` waits, and is to be told.
+  virtual void begin(Waiter& waiter) = 0;
+
+ protected:
+  ~Awaited() = default;
+};
+
+class RowGate {
+ public:
+  // What the row must wait for before it runs; null: it may run. Keys have their hashes. Any
+  // thread.
+  virtual Awaited* awaited(const Batch::Columns& columns, Batch::Row row) = 0;
+
+ protected:
+  ~RowGate() = default;
+};
+
+}  // namespace isotherm

@@ -1,0 +1,87 @@
+#include "executor/batch_bytes.h"
+
+#include <algorithm>
+
+#include "base/tile.h"
+#include "index/item_table.h"
+
+namespace isotherm {
+namespace {
+
+bool stores(Op op) { return op != Op::get && op != Op::erase && op != Op::none; }
+
+// Whether the row's item holds the old value, too.
+bool copies(Op op) {
+  return op == Op::append || op == Op::prepend || op == Op::expire || op == Op::set_range ||
+         op == Op::set_bit || op == Op::bitfield;
+}
+
+// Bytes that the row brings, or sets to zero.
+uint64_t new_value_bytes(const Batch::Columns& columns, Batch::Row row) {
+  const std::string_view value = columns.value[row];
+  const auto number = static_cast<uint64_t>(columns.number[row]);
+  switch (columns.op[row]) {
+    case Op::set_range:
+      return value.empty() ? 0 : number + value.size();
+    case Op::set_bit:
+      return number / 8 + 1;
+    case Op::bitfield:
+      return bitfield_bytes(bitfield_steps(value));
+    default:
+      return value.size();
+  }
+}
+
+uint64_t old_value_bytes(const HostStore& store, const Batch::Columns& columns, Batch::Row row) {
+  const LineIndex* index = store.databases[columns.database[row]].index();
+  if (index == nullptr) return 0;
+  const std::string_view key = columns.key[row];
+  const Location root = index->find<TilePlain>(store.hash(key, store.seed)).word;
+  const Item* item = resolve(store.items, root, key).item;
+  return item != nullptr ? item->value_bytes() : 0;
+}
+
+struct Sum {
+  BatchBytes bytes;
+  bool depends = false;  // on what some rows copy or replace
+};
+
+// `old_values`: with a look at what rows copy, and at what large ones replace.
+Sum sum_of_rows(const HostStore& store, const Batch& batch, bool old_values) {
+  const uint64_t largest = store.largest_item();
+  const Batch::Columns& columns = batch.columns();
+  BatchBytes sum;
+  bool depends = false;
+  for (Batch::Row row = 0; row < batch.size(); ++row) {
+    const Op op = columns.op[row];
+    if (!stores(op)) continue;
+    const uint64_t value = new_value_bytes(columns, row);
+    const bool copy = copies(op);
+    const bool on_old = copy || value > size_classes::largest;
+    depends |= on_old;
+    const uint64_t old = old_values && on_old ? old_value_bytes(store, columns, row) : 0;
+    const uint64_t bytes =
+        Item::bytes(columns.key[row].size(), value + (copy ? old : 0), true, true);
+    if (bytes > largest) continue;
+    sum.replaced += old;
+    // What lies in its place is counted already.
+    if ((columns.options[row] & option::in_place) != 0) continue;
+    sum.lasting += bytes - std::min(bytes, old);
+    sum.at_once += bytes;
+  }
+  sum.lasting = std::min(sum.lasting, largest);
+  sum.at_once = std::min(sum.at_once, largest);
+  return {sum, depends};
+}
+
+}  // namespace
+
+BatchBytes bytes_to_store(HostStore& store, EpochDomain::Slot& slot, const Batch& batch) {
+  const auto [bytes, depends] = sum_of_rows(store, batch, false);
+  const uint64_t large = store.items.large_bytes();
+  if (!depends || large == 0 || store.budget.fits(bytes.at_once + large)) return bytes;
+  const EpochGuard guard(store.epochs, slot);
+  return sum_of_rows(store, batch, true).bytes;
+}
+
+}  // namespace isotherm

@@ -1,0 +1,58 @@
+// Database: one of Redis's numbered databases: an index and a few counters.
+//
+// The index is made by the first write and taken away whole by FLUSHDB, so an unused database costs
+// nothing. Versions go on over a flush: the next index starts where the last one ended.
+//
+// Threads. Any within an epoch; `detach` only while the gate is held exclusively.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include "index/line_index.h"
+
+namespace isotherm {
+
+class Database {
+ public:
+  ~Database() { delete index_.load(std::memory_order_relaxed); }
+
+  // Null while nothing was written.
+  LineIndex* index() const { return index_.load(std::memory_order_acquire); }
+
+  // The index, made if there is none, with segments for `expected` entries; null when memory is
+  // out.
+  LineIndex* make_index(Pages& pages, MemoryBudget& budget, EpochDomain& epochs,
+                        uint64_t expected = 0);
+
+  // Whether it may have entries.
+  bool used() const {
+    return index() != nullptr || entries_on_device.load(std::memory_order_relaxed) > 0;
+  }
+
+  // Takes the index away.
+  std::unique_ptr<LineIndex> detach();
+
+  // Any thread, also outside of epochs: a flush waits until they have looked.
+  uint64_t count() const;
+  uint64_t splits() const;
+  uint64_t joins() const;
+
+  // Versions of an index made later begin behind `version`.
+  void begin_versions(uint64_t version);
+
+  // Items with an expiry.
+  std::atomic<int64_t> expires{0};
+  // Entries in an index on a device (executor/device/device_executor.h), which has those of all
+  // databases.
+  std::atomic<int64_t> entries_on_device{0};
+
+ private:
+  std::atomic<LineIndex*> index_{nullptr};
+  mutable std::mutex make_mutex_;
+  uint64_t first_version_ = 0;
+};
+
+}  // namespace isotherm

@@ -1,0 +1,120 @@
+// DeviceExecutor: answers batches with an index in the memory of a device, over items of the host.
+//
+// The device maps keys' hashes to roots (index/item_table.h). Items, full keys, expiry,
+// versions and eviction are the host's: the threads that run batches read and write items in rounds
+// (executor/device/rounds.h), by the same code as the host executor (executor/host/row_answers.h).
+// All databases share one index; the database is part of the key (executor/device/round_stages.h).
+//
+// Failure. When the device fails, or its memory is full, an index of the host is made from the live
+// items (executor/device/index_rebuild.h) and the host executor goes on: nothing is lost but the
+// values on the devices, since what a request did is seen from the live bits of the items. `run`
+// says how many rows were answered before.
+//
+// Values. Where the store's options give it memory for them, cold values lie on the devices, too
+// (executor/values/device_values.h).
+//
+// Flushing walks over all items of the database within an exclusive section and takes them out of
+// the index in batches; an index that is then empty is made anew, which frees its memory.
+//
+// Memory. Items, and what of the index lies on the host, are preferred to come from the memory
+// nodes of the devices (base/memory_node.h), as columns of rounds are. Threads run anywhere.
+//
+// Threads. Any, each with a Member of its own, within an epoch. Sources. KVCG and Mega-KV, section
+// 3 (index on the device, items on the host); docs/papers.md.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "executor/device/root_table.h"
+#include "executor/device/rounds.h"
+#include "executor/host/member_swap.h"
+#include "executor/host_store.h"
+#include "executor/values/device_values.h"
+#include "executor/values/value_reader.h"
+
+namespace isotherm {
+
+class BatchRun;
+
+class DeviceExecutor {
+ public:
+  using Member = Rounds::Member;
+
+  // Rounds begin as the options of the store say, by `clock` or, if that is null, the system's.
+  // Throws DeviceError or std::bad_alloc where there is no device to use, and std::invalid_argument
+  // for options of rounds that cannot work.
+  DeviceExecutor(HostStore& store, const RootTiersMaker& make, WaitClock* clock = nullptr);
+  ~DeviceExecutor();
+  DeviceExecutor(const DeviceExecutor&) = delete;
+  DeviceExecutor& operator=(const DeviceExecutor&) = delete;
+
+  // False once the device was lost: the host has an index of its own then.
+  bool active() const { return !rounds_.lost(); }
+
+  // Answers the rows of `batch` from `first` to before `end` in order, and returns the first that
+  // is not answered: `end`, or a row before it where the device was lost on the way. `reader`: for
+  // values on devices, the caller's, or null where there are none; rows that await some are ended
+  // by `finish`. `parking`: takes rows that must know such a value; null: they fetch it on the
+  // spot.
+  Batch::Row run(Member& member, ValueReader* reader, Batch& batch, int64_t now_ms, bool writable,
+                 Batch::Row first, Batch::Row end, BatchRun* parking = nullptr);
+  // All rows.
+  Batch::Row run(Member& member, ValueReader* reader, Batch& batch, int64_t now_ms, bool writable) {
+    return run(member, reader, batch, now_ms, writable, 0, batch.size());
+  }
+
+  // Fetches what the reader awaits, within an epoch of its own.
+  void finish(ValueReader& reader);
+
+  // Takes items out of their places or moves them, and notes which moves were done; false: the
+  // device was lost and none was.
+  bool swap(Member& member, std::vector<ItemMove>& moves, int64_t now_ms);
+
+  // A device failed its caller: it is lost, if it was not already. Within an epoch.
+  void fail();
+
+  // Whoever wants an exclusive section says so before, and its end: meanwhile no round waits for
+  // more work, which that section keeps out.
+  void hurry() { rounds_.hurry(); }
+  void calm() { rounds_.calm(); }
+
+  // Within an exclusive section. False: the device was lost; what is left is the caller's.
+  bool flush(Member& member, uint32_t database, int64_t now_ms);
+
+  // One step of a walk over the items of all databases, until there are `wanted`: visits the roots
+  // and fills `next`, 0 at the end. False: the device was lost.
+  bool scan(uint64_t bound, uint64_t wanted, const std::function<void(Location root)>& visit,
+            uint64_t& next);
+
+  // All 0 once the device was lost. While a round runs: as they were before, so nobody waits for
+  // it.
+  RootTableStats stats();
+  RoundStats round_stats() const { return rounds_.stats(); }
+  const RoundSchedule& schedule() const { return rounds_.schedule(); }
+  // All 0 where no values lie on devices.
+  DeviceValueStats value_stats() const { return values_ ? values_->stats() : DeviceValueStats{}; }
+  // That the pages of items are preferred to come from; empty where none is known.
+  const std::vector<int>& memory_nodes() const { return memory_nodes_; }
+  // How long it took to make an index of the host; 0 while there was no need to.
+  uint64_t takeover_us() const { return takeover_us_.load(std::memory_order_relaxed); }
+
+ private:
+  std::unique_ptr<RootTable> make_table(const RootTiersMaker& make);
+  void take_over(uint64_t last_version);
+
+  HostStore& store_;
+  std::atomic<uint64_t> takeover_us_{0};
+  std::vector<int> memory_nodes_;
+  std::unique_ptr<DeviceValues> values_;
+  SteadyWaitClock steady_clock_;
+  Rounds rounds_;
+  std::mutex stats_mutex_;
+  RootTableStats stats_;  // as they were last seen
+};
+
+}  // namespace isotherm

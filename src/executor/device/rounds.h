@@ -1,0 +1,187 @@
+// Rounds: batches of several threads go to a device together, and the threads answer them together.
+//
+// A round, with N members:
+//   form     workers join with their work (rows) while the round before runs
+//   keys     each member writes the keys of its rows into the columns, spreads them over devices
+//            and host if there are several (executor/device/root_table.h), and marks those of items
+//            that its rows change in place, which are few
+//   find     the first member, who leads, has the device look up all of them, while all sort their
+//            rows: gets of keys that the member has not written further up, and that nobody changes
+//            in place, see what was there when the round began, and need no order; the others are
+//            ordered
+//   answer   members take what is to be done as they come to it, with items read by the CPU: pieces
+//            of a member's gets that need no order, and shares of the ordered rows: all those of
+//            some keys, whoever sent them, in the order of the members and their rows; what they
+//            change stays in overlays (executor/device/round_overlay.h). So a key that half of all
+//            want keeps one thread busy and no other waiting.
+//   change   the changed roots go to the device, which applies them before it looks up more
+// Members are the threads of the crew that runs what network threads start (engine/crew.h), and
+// workers that wait for the ends of their batches. Only rounds change the index: no lock and no
+// lost swap.
+//
+// Schedule. A greedy round is what has arrived while the one before was worked off. By the other
+// schedules (executor/device/round_schedule.h) the leader of a round with too few rows sleeps,
+// before it has the turn, so `alone` passes it. It goes on at once where nobody is left to wait
+// for, all members being in; where somebody could be kept waiting who is not in: whose work finds
+// no room in the round, who wants the gate (`hurry`), or whose work is background work; and when
+// the device is lost. Members are known by their first work that is not urgent, and missed until
+// they end: an idle one makes the others wait for as long as the schedule says.
+//
+// Order. A worker waits until its work is answered, so all requests of a round are concurrent. On
+// each key those take effect first that need no order, then the others, in the order of the members
+// and their rows. A member's get needs none only before its first write of the key, so its requests
+// take effect in the order of its rows, and each key is linearizable.
+//
+// Failure. When the device fails, the leader calls `take_over`, which makes an index of the host
+// from the live items, and from then on every call returns false: what was not answered is the
+// caller's to run on the host. A round whose requests were answered when the changes failed is
+// done: the items say what it did.
+//
+// Threads. Any number, each with a Member of its own, within an epoch from before it calls until
+// its replies are read; so what is found stays readable, and an exclusive section (items/epoch.h),
+// which waits until all others have left, meets no round but its own.
+// Memory. Columns for most_rows rows at most; some 10 bytes a row with each member.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/wait_clock.h"
+#include "executor/device/root_table.h"
+#include "executor/device/round_overlay.h"
+#include "executor/device/round_schedule.h"
+#include "executor/device/written_keys.h"
+#include "executor/host/host_executor.h"
+
+namespace isotherm {
+
+// Who answers, and with what.
+struct RoundShare {
+  HostExecutor& executor;
+  // Of ordered rows, all those of their keys; null: gets that need no order.
+  RoundOverlay* overlay;
+};
+
+// What a member brings. Rows are numbered from 0.
+class RoundWork {
+ public:
+  virtual uint32_t rows() const = 0;
+  // Whether some row, or this one, may change the index.
+  virtual bool writes() const = 0;
+  virtual bool writes(uint32_t row) const = 0;
+  // Whether the row may change an item where it lies, rather than replace it.
+  virtual bool changes_in_place(uint32_t row) const = 0;
+  // Whether its round waits for nobody else.
+  virtual bool urgent() const = 0;
+  virtual void write_keys(HostExecutor& executor, uint64_t* keys) = 0;
+  // Answers `count` rows in this order, those numbered `numbers[i]` (null: i itself). `found` has
+  // the columns of this work's rows. Other threads answer other rows.
+  virtual void answer(const RoundShare& share, const RootColumns& found, const uint32_t* numbers,
+                      uint32_t count) = 0;
+
+ protected:
+  ~RoundWork() = default;
+};
+
+class Rounds {
+ public:
+  static constexpr uint32_t most_rows = RoundSchedule::most_rows;
+
+  // A worker's place in rounds, and its memory for them. Ends before the rounds do.
+  class Member {
+   public:
+    explicit Member(HostExecutor& executor) : executor_(executor) {}
+    ~Member() {
+      if (rounds_ != nullptr) rounds_->leave();
+    }
+    Member(const Member&) = delete;
+    Member& operator=(const Member&) = delete;
+
+   private:
+    friend class Rounds;
+    HostExecutor& executor_;
+    Rounds* rounds_ = nullptr;  // that miss it where it is not in one
+    RoundOverlay overlay_;
+    RoundWork* work_ = nullptr;
+    uint32_t number_ = 0;
+    uint64_t first_ = 0;  // row of the round
+    // Where rows are shared out: gets that need no order, and the others by share, in order within
+    // each.
+    WrittenKeys written_;
+    std::vector<uint32_t> free_;
+    std::atomic<uint32_t> free_taken_{0};  // of free_, by whom ever
+    std::vector<uint32_t> ordered_;        // the others as they come
+    std::vector<uint32_t> shared_;
+    std::vector<uint32_t> share_ends_;  // in `shared_`
+  };
+
+  // `take_over` gets the last version given. The clock, which must outlive it, is for the schedule.
+  Rounds(std::unique_ptr<RootTable> table, std::function<void(uint64_t last_version)> take_over,
+         const RoundSchedule& schedule, WaitClock& clock);
+  Rounds(const Rounds&) = delete;
+  Rounds& operator=(const Rounds&) = delete;
+
+  // Answers all rows of `work`, at most most_rows; false: the device is gone and none is answered.
+  bool run(Member& member, RoundWork& work);
+  // Runs use(table) between rounds; false where the device is gone, before or by this.
+  bool alone(const std::function<void(RootTable&)>& use);
+  // The same, if no round runs; else false.
+  bool alone_now(const std::function<void(RootTable&)>& use);
+  bool lost() const { return lost_.load(std::memory_order_acquire); }
+  // From `hurry` to the `calm` that belongs to it no round waits for more members.
+  void hurry();
+  void calm();
+
+  const RoundSchedule& schedule() const { return schedule_; }
+  RoundStats stats() const;
+
+ private:
+  struct Round;
+
+  std::shared_ptr<Round> join(Member& member, RoundWork& work, bool& leads);
+  void find_room(std::unique_lock<std::mutex>& lock, uint64_t rows);
+  bool goes(const Round& round) const;
+  void gather(std::unique_lock<std::mutex>& lock, const Round& round);
+  void take_turn(std::unique_lock<std::mutex>& lock);
+  bool use_turn(const std::function<void(RootTable&)>& use);
+  void leave();
+  void open(Round& round);
+  void lead(Round& round, uint32_t next_phase, const std::function<void()>& step);
+  void look_up(Round& round);
+  void take_roots(Round& round);
+  void write_keys(Round& round, Member& member);
+  void share_out(Round& round, Member& member);
+  void answer(Round& round, Member& member);
+  bool answer_some_free(Round& round, Member& member, Member& whose);
+  void answer_shares(Round& round, Member& member);
+  void hand_in_changes(Round& round, Member& member);
+  void end(Round& round);
+  void lose();
+  void free_turn();
+
+  const std::unique_ptr<RootTable> table_;
+  const std::function<void(uint64_t)> take_over_;
+  const RoundSchedule schedule_;
+  WaitClock& clock_;
+  std::atomic<bool> lost_{false};
+  uint64_t version_ = 0;  // the last given; belongs to whoever has the turn
+  WrittenKeys in_place_;  // of the round that has the turn
+
+  mutable std::mutex mutex_;  // all below
+  // A turn ended, or a round that was forming began or has nobody to wait for any more.
+  std::condition_variable changed_;
+  std::shared_ptr<Round> forming_;
+  std::atomic<bool> running_{false};  // somebody has the turn; changes under the mutex only
+  uint32_t members_ = 0;              // that are known
+  uint32_t roomless_ = 0;             // threads whose work finds no room in the round that forms
+  uint32_t hurries_ = 0;
+  int64_t began_ = RoundSchedule::never;  // the last round
+  RoundStats stats_;
+};
+
+}  // namespace isotherm

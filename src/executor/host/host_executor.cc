@@ -1,0 +1,122 @@
+#include "executor/host/host_executor.h"
+
+#include "base/hash.h"
+#include "base/instruction_set.h"
+#include "executor/host/host_stages_entry.h"
+#include "executor/run/batch_run.h"
+#include "items/arriving_item.h"
+
+namespace isotherm {
+
+HostExecutor::HostExecutor(HostStore& store)
+    : store_(store), cache_(store.items), stages_(choose_stages()) {}
+
+HostExecutor::Stages HostExecutor::choose_stages() {
+  switch (instruction_set()) {
+    case InstructionSet::avx512:
+      return run_stages_avx512;
+    case InstructionSet::avx2:
+      return run_stages_avx2;
+    case InstructionSet::plain:
+      break;
+  }
+  return run_stages_plain;
+}
+
+void HostExecutor::run(Batch& batch, int64_t now_ms, bool writable, Batch::Row first,
+                       Batch::Row end) {
+  Batch::Columns columns = batch.columns().from(first);
+  Run run{*this, columns, now_ms, writable ? store_.largest_item() : 0, !batch.writes()};
+  stages_(run, end - first);
+  count(run, end - first);
+}
+
+void HostExecutor::count(const Run& run, uint64_t requests) {
+  counters_.requests.add(requests);
+  counters_.hits.add(run.hits);
+  counters_.misses.add(run.misses);
+  counters_.retries.add(run.retries);
+  counters_.expired.add(run.expired);
+}
+
+void HostExecutor::uncount_reads(const Batch& batch, Batch::Row first, Batch::Row end) {
+  for (Batch::Row row = first; row < end; ++row) {
+    if (batch.columns().op[row] != Op::get) continue;
+    const bool missed = batch.reply(row).status == Status::not_found;
+    (missed ? counters_.misses : counters_.hits).subtract(1);
+  }
+  counters_.requests.subtract(end - first);
+}
+
+void HostExecutor::hash_keys(Batch::Columns& columns, Batch::Row from, Batch::Row to) {
+  if (ISOTHERM_LIKELY(store_.hash == static_cast<HostStore::Hash>(hash_bytes))) {
+    return hash_bytes(columns.key + from, to - from, store_.seed, columns.hash + from);
+  }
+  for (Batch::Row row = from; row < to; ++row) {
+    columns.hash[row] = store_.hash(columns.key[row], store_.seed);
+  }
+}
+
+HostExecutor::Prepared HostExecutor::prepare_item(const Plan& plan, bool over_cap) {
+  // What sends values away needs some memory, too, and must find it when writers find none.
+  constexpr uint64_t left_for_sending = 16 << 20;
+  const bool over = over_cap || store_.evicts ||
+                    (store_.values != nullptr && store_.values->helps() &&
+                     store_.budget.fits_over(left_for_sending));
+  if (plan.parts.all_fields) [[unlikely]]
+    return take_over(plan, over);
+  const Location location = cache_.allocate(plan.parts.bytes(), over);
+  if (location == location::none) return {};
+  Item* item = Item::create(store_.items.address(location), plan.parts);
+  plan.fill(item);
+  return {location, item};
+}
+
+// An item whose value is in its place already.
+HostExecutor::Prepared HostExecutor::take_over(const Plan& plan, bool over) {
+  const Location location = ArrivingItem::location_of(plan.parts.key, plan.first);
+  if (!store_.items.large_items().take_in(location, over)) return {};
+  return {location, Item::create(store_.items.address(location), plan.parts)};
+}
+
+void HostExecutor::drop_item(const Plan& plan, Location location) {
+  if (plan.parts.all_fields) return store_.items.large_items().take_out(location);
+  cache_.free_unpublished(location);
+}
+
+void HostExecutor::settle(Database& database, Member old, int64_t old_expiry, int64_t fresh_expiry,
+                          Member fresh) {
+  const int64_t delta = (fresh_expiry != no_expiry) - (old_expiry != no_expiry);
+  if (delta != 0) database.expires.fetch_add(delta, std::memory_order_relaxed);
+  if (old.location == location::none || !store_.items.clear_live(old.location)) return;
+  if (store_.values != nullptr) store_.values->settle(*old.item, fresh.item, fresh.location);
+  cache_.retire(old.location);
+}
+
+void HostExecutor::Run::await(Reply& reply, const Item& item, Status status, Status if_lost,
+                              bool again) {
+  if (values != nullptr) {
+    awaited.push_back({&reply, item.value_place(), status, if_lost, again});
+  } else {
+    reply.status.store(if_lost, std::memory_order_release);
+  }
+}
+
+ValueReader::Whole HostExecutor::Run::whole(const Item& item, Batch::Row row) const {
+  if (values == nullptr) return {};
+  const ValueReader::Whole whole = values->whole(item, parking != nullptr);
+  if (whole.awaited) parking->park(*batch, first_row + row, nullptr);
+  return whole;
+}
+
+bool HostExecutor::Run::parks_behind(Batch::Row row) const {
+  if (!parking->is_parked(columns, row)) return false;
+  parking->park(*batch, first_row + row, nullptr);
+  return true;
+}
+
+bool HostExecutor::Run::reserve(const Item& item) const {
+  return values == nullptr || values->reserve(item.value_bytes());
+}
+
+}  // namespace isotherm

@@ -1,0 +1,128 @@
+// HostExecutor: runs batches in the calling thread.
+//
+// A batch runs in windows of some rows, each in three passes. The first hashes the rows' keys and
+// prefetches their home lines, the second finds their locations and prefetches the items, the third
+// runs the requests in row order. The first two only warm the cache, so order needs no thought:
+// what the third pass does is what one-by-one execution would do. It looks locations up again once
+// a row of the window has written; before that, those of the second pass serve.
+//
+// A batch that only reads goes through the three passes row by row, each some rows behind the one
+// before: memory is asked for lines and items at an even pace. A read that finds its item expired
+// writes, but looks everything up by itself; to the rows behind it the item is as expired.
+//
+// Writes follow one scheme (index/item_table.h): look, plan (items/change.h), prepare the new item,
+// and one compare-and-swap of the root; lost: again. Reads of an item that has expired erase it,
+// under the lock, so expiry is ordered with everything else on the key.
+//
+// The passes are compiled per instruction set (host_stages_*.cc) and chosen when the first executor
+// is made.
+//
+// Threads. One executor a thread; the thread has entered an epoch for the time of `run` and for as
+// long as replies are read.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/counter.h"
+#include "executor/host_store.h"
+#include "executor/values/value_reader.h"
+#include "index/item_table.h"
+#include "isotherm/batch.h"
+#include "items/change.h"
+
+namespace isotherm {
+
+class BatchRun;
+
+class HostExecutor {
+ public:
+  struct Counters {
+    Counter batches, requests, hits, misses, expired, evicted, retries;
+  };
+
+  // One run of a batch, as the passes see it.
+  struct Run {
+    HostExecutor& executor;
+    Batch::Columns& columns;
+    int64_t now_ms;
+    uint64_t largest_item;  // that a row may store; 0: none
+    bool reads_only;
+    // Whether a read may erase the item it finds expired; else that is left to the sweep.
+    bool erases_expired = true;
+    uint64_t hits = 0;
+    uint64_t misses = 0;
+    uint64_t retries = 0;
+    uint64_t expired = 0;
+    // Of whose batch the rows are, where values may lie on devices, and its rows that wait.
+    ValueReader* values = nullptr;
+    std::vector<AwaitedValue> awaited = {};
+    // Takes rows that must know a value which is away, for as long as it is; null: it is fetched on
+    // the spot. The first of the columns' rows is this one of the batch.
+    BatchRun* parking = nullptr;
+    const Batch* batch = nullptr;
+    Batch::Row first_row = 0;
+
+    // The reply shows the item but for its value, which is away and for which memory is reserved.
+    void await(Reply& reply, const Item& item, Status status, Status if_lost, bool again = false);
+    // The item with its value, for the row, which is parked where the value is not there yet.
+    ValueReader::Whole whole(const Item& item, Batch::Row row) const;
+    // Whether the row was parked, behind another one of its key.
+    bool parks_behind(Batch::Row row) const;
+    bool reserve(const Item& item) const;
+  };
+
+  explicit HostExecutor(HostStore& store);
+
+  // Answers the rows from `first` to before `end`. `writable` is false when the store is at its cap
+  // and nothing could be evicted: rows that need memory are then answered out_of_memory.
+  void run(Batch& batch, int64_t now_ms, bool writable, Batch::Row first, Batch::Row end);
+  // All rows.
+  void run(Batch& batch, int64_t now_ms, bool writable) {
+    run(batch, now_ms, writable, 0, batch.size());
+  }
+  // Adds what a run over `requests` rows has counted.
+  void count(const Run& run, uint64_t requests);
+  // Takes back what it has counted of reads that were answered in vain and will run again.
+  void uncount_reads(const Batch& batch, Batch::Row first, Batch::Row end);
+  // Fills the column of hashes.
+  void hash_keys(Batch::Columns& columns, Batch::Row from, Batch::Row to);
+
+  HostStore& store() { return store_; }
+  ItemStore::Cache& cache() { return cache_; }
+  Counters& counters() { return counters_; }
+  const Counters& counters() const { return counters_; }
+
+  // Books what a swap of members did: the old item retires, and so does its value on a device,
+  // unless `fresh` has the same; the database's count of expiries follows. Expiries are those of
+  // the moment of the swap: others may change the fresh item's at once.
+  void settle(Database& database, Member old, int64_t old_expiry, int64_t fresh_expiry,
+              Member fresh = {});
+
+ private:
+  template <class Tile>
+  friend struct HostStages;
+  template <class Tile, class Roots>
+  friend struct RowAnswers;
+
+  using Stages = void (*)(Run& run, Batch::Row rows);
+  static Stages choose_stages();
+
+  // An item made ready for a swap; freed when the swap is lost.
+  struct Prepared {
+    Location location = location::none;
+    Item* item = nullptr;
+  };
+  // `over_cap`: also where the policy does not evict.
+  Prepared prepare_item(const Plan& plan, bool over_cap);
+  Prepared take_over(const Plan& plan, bool over);
+  // Of one that was not published.
+  void drop_item(const Plan& plan, Location location);
+
+  HostStore& store_;
+  ItemStore::Cache cache_;
+  Counters counters_;
+  const Stages stages_;
+};
+
+}  // namespace isotherm

@@ -1,0 +1,134 @@
+// HostStages: the passes of the host executor, as templates over the tile. See host_executor.h.
+//
+// Only the files host_stages_*.cc include this, one per instruction set. Everything here must be a
+// template over Tile or always inlined: a shared inline function compiled here for AVX-512 could be
+// the copy that the linker keeps for everybody (tools/check_isa_symbols.sh watches that).
+#pragma once
+
+#include <algorithm>
+
+#include "executor/host/host_executor.h"
+#include "executor/host/row_answers.h"
+
+namespace isotherm {
+
+// The roots of keys in the line indexes of the host.
+template <class Tile>
+struct LineRoots {
+  using Row = Batch::Row;
+  using Run = HostExecutor::Run;
+
+  static ISOTHERM_INLINE LineIndex* index_of(const Run& run, Row row) {
+    return run.executor.store().databases[run.columns.database[row]].index();
+  }
+
+  static ISOTHERM_INLINE Location find(const Run& run, Row row) {
+    const LineIndex* index = index_of(run, row);
+    return index == nullptr ? location::none : index->find<Tile>(run.columns.hash[row]).word;
+  }
+
+  static ISOTHERM_INLINE LineIndex* to_write(const Run& run, Row /*row*/, const Request& request,
+                                             Reply& reply) {
+    HostStore& store = run.executor.store();
+    Database& database = store.databases[request.database];
+    if (LineIndex* index = database.index(); index != nullptr) return index;
+    if (request.op == Op::erase || request.op == Op::expire || request.op == Op::get ||
+        request.op == Op::none) {
+      reply.status.store(Status::not_found, std::memory_order_release);
+      return nullptr;
+    }
+    LineIndex* index = database.make_index(store.pages, store.budget, store.epochs);
+    if (index == nullptr) reply.status.store(Status::out_of_memory, std::memory_order_release);
+    return index;
+  }
+};
+
+template <class Tile>
+struct HostStages {
+  using Row = Batch::Row;
+  using Run = HostExecutor::Run;
+  using Roots = LineRoots<Tile>;
+  using Answers = RowAnswers<Tile, Roots>;
+
+  // Rows in flight: more than a core's outstanding misses, few enough to stay in the first-level
+  // cache.
+  static constexpr Row window = 32;
+  // Rows that wait for their lines, and rows that wait for their items, where all rows read.
+  static constexpr Row reads_ahead = 16;
+
+  static void run(Run& run, Row rows) {
+    if (run.reads_only) return run_reads(run, rows);
+    Location roots[window];
+    prefetch_lines(run, 0, std::min(rows, window));
+    for (Row from = 0; from < rows; from += window) {
+      const Row to = std::min(rows, from + window);
+      for (Row row = from; row < to; ++row) {
+        roots[row - from] = Roots::find(run, row);
+        Answers::prefetch_item(run, row, roots[row - from]);
+      }
+      // The next window's lines arrive while this one's requests run.
+      prefetch_lines(run, to, std::min(rows, to + window));
+      run_window(run, from, to, roots);
+    }
+  }
+
+ private:
+  // Roots found before serve until a row writes.
+  static ISOTHERM_INLINE void run_window(Run& run, Row from, Row to, const Location* roots) {
+    bool wrote = false;
+    Roots lines;
+    for (Row row = from; row < to; ++row) {
+      if (run.columns.op[row] == Op::get) {
+        Answers::get(run, lines, row, wrote ? Roots::find(run, row) : roots[row - from]);
+      } else {
+        wrote = true;
+        Answers::write(run, lines, row);
+      }
+    }
+  }
+
+  // The three passes at once, each `reads_ahead` rows behind the one before, so that lines and
+  // items arrive evenly.
+  static ISOTHERM_INLINE void run_reads(Run& run, Row rows) {
+    const Bucket* homes[reads_ahead];
+    Location roots[reads_ahead];
+    Roots lines;
+    for (Row step = 0; step < rows + 2 * reads_ahead; ++step) {
+      const Row place = step % reads_ahead;
+      if (step >= 2 * reads_ahead) Answers::get(run, lines, step - 2 * reads_ahead, roots[place]);
+      if (step >= reads_ahead && step - reads_ahead < rows) {
+        const Row row = step - reads_ahead;
+        roots[place] = root_at(homes[place], run.columns.hash[row]);
+        Answers::prefetch_item(run, row, roots[place]);
+      }
+      if (step < rows) {
+        if (step % window == 0) hash(run, step, std::min(rows, step + window));
+        homes[place] = prefetch_home(run, step);
+      }
+    }
+  }
+
+  static ISOTHERM_INLINE void hash(Run& run, Row from, Row to) {
+    run.executor.hash_keys(run.columns, from, to);
+  }
+
+  // The home line of a row's key, on its way; null where the database is empty.
+  static ISOTHERM_INLINE const Bucket* prefetch_home(const Run& run, Row row) {
+    const LineIndex* index = Roots::index_of(run, row);
+    return index == nullptr ? nullptr : index->prefetch_home(run.columns.hash[row]);
+  }
+
+  static ISOTHERM_INLINE void prefetch_lines(Run& run, Row from, Row to) {
+    hash(run, from, to);
+    for (Row row = from; row < to; ++row) {
+      const LineIndex* index = Roots::index_of(run, row);
+      if (index != nullptr) index->prefetch(run.columns.hash[row], run.columns.op[row] != Op::get);
+    }
+  }
+
+  static ISOTHERM_INLINE Location root_at(const Bucket* home, uint64_t hash) {
+    return home == nullptr ? location::none : isotherm::find(Tile{}, home, hash).word;
+  }
+};
+
+}  // namespace isotherm

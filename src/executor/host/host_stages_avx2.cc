@@ -1,0 +1,11 @@
+#include "base/tile_avx2.h"
+#include "executor/host/host_stages.h"
+#include "executor/host/host_stages_entry.h"
+
+namespace isotherm {
+
+void run_stages_avx2(HostExecutor::Run& run, Batch::Row rows) {
+  HostStages<TileAvx2>::run(run, rows);
+}
+
+}  // namespace isotherm

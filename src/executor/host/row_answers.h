@@ -1,0 +1,291 @@
+// RowAnswers: what an executor does for one row, once its key's root can be had: answers a get, or
+// plans a write, prepares the item and swaps the roots. See executor/host/host_executor.h.
+//
+// `Roots` says where roots come from and go to: lines of the host's memory
+// (executor/host/host_stages.h), or a round of a device (executor/device/round_stages.cc). It
+// offers
+//   to_write(run, row, request, reply)   the index as the row sees it, a pointer; null, with the
+//                                        row answered, where there is nothing to do
+// and that index offers find and update as a LineIndex does.
+//
+// Values that lie in device memory are fetched behind all rows (executor/values/value_reader.h).
+// Where the new value depends on one, its row runs again when it is there
+// (executor/run/batch_run.h), or, in a batch that cannot wait, it is fetched on the spot.
+//
+// Everything here must be a template or always inlined, as in host_stages.h.
+#pragma once
+
+#include "executor/host/host_executor.h"
+#include "executor/values/value_reader.h"
+#include "index/item_table.h"
+
+namespace isotherm {
+
+template <class Tile, class Roots>
+struct RowAnswers {
+  using Row = Batch::Row;
+  using Run = HostExecutor::Run;
+
+  // Copies of shorter values are not worth counting.
+  static constexpr uint64_t longest_unnoticed = 4096;
+  // The largest size class whose items take one cache line.
+  static constexpr uint32_t one_line_class = size_classes::class_of(64);
+
+  static ISOTHERM_INLINE void prefetch_item(const Run& run, Row row, Location root) {
+    if (root == location::none) return;
+    const char* item = run.executor.store_.items.address(root);
+    __builtin_prefetch(item);
+    // The second line of an item that has one; a collision node's class says nothing, but it is
+    // rare.
+    if (location::size_class(root) > one_line_class) __builtin_prefetch(item + 64);
+    // A write clears the item's live bit, and a read may set its CLOCK bit beside it.
+    if (run.columns.op[row] != Op::get || run.executor.store_.touches) {
+      run.executor.store_.items.prefetch_bits(root);
+    }
+  }
+
+  static ISOTHERM_INLINE void get(Run& run, Roots& roots, Row row, Location root) {
+    Reply& reply = run.columns.reply[row];
+    ItemStore& items = run.executor.store_.items;
+    const Member member = resolve(items, root, run.columns.key[row]);
+    if (ISOTHERM_UNLIKELY(member.item == nullptr)) {
+      ++run.misses;
+      return finish(reply, Status::not_found);
+    }
+    // An expired item is erased by the write path, which answers the row too.
+    if (ISOTHERM_UNLIKELY(member.item->expired(run.now_ms))) {
+      ++run.misses;
+      if (!run.erases_expired) return finish(reply, Status::not_found);
+      return write(run, roots, row);
+    }
+    if (ISOTHERM_UNLIKELY(member.item->away())) return get_away(run, row, member);
+    show(reply, *member.item);
+    reply.location = member.location;
+    if (touches(run, row)) items.touch(member.location);
+    ++run.hits;
+    finish(reply, Status::ok);
+  }
+
+  static __attribute__((noinline)) void write(Run& run, Roots& roots, Row row) {
+    Reply& reply = run.columns.reply[row];
+    const Request request = request_of(run, row);
+    auto* index = roots.to_write(run, row, request, reply);
+    if (index == nullptr) return;
+    while (!try_write(run, row, request, *index, reply)) ++run.retries;
+  }
+
+ private:
+  static ISOTHERM_INLINE bool touches(const Run& run, Row row) {
+    return run.executor.store_.touches && (run.columns.options[row] & option::no_touch) == 0;
+  }
+
+  static __attribute__((noinline)) void get_away(Run& run, Row row, Member member) {
+    Reply& reply = run.columns.reply[row];
+    ItemStore& items = run.executor.store_.items;
+    ++run.hits;
+    show(reply, *member.item);
+    reply.location = member.location;
+    const bool again = touches(run, row) && items.is_used(member.location);
+    if (touches(run, row)) items.touch(member.location);
+    if ((run.columns.options[row] & option::no_value) != 0) return finish(reply, Status::ok);
+    if (!run.reserve(*member.item)) return finish(reply, Status::out_of_memory);
+    run.await(reply, *member.item, Status::ok, Status::not_found, again);
+  }
+
+  // Whether what is done depends on the old value, or on whether it can still be had.
+  static ISOTHERM_INLINE bool builds_on_value(const Request& request, const Item& old) {
+    constexpr uint16_t conditions = option::if_absent | option::if_present | option::if_version;
+    switch (request.op) {
+      case Op::expire:
+        return request.expiry != no_expiry && !old.has_expiry();
+      case Op::put:
+        return request.has(option::want_previous) && request.has(conditions);
+      default:
+        return request.op != Op::erase && request.op != Op::get && request.op != Op::none;
+    }
+  }
+  static ISOTHERM_INLINE bool shows_old(const Request& request) {
+    return request.has(option::want_previous) || request.op == Op::expire || request.op == Op::get;
+  }
+
+  // An item whose value lies on a device as far as the request needs to know it: with its value
+  // where that decides what is done, and null where that is lost.
+  static __attribute__((noinline)) ValueReader::Whole known_away(const Run& run, Row row,
+                                                                 const Request& request,
+                                                                 const Item& old) {
+    if (builds_on_value(request, old)) return run.whole(old, row);
+    const bool shows = shows_old(request) && !request.has(option::no_value);
+    return {.item = &old, .no_memory = shows && !run.reserve(old)};
+  }
+
+  // Where the reply shows an item whose value lies on a device, it is fetched behind all rows.
+  static ISOTHERM_INLINE void finish_write(Run& run, const Request& request, Reply& reply,
+                                           const Item* shown, Status status) {
+    if (shown == nullptr || ISOTHERM_LIKELY(!shown->away()) || request.has(option::no_value)) {
+      return finish(reply, status);
+    }
+    run.await(reply, *shown, status, request.op == Op::put ? status : Status::not_found);
+  }
+
+  static ISOTHERM_INLINE void show(Reply& reply, const Item& item) {
+    reply.type = item.type();
+    reply.flags = item.flags();
+    reply.version = item.version();
+    reply.expiry = item.expiry();
+    reply.data = item.away() ? nullptr : item.value().data();
+    reply.size = item.value_bytes();
+  }
+
+  static ISOTHERM_INLINE void finish(Reply& reply, Status status) {
+    reply.status.store(status, std::memory_order_release);
+  }
+
+  static ISOTHERM_INLINE Request request_of(const Run& run, Row row) {
+    const Batch::Columns& columns = run.columns;
+    // A get has no other columns.
+    if (columns.op[row] == Op::get) {
+      return {Op::get, columns.options[row], columns.database[row], 0, columns.key[row], {}, 0, 0};
+    }
+    return {columns.op[row],  columns.options[row], columns.database[row], columns.flags[row],
+            columns.key[row], columns.value[row],   columns.number[row],   columns.expiry[row]};
+  }
+
+  // Looks, plans, prepares and swaps once; false when the swap was lost.
+  template <class Index>
+  static ISOTHERM_INLINE bool try_write(Run& run, Row row, const Request& request, Index& index,
+                                        Reply& reply) {
+    HostStore& store = run.executor.store_;
+    const uint64_t hash = run.columns.hash[row];
+    const Location root = index.template find<Tile>(hash).word;
+    const Member old = resolve(store.items, root, request.key);
+    const int64_t old_expiry = old.item != nullptr ? old.item->expiry() : no_expiry;
+    const bool expired = old_expiry != no_expiry && old_expiry <= run.now_ms;
+
+    const Item* known = expired ? nullptr : old.item;
+    if (known != nullptr && ISOTHERM_UNLIKELY(known->away())) {
+      const ValueReader::Whole away = known_away(run, row, request, *known);
+      if (away.no_memory) finish(reply, Status::out_of_memory);
+      if (away.no_memory || away.awaited) return true;
+      known = away.item;
+    }
+    // Expired, or its value was lost with a device.
+    const bool gone = old.item != nullptr && known == nullptr;
+
+    Plan plan;
+    plan_change(request, known, run.now_ms, store.max_value_bytes.load(std::memory_order_relaxed),
+                plan);
+    if (plan.action == Plan::Action::store && plan.parts.bytes() > run.largest_item &&
+        !request.has(option::over_cap)) {
+      plan.action = Plan::Action::keep;
+      plan.status = Status::out_of_memory;
+    }
+    if (gone && plan.action == Plan::Action::keep) plan.action = Plan::Action::erase;
+
+    // The old value stays readable until the batch is cleared, also when it is replaced.
+    const Item* const shown = shows_old(request) ? known : nullptr;
+    if (shown != nullptr) {
+      show(reply, *shown);
+      reply.location = old.location;
+    }
+    reply.number = plan.number;
+
+    if (plan.action == Plan::Action::keep) {
+      if (old.item != nullptr) reply.expiry = old_expiry;
+      finish_write(run, request, reply, shown, plan.status);
+      return true;
+    }
+    const Swapped swapped = swap(run, request, index, hash, root, old, old_expiry, plan, reply);
+    if (swapped == Swapped::lost) {
+      // What it showed may be gone when it is planned again.
+      reply.type = ValueType::none;
+      reply.flags = 0;
+      reply.data = nullptr;
+      reply.size = 0;
+      reply.location = location::none;
+      return false;
+    }
+    if (swapped == Swapped::no_memory) plan.status = Status::out_of_memory;
+    if (expired && swapped == Swapped::done) ++run.expired;
+    finish_write(run, request, reply, shown, plan.status);
+    return true;
+  }
+
+  // One swap of roots as planned; settles what it replaced, or frees what it prepared.
+  template <class Index>
+  static ISOTHERM_INLINE Swapped swap(Run& run, const Request& request, Index& index, uint64_t hash,
+                                      Location root, Member old, int64_t old_expiry,
+                                      const Plan& plan, Reply& reply) {
+    HostExecutor& executor = run.executor;
+    HostStore& store = executor.store_;
+    // The expiry may be set in place meanwhile; it is then planned anew.
+    const auto unchanged = [&] { return old.item == nullptr || old.item->expiry() == old_expiry; };
+
+    if (plan.action == Plan::Action::set_expiry) {
+      const Swapped swapped = swap_root<Tile>(index, hash, root, root, [&](auto& /*versions*/) {
+        if (!unchanged()) return false;
+        old.item->set_expiry(plan.expiry);
+        if (plan.expiry != no_expiry) store.items.note_expiry(old.location, plan.expiry);
+        return true;
+      });
+      reply.expiry = plan.expiry;
+      if (swapped == Swapped::done) {
+        const int64_t delta = (plan.expiry != no_expiry) - (old_expiry != no_expiry);
+        store.databases[request.database].expires.fetch_add(delta, std::memory_order_relaxed);
+      }
+      return swapped;
+    }
+
+    HostExecutor::Prepared fresh;
+    if (plan.action == Plan::Action::store) {
+      fresh = executor.prepare_item(plan, request.has(option::over_cap));
+      if (fresh.item == nullptr) return Swapped::no_memory;
+    }
+    const Composed composed =
+        compose(store.items, executor.cache_, root, old.location, fresh.location);
+    if (!composed.ok) {
+      if (fresh.item != nullptr) executor.drop_item(plan, fresh.location);
+      return Swapped::no_memory;
+    }
+    // Another expiry is the same value still, so it keeps the version, which the reply shows
+    // already.
+    const bool keeps_version = request.op == Op::expire && plan.status == Status::ok;
+    bool live = false;
+    const Swapped swapped = swap_root<Tile>(index, hash, root, composed.root, [&](auto& versions) {
+      if (!unchanged()) return false;
+      if (!keeps_version) reply.version = versions.next_version();
+      if (fresh.item != nullptr) {
+        fresh.item->set_version(reply.version);
+        store.items.set_live(fresh.location);
+        live = true;
+      }
+      return true;
+    });
+    if (swapped == Swapped::done) {
+      reply.expiry = fresh.item != nullptr ? plan.parts.expiry : no_expiry;
+      if (root != composed.root) retire_root(executor.cache_, root);
+      executor.settle(store.databases[request.database], old, old_expiry, reply.expiry);
+      if (reply.expiry != no_expiry) store.items.note_expiry(fresh.location, reply.expiry);
+      if (ISOTHERM_UNLIKELY(plan.parts.value_bytes > longest_unnoticed) && request.op != Op::put) {
+        store.copied.fetch_add(plan.parts.value_bytes, std::memory_order_relaxed);
+      }
+      // The item may be replaced at once, but stays readable as the old one does.
+      if (ISOTHERM_UNLIKELY(request.op == Op::add_float && fresh.item != nullptr)) {
+        show(reply, *fresh.item);
+      }
+      return swapped;
+    }
+    if (composed.root != root && composed.root != fresh.location) {
+      discard_root(executor.cache_, composed.root);
+    }
+    if (fresh.item == nullptr) return swapped;
+    if (live) {
+      // A sweep may have seen it.
+      executor.cache_.retire(fresh.location);
+    } else {
+      executor.drop_item(plan, fresh.location);
+    }
+    return swapped;
+  }
+};
+
+}  // namespace isotherm

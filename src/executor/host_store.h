@@ -1,0 +1,99 @@
+// HostStore: what all host executors of one store share: memory, items, databases.
+//
+// Members are declared in the order they depend on each other; databases go first at the end, then
+// the items, then the pages that both lie in.
+//
+// Threads. Any. The cap, the policy and the longest value may change while batches run: each row
+// goes by what it reads.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string_view>
+#include <vector>
+
+#include "base/hash.h"
+#include "executor/database.h"
+#include "isotherm/options.h"
+#include "items/epoch.h"
+#include "items/item_store.h"
+#include "items/memory_budget.h"
+#include "items/pages.h"
+
+namespace isotherm {
+
+class DeviceValues;
+class RowGate;
+
+struct HostStore {
+  // Another hash than the usual one is for tests, which make keys collide.
+  using Hash = uint64_t (*)(std::string_view key, uint64_t seed);
+
+  HostStore(const Options& its_options, uint64_t hash_seed, Hash its_hash = hash_bytes)
+      : options(its_options),
+        seed(hash_seed),
+        hash(its_hash),
+        max_value_bytes(options.max_value_bytes),
+        budget(options.maxmemory),
+        items(pages, budget, epochs),
+        databases(options.databases) {
+    set_policy(options.maxmemory_policy);
+    pages.fault_ahead(budget);
+  }
+
+  void set_policy(EvictionPolicy its_policy) {
+    using enum EvictionPolicy;
+    policy = its_policy;
+    touches = its_policy == allkeys_lru || its_policy == volatile_lru || options.gpu_values != 0;
+    evicts = its_policy != noeviction;
+    evicts_any = its_policy == allkeys_lru || its_policy == allkeys_random;
+  }
+
+  // Whether writes find room by eviction, or by moving values to devices.
+  bool makes_room() const { return (evicts || values != nullptr) && budget.limit() != 0; }
+  // The largest item that a row may store: one that does not fit even alone is refused by itself,
+  // and nothing is evicted for it.
+  uint64_t largest_item() const { return makes_room() ? budget.largest_item() : ~uint64_t{0}; }
+
+  // Of all databases.
+  uint64_t entries() const {
+    uint64_t entries = 0;
+    for (const Database& database : databases) entries += database.count();
+    return entries;
+  }
+
+  const Options options;  // as the store was opened
+  const uint64_t seed;    // of the hash
+  const Hash hash;
+  std::atomic<uint64_t> max_value_bytes;
+  std::atomic<EvictionPolicy> policy;
+  // What the policy means:
+  std::atomic<bool> touches;     // reads count as uses, for eviction or for values on devices
+  std::atomic<bool> evicts;      // the policy frees memory at the cap
+  std::atomic<bool> evicts_any;  // also by items without an expiry
+  MemoryBudget budget;
+  Pages pages;
+  EpochDomain epochs{EpochDomain::max_slots};
+  ItemStore items;
+  std::vector<Database> databases;
+  // Bytes of long values that were stored as changed copies of others.
+  std::atomic<uint64_t> copied{0};
+  // Where values of items may lie, too; null: nowhere. Belongs to the executor of the device.
+  DeviceValues* values = nullptr;
+
+  // Says which rows wait before they run; null: none does. Set while no batch runs.
+  RowGate* row_gate = nullptr;
+
+  // Of workers that find no room for what they are to store, one makes some, and the others wait.
+  std::mutex making_room;
+
+  // Indexes that FLUSHDB took away and that are taken apart bit by bit.
+  std::mutex flushed_mutex;
+  std::deque<std::unique_ptr<LineIndex>> flushed;
+  std::atomic<bool> any_flushed{false};  // of these; for a look without the mutex
+};
+
+}  // namespace isotherm

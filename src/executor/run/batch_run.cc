@@ -1,0 +1,75 @@
+#include "executor/run/batch_run.h"
+
+#include <algorithm>
+
+namespace isotherm {
+
+void BatchRun::park(const Batch& of, Batch::Row row, Awaited* what) {
+  const std::lock_guard guard(mutex_);
+  parked_keys_.insert(key_of(of.columns(), row));
+  parked_.push_back({&of == &again_ ? rows_again_[row] : row, what});
+  parks_.store(true, std::memory_order_relaxed);
+}
+
+bool BatchRun::is_parked_key(uint64_t key) const {
+  const std::lock_guard guard(mutex_);
+  return parked_keys_.contains(key);
+}
+
+// Several threads may have parked them.
+Batch& BatchRun::take_parked() {
+  hand_back();
+  again_.clear();
+  rows_again_.clear();
+  std::sort(parked_.begin(), parked_.end(),
+            [](const Parked& a, const Parked& b) { return a.row < b.row; });
+  for (const Parked& one : parked_) {
+    again_.append(batch->columns(), one.row);
+    rows_again_.push_back(one.row);
+  }
+  parked_.clear();
+  parked_keys_.clear();
+  parks_.store(false, std::memory_order_relaxed);
+  return again_;
+}
+
+// Those that wait again stay pending.
+void BatchRun::hand_back() {
+  for (Batch::Row row = 0; row < again_.size(); ++row) {
+    if (!again_.ready(row) || batch->ready(rows_again_[row])) continue;
+    const Reply& from = again_.reply(row);
+    Reply& to = batch->columns().reply[rows_again_[row]];
+    to.type = from.type;
+    to.flags = from.flags;
+    to.version = from.version;
+    to.number = from.number;
+    to.expiry = from.expiry;
+    to.data = from.data;
+    to.size = from.size;
+    to.location = from.location;
+    to.status.store(from.status.load(std::memory_order_relaxed), std::memory_order_release);
+  }
+}
+
+// What it waits for may be there, and the run be another thread's, from the last of its waits on.
+bool BatchRun::wait_for_all() {
+  waits_.store(1, std::memory_order_relaxed);
+  if (reader != nullptr && reader->awaits()) {
+    waits_.fetch_add(1, std::memory_order_relaxed);
+    reader->begin(*this);
+  }
+  for (const Parked& one : parked_) {
+    if (one.awaited == nullptr) continue;
+    waits_.fetch_add(1, std::memory_order_relaxed);
+    one.awaited->begin(*this);
+  }
+  return waits_.fetch_sub(1, std::memory_order_acq_rel) == 1;
+}
+
+void BatchRun::all_there() {
+  if (has_parked()) return executor->resume(*this);
+  hand_back();
+  owner.moved(*this, Phase::ended);
+}
+
+}  // namespace isotherm

@@ -1,0 +1,140 @@
+// BatchRun: one batch from its submission until it is cleared.
+//
+//   idle ─▶ under_way ─▶ (answered) ─▶ ended ─clear─▶ idle
+//               ▲  └▶ parked rows: (resumable) ─┐
+//               └───────────────────────────────┘
+// answered: all rows are but those that wait for something which ends them (executor/awaited.h).
+// resumable: what parked rows waited for is there, and they are to run again by the owner's thread.
+// Each run has an epoch slot and, where values lie on devices, a reader of its own, both held until
+// the batch is cleared. So runs of one owner overlap and hold no memory back for ever.
+//
+// Parked rows. They are copied into a batch of their own, in order, which runs like any other;
+// their replies are then handed back. Rows behind a parked row of their key are parked, too.
+//
+// Memory. Owners use runs again, so one that has run before allocates nothing, unless rows park.
+// Threads. Whoever runs the batch, one at a time; `there` any; `release` is the owner's.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <unordered_set>
+#include <vector>
+
+#include "executor/awaited.h"
+#include "executor/executor.h"
+#include "executor/values/value_reader.h"
+#include "isotherm/batch.h"
+#include "items/epoch_group.h"
+
+namespace isotherm {
+
+class BatchRun final : public Batch::Hold, public Awaited::Waiter {
+ public:
+  enum class Phase : uint8_t { under_way, answered, resumable, ended };
+
+  // Who submitted it.
+  class Owner {
+   public:
+    // Any thread, which does not touch the run afterwards unless its phase is `answered`.
+    virtual void moved(BatchRun& run, Phase phase) = 0;
+    // A queue that was full has room again. Any thread.
+    virtual void has_room() = 0;
+    // Its batch is cleared: the owner calls `leave` once it has ended.
+    virtual void released(BatchRun& run) = 0;
+
+   protected:
+    ~Owner() = default;
+  };
+
+  BatchRun(Owner& its_owner, EpochDomain& epochs, EpochDomain::Slot& its_slot)
+      : owner(its_owner), slot(its_slot), epochs_(epochs) {}
+  BatchRun(const BatchRun&) = delete;
+  BatchRun& operator=(const BatchRun&) = delete;
+
+  // `group`: of the owner's slots, where others of them may be inside meanwhile; else null.
+  void begin(Batch& its_batch, int64_t its_now_ms, EpochGroup* group) {
+    batch = &its_batch;
+    now_ms = its_now_ms;
+    group_ = group;
+    batch->hold(this);
+  }
+  bool beside_others() const { return group_ != nullptr; }
+  void enter() { group_ != nullptr ? group_->enter(slot) : epochs_.enter(slot); }
+  // The slot is inside by other means.
+  void entered() {
+    if (group_ != nullptr) group_->count_in();
+  }
+  // The slot is inside, and from now on others of the group may be.
+  void join(EpochGroup& group) {
+    if (group_ != nullptr) return;
+    group_ = &group;
+    group_->count_in();
+  }
+  void leave() {
+    group_ != nullptr ? group_->leave(slot) : epochs_.leave(slot);
+    if (reader != nullptr) reader->clear();
+    if (!again_.empty()) again_.clear();
+  }
+
+  // `row`, of the batch or of the parked rows that run again, waits for `what`; null: for an
+  // earlier row of its key, or for a value that the reader awaits. Any thread of those that answer
+  // rows of the batch, and so `is_parked`, for keys of which the same thread has parked a row.
+  void park(const Batch& of, Batch::Row row, Awaited* what);
+  bool is_parked(const Batch::Columns& columns, Batch::Row row) const {
+    return has_parked() && is_parked_key(key_of(columns, row));
+  }
+  bool has_parked() const { return parks_.load(std::memory_order_relaxed); }
+  // The parked rows as a batch to run.
+  Batch& take_parked();
+
+  // Behind the running of rows. Whether any wait; if not, the batch has ended.
+  bool waits() const { return has_parked() || (reader != nullptr && reader->awaits()); }
+  // Begins to wait, and says whether all was there at once. If not, `all_there` will be called.
+  bool wait_for_all();
+  void there() override {
+    if (waits_.fetch_sub(1, std::memory_order_acq_rel) == 1) all_there();
+  }
+  // Rows that ran again give their answers to those of the batch.
+  void hand_back();
+
+  void release(Batch& /*batch*/) override { owner.released(*this); }
+
+  Owner& owner;
+  EpochDomain::Slot& slot;
+  Executor* executor = nullptr;  // that has it
+  Batch* batch = nullptr;
+  int64_t now_ms = 0;
+  bool writable = true;
+  int64_t passing = 0;            // bytes that were told of as such (items/memory_budget.h)
+  ValueReader* reader = nullptr;  // or null
+  std::unique_ptr<ValueReader> own_reader;
+  BatchRun* next = nullptr;  // in the queue that it is in
+  // The owner's, under its lock.
+  Phase phase = Phase::ended;
+  bool is_news = false;
+
+ private:
+  struct Parked {
+    Batch::Row row;
+    Awaited* awaited;
+  };
+  static uint64_t key_of(const Batch::Columns& columns, Batch::Row row) {
+    return columns.hash[row] + columns.database[row];
+  }
+  bool is_parked_key(uint64_t key) const;
+  void all_there();
+
+  EpochDomain& epochs_;
+  EpochGroup* group_ = nullptr;
+  std::atomic<uint32_t> waits_{0};  // for things, and one while it begins to
+  std::atomic<bool> parks_{false};  // some rows
+  mutable std::mutex mutex_;        // of both, while rows are answered
+  std::vector<Parked> parked_;
+  std::unordered_set<uint64_t> parked_keys_;
+  std::vector<Batch::Row> rows_again_;  // of the batch, whose copies are those of again_
+  Batch again_;
+};
+
+}  // namespace isotherm

@@ -1,0 +1,416 @@
+#include "executor/upkeep/host_upkeep.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <new>
+#include <thread>
+#include <utility>
+
+#include "base/tile.h"
+#include "gpu/device_error.h"
+#include "index/item_table.h"
+
+namespace isotherm {
+namespace {
+
+// Bounds of one step.
+constexpr size_t databases_per_step = 64;
+constexpr uint32_t items_per_sweep = 256;
+constexpr uint32_t sweeps_per_step = 8;
+// How long a batch waits for room while there comes none, though readers hold some back, and how
+// often it tries where none do. It then overshoots the cap, as far as the budget lets it.
+constexpr std::chrono::milliseconds longest_standstill{100};
+constexpr uint32_t most_vain_tries = 32;
+constexpr std::chrono::microseconds between_looks{20};
+// Searches for values to send that found none, of some thousand items each.
+constexpr uint32_t most_vain_sends = 16;
+constexpr uint32_t samples = 16;  // of which volatile-ttl evicts the one that expires first
+constexpr uint32_t lines_per_drain = 256;
+
+// Room kept free ahead of need: 1% of the cap, within these.
+constexpr uint64_t percent_left_free = 8;  // a little more than compaction tolerates at the cap
+constexpr int64_t least_reserve = 128 << 10;
+constexpr int64_t most_reserve = 32 << 20;
+
+int64_t reserve_of(uint64_t limit) {
+  return std::clamp(static_cast<int64_t>(limit / 100), least_reserve, most_reserve);
+}
+
+// Whether it is time to give up what is waited for; `height` rises as that comes nearer.
+class Standstill {
+ public:
+  bool lasts(int64_t height, bool held_back) {
+    const auto now = std::chrono::steady_clock::now();
+    if (height > highest_) {
+      highest_ = height;
+      since_ = now;
+      tries_ = 0;
+      return false;
+    }
+    if (!held_back) return ++tries_ > most_vain_tries;
+    // Not a yield: on a machine with more threads than processors each would take as long as all
+    // the others' time slices.
+    std::this_thread::sleep_for(between_looks);
+    return now - since_ > longest_standstill;
+  }
+
+ private:
+  int64_t highest_ = std::numeric_limits<int64_t>::min();
+  uint32_t tries_ = 0;
+  std::chrono::steady_clock::time_point since_;
+};
+
+}  // namespace
+
+int64_t HostUpkeep::room() const {
+  const ItemMemory memory = store_.items.memory();
+  const auto room =
+      static_cast<int64_t>(store_.budget.limit() + memory.free + memory.stock + memory.retired) -
+      static_cast<int64_t>(store_.budget.claimed());
+  // Over the cap the free items are not where they are needed. Those that compaction leaves alone
+  // are no room then, so eviction goes on until compaction has something to give back.
+  return over_cap() ? room - static_cast<int64_t>(memory.chunks * percent_left_free / 100) : room;
+}
+
+bool HostUpkeep::over_cap() const { return store_.budget.limit() != 0 && !store_.budget.fits(0); }
+
+bool HostUpkeep::evictable() const {
+  if (!store_.evicts) return false;
+  const int64_t buffers = store_.budget.buffers.load();
+  if (buffers >= static_cast<int64_t>(store_.budget.limit())) return false;
+  return std::any_of(
+      store_.databases.begin(), store_.databases.end(), [&](const Database& database) {
+        return store_.evicts_any ? database.used()
+                                 : database.expires.load(std::memory_order_relaxed) > 0;
+      });
+}
+
+// Also what it takes for a moment must be there, and writers do not run far ahead of the compactor:
+// beyond the cap there is little but chunks that any class can have.
+bool HostUpkeep::has_room(const BatchBytes& needed) const {
+  const MemoryBudget& budget = store_.budget;
+  const auto most = budget.limit() + static_cast<uint64_t>(reserve_of(budget.limit()));
+  return room() >= static_cast<int64_t>(needed.lasting) && budget.fits_over(needed.at_once) &&
+         budget.claimed() <= most + store_.items.stock_bytes();
+}
+
+bool HostUpkeep::make_room(const BatchBytes& needed, int64_t now_ms) {
+  if (!store_.makes_room() || has_room(needed)) return true;
+  if (!evictable() && !sends_values()) return !store_.evicts;
+  // Who waits for its turn holds nothing back that could be used again.
+  executor_.cache().reclaim_all();
+  const std::lock_guard turn(store_.making_room);
+  const auto lasting = static_cast<int64_t>(needed.lasting);
+  Standstill standstill;
+  // What readers still hold comes free by itself, unless that takes too long.
+  bool waits = true;
+  while (!has_room(needed) && (evictable() || (sends_values() && store_.values->helps()))) {
+    executor_.cache().reclaim_all();
+    if (over_cap()) compact(now_ms);
+    const uint64_t coming = waits ? store_.items.retired_bytes() : 0;
+    const uint64_t over =
+        needed.at_once - std::min(needed.at_once, store_.budget.room_over() + coming);
+    evict_to(std::max(lasting, room() + static_cast<int64_t>(over)), sweeps_per_step, now_ms);
+    const auto height = room() - static_cast<int64_t>(store_.budget.claimed());
+    if (!standstill.lasts(height, waits && store_.items.retired_bytes() != 0)) continue;
+    if (!std::exchange(waits, false)) break;
+  }
+  // Where nothing can be evicted writes may run over the cap only as long as sending helps.
+  const bool vain = store_.values != nullptr && !evictable() && !store_.values->helps();
+  return !vain || !store_.evicts || room() >= lasting;
+}
+
+bool HostUpkeep::step(uint64_t writes, int64_t now_ms) {
+  bool more = grow(writes + std::exchange(erased_, 0));
+  const bool drains = drain();
+  more |= drains;
+  more |= expire(now_ms);
+  more |= tend_values(now_ms);
+  if (store_.makes_room()) {
+    const int64_t reserve = reserve_of(store_.budget.limit());
+    if (room() < reserve && (evictable() || sends_values())) more |= keep_reserve(reserve, now_ms);
+  }
+  // Chunks of a flushed index become empty by themselves, and its items cannot be moved.
+  const uint32_t sweeps = over_cap() ? sweeps_per_step : drains ? 0 : 1;
+  for (uint32_t i = 0; i < sweeps; ++i) compact(now_ms);
+  more |= executor_.cache().reclaim();
+  more |= store_.items.trim();
+  more |= store_.pages.trim_ahead();
+  return more;
+}
+
+// As long as room is not short, one worker sends values for all, some at a time: each time takes a
+// turn among the batches.
+bool HostUpkeep::keep_reserve(int64_t reserve, int64_t now_ms) {
+  const bool is_short = room() < reserve / 4;
+  const auto free_some = [&](uint32_t sweeps) {
+    sent_ = false;
+    return !evict_to(reserve, sweeps, now_ms) && (sent_ || evictable());
+  };
+  if (is_short || !sends_values() || store_.values->poor()) return free_some(sweeps_per_step);
+  const std::unique_lock turn(store_.values->sending, std::try_to_lock);
+  return turn.owns_lock() && free_some(1);
+}
+
+[[gnu::noinline]] bool HostUpkeep::pay(LineIndex& index) { return growth_.pay(index); }
+
+// Most databases have no index, and this runs after every batch.
+bool HostUpkeep::grow(uint64_t changes) {
+  growth_.add(changes);
+  bool more = false;
+  const EpochGuard guard(store_.epochs, slot_);
+  const Database* const first = store_.databases.data();
+  const Database* const end = first + store_.databases.size();
+  const Database* next = first + next_database_;
+  for (size_t left = std::min(store_.databases.size(), databases_per_step); left != 0; --left) {
+    if (LineIndex* index = next->index(); index != nullptr) more |= pay(*index);
+    if (++next == end) next = first;
+  }
+  next_database_ = static_cast<size_t>(next - first);
+  return more;
+}
+
+// A sweep of another thread may look at these items, so they retire like any other. They lie
+// anywhere, so what retiring them changes is on its way for all before the first one's turn.
+bool HostUpkeep::drain() {
+  if (!store_.any_flushed.load(std::memory_order_relaxed)) return false;
+  std::unique_lock guard(store_.flushed_mutex, std::try_to_lock);
+  if (!guard.owns_lock() || store_.flushed.empty()) return false;
+  drained_.clear();
+  const bool more = store_.flushed.front()->drain(lines_per_drain, [&](uint64_t root) {
+    store_.items.prefetch_bits(root);
+    drained_.push_back(root);
+  });
+  for (const Location root : drained_) {
+    for_each_member(store_.items, root,
+                    [&](Location location) { executor_.cache().retire(location); });
+    retire_root(executor_.cache(), root);
+  }
+  if (!more) store_.flushed.pop_front();
+  store_.any_flushed.store(!store_.flushed.empty(), std::memory_order_relaxed);
+  return true;
+}
+
+bool HostUpkeep::expire(int64_t now_ms) {
+  const EpochGuard guard(store_.epochs, slot_);
+  const uint32_t looked =
+      store_.items.sweep_expired(now_ms, items_per_sweep, [&](Location location) {
+        erase_if_still(location, MoveReason::expired, now_ms);
+        return true;
+      });
+  make_moves(now_ms);
+  return looked == items_per_sweep;
+}
+
+bool HostUpkeep::evict_to(int64_t wanted, uint32_t sweeps, int64_t now_ms) {
+  uint32_t vain = 0;
+  for (; sweeps > 0; --sweeps) {
+    const int64_t missing = wanted - room();
+    if (missing <= 0) return true;
+    const Sent sent = send_values(missing, now_ms);
+    if (sent == Sent::busy) std::this_thread::yield();
+    const bool evicts = evictable() && (sent == Sent::off || store_.values->poor());
+    if (!evicts && (sent == Sent::off || (sent == Sent::none && ++vain == most_vain_sends))) break;
+    if (!evicts) continue;
+    const EpochGuard guard(store_.epochs, slot_);
+    // Not for every small item anew.
+    evict_some(std::max(missing, reserve_of(store_.budget.limit()) / 16), now_ms);
+    make_moves(now_ms);
+  }
+  return room() >= wanted;
+}
+
+bool HostUpkeep::sends_values() const {
+  if (!values_ || !on_device()) return false;
+  ValueLog& log = store_.values->log();
+  return log.has_room(log.largest_value());
+}
+
+// Values of about so many bytes, but neither few nor so many that it would take long. Where nothing
+// can be sent that is only found out anew now and then.
+HostUpkeep::Sent HostUpkeep::send_values(int64_t bytes, int64_t now_ms) {
+  constexpr int64_t least = 1 << 20;
+  constexpr int64_t most = 4 << 20;
+  constexpr uint32_t seldom = 64;
+  if (!sends_values()) return Sent::off;
+  if (store_.values->vain() && ++vain_sends_ % seldom != 0) return Sent::off;
+  if (store_.entries() == 0) return Sent::none;
+  const auto wanted = static_cast<uint64_t>(std::clamp(bytes, least, most));
+  SendFound found;
+  const size_t sent = move_values(now_ms, [&] { values_->send(moves_, wanted, now_ms, found); });
+  if (found.looked == 0) return Sent::busy;
+  store_.values->note(found, store_.entries());
+  sent_ |= sent != 0;
+  if (sent != 0) return Sent::some;
+  return store_.values->log().full() || found.no_memory ? Sent::off : Sent::none;
+}
+
+// Without a cap values go as soon as nobody reads them; with one when room gets short.
+bool HostUpkeep::tend_values(int64_t now_ms) {
+  if (!values_ || !on_device()) return false;
+  const uint64_t limit = store_.budget.limit();
+  const int64_t left =
+      limit == 0 ? std::numeric_limits<int64_t>::max() : room() - reserve_of(limit) / 2;
+  size_t moved = 0;
+  if (const std::unique_lock turn(store_.values->cleaning, std::try_to_lock); turn.owns_lock()) {
+    moved = move_values(now_ms, [&] { values_->clean(moves_); });
+  }
+  // Some at once where many are read, since each time takes a turn among the batches.
+  constexpr size_t many = 128;
+  constexpr uint32_t often = 16;
+  if (values_->wanted() >= many || ++steps_ == often) {
+    steps_ = 0;
+    moved += move_values(now_ms, [&] { values_->bring(moves_, left); });
+  }
+  if (limit == 0 && sends_now() && send_values(0, now_ms) == Sent::some) ++moved;
+  return moved != 0;
+}
+
+// Between batches without a cap: only now and then, but whenever there was none since the last
+// step.
+bool HostUpkeep::sends_now() {
+  constexpr uint32_t often = 16;
+  const uint64_t batches = executor_.counters().batches.get();
+  const bool idle = std::exchange(batches_seen_, batches) == batches;
+  return idle || batches % often == 0;
+}
+
+// One step that makes copies, and their moves; how many were done.
+template <class Step>
+size_t HostUpkeep::move_values(int64_t now_ms, Step&& step) {
+  const EpochGuard guard(store_.epochs, slot_);
+  try {
+    step();
+  } catch (const DeviceError&) {
+    device_->fail();
+    return 0;
+  } catch (const std::bad_alloc&) {
+    return 0;
+  }
+  return make_moves(now_ms);
+}
+
+// One sweep, which stops when it has freed so many bytes.
+void HostUpkeep::evict_some(int64_t bytes, int64_t now_ms) {
+  const auto evict = [&](Location location) {
+    const auto freed = static_cast<int64_t>(ItemStore::footprint(location));
+    if (erase_if_still(location, MoveReason::evicted, now_ms)) bytes -= freed;
+    return bytes > 0;
+  };
+  switch (store_.policy.load(std::memory_order_relaxed)) {
+    case EvictionPolicy::noeviction:
+      return;
+    case EvictionPolicy::allkeys_lru:
+      store_.items.sweep_clock(items_per_sweep, evict);
+      return;
+    case EvictionPolicy::volatile_lru:
+      store_.items.sweep_clock(items_per_sweep, evict, true);
+      return;
+    case EvictionPolicy::allkeys_random:
+      store_.items.sweep_random(samples, evict);
+      return;
+    case EvictionPolicy::volatile_ttl:
+      if (const Location soonest = find_soonest(); soonest != location::none) evict(soonest);
+      return;
+  }
+}
+
+Location HostUpkeep::find_soonest() {
+  Location soonest = location::none;
+  int64_t expiry = 0;
+  store_.items.sample_volatile(samples, [&](Location location) {
+    const int64_t at = store_.items.item(location)->expiry();
+    if (at != no_expiry && (soonest == location::none || at < expiry)) {
+      soonest = location;
+      expiry = at;
+    }
+    return true;
+  });
+  return soonest;
+}
+
+void HostUpkeep::compact(int64_t now_ms) {
+  const EpochGuard guard(store_.epochs, slot_);
+  store_.items.compact(items_per_sweep,
+                       [&](Location location) { return move_if_still(location, now_ms); });
+  make_moves(now_ms);
+}
+
+bool HostUpkeep::erase_if_still(Location location, MoveReason reason, int64_t now_ms) {
+  return swap({location, location::none, reason}, now_ms);
+}
+
+// Copies the item to another place of its class; where there is none and the policy allows, evicts
+// it: of policies for keys with an expiry, only such.
+bool HostUpkeep::move_if_still(Location from, int64_t now_ms) {
+  const Item* item = store_.items.item(from);
+  const Location to = executor_.cache().allocate(item->bytes());
+  if (to == location::none) {
+    const bool may_go = store_.evicts && (store_.evicts_any || item->expiry() != no_expiry);
+    return may_go && evictable() && erase_if_still(from, MoveReason::evicted, now_ms);
+  }
+  // The expiry may change meanwhile; it is set again under the line's lock.
+  item->copy_to(store_.items.address(to));
+  swap({from, to, MoveReason::moved}, now_ms);
+  return true;
+}
+
+bool HostUpkeep::swap(ItemMove move, int64_t now_ms) {
+  if (on_device()) {
+    moves_.push_back(move);
+    return true;
+  }
+  move.done = swap_on_host(move, now_ms);
+  book(move);
+  return move.done;
+}
+
+bool HostUpkeep::swap_on_host(const ItemMove& move, int64_t now_ms) {
+  const Item& item = *store_.items.item(move.from);
+  LineIndex* index = store_.databases[item.database()].index();
+  if (index == nullptr) return false;
+  const uint64_t hash = store_.hash(item.key(), store_.seed);
+  return swap_member<TilePlain>(executor_, *index, hash, move, now_ms);
+}
+
+// Within the epoch in which the moves were found; how many were done.
+size_t HostUpkeep::make_moves(int64_t now_ms) {
+  if (moves_.empty()) return 0;
+  if (!device_->swap(*member_, moves_, now_ms)) {
+    // What lies on a device is lost by now.
+    const auto lost = [&](const ItemMove& move) {
+      return move.to != location::none && store_.items.item(move.to)->away();
+    };
+    for (ItemMove& move : moves_) move.done = !lost(move) && swap_on_host(move, now_ms);
+  }
+  const auto done =
+      std::count_if(moves_.begin(), moves_.end(), [](const ItemMove& move) { return move.done; });
+  for (const ItemMove& move : moves_) book(move);
+  moves_.clear();
+  return static_cast<size_t>(done);
+}
+
+void HostUpkeep::book(const ItemMove& move) {
+  if (!move.done) {
+    if (move.to != location::none) drop_copy(executor_, move);
+    return;
+  }
+  if (move.reason == MoveReason::moved) return count_value_move(move);
+  HostExecutor::Counters& counters = executor_.counters();
+  (move.reason == MoveReason::expired ? counters.expired : counters.evicted).add(1);
+  ++erased_;
+}
+
+void HostUpkeep::count_value_move(const ItemMove& move) {
+  if (!values_) return;
+  const bool was_away = store_.items.item(move.from)->away();
+  const bool is_away = store_.items.item(move.to)->away();
+  if (was_away == is_away) return;
+  // One that came back because it is read is not to go at once.
+  if (was_away) store_.items.touch(move.to);
+  (is_away ? store_.values->to_device : store_.values->from_device)
+      .fetch_add(1, std::memory_order_relaxed);
+}
+
+}  // namespace isotherm

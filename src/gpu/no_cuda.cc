@@ -1,0 +1,13 @@
+#include "gpu/cuda_root_table.h"
+#include "gpu/device_error.h"
+
+namespace isotherm {
+
+RootTiersMaker cuda_root_tiers_maker(const std::vector<uint32_t>& /*gpus*/,
+                                     uint64_t /*gpu_memory*/) {
+  return [](uint64_t) -> std::vector<std::unique_ptr<RootTier>> {
+    throw DeviceError("this program was built without CUDA");
+  };
+}
+
+}  // namespace isotherm
