@@ -18,7 +18,7 @@ function(isotherm_add_unit_tests)
     isotherm_unite(isotherm-unit-tests)
     target_compile_options(isotherm-unit-tests PRIVATE ${ISOTHERM_TEST_OPTIMIZE})
     target_link_libraries(isotherm-unit-tests PRIVATE
-      isotherm_server isotherm_fake_device GTest::gtest_main)
+      isotherm_server isotherm_fake_root_table GTest::gtest_main)
     isotherm_link_gpu(isotherm-unit-tests)
     if(rapidcheck_FOUND)
       target_link_libraries(isotherm-unit-tests PRIVATE rapidcheck)
@@ -51,6 +51,8 @@ endfunction()
 # so they take the place of the same folders of libisotherm.
 function(isotherm_add_variant target definitions)
   isotherm_glob_sources(sources ${ARGN})
+  # A stand-in stays the library's, which a program with the GPU's part leaves out.
+  list(FILTER sources EXCLUDE REGEX "/no_cuda\\.cc$")
   add_library(${target} OBJECT ${sources})
   isotherm_unite(${target})
   isotherm_set_up_library(${target} PUBLIC)
@@ -79,7 +81,7 @@ function(isotherm_add_broken_tests name source)
   add_executable(${target} "${PROJECT_SOURCE_DIR}/${source}")
   target_compile_definitions(${target} PRIVATE ISOTHERM_BREAK_EPOCH)
   target_link_libraries(${target} PRIVATE
-    isotherm_internal isotherm_no_epoch isotherm_fake_device GTest::gtest_main)
+    isotherm_internal isotherm_no_epoch isotherm_fake_root_table GTest::gtest_main)
   add_test(NAME broken.${name}_is_caught
     COMMAND "${PROJECT_SOURCE_DIR}/tools/expect_failure.sh" "$<TARGET_FILE:${target}>")
   set_tests_properties(broken.${name}_is_caught PROPERTIES LABELS broken TIMEOUT 300)

@@ -268,17 +268,23 @@ void Loop::look_at_turns() {
 // Of a turn whose other connections have rows that wait.
 void Loop::answer_ready(LoopTurn& turn) {
   std::vector<Connection*>& all = turn.connections;
-  const auto waits = [&](const Connection* one) { return !one->is_answered(turn.batch); };
-  const auto ready = std::stable_partition(all.begin(), all.end(), waits);
-  if (ready == all.end()) return;
-  const auto first = static_cast<size_t>(ready - all.begin());
-  write_replies(turn, first);
-  for (size_t i = first; i < all.size(); ++i) settle(*all[i]);
-  all.resize(first);
+  answered_.clear();
+  size_t waiting = 0;
+  for (Connection* connection : all) {
+    if (connection->is_answered(turn.batch)) {
+      answered_.push_back(connection);
+    } else {
+      all[waiting++] = connection;
+    }
+  }
+  all.resize(waiting);
+  if (answered_.empty()) return;
+  write_replies(turn, answered_);
+  for (Connection* connection : answered_) settle(*connection);
 }
 
 void Loop::end_turn(LoopTurn& turn) {
-  write_replies(turn, 0);
+  write_replies(turn, turn.connections);
   if (!turn.batch.empty()) {
     const bool huge = turn.batch.size() > batch_rows_per_turn;
     turn.batch.clear();
@@ -293,14 +299,12 @@ void Loop::end_turn(LoopTurn& turn) {
   report_memory();
 }
 
-// Of the connections from `first` on. Another one begins each time, for the last may find no room.
-void Loop::write_replies(LoopTurn& turn, size_t first) {
-  const std::vector<Connection*>& all = turn.connections;
+// Another connection begins each time, for the last may find no room.
+void Loop::write_replies(LoopTurn& turn, const std::vector<Connection*>& to) {
   reply_bytes_ = 0;
-  const size_t begin =
-      first == all.size() ? first : first + ++replied_first_ % (all.size() - first);
-  for (size_t i = begin; i < all.size(); ++i) all[i]->reply(turn.turn);
-  for (size_t i = first; i < begin; ++i) all[i]->reply(turn.turn);
+  const size_t begin = to.empty() ? 0 : ++replied_first_ % to.size();
+  for (size_t i = begin; i < to.size(); ++i) to[i]->reply(turn.turn);
+  for (size_t i = 0; i < begin; ++i) to[i]->reply(turn.turn);
   counters_.by_command.finish_turn(nanoseconds_since(server_.clock, turn.began_us));
 }
 

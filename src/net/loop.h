@@ -116,7 +116,7 @@ class Loop {
   void look_at_turns();
   void answer_ready(LoopTurn& turn);
   void end_turn(LoopTurn& turn);
-  void write_replies(LoopTurn& turn, size_t first);
+  void write_replies(LoopTurn& turn, const std::vector<Connection*>& to);
   void settle(Connection& connection);
   void run_those_alone();
   void delete_ended();
@@ -148,14 +148,15 @@ class Loop {
   LoopTurn* refused_ = nullptr;     // parsed, but its batch is not started yet
   std::vector<Connection*> alone_;  // that wait with a command that runs alone
   std::vector<std::unique_ptr<Connection>> connections_;
-  int64_t now_ms_ = 0;              // of the last turn
-  std::vector<Connection*> ready_;  // to be parsed
-  std::vector<Connection*> ended_;  // to be deleted
-  int64_t protocol_bytes_ = 0;      // that protocols hold
-  size_t reply_bytes_ = 0;          // in this turn
-  size_t replied_first_ = 0;        // counts up
-  bool drains_ = false;             // no turn begins while others are under way
-  bool holds_some_ = false;         // connections that wait for the end of a pause
+  int64_t now_ms_ = 0;                 // of the last turn
+  std::vector<Connection*> ready_;     // to be parsed
+  std::vector<Connection*> ended_;     // to be deleted
+  std::vector<Connection*> answered_;  // of a turn that is still under way
+  int64_t protocol_bytes_ = 0;         // that protocols hold
+  size_t reply_bytes_ = 0;             // in this turn
+  size_t replied_first_ = 0;           // counts up
+  bool drains_ = false;                // no turn begins while others are under way
+  bool holds_some_ = false;            // connections that wait for the end of a pause
   size_t reported_bytes_ = 0;
   uint64_t watched_bytes_ = 0;  // of all clients, when they were last over their bound
 };

@@ -6,13 +6,10 @@
 
 #include <condition_variable>
 #include <cstdint>
-#include <memory>
 #include <mutex>
-#include <utility>
-#include <vector>
 
 #include "fake_device/fake_device.h"
-#include "gpu/device_root_table.h"
+#include "gpu/root_tier.h"
 
 namespace isotherm {
 
@@ -51,63 +48,6 @@ struct DeviceGates {
   Gate values;  // before values travel
 };
 
-class GatedLane final : public ValueLane {
- public:
-  GatedLane(std::unique_ptr<ValueLane> lane, Gate& gate) : lane_(std::move(lane)), gate_(gate) {}
-  char* window() const override { return lane_->window(); }
-  uint64_t window_bytes() const override { return lane_->window_bytes(); }
-  ValueCopy* copies() const override { return lane_->copies(); }
-  uint32_t most_copies() const override { return lane_->most_copies(); }
-  void run(uint32_t count) override {
-    gate_.pass();
-    lane_->run(count);
-  }
-
- private:
-  const std::unique_ptr<ValueLane> lane_;
-  Gate& gate_;
-};
-
-class GatedValues final : public ValueTier {
- public:
-  GatedValues(std::unique_ptr<ValueTier> tier, Gate& gate) : tier_(std::move(tier)), gate_(gate) {}
-  uint64_t address() const override { return tier_->address(); }
-  uint64_t bytes() const override { return tier_->bytes(); }
-  std::unique_ptr<ValueLane> make_lane() override {
-    return std::make_unique<GatedLane>(tier_->make_lane(), gate_);
-  }
-  PinnedValues make_pinned(uint64_t bytes) override { return tier_->make_pinned(bytes); }
-
- private:
-  const std::unique_ptr<ValueTier> tier_;
-  Gate& gate_;
-};
-
-class GatedRootTable final : public DeviceRootTable<FakeDevice> {
- public:
-  GatedRootTable(FakeDevice& device, const FixedDeviceOptions& options,
-                 const ValueLaneOptions& lanes, DeviceGates& gates)
-      : DeviceRootTable(device, options, lanes), gates_(gates) {}
-  std::unique_ptr<ValueTier> make_values(uint64_t bytes) override {
-    return std::make_unique<GatedValues>(DeviceRootTable::make_values(bytes), gates_.values);
-  }
-  void wait() override {
-    gates_.rounds.pass();
-    DeviceRootTable::wait();
-  }
-
- private:
-  DeviceGates& gates_;
-};
-
-inline RootTiersMaker gated_root_tiers_maker(FakeDevice& device, DeviceGates& gates) {
-  return [&device, &gates](uint64_t seed) {
-    constexpr ValueLaneOptions lanes{.window_bytes = 16 << 10, .copies = 24};
-    const FixedDeviceOptions options{0, seed, 4, 512, ExpressOptions{2, 3, 20, 50}};
-    std::vector<std::unique_ptr<RootTier>> tiers;
-    tiers.push_back(std::make_unique<GatedRootTable>(device, options, lanes, gates));
-    return tiers;
-  };
-}
+RootTiersMaker gated_root_tiers_maker(FakeDevice& device, DeviceGates& gates);
 
 }  // namespace isotherm
