@@ -17,9 +17,8 @@ function(isotherm_glob_sources result)
 endfunction()
 
 # Compiles the sources of each folder as one, what is nested in it included: the headers and templates
-# that they share are read and made once. Small folders, and those whose tests share templates, go
-# together. Tests are units of their own, and so is each source with flags of its own (CMake leaves those
-# out).
+# that they share are read and made once. Tests are units of their own, those of small folders together
+# and those that share templates; and so is each source with flags of its own (CMake leaves those out).
 function(isotherm_unite target)
   if(NOT ISOTHERM_UNITY)
     return()
@@ -29,8 +28,10 @@ function(isotherm_unite target)
     cmake_path(GET source PARENT_PATH folder)
     cmake_path(RELATIVE_PATH folder BASE_DIRECTORY "${PROJECT_SOURCE_DIR}")
     string(REGEX MATCH "^[^/]*/[^/]*" folder "${folder}")
-    string(REGEX REPLACE "^src/(base|command)$" "src/index" folder "${folder}")
-    string(REGEX REPLACE "^src/batch$" "src/gpu" folder "${folder}")
+    if(source MATCHES "_test\\.cc$")
+      string(REGEX REPLACE "^src/(base|command)$" "src/index" folder "${folder}")
+      string(REGEX REPLACE "^src/batch$" "src/gpu" folder "${folder}")
+    endif()
     string(MAKE_C_IDENTIFIER "${folder}" group)
     set_property(SOURCE "${source}" PROPERTY UNITY_GROUP ${group})
   endforeach()

@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 
 build=${1:-build/tidy}
 shift || true
-most_recent=24
+most_recent=20
 shares=10
 
 all_sources() { find src -name '*.cc' ! -name '*_test.cc' | sort; }
