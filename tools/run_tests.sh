@@ -13,11 +13,11 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-stages=(setup format+layers+cuda+clang release unit asan tsan_build tsan
-  tidy+fuzz+ctest+python+linearizability+system)
-declare -A allowance=([setup]=60 [format]=10 [layers]=5 [cuda]=280 [release]=270 [unit]=200
-  [ctest]=70 [clang]=260 [asan]=270 [fuzz]=30 [tsan_build]=230 [tsan]=150 [tidy]=80 [python]=70
-  [linearizability]=50 [system]=30)
+stages=(setup format+layers+cuda+clang release unit asan tsan_build tsan tidy+fuzz
+  ctest+python+linearizability+system)
+declare -A allowance=([setup]=60 [format]=10 [layers]=5 [cuda]=170 [clang]=430 [release]=330
+  [unit]=170 [asan]=240 [tsan_build]=210 [tsan]=240 [tidy]=130 [fuzz]=25 [ctest]=60 [python]=40
+  [linearizability]=60 [system]=60)
 export ISOTHERM_TEST_LONG=0
 fuzz_seconds=10
 histories=20

@@ -17,7 +17,8 @@ CAP = 64 * MIB
 PROMISED = CAP * 115 // 100 + 200 * MIB
 CLIENTS = pick(60, 1000)
 # A machine that others use too makes single requests late.
-SLACK_SECONDS = pick(0.03, 0.01)
+# Among other tests a stall counts, not a delay.
+SLACK_SECONDS = pick(0.3, 0.01)
 
 
 @pytest.fixture
