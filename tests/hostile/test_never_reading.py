@@ -18,7 +18,7 @@ PROMISED = CAP * 115 // 100 + 200 * MIB
 CLIENTS = pick(60, 1000)
 # A machine that others use too makes single requests late.
 # Among other tests a stall counts, not a delay.
-SLACK_SECONDS = pick(0.3, 0.01)
+SLACK_SECONDS = pick(1, 0.01)
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_memory_and_others(capped, kind, count, size):
         with Crowd(port_of(capped, kind), CLIENTS) as crowd:
             crowd.send(get_request(kind, keys) * 400)
             # The sockets of the kernel fill first.
-            assert peak_resident(capped, pick(0.3, 10)) < PROMISED
+            assert peak_resident(capped, pick(1, 10)) < PROMISED
             attacked = bystander.watch(pick(0.2, 3))
             assert capped.resident_bytes() < PROMISED
     assert attacked < 2 * quiet + SLACK_SECONDS
