@@ -26,8 +26,8 @@ class DeviceRootTable : public RootTier {
  public:
   // `device` must outlive it.
   DeviceRootTable(Device& device, const FixedDeviceOptions& options,
-                  const ValueLaneOptions& lanes = {})
-      : device_(device), options_(options), lanes_(lanes), stream_(device), scan_(device) {
+                  const ValueChannelOptions& channels = {})
+      : device_(device), options_(options), channels_(channels), stream_(device), scan_(device) {
     make_table();
   }
   ~DeviceRootTable() override {
@@ -39,7 +39,7 @@ class DeviceRootTable : public RootTier {
   int memory_node() const override { return device_.memory_node(); }
   std::unique_ptr<ValueTier> make_values(uint64_t bytes) override {
     enter();
-    return std::make_unique<DeviceValueTier<Device>>(device_, bytes, lanes_);
+    return std::make_unique<DeviceValueTier<Device>>(device_, bytes, channels_);
   }
 
   const RootColumns& columns(uint64_t rows) override {
@@ -208,7 +208,7 @@ class DeviceRootTable : public RootTier {
 
   Device& device_;
   const FixedDeviceOptions options_;
-  const ValueLaneOptions lanes_;
+  const ValueChannelOptions channels_;
   DeviceStream<Device> stream_;
   std::optional<FixedDeviceTable<Device>> table_;
   std::optional<PinnedGets<Device>> gets_;     // made when first needed
