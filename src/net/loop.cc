@@ -108,6 +108,7 @@ void Loop::watch_all_clients() {
 }
 
 void Loop::wait(bool work_is_left) {
+  sent_bytes_ = 0;
   const SocketEvents::Seen seen = events_.wait(!work_is_left);
   if (seen.woken || seen.tick) context_.poll();
   if (seen.tick) look_after();

@@ -22,8 +22,10 @@
 // under way, or a command waits to run alone, no turn begins: nothing is read from sockets.
 //
 // So that clients with large replies keep nobody waiting for long, a turn writes about
-// `reply_bytes_per_turn`; what it has read beyond that is read again in later turns, each of which
-// takes `heavy_per_turn` of the connections that had such replies, one after the other.
+// `reply_bytes_per_turn` into outputs and sends about `sent_bytes_per_turn` of large ones; what it
+// has read beyond that is read again in later turns, each of which takes `heavy_per_turn` of the
+// connections that have such replies, one after the other. Who asks for little is answered, and
+// sent its answer, in the turn that reads the request, however much the others get.
 // While background work or unparsed input is left, the loop looks for events instead of waiting.
 // What other threads post, and Asio's timers, run when somebody woke the loop and else ten times a
 // second; that often an idle loop wakes for background work, too.
@@ -60,6 +62,7 @@ class Loop {
  public:
   static constexpr Batch::Row batch_rows_per_turn = 1 << 16;
   static constexpr size_t reply_bytes_per_turn = 8 << 20;
+  static constexpr size_t sent_bytes_per_turn = 8 << 20;
   static constexpr size_t heavy_per_turn = 16;
 
   Loop(ServerState& server, LoopCounters& counters);
@@ -97,6 +100,11 @@ class Loop {
     if (reply_bytes_ > reply_bytes_per_turn) turn.full_output = 0;
     if (unsent > output_bound) report_memory();
   }
+  void sent(size_t bytes) {
+    counters_.bytes_out.add(bytes);
+    sent_bytes_ += bytes;
+  }
+  bool sent_its_share() const { return sent_bytes_ > sent_bytes_per_turn; }
   void count_protocols(int64_t more) { protocol_bytes_ += more; }
   void holds_some() { holds_some_ = true; }
   LoopCounters& counters() { return counters_; }
@@ -154,6 +162,7 @@ class Loop {
   std::vector<Connection*> answered_;  // of a turn that is still under way
   int64_t protocol_bytes_ = 0;         // that protocols hold
   size_t reply_bytes_ = 0;             // in this turn
+  size_t sent_bytes_ = 0;              // since the last look for events
   size_t replied_first_ = 0;           // counts up
   bool drains_ = false;                // no turn begins while others are under way
   bool holds_some_ = false;            // connections that wait for the end of a pause
