@@ -70,20 +70,21 @@ void Loop::run() {
   worker_.reset();
 }
 
-// A step that finds nothing to do costs about as much as a GET, so turns with few requests share
+// A step that finds nothing to do costs about as much as a GET, so turns that received little share
 // one.
 bool Loop::maintains_soon() {
   constexpr uint32_t most_turns = 16;
-  constexpr Batch::Row most_rows = 64;
+  constexpr uint64_t most_bytes = 4 << 10;
   ++turns_since_;
-  return now_ms_ != maintained_ms_ || turns_since_ >= most_turns || rows_since_ >= most_rows;
+  return now_ms_ != maintained_ms_ || turns_since_ >= most_turns ||
+         counters_.bytes_in.get() - maintained_bytes_ >= most_bytes;
 }
 
 void Loop::maintain() {
   maintains_on_ = worker_->maintain(now_ms_);
   maintained_ms_ = now_ms_;
+  maintained_bytes_ = counters_.bytes_in.get();
   turns_since_ = 0;
-  rows_since_ = 0;
   watch_all_clients();
 }
 
@@ -102,6 +103,7 @@ void Loop::watch_all_clients() {
 }
 
 bool Loop::wait(bool work_is_left) {
+  sent_bytes_ = 0;
   const SocketEvents::Seen seen = events_.wait(!work_is_left);
   if (seen.woken) posted_.run();
   if (!seen.tick) return false;
@@ -213,7 +215,6 @@ void Loop::begin_turn() {
   drains_ = turn.turn.drains;
   turn.began_us = turn.turn.now_us();
   turn.copied_before = copies_.taken() != 0 ? worker_->copied_bytes() : LoopTurn::copies_nothing;
-  rows_since_ += turn.batch.size();
   if (turn.batch.empty()) return end_turn(turn);
   start_batch(turn);
 }

@@ -24,8 +24,10 @@
 // under way, or a command waits to run alone, no turn begins: nothing is read from sockets.
 //
 // So that clients with large replies keep nobody waiting for long, a turn writes about
-// `reply_bytes_per_turn`; what it has read beyond that is read again in later turns, each of which
-// takes `heavy_per_turn` of the connections that had such replies, one after the other.
+// `reply_bytes_per_turn` into outputs and sends about `sent_bytes_per_turn` of large ones; what it
+// has read beyond that is read again in later turns, each of which takes `heavy_per_turn` of the
+// connections that have such replies, one after the other. Who asks for little is answered, and
+// sent its answer, in the turn that reads the request, however much the others get.
 // While background work or unparsed input is left, the loop looks for events instead of waiting.
 // What other threads post runs when somebody woke the loop. Ten times a second the loop wakes by
 // itself, for what was left until then (`at_tick`) and for background work.
@@ -61,6 +63,7 @@ class Loop {
  public:
   static constexpr Batch::Row batch_rows_per_turn = 1 << 16;
   static constexpr size_t reply_bytes_per_turn = 8 << 20;
+  static constexpr size_t sent_bytes_per_turn = 8 << 20;
   static constexpr size_t heavy_per_turn = 16;
 
   Loop(ServerState& server, LoopCounters& counters);
@@ -98,6 +101,11 @@ class Loop {
     if (reply_bytes_ > reply_bytes_per_turn) turn.full_output = 0;
     if (unsent > output_bound) report_memory();
   }
+  void sent(size_t bytes) {
+    counters_.bytes_out.add(bytes);
+    sent_bytes_ += bytes;
+  }
+  bool sent_its_share() const { return sent_bytes_ > sent_bytes_per_turn; }
   void count_protocols(int64_t more) { protocol_bytes_ += more; }
   void holds_some() { holds_some_ = true; }
   LoopCounters& counters() { return counters_; }
@@ -157,14 +165,15 @@ class Loop {
   std::vector<Connection*> answered_;  // of a turn that is still under way
   int64_t protocol_bytes_ = 0;         // that protocols hold
   size_t reply_bytes_ = 0;             // in this turn
-  // Since the last step of background work, which left more to do or not.
-  bool maintains_on_ = false;
+  size_t sent_bytes_ = 0;              // since the last look for events
+  size_t replied_first_ = 0;           // counts up
+  bool drains_ = false;                // no turn begins while others are under way
+  bool holds_some_ = false;            // connections that wait for the end of a pause
+  // Of the last step of background work.
+  bool maintains_on_ = false;  // it left something to do
   int64_t maintained_ms_ = 0;
+  uint64_t maintained_bytes_ = 0;  // received until then
   uint32_t turns_since_ = 0;
-  uint64_t rows_since_ = 0;
-  size_t replied_first_ = 0;  // counts up
-  bool drains_ = false;       // no turn begins while others are under way
-  bool holds_some_ = false;   // connections that wait for the end of a pause
   size_t reported_bytes_ = 0;
   uint64_t watched_bytes_ = 0;  // of all clients, when they were last over their bound
 };
