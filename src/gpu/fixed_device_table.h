@@ -129,6 +129,13 @@ class FixedDeviceTable {
       return true;
     }
   }
+  // Whether so few writes of distinct keys would wait neither for what is under way nor for room.
+  bool writes_at_once(uint64_t rows) {
+    const std::lock_guard guard(mutex_);
+    return lost_ || (posted_.rows == 0 && rows <= most_express() && order_.all_done() &&
+                     room_.has(rows, TableRoom<Device>::plenty_of_lines(rows) +
+                                         rows * express_lines_per_insert));
+  }
   // Ends a resident kernel, before the caller allocates or frees memory of the device, or pins
   // some.
   void end_express() {

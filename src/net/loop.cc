@@ -86,7 +86,8 @@ void Loop::run() {
   while (!stopping_) {
     wait(more);
     turn();
-    more = worker_->maintain(now_ms_) || (!ready_.empty() && may_begin());
+    if ((ready_.empty() || !may_begin()) && worker_->linger()) turn();
+    more = worker_->maintain(now_ms_) || (!ready_.empty() && may_begin()) || !worker_->rest();
     watch_all_clients();
   }
   close_all();

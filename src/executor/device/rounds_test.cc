@@ -20,7 +20,8 @@ constexpr uint64_t memory = uint64_t{1} << 26;
 // Lookups of keys that are not there.
 class Lookups final : public RoundWork {
  public:
-  explicit Lookups(uint32_t rows, bool urgent = false) : rows_(rows), urgent_(urgent) {}
+  // Without a sender: background work.
+  Lookups(uint32_t rows, RoundSender* sender) : rows_(rows), sender_(sender) {}
 
   uint32_t rows() const override { return rows_; }
   // Rounds ask this last when work joins.
@@ -30,7 +31,7 @@ class Lookups final : public RoundWork {
   }
   bool writes(uint32_t /*row*/) const override { return false; }
   bool changes_in_place(uint32_t /*row*/) const override { return false; }
-  bool urgent() const override { return urgent_; }
+  RoundSender* sender() const override { return sender_; }
   void write_keys(HostExecutor& /*executor*/, uint64_t* keys) override {
     begun_.store(true, std::memory_order_release);
     for (uint32_t row = 0; row < rows_; ++row) keys[row] = row + 1;
@@ -46,7 +47,7 @@ class Lookups final : public RoundWork {
 
  private:
   const uint32_t rows_;
-  const bool urgent_;
+  RoundSender* const sender_;
   mutable std::atomic<bool> joined_{false};
   std::atomic<bool> begun_{false};
   uint32_t answered_ = 0;
@@ -68,14 +69,15 @@ class RoundsTest : public ::testing::Test {
   // One thread's part in the rounds.
   class Worker {
    public:
-    explicit Worker(RoundsTest& test) : test_(test), executor_(test.store_), member_(executor_) {}
+    explicit Worker(RoundsTest& test)
+        : test_(test), executor_(test.store_), participant_(executor_) {}
     ~Worker() { end(); }
 
     // Has the rounds answer so many rows, by a thread of its own.
     Lookups& begin(uint32_t rows, bool urgent = false) {
       end();
-      work_ = std::make_unique<Lookups>(rows, urgent);
-      thread_ = std::thread([this] { done_ = test_.rounds_->run(member_, *work_); });
+      work_ = std::make_unique<Lookups>(rows, urgent ? nullptr : &sender_);
+      thread_ = std::thread([this] { done_ = test_.rounds_->run(participant_, *work_); });
       return *work_;
     }
     // As begin, and it is in a round.
@@ -100,7 +102,8 @@ class RoundsTest : public ::testing::Test {
    private:
     RoundsTest& test_;
     HostExecutor executor_;
-    Rounds::Member member_;
+    Rounds::Participant participant_;
+    RoundSender sender_;
     std::unique_ptr<Lookups> work_;
     std::thread thread_;
     bool done_ = false;
@@ -166,7 +169,7 @@ TEST_F(RoundsTest, OneOfFixedSizeBeginsWhenItHasItsRows) {
   EXPECT_EQ(timeouts(), 0u);
 }
 
-TEST_F(RoundsTest, OneOfFixedSizeBeginsWithoutItsRowsWhenItsFirstMemberHasWaitedLongEnough) {
+TEST_F(RoundsTest, OneOfFixedSizeBeginsWithoutItsRowsWhenItsFirstParticipantHasWaitedLongEnough) {
   make(fixed(), 3);
   const Lookups& first = worker(0).lead(10);
   advance_in_vain(wait_ns / 2);
@@ -189,7 +192,7 @@ TEST_F(RoundsTest, OneWithRowsEnoughDoesNotWait) {
   EXPECT_EQ(clock_.waits(), 0u);
 }
 
-TEST_F(RoundsTest, NobodyWaitsWhereAllMembersAreIn) {
+TEST_F(RoundsTest, NobodyWaitsWhereAllSendersAreIn) {
   make(fixed(), 2);
   worker(0).lead(1);
   worker(1).begin(1);
@@ -198,7 +201,7 @@ TEST_F(RoundsTest, NobodyWaitsWhereAllMembersAreIn) {
   EXPECT_EQ(began(), 1u);
 }
 
-TEST_F(RoundsTest, AMemberThatEndsIsNotWaitedFor) {
+TEST_F(RoundsTest, ASenderThatEndsIsNotWaitedFor) {
   make(fixed(), 2);
   worker(0).lead(1);
   workers_.pop_back();
@@ -324,10 +327,11 @@ TEST_F(RoundsTest, ThreadsThatComeAndGoAreAllAnsweredThoughTheClockStandsStill) 
   for (uint32_t thread = 0; thread < threads; ++thread) {
     running.emplace_back([&, thread] {
       HostExecutor executor(store_);
-      Rounds::Member member(executor);
+      Rounds::Participant participant(executor);
+      RoundSender sender;
       for (uint32_t i = 0; i < 20 * (thread + 1); ++i) {
-        Lookups work(1 + i % 7, i % 11 == 10);
-        if (rounds_->run(member, work)) ++answered;
+        Lookups work(1 + i % 7, i % 11 == 10 ? nullptr : &sender);
+        if (rounds_->run(participant, work)) ++answered;
       }
     });
   }
