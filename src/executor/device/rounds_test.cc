@@ -69,8 +69,12 @@ class RoundsTest : public ::testing::Test {
   // One thread's part in the rounds.
   class Worker {
    public:
-    explicit Worker(RoundsTest& test)
-        : test_(test), executor_(test.store_), participant_(executor_) {}
+    // With work of a sender of its own, or of this one.
+    explicit Worker(RoundsTest& test, RoundSender* sender = nullptr)
+        : test_(test),
+          executor_(test.store_),
+          participant_(executor_),
+          sender_(sender != nullptr ? *sender : own_sender_) {}
     ~Worker() { end(); }
 
     // Has the rounds answer so many rows, by a thread of its own.
@@ -93,6 +97,7 @@ class RoundsTest : public ::testing::Test {
       await([&] { return test_.clock_.waits() > before; });
       return work;
     }
+    RoundSender& sender() { return sender_; }
     // Whether it was answered.
     bool end() {
       if (thread_.joinable()) thread_.join();
@@ -103,7 +108,8 @@ class RoundsTest : public ::testing::Test {
     RoundsTest& test_;
     HostExecutor executor_;
     Rounds::Participant participant_;
-    RoundSender sender_;
+    RoundSender own_sender_;
+    RoundSender& sender_;
     std::unique_ptr<Lookups> work_;
     std::thread thread_;
     bool done_ = false;
@@ -208,6 +214,26 @@ TEST_F(RoundsTest, ASenderThatEndsIsNotWaitedFor) {
   EXPECT_TRUE(worker(0).end());
   worker(0).begin(1);
   EXPECT_TRUE(worker(0).end());
+  EXPECT_EQ(timeouts(), 0u);
+}
+
+// As a crew's threads do, who have work of one network thread.
+TEST_F(RoundsTest, SendersAreWaitedForAndNotTheThreadsThatHaveTheirWork) {
+  make(fixed(), 2);
+  RoundSender& one = worker(0).sender();
+  workers_.push_back(std::make_unique<Worker>(*this, &one));
+  const Lookups& first = worker(0).lead(1);
+  worker(2).join(1);
+  EXPECT_FALSE(first.begun()) << "the second sender is not in";
+  worker(1).begin(1);
+  for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(worker(i).end());
+  EXPECT_EQ(began(), 1u);
+  // And one alone waits for nobody, whoever has its work.
+  workers_.erase(workers_.begin() + 1);
+  for (size_t i = 0; i < 2; ++i) {
+    worker(i).begin(1);
+    EXPECT_TRUE(worker(i).end());
+  }
   EXPECT_EQ(timeouts(), 0u);
 }
 
