@@ -40,9 +40,9 @@ BatchRunner::BatchRunner(EngineState& engine, Executor* crew, ValueFetchers* fet
       taken_(engine.store.epochs),
       slot_(*taken_.slot),
       executor_(engine.store),
-      member_(executor_),
+      participant_(executor_),
       reader_(make_reader(engine.store)),
-      upkeep_(executor_, slot_, engine.device.get(), &member_, reader_.get()) {
+      upkeep_(executor_, slot_, engine.device.get(), &participant_, reader_.get()) {
   {
     const EpochGuard guard(engine.store.epochs, slot_);
     check_reader(reader_.get());
@@ -136,8 +136,13 @@ void BatchRunner::run_now(BatchRun& run, Batch& batch, Batch::Row first, Batch::
     DeviceExecutor& device = *engine_.device;
     const bool fetches = fetchers_ == nullptr || run.batch->exclusive();
     BatchRun* const parking = fetches || run.reader == nullptr ? nullptr : &run;
-    first = device.run(member_, run.reader, batch, run.now_ms, run.writable, first, end, parking);
-    if (fetches && run.reader != nullptr) device.finish(*run.reader);
+    first = device.run(participant_, run, batch, first, end, parking);
+    if (fetches && run.reader != nullptr) {
+      device.finish(*run.reader);
+      run.each_lost([&](Batch& its, Batch::Row row) {
+        executor_.run(its, run.now_ms, run.writable, row, row + 1);
+      });
+    }
   }
   if (first != end) executor_.run(batch, run.now_ms, run.writable, first, end);
 }
@@ -164,6 +169,7 @@ Submitted BatchRunner::settle(BatchRun& run) {
   if (run.waits()) {
     if (crew_ != nullptr) run.owner.moved(run, BatchRun::Phase::answered);
     if (!run.wait_for_all()) return Submitted::under_way;
+    run.park_lost();
     if (run.has_parked()) return run_again(run);
   }
   run.hand_back();
@@ -181,13 +187,19 @@ void BatchRunner::unlock_exclusive() {
   if (engine_.device) engine_.device->calm();
 }
 
+bool BatchRunner::has_room(const Batch& batch) {
+  HostStore& store = engine_.store;
+  if (store.budget.limit() == 0 || !batch.writes()) return true;
+  return !store.makes_room() || upkeep_.has_room(bytes_to_store(store, nullptr, batch));
+}
+
 // Few bytes are not worth the account.
 bool BatchRunner::make_room(BatchRun& run) {
   HostStore& store = engine_.store;
   const Batch& batch = *run.batch;
   if (store.budget.limit() == 0 || !batch.writes()) return true;
   constexpr uint64_t worth_telling = 64 << 10;
-  const BatchBytes needed = bytes_to_store(store, slot_, batch);
+  const BatchBytes needed = bytes_to_store(store, &slot_, batch);
   if (needed.replaced >= worth_telling) {
     run.passing = static_cast<int64_t>(needed.replaced);
     store.budget.passing.fetch_add(run.passing, std::memory_order_relaxed);
@@ -211,7 +223,7 @@ void BatchRunner::flush_index(uint32_t database) {
 void BatchRunner::flush(uint32_t first, uint32_t end) {
   lock_exclusive(slot_);
   for (uint32_t database = first; database < end; ++database) {
-    if (engine_.on_device()) engine_.device->flush(member_, database, engine_.clock.now_ms());
+    if (engine_.on_device()) engine_.device->flush(participant_, database, engine_.clock.now_ms());
     if (!engine_.on_device()) flush_index(database);
   }
   unlock_exclusive();

@@ -40,6 +40,9 @@ class BatchRunner final : public Executor {
   // The rows that were parked.
   Submitted run_again(BatchRun& run);
 
+  // Whether what the batch writes finds room, as far as can be said without waiting.
+  bool has_room(const Batch& batch);
+
   // A bounded step of background work; true while more waits. Not while a batch of this thread
   // holds `slot`.
   bool maintain(int64_t now_ms);
@@ -73,7 +76,7 @@ class BatchRunner final : public Executor {
   const TakenSlot taken_;
   EpochDomain::Slot& slot_;
   HostExecutor executor_;
-  DeviceExecutor::Member member_;  // of rounds, where there is a device
+  DeviceExecutor::Participant participant_;  // of rounds, where there is a device
   std::unique_ptr<ValueReader> reader_;
   HostUpkeep upkeep_;
   uint64_t writes_ = 0;  // rows that may write, since the last step of upkeep

@@ -54,6 +54,9 @@ void Crew::make_threads() {
         std::min(count_, most_fetchers),
         [this](ValueReader& reader) { engine_.device->finish(reader); });
   }
+  if (!engine_.device->schedule().waits()) {
+    quick_ = std::make_unique<QuickPath>(engine_, *this, fetchers_.get());
+  }
   for (uint32_t i = 0; i < count_; ++i) {
     BatchRunner& runner =
         *runners_.emplace_back(std::make_unique<BatchRunner>(engine_, this, fetchers_.get()));
@@ -152,7 +155,8 @@ void Crew::work(BatchRunner& runner) {
 bool Crew::maintain(BatchRunner& runner) {
   const uint32_t others = maintaining_.fetch_add(1, std::memory_order_relaxed);
   const bool may = count_ == 1 || others + 1 < count_;
-  const bool more = may && runner.maintain(engine_.clock.now_ms());
+  bool more = may && runner.maintain(engine_.clock.now_ms());
+  if (may && quick_) more |= quick_->tidy();
   maintaining_.fetch_sub(1, std::memory_order_relaxed);
   return more;
 }

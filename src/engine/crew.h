@@ -10,6 +10,8 @@
 // meanwhile is the next one. Between batches the threads do the background work, for as long as
 // there is some, or when they are nudged; where there are several, one is always left for batches.
 //
+// Small batches do without all this where the device has nothing else to do (engine/quick_path.h).
+//
 // Order. Batches under way are concurrent: an owner that needs one before the other waits for it.
 // Bounds. The queue takes so many batches, and about so many rows; then it answers retry, and tells
 // those it refused when it is half empty. What is resumed always finds a place.
@@ -26,6 +28,7 @@
 #include <thread>
 #include <vector>
 
+#include "engine/quick_path.h"
 #include "executor/executor.h"
 #include "executor/run/batch_run.h"
 #include "executor/values/value_fetchers.h"
@@ -49,6 +52,9 @@ class Crew final : public Executor {
   void nudge();
   // The owner ends, and is not told any more that there is room.
   void forget(BatchRun::Owner& owner);
+
+  // Null where rounds wait for more rows.
+  QuickPath* quick() const { return quick_.get(); }
 
   uint64_t refused() const { return refused_.load(std::memory_order_relaxed); }
 
@@ -84,6 +90,7 @@ class Crew final : public Executor {
   bool stopping_ = false;
 
   std::unique_ptr<ValueFetchers> fetchers_;
+  std::unique_ptr<QuickPath> quick_;
   std::vector<std::unique_ptr<BatchRunner>> runners_;
   std::vector<std::thread> threads_;
 };

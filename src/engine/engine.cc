@@ -188,7 +188,10 @@ EngineStats Engine::stats() const {
     stats.round_options = state_->device->schedule().options();
     stats.rounds = state_->device->round_stats();
     stats.values = state_->device->value_stats();
-    if (const Crew* crew = state_->crew_if_made()) stats.queue_full = crew->refused();
+    if (const Crew* crew = state_->crew_if_made()) {
+      stats.queue_full = crew->refused();
+      if (crew->quick() != nullptr) stats.quick_batches = crew->quick()->batches();
+    }
   }
   return stats;
 }

@@ -5,7 +5,8 @@
 // with a device, whoever may not wait for it has its batches run by a crew (engine/crew.h) and
 // learns of their ends:
 //   Worker ── start ──▶ BatchRunner, in the calling thread ─┐
-//      ▲  └───────────▶ Crew: a BatchRunner a thread ───────┴─▶ rows, or rounds
+//      ▲  ├───────────▶ Crew: a BatchRunner a thread ───────┼─▶ rows, or rounds
+//      │  └───────────▶ QuickPath: few rows, in steps ──────┘
 //      └──── poll ◀──── BatchRun: answered, ended
 //
 // An Engine owns the items, one index per database, and the gate. Threads use it through a Worker
@@ -59,6 +60,7 @@ struct EngineStats {
   RootTableStats root_table;      // of the index there
   RoundOptions round_options;     // in use, where there is a device; greedy where not
   RoundStats rounds;              // that took batches there, or work in the background
+  uint64_t quick_batches = 0;     // that were led in steps
   uint64_t queue_full = 0;        // batches that found no place in the queue before it
   DeviceValueStats values;        // that lie there
   std::vector<int> memory_nodes;  // that items are preferred to lie on; none: anywhere
@@ -179,6 +181,13 @@ class Worker {
   // batch.finish(). Returns how many are under way.
   using Visit = std::function<void(Batch& batch, bool ended)>;
   uint32_t poll(const Visit& visit);
+  // For a worker that may not wait for a device. Small batches of it go on in its own thread while
+  // that is here, or polls: looks after them for a little while. Whether `poll` has something to
+  // show.
+  bool linger();
+  // The thread is about to sleep until it is woken. False: it must not, since `poll` has something
+  // to show, or batches go on in this thread only.
+  bool rest();
   // Waits until `poll` has something to show, or a queue that was full has room; else returns.
   void wait();
   // Waits until this batch has ended. Of others that end meanwhile `poll` has nothing more to show.
@@ -187,7 +196,8 @@ class Worker {
   bool busy() const;
   // Whether a queue was full for its last batch, and has not told yet that it has room.
   bool refused() const;
-  // Called, by any thread, when `wait` would return.
+  // Called, by any thread, when `wait` would return; of a worker that starts small batches, or
+  // lingers, only behind `rest`.
   void wake_by(std::function<void()> wake);
 
   // Commands without one key. `flush` and `flush_all` run alone: not while a batch of this worker

@@ -272,6 +272,8 @@ TEST_F(StartTest, AFullQueueAnswersRetryAndTellsWhenItHasRoom) {
   Worker worker(*engine, false);
   Batch batches[4];
   for (Batch& batch : batches) batch.put("key", "value");
+  // More rows than the quick path takes.
+  while (batches[0].size() < 100) batches[0].put("key", "value");
   ASSERT_EQ(worker.start(batches[0]), Started::under_way);
   gates.rounds.wait_for(1);
   ASSERT_EQ(worker.start(batches[1]), Started::under_way);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <new>
@@ -21,6 +22,7 @@ struct Worker::Impl final : BatchRun::Owner {
         : taken(store.epochs), run(impl, store.epochs, *taken.slot) {
       run.own_reader = BatchRunner::make_reader(store);
       run.reader = run.own_reader.get();
+      run.sender = &impl.sender;
     }
     TakenSlot taken;
     BatchRun run;
@@ -33,6 +35,7 @@ struct Worker::Impl final : BatchRun::Owner {
         group(state.store.epochs),
         first(*this, state.store.epochs, runner.slot()) {
     first.reader = runner.reader();
+    first.sender = &sender;
     news.reserve(most_under_way);
     seen.reserve(most_under_way);
     under_way.reserve(most_under_way);
@@ -43,6 +46,9 @@ struct Worker::Impl final : BatchRun::Owner {
   void give_back(BatchRun& run);
   void took(BatchRun& run);
   bool must_not_start(const Batch& batch) const;
+  bool goes_quick(BatchRun& run);
+  bool polls() const { return quick != 0 && !left_to_finisher; }
+  void leave_to_finisher();
   Started hand_to(Executor& executor, Batch& batch, int64_t now_ms);
   void look(const Visit* visit);
   void note_end(BatchRun& run);
@@ -58,6 +64,7 @@ struct Worker::Impl final : BatchRun::Owner {
 
   EngineState& engine;
   const bool waits;
+  RoundSender sender;
   BatchRunner runner;
   EpochGroup group;  // of the slots of runs
   // For batches that are run in this thread while no other is out; the others have spare ones.
@@ -68,7 +75,14 @@ struct Worker::Impl final : BatchRun::Owner {
   bool first_out = false;
   bool refused = false;  // by the crew, whose queue was full
   std::vector<BatchRun*> under_way;
+  // Runs of the quick path of which there was no news yet, and who looks after them.
+  uint32_t quick = 0;
+  QuickPath* quick_path = nullptr;
+  uint32_t looks = 0;  // in vain
+  bool left_to_finisher = false;
 
+  std::atomic<bool> awake{false};  // it looks at the news before it sleeps
+  std::atomic<bool> any_news{false};
   std::mutex mutex;  // of what follows, and of the phases of runs
   std::condition_variable told;
   std::vector<BatchRun*> news;
@@ -147,6 +161,7 @@ Worker::Started Worker::Impl::hand_to(Executor& executor, Batch& batch, int64_t 
   if (run == nullptr) return Started::retry;
   run->begin(batch, now_ms, run == &first ? nullptr : &group);
   under_way.push_back(run);
+  if (&executor != &runner && goes_quick(*run)) return Started::under_way;
   const Started started = executor.submit(*run);
   if (started == Started::under_way) return started;
   under_way.pop_back();
@@ -160,6 +175,29 @@ Worker::Started Worker::Impl::hand_to(Executor& executor, Batch& batch, int64_t 
   return started;
 }
 
+bool Worker::Impl::goes_quick(BatchRun& run) {
+  Crew* const crew = waits ? nullptr : engine.crew_if_made();
+  if (crew == nullptr || crew->quick() == nullptr || !runner.has_room(*run.batch)) return false;
+  quick_path = crew->quick();
+  awake.store(true, std::memory_order_relaxed);
+  run.quick = true;
+  ++quick;
+  if (quick_path->take(run)) {
+    left_to_finisher = false;
+    return true;
+  }
+  run.quick = false;
+  --quick;
+  return false;
+}
+
+void Worker::Impl::leave_to_finisher() {
+  if (!polls()) return;
+  left_to_finisher = true;
+  looks = 0;
+  quick_path->finish_soon();
+}
+
 bool Worker::Impl::must_not_start(const Batch& batch) const {
   if (out == 0) return false;
   return batch.exclusive() || out >= most_under_way || group.must_stop();
@@ -170,6 +208,8 @@ void Worker::Impl::moved(BatchRun& run, BatchRun::Phase phase) {
   run.phase = phase;
   if (std::exchange(run.is_news, true)) return;
   news.push_back(&run);
+  any_news.store(true, std::memory_order_relaxed);
+  if (awake.load(std::memory_order_relaxed)) return;
   if (news.size() == 1 && wake) wake();
   told.notify_one();
 }
@@ -188,9 +228,11 @@ void Worker::Impl::note_end(BatchRun& run) {
 
 // Takes the news. What can go on in this thread does.
 void Worker::Impl::look(const Visit* visit) {
+  if (polls()) quick_path->step();
   auto now = std::exchange(seen, {});
   {
     const std::lock_guard guard(mutex);
+    any_news.store(false, std::memory_order_relaxed);
     if (std::exchange(room, false)) refused = false;
     for (BatchRun* run : news) {
       run->is_news = false;
@@ -199,6 +241,10 @@ void Worker::Impl::look(const Visit* visit) {
     news.clear();
   }
   for (auto [run, phase] : now) {
+    if (std::exchange(run->quick, false)) {
+      --quick;
+      looks = 0;
+    }
     const bool resumes = phase == BatchRun::Phase::resumable;
     if (resumes && runner.run_again(*run) == Submitted::ended) phase = BatchRun::Phase::ended;
     Batch& batch = *run->batch;
@@ -210,7 +256,9 @@ void Worker::Impl::look(const Visit* visit) {
 }
 
 void Worker::Impl::wait_for_news() {
+  leave_to_finisher();
   std::unique_lock lock(mutex);
+  awake.store(false, std::memory_order_relaxed);
   told.wait(lock, [&] { return !news.empty() || room; });
 }
 
@@ -280,6 +328,30 @@ Worker::Started Worker::start(Batch& batch, int64_t now_ms) {
 uint32_t Worker::poll(const Visit& visit) {
   if (!impl_->under_way.empty() || impl_->refused) impl_->look(&visit);
   return static_cast<uint32_t>(impl_->under_way.size());
+}
+
+// A look takes a tenth of a microsecond or two, and a round on a device ten.
+bool Worker::linger() {
+  constexpr uint32_t looks_at_once = 100;
+  constexpr uint32_t most_looks = 800;
+  Impl& impl = *impl_;
+  for (uint32_t i = 0; i < looks_at_once && impl.polls(); ++i) {
+    if (impl.any_news.load(std::memory_order_relaxed)) return true;
+    impl.quick_path->step();
+    if (++impl.looks == most_looks) impl.leave_to_finisher();
+    __builtin_ia32_pause();
+  }
+  return impl.any_news.load(std::memory_order_relaxed);
+}
+
+bool Worker::rest() {
+  Impl& impl = *impl_;
+  if (impl.under_way.empty()) return true;
+  if (impl.polls()) return false;
+  const std::lock_guard guard(impl.mutex);
+  if (!impl.news.empty()) return false;
+  impl.awake.store(false, std::memory_order_relaxed);
+  return true;
 }
 
 void Worker::wait() {

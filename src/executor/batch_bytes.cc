@@ -76,11 +76,12 @@ Sum sum_of_rows(const HostStore& store, const Batch& batch, bool old_values) {
 
 }  // namespace
 
-BatchBytes bytes_to_store(HostStore& store, EpochDomain::Slot& slot, const Batch& batch) {
+BatchBytes bytes_to_store(HostStore& store, EpochDomain::Slot* slot, const Batch& batch) {
   const auto [bytes, depends] = sum_of_rows(store, batch, false);
   const uint64_t large = store.items.large_bytes();
   if (!depends || large == 0 || store.budget.fits(bytes.at_once + large)) return bytes;
-  const EpochGuard guard(store.epochs, slot);
+  if (slot == nullptr) return {store.budget.limit(), store.budget.limit(), 0};
+  const EpochGuard guard(store.epochs, *slot);
   return sum_of_rows(store, batch, true).bytes;
 }
 

@@ -9,7 +9,8 @@
 // some rows store a changed copy of what their key has now. As long as all large items could be
 // copied within the cap, neither is worth a look at the index.
 //
-// Threads. The slot's, outside of epochs; enters one where it looks at items.
+// Threads. The slot's, outside of epochs; enters one where it looks at items. Without a slot it
+// looks at none, and what depends on them counts as more than there is.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +27,6 @@ struct BatchBytes {
 };
 
 // For a store with a cap.
-BatchBytes bytes_to_store(HostStore& store, EpochDomain::Slot& slot, const Batch& batch);
+BatchBytes bytes_to_store(HostStore& store, EpochDomain::Slot* slot, const Batch& batch);
 
 }  // namespace isotherm

@@ -12,6 +12,7 @@
 #include <optional>
 #include <span>
 
+#include "gpu/device_event.h"
 #include "gpu/device_value_tier.h"
 #include "gpu/fixed_device_table.h"
 #include "gpu/pinned_block.h"
@@ -27,7 +28,12 @@ class DeviceRootTable : public RootTier {
   // `device` must outlive it.
   DeviceRootTable(Device& device, const FixedDeviceOptions& options,
                   const ValueChannelOptions& channels = {})
-      : device_(device), options_(options), channels_(channels), stream_(device), scan_(device) {
+      : device_(device),
+        options_(options),
+        channels_(channels),
+        stream_(device),
+        found_(device),
+        scan_(device) {
     make_table();
   }
   ~DeviceRootTable() override {
@@ -78,6 +84,8 @@ class DeviceRootTable : public RootTier {
     requests.found = columns_.found;
     by_express_ = table_->post(requests);
     if (by_express_) return;
+    by_stream_ = true;
+    marked_ = false;
     if (rows > most_direct && make_gets()) {
       gets_->run(requests, stream_.get());
     } else {
@@ -92,7 +100,24 @@ class DeviceRootTable : public RootTier {
     } else {
       require_device(device_.synchronize(stream_.get()), "wait for lookups");
     }
+    by_stream_ = false;
     check_changes();
+  }
+
+  // The mark that shows the end of lookups by the stream is made for the first who asks.
+  bool ready() override {
+    enter();
+    if (!table_->ready()) return false;
+    if (!by_stream_) return true;
+    if (!std::exchange(marked_, true)) {
+      require_device(device_.record(found_.get(), stream_.get()), "record an event");
+    }
+    return device_.done(found_.get()) || !device_.healthy(stream_.get());
+  }
+
+  bool changes_at_once(uint64_t rows) override {
+    enter();
+    return changes_ == 0 && table_->writes_at_once(rows);
   }
 
   void change(uint64_t rows) override {
@@ -210,6 +235,7 @@ class DeviceRootTable : public RootTier {
   const FixedDeviceOptions options_;
   const ValueChannelOptions channels_;
   DeviceStream<Device> stream_;
+  DeviceEvent<Device> found_;
   std::optional<FixedDeviceTable<Device>> table_;
   std::optional<PinnedGets<Device>> gets_;     // made when first needed
   std::optional<PinnedBlock<Device>> memory_;  // of the columns
@@ -219,6 +245,8 @@ class DeviceRootTable : public RootTier {
   uint8_t* changed_ = nullptr;
   uint64_t changes_ = 0;     // under way
   bool by_express_ = false;  // the lookups under way
+  bool by_stream_ = false;   // the same
+  bool marked_ = false;      // and there is an event behind them
   TableScan<Device> scan_;
 };
 

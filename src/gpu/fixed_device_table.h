@@ -129,16 +129,19 @@ class FixedDeviceTable {
       return true;
     }
   }
-  // Ends a resident kernel, before the caller allocates or frees memory of the device, or pins
-  // some.
+  // Whether so few writes of distinct keys would wait neither for what is under way nor for room.
+  bool writes_at_once(uint64_t rows) {
+    const std::lock_guard guard(mutex_);
+    return lost_ || (posted_.rows == 0 && order_.all_done() && room_.has_plenty(rows));
+  }
+  // Ends a resident kernel, before the caller allocates, frees or pins memory.
   void end_express() {
     const std::lock_guard guard(mutex_);
     settle();
     leave_express();
   }
 
-  // Takes the work space that putting `entries` entries will need, grows for them, and takes the
-  // overflow lines.
+  // Takes the work space, grows, and takes the overflow lines for putting `entries` entries.
   void reserve(uint64_t entries) {
     const std::lock_guard guard(mutex_);
     use(stream_.get(), [&] { reserve_now(entries, stream_.get()); });
@@ -299,9 +302,7 @@ class FixedDeviceTable {
     return true;
   }
 
-  // An insert takes an overflow line at most, and leaves another unused where two wanted to extend
-  // a chain.
-  static constexpr uint64_t express_lines_per_insert = 2;
+  static constexpr uint64_t express_lines_per_insert = TableRoom<Device>::express_lines_per_insert;
   static constexpr uint64_t express_stock = 1 << 14;
   bool make_express_room(uint64_t rows) {
     return make_room_now(rows, rows * express_lines_per_insert, express_stock);

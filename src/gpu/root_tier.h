@@ -2,8 +2,9 @@
 // (index/item_table.h). executor/device/root_table.h makes one index of several tiers.
 //
 // Whoever looks up writes the keys into the columns, which lie in pinned memory, calls `find`, then
-// `wait`, and reads the roots there; changes go into the columns of changes and on to the device by
-// `change`, which returns when that is queued. Whatever is called later sees it.
+// `wait`, and reads the roots there. Whoever must not wait calls `wait` when `ready` says so;
+// changes go into the columns of changes and on to the device by `change`, which returns when that
+// is queued. Whatever is called later sees it.
 //
 // A tier may have less than all hashes (gpu/bin_tier.h).
 //
@@ -32,6 +33,11 @@ struct RootColumns {
   // Changes: another root for a key, location::none erases it. No key twice.
   uint64_t* changed_keys = nullptr;
   Location* changed_roots = nullptr;
+
+  // The same with lookups from row `first` on.
+  RootColumns from(uint64_t first) const {
+    return {rows, keys + first, roots + first, found + first, changed_keys, changed_roots};
+  }
 };
 
 class RootTier : public BinTier {
@@ -46,8 +52,13 @@ class RootTier : public BinTier {
   // Looks up the first `rows` keys; the roots are there when `wait`, which is called next, returns.
   virtual void find(uint64_t rows) = 0;
   virtual void wait() = 0;
+  // Whether what was called last, `find` or `change`, is so far that what is called next would not
+  // wait for it, or would throw.
+  virtual bool ready() = 0;
   // Applies the first `rows` changes.
   virtual void change(uint64_t rows) = 0;
+  // Whether that would wait for nothing, with few rows, when nothing is under way.
+  virtual bool changes_at_once(uint64_t rows) = 0;
   // Empties the tier, which has all hashes then, and gives its memory back.
   virtual void clear() = 0;
   // Of device memory that the tier takes. Waits for all calls made so far.

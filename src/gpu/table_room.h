@@ -20,6 +20,9 @@ class TableRoom {
  public:
   // One in so many inserts needs an overflow line, at the loads that growth keeps; seldom more.
   static constexpr uint64_t inserts_per_line = 6;
+  // By express an insert takes an overflow line at most, and leaves another unused where two wanted
+  // to extend a chain.
+  static constexpr uint64_t express_lines_per_insert = 2;
 
   TableRoom(const DeviceSegments<Device>& segments, const TableReports<Device>& reports)
       : segments_(segments), reports_(reports) {}
@@ -51,6 +54,10 @@ class TableRoom {
   // Whether there is room for the entries and so many lines, whatever is under way does.
   bool has(uint64_t rows, uint64_t lines) const {
     return fits(rows) && missing_lines(lines * inserts_per_line) == 0;
+  }
+  // The same by either path.
+  bool has_plenty(uint64_t rows) const {
+    return has(rows, plenty_of_lines(rows) + rows * express_lines_per_insert);
   }
 
   // Of parts that will put `entries` entries into a table that may take so many bytes: what they

@@ -20,7 +20,18 @@ class EpochGroup {
   explicit EpochGroup(EpochDomain& epochs) : epochs_(epochs) {}
 
   void enter(EpochDomain::Slot& slot) {
-    while (!enter_now(slot)) epochs_.wait_until_open();
+    while (!try_enter(slot)) epochs_.wait_until_open();
+  }
+  // False while an exclusive section runs or waits, and nothing is inside.
+  bool try_enter(EpochDomain::Slot& slot) {
+    const std::lock_guard guard(mutex_);
+    if (inside_ != 0) {
+      epochs_.enter_also(slot);
+    } else if (!epochs_.try_enter(slot)) {
+      return false;
+    }
+    ++inside_;
+    return true;
   }
   void leave(EpochDomain::Slot& slot) {
     const std::lock_guard guard(mutex_);
@@ -35,17 +46,6 @@ class EpochGroup {
   bool must_stop() const { return epochs_.exclusive_wanted(); }
 
  private:
-  bool enter_now(EpochDomain::Slot& slot) {
-    const std::lock_guard guard(mutex_);
-    if (inside_ != 0) {
-      epochs_.enter_also(slot);
-    } else if (!epochs_.try_enter(slot)) {
-      return false;
-    }
-    ++inside_;
-    return true;
-  }
-
   EpochDomain& epochs_;
   std::mutex mutex_;
   uint32_t inside_ = 0;

@@ -63,8 +63,9 @@ void Loop::run() {
   while (!stopping_) {
     const bool tick = wait(more);
     turn();
+    if ((ready_.empty() || !may_begin()) && worker_->linger()) turn();
     if (tick || maintains_on_ || maintains_soon()) maintain();
-    more = maintains_on_ || (!ready_.empty() && may_begin());
+    more = maintains_on_ || (!ready_.empty() && may_begin()) || !worker_->rest();
   }
   close_all();
   worker_.reset();

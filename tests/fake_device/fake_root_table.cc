@@ -63,6 +63,7 @@ class GatedRootTable final : public DeviceRootTable<FakeDevice> {
     gates_.rounds.pass();
     DeviceRootTable::wait();
   }
+  bool ready() override { return gates_.rounds.is_open() && DeviceRootTable::ready(); }
 
  private:
   DeviceGates& gates_;

@@ -17,6 +17,10 @@ class Gate {
  public:
   void close() { set(true); }
   void open() { set(false); }
+  bool is_open() {
+    const std::lock_guard guard(mutex_);
+    return !closed_;
+  }
   void pass() {
     std::unique_lock lock(mutex_);
     ++waiting_;

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "base/tile.h"
+#include "executor/device/batch_work.h"
 #include "executor/device/index_rebuild.h"
 #include "executor/device/round_stages.h"
 #include "gpu/device_error.h"
@@ -11,60 +12,6 @@
 
 namespace isotherm {
 namespace {
-
-// Some rows of a batch.
-class BatchWork final : public RoundWork {
- public:
-  BatchWork(const Batch& batch, uint32_t first, uint32_t rows, int64_t now_ms, bool writable,
-            ValueReader* reader, BatchRun* parking)
-      : batch_(batch),
-        columns_(batch.columns().from(first)),
-        first_(first),
-        rows_(rows),
-        writes_(batch.writes()),
-        now_ms_(now_ms),
-        writable_(writable),
-        reader_(reader),
-        parking_(parking) {}
-
-  uint32_t rows() const override { return rows_; }
-  bool writes() const override { return writes_; }
-  bool writes(uint32_t row) const override { return columns_.op[row] != Op::get; }
-  bool changes_in_place(uint32_t row) const override { return columns_.op[row] == Op::expire; }
-  bool urgent() const override { return false; }
-
-  void write_keys(HostExecutor& executor, uint64_t* keys) override {
-    executor.hash_keys(columns_, 0, rows_);
-    for (uint32_t row = 0; row < rows_; ++row) {
-      keys[row] = key_on_device(columns_.hash[row], columns_.database[row]);
-    }
-  }
-
-  void answer(const RoundShare& share, const RootColumns& found, const uint32_t* numbers,
-              uint32_t count) override {
-    const uint64_t largest = writable_ ? share.executor.store().largest_item() : 0;
-    HostExecutor::Run run{share.executor, columns_, now_ms_, largest, !writes_};
-    run.erases_expired = share.overlay != nullptr;
-    run.values = reader_;
-    run.parking = parking_;
-    run.batch = &batch_;
-    run.first_row = first_;
-    run_round_stages(run, share, found, numbers, count);
-    if (reader_ != nullptr) reader_->await(run.awaited);
-    share.executor.count(run, count);
-  }
-
- private:
-  const Batch& batch_;
-  Batch::Columns columns_;
-  const uint32_t first_;
-  const uint32_t rows_;
-  const bool writes_;
-  const int64_t now_ms_;
-  const bool writable_;
-  ValueReader* const reader_;
-  BatchRun* const parking_;
-};
 
 // Items that leave their places, or go to others.
 class MoveWork final : public RoundWork {
@@ -77,7 +24,7 @@ class MoveWork final : public RoundWork {
   bool writes(uint32_t /*row*/) const override { return true; }
   bool changes_in_place(uint32_t /*row*/) const override { return false; }
   // A sweep makes many rounds one after another, and batches may wait for its end.
-  bool urgent() const override { return true; }
+  RoundSender* sender() const override { return nullptr; }
 
   void write_keys(HostExecutor& executor, uint64_t* keys) override {
     const HostStore& store = executor.store();
@@ -138,13 +85,13 @@ std::unique_ptr<RootTable> DeviceExecutor::make_table(const RootTiersMaker& make
   return table;
 }
 
-Batch::Row DeviceExecutor::run(Member& member, ValueReader* reader, Batch& batch, int64_t now_ms,
-                               bool writable, Batch::Row first, Batch::Row end, BatchRun* parking) {
+Batch::Row DeviceExecutor::run(Participant& participant, const BatchRun& run, Batch& batch,
+                               Batch::Row first, Batch::Row end, BatchRun* parking) {
   Batch::Row done = first;
   while (done < end) {
     const uint32_t rows = std::min(end - done, most_rows_a_round);
-    BatchWork work(batch, done, rows, now_ms, writable, reader, parking);
-    if (!rounds_.run(member, work)) break;
+    BatchWork work(run, batch, done, rows, parking);
+    if (!rounds_.run(participant, work)) break;
     done += rows;
   }
   return done;
@@ -152,23 +99,23 @@ Batch::Row DeviceExecutor::run(Member& member, ValueReader* reader, Batch& batch
 
 void DeviceExecutor::finish(ValueReader& reader) {
   reader.finish();
-  if (reader.failed()) fail();
+  if (reader.failed() || reader.has_lost()) fail();
 }
 
 void DeviceExecutor::fail() {
   rounds_.alone([](RootTable&) { throw DeviceError("values cannot be reached"); });
 }
 
-bool DeviceExecutor::swap(Member& member, std::vector<ItemMove>& moves, int64_t now_ms) {
+bool DeviceExecutor::swap(Participant& participant, std::vector<ItemMove>& moves, int64_t now_ms) {
   for (size_t first = 0; first < moves.size(); first += most_rows_a_round) {
     const size_t count = std::min<size_t>(moves.size() - first, most_rows_a_round);
     MoveWork work(moves.data() + first, static_cast<uint32_t>(count), now_ms);
-    if (!rounds_.run(member, work)) return false;
+    if (!rounds_.run(participant, work)) return false;
   }
   return true;
 }
 
-bool DeviceExecutor::flush(Member& member, uint32_t database, int64_t now_ms) {
+bool DeviceExecutor::flush(Participant& participant, uint32_t database, int64_t now_ms) {
   std::vector<ItemMove> moves;
   LiveWalk walk;
   for (bool more = true; more;) {
@@ -179,7 +126,7 @@ bool DeviceExecutor::flush(Member& member, uint32_t database, int64_t now_ms) {
       }
       return true;
     });
-    if (!swap(member, moves, now_ms)) return false;
+    if (!swap(participant, moves, now_ms)) return false;
   }
   const auto empty = [](const Database& one) {
     return one.entries_on_device.load(std::memory_order_relaxed) == 0;

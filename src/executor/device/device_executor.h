@@ -19,8 +19,8 @@
 // Memory. Items, and what of the index lies on the host, are preferred to come from the memory
 // nodes of the devices (base/memory_node.h), as columns of rounds are. Threads run anywhere.
 //
-// Threads. Any, each with a Member of its own, within an epoch. Sources. KVCG and Mega-KV, section
-// 3 (index on the device, items on the host); docs/papers.md.
+// Threads. Any, each with a Participant of its own, within an epoch. Sources. KVCG and Mega-KV,
+// section 3 (index on the device, items on the host); docs/papers.md.
 #pragma once
 
 #include <atomic>
@@ -43,7 +43,7 @@ class BatchRun;
 
 class DeviceExecutor {
  public:
-  using Member = Rounds::Member;
+  using Participant = Rounds::Participant;
 
   // Rounds begin as the options of the store say, by `clock` or, if that is null, the system's.
   // Throws DeviceError or std::bad_alloc where there is no device to use, and std::invalid_argument
@@ -56,24 +56,22 @@ class DeviceExecutor {
   // False once the device was lost: the host has an index of its own then.
   bool active() const { return !rounds_.lost(); }
 
-  // Answers the rows of `batch` from `first` to before `end` in order, and returns the first that
-  // is not answered: `end`, or a row before it where the device was lost on the way. `reader`: for
-  // values on devices, the caller's, or null where there are none; rows that await some are ended
-  // by `finish`. `parking`: takes rows that must know such a value; null: they fetch it on the
-  // spot.
-  Batch::Row run(Member& member, ValueReader* reader, Batch& batch, int64_t now_ms, bool writable,
-                 Batch::Row first, Batch::Row end, BatchRun* parking = nullptr);
-  // All rows.
-  Batch::Row run(Member& member, ValueReader* reader, Batch& batch, int64_t now_ms, bool writable) {
-    return run(member, reader, batch, now_ms, writable, 0, batch.size());
-  }
+  // Answers the rows of `batch`, which is the run's or the one of its parked rows, from `first` to
+  // before `end` in order, and returns the first that is not answered: `end`, or a row before it
+  // where the device was lost on the way. Rows that await values on devices are ended by `finish`.
+  // `parking`: takes rows that must know such a value; null: they fetch it on the spot.
+  Batch::Row run(Participant& participant, const BatchRun& run, Batch& batch, Batch::Row first,
+                 Batch::Row end, BatchRun* parking);
+  // For rounds that are led in steps.
+  Rounds& rounds() { return rounds_; }
 
-  // Fetches what the reader awaits, within an epoch of its own.
+  // Fetches what the reader awaits, within an epoch of its own. If some of that is lost, the host
+  // has taken over when it returns.
   void finish(ValueReader& reader);
 
   // Takes items out of their places or moves them, and notes which moves were done; false: the
   // device was lost and none was.
-  bool swap(Member& member, std::vector<ItemMove>& moves, int64_t now_ms);
+  bool swap(Participant& participant, std::vector<ItemMove>& moves, int64_t now_ms);
 
   // A device failed its caller: it is lost, if it was not already. Within an epoch.
   void fail();
@@ -84,7 +82,7 @@ class DeviceExecutor {
   void calm() { rounds_.calm(); }
 
   // Within an exclusive section. False: the device was lost; what is left is the caller's.
-  bool flush(Member& member, uint32_t database, int64_t now_ms);
+  bool flush(Participant& participant, uint32_t database, int64_t now_ms);
 
   // One step of a walk over the items of all databases, until there are `wanted`: visits the roots
   // and fills `next`, 0 at the end. False: the device was lost.

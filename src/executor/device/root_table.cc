@@ -211,6 +211,19 @@ void RootTable::wait() {
   }
 }
 
+bool RootTable::ready() {
+  return std::all_of(devices_.begin(), devices_.end(),
+                     [](const Device& device) { return device.tier->ready(); });
+}
+
+// Bins that move, and the growth of the host's part, take their time.
+bool RootTable::changes_at_once(uint64_t rows) {
+  return rows == 0 ||
+         (host_ == nullptr && std::all_of(devices_.begin(), devices_.end(), [&](Device& device) {
+            return device.tier->changes_at_once(rows);
+          }));
+}
+
 void RootTable::gather(uint64_t first, uint64_t count) {
   if (!split()) return;
   std::array<RootColumns, most_devices> from;
@@ -361,7 +374,7 @@ void RootTable::clear() {
   own_.reset();
 }
 
-// Members of a round that fails may still read its columns.
+// Participants of a round that fails may still read its columns.
 void RootTable::give_up() {
   for (Device& device : devices_) device.moves.reset();
   host_.reset();

@@ -54,6 +54,9 @@ class RootTable {
   // when `wait` has returned and they were gathered.
   void find(uint64_t rows);
   void wait();
+  // As RootTier's.
+  bool ready();
+  bool changes_at_once(uint64_t rows);
   void gather(uint64_t first, uint64_t count);
   // Behind the writing of changes, for all of them, before `change`, which applies the first
   // `rows`. Their keys were looked up in this round: so what the devices still had to read of the

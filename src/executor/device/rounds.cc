@@ -22,14 +22,16 @@ uint32_t share_of(uint64_t key, uint32_t shares) {
 
 struct Rounds::Round {
   // While it forms, under the mutex.
-  std::vector<Member*> members;
+  std::vector<Participant*> participants;
   uint64_t rows = 0;
   bool writes = false;
+  uint64_t number = 0;
+  uint32_t senders = 0;  // whose work is in
   bool urgent = false;
 
   RootColumns columns;
   Progress phase;
-  // Members that have come so far.
+  // Participants that have come so far.
   Progress keys_written;
   Progress ready;  // rows shared out and their roots gathered
   Progress answered;
@@ -38,8 +40,8 @@ struct Rounds::Round {
   std::atomic<uint64_t> changes{0};
   std::atomic<uint64_t> last_version{0};
 
-  uint32_t size() const { return static_cast<uint32_t>(members.size()); }
-  RootColumns columns_of(const Member& member) const;
+  uint32_t size() const { return static_cast<uint32_t>(participants.size()); }
+  RootColumns columns_of(const Participant& participant) const;
   // Rows on keys that somebody writes have one thread a key. More shares than threads, as a share
   // may have a key that many rows are for.
   uint32_t shares() const { return writes && size() > 1 ? size() * 4 : 0; }
@@ -52,40 +54,49 @@ Rounds::Rounds(std::unique_ptr<RootTable> table, std::function<void(uint64_t)> t
       schedule_(schedule),
       clock_(clock) {}
 
-bool Rounds::run(Member& member, RoundWork& work) {
+bool Rounds::run(Participant& participant, RoundWork& work) {
   if (lost()) return false;
   bool leads = false;
-  const std::shared_ptr<Round> round = join(member, work, leads);
+  const std::shared_ptr<Round> round = join(participant, work, leads);
   if (leads) open(*round);
   if (round->phase.wait_for(keys_wanted) == gone) return false;
-  write_keys(*round, member);
+  write_keys(*round, participant);
   round->keys_written.add_one();
   if (leads) look_up(*round);
-  if (round->shares() != 0) share_out(*round, member);
+  if (round->shares() != 0) share_out(*round, participant);
   if (leads) take_roots(*round);
   if (round->phase.wait_for(found) == gone) return false;
-  answer(*round, member);
-  hand_in_changes(*round, member);
+  answer(*round, participant);
+  hand_in_changes(*round, participant);
   round->answered.add_one();
   round->answered.wait_for(round->size());
   if (leads) end(*round);
   return true;
 }
 
-std::shared_ptr<Rounds::Round> Rounds::join(Member& member, RoundWork& work, bool& leads) {
+std::shared_ptr<Rounds::Round> Rounds::join(Participant& participant, RoundWork& work,
+                                            bool& leads) {
   std::unique_lock lock(mutex_);
   const uint64_t rows = work.rows();
-  if (!work.urgent() && std::exchange(member.rounds_, this) == nullptr) ++members_;
+  RoundSender* const sender = work.sender();
+  if (sender != nullptr && std::exchange(sender->rounds_, this) == nullptr) ++senders_;
   find_room(lock, rows);
   leads = !forming_;
-  if (leads) forming_ = std::make_shared<Round>();
+  if (leads) {
+    forming_ = std::make_shared<Round>();
+    forming_->number = ++last_number_;
+  }
   std::shared_ptr<Round> round = forming_;
-  member.work_ = &work;
-  member.number_ = round->size();
-  member.first_ = round->rows;
-  round->members.push_back(&member);
+  participant.work_ = &work;
+  participant.number_ = round->size();
+  participant.first_ = round->rows;
+  round->participants.push_back(&participant);
   round->rows += rows;
-  round->urgent |= work.urgent();
+  if (sender == nullptr) {
+    round->urgent = true;
+  } else if (std::exchange(sender->round_, round->number) != round->number) {
+    ++round->senders;
+  }
   round->writes |= work.writes();
   if (!leads) {
     if (schedule_.waits() && goes(*round)) changed_.notify_all();
@@ -94,8 +105,7 @@ std::shared_ptr<Rounds::Round> Rounds::join(Member& member, RoundWork& work, boo
   if (schedule_.waits()) gather(lock, *round);
   take_turn(lock);
   if (schedule_.waits()) began_ = clock_.now_ns();
-  ++stats_.rounds;
-  stats_.rows += round->rows;
+  count_round(round->rows);
   forming_.reset();
   changed_.notify_all();
   return round;
@@ -110,9 +120,9 @@ void Rounds::find_room(std::unique_lock<std::mutex>& lock, uint64_t rows) {
   --roomless_;
 }
 
-// Whether waiting for more members would help nobody, or harm somebody.
+// Whether waiting for more participants would help nobody, or harm somebody.
 bool Rounds::goes(const Round& round) const {
-  return schedule_.enough(round.rows) || round.size() >= members_ || round.urgent ||
+  return schedule_.enough(round.rows) || round.senders >= senders_ || round.urgent ||
          roomless_ != 0 || hurries_ != 0 || lost();
 }
 
@@ -131,19 +141,38 @@ void Rounds::gather(std::unique_lock<std::mutex>& lock, const Round& round) {
 // sleeps.
 void Rounds::take_turn(std::unique_lock<std::mutex>& lock) {
   constexpr int looks = 500;
+  ++wait_for_turn_;
   for (int i = 0; i < looks && running_.load(std::memory_order_relaxed); ++i) {
     if (i == 0) lock.unlock();
     __builtin_ia32_pause();
   }
   if (!lock.owns_lock()) lock.lock();
   changed_.wait(lock, [&] { return !running_.load(std::memory_order_relaxed); });
+  --wait_for_turn_;
   running_.store(true, std::memory_order_relaxed);
 }
 
-// A member ends.
+// Unless somebody has it, waits for it or is about to.
+bool Rounds::take_turn_now() {
+  const std::lock_guard guard(mutex_);
+  if (running_.load(std::memory_order_relaxed) || wait_for_turn_ != 0 || forming_) return false;
+  running_.store(true, std::memory_order_relaxed);
+  return true;
+}
+
+void Rounds::count_round(uint64_t rows) {
+  ++stats_.rounds;
+  stats_.rows += rows;
+}
+
+RoundSender::~RoundSender() {
+  if (rounds_ != nullptr) rounds_->leave();
+}
+
+// A sender ends.
 void Rounds::leave() {
   const std::lock_guard guard(mutex_);
-  --members_;
+  --senders_;
   changed_.notify_all();
 }
 
@@ -184,11 +213,11 @@ void Rounds::open(Round& round) {
   });
 }
 
-void Rounds::write_keys(Round& round, Member& member) {
-  const RoundWork& work = *member.work_;
-  uint64_t* keys = round.columns.keys + member.first_;
-  member.work_->write_keys(member.executor_, keys);
-  table_->spread(member.first_, work.rows());
+void Rounds::write_keys(Round& round, Participant& participant) {
+  const RoundWork& work = *participant.work_;
+  uint64_t* keys = round.columns.keys + participant.first_;
+  participant.work_->write_keys(participant.executor_, keys);
+  table_->spread(participant.first_, work.rows());
   if (round.shares() == 0 || !work.writes()) return;
   for (uint32_t row = 0; row < work.rows(); ++row) {
     if (!work.changes_in_place(row)) continue;
@@ -197,37 +226,37 @@ void Rounds::write_keys(Round& round, Member& member) {
   }
 }
 
-// Sorts the member's rows by whether they need order, and those that do by share.
-void Rounds::share_out(Round& round, Member& member) {
+// Sorts the participant's rows by whether they need order, and those that do by share.
+void Rounds::share_out(Round& round, Participant& participant) {
   round.keys_written.wait_for(round.size());
   const bool in_place = round.changes_in_place.load(std::memory_order_relaxed);
-  const RoundWork& work = *member.work_;
+  const RoundWork& work = *participant.work_;
   const uint32_t shares = round.shares();
   const uint32_t rows = work.rows();
-  const uint64_t* keys = round.columns.keys + member.first_;
-  std::vector<uint32_t>& at = member.share_ends_;
+  const uint64_t* keys = round.columns.keys + participant.first_;
+  std::vector<uint32_t>& at = participant.share_ends_;
   at.assign(shares, 0);
-  member.free_.clear();
-  member.free_taken_.store(0, std::memory_order_relaxed);
-  member.ordered_.clear();
-  member.written_.begin(work.writes() ? rows : 0);
+  participant.free_.clear();
+  participant.free_taken_.store(0, std::memory_order_relaxed);
+  participant.ordered_.clear();
+  participant.written_.begin(work.writes() ? rows : 0);
   for (uint32_t row = 0; row < rows; ++row) {
     const bool writes = work.writes(row);
-    if (writes) member.written_.add(keys[row]);
-    if (writes || member.written_.may_have(keys[row]) ||
+    if (writes) participant.written_.add(keys[row]);
+    if (writes || participant.written_.may_have(keys[row]) ||
         (in_place && in_place_.may_have(keys[row]))) {
-      member.ordered_.push_back(row);
+      participant.ordered_.push_back(row);
       ++at[share_of(keys[row], shares)];
     } else {
-      member.free_.push_back(row);
+      participant.free_.push_back(row);
     }
   }
   // Where each share begins; it ends there when its rows are in place.
   uint32_t begin = 0;
   for (uint32_t& count : at) begin += std::exchange(count, begin);
-  member.shared_.resize(begin);
-  for (const uint32_t row : member.ordered_)
-    member.shared_[at[share_of(keys[row], shares)]++] = row;
+  participant.shared_.resize(begin);
+  for (const uint32_t row : participant.ordered_)
+    participant.shared_[at[share_of(keys[row], shares)]++] = row;
 }
 
 void Rounds::look_up(Round& round) {
@@ -240,53 +269,50 @@ void Rounds::take_roots(Round& round) {
   lead(round, found, [&] { table_->wait(); });
 }
 
-RootColumns Rounds::Round::columns_of(const Member& member) const {
-  RootColumns own = columns;
-  own.keys += member.first_;
-  own.roots += member.first_;
-  own.found += member.first_;
-  return own;
+RootColumns Rounds::Round::columns_of(const Participant& participant) const {
+  return columns.from(participant.first_);
 }
 
-void Rounds::answer(Round& round, Member& member) {
-  member.overlay_.begin(version_ + member.number_, round.size());
-  RoundWork& work = *member.work_;
-  table_->gather(member.first_, work.rows());
+void Rounds::answer(Round& round, Participant& participant) {
+  participant.overlay_.begin(version_ + participant.number_, round.size());
+  RoundWork& work = *participant.work_;
+  table_->gather(participant.first_, work.rows());
   if (round.shares() == 0) {
-    const RoundShare all{member.executor_, round.size() == 1 ? &member.overlay_ : nullptr};
-    return work.answer(all, round.columns_of(member), nullptr, work.rows());
+    const RoundShare all{participant.executor_,
+                         round.size() == 1 ? &participant.overlay_ : nullptr};
+    return work.answer(all, round.columns_of(participant), nullptr, work.rows());
   }
   round.ready.add_one();
-  while (!round.ready.reached(round.size()) && answer_some_free(round, member, member)) {
+  while (!round.ready.reached(round.size()) && answer_some_free(round, participant, participant)) {
   }
   round.ready.wait_for(round.size());
-  answer_shares(round, member);
+  answer_shares(round, participant);
   for (uint32_t i = 0; i < round.size(); ++i) {
-    Member& whose = *round.members[(member.number_ + i) % round.size()];
-    while (answer_some_free(round, member, whose)) {
+    Participant& whose = *round.participants[(participant.number_ + i) % round.size()];
+    while (answer_some_free(round, participant, whose)) {
     }
   }
 }
 
-// Takes a piece of the member's gets that need no order; false where none is left.
-bool Rounds::answer_some_free(Round& round, Member& member, Member& whose) {
+// Takes a piece of the participant's gets that need no order; false where none is left.
+bool Rounds::answer_some_free(Round& round, Participant& participant, Participant& whose) {
   constexpr uint32_t piece = 2048;
   const auto rows = static_cast<uint32_t>(whose.free_.size());
   if (whose.free_taken_.load(std::memory_order_relaxed) >= rows) return false;
   const uint32_t first = whose.free_taken_.fetch_add(piece, std::memory_order_relaxed);
   if (first >= rows) return false;
-  const RoundShare share{member.executor_, nullptr};
+  const RoundShare share{participant.executor_, nullptr};
   whose.work_->answer(share, round.columns_of(whose), whose.free_.data() + first,
                       std::min(piece, rows - first));
   return true;
 }
 
-void Rounds::answer_shares(Round& round, Member& member) {
-  const RoundShare share{member.executor_, &member.overlay_};
+void Rounds::answer_shares(Round& round, Participant& participant) {
+  const RoundShare share{participant.executor_, &participant.overlay_};
   for (;;) {
     const uint32_t number = round.shares_taken.fetch_add(1, std::memory_order_relaxed);
     if (number >= round.shares()) return;
-    for (Member* whose : round.members) {
+    for (Participant* whose : round.participants) {
       const uint32_t end = whose->share_ends_[number];
       const uint32_t begin = number == 0 ? 0 : whose->share_ends_[number - 1];
       if (begin == end) continue;
@@ -296,26 +322,32 @@ void Rounds::answer_shares(Round& round, Member& member) {
   }
 }
 
-void Rounds::hand_in_changes(Round& round, Member& member) {
+void Rounds::hand_in_changes(Round& round, Participant& participant) {
   uint64_t last = round.last_version.load(std::memory_order_relaxed);
-  while (last < member.overlay_.last_version() &&
-         !round.last_version.compare_exchange_weak(last, member.overlay_.last_version())) {
+  while (last < participant.overlay_.last_version() &&
+         !round.last_version.compare_exchange_weak(last, participant.overlay_.last_version())) {
   }
+  hand_in(round.columns, participant.overlay_, round.changes);
+}
+
+// Behind the `changes` that others have handed in.
+void Rounds::hand_in(const RootColumns& columns, const RoundOverlay& overlay,
+                     std::atomic<uint64_t>& changes) {
   uint64_t count = 0;
-  member.overlay_.each_change([&](uint64_t, Location) { ++count; });
-  const uint64_t first = round.changes.fetch_add(count, std::memory_order_relaxed);
+  overlay.each_change([&](uint64_t, Location) { ++count; });
+  const uint64_t first = changes.fetch_add(count, std::memory_order_relaxed);
   uint64_t at = first;
-  member.overlay_.each_change([&](uint64_t key, Location root) {
-    round.columns.changed_keys[at] = key;
-    round.columns.changed_roots[at] = root;
+  overlay.each_change([&](uint64_t key, Location root) {
+    columns.changed_keys[at] = key;
+    columns.changed_roots[at] = root;
     ++at;
   });
   table_->hand_in(first, count);
 }
 
-// Members may be gone by now.
+// Participants may be gone by now.
 void Rounds::end(Round& round) {
-  version_ = std::max(version_, round.last_version.load(std::memory_order_relaxed));
+  note_version(round.last_version.load(std::memory_order_relaxed));
   try {
     table_->change(round.changes.load(std::memory_order_relaxed));
   } catch (const std::exception&) {
@@ -323,6 +355,8 @@ void Rounds::end(Round& round) {
   }
   free_turn();
 }
+
+void Rounds::note_version(uint64_t last) { version_ = std::max(version_, last); }
 
 bool Rounds::alone(const std::function<void(RootTable&)>& use) {
   {

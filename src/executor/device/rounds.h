@@ -1,46 +1,53 @@
 // Rounds: batches of several threads go to a device together, and the threads answer them together.
 //
-// A round, with N members:
+// A round, with N participants:
 //   form     workers join with their work (rows) while the round before runs
-//   keys     each member writes the keys of its rows into the columns, spreads them over devices
+//   keys     each participant writes the keys of its rows into the columns, spreads them over
+//   devices
 //            and host if there are several (executor/device/root_table.h), and marks those of items
 //            that its rows change in place, which are few
-//   find     the first member, who leads, has the device look up all of them, while all sort their
-//            rows: gets of keys that the member has not written further up, and that nobody changes
-//            in place, see what was there when the round began, and need no order; the others are
-//            ordered
-//   answer   members take what is to be done as they come to it, with items read by the CPU: pieces
-//            of a member's gets that need no order, and shares of the ordered rows: all those of
-//            some keys, whoever sent them, in the order of the members and their rows; what they
-//            change stays in overlays (executor/device/round_overlay.h). So a key that half of all
-//            want keeps one thread busy and no other waiting.
+//   find     the first participant, who leads, has the device look up all of them, while all sort
+//   their
+//            rows: gets of keys that the participant has not written further up, and that nobody
+//            changes in place, see what was there when the round began, and need no order; the
+//            others are ordered
+//   answer   participants take what is to be done as they come to it, with items read by the CPU:
+//   pieces
+//            of a participant's gets that need no order, and shares of the ordered rows: all those
+//            of some keys, whoever sent them, in the order of the participants and their rows; what
+//            they change stays in overlays (executor/device/round_overlay.h). So a key that half of
+//            all want keeps one thread busy and no other waiting.
 //   change   the changed roots go to the device, which applies them before it looks up more
-// Members are the threads of the crew that runs what network threads start (engine/crew.h), and
-// workers that wait for the ends of their batches. Only rounds change the index: no lock and no
+// Participants are the threads of the crew that runs what network threads start (engine/crew.h),
+// and workers that wait for the ends of their batches. Only rounds change the index: no lock and no
 // lost swap.
+//
+// Small batches of network threads do without threads of the crew: they are led in steps by whoever
+// looks at them (executor/device/step_round.h).
 //
 // Schedule. A greedy round is what has arrived while the one before was worked off. By the other
 // schedules (executor/device/round_schedule.h) the leader of a round with too few rows sleeps,
 // before it has the turn, so `alone` passes it. It goes on at once where nobody is left to wait
-// for, all members being in; where somebody could be kept waiting who is not in: whose work finds
-// no room in the round, who wants the gate (`hurry`), or whose work is background work; and when
-// the device is lost. Members are known by their first work that is not urgent, and missed until
-// they end: an idle one makes the others wait for as long as the schedule says.
+// for, work of all senders being in; where somebody could be kept waiting who is not in: whose work
+// finds no room in the round, who wants the gate (`hurry`), or whose work is background work; and
+// when the device is lost. A sender (RoundSender) is whoever has work done, which may be by any
+// participant. It is known by its first work, and missed until it ends: an idle one makes the
+// others wait for as long as the schedule says.
 //
 // Order. A worker waits until its work is answered, so all requests of a round are concurrent. On
-// each key those take effect first that need no order, then the others, in the order of the members
-// and their rows. A member's get needs none only before its first write of the key, so its requests
-// take effect in the order of its rows, and each key is linearizable.
+// each key those take effect first that need no order, then the others, in the order of the
+// participants and their rows. A participant's get needs none only before its first write of the
+// key, so its requests take effect in the order of its rows, and each key is linearizable.
 //
 // Failure. When the device fails, the leader calls `take_over`, which makes an index of the host
 // from the live items, and from then on every call returns false: what was not answered is the
 // caller's to run on the host. A round whose requests were answered when the changes failed is
 // done: the items say what it did.
 //
-// Threads. Any number, each with a Member of its own, within an epoch from before it calls until
-// its replies are read; so what is found stays readable, and an exclusive section (items/epoch.h),
-// which waits until all others have left, meets no round but its own.
-// Memory. Columns for most_rows rows at most; some 10 bytes a row with each member.
+// Threads. Any number, each with a Participant of its own, within an epoch from before it calls
+// until its replies are read; so what is found stays readable, and an exclusive section
+// (items/epoch.h), which waits until all others have left, meets no round but its own. Memory.
+// Columns for most_rows rows at most; some 10 bytes a row with each participant.
 #pragma once
 
 #include <atomic>
@@ -67,7 +74,24 @@ struct RoundShare {
   RoundOverlay* overlay;
 };
 
-// What a member brings. Rows are numbered from 0.
+class Rounds;
+
+// Who sends work, and is waited for. Ends before the rounds do.
+class RoundSender {
+ public:
+  RoundSender() = default;
+  ~RoundSender();
+  RoundSender(const RoundSender&) = delete;
+  RoundSender& operator=(const RoundSender&) = delete;
+
+ private:
+  friend class Rounds;
+  // Under the rounds' mutex.
+  Rounds* rounds_ = nullptr;  // that miss it where nothing of it is in one
+  uint64_t round_ = 0;        // the last with work of it
+};
+
+// What a participant brings. Rows are numbered from 0.
 class RoundWork {
  public:
   virtual uint32_t rows() const = 0;
@@ -76,8 +100,8 @@ class RoundWork {
   virtual bool writes(uint32_t row) const = 0;
   // Whether the row may change an item where it lies, rather than replace it.
   virtual bool changes_in_place(uint32_t row) const = 0;
-  // Whether its round waits for nobody else.
-  virtual bool urgent() const = 0;
+  // Null: background work, whose round waits for nobody else.
+  virtual RoundSender* sender() const = 0;
   virtual void write_keys(HostExecutor& executor, uint64_t* keys) = 0;
   // Answers `count` rows in this order, those numbered `numbers[i]` (null: i itself). `found` has
   // the columns of this work's rows. Other threads answer other rows.
@@ -93,19 +117,16 @@ class Rounds {
   static constexpr uint32_t most_rows = RoundSchedule::most_rows;
 
   // A worker's place in rounds, and its memory for them. Ends before the rounds do.
-  class Member {
+  class Participant {
    public:
-    explicit Member(HostExecutor& executor) : executor_(executor) {}
-    ~Member() {
-      if (rounds_ != nullptr) rounds_->leave();
-    }
-    Member(const Member&) = delete;
-    Member& operator=(const Member&) = delete;
+    explicit Participant(HostExecutor& executor) : executor_(executor) {}
+    Participant(const Participant&) = delete;
+    Participant& operator=(const Participant&) = delete;
 
    private:
     friend class Rounds;
+    friend class StepRound;
     HostExecutor& executor_;
-    Rounds* rounds_ = nullptr;  // that miss it where it is not in one
     RoundOverlay overlay_;
     RoundWork* work_ = nullptr;
     uint32_t number_ = 0;
@@ -127,13 +148,15 @@ class Rounds {
   Rounds& operator=(const Rounds&) = delete;
 
   // Answers all rows of `work`, at most most_rows; false: the device is gone and none is answered.
-  bool run(Member& member, RoundWork& work);
+  bool run(Participant& participant, RoundWork& work);
   // Runs use(table) between rounds; false where the device is gone, before or by this.
   bool alone(const std::function<void(RootTable&)>& use);
   // The same, if no round runs; else false.
   bool alone_now(const std::function<void(RootTable&)>& use);
   bool lost() const { return lost_.load(std::memory_order_acquire); }
-  // From `hurry` to the `calm` that belongs to it no round waits for more members.
+  // Whether somebody has the turn, at a glance.
+  bool running() const { return running_.load(std::memory_order_relaxed); }
+  // From `hurry` to the `calm` that belongs to it no round waits for more participants.
   void hurry();
   void calm();
 
@@ -141,26 +164,33 @@ class Rounds {
   RoundStats stats() const;
 
  private:
+  friend class RoundSender;
+  friend class StepRound;
   struct Round;
 
-  std::shared_ptr<Round> join(Member& member, RoundWork& work, bool& leads);
+  std::shared_ptr<Round> join(Participant& participant, RoundWork& work, bool& leads);
   void find_room(std::unique_lock<std::mutex>& lock, uint64_t rows);
   bool goes(const Round& round) const;
   void gather(std::unique_lock<std::mutex>& lock, const Round& round);
   void take_turn(std::unique_lock<std::mutex>& lock);
-  bool use_turn(const std::function<void(RootTable&)>& use);
+  bool take_turn_now();
+  void count_round(uint64_t rows);
   void leave();
+  bool use_turn(const std::function<void(RootTable&)>& use);
   void open(Round& round);
   void lead(Round& round, uint32_t next_phase, const std::function<void()>& step);
   void look_up(Round& round);
   void take_roots(Round& round);
-  void write_keys(Round& round, Member& member);
-  void share_out(Round& round, Member& member);
-  void answer(Round& round, Member& member);
-  bool answer_some_free(Round& round, Member& member, Member& whose);
-  void answer_shares(Round& round, Member& member);
-  void hand_in_changes(Round& round, Member& member);
+  void write_keys(Round& round, Participant& participant);
+  void share_out(Round& round, Participant& participant);
+  void answer(Round& round, Participant& participant);
+  bool answer_some_free(Round& round, Participant& participant, Participant& whose);
+  void answer_shares(Round& round, Participant& participant);
+  void hand_in_changes(Round& round, Participant& participant);
+  void hand_in(const RootColumns& columns, const RoundOverlay& overlay,
+               std::atomic<uint64_t>& changes);
   void end(Round& round);
+  void note_version(uint64_t last);
   void lose();
   void free_turn();
 
@@ -177,7 +207,9 @@ class Rounds {
   std::condition_variable changed_;
   std::shared_ptr<Round> forming_;
   std::atomic<bool> running_{false};  // somebody has the turn; changes under the mutex only
-  uint32_t members_ = 0;              // that are known
+  uint32_t senders_ = 0;              // that are known
+  uint32_t wait_for_turn_ = 0;        // threads
+  uint64_t last_number_ = 0;          // of a round that formed
   uint32_t roomless_ = 0;             // threads whose work finds no room in the round that forms
   uint32_t hurries_ = 0;
   int64_t began_ = RoundSchedule::never;  // the last round

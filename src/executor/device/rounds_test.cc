@@ -20,7 +20,8 @@ constexpr uint64_t memory = uint64_t{1} << 26;
 // Lookups of keys that are not there.
 class Lookups final : public RoundWork {
  public:
-  explicit Lookups(uint32_t rows, bool urgent = false) : rows_(rows), urgent_(urgent) {}
+  // Without a sender: background work.
+  Lookups(uint32_t rows, RoundSender* sender) : rows_(rows), sender_(sender) {}
 
   uint32_t rows() const override { return rows_; }
   // Rounds ask this last when work joins.
@@ -30,7 +31,7 @@ class Lookups final : public RoundWork {
   }
   bool writes(uint32_t /*row*/) const override { return false; }
   bool changes_in_place(uint32_t /*row*/) const override { return false; }
-  bool urgent() const override { return urgent_; }
+  RoundSender* sender() const override { return sender_; }
   void write_keys(HostExecutor& /*executor*/, uint64_t* keys) override {
     begun_.store(true, std::memory_order_release);
     for (uint32_t row = 0; row < rows_; ++row) keys[row] = row + 1;
@@ -46,7 +47,7 @@ class Lookups final : public RoundWork {
 
  private:
   const uint32_t rows_;
-  const bool urgent_;
+  RoundSender* const sender_;
   mutable std::atomic<bool> joined_{false};
   std::atomic<bool> begun_{false};
   uint32_t answered_ = 0;
@@ -68,14 +69,19 @@ class RoundsTest : public ::testing::Test {
   // One thread's part in the rounds.
   class Worker {
    public:
-    explicit Worker(RoundsTest& test) : test_(test), executor_(test.store_), member_(executor_) {}
+    // With work of a sender of its own, or of this one.
+    explicit Worker(RoundsTest& test, RoundSender* sender = nullptr)
+        : test_(test),
+          executor_(test.store_),
+          participant_(executor_),
+          sender_(sender != nullptr ? *sender : own_sender_) {}
     ~Worker() { end(); }
 
     // Has the rounds answer so many rows, by a thread of its own.
     Lookups& begin(uint32_t rows, bool urgent = false) {
       end();
-      work_ = std::make_unique<Lookups>(rows, urgent);
-      thread_ = std::thread([this] { done_ = test_.rounds_->run(member_, *work_); });
+      work_ = std::make_unique<Lookups>(rows, urgent ? nullptr : &sender_);
+      thread_ = std::thread([this] { done_ = test_.rounds_->run(participant_, *work_); });
       return *work_;
     }
     // As begin, and it is in a round.
@@ -91,6 +97,7 @@ class RoundsTest : public ::testing::Test {
       await([&] { return test_.clock_.waits() > before; });
       return work;
     }
+    RoundSender& sender() { return sender_; }
     // Whether it was answered.
     bool end() {
       if (thread_.joinable()) thread_.join();
@@ -100,7 +107,9 @@ class RoundsTest : public ::testing::Test {
    private:
     RoundsTest& test_;
     HostExecutor executor_;
-    Rounds::Member member_;
+    Rounds::Participant participant_;
+    RoundSender own_sender_;
+    RoundSender& sender_;
     std::unique_ptr<Lookups> work_;
     std::thread thread_;
     bool done_ = false;
@@ -166,7 +175,7 @@ TEST_F(RoundsTest, OneOfFixedSizeBeginsWhenItHasItsRows) {
   EXPECT_EQ(timeouts(), 0u);
 }
 
-TEST_F(RoundsTest, OneOfFixedSizeBeginsWithoutItsRowsWhenItsFirstMemberHasWaitedLongEnough) {
+TEST_F(RoundsTest, OneOfFixedSizeBeginsWithoutItsRowsWhenItsFirstParticipantHasWaitedLongEnough) {
   make(fixed(), 3);
   const Lookups& first = worker(0).lead(10);
   advance_in_vain(wait_ns / 2);
@@ -189,7 +198,7 @@ TEST_F(RoundsTest, OneWithRowsEnoughDoesNotWait) {
   EXPECT_EQ(clock_.waits(), 0u);
 }
 
-TEST_F(RoundsTest, NobodyWaitsWhereAllMembersAreIn) {
+TEST_F(RoundsTest, NobodyWaitsWhereAllSendersAreIn) {
   make(fixed(), 2);
   worker(0).lead(1);
   worker(1).begin(1);
@@ -198,13 +207,33 @@ TEST_F(RoundsTest, NobodyWaitsWhereAllMembersAreIn) {
   EXPECT_EQ(began(), 1u);
 }
 
-TEST_F(RoundsTest, AMemberThatEndsIsNotWaitedFor) {
+TEST_F(RoundsTest, ASenderThatEndsIsNotWaitedFor) {
   make(fixed(), 2);
   worker(0).lead(1);
   workers_.pop_back();
   EXPECT_TRUE(worker(0).end());
   worker(0).begin(1);
   EXPECT_TRUE(worker(0).end());
+  EXPECT_EQ(timeouts(), 0u);
+}
+
+// As a crew's threads do, who have work of one network thread.
+TEST_F(RoundsTest, SendersAreWaitedForAndNotTheThreadsThatHaveTheirWork) {
+  make(fixed(), 2);
+  RoundSender& one = worker(0).sender();
+  workers_.push_back(std::make_unique<Worker>(*this, &one));
+  const Lookups& first = worker(0).lead(1);
+  worker(2).join(1);
+  EXPECT_FALSE(first.begun()) << "the second sender is not in";
+  worker(1).begin(1);
+  for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(worker(i).end());
+  EXPECT_EQ(began(), 1u);
+  // And one alone waits for nobody, whoever has its work.
+  workers_.erase(workers_.begin() + 1);
+  for (size_t i = 0; i < 2; ++i) {
+    worker(i).begin(1);
+    EXPECT_TRUE(worker(i).end());
+  }
   EXPECT_EQ(timeouts(), 0u);
 }
 
@@ -324,10 +353,11 @@ TEST_F(RoundsTest, ThreadsThatComeAndGoAreAllAnsweredThoughTheClockStandsStill) 
   for (uint32_t thread = 0; thread < threads; ++thread) {
     running.emplace_back([&, thread] {
       HostExecutor executor(store_);
-      Rounds::Member member(executor);
+      Rounds::Participant participant(executor);
+      RoundSender sender;
       for (uint32_t i = 0; i < 20 * (thread + 1); ++i) {
-        Lookups work(1 + i % 7, i % 11 == 10);
-        if (rounds_->run(member, work)) ++answered;
+        Lookups work(1 + i % 7, i % 11 == 10 ? nullptr : &sender);
+        if (rounds_->run(participant, work)) ++answered;
       }
     });
   }

@@ -32,7 +32,7 @@ class BatchBytesTest : public ::testing::Test {
   }
   // Of the batch, which is cleared.
   uint64_t bytes() {
-    needed_ = bytes_to_store(store_, *slot_, batch_);
+    needed_ = bytes_to_store(store_, slot_, batch_);
     batch_.clear();
     return needed_.at_once;
   }

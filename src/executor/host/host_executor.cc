@@ -94,9 +94,9 @@ void HostExecutor::settle(Database& database, Member old, int64_t old_expiry, in
 }
 
 void HostExecutor::Run::await(Reply& reply, const Item& item, Status status, Status if_lost,
-                              bool again) {
+                              bool again, bool get) {
   if (values != nullptr) {
-    awaited.push_back({&reply, item.value_place(), status, if_lost, again});
+    awaited.push_back({&reply, item.value_place(), status, if_lost, again, get});
   } else {
     reply.status.store(if_lost, std::memory_order_release);
   }

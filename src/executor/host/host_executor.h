@@ -64,7 +64,8 @@ class HostExecutor {
     Batch::Row first_row = 0;
 
     // The reply shows the item but for its value, which is away and for which memory is reserved.
-    void await(Reply& reply, const Item& item, Status status, Status if_lost, bool again = false);
+    void await(Reply& reply, const Item& item, Status status, Status if_lost, bool again = false,
+               bool get = false);
     // The item with its value, for the row, which is parked where the value is not there yet.
     ValueReader::Whole whole(const Item& item, Batch::Row row) const;
     // Whether the row was parked, behind another one of its key.

@@ -89,7 +89,7 @@ struct RowAnswers {
     if (touches(run, row)) items.touch(member.location);
     if ((run.columns.options[row] & option::no_value) != 0) return finish(reply, Status::ok);
     if (!run.reserve(*member.item)) return finish(reply, Status::out_of_memory);
-    run.await(reply, *member.item, Status::ok, Status::not_found, again);
+    run.await(reply, *member.item, Status::ok, Status::not_found, again, true);
   }
 
   // Whether what is done depends on the old value, or on whether it can still be had.

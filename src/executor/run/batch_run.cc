@@ -1,6 +1,7 @@
 #include "executor/run/batch_run.h"
 
 #include <algorithm>
+#include <functional>
 
 namespace isotherm {
 
@@ -66,7 +67,22 @@ bool BatchRun::wait_for_all() {
   return waits_.fetch_sub(1, std::memory_order_acq_rel) == 1;
 }
 
+bool BatchRun::has_reply(const Batch& of, const Reply& reply) {
+  const Reply* const first = of.columns().reply;
+  return !of.empty() && !std::less<>()(&reply, first) && std::less<>()(&reply, first + of.size());
+}
+
+bool BatchRun::is_written_behind(Batch::Row row) const {
+  const Batch::Columns& columns = batch->columns();
+  const uint64_t key = key_of(columns, row);
+  for (Batch::Row later = row + 1; later < batch->size(); ++later) {
+    if (columns.op[later] != Op::get && key_of(columns, later) == key) return true;
+  }
+  return false;
+}
+
 void BatchRun::all_there() {
+  park_lost();
   if (has_parked()) return executor->resume(*this);
   hand_back();
   owner.moved(*this, Phase::ended);

@@ -30,6 +30,8 @@
 
 namespace isotherm {
 
+class RoundSender;
+
 class BatchRun final : public Batch::Hold, public Awaited::Waiter {
  public:
   enum class Phase : uint8_t { under_way, answered, resumable, ended };
@@ -62,6 +64,8 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   }
   bool beside_others() const { return group_ != nullptr; }
   void enter() { group_ != nullptr ? group_->enter(slot) : epochs_.enter(slot); }
+  // False where the gate is closed.
+  bool try_enter() { return group_ != nullptr ? group_->try_enter(slot) : epochs_.try_enter(slot); }
   // The slot is inside by other means.
   void entered() {
     if (group_ != nullptr) group_->count_in();
@@ -96,6 +100,21 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   void there() override {
     if (waits_.fetch_sub(1, std::memory_order_acq_rel) == 1) all_there();
   }
+  // Gets whose values were lost with a device while they waited: calls visit(batch, row), of the
+  // batch or of the parked rows, to run them on the host. Those are misses behind which the batch
+  // writes their key: what is there now came later.
+  template <class Visit>
+  void each_lost(Visit&& visit) {
+    if (reader == nullptr || !reader->has_lost()) return;
+    for (Reply* reply : reader->take_lost()) {
+      Batch& its = has_reply(again_, *reply) ? again_ : *batch;
+      const auto row = static_cast<Batch::Row>(reply - its.columns().reply);
+      is_written_behind(&its == &again_ ? rows_again_[row] : row) ? miss(*reply) : visit(its, row);
+    }
+  }
+  void park_lost() {
+    each_lost([this](Batch& its, Batch::Row row) { park(its, row, nullptr); });
+  }
   // Rows that ran again give their answers to those of the batch.
   void hand_back();
 
@@ -109,11 +128,13 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   bool writable = true;
   int64_t passing = 0;            // bytes that were told of as such (items/memory_budget.h)
   ValueReader* reader = nullptr;  // or null
+  RoundSender* sender = nullptr;  // the owner, as rounds of a device know it
   std::unique_ptr<ValueReader> own_reader;
   BatchRun* next = nullptr;  // in the queue that it is in
   // The owner's, under its lock.
   Phase phase = Phase::ended;
   bool is_news = false;
+  bool quick = false;  // that it went the quick way is known to its owner
 
  private:
   struct Parked {
@@ -123,6 +144,11 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   static uint64_t key_of(const Batch::Columns& columns, Batch::Row row) {
     return columns.hash[row] + columns.database[row];
   }
+  static bool has_reply(const Batch& of, const Reply& reply);
+  static void miss(Reply& reply) {
+    reply.status.store(Status::not_found, std::memory_order_release);
+  }
+  bool is_written_behind(Batch::Row row) const;
   bool is_parked_key(uint64_t key) const;
   void all_there();
 

@@ -3,6 +3,7 @@
 #include <ostream>
 #include <thread>
 
+#include "executor/run/batch_run.h"
 #include "executor/upkeep/host_upkeep.h"
 #include "fake_device/fake_root_table.h"
 #include "items/poison.h"
@@ -28,8 +29,8 @@ class Subject {
         slot_(store.epochs.acquire()),
         executor_(store),
         device_(device),
-        member_(executor_),
-        upkeep_(executor_, *slot_, device, &member_) {}
+        participant_(executor_),
+        upkeep_(executor_, *slot_, device, &participant_) {}
   ~Subject() { store_.epochs.release(slot_); }
 
   void step(History& history) {
@@ -53,9 +54,20 @@ class Subject {
   HostExecutor& executor() { return executor_; }
 
  private:
+  struct Owner final : BatchRun::Owner {
+    void moved(BatchRun& /*run*/, BatchRun::Phase /*phase*/) override {}
+    void has_room() override {}
+    void released(BatchRun& /*run*/) override {}
+  };
+
   void run(Batch& batch, int64_t now, bool writable) {
     if (device_ == nullptr) return executor_.run(batch, now, writable);
-    ASSERT_EQ(device_->run(member_, nullptr, batch, now, writable), batch.size());
+    BatchRun run(owner_, store_.epochs, *slot_);
+    run.batch = &batch;
+    run.now_ms = now;
+    run.writable = writable;
+    run.sender = &sender_;
+    ASSERT_EQ(device_->run(participant_, run, batch, 0, batch.size(), nullptr), batch.size());
   }
 
   HostStore& store_;
@@ -63,7 +75,9 @@ class Subject {
   EpochDomain::Slot* slot_;
   HostExecutor executor_;
   DeviceExecutor* const device_;
-  DeviceExecutor::Member member_;
+  DeviceExecutor::Participant participant_;
+  RoundSender sender_;
+  Owner owner_;
   HostUpkeep upkeep_;
 };
 

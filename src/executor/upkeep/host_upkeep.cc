@@ -377,7 +377,7 @@ bool HostUpkeep::swap_on_host(const ItemMove& move, int64_t now_ms) {
 // Within the epoch in which the moves were found; how many were done.
 size_t HostUpkeep::make_moves(int64_t now_ms) {
   if (moves_.empty()) return 0;
-  if (!device_->swap(*member_, moves_, now_ms)) {
+  if (!device_->swap(*participant_, moves_, now_ms)) {
     // What lies on a device is lost by now.
     const auto lost = [&](const ItemMove& move) {
       return move.to != location::none && store_.items.item(move.to)->away();

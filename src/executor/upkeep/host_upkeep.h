@@ -39,21 +39,23 @@ namespace isotherm {
 
 class HostUpkeep {
  public:
-  // `device`: the executor that has the index, and this worker's member of its rounds; null where
+  // `device`: the executor that has the index, and this worker's place in its rounds; null where
   // the host has it. `reader`: where values lie on devices, too, this worker's.
   HostUpkeep(HostExecutor& executor, EpochDomain::Slot& slot, DeviceExecutor* device = nullptr,
-             DeviceExecutor::Member* member = nullptr, ValueReader* reader = nullptr)
+             DeviceExecutor::Participant* participant = nullptr, ValueReader* reader = nullptr)
       : executor_(executor),
         store_(executor.store()),
         slot_(slot),
         device_(device),
-        member_(member) {
+        participant_(participant) {
     if (reader != nullptr) values_.emplace(executor, *store_.values, *reader);
   }
 
   // Before a batch that needs so much: false when that cannot be had, so rows that need memory have
   // to be refused.
   bool make_room(const BatchBytes& needed, int64_t now_ms);
+  // Whether it is there already.
+  bool has_room(const BatchBytes& needed) const;
 
   // One bounded step after a batch with `writes` rows that may write; true while more waits.
   bool step(uint64_t writes, int64_t now_ms);
@@ -81,7 +83,6 @@ class HostUpkeep {
 
   // Bytes of room as above; negative over the cap.
   int64_t room() const;
-  bool has_room(const BatchBytes& needed) const;
   bool over_cap() const;
   // Whether the policy may have something to evict, and that would help: buffers that are above the
   // cap alone stay above it.
@@ -101,7 +102,7 @@ class HostUpkeep {
   HostStore& store_;
   EpochDomain::Slot& slot_;
   DeviceExecutor* const device_;
-  DeviceExecutor::Member* const member_;
+  DeviceExecutor::Participant* const participant_;
   std::vector<ItemMove> moves_;    // put off
   std::vector<Location> drained_;  // roots of some lines of a flushed index
   std::optional<ValueMoves> values_;

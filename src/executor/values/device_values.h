@@ -9,7 +9,8 @@
 // that is read twice while the CLOCK goes round comes back for good.
 //
 // Failure. When a device fails the values there are lost: their items are dropped when the index is
-// made anew (executor/device/index_rebuild.h), and gets that are under way are answered as misses.
+// made anew (executor/device/index_rebuild.h), and gets that are under way are looked up again
+// then.
 //
 // Threads. Any. Must outlive all transfers.
 // Sources. KVCG (hot on the CPU, cold on the GPU); the log is RAMCloud's and Segcache's idea of

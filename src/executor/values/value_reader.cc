@@ -159,6 +159,10 @@ void ValueReader::finish_all(bool lost) {
     Reply& reply = *one.reply;
     const bool there = !lost && reply.data != nullptr;
     if (!there) blank(reply, one.if_lost == Status::not_found);
+    if (lost && one.get) {
+      lost_.push_back(&reply);
+      continue;
+    }
     finish_reply(reply, there ? one.status : lost ? one.if_lost : Status::out_of_memory);
   }
   awaited_.clear();

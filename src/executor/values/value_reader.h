@@ -14,8 +14,9 @@
 // need more than is left of most_bytes is answered out_of_memory before it does anything
 // (`reserve`).
 //
-// Failure. Where a device fails, values that could not be fetched are misses; `failed` says that
-// there were some.
+// Failure. Where a device fails, gets whose values could not be fetched are to be looked up again,
+// on the host (`take_lost`): the key may have another value by then. What other requests would have
+// shown is missing. `failed` says that a device failed here.
 //
 // Threads. `reserve`, `await` and `whole`: any; all else is the run's that has it, while nobody
 // else uses it (executor/run/batch_run.h).
@@ -26,6 +27,7 @@
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "executor/awaited.h"
@@ -42,6 +44,7 @@ struct AwaitedValue {
   Status status;   // when the value is there
   Status if_lost;  // when it cannot be had any more
   bool again;      // it was read before, since the CLOCK last passed
+  bool get;        // of a row that changes nothing
 };
 
 class ValueFetchers;
@@ -80,6 +83,9 @@ class ValueReader final : public Awaited {
   void give_memory_back();
   // A device has failed it.
   bool failed() const { return failed_; }
+  // Behind `finish`: replies of gets whose values are lost, which are not ready.
+  bool has_lost() const { return !lost_.empty(); }
+  std::vector<Reply*> take_lost() { return std::exchange(lost_, {}); }
 
   // What was read again and may come back: of this reader's batches, and of those whose values were
   // fetched by threads for that. So where nobody else fetches, a value that comes back is none that
@@ -115,6 +121,7 @@ class ValueReader final : public Awaited {
   const int64_t transfer_bytes_;
   ValueFetchers* fetchers_ = nullptr;
   bool failed_ = false;
+  std::vector<Reply*> lost_;
 
   std::mutex mutex_;  // all below, while others await
   std::vector<AwaitedValue> awaited_;

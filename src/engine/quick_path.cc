@@ -1,0 +1,198 @@
+#include "engine/quick_path.h"
+
+#include <algorithm>
+
+#include "engine/crew.h"
+#include "engine/engine_state.h"
+
+namespace isotherm {
+namespace {
+
+// Rows that write, until the crew does some background work for them.
+constexpr uint64_t writes_a_nudge = 64;
+
+}  // namespace
+
+QuickPath::QuickPath(EngineState& engine, Crew& crew, ValueFetchers* fetchers)
+    : engine_(engine),
+      crew_(crew),
+      fetchers_(fetchers),
+      slot_(engine.store.epochs),
+      executor_(engine.store),
+      round_(engine.device->rounds(), executor_) {
+  runs_.reserve(StepRound::most_works);
+  works_.reserve(StepRound::most_works);
+  finisher_ = std::thread([this] { finish(); });
+  const std::lock_guard guard(engine_.executors_mutex);
+  engine_.executors.push_back(&executor_);
+}
+
+QuickPath::~QuickPath() {
+  {
+    const std::lock_guard guard(finisher_mutex_);
+    stopping_ = true;
+  }
+  wanted_changed_.notify_one();
+  finisher_.join();
+  const std::lock_guard guard(engine_.executors_mutex);
+  std::erase(engine_.executors, &executor_);
+  add_counters(engine_.ended, executor_.counters());
+}
+
+bool QuickPath::suits(const BatchRun& run) const {
+  const Batch& batch = *run.batch;
+  const HostStore& store = engine_.store;
+  if (batch.empty() || batch.size() > most_rows || batch.exclusive()) return false;
+  if (!batch.guards().empty() || store.row_gate != nullptr) return false;
+  // Without a reader the device has failed, which takes long.
+  return run.reader != nullptr || store.values == nullptr || store.values->lost();
+}
+
+bool QuickPath::take(BatchRun& run) {
+  if (!suits(run) || finishing_.load(std::memory_order_acquire)) return false;
+  // A round of the crew may be long, and others wait for its end.
+  const bool alone = !open_.load(std::memory_order_relaxed) && listed_.load() == 0;
+  if (alone && engine_.device->rounds().running()) return false;
+  if (!run.try_enter()) return false;
+  run.executor = &crew_;
+  run.writable = true;
+  if (run.reader != nullptr) run.reader->fetch_by(fetchers_);
+  {
+    const std::lock_guard guard(list_mutex_);
+    run.next = nullptr;
+    (first_ == nullptr ? first_ : last_->next) = &run;
+    last_ = &run;
+    listed_.fetch_add(1);
+  }
+  step();
+  return true;
+}
+
+void QuickPath::step() {
+  const std::unique_lock lock(step_mutex_, std::try_to_lock);
+  if (!lock.owns_lock() || failed_) return;
+  if (!warm_ && listed_.load() != 0) return finish_soon();
+  while (advance(false)) {
+  }
+}
+
+// Whether more may follow at once.
+bool QuickPath::advance(bool may_wait) {
+  if (!round_.open() && !begin(may_wait)) return false;
+  switch (failed_ ? StepRound::Came::failed : round_.go_on(may_wait)) {
+    case StepRound::Came::nowhere:
+      return false;
+    case StepRound::Came::answered:
+      settle_all();
+      return true;
+    case StepRound::Came::ended:
+      close();
+      return true;
+    case StepRound::Came::failed:
+      if (may_wait) fail();
+      failed_ = !may_wait;
+      [[fallthrough]];
+    case StepRound::Came::to_work:
+      if (!may_wait) finish_soon();
+      return may_wait;
+  }
+  return false;
+}
+
+bool QuickPath::begin(bool may_wait) {
+  if (listed_.load() == 0 || !round_.take_turn(may_wait)) return false;
+  gather();
+  return true;
+}
+
+// The first of the list come into the round. They are inside the gate, and so the path may be.
+void QuickPath::gather() {
+  const std::lock_guard guard(list_mutex_);
+  uint32_t rows = 0;
+  while (first_ != nullptr && runs_.size() < StepRound::most_works) {
+    BatchRun& run = *first_;
+    const Batch& batch = *run.batch;
+    rows += batch.size();
+    if (rows > most_rows) break;
+    first_ = run.next;
+    listed_.fetch_sub(1);
+    runs_.push_back(&run);
+    works_.emplace_back(run, batch, 0, batch.size(), run.reader != nullptr ? &run : nullptr);
+    round_.add(works_.back());
+    if (batch.writes()) writes_ += batch.size();
+  }
+  engine_.store.epochs.enter_also(*slot_.slot);
+  open_.store(true, std::memory_order_relaxed);
+  warm_ = true;
+}
+
+void QuickPath::settle_all() {
+  executor_.counters().batches.add(runs_.size());
+  for (BatchRun* run : runs_) settle(*run);
+  runs_.clear();
+}
+
+// The owner may use it again as soon as it was told.
+void QuickPath::settle(BatchRun& run) {
+  if (run.waits()) {
+    run.owner.moved(run, BatchRun::Phase::answered);
+    if (!run.wait_for_all()) return;
+    if (run.has_parked()) return crew_.resume(run);
+  }
+  run.owner.moved(run, BatchRun::Phase::ended);
+}
+
+// The round has ended.
+void QuickPath::close() {
+  works_.clear();
+  open_.store(false, std::memory_order_relaxed);
+  engine_.store.epochs.leave(*slot_.slot);
+  if (writes_ < writes_a_nudge) return;
+  writes_ = 0;
+  crew_.nudge();
+}
+
+// The device is lost, and what was not answered runs on the host.
+void QuickPath::fail() {
+  round_.give_up();
+  for (BatchRun* run : runs_) {
+    for (Batch::Row row = 0; row < run->batch->size(); ++row) run->park(*run->batch, row, nullptr);
+    crew_.resume(*run);
+  }
+  runs_.clear();
+  close();
+}
+
+void QuickPath::finish_soon() {
+  {
+    const std::lock_guard guard(finisher_mutex_);
+    wanted_ = true;
+    finishing_.store(true, std::memory_order_release);
+  }
+  wanted_changed_.notify_one();
+}
+
+// The finisher. Nothing more is taken while it is at work, so it ends.
+void QuickPath::finish() {
+  std::unique_lock lock(finisher_mutex_);
+  for (;;) {
+    wanted_changed_.wait(lock, [&] { return wanted_ || stopping_; });
+    if (!wanted_) return;
+    wanted_ = false;
+    lock.unlock();
+    {
+      const std::lock_guard guard(step_mutex_);
+      while (advance(true)) {
+      }
+    }
+    lock.lock();
+    if (!wanted_) finishing_.store(false, std::memory_order_release);
+  }
+}
+
+bool QuickPath::tidy() {
+  const std::lock_guard guard(step_mutex_);
+  return executor_.cache().reclaim();
+}
+
+}  // namespace isotherm

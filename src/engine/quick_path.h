@@ -1,0 +1,105 @@
+// QuickPath: small batches of network threads, in rounds that these threads lead in steps
+// (executor/device/step_round.h), so that no other thread is woken for them.
+//
+//   take ─▶ list ─▶ step: turn, keys, lookup begins ─▶ step: rows answered, changes begin ─▶ owners
+//                                                                                     are told
+// Batches that come while a round is under way wait in the list and go together into the next one.
+// Whoever has a batch here calls `step` again and again, and leads whatever is due: the round may
+// have batches of others, too. No step waits, neither for the device, nor for the turn, nor for
+// another thread's step, and none does background work. A thread that has looked in vain for a
+// while sleeps, and leaves the rest to a thread of the path's own, the finisher, by
+// `finish_soon`; so do steps that would take long: growth on the device, a device that fails, the
+// first round of all.
+//
+// What is taken: batches of few rows without guards that run with others, for whose writes there is
+// room; while greedy rounds are led in no other way, or by this path. All else is the crew's, as
+// are rows that wait for values, and rows that a lost device has left: they run again there.
+//
+// Order, replies. As with a crew: batches under way are concurrent, and each has its epoch.
+// Memory. Items come from a cache of the path's own, whose retired ones `tidy` frees.
+//
+// Threads. `take`: the run's owner; `finish_soon`, `step` and `tidy`: any. The finisher ends with
+// the path, when nothing is under way.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "executor/device/batch_work.h"
+#include "executor/device/step_round.h"
+#include "executor/executor.h"
+#include "executor/host/host_executor.h"
+#include "executor/run/batch_run.h"
+#include "executor/values/value_fetchers.h"
+
+namespace isotherm {
+
+class Crew;
+class EngineState;
+
+class QuickPath {
+ public:
+  static constexpr uint32_t most_rows = StepRound::most_rows;
+
+  // `fetchers`: of values; null where none lie on devices. Throws std::system_error without a
+  // thread, std::runtime_error without an epoch slot.
+  QuickPath(EngineState& engine, Crew& crew, ValueFetchers* fetchers);
+  ~QuickPath();
+  QuickPath(const QuickPath&) = delete;
+  QuickPath& operator=(const QuickPath&) = delete;
+
+  // False: the batch is not for it, or not now; nothing was done. There is room for its writes.
+  bool take(BatchRun& run);
+  // What can be done without waiting.
+  void step();
+  // What was taken ends, though nobody calls `step` any more.
+  void finish_soon();
+  // Some background work: frees memory; true while more waits.
+  bool tidy();
+
+  uint64_t batches() const { return executor_.counters().batches.get(); }
+
+ private:
+  bool suits(const BatchRun& run) const;
+  bool advance(bool may_wait);
+  bool begin(bool may_wait);
+  void gather();
+  void settle_all();
+  void settle(BatchRun& run);
+  void close();
+  void fail();
+  void finish();
+
+  EngineState& engine_;
+  Crew& crew_;
+  ValueFetchers* const fetchers_;
+
+  std::mutex list_mutex_;  // of what follows
+  BatchRun* first_ = nullptr;
+  BatchRun* last_ = nullptr;
+  std::atomic<uint32_t> listed_{0};
+
+  std::mutex step_mutex_;  // of what follows: whoever leads
+  const TakenSlot slot_;   // entered while a round is open
+  HostExecutor executor_;
+  StepRound round_;
+  std::vector<BatchRun*> runs_;  // in the round, not told yet
+  std::vector<BatchWork> works_;
+  uint64_t writes_ = 0;  // rows, since the crew was nudged
+  bool failed_ = false;
+  bool warm_ = false;              // there was a round
+  std::atomic<bool> open_{false};  // a round is
+
+  std::mutex finisher_mutex_;  // of what follows
+  std::condition_variable wanted_changed_;
+  bool wanted_ = false;
+  bool stopping_ = false;
+  std::atomic<bool> finishing_{false};  // or about to
+  std::thread finisher_;
+};
+
+}  // namespace isotherm

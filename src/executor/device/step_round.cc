@@ -1,0 +1,110 @@
+#include "executor/device/step_round.h"
+
+#include <exception>
+#include <mutex>
+
+#include "gpu/device_error.h"
+
+namespace isotherm {
+
+StepRound::StepRound(Rounds& rounds, HostExecutor& executor)
+    : rounds_(rounds), table_(*rounds.table_), participant_(executor) {
+  parts_.reserve(most_works);
+}
+
+bool StepRound::take_turn(bool may_wait) {
+  if (!may_wait) return rounds_.take_turn_now();
+  std::unique_lock lock(rounds_.mutex_);
+  rounds_.take_turn(lock);
+  return true;
+}
+
+void StepRound::free_turn() { rounds_.free_turn(); }
+
+void StepRound::add(RoundWork& work) {
+  parts_.push_back({&work, rows_});
+  rows_ += work.rows();
+}
+
+StepRound::Came StepRound::go_on(bool may_wait) {
+  Came came = Came::nowhere;
+  try {
+    while (step(may_wait, came)) {
+    }
+  } catch (const std::exception&) {
+    return Came::failed;
+  }
+  if (came == Came::answered) answer();
+  if (came == Came::ended) end();
+  return came;
+}
+
+// What needs the device; whether more of that follows at once.
+bool StepRound::step(bool may_wait, Came& came) {
+  if (step_ != Step::begin && step_ != Step::change && !may_wait && !table_.ready()) return false;
+  switch (step_) {
+    case Step::begin:
+      if (rounds_.lost()) throw DeviceError("the device is lost");
+      columns_ = table_.columns(rows_);
+      write_keys();
+      step_ = Step::settle;
+      return true;
+    case Step::settle:
+      table_.find(rows_);
+      step_ = Step::look_up;
+      return true;
+    case Step::look_up:
+      table_.wait();
+      step_ = Step::change;
+      came = Came::answered;
+      return false;
+    case Step::change:
+      const uint64_t rows = changes_.load(std::memory_order_relaxed);
+      if (!may_wait && !table_.changes_at_once(rows)) {
+        came = Came::to_work;
+        return false;
+      }
+      table_.change(rows);
+      came = Came::ended;
+      return false;
+  }
+  return false;
+}
+
+void StepRound::write_keys() {
+  for (const Part& part : parts_) {
+    part.work->write_keys(participant_.executor_, columns_.keys + part.first);
+    table_.spread(part.first, part.work->rows());
+  }
+}
+
+void StepRound::answer() {
+  RoundOverlay& overlay = participant_.overlay_;
+  overlay.begin(rounds_.version_, 1);
+  const RoundShare share{participant_.executor_, &overlay};
+  for (const Part& part : parts_) {
+    table_.gather(part.first, part.work->rows());
+    part.work->answer(share, columns_.from(part.first), nullptr, part.work->rows());
+  }
+  rounds_.note_version(overlay.last_version());
+  changes_.store(0, std::memory_order_relaxed);
+  rounds_.hand_in(columns_, overlay, changes_);
+}
+
+void StepRound::end() {
+  {
+    const std::lock_guard guard(rounds_.mutex_);
+    rounds_.count_round(rows_);
+  }
+  parts_.clear();
+  rows_ = 0;
+  step_ = Step::begin;
+  free_turn();
+}
+
+void StepRound::give_up() {
+  rounds_.lose();
+  end();
+}
+
+}  // namespace isotherm
