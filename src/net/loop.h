@@ -155,7 +155,6 @@ class Loop {
   int64_t protocol_bytes_ = 0;         // that protocols hold
   size_t reply_bytes_ = 0;             // in this turn
   size_t replied_first_ = 0;           // counts up
-  bool drains_ = false;                // no turn begins while others are under way
   bool holds_some_ = false;            // connections that wait for the end of a pause
   size_t reported_bytes_ = 0;
   uint64_t watched_bytes_ = 0;  // of all clients, when they were last over their bound

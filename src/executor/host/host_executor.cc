@@ -24,9 +24,9 @@ HostExecutor::Stages HostExecutor::choose_stages() {
 }
 
 void HostExecutor::run(Batch& batch, int64_t now_ms, bool writable, Batch::Row first,
-                       Batch::Row end) {
+                       Batch::Row end, bool hashed) {
   Batch::Columns columns = batch.columns().from(first);
-  Run run{*this, columns, now_ms, writable ? store_.largest_item() : 0, !batch.writes()};
+  Run run{*this, columns, now_ms, writable ? store_.largest_item() : 0, !batch.writes(), hashed};
   stages_(run, end - first);
   count(run, end - first);
 }
