@@ -18,11 +18,17 @@
 //   cleared keeps memory from being reused, so do not keep one while you wait for a client.
 // - Requests on one key take effect in row order.
 //
-// Groups. A batch runs alone if one of its requests has option::exclusive or if it has guards; its
-// rows then take effect together. A guard stands between two rows. It is called once, when all rows
-// before it have ended, and may then change or cancel rows behind it. These rows find the store as
-// the guard saw it, so a group looks at its keys first and then decides what to do with them:
+// Groups. The rows that `group` names take effect together: rows of other batches on their keys
+// wait until the whole batch has run, or have ended before; rows on other keys do not notice. A
+// guard stands between two rows of a group. It is called once, when all rows before it have ended,
+// and may then change or cancel rows behind it. These rows find the store as the guard saw it, so a
+// group looks at its keys first and then decides what to do with them:
 //   MSETNX a 1 b 2    get a │ get b │ guard: cancel the puts if a or b is there │ put a │ put b
+// `unless_absent` and `unless_unchanged` are such guards. A guard that stands in no group makes one
+// of the whole batch. It must not wait for other batches: they may wait for it.
+//
+// Views. The gets that `view` names see each group, of other batches, whole or not at all. `flush`
+// is a group of all keys of some databases.
 //
 // Threads. A batch belongs to one thread at a time, except that executors store reply slots, each
 // published by its status (release) and read by `ready` (acquire).
@@ -59,22 +65,22 @@ enum class Op : uint8_t {
   bitfield,   // runs the steps at `value` (isotherm/bitfield.h), which hold their own results
   add_float,  // adds the decimal fraction in `value` to the one stored; reply.data: the sum
   none,       // a row that was cancelled: does nothing, and answers not_found
+  flush,      // removes every key of the databases from `database` to before `number`
 };
 
 // Options of one request, a bit each.
 namespace option {
-inline constexpr uint16_t if_absent = 1 << 0;      // put: only where the key is absent
-inline constexpr uint16_t if_present = 1 << 1;     // put, and all that change a value: only where
-                                                   // the key is present
-inline constexpr uint16_t if_version = 1 << 2;     // put, erase: only where version == `number`
-inline constexpr uint16_t keep_expiry = 1 << 3;    // put: the new item inherits the expiry
-inline constexpr uint16_t want_previous = 1 << 4;  // put, erase: reply.data is the value before
-inline constexpr uint16_t no_touch = 1 << 5;       // get: do not count as a use for eviction
-inline constexpr uint16_t exclusive = 1 << 6;      // part of a command over several keys (the gate)
-inline constexpr uint16_t saturating = 1 << 7;     // add: memcached's arithmetic: unsigned 64-bit,
-                                                   // wraps upward, stops at 0 downward
-inline constexpr uint16_t expire_if_none = 1 << 8;      // expire: only where it has none
-inline constexpr uint16_t expire_if_any = 1 << 9;       // expire: only where it has one
+inline constexpr uint16_t if_absent = 1 << 0;       // put: only where the key is absent
+inline constexpr uint16_t if_present = 1 << 1;      // put, and all that change a value: only where
+                                                    // the key is present
+inline constexpr uint16_t if_version = 1 << 2;      // put, erase: only where version == `number`
+inline constexpr uint16_t keep_expiry = 1 << 3;     // put: the new item inherits the expiry
+inline constexpr uint16_t want_previous = 1 << 4;   // put, erase: reply.data is the value before
+inline constexpr uint16_t no_touch = 1 << 5;        // get: do not count as a use for eviction
+inline constexpr uint16_t saturating = 1 << 7;      // add: memcached's arithmetic: unsigned 64-bit,
+                                                    // wraps upward, stops at 0 downward
+inline constexpr uint16_t expire_if_none = 1 << 8;  // expire: only where it has none
+inline constexpr uint16_t expire_if_any = 1 << 9;   // expire: only where it has one
 inline constexpr uint16_t expire_if_greater = 1 << 10;  // expire: only to a later time
 inline constexpr uint16_t expire_if_less = 1 << 11;     // expire: only to an earlier time
 inline constexpr uint16_t decrement = 1 << 12;  // add with saturating: subtract `number` instead
@@ -142,9 +148,20 @@ class Batch {
     columns_.expiry[get] = second;
   }
 
+  // The rows from `first` on, to the last so far, are a group, or a view; see above.
+  void group(Row first) { groups_.push_back({first, size_}); }
+  void view(Row first) { view(first, size_); }
+  // The databases from `first` to before `end`, or the last one there is.
+  Row flush(uint32_t first, uint32_t end);
+
   // A guard before the next row; see above. `row` is that row.
   using Check = void (*)(Batch& batch, Row row, void* context);
-  void guard(Check check, void* context = nullptr);
+  void guard(Check check, void* context = nullptr) { guards_.push_back({size_, check, context}); }
+  // Guards that look at the gets from `first` to the last so far, and cancel the rest of the group:
+  // unless none of the keys is there,
+  void unless_absent(Row first);
+  // or unless each is at the version that was noted as its first number, 0: absent.
+  void unless_unchanged(Row first);
   // For guards: rows from `first` to before `end` are not to run.
   void cancel(Row first, Row end) {
     for (Row row = first; row < end; ++row) columns_.op[row] = Op::none;
@@ -194,11 +211,22 @@ class Batch {
     }
   };
   Columns& columns() { return columns_; }
+  void view(Row first, Row end) { views_.push_back({first, end}); }
   // Appends a copy of a row of another batch.
   Row append(const Columns& from, Row row);
   const Columns& columns() const { return columns_; }
-  // True when it must run alone: a request has option::exclusive, or there are guards.
-  bool exclusive() const { return exclusive_; }
+  // Rows from `first` to before `end`.
+  struct Span {
+    Row first;
+    Row end;
+  };
+  // Whether some rows are in groups, or flush.
+  bool has_groups() const { return !groups_.empty() || !guards_.empty(); }
+  // Those of the batch that is filled, in order; `close_groups` comes before.
+  void close_groups();
+  const std::vector<Span>& groups() const { return groups_; }
+  const std::vector<Span>& views() const { return views_; }
+  // `check` is null where the row flushes.
   struct Guard {
     Row row;
     Check check;
@@ -230,7 +258,6 @@ class Batch {
     columns_.database[row] = current_database_;
     columns_.key[row] = key;
     new (&columns_.reply[row]) Reply();
-    exclusive_ |= (options & option::exclusive) != 0;
     writes_ |= op != Op::get;
     return row;
   }
@@ -241,14 +268,18 @@ class Batch {
   Row size_ = 0;
   Row capacity_ = 0;
   uint32_t current_database_ = 0;
-  bool exclusive_ = false;
   bool writes_ = false;
   Hold* hold_ = nullptr;
   Done done_ = nullptr;
   void* done_context_ = nullptr;
   std::unique_ptr<char[]> memory_;
   size_t memory_bytes_ = 0;
-  std::vector<Guard> guards_;  // in order of their rows
+  Row group_end(Row row) const;
+
+  // In order of their rows.
+  std::vector<Guard> guards_;
+  std::vector<Span> groups_;
+  std::vector<Span> views_;
 };
 
 }  // namespace isotherm

@@ -20,7 +20,12 @@
 // Threads. A Store may be used by any number of threads, each through a Handle of its own (at most
 // 256). A Handle and its batches belong to one thread. Each key is linearizable; requests of a
 // batch on one key take effect in order. Batches of a handle that are under way together are
-// concurrent.
+// concurrent. Rows of a batch that take effect together are a group, and stop nobody who wants
+// other keys (isotherm/batch.h): so a compare-and-swap of several keys is
+//   for (key : keys) batch.note(batch.get(key, option::no_value), version it was read with);
+//   batch.unless_unchanged(0);
+//   …                                          // puts, erases; cancelled unless all are unchanged
+//   batch.group(0);
 //
 // Errors. Constructors throw std::invalid_argument for options out of range and std::bad_alloc
 // without memory; operations return a Status and throw nothing.
@@ -110,10 +115,9 @@ class Handle {
   void submit(Batch& batch);
 
   // Begins to run a batch, which stays where it is until it has ended. ok: it runs, or has ended
-  // already, as it always has where the index is on the CPU. retry: nothing ran; try again after
-  // `poll`, or when other batches were cleared: of a handle at most most_under_way are under way or
-  // not cleared, a queue before the GPU was full, or another thread wants the store alone (`clear`,
-  // exclusive requests). A batch of exclusive requests waits for all others to be cleared, so.
+  // already, as it has where the index is on the CPU and no group of another thread has a key of
+  // it. retry: nothing ran; try again after `poll`, or when other batches were cleared: of a handle
+  // at most most_under_way are under way or not cleared, or a queue before the GPU was full.
   static constexpr uint32_t most_under_way = 64;
   Status start(Batch& batch);
   // Calls what `on_done` was given of each batch that has ended since. Returns how many are under
@@ -126,8 +130,7 @@ class Handle {
   // on from, 0 at the end. Keys present from the first to the last call are visited at least once.
   uint64_t scan(uint64_t cursor, uint64_t count,
                 const std::function<void(std::string_view key)>& visit);
-  // Removes every key of the database. Not while a batch of this handle is under way or not
-  // cleared.
+  // Removes every key of the database.
   void clear();
   // A bounded step of background work (growth, expiry, eviction); operations call it too. Call it
   // now and then when idle; true while more waits.

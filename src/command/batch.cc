@@ -141,17 +141,64 @@ Batch::Row Batch::append(const Columns& from, Row row) {
   return to;
 }
 
-void Batch::guard(Check check, void* context) {
-  guards_.push_back({size_, check, context});
-  exclusive_ = true;
+Batch::Row Batch::flush(uint32_t first, uint32_t end) {
+  const Row row = put({}, {});
+  columns_.op[row] = Op::flush;
+  columns_.database[row] = first;
+  columns_.number[row] = end;
+  guards_.push_back({row, nullptr, nullptr});
+  return row;
+}
+
+// The context is the number of gets.
+void Batch::unless_absent(Row first) {
+  const auto check = [](Batch& batch, Row row, void* count) {
+    for (Row i = row - static_cast<Row>(reinterpret_cast<uintptr_t>(count)); i < row; ++i) {
+      const Status status = batch.reply(i).status.load(std::memory_order_acquire);
+      if (status != Status::not_found) return batch.cancel(row, batch.group_end(row));
+    }
+  };
+  guard(check, reinterpret_cast<void*>(uintptr_t{size_ - first}));
+}
+
+void Batch::unless_unchanged(Row first) {
+  const auto check = [](Batch& batch, Row row, void* count) {
+    for (Row i = row - static_cast<Row>(reinterpret_cast<uintptr_t>(count)); i < row; ++i) {
+      const Status status = batch.reply(i).status.load(std::memory_order_acquire);
+      const bool known = status == Status::ok || status == Status::not_found;
+      const auto expected = static_cast<uint64_t>(batch.columns_.number[i]);
+      if (!known || (status == Status::ok ? batch.reply(i).version : 0) != expected) {
+        return batch.cancel(row, batch.group_end(row));
+      }
+    }
+  };
+  guard(check, reinterpret_cast<void*>(uintptr_t{size_ - first}));
+}
+
+// Of the group that a guard before `row` stands in.
+Batch::Row Batch::group_end(Row row) const {
+  const auto before = [](const Span& group, Row at) { return group.end < at; };
+  return std::lower_bound(groups_.begin(), groups_.end(), row, before)->end;
+}
+
+void Batch::close_groups() {
+  auto group = groups_.begin();
+  for (const Guard& guard : guards_) {
+    if (guard.check == nullptr) continue;
+    while (group != groups_.end() && group->end < guard.row) ++group;
+    if (group != groups_.end() && group->first <= guard.row) continue;
+    groups_.assign(1, {0, size_});
+    return;
+  }
 }
 
 void Batch::clear() {
   if (hold_ != nullptr) std::exchange(hold_, nullptr)->release(*this);
   size_ = 0;
-  exclusive_ = false;
   writes_ = false;
   guards_.clear();
+  groups_.clear();
+  views_.clear();
 }
 
 void Batch::shrink(Row rows) {

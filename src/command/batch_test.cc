@@ -39,18 +39,45 @@ TEST(Batch, ColumnsHoldWhatWasAppended) {
   EXPECT_EQ(columns.expiry[6], 10);
 }
 
-TEST(Batch, KnowsWhetherItWritesAndRunsAlone) {
+TEST(Batch, KnowsWhetherItWritesAndHasGroups) {
   Batch batch;
   batch.get("a");
   EXPECT_FALSE(batch.writes());
-  EXPECT_FALSE(batch.exclusive());
+  EXPECT_FALSE(batch.has_groups());
   batch.expire("a", 1);
   EXPECT_TRUE(batch.writes());
-  batch.get("a", option::exclusive);
-  EXPECT_TRUE(batch.exclusive());
+  batch.view(0);
+  EXPECT_FALSE(batch.has_groups());
+  batch.group(1);
+  EXPECT_TRUE(batch.has_groups());
+  EXPECT_EQ(batch.groups().front().first, 1u);
+  EXPECT_EQ(batch.groups().front().end, 2u);
   batch.clear();
   EXPECT_FALSE(batch.writes());
-  EXPECT_FALSE(batch.exclusive());
+  EXPECT_FALSE(batch.has_groups());
+  EXPECT_TRUE(batch.views().empty());
+  batch.flush(0, 1);
+  EXPECT_TRUE(batch.has_groups());
+}
+
+TEST(Batch, AGuardInNoGroupMakesOneOfTheWholeBatch) {
+  const auto nothing = [](Batch&, Batch::Row, void*) {};
+  Batch batch;
+  batch.get("a");
+  batch.guard(nothing);
+  batch.put("b", "1");
+  batch.group(0);
+  batch.get("c");
+  batch.close_groups();
+  ASSERT_EQ(batch.groups().size(), 1u);
+  EXPECT_EQ(batch.groups().front().end, 2u);
+  batch.get("d");
+  batch.guard(nothing);
+  batch.get("e");
+  batch.close_groups();
+  ASSERT_EQ(batch.groups().size(), 1u);
+  EXPECT_EQ(batch.groups().front().first, 0u);
+  EXPECT_EQ(batch.groups().front().end, 5u);
 }
 
 TEST(Batch, GrowsWithItsRowsInPlace) {

@@ -39,6 +39,8 @@ BatchRunner::BatchRunner(EngineState& engine, Executor* crew, ValueFetchers* fet
       fetchers_(fetchers),
       taken_(engine.store.epochs),
       slot_(*taken_.slot),
+      gate_holder_(engine.store.gate),
+      holder_(gate_holder_.holder),
       executor_(engine.store),
       participant_(executor_),
       reader_(make_reader(engine.store)),
@@ -76,65 +78,137 @@ Submitted BatchRunner::submit(BatchRun& run) {
   Batch& batch = *run.batch;
   run.executor = crew_ != nullptr ? crew_ : this;
   // Whoever holds replies and waits for room could wait for itself. The crew holds none.
-  run.writable = (crew_ == nullptr && run.beside_others()) || make_room(run);
-  if (batch.exclusive()) {
-    if (engine_.store.row_gate != nullptr) [[unlikely]]
-      wait_for_gated(batch);
-    lock_exclusive(run.slot);
-    run.entered();
-  } else {
-    run.enter();
-  }
-  if (engine_.device) {
-    check_reader(run.reader);
-    if (run.reader != nullptr) run.reader->fetch_by(fetchers_);
-  }
-  run_all(run);
-  if (batch.exclusive()) unlock_exclusive();
+  run.writable = (crew_ == nullptr && run.beside_others) || make_room(run);
+  batch.has_groups() ? run_groups(run) : run_plain(run);
+  executor_.counters().batches.add(1);
   if (batch.writes()) writes_ += batch.size();
   return settle(run);
 }
 
-// Rows up to each guard, and the rest.
+// Mostly there is no group, and nobody asks for whose rows run.
+void BatchRunner::run_plain(BatchRun& run) {
+  Batch& batch = *run.batch;
+  engine_.store.epochs.enter_to_work(run.slot);
+  if (engine_.device) prepare_device(run);
+  const bool gated = engine_.store.gate.armed() || engine_.store.row_gate != nullptr;
+  if (!gated) run_now(run, batch, 0, batch.size(), false);
+  EpochDomain::rest(run.slot);
+  if (gated) [[unlikely]]
+    run_gated(run, batch, 0, batch.size());
+}
+
+void BatchRunner::run_groups(BatchRun& run) {
+  Batch& batch = *run.batch;
+  batch.close_groups();
+  executor_.hash_keys(batch.columns(), 0, batch.size());
+  if (engine_.store.row_gate != nullptr) [[unlikely]]
+    wait_for_gated(batch);
+  KeyGate& gate = engine_.store.gate;
+  if (engine_.device) engine_.device->hurry();
+  gate.take(holder_, batch);
+  engine_.store.epochs.enter(run.slot);
+  if (engine_.device) prepare_device(run);
+  run_all(run);
+  gate.give_back(holder_);
+  if (engine_.device) engine_.device->calm();
+}
+
+void BatchRunner::prepare_device(BatchRun& run) {
+  check_reader(run.reader);
+  if (run.reader != nullptr) run.reader->fetch_by(fetchers_);
+}
+
+// Rows up to each guard or flush, and the rest.
 void BatchRunner::run_all(BatchRun& run) {
   Batch& batch = *run.batch;
   Batch::Row done = 0;
   for (const Batch::Guard& guard : batch.guards()) {
-    run_rows(run, batch, done, guard.row);
-    guard.check(batch, guard.row, guard.context);
+    run_gated(run, batch, done, guard.row);
     done = guard.row;
+    if (guard.check != nullptr) {
+      guard.check(batch, guard.row, guard.context);
+    } else if (batch.columns().op[guard.row] == Op::flush) {
+      flush(batch, done++);
+    }
   }
-  run_rows(run, batch, done, batch.size());
-  executor_.counters().batches.add(1);
+  run_gated(run, batch, done, batch.size());
 }
 
-void BatchRunner::run_rows(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end) {
-  if (engine_.store.row_gate != nullptr && !run.batch->exclusive()) [[unlikely]]
-    return run_gated(run, batch, first, end);
-  run_now(run, batch, first, end);
-}
-
-// Between the rows that wait all others run.
+// Rows that wait are parked; all others run.
 void BatchRunner::run_gated(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end) {
-  Batch::Columns& columns = batch.columns();
-  executor_.hash_keys(columns, first, end);
-  for (Batch::Row row = first; row < end; ++row) {
-    Awaited* const what =
-        run.is_parked(columns, row) ? nullptr : engine_.store.row_gate->awaited(columns, row);
-    if (what == nullptr && !run.is_parked(columns, row)) continue;
-    run_now(run, batch, first, row);
-    run.park(batch, row, what);
-    first = row + 1;
+  if (first == end) return;
+  if (KeyGate::has_all_rows(holder_)) return run_now(run, batch, first, end, true);
+  KeyGate& gate = engine_.store.gate;
+  if (&batch == run.batch && !batch.has_groups()) executor_.hash_keys(batch.columns(), first, end);
+  gate.begin(holder_, batch.columns(), first, end);
+  if (!park_held(run, batch, first, end)) {
+    run_now(run, batch, first, end, true);
+  } else {
+    for (Batch::Row row = first; row < end; ++row) {
+      if (parked_[row - first] != 0) continue;
+      const Batch::Row begin = row;
+      while (row < end && parked_[row - first] == 0) ++row;
+      run_now(run, batch, begin, row, true);
+    }
   }
-  run_now(run, batch, first, end);
+  KeyGate::end(holder_);
+}
+
+// Whether it parked any. Who takes keys meanwhile waits for the rows that are left, so it looks
+// again until it finds nothing new: a view is then before it or behind it.
+bool BatchRunner::park_held(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end) {
+  const KeyGate& gate = engine_.store.gate;
+  const Batch::Columns& columns = batch.columns();
+  bool any = false;
+  for (bool again = true; again;) {
+    const uint64_t takes = gate.takes();
+    again = false;
+    for (Batch::Row row = first; row < end; ++row) {
+      if (any && parked_[row - first] != 0) continue;
+      const bool behind = run.is_parked(columns, row);
+      Awaited* const what = behind ? nullptr : awaited(columns, row);
+      if (what == nullptr && !behind) continue;
+      if (!any) parked_.assign(end - first, 0);
+      any = again = true;
+      park(run, batch, row, what, first);
+    }
+    again = again && gate.takes() != takes;
+  }
+  return any;
+}
+
+// With the view that it belongs to.
+void BatchRunner::park(BatchRun& run, Batch& batch, Batch::Row row, Awaited* what,
+                       Batch::Row first) {
+  const auto park_one = [&](Batch::Row one, Awaited* its) {
+    if (std::exchange(parked_[one - first], 1) == 0) run.park(batch, one, its);
+  };
+  park_one(row, what);
+  const auto before = [](const Batch::Span& view, Batch::Row at) { return view.end <= at; };
+  const auto view = std::lower_bound(batch.views().begin(), batch.views().end(), row, before);
+  if (view == batch.views().end() || row < view->first) return;
+  const auto end = first + static_cast<Batch::Row>(parked_.size());
+  for (Batch::Row one = std::max(first, view->first); one < std::min(end, view->end); ++one) {
+    park_one(one, nullptr);
+  }
+}
+
+Awaited* BatchRunner::awaited(const Batch::Columns& columns, Batch::Row row) const {
+  const HostStore& store = engine_.store;
+  const uint64_t hash = columns.hash[row];
+  const uint32_t database = columns.database[row];
+  if (Awaited* const holder = store.gate.held(holder_, hash, database)) return holder;
+  if (store.row_gate == nullptr || store.gate.owns(holder_, hash, database)) return nullptr;
+  return store.row_gate->awaited(columns, row);
 }
 
 // What a device that is lost on the way leaves is run on the host. A guard looks at values, too, so
 // they are fetched before it.
-void BatchRunner::run_now(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end) {
+void BatchRunner::run_now(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end,
+                          bool hashed) {
   if (engine_.on_device()) {
     DeviceExecutor& device = *engine_.device;
-    const bool fetches = fetchers_ == nullptr || run.batch->exclusive();
+    const bool fetches = fetchers_ == nullptr || run.batch->has_groups();
     BatchRun* const parking = fetches || run.reader == nullptr ? nullptr : &run;
     first = device.run(participant_, run, batch, first, end, parking);
     if (fetches && run.reader != nullptr) {
@@ -144,24 +218,25 @@ void BatchRunner::run_now(BatchRun& run, Batch& batch, Batch::Row first, Batch::
       });
     }
   }
-  if (first != end) executor_.run(batch, run.now_ms, run.writable, first, end);
+  if (first != end) executor_.run(batch, run.now_ms, run.writable, first, end, hashed);
 }
 
-// Rows of a batch that runs alone wait before it does.
+// Rows of groups wait before they take their keys.
 void BatchRunner::wait_for_gated(Batch& batch) {
-  executor_.hash_keys(batch.columns(), 0, batch.size());
-  for (Batch::Row row = 0; row < batch.size(); ++row) {
-    while (Awaited* const what = engine_.store.row_gate->awaited(batch.columns(), row)) {
-      SleepingWaiter waiter;
-      what->begin(waiter);
-      waiter.wait();
+  for (const Batch::Span& group : batch.groups()) {
+    for (Batch::Row row = group.first; row < group.end; ++row) {
+      while (Awaited* const what = engine_.store.row_gate->awaited(batch.columns(), row)) {
+        SleepingWaiter waiter;
+        what->begin(waiter);
+        waiter.wait();
+      }
     }
   }
 }
 
 Submitted BatchRunner::run_again(BatchRun& run) {
   Batch& again = run.take_parked();
-  run_rows(run, again, 0, again.size());
+  run_gated(run, again, 0, again.size());
   return settle(run);
 }
 
@@ -174,17 +249,6 @@ Submitted BatchRunner::settle(BatchRun& run) {
   }
   run.hand_back();
   return Submitted::ended;
-}
-
-// The gate, which opens when all others have left: none of them is to wait for more work meanwhile.
-void BatchRunner::lock_exclusive(EpochDomain::Slot& slot) {
-  if (engine_.device) engine_.device->hurry();
-  engine_.store.epochs.lock_exclusive(slot);
-}
-
-void BatchRunner::unlock_exclusive() {
-  engine_.store.epochs.unlock_exclusive();
-  if (engine_.device) engine_.device->calm();
 }
 
 bool BatchRunner::has_room(const Batch& batch) {
@@ -211,23 +275,25 @@ bool BatchRunner::maintain(int64_t now_ms) {
   return upkeep_.step(std::exchange(writes_, 0), now_ms);
 }
 
+// The batch has the databases (executor/key_gate.h), and nobody else works on what is theirs.
+void BatchRunner::flush(Batch& batch, Batch::Row row) {
+  const Batch::Columns& columns = batch.columns();
+  const auto count = static_cast<int64_t>(engine_.store.databases.size());
+  const auto end = static_cast<uint32_t>(std::min(columns.number[row], count));
+  for (uint32_t database = columns.database[row]; database < end; ++database) {
+    if (engine_.on_device()) engine_.device->flush(participant_, database, engine_.clock.now_ms());
+    if (!engine_.on_device()) flush_index(database);
+  }
+  columns.reply[row].status.store(Status::ok, std::memory_order_release);
+}
+
 void BatchRunner::flush_index(uint32_t database) {
   HostStore& store = engine_.store;
   std::unique_ptr<LineIndex> index = store.databases.at(database).detach();
   if (index == nullptr) return;
-  std::lock_guard guard(store.flushed_mutex);
-  store.flushed.push_back(std::move(index));
+  const std::lock_guard guard(store.flushed_mutex);
+  store.flushed.push_back({std::move(index), store.epochs.current()});
   store.any_flushed.store(true, std::memory_order_relaxed);
-}
-
-void BatchRunner::flush(uint32_t first, uint32_t end) {
-  lock_exclusive(slot_);
-  for (uint32_t database = first; database < end; ++database) {
-    if (engine_.on_device()) engine_.device->flush(participant_, database, engine_.clock.now_ms());
-    if (!engine_.on_device()) flush_index(database);
-  }
-  unlock_exclusive();
-  engine_.store.epochs.leave(slot_);
 }
 
 }  // namespace isotherm

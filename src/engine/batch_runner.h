@@ -1,7 +1,8 @@
 // BatchRunner: what a thread needs to run batches to their ends: executors, a place in the rounds
 // of a device, and the background work (executor/upkeep/host_upkeep.h).
 //
-//   room for what is written → the gate → rows up to each guard, the guard, … → what rows wait for
+//   room for what is written → the gate, for groups → rows up to each guard, the guard, … → what
+//   rows wait for
 // It is the executor that runs a batch in the calling thread. There is one a worker, and one a
 // thread of the crew (engine/crew.h), which differs in three things: nobody's batches are held
 // while it looks for room, values are fetched by threads for that, and what waited is run again by
@@ -12,6 +13,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "executor/device/device_executor.h"
 #include "executor/executor.h"
@@ -46,9 +48,6 @@ class BatchRunner final : public Executor {
   // A bounded step of background work; true while more waits. Not while a batch of this thread
   // holds `slot`.
   bool maintain(int64_t now_ms);
-  // The databases from `first` to before `end`, alone.
-  void flush(uint32_t first, uint32_t end);
-
   // For a run; null where no values lie on devices, or with a device that fails: the next batch to
   // run then gives that up. Throws std::bad_alloc.
   static std::unique_ptr<ValueReader> make_reader(HostStore& store);
@@ -60,26 +59,33 @@ class BatchRunner final : public Executor {
  private:
   void check_reader(const ValueReader* reader);
   bool make_room(BatchRun& run);
+  void prepare_device(BatchRun& run);
+  void run_plain(BatchRun& run);
+  void run_groups(BatchRun& run);
   void run_all(BatchRun& run);
-  void run_rows(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end);
   void run_gated(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end);
-  void run_now(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end);
+  bool park_held(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end);
+  void park(BatchRun& run, Batch& batch, Batch::Row row, Awaited* what, Batch::Row first);
+  Awaited* awaited(const Batch::Columns& columns, Batch::Row row) const;
+  void run_now(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end, bool hashed);
   void wait_for_gated(Batch& batch);
   Submitted settle(BatchRun& run);
+  void flush(Batch& batch, Batch::Row row);
   void flush_index(uint32_t database);
-  void lock_exclusive(EpochDomain::Slot& slot);
-  void unlock_exclusive();
 
   EngineState& engine_;
   Executor* const crew_;
   ValueFetchers* const fetchers_;
   const TakenSlot taken_;
   EpochDomain::Slot& slot_;
+  const GateHolder gate_holder_;
+  KeyGate::Holder& holder_;
   HostExecutor executor_;
   DeviceExecutor::Participant participant_;  // of rounds, where there is a device
   std::unique_ptr<ValueReader> reader_;
   HostUpkeep upkeep_;
-  uint64_t writes_ = 0;  // rows that may write, since the last step of upkeep
+  std::vector<uint8_t> parked_;  // of the rows that are to run now
+  uint64_t writes_ = 0;          // rows that may write, since the last step of upkeep
 };
 
 }  // namespace isotherm

@@ -95,10 +95,11 @@ class DeviceEngineTest : public ::testing::Test {
     return found;
   }
 
-  // A batch of one row; `exclusive`: through the gate.
-  static void put_one(Worker& worker, bool exclusive) {
+  // A batch of one row, or group.
+  static void put_one(Worker& worker, bool group) {
     Batch batch;
-    batch.put("one", "value", exclusive ? option::exclusive : 0);
+    batch.put("one", "value");
+    if (group) batch.group(0);
     worker.submit(batch);
     EXPECT_EQ(batch.reply(0).status, Status::ok);
     batch.clear();
@@ -303,7 +304,7 @@ TEST_F(DeviceEngineTest, FlushingOneDatabaseLeavesTheOthers) {
 
 // Each command must come through while a batch of another worker waits for more rows, by a clock
 // that stands still; and that batch behind it, without a wait that is over.
-TEST_F(DeviceEngineTest, TheGateOpensThoughABatchWaitsForMore) {
+TEST_F(DeviceEngineTest, AGroupComesThroughThoughABatchWaitsForMore) {
   using Command = void (*)(Worker&);
   const std::vector<Command> commands = {[](Worker& worker) { put_one(worker, true); },
                                          [](Worker& worker) { worker.flush(1); },

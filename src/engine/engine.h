@@ -1,24 +1,26 @@
 // Engine: one store, wired from its stages: batch → executor → index → items.
 //
 // The index is in host memory, or in that of a device (executor/device/device_executor.h) as long
-// as it works. Nobody above needs to know which. On the host a batch has ended when it was started;
-// with a device, whoever may not wait for it has its batches run by a crew (engine/crew.h) and
-// learns of their ends:
+// as it works. Nobody above needs to know which. On the host a batch has ended when it was started,
+// unless a group has some of its keys; with a device, whoever may not wait for it has its batches
+// run by a crew (engine/crew.h) and learns of their ends:
 //   Worker ── start ──▶ BatchRunner, in the calling thread ─┐
 //      ▲  ├───────────▶ Crew: a BatchRunner a thread ───────┼─▶ rows, or rounds
 //      │  └───────────▶ QuickPath: few rows, in steps ──────┘
 //      └──── poll ◀──── BatchRun: answered, ended
 //
-// An Engine owns the items, one index per database, and the gate. Threads use it through a Worker
-// each. A Worker runs batches (`submit`, `start`), the commands without one key (`count`, `flush`,
-// `scan`), and, between batches, a bounded share of the background work (`maintain`): index growth,
-// eviction ahead of need, expiry, reclamation.
+// An Engine owns the items, one index per database, and the gate of groups (executor/key_gate.h).
+// Threads use it through a Worker each. A Worker runs batches (`submit`, `start`), the commands
+// without one key (`count`, `flush`, `scan`), and, between batches, a bounded share of the
+// background work (`maintain`): index growth, eviction ahead of need, expiry, reclamation.
 //
 // Threads. Engine's functions may be called by any thread; a Worker belongs to one thread.
 // Order. Requests of a batch on one key take effect in row order; across workers each key is
-// linearizable. Batches of one worker that are under way together are concurrent. A batch with an
-// exclusive request runs alone.
-// Limits. 256 workers; 64 batches under way, or ended and not cleared, of each.
+// linearizable. Batches of one worker that are under way together are concurrent. The rows of
+// groups take effect together; so a row may wait for a group of another worker that has its key,
+// and its batch is under way for so long, on the host, too. A batch with groups waits as a whole,
+// in `submit` or `start`, for those who have keys of its groups. Limits. 256 workers; 64 batches
+// under way, or ended and not cleared, of each.
 #pragma once
 
 #include <cstdint>
@@ -172,9 +174,7 @@ class Worker {
 
   // The same without waiting. ended: as after submit. under_way: `poll` will say more; the batch
   // stays where it is, and is cleared only when it has ended. retry: nothing ran, for the moment:
-  // too much is under way, in the engine or of this worker, or somebody wants the store alone and
-  // waits for this worker's batches to be cleared; before a batch that itself runs alone they must
-  // be. Batches under way are concurrent.
+  // too much is under way, in the engine or of this worker. Batches under way are concurrent.
   Started start(Batch& batch, int64_t now_ms);
   Started start(Batch& batch);
   // Shows each batch under way of which more rows are ready than before, or that has ended, after
@@ -200,8 +200,7 @@ class Worker {
   // lingers, only behind `rest`.
   void wake_by(std::function<void()> wake);
 
-  // Commands without one key. `flush` and `flush_all` run alone: not while a batch of this worker
-  // is under way, or not cleared.
+  // Commands without one key. A flush is a batch of that row alone.
   uint64_t count(uint32_t database);
   void flush(uint32_t database);
   void flush_all();
@@ -228,6 +227,8 @@ class Worker {
  private:
   struct Impl;
   class Inside;
+  void flush(uint32_t first, uint32_t end);
+
   std::unique_ptr<Impl> impl_;
 };
 

@@ -94,21 +94,24 @@ TEST_F(EngineTest, ADatabaseOutOfRangeIsInvalid) {
   EXPECT_EQ(worker.count(0), 0u);
 }
 
-TEST_F(EngineTest, AnExclusiveBatchIsInvalidWhileRepliesAreHeld) {
+TEST_F(EngineTest, GroupsAndFlushesMayRunWhileRepliesAreHeld) {
   Engine engine({}, clock);
   Worker worker(engine);
   Batch held;
+  held.put("key", "old");
   held.get("key");
   worker.submit(held);
-  Batch exclusive;
-  exclusive.put("key", "value", option::exclusive);
-  worker.submit(exclusive);
-  EXPECT_EQ(exclusive.reply(0).status, Status::invalid);
-  exclusive.clear();
+  Batch group;
+  group.put("key", "value");
+  group.group(0);
+  worker.submit(group);
+  EXPECT_EQ(group.reply(0).status, Status::ok);
+  worker.flush_all();
+  worker.maintain();
+  EXPECT_EQ(held.reply(1).value(), "old");
   held.clear();
-  exclusive.put("key", "value", option::exclusive);
-  worker.submit(exclusive);
-  EXPECT_EQ(exclusive.reply(0).status, Status::ok);
+  group.clear();
+  EXPECT_EQ(worker.count(0), 0u);
 }
 
 TEST_F(EngineTest, AnEmptyBatchIsDoneAtOnce) {
@@ -120,7 +123,7 @@ TEST_F(EngineTest, AnEmptyBatchIsDoneAtOnce) {
   worker.submit(batch);
   batch.clear();
   EXPECT_EQ(done, 1);
-  worker.flush_all();  // nothing holds the gate
+  worker.flush_all();  // nobody has any key
 }
 
 TEST_F(EngineTest, OneBatchMayBeLarge) {
@@ -172,8 +175,8 @@ TEST_F(EngineTest, ACountOverThreadsAddsUp) {
   EXPECT_EQ(batch.reply(1).value(), std::to_string(6 * rounds));
 }
 
-// Batches that write several keys exclusively are seen whole or not at all, as are flushes.
-TEST_F(EngineTest, ExclusiveBatchesAreSeenWhole) {
+// Groups are seen by views whole or not at all, as are flushes.
+TEST_F(EngineTest, GroupsAreSeenWhole) {
   Engine engine({}, clock);
   constexpr int keys = 40;
   std::vector<std::string> names;
@@ -188,6 +191,7 @@ TEST_F(EngineTest, ExclusiveBatchesAreSeenWhole) {
       Batch batch;
       while (!done) {
         for (const std::string& name : names) batch.get(name);
+        batch.view(0);
         worker.submit(batch);
         std::set<std::string> seen;
         for (Batch::Row row = 0; row < batch.size(); ++row) {
@@ -209,7 +213,8 @@ TEST_F(EngineTest, ExclusiveBatchesAreSeenWhole) {
       continue;
     }
     const std::string value = std::to_string(round);
-    for (const std::string& name : names) batch.put(name, value, option::exclusive);
+    for (const std::string& name : names) batch.put(name, value);
+    batch.group(0);
     worker.submit(batch);
     batch.clear();
     worker.maintain();

@@ -38,7 +38,7 @@ TEST(Group, AGuardSeesTheRowsBeforeItAndChangesThoseBehindIt) {
   batch.erase("a");
   batch.get("b");
   batch.get("a");
-  EXPECT_TRUE(batch.exclusive());
+  EXPECT_TRUE(batch.has_groups());
   worker.submit(batch);
   EXPECT_EQ(called, std::vector<Batch::Row>{2});
   EXPECT_EQ(batch.reply(2).status, Status::ok);
@@ -46,7 +46,7 @@ TEST(Group, AGuardSeesTheRowsBeforeItAndChangesThoseBehindIt) {
   EXPECT_EQ(batch.reply(4).value(), "1");
   EXPECT_EQ(batch.reply(5).value(), "1");
   batch.clear();
-  EXPECT_FALSE(batch.exclusive());
+  EXPECT_FALSE(batch.has_groups());
   EXPECT_TRUE(batch.guards().empty());
 }
 
@@ -91,6 +91,7 @@ TEST(Group, OthersSeeAllOfItOrNothing) {
     for (int i = 0; i < moves; ++i) {
       batch.get("a");
       batch.get("b");
+      batch.view(0);
       worker.submit(batch);
       EXPECT_EQ(number_in(batch.reply(0)) + number_in(batch.reply(1)), 0);
       batch.clear();

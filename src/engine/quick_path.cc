@@ -42,8 +42,8 @@ QuickPath::~QuickPath() {
 bool QuickPath::suits(const BatchRun& run) const {
   const Batch& batch = *run.batch;
   const HostStore& store = engine_.store;
-  if (batch.empty() || batch.size() > most_rows || batch.exclusive()) return false;
-  if (!batch.guards().empty() || store.row_gate != nullptr) return false;
+  if (batch.empty() || batch.size() > most_rows || batch.has_groups()) return false;
+  if (store.row_gate != nullptr) return false;
   // Without a reader the device has failed, which takes long.
   return run.reader != nullptr || store.values == nullptr || store.values->lost();
 }
@@ -53,7 +53,11 @@ bool QuickPath::take(BatchRun& run) {
   // A round of the crew may be long, and others wait for its end.
   const bool alone = !open_.load(std::memory_order_relaxed) && listed_.load() == 0;
   if (alone && engine_.device->rounds().running()) return false;
-  if (!run.try_enter()) return false;
+  engine_.store.epochs.enter_to_work(run.slot);
+  if (engine_.store.gate.armed() && is_held(*run.batch)) {
+    EpochDomain::leave(run.slot);
+    return false;
+  }
   run.executor = &crew_;
   run.writable = true;
   if (run.reader != nullptr) run.reader->fetch_by(fetchers_);
@@ -66,6 +70,15 @@ bool QuickPath::take(BatchRun& run) {
   }
   step();
   return true;
+}
+
+bool QuickPath::is_held(Batch& batch) const {
+  const Batch::Columns& columns = batch.columns();
+  executor_.hash_keys(batch.columns(), 0, batch.size());
+  for (Batch::Row row = 0; row < batch.size(); ++row) {
+    if (engine_.store.gate.is_held(columns.hash[row], columns.database[row])) return true;
+  }
+  return false;
 }
 
 void QuickPath::step() {
@@ -105,7 +118,7 @@ bool QuickPath::begin(bool may_wait) {
   return true;
 }
 
-// The first of the list come into the round. They are inside the gate, and so the path may be.
+// The first of the list come into the round.
 void QuickPath::gather() {
   const std::lock_guard guard(list_mutex_);
   uint32_t rows = 0;
@@ -121,7 +134,7 @@ void QuickPath::gather() {
     round_.add(works_.back());
     if (batch.writes()) writes_ += batch.size();
   }
-  engine_.store.epochs.enter_also(*slot_.slot);
+  engine_.store.epochs.enter(*slot_.slot);
   open_.store(true, std::memory_order_relaxed);
   warm_ = true;
 }
@@ -134,6 +147,7 @@ void QuickPath::settle_all() {
 
 // The owner may use it again as soon as it was told.
 void QuickPath::settle(BatchRun& run) {
+  EpochDomain::rest(run.slot);
   if (run.waits()) {
     run.owner.moved(run, BatchRun::Phase::answered);
     if (!run.wait_for_all()) return;
@@ -157,6 +171,7 @@ void QuickPath::fail() {
   round_.give_up();
   for (BatchRun* run : runs_) {
     for (Batch::Row row = 0; row < run->batch->size(); ++row) run->park(*run->batch, row, nullptr);
+    EpochDomain::rest(run->slot);
     crew_.resume(*run);
   }
   runs_.clear();

@@ -11,9 +11,11 @@
 // `finish_soon`; so do steps that would take long: growth on the device, a device that fails, the
 // first round of all.
 //
-// What is taken: batches of few rows without guards that run with others, for whose writes there is
-// room; while greedy rounds are led in no other way, or by this path. All else is the crew's, as
-// are rows that wait for values, and rows that a lost device has left: they run again there.
+// What is taken: batches of few rows without groups, for whose writes there is room; while greedy
+// rounds are led in no other way, or by this path, and no group has their keys. All else is the
+// crew's, as are rows that wait for values, and rows that a lost device has left: they run again
+// there. Until its rows are answered a batch's slot is at work, so groups wait for it
+// (executor/key_gate.h).
 //
 // Order, replies. As with a crew: batches under way are concurrent, and each has its epoch.
 // Memory. Items come from a cache of the path's own, whose retired ones `tidy` frees.
@@ -65,6 +67,7 @@ class QuickPath {
 
  private:
   bool suits(const BatchRun& run) const;
+  bool is_held(Batch& batch) const;
   bool advance(bool may_wait);
   bool begin(bool may_wait);
   void gather();

@@ -152,7 +152,8 @@ TEST_F(QuickPathTest, WhatMayTakeLongIsTheCrews) {
   const uint64_t before = quick();
   std::vector<Batch> batches(3);
   while (batches[0].size() <= QuickPath::most_rows) batches[0].get("key");
-  batches[1].put("key", "value", option::exclusive);
+  batches[1].put("key", "value");
+  batches[1].group(0);
   batches[2].get("key");
   batches[2].guard([](Batch&, Batch::Row, void*) {});
   batches[2].get("key");
@@ -300,7 +301,8 @@ TEST_F(QuickPathTest, OthersComeThroughBesideIt) {
   Worker worker(*engine);
   for (int i = 0; i < 5; ++i) {
     Batch alone;
-    alone.put("key", "value", option::exclusive);
+    alone.put("key", "value");
+    alone.group(0);
     worker.submit(alone);
     EXPECT_EQ(alone.reply(0).status, Status::ok);
     alone.clear();

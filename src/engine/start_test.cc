@@ -187,27 +187,27 @@ TEST_F(StartTest, OtherBatchesGoOnWhileOneWaits) {
     EXPECT_EQ(worker.start(batch), Started::ended);
     EXPECT_EQ(text(batch, 1), std::string(1, "abc"[i]));
   }
-  Batch alone;
-  alone.put("x", "y", option::exclusive);
-  EXPECT_EQ(worker.start(alone), Started::retry) << "it would wait for its own worker";
-  EXPECT_FALSE(alone.ready(0));
+  Batch group;
+  group.put("x", "y");
+  group.group(0);
+  EXPECT_EQ(worker.start(group), Started::ended);
   gate.let_go();
   EXPECT_EQ(finish(worker), 1);
-  slow.clear();
-  EXPECT_EQ(worker.start(alone), Started::ended);
 }
 
-TEST_F(StartTest, ABatchThatRunsAloneWaitsBeforeItDoes) {
+TEST_F(StartTest, AGroupWaitsBeforeItTakesItsKeys) {
   KeyGate gate("slow");
   engine->set_row_gate(&gate);
   std::thread other([&] {
     Worker worker(*engine);
     Batch batch;
-    batch.put("slow", "1", option::exclusive);
+    batch.put("slow", "1");
+    batch.put("quick", "1");
+    batch.group(0);
     worker.submit(batch);
     EXPECT_EQ(batch.reply(0).status, Status::ok);
   });
-  // It may not stand in the gate while it waits for its row.
+  // It may not have the other while it waits for its row.
   Worker worker(*engine);
   put(worker, "quick", "value");
   while (gate.waiters() == 0) put(worker, "quick", "value");
@@ -373,7 +373,7 @@ TEST_F(StartTest, ARowThatWaitsBuildsOnWhatIsThereInTheEnd) {
   EXPECT_EQ(text(batch, 0), "new1");
 }
 
-TEST_F(StartTest, ABatchThatRunsAloneComesThroughOnADevice) {
+TEST_F(StartTest, AGroupComesThroughOnADevice) {
   use_device();
   Worker worker(*engine, false);
   Worker waiting(*engine);

@@ -18,8 +18,7 @@ namespace isotherm {
 struct Worker::Impl final : BatchRun::Owner {
   // A run beside the first, with a slot of its own.
   struct Spare {
-    Spare(Impl& impl, HostStore& store)
-        : taken(store.epochs), run(impl, store.epochs, *taken.slot) {
+    Spare(Impl& impl, HostStore& store) : taken(store.epochs), run(impl, *taken.slot) {
       run.own_reader = BatchRunner::make_reader(store);
       run.reader = run.own_reader.get();
       run.sender = &impl.sender;
@@ -29,11 +28,7 @@ struct Worker::Impl final : BatchRun::Owner {
   };
 
   Impl(EngineState& state, bool its_waits)
-      : engine(state),
-        waits(its_waits),
-        runner(state),
-        group(state.store.epochs),
-        first(*this, state.store.epochs, runner.slot()) {
+      : engine(state), waits(its_waits), runner(state), first(*this, runner.slot()) {
     first.reader = runner.reader();
     first.sender = &sender;
     news.reserve(most_under_way);
@@ -44,8 +39,6 @@ struct Worker::Impl final : BatchRun::Owner {
   bool valid(const Batch& batch) const;
   BatchRun* take_run(bool in_this_thread);
   void give_back(BatchRun& run);
-  void took(BatchRun& run);
-  bool must_not_start(const Batch& batch) const;
   bool goes_quick(BatchRun& run);
   bool polls() const { return quick != 0 && !left_to_finisher; }
   void leave_to_finisher();
@@ -66,7 +59,6 @@ struct Worker::Impl final : BatchRun::Owner {
   const bool waits;
   RoundSender sender;
   BatchRunner runner;
-  EpochGroup group;  // of the slots of runs
   // For batches that are run in this thread while no other is out; the others have spare ones.
   BatchRun first;
   std::vector<std::unique_ptr<Spare>> spares;
@@ -110,7 +102,7 @@ bool Worker::Impl::valid(const Batch& batch) const {
                      [&](uint32_t database) { return database < databases; });
 }
 
-// Null without memory for one, or a slot. The group's lock is for runs that overlap only.
+// Null without memory for one, or a slot.
 BatchRun* Worker::Impl::take_run(bool in_this_thread) {
   if (in_this_thread && out == 0) {
     first_out = true;
@@ -126,7 +118,6 @@ BatchRun* Worker::Impl::take_run(bool in_this_thread) {
       return nullptr;
     }
   }
-  if (first_out) first.join(group);
   BatchRun* const run = free.back();
   free.pop_back();
   ++out;
@@ -159,7 +150,7 @@ void Worker::Impl::released(BatchRun& run) {
 Worker::Started Worker::Impl::hand_to(Executor& executor, Batch& batch, int64_t now_ms) {
   BatchRun* const run = take_run(&executor == &runner);
   if (run == nullptr) return Started::retry;
-  run->begin(batch, now_ms, run == &first ? nullptr : &group);
+  run->begin(batch, now_ms, run != &first);
   under_way.push_back(run);
   if (&executor != &runner && goes_quick(*run)) return Started::under_way;
   const Started started = executor.submit(*run);
@@ -196,11 +187,6 @@ void Worker::Impl::leave_to_finisher() {
   left_to_finisher = true;
   looks = 0;
   quick_path->finish_soon();
-}
-
-bool Worker::Impl::must_not_start(const Batch& batch) const {
-  if (out == 0) return false;
-  return batch.exclusive() || out >= most_under_way || group.must_stop();
 }
 
 void Worker::Impl::moved(BatchRun& run, BatchRun::Phase phase) {
@@ -296,10 +282,7 @@ void Worker::submit(Batch& batch) { submit(batch, impl_->engine.clock.now_ms());
 
 void Worker::submit(Batch& batch, int64_t now_ms) {
   Impl& impl = *impl_;
-  // A worker that holds replies and waits for the gate could wait for itself.
-  if (!impl.valid(batch) || (batch.exclusive() && impl.out != 0)) {
-    return answer_all(batch, Status::invalid);
-  }
+  if (!impl.valid(batch)) return answer_all(batch, Status::invalid);
   switch (impl.hand_to(impl.runner, batch, now_ms)) {
     case Started::ended:
       return;
@@ -318,8 +301,7 @@ Worker::Started Worker::start(Batch& batch, int64_t now_ms) {
     answer_all(batch, Status::invalid);
     return Started::ended;
   }
-  if (impl.must_not_start(batch)) [[unlikely]]
-    return Started::retry;
+  if (impl.out >= most_under_way) return Started::retry;
   Crew* const crew = impl.engine.crew();
   return crew != nullptr ? impl.hand_to(*crew, batch, now_ms)
                          : impl.hand_to(impl.runner, batch, now_ms);
@@ -392,24 +374,20 @@ void Worker::nudge() {
   if (Crew* const crew = impl_->engine.crew_if_made()) crew->nudge();
 }
 
-// Inside the gate, with whatever the worker holds besides.
+// Within an epoch, unless the worker's first batch is anyway.
 class Worker::Inside {
  public:
-  explicit Inside(Impl& impl) : impl_(impl) {
-    if (impl_.first_out) return;
-    EpochDomain::Slot& slot = impl_.runner.slot();
-    impl_.out == 0 ? impl_.engine.store.epochs.enter(slot) : impl_.group.enter(slot);
+  explicit Inside(Impl& impl) : slot_(impl.first_out ? nullptr : &impl.runner.slot()) {
+    if (slot_ != nullptr) impl.engine.store.epochs.enter(*slot_);
   }
   ~Inside() {
-    if (impl_.first_out) return;
-    EpochDomain::Slot& slot = impl_.runner.slot();
-    impl_.out == 0 ? impl_.engine.store.epochs.leave(slot) : impl_.group.leave(slot);
+    if (slot_ != nullptr) EpochDomain::leave(*slot_);
   }
   Inside(const Inside&) = delete;
   Inside& operator=(const Inside&) = delete;
 
  private:
-  Impl& impl_;
+  EpochDomain::Slot* const slot_;
 };
 
 uint64_t Worker::count(uint32_t database) {
@@ -417,9 +395,15 @@ uint64_t Worker::count(uint32_t database) {
   return impl_->engine.store.databases.at(database).count();
 }
 
-void Worker::flush(uint32_t database) { impl_->runner.flush(database, database + 1); }
+void Worker::flush(uint32_t database) { flush(database, database + 1); }
 
-void Worker::flush_all() { impl_->runner.flush(0, impl_->engine.store.options.databases); }
+void Worker::flush_all() { flush(0, impl_->engine.store.options.databases); }
+
+void Worker::flush(uint32_t first, uint32_t end) {
+  Batch batch;
+  batch.flush(first, end);
+  submit(batch);
+}
 
 uint64_t Worker::scan(uint32_t database, uint64_t cursor, uint64_t count,
                       const std::function<void(const ScanItem&)>& visit) {

@@ -8,7 +8,7 @@
 namespace isotherm {
 namespace {
 
-bool stores(Op op) { return op != Op::get && op != Op::erase && op != Op::none; }
+bool stores(Op op) { return op != Op::get && op != Op::erase && op != Op::none && op != Op::flush; }
 
 // Whether the row's item holds the old value, too.
 bool copies(Op op) {

@@ -17,6 +17,7 @@
 
 #include "base/hash.h"
 #include "executor/database.h"
+#include "executor/key_gate.h"
 #include "isotherm/options.h"
 #include "items/epoch.h"
 #include "items/item_store.h"
@@ -84,15 +85,21 @@ struct HostStore {
   // Where values of items may lie, too; null: nowhere. Belongs to the executor of the device.
   DeviceValues* values = nullptr;
 
+  // Which keys a group has.
+  KeyGate gate{epochs};
   // Says which rows wait before they run; null: none does. Set while no batch runs.
   RowGate* row_gate = nullptr;
 
   // Of workers that find no room for what they are to store, one makes some, and the others wait.
   std::mutex making_room;
 
-  // Indexes that FLUSHDB took away and that are taken apart bit by bit.
+  // Indexes that a flush took away and that are taken apart bit by bit, once nobody uses them.
+  struct Flushed {
+    std::unique_ptr<LineIndex> index;
+    uint64_t epoch;  // of the moment
+  };
   std::mutex flushed_mutex;
-  std::deque<std::unique_ptr<LineIndex>> flushed;
+  std::deque<Flushed> flushed;
   std::atomic<bool> any_flushed{false};  // of these; for a look without the mutex
 };
 

@@ -250,6 +250,8 @@ void plan_operation(const Request& request, const Item* old, int64_t now_ms,
       return plan_add_float(request, old, plan);
     case Op::none:
       return refuse(plan, Status::not_found);
+    case Op::flush:
+      break;
   }
   refuse(plan, Status::invalid);
 }

@@ -35,48 +35,11 @@ EpochDomain::Slot* EpochDomain::take_of(uint32_t block) {
 
 void EpochDomain::release(Slot* slot) { slot->taken.store(false); }
 
-void EpochDomain::wait_until_open() const { exclusive_.wait(true, std::memory_order_seq_cst); }
-
-void EpochDomain::enter_when_open(Slot& slot) {
-  do {
-    wait_until_open();
-  } while (!try_enter(slot));
-}
-
-// What announced itself too late.
-void EpochDomain::step_back(Slot& slot) {
-  slot.announced.store(0, std::memory_order_seq_cst);
-  slot.announced.notify_all();
-}
-
-void EpochDomain::lock_exclusive(Slot& slot) {
-  exclusive_mutex_.lock();
-  exclusive_.store(true, std::memory_order_seq_cst);
-  uint64_t entered_also = 0;
-  do {
-    entered_also = entered_also_.load(std::memory_order_seq_cst);
-    each_slot([](const Slot& other) {
-      for (;;) {
-        const uint64_t announced = other.announced.load(std::memory_order_seq_cst);
-        if (announced == 0) break;
-        other.announced.wait(announced, std::memory_order_seq_cst);
-      }
-    });
-  } while (entered_also_.load(std::memory_order_seq_cst) != entered_also);
-  slot.announced.store(epoch_.load(std::memory_order_relaxed), std::memory_order_seq_cst);
-}
-
-void EpochDomain::unlock_exclusive() {
-  exclusive_.store(false, std::memory_order_seq_cst);
-  exclusive_.notify_all();
-  exclusive_mutex_.unlock();
-}
-
 uint64_t EpochDomain::advance() {
   const uint64_t now = epoch_.fetch_add(1, std::memory_order_seq_cst) + 1;
   uint64_t oldest = now;
   each_slot([&](const Slot& slot) {
-    const uint64_t announced = slot.announced.load(std::memory_order_seq_cst);
+    const uint64_t announced = slot.announced.load(std::memory_order_seq_cst) & ~works;
     if (announced != 0) oldest = std::min(oldest, announced);
   });
   return oldest;

@@ -1,25 +1,17 @@
-// Epochs: memory is reused only when no batch can still read it; and the gate for commands over
-// several keys.
+// Epochs: memory is reused only when no batch can still read it.
 //
 // Every batch that runs has a slot. Entering announces the current epoch in the slot, leaving
 // clears it. Memory that was unlinked is retired with the epoch of that moment, and is free once
 // every announced epoch is later: whoever could have seen it has left.
 //
-// The gate. `enter` takes it shared: the announcement, one fence, and a look at the flag. An
-// exclusive section raises the flag and waits until no slot is announced, so every earlier batch
-// has ended and no later one has begun. The thread is announced from the beginning of the section
-// until `leave`, which comes after its end, so what the section retires is not reused while its
-// replies are read.
+// Why the announcement is safe: whoever frees raises the epoch before it scans the slots, and both
+// are sequentially consistent, as the announcement is. A scan that missed a thread's announcement
+// precedes it, so every unlink before that scan is visible to the thread, which cannot reach what
+// the scan frees.
 //
-// Why the announcement is safe: it is stored before the look at the flag, and a thread that frees
-// raises the epoch before it scans the slots, both sequentially consistent. A scan that missed a
-// thread's announcement precedes it, so every unlink before that scan is visible to the thread,
-// which cannot reach what the scan frees.
-//
-// Whoever holds one slot may enter another though an exclusive section waits (`enter_also`): else
-// it would wait for the section, and the section for it. Such entries are counted, and a section
-// whose look at the slots overlapped with one looks again: the slot entered may be one that it had
-// seen empty. A later one is not missed: its owner was inside during the whole look, and was seen.
+// Work. The announcement may say that the thread now works on keys that it names to nobody, until
+// `rest`. It is the same store, so it costs nothing; whoever needs such work to have ended makes
+// itself seen first, and then waits for every slot that works (executor/key_gate.h).
 //
 // Threads. A slot is used by one thread at a time; everything else may be called by any.
 // Limits. 256 slots, or as many as the owner says, up to 16,384. They are made as they are needed,
@@ -43,7 +35,7 @@ class EpochDomain {
   static constexpr uint32_t usual_slots = 256;
   static constexpr uint32_t max_slots = 1 << 14;
 
-  // A batch's place; announced epoch, 0 while outside.
+  // A batch's place; announced epoch, 0 while outside, with the highest bit while it works.
   struct alignas(64) Slot {
     std::atomic<uint64_t> announced{0};
     std::atomic<bool> taken{false};
@@ -61,34 +53,35 @@ class EpochDomain {
   Slot* acquire();
   void release(Slot* slot);
 
-  // Not reentrant. Waits while an exclusive section runs.
+  // Not reentrant.
   ISOTHERM_INLINE void enter(Slot& slot) {
-    if (ISOTHERM_UNLIKELY(!try_enter(slot))) enter_when_open(slot);
-  }
-  // False while an exclusive section runs or waits.
-  ISOTHERM_INLINE bool try_enter(Slot& slot) {
     slot.announced.store(epoch_.load(std::memory_order_relaxed), std::memory_order_seq_cst);
-    if (ISOTHERM_LIKELY(!exclusive_.load(std::memory_order_seq_cst))) return true;
-    step_back(slot);
-    return false;
   }
-  // For whoever is inside with another slot, which is left only behind this call.
-  void enter_also(Slot& slot) {
-    slot.announced.store(epoch_.load(std::memory_order_relaxed), std::memory_order_seq_cst);
-    entered_also_.fetch_add(1, std::memory_order_seq_cst);
+  // The same, and works.
+  ISOTHERM_INLINE void enter_to_work(Slot& slot) {
+    slot.announced.store(epoch_.load(std::memory_order_relaxed) | works, std::memory_order_seq_cst);
   }
-  void leave(Slot& slot) {
-    slot.announced.store(0, std::memory_order_seq_cst);
-    if (exclusive_.load(std::memory_order_seq_cst)) slot.announced.notify_all();
+  // Of a slot that is inside.
+  static void work(Slot& slot) {
+    slot.announced.store(slot.announced.load(std::memory_order_relaxed) | works,
+                         std::memory_order_seq_cst);
   }
+  ISOTHERM_INLINE static void rest(Slot& slot) {
+    slot.announced.store(slot.announced.load(std::memory_order_relaxed) & ~works,
+                         std::memory_order_release);
+  }
+  static void leave(Slot& slot) { slot.announced.store(0, std::memory_order_release); }
 
-  // Enters alone: waits until no other thread is inside. The calling thread must not have entered.
-  void lock_exclusive(Slot& slot);
-  // Lets other threads in again; the calling thread stays inside.
-  void unlock_exclusive();
-  // Whether a section runs or waits, and its end.
-  bool exclusive_wanted() const { return exclusive_.load(std::memory_order_seq_cst); }
-  void wait_until_open() const;
+  // Calls wait(slot) for each that works.
+  template <class Wait>
+  void each_at_work(Wait&& wait) const {
+    each_slot([&](const Slot& slot) {
+      if (is_at_work(slot)) wait(slot);
+    });
+  }
+  static bool is_at_work(const Slot& slot) {
+    return (slot.announced.load(std::memory_order_seq_cst) & works) != 0;
+  }
 
   // The epoch to retire with, read after the unlink.
   uint64_t current() const { return epoch_.load(std::memory_order_seq_cst); }
@@ -106,14 +99,11 @@ class EpochDomain {
     }
   }
   Slot* take_of(uint32_t block);
-  void enter_when_open(Slot& slot);
-  static void step_back(Slot& slot);
+
+  static constexpr uint64_t works = uint64_t{1} << 63;
 
   const uint32_t block_count_;
   std::atomic<uint64_t> epoch_{1};
-  std::atomic<bool> exclusive_{false};
-  std::atomic<uint64_t> entered_also_{0};
-  std::mutex exclusive_mutex_;
   std::mutex blocks_mutex_;        // of whoever makes one
   std::atomic<uint32_t> used_{0};  // no slot from this one on was ever taken
   std::array<std::atomic<Slot*>, max_slots / usual_slots> blocks_{};
@@ -122,15 +112,26 @@ class EpochDomain {
 // Entered for the life of the object.
 class EpochGuard {
  public:
-  EpochGuard(EpochDomain& domain, EpochDomain::Slot& slot) : domain_(domain), slot_(slot) {
-    domain_.enter(slot_);
-  }
-  ~EpochGuard() { domain_.leave(slot_); }
+  EpochGuard(EpochDomain& domain, EpochDomain::Slot& slot) : slot_(slot) { domain.enter(slot_); }
+  ~EpochGuard() { EpochDomain::leave(slot_); }
   EpochGuard(const EpochGuard&) = delete;
   EpochGuard& operator=(const EpochGuard&) = delete;
 
  private:
-  EpochDomain& domain_;
+  EpochDomain::Slot& slot_;
+};
+
+// The same, at work.
+class WorkGuard {
+ public:
+  WorkGuard(EpochDomain& domain, EpochDomain::Slot& slot) : slot_(slot) {
+    domain.enter_to_work(slot_);
+  }
+  ~WorkGuard() { EpochDomain::leave(slot_); }
+  WorkGuard(const WorkGuard&) = delete;
+  WorkGuard& operator=(const WorkGuard&) = delete;
+
+ private:
   EpochDomain::Slot& slot_;
 };
 

@@ -42,25 +42,6 @@ TEST(Epoch, SlotsRunOutAndComeBack) {
   EXPECT_EQ(epochs.acquire(), slots[7]);
 }
 
-TEST(Epoch, ExclusiveWaitsForThoseInside) {
-  EpochDomain epochs;
-  EpochDomain::Slot* reader = epochs.acquire();
-  std::atomic<bool> exclusive{false};
-  epochs.enter(*reader);
-  std::thread other([&] {
-    EpochDomain::Slot* slot = epochs.acquire();
-    epochs.lock_exclusive(*slot);
-    exclusive = true;
-    epochs.unlock_exclusive();
-    epochs.leave(*slot);
-  });
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  EXPECT_FALSE(exclusive);
-  epochs.leave(*reader);
-  other.join();
-  EXPECT_TRUE(exclusive);
-}
-
 TEST(Epoch, OfManySlotsEachHoldsBackWhatItMaySee) {
   EpochDomain epochs(EpochDomain::max_slots);
   EpochDomain::Slot* last = nullptr;
@@ -72,93 +53,30 @@ TEST(Epoch, OfManySlotsEachHoldsBackWhatItMaySee) {
   EXPECT_GT(epochs.advance(), retired);
 }
 
-// Whoever is inside enters again though a section waits, which then waits for both slots: the
-// second one may be a slot that the section had seen empty.
-TEST(Epoch, WhoIsInsideMayEnterAgainThoughASectionWaits) {
+TEST(Epoch, WhoWorksIsFoundAndHoldsMemoryBackAsAnybodyInside) {
   EpochDomain epochs;
   EpochDomain::Slot* first = epochs.acquire();
   EpochDomain::Slot* second = epochs.acquire();
-  for (const bool earlier_slot : {false, true}) {
-    EpochDomain::Slot& held = earlier_slot ? *second : *first;
-    EpochDomain::Slot& more = earlier_slot ? *first : *second;
-    epochs.enter(held);
-    std::atomic<bool> exclusive{false};
-    std::thread other([&] {
-      EpochDomain::Slot* slot = epochs.acquire();
-      epochs.lock_exclusive(*slot);
-      exclusive = true;
-      epochs.unlock_exclusive();
-      epochs.leave(*slot);
-      epochs.release(slot);
-    });
-    while (!epochs.exclusive_wanted()) std::this_thread::yield();
-    EXPECT_FALSE(epochs.try_enter(more));
-    epochs.enter_also(more);
-    epochs.leave(held);
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    EXPECT_FALSE(exclusive);
-    epochs.leave(more);
-    other.join();
-    EXPECT_TRUE(exclusive);
-  }
-}
-
-// What an exclusive section retires is not free while the section, or its reader afterwards, is
-// inside.
-TEST(Epoch, ExclusiveSectionsAreAnnouncedFromBeginningToLeave) {
-  EpochDomain epochs;
-  EpochDomain::Slot* slot = epochs.acquire();
-  epochs.lock_exclusive(*slot);
+  const auto at_work = [&] {
+    std::vector<const EpochDomain::Slot*> found;
+    epochs.each_at_work([&](const EpochDomain::Slot& slot) { found.push_back(&slot); });
+    return found;
+  };
+  using Slots = std::vector<const EpochDomain::Slot*>;
+  epochs.enter(*first);
+  EXPECT_EQ(at_work(), Slots{});
+  epochs.enter_to_work(*second);
+  EXPECT_EQ(at_work(), Slots{second});
+  EpochDomain::work(*first);
+  EXPECT_EQ(at_work(), (Slots{first, second}));
   const uint64_t retired = epochs.current();
+  epochs.leave(*first);
   EXPECT_LE(epochs.advance(), retired);
-  epochs.unlock_exclusive();
+  EpochDomain::rest(*second);
+  EXPECT_EQ(at_work(), Slots{});
   EXPECT_LE(epochs.advance(), retired);
-  epochs.leave(*slot);
+  epochs.leave(*second);
   EXPECT_GT(epochs.advance(), retired);
-  // The gate is open again.
-  epochs.enter(*slot);
-  epochs.leave(*slot);
-}
-
-// Two plain counters that only exclusive sections change, together: whoever has entered sees them
-// equal and unchanged. Under the thread sanitizer an overlap is a reported race as well.
-TEST(Epoch, ExclusiveSectionsRunAlone) {
-  EpochDomain epochs;
-  uint64_t first = 0;
-  uint64_t second = 0;
-  std::atomic<uint64_t> torn{0};
-  constexpr int rounds = 3000;
-  const auto read = [&] {
-    EpochDomain::Slot* slot = epochs.acquire();
-    for (int i = 0; i < rounds; ++i) {
-      const EpochGuard guard(epochs, *slot);
-      const uint64_t before = first;
-      std::this_thread::yield();
-      if (before != second || before != first) ++torn;
-    }
-    epochs.release(slot);
-  };
-  const auto write = [&] {
-    EpochDomain::Slot* slot = epochs.acquire();
-    for (int i = 0; i < rounds / 4; ++i) {
-      epochs.lock_exclusive(*slot);
-      ++first;
-      std::this_thread::yield();
-      ++second;
-      epochs.unlock_exclusive();
-      epochs.leave(*slot);
-    }
-    epochs.release(slot);
-  };
-  std::vector<std::thread> threads;
-  threads.emplace_back(read);
-  threads.emplace_back(read);
-  threads.emplace_back(write);
-  threads.emplace_back(write);
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(torn, 0u);
-  EXPECT_EQ(first, 2u * (rounds / 4));
-  EXPECT_EQ(second, first);
 }
 
 // A cell is replaced and its old memory scribbled over as soon as the epoch allows; readers must

@@ -180,8 +180,7 @@ void Loop::turn() {
 
 // Otherwise whoever makes it possible wakes the loop.
 bool Loop::may_begin() const {
-  return refused_ == nullptr && alone_.empty() && under_way_.size() < Worker::most_under_way &&
-         !(drains_ && !under_way_.empty());
+  return refused_ == nullptr && alone_.empty() && under_way_.size() < Worker::most_under_way;
 }
 
 LoopTurn& Loop::spare_turn() {
@@ -195,7 +194,6 @@ LoopTurn& Loop::spare_turn() {
   unneeded_turns_ = std::min(unneeded_turns_, spare_turns_.size());
   turn.turn.received();
   turn.turn.full_output = output_bound;
-  turn.turn.drains = false;
   return turn;
 }
 
@@ -213,7 +211,6 @@ void Loop::begin_turn() {
   LoopTurn& turn = spare_turn();
   parse_ready(turn);
   now_ms_ = turn.turn.now_ms();
-  drains_ = turn.turn.drains;
   turn.began_us = turn.turn.now_us();
   turn.copied_before = copies_.taken() != 0 ? worker_->copied_bytes() : LoopTurn::copies_nothing;
   if (turn.batch.empty()) return end_turn(turn);

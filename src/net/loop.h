@@ -167,7 +167,6 @@ class Loop {
   size_t reply_bytes_ = 0;             // in this turn
   size_t sent_bytes_ = 0;              // since the last look for events
   size_t replied_first_ = 0;           // counts up
-  bool drains_ = false;                // no turn begins while others are under way
   bool holds_some_ = false;            // connections that wait for the end of a pause
   // Of the last step of background work.
   bool maintains_on_ = false;  // it left something to do

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "isotherm/batch.h"
+#include "net/memcached_flush.h"
 
 namespace isotherm::net {
 
@@ -59,10 +60,10 @@ struct MemcachedAnswer {
   const char* line_end = nullptr;  // get, gets: behind the line
   int64_t time_ms = 0;             // flush_all: when, see FlushTime
 
-  // Commands without one key run alone, when all before them has been answered.
+  // Commands without a row run alone, when all before them has been answered.
   bool runs_alone() const {
-    return verb == MemcachedVerb::flush_all || verb == MemcachedVerb::stats ||
-           verb == MemcachedVerb::memory_limit;
+    return (verb == MemcachedVerb::flush_all && time_ms != FlushTime::at_once) ||
+           verb == MemcachedVerb::stats || verb == MemcachedVerb::memory_limit;
   }
 };
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "net/memcached_admin.h"
-#include "net/memcached_flush.h"
+#include "net/memcached_shared.h"
 
 namespace isotherm::net {
 namespace {
@@ -425,6 +425,10 @@ void MemcachedParser::run_flush(const Words& words, Turn& turn) {
     int64_t delay = 0;
     parse_signed(words[1], delay);
     if (delay > 0) answer.time_ms = time_ms > turn.now_ms ? time_ms : FlushTime::never;
+  }
+  if (!answer.runs_alone()) {
+    answer.row = turn.batch.flush(memcached_database, memcached_database + 1);
+    answer.count = 1;
   }
   turn.answers.push_back(answer);
 }

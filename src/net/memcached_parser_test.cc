@@ -308,12 +308,12 @@ TEST(MemcachedParser, WhatClosesTheConnection) {
 }
 
 TEST(MemcachedParser, WhatRunsAloneEndsTheTurn) {
-  const std::string_view bytes = "get a\r\nflush_all\r\nget b\r\nstats\r\nget c\r\n";
+  const std::string_view bytes = "get a\r\nflush_all 9\r\nget b\r\nflush_all\r\nstats\r\nget c\r\n";
   MemcachedParser parser;
   Batch batch;
   std::vector<MemcachedAnswer> found;
   size_t used = parser.parse(bytes, {now, many_rows, batch, found});
-  EXPECT_EQ(used, 18u);
+  EXPECT_EQ(used, 20u);
   EXPECT_TRUE(found.back().runs_alone());
   EXPECT_EQ(parser.parse(bytes.substr(used), {now, many_rows, batch, found}), 0u);
   found.clear();

@@ -26,12 +26,9 @@ class MemcachedProtocol final : public Protocol {
     // It tells reads from writes late, so a pause of writes holds both.
     held_ = server_.pause.holds(turn.now_ms()) != Pause::Holds::nothing;
     if (held_) return 0;
-    postponed_ = turn.worker.busy() && server_.memcached.flush.due(turn.now_ms());
-    if (postponed_) {
-      turn.drains = true;
-      return 0;
+    if (server_.memcached.flush.take_due(turn.now_ms())) {
+      turn.batch.flush(memcached_database, memcached_database + 1);
     }
-    flush_if_due(server_, turn.worker, turn.now_ms());
     turn.batch.select(memcached_database);
     SpareLists<MemcachedAnswer>::begin(answers_, input.size());
     const auto rows = static_cast<Batch::Row>(
@@ -65,6 +62,7 @@ class MemcachedProtocol final : public Protocol {
     while (given < count && left == parsed_end_) {
       const MemcachedAnswer& answer = answers_[given++];
       const bool fixed = given <= parser_.fixed_answers();
+      if (answer.verb == MemcachedVerb::flush_all) server_.memcached.flush.set(FlushTime::never);
       const Batch::Row written =
           write_answer(answer, turn.batch, turn.counters.memcached, output,
                        fixed ? std::numeric_limits<size_t>::max() : turn.full_output);
@@ -102,20 +100,13 @@ class MemcachedProtocol final : public Protocol {
       return;
     }
     turn.counters.memcached.cmd_flush.add();
-    if (answer.time_ms == FlushTime::at_once) {
-      server_.memcached.flush.set(FlushTime::never);
-      turn.worker.flush(memcached_database);
-    } else {
-      server_.memcached.flush.set(answer.time_ms);
-    }
+    server_.memcached.flush.set(answer.time_ms);
     if (!answer.silent) output.append("OK\r\n");
   }
 
   bool closing() const override { return parser_.closing(); }
   size_t wanted() const override { return parser_.wanted(); }
-  bool stopped_early() const override {
-    return held_ || postponed_ || parser_.stopped_early() || waits_alone();
-  }
+  bool stopped_early() const override { return held_ || parser_.stopped_early() || waits_alone(); }
 
  private:
   // The block of a set and its like becomes an item as it comes. Where the cap refuses it, it is
@@ -153,7 +144,6 @@ class MemcachedProtocol final : public Protocol {
   std::vector<MemcachedAnswer> answers_;
   const char* parsed_end_ = nullptr;  // of the input of this turn
   Batch::Row rows_end_ = 0;           // of its rows
-  bool postponed_ = false;            // until a flush that is due can run alone
   size_t value_bytes_ = 256;          // how much a row is expected to answer, at first unseen
 };
 

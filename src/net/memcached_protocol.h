@@ -10,8 +10,8 @@
 // it is not. Every request goes to database 0, so both ports see the same data: an item set through
 // RESP has the flags 0.
 //
-// flush_all and stats run alone. Whoever finds a delayed flush_all due runs it: this protocol
-// before it parses, and the loop's timer through `flush_if_due`.
+// stats runs alone. Whoever finds a delayed flush_all due runs it: this protocol before what it
+// parses, and the loop's timer through `flush_if_due`.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ namespace isotherm::net {
 
 std::unique_ptr<Protocol> make_memcached_protocol(ServerState& server);
 
-// Empties database 0 when a delayed flush_all is due. Not while a batch of `worker` holds replies.
+// Empties database 0 when a delayed flush_all is due. Not while a batch of `worker` is under way.
 void flush_if_due(ServerState& server, Worker& worker, int64_t now_ms);
 
 }  // namespace isotherm::net

@@ -168,7 +168,10 @@ Batch::Row write_answer(const MemcachedAnswer& answer, const Batch& batch,
     return answer.count;
   }
   std::string_view words;
-  if (answer.verb == erase || answer.verb == touch) {
+  if (answer.verb == flush_all) {
+    counters.cmd_flush.add();
+    words = "OK\r\n";
+  } else if (answer.verb == erase || answer.verb == touch) {
     count_found(answer.verb, status, counters);
     words = found_answer(answer.verb == erase ? "DELETED\r\n" : "TOUCHED\r\n", status);
   } else {

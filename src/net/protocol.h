@@ -9,7 +9,7 @@
 //   4. the loop clears the batch;
 //   5. for every connection that waits with a command that runs alone, when no turn is under way:
 //      `run_alone`.
-// A command that runs alone (FLUSHALL, DBSIZE, SCAN, …) ends the connection's parse of this turn:
+// A command that runs alone (DBSIZE, SCAN, …) ends the connection's parse of this turn:
 // it may use the worker's functions for a whole database, which a batch that holds replies forbids.
 // The connection parses on in the next turn.
 //
@@ -60,9 +60,6 @@ struct Turn {
   // An output of so many bytes takes no more answers, but those that must be given. 0: the turn has
   // written its share, and gives besides only the answers of connections that ask for little.
   size_t full_output = output_bound;
-  // Somebody has to run alone before it can be parsed: the next turn begins when no other is under
-  // way.
-  bool drains = false;
 
   // The time, not before anything that was received so far. The clock is read when somebody asks,
   // so once in most turns.

@@ -1,4 +1,4 @@
-// Commands over a whole database: they run alone.
+// Commands over a whole database: those that flush are rows, the others run alone.
 
 #include <algorithm>
 #include <cerrno>
@@ -122,24 +122,14 @@ void run_dbsize(Alone& alone) {
   alone.writer.integer(static_cast<int64_t>(keys));
 }
 
-void run_flushall(Alone& alone) {
-  alone.turn.worker.flush_all();
-  alone.writer.ok();
-}
-
-void run_flushdb(Alone& alone) {
-  alone.turn.worker.flush(alone.session.database);
-  alone.writer.ok();
-}
-
 // ASYNC and SYNC both empty the database at once and free its items later.
-void flush(Call& call, RunAlone run) {
+void flush(Call& call, uint32_t first, uint32_t end) {
   const bool plain = call.size() == 1;
   if (!plain && (call.size() > 2 || !(equals_ignoring_case(call[1], "async") ||
                                       equals_ignoring_case(call[1], "sync")))) {
     return call.syntax_error();
   }
-  call.run_alone(run);
+  call.answer(encode_ok, call.batch().flush(first, end));
 }
 
 }  // namespace
@@ -155,8 +145,8 @@ void scan(Call& call) {
 void keys(Call& call) { call.run_alone(run_keys); }
 void randomkey(Call& call) { call.run_alone(run_randomkey); }
 void dbsize(Call& call) { call.run_alone(run_dbsize); }
-void flushall(Call& call) { flush(call, run_flushall); }
-void flushdb(Call& call) { flush(call, run_flushdb); }
+void flushall(Call& call) { flush(call, 0, call.turn.server.options.store.databases); }
+void flushdb(Call& call) { flush(call, call.session.database, call.session.database + 1); }
 
 }  // namespace handlers
 }  // namespace isotherm::net

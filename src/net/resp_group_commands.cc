@@ -60,6 +60,7 @@ Batch::Row append_transfer(Call& call, const Transfer& transfer) {
     batch.erase(transfer.from);
   }
   batch.select(call.session.database);
+  batch.group(first);
   return first;
 }
 
@@ -98,14 +99,6 @@ void answer_same_object(Call& call) {
 
 // A third of the group's rows is of one kind; the context is their number.
 Batch::Row third(void* context) { return *static_cast<Batch::Row*>(context); }
-
-void cancel_if_any_is_there(Batch& batch, Batch::Row row, void* context) {
-  const Batch::Row count = third(context);
-  for (Batch::Row i = row - count; i < row; ++i) {
-    const Status status = batch.reply(i).status.load(std::memory_order_acquire);
-    if (status != Status::not_found) return batch.cancel(row, row + 2 * count);
-  }
-}
 
 void cancel_if_all_were_put(Batch& batch, Batch::Row row, void* context) {
   const Batch::Row count = third(context);
@@ -224,12 +217,14 @@ void msetnx(Call& call) {
   if (call.size() % 2 == 0) return call.wrong_arity();
   Batch& batch = call.batch();
   auto& count = call.keep(static_cast<Batch::Row>(call.size() / 2));
+  const Batch::Row begin = batch.size();
   for (size_t i = 1; i < call.size(); i += 2) batch.get(call[i], option::no_value);
-  batch.guard(cancel_if_any_is_there, &count);
+  batch.unless_absent(begin);
   const Batch::Row first = batch.size();
   for (size_t i = 1; i < call.size(); i += 2) batch.put(call[i], call[i + 1]);
   batch.guard(cancel_if_all_were_put, &count);
   for (size_t i = 1; i < call.size(); i += 2) batch.erase(call[i]);
+  batch.group(begin);
   call.answer(encode_msetnx, first, count);
 }
 
@@ -257,6 +252,7 @@ void bitop(Call& call) {
   for (const std::string_view key : call.arguments.subspan(3)) call.batch().get(key);
   call.batch().guard(fill_bitop, &kept);
   call.batch().put(call[2], {});
+  call.batch().group(first);
   call.answer(encode_bitop, first, kept.sources + 1);
 }
 

@@ -187,15 +187,15 @@ void getex(Call& call) {
 void mget(Call& call) {
   const Batch::Row first = call.batch().size();
   for (const std::string_view key : call.arguments.subspan(1)) call.batch().get(key);
+  call.batch().view(first);
   call.answer(encode_values, first, call.batch().size() - first);
 }
 
 void mset(Call& call) {
   if (call.size() % 2 == 0) return call.wrong_arity();
   const Batch::Row first = call.batch().size();
-  for (size_t i = 1; i < call.size(); i += 2) {
-    call.batch().put(call[i], call[i + 1], option::exclusive);
-  }
+  for (size_t i = 1; i < call.size(); i += 2) call.batch().put(call[i], call[i + 1]);
+  call.batch().group(first);
   call.answer(encode_ok, first, call.batch().size() - first);
 }
 

@@ -196,6 +196,7 @@ class History {
         break;
       }
       case Op::bitfield:
+      case Op::flush:
       case Op::none:
         break;
     }
@@ -250,6 +251,7 @@ class History {
           batch_.add_float(key, r.value, r.options);
           break;
         case Op::bitfield:
+        case Op::flush:
         case Op::none: {
           const Batch::Row row = batch_.get(key);
           batch_.cancel(row, row + 1);

@@ -131,8 +131,14 @@ bool DeviceExecutor::flush(Participant& participant, uint32_t database, int64_t 
   const auto empty = [](const Database& one) {
     return one.entries_on_device.load(std::memory_order_relaxed) == 0;
   };
-  if (!std::all_of(store_.databases.begin(), store_.databases.end(), empty)) return true;
-  return rounds_.alone([](RootTable& table) { table.clear(); });
+  const auto all_empty = [&] {
+    return std::all_of(store_.databases.begin(), store_.databases.end(), empty);
+  };
+  if (!all_empty()) return true;
+  // Others may have stored something by then.
+  return rounds_.alone([&](RootTable& table) {
+    if (all_empty()) table.clear();
+  });
 }
 
 bool DeviceExecutor::scan(uint64_t bound, uint64_t wanted,

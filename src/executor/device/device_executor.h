@@ -13,8 +13,9 @@
 // Values. Where the store's options give it memory for them, cold values lie on the devices, too
 // (executor/values/device_values.h).
 //
-// Flushing walks over all items of the database within an exclusive section and takes them out of
-// the index in batches; an index that is then empty is made anew, which frees its memory.
+// Flushing walks over all items of the database, which nobody else works on meanwhile, and takes
+// them out of the index in batches; an index that is then empty is made anew, which frees its
+// memory.
 //
 // Memory. Items, and what of the index lies on the host, are preferred to come from the memory
 // nodes of the devices (base/memory_node.h), as columns of rounds are. Threads run anywhere.
@@ -76,12 +77,13 @@ class DeviceExecutor {
   // A device failed its caller: it is lost, if it was not already. Within an epoch.
   void fail();
 
-  // Whoever wants an exclusive section says so before, and its end: meanwhile no round waits for
-  // more work, which that section keeps out.
+  // Whoever takes keys for a group says so before, and when he has given them back: meanwhile no
+  // round waits for more work, lest he and who waits for him wait with it.
   void hurry() { rounds_.hurry(); }
   void calm() { rounds_.calm(); }
 
-  // Within an exclusive section. False: the device was lost; what is left is the caller's.
+  // By who has all keys of the database (executor/key_gate.h). False: the device was lost; what is
+  // left is the caller's.
   bool flush(Participant& participant, uint32_t database, int64_t now_ms);
 
   // One step of a walk over the items of all databases, until there are `wanted`: visits the roots

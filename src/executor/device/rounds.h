@@ -29,10 +29,10 @@
 // schedules (executor/device/round_schedule.h) the leader of a round with too few rows sleeps,
 // before it has the turn, so `alone` passes it. It goes on at once where nobody is left to wait
 // for, work of all senders being in; where somebody could be kept waiting who is not in: whose work
-// finds no room in the round, who wants the gate (`hurry`), or whose work is background work; and
-// when the device is lost. A sender (RoundSender) is whoever has work done, which may be by any
-// participant. It is known by its first work, and missed until it ends: an idle one makes the
-// others wait for as long as the schedule says.
+// finds no room in the round, who takes keys for a group and waits for rows on them (`hurry`), or
+// whose work is background work; and when the device is lost. A sender (RoundSender) is whoever has
+// work done, which may be by any participant. It is known by its first work, and missed until it
+// ends: an idle one makes the others wait for as long as the schedule says.
 //
 // Order. A worker waits until its work is answered, so all requests of a round are concurrent. On
 // each key those take effect first that need no order, then the others, in the order of the
@@ -45,9 +45,9 @@
 // done: the items say what it did.
 //
 // Threads. Any number, each with a Participant of its own, within an epoch from before it calls
-// until its replies are read; so what is found stays readable, and an exclusive section
-// (items/epoch.h), which waits until all others have left, meets no round but its own. Memory.
-// Columns for most_rows rows at most; some 10 bytes a row with each participant.
+// until its replies are read; so what is found stays readable. Rows of groups (executor/key_gate.h)
+// are rows like others here: nobody else's on their keys are in a round meanwhile.
+// Memory. Columns for most_rows rows at most; some 10 bytes a row with each participant.
 #pragma once
 
 #include <atomic>

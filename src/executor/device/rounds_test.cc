@@ -282,7 +282,7 @@ TEST_F(RoundsTest, WhoWantsTheTableAloneIsNotKeptWaiting) {
   EXPECT_TRUE(worker(0).end());
 }
 
-TEST_F(RoundsTest, WhoWantsTheGateIsNotKeptWaiting) {
+TEST_F(RoundsTest, WhoTakesKeysIsNotKeptWaiting) {
   make(fixed(), 3);
   worker(0).lead(1);
   rounds_->hurry();

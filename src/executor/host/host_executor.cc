@@ -24,9 +24,9 @@ HostExecutor::Stages HostExecutor::choose_stages() {
 }
 
 void HostExecutor::run(Batch& batch, int64_t now_ms, bool writable, Batch::Row first,
-                       Batch::Row end) {
+                       Batch::Row end, bool hashed) {
   Batch::Columns columns = batch.columns().from(first);
-  Run run{*this, columns, now_ms, writable ? store_.largest_item() : 0, !batch.writes()};
+  Run run{*this, columns, now_ms, writable ? store_.largest_item() : 0, !batch.writes(), hashed};
   stages_(run, end - first);
   count(run, end - first);
 }
@@ -48,7 +48,7 @@ void HostExecutor::uncount_reads(const Batch& batch, Batch::Row first, Batch::Ro
   counters_.requests.subtract(end - first);
 }
 
-void HostExecutor::hash_keys(Batch::Columns& columns, Batch::Row from, Batch::Row to) {
+void HostExecutor::hash_keys(Batch::Columns& columns, Batch::Row from, Batch::Row to) const {
   if (ISOTHERM_LIKELY(store_.hash == static_cast<HostStore::Hash>(hash_bytes))) {
     return hash_bytes(columns.key + from, to - from, store_.seed, columns.hash + from);
   }

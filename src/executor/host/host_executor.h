@@ -48,6 +48,7 @@ class HostExecutor {
     int64_t now_ms;
     uint64_t largest_item;  // that a row may store; 0: none
     bool reads_only;
+    bool hashed = false;  // the column of hashes is filled
     // Whether a read may erase the item it finds expired; else that is left to the sweep.
     bool erases_expired = true;
     uint64_t hits = 0;
@@ -77,7 +78,9 @@ class HostExecutor {
 
   // Answers the rows from `first` to before `end`. `writable` is false when the store is at its cap
   // and nothing could be evicted: rows that need memory are then answered out_of_memory.
-  void run(Batch& batch, int64_t now_ms, bool writable, Batch::Row first, Batch::Row end);
+  // `hashed`: the column of hashes is filled.
+  void run(Batch& batch, int64_t now_ms, bool writable, Batch::Row first, Batch::Row end,
+           bool hashed = false);
   // All rows.
   void run(Batch& batch, int64_t now_ms, bool writable) {
     run(batch, now_ms, writable, 0, batch.size());
@@ -87,7 +90,7 @@ class HostExecutor {
   // Takes back what it has counted of reads that were answered in vain and will run again.
   void uncount_reads(const Batch& batch, Batch::Row first, Batch::Row end);
   // Fills the column of hashes.
-  void hash_keys(Batch::Columns& columns, Batch::Row from, Batch::Row to);
+  void hash_keys(Batch::Columns& columns, Batch::Row from, Batch::Row to) const;
 
   HostStore& store() { return store_; }
   ItemStore::Cache& cache() { return cache_; }

@@ -113,7 +113,7 @@ struct HostStages {
   }
 
   static ISOTHERM_INLINE void hash(Run& run, Row from, Row to) {
-    run.executor.hash_keys(run.columns, from, to);
+    if (!run.hashed) run.executor.hash_keys(run.columns, from, to);
   }
 
   // The home line of a row's key, on its way; null where the database is empty.

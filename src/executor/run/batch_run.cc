@@ -28,10 +28,23 @@ Batch& BatchRun::take_parked() {
     again_.append(batch->columns(), one.row);
     rows_again_.push_back(one.row);
   }
+  if (!batch->views().empty()) copy_views();
   parked_.clear();
   parked_keys_.clear();
   parks_.store(false, std::memory_order_relaxed);
   return again_;
+}
+
+void BatchRun::copy_views() {
+  const auto at = [&](Batch::Row row) {
+    return static_cast<Batch::Row>(std::lower_bound(rows_again_.begin(), rows_again_.end(), row) -
+                                   rows_again_.begin());
+  };
+  for (const Batch::Span& view : batch->views()) {
+    const Batch::Row first = at(view.first);
+    const Batch::Row end = at(view.end);
+    if (first != end) again_.view(first, end);
+  }
 }
 
 // Those that wait again stay pending.

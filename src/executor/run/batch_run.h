@@ -9,7 +9,8 @@
 // the batch is cleared. So runs of one owner overlap and hold no memory back for ever.
 //
 // Parked rows. They are copied into a batch of their own, in order, which runs like any other;
-// their replies are then handed back. Rows behind a parked row of their key are parked, too.
+// their replies are then handed back. Rows behind a parked row of their key are parked, too, and
+// all of a view (isotherm/batch.h) that the gate parks one of.
 //
 // Memory. Owners use runs again, so one that has run before allocates nothing, unless rows park.
 // Threads. Whoever runs the batch, one at a time; `there` any; `release` is the owner's.
@@ -26,7 +27,7 @@
 #include "executor/executor.h"
 #include "executor/values/value_reader.h"
 #include "isotherm/batch.h"
-#include "items/epoch_group.h"
+#include "items/epoch.h"
 
 namespace isotherm {
 
@@ -50,34 +51,19 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
     ~Owner() = default;
   };
 
-  BatchRun(Owner& its_owner, EpochDomain& epochs, EpochDomain::Slot& its_slot)
-      : owner(its_owner), slot(its_slot), epochs_(epochs) {}
+  BatchRun(Owner& its_owner, EpochDomain::Slot& its_slot) : owner(its_owner), slot(its_slot) {}
   BatchRun(const BatchRun&) = delete;
   BatchRun& operator=(const BatchRun&) = delete;
 
-  // `group`: of the owner's slots, where others of them may be inside meanwhile; else null.
-  void begin(Batch& its_batch, int64_t its_now_ms, EpochGroup* group) {
+  // `beside_others`: the owner holds replies of others.
+  void begin(Batch& its_batch, int64_t its_now_ms, bool its_beside_others) {
     batch = &its_batch;
     now_ms = its_now_ms;
-    group_ = group;
+    beside_others = its_beside_others;
     batch->hold(this);
   }
-  bool beside_others() const { return group_ != nullptr; }
-  void enter() { group_ != nullptr ? group_->enter(slot) : epochs_.enter(slot); }
-  // False where the gate is closed.
-  bool try_enter() { return group_ != nullptr ? group_->try_enter(slot) : epochs_.try_enter(slot); }
-  // The slot is inside by other means.
-  void entered() {
-    if (group_ != nullptr) group_->count_in();
-  }
-  // The slot is inside, and from now on others of the group may be.
-  void join(EpochGroup& group) {
-    if (group_ != nullptr) return;
-    group_ = &group;
-    group_->count_in();
-  }
   void leave() {
-    group_ != nullptr ? group_->leave(slot) : epochs_.leave(slot);
+    EpochDomain::leave(slot);
     if (reader != nullptr) reader->clear();
     if (!again_.empty()) again_.clear();
   }
@@ -125,6 +111,7 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   Executor* executor = nullptr;  // that has it
   Batch* batch = nullptr;
   int64_t now_ms = 0;
+  bool beside_others = false;
   bool writable = true;
   int64_t passing = 0;            // bytes that were told of as such (items/memory_budget.h)
   ValueReader* reader = nullptr;  // or null
@@ -150,10 +137,9 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   }
   bool is_written_behind(Batch::Row row) const;
   bool is_parked_key(uint64_t key) const;
+  void copy_views();
   void all_there();
 
-  EpochDomain& epochs_;
-  EpochGroup* group_ = nullptr;
   std::atomic<uint32_t> waits_{0};  // for things, and one while it begins to
   std::atomic<bool> parks_{false};  // some rows
   mutable std::mutex mutex_;        // of both, while rows are answered

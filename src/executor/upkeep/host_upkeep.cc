@@ -123,8 +123,8 @@ bool HostUpkeep::make_room(const BatchBytes& needed, int64_t now_ms) {
 
 bool HostUpkeep::step(uint64_t writes, int64_t now_ms) {
   bool more = grow(writes + std::exchange(erased_, 0));
-  const bool drains = drain();
-  more |= drains;
+  const bool drains = store_.any_flushed.load(std::memory_order_relaxed);
+  if (drains) more |= drain();
   more |= expire(now_ms);
   more |= tend_values(now_ms);
   if (store_.makes_room()) {
@@ -174,11 +174,12 @@ bool HostUpkeep::grow(uint64_t changes) {
 // A sweep of another thread may look at these items, so they retire like any other. They lie
 // anywhere, so what retiring them changes is on its way for all before the first one's turn.
 bool HostUpkeep::drain() {
-  if (!store_.any_flushed.load(std::memory_order_relaxed)) return false;
   std::unique_lock guard(store_.flushed_mutex, std::try_to_lock);
   if (!guard.owns_lock() || store_.flushed.empty()) return false;
+  // Somebody may still look into it.
+  if (store_.epochs.advance() <= store_.flushed.front().epoch) return false;
   drained_.clear();
-  const bool more = store_.flushed.front()->drain(lines_per_drain, [&](uint64_t root) {
+  const bool more = store_.flushed.front().index->drain(lines_per_drain, [&](uint64_t root) {
     store_.items.prefetch_bits(root);
     drained_.push_back(root);
   });
@@ -193,7 +194,7 @@ bool HostUpkeep::drain() {
 }
 
 bool HostUpkeep::expire(int64_t now_ms) {
-  const EpochGuard guard(store_.epochs, slot_);
+  const WorkGuard guard(store_.epochs, slot_);
   const uint32_t looked =
       store_.items.sweep_expired(now_ms, items_per_sweep, [&](Location location) {
         erase_if_still(location, MoveReason::expired, now_ms);
@@ -213,7 +214,7 @@ bool HostUpkeep::evict_to(int64_t wanted, uint32_t sweeps, int64_t now_ms) {
     const bool evicts = evictable() && (sent == Sent::off || store_.values->poor());
     if (!evicts && (sent == Sent::off || (sent == Sent::none && ++vain == most_vain_sends))) break;
     if (!evicts) continue;
-    const EpochGuard guard(store_.epochs, slot_);
+    const WorkGuard guard(store_.epochs, slot_);
     // Not for every small item anew.
     evict_some(std::max(missing, reserve_of(store_.budget.limit()) / 16), now_ms);
     make_moves(now_ms);
@@ -331,7 +332,7 @@ Location HostUpkeep::find_soonest() {
 }
 
 void HostUpkeep::compact(int64_t now_ms) {
-  const EpochGuard guard(store_.epochs, slot_);
+  const WorkGuard guard(store_.epochs, slot_);
   store_.items.compact(items_per_sweep,
                        [&](Location location) { return move_if_still(location, now_ms); });
   make_moves(now_ms);
@@ -368,15 +369,32 @@ bool HostUpkeep::swap(ItemMove move, int64_t now_ms) {
 
 bool HostUpkeep::swap_on_host(const ItemMove& move, int64_t now_ms) {
   const Item& item = *store_.items.item(move.from);
+  const uint64_t hash = store_.hash(item.key(), store_.seed);
+  // First: a flush takes the index away.
+  if (store_.gate.is_held(hash, item.database())) return false;
   LineIndex* index = store_.databases[item.database()].index();
   if (index == nullptr) return false;
-  const uint64_t hash = store_.hash(item.key(), store_.seed);
   return swap_member<TilePlain>(executor_, *index, hash, move, now_ms);
+}
+
+bool HostUpkeep::is_held(const ItemMove& move) const {
+  const Item& item = *store_.items.item(move.from);
+  return store_.gate.is_held(store_.hash(item.key(), store_.seed), item.database());
+}
+
+// Puts nothing off: a later sweep finds them again.
+void HostUpkeep::leave_held() {
+  const auto held = std::partition(moves_.begin(), moves_.end(),
+                                   [&](const ItemMove& move) { return !is_held(move); });
+  std::for_each(held, moves_.end(), [&](const ItemMove& move) { book(move); });
+  moves_.erase(held, moves_.end());
 }
 
 // Within the epoch in which the moves were found; how many were done.
 size_t HostUpkeep::make_moves(int64_t now_ms) {
   if (moves_.empty()) return 0;
+  EpochDomain::work(slot_);
+  if (store_.gate.armed()) leave_held();
   if (!device_->swap(*participant_, moves_, now_ms)) {
     // What lies on a device is lost by now.
     const auto lost = [&](const ItemMove& move) {

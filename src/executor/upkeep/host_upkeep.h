@@ -15,6 +15,10 @@
 // (executor/host/member_swap.h), so it never loses a write that came in between. Where the index is
 // on a device, a sweep collects what it finds and goes to the device once.
 //
+// Keys that a group has (executor/key_gate.h) keep their items where they are: what would move or
+// remove one works, in the sense of items/epoch.h, from before it asks the gate until it has done
+// so.
+//
 // Room. What can still be stored: the rest of the budget, free items of all classes, and what
 // waits for readers. Eviction keeps a reserve of room, so a batch of writes finds its memory ready.
 // It frees as many bytes as are missing, whatever the items' sizes, and little more. A batch that
@@ -94,6 +98,8 @@ class HostUpkeep {
   // Does the move, or puts it off until `make_moves` where the index is on a device.
   bool swap(ItemMove move, int64_t now_ms);
   bool swap_on_host(const ItemMove& move, int64_t now_ms);
+  bool is_held(const ItemMove& move) const;
+  void leave_held();
   size_t make_moves(int64_t now_ms);
   void book(const ItemMove& move);
   void count_value_move(const ItemMove& move);

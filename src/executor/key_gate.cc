@@ -1,0 +1,303 @@
+#include "executor/key_gate.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <stdexcept>
+#include <thread>
+
+namespace isotherm {
+namespace {
+
+// What is waited for mostly takes microseconds, but a round of a device, or a thread that the
+// system has stopped, takes longer.
+class Patience {
+ public:
+  void wait() {
+    constexpr uint32_t looks = 500;
+    constexpr uint32_t yields = 50;
+    constexpr std::chrono::microseconds nap{20};
+    ++waits_;
+    if (waits_ < looks) return __builtin_ia32_pause();
+    if (waits_ < looks + yields) return std::this_thread::yield();
+    std::this_thread::sleep_for(nap);
+  }
+
+ private:
+  uint32_t waits_ = 0;
+};
+
+}  // namespace
+
+KeyGate::KeyGate(EpochDomain& epochs)
+    : epochs_(epochs), owners_(new std::atomic<uint16_t>[size_t{1} << slot_bits]()) {}
+
+KeyGate::Holder& KeyGate::join() {
+  const std::lock_guard lock(mutex_);
+  const uint32_t count = holder_count_.load(std::memory_order_relaxed);
+  for (uint32_t i = 0; i < count; ++i) {
+    if (holders_[i]->in_use_) continue;
+    holders_[i]->in_use_ = true;
+    return *holders_[i];
+  }
+  if (count == most_holders) throw std::runtime_error("too many threads run batches");
+  holders_[count].reset(new Holder(*this, static_cast<uint16_t>(count + 1)));
+  holding_.reserve(count + 1);
+  waiting_.reserve(count + 1);
+  holder_count_.store(count + 1, std::memory_order_release);
+  return *holders_[count];
+}
+
+void KeyGate::leave(Holder& holder) {
+  const std::lock_guard lock(mutex_);
+  holder.in_use_ = false;
+}
+
+void KeyGate::Holder::begin(Waiter& waiter) {
+  {
+    const std::lock_guard lock(gate_.mutex_);
+    if (granted_.load(std::memory_order_relaxed)) return waiters_.push_back(&waiter);
+  }
+  waiter.there();
+}
+
+// ---- Who takes ----
+
+void KeyGate::take(Holder& holder, const Batch& batch) {
+  constexpr int looks = 1000;
+  holder.batch_ = &batch;
+  holder.flush_first_ = std::numeric_limits<uint32_t>::max();
+  holder.flush_end_ = 0;
+  uint64_t rows = 0;
+  for (const Batch::Span& group : batch.groups()) rows += group.end - group.first;
+  for (const Batch::Guard& guard : batch.guards()) {
+    const Batch::Columns& columns = batch.columns();
+    if (guard.check != nullptr || columns.op[guard.row] != Op::flush) continue;
+    holder.flush_first_ = std::min(holder.flush_first_, columns.database[guard.row]);
+    holder.flush_end_ =
+        std::max(holder.flush_end_, static_cast<uint32_t>(columns.number[guard.row]));
+  }
+  holder.has_all_rows_ = rows == batch.size();
+  std::unique_lock lock(mutex_);
+  armed_.store(true, std::memory_order_seq_cst);
+  if (!waiting_.empty() || !grant(holder)) {
+    waiting_.push_back(&holder);
+    grant_waiting();
+    lock.unlock();
+    for (int i = 0; i < looks && !holder.granted_.load(std::memory_order_acquire); ++i) {
+      __builtin_ia32_pause();
+    }
+    lock.lock();
+    holder.told_.wait(lock, [&] { return holder.granted_.load(std::memory_order_relaxed); });
+  }
+  lock.unlock();
+  drain(holder);
+}
+
+bool KeyGate::flushes_some(const Holder& one, const Holder& other) {
+  if (one.flush_end_ == 0) return false;
+  if (other.flush_end_ != 0 && flushes(one, other.flush_first_, other.flush_end_ - 1)) return true;
+  // Its hashes may be written once more, with what they are, by whoever runs it.
+  const uint32_t* const databases = other.batch_->columns().database;
+  for (const Batch::Span& group : other.batch_->groups()) {
+    const auto flushed = [&](uint32_t database) { return flushes(one, database, database); };
+    if (std::any_of(databases + group.first, databases + group.end, flushed)) return true;
+  }
+  return false;
+}
+
+// All or nothing. Whoever sees a slot that is given back at once waits for nothing.
+bool KeyGate::grant(Holder& holder) {
+  const bool to_flush = holder.flush_end_ != 0;
+  const uint16_t flusher = flusher_.load(std::memory_order_relaxed);
+  if (to_flush && flusher != 0) return false;
+  if (flusher != 0 && flushes_some(*holders_[flusher - 1], holder)) return false;
+  const auto in_the_way = [&](const Holder* other) { return flushes_some(holder, *other); };
+  if (to_flush && std::any_of(holding_.begin(), holding_.end(), in_the_way)) return false;
+  bool free = true;
+  uint64_t rows = 0;
+  each_row(*holder.batch_, [&](uint64_t hash, uint32_t database) {
+    std::atomic<uint16_t>& owner = owners_[slot_of(hash, database)];
+    const uint16_t before = owner.load(std::memory_order_relaxed);
+    if (before == 0) owner.store(holder.number_, std::memory_order_relaxed);
+    free = before == 0 || before == holder.number_;
+    ++rows;
+    return free;
+  });
+  if (!free) {
+    release(holder, rows - 1);
+    return false;
+  }
+  if (to_flush) {
+    flush_first_.store(holder.flush_first_, std::memory_order_relaxed);
+    flush_end_.store(holder.flush_end_, std::memory_order_relaxed);
+    flusher_.store(holder.number_, std::memory_order_release);
+  }
+  holding_.push_back(&holder);
+  holder.granted_.store(true, std::memory_order_release);
+  // From here on it is seen by whoever has not shown his rows.
+  takes_.fetch_add(1, std::memory_order_seq_cst);
+  return true;
+}
+
+// The slots of so many rows.
+void KeyGate::release(Holder& holder, uint64_t rows) {
+  if (rows == 0) return;
+  each_row(*holder.batch_, [&](uint64_t hash, uint32_t database) {
+    std::atomic<uint16_t>& owner = owners_[slot_of(hash, database)];
+    if (owner.load(std::memory_order_relaxed) == holder.number_) {
+      owner.store(0, std::memory_order_release);
+    }
+    return --rows != 0;
+  });
+}
+
+void KeyGate::give_back(Holder& holder) {
+  std::vector<Awaited::Waiter*> waiters;
+  {
+    const std::lock_guard lock(mutex_);
+    release(holder, std::numeric_limits<uint64_t>::max());
+    if (holder.flush_end_ != 0) flusher_.store(0, std::memory_order_release);
+    holder.granted_.store(false, std::memory_order_relaxed);
+    holder.has_all_rows_ = false;
+    holding_.erase(std::find(holding_.begin(), holding_.end(), &holder));
+    waiters.swap(holder.waiters_);
+    if (!waiting_.empty()) grant_waiting();
+  }
+  for (Awaited::Waiter* waiter : waiters) waiter->there();
+}
+
+// In order: nobody passes one who waits for the same.
+void KeyGate::grant_waiting() {
+  if (wanted_.empty()) wanted_.resize(size_t{1} << slot_bits);
+  ++look_;
+  size_t left = 0;
+  for (size_t i = 0; i < waiting_.size(); ++i) {
+    Holder& holder = *waiting_[i];
+    const auto flush = [&](const Holder* before) {
+      return flushes_some(*before, holder) || flushes_some(holder, *before);
+    };
+    const bool behind =
+        waits_behind(holder) || std::any_of(waiting_.begin(), waiting_.begin() + left, flush);
+    if (!behind && grant(holder)) {
+      holder.told_.notify_one();
+      continue;
+    }
+    waiting_[left++] = &holder;
+    each_row(*holder.batch_, [&](uint64_t hash, uint32_t database) {
+      wanted_[slot_of(hash, database)] = look_;
+      return true;
+    });
+  }
+  waiting_.resize(left);
+}
+
+bool KeyGate::waits_behind(const Holder& holder) {
+  bool behind = false;
+  each_row(*holder.batch_, [&](uint64_t hash, uint32_t database) {
+    behind = wanted_[slot_of(hash, database)] == look_;
+    return !behind;
+  });
+  return behind;
+}
+
+// ---- Who runs rows meanwhile ----
+
+void KeyGate::drain(const Holder& holder) const {
+#ifndef ISOTHERM_BREAK_GATE
+  epochs_.each_at_work([](const EpochDomain::Slot& slot) {
+    Patience patience;
+    while (EpochDomain::is_at_work(slot)) patience.wait();
+  });
+  const uint32_t count = holder_count_.load(std::memory_order_acquire);
+  for (uint32_t i = 0; i < count; ++i) {
+    const Holder& other = *holders_[i];
+    const uint64_t runs = other.runs_.load(std::memory_order_seq_cst);
+    if (runs % 2 == 0 || !meets(holder, other)) continue;
+    Patience patience;
+    while (other.runs_.load(std::memory_order_acquire) == runs) patience.wait();
+  }
+#else
+  static_cast<void>(holder);
+#endif
+}
+
+// What it shows may change meanwhile: then what it ran before has ended.
+bool KeyGate::meets(const Holder& holder, const Holder& other) {
+  if (holder.flush_end_ != 0 &&
+      flushes(holder, other.first_database_.load(std::memory_order_acquire),
+              other.last_database_.load(std::memory_order_acquire))) {
+    return true;
+  }
+  bool met = false;
+  each_row(*holder.batch_, [&](uint64_t hash, uint32_t database) {
+    const uint32_t bit = slot_of(hash, database) % Holder::filter_bits;
+    met = (other.filter_[bit / 64].load(std::memory_order_acquire) >> (bit % 64) & 1) != 0;
+    return !met;
+  });
+  return met;
+}
+
+void KeyGate::begin(Holder& holder, const Batch::Columns& columns, Batch::Row first,
+                    Batch::Row end) {
+  for (std::atomic<uint64_t>& word : holder.filter_) word.store(0, std::memory_order_release);
+  uint32_t first_database = std::numeric_limits<uint32_t>::max();
+  uint32_t last_database = 0;
+  for (Batch::Row row = first; row < end; ++row) {
+    const uint32_t database = columns.database[row];
+    const uint32_t bit = slot_of(columns.hash[row], database) % Holder::filter_bits;
+    std::atomic<uint64_t>& word = holder.filter_[bit / 64];
+    word.store(word.load(std::memory_order_relaxed) | uint64_t{1} << (bit % 64),
+               std::memory_order_release);
+    first_database = std::min(first_database, database);
+    last_database = std::max(last_database, database);
+  }
+  holder.first_database_.store(first_database, std::memory_order_release);
+  holder.last_database_.store(last_database, std::memory_order_release);
+  holder.runs_.store(holder.runs_.load(std::memory_order_relaxed) + 1, std::memory_order_seq_cst);
+  disarm_if_quiet(holder);
+}
+
+// A database that is flushed is its flusher's, whoever has slots of its keys for others of theirs.
+uint16_t KeyGate::owner_of(uint64_t hash, uint32_t database) const {
+  const uint16_t flusher = flusher_.load(std::memory_order_acquire);
+  const bool flushed = flusher != 0 && flush_first_.load(std::memory_order_relaxed) <= database &&
+                       database < flush_end_.load(std::memory_order_relaxed);
+  return flushed ? flusher : owners_[slot_of(hash, database)].load(std::memory_order_acquire);
+}
+
+KeyGate::Holder* KeyGate::held(const Holder& holder, uint64_t hash, uint32_t database) const {
+#ifndef ISOTHERM_BREAK_GATE
+  const uint16_t owner = owner_of(hash, database);
+  return owner == 0 || owner == holder.number_ ? nullptr : holders_[owner - 1].get();
+#else
+  static_cast<void>(holder), static_cast<void>(hash), static_cast<void>(database);
+  return nullptr;
+#endif
+}
+
+bool KeyGate::owns(const Holder& holder, uint64_t hash, uint32_t database) const {
+  return owner_of(hash, database) == holder.number_;
+}
+
+bool KeyGate::is_held(uint64_t hash, uint32_t database) const {
+  if (!armed()) return false;
+  // As for who runs rows: whoever took the key before this look is seen.
+  static_cast<void>(takes());
+  return owner_of(hash, database) != 0;
+}
+
+// Whoever took the gate for disarmed has shown that it works.
+void KeyGate::disarm_if_quiet(Holder& holder) {
+  const uint64_t takes = takes_.load(std::memory_order_relaxed);
+  if (holder.takes_seen_ != takes) {
+    holder.takes_seen_ = takes;
+    holder.quiet_ = 0;
+  } else if (++holder.quiet_ >= quiet_spans) {
+    holder.quiet_ = 0;
+    const std::lock_guard lock(mutex_);
+    if (holding_.empty() && waiting_.empty()) armed_.store(false, std::memory_order_seq_cst);
+  }
+}
+
+}  // namespace isotherm

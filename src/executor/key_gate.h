@@ -1,0 +1,184 @@
+// KeyGate: which keys a group of rows has taken (isotherm/batch.h), so that rows of others on them
+// wait, and nobody else does.
+//
+// Slots. A key belongs to one of 2^16 slots by its hash and database, and a slot has the number of
+// the holder that took it, or 0. Two keys of a slot are as one key; that costs a wait now and then.
+//
+// A batch with groups
+//   take    takes the slots of all keys of all its groups at once, and the databases that it
+//           flushes; or none, and waits. Who asked first is first, of those that want the same.
+//   drain   waits for what others run on these keys since before they were taken. So much ends by
+//           itself: nobody waits for a group while he runs rows.
+//   rows, guards, rows …
+//   give back
+// It takes nothing more on the way, and its room was made before, so no circle of waits closes.
+//
+// Rows of others. Where the gate is not armed they run as they come; their runner's epoch slot says
+// that it works (items/epoch.h), on whatever keys, and the group waits for that. The first group
+// arms the gate. A runner then shows the slots of its rows in a small filter, looks which of them
+// are taken, runs all others, and parks these until the holder gives back (`Awaited`). A group
+// waits for those only whose filter has a slot of its own. Long after the last group the gate is
+// disarmed: a store without groups pays a load a batch.
+//
+// Why nobody is missed: whoever runs rows shows that first, and then looks at what is taken; who
+// takes makes that seen first, and then looks at what others show. Both are sequentially
+// consistent, so one of the two sees the other. The filter is made from the rows' hashes before
+// they run: what their keys point at may be gone when a group looks.
+//
+// Views. Rows that are to see groups whole are parked all, or none. Others may take their keys
+// while the runner looks; these wait for it until it has run, so the runner looks again as long as
+// `takes` changes and it finds something, and then has either none of a view's rows, or all.
+//
+// Background work (executor/upkeep/host_upkeep.h) moves or removes items as a row does: it works
+// when it looks whether a key is taken, and leaves the items of such keys where they are, for this
+// time. So a guard's finding is not undone by eviction, expiry, or a move; and a flush meets none.
+// It holds nothing that a group waits for but the work of one sweep, and never waits for a group.
+// Growth of an index, and the taking apart of a flushed one, concern no key.
+//
+// Threads. A holder belongs to one thread at a time; `held`, `is_held` and Awaited::begin any.
+// Limits. 1,023 holders. 128 KiB, and 600 bytes a holder.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "executor/awaited.h"
+#include "isotherm/batch.h"
+#include "items/epoch.h"
+
+namespace isotherm {
+
+class KeyGate {
+ public:
+  // Who runs rows, with groups or without. It is the gate's, since others may wait for it.
+  class Holder final : public Awaited {
+   public:
+    // Tells when it holds nothing, which may be so already.
+    void begin(Waiter& waiter) override;
+
+   private:
+    friend class KeyGate;
+    static constexpr uint32_t filter_bits = 1 << 12;
+
+    explicit Holder(KeyGate& gate, uint16_t number) : gate_(gate), number_(number) {}
+
+    KeyGate& gate_;
+    const uint16_t number_;
+    bool in_use_ = true;
+    // Odd while rows run; what they are on.
+    alignas(64) std::atomic<uint64_t> runs_{0};
+    std::atomic<uint32_t> first_database_{0};
+    std::atomic<uint32_t> last_database_{0};
+    std::array<std::atomic<uint64_t>, filter_bits / 64> filter_{};
+    // The thread's own.
+    bool has_all_rows_ = false;
+    uint64_t takes_seen_ = 0;
+    uint32_t quiet_ = 0;  // spans of rows since then
+    // What it has taken or waits for; under the mutex but for its own thread.
+    const Batch* batch_ = nullptr;
+    uint32_t flush_first_ = 0;
+    uint32_t flush_end_ = 0;
+    std::atomic<bool> granted_{false};
+    std::condition_variable told_;
+    std::vector<Waiter*> waiters_;
+  };
+
+  explicit KeyGate(EpochDomain& epochs);
+  KeyGate(const KeyGate&) = delete;
+  KeyGate& operator=(const KeyGate&) = delete;
+
+  // Throws std::bad_alloc, and std::runtime_error where there are too many.
+  Holder& join();
+  void leave(Holder& holder);
+
+  // Whether a group is, or was of late, under way.
+  bool armed() const { return armed_.load(std::memory_order_seq_cst); }
+
+  // For a batch whose keys have their hashes, and whose groups are closed; the thread is not at
+  // work. Returns when its rows may run.
+  void take(Holder& holder, const Batch& batch);
+  void give_back(Holder& holder);
+  // Whether all rows of its batch are in groups, so nobody else's can be in the way.
+  static bool has_all_rows(const Holder& holder) { return holder.has_all_rows_; }
+
+  // Rows with hashes are to run, or have run; while the gate is armed.
+  void begin(Holder& holder, const Batch::Columns& columns, Batch::Row first, Batch::Row end);
+  static void end(Holder& holder) {
+    holder.runs_.store(holder.runs_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  }
+  // Changes with every batch that takes.
+  uint64_t takes() const { return takes_.load(std::memory_order_seq_cst); }
+  // Who has taken the key; null: nobody, or the holder itself.
+  Holder* held(const Holder& holder, uint64_t hash, uint32_t database) const;
+  // Whether the holder has it.
+  bool owns(const Holder& holder, uint64_t hash, uint32_t database) const;
+  // Whether anybody has; for who works.
+  bool is_held(uint64_t hash, uint32_t database) const;
+
+ private:
+  static constexpr uint32_t slot_bits = 16;
+  static constexpr uint32_t most_holders = 1023;
+  static constexpr uint32_t quiet_spans = 4096;
+
+  static uint32_t slot_of(uint64_t hash, uint32_t database) {
+    return static_cast<uint32_t>((hash + database * 0x9E37'79B9'7F4A'7C15) >> (64 - slot_bits));
+  }
+  template <class Visit>
+  static void each_row(const Batch& batch, Visit&& visit) {
+    for (const Batch::Span& group : batch.groups()) {
+      for (Batch::Row row = group.first; row < group.end; ++row) {
+        if (!visit(batch.columns().hash[row], batch.columns().database[row])) return;
+      }
+    }
+  }
+  static bool flushes(const Holder& one, uint32_t first, uint32_t last) {
+    return one.flush_first_ <= last && first < one.flush_end_;
+  }
+  static bool flushes_some(const Holder& one, const Holder& other);
+  uint16_t owner_of(uint64_t hash, uint32_t database) const;
+  bool grant(Holder& holder);
+  void grant_waiting();
+  bool waits_behind(const Holder& holder);
+  void release(Holder& holder, uint64_t rows);
+  void drain(const Holder& holder) const;
+  static bool meets(const Holder& holder, const Holder& other);
+  void disarm_if_quiet(Holder& holder);
+
+  EpochDomain& epochs_;
+  std::atomic<bool> armed_{false};
+  std::atomic<uint64_t> takes_{0};
+  // The databases that are being flushed, and by whom: one at a time.
+  std::atomic<uint16_t> flusher_{0};
+  std::atomic<uint32_t> flush_first_{0};
+  std::atomic<uint32_t> flush_end_{0};
+  const std::unique_ptr<std::atomic<uint16_t>[]> owners_;
+
+  std::mutex mutex_;  // of what follows
+  std::vector<Holder*> holding_;
+  std::vector<Holder*> waiting_;  // in order
+  std::vector<uint32_t> wanted_;  // of each slot, by those who wait: the look that saw it
+  uint32_t look_ = 0;
+  std::atomic<uint32_t> holder_count_{0};
+  std::array<std::unique_ptr<Holder>, most_holders> holders_;
+};
+
+// A holder for the life of the object.
+class GateHolder {
+ public:
+  explicit GateHolder(KeyGate& gate) : holder(gate.join()), gate_(gate) {}
+  ~GateHolder() { gate_.leave(holder); }
+  GateHolder(const GateHolder&) = delete;
+  GateHolder& operator=(const GateHolder&) = delete;
+
+  KeyGate::Holder& holder;
+
+ private:
+  KeyGate& gate_;
+};
+
+}  // namespace isotherm
