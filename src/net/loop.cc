@@ -61,32 +61,14 @@ void Loop::run() {
   worker_->wake_by([this] { events_.wake(); });
   bool more = false;
   while (!stopping_) {
-    const bool tick = wait(more);
+    wait(more);
     turn();
     if ((ready_.empty() || !may_begin()) && worker_->linger()) turn();
-    if (tick || maintains_on_ || maintains_soon()) maintain();
-    more = maintains_on_ || (!ready_.empty() && may_begin()) || !worker_->rest();
+    more = worker_->maintain(now_ms_) || (!ready_.empty() && may_begin()) || !worker_->rest();
+    watch_all_clients();
   }
   close_all();
   worker_.reset();
-}
-
-// A step that finds nothing to do costs about as much as a GET, so turns that received little share
-// one.
-bool Loop::maintains_soon() {
-  constexpr uint32_t most_turns = 16;
-  constexpr uint64_t most_bytes = 4 << 10;
-  ++turns_since_;
-  return now_ms_ != maintained_ms_ || turns_since_ >= most_turns ||
-         counters_.bytes_in.get() - maintained_bytes_ >= most_bytes;
-}
-
-void Loop::maintain() {
-  maintains_on_ = worker_->maintain(now_ms_);
-  maintained_ms_ = now_ms_;
-  maintained_bytes_ = counters_.bytes_in.get();
-  turns_since_ = 0;
-  watch_all_clients();
 }
 
 // What this loop's clients store takes the place of values that clients of all loops still send;
@@ -103,14 +85,13 @@ void Loop::watch_all_clients() {
   }
 }
 
-bool Loop::wait(bool work_is_left) {
+void Loop::wait(bool work_is_left) {
   sent_bytes_ = 0;
   const SocketEvents::Seen seen = events_.wait(!work_is_left);
   if (seen.woken) posted_.run();
-  if (!seen.tick) return false;
+  if (!seen.tick) return;
   at_tick_.run();
   look_after();
-  return true;
 }
 
 // What has to be done now and then, whether requests come or not.

@@ -13,9 +13,7 @@
 //      all ready get their answers before;
 //   5. gathered writes, mostly one per connection;
 //   6. commands that run alone, when no turn is under way;
-//   7. a bounded step of the store's background work, or a nudge for those who do it; turns with
-//   few
-//      requests within the same millisecond share one.
+//   7. a bounded step of the store's background work, or a nudge for those who do it.
 //
 // Turns under way. There may be several (loop_turn.h), each with a batch and connections of its
 // own, so nobody waits for a slow row but its connection. A connection is in one turn at a time:
@@ -113,9 +111,7 @@ class Loop {
 
  private:
   void run();
-  bool wait(bool work_is_left);  // whether the tick has come
-  bool maintains_soon();
-  void maintain();
+  void wait(bool work_is_left);
   void turn();
   LoopTurn& spare_turn();
   void trim_turns();
@@ -168,11 +164,6 @@ class Loop {
   size_t sent_bytes_ = 0;              // since the last look for events
   size_t replied_first_ = 0;           // counts up
   bool holds_some_ = false;            // connections that wait for the end of a pause
-  // Of the last step of background work.
-  bool maintains_on_ = false;  // it left something to do
-  int64_t maintained_ms_ = 0;
-  uint64_t maintained_bytes_ = 0;  // received until then
-  uint32_t turns_since_ = 0;
   size_t reported_bytes_ = 0;
   uint64_t watched_bytes_ = 0;  // of all clients, when they were last over their bound
 };

@@ -62,7 +62,7 @@ class Subject {
 
   void run(Batch& batch, int64_t now, bool writable) {
     if (device_ == nullptr) return executor_.run(batch, now, writable);
-    BatchRun run(owner_, store_.epochs, *slot_);
+    BatchRun run(owner_, *slot_);
     run.batch = &batch;
     run.now_ms = now;
     run.writable = writable;
