@@ -178,7 +178,7 @@ TEST_F(SlowDeviceTest, SocketsAreNotReadWhileTheQueueIsFull) {
   EXPECT_EQ(server.engine().stats().queue_full, 1u) << "the loop waits until it is told";
   gates_.rounds.open();
   for (auto& client : clients) EXPECT_EQ(client->receive(4).substr(0, 1), ":");
-  ask(late, "", ":106\r\n");
+  EXPECT_EQ(late.receive(6).substr(0, 3), ":10") << "before the others, or behind them";
   ask(late, resp({"GET", "n"}), "$3\r\n106\r\n");
 }
 
