@@ -90,6 +90,8 @@ socket_row get_pipeline_32 "${both[@]}" --floor --mix read=100 --pipeline 32
 socket_row set_pipeline_32 "${both[@]}" --floor --mix update=100 --pipeline 32
 socket_row mget_100 "${both[@]}" --floor --mix read=100 --batch 100
 if [ ${#subject[@]} -gt 0 ]; then
+  run redis_benchmark bench/redis_benchmark.py --server "$build/isotherm-server" --rounds "$rounds" \
+    --json "$out/redis_benchmark.json"
   memory_row memory_isotherm "${subject[@]}"
 fi
 memory_row memory_redis --spawn-redis

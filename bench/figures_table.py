@@ -47,6 +47,18 @@ def memory(name, figure):
     return extract
 
 
+def redis_benchmark(row):
+    """The median ratio isotherm / redis of one row of redis_benchmark.py."""
+
+    def extract(directory):
+        for one in read_report(directory, "redis_benchmark")["redis_benchmark"]:
+            if one["row"] == row:
+                return one["ratio"]
+        return None
+
+    return extract
+
+
 def read_report(directory, name):
     return json.loads((directory / f"{name}.json").read_text())
 
@@ -78,6 +90,11 @@ ROWS = [
     *socket_rows("GET, pipeline of 32", "get_pipeline_32", 0.35, 0.5),
     *socket_rows("SET, pipeline of 32", "set_pipeline_32", 0.35, 0.5),
     *socket_rows("MGET / get of 100", "mget_100", 0.15, 0.3),
+    *(
+        (f"redis-benchmark, {row}: server CPU / redis", redis_benchmark(row), "<=", goal)
+        for row, goal in [("GET", 1.0), ("SET", 1.0), ("GET, pipeline of 32", 0.27),
+                          ("SET, pipeline of 32", 0.33), ("MGET of 100", 0.13)]
+    ),
     ("u64 GET batches, 64 M entries, 1 thread / random line reads",
      printed("fixed_bench", r"get, 1 thread: [\d.]+ M/s, ([\d.]+) of random"), ">=", 0.70),
     ("u64 95/5 Zipf .99, 2 threads / 1 thread",

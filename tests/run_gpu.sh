@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs what a GPU is tested with: kernels and tables against models, stores whose index is on it
-# against models, and the scripts. Says `skipped: no GPU` where there is none.
+# against models, the scripts, histories of concurrent clients, and random streams beside Redis and
+# memcached. Says `skipped` where there is no GPU, or not what a part needs.
 #
 # Usage: run_gpu.sh   (programs from build/cuda and build/release)
 set -euo pipefail
@@ -19,3 +20,13 @@ ISOTHERM_TEST_GPU=$(find /dev -maxdepth 1 -name "nvidia[0-9]*" | wc -l)
 export ISOTHERM_TEST_GPU
 build/release/isotherm-unit-tests --gtest_brief=1 --gtest_filter='Gpu/*'
 build/release/isotherm-script-tests --gtest_brief=1 --gtest_filter='Gpu*'
+if command -v go >/dev/null; then
+  bash tests/linearizability/run_device.sh build/release/isotherm-server 20
+else
+  echo "histories: skipped: no go"
+fi
+if command -v redis-server >/dev/null && command -v memcached >/dev/null; then
+  build/venv/bin/python tests/python/differential.py --device cuda --commands 60000
+else
+  echo "random streams: skipped: no redis-server or no memcached"
+fi

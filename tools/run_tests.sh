@@ -126,6 +126,7 @@ run_script() {
 stage_python() { run_script tests/run_python.sh "$server"; }
 stage_linearizability() {
   run_script tests/linearizability/run.sh "$server" "$histories"
+  run_script tests/linearizability/run_device.sh "$server-fake-device"
   # A server that skips compare-and-swap must be caught.
   run_script tests/linearizability/run_negative.sh "$server-no-cas"
 }

@@ -9,7 +9,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 goal=${1:-test}
-packages=(g++ make cmake ninja-build libasio-dev libxxhash-dev libjemalloc-dev libcli11-dev
+packages=(g++ make cmake ninja-build libxxhash-dev libjemalloc-dev libcli11-dev
   libspdlog-dev libfmt-dev libgtest-dev libbenchmark-dev librapidcheck-dev libabsl-dev)
 case $goal in
   build) ;;

@@ -35,22 +35,22 @@ class SlowPath final : public BatchPath {
       : entries_(entries), random_(random), rows_(rows) {}
 
   uint64_t most_rows() const override { return rows_; }
-  void send(uint32_t place, const DeviceRequests& requests, int64_t /*now*/) override {
+  void send(uint32_t channel, const DeviceRequests& requests, int64_t /*now*/) override {
     EXPECT_LE(requests.rows, rows_);
-    queue_.push_back({place, requests});
+    queue_.push_back({channel, requests});
   }
-  bool done(uint32_t place, int64_t /*now*/) override {
+  bool done(uint32_t channel, int64_t /*now*/) override {
     if (random_() % 4 == 0 && !queue_.empty()) {
       run(queue_.front().requests);
       queue_.pop_front();
     }
     return std::none_of(queue_.begin(), queue_.end(),
-                        [&](const Sent& sent) { return sent.place == place; });
+                        [&](const Sent& sent) { return sent.channel == channel; });
   }
 
  private:
   struct Sent {
-    uint32_t place;
+    uint32_t channel;
     DeviceRequests requests;
   };
 

@@ -2,8 +2,8 @@
 // express path.
 //
 // `send` takes a batch whose columns lie in pinned memory; the replies are there when `done` says
-// so. Until then the batch occupies a place; places are numbered from 0. The queue keeps the order
-// between its paths; within one path, batches take effect in the order sent.
+// so. Until then the batch occupies a channel; channels are numbered from 0. The queue keeps the
+// order between its paths; within one path, batches take effect in the order sent.
 //
 // Threads. One, which calls `enter` first. Failures. DeviceError, after which the replies of
 // batches under way never come; std::bad_alloc from `send`, which then did nothing.
@@ -22,8 +22,8 @@ class BatchPath {
   // Rows of a batch.
   virtual uint64_t most_rows() const = 0;
   // `requests` has columns for replies. `now`: a steady clock's time in nanoseconds.
-  virtual void send(uint32_t place, const DeviceRequests& requests, int64_t now) = 0;
-  virtual bool done(uint32_t place, int64_t now) = 0;
+  virtual void send(uint32_t channel, const DeviceRequests& requests, int64_t now) = 0;
+  virtual bool done(uint32_t channel, int64_t now) = 0;
 };
 
 }  // namespace isotherm

@@ -40,7 +40,7 @@ class BatchScheduler {
   struct Setup {
     char* memory = nullptr;  // pinned, of memory_bytes(rows)
     uint64_t rows = 0;       // a power of two
-    uint32_t batches = 0;    // places of each path
+    uint32_t batches = 0;    // channels of each path
     SchedulingPolicy* policy = nullptr;
     BatchPath* bulk = nullptr;
     BatchPath* express = nullptr;  // null: there is none, and the bulk path takes its place
@@ -64,7 +64,8 @@ class BatchScheduler {
                {setup.memory + RowRing::bytes(setup.rows, RowRing::Columns::operations), setup.rows,
                 RowRing::Columns::reads}),
         writes_(BatchKind::writes, {setup.memory, setup.rows, RowRing::Columns::operations}) {
-    for (uint32_t place = 0; place < setup.batches; ++place) free_places_.push_back(place);
+    for (uint32_t channel = 0; channel < setup.batches; ++channel)
+      free_channels_.push_back(channel);
   }
   BatchScheduler(const BatchScheduler&) = delete;
   BatchScheduler& operator=(const BatchScheduler&) = delete;
@@ -123,7 +124,7 @@ class BatchScheduler {
 
   struct SentBatch {
     RowRange range;
-    uint32_t place = 0;
+    uint32_t channel = 0;
     BatchRoute route = BatchRoute::bulk;
     int64_t sent = 0;
     bool alone = false;     // on the device when it was sent
@@ -201,7 +202,7 @@ class BatchScheduler {
 
   bool send_due(int64_t now) {
     bool sent = false;
-    while (anything_due() && !free_places_.empty()) {
+    while (anything_due() && !free_channels_.empty()) {
       Track& track = reads_.rows.sent() < reads_.due ? reads_ : writes_;
       if (must_wait(track.kind)) break;
       send(track, now);
@@ -229,15 +230,15 @@ class BatchScheduler {
     BatchPath& way = path(route_);
     SentBatch batch;
     batch.range = track.rows.send(std::min(way.most_rows(), track.due - track.rows.sent()));
-    batch.place = free_places_.back();
+    batch.channel = free_channels_.back();
     batch.route = route_;
     batch.sent = now;
     batch.alone = on_device_ == 0;
-    free_places_.pop_back();
+    free_channels_.pop_back();
     ++on_device_;
     track.batches.push(batch);
     try {
-      way.send(batch.place, track.rows.columns(batch.range), now);
+      way.send(batch.channel, track.rows.columns(batch.range), now);
     } catch (const std::bad_alloc&) {
       track.rows.answer_all(batch.range, reply_retry);
       track.batches.back().refused = true;
@@ -249,14 +250,14 @@ class BatchScheduler {
     for (uint64_t number = track.batches.begin(); number != track.batches.end(); ++number) {
       SentBatch& batch = track.batches[number];
       if (batch.answered) continue;
-      if (!batch.refused && !path(batch.route).done(batch.place, now)) continue;
+      if (!batch.refused && !path(batch.route).done(batch.channel, now)) continue;
       account(track, batch, now);
       track.rows.answer(batch.range, [this](DeviceCompletion& owner) {
         Submission::next(owner) = finished_;
         finished_ = &owner;
       });
       batch.answered = true;
-      free_places_.push_back(batch.place);
+      free_channels_.push_back(batch.channel);
       --on_device_;
       ended = true;
     }
@@ -307,7 +308,7 @@ class BatchScheduler {
   Track reads_;
   Track writes_;
   WaitingWrites waiting_writes_;
-  std::vector<uint32_t> free_places_;
+  std::vector<uint32_t> free_channels_;
   uint32_t on_device_ = 0;
   BatchRoute route_ = BatchRoute::bulk;  // of what is due
   int64_t again_ = BatchDecision::never;

@@ -22,7 +22,7 @@ class ManualPath final : public BatchPath {
       : entries_(entries), rows_(rows) {}
 
   uint64_t most_rows() const override { return rows_; }
-  void send(uint32_t place, const DeviceRequests& requests, int64_t /*now*/) override {
+  void send(uint32_t channel, const DeviceRequests& requests, int64_t /*now*/) override {
     if (refuse) throw std::bad_alloc();
     if (fail) throw DeviceError("it is gone");
     std::string text;
@@ -32,12 +32,12 @@ class ManualPath final : public BatchPath {
       answer(op, requests, row);
     }
     batches.push_back(text);
-    under_way_[place] = true;
+    under_way_[channel] = true;
   }
-  bool done(uint32_t place, int64_t /*now*/) override {
-    if (place == fails_at_end) throw DeviceError("it is gone");
+  bool done(uint32_t channel, int64_t /*now*/) override {
+    if (channel == fails_at_end) throw DeviceError("it is gone");
     if (hold) return false;
-    EXPECT_EQ(under_way_.erase(place), 1u) << "place " << place;
+    EXPECT_EQ(under_way_.erase(channel), 1u) << "channel " << channel;
     return true;
   }
 
@@ -46,7 +46,7 @@ class ManualPath final : public BatchPath {
   bool hold = false;    // batches do not end
   bool refuse = false;  // no memory
   bool fail = false;
-  uint32_t fails_at_end = ~0u;  // the place
+  uint32_t fails_at_end = ~0u;  // the channel
   std::vector<std::string> batches;
 
  private:
@@ -417,7 +417,7 @@ TEST_F(BatchSchedulerTest, WhatWasAnsweredIsNotLostWithTheNextBatch) {
   take(second);
   turn(all, 0);
   bulk.hold = false;
-  bulk.fails_at_end = 1;  // the last place is taken first
+  bulk.fails_at_end = 1;  // the last channel is taken first
   EXPECT_THROW(turn(0, 0), DeviceError);
   scheduler->give_up();
   EXPECT_EQ(first.completion.status(), QueueStatus::ok);

@@ -4,15 +4,15 @@
 // much as a small batch. The copy engine copies large batches in. Of a large batch of reads the
 // kernel writes the values straight to the host, and the found bytes are copied out. Kernels of
 // writes read their columns several times, so of a large batch of writes everything is copied out.
-// Each place has a stream and columns of its own, so copying in, kernels and copying out of
+// Each channel has a stream and columns of its own, so copying in, kernels and copying out of
 // successive batches overlap.
 //
 // A word in pinned memory tells the end of a batch (gpu/end_mark.h). In a small batch of
 // reads the lookup itself sets it, so such a batch is one launch. From time to time the driver is
 // asked as well, because a device that has failed writes no word.
 //
-// Threads. One at a time. Memory. Device: places × rows × 34 bytes. Sources. Mega-KV, sections 4.3
-// and 6.1 (streams, and buffers that are handed round).
+// Threads. One at a time. Memory. Device: channels × rows × 34 bytes. Sources. Mega-KV,
+// sections 4.3 and 6.1 (streams, and buffers that are handed round).
 #pragma once
 
 #include <cstdint>
@@ -30,21 +30,21 @@ template <class Device, class Table = FixedDeviceTable<Device>>
 class BulkPath final : public BatchPath {
  public:
   // `device` and `table` must outlive it. Throws std::bad_alloc.
-  BulkPath(Device& device, Table& table, uint32_t places, uint32_t rows)
+  BulkPath(Device& device, Table& table, uint32_t channels, uint32_t rows)
       : device_(device),
         table_(table),
         memory_(device, 0),
         rows_(rows),
-        words_(device, uint64_t{places} * word_bytes),
-        counters_(memory_, places) {
+        words_(device, uint64_t{channels} * word_bytes),
+        counters_(memory_, channels) {
     if (counters_.empty()) throw std::bad_alloc();
-    for (uint32_t i = 0; i < places; ++i) {
-      places_.push_back(std::make_unique<Place>(device, memory_, rows));
-      if (places_.back()->memory.empty()) throw std::bad_alloc();
-      places_.back()->word = reinterpret_cast<uint64_t*>(words_.data() + i * word_bytes);
-      *places_.back()->word = 0;
+    for (uint32_t i = 0; i < channels; ++i) {
+      channels_.push_back(std::make_unique<Channel>(device, memory_, rows));
+      if (channels_.back()->memory.empty()) throw std::bad_alloc();
+      channels_.back()->word = reinterpret_cast<uint64_t*>(words_.data() + i * word_bytes);
+      *channels_.back()->word = 0;
     }
-    const auto stream = places_.front()->stream.get();
+    const auto stream = channels_.front()->stream.get();
     require_device(
         device.clear(stream, counters_.data(), counters_.bytes()) && device.synchronize(stream),
         "clear counters");
@@ -54,34 +54,34 @@ class BulkPath final : public BatchPath {
   uint64_t most_rows() const override { return rows_; }
 
   void send(uint32_t number, const DeviceRequests& requests, int64_t now) override {
-    Place& place = *places_[number];
+    Channel& channel = *channels_[number];
     const bool reads = is_gets(requests);
-    const EndMark mark{place.word, ++place.batch};
+    const EndMark mark{channel.word, ++channel.batch};
     if (reads && requests.rows <= most_direct_reads) {
-      table_.get_marked(requests, mark, counters_.data() + number, place.stream.get());
+      table_.get_marked(requests, mark, counters_.data() + number, channel.stream.get());
     } else {
       if (reads) {
-        run_reads(place, requests);
+        run_reads(channel, requests);
       } else {
-        run_writes(place, requests);
+        run_writes(channel, requests);
       }
       require_device(
-          device_.launch(place.stream.get(), 1, EndMarkKernel::threads, EndMarkKernel{mark}),
+          device_.launch(channel.stream.get(), 1, EndMarkKernel::threads, EndMarkKernel{mark}),
           "end a batch");
     }
-    require_device(device_.record(place.end, place.stream.get()), "record an event");
-    place.sent = place.asked = now;
+    require_device(device_.record(channel.end, channel.stream.get()), "record an event");
+    channel.sent = channel.asked = now;
   }
 
   bool done(uint32_t number, int64_t now) override {
-    Place& place = *places_[number];
-    if (__atomic_load_n(place.word, __ATOMIC_ACQUIRE) == place.batch) return true;
-    if (now - place.asked < ask_every_ns) return false;
-    place.asked = now;
-    if (device_.done(place.end)) return true;
-    if (now - place.sent < patience_ns) return false;
+    Channel& channel = *channels_[number];
+    if (__atomic_load_n(channel.word, __ATOMIC_ACQUIRE) == channel.batch) return true;
+    if (now - channel.asked < ask_every_ns) return false;
+    channel.asked = now;
+    if (device_.done(channel.end)) return true;
+    if (now - channel.sent < patience_ns) return false;
     // Asking cannot tell a slow device from one that has failed; waiting can.
-    require_device(device_.synchronize(place.end), "wait for a batch");
+    require_device(device_.synchronize(channel.end), "wait for a batch");
     return true;
   }
 
@@ -93,19 +93,19 @@ class BulkPath final : public BatchPath {
   static constexpr int64_t ask_every_ns = 20'000;
   static constexpr int64_t patience_ns = 50'000'000;
 
-  struct Place {
-    Place(Device& its_device, DeviceMemory<Device>& its_memory, uint64_t rows)
+  struct Channel {
+    Channel(Device& its_device, DeviceMemory<Device>& its_memory, uint64_t rows)
         : device(its_device),
           stream(its_device),
           end(its_device.create_event()),
           memory(its_memory, rows * row_bytes) {}
     // The batch under way ends before its memory does.
-    ~Place() {
+    ~Channel() {
       device.synchronize(stream.get());
       device.destroy_event(end);
     }
-    Place(const Place&) = delete;
-    Place& operator=(const Place&) = delete;
+    Channel(const Channel&) = delete;
+    Channel& operator=(const Channel&) = delete;
 
     uint64_t* words(uint32_t column, uint64_t rows) const {
       return reinterpret_cast<uint64_t*>(memory.data()) + column * rows;
@@ -125,42 +125,42 @@ class BulkPath final : public BatchPath {
   };
 
   template <class T>
-  const T* copied_in(const Place& place, T* to, const T* from, uint64_t rows) {
-    require_device(device_.to_device(place.stream.get(), to, from, rows * sizeof(T)),
+  const T* copied_in(const Channel& channel, T* to, const T* from, uint64_t rows) {
+    require_device(device_.to_device(channel.stream.get(), to, from, rows * sizeof(T)),
                    "copy a batch to the device");
     return to;
   }
   template <class T>
-  void copy_out(const Place& place, T* to, const T* from, uint64_t rows) {
-    require_device(device_.to_host(place.stream.get(), to, from, rows * sizeof(T)),
+  void copy_out(const Channel& channel, T* to, const T* from, uint64_t rows) {
+    require_device(device_.to_host(channel.stream.get(), to, from, rows * sizeof(T)),
                    "copy replies to the host");
   }
 
-  void run_reads(const Place& place, const DeviceRequests& requests) {
+  void run_reads(const Channel& channel, const DeviceRequests& requests) {
     const uint64_t rows = requests.rows;
     DeviceRequests call = requests;
-    call.keys = copied_in(place, place.words(0, rows), requests.keys, rows);
-    call.found = place.bytes(0, rows);
-    table_.run(call, place.stream.get());
-    copy_out(place, requests.found, call.found, rows);
+    call.keys = copied_in(channel, channel.words(0, rows), requests.keys, rows);
+    call.found = channel.bytes(0, rows);
+    table_.run(call, channel.stream.get());
+    copy_out(channel, requests.found, call.found, rows);
   }
 
-  void run_writes(const Place& place, const DeviceRequests& requests) {
+  void run_writes(const Channel& channel, const DeviceRequests& requests) {
     const uint64_t rows = requests.rows;
-    if (rows <= most_direct_writes) return table_.run(requests, place.stream.get());
+    if (rows <= most_direct_writes) return table_.run(requests, channel.stream.get());
     DeviceRequests call = requests;
-    call.keys = copied_in(place, place.words(0, rows), requests.keys, rows);
-    call.values = copied_in(place, place.words(1, rows), requests.values, rows);
-    call.expected = copied_in(place, place.words(2, rows), requests.expected, rows);
+    call.keys = copied_in(channel, channel.words(0, rows), requests.keys, rows);
+    call.values = copied_in(channel, channel.words(1, rows), requests.values, rows);
+    call.expected = copied_in(channel, channel.words(2, rows), requests.expected, rows);
     if (requests.ops != nullptr) {
-      auto* ops = reinterpret_cast<DeviceOp*>(place.bytes(1, rows));
-      call.ops = copied_in(place, ops, requests.ops, rows);
+      auto* ops = reinterpret_cast<DeviceOp*>(channel.bytes(1, rows));
+      call.ops = copied_in(channel, ops, requests.ops, rows);
     }
-    call.values_out = place.words(3, rows);
-    call.found = place.bytes(0, rows);
-    table_.run(call, place.stream.get());
-    copy_out(place, requests.values_out, call.values_out, rows);
-    copy_out(place, requests.found, call.found, rows);
+    call.values_out = channel.words(3, rows);
+    call.found = channel.bytes(0, rows);
+    table_.run(call, channel.stream.get());
+    copy_out(channel, requests.values_out, call.values_out, rows);
+    copy_out(channel, requests.found, call.found, rows);
   }
 
   Device& device_;
@@ -168,8 +168,8 @@ class BulkPath final : public BatchPath {
   DeviceMemory<Device> memory_;
   const uint64_t rows_;
   PinnedBlock<Device> words_;
-  DeviceArray<Device, uint32_t> counters_;  // of each place's blocks
-  std::vector<std::unique_ptr<Place>> places_;
+  DeviceArray<Device, uint32_t> counters_;  // of each channel's blocks
+  std::vector<std::unique_ptr<Channel>> channels_;
 };
 
 }  // namespace isotherm

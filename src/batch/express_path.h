@@ -19,26 +19,26 @@ template <class Device, class Table = FixedDeviceTable<Device>>
 class ExpressPath final : public BatchPath {
  public:
   // `device` and `table` must outlive it. Throws std::bad_alloc.
-  ExpressPath(Device& device, Table& table, uint32_t places)
+  ExpressPath(Device& device, Table& table, uint32_t channels)
       : table_(table),
-        bulk_(device, table, places, static_cast<uint32_t>(table.most_express())),
-        posted_(places) {}
+        bulk_(device, table, channels, static_cast<uint32_t>(table.most_express())),
+        posted_(channels) {}
 
   void enter() override { bulk_.enter(); }
   uint64_t most_rows() const override { return table_.most_express(); }
 
-  void send(uint32_t place, const DeviceRequests& requests, int64_t now) override {
-    posted_[place] = table_.post(requests);
-    if (posted_[place]) {
-      last_ = place;
+  void send(uint32_t channel, const DeviceRequests& requests, int64_t now) override {
+    posted_[channel] = table_.post(requests);
+    if (posted_[channel]) {
+      last_ = channel;
     } else {
-      bulk_.send(place, requests, now);
+      bulk_.send(channel, requests, now);
     }
   }
 
-  bool done(uint32_t place, int64_t now) override {
-    if (!posted_[place]) return bulk_.done(place, now);
-    if (place != last_) return true;  // a later call took its replies
+  bool done(uint32_t channel, int64_t now) override {
+    if (!posted_[channel]) return bulk_.done(channel, now);
+    if (channel != last_) return true;  // a later call took its replies
     if (!table_.ready()) return false;
     table_.take();
     return true;
@@ -47,7 +47,7 @@ class ExpressPath final : public BatchPath {
  private:
   Table& table_;
   BulkPath<Device, Table> bulk_;
-  std::vector<bool> posted_;  // of each place, whether its batch went by mail
+  std::vector<bool> posted_;  // of each channel, whether its batch went by mail
   uint32_t last_ = 0;         // that did
 };
 

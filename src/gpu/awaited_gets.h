@@ -14,7 +14,7 @@
 //
 // Order. Each part is looked up once, in the order of the rows.
 //
-// Threads. One at a time. Memory. lanes × part_rows × 17 bytes of device memory.
+// Threads. One at a time. Memory. channels × part_rows × 17 bytes of device memory.
 #pragma once
 
 #include <algorithm>
@@ -44,12 +44,12 @@ class AwaitedGets {
         table_(table),
         most_part_rows_(part_rows),
         memory_(device, 0),
-        misses_(device, lanes * sizeof(uint64_t)),
+        misses_(device, channels * sizeof(uint64_t)),
         in_(device),
         out_(device) {
     auto* misses = reinterpret_cast<uint64_t*>(misses_.data());
-    for (uint32_t i = 0; i < lanes; ++i) {
-      lanes_.emplace_back(device, memory_, part_rows, misses + i);
+    for (uint32_t i = 0; i < channels; ++i) {
+      channels_.emplace_back(device, memory_, part_rows, misses + i);
     }
   }
   AwaitedGets(const AwaitedGets&) = delete;
@@ -68,12 +68,12 @@ class AwaitedGets {
   }
 
  private:
-  static constexpr uint32_t lanes = 4;
+  static constexpr uint32_t channels = 4;
   static constexpr uint64_t one_in_few = 64;     // misses, or hits, of so many rows are few
   static constexpr uint32_t dense_in_a_row = 8;  // parts with more of both, expected after one
 
-  struct Lane {
-    Lane(Device& device, DeviceMemory<Device>& memory, uint64_t part_rows, uint64_t* its_misses)
+  struct Channel {
+    Channel(Device& device, DeviceMemory<Device>& memory, uint64_t part_rows, uint64_t* its_misses)
         : keys(memory, part_rows),
           values(memory, part_rows),
           found(memory, part_rows),
@@ -101,13 +101,13 @@ class AwaitedGets {
     const uint64_t rows_each = part_rows(requests.rows);
     const uint64_t parts = (requests.rows + rows_each - 1) / rows_each;
     for (uint64_t asked = 0, answered = 0; answered < parts;) {
-      if (asked < parts && asked - answered < lanes) {
+      if (asked < parts && asked - answered < channels) {
         const uint64_t first = asked * rows_each;
-        Lane& lane = lanes_[asked++ % lanes];
-        lane.rows = rows_of(requests, first, std::min(rows_each, requests.rows - first));
-        ask(lane, dense_ahead_ != 0);
+        Channel& channel = channels_[asked++ % channels];
+        channel.rows = rows_of(requests, first, std::min(rows_each, requests.rows - first));
+        ask(channel, dense_ahead_ != 0);
       } else {
-        answer(lanes_[answered++ % lanes]);
+        answer(channels_[answered++ % channels]);
       }
     }
   }
@@ -118,58 +118,59 @@ class AwaitedGets {
     return std::clamp(std::bit_ceil(rows / parts + 1), most_part_rows_ / 8, most_part_rows_);
   }
 
-  void ask(Lane& lane, bool over_values) {
-    lane.over_values = over_values;
-    const uint64_t bytes = lane.rows.rows * sizeof(uint64_t);
-    copy_in(lane.keys.data(), lane.rows.keys, bytes);
+  void ask(Channel& channel, bool over_values) {
+    channel.over_values = over_values;
+    const uint64_t bytes = channel.rows.rows * sizeof(uint64_t);
+    copy_in(channel.keys.data(), channel.rows.keys, bytes);
     if (over_values) {
-      require_device(device_.wait(in_.get(), lane.left.get()), "wait for an earlier part");
-      copy_in(lane.values.data(), lane.rows.values_out, bytes);
+      require_device(device_.wait(in_.get(), channel.left.get()), "wait for an earlier part");
+      copy_in(channel.values.data(), channel.rows.values_out, bytes);
     }
-    require_device(device_.record(lane.came.get(), in_.get()) &&
-                       device_.wait(lane.work.get(), lane.came.get()) &&
-                       device_.wait(lane.work.get(), lane.left.get()),
+    require_device(device_.record(channel.came.get(), in_.get()) &&
+                       device_.wait(channel.work.get(), channel.came.get()) &&
+                       device_.wait(channel.work.get(), channel.left.get()),
                    "wait for a part's keys");
     DeviceRequests part;
-    part.rows = lane.rows.rows;
-    part.keys = lane.keys.data();
-    part.values_out = lane.values.data();
-    part.found = lane.found.data();
-    table_.run(part, lane.work.get());
-    const CountMissesKernel count{part.found, part.rows, lane.misses};
-    require_device(device_.launch(lane.work.get(), 1, CountMissesKernel::threads, count) &&
-                       device_.record(lane.looked_up.get(), lane.work.get()),
+    part.rows = channel.rows.rows;
+    part.keys = channel.keys.data();
+    part.values_out = channel.values.data();
+    part.found = channel.found.data();
+    table_.run(part, channel.work.get());
+    const CountMissesKernel count{part.found, part.rows, channel.misses};
+    require_device(device_.launch(channel.work.get(), 1, CountMissesKernel::threads, count) &&
+                       device_.record(channel.looked_up.get(), channel.work.get()),
                    "count misses");
   }
 
-  void answer(Lane& lane) {
-    const uint64_t rows = lane.rows.rows;
-    const uint64_t misses = wait_for(lane);
+  void answer(Channel& channel) {
+    const uint64_t rows = channel.rows.rows;
+    const uint64_t misses = wait_for(channel);
     const bool mixed = misses != 0 && misses != rows;
     const bool dense = std::min(misses, rows - misses) > rows / one_in_few;
     dense_ahead_ = dense ? dense_in_a_row : dense_ahead_ - std::min(dense_ahead_, 1u);
-    if (mixed && !lane.over_values) {
-      copy_hits(lane);
+    if (mixed && !channel.over_values) {
+      copy_hits(channel);
     } else if (misses != rows) {
-      copy_out(lane.rows.values_out, lane.values.data(), rows * sizeof(uint64_t));
+      copy_out(channel.rows.values_out, channel.values.data(), rows * sizeof(uint64_t));
     }
-    if (mixed) copy_out(lane.rows.found, lane.found.data(), rows);
-    require_device(device_.record(lane.left.get(), out_.get()), "record an event");
-    if (!mixed) std::memset(lane.rows.found, misses == 0 ? 1 : 0, rows);
+    if (mixed) copy_out(channel.rows.found, channel.found.data(), rows);
+    require_device(device_.record(channel.left.get(), out_.get()), "record an event");
+    if (!mixed) std::memset(channel.rows.found, misses == 0 ? 1 : 0, rows);
   }
 
   // Returns the misses of the part.
-  uint64_t wait_for(const Lane& lane) {
-    require_device(device_.synchronize(lane.looked_up.get()), "wait for a part");
-    return *lane.misses;
+  uint64_t wait_for(const Channel& channel) {
+    require_device(device_.synchronize(channel.looked_up.get()), "wait for a part");
+    return *channel.misses;
   }
   void copy_in(void* to, const void* from, uint64_t bytes) {
     require_device(device_.to_device(in_.get(), to, from, bytes), "copy requests");
   }
-  void copy_hits(const Lane& lane) {
+  void copy_hits(const Channel& channel) {
     constexpr uint32_t threads = 256;
-    const uint64_t rows = lane.rows.rows;
-    const CopyHitsKernel kernel{lane.values.data(), lane.found.data(), rows, lane.rows.values_out};
+    const uint64_t rows = channel.rows.rows;
+    const CopyHitsKernel kernel{channel.values.data(), channel.found.data(), rows,
+                                channel.rows.values_out};
     require_device(device_.launch(out_.get(), grid_for(device_, rows, threads), threads, kernel),
                    "copy values");
   }
@@ -179,7 +180,7 @@ class AwaitedGets {
 
   void drain() {
     device_.synchronize(in_.get());
-    for (const Lane& lane : lanes_) device_.synchronize(lane.work.get());
+    for (const Channel& channel : channels_) device_.synchronize(channel.work.get());
     device_.synchronize(out_.get());
   }
 
@@ -187,11 +188,11 @@ class AwaitedGets {
   Table& table_;
   const uint64_t most_part_rows_;
   DeviceMemory<Device> memory_;
-  PinnedBlock<Device> misses_;  // of each lane's last part
+  PinnedBlock<Device> misses_;  // of each channel's last part
   const DeviceStream<Device> in_;
   const DeviceStream<Device> out_;
   uint32_t dense_ahead_ = 0;  // parts that are expected to have many hits and many misses
-  std::deque<Lane> lanes_;
+  std::deque<Channel> channels_;
 };
 
 }  // namespace isotherm

@@ -93,7 +93,7 @@ class DeviceItemMemory {
     uint32_t size_class = 0;
   };
   // A slab, by its class and its number there.
-  struct Place {
+  struct SlabNumber {
     uint32_t size_class = 0;
     size_t slab = 0;
   };
@@ -111,12 +111,12 @@ class DeviceItemMemory {
     return pass(sweeping_.hand, sweeping_.size_class, most);
   }
 
-  Blocks blocks_of(Place place) const {
+  Blocks blocks_of(SlabNumber place) const {
     const Slab& slab = slab_at(place);
     return {slab.memory.data(), slab.blocks, place.size_class};
   }
 
-  uint64_t bytes_of(Place place) const { return slab_at(place).memory.bytes(); }
+  uint64_t bytes_of(SlabNumber place) const { return slab_at(place).memory.bytes(); }
   // Bytes from which on a slab for so many missing blocks is worth making of what others gave.
   uint64_t worth_a_slab(uint32_t c, uint64_t missing) const {
     return std::min(missing * item_classes::bytes_of(c), slab_bytes_);
@@ -128,13 +128,13 @@ class DeviceItemMemory {
     return {MemorySide::device, MemorySide::host};
   }
   // The next slab, round all of a memory, that has no more blocks than its list can spare.
-  std::optional<Place> next_idle(MemorySide side,
-                                 const std::array<uint64_t, item_classes::lists>& spare) {
+  std::optional<SlabNumber> next_idle(MemorySide side,
+                                      const std::array<uint64_t, item_classes::lists>& spare) {
     Walk& walk = idle_[index_of(side)];
     size_t slabs = 0;
     for (const OfClass& of : classes_) slabs += of.slabs.size();
     for (; slabs != 0 && settle(walk); --slabs) {
-      const Place place{walk.size_class, walk.hand.slab++};
+      const SlabNumber place{walk.size_class, walk.hand.slab++};
       const Slab& slab = slab_at(place);
       if (slab.side == side && slab.blocks <= spare[list_of(place.size_class, side)]) return place;
     }
@@ -142,7 +142,7 @@ class DeviceItemMemory {
   }
   // The slab of a memory that the hand comes to next, of the class that has the most memory for
   // what was put into it lately, if that is more than twice what `c` has.
-  std::optional<Place> next_victim(MemorySide side, uint32_t c) {
+  std::optional<SlabNumber> next_victim(MemorySide side, uint32_t c) {
     uint32_t most = c;
     for (uint32_t other = 0; other < item_classes::count; ++other) {
       if (of_list(other, side).blocks != 0 && share(other) > share(most)) most = other;
@@ -154,7 +154,7 @@ class DeviceItemMemory {
       hand = {hand.slab + 1, 0};
       settle(hand, most);
     }
-    const Place place{most, hand.slab};
+    const SlabNumber place{most, hand.slab};
     hand = {hand.slab + 1, 0};  // in case that it cannot be emptied
     return place;
   }
@@ -172,7 +172,7 @@ class DeviceItemMemory {
   }
 
   // Gives back the memory of a slab that is wholly free, where lists have `free` blocks. Waits.
-  void drop(Place place, const uint64_t* free, Stream stream) {
+  void drop(SlabNumber place, const uint64_t* free, Stream stream) {
     constexpr uint32_t threads = DropBlocksKernel::threads;
     const Slab& slab = slab_at(place);
     const MemorySide side = slab.side;
@@ -229,13 +229,15 @@ class DeviceItemMemory {
     return item_classes::list_of(c, side == MemorySide::host);
   }
   const OfList& of_list(uint32_t c, MemorySide side) const { return arrays_[list_of(c, side)]; }
-  const Slab& slab_at(Place place) const { return classes_[place.size_class].slabs[place.slab]; }
+  const Slab& slab_at(SlabNumber place) const {
+    return classes_[place.size_class].slabs[place.slab];
+  }
   uint64_t slab_bytes_of_all() const { return slab_bytes_on_[0] + slab_bytes_on_[1]; }
   DeviceMemory<Device>& memory_of(MemorySide side) {
     return side == MemorySide::host ? host_ : memory_;
   }
 
-  void forget(Place place) {
+  void forget(SlabNumber place) {
     OfClass& of = classes_[place.size_class];
     of.slabs.erase(of.slabs.begin() + static_cast<std::ptrdiff_t>(place.slab));
     of.hand.forget(place.slab);

@@ -27,10 +27,10 @@ class DeviceRootTable : public RootTier {
  public:
   // `device` must outlive it.
   DeviceRootTable(Device& device, const FixedDeviceOptions& options,
-                  const ValueLaneOptions& lanes = {})
+                  const ValueChannelOptions& channels = {})
       : device_(device),
         options_(options),
-        lanes_(lanes),
+        channels_(channels),
         stream_(device),
         found_(device),
         scan_(device) {
@@ -45,7 +45,7 @@ class DeviceRootTable : public RootTier {
   int memory_node() const override { return device_.memory_node(); }
   std::unique_ptr<ValueTier> make_values(uint64_t bytes) override {
     enter();
-    return std::make_unique<DeviceValueTier<Device>>(device_, bytes, lanes_);
+    return std::make_unique<DeviceValueTier<Device>>(device_, bytes, channels_);
   }
 
   const RootColumns& columns(uint64_t rows) override {
@@ -233,7 +233,7 @@ class DeviceRootTable : public RootTier {
 
   Device& device_;
   const FixedDeviceOptions options_;
-  const ValueLaneOptions lanes_;
+  const ValueChannelOptions channels_;
   DeviceStream<Device> stream_;
   DeviceEvent<Device> found_;
   std::optional<FixedDeviceTable<Device>> table_;

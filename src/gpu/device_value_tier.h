@@ -19,16 +19,16 @@
 
 namespace isotherm {
 
-struct ValueLaneOptions {
+struct ValueChannelOptions {
   uint64_t window_bytes = 1 << 20;
   uint32_t copies = 1 << 14;
 };
 
 template <class Device>
-class DeviceValueLane final : public ValueLane {
+class DeviceValueChannel final : public ValueChannel {
  public:
   // Throws std::bad_alloc.
-  DeviceValueLane(Device& device, const ValueLaneOptions& options)
+  DeviceValueChannel(Device& device, const ValueChannelOptions& options)
       : device_(device),
         most_copies_(options.copies),
         stream_(device),
@@ -38,7 +38,7 @@ class DeviceValueLane final : public ValueLane {
         list_(memory_, options.copies) {
     if (list_.empty()) throw std::bad_alloc();
   }
-  ~DeviceValueLane() override { device_.enter(); }
+  ~DeviceValueChannel() override { device_.enter(); }
 
   char* window() const override { return window_.data(); }
   uint64_t window_bytes() const override { return window_.bytes(); }
@@ -76,7 +76,7 @@ template <class Device>
 class DeviceValueTier final : public ValueTier {
  public:
   // `device` must outlive it. Throws std::bad_alloc where it has not so much memory.
-  DeviceValueTier(Device& device, uint64_t bytes, const ValueLaneOptions& options = {})
+  DeviceValueTier(Device& device, uint64_t bytes, const ValueChannelOptions& options = {})
       : device_(device), options_(options), all_(device, 0), memory_(all_, bytes) {
     if (memory_.empty()) throw std::bad_alloc();
   }
@@ -84,9 +84,9 @@ class DeviceValueTier final : public ValueTier {
 
   uint64_t address() const override { return reinterpret_cast<uint64_t>(memory_.data()); }
   uint64_t bytes() const override { return memory_.bytes(); }
-  std::unique_ptr<ValueLane> make_lane() override {
+  std::unique_ptr<ValueChannel> make_channel() override {
     device_.enter();
-    return std::make_unique<DeviceValueLane<Device>>(device_, options_);
+    return std::make_unique<DeviceValueChannel<Device>>(device_, options_);
   }
   PinnedValues make_pinned(uint64_t bytes) override {
     device_.enter();
@@ -99,7 +99,7 @@ class DeviceValueTier final : public ValueTier {
 
  private:
   Device& device_;
-  const ValueLaneOptions options_;
+  const ValueChannelOptions options_;
   DeviceMemory<Device> all_;
   DeviceArray<Device, char> memory_;
 };

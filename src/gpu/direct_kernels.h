@@ -52,17 +52,17 @@ struct GetKernel {
     const WarpRounds<Lane> rounds(lane);
     for (uint64_t first = rounds.first; first < batch.rows; first += rounds.stride) {
       const auto row = static_cast<uint32_t>(first) + rounds.number;
-      Place place;
+      Home home;
       uint32_t late = WriterTable::none;
       if (row < batch.rows && !is_write(batch.op_of(row))) {
         const uint64_t key = batch.keys[row];
         const uint64_t hash = table.hash(key);
         late = batch.writers.find(hash, key);
-        if (late == WriterTable::none) place = table.place(hash);
+        if (late == WriterTable::none) home = table.home(hash);
       }
       put_off(lane, row, late);
-      const Found found = find_in_warp<tile_lanes>(tile, *shared, place);
-      if (place.line != nullptr) {
+      const Found found = find_in_warp<tile_lanes>(tile, *shared, home);
+      if (home.line != nullptr) {
         batch.reply(row, {found.word, static_cast<uint8_t>(found.found)});
       }
     }

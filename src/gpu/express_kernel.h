@@ -199,18 +199,18 @@ struct ExpressKernel {
     const uint32_t value_lane = (lane.thread() + rows_per_tile) % 32;
     const MailWord value{lane.shuffle(whole_warp, word.low, value_lane),
                          lane.shuffle(whole_warp, word.high, value_lane)};
-    Place place;
+    Home home;
     Operation its;
     if (mine) {
       while (!is_of_mail(word, mail.number)) word = read<Lane>(box.keys[duty.row]);
       its.op = static_cast<DeviceOp>(MailTag::of(word).more & 7);
-      place = table.place(table.hash(word.word()));
+      home = table.home(table.hash(word.word()));
       if (is_write(its.op)) its.value = await<Lane>(box.values[duty.row], mail.number, value);
       if (its.op == DeviceOp::compare_and_swap) {
         its.expected = await<Lane>(box.expected[duty.row], mail.number, {});
       }
     }
-    const KeyState before = apply_row(tile, shared, place, its, mine);
+    const KeyState before = apply_row(tile, shared, home, its, mine);
     if (lane.ballot(whole_warp, mine && is_write(its.op)) != 0) lane.fence();
     if (mine) reply<Lane>(box.replies[duty.row], mail.number, before);
   }
@@ -218,24 +218,24 @@ struct ExpressKernel {
   // The state that a row found.
   template <class Lane>
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE KeyState apply_row(const SoleWriterTile<Lane>& tile,
-                                                          Shared& shared, Place place,
+                                                          Shared& shared, Home home,
                                                           const Operation& its, bool mine) const {
-    const WritePlace at = find_write_place<rows_per_tile>(tile, shared.find, place);
+    const WritePlace at = find_write_place<rows_per_tile>(tile, shared.find, home);
     KeyState before{at.word, static_cast<uint8_t>(at.found)};
     const KeyState to = apply(its.op, its.value, its.expected, before);
     int32_t entries = 0;
-    if (mine && write_at<Lane>(at, place.hash, to)) {
+    if (mine && write_at<Lane>(at, home.hash, to)) {
       entries = static_cast<int32_t>(to.found) - static_cast<int32_t>(before.found);
-      place.line = nullptr;
+      home.line = nullptr;
     }
     // What no lane could write by itself.
     TableUpdate<Lane> update(tile, table);
-    tile_rows(tile, place, [&](uint32_t owner, const Place& home, Pair view) {
+    tile_rows(tile, home, [&](uint32_t owner, const Home& row_home, Pair view) {
       const auto op = static_cast<DeviceOp>(tile.from(static_cast<uint32_t>(its.op), owner));
       const uint64_t value = tile.from(its.value, owner);
       const uint64_t expected = tile.from(its.expected, owner);
-      const KeyState found =
-          update.run(home, view, [&](KeyState state) { return apply(op, value, expected, state); });
+      const KeyState found = update.run(
+          row_home, view, [&](KeyState state) { return apply(op, value, expected, state); });
       if (tile.number() == owner) before = found;
     });
     update.count(entries);

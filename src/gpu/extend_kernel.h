@@ -27,10 +27,9 @@ struct ExtendKernel {
     for (uint32_t i = (lane.block() * lane.threads() + lane.thread()) / tile_lanes; i < size;
          i += stride) {
       const uint32_t row = batch.failed_rows[i];
-      const Place place = table.place(table.hash(batch.keys[row]));
-      const KeyState before = update.run(place, tile.load(place.line), [&](KeyState state) {
-        return batch.apply_row(row, state);
-      });
+      const Home home = table.home(table.hash(batch.keys[row]));
+      const KeyState before = update.run(
+          home, tile.load(home.line), [&](KeyState state) { return batch.apply_row(row, state); });
       if (tile.leads()) batch.reply(row, before);
     }
     update.close();

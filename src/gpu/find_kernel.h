@@ -36,9 +36,9 @@ struct FindKernel {
     for (uint64_t first = warp * rows_per_warp; first < rows; first += stride) {
       const uint64_t row = first + in_warp;
       const bool mine = tile.number() < rows_per_tile && row < rows;
-      Place place;
-      if (mine) place = table.place(table.hash(keys[row]));
-      const Found answer = find_in_warp<rows_per_tile>(tile, *shared, place);
+      Home home;
+      if (mine) home = table.home(table.hash(keys[row]));
+      const Found answer = find_in_warp<rows_per_tile>(tile, *shared, home);
       if (!mine) continue;
       if (answer.found) values[row] = answer.word;
       found[row] = static_cast<uint8_t>(answer.found);

@@ -42,18 +42,18 @@ struct GroupBeginKernel {
     for (uint64_t first = rounds.first; first < size; first += rounds.stride) {
       const auto i = static_cast<uint32_t>(first) + rounds.number;
       GroupPosition position;
-      Place place;
+      Home home;
       bool walk = false;
       if (i < size) {
         position = GroupPosition::at(batch, i, size);
         walk = begin(i, position);
         if (position.head && !was_absent(position)) {
-          place = table.place(table.hash(batch.keys[position.row]));
+          home = table.home(table.hash(batch.keys[position.row]));
         }
       }
       const uint32_t at = append(lane, &batch.counters->walks, walk);
       if (walk) batch.walk_starts[at] = i;
-      const Found found = find_in_warp<tile_lanes>(tile, *shared, place);
+      const Found found = find_in_warp<tile_lanes>(tile, *shared, home);
       if (position.head) {
         batch.reply(position.row, {found.word, static_cast<uint8_t>(found.found)});
       }
@@ -99,19 +99,19 @@ struct GroupEndKernel {
     for (uint64_t first = rounds.first; first < size; first += rounds.stride) {
       const auto i = static_cast<uint32_t>(first) + rounds.number;
       GroupPosition position;
-      Place place;
+      Home home;
       KeyState last;
       if (i < size) position = GroupPosition::at(batch, i, size);
       if (position.tail) {
-        place = table.place(table.hash(batch.keys[position.row]));
+        home = table.home(table.hash(batch.keys[position.row]));
         last = batch.after(position.row);
       }
-      const WritePlace at = find_write_place(tile, *shared, place);
-      if (position.tail && write_at<Lane>(at, place.hash, last)) {
+      const WritePlace at = find_write_place(tile, *shared, home);
+      if (position.tail && write_at<Lane>(at, home.hash, last)) {
         entries += static_cast<int32_t>(last.found) - static_cast<int32_t>(at.found);
-        place.line = nullptr;
+        home.line = nullptr;
       }
-      leave(tile, update, position, place, last);
+      leave(tile, update, position, home, last);
     }
     update.count(entries);
     update.close();
@@ -122,10 +122,10 @@ struct GroupEndKernel {
   template <class Lane>
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void leave(const SoleWriterTile<Lane>& tile,
                                                   TableUpdate<Lane>& update,
-                                                  const GroupPosition& position, const Place& place,
+                                                  const GroupPosition& position, const Home& home,
                                                   KeyState last) const {
     bool failed = false;
-    tile_rows(tile, place, [&](uint32_t owner, const Place& at, Pair view) {
+    tile_rows(tile, home, [&](uint32_t owner, const Home& at, Pair view) {
       const KeyState to{tile.from(last.value, owner),
                         static_cast<uint8_t>(tile.from(uint32_t{last.found}, owner))};
       const KeyState before = update.run(at, view, [&](KeyState) { return to; });

@@ -1,7 +1,7 @@
 // ItemPipeline: calls to a table of device items whose arrays lie in host memory.
 //
-// Parts go through lanes in turn, each with a stream and device memory of its own:
-//   copy in → find or change → values gathered into the lane's room → copy out, once
+// Parts go through channels in turn, each with a stream and device memory of its own:
+//   copy in → find or change → values gathered into the channel's room → copy out, once
 // A value's place in the reply depends on all before it, so the host waits for the sum of each
 // part's lengths before it queues the part's copy out. It does so while two later parts are already
 // queued, so the bus in both directions and the kernels work at once. Of parts with writes the
@@ -31,11 +31,11 @@ namespace isotherm {
 
 // A stream with the memory of a part.
 template <class Device>
-struct ItemLane {
+struct ItemChannel {
   using Stream = typename Device::Stream;
 
   // Throws std::bad_alloc.
-  ItemLane(DeviceMemory<Device>& memory, const DeviceItemOptions& options)
+  ItemChannel(DeviceMemory<Device>& memory, const DeviceItemOptions& options)
       : device(memory.device()),
         workspace(memory, options.part_rows),
         words(memory, (uint64_t{options.part_rows} + 1) * 4),
@@ -51,9 +51,9 @@ struct ItemLane {
     device.destroy_event(counted);
     throw std::bad_alloc();
   }
-  ~ItemLane() { device.destroy_event(counted); }
-  ItemLane(const ItemLane&) = delete;
-  ItemLane& operator=(const ItemLane&) = delete;
+  ~ItemChannel() { device.destroy_event(counted); }
+  ItemChannel(const ItemChannel&) = delete;
+  ItemChannel& operator=(const ItemChannel&) = delete;
 
   // Columns of rows + 1 words: offsets of keys, of values, of the reply; expiry.
   int64_t* column(uint32_t i) const { return words.data() + words.size() / 4 * i; }
@@ -76,7 +76,7 @@ struct ItemLane {
 template <class Device>
 class ItemPipeline {
  public:
-  using Lane = ItemLane<Device>;
+  using Channel = ItemChannel<Device>;
   using Stream = typename Device::Stream;
 
   // Throws std::bad_alloc.
@@ -88,11 +88,11 @@ class ItemPipeline {
         part_rows_(options.part_rows),
         key_room_(options.key_room),
         value_room_(options.value_room) {
-    for (auto& lane : lanes_) lane = std::make_unique<Lane>(memory, options);
+    for (auto& channel : channels_) channel = std::make_unique<Channel>(memory, options);
   }
 
   // A workspace for parts whose arrays are on the device.
-  const ItemWorkspace<Device>& workspace() const { return lanes_[0]->workspace; }
+  const ItemWorkspace<Device>& workspace() const { return channels_[0]->workspace; }
 
   // The bytes of the reply. All pointers are to host memory. Throws std::invalid_argument where a
   // part cannot be copied, before anything is done, and after all is done where rows were refused
@@ -107,7 +107,7 @@ class ItemPipeline {
       }
       drain();
     } catch (...) {
-      for (auto& lane : lanes_) device_.synchronize(lane->stream.get());
+      for (auto& channel : channels_) device_.synchronize(channel->stream.get());
       throw;
     }
     if (refused_ != 0 && requests.replies.found == nullptr) {
@@ -117,7 +117,7 @@ class ItemPipeline {
   }
 
  private:
-  static constexpr uint32_t lanes = 4;
+  static constexpr uint32_t channels = 4;
   static constexpr uint32_t ahead = 2;  // parts of gets that are queued before one is waited for
 
   // Rows of each part. Large parts for large calls, as each costs some waiting; the first ones are
@@ -135,9 +135,10 @@ class ItemPipeline {
       next = std::min(next * 2, largest);
       rows = item_columns::fitting(requests.keys, first, rows, key_room_);
       if (writes) rows = item_columns::fitting(requests.values, first, rows, value_room_);
-      item_columns::check_span("keys", requests.keys, first, rows, lanes_[0]->keys.size());
+      item_columns::check_span("keys", requests.keys, first, rows, channels_[0]->keys.size());
       if (writes && requests.values.offsets != nullptr) {
-        item_columns::check_span("values", requests.values, first, rows, lanes_[0]->values.size());
+        item_columns::check_span("values", requests.values, first, rows,
+                                 channels_[0]->values.size());
       }
       parts.push_back(rows);
     }
@@ -145,30 +146,30 @@ class ItemPipeline {
   }
 
   void find(const DeviceItemRequests& requests) {
-    std::deque<Lane*> under_way;
+    std::deque<Channel*> under_way;
     uint32_t next = 0;
     uint64_t first = 0;
     for (const uint64_t rows : cut(requests, false)) {
-      Lane& lane = *lanes_[next++ % lanes];
-      stage(lane, requests, first, rows, false);
+      Channel& channel = *channels_[next++ % channels];
+      stage(channel, requests, first, rows, false);
       first += rows;
-      const Stream stream = lane.stream.get();
+      const Stream stream = channel.stream.get();
       order_.begin_read(stream);
-      steps_.find(lane.part, lane.workspace, nullptr, stream);
-      lane.workspace.ask_counts(lane.part, stream);
-      require_device(device_.record(lane.counted, stream), "record an event");
-      under_way.push_back(&lane);
+      steps_.find(channel.part, channel.workspace, nullptr, stream);
+      channel.workspace.ask_counts(channel.part, stream);
+      require_device(device_.record(channel.counted, stream), "record an event");
+      under_way.push_back(&channel);
       if (under_way.size() <= ahead) continue;
       reply_found(*under_way.front(), requests);
       under_way.pop_front();
     }
-    for (Lane* lane : under_way) reply_found(*lane, requests);
+    for (Channel* channel : under_way) reply_found(*channel, requests);
   }
 
-  void reply_found(Lane& lane, const DeviceItemRequests& requests) {
-    require_device(device_.synchronize(lane.counted), "wait for the counts of a part");
-    refused_ += lane.workspace.report().refused;
-    reply(lane, requests, [] {});
+  void reply_found(Channel& channel, const DeviceItemRequests& requests) {
+    require_device(device_.synchronize(channel.counted), "wait for the counts of a part");
+    refused_ += channel.workspace.report().refused;
+    reply(channel, requests, [] {});
   }
 
   void change(const DeviceItemRequests& requests) {
@@ -176,106 +177,106 @@ class ItemPipeline {
     uint64_t staged = 0;
     const auto stage_next = [&](uint64_t part) {
       if (part == parts.size()) return;
-      stage(*lanes_[part % lanes], requests, staged, parts[part], true);
+      stage(*channels_[part % channels], requests, staged, parts[part], true);
       staged += parts[part];
     };
     stage_next(0);
     for (uint64_t part = 0; part < parts.size(); ++part) {
-      Lane& lane = *lanes_[part % lanes];
+      Channel& channel = *channels_[part % channels];
       stage_next(part + 1);
-      const Stream stream = lane.stream.get();
+      const Stream stream = channel.stream.get();
       order_.begin_write(stream);
-      steps_.change(lane.part, lane.workspace, nullptr, stream);
-      refused_ += lane.workspace.report().refused;
-      if (requests.replies.offsets != nullptr) lane.workspace.ask_counts(lane.part, stream);
-      require_device(device_.record(lane.counted, stream), "record an event");
-      reply(lane, requests, [&] {
-        steps_.release(lane.part, stream);
+      steps_.change(channel.part, channel.workspace, nullptr, stream);
+      refused_ += channel.workspace.report().refused;
+      if (requests.replies.offsets != nullptr) channel.workspace.ask_counts(channel.part, stream);
+      require_device(device_.record(channel.counted, stream), "record an event");
+      reply(channel, requests, [&] {
+        steps_.release(channel.part, stream);
         order_.end_write(stream);
       });
     }
   }
 
   // Copies in `rows` rows.
-  void stage(Lane& lane, const DeviceItemRequests& requests, uint64_t first, uint64_t rows,
+  void stage(Channel& channel, const DeviceItemRequests& requests, uint64_t first, uint64_t rows,
              bool writes) {
-    lane.first = first;
-    ItemPart& part = lane.part = {};
+    channel.first = first;
+    ItemPart& part = channel.part = {};
     part.rows = static_cast<uint32_t>(rows);
     part.op = requests.op;
     part.now = requests.now_ms;
-    part.keys = copy_in(lane, requests.keys, lane.column(0), lane.keys.data());
+    part.keys = copy_in(channel, requests.keys, channel.column(0), channel.keys.data());
     if (writes) {
-      part.ops = copy_in(lane, requests.ops, lane.ops());
-      part.values = copy_in(lane, requests.values, lane.column(1), lane.values.data());
-      part.expiry = copy_in(lane, requests.expiry, lane.column(3));
+      part.ops = copy_in(channel, requests.ops, channel.ops());
+      part.values = copy_in(channel, requests.values, channel.column(1), channel.values.data());
+      part.expiry = copy_in(channel, requests.expiry, channel.column(3));
     }
-    if (requests.replies.found != nullptr) part.found = lane.found();
-    if (requests.replies.offsets != nullptr) part.offsets = lane.column(2);
+    if (requests.replies.found != nullptr) part.found = channel.found();
+    if (requests.replies.offsets != nullptr) part.offsets = channel.column(2);
   }
 
   template <class T>
-  const T* copy_in(Lane& lane, const T* column, T* to) {
+  const T* copy_in(Channel& channel, const T* column, T* to) {
     if (column == nullptr) return nullptr;
-    copy_in(lane, to, column + lane.first, lane.part.rows * sizeof(T));
+    copy_in(channel, to, column + channel.first, channel.part.rows * sizeof(T));
     return to;
   }
-  BytesView copy_in(Lane& lane, const DeviceBytes& column, int64_t* offsets, char* bytes) {
+  BytesView copy_in(Channel& channel, const DeviceBytes& column, int64_t* offsets, char* bytes) {
     if (column.offsets == nullptr) return {};
-    const uint64_t rows = lane.part.rows;
-    const int64_t* from = column.offsets + lane.first;
-    copy_in(lane, offsets, from, (rows + 1) * sizeof(int64_t));
-    copy_in(lane, bytes, column.bytes + from[0], static_cast<uint64_t>(from[rows] - from[0]));
+    const uint64_t rows = channel.part.rows;
+    const int64_t* from = column.offsets + channel.first;
+    copy_in(channel, offsets, from, (rows + 1) * sizeof(int64_t));
+    copy_in(channel, bytes, column.bytes + from[0], static_cast<uint64_t>(from[rows] - from[0]));
     return {offsets, offsets, offsets + rows, bytes, from[0]};
   }
-  void copy_in(Lane& lane, void* to, const void* from, uint64_t bytes) {
+  void copy_in(Channel& channel, void* to, const void* from, uint64_t bytes) {
     if (bytes == 0) return;
-    require_device(device_.to_device(lane.stream.get(), to, from, bytes), "copy requests");
+    require_device(device_.to_device(channel.stream.get(), to, from, bytes), "copy requests");
   }
 
   // Gathers the reply of a part and queues its copy out; calls gathered() when all values have been
   // read that the part needs.
   template <class Gathered>
-  void reply(Lane& lane, const DeviceItemRequests& requests, Gathered&& gathered) {
+  void reply(Channel& channel, const DeviceItemRequests& requests, Gathered&& gathered) {
     const DeviceItemReplies& to = requests.replies;
-    const Stream stream = lane.stream.get();
+    const Stream stream = channel.stream.get();
     uint64_t begin = total_;  // of the bytes that are gathered but not yet copied out
     uint64_t end = total_;
     if (to.offsets != nullptr) {
-      require_device(device_.synchronize(lane.counted), "wait for the counts of a part");
-      steps_.place(lane.part, total_, stream);
-      const uint64_t upto = total_ + lane.workspace.report().total;
+      require_device(device_.synchronize(channel.counted), "wait for the counts of a part");
+      steps_.place(channel.part, total_, stream);
+      const uint64_t upto = total_ + channel.workspace.report().total;
       total_ = upto;
       while (upto <= to.capacity && end < upto) {
-        copy_out(lane, to, begin, end);
+        copy_out(channel, to, begin, end);
         begin = end;
-        end = std::min(begin + lane.reply.size(), upto);
-        steps_.copy(lane.part, {lane.reply.data(), begin, end, to.capacity}, stream);
+        end = std::min(begin + channel.reply.size(), upto);
+        steps_.copy(channel.part, {channel.reply.data(), begin, end, to.capacity}, stream);
       }
     }
     gathered();
-    copy_out(lane, to, begin, end);
-    const uint64_t rows = lane.part.rows;
+    copy_out(channel, to, begin, end);
+    const uint64_t rows = channel.part.rows;
     bool copied = true;
     if (to.found != nullptr) {
-      copied = device_.to_host(stream, to.found + lane.first, lane.found(), rows);
+      copied = device_.to_host(stream, to.found + channel.first, channel.found(), rows);
     }
     if (to.offsets != nullptr) {
-      copied &= device_.to_host(stream, to.offsets + lane.first, lane.part.offsets,
+      copied &= device_.to_host(stream, to.offsets + channel.first, channel.part.offsets,
                                 (rows + 1) * sizeof(int64_t));
     }
     require_device(copied, "copy replies");
   }
-  void copy_out(Lane& lane, const DeviceItemReplies& to, uint64_t begin, uint64_t end) {
+  void copy_out(Channel& channel, const DeviceItemReplies& to, uint64_t begin, uint64_t end) {
     if (begin == end) return;
     require_device(
-        device_.to_host(lane.stream.get(), to.bytes + begin, lane.reply.data(), end - begin),
+        device_.to_host(channel.stream.get(), to.bytes + begin, channel.reply.data(), end - begin),
         "copy values");
   }
 
   void drain() {
-    for (auto& lane : lanes_) {
-      require_device(device_.synchronize(lane->stream.get()), "wait for replies");
+    for (auto& channel : channels_) {
+      require_device(device_.synchronize(channel->stream.get()), "wait for replies");
     }
   }
 
@@ -285,7 +286,7 @@ class ItemPipeline {
   const uint64_t part_rows_;
   const uint64_t key_room_;
   const uint64_t value_room_;
-  std::unique_ptr<Lane> lanes_[lanes];
+  std::unique_ptr<Channel> channels_[channels];
   uint64_t total_ = 0;    // bytes of the reply so far
   uint64_t refused_ = 0;  // rows of the call
 };

@@ -107,7 +107,7 @@ class ItemRoom {
  private:
   using Memory = DeviceItemMemory<Device>;
   using Blocks = typename Memory::Blocks;
-  using Place = typename Memory::Place;
+  using SlabNumber = typename Memory::SlabNumber;
 
   // So at most a third more memory than live items need waits for the sweep.
   static constexpr uint64_t looks_per_row = 4;
@@ -201,7 +201,7 @@ class ItemRoom {
     uint64_t given_back = 0;
     uint32_t in_vain = 0;
     for (uint32_t i = 0; i < most_taken && in_vain < most_in_vain; ++i) {
-      const std::optional<Place> place = next();
+      const std::optional<SlabNumber> place = next();
       if (!place) break;
       taken.items |= evicts;
       const uint64_t bytes = items_.bytes_of(*place);
@@ -244,7 +244,7 @@ class ItemRoom {
 
   // Gives a slab's memory back, if it is wholly free or can be emptied. The report is of just
   // before the slab left its class.
-  bool take(Place place, bool evicts, const ItemPart& part, const Workspace& workspace,
+  bool take(SlabNumber place, bool evicts, const ItemPart& part, const Workspace& workspace,
             Stream stream) {
     const EvictedItems evicted = places(part, workspace);
     for (uint64_t before = ~uint64_t{0};;) {
@@ -262,7 +262,7 @@ class ItemRoom {
   }
 
   // Chooses none: what is chosen has to leave.
-  uint64_t count_live(Place place, const ItemPart& part, const Workspace& workspace,
+  uint64_t count_live(SlabNumber place, const ItemPart& part, const Workspace& workspace,
                       Stream stream) {
     EvictedItems none = places(part, workspace);
     none.wanted = 0;

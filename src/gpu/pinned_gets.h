@@ -5,7 +5,7 @@
 // writes would be too small for the bus, are copied out. So both directions of the bus and the
 // device work at once. The caller's stream waits for all parts.
 //
-// Threads. One at a time. Memory. lanes × part_rows × 9 bytes of device memory.
+// Threads. One at a time. Memory. channels × part_rows × 9 bytes of device memory.
 #pragma once
 
 #include <algorithm>
@@ -19,20 +19,20 @@ template <class Device, class Table = FixedDeviceTable<Device>>
 class PinnedGets {
  public:
   using Stream = typename Device::Stream;
-  static constexpr uint32_t lanes = 4;
+  static constexpr uint32_t channels = 4;
   static constexpr uint64_t part_rows = 1 << 19;
 
   // Throws std::bad_alloc.
   PinnedGets(Device& device, Table& table)
       : device_(device), table_(table), memory_(device, 0), begun_(device.create_event()) {
-    for (Lane& lane : lanes_) {
-      lane.keys = {memory_, part_rows};
-      lane.found = {memory_, part_rows};
-      lane.stream = device.create_stream();
-      lane.done = device.create_event();
+    for (Channel& channel : channels_) {
+      channel.keys = {memory_, part_rows};
+      channel.found = {memory_, part_rows};
+      channel.stream = device.create_stream();
+      channel.done = device.create_event();
     }
-    for (const Lane& lane : lanes_) {
-      if (!lane.keys.empty() && !lane.found.empty()) continue;
+    for (const Channel& channel : channels_) {
+      if (!channel.keys.empty() && !channel.found.empty()) continue;
       release();
       throw std::bad_alloc();
     }
@@ -44,48 +44,49 @@ class PinnedGets {
   // `requests` are gets; all pointers to pinned memory.
   void run(const DeviceRequests& requests, Stream stream) {
     require_device(device_.record(begun_, stream), "record an event");
-    for (Lane& lane : lanes_) {
-      require_device(device_.wait(lane.stream, begun_), "wait for an earlier call");
+    for (Channel& channel : channels_) {
+      require_device(device_.wait(channel.stream, begun_), "wait for an earlier call");
     }
     uint32_t next = 0;
     for (uint64_t first = 0; first < requests.rows; first += part_rows) {
-      part(lanes_[next], requests, first);
-      next = (next + 1) % lanes;
+      part(channels_[next], requests, first);
+      next = (next + 1) % channels;
     }
-    for (Lane& lane : lanes_) {
-      require_device(device_.record(lane.done, lane.stream) && device_.wait(stream, lane.done),
-                     "wait for a part");
+    for (Channel& channel : channels_) {
+      require_device(
+          device_.record(channel.done, channel.stream) && device_.wait(stream, channel.done),
+          "wait for a part");
     }
   }
 
  private:
-  struct Lane {
+  struct Channel {
     DeviceArray<Device, uint64_t> keys;
     DeviceArray<Device, uint8_t> found;
     Stream stream{};
     typename Device::Event done{};
   };
 
-  void part(Lane& lane, const DeviceRequests& requests, uint64_t first) {
+  void part(Channel& channel, const DeviceRequests& requests, uint64_t first) {
     DeviceRequests part;
     part.rows = std::min(part_rows, requests.rows - first);
-    part.keys = lane.keys.data();
+    part.keys = channel.keys.data();
     part.values_out = requests.values_out + first;
-    part.found = lane.found.data();
-    require_device(device_.to_device(lane.stream, lane.keys.data(), requests.keys + first,
+    part.found = channel.found.data();
+    require_device(device_.to_device(channel.stream, channel.keys.data(), requests.keys + first,
                                      part.rows * sizeof(uint64_t)),
                    "copy keys");
-    table_.run(part, lane.stream);
+    table_.run(part, channel.stream);
     require_device(
-        device_.to_host(lane.stream, requests.found + first, lane.found.data(), part.rows),
+        device_.to_host(channel.stream, requests.found + first, channel.found.data(), part.rows),
         "copy replies");
   }
 
   void release() {
-    for (Lane& lane : lanes_) {
-      device_.synchronize(lane.stream);
-      device_.destroy_stream(lane.stream);
-      device_.destroy_event(lane.done);
+    for (Channel& channel : channels_) {
+      device_.synchronize(channel.stream);
+      device_.destroy_stream(channel.stream);
+      device_.destroy_event(channel.done);
     }
     device_.destroy_event(begun_);
   }
@@ -94,7 +95,7 @@ class PinnedGets {
   Table& table_;
   DeviceMemory<Device> memory_;
   typename Device::Event begun_;
-  Lane lanes_[lanes];
+  Channel channels_[channels];
 };
 
 }  // namespace isotherm

@@ -37,9 +37,9 @@ class TableUpdate {
   // Puts the key into the state after(state); returns the state before, or with `found` reply_retry
   // where there was no memory, and then nothing changed. `view`: the home line, loaded.
   template <class After>
-  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE KeyState run(const Place& place, Pair view, After&& after) {
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE KeyState run(const Home& home, Pair view, After&& after) {
     const Updated updated = update_loaded(
-        tile_, place.line, view, place.hash, stock_, [&](bool found, uint64_t word) -> Decision {
+        tile_, home.line, view, home.hash, stock_, [&](bool found, uint64_t word) -> Decision {
           const KeyState to = after(KeyState{word, static_cast<uint8_t>(found)});
           if (to.found == 0) return {found ? Action::erase : Action::keep, 0};
           return {found && to.value == word ? Action::keep : Action::store, to.value};

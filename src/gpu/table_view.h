@@ -22,7 +22,7 @@ struct alignas(128) CountShard {
 };
 
 // Where the entry of a key is looked for: in the chain of `line`, by `hash`.
-struct Place {
+struct Home {
   Bucket* line = nullptr;
   uint64_t hash = 0;
 };
@@ -35,7 +35,7 @@ struct TableView {
   CountShard* counts = nullptr;
 
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint64_t hash(uint64_t key) const { return mix(key, seed); }
-  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE Place place(uint64_t hash) const {
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE Home home(uint64_t hash) const {
     if (hash == 0) return {head, 1};
     return {index.home(hash), hash};
   }

@@ -10,20 +10,20 @@
 
 namespace isotherm {
 
-// Calls work(owner, place, view) for the lanes of the tile whose place has a line, equal in all
-// lanes; `place` is each lane's own.
+// Calls work(owner, home, view) for the lanes of the tile whose home has a line, equal in all
+// lanes; `home` is each lane's own.
 template <class Tile, class Work>
-ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void tile_rows(const Tile& tile, const Place& place,
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void tile_rows(const Tile& tile, const Home& home,
                                                     Work&& work) {
   constexpr uint32_t at_a_time = 2;
-  if (tile.ballot(place.line != nullptr) == 0) return;
+  if (tile.ballot(home.line != nullptr) == 0) return;
   ISOTHERM_KEEP_ROLLED
   for (uint32_t owner = 0; owner < tile_lanes; owner += at_a_time) {
-    Place its[at_a_time];
+    Home its[at_a_time];
     Pair view[at_a_time];
     for (uint32_t i = 0; i < at_a_time; ++i) {
-      const uint64_t line = tile.from(reinterpret_cast<uint64_t>(place.line), owner + i);
-      its[i] = {reinterpret_cast<Bucket*>(line), tile.from(place.hash, owner + i)};
+      const uint64_t line = tile.from(reinterpret_cast<uint64_t>(home.line), owner + i);
+      its[i] = {reinterpret_cast<Bucket*>(line), tile.from(home.hash, owner + i)};
       view[i] = line != 0 ? tile.load(its[i].line) : Pair{0, 0};
     }
     for (uint32_t i = 0; i < at_a_time; ++i) {

@@ -62,12 +62,12 @@ struct TryKernel {
     for (uint64_t first = rounds.first; first < batch.rows; first += rounds.stride) {
       const auto row = static_cast<uint32_t>(first) + rounds.number;
       const bool mine = row < batch.rows;
-      Place place;
-      if (mine) place = table.place(table.hash(batch.keys[row]));
+      Home home;
+      if (mine) home = table.home(table.hash(batch.keys[row]));
       const WritePlace at =
-          find_first_place<tile_lanes, write_lines_at_a_time>(tile, shared->find, place);
+          find_first_place<tile_lanes, write_lines_at_a_time>(tile, shared->find, home);
       bool done = mine && !at.found && at.slot != nullptr;
-      if (done) done = claim<Lane>(at.slot, place.hash, batch.value_of(row, DeviceOp::put));
+      if (done) done = claim<Lane>(at.slot, home.hash, batch.value_of(row, DeviceOp::put));
       if (done) {
         batch.reply(row, {});
         ++entries;

@@ -22,13 +22,13 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool fails_alone(const SoleWriterTile<Lane>
                                                       const BatchView& batch, uint32_t row,
                                                       bool alone, int32_t& entries) {
   if (tile.lane().ballot(whole_warp, alone) == 0) return false;
-  Place place;
-  if (alone) place = table.place(table.hash(batch.keys[row]));
-  const WritePlace mine = find_write_place<tile_lanes, at_a_time>(tile, shared, place);
+  Home home;
+  if (alone) home = table.home(table.hash(batch.keys[row]));
+  const WritePlace mine = find_write_place<tile_lanes, at_a_time>(tile, shared, home);
   if (!alone) return false;
   const KeyState before{mine.word, static_cast<uint8_t>(mine.found)};
   const KeyState to = batch.apply_row(row, before);
-  if (!write_at<Lane>(mine, place.hash, to)) return true;
+  if (!write_at<Lane>(mine, home.hash, to)) return true;
   entries += static_cast<int32_t>(to.found) - static_cast<int32_t>(before.found);
   batch.reply(row, before);
   return false;

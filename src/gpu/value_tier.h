@@ -1,13 +1,13 @@
-// ValueTier: memory for values on one device, and lanes by which they travel.
+// ValueTier: memory for values on one device, and channels by which they travel.
 //
-// A lane has a window, pinned memory of the host that the device reaches, too. Whoever brings
+// A channel has a window, pinned memory of the host that the device reaches, too. Whoever brings
 // values writes them into the window, lists the copies from there to the tier's memory, and runs
 // them; whoever fetches some lists copies into the window and reads them there, or into pinned
 // memory of its own. One kernel makes all copies of a run.
 //
 // Errors. DeviceError when the device fails.
-// Threads. What makes something: any. A lane: one at a time; lanes of one tier do not wait for each
-// other.
+// Threads. What makes something: any. A channel: one at a time; channels of one tier do not wait
+// for each other.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +24,9 @@ struct ValueCopy {
   uint64_t bytes = 0;
 };
 
-class ValueLane {
+class ValueChannel {
  public:
-  virtual ~ValueLane() = default;
+  virtual ~ValueChannel() = default;
 
   virtual char* window() const = 0;
   virtual uint64_t window_bytes() const = 0;
@@ -48,7 +48,7 @@ class ValueTier {
   virtual uint64_t address() const = 0;
   virtual uint64_t bytes() const = 0;
   // Must not outlive the tier. Throws std::bad_alloc, too.
-  virtual std::unique_ptr<ValueLane> make_lane() = 0;
+  virtual std::unique_ptr<ValueChannel> make_channel() = 0;
   // That the kernels of all devices reach; null without it. Must not outlive the tier.
   virtual PinnedValues make_pinned(uint64_t bytes) = 0;
 };

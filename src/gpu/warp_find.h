@@ -36,13 +36,13 @@ inline constexpr uint32_t find_threads = 256;  // of a block
 // What a block keeps for its lanes. Answers have the members found and word.
 template <class Answer>
 struct FindShared {
-  Place place[find_threads];
+  Home home[find_threads];
   Answer answer[find_threads];
 };
 
-// Looks for the entries of the lanes whose place has a line, among the first `rows_per_tile` of
+// Looks for the entries of the lanes whose home has a line, among the first `rows_per_tile` of
 // each tile. `look(answer, line, view, hit)` is called in every lane with what it read of a line;
-// it returns nothing. Follows a chain until its tile has a hit. `mine.place` and `mine.answer` of
+// it returns nothing. Follows a chain until its tile has a hit. `mine.home` and `mine.answer` of
 // all lanes are set before; answers are there afterwards.
 template <uint32_t rows_per_tile, uint32_t at_a_time, class Tile, class Answer, class Look>
 ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void warp_find(const Tile& tile, FindShared<Answer>& shared,
@@ -51,31 +51,31 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void warp_find(const Tile& tile, FindShared
   const uint32_t tile_first = lane.thread() - tile.number();
   lane.sync_warp(whole_warp);
   for (uint32_t owner = tile_first; owner < tile_first + rows_per_tile; owner += at_a_time) {
-    Place place[at_a_time];
+    Home home[at_a_time];
     Pair view[at_a_time];
     for (uint32_t i = 0; i < at_a_time; ++i) {
-      place[i] = shared.place[owner + i];
-      view[i] = place[i].line != nullptr ? tile.load(place[i].line) : Pair{0, 0};
+      home[i] = shared.home[owner + i];
+      view[i] = home[i].line != nullptr ? tile.load(home[i].line) : Pair{0, 0};
     }
     for (uint32_t i = 0; i < at_a_time; ++i) {
-      warp_follow(tile, place[i], view[i], shared.answer[owner + i], look);
+      warp_follow(tile, home[i], view[i], shared.answer[owner + i], look);
     }
   }
   lane.sync_warp(whole_warp);
 }
 
 template <class Tile, class Answer, class Look>
-ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void warp_follow(const Tile& tile, const Place& place,
-                                                      Pair view, Answer& answer, Look&& look) {
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void warp_follow(const Tile& tile, const Home& home, Pair view,
+                                                      Answer& answer, Look&& look) {
   const auto& lane = tile.lane();
   const uint32_t tile_bits = tile.mask();
-  Bucket* line = place.line;
+  Bucket* line = home.line;
   for (;;) {
-    const bool hit = line != nullptr && view.first == place.hash;
+    const bool hit = line != nullptr && view.first == home.hash;
     const uint32_t hits = lane.ballot(whole_warp, hit);
     look(answer, line, view, hit, (hits & tile_bits) != 0);
     const bool link = (hits & tile_bits) == 0 && line != nullptr &&
-                      tile.number() == uint32_t{Bucket::last} && mark::is_mark(view, place.hash);
+                      tile.number() == uint32_t{Bucket::last} && mark::is_mark(view, home.hash);
     const uint32_t links = lane.ballot(whole_warp, link);
     if (links == 0) return;
     lane.sync_warp(whole_warp);  // what a lane answered is there for the others
@@ -92,13 +92,13 @@ struct FoundWord {
   bool found;
 };
 
-// Looks up one entry per lane; `place` without a line: none.
+// Looks up one entry per lane; `home` without a line: none.
 template <uint32_t rows_per_tile, class Lane>
 ISOTHERM_HOST_DEVICE ISOTHERM_INLINE Found find_in_warp(const SteadyTile<Lane>& tile,
                                                         FindShared<FoundWord>& shared,
-                                                        const Place& place) {
+                                                        const Home& home) {
   const uint32_t thread = tile.lane().thread();
-  shared.place[thread] = place;
+  shared.home[thread] = home;
   shared.answer[thread].found = false;
   warp_find<rows_per_tile, 2>(tile, shared,
                               [](FoundWord& answer, Bucket*, Pair view, bool hit, bool) {

@@ -69,15 +69,14 @@ struct WritePlaceLook {
 // than a lookup's, so fewer warps fit, which is faster: their writes are in each other's way.
 inline constexpr uint32_t write_lines_at_a_time = 4;
 
-// For each lane of a warp whose place has a line. `pick`: what picks among free slots; its lowest
+// For each lane of a warp whose home has a line. `pick`: what picks among free slots; its lowest
 // byte being 0, the first of the chain.
 template <uint32_t rows_per_tile, uint32_t at_a_time, class Lane>
 ISOTHERM_HOST_DEVICE ISOTHERM_INLINE WritePlace find_picked_place(const SoleWriterTile<Lane>& tile,
                                                                   FindShared<WritePlace>& shared,
-                                                                  const Place& place,
-                                                                  uint64_t pick) {
+                                                                  const Home& home, uint64_t pick) {
   const uint32_t thread = tile.lane().thread();
-  shared.place[thread] = place;
+  shared.home[thread] = home;
   shared.answer[thread] = {nullptr, pick, false};
   warp_find<rows_per_tile, at_a_time>(tile, shared, WritePlaceLook<Lane>{tile});
   WritePlace at = shared.answer[thread];
@@ -89,16 +88,16 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE WritePlace find_picked_place(const SoleWrit
 template <uint32_t rows_per_tile = tile_lanes, uint32_t at_a_time = 2, class Lane>
 ISOTHERM_HOST_DEVICE ISOTHERM_INLINE WritePlace find_write_place(const SoleWriterTile<Lane>& tile,
                                                                  FindShared<WritePlace>& shared,
-                                                                 const Place& place) {
-  return find_picked_place<rows_per_tile, at_a_time>(tile, shared, place, place.hash);
+                                                                 const Home& home) {
+  return find_picked_place<rows_per_tile, at_a_time>(tile, shared, home, home.hash);
 }
 
 // The same with the first free slot of the chain.
 template <uint32_t rows_per_tile, uint32_t at_a_time, class Lane>
 ISOTHERM_HOST_DEVICE ISOTHERM_INLINE WritePlace find_first_place(const SoleWriterTile<Lane>& tile,
                                                                  FindShared<WritePlace>& shared,
-                                                                 const Place& place) {
-  return find_picked_place<rows_per_tile, at_a_time>(tile, shared, place, 0);
+                                                                 const Home& home) {
+  return find_picked_place<rows_per_tile, at_a_time>(tile, shared, home, 0);
 }
 
 }  // namespace isotherm

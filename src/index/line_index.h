@@ -188,7 +188,7 @@ class LineIndex {
   };
   using Guard = std::unique_lock<std::mutex>;
   // A line of the parent, and the two neighbouring ones of a child that hold the same hashes.
-  struct Place {
+  struct MovingLine {
     uint64_t hash;  // the lowest
     Bucket* home;
     Segment* child;
@@ -234,7 +234,7 @@ class LineIndex {
   Segment* segment_at(uint64_t prefix, int depth) const;
   bool in_directory(const Segment& segment) const;
   bool moves(const Segment& segment) const;
-  static Place place(const Move& move, uint32_t line);
+  static MovingLine moving_line(const Move& move, uint32_t line);
   bool split_line(const Move& move, uint32_t line, Scratch& scratch);
   bool join_line(const Move& move, uint32_t line, Scratch& scratch);
   static void leave_line(Bucket* home, uint64_t hash, Slot moved, Scratch& scratch);

@@ -55,7 +55,7 @@ void LineIndex::move_lines(const Move& move, Lines lines, Scratch& scratch) {
   }
 }
 
-LineIndex::Place LineIndex::place(const Move& move, uint32_t line) {
+LineIndex::MovingLine LineIndex::moving_line(const Move& move, uint32_t line) {
   const Segment& parent = *move.parent;
   const int shift = 64 - parent.depth;
   const uint64_t prefix = parent.depth == 0 ? 0 : parent.prefix << shift;
@@ -65,7 +65,7 @@ LineIndex::Place LineIndex::place(const Move& move, uint32_t line) {
 
 bool LineIndex::split_line(const Move& move, uint32_t line, Scratch& scratch) {
   Segment& segment = *move.parent;
-  const Place at = place(move, line);
+  const MovingLine at = moving_line(move, line);
   const int bit = segment.depth + segment_line_bits;  // the hash bit that picks one of the pair
   Bucket* pair = at.child->lines + at.pair;
 
@@ -90,7 +90,7 @@ bool LineIndex::split_line(const Move& move, uint32_t line, Scratch& scratch) {
 }
 
 bool LineIndex::join_line(const Move& move, uint32_t line, Scratch& scratch) {
-  const Place at = place(move, line);
+  const MovingLine at = moving_line(move, line);
   Bucket* pair = at.child->lines + at.pair;
 
   LineLock first(at.child->lock[at.pair]);

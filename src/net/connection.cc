@@ -63,19 +63,34 @@ void Connection::reply(Turn& turn) {
   const int64_t now_ms = turn.now_ms();
   client_->last_ms.store(now_ms, std::memory_order_relaxed);
   const size_t before = output_.size();
-  const size_t left = protocol_->reply(turn, output_);
+  const size_t left =
+      turn.full_output == 0 ? reply_if_little(turn) : protocol_->reply(turn, output_);
   if (!open_) return output_.clear();
   if (left != 0) {
     input_.take_back(left);
     parse_on_ = true;
   }
   const size_t written = output_.size() - before;
-  heavy_ = left != 0 || written >= output_bound;
+  heavy_ = left != 0 || output_.size() >= output_bound;
   if (watch_.may_be_over(output_.size())) {
     check_output(turn.server.limits.output[ClientLimits::normal], now_ms);
   }
   if (heavy_) flush();
   loop_.wrote_reply(turn, written, output_.size());
+}
+
+// Of a turn that has written its share.
+size_t Connection::reply_if_little(Turn& turn) {
+  constexpr size_t around_value = 16;
+  size_t owed = protocol_->owed_texts() + (end_row_ - first_row_) * around_value;
+  for (Batch::Row row = first_row_; row < end_row_ && owed <= little_owed; ++row) {
+    owed += turn.batch.reply(row).size;
+  }
+  const bool little = owed <= little_owed;
+  if (little) turn.full_output = output_bound;
+  const size_t left = protocol_->reply(turn, output_);
+  turn.full_output = 0;
+  return left;
 }
 
 void Connection::check_output(const OutputLimit& limit, int64_t now_ms) {
@@ -140,6 +155,7 @@ void Connection::flush() {
   // A client that reads as fast as this writes must not keep the loop from its other clients.
   constexpr int most_writes = 16;
   for (int i = 0; i < most_writes && open_ && !full_ && !output_.empty(); ++i) {
+    if (output_.size() > output_bound && loop_.sent_its_share()) break;
     if (!write_some()) break;
   }
 }
@@ -159,7 +175,7 @@ bool Connection::write_some() {
                               ? ::send(descriptor_, whole.data(), whole.size(), MSG_NOSIGNAL)
                               : send_pieces();
   if (written >= 0) {
-    loop_.counters().bytes_out.add(static_cast<size_t>(written));
+    loop_.sent(static_cast<size_t>(written));
     output_.consume(static_cast<size_t>(written));
     return true;
   }

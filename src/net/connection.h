@@ -70,7 +70,7 @@ class Connection final : public Watched {
 
   void close();
   bool open() const { return open_; }
-  // Its last requests had large replies.
+  // Its last requests had large replies, or it has much to send.
   bool heavy() const { return heavy_; }
   bool deletable() const { return !open_ && !queued && !in_turn; }
   // Whether all rows of its turn are.
@@ -88,6 +88,7 @@ class Connection final : public Watched {
   bool receive();
   bool receive_value(ArrivingItem& value);
   bool note_received(ssize_t received, size_t room);
+  size_t reply_if_little(Turn& turn);
   bool write_some();
   ssize_t send_pieces();
   void close_socket();

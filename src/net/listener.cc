@@ -1,59 +1,65 @@
 #include "net/listener.h"
 
+#include <netinet/in.h>
 #include <spdlog/spdlog.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <asio/ip/v6_only.hpp>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <string_view>
+#include <system_error>
+#include <utility>
 
 namespace isotherm::net {
 namespace {
 
 constexpr int backlog = 511;
 constexpr int accepts_per_event = 256;
-constexpr auto descriptor_pause = std::chrono::milliseconds(100);
 
 std::string_view refusal(Speaks speaks) {
   return speaks == Speaks::resp ? "-ERR max number of clients reached\r\n"
                                 : "ERROR Too many open connections\r\n";
 }
 
+bool set_option(int descriptor, int level, int option) {
+  const int on = 1;
+  return ::setsockopt(descriptor, level, option, &on, sizeof on) == 0;
+}
+
+int listen_on(const SocketAddress& address) {
+  constexpr int kind = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
+  const int descriptor = ::socket(address.family(), kind, 0);
+  if (descriptor >= 0 && set_option(descriptor, SOL_SOCKET, SO_REUSEADDR) &&
+      (!address.is_v6() || set_option(descriptor, IPPROTO_IPV6, IPV6_V6ONLY)) &&
+      ::bind(descriptor, address.data(), address.size()) == 0 &&
+      ::listen(descriptor, backlog) == 0) {
+    return descriptor;
+  }
+  const int why = errno;
+  if (descriptor >= 0) ::close(descriptor);
+  throw std::system_error(why, std::system_category(), "listen");
+}
+
 }  // namespace
 
 Listener::Listener(ServerState& server, const std::vector<std::unique_ptr<Loop>>& loops,
-                   const asio::ip::tcp::endpoint& endpoint, Speaks speaks)
-    : server_(server),
-      loops_(loops),
-      acceptor_(loops.front()->context()),
-      timer_(loops.front()->context()),
-      speaks_(speaks) {
-  acceptor_.open(endpoint.protocol());
-  acceptor_.set_option(asio::socket_base::reuse_address(true));
-  if (endpoint.address().is_v6()) acceptor_.set_option(asio::ip::v6_only(true));
-  acceptor_.bind(endpoint);
-  acceptor_.listen(backlog);
-  acceptor_.non_blocking(true);
-}
+                   const SocketAddress& address, Speaks speaks)
+    : server_(server), loops_(loops), descriptor_(listen_on(address)), speaks_(speaks) {}
 
 void Listener::close() {
-  asio::error_code ignored;
-  acceptor_.close(ignored);
-  timer_.cancel();
+  if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
 }
 
 void Listener::wait() {
-  if (!loops_.front()->events().add_listening(acceptor_.native_handle(), *this)) pause();
+  if (descriptor_ < 0 || loops_.front()->events().add_listening(descriptor_, *this)) return;
+  loops_.front()->at_tick([this] { wait(); });
 }
 
 // Who is left waiting when this returns is another event.
 void Listener::on_events(uint32_t /*events*/) {
   for (int i = 0; i < accepts_per_event; ++i) {
-    const int descriptor =
-        ::accept4(acceptor_.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    const int descriptor = ::accept4(descriptor_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (descriptor >= 0) {
       if (!admit(descriptor)) continue;
       loops_[next_loop_]->adopt(descriptor, speaks_);
@@ -62,18 +68,11 @@ void Listener::on_events(uint32_t /*events*/) {
       return;
     } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
       spdlog::warn("cannot accept a client: {}", std::strerror(errno));
-      loops_.front()->events().remove(acceptor_.native_handle());
-      return pause();
+      loops_.front()->events().remove(descriptor_);
+      return loops_.front()->at_tick([this] { wait(); });
     }
     // Anything else happened to that one client.
   }
-}
-
-void Listener::pause() {
-  timer_.expires_after(descriptor_pause);
-  timer_.async_wait([this](const asio::error_code& error) {
-    if (!error) wait();
-  });
 }
 
 // Counts the client in, or sends it away.

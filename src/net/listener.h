@@ -2,14 +2,11 @@
 //
 // It lives in one loop, whose events watch its socket; the loop that a connection goes to takes it
 // over. A client beyond `maxclients` is told so in the words of its protocol and let go. When the
-// process runs out of descriptors, accepting pauses for a moment instead of spinning.
+// process runs out of descriptors, accepting pauses until the loop's next tick instead of spinning.
 //
 // Threads. Belongs to its loop's thread; made before that thread starts.
 #pragma once
 
-#include <asio/io_context.hpp>
-#include <asio/ip/tcp.hpp>
-#include <asio/steady_timer.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -17,6 +14,7 @@
 
 #include "net/loop.h"
 #include "net/server_state.h"
+#include "net/socket_address.h"
 #include "net/socket_events.h"
 
 namespace isotherm::net {
@@ -25,25 +23,24 @@ class Listener final : public Watched {
  public:
   // Binds and listens; throws std::system_error.
   Listener(ServerState& server, const std::vector<std::unique_ptr<Loop>>& loops,
-           const asio::ip::tcp::endpoint& endpoint, Speaks speaks);
+           const SocketAddress& address, Speaks speaks);
+  ~Listener() { close(); }
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
 
-  asio::ip::tcp::endpoint endpoint() const { return acceptor_.local_endpoint(); }
+  SocketAddress address() const { return SocketAddress::local_of(descriptor_); }
   void start() { wait(); }
   void on_events(uint32_t events) override;
   // On the loop's thread, or when it has ended.
   void close();
 
  private:
-  using Acceptor = asio::basic_socket_acceptor<asio::ip::tcp, asio::io_context::executor_type>;
-
   void wait();
-  void pause();
   bool admit(int descriptor);
 
   ServerState& server_;
   const std::vector<std::unique_ptr<Loop>>& loops_;
-  Acceptor acceptor_;
-  asio::steady_timer timer_;
+  int descriptor_;  // -1: closed
   const Speaks speaks_;
   size_t next_loop_ = 0;
 };

@@ -1,12 +1,10 @@
 #include "net/loop.h"
 
-#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <asio/ip/tcp.hpp>
 #include <cstdlib>
 #include <functional>
 #include <string>
@@ -14,25 +12,10 @@
 
 #include "net/memcached_protocol.h"
 #include "net/resp_protocol.h"
+#include "net/socket_address.h"
 
 namespace isotherm::net {
 namespace {
-
-std::string to_text(const asio::ip::tcp::endpoint& endpoint) {
-  const std::string address = endpoint.address().to_string();
-  const std::string port = std::to_string(endpoint.port());
-  return endpoint.address().is_v6() ? "[" + address + "]:" + port : address + ":" + port;
-}
-
-// One end of a socket as text, by getsockname or getpeername.
-using NameOf = int (*)(int, sockaddr*, socklen_t*);
-std::string address_of(int descriptor, NameOf name_of) {
-  asio::ip::tcp::endpoint endpoint;
-  auto size = static_cast<socklen_t>(endpoint.capacity());
-  if (name_of(descriptor, endpoint.data(), &size) != 0) return to_text({});
-  endpoint.resize(size);
-  return to_text(endpoint);
-}
 
 // Lets the kernel find out when a client is gone without a word: after `seconds` of silence it is
 // asked, and three times more before it is given up.
@@ -50,13 +33,7 @@ void keep_alive(int descriptor, uint32_t seconds) {
 
 }  // namespace
 
-// The hint leaves out Asio's locks around each socket; posting from other threads stays safe.
-// Without the guard a context that has nothing to do stops for good.
-Loop::Loop(ServerState& server, LoopCounters& counters)
-    : server_(server),
-      counters_(counters),
-      context_(ASIO_CONCURRENCY_HINT_UNSAFE_IO),
-      keeps_running_(asio::make_work_guard(context_)) {}
+Loop::Loop(ServerState& server, LoopCounters& counters) : server_(server), counters_(counters) {}
 
 Loop::~Loop() {
   stop();
@@ -84,14 +61,32 @@ void Loop::run() {
   worker_->wake_by([this] { events_.wake(); });
   bool more = false;
   while (!stopping_) {
-    wait(more);
+    const bool tick = wait(more);
     turn();
     if ((ready_.empty() || !may_begin()) && worker_->linger()) turn();
-    more = worker_->maintain(now_ms_) || (!ready_.empty() && may_begin()) || !worker_->rest();
-    watch_all_clients();
+    if (tick || maintains_on_ || maintains_soon()) maintain();
+    more = maintains_on_ || (!ready_.empty() && may_begin()) || !worker_->rest();
   }
   close_all();
   worker_.reset();
+}
+
+// A step that finds nothing to do costs about as much as a GET, so turns that received little share
+// one.
+bool Loop::maintains_soon() {
+  constexpr uint32_t most_turns = 16;
+  constexpr uint64_t most_bytes = 4 << 10;
+  ++turns_since_;
+  return now_ms_ != maintained_ms_ || turns_since_ >= most_turns ||
+         counters_.bytes_in.get() - maintained_bytes_ >= most_bytes;
+}
+
+void Loop::maintain() {
+  maintains_on_ = worker_->maintain(now_ms_);
+  maintained_ms_ = now_ms_;
+  maintained_bytes_ = counters_.bytes_in.get();
+  turns_since_ = 0;
+  watch_all_clients();
 }
 
 // What this loop's clients store takes the place of values that clients of all loops still send;
@@ -108,10 +103,14 @@ void Loop::watch_all_clients() {
   }
 }
 
-void Loop::wait(bool work_is_left) {
+bool Loop::wait(bool work_is_left) {
+  sent_bytes_ = 0;
   const SocketEvents::Seen seen = events_.wait(!work_is_left);
-  if (seen.woken || seen.tick) context_.poll();
-  if (seen.tick) look_after();
+  if (seen.woken) posted_.run();
+  if (!seen.tick) return false;
+  at_tick_.run();
+  look_after();
+  return true;
 }
 
 // What has to be done now and then, whether requests come or not.
@@ -398,8 +397,8 @@ void Loop::welcome(int descriptor, Speaks speaks) {
   client->id = server_.next_client_id.fetch_add(1, std::memory_order_relaxed);
   client->speaks = speaks;
   client->loop = this;
-  client->peer_address = address_of(descriptor, ::getpeername);
-  client->local_address = address_of(descriptor, ::getsockname);
+  client->peer_address = SocketAddress::peer_of(descriptor).text();
+  client->local_address = SocketAddress::local_of(descriptor).text();
   client->descriptor = descriptor;
   client->last_ms = client->connected_ms = server_.clock.now_ms();
   server_.clients.add(*client);

@@ -13,7 +13,9 @@
 //      all ready get their answers before;
 //   5. gathered writes, mostly one per connection;
 //   6. commands that run alone, when no turn is under way;
-//   7. a bounded step of the store's background work, or a nudge for those who do it.
+//   7. a bounded step of the store's background work, or a nudge for those who do it; turns with
+//   few
+//      requests within the same millisecond share one.
 //
 // Turns under way. There may be several (loop_turn.h), each with a batch and connections of its
 // own, so nobody waits for a slow row but its connection. A connection is in one turn at a time:
@@ -22,11 +24,13 @@
 // under way, or a command waits to run alone, no turn begins: nothing is read from sockets.
 //
 // So that clients with large replies keep nobody waiting for long, a turn writes about
-// `reply_bytes_per_turn`; what it has read beyond that is read again in later turns, each of which
-// takes `heavy_per_turn` of the connections that had such replies, one after the other.
+// `reply_bytes_per_turn` into outputs and sends about `sent_bytes_per_turn` of large ones; what it
+// has read beyond that is read again in later turns, each of which takes `heavy_per_turn` of the
+// connections that have such replies, one after the other. Who asks for little is answered, and
+// sent its answer, in the turn that reads the request, however much the others get.
 // While background work or unparsed input is left, the loop looks for events instead of waiting.
-// What other threads post, and Asio's timers, run when somebody woke the loop and else ten times a
-// second; that often an idle loop wakes for background work, too.
+// What other threads post runs when somebody woke the loop. Ten times a second the loop wakes by
+// itself, for what was left until then (`at_tick`) and for background work.
 //
 // Memory. After some turns have warmed it up, a turn allocates nothing. Buffers and the batch are
 // reported to the engine. Where all loops' buffers pass their bound (client_limits.h), a loop that
@@ -36,11 +40,9 @@
 // all else is the loop's own.
 #pragma once
 
-#include <asio/executor_work_guard.hpp>
-#include <asio/io_context.hpp>
-#include <asio/post.hpp>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -51,6 +53,7 @@
 #include "net/buffer_pool.h"
 #include "net/connection.h"
 #include "net/loop_turn.h"
+#include "net/posted.h"
 #include "net/server_state.h"
 #include "net/socket_events.h"
 
@@ -60,6 +63,7 @@ class Loop {
  public:
   static constexpr Batch::Row batch_rows_per_turn = 1 << 16;
   static constexpr size_t reply_bytes_per_turn = 8 << 20;
+  static constexpr size_t sent_bytes_per_turn = 8 << 20;
   static constexpr size_t heavy_per_turn = 16;
 
   Loop(ServerState& server, LoopCounters& counters);
@@ -79,13 +83,13 @@ class Loop {
   void release_held();
 
   // Runs `function` on the loop's thread.
-  template <typename Function>
-  void post(Function function) {
-    asio::post(context_, std::move(function));
+  void post(std::function<void()> function) {
+    posted_.add(std::move(function));
     events_.wake();
   }
+  // The same in a tenth of a second at the latest.
+  void at_tick(std::function<void()> function) { at_tick_.add(std::move(function)); }
 
-  asio::io_context& context() { return context_; }  // for timers, which may be a tick late
   SocketEvents& events() { return events_; }
 
   // For connections.
@@ -97,6 +101,11 @@ class Loop {
     if (reply_bytes_ > reply_bytes_per_turn) turn.full_output = 0;
     if (unsent > output_bound) report_memory();
   }
+  void sent(size_t bytes) {
+    counters_.bytes_out.add(bytes);
+    sent_bytes_ += bytes;
+  }
+  bool sent_its_share() const { return sent_bytes_ > sent_bytes_per_turn; }
   void count_protocols(int64_t more) { protocol_bytes_ += more; }
   void holds_some() { holds_some_ = true; }
   LoopCounters& counters() { return counters_; }
@@ -104,7 +113,9 @@ class Loop {
 
  private:
   void run();
-  void wait(bool work_is_left);
+  bool wait(bool work_is_left);  // whether the tick has come
+  bool maintains_soon();
+  void maintain();
   void turn();
   LoopTurn& spare_turn();
   void trim_turns();
@@ -132,8 +143,8 @@ class Loop {
 
   ServerState& server_;
   LoopCounters& counters_;
-  asio::io_context context_;
-  asio::executor_work_guard<asio::io_context::executor_type> keeps_running_;
+  Posted posted_;
+  Posted at_tick_;
   SocketEvents events_;
   std::thread thread_;
   bool stopping_ = false;
@@ -154,9 +165,15 @@ class Loop {
   std::vector<Connection*> answered_;  // of a turn that is still under way
   int64_t protocol_bytes_ = 0;         // that protocols hold
   size_t reply_bytes_ = 0;             // in this turn
+  size_t sent_bytes_ = 0;              // since the last look for events
   size_t replied_first_ = 0;           // counts up
   bool drains_ = false;                // no turn begins while others are under way
   bool holds_some_ = false;            // connections that wait for the end of a pause
+  // Of the last step of background work.
+  bool maintains_on_ = false;  // it left something to do
+  int64_t maintained_ms_ = 0;
+  uint64_t maintained_bytes_ = 0;  // received until then
+  uint32_t turns_since_ = 0;
   size_t reported_bytes_ = 0;
   uint64_t watched_bytes_ = 0;  // of all clients, when they were last over their bound
 };

@@ -35,7 +35,7 @@ bool Output::append_kept(const Reply& reply) {
     rest = std::move(pieces_.back().chunk);
   }
   char* const value = const_cast<char*>(reply.data);
-  pieces_.push_back({{}, value, value + reply.size, kept});
+  pieces_.push_back({Buffer(nullptr, reply.size), value, value + reply.size, kept});
   pieces_.push_back({std::move(rest), write_, write_});
   size_ += reply.size;
   return true;
@@ -73,10 +73,7 @@ void Output::append_unsigned(uint64_t value) {
 
 size_t Output::memory() const {
   size_t bytes = 0;
-  for (size_t i = first_; i < pieces_.size(); ++i) {
-    const Piece& piece = pieces_[i];
-    bytes += piece.kept != 0 ? static_cast<size_t>(piece.end - piece.begin) : piece.chunk.capacity;
-  }
+  for (size_t i = first_; i < pieces_.size(); ++i) bytes += pieces_[i].chunk.capacity;
   return bytes;
 }
 

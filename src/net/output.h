@@ -76,7 +76,8 @@ class Output {
   size_t size() const { return size_; }  // unwritten bytes
   bool empty() const { return size_ == 0; }
   size_t pieces() const { return pieces_.size() - first_; }
-  size_t memory() const;     // bytes held, written or not, values included that the engine keeps
+  // Bytes held, written or not, values included that the engine keeps.
+  size_t memory() const;
   std::string text() const;  // a copy of all unwritten bytes, for tests
 
   // All unwritten bytes, where they are one piece; else null.
@@ -95,7 +96,7 @@ class Output {
   static constexpr size_t most_kept = 64;  // places for pieces, without need
 
   struct Piece {
-    Buffer chunk;       // given back when the piece is written; or none
+    Buffer chunk;       // given back when the piece is written; of a kept value the size alone
     char* begin;        // first unwritten byte
     char* end;          // behind the last filled byte; of the last piece, `write_` says it
     uint64_t kept = 0;  // the engine's handle where it is a value in its place

@@ -46,6 +46,8 @@ struct ServerState;  // what all connections share: options, counters (net/serve
 
 // Bytes of unsent output from which on no more requests are parsed or answered.
 inline constexpr size_t output_bound = 64 << 10;
+// Who is owed no more than so many bytes in a turn asks for little, and is answered in this turn.
+inline constexpr size_t little_owed = 4 << 10;
 
 // What the connections of one loop share during a turn.
 struct Turn {
@@ -55,7 +57,8 @@ struct Turn {
   LoopCounters& counters;  // of this loop
   const Clock& clock;
   CopyRation& copies;  // of this loop
-  // An output of so many bytes takes no more answers, but those that must be given.
+  // An output of so many bytes takes no more answers, but those that must be given. 0: the turn has
+  // written its share, and gives besides only the answers of connections that ask for little.
   size_t full_output = output_bound;
   // Somebody has to run alone before it can be parsed: the next turn begins when no other is under
   // way.
@@ -100,6 +103,9 @@ class Protocol {
   // Writes the replies to everything parsed since the last call, in order, as far as the output's
   // bound lets it. Returns how many bytes at the end of what was parsed are to be parsed again.
   virtual size_t reply(Turn& turn, Output& output) = 0;
+
+  // How many bytes of what is to be answered no row of the batch gives, as far as many.
+  virtual size_t owed_texts() const { return 0; }
 
   // True while a command that runs alone waits; it is the last command parsed.
   virtual bool waits_alone() const = 0;

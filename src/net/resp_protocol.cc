@@ -130,6 +130,8 @@ class RespProtocol final : public Protocol {
     return left;
   }
 
+  size_t owed_texts() const override { return queue_.text_bytes; }
+
   ArrivingItem* arriving(InputBuffer& input) override {
     if (arriving_ == nullptr) {
       if (parser_.wanted() < Engine::least_arriving) return nullptr;

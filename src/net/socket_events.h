@@ -1,8 +1,7 @@
 // SocketEvents: the sockets of one loop, and what happened on them since the loop looked last.
 //
-// An epoll set beside Asio, because a turn with few requests consists mostly of system calls. Asio
-// finds out that a socket is empty by a second receive that finds nothing, and looks for events
-// several times a turn; here a request is one receive and one send, and a turn one look.
+// A turn with few requests consists mostly of system calls, so a request is one receive and one
+// send, and a turn one look for events. No second receive finds out that a socket is empty.
 //
 // Two ways to watch a descriptor:
 //   clients    edge-triggered, registered once for both directions. An event says that something
@@ -11,10 +10,9 @@
 //   listening  level-triggered: told again as long as somebody waits there.
 // A descriptor leaves the set when it is closed, having no duplicate, or by `remove`.
 //
-// Asio keeps all else: addresses, the listening socket, timers, and what other threads post. `wake`
-// tells a waiting loop that something was posted; it is an eventfd in the same set. Another member
-// is a timer that ticks ten times a second, so that no wait needs a time limit: the kernel would
-// start and stop a timer for each.
+// `wake` tells a waiting loop that something was posted; it is an eventfd in the same set. Another
+// member is a timer that ticks ten times a second, so that no wait needs a time limit: the kernel
+// would start and stop a timer for each.
 //
 // Threads. `wake` may be called by any; the rest belongs to the loop, or to nobody else yet.
 // Limits. A look hands out at most `most_events`; the kernel passes the others on at the next one.

@@ -1,7 +1,6 @@
 #include "server/flags.h"
 
 #include <CLI/CLI.hpp>
-#include <asio/ip/address.hpp>
 #include <iostream>
 #include <limits>
 #include <sstream>
@@ -12,6 +11,7 @@
 #include "net/client_limits.h"
 #include "net/log_level.h"
 #include "net/memory_amount.h"
+#include "net/socket_address.h"
 #include "net/text.h"
 #include "net/version.h"
 
@@ -84,9 +84,7 @@ void take_addresses(const std::string& text, std::vector<std::string>& field) {
   std::istringstream words(text);
   field.clear();
   for (std::string word; words >> word;) {
-    asio::error_code error;
-    asio::ip::make_address(word, error);
-    if (error) throw CLI::ValidationError("not an address: " + word);
+    if (!net::SocketAddress::parse(word, 0)) throw CLI::ValidationError("not an address: " + word);
     field.push_back(word);
   }
   if (field.empty()) throw CLI::ValidationError("no address given");

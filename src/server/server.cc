@@ -1,7 +1,6 @@
 #include "server/server.h"
 
 #include <algorithm>
-#include <asio/ip/address.hpp>
 #include <future>
 #include <stdexcept>
 #include <string>
@@ -20,12 +19,6 @@ net::ServerOptions complete(net::ServerOptions options) {
   options.store.max_value_bytes = options.proto_max_bulk_len;
   if (options.store.gpu_threads == 0) options.store.gpu_threads = std::max(2u, options.threads);
   return options;
-}
-
-std::string to_text(const asio::ip::tcp::endpoint& endpoint) {
-  const std::string address = endpoint.address().to_string();
-  return (endpoint.address().is_v6() ? "[" + address + "]" : address) + ":" +
-         std::to_string(endpoint.port());
 }
 
 }  // namespace
@@ -67,19 +60,18 @@ uint16_t Server::listen(int32_t port, net::Speaks speaks) {
   if (port < 0) return 0;
   auto bound = static_cast<uint16_t>(port);
   for (const std::string& text : options_.bind) {
-    const auto address = asio::ip::make_address(text);
-    const asio::ip::tcp::endpoint wanted(address, bound);
+    const auto wanted = net::SocketAddress::parse(text, bound);
+    if (!wanted) throw std::invalid_argument("bind: not an address: " + text);
     try {
-      listeners_.push_back(std::make_unique<net::Listener>(state_, loops_, wanted, speaks));
+      listeners_.push_back(std::make_unique<net::Listener>(state_, loops_, *wanted, speaks));
     } catch (const std::system_error& error) {
       listeners_.clear();
-      throw std::system_error(error.code(), "cannot listen on " + to_text(wanted));
+      throw std::system_error(error.code(), "cannot listen on " + wanted->text());
     }
-    const asio::ip::tcp::endpoint endpoint = listeners_.back()->endpoint();
+    const net::SocketAddress address = listeners_.back()->address();
     // All addresses get the port that the kernel chose for the first.
-    bound = endpoint.port();
-    listening_.push_back((speaks == net::Speaks::resp ? "resp " : "memcached ") +
-                         to_text(endpoint));
+    bound = address.port();
+    listening_.push_back((speaks == net::Speaks::resp ? "resp " : "memcached ") + address.text());
   }
   return bound;
 }

@@ -11,7 +11,7 @@ namespace {
 
 // Express kernels end soon, and mail begins anew.
 constexpr ExpressOptions short_express{2, 3, 20, 50};
-constexpr ValueLaneOptions small_lanes{.window_bytes = 16 << 10, .copies = 24};
+constexpr ValueChannelOptions small_channels{.window_bytes = 16 << 10, .copies = 24};
 
 FixedDeviceOptions small_table(uint64_t seed, uint64_t device_memory) {
   constexpr int line_bits = 4;
@@ -19,20 +19,21 @@ FixedDeviceOptions small_table(uint64_t seed, uint64_t device_memory) {
   return {device_memory, seed, line_bits, part_rows, short_express};
 }
 
-class GatedLane final : public ValueLane {
+class GatedChannel final : public ValueChannel {
  public:
-  GatedLane(std::unique_ptr<ValueLane> lane, Gate& gate) : lane_(std::move(lane)), gate_(gate) {}
-  char* window() const override { return lane_->window(); }
-  uint64_t window_bytes() const override { return lane_->window_bytes(); }
-  ValueCopy* copies() const override { return lane_->copies(); }
-  uint32_t most_copies() const override { return lane_->most_copies(); }
+  GatedChannel(std::unique_ptr<ValueChannel> channel, Gate& gate)
+      : channel_(std::move(channel)), gate_(gate) {}
+  char* window() const override { return channel_->window(); }
+  uint64_t window_bytes() const override { return channel_->window_bytes(); }
+  ValueCopy* copies() const override { return channel_->copies(); }
+  uint32_t most_copies() const override { return channel_->most_copies(); }
   void run(uint32_t count) override {
     gate_.pass();
-    lane_->run(count);
+    channel_->run(count);
   }
 
  private:
-  const std::unique_ptr<ValueLane> lane_;
+  const std::unique_ptr<ValueChannel> channel_;
   Gate& gate_;
 };
 
@@ -41,8 +42,8 @@ class GatedValues final : public ValueTier {
   GatedValues(std::unique_ptr<ValueTier> tier, Gate& gate) : tier_(std::move(tier)), gate_(gate) {}
   uint64_t address() const override { return tier_->address(); }
   uint64_t bytes() const override { return tier_->bytes(); }
-  std::unique_ptr<ValueLane> make_lane() override {
-    return std::make_unique<GatedLane>(tier_->make_lane(), gate_);
+  std::unique_ptr<ValueChannel> make_channel() override {
+    return std::make_unique<GatedChannel>(tier_->make_channel(), gate_);
   }
   PinnedValues make_pinned(uint64_t bytes) override { return tier_->make_pinned(bytes); }
 
@@ -54,7 +55,7 @@ class GatedValues final : public ValueTier {
 class GatedRootTable final : public DeviceRootTable<FakeDevice> {
  public:
   GatedRootTable(FakeDevice& device, uint64_t seed, DeviceGates& gates)
-      : DeviceRootTable(device, small_table(seed, 0), small_lanes), gates_(gates) {}
+      : DeviceRootTable(device, small_table(seed, 0), small_channels), gates_(gates) {}
   std::unique_ptr<ValueTier> make_values(uint64_t bytes) override {
     return std::make_unique<GatedValues>(DeviceRootTable::make_values(bytes), gates_.values);
   }
@@ -75,7 +76,7 @@ RootTiersMaker fake_root_tiers_maker(std::vector<FakeDevice*> devices, uint64_t 
     std::vector<std::unique_ptr<RootTier>> tiers;
     for (FakeDevice* device : devices) {
       tiers.push_back(std::make_unique<DeviceRootTable<FakeDevice>>(
-          *device, small_table(seed, device_memory), small_lanes));
+          *device, small_table(seed, device_memory), small_channels));
     }
     return tiers;
   };

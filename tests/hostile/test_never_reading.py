@@ -156,6 +156,44 @@ def test_a_heavy_client_does_not_starve_the_others(capped):
     assert got == [3 * reply_bytes] * count
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_who_asks_for_little_is_answered_at_once(kind):
+    """While others read megabytes as fast as they come. What counts is how much those get meanwhile,
+    and one thread reads all sockets, so a machine that is busy changes nothing."""
+    with servers.Isotherm("--threads", "1", "--maxmemory", str(CAP)) as server:
+        keys = fill(server, 10, MIB - 100)
+        small = Client(server.resp_port)
+        assert small.command("SET", "small", "x") == b"+OK"
+        with small, Crowd(port_of(server, kind), 49) as crowd:
+            crowd.send(get_request(kind, keys) * 200)
+            buffer = bytearray(MIB)
+            turns = itertools.cycle(crowd.sockets)
+
+            def read_some():
+                try:
+                    return next(turns).recv_into(buffer)
+                except BlockingIOError:
+                    return 0
+
+            got = 0
+            while got < 100 * MIB:
+                got += read_some()
+            amounts = []
+            small.socket.setblocking(False)
+            for _ in range(9):
+                small.socket.sendall(encode([b"GET", b"small"]))
+                others, answer = 0, b""
+                while not answer:
+                    others += read_some()
+                    try:
+                        answer = small.socket.recv(100)
+                    except BlockingIOError:
+                        pass
+                assert answer == b"$1\r\nx\r\n"
+                amounts.append(others)
+            assert sum(amounts) < 400 * MIB, amounts
+
+
 def test_left_out_replies_stay_left_out():
     """Requests that wait for the client are parsed again; what CLIENT REPLY said of them holds."""
     a, b, c = (name * 10_000 for name in (b"a", b"b", b"c"))

@@ -87,23 +87,27 @@ struct HostStages {
     }
   }
 
-  // The three passes at once, each `reads_ahead` rows behind the one before, so that lines and
-  // items arrive evenly.
+  // The three passes at once, each `reads_ahead` rows behind the one before (where there are so
+  // many), so that lines and items arrive evenly.
   static ISOTHERM_INLINE void run_reads(Run& run, Row rows) {
     const Bucket* homes[reads_ahead];
     Location roots[reads_ahead];
     Roots lines;
-    for (Row step = 0; step < rows + 2 * reads_ahead; ++step) {
-      const Row place = step % reads_ahead;
-      if (step >= 2 * reads_ahead) Answers::get(run, lines, step - 2 * reads_ahead, roots[place]);
-      if (step >= reads_ahead && step - reads_ahead < rows) {
-        const Row row = step - reads_ahead;
-        roots[place] = root_at(homes[place], run.columns.hash[row]);
-        Answers::prefetch_item(run, row, roots[place]);
+    const Row ahead = std::min(rows, reads_ahead);
+    for (Row step = 0; step < rows + 2 * ahead; ++step) {
+      if (step >= 2 * ahead) {
+        const Row row = step - 2 * ahead;
+        Answers::get(run, lines, row, roots[row % reads_ahead]);
+      }
+      if (step >= ahead && step - ahead < rows) {
+        const Row row = step - ahead;
+        Location& root = roots[row % reads_ahead];
+        root = root_at(homes[row % reads_ahead], run.columns.hash[row]);
+        Answers::prefetch_item(run, row, root);
       }
       if (step < rows) {
         if (step % window == 0) hash(run, step, std::min(rows, step + window));
-        homes[place] = prefetch_home(run, step);
+        homes[step % reads_ahead] = prefetch_home(run, step);
       }
     }
   }

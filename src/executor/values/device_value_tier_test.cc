@@ -18,7 +18,7 @@ class DeviceValueTierTest : public ::testing::Test {
   static constexpr uint64_t tier_bytes = 2 << 20;
 
   // Values of random lengths go to several devices, and come back in another order.
-  void go_and_return(const ValueLaneOptions& options, uint64_t count, uint64_t longest) {
+  void go_and_return(const ValueChannelOptions& options, uint64_t count, uint64_t longest) {
     FakeDevice first(1, 8 << 20);
     FakeDevice second(2, 8 << 20, first);
     std::vector<std::unique_ptr<ValueTier>> tiers;
@@ -29,9 +29,9 @@ class DeviceValueTierTest : public ::testing::Test {
       areas.push_back({tiers.back()->address(), tiers.back()->bytes()});
     }
     ValueLog log(areas, 256 << 10, epochs, budget);
-    std::vector<std::unique_ptr<ValueLane>> lanes;
-    for (const auto& tier : tiers) lanes.push_back(tier->make_lane());
-    ValueTransfer transfer(log, std::move(lanes));
+    std::vector<std::unique_ptr<ValueChannel>> channels;
+    for (const auto& tier : tiers) channels.push_back(tier->make_channel());
+    ValueTransfer transfer(log, std::move(channels));
 
     std::mt19937_64 random(count);
     std::vector<std::string> values(count);
@@ -73,12 +73,12 @@ TEST_F(DeviceValueTierTest, WithoutMemoryThereIsNone) {
   EXPECT_THROW(DeviceValueTier<FakeDevice>(device, 2 << 20), std::bad_alloc);
   DeviceValueTier<FakeDevice> tier(device, 1 << 19);
   device.fail_allocations_after(2);
-  EXPECT_THROW(static_cast<void>(tier.make_lane()), std::bad_alloc);
+  EXPECT_THROW(static_cast<void>(tier.make_channel()), std::bad_alloc);
   device.recover();
-  const auto lane = tier.make_lane();
-  lane->copies()[0] = {reinterpret_cast<uint64_t>(lane->window()), tier.address(), 16};
+  const auto channel = tier.make_channel();
+  channel->copies()[0] = {reinterpret_cast<uint64_t>(channel->window()), tier.address(), 16};
   device.fail_launches_after(0);
-  EXPECT_THROW(lane->run(1), DeviceError);
+  EXPECT_THROW(channel->run(1), DeviceError);
 }
 
 }  // namespace

@@ -27,10 +27,10 @@ DeviceValues::DeviceValues(std::vector<std::unique_ptr<ValueTier>> tiers, EpochD
     : tiers_(std::move(tiers)), log_(areas_of(tiers_), segment_bytes_of(tiers_), epochs, budget) {}
 
 std::unique_ptr<ValueTransfer> DeviceValues::make_transfer() {
-  std::vector<std::unique_ptr<ValueLane>> lanes;
-  lanes.reserve(tiers_.size());
-  for (const auto& tier : tiers_) lanes.push_back(tier->make_lane());
-  return std::make_unique<ValueTransfer>(log_, std::move(lanes));
+  std::vector<std::unique_ptr<ValueChannel>> channels;
+  channels.reserve(tiers_.size());
+  for (const auto& tier : tiers_) channels.push_back(tier->make_channel());
+  return std::make_unique<ValueTransfer>(log_, std::move(channels));
 }
 
 void DeviceValues::settle(const Item& item, const Item* copy, Location copy_location) {

@@ -1,8 +1,8 @@
 // ValueFetchers: threads that fetch what readers await (executor/values/value_reader.h), so that
 // nobody else waits for it: neither a network thread nor a round.
 //
-// Each takes a reader at a time, whose lane is its own, so as many fetches are under way as there
-// are threads. A reader that is taken fetches all that its batch awaits.
+// Each takes a reader at a time, whose channel is its own, so as many fetches are under way as
+// there are threads. A reader that is taken fetches all that its batch awaits.
 //
 // Threads. `fetch` may be called by any. The destructor ends what was begun.
 // Limits. As many readers as there are batches under way.

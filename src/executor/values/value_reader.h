@@ -9,9 +9,10 @@
 //
 // Memory. What was fetched is kept until `clear`, with the batch's replies. It lies in pinned
 // memory, into which the kernels write and which the reader keeps for the next batch; what a batch
-// needs beyond a share of the cap, and beyond 32 MiB, lies in other memory, which goes by a lane's
-// window and is freed. All of it counts as buffers in `maxmemory`. A request that would need more
-// than is left of most_bytes is answered out_of_memory before it does anything (`reserve`).
+// needs beyond a share of the cap, and beyond 32 MiB, lies in other memory, which goes by a
+// channel's window and is freed. All of it counts as buffers in `maxmemory`. A request that would
+// need more than is left of most_bytes is answered out_of_memory before it does anything
+// (`reserve`).
 //
 // Failure. Where a device fails, gets whose values could not be fetched are to be looked up again,
 // on the host (`take_lost`): the key may have another value by then. What other requests would have

@@ -15,43 +15,43 @@ uint64_t whole_units(uint64_t bytes) {
 
 }  // namespace
 
-// What is in a lane's window so far.
+// What is in a channel's window so far.
 class ValueTransfer::Window {
  public:
-  explicit Window(ValueLane& lane) : lane_(lane) {}
+  explicit Window(ValueChannel& channel) : channel_(channel) {}
 
   // The next piece of so many bytes; 0: full. `beside`: it needs no window.
   uint64_t room(uint64_t bytes, bool beside) const {
-    if (copies_ == lane_.most_copies()) return 0;
-    return std::min({bytes, piece_bytes, beside ? bytes : lane_.window_bytes() - used_});
+    if (copies_ == channel_.most_copies()) return 0;
+    return std::min({bytes, piece_bytes, beside ? bytes : channel_.window_bytes() - used_});
   }
   void add_beside(uint64_t device_address, char* to, uint64_t bytes) {
-    lane_.copies()[copies_++] = {device_address, reinterpret_cast<uint64_t>(to), bytes};
+    channel_.copies()[copies_++] = {device_address, reinterpret_cast<uint64_t>(to), bytes};
   }
   char* add(uint64_t device_address, uint64_t bytes, bool to_device) {
-    char* const at = lane_.window() + used_;
+    char* const at = channel_.window() + used_;
     const auto here = reinterpret_cast<uint64_t>(at);
-    lane_.copies()[copies_++] =
+    channel_.copies()[copies_++] =
         to_device ? ValueCopy{here, device_address, bytes} : ValueCopy{device_address, here, bytes};
     used_ += whole_units(bytes);
     return at;
   }
   void run() {
-    lane_.run(copies_);
+    channel_.run(copies_);
     copies_ = 0;
     used_ = 0;
   }
 
  private:
-  ValueLane& lane_;
+  ValueChannel& channel_;
   uint64_t used_ = 0;
   uint32_t copies_ = 0;
 };
 
 uint64_t ValueTransfer::pinned_bytes() const {
   uint64_t bytes = 0;
-  for (const auto& lane : lanes_) {
-    bytes += lane->window_bytes() + lane->most_copies() * sizeof(ValueCopy);
+  for (const auto& channel : channels_) {
+    bytes += channel->window_bytes() + channel->most_copies() * sizeof(ValueCopy);
   }
   return bytes;
 }
@@ -83,8 +83,8 @@ void ValueTransfer::fetch(std::span<const Fetch> values) {
     uint64_t bytes;
   };
   std::vector<Piece> pieces;  // of the window
-  for (uint32_t device = 0; device < lanes_.size(); ++device) {
-    Window window(*lanes_[device]);
+  for (uint32_t device = 0; device < channels_.size(); ++device) {
+    Window window(*channels_[device]);
     const auto add = [&](const Fetch& value, uint64_t done, uint64_t bytes) {
       const uint64_t from = log_.address(value.place) + done;
       if (value.pinned) {
@@ -102,8 +102,8 @@ void ValueTransfer::fetch(std::span<const Fetch> values) {
 }
 
 void ValueTransfer::bring(std::span<const Bring> values) {
-  for (uint32_t device = 0; device < lanes_.size(); ++device) {
-    Window window(*lanes_[device]);
+  for (uint32_t device = 0; device < channels_.size(); ++device) {
+    Window window(*channels_[device]);
     const auto add = [&](const Bring& value, uint64_t done, uint64_t bytes) {
       std::memcpy(window.add(log_.address(value.place) + done, bytes, true), value.from + done,
                   bytes);

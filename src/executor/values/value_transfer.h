@@ -1,7 +1,7 @@
 // ValueTransfer: brings values to the devices' memory and fetches them, many at a time.
 //
-// It has a lane to each device (gpu/value_tier.h). Values are cut into pieces, which fill the
-// lane's window or its list, and each filling is one launch.
+// It has a channel to each device (gpu/value_tier.h). Values are cut into pieces, which fill the
+// channel's window or its list, and each filling is one launch.
 //
 // Errors. DeviceError when a device fails.
 // Threads. One at a time.
@@ -34,9 +34,9 @@ class ValueTransfer {
     static constexpr bool pinned = false;  // goes by a window
   };
 
-  // One lane for each device, in order. The log must outlive it.
-  ValueTransfer(const ValueLog& log, std::vector<std::unique_ptr<ValueLane>> lanes)
-      : log_(log), lanes_(std::move(lanes)) {}
+  // One channel for each device, in order. The log must outlive it.
+  ValueTransfer(const ValueLog& log, std::vector<std::unique_ptr<ValueChannel>> channels)
+      : log_(log), channels_(std::move(channels)) {}
 
   // Of windows and lists.
   uint64_t pinned_bytes() const;
@@ -51,7 +51,7 @@ class ValueTransfer {
                          Add&& add, Run&& run);
 
   const ValueLog& log_;
-  const std::vector<std::unique_ptr<ValueLane>> lanes_;
+  const std::vector<std::unique_ptr<ValueChannel>> channels_;
 };
 
 }  // namespace isotherm

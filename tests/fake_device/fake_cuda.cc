@@ -1,0 +1,31 @@
+// Takes the place of the GPU's part of a program (gpu/cuda_root_table.h): each GPU is a fake
+// device.
+//
+// ISOTHERM_LOSE_DEVICE_AFTER=N loses the first device when N operations have run on it.
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fake_device/fake_root_table.h"
+#include "gpu/cuda_root_table.h"
+
+namespace isotherm {
+
+RootTiersMaker cuda_root_tiers_maker(const std::vector<uint32_t>& gpus, uint64_t gpu_memory) {
+  constexpr uint64_t device_bytes = uint64_t{1} << 30;
+  // They outlive the store, and complain at the end of the program.
+  static std::vector<std::unique_ptr<FakeDevice>> devices;
+  std::vector<FakeDevice*> chosen;
+  for (const uint32_t gpu : gpus) {
+    devices.push_back(devices.empty()
+                          ? std::make_unique<FakeDevice>(gpu + 1, device_bytes)
+                          : std::make_unique<FakeDevice>(gpu + 1, device_bytes, *devices.front()));
+    chosen.push_back(devices.back().get());
+  }
+  const char* const lose_after = std::getenv("ISOTHERM_LOSE_DEVICE_AFTER");
+  if (lose_after != nullptr) chosen.front()->lose_after(std::stoull(lose_after));
+  return fake_root_tiers_maker(chosen, gpu_memory);
+}
+
+}  // namespace isotherm

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Linearizability of histories with the index on a device: run_device.sh SERVER-BINARY [histories]
+# Of a server on a fake device (its name ends in fake-device) the device is also lost in the middle
+# of histories, after as many operations on it as are named below; each has a server of its own.
+set -euo pipefail
+here="$(cd "$(dirname "$0")" && pwd)"
+server="$(realpath "${1:?which server binary?}")"
+histories="${2:-4}"
+. "$here/server.sh"
+
+cd "$here"
+go build -o "$scratch/linearizability" .
+
+# The value of a field of INFO.
+info() {
+  exec 3<>"/dev/tcp/${resp_address/://}"
+  printf 'INFO stats\r\nQUIT\r\n' >&3
+  tr -d '\r' <&3 | sed -n "s/^$1://p"
+  exec 3>&-
+}
+
+# part ON-GPU-AT-THE-END CHECKER-FLAGS
+part() {
+  local expected="$1" flags=("${@:2}")
+  echo "== ${flags[*]} ${ISOTHERM_LOSE_DEVICE_AFTER:+device lost after $ISOTHERM_LOSE_DEVICE_AFTER}"
+  start_server "$server" --device cuda
+  if [ "$(info index_on_gpu)" != 1 ]; then
+    echo "the index is not on the device" >&2
+    return 1
+  fi
+  # Few other keys: a fake device is slow.
+  "$scratch/linearizability" -resp "$resp_address" -memcached "$memcached_address" \
+    -keys 4 -fill 1000 "${flags[@]}"
+  if [ "$(info index_on_gpu)" != "$expected" ]; then
+    echo "the index is on the device: $(info index_on_gpu), expected $expected" >&2
+    return 1
+  fi
+  stop_server
+}
+
+part 1 -histories "$histories"
+case "$server" in *fake-device)
+  for lost in mixed:600 counters:300 swaps:1000; do
+    export ISOTHERM_LOSE_DEVICE_AFTER="${lost#*:}"
+    part 0 -histories 1 -profile "${lost%:*}" -allow-vacuous
+  done
+  ;;
+esac
