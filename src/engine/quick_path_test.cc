@@ -35,6 +35,7 @@ class Loop {
     worker.wake_by([this] {
       const std::lock_guard guard(mutex_);
       woken_ = true;
+      ++wakes_;
       told_.notify_one();
     });
   }
@@ -55,12 +56,18 @@ class Loop {
     while (worker.poll([](Batch&, bool) {}) != 0) turn();
   }
 
+  int wakes() {
+    const std::lock_guard guard(mutex_);
+    return wakes_;
+  }
+
   Worker worker;
 
  private:
   std::mutex mutex_;
   std::condition_variable told_;
   bool woken_ = false;
+  int wakes_ = 0;
 };
 
 class QuickPathTest : public ::testing::Test {
@@ -115,6 +122,21 @@ TEST_F(QuickPathTest, AThreadIsNotHeldWhileTheDeviceStandsStill) {
   gates.rounds.open();
   for (int ended = 0; ended < 2;) ended += loop->turn();
   EXPECT_EQ(batch.reply(1).value(), "value");
+}
+
+TEST_F(QuickPathTest, AThreadThatLooksIsNotWoken) {
+  use_device();
+  const auto loop = warm_loop();
+  const int before = loop->wakes();
+  for (int i = 0; i < 50; ++i) {
+    Batch batch;
+    batch.get("key");
+    ASSERT_EQ(loop->worker.start(batch), Started::under_way);
+    while (!loop->worker.linger()) {
+    }
+    EXPECT_EQ(loop->worker.poll([](Batch&, bool ended) { EXPECT_TRUE(ended); }), 0u);
+  }
+  EXPECT_EQ(loop->wakes(), before);
 }
 
 TEST_F(QuickPathTest, WhatComesMeanwhileGoesTogetherAndWhoeverLooksLeads) {

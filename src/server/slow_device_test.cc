@@ -142,6 +142,26 @@ TEST_F(SlowDeviceTest, AClientThatLeavesWithRowsUnderWayIsForgottenBehindThem) {
   EXPECT_EQ(server.state().resp_clients, 1u);
 }
 
+// The batch is small, so the loop's own thread has begun its round.
+TEST_F(SlowDeviceTest, TheLoopGoesOnWhileItsSmallBatchWaitsForTheDevice) {
+  Server& server = start();
+  TestClient slow(server.resp_port());
+  TestClient other(server.resp_port());
+  for (int i = 0; i < 10'000 && server.engine().stats().quick_batches < 5; ++i) {
+    ask(slow, resp({"SET", "k", "1"}), "+OK\r\n");
+  }
+  ASSERT_GE(server.engine().stats().quick_batches, 5u);
+  gates_.rounds.close();
+  slow.send(resp({"INCR", "k"}));
+  gates_.rounds.wait_for(1);
+  for (int i = 0; i < 3; ++i) ask(other, "PING\r\n", "+PONG\r\n");
+  other.send(resp({"INCR", "k"}));
+  pass_turns();
+  gates_.rounds.open();
+  const std::string first = slow.receive(4);
+  EXPECT_EQ(first + other.receive(4), first == ":2\r\n" ? ":2\r\n:3\r\n" : ":3\r\n:2\r\n");
+}
+
 // Several turns are under way, then the queue is full, and nothing is read from sockets.
 TEST_F(SlowDeviceTest, SocketsAreNotReadWhileTheQueueIsFull) {
   net::ServerOptions options;
@@ -178,7 +198,7 @@ TEST_F(SlowDeviceTest, SocketsAreNotReadWhileTheQueueIsFull) {
   EXPECT_EQ(server.engine().stats().queue_full, 1u) << "the loop waits until it is told";
   gates_.rounds.open();
   for (auto& client : clients) EXPECT_EQ(client->receive(4).substr(0, 1), ":");
-  ask(late, "", ":106\r\n");
+  EXPECT_EQ(late.receive(6).substr(0, 3), ":10") << "before the others, or behind them";
   ask(late, resp({"GET", "n"}), "$3\r\n106\r\n");
 }
 

@@ -85,13 +85,13 @@ bool BatchRun::has_reply(const Batch& of, const Reply& reply) {
   return !of.empty() && !std::less<>()(&reply, first) && std::less<>()(&reply, first + of.size());
 }
 
-bool BatchRun::is_written_behind(Batch::Row row) const {
+BatchRun::LastWrites BatchRun::last_writes() const {
   const Batch::Columns& columns = batch->columns();
-  const uint64_t key = key_of(columns, row);
-  for (Batch::Row later = row + 1; later < batch->size(); ++later) {
-    if (columns.op[later] != Op::get && key_of(columns, later) == key) return true;
+  LastWrites writes;
+  for (Batch::Row row = 0; row < batch->size(); ++row) {
+    if (columns.op[row] != Op::get) writes[key_of(columns, row)] = row;
   }
-  return false;
+  return writes;
 }
 
 void BatchRun::all_there() {

@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -92,10 +93,13 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   template <class Visit>
   void each_lost(Visit&& visit) {
     if (reader == nullptr || !reader->has_lost()) return;
+    const LastWrites writes = last_writes();
     for (Reply* reply : reader->take_lost()) {
       Batch& its = has_reply(again_, *reply) ? again_ : *batch;
       const auto row = static_cast<Batch::Row>(reply - its.columns().reply);
-      is_written_behind(&its == &again_ ? rows_again_[row] : row) ? miss(*reply) : visit(its, row);
+      const auto write = writes.find(key_of(its.columns(), row));
+      const Batch::Row of_batch = &its == &again_ ? rows_again_[row] : row;
+      write != writes.end() && write->second > of_batch ? miss(*reply) : visit(its, row);
     }
   }
   void park_lost() {
@@ -135,7 +139,9 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   static void miss(Reply& reply) {
     reply.status.store(Status::not_found, std::memory_order_release);
   }
-  bool is_written_behind(Batch::Row row) const;
+  // Of each key that the batch writes the last row that does.
+  using LastWrites = std::unordered_map<uint64_t, Batch::Row>;
+  LastWrites last_writes() const;
   bool is_parked_key(uint64_t key) const;
   void copy_views();
   void all_there();
