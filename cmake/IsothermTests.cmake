@@ -73,6 +73,9 @@ function(isotherm_add_broken_builds)
   isotherm_add_variant(isotherm_no_epoch "ISOTHERM_BREAK_EPOCH;ISOTHERM_POISON" items gpu executor)
   isotherm_add_broken_tests(no_epoch src/items/item_stress_test.cc)
   isotherm_add_broken_tests(no_value_epoch src/executor/values/value_log_test.cc)
+
+  # Groups then wait for nobody, and nobody for them.
+  isotherm_add_variant(isotherm_no_gate ISOTHERM_BREAK_GATE executor engine)
 endfunction()
 
 # The unit tests of one file, which have to fail without epochs.

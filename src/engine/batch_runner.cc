@@ -126,6 +126,8 @@ void BatchRunner::run_all(BatchRun& run) {
     run_gated(run, batch, done, guard.row);
     done = guard.row;
     if (guard.check != nullptr) {
+      // It looks at values, too.
+      if (engine_.device) finish_values(run);
       guard.check(batch, guard.row, guard.context);
     } else if (batch.columns().op[guard.row] == Op::flush) {
       flush(batch, done++);
@@ -202,21 +204,25 @@ Awaited* BatchRunner::awaited(const Batch::Columns& columns, Batch::Row row) con
   return store.row_gate->awaited(columns, row);
 }
 
-// What a device that is lost on the way leaves is run on the host. A guard looks at values, too, so
-// they are fetched before it.
+// Gets whose values are lost with a device are run on the host.
+void BatchRunner::finish_values(BatchRun& run) {
+  if (run.reader == nullptr) return;
+  engine_.device->finish(*run.reader);
+  run.each_lost([&](Batch& its, Batch::Row row) {
+    executor_.run(its, run.now_ms, run.writable, row, row + 1);
+  });
+}
+
+// What a device that is lost on the way leaves is run on the host. Rows beside groups are not
+// parked for values, since a flush or a group behind them is not; what only shows a value is
+// fetched later.
 void BatchRunner::run_now(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end,
                           bool hashed) {
   if (engine_.on_device()) {
     DeviceExecutor& device = *engine_.device;
-    const bool fetches = fetchers_ == nullptr || run.batch->has_groups();
-    BatchRun* const parking = fetches || run.reader == nullptr ? nullptr : &run;
-    first = device.run(participant_, run, batch, first, end, parking);
-    if (fetches && run.reader != nullptr) {
-      device.finish(*run.reader);
-      run.each_lost([&](Batch& its, Batch::Row row) {
-        executor_.run(its, run.now_ms, run.writable, row, row + 1);
-      });
-    }
+    const bool parks = fetchers_ != nullptr && run.reader != nullptr && !run.batch->has_groups();
+    first = device.run(participant_, run, batch, first, end, parks ? &run : nullptr);
+    if (fetchers_ == nullptr) finish_values(run);
   }
   if (first != end) executor_.run(batch, run.now_ms, run.writable, first, end, hashed);
 }

@@ -68,6 +68,7 @@ class BatchRunner final : public Executor {
   void park(BatchRun& run, Batch& batch, Batch::Row row, Awaited* what, Batch::Row first);
   Awaited* awaited(const Batch::Columns& columns, Batch::Row row) const;
   void run_now(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end, bool hashed);
+  void finish_values(BatchRun& run);
   void wait_for_gated(Batch& batch);
   Submitted settle(BatchRun& run);
   void flush(Batch& batch, Batch::Row row);

@@ -307,7 +307,7 @@ TEST_F(DeviceEngineTest, FlushingOneDatabaseLeavesTheOthers) {
 TEST_F(DeviceEngineTest, AGroupComesThroughThoughABatchWaitsForMore) {
   using Command = void (*)(Worker&);
   const std::vector<Command> commands = {[](Worker& worker) { put_one(worker, true); },
-                                         [](Worker& worker) { worker.flush(1); },
+                                         [](Worker& worker) { worker.flush(0); },
                                          [](Worker& worker) { worker.flush_all(); }};
   Options waiting = options();
   waiting.rounds = {Scheduling::fixed_size, 1000, 1'000'000};

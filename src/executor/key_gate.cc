@@ -115,17 +115,15 @@ bool KeyGate::grant(Holder& holder) {
   const auto in_the_way = [&](const Holder* other) { return flushes_some(holder, *other); };
   if (to_flush && std::any_of(holding_.begin(), holding_.end(), in_the_way)) return false;
   bool free = true;
-  uint64_t rows = 0;
   each_row(*holder.batch_, [&](uint64_t hash, uint32_t database) {
     std::atomic<uint16_t>& owner = owners_[slot_of(hash, database)];
     const uint16_t before = owner.load(std::memory_order_relaxed);
     if (before == 0) owner.store(holder.number_, std::memory_order_relaxed);
     free = before == 0 || before == holder.number_;
-    ++rows;
     return free;
   });
   if (!free) {
-    release(holder, rows - 1);
+    release(holder);
     return false;
   }
   if (to_flush) {
@@ -140,15 +138,14 @@ bool KeyGate::grant(Holder& holder) {
   return true;
 }
 
-// The slots of so many rows.
-void KeyGate::release(Holder& holder, uint64_t rows) {
-  if (rows == 0) return;
+// What it has of its slots.
+void KeyGate::release(const Holder& holder) {
   each_row(*holder.batch_, [&](uint64_t hash, uint32_t database) {
     std::atomic<uint16_t>& owner = owners_[slot_of(hash, database)];
     if (owner.load(std::memory_order_relaxed) == holder.number_) {
       owner.store(0, std::memory_order_release);
     }
-    return --rows != 0;
+    return true;
   });
 }
 
@@ -156,7 +153,7 @@ void KeyGate::give_back(Holder& holder) {
   std::vector<Awaited::Waiter*> waiters;
   {
     const std::lock_guard lock(mutex_);
-    release(holder, std::numeric_limits<uint64_t>::max());
+    release(holder);
     if (holder.flush_end_ != 0) flusher_.store(0, std::memory_order_release);
     holder.granted_.store(false, std::memory_order_relaxed);
     holder.has_all_rows_ = false;
@@ -204,7 +201,7 @@ bool KeyGate::waits_behind(const Holder& holder) {
 // ---- Who runs rows meanwhile ----
 
 void KeyGate::drain(const Holder& holder) const {
-#ifndef ISOTHERM_BREAK_GATE
+  if (!waits) return;
   epochs_.each_at_work([](const EpochDomain::Slot& slot) {
     Patience patience;
     while (EpochDomain::is_at_work(slot)) patience.wait();
@@ -217,9 +214,6 @@ void KeyGate::drain(const Holder& holder) const {
     Patience patience;
     while (other.runs_.load(std::memory_order_acquire) == runs) patience.wait();
   }
-#else
-  static_cast<void>(holder);
-#endif
 }
 
 // What it shows may change meanwhile: then what it ran before has ended.
@@ -256,35 +250,6 @@ void KeyGate::begin(Holder& holder, const Batch::Columns& columns, Batch::Row fi
   holder.last_database_.store(last_database, std::memory_order_release);
   holder.runs_.store(holder.runs_.load(std::memory_order_relaxed) + 1, std::memory_order_seq_cst);
   disarm_if_quiet(holder);
-}
-
-// A database that is flushed is its flusher's, whoever has slots of its keys for others of theirs.
-uint16_t KeyGate::owner_of(uint64_t hash, uint32_t database) const {
-  const uint16_t flusher = flusher_.load(std::memory_order_acquire);
-  const bool flushed = flusher != 0 && flush_first_.load(std::memory_order_relaxed) <= database &&
-                       database < flush_end_.load(std::memory_order_relaxed);
-  return flushed ? flusher : owners_[slot_of(hash, database)].load(std::memory_order_acquire);
-}
-
-KeyGate::Holder* KeyGate::held(const Holder& holder, uint64_t hash, uint32_t database) const {
-#ifndef ISOTHERM_BREAK_GATE
-  const uint16_t owner = owner_of(hash, database);
-  return owner == 0 || owner == holder.number_ ? nullptr : holders_[owner - 1].get();
-#else
-  static_cast<void>(holder), static_cast<void>(hash), static_cast<void>(database);
-  return nullptr;
-#endif
-}
-
-bool KeyGate::owns(const Holder& holder, uint64_t hash, uint32_t database) const {
-  return owner_of(hash, database) == holder.number_;
-}
-
-bool KeyGate::is_held(uint64_t hash, uint32_t database) const {
-  if (!armed()) return false;
-  // As for who runs rows: whoever took the key before this look is seen.
-  static_cast<void>(takes());
-  return owner_of(hash, database) != 0;
 }
 
 // Whoever took the gate for disarmed has shown that it works.
