@@ -14,15 +14,17 @@ function(isotherm_add_unit_tests)
   endif()
   isotherm_set_isa_flags(${sources})
   if(sources)
-    add_executable(isotherm-unit-tests ${sources})
-    isotherm_unite(isotherm-unit-tests)
-    target_compile_options(isotherm-unit-tests PRIVATE ${ISOTHERM_TEST_OPTIMIZE})
-    target_link_libraries(isotherm-unit-tests PRIVATE
+    add_library(isotherm_unit_test_objects OBJECT ${sources})
+    isotherm_unite(isotherm_unit_test_objects)
+    target_compile_options(isotherm_unit_test_objects PRIVATE ${ISOTHERM_TEST_OPTIMIZE})
+    target_link_libraries(isotherm_unit_test_objects PUBLIC
       isotherm_server isotherm_fake_root_table GTest::gtest_main)
-    isotherm_link_gpu(isotherm-unit-tests)
     if(rapidcheck_FOUND)
-      target_link_libraries(isotherm-unit-tests PRIVATE rapidcheck)
+      target_link_libraries(isotherm_unit_test_objects PUBLIC rapidcheck)
     endif()
+    add_executable(isotherm-unit-tests)
+    target_link_libraries(isotherm-unit-tests PRIVATE isotherm_unit_test_objects)
+    isotherm_link_gpu(isotherm-unit-tests)
   endif()
 
   file(GLOB_RECURSE bench_tests CONFIGURE_DEPENDS
@@ -45,49 +47,6 @@ function(isotherm_add_examples)
     add_test(NAME example.${name} COMMAND example-${name})
     set_tests_properties(example.${name} PROPERTIES LABELS example TIMEOUT 60)
   endforeach()
-endfunction()
-
-# Folders of src/ compiled with other definitions, as objects: a program that names them has all of them,
-# so they take the place of the same folders of libisotherm.
-function(isotherm_add_variant target definitions)
-  isotherm_glob_sources(sources ${ARGN})
-  # A stand-in stays the library's, which a program with the GPU's part leaves out.
-  list(FILTER sources EXCLUDE REGEX "/no_cuda\\.cc$")
-  add_library(${target} OBJECT ${sources})
-  isotherm_unite(${target})
-  isotherm_set_up_library(${target} PUBLIC)
-  target_compile_options(${target} PRIVATE ${ISOTHERM_TEST_OPTIMIZE})
-  target_compile_definitions(${target} PRIVATE ${definitions})
-  target_link_libraries(${target} PUBLIC isotherm)
-endfunction()
-
-# Builds that break one rule each on purpose; tests must catch them.
-function(isotherm_add_broken_builds)
-  if(NOT ISOTHERM_BROKEN_BUILDS OR NOT TARGET isotherm-server)
-    return()
-  endif()
-  isotherm_add_variant(isotherm_no_cas ISOTHERM_BREAK_CAS index gpu executor engine)
-  isotherm_define_server(isotherm-server-no-cas isotherm_no_cas)
-
-  # Memory of items, and of values on a device, is then used again at once.
-  isotherm_add_variant(isotherm_no_epoch "ISOTHERM_BREAK_EPOCH;ISOTHERM_POISON" items gpu executor)
-  isotherm_add_broken_tests(no_epoch src/items/item_stress_test.cc)
-  isotherm_add_broken_tests(no_value_epoch src/executor/values/value_log_test.cc)
-
-  # Groups then wait for nobody, and nobody for them.
-  isotherm_add_variant(isotherm_no_gate ISOTHERM_BREAK_GATE executor engine)
-endfunction()
-
-# The unit tests of one file, which have to fail without epochs.
-function(isotherm_add_broken_tests name source)
-  string(REPLACE _ - target isotherm-${name}-tests)
-  add_executable(${target} "${PROJECT_SOURCE_DIR}/${source}")
-  target_compile_definitions(${target} PRIVATE ISOTHERM_BREAK_EPOCH)
-  target_link_libraries(${target} PRIVATE
-    isotherm_internal isotherm_no_epoch isotherm_fake_root_table GTest::gtest_main)
-  add_test(NAME broken.${name}_is_caught
-    COMMAND "${PROJECT_SOURCE_DIR}/tools/expect_failure.sh" "$<TARGET_FILE:${target}>")
-  set_tests_properties(broken.${name}_is_caught PROPERTIES LABELS broken TIMEOUT 300)
 endfunction()
 
 function(isotherm_add_test_folders)

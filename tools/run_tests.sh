@@ -128,7 +128,7 @@ stage_linearizability() {
   run_script tests/linearizability/run.sh "$server" "$histories"
   run_script tests/linearizability/run_device.sh "$server-fake-device"
   # A server that skips compare-and-swap must be caught.
-  run_script tests/linearizability/run_negative.sh "$server-no-cas"
+  run_script tests/linearizability/run_negative.sh "$server-broken"
 }
 stage_system() { run_script tests/system/run.sh "$server" "$system_size"; }
 

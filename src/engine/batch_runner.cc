@@ -5,6 +5,7 @@
 #include <mutex>
 #include <utility>
 
+#include "base/broken.h"
 #include "engine/engine_state.h"
 #include "executor/batch_bytes.h"
 #include "gpu/device_error.h"
@@ -247,7 +248,7 @@ Submitted BatchRunner::run_again(BatchRun& run) {
 }
 
 Submitted BatchRunner::settle(BatchRun& run) {
-  if (run.waits()) {
+  if (run.waits() && !broken(Rule::ending)) {
     if (crew_ != nullptr) run.owner.moved(run, BatchRun::Phase::answered);
     if (!run.wait_for_all()) return Submitted::under_way;
     run.park_lost();

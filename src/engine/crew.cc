@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <system_error>
 
+#include "base/broken.h"
 #include "engine/batch_runner.h"
 #include "engine/engine_state.h"
 
@@ -79,7 +80,8 @@ Submitted Crew::submit(BatchRun& run) {
   const uint32_t rows = run.batch->size();
   {
     const std::lock_guard guard(mutex_);
-    if (runs_ == most_runs_ || (runs_ != 0 && rows_ + rows > most_rows)) {
+    const bool full = runs_ == most_runs_ || (runs_ != 0 && rows_ + rows > most_rows);
+    if (full && !broken(Rule::retry)) {
       refused_.fetch_add(1, std::memory_order_relaxed);
       const auto known = std::find(refused_owners_.begin(), refused_owners_.end(), &run.owner);
       if (known == refused_owners_.end()) refused_owners_.push_back(&run.owner);

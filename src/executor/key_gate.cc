@@ -201,7 +201,7 @@ bool KeyGate::waits_behind(const Holder& holder) {
 // ---- Who runs rows meanwhile ----
 
 void KeyGate::drain(const Holder& holder) const {
-  if (!waits) return;
+  if (!waits()) return;
   epochs_.each_at_work([](const EpochDomain::Slot& slot) {
     Patience patience;
     while (EpochDomain::is_at_work(slot)) patience.wait();

@@ -47,6 +47,7 @@
 #include <mutex>
 #include <vector>
 
+#include "base/broken.h"
 #include "executor/awaited.h"
 #include "isotherm/batch.h"
 #include "items/epoch.h"
@@ -121,7 +122,7 @@ class KeyGate {
   uint64_t takes() const { return takes_.load(std::memory_order_seq_cst); }
   // Who has taken the key; null: nobody, or the holder itself.
   Holder* held(const Holder& holder, uint64_t hash, uint32_t database) const {
-    const uint16_t owner = waits ? owner_of(hash, database) : 0;
+    const uint16_t owner = waits() ? owner_of(hash, database) : 0;
     return owner == 0 || owner == holder.number_ ? nullptr : holders_[owner - 1].get();
   }
   // Whether the holder has it.
@@ -140,11 +141,8 @@ class KeyGate {
   static constexpr uint32_t slot_bits = 16;
   static constexpr uint32_t most_holders = 1023;
   static constexpr uint32_t quiet_spans = 4096;
-#ifdef ISOTHERM_BREAK_GATE
-  static constexpr bool waits = false;  // nobody, for a build that tests must catch
-#else
-  static constexpr bool waits = true;
-#endif
+  // Nobody, in a build that tests must catch.
+  static bool waits() { return !broken(Rule::groups); }
 
   static uint32_t slot_of(uint64_t hash, uint32_t database) {
     return static_cast<uint32_t>((hash + database * 0x9E37'79B9'7F4A'7C15) >> (64 - slot_bits));

@@ -1,6 +1,7 @@
 // How lines of a LineIndex go from one segment to another: what a step does without the mutex.
 #include <new>
 
+#include "base/broken.h"
 #include "index/line_index.h"
 
 namespace isotherm {
@@ -114,17 +115,13 @@ bool LineIndex::join_line(const Move& move, uint32_t line, Scratch& scratch) {
 }
 
 // Notes the overflow lines of a chain that was copied, and says in its home line where it went.
-void LineIndex::leave_line(Bucket* home, uint64_t hash, [[maybe_unused]] Slot moved,
-                           Scratch& scratch) {
+void LineIndex::leave_line(Bucket* home, uint64_t hash, Slot moved, Scratch& scratch) {
   for (Slot last = home->slot[Bucket::last]; mark::is_mark(last, hash);) {
     Bucket* behind = mark::link_target(last);
     scratch.overflow.push_back(behind);
     last = behind->slot[Bucket::last];
   }
-#if !defined(ISOTHERM_BREAK_SPLIT)  // a test build: the stress of splits has to catch a plain copy
-                                    // and swap
-  store_pair(&home->slot[Bucket::last], moved);
-#endif
+  if (!broken(Rule::splits)) store_pair(&home->slot[Bucket::last], moved);
 }
 
 }  // namespace isotherm

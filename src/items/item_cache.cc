@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/broken.h"
 #include "items/item_store.h"
 #include "items/poison.h"
 
@@ -153,13 +154,10 @@ void ItemCache::retire(Location location) {
     if (store_.is_live(location)) store_.clear_live(location);
     store_.clear_used(location);
   }
-#if defined(ISOTHERM_BREAK_EPOCH)
-  release(location);
-#else
+  if (broken(Rule::epochs)) return release(location);
   if (ISOTHERM_UNLIKELY(ItemStore::is_large(location))) return store_.retire_large(location);
   count_retired(static_cast<int64_t>(ItemStore::footprint(location)));
   retired_.push({location, store_.epochs_.current()});
-#endif
 }
 
 void ItemCache::count_retired(int64_t bytes) {

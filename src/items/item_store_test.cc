@@ -72,7 +72,6 @@ TEST_F(ItemStoreTest, LiveBitsAreTheItemsOwn) {
   EXPECT_FALSE(store->is_live(two));
 }
 
-#if !defined(ISOTHERM_BREAK_EPOCH)
 TEST_F(ItemStoreTest, RetiredItemsWaitForReaders) {
   const Location location = put("key", 10);
   epochs.enter(*slot);
@@ -123,7 +122,6 @@ TEST_F(ItemStoreTest, ReclaimIsBounded) {
   EXPECT_FALSE(cache->reclaim(1000));
   EXPECT_EQ(store->retired_bytes(), 0u);
 }
-#endif
 
 TEST_F(ItemStoreTest, CollisionNodesRetireToo) {
   const Location location =

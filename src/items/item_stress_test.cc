@@ -1,7 +1,7 @@
 // The promise of epochs, under threads: whoever finds an item, by its place in a table that stands
 // for the index or by its live bit, reads that item and nothing else for as long as it is in its
-// epoch. Items carry their own location and a sum, freed ones are poisoned. A build with
-// ISOTHERM_BREAK_EPOCH must fail here.
+// epoch. Items carry their own location and a sum, freed ones are poisoned. Without epochs
+// it must fail (tests/broken).
 #include <atomic>
 #include <random>
 #include <thread>

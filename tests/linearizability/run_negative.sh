@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# A server without compare-and-swap must be caught: run_negative.sh SERVER-BINARY
+# A server without compare-and-swap must be caught: run_negative.sh SERVER-BINARY, which is one that
+# breaks rules on demand (src/base/broken.h).
 # The clients contend for few keys from both threads; one history that fails is enough.
 set -euo pipefail
 here="$(cd "$(dirname "$0")" && pwd)"
 server="$(realpath "${1:?which server binary?}")"
+export ISOTHERM_BREAK=swaps
 . "$here/server.sh"
 
 cd "$here"

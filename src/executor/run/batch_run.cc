@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <functional>
 
+#include "base/broken.h"
+
 namespace isotherm {
 
 void BatchRun::park(const Batch& of, Batch::Row row, Awaited* what) {
@@ -14,7 +16,7 @@ void BatchRun::park(const Batch& of, Batch::Row row, Awaited* what) {
 
 bool BatchRun::is_parked_key(uint64_t key) const {
   const std::lock_guard guard(mutex_);
-  return parked_keys_.contains(key);
+  return parked_keys_.contains(key) && !broken(Rule::parking);
 }
 
 // Several threads may have parked them.
