@@ -71,17 +71,24 @@ function(isotherm_add_broken_builds)
 
   # Memory of items, and of values on a device, is then used again at once.
   isotherm_add_variant(isotherm_no_epoch "ISOTHERM_BREAK_EPOCH;ISOTHERM_POISON" items gpu executor)
-  isotherm_add_broken_tests(no_epoch src/items/item_stress_test.cc)
-  isotherm_add_broken_tests(no_value_epoch src/executor/values/value_log_test.cc)
+  isotherm_add_broken_tests(no_epoch isotherm_no_epoch ISOTHERM_BREAK_EPOCH
+    src/items/item_stress_test.cc)
+  isotherm_add_broken_tests(no_value_epoch isotherm_no_epoch ISOTHERM_BREAK_EPOCH
+    src/executor/values/value_log_test.cc)
+
+  # Changes are told of when others can see them already.
+  isotherm_add_variant(isotherm_late_commits ISOTHERM_BREAK_COMMIT executor)
+  isotherm_add_broken_tests(late_commit isotherm_late_commits ISOTHERM_BREAK_COMMIT
+    src/engine/commit_order_test.cc)
 endfunction()
 
-# The unit tests of one file, which have to fail without epochs.
-function(isotherm_add_broken_tests name source)
+# The unit tests of one file, which have to fail with the objects of the variant.
+function(isotherm_add_broken_tests name variant definition source)
   string(REPLACE _ - target isotherm-${name}-tests)
   add_executable(${target} "${PROJECT_SOURCE_DIR}/${source}")
-  target_compile_definitions(${target} PRIVATE ISOTHERM_BREAK_EPOCH)
+  target_compile_definitions(${target} PRIVATE ${definition})
   target_link_libraries(${target} PRIVATE
-    isotherm_internal isotherm_no_epoch isotherm_fake_root_table GTest::gtest_main)
+    isotherm_internal ${variant} isotherm_fake_root_table GTest::gtest_main)
   add_test(NAME broken.${name}_is_caught
     COMMAND "${PROJECT_SOURCE_DIR}/tools/expect_failure.sh" "$<TARGET_FILE:${target}>")
   set_tests_properties(broken.${name}_is_caught PROPERTIES LABELS broken TIMEOUT 300)

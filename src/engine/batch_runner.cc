@@ -89,6 +89,8 @@ Submitted BatchRunner::submit(BatchRun& run) {
     check_reader(run.reader);
     if (run.reader != nullptr) run.reader->fetch_by(fetchers_);
   }
+  if (engine_.store.sink != nullptr) [[unlikely]]
+    begin_commits(run, false);
   run_all(run);
   if (batch.exclusive()) unlock_exclusive();
   if (batch.writes()) writes_ += batch.size();
@@ -136,7 +138,8 @@ void BatchRunner::run_now(BatchRun& run, Batch& batch, Batch::Row first, Batch::
     DeviceExecutor& device = *engine_.device;
     const bool fetches = fetchers_ == nullptr || run.batch->exclusive();
     BatchRun* const parking = fetches || run.reader == nullptr ? nullptr : &run;
-    first = device.run(member_, run.reader, batch, run.now_ms, run.writable, first, end, parking);
+    first = device.run(member_, run.reader, batch, run.now_ms, run.writable, first, end, parking,
+                       run.token);
     if (fetches && run.reader != nullptr) device.finish(*run.reader);
   }
   if (first != end) executor_.run(batch, run.now_ms, run.writable, first, end);
@@ -156,12 +159,21 @@ void BatchRunner::wait_for_gated(Batch& batch) {
 
 Submitted BatchRunner::run_again(BatchRun& run) {
   Batch& again = run.take_parked();
+  if (engine_.store.sink != nullptr) begin_commits(run, true);
   run_rows(run, again, 0, again.size());
   return settle(run);
 }
 
+void BatchRunner::begin_commits(BatchRun& run, bool again) {
+  run.begin_commits(*engine_.store.sink, again);
+  executor_.set_token(run.token);
+}
+
 Submitted BatchRunner::settle(BatchRun& run) {
-  if (run.waits()) {
+  bool waits = run.waits();
+  if (engine_.store.sink != nullptr) [[unlikely]]
+    waits |= run.end_commits(*engine_.store.sink);
+  if (waits) {
     if (crew_ != nullptr) run.owner.moved(run, BatchRun::Phase::answered);
     if (!run.wait_for_all()) return Submitted::under_way;
     if (run.has_parked()) return run_again(run);
@@ -199,20 +211,26 @@ bool BatchRunner::maintain(int64_t now_ms) {
   return upkeep_.step(std::exchange(writes_, 0), now_ms);
 }
 
-void BatchRunner::flush_index(uint32_t database) {
+// The version of the flush.
+uint64_t BatchRunner::flush_index(uint32_t number) {
   HostStore& store = engine_.store;
-  std::unique_ptr<LineIndex> index = store.databases.at(database).detach();
-  if (index == nullptr) return;
-  std::lock_guard guard(store.flushed_mutex);
-  store.flushed.push_back(std::move(index));
-  store.any_flushed.store(true, std::memory_order_relaxed);
+  Database& database = store.databases.at(number);
+  if (std::unique_ptr<LineIndex> index = database.detach(); index != nullptr) {
+    const std::lock_guard guard(store.flushed_mutex);
+    store.flushed.push_back(std::move(index));
+    store.any_flushed.store(true, std::memory_order_relaxed);
+  }
+  return database.flush_version();
 }
 
 void BatchRunner::flush(uint32_t first, uint32_t end) {
   lock_exclusive(slot_);
   for (uint32_t database = first; database < end; ++database) {
-    if (engine_.on_device()) engine_.device->flush(member_, database, engine_.clock.now_ms());
-    if (!engine_.on_device()) flush_index(database);
+    uint64_t version = 0;
+    const bool flushed = engine_.on_device() &&
+                         engine_.device->flush(member_, database, engine_.clock.now_ms(), version);
+    if (!flushed) version = flush_index(database);
+    if (engine_.store.sink != nullptr) engine_.store.sink->flushed(database, version);
   }
   unlock_exclusive();
   engine_.store.epochs.leave(slot_);

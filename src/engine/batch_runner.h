@@ -43,7 +43,8 @@ class BatchRunner final : public Executor {
   // A bounded step of background work; true while more waits. Not while a batch of this thread
   // holds `slot`.
   bool maintain(int64_t now_ms);
-  // The databases from `first` to before `end`, alone.
+  // The databases from `first` to before `end`, alone. Replies to it wait as those of a batch
+  // without rows that is run behind it.
   void flush(uint32_t first, uint32_t end);
 
   // For a run; null where no values lie on devices, or with a device that fails: the next batch to
@@ -62,8 +63,9 @@ class BatchRunner final : public Executor {
   void run_gated(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end);
   void run_now(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end);
   void wait_for_gated(Batch& batch);
+  void begin_commits(BatchRun& run, bool again);
   Submitted settle(BatchRun& run);
-  void flush_index(uint32_t database);
+  uint64_t flush_index(uint32_t database);
   void lock_exclusive(EpochDomain::Slot& slot);
   void unlock_exclusive();
 

@@ -43,6 +43,7 @@ struct Worker::Impl final : BatchRun::Owner {
   void give_back(BatchRun& run);
   void took(BatchRun& run);
   bool must_not_start(const Batch& batch) const;
+  bool maintain_beside(int64_t now_ms);
   Started hand_to(Executor& executor, Batch& batch, int64_t now_ms);
   void look(const Visit* visit);
   void note_end(BatchRun& run);
@@ -165,6 +166,17 @@ bool Worker::Impl::must_not_start(const Batch& batch) const {
   return batch.exclusive() || out >= most_under_way || group.must_stop();
 }
 
+// Batches of which only the replies wait may overlap for ever, which must not keep the work from
+// being done.
+bool Worker::Impl::maintain_beside(int64_t now_ms) {
+  if (first_out || engine.on_device() || group.must_stop() || !group.inside()) return false;
+  EpochDomain::Slot& slot = runner.slot();
+  slot.beside = true;
+  const bool more = runner.maintain(now_ms);
+  slot.beside = false;
+  return more;
+}
+
 void Worker::Impl::moved(BatchRun& run, BatchRun::Phase phase) {
   const std::lock_guard guard(mutex);
   run.phase = phase;
@@ -186,7 +198,8 @@ void Worker::Impl::note_end(BatchRun& run) {
   run.batch->finish();
 }
 
-// Takes the news. What can go on in this thread does.
+// Takes the news. What can go on in this thread does. Of a run that has ended where it was
+// submitted there may be news: its replies were let go just before.
 void Worker::Impl::look(const Visit* visit) {
   auto now = std::exchange(seen, {});
   {
@@ -199,6 +212,7 @@ void Worker::Impl::look(const Visit* visit) {
     news.clear();
   }
   for (auto [run, phase] : now) {
+    if (!is_under_way(*run)) continue;
     const bool resumes = phase == BatchRun::Phase::resumable;
     if (resumes && runner.run_again(*run) == Submitted::ended) phase = BatchRun::Phase::ended;
     Batch& batch = *run->batch;
@@ -313,7 +327,9 @@ bool Worker::maintain() { return maintain(impl_->engine.clock.now_ms()); }
 
 bool Worker::maintain(int64_t now_ms) {
   if (!impl_->waits && impl_->engine.crew() != nullptr) return false;
-  return impl_->out == 0 && impl_->runner.maintain(now_ms);
+  if (impl_->out == 0) [[likely]]
+    return impl_->runner.maintain(now_ms);
+  return impl_->maintain_beside(now_ms);
 }
 
 void Worker::nudge() {
@@ -345,9 +361,15 @@ uint64_t Worker::count(uint32_t database) {
   return impl_->engine.store.databases.at(database).count();
 }
 
-void Worker::flush(uint32_t database) { impl_->runner.flush(database, database + 1); }
+void Worker::flush(uint32_t database) { flush(database, database + 1); }
+void Worker::flush_all() { flush(0, impl_->engine.store.options.databases); }
 
-void Worker::flush_all() { impl_->runner.flush(0, impl_->engine.store.options.databases); }
+void Worker::flush(uint32_t first, uint32_t end) {
+  impl_->runner.flush(first, end);
+  if (!impl_->waits || impl_->engine.store.sink == nullptr) return;
+  Batch behind;
+  submit(behind);
+}
 
 uint64_t Worker::scan(uint32_t database, uint64_t cursor, uint64_t count,
                       const std::function<void(const ScanItem&)>& visit) {

@@ -38,6 +38,7 @@ void EpochDomain::release(Slot* slot) { slot->taken.store(false); }
 void EpochDomain::wait_until_open() const { exclusive_.wait(true, std::memory_order_seq_cst); }
 
 void EpochDomain::enter_when_open(Slot& slot) {
+  if (slot.beside) return enter_also(slot);
   do {
     wait_until_open();
   } while (!try_enter(slot));

@@ -47,6 +47,9 @@ class EpochDomain {
   struct alignas(64) Slot {
     std::atomic<uint64_t> announced{0};
     std::atomic<bool> taken{false};
+    // Its owner is inside with another one until this is false again: `enter` is `enter_also` where
+    // it would wait.
+    bool beside = false;
   };
 
   // Slots come in blocks of usual_slots.

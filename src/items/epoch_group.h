@@ -32,6 +32,11 @@ class EpochGroup {
     const std::lock_guard guard(mutex_);
     ++inside_;
   }
+  // Whether some slot is inside; for the owner, who alone lets them leave.
+  bool inside() {
+    const std::lock_guard guard(mutex_);
+    return inside_ != 0;
+  }
   bool must_stop() const { return epochs_.exclusive_wanted(); }
 
  private:

@@ -16,7 +16,7 @@ namespace {
 class BatchWork final : public RoundWork {
  public:
   BatchWork(const Batch& batch, uint32_t first, uint32_t rows, int64_t now_ms, bool writable,
-            ValueReader* reader, BatchRun* parking)
+            ValueReader* reader, BatchRun* parking, uint64_t token)
       : batch_(batch),
         columns_(batch.columns().from(first)),
         first_(first),
@@ -25,7 +25,8 @@ class BatchWork final : public RoundWork {
         now_ms_(now_ms),
         writable_(writable),
         reader_(reader),
-        parking_(parking) {}
+        parking_(parking),
+        token_(token) {}
 
   uint32_t rows() const override { return rows_; }
   bool writes() const override { return writes_; }
@@ -49,6 +50,7 @@ class BatchWork final : public RoundWork {
     run.parking = parking_;
     run.batch = &batch_;
     run.first_row = first_;
+    run.token = token_;
     run_round_stages(run, share, found, numbers, count);
     if (reader_ != nullptr) reader_->await(run.awaited);
     share.executor.count(run, count);
@@ -64,6 +66,7 @@ class BatchWork final : public RoundWork {
   const bool writable_;
   ValueReader* const reader_;
   BatchRun* const parking_;
+  const uint64_t token_;
 };
 
 // Items that leave their places, or go to others.
@@ -139,11 +142,12 @@ std::unique_ptr<RootTable> DeviceExecutor::make_table(const RootTiersMaker& make
 }
 
 Batch::Row DeviceExecutor::run(Member& member, ValueReader* reader, Batch& batch, int64_t now_ms,
-                               bool writable, Batch::Row first, Batch::Row end, BatchRun* parking) {
+                               bool writable, Batch::Row first, Batch::Row end, BatchRun* parking,
+                               uint64_t token) {
   Batch::Row done = first;
   while (done < end) {
     const uint32_t rows = std::min(end - done, most_rows_a_round);
-    BatchWork work(batch, done, rows, now_ms, writable, reader, parking);
+    BatchWork work(batch, done, rows, now_ms, writable, reader, parking, token);
     if (!rounds_.run(member, work)) break;
     done += rows;
   }
@@ -168,7 +172,7 @@ bool DeviceExecutor::swap(Member& member, std::vector<ItemMove>& moves, int64_t 
   return true;
 }
 
-bool DeviceExecutor::flush(Member& member, uint32_t database, int64_t now_ms) {
+bool DeviceExecutor::flush(Member& member, uint32_t database, int64_t now_ms, uint64_t& version) {
   std::vector<ItemMove> moves;
   LiveWalk walk;
   for (bool more = true; more;) {
@@ -184,8 +188,10 @@ bool DeviceExecutor::flush(Member& member, uint32_t database, int64_t now_ms) {
   const auto empty = [](const Database& one) {
     return one.entries_on_device.load(std::memory_order_relaxed) == 0;
   };
-  if (!std::all_of(store_.databases.begin(), store_.databases.end(), empty)) return true;
-  return rounds_.alone([](RootTable& table) { table.clear(); });
+  return rounds_.alone([&](RootTable& table) {
+    version = rounds_.next_version();
+    if (std::all_of(store_.databases.begin(), store_.databases.end(), empty)) table.clear();
+  });
 }
 
 bool DeviceExecutor::scan(uint64_t bound, uint64_t wanted,
@@ -204,9 +210,10 @@ RootTableStats DeviceExecutor::stats() {
 void DeviceExecutor::take_over(uint64_t last_version) {
   using Clock = std::chrono::steady_clock;
   const auto begin = Clock::now();
-  for (Database& database : store_.databases) database.begin_versions(last_version);
+  const uint64_t version = last_version + 1;  // of what is given up
+  for (Database& database : store_.databases) database.begin_versions(version);
   if (values_) values_->lose();
-  rebuild_index(store_);
+  rebuild_index(store_, version);
   const auto took = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - begin);
   takeover_us_.store(static_cast<uint64_t>(took.count()) + 1, std::memory_order_relaxed);
 }

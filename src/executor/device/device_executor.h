@@ -60,9 +60,9 @@ class DeviceExecutor {
   // is not answered: `end`, or a row before it where the device was lost on the way. `reader`: for
   // values on devices, the caller's, or null where there are none; rows that await some are ended
   // by `finish`. `parking`: takes rows that must know such a value; null: they fetch it on the
-  // spot.
+  // spot. `token`: for the sink (executor/commit_sink.h).
   Batch::Row run(Member& member, ValueReader* reader, Batch& batch, int64_t now_ms, bool writable,
-                 Batch::Row first, Batch::Row end, BatchRun* parking = nullptr);
+                 Batch::Row first, Batch::Row end, BatchRun* parking = nullptr, uint64_t token = 0);
   // All rows.
   Batch::Row run(Member& member, ValueReader* reader, Batch& batch, int64_t now_ms, bool writable) {
     return run(member, reader, batch, now_ms, writable, 0, batch.size());
@@ -84,7 +84,8 @@ class DeviceExecutor {
   void calm() { rounds_.calm(); }
 
   // Within an exclusive section. False: the device was lost; what is left is the caller's.
-  bool flush(Member& member, uint32_t database, int64_t now_ms);
+  // `version`: of the flush.
+  bool flush(Member& member, uint32_t database, int64_t now_ms, uint64_t& version);
 
   // One step of a walk over the items of all databases, until there are `wanted`: visits the roots
   // and fills `next`, 0 at the end. False: the device was lost.

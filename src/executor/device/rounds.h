@@ -132,6 +132,8 @@ class Rounds {
   bool alone(const std::function<void(RootTable&)>& use);
   // The same, if no round runs; else false.
   bool alone_now(const std::function<void(RootTable&)>& use);
+  // A version behind all that were given; within `alone`.
+  uint64_t next_version() { return ++version_; }
   bool lost() const { return lost_.load(std::memory_order_acquire); }
   // From `hurry` to the `calm` that belongs to it no round waits for more members.
   void hurry();

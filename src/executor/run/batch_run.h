@@ -11,6 +11,9 @@
 // Parked rows. They are copied into a batch of their own, in order, which runs like any other;
 // their replies are then handed back. Rows behind a parked row of their key are parked, too.
 //
+// Withheld replies. A sink (executor/commit_sink.h) may have the replies wait for a sync, say:
+// those of the batch until it is there, those of rows that run again until they are handed back.
+//
 // Memory. Owners use runs again, so one that has run before allocates nothing, unless rows park.
 // Threads. Whoever runs the batch, one at a time; `there` any; `release` is the owner's.
 #pragma once
@@ -23,6 +26,7 @@
 #include <vector>
 
 #include "executor/awaited.h"
+#include "executor/commit_sink.h"
 #include "executor/executor.h"
 #include "executor/values/value_reader.h"
 #include "isotherm/batch.h"
@@ -89,6 +93,11 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   // The parked rows as a batch to run.
   Batch& take_parked();
 
+  // Around the running of rows, of the batch or of those that run again, where there is a sink.
+  // `end_commits`: whether replies wait.
+  void begin_commits(CommitSink& sink, bool again);
+  bool end_commits(CommitSink& sink);
+
   // Behind the running of rows. Whether any wait; if not, the batch has ended.
   bool waits() const { return has_parked() || (reader != nullptr && reader->awaits()); }
   // Begins to wait, and says whether all was there at once. If not, `all_there` will be called.
@@ -107,6 +116,7 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   Batch* batch = nullptr;
   int64_t now_ms = 0;
   bool writable = true;
+  uint64_t token = 0;             // of the sink
   int64_t passing = 0;            // bytes that were told of as such (items/memory_budget.h)
   ValueReader* reader = nullptr;  // or null
   std::unique_ptr<ValueReader> own_reader;
@@ -116,6 +126,15 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   bool is_news = false;
 
  private:
+  // Told when replies need be withheld no more.
+  class Sync final : public Awaited::Waiter {
+   public:
+    explicit Sync(BatchRun& run) : run_(run) {}
+    void there() override { run_.synced(); }
+
+   private:
+    BatchRun& run_;
+  };
   struct Parked {
     Batch::Row row;
     Awaited* awaited;
@@ -124,10 +143,14 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
     return columns.hash[row] + columns.database[row];
   }
   bool is_parked_key(uint64_t key) const;
+  void synced();
   void all_there();
 
   EpochDomain& epochs_;
   EpochGroup* group_ = nullptr;
+  Sync sync_{*this};
+  Awaited* sync_awaited_ = nullptr;
+  bool tells_sync_ = false;         // others are still waited for then
   std::atomic<uint32_t> waits_{0};  // for things, and one while it begins to
   std::atomic<bool> parks_{false};  // some rows
   mutable std::mutex mutex_;        // of both, while rows are answered
