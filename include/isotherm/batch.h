@@ -8,7 +8,8 @@
 // submits it, and reads the replies; `clear()` makes it empty again and keeps the memory, so a
 // batch that is used over and over allocates nothing.
 //   filling ──submit──▶ running ──every slot ready──▶ done ──clear──▶ filling
-// Each slot becomes ready by itself: `ready(i)` may be true while row i + 1 still runs. The
+// Each slot becomes ready by itself: `ready(i)` may be true while row i + 1 still runs, unless
+// replies are withheld until what they show is safe. The
 // callback given to `on_done` runs on the submitting thread when all slots are ready: before submit
 // returns, or when the thread looks what has ended of what it has started (isotherm/store.h).
 //
@@ -21,8 +22,9 @@
 // Groups. The rows that `group` names take effect together: rows of other batches on their keys
 // wait until the whole batch has run, or have ended before; rows on other keys do not notice. A
 // guard stands between two rows of a group. It is called once, when all rows before it have ended,
-// and may then change or cancel rows behind it. These rows find the store as the guard saw it, so a
-// group looks at its keys first and then decides what to do with them:
+// though none of them need be `ready`, and may then change or cancel rows behind it. These rows
+// find the store as the guard saw it, so a group looks at its keys first and then decides what to
+// do with them:
 //   MSETNX a 1 b 2    get a │ get b │ guard: cancel the puts if a or b is there │ put a │ put b
 // `unless_absent` and `unless_unchanged` are such guards. A guard that stands in no group makes one
 // of the whole batch. It must not wait for other batches: they may wait for it.
@@ -171,9 +173,7 @@ class Batch {
   Row size() const { return size_; }
   bool empty() const { return size_ == 0; }
 
-  bool ready(Row row) const {
-    return columns_.reply[row].status.load(std::memory_order_acquire) != Status::pending;
-  }
+  bool ready(Row row) const { return answered(row) && !withheld(); }
   const Reply& reply(Row row) const { return columns_.reply[row]; }
 
   // Called with this batch on the submitting thread when every slot is ready.
@@ -226,6 +226,13 @@ class Batch {
   void close_groups();
   const std::vector<Span>& groups() const { return groups_; }
   const std::vector<Span>& views() const { return views_; }
+  // Whether the row has run; its reply may be withheld.
+  bool answered(Row row) const {
+    return columns_.reply[row].status.load(std::memory_order_acquire) != Status::pending;
+  }
+  // No slot is ready from now on until they are let go.
+  void withhold(bool withheld) { withheld_.store(withheld, std::memory_order_release); }
+  bool withheld() const { return withheld_.load(std::memory_order_acquire); }
   // `check` is null where the row flushes.
   struct Guard {
     Row row;
@@ -269,6 +276,7 @@ class Batch {
   Row capacity_ = 0;
   uint32_t current_database_ = 0;
   bool writes_ = false;
+  std::atomic<bool> withheld_{false};
   Hold* hold_ = nullptr;
   Done done_ = nullptr;
   void* done_context_ = nullptr;

@@ -12,6 +12,7 @@
 //   ending     a batch ends when its last row has                      engine/batch_runner.cc
 //   retry      a full queue refuses                                    engine/crew.cc
 //   groups     rows on keys that a group has wait                       executor/key_gate.h
+//   telling    a change is told before it can be seen                index/item_table.h
 //   takeover   versions go on where a lost device has left them        executor/device
 #pragma once
 

@@ -80,6 +80,8 @@ Submitted BatchRunner::submit(BatchRun& run) {
   run.executor = crew_ != nullptr ? crew_ : this;
   // Whoever holds replies and waits for room could wait for itself. The crew holds none.
   run.writable = (crew_ == nullptr && run.beside_others) || make_room(run);
+  if (engine_.store.sink != nullptr) [[unlikely]]
+    begin_commits(run, false);
   batch.has_groups() ? run_groups(run) : run_plain(run);
   executor_.counters().batches.add(1);
   if (batch.writes()) writes_ += batch.size();
@@ -243,12 +245,22 @@ void BatchRunner::wait_for_gated(Batch& batch) {
 
 Submitted BatchRunner::run_again(BatchRun& run) {
   Batch& again = run.take_parked();
+  if (engine_.store.sink != nullptr) [[unlikely]]
+    begin_commits(run, true);
   run_gated(run, again, 0, again.size());
   return settle(run);
 }
 
+void BatchRunner::begin_commits(BatchRun& run, bool again) {
+  run.begin_commits(*engine_.store.sink, again);
+  executor_.set_token(run.token);
+}
+
 Submitted BatchRunner::settle(BatchRun& run) {
-  if (run.waits() && !broken(Rule::ending)) {
+  bool waits = run.waits() && !broken(Rule::ending);
+  if (engine_.store.sink != nullptr) [[unlikely]]
+    waits |= run.end_commits(*engine_.store.sink);
+  if (waits) {
     if (crew_ != nullptr) run.owner.moved(run, BatchRun::Phase::answered);
     if (!run.wait_for_all()) return Submitted::under_way;
     run.park_lost();
@@ -288,19 +300,26 @@ void BatchRunner::flush(Batch& batch, Batch::Row row) {
   const auto count = static_cast<int64_t>(engine_.store.databases.size());
   const auto end = static_cast<uint32_t>(std::min(columns.number[row], count));
   for (uint32_t database = columns.database[row]; database < end; ++database) {
-    if (engine_.on_device()) engine_.device->flush(participant_, database, engine_.clock.now_ms());
-    if (!engine_.on_device()) flush_index(database);
+    uint64_t version = 0;
+    const bool flushed =
+        engine_.on_device() &&
+        engine_.device->flush(participant_, database, engine_.clock.now_ms(), version);
+    if (!flushed) version = flush_index(database);
+    if (engine_.store.sink != nullptr) engine_.store.sink->flushed(database, version);
   }
   columns.reply[row].status.store(Status::ok, std::memory_order_release);
 }
 
-void BatchRunner::flush_index(uint32_t database) {
+// The version of the flush.
+uint64_t BatchRunner::flush_index(uint32_t number) {
   HostStore& store = engine_.store;
-  std::unique_ptr<LineIndex> index = store.databases.at(database).detach();
-  if (index == nullptr) return;
-  const std::lock_guard guard(store.flushed_mutex);
-  store.flushed.push_back({std::move(index), store.epochs.current()});
-  store.any_flushed.store(true, std::memory_order_relaxed);
+  Database& database = store.databases.at(number);
+  if (std::unique_ptr<LineIndex> index = database.detach(); index != nullptr) {
+    const std::lock_guard guard(store.flushed_mutex);
+    store.flushed.push_back({std::move(index), store.epochs.current()});
+    store.any_flushed.store(true, std::memory_order_relaxed);
+  }
+  return database.flush_version();
 }
 
 }  // namespace isotherm

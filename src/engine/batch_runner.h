@@ -70,9 +70,10 @@ class BatchRunner final : public Executor {
   void run_now(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end, bool hashed);
   void finish_values(BatchRun& run);
   void wait_for_gated(Batch& batch);
+  void begin_commits(BatchRun& run, bool again);
   Submitted settle(BatchRun& run);
   void flush(Batch& batch, Batch::Row row);
-  void flush_index(uint32_t database);
+  uint64_t flush_index(uint32_t database);
 
   EngineState& engine_;
   Executor* const crew_;

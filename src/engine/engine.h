@@ -75,6 +75,8 @@ struct DatabaseStats {
 };
 
 class ArrivingItem;
+class CommitSink;
+class DemotionHook;
 class RowGate;
 
 // One size class of items; a chunk has 64 KiB.
@@ -121,6 +123,12 @@ class Engine {
 
   // Says which rows wait before they run (executor/awaited.h); null: none. While no batch runs.
   void set_row_gate(RowGate* gate);
+  // Who is told of changes, and who is asked before eviction drops an item
+  // (executor/commit_sink.h); null: nobody. While there is no worker.
+  void set_commit_sink(CommitSink* sink);
+  void set_demotion_hook(DemotionHook* hook);
+  // Whether replies may have to wait until changes that they show are safe.
+  bool has_commit_sink() const;
 
   // What the buffers of connections take; negative: given back.
   void add_buffer_bytes(int64_t bytes);
@@ -200,7 +208,8 @@ class Worker {
   // lingers, only behind `rest`.
   void wake_by(std::function<void()> wake);
 
-  // Commands without one key. A flush is a batch of that row alone.
+  // Commands without one key. A flush is a batch of that row alone. Where there is a sink, what the
+  // others show may be answered when a batch without rows that is started behind them has ended.
   uint64_t count(uint32_t database);
   void flush(uint32_t database);
   void flush_all();
@@ -228,7 +237,6 @@ class Worker {
   struct Impl;
   class Inside;
   void flush(uint32_t first, uint32_t end);
-
   std::unique_ptr<Impl> impl_;
 };
 

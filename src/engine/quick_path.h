@@ -13,9 +13,9 @@
 //
 // What is taken: batches of few rows without groups, for whose writes there is room; while greedy
 // rounds are led in no other way, or by this path, and no group has their keys. All else is the
-// crew's, as are rows that wait for values, and rows that a lost device has left: they run again
-// there. Until its rows are answered a batch's slot is at work, so groups wait for it
-// (executor/key_gate.h).
+// crew's, also where a sink may withhold replies, as are rows that wait for values, and rows that a
+// lost device has left: they run again there. Until its rows are answered a batch's slot is at
+// work, so groups wait for it (executor/key_gate.h).
 //
 // Order, replies. As with a crew: batches under way are concurrent, and each has its epoch.
 // Memory. Items come from a cache of the path's own, whose retired ones `tidy` frees.

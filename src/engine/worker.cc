@@ -212,7 +212,8 @@ void Worker::Impl::note_end(BatchRun& run) {
   run.batch->finish();
 }
 
-// Takes the news. What can go on in this thread does.
+// Takes the news. What can go on in this thread does. Of a run that has ended where it was
+// submitted there may be news: its replies were let go just before.
 void Worker::Impl::look(const Visit* visit) {
   if (polls()) quick_path->step();
   auto now = std::exchange(seen, {});
@@ -231,6 +232,7 @@ void Worker::Impl::look(const Visit* visit) {
       --quick;
       looks = 0;
     }
+    if (!is_under_way(*run)) continue;
     const bool resumes = phase == BatchRun::Phase::resumable;
     if (resumes && runner.run_again(*run) == Submitted::ended) phase = BatchRun::Phase::ended;
     Batch& batch = *run->batch;
@@ -367,7 +369,10 @@ bool Worker::maintain() { return maintain(impl_->engine.clock.now_ms()); }
 
 bool Worker::maintain(int64_t now_ms) {
   if (!impl_->waits && impl_->engine.crew() != nullptr) return false;
-  return impl_->out == 0 && impl_->runner.maintain(now_ms);
+  // Batches of which only the replies wait may overlap for ever, which must not keep the work from
+  // being done.
+  const bool may = impl_->out == 0 || !(impl_->first_out || impl_->engine.on_device());
+  return may && impl_->runner.maintain(now_ms);
 }
 
 void Worker::nudge() {

@@ -24,6 +24,7 @@ std::unique_ptr<LineIndex> Database::detach() {
   std::lock_guard guard(make_mutex_);
   std::unique_ptr<LineIndex> index(index_.exchange(nullptr, std::memory_order_acq_rel));
   if (index != nullptr) first_version_ = index->last_version();
+  ++first_version_;
   expires.store(0, std::memory_order_relaxed);
   return index;
 }

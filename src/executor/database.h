@@ -34,8 +34,10 @@ class Database {
     return index() != nullptr || entries_on_device.load(std::memory_order_relaxed) > 0;
   }
 
-  // Takes the index away.
+  // Takes the index away. Versions of the next one begin behind `flush_version`, which is larger
+  // than any given before.
   std::unique_ptr<LineIndex> detach();
+  uint64_t flush_version() const { return first_version_; }
 
   // Any thread, also outside of epochs: a flush waits until they have looked.
   uint64_t count() const;

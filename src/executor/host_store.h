@@ -26,6 +26,8 @@
 
 namespace isotherm {
 
+class CommitSink;
+class DemotionHook;
 class DeviceValues;
 class RowGate;
 
@@ -89,6 +91,10 @@ struct HostStore {
   KeyGate gate{epochs};
   // Says which rows wait before they run; null: none does. Set while no batch runs.
   RowGate* row_gate = nullptr;
+  // Who is told of changes, and who is asked before eviction drops an item
+  // (executor/commit_sink.h); null: nobody. Set while no worker runs.
+  CommitSink* sink = nullptr;
+  DemotionHook* demotion = nullptr;
 
   // Of workers that find no room for what they are to store, one makes some, and the others wait.
   std::mutex making_room;

@@ -80,21 +80,28 @@ enum class Swapped : uint8_t { done, lost, no_memory };
 
 // Puts `to` in the place of `from` under `hash`. `prepare(versions)` runs under the line's lock
 // once the root is seen to be `from`, and may still refuse by returning false (the swap is then
-// lost); versions.next_version() gives the version of the write. `Index` is a LineIndex, or a class
-// with the same `update`.
-template <class Tile, class Index, class Prepare>
+// lost); versions.next_version() gives the version of the write. `publish()` runs under the lock,
+// too, when the swap is certain and nobody can see it yet. `Index` is a LineIndex, or a class with
+// the same `update`.
+template <class Tile, class Index, class Prepare, class Publish = NoPublish>
 ISOTHERM_INLINE Swapped swap_root(Index& index, uint64_t hash, Location from, Location to,
-                                  Prepare&& prepare) {
+                                  Prepare&& prepare, Publish&& publish = {}) {
   bool lost = false;
-  const Updated updated =
-      index.template update<Tile>(hash, [&](bool found, uint64_t word, auto& versions) -> Decision {
-        lost = (found ? word : location::none) != from && !broken(Rule::swaps);
-        if (lost || !prepare(versions)) {
-          lost = true;
-          return {};
-        }
-        return {to != location::none ? Action::store : Action::erase, to};
-      });
+  const auto decide = [&](bool found, uint64_t word, auto& versions) -> Decision {
+    lost = (found ? word : location::none) != from && !broken(Rule::swaps);
+    if (lost || !prepare(versions)) {
+      lost = true;
+      return {};
+    }
+    return {to != location::none ? Action::store : Action::erase, to};
+  };
+  if (broken(Rule::telling)) {
+    const Updated updated = index.template update<Tile>(hash, decide);
+    if (!lost && updated.change != Change::no_line) publish();
+    if (lost) return Swapped::lost;
+    return updated.change == Change::no_line ? Swapped::no_memory : Swapped::done;
+  }
+  const Updated updated = index.template update<Tile>(hash, decide, publish);
   if (lost) return Swapped::lost;
   return updated.change == Change::no_line ? Swapped::no_memory : Swapped::done;
 }

@@ -104,10 +104,10 @@ class LineIndex {
     if (for_update) __builtin_prefetch(&reinterpret_cast<Segment*>(entry.second)->lock[number], 1);
   }
 
-  // Runs decide(found, word, segment) -> Decision under the line's lock; see index/probe.h. The
-  // segment gives the version of the write (next_version).
-  template <class Tile, class Decide>
-  ISOTHERM_INLINE Updated update(uint64_t hash, Decide&& decide) {
+  // Runs decide(found, word, segment) -> Decision and publish() under the line's lock; see
+  // index/probe.h. The segment gives the version of the write (next_version).
+  template <class Tile, class Decide, class Publish = NoPublish>
+  ISOTHERM_INLINE Updated update(uint64_t hash, Decide&& decide, Publish&& publish = {}) {
     auto* segment = reinterpret_cast<Segment*>(view().entry(hash).second);
     for (;;) {
       const uint64_t line = line_number(hash, segment->depth, segment_line_bits);
@@ -116,7 +116,7 @@ class LineIndex {
         LineLock guard(segment->lock[line]);
         updated = isotherm::update(
             Tile{}, segment->lines + line, hash, pool_,
-            [&](bool found, uint64_t word) { return decide(found, word, *segment); });
+            [&](bool found, uint64_t word) { return decide(found, word, *segment); }, publish);
       }
       if (updated.change != Change::moved) {
         if (updated.change == Change::inserted || updated.change == Change::erased) {

@@ -13,7 +13,8 @@
 // store another word, or erase. A new entry goes into the first free slot of the chain; if there is
 // none the chain gets a line from `lines.take()`, and where that fails nothing changes. `decide`
 // may run again when a compare-and-swap lost (GPU), so only its last result counts. On the CPU the
-// caller holds the home line's lock, so none loses.
+// caller holds the home line's lock, so none loses. `publish()` is called when it is certain that
+// what was decided will be done, and before anybody can see it.
 //
 // Cost. One line for 93 of 100 hits at the loads that growth keeps (docs/layout.md).
 #pragma once
@@ -50,6 +51,11 @@ struct Updated {
   Change change = Change::none;
   Found previous;
   bool extended = false;  // the chain got a line
+};
+
+// For changes of which nobody is told.
+struct NoPublish {
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void operator()() const {}
 };
 
 namespace probe_internal {
@@ -161,11 +167,12 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE Walk walk(Tile tile, Bucket* home, View vie
 }
 
 // Hangs a line with the displaced last entry and `entry` onto the end of a chain.
-template <class Tile, class Lines>
+template <class Tile, class Lines, class Publish>
 ISOTHERM_HOST_DEVICE ISOTHERM_INLINE Change extend(Tile tile, const Walk& walk, Slot entry,
-                                                   Lines& lines) {
+                                                   Lines& lines, Publish& publish) {
   Bucket* fresh = lines.take();
   if (fresh == nullptr) return Change::no_line;
+  publish();
   if (tile.leads()) {
     store_pair(&fresh->slot[0], walk.last);
     store_pair(&fresh->slot[1], entry);
@@ -179,10 +186,11 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE Change extend(Tile tile, const Walk& walk, 
 }  // namespace probe_internal
 
 // `view` as for find_loaded.
-template <class Tile, class View, class Lines, class Decide>
+template <class Tile, class View, class Lines, class Decide, class Publish = NoPublish>
 ISOTHERM_HOST_DEVICE ISOTHERM_INLINE Updated update_loaded(Tile tile, Bucket* home, View view,
                                                            uint64_t hash, Lines& lines,
-                                                           Decide&& decide) {
+                                                           Decide&& decide,
+                                                           Publish&& publish = {}) {
   for (;; view = tile.load(home)) {
     const probe_internal::Walk walk = probe_internal::walk(tile, home, view, hash);
     if (walk.moved) return {Change::moved, {}, false};
@@ -192,6 +200,7 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE Updated update_loaded(Tile tile, Bucket* ho
       if (decision.action == Action::keep) return {Change::none, previous, false};
       const bool erase = decision.action == Action::erase;
       const Slot to = erase ? Slot{0, 0} : Slot{hash, decision.word};
+      publish();
       if (tile.replace_entry(walk.entry_line, walk.entry, Slot{hash, walk.word}, to)) {
         return {erase ? Change::erased : Change::replaced, previous, false};
       }
@@ -201,22 +210,24 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE Updated update_loaded(Tile tile, Bucket* ho
     if (decision.action != Action::store) return {};
     const Slot entry{hash, decision.word};
     if (walk.free_line != nullptr) {
+      publish();
       if (tile.replace(walk.free_line, walk.free, Slot{0, 0}, entry)) {
         return {Change::inserted, {}, false};
       }
       continue;
     }
-    const Change change = probe_internal::extend(tile, walk, entry, lines);
+    const Change change = probe_internal::extend(tile, walk, entry, lines, publish);
     if (change != Change::none) {
       return {change, {}, change == Change::inserted};
     }
   }
 }
 
-template <class Tile, class Lines, class Decide>
+template <class Tile, class Lines, class Decide, class Publish = NoPublish>
 ISOTHERM_HOST_DEVICE ISOTHERM_INLINE Updated update(Tile tile, Bucket* home, uint64_t hash,
-                                                    Lines& lines, Decide&& decide) {
-  return update_loaded(tile, home, tile.load(home), hash, lines, decide);
+                                                    Lines& lines, Decide&& decide,
+                                                    Publish&& publish = {}) {
+  return update_loaded(tile, home, tile.load(home), hash, lines, decide, publish);
 }
 
 }  // namespace isotherm

@@ -154,6 +154,7 @@ bool Connection::note_received(ssize_t received, size_t room) {
 void Connection::flush() {
   // A client that reads as fast as this writes must not keep the loop from its other clients.
   constexpr int most_writes = 16;
+  if (withheld_) return;
   for (int i = 0; i < most_writes && open_ && !full_ && !output_.empty(); ++i) {
     if (output_.size() > output_bound && loop_.sent_its_share()) break;
     if (!write_some()) break;

@@ -58,9 +58,12 @@ class Connection final : public Watched {
   void parse(Turn& turn);  // what is left of the input, or else what the socket has
   void reply(Turn& turn);
   bool waits_alone() const { return protocol_->waits_alone(); }
-  void run_alone(Turn& turn) {
+  // `withheld`: nothing is written until it is settled.
+  void run_alone(Turn& turn, bool withheld) {
+    withheld_ = withheld;
     if (open_) protocol_->run_alone(turn, output_);
   }
+  void let_go() { withheld_ = false; }
   void flush();   // gathered writes
   void settle();  // what comes next: another turn, an event, or the end
 
@@ -113,6 +116,7 @@ class Connection final : public Watched {
   bool parse_on_ = false;  // the input may hold complete requests
   bool end_of_input_ = false;
   bool heavy_ = false;
+  bool withheld_ = false;
   bool owed_ = false;  // what others see says that there is output, or that it is held
 };
 

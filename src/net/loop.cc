@@ -245,6 +245,7 @@ void Loop::look_at_turns() {
 
 // Of a turn whose other connections have rows that wait.
 void Loop::answer_ready(LoopTurn& turn) {
+  if (turn.alone) return;
   std::vector<Connection*>& all = turn.connections;
   answered_.clear();
   size_t waiting = 0;
@@ -262,8 +263,8 @@ void Loop::answer_ready(LoopTurn& turn) {
 }
 
 void Loop::end_turn(LoopTurn& turn) {
-  write_replies(turn, turn.connections);
-  if (!turn.batch.empty()) {
+  if (!turn.alone) write_replies(turn, turn.connections);
+  if (!turn.batch.empty() || turn.alone) {
     const bool huge = turn.batch.size() > batch_rows_per_turn;
     turn.batch.clear();
     if (huge) turn.batch.shrink(batch_rows_per_turn);
@@ -273,6 +274,7 @@ void Loop::end_turn(LoopTurn& turn) {
   }
   for (Connection* connection : turn.connections) settle(*connection);
   turn.connections.clear();
+  turn.alone = false;
   spare_turns_.push_back(&turn);
   report_memory();
 }
@@ -288,21 +290,23 @@ void Loop::write_replies(LoopTurn& turn, const std::vector<Connection*>& to) {
 
 // Nobody waits for a walk over a whole database but who asked for it.
 void Loop::settle(Connection& connection) {
-  const bool alone = connection.waits_alone();
+  const bool alone = connection.open() && connection.waits_alone();
+  connection.let_go();
   if (!alone || !is_idle()) connection.flush();
   alone ? alone_.push_back(&connection) : connection.settle();
 }
 
 void Loop::run_those_alone() {
   LoopTurn& turn = spare_turn();
+  turn.alone = true;
+  turn.copied_before = LoopTurn::copies_nothing;
+  const bool withheld = server_.engine.has_commit_sink();
   for (Connection* connection : alone_) {
-    connection->run_alone(turn.turn);
+    connection->run_alone(turn.turn, withheld);
     connection->flush();
-    connection->settle();
   }
-  alone_.clear();
-  spare_turns_.push_back(&turn);
-  report_memory();
+  turn.connections.swap(alone_);
+  withheld ? start_batch(turn) : end_turn(turn);
 }
 
 void Loop::ready(Connection& connection) {
@@ -391,11 +395,15 @@ void Loop::welcome(int descriptor, Speaks speaks) {
 
 // Batches that were started end first: they borrow from the connections.
 void Loop::close_all() {
-  while (!is_idle()) {
-    worker_->wait();
-    look_at_turns();
-  }
+  const auto end_all = [this] {
+    while (!is_idle()) {
+      worker_->wait();
+      look_at_turns();
+    }
+  };
+  end_all();
   run_those_alone();
+  end_all();
   for (auto& connection : connections_) connection->close();
   for (Connection* connection : ready_) connection->queued = false;
   ready_.clear();

@@ -12,7 +12,9 @@
 //      is held while a socket is written. Where some rows wait for long, connections whose rows are
 //      all ready get their answers before;
 //   5. gathered writes, mostly one per connection;
-//   6. commands that run alone, when no turn is under way;
+//   6. commands that run alone, when no turn is under way. Where replies may have to wait until
+//      changes are safe (executor/commit_sink.h), a turn without rows begins behind them, and they
+//      are written when it has ended;
 //   7. a bounded step of the store's background work, or a nudge for those who do it.
 //
 // Turns under way. There may be several (loop_turn.h), each with a batch and connections of its

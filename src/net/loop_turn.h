@@ -26,6 +26,7 @@ struct LoopTurn {
   Batch batch;
   Turn turn;
   std::vector<Connection*> connections;  // that have no answers yet
+  bool alone = false;                    // theirs ran alone, and are written already
   int64_t began_us = 0;
   // What the store had copied, where requests of the turn copy.
   static constexpr uint64_t copies_nothing = ~uint64_t{0};

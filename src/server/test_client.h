@@ -80,6 +80,12 @@ class TestClient {
     return all;
   }
 
+  // Whether something can be received at once.
+  bool has_input() {
+    char byte;
+    return ::recv(socket_, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+  }
+
   // Whether the server has closed the connection, once everything was received.
   bool ended() {
     char byte;

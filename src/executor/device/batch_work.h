@@ -27,7 +27,8 @@ class BatchWork final : public RoundWork {
         writable_(run.writable),
         reader_(run.reader),
         sender_(run.sender),
-        parking_(parking) {}
+        parking_(parking),
+        token_(run.token) {}
 
   uint32_t rows() const override { return rows_; }
   bool writes() const override { return writes_; }
@@ -51,6 +52,7 @@ class BatchWork final : public RoundWork {
     run.parking = parking_;
     run.batch = &batch_;
     run.first_row = first_;
+    run.token = token_;
     run_round_stages(run, share, found, numbers, count);
     if (reader_ != nullptr) reader_->await(run.awaited);
     share.executor.count(run, count);
@@ -67,6 +69,7 @@ class BatchWork final : public RoundWork {
   ValueReader* const reader_;
   RoundSender* const sender_;
   BatchRun* const parking_;
+  const uint64_t token_;  // of the sink
 };
 
 }  // namespace isotherm

@@ -116,7 +116,8 @@ bool DeviceExecutor::swap(Participant& participant, std::vector<ItemMove>& moves
   return true;
 }
 
-bool DeviceExecutor::flush(Participant& participant, uint32_t database, int64_t now_ms) {
+bool DeviceExecutor::flush(Participant& participant, uint32_t database, int64_t now_ms,
+                           uint64_t& version) {
   std::vector<ItemMove> moves;
   LiveWalk walk;
   for (bool more = true; more;) {
@@ -135,9 +136,10 @@ bool DeviceExecutor::flush(Participant& participant, uint32_t database, int64_t 
   const auto all_empty = [&] {
     return std::all_of(store_.databases.begin(), store_.databases.end(), empty);
   };
-  if (!all_empty()) return true;
+  if (!all_empty() && store_.sink == nullptr) return true;
   // Others may have stored something by then.
   return rounds_.alone([&](RootTable& table) {
+    version = rounds_.next_version();
     if (all_empty()) table.clear();
   });
 }
@@ -159,9 +161,10 @@ void DeviceExecutor::take_over(uint64_t last_version) {
   using Clock = std::chrono::steady_clock;
   const auto begin = Clock::now();
   if (broken(Rule::takeover)) last_version = 0;
-  for (Database& database : store_.databases) database.begin_versions(last_version);
+  const uint64_t version = last_version + 1;  // of what is given up
+  for (Database& database : store_.databases) database.begin_versions(version);
   if (values_) values_->lose();
-  rebuild_index(store_);
+  rebuild_index(store_, version);
   const auto took = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - begin);
   takeover_us_.store(static_cast<uint64_t>(took.count()) + 1, std::memory_order_relaxed);
 }

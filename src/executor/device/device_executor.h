@@ -83,8 +83,8 @@ class DeviceExecutor {
   void calm() { rounds_.calm(); }
 
   // By who has all keys of the database (executor/key_gate.h). False: the device was lost; what is
-  // left is the caller's.
-  bool flush(Participant& participant, uint32_t database, int64_t now_ms);
+  // left is the caller's. `version`: of the flush, where there is a sink.
+  bool flush(Participant& participant, uint32_t database, int64_t now_ms, uint64_t& version);
 
   // One step of a walk over the items of all databases, until there are `wanted`: visits the roots
   // and fills `next`, 0 at the end. False: the device was lost.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/tile.h"
+#include "executor/commit_sink.h"
 #include "executor/host/host_executor.h"
 #include "executor/values/device_values.h"
 #include "index/growth_share.h"
@@ -20,8 +21,8 @@ namespace {
 // What one thread does.
 class Rebuilder {
  public:
-  explicit Rebuilder(HostStore& store)
-      : store_(store), executor_(store), growth_(store.databases.size()) {
+  Rebuilder(HostStore& store, uint64_t version)
+      : store_(store), version_(version), executor_(store), growth_(store.databases.size()) {
     waiting_.reserve(at_a_time);
   }
 
@@ -67,8 +68,15 @@ class Rebuilder {
     if (waiting_.size() == at_a_time) insert_all();
   }
 
+  void tell(const Item& item) {
+    if (store_.sink == nullptr) return;
+    store_.sink->changed({ItemChange::Reason::lost, item.database(), item.key(), &item, nullptr,
+                          no_expiry, version_, 0});
+  }
+
   // Its value was lost with a device.
   void give_up(const Item& item, Location location, Database& database) {
+    tell(item);
     if (item.expiry() != no_expiry) database.expires.fetch_sub(1, std::memory_order_relaxed);
     store_.values->log().free(item.value_place(), item.value_bytes());
     store_.values->lost_values.fetch_add(1, std::memory_order_relaxed);
@@ -80,6 +88,7 @@ class Rebuilder {
       if (one.index != nullptr && insert(one)) {
         growth_[one.database].add(1);
       } else if (store_.items.clear_live(one.location)) {
+        tell(*store_.items.item(one.location));
         executor_.cache().retire(one.location);
       }
     }
@@ -108,6 +117,7 @@ class Rebuilder {
   }
 
   HostStore& store_;
+  const uint64_t version_;
   HostExecutor executor_;
   std::vector<GrowthShare> growth_;  // of each database
   std::vector<Waiting> waiting_;
@@ -122,7 +132,7 @@ uint32_t threads_for(const HostStore& store) {
 
 }  // namespace
 
-void rebuild_index(HostStore& store) {
+void rebuild_index(HostStore& store, uint64_t version) {
   for (Database& database : store.databases) {
     const int64_t entries = database.entries_on_device.exchange(0, std::memory_order_relaxed);
     // Where there is no memory for all segments at once the index grows as usual.
@@ -131,11 +141,11 @@ void rebuild_index(HostStore& store) {
     }
   }
   std::atomic<uint32_t> next_page{0};
-  Rebuilder own(store);
+  Rebuilder own(store, version);
   const auto work = [&] {
     std::optional<Rebuilder> one;
     try {
-      one.emplace(store);
+      one.emplace(store, version);
     } catch (const std::bad_alloc&) {  // the others take its pages
       return;
     }

@@ -7,6 +7,9 @@
 // reads or writes the indexes meanwhile.
 //
 // Threads. One calls, within an epoch, which holds back the reuse of what the rebuilding retires.
+// Items that are given up are told of (executor/commit_sink.h), with a version that is the
+// caller's.
+//
 // Limits. As many threads as the machine runs at once, at most 32, and fewer for few items. An item
 // that finds no memory is given up, as one that was evicted.
 #pragma once
@@ -15,6 +18,7 @@
 
 namespace isotherm {
 
-void rebuild_index(HostStore& store);
+// `version`: of what is given up, larger than all that were given.
+void rebuild_index(HostStore& store, uint64_t version = 0);
 
 }  // namespace isotherm

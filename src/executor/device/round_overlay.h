@@ -113,14 +113,15 @@ class RoundIndex {
     return {root != location::none, root};
   }
 
-  template <class Tile, class Decide>
-  Updated update(uint64_t hash, Decide&& decide) {
+  template <class Tile, class Decide, class Publish = NoPublish>
+  Updated update(uint64_t hash, Decide&& decide, Publish&& publish = {}) {
     const Found before = find<Tile>(hash);
     const Decision decision = decide(before.found, before.word, overlay_);
     Updated updated;
     updated.previous = before;
     if (decision.action == Action::keep) return updated;
     const Location root = decision.action == Action::store ? decision.word : location::none;
+    publish();
     overlay_.set(key_, found_, root);
     const int delta = (root != location::none) - (before.found ? 1 : 0);
     if (delta != 0) database_.entries_on_device.fetch_add(delta, std::memory_order_relaxed);

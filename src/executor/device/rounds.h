@@ -153,6 +153,8 @@ class Rounds {
   bool alone(const std::function<void(RootTable&)>& use);
   // The same, if no round runs; else false.
   bool alone_now(const std::function<void(RootTable&)>& use);
+  // A version behind all that were given; within `alone`.
+  uint64_t next_version() { return ++version_; }
   bool lost() const { return lost_.load(std::memory_order_acquire); }
   // Whether somebody has the turn, at a glance.
   bool running() const { return running_.load(std::memory_order_relaxed); }

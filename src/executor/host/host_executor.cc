@@ -27,6 +27,7 @@ void HostExecutor::run(Batch& batch, int64_t now_ms, bool writable, Batch::Row f
                        Batch::Row end, bool hashed) {
   Batch::Columns columns = batch.columns().from(first);
   Run run{*this, columns, now_ms, writable ? store_.largest_item() : 0, !batch.writes(), hashed};
+  run.token = token_;
   stages_(run, end - first);
   count(run, end - first);
 }

@@ -63,6 +63,7 @@ class HostExecutor {
     BatchRun* parking = nullptr;
     const Batch* batch = nullptr;
     Batch::Row first_row = 0;
+    uint64_t token = 0;  // for whoever is told of changes (executor/commit_sink.h)
 
     // The reply shows the item but for its value, which is away and for which memory is reserved.
     void await(Reply& reply, const Item& item, Status status, Status if_lost, bool again = false,
@@ -91,6 +92,9 @@ class HostExecutor {
   void uncount_reads(const Batch& batch, Batch::Row first, Batch::Row end);
   // Fills the column of hashes.
   void hash_keys(Batch::Columns& columns, Batch::Row from, Batch::Row to) const;
+
+  // Of the batches that `run` gets from now on.
+  void set_token(uint64_t token) { token_ = token; }
 
   HostStore& store() { return store_; }
   ItemStore::Cache& cache() { return cache_; }
@@ -126,6 +130,7 @@ class HostExecutor {
   HostStore& store_;
   ItemStore::Cache cache_;
   Counters counters_;
+  uint64_t token_ = 0;
   const Stages stages_;
 };
 

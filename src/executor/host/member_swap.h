@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "executor/commit_sink.h"
 #include "executor/host/host_executor.h"
 #include "index/item_table.h"
 
@@ -22,6 +23,22 @@ struct ItemMove {
 // Whether an item that was chosen to make room has become one that the policy lets stay.
 inline bool spared(const HostStore& store, const ItemMove& move, int64_t expiry) {
   return move.reason == MoveReason::evicted && !store.evicts_any && expiry == no_expiry;
+}
+
+// Whether an item that is to be evicted has to stay, or has gone to the hook's place.
+inline DemotionHook::Fate fate_of(const HostStore& store, const ItemMove& move, const Item& item) {
+  using Fate = DemotionHook::Fate;
+  if (move.reason != MoveReason::evicted || store.demotion == nullptr) return Fate::dropped;
+  return store.demotion->demote(item);
+}
+
+// An item that left its place for good, unless it was flushed, which is told once for all.
+inline void tell_of_end(const HostStore& store, const ItemMove& move, const Item& item,
+                        uint64_t version) {
+  if (store.sink == nullptr || move.reason == MoveReason::flushed) return;
+  using enum ItemChange::Reason;
+  store.sink->changed({move.reason == MoveReason::expired ? expired : evicted, item.database(),
+                       item.key(), &item, nullptr, no_expiry, version, 0});
 }
 
 // Puts `move.to` in the place of `move.from` in `index`, the index as the item's database has it;
@@ -46,8 +63,15 @@ bool swap_member(HostExecutor& executor, Index& index, uint64_t hash, const Item
       // One that was set since the copy was made, which has no place for it.
       refused |= copy != nullptr && expiry != no_expiry && !copy->has_expiry();
       if (refused) return false;
+      // The item is there, so the swap is certain.
       if (copy == nullptr) {
-        versions.next_version();
+        const DemotionHook::Fate fate = fate_of(executor.store(), move, *item);
+        refused = fate == DemotionHook::Fate::kept;
+        if (refused) return false;
+        const uint64_t version = versions.next_version();
+        if (fate == DemotionHook::Fate::dropped) {
+          tell_of_end(executor.store(), move, *item, version);
+        }
         return true;
       }
       if (copy->has_expiry()) copy->set_expiry(expiry);

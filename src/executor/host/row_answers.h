@@ -15,6 +15,7 @@
 // Everything here must be a template or always inlined, as in host_stages.h.
 #pragma once
 
+#include "executor/commit_sink.h"
 #include "executor/host/host_executor.h"
 #include "executor/values/value_reader.h"
 #include "index/item_table.h"
@@ -67,14 +68,24 @@ struct RowAnswers {
   }
 
   static __attribute__((noinline)) void write(Run& run, Roots& roots, Row row) {
+    if (ISOTHERM_UNLIKELY(run.executor.store_.sink != nullptr)) return write_told(run, roots, row);
+    write_as<false>(run, roots, row);
+  }
+
+ private:
+  // Code of its own for stores with a sink, so that the others pay for one look.
+  static __attribute__((noinline)) void write_told(Run& run, Roots& roots, Row row) {
+    write_as<true>(run, roots, row);
+  }
+  template <bool told>
+  static ISOTHERM_INLINE void write_as(Run& run, Roots& roots, Row row) {
     Reply& reply = run.columns.reply[row];
     const Request request = request_of(run, row);
     auto* index = roots.to_write(run, row, request, reply);
     if (index == nullptr) return;
-    while (!try_write(run, row, request, *index, reply)) ++run.retries;
+    while (!try_write<told>(run, row, request, *index, reply)) ++run.retries;
   }
 
- private:
   static ISOTHERM_INLINE bool touches(const Run& run, Row row) {
     return run.executor.store_.touches && (run.columns.options[row] & option::no_touch) == 0;
   }
@@ -150,8 +161,23 @@ struct RowAnswers {
             columns.key[row], columns.value[row],   columns.number[row],   columns.expiry[row]};
   }
 
+  // What a request does to the item of its key; `fresh` as ItemChange has it.
+  static __attribute__((noinline)) void tell(const Run& run, const Request& request, Member old,
+                                             int64_t old_expiry, const Item* fresh, int64_t expiry,
+                                             uint64_t version) {
+    using Reason = ItemChange::Reason;
+    Reason reason = Reason::request;
+    if (fresh == nullptr && old_expiry != no_expiry && old_expiry <= run.now_ms) {
+      reason = Reason::expired;
+    } else if (fresh == nullptr && request.op != Op::erase && request.op != Op::expire) {
+      reason = Reason::lost;
+    }
+    run.executor.store_.sink->changed(
+        {reason, request.database, request.key, old.item, fresh, expiry, version, run.token});
+  }
+
   // Looks, plans, prepares and swaps once; false when the swap was lost.
-  template <class Index>
+  template <bool told, class Index>
   static ISOTHERM_INLINE bool try_write(Run& run, Row row, const Request& request, Index& index,
                                         Reply& reply) {
     HostStore& store = run.executor.store_;
@@ -194,7 +220,8 @@ struct RowAnswers {
       finish_write(run, request, reply, shown, plan.status);
       return true;
     }
-    const Swapped swapped = swap(run, request, index, hash, root, old, old_expiry, plan, reply);
+    const Swapped swapped =
+        swap<told>(run, request, index, hash, root, old, old_expiry, plan, reply);
     if (swapped == Swapped::lost) {
       // What it showed may be gone when it is planned again.
       reply.type = ValueType::none;
@@ -211,7 +238,7 @@ struct RowAnswers {
   }
 
   // One swap of roots as planned; settles what it replaced, or frees what it prepared.
-  template <class Index>
+  template <bool told, class Index>
   static ISOTHERM_INLINE Swapped swap(Run& run, const Request& request, Index& index, uint64_t hash,
                                       Location root, Member old, int64_t old_expiry,
                                       const Plan& plan, Reply& reply) {
@@ -221,8 +248,11 @@ struct RowAnswers {
     const auto unchanged = [&] { return old.item == nullptr || old.item->expiry() == old_expiry; };
 
     if (plan.action == Plan::Action::set_expiry) {
-      const Swapped swapped = swap_root<Tile>(index, hash, root, root, [&](auto& /*versions*/) {
+      // The expiry can be seen as soon as it is set.
+      const Swapped swapped = swap_root<Tile>(index, hash, root, root, [&](auto& versions) {
         if (!unchanged()) return false;
+        const uint64_t version = versions.next_version();
+        if (told) tell(run, request, old, old_expiry, old.item, plan.expiry, version);
         old.item->set_expiry(plan.expiry);
         if (plan.expiry != no_expiry) store.items.note_expiry(old.location, plan.expiry);
         return true;
@@ -246,20 +276,28 @@ struct RowAnswers {
       if (fresh.item != nullptr) executor.drop_item(plan, fresh.location);
       return Swapped::no_memory;
     }
-    // Another expiry is the same value still, so it keeps the version, which the reply shows
+    // Another expiry is the same value still, so the item keeps the version, which the reply shows
     // already.
     const bool keeps_version = request.op == Op::expire && plan.status == Status::ok;
     bool live = false;
-    const Swapped swapped = swap_root<Tile>(index, hash, root, composed.root, [&](auto& versions) {
+    uint64_t version = 0;
+    const auto prepare = [&](auto& versions) {
       if (!unchanged()) return false;
-      if (!keeps_version) reply.version = versions.next_version();
+      version = versions.next_version();
+      if (!keeps_version) reply.version = version;
       if (fresh.item != nullptr) {
         fresh.item->set_version(reply.version);
         store.items.set_live(fresh.location);
         live = true;
       }
       return true;
-    });
+    };
+    const auto publish = [&] {
+      if constexpr (!told) return;
+      tell(run, request, old, old_expiry, fresh.item,
+           fresh.item != nullptr ? plan.parts.expiry : no_expiry, version);
+    };
+    const Swapped swapped = swap_root<Tile>(index, hash, root, composed.root, prepare, publish);
     if (swapped == Swapped::done) {
       reply.expiry = fresh.item != nullptr ? plan.parts.expiry : no_expiry;
       if (root != composed.root) retire_root(executor.cache_, root);

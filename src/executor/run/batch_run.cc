@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <utility>
 
 #include "base/broken.h"
 
@@ -52,7 +53,7 @@ void BatchRun::copy_views() {
 // Those that wait again stay pending.
 void BatchRun::hand_back() {
   for (Batch::Row row = 0; row < again_.size(); ++row) {
-    if (!again_.ready(row) || batch->ready(rows_again_[row])) continue;
+    if (!again_.answered(row) || batch->answered(rows_again_[row])) continue;
     const Reply& from = again_.reply(row);
     Reply& to = batch->columns().reply[rows_again_[row]];
     to.type = from.type;
@@ -67,6 +68,25 @@ void BatchRun::hand_back() {
   }
 }
 
+void BatchRun::begin_commits(CommitSink& sink, bool again) {
+  const CommitSink::Begun begun = sink.begins(*batch);
+  token = begun.token;
+  if (!again) batch->withhold(begun.withholds);
+}
+
+bool BatchRun::end_commits(CommitSink& sink) {
+  sync_awaited_ = sink.ends(token);
+  if (sync_awaited_ == nullptr) batch->withhold(false);
+  return sync_awaited_ != nullptr;
+}
+
+// By any thread. The owner is told where the end of the batch may take longer.
+void BatchRun::synced() {
+  batch->withhold(false);
+  if (tells_sync_) owner.moved(*this, Phase::answered);
+  there();
+}
+
 // What it waits for may be there, and the run be another thread's, from the last of its waits on.
 bool BatchRun::wait_for_all() {
   waits_.store(1, std::memory_order_relaxed);
@@ -78,6 +98,11 @@ bool BatchRun::wait_for_all() {
     if (one.awaited == nullptr) continue;
     waits_.fetch_add(1, std::memory_order_relaxed);
     one.awaited->begin(*this);
+  }
+  if (Awaited* const sync = std::exchange(sync_awaited_, nullptr); sync != nullptr) {
+    tells_sync_ = batch->withheld() && waits_.load(std::memory_order_relaxed) != 1;
+    waits_.fetch_add(1, std::memory_order_relaxed);
+    sync->begin(sync_);
   }
   return waits_.fetch_sub(1, std::memory_order_acq_rel) == 1;
 }

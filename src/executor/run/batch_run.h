@@ -12,6 +12,9 @@
 // their replies are then handed back. Rows behind a parked row of their key are parked, too, and
 // all of a view (isotherm/batch.h) that the gate parks one of.
 //
+// Withheld replies. A sink (executor/commit_sink.h) may have the replies wait for a sync, say:
+// those of the batch until it is there, those of rows that run again until they are handed back.
+//
 // Memory. Owners use runs again, so one that has run before allocates nothing, unless rows park.
 // Threads. Whoever runs the batch, one at a time; `there` any; `release` is the owner's.
 #pragma once
@@ -25,6 +28,7 @@
 #include <vector>
 
 #include "executor/awaited.h"
+#include "executor/commit_sink.h"
 #include "executor/executor.h"
 #include "executor/values/value_reader.h"
 #include "isotherm/batch.h"
@@ -80,6 +84,11 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   // The parked rows as a batch to run.
   Batch& take_parked();
 
+  // Around the running of rows, of the batch or of those that run again, where there is a sink.
+  // `end_commits`: whether replies wait.
+  void begin_commits(CommitSink& sink, bool again);
+  bool end_commits(CommitSink& sink);
+
   // Behind the running of rows. Whether any wait; if not, the batch has ended.
   bool waits() const { return has_parked() || (reader != nullptr && reader->awaits()); }
   // Begins to wait, and says whether all was there at once. If not, `all_there` will be called.
@@ -117,6 +126,7 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   int64_t now_ms = 0;
   bool beside_others = false;
   bool writable = true;
+  uint64_t token = 0;             // of the sink
   int64_t passing = 0;            // bytes that were told of as such (items/memory_budget.h)
   ValueReader* reader = nullptr;  // or null
   RoundSender* sender = nullptr;  // the owner, as rounds of a device know it
@@ -128,6 +138,15 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   bool quick = false;  // that it went the quick way is known to its owner
 
  private:
+  // Told when replies need be withheld no more.
+  class Sync final : public Awaited::Waiter {
+   public:
+    explicit Sync(BatchRun& run) : run_(run) {}
+    void there() override { run_.synced(); }
+
+   private:
+    BatchRun& run_;
+  };
   struct Parked {
     Batch::Row row;
     Awaited* awaited;
@@ -144,8 +163,12 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   LastWrites last_writes() const;
   bool is_parked_key(uint64_t key) const;
   void copy_views();
+  void synced();
   void all_there();
 
+  Sync sync_{*this};
+  Awaited* sync_awaited_ = nullptr;
+  bool tells_sync_ = false;         // others are still waited for then
   std::atomic<uint32_t> waits_{0};  // for things, and one while it begins to
   std::atomic<bool> parks_{false};  // some rows
   mutable std::mutex mutex_;        // of both, while rows are answered

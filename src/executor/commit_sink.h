@@ -1,0 +1,92 @@
+// CommitSink: who is told of every change of an item, as a journal wants to be, or what copies the
+// store to elsewhere. DemotionHook: who is asked before eviction drops an item.
+//
+//   begins ──▶ changed, changed, … ──▶ ends ──▶ replies are ready
+//                                        └────▶ something to wait for (executor/awaited.h): replies
+//                                               are ready when it is there
+// A change is told when it is certain and nobody can see it yet: under the lock of the key's line,
+// or, with the index on a device, by the one thread that answers the rows of the key in a round.
+// So the changes of a key are told in the order in which they are made, which is that of their
+// versions, and before the reply of whoever made or saw one. Whoever replays them all, flushes
+// included, has what the store has.
+//
+// What is a change: what a request stores, erases, or sets the expiry of; an item that is erased
+// because it has expired, was evicted, or lost its value with a device; a flush, which is told once
+// for all items of a database. No change is what moves an item or its value to another place, be it
+// to the one that a DemotionHook has.
+//
+// Versions. Each change has one of its own, larger than those of all earlier changes of its key:
+// across deletes and flushes, and when the host takes an index over from a device. An item keeps
+// the version of its value when its expiry is set, so it may show an older one.
+//
+// Withheld replies. Where `begins` says that replies may have to wait, no row of the batch is ready
+// before `ends`, and before what that returns. Rows that wait for a value run later, between a
+// `begins` and an `ends` of their own. A batch without rows is told of like others, so it ends when
+// what was told before it may be shown.
+//
+// Threads. Any, several at a time, but for one key one after the other. Nothing here may wait for a
+// batch or a lock that is held while a store is called, allocate without bound, throw, or call the
+// store; what it gets is valid until it returns.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "executor/awaited.h"
+#include "items/item.h"
+
+namespace isotherm {
+
+struct ItemChange {
+  enum class Reason : uint8_t {
+    request,
+    expired,
+    evicted,
+    lost,  // with a device, or for want of memory when the index of one was taken over
+  };
+
+  Reason reason;
+  uint32_t database;
+  std::string_view key;
+  // The values of both may be away (items/item.h). The old one may have expired.
+  const Item* old_item;  // null: there was none
+  const Item* new_item;  // null: there is none from now on; the old one: its expiry is set
+  int64_t expiry;        // from now on; no_expiry: none
+  uint64_t version;
+  uint64_t token;  // of the batch whose row changes it; 0: none does
+};
+
+class CommitSink {
+ public:
+  struct Begun {
+    uint64_t token = 0;  // told with each change and by `ends`
+    bool withholds = false;
+  };
+  // Rows of `batch` are about to run.
+  virtual Begun begins(const Batch& batch) = 0;
+  virtual void changed(const ItemChange& change) = 0;
+  // All items of the database are gone; nothing else runs meanwhile.
+  virtual void flushed(uint32_t database, uint64_t version) = 0;
+  // They have run, but for those that wait. What replies have to wait for, where `begins` said that
+  // they may; null: nothing.
+  virtual Awaited* ends(uint64_t token) = 0;
+
+ protected:
+  ~CommitSink() = default;
+};
+
+class DemotionHook {
+ public:
+  enum class Fate : uint8_t {
+    dropped,  // it goes, and the sink is told
+    taken,    // it goes to the place that the hook has, which has a copy by now
+    kept,     // it stays
+  };
+  // Eviction is about to drop `item`, whose value may be away. Under the lock of its line.
+  virtual Fate demote(const Item& item) = 0;
+
+ protected:
+  ~DemotionHook() = default;
+};
+
+}  // namespace isotherm
