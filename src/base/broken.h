@@ -30,6 +30,7 @@ enum class Rule {
   ending,
   retry,
   groups,
+  telling,
   takeover
 };
 
