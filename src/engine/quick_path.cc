@@ -170,7 +170,10 @@ void QuickPath::close() {
 void QuickPath::fail() {
   round_.give_up();
   for (BatchRun* run : runs_) {
-    for (Batch::Row row = 0; row < run->batch->size(); ++row) run->park(*run->batch, row, nullptr);
+    Batch& batch = *run->batch;
+    // Rows that run again have their hashes, which these may lack.
+    executor_.hash_keys(batch.columns(), 0, batch.size());
+    for (Batch::Row row = 0; row < batch.size(); ++row) run->park(batch, row, nullptr);
     EpochDomain::rest(run->slot);
     crew_.resume(*run);
   }
