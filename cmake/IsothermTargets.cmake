@@ -85,8 +85,9 @@ function(isotherm_link_gpu target)
   if(ISOTHERM_SANITIZE OR ISOTHERM_STATIC OR NOT EXISTS "${folder}/server_gpu.o")
     return()
   endif()
-  target_link_libraries(${target} PRIVATE
-    "${folder}/server_gpu.o" "${folder}/libcudart_static.a" ${CMAKE_DL_LIBS} rt)
+  # As a source: among libraries it could be named twice.
+  target_sources(${target} PRIVATE "${folder}/server_gpu.o")
+  target_link_libraries(${target} PRIVATE "${folder}/libcudart_static.a" ${CMAKE_DL_LIBS} rt)
 endfunction()
 
 # The allocator of the programs, never of the library: a library must not choose it.
