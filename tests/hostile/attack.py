@@ -169,6 +169,16 @@ class Bystander(threading.Thread):
         return times[len(times) * 99 // 100]
 
 
+def within(seconds, condition):
+    """Whether the condition came to hold in that time; a loaded machine may need it."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return True
+
+
 def peak_resident(server, seconds):
     """The most resident bytes within the next seconds."""
     deadline = time.monotonic() + seconds
