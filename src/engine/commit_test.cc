@@ -327,12 +327,13 @@ TEST_P(WithheldTest, WhoWaitsIsToldByAnotherThread) {
   {
     Worker worker(*engine);
     for (int i = 0; i < rounds(400); ++i) {
+      const std::string value = std::to_string(i);
       Batch batch;
-      batch.put("key", std::to_string(i));
+      batch.put("key", value);
       batch.get("key");
       worker.submit(batch);
       ASSERT_TRUE(batch.ready(1));
-      EXPECT_EQ(batch.reply(1).value(), std::to_string(i));
+      EXPECT_EQ(batch.reply(1).value(), value);
       batch.clear();
       if (i % 50 == 0) worker.flush(0);
       worker.maintain();

@@ -27,6 +27,7 @@ std::string row_text(const Batch& batch, Batch::Row row) {
                                           "append", "prepend", "expire"};
   const auto& columns = batch.columns();
   const Op op = columns.op[row];
+  if (op == Op::flush) return "flush " + std::to_string(columns.database[row]);
   std::string text = names[static_cast<size_t>(op)] + (" " + std::string(columns.key[row]));
   if (op == Op::put || op == Op::append || op == Op::prepend) {
     text += " '" + std::string(columns.value[row]) + "'";

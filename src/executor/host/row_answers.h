@@ -143,7 +143,7 @@ struct RowAnswers {
     reply.flags = item.flags();
     reply.version = item.version();
     reply.expiry = item.expiry();
-    reply.data = item.away() ? nullptr : item.value().data();
+    reply.data = item.away() ? nullptr : item.value_data();
     reply.size = item.value_bytes();
   }
 
