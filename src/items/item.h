@@ -25,6 +25,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "base/macros.h"
 #include "isotherm/batch.h"
 
 namespace isotherm {
@@ -94,9 +95,9 @@ class Item {
   std::string_view key() const { return {key_data(), key_bytes_}; }
   uint32_t value_bytes() const { return value_bytes_; }
   // Not of an item that is away.
-  std::string_view value() const { return {value_data(), value_bytes_}; }
+  ISOTHERM_INLINE std::string_view value() const { return {value_data(), value_bytes_}; }
   char* value_data() { return const_cast<char*>(key_data()) + key_bytes_; }
-  const char* value_data() const { return key_data() + key_bytes_; }
+  ISOTHERM_INLINE const char* value_data() const { return key_data() + key_bytes_; }
   // Only of an item that is away.
   uint64_t value_place() const {
     uint64_t place = 0;
@@ -116,7 +117,9 @@ class Item {
   const uint32_t* extra() const {
     return reinterpret_cast<const uint32_t*>(body() + (has_expiry() ? 8 : 0));
   }
-  const char* key_data() const { return body() + (has_expiry() ? 8 : 0) + (has_extra() ? 8 : 0); }
+  ISOTHERM_INLINE const char* key_data() const {
+    return body() + (has_expiry() ? 8 : 0) + (has_extra() ? 8 : 0);
+  }
 
   uint64_t version_meta_;
   uint32_t value_bytes_;
