@@ -295,6 +295,7 @@ TEST_P(WithheldTest, RepliesAreReadyWhenTheSinkSaysSo) {
   first.put("key", "1");
   first.get("key");
   ASSERT_EQ(worker.start(first), Started::under_way);
+  while (log.waiters() != 1) worker.maintain();
   // Later batches run and see what it did; their replies wait, too.
   Batch second;
   second.append("key", "2");
