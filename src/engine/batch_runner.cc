@@ -50,15 +50,10 @@ BatchRunner::BatchRunner(EngineState& engine, Executor* crew, ValueFetchers* fet
     const EpochGuard guard(engine.store.epochs, slot_);
     check_reader(reader_.get());
   }
-  const std::lock_guard guard(engine_.executors_mutex);
-  engine_.executors.push_back(&executor_);
+  engine_.add_executor(executor_);
 }
 
-BatchRunner::~BatchRunner() {
-  const std::lock_guard guard(engine_.executors_mutex);
-  std::erase(engine_.executors, &executor_);
-  add_counters(engine_.ended, executor_.counters());
-}
+BatchRunner::~BatchRunner() { engine_.remove_executor(executor_); }
 
 std::unique_ptr<ValueReader> BatchRunner::make_reader(HostStore& store) {
   if (store.values == nullptr || store.values->lost()) return nullptr;
@@ -96,8 +91,9 @@ void BatchRunner::run_plain(BatchRun& run) {
   const bool gated = engine_.store.gate.armed() || engine_.store.row_gate != nullptr;
   if (!gated) run_now(run, batch, 0, batch.size(), false);
   EpochDomain::rest(run.slot);
-  if (gated) [[unlikely]]
-    run_gated(run, batch, 0, batch.size());
+  if (!gated) return;
+  executor_.hash_keys(batch.columns(), 0, batch.size());
+  run_gated(run, batch, 0, batch.size());
 }
 
 void BatchRunner::run_groups(BatchRun& run) {
@@ -139,12 +135,11 @@ void BatchRunner::run_all(BatchRun& run) {
   run_gated(run, batch, done, batch.size());
 }
 
-// Rows that wait are parked; all others run.
+// Rows with hashes. Those that wait are parked; all others run.
 void BatchRunner::run_gated(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end) {
   if (first == end) return;
   if (KeyGate::has_all_rows(holder_)) return run_now(run, batch, first, end, true);
   KeyGate& gate = engine_.store.gate;
-  if (&batch == run.batch && !batch.has_groups()) executor_.hash_keys(batch.columns(), first, end);
   gate.begin(holder_, batch.columns(), first, end);
   if (!park_held(run, batch, first, end)) {
     run_now(run, batch, first, end, true);

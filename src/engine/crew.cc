@@ -22,18 +22,6 @@ uint32_t threads_of(const Options& options) {
 
 }  // namespace
 
-void Crew::Queue::push(BatchRun& run) {
-  run.next = nullptr;
-  (first == nullptr ? first : last->next) = &run;
-  last = &run;
-}
-
-BatchRun* Crew::Queue::pop() {
-  BatchRun* const run = first;
-  if (run != nullptr) first = run->next;
-  return run;
-}
-
 Crew::Crew(EngineState& engine)
     : engine_(engine),
       count_(threads_of(engine.store.options)),

@@ -59,13 +59,6 @@ class Crew final : public Executor {
   uint64_t refused() const { return refused_.load(std::memory_order_relaxed); }
 
  private:
-  struct Queue {
-    BatchRun* first = nullptr;
-    BatchRun* last = nullptr;
-    void push(BatchRun& run);
-    BatchRun* pop();
-  };
-
   void make_threads();
   void end_threads();
   void work(BatchRunner& runner);
@@ -81,8 +74,8 @@ class Crew final : public Executor {
 
   std::mutex mutex_;  // of what follows
   std::condition_variable changed_;
-  Queue waiting_;
-  Queue resumed_;
+  RunQueue waiting_;
+  RunQueue resumed_;
   uint32_t runs_ = 0;  // in waiting_
   uint64_t rows_ = 0;  // theirs
   std::vector<BatchRun::Owner*> refused_owners_;

@@ -41,6 +41,16 @@ const Options& checked(const Options& options) {
   return options;
 }
 
+void add_counters(EngineStats& stats, const HostExecutor::Counters& counters) {
+  stats.batches += counters.batches.get();
+  stats.requests += counters.requests.get();
+  stats.hits += counters.hits.get();
+  stats.misses += counters.misses.get();
+  stats.evicted += counters.evicted.get();
+  stats.expired += counters.expired.get();
+  stats.retries += counters.retries.get();
+}
+
 }  // namespace
 
 EngineState::EngineState(const Options& options, const Clock& its_clock)
@@ -59,6 +69,24 @@ void EngineState::use_device(const RootTiersMaker& make_index, bool required,
   }
 }
 
+void EngineState::add_executor(const HostExecutor& executor) {
+  const std::lock_guard guard(executors_mutex_);
+  executors_.push_back(&executor);
+}
+
+void EngineState::remove_executor(const HostExecutor& executor) {
+  const std::lock_guard guard(executors_mutex_);
+  std::erase(executors_, &executor);
+  add_counters(ended_, executor.counters());
+}
+
+EngineStats EngineState::counted() const {
+  const std::lock_guard guard(executors_mutex_);
+  EngineStats sum = ended_;
+  for (const HostExecutor* executor : executors_) add_counters(sum, executor->counters());
+  return sum;
+}
+
 Crew* EngineState::make_crew() {
   if (!on_device()) return nullptr;
   if (Crew* const made = crew_if_made()) return made;
@@ -72,16 +100,6 @@ Crew* EngineState::make_crew() {
     }
   }
   return crew_.get();
-}
-
-void add_counters(EngineStats& stats, const HostExecutor::Counters& counters) {
-  stats.batches += counters.batches.get();
-  stats.requests += counters.requests.get();
-  stats.hits += counters.hits.get();
-  stats.misses += counters.misses.get();
-  stats.evicted += counters.evicted.get();
-  stats.expired += counters.expired.get();
-  stats.retries += counters.retries.get();
 }
 
 Engine::Engine(const Options& options, const Clock& clock)
@@ -165,11 +183,7 @@ std::unique_ptr<ArrivingItem> Engine::arriving(uint64_t key_bytes, uint64_t valu
 void Engine::let_go(uint64_t kept) { state_->store.items.let_go(kept); }
 
 EngineStats Engine::stats() const {
-  std::lock_guard guard(state_->executors_mutex);
-  EngineStats stats = state_->ended;
-  for (const HostExecutor* executor : state_->executors) {
-    add_counters(stats, executor->counters());
-  }
+  EngineStats stats = state_->counted();
   const HostStore& store = state_->store;
   const auto positive = [](int64_t bytes) { return bytes > 0 ? static_cast<uint64_t>(bytes) : 0; };
   stats.used_memory = store.budget.used();

@@ -20,8 +20,6 @@
 
 namespace isotherm {
 
-void add_counters(EngineStats& stats, const HostExecutor::Counters& counters);
-
 class EngineState {
  public:
   static constexpr uint32_t most_workers = 256;
@@ -41,19 +39,25 @@ class EngineState {
   Crew* crew() { return device == nullptr ? nullptr : make_crew(); }
   Crew* crew_if_made() const { return crew_in_use_.load(std::memory_order_acquire); }
 
+  // An executor whose counters are part of the statistics, also when it has ended.
+  void add_executor(const HostExecutor& executor);
+  void remove_executor(const HostExecutor& executor);
+  // The sums of these counters.
+  EngineStats counted() const;
+
   const Clock& clock;
   HostStore store;
   std::unique_ptr<DeviceExecutor> device;  // or null
   std::string device_problem;
 
-  // Of all runners, for the sum of their counters; those of ended ones are added up.
-  mutable std::mutex executors_mutex;
-  std::vector<const HostExecutor*> executors;
-  EngineStats ended;
   std::atomic<uint32_t> workers{0};
 
  private:
   Crew* make_crew();
+
+  mutable std::mutex executors_mutex_;  // of the next two
+  std::vector<const HostExecutor*> executors_;
+  EngineStats ended_;  // of executors that are gone
 
   std::mutex crew_mutex_;
   bool crew_failed_ = false;

@@ -23,8 +23,7 @@ QuickPath::QuickPath(EngineState& engine, Crew& crew, ValueFetchers* fetchers)
   runs_.reserve(StepRound::most_works);
   works_.reserve(StepRound::most_works);
   finisher_ = std::thread([this] { finish(); });
-  const std::lock_guard guard(engine_.executors_mutex);
-  engine_.executors.push_back(&executor_);
+  engine_.add_executor(executor_);
 }
 
 QuickPath::~QuickPath() {
@@ -34,9 +33,7 @@ QuickPath::~QuickPath() {
   }
   wanted_changed_.notify_one();
   finisher_.join();
-  const std::lock_guard guard(engine_.executors_mutex);
-  std::erase(engine_.executors, &executor_);
-  add_counters(engine_.ended, executor_.counters());
+  engine_.remove_executor(executor_);
 }
 
 bool QuickPath::suits(const BatchRun& run) const {
@@ -63,9 +60,7 @@ bool QuickPath::take(BatchRun& run) {
   if (run.reader != nullptr) run.reader->fetch_by(fetchers_);
   {
     const std::lock_guard guard(list_mutex_);
-    run.next = nullptr;
-    (first_ == nullptr ? first_ : last_->next) = &run;
-    last_ = &run;
+    list_.push(run);
     listed_.fetch_add(1);
   }
   step();
@@ -122,12 +117,12 @@ bool QuickPath::begin(bool may_wait) {
 void QuickPath::gather() {
   const std::lock_guard guard(list_mutex_);
   uint32_t rows = 0;
-  while (first_ != nullptr && runs_.size() < StepRound::most_works) {
-    BatchRun& run = *first_;
+  while (list_.first != nullptr && runs_.size() < StepRound::most_works) {
+    BatchRun& run = *list_.first;
     const Batch& batch = *run.batch;
     rows += batch.size();
     if (rows > most_rows) break;
-    first_ = run.next;
+    list_.pop();
     listed_.fetch_sub(1);
     runs_.push_back(&run);
     works_.emplace_back(run, batch, 0, batch.size(), run.reader != nullptr ? &run : nullptr);
@@ -148,12 +143,9 @@ void QuickPath::settle_all() {
 // The owner may use it again as soon as it was told.
 void QuickPath::settle(BatchRun& run) {
   EpochDomain::rest(run.slot);
-  if (run.waits()) {
-    run.owner.moved(run, BatchRun::Phase::answered);
-    if (!run.wait_for_all()) return;
-    if (run.has_parked()) return crew_.resume(run);
-  }
-  run.owner.moved(run, BatchRun::Phase::ended);
+  if (!run.waits()) return run.owner.moved(run, BatchRun::Phase::ended);
+  run.owner.moved(run, BatchRun::Phase::answered);
+  if (run.wait_for_all()) run.all_there();
 }
 
 // The round has ended.

@@ -72,7 +72,7 @@ class QuickPath {
   bool begin(bool may_wait);
   void gather();
   void settle_all();
-  void settle(BatchRun& run);
+  static void settle(BatchRun& run);
   void close();
   void fail();
   void finish();
@@ -82,8 +82,7 @@ class QuickPath {
   ValueFetchers* const fetchers_;
 
   std::mutex list_mutex_;  // of what follows
-  BatchRun* first_ = nullptr;
-  BatchRun* last_ = nullptr;
+  RunQueue list_;
   std::atomic<uint32_t> listed_{0};
 
   std::mutex step_mutex_;  // of what follows: whoever leads

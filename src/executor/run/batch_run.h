@@ -93,6 +93,8 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   bool waits() const { return has_parked() || (reader != nullptr && reader->awaits()); }
   // Begins to wait, and says whether all was there at once. If not, `all_there` will be called.
   bool wait_for_all();
+  // What follows: parked rows run again, or the batch ends.
+  void all_there();
   void there() override {
     if (waits_.fetch_sub(1, std::memory_order_acq_rel) == 1) all_there();
   }
@@ -164,7 +166,6 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   bool is_parked_key(uint64_t key) const;
   void copy_views();
   void synced();
-  void all_there();
 
   Sync sync_{*this};
   Awaited* sync_awaited_ = nullptr;
@@ -176,6 +177,24 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   std::unordered_set<uint64_t> parked_keys_;
   std::vector<Batch::Row> rows_again_;  // of the batch, whose copies are those of again_
   Batch again_;
+};
+
+// Runs one behind the other, linked through themselves.
+struct RunQueue {
+  BatchRun* first = nullptr;
+  BatchRun* last = nullptr;
+
+  void push(BatchRun& run) {
+    run.next = nullptr;
+    (first == nullptr ? first : last->next) = &run;
+    last = &run;
+  }
+  // The first, or null.
+  BatchRun* pop() {
+    BatchRun* const run = first;
+    if (run != nullptr) first = run->next;
+    return run;
+  }
 };
 
 }  // namespace isotherm
