@@ -323,7 +323,7 @@ TEST_P(WithheldTest, WhoWaitsIsToldByAnotherThread) {
   std::atomic<bool> over{false};
   std::thread syncs([&] {
     while (!over) log.let_go();
-    log.let_go(true);
+    log.open();
   });
   {
     Worker worker(*engine);
@@ -347,7 +347,7 @@ TEST_P(WithheldTest, WhoWaitsIsToldByAnotherThread) {
 
 // What is there at once costs no wait.
 TEST_P(WithheldTest, NothingWaitsForWhatIsThere) {
-  log.let_go(true);
+  log.open();
   Worker worker(*engine);
   Batch batch;
   batch.put("key", "value");
@@ -380,7 +380,7 @@ TEST_P(WithheldTest, UpkeepGoesOnBesideBatchesThatWait) {
     worker.maintain();
   }
   EXPECT_GT(engine->stats().splits, splits);
-  log.let_go(true);
+  log.open();
   worker.wait_for(*before);
 }
 

@@ -43,6 +43,15 @@ class LostValueTest : public ::testing::Test {
     device.lose();
     gates.values.open();
   }
+  // While the batch waits for a value another is stored, and the device is lost.
+  void run_and_lose(Worker& worker, Batch& batch) {
+    ASSERT_EQ(worker.start(batch), Worker::Started::under_way);
+    gates.values.wait_for(1);
+    Worker other(*engine);
+    put(other, "cold", "new");
+    lose();
+    worker.wait_for(batch);
+  }
 
   ManualClock clock{1'700'000'000'000};
   DeviceGates gates;
@@ -55,12 +64,7 @@ TEST_F(LostValueTest, AGetAnswersWhatIsThereInstead) {
   Batch batch;
   batch.get("cold");
   batch.get("colder");
-  ASSERT_EQ(worker.start(batch), Worker::Started::under_way);
-  gates.values.wait_for(1);
-  Worker other(*engine);
-  put(other, "cold", "new");
-  lose();
-  worker.wait_for(batch);
+  run_and_lose(worker, batch);
   EXPECT_EQ(text(batch, 0), "new");
   EXPECT_EQ(text(batch, 1), "(none)");
   EXPECT_FALSE(engine->stats().on_device);
@@ -111,12 +115,7 @@ TEST_F(LostValueTest, RowsBehindOneThatBuildsOnTheValueRunOnTheHost) {
   Batch batch;
   batch.append("cold", "1");
   batch.get("cold");
-  ASSERT_EQ(worker.start(batch), Worker::Started::under_way);
-  gates.values.wait_for(1);
-  Worker other(*engine);
-  put(other, "cold", "new");
-  lose();
-  worker.wait_for(batch);
+  run_and_lose(worker, batch);
   EXPECT_EQ(text(batch, 1), "new1");
 }
 

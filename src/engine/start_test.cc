@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "engine/engine.h"
-#include "executor/awaited.h"
 #include "fake_device/gated_root_table.h"
 #include "items/poison.h"
+#include "models/awaited_latch.h"
 
 namespace isotherm::start_test {
 namespace {
@@ -23,38 +23,15 @@ using Started = Worker::Started;
 constexpr uint64_t device_bytes = uint64_t{1} << 28;
 
 // Keeps rows on one key waiting until the test lets them go.
-class KeyGate final : public RowGate, public Awaited {
+class KeyLatch final : public RowGate, public AwaitedLatch {
  public:
-  explicit KeyGate(std::string key) : key_(std::move(key)) {}
+  explicit KeyLatch(std::string key) : key_(std::move(key)) {}
   Awaited* awaited(const Batch::Columns& columns, Batch::Row row) override {
-    return !open_ && columns.key[row] == key_ ? this : nullptr;
-  }
-  void begin(Waiter& waiter) override {
-    {
-      const std::lock_guard guard(mutex_);
-      if (!open_) return waiters_.push_back(&waiter);
-    }
-    waiter.there();
-  }
-  void let_go(bool open = true) {
-    std::vector<Waiter*> told;
-    {
-      const std::lock_guard guard(mutex_);
-      open_ = open;
-      told.swap(waiters_);
-    }
-    for (Waiter* waiter : told) waiter->there();
-  }
-  size_t waiters() {
-    const std::lock_guard guard(mutex_);
-    return waiters_.size();
+    return columns.key[row] == key_ && !is_open() ? this : nullptr;
   }
 
  private:
   const std::string key_;
-  std::atomic<bool> open_{false};
-  std::mutex mutex_;
-  std::vector<Waiter*> waiters_;
 };
 
 class StartTest : public ::testing::Test {
@@ -127,7 +104,7 @@ TEST_F(StartTest, OnTheHostABatchHasEndedWhenItWasStarted) {
 }
 
 TEST_F(StartTest, RowsBehindOneThatWaitsKeepTheirOrder) {
-  KeyGate gate("slow");
+  KeyLatch gate("slow");
   engine->set_row_gate(&gate);
   Worker worker(*engine, false);
   int done = 0;
@@ -147,7 +124,7 @@ TEST_F(StartTest, RowsBehindOneThatWaitsKeepTheirOrder) {
   for (const Batch::Row row : {1, 3, 4, 5, 6}) EXPECT_FALSE(batch.ready(row)) << row;
   EXPECT_EQ(worker.poll([](Batch&, bool) { FAIL(); }), 1u);
 
-  gate.let_go();
+  gate.open();
   EXPECT_EQ(done, 0) << "only the worker's own thread is told";
   EXPECT_EQ(finish(worker), 1);
   EXPECT_EQ(done, 1);
@@ -158,23 +135,23 @@ TEST_F(StartTest, RowsBehindOneThatWaitsKeepTheirOrder) {
 }
 
 TEST_F(StartTest, ARowMayWaitAgain) {
-  KeyGate gate("slow");
+  KeyLatch gate("slow");
   engine->set_row_gate(&gate);
   Worker worker(*engine, false);
   Batch batch;
   batch.put("slow", "value");
   batch.get("slow");
   ASSERT_EQ(worker.start(batch), Started::under_way);
-  gate.let_go(false);
+  gate.let_go();
   EXPECT_EQ(worker.poll([](Batch&, bool ended) { EXPECT_FALSE(ended); }), 1u);
   EXPECT_FALSE(batch.ready(0));
-  gate.let_go();
+  gate.open();
   EXPECT_EQ(finish(worker), 1);
   EXPECT_EQ(text(batch, 1), "value");
 }
 
 TEST_F(StartTest, OtherBatchesGoOnWhileOneWaits) {
-  KeyGate gate("slow");
+  KeyLatch gate("slow");
   engine->set_row_gate(&gate);
   Worker worker(*engine, false);
   Batch slow;
@@ -191,12 +168,12 @@ TEST_F(StartTest, OtherBatchesGoOnWhileOneWaits) {
   group.put("x", "y");
   group.group(0);
   EXPECT_EQ(worker.start(group), Started::ended);
-  gate.let_go();
+  gate.open();
   EXPECT_EQ(finish(worker), 1);
 }
 
 TEST_F(StartTest, AGroupWaitsBeforeItTakesItsKeys) {
-  KeyGate gate("slow");
+  KeyLatch gate("slow");
   engine->set_row_gate(&gate);
   std::thread other([&] {
     Worker worker(*engine);
@@ -211,7 +188,7 @@ TEST_F(StartTest, AGroupWaitsBeforeItTakesItsKeys) {
   Worker worker(*engine);
   put(worker, "quick", "value");
   while (gate.waiters() == 0) put(worker, "quick", "value");
-  gate.let_go();
+  gate.open();
   other.join();
 }
 

@@ -38,6 +38,21 @@ class KeyGateTest : public ::testing::Test {
   void await_waiting(size_t count) {
     while (gate.waiting() < count) std::this_thread::yield();
   }
+  // `one` takes for `batch`, as so many have then, but waits until `end` was called.
+  template <class End>
+  void take_behind(uint64_t takes, End&& end) {
+    std::atomic<bool> taken{false};
+    std::thread thread([&] {
+      gate.take(one.holder, batch);
+      taken = true;
+    });
+    await_takes(takes);
+    EXPECT_FALSE(taken);
+    end();
+    thread.join();
+    EXPECT_TRUE(taken);
+    gate.give_back(one.holder);
+  }
 
   EpochDomain epochs;
   KeyGate gate{epochs};
@@ -100,17 +115,7 @@ TEST_F(KeyGateTest, WhoTakesWaitsForRowsOnItsKeysOnly) {
 
   fill(other, {5, 2});
   begin(two.holder, other);
-  std::atomic<bool> taken{false};
-  std::thread thread([&] {
-    gate.take(one.holder, batch);
-    taken = true;
-  });
-  await_takes(2);
-  EXPECT_FALSE(taken);
-  KeyGate::end(two.holder);
-  thread.join();
-  EXPECT_TRUE(taken);
-  gate.give_back(one.holder);
+  take_behind(2, [&] { KeyGate::end(two.holder); });
 }
 
 TEST_F(KeyGateTest, AFlushWaitsForRowsOfItsDatabases) {
@@ -121,32 +126,14 @@ TEST_F(KeyGateTest, AFlushWaitsForRowsOfItsDatabases) {
   gate.give_back(one.holder);
   batch.clear();
   batch.flush(0, 2);
-  std::atomic<bool> taken{false};
-  std::thread thread([&] {
-    gate.take(one.holder, batch);
-    taken = true;
-  });
-  await_takes(2);
-  EXPECT_FALSE(taken);
-  KeyGate::end(two.holder);
-  thread.join();
-  gate.give_back(one.holder);
+  take_behind(2, [&] { KeyGate::end(two.holder); });
 }
 
 TEST_F(KeyGateTest, WhoTakesWaitsForWorkOnUnknownKeys) {
   EpochDomain::Slot* const slot = epochs.acquire();
   epochs.enter_to_work(*slot);
   fill(batch, {1});
-  std::atomic<bool> taken{false};
-  std::thread thread([&] {
-    gate.take(one.holder, batch);
-    taken = true;
-  });
-  await_takes(1);
-  EXPECT_FALSE(taken);
-  EpochDomain::rest(*slot);
-  thread.join();
-  gate.give_back(one.holder);
+  take_behind(1, [&] { EpochDomain::rest(*slot); });
   epochs.leave(*slot);
 }
 

@@ -30,7 +30,7 @@ class WithheldServerTest : public ::testing::TestWithParam<bool> {
     server_->start();
   }
   ~WithheldServerTest() override {
-    log_.let_go(true);
+    log_.open();
     server_.reset();
   }
 
@@ -91,7 +91,7 @@ TEST_P(WithheldServerTest, OthersGoOnAndAreAnsweredInTheirOwnTime) {
 TEST_P(WithheldServerTest, ServersThatSpeakMemcachedToo) {
   TestClient client(server_->memcached_port());
   expect_withheld(client, "set key 0 0 1\r\n1\r\n", "STORED\r\n");
-  log_.let_go(true);
+  log_.open();
   EXPECT_EQ(client.ask("get key\r\n", "ERROR\r\n"), "ERROR\r\n") << "the empty line";
 }
 

@@ -7,9 +7,9 @@
 //
 // It is a DemotionHook, too: `fate` says what becomes of items that eviction is about to drop.
 //
-// Withheld replies. While `withholds`, batches wait until `let_go`.
+// Withheld replies. While `withholds`, batches wait until they are let go.
 //
-// Threads. Any; settings change while nothing runs, but for `let_go`.
+// Threads. Any; settings change while nothing runs, but for those of the latch.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -27,10 +27,11 @@
 #include "engine/engine.h"
 #include "executor/commit_sink.h"
 #include "items/item.h"
+#include "models/awaited_latch.h"
 
 namespace isotherm {
 
-class ChangeLog final : public CommitSink, public DemotionHook, public Awaited {
+class ChangeLog final : public CommitSink, public DemotionHook, public AwaitedLatch {
  public:
   struct Entry {
     std::optional<std::string> value;  // none: it is not known, for it lay on a device
@@ -88,28 +89,6 @@ class ChangeLog final : public CommitSink, public DemotionHook, public Awaited {
     const Key key{item.database(), std::string(item.key())};
     if (its == Fate::taken && entries_.erase(key) != 1) fail(key, "is taken twice");
     return its;
-  }
-
-  void begin(Waiter& waiter) override {
-    {
-      const std::lock_guard guard(mutex_);
-      if (!let_go_) return waiters_.push_back(&waiter);
-    }
-    waiter.there();
-  }
-  // What waits now, and with `for_good` what will.
-  void let_go(bool for_good = false) {
-    std::vector<Waiter*> told;
-    {
-      const std::lock_guard guard(mutex_);
-      let_go_ = for_good;
-      told.swap(waiters_);
-    }
-    for (Waiter* waiter : told) waiter->there();
-  }
-  size_t waiters() {
-    const std::lock_guard guard(mutex_);
-    return waiters_.size();
   }
 
   // Whether it has what the store has, item by item. Nothing else runs.
@@ -193,10 +172,8 @@ class ChangeLog final : public CommitSink, public DemotionHook, public Awaited {
   std::map<ItemChange::Reason, uint64_t> reasons_;
   std::map<Fate, uint64_t> fates_;
   std::vector<std::string> errors_;
-  std::vector<Waiter*> waiters_;
   uint64_t tokens_ = 0;
   uint64_t changes_ = 0;
-  bool let_go_ = false;
 };
 
 }  // namespace isotherm

@@ -91,7 +91,7 @@ TEST_P(IndexRebuildTest, FindsEveryLiveItem) {
   for (Database& one : store_.databases) one.detach();
   {
     const EpochGuard guard(store_.epochs, *slot_);
-    rebuild_index(store_);
+    rebuild_index(store_, 1);
   }
   EXPECT_EQ(store_.databases[0].count() + store_.databases[2].count(), before);
   EXPECT_EQ(store_.databases[1].count(), 0u);
