@@ -9,9 +9,9 @@
 // batch that is used over and over allocates nothing.
 //   filling ──submit──▶ running ──every slot ready──▶ done ──clear──▶ filling
 // Each slot becomes ready by itself: `ready(i)` may be true while row i + 1 still runs, unless
-// replies are withheld until what they show is safe. The
-// callback given to `on_done` runs on the submitting thread when all slots are ready: before submit
-// returns, or when the thread looks what has ended of what it has started (isotherm/store.h).
+// replies are withheld until what they show is safe. The callback given to `on_done` runs on the
+// submitting thread when all slots are ready: before submit returns, or when the thread looks what
+// has ended of what it has started (isotherm/store.h).
 //
 // Invariants.
 // - Keys and values are borrowed: the bytes must stay where they are until the batch is done.
@@ -257,6 +257,11 @@ class Batch {
   }
 
  private:
+  Row group_end(Row row) const;
+  bool is_absent(Row get) const;
+  bool is_unchanged(Row get) const;
+  template <auto holds>
+  static void check_gets(Batch& batch, Row row, void* count);
   Row append_row(Op op, std::string_view key, uint16_t options) {
     if (size_ == capacity_) grow_for_more();
     const Row row = size_++;
@@ -282,8 +287,6 @@ class Batch {
   void* done_context_ = nullptr;
   std::unique_ptr<char[]> memory_;
   size_t memory_bytes_ = 0;
-  Row group_end(Row row) const;
-
   // In order of their rows.
   std::vector<Guard> guards_;
   std::vector<Span> groups_;

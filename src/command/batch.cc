@@ -151,28 +151,30 @@ Batch::Row Batch::flush(uint32_t first, uint32_t end) {
 }
 
 // The context is the number of gets.
+template <auto holds>
+void Batch::check_gets(Batch& batch, Row row, void* count) {
+  for (Row i = row - static_cast<Row>(reinterpret_cast<uintptr_t>(count)); i < row; ++i) {
+    if (!(batch.*holds)(i)) return batch.cancel(row, batch.group_end(row));
+  }
+}
+
+bool Batch::is_absent(Row get) const {
+  return reply(get).status.load(std::memory_order_acquire) == Status::not_found;
+}
+
+bool Batch::is_unchanged(Row get) const {
+  const auto noted = static_cast<uint64_t>(columns_.number[get]);
+  const Status status = reply(get).status.load(std::memory_order_acquire);
+  return status == Status::ok ? reply(get).version == noted
+                              : status == Status::not_found && noted == 0;
+}
+
 void Batch::unless_absent(Row first) {
-  const auto check = [](Batch& batch, Row row, void* count) {
-    for (Row i = row - static_cast<Row>(reinterpret_cast<uintptr_t>(count)); i < row; ++i) {
-      const Status status = batch.reply(i).status.load(std::memory_order_acquire);
-      if (status != Status::not_found) return batch.cancel(row, batch.group_end(row));
-    }
-  };
-  guard(check, reinterpret_cast<void*>(uintptr_t{size_ - first}));
+  guard(check_gets<&Batch::is_absent>, reinterpret_cast<void*>(uintptr_t{size_ - first}));
 }
 
 void Batch::unless_unchanged(Row first) {
-  const auto check = [](Batch& batch, Row row, void* count) {
-    for (Row i = row - static_cast<Row>(reinterpret_cast<uintptr_t>(count)); i < row; ++i) {
-      const Status status = batch.reply(i).status.load(std::memory_order_acquire);
-      const bool known = status == Status::ok || status == Status::not_found;
-      const auto expected = static_cast<uint64_t>(batch.columns_.number[i]);
-      if (!known || (status == Status::ok ? batch.reply(i).version : 0) != expected) {
-        return batch.cancel(row, batch.group_end(row));
-      }
-    }
-  };
-  guard(check, reinterpret_cast<void*>(uintptr_t{size_ - first}));
+  guard(check_gets<&Batch::is_unchanged>, reinterpret_cast<void*>(uintptr_t{size_ - first}));
 }
 
 // Of the group that a guard before `row` stands in.

@@ -19,8 +19,9 @@
 // linearizable. Batches of one worker that are under way together are concurrent. The rows of
 // groups take effect together; so a row may wait for a group of another worker that has its key,
 // and its batch is under way for so long, on the host, too. A batch with groups waits as a whole,
-// in `submit` or `start`, for those who have keys of its groups. Limits. 256 workers; 64 batches
-// under way, or ended and not cleared, of each.
+// in `submit` or `start`, for those who have keys of its groups.
+//
+// Limits. 256 workers; 64 batches under way, or ended and not cleared, of each.
 #pragma once
 
 #include <cstdint>

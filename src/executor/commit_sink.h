@@ -65,7 +65,7 @@ class CommitSink {
   // Rows of `batch` are about to run.
   virtual Begun begins(const Batch& batch) = 0;
   virtual void changed(const ItemChange& change) = 0;
-  // All items of the database are gone; nothing else runs meanwhile.
+  // All items of the database are gone; nobody else works on its keys meanwhile.
   virtual void flushed(uint32_t database, uint64_t version) = 0;
   // They have run, but for those that wait. What replies have to wait for, where `begins` said that
   // they may; null: nothing.

@@ -95,15 +95,14 @@ ISOTHERM_INLINE Swapped swap_root(Index& index, uint64_t hash, Location from, Lo
     }
     return {to != location::none ? Action::store : Action::erase, to};
   };
-  if (broken(Rule::telling)) {
-    const Updated updated = index.template update<Tile>(hash, decide);
-    if (!lost && updated.change != Change::no_line) publish();
-    if (lost) return Swapped::lost;
-    return updated.change == Change::no_line ? Swapped::no_memory : Swapped::done;
-  }
-  const Updated updated = index.template update<Tile>(hash, decide, publish);
+  const auto publish_in_time = [&] {
+    if (!broken(Rule::telling)) publish();
+  };
+  const Updated updated = index.template update<Tile>(hash, decide, publish_in_time);
   if (lost) return Swapped::lost;
-  return updated.change == Change::no_line ? Swapped::no_memory : Swapped::done;
+  if (updated.change == Change::no_line) return Swapped::no_memory;
+  if (broken(Rule::telling)) publish();
+  return Swapped::done;
 }
 
 }  // namespace isotherm

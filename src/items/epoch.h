@@ -117,22 +117,19 @@ class EpochGuard {
   EpochGuard(const EpochGuard&) = delete;
   EpochGuard& operator=(const EpochGuard&) = delete;
 
- private:
+ protected:
+  // Of a slot that is entered otherwise.
+  explicit EpochGuard(EpochDomain::Slot& slot) : slot_(slot) {}
+
   EpochDomain::Slot& slot_;
 };
 
 // The same, at work.
-class WorkGuard {
+class WorkGuard : public EpochGuard {
  public:
-  WorkGuard(EpochDomain& domain, EpochDomain::Slot& slot) : slot_(slot) {
+  WorkGuard(EpochDomain& domain, EpochDomain::Slot& slot) : EpochGuard(slot) {
     domain.enter_to_work(slot_);
   }
-  ~WorkGuard() { EpochDomain::leave(slot_); }
-  WorkGuard(const WorkGuard&) = delete;
-  WorkGuard& operator=(const WorkGuard&) = delete;
-
- private:
-  EpochDomain::Slot& slot_;
 };
 
 // A slot for the life of the object. Throws std::runtime_error where none is left.

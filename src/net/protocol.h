@@ -101,7 +101,7 @@ class Protocol {
   // bound lets it. Returns how many bytes at the end of what was parsed are to be parsed again.
   virtual size_t reply(Turn& turn, Output& output) = 0;
 
-  // How many bytes of what is to be answered no row of the batch gives, as far as many.
+  // Bytes of the answers that stand in no row of the batch, where these may be many.
   virtual size_t owed_texts() const { return 0; }
 
   // True while a command that runs alone waits; it is the last command parsed.

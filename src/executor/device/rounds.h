@@ -3,21 +3,19 @@
 // A round, with N participants:
 //   form     workers join with their work (rows) while the round before runs
 //   keys     each participant writes the keys of its rows into the columns, spreads them over
-//   devices
-//            and host if there are several (executor/device/root_table.h), and marks those of items
-//            that its rows change in place, which are few
+//            devices and host if there are several (executor/device/root_table.h), and marks those
+//            of items that its rows change in place, which are few
 //   find     the first participant, who leads, has the device look up all of them, while all sort
-//   their
-//            rows: gets of keys that the participant has not written further up, and that nobody
-//            changes in place, see what was there when the round began, and need no order; the
-//            others are ordered
+//            their rows: gets of keys that the participant has not written further up, and that
+//            nobody changes in place, see what was there when the round began, and need no order;
+//            the others are ordered
 //   answer   participants take what is to be done as they come to it, with items read by the CPU:
-//   pieces
-//            of a participant's gets that need no order, and shares of the ordered rows: all those
-//            of some keys, whoever sent them, in the order of the participants and their rows; what
-//            they change stays in overlays (executor/device/round_overlay.h). So a key that half of
-//            all want keeps one thread busy and no other waiting.
+//            pieces of a participant's gets that need no order, and shares of the ordered rows:
+//            all those of some keys, whoever sent them, in the order of the participants and their
+//            rows; what they change stays in overlays (executor/device/round_overlay.h). So a key
+//            that half of all want keeps one thread busy and no other waiting.
 //   change   the changed roots go to the device, which applies them before it looks up more
+//
 // Participants are the threads of the crew that runs what network threads start (engine/crew.h),
 // and workers that wait for the ends of their batches. Only rounds change the index: no lock and no
 // lost swap.

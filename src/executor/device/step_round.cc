@@ -19,8 +19,6 @@ bool StepRound::take_turn(bool may_wait) {
   return true;
 }
 
-void StepRound::free_turn() { rounds_.free_turn(); }
-
 void StepRound::add(RoundWork& work) {
   parts_.push_back({&work, rows_});
   rows_ += work.rows();
@@ -99,7 +97,7 @@ void StepRound::end() {
   parts_.clear();
   rows_ = 0;
   step_ = Step::begin;
-  free_turn();
+  rounds_.free_turn();
 }
 
 void StepRound::give_up() {

@@ -40,7 +40,6 @@ class StepRound {
 
   // False where somebody has the turn or waits for it; never if this may wait.
   bool take_turn(bool may_wait);
-  void free_turn();
   // With the turn: `work` is in the round. It outlives it.
   void add(RoundWork& work);
   // Whether something was added and has not ended.

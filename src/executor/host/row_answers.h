@@ -293,9 +293,10 @@ struct RowAnswers {
       return true;
     };
     const auto publish = [&] {
-      if constexpr (!told) return;
-      tell(run, request, old, old_expiry, fresh.item,
-           fresh.item != nullptr ? plan.parts.expiry : no_expiry, version);
+      if constexpr (told) {
+        tell(run, request, old, old_expiry, fresh.item,
+             fresh.item != nullptr ? plan.parts.expiry : no_expiry, version);
+      }
     };
     const Swapped swapped = swap_root<Tile>(index, hash, root, composed.root, prepare, publish);
     if (swapped == Swapped::done) {
