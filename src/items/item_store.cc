@@ -161,8 +161,9 @@ std::array<ClassUse, size_classes::count> ItemStore::class_uses() const {
   return uses;
 }
 
-uint32_t ItemStore::sweep_clock(uint32_t limit, Visitor visit, bool volatile_only) {
-  return clock_hand_->sweep(limit, visit, volatile_only);
+uint32_t ItemStore::sweep_clock(uint32_t limit, Visitor visit, bool volatile_only,
+                                uint64_t most_bytes) {
+  return clock_hand_->sweep(limit, visit, volatile_only, most_bytes);
 }
 uint32_t ItemStore::sweep_random(uint32_t limit, Visitor visit) {
   return sampler_->any(limit, visit);

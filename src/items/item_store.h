@@ -24,6 +24,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -163,8 +164,10 @@ class ItemStore {
   // when it has enough. A sweep looks at no more than `limit` items and returns how many it looked
   // at; 0 also while another thread sweeps. A visitor must not sweep.
   //
-  // Eviction in CLOCK order (items/clock_hand.h); with `volatile_only`, among items with an expiry.
-  uint32_t sweep_clock(uint32_t limit, Visitor visit, bool volatile_only = false);
+  // In CLOCK order (items/clock_hand.h); with `volatile_only`, items with an expiry. Large items of
+  // more than `most_bytes` are visited, but keep their place in that order.
+  uint32_t sweep_clock(uint32_t limit, Visitor visit, bool volatile_only = false,
+                       uint64_t most_bytes = std::numeric_limits<uint64_t>::max());
   // Random items, and random items that have an expiry (items/sampler.h).
   uint32_t sweep_random(uint32_t limit, Visitor visit);
   uint32_t sample_volatile(uint32_t count, Visitor visit);

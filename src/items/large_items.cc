@@ -144,14 +144,31 @@ void LargeItems::unlink(Header* header) {
   front_stamp_.store(oldest_ != nullptr ? oldest_->stamp : no_stamp, std::memory_order_relaxed);
 }
 
-Location LargeItems::due() {
+bool LargeItems::take_due(uint64_t most_bytes, Location& location) {
   std::lock_guard guard(mutex_);
-  if (!any_due()) return location::none;
   Header* header = oldest_;
+  for (uint32_t passed = 0; header != nullptr && header->charged > most_bytes; ++passed) {
+    if (passed == most_passed_over) return false;
+    header = header->newer;
+  }
+  if (header == nullptr || !is_due(header->stamp)) return false;
   unlink(header);
   append(header);
   const uint32_t state = header->state.fetch_and(~Header::used, std::memory_order_relaxed);
-  return (state & Header::used) == 0 ? location_of(header) : location::none;
+  location = (state & Header::used) == 0 ? location_of(header) : location::none;
+  return true;
+}
+
+uint32_t LargeItems::due_above(uint64_t most_bytes, PassedOver& found) {
+  std::lock_guard guard(mutex_);
+  uint32_t count = 0;
+  for (Header* header = oldest_; header != nullptr && is_due(header->stamp) &&
+                                 header->charged > most_bytes && count < found.size();
+       header = header->newer) {
+    const bool used = (header->state.load(std::memory_order_relaxed) & Header::used) != 0;
+    found[count++] = used ? location::none : location_of(header);
+  }
+  return count;
 }
 
 void LargeItems::free(Location location) {
