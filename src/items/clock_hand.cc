@@ -6,8 +6,7 @@
 
 namespace isotherm {
 
-uint32_t ClockHand::sweep(uint32_t limit, Visitor visit, bool volatile_only,
-                          uint64_t most_bytes) {
+uint32_t ClockHand::sweep(uint32_t limit, Visitor visit, bool volatile_only, uint64_t most_bytes) {
   std::unique_lock guard(mutex_, std::try_to_lock);
   if (!guard.owns_lock()) return 0;
   // Pages, chunks and words without items count as steps, so a sparse store costs no more.

@@ -155,6 +155,11 @@ class ItemStore {
   // By class, counted chunk by chunk: about a millisecond a GiB.
   std::array<ClassUse, size_classes::count> class_uses() const;
   uint64_t large_bytes() const { return large_.bytes(); }
+  // Whether it is the large item that was stored last, and not the only one.
+  bool is_newest_large(Location location) {
+    return location::kind(location) == location::Kind::large &&
+           large_.is_newest(LargeItems::header(location));
+  }
   uint64_t stock_bytes() const { return pool_.stock() * Chunk::bytes; }
   // A bounded step of giving free chunks back to the kernel; true while there is more.
   bool trim() { return pool_.trim(); }

@@ -146,27 +146,32 @@ void LargeItems::unlink(Header* header) {
 
 bool LargeItems::take_due(uint64_t most_bytes, Location& location) {
   std::lock_guard guard(mutex_);
-  Header* header = oldest_;
-  for (uint32_t passed = 0; header != nullptr && header->charged > most_bytes; ++passed) {
+  Header* item = oldest_;
+  for (uint32_t passed = 0; item != nullptr && item->charged > most_bytes; ++passed) {
     if (passed == most_passed_over) return false;
-    header = header->newer;
+    item = item->newer;
   }
-  if (header == nullptr || !is_due(header->stamp)) return false;
-  unlink(header);
-  append(header);
-  const uint32_t state = header->state.fetch_and(~Header::used, std::memory_order_relaxed);
-  location = (state & Header::used) == 0 ? location_of(header) : location::none;
+  if (item == nullptr || !is_due(item->stamp)) return false;
+  unlink(item);
+  append(item);
+  const uint32_t state = item->state.fetch_and(~Header::used, std::memory_order_relaxed);
+  location = (state & Header::used) == 0 ? location_of(item) : location::none;
   return true;
+}
+
+bool LargeItems::is_newest(const Header& item) {
+  std::lock_guard guard(mutex_);
+  return newest_ == &item && oldest_ != &item;
 }
 
 uint32_t LargeItems::due_above(uint64_t most_bytes, PassedOver& found) {
   std::lock_guard guard(mutex_);
   uint32_t count = 0;
-  for (Header* header = oldest_; header != nullptr && is_due(header->stamp) &&
-                                 header->charged > most_bytes && count < found.size();
-       header = header->newer) {
-    const bool used = (header->state.load(std::memory_order_relaxed) & Header::used) != 0;
-    found[count++] = used ? location::none : location_of(header);
+  for (Header* item = oldest_;
+       item != nullptr && is_due(item->stamp) && item->charged > most_bytes && count < found.size();
+       item = item->newer) {
+    const bool used = (item->state.load(std::memory_order_relaxed) & Header::used) != 0;
+    found[count++] = used ? location::none : location_of(item);
   }
   return count;
 }

@@ -8,9 +8,10 @@
 // and freed numbers are used again.
 //
 // The order of the CLOCK. Live items are in a list, in the order in which they became live. Each
-// has a stamp, which says where the hand stood at that moment (items/clock_hand.h). `take_due` takes
-// the front when the hand has come round to its stamp. A new item counts as used: otherwise the hand
-// would find it first when all others were used, and what was stored last is to be evicted last.
+// has a stamp, which says where the hand stood at that moment (items/clock_hand.h). `take_due`
+// takes the front when the hand has come round to its stamp. A new item counts as used: otherwise
+// the hand would find it first when all others were used, and what was stored last is to be evicted
+// last.
 //
 // A connection that sends an item's value does not copy it, but keeps its memory until the client
 // has taken it; bits of the state count such connections.
@@ -112,6 +113,9 @@ class LargeItems {
   using PassedOver = std::array<Location, most_passed_over>;
   uint32_t due_above(uint64_t most_bytes, PassedOver& found);
 
+  // Whether it is the last in the order, and not the only one.
+  bool is_newest(const Header& item);
+
   // No live large item expires before it.
   std::atomic<int64_t>& next_expiry() { return next_expiry_; }
 
@@ -126,7 +130,6 @@ class LargeItems {
 
  private:
   static constexpr uint64_t no_stamp = ~uint64_t{0};
-
 
   bool is_due(uint64_t stamp) const {
     return stamp != no_stamp && stamp + one_round <= hand_.load(std::memory_order_relaxed);

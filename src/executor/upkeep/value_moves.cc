@@ -111,24 +111,23 @@ SendFound ValueMoves::find(uint64_t bytes, int64_t now_ms) {
   const uint64_t looks = bytes > much && !values_.poor() ? most_at_once : looks_per_sweep;
   const uint64_t most = std::min(looks, 1 + store_.entries() / part);
   // Where items are evicted, larger ones stay where they are in that order.
-  const uint64_t most_bytes = store_.evicts ? values_.log().largest_value() * 3 / 2
-                                            : std::numeric_limits<uint64_t>::max();
+  const uint64_t most_bytes =
+      store_.evicts ? values_.log().largest_value() * 3 / 2 : std::numeric_limits<uint64_t>::max();
   found_.clear();
   SendFound found;
   while (found.looked < most && found.bytes < bytes) {
     const uint64_t left = std::min<uint64_t>(looks_per_sweep, most - found.looked);
-    const uint32_t looked =
-        store_.items.sweep_clock(
-            static_cast<uint32_t>(left),
-            [&](Location location) {
-              const Item& item = *store_.items.item(location);
-              found.cold_bytes += item.bytes();
-              if (!may_go(item, now_ms)) return true;
-              found_.push_back(location);
-              found.bytes += item.value_bytes();
-              return found.bytes < bytes;
-            },
-            false, most_bytes);
+    const uint32_t looked = store_.items.sweep_clock(
+        static_cast<uint32_t>(left),
+        [&](Location location) {
+          const Item& item = *store_.items.item(location);
+          found.cold_bytes += item.bytes();
+          if (!may_go(item, now_ms)) return true;
+          found_.push_back(location);
+          found.bytes += item.value_bytes();
+          return found.bytes < bytes;
+        },
+        false, most_bytes);
     if (looked == 0) break;
     found.looked += looked;
   }
