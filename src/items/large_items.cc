@@ -13,7 +13,7 @@ namespace isotherm {
 namespace {
 
 // Beyond it the sum of item and header could wrap.
-constexpr uint64_t most_bytes = uint64_t{1} << 40;
+constexpr uint64_t longest_item = uint64_t{1} << 40;
 // What an allocator keeps beside or around a block.
 constexpr uint64_t allocator_bytes = 16;
 
@@ -39,13 +39,13 @@ Location LargeItems::allocate(uint64_t bytes, bool force) {
 
 // Whether an item of so many bytes fits; with `force`, beyond the cap as far as a write may go.
 bool LargeItems::fits(uint64_t bytes, bool force) const {
-  if (bytes > most_bytes) return false;
+  if (bytes > longest_item) return false;
   const uint64_t cost = bytes + sizeof(Header) + allocator_bytes;
   return force ? budget_.fits_over(cost) : budget_.fits(cost);
 }
 
 Location LargeItems::prepare(uint64_t bytes) {
-  if (bytes > most_bytes) return location::none;
+  if (bytes > longest_item) return location::none;
   void* memory = std::malloc(bytes + sizeof(Header));
   if (memory == nullptr) return location::none;
   auto* header = new (memory) Header;
