@@ -9,7 +9,7 @@
 
 #include "executor/device/round_schedule.h"
 #include "net/client_limits.h"
-#include "net/log_level.h"
+#include "net/log.h"
 #include "net/memory_amount.h"
 #include "net/socket_address.h"
 #include "net/text.h"
