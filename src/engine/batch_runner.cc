@@ -282,7 +282,9 @@ bool BatchRunner::make_room(BatchRun& run) {
     run.passing = static_cast<int64_t>(needed.replaced);
     store.budget.passing.fetch_add(run.passing, std::memory_order_relaxed);
   }
-  return needed.at_once == 0 || upkeep_.make_room(needed, run.now_ms);
+  if (needed.at_once + needed.in_place == 0) return true;
+  // What is in its place takes no more, so it is not refused where none can be made.
+  return upkeep_.make_room(needed, run.now_ms) || needed.at_once == 0;
 }
 
 bool BatchRunner::maintain(int64_t now_ms) {

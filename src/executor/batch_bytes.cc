@@ -64,8 +64,10 @@ Sum sum_of_rows(const HostStore& store, const Batch& batch, bool old_values) {
         Item::bytes(columns.key[row].size(), value + (copy ? old : 0), true, true);
     if (bytes > largest) continue;
     sum.replaced += old;
-    // What lies in its place is counted already.
-    if ((columns.options[row] & option::in_place) != 0) continue;
+    if ((columns.options[row] & option::in_place) != 0) {
+      sum.in_place += bytes;
+      continue;
+    }
     sum.lasting += bytes - std::min(bytes, old);
     sum.at_once += bytes;
   }
@@ -80,7 +82,7 @@ BatchBytes bytes_to_store(HostStore& store, EpochDomain::Slot* slot, const Batch
   const auto [bytes, depends] = sum_of_rows(store, batch, false);
   const uint64_t large = store.items.large_bytes();
   if (!depends || large == 0 || store.budget.fits(bytes.at_once + large)) return bytes;
-  if (slot == nullptr) return {store.budget.limit(), store.budget.limit(), 0};
+  if (slot == nullptr) return {store.budget.limit(), store.budget.limit(), 0, bytes.in_place};
   const EpochGuard guard(store.epochs, *slot);
   return sum_of_rows(store, batch, true).bytes;
 }
