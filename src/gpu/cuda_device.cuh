@@ -47,22 +47,34 @@ constexpr uint32_t most_threads() {
   }
 }
 
+// Threads that a multiprocessor of the GPU that is compiled for has at most.
+#if defined(__CUDA_ARCH__) && \
+    (__CUDA_ARCH__ / 10 == 86 || __CUDA_ARCH__ / 10 == 89 || __CUDA_ARCH__ / 100 == 12)
+inline constexpr uint32_t multiprocessor_threads = 1536;
+#else
+inline constexpr uint32_t multiprocessor_threads = 2048;
+#endif
+
 // How many blocks must fit on a multiprocessor, which bounds the registers; 1: no matter.
 template <class Kernel>
 constexpr uint32_t least_blocks() {
   if constexpr (requires { Kernel::blocks_per_multiprocessor; }) {
-    return Kernel::blocks_per_multiprocessor;
+    constexpr uint32_t wanted = Kernel::blocks_per_multiprocessor;
+    constexpr uint32_t room = multiprocessor_threads / most_threads<Kernel>();
+    return wanted < room ? wanted : room;
   } else {
     return 1;
   }
 }
 
 // A kernel may be set up while the one before it in the stream still ends; it begins when all that
-// one wrote is there.
+// one wrote is there. Before sm_90 it is set up after that.
 template <class Kernel>
 __global__ void __launch_bounds__(most_threads<Kernel>(), least_blocks<Kernel>())
     enter(Kernel kernel) {
+#if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
   kernel(LaneCuda{});
 }
 
@@ -113,6 +125,10 @@ class CudaDevice {
     usable_ = check(cudaSetDevice(ordinal)) &&
               check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, ordinal));
     multiprocessors_ = static_cast<uint32_t>(count);
+    int major = 0;
+    usable_ = usable_ &&
+              check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, ordinal));
+    early_launches_ = major >= 9;
     if (usable_ && !check(cudaDeviceGetAttribute(&memory_node_, cudaDevAttrHostNumaId, ordinal))) {
       memory_node_ = -1;
       error_ = "";
@@ -230,7 +246,7 @@ class CudaDevice {
     config.dynamicSmemBytes = cuda_device_internal::shared_bytes<Kernel>();
     config.stream = stream;
     config.attrs = &early;
-    config.numAttrs = 1;
+    config.numAttrs = early_launches_ ? 1 : 0;
     return check(cudaLaunchKernelEx(&config, cuda_device_internal::enter<Kernel>, kernel));
   }
 
@@ -265,6 +281,7 @@ class CudaDevice {
   int ordinal_;
   bool usable_ = false;
   uint32_t multiprocessors_ = 0;
+  bool early_launches_ = false;
   int memory_node_ = -1;
   mutable const char* error_ = "";  // of all threads
 };
