@@ -49,11 +49,14 @@ class ReplayedTable {
     });
   }
 
+  // Which rows were answered with values; those of others are not looked at.
+  enum class Values : uint8_t { all, gets };
+
   // Wrong replies of a batch, which takes effect.
-  uint64_t replay(const DeviceRequests& requests) {
+  uint64_t replay(const DeviceRequests& requests, Values values = Values::all) {
     for (Share& share : shares_) share.wrong = 0;
     in_shares(requests.rows, [&](uint32_t share) {
-      for (uint64_t row = 0; row < requests.rows; ++row) replay_row(requests, row, share);
+      for (uint64_t row = 0; row < requests.rows; ++row) replay_row(requests, row, share, values);
     });
     uint64_t wrong = 0;
     for (const Share& share : shares_) wrong += share.wrong;
@@ -97,7 +100,8 @@ class ReplayedTable {
     for (std::thread& thread : others) thread.join();
   }
 
-  void replay_row(const DeviceRequests& requests, uint64_t row, uint32_t share_number) {
+  void replay_row(const DeviceRequests& requests, uint64_t row, uint32_t share_number,
+                  Values values) {
     const uint64_t key = requests.keys[row];
     const uint64_t rank = key_rank(key);
     if (rank / block % threads() != share_number) return;
@@ -112,12 +116,14 @@ class ReplayedTable {
       ++share.wrong;
     }
     share.entries += uint64_t{state_of(rank, key, share).found} - uint64_t{before.found};
-    if (requests.found != nullptr && !is_reply(requests, row, before)) ++share.wrong;
+    if (requests.found == nullptr) return;
+    const bool compares = values == Values::all || op == DeviceOp::get;
+    if (!is_reply(requests, row, before, compares)) ++share.wrong;
   }
 
-  static bool is_reply(const DeviceRequests& requests, uint64_t row, State before) {
-    return requests.found[row] == (before.found ? 1 : 0) &&
-           requests.values_out[row] == (before.found ? before.value : untouched);
+  static bool is_reply(const DeviceRequests& requests, uint64_t row, State before, bool value) {
+    if (requests.found[row] != (before.found ? 1 : 0)) return false;
+    return !value || requests.values_out[row] == (before.found ? before.value : untouched);
   }
 
   State state_of(uint64_t rank, uint64_t key, const Share& share) const {

@@ -187,6 +187,23 @@ TEST_F(ReplayedTableTest, FindsEachWrongReply) {
   }
 }
 
+// Of tables whose puts and erases are answered without a value.
+TEST_F(ReplayedTableTest, LooksAtValuesOfGetsAloneWhereAsked) {
+  fill();
+  Columns columns(9);
+  run(columns);
+  columns.values_out[columns.row_of(DeviceOp::put, true)] = 0;
+  columns.values_out[columns.row_of(DeviceOp::erase, true)] = 0;
+  const auto wrong = [&] {
+    ReplayedTable model(ranks, 1);
+    model.fill();
+    return model.replay(columns.requests(), ReplayedTable::Values::gets);
+  };
+  EXPECT_EQ(wrong(), 0u);
+  columns.values_out[columns.row_of(DeviceOp::get, true)] = 0;
+  EXPECT_EQ(wrong(), 1u);
+}
+
 TEST_F(ReplayedTableTest, TakesNoOtherOperations) {
   Columns columns(1, 1);
   columns.ops = {DeviceOp::add};
