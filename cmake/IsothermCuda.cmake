@@ -12,7 +12,7 @@ set(ISOTHERM_CUDA_ARCHITECTURES "80-real;90;100-real;120-real" CACHE STRING
 set(ISOTHERM_CUDA_PROGRAMS "${PROJECT_BINARY_DIR}/cuda" CACHE PATH
   "Where the programs of tests/cuda and bench/cuda go")
 set(ISOTHERM_CUCO_INCLUDE "" CACHE STRING
-  "Header folders of cuCollections and its CCCL, for peer_table_bench (tools/setup_peers.sh)")
+  "Header folders of cuCollections and its CCCL, for peer_table_bench (tools/compile_peers.sh)")
 set(ISOTHERM_HKV_INCLUDE "" CACHE PATH
   "The folder include/ of a checkout of HierarchicalKV, for peer_rows_bench")
 
@@ -136,8 +136,24 @@ function(isotherm_add_all_gpu_programs)
   isotherm_add_gpu_programs(isotherm-gpu-index-tests ${index_tests})
   isotherm_add_gpu_programs(isotherm-gpu-tests ${other_tests})
   isotherm_add_gpu_programs(isotherm-gpu-benches ${benches})
+  isotherm_add_peer(peer_table_bench "${ISOTHERM_CUCO_INCLUDE}")
+  isotherm_add_peer(peer_rows_bench "${ISOTHERM_HKV_INCLUDE}")
   add_custom_target(isotherm-gpu-programs
     DEPENDS isotherm-gpu-index-tests isotherm-gpu-tests isotherm-gpu-benches)
+endfunction()
+
+# A program of bench/cuda/peers, which includes a peer's headers; none where they are not named.
+function(isotherm_add_peer target includes)
+  if(NOT includes)
+    return()
+  endif()
+  add_executable(${target} EXCLUDE_FROM_ALL "${PROJECT_SOURCE_DIR}/bench/cuda/peers/${target}.cu")
+  set_target_properties(${target} PROPERTIES
+    RUNTIME_OUTPUT_DIRECTORY "${ISOTHERM_CUDA_PROGRAMS}" LINKER_LANGUAGE CXX)
+  target_include_directories(${target} PRIVATE ${includes} "${PROJECT_SOURCE_DIR}/bench")
+  target_compile_options(${target} PRIVATE --expt-relaxed-constexpr --extended-lambda
+    "SHELL:-Xcompiler -mcx16")
+  target_link_libraries(${target} PRIVATE isotherm_gpu isotherm_internal)
 endfunction()
 
 # The GPU's part of a program, where it is built.
