@@ -5,7 +5,8 @@ ARGS ?=
 CMAKE_FLAGS ?=
 
 .DEFAULT_GOAL := build
-.PHONY: build run test test-quick test-long test-gpu bench bench-gpu portable format install clean help
+.PHONY: build run test test-quick test-long test-gpu test-gpu-sanitize \
+	bench bench-gpu bench-peers portable format install clean help
 
 build: ## build build/release/isotherm-server and isotherm-bench, for GPUs too where nvcc is found
 	@tools/setup.sh build
@@ -40,6 +41,15 @@ test-gpu: ## kernels, tables, stores and scripts, on a GPU if there is one
 	@cmake --preset release >/dev/null
 	@cmake --build --preset release --target isotherm-unit-tests isotherm-script-tests
 	@tests/run_gpu.sh
+
+test-gpu-sanitize: ## the checks of kernels and tables under all tools of compute-sanitizer, small
+	@tools/compile_cuda.sh
+	@tests/run_gpu_sanitize.sh
+
+bench-peers: ## tables on a GPU beside those of others; HKV=FOLDER: a checkout of HierarchicalKV, too
+	@tools/compile_peers.sh $(if $(HKV),--hkv "$(HKV)")
+	@build/cuda/peer_table_bench
+	@$(if $(HKV),build/cuda/peer_rows_bench)
 
 bench-gpu: ## the figures of GPU tables in docs/performance.md
 	@tools/compile_cuda.sh

@@ -17,6 +17,7 @@
 
 #include "cuda/bench_flags.h"
 #include "cuda/gpu_replay.cuh"
+#include "cuda/stamped_words.h"
 #include "isotherm/device_item_table.h"
 
 namespace isotherm::bench::device_items_bench {
@@ -46,10 +47,6 @@ constexpr uint64_t key_bytes = 16;
 constexpr int blocks = 2048;
 constexpr int batches = 4;  // of each kind, in turn, so that no cache holds one
 
-__host__ __device__ inline uint64_t value_word(uint64_t key, uint64_t stamp, uint64_t number) {
-  return number == 0 ? stamp : (key ^ stamp) * (2 * number + 1);
-}
-
 // The 16 bytes of each key, and the first value of each.
 __global__ void make_columns(const uint64_t* keys, uint64_t rows, uint64_t value_words,
                              uint64_t* key_column, int64_t* key_offsets, uint64_t* values) {
@@ -61,7 +58,7 @@ __global__ void make_columns(const uint64_t* keys, uint64_t rows, uint64_t value
     key_column[2 * i + 1] = scramble(keys[i]);
     if (values == nullptr) continue;
     for (uint64_t w = 0; w < value_words; ++w) {
-      values[i * value_words + w] = value_word(keys[i], keys[i] * 3, w);
+      values[i * value_words + w] = stamped_word(keys[i], keys[i] * 3, w);
     }
   }
 }
@@ -238,7 +235,7 @@ class ItemsBench {
       if (batch.ops[i] != DeviceOp::put) continue;
       batch.stamps[i] = scramble(++stamps_);
       for (uint64_t w = 0; w < value_bytes_ / 8; ++w, at += 8) {
-        const uint64_t word = value_word(batch.numbers[i], batch.stamps[i], w);
+        const uint64_t word = stamped_word(batch.numbers[i], batch.stamps[i], w);
         std::memcpy(batch.values + at, &word, sizeof word);
       }
     }
@@ -322,12 +319,10 @@ class ItemsBench {
       if (offsets_[i] != static_cast<int64_t>(at)) ++wrong_;
       if (batch.ops[i] != DeviceOp::get || found_[i] != 1) continue;
       if (at + value_bytes_ > rows_ * value_bytes_) break;
-      std::memcpy(&values_out_[i], bytes_ + at, sizeof values_out_[i]);
-      for (uint64_t w = 1; w < value_bytes_ / 8; ++w) {
-        uint64_t word = 0;
-        std::memcpy(&word, bytes_ + at + w * 8, sizeof word);
-        if (word == value_word(batch.numbers[i], values_out_[i], w)) continue;
-        found_[i] = ReplayedTable::untouched_byte;  // of none of its values
+      std::memcpy(words_.data(), bytes_ + at, words_.size() * sizeof words_[0]);
+      values_out_[i] = words_[0];
+      if (!are_stamped(batch.numbers[i], words_.data(), words_.size())) {
+        found_[i] = ReplayedTable::untouched_byte;
       }
       at += value_bytes_;
     }
@@ -362,6 +357,7 @@ class ItemsBench {
   double bus_ = 0;  // values a second
   ReplayedTable model_{parameters_.items};
   std::vector<uint64_t> values_out_;
+  std::vector<uint64_t> words_ = std::vector<uint64_t>(value_bytes_ / sizeof(uint64_t));
   uint64_t stamps_ = 0;  // drawn
   uint64_t wrong_ = 0;
 };

@@ -115,10 +115,10 @@ class Bench {
     options.scheduling.policy = Scheduling::greedy;  // launched kernels only
     DeviceQueue queue(*table_, options);
     const std::vector<uint64_t> keys = keys_of(parameters_.clients);
-    std::vector<uint64_t> values(keys.size()), values_out(keys.size()), stored;
+    ForeseenReplies foreseen(keys);
+    ForeseenReplies::Columns columns(keys.size());
+    std::vector<uint64_t> values_out(keys.size());
     std::vector<uint8_t> found(keys.size());
-    for (const uint64_t key : keys) stored.push_back(key * 3);
-    uint64_t drawn = 0;
     std::printf("a batch alone, submission to reply, median of %d:\n", rounds);
     for (const DeviceOp op : {DeviceOp::get, DeviceOp::put}) {
       CostModel costs;
@@ -128,24 +128,20 @@ class Bench {
         requests.rows = rows;
         requests.op = op;
         requests.keys = keys.data();
-        requests.values = values.data();
+        requests.values = columns.put.data();
         requests.values_out = values_out.data();
         requests.found = found.data();
         std::vector<double> took;
         for (int round = 0; round < rounds; ++round) {
           DeviceCompletion completion;
-          for (uint64_t i = 0; i < rows; ++i) {
-            values[i] = scramble(++drawn);
-            found[i] = 77;
-          }
+          foreseen.foresee(op, 0, rows, columns);
+          std::fill_n(found.begin(), rows, ForeseenReplies::unanswered);
           const int64_t begin = clock_ns();
           if (queue.submit(requests, completion) != QueueStatus::ok) ++wrong_;
           completion.wait();
           took.push_back(static_cast<double>(clock_ns() - begin));
-          for (uint64_t i = 0; i < rows; ++i) {
-            wrong_ += found[i] != 1 || values_out[i] != stored[i] ? 1 : 0;
-            if (op == DeviceOp::put) stored[i] = values[i];
-          }
+          wrong_ += ForeseenReplies::wrong(columns, rows, values_out.data(), found.data());
+          foreseen.apply(op, 0, rows, columns);
         }
         std::nth_element(took.begin(), took.begin() + rounds / 2, took.end());
         std::printf("  %s %5llu rows  %7.1f us\n", op == DeviceOp::get ? "GET" : "PUT",

@@ -1,16 +1,12 @@
-// Rows that begin with a stamp, from which, and from its key, the rest of a row follows. So a model
-// that knows the stamp of each key (cuda/replayed_table.h) can tell whether a row is right.
+// Rows on the GPU whose words are stamped (cuda/stamped_words.h): written, and read.
 #pragma once
 
 #include <cstdint>
 
 #include "cuda/replayed_table.h"
+#include "cuda/stamped_words.h"
 
 namespace isotherm::bench {
-
-__device__ inline uint64_t row_word(uint64_t key, uint64_t stamp, uint64_t number) {
-  return number == 0 ? stamp : (key ^ stamp) * (2 * number + 1);
-}
 
 // Rows of `words` words each.
 static __global__ void write_rows(const uint64_t* keys, const uint64_t* stamps, uint64_t* rows,
@@ -18,7 +14,7 @@ static __global__ void write_rows(const uint64_t* keys, const uint64_t* stamps, 
   const uint64_t stride = uint64_t{gridDim.x} * blockDim.x;
   for (uint64_t at = uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; at < count * words;
        at += stride) {
-    rows[at] = row_word(keys[at / words], stamps[at / words], at % words);
+    rows[at] = stamped_word(keys[at / words], stamps[at / words], at % words);
   }
 }
 
@@ -28,13 +24,8 @@ static __global__ void read_rows(const uint64_t* keys, const uint64_t* rows, uin
   const uint64_t stride = uint64_t{gridDim.x} * blockDim.x;
   for (uint64_t i = uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += stride) {
     if (found[i] != 1) continue;
-    const uint64_t stamp = rows[i * words];
-    for (uint64_t w = 1; w < words; ++w) {
-      if (rows[i * words + w] != row_word(keys[i], stamp, w)) {
-        found[i] = ReplayedTable::untouched_byte;
-      }
-    }
-    stamps[i] = stamp;
+    if (!are_stamped(keys[i], rows + i * words, words)) found[i] = ReplayedTable::untouched_byte;
+    stamps[i] = rows[i * words];
   }
 }
 

@@ -1,5 +1,5 @@
-// What the GPU's benchmarks check their replies with (bench/cuda/replayed_table.h): it agrees with
-// the table on the fake device, and finds each way in which a table may be wrong.
+// What the GPU's benchmarks check their replies with (bench/cuda): a model that replays calls
+// agrees with the table on the fake device, and finds each way in which a table may be wrong.
 #include "cuda/replayed_table.h"
 
 #include <gtest/gtest.h>
@@ -7,6 +7,8 @@
 #include <functional>
 #include <random>
 
+#include "cuda/foreseen_replies.h"
+#include "cuda/stamped_words.h"
 #include "fake_device/fake_device_fixture.h"
 #include "gpu/fixed_device_table.h"
 
@@ -234,6 +236,46 @@ TEST(ReplayedTableThreads, EachRowIsReplayedOnce) {
   requests.found = nullptr;
   EXPECT_EQ(model.replay(requests), 0u);
   EXPECT_EQ(model.entries(), 0u);
+}
+
+TEST(StampedWords, AreOfOneKeyAndOneStamp) {
+  std::vector<uint64_t> words;
+  for (uint64_t number = 0; number < 8; ++number)
+    words.push_back(bench::stamped_word(5, 77, number));
+  EXPECT_EQ(words[0], 77u);
+  EXPECT_TRUE(bench::are_stamped(5, words.data(), words.size()));
+  EXPECT_FALSE(bench::are_stamped(6, words.data(), words.size()));
+  for (uint64_t& word : words) {
+    ++word;
+    EXPECT_FALSE(bench::are_stamped(5, words.data(), words.size()));
+    --word;
+  }
+}
+
+// What a client of a queue expects follows from what it submitted, and other replies are counted.
+TEST(ForeseenRepliesTest, FollowFromWhatWasSubmitted) {
+  bench::ForeseenReplies foreseen({10, 11, 12, 13});
+  bench::ForeseenReplies::Columns columns(4);
+  const auto wrong = [&](std::vector<uint64_t> values, std::vector<uint8_t> found) {
+    foreseen.foresee(DeviceOp::get, 0, 4, columns);
+    return bench::ForeseenReplies::wrong(columns, 4, values.data(), found.data());
+  };
+  EXPECT_EQ(wrong({30, 33, 36, 39}, {1, 1, 1, 1}), 0u);
+  EXPECT_EQ(wrong({30, 33, 36, 38}, {1, 1, 1, 1}), 1u);
+  EXPECT_EQ(wrong({30, 33, 36, 39}, {1, 1, 0, bench::ForeseenReplies::unanswered}), 2u);
+  foreseen.foresee(DeviceOp::erase, 1, 2, columns);
+  EXPECT_EQ(columns.expected[0], 33u);
+  EXPECT_EQ(wrong({30, 33, 36, 39}, {1, 1, 1, 1}), 0u);  // not yet taken
+  foreseen.apply(DeviceOp::erase, 1, 2, columns);
+  EXPECT_EQ(wrong({30, 0, 0, 39}, {1, 0, 0, 1}), 0u);
+  EXPECT_EQ(wrong({30, 33, 36, 39}, {1, 1, 1, 1}), 2u);
+  foreseen.foresee(DeviceOp::put, 2, 2, columns);
+  EXPECT_EQ(columns.expected_found[0], 0);
+  EXPECT_NE(columns.put[1], 39u);
+  const std::vector<uint64_t> put = columns.put;
+  foreseen.apply(DeviceOp::put, 2, 2, columns);
+  EXPECT_EQ(wrong({30, 0, put[0], put[1]}, {1, 0, 1, 1}), 0u);
+  EXPECT_EQ(wrong({30, 0, put[0], 39}, {1, 0, 1, 1}), 1u);
 }
 
 TEST(Ranks, AKeySaysItsRank) {
