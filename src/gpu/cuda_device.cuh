@@ -78,6 +78,18 @@ __global__ void __launch_bounds__(most_threads<Kernel>(), least_blocks<Kernel>()
   kernel(LaneCuda{});
 }
 
+// Whether its code for the calling thread's GPU waits as above: code that was made for sm_80 does
+// not, nor does what the driver makes of that for a newer GPU.
+template <class Kernel>
+bool waits_in_stream() {
+  static const bool waits = [] {
+    cudaFuncAttributes attributes{};
+    const cudaError_t code = cudaFuncGetAttributes(&attributes, enter<Kernel>);
+    return code == cudaSuccess && attributes.ptxVersion >= 90;
+  }();
+  return waits;
+}
+
 // Where the piece of pinned memory around `at` begins, and its bytes; 0 where the driver cannot
 // say.
 inline std::pair<uint64_t, uint64_t> pinned_range(const void* at) {
@@ -237,16 +249,17 @@ class CudaDevice {
 
   template <class Kernel>
   bool launch(Stream stream, uint32_t blocks, uint32_t threads, const Kernel& kernel) {
-    cudaLaunchAttribute early{};
-    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    early.val.programmaticStreamSerializationAllowed = 1;
+    const bool early = early_launches_ && cuda_device_internal::waits_in_stream<Kernel>();
+    cudaLaunchAttribute attribute{};
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
     cudaLaunchConfig_t config{};
     config.gridDim = dim3(blocks);
     config.blockDim = dim3(threads);
     config.dynamicSmemBytes = cuda_device_internal::shared_bytes<Kernel>();
     config.stream = stream;
-    config.attrs = &early;
-    config.numAttrs = early_launches_ ? 1 : 0;
+    config.attrs = &attribute;
+    config.numAttrs = early ? 1 : 0;
     return check(cudaLaunchKernelEx(&config, cuda_device_internal::enter<Kernel>, kernel));
   }
 
