@@ -78,18 +78,6 @@ function(isotherm_add_library)
   add_library(isotherm::isotherm ALIAS isotherm)
 endfunction()
 
-# The GPU's part of a program, where tools/compile_cuda.sh has left it. Its object comes before the
-# library's stand-in (src/gpu/no_cuda.cc), which is then not linked.
-function(isotherm_link_gpu target)
-  set(folder "${PROJECT_SOURCE_DIR}/build/cuda")
-  if(ISOTHERM_SANITIZE OR ISOTHERM_STATIC OR NOT EXISTS "${folder}/server_gpu.o")
-    return()
-  endif()
-  # As a source: among libraries it could be named twice.
-  target_sources(${target} PRIVATE "${folder}/server_gpu.o")
-  target_link_libraries(${target} PRIVATE "${folder}/libcudart_static.a" ${CMAKE_DL_LIBS} rt)
-endfunction()
-
 # The allocator of the programs, never of the library: a library must not choose it.
 function(isotherm_link_allocator target)
   if(NOT ISOTHERM_JEMALLOC)
