@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "executor/device/round_schedule.h"
+#include "batch/round_policy.h"
 #include "net/client_limits.h"
 #include "net/log_level.h"
 #include "net/memory_amount.h"
@@ -122,7 +122,7 @@ void add_round_options(CLI::App& app, RoundOptions& rounds) {
                   [&](const std::string& text) { take_schedule(text, rounds.policy); });
   app.add_option("--gpu-batch", rounds.rows,
                  "Requests that go without waiting for more [fixed 512, periodic 2097152]")
-      ->check(CLI::Range(uint64_t{1}, RoundSchedule::most_rows));
+      ->check(CLI::Range(uint64_t{1}, RoundOptions::most_rows));
   app.add_option_function<int64_t>(
          "--gpu-wait-usec", [&](int64_t usec) { rounds.wait_ns = usec * 1000; },
          "Longest wait for more, or the cycle if periodic, in microseconds [100]")
@@ -166,7 +166,7 @@ void check_together(const net::ServerOptions& options) {
     throw CLI::ValidationError("--gpu-values", "needs --device cuda or auto");
   }
   try {
-    static_cast<void>(RoundSchedule(options.store.rounds));
+    static_cast<void>(completed(options.store.rounds));
   } catch (const std::invalid_argument&) {
     throw CLI::ValidationError("--gpu-schedule",
                                "--gpu-batch and --gpu-wait-usec are for fixed or periodic");

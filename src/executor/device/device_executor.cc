@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "base/broken.h"
 #include "base/tile.h"
@@ -62,11 +63,12 @@ constexpr uint64_t lines_a_step = 1 << 16;
 
 }  // namespace
 
-DeviceExecutor::DeviceExecutor(HostStore& store, const RootTiersMaker& make, WaitClock* clock)
+DeviceExecutor::DeviceExecutor(HostStore& store, const RootTiersMaker& make,
+                               std::unique_ptr<SchedulingPolicy> policy, WaitClock* clock)
     : store_(store),
       rounds_(
           make_table(make), [this](uint64_t last_version) { take_over(last_version); },
-          RoundSchedule(store.options.rounds), clock != nullptr ? *clock : steady_clock_) {}
+          std::move(policy), clock != nullptr ? *clock : steady_clock_) {}
 
 // Values lie on the devices of the table, so they go first.
 DeviceExecutor::~DeviceExecutor() {

@@ -46,10 +46,10 @@ class DeviceExecutor {
  public:
   using Participant = Rounds::Participant;
 
-  // Rounds begin as the options of the store say, by `clock` or, if that is null, the system's.
-  // Throws DeviceError or std::bad_alloc where there is no device to use, and std::invalid_argument
-  // for options of rounds that cannot work.
-  DeviceExecutor(HostStore& store, const RootTiersMaker& make, WaitClock* clock = nullptr);
+  // Rounds begin as the policy says (null: at once), by `clock` or, if that is null, the system's.
+  // Throws DeviceError or std::bad_alloc where there is no device to use.
+  DeviceExecutor(HostStore& store, const RootTiersMaker& make,
+                 std::unique_ptr<SchedulingPolicy> policy = nullptr, WaitClock* clock = nullptr);
   ~DeviceExecutor();
   DeviceExecutor(const DeviceExecutor&) = delete;
   DeviceExecutor& operator=(const DeviceExecutor&) = delete;
@@ -95,7 +95,8 @@ class DeviceExecutor {
   // it.
   RootTableStats stats();
   RoundStats round_stats() const { return rounds_.stats(); }
-  const RoundSchedule& schedule() const { return rounds_.schedule(); }
+  // Whether rounds may wait for more rows.
+  bool gathers() const { return rounds_.gathers(); }
   // All 0 where no values lie on devices.
   DeviceValueStats value_stats() const { return values_ ? values_->stats() : DeviceValueStats{}; }
   // That the pages of items are preferred to come from; empty where none is known.

@@ -48,10 +48,11 @@ struct Rounds::Round {
 };
 
 Rounds::Rounds(std::unique_ptr<RootTable> table, std::function<void(uint64_t)> take_over,
-               const RoundSchedule& schedule, WaitClock& clock)
+               std::unique_ptr<SchedulingPolicy> policy, WaitClock& clock)
     : table_(std::move(table)),
       take_over_(std::move(take_over)),
-      schedule_(schedule),
+      policy_(std::move(policy)),
+      gathers_(policy_ != nullptr && policy_->gathers()),
       clock_(clock) {}
 
 bool Rounds::run(Participant& participant, RoundWork& work) {
@@ -92,6 +93,7 @@ std::shared_ptr<Rounds::Round> Rounds::join(Participant& participant, RoundWork&
   participant.first_ = round->rows;
   round->participants.push_back(&participant);
   round->rows += rows;
+  arrived_ += rows;
   if (sender == nullptr) {
     round->urgent = true;
   } else if (std::exchange(sender->round_, round->number) != round->number) {
@@ -99,12 +101,11 @@ std::shared_ptr<Rounds::Round> Rounds::join(Participant& participant, RoundWork&
   }
   round->writes |= work.writes();
   if (!leads) {
-    if (schedule_.waits() && goes(*round)) changed_.notify_all();
+    if (gathers_) changed_.notify_all();
     return round;
   }
-  if (schedule_.waits()) gather(lock, *round);
+  if (gathers_) gather(lock, *round);
   take_turn(lock);
-  if (schedule_.waits()) began_ = clock_.now_ns();
   count_round(round->rows);
   forming_.reset();
   changed_.notify_all();
@@ -122,19 +123,33 @@ void Rounds::find_room(std::unique_lock<std::mutex>& lock, uint64_t rows) {
 
 // Whether waiting for more participants would help nobody, or harm somebody.
 bool Rounds::goes(const Round& round) const {
-  return schedule_.enough(round.rows) || round.senders >= senders_ || round.urgent ||
-         roomless_ != 0 || hurries_ != 0 || lost();
+  return round.senders >= senders_ || round.urgent || roomless_ != 0 || hurries_ != 0 || lost();
 }
 
 void Rounds::gather(std::unique_lock<std::mutex>& lock, const Round& round) {
-  const int64_t latest = schedule_.latest(clock_.now_ns(), began_);
+  const int64_t since = clock_.now_ns();
+  int64_t again = BatchDecision::never;
   while (!goes(round)) {
-    if (clock_.now_ns() >= latest) {
-      ++stats_.timeouts;
+    const int64_t now = clock_.now_ns();
+    const BatchDecision decision = decide(round.rows, since, now);
+    if (decision.reads != 0) {
+      if (now >= again) ++stats_.timeouts;
       return;
     }
-    clock_.wait(lock, changed_, latest);
+    again = decision.again;
+    if (again > now) clock_.wait(lock, changed_, again);
   }
+}
+
+// Of a round with so many rows, the first of which came at the time `since`.
+BatchDecision Rounds::decide(uint64_t rows, int64_t since, int64_t now) {
+  WaitingRows waiting;
+  waiting.now = now;
+  waiting.reads = rows;
+  waiting.read_age = now - since;
+  waiting.on_device = running() ? 1 : 0;
+  waiting.arrived = arrived_;
+  return policy_->decide(waiting);
 }
 
 // A turn takes microseconds, less than falling asleep and waking, so it looks a while before it

@@ -1,11 +1,17 @@
 // SchedulingPolicy: decides when rows that wait for a device are sent, how many and by which path.
 //
-// The queue's thread asks `decide` after every change of what waits, and again at the time that the
-// answer names. It sends reads and writes in batches of their own, reads before writes: a decision
-// to send writes sends all reads that wait as well (batch/batch_scheduler.h says why). A decision
-// is carried out before the policy is asked again. `report` tells of every batch that has ended.
+// The same policies (batch/) serve the queue before a table and the rounds of a store:
+//   a queue   (batch/batch_scheduler.h) asks after every change of what waits. It sends reads and
+//             writes in batches of their own, reads before writes: a decision to send writes sends
+//             all reads that wait as well.
+//   a store   asks when a round could begin (executor/device/rounds.h). Work of a thread is not
+//             cut, so a decision to send any of a round's rows sends the round; rows of both kinds
+//             count as reads there.
+// Both ask again at the time that the answer names. A decision is carried out before the policy is
+// asked again. `report` tells of every batch of a queue that has ended.
 //
-// Policies are pure logic: the time is an argument, so tests turn the clock. Threads. One.
+// Policies are pure logic: the time is an argument, so tests turn the clock. Threads. One at a
+// time.
 #pragma once
 
 #include <cstdint>
@@ -48,7 +54,18 @@ class SchedulingPolicy {
  public:
   virtual ~SchedulingPolicy() = default;
   virtual BatchDecision decide(const WaitingRows& waiting) = 0;
+  // Whether rows may be kept waiting though the device has nothing to do.
+  virtual bool gathers() const { return true; }
+  // Whether not all decisions name the same path.
+  virtual bool chooses_route() const { return false; }
   virtual void report(const BatchReport& /*batch*/) {}
+};
+
+// What rounds of a store did so far.
+struct RoundStats {
+  uint64_t rounds = 0;
+  uint64_t rows = 0;
+  uint64_t timeouts = 0;  // that began since the time had come, not the rows
 };
 
 }  // namespace isotherm

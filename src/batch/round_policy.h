@@ -1,0 +1,58 @@
+// make_round_policy: the scheduling policy of a store whose index is on a device, from the few
+// options that a store has for it (RoundOptions).
+//
+// A cycle cannot be shorter than a round takes: only one round runs at a time, so the next begins
+// when that one has ended, whatever the cycle says. So no cycle is refused for being short, as one
+// of a queue is, whose batches would pile up: the policy is told of no costs.
+//
+// Sources. MemcachedGPU, sections 2.1 and 5.3; Mega-KV, section 5; KVCG, section 4.
+#pragma once
+
+#include <memory>
+#include <stdexcept>
+
+#include "batch/make_policy.h"
+
+namespace isotherm {
+
+// What is in use, defaults filled in. Throws std::invalid_argument for options that cannot work.
+inline RoundOptions completed(RoundOptions options) {
+  constexpr int64_t longest_wait = 1'000'000'000;
+  constexpr int64_t usual_wait = 100'000;
+  constexpr uint64_t usual_rows = 512;
+  if (options.policy == Scheduling::greedy) {
+    if (options.rows != 0 || options.wait_ns != 0) {
+      throw std::invalid_argument("greedy rounds wait for nobody: they take no size and no wait");
+    }
+    return options;
+  }
+  if (options.policy != Scheduling::fixed_size && options.policy != Scheduling::periodic) {
+    throw std::invalid_argument(
+        "rounds are greedy, fixed or periodic: their path to the GPU follows their size anyway");
+  }
+  if (options.rows > RoundOptions::most_rows) {
+    throw std::invalid_argument("a round has at most 2097152 requests");
+  }
+  if (options.wait_ns < 0 || options.wait_ns > longest_wait) {
+    throw std::invalid_argument("a round waits for a second at most");
+  }
+  if (options.rows == 0) {
+    options.rows = options.policy == Scheduling::fixed_size ? usual_rows : RoundOptions::most_rows;
+  }
+  if (options.wait_ns == 0) options.wait_ns = usual_wait;
+  return options;
+}
+
+// Throws as `completed`.
+inline std::unique_ptr<SchedulingPolicy> make_round_policy(const RoundOptions& options) {
+  const RoundOptions its = completed(options);
+  SchedulingOptions all;
+  all.policy = its.policy;
+  all.fixed_size = {its.rows, its.wait_ns};
+  all.periodic.cycle_ns = its.wait_ns;
+  all.periodic.enough_reads = its.rows;
+  all.periodic.rate = 1;  // no cost is known, so any will do
+  return make_policy(all);
+}
+
+}  // namespace isotherm
