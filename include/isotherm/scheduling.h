@@ -96,7 +96,8 @@ struct SchedulingOptions {
 // When the threads of a store whose index is on a GPU go to it together, in a round:
 //   greedy      at once; what arrives meanwhile is the next round
 //   fixed_size  when the round has `rows` requests, or the first of them has waited for `wait_ns`
-//   periodic    at the end of every cycle of `wait_ns`, or when it has `rows` requests
+//   periodic    at the end of every cycle of `wait_ns`, or when it has `rows` requests; requests
+//               that write every `write_cycles` of them, while the others of their batches go
 // and in any case once all threads that use the store are in it.
 struct RoundOptions {
   static constexpr uint64_t most_rows = 1 << 21;  // of a round
@@ -106,6 +107,9 @@ struct RoundOptions {
   uint64_t rows = 0;
   // At most a second. 0: 100 µs. Greedy takes 0 only.
   int64_t wait_ns = 0;
+  // Writes wait for the end of every so many cycles, 1 to 1000; 1: they go with the reads. For
+  // periodic only.
+  uint32_t write_cycles = 1;
 };
 
 }  // namespace isotherm

@@ -20,13 +20,18 @@ inline RoundOptions completed(RoundOptions options) {
   constexpr int64_t longest_wait = 1'000'000'000;
   constexpr int64_t usual_wait = 100'000;
   constexpr uint64_t usual_rows = 512;
+  constexpr uint32_t most_write_cycles = 1000;
+  const bool periodic = options.policy == Scheduling::periodic;
+  if (options.write_cycles == 0 || options.write_cycles > (periodic ? most_write_cycles : 1)) {
+    throw std::invalid_argument("periodic writes go every 1 to 1000 cycles, others at once");
+  }
   if (options.policy == Scheduling::greedy) {
     if (options.rows != 0 || options.wait_ns != 0) {
       throw std::invalid_argument("greedy rounds wait for nobody: they take no size and no wait");
     }
     return options;
   }
-  if (options.policy != Scheduling::fixed_size && options.policy != Scheduling::periodic) {
+  if (options.policy != Scheduling::fixed_size && !periodic) {
     throw std::invalid_argument(
         "rounds are greedy, fixed or periodic: their path to the GPU follows their size anyway");
   }
@@ -37,7 +42,7 @@ inline RoundOptions completed(RoundOptions options) {
     throw std::invalid_argument("a round waits for a second at most");
   }
   if (options.rows == 0) {
-    options.rows = options.policy == Scheduling::fixed_size ? usual_rows : RoundOptions::most_rows;
+    options.rows = periodic ? RoundOptions::most_rows : usual_rows;
   }
   if (options.wait_ns == 0) options.wait_ns = usual_wait;
   return options;
@@ -51,6 +56,7 @@ inline std::unique_ptr<SchedulingPolicy> make_round_policy(const RoundOptions& o
   all.fixed_size = {its.rows, its.wait_ns};
   all.periodic.cycle_ns = its.wait_ns;
   all.periodic.enough_reads = its.rows;
+  all.periodic.write_cycles = its.write_cycles;
   all.periodic.rate = 1;  // no cost is known, so any will do
   return make_policy(all);
 }

@@ -63,8 +63,13 @@ EngineState::~EngineState() = default;
 void EngineState::use_device(const RootTiersMaker& make_index, bool required,
                              WaitClock* round_clock) {
   try {
-    device = std::make_unique<DeviceExecutor>(store, make_index,
-                                              make_round_policy(store.options.rounds), round_clock);
+    const RoundOptions& rounds = store.options.rounds;
+    WaitClock& wait_clock = round_clock != nullptr ? *round_clock : steady_clock;
+    device =
+        std::make_unique<DeviceExecutor>(store, make_index, make_round_policy(rounds), wait_clock);
+    if (rounds.write_cycles > 1) {
+      write_delay = std::make_unique<WriteDelay>(make_round_policy(rounds), wait_clock);
+    }
   } catch (const std::exception& error) {
     if (required) throw std::runtime_error(error.what());
     device_problem = error.what();

@@ -248,6 +248,7 @@ INSTANTIATE_TEST_SUITE_P(
 // Rounds that wait for more.
 constexpr RoundOptions fixed_rounds{Scheduling::fixed_size, 250, 300'000};
 constexpr RoundOptions periodic_rounds{Scheduling::periodic, 0, 500'000};
+constexpr RoundOptions delayed_writes{Scheduling::periodic, 0, 100'000, 3};
 
 INSTANTIATE_TEST_SUITE_P(
     Schedules, EngineHistoryTest,
@@ -257,6 +258,8 @@ INSTANTIATE_TEST_SUITE_P(
                            2000, 80, Where::fake_device, fixed_rounds},
                       Case{"threads_periodic", EvictionPolicy::noeviction, 0, 3, 100, 80,
                            Where::fake_device, periodic_rounds},
+                      Case{"threads_delayed_writes", EvictionPolicy::noeviction, 0, 3, 100, 80,
+                           Where::fake_device, delayed_writes},
                       Case{"threads_periodic_small_devices", EvictionPolicy::noeviction, 0, 3,
                            4'000, 150, Where::small_devices, periodic_rounds}),
     [](const auto& param) { return std::string(param.param.name); });

@@ -127,6 +127,9 @@ void add_round_options(CLI::App& app, RoundOptions& rounds) {
          "--gpu-wait-usec", [&](int64_t usec) { rounds.wait_ns = usec * 1000; },
          "Longest wait for more, or the cycle if periodic, in microseconds [100]")
       ->check(CLI::Range(1, 1'000'000));
+  app.add_option("--gpu-write-cycles", rounds.write_cycles,
+                 "Cycles that writes wait for, if periodic, while reads go; 1: they go too [1]")
+      ->check(CLI::Range(1, 1000));
 }
 
 void add_crew_options(CLI::App& app, Options& store) {
@@ -169,7 +172,8 @@ void check_together(const net::ServerOptions& options) {
     static_cast<void>(completed(options.store.rounds));
   } catch (const std::invalid_argument&) {
     throw CLI::ValidationError("--gpu-schedule",
-                               "--gpu-batch and --gpu-wait-usec are for fixed or periodic");
+                               "--gpu-batch and --gpu-wait-usec are for fixed or periodic, "
+                               "--gpu-write-cycles for periodic");
   }
 }
 
