@@ -98,14 +98,17 @@ struct SchedulingOptions {
 //   fixed_size  when the round has `rows` requests, or the first of them has waited for `wait_ns`
 //   periodic    at the end of every cycle of `wait_ns`, or when it has `rows` requests; requests
 //               that write every `write_cycles` of them, while the others of their batches go
+//   adaptive    at once; where rounds have fewer than `rows` requests the host is to answer them,
+//   and
+//               the index goes there in the background, else the GPU (docs/gpu.md)
 // and in any case once all threads that use the store are in it.
 struct RoundOptions {
   static constexpr uint64_t most_rows = 1 << 21;  // of a round
 
   Scheduling policy = Scheduling::greedy;
-  // 1 to 2^21. 0: 512 for fixed_size, 2^21 for periodic. Greedy takes 0 only.
+  // 1 to 2^21. 0: 512 for fixed_size and adaptive, 2^21 for periodic. Greedy takes 0 only.
   uint64_t rows = 0;
-  // At most a second. 0: 100 µs. Greedy takes 0 only.
+  // At most a second. 0: 100 µs. Greedy and adaptive take 0 only.
   int64_t wait_ns = 0;
   // Writes wait for the end of every so many cycles, 1 to 1000; 1: they go with the reads. For
   // periodic only.

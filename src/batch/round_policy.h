@@ -5,7 +5,10 @@
 // when that one has ended, whatever the cycle says. So no cycle is refused for being short, as one
 // of a queue is, whose batches would pile up: the policy is told of no costs.
 //
-// Sources. MemcachedGPU, sections 2.1 and 5.3; Mega-KV, section 5; KVCG, section 4.
+// Adaptive: few rows are answered by the host, many by the device (executor/device/rounds.h).
+//
+// Sources. H-Rocks, section 6; MemcachedGPU, sections 2.1 and 5.3; Mega-KV, section 5; KVCG,
+// section 4.
 #pragma once
 
 #include <memory>
@@ -31,12 +34,15 @@ inline RoundOptions completed(RoundOptions options) {
     }
     return options;
   }
-  if (options.policy != Scheduling::fixed_size && !periodic) {
-    throw std::invalid_argument(
-        "rounds are greedy, fixed or periodic: their path to the GPU follows their size anyway");
-  }
   if (options.rows > RoundOptions::most_rows) {
     throw std::invalid_argument("a round has at most 2097152 requests");
+  }
+  const bool adaptive = options.policy == Scheduling::adaptive;
+  if (!adaptive && !periodic && options.policy != Scheduling::fixed_size) {
+    throw std::invalid_argument("rounds are greedy, fixed, periodic or adaptive");
+  }
+  if (adaptive && options.wait_ns != 0) {
+    throw std::invalid_argument("adaptive rounds wait for nobody: they take no wait");
   }
   if (options.wait_ns < 0 || options.wait_ns > longest_wait) {
     throw std::invalid_argument("a round waits for a second at most");
@@ -44,7 +50,7 @@ inline RoundOptions completed(RoundOptions options) {
   if (options.rows == 0) {
     options.rows = periodic ? RoundOptions::most_rows : usual_rows;
   }
-  if (options.wait_ns == 0) options.wait_ns = usual_wait;
+  if (options.wait_ns == 0 && !adaptive) options.wait_ns = usual_wait;
   return options;
 }
 
@@ -58,6 +64,8 @@ inline std::unique_ptr<SchedulingPolicy> make_round_policy(const RoundOptions& o
   all.periodic.enough_reads = its.rows;
   all.periodic.write_cycles = its.write_cycles;
   all.periodic.rate = 1;  // no cost is known, so any will do
+  all.adaptive.threshold = its.rows;
+  all.adaptive.most_threshold = its.rows * all.adaptive.factor;
   return make_policy(all);
 }
 

@@ -312,7 +312,10 @@ bool BatchRunner::make_room(BatchRun& run) {
 }
 
 bool BatchRunner::maintain(int64_t now_ms) {
-  return upkeep_.step(std::exchange(writes_, 0), now_ms);
+  const bool more = upkeep_.step(std::exchange(writes_, 0), now_ms);
+  if (engine_.device == nullptr || !engine_.device->rounds().tends()) return more;
+  const EpochGuard guard(engine_.store.epochs, slot_);
+  return engine_.device->rounds().tend() || more;
 }
 
 // The batch has the databases (executor/key_gate.h), and nobody else works on what is theirs.

@@ -20,6 +20,7 @@
 namespace isotherm {
 
 enum class BatchKind : uint8_t { reads, writes };
+// Of a store: the device, or the host.
 enum class BatchRoute : uint8_t { bulk, express };
 
 // What waits. Times and ages in nanoseconds, counts in rows.
@@ -66,6 +67,7 @@ struct RoundStats {
   uint64_t rounds = 0;
   uint64_t rows = 0;
   uint64_t timeouts = 0;  // that began since the time had come, not the rows
+  uint64_t switches = 0;  // of the side that is to answer
 };
 
 }  // namespace isotherm

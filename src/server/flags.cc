@@ -74,8 +74,8 @@ void take_device(const std::string& text, DeviceChoice& field) {
 
 void take_schedule(const std::string& text, Scheduling& field) {
   const auto policy = parse_scheduling(text);
-  if (!policy || *policy == Scheduling::adaptive) {
-    throw CLI::ValidationError("not one of greedy, fixed, periodic: " + text);
+  if (!policy) {
+    throw CLI::ValidationError("not one of greedy, fixed, periodic, adaptive: " + text);
   }
   field = *policy;
 }
@@ -118,10 +118,11 @@ void add_value_options(CLI::App& app, Options& store) {
 void add_round_options(CLI::App& app, RoundOptions& rounds) {
   add_text_option(app, "--gpu-schedule",
                   "When the requests of all threads go to the GPUs together: greedy, fixed or "
-                  "periodic [greedy]",
+                  "periodic; or adaptive: the CPU answers few, the GPUs many [greedy]",
                   [&](const std::string& text) { take_schedule(text, rounds.policy); });
   app.add_option("--gpu-batch", rounds.rows,
-                 "Requests that go without waiting for more [fixed 512, periodic 2097152]")
+                 "Requests that go without waiting for more [fixed 512, periodic 2097152], or that "
+                 "are many [adaptive 512]")
       ->check(CLI::Range(uint64_t{1}, RoundOptions::most_rows));
   app.add_option_function<int64_t>(
          "--gpu-wait-usec", [&](int64_t usec) { rounds.wait_ns = usec * 1000; },

@@ -4,6 +4,7 @@
 #include <new>
 #include <utility>
 
+#include "base/broken.h"
 #include "base/progress.h"
 #include "gpu/device_error.h"
 
@@ -27,6 +28,7 @@ struct Rounds::Round {
   bool writes = false;
   uint64_t number = 0;
   uint32_t senders = 0;  // whose work is in
+  int64_t since = 0;     // it has formed, where the policy wants to know
   bool urgent = false;
 
   RootColumns columns;
@@ -53,7 +55,10 @@ Rounds::Rounds(std::unique_ptr<RootTable> table, std::function<void(uint64_t)> t
       take_over_(std::move(take_over)),
       policy_(std::move(policy)),
       gathers_(policy_ != nullptr && policy_->gathers()),
-      clock_(clock) {}
+      chooses_(policy_ != nullptr && policy_->chooses_route()),
+      clock_(clock) {
+  if (chooses_) table_->lean(true);
+}
 
 bool Rounds::run(Participant& participant, RoundWork& work) {
   if (lost()) return false;
@@ -86,6 +91,7 @@ std::shared_ptr<Rounds::Round> Rounds::join(Participant& participant, RoundWork&
   if (leads) {
     forming_ = std::make_shared<Round>();
     forming_->number = ++last_number_;
+    if (gathers_ || chooses_) forming_->since = clock_.now_ns();
   }
   std::shared_ptr<Round> round = forming_;
   participant.work_ = &work;
@@ -106,6 +112,7 @@ std::shared_ptr<Rounds::Round> Rounds::join(Participant& participant, RoundWork&
   }
   if (gathers_) gather(lock, *round);
   take_turn(lock);
+  if (chooses_) choose_side(round->rows, round->since);
   count_round(round->rows);
   forming_.reset();
   changed_.notify_all();
@@ -127,11 +134,10 @@ bool Rounds::goes(const Round& round) const {
 }
 
 void Rounds::gather(std::unique_lock<std::mutex>& lock, const Round& round) {
-  const int64_t since = clock_.now_ns();
   int64_t again = BatchDecision::never;
   while (!goes(round)) {
     const int64_t now = clock_.now_ns();
-    const BatchDecision decision = decide(round.rows, since, now);
+    const BatchDecision decision = decide(round.rows, round.since, now);
     if (decision.reads != 0) {
       if (now >= again) ++stats_.timeouts;
       return;
@@ -150,6 +156,25 @@ BatchDecision Rounds::decide(uint64_t rows, int64_t since, int64_t now) {
   waiting.on_device = running() ? 1 : 0;
   waiting.arrived = arrived_;
   return policy_->decide(waiting);
+}
+
+// By whoever has the turn, of a round with so many rows.
+void Rounds::choose_side(uint64_t rows, int64_t since) {
+  const BatchRoute route = decide(rows, since, clock_.now_ns()).route;
+  const bool on_host = route == BatchRoute::express;
+  if (on_host == on_host_.load(std::memory_order_relaxed)) return;
+  on_host_.store(on_host, std::memory_order_relaxed);
+  ++stats_.switches;
+  table_->lean(on_host);
+}
+
+// On its way to the host it makes way for every round, for few come then. On its way to the device
+// rounds may come one after the other, so it waits for its turn as they do.
+bool Rounds::tend() {
+  bool more = false;
+  const auto step = [&](RootTable& table) { more = table.tend(); };
+  const bool done = on_host_.load(std::memory_order_relaxed) ? alone_now(step) : alone(step);
+  return done && more;
 }
 
 // A turn takes microseconds, less than falling asleep and waking, so it looks a while before it
@@ -384,7 +409,7 @@ bool Rounds::alone(const std::function<void(RootTable&)>& use) {
 bool Rounds::alone_now(const std::function<void(RootTable&)>& use) {
   {
     const std::lock_guard guard(mutex_);
-    if (running_.load(std::memory_order_relaxed)) return false;
+    if (running() && !broken(Rule::draining)) return false;
     running_.store(true, std::memory_order_relaxed);
   }
   return use_turn(use);

@@ -33,6 +33,11 @@
 // participant. It is known by its first work, and missed until it ends: an idle one makes the
 // others wait for as long as the policy says.
 //
+// Side. A policy that chooses between ways (H-Rocks, section 6) says of each round which side is to
+// answer: the device, where many rows wait, or the host. The index follows, bin by bin, between
+// rounds (`tend`), and every round finds each key where it is. So the sides change without a round
+// that waits for another, and a key's requests keep their order: a bin moves when no round runs.
+//
 // Order. A worker waits until its work is answered, so all requests of a round are concurrent. On
 // each key those take effect first that need no order, then the others, in the order of the
 // participants and their rows. A participant's get needs none only before its first write of the
@@ -165,6 +170,10 @@ class Rounds {
 
   // Whether rounds may wait for more rows.
   bool gathers() const { return gathers_; }
+  // Whether a part of the index has to go to the other side; a step of that, within an epoch, and
+  // whether more is left to do.
+  bool tends() const { return !lost() && table_->tends(); }
+  bool tend();
   RoundStats stats() const;
 
  private:
@@ -177,6 +186,7 @@ class Rounds {
   bool goes(const Round& round) const;
   void gather(std::unique_lock<std::mutex>& lock, const Round& round);
   BatchDecision decide(uint64_t rows, int64_t since, int64_t now);
+  void choose_side(uint64_t rows, int64_t since);
   void take_turn(std::unique_lock<std::mutex>& lock);
   bool take_turn_now();
   void count_round(uint64_t rows);
@@ -203,6 +213,8 @@ class Rounds {
   const std::function<void(uint64_t)> take_over_;
   const std::unique_ptr<SchedulingPolicy> policy_;  // asked under the mutex
   const bool gathers_;
+  const bool chooses_;               // between device and host
+  std::atomic<bool> on_host_{true};  // it has chosen so; changes under the mutex
   WaitClock& clock_;
   std::atomic<bool> lost_{false};
   uint64_t version_ = 0;  // the last given; belongs to whoever has the turn
