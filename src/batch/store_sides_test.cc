@@ -12,6 +12,7 @@
 #include "executor/device/rounds.h"
 #include "executor/device/step_round.h"
 #include "fake_device/fake_root_table.h"
+#include "items/poison.h"
 
 namespace isotherm::store_sides_test {
 namespace {
@@ -27,13 +28,13 @@ class RootWork final : public RoundWork {
     Location root;
   };
 
-  explicit RootWork(std::vector<Row> rows) : rows_(std::move(rows)) {}
+  RootWork(RoundSender& sender, std::vector<Row> rows) : sender_(sender), rows_(std::move(rows)) {}
 
   uint32_t rows() const override { return static_cast<uint32_t>(rows_.size()); }
   bool writes() const override { return true; }
   bool writes(uint32_t /*row*/) const override { return true; }
   bool changes_in_place(uint32_t /*row*/) const override { return false; }
-  RoundSender* sender() const override { return nullptr; }
+  RoundSender* sender() const override { return &sender_; }
   void write_keys(HostExecutor& /*executor*/, uint64_t* keys) override {
     for (const Row& row : rows_) *keys++ = row.key;
   }
@@ -50,6 +51,7 @@ class RootWork final : public RoundWork {
   const std::map<uint64_t, Location>& seen() const { return seen_; }
 
  private:
+  RoundSender& sender_;
   const std::vector<Row> rows_;
   std::map<uint64_t, Location> seen_;
 };
@@ -57,6 +59,7 @@ class RootWork final : public RoundWork {
 class StoreSidesTest : public ::testing::Test {
  protected:
   ~StoreSidesTest() override {
+    sender_.reset();
     rounds_.reset();
     store_.epochs.release(slot_);
   }
@@ -66,7 +69,7 @@ class StoreSidesTest : public ::testing::Test {
     ASSERT_TRUE(rounds_->run(participant_, work));
   }
   Location root(uint64_t key) {
-    RootWork work({{key, location::none}});
+    RootWork work(*sender_, {{key, location::none}});
     run(work);
     return work.seen().at(key);
   }
@@ -84,6 +87,7 @@ class StoreSidesTest : public ::testing::Test {
   std::unique_ptr<Rounds> rounds_ = std::make_unique<Rounds>(
       std::make_unique<RootTable>(store_, fake_root_tiers_maker(device_)(1)), [](uint64_t) {},
       make_round_policy({Scheduling::adaptive, threshold}), clock_);
+  std::unique_ptr<RoundSender> sender_ = std::make_unique<RoundSender>();
   HostExecutor executor_{store_};
   Rounds::Participant participant_{executor_};
 };
@@ -93,15 +97,16 @@ TEST_F(StoreSidesTest, ALoadThatFlapsChangesSidesThreeTimesASecondAtMost) {
   std::map<uint64_t, Location> model;
   std::deque<int64_t> changed;  // when sides did, within the last second
   uint64_t before = 0;
-  for (int i = 0; i < 600 && !HasFatalFailure(); ++i) {
+  constexpr int rounds = poison::sanitized ? 120 : 600;
+  for (int i = 0; i < rounds && !HasFatalFailure(); ++i) {
     // Few rows and many in turn, at first; later long spans of each.
-    const bool many = i < 300 ? i % 2 == 0 : i / 50 % 2 == 0;
+    const bool many = i < rounds / 2 ? i % 2 == 0 : i / (rounds / 12) % 2 == 0;
     std::vector<RootWork::Row> rows;
     const uint64_t first = random() % 400;
     for (uint64_t row = 0; row < (many ? 4 * threshold : 2); ++row) {
       rows.push_back({first + row, random() % 3 == 0 ? location::none : random() % 1000 + 1});
     }
-    RootWork work(rows);
+    RootWork work(*sender_, rows);
     run(work);
     for (const auto& [key, seen] : work.seen()) {
       const auto at = model.find(key);
@@ -118,7 +123,7 @@ TEST_F(StoreSidesTest, ALoadThatFlapsChangesSidesThreeTimesASecondAtMost) {
     while (!changed.empty() && changed.front() <= clock_.now_ns() - 1000 * ms) changed.pop_front();
     EXPECT_LE(changed.size(), 4u) << "three, and one to the side that is then kept";
     for (int steps = i % 3; steps != 0; --steps) tend();
-    clock_.advance(20 * ms);
+    clock_.advance(12'000 / rounds * ms);
   }
   EXPECT_GE(switches(), 8u);
 }
@@ -126,7 +131,7 @@ TEST_F(StoreSidesTest, ALoadThatFlapsChangesSidesThreeTimesASecondAtMost) {
 TEST_F(StoreSidesTest, TheSideThatAnswersHasTheIndexOnceItHasMoved) {
   std::vector<RootWork::Row> rows;
   for (uint64_t key = 1; key <= 500; ++key) rows.push_back({key, key});
-  RootWork many(rows);
+  RootWork many(*sender_, rows);
   run(many);
   const auto on_host = [&] {
     uint64_t entries = 0;
@@ -151,12 +156,12 @@ TEST_F(StoreSidesTest, TheSideThatAnswersHasTheIndexOnceItHasMoved) {
 // What a round has changed, but not made known to the device yet, goes with no bin: who moves bins
 // comes when it has ended.
 TEST_F(StoreSidesTest, BinsMoveWhenNoRoundRuns) {
-  RootWork put({{7, 1}});
+  RootWork put(*sender_, {{7, 1}});
   run(put);
   {
     const EpochGuard guard(store_.epochs, *slot_);
     StepRound round(*rounds_, executor_);
-    RootWork change({{7, 2}});
+    RootWork change(*sender_, {{7, 2}});
     ASSERT_TRUE(round.take_turn(false));
     round.add(change);
     while (round.go_on(false) != StepRound::Came::answered) {

@@ -87,10 +87,12 @@ Submitted BatchRunner::submit(BatchRun& run) {
 void BatchRunner::run_plain(BatchRun& run) {
   Batch& batch = *run.batch;
   engine_.store.epochs.enter_to_work(run.slot);
-  if (engine_.device) prepare_device(run);
-  delay_ = delays_writes(batch) ? engine_.write_delay.get() : nullptr;
-  const bool gated =
-      engine_.store.gate.armed() || engine_.store.row_gate != nullptr || delay_ != nullptr;
+  bool gated = engine_.store.gate.armed() || engine_.store.row_gate != nullptr;
+  if (engine_.device) {
+    prepare_device(run);
+    delay_ = delays_writes(batch) ? engine_.write_delay.get() : nullptr;
+    gated |= delay_ != nullptr;
+  }
   if (!gated) run_now(run, batch, 0, batch.size(), false);
   EpochDomain::rest(run.slot);
   if (!gated) return;

@@ -58,7 +58,8 @@ EngineState::EngineState(const Options& options, const Clock& its_clock)
     : clock(its_clock),
       store(checked(options), options.hash_seed ? *options.hash_seed : draw_seed()) {}
 
-EngineState::~EngineState() = default;
+// Its thread may still be telling the crew of a batch that has ended since.
+EngineState::~EngineState() { write_delay.reset(); }
 
 void EngineState::use_device(const RootTiersMaker& make_index, bool required,
                              WaitClock* round_clock) {

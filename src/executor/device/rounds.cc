@@ -112,7 +112,7 @@ std::shared_ptr<Rounds::Round> Rounds::join(Participant& participant, RoundWork&
   }
   if (gathers_) gather(lock, *round);
   take_turn(lock);
-  if (chooses_) choose_side(round->rows, round->since);
+  if (chooses_ && round->senders != 0) choose_side(round->rows, round->since);
   count_round(round->rows);
   forming_.reset();
   changed_.notify_all();
@@ -158,11 +158,11 @@ BatchDecision Rounds::decide(uint64_t rows, int64_t since, int64_t now) {
   return policy_->decide(waiting);
 }
 
-// By whoever has the turn, of a round with so many rows.
+// By whoever has the turn, of a round with so many rows that somebody waits for.
 void Rounds::choose_side(uint64_t rows, int64_t since) {
-  const BatchRoute route = decide(rows, since, clock_.now_ns()).route;
-  const bool on_host = route == BatchRoute::express;
-  if (on_host == on_host_.load(std::memory_order_relaxed)) return;
+  const BatchDecision decision = decide(rows, since, clock_.now_ns());
+  const bool on_host = decision.route == BatchRoute::express;
+  if (decision.reads == 0 || on_host == on_host_.load(std::memory_order_relaxed)) return;
   on_host_.store(on_host, std::memory_order_relaxed);
   ++stats_.switches;
   table_->lean(on_host);
