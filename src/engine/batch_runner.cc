@@ -87,13 +87,22 @@ Submitted BatchRunner::submit(BatchRun& run) {
 void BatchRunner::run_plain(BatchRun& run) {
   Batch& batch = *run.batch;
   engine_.store.epochs.enter_to_work(run.slot);
-  if (engine_.device) prepare_device(run);
-  const bool gated = engine_.store.gate.armed() || engine_.store.row_gate != nullptr;
+  bool gated = engine_.store.gate.armed() || engine_.store.row_gate != nullptr;
+  if (engine_.device) {
+    prepare_device(run);
+    delay_ = delays_writes(batch) ? engine_.write_delay.get() : nullptr;
+    gated |= delay_ != nullptr;
+  }
   if (!gated) run_now(run, batch, 0, batch.size(), false);
   EpochDomain::rest(run.slot);
   if (!gated) return;
   executor_.hash_keys(batch.columns(), 0, batch.size());
   run_gated(run, batch, 0, batch.size());
+  delay_ = nullptr;
+}
+
+bool BatchRunner::delays_writes(const Batch& batch) const {
+  return engine_.write_delay != nullptr && batch.writes() && engine_.on_device();
 }
 
 void BatchRunner::run_groups(BatchRun& run) {
@@ -144,12 +153,7 @@ void BatchRunner::run_gated(BatchRun& run, Batch& batch, Batch::Row first, Batch
   if (!park_held(run, batch, first, end)) {
     run_now(run, batch, first, end, true);
   } else {
-    for (Batch::Row row = first; row < end; ++row) {
-      if (parked_[row - first] != 0) continue;
-      const Batch::Row begin = row;
-      while (row < end && parked_[row - first] == 0) ++row;
-      run_now(run, batch, begin, row, true);
-    }
+    run_unparked(run, batch, first, end);
   }
   KeyGate::end(holder_);
 }
@@ -180,6 +184,8 @@ bool BatchRunner::park_held(BatchRun& run, Batch& batch, Batch::Row first, Batch
 // With the view that it belongs to.
 void BatchRunner::park(BatchRun& run, Batch& batch, Batch::Row row, Awaited* what,
                        Batch::Row first) {
+  // All writes that are put off go together, so one waits for all.
+  if (what != nullptr && what == delay_ && std::exchange(run.put_off, true)) what = nullptr;
   const auto park_one = [&](Batch::Row one, Awaited* its) {
     if (std::exchange(parked_[one - first], 1) == 0) run.park(batch, one, its);
   };
@@ -198,8 +204,10 @@ Awaited* BatchRunner::awaited(const Batch::Columns& columns, Batch::Row row) con
   const uint64_t hash = columns.hash[row];
   const uint32_t database = columns.database[row];
   if (Awaited* const holder = store.gate.held(holder_, hash, database)) return holder;
-  if (store.row_gate == nullptr || store.gate.owns(holder_, hash, database)) return nullptr;
-  return store.row_gate->awaited(columns, row);
+  if (store.row_gate != nullptr && !store.gate.owns(holder_, hash, database)) {
+    if (Awaited* const what = store.row_gate->awaited(columns, row)) return what;
+  }
+  return columns.op[row] != Op::get ? delay_ : nullptr;
 }
 
 // Gets whose values are lost with a device are run on the host.
@@ -216,13 +224,33 @@ void BatchRunner::finish_values(BatchRun& run) {
 // fetched later.
 void BatchRunner::run_now(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end,
                           bool hashed) {
-  if (engine_.on_device()) {
-    DeviceExecutor& device = *engine_.device;
-    const bool parks = fetchers_ != nullptr && run.reader != nullptr && !run.batch->has_groups();
-    first = device.run(participant_, run, batch, first, end, parks ? &run : nullptr);
-    if (fetchers_ == nullptr) finish_values(run);
-  }
+  if (engine_.on_device()) first = run_on_device(run, batch, first, end, nullptr);
   if (first != end) executor_.run(batch, run.now_ms, run.writable, first, end, hashed);
+}
+
+// Those with hashes that park_held has left: by one round for all, on the host in runs.
+void BatchRunner::run_unparked(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end) {
+  const auto parked = [&](Batch::Row row) { return parked_[row - first] != 0; };
+  Batch::Row row = first;
+  if (engine_.on_device() && std::count(parked_.begin(), parked_.end(), 0) != 0) {
+    row = run_on_device(run, batch, first, end, parked_.data());
+  }
+  for (; row < end; ++row) {
+    if (parked(row)) continue;
+    const Batch::Row begin = row;
+    while (row < end && !parked(row)) ++row;
+    executor_.run(batch, run.now_ms, run.writable, begin, row, true);
+  }
+}
+
+Batch::Row BatchRunner::run_on_device(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end,
+                                      const uint8_t* skipped) {
+  DeviceExecutor& device = *engine_.device;
+  const bool parks = fetchers_ != nullptr && run.reader != nullptr && !run.batch->has_groups();
+  const Batch::Row done =
+      device.run(participant_, run, batch, first, end, parks ? &run : nullptr, skipped);
+  if (fetchers_ == nullptr) finish_values(run);
+  return done;
 }
 
 // Rows of groups wait before they take their keys.
@@ -288,7 +316,10 @@ bool BatchRunner::make_room(BatchRun& run) {
 }
 
 bool BatchRunner::maintain(int64_t now_ms) {
-  return upkeep_.step(std::exchange(writes_, 0), now_ms);
+  const bool more = upkeep_.step(std::exchange(writes_, 0), now_ms);
+  if (engine_.device == nullptr || !engine_.device->rounds().tends()) return more;
+  const EpochGuard guard(engine_.store.epochs, slot_);
+  return engine_.device->rounds().tend() || more;
 }
 
 // The batch has the databases (executor/key_gate.h), and nobody else works on what is theirs.

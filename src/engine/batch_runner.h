@@ -25,6 +25,7 @@
 namespace isotherm {
 
 class EngineState;
+class WriteDelay;
 
 class BatchRunner final : public Executor {
  public:
@@ -67,7 +68,11 @@ class BatchRunner final : public Executor {
   bool park_held(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end);
   void park(BatchRun& run, Batch& batch, Batch::Row row, Awaited* what, Batch::Row first);
   Awaited* awaited(const Batch::Columns& columns, Batch::Row row) const;
+  bool delays_writes(const Batch& batch) const;
   void run_now(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end, bool hashed);
+  void run_unparked(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end);
+  Batch::Row run_on_device(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end,
+                           const uint8_t* skipped);
   void finish_values(BatchRun& run);
   void wait_for_gated(Batch& batch);
   void begin_commits(BatchRun& run, bool again);
@@ -87,6 +92,7 @@ class BatchRunner final : public Executor {
   std::unique_ptr<ValueReader> reader_;
   HostUpkeep upkeep_;
   std::vector<uint8_t> parked_;  // of the rows that are to run now
+  WriteDelay* delay_ = nullptr;  // of the rows that run now, where writes are put off
   uint64_t writes_ = 0;          // rows that may write, since the last step of upkeep
 };
 
