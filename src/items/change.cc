@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "command/decimal.h"
+#include "items/objects.h"
 
 namespace isotherm {
 namespace {
@@ -35,7 +36,8 @@ bool conditions_hold(const Request& request, const Item* old, Plan& plan) {
     refuse(plan, Status::not_found);
     return false;
   }
-  if (request.has(option::if_version) && old->version() != static_cast<uint64_t>(request.number)) {
+  if (request.has(option::if_version) &&
+      Objects::version_of(*old) != static_cast<uint64_t>(request.number)) {
     refuse(plan, Status::condition_failed);
     return false;
   }
@@ -218,6 +220,7 @@ void plan_expire(const Request& request, const Item* old, int64_t now_ms, Plan& 
   }
   plan.action = Plan::Action::store;
   plan.parts.value_bytes = old->value().size();
+  plan.parts.type = old->type();
   plan.parts.flags = old->flags();
   plan.parts.expiry = request.expiry;
   plan.first = old->value();
@@ -230,6 +233,7 @@ void plan_operation(const Request& request, const Item* old, int64_t now_ms,
       plan.status = old != nullptr ? Status::ok : Status::not_found;
       return;
     case Op::put:
+    case Op::put_object:
       return plan_put(request, old, max_value_bytes, plan);
     case Op::erase:
       return plan_erase(request, old, plan);
@@ -251,9 +255,25 @@ void plan_operation(const Request& request, const Item* old, int64_t now_ms,
     case Op::none:
       return refuse(plan, Status::not_found);
     case Op::flush:
+    case Op::call:
       break;
   }
   refuse(plan, Status::invalid);
+}
+
+// Whether the request may find an object: it looks at no value, or takes any.
+bool takes_objects(const Request& request) {
+  switch (request.op) {
+    case Op::get:
+    case Op::expire:
+      return request.has(option::any_type);
+    case Op::put:
+    case Op::put_object:
+    case Op::erase:
+      return !request.has(option::want_previous);
+    default:
+      return request.op == Op::none;
+  }
 }
 
 }  // namespace
@@ -280,10 +300,13 @@ void plan_change(const Request& request, const Item* old, int64_t now_ms, uint64
   plan.filler = ' ';
   plan.parts = {.key = request.key,
                 .value_bytes = 0,
-                .type = ValueType::string,
+                .type = request.type,
                 .expiry = no_expiry,
                 .flags = 0,
                 .database = request.database};
+  if (old != nullptr && old->is_object() && !takes_objects(request)) {
+    return refuse(plan, Status::wrong_type);
+  }
   plan_operation(request, old, now_ms, max_value_bytes, plan);
   if (plan.action == Plan::Action::store && request.key.size() > max_value_bytes) {
     refuse(plan, Status::too_large);

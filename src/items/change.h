@@ -5,6 +5,9 @@
 // shared state, so every executor gives the same answers. An executor calls it before its
 // compare-and-swap, and again if that lost.
 //
+// Whether an operation works on the type of the item is looked at first. Of an object it may only
+// see that it is there; calls are none of this file (executor/host/object_answers.h).
+//
 // Limits. Lengths are added in 64 bits and compared with Limits before anything is allocated.
 #pragma once
 
@@ -13,6 +16,7 @@
 #include <string_view>
 
 #include "isotherm/batch.h"
+#include "isotherm/object.h"
 #include "items/item.h"
 
 namespace isotherm {
@@ -27,9 +31,23 @@ struct Request {
   std::string_view value;
   int64_t number;
   int64_t expiry;
+  ValueType type = ValueType::string;  // of the value that a put stores
 
   bool has(uint16_t option) const { return (options & option) != 0; }
 };
+
+// What a call may take of memory: its arguments, and what an allocator needs beside each, about.
+inline uint64_t bytes_of_arguments(std::span<const std::string_view> arguments) {
+  constexpr uint64_t beside = 64;
+  uint64_t bytes = 0;
+  for (const std::string_view argument : arguments) bytes += argument.size() + beside;
+  return bytes;
+}
+
+// What a call calls.
+inline const ObjectFunction& function_of(const Request& request) {
+  return *reinterpret_cast<const ObjectFunction*>(request.value.data());
+}
 
 struct Plan {
   enum class Action : uint8_t { keep, store, erase, set_expiry };

@@ -33,7 +33,9 @@ class BatchWork final : public RoundWork {
   uint32_t rows() const override { return rows_; }
   bool writes() const override { return writes_; }
   bool writes(uint32_t row) const override { return columns_.op[row] != Op::get; }
-  bool changes_in_place(uint32_t row) const override { return columns_.op[row] == Op::expire; }
+  bool changes_in_place(uint32_t row) const override {
+    return columns_.op[row] == Op::expire || columns_.op[row] == Op::call;
+  }
   RoundSender* sender() const override { return sender_; }
 
   void write_keys(HostExecutor& executor, uint64_t* keys) override {

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/tile.h"
+#include "executor/host/object_answers.h"
 #include "executor/host/row_answers.h"
 
 namespace isotherm {
@@ -28,6 +29,10 @@ class RoundRoots {
   RoundIndex* to_write(const Run& run, Row row, const Request& request, Reply& /*reply*/) {
     Database& database = run.executor.store().databases[request.database];
     return &index_.emplace(*overlay_, database, found_.keys[row], of_device(row));
+  }
+
+  static void answer_object(Run& run, Row row, const Request& request, RoundIndex& index) {
+    ObjectAnswers<RoundIndex>::answer(run, row, request, index);
   }
 
  private:
