@@ -27,6 +27,12 @@ void store_over(const Item& old, uint64_t value_bytes, Plan& plan) {
   plan.parts.expiry = old.expiry();
 }
 
+[[gnu::noinline]] bool version_holds(const Request& request, const Item& old, Plan& plan) {
+  if (Objects::version_of(old) == static_cast<uint64_t>(request.number)) return true;
+  refuse(plan, Status::condition_failed);
+  return false;
+}
+
 bool conditions_hold(const Request& request, const Item* old, Plan& plan) {
   if (request.has(option::if_absent) && old != nullptr) {
     refuse(plan, Status::condition_failed);
@@ -36,12 +42,7 @@ bool conditions_hold(const Request& request, const Item* old, Plan& plan) {
     refuse(plan, Status::not_found);
     return false;
   }
-  if (request.has(option::if_version) &&
-      Objects::version_of(*old) != static_cast<uint64_t>(request.number)) {
-    refuse(plan, Status::condition_failed);
-    return false;
-  }
-  return true;
+  return !request.has(option::if_version) || version_holds(request, *old, plan);
 }
 
 void plan_put(const Request& request, const Item* old, uint64_t max_value_bytes, Plan& plan) {
@@ -261,7 +262,19 @@ void plan_operation(const Request& request, const Item* old, int64_t now_ms,
   refuse(plan, Status::invalid);
 }
 
-// Whether the request may find an object: it looks at no value, or takes any.
+}  // namespace
+
+void Plan::fill(Item* item) const {
+  char* to = item->value_data();
+  if (!first.empty()) std::memcpy(to, first.data(), first.size());
+  // What lies before `second` and what lies behind everything.
+  const uint64_t end = std::max<uint64_t>(first.size(), second_at + second.size());
+  if (second_at > first.size()) std::memset(to + first.size(), filler, second_at - first.size());
+  if (!second.empty()) std::memcpy(to + second_at, second.data(), second.size());
+  if (end < parts.value_bytes) std::memset(to + end, filler, parts.value_bytes - end);
+  if (!steps.empty()) run_bitfield(steps, to, parts.value_bytes);
+}
+
 bool takes_objects(const Request& request) {
   switch (request.op) {
     case Op::get:
@@ -276,19 +289,6 @@ bool takes_objects(const Request& request) {
   }
 }
 
-}  // namespace
-
-void Plan::fill(Item* item) const {
-  char* to = item->value_data();
-  if (!first.empty()) std::memcpy(to, first.data(), first.size());
-  // What lies before `second` and what lies behind everything.
-  const uint64_t end = std::max<uint64_t>(first.size(), second_at + second.size());
-  if (second_at > first.size()) std::memset(to + first.size(), filler, second_at - first.size());
-  if (!second.empty()) std::memcpy(to + second_at, second.data(), second.size());
-  if (end < parts.value_bytes) std::memset(to + end, filler, parts.value_bytes - end);
-  if (!steps.empty()) run_bitfield(steps, to, parts.value_bytes);
-}
-
 void plan_change(const Request& request, const Item* old, int64_t now_ms, uint64_t max_value_bytes,
                  Plan& plan) {
   plan.action = Plan::Action::keep;
@@ -300,13 +300,10 @@ void plan_change(const Request& request, const Item* old, int64_t now_ms, uint64
   plan.filler = ' ';
   plan.parts = {.key = request.key,
                 .value_bytes = 0,
-                .type = request.type,
+                .type = ValueType::string,
                 .expiry = no_expiry,
                 .flags = 0,
                 .database = request.database};
-  if (old != nullptr && old->is_object() && !takes_objects(request)) {
-    return refuse(plan, Status::wrong_type);
-  }
   plan_operation(request, old, now_ms, max_value_bytes, plan);
   if (plan.action == Plan::Action::store && request.key.size() > max_value_bytes) {
     refuse(plan, Status::too_large);

@@ -5,8 +5,8 @@
 // shared state, so every executor gives the same answers. An executor calls it before its
 // compare-and-swap, and again if that lost.
 //
-// Whether an operation works on the type of the item is looked at first. Of an object it may only
-// see that it is there; calls are none of this file (executor/host/object_answers.h).
+// Before that it asks whether the operation works on what the item has. Of an object it may see
+// only that it is there; calls are none of this file (executor/host/object_answers.h).
 //
 // Limits. Lengths are added in 64 bits and compared with Limits before anything is allocated.
 #pragma once
@@ -31,7 +31,6 @@ struct Request {
   std::string_view value;
   int64_t number;
   int64_t expiry;
-  ValueType type = ValueType::string;  // of the value that a put stores
 
   bool has(uint16_t option) const { return (options & option) != 0; }
 };
@@ -71,6 +70,8 @@ struct Plan {
   char digits[24];  // what `first` or `second` refers to where it is made from numbers
 };
 
+// Whether the request may find an object: it looks at no value, or takes any.
+bool takes_objects(const Request& request);
 // `old` is the live item of the key, or null; expired items count as none. Fills `plan`.
 void plan_change(const Request& request, const Item* old, int64_t now_ms, uint64_t max_value_bytes,
                  Plan& plan);

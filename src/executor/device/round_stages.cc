@@ -72,10 +72,11 @@ void run_round_stages(HostExecutor::Run& run, const RoundShare& share, const Roo
     if (i + ahead < count) prefetch_item(i + ahead);
     const Batch::Row row = row_at(i);
     if (run.parking != nullptr && run.parks_behind(row)) continue;
-    if (run.columns.op[row] == Op::get) {
+    const Op op = run.columns.op[row];
+    if (op == Op::get) {
       Answers::get(run, roots, row, roots.find(row));
     } else {
-      Answers::write(run, roots, row);
+      Answers::change(run, roots, row, op);
     }
   }
 }

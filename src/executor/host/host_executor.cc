@@ -59,11 +59,9 @@ void HostExecutor::hash_keys(Batch::Columns& columns, Batch::Row from, Batch::Ro
 }
 
 // What sends values away needs some memory, too, and must find it when writers find none.
-bool HostExecutor::runs_over(bool over_cap) const {
+bool HostExecutor::sends_for_writers() const {
   constexpr uint64_t left_for_sending = 16 << 20;
-  return over_cap || store_.evicts ||
-         (store_.values != nullptr && store_.values->helps() &&
-          store_.budget.fits_over(left_for_sending));
+  return store_.values->helps() && store_.budget.fits_over(left_for_sending);
 }
 
 HostExecutor::Prepared HostExecutor::prepare_item(const Plan& plan, bool over_cap) {

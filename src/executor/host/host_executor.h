@@ -107,7 +107,9 @@ class HostExecutor {
   void settle(Database& database, Member old, int64_t old_expiry, int64_t fresh_expiry,
               Member fresh = {});
   // Whether a write may run over the cap; `over_cap`: also where the policy does not evict.
-  bool runs_over(bool over_cap) const;
+  ISOTHERM_INLINE bool runs_over(bool over_cap) const {
+    return over_cap || store_.evicts || (store_.values != nullptr && sends_for_writers());
+  }
 
  private:
   template <class Tile>
@@ -125,6 +127,7 @@ class HostExecutor {
   };
   Prepared prepare_item(const Plan& plan, bool over_cap);
   Prepared take_over(const Plan& plan, bool over);
+  bool sends_for_writers() const;
   void settle_object(const Item& old, const Item* fresh);
   // Of one that was not published.
   void drop_item(const Plan& plan, Location location);

@@ -85,11 +85,12 @@ struct HostStages {
     bool wrote = false;
     Roots lines;
     for (Row row = from; row < to; ++row) {
-      if (run.columns.op[row] == Op::get) {
+      const Op op = run.columns.op[row];
+      if (op == Op::get) {
         Answers::get(run, lines, row, wrote ? Roots::find(run, row) : roots[row - from]);
       } else {
         wrote = true;
-        Answers::write(run, lines, row);
+        Answers::change(run, lines, row, op);
       }
     }
   }

@@ -119,39 +119,47 @@ struct ObjectAnswers {
     const Composed without =
         compose(store.items, cache, seen.root, seen.old.location, location::none);
     if (!without.ok) return answered(reply, Status::out_of_memory);
-    Location to = seen.root;
-    bool ran = false;
-    const auto prepare = [&](auto& versions, Objects::Changing& changing) {
-      if (seen.old.item->expiry() != seen.old_expiry) return false;
-      ran = true;
-      if (!function.change(object, call)) return false;
-      reply.version = versions.next_version();
-      changing.note(reply.version);
-      const bool stays = !object.empty();
-      if (!stays) to = without.root;
-      if (store.sink != nullptr) {
-        Rows::tell(run, request, seen.old, seen.old_expiry, stays ? seen.old.item : nullptr,
-                   stays ? seen.old_expiry : no_expiry, reply.version, &call);
-      }
-      return true;
-    };
-    Swapped swapped = Swapped::lost;
-    {
-      Objects::Changing changing(store.items.objects(), object);
-      swapped = swap_root<TilePlain>(index, seen.hash, seen.root, to,
-                                     [&](auto& versions) { return prepare(versions, changing); });
-      if (ran && swapped == Swapped::lost) reply.version = Objects::version_of(*seen.old.item);
-    }
-    const bool left = swapped == Swapped::done && to != seen.root;
-    if (left) {
-      retire_root(cache, seen.root);
-      run.executor.settle(store.databases[request.database], seen.old, seen.old_expiry, no_expiry);
-    } else {
+    const auto [ran, stays] = change_in_place(run, request, index, seen, call, without.root, reply);
+    if (stays) {
       discard_root(cache, without.root);
       if (!ran) return false;
+    } else {
+      retire_root(cache, seen.root);
+      run.executor.settle(store.databases[request.database], seen.old, seen.old_expiry, no_expiry);
     }
     reply.number = call.number;
     return answered(reply, call.status);
+  }
+
+  struct Outcome {
+    bool ran = false;  // else another request came in between
+    bool stays = true;
+  };
+  // The root becomes `without` where the object does not stay.
+  static Outcome change_in_place(Run& run, const Request& request, Index& index, const Seen& seen,
+                                 ObjectCall& call, Location without, Reply& reply) {
+    HostStore& store = run.executor.store();
+    Object& object = *seen.old.item->object();
+    Outcome outcome;
+    Objects::Changing changing(store.items.objects(), object);
+    const auto decide = [&](bool found, uint64_t word, auto& versions) -> Decision {
+      if ((found ? word : location::none) != seen.root && !broken(Rule::swaps)) return {};
+      if (seen.old.item->expiry() != seen.old_expiry) return {};
+      outcome.ran = true;
+      reply.version = Objects::version_of(*seen.old.item);
+      if (!function_of(request).change(object, call)) return {};
+      reply.version = versions.next_version();
+      changing.note(reply.version);
+      outcome.stays = !object.empty();
+      if (store.sink != nullptr) {
+        Rows::tell(run, request, seen.old, seen.old_expiry, outcome.stays ? seen.old.item : nullptr,
+                   outcome.stays ? seen.old_expiry : no_expiry, reply.version, &call);
+      }
+      if (outcome.stays) return {Action::store, seen.root};
+      return {without != location::none ? Action::store : Action::erase, without};
+    };
+    index.template update<TilePlain>(seen.hash, decide);
+    return outcome;
   }
 
   // Calls the function on a new object, which is put where the key is absent.
@@ -172,7 +180,6 @@ struct ObjectAnswers {
     if (object->empty()) return leave(run, request, index, seen, call.status, reply);
     Request put = request;
     put.op = Op::put_object;
-    put.type = function.type;
     put.options = static_cast<uint16_t>(request.options & option::over_cap);
     put.flags = 0;
     put.expiry = no_expiry;
@@ -180,6 +187,7 @@ struct ObjectAnswers {
     put.value = {reinterpret_cast<const char*>(&location), sizeof location};
     Plan plan;
     plan_change(put, nullptr, run.now_ms, max_value_bytes, plan);
+    plan.parts.type = function.type;
     const Swapped swapped = swap(run, put, index, seen, plan, reply);
     if (swapped != Swapped::done) store.items.objects().free(location);
     if (swapped == Swapped::lost) return false;
@@ -197,17 +205,18 @@ struct ObjectAnswers {
     const Seen seen(run, row, request, index);
     const uint64_t bytes = object->memory();
     Request put = request;
-    put.type = object->type();
+    const ValueType type = object->type();
     const Location location = store.items.objects().take(std::move(object));
     put.value = {reinterpret_cast<const char*>(&location), sizeof location};
     Plan plan;
     plan_change(put, seen.item(), run.now_ms, store.max_value_bytes.load(std::memory_order_relaxed),
                 plan);
+    plan.parts.type = type;
     Swapped swapped = Swapped::no_memory;
     if (plan.action == Plan::Action::store && has_room(run, request, bytes, 0)) {
       swapped = swap(run, put, index, seen, plan, reply);
       if (swapped == Swapped::done) {
-        reply.type = put.type;
+        reply.type = type;
         return answered(reply, Status::ok);
       }
     }

@@ -65,7 +65,7 @@ struct RowAnswers {
     if (ISOTHERM_UNLIKELY(!member.item->is_plain())) {
       return member.item->away() ? get_away(run, row, member) : get_object(run, row, member);
     }
-    show_string(reply, *member.item);
+    show_string(reply, *member.item, member.item->value_data());
     reply.location = member.location;
     if (touches(run, row)) items.touch(member.location);
     ++run.hits;
@@ -73,9 +73,13 @@ struct RowAnswers {
   }
 
   static __attribute__((noinline)) void write(Run& run, Roots& roots, Row row) {
-    if (ISOTHERM_UNLIKELY(run.columns.op[row] >= Op::call)) return write_object(run, roots, row);
     if (ISOTHERM_UNLIKELY(run.executor.store_.sink != nullptr)) return write_told(run, roots, row);
     write_as<false>(run, roots, row);
+  }
+
+  // Any row but a get.
+  static ISOTHERM_INLINE void change(Run& run, Roots& roots, Row row, Op op) {
+    ISOTHERM_UNLIKELY(op >= Op::call) ? write_object(run, roots, row) : write(run, roots, row);
   }
 
  private:
@@ -165,18 +169,19 @@ struct RowAnswers {
   }
 
   static ISOTHERM_INLINE void show(Reply& reply, const Item& item) {
-    show_string(reply, item);
+    show_string(reply, item, item.away() ? nullptr : item.value_data());
     if (ISOTHERM_UNLIKELY(item.is_object())) show_object(reply, item);
   }
-  static ISOTHERM_INLINE void show_string(Reply& reply, const Item& item) {
-    reply.type = item.type();
+  static ISOTHERM_INLINE void show_string(Reply& reply, const Item& item, const char* data) {
+    reply.type = ValueType::string;
     reply.flags = item.flags();
     reply.version = item.version();
     reply.expiry = item.expiry();
-    reply.data = item.away() ? nullptr : item.value_data();
+    reply.data = data;
     reply.size = item.value_bytes();
   }
   static __attribute__((noinline)) void show_object(Reply& reply, const Item& item) {
+    reply.type = item.type();
     reply.version = Objects::version_of(item);
     reply.data = reinterpret_cast<const char*>(item.object());
     reply.size = 0;
@@ -225,11 +230,18 @@ struct RowAnswers {
     const bool expired = old_expiry != no_expiry && old_expiry <= run.now_ms;
 
     const Item* known = expired ? nullptr : old.item;
-    if (known != nullptr && ISOTHERM_UNLIKELY(known->away())) {
-      const ValueReader::Whole away = known_away(run, row, request, *known);
-      if (away.no_memory) finish(reply, Status::out_of_memory);
-      if (away.no_memory || away.awaited) return true;
-      known = away.item;
+    if (known != nullptr && ISOTHERM_UNLIKELY(!known->is_plain())) {
+      if (known->is_object()) {
+        if (!takes_objects(request)) {
+          finish(reply, Status::wrong_type);
+          return true;
+        }
+      } else {
+        const ValueReader::Whole away = known_away(run, row, request, *known);
+        if (away.no_memory) finish(reply, Status::out_of_memory);
+        if (away.no_memory || away.awaited) return true;
+        known = away.item;
+      }
     }
     // Expired, or its value was lost with a device.
     const bool gone = old.item != nullptr && known == nullptr;
@@ -245,8 +257,7 @@ struct RowAnswers {
     if (gone && plan.action == Plan::Action::keep) plan.action = Plan::Action::erase;
 
     // The old value stays readable until the batch is cleared, also when it is replaced.
-    const bool shows = shows_old(request) && plan.status != Status::wrong_type;
-    const Item* const shown = shows ? known : nullptr;
+    const Item* const shown = shows_old(request) ? known : nullptr;
     if (shown != nullptr) {
       show(reply, *shown);
       reply.location = old.location;
@@ -286,7 +297,7 @@ struct RowAnswers {
     const auto unchanged = [&] {
       return old.item == nullptr ||
              (old.item->expiry() == old_expiry &&
-              (ISOTHERM_LIKELY(!request.has(option::if_version)) ||
+              (ISOTHERM_LIKELY(!request.has(option::if_version)) || plan.status != Status::ok ||
                Objects::version_of(*old.item) == static_cast<uint64_t>(request.number)));
     };
 
@@ -348,7 +359,8 @@ struct RowAnswers {
       executor.settle(store.databases[request.database], old, old_expiry, reply.expiry,
                       {fresh.location, fresh.item});
       if (reply.expiry != no_expiry) store.items.note_expiry(fresh.location, reply.expiry);
-      if (ISOTHERM_UNLIKELY(plan.parts.value_bytes > longest_unnoticed) && request.op != Op::put) {
+      if (request.op == Op::put) return swapped;
+      if (ISOTHERM_UNLIKELY(plan.parts.value_bytes > longest_unnoticed)) {
         store.copied.fetch_add(plan.parts.value_bytes, std::memory_order_relaxed);
       }
       // The item may be replaced at once, but stays readable as the old one does.
