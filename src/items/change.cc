@@ -221,7 +221,6 @@ void plan_expire(const Request& request, const Item* old, int64_t now_ms, Plan& 
   }
   plan.action = Plan::Action::store;
   plan.parts.value_bytes = old->value().size();
-  plan.parts.type = old->type();
   plan.parts.flags = old->flags();
   plan.parts.expiry = request.expiry;
   plan.first = old->value();

@@ -58,7 +58,9 @@ class Item {
     uint32_t flags = 0;
     uint32_t database = 0;
     bool away = false;
-    bool all_fields = false;  // room for all: the value came before they were known
+    // Room for all: the value came before they were known, or it is an object, so that its expiry
+    // is set in its place.
+    bool all_fields = false;
 
     bool has_expiry() const { return expiry != no_expiry || all_fields; }
     bool has_extra() const { return flags != 0 || database != 0 || all_fields; }
@@ -105,17 +107,19 @@ class Item {
   char* value_data() { return const_cast<char*>(key_data()) + key_bytes_; }
   ISOTHERM_INLINE const char* value_data() const { return key_data() + key_bytes_; }
   // Its value is an object.
-  bool is_object() const { return type() > ValueType::string; }
+  ISOTHERM_INLINE bool is_object() const { return type() > ValueType::string; }
   // A string that is here.
   ISOTHERM_INLINE bool is_plain() const {
     constexpr uint64_t type_bits = 0xF;
     return (version_meta_ & (away_bit | type_bits)) == static_cast<uint64_t>(ValueType::string);
   }
   // Only of an item of an object.
-  Location object_location() const { return value_place(); }
-  Object* object() const { return reinterpret_cast<Object*>(location::place(value_place())); }
+  ISOTHERM_INLINE Location object_location() const { return value_place(); }
+  ISOTHERM_INLINE Object* object() const {
+    return reinterpret_cast<Object*>(location::place(value_place()));
+  }
   // Only of an item that is away, or of an object.
-  uint64_t value_place() const {
+  ISOTHERM_INLINE uint64_t value_place() const {
     uint64_t place = 0;
     std::memcpy(&place, value_data(), sizeof place);
     return place;

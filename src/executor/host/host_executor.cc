@@ -64,9 +64,14 @@ bool HostExecutor::sends_for_writers() const {
   return store_.values->helps() && store_.budget.fits_over(left_for_sending);
 }
 
+// Whether the value is in its place already.
+static bool arrives(const Plan& plan) {
+  return plan.parts.all_fields && plan.parts.type == ValueType::string;
+}
+
 HostExecutor::Prepared HostExecutor::prepare_item(const Plan& plan, bool over_cap) {
   const bool over = runs_over(over_cap);
-  if (plan.parts.all_fields) [[unlikely]]
+  if (arrives(plan)) [[unlikely]]
     return take_over(plan, over);
   const Location location = cache_.allocate(plan.parts.bytes(), over);
   if (location == location::none) return {};
@@ -83,7 +88,7 @@ HostExecutor::Prepared HostExecutor::take_over(const Plan& plan, bool over) {
 }
 
 void HostExecutor::drop_item(const Plan& plan, Location location) {
-  if (plan.parts.all_fields) return store_.items.large_items().take_out(location);
+  if (arrives(plan)) return store_.items.large_items().take_out(location);
   cache_.free_unpublished(location);
 }
 

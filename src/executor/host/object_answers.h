@@ -187,7 +187,7 @@ struct ObjectAnswers {
     put.value = {reinterpret_cast<const char*>(&location), sizeof location};
     Plan plan;
     plan_change(put, nullptr, run.now_ms, max_value_bytes, plan);
-    plan.parts.type = function.type;
+    become(plan, function.type);
     const Swapped swapped = swap(run, put, index, seen, plan, reply);
     if (swapped != Swapped::done) store.items.objects().free(location);
     if (swapped == Swapped::lost) return false;
@@ -211,7 +211,7 @@ struct ObjectAnswers {
     Plan plan;
     plan_change(put, seen.item(), run.now_ms, store.max_value_bytes.load(std::memory_order_relaxed),
                 plan);
-    plan.parts.type = type;
+    become(plan, type);
     Swapped swapped = Swapped::no_memory;
     if (plan.action == Plan::Action::store && has_room(run, request, bytes, 0)) {
       swapped = swap(run, put, index, seen, plan, reply);
@@ -224,6 +224,12 @@ struct ObjectAnswers {
     if (swapped == Swapped::lost) return false;
     if (plan.action == Plan::Action::store) plan.status = Status::out_of_memory;
     return leave(run, request, index, seen, plan.status, reply);
+  }
+
+  // Of the item of an object.
+  static void become(Plan& plan, ValueType type) {
+    plan.parts.type = type;
+    plan.parts.all_fields = true;
   }
 
   static Swapped swap(Run& run, const Request& request, Index& index, const Seen& seen,

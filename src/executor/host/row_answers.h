@@ -356,8 +356,7 @@ struct RowAnswers {
     if (swapped == Swapped::done) {
       reply.expiry = fresh.item != nullptr ? plan.parts.expiry : no_expiry;
       if (root != composed.root) retire_root(executor.cache_, root);
-      executor.settle(store.databases[request.database], old, old_expiry, reply.expiry,
-                      {fresh.location, fresh.item});
+      executor.settle(store.databases[request.database], old, old_expiry, reply.expiry);
       if (reply.expiry != no_expiry) store.items.note_expiry(fresh.location, reply.expiry);
       if (request.op == Op::put) return swapped;
       if (ISOTHERM_UNLIKELY(plan.parts.value_bytes > longest_unnoticed)) {
