@@ -423,7 +423,8 @@ uint64_t Worker::scan(uint32_t database, uint64_t cursor, uint64_t count,
     const Item* item = store.items.item(location);
     if (item->expired(now_ms) || item->database() != database) return;
     const bool large = location::kind(location) == location::Kind::large;
-    visit({item->key(), item->type(), item->value_bytes(), item->expiry(),
+    const uint64_t bytes = item->is_object() ? Objects::bytes_of(*item) : item->value_bytes();
+    visit({item->key(), item->type(), bytes, item->expiry(),
            large ? size_classes::count : location::size_class(location)});
     ++visited;
   };

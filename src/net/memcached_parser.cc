@@ -410,7 +410,7 @@ void MemcachedParser::run_touch(const Words& words, Turn& turn) {
   if (!parse_expiry(words[2], turn.now_ms, expiry)) {
     return say(turn.answers, bad_exptime, silent);
   }
-  const Batch::Row row = turn.batch.expire(words[1], expiry, option::no_value);
+  const Batch::Row row = turn.batch.expire(words[1], expiry, option::any_type | option::no_value);
   turn.answers.push_back({.verb = touch, .silent = silent, .row = row, .count = 1});
 }
 

@@ -197,6 +197,8 @@ class History {
       }
       case Op::bitfield:
       case Op::flush:
+      case Op::call:
+      case Op::put_object:
       case Op::none:
         break;
     }
@@ -252,6 +254,8 @@ class History {
           break;
         case Op::bitfield:
         case Op::flush:
+        case Op::call:
+        case Op::put_object:
         case Op::none: {
           const Batch::Row row = batch_.get(key);
           batch_.cancel(row, row + 1);

@@ -38,7 +38,7 @@ class BatchWork final : public RoundWork {
   bool writes() const override { return writes_; }
   bool writes(uint32_t row) const override { return columns_.op[row] != Op::get && !skips(row); }
   bool changes_in_place(uint32_t row) const override {
-    return columns_.op[row] == Op::expire && !skips(row);
+    return (columns_.op[row] == Op::expire || columns_.op[row] == Op::call) && !skips(row);
   }
   RoundSender* sender() const override { return sender_; }
 

@@ -136,7 +136,8 @@ SendFound ValueMoves::find(uint64_t bytes, int64_t now_ms) {
 
 bool ValueMoves::may_go(const Item& item, int64_t now_ms) const {
   const uint64_t bytes = item.value_bytes();
-  if (item.away() || bytes < store_.options.gpu_values_from || item.expired(now_ms)) return false;
+  if (!item.is_plain() || bytes < store_.options.gpu_values_from || item.expired(now_ms))
+    return false;
   if (bytes > values_.log().largest_value()) return false;
   const uint64_t left = item.parts(true).bytes();
   return left <= size_classes::largest &&
