@@ -203,6 +203,9 @@ class Worker {
   void wait_for(const Batch& batch);
   // Whether a batch of it is under way or not cleared.
   bool busy() const;
+  // Whether its batches run in its thread, so rows that are not answered when `start` returns wait
+  // for something.
+  bool runs_all() const;
   // Whether a queue was full for its last batch, and has not told yet that it has room.
   bool refused() const;
   // Called, by any thread, when `wait` would return; of a worker that starts small batches, or

@@ -350,6 +350,7 @@ void Worker::wait_for(const Batch& batch) {
 }
 
 bool Worker::busy() const { return impl_->out != 0; }
+bool Worker::runs_all() const { return impl_->engine.crew_if_made() == nullptr; }
 bool Worker::refused() const { return impl_->refused; }
 
 void Worker::wake_by(std::function<void()> wake) {

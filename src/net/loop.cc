@@ -131,7 +131,7 @@ void Loop::close_idle() {
   const int64_t now_ms = server_.clock.now_ms();
   for (const auto& connection : connections_) {
     const Client& client = connection->client();
-    const bool waits = client.held || connection->in_turn;
+    const bool waits = client.held || connection->waits();
     if (now_ms - client.last_ms >= limit_ms && !waits) connection->close();
   }
 }
@@ -210,7 +210,11 @@ void Loop::parse_ready(LoopTurn& turn) {
       continue;
     }
     const Batch::Row before = batch.size();
-    connection->parse(turn.turn);
+    if (!connection->parse(turn.turn)) [[unlikely]] {
+      connection->queued = connection->sends_on();
+      if (connection->queued) ready_[waiting++] = connection;
+      continue;
+    }
     connection->queued = false;
     turn.connections.push_back(connection);
     if (batch.size() != before) ++with_rows;
@@ -225,7 +229,7 @@ void Loop::start_batch(LoopTurn& turn) {
       return end_turn(turn);
     case Submitted::under_way:
       under_way_.push_back(&turn);
-      return answer_ready(turn);
+      return answer_ready(turn, worker_->runs_all());
     case Submitted::retry:
       refused_ = &turn;
   }
@@ -236,30 +240,32 @@ void Loop::look_at_turns() {
     const auto its = std::find_if(under_way_.begin(), under_way_.end(),
                                   [&](const LoopTurn* turn) { return &turn->batch == &batch; });
     LoopTurn& turn = **its;
-    if (!ended) return answer_ready(turn);
+    if (!ended) return answer_ready(turn, true);
     under_way_.erase(its);
     end_turn(turn);
   });
   if (refused_ != nullptr && !worker_->refused()) start_batch(*std::exchange(refused_, nullptr));
 }
 
-// Of a turn whose other connections have rows that wait.
-void Loop::answer_ready(LoopTurn& turn) {
+// Of a turn whose other connections have rows that wait for something, or are just not answered
+// yet.
+void Loop::answer_ready(LoopTurn& turn, bool others_wait) {
   if (turn.alone) return;
   std::vector<Connection*>& all = turn.connections;
   answered_.clear();
   size_t waiting = 0;
   for (Connection* connection : all) {
-    if (connection->is_answered(turn.batch)) {
+    if (connection->is_answered(turn.turn)) {
       answered_.push_back(connection);
     } else {
       all[waiting++] = connection;
+      if (others_wait) connection->note_waiting(turn.turn);
     }
   }
   all.resize(waiting);
   if (answered_.empty()) return;
   write_replies(turn, answered_);
-  for (Connection* connection : answered_) settle(*connection);
+  for (Connection* connection : answered_) settle(*connection, turn);
 }
 
 void Loop::end_turn(LoopTurn& turn) {
@@ -272,7 +278,7 @@ void Loop::end_turn(LoopTurn& turn) {
   if (turn.copied_before != LoopTurn::copies_nothing) {
     copies_.learn(worker_->copied_bytes() - turn.copied_before);
   }
-  for (Connection* connection : turn.connections) settle(*connection);
+  for (Connection* connection : turn.connections) settle(*connection, turn);
   turn.connections.clear();
   turn.alone = false;
   spare_turns_.push_back(&turn);
@@ -289,11 +295,11 @@ void Loop::write_replies(LoopTurn& turn, const std::vector<Connection*>& to) {
 }
 
 // Nobody waits for a walk over a whole database but who asked for it.
-void Loop::settle(Connection& connection) {
+void Loop::settle(Connection& connection, LoopTurn& turn) {
   const bool alone = connection.open() && connection.waits_alone();
   connection.let_go();
   if (!alone || !is_idle()) connection.flush();
-  alone ? alone_.push_back(&connection) : connection.settle();
+  alone ? alone_.push_back(&connection) : connection.settle(turn.turn);
 }
 
 void Loop::run_those_alone() {

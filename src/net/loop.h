@@ -18,10 +18,11 @@
 //   7. a bounded step of the store's background work, or a nudge for those who do it.
 //
 // Turns under way. There may be several (loop_turn.h), each with a batch and connections of its
-// own, so nobody waits for a slow row but its connection. A connection is in one turn at a time:
-// what it sends meanwhile stays in its socket, so its requests keep their order and what they
-// borrow stays where it is. While a batch finds no place in the engine's queue, too many turns are
-// under way, or a command waits to run alone, no turn begins: nothing is read from sockets.
+// own, so nobody waits for a slow row but its connection. What a connection sends meanwhile stays
+// in its socket, unless one of its rows waits for something: then what it has asked is put aside
+// (aside.h), and it takes part in later turns, within bounds. While a batch finds no place in the
+// engine's queue, too many turns are under way, or a command waits to run alone, no turn begins:
+// nothing is read from sockets.
 //
 // So that clients with large replies keep nobody waiting for long, a turn writes about
 // `reply_bytes_per_turn` into outputs and sends about `sent_bytes_per_turn` of large ones; what it
@@ -105,6 +106,8 @@ class Loop {
     counters_.bytes_out.add(bytes);
     sent_bytes_ += bytes;
   }
+  // Whether connections may put aside what waits: turns are left for others.
+  bool lets_go_on() const { return under_way_.size() < Worker::most_under_way / 2; }
   bool sent_its_share() const { return sent_bytes_ > sent_bytes_per_turn; }
   void count_protocols(int64_t more) { protocol_bytes_ += more; }
   void holds_some() { holds_some_ = true; }
@@ -123,10 +126,10 @@ class Loop {
   void parse_ready(LoopTurn& turn);
   void start_batch(LoopTurn& turn);
   void look_at_turns();
-  void answer_ready(LoopTurn& turn);
+  void answer_ready(LoopTurn& turn, bool others_wait);
   void end_turn(LoopTurn& turn);
   void write_replies(LoopTurn& turn, const std::vector<Connection*>& to);
-  void settle(Connection& connection);
+  void settle(Connection& connection, LoopTurn& turn);
   void run_those_alone();
   void delete_ended();
   void report_memory();

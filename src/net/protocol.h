@@ -29,7 +29,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string_view>
+#include <unordered_set>
 
 #include "base/clock.h"
 #include "engine/engine.h"
@@ -49,6 +51,9 @@ inline constexpr size_t output_bound = 64 << 10;
 // Who is owed no more than so many bytes in a turn asks for little, and is answered in this turn.
 inline constexpr size_t little_owed = 4 << 10;
 
+// Keys of rows that are under way, which requests behind them may not pass (net/aside.h).
+using WaitingKeys = std::unordered_set<std::string_view>;
+
 // What the connections of one loop share during a turn.
 struct Turn {
   Batch& batch;
@@ -60,6 +65,8 @@ struct Turn {
   // An output of so many bytes takes no more answers, but those that must be given. 0: the turn has
   // written its share, and gives besides only the answers of connections that ask for little.
   size_t full_output = output_bound;
+  // Of the connection that is parsed, where some of its requests are under way; else null.
+  const WaitingKeys* waiting = nullptr;
 
   // The time, not before anything that was received so far. The clock is read when somebody asks,
   // so once in most turns.
@@ -100,6 +107,21 @@ class Protocol {
   // Writes the replies to everything parsed since the last call, in order, as far as the output's
   // bound lets it. Returns how many bytes at the end of what was parsed are to be parsed again.
   virtual size_t reply(Turn& turn, Output& output) = 0;
+
+  // What is owed for a turn that others are answered before (net/aside.h).
+  class Owed {
+   public:
+    virtual ~Owed() = default;
+  };
+  // Whether requests may be parsed behind those that owe answers now. All these can then be given,
+  // whatever the output holds.
+  virtual bool may_put_aside() const { return false; }
+  // What is owed now, with all that the answers and their rows borrow from the protocol.
+  virtual std::unique_ptr<Owed> put_aside() { return nullptr; }
+  // Writes all of it.
+  virtual void reply_aside(Owed& /*owed*/, Turn& /*turn*/, Output& /*output*/) {}
+  // Whether anything is owed for what was parsed.
+  virtual bool owes() const { return true; }
 
   // Bytes of the answers that stand in no row of the batch, where these may be many.
   virtual size_t owed_texts() const { return 0; }

@@ -86,9 +86,10 @@ class RespProtocol final : public Protocol {
         fail(turn);
         break;
       }
-      if (unusual_ && is_held(found, turn)) [[unlikely]] {
-        stopped_early_ = held_ = true;
-        break;
+      if (unusual_) [[unlikely]] {
+        held_ = is_held(found, turn);
+        stopped_early_ = held_ || stays_behind(found, turn);
+        if (stopped_early_) break;
       }
       parsed += parser_.consumed();
       if (!parser_.arguments().empty()) run(found, reads, turn);
@@ -130,6 +131,35 @@ class RespProtocol final : public Protocol {
     return left;
   }
 
+  bool may_put_aside() const override {
+    return !queue_.closing && !stopped_early_ && queue_.reads + aside_reads_ <= most_reads_;
+  }
+
+  std::unique_ptr<Owed> put_aside() override {
+    auto owed = std::make_unique<OwedAside>();
+    aside_reads_ += queue_.reads;
+    queue_.fixed = queue_.answers.size();
+    std::swap(owed->queue, queue_);
+    owed->arrived = std::move(arrived_);
+    owed->inline_words = parser_.take_inline_words();
+    return owed;
+  }
+
+  // What is parsed meanwhile keeps its answers, and the parser its words.
+  void reply_aside(Owed& owed, Turn& turn, Output& output) override {
+    auto& aside = static_cast<OwedAside&>(owed);
+    aside_reads_ -= aside.queue.reads;
+    auto words = parser_.take_inline_words();
+    std::swap(aside.queue, queue_);
+    std::swap(aside.arrived, arrived_);
+    reply(turn, output);
+    std::swap(aside.queue, queue_);
+    std::swap(aside.arrived, arrived_);
+    parser_.give_inline_words(std::move(words));
+  }
+
+  bool owes() const override { return !queue_.answers.empty(); }
+
   size_t owed_texts() const override { return queue_.text_bytes; }
 
   ArrivingItem* arriving(InputBuffer& input) override {
@@ -163,6 +193,12 @@ class RespProtocol final : public Protocol {
   bool stopped_early() const override { return stopped_early_; }
 
  private:
+  struct OwedAside final : Owed {
+    AnswerQueue queue;
+    std::unique_ptr<ArrivingItem> arrived;
+    std::vector<std::vector<std::string>> inline_words;
+  };
+
   static void write(const Answer& answer, const AnswerSource& source, Turn& turn, Output& output) {
     RespWriter writer(output, answer.version);
     answer.encode(answer, source, writer);
@@ -283,7 +319,7 @@ class RespProtocol final : public Protocol {
   // Whether commands need more than to be run. CLIENT alone can make it so, on this connection;
   // what other connections do is seen at the next parse.
   bool is_unusual(Turn& turn) const {
-    return session_.replies != Replies::on || session_.no_touch ||
+    return session_.replies != Replies::on || session_.no_touch || turn.waiting != nullptr ||
            (!server_.pause.none() && server_.pause.holds(turn.now_ms()) != Pause::Holds::nothing);
   }
 
@@ -294,6 +330,20 @@ class RespProtocol final : public Protocol {
     const Pause::Holds holds = server_.pause.holds(turn.now_ms());
     const bool writes = (found.command->flags & command_flag::write) != 0;
     return holds == Pause::Holds::all || (holds == Pause::Holds::writes && writes);
+  }
+
+  // Whether it must wait until requests before it, which are under way, are answered: because it
+  // may touch one of their keys, or looks at all, or there are too many to be answered.
+  bool stays_behind(const NumberedCommand& found, const Turn& turn) const {
+    if (turn.waiting == nullptr || found.command == nullptr) return false;
+    if (queue_.reads + aside_reads_ >= most_reads_) return true;
+    const Command& command = *found.command;
+    constexpr uint32_t touches = command_flag::write | command_flag::readonly;
+    const bool all_keys = (command.flags & touches) != 0 && command.first_key == 0;
+    if (all_keys || command.handler == handlers::info) return true;
+    const Arguments words = parser_.arguments();
+    return std::any_of(words.begin() + 1, words.end(),
+                       [&](std::string_view word) { return turn.waiting->contains(word); });
   }
 
   void call(const NumberedCommand& found, Origin origin, Turn& turn) {
@@ -371,6 +421,7 @@ class RespProtocol final : public Protocol {
   std::unique_ptr<ArrivingItem> arrived_;   // of a request that runs in this turn
   Session session_;
   AnswerQueue queue_;
+  Batch::Row aside_reads_ = 0;     // of what is owed aside
   size_t parsed_ = 0;              // bytes, in this turn
   Batch::Row rows_end_ = 0;        // of the rows of this turn
   const Command* last_ = nullptr;  // that ran
