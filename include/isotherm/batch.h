@@ -68,6 +68,10 @@ enum class Op : uint8_t {
   add_float,  // adds the decimal fraction in `value` to the one stored; reply.data: the sum
   none,       // a row that was cancelled: does nothing, and answers not_found
   flush,      // removes every key of the databases from `database` to before `number`
+  walk,  // shows about `expiry` items of the database from the cursor `number` on, whole lines of
+         // the index, to the visitor at `value`; reply.number: the cursor to go on from, 0 at the
+         // end; reply.flags: 1 where the walk had to begin anew, with this step. What is there
+         // from the first step to the last is shown at least once (the engine's, not for others)
 };
 
 // Options of one request, a bit each.
@@ -115,6 +119,17 @@ struct Reply {
   std::string_view value() const { return {data, size}; }
 };
 
+struct ScanItem;  // engine/engine.h
+
+// Whom a walk shows items, on the thread that runs the batch.
+class ItemVisitor {
+ public:
+  virtual void visit(const ScanItem& item) = 0;
+
+ protected:
+  ~ItemVisitor() = default;
+};
+
 class Batch {
  public:
   using Row = uint32_t;
@@ -143,6 +158,9 @@ class Batch {
 
   // The database that requests appended from now on belong to.
   void select(uint32_t database) { current_database_ = database; }
+
+  // A step of a walk. The batch has rows of no other kind.
+  Row walk(uint64_t cursor, uint64_t count, ItemVisitor& visitor);
 
   // Two numbers kept beside a get, for the code that reads its reply; executors ignore them.
   void note(Row get, int64_t first, int64_t second = 0) {
@@ -222,6 +240,7 @@ class Batch {
   };
   // Whether some rows are in groups, or flush.
   bool has_groups() const { return !groups_.empty() || !guards_.empty(); }
+  bool walks() const { return walks_; }
   // Those of the batch that is filled, in order; `close_groups` comes before.
   void close_groups();
   const std::vector<Span>& groups() const { return groups_; }
@@ -281,6 +300,7 @@ class Batch {
   Row capacity_ = 0;
   uint32_t current_database_ = 0;
   bool writes_ = false;
+  bool walks_ = false;
   std::atomic<bool> withheld_{false};
   Hold* hold_ = nullptr;
   Done done_ = nullptr;

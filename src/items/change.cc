@@ -251,6 +251,7 @@ void plan_operation(const Request& request, const Item* old, int64_t now_ms,
     case Op::none:
       return refuse(plan, Status::not_found);
     case Op::flush:
+    case Op::walk:
       break;
   }
   refuse(plan, Status::invalid);

@@ -139,6 +139,15 @@ void Connection::reply_in_order(Turn& turn) {
   loop_.wrote_reply(turn, unsent() - before, output_.size());
 }
 
+// The turn has ended in which it ran a command alone, or a step of it.
+void Connection::end_alone(Turn& turn) {
+  if (std::exchange(alone_walks_, false)) protocol_->end_step(turn, output_);
+  if (!open_) return output_.clear();
+  if (watch_.may_be_over(output_.size())) {
+    check_output(turn.server.limits.output[ClientLimits::normal], turn.now_ms());
+  }
+}
+
 // Of a turn that has written its share.
 size_t Connection::reply_if_little(Turn& turn) {
   constexpr size_t around_value = 16;

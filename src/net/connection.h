@@ -69,7 +69,10 @@ class Connection final : public Watched {
     withheld_ = withheld;
     turn_ = &turn;
     if (open_) protocol_->run_alone(turn, output_);
+    alone_walks_ = open_ && protocol_->walks();
   }
+  void end_alone(Turn& turn);
+  bool walks() const { return protocol_->walks(); }
   void let_go() { withheld_ = false; }
   void flush();  // gathered writes
   // Writes; whether more could be written at once.
@@ -147,7 +150,8 @@ class Connection final : public Watched {
   bool end_of_input_ = false;
   bool heavy_ = false;
   bool withheld_ = false;
-  bool owed_ = false;  // what others see says that there is output, or that it is held
+  bool alone_walks_ = false;  // a step, in this turn
+  bool owed_ = false;         // what others see says that there is output, or that it is held
 };
 
 }  // namespace isotherm::net

@@ -64,7 +64,7 @@ void Loop::run() {
     wait(more);
     turn();
     if ((ready_.empty() || !may_begin()) && worker_->linger()) turn();
-    more = worker_->maintain(now_ms_) || (!ready_.empty() && may_begin()) || !worker_->rest();
+    more = worker_->maintain(now_ms_) || (has_next() && may_begin()) || !worker_->rest();
     watch_all_clients();
   }
   close_all();
@@ -96,7 +96,7 @@ void Loop::wait(bool work_is_left) {
 
 // What has to be done now and then, whether requests come or not.
 void Loop::look_after() {
-  if (is_idle()) flush_if_due(server_, *worker_, server_.clock.now_ms());
+  flush_if_due();
   worker_->nudge();
   pool_.trim();
   trim_turns();
@@ -106,6 +106,17 @@ void Loop::look_after() {
   if (holds_some_) release_if_over();
   close_idle();
   if (server_.threads.front() == this) server_.sample_rates();
+}
+
+// What a client of memcached asked for some time ago.
+void Loop::flush_if_due() {
+  const int64_t now_ms = server_.clock.now_ms();
+  if (!server_.memcached.flush.due(now_ms) || !may_begin()) return;
+  LoopTurn& turn = spare_turn();
+  turn.began_us = turn.turn.now_us();
+  turn.copied_before = LoopTurn::copies_nothing;
+  add_due_flush(server_, turn.batch, now_ms);
+  start_batch(turn);
 }
 
 void Loop::check_outputs() {
@@ -155,13 +166,13 @@ void Loop::turn() {
   } else {
     now_ms_ = server_.clock.now_ms();
   }
-  if (!alone_.empty() && is_idle()) run_those_alone();
+  if (!alone_.empty() && may_begin()) run_those_alone();
   if (!ended_.empty()) delete_ended();
 }
 
 // Otherwise whoever makes it possible wakes the loop.
 bool Loop::may_begin() const {
-  return refused_ == nullptr && alone_.empty() && under_way_.size() < Worker::most_under_way;
+  return refused_ == nullptr && under_way_.size() < Worker::most_under_way;
 }
 
 LoopTurn& Loop::spare_turn() {
@@ -269,7 +280,12 @@ void Loop::answer_ready(LoopTurn& turn, bool others_wait) {
 }
 
 void Loop::end_turn(LoopTurn& turn) {
-  if (!turn.alone) write_replies(turn, turn.connections);
+  if (turn.alone) {
+    for (Connection* connection : turn.connections) connection->end_alone(turn.turn);
+    if (std::exchange(turn.walks, false)) walks_under_way_ = false;
+  } else {
+    write_replies(turn, turn.connections);
+  }
   if (!turn.batch.empty() || turn.alone) {
     const bool huge = turn.batch.size() > batch_rows_per_turn;
     turn.batch.clear();
@@ -294,25 +310,36 @@ void Loop::write_replies(LoopTurn& turn, const std::vector<Connection*>& to) {
   counters_.by_command.finish_turn(nanoseconds_since(server_.clock, turn.began_us));
 }
 
-// Nobody waits for a walk over a whole database but who asked for it.
+// Who is to run a command alone writes when it has.
 void Loop::settle(Connection& connection, LoopTurn& turn) {
   const bool alone = connection.open() && connection.waits_alone();
   connection.let_go();
-  if (!alone || !is_idle()) connection.flush();
+  if (!alone || !may_begin()) connection.flush();
   alone ? alone_.push_back(&connection) : connection.settle(turn.turn);
 }
 
+// In a turn of their own. One of those with steps of walks is under way at a time, so that the
+// others keep theirs.
 void Loop::run_those_alone() {
   LoopTurn& turn = spare_turn();
   turn.alone = true;
   turn.copied_before = LoopTurn::copies_nothing;
   const bool withheld = server_.engine.has_commit_sink();
+  size_t waiting = 0;
+  size_t walking = walks_under_way_ ? walks_per_turn : 0;
   for (Connection* connection : alone_) {
+    if (connection->walks() && walking++ >= walks_per_turn) {
+      alone_[waiting++] = connection;
+      continue;
+    }
     connection->run_alone(turn.turn, withheld);
     connection->flush();
+    turn.connections.push_back(connection);
   }
-  turn.connections.swap(alone_);
-  withheld ? start_batch(turn) : end_turn(turn);
+  alone_.resize(waiting);
+  turn.walks = !turn.batch.empty();
+  walks_under_way_ |= turn.walks;
+  withheld || turn.walks ? start_batch(turn) : end_turn(turn);
 }
 
 void Loop::ready(Connection& connection) {
@@ -408,8 +435,10 @@ void Loop::close_all() {
     }
   };
   end_all();
-  run_those_alone();
-  end_all();
+  while (!alone_.empty()) {
+    run_those_alone();
+    end_all();
+  }
   for (auto& connection : connections_) connection->close();
   for (Connection* connection : ready_) connection->queued = false;
   ready_.clear();

@@ -26,9 +26,7 @@ class MemcachedProtocol final : public Protocol {
     // It tells reads from writes late, so a pause of writes holds both.
     held_ = server_.pause.holds(turn.now_ms()) != Pause::Holds::nothing;
     if (held_) return 0;
-    if (server_.memcached.flush.take_due(turn.now_ms())) {
-      turn.batch.flush(memcached_database, memcached_database + 1);
-    }
+    add_due_flush(server_, turn.batch, turn.now_ms());
     turn.batch.select(memcached_database);
     SpareLists<MemcachedAnswer>::begin(answers_, input.size());
     const auto rows = static_cast<Batch::Row>(
@@ -85,15 +83,23 @@ class MemcachedProtocol final : public Protocol {
     return static_cast<size_t>(parsed_end_ - left);
   }
 
-  bool waits_alone() const override { return !answers_.empty() && answers_.back().runs_alone(); }
+  bool waits_alone() const override {
+    return walk_ != nullptr || (!answers_.empty() && answers_.back().runs_alone());
+  }
+  bool walks() const override {
+    return walk_ != nullptr || (!answers_.empty() && is_cachedump(answers_.back()));
+  }
 
   void run_alone(Turn& turn, Output& output) override {
+    if (walk_ != nullptr) return step(turn);
     const MemcachedAnswer answer = answers_.back();
     answers_.pop_back();
     turn.counters.commands.add();
-    if (answer.verb == MemcachedVerb::stats) {
-      return write_stats(answer.text, server_, turn.worker, output);
+    if (is_cachedump(answer)) {
+      walk_ = begin_cachedump(answer.text, output);
+      return walk_ != nullptr ? step(turn) : void();
     }
+    if (answer.verb == MemcachedVerb::stats) return write_stats(answer.text, server_, output);
     if (answer.verb == MemcachedVerb::memory_limit) {
       const std::string_view text = set_memory_limit(answer.text, server_);
       if (!answer.silent) output.append(text);
@@ -104,11 +110,24 @@ class MemcachedProtocol final : public Protocol {
     if (!answer.silent) output.append("OK\r\n");
   }
 
+  void end_step(Turn& turn, Output& output) override {
+    if (walk_->end_step(turn.batch, output)) walk_.reset();
+  }
+
   bool closing() const override { return parser_.closing(); }
   size_t wanted() const override { return parser_.wanted(); }
   bool stopped_early() const override { return held_ || parser_.stopped_early() || waits_alone(); }
 
  private:
+  static bool is_cachedump(const MemcachedAnswer& answer) {
+    std::string_view arguments = answer.text;
+    return answer.verb == MemcachedVerb::stats && take_word(arguments) == "cachedump";
+  }
+  void step(Turn& turn) {
+    turn.batch.select(memcached_database);
+    walk_->begin_step(turn.batch);
+  }
+
   // The block of a set and its like becomes an item as it comes. Where the cap refuses it, it is
   // received and refused like small ones.
   void divert(InputBuffer& input) {
@@ -142,6 +161,7 @@ class MemcachedProtocol final : public Protocol {
   std::unique_ptr<ArrivingItem> arriving_;  // of the command at the front of the input
   std::unique_ptr<ArrivingItem> arrived_;   // of a command that runs in this turn
   std::vector<MemcachedAnswer> answers_;
+  std::unique_ptr<Walk> walk_;        // that is under way
   const char* parsed_end_ = nullptr;  // of the input of this turn
   Batch::Row rows_end_ = 0;           // of its rows
   size_t value_bytes_ = 256;          // how much a row is expected to answer, at first unseen
@@ -153,8 +173,9 @@ std::unique_ptr<Protocol> make_memcached_protocol(ServerState& server) {
   return std::make_unique<MemcachedProtocol>(server);
 }
 
-void flush_if_due(ServerState& server, Worker& worker, int64_t now_ms) {
-  if (server.memcached.flush.take_due(now_ms)) worker.flush(memcached_database);
+void add_due_flush(ServerState& server, Batch& batch, int64_t now_ms) {
+  if (!server.memcached.flush.take_due(now_ms)) return;
+  batch.flush(memcached_database, memcached_database + 1);
 }
 
 }  // namespace isotherm::net

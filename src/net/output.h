@@ -73,7 +73,9 @@ class Output {
   void append_integer(int64_t value);
   void append_unsigned(uint64_t value);
 
-  // All unwritten bytes of another output of the same pool and engine, which is empty then.
+  BufferPool& pool() const { return *pool_; }
+  // All unwritten bytes of another output of the same pool, and engine if it keeps values, which is
+  // empty then.
   void take_over(Output& other);
 
   size_t size() const { return size_; }  // unwritten bytes

@@ -7,11 +7,10 @@
 //   3. for every connection whose rows are ready: `reply` writes the answers in order, until the
 //      output passes `output_bound`;
 //   4. the loop clears the batch;
-//   5. for every connection that waits with a command that runs alone, when no turn is under way:
-//      `run_alone`.
-// A command that runs alone (DBSIZE, SCAN, …) ends the connection's parse of this turn:
-// it may use the worker's functions for a whole database, which a batch that holds replies forbids.
-// The connection parses on in the next turn.
+//   5. for every connection that waits with a command that runs alone: `run_alone`.
+// A command that runs alone (DBSIZE, SCAN, …) ends the connection's parse of this turn: it looks at
+// a whole database when all before it is answered and nothing behind it was run. One that walks
+// over many items does so in steps, a turn each (walk.h). Then the connection parses on.
 //
 // What a client that does not read makes the server hold. How long a value is shows when its row
 // has run, so reads are run first and answered as far as the output's bound lets them: the input of
@@ -128,8 +127,11 @@ class Protocol {
 
   // True while a command that runs alone waits; it is the last command parsed.
   virtual bool waits_alone() const = 0;
-  // Runs it and writes its answer. The batch is empty, and is empty again afterwards.
+  // Runs it and writes its answer. A walk appends the row of its next step, and is told of its end
+  // by `end_step`; it waits again until it is over.
   virtual void run_alone(Turn& turn, Output& output) = 0;
+  virtual bool walks() const = 0;
+  virtual void end_step(Turn& turn, Output& output) = 0;
 
   // True when the last parse stopped before the end of its input though more could be parsed: the
   // connection parses on in the next turn, without waiting for more bytes.

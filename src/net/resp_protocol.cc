@@ -93,9 +93,8 @@ class RespProtocol final : public Protocol {
       }
       parsed += parser_.consumed();
       if (!parser_.arguments().empty()) run(found, reads, turn);
-      if (queue_.alone != nullptr || std::exchange(queue_.pausing, false) ||
-          parsed >= most_parsed || queue_.text_bytes > output_bound ||
-          turn.batch.size() > most_rows) {
+      if (queue_.runs_alone() || std::exchange(queue_.pausing, false) || parsed >= most_parsed ||
+          queue_.text_bytes > output_bound || turn.batch.size() > most_rows) {
         stopped_early_ = true;
         break;
       }
@@ -171,20 +170,33 @@ class RespProtocol final : public Protocol {
     return arriving_->complete() ? nullptr : arriving_.get();
   }
 
-  bool waits_alone() const override { return queue_.alone != nullptr; }
+  bool waits_alone() const override { return queue_.runs_alone() || walk_ != nullptr; }
+  bool walks() const override { return queue_.walk != nullptr || walk_ != nullptr; }
 
   void run_alone(Turn& turn, Output& output) override {
+    if (walk_ == nullptr) began_alone_us_ = turn.clock.now_us();
+    if (queue_.walk != nullptr) {
+      walk_ = std::exchange(queue_.walk, nullptr)(parser_.arguments(), session_.version);
+    }
+    if (walk_ != nullptr) {
+      turn.batch.select(session_.database);
+      return walk_->begin_step(turn.batch);
+    }
     Output nowhere;
     RespWriter writer(queue_.origin.muted ? nowhere : output, session_.version);
     Alone alone{parser_.arguments(), turn, session_, writer};
-    const int64_t began_us = turn.clock.now_us();
     std::exchange(queue_.alone, nullptr)(alone);
-    turn.counters.commands.add();
-    CommandCounts& counts = turn.counters.by_command;
-    counts.note_alone(queue_.origin.command, nanoseconds_since(turn.clock, began_us));
+    end_alone(turn);
     if (!writer.error_code().empty())
-      counts.note_error(queue_.origin.command, writer.error_code(), false);
-    parser_.release();
+      turn.counters.by_command.note_error(queue_.origin.command, writer.error_code(), false);
+  }
+
+  void end_step(Turn& turn, Output& output) override {
+    if (queue_.origin.muted && muted_ == nullptr) muted_ = std::make_unique<Output>();
+    if (!walk_->end_step(turn.batch, queue_.origin.muted ? *muted_ : output)) return;
+    walk_.reset();
+    muted_.reset();
+    end_alone(turn);
   }
 
   bool closing() const override { return queue_.closing; }
@@ -215,6 +227,13 @@ class RespProtocol final : public Protocol {
                                            Turn& turn) {
     const bool rejected = answer.origin.rejected || code == "OOM";
     turn.counters.by_command.note_error(answer.origin.command, code, rejected);
+  }
+
+  void end_alone(Turn& turn) {
+    turn.counters.commands.add();
+    turn.counters.by_command.note_alone(queue_.origin.command,
+                                        nanoseconds_since(turn.clock, began_alone_us_));
+    parser_.release();
   }
 
   void fail(Turn& turn) {
@@ -265,7 +284,7 @@ class RespProtocol final : public Protocol {
     if (arrived_ != nullptr) [[unlikely]]
       hand_over(turn.batch, before);
     if (reads || shows_value(turn.batch, before)) queue_.reads += turn.batch.size() - before;
-    if (!reads && queue_.alone == nullptr) queue_.fixed = queue_.answers.size();
+    if (!reads && !queue_.runs_alone()) queue_.fixed = queue_.answers.size();
   }
 
   // Whether the rows from `first` on change something and show what was there; they are of a kind.
@@ -286,6 +305,7 @@ class RespProtocol final : public Protocol {
     if (left != end) turn.worker.uncount_reads(turn.batch, left->first_row, rows_end_);
     parser_.restart();
     queue_.alone = nullptr;
+    queue_.walk = nullptr;
     stopped_early_ = true;
     held_ = false;
     return bytes;
@@ -405,7 +425,7 @@ class RespProtocol final : public Protocol {
     queue_.fixed = 0;
     queue_.reads = 0;
     queue_.text_bytes = 0;
-    if (queue_.alone == nullptr) parser_.release();
+    if (!queue_.runs_alone()) parser_.release();
   }
 
   [[gnu::noinline]] void forget_what_answers_borrow() {
@@ -421,6 +441,9 @@ class RespProtocol final : public Protocol {
   std::unique_ptr<ArrivingItem> arrived_;   // of a request that runs in this turn
   Session session_;
   AnswerQueue queue_;
+  std::unique_ptr<Output> muted_;  // of the walk that is under way
+  std::unique_ptr<Walk> walk_;
+  int64_t began_alone_us_ = 0;
   Batch::Row aside_reads_ = 0;     // of what is owed aside
   size_t parsed_ = 0;              // bytes, in this turn
   Batch::Row rows_end_ = 0;        // of the rows of this turn

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "fake_device/fake_root_table.h"
+#include "fake_device/gated_root_table.h"
 #include "items/poison.h"
 #include "models/change_log.h"
 #include "models/key_latches.h"
@@ -302,6 +303,38 @@ TEST_P(ReadingOnTest, RandomRequestsAreAnsweredAsIfNothingWaited) {
     latches_.close_all();
     ASSERT_EQ(all.get(), replies);
   }
+}
+
+// Its keys are a group's of another thread, which stands still.
+TEST_P(ReadingOnTest, TheLoopGoesOnWhileAGroupWaitsForItsKeys) {
+  Gate gate;
+  gate.close();
+  std::thread holder([&] {
+    Worker worker(server_->engine());
+    Batch batch;
+    batch.get("a");
+    batch.guard([](Batch&, Batch::Row, void* its) { static_cast<Gate*>(its)->pass(); }, &gate);
+    batch.put("a", "0");
+    worker.submit(batch);
+  });
+  gate.wait_for(1);
+  const auto settle = [&] {
+    for (int i = 0; i < 3; ++i) pass_turns();
+  };
+  client_->send(resp({"MSETNX", "a", "1", "b", "1"}));
+  settle();
+  TestClient third(server_->resp_port());
+  third.send(resp({"APPEND", "a", "3"}));
+  settle();
+  EXPECT_EQ(look("b", "$-1\r\n"), "$-1\r\n");
+  EXPECT_EQ(other_->ask(resp({"MSET", "c", "1", "d", "1"}), "+OK\r\n"), "+OK\r\n");
+  client_->send(resp({"INCR", "n"}));
+  wait_for("n", "1");
+  EXPECT_FALSE(client_->has_input());
+  gate.open();
+  holder.join();
+  expect_replies(":0\r\n:1\r\n");
+  EXPECT_EQ(third.receive(4), ":2\r\n");
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ReadingOnTest, ::testing::Bool(), [](const auto& param) {

@@ -112,13 +112,36 @@ TEST_F(SlowDeviceTest, AnswersKeepTheirOrderAroundACommandThatRunsAlone) {
   gates_.values.close();
   slow.send(resp({"GET", "cold"}) + resp({"FLUSHALL"}) + resp({"GET", "cold"}) + resp({"DBSIZE"}));
   gates_.values.wait_for(1);
-  // It runs when nothing else is under way, and then at once.
+  // That of others runs at once.
   ask(other, resp({"GET", "none"}), "$-1\r\n");
-  other.send(resp({"DBSIZE"}));
+  ask(other, resp({"DBSIZE"}), ":0\r\n");
+  ask(other, resp({"KEYS", "*"}), "*0\r\n");
   gates_.values.open();
   const std::string replies = bulk(long_value) + "+OK\r\n$-1\r\n:0\r\n";
   EXPECT_EQ(slow.receive(replies.size()), replies);
-  EXPECT_EQ(other.receive(4).substr(0, 1), ":");
+}
+
+// A step of it waits for its turn at the device.
+TEST_F(SlowDeviceTest, NobodyWaitsForAWalkButWhoAskedForIt) {
+  Server& server = start();
+  TestClient slow(server.resp_port());
+  TestClient walker(server.resp_port());
+  TestClient other(server.resp_port());
+  ask(slow, resp({"SET", "k", "1"}), "+OK\r\n");
+  gates_.rounds.close();
+  slow.send(resp({"INCR", "k"}));
+  gates_.rounds.wait_for(1);
+  walker.send(resp({"KEYS", "*"}) + "PING\r\n");
+  for (int i = 0; i < 3; ++i) {
+    ask(other, "PING\r\n", "+PONG\r\n");
+    ask(other, resp({"DBSIZE"}), ":1\r\n");
+    pass_turns();
+  }
+  EXPECT_FALSE(walker.has_input());
+  gates_.rounds.open();
+  const std::string keys = "*1\r\n" + bulk("k") + "+PONG\r\n";
+  EXPECT_EQ(walker.receive(keys.size()), keys);
+  EXPECT_EQ(slow.receive(4), ":2\r\n");
 }
 
 TEST_F(SlowDeviceTest, AClientThatLeavesWithRowsUnderWayIsForgottenBehindThem) {

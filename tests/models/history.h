@@ -197,6 +197,7 @@ class History {
       }
       case Op::bitfield:
       case Op::flush:
+      case Op::walk:
       case Op::none:
         break;
     }
@@ -252,6 +253,7 @@ class History {
           break;
         case Op::bitfield:
         case Op::flush:
+        case Op::walk:
         case Op::none: {
           const Batch::Row row = batch_.get(key);
           batch_.cancel(row, row + 1);
