@@ -12,7 +12,6 @@
 
 #include "engine/engine.h"
 #include "fake_device/gated_root_table.h"
-#include "items/poison.h"
 #include "models/key_latches.h"
 
 namespace isotherm::group_wait_test {
@@ -258,7 +257,7 @@ TEST_P(GroupWaitTest, AGroupOnAKeyThatWaitsKeepsNoThread) {
 
 // Threads with several groups under way each, of which many wait for others.
 TEST_P(GroupWaitTest, AmountsMoveWholeBetweenAccounts) {
-  constexpr int moves = poison::sanitized ? 150 : 600;
+  const size_t moves = GetParam() ? 120 : 3000;
   constexpr int threads = 3;
   constexpr size_t at_once = 4;
   const std::array<std::string, 5> accounts{"a", "b", "c", "d", "e"};

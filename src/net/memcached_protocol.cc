@@ -29,12 +29,14 @@ class MemcachedProtocol final : public Protocol {
     add_due_flush(server_, turn.batch, turn.now_ms());
     turn.batch.select(memcached_database);
     SpareLists<MemcachedAnswer>::begin(answers_, input.size());
-    const auto rows = static_cast<Batch::Row>(
+    auto rows = static_cast<Batch::Row>(
         std::clamp(output_bound / value_bytes_, rows_per_turn_min, rows_per_turn_max));
-    const Batch::Row reads = reads_before_change(value_bytes_);
+    Batch::Row reads = reads_before_change(value_bytes_);
+    if (turn.waiting != nullptr) [[unlikely]]
+      rows = reads -= std::min(reads, aside_reads_);
     const Batch::Row first = turn.batch.size();
-    const size_t parsed =
-        parser_.parse(input, {turn.now_ms(), rows, turn.batch, answers_, reads, &turn.copies});
+    const size_t parsed = parser_.parse(input, {turn.now_ms(), rows, turn.batch, answers_, reads,
+                                                &turn.copies, false, turn.waiting});
     parsed_end_ = input.data() + parsed;
     rows_end_ = turn.batch.size();
     if (arriving_ != nullptr && !parser_.diverts()) [[unlikely]]
@@ -83,6 +85,31 @@ class MemcachedProtocol final : public Protocol {
     return static_cast<size_t>(parsed_end_ - left);
   }
 
+  bool may_put_aside() const override {
+    return !held_ && !closing() && !stopped_early() &&
+           reads_of(answers_) + aside_reads_ <= reads_before_change(value_bytes_);
+  }
+
+  std::unique_ptr<Owed> put_aside() override {
+    auto owed = std::make_unique<OwedAside>();
+    aside_reads_ += reads_of(answers_);
+    owed->answers.swap(answers_);
+    owed->arrived = std::move(arrived_);
+    return owed;
+  }
+
+  void reply_aside(Owed& owed, Turn& turn, Output& output) override {
+    auto& aside = static_cast<OwedAside&>(owed);
+    aside_reads_ -= reads_of(aside.answers);
+    std::swap(aside.answers, answers_);
+    std::swap(aside.arrived, arrived_);
+    reply(turn, output);
+    std::swap(aside.answers, answers_);
+    std::swap(aside.arrived, arrived_);
+  }
+
+  bool owes() const override { return !answers_.empty(); }
+
   bool waits_alone() const override {
     return walk_ != nullptr || (!answers_.empty() && answers_.back().runs_alone());
   }
@@ -119,6 +146,19 @@ class MemcachedProtocol final : public Protocol {
   bool stopped_early() const override { return held_ || parser_.stopped_early() || waits_alone(); }
 
  private:
+  struct OwedAside final : Owed {
+    std::vector<MemcachedAnswer> answers;
+    std::unique_ptr<ArrivingItem> arrived;
+  };
+
+  static Batch::Row reads_of(const std::vector<MemcachedAnswer>& answers) {
+    Batch::Row rows = 0;
+    for (const MemcachedAnswer& answer : answers) {
+      const bool reads = answer.verb >= MemcachedVerb::get && answer.verb <= MemcachedVerb::gats;
+      if (reads) rows += answer.count;
+    }
+    return rows;
+  }
   static bool is_cachedump(const MemcachedAnswer& answer) {
     std::string_view arguments = answer.text;
     return answer.verb == MemcachedVerb::stats && take_word(arguments) == "cachedump";
@@ -162,6 +202,7 @@ class MemcachedProtocol final : public Protocol {
   std::unique_ptr<ArrivingItem> arrived_;   // of a command that runs in this turn
   std::vector<MemcachedAnswer> answers_;
   std::unique_ptr<Walk> walk_;        // that is under way
+  Batch::Row aside_reads_ = 0;        // of what is owed aside
   const char* parsed_end_ = nullptr;  // of the input of this turn
   Batch::Row rows_end_ = 0;           // of its rows
   size_t value_bytes_ = 256;          // how much a row is expected to answer, at first unseen

@@ -71,9 +71,10 @@ class ReadingOnTest : public ::testing::TestWithParam<bool> {
   // Until the key has that value: something else has stored it.
   void wait_for(const std::string& key, const std::string& value) {
     for (int i = 0; i < 10'000; ++i) {
-      if (other_->ask(resp({"EXISTS", key}), ":1\r\n") == ":1\r\n") break;
+      if (other_->ask(resp({"EXISTS", key}), ":1\r\n") == ":0\r\n") continue;
+      if (look(key, bulk(value)) == bulk(value)) return;
     }
-    EXPECT_EQ(look(key, bulk(value)), bulk(value));
+    ADD_FAILURE() << key << " is not " << value;
   }
   void expect_replies(const std::string& replies) {
     EXPECT_EQ(client_->receive(replies.size()), replies);
@@ -303,6 +304,37 @@ TEST_P(ReadingOnTest, RandomRequestsAreAnsweredAsIfNothingWaited) {
     latches_.close_all();
     ASSERT_EQ(all.get(), replies);
   }
+}
+
+TEST_P(ReadingOnTest, ClientsThatSpeakMemcachedToo) {
+  client_ = std::make_unique<TestClient>(server_->memcached_port());
+  send_waiting("set slow 0 0 1\r\n1\r\n");
+  client_->send("set a 0 0 1\r\n1\r\nget a\r\n");
+  wait_for("a", "1");
+  client_->send("set large 0 0 100000\r\n" + std::string(100'000, 'l') + "\r\nversion\r\n");
+  wait_for("large", std::string(100'000, 'l'));
+  client_->send("set b 0 0 1\r\n2\r\ngets b slow\r\nset a 0 0 1\r\n3\r\n");
+  wait_for("b", "2");
+  pass_turns();
+  EXPECT_EQ(look("a", bulk("1")), bulk("1"));
+  EXPECT_FALSE(client_->has_input());
+  latches_["slow"].open();
+  expect_replies("STORED\r\nSTORED\r\nVALUE a 0 1\r\n1\r\nEND\r\nSTORED\r\nVERSION ");
+  std::string rest;
+  while (!rest.ends_with("END\r\nSTORED\r\n")) rest += client_->receive(1);
+  EXPECT_NE(rest.find("\r\nSTORED\r\nVALUE b 0 1 "), std::string::npos) << rest;
+  EXPECT_NE(rest.find("VALUE slow 0 1 "), std::string::npos) << rest;
+  latches_["slow"].close();
+
+  send_waiting("append slow 0 0 1\r\n2\r\n");
+  client_->send("incr a 1\r\n");
+  client_->send("flush_all\r\n");
+  client_->send("incr a 1\r\nquit\r\n");
+  wait_for("a", "4");
+  pass_turns();
+  EXPECT_EQ(look("a", bulk("4")), bulk("4"));
+  latches_["slow"].open();
+  EXPECT_EQ(client_->receive_all(), "STORED\r\n4\r\nOK\r\nNOT_FOUND\r\n");
 }
 
 // Its keys are a group's of another thread, which stands still.
