@@ -157,7 +157,7 @@ bool KeyGate::grant(Holder& holder) {
   each_row(*holder.batch_, [&](uint64_t hash, uint32_t database) {
     std::atomic<uint16_t>& owner = owners_[slot_of(hash, database)];
     const uint16_t before = owner.load(std::memory_order_relaxed);
-    if (before == 0) owner.store(holder.number_, std::memory_order_relaxed);
+    if (before == 0) owner.store(holder.number_, std::memory_order_release);
     free = before == 0 || before == holder.number_;
     return free;
   });

@@ -65,6 +65,11 @@ bool Connection::parse(Turn& turn) {
   return true;
 }
 
+// Beside what is aside.
+bool Connection::has_room() const {
+  return asides_.has_room(input_.memory(), 0) && unsent() <= output_bound;
+}
+
 // Whether its next requests may be read though it is in a turn.
 bool Connection::goes_on() const {
   return waiting_ && readable_ && !parse_on_ && takes_input() &&

@@ -109,9 +109,10 @@ class Connection final : public Watched {
  private:
   bool last_words() const { return end_of_input_ || protocol_->closing(); }
   bool takes_input() const {
-    const bool has_room = asides_.empty() || asides_.has_room(input_.memory(), 0);
-    return open_ && !last_words() && unsent() <= output_bound && has_room;
+    if (!open_ || last_words() || output_.size() > output_bound) return false;
+    return asides_.empty() || has_room();
   }
+  bool has_room() const;
   bool goes_on() const;
   bool put_aside();
   void reply_in_order(Turn& turn);

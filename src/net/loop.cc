@@ -230,7 +230,7 @@ void Loop::parse_ready(LoopTurn& turn) {
     turn.connections.push_back(connection);
     if (batch.size() != before) ++with_rows;
   }
-  ready_.resize(waiting);
+  ready_.erase(ready_.begin() + static_cast<ptrdiff_t>(waiting), ready_.end());
   if (!batch.empty()) counters_.record_batch(batch.size(), with_rows);
 }
 
@@ -336,7 +336,7 @@ void Loop::run_those_alone() {
     connection->flush();
     turn.connections.push_back(connection);
   }
-  alone_.resize(waiting);
+  alone_.erase(alone_.begin() + static_cast<ptrdiff_t>(waiting), alone_.end());
   turn.walks = !turn.batch.empty();
   walks_under_way_ |= turn.walks;
   withheld || turn.walks ? start_batch(turn) : end_turn(turn);

@@ -24,6 +24,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/macros.h"
 #include "isotherm/batch.h"
 #include "net/client.h"
 #include "net/protocol.h"
@@ -108,7 +109,7 @@ struct AnswerQueue {
   Origin origin;          // of the same, or of the one that runs alone
   size_t fixed = 0;       // answers before this one must be given: their commands did something
   size_t text_bytes = 0;  // of answers that are texts
-  bool runs_alone() const { return alone != nullptr || walk != nullptr; }
+  bool runs_alone() const { return alone != nullptr; }
   Batch::Row reads = 0;  // rows that may show values; commands that only read asked for these
 };
 
@@ -122,12 +123,13 @@ class Call {
   Batch& batch() const { return turn.batch; }
 
   // The answer is made by `encode` from `rows` rows from `first_row` on.
-  void answer(Encode encode, Batch::Row first_row, uint32_t rows = 1, int64_t number = 0) {
+  ISOTHERM_INLINE void answer(Encode encode, Batch::Row first_row, uint32_t rows = 1,
+                              int64_t number = 0) {
     answer_with(encode, {}, first_row, rows, number);
   }
   // The same from rows and a text, which must stay until then.
-  void answer_with(Encode encode, std::string_view text, Batch::Row first_row, uint32_t rows = 1,
-                   int64_t number = 0) {
+  ISOTHERM_INLINE void answer_with(Encode encode, std::string_view text, Batch::Row first_row,
+                                   uint32_t rows = 1, int64_t number = 0) {
     queue_.answers.push_back(
         {encode, text, first_row, rows, number, session.version, queue_.begin, queue_.origin});
   }
@@ -158,7 +160,10 @@ class Call {
     if (!turn.copies.take()) queue_.pausing = true;
   }
   void run_alone(RunAlone run) { queue_.alone = run; }
-  void walk(BeginWalk begin) { queue_.walk = begin; }
+  void walk(BeginWalk begin) {
+    queue_.walk = begin;
+    queue_.alone = [](Alone&) {};  // it runs so, too
+  }
   // This command's answer is sent, or not, whatever CLIENT REPLY said before.
   void mute(bool muted) { queue_.origin.muted = muted; }
   // The answer before is an error of a command that did not run.

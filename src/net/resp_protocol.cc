@@ -177,6 +177,7 @@ class RespProtocol final : public Protocol {
     if (walk_ == nullptr) began_alone_us_ = turn.clock.now_us();
     if (queue_.walk != nullptr) {
       walk_ = std::exchange(queue_.walk, nullptr)(parser_.arguments(), session_.version);
+      queue_.alone = nullptr;
     }
     if (walk_ != nullptr) {
       turn.batch.select(session_.database);
