@@ -1,5 +1,4 @@
 // Commands that walk over a whole database, in steps between the turns of others.
-#include "net/walk.h"
 
 #include <gtest/gtest.h>
 
@@ -100,7 +99,7 @@ TEST_P(WalkTest, KeysTakesTurnsWithOthers) {
   while (turns == 0) std::this_thread::yield();
   const int before = turns;
   expect_all(all_keys("*"), "k", keys);
-  EXPECT_GE(turns - before, keys / static_cast<int>(2 * net::Walk::most_a_step));
+  EXPECT_GE(turns - before, keys / 500) << "a step shows some hundred at most";
   over = true;
   other_->ask("PING\r\n", "+PONG\r\n");
   other_->ask("PING\r\n", "+PONG\r\n");
