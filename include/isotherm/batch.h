@@ -76,6 +76,10 @@ enum class Op : uint8_t {
   call,  // runs the function at `value`; its arguments begin at `number` and are `flags` many,
          // and its context stands in `expiry`
   put_object,  // as put; `value` is where the object is
+  walk,  // shows about `expiry` items of the database from the cursor `number` on, whole lines of
+         // the index, to the visitor at `value`; reply.number: the cursor to go on from, 0 at the
+         // end; reply.flags: 1 where the walk had to begin anew, with this step. What is there
+         // from the first step to the last is shown at least once (the engine's, not for others)
 };
 
 // Options of one request, a bit each.
@@ -132,6 +136,17 @@ struct Reply {
   }
 };
 
+struct ScanItem;  // engine/engine.h
+
+// Whom a walk shows items, on the thread that runs the batch.
+class ItemVisitor {
+ public:
+  virtual void visit(const ScanItem& item) = 0;
+
+ protected:
+  ~ItemVisitor() = default;
+};
+
 class Batch {
  public:
   using Row = uint32_t;
@@ -168,6 +183,9 @@ class Batch {
 
   // The database that requests appended from now on belong to.
   void select(uint32_t database) { current_database_ = database; }
+
+  // A step of a walk. The batch has rows of no other kind.
+  Row walk(uint64_t cursor, uint64_t count, ItemVisitor& visitor);
 
   // Two numbers kept beside a get, for the code that reads its reply; executors ignore them.
   void note(Row get, int64_t first, int64_t second = 0) {
@@ -252,6 +270,7 @@ class Batch {
   };
   // Whether some rows are in groups, or flush.
   bool has_groups() const { return !groups_.empty() || !guards_.empty(); }
+  bool walks() const { return walks_; }
   // Those of the batch that is filled, in order; `close_groups` comes before.
   void close_groups();
   const std::vector<Span>& groups() const { return groups_; }
@@ -312,6 +331,7 @@ class Batch {
   Row capacity_ = 0;
   uint32_t current_database_ = 0;
   bool writes_ = false;
+  bool walks_ = false;
   std::atomic<bool> withheld_{false};
   Hold* hold_ = nullptr;
   Done done_ = nullptr;

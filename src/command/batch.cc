@@ -170,6 +170,17 @@ Batch::Row Batch::append(const Columns& from, Row row) {
   return to;
 }
 
+Batch::Row Batch::walk(uint64_t cursor, uint64_t count, ItemVisitor& visitor) {
+  const bool writes = writes_;
+  const Row row = append_row(Op::walk, {}, 0);
+  writes_ = writes;
+  walks_ = true;
+  columns_.value[row] = {reinterpret_cast<const char*>(&visitor), sizeof visitor};
+  columns_.number[row] = static_cast<int64_t>(cursor);
+  columns_.expiry[row] = static_cast<int64_t>(count);
+  return row;
+}
+
 Batch::Row Batch::flush(uint32_t first, uint32_t end) {
   const Row row = put({}, {});
   columns_.op[row] = Op::flush;
@@ -226,7 +237,7 @@ void Batch::close_groups() {
 void Batch::clear() {
   if (hold_ != nullptr) std::exchange(hold_, nullptr)->release(*this);
   size_ = 0;
-  writes_ = false;
+  writes_ = walks_ = false;
   guards_.clear();
   groups_.clear();
   views_.clear();

@@ -47,8 +47,8 @@ void Crew::make_threads() {
     quick_ = std::make_unique<QuickPath>(engine_, *this, fetchers_.get());
   }
   for (uint32_t i = 0; i < count_; ++i) {
-    BatchRunner& runner =
-        *runners_.emplace_back(std::make_unique<BatchRunner>(engine_, this, fetchers_.get()));
+    BatchRunner& runner = *runners_.emplace_back(
+        std::make_unique<BatchRunner>(engine_, false, this, fetchers_.get()));
     threads_.emplace_back([this, &runner] { work(runner); });
   }
 }

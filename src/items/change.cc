@@ -256,6 +256,7 @@ void plan_operation(const Request& request, const Item* old, int64_t now_ms,
       return refuse(plan, Status::not_found);
     case Op::flush:
     case Op::call:
+    case Op::walk:
       break;
   }
   refuse(plan, Status::invalid);

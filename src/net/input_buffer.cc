@@ -29,6 +29,19 @@ void InputBuffer::make_room(size_t wanted) {
   }
 }
 
+Buffer InputBuffer::leave() {
+  Buffer left;
+  const std::string_view held = unread();
+  if (!held.empty()) {
+    left = pool_.take(held.size());
+    std::memcpy(left.bytes.get(), held.data(), held.size());
+  }
+  std::swap(left, buffer_);
+  end_ = held.size();
+  begin_ = 0;
+  return left;
+}
+
 void InputBuffer::move_to(Buffer target) {
   const std::string_view held = unread();
   std::memcpy(target.bytes.get(), held.data(), held.size());

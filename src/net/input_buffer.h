@@ -54,6 +54,8 @@ class InputBuffer {
     if (buffer_.capacity <= small_bytes || end_ - begin_ > small_bytes) return;
     move_to(pool_.take_exactly(small_bytes));
   }
+  // Gives away what requests borrow from; what is unread goes on elsewhere.
+  Buffer leave();
   size_t memory() const { return buffer_.capacity; }
   void release() {
     if (buffer_) pool_.give(std::move(buffer_));

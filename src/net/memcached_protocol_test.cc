@@ -106,7 +106,9 @@ TEST_F(MemcachedProtocolTest, ADelayedFlushComesWhenItIsDue) {
 TEST_F(MemcachedProtocolTest, TheTimerFlushesForConnectionsThatAreIdle) {
   run("set a 0 0 1\r\nx\r\nflush_all 2\r\n");
   clock_.advance(2'000);
-  flush_if_due(server_, worker_, clock_.now_ms());
+  add_due_flush(server_, batch_, clock_.now_ms());
+  worker_.submit(batch_);
+  batch_.clear();
   EXPECT_EQ(engine_.database(0).keys, 0u);
 }
 

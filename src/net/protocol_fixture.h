@@ -36,12 +36,20 @@ class ProtocolTest : public testing::Test {
       bytes.remove_prefix(parsed - protocol_->reply(turn, output));
       more = protocol_->stopped_early();
       batch_.clear();
-      if (protocol_->waits_alone()) protocol_->run_alone(turn, output);
+      while (protocol_->waits_alone()) run_alone(turn, output);
       answered += output.text();
       ++turns_;
     }
     EXPECT_TRUE(bytes.empty()) << bytes;
     return answered;
+  }
+
+  void run_alone(Turn& turn, Output& output) {
+    protocol_->run_alone(turn, output);
+    if (!batch_.walks()) return;
+    worker_.submit(batch_);
+    protocol_->end_step(turn, output);
+    batch_.clear();
   }
 
   static ServerOptions small_options() {

@@ -199,6 +199,7 @@ class History {
       case Op::flush:
       case Op::call:
       case Op::put_object:
+      case Op::walk:
       case Op::none:
         break;
     }
@@ -256,6 +257,7 @@ class History {
         case Op::flush:
         case Op::call:
         case Op::put_object:
+        case Op::walk:
         case Op::none: {
           const Batch::Row row = batch_.get(key);
           batch_.cancel(row, row + 1);
