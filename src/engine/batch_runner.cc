@@ -205,8 +205,11 @@ void BatchRunner::run_early(BatchRun& run) {
   if (engine_.device) prepare_device(run);
   engine_.store.gate.begin(*holder_, batch.columns(), 0, batch.size());
   find_early(batch);
-  run_unparked(run, batch, 0, batch.size());
+  const bool any = std::count(parked_.begin(), parked_.end(), 0) != 0;
+  if (any) run_unparked(run, batch, 0, batch.size());
   KeyGate::end(*holder_);
+  // A batch of which nothing ran holds no memory back while it waits.
+  if (!any) return EpochDomain::leave(run.slot);
   run.early.resize(batch.size());
   std::transform(parked_.begin(), parked_.end(), run.early.begin(),
                  [](uint8_t parked) { return parked == 0 ? 1 : 0; });

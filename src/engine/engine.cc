@@ -73,6 +73,7 @@ void EngineState::use_device(const RootTiersMaker& make_index, bool required,
     }
   } catch (const std::exception& error) {
     if (required) throw std::runtime_error(error.what());
+    device.reset();
     device_problem = error.what();
   }
 }

@@ -41,6 +41,9 @@
 
 namespace isotherm {
 
+struct ObjectFunction;
+struct ObjectCall;
+
 struct ItemChange {
   enum class Reason : uint8_t {
     request,

@@ -43,7 +43,8 @@ class BatchWork final : public RoundWork {
   RoundSender* sender() const override { return sender_; }
 
   void write_keys(HostExecutor& executor, uint64_t* keys) override {
-    executor.hash_keys(columns_, 0, rows_);
+    // Where some are skipped all have their hashes, and others may be reading these.
+    if (skipped_ == nullptr) executor.hash_keys(columns_, 0, rows_);
     for (uint32_t row = 0; row < rows_; ++row) {
       keys[row] = key_on_device(columns_.hash[row], columns_.database[row]);
     }

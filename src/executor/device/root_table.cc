@@ -272,6 +272,7 @@ void RootTable::hand_in_block(uint64_t first, Block& block) {
 }
 
 void RootTable::change(uint64_t rows) {
+  if (tries_again_in_ != 0 && --tries_again_in_ == 0) tends_.store(true, std::memory_order_relaxed);
   if (!split()) devices_.front().changes = static_cast<uint32_t>(rows);
   bool moved = false;
   for (Device& device : devices_) {
@@ -331,14 +332,19 @@ void RootTable::free_bin(Device& device) {
 
 void RootTable::lean(bool to_host) {
   to_host_ = to_host;
+  tries_again_in_ = 0;
   tends_.store(true, std::memory_order_relaxed);
 }
 
 bool RootTable::tend() {
   bool more = false;
-  try {
-    for (Device& device : devices_) more |= tend(device);
-  } catch (const std::bad_alloc&) {  // no entry has moved, and it is tried again another time
+  bool refused = false;
+  for (Device& device : devices_) {
+    try {
+      more |= tend(device, refused);
+    } catch (const std::bad_alloc&) {  // no entry has moved
+      refused = true;
+    }
   }
   if (host_ != nullptr) host_->settle(entries_a_step + lines_a_round);
   const bool all_on_devices =
@@ -349,12 +355,14 @@ bool RootTable::tend() {
   // Then rounds need not ask any more where a key is.
   if (!more && !*to_host_ && all_on_devices) give_up();
   tends_.store(more, std::memory_order_relaxed);
+  tries_again_in_ = refused && !more ? rounds_between_tries : 0;
   return more;
 }
 
-bool RootTable::tend(Device& device) {
+bool RootTable::tend(Device& device, bool& refused) {
   if (*to_host_) {
-    if (!store_.budget.fits(store_.budget.limit() / 8)) return false;
+    refused |= !store_.budget.fits(store_.budget.limit() / 8);
+    if (refused) return false;
     if (!device.moves) share(device, 0);
   }
   using Side = RootBins::Side;
@@ -387,7 +395,12 @@ void RootTable::share(Device& device, int bits_at_least) {
 
 uint64_t RootTable::scan(uint64_t bound, uint64_t lines, uint64_t wanted,
                          const std::function<void(uint64_t key, Location root)>& visit) {
-  if (!split()) return devices_.front().tier->scan(bound, lines, wanted, visit);
+  if (!split()) {
+    // The bound may be one of the host's, in the middle of a line of the device.
+    return devices_.front().tier->scan(bound, lines, wanted, [&](uint64_t key, Location root) {
+      if (hash_of(key) >= bound) visit(key, root);
+    });
+  }
   // Each part gives what it has up to somewhere; what all have come to is visited.
   std::vector<HostTier::Entry> entries;
   uint64_t next = 0;

@@ -122,7 +122,7 @@ class RootTable {
   void count_buffers();
   void free_bin(Device& device);
   void share(Device& device, int bits_at_least = BinMoves::least_bits);
-  bool tend(Device& device);
+  bool tend(Device& device, bool& refused);
   void make_host(uint64_t expected);
   void count_changes(uint64_t rows);
   void route(uint64_t rows);
@@ -133,6 +133,9 @@ class RootTable {
   std::unique_ptr<HostTier> host_;  // once a device was full, or bins are to go to the host
   std::optional<bool> to_host_;     // where bins are to go, if anybody has said that
   std::atomic<bool> tends_{false};
+  // Rounds until bins that found no memory on the host are tried again; 0: there are none.
+  static constexpr uint32_t rounds_between_tries = 1024;
+  uint32_t tries_again_in_ = 0;
   std::atomic<uint64_t> host_lookups_{0};
   RootColumns columns_;  // of the one device, or own ones
   std::unique_ptr<OwnColumns> own_;

@@ -291,6 +291,41 @@ TEST_P(RootTableTest, LeansToTheHostAndBackToItsDevices) {
   EXPECT_EQ(stats().host_entries, model_.size());
 }
 
+TEST_P(RootTableTest, LeansAgainWhenThereIsMemoryForIt) {
+  make(1, 0);
+  fill(0, 1000);
+  store_.budget.set_limit(1);
+  table_->lean(true);
+  const auto tend = [&] {
+    const EpochGuard guard(store_.epochs, *slot_);
+    return table_->tend();
+  };
+  EXPECT_FALSE(tend());
+  EXPECT_FALSE(table_->tends());
+  store_.budget.set_limit(0);
+  for (int i = 0; i < 2000 && !table_->tends() && !HasFatalFailure(); ++i) round({0}, {});
+  EXPECT_TRUE(table_->tends());
+  while (tend()) {
+  }
+  EXPECT_EQ(stats().host_entries, model_.size());
+}
+
+// Such a bound is one of the host's, where a walk began while it had a part.
+TEST_P(RootTableTest, AWalkThatGoesOnInTheMiddleOfALineShowsNothingBeforeIt) {
+  make(1, 0);
+  fill(0, 1000);
+  const EpochGuard guard(store_.epochs, *slot_);
+  uint64_t shown = 0;
+  for (uint64_t key = 0; key < 1000; key += 10) {
+    const uint64_t bound = mix(key, seed);
+    table_->scan(bound, 1, 1, [&](uint64_t one, Location) {
+      EXPECT_GE(mix(one, seed), bound);
+      ++shown;
+    });
+  }
+  EXPECT_GT(shown, 0u);
+}
+
 TEST_P(RootTableTest, LeansAwayFromADeviceThatIsFullAndBackAsFarAsThereIsRoom) {
   make(1, small_index);
   table_->lean(true);
