@@ -369,6 +369,35 @@ TEST_P(ReadingOnTest, TheLoopGoesOnWhileAGroupWaitsForItsKeys) {
   EXPECT_EQ(third.receive(4), ":2\r\n");
 }
 
+// A flush that waits for a group's keys has no key itself, and yet nothing passes it.
+TEST_P(ReadingOnTest, NothingPassesAFlushThatWaits) {
+  if (GetParam()) GTEST_SKIP() << "a read of another client may wait with the flush";
+  Gate gate;
+  gate.close();
+  std::thread holder([&] {
+    Worker worker(server_->engine());
+    Batch batch;
+    batch.get("a");
+    batch.guard([](Batch&, Batch::Row, void* its) { static_cast<Gate*>(its)->pass(); }, &gate);
+    batch.put("a", "0");
+    worker.submit(batch);
+  });
+  gate.wait_for(1);
+  // In a turn without others, which would wait with it.
+  const uint64_t before = bytes_in();
+  client_->send(resp({"FLUSHALL"}));
+  while (bytes_in() == before) std::this_thread::yield();
+  for (int i = 0; i < 3; ++i) pass_turns();
+  EXPECT_FALSE(client_->has_input());
+  client_->send(resp({"SET", "x", "1"}));
+  for (int i = 0; i < 3; ++i) pass_turns();
+  EXPECT_EQ(look("x", "$-1\r\n"), "$-1\r\n");
+  gate.open();
+  holder.join();
+  expect_replies("+OK\r\n+OK\r\n");
+  EXPECT_EQ(client_->ask(resp({"GET", "x"}), bulk("1")), bulk("1"));
+}
+
 INSTANTIATE_TEST_SUITE_P(All, ReadingOnTest, ::testing::Bool(), [](const auto& param) {
   return std::string(param.param ? "device" : "host");
 });
