@@ -99,8 +99,7 @@ struct SchedulingOptions {
 //   periodic    at the end of every cycle of `wait_ns`, or when it has `rows` requests; requests
 //               that write every `write_cycles` of them, while the others of their batches go
 //   adaptive    at once; where rounds have fewer than `rows` requests the host is to answer them,
-//   and
-//               the index goes there in the background, else the GPU (docs/gpu.md)
+//               and the index goes there in the background, else the GPU (docs/gpu.md)
 // and in any case once all threads that use the store are in it.
 struct RoundOptions {
   static constexpr uint64_t most_rows = 1 << 21;  // of a round

@@ -204,8 +204,7 @@ void BatchRunner::run_early(BatchRun& run) {
   engine_.store.epochs.enter(run.slot);
   if (engine_.device) prepare_device(run);
   engine_.store.gate.begin(*holder_, batch.columns(), 0, batch.size());
-  find_early(batch);
-  const bool any = std::count(parked_.begin(), parked_.end(), 0) != 0;
+  const bool any = find_early(batch);
   if (any) run_unparked(run, batch, 0, batch.size());
   KeyGate::end(*holder_);
   // A batch of which nothing ran holds no memory back while it waits.
@@ -215,9 +214,9 @@ void BatchRunner::run_early(BatchRun& run) {
                  [](uint8_t parked) { return parked == 0 ? 1 : 0; });
 }
 
-// As in `park_held`. Rows behind one that cannot run, of its key, cannot either.
-void BatchRunner::find_early(const Batch& batch) {
-  const KeyGate& gate = engine_.store.gate;
+// Whether there are any. Rows behind one that cannot run, of its key, cannot either. One look will
+// do: no view is among them, and who takes keys meanwhile waits for the rows that are found.
+bool BatchRunner::find_early(const Batch& batch) {
   const Batch::Columns& columns = batch.columns();
   std::unordered_set<uint64_t> keys;
   const auto key_of = [&](Batch::Row row) { return columns.hash[row] + columns.database[row]; };
@@ -227,18 +226,16 @@ void BatchRunner::find_early(const Batch& batch) {
       for (Batch::Row row = span.first; row < span.end; ++row) keys.insert(key_of(row));
     }
   }
-  for (bool again = true; again;) {
-    const uint64_t takes = gate.takes();
-    again = false;
-    for (Batch::Row row = 0; row < batch.size(); ++row) {
-      if (parked_[row] != 0) continue;
-      if (!keys.contains(key_of(row)) && awaited(columns, row) == nullptr) continue;
+  bool any = false;
+  for (Batch::Row row = 0; row < batch.size(); ++row) {
+    if (keys.contains(key_of(row)) || awaited(columns, row) != nullptr) {
       keys.insert(key_of(row));
       parked_[row] = 1;
-      again = true;
+    } else {
+      any = true;
     }
-    again = again && gate.takes() != takes;
   }
+  return any;
 }
 
 void BatchRunner::prepare_device(BatchRun& run) {

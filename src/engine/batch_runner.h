@@ -70,7 +70,7 @@ class BatchRunner final : public Executor {
   bool wait_whole(BatchRun& run);
   void give_keys_back(BatchRun& run);
   void run_early(BatchRun& run);
-  void find_early(const Batch& batch);
+  bool find_early(const Batch& batch);
   void run_all(BatchRun& run);
   void run_gated(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end);
   bool park_held(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end);
