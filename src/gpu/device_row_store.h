@@ -2,18 +2,23 @@
 // promises, over any device.
 //
 // An index of keys to row numbers, and the rows. Calls are worked off in parts; a part of a get is
-// a lookup and a copy, a part of a put is an offer of free rows, a put_if_absent of their numbers,
-// and a copy (gpu/row_kernels.h).
+// a lookup and a copy. A part of a put is the same where keys are present. The host learns how many
+// are not while their rows are copied, and offers these free rows, by a put_if_absent of their
+// numbers, and copies theirs (gpu/row_kernels.h). So rows that are put again, as those of embeddings
+// are, never enter the index's order of writers.
 //
 // Threads. Any; one mutex.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <mutex>
 
+#include "gpu/device_event.h"
 #include "gpu/device_rows.h"
 #include "gpu/fixed_device_table.h"
+#include "gpu/pinned_block.h"
 
 namespace isotherm {
 
@@ -40,8 +45,16 @@ class DeviceRowStore {
         numbers_(memory_, part_rows_),
         present_(memory_, part_rows_),
         found_(memory_, part_rows_),
+        absent_(memory_, part_rows_),
+        absent_keys_(memory_, part_rows_),
+        absent_count_(memory_, 1),
+        report_(device, sizeof(uint32_t)),
+        counted_(device),
         order_(device) {
-    if (numbers_.empty() || present_.empty() || found_.empty()) throw std::bad_alloc();
+    if (numbers_.empty() || present_.empty() || found_.empty() || absent_.empty() ||
+        absent_keys_.empty() || absent_count_.empty()) {
+      throw std::bad_alloc();
+    }
   }
   ~DeviceRowStore() {
     try {
@@ -112,19 +125,70 @@ class DeviceRowStore {
     }
   }
 
-  // Where memory has ended keys that are present are put all the same; requests behind the rows
-  // that are left are offered none.
+  // A part of a put.
+  struct Put {
+    const Pair* rows;
+    uint8_t* stored;  // or null
+    uint32_t stamp;
+    Stream stream;
+  };
+
   void put_part(const uint64_t* keys, const Pair* rows, uint8_t* stored, uint64_t count,
                 Stream stream) {
-    const uint64_t free = rows_.reserve(count, stream);
-    if (free < count) {
-      put_few(keys, rows, stored, count, free, stream);
-      return;
+    const Put put{rows, stored, rows_.next_stamps(static_cast<uint32_t>(count), stream), stream};
+    require_device(device_.clear(stream, absent_count_.data(), sizeof(uint32_t)), "clear a count");
+    claim_present(put, keys, nullptr, count, absent_.data());
+    require_device(device_.to_host(stream, report_.data(), absent_count_.data(), sizeof(uint32_t)),
+                   "count absent keys");
+    require_device(device_.record(counted_.get(), stream), "record an event");
+    copy_in(put, nullptr, count);
+    require_device(device_.synchronize(counted_.get()), "count absent keys");
+    uint32_t absent = 0;
+    std::memcpy(&absent, report_.data(), sizeof absent);
+    if (absent != 0) put_absent(put, keys, absent);
+  }
+
+  void claim_present(const Put& put, const uint64_t* keys, const uint32_t* positions,
+                     uint64_t count, uint32_t* absent) {
+    DeviceRequests requests;
+    requests.rows = count;
+    requests.keys = keys;
+    requests.values_out = numbers_.data();
+    requests.found = found_.data();
+    index_.run(requests, put.stream);
+    launch(put.stream, count,
+           ClaimPresentKernel{rows_.view(), put.stamp, positions, numbers_.data(), found_.data(),
+                              put.stored, absent, absent_count_.data(), count});
+  }
+
+  void copy_in(const Put& put, const uint32_t* positions, uint64_t count) {
+    launch(put.stream, count,
+           CopyRowsKernel<true>{rows_.view(), numbers_.data(), found_.data(),
+                                const_cast<Pair*>(put.rows), count, positions, put.stamp});
+  }
+
+  // Where memory ends, in parts that the free rows suffice for. Without any, a key may still have
+  // got a row from a part before.
+  void put_absent(const Put& put, const uint64_t* keys, uint32_t absent) {
+    launch(put.stream, absent, GatherKeysKernel{keys, absent_.data(), absent_keys_.data(), absent});
+    for (uint64_t first = 0; first < absent;) {
+      const uint64_t some = rows_.reserve(absent - first, put.stream);
+      const uint32_t* positions = absent_.data() + first;
+      if (some == 0) {
+        claim_present(put, absent_keys_.data() + first, positions, absent - first, nullptr);
+        copy_in(put, positions, absent - first);
+        return;
+      }
+      offer(put, absent_keys_.data() + first, positions, some);
+      first += some;
     }
+  }
+
+  void offer(const Put& put, const uint64_t* keys, const uint32_t* positions, uint64_t count) {
     rows_.taken(count);
     const RowsView view = rows_.view();
-    launch(stream, count, OfferRowsKernel{view, numbers_.data(), count});
-    launch(stream, 1, TakeRowsKernel{view, count});
+    launch(put.stream, count, OfferRowsKernel{view, numbers_.data(), count});
+    launch(put.stream, 1, TakeRowsKernel{view, count});
     DeviceRequests requests;
     requests.rows = count;
     requests.op = DeviceOp::put_if_absent;
@@ -132,43 +196,11 @@ class DeviceRowStore {
     requests.values = numbers_.data();
     requests.values_out = present_.data();
     requests.found = found_.data();
-    index_.run(requests, stream);
-    launch(stream, count,
-           ClaimRowsKernel{view, numbers_.data(), present_.data(), found_.data(), stored, count});
-    launch(
-        stream, count,
-        CopyRowsKernel<true>{view, numbers_.data(), found_.data(), const_cast<Pair*>(rows), count});
-  }
-
-  // In parts that the free rows suffice for; without any, only rows of present keys.
-  void put_few(const uint64_t* keys, const Pair* rows, uint8_t* stored, uint64_t count,
-               uint64_t free, Stream stream) {
-    for (uint64_t first = 0; first < count;) {
-      const uint64_t some = std::min(count - first, std::max<uint64_t>(free, 1));
-      uint8_t* to = stored != nullptr ? stored + first : nullptr;
-      if (free == 0) {
-        replace_part(keys + first, rows + first * row_units_, to, count - first, stream);
-        return;
-      }
-      put_part(keys + first, rows + first * row_units_, to, some, stream);
-      first += some;
-      free = rows_.reserve(count - first, stream);
-    }
-  }
-
-  void replace_part(const uint64_t* keys, const Pair* rows, uint8_t* stored, uint64_t count,
-                    Stream stream) {
-    DeviceRequests requests;
-    requests.rows = count;
-    requests.keys = keys;
-    requests.values_out = numbers_.data();
-    requests.found = found_.data();
-    index_.run(requests, stream);
-    const RowsView view = rows_.view();
-    launch(stream, count, KeepRowsKernel{view, numbers_.data(), found_.data(), stored, count});
-    launch(
-        stream, count,
-        CopyRowsKernel<true>{view, numbers_.data(), found_.data(), const_cast<Pair*>(rows), count});
+    index_.run(requests, put.stream);
+    launch(put.stream, count,
+           ClaimOffersKernel{view, put.stamp, positions, numbers_.data(), present_.data(),
+                             found_.data(), put.stored, count});
+    copy_in(put, positions, count);
   }
 
   template <class Kernel>
@@ -189,6 +221,11 @@ class DeviceRowStore {
   DeviceArray<Device, uint64_t> numbers_;  // of a part's requests
   DeviceArray<Device, uint64_t> present_;
   DeviceArray<Device, uint8_t> found_;
+  DeviceArray<Device, uint32_t> absent_;  // positions in the part
+  DeviceArray<Device, uint64_t> absent_keys_;
+  DeviceArray<Device, uint32_t> absent_count_;
+  const PinnedBlock<Device> report_;  // of absent_count_
+  const DeviceEvent<Device> counted_;
   CallOrder<Device> order_;
 };
 

@@ -1,8 +1,8 @@
 // DeviceRows: the owner of the rows of a row table; see gpu/row_kernels.h.
 //
-// The host keeps a lower bound of the free rows: a put may need as many as it has requests. When
-// the bound does not suffice it asks the device, waiting for what is under way, and if there are
-// too few adds a slab.
+// The host keeps a lower bound of the free rows: of new keys some may be the same. When the bound does
+// not suffice it asks the device, waiting for what is under way, and if there are too few adds a
+// slab.
 //
 // Threads. One at a time, in the order of the stream.
 #pragma once
@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "gpu/device_memory.h"
@@ -58,6 +59,17 @@ class DeviceRows {
   }
   // So many may be taken by what was queued.
   void taken(uint64_t rows) { known_free_ -= rows; }
+
+  // The stamp of the first of so many requests, which the others' follow (gpu/row_kernels.h). Where
+  // stamps end all are forgotten, which is what a put that begins may do.
+  uint32_t next_stamps(uint32_t requests, Stream stream) {
+    if (requests > ~uint32_t{0} - next_stamp_) {
+      require_device(device_.clear(stream, last_writer_.data(), last_writer_.bytes()),
+                     "clear the stamps of rows");
+      next_stamp_ = 1;
+    }
+    return std::exchange(next_stamp_, next_stamp_ + requests);
+  }
 
  private:
   static constexpr uint64_t max_slabs = 1 << 16;
@@ -121,6 +133,7 @@ class DeviceRows {
   DeviceArray<Device, uint64_t> free_count_;
   uint64_t* report_;
   uint64_t known_free_ = 0;
+  uint32_t next_stamp_ = 1;
 };
 
 }  // namespace isotherm
