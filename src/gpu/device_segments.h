@@ -263,7 +263,7 @@ class DeviceSegments {
         after.push_back(segment);
         continue;
       }
-      Bucket* child[2] = {take(stream), take(stream)};
+      Bucket* child[2] = {take_as_is(), take_as_is()};
       jobs.push_back({segment.lines, {child[0], child[1]}, segment.depth, first_hash(segment)});
       for (uint64_t side = 0; side < 2; ++side) {
         after.push_back({child[side], segment.prefix << 1 | side, segment.depth + 1});
@@ -346,10 +346,14 @@ class DeviceSegments {
     return false;
   }
 
-  // A free segment, cleared.
-  Bucket* take(Stream stream) {
+  Bucket* take_as_is() {
     Bucket* lines = free_.back();
     free_.pop_back();
+    return lines;
+  }
+  // A free segment, cleared.
+  Bucket* take(Stream stream) {
+    Bucket* lines = take_as_is();
     require_device(device_.clear(stream, lines, segment_bytes()), "clear a segment");
     return lines;
   }

@@ -392,7 +392,7 @@ class FixedDeviceTable {
       const BatchView part =
           part_of(requests, first, part_rows(left, requests.distinct_keys, new_keys, stream));
       first += part.rows;
-      make_room(part.rows, stream);
+      make_room(part.rows, expects_new ? left : part.rows, stream);
       if (requests.distinct_keys) {
         workspace_.get().run_distinct(view(), part, totals(false), stream);
       } else if (tries(part.rows)) {
@@ -425,11 +425,14 @@ class FixedDeviceTable {
     leave_express();
   }
 
-  void make_room(uint64_t rows, Stream stream) {
+  // For `rows` new entries, and if the index must grow for as many of `soon` as do no harm where
+  // they are not new after all.
+  void make_room(uint64_t rows, uint64_t soon, Stream stream) {
     while (!room_.fits(rows) && reports_.any_under_way()) reports_.take_one();
     if (!room_.fits(rows)) {
       leave_express();
-      segments_.grow(room_.entries_with(rows), view(), stream);
+      const uint64_t more = std::max(rows, room_.harmless_rows(soon, memory_.left()));
+      segments_.grow(room_.entries_with(more), view(), stream);
       shelve({}, stream);
     }
     if (stock_lines(rows, stream)) return;

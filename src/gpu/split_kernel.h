@@ -2,9 +2,10 @@
 //
 // A tile has one line of the old segment and so the two neighbouring lines of one child that it
 // feeds; nobody else writes those. It reads the chain line by line and appends entries to the two
-// chains. An overflow line, once read, is free for the children: two chains of a and b entries
-// never need more overflow lines than one of a + b, nor do they need one before the old chain has
-// given it. So a split takes nothing from the stock and cannot fail; what is left over goes there.
+// chains, whose last lines its lanes hold, a slot each, until they are full and are written whole.
+// An overflow line, once read, is free for the children: two chains of a and b entries never need
+// more overflow lines than one of a + b, nor do they need one before the old chain has given it. So
+// a split takes nothing from the stock and cannot fail; what is left over goes there.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,7 @@ namespace isotherm {
 
 struct SplitJob {
   Bucket* from = nullptr;
-  Bucket* child[2] = {};    // clear
+  Bucket* child[2] = {};    // contents undefined before
   int depth = 0;            // of `from`
   uint64_t first_hash = 0;  // its prefix, in the top bits
 };
@@ -58,33 +59,48 @@ struct SplitKernel {
         tile_.lane().sync_warp(tile_.mask());
         if (line != home) keep(line);
         const bool entry = view.first != 0 && !(linked && tile_.number() == uint32_t{Bucket::last});
-        for (uint32_t rest = tile_.ballot(entry); rest != 0; rest &= rest - 1) {
-          const Slot slot = tile_.slot(view, probe_internal::first_bit(rest));
-          append(chain[slot.first >> (63 - bit) & 1], slot);
-        }
+        const bool upper = (view.first >> (63 - bit) & 1) != 0;
+        append(chain[0], view, tile_.ballot(entry && !upper));
+        append(chain[1], view, tile_.ballot(entry && upper));
         line = linked ? mark::link_target(last) : nullptr;
       }
+      store(chain[0]);
+      store(chain[1]);
       drop_spares();
     }
 
    private:
     struct Chain {
       Bucket* line;
-      int used = 0;
-      Slot last = {0, 0};  // what the last slot of `line` holds
+      uint32_t used = 0;
+      Pair held = {0, 0};  // this lane's slot of `line`
     };
 
-    ISOTHERM_HOST_DEVICE void append(Chain& chain, Slot entry) {
-      if (chain.used == Bucket::slots) {
-        Bucket* fresh = pop();
-        put(fresh, 0, chain.last);
-        put(chain.line, Bucket::last, mark::make_link(fresh, entry.first));
-        chain.line = fresh;
-        chain.used = 1;
+    // Those entries of a line that `lanes` of the tile have, in their order.
+    ISOTHERM_HOST_DEVICE void append(Chain& chain, Pair view, uint32_t lanes) {
+      while (lanes != 0) {
+        if (chain.used == Bucket::slots) extend(chain);
+        const uint32_t place = tile_.number() - chain.used;  // among those that come; none below
+        uint32_t rest = lanes;
+        for (uint32_t i = 0; i < place && rest != 0; ++i) rest &= rest - 1;
+        const auto source = rest != 0 ? static_cast<uint32_t>(probe_internal::first_bit(rest)) : 0;
+        const Pair entry = {tile_.from(view.first, source), tile_.from(view.second, source)};
+        if (tile_.number() >= chain.used && rest != 0) chain.held = entry;
+        for (; lanes != 0 && chain.used < Bucket::slots; lanes &= lanes - 1) ++chain.used;
       }
-      put(chain.line, chain.used, entry);
-      if (chain.used == Bucket::last) chain.last = entry;
-      ++chain.used;
+    }
+    // The entry in the last slot gives way to a link.
+    ISOTHERM_HOST_DEVICE void extend(Chain& chain) {
+      Bucket* fresh = pop();
+      const Pair moved = tile_.slot(chain.held, Bucket::last);
+      if (tile_.number() == uint32_t{Bucket::last}) {
+        chain.held = mark::make_link(fresh, moved.first);
+      }
+      store(chain);
+      chain = {fresh, 1, tile_.leads() ? moved : Pair{0, 0}};
+    }
+    ISOTHERM_HOST_DEVICE void store(const Chain& chain) const {
+      store_pair(&chain.line->slot[tile_.number()], chain.held);
     }
     ISOTHERM_HOST_DEVICE void put(Bucket* line, int i, Slot slot) const {
       if (tile_.leads()) store_pair(&line->slot[i], slot);

@@ -60,10 +60,18 @@ class TableRoom {
     return has(rows, plenty_of_lines(rows) + rows * express_lines_per_insert);
   }
 
+  // Of `rows` entries that are expected, as many as a table may grow for ahead of need, since growing
+  // seldom is faster: no more than there are, some for a small one, and those for which a small
+  // share of the `bytes` that are left suffices.
+  uint64_t harmless_rows(uint64_t rows, uint64_t bytes) const {
+    constexpr uint64_t some = uint64_t{1} << 22;
+    constexpr uint64_t share = 4;
+    return std::min({rows, std::max(some, entries_with(0)), bytes / bytes_per_entry / share});
+  }
+
   // Of parts that will put `entries` entries into a table that may take so many bytes: what they
   // work in is small beside it.
   static uint64_t likely_rows(uint64_t entries, uint64_t bytes) {
-    constexpr uint64_t bytes_per_entry = 28;  // about
     constexpr uint64_t share = 32;
     return std::min(entries, bytes / bytes_per_entry) / share;
   }
@@ -76,6 +84,8 @@ class TableRoom {
   }
 
  private:
+  static constexpr uint64_t bytes_per_entry = 28;  // about
+
   const DeviceSegments<Device>& segments_;
   const TableReports<Device>& reports_;
 };
