@@ -255,9 +255,10 @@ class DeviceSegments {
     std::vector<Segment> after;
     std::vector<Bucket*> emptied;
     bool memory_left = true;
+    // What a round empties the next one takes, so that little is left over behind the last.
+    const uint64_t most = std::clamp<uint64_t>(segments_.size() / 16, 8, most_jobs);
     for (const Segment& segment : segments_) {
-      const bool wanted =
-          !absent(segment) && splits(segment, whole(entries)) && jobs.size() < most_jobs;
+      const bool wanted = !absent(segment) && splits(segment, whole(entries)) && jobs.size() < most;
       if (wanted && memory_left) memory_left = reserve(2);
       if (!wanted || !memory_left) {
         after.push_back(segment);
