@@ -2,8 +2,8 @@
 // replies brought back to the rows that asked.
 //
 // A route says which shard a key belongs to: that of a table over several GPUs draws it from the
-// low half of the hash, since a table's directory goes by the high bits; that of a table beyond its
-// GPU's memory is in gpu/tier_route.h. Each warp has a contiguous range of rows.
+// low half of the hash, since a table's directory goes by the high bits; that of a table beyond the
+// memory of its GPUs is in gpu/split_route.h. Each warp has a contiguous range of rows.
 // CountShardsKernel counts the rows of each shard in each range; BeginShardsKernel turns the
 // counts, in order of shard and range, into the places where they begin; SplitRowsKernel moves the
 // rows there and notes for each row where it went. So a shard's rows keep their order, and
@@ -25,10 +25,12 @@
 
 namespace isotherm {
 
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint32_t shard_of_hash(uint64_t hash, uint32_t shards) {
+  return static_cast<uint32_t>(uint64_t{static_cast<uint32_t>(hash)} * shards >> 32);
+}
 ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint32_t shard_of(uint64_t key, uint64_t seed,
                                                        uint32_t shards) {
-  const uint64_t low = static_cast<uint32_t>(mix(key, seed));
-  return static_cast<uint32_t>(low * shards >> 32);
+  return shard_of_hash(mix(key, seed), shards);
 }
 
 // What the host learns of a split.

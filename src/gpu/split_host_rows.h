@@ -1,4 +1,4 @@
-// ShardHostRows: requests in host memory, taken to a sharded table over the buses of all GPUs.
+// SplitHostRows: requests in host memory, taken to a table over the buses of all GPUs.
 //
 // Rows are cut by position into chunks, and the GPUs are their homes in turn, so that each bus
 // carries its share, of writes, too; chunks take effect in their order all the same. A chunk in
@@ -21,57 +21,67 @@
 
 #include "gpu/pinned_block.h"
 #include "gpu/request_columns.h"
-#include "gpu/shard_parts.h"
+#include "gpu/split_parts.h"
 
 namespace isotherm {
 
 template <class Device>
-class ShardHostRows {
+class SplitHostRows {
  public:
   static constexpr uint32_t most_rows = 1 << 20;  // of a chunk in pinned memory
 
   // Throws std::bad_alloc.
-  ShardHostRows(const ShardGpus<Device>& gpus, ShardParts<Device>& parts)
+  SplitHostRows(const SplitGpus<Device>& gpus, SplitParts<Device>& parts)
       : gpus_(gpus), parts_(parts), pinned_rows_(std::min(parts.rows(), most_rows)) {
     for (uint32_t gpu = 0; gpu < gpus.size(); ++gpu) {
       gpus[gpu]->enter();
-      for (uint32_t set = 0; set < ShardParts<Device>::sets; ++set) {
+      for (uint32_t set = 0; set < parts.sets(); ++set) {
         buffers_.push_back({{gpus[gpu]->memory, pinned_rows_ * pinned_row_bytes}});
         const DeviceArray<Device, char>& columns = buffers_.back().columns;
         if (columns.empty()) throw std::bad_alloc();
-        clear_now(gpus[gpu]->device, parts.part(gpu, set).stream(), columns);
+        // Copied back whole, with the values of misses, which nobody writes.
+        Device& device = gpus[gpu]->device;
+        const auto stream = parts.part(gpu, set).stream();
+        require_device(
+            device.clear(stream, columns.data(), columns.bytes()) && device.synchronize(stream),
+            "clear columns");
       }
     }
   }
 
-  // All pointers are to host memory. Returns when the replies are there. Throws std::bad_alloc
-  // before anything is done.
-  void run(const DeviceRequests& requests) {
+  // All pointers are to host memory; `answer` answers the part of a step. Returns when the replies
+  // are there. Throws std::bad_alloc before anything is done.
+  template <class Answer>
+  void run(const DeviceRequests& requests, uint64_t window, Answer&& answer) {
     pin();
     parts_.work_off(
-        steps(requests.rows, staged_rows()), window(),
-        [&](const ShardStep& step) {
+        steps(requests.rows, staged_rows()), std::min(window, half()),
+        [&](const SplitStep& step) {
           Buffer& buffer = buffer_of(step);
           finish(buffer, step, requests);
           start(buffer, step, requests);
         },
-        [&](const ShardStep& step) { bring_back(buffer_of(step), step, requests); });
+        [&](const SplitStep& step) {
+          answer(step);
+          bring_back(buffer_of(step), step, requests);
+        });
     for (uint32_t gpu = 0; gpu < gpus_.size(); ++gpu) {
-      for (uint32_t set = 0; set < ShardParts<Device>::sets; ++set) {
-        const ShardStep step{gpu, set};
+      for (uint32_t set = 0; set < parts_.sets(); ++set) {
+        const SplitStep step{gpu, set};
         finish(buffer_of(step), step, requests);
       }
     }
   }
 
   // Gets; all pointers are to pinned memory. Returns when the replies are there.
-  void get_pinned(const DeviceRequests& gets) {
+  template <class Answer>
+  void get_pinned(const DeviceRequests& gets, Answer&& answer) {
     parts_.work_off(
-        steps(gets.rows, pinned_rows_), window(),
-        [&](const ShardStep& step) {
+        steps(gets.rows, pinned_rows_), half(),
+        [&](const SplitStep& step) {
           DeviceRequests chunk = rows_of(gets, step.first, step.rows);
           auto* keys = reinterpret_cast<uint64_t*>(buffer_of(step).columns.data());
-          ShardPart<Device>& part = parts_.part(step);
+          SplitPart<Device>& part = parts_.part(step);
           require_device(
               part.device().to_device(part.stream(), keys, chunk.keys, step.rows * sizeof *keys),
               "copy keys");
@@ -79,14 +89,15 @@ class ShardHostRows {
           chunk.found = found_of(step);
           part.begin(chunk);
         },
-        [&](const ShardStep& step) {
-          ShardPart<Device>& part = parts_.part(step);
+        [&](const SplitStep& step) {
+          answer(step);
+          SplitPart<Device>& part = parts_.part(step);
           require_device(part.device().to_host(part.stream(), gets.found + step.first,
                                                found_of(step), step.rows),
                          "copy replies");
         });
     for (uint32_t gpu = 0; gpu < gpus_.size(); ++gpu) {
-      for (uint32_t set = 0; set < ShardParts<Device>::sets; ++set) wait(parts_.part(gpu, set));
+      for (uint32_t set = 0; set < parts_.sets(); ++set) wait(parts_.part(gpu, set));
     }
   }
 
@@ -109,11 +120,9 @@ class ShardHostRows {
   // A chunk of any operation takes four times as much as one of gets.
   uint64_t staged_rows() const { return pinned_rows_ / 4; }
   // Half of the buffers wait for their counts, half for their replies.
-  uint64_t window() const { return (buffers_.size() + 1) / 2; }
-  Buffer& buffer_of(const ShardStep& step) {
-    return buffers_[step.gpu * ShardParts<Device>::sets + step.set];
-  }
-  uint8_t* found_of(const ShardStep& step) {
+  uint64_t half() const { return (buffers_.size() + 1) / 2; }
+  Buffer& buffer_of(const SplitStep& step) { return buffers_[step.gpu * parts_.sets() + step.set]; }
+  uint8_t* found_of(const SplitStep& step) {
     return reinterpret_cast<uint8_t*>(buffer_of(step).columns.data()) +
            pinned_rows_ * sizeof(uint64_t);
   }
@@ -132,8 +141,8 @@ class ShardHostRows {
     }
   }
 
-  std::vector<ShardStep> steps(uint64_t rows, uint64_t chunk_rows) {
-    std::vector<ShardStep> steps;
+  std::vector<SplitStep> steps(uint64_t rows, uint64_t chunk_rows) {
+    std::vector<SplitStep> steps;
     uint32_t gpu = 0;
     for (uint64_t first = 0; first < rows; first += chunk_rows) {
       steps.push_back(parts_.next(gpu, first, std::min(chunk_rows, rows - first)));
@@ -142,10 +151,10 @@ class ShardHostRows {
     return steps;
   }
 
-  void start(Buffer& buffer, const ShardStep& step, const DeviceRequests& requests) {
+  void start(Buffer& buffer, const SplitStep& step, const DeviceRequests& requests) {
     buffer.first = step.first;
     buffer.rows = step.rows;
-    ShardPart<Device>& part = parts_.part(step);
+    SplitPart<Device>& part = parts_.part(step);
     const DeviceRequests rows = rows_of(requests, step.first, step.rows);
     const DeviceRequests staged = at_host(buffer).requests(rows, 0, step.rows);
     each_request_column(staged, rows, [](void* to, const void* from, uint64_t bytes) {
@@ -158,9 +167,9 @@ class ShardHostRows {
     part.begin(chunk);
   }
 
-  void bring_back(Buffer& buffer, const ShardStep& step, const DeviceRequests& requests) {
+  void bring_back(Buffer& buffer, const SplitStep& step, const DeviceRequests& requests) {
     if (requests.found == nullptr) return;
-    ShardPart<Device>& part = parts_.part(step);
+    SplitPart<Device>& part = parts_.part(step);
     const RequestColumns from = at_home(buffer), to = at_host(buffer);
     require_device(part.device().to_host(part.stream(), to.values_out(), from.values_out(),
                                          step.rows * sizeof(uint64_t)) &&
@@ -168,7 +177,7 @@ class ShardHostRows {
                    "copy replies");
   }
 
-  void finish(Buffer& buffer, const ShardStep& step, const DeviceRequests& requests) {
+  void finish(Buffer& buffer, const SplitStep& step, const DeviceRequests& requests) {
     if (buffer.rows == 0) return;
     const uint64_t rows = buffer.rows;
     buffer.rows = 0;
@@ -177,12 +186,12 @@ class ShardHostRows {
     copy_replies(at_host(buffer), rows, rows_of(requests, buffer.first, rows));
   }
 
-  static void wait(ShardPart<Device>& part) {
+  static void wait(SplitPart<Device>& part) {
     require_device(part.device().synchronize(part.stream()), "wait for a chunk");
   }
 
-  const ShardGpus<Device>& gpus_;
-  ShardParts<Device>& parts_;
+  const SplitGpus<Device>& gpus_;
+  SplitParts<Device>& parts_;
   const uint32_t pinned_rows_;
   std::vector<Buffer> buffers_;  // of each set of each GPU
 };

@@ -1,16 +1,16 @@
 // Runs the checks of tables over several GPUs: with two shards on GPU 0, and on GPUs 0 and 1 where
 // there are two; without a GPU it says so and succeeds.
 //
-//   sharded_table_test [rows of a large slice]
+//   split_table_test [rows of a large slice]
 #include <deque>
 #include <string>
 #include <vector>
 
 #include "cuda/gpu_checks.h"
-#include "device_checks/sharded_table_checks.h"
-#include "isotherm/sharded_device_table.h"
+#include "device_checks/split_table_checks.h"
+#include "isotherm/device_table.h"
 
-namespace isotherm::sharded_table_test {
+namespace isotherm::split_table_test {
 namespace {
 
 using Column = DeviceArray<CudaDevice, uint64_t>;
@@ -60,10 +60,10 @@ struct Slice {
 // The public class: what is put from the host is found from the host and from slices, and the
 // thread keeps its GPU.
 uint64_t check_public_class(const std::vector<int>& gpus, uint64_t scale) {
-  ShardedDeviceTableOptions options;
+  DeviceTableOptions options;
   options.devices = gpus;
   options.expected_entries = scale;
-  ShardedDeviceTable table(options);
+  DeviceTable table(options);
   std::vector<uint64_t> keys(scale), values(scale), got(scale);
   std::vector<uint8_t> found(scale);
   for (uint64_t i = 0; i < scale; ++i) {
@@ -99,21 +99,24 @@ void run_on(GpuChecks& checks, const std::vector<int>& gpus, const std::string& 
   std::deque<CudaDevice> devices;
   std::vector<CudaDevice*> pointers;
   for (const int gpu : gpus) pointers.push_back(&devices.emplace_back(gpu));
-  for (const auto& check : sharded_table_checks<CudaDevice>) {
-    checks.run((check.name + where).c_str(),
-               [&](CudaDevice& /*device*/, uint64_t scale) { return check.run(pointers, scale); });
+  for (const bool with_host : {false, true}) {
+    const SplitSetup<CudaDevice> setup{pointers, with_host};
+    for (const auto& check : split_table_checks<CudaDevice>) {
+      checks.run((check.name + where + (with_host ? ", with host memory" : "")).c_str(),
+                 [&](CudaDevice& /*device*/, uint64_t scale) { return check.run(setup, scale); });
+    }
   }
-  checks.run(("ShardedDeviceTable" + where).c_str(), [&](CudaDevice& /*device*/, uint64_t scale) {
+  checks.run(("DeviceTable" + where).c_str(), [&](CudaDevice& /*device*/, uint64_t scale) {
     return check_public_class(gpus, scale);
   });
 }
 
 }  // namespace
-}  // namespace isotherm::sharded_table_test
+}  // namespace isotherm::split_table_test
 
 int main(int argc, char** argv) {
   using namespace isotherm;
-  using namespace sharded_table_test;
+  using namespace split_table_test;
   if (!GpuChecks::has_gpu()) return EXIT_SUCCESS;
   GpuChecks checks(argc, argv, 1 << 16);
   run_on(checks, {0}, ", GPU 0");

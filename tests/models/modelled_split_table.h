@@ -1,4 +1,4 @@
-// ModelledShardedTable: a table over several devices beside a model of it on the host
+// ModelledSplitTable: a table over some devices, and the host, beside a model of it on the host
 // (tests/models/table_model.h).
 #pragma once
 
@@ -9,13 +9,13 @@
 #include <utility>
 #include <vector>
 
-#include "gpu/sharded_table.h"
+#include "gpu/split_table.h"
 #include "models/table_model.h"
 
 namespace isotherm {
 
 template <class Device>
-class ModelledShardedTable {
+class ModelledSplitTable {
   using Columns = UploadedRequests<Device>;
 
   // What a device has for its slices.
@@ -34,7 +34,7 @@ class ModelledShardedTable {
   using Stream = typename Device::Stream;
   using Slices = std::vector<std::vector<DeviceRequest>>;  // one for each device
 
-  ModelledShardedTable(Devices devices, const ShardedOptions& options)
+  ModelledSplitTable(Devices devices, const SplitOptions& options)
       : seed_(options.table.seed), table_(devices, options) {
     for (Device* device : devices) {
       require_device(device->enter(), "enter");
@@ -44,7 +44,7 @@ class ModelledShardedTable {
 
   uint64_t wrong() const { return model_.wrong(); }
   uint64_t refused() const { return model_.refused(); }
-  ShardedTable<Device>& table() { return table_; }
+  SplitTable<Device>& table() { return table_; }
   uint64_t key_of(uint64_t hash) const { return unmix(hash, seed_); }
   uint32_t shard(uint64_t key) const {
     return shard_of(key, seed_, static_cast<uint32_t>(sides_.size()));
@@ -54,7 +54,7 @@ class ModelledShardedTable {
   // A call that is under way: its slices and their columns.
   class Call {
    public:
-    Call(ModelledShardedTable& table, Slices slices) : slices_(std::move(slices)) {
+    Call(ModelledSplitTable& table, Slices slices) : slices_(std::move(slices)) {
       for (size_t i = 0; i < slices_.size(); ++i) {
         Side& side = *table.sides_[i];
         require_device(side.device.enter(), "enter");
@@ -67,7 +67,7 @@ class ModelledShardedTable {
     }
 
    private:
-    friend class ModelledShardedTable;
+    friend class ModelledSplitTable;
     Slices slices_;
     std::vector<std::unique_ptr<Columns>> columns_;  // null without rows
   };
@@ -112,6 +112,51 @@ class ModelledShardedTable {
     model_.compare(requests, columns.values_out, columns.found);
   }
 
+  // From arrays of the first device.
+  void run_first(const std::vector<DeviceRequest>& requests) {
+    on_first(requests,
+             [&](const Columns& columns, Stream stream) { table_.run(columns.call(), stream); });
+  }
+  // Gets; the word that they set is there behind them.
+  void get_marked(const std::vector<DeviceRequest>& requests) {
+    Side& side = *sides_[0];
+    require_device(side.device.enter(), "enter");
+    const PinnedBlock<Device> word(side.device, sizeof(uint64_t));
+    DeviceArray<Device, uint32_t> done(side.memory, 1);
+    auto* at = reinterpret_cast<uint64_t*>(word.data());
+    *at = 0;
+    on_first(requests, [&](const Columns& columns, Stream stream) {
+      require_device(side.device.clear(stream, done.data(), done.bytes()), "clear a count");
+      table_.get_marked(columns.uniform_call(DeviceOp::get, true), {at, 7}, done.data(), stream);
+    });
+    if (*at != 7) fail("the end was not marked");
+  }
+  // A few, by express, in one step or in two; false where the table wants them to go another way.
+  bool run_express(const std::vector<DeviceRequest>& requests, bool in_steps) {
+    HostRequests columns(requests);
+    const DeviceRequests call = columns.call();
+    if (in_steps) {
+      if (!table_.post(call)) return false;
+      while (!table_.ready()) {
+      }
+      table_.take();
+    } else if (!table_.express(call)) {
+      return false;
+    }
+    model_.compare(requests, columns.values_out, columns.found);
+    return true;
+  }
+
+  // In the order of a stream of the first device.
+  void get_pinned_in_order(const std::vector<DeviceRequest>& requests) {
+    Side& side = *sides_[0];
+    require_device(side.device.enter(), "enter");
+    const PinnedRequests<Device> pinned(side.device, requests);
+    const Stream stream = side.streams[0].get();
+    table_.get_pinned(pinned.call(), stream);
+    require_device(side.device.synchronize(stream), "wait for replies");
+    model_.compare(requests, pinned.values(), pinned.found());
+  }
   void get_pinned(const std::vector<DeviceRequest>& requests) {
     const PinnedRequests<Device> pinned(sides_[0]->device, requests);
     table_.get_pinned(pinned.call());
@@ -132,6 +177,18 @@ class ModelledShardedTable {
   }
 
  private:
+  template <class Work>
+  void on_first(const std::vector<DeviceRequest>& requests, Work&& work) {
+    Side& side = *sides_[0];
+    require_device(side.device.enter(), "enter");
+    const Stream stream = side.streams[0].get();
+    Columns columns(side.memory, stream, requests.size());
+    columns.upload(requests);
+    work(columns, stream);
+    columns.download();
+    model_.compare(requests, columns.host_values, columns.host_found);
+  }
+
   template <class Requests>
   void queue(const Call& call, Requests&& requests) {
     std::vector<DeviceRequests> slices;
@@ -144,7 +201,7 @@ class ModelledShardedTable {
   }
 
   const uint64_t seed_;
-  ShardedTable<Device> table_;
+  SplitTable<Device> table_;
   std::vector<std::unique_ptr<Side>> sides_;
   uint32_t turn_ = 0;  // the streams of the last call
   TableModel model_;

@@ -13,17 +13,17 @@
 #include <vector>
 
 #include "device_checks/device_table_checks.h"
-#include "gpu/tiered_table.h"
+#include "gpu/split_table.h"
 
 namespace isotherm {
 
 template <class Device>
-using ModelledTieredTable = ModelledDeviceTable<Device, TieredTable<Device>, TieredOptions>;
+using ModelledHostTable = ModelledDeviceTable<Device, SplitTable<Device>, SplitOptions>;
 
 // A table whose device has room for some `fit` entries.
 template <class Device>
-TieredOptions tiered_options(Device& device, uint64_t seed, uint64_t scale, uint64_t fit) {
-  TieredOptions options;
+SplitOptions host_memory_options(Device& device, uint64_t seed, uint64_t scale, uint64_t fit) {
+  SplitOptions options;
   options.table.seed = seed;
   options.table.line_bits = scale > 1 << 14 ? 8 : 3;
   options.table.max_part_rows = static_cast<uint32_t>(scale);
@@ -36,7 +36,7 @@ TieredOptions tiered_options(Device& device, uint64_t seed, uint64_t scale, uint
   options.entries_at_once = 20;  // so that bins move in several steps
   options.table.gpu_memory = uint64_t{1} << 27;
   DeviceRequestSource source(seed);
-  ModelledTieredTable<Device> empty(device, options);
+  ModelledHostTable<Device> empty(device, options);
   empty.run(source.mixed({1, 2, 3}, scale, 0.5));
   const DeviceTableStats stats = empty.table().stats();
   constexpr uint64_t bytes_an_entry = 32;
@@ -55,8 +55,8 @@ uint64_t check_beyond_memory(Device& device, uint64_t scale) {
   for (const uint64_t times : {2, 4}) {
     DeviceRequestSource source(times);
     const uint64_t fit = scale * 2;
-    const TieredOptions options = tiered_options(device, 40 + times, scale, fit);
-    ModelledTieredTable<Device> table(device, options);
+    const SplitOptions options = host_memory_options(device, 40 + times, scale, fit);
+    ModelledHostTable<Device> table(device, options);
     std::vector<uint64_t> keys = source.keys(fit * times);
     keys.insert(keys.end(), {0, ~uint64_t{0}, table.key_of(0), table.key_of(~uint64_t{0}),
                              table.key_of(mark::top_bit | 1)});
@@ -92,9 +92,9 @@ uint64_t check_beyond_memory(Device& device, uint64_t scale) {
 template <class Device>
 uint64_t check_both_memories_end(Device& device, uint64_t scale) {
   DeviceRequestSource source(51);
-  TieredOptions options = tiered_options(device, 51, scale, scale * 2);
+  SplitOptions options = host_memory_options(device, 51, scale, scale * 2);
   options.host_memory = scale > 1 << 14 ? 8 << 20 : scale > 512 ? 2 << 20 : 700 << 10;
-  ModelledTieredTable<Device> table(device, options);
+  ModelledHostTable<Device> table(device, options);
   std::vector<uint64_t> all;
   for (int round = 0, last = 200; round < last; ++round) {
     if (table.refused() != 0 && last == 200) last = round + 3;
@@ -121,8 +121,8 @@ uint64_t check_both_memories_end(Device& device, uint64_t scale) {
 template <class Device>
 uint64_t check_read_bins_move_in(Device& device, uint64_t scale) {
   DeviceRequestSource source(61);
-  const TieredOptions options = tiered_options(device, 61, scale, scale * 2);
-  ModelledTieredTable<Device> table(device, options);
+  const SplitOptions options = host_memory_options(device, 61, scale, scale * 2);
+  ModelledHostTable<Device> table(device, options);
   const std::vector<uint64_t> keys = source.keys(scale * 6);
   table.run_uniform(DeviceOp::put, source.uniform_op(DeviceOp::put, keys), true);
   // The sixteenth of the hashes that lies on the host most.
@@ -162,7 +162,7 @@ uint64_t check_read_bins_move_in(Device& device, uint64_t scale) {
 template <class Device>
 uint64_t check_shared_express(Device& device, uint64_t scale) {
   DeviceRequestSource source(71);
-  ModelledTieredTable<Device> table(device, tiered_options(device, 71, scale, scale * 2));
+  ModelledHostTable<Device> table(device, host_memory_options(device, 71, scale, scale * 2));
   const std::vector<uint64_t> keys = source.keys(scale * 4);
   table.run_uniform(DeviceOp::put, source.uniform_op(DeviceOp::put, keys), true);
   uint64_t expressed = 0, others = 0;
@@ -186,8 +186,8 @@ uint64_t check_shared_express(Device& device, uint64_t scale) {
 template <class Device>
 uint64_t check_shared_threads(Device& device, uint64_t scale) {
   DeviceRequestSource source(81);
-  const TieredOptions options = tiered_options(device, 81, scale, scale * 2);
-  ModelledTieredTable<Device> table(device, options);
+  const SplitOptions options = host_memory_options(device, 81, scale, scale * 2);
+  ModelledHostTable<Device> table(device, options);
   const std::vector<uint64_t> fixed = source.keys(scale * 3), others = source.keys(scale);
   table.run_uniform(DeviceOp::put, source.uniform_op(DeviceOp::put, fixed), true);
   std::atomic<uint64_t> wrong{0};
@@ -229,7 +229,7 @@ uint64_t check_shared_threads(Device& device, uint64_t scale) {
 }
 
 template <class Device>
-constexpr DeviceTableCheck<Device> tiered_table_checks[] = {
+constexpr DeviceTableCheck<Device> host_memory_checks[] = {
     {"beyond memory", check_beyond_memory<Device>},
     {"both memories end", check_both_memories_end<Device>},
     {"read bins move in", check_read_bins_move_in<Device>},

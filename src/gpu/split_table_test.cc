@@ -1,19 +1,20 @@
-// Tables over several fake devices: the checks that GPUs run, and what happens when one fails.
+// Tables over some fake devices and the host: the checks that GPUs run, and what happens when one
+// fails.
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <iterator>
+#include <deque>
 #include <memory>
+#include <sstream>
 #include <string>
-#include <tuple>
 #include <vector>
 
-#include "device_checks/sharded_table_checks.h"
+#include "device_checks/split_table_checks.h"
 #include "device_checks/test_size.h"
 #include "fake_device/fake_device.h"
 #include "items/poison.h"
 
-namespace isotherm::sharded_table_test {
+namespace isotherm::split_table_test {
 namespace {
 
 constexpr uint64_t memory = uint64_t{1} << 28;
@@ -40,40 +41,54 @@ struct FakeGpus {
   std::vector<FakeDevice*> pointers;
 };
 
-using CheckOnDevices = std::tuple<ShardedTableCheck<FakeDevice>, uint32_t, bool>;
+// A check, on so many devices, which reach each other's memory or not, with host memory or without.
+struct SplitCase {
+  SplitTableCheck<FakeDevice> check;
+  uint32_t devices;
+  bool connected;
+  bool with_host;
 
-class ShardedDeviceTableChecks : public ::testing::TestWithParam<CheckOnDevices> {};
+  friend std::ostream& operator<<(std::ostream& out, const SplitCase& its) {
+    return out << its.check.name << ' ' << its.devices << (its.connected ? " connected" : "")
+               << (its.with_host ? " with host" : "");
+  }
+};
 
-TEST_P(ShardedDeviceTableChecks, FindNoFault) {
-  const auto& [check, count, connected] = GetParam();
-  FakeGpus gpus(count, 1, connected);
-  EXPECT_EQ(check.run(gpus.pointers, scale), 0u);
+// Sanitizers take ten times as long.
+std::vector<SplitCase> all_cases() {
+  std::vector<SplitCase> cases;
+  for (const auto& check : split_table_checks<FakeDevice>) {
+    for (const uint32_t devices : {1u, 2u, 3u}) {
+      for (const bool connected : {true, false}) {
+        for (const bool with_host : {false, true}) {
+          const bool usual = devices == 2 && (connected || with_host);
+          if (devices == 1 && !connected) continue;
+          if (poison::sanitized && !usual && check.name != std::string("every way")) continue;
+          cases.push_back({check, devices, connected, with_host});
+        }
+      }
+    }
+  }
+  return cases;
+}
+
+class SplitTableChecks : public ::testing::TestWithParam<SplitCase> {};
+
+TEST_P(SplitTableChecks, FindNoFault) {
+  const SplitCase& its = GetParam();
+  FakeGpus gpus(its.devices, 1, its.connected);
+  EXPECT_EQ(its.check.run({gpus.pointers, its.with_host}, scale), 0u);
   gpus.expect_clean();
 }
 
-std::string test_name(const ::testing::TestParamInfo<CheckOnDevices>& test) {
-  std::string name = std::string(std::get<0>(test.param).name) + " " +
-                     std::to_string(std::get<1>(test.param)) +
-                     (std::get<2>(test.param) ? " connected" : "");
-  std::replace(name.begin(), name.end(), ' ', '_');
-  return name;
-}
-
-constexpr size_t all = std::size(sharded_table_checks<FakeDevice>);
-
-// The first `checks` of them.
-auto on(uint32_t devices, bool connected, size_t checks = all) {
-  const auto* first = std::begin(sharded_table_checks<FakeDevice>);
-  return ::testing::Combine(::testing::ValuesIn(first, first + checks), ::testing::Values(devices),
-                            ::testing::Values(connected));
-}
-
-INSTANTIATE_TEST_SUITE_P(One, ShardedDeviceTableChecks, on(1, true), test_name);
-INSTANTIATE_TEST_SUITE_P(Two, ShardedDeviceTableChecks, on(2, true), test_name);
-INSTANTIATE_TEST_SUITE_P(Apart, ShardedDeviceTableChecks, on(2, false), test_name);
-// Sanitizers take ten times as long.
-INSTANTIATE_TEST_SUITE_P(Three, ShardedDeviceTableChecks, on(3, true, poison::sanitized ? 1 : all),
-                         test_name);
+INSTANTIATE_TEST_SUITE_P(All, SplitTableChecks, ::testing::ValuesIn(all_cases()),
+                         [](const auto& test) {
+                           std::ostringstream name;
+                           name << test.param;
+                           std::string text = name.str();
+                           std::replace(text.begin(), text.end(), ' ', '_');
+                           return text;
+                         });
 
 std::vector<DeviceBatch> some_puts(uint64_t count, uint32_t devices) {
   DeviceRequestSource source(1);
@@ -84,13 +99,13 @@ std::vector<DeviceBatch> some_puts(uint64_t count, uint32_t devices) {
   return slices;
 }
 
-ShardedOptions small() { return small_parts(1, 4, 512); }
+SplitOptions small() { return SplitSetup<FakeDevice>{}.small_parts(1, 4, 512); }
 
-TEST(ShardedFixedDeviceTable, IsLostWhenALaunchOfAnyDeviceFails) {
+TEST(SplitTable, IsLostWhenALaunchOfAnyDeviceFails) {
   for (uint32_t failing = 0; failing < 2; ++failing) {
     for (uint64_t launches = 0; launches < 12; launches += 3) {
       FakeGpus gpus(2, 1);
-      ModelledShardedTable<FakeDevice> table(gpus.pointers, small());
+      ModelledSplitTable<FakeDevice> table(gpus.pointers, small());
       table.run_uniform(DeviceOp::put, some_puts(100, 2), true);
       gpus.devices[failing]->fail_launches_after(launches);
       EXPECT_THROW(table.run_uniform(DeviceOp::put, some_puts(100, 2), false), DeviceError);
@@ -105,11 +120,11 @@ TEST(ShardedFixedDeviceTable, IsLostWhenALaunchOfAnyDeviceFails) {
   }
 }
 
-TEST(ShardedFixedDeviceTable, SaysWhenADeviceIsLost) {
+TEST(SplitTable, SaysWhenADeviceIsLost) {
   for (uint32_t failing = 0; failing < 2; ++failing) {
     for (const uint64_t operations : {0, 1, 5, 20, 100}) {
       FakeGpus gpus(2, 1);
-      ModelledShardedTable<FakeDevice> table(gpus.pointers, small());
+      ModelledSplitTable<FakeDevice> table(gpus.pointers, small());
       gpus.devices[failing]->lose_after(operations);
       EXPECT_THROW(
           {
@@ -127,38 +142,38 @@ TEST(ShardedFixedDeviceTable, SaysWhenADeviceIsLost) {
   }
 }
 
-TEST(ShardedFixedDeviceTable, ThrowsWithoutMemoryForTheEmptyTable) {
+TEST(SplitTable, ThrowsWithoutMemoryForTheEmptyTable) {
   for (uint32_t short_of = 0; short_of < 2; ++short_of) {
     for (const uint64_t allocations : {0, 4, 7, 10, 15}) {
       FakeGpus gpus(2, 1);
       gpus.devices[short_of]->fail_allocations_after(allocations);
-      EXPECT_THROW(ShardedTable<FakeDevice>(gpus.pointers, small()), std::bad_alloc);
+      EXPECT_THROW(SplitTable<FakeDevice>(gpus.pointers, small()), std::bad_alloc);
       gpus.expect_clean();
     }
   }
 }
 
-TEST(ShardedFixedDeviceTable, TakesSmallerPartsWhereMemoryIsCapped) {
+TEST(SplitTable, TakesSmallerPartsWhereMemoryIsCapped) {
   FakeGpus gpus(2, 1);
-  ShardedOptions options = small_parts(1, 4, 1 << 18);
+  SplitOptions options = SplitSetup<FakeDevice>{}.small_parts(1, 4, 1 << 18);
   {
-    ShardedTable<FakeDevice> large(gpus.pointers, options);
+    SplitTable<FakeDevice> large(gpus.pointers, options);
     const DeviceTableStats stats = large.stats();
     EXPECT_GT(stats.workspace, uint64_t{24} << 20);
     EXPECT_EQ(stats.bytes + stats.workspace,
               gpus.devices[0]->allocated_bytes() + gpus.devices[1]->allocated_bytes());
   }
   options.table.gpu_memory = 24 << 20;
-  ModelledShardedTable<FakeDevice> table(gpus.pointers, options);
+  ModelledSplitTable<FakeDevice> table(gpus.pointers, options);
   EXPECT_LE(table.table().stats().workspace, options.table.gpu_memory * 2 / 7);
   table.run_uniform(DeviceOp::put, some_puts(1000, 2), true);
   table.check_all();
   EXPECT_EQ(table.wrong() + table.refused(), 0u);
 }
 
-TEST(ShardedFixedDeviceTable, WrongCallsAreRefused) {
+TEST(SplitTable, WrongCallsAreRefused) {
   FakeGpus gpus(2, 1);
-  using Table = ShardedTable<FakeDevice>;
+  using Table = SplitTable<FakeDevice>;
   EXPECT_THROW(Table({}, small()), std::invalid_argument);
   const std::vector<FakeDevice*> too_many(33, gpus.pointers[0]);
   EXPECT_THROW(Table(too_many, small()), std::invalid_argument);
@@ -178,10 +193,10 @@ TEST(ShardedFixedDeviceTable, WrongCallsAreRefused) {
 
 // What a call reads is there when its streams have come to it, and its replies when they have come
 // past it.
-TEST(ShardedFixedDeviceTable, KeepsItsPlaceInTheCallersStreams) {
+TEST(SplitTable, KeepsItsPlaceInTheCallersStreams) {
   for (uint64_t seed = 1; seed <= 8; ++seed) {
     FakeGpus gpus(2, seed);
-    ShardedTable<FakeDevice> table(gpus.pointers, small());
+    SplitTable<FakeDevice> table(gpus.pointers, small());
     constexpr uint64_t rows = 100;
     FakeDevice& device = *gpus.devices[1];
     ASSERT_TRUE(device.enter());
@@ -217,5 +232,92 @@ TEST(ShardedFixedDeviceTable, KeepsItsPlaceInTheCallersStreams) {
   }
 }
 
+// What calls cost. A part more than these launches or waits would be paid by every call.
+struct Cost {
+  uint64_t launches = 0;
+  uint64_t waits = 0;
+};
+
+template <class Work>
+Cost cost_of(const FakeGpus& gpus, Work&& work) {
+  Cost cost;
+  for (const auto& device : gpus.devices) {
+    cost.launches -= device->launches();
+    cost.waits -= device->waits();
+  }
+  work();
+  for (const auto& device : gpus.devices) {
+    cost.launches += device->launches();
+    cost.waits += device->waits();
+  }
+  return cost;
+}
+
+constexpr uint64_t few_rows = 200;
+
+// Calls of each kind by slices that are as long, of a table that has all keys.
+Cost cost_of_slices(const FakeGpus& gpus, const SplitOptions& options, DeviceOp op) {
+  SplitTable<FakeDevice> table(gpus.pointers, options);
+  DeviceRequestSource source(1);
+  const DeviceBatch batch = source.uniform_op(op, source.keys(few_rows));
+  HostRequests puts(batch);
+  std::fill(puts.ops.begin(), puts.ops.end(), DeviceOp::put);
+  table.run_host(puts.call());
+  struct Slice {
+    Slice(FakeDevice& device, const DeviceBatch& rows)
+        : entered(device.enter()),
+          memory(device, 0),
+          stream(device),
+          columns(memory, stream.get(), rows.size()) {
+      columns.upload(rows);
+    }
+    bool entered;
+    DeviceMemory<FakeDevice> memory;
+    DeviceStream<FakeDevice> stream;
+    UploadedRequests<FakeDevice> columns;
+  };
+  std::deque<Slice> slices;
+  std::vector<DeviceRequests> calls;
+  std::vector<FakeDevice::Stream> streams;
+  for (FakeDevice* device : gpus.pointers) {
+    const Slice& slice = slices.emplace_back(*device, batch);
+    calls.push_back(slice.columns.uniform_call(op, op == DeviceOp::get));
+    streams.push_back(slice.stream.get());
+  }
+  table.stats();
+  return cost_of(gpus, [&] { table.run(calls, streams); });
+}
+
+TEST(SplitTableCost, OneDeviceAnswersGetsByOneLaunchWithoutWaiting) {
+  const FakeGpus gpus(1, 1);
+  const Cost cost =
+      cost_of_slices(gpus, SplitSetup<FakeDevice>{}.small_parts(1, 4, 512), DeviceOp::get);
+  EXPECT_EQ(cost.launches, 1u);
+  EXPECT_EQ(cost.waits, 0u);
+}
+
+TEST(SplitTableCost, HostMemoryThatIsNotUsedCostsGetsNothing) {
+  const FakeGpus gpus(1, 1);
+  SplitOptions options = SplitSetup<FakeDevice>{}.small_parts(1, 4, 512);
+  options.host_memory = 1 << 20;
+  const Cost cost = cost_of_slices(gpus, options, DeviceOp::get);
+  EXPECT_EQ(cost.launches, 1u);
+  EXPECT_EQ(cost.waits, 0u);
+}
+
+// A part: count, begin, split, a lookup on each device, replies to their rows; one wait for counts.
+TEST(SplitTableCost, PartsOfSeveralDevicesWaitOnce) {
+  for (const uint32_t devices : {2u, 3u}) {
+    const FakeGpus gpus(devices, 1);
+    for (const bool with_host : {false, true}) {
+      SplitOptions options = SplitSetup<FakeDevice>{}.small_parts(1, 4, 2048);
+      if (with_host) options.host_memory = 1 << 20;
+      const Cost cost = cost_of_slices(gpus, options, DeviceOp::get);
+      EXPECT_EQ(cost.launches, devices * (4 + devices));
+      EXPECT_EQ(cost.waits, devices);
+    }
+  }
+}
+
 }  // namespace
-}  // namespace isotherm::sharded_table_test
+}  // namespace isotherm::split_table_test

@@ -6,35 +6,34 @@
 #include <string>
 #include <vector>
 
+#include "device_checks/host_memory_checks.h"
 #include "device_checks/test_size.h"
-#include "device_checks/tiered_table_checks.h"
 #include "fake_device/fake_device.h"
 
-namespace isotherm::tiered_table_test {
+namespace isotherm::split_table_host_test {
 namespace {
 
 constexpr uint64_t memory = uint64_t{1} << 28;
 const uint64_t scale = test_size(512, 2048);
 
-class TieredTableChecks : public ::testing::TestWithParam<DeviceTableCheck<FakeDevice>> {};
+class HostMemoryChecks : public ::testing::TestWithParam<DeviceTableCheck<FakeDevice>> {};
 
-TEST_P(TieredTableChecks, FindNoFault) {
+TEST_P(HostMemoryChecks, FindNoFault) {
   FakeDevice device(1, memory);
   EXPECT_EQ(GetParam().run(device, scale), 0u);
   EXPECT_EQ(device.take_errors(), std::vector<std::string>{});
   EXPECT_EQ(device.allocated_bytes(), 0u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Shared, TieredTableChecks,
-                         ::testing::ValuesIn(tiered_table_checks<FakeDevice>),
-                         [](const auto& test) {
+INSTANTIATE_TEST_SUITE_P(Shared, HostMemoryChecks,
+                         ::testing::ValuesIn(host_memory_checks<FakeDevice>), [](const auto& test) {
                            std::string name = test.param.name;
                            std::replace(name.begin(), name.end(), ' ', '_');
                            return name;
                          });
 
-TieredOptions small_options(FakeDevice& device) {
-  return tiered_options(device, 1, scale, scale * 2);
+SplitOptions small_options(FakeDevice& device) {
+  return host_memory_options(device, 1, scale, scale * 2);
 }
 
 DeviceBatch some_puts(uint64_t count, uint64_t seed = 1) {
@@ -42,11 +41,11 @@ DeviceBatch some_puts(uint64_t count, uint64_t seed = 1) {
   return source.uniform_op(DeviceOp::put, source.keys(count));
 }
 
-TEST(TieredTable, IsLostWithItsDevice) {
+TEST(SplitTableWithHost, IsLostWithItsDevice) {
   const std::vector<uint64_t> after = {0, 1, 3, 10, 30, 100, 300};
   for (const uint64_t operations : after) {
     FakeDevice device(1, memory);
-    ModelledTieredTable<FakeDevice> table(device, small_options(device));
+    ModelledHostTable<FakeDevice> table(device, small_options(device));
     table.run_uniform(DeviceOp::put, some_puts(scale * 4), true);
     ASSERT_TRUE(on_both_sides(table.table().stats()));
     device.lose_after(operations);
@@ -62,10 +61,10 @@ TEST(TieredTable, IsLostWithItsDevice) {
   }
 }
 
-TEST(TieredTable, IsLostWhenALaunchFails) {
+TEST(SplitTableWithHost, IsLostWhenALaunchFails) {
   for (const uint64_t launches : {0, 1, 2, 3, 5, 8, 13, 21}) {
     FakeDevice device(1, memory);
-    ModelledTieredTable<FakeDevice> table(device, small_options(device));
+    ModelledHostTable<FakeDevice> table(device, small_options(device));
     table.run_uniform(DeviceOp::put, some_puts(scale * 4), true);
     device.fail_launches_after(launches);
     EXPECT_THROW(
@@ -79,15 +78,15 @@ TEST(TieredTable, IsLostWhenALaunchFails) {
   }
 }
 
-TEST(TieredTable, ThrowsWithoutMemoryForTheEmptyTable) {
+TEST(SplitTableWithHost, ThrowsWithoutMemoryForTheEmptyTable) {
   FakeDevice device(1, memory);
-  const TieredOptions options = small_options(device);
+  const SplitOptions options = small_options(device);
   uint64_t allocations = 0;
   for (bool thrown = true; thrown; ++allocations) {
     thrown = false;
     device.fail_allocations_after(allocations);
     try {
-      const TieredTable<FakeDevice> table(device, options);
+      const SplitTable<FakeDevice> table(device, options);
     } catch (const std::bad_alloc&) {
       thrown = true;
     }
@@ -98,10 +97,10 @@ TEST(TieredTable, ThrowsWithoutMemoryForTheEmptyTable) {
 }
 
 // Memory for bins that move cannot be had: calls go on without, and no entry is lost.
-TEST(TieredTable, NothingIsLostWhereTheDeviceGivesNoMoreMemory) {
+TEST(SplitTableWithHost, NothingIsLostWhereTheDeviceGivesNoMoreMemory) {
   for (const uint64_t allocations : {0, 1, 2, 3, 5, 9}) {
     FakeDevice device(1, memory);
-    ModelledTieredTable<FakeDevice> table(device, small_options(device));
+    ModelledHostTable<FakeDevice> table(device, small_options(device));
     table.run_uniform(DeviceOp::put, some_puts(scale), true);
     DeviceMemory<FakeDevice> arrays(device, 0);
     const DeviceStream<FakeDevice> stream(device);
@@ -123,9 +122,9 @@ TEST(TieredTable, NothingIsLostWhereTheDeviceGivesNoMoreMemory) {
   }
 }
 
-TEST(TieredTable, ALostTableTakesNoMail) {
+TEST(SplitTableWithHost, ALostTableTakesNoMail) {
   FakeDevice device(1, memory);
-  ModelledTieredTable<FakeDevice> table(device, small_options(device));
+  ModelledHostTable<FakeDevice> table(device, small_options(device));
   table.run_uniform(DeviceOp::put, some_puts(scale * 4), true);
   device.fail_launches_after(0);
   EXPECT_THROW(table.run_uniform(DeviceOp::get, some_puts(scale), true), DeviceError);
@@ -134,9 +133,9 @@ TEST(TieredTable, ALostTableTakesNoMail) {
   EXPECT_THROW(table.table().stats(), DeviceError);
 }
 
-TEST(TieredTable, StatisticsWaitForReplies) {
+TEST(SplitTableWithHost, StatisticsWaitForReplies) {
   FakeDevice device(1, memory);
-  ModelledTieredTable<FakeDevice> table(device, small_options(device));
+  ModelledHostTable<FakeDevice> table(device, small_options(device));
   const DeviceBatch puts = some_puts(scale * 4);
   table.run_uniform(DeviceOp::put, puts, true);
   const DeviceStream<FakeDevice> stream(device);
@@ -149,9 +148,9 @@ TEST(TieredTable, StatisticsWaitForReplies) {
 }
 
 // Buffers and work space leave so much to the index that a device without host memory would do.
-TEST(TieredTable, AnyCapThatHoldsATableHoldsASharedOne) {
+TEST(SplitTableWithHost, AnyCapThatHoldsATableHoldsASharedOne) {
   FakeDevice device(1, memory);
-  TieredOptions options = small_options(device);
+  SplitOptions options = small_options(device);
   options.most_bin_bits = 14;
   options.host_threads = 16;
   const uint64_t host_memory = options.host_memory;
@@ -159,34 +158,34 @@ TEST(TieredTable, AnyCapThatHoldsATableHoldsASharedOne) {
     options.table.gpu_memory = cap;
     options.host_memory = 0;
     try {
-      const TieredTable<FakeDevice> table(device, options);
+      const SplitTable<FakeDevice> table(device, options);
     } catch (const std::bad_alloc&) {
       continue;
     }
     options.host_memory = host_memory;
-    ModelledTieredTable<FakeDevice> table(device, options);
+    ModelledHostTable<FakeDevice> table(device, options);
     table.run_uniform(DeviceOp::get, some_puts(10), true);
     const DeviceTableStats stats = table.table().stats();
     EXPECT_LE(stats.bytes + stats.workspace, cap);
   }
 }
 
-TEST(TieredTable, MoreExpectedEntriesThanTheDeviceHoldsFillIt) {
+TEST(SplitTableWithHost, MoreExpectedEntriesThanTheDeviceHoldsFillIt) {
   FakeDevice device(1, memory);
-  const TieredOptions options = small_options(device);
-  TieredTable<FakeDevice> table(device, options);
+  const SplitOptions options = small_options(device);
+  SplitTable<FakeDevice> table(device, options);
   table.reserve(uint64_t{1} << 30);
   const DeviceTableStats stats = table.stats();
   EXPECT_GT(stats.segments, 8u);
   EXPECT_LE(stats.bytes + stats.workspace, options.table.gpu_memory);
 }
 
-TEST(TieredTable, ADeviceTooSmallToShareRefusesWhatHasNoRoom) {
+TEST(SplitTableWithHost, ADeviceTooSmallToShareRefusesWhatHasNoRoom) {
   FakeDevice device(1, memory);
-  TieredOptions options = small_options(device);
+  SplitOptions options = small_options(device);
   options.table.line_bits = 12;  // so that it has a few segments at most
   options.table.gpu_memory += 1 << 20;
-  ModelledTieredTable<FakeDevice> table(device, options);
+  ModelledHostTable<FakeDevice> table(device, options);
   for (uint64_t i = 1; i < 100 && table.refused() == 0; ++i) {
     table.run_uniform(DeviceOp::put, some_puts(scale, i), true);
   }
@@ -196,11 +195,11 @@ TEST(TieredTable, ADeviceTooSmallToShareRefusesWhatHasNoRoom) {
   EXPECT_EQ(table.table().stats().host_entries, 0u);
 }
 
-TEST(TieredTable, WithoutHostMemoryItIsTheDevicesTable) {
+TEST(SplitTableWithHost, WithoutHostMemoryItIsTheDevicesTable) {
   FakeDevice device(1, memory);
-  TieredOptions options = small_options(device);
+  SplitOptions options = small_options(device);
   options.host_memory = 0;
-  ModelledTieredTable<FakeDevice> table(device, options);
+  ModelledHostTable<FakeDevice> table(device, options);
   for (uint64_t i = 1; i < 100 && table.refused() == 0; ++i) {
     table.run_uniform(DeviceOp::put, some_puts(scale, i), true);
   }
@@ -212,4 +211,4 @@ TEST(TieredTable, WithoutHostMemoryItIsTheDevicesTable) {
 }
 
 }  // namespace
-}  // namespace isotherm::tiered_table_test
+}  // namespace isotherm::split_table_host_test
