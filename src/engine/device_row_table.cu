@@ -23,7 +23,9 @@ DeviceRowOptions checked(const DeviceRowTableOptions& options) {
 
 struct DeviceRowTable::State {
   explicit State(const DeviceRowTableOptions& options)
-      : device(usable_device(options.device)), store(device, checked(options)) {}
+      : device(usable_device(options.device)), store(device, checked(options)) {
+    if (options.expected_entries != 0) store.reserve(options.expected_entries);
+  }
   ~State() { device.enter(); }
 
   DeviceRowStore<CudaDevice>& entered() {

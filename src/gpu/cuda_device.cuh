@@ -68,26 +68,14 @@ constexpr uint32_t least_blocks() {
 }
 
 // A kernel may be set up while the one before it in the stream still ends; it begins when all that
-// one wrote is there. Before sm_90 it is set up after that.
+// one wrote is there.
 template <class Kernel>
 __global__ void __launch_bounds__(most_threads<Kernel>(), least_blocks<Kernel>())
     enter(Kernel kernel) {
-#if __CUDA_ARCH__ >= 900
+#if defined(__CUDA_ARCH__)
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
   kernel(LaneCuda{});
-}
-
-// Whether its code for the calling thread's GPU waits as above: code that was made for sm_80 does
-// not, nor does what the driver makes of that for a newer GPU.
-template <class Kernel>
-bool waits_in_stream() {
-  static const bool waits = [] {
-    cudaFuncAttributes attributes{};
-    const cudaError_t code = cudaFuncGetAttributes(&attributes, enter<Kernel>);
-    return code == cudaSuccess && attributes.ptxVersion >= 90;
-  }();
-  return waits;
 }
 
 // Where the piece of pinned memory around `at` begins, and its bytes; 0 where the driver cannot
@@ -140,7 +128,10 @@ class CudaDevice {
     int major = 0;
     usable_ = usable_ &&
               check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, ordinal));
-    early_launches_ = major >= 9;
+    if (usable_ && major < 9) {
+      usable_ = false;
+      error_ = "GPUs before sm_90 are not supported";
+    }
     if (usable_ && !check(cudaDeviceGetAttribute(&memory_node_, cudaDevAttrHostNumaId, ordinal))) {
       memory_node_ = -1;
       error_ = "";
@@ -249,7 +240,6 @@ class CudaDevice {
 
   template <class Kernel>
   bool launch(Stream stream, uint32_t blocks, uint32_t threads, const Kernel& kernel) {
-    const bool early = early_launches_ && cuda_device_internal::waits_in_stream<Kernel>();
     cudaLaunchAttribute attribute{};
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attribute.val.programmaticStreamSerializationAllowed = 1;
@@ -259,7 +249,7 @@ class CudaDevice {
     config.dynamicSmemBytes = cuda_device_internal::shared_bytes<Kernel>();
     config.stream = stream;
     config.attrs = &attribute;
-    config.numAttrs = early ? 1 : 0;
+    config.numAttrs = 1;
     return check(cudaLaunchKernelEx(&config, cuda_device_internal::enter<Kernel>, kernel));
   }
 
@@ -294,7 +284,6 @@ class CudaDevice {
   int ordinal_;
   bool usable_ = false;
   uint32_t multiprocessors_ = 0;
-  bool early_launches_ = false;
   int memory_node_ = -1;
   mutable const char* error_ = "";  // of all threads
 };

@@ -11,9 +11,10 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <mutex>
 
+#include "gpu/device_context.h"
 #include "gpu/item_pipeline.h"
+#include "gpu/pinned_block.h"
 
 namespace isotherm {
 
@@ -26,65 +27,49 @@ class DeviceItemStore {
   DeviceItemStore(Device& device, const DeviceItemOptions& options)
       : device_(device),
         part_rows_(options.part_rows),
-        memory_(device, options.index.gpu_memory),
-        stream_(device),
-        steps_(memory_, options, stream_.get()),
-        order_(device),
-        carry_(memory_, 1),
-        before_lanes_(memory_.used()),
-        pipeline_(memory_, steps_, order_, options),
-        lane_bytes_(memory_.used() - before_lanes_),
-        lists_(static_cast<ItemLists*>(device.allocate_pinned(sizeof(ItemLists)))) {
-    if (carry_.empty() || lists_ == nullptr) {
-      release();
-      throw std::bad_alloc();
-    }
+        context_(device, options.index.gpu_memory),
+        steps_(context_.memory(), options, context_.stream()),
+        carry_(context_.memory(), 1),
+        before_lanes_(context_.memory().used()),
+        pipeline_(context_.memory(), steps_, context_.order(), options),
+        lane_bytes_(context_.memory().used() - before_lanes_),
+        lists_(device, sizeof(ItemLists)) {
+    if (carry_.empty()) throw std::bad_alloc();
   }
-  ~DeviceItemStore() {
-    // A lost device has nothing left to wait for.
-    try {
-      order_.drain();
-    } catch (const DeviceError&) {
-    }
-    release();
-  }
+  ~DeviceItemStore() { context_.settle(); }
   DeviceItemStore(const DeviceItemStore&) = delete;
   DeviceItemStore& operator=(const DeviceItemStore&) = delete;
 
   // All pointers to device memory.
   void run(const DeviceItemRequests& requests, Stream stream) {
     item_columns::check_call(requests);
-    guarded([&] {
-      try {
-        order_.begin_write(stream);
-        queue(requests, stream);
-        order_.end_write(stream);
-      } catch (...) {
-        device_.synchronize(stream);  // what was queued must not outlive the memory it works in
-        throw;
-      }
-    });
+    context_.write(stream, [&] { lost_by_any_failure([&] { queue(requests, stream); }); });
   }
 
   // All pointers to host memory; the bytes of the reply.
   uint64_t run_host(const DeviceItemRequests& requests) {
     item_columns::check_call(requests);
     uint64_t bytes = 0;
-    guarded([&] {
+    context_.call(context_.stream(), [&] {
       if (requests.rows == 0) {
         if (requests.replies.offsets != nullptr) requests.replies.offsets[0] = 0;
       } else {
-        bytes = pipeline_.run(requests);
+        lost_by_any_failure([&] { bytes = pipeline_.run(requests); });
       }
     });
     return bytes;
   }
 
+  // Grows the index for `entries` items, as far as there is memory.
+  void reserve(uint64_t entries) {
+    context_.write(context_.stream(), [&] { steps_.reserve(entries); });
+  }
+
   DeviceItemStats stats() {
     DeviceItemStats stats;
-    guarded([&] {
-      order_.drain();
-      stats = steps_.stats(lists_, stream_.get());
+    context_.call(context_.stream(), [&] {
+      context_.order().drain();
+      stats = steps_.stats(reinterpret_cast<ItemLists*>(lists_.data()), context_.stream());
       stats.bytes -= lane_bytes_;
       stats.workspace += lane_bytes_;
     });
@@ -92,18 +77,14 @@ class DeviceItemStore {
   }
 
  private:
-  // Calls take turns; after a failure in the middle of a call nothing that is on the device can be
+  // After a failure in the middle of a call, be it for memory, nothing that is on the device can be
   // relied on.
   template <class Work>
-  void guarded(Work&& work) {
-    const std::lock_guard guard(mutex_);
-    if (lost_) throw DeviceError("the table was lost when the device failed");
+  void lost_by_any_failure(Work&& work) {
     try {
       work();
-    } catch (const std::invalid_argument&) {
-      throw;  // the table is as it was, or as the call left it
-    } catch (...) {
-      lost_ = true;
+    } catch (const std::bad_alloc&) {
+      context_.lose();
       throw;
     }
   }
@@ -153,24 +134,15 @@ class DeviceItemStore {
     return part;
   }
 
-  void release() {
-    if (lists_ != nullptr) device_.release_pinned(lists_, sizeof *lists_);
-    lists_ = nullptr;
-  }
-
   Device& device_;
   const uint32_t part_rows_;
-  std::mutex mutex_;  // all below
-  bool lost_ = false;
-  DeviceMemory<Device> memory_;
-  DeviceStream<Device> stream_;
+  DeviceContext<Device> context_;
   ItemSteps<Device> steps_;
-  CallOrder<Device> order_;
   DeviceArray<Device, uint64_t> carry_;  // bytes of the reply so far
   const uint64_t before_lanes_;
   ItemPipeline<Device> pipeline_;
   const uint64_t lane_bytes_;
-  ItemLists* lists_;  // a copy, pinned
+  const PinnedBlock<Device> lists_;  // a copy of the lists' counts
 };
 
 }  // namespace isotherm

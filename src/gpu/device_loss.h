@@ -18,6 +18,8 @@ class DeviceLoss {
   // `message`: of calls after the loss.
   explicit DeviceLoss(const char* message) : message_(message) {}
 
+  bool lost() const { return lost_; }
+  void lose() { lost_ = true; }
   void require_usable() const {
     if (lost_) throw DeviceError(message_);
   }

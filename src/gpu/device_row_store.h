@@ -10,8 +10,8 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <mutex>
 
+#include "gpu/device_context.h"
 #include "gpu/device_rows.h"
 #include "gpu/fixed_device_table.h"
 
@@ -32,72 +32,59 @@ class DeviceRowStore {
   DeviceRowStore(Device& device, const DeviceRowOptions& options)
       : device_(device),
         part_rows_(options.index.max_part_rows),
-        stream_(device),
-        memory_(device, options.index.gpu_memory),
-        index_(memory_, options.index),
-        rows_(memory_, options.row_bytes, slab_rows(options), stream_.get()),
+        context_(device, options.index.gpu_memory),
+        index_(context_.memory(), options.index),
+        rows_(context_.memory(), options.row_bytes, slab_rows(options), context_.stream()),
         row_units_(options.row_bytes / sizeof(Pair)),
-        numbers_(memory_, part_rows_),
-        present_(memory_, part_rows_),
-        found_(memory_, part_rows_),
-        order_(device) {
+        numbers_(context_.memory(), part_rows_),
+        present_(context_.memory(), part_rows_),
+        found_(context_.memory(), part_rows_) {
     if (numbers_.empty() || present_.empty() || found_.empty()) throw std::bad_alloc();
   }
-  ~DeviceRowStore() {
-    try {
-      order_.drain();
-    } catch (const DeviceError&) {
-    }
-  }
 
+  ~DeviceRowStore() { context_.settle(); }
+  DeviceRowStore(const DeviceRowStore&) = delete;
+  DeviceRowStore& operator=(const DeviceRowStore&) = delete;
+
+  // The list of numbers is one, so parts of gets take turns like those of puts.
   void get(const uint64_t* keys, Pair* rows, uint8_t* found, uint64_t n, Stream stream) {
-    const std::lock_guard guard(mutex_);
-    // The list of numbers is one, so parts of gets take turns like those of puts.
-    order_.begin_write(stream);
-    parts(n, [&](uint64_t first, uint64_t count) {
-      DeviceRequests requests;
-      requests.rows = count;
-      requests.keys = keys + first;
-      requests.values_out = numbers_.data();
-      requests.found = found + first;
-      index_.run(requests, stream);
+    parts(n, stream, [&](uint64_t first, uint64_t count) {
+      look_up(keys + first, found + first, count, DeviceOp::get, stream);
       launch(stream, count,
              CopyRowsKernel<false>{rows_.view(), numbers_.data(), found + first,
                                    rows + first * row_units_, count});
     });
-    order_.end_write(stream);
   }
 
   void put(const uint64_t* keys, const Pair* rows, uint8_t* stored, uint64_t n, Stream stream) {
-    const std::lock_guard guard(mutex_);
-    order_.begin_write(stream);
-    parts(n, [&](uint64_t first, uint64_t count) {
+    parts(n, stream, [&](uint64_t first, uint64_t count) {
       put_part(keys + first, rows + first * row_units_,
                stored != nullptr ? stored + first : nullptr, count, stream);
     });
-    order_.end_write(stream);
   }
 
   void erase(const uint64_t* keys, uint64_t n, Stream stream) {
-    const std::lock_guard guard(mutex_);
-    order_.begin_write(stream);
-    parts(n, [&](uint64_t first, uint64_t count) {
-      DeviceRequests requests;
-      requests.rows = count;
-      requests.op = DeviceOp::erase;
-      requests.keys = keys + first;
-      requests.values_out = numbers_.data();
-      requests.found = found_.data();
-      index_.run(requests, stream);
+    parts(n, stream, [&](uint64_t first, uint64_t count) {
+      look_up(keys + first, found_.data(), count, DeviceOp::erase, stream);
       launch(stream, count, FreeRowsKernel{rows_.view(), numbers_.data(), found_.data(), count});
     });
-    order_.end_write(stream);
+  }
+
+  // Grows for `entries` keys, and takes their rows, as far as there is memory.
+  void reserve(uint64_t entries) {
+    context_.write(context_.stream(), [&] {
+      index_.reserve(entries);
+      rows_.reserve(entries, context_.stream());
+    });
   }
 
   DeviceTableStats stats() {
-    const std::lock_guard guard(mutex_);
-    order_.drain();
-    return index_.stats();
+    DeviceTableStats stats;
+    context_.call(context_.stream(), [&] {
+      context_.order().drain();
+      stats = index_.stats();
+    });
+    return stats;
   }
 
  private:
@@ -105,11 +92,25 @@ class DeviceRowStore {
     return std::bit_floor(std::max<uint64_t>(options.slab_bytes / options.row_bytes, 64));
   }
 
+  // A call, in parts.
   template <class Work>
-  void parts(uint64_t n, Work&& work) const {
-    for (uint64_t first = 0; first < n; first += part_rows_) {
-      work(first, std::min(part_rows_, n - first));
-    }
+  void parts(uint64_t n, Stream stream, Work&& work) {
+    context_.write(stream, [&] {
+      for (uint64_t first = 0; first < n; first += part_rows_) {
+        work(first, std::min(part_rows_, n - first));
+      }
+    });
+  }
+
+  // The numbers of the keys' rows; erases leave none.
+  void look_up(const uint64_t* keys, uint8_t* found, uint64_t count, DeviceOp op, Stream stream) {
+    DeviceRequests requests;
+    requests.rows = count;
+    requests.op = op;
+    requests.keys = keys;
+    requests.values_out = numbers_.data();
+    requests.found = found;
+    index_.run(requests, stream);
   }
 
   // Where memory has ended keys that are present are put all the same; requests behind the rows
@@ -158,12 +159,7 @@ class DeviceRowStore {
 
   void replace_part(const uint64_t* keys, const Pair* rows, uint8_t* stored, uint64_t count,
                     Stream stream) {
-    DeviceRequests requests;
-    requests.rows = count;
-    requests.keys = keys;
-    requests.values_out = numbers_.data();
-    requests.found = found_.data();
-    index_.run(requests, stream);
+    look_up(keys, found_.data(), count, DeviceOp::get, stream);
     const RowsView view = rows_.view();
     launch(stream, count, KeepRowsKernel{view, numbers_.data(), found_.data(), stored, count});
     launch(
@@ -180,16 +176,13 @@ class DeviceRowStore {
 
   Device& device_;
   const uint64_t part_rows_;
-  std::mutex mutex_;  // all below
-  DeviceStream<Device> stream_;
-  DeviceMemory<Device> memory_;
+  DeviceContext<Device> context_;
   FixedDeviceTable<Device> index_;
   DeviceRows<Device> rows_;
   const uint64_t row_units_;
   DeviceArray<Device, uint64_t> numbers_;  // of a part's requests
   DeviceArray<Device, uint64_t> present_;
   DeviceArray<Device, uint8_t> found_;
-  CallOrder<Device> order_;
 };
 
 }  // namespace isotherm

@@ -23,10 +23,9 @@
 #include <utility>
 #include <vector>
 
-#include "gpu/call_order.h"
+#include "gpu/device_context.h"
 #include "gpu/device_segments.h"
 #include "gpu/device_stock.h"
-#include "gpu/device_stream.h"
 #include "gpu/distinct_keys.h"
 #include "gpu/express.h"
 #include "gpu/find_kernel.h"
@@ -56,23 +55,19 @@ class FixedDeviceTable {
 
   // `device` must outlive the table. Throws std::bad_alloc, DeviceError.
   FixedDeviceTable(Device& device, const FixedDeviceOptions& options)
-      : FixedDeviceTable(device, options, nullptr) {}
+      : FixedDeviceTable(options, device, options.gpu_memory) {}
   // The same with a cap, that of `memory`, which others share.
   FixedDeviceTable(DeviceMemory<Device>& memory, const FixedDeviceOptions& options)
-      : FixedDeviceTable(memory.device(), options, &memory) {}
+      : FixedDeviceTable(options, memory) {}
 
-  ~FixedDeviceTable() {
-    // A lost device has nothing left to wait for.
-    try {
-      order_.drain();
-    } catch (const DeviceError&) {
-    }
-  }
+  ~FixedDeviceTable() { context_.settle(); }
+  FixedDeviceTable(const FixedDeviceTable&) = delete;
+  FixedDeviceTable& operator=(const FixedDeviceTable&) = delete;
 
   void run(const DeviceRequests& requests, Stream stream) {
     if (requests.rows == 0) return;
     require_columns(requests);
-    const std::lock_guard guard(mutex_);
+    const std::lock_guard guard(context_.mutex());
     use(stream, [&] {
       if (is_gets(requests)) {
         get(requests, stream);
@@ -87,11 +82,11 @@ class FixedDeviceTable {
   void get_marked(const DeviceRequests& requests, const EndMark& mark, uint32_t* blocks_done,
                   Stream stream) {
     require_columns(requests);
-    const std::lock_guard guard(mutex_);
+    const std::lock_guard guard(context_.mutex());
     use(stream, [&] {
-      order_.begin_read(stream);
+      context_.order().begin_read(stream);
       launch_marked_find(device_, stream, view(), requests, mark, blocks_done);
-      order_.end_read(stream);
+      context_.order().end_read(stream);
     });
   }
 
@@ -103,55 +98,56 @@ class FixedDeviceTable {
   // Answers requests in host memory by express. False where they have to go the other way: too
   // many, a key twice beside writes, or the device is busy; nothing is done then.
   bool express(const DeviceRequests& requests) {
-    const std::lock_guard guard(mutex_);
+    const std::lock_guard guard(context_.mutex());
     if (!try_post(requests)) return false;
     settle();
     return true;
   }
   // The same in two steps. `requests` and its columns stay as they are until `take`.
   bool post(const DeviceRequests& requests) {
-    const std::lock_guard guard(mutex_);
+    const std::lock_guard guard(context_.mutex());
     return try_post(requests);
   }
   void take() {
-    const std::lock_guard guard(mutex_);
-    use(stream_.get(), [] {});
+    const std::lock_guard guard(context_.mutex());
+    use(context_.stream(), [] {});
   }
   // Whether `take` would return at once, or throw.
   bool ready() {
-    const std::lock_guard guard(mutex_);
+    const std::lock_guard guard(context_.mutex());
     if (posted_.rows == 0) return true;
     try {
       return express_->ready(posted_);
     } catch (const DeviceError&) {
-      lost_ = true;
+      context_.lose();
       posted_ = {};
       return true;
     }
   }
   // Whether so few writes of distinct keys would wait neither for what is under way nor for room.
   bool writes_at_once(uint64_t rows) {
-    const std::lock_guard guard(mutex_);
-    return lost_ || (posted_.rows == 0 && order_.all_done() && room_.has_plenty(rows));
+    const std::lock_guard guard(context_.mutex());
+    return context_.lost() ||
+           (posted_.rows == 0 && context_.order().all_done() && room_.has_plenty(rows));
   }
   // Ends a resident kernel, before the caller allocates, frees or pins memory.
   void end_express() {
-    const std::lock_guard guard(mutex_);
+    const std::lock_guard guard(context_.mutex());
     settle();
     leave_express();
   }
 
   // Takes the work space, grows, and takes the overflow lines for putting `entries` entries.
   void reserve(uint64_t entries) {
-    const std::lock_guard guard(mutex_);
-    use(stream_.get(), [&] { reserve_now(entries, stream_.get()); });
+    const std::lock_guard guard(context_.mutex());
+    use(context_.stream(), [&] { reserve_now(entries, context_.stream()); });
   }
 
   // Takes the work space for parts of `rows` rows now, so that no later call fails for want of it;
   // that for fewer where memory is short. Throws std::bad_alloc.
   void reserve_workspace(uint32_t rows, bool with_express = false) {
-    const std::lock_guard guard(mutex_);
-    workspace_.reserve(rows, [&] { be_idle(stream_.get()); });
+    const std::lock_guard guard(context_.mutex());
+    workspace_.reserve(rows, [&] { be_idle(context_.stream()); });
     if (with_express) make_express();
   }
 
@@ -160,9 +156,9 @@ class FixedDeviceTable {
   // and nobody may ask for keys of a bin that was dropped. Whether `rows` new entries find room,
   // for which the index grows if it must.
   bool has_room(uint64_t rows) {
-    const std::lock_guard guard(mutex_);
+    const std::lock_guard guard(context_.mutex());
     bool room = false;
-    use(stream_.get(), [&] {
+    use(context_.stream(), [&] {
       const uint64_t lines = TableRoom<Device>::plenty_of_lines(rows);
       reports_.take_done();
       room = room_.has(rows, lines) || make_room_now(rows, lines, lines);
@@ -170,12 +166,12 @@ class FixedDeviceTable {
     return room;
   }
   int least_depth() const {
-    const std::lock_guard guard(mutex_);
+    const std::lock_guard guard(context_.mutex());
     return segments_.least_depth();
   }
   void drop(const HashBin& bin) {
-    const std::lock_guard guard(mutex_);
-    use(stream_.get(), [&] {
+    const std::lock_guard guard(context_.mutex());
+    use(context_.stream(), [&] {
       change_segments([&](Stream stream) {
         segments_.drop(bin, view(), stream);
         return Fresh{};
@@ -184,9 +180,9 @@ class FixedDeviceTable {
   }
   // False without memory.
   bool restore(const HashBin& bin) {
-    const std::lock_guard guard(mutex_);
+    const std::lock_guard guard(context_.mutex());
     bool restored = false;
-    use(stream_.get(), [&] {
+    use(context_.stream(), [&] {
       reports_.take_all();
       change_segments([&](Stream stream) {
         restored = segments_.restore(bin, reports_.known().entries, stream);
@@ -199,22 +195,22 @@ class FixedDeviceTable {
   // Queues a walk over about `lines` lines at most from `bound` on, until it has `wanted` entries;
   // see gpu/scan_kernel.h. A key is unmix(hash, seed).
   void scan(uint64_t bound, uint64_t lines, uint64_t wanted, const ScanRoom& room, Stream stream) {
-    const std::lock_guard guard(mutex_);
+    const std::lock_guard guard(context_.mutex());
     settle();
-    order_.begin_read(stream);
+    context_.order().begin_read(stream);
     const ScanKernel kernel{view(), bound, lines, wanted, room};
     require_device(device_.launch(stream, 1, ScanKernel::threads, kernel), "launch a walk");
-    order_.end_read(stream);
+    context_.order().end_read(stream);
   }
 
   DeviceTableStats stats() {
-    const std::lock_guard guard(mutex_);
+    const std::lock_guard guard(context_.mutex());
     settle();
-    order_.drain();
+    context_.order().drain();
     reports_.take_all();
     const TableTotals& totals = reports_.known();
     const uint64_t workspace = workspace_.bytes();
-    return {totals.entries, memory_.used() - workspace, workspace, totals.linked_lines,
+    return {totals.entries, context_.memory().used() - workspace, workspace, totals.linked_lines,
             segments_.count()};
   }
 
@@ -230,22 +226,21 @@ class FixedDeviceTable {
     CountShard counts[CountShard::shards];
   };
 
-  FixedDeviceTable(Device& device, const FixedDeviceOptions& options, DeviceMemory<Device>* shared)
+  // `cap`: of DeviceContext.
+  template <class... Cap>
+  explicit FixedDeviceTable(const FixedDeviceOptions& options, Cap&&... cap)
       : options_(options),
-        device_(device),
-        own_memory_(device, options.gpu_memory),
-        memory_(shared != nullptr ? *shared : own_memory_),
-        stream_(device),
-        segments_(memory_, options.line_bits, stream_.get()),
-        stock_(memory_, stream_.get()),
-        fixed_(memory_, 1),
-        order_(device),
-        reports_(device),
+        context_(std::forward<Cap>(cap)...),
+        device_(context_.device()),
+        segments_(context_.memory(), options.line_bits, context_.stream()),
+        stock_(context_.memory(), context_.stream()),
+        fixed_(context_.memory(), 1),
+        reports_(device_),
         room_(segments_, reports_),
-        workspace_(memory_, options.max_part_rows) {
+        workspace_(context_.memory(), options.max_part_rows) {
     if (fixed_.empty()) throw std::bad_alloc();
-    require_device(device_.clear(stream_.get(), fixed_.data(), fixed_.bytes()) &&
-                       device_.synchronize(stream_.get()),
+    require_device(device_.clear(context_.stream(), fixed_.data(), fixed_.bytes()) &&
+                       device_.synchronize(context_.stream()),
                    "make the table");
   }
 
@@ -254,35 +249,31 @@ class FixedDeviceTable {
             fixed_.data()->counts};
   }
 
-  // Work that uses the stream; what it queued ends before a failure is told.
+  // Work that uses the stream, behind the replies of what was posted.
   template <class Work>
   void use(Stream stream, Work&& work) {
-    if (lost_) throw DeviceError("the table was lost when the device failed");
-    try {
-      settle();
-      work();
-    } catch (const DeviceError&) {
-      lost_ = true;
-      posted_ = {};
-      device_.synchronize(stream);  // what was queued must not outlive the memory it works in
-      throw;
-    } catch (const std::bad_alloc&) {
-      device_.synchronize(stream);  // nor run beside later calls, which do not wait for this one
-      throw;
-    }
+    context_.guard(stream, [&] {
+      try {
+        settle();
+        work();
+      } catch (const DeviceError&) {
+        posted_ = {};
+        throw;
+      }
+    });
   }
 
   bool try_post(const DeviceRequests& requests) {
     require_columns(requests);
     bool posted = false;
-    use(stream_.get(), [&] { posted = post_now(requests); });
+    use(context_.stream(), [&] { posted = post_now(requests); });
     return posted;
   }
 
   bool post_now(const DeviceRequests& requests) {
     const bool gets = is_gets(requests);
     if (requests.rows == 0 || requests.rows > most_express()) return false;
-    if (gets ? !order_.writes_done() : !order_.all_done()) return false;
+    if (gets ? !context_.order().writes_done() : !context_.order().all_done()) return false;
     if (!gets) {
       if (!requests.distinct_keys && !has_distinct_keys(requests, distinct_)) return false;
       if (!make_express_room(requests.rows)) return false;
@@ -295,7 +286,7 @@ class FixedDeviceTable {
   bool make_express() {
     if (express_) return true;
     try {
-      express_.emplace(memory_, options_.express);
+      express_.emplace(context_.memory(), options_.express);
     } catch (const std::bad_alloc&) {
       return false;
     }
@@ -309,18 +300,18 @@ class FixedDeviceTable {
   }
 
   void reserve_now(uint64_t entries, Stream stream) {
-    const uint64_t rows =
-        std::min<uint64_t>(room_.likely_rows(entries, memory_.left()), options_.max_part_rows);
+    const uint64_t rows = std::min<uint64_t>(room_.likely_rows(entries, context_.memory().left()),
+                                             options_.max_part_rows);
     workspace_.prepare(rows, [&] { be_idle(stream); });
     leave_express();
-    order_.begin_write(stream);
+    context_.order().begin_write(stream);
     shelve({}, stream);  // counts the chains
     reports_.take_all();
     const bool empty = room_.is_empty();
     empty ? segments_.rebuild(entries, stream) : segments_.grow(entries, view(), stream);
     const uint64_t lines = segments_.fits(entries) ? room_.missing_lines_of(entries, rows) : 0;
     shelve(stock_.add(lines, stream), stream);
-    order_.end_write(stream);
+    context_.order().end_write(stream);
     reports_.take_all();
   }
 
@@ -352,10 +343,10 @@ class FixedDeviceTable {
   template <class Work>
   void change_segments(Work&& work) {
     leave_express();
-    const Stream stream = stream_.get();
-    order_.begin_write(stream);
+    const Stream stream = context_.stream();
+    context_.order().begin_write(stream);
     shelve(work(stream), stream);
-    order_.end_write(stream);
+    context_.order().end_write(stream);
   }
 
   // Takes the replies of what was posted.
@@ -365,7 +356,7 @@ class FixedDeviceTable {
       const auto taken = express_->take(std::exchange(posted_, {}));
       reports_.add(taken.entries, taken.inserted * express_lines_per_insert);
     } catch (const DeviceError&) {
-      lost_ = true;
+      context_.lose();
       throw;
     }
   }
@@ -374,13 +365,13 @@ class FixedDeviceTable {
   }
 
   void get(const DeviceRequests& requests, Stream stream) {
-    order_.begin_read(stream);
+    context_.order().begin_read(stream);
     launch_find(device_, stream, view(), requests);
-    order_.end_read(stream);
+    context_.order().end_read(stream);
   }
 
   void write(const DeviceRequests& requests, Stream stream) {
-    order_.begin_write(stream);
+    context_.order().begin_write(stream);
     const bool mixed = requests.ops != nullptr;
     const bool puts = !mixed && requests.op == DeviceOp::put;
     for (uint64_t first = 0; first < requests.rows;) {
@@ -403,7 +394,7 @@ class FixedDeviceTable {
       }
       reports_.expect(part.rows, puts, stream);
     }
-    order_.end_write(stream);
+    context_.order().end_write(stream);
   }
 
   // Of the next part, of a call of which so many rows are left; see gpu/table_workspace.h.
@@ -420,7 +411,7 @@ class FixedDeviceTable {
 
   // Before memory is allocated or freed. `stream`: of the call.
   void be_idle(Stream stream) {
-    order_.drain();
+    context_.order().drain();
     require_device(device_.synchronize(stream), "wait for the parts before");
     leave_express();
   }
@@ -477,17 +468,12 @@ class FixedDeviceTable {
   Totals totals(bool shelved) { return {view(), stock_.lines(), shelved, reports_.next()}; }
 
   const FixedDeviceOptions options_;
+  mutable DeviceContext<Device> context_;
   Device& device_;
-  mutable std::mutex mutex_;  // all below
-  DeviceMemory<Device> own_memory_;
-  DeviceMemory<Device>& memory_;
-  DeviceStream<Device> stream_;
   DeviceSegments<Device> segments_;
   DeviceStock<Device> stock_;
   UnlinkRounds unlinks_;
   DeviceArray<Device, Fixed> fixed_;
-  bool lost_ = false;  // after a failure nothing that is there can be relied on
-  CallOrder<Device> order_;
   TableReports<Device> reports_;
   const TableRoom<Device> room_;
   TableWorkspace<Device> workspace_;

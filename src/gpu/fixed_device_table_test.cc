@@ -58,6 +58,21 @@ TEST(FixedDeviceTable, IsLostWhenALaunchFails) {
   }
 }
 
+TEST(DeviceRowStore, IsLostWhenALaunchFails) {
+  DeviceRequestSource source(1);
+  const std::vector<uint64_t> keys = source.keys(100);
+  for (uint64_t launches = 0; launches < 14; ++launches) {
+    FakeDevice device(1, memory);
+    ModelledRows<FakeDevice> table(device, {64, 64 * 64, {0, 3, 4, 256}});
+    table.put(keys, true);
+    device.fail_launches_after(launches);
+    EXPECT_THROW(table.put(keys, true), DeviceError) << launches;
+    device.fail_launches_after(FakeDevice::never);
+    EXPECT_THROW(table.get(keys), DeviceError) << launches;
+    EXPECT_EQ(device.take_errors(), std::vector<std::string>{});
+  }
+}
+
 TEST(FixedDeviceTable, SaysWhenTheDeviceIsLost) {
   for (const uint64_t operations : {0, 1, 5, 20, 100}) {
     FakeDevice device(1, memory);

@@ -35,6 +35,8 @@ class ItemSteps {
     index_.reserve_workspace(options.part_rows);
   }
 
+  void reserve(uint64_t entries) { index_.reserve(entries); }
+
   // Of a part of gets: what each row finds, and the sums of lengths. `carry`: see SumItemsKernel.
   void find(ItemPart& part, const Workspace& workspace, uint64_t* carry, Stream stream) {
     prepare(part, workspace, false, stream);

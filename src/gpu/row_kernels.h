@@ -15,6 +15,7 @@
 #include "base/macros.h"
 #include "base/pair.h"
 #include "gpu/batch_view.h"
+#include "gpu/each_request.h"
 #include "isotherm/device_table.h"
 
 namespace isotherm {
@@ -32,17 +33,6 @@ struct RowsView {
     return reinterpret_cast<Pair*>(slabs[number >> slab_bits] + place * row_bytes);
   }
 };
-
-// A thread per request, `rows` of them.
-template <class Lane, class Work>
-ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void each_request(const Lane& lane, uint64_t rows,
-                                                       Work&& work) {
-  const uint64_t stride = uint64_t{lane.blocks()} * lane.threads();
-  for (uint64_t i = uint64_t{lane.block()} * lane.threads() + lane.thread(); i < rows;
-       i += stride) {
-    work(i);
-  }
-}
 
 // Puts the numbers from `first` on onto the free list.
 struct AddRowsKernel {

@@ -18,8 +18,8 @@
 #include "base/hash.h"
 #include "base/macros.h"
 #include "gpu/bits.h"
+#include "gpu/each_request.h"
 #include "gpu/request_columns.h"
-#include "gpu/row_kernels.h"
 #include "gpu/sort_kernels.h"
 #include "isotherm/device_table.h"
 
