@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "gpu/cuda_device.cuh"
-#include "gpu/cuda_setup.cuh"
-#include "gpu/device_item_store.h"
+#include "gpu/items/device_item_store.h"
+#include "gpu/platform/cuda_device.cuh"
+#include "gpu/platform/cuda_setup.cuh"
 #include "isotherm/device_item_table.h"
 
 namespace isotherm {

@@ -1,8 +1,8 @@
 #include <stdexcept>
 
-#include "gpu/cuda_device.cuh"
-#include "gpu/cuda_setup.cuh"
-#include "gpu/device_row_store.h"
+#include "gpu/platform/cuda_device.cuh"
+#include "gpu/platform/cuda_setup.cuh"
+#include "gpu/rows/device_row_store.h"
 #include "isotherm/device_row_table.h"
 
 namespace isotherm {

@@ -10,9 +10,9 @@
 #include <thread>
 #include <vector>
 
-#include "gpu/cuda_device.cuh"
-#include "gpu/cuda_setup.cuh"
-#include "gpu/split_table.h"
+#include "gpu/platform/cuda_device.cuh"
+#include "gpu/platform/cuda_setup.cuh"
+#include "gpu/split/split_table.h"
 #include "isotherm/device_table.h"
 
 namespace isotherm {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "device_checks/device_table_checks.h"
-#include "gpu/device_row_store.h"
+#include "gpu/rows/device_row_store.h"
 
 namespace isotherm {
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "device_checks/device_table_checks.h"
-#include "gpu/split_table.h"
+#include "gpu/split/split_table.h"
 
 namespace isotherm {
 

@@ -21,7 +21,7 @@
 
 #include "batch/table_queue.h"
 #include "device_checks/host_memory_checks.h"
-#include "gpu/request_op.h"
+#include "gpu/kernel/request_op.h"
 
 namespace isotherm {
 

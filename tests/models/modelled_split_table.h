@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "gpu/split_table.h"
+#include "gpu/split/split_table.h"
 #include "models/table_model.h"
 
 namespace isotherm {
