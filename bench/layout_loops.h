@@ -6,8 +6,8 @@
 // Both use the product's tiles, hash and rolling prefetch, take the line's lock to write (beside
 // the lines, or in the header), and after a hit in the home line look whether it has moved.
 //
-// As with gpu/fixed_stages.h only the files of one instruction set include this, and everything
-// is a template over Tile or always inlined.
+// As with gpu/table/fixed_stages.h only the files of one instruction set include this, and
+// everything is a template over Tile or always inlined.
 #pragma once
 
 #include <algorithm>

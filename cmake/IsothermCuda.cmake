@@ -95,9 +95,9 @@ function(isotherm_add_gpu_library target name)
 endfunction()
 
 function(isotherm_add_gpu)
-  set(store_source "${PROJECT_SOURCE_DIR}/src/gpu/cuda_root_table.cu")
+  set(store_source "${PROJECT_SOURCE_DIR}/src/gpu/store/cuda_root_table.cu")
   isotherm_add_gpu_library(isotherm_gpu_store gpu_store "${store_source}")
-  # The linker takes this part, which takes the place of src/gpu/no_cuda.cc, wherever it finds it.
+  # The linker takes this part, which takes the place of src/gpu/store/no_cuda.cc, wherever it finds it.
   target_link_options(isotherm_gpu_store INTERFACE "LINKER:-u,isotherm_gpu_part")
   target_link_libraries(isotherm_gpu_store INTERFACE
     "$<BUILD_INTERFACE:${ISOTHERM_CUDART}>"

@@ -36,7 +36,7 @@ function(isotherm_unite target)
     set_property(SOURCE "${source}" PROPERTY UNITY_GROUP ${group})
   endforeach()
   # A stand-in for the GPU's part has an object of its own, which a program that has that part leaves.
-  set_property(SOURCE "${PROJECT_SOURCE_DIR}/src/gpu/no_cuda.cc"
+  set_property(SOURCE "${PROJECT_SOURCE_DIR}/src/gpu/store/no_cuda.cc"
     PROPERTY SKIP_UNITY_BUILD_INCLUSION ON)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
 endfunction()

@@ -10,7 +10,7 @@ function(isotherm_add_unit_tests)
   if(ISOTHERM_SANITIZE MATCHES "thread")
     # Of these tests one thread runs each, as of those that tests/tsan_except.txt names.
     list(FILTER sources EXCLUDE REGEX
-      "/gpu/(awaited_gets|device_item_.*|fixed_device_table|reserved_table|try_kernels|unlink_kernel)_test\\.cc$")
+      "/gpu/[a-z]+/(awaited_gets|device_item_.*|fixed_device_table|reserved_table|try_kernels|unlink_kernel)_test\\.cc$")
   endif()
   isotherm_set_isa_flags(${sources})
   if(sources)

@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 
 build/cuda/index_kernels_test
 build/cuda/device_table_test
-build/cuda/sharded_table_test
+build/cuda/split_table_test
 build/cuda/device_queue_test
 build/cuda/device_item_test
 if [[ ! -e /dev/nvidiactl ]]; then

@@ -19,7 +19,9 @@ import sys
 LAYERS = ["base", "command", "items", "index", "gpu", "executor", "batch", "hot", "router",
           "durability", "engine", "net", "server"]
 # "" is what lies in the folder itself.
-NESTED = {"executor": ["", "values", "run", "host", "device", "upkeep"]}
+NESTED = {"executor": ["", "values", "run", "host", "device", "upkeep"],
+          "gpu": ["platform", "kernel", "batch", "express", "table", "transfer", "split", "rows",
+                  "items", "store"]}
 TEST_SUPPORT = ["device_checks", "fake_device", "models"]  # folders of tests/
 MAX_LINES = 500
 MIN_ESSAY_WORDS = 8

@@ -1,4 +1,4 @@
-// ShardedDeviceTable on two GPUs beside a DeviceTable on one of them, with as many entries in all
+// A DeviceTable on two GPUs beside one on one of them, with as many entries in all
 // and as many rows a GPU and call: how much of one GPU's speed each of two has.
 //
 // Calls with writes come again and again with two columns of values in turn, so each puts other
@@ -16,7 +16,7 @@
 #include "cuda/bench_flags.h"
 #include "cuda/gpu_batches.cuh"
 #include "cuda/gpu_replay.cuh"
-#include "isotherm/sharded_device_table.h"
+#include "isotherm/device_table.h"
 
 namespace isotherm::bench::device_shards_bench {
 namespace {
@@ -216,9 +216,9 @@ class Bench {
   }
 
   std::vector<Rate> measure_two() {
-    ShardedDeviceTableOptions options;
+    DeviceTableOptions options;
     options.devices = {0, 1};
-    ShardedDeviceTable table(options);
+    DeviceTable table(options);
     std::printf("peer access: %s\n", table.peer_access() ? "yes" : "no");
     peer_copies();
     const std::vector<cudaStream_t> streams = {sides_[0].stream(), sides_[1].stream()};

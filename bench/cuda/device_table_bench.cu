@@ -14,8 +14,8 @@
 #include "cuda/gpu_batches.cuh"
 #include "cuda/gpu_limits.cuh"
 #include "cuda/gpu_replay.cuh"
-#include "gpu/cuda_device.cuh"
-#include "gpu/fixed_device_table.h"
+#include "gpu/platform/cuda_device.cuh"
+#include "gpu/table/fixed_device_table.h"
 #include "isotherm/device_table.h"
 
 namespace isotherm::bench::device_table_bench {

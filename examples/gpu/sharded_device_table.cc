@@ -1,5 +1,5 @@
 // One table over all GPUs of the host, used from host memory.
-#include <isotherm/sharded_device_table.h>
+#include <isotherm/device_table.h>
 
 #include <cstdint>
 #include <iostream>
@@ -10,7 +10,9 @@ int main() {
     std::cout << "skipped: no GPU\n";
     return 0;
   }
-  isotherm::ShardedDeviceTable table;
+  isotherm::DeviceTableOptions options;
+  options.devices = {};  // all there are
+  isotherm::DeviceTable table(options);
   std::vector<uint64_t> keys, values;
   for (uint64_t i = 0; i < 100'000; ++i) {
     keys.push_back(i * 7);

@@ -88,6 +88,8 @@ struct DeviceItemTableOptions {
   // Items in blocks of so many bytes or more lie in host memory as long as it has room; 0: none by
   // their size. A block holds 32 bytes, the key and the value, each in whole 16 bytes.
   uint64_t host_items_from = 0;
+  // Items to make room for in the index at once; more are taken in by growth.
+  uint64_t expected_entries = 0;
   // Where memory has ended, items that were not read lately make room for puts.
   bool evict = false;
   // Seed of the hash; empty: drawn at random.

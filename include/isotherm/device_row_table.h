@@ -27,6 +27,8 @@ struct DeviceRowTableOptions {
   int device = 0;
   uint32_t row_bytes = 0;
   uint64_t gpu_memory = 0;  // bytes; 0: no cap
+  // Keys to make room for at once, with their rows; more are taken in by growth.
+  uint64_t expected_entries = 0;
   std::optional<uint64_t> hash_seed;
 };
 

@@ -31,7 +31,7 @@
 #include "batch/row_ring.h"
 #include "batch/waiting_writes.h"
 #include "executor/scheduling_policy.h"
-#include "gpu/request_op.h"
+#include "gpu/kernel/request_op.h"
 
 namespace isotherm {
 

@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "gpu/device_error.h"
+#include "gpu/platform/device_error.h"
 
 namespace isotherm::batch_scheduler_test {
 namespace {

@@ -7,7 +7,7 @@
 // Each channel has a stream and columns of its own, so copying in, kernels and copying out of
 // successive batches overlap.
 //
-// A word in pinned memory tells the end of a batch (gpu/end_mark.h). In a small batch of
+// A word in pinned memory tells the end of a batch (gpu/kernel/end_mark.h). In a small batch of
 // reads the lookup itself sets it, so such a batch is one launch. From time to time the driver is
 // asked as well, because a device that has failed writes no word.
 //
@@ -20,9 +20,9 @@
 #include <vector>
 
 #include "batch/batch_path.h"
-#include "gpu/end_mark.h"
-#include "gpu/fixed_device_table.h"
-#include "gpu/pinned_block.h"
+#include "gpu/kernel/end_mark.h"
+#include "gpu/platform/pinned_block.h"
+#include "gpu/table/fixed_device_table.h"
 
 namespace isotherm {
 

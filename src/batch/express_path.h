@@ -1,4 +1,4 @@
-// ExpressPath: small batches to the kernel that stays on the device (gpu/express.h), and
+// ExpressPath: small batches to the kernel that stays on the device (gpu/express/express.h), and
 // back.
 //
 // A batch that the table does not take that way (it has a key twice beside writes, or the device is

@@ -10,7 +10,7 @@
 #include "engine/engine_state.h"
 #include "engine/walk.h"
 #include "executor/batch_bytes.h"
-#include "gpu/device_error.h"
+#include "gpu/platform/device_error.h"
 
 namespace isotherm {
 namespace {

@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "gpu/cuda_device.cuh"
-#include "gpu/cuda_setup.cuh"
-#include "gpu/device_item_store.h"
+#include "gpu/items/device_item_store.h"
+#include "gpu/platform/cuda_device.cuh"
+#include "gpu/platform/cuda_setup.cuh"
 #include "isotherm/device_item_table.h"
 
 namespace isotherm {
@@ -65,7 +65,9 @@ DeviceItemRequests erases(uint64_t rows, DeviceBytes keys, uint8_t* found) {
 
 struct DeviceItemTable::State {
   explicit State(const DeviceItemTableOptions& options)
-      : device(usable_device(options.device)), store(device, checked(options)) {}
+      : device(usable_device(options.device)), store(device, checked(options)) {
+    if (options.expected_entries != 0) store.reserve(options.expected_entries);
+  }
   ~State() { device.enter(); }
 
   DeviceItemStore<CudaDevice>& entered() {

@@ -6,7 +6,7 @@ namespace isotherm {
 
 struct DeviceQueue::State {
   // With a CudaDevice of its own, which keeps the driver's words of this queue's calls.
-  State(const CudaDevice& of_table, TieredTable<CudaDevice>& table,
+  State(const CudaDevice& of_table, SplitTable<CudaDevice>& table,
         const DeviceQueueOptions& options)
       : device(entered(of_table)), queue(device, table, options) {}
   ~State() { device.enter(); }
@@ -17,11 +17,12 @@ struct DeviceQueue::State {
   }
 
   CudaDevice device;
-  TableQueue<CudaDevice, TieredTable<CudaDevice>> queue;
+  TableQueue<CudaDevice, SplitTable<CudaDevice>> queue;
 };
 
 DeviceQueue::DeviceQueue(DeviceTable& table, const DeviceQueueOptions& options)
-    : state_(std::make_unique<State>(table.state_->device, table.state_->table, options)) {}
+    : state_(
+          std::make_unique<State>(table.state_->devices.front(), *table.state_->table, options)) {}
 DeviceQueue::~DeviceQueue() = default;
 
 QueueStatus DeviceQueue::submit(const DeviceRequests& requests, DeviceCompletion& completion) {

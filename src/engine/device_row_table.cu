@@ -1,8 +1,8 @@
 #include <stdexcept>
 
-#include "gpu/cuda_device.cuh"
-#include "gpu/cuda_setup.cuh"
-#include "gpu/device_row_store.h"
+#include "gpu/platform/cuda_device.cuh"
+#include "gpu/platform/cuda_setup.cuh"
+#include "gpu/rows/device_row_store.h"
 #include "isotherm/device_row_table.h"
 
 namespace isotherm {
@@ -23,7 +23,9 @@ DeviceRowOptions checked(const DeviceRowTableOptions& options) {
 
 struct DeviceRowTable::State {
   explicit State(const DeviceRowTableOptions& options)
-      : device(usable_device(options.device)), store(device, checked(options)) {}
+      : device(usable_device(options.device)), store(device, checked(options)) {
+    if (options.expected_entries != 0) store.reserve(options.expected_entries);
+  }
   ~State() { device.enter(); }
 
   DeviceRowStore<CudaDevice>& entered() {

@@ -20,7 +20,7 @@ void DeviceTable::get(const uint64_t* keys, uint64_t* values, uint8_t* found, ui
 
 void DeviceTable::get_pinned(const uint64_t* keys, uint64_t* values, uint8_t* found, uint64_t n,
                              Stream stream) {
-  state_->get_pinned(gets(keys, values, found, n), stream);
+  state_->use([&](auto& its) { its.get_pinned(gets(keys, values, found, n), stream); });
 }
 
 void DeviceTable::put(const uint64_t* keys, const uint64_t* values, uint64_t n, Stream stream) {
@@ -50,6 +50,22 @@ void DeviceTable::erase(std::span<const uint64_t> keys) {
 
 void DeviceTable::run_host(const DeviceRequests& requests) { state_->run_host(requests); }
 
-DeviceTableStats DeviceTable::stats() { return state_->table.stats(); }
+size_t DeviceTable::gpus() const { return state_->devices.size(); }
+bool DeviceTable::peer_access() const { return state_->table->direct(); }
+
+void DeviceTable::run(std::span<const DeviceRequests> slices, std::span<const Stream> streams) {
+  state_->use([&](auto& its) { its.run(slices, streams); });
+}
+
+void DeviceTable::get_pinned(std::span<const uint64_t> keys, std::span<uint64_t> values,
+                             std::span<uint8_t> found) {
+  state_->use([&](auto& its) { its.get_pinned(gets(keys, values, found)); });
+}
+
+DeviceTableStats DeviceTable::stats() {
+  DeviceTableStats stats;
+  state_->use([&](auto& its) { stats = its.stats(); });
+  return stats;
+}
 
 }  // namespace isotherm

@@ -9,7 +9,7 @@
 #include "base/seed.h"
 #include "batch/round_policy.h"
 #include "engine/engine_state.h"
-#include "gpu/cuda_root_table.h"
+#include "gpu/store/cuda_root_table.h"
 #include "items/arriving_item.h"
 
 namespace isotherm {

@@ -37,7 +37,7 @@
 #include "executor/executor.h"
 #include "executor/scheduling_policy.h"
 #include "executor/values/device_values.h"
-#include "gpu/root_tier.h"
+#include "gpu/store/root_tier.h"
 #include "isotherm/batch.h"
 #include "isotherm/options.h"
 

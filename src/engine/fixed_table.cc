@@ -5,7 +5,7 @@
 
 #include "base/seed.h"
 #include "base/tile.h"
-#include "gpu/fixed_loops.h"
+#include "gpu/table/fixed_loops.h"
 #include "index/growth_share.h"
 #include "items/epoch.h"
 #include "items/memory_budget.h"

@@ -24,7 +24,7 @@
 // is first copied into the overflow line. Overflow lines stay in their chain for the life of the
 // segment. A line that is MOVED, and its chain, never change again. Entries never change their slot
 // while the segment lives, except out of the last slot. A fresh line is all zero. (On the GPU
-// chains also close up, while nobody reads or writes them: gpu/unlink_kernel.h.)
+// chains also close up, while nobody reads or writes them: gpu/table/unlink_kernel.h.)
 //
 // Threads. Readers take no lock and read a slot as one 16-byte unit (base/pair.h). They look at the
 // last slot last: a reader that finds MOVED there starts again where it points, and one that does

@@ -6,7 +6,7 @@
 #include "device_checks/device_put_checks.h"
 #include "device_checks/device_row_checks.h"
 #include "device_checks/device_table_checks.h"
-#include "device_checks/tiered_table_checks.h"
+#include "device_checks/host_memory_checks.h"
 
 int main(int argc, char** argv) {
   using namespace isotherm;
@@ -16,6 +16,6 @@ int main(int argc, char** argv) {
   checks.run_all(device_put_checks<CudaDevice>);
   checks.run_all(device_churn_checks<CudaDevice>);
   checks.run_all(device_row_checks<CudaDevice>);
-  checks.run_all(tiered_table_checks<CudaDevice>);
+  checks.run_all(host_memory_checks<CudaDevice>);
   return checks.end();
 }

@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <exception>
 
-#include "gpu/cuda_device.cuh"
+#include "gpu/platform/cuda_device.cuh"
 
 namespace isotherm {
 

@@ -1,5 +1,5 @@
 // Checks of tables whose memory has ended while entries come and go at a constant number, for any
-// device: chains close up (gpu/unlink_kernel.h), so that no put is refused however long it
+// device: chains close up (gpu/table/unlink_kernel.h), so that no put is refused however long it
 // goes on, and the index grows and leaves out bins afterwards as any other.
 // Read tests/device_checks/device_table_checks.h first.
 #pragma once

@@ -1,5 +1,5 @@
 // Checks of a table of device items that evicts, whose index has no memory left either, for any
-// device: new items come and others leave, and its chains close up (gpu/unlink_kernel.h), so
+// device: new items come and others leave, and its chains close up (gpu/table/unlink_kernel.h), so
 // that no put is refused; see tests/device_checks/device_table_checks.h.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Checks of puts of new keys (gpu/try_kernels.h) against the model, whatever is expected of
+// Checks of puts of new keys (gpu/batch/try_kernels.h) against the model, whatever is expected of
 // the keys: parts that try to claim slots, parts that do not, and tables that judge by themselves.
 // Read tests/device_checks/device_table_checks.h first.
 //

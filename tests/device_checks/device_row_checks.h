@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "device_checks/device_table_checks.h"
-#include "gpu/device_row_store.h"
+#include "gpu/rows/device_row_store.h"
 
 namespace isotherm {
 
@@ -25,6 +25,7 @@ class ModelledRows {
   uint64_t wrong() const { return wrong_; }
   uint64_t refused() const { return refused_; }
   DeviceTableStats stats() { return store_.stats(); }
+  void reserve(uint64_t entries) { store_.reserve(entries); }
 
   // Rows filled with the number of the put and the row's own.
   void put(const std::vector<uint64_t>& keys, bool ask) {
@@ -167,10 +168,29 @@ uint64_t check_rows_without_memory(Device& device, uint64_t scale) {
   return table.wrong();
 }
 
+// Keys that were expected take no more memory when they come.
+template <class Device>
+uint64_t check_expected_rows(Device& device, uint64_t scale) {
+  DeviceRequestSource source(11);
+  ModelledRows<Device> table(device, {64, 64 * 64, {0, 7, 4, static_cast<uint32_t>(scale)}});
+  const std::vector<uint64_t> keys = source.keys(scale);
+  table.put({keys[0]}, true);
+  const uint64_t empty = table.stats().bytes;
+  table.reserve(scale);
+  const uint64_t reserved = table.stats().bytes;
+  if (reserved < empty + scale * 64) table.fail("no rows were taken ahead");
+  table.put({keys.begin(), keys.begin() + static_cast<int64_t>(scale * 9 / 10)}, true);
+  if (table.stats().bytes != reserved) table.fail("memory was taken for keys that were expected");
+  table.put(keys, true);
+  table.check_all();
+  return table.wrong() + table.refused();
+}
+
 template <class Device>
 constexpr DeviceTableCheck<Device> device_row_checks[] = {
     {"rows", check_rows<Device>},
     {"rows without memory", check_rows_without_memory<Device>},
+    {"expected rows", check_expected_rows<Device>},
 };
 
 }  // namespace isotherm

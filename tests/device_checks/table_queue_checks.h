@@ -20,8 +20,8 @@
 #include <vector>
 
 #include "batch/table_queue.h"
-#include "device_checks/tiered_table_checks.h"
-#include "gpu/request_op.h"
+#include "device_checks/host_memory_checks.h"
+#include "gpu/kernel/request_op.h"
 
 namespace isotherm {
 
@@ -272,7 +272,7 @@ uint64_t check_adaptive_queue(Device& device, uint64_t scale) {
 template <class Device>
 uint64_t check_shared_queue(Device& device, uint64_t scale) {
   const uint64_t rows = scale < 100 ? 1 << 9 : 1 << 12;  // sanitizers take ten times as long
-  ModelledTieredTable<Device> table(device, tiered_options(device, 91, rows, rows * 2));
+  ModelledHostTable<Device> table(device, host_memory_options(device, 91, rows, rows * 2));
   DeviceRequestSource source(91);
   const std::vector<uint64_t> others = source.keys(rows * 5);
   table.run_uniform(DeviceOp::put, source.uniform_op(DeviceOp::put, others), true);

@@ -1,4 +1,4 @@
-// Takes the place of the GPU's part of a program (gpu/cuda_root_table.h): each GPU is a fake
+// Takes the place of the GPU's part of a program (gpu/store/cuda_root_table.h): each GPU is a fake
 // device.
 //
 // ISOTHERM_LOSE_DEVICE_AFTER=N loses the first device when N operations have run on it.
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "fake_device/fake_root_table.h"
-#include "gpu/cuda_root_table.h"
+#include "gpu/store/cuda_root_table.h"
 
 namespace isotherm {
 

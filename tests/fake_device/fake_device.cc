@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "base/memory_node.h"
@@ -97,10 +98,23 @@ void* FakeDevice::allocate_pinned(uint64_t bytes) {
   const Lock lock(host_->mutex);
   if (lost_ || !spend(allocations_left_)) return nullptr;
   const MemoryNodeScope near(memory_node_);
-  return ::operator new (bytes, std::align_val_t{pinned_alignment}, std::nothrow);
+  void* at = ::operator new (bytes, std::align_val_t{pinned_alignment}, std::nothrow);
+  if (at != nullptr) pinned_[static_cast<const char*>(at)] = bytes;
+  return at;
+}
+
+bool FakeDevice::is_pinned(const void* at, uint64_t bytes) const {
+  const Lock lock(host_->mutex);
+  const auto* first = static_cast<const char*>(at);
+  const auto behind = pinned_.upper_bound(first);
+  if (bytes == 0 || behind == pinned_.begin()) return false;
+  const auto& [begin, its] = *std::prev(behind);
+  return first + bytes <= begin + its;
 }
 
 void FakeDevice::release_pinned(void* at, uint64_t /*bytes*/) {
+  const Lock lock(host_->mutex);
+  pinned_.erase(static_cast<const char*>(at));
   ::operator delete (at, std::align_val_t{pinned_alignment});
 }
 
@@ -176,11 +190,13 @@ void FakeDevice::let_time_pass() {
 
 bool FakeDevice::synchronize(Event event) {
   const Lock lock(host_->mutex);
+  ++waits_;
   return run_until([&] { return FakeStreams::happened(event); });
 }
 
 bool FakeDevice::synchronize(Stream stream) {
   const Lock lock(host_->mutex);
+  ++waits_;
   return run_until([&] { return stream->queue.empty(); });
 }
 
@@ -280,6 +296,7 @@ bool FakeDevice::enqueue_launch(Stream stream, FakeLaunch launch) {
              " blocks of " + std::to_string(launch.threads) + " threads");
     }
     if (lost_ || !spend(launches_left_)) return false;
+    ++launches_;
   }
   return enqueue(stream,
                  [this, stream, launch = std::move(launch)] { run_launch(stream, launch); });
@@ -330,6 +347,16 @@ void FakeDevice::lose() {
 void FakeDevice::lose_now() {
   if (std::exchange(lost_, true)) return;
   streams_.clear();
+}
+
+uint64_t FakeDevice::launches() const {
+  const Lock lock(host_->mutex);
+  return launches_;
+}
+
+uint64_t FakeDevice::waits() const {
+  const Lock lock(host_->mutex);
+  return waits_;
 }
 
 bool FakeDevice::lost() const {

@@ -31,6 +31,7 @@
 #include <concepts>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -86,6 +87,8 @@ class FakeDevice {
   // Memory of the host that kernels may use, too; null by order, as above.
   void* allocate_pinned(uint64_t bytes);
   void release_pinned(void* at, uint64_t bytes);
+  // Whether all of it is such memory.
+  bool is_pinned(const void* at, uint64_t bytes) const;
   // The blocks of a grid that is worth its launch.
   uint32_t full_grid() const { return 3; }
 
@@ -126,6 +129,10 @@ class FakeDevice {
   void fail_launches_after(uint64_t n);
   // Loses the device when `n` more operations have run.
   void lose_after(uint64_t n);
+  // What calls have cost: kernels that were launched, and waits of the host for a stream or event.
+  uint64_t launches() const;
+  uint64_t waits() const;
+
   // Everything fails from now on; queues are forgotten, memory is rubbish.
   void lose();
   bool lost() const;
@@ -168,6 +175,9 @@ class FakeDevice {
   uint64_t allocations_left_ = never;
   uint64_t launches_left_ = never;
   uint64_t operations_left_ = never;
+  std::map<const char*, uint64_t> pinned_;  // address → bytes
+  uint64_t launches_ = 0;
+  uint64_t waits_ = 0;
   bool lost_ = false;
 };
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "fake_device/gated_root_table.h"
-#include "gpu/device_root_table.h"
+#include "gpu/store/device_root_table.h"
 
 namespace isotherm {
 namespace {

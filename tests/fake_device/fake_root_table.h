@@ -3,14 +3,14 @@
 // The tables that it is made of are templates over their device, and are compiled here, once for
 // all tests (fake_root_table.cc).
 //
-// Threads. The maker's tiers follow gpu/root_tier.h. Limits. The devices must outlive them.
+// Threads. The maker's tiers follow gpu/store/root_tier.h. Limits. The devices must outlive them.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "fake_device/fake_device.h"
-#include "gpu/root_tier.h"
+#include "gpu/store/root_tier.h"
 
 namespace isotherm {
 

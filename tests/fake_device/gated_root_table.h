@@ -9,7 +9,7 @@
 #include <mutex>
 
 #include "fake_device/fake_device.h"
-#include "gpu/root_tier.h"
+#include "gpu/store/root_tier.h"
 
 namespace isotherm {
 

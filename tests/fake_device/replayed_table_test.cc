@@ -10,7 +10,7 @@
 #include "cuda/foreseen_replies.h"
 #include "cuda/stamped_words.h"
 #include "fake_device/fake_device_fixture.h"
-#include "gpu/fixed_device_table.h"
+#include "gpu/table/fixed_device_table.h"
 
 namespace isotherm::replayed_table_test {
 namespace {

@@ -7,9 +7,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "gpu/awaited_gets.h"
-#include "gpu/host_pipeline.h"
-#include "gpu/pinned_gets.h"
+#include "gpu/transfer/awaited_gets.h"
+#include "gpu/transfer/host_pipeline.h"
+#include "gpu/transfer/pinned_gets.h"
 #include "models/table_model.h"
 
 namespace isotherm {

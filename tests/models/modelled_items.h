@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "gpu/device_item_store.h"
+#include "gpu/items/device_item_store.h"
 
 namespace isotherm {
 

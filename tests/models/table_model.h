@@ -13,10 +13,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include "gpu/device_memory.h"
-#include "gpu/pinned_block.h"
-#include "gpu/request_columns.h"
-#include "gpu/request_op.h"
+#include "gpu/kernel/request_columns.h"
+#include "gpu/kernel/request_op.h"
+#include "gpu/platform/device_memory.h"
+#include "gpu/platform/pinned_block.h"
 
 namespace isotherm {
 

@@ -9,7 +9,7 @@
 #include "executor/device/batch_work.h"
 #include "executor/device/index_rebuild.h"
 #include "executor/device/round_stages.h"
-#include "gpu/device_error.h"
+#include "gpu/platform/device_error.h"
 #include "items/live_walk.h"
 
 namespace isotherm {

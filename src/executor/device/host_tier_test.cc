@@ -1,6 +1,6 @@
 // The host's part of an index that is shared: what is read in ranges is all there is, once, also
 // while the index grows and shrinks.
-#include "gpu/host_tier.h"
+#include "gpu/split/host_tier.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include <set>
 #include <utility>
 
-#include "gpu/device_error.h"
+#include "gpu/platform/device_error.h"
 
 namespace isotherm {
 namespace {

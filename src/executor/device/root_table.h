@@ -1,13 +1,13 @@
 // RootTable: the index of a store on one or more devices, and on the host what they have no room
 // for: 64-bit keys to roots (index/item_table.h).
 //
-// Parts. A key's hash is mix(key, seed). Its low bits pick the device (gpu/root_tier.h); of a
+// Parts. A key's hash is mix(key, seed). Its low bits pick the device (gpu/store/root_tier.h); of a
 // device whose memory is full, the top bits pick a bin, which is the device's or the host's
-// (gpu/host_tier.h) and moves between them (gpu/bin_moves.h). While all is on one device,
-// rounds write their keys into that device's columns, and nothing here is in their way. Otherwise
-// the columns are the host's own: keys are spread over the tiers by those who wrote them, who look
-// up the host's share on the spot, and gather the roots when the devices have answered; those who
-// hand in changes make the host's share of them and spread the others over the devices.
+// (gpu/split/host_tier.h) and moves between them (gpu/split/bin_moves.h). While all is on one
+// device, rounds write their keys into that device's columns, and nothing here is in their way.
+// Otherwise the columns are the host's own: keys are spread over the tiers by those who wrote them,
+// who look up the host's share on the spot, and gather the roots when the devices have answered;
+// those who hand in changes make the host's share of them and spread the others over the devices.
 //
 // Side. Whoever decides which side is to answer (executor/device/rounds.h) has the bins go there,
 // in steps between rounds (`lean`, `tend`): to the host, as long as an eighth of a cap on its
@@ -33,9 +33,9 @@
 #include <vector>
 
 #include "executor/host_store.h"
-#include "gpu/bin_moves.h"
-#include "gpu/host_tier.h"
-#include "gpu/root_tier.h"
+#include "gpu/split/bin_moves.h"
+#include "gpu/split/host_tier.h"
+#include "gpu/store/root_tier.h"
 
 namespace isotherm {
 

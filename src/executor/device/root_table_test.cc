@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "fake_device/fake_root_table.h"
-#include "gpu/cuda_root_table.h"
-#include "gpu/device_error.h"
+#include "gpu/platform/device_error.h"
+#include "gpu/store/cuda_root_table.h"
 #include "items/poison.h"
 
 namespace isotherm::root_table_test {

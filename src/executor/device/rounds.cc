@@ -6,7 +6,7 @@
 
 #include "base/broken.h"
 #include "base/progress.h"
-#include "gpu/device_error.h"
+#include "gpu/platform/device_error.h"
 
 namespace isotherm {
 namespace {

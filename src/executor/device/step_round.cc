@@ -3,7 +3,7 @@
 #include <exception>
 #include <mutex>
 
-#include "gpu/device_error.h"
+#include "gpu/platform/device_error.h"
 
 namespace isotherm {
 

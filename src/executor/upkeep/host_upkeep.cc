@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/tile.h"
-#include "gpu/device_error.h"
+#include "gpu/platform/device_error.h"
 #include "index/item_table.h"
 
 namespace isotherm {

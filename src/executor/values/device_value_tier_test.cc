@@ -1,5 +1,5 @@
 // Values that travel to a fake device and back, of all lengths, by windows of all sizes.
-#include "gpu/device_value_tier.h"
+#include "gpu/store/device_value_tier.h"
 
 #include <gtest/gtest.h>
 

@@ -26,7 +26,7 @@
 
 #include "executor/values/value_log.h"
 #include "executor/values/value_transfer.h"
-#include "gpu/value_tier.h"
+#include "gpu/store/value_tier.h"
 #include "items/epoch.h"
 #include "items/item.h"
 #include "items/memory_budget.h"

@@ -9,7 +9,7 @@
 #include "base/broken.h"
 #include "base/hash.h"
 #include "executor/values/value_fetchers.h"
-#include "gpu/device_error.h"
+#include "gpu/platform/device_error.h"
 
 namespace isotherm {
 namespace {

@@ -1,7 +1,7 @@
 // ValueTransfer: brings values to the devices' memory and fetches them, many at a time.
 //
-// It has a channel to each device (gpu/value_tier.h). Values are cut into pieces, which fill the
-// channel's window or its list, and each filling is one launch.
+// It has a channel to each device (gpu/store/value_tier.h). Values are cut into pieces, which fill
+// the channel's window or its list, and each filling is one launch.
 //
 // Errors. DeviceError when a device fails.
 // Threads. One at a time.
@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "executor/values/value_log.h"
-#include "gpu/value_tier.h"
+#include "gpu/store/value_tier.h"
 
 namespace isotherm {
 

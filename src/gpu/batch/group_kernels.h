@@ -1,0 +1,190 @@
+// Group kernels: writers of one key, sorted, applied in their order. See gpu/batch/batch_view.h.
+#pragma once
+
+#include <cstdint>
+
+#include "gpu/batch/batch_view.h"
+#include "gpu/batch/settle_kernels.h"
+#include "gpu/kernel/table_update.h"
+#include "gpu/kernel/tile_rows.h"
+#include "gpu/kernel/write_place.h"
+
+namespace isotherm {
+
+// One position among the sorted writers.
+struct GroupPosition {
+  uint32_t slot = 0;
+  uint32_t row = 0;
+  bool head = false;
+  bool tail = false;
+
+  ISOTHERM_HOST_DEVICE static GroupPosition at(const BatchView& batch, uint32_t i, uint32_t size) {
+    const uint32_t slot = batch.sorted_slots[i];
+    return {slot, batch.sorted_rows[i], i == 0 || batch.sorted_slots[i - 1] != slot,
+            i + 1 == size || batch.sorted_slots[i + 1] != slot};
+  }
+};
+
+struct GroupBeginKernel {
+  static constexpr uint32_t blocks_per_multiprocessor = 6;
+  static constexpr uint32_t threads = find_threads;
+  using Shared = FindShared<FoundWord>;
+
+  TableView table;
+  BatchView batch;
+
+  template <class Lane>
+  ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
+    auto* shared = lane.template shared<Shared>();
+    const SteadyTile<Lane> tile(lane);
+    const WarpRounds<Lane> rounds(lane);
+    const uint32_t size = batch.counters->grouped;
+    for (uint64_t first = rounds.first; first < size; first += rounds.stride) {
+      const auto i = static_cast<uint32_t>(first) + rounds.number;
+      GroupPosition position;
+      Home home;
+      bool walk = false;
+      if (i < size) {
+        position = GroupPosition::at(batch, i, size);
+        walk = begin(i, position);
+        if (position.head && !was_absent(position)) {
+          home = table.home(table.hash(batch.keys[position.row]));
+        }
+      }
+      const uint32_t at = append(lane, &batch.counters->walks, walk);
+      if (walk) batch.walk_starts[at] = i;
+      const Found found = find_in_warp<tile_lanes>(tile, *shared, home);
+      if (position.head) {
+        batch.reply(position.row, {found.word, static_cast<uint8_t>(found.found)});
+      }
+    }
+  }
+
+ private:
+  // Whatever the index shows of the key by now.
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool was_absent(const GroupPosition& position) const {
+    return batch.tried && batch.writers.many[position.slot] == WriterTable::was_absent;
+  }
+  // Notes where the group lies, and replies where the writer before says it. True where operations
+  // that depend on their state begin.
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool begin(uint32_t i, const GroupPosition& position) const {
+    if (position.head) batch.writers.start[position.slot] = i;
+    if (position.tail) batch.writers.end[position.slot] = i + 1;
+    bool known = position.head;
+    if (!position.head) {
+      const uint32_t before = batch.sorted_rows[i - 1];
+      known = is_constant(batch.op_of(before));
+      if (known) batch.reply(position.row, batch.apply_row(before, {}));
+    }
+    return known && !position.tail && !is_constant(batch.op_of(position.row));
+  }
+};
+
+struct GroupEndKernel {
+  static constexpr uint32_t blocks_per_multiprocessor = 4;
+  static constexpr uint32_t threads = find_threads;
+  using Shared = FindShared<WritePlace>;
+
+  TableView table;
+  BatchView batch;
+
+  template <class Lane>
+  ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
+    auto* shared = lane.template shared<Shared>();
+    const SoleWriterTile<Lane> tile(lane);
+    TableUpdate<Lane> update(tile, table);
+    const WarpRounds<Lane> rounds(lane);
+    const uint32_t size = batch.counters->grouped;
+    int32_t entries = 0;
+    for (uint64_t first = rounds.first; first < size; first += rounds.stride) {
+      const auto i = static_cast<uint32_t>(first) + rounds.number;
+      GroupPosition position;
+      Home home;
+      KeyState last;
+      if (i < size) position = GroupPosition::at(batch, i, size);
+      if (position.tail) {
+        home = table.home(table.hash(batch.keys[position.row]));
+        last = batch.after(position.row);
+      }
+      const WritePlace at = find_write_place(tile, *shared, home);
+      if (position.tail && write_at<Lane>(at, home.hash, last)) {
+        entries += static_cast<int32_t>(last.found) - static_cast<int32_t>(at.found);
+        home.line = nullptr;
+      }
+      leave(tile, update, position, home, last);
+    }
+    update.count(entries);
+    update.close();
+  }
+
+ private:
+  // What no lane could write by itself.
+  template <class Lane>
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void leave(const SoleWriterTile<Lane>& tile,
+                                                  TableUpdate<Lane>& update,
+                                                  const GroupPosition& position, const Home& home,
+                                                  KeyState last) const {
+    bool failed = false;
+    tile_rows(tile, home, [&](uint32_t owner, const Home& at, Pair view) {
+      const KeyState to{tile.from(last.value, owner),
+                        static_cast<uint8_t>(tile.from(uint32_t{last.found}, owner))};
+      const KeyState before = update.run(at, view, [&](KeyState) { return to; });
+      if (tile.number() == owner) failed = before.found == reply_retry;
+    });
+    if (!failed) return;
+    batch.writers.many[position.slot] = WriterTable::no_memory;
+    batch.counters->failed = 1;
+  }
+};
+
+// The last of a part: gets of keys that it writes, the replies of groups that found no memory, and
+// the table's totals.
+struct LateKernel {
+  BatchView batch;
+  Totals totals;
+
+  template <class Lane>
+  ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
+    if (lane.block() == 0 && lane.thread() < 32) totals.sum_up(lane);
+    const uint32_t size = batch.counters->late;
+    const uint32_t begin = lane.block() * lane.threads() + lane.thread();
+    const uint32_t stride = lane.blocks() * lane.threads();
+    for (uint32_t i = begin; i < size; i += stride) {
+      const uint32_t row = batch.late_rows[i];
+      batch.reply(row, state_at(row, batch.late_slots[i]));
+    }
+    if (batch.counters->failed == 0) return;
+    const uint32_t grouped = batch.counters->grouped;
+    for (uint32_t i = begin; i < grouped; i += stride) {
+      if (batch.writers.many[batch.sorted_slots[i]] != WriterTable::no_memory) continue;
+      batch.found[batch.sorted_rows[i]] = reply_retry;
+    }
+  }
+
+ private:
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE KeyState state_at(uint32_t row, uint32_t slot) const {
+    const WriterTable& writers = batch.writers;
+    // Only an absent key needs memory.
+    if (writers.many[slot] == WriterTable::no_memory) return {};
+    if (writers.many[slot] == 0) {
+      const uint32_t writer = writers.row(slot);
+      const KeyState before = batch.before(writer);
+      if (before.found == reply_retry) return {};  // the key was absent, and stayed so
+      return row < writer ? before : batch.apply_row(writer, before);
+    }
+    const uint32_t start = writers.start[slot];
+    uint32_t below = start;  // writers before `row`
+    for (uint32_t end = writers.end[slot]; below < end;) {
+      const uint32_t middle = below + (end - below) / 2;
+      if (batch.sorted_rows[middle] < row) {
+        below = middle + 1;
+      } else {
+        end = middle;
+      }
+    }
+    if (below == start) return batch.before(batch.sorted_rows[start]);
+    return batch.after(batch.sorted_rows[below - 1]);
+  }
+};
+
+}  // namespace isotherm

@@ -1,0 +1,410 @@
+// DeviceItemMemory: the owner of the blocks that device items lie in; see gpu/items/item_lists.h.
+//
+// Blocks of a class come in slabs. A slab is as large as what is missing, and else a quarter of
+// what the class has, within bounds, so that a class that is used little takes little. Where memory
+// is short a slab is as large as it can be. A slab that is wholly free can be dropped: its memory
+// is there for slabs of other classes then.
+//
+// A slab lies in device memory, or in pinned memory of the host where the table may take some
+// (gpu/items/item_placement.h); a dropped one goes back to where it came from. Classes have slabs
+// of both, and whoever goes round them takes them as they come. The array of a list lies where its
+// blocks lie, so that host memory serves as well when the device has none left. Host memory that
+// cannot be had is memory that is full.
+//
+// Which class can spare slabs is told by what was put into each lately, in bytes: the sums are
+// halved whenever as much was put as all slabs take.
+//
+// Threads. One at a time, in the order of the stream.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "gpu/items/item_lists.h"
+#include "gpu/items/item_placement.h"
+#include "gpu/platform/device_memory.h"
+#include "gpu/platform/grid.h"
+
+namespace isotherm {
+
+template <class Device>
+class DeviceItemMemory {
+ public:
+  using Stream = typename Device::Stream;
+
+  // `slab_bytes`: of the largest slab that is made ahead of need. Throws std::bad_alloc.
+  DeviceItemMemory(DeviceMemory<Device>& memory, const ItemPlacement& placement,
+                   uint64_t slab_bytes, Stream stream)
+      : memory_(memory),
+        device_(memory.device()),
+        host_(device_, placement.host_memory, MemorySide::host),
+        placement_(placement),
+        slab_bytes_(slab_bytes),
+        lists_(memory, 1) {
+    if (lists_.empty()) throw std::bad_alloc();
+    require_device(
+        device_.clear(stream, lists_.data(), lists_.bytes()) && device_.synchronize(stream),
+        "make the lists of items");
+  }
+
+  ItemLists* lists() const { return lists_.data(); }
+  const ItemPlacement& placement() const { return placement_; }
+  // What slabs and lists take of the host's memory, in bytes, and the blocks there.
+  uint64_t host_bytes() const { return host_.used(); }
+  uint64_t host_blocks() const {
+    uint64_t blocks = 0;
+    for (uint32_t list = item_classes::count; list < item_classes::lists; ++list) {
+      blocks += arrays_[list].blocks;
+    }
+    return blocks;
+  }
+
+  // Makes sure of `need` free blocks of class `c`, or of as many as memory allows, where lists have
+  // `free`; of how many there are then. Waits where it adds some.
+  uint64_t reserve(uint32_t c, uint64_t need, const uint64_t* free, Stream stream) {
+    if (memory_before_items_ == 0) memory_before_items_ = memory_.used();
+    Free has = {free[list_of(c, MemorySide::device)], free[list_of(c, MemorySide::host)]};
+    while (all(has) < need && add(c, need - all(has), has, stream)) {
+    }
+    return all(has);
+  }
+
+  // All blocks of a class, in use or free.
+  uint64_t blocks(uint32_t c) const {
+    return of_list(c, MemorySide::device).blocks + of_list(c, MemorySide::host).blocks;
+  }
+  // The class that has the most.
+  uint32_t fullest() const {
+    uint32_t fullest = 0;
+    for (uint32_t c = 1; c < item_classes::count; ++c) {
+      if (blocks(c) > blocks(fullest)) fullest = c;
+    }
+    return fullest;
+  }
+
+  struct Blocks {
+    char* first = nullptr;
+    uint64_t count = 0;
+    uint32_t size_class = 0;
+  };
+  // A slab, by its class and its number there.
+  struct SlabNumber {
+    uint32_t size_class = 0;
+    size_t slab = 0;
+  };
+
+  // The next blocks of a class, at most `most` and within a slab, round and round; the class has
+  // some.
+  Blocks next_blocks(uint32_t c, uint64_t most) {
+    Hand& hand = classes_[c].hand;
+    settle(hand, c);
+    return pass(hand, c, most);
+  }
+  // The same round all classes; none where there is no slab.
+  Blocks next_of_all(uint64_t most) {
+    if (!settle(sweeping_)) return {};
+    return pass(sweeping_.hand, sweeping_.size_class, most);
+  }
+
+  Blocks blocks_of(SlabNumber place) const {
+    const Slab& slab = slab_at(place);
+    return {slab.memory.data(), slab.blocks, place.size_class};
+  }
+
+  uint64_t bytes_of(SlabNumber place) const { return slab_at(place).memory.bytes(); }
+  // Bytes from which on a slab for so many missing blocks is worth making of what others gave.
+  uint64_t worth_a_slab(uint32_t c, uint64_t missing) const {
+    return std::min(missing * item_classes::bytes_of(c), slab_bytes_);
+  }
+
+  // The memories in which slabs for class `c` are made, the one that it should lie in first.
+  std::array<MemorySide, 2> sides(uint32_t c) const {
+    if (c >= placement_.host_from) return {MemorySide::host, MemorySide::device};
+    return {MemorySide::device, MemorySide::host};
+  }
+  // The next slab, round all of a memory, that has no more blocks than its list can spare.
+  std::optional<SlabNumber> next_idle(MemorySide side,
+                                      const std::array<uint64_t, item_classes::lists>& spare) {
+    Walk& walk = idle_[index_of(side)];
+    size_t slabs = 0;
+    for (const OfClass& of : classes_) slabs += of.slabs.size();
+    for (; slabs != 0 && settle(walk); --slabs) {
+      const SlabNumber place{walk.size_class, walk.hand.slab++};
+      const Slab& slab = slab_at(place);
+      if (slab.side == side && slab.blocks <= spare[list_of(place.size_class, side)]) return place;
+    }
+    return std::nullopt;
+  }
+  // The slab of a memory that the hand comes to next, of the class that has the most memory for
+  // what was put into it lately, if that is more than twice what `c` has.
+  std::optional<SlabNumber> next_victim(MemorySide side, uint32_t c) {
+    uint32_t most = c;
+    for (uint32_t other = 0; other < item_classes::count; ++other) {
+      if (of_list(other, side).blocks != 0 && share(other) > share(most)) most = other;
+    }
+    if (most == c || share(most) <= 2 * share(c)) return std::nullopt;
+    Hand& hand = classes_[most].hand;
+    settle(hand, most);
+    while (slab_at({most, hand.slab}).side != side) {
+      hand = {hand.slab + 1, 0};
+      settle(hand, most);
+    }
+    const SlabNumber place{most, hand.slab};
+    hand = {hand.slab + 1, 0};  // in case that it cannot be emptied
+    return place;
+  }
+
+  // `blocks` of each class are put.
+  void note_use(const uint64_t* blocks) {
+    for (uint32_t c = 0; c < item_classes::count; ++c) {
+      const uint64_t bytes = blocks[c] * item_classes::bytes_of(c);
+      classes_[c].used += bytes;
+      used_ += bytes;
+    }
+    if (used_ <= slab_bytes_of_all()) return;
+    used_ = 0;
+    for (OfClass& of : classes_) used_ += of.used /= 2;
+  }
+
+  // Gives back the memory of a slab that is wholly free, where lists have `free` blocks. Waits.
+  void drop(SlabNumber place, const uint64_t* free, Stream stream) {
+    constexpr uint32_t threads = DropBlocksKernel::threads;
+    const Slab& slab = slab_at(place);
+    const MemorySide side = slab.side;
+    const uint32_t list = list_of(place.size_class, side);
+    const uint64_t left = free[list] - slab.blocks;
+    const auto first = reinterpret_cast<uint64_t>(slab.memory.data());
+    const DropBlocksKernel kernel{lists_.data(), list, first, first + slab.memory.bytes()};
+    require_device(device_.launch(stream, 1, threads, kernel) && device_.synchronize(stream),
+                   "take a slab from its class");
+    slab_bytes_on_[index_of(side)] -= slab.memory.bytes();
+    arrays_[list].blocks -= slab.blocks;
+    forget(place);
+    shorten_list(list, left, stream);
+  }
+
+ private:
+  // Where somebody who goes round the slabs of a class has come to.
+  struct Hand {
+    size_t slab = 0;
+    uint64_t block = 0;
+
+    // The slab of this number is gone.
+    void forget(size_t number) {
+      if (slab == number) block = 0;
+      if (slab > number) --slab;
+    }
+  };
+  struct Slab {
+    DeviceArray<Device, char> memory;
+    uint64_t blocks;
+    MemorySide side;
+  };
+  struct OfClass {
+    std::vector<Slab> slabs;
+    uint64_t used = 0;  // bytes that were put lately
+    Hand hand;
+  };
+  struct OfList {
+    DeviceArray<Device, uint64_t> places;
+    uint64_t blocks = 0;  // in all its slabs
+  };
+  // A hand that goes round the slabs of all classes.
+  struct Walk {
+    uint32_t size_class = 0;
+    Hand hand;
+  };
+
+  // Free blocks of a class on each side.
+  using Free = std::array<uint64_t, 2>;
+  static uint64_t all(const Free& free) { return free[0] + free[1]; }
+
+  static uint32_t index_of(MemorySide side) { return static_cast<uint32_t>(side); }
+  static uint32_t list_of(uint32_t c, MemorySide side) {
+    return item_classes::list_of(c, side == MemorySide::host);
+  }
+  const OfList& of_list(uint32_t c, MemorySide side) const { return arrays_[list_of(c, side)]; }
+  const Slab& slab_at(SlabNumber place) const {
+    return classes_[place.size_class].slabs[place.slab];
+  }
+  uint64_t slab_bytes_of_all() const { return slab_bytes_on_[0] + slab_bytes_on_[1]; }
+  DeviceMemory<Device>& memory_of(MemorySide side) {
+    return side == MemorySide::host ? host_ : memory_;
+  }
+
+  void forget(SlabNumber place) {
+    OfClass& of = classes_[place.size_class];
+    of.slabs.erase(of.slabs.begin() + static_cast<std::ptrdiff_t>(place.slab));
+    of.hand.forget(place.slab);
+    for (Walk* walk : {&sweeping_, &idle_[0], &idle_[1]}) {
+      if (walk->size_class == place.size_class) walk->hand.forget(place.slab);
+    }
+  }
+
+  // To a slab that there is.
+  void settle(Hand& hand, uint32_t c) const {
+    if (hand.slab >= classes_[c].slabs.size()) hand = {};
+  }
+  // False where there is none at all.
+  bool settle(Walk& walk) const {
+    for (uint32_t i = 0; i <= item_classes::count; ++i) {
+      if (walk.hand.slab < classes_[walk.size_class].slabs.size()) return true;
+      walk = {(walk.size_class + 1) % item_classes::count, {}};
+    }
+    return false;
+  }
+  Blocks pass(Hand& hand, uint32_t c, uint64_t most) const {
+    const Slab& slab = classes_[c].slabs[hand.slab];
+    const Blocks next{slab.memory.data() + hand.block * item_classes::bytes_of(c),
+                      std::min(most, slab.blocks - hand.block), c};
+    hand.block += next.count;
+    if (hand.block == slab.blocks) hand = {hand.slab + 1, 0};
+    return next;
+  }
+
+  // Memory of a class for a byte that was put into it lately.
+  double share(uint32_t c) const {
+    const OfClass& of = classes_[c];
+    return static_cast<double>(blocks(c) * item_classes::bytes_of(c)) /
+           static_cast<double>(of.used + 1);
+  }
+
+  // Adds a slab of `missing` blocks, or more, or fewer, where there is memory for it.
+  bool add(uint32_t c, uint64_t missing, Free& free, Stream stream) {
+    const auto add_on = [&](MemorySide side, uint64_t host) {
+      const uint64_t blocks = add_some(c, missing, {side, host}, free, stream);
+      free[index_of(side)] += blocks;
+      return blocks != 0;
+    };
+    const uint64_t host = placement_.host_memory;
+    if (c < placement_.host_from && add_on(MemorySide::device, host)) return true;
+    if (host == 0) return false;
+    // The index needs no more than for what the host has where it does not get more.
+    return add_on(MemorySide::host, host) || add_on(MemorySide::device, host_.used());
+  }
+
+  struct Target {
+    MemorySide side;
+    uint64_t host;  // bytes that items can have there
+  };
+
+  // Of how many blocks.
+  uint64_t add_some(uint32_t c, uint64_t missing, Target target, const Free& free, Stream stream) {
+    const uint64_t bytes = item_classes::bytes_of(c);
+    const uint64_t quarter = std::min(blocks(c) / 4, slab_bytes_ / bytes);
+    const uint64_t least = least_slab_bytes / bytes;
+    // So small ones would make memory crumble; what is left is not worth a slab.
+    const uint64_t smallest = std::min(missing, std::max<uint64_t>(slab_bytes_ / 128 / bytes, 1));
+    for (uint64_t blocks = std::max({missing, quarter, least});;) {
+      if (make(c, blocks, target, free[index_of(target.side)], stream)) return blocks;
+      if (blocks <= smallest) return 0;
+      // What is missing first, then less and less; a device that is full refuses slowly.
+      blocks = blocks > missing ? missing : std::max(blocks / 8, smallest);
+    }
+  }
+
+  bool make(uint32_t c, uint64_t blocks, Target target, uint64_t free, Stream stream) {
+    const uint64_t bytes = blocks * item_classes::bytes_of(c);
+    const bool spares_index = placement_.host_memory != 0 && target.side == MemorySide::device;
+    if (spares_index && !leaves_index(bytes, blocks, target.host)) return false;
+    const uint32_t list = list_of(c, target.side);
+    OfList& of = arrays_[list];
+    const uint64_t wanted = of.blocks + blocks;
+    const bool lengthens = wanted > of.places.size();
+    // Both or neither: to give pinned memory back at once would cost every part time.
+    const uint64_t all_bytes = bytes + (lengthens ? wanted * sizeof(uint64_t) : 0);
+    if (memory_of(target.side).below_cap() < all_bytes) return false;
+    DeviceArray<Device, char> slab(memory_of(target.side), bytes);
+    if (slab.empty()) return false;
+    if (lengthens && !move_list(list, std::max(wanted, of.blocks * 5 / 4), free, stream) &&
+        !move_list(list, wanted, free, stream)) {
+      return false;
+    }
+    add_blocks(list, slab.data(), free, blocks, stream);
+    classes_[c].slabs.push_back({std::move(slab), blocks, target.side});
+    of.blocks += blocks;
+    slab_bytes_on_[index_of(target.side)] += bytes;
+    return true;
+  }
+
+  // Whether a slab of device memory leaves the index enough, if the host has `host` bytes of items.
+  // To ask the device what it has left takes time, so its cap comes first.
+  bool leaves_index(uint64_t bytes, uint64_t blocks, uint64_t host) const {
+    if (memory_.capped() && !leaves_index(bytes, blocks, host, memory_.below_cap())) return false;
+    return leaves_index(bytes, blocks, host, memory_.left());
+  }
+  bool leaves_index(uint64_t bytes, uint64_t blocks, uint64_t host, uint64_t left) const {
+    uint64_t lists = 0;
+    for (uint32_t list = 0; list < item_classes::lists; ++list) {
+      blocks += arrays_[list].blocks;
+      if (list < item_classes::count) lists += arrays_[list].places.bytes();
+    }
+    ItemMemoryUse use;
+    use.device = memory_.used() + left - memory_before_items_;
+    use.index = memory_.used() - memory_before_items_ - lists - slab_bytes_on_[0];
+    use.host = host;
+    use.block_bytes = (slab_bytes_of_all() + bytes) / blocks;
+    return left >= bytes && left - bytes >= placement_.index_to_come(use);
+  }
+
+  // Gives back what a list has beyond need, where that is much and a smaller one can be had.
+  void shorten_list(uint32_t list, uint64_t free, Stream stream) {
+    OfList& of = arrays_[list];
+    if (of.blocks == 0) {
+      of.places = {};  // nobody looks at it
+    } else if (of.blocks < of.places.size() / 2) {
+      move_list(list, of.blocks, free, stream);
+    }
+  }
+
+  // To an array for so many blocks; false without memory for it.
+  bool move_list(uint32_t list, uint64_t blocks, uint64_t free, Stream stream) {
+    const bool on_host = list >= item_classes::count;
+    OfList& of = arrays_[list];
+    DeviceArray<Device, uint64_t> places(on_host ? host_ : memory_, blocks);
+    if (places.empty()) return false;
+    if (free != 0 && on_host) {
+      require_device(device_.synchronize(stream), "wait for a list of items");
+      std::copy_n(of.places.data(), free, places.data());
+    } else if (free != 0) {
+      require_device(device_.copy(stream, places.data(), of.places.data(), free * sizeof(uint64_t)),
+                     "copy a list of items");
+    }
+    std::swap(places, of.places);
+    add_blocks(list, nullptr, free, 0, stream);  // the old array is not in use any more
+    return true;
+  }
+
+  // Cuts a slab into blocks, and makes the list known. Waits.
+  void add_blocks(uint32_t list, char* slab, uint64_t free, uint64_t blocks, Stream stream) {
+    constexpr uint32_t threads = 256;
+    const AddBlocksKernel kernel{lists_.data(), list, arrays_[list].places.data(),
+                                 slab,          free, blocks};
+    const uint32_t grid = std::max(grid_for(device_, blocks, threads), 1u);
+    require_device(device_.launch(stream, grid, threads, kernel) && device_.synchronize(stream),
+                   "add blocks for items");
+  }
+
+  static constexpr uint64_t least_slab_bytes = 4096;
+
+  DeviceMemory<Device>& memory_;
+  Device& device_;
+  DeviceMemory<Device> host_;
+  const ItemPlacement placement_;
+  const uint64_t slab_bytes_;
+  uint64_t memory_before_items_ = 0;  // of the device, in use when the first block was wanted
+  std::array<uint64_t, 2> slab_bytes_on_{};  // by side
+  uint64_t used_ = 0;                        // of all classes
+  Walk sweeping_;
+  std::array<Walk, 2> idle_;  // by side
+  std::array<OfClass, item_classes::count> classes_;
+  std::array<OfList, item_classes::lists> arrays_;
+  DeviceArray<Device, ItemLists> lists_;
+};
+
+}  // namespace isotherm

@@ -1,0 +1,153 @@
+// Item write kernels: what a part with puts and erases needs before and after the index is asked;
+// read gpu/items/item_part.h first.
+#pragma once
+
+#include <cstdint>
+
+#include "gpu/items/item_part.h"
+#include "gpu/items/warp_copy.h"
+
+namespace isotherm {
+
+// Writers enter their hashes into the writer table; the blocks that puts need are counted.
+struct MarkItemsKernel {
+  ItemPart part;
+
+  template <class Lane>
+  ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
+    warp_rows(lane, part.rows, [&](uint32_t row, bool mine) {
+      const DeviceOp op = mine && part.verdict[row] == 0 ? part.op_of(row) : DeviceOp::get;
+      const bool put = op == DeviceOp::put;
+      const uint32_t size_class = put ? item_classes::class_of(part.item_bytes(row)) : 0;
+      draw(lane, part.counts->need, size_class, put);
+      if (op == DeviceOp::get) return;
+      bool new_hash = false;
+      part.writers.insert<Lane>(part.hashes[row], part.hashes[row], row, new_hash);
+    });
+  }
+};
+
+// Finds hashes that several keys share, among those that somebody writes.
+struct CompareItemsKernel {
+  ItemPart part;
+
+  template <class Lane>
+  ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
+    warp_rows(lane, part.rows, [&](uint32_t row, bool mine) {
+      if (!mine) return;
+      uint32_t slot = WriterTable::none;
+      if (part.verdict[row] == 0) slot = part.writers.find(part.hashes[row], part.hashes[row]);
+      part.slots[row] = slot;
+      if (slot == WriterTable::none || is_sole(row, slot)) return;
+      if (Lane::atomic_exchange(&part.shared[slot], 1u) == 0) {
+        Lane::atomic_add(&part.counts->shared_hashes, uint64_t{1});
+      }
+    });
+  }
+
+ private:
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool is_sole(uint32_t row, uint32_t slot) const {
+    const KeyView key = part.key(row);
+    const uint32_t writer = part.writers.row(slot);
+    if (writer != row && !(key == part.key(writer))) return false;
+    if (part.first_found[row] != 1) return true;
+    const ItemHead head = ItemHead::of(part.first[row]);
+    return head.next == 0 && key.is_key_of(part.first[row], head);
+  }
+};
+
+// Takes blocks for puts and writes the items, all but their values; sets what the index is asked.
+struct WriteItemsKernel {
+  ItemPart part;
+
+  template <class Lane>
+  ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
+    warp_rows(lane, part.rows, [&](uint32_t row, bool mine) {
+      DeviceOp op = mine && part.verdict[row] == 0 ? part.op_of(row) : DeviceOp::get;
+      const bool put = op == DeviceOp::put;
+      const uint32_t size_class = put ? item_classes::class_of(part.item_bytes(row)) : 0;
+      const uint64_t number = draw(lane, part.counts->taken, size_class, put);
+      if (!mine) return;
+      uint64_t item = 0;
+      if (put) {
+        const ListOrder order = ListOrder::of(size_class, part.host_from);
+        const FreeBlock block = part.lists->block(order, number);
+        item = block.location;
+        if (item != 0) {
+          write(row, block.list, *DeviceItem::at(item));
+        } else {
+          part.verdict[row] = reply_retry;
+          op = DeviceOp::get;
+        }
+      }
+      part.fresh[row] = item;
+      part.index_ops[row] = part.is_shared(row) ? DeviceOp::get : op;
+    });
+  }
+
+ private:
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void write(uint32_t row, uint32_t list,
+                                                  DeviceItem& item) const {
+    const KeyView key = part.key(row);
+    auto* const units = reinterpret_cast<Pair*>(&item);
+    const int64_t expiry = part.expiry != nullptr ? part.expiry[row] : 0;
+    units[0] = {part.values.size(row) << 32 | key.bytes, 0};
+    units[1] = {static_cast<uint64_t>(expiry), DeviceItem::live_bit | list};
+    for (uint64_t i = 0; i < units_of(key.bytes); ++i) units[2 + i] = key.unit(i);
+  }
+};
+
+// The values of new items.
+struct PutJob {
+  static constexpr bool pads = true;
+
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE Copy copy(const ItemPart& part, uint32_t row) const {
+    const uint64_t item = part.fresh[row];
+    if (item == 0) return {};
+    return {DeviceItem::at(item)->value(), part.values.data(row),
+            static_cast<uint32_t>(part.values.size(row))};
+  }
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static ByteRange readable(const ItemPart& part) {
+    return part.values.readable();
+  }
+};
+
+// Shortens the lists of free blocks by what was taken; a thread per class.
+struct SettleTakesKernel {
+  static constexpr uint32_t threads = 256;
+  static_assert(threads >= item_classes::count);
+
+  ItemPart part;
+
+  template <class Lane>
+  ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
+    const uint32_t c = lane.thread();
+    if (c >= item_classes::count) return;
+    const ListOrder order = ListOrder::of(c, part.host_from);
+    const uint64_t of_far = shorten(order.near, part.counts->taken[c]);
+    shorten(order.far, of_far);
+  }
+
+ private:
+  // Takes so many blocks off a list, or all that it has; of how many it had not.
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint64_t shorten(uint32_t list, uint64_t taken) const {
+    uint64_t& free = part.lists->free[list];
+    const uint64_t has = taken < free ? taken : free;
+    free -= has;
+    return taken - has;
+  }
+};
+
+// Gives back the blocks of items that nobody can find any more.
+struct FreeItemsKernel {
+  ItemPart part;
+
+  template <class Lane>
+  ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
+    warp_rows(lane, part.rows, [&](uint32_t row, bool mine) {
+      give_back(lane, *part.lists, mine ? part.old[row] : 0);
+    });
+  }
+};
+
+}  // namespace isotherm

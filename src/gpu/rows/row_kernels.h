@@ -1,0 +1,254 @@
+// Row kernels: rows of a row table, and the list of those that are free.
+//
+// Layout. Rows lie in slabs of 2^slab_bits rows; a row's number is its slab's and its place. Free
+// rows are a list of numbers with a counter. `last_writer` has a word for each row: the stamp of
+// the last request that claimed it. Stamps of a put grow with the requests' positions and are
+// larger than those of all puts before, so that of several rows for one key only the last is
+// copied, and nobody has to clear the words.
+//
+// The numbers of rows are the values of an index of keys (gpu/table/fixed_device_table.h). A put
+// looks its keys up and claims the rows that are there. Keys that are absent are offered a free row
+// each, by put_if_absent; a key takes the row that it has then, and rows that were not needed are
+// given back.
+#pragma once
+
+#include <cstdint>
+
+#include "base/macros.h"
+#include "base/pair.h"
+#include "gpu/batch/batch_view.h"
+#include "gpu/kernel/each_request.h"
+#include "gpu/kernel/warp_list.h"
+#include "isotherm/device_table.h"
+
+namespace isotherm {
+
+struct RowsView {
+  char* const* slabs = nullptr;
+  uint32_t slab_bits = 0;
+  uint32_t row_bytes = 0;  // a multiple of 16
+  uint32_t* last_writer = nullptr;
+  uint64_t* free = nullptr;
+  uint64_t* free_count = nullptr;
+
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE Pair* row(uint64_t number) const {
+    const uint64_t place = number & ((uint64_t{1} << slab_bits) - 1);
+    return reinterpret_cast<Pair*>(slabs[number >> slab_bits] + place * row_bytes);
+  }
+  // A row that many requests claim is asked for first: most of them come too late to change it.
+  template <class Lane>
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void claim(uint64_t number, uint32_t stamp) const {
+    uint32_t* writer = last_writer + number;
+    if (Lane::load(writer) < stamp) Lane::atomic_max(writer, stamp);
+  }
+};
+
+// Where request `i` stands in the caller's columns; null: there.
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint32_t position_of(const uint32_t* positions, uint64_t i) {
+  return positions != nullptr ? positions[i] : static_cast<uint32_t>(i);
+}
+
+// Puts the numbers from `first` on onto the free list.
+struct AddRowsKernel {
+  RowsView view;
+  uint64_t first = 0;
+  uint64_t rows = 0;
+
+  template <class Lane>
+  ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
+    each_request(lane, rows, [&](uint64_t i) {
+      view.last_writer[first + i] = 0;
+      view.free[Lane::atomic_add(view.free_count, uint64_t{1})] = first + i;
+    });
+  }
+};
+
+// Offers the last free rows, one a request.
+struct OfferRowsKernel {
+  RowsView view;
+  uint64_t* offered = nullptr;
+  uint64_t rows = 0;
+
+  template <class Lane>
+  ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
+    const uint64_t count = *view.free_count;
+    each_request(lane, rows, [&](uint64_t i) { offered[i] = view.free[count - rows + i]; });
+  }
+};
+
+// Takes what was offered off the list; one thread.
+struct TakeRowsKernel {
+  RowsView view;
+  uint64_t rows = 0;
+
+  template <class Lane>
+  ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
+    if (lane.block() == 0 && lane.thread() == 0) *view.free_count -= rows;
+  }
+};
+
+// After the keys of a put were looked up: claims the rows of those that are present, and puts the
+// positions of the others onto a list, or refuses them. Later requests come first, so that most of
+// those for one row find it claimed.
+struct ClaimPresentKernel {
+  static constexpr uint32_t threads = 256;
+  struct Shared {
+    WarpListShared<threads> absent;
+  };
+
+  RowsView view;
+  uint32_t stamp = 0;  // of position 0
+  const uint32_t* positions = nullptr;
+  const uint64_t* numbers = nullptr;
+  const uint8_t* found = nullptr;
+  uint8_t* stored = nullptr;         // or null
+  uint32_t* absent = nullptr;        // null: refused
+  uint32_t* absent_count = nullptr;  // of the list
+  uint64_t rows = 0;
+
+  template <class Lane>
+  ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
+    auto* shared = lane.template shared<Shared>();
+    WarpList list(lane, shared->absent, absent_count, absent);
+    const uint64_t warp = (uint64_t{lane.block()} * lane.threads() + lane.thread()) / 32;
+    const uint64_t warps = uint64_t{lane.blocks()} * lane.threads() / 32;
+    for (uint64_t left = (rows + 31) / 32 - 1 - warp; left < rows; left -= warps) {
+      const uint64_t i = left * 32 + (lane.thread() & 31);
+      const bool present = i < rows && found[i] == 1;
+      const uint32_t at = i < rows ? position_of(positions, i) : 0;
+      if (present) view.claim<Lane>(numbers[i], stamp + at);
+      if (absent != nullptr) list.add(i < rows && !present, at);
+      if (i >= rows || stored == nullptr) continue;
+      stored[at] = present ? 1 : reply_retry;
+    }
+    list.flush();
+  }
+};
+
+// The keys at some positions of a put.
+struct GatherKeysKernel {
+  const uint64_t* keys = nullptr;
+  const uint32_t* positions = nullptr;
+  uint64_t* gathered = nullptr;
+  uint64_t rows = 0;
+
+  template <class Lane>
+  ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
+    each_request(lane, rows, [&](uint64_t i) { gathered[i] = keys[positions[i]]; });
+  }
+};
+
+// After the index has answered the offers: makes `offered` the row of each request, which it
+// claims, and gives back what was not taken. `found` says afterwards who has a row: 1, or
+// reply_retry.
+struct ClaimOffersKernel {
+  RowsView view;
+  uint32_t stamp = 0;  // of position 0
+  const uint32_t* positions = nullptr;
+  uint64_t* offered = nullptr;
+  const uint64_t* present = nullptr;  // the index's replies
+  uint8_t* found = nullptr;
+  uint8_t* stored = nullptr;  // or null
+  uint64_t rows = 0;
+
+  template <class Lane>
+  ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
+    each_request(lane, rows, [&](uint64_t i) {
+      const uint8_t was = found[i];
+      if (was != 0) view.free[Lane::atomic_add(view.free_count, uint64_t{1})] = offered[i];
+      found[i] = was == reply_retry ? reply_retry : 1;
+      if (stored != nullptr) stored[positions[i]] = found[i];
+      if (was == reply_retry) return;
+      if (was == 1) offered[i] = present[i];
+      view.claim<Lane>(offered[i], stamp + positions[i]);
+    });
+  }
+};
+
+// Rows of erased keys.
+struct FreeRowsKernel {
+  RowsView view;
+  const uint64_t* numbers = nullptr;
+  const uint8_t* found = nullptr;
+  uint64_t rows = 0;
+
+  template <class Lane>
+  ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
+    each_request(lane, rows, [&](uint64_t i) {
+      if (found[i] != 1) return;
+      view.free[Lane::atomic_add(view.free_count, uint64_t{1})] = numbers[i];
+    });
+  }
+};
+
+// Copies rows into the table (puts) or out of it (gets). A row is copied by as many lanes as it has
+// units of 16 bytes, up to a warp; several rows of a warp are on their way at a time.
+template <bool into>
+struct CopyRowsKernel {
+  static constexpr uint32_t at_a_time = 4;
+
+  RowsView view;
+  const uint64_t* numbers = nullptr;
+  const uint8_t* found = nullptr;  // 1 where there is a row
+  Pair* rows_of_caller = nullptr;
+  uint64_t rows = 0;
+  // Of puts: where requests stand in `rows_of_caller`, and the stamp of position 0 there.
+  const uint32_t* positions = nullptr;
+  uint32_t stamp = 0;
+
+  template <class Lane>
+  ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
+    const uint32_t number = lane.thread() & 31;
+    const uint64_t warp = (uint64_t{lane.block()} * lane.threads() + lane.thread()) / 32;
+    const uint64_t stride = uint64_t{lane.blocks()} * lane.threads();
+    for (uint64_t first = warp * 32; first < rows; first += stride) {
+      const uint64_t i = first + number;
+      uint32_t at = 0;
+      Pair* mine = nullptr;
+      if (i < rows) {
+        at = position_of(positions, i);
+        if (wanted(i, at)) mine = view.row(numbers[i]);
+      }
+      copy_warp(lane, at, mine);
+    }
+  }
+
+ private:
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool wanted(uint64_t i, uint32_t at) const {
+    if (found[i] != 1) return false;
+    return !into || view.last_writer[numbers[i]] == stamp + at;
+  }
+
+  // The rows of a warp's lanes: `at` is this lane's with the caller, `mine` in the table, or null.
+  template <class Lane>
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void copy_warp(const Lane& lane, uint32_t at,
+                                                      Pair* mine) const {
+    const uint32_t units = view.row_bytes / sizeof(Pair);
+    uint32_t lanes = 1;  // of a row
+    while (lanes < units && lanes < 32) lanes *= 2;
+    const uint32_t number = lane.thread() & 31;
+    const uint32_t unit = number & (lanes - 1);
+    const uint32_t rows_at_once = 32 / lanes;
+    for (uint32_t row = number / lanes; row < 32; row += rows_at_once * at_a_time) {
+      Pair* table[at_a_time];
+      Pair* caller[at_a_time];
+      for (uint32_t k = 0; k < at_a_time; ++k) {
+        const uint32_t of = row + k * rows_at_once;
+        const uint64_t to = lane.shuffle(whole_warp, reinterpret_cast<uint64_t>(mine), of & 31);
+        table[k] = of < 32 ? reinterpret_cast<Pair*>(to) : nullptr;
+        caller[k] = rows_of_caller + uint64_t{lane.shuffle(whole_warp, at, of & 31)} * units;
+      }
+      for (uint32_t u = unit; u < units; u += lanes) {
+        Pair data[at_a_time];
+        for (uint32_t k = 0; k < at_a_time; ++k) {
+          if (table[k] != nullptr) data[k] = load_steady_pair((into ? caller[k] : table[k]) + u);
+        }
+        for (uint32_t k = 0; k < at_a_time; ++k) {
+          if (table[k] != nullptr) (into ? table[k] : caller[k])[u] = data[k];
+        }
+      }
+    }
+  }
+};
+
+}  // namespace isotherm

@@ -1,0 +1,31 @@
+// SplitGpu: a GPU of a table that lies on one or more, with its shard of the keys.
+//
+// Threads. One at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "gpu/platform/device_error.h"
+#include "gpu/table/fixed_device_table.h"
+
+namespace isotherm {
+
+template <class Device>
+struct SplitGpu {
+  // The device has been entered.
+  SplitGpu(Device& its_device, const FixedDeviceOptions& options)
+      : device(its_device), memory(its_device, options.gpu_memory), table(memory, options) {}
+
+  void enter() { require_device(device.enter(), "choose the GPU"); }
+
+  Device& device;
+  DeviceMemory<Device> memory;  // of the table and of the parts' buffers
+  FixedDeviceTable<Device> table;
+};
+
+template <class Device>
+using SplitGpus = std::vector<std::unique_ptr<SplitGpu<Device>>>;
+
+}  // namespace isotherm

@@ -1,0 +1,215 @@
+// Tables on the fake device: the checks that the GPU runs, and what happens when the device fails.
+#include <gtest/gtest.h>
+
+#include "device_checks/device_churn_checks.h"
+#include "device_checks/device_put_checks.h"
+#include "device_checks/device_row_checks.h"
+#include "device_checks/device_table_checks.h"
+#include "device_checks/test_size.h"
+#include "fake_device/fake_device.h"
+
+namespace isotherm::fixed_device_table_test {
+namespace {
+
+constexpr uint64_t memory = uint64_t{1} << 28;
+const uint64_t scale = test_size(512, 2048);
+
+class DeviceTableChecks : public ::testing::TestWithParam<DeviceTableCheck<FakeDevice>> {};
+
+TEST_P(DeviceTableChecks, FindNoFault) {
+  for (uint64_t seed = 1; seed <= test_size(1, 2); ++seed) {
+    FakeDevice device(seed, memory);
+    EXPECT_EQ(GetParam().run(device, scale), 0u) << "seed " << seed;
+    EXPECT_EQ(device.take_errors(), std::vector<std::string>{});
+    EXPECT_EQ(device.allocated_bytes(), 0u);
+  }
+}
+
+std::string test_name(const ::testing::TestParamInfo<DeviceTableCheck<FakeDevice>>& test) {
+  std::string name = test.param.name;
+  std::replace(name.begin(), name.end(), ' ', '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, DeviceTableChecks,
+                         ::testing::ValuesIn(device_table_checks<FakeDevice>), test_name);
+INSTANTIATE_TEST_SUITE_P(Puts, DeviceTableChecks,
+                         ::testing::ValuesIn(device_put_checks<FakeDevice>), test_name);
+INSTANTIATE_TEST_SUITE_P(Churn, DeviceTableChecks,
+                         ::testing::ValuesIn(device_churn_checks<FakeDevice>), test_name);
+INSTANTIATE_TEST_SUITE_P(Rows, DeviceTableChecks,
+                         ::testing::ValuesIn(device_row_checks<FakeDevice>), test_name);
+
+DeviceBatch some_puts(uint64_t count) {
+  DeviceRequestSource source(1);
+  return source.uniform_op(DeviceOp::put, source.keys(count));
+}
+
+TEST(FixedDeviceTable, IsLostWhenALaunchFails) {
+  for (uint64_t launches = 0; launches < 8; ++launches) {
+    FakeDevice device(1, memory);
+    ModelledDeviceTable<FakeDevice> table(device, {0, 1, 4, 256});
+    table.run_uniform(DeviceOp::put, some_puts(100), true);
+    device.fail_launches_after(launches);
+    EXPECT_THROW(table.run_uniform(DeviceOp::put, some_puts(100), false), DeviceError);
+    device.fail_launches_after(FakeDevice::never);
+    EXPECT_THROW(table.run_uniform(DeviceOp::get, some_puts(100), true), DeviceError);
+    EXPECT_EQ(device.take_errors(), std::vector<std::string>{});
+  }
+}
+
+TEST(DeviceRowStore, IsLostWhenALaunchFails) {
+  DeviceRequestSource source(1);
+  const std::vector<uint64_t> keys = source.keys(100);
+  for (uint64_t launches = 0; launches < 14; ++launches) {
+    FakeDevice device(1, memory);
+    ModelledRows<FakeDevice> table(device, {64, 64 * 64, {0, 3, 4, 256}});
+    table.put(keys, true);
+    device.fail_launches_after(launches);
+    EXPECT_THROW(table.put(keys, true), DeviceError) << launches;
+    device.fail_launches_after(FakeDevice::never);
+    EXPECT_THROW(table.get(keys), DeviceError) << launches;
+    EXPECT_EQ(device.take_errors(), std::vector<std::string>{});
+  }
+}
+
+TEST(FixedDeviceTable, SaysWhenTheDeviceIsLost) {
+  for (const uint64_t operations : {0, 1, 5, 20, 100}) {
+    FakeDevice device(1, memory);
+    ModelledDeviceTable<FakeDevice> table(device, {0, 1, 4, 256});
+    device.lose_after(operations);
+    EXPECT_THROW(
+        {
+          for (int i = 0; i < 20; ++i) table.run_uniform(DeviceOp::put, some_puts(100), true);
+        },
+        DeviceError);
+    EXPECT_EQ(device.take_errors(), std::vector<std::string>{});
+  }
+}
+
+TEST(FixedDeviceTable, ThrowsWithoutMemoryForTheEmptyTable) {
+  for (uint64_t allocations = 0; allocations < 5; ++allocations) {
+    FakeDevice device(1, memory);
+    device.fail_allocations_after(allocations);
+    using Table = FixedDeviceTable<FakeDevice>;
+    EXPECT_THROW(Table(device, {0, 1, 4, 256}), std::bad_alloc);
+    EXPECT_EQ(device.allocated_bytes(), 0u);
+  }
+}
+
+TEST(FixedDeviceTable, WorksOffLargeCallsInSmallPartsWhereMemoryIsShort) {
+  FakeDevice device(1, memory);
+  constexpr uint64_t cap = 4 << 20;  // the work space of 2^16 rows alone takes more
+  ModelledDeviceTable<FakeDevice> table(device, {cap, 1, 4, 1 << 16});
+  DeviceRequestSource source(1);
+  const std::vector<uint64_t> keys = source.keys(1500);
+  for (int i = 0; i < 2; ++i) table.run(source.mixed(keys, 5000, 0.5));
+  table.check_all();
+  EXPECT_EQ(table.wrong() + table.refused(), 0u);
+  const DeviceTableStats stats = table.table().stats();
+  EXPECT_LE(stats.bytes + stats.workspace, cap);
+  EXPECT_EQ(device.take_errors(), std::vector<std::string>{});
+}
+
+// Puts of `keys` in one call; the table's statistics afterwards.
+DeviceTableStats stats_after(const std::vector<uint64_t>& keys, uint64_t cap, bool promise) {
+  FakeDevice device(1, memory);
+  FixedDeviceTable<FakeDevice> table(device, {cap, 1, 4, 1 << 11});
+  DeviceMemory<FakeDevice> arrays(device, 0);
+  DeviceArray<FakeDevice, uint64_t> column(arrays, keys.size());
+  const DeviceStream<FakeDevice> stream(device);
+  require_device(device.to_device(stream.get(), column.data(), keys.data(), column.bytes()) &&
+                     device.synchronize(stream.get()),
+                 "copy keys");
+  DeviceRequests call;
+  call.rows = keys.size();
+  call.op = DeviceOp::put;
+  call.keys = column.data();
+  call.distinct_keys = promise;
+  table.run(call, stream.get());
+  return table.stats();
+}
+
+// What is longer or larger for new keys must not take the room that they need.
+TEST(FixedDeviceTable, APromiseStoresNoFewerKeysUnderACap) {
+  const std::vector<uint64_t> keys = DeviceRequestSource(5).keys(6'000);
+  const DeviceTableStats all = stats_after(keys, 0, true);
+  ASSERT_EQ(all.entries, keys.size());
+  for (const uint64_t percent : {85, 100, 130}) {
+    const uint64_t cap = all.workspace + all.bytes * percent / 100;
+    const uint64_t plain = stats_after(keys, cap, false).entries;
+    const uint64_t promised = stats_after(keys, cap, true).entries;
+    EXPECT_GE(promised, plain - plain / 50) << "at " << percent << "%";
+  }
+}
+
+TEST(FixedDeviceTable, MissingColumnsAreRefused) {
+  FakeDevice device(1, memory);
+  FixedDeviceTable<FakeDevice> table(device, {0, 1, 4, 256});
+  DeviceMemory<FakeDevice> arrays(device, 0);
+  DeviceArray<FakeDevice, uint64_t> keys(arrays, 1), seen(arrays, 1);
+  DeviceArray<FakeDevice, uint8_t> found(arrays, 1);
+  const DeviceStream<FakeDevice> stream(device);
+  ASSERT_TRUE(device.clear(stream.get(), keys.data(), keys.bytes()));
+  DeviceRequests call;
+  call.rows = 1;
+  EXPECT_THROW(table.run(call, stream.get()), std::invalid_argument);
+  call.keys = keys.data();
+  EXPECT_THROW(table.run(call, stream.get()), std::invalid_argument);
+  call.found = found.data();
+  EXPECT_THROW(table.run(call, stream.get()), std::invalid_argument);
+  call.values_out = seen.data();
+  for (const DeviceOp op : {DeviceOp::put, DeviceOp::compare_and_swap, DeviceOp::get}) {
+    call.op = op;
+    table.run(call, stream.get());
+  }
+  // Without a column of values the put stored 0.
+  uint64_t value = 1;
+  uint8_t present = 0;
+  ASSERT_TRUE(device.to_host(stream.get(), &value, seen.data(), sizeof value));
+  ASSERT_TRUE(device.to_host(stream.get(), &present, found.data(), sizeof present));
+  ASSERT_TRUE(device.synchronize(stream.get()));
+  EXPECT_EQ(value, 0u);
+  EXPECT_EQ(present, 1u);
+}
+
+TEST(FixedDeviceTable, CallsTakeEffectInTheirOrderOnAnyStream) {
+  for (uint64_t seed = 1; seed <= 3; ++seed) {
+    FakeDevice device(seed, memory);
+    FixedDeviceTable<FakeDevice> table(device, {0, 1, 4, 256});
+    constexpr uint64_t calls = 12;
+    DeviceMemory<FakeDevice> arrays(device, 0);
+    DeviceArray<FakeDevice, uint64_t> keys(arrays, 1), seen(arrays, calls);
+    DeviceArray<FakeDevice, uint8_t> found(arrays, calls);
+    FakeDevice::Stream streams[] = {device.create_stream(), device.create_stream(),
+                                    device.create_stream()};
+    const uint64_t key = 7;
+    ASSERT_TRUE(device.to_device(streams[0], keys.data(), &key, sizeof key));
+    ASSERT_TRUE(device.clear(streams[0], seen.data(), seen.bytes()));
+    ASSERT_TRUE(device.synchronize(streams[0]));
+    for (uint64_t i = 0; i < calls; ++i) {
+      // Every third call only reads; the others put the key's own number and show the one before.
+      DeviceRequests call;
+      call.rows = 1;
+      call.op = i % 3 == 2 ? DeviceOp::get : DeviceOp::add;
+      call.keys = keys.data();
+      call.values = keys.data();
+      call.values_out = seen.data() + i;
+      call.found = found.data() + i;
+      table.run(call, streams[(i * 5 + seed) % 3]);
+    }
+    EXPECT_EQ(table.stats().entries, 1u);
+    std::vector<uint64_t> values(calls);
+    ASSERT_TRUE(device.to_host(streams[0], values.data(), seen.data(), seen.bytes()));
+    ASSERT_TRUE(device.synchronize(streams[0]));
+    uint64_t sum = 0;
+    for (uint64_t i = 0; i < calls; ++i) {
+      EXPECT_EQ(values[i], sum) << "call " << i;
+      if (i % 3 != 2) sum += key;
+    }
+    for (const auto stream : streams) device.destroy_stream(stream);
+  }
+}
+
+}  // namespace
+}  // namespace isotherm::fixed_device_table_test

@@ -1,0 +1,132 @@
+// Runs the checks of tables over several GPUs: with two shards on GPU 0, and on GPUs 0 and 1 where
+// there are two; without a GPU it says so and succeeds.
+//
+//   split_table_test [rows of a large slice]
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "cuda/gpu_checks.h"
+#include "device_checks/split_table_checks.h"
+#include "isotherm/device_table.h"
+
+namespace isotherm::split_table_test {
+namespace {
+
+using Column = DeviceArray<CudaDevice, uint64_t>;
+
+// A slice of gets on one GPU.
+struct Slice {
+  Slice(CudaDevice& its_device, const std::vector<uint64_t>& of_keys)
+      : device(its_device),
+        memory(its_device, 0),
+        stream(its_device),
+        keys(memory, of_keys.size()),
+        values(memory, of_keys.size()),
+        found(memory, of_keys.size()) {
+    require_device(device.to_device(stream.get(), keys.data(), of_keys.data(), keys.bytes()) &&
+                       device.synchronize(stream.get()),
+                   "copy keys");
+    gets.rows = of_keys.size();
+    gets.keys = keys.data();
+    gets.values_out = values.data();
+    gets.found = found.data();
+  }
+  // Rows that are not present with three times their key.
+  uint64_t wrong() {
+    const uint64_t rows = gets.rows;
+    std::vector<uint64_t> asked(rows), got(rows);
+    std::vector<uint8_t> present(rows);
+    require_device(device.to_host(stream.get(), asked.data(), keys.data(), keys.bytes()) &&
+                       device.to_host(stream.get(), got.data(), values.data(), values.bytes()) &&
+                       device.to_host(stream.get(), present.data(), found.data(), rows) &&
+                       device.synchronize(stream.get()),
+                   "copy replies");
+    uint64_t wrong = 0;
+    for (uint64_t i = 0; i < rows; ++i) {
+      if (present[i] != 1 || got[i] != asked[i] * 3) ++wrong;
+    }
+    return wrong;
+  }
+
+  CudaDevice& device;
+  DeviceMemory<CudaDevice> memory;
+  DeviceStream<CudaDevice> stream;
+  Column keys, values;
+  DeviceArray<CudaDevice, uint8_t> found;
+  DeviceRequests gets;
+};
+
+// The public class: what is put from the host is found from the host and from slices, and the
+// thread keeps its GPU.
+uint64_t check_public_class(const std::vector<int>& gpus, uint64_t scale) {
+  DeviceTableOptions options;
+  options.devices = gpus;
+  options.expected_entries = scale;
+  DeviceTable table(options);
+  std::vector<uint64_t> keys(scale), values(scale), got(scale);
+  std::vector<uint8_t> found(scale);
+  for (uint64_t i = 0; i < scale; ++i) {
+    keys[i] = i * i + 7;
+    values[i] = keys[i] * 3;
+  }
+  const int last = gpus.back();
+  require_device(cudaSetDevice(last) == cudaSuccess, "choose a GPU");
+  table.put(keys, values);
+  table.get(keys, got, found);
+  uint64_t wrong = got == values ? 0 : 1;
+  {
+    std::deque<CudaDevice> devices;
+    std::deque<Slice> slices;
+    std::vector<DeviceRequests> requests;
+    std::vector<cudaStream_t> streams;
+    for (const int gpu : gpus) {
+      slices.emplace_back(devices.emplace_back(gpu), keys);
+      requests.push_back(slices.back().gets);
+      streams.push_back(slices.back().stream.get());
+    }
+    table.run(requests, streams);
+    for (Slice& slice : slices) wrong += slice.wrong();
+  }
+  table.erase(keys);
+  if (table.stats().entries != 0 || table.gpus() != gpus.size()) ++wrong;
+  int now = -1;
+  cudaGetDevice(&now);
+  return now == last ? wrong : wrong + 1;
+}
+
+void run_on(GpuChecks& checks, const std::vector<int>& gpus, const std::string& where) {
+  std::deque<CudaDevice> devices;
+  std::vector<CudaDevice*> pointers;
+  for (const int gpu : gpus) pointers.push_back(&devices.emplace_back(gpu));
+  for (const bool with_host : {false, true}) {
+    const SplitSetup<CudaDevice> setup{pointers, with_host};
+    for (const auto& check : split_table_checks<CudaDevice>) {
+      checks.run((check.name + where + (with_host ? ", with host memory" : "")).c_str(),
+                 [&](CudaDevice& /*device*/, uint64_t scale) { return check.run(setup, scale); });
+    }
+  }
+  checks.run(("DeviceTable" + where).c_str(), [&](CudaDevice& /*device*/, uint64_t scale) {
+    return check_public_class(gpus, scale);
+  });
+}
+
+}  // namespace
+}  // namespace isotherm::split_table_test
+
+int main(int argc, char** argv) {
+  using namespace isotherm;
+  using namespace split_table_test;
+  if (!GpuChecks::has_gpu()) return EXIT_SUCCESS;
+  GpuChecks checks(argc, argv, 1 << 16);
+  run_on(checks, {0}, ", GPU 0");
+  run_on(checks, {0, 0}, ", GPU 0 twice");
+  int count = 0;
+  cudaGetDeviceCount(&count);
+  if (count > 1) {
+    run_on(checks, {0, 1}, ", GPUs 0 and 1");
+  } else {
+    std::printf("GPUs 0 and 1: skipped: one GPU\n");
+  }
+  return checks.end();
+}
