@@ -79,8 +79,9 @@ struct RowRequests {
   const void* rows = nullptr;  // [n][row_bytes], of put, put_if_absent, compare_and_swap and add
   const void* expected = nullptr;  // [n][row_bytes], of compare_and_swap: compared byte by byte
   RowSum sum = nullptr;            // of add
-  // The state of each key before, either or none; get: at least found. rows_out[i] is untouched where found[i] is not 1;
-  // found[i] is 1, 0, or reply_retry, where memory was full and nothing was done.
+  // The state of each key before, either or none; get: at least found. rows_out[i] is untouched
+  // where found[i] is not 1; found[i] is 1, 0, or reply_retry, where memory was full and nothing
+  // was done.
   void* rows_out = nullptr;
   uint8_t* found = nullptr;
 };
