@@ -52,3 +52,11 @@ def test_the_stub_names_what_the_extension_has():
             if not name.startswith("_"):
                 assert re.search(rf"def {name}\(self", text), name
     assert typing.get_type_hints(isotherm.Item)["version"] is int
+
+
+def test_the_bench_runs_and_checks_its_replies(capsys):
+    from isotherm import bench
+
+    bench.main(["--keys", "70000", "--rows", "2000", "--runs", "1"])
+    printed = capsys.readouterr().out
+    assert "NumPy" in printed and "get of 1 key" in printed and "over lookups in a dict" in printed
