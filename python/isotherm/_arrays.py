@@ -14,8 +14,8 @@ _HOST = (1, 3, 11)  # cpu, and host memory that CUDA or ROCm has pinned
 
 def host_view(given, name):
     """A NumPy view of anything that is an array in host memory; None where it is none."""
-    if isinstance(given, (np.ndarray, np.generic)):
-        return np.asarray(given)
+    if isinstance(given, np.ndarray):
+        return given
     if hasattr(given, "__dlpack_device__"):
         device, number = given.__dlpack_device__()
         if device not in _HOST:
@@ -71,15 +71,16 @@ def _converted(given, dtype, name):
 
 
 def keys(given, dtype):
-    view = host_view(given, "keys")
+    # A scalar of NumPy is a number, whatever its dtype.
+    view = None if isinstance(given, np.generic) else host_view(given, "keys")
     if view is None:
         return _converted(given, dtype, "keys")
     return _checked(view, dtype, "keys")
 
 
 def values(given, dtype, shape, name):
-    view = host_view(given, name)
-    if view is None or isinstance(given, np.generic):
+    view = None if isinstance(given, np.generic) else host_view(given, name)
+    if view is None:
         return np.ascontiguousarray(_broadcast(_converted(given, dtype, name), shape, name))
     if view.shape != shape:
         raise ValueError(f"{name}: wants shape {shape}, not {view.shape}")

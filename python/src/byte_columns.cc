@@ -55,6 +55,8 @@ ByteColumn::ByteColumn(nb::handle object, const char* name) {
     take_array(object, name);
   } else if (nb::hasattr(object, "__arrow_c_array__")) {
     take_arrow(object, name);
+  } else if (nb::hasattr(object, "__array__")) {  // a column of pandas
+    take_array(checked(PyArray_FROM_O(object.ptr())), name);
   } else {
     refuse_type(
         name, object,

@@ -4,9 +4,10 @@
 //   C
 //     data interface (`__arrow_c_array__`),
 //   - a NumPy array whose rows are taken as bytes, all of one size, or of dtype S, where bytes end
-//     before their zeros, as NumPy has them.
+//     before their zeros, as NumPy has them; or what NumPy makes an array of, as of pandas'
+//     columns.
 //
-// Nothing is copied. The column keeps what it was made of, so its views are valid while it lives,
+// No string is copied. The column keeps what it was made of, so its views are valid while it lives,
 // also without the GIL; of a list it keeps the strings themselves, since lists change.
 #pragma once
 

@@ -34,7 +34,11 @@ void append_request(Batch& batch, nb::handle request) {
     return item;
   };
   const std::string_view key = bytes_of(field(1), "key");
-  const auto number = [&](Py_ssize_t i) { return nb::cast<int64_t>(field(i)); };
+  const auto number = [&](Py_ssize_t i) -> int64_t {
+    const int64_t all = PyLong_AsLongLong(field(i).ptr());
+    if (all == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
+    return all;
+  };
   const auto value = [&] { return bytes_of(field(2), "value"); };
   const auto options = static_cast<uint16_t>(number(4));
   switch (static_cast<Code>(number(0))) {
@@ -461,7 +465,7 @@ void add_store(nb::module_& module) {
       .def("results", &Submission::results);
   nb::class_<Submitter>(module, "Submitter")
       .def(nb::init<ByteStore&>(), nb::arg("store"), nb::keep_alive<1, 2>())
-      .def("start", &Submitter::start, nb::arg("requests"))
+      .def("start", &Submitter::start, nb::arg("requests"), nb::keep_alive<0, 1>())
       .def("poll", &Submitter::poll);
 }
 

@@ -54,12 +54,20 @@ def test_arrays_of_pyarrow():
         store.get_many(arrow.array([1, 2]))
     with pytest.raises(TypeError, match="format"):
         store.get_many(arrow.array(["a", "a"]).dictionary_encode())
-    with pytest.raises(TypeError, match="keys: wants a list"):
-        store.get_many(arrow.chunked_array([["a"]]))
+    store.put_many(["a"], ["1"])
+    assert store.get_many(arrow.chunked_array([["a"], ["b"]])) == [b"1", None]
     table = Table(key="bytes", value="f32[2]")
     table.put(arrow.array(["a", "b"]), np.ones((2, 2), "f4"))
     with pytest.raises(KeyError, match="c"):
         table[arrow.array(["a", "c"])]
+
+
+def test_columns_of_pandas():
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    store = Store()
+    frame = pandas.DataFrame({"name": ["a", "b"], "raw": [b"1", b"2"]})
+    store.put_many(frame["name"], frame["raw"])
+    assert store.get_many(frame["name"]) == [b"1", b"2"]
 
 
 @pytest.mark.parametrize("keys, error, words", [
@@ -162,6 +170,8 @@ def test_pipelines():
         pipe.put("a", None)
     with pytest.raises(OverflowError):
         store.add("n")
+    with pytest.raises(OverflowError):
+        store.add("n", 2**63)
 
 
 def test_atomic_pipelines_are_seen_whole():

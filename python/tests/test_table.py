@@ -92,7 +92,9 @@ def test_shapes_follow_the_keys():
     assert isinstance(Table(value="u64").get(1)[0], np.uint64)
     table[9] = [1, 2]
     assert table[[9, 9]].tolist() == [[1, 2], [1, 2]]
-    assert table[np.uint64(9)].tolist() == [1, 2]
+    assert table[np.uint64(9)].tolist() == table[np.int8(9)].tolist() == [1, 2]
+    with pytest.raises(TypeError, match="wants integers"):
+        table[np.float32(9)]
 
 
 def test_the_first_missing_key_is_named():
