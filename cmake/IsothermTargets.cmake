@@ -63,6 +63,10 @@ function(isotherm_set_up_library target visibility)
     target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/src")
     target_compile_definitions(${target} PRIVATE ISOTHERM_VERSION="${PROJECT_VERSION}")
     target_compile_options(${target} PRIVATE ${ISOTHERM_DEBUG_OPTIMIZE})
+    # Shared libraries may take it in, as Python's extension does. What is hidden is called as directly
+    # as without.
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON
+      CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
   endif()
 endfunction()
 

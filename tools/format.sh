@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 folders=()
-for folder in src include bench tests examples; do
+for folder in src include python bench tests examples; do
   if [[ -d $folder ]]; then folders+=("$folder"); fi
 done
 sources() {

@@ -14,10 +14,10 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 stages=(setup format+layers+cuda+clang release unit+tidy asan tsan_build tsan
-  fuzz+ctest+python+linearizability+system)
+  fuzz+ctest+python+package+linearizability+system)
 declare -A allowance=([setup]=60 [format]=10 [layers]=5 [cuda]=170 [clang]=460 [release]=330
   [unit]=200 [asan]=260 [tsan_build]=240 [tsan]=250 [tidy]=130 [fuzz]=25 [ctest]=60 [python]=40
-  [linearizability]=60 [system]=60 [quick]=120)
+  [package]=50 [linearizability]=60 [system]=60 [quick]=120)
 export ISOTHERM_TEST_LONG=0
 fuzz_seconds=10
 histories=20
@@ -124,6 +124,8 @@ run_script() {
   if [[ -e $1 ]]; then bash "$@"; else echo "no $1"; fi
 }
 stage_python() { run_script tests/run_python.sh "$server"; }
+# The Python package, whose extension links the library of the release build.
+stage_package() { run_script tests/run_python_package.sh build/release; }
 stage_linearizability() {
   run_script tests/linearizability/run.sh "$server" "$histories"
   run_script tests/linearizability/run_device.sh "$server-fake-device"
@@ -135,7 +137,7 @@ stage_system() { run_script tests/system/run.sh "$server" "$system_size"; }
 # What a stage needs to have succeeded before, if it is part of this run.
 needs() {
   case $1 in
-    unit | ctest | python | linearizability | system) echo release ;;
+    unit | ctest | python | package | linearizability | system) echo release ;;
     asan | fuzz) echo clang ;;
     tsan) echo tsan_build ;;
   esac

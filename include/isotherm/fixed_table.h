@@ -19,6 +19,7 @@
 #include <optional>
 #include <span>
 
+#include "isotherm/device_table.h"
 #include "isotherm/status.h"
 
 namespace isotherm {
@@ -26,6 +27,8 @@ namespace isotherm {
 struct FixedOptions {
   // Bytes that the table may take; 0: no cap. At the cap new keys are refused with out_of_memory.
   uint64_t maxmemory = 0;
+  // Entries to make room for at once; more are taken in by growth.
+  uint64_t expected_entries = 0;
   // Seed of the hash; empty: drawn at random.
   std::optional<uint64_t> hash_seed;
 };
@@ -80,6 +83,10 @@ class FixedHandle {
   // not_found.
   Status compare_and_swap(uint64_t key, uint64_t expected, uint64_t desired,
                           uint64_t* current = nullptr);
+
+  // Any mix of operations, with the meaning they have in a DeviceTable, on columns in host memory.
+  // Where memory ends, requests that need a new line are answered reply_retry.
+  void run(const DeviceRequests& requests);
 
   // Visits whole lines of entries from `cursor` on, at least `count` while there are any; returns
   // the cursor to go on from, 0 at the end.

@@ -5,6 +5,8 @@
 
 #include "base/seed.h"
 #include "base/tile.h"
+#include "gpu/kernel/request_columns.h"
+#include "gpu/kernel/request_op.h"
 #include "gpu/table/fixed_loops.h"
 #include "index/growth_share.h"
 #include "items/epoch.h"
@@ -28,7 +30,7 @@ struct FixedTable::State {
   explicit State(const FixedOptions& options)
       : budget(options.maxmemory),
         seed(options.hash_seed ? *options.hash_seed : draw_seed()),
-        index(pages, budget, epochs, seed) {
+        index(pages, budget, epochs, seed, true, options.expected_entries) {
     pages.fault_ahead(budget);
   }
 
@@ -165,6 +167,19 @@ Status FixedHandle::compare_and_swap(uint64_t key, uint64_t expected, uint64_t d
   if (!updated.previous.found) return Status::not_found;
   if (current != nullptr) *current = updated.previous.word;
   return updated.change == Change::replaced ? Status::ok : Status::condition_failed;
+}
+
+void FixedHandle::run(const DeviceRequests& requests) {
+  if (requests.rows == 0) return;
+  require_columns(requests);
+  for (uint64_t from = 0; from < requests.rows; from += rows_per_run) {
+    const uint64_t rows = std::min<uint64_t>(rows_per_run, requests.rows - from);
+    {
+      const EpochGuard guard(state_->table.epochs, *state_->slot);
+      fixed_loops().answer(state_->table.index, rows_of(requests, from, rows));
+    }
+    if (!is_gets(requests)) state_->grow(rows);
+  }
 }
 
 uint64_t FixedHandle::scan(uint64_t cursor, uint64_t count,

@@ -224,6 +224,45 @@ TEST_F(FixedTableTest, HasRoomFor256Handles) {
   EXPECT_NO_THROW(FixedHandle another(table));
 }
 
+TEST_F(FixedTableTest, MixedRequestsRunInOrder) {
+  FixedTable roomy({.maxmemory = 0, .expected_entries = 100'000, .hash_seed = seed});
+  EXPECT_GT(roomy.memory(), table.memory());
+  FixedHandle mine(roomy);
+  const std::vector<DeviceOp> ops = {DeviceOp::add,           DeviceOp::add,
+                                     DeviceOp::put_if_absent, DeviceOp::compare_and_swap,
+                                     DeviceOp::get,           DeviceOp::erase};
+  const size_t copies = 500;  // more rows than one part has
+  Values keys, values, expected;
+  std::vector<DeviceOp> all;
+  for (size_t i = 0; i < copies; ++i) {
+    for (const DeviceOp op : ops) {
+      keys.push_back(i);
+      values.push_back(op == DeviceOp::compare_and_swap ? 50 : 10);
+      expected.push_back(20);
+      all.push_back(op);
+    }
+  }
+  Values out(keys.size(), 99);
+  std::vector<uint8_t> found(keys.size(), 9);
+  DeviceRequests requests;
+  requests.rows = keys.size();
+  requests.ops = all.data();
+  requests.keys = keys.data();
+  requests.values = values.data();
+  requests.expected = expected.data();
+  requests.values_out = out.data();
+  requests.found = found.data();
+  mine.run(requests);
+  const Values want = {99, 10, 20, 20, 50, 50};
+  for (size_t i = 0; i < keys.size(); ++i) {
+    ASSERT_EQ(out[i], want[i % want.size()]);
+    ASSERT_EQ(found[i], i % want.size() != 0);
+  }
+  EXPECT_EQ(roomy.size(), 0u);
+  requests.found = nullptr;
+  EXPECT_THROW(mine.run(requests), std::invalid_argument);
+}
+
 TEST_F(FixedTableTest, MemoryIsTold) {
   const uint64_t before = table.memory();
   EXPECT_GT(before, 0u);

@@ -1,0 +1,14 @@
+"""Isotherm: tables that take and give arrays, and a store of byte strings.
+
+``Table`` is a dictionary of 64-bit or byte-string keys to numbers, rows, or byte strings; ``Store``
+has byte strings with expiry, versions and eviction.
+"""
+
+from . import dedup
+from ._errors import TableFullError
+from .store import ArrowColumn, AsyncStore, Item, Pipeline, Store
+from .table import Table
+
+__version__ = "0.1.0"
+__all__ = ["ArrowColumn", "AsyncStore", "Item", "Pipeline", "Store", "Table", "TableFullError",
+           "dedup"]

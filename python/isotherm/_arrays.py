@@ -1,0 +1,108 @@
+"""What the extension does with arguments that are no array of the wanted kind already.
+
+Each function returns an array that the extension can use as it is, or raises an error that says
+what was given and what is wanted. Arrays are never copied; Python numbers and lists are.
+"""
+
+import numpy as np
+
+from ._errors import TableFullError
+
+_DEVICES = {2: "cuda", 4: "opencl", 7: "vulkan", 8: "metal", 10: "rocm", 13: "cuda managed"}
+_HOST = (1, 3, 11)  # cpu, and host memory that CUDA or ROCm has pinned
+
+
+def host_view(given, name):
+    """A NumPy view of anything that is an array in host memory; None where it is none."""
+    if isinstance(given, np.ndarray):
+        return given
+    if hasattr(given, "__dlpack_device__"):
+        device, number = given.__dlpack_device__()
+        if device not in _HOST:
+            where = f"{_DEVICES.get(int(device), f'device type {int(device)}')}:{number}"
+            raise ValueError(f"{name}: the array lies on {where}, and this table on the CPU; "
+                             "copy it to the host first")
+        if getattr(given, "requires_grad", False):
+            given = given.detach()
+        return np.from_dlpack(given)
+    if hasattr(given, "__array__"):
+        return np.asarray(given)
+    if hasattr(given, "__cuda_array_interface__"):
+        raise ValueError(f"{name}: the array lies on a GPU, and this table on the CPU; "
+                         "copy it to the host first")
+    return None
+
+
+def _checked(array, dtype, name, writable=False):
+    if array.dtype != dtype:
+        raise TypeError(f"{name}: wants dtype {dtype}, not {array.dtype}; convert it with "
+                        f".astype({str(dtype)!r})")
+    if not array.flags.c_contiguous:
+        raise ValueError(f"{name}: wants an array in C order without gaps, not strides "
+                         f"{array.strides} of shape {array.shape}; use numpy.ascontiguousarray")
+    if not array.flags.aligned:
+        raise ValueError(f"{name}: the array is not aligned to its dtype {dtype}")
+    if writable and not array.flags.writeable:
+        raise ValueError(f"{name}: the array is read-only")
+    # An equal dtype of another name, as that of C's long long is.
+    return array if array.dtype.num == dtype.num else array.view(dtype)
+
+
+def _converted(given, dtype, name):
+    """An array of Python numbers and lists; nothing is rounded, wrapped or cut."""
+    array = np.asarray(given)
+    if array.size == 0:
+        return np.empty(array.shape, dtype)
+    if dtype.kind in "iu":
+        objects = np.array(given, object)  # exact: NumPy makes floats of mixed large integers
+        for number in objects.flat:
+            if not isinstance(number, (int, np.integer, np.bool_)):
+                raise TypeError(f"{name}: wants integers of dtype {dtype}, not {array.dtype}")
+        try:
+            return np.array(objects.tolist(), dtype)
+        except OverflowError:
+            raise OverflowError(f"{name}: an integer is out of the range of {dtype}") from None
+    if dtype.kind == "V":
+        return np.array(given, dtype)
+    try:
+        return array.astype(dtype, casting="same_kind")
+    except TypeError:
+        raise TypeError(f"{name}: wants numbers of dtype {dtype}, not {array.dtype}") from None
+
+
+def keys(given, dtype):
+    # A scalar of NumPy is a number, whatever its dtype.
+    view = None if isinstance(given, np.generic) else host_view(given, "keys")
+    if view is None:
+        return _converted(given, dtype, "keys")
+    return _checked(view, dtype, "keys")
+
+
+def values(given, dtype, shape, name):
+    view = None if isinstance(given, np.generic) else host_view(given, name)
+    if view is None:
+        return np.ascontiguousarray(_broadcast(_converted(given, dtype, name), shape, name))
+    if view.shape != shape:
+        raise ValueError(f"{name}: wants shape {shape}, not {view.shape}")
+    return _checked(view, dtype, name)
+
+
+def _broadcast(array, shape, name):
+    try:
+        return np.broadcast_to(array, shape)
+    except ValueError:
+        raise ValueError(f"{name}: wants shape {shape}, not {array.shape}") from None
+
+
+def out(given, dtype, shape):
+    view = host_view(given, "out")
+    if view is None:
+        raise TypeError(f"out: wants an array, not {type(given).__name__}")
+    if view.shape != shape:
+        raise ValueError(f"out: wants shape {shape}, not {view.shape}")
+    return _checked(view, dtype, "out", writable=True)
+
+
+def raise_full(refused, rows, memory):
+    raise TableFullError(f"the table is full: {refused} of {rows} keys found no room "
+                         f"({memory} bytes are in use); the others were stored")

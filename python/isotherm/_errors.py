@@ -1,0 +1,32 @@
+"""Exceptions of the package, and which of them a status of the store is."""
+
+# Numbers of isotherm::Status (include/isotherm/status.h).
+OK = 1
+NOT_FOUND = 2
+CONDITION_FAILED = 3
+TOO_LARGE = 9
+OUT_OF_MEMORY = 10
+
+
+class TableFullError(MemoryError):
+    """The table or store is at its memory cap, and some keys found no room.
+
+    All other requests of the call took effect. ``on_full="mask"`` reports which instead.
+    """
+
+
+_ERRORS = {
+    4: (TypeError, "the key has a value that this operation does not work on"),
+    5: (ValueError, "the value is no decimal integer"),
+    6: (OverflowError, "the sum would leave the range of a signed 64-bit integer"),
+    TOO_LARGE: (ValueError, "the key or the value is longer than the store allows"),
+    OUT_OF_MEMORY: (TableFullError, "the store is full: no room for a key"),
+    11: (RuntimeError, "a queue is full for the moment; send the request again"),
+    12: (ValueError, "a malformed request"),
+}
+
+
+def of_status(status):
+    """The exception (not raised) that stands for a status."""
+    kind, text = _ERRORS.get(status, (RuntimeError, f"the store answered status {status}"))
+    return kind(text)

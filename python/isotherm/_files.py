@@ -1,0 +1,153 @@
+"""The file of a saved table.
+
+    8 bytes   b"ISOTABLE"
+    u32       length of the header, and its CRC-32
+    header    JSON: version, key, value, and names of dtypes; little-endian
+    blocks    u64 rows, u64 bytes of keys, u64 bytes of values, u32 CRC-32 of these and of the bytes
+              that follow: keys, values; of byte strings first a u32 with the length of each
+    the end   a block of 0 rows, whose bytes of keys are the sum of all rows
+
+Whoever reads it checks all of it: a file that was cut has no end.
+"""
+
+import io
+import json
+import os
+import struct
+import tempfile
+import zlib
+
+import numpy as np
+
+_MAGIC = b"ISOTABLE"
+_VERSION = 1
+_BLOCK = struct.Struct("<QQQ")
+
+
+def save(table, path):
+    path = os.fspath(path)
+    handle, name = tempfile.mkstemp(dir=os.path.dirname(path) or ".",
+                                    prefix=os.path.basename(path) + ".")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            write(table, file)
+            file.flush()
+            os.fsync(file.fileno())
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(name, 0o666 & ~mask)
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+def to_bytes(table):
+    file = io.BytesIO()
+    write(table, file)
+    return file.getvalue()
+
+
+def from_bytes(data, options):
+    return read(io.BytesIO(data), "a pickled table", **options)
+
+
+def write(table, file):
+    header = json.dumps({"version": _VERSION} | table._file_kind()).encode()
+    file.write(_MAGIC + struct.pack("<II", len(header), zlib.crc32(header)) + header)
+    rows = 0
+    for keys, values in table.items():
+        rows += len(keys)
+        _write_block(file, len(keys), _column_bytes(keys), _column_bytes(values))
+    _write_end(file, rows)
+
+
+def _column_bytes(column):
+    """The parts of a column: an array's bytes, or lengths and bytes of strings."""
+    if isinstance(column, np.ndarray):
+        return [column.reshape(-1).view(np.uint8).data]
+    lengths = np.fromiter(map(len, column), "<u4", len(column))
+    return [lengths.data.cast("B"), b"".join(column)]
+
+
+def _write_block(file, rows, keys, values):
+    sizes = [sum(len(part) for part in parts) for parts in (keys, values)]
+    head = _BLOCK.pack(rows, *sizes)
+    check = zlib.crc32(head)
+    for part in keys + values:
+        check = zlib.crc32(part, check)
+    file.write(head + struct.pack("<I", check))
+    for part in keys + values:
+        file.write(part)
+
+
+def _write_end(file, rows):
+    head = _BLOCK.pack(0, rows, 0)
+    file.write(head + struct.pack("<I", zlib.crc32(head)))
+
+
+def read(file, name, *, device, memory, evict):
+    from .table import Table
+
+    def take(size, what):
+        data = file.read(size)
+        if len(data) != size:
+            raise ValueError(f"{name}: the file is cut: {what} is not complete")
+        return data
+
+    if file.read(len(_MAGIC)) != _MAGIC:
+        raise ValueError(f"{name}: not a file of an Isotherm table")
+    length, check = struct.unpack("<II", take(8, "its header"))
+    if length > 1 << 20:
+        raise ValueError(f"{name}: the header is damaged")
+    header = take(length, "its header")
+    if zlib.crc32(header) != check:
+        raise ValueError(f"{name}: the header is damaged (its checksum differs)")
+    kind = json.loads(header)
+    if kind["version"] != _VERSION:
+        raise ValueError(f"{name}: version {kind['version']} of the file is not known; "
+                         f"this package reads version {_VERSION}")
+    value = "bytes" if kind["value"] is None else (_dtype(kind["value"][0]), tuple(kind["value"][1]))
+    table = Table(kind["key"], value, device=device, memory=memory, evict=evict)
+    seen = 0
+    while True:
+        head = take(_BLOCK.size, f"what follows row {seen}")
+        rows, key_bytes, value_bytes = _BLOCK.unpack(head)
+        check = struct.unpack("<I", take(4, f"what follows row {seen}"))[0]
+        if rows == 0:
+            if zlib.crc32(head) != check or key_bytes != seen:
+                raise ValueError(f"{name}: the end is damaged, or rows are missing before it")
+            if file.read(1):
+                raise ValueError(f"{name}: the file goes on behind its end")
+            return table
+        try:
+            body = take(key_bytes + value_bytes, f"the block behind row {seen}")
+        except (MemoryError, OverflowError):
+            raise ValueError(f"{name}: the block behind row {seen} is damaged") from None
+        if zlib.crc32(body, zlib.crc32(head)) != check:
+            raise ValueError(f"{name}: the block behind row {seen} is damaged "
+                             "(its checksum differs)")
+        keys, values = body[:key_bytes], body[key_bytes:]
+        table._put_loaded(rows, keys, values)
+        seen += rows
+
+
+def dtype_name(dtype):
+    return np.lib.format.dtype_to_descr(dtype)
+
+
+def _dtype(description):
+    def as_tuples(part):
+        # JSON has made lists of tuples: a list of lists is that of fields.
+        if not isinstance(part, list):
+            return part
+        return [(field[0], as_tuples(field[1]), *map(tuple, field[2:])) for field in part]
+
+    return np.lib.format.descr_to_dtype(as_tuples(description))
+
+
+def split_strings(rows, data):
+    """The strings of a column that `_column_bytes` has joined."""
+    lengths = np.frombuffer(data, "<u4", rows)
+    ends = (np.cumsum(lengths, dtype=np.int64) + 4 * rows).tolist()
+    return [data[end - length:end] for end, length in zip(ends, lengths.tolist())]

@@ -1,0 +1,73 @@
+"""Names of the kinds of keys and values, such as "u64" and "f32[128]"."""
+
+import re
+
+import numpy as np
+
+_NAMES = {"u8": "u1", "u16": "u2", "u32": "u4", "u64": "u8", "i8": "i1", "i16": "i2", "i32": "i4",
+          "i64": "i8", "f16": "f2", "f32": "f4", "f64": "f8", "bool": "?"}
+_PATTERN = re.compile(r"(\w+)\s*(?:\[\s*(\d+(?:\s*,\s*\d+)*)\s*\])?")
+_MOST_ROW_BYTES = 1 << 20
+
+
+def parse_key(key):
+    """The dtype of a key, or None for byte strings."""
+    if isinstance(key, str) and key == "bytes" or key is bytes:
+        return None
+    try:
+        dtype = np.dtype(_NAMES.get(key, key) if isinstance(key, str) else key)
+    except TypeError:
+        dtype = None
+    if dtype not in (np.dtype("u8"), np.dtype("i8")):
+        raise ValueError(f"key must be 'u64', 'i64' or 'bytes', not {key!r}")
+    return dtype
+
+
+def parse_value(value):
+    """(dtype, shape) of a value, or None for byte strings."""
+    if isinstance(value, str) and value == "bytes" or value is bytes:
+        return None
+    if isinstance(value, str):
+        match = _PATTERN.fullmatch(value)
+        if match and match[1] in _NAMES:
+            dtype = np.dtype(_NAMES[match[1]])
+            shape = tuple(int(size) for size in match[2].split(",")) if match[2] else ()
+            return _checked(dtype, shape, value)
+    try:
+        dtype = np.dtype(value)
+    except TypeError:
+        raise ValueError(f"value must be a dtype, a name such as 'u64' or 'f32[128]', or 'bytes', "
+                         f"not {value!r}") from None
+    if dtype.subdtype is not None:
+        return _checked(*dtype.subdtype, value)
+    return _checked(dtype, (), value)
+
+
+def _checked(dtype, shape, value):
+    if dtype.hasobject or not dtype.isnative:
+        raise ValueError(f"value: {value!r} has no fixed bytes in the machine's order")
+    size = dtype.itemsize * int(np.prod(shape, dtype=object))
+    if not 1 <= size <= _MOST_ROW_BYTES:
+        raise ValueError(f"value: {value!r} has {size} bytes; 1 to {_MOST_ROW_BYTES} can be stored")
+    return dtype, tuple(shape)
+
+
+def name_of(dtype, shape):
+    """The name that parse_value takes."""
+    short = {np.dtype(code): name for name, code in _NAMES.items()}
+    name = short.get(dtype, dtype.str)
+    return name + ("[" + ",".join(map(str, shape)) + "]" if shape else "")
+
+
+def parse_memory(memory):
+    """Bytes of 1024, "64mb", "2gb"; None or 0: no cap."""
+    if memory is None:
+        return 0
+    if isinstance(memory, str):
+        match = re.fullmatch(r"\s*(\d+)\s*([kmgt]?)i?b?\s*", memory.lower())
+        if not match:
+            raise ValueError(f"memory must be bytes or a size such as '64mb', not {memory!r}")
+        return int(match[1]) << {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}[match[2]]
+    if memory < 0:
+        raise ValueError(f"memory must not be negative, but is {memory}")
+    return int(memory)

@@ -1,0 +1,145 @@
+"""An online store for Feast that keeps features in this process.
+
+In ``feature_store.yaml``::
+
+    online_store:
+        type: isotherm.feast.IsothermOnlineStore
+        memory: 4gb          # of each feature view; left out: no cap
+
+All features of an entity are one value, so reading 90 features of 500 entities is 500 lookups in
+one call. The data is that of the process: whoever serves features materialises them there. Stores of
+equal ``name`` in one process share it.
+"""
+
+import struct
+import threading
+from collections import defaultdict
+from datetime import datetime, timedelta, timezone
+from typing import Literal, Optional
+
+from feast.infra.key_encoding_utils import serialize_entity_key
+from feast.infra.online_stores.online_store import OnlineStore
+from feast.infra.supported_async_methods import SupportedAsyncMethods
+from feast.protos.feast.types.Value_pb2 import RepeatedValue, Value
+from feast.repo_config import FeastConfigBaseModel
+
+from .store import Store
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_TIME = struct.Struct("<q")  # microseconds since the epoch, before the values
+
+
+class IsothermOnlineStoreConfig(FeastConfigBaseModel):
+    """``memory`` caps each feature view; ``evict`` is that of ``isotherm.Store``."""
+
+    type: Literal["isotherm.feast.IsothermOnlineStore"] = "isotherm.feast.IsothermOnlineStore"
+    name: str = "default"
+    memory: Optional[str] = None
+    evict: str = "noeviction"
+
+
+class _View:
+    """One feature view: values of an entity in the order of ``names``, which only grows."""
+
+    def __init__(self, config):
+        self.store = Store(memory=config.memory, evict=config.evict)
+        self.names = []
+        self.lock = threading.Lock()  # of writers
+
+    def write(self, rows):
+        """Rows are (key, values, microseconds); the newest of each key stays."""
+        newest = {}
+        for key, values, time in rows:
+            if key not in newest or time >= newest[key][1]:
+                newest[key] = (values, time)
+        with self.lock:
+            for values, _ in newest.values():
+                self.names += [name for name in values if name not in self.names]
+            keys, blobs = [], []
+            for key, old in zip(newest, self.store.get_many(list(newest))):
+                values, time = newest[key]
+                if old is not None:
+                    if _TIME.unpack_from(old)[0] > time:
+                        continue
+                    if len(values) < len(self.names):
+                        values = dict(zip(self.names, _parse(old))) | values
+                keys.append(key)
+                blobs.append(_TIME.pack(time) + RepeatedValue(
+                    val=[values.get(name) or Value() for name in self.names]).SerializeToString())
+            self.store.put_many(keys, blobs)
+
+    def read(self, keys, wanted):
+        names = self.names
+        wanted = None if wanted is None or wanted == names else set(wanted)
+        replies = []
+        for blob in self.store.get_many(keys):
+            if blob is None:
+                replies.append((None, None))
+                continue
+            values = zip(names, _parse(blob))
+            replies.append((_EPOCH + timedelta(microseconds=_TIME.unpack_from(blob)[0]),
+                            {name: value for name, value in values
+                             if wanted is None or name in wanted}))
+        return replies
+
+
+def _parse(blob):
+    return RepeatedValue.FromString(blob[_TIME.size:]).val
+
+
+def _microseconds(time):
+    if time.tzinfo is None:
+        time = time.replace(tzinfo=timezone.utc)
+    return (time - _EPOCH) // timedelta(microseconds=1)
+
+
+class IsothermOnlineStore(OnlineStore):
+    """Feast's online store on an ``isotherm.Store`` for each feature view."""
+
+    _views = defaultdict(dict)  # of all stores of a name: (project, view) → _View
+    _lock = threading.Lock()
+
+    @property
+    def async_supported(self):
+        return SupportedAsyncMethods(read=True, write=True)
+
+    def _view(self, config, table):
+        place = (config.project, table.name)
+        views = self._views[config.online_store.name]
+        with self._lock:
+            if place not in views:
+                views[place] = _View(config.online_store)
+            return views[place]
+
+    def _keys(self, config, entity_keys):
+        version = config.entity_key_serialization_version
+        return [serialize_entity_key(key, entity_key_serialization_version=version)
+                for key in entity_keys]
+
+    def online_write_batch(self, config, table, data, progress):
+        keys = self._keys(config, [row[0] for row in data])
+        self._view(config, table).write(
+            (key, values, _microseconds(event_time))
+            for key, (_, values, event_time, _) in zip(keys, data))
+        if progress:
+            progress(len(data))
+
+    def online_read(self, config, table, entity_keys, requested_features=None):
+        return self._view(config, table).read(self._keys(config, entity_keys), requested_features)
+
+    async def online_write_batch_async(self, config, table, data, progress):
+        self.online_write_batch(config, table, data, progress)
+
+    async def online_read_async(self, config, table, entity_keys, requested_features=None):
+        return self.online_read(config, table, entity_keys, requested_features)
+
+    def update(self, config, tables_to_delete, tables_to_keep, entities_to_delete,
+               entities_to_keep, partial):
+        self.teardown(config, tables_to_delete, entities_to_delete)
+        for table in tables_to_keep:
+            self._view(config, table)
+
+    def teardown(self, config, tables, entities):
+        with self._lock:
+            for table in tables:
+                self._views[config.online_store.name].pop((config.project, table.name), None)

@@ -1,0 +1,390 @@
+"""Store: byte strings under byte strings, with expiry, versions and eviction."""
+
+import asyncio
+import time
+from typing import NamedTuple
+
+import numpy as np
+
+from . import _core, _errors
+from ._types import parse_memory
+
+# Options of a request, as include/isotherm/batch.h numbers them.
+IF_ABSENT, IF_PRESENT, IF_VERSION, KEEP_EXPIRY = 1, 2, 4, 8
+# Codes of requests (python/src/store.cc).
+_GET, _PUT, _ERASE, _ADD, _APPEND, _PREPEND, _EXPIRE, _GET_ITEM = range(8)
+
+
+class Item(NamedTuple):
+    """A value with its version, for ``put(version=…)``, and when it expires (Unix time in seconds;
+    None: never)."""
+
+    value: bytes
+    version: int
+    expires_at: float | None
+
+
+def check_statuses(statuses, on_full):
+    """Which rows were done; raises for what failed otherwise."""
+    if on_full not in ("raise", "mask"):
+        raise ValueError("on_full must be 'raise' or 'mask'")
+    done = statuses == _errors.OK
+    if not done.all():
+        full = int(np.count_nonzero(statuses == _errors.OUT_OF_MEMORY))
+        if full and on_full == "raise":
+            raise _errors.TableFullError(f"the store is full: {full} of {len(statuses)} keys found "
+                                         "no room; the others were stored")
+        others = statuses[~done & ~np.isin(statuses, (_errors.NOT_FOUND, _errors.OUT_OF_MEMORY,
+                                                      _errors.CONDITION_FAILED))]
+        if len(others):
+            raise _errors.of_status(int(others[0]))
+    return done
+
+
+def _expiry(ttl):
+    if ttl is None:
+        return 0
+    if not ttl > 0:
+        raise ValueError(f"ttl must be more than 0 seconds, not {ttl}")
+    return int((time.time() + ttl) * 1000)
+
+
+def _checked(text, name):
+    if not isinstance(text, (bytes, str)):
+        raise TypeError(f"{name}: wants bytes or str, not {type(text).__name__}")
+    return text
+
+
+def _conditions(if_absent, if_present, version, keep_ttl):
+    if if_absent and (if_present or version is not None):
+        raise ValueError("if_absent goes with neither if_present nor version")
+    return ((IF_ABSENT if if_absent else 0) | (IF_PRESENT if if_present else 0) |
+            (IF_VERSION if version is not None else 0) | (KEEP_EXPIRY if keep_ttl else 0))
+
+
+class _Requests:
+    """The requests about one key; ``_request`` says what becomes of each."""
+
+    def get(self, key):
+        """The value of a key as bytes, or None."""
+        return self._request((_GET, _checked(key, "key"), None, 0, 0, 0))
+
+    def get_item(self, key):
+        """The value with its version and expiry, an ``Item``, or None."""
+        return self._request((_GET_ITEM, _checked(key, "key"), None, 0, 0, 0))
+
+    def put(self, key, value, *, ttl=None, if_absent=False, if_present=False, version=None,
+            keep_ttl=False):
+        """Stores a value; returns whether the conditions let it.
+
+        Args:
+            ttl: seconds until it expires; None: it does not.
+            if_absent, if_present: only where the key is missing, or there.
+            version: only where the item has this version still (compare and swap).
+            keep_ttl: the new value expires when the old one would have.
+        """
+        options = _conditions(if_absent, if_present, version, keep_ttl)
+        return self._request((_PUT, _checked(key, "key"), _checked(value, "value"), version or 0,
+                              options, _expiry(ttl)))
+
+    def erase(self, key, *, version=None):
+        """Removes a key; returns whether it was there (and at this version)."""
+        options = IF_VERSION if version is not None else 0
+        return self._request((_ERASE, _checked(key, "key"), None, version or 0, options, 0))
+
+    def add(self, key, delta=1):
+        """Adds to a decimal integer, which begins at 0; returns the sum."""
+        return self._request((_ADD, _checked(key, "key"), None, int(delta), 0, 0))
+
+    def append(self, key, value):
+        """Puts bytes behind the value; returns its new length."""
+        return self._request((_APPEND, _checked(key, "key"), _checked(value, "value"), 0, 0, 0))
+
+    def prepend(self, key, value):
+        """Puts bytes before the value; returns its new length."""
+        return self._request((_PREPEND, _checked(key, "key"), _checked(value, "value"), 0, 0, 0))
+
+    def expire(self, key, ttl):
+        """Lets a key expire in ``ttl`` seconds, or never (None); returns whether it is there."""
+        return self._request((_EXPIRE, _checked(key, "key"), None, 0, 0, _expiry(ttl)))
+
+
+def _answered(request, reply):
+    if request[0] == _GET_ITEM and isinstance(reply, tuple):
+        value, version, expiry = reply
+        return Item(value, version, expiry / 1000 if expiry else None)
+    return reply
+
+
+class Store(_Requests):
+    """Byte strings under byte strings, with expiry, versions and eviction.
+
+    Args:
+        memory: bytes that keys, values and index may take together, or a size such as ``"2gb"``;
+            None: no cap.
+        evict: what happens to writes at the cap: ``"noeviction"`` (they raise ``TableFullError``),
+            ``"allkeys-lru"``, ``"allkeys-random"``, ``"volatile-lru"``, ``"volatile-ttl"``.
+        max_value_bytes: the longest value.
+
+    Keys and values are bytes, or str, which is stored as UTF-8; replies are bytes. Requests of one
+    call take effect in the order of the arrays. Threads share a store; calls with more than a few
+    rows release the GIL.
+
+    >>> import isotherm
+    >>> store = isotherm.Store(memory="64mb", evict="allkeys-lru")
+    >>> store.put("user:1", "Ada", ttl=60)
+    True
+    >>> store.get("user:1")
+    b'Ada'
+    >>> store.put_many(["a", "b"], [b"1", b"2"]).tolist()
+    [True, True]
+    >>> store.get_many(["a", "x", "b"])
+    [b'1', None, b'2']
+    """
+
+    def __init__(self, memory=None, evict="noeviction", max_value_bytes=512 << 20):
+        self._core = _core.Store(parse_memory(memory), evict, max_value_bytes)
+
+    def _request(self, request):
+        reply = self._core.run([request], False)[0]
+        if isinstance(reply, BaseException):
+            raise reply
+        return _answered(request, reply)
+
+    def get_many(self, keys, *, arrow=False):
+        """Values of keys: a list of bytes, None where a key is missing.
+
+        Args:
+            keys: a list of bytes or str, an Arrow array of binary or strings (anything that has
+                ``__arrow_c_array__``), or a NumPy array, each row of which is a key.
+            arrow: return an ``ArrowColumn`` of large binary, null where a key is missing.
+        """
+        return ArrowColumn(self._core.get_arrow(keys)) if arrow else self._core.get_many(keys)
+
+    def get_items(self, keys):
+        """The values with their versions and expiries: a list of ``Item`` or None."""
+        return self.pipeline()._all((_GET_ITEM, key, None, 0, 0, 0) for key in keys)
+
+    def put_many(self, keys, values, *, ttl=None, if_absent=False, if_present=False, versions=None,
+                 keep_ttl=False, on_full="raise"):
+        """Stores values; returns which were stored, a bool array.
+
+        Args:
+            keys, values: columns as of ``get_many``, of equal lengths.
+            versions: a uint64 array; only where an item has this version still.
+            on_full: ``"raise"`` stores what it can and raises ``TableFullError``; ``"mask"`` only
+                returns which were stored.
+        """
+        options = _conditions(if_absent, if_present, versions, keep_ttl)
+        statuses = self._core.put_many(keys, values, options, _expiry(ttl), versions)
+        return check_statuses(statuses, on_full)
+
+    def erase_many(self, keys, *, versions=None):
+        """Removes keys; returns which were there, a bool array."""
+        return check_statuses(self._core.erase_many(keys, versions), "raise")
+
+    def expire_many(self, keys, ttl):
+        """Lets keys expire in ``ttl`` seconds, or never (None); which were there, a bool array."""
+        return check_statuses(self._core.expire_many(keys, _expiry(ttl)), "raise")
+
+    def contains_many(self, keys):
+        """Which keys are there, a bool array."""
+        return self._core.contains_many(keys)
+
+    def pipeline(self, *, atomic=False):
+        """Requests that are collected and then run together, in order.
+
+        With ``atomic`` no other thread sees a part of them done; all that is in one pipeline takes
+        effect at once.
+
+        >>> pipe = isotherm.Store().pipeline()
+        >>> pipe.put("n", "41").add("n").get("n").execute()
+        [True, 42, b'42']
+        """
+        return Pipeline(self._core, atomic)
+
+    def asyncio(self):
+        """The same requests for asyncio: an ``AsyncStore``."""
+        return AsyncStore(self)
+
+    def keys(self, chunk=65536):
+        """Goes over the keys in lists of at least about ``chunk``, in no order.
+
+        Keys that are there from the beginning to the end come at least once.
+        """
+        cursor, started = 0, False
+        while cursor or not started:
+            started = True
+            cursor, keys = self._core.scan(cursor, chunk)
+            if keys:
+                yield keys
+
+    def clear(self):
+        """Removes all keys."""
+        self._core.clear()
+
+    def maintain(self):
+        """A bounded step of background work (expiry, eviction, growth); calls do it, too. Call it
+        now and then when idle; True while more waits."""
+        return self._core.maintain()
+
+    def stats(self):
+        """A dict of counts: ``entries`` and ``memory_bytes``, which the cap limits."""
+        return {"entries": len(self), "memory_bytes": self._core.memory_bytes}
+
+    def __len__(self):
+        return len(self._core)
+
+    def __contains__(self, key):
+        return bool(self._core.contains_many([key])[0])
+
+    def __getitem__(self, key):
+        value = self.get(key)
+        if value is None:
+            raise KeyError(key)
+        return value
+
+    def __setitem__(self, key, value):
+        self.put(key, value)
+
+    def __delitem__(self, key):
+        if not self.erase(key):
+            raise KeyError(key)
+
+    def __iter__(self):
+        raise TypeError("a Store is not iterable by key; go over keys(), chunk by chunk")
+
+    def __repr__(self):
+        return f"<isotherm.Store, {len(self)} entries>"
+
+
+class Pipeline(_Requests):
+    """Requests that run together, in order; see ``Store.pipeline``."""
+
+    def __init__(self, core, atomic):
+        self._core = core
+        self._atomic = atomic
+        self._requests = []
+
+    def _request(self, request):
+        self._requests.append(request)
+        return self
+
+    def _all(self, requests):
+        self._requests += requests
+        return self.execute()
+
+    def __len__(self):
+        return len(self._requests)
+
+    def execute(self, *, raise_errors=True):
+        """Runs what was collected and returns a list of replies; the pipeline is empty then.
+
+        Where a request fails, the others have run. The first failure is raised, or, without
+        ``raise_errors``, exceptions stand in the list.
+        """
+        requests, self._requests = self._requests, []
+        replies = self._core.run(requests, self._atomic)
+        replies = [_answered(*pair) for pair in zip(requests, replies)]
+        if raise_errors:
+            for reply in replies:
+                if isinstance(reply, BaseException):
+                    raise reply
+        return replies
+
+
+class AsyncStore(_Requests):
+    """The requests of a ``Store`` for the tasks of an event loop.
+
+    ``await store.get(key)`` and so on. Requests of all tasks that the loop runs in one turn go to the
+    store as one batch, which it starts without waiting for it. An AsyncStore belongs to one event
+    loop. Requests of one task run in order.
+
+    >>> import asyncio
+    >>> async def main():
+    ...     store = isotherm.Store().asyncio()
+    ...     await store.put("n", "1")
+    ...     return await asyncio.gather(store.get("n"), store.get("x"))
+    >>> asyncio.run(main())
+    [b'1', None]
+    """
+
+    most_rows = 65536
+    """Rows of a batch at most; more go in the next one."""
+
+    def __init__(self, store):
+        self._submitter = _core.Submitter(store._core)
+        self._loop = None
+        self._waiting = []  # (request, future), in order
+        self._scheduled = False
+        self.batches = 0
+        """How many batches were started."""
+
+    def _request(self, request):
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = loop
+        elif self._loop is not loop:
+            raise RuntimeError("this AsyncStore belongs to another event loop; make one for each")
+        future = loop.create_future()
+        self._waiting.append((request, future))
+        if not self._scheduled:
+            self._scheduled = True
+            loop.call_soon(self._start)
+        return future
+
+    def _start(self):
+        rows, self._waiting = self._waiting[:self.most_rows], self._waiting[self.most_rows:]
+        try:
+            submission = self._submitter.start([request for request, _ in rows])
+        except BaseException as error:
+            for _, future in rows:
+                if not future.done():
+                    future.set_exception(error)
+            self._next()
+            return
+        if submission is None:  # too much is under way
+            self._waiting = rows + self._waiting
+            self._loop.call_later(0.001, self._start)
+            self._submitter.poll()
+            return
+        self.batches += 1
+        self._look(submission, rows)
+
+    def _look(self, submission, rows):
+        """Gives out the replies; those behind it wait until it has ended, so that order is kept."""
+        self._submitter.poll()
+        if not submission.done():
+            self._loop.call_later(0.0005, self._look, submission, rows)
+            return
+        for (request, future), reply in zip(rows, submission.results()):
+            if future.done():  # cancelled
+                continue
+            if isinstance(reply, BaseException):
+                future.set_exception(reply)
+            else:
+                future.set_result(_answered(request, reply))
+        self._next()
+
+    def _next(self):
+        if self._waiting:
+            self._loop.call_soon(self._start)
+        else:
+            self._scheduled = False
+
+
+class ArrowColumn:
+    """Byte strings in Arrow's layout, for any library that imports by Arrow's C data interface.
+
+    ``pyarrow.array(column)`` or ``polars.Series(column)`` takes it over without a copy; so it can be
+    imported once.
+    """
+
+    def __init__(self, capsules):
+        self._capsules = capsules
+
+    def __arrow_c_array__(self, requested_schema=None):
+        if self._capsules is None:
+            raise ValueError("this column was imported already")
+        capsules, self._capsules = self._capsules, None
+        return capsules

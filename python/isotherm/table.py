@@ -1,0 +1,269 @@
+"""Table: a dictionary that takes and gives arrays."""
+
+import os
+
+import numpy as np
+
+from . import _core, _files
+from ._types import name_of, parse_key, parse_memory, parse_value
+
+
+class Table:
+    """A dictionary of keys to values of one kind, which takes and gives arrays.
+
+    Args:
+        key: ``"u64"``, ``"i64"`` or ``"bytes"``. Every key can be stored; none is reserved.
+        value: a dtype, by name (``"u64"``, ``"f32"``) or as NumPy has it, with a shape where a value
+            is a row (``"f32[128]"``, ``"u8[16]"``, ``"f64[4,4]"``), or ``"bytes"`` for values of
+            any length.
+        device: ``"cpu"``, or ``"auto"``, which is the CPU in this version. ``"cuda:0"`` raises
+            ``RuntimeError``: this package has no GPU part yet.
+        expected: entries to make room for at once. The table grows beyond it by itself.
+        memory: bytes that the table may take, or a size such as ``"2gb"``; None: no cap. At the cap
+            keys that are there can be written still (not those of ``"bytes"``), and new ones are
+            refused: see ``put``.
+        evict: for ``"bytes"`` only: what goes at the cap instead, as of ``Store``.
+
+    Keys are given as an array of any shape ``[...]`` (``uint64``, ``int64``), or, for single keys
+    and few, as an int or a list; keys of bytes as a list or an Arrow array. Values have the shape of
+    the keys, with the shape of a row behind it: ``[..., 128]`` for ``"f32[128]"``. An array that is
+    C-contiguous and of the right dtype is used where it is; it may come from NumPy or anything that
+    has ``__dlpack__``, such as a tensor of PyTorch on the CPU. Another dtype raises ``TypeError``,
+    another shape or stride ``ValueError``; nothing is converted silently.
+
+    Requests of one call take effect in the order of the arrays, so of several values put under one
+    key the last stays. Any number of threads may use a table; calls with more than a few rows
+    release the GIL. Each key is linearizable, and a reader sees each row as one call wrote it, never
+    a mixture.
+
+    >>> import numpy as np, isotherm
+    >>> table = isotherm.Table(key="u64", value="f32[2]")
+    >>> table.put(np.array([7, 8], "u8"), np.array([[1, 2], [3, 4]], "f4"))
+    >>> values, found = table.get(np.array([8, 9], "u8"))
+    >>> values.tolist(), found.tolist()
+    ([[3.0, 4.0], [0.0, 0.0]], [True, False])
+    """
+
+    def __new__(cls, key="u64", value="u64", *, device="auto", expected=0, memory=None, evict=None):
+        if cls is not Table:
+            return super().__new__(cls)
+        made = _make(key, value, device, expected, memory, evict)
+        made._made_of = {"key": key, "value": value, "device": device, "expected": expected,
+                         "memory": memory, "evict": evict}
+        return made
+
+    # A class of its own for each kind; that of 64-bit keys and fixed values has most verbs in C++.
+
+    def get(self, keys, out=None):
+        """Values of keys, and which were found.
+
+        Args:
+            keys: ``[...]``.
+            out: an array to fill, ``[..., *row]``; None: a new one.
+
+        Returns:
+            ``(values, found)``: ``values`` is ``out``, or an array of zeros where a key is missing
+            (for values of bytes a list with None there, or an Arrow array; see ``Store.get_many``);
+            ``found`` is a bool array ``[...]``. Rows of ``out`` whose key is missing are left as
+            they are.
+
+        >>> table = isotherm.Table()
+        >>> table.put([1, 2], [10, 20])
+        >>> out = np.full(3, 99, "u8")
+        >>> table.get(np.array([1, 5, 2], "u8"), out=out)
+        (array([10, 99, 20], dtype=uint64), array([ True, False,  True]))
+        """
+        raise NotImplementedError
+
+    def contains(self, keys):
+        """Which keys are there: a bool array ``[...]``. ``key in table`` asks for one.
+
+        >>> table = isotherm.Table()
+        >>> table[[1, 2]] = [10, 20]
+        >>> table.contains([2, 3]), 1 in table
+        (array([ True, False]), True)
+        """
+        raise NotImplementedError
+
+    def put(self, keys, values, on_full="raise"):
+        """Stores a value under each key, whether it is there or not.
+
+        Args:
+            keys: ``[...]``.
+            values: ``[..., *row]``; a number or list is repeated for all keys.
+            on_full: what happens where the table is at its memory cap: ``"raise"`` stores what it
+                can and raises ``TableFullError``, a ``MemoryError``; ``"mask"`` returns which keys
+                were stored, a bool array ``[...]``.
+
+        >>> table = isotherm.Table(value="f32[2]")
+        >>> table.put([1, 1], [[1, 2], [3, 4]])
+        >>> table[1]
+        array([3., 4.], dtype=float32)
+        """
+        raise NotImplementedError
+
+    def erase(self, keys):
+        """Removes keys; returns which were there, a bool array ``[...]``.
+
+        >>> table = isotherm.Table()
+        >>> table.put([1, 2], 5)
+        >>> table.erase([2, 2, 3])
+        array([ True, False, False])
+        """
+        raise NotImplementedError
+
+    def put_if_absent(self, keys, values):
+        """Stores values of keys that are missing; returns which were stored, a bool array ``[...]``.
+
+        >>> isotherm.Table().put_if_absent([1, 1], [10, 11])
+        array([ True, False])
+        """
+        raise NotImplementedError
+
+    def get_or_put(self, keys, initial):
+        """Values of keys, where those that are missing get the initial ones.
+
+        Returns:
+            ``(values, found)``: what the table has for each key when its request has run, and
+            whether it was there before.
+
+        >>> table = isotherm.Table()
+        >>> table.put(1, 10)
+        >>> table.get_or_put([1, 2, 2], [7, 8, 9])
+        (array([10,  8,  8], dtype=uint64), array([ True, False,  True]))
+        """
+        raise NotImplementedError
+
+    def compare_and_swap(self, keys, expected, desired):
+        """Stores ``desired`` where the value is ``expected``, byte by byte.
+
+        Returns which were stored, a bool array ``[...]``; a key that is missing is none.
+
+        >>> table = isotherm.Table()
+        >>> table.put([1, 2], [10, 20])
+        >>> table.compare_and_swap([1, 2, 3], [10, 11, 0], [1, 2, 3])
+        array([ True, False, False])
+        """
+        raise NotImplementedError
+
+    def add(self, keys, values, on_full="raise"):
+        """Adds to the value of each key, a missing one counting as zeros; rows by element.
+
+        Integers wrap around. ``TypeError`` where the dtype cannot be added (float16, bool, records).
+
+        >>> table = isotherm.Table(key="i64", value="f32[2]")
+        >>> table.add([5, 5], [[1, 2], [0.5, 0.5]])
+        >>> table[5]
+        array([1.5, 2.5], dtype=float32)
+        """
+        raise NotImplementedError
+
+    def items(self, chunk=65536):
+        """Goes over all entries in chunks of at least about ``chunk``: ``(keys, values)`` each.
+
+        In no order. Entries that are there from the beginning to the end come at least once; those
+        written meanwhile may come or not.
+
+        >>> table = isotherm.Table()
+        >>> table.put(np.arange(5, dtype="u8"), 1)
+        >>> sum(len(keys) for keys, values in table.items())
+        5
+        """
+        if chunk < 1:
+            raise ValueError(f"chunk must be at least 1, not {chunk}")
+        cursor, started = 0, False
+        while cursor or not started:
+            started = True
+            cursor, keys, values = self._scan(cursor, chunk)
+            if len(keys):
+                yield keys, values
+
+    def keys(self, chunk=65536):
+        """The keys of ``items``, chunk by chunk."""
+        return (keys for keys, _ in self.items(chunk))
+
+    def stats(self):
+        """A dict of counts: ``entries``, ``memory_bytes`` (what the cap limits), and the kind.
+
+        >>> isotherm.Table(value="f32[128]").stats()["row_bytes"]
+        512
+        """
+        return {"entries": len(self), "memory_bytes": self.memory_bytes, "device": "cpu",
+                "row_bytes": getattr(self, "row_bytes", None)} | self._kind()
+
+    def save(self, path):
+        """Writes all entries to a file with checksums, which takes the place of one that is there.
+
+        The file is complete or not there: it is written beside ``path`` and renamed. Writes of other
+        threads meanwhile may be in it or not. It can be loaded on any device.
+        """
+        _files.save(self, path)
+
+    @classmethod
+    def load(cls, path, *, device="auto", memory=None, evict=None):
+        """A table of what ``save`` has written.
+
+        Raises ``ValueError`` for a file that is no table's, is cut, or was changed.
+
+        >>> import tempfile, os
+        >>> table = isotherm.Table()
+        >>> table.put([1, 2], [10, 20])
+        >>> path = os.path.join(tempfile.mkdtemp(), "table")
+        >>> table.save(path)
+        >>> isotherm.Table.load(path)[2]
+        np.uint64(20)
+        """
+        with open(path, "rb") as file:
+            return _files.read(file, os.fspath(path), device=device, memory=memory, evict=evict)
+
+    def __reduce__(self):
+        # The bytes of a saved file.
+        options = {name: self._made_of[name] for name in ("device", "memory", "evict")}
+        return _files.from_bytes, (_files.to_bytes(self), options)
+
+    def __iter__(self):
+        raise TypeError("a Table is not iterable by key; go over items() or keys(), chunk by chunk")
+
+    def __repr__(self):
+        kind = self._kind()
+        return f"<isotherm.Table {kind['key']} → {kind['value']}, {len(self)} entries on the CPU>"
+
+
+class _FixedTable(_core.FixedTable, Table):
+    """64-bit keys and values of one size: FixedTable and RowTable of the C++ library."""
+
+    def __init__(self, *arguments, **named):
+        pass  # _make calls that of the extension
+
+    def __reduce__(self):
+        return Table.__reduce__(self)
+
+    def _kind(self):
+        return {"key": name_of(self.key_dtype, ()),
+                "value": name_of(self.value_dtype, self.row_shape)}
+
+    def _file_kind(self):
+        return {"key": name_of(self.key_dtype, ()),
+                "value": [_files.dtype_name(self.value_dtype), list(self.row_shape)]}
+
+    def _put_loaded(self, rows, keys, values):
+        self.put(np.frombuffer(keys, self.key_dtype),
+                 np.frombuffer(values, self.value_dtype).reshape((rows, *self.row_shape)))
+
+
+def _make(key, value, device, expected, memory, evict):
+    from ._bytes_table import BytesTable
+
+    if device not in ("auto", "cpu"):
+        raise RuntimeError(f"device={device!r}: this package was built without a GPU part; "
+                           "use device='cpu'")
+    if expected < 0:
+        raise ValueError(f"expected must not be negative, but is {expected}")
+    key_dtype, kind = parse_key(key), parse_value(value)
+    if key_dtype is None or kind is None:
+        return BytesTable._make(key_dtype, kind, parse_memory(memory), evict)
+    if evict is not None:
+        raise ValueError("evict: only tables with keys or values of bytes evict")
+    made = _FixedTable.__new__(_FixedTable)
+    _core.FixedTable.__init__(made, key_dtype, kind[0], kind[1], parse_memory(memory), expected)
+    return made

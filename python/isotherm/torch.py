@@ -1,0 +1,95 @@
+"""An embedding layer for PyTorch whose rows lie in a ``Table``.
+
+Any 64-bit id has a row; the layer grows while it is trained, and takes memory for ids that were seen
+only. Gradients are accumulated in place, for the rows of a batch alone, as with ``sparse=True`` of
+``torch.nn.Embedding``.
+"""
+
+import io
+
+import torch
+
+from . import _files
+from .table import Table
+
+_NAMES = {torch.float32: "f32", torch.float64: "f64"}
+
+
+class Embedding(torch.nn.Module):
+    """Rows of ``embedding_dim`` numbers by 64-bit id.
+
+    Args:
+        embedding_dim: numbers of a row.
+        initial: called as ``initial(n, embedding_dim, dtype)`` for the rows of ids that are new in
+            training; None: a normal distribution, as of ``torch.nn.Embedding``. In evaluation an id
+            that was never trained has zeros.
+        dtype: ``torch.float32`` or ``torch.float64``.
+        expected, memory: as of ``Table``.
+
+    ``forward(ids)`` takes int64 ids of any shape ``[...]`` and returns ``[..., embedding_dim]``.
+    After ``backward`` call ``step(lr)``, which subtracts ``lr`` times the gradients, as
+    ``torch.optim.SGD`` does; other parameters have an optimizer of their own. ``state_dict`` has the
+    table, as ``Table.save`` writes it.
+
+    Example::
+
+        layer = isotherm.torch.Embedding(64)
+        loss = head(layer(ids)).square().mean()
+        loss.backward()
+        optimizer.step()           # of the head
+        layer.step(lr=0.1)
+    """
+
+    def __init__(self, embedding_dim, *, initial=None, dtype=torch.float32, expected=0, memory=None):
+        super().__init__()
+        if dtype not in _NAMES:
+            raise ValueError(f"dtype must be torch.float32 or torch.float64, not {dtype}")
+        self.embedding_dim = embedding_dim
+        self.dtype = dtype
+        self.initial = initial or (lambda rows, width, kind: torch.randn(rows, width, dtype=kind))
+        self.table = Table("i64", f"{_NAMES[dtype]}[{embedding_dim}]", expected=expected,
+                           memory=memory)
+        self._pending = []  # (ids, rows) of forward passes whose gradients were not applied
+
+    def forward(self, ids):
+        if ids.dtype != torch.int64:
+            raise TypeError(f"ids: wants torch.int64, not {ids.dtype}")
+        unique, places = torch.unique(ids.detach().cpu(), return_inverse=True)
+        trains = self.training and torch.is_grad_enabled()
+        rows = torch.zeros(len(unique), self.embedding_dim, dtype=self.dtype)
+        _, found = self.table.get(unique, rows)
+        if trains:
+            missing = torch.from_numpy(~found)
+            if missing.any():
+                # Another thread may have been first: then its rows are taken.
+                initial = self.initial(int(missing.sum()), self.embedding_dim, self.dtype)
+                made, _ = self.table.get_or_put(unique[missing], initial.detach())
+                rows[missing] = torch.from_numpy(made)
+            rows.requires_grad_()
+            self._pending.append((unique, rows))
+        return torch.nn.functional.embedding(places, rows)
+
+    @torch.no_grad()
+    def step(self, lr):
+        """Subtracts ``lr`` times the gradients of all passes since the last step."""
+        for ids, rows in self._pending:
+            if rows.grad is not None:
+                self.table.add(ids, rows.grad * -lr)
+        self._pending.clear()
+
+    def zero_grad(self, set_to_none=True):
+        self._pending.clear()
+        super().zero_grad(set_to_none)
+
+    def get_extra_state(self):
+        return _files.to_bytes(self.table)
+
+    def set_extra_state(self, state):
+        self.table = _files.read(io.BytesIO(state), "the state of an Embedding", device="auto",
+                                 memory=None, evict=None)
+
+    def __len__(self):
+        return len(self.table)
+
+    def extra_repr(self):
+        return f"{self.embedding_dim}, ids={len(self.table)}, dtype={self.dtype}"

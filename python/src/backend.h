@@ -1,0 +1,44 @@
+// Backend: a table of 64-bit keys and values of one size, as the binding sees it: FixedTable,
+// RowTable, and, in the GPU's part, tables there.
+//
+// Columns are in host memory and in the layout of RowRequests; where a value has 8 bytes it may be
+// a word. Threads. Any; no GIL is needed.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "isotherm/row_table.h"
+
+namespace isotherm::python {
+
+struct BackendOptions {
+  uint64_t row_bytes = 8;
+  bool words = true;     // values are integers of 8 bytes
+  RowSum sum = nullptr;  // of rows that can be added
+  uint64_t memory = 0;
+  uint64_t expected = 0;
+};
+
+struct BackendResult {
+  uint64_t found = 0;
+  uint64_t refused = 0;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual uint64_t size() const = 0;
+  virtual uint64_t memory() const = 0;
+  // Which of the keys are there, and, unless `rows` is null, their rows.
+  virtual uint64_t get(const uint64_t* keys, size_t n, void* rows, uint8_t* found) = 0;
+  // The writes; columns as RowRequests has them.
+  virtual BackendResult run(const RowRequests& requests) = 0;
+  virtual uint64_t scan(uint64_t cursor, uint64_t count,
+                        const std::function<void(uint64_t key, const void* row)>& visit) = 0;
+};
+
+std::unique_ptr<Backend> make_host_backend(const BackendOptions& options);
+
+}  // namespace isotherm::python

@@ -1,0 +1,20 @@
+// The module isotherm._core. Python's part of the package, isotherm/*.py, documents it.
+#define ISOTHERM_IMPORTS_NUMPY
+#include "module.h"
+
+#include "arrays.h"
+
+namespace {
+
+bool import_numpy() {
+  import_array1(false);
+  return true;
+}
+
+}  // namespace
+
+NB_MODULE(_core, module) {
+  if (!import_numpy()) throw nanobind::python_error();
+  isotherm::python::add_table(module);
+  isotherm::python::add_store(module);
+}

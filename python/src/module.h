@@ -1,0 +1,11 @@
+// The parts of the module isotherm._core, each of which adds its classes.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace isotherm::python {
+
+void add_table(nanobind::module_& module);
+void add_store(nanobind::module_& module);
+
+}  // namespace isotherm::python

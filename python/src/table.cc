@@ -1,0 +1,322 @@
+// The class FixedTable of the module: tables of 64-bit keys and values of one size, whose verbs
+// take and give arrays. isotherm/table.py documents them.
+#include <algorithm>
+#include <vector>
+
+#include "arrays.h"
+#include "backend.h"
+#include "module.h"
+
+namespace isotherm::python {
+namespace {
+
+RowSum sum_of(int type) {
+  switch (type) {
+    case NPY_BYTE:
+    case NPY_UBYTE:
+      return add_elements<uint8_t>;
+    case NPY_SHORT:
+    case NPY_USHORT:
+      return add_elements<uint16_t>;
+    case NPY_INT:
+    case NPY_UINT:
+      return add_elements<uint32_t>;
+    case NPY_LONG:
+    case NPY_ULONG:
+    case NPY_LONGLONG:
+    case NPY_ULONGLONG:
+      return add_elements<uint64_t>;
+    case NPY_FLOAT:
+      return add_elements<float>;
+    case NPY_DOUBLE:
+      return add_elements<double>;
+    default:
+      return nullptr;
+  }
+}
+
+bool is_word(int type) {
+  return type == NPY_LONG || type == NPY_ULONG || type == NPY_LONGLONG || type == NPY_ULONGLONG;
+}
+
+enum class OnFull : uint8_t { raise, mask };
+
+OnFull parse_on_full(std::string_view name) {
+  if (name == "raise") return OnFull::raise;
+  if (name == "mask") return OnFull::mask;
+  throw nb::value_error("on_full must be 'raise' or 'mask'");
+}
+
+class Table {
+ public:
+  Table(nb::object key_dtype, nb::object value_dtype, nb::object row_shape, uint64_t memory,
+        uint64_t expected)
+      : key_dtype_(std::move(key_dtype)), value_dtype_(std::move(value_dtype)) {
+    signed_ = as_dtype(key_dtype_)->kind == 'i';
+    row_.dims = static_cast<int>(nb::len(row_shape));
+    if (row_.dims > most_dims) throw nb::value_error("a value has more than 16 dimensions");
+    for (int i = 0; i < row_.dims; ++i) {
+      row_.sizes[static_cast<size_t>(i)] = nb::cast<npy_intp>(row_shape[i]);
+    }
+    const int type = as_dtype(value_dtype_)->type_num;
+    const auto item = static_cast<uint64_t>(PyDataType_ELSIZE(as_dtype(value_dtype_)));
+    BackendOptions options;
+    options.row_bytes = item * static_cast<uint64_t>(row_.count());
+    options.words = row_.dims == 0 && is_word(type);
+    options.sum = sum_of(type);
+    options.memory = memory;
+    options.expected = expected;
+    row_bytes_ = options.row_bytes;
+    sum_ = options.sum;
+    backend_ = make_host_backend(options);
+  }
+
+  uint64_t size() const { return backend_->size(); }
+  uint64_t memory() const { return backend_->memory(); }
+  uint64_t row_bytes() const { return row_bytes_; }
+  nb::object key_dtype() const { return key_dtype_; }
+  nb::object value_dtype() const { return value_dtype_; }
+  nb::object row_shape() const { return tuple_of(row_); }
+
+  nb::object get(nb::handle keys_given, nb::handle out) {
+    const Keys keys = keys_of(keys_given);
+    const Values values = values_to_fill(keys, out);
+    Mask found(keys.shape());
+    find(keys, values.data(), found.data());
+    return nb::make_tuple(out.is_none() ? returned(values.array()) : nb::borrow(out), found.give());
+  }
+
+  nb::object get_item(nb::handle keys_given) {
+    const Keys keys = keys_of(keys_given);
+    const Values values = values_to_fill(keys, nb::none());
+    Mask found(keys.shape());
+    if (find(keys, values.data(), found.data()) != keys.count()) {
+      raise_first_missing(keys, found.data());
+    }
+    return returned(values.array());
+  }
+
+  nb::object contains(nb::handle keys_given) {
+    const Keys keys = keys_of(keys_given);
+    Mask found(keys.shape());
+    find(keys, nullptr, found.data());
+    return found.give();
+  }
+  bool contains_one(nb::handle key) {
+    const Keys keys = keys_of(key);
+    if (keys.shape().dims != 0) {
+      throw nb::type_error("`in` looks for one key; use contains(keys) for an array");
+    }
+    uint8_t found = 0;
+    find(keys, nullptr, &found);
+    return found != 0;
+  }
+
+  nb::object put(nb::handle keys_given, nb::handle values, std::string_view on_full) {
+    return write(DeviceOp::put, keys_given, values, on_full);
+  }
+  nb::object add(nb::handle keys_given, nb::handle values, std::string_view on_full) {
+    if (sum_ == nullptr) {
+      nb::object name = nb::str(value_dtype_);
+      throw nb::type_error(
+          ("add: values of dtype " + nb::cast<std::string>(name) + " cannot be added").c_str());
+    }
+    return write(DeviceOp::add, keys_given, values, on_full);
+  }
+  void set_item(nb::handle keys_given, nb::handle values) {
+    write(DeviceOp::put, keys_given, values, "raise");
+  }
+
+  nb::object erase(nb::handle keys_given) {
+    const Keys keys = keys_of(keys_given);
+    Mask found(keys.shape());
+    erase_all(keys, found.data());
+    return found.give();
+  }
+  void delete_item(nb::handle keys_given) {
+    const Keys keys = keys_of(keys_given);
+    Mask found(keys.shape());
+    if (erase_all(keys, found.data()) != keys.count()) raise_first_missing(keys, found.data());
+  }
+
+  nb::object put_if_absent(nb::handle keys_given, nb::handle values) {
+    const Keys keys = keys_of(keys_given);
+    const Values rows = values_of(keys, values, "values");
+    Mask stored(keys.shape());
+    RowRequests requests = columns(DeviceOp::put_if_absent, keys, rows);
+    requests.found = stored.data();
+    run_or_raise(requests, keys, OnFull::raise);
+    for (size_t i = 0; i < keys.count(); ++i) stored.data()[i] = stored.data()[i] == 0;
+    return stored.give();
+  }
+
+  // The rows before are asked for in the array that is given back, over the initial ones.
+  nb::object get_or_put(nb::handle keys_given, nb::handle initial) {
+    const Keys keys = keys_of(keys_given);
+    const Values rows = values_of(keys, initial, "initial");
+    const Values values = values_to_fill(keys, nb::none());
+    Mask found(keys.shape());
+    RowRequests requests = columns(DeviceOp::put_if_absent, keys, rows);
+    requests.found = found.data();
+    requests.rows_out = values.data();
+    const size_t bytes = keys.count() * row_bytes_;
+    if (bytes != 0) std::memcpy(values.data(), rows.data(), bytes);
+    run_or_raise(requests, keys, OnFull::raise);
+    return nb::make_tuple(returned(values.array()), found.give());
+  }
+
+  nb::object compare_and_swap(nb::handle keys_given, nb::handle expected, nb::handle desired) {
+    const Keys keys = keys_of(keys_given);
+    const Values old_rows = values_of(keys, expected, "expected");
+    const Values new_rows = values_of(keys, desired, "desired");
+    const Values before = values_to_fill(keys, nb::none());
+    Mask swapped(keys.shape());
+    RowRequests requests = columns(DeviceOp::compare_and_swap, keys, new_rows);
+    requests.expected = old_rows.data();
+    requests.rows_out = before.data();
+    requests.found = swapped.data();
+    run_or_raise(requests, keys, OnFull::raise);
+    for (size_t i = 0; i < keys.count(); ++i) {
+      const auto at = [&](const Values& rows) {
+        return static_cast<const char*>(rows.data()) + i * row_bytes_;
+      };
+      swapped.data()[i] =
+          swapped.data()[i] == 1 && std::memcmp(at(before), at(old_rows), row_bytes_) == 0;
+    }
+    return swapped.give();
+  }
+
+  // (cursor to go on from, keys, values)
+  nb::object scan(uint64_t cursor, uint64_t count) {
+    std::vector<uint64_t> keys;
+    std::vector<char> rows;
+    {
+      const GilReleased released(GilReleased::worth_bytes);
+      cursor = backend_->scan(cursor, count, [&](uint64_t key, const void* row) {
+        keys.push_back(key);
+        const auto* const from = static_cast<const char*>(row);
+        rows.insert(rows.end(), from, from + row_bytes_);
+      });
+    }
+    Shape shape;
+    shape.dims = 1;
+    shape.sizes[0] = static_cast<npy_intp>(keys.size());
+    const Values keys_out = Values::of_zeros(key_dtype_, shape);
+    const Values values_out = Values::of_zeros(value_dtype_, shape.with(row_));
+    if (!keys.empty()) {
+      std::memcpy(keys_out.data(), keys.data(), keys.size() * sizeof(uint64_t));
+      std::memcpy(values_out.data(), rows.data(), rows.size());
+    }
+    return nb::make_tuple(cursor, keys_out.array(), values_out.array());
+  }
+
+ private:
+  Keys keys_of(nb::handle given) const { return Keys(given, key_dtype_, signed_); }
+  Values values_of(const Keys& keys, nb::handle given, const char* name) const {
+    return Values::of(given, value_dtype_, keys.shape().with(row_), name);
+  }
+  Values values_to_fill(const Keys& keys, nb::handle out) const {
+    const Shape shape = keys.shape().with(row_);
+    return out.is_none() ? Values::of_zeros(value_dtype_, shape)
+                         : Values::to_fill(out, value_dtype_, shape);
+  }
+  RowRequests columns(DeviceOp op, const Keys& keys, const Values& rows) const {
+    RowRequests requests;
+    requests.op = op;
+    requests.keys = {keys.data(), keys.count()};
+    requests.rows = rows.data();
+    requests.sum = sum_;
+    return requests;
+  }
+  size_t work(const Keys& keys) const { return keys.count() * (64 + row_bytes_); }
+
+  uint64_t find(const Keys& keys, void* rows, uint8_t* found) {
+    if (keys.count() == 0) return 0;
+    const GilReleased released(work(keys));
+    return backend_->get(keys.data(), keys.count(), rows, found);
+  }
+
+  uint64_t erase_all(const Keys& keys, uint8_t* found) {
+    RowRequests requests;
+    requests.op = DeviceOp::erase;
+    requests.keys = {keys.data(), keys.count()};
+    requests.found = found;
+    return run_or_raise(requests, keys, OnFull::raise).found;
+  }
+
+  BackendResult run_or_raise(const RowRequests& requests, const Keys& keys, OnFull on_full) {
+    BackendResult result;
+    if (keys.count() == 0) return result;
+    {
+      const GilReleased released(work(keys));
+      result = backend_->run(requests);
+    }
+    if (result.refused != 0 && on_full == OnFull::raise) {
+      arrays_function("raise_full")(result.refused, keys.count(), memory());
+    }
+    return result;
+  }
+
+  nb::object write(DeviceOp op, nb::handle keys_given, nb::handle values,
+                   std::string_view on_full_name) {
+    const OnFull on_full = parse_on_full(on_full_name);
+    const Keys keys = keys_of(keys_given);
+    const Values rows = values_of(keys, values, "values");
+    RowRequests requests = columns(op, keys, rows);
+    if (on_full == OnFull::raise) {
+      run_or_raise(requests, keys, on_full);
+      return nb::none();
+    }
+    Mask stored(keys.shape());
+    requests.found = stored.data();
+    run_or_raise(requests, keys, on_full);
+    for (size_t i = 0; i < keys.count(); ++i) stored.data()[i] = stored.data()[i] != reply_retry;
+    return stored.give();
+  }
+
+  [[noreturn]] void raise_first_missing(const Keys& keys, const uint8_t* found) const {
+    const size_t first = static_cast<size_t>(std::find(found, found + keys.count(), 0) - found);
+    PyErr_SetObject(PyExc_KeyError, keys.at(first, signed_).ptr());
+    throw nb::python_error();
+  }
+
+  nb::object key_dtype_;
+  nb::object value_dtype_;
+  bool signed_ = false;
+  Shape row_;
+  uint64_t row_bytes_ = 0;
+  RowSum sum_ = nullptr;
+  std::unique_ptr<Backend> backend_;
+};
+
+}  // namespace
+
+void add_table(nb::module_& module) {
+  nb::class_<Table>(module, "FixedTable", nb::is_weak_referenceable())
+      .def(nb::init<nb::object, nb::object, nb::object, uint64_t, uint64_t>(), nb::arg("key_dtype"),
+           nb::arg("value_dtype"), nb::arg("row_shape"), nb::arg("memory"), nb::arg("expected"))
+      .def_prop_ro("key_dtype", &Table::key_dtype, nb::sig("def key_dtype(self) -> numpy.dtype"))
+      .def_prop_ro("value_dtype", &Table::value_dtype,
+                   nb::sig("def value_dtype(self) -> numpy.dtype"))
+      .def_prop_ro("row_shape", &Table::row_shape,
+                   nb::sig("def row_shape(self) -> tuple[int, ...]"))
+      .def_prop_ro("memory_bytes", &Table::memory)
+      .def_prop_ro("row_bytes", &Table::row_bytes)
+      .def("__len__", &Table::size)
+      .def("__contains__", &Table::contains_one, nb::arg("key"))
+      .def("__getitem__", &Table::get_item, nb::arg("keys"))
+      .def("__setitem__", &Table::set_item, nb::arg("keys"), nb::arg("values"))
+      .def("__delitem__", &Table::delete_item, nb::arg("keys"))
+      .def("get", &Table::get, nb::arg("keys"), nb::arg("out") = nb::none())
+      .def("contains", &Table::contains, nb::arg("keys"))
+      .def("put", &Table::put, nb::arg("keys"), nb::arg("values"), nb::arg("on_full") = "raise")
+      .def("add", &Table::add, nb::arg("keys"), nb::arg("values"), nb::arg("on_full") = "raise")
+      .def("erase", &Table::erase, nb::arg("keys"))
+      .def("put_if_absent", &Table::put_if_absent, nb::arg("keys"), nb::arg("values"))
+      .def("get_or_put", &Table::get_or_put, nb::arg("keys"), nb::arg("initial"))
+      .def("compare_and_swap", &Table::compare_and_swap, nb::arg("keys"), nb::arg("expected"),
+           nb::arg("desired"))
+      .def("_scan", &Table::scan, nb::arg("cursor"), nb::arg("count"));
+}
+
+}  // namespace isotherm::python

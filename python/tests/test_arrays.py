@@ -1,0 +1,128 @@
+"""What is taken as an array, without a copy, and what is refused with which words."""
+
+import numpy as np
+import pytest
+
+from isotherm import Table
+
+
+class OnlyDlpack:
+    """An array that has the protocol and nothing else, as one of another library."""
+
+    def __init__(self, array, device=(1, 0)):
+        self.array, self.device = array, device
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.device
+
+
+@pytest.fixture
+def table():
+    table = Table(value="f32[2]")
+    table.put([1, 2], [[1, 1], [2, 2]])
+    return table
+
+
+def test_dlpack_goes_in_and_is_filled(table):
+    keys = OnlyDlpack(np.array([2, 1, 3], "u8"))
+    out = np.zeros((3, 2), "f4")
+    given = OnlyDlpack(out)
+    values, found = table.get(keys, given)
+    assert values is given and out.tolist() == [[2, 2], [1, 1], [0, 0]]
+    table.put(keys, OnlyDlpack(np.full((3, 2), 7, "f4")))
+    assert table[3].tolist() == [7, 7]
+    with pytest.raises(ValueError, match="lies on cuda:1, and this table on the CPU"):
+        table.get(OnlyDlpack(np.array([1], "u8"), device=(2, 1)))
+
+
+def test_tensors_of_pytorch(table):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    ids = torch.tensor([[1, 5]])
+    table = Table(key="i64", value="f32[2]")
+    table.put(ids, torch.ones(1, 2, 2))
+    out = torch.zeros(1, 2, 2)
+    assert table.get(ids, out)[0] is out and out.sum() == 4
+
+
+def test_series_of_pandas(table):
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    frame = pandas.DataFrame({"user": np.array([2, 1], "u8")})
+    assert table[frame["user"]].tolist() == [[2, 2], [1, 1]]
+
+
+@pytest.mark.parametrize("keys, error, words", [
+    (np.array([1], "i8"), TypeError, "keys: wants dtype uint64, not int64"),
+    (np.array([1.0]), TypeError, "keys: wants dtype uint64, not float64"),
+    ([1.5], TypeError, "keys: wants integers of dtype uint64, not float64"),
+    (["a"], TypeError, "keys: wants integers"),
+    ([-1], OverflowError, "out of the range of uint64"),
+    (-1, OverflowError, "negative|out of"),
+    ([2**64], OverflowError, "out of the range of uint64"),
+    (np.array([1], ">u8"), TypeError, "keys: wants dtype uint64, not >u8"),
+    (np.arange(8, dtype="u8")[::2], ValueError, r"C order without gaps, not strides \(16,\)"),
+    (np.arange(8, dtype="u8").reshape(2, 4).T, ValueError, "numpy.ascontiguousarray"),
+    (np.frombuffer(bytes(9), "u1")[1:].view("u8"), ValueError, "not aligned"),
+    (object(), TypeError, "keys: wants integers"),
+])
+def test_wrong_keys(table, keys, error, words):
+    for verb in (table.get, table.contains, table.erase, lambda k: table.put(k, 0.0)):
+        with pytest.raises(error, match=words):
+            verb(keys)
+    assert len(table) == 2
+
+
+@pytest.mark.parametrize("values, error, words", [
+    (np.zeros((2, 2)), TypeError, "values: wants dtype float32, not float64"),
+    (np.zeros((2, 3), "f4"), ValueError, r"values: wants shape \(2, 2\), not \(2, 3\)"),
+    (np.zeros(2, "f4"), ValueError, r"wants shape \(2, 2\), not \(2,\)"),
+    (np.zeros((2, 4), "f4")[:, ::2], ValueError, "C order"),
+    ([[1, 2, 3]], ValueError, r"wants shape \(2, 2\), not \(1, 3\)"),
+    ("text", TypeError, "values: wants numbers of dtype float32"),
+    ([1j, 2], TypeError, "values: wants numbers of dtype float32, not complex128"),
+])
+def test_wrong_values(table, values, error, words):
+    with pytest.raises(error, match=words):
+        table.put([1, 2], values)
+    assert table[1].tolist() == [1, 1]
+
+
+def test_wrong_out(table):
+    read_only = np.zeros((2, 2), "f4")
+    read_only.flags.writeable = False
+    for out, error, words in ((np.zeros((2, 2)), TypeError, "out: wants dtype float32"),
+                              (np.zeros((3, 2), "f4"), ValueError, "out: wants shape"),
+                              (read_only, ValueError, "read-only"),
+                              ([0, 0], TypeError, "out: wants an array, not list")):
+        with pytest.raises(error, match=words):
+            table.get([1, 2], out)
+
+
+def test_numbers_are_repeated_and_never_cut():
+    table = Table(value="u64")
+    table.put([1, 2, 3], 7)
+    assert table[[1, 2, 3]].tolist() == [7, 7, 7]
+    table.put([1, 2], [2**64 - 1, 1])
+    assert table[1] == 2**64 - 1
+    for values, error in (([1.5, 2], TypeError), (-1, OverflowError), (2**64, OverflowError)):
+        with pytest.raises(error):
+            table.put([1, 2], values)
+    table.put([1, 2], np.uint64(3))
+    assert table[[1, 2]].tolist() == [3, 3]
+
+
+def test_an_array_is_used_where_it_is():
+    table = Table(value="f32[256]")
+    keys = np.arange(4000, dtype="u8")
+    table.put(keys, np.ones((4000, 256), "f4"))
+    out = np.empty((4000, 256), "f4")
+    import tracemalloc
+
+    tracemalloc.start()
+    table.get(keys, out)
+    table.put(keys, out)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100_000  # masks; a copy of keys or rows would take more

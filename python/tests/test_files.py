@@ -1,0 +1,94 @@
+"""Saved tables: what comes back, and what is refused."""
+
+import os
+import pickle
+import stat
+
+import numpy as np
+import pytest
+from conftest import KINDS, draw_values
+
+from isotherm import Table
+
+
+def contents(table):
+    return {(key if isinstance(key, bytes) else int(key)):
+            (value if isinstance(value, bytes) else value.tobytes())
+            for keys, values in table.items() for key, value in zip(keys, values)}
+
+
+@pytest.mark.parametrize("key", ["u64", "i64", "bytes"])
+@pytest.mark.parametrize("value", KINDS + ["bytes", "record", "date"])
+def test_all_comes_back(random, tmp_path, key, value):
+    count = 3000
+    numbers = random.integers(-2**62, 2**62, count)
+    keys = (numbers.astype("u8" if key == "u64" else "i8") if key != "bytes"
+            else [b"%d" % number for number in numbers] [:-1] + [b""])
+    if value == "bytes":
+        values = [bytes(n % 50) for n in range(count)]
+    elif value == "record":
+        value = np.dtype([("id", "u4"), ("at", "f4", (2,))])
+        values = np.zeros(count, value)
+        values["id"] = np.arange(count)
+    elif value == "date":
+        value = np.dtype("M8[s]")
+        values = np.arange(count).astype(value)
+    else:
+        values = draw_values(random, value, (count,))
+    table = Table(key=key, value=value)
+    table.put(keys, values)
+    path = tmp_path / "table"
+    table.save(path)
+    for other in (Table.load(path), Table.load(str(path), memory="256mb"),
+                  pickle.loads(pickle.dumps(table))):
+        assert contents(other) == contents(table) and len(other) == count
+        assert other._kind() == table._kind()
+    assert os.listdir(tmp_path) == ["table"]
+
+
+def test_a_saved_table_replaces_the_one_before(tmp_path):
+    path = tmp_path / "table"
+    old_mask = os.umask(0o027)
+    try:
+        for count in (5, 0):
+            table = Table()
+            table.put(np.arange(count, dtype="u8"), 1)
+            table.save(path)
+            assert len(Table.load(path)) == count
+    finally:
+        os.umask(old_mask)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    with pytest.raises(FileNotFoundError):
+        table.save(tmp_path / "nowhere" / "table")
+    with pytest.raises(FileNotFoundError):
+        Table.load(tmp_path / "nothing")
+
+
+def test_files_that_are_cut_or_changed_are_refused(tmp_path):
+    table = Table(value="f32[2]")
+    table.put(np.arange(10, dtype="u8"), 1)
+    path = tmp_path / "table"
+    table.save(path)
+    whole = path.read_bytes()
+    for end in range(0, len(whole), 3):
+        path.write_bytes(whole[:end])
+        with pytest.raises(ValueError, match="not a file of an Isotherm table" if end < 8 else "cut"):
+            Table.load(path)
+    for at in range(0, len(whole), 3):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1:])
+        with pytest.raises(ValueError, match=f"{path}: "):
+            Table.load(path)
+    path.write_bytes(whole + b"x")
+    with pytest.raises(ValueError, match="goes on behind its end"):
+        Table.load(path)
+    path.write_bytes(b"PK\x03\x04 something else")
+    with pytest.raises(ValueError, match="not a file of an Isotherm table"):
+        Table.load(path)
+
+
+def test_the_cap_holds_while_a_table_is_loaded(tmp_path):
+    table = Table()
+    table.put(np.arange(300_000, dtype="u8"), 1)
+    table.save(tmp_path / "table")
+    with pytest.raises(MemoryError):
+        Table.load(tmp_path / "table", memory="4mb")

@@ -1,0 +1,188 @@
+"""Tables beside a dict: every verb, every kind of value, keys of both kinds."""
+
+import numpy as np
+import pytest
+from conftest import KINDS, draw_values
+
+import isotherm
+from isotherm import Table, TableFullError
+
+
+@pytest.mark.parametrize("key", ["u64", "i64", "bytes"])
+@pytest.mark.parametrize("value", KINDS)
+def test_random_verbs_equal_a_dict(random, key, value):
+    table, model = Table(key=key, value=value), {}
+    for step in range(30 if key == "bytes" else 60):
+        numbers = random.integers(0, 300, random.integers(0, 200)).astype("u8" if key != "i64" else "i8")
+        keys = numbers if key != "bytes" else [b"k%d" % number for number in numbers]
+        listed = numbers.tolist() if key != "bytes" else keys
+        values = draw_values(random, value, numbers.shape)
+        before = [model.get(k) for k in listed]
+        verb = random.choice(["put", "erase", "put_if_absent", "get_or_put", "compare_and_swap", "add"])
+        if verb == "put":
+            assert table.put(keys, values) is None
+            model.update(zip(listed, values))
+        elif verb == "erase":
+            assert table.erase(keys).tolist() == [model.pop(k, None) is not None for k in listed]
+        elif verb == "put_if_absent":
+            expected = []
+            for k, v in zip(listed, values):
+                expected.append(k not in model)
+                model.setdefault(k, v)
+            assert table.put_if_absent(keys, values).tolist() == expected
+        elif verb == "get_or_put":
+            there = [k in model or k in listed[:i] for i, k in enumerate(listed)]
+            got, found = table.get_or_put(keys, values)
+            assert found.tolist() == there
+            for i, (k, v) in enumerate(zip(listed, values)):
+                assert np.array_equal(got[i], model.setdefault(k, v))
+        elif verb == "compare_and_swap":
+            old = np.array([v if b is None or i % 3 == 0 else b
+                            for i, (b, v) in enumerate(zip(before, values))],
+                           values.dtype).reshape(values.shape)
+            expected = []
+            for k, o, v in zip(listed, old, values):
+                expected.append(k in model and np.array_equal(model[k], o))
+                if expected[-1]:
+                    model[k] = v
+            assert table.compare_and_swap(keys, old, values).tolist() == expected
+        else:
+            table.add(keys, values)
+            for k, v in zip(listed, values):
+                model[k] = model[k] + v if k in model else v
+        got, found = table.get(keys)
+        assert found.tolist() == [k in model for k in listed]
+        for i, k in enumerate(listed):
+            assert np.array_equal(got[i], model.get(k, np.zeros_like(values[i])))
+        assert table.contains(keys).tolist() == found.tolist()
+        assert len(table) == len(model)
+    scanned = {}
+    for keys, values in table.items(chunk=7):
+        scanned.update(zip(keys.tolist() if key != "bytes" else keys, values))
+    assert scanned.keys() == model.keys()
+    assert all(np.array_equal(scanned[k], model[k]) for k in model)
+
+
+def test_no_key_is_reserved(random):
+    for key, extremes in (("u64", [0, 1, 2**63, 2**64 - 1]), ("i64", [0, -1, -2**63, 2**63 - 1])):
+        for value in ("u64", "f32[2]"):
+            table = Table(key=key, value=value)
+            table.put(extremes, draw_values(random, value, (4,)))
+            assert len(table) == 4 and table.contains(extremes).all()
+            assert sorted(k for keys, _ in table.items() for k in keys.tolist()) == sorted(extremes)
+            assert extremes[-1] in table and 5 not in table
+            assert table.erase(extremes).all() and len(table) == 0
+    # All of the 2^16 keys that end in each pattern, so that a mark anywhere among them would show.
+    table = Table()
+    for top in (0, 2**64 - 2**16):
+        keys = np.arange(2**16, dtype="u8") + np.uint64(top)
+        table.put(keys, ~keys)
+        assert np.array_equal(table[keys], ~keys)
+
+
+def test_shapes_follow_the_keys():
+    table = Table(value="f32[2]")
+    keys = np.arange(6, dtype="u8").reshape(2, 3)
+    rows = np.arange(12, dtype="f4").reshape(2, 3, 2)
+    table.put(keys, rows)
+    values, found = table.get(keys)
+    assert np.array_equal(values, rows) and found.shape == (2, 3) and found.all()
+    values, found = table.get(4)
+    assert values.tolist() == [8, 9] and found and found.shape == ()
+    assert isinstance(Table(value="u64").get(1)[0], np.uint64)
+    table[9] = [1, 2]
+    assert table[[9, 9]].tolist() == [[1, 2], [1, 2]]
+    assert table[np.uint64(9)].tolist() == table[np.int8(9)].tolist() == [1, 2]
+    with pytest.raises(TypeError, match="wants integers"):
+        table[np.float32(9)]
+
+
+def test_the_first_missing_key_is_named():
+    for value in ("u64", "u8[3]"):
+        table = Table(key="i64", value=value)
+        table.put([1, 2], 3)
+        with pytest.raises(KeyError, match=r"^-7$"):
+            table[[1, -7, 2, 8]]
+        with pytest.raises(KeyError, match="^5$"):
+            del table[[1, 5]]
+        assert 1 not in table and 2 in table
+        del table[2]
+        assert len(table) == 0
+
+
+def test_out_is_filled_and_misses_leave_it():
+    table = Table(value="f32[2]")
+    table.put([1, 3], [[1, 1], [3, 3]])
+    out = np.full((3, 2), 9, "f4")
+    values, found = table.get([1, 2, 3], out)
+    assert values is out and out.tolist() == [[1, 1], [9, 9], [3, 3]]
+    assert found.tolist() == [True, False, True]
+    bytes_table = Table(key="bytes", value="u64")
+    bytes_table.put(["a"], [5])
+    out = np.full(2, 9, "u8")
+    assert bytes_table.get(["a", "b"], out)[0] is out and out.tolist() == [5, 9]
+
+
+def test_empty_calls_do_nothing():
+    for table in (Table(), Table(value="f32[2]"), Table(key="bytes", value="f32[2]")):
+        none = [] if "bytes" in repr(table) else np.array([], "u8")
+        row = () if table._kind()["value"] == "u64" else (2,)
+        values, found = table.get(none)
+        assert values.shape == (0, *row) and found.shape == (0,)
+        table.put(none, np.zeros((0, *row), "u8" if not row else "f4"))
+        assert table.erase(none).shape == (0,) and table.contains(none).shape == (0,)
+        assert len(table) == 0 and list(table.items()) == []
+
+
+def test_a_full_table_raises_or_says_which():
+    for value in ("u64", "f32[16]"):
+        table = Table(value=value, memory="4mb")
+        keys = np.arange(400_000, dtype="u8")
+        stored = table.put(keys, 1, on_full="mask")
+        assert 0 < stored.sum() < len(keys) and len(table) == stored.sum()
+        assert np.array_equal(table.contains(keys), stored)
+        assert table.memory_bytes <= 4 << 20
+        assert table.put(keys[stored], 2) is None  # those that are there can be written
+        with pytest.raises(TableFullError, match="of 400000 keys found no room"):
+            table.put(keys, 3)
+        assert (table.get(keys[stored])[0] == 3).all()
+        with pytest.raises(MemoryError):
+            table.add(keys, 1)
+        with pytest.raises(MemoryError):
+            table.put_if_absent(keys, 1)
+        with pytest.raises(ValueError, match="on_full"):
+            table.put(keys, 1, on_full="ignore")
+
+
+def test_options_are_checked():
+    for arguments in ({"key": "u32"}, {"value": "f33"}, {"value": "O"}, {"value": "f32[0]"},
+                      {"value": "u8[1048577]"}, {"memory": "much"}, {"memory": -1},
+                      {"expected": -1}, {"evict": "allkeys-lru"}, {"value": ">f4"}):
+        with pytest.raises(ValueError):
+            Table(**arguments)
+    for device in ("cuda:0", ["cuda:0", "cuda:1"]):
+        with pytest.raises(RuntimeError, match="without a GPU part"):
+            Table(device=device)
+    assert Table(expected=1_000_000).memory_bytes > Table().memory_bytes
+    assert repr(Table(value=np.dtype(("f4", (2,))))) == "<isotherm.Table u64 → f32[2], 0 entries on the CPU>"
+    assert isotherm.Table(value=np.dtype([("a", "u8"), ("b", "f4")])).stats()["row_bytes"] == 12
+
+
+def test_records_and_dates_are_values():
+    record = np.dtype([("clicks", "u4"), ("score", "f4")])
+    table = Table(value=record)
+    rows = np.array([(1, 0.5), (2, 1.5)], record)
+    table.put([1, 2], rows)
+    assert np.array_equal(table[[2, 1]], rows[::-1])
+    with pytest.raises(TypeError, match="cannot be added"):
+        table.add([1], rows[:1])
+    days = Table(value="datetime64[D]")
+    days.put([1], np.array(["2024-02-29"], "M8[D]"))
+    assert days[1] == np.datetime64("2024-02-29")
+
+
+def test_a_table_is_no_sequence():
+    with pytest.raises(TypeError, match="items"):
+        iter(Table())
+    with pytest.raises(TypeError, match="contains"):
+        [1, 2] in Table()

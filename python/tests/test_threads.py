@@ -1,0 +1,167 @@
+"""Tables under threads, and that nothing is leaked: references, arrays, memory, handles."""
+
+import gc
+import sys
+import threading
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from isotherm import Store, Table
+
+
+def in_threads(work, count):
+    failures = []
+
+    def run(number):
+        try:
+            work(number)
+        except BaseException as error:  # an assertion, too
+            failures.append(error)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+
+
+@pytest.mark.parametrize("value", ["u64", "f32[64]", "f64[8]"])
+def test_sums_are_exact_and_rows_whole(value):
+    table = Table(value=value)
+    keys = np.arange(2000, dtype="u8")  # enough rows that the GIL is released
+    one = np.ones((2000, *table.row_shape), table.value_dtype)
+    table.put(keys, 0)
+
+    def work(number):
+        for _ in range(15):
+            table.add(keys, one)
+            rows, found = table.get(keys)
+            assert found.all()
+            if rows.ndim > 1:
+                assert (rows == rows[:, :1]).all()
+
+    in_threads(work, 4)
+    assert (table[keys] == 60).all()
+
+
+def test_more_threads_than_handles():
+    store, table = Store(), Table(value="f32[4]")
+    keys = np.arange(500, dtype="u8")
+
+    def work(number):
+        mine = keys + np.uint64(number * 1000)
+        table.put(mine, float(number))
+        assert (table[mine] == number).all()
+        names = [b"%d" % key for key in mine]
+        store.put_many(names, names)
+        assert store.get_many(names) == names
+
+    in_threads(work, 300)
+    assert len(table) == len(store) == 300 * 500
+
+
+def test_the_gil_is_released():
+    """A thread that waits for the GIL gets it during a call, though nobody is made to give it up."""
+    table = Table()
+    keys = np.arange(1_000_000, dtype="u8")
+    go, ran = threading.Event(), []
+
+    def run():
+        go.wait()
+        ran.append(True)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    old = sys.getswitchinterval()
+    sys.setswitchinterval(1000)
+    try:
+        go.set()
+        calls_made = 0
+        while not ran and calls_made < 200:
+            table.put(keys, keys)
+            calls_made += 1
+        seen = bool(ran)
+    finally:
+        sys.setswitchinterval(old)
+        thread.join()
+    assert seen
+
+
+def calls():
+    table, rows = Table(), Table(value="f32[8]")
+    strings, store = Table(key="bytes", value="f32"), Store()
+    keys = np.arange(100, dtype="u8")
+    matrix, out = np.ones((100, 8), "f4"), np.zeros((100, 8), "f4")
+    names = [b"%d" % i for i in range(100)]
+
+    def fail(verb, *arguments):
+        try:
+            verb(*arguments)
+        except (KeyError, TypeError, ValueError):
+            return
+        raise AssertionError("it did not fail")
+
+    def once():
+        table.put(keys, keys)
+        table.get(keys), table.get(5), table[keys], 5 in table, table.contains(keys)
+        table.add(keys, 1), table.compare_and_swap(keys, keys, keys), table.get_or_put(keys, keys)
+        rows.put(keys, matrix), rows.get(keys, out), rows.put_if_absent(keys, matrix)
+        rows.get([1, 2]), rows.erase(keys), table.erase([7])
+        fail(table.__getitem__, [7]), fail(table.put, keys, matrix), fail(rows.get, out)
+        list(table.items()), table.stats(), repr(rows)
+        strings.put(names, 1.0), strings.get(names), strings.add(names, 1.0)
+        store.put_many(names, names), store.get_many(names)
+        store.put_many(names, store.get_many(names, arrow=True)), store.get_many(names, arrow=True)
+        fail(store.get_many, [1]), store.pipeline().get("1").put("1", "2").execute()
+        list(store.keys())
+
+    return once, (keys, matrix, out, names, names[5], np.dtype("u8"), np.dtype("f4"))
+
+
+def test_nothing_is_leaked():
+    once, objects = calls()
+    for _ in range(20):
+        once()
+    gc.collect()
+    references = [sys.getrefcount(thing) for thing in objects]
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    for _ in range(300):
+        once()
+    gc.collect()
+    grown = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    after = [sys.getrefcount(thing) for thing in objects]
+    # Dtypes are shared with all of NumPy, so a few may come and go; a leak would be hundreds.
+    assert all(abs(a - b) < 50 for a, b in zip(after, references))
+    assert grown < 30_000
+
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
+
+
+def test_memory_of_tables_and_calls_comes_back():
+    keys = np.arange(100_000, dtype="u8")
+    names = [b"%d" % i for i in range(20_000)]
+
+    def once():
+        for value in ("u64", "f32[16]"):
+            table = Table(value=value)
+            table.put(keys, 1)
+            table.get(keys)
+        store = Store()
+        store.put_many(names, names)
+        store.get_many(names, arrow=True)
+
+    for _ in range(3):
+        once()
+    before = resident()
+    for _ in range(12):
+        once()
+    assert resident() - before < 30 << 20  # a table takes 2.7 to 9 MB

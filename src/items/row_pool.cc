@@ -1,0 +1,70 @@
+#include "items/row_pool.h"
+
+#include <algorithm>
+#include <thread>
+
+namespace isotherm {
+
+RowPool::RowPool(Pages& pages, MemoryBudget& budget, EpochDomain& epochs, uint64_t row_bytes)
+    : pages_(pages), budget_(budget), epochs_(epochs), stride_((row_bytes + 7) / 8 * 8) {}
+
+// Under the mutex, like those that follow.
+void RowPool::reclaim() {
+  if (retired_.empty()) return;
+  const uint64_t oldest = epochs_.advance();
+  while (!retired_.empty() && retired_.front().epoch < oldest) {
+    free_.push_back(reinterpret_cast<char*>(retired_.pop().location));
+  }
+}
+
+bool RowPool::add_page() {
+  if (!budget_.fits(Pages::page_bytes)) return false;
+  const uint64_t page = pages_.take();
+  if (page == Pages::npos) return false;
+  budget_.items.fetch_add(Pages::page_bytes);
+  next_ = static_cast<char*>(pages_.base()) + page;
+  left_ = Pages::page_bytes / stride_;
+  any_page_ = true;
+  return true;
+}
+
+size_t RowPool::pop(std::span<char*> rows, size_t keep) {
+  const size_t can = free_.size() > keep ? free_.size() - keep : 0;
+  const size_t count = std::min(rows.size(), can);
+  std::copy(free_.end() - static_cast<ptrdiff_t>(count), free_.end(), rows.begin());
+  free_.resize(free_.size() - count);
+  return count;
+}
+
+size_t RowPool::take(std::span<char*> rows) {
+  const std::lock_guard guard(mutex_);
+  if (free_.size() < rows.size() + reserve) reclaim();
+  while (free_.size() < rows.size() + reserve) {
+    if (left_ == 0 && !add_page()) break;
+    const uint64_t more = std::min<uint64_t>(left_, rows.size() + reserve - free_.size());
+    for (uint64_t i = 0; i < more; ++i, next_ += stride_) free_.push_back(next_);
+    left_ -= more;
+  }
+  return pop(rows, reserve);
+}
+
+size_t RowPool::take_reserved(std::span<char*> rows) {
+  while (true) {
+    {
+      const std::lock_guard guard(mutex_);
+      reclaim();
+      const size_t count = pop(rows, 0);
+      if (count != 0 || !any_page_) return count;
+    }
+    std::this_thread::yield();  // others have the reserve for a part of a call
+  }
+}
+
+void RowPool::give(std::span<char* const> unused, std::span<char* const> unlinked) {
+  const std::lock_guard guard(mutex_);
+  free_.insert(free_.end(), unused.begin(), unused.end());
+  const uint64_t epoch = epochs_.current();
+  for (char* const row : unlinked) retired_.push({reinterpret_cast<uint64_t>(row), epoch});
+}
+
+}  // namespace isotherm
