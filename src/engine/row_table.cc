@@ -6,8 +6,8 @@
 
 #include "base/seed.h"
 #include "base/tile.h"
-#include "gpu/fixed_loops.h"
-#include "gpu/request_op.h"
+#include "gpu/kernel/request_op.h"
+#include "gpu/table/fixed_loops.h"
 #include "index/growth_share.h"
 #include "items/epoch.h"
 #include "items/memory_budget.h"
