@@ -130,21 +130,26 @@ class FastPartOf {
     }
   }
 
+  // The entries are compared without a branch, since nobody could foresee where it goes.
   ISOTHERM_INLINE uint64_t look(uint64_t place, uint64_t hash, uint32_t database) const {
     FastEntry* entries = entries_at(place);
+    uint32_t candidates = 0;
     for (int i = 0; i < size; ++i) {
-      FastEntry& entry = entries[i];
-      const Pair seen = load_pair(&entry.slot);
-      if (seen.first != hash) continue;
-      const bool same_database = entry.database.load(std::memory_order_acquire) == database;
-      if (!same_database || !(load_pair(&entry.slot) == seen)) continue;
-      // Written once, so that readers share the line.
-      if (entry.read.load(std::memory_order_relaxed) == 0) {
-        entry.read.store(1, std::memory_order_relaxed);
-      }
-      return seen.second;
+      const uint32_t same_hash = load_pair(&entries[i].slot).first == hash;
+      const uint32_t same_database =
+          entries[i].database.load(std::memory_order_relaxed) == database;
+      candidates |= (same_hash & same_database) << i;
     }
-    return 0;
+    if (candidates == 0) return 0;
+    FastEntry& entry = entries[__builtin_ctz(candidates)];
+    const Pair seen = load_pair(&entry.slot);
+    const bool same_database = entry.database.load(std::memory_order_acquire) == database;
+    if (seen.first != hash || !same_database || !(load_pair(&entry.slot) == seen)) return 0;
+    // Written once, so that readers share the line.
+    if (entry.read.load(std::memory_order_relaxed) == 0) {
+      entry.read.store(1, std::memory_order_relaxed);
+    }
+    return seen.second;
   }
 
   void lock(uint64_t place);
