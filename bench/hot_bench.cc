@@ -275,16 +275,17 @@ void run_load(const std::string& name, const std::string& memory, const HotOptio
   for (uint64_t done = 0; done < options.accesses; done += chunk) {
     const size_t rows = std::min<uint64_t>(chunk, options.accesses - done);
     load.draw(rows, requests);
-    const auto timed = [&](auto&& run) {
+    const auto timed = [&](const std::string& table, auto&& run) {
       uint64_t wrong = 0;
       const double took = seconds([&] { wrong = run(); });
-      demand(wrong == 0, "a reply was wrong");
+      demand(wrong == 0, ("wrong replies of " + table).c_str());
       return took / static_cast<double>(rows) * 1e9;
     };
-    redis_ns.push_back(timed([&] { return run_redis(redis, requests); }));
+    redis_ns.push_back(timed("dictionary", [&] { return run_redis(redis, requests); }));
     for (auto& contender : contenders) {
       for (const int way : {0, 1}) {
-        const double ns = timed([&] { return contender->run(requests, way == 1); });
+        const double ns =
+            timed(contender->name(), [&] { return contender->run(requests, way == 1); });
         contender->nanoseconds[way].push_back(ns);
         contender->ratios[way].push_back(redis_ns.back() / ns);
       }
@@ -322,8 +323,8 @@ void run_sizes(const HotOptions& options, bool etc) {
   };
   fill([&](std::string_view key, std::string_view value) { redis.set(key, value); });
   for (const std::string& memory : options.memory) {
-    const auto bytes = static_cast<uint64_t>(std::stod(memory) * 32 *
-                                             static_cast<double>(options.keys));
+    const auto bytes =
+        static_cast<uint64_t>(std::stod(memory) * 32 * static_cast<double>(options.keys));
     std::vector<std::unique_ptr<Contender>> contenders;
     for (const std::string& table : options.tables) {
       auto contender = std::make_unique<Contender>(table, options, bytes);
@@ -333,9 +334,11 @@ void run_sizes(const HotOptions& options, bool etc) {
         fits = fits && contender->insert(key, value);
         if (++count % 512 == 0) contender->grow();
       });
-      if (fits) contenders.push_back(std::move(contender));
-      else std::printf("| | %s x | %s | its parts are too small for these keys |\n",
-                       memory.c_str(), table.c_str());
+      if (fits)
+        contenders.push_back(std::move(contender));
+      else
+        std::printf("| | %s x | %s | its parts are too small for these keys |\n", memory.c_str(),
+                    table.c_str());
     }
     for (const std::string& load : loads) {
       run_load(load, memory, options, sizes, redis, contenders);
@@ -358,18 +361,30 @@ HotOptions parse(int argc, char** argv) {
     const std::string name = flag.substr(0, equals);
     const std::string value = equals < flag.size() ? flag.substr(equals + 1) : "";
     using Pages = HugeBlock::Pages;
-    if (name == "--keys") options.keys = std::stoull(value);
-    else if (name == "--accesses") options.accesses = std::stoull(value);
-    else if (name == "--value") options.value_bytes = std::stoull(value);
-    else if (name == "--memory") options.memory = split(value);
-    else if (name == "--loads") options.loads = split(value);
-    else if (name == "--tables") options.tables = split(value);
-    else if (name == "--hashes") options.hashes = std::stoi(value);
-    else if (name == "--both-at-once") options.both_at_once = true;
-    else if (flag == "--pages=normal") options.pages = Pages::normal;
-    else if (flag == "--pages=thp") options.pages = Pages::transparent;
-    else if (flag == "--pages=2m") options.pages = Pages::huge_2m;
-    else demand(flag == "--pages=1g", "unknown option; the head of bench/hot_bench.cc lists them");
+    if (name == "--keys")
+      options.keys = std::stoull(value);
+    else if (name == "--accesses")
+      options.accesses = std::stoull(value);
+    else if (name == "--value")
+      options.value_bytes = std::stoull(value);
+    else if (name == "--memory")
+      options.memory = split(value);
+    else if (name == "--loads")
+      options.loads = split(value);
+    else if (name == "--tables")
+      options.tables = split(value);
+    else if (name == "--hashes")
+      options.hashes = std::stoi(value);
+    else if (name == "--both-at-once")
+      options.both_at_once = true;
+    else if (flag == "--pages=normal")
+      options.pages = Pages::normal;
+    else if (flag == "--pages=thp")
+      options.pages = Pages::transparent;
+    else if (flag == "--pages=2m")
+      options.pages = Pages::huge_2m;
+    else
+      demand(flag == "--pages=1g", "unknown option; the head of bench/hot_bench.cc lists them");
   }
   demand(options.keys > 0 && options.keys < uint64_t{1} << 31, "--keys must be under 2^31");
   demand(options.value_bytes >= 8 && options.value_bytes < 65536, "--value must be 8 to 65535");
@@ -380,7 +395,8 @@ void run(const HotOptions& options) {
   print_environment("hot_bench");
   std::printf(
       "%llu keys, %llu accesses a load, one core; ns a request and ratios to the dictionary\n\n"
-      "| load | memory | table | dictionary | one by one | in batches | ratio one by one | ratio in "
+      "| load | memory | table | dictionary | one by one | in batches | ratio one by one | ratio "
+      "in "
       "batches | hits of the fast part |\n|---|---|---|---|---|---|---|---|---|\n",
       static_cast<unsigned long long>(options.keys),
       static_cast<unsigned long long>(options.accesses));

@@ -65,7 +65,7 @@ class RedisLayout {
       while (entry != nullptr) {
         Entry* next = entry->next;
         free_object(entry->value);
-        std::free(entry->key);
+        std::free(entry->key - header);
         std::free(entry);
         entry = next;
       }
