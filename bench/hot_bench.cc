@@ -2,8 +2,7 @@
 // a chained SipHash dictionary with everything allocated one by one (bench/hot_peers.h).
 //
 //   hot_bench [--keys=10000000] [--accesses=100000000] [--value=32] [--memory=1,2,8]
-//             [--loads=zipf,uniform,latest,etc] [--tables=hot,line] [--pages=1g|2m|thp|normal]
-//             [--hashes=2] [--both-at-once]
+//             [--loads=zipf,uniform,latest,etc] [--tables=hot,line] [--preset=ekrm-5|ekrm-7|ekrm-8]
 //
 // Keys of 24 bytes; 95% of the requests get, 5% set. Loads: Zipf .99 over scrambled numbers,
 // uniform, latest (Zipf over the age), and etc: key and value sizes as Facebook's ETC pool has them
@@ -12,10 +11,14 @@
 //
 // Tables: hot (HotTable, two entries a place), line (the index alone), fast1, fast2 and fast4 (a
 // fast part of so many entries a place, without bins and without skipping), paper (EKRM as
-// printed). Every reply is checked. All run on the same million requests in turn, one by one and in
-// batches as the host executor runs them; a row shows medians over all millions, of nanoseconds a
-// request and of ratios to the dictionary, which runs one by one.
-#include <charconv>
+// printed). Behind a name may stand -4k (without huge pages), -one (one place a key), and of hot
+// -both (the index's line is on its way together with the fast part's). Presets are the tables and
+// memories of the paper's figures. Every reply is checked. All run on the same requests in turn, a
+// quarter of a million at a time, one by one and in batches as the host executor runs them. A row
+// shows medians over these turns, of nanoseconds of processor time a request and of ratios to the
+// dictionary, which runs one by one.
+#include <time.h>
+
 #include <cmath>
 #include <memory>
 #include <sstream>
@@ -37,9 +40,6 @@ struct HotOptions {
   std::vector<std::string> memory = {"1", "2", "8"};
   std::vector<std::string> loads = {"zipf", "uniform", "latest", "etc"};
   std::vector<std::string> tables = {"hot", "line"};
-  HugeBlock::Pages pages = HugeBlock::Pages::huge_1g;
-  int hashes = 2;
-  bool both_at_once = false;
 };
 
 const HotLoops& choose_loops() {
@@ -145,22 +145,25 @@ class Contender {
  public:
   Contender(std::string name, const HotOptions& options, uint64_t bytes)
       : name_(std::move(name)), bytes_(bytes), states_(1), tables_{store_} {
-    tables_.both_at_once = options.both_at_once;
-    if (name_ == "hot") {
-      HotTable::Options part{bytes, bytes, options.pages};
-      table_ = std::make_unique<HotTable>(std::vector<LineIndex*>{&store_.index}, states_,
-                                          store_.epochs, store_.budget, part);
+    using Pages = HugeBlock::Pages;
+    const std::string table = name_.substr(0, name_.find('-'));
+    const Pages pages = has("-4k") ? Pages::normal : Pages::huge_1g;
+    tables_.both_at_once = has("-both");
+    if (table == "hot") {
+      table_ =
+          std::make_unique<HotTable>(std::vector<LineIndex*>{&store_.index}, states_, store_.epochs,
+                                     store_.budget, HotTable::Options{bytes, bytes, pages});
       tables_.table = table_.get();
       states_.set(0, BinState::hot);  // while nobody runs and the index is empty
       kind_ = HotKind::hot_table;
-    } else if (name_ == "fast1") {
-      kind_ = make(HotKind::fast_1, options, fast_1_, tables_.fast_1);
-    } else if (name_ == "fast2") {
-      kind_ = make(HotKind::fast_2, options, fast_2_, tables_.fast_2);
-    } else if (name_ == "fast4") {
-      kind_ = make(HotKind::fast_4, options, fast_4_, tables_.fast_4);
-    } else if (name_ == "paper") {
-      paper_ = std::make_unique<PaperTable>(store_.items, options.keys, bytes, options.pages);
+    } else if (table == "fast1") {
+      kind_ = make(HotKind::fast_1, pages, fast_1_, tables_.fast_1);
+    } else if (table == "fast2") {
+      kind_ = make(HotKind::fast_2, pages, fast_2_, tables_.fast_2);
+    } else if (table == "fast4") {
+      kind_ = make(HotKind::fast_4, pages, fast_4_, tables_.fast_4);
+    } else if (table == "paper") {
+      paper_ = std::make_unique<PaperTable>(store_.items, options.keys, bytes, pages);
       tables_.paper = paper_.get();
       kind_ = HotKind::paper;
     }
@@ -217,12 +220,14 @@ class Contender {
 
  private:
   template <int size>
-  HotKind make(HotKind kind, const HotOptions& options, std::unique_ptr<FastPartOf<size>>& part,
+  HotKind make(HotKind kind, HugeBlock::Pages pages, std::unique_ptr<FastPartOf<size>>& part,
                FastPartOf<size>*& shown) {
-    part = std::make_unique<FastPartOf<size>>(bytes_, options.pages, hot_hash_seed, options.hashes);
+    part = std::make_unique<FastPartOf<size>>(bytes_, pages, hot_hash_seed, has("-one") ? 1 : 2);
     shown = part.get();
     return kind;
   }
+
+  bool has(const char* suffix) const { return name_.find(suffix) != std::string::npos; }
 
   const std::string name_;
   const uint64_t bytes_;
@@ -255,6 +260,12 @@ uint64_t run_redis(RedisLayout& redis, const HotRequests& requests) {
   return wrong;
 }
 
+double cpu_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
+}
+
 void demand(bool good, const char* what) {
   if (good) return;
   std::fprintf(stderr, "hot_bench: %s\n", what);
@@ -265,7 +276,7 @@ void demand(bool good, const char* what) {
 void run_load(const std::string& name, const std::string& memory, const HotOptions& options,
               const KeySizes& sizes, RedisLayout& redis,
               std::vector<std::unique_ptr<Contender>>& contenders) {
-  constexpr size_t chunk = 1'000'000;
+  constexpr size_t chunk = 250'000;
   Load load(name, options, sizes);
   HotRequests requests;
   std::vector<double> redis_ns;
@@ -276,8 +287,9 @@ void run_load(const std::string& name, const std::string& memory, const HotOptio
     const size_t rows = std::min<uint64_t>(chunk, options.accesses - done);
     load.draw(rows, requests);
     const auto timed = [&](const std::string& table, auto&& run) {
-      uint64_t wrong = 0;
-      const double took = seconds([&] { wrong = run(); });
+      const double start = cpu_seconds();
+      const uint64_t wrong = run();
+      const double took = cpu_seconds() - start;
       demand(wrong == 0, ("wrong replies of " + table).c_str());
       return took / static_cast<double>(rows) * 1e9;
     };
@@ -353,6 +365,23 @@ std::vector<std::string> split(const std::string& text) {
   return parts;
 }
 
+// The tables and memories of a figure of EKRM.
+bool apply_figure(const std::string& name, HotOptions& options) {
+  if (name == "ekrm-5") {
+    options.memory = {"1", "2", "4", "8"};
+    options.tables = {"hot", "paper", "line"};
+  } else if (name == "ekrm-7") {
+    options.memory = {"2"};
+    options.tables = {"hot", "paper"};
+  } else if (name == "ekrm-8") {
+    options.memory = {"2"};
+    options.tables = {"line", "fast1", "fast1-4k", "fast1-one", "fast2", "fast4", "hot-both"};
+  } else {
+    return false;
+  }
+  return true;
+}
+
 HotOptions parse(int argc, char** argv) {
   HotOptions options;
   for (int i = 1; i < argc; ++i) {
@@ -360,31 +389,23 @@ HotOptions parse(int argc, char** argv) {
     const size_t equals = std::min(flag.find('='), flag.size());
     const std::string name = flag.substr(0, equals);
     const std::string value = equals < flag.size() ? flag.substr(equals + 1) : "";
-    using Pages = HugeBlock::Pages;
-    if (name == "--keys")
+    bool known = true;
+    if (name == "--keys") {
       options.keys = std::stoull(value);
-    else if (name == "--accesses")
+    } else if (name == "--accesses") {
       options.accesses = std::stoull(value);
-    else if (name == "--value")
+    } else if (name == "--value") {
       options.value_bytes = std::stoull(value);
-    else if (name == "--memory")
+    } else if (name == "--memory") {
       options.memory = split(value);
-    else if (name == "--loads")
+    } else if (name == "--loads") {
       options.loads = split(value);
-    else if (name == "--tables")
+    } else if (name == "--tables") {
       options.tables = split(value);
-    else if (name == "--hashes")
-      options.hashes = std::stoi(value);
-    else if (name == "--both-at-once")
-      options.both_at_once = true;
-    else if (flag == "--pages=normal")
-      options.pages = Pages::normal;
-    else if (flag == "--pages=thp")
-      options.pages = Pages::transparent;
-    else if (flag == "--pages=2m")
-      options.pages = Pages::huge_2m;
-    else
-      demand(flag == "--pages=1g", "unknown option; the head of bench/hot_bench.cc lists them");
+    } else {
+      known = name == "--preset" && apply_figure(value, options);
+    }
+    demand(known, "unknown option; the head of bench/hot_bench.cc lists them");
   }
   demand(options.keys > 0 && options.keys < uint64_t{1} << 31, "--keys must be under 2^31");
   demand(options.value_bytes >= 8 && options.value_bytes < 65536, "--value must be 8 to 65535");

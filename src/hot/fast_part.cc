@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/broken.h"
 #include "index/segment.h"
 
 namespace isotherm {
@@ -20,7 +21,7 @@ FastPartOf<size>::Change::Change(FastPartOf& part, uint64_t hash, uint32_t datab
   if (places_.first != places_.second) part.lock(std::max(places_.first, places_.second));
   entry_ = part.entry_of(places_.first, hash, database);
   if (entry_ == nullptr) entry_ = part.entry_of(places_.second, hash, database);
-  if (entry_ != nullptr) store_pair(&entry_->slot, key_);
+  if (entry_ != nullptr && !broken(Rule::taking)) store_pair(&entry_->slot, key_);
 }
 
 template <int size>

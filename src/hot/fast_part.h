@@ -78,7 +78,6 @@ class FastPartOf {
     prefetch_place(place(hash, first_));
     prefetch_place(place(hash, second_));
   }
-  ISOTHERM_INLINE void prefetch_first(uint64_t hash) const { prefetch_place(place(hash, first_)); }
 
   // The word of a hash; 0 where the index has to be asked.
   template <class Between = NothingBetween>

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/broken.h"
+
 namespace isotherm {
 
 void BinFlow::want(const std::vector<bool>& hot, std::span<const uint32_t> heat) {
@@ -32,7 +34,7 @@ bool BinFlow::begin_group() {
 bool BinFlow::step() {
   if (moving_.empty()) return begin_group();
   if (!seen_by_all_) {
-    seen_by_all_ = grace_.is_over(epochs_);
+    seen_by_all_ = grace_.is_over(epochs_) || broken(Rule::draining);
     return true;
   }
   const uint32_t bin = moving_.back();
