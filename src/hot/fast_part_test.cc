@@ -14,7 +14,7 @@ namespace isotherm::fast_part_test {
 namespace {
 
 constexpr uint64_t seed = 0x5851f42d4c957f2d;
-constexpr uint64_t bytes = 2 << 20;
+constexpr uint64_t bytes = 256 << 10;
 
 template <int size>
 bool put(FastPartOf<size>& part, uint64_t hash, uint64_t word, uint32_t database = 0) {

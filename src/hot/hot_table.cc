@@ -28,7 +28,7 @@ HotTable::HotTable(std::vector<LineIndex*> indexes, BinStates& states, EpochDoma
       epochs_(epochs),
       budget_(budget),
       options_(options),
-      current_(std::make_unique<FastPart>(options.least_bytes, options.largest)) {
+      current_(make_part(options.least_bytes)) {
   count_memory(*current_, 1);
   show({current_.get()});
 }
@@ -37,6 +37,10 @@ HotTable::~HotTable() {
   for (const auto* part : {&current_, &next_}) {
     if (*part != nullptr) count_memory(**part, -1);
   }
+}
+
+std::unique_ptr<FastPart> HotTable::make_part(uint64_t bytes) const {
+  return std::make_unique<FastPart>(bytes, options_.largest, options_.seed);
 }
 
 void HotTable::count_memory(const FastPart& part, int sign) {
@@ -115,9 +119,9 @@ uint64_t HotTable::wanted_bytes() const {
 
 bool HotTable::begin_growth() {
   const uint64_t bytes = wanted_bytes();
-  if (bytes == 0 || !budget_.fits(bytes)) return false;
+  if (bytes == 0 || !budget_.fits(std::max(bytes, Reservation::alignment))) return false;
   try {
-    next_ = std::make_unique<FastPart>(bytes, options_.largest);
+    next_ = make_part(bytes);
   } catch (const std::bad_alloc&) {
     return false;
   }

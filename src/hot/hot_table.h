@@ -64,6 +64,7 @@ class HotTable : public BinKeeper {
     uint64_t least_bytes = 2 << 20;  // of the fast part
     uint64_t most_bytes = uint64_t{1} << 40;
     HugeBlock::Pages largest = HugeBlock::Pages::huge_1g;
+    uint64_t seed = draw_seed();
   };
   static constexpr double grow_at = 0.7;
   static constexpr double shrink_at = 0.1;
@@ -170,6 +171,7 @@ class HotTable : public BinKeeper {
   template <class Visit>
   bool walk_bin(uint32_t bin, Visit&& visit);
   void put_from_index(FastPart& part, uint32_t database, uint64_t hash);
+  std::unique_ptr<FastPart> make_part(uint64_t bytes) const;
   uint64_t wanted_bytes() const;
   bool begin_growth();
   bool fill();

@@ -262,7 +262,9 @@ TEST_F(RouterFlapTest, WritesAreSeenWhileAModelOfChanceMovesBins) {
   constexpr uint64_t key_count = 300;
   const auto hash_of = [](uint64_t key) { return mix(key, 99) | 1; };
   HotTable::Options part;
+  part.least_bytes = 64 << 10;
   part.largest = HugeBlock::Pages::transparent;
+  part.seed = 0x5851f42d4c957f2d;
   HotTable table({index.get()}, states, epochs, budget, part);
   std::vector<bool> told(bins);
   Router router(states, epochs, table, std::make_unique<ToldModel>(told),
