@@ -15,6 +15,8 @@
 //   telling    a change is told before it can be seen                index/item_table.h
 //   takeover   versions go on where a lost device has left them        executor/device
 //   draining   keys go to another side when no round runs              executor/device/rounds.cc
+//              bins move when earlier requests have ended              router/bin_flow.cc
+//   taking     a word leaves the fast part before the index changes    hot/fast_part.cc
 #pragma once
 
 #include "base/macros.h"
@@ -33,7 +35,8 @@ enum class Rule {
   groups,
   telling,
   takeover,
-  draining
+  draining,
+  taking
 };
 
 #if defined(ISOTHERM_BROKEN)

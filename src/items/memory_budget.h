@@ -51,7 +51,7 @@ class MemoryBudget {
   uint64_t limit() const { return limit_.load(std::memory_order_relaxed); }
   void set_limit(uint64_t bytes) { limit_.store(bytes, std::memory_order_relaxed); }
   uint64_t used() const {
-    return positive(items.load() + index.load() + buffers.load() +
+    return positive(items.load() + index.load() + hot.load() + buffers.load() +
                     ahead.load(std::memory_order_relaxed) +
                     clients.load(std::memory_order_relaxed));
   }
@@ -74,7 +74,7 @@ class MemoryBudget {
   uint64_t room_over() const { return room_over(limit()); }
   // The largest item that fits when all others are gone.
   uint64_t largest_item() const {
-    const uint64_t lines = positive(index.load());
+    const uint64_t lines = positive(index.load() + hot.load());
     const uint64_t cap = limit();
     return cap > lines ? cap - lines : 0;
   }
@@ -87,7 +87,7 @@ class MemoryBudget {
 
   uint64_t room_over(uint64_t cap) const {
     const uint64_t most = cap + cap / 16 + most_over;
-    return most - std::min(most, positive(items.load() + index.load()));
+    return most - std::min(most, positive(items.load() + index.load() + hot.load()));
   }
 
   std::atomic<uint64_t> limit_;
@@ -96,6 +96,7 @@ class MemoryBudget {
  public:
   Part items{claimed_, 1};          // chunks of classes, large items; retired ones included
   Part index{claimed_, 1};          // segments, overflow lines
+  Part hot{claimed_, 1};            // the fast part before the index (hot/hot_table.h)
   Part buffers{claimed_, 1};        // of rounds and of readers of values on devices
   Part passing{claimed_, -1};       // of all these: about to go
   std::atomic<int64_t> clients{0};  // buffers of connections, and freed items that these still send

@@ -1,0 +1,46 @@
+#include "router/router.h"
+
+#include <utility>
+
+namespace isotherm {
+
+Router::Worth Router::worth_of(const std::vector<bool>& hot, uint64_t all) const {
+  uint64_t requests = 0;
+  uint64_t bins = 0;
+  for (size_t bin = 0; bin < hot.size(); ++bin) {
+    if (!hot[bin]) continue;
+    requests += sample_[bin];
+    ++bins;
+  }
+  return {static_cast<double>(requests) / static_cast<double>(all),
+          static_cast<double>(bins) / static_cast<double>(hot.size())};
+}
+
+bool Router::pays(const Worth& now, const Worth& then) const {
+  if (then.requests >= now.requests + options_.least_gain) return true;
+  // Much less to be kept, for the same requests or because the model wants fewer.
+  return then.bins <= now.bins * (1 - options_.least_gain * 10);
+}
+
+bool Router::train(uint64_t keys) {
+  const uint64_t all = counts_.read(sample_);
+  if (all < options_.least_sample) return false;
+  trainings_.add();
+  std::vector<bool> chosen(states_.count());
+  model_->choose({sample_, all, keys}, chosen);
+  const Worth now = worth_of(hot_, all);
+  const Worth then = worth_of(chosen, all);
+  counts_.age();
+  if (chosen == hot_ || (!pays(now, then) && ++refusals_ < options_.most_refusals)) {
+    share_hot_.store(now.requests, std::memory_order_relaxed);
+    return false;
+  }
+  refusals_ = 0;
+  changes_.add();
+  share_hot_.store(then.requests, std::memory_order_relaxed);
+  hot_ = std::move(chosen);
+  flow_.want(hot_, sample_);
+  return true;
+}
+
+}  // namespace isotherm
