@@ -72,6 +72,8 @@ enum class Op : uint8_t {
          // the index, to the visitor at `value`; reply.number: the cursor to go on from, 0 at the
          // end; reply.flags: 1 where the walk had to begin anew, with this step. What is there
          // from the first step to the last is shown at least once (the engine's, not for others)
+  meta,  // a meta command of memcached, a MetaRequest at `number` (items/meta_request.h), which
+         // holds its own results; reply as of get (the server's, not for others)
 };
 
 // Options of one request, a bit each.
@@ -119,7 +121,8 @@ struct Reply {
   std::string_view value() const { return {data, size}; }
 };
 
-struct ScanItem;  // engine/engine.h
+struct ScanItem;     // engine/engine.h
+struct MetaRequest;  // items/meta_request.h
 
 // Whom a walk shows items, on the thread that runs the batch.
 class ItemVisitor {
@@ -161,6 +164,10 @@ class Batch {
 
   // A step of a walk. The batch has rows of no other kind.
   Row walk(uint64_t cursor, uint64_t count, ItemVisitor& visitor);
+
+  // `request` stays where it is until the batch is done.
+  Row meta(std::string_view key, std::string_view value, MetaRequest& request,
+           int64_t expiry = no_expiry, uint32_t flags = 0);
 
   // Two numbers kept beside a get, for the code that reads its reply; executors ignore them.
   void note(Row get, int64_t first, int64_t second = 0) {

@@ -128,6 +128,13 @@ Batch::Row Batch::add_float(std::string_view key, std::string_view delta, uint16
   return row;
 }
 
+Batch::Row Batch::meta(std::string_view key, std::string_view value, MetaRequest& request,
+                       int64_t expiry, uint32_t flags) {
+  const Row row = put(key, value, 0, expiry, flags, reinterpret_cast<uintptr_t>(&request));
+  columns_.op[row] = Op::meta;
+  return row;
+}
+
 Batch::Row Batch::append(const Columns& from, Row row) {
   const Row to = append_row(from.op[row], from.key[row], from.options[row]);
   columns_.database[to] = from.database[row];

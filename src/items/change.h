@@ -38,6 +38,8 @@ struct Plan {
   Status status = Status::ok;
   int64_t number = 0;          // for the reply
   int64_t expiry = no_expiry;  // for set_expiry
+  bool keeps_version = false;  // for store: the value is the same
+  bool counts_use = false;     // as one of the item's, if it has a state
   // For store: the new item. Its value is `first`, with `second` written over it or behind it from
   // `second_at` on, and `filler` where neither is; then the steps run on it.
   Item::Parts parts;

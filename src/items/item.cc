@@ -8,7 +8,8 @@ Item* Item::create(void* memory, const Parts& parts) {
   Item* item = static_cast<Item*>(memory);
   const bool has_expiry = parts.has_expiry();
   item->version_meta_ = static_cast<uint64_t>(parts.type) | (has_expiry ? expiry_bit : 0) |
-                        (parts.has_extra() ? extra_bit : 0) | (parts.away ? away_bit : 0);
+                        (parts.has_extra() ? extra_bit : 0) | (parts.away ? away_bit : 0) |
+                        (parts.state != 0 ? state_bit : 0);
   item->value_bytes_ = static_cast<uint32_t>(parts.value_bytes);
   item->key_bytes_ = static_cast<uint32_t>(parts.key.size());
   char* body = static_cast<char*>(memory) + header_bytes;
@@ -22,6 +23,7 @@ Item* Item::create(void* memory, const Parts& parts) {
     body += 8;
   }
   if (!parts.key.empty()) std::memcpy(body, parts.key.data(), parts.key.size());
+  if (parts.state != 0) new (&item->state_field()) std::atomic<uint64_t>(parts.state);
   return item;
 }
 
@@ -34,7 +36,9 @@ Item* Item::copy_to(void* memory) const {
     new (to + done) std::atomic<int64_t>(expiry());
     done += 8;
   }
-  std::memcpy(to + done, from + done, bytes() - done);
+  const uint64_t end = bytes() - (has_state() ? sizeof(uint64_t) : 0);
+  std::memcpy(to + done, from + done, end - done);
+  if (has_state()) new (to + end) std::atomic<uint64_t>(state());
   return reinterpret_cast<Item*>(to);
 }
 

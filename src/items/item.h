@@ -1,20 +1,23 @@
 // Item: a key with its value, expiry, flags and version, as bytes in memory.
 //
 // Layout, at a 16-byte boundary (docs/layout.md draws it):
-//    0  u64  version << 8 | meta      meta: bits 0–3 type, 4 has expiry, 5 has extra, 6 away
+//    0  u64  version << 8 | meta      meta: bits 0–3 type, 4 has expiry, 5 has extra, 6 away,
+//                                   7 has a state
 //    8  u32  value bytes
 //   12  u32  key bytes
 //   16  i64  expiry, ms since the epoch      only with "has expiry"; atomic
 //    .  u32  memcached flags, u32 database   only with "has extra" (either is not zero)
 //    .  key, then value, without padding
+//    .  u64  state (items/meta_state.h), at the next multiple of 8; only with "has a state"; atomic
 // An item of a 16-byte key and a 32-byte value takes 64 bytes: one cache line.
 //
 // An item that is away has its value in device memory: instead of the value there is a u64 that
 // says where (executor/values/value_place.h); the length stays that of the value.
 //
-// Invariants. Immutable once published, except the expiry, which is one atomic. The version is set
-// before publication, under the lock of the key's line. An item that was never published may be
-// freed at once; a published one goes through retirement.
+// Invariants. Immutable once published, except the expiry and the state, an atomic each. Of the
+// state only the marks of a use change, which may be lost to a copy. The version is set before
+// publication, under the lock of the key's line. An item that was never published may be freed at
+// once; a published one goes through retirement.
 //
 // A collision node (location kind `collision`) is an immutable array of the locations of items
 // whose 64-bit hashes agree: u64 count, then count locations.
@@ -35,12 +38,15 @@ class Item {
   static constexpr uint8_t expiry_bit = 1 << 4;
   static constexpr uint8_t extra_bit = 1 << 5;
   static constexpr uint8_t away_bit = 1 << 6;
+  static constexpr uint8_t state_bit = 1 << 7;
   static constexpr uint64_t header_bytes = 16;
 
   // Bytes an item takes, in 64 bits so that no length can wrap.
   static constexpr uint64_t bytes(uint64_t key_bytes, uint64_t value_bytes, bool has_expiry,
-                                  bool has_extra) {
-    return header_bytes + (has_expiry ? 8 : 0) + (has_extra ? 8 : 0) + key_bytes + value_bytes;
+                                  bool has_extra, bool has_state = false) {
+    const uint64_t plain =
+        header_bytes + (has_expiry ? 8 : 0) + (has_extra ? 8 : 0) + key_bytes + value_bytes;
+    return has_state ? (plain + 7) / 8 * 8 + 8 : plain;
   }
 
   // What an item consists of; `value` may be filled in later through value_data().
@@ -52,13 +58,14 @@ class Item {
     uint32_t flags = 0;
     uint32_t database = 0;
     bool away = false;
+    uint64_t state = 0;       // 0: none
     bool all_fields = false;  // room for all: the value came before they were known
 
     bool has_expiry() const { return expiry != no_expiry || all_fields; }
     bool has_extra() const { return flags != 0 || database != 0 || all_fields; }
     uint64_t bytes() const {
       return Item::bytes(key.size(), away ? sizeof(uint64_t) : value_bytes, has_expiry(),
-                         has_extra());
+                         has_extra(), state != 0);
     }
   };
 
@@ -69,7 +76,7 @@ class Item {
   // What the item consists of, with its value here or, with `away`, on a device. The expiry is that
   // of the moment.
   Parts parts(bool away) const {
-    return {key(), value_bytes_, type(), expiry(), flags(), database(), away};
+    return {key(), value_bytes_, type(), expiry(), flags(), database(), away, state()};
   }
 
   uint64_t version() const { return version_meta_ >> 8; }
@@ -78,6 +85,9 @@ class Item {
   bool has_expiry() const { return (version_meta_ & expiry_bit) != 0; }
   bool has_extra() const { return (version_meta_ & extra_bit) != 0; }
   bool away() const { return (version_meta_ & away_bit) != 0; }
+  bool has_state() const { return (version_meta_ & state_bit) != 0; }
+  // Whether a reader has more to do than to show it.
+  bool away_or_has_state() const { return (version_meta_ & (away_bit | state_bit)) != 0; }
 
   int64_t expiry() const {
     return has_expiry() ? expiry_field().load(std::memory_order_relaxed) : no_expiry;
@@ -89,6 +99,11 @@ class Item {
     const int64_t at = expiry();
     return at != no_expiry && at <= now_ms;
   }
+
+  // What the meta commands know of it; 0: nothing.
+  uint64_t state() const { return has_state() ? state_field().load(std::memory_order_relaxed) : 0; }
+  // Only where has_state().
+  void set_state(uint64_t state) const { state_field().store(state, std::memory_order_relaxed); }
 
   uint32_t flags() const { return has_extra() ? extra()[0] : 0; }
   uint32_t database() const { return has_extra() ? extra()[1] : 0; }
@@ -106,13 +121,18 @@ class Item {
   }
   void set_value_place(uint64_t place) { std::memcpy(value_data(), &place, sizeof place); }
   uint64_t bytes() const {
-    return bytes(key_bytes_, away() ? sizeof(uint64_t) : value_bytes_, has_expiry(), has_extra());
+    return bytes(key_bytes_, away() ? sizeof(uint64_t) : value_bytes_, has_expiry(), has_extra(),
+                 has_state());
   }
 
  private:
   const char* body() const { return reinterpret_cast<const char*>(this) + header_bytes; }
   std::atomic<int64_t>& expiry_field() const {
     return *reinterpret_cast<std::atomic<int64_t>*>(const_cast<char*>(body()));
+  }
+  std::atomic<uint64_t>& state_field() const {
+    return *reinterpret_cast<std::atomic<uint64_t>*>(
+        const_cast<char*>(reinterpret_cast<const char*>(this)) + bytes() - sizeof(uint64_t));
   }
   const uint32_t* extra() const {
     return reinterpret_cast<const uint32_t*>(body() + (has_expiry() ? 8 : 0));

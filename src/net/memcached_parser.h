@@ -36,6 +36,7 @@
 #include "net/copy_ration.h"
 #include "net/memcached_answer.h"
 #include "net/memcached_line.h"
+#include "net/memcached_meta.h"
 #include "net/protocol.h"
 
 namespace isotherm::net {
@@ -60,6 +61,9 @@ class MemcachedParser {
   // Appends the complete commands at the front of `input` to the turn's batch and answers and
   // returns the bytes consumed; stops behind a command that runs alone and when no rows are left.
   size_t parse(std::string_view input, Turn turn);
+
+  // What meta commands of this turn have in their rows.
+  MetaCommands& meta_commands() { return meta_commands_; }
 
   // How many answers of the last parse must be given: commands that did something, and those
   // before.
@@ -127,6 +131,10 @@ class MemcachedParser {
   size_t run_get_and_touch(MemcachedVerb verb, std::string_view rest, const Line& line, Turn& turn);
   size_t run_keys(const Keys& keys, std::string_view input, Turn& turn);
   size_t run_store(MemcachedVerb verb, const Words& words, const Line& line, Turn& turn);
+  size_t run_meta(MemcachedVerb verb, std::string_view rest, const Line& line, Turn& turn);
+  size_t run_meta_set(MetaCommand& command, std::string_view rest, const Line& line, Turn& turn);
+  void put_meta(MemcachedVerb verb, const MetaCommand& command, std::string_view value,
+                std::string_view flags, Turn& turn);
   size_t refuse_item(MemcachedVerb verb, const Item& item, const Line& line, Turn& turn);
   void put_item(MemcachedVerb verb, const Item& item, std::string_view value, Turn& turn);
   void run_arithmetic(MemcachedVerb verb, const Words& words, Turn& turn);
@@ -146,6 +154,7 @@ class MemcachedParser {
   bool stopped_early_ = false;
   size_t fixed_answers_ = 0;
   std::optional<Keys> keys_;  // at the front
+  MetaCommands meta_commands_;
 };
 
 }  // namespace isotherm::net

@@ -82,6 +82,7 @@ class MemcachedProtocol final : public Protocol {
     turn.counters.by_command.note_others(given + rows);
     answers_.erase(answers_.begin(), answers_.begin() + static_cast<ptrdiff_t>(count));
     if (answers_.empty()) SpareLists<MemcachedAnswer>::end(answers_);
+    parser_.meta_commands().clear();
     return static_cast<size_t>(parsed_end_ - left);
   }
 
@@ -94,6 +95,7 @@ class MemcachedProtocol final : public Protocol {
     auto owed = std::make_unique<OwedAside>();
     aside_reads_ += reads_of(answers_);
     owed->answers.swap(answers_);
+    std::swap(owed->meta_commands, parser_.meta_commands());
     owed->arrived = std::move(arrived_);
     return owed;
   }
@@ -101,11 +103,9 @@ class MemcachedProtocol final : public Protocol {
   void reply_aside(Owed& owed, Turn& turn, Output& output) override {
     auto& aside = static_cast<OwedAside&>(owed);
     aside_reads_ -= reads_of(aside.answers);
-    std::swap(aside.answers, answers_);
-    std::swap(aside.arrived, arrived_);
+    swap_owed(aside);
     reply(turn, output);
-    std::swap(aside.answers, answers_);
-    std::swap(aside.arrived, arrived_);
+    swap_owed(aside);
   }
 
   bool owes() const override { return !answers_.empty(); }
@@ -149,12 +149,20 @@ class MemcachedProtocol final : public Protocol {
   struct OwedAside final : Owed {
     std::vector<MemcachedAnswer> answers;
     std::unique_ptr<ArrivingItem> arrived;
+    MetaCommands meta_commands;
   };
+
+  void swap_owed(OwedAside& aside) {
+    std::swap(aside.answers, answers_);
+    std::swap(aside.arrived, arrived_);
+    std::swap(aside.meta_commands, parser_.meta_commands());
+  }
 
   static Batch::Row reads_of(const std::vector<MemcachedAnswer>& answers) {
     Batch::Row rows = 0;
     for (const MemcachedAnswer& answer : answers) {
-      const bool reads = answer.verb >= MemcachedVerb::get && answer.verb <= MemcachedVerb::gats;
+      const bool reads =
+          answer.verb >= MemcachedVerb::get && answer.verb <= MemcachedVerb::meta_get;
       if (reads) rows += answer.count;
     }
     return rows;

@@ -3,6 +3,9 @@
 #include <charconv>
 #include <cstring>
 
+#include "net/memcached_limits.h"
+#include "net/memcached_meta_writer.h"
+
 namespace isotherm::net {
 namespace {
 
@@ -161,6 +164,10 @@ Batch::Row write_answer(const MemcachedAnswer& answer, const Batch& batch,
     return answer.count;
   }
   if (answer.verb <= gats) return write_values(answer, batch, counters, output, full_output);
+  if (is_meta(answer.verb)) {
+    write_meta(answer, batch, counters, output);
+    return answer.count;
+  }
   const Reply& reply = batch.reply(answer.row);
   const Status status = reply.status.load(std::memory_order_acquire);
   if (answer.verb == incr || answer.verb == decr) {

@@ -198,6 +198,7 @@ class History {
       case Op::bitfield:
       case Op::flush:
       case Op::walk:
+      case Op::meta:
       case Op::none:
         break;
     }
@@ -254,6 +255,7 @@ class History {
         case Op::bitfield:
         case Op::flush:
         case Op::walk:
+        case Op::meta:
         case Op::none: {
           const Batch::Row row = batch_.get(key);
           batch_.cancel(row, row + 1);

@@ -2,11 +2,12 @@
 
 Classes of replies: `hit` (stored, found, deleted …), `miss` (NOT_FOUND, NOT_STORED, END alone),
 `exists` (cas met another write), `error` (ERROR and CLIENT_ERROR), `expired` (the key had just
-expired), `noreply`.
+expired), `noreply`. Those of the meta commands: memcached_meta.py.
 """
 
 import random
 
+import memcached_meta
 from resp_commands import Command
 
 KEYS = ([b"m%d" % i for i in range(16)]
@@ -24,6 +25,7 @@ class Draw:
     def __init__(self, seed):
         self.random = random.Random(seed)
         self.keys = []
+        self.flags_drawn = set()
         self.noreply = False
         self.bad = False
         self.alone = True
@@ -31,6 +33,7 @@ class Draw:
 
     def begin(self, alone, first_key=None):
         self.keys.clear()
+        self.flags_drawn.clear()
         self.alone = alone
         self.first_key = first_key
         self.noreply = False
@@ -156,4 +159,5 @@ TABLE = [
     command("flush_all", 1, lambda d: line(b"flush_all", *d.maybe_noreply()), "hit noreply"),
     command("verbosity", 1, lambda d: line(b"verbosity", b"0", *d.maybe_noreply()), "hit noreply"),
     command("bad line", 3, bad_line, "error"),
+    *(command(*entry) for entry in memcached_meta.TABLE),
 ]

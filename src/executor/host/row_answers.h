@@ -19,6 +19,7 @@
 #include "executor/host/host_executor.h"
 #include "executor/values/value_reader.h"
 #include "index/item_table.h"
+#include "items/meta_state.h"
 
 namespace isotherm {
 
@@ -59,7 +60,10 @@ struct RowAnswers {
       if (!run.erases_expired) return finish(reply, Status::not_found);
       return write(run, roots, row);
     }
-    if (ISOTHERM_UNLIKELY(member.item->away())) return get_away(run, row, member);
+    if (ISOTHERM_UNLIKELY(member.item->away_or_has_state())) {
+      note_use(run, row, *member.item);
+      if (member.item->away()) return get_away(run, row, member);
+    }
     show(reply, *member.item);
     reply.location = member.location;
     if (touches(run, row)) items.touch(member.location);
@@ -90,6 +94,11 @@ struct RowAnswers {
     return run.executor.store_.touches && (run.columns.options[row] & option::no_touch) == 0;
   }
 
+  static ISOTHERM_INLINE void note_use(const Run& run, Row row, const Item& item) {
+    const bool counts = (run.columns.options[row] & option::no_touch) == 0;
+    if (counts && item.has_state()) item.set_state(MetaState::used(item.state(), run.now_ms));
+  }
+
   static __attribute__((noinline)) void get_away(Run& run, Row row, Member member) {
     Reply& reply = run.columns.reply[row];
     ItemStore& items = run.executor.store_.items;
@@ -116,7 +125,8 @@ struct RowAnswers {
     }
   }
   static ISOTHERM_INLINE bool shows_old(const Request& request) {
-    return request.has(option::want_previous) || request.op == Op::expire || request.op == Op::get;
+    return request.has(option::want_previous) || request.op == Op::expire ||
+           request.op == Op::get || request.op == Op::meta;
   }
 
   // An item whose value lies on a device as far as the request needs to know it: with its value
@@ -215,6 +225,12 @@ struct RowAnswers {
     }
     reply.number = plan.number;
 
+    if (plan.action == Plan::Action::keep || plan.action == Plan::Action::set_expiry) {
+      if (shown != nullptr && plan.counts_use) {
+        note_use(run, row, *shown);
+        if (request.op == Op::meta && touches(run, row)) store.items.touch(old.location);
+      }
+    }
     if (plan.action == Plan::Action::keep) {
       if (old.item != nullptr) reply.expiry = old_expiry;
       finish_write(run, request, reply, shown, plan.status);
@@ -276,15 +292,13 @@ struct RowAnswers {
       if (fresh.item != nullptr) executor.drop_item(plan, fresh.location);
       return Swapped::no_memory;
     }
-    // Another expiry is the same value still, so the item keeps the version, which the reply shows
-    // already.
-    const bool keeps_version = request.op == Op::expire && plan.status == Status::ok;
     bool live = false;
     uint64_t version = 0;
     const auto prepare = [&](auto& versions) {
       if (!unchanged()) return false;
       version = versions.next_version();
-      if (!keeps_version) reply.version = version;
+      // Of the same value; the reply shows it already.
+      if (!plan.keeps_version) reply.version = version;
       if (fresh.item != nullptr) {
         fresh.item->set_version(reply.version);
         store.items.set_live(fresh.location);
