@@ -23,8 +23,14 @@ Item* Item::create(void* memory, const Parts& parts) {
     body += 8;
   }
   if (!parts.key.empty()) std::memcpy(body, parts.key.data(), parts.key.size());
-  if (parts.state != 0) new (&item->state_field()) std::atomic<uint64_t>(parts.state);
+  if (ISOTHERM_UNLIKELY(parts.state != 0)) item->set_state(parts.state);
   return item;
+}
+
+// Not inlined: few items have one.
+__attribute__((noinline)) std::atomic<uint64_t>& Item::state_field() const {
+  auto* const begin = const_cast<char*>(reinterpret_cast<const char*>(this));
+  return *reinterpret_cast<std::atomic<uint64_t>*>(begin + bytes() - sizeof(uint64_t));
 }
 
 Item* Item::copy_to(void* memory) const {

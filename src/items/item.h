@@ -130,10 +130,7 @@ class Item {
   std::atomic<int64_t>& expiry_field() const {
     return *reinterpret_cast<std::atomic<int64_t>*>(const_cast<char*>(body()));
   }
-  std::atomic<uint64_t>& state_field() const {
-    return *reinterpret_cast<std::atomic<uint64_t>*>(
-        const_cast<char*>(reinterpret_cast<const char*>(this)) + bytes() - sizeof(uint64_t));
-  }
+  std::atomic<uint64_t>& state_field() const;
   const uint32_t* extra() const {
     return reinterpret_cast<const uint32_t*>(body() + (has_expiry() ? 8 : 0));
   }

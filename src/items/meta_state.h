@@ -6,7 +6,9 @@
 //    3  fetched      a client has asked for it
 //    4  active       more than once
 //    5  binary key   stored under a key that came in base64
-//   32  u32 seconds since the epoch: when it was stored, or asked for a second time
+//   32  u32 seconds since the epoch: when it was stored, or asked for a second time if that was
+//   over a
+//      minute later
 //
 // Items get a state from the meta commands that store them or change one of the first two bits; the
 // others have none, and cost neither memory nor time.
@@ -28,11 +30,12 @@ struct MetaState {
   static constexpr uint64_t binary_key = 1 << 5;
 
   static constexpr uint64_t fresh(int64_t now_ms) { return at(now_ms) | there; }
-  // After one more use.
+  // After one more use, as memcached notes it.
   static constexpr uint64_t used(uint64_t state, int64_t now_ms) {
     if ((state & fetched) == 0) return state | fetched;
     if ((state & active) != 0) return state;
-    return (state & UINT32_MAX) | active | at(now_ms);
+    const bool late = seconds(state) + 60 < static_cast<uint64_t>(now_ms / 1000);
+    return (late ? (state & UINT32_MAX) | at(now_ms) : state) | active;
   }
   static constexpr uint64_t seconds(uint64_t state) { return state >> 32; }
 

@@ -58,14 +58,17 @@ TEST(MetaState, StandsBehindTheValueAndIsCopied) {
   }
 }
 
-TEST(MetaState, TheSecondUseIsTheTimeThatCounts) {
+TEST(MetaState, ALateSecondUseIsTheTimeThatCounts) {
   const uint64_t stored = MetaState::fresh(now_ms);
   const uint64_t once = MetaState::used(stored, now_ms + 5000);
   EXPECT_EQ(once & MetaState::fetched, MetaState::fetched);
   EXPECT_EQ(MetaState::seconds(once), uint64_t{now_ms / 1000});
-  const uint64_t twice = MetaState::used(once, now_ms + 7000);
-  EXPECT_EQ(MetaState::seconds(twice), uint64_t{now_ms / 1000 + 7});
-  EXPECT_EQ(MetaState::used(twice, now_ms + 9000), twice);
+  const uint64_t soon = MetaState::used(once, now_ms + 60'000);
+  EXPECT_EQ(MetaState::seconds(soon), uint64_t{now_ms / 1000});
+  EXPECT_EQ(MetaState::used(soon, now_ms + 99'000), soon);
+  const uint64_t late = MetaState::used(once, now_ms + 61'000);
+  EXPECT_EQ(MetaState::seconds(late), uint64_t{now_ms / 1000 + 61});
+  EXPECT_EQ(MetaState::used(late, now_ms + 199'000), late);
 }
 
 }  // namespace

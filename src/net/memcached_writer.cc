@@ -56,8 +56,10 @@ void count_get(const MemcachedAnswer& answer, uint64_t rows, uint64_t hits,
   (touches ? counters.touch_misses : counters.get_misses).add(misses);
 }
 
-Batch::Row write_values(const MemcachedAnswer& answer, const Batch& batch,
-                        MemcachedCounters& counters, Output& output, size_t full_output) {
+// Not inlined: the other answers are short.
+[[gnu::noinline]] Batch::Row write_values(const MemcachedAnswer& answer, const Batch& batch,
+                                          MemcachedCounters& counters, Output& output,
+                                          size_t full_output) {
   const bool with_version = answer.verb == gets || answer.verb == gats;
   const std::string_view* keys = batch.columns().key;
   uint64_t hits = 0;
