@@ -1,15 +1,16 @@
 #include "items/item.h"
 
 #include <new>
+#include <utility>
 
 namespace isotherm {
 
 Item* Item::create(void* memory, const Parts& parts) {
+  if (ISOTHERM_UNLIKELY(parts.state != 0)) return create_with_state(memory, parts);
   Item* item = static_cast<Item*>(memory);
   const bool has_expiry = parts.has_expiry();
   item->version_meta_ = static_cast<uint64_t>(parts.type) | (has_expiry ? expiry_bit : 0) |
-                        (parts.has_extra() ? extra_bit : 0) | (parts.away ? away_bit : 0) |
-                        (parts.state != 0 ? state_bit : 0);
+                        (parts.has_extra() ? extra_bit : 0) | (parts.away ? away_bit : 0);
   item->value_bytes_ = static_cast<uint32_t>(parts.value_bytes);
   item->key_bytes_ = static_cast<uint32_t>(parts.key.size());
   char* body = static_cast<char*>(memory) + header_bytes;
@@ -23,11 +24,18 @@ Item* Item::create(void* memory, const Parts& parts) {
     body += 8;
   }
   if (!parts.key.empty()) std::memcpy(body, parts.key.data(), parts.key.size());
-  if (ISOTHERM_UNLIKELY(parts.state != 0)) item->set_state(parts.state);
   return item;
 }
 
-// Not inlined: few items have one.
+// Not inlined, as what follows: few items have one.
+__attribute__((noinline)) Item* Item::create_with_state(void* memory, Parts parts) {
+  const uint64_t state = std::exchange(parts.state, 0);
+  Item* item = create(memory, parts);
+  item->version_meta_ |= state_bit;
+  item->set_state(state);
+  return item;
+}
+
 __attribute__((noinline)) std::atomic<uint64_t>& Item::state_field() const {
   auto* const begin = const_cast<char*>(reinterpret_cast<const char*>(this));
   return *reinterpret_cast<std::atomic<uint64_t>*>(begin + bytes() - sizeof(uint64_t));

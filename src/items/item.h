@@ -130,6 +130,7 @@ class Item {
   std::atomic<int64_t>& expiry_field() const {
     return *reinterpret_cast<std::atomic<int64_t>*>(const_cast<char*>(body()));
   }
+  static Item* create_with_state(void* memory, Parts parts);
   std::atomic<uint64_t>& state_field() const;
   const uint32_t* extra() const {
     return reinterpret_cast<const uint32_t*>(body() + (has_expiry() ? 8 : 0));
