@@ -2,14 +2,15 @@
 
 PREFIX ?= /usr/local
 ARGS ?=
+CMAKE_FLAGS ?=
 
 .DEFAULT_GOAL := build
-.PHONY: build run test test-quick test-long test-gpu bench bench-gpu portable format install clean help
+.PHONY: build run test test-quick test-long test-gpu test-gpu-sanitize \
+	bench bench-gpu bench-peers portable format install clean help
 
 build: ## build build/release/isotherm-server and isotherm-bench, for GPUs too where nvcc is found
 	@tools/setup.sh build
-	@if tools/setup_cuda.sh --present >/dev/null; then tools/compile_cuda.sh --server; fi
-	@cmake --preset release >/dev/null
+	@cmake --preset release $(CMAKE_FLAGS) >/dev/null
 	@cmake --build --preset release --target isotherm-server isotherm-bench
 
 run: ## build, then serve on 127.0.0.1:6379 (RESP) and 127.0.0.1:11211 (memcached); ARGS="--threads 2"
@@ -41,6 +42,15 @@ test-gpu: ## kernels, tables, stores and scripts, on a GPU if there is one
 	@cmake --build --preset release --target isotherm-unit-tests isotherm-script-tests
 	@tests/run_gpu.sh
 
+test-gpu-sanitize: ## the checks of kernels and tables under all tools of compute-sanitizer, small
+	@tools/compile_cuda.sh
+	@tests/run_gpu_sanitize.sh
+
+bench-peers: ## tables on a GPU beside those of others; HKV=FOLDER: a checkout of HierarchicalKV, too
+	@tools/compile_peers.sh $(if $(HKV),--hkv "$(HKV)")
+	@build/cuda/peer_table_bench
+	@$(if $(HKV),build/cuda/peer_rows_bench)
+
 bench-gpu: ## the figures of GPU tables in docs/performance.md
 	@tools/compile_cuda.sh
 	@build/cuda/device_table_bench
@@ -66,8 +76,8 @@ portable: ## fully static programs in build/portable
 format: ## clang-format all sources in place
 	@tools/format.sh
 
-install: build ## install programs, library and headers below PREFIX
-	@cmake --build --preset release --target isotherm
+install: build ## install programs, libraries and headers below PREFIX; CMAKE_FLAGS="-DISOTHERM_CUDA_ARCHITECTURES=…"
+	@cmake --build --preset release --target isotherm-libraries
 	@cmake --install build/release --prefix "$(PREFIX)"
 
 clean: ## remove build/

@@ -33,10 +33,10 @@ endif()
 
 # 16-byte compare-and-swap is in every x86-64 processor but the first few; wider registers are
 # chosen at run time, so no flag here may ask for more.
-add_compile_options(-mcx16 -Wall -Wextra -Wpedantic -Wshadow -Werror)
+add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-mcx16;-Wall;-Wextra;-Wpedantic;-Wshadow;-Werror>")
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # g++ 12 reports overlapping copies inside std::string's own operator+ (GCC bug 105651).
-  add_compile_options(-Wno-restrict)
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
 endif()
 
 if(ISOTHERM_SANITIZE)

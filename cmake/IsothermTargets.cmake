@@ -78,18 +78,6 @@ function(isotherm_add_library)
   add_library(isotherm::isotherm ALIAS isotherm)
 endfunction()
 
-# The GPU's part of a program, where tools/compile_cuda.sh has left it. Its object comes before the
-# library's stand-in (src/gpu/no_cuda.cc), which is then not linked.
-function(isotherm_link_gpu target)
-  set(folder "${PROJECT_SOURCE_DIR}/build/cuda")
-  if(ISOTHERM_SANITIZE OR ISOTHERM_STATIC OR NOT EXISTS "${folder}/server_gpu.o")
-    return()
-  endif()
-  # As a source: among libraries it could be named twice.
-  target_sources(${target} PRIVATE "${folder}/server_gpu.o")
-  target_link_libraries(${target} PRIVATE "${folder}/libcudart_static.a" ${CMAKE_DL_LIBS} rt)
-endfunction()
-
 # The allocator of the programs, never of the library: a library must not choose it.
 function(isotherm_link_allocator target)
   if(NOT ISOTHERM_JEMALLOC)
@@ -104,16 +92,13 @@ function(isotherm_add_server)
   find_package(spdlog REQUIRED)
   isotherm_glob_sources(sources ${ISOTHERM_SERVER_FOLDERS})
   list(FILTER sources EXCLUDE REGEX "/src/server/main\\.cc$")
+  # Debian has spdlog and fmt as shared libraries only, but both also work from their headers.
+  set_source_files_properties("${PROJECT_SOURCE_DIR}/src/net/log.cc" PROPERTIES
+    SKIP_UNITY_BUILD_INCLUSION ON COMPILE_DEFINITIONS "SPDLOG_FMT_EXTERNAL;FMT_HEADER_ONLY")
   isotherm_library_target(isotherm_server visibility ${sources})
   target_link_libraries(isotherm_server ${visibility} isotherm_internal)
   if(visibility STREQUAL "PUBLIC")
     target_compile_options(isotherm_server PRIVATE ${ISOTHERM_COVERAGE})
-  endif()
-  if(ISOTHERM_STATIC)
-    # Debian has spdlog and fmt as shared libraries only, but both also work from their headers.
-    target_compile_definitions(isotherm_server ${visibility} SPDLOG_FMT_EXTERNAL FMT_HEADER_ONLY)
-  else()
-    target_link_libraries(isotherm_server ${visibility} spdlog::spdlog)
   endif()
   target_link_libraries(isotherm_server ${visibility} isotherm)
   if(EXISTS "${PROJECT_SOURCE_DIR}/src/server/main.cc")

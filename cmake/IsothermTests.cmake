@@ -17,6 +17,7 @@ function(isotherm_add_unit_tests)
     add_library(isotherm_unit_test_objects OBJECT ${sources})
     isotherm_unite(isotherm_unit_test_objects)
     target_compile_options(isotherm_unit_test_objects PRIVATE ${ISOTHERM_TEST_OPTIMIZE})
+    target_include_directories(isotherm_unit_test_objects PRIVATE "${PROJECT_SOURCE_DIR}/bench")
     target_link_libraries(isotherm_unit_test_objects PUBLIC
       isotherm_server isotherm_fake_root_table GTest::gtest_main)
     if(rapidcheck_FOUND)
@@ -86,6 +87,7 @@ function(isotherm_add_tool_tests)
     add_test(NAME package.find_package
       COMMAND ${CMAKE_COMMAND} -DBUILD=${PROJECT_BINARY_DIR} -DSOURCE=${PROJECT_SOURCE_DIR}
         -DCXX=${CMAKE_CXX_COMPILER} -DGENERATOR=${CMAKE_GENERATOR}
+        -DCUDA_INCLUDE=${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES}
         -P "${PROJECT_SOURCE_DIR}/cmake/package_test/run.cmake")
     set_tests_properties(package.find_package PROPERTIES LABELS package TIMEOUT 300)
   endif()

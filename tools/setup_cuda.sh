@@ -31,4 +31,7 @@ if [[ -z $nvcc ]]; then
   exit 1
 fi
 chmod +x "$nvcc"
+# The wheels keep their libraries where nvcc does not look by itself.
+folder=$(realpath "$(dirname "$nvcc")/..")
+if [[ ! -e $folder/lib64 ]]; then ln -s lib "$folder/lib64"; fi
 realpath "$nvcc"

@@ -1,6 +1,9 @@
 // What lookups and writes of a DeviceTable cost: the GPU's watts, by its own meter, and requests a
 // joule, for each load; keys and results in device memory. The host is not counted.
 //
+// The calls of a row come again and again, those with writes with two columns of values in turn: so
+// each puts other values than it finds, and the last calls of all are replayed on the host.
+//
 //   device_energy_bench [--entries N] [--seconds S]
 #include <chrono>
 #include <memory>
@@ -9,6 +12,7 @@
 #include "cuda/bench_flags.h"
 #include "cuda/gpu_batches.cuh"
 #include "cuda/gpu_energy.h"
+#include "cuda/gpu_replay.cuh"
 
 namespace isotherm::bench::device_energy_bench {
 namespace {
@@ -33,7 +37,8 @@ class Bench {
       : parameters_(parameters),
         energy_(pci_address()),
         keys_(device_array<uint64_t>(largest)),
-        values_(device_array<uint64_t>(largest)),
+        values_{device_array<uint64_t>(largest), device_array<uint64_t>(largest)},
+        out_(device_array<uint64_t>(largest)),
         found_(device_array<uint8_t>(largest)),
         ops_(device_array<DeviceOp>(largest)) {}
 
@@ -56,7 +61,7 @@ class Bench {
     mixed("PUT of present keys, Zipf .99", 22, true, 1);
     mixed("95/5 in order, Zipf .99", 22, true, 20);
     mixed("95/5 in order, Zipf .99", 16, true, 20);
-    return EXIT_SUCCESS;
+    return end_with(wrong_);
   }
 
  private:
@@ -77,47 +82,70 @@ class Bench {
     DeviceTableOptions options;
     options.expected_entries = parameters_.entries;
     table_ = std::make_unique<DeviceTable>(options);
-    for (uint64_t first = 0; first < parameters_.entries; first += largest) {
-      const uint64_t part = std::min(largest, parameters_.entries - first);
-      fresh_keys<<<blocks, 256>>>(keys_, values_, part, first);
-      table_->put(keys_, values_, part, nullptr);
-    }
-    check(cudaDeviceSynchronize());
+    restore();
+  }
+  // Every entry has its first value.
+  void restore() {
+    replay_.fill(keys_, values_[0], largest,
+                 [&](const DeviceRequests& puts) { table_->run(puts, nullptr); });
   }
 
   void gets(const char* name, int shift, bool zipf, bool absent) {
     draw_keys<<<blocks, 256>>>(keys_, largest, parameters_.entries, zipf, absent, 5);
-    measure(name, shift, [&](uint64_t first, uint64_t rows) {
-      table_->get(keys_ + first, values_ + first, found_ + first, rows, nullptr);
+    forget_replies(out_, found_, largest);
+    DeviceRequests all = columns();
+    measure(name, shift, [&](uint64_t first, uint64_t rows, uint64_t /*turn*/) {
+      table_->run(rows_from(all, first, rows), nullptr);
     });
+    wrong_ += replay_.replay(all);
   }
 
   // One write in `one_in`.
   void mixed(const char* name, int shift, bool zipf, uint64_t one_in) {
+    restore();
     draw_keys<<<blocks, 256>>>(keys_, largest, parameters_.entries, zipf, false, 9);
-    triple<<<blocks, 256>>>(keys_, values_, largest);
-    draw_ops<<<blocks, 256>>>(ops_, largest, one_in, 3);
-    measure(name, shift, [&](uint64_t first, uint64_t rows) {
-      DeviceRequests requests;
-      requests.rows = rows;
-      requests.op = DeviceOp::put;
-      requests.ops = one_in == 1 ? nullptr : ops_ + first;
-      requests.keys = keys_ + first;
-      requests.values = values_ + first;
-      requests.values_out = values_ + first;
-      requests.found = found_ + first;
-      table_->run(requests, nullptr);
+    DeviceRequests all[2] = {columns(), columns()};
+    for (int i = 0; i < 2; ++i) {
+      // The operations are those that were drawn last.
+      all[i].op = DeviceOp::put;
+      all[i].ops = one_in == 1 ? nullptr : ops_;
+      all[i].values = values_[i];
+      draw_writes<<<blocks, 256>>>(one_in == 1 ? nullptr : ops_, values_[i], largest, one_in,
+                                   ++seed_);
+    }
+    forget_replies(out_, found_, largest);
+    const uint64_t turns = measure(name, shift, [&](uint64_t first, uint64_t rows, uint64_t turn) {
+      table_->run(rows_from(all[turn % 2], first, rows), nullptr);
     });
+    // What a turn finds depends on the one before it alone.
+    DeviceRequests before = all[turns % 2];
+    before.values_out = nullptr;
+    before.found = nullptr;
+    wrong_ += replay_.replay(before) + replay_.replay(all[(turns + 1) % 2]);
+    wrong_ += replay_.read_all(keys_, values_[0], out_, found_, largest,
+                               [&](const DeviceRequests& gets) { table_->run(gets, nullptr); });
   }
 
-  // Calls until the time is over, some at a time, so that the GPU never waits for the host.
+  DeviceRequests columns() const {
+    DeviceRequests all;
+    all.rows = largest;
+    all.keys = keys_;
+    all.values_out = out_;
+    all.found = found_;
+    return all;
+  }
+
+  // Calls until the time is over, some at a time, so that the GPU never waits for the host. How
+  // often each row had its turn.
   template <class Call>
-  void measure(const char* name, int shift, Call&& call) {
+  uint64_t measure(const char* name, int shift, Call&& call) {
     const uint64_t rows = uint64_t{1} << shift;
     const uint64_t at_a_time = std::max<uint64_t>(1, largest / rows);
     uint64_t done = 0;
+    uint64_t turns = 0;
     const auto some = [&] {
-      for (uint64_t i = 0; i < at_a_time; ++i) call(i * rows % largest, rows);
+      for (uint64_t i = 0; i < at_a_time; ++i) call(i * rows % largest, rows, turns);
+      ++turns;
       check(cudaStreamSynchronize(nullptr));
       done += at_a_time * rows;
     };
@@ -131,15 +159,21 @@ class Bench {
     const std::string text = std::string(name) + ", 2^" + std::to_string(shift);
     std::printf("%-36s %10.2f %8.0f %14.1f\n", text.c_str(), static_cast<double>(done) / took / 1e9,
                 used / took, static_cast<double>(done) / used / 1e6);
+    return turns;
   }
 
   const Parameters parameters_;
   const GpuEnergy energy_;
   uint64_t* keys_;
-  uint64_t* values_;
+  uint64_t* values_[2];
+  uint64_t* out_;
   uint8_t* found_;
   DeviceOp* ops_;
   std::unique_ptr<DeviceTable> table_;
+  ReplayedTable model_{parameters_.entries};
+  GpuReplay replay_{model_};
+  uint64_t seed_ = 0;  // of what is written
+  uint64_t wrong_ = 0;
 };
 
 }  // namespace

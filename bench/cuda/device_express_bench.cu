@@ -1,5 +1,6 @@
 // Latency of few requests at a time on a DeviceTable, from arrays in host memory: by the express
-// path and without it, beside launching an empty kernel and waiting for it.
+// path and without it, beside launching an empty kernel and waiting for it. Every reply is checked,
+// and all keys that were put are read; mixed calls are replayed on a model.
 //
 //   device_express_bench [--entries N] [--calls N]
 #include <algorithm>
@@ -10,6 +11,7 @@
 
 #include "cuda/bench_flags.h"
 #include "cuda/gpu_batches.cuh"
+#include "cuda/replayed_table.h"
 
 namespace isotherm::bench::device_express_bench {
 namespace {
@@ -73,10 +75,11 @@ class Bench {
       fill();
       for (const uint64_t rows : {1, 8, 64, 512}) gets(express, rows);
       for (const uint64_t rows : {1, 8, 64, 512}) puts(express, rows);
+      model_.fill();
+      for (const uint64_t rows : {1, 8, 64, 512}) mixed(express, rows);
       table_.reset();
     }
-    std::printf("wrong replies: %llu\n", static_cast<unsigned long long>(wrong_));
-    return wrong_ == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return end_with(wrong_);
   }
 
  private:
@@ -101,6 +104,7 @@ class Bench {
         "GET", express, rows,
         [&](uint64_t) {
           for (uint64_t& key : keys) key = present_key();
+          found.assign(rows, ReplayedTable::untouched_byte);
         },
         [&] { table_->get(keys, values, found); },
         [&] {
@@ -108,28 +112,69 @@ class Bench {
         });
   }
 
-  // Of keys that are absent, so each inserts.
+  // Of keys that are absent, so each inserts; afterwards they all are read.
   void puts(bool express, uint64_t rows) {
     std::vector<uint64_t> keys(rows), values(rows);
+    const auto prepare = [&](uint64_t call) {
+      for (uint64_t i = 0; i < rows; ++i) {
+        keys[i] = scramble(parameters_.entries * 9 + (uint64_t{rows} << 40) + call * rows + i);
+        values[i] = keys[i] * 3;
+      }
+    };
     report(
-        "PUT of new keys", express, rows,
-        [&](uint64_t call) {
-          for (uint64_t i = 0; i < rows; ++i) {
-            keys[i] = scramble(parameters_.entries * 9 + (uint64_t{rows} << 40) + call * rows + i);
-            values[i] = keys[i] * 3;
-          }
-        },
-        [&] { table_->put(keys, values); }, [] {});
+        "PUT of new keys", express, rows, prepare, [&] { table_->put(keys, values); }, [] {});
+    std::vector<uint64_t> values_out(rows);
     std::vector<uint8_t> found(rows);
-    table_->get(keys, values, found);
-    for (uint64_t i = 0; i < rows; ++i) wrong_ += found[i] != 1 || values[i] != keys[i] * 3;
+    for (uint64_t call = 0; call < parameters_.calls; ++call) {
+      prepare(call);
+      found.assign(rows, ReplayedTable::untouched_byte);
+      table_->get(keys, values_out, found);
+      for (uint64_t i = 0; i < rows; ++i) wrong_ += found[i] != 1 || values_out[i] != values[i];
+    }
+  }
+
+  // A half gets, the rest puts of other values and erases, of a few thousand keys.
+  void mixed(bool express, uint64_t rows) {
+    std::vector<uint64_t> keys(rows), values(rows), values_out(rows);
+    std::vector<uint8_t> found(rows);
+    std::vector<DeviceOp> ops(rows);
+    DeviceRequests requests;
+    requests.rows = rows;
+    requests.ops = ops.data();
+    requests.keys = keys.data();
+    requests.values = values.data();
+    requests.values_out = values_out.data();
+    requests.found = found.data();
+    const auto forget = [&] {
+      values_out.assign(rows, ReplayedTable::untouched);
+      found.assign(rows, ReplayedTable::untouched_byte);
+    };
+    report(
+        "GET, PUT and erase", express, rows,
+        [&](uint64_t) {
+          for (uint64_t i = 0; i < rows; ++i) {
+            keys[i] = scramble(random_() % std::min<uint64_t>(parameters_.entries, 5000) + 1);
+            values[i] = random_();
+            const uint64_t kind = random_() % 8;
+            ops[i] = kind < 4 ? DeviceOp::get : kind == 4 ? DeviceOp::erase : DeviceOp::put;
+          }
+          forget();
+        },
+        [&] { table_->run_host(requests); },
+        [&] {
+          wrong_ += model_.replay(requests);
+          forget();
+        });
   }
 
   template <class Prepare, class Call, class Look>
   void report(const char* name, bool express, uint64_t rows, Prepare&& prepare, Call&& call,
               Look&& look) {
     prepare(~uint64_t{0} >> 32);
-    for (int i = 0; i < 100; ++i) call();  // buffers, and the first launches
+    for (int i = 0; i < 100; ++i) {  // buffers, and the first launches
+      call();
+      look();
+    }
     const std::string text =
         std::string(name) + ", " + std::to_string(rows) + (express ? ", express" : ", bulk");
     print(text.c_str(), latency(parameters_.calls, prepare, call, look));
@@ -142,6 +187,7 @@ class Bench {
 
   const Parameters parameters_;
   std::unique_ptr<DeviceTable> table_;
+  ReplayedTable model_{parameters_.entries, 1};
   std::mt19937_64 random_{5};
   uint64_t wrong_ = 0;
 };

@@ -5,6 +5,7 @@
 
 #include "cuda/bench_flags.h"
 #include "cuda/gpu_batches.cuh"
+#include "cuda/gpu_replay.cuh"
 
 namespace isotherm::bench::device_growth_bench {
 namespace {
@@ -17,6 +18,7 @@ class Growth {
   Growth()
       : keys_(device_array<uint64_t>(rows)),
         values_(device_array<uint64_t>(rows)),
+        out_(device_array<uint64_t>(rows)),
         found_(device_array<uint8_t>(rows)),
         wrong_(device_array<unsigned long long>(1)) {
     check(cudaMemset(wrong_, 0, sizeof *wrong_));
@@ -59,8 +61,9 @@ class Growth {
       const uint64_t part = std::min(rows, end - first);
       for (const bool present : {true, false}) {
         fresh_keys<<<blocks, 256>>>(keys_, values_, part, first + (present ? 0 : absent_from));
-        table_.get(keys_, values_, found_, part, nullptr);
-        count_wrong<<<blocks, 256>>>(keys_, values_, found_, part, present, wrong_);
+        forget_replies(out_, found_, part);
+        table_.get(keys_, out_, found_, part, nullptr);
+        count_wrong<<<blocks, 256>>>(keys_, out_, found_, part, present, wrong_);
       }
     }
     check(cudaDeviceSynchronize());
@@ -70,6 +73,7 @@ class Growth {
   DeviceTable table_;
   uint64_t* keys_;
   uint64_t* values_;
+  uint64_t* out_;
   uint8_t* found_;
   unsigned long long* wrong_;
 };

@@ -4,10 +4,11 @@
 //   device_items_bench [--items N] [--value-bytes N] [--batch N] [--rounds N]
 //                      [--gpu-memory MB] [--host-memory MB] [--host-items-from BYTES]
 //
-// Without --value-bytes it runs 64 and 256. The values are a function of the key, whoever put
-// them, so every reply of the last call of each kind is checked. The last three flags are options
-// of the table: with little memory of the GPU and some of the host, a share of the items lies on
-// the host; it is printed.
+// Without --value-bytes it runs 64 and 256. A value begins with a stamp, which each put draws anew;
+// the rest follows from key and stamp. After each call a model of the stamps replays it, and so
+// every reply is checked; of the writes in mixed calls one in ten erases. The last three flags are
+// options of the table: with little memory of the GPU and some of the host, a share of the items
+// lies on the host; it is printed.
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -15,7 +16,8 @@
 #include <string>
 
 #include "cuda/bench_flags.h"
-#include "cuda/gpu_batches.cuh"
+#include "cuda/gpu_replay.cuh"
+#include "cuda/stamped_words.h"
 #include "isotherm/device_item_table.h"
 
 namespace isotherm::bench::device_items_bench {
@@ -45,11 +47,7 @@ constexpr uint64_t key_bytes = 16;
 constexpr int blocks = 2048;
 constexpr int batches = 4;  // of each kind, in turn, so that no cache holds one
 
-__host__ __device__ inline uint64_t value_word(uint64_t key, uint64_t number) {
-  return key * 3 + number;
-}
-
-// The 16 bytes of each key, and the values and offsets of rows that are puts.
+// The 16 bytes of each key, and the first value of each.
 __global__ void make_columns(const uint64_t* keys, uint64_t rows, uint64_t value_words,
                              uint64_t* key_column, int64_t* key_offsets, uint64_t* values) {
   const uint64_t stride = uint64_t{gridDim.x} * blockDim.x;
@@ -60,7 +58,7 @@ __global__ void make_columns(const uint64_t* keys, uint64_t rows, uint64_t value
     key_column[2 * i + 1] = scramble(keys[i]);
     if (values == nullptr) continue;
     for (uint64_t w = 0; w < value_words; ++w) {
-      values[i * value_words + w] = value_word(keys[i], w);
+      values[i * value_words + w] = stamped_word(keys[i], keys[i] * 3, w);
     }
   }
 }
@@ -85,6 +83,7 @@ struct HostBatch {
   char* keys;
   int64_t* key_offsets;
   DeviceOp* ops;
+  uint64_t* stamps;
   char* values;
   int64_t* value_offsets;
 };
@@ -109,9 +108,10 @@ class ItemsBench {
         offsets_(pinned_array<int64_t>(rows_ + 1)),
         bytes_(pinned_array<char>(rows_ * value_bytes)) {
     for (HostBatch& batch : batches_) {
-      batch = {pinned_array<uint64_t>(rows_),           pinned_array<char>(rows_ * key_bytes),
-               pinned_array<int64_t>(rows_ + 1),        pinned_array<DeviceOp>(rows_),
-               pinned_array<char>(rows_ * value_bytes), pinned_array<int64_t>(rows_ + 1)};
+      batch = {pinned_array<uint64_t>(rows_),    pinned_array<char>(rows_ * key_bytes),
+               pinned_array<int64_t>(rows_ + 1), pinned_array<DeviceOp>(rows_),
+               pinned_array<uint64_t>(rows_),    pinned_array<char>(rows_ * value_bytes),
+               pinned_array<int64_t>(rows_ + 1)};
     }
   }
   ~ItemsBench() {
@@ -127,10 +127,10 @@ class ItemsBench {
       check(cudaFreeHost(memory));
     }
     for (const HostBatch& batch : batches_) {
-      for (void* memory :
-           {static_cast<void*>(batch.numbers), static_cast<void*>(batch.keys),
-            static_cast<void*>(batch.key_offsets), static_cast<void*>(batch.ops),
-            static_cast<void*>(batch.values), static_cast<void*>(batch.value_offsets)}) {
+      for (void* memory : {static_cast<void*>(batch.numbers), static_cast<void*>(batch.keys),
+                           static_cast<void*>(batch.key_offsets), static_cast<void*>(batch.ops),
+                           static_cast<void*>(batch.stamps), static_cast<void*>(batch.values),
+                           static_cast<void*>(batch.value_offsets)}) {
         check(cudaFreeHost(memory));
       }
     }
@@ -200,6 +200,7 @@ class ItemsBench {
         static_cast<double>(stats.workspace) / 1e6,
         static_cast<double>(stats.host_entries) / static_cast<double>(stats.entries));
     if (stats.entries != parameters_.items) ++wrong_;
+    model_.fill();
   }
 
   DeviceBytes device_keys() const { return {key_offsets_, reinterpret_cast<char*>(keys_)}; }
@@ -216,23 +217,35 @@ class ItemsBench {
       const HostBatch& batch = batches_[b];
       draw_keys<<<blocks, 256>>>(numbers_, rows_, parameters_.items, zipf, false, 100 + b);
       columns(rows_);
-      check(cudaMemset(ops_, 0, rows_));
-      if (one_in != 0) draw_ops<<<blocks, 256>>>(ops_, rows_, one_in, 7 + b);
       check(cudaMemcpy(batch.numbers, numbers_, rows_ * 8, cudaMemcpyDeviceToHost));
+      check(cudaMemset(ops_, one_in == 1 ? static_cast<int>(DeviceOp::put) : 0, rows_));
+      // The values that it draws as well are of no use here.
+      if (one_in > 1) draw_writes<<<blocks, 256>>>(ops_, numbers_, rows_, one_in, 7 + b);
       check(cudaMemcpy(batch.keys, keys_, rows_ * key_bytes, cudaMemcpyDeviceToHost));
       check(cudaMemcpy(batch.key_offsets, key_offsets_, (rows_ + 1) * 8, cudaMemcpyDeviceToHost));
       check(cudaMemcpy(batch.ops, ops_, rows_, cudaMemcpyDeviceToHost));
-      int64_t at = 0;
-      for (uint64_t i = 0; i < rows_; ++i) {
-        batch.value_offsets[i] = at;
-        if (batch.ops[i] != DeviceOp::put) continue;
-        for (uint64_t w = 0; w < value_bytes_ / 8; ++w, at += 8) {
-          const uint64_t word = value_word(batch.numbers[i], w);
-          std::memcpy(batch.values + at, &word, sizeof word);
-        }
-      }
-      batch.value_offsets[rows_] = at;
     }
+  }
+
+  // Other values than before for the puts of a batch, and no replies yet.
+  void prepare(const HostBatch& batch) {
+    int64_t at = 0;
+    for (uint64_t i = 0; i < rows_; ++i) {
+      batch.value_offsets[i] = at;
+      if (batch.ops[i] != DeviceOp::put) continue;
+      batch.stamps[i] = scramble(++stamps_);
+      for (uint64_t w = 0; w < value_bytes_ / 8; ++w, at += 8) {
+        const uint64_t word = stamped_word(batch.numbers[i], batch.stamps[i], w);
+        std::memcpy(batch.values + at, &word, sizeof word);
+      }
+    }
+    batch.value_offsets[rows_] = at;
+    forget();
+  }
+  // The bytes of the call before are another batch's.
+  void forget() {
+    std::memset(found_, ReplayedTable::untouched_byte, rows_);
+    std::memset(offsets_, ReplayedTable::untouched_byte, (rows_ + 1) * sizeof *offsets_);
   }
 
   DeviceItemRequests requests(const HostBatch& batch) const {
@@ -260,12 +273,14 @@ class ItemsBench {
   void report(const char* name, bool zipf, Call&& call) {
     std::vector<double> seconds;
     for (int round = -1; round < parameters_.rounds; ++round) {
+      const HostBatch& batch = batches_[(round + batches) % batches];
+      prepare(batch);
       const auto begin = std::chrono::steady_clock::now();
-      call(batches_[(round + batches) % batches]);
+      call(batch);
       const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
       if (round >= 0) seconds.push_back(took.count());
+      verify(batch);
     }
-    verify(batches_[(parameters_.rounds - 1 + batches) % batches]);
     print(name, zipf, seconds);
   }
   void print(const char* name, bool zipf, std::vector<double> seconds) {
@@ -282,6 +297,8 @@ class ItemsBench {
     columns(rows_);
     const DeviceItemReplies replies{device_found_, device_offsets_, device_bytes_,
                                     rows_ * value_bytes_};
+    check(cudaMemset(device_found_, ReplayedTable::untouched_byte, rows_));
+    check(cudaMemset(device_bytes_, ReplayedTable::untouched_byte, rows_ * value_bytes_));
     const double seconds = median_seconds(
         parameters_.rounds, [&](int) { table_.get(rows_, device_keys(), replies, nullptr); });
     check(cudaMemcpy(found_, device_found_, rows_, cudaMemcpyDeviceToHost));
@@ -294,26 +311,30 @@ class ItemsBench {
     print("GET, device", zipf, {seconds});
   }
 
-  // All keys are present; a get has its key's value.
+  // What the replies say of each row, as a table of stamps would, goes to the model.
   void verify(const HostBatch& batch) {
     uint64_t at = 0;
+    values_out_.assign(rows_, ReplayedTable::untouched);
     for (uint64_t i = 0; i < rows_; ++i) {
-      const bool get = batch.ops[i] == DeviceOp::get;
-      bool right = found_[i] == 1 && offsets_[i] == static_cast<int64_t>(at);
-      if (get) {
-        for (uint64_t w = 0; right && w < value_bytes_ / 8; ++w) {
-          uint64_t word = 0;
-          std::memcpy(&word, bytes_ + at + w * 8, sizeof word);
-          right = word == value_word(batch.numbers[i], w);
-        }
-        at += value_bytes_;
+      if (offsets_[i] != static_cast<int64_t>(at)) ++wrong_;
+      if (batch.ops[i] != DeviceOp::get || found_[i] != 1) continue;
+      if (at + value_bytes_ > rows_ * value_bytes_) break;
+      std::memcpy(words_.data(), bytes_ + at, words_.size() * sizeof words_[0]);
+      values_out_[i] = words_[0];
+      if (!are_stamped(batch.numbers[i], words_.data(), words_.size())) {
+        found_[i] = ReplayedTable::untouched_byte;
       }
-      wrong_ += !right;
+      at += value_bytes_;
     }
     wrong_ += offsets_[rows_] != static_cast<int64_t>(at);
-    // The next call has to write all of it anew.
-    std::memset(found_, 7, rows_);
-    std::memset(bytes_, 7, rows_ * value_bytes_);
+    DeviceRequests replayed;
+    replayed.rows = rows_;
+    replayed.ops = batch.ops;
+    replayed.keys = batch.numbers;
+    replayed.values = batch.stamps;
+    replayed.values_out = values_out_.data();
+    replayed.found = found_;
+    wrong_ += model_.replay(replayed, ReplayedTable::Values::gets);
   }
 
   const Parameters parameters_;
@@ -334,6 +355,10 @@ class ItemsBench {
   char* bytes_;
   HostBatch batches_[batches];
   double bus_ = 0;  // values a second
+  ReplayedTable model_{parameters_.items};
+  std::vector<uint64_t> values_out_;
+  std::vector<uint64_t> words_ = std::vector<uint64_t>(value_bytes_ / sizeof(uint64_t));
+  uint64_t stamps_ = 0;  // drawn
   uint64_t wrong_ = 0;
 };
 

@@ -1,11 +1,14 @@
 // DeviceQueue: latency of GETs that several threads offer at a given rate in open loop, for each
 // scheduling policy; and the times of batches alone, with the cycles that follow from them. With
-// --one-put-in N every N-th submission of a thread is of PUTs.
+// --one-put-in N every N-th submission of a thread is of PUTs, or of erases. Every reply is
+// checked.
 //
 //   device_queue_bench [--entries N] [--seconds S] [--clients N] [--gap-us N] [--rate N]
 //                      [--policy NAME] [--one-put-in N]
+#include <algorithm>
 #include <functional>
 #include <optional>
+#include <random>
 #include <string>
 #include <thread>
 
@@ -14,6 +17,7 @@
 #include "cuda/bench_flags.h"
 #include "cuda/gpu_batches.cuh"
 #include "cuda/offered_requests.h"
+#include "cuda/replayed_table.h"
 
 namespace isotherm::bench::device_queue_bench {
 namespace {
@@ -29,6 +33,7 @@ struct Parameters {
 };
 
 constexpr double us = 1e3;
+constexpr uint64_t most_keys_of_client = 1 << 18;
 
 // A queue to measure.
 struct Setting {
@@ -64,8 +69,8 @@ class Bench {
         measure(setting, rate);
       }
     }
-    std::printf("wrong replies: %llu\n", static_cast<unsigned long long>(wrong_));
-    return wrong_ == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    for (const auto& client : clients_) wrong_ += client->check_all(*table_);
+    return end_with(wrong_);
   }
 
  private:
@@ -86,18 +91,20 @@ class Bench {
     check(cudaFree(values));
   }
 
-  std::vector<uint64_t> present_keys(uint64_t count, uint64_t seed) const {
+  // Keys of a client, by its number: others than those of any other, in no order.
+  std::vector<uint64_t> keys_of(uint64_t client) const {
+    const uint64_t clients = parameters_.clients + 1;
+    const uint64_t count = std::min(most_keys_of_client, parameters_.entries / clients);
+    const uint64_t apart = parameters_.entries / (clients * count);
     std::vector<uint64_t> keys(count);
-    for (uint64_t i = 0; i < count; ++i) {
-      keys[i] = scramble(scramble(seed * count + i + 1) % parameters_.entries + 1);
-    }
+    for (uint64_t i = 0; i < count; ++i) keys[i] = scramble((i * clients + client) * apart + 1);
+    std::shuffle(keys.begin(), keys.end(), std::mt19937_64(client));
     return keys;
   }
 
   void make_clients() {
-    constexpr uint64_t keys_of_client = 1 << 18;
     for (uint32_t i = 0; i < parameters_.clients; ++i) {
-      clients_.push_back(std::make_unique<OfferedRequests>(present_keys(keys_of_client, i + 1)));
+      clients_.push_back(std::make_unique<OfferedRequests>(keys_of(i)));
     }
   }
 
@@ -107,29 +114,34 @@ class Bench {
     DeviceQueueOptions options;
     options.scheduling.policy = Scheduling::greedy;  // launched kernels only
     DeviceQueue queue(*table_, options);
-    const std::vector<uint64_t> keys = present_keys(1 << 14, 99);
-    std::vector<uint64_t> values(keys.size()), values_out(keys.size());
+    const std::vector<uint64_t> keys = keys_of(parameters_.clients);
+    ForeseenReplies foreseen(keys);
+    ForeseenReplies::Columns columns(keys.size());
+    std::vector<uint64_t> values_out(keys.size());
     std::vector<uint8_t> found(keys.size());
-    for (size_t i = 0; i < keys.size(); ++i) values[i] = keys[i] * 3;
     std::printf("a batch alone, submission to reply, median of %d:\n", rounds);
     for (const DeviceOp op : {DeviceOp::get, DeviceOp::put}) {
       CostModel costs;
       for (const uint64_t rows : {1, 64, 512, 1024, 2048, 4096, 8192, 16384}) {
+        if (rows > keys.size()) break;
         DeviceRequests requests;
         requests.rows = rows;
         requests.op = op;
         requests.keys = keys.data();
-        requests.values = values.data();
+        requests.values = columns.put.data();
         requests.values_out = values_out.data();
         requests.found = found.data();
         std::vector<double> took;
         for (int round = 0; round < rounds; ++round) {
           DeviceCompletion completion;
+          foreseen.foresee(op, 0, rows, columns);
+          std::fill_n(found.begin(), rows, ForeseenReplies::unanswered);
           const int64_t begin = clock_ns();
           if (queue.submit(requests, completion) != QueueStatus::ok) ++wrong_;
           completion.wait();
           took.push_back(static_cast<double>(clock_ns() - begin));
-          for (uint64_t i = 0; i < rows; ++i) wrong_ += values_out[i] != keys[i] * 3 ? 1 : 0;
+          wrong_ += ForeseenReplies::wrong(columns, rows, values_out.data(), found.data());
+          foreseen.apply(op, 0, rows, columns);
         }
         std::nth_element(took.begin(), took.begin() + rounds / 2, took.end());
         std::printf("  %s %5llu rows  %7.1f us\n", op == DeviceOp::get ? "GET" : "PUT",

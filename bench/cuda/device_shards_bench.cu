@@ -1,6 +1,10 @@
 // ShardedDeviceTable on two GPUs beside a DeviceTable on one of them, with as many entries in all
 // and as many rows a GPU and call: how much of one GPU's speed each of two has.
 //
+// Calls with writes come again and again with two columns of values in turn, so each puts other
+// values than it finds; the last ones are replayed on the host, slice by slice, and all entries are
+// read.
+//
 //   device_shards_bench [--entries N] [--rows N] [--rounds N]
 #include <chrono>
 #include <deque>
@@ -11,6 +15,7 @@
 
 #include "cuda/bench_flags.h"
 #include "cuda/gpu_batches.cuh"
+#include "cuda/gpu_replay.cuh"
 #include "isotherm/sharded_device_table.h"
 
 namespace isotherm::bench::device_shards_bench {
@@ -48,12 +53,10 @@ class Side {
     enter();
     check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
     keys_ = device_array<uint64_t>(rows);
-    values_ = device_array<uint64_t>(rows);
+    for (uint64_t*& values : values_) values = device_array<uint64_t>(rows);
     out_ = device_array<uint64_t>(rows);
     found_ = device_array<uint8_t>(rows);
     ops_ = device_array<DeviceOp>(rows);
-    wrong_ = device_array<unsigned long long>(1);
-    check(cudaMemset(wrong_, 0, sizeof *wrong_));
   }
 
   cudaStream_t stream() const { return stream_; }
@@ -64,9 +67,9 @@ class Side {
   // New entries, from rank `first` on.
   DeviceRequests fresh(uint64_t first, uint64_t rows) {
     enter();
-    fresh_keys<<<blocks, 256>>>(keys_, values_, rows, first);
+    fresh_keys<<<blocks, 256>>>(keys_, values_[0], rows, first);
     check(cudaDeviceSynchronize());
-    DeviceRequests requests = puts();
+    DeviceRequests requests = puts(0);
     requests.rows = rows;
     requests.distinct_keys = true;
     return requests;
@@ -75,12 +78,16 @@ class Side {
     enter();
     draw_keys<<<blocks, 256>>>(keys_, rows_, entries, zipf, false,
                                seed + static_cast<uint64_t>(gpu_));
-    triple<<<blocks, 256>>>(keys_, values_, rows_);
-    draw_ops<<<blocks, 256>>>(ops_, rows_, 20, seed);
+    // The operations are those that are drawn last.
+    for (uint64_t i = 0; i < 2; ++i) {
+      const uint64_t of_its_own = 4 * seed + 2 * static_cast<uint64_t>(gpu_) + i;
+      draw_writes<<<blocks, 256>>>(ops_, values_[i], rows_, 20, of_its_own);
+    }
     check(cudaDeviceSynchronize());
   }
 
-  DeviceRequests gets() const {
+  // Of calls in turn.
+  DeviceRequests gets(uint64_t /*turn*/ = 0) const {
     DeviceRequests requests;
     requests.rows = rows_;
     requests.keys = keys_;
@@ -88,36 +95,33 @@ class Side {
     requests.found = found_;
     return requests;
   }
-  DeviceRequests puts() const {
+  DeviceRequests puts(uint64_t turn) const {
     DeviceRequests requests;
     requests.rows = rows_;
     requests.op = DeviceOp::put;
     requests.keys = keys_;
-    requests.values = values_;
+    requests.values = values_[turn % 2];
     return requests;
   }
-  DeviceRequests mixed() const {
+  DeviceRequests mixed(uint64_t turn) const {
     DeviceRequests requests = gets();
     requests.ops = ops_;
-    requests.values = values_;
+    requests.values = values_[turn % 2];
     return requests;
   }
 
   // Replies forgotten, so that the next ones are not taken from an earlier call.
   void forget() {
     enter();
-    check(cudaMemset(found_, 7, rows_));
-    check(cudaDeviceSynchronize());
+    forget_replies(out_, found_, rows_);
   }
-  void check_replies() {
-    enter();
-    count_wrong<<<blocks, 256>>>(keys_, out_, found_, rows_, true, wrong_);
-    check(cudaDeviceSynchronize());
-  }
-  unsigned long long wrong() const {
-    unsigned long long wrong = 0;
-    check(cudaMemcpy(&wrong, wrong_, sizeof wrong, cudaMemcpyDeviceToHost));
-    return wrong;
+  // Gets of entries from rank `first` on.
+  DeviceRequests reads(uint64_t first, uint64_t rows) {
+    fresh(first, rows);
+    forget();
+    DeviceRequests requests = gets();
+    requests.rows = rows;
+    return requests;
   }
 
  private:
@@ -125,11 +129,10 @@ class Side {
   const uint64_t rows_;
   cudaStream_t stream_ = nullptr;
   uint64_t* keys_;
-  uint64_t* values_;
+  uint64_t* values_[2];
   uint64_t* out_;
   uint8_t* found_;
   DeviceOp* ops_;
-  unsigned long long* wrong_;
 };
 
 // Columns of gets in pinned host memory.
@@ -184,9 +187,7 @@ class Bench {
                   one[i].per_second / 1e9, two[i].per_second / 1e9,
                   two[i].per_second / one[i].per_second / 2);
     }
-    for (const Side& side : sides_) wrong_ += side.wrong();
-    std::printf("wrong replies: %llu\n", wrong_);
-    return wrong_ == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return end_with(wrong_);
   }
 
  private:
@@ -234,6 +235,7 @@ class Bench {
 
   std::vector<Rate> measure(Subject& subject) {
     fill(subject);
+    model_.fill();
     const DeviceTableStats stats = subject.stats();
     std::printf("%zu GPU(s): %llu entries, %.2f bytes an entry, work space %llu MiB in all\n",
                 subject.sides.size(), static_cast<unsigned long long>(stats.entries),
@@ -241,12 +243,12 @@ class Bench {
                 static_cast<unsigned long long>(stats.workspace >> 20));
     if (stats.entries != parameters_.entries) ++wrong_;
     std::vector<Rate> rates;
-    rates.push_back({"GET hits, slices on GPUs", slices(subject, false, true, &Side::gets)});
+    rates.push_back({"GET hits, slices on GPUs", slices(subject, false, &Side::gets)});
     rates.push_back({"GET hits, pinned host memory", pinned(subject)});
-    rates.push_back({"PUT of present keys", slices(subject, false, false, &Side::puts)});
-    rates.push_back({"95/5 in order, Zipf .99", slices(subject, true, true, &Side::mixed)});
-    // What was put is there.
-    slices(subject, false, true, &Side::gets);
+    rates.push_back({"PUT of present keys", slices(subject, false, &Side::puts)});
+    rates.push_back({"95/5 in order, Zipf .99", slices(subject, true, &Side::mixed)});
+    read_all(subject);
+    if (subject.stats().entries != model_.entries()) ++wrong_;
     return rates;
   }
 
@@ -265,19 +267,38 @@ class Bench {
   }
 
   // Requests a second.
-  double slices(Subject& subject, bool zipf, bool replies, DeviceRequests (Side::*kind)() const) {
-    std::vector<DeviceRequests> slices;
+  double slices(Subject& subject, bool zipf, DeviceRequests (Side::*kind)(uint64_t) const) {
+    std::vector<DeviceRequests> in_turn[2];
     for (Side& side : subject.sides) {
       side.draw(parameters_.entries, zipf, ++seed_ * 100);
       side.forget();
-      slices.push_back((side.*kind)());
+      for (uint64_t turn = 0; turn < 2; ++turn) in_turn[turn].push_back((side.*kind)(turn));
     }
+    uint64_t turns = 0;
     const double took = seconds_per_call(
-        parameters_.rounds, [&] { subject.run(slices); }, [&] { wait(subject); });
-    for (Side& side : subject.sides) {
-      if (replies) side.check_replies();
+        parameters_.rounds, [&] { subject.run(in_turn[turns++ % 2]); }, [&] { wait(subject); });
+    // What a turn finds depends on the one before it alone.
+    for (DeviceRequests before : in_turn[turns % 2]) {
+      before.values_out = nullptr;
+      before.found = nullptr;
+      wrong_ += replay_.replay(before);
     }
+    for (const DeviceRequests& last : in_turn[(turns + 1) % 2]) wrong_ += replay_.replay(last);
     return static_cast<double>(parameters_.rows * subject.sides.size()) / took;
+  }
+
+  void read_all(Subject& subject) {
+    for (uint64_t first = 0; first < parameters_.entries;) {
+      std::vector<DeviceRequests> slices;
+      for (Side& side : subject.sides) {
+        const uint64_t rows = std::min(parameters_.rows, parameters_.entries - first);
+        slices.push_back(side.reads(first, rows));
+        first += rows;
+      }
+      subject.run(slices);
+      wait(subject);
+      for (const DeviceRequests& gets : slices) wrong_ += replay_.replay(gets);
+    }
   }
 
   double pinned(Subject& subject) {
@@ -288,6 +309,7 @@ class Bench {
       check(cudaMemcpy(keys, side.keys(), parameters_.rows * sizeof *keys, cudaMemcpyDeviceToHost));
       keys += parameters_.rows;
     }
+    std::fill_n(columns.found, columns.rows, uint8_t{7});
     const double took = seconds_per_call(
         parameters_.rounds, [&] { subject.get_pinned(columns); }, [] {});
     wrong_ += columns.wrong();
@@ -335,6 +357,8 @@ class Bench {
 
   const Parameters parameters_;
   std::vector<Side> sides_;
+  ReplayedTable model_{parameters_.entries};
+  GpuReplay replay_{model_};
   uint64_t seed_ = 0;
   unsigned long long wrong_ = 0;
 };

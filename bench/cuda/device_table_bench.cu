@@ -2,6 +2,9 @@
 // beside what the card can do at most, measured in the same run. The last rows show what puts cost
 // where the guess whether their keys are new is made for the table, right or wrong.
 //
+// Every reply is checked. Calls with writes store values that are drawn anew, the mixed ones erase,
+// too; behind each row a model on the host replays its calls, and all entries are read.
+//
 //   device_table_bench [--entries N] [--rounds N]
 #include <algorithm>
 #include <functional>
@@ -10,6 +13,7 @@
 #include "cuda/bench_flags.h"
 #include "cuda/gpu_batches.cuh"
 #include "cuda/gpu_limits.cuh"
+#include "cuda/gpu_replay.cuh"
 #include "gpu/cuda_device.cuh"
 #include "gpu/fixed_device_table.h"
 #include "isotherm/device_table.h"
@@ -27,11 +31,12 @@ class Bench {
  public:
   explicit Bench(const Parameters& parameters)
       : parameters_(parameters),
-        keys_(device_array<uint64_t>(largest)),
-        values_(device_array<uint64_t>(largest)),
-        out_(device_array<uint64_t>(largest)),
-        found_(device_array<uint8_t>(largest)),
-        ops_(device_array<DeviceOp>(largest)),
+        rows_(std::max(largest, calls() << 24)),
+        keys_(device_array<uint64_t>(rows_)),
+        values_(device_array<uint64_t>(rows_)),
+        out_(device_array<uint64_t>(rows_)),
+        found_(device_array<uint8_t>(rows_)),
+        ops_(device_array<DeviceOp>(rows_)),
         wrong_(device_array<unsigned long long>(1)) {
     cudaDeviceProp properties;
     check(cudaGetDeviceProperties(&properties, 0));
@@ -55,13 +60,16 @@ class Bench {
     for (const TryPuts when : {TryPuts::never, TryPuts::always}) guesses(when);
     unsigned long long wrong = 0;
     check(cudaMemcpy(&wrong, wrong_, sizeof wrong, cudaMemcpyDeviceToHost));
-    std::printf("wrong replies: %llu\n", wrong);
-    return wrong == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return end_with(wrong + replayed_wrong_);
   }
 
  private:
+  // Of a row: those that are timed, and one before them. Each has rows of its own in the columns.
+  uint64_t calls() const { return static_cast<uint64_t>(parameters_.rounds) + 1; }
+
   void limits() {
-    const uint64_t bytes = parameters_.entries * 27;
+    // At least what the copies take.
+    const uint64_t bytes = std::max(parameters_.entries * 27, uint64_t{1} << 28);
     auto* memory = device_array<char>(bytes);
     check(cudaMemset(memory, 0, bytes));
     draw(largest, false, false, 1);
@@ -142,6 +150,7 @@ class Bench {
   void get(const char* name, int shift, bool zipf, bool absent) {
     const uint64_t rows = uint64_t{1} << shift;
     draw(largest, zipf, absent, 5);
+    forget_replies(out_, found_, largest);
     const double took = median_seconds(parameters_.rounds, [&](int round) {
       const uint64_t first = rows * static_cast<uint64_t>(round) % largest;
       table_->get(keys_ + first, out_ + first, found_ + first, rows, nullptr);
@@ -152,6 +161,7 @@ class Bench {
   }
 
   void puts() {
+    model_.fill();
     for (const int shift : {16, 20, 22, 24}) {
       put("uniform", shift, false);
       put("Zipf .99", shift, true);
@@ -162,45 +172,58 @@ class Bench {
   }
   template <class Table>
   void put_present(Table& table, const std::string& name, int shift, bool zipf) {
-    draw(largest, zipf, false, 7);
-    triple<<<blocks_, 256>>>(keys_, values_, largest);
     const uint64_t rows = uint64_t{1} << shift;
-    const double took = median_seconds(parameters_.rounds, [&](int round) {
-      const uint64_t first = rows * static_cast<uint64_t>(round) % largest;
-      DeviceRequests requests;
-      requests.rows = rows;
-      requests.op = DeviceOp::put;
-      requests.keys = keys_ + first;
-      requests.values = values_ + first;
-      table.run(requests, nullptr);
-    });
-    report(name, shift, took, limits_.swaps);
+    DeviceRequests all;
+    all.rows = rows * calls();
+    all.op = DeviceOp::put;
+    all.keys = keys_;
+    all.values = values_;
+    draw(all.rows, zipf, false, 7);
+    draw_writes<<<blocks_, 256>>>(nullptr, values_, all.rows, 1, ++seed_);
+    measure(table, all, rows, name, shift, limits_.swaps);
   }
 
   void mixed() {
     for (const bool zipf : {true, false}) {
       for (const int shift : {16, 20, 22, 24}) {
-        draw(largest, zipf, false, 9);
-        triple<<<blocks_, 256>>>(keys_, values_, largest);
-        draw_ops<<<blocks_, 256>>>(ops_, largest, 20, 3);
+        restore();
         const uint64_t rows = uint64_t{1} << shift;
-        const double took = median_seconds(parameters_.rounds, [&](int round) {
-          const uint64_t first = rows * static_cast<uint64_t>(round) % largest;
-          DeviceRequests requests;
-          requests.rows = rows;
-          requests.ops = ops_ + first;
-          requests.keys = keys_ + first;
-          requests.values = values_ + first;
-          requests.values_out = out_ + first;
-          requests.found = found_ + first;
-          table_->run(requests, nullptr);
-        });
-        const uint64_t used = std::min(largest, rows * static_cast<uint64_t>(parameters_.rounds));
-        count_wrong<<<blocks_, 256>>>(keys_, out_, found_, used, true, wrong_);
-        report(zipf ? "95/5 in order, Zipf .99" : "95/5 in order, uniform", shift, took,
-               limits_.reads_128);
+        DeviceRequests all;
+        all.rows = rows * calls();
+        all.ops = ops_;
+        all.keys = keys_;
+        all.values = values_;
+        all.values_out = out_;
+        all.found = found_;
+        draw(all.rows, zipf, false, 9);
+        draw_writes<<<blocks_, 256>>>(ops_, values_, all.rows, 20, ++seed_);
+        forget_replies(out_, found_, all.rows);
+        measure(*table_, all, rows, zipf ? "95/5 in order, Zipf .99" : "95/5 in order, uniform",
+                shift, limits_.reads_128);
       }
     }
+    restore();
+  }
+
+  // Calls of `rows` rows each, which are then replayed.
+  template <class Table>
+  void measure(Table& table, const DeviceRequests& all, uint64_t rows, const std::string& name,
+               int shift, double limit) {
+    const double took = median_seconds(parameters_.rounds, [&](int round) {
+      table.run(rows_from(all, rows * static_cast<uint64_t>(round), rows), nullptr);
+    });
+    replayed_wrong_ += replay_.replay(all);
+    replayed_wrong_ +=
+        replay_.read_all(keys_, values_, out_, found_, rows_,
+                         [&](const DeviceRequests& gets) { table.run(gets, nullptr); });
+    if (table.stats().entries != model_.entries()) ++replayed_wrong_;
+    report(name, shift, took, limit);
+  }
+
+  // Every entry has its first value again.
+  void restore() {
+    replay_.fill(keys_, values_, rows_,
+                 [&](const DeviceRequests& puts) { table_->run(puts, nullptr); });
   }
 
   // Keys and results in pinned host memory, in stream order and awaited.
@@ -215,6 +238,8 @@ class Bench {
     const double bytes = limits_.to_host / 8;  // a value a row
     const auto measure = [&](const std::string& name, int shift, bool awaited) {
       const uint64_t part = uint64_t{1} << shift;
+      std::fill_n(values, rows, 7);
+      std::fill_n(found, rows, uint8_t{7});
       const double took = median_seconds(parameters_.rounds, [&](int round) {
         const uint64_t first = part * static_cast<uint64_t>(round) % rows;
         if (awaited) {
@@ -241,13 +266,15 @@ class Bench {
         if (misses(i)) keys[i] = values[i];
       }
       for (const bool awaited : {false, true}) {
-        std::fill_n(values, rows, 7);
-        for (const int shift : {16, 20, 22, 24}) measure(name, shift, awaited);
-        uint64_t wrong = 0;
-        for (uint64_t i = 0; i < rows; ++i) {
-          wrong += found[i] != (misses(i) ? 0 : 1) || values[i] != (misses(i) ? 7 : keys[i] * 3);
+        for (const int shift : {16, 20, 22, 24}) {
+          measure(name, shift, awaited);
+          const uint64_t used = std::min(rows, calls() << shift);
+          for (uint64_t i = 0; i < used; ++i) {
+            const bool right = misses(i) ? found[i] == 0 && values[i] == 7
+                                         : found[i] == 1 && values[i] == keys[i] * 3;
+            replayed_wrong_ += right ? 0 : 1;
+          }
         }
-        std::printf("wrong replies from pinned memory: %zu\n", size_t(wrong));
       }
     }
     check(cudaFreeHost(keys));
@@ -269,6 +296,7 @@ class Bench {
       report("PUT of new keys, " + guess, shift,
              took * static_cast<double>(rows) / static_cast<double>(parameters_.entries),
              limits_.swaps);
+      model_.fill();
       put_present(table, "PUT of present keys, " + guess, shift, false);
     }
   }
@@ -284,6 +312,7 @@ class Bench {
   }
 
   const Parameters parameters_;
+  const uint64_t rows_;  // of each column
   uint64_t* keys_;
   uint64_t* values_;
   uint64_t* out_;
@@ -293,6 +322,10 @@ class Bench {
   uint32_t blocks_ = 0;
   GpuLimits limits_{};
   std::unique_ptr<DeviceTable> table_;
+  ReplayedTable model_{parameters_.entries};
+  GpuReplay replay_{model_};
+  uint64_t seed_ = 0;  // of what is written
+  uint64_t replayed_wrong_ = 0;
 };
 
 }  // namespace

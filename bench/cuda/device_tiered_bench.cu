@@ -1,15 +1,18 @@
 // DeviceTable with more entries than its cap on GPU memory has room for: once without a cap, then
-// with caps that have room for a half and a quarter; keys and results on the GPU, every reply
-// checked. Beside it what threads of the host alone reach on such a table.
+// with caps that have room for a half and a quarter; keys and results on the GPU. Every reply is
+// checked: calls with writes store other values than they find, and are replayed on a model. Beside
+// it what threads of the host alone reach on such a table.
 //
 //   device_tiered_bench [--entries N] [--rounds N] [--threads N]
 #include <chrono>
 #include <cinttypes>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "cuda/bench_flags.h"
 #include "cuda/gpu_batches.cuh"
+#include "cuda/gpu_replay.cuh"
 #include "isotherm/device_table.h"
 #include "isotherm/fixed_table.h"
 
@@ -29,14 +32,14 @@ class Tiered {
  public:
   explicit Tiered(const Parameters& parameters)
       : parameters_(parameters),
-        keys_(device_array<uint64_t>(rows)),
-        values_(device_array<uint64_t>(rows)),
-        out_(device_array<uint64_t>(rows)),
-        found_(device_array<uint8_t>(rows)),
-        ops_(device_array<DeviceOp>(rows)),
+        all_rows_(rows * (static_cast<uint64_t>(parameters.rounds) + 1)),
+        keys_(device_array<uint64_t>(all_rows_)),
+        values_(device_array<uint64_t>(all_rows_)),
+        out_(device_array<uint64_t>(all_rows_)),
+        found_(device_array<uint8_t>(all_rows_)),
+        ops_(device_array<DeviceOp>(all_rows_)),
         wrong_(device_array<unsigned long long>(1)) {
     check(cudaMemset(wrong_, 0, sizeof *wrong_));
-    draw_ops<<<blocks, 256>>>(ops_, rows, 20, 3);
   }
 
   int run() {
@@ -47,10 +50,9 @@ class Tiered {
                 host.load, host.gets);
     std::printf("%-7s %8s %5s %11s %7s %9s %9s %9s %10s %6s\n", "cap", "on GPU", "host",
                 "bins out/in", "load", "GET unif", "GET Zipf", "PUT unif", "95/5 Zipf", "wrong");
-    const uint64_t all = measure(0, 0);
-    uint64_t wrong = all;
+    uint64_t wrong = measure(0, 0);
     for (const uint64_t times : {2, 4}) wrong += measure(index_bytes_ / times, times);
-    return wrong == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return end_with(wrong);
   }
 
  private:
@@ -101,7 +103,7 @@ class Tiered {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   }
 
-  // Wrong replies and entries.
+  // Wrong replies and entries since the last time.
   uint64_t measure(uint64_t gpu_memory, uint64_t times) {
     DeviceTableOptions options;
     options.gpu_memory = gpu_memory;
@@ -111,12 +113,14 @@ class Tiered {
     const double load = fill(table);
     const DeviceTableStats stats = table.stats();
     if (times == 0) index_bytes_ = stats.bytes + stats.workspace;
+    model_.fill();
     const double uniform = gets(table, false), zipf = gets(table, true);
     const double puts = present(table), mix = mixed(table);
     const DeviceTableStats after = table.stats();
     unsigned long long wrong = 0;
     check(cudaMemcpy(&wrong, wrong_, sizeof wrong, cudaMemcpyDeviceToHost));
-    wrong += after.entries != parameters_.entries;
+    check(cudaMemset(wrong_, 0, sizeof *wrong_));
+    wrong += std::exchange(replayed_wrong_, 0) + (after.entries != model_.entries() ? 1 : 0);
     const std::string name = times == 0 ? "no cap" : "1/" + std::to_string(times);
     const std::string moved =
         std::to_string(after.bins_to_host) + "/" + std::to_string(after.bins_to_device);
@@ -142,39 +146,55 @@ class Tiered {
     double rate = 0;
     for (uint64_t seed = 5; seed < 8; ++seed) {  // bins may move meanwhile; the last counts
       draw_keys<<<blocks, 256>>>(keys_, rows, parameters_.entries, zipf, false, seed);
-      rate = timed([&] { table.get(keys_, out_, found_, rows, nullptr); });
+      forget_replies(out_, found_, rows);
+      rate = timed([&](int) { table.get(keys_, out_, found_, rows, nullptr); });
       count_wrong<<<blocks, 256>>>(keys_, out_, found_, rows, true, wrong_);
     }
     return rate;
   }
   double present(DeviceTable& table) {
-    draw_keys<<<blocks, 256>>>(keys_, rows, parameters_.entries, false, false, 9);
-    triple<<<blocks, 256>>>(keys_, values_, rows);
-    return timed([&] { table.put(keys_, values_, rows, nullptr); });
+    draw_keys<<<blocks, 256>>>(keys_, all_rows_, parameters_.entries, false, false, 9);
+    draw_writes<<<blocks, 256>>>(nullptr, values_, all_rows_, 1, ++seed_);
+    DeviceRequests all;
+    all.rows = all_rows_;
+    all.op = DeviceOp::put;
+    all.keys = keys_;
+    all.values = values_;
+    return replayed(table, all);
   }
   double mixed(DeviceTable& table) {
-    draw_keys<<<blocks, 256>>>(keys_, rows, parameters_.entries, true, false, 11);
-    triple<<<blocks, 256>>>(keys_, values_, rows);
-    DeviceRequests requests;
-    requests.rows = rows;
-    requests.ops = ops_;
-    requests.keys = keys_;
-    requests.values = values_;
-    requests.values_out = out_;
-    requests.found = found_;
-    const double rate = timed([&] { table.run(requests, nullptr); });
-    count_wrong<<<blocks, 256>>>(keys_, out_, found_, rows, true, wrong_);
+    draw_keys<<<blocks, 256>>>(keys_, all_rows_, parameters_.entries, true, false, 11);
+    draw_writes<<<blocks, 256>>>(ops_, values_, all_rows_, 20, ++seed_);
+    forget_replies(out_, found_, all_rows_);
+    DeviceRequests all;
+    all.rows = all_rows_;
+    all.ops = ops_;
+    all.keys = keys_;
+    all.values = values_;
+    all.values_out = out_;
+    all.found = found_;
+    return replayed(table, all);
+  }
+  // Calls with rows of their own each, which are then replayed.
+  double replayed(DeviceTable& table, const DeviceRequests& all) {
+    const double rate = timed([&](int round) {
+      table.run(rows_from(all, rows * static_cast<uint64_t>(round), rows), nullptr);
+    });
+    replayed_wrong_ += replay_.replay(all);
+    replayed_wrong_ +=
+        replay_.read_all(keys_, values_, out_, found_, rows,
+                         [&](const DeviceRequests& gets) { table.run(gets, nullptr); });
     return rate;
   }
   // M/s.
   template <class Call>
   double timed(Call&& call) const {
     check(cudaDeviceSynchronize());
-    return static_cast<double>(rows) / median_seconds(parameters_.rounds, [&](int) { call(); }) /
-           1e6;
+    return static_cast<double>(rows) / median_seconds(parameters_.rounds, call) / 1e6;
   }
 
   const Parameters parameters_;
+  const uint64_t all_rows_;  // of all calls of a kind
   uint64_t* keys_;
   uint64_t* values_;
   uint64_t* out_;
@@ -182,6 +202,10 @@ class Tiered {
   DeviceOp* ops_;
   unsigned long long* wrong_;
   uint64_t index_bytes_ = 0;  // of the table without a cap
+  ReplayedTable model_{parameters_.entries};
+  GpuReplay replay_{model_};
+  uint64_t seed_ = 0;  // of what is written
+  uint64_t replayed_wrong_ = 0;
 };
 
 }  // namespace

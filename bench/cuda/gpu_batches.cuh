@@ -1,7 +1,7 @@
-// Batches made and checked on the GPU: keys of present and absent entries, operations, replies.
+// Batches made and checked on the GPU: keys of present and absent entries, and replies of tables
+// that have their first values.
 //
-// The entry of rank r has the key scramble(r + 1) and three times the key as its value, whoever
-// wrote it.
+// The entry of rank r has the key scramble(r + 1), and at first three times the key as its value.
 #pragma once
 
 #include <cstdint>
@@ -40,15 +40,7 @@ static __global__ void fresh_keys(uint64_t* keys, uint64_t* values, uint64_t row
   }
 }
 
-// One write in `one_in`.
-static __global__ void draw_ops(DeviceOp* ops, uint64_t rows, uint64_t one_in, uint64_t seed) {
-  const uint64_t stride = uint64_t{gridDim.x} * blockDim.x;
-  for (uint64_t i = uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < rows; i += stride) {
-    ops[i] = scramble(seed + i) % one_in == 0 ? DeviceOp::put : DeviceOp::get;
-  }
-}
-
-// Replies that are not `expected` (a present key has the value 3 × key, whoever wrote it).
+// Replies that are not `expected` (a present key has the value 3 × key).
 static __global__ void count_wrong(const uint64_t* keys, const uint64_t* values,
                                    const uint8_t* found, uint64_t rows, bool expected,
                                    unsigned long long* wrong) {
@@ -56,13 +48,6 @@ static __global__ void count_wrong(const uint64_t* keys, const uint64_t* values,
   for (uint64_t i = uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < rows; i += stride) {
     const bool right = expected ? found[i] == 1 && values[i] == keys[i] * 3 : found[i] == 0;
     if (!right) atomicAdd(wrong, 1ull);
-  }
-}
-
-static __global__ void triple(const uint64_t* keys, uint64_t* values, uint64_t rows) {
-  const uint64_t stride = uint64_t{gridDim.x} * blockDim.x;
-  for (uint64_t i = uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < rows; i += stride) {
-    values[i] = keys[i] * 3;
   }
 }
 

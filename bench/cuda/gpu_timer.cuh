@@ -11,21 +11,14 @@
 #include <cstdlib>
 #include <vector>
 
+#include "cuda/ranks.h"
+
 namespace isotherm::bench {
 
 inline void check(cudaError_t error) {
   if (error == cudaSuccess) return;
   std::fprintf(stderr, "CUDA: %s\n", cudaGetErrorString(error));
   std::exit(EXIT_FAILURE);
-}
-
-// A mixer of 64 bits, for keys and places; not the table's hash.
-__host__ __device__ inline uint64_t scramble(uint64_t x) {
-  x ^= x >> 33;
-  x *= 0xff51afd7ed558ccdULL;
-  x ^= x >> 33;
-  x *= 0xc4ceb9fe1a85ec53ULL;
-  return x ^ x >> 33;
 }
 
 // The median of `rounds` runs of work(round) on the default stream, after one that is not counted;

@@ -7,8 +7,10 @@
 // request that was due meanwhile (no coordinated omission). Requests that were due within a
 // quarter of a microsecond are recorded together, with the time of the first.
 //
-// GETs and PUTs are waited for apart, since PUTs may be held back. Every reply is compared.
-// Threads. One a client. Memory. 2 × slots × slot_rows × 9 bytes.
+// GETs and PUTs are waited for apart, since PUTs may be held back. One submission in ten of those
+// with writes erases, the others put values that are drawn anew. Each reply is compared with the
+// one that was foreseen (cuda/foreseen_replies.h), and check_all() reads all keys at the end.
+// Threads. One a client. Memory. 2 × slots × slot_rows × 26 bytes.
 #pragma once
 
 #include <algorithm>
@@ -17,6 +19,7 @@
 #include <memory>
 #include <vector>
 
+#include "cuda/foreseen_replies.h"
 #include "isotherm/device_queue.h"
 #include "isotherm_bench/histogram.h"
 
@@ -50,9 +53,18 @@ class OfferedRequests {
     int64_t last_reply = 0;
   };
 
-  // Keys of present entries, whose values are three times the key, whoever puts them.
-  explicit OfferedRequests(std::vector<uint64_t> keys) : keys_(std::move(keys)) {
-    for (const uint64_t key : keys_) values_.push_back(key * 3);
+  // Different keys of present entries, whose values are three times the key.
+  explicit OfferedRequests(std::vector<uint64_t> keys) : foreseen_(std::move(keys)) {}
+
+  // Wrong replies to gets of all keys.
+  uint64_t check_all(DeviceTable& table) {
+    const std::vector<uint64_t>& keys = foreseen_.keys();
+    ForeseenReplies::Columns columns(keys.size());
+    foreseen_.foresee(DeviceOp::get, 0, keys.size(), columns);
+    std::vector<uint64_t> values(keys.size());
+    std::vector<uint8_t> found(keys.size(), ForeseenReplies::unanswered);
+    table.get(keys, values, found);
+    return ForeseenReplies::wrong(columns, keys.size(), values.data(), found.data());
   }
 
   Result run(DeviceQueue& queue, const Plan& plan) {
@@ -80,10 +92,12 @@ class OfferedRequests {
   static constexpr uint64_t slots = 256;
   static constexpr uint64_t slot_rows = 8192;
   static constexpr double group_ns = 250;
+  static constexpr uint64_t erase_in = 10;  // submissions with writes
 
   struct Slot {
     std::vector<uint64_t> values = std::vector<uint64_t>(slot_rows);
     std::vector<uint8_t> found = std::vector<uint8_t>(slot_rows);
+    ForeseenReplies::Columns columns{slot_rows};
     const uint64_t* keys = nullptr;
     uint64_t first = 0;  // number of the request
     uint64_t rows = 0;
@@ -119,23 +133,28 @@ class OfferedRequests {
     Line& line = puts ? puts_ : gets_;
     if (due < 1 || line.full()) return false;
     Slot& next = line.next();
-    const uint64_t at = offered_ % keys_.size();
-    next.rows = std::min({static_cast<uint64_t>(due), slot_rows, keys_.size() - at});
+    const std::vector<uint64_t>& keys = foreseen_.keys();
+    const uint64_t at = offered_ % keys.size();
+    next.rows = std::min({static_cast<uint64_t>(due), slot_rows, keys.size() - at});
     next.first = offered_;
-    next.keys = keys_.data() + at;
+    next.keys = keys.data() + at;
     next.puts = puts;
     DeviceRequests requests;
     requests.rows = next.rows;
-    requests.op = puts ? DeviceOp::put : DeviceOp::get;
+    requests.op = !puts ? DeviceOp::get : writes_ % erase_in == 0 ? DeviceOp::erase : DeviceOp::put;
     requests.keys = next.keys;
-    requests.values = values_.data() + at;
+    requests.values = next.columns.put.data();
     requests.values_out = next.values.data();
     requests.found = next.found.data();
+    foreseen_.foresee(requests.op, at, next.rows, next.columns);
+    std::fill_n(next.found.begin(), next.rows, ForeseenReplies::unanswered);
     const QueueStatus status = queue.submit(requests, next.completion);
     if (status == QueueStatus::retry) {
       ++result_.retries;
       return true;
     }
+    foreseen_.apply(requests.op, at, next.rows, next.columns);
+    if (puts) ++writes_;
     if (status == QueueStatus::lost) result_.wrong += next.rows;
     ++result_.submissions;
     offered_ += next.rows;
@@ -152,12 +171,8 @@ class OfferedRequests {
 
   void collect(const Slot& done) {
     const int64_t now = clock_ns();
-    uint64_t wrong = 0;
-    for (uint64_t row = 0; row < done.rows; ++row) {
-      const bool right = done.values[row] == done.keys[row] * 3 && done.found[row] == 1;
-      wrong += right ? 0 : 1;
-    }
-    result_.wrong += wrong;
+    result_.wrong +=
+        ForeseenReplies::wrong(done.columns, done.rows, done.values.data(), done.found.data());
     if (done.completion.status() != QueueStatus::ok) result_.wrong += done.rows;
     for (uint64_t row = 0; row < done.rows; row += group_) {
       const int64_t due = due_at(done.first + row);
@@ -171,8 +186,8 @@ class OfferedRequests {
     }
   }
 
-  const std::vector<uint64_t> keys_;
-  std::vector<uint64_t> values_;
+  ForeseenReplies foreseen_;
+  uint64_t writes_ = 1;  // submissions with writes so far, and one
   Line gets_;
   Line puts_;
   Plan plan_;

@@ -39,6 +39,9 @@ struct CUstream_st;
 
 namespace isotherm {
 
+// GPUs that this program can use; 0 where there is none, or no driver.
+int gpu_count();
+
 enum class DeviceOp : uint8_t { get, put, erase, put_if_absent, compare_and_swap, add };
 
 inline constexpr uint8_t reply_retry = 255;

@@ -14,6 +14,7 @@
 //   groups     rows on keys that a group has wait                       executor/key_gate.h
 //   telling    a change is told before it can be seen                index/item_table.h
 //   takeover   versions go on where a lost device has left them        executor/device
+//   draining   keys go to another side when no round runs              executor/device/rounds.cc
 #pragma once
 
 #include "base/macros.h"
@@ -31,7 +32,8 @@ enum class Rule {
   retry,
   groups,
   telling,
-  takeover
+  takeover,
+  draining
 };
 
 #if defined(ISOTHERM_BROKEN)

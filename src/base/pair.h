@@ -6,12 +6,14 @@
 // releases. compare_exchange_pair is `cmpxchg16b`. Under the thread sanitizer (clang's or g++'s)
 // the same accesses go through 16-byte atomics, which it understands.
 //
-// On the GPU. Inline PTX for sm_90: a relaxed 128-bit load, and atom.cas.b128.
+// On the GPU. Inline PTX: a relaxed 128-bit load, and atom.cas.b128; before sm_90, which has no
+// such swap, base/pair_locks.h.
 #pragma once
 
 #include <cstdint>
 
 #include "base/macros.h"
+#include "base/pair_locks.h"
 
 #if defined(__SANITIZE_THREAD__)
 #define ISOTHERM_TSAN 1
@@ -109,7 +111,7 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void store_pair(Pair* to, Pair pair) {
 #endif
 }
 
-#if defined(__CUDA_ARCH__)
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 #define ISOTHERM_SWAP_PAIR(order)                                                           \
   asm volatile(                                                                             \
       "{ .reg .b128 c, n, o; mov.b128 c, {%2,%3}; mov.b128 n, {%4,%5};"                     \
@@ -124,7 +126,9 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void store_pair(Pair* to, Pair pair) {
 // also sees what was written before it.
 ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool compare_exchange_pair(Pair* at, Pair expected,
                                                                 Pair desired) {
-#if defined(__CUDA_ARCH__)
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+  return pair_locks::swap(at, {expected.first, expected.second}, {desired.first, desired.second});
+#elif defined(__CUDA_ARCH__)
   uint64_t first;
   uint64_t second;
   ISOTHERM_SWAP_PAIR("release");
@@ -145,7 +149,9 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool compare_exchange_pair(Pair* at, Pair e
 // microsecond and the contents of the L1 cache.
 ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool exchange_pair_alone(Pair* at, Pair expected,
                                                               Pair desired) {
-#if defined(__CUDA_ARCH__)
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+  return pair_locks::swap(at, {expected.first, expected.second}, {desired.first, desired.second});
+#elif defined(__CUDA_ARCH__)
   uint64_t first;
   uint64_t second;
   ISOTHERM_SWAP_PAIR("relaxed");

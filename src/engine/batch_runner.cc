@@ -100,13 +100,22 @@ void BatchRunner::run_walks(BatchRun& run) {
 void BatchRunner::run_plain(BatchRun& run) {
   Batch& batch = *run.batch;
   engine_.store.epochs.enter_to_work(run.slot);
-  if (engine_.device) prepare_device(run);
-  const bool gated = engine_.store.gate.armed() || engine_.store.row_gate != nullptr;
+  bool gated = engine_.store.gate.armed() || engine_.store.row_gate != nullptr;
+  if (engine_.device) {
+    prepare_device(run);
+    delay_ = delays_writes(batch) ? engine_.write_delay.get() : nullptr;
+    gated |= delay_ != nullptr;
+  }
   if (!gated) run_now(run, batch, 0, batch.size(), false);
   EpochDomain::rest(run.slot);
   if (!gated) return;
   executor_.hash_keys(batch.columns(), 0, batch.size());
   run_gated(run, batch, 0, batch.size());
+  delay_ = nullptr;
+}
+
+bool BatchRunner::delays_writes(const Batch& batch) const {
+  return engine_.write_delay != nullptr && batch.writes() && engine_.on_device();
 }
 
 Submitted BatchRunner::run_groups(BatchRun& run) {
@@ -195,17 +204,19 @@ void BatchRunner::run_early(BatchRun& run) {
   engine_.store.epochs.enter(run.slot);
   if (engine_.device) prepare_device(run);
   engine_.store.gate.begin(*holder_, batch.columns(), 0, batch.size());
-  find_early(batch);
-  run_unparked(run, batch, 0, batch.size());
+  const bool any = find_early(batch);
+  if (any) run_unparked(run, batch, 0, batch.size());
   KeyGate::end(*holder_);
+  // A batch of which nothing ran holds no memory back while it waits.
+  if (!any) return EpochDomain::leave(run.slot);
   run.early.resize(batch.size());
   std::transform(parked_.begin(), parked_.end(), run.early.begin(),
                  [](uint8_t parked) { return parked == 0 ? 1 : 0; });
 }
 
-// As in `park_held`. Rows behind one that cannot run, of its key, cannot either.
-void BatchRunner::find_early(const Batch& batch) {
-  const KeyGate& gate = engine_.store.gate;
+// Whether there are any. Rows behind one that cannot run, of its key, cannot either. One look will
+// do: no view is among them, and who takes keys meanwhile waits for the rows that are found.
+bool BatchRunner::find_early(const Batch& batch) {
   const Batch::Columns& columns = batch.columns();
   std::unordered_set<uint64_t> keys;
   const auto key_of = [&](Batch::Row row) { return columns.hash[row] + columns.database[row]; };
@@ -215,18 +226,16 @@ void BatchRunner::find_early(const Batch& batch) {
       for (Batch::Row row = span.first; row < span.end; ++row) keys.insert(key_of(row));
     }
   }
-  for (bool again = true; again;) {
-    const uint64_t takes = gate.takes();
-    again = false;
-    for (Batch::Row row = 0; row < batch.size(); ++row) {
-      if (parked_[row] != 0) continue;
-      if (!keys.contains(key_of(row)) && awaited(columns, row) == nullptr) continue;
+  bool any = false;
+  for (Batch::Row row = 0; row < batch.size(); ++row) {
+    if (keys.contains(key_of(row)) || awaited(columns, row) != nullptr) {
       keys.insert(key_of(row));
       parked_[row] = 1;
-      again = true;
+    } else {
+      any = true;
     }
-    again = again && gate.takes() != takes;
   }
+  return any;
 }
 
 void BatchRunner::prepare_device(BatchRun& run) {
@@ -265,15 +274,6 @@ void BatchRunner::run_gated(BatchRun& run, Batch& batch, Batch::Row first, Batch
   KeyGate::end(*holder_);
 }
 
-void BatchRunner::run_unparked(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end) {
-  for (Batch::Row row = first; row < end; ++row) {
-    if (parked_[row - first] != 0) continue;
-    const Batch::Row begin = row;
-    while (row < end && parked_[row - first] == 0) ++row;
-    run_now(run, batch, begin, row, true);
-  }
-}
-
 // Whether some are left out. Who takes keys meanwhile waits for the rows that are left, so it looks
 // again until it finds nothing new: a view is then before it or behind it. What ran early is left
 // out like what is parked.
@@ -302,6 +302,8 @@ bool BatchRunner::park_held(BatchRun& run, Batch& batch, Batch::Row first, Batch
 // With the view that it belongs to.
 void BatchRunner::park(BatchRun& run, Batch& batch, Batch::Row row, Awaited* what,
                        Batch::Row first) {
+  // All writes that are put off go together, so one waits for all.
+  if (what != nullptr && what == delay_ && std::exchange(run.put_off, true)) what = nullptr;
   const auto park_one = [&](Batch::Row one, Awaited* its) {
     if (std::exchange(parked_[one - first], 1) == 0) run.park(batch, one, its);
   };
@@ -320,8 +322,10 @@ Awaited* BatchRunner::awaited(const Batch::Columns& columns, Batch::Row row) con
   const uint64_t hash = columns.hash[row];
   const uint32_t database = columns.database[row];
   if (Awaited* const holder = store.gate.held(*holder_, hash, database)) return holder;
-  if (store.row_gate == nullptr || store.gate.owns(*holder_, hash, database)) return nullptr;
-  return store.row_gate->awaited(columns, row);
+  if (store.row_gate != nullptr && !store.gate.owns(*holder_, hash, database)) {
+    if (Awaited* const what = store.row_gate->awaited(columns, row)) return what;
+  }
+  return columns.op[row] != Op::get ? delay_ : nullptr;
 }
 
 // Gets whose values are lost with a device are run on the host.
@@ -338,13 +342,33 @@ void BatchRunner::finish_values(BatchRun& run) {
 // fetched later.
 void BatchRunner::run_now(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end,
                           bool hashed) {
-  if (engine_.on_device()) {
-    DeviceExecutor& device = *engine_.device;
-    const bool parks = fetchers_ != nullptr && run.reader != nullptr && !run.batch->has_groups();
-    first = device.run(participant_, run, batch, first, end, parks ? &run : nullptr);
-    if (fetchers_ == nullptr) finish_values(run);
-  }
+  if (engine_.on_device()) first = run_on_device(run, batch, first, end, nullptr);
   if (first != end) executor_.run(batch, run.now_ms, run.writable, first, end, hashed);
+}
+
+// Those with hashes that park_held has left: by one round for all, on the host in runs.
+void BatchRunner::run_unparked(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end) {
+  const auto parked = [&](Batch::Row row) { return parked_[row - first] != 0; };
+  Batch::Row row = first;
+  if (engine_.on_device() && std::count(parked_.begin(), parked_.end(), 0) != 0) {
+    row = run_on_device(run, batch, first, end, parked_.data());
+  }
+  for (; row < end; ++row) {
+    if (parked(row)) continue;
+    const Batch::Row begin = row;
+    while (row < end && !parked(row)) ++row;
+    executor_.run(batch, run.now_ms, run.writable, begin, row, true);
+  }
+}
+
+Batch::Row BatchRunner::run_on_device(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end,
+                                      const uint8_t* skipped) {
+  DeviceExecutor& device = *engine_.device;
+  const bool parks = fetchers_ != nullptr && run.reader != nullptr && !run.batch->has_groups();
+  const Batch::Row done =
+      device.run(participant_, run, batch, first, end, parks ? &run : nullptr, skipped);
+  if (fetchers_ == nullptr) finish_values(run);
+  return done;
 }
 
 Submitted BatchRunner::run_again(BatchRun& run) {
@@ -392,11 +416,16 @@ bool BatchRunner::make_room(BatchRun& run) {
     run.passing = static_cast<int64_t>(needed.replaced);
     store.budget.passing.fetch_add(run.passing, std::memory_order_relaxed);
   }
-  return needed.at_once == 0 || upkeep_.make_room(needed, run.now_ms);
+  if (needed.at_once + needed.in_place == 0) return true;
+  // What is in its place takes no more, so it is not refused where none can be made.
+  return upkeep_.make_room(needed, run.now_ms) || needed.at_once == 0;
 }
 
 bool BatchRunner::maintain(int64_t now_ms) {
-  return upkeep_.step(std::exchange(writes_, 0), now_ms);
+  const bool more = upkeep_.step(std::exchange(writes_, 0), now_ms);
+  if (engine_.device == nullptr || !engine_.device->rounds().tends()) return more;
+  const EpochGuard guard(engine_.store.epochs, slot_);
+  return engine_.device->rounds().tend() || more;
 }
 
 // The batch has the databases (executor/key_gate.h), and nobody else works on what is theirs.

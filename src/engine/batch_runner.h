@@ -25,6 +25,7 @@
 namespace isotherm {
 
 class EngineState;
+class WriteDelay;
 
 class BatchRunner final : public Executor {
  public:
@@ -69,14 +70,17 @@ class BatchRunner final : public Executor {
   bool wait_whole(BatchRun& run);
   void give_keys_back(BatchRun& run);
   void run_early(BatchRun& run);
-  void find_early(const Batch& batch);
-  void run_unparked(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end);
+  bool find_early(const Batch& batch);
   void run_all(BatchRun& run);
   void run_gated(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end);
   bool park_held(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end);
   void park(BatchRun& run, Batch& batch, Batch::Row row, Awaited* what, Batch::Row first);
   Awaited* awaited(const Batch::Columns& columns, Batch::Row row) const;
+  bool delays_writes(const Batch& batch) const;
   void run_now(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end, bool hashed);
+  void run_unparked(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end);
+  Batch::Row run_on_device(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end,
+                           const uint8_t* skipped);
   void finish_values(BatchRun& run);
   void begin_commits(BatchRun& run, bool again);
   Submitted settle(BatchRun& run);
@@ -96,6 +100,7 @@ class BatchRunner final : public Executor {
   std::unique_ptr<ValueReader> reader_;
   HostUpkeep upkeep_;
   std::vector<uint8_t> parked_;  // of the rows that are to run now
+  WriteDelay* delay_ = nullptr;  // of the rows that run now, where writes are put off
   uint64_t writes_ = 0;          // rows that may write, since the last step of upkeep
 };
 

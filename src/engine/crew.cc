@@ -43,7 +43,7 @@ void Crew::make_threads() {
         std::min(count_, most_fetchers),
         [this](ValueReader& reader) { engine_.device->finish(reader); });
   }
-  if (!engine_.device->schedule().waits()) {
+  if (!engine_.device->gathers()) {
     quick_ = std::make_unique<QuickPath>(engine_, *this, fetchers_.get());
   }
   for (uint32_t i = 0; i < count_; ++i) {

@@ -4,6 +4,11 @@
 
 namespace isotherm {
 
+int gpu_count() {
+  int count = 0;
+  return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
+}
+
 DeviceTable::DeviceTable(const DeviceTableOptions& options)
     : state_(std::make_unique<State>(options)) {}
 DeviceTable::~DeviceTable() = default;

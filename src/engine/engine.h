@@ -34,8 +34,8 @@
 
 #include "base/clock.h"
 #include "base/wait_clock.h"
-#include "executor/device/round_schedule.h"
 #include "executor/executor.h"
+#include "executor/scheduling_policy.h"
 #include "executor/values/device_values.h"
 #include "gpu/root_tier.h"
 #include "isotherm/batch.h"

@@ -12,54 +12,13 @@
 
 #include "engine/engine.h"
 #include "fake_device/gated_root_table.h"
+#include "models/held_keys.h"
 #include "models/key_latches.h"
 
 namespace isotherm::group_wait_test {
 namespace {
 
 using Started = Worker::Started;
-
-// A group of another thread, whose guard waits until it is let go. Its keys are there before it.
-class HeldKeys {
- public:
-  explicit HeldKeys(Engine& engine, std::vector<std::string> keys)
-      : keys_(std::move(keys)), thread_([this, &engine] { run(engine); }) {
-    gate_.wait_for(1);
-  }
-  ~HeldKeys() { let_go(); }
-  HeldKeys(const HeldKeys&) = delete;
-  HeldKeys& operator=(const HeldKeys&) = delete;
-
-  void let_go() {
-    gate_.open();
-    if (thread_.joinable()) thread_.join();
-  }
-  // Whether the key was there when the group looked again.
-  bool found(size_t key) const { return found_[key]; }
-
- private:
-  void run(Engine& engine) {
-    Worker worker(engine);
-    Batch batch;
-    for (const std::string& key : keys_) batch.get(key, option::no_touch);
-    batch.guard([](Batch&, Batch::Row, void* gate) { static_cast<Gate*>(gate)->pass(); }, &gate_);
-    const Batch::Row again = batch.size();
-    for (const std::string& key : keys_) batch.get(key, option::no_touch);
-    for (const std::string& key : keys_) batch.put(key, "new");
-    batch.group(0);
-    worker.submit(batch);
-    for (size_t i = 0; i < keys_.size(); ++i) {
-      found_.push_back(batch.reply(again + static_cast<Batch::Row>(i)).status == Status::ok);
-    }
-  }
-
-  struct ClosedGate : Gate {
-    ClosedGate() { close(); }
-  } gate_;
-  const std::vector<std::string> keys_;
-  std::vector<bool> found_;
-  std::thread thread_;
-};
 
 // With the index on a device, whose crew is one thread, or on the host.
 class GroupWaitTest : public ::testing::TestWithParam<bool> {

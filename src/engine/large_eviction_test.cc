@@ -10,6 +10,7 @@
 
 #include "engine/engine.h"
 #include "engine/eviction_policy_test.h"
+#include "items/arriving_item.h"
 #include "items/poison.h"
 
 namespace isotherm::large_eviction_test {
@@ -91,6 +92,27 @@ TEST_P(LargeEvictionTest, TheStoreIsFullWhateverTheSize) {
     const double share = fill(client, bytes, 150, newest_stays);
     EXPECT_GE(share, bytes < 1'000'000 ? 0.9 : 0.85) << bytes;
     EXPECT_LE(engine.stats().used_memory, cap) << bytes;
+  }
+}
+
+// Those who do background work may be busy, and clients fast.
+TEST_P(LargeEvictionTest, ValuesThatArrivedInTheirPlaceWaitForRoomToo) {
+  Engine engine(options(GetParam()), clock);
+  Worker worker(engine);
+  const std::string value(1'000'000, 'v');
+  for (uint64_t i = 0; i < 150; ++i) {
+    const std::string name = key(i);
+    const auto arriving = engine.arriving(name.size(), value.size());
+    ASSERT_TRUE(arriving != nullptr && arriving->usable());
+    arriving->append(value);
+    Batch batch;
+    batch.put(name, arriving->value(), 0, some_day + static_cast<int64_t>(i));
+    batch.columns().options[0] |= option::in_place;
+    worker.submit(batch);
+    EXPECT_EQ(batch.reply(0).status, Status::ok);
+    arriving->settle();
+    batch.clear();
+    EXPECT_LE(engine.stats().used_memory, cap + 3 * value.size()) << i;
   }
 }
 

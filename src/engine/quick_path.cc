@@ -154,7 +154,7 @@ void QuickPath::close() {
   works_.clear();
   open_.store(false, std::memory_order_relaxed);
   engine_.store.epochs.leave(*slot_.slot);
-  if (writes_ < writes_a_nudge) return;
+  if (writes_ < writes_a_nudge && !engine_.device->rounds().tends()) return;
   writes_ = 0;
   crew_.nudge();
 }

@@ -22,10 +22,8 @@ class KeepGpu {
 };
 
 std::vector<int> all_gpus() {
-  int count = 0;
-  cudaGetDeviceCount(&count);
   std::vector<int> gpus;
-  for (int gpu = 0; gpu < count; ++gpu) gpus.push_back(gpu);
+  for (int gpu = 0; gpu < gpu_count(); ++gpu) gpus.push_back(gpu);
   // Without any the first one says why.
   return gpus.empty() ? std::vector<int>{0} : gpus;
 }

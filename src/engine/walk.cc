@@ -4,6 +4,7 @@
 
 #include "engine/engine_state.h"
 #include "index/item_table.h"
+#include "items/objects.h"
 
 namespace isotherm {
 namespace {
@@ -29,7 +30,8 @@ class Shower {
     const Item* item = store_.items.item(location);
     if (item->expired(now_ms_) || item->database() != database_) return;
     const bool large = location::kind(location) == location::Kind::large;
-    visitor_.visit({item->key(), item->type(), item->value_bytes(), item->expiry(),
+    const uint64_t bytes = item->is_object() ? Objects::bytes_of(*item) : item->value_bytes();
+    visitor_.visit({item->key(), item->type(), bytes, item->expiry(),
                     large ? size_classes::count : location::size_class(location)});
     ++shown_;
   }

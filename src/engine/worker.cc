@@ -4,6 +4,7 @@
 #include <mutex>
 #include <new>
 #include <stdexcept>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -98,6 +99,7 @@ bool Worker::Impl::valid(const Batch& batch) const {
   const Batch::Columns& columns = batch.columns();
   const uint32_t databases = engine.store.options.databases;
   const bool walks = batch.walks();
+  if (walks && batch.has_groups()) return false;
   for (Batch::Row row = 0; row < batch.size(); ++row) {
     if (columns.database[row] >= databases) return false;
     if (walks && columns.op[row] != Op::walk) return false;
@@ -423,11 +425,14 @@ uint64_t Worker::scan(uint32_t database, uint64_t cursor, uint64_t count,
     void visit(const ScanItem& item) override { function(item); }
     const std::function<void(const ScanItem&)>& function;
   } visitor(visit);
-  Batch batch;
-  batch.select(database);
-  batch.walk(cursor, count, visitor);
-  submit(batch);
-  return static_cast<uint64_t>(batch.reply(0).number);
+  for (;; std::this_thread::yield()) {
+    Batch batch;
+    batch.select(database);
+    batch.walk(cursor, count, visitor);
+    submit(batch);
+    const Reply& reply = batch.reply(0);
+    if (reply.status != Status::retry) return static_cast<uint64_t>(reply.number);
+  }
 }
 
 }  // namespace isotherm

@@ -4,11 +4,24 @@
 
 #include "base/tile.h"
 #include "index/item_table.h"
+#include "isotherm/object.h"
+#include "items/change.h"
 
 namespace isotherm {
 namespace {
 
 bool stores(Op op) { return op != Op::get && op != Op::erase && op != Op::none && op != Op::flush; }
+
+// A function that does not grow is to run however little room there is.
+uint64_t call_bytes(const Batch::Columns& columns, Batch::Row row) {
+  if (!reinterpret_cast<const ObjectFunction*>(columns.value[row].data())->grows) return 0;
+  return bytes_of_arguments(columns.arguments_of(row));
+}
+
+uint64_t object_bytes(std::string_view value) {
+  const auto& object = *reinterpret_cast<const std::unique_ptr<Object>*>(value.data());
+  return object != nullptr ? object->memory() : 0;
+}
 
 // Whether the row's item holds the old value, too.
 bool copies(Op op) {
@@ -27,6 +40,10 @@ uint64_t new_value_bytes(const Batch::Columns& columns, Batch::Row row) {
       return number / 8 + 1;
     case Op::bitfield:
       return bitfield_bytes(bitfield_steps(value));
+    case Op::call:
+      return call_bytes(columns, row);
+    case Op::put_object:
+      return object_bytes(value);
     default:
       return value.size();
   }
@@ -64,8 +81,10 @@ Sum sum_of_rows(const HostStore& store, const Batch& batch, bool old_values) {
         Item::bytes(columns.key[row].size(), value + (copy ? old : 0), true, true, op == Op::meta);
     if (bytes > largest) continue;
     sum.replaced += old;
-    // What lies in its place is counted already.
-    if ((columns.options[row] & option::in_place) != 0) continue;
+    if ((columns.options[row] & option::in_place) != 0) {
+      sum.in_place += bytes;
+      continue;
+    }
     sum.lasting += bytes - std::min(bytes, old);
     sum.at_once += bytes;
   }
@@ -80,7 +99,7 @@ BatchBytes bytes_to_store(HostStore& store, EpochDomain::Slot* slot, const Batch
   const auto [bytes, depends] = sum_of_rows(store, batch, false);
   const uint64_t large = store.items.large_bytes();
   if (!depends || large == 0 || store.budget.fits(bytes.at_once + large)) return bytes;
-  if (slot == nullptr) return {store.budget.limit(), store.budget.limit(), 0};
+  if (slot == nullptr) return {store.budget.limit(), store.budget.limit(), 0, bytes.in_place};
   const EpochGuard guard(store.epochs, *slot);
   return sum_of_rows(store, batch, true).bytes;
 }

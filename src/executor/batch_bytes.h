@@ -24,6 +24,7 @@ struct BatchBytes {
   uint64_t lasting = 0;   // more than before, when the batch has ended
   uint64_t at_once = 0;   // while it runs
   uint64_t replaced = 0;  // of large values, which go when it has ended
+  uint64_t in_place = 0;  // of values that are counted already, where they arrived
 };
 
 // For a store with a cap.

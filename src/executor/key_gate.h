@@ -150,7 +150,8 @@ class KeyGate {
 
  private:
   static constexpr uint32_t slot_bits = 16;
-  static constexpr uint32_t most_holders = 1023;
+  // Who runs batches, and each batch whose groups wait: as many as workers may have under way.
+  static constexpr uint32_t most_holders = 1023 + 256 * 64;
   static constexpr uint32_t quiet_spans = 4096;
   // Nobody, in a build that tests must catch.
   static bool waits() { return !broken(Rule::groups); }

@@ -47,23 +47,47 @@ constexpr uint32_t most_threads() {
   }
 }
 
+// Threads that a multiprocessor of the GPU that is compiled for has at most.
+#if defined(__CUDA_ARCH__) && \
+    (__CUDA_ARCH__ / 10 == 86 || __CUDA_ARCH__ / 10 == 89 || __CUDA_ARCH__ / 100 == 12)
+inline constexpr uint32_t multiprocessor_threads = 1536;
+#else
+inline constexpr uint32_t multiprocessor_threads = 2048;
+#endif
+
 // How many blocks must fit on a multiprocessor, which bounds the registers; 1: no matter.
 template <class Kernel>
 constexpr uint32_t least_blocks() {
   if constexpr (requires { Kernel::blocks_per_multiprocessor; }) {
-    return Kernel::blocks_per_multiprocessor;
+    constexpr uint32_t wanted = Kernel::blocks_per_multiprocessor;
+    constexpr uint32_t room = multiprocessor_threads / most_threads<Kernel>();
+    return wanted < room ? wanted : room;
   } else {
     return 1;
   }
 }
 
 // A kernel may be set up while the one before it in the stream still ends; it begins when all that
-// one wrote is there.
+// one wrote is there. Before sm_90 it is set up after that.
 template <class Kernel>
 __global__ void __launch_bounds__(most_threads<Kernel>(), least_blocks<Kernel>())
     enter(Kernel kernel) {
+#if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
   kernel(LaneCuda{});
+}
+
+// Whether its code for the calling thread's GPU waits as above: code that was made for sm_80 does
+// not, nor does what the driver makes of that for a newer GPU.
+template <class Kernel>
+bool waits_in_stream() {
+  static const bool waits = [] {
+    cudaFuncAttributes attributes{};
+    const cudaError_t code = cudaFuncGetAttributes(&attributes, enter<Kernel>);
+    return code == cudaSuccess && attributes.ptxVersion >= 90;
+  }();
+  return waits;
 }
 
 // Where the piece of pinned memory around `at` begins, and its bytes; 0 where the driver cannot
@@ -113,6 +137,10 @@ class CudaDevice {
     usable_ = check(cudaSetDevice(ordinal)) &&
               check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, ordinal));
     multiprocessors_ = static_cast<uint32_t>(count);
+    int major = 0;
+    usable_ = usable_ &&
+              check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, ordinal));
+    early_launches_ = major >= 9;
     if (usable_ && !check(cudaDeviceGetAttribute(&memory_node_, cudaDevAttrHostNumaId, ordinal))) {
       memory_node_ = -1;
       error_ = "";
@@ -221,16 +249,17 @@ class CudaDevice {
 
   template <class Kernel>
   bool launch(Stream stream, uint32_t blocks, uint32_t threads, const Kernel& kernel) {
-    cudaLaunchAttribute early{};
-    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    early.val.programmaticStreamSerializationAllowed = 1;
+    const bool early = early_launches_ && cuda_device_internal::waits_in_stream<Kernel>();
+    cudaLaunchAttribute attribute{};
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
     cudaLaunchConfig_t config{};
     config.gridDim = dim3(blocks);
     config.blockDim = dim3(threads);
     config.dynamicSmemBytes = cuda_device_internal::shared_bytes<Kernel>();
     config.stream = stream;
-    config.attrs = &early;
-    config.numAttrs = 1;
+    config.attrs = &attribute;
+    config.numAttrs = early ? 1 : 0;
     return check(cudaLaunchKernelEx(&config, cuda_device_internal::enter<Kernel>, kernel));
   }
 
@@ -265,6 +294,7 @@ class CudaDevice {
   int ordinal_;
   bool usable_ = false;
   uint32_t multiprocessors_ = 0;
+  bool early_launches_ = false;
   int memory_node_ = -1;
   mutable const char* error_ = "";  // of all threads
 };

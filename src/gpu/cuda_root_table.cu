@@ -32,3 +32,9 @@ RootTiersMaker cuda_root_tiers_maker(const std::vector<uint32_t>& gpus, uint64_t
 }
 
 }  // namespace isotherm
+
+// Programs that link this part ask for it by this name (cmake/IsothermCuda.cmake).
+extern "C" {
+extern const int isotherm_gpu_part;
+const int isotherm_gpu_part = 1;
+}

@@ -1,7 +1,7 @@
 // The index of a store in the memory of a GPU, for code that no CUDA compiler sees.
 //
-// Two files define this: gpu/cuda_root_table.cu in the library of the GPU, and
-// gpu/no_cuda.cc in that of the host, which the linker takes where the former is not linked.
+// Two files define this: gpu/cuda_root_table.cu in the library of the GPU, and, weakly,
+// gpu/no_cuda.cc in that of the host, which counts where the former is not linked.
 #pragma once
 
 #include <cstdint>

@@ -8,16 +8,20 @@
 #include "command/decimal.h"
 #include "items/meta_request.h"
 #include "items/meta_state.h"
+#include "items/objects.h"
 
 namespace isotherm {
 namespace {
 
-// As C's isspace, which memcached's parsing of numbers follows.
-bool is_space(char byte) { return byte == ' ' || (byte >= '\t' && byte <= '\r'); }
-
 void refuse(Plan& plan, Status status) {
   plan.action = Plan::Action::keep;
   plan.status = status;
+}
+
+// What is planned holds only while nobody else wins the item.
+void note_token(const Item& old, Plan& plan) {
+  plan.token_decides = old.has_state();
+  plan.token_seen = MetaState::has_token(old.state());
 }
 
 // The item that replaces `old` with another value.
@@ -27,6 +31,7 @@ void store_over(const Item& old, uint64_t value_bytes, Plan& plan) {
   plan.parts.flags = old.flags();
   plan.parts.expiry = old.expiry();
   plan.parts.state = old.state();
+  note_token(old, plan);
 }
 
 // Another value, which nobody has asked for yet.
@@ -41,6 +46,12 @@ void store_same(const Item& old, int64_t expiry, Plan& plan) {
   plan.first = old.value();
 }
 
+[[gnu::noinline]] bool version_holds(const Request& request, const Item& old, Plan& plan) {
+  if (Objects::version_of(old) == static_cast<uint64_t>(request.number)) return true;
+  refuse(plan, Status::condition_failed);
+  return false;
+}
+
 bool conditions_hold(const Request& request, const Item* old, Plan& plan) {
   if (request.has(option::if_absent) && old != nullptr) {
     refuse(plan, Status::condition_failed);
@@ -50,11 +61,7 @@ bool conditions_hold(const Request& request, const Item* old, Plan& plan) {
     refuse(plan, Status::not_found);
     return false;
   }
-  if (request.has(option::if_version) && old->version() != static_cast<uint64_t>(request.number)) {
-    refuse(plan, Status::condition_failed);
-    return false;
-  }
-  return true;
+  return !request.has(option::if_version) || version_holds(request, *old, plan);
 }
 
 void plan_put(const Request& request, const Item* old, uint64_t max_value_bytes, Plan& plan) {
@@ -223,14 +230,15 @@ bool expiry_conditions_hold(const Request& request, const Item& old) {
 void plan_expire(const Request& request, const Item* old, int64_t now_ms, Plan& plan) {
   if (old == nullptr) return refuse(plan, Status::not_found);
   if (!expiry_conditions_hold(request, *old)) return refuse(plan, Status::condition_failed);
-  plan.counts_use = plan.keeps_version = true;
-  if (request.expiry == no_expiry && old->expiry() == no_expiry) return;
+  plan.keeps_version = true;
   if (request.expiry != no_expiry && request.expiry <= now_ms) {
     plan.action = Plan::Action::erase;
     return;
   }
+  plan.counts_use = old->has_expiry() || request.expiry == no_expiry;
+  if (request.expiry == no_expiry && old->expiry() == no_expiry) return;
   if (old->has_expiry()) {
-    plan.action = Plan::Action::set_expiry;
+    plan.action = Plan::Action::in_place;
     plan.expiry = request.expiry;
     return;
   }
@@ -240,7 +248,7 @@ void plan_expire(const Request& request, const Item* old, int64_t now_ms, Plan& 
 
 // Whether the version is the one asked for; memcached takes 0 for none.
 bool version_holds(const MetaRequest& meta, const Item& old) {
-  return meta.version != 0 && old.version() == meta.version;
+  return meta.version != 0 && Objects::version_of(old) == meta.version;
 }
 
 // Of an item that is there. Who wins, and a first expiry, take a new item.
@@ -252,19 +260,31 @@ void plan_meta_get(const Request& request, MetaRequest& meta, const Item& old, i
   const bool stale = (meta.state & MetaState::stale) != 0;
   const bool soon = meta.recaches && looked_at != no_expiry && looked_at < meta.recache_before;
   meta.won = !token_sent && (stale || soon);
-  plan.counts_use = meta.counts_use;
   plan.keeps_version = true;
   if (expiry != no_expiry && expiry <= now_ms) {
     plan.action = Plan::Action::erase;
-  } else if (meta.won || (expiry != no_expiry && !old.has_expiry())) {
+  } else if ((meta.won && !old.has_state()) || (expiry != no_expiry && !old.has_expiry())) {
     store_same(old, expiry, plan);
     uint64_t& state = plan.parts.state;
     if (meta.won) state = (state != 0 ? state : MetaState::fresh(now_ms)) | MetaState::token_sent;
     if (state != 0 && meta.counts_use) state = MetaState::used(state, now_ms);
-  } else if (meta.sets_expiry && expiry != old.expiry()) {
-    plan.action = Plan::Action::set_expiry;
+  } else {
+    plan.counts_use = meta.counts_use;
+    if (!meta.won && expiry == old.expiry()) return;
+    plan.action = Plan::Action::in_place;
     plan.expiry = expiry;
+    plan.sends_token = meta.won;
+    note_token(old, plan);
   }
+}
+
+// A get that knows of states.
+void plan_get(const Request& request, const Item* old, int64_t now_ms, Plan& plan) {
+  if (old == nullptr) return refuse(plan, Status::not_found);
+  if (!request.has(option::with_state)) return;
+  MetaRequest meta{.counts_use = !request.has(option::no_touch), .state = old->state()};
+  plan_meta_get(request, meta, *old, now_ms, plan);
+  plan.number = static_cast<int64_t>(meta.state | (meta.won ? MetaState::won : 0));
 }
 
 // An item that was asked for and is not there.
@@ -368,9 +388,9 @@ void plan_operation(const Request& request, const Item* old, int64_t now_ms,
                     uint64_t max_value_bytes, Plan& plan) {
   switch (request.op) {
     case Op::get:
-      plan.status = old != nullptr ? Status::ok : Status::not_found;
-      return;
+      return plan_get(request, old, now_ms, plan);
     case Op::put:
+    case Op::put_object:
       return plan_put(request, old, max_value_bytes, plan);
     case Op::erase:
       return plan_erase(request, old, plan);
@@ -394,10 +414,18 @@ void plan_operation(const Request& request, const Item* old, int64_t now_ms,
     case Op::meta:
       return plan_meta(request, old, now_ms, max_value_bytes, plan);
     case Op::flush:
+    case Op::call:
     case Op::walk:
       break;
   }
   refuse(plan, Status::invalid);
+}
+
+bool meta_takes_objects(const Request& request) {
+  const auto& meta = *reinterpret_cast<const MetaRequest*>(static_cast<uintptr_t>(request.number));
+  const bool joins =
+      meta.mode == MetaRequest::Mode::append || meta.mode == MetaRequest::Mode::prepend;
+  return meta.kind == MetaRequest::Kind::erase || (meta.kind == MetaRequest::Kind::store && !joins);
 }
 
 }  // namespace
@@ -413,12 +441,28 @@ void Plan::fill(Item* item) const {
   if (!steps.empty()) run_bitfield(steps, to, parts.value_bytes);
 }
 
+bool takes_objects(const Request& request) {
+  switch (request.op) {
+    case Op::get:
+    case Op::expire:
+      return request.has(option::any_type);
+    case Op::put:
+    case Op::put_object:
+    case Op::erase:
+      return !request.has(option::want_previous);
+    case Op::meta:
+      return meta_takes_objects(request);
+    default:
+      return request.op == Op::none;
+  }
+}
+
 void plan_change(const Request& request, const Item* old, int64_t now_ms, uint64_t max_value_bytes,
                  Plan& plan) {
   plan.action = Plan::Action::keep;
   plan.status = Status::ok;
   plan.number = 0;
-  plan.keeps_version = plan.counts_use = false;
+  plan.keeps_version = plan.counts_use = plan.sends_token = plan.token_decides = false;
   plan.first = plan.second = {};
   plan.second_at = 0;
   plan.steps = {};
@@ -433,27 +477,6 @@ void plan_change(const Request& request, const Item* old, int64_t now_ms, uint64
   if (plan.action == Plan::Action::store && request.key.size() > max_value_bytes) {
     refuse(plan, Status::too_large);
   }
-}
-
-bool parse_integer(std::string_view text, int64_t& value) {
-  const std::string_view digits = text.starts_with('-') ? text.substr(1) : text;
-  if (digits.empty() || (digits[0] == '0' && text.size() > 1)) return false;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc{} && end == text.data() + text.size();
-}
-
-bool parse_counter(std::string_view text, uint64_t& value) {
-  text = text.substr(0, text.find('\0'));
-  const std::string_view whole = text;
-  while (!text.empty() && is_space(text[0])) text.remove_prefix(1);
-  const bool negative = text.starts_with('-');
-  if (negative || text.starts_with('+')) text.remove_prefix(1);
-  const char* stop = text.data() + text.size();
-  const auto [end, error] = std::from_chars(text.data(), stop, value);
-  if (error != std::errc{} || (end != stop && !is_space(*end))) return false;
-  if (negative) value = -value;
-  // memcached takes a minus anywhere for the sign of a number in the upper half.
-  return static_cast<int64_t>(value) >= 0 || whole.find('-') == std::string_view::npos;
 }
 
 }  // namespace isotherm

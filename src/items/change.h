@@ -5,6 +5,9 @@
 // shared state, so every executor gives the same answers. An executor calls it before its
 // compare-and-swap, and again if that lost.
 //
+// Before that it asks whether the operation works on what the item has. Of an object it may see
+// only that it is there; calls are none of this file (executor/host/object_answers.h).
+//
 // Limits. Lengths are added in 64 bits and compared with Limits before anything is allocated.
 #pragma once
 
@@ -13,6 +16,7 @@
 #include <string_view>
 
 #include "isotherm/batch.h"
+#include "isotherm/object.h"
 #include "items/item.h"
 
 namespace isotherm {
@@ -31,15 +35,32 @@ struct Request {
   bool has(uint16_t option) const { return (options & option) != 0; }
 };
 
+// What a call may take of memory: its arguments, and what an allocator needs beside each, about.
+inline uint64_t bytes_of_arguments(std::span<const std::string_view> arguments) {
+  constexpr uint64_t beside = 64;
+  uint64_t bytes = 0;
+  for (const std::string_view argument : arguments) bytes += argument.size() + beside;
+  return bytes;
+}
+
+// What a call calls.
+inline const ObjectFunction& function_of(const Request& request) {
+  return *reinterpret_cast<const ObjectFunction*>(request.value.data());
+}
+
 struct Plan {
-  enum class Action : uint8_t { keep, store, erase, set_expiry };
+  enum class Action : uint8_t { keep, store, erase, in_place };
 
   Action action = Action::keep;
   Status status = Status::ok;
-  int64_t number = 0;          // for the reply
-  int64_t expiry = no_expiry;  // for set_expiry
   bool keeps_version = false;  // for store: the value is the same
-  bool counts_use = false;     // as one of the item's, if it has a state
+  bool counts_use = false;     // for keep and in_place: as one of the item's, if it has a state
+  // Of the state, where it has one. Both only if the item's token is still as seen.
+  bool sends_token = false;    // for in_place
+  bool token_decides = false;  // for in_place and store
+  bool token_seen = false;
+  int64_t number = 0;          // for the reply
+  int64_t expiry = no_expiry;  // for in_place: the new one
   // For store: the new item. Its value is `first`, with `second` written over it or behind it from
   // `second_at` on, and `filler` where neither is; then the steps run on it.
   Item::Parts parts;
@@ -55,6 +76,8 @@ struct Plan {
   char digits[24];  // what `first` or `second` refers to where it is made from numbers
 };
 
+// Whether the request may find an object: it looks at no value, or takes any.
+bool takes_objects(const Request& request);
 // `old` is the live item of the key, or null; expired items count as none. Fills `plan`.
 void plan_change(const Request& request, const Item* old, int64_t now_ms, uint64_t max_value_bytes,
                  Plan& plan);

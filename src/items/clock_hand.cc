@@ -6,15 +6,15 @@
 
 namespace isotherm {
 
-uint32_t ClockHand::sweep(uint32_t limit, Visitor visit, bool volatile_only) {
+uint32_t ClockHand::sweep(uint32_t limit, Visitor visit, bool volatile_only, uint64_t most_bytes) {
   std::unique_lock guard(mutex_, std::try_to_lock);
   if (!guard.owns_lock()) return 0;
   // Pages, chunks and words without items count as steps, so a sparse store costs no more.
-  Turn turn{visit, volatile_only, limit, 0, 2 * limit + 64, false};
+  Turn turn{visit, volatile_only, most_bytes, limit, 0, 2 * limit + 64, false};
+  if (most_bytes != any_size && large_.any_due()) pass_over(turn);
   while (!turn.over()) {
-    if (large_.any_due()) {
-      visit_large(turn);
-    } else if (walk_.find_chunk(pool_, turn.steps)) {
+    if (large_.any_due() && visit_large(turn)) continue;
+    if (walk_.find_chunk(pool_, turn.steps)) {
       sweep_chunk(turn);
       move_hand();
     } else if (walk_.at_end(pool_)) {
@@ -67,11 +67,22 @@ void ClockHand::sweep_word(Turn& turn, Chunk& chunk, const LiveWord& word) {
   if (passed != 0) used_word.fetch_and(~passed, std::memory_order_relaxed);
 }
 
-void ClockHand::visit_large(Turn& turn) {
+bool ClockHand::visit_large(Turn& turn) {
+  Location location;
+  if (!large_.take_due(turn.most_bytes, location)) return false;
   ++turn.looked;
   --turn.steps;
-  const Location location = large_.due();
   if (location != location::none && wanted(turn, location)) turn.enough = !turn.visit(location);
+  return true;
+}
+
+void ClockHand::pass_over(Turn& turn) {
+  LargeItems::PassedOver larger;
+  const uint32_t count = large_.due_above(turn.most_bytes, larger);
+  for (uint32_t i = 0; i < count && !turn.over(); ++i) {
+    ++turn.looked;
+    if (larger[i] != location::none) turn.enough = !turn.visit(larger[i]);
+  }
 }
 
 bool ClockHand::wanted(const Turn& turn, Location location) const {

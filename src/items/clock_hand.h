@@ -4,7 +4,8 @@
 // hand last passed loses its bit and stays; another one is visited, to be evicted. Bits are read 64
 // at a time from beside the chunk, so items themselves are touched only to be evicted. Large items
 // have no addresses in that order; the hand visits each where it stood when the item became live,
-// or when it last visited the item (items/large_items.h).
+// or when it last visited the item (items/large_items.h). A sweep that has no use for the largest
+// visits them where they are, so that they stay the first to be evicted.
 //
 // New items. A new item mostly takes a place that the hand has just passed, so it may be read
 // during a whole round. But when all others were read, the hand comes to the newest at once. Items
@@ -16,6 +17,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <mutex>
 
 #include "items/chunk_walk.h"
@@ -31,12 +33,14 @@ class ClockHand {
   ClockHand(const ItemStore& store, ChunkPool& pool, LargeItems& large)
       : store_(store), pool_(pool), large_(large) {}
 
-  uint32_t sweep(uint32_t limit, Visitor visit, bool volatile_only);
+  static constexpr uint64_t any_size = std::numeric_limits<uint64_t>::max();
+  uint32_t sweep(uint32_t limit, Visitor visit, bool volatile_only, uint64_t most_bytes);
 
  private:
   struct Turn {
     Visitor visit;
     bool volatile_only;
+    uint64_t most_bytes;
     uint32_t limit;
     uint32_t looked = 0;
     uint32_t steps;
@@ -45,7 +49,8 @@ class ClockHand {
   };
   void sweep_chunk(Turn& turn);
   void sweep_word(Turn& turn, Chunk& chunk, const LiveWord& word);
-  void visit_large(Turn& turn);
+  bool visit_large(Turn& turn);
+  void pass_over(Turn& turn);
   void move_hand();
   bool wanted(const Turn& turn, Location location) const;
 

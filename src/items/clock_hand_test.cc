@@ -140,6 +140,28 @@ class ExactLru {
   std::unordered_map<uint32_t, std::list<uint32_t>::iterator> places_;
 };
 
+// Who looks for something smaller goes round often, and must not make the oldest the newest.
+TEST_F(ClockHandTest, LargeItemsThatASweepCannotUseStayTheFirstInTheOrder) {
+  const Location old = put("old", 60000);
+  const EpochGuard guard(epochs, *slot);
+  std::vector<Location> visited;
+  const auto visit = [&](Location location) {
+    visited.push_back(location);
+    return true;
+  };
+  for (int i = 0; i < 10; ++i) store->sweep_clock(64, visit, false, 1000);
+  EXPECT_TRUE(visited.empty());  // it was new
+  store->sweep_clock(64, visit);
+  for (int i = 0; i < 3 && visited.empty(); ++i) store->sweep_clock(64, visit, false, 1000);
+  EXPECT_EQ(std::set<Location>(visited.begin(), visited.end()), std::set<Location>{old});
+  const Location young = put("young", 60000);
+  for (int i = 0; i < 10; ++i) store->sweep_clock(64, visit, false, 1000);
+  visited.clear();
+  while (visited.empty()) store->sweep_clock(64, visit);
+  EXPECT_EQ(visited.front(), old);
+  EXPECT_TRUE(store->is_live(young));
+}
+
 TEST_F(ClockHandTest, HitRateIsThatOfExactLru) {
   constexpr uint32_t keys = 50000;
   constexpr uint32_t room = 5000;

@@ -14,10 +14,15 @@
 // An item that is away has its value in device memory: instead of the value there is a u64 that
 // says where (executor/values/value_place.h); the length stays that of the value.
 //
-// Invariants. Immutable once published, except the expiry and the state, an atomic each. Of the
-// state only the marks of a use change, which may be lost to a copy. The version is set before
-// publication, under the lock of the key's line. An item that was never published may be freed at
-// once; a published one goes through retirement.
+// An item of an object (isotherm/object.h), whose type is not string, has the location of the
+// object as its value. Its copies have the same object, so whoever moves an item leaves the object
+// where it is. The version of an object changes with it; the item has the one with which the object
+// came.
+//
+// Invariants. Immutable once published, except the expiry and the state, an atomic each. The
+// version is set before publication, under the lock of the key's line, and so are the expiry and
+// `token sent` of the state afterwards. An item that was never published may be freed at once; a
+// published one goes through retirement.
 //
 // A collision node (location kind `collision`) is an immutable array of the locations of items
 // whose 64-bit hashes agree: u64 count, then count locations.
@@ -30,6 +35,7 @@
 
 #include "base/macros.h"
 #include "isotherm/batch.h"
+#include "items/location.h"
 
 namespace isotherm {
 
@@ -58,8 +64,10 @@ class Item {
     uint32_t flags = 0;
     uint32_t database = 0;
     bool away = false;
-    uint64_t state = 0;       // 0: none
-    bool all_fields = false;  // room for all: the value came before they were known
+    uint64_t state = 0;  // 0: none
+    // Room for all: the value came before they were known, or it is an object, so that its expiry
+    // is set in its place.
+    bool all_fields = false;
 
     bool has_expiry() const { return expiry != no_expiry || all_fields; }
     bool has_extra() const { return flags != 0 || database != 0 || all_fields; }
@@ -86,8 +94,6 @@ class Item {
   bool has_extra() const { return (version_meta_ & extra_bit) != 0; }
   bool away() const { return (version_meta_ & away_bit) != 0; }
   bool has_state() const { return (version_meta_ & state_bit) != 0; }
-  // Whether a reader has more to do than to show it.
-  bool away_or_has_state() const { return (version_meta_ & (away_bit | state_bit)) != 0; }
 
   int64_t expiry() const {
     return has_expiry() ? expiry_field().load(std::memory_order_relaxed) : no_expiry;
@@ -102,8 +108,15 @@ class Item {
 
   // What the meta commands know of it; 0: nothing.
   uint64_t state() const { return has_state() ? state_field().load(std::memory_order_relaxed) : 0; }
-  // Only where has_state().
-  void set_state(uint64_t state) const { state_field().store(state, std::memory_order_relaxed); }
+  // Both only where has_state().
+  void set_state(uint64_t state) { state_field().store(state, std::memory_order_relaxed); }
+  // `used` says what the state becomes; it is asked again if another one was faster.
+  template <class Used>
+  void change_state(const Used& used) const {
+    uint64_t before = state();
+    while (!state_field().compare_exchange_weak(before, used(before), std::memory_order_relaxed)) {
+    }
+  }
 
   uint32_t flags() const { return has_extra() ? extra()[0] : 0; }
   uint32_t database() const { return has_extra() ? extra()[1] : 0; }
@@ -113,8 +126,26 @@ class Item {
   ISOTHERM_INLINE std::string_view value() const { return {value_data(), value_bytes_}; }
   char* value_data() { return const_cast<char*>(key_data()) + key_bytes_; }
   ISOTHERM_INLINE const char* value_data() const { return key_data() + key_bytes_; }
-  // Only of an item that is away.
-  uint64_t value_place() const {
+  // Its value is an object.
+  ISOTHERM_INLINE bool is_object() const { return type() > ValueType::string; }
+  // A string that is here.
+  ISOTHERM_INLINE bool is_plain() const {
+    constexpr uint64_t type_bits = 0xF;
+    return (version_meta_ & (away_bit | type_bits)) == static_cast<uint64_t>(ValueType::string);
+  }
+  // Such a one, and the meta commands know nothing of it: a reader has no more to do.
+  ISOTHERM_INLINE bool is_shown_at_once() const {
+    constexpr uint64_t type_bits = 0xF;
+    return (version_meta_ & (away_bit | state_bit | type_bits)) ==
+           static_cast<uint64_t>(ValueType::string);
+  }
+  // Only of an item of an object.
+  ISOTHERM_INLINE Location object_location() const { return value_place(); }
+  ISOTHERM_INLINE Object* object() const {
+    return reinterpret_cast<Object*>(location::place(value_place()));
+  }
+  // Only of an item that is away, or of an object.
+  ISOTHERM_INLINE uint64_t value_place() const {
     uint64_t place = 0;
     std::memcpy(&place, value_data(), sizeof place);
     return place;

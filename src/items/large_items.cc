@@ -13,7 +13,7 @@ namespace isotherm {
 namespace {
 
 // Beyond it the sum of item and header could wrap.
-constexpr uint64_t most_bytes = uint64_t{1} << 40;
+constexpr uint64_t longest_item = uint64_t{1} << 40;
 // What an allocator keeps beside or around a block.
 constexpr uint64_t allocator_bytes = 16;
 
@@ -39,13 +39,13 @@ Location LargeItems::allocate(uint64_t bytes, bool force) {
 
 // Whether an item of so many bytes fits; with `force`, beyond the cap as far as a write may go.
 bool LargeItems::fits(uint64_t bytes, bool force) const {
-  if (bytes > most_bytes) return false;
+  if (bytes > longest_item) return false;
   const uint64_t cost = bytes + sizeof(Header) + allocator_bytes;
   return force ? budget_.fits_over(cost) : budget_.fits(cost);
 }
 
 Location LargeItems::prepare(uint64_t bytes) {
-  if (bytes > most_bytes) return location::none;
+  if (bytes > longest_item) return location::none;
   void* memory = std::malloc(bytes + sizeof(Header));
   if (memory == nullptr) return location::none;
   auto* header = new (memory) Header;
@@ -144,14 +144,36 @@ void LargeItems::unlink(Header* header) {
   front_stamp_.store(oldest_ != nullptr ? oldest_->stamp : no_stamp, std::memory_order_relaxed);
 }
 
-Location LargeItems::due() {
+bool LargeItems::take_due(uint64_t most_bytes, Location& location) {
   std::lock_guard guard(mutex_);
-  if (!any_due()) return location::none;
-  Header* header = oldest_;
-  unlink(header);
-  append(header);
-  const uint32_t state = header->state.fetch_and(~Header::used, std::memory_order_relaxed);
-  return (state & Header::used) == 0 ? location_of(header) : location::none;
+  Header* item = oldest_;
+  for (uint32_t passed = 0; item != nullptr && item->charged > most_bytes; ++passed) {
+    if (passed == most_passed_over) return false;
+    item = item->newer;
+  }
+  if (item == nullptr || !is_due(item->stamp)) return false;
+  unlink(item);
+  append(item);
+  const uint32_t state = item->state.fetch_and(~Header::used, std::memory_order_relaxed);
+  location = (state & Header::used) == 0 ? location_of(item) : location::none;
+  return true;
+}
+
+bool LargeItems::is_newest(const Header& item) {
+  std::lock_guard guard(mutex_);
+  return newest_ == &item && oldest_ != &item;
+}
+
+uint32_t LargeItems::due_above(uint64_t most_bytes, PassedOver& found) {
+  std::lock_guard guard(mutex_);
+  uint32_t count = 0;
+  for (Header* item = oldest_;
+       item != nullptr && is_due(item->stamp) && item->charged > most_bytes && count < found.size();
+       item = item->newer) {
+    const bool used = (item->state.load(std::memory_order_relaxed) & Header::used) != 0;
+    found[count++] = used ? location::none : location_of(item);
+  }
+  return count;
 }
 
 void LargeItems::free(Location location) {

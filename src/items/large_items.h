@@ -8,9 +8,10 @@
 // and freed numbers are used again.
 //
 // The order of the CLOCK. Live items are in a list, in the order in which they became live. Each
-// has a stamp, which says where the hand stood at that moment (items/clock_hand.h). `due` takes the
-// front when the hand has come round to its stamp. A new item counts as used: otherwise the hand
-// would find it first when all others were used, and what was stored last is to be evicted last.
+// has a stamp, which says where the hand stood at that moment (items/clock_hand.h). `take_due`
+// takes the front when the hand has come round to its stamp. A new item counts as used: otherwise
+// the hand would find it first when all others were used, and what was stored last is to be evicted
+// last.
 //
 // A connection that sends an item's value does not copy it, but keeps its memory until the client
 // has taken it; bits of the state count such connections.
@@ -24,6 +25,7 @@
 // Limits. 2^32 - 1 large items.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <limits>
@@ -101,13 +103,18 @@ class LargeItems {
   static constexpr uint64_t one_round = uint64_t{1} << 32;
   void move_hand(uint64_t stamp) { hand_.store(stamp, std::memory_order_relaxed); }
   // Whether the hand has come round to the front of the list.
-  bool any_due() const {
-    const uint64_t front = front_stamp_.load(std::memory_order_relaxed);
-    return front != no_stamp && front + one_round <= hand_.load(std::memory_order_relaxed);
-  }
-  // The item at the front, which becomes the last in the order; location::none if it was used since
-  // the last time, or if none is due.
-  Location due();
+  bool any_due() const { return is_due(front_stamp_.load(std::memory_order_relaxed)); }
+  // Takes the first item that is due and not larger than `most_bytes`, which becomes the last in
+  // the order; `location` is none if it was used since the last time. False when there is none
+  // behind the first few larger ones, which keep their place in the order.
+  bool take_due(uint64_t most_bytes, Location& location);
+  // These larger ones, none for those that were used: how many.
+  static constexpr uint32_t most_passed_over = 16;
+  using PassedOver = std::array<Location, most_passed_over>;
+  uint32_t due_above(uint64_t most_bytes, PassedOver& found);
+
+  // Whether it is the last in the order, and not the only one.
+  bool is_newest(const Header& item);
 
   // No live large item expires before it.
   std::atomic<int64_t>& next_expiry() { return next_expiry_; }
@@ -124,6 +131,9 @@ class LargeItems {
  private:
   static constexpr uint64_t no_stamp = ~uint64_t{0};
 
+  bool is_due(uint64_t stamp) const {
+    return stamp != no_stamp && stamp + one_round <= hand_.load(std::memory_order_relaxed);
+  }
   static Location location_of(Header* header);
   bool fits(uint64_t bytes, bool force) const;
   void enter(Header* header);

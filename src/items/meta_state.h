@@ -10,11 +10,12 @@
 //   over a
 //      minute later
 //
-// Items get a state from the meta commands that store them or change one of the first two bits; the
-// others have none, and cost neither memory nor time.
+// Items get a state from the meta commands that store them, and from those that mark them stale or
+// win them; the others have none, and cost neither memory nor time. An object never has one.
 //
-// Threads. `fetched`, `active` and the time change in place (Item::set_state), the rest with a new
-// item.
+// Threads. `fetched`, `active` and the time change in place, by anybody; a copy that is made
+// meanwhile may miss that. `token sent` is set in place under the lock of the key's line, and
+// whoever publishes a copy looks for it there. The rest changes with a new item.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +29,14 @@ struct MetaState {
   static constexpr uint64_t fetched = 1 << 3;
   static constexpr uint64_t active = 1 << 4;
   static constexpr uint64_t binary_key = 1 << 5;
+  // Only in a reply: who asked has won.
+  static constexpr uint64_t won = 1 << 6;
+
+  static constexpr bool has_token(uint64_t state) { return (state & token_sent) != 0; }
+  // Whether who asks now is the first to see that it is stale.
+  static constexpr bool may_be_won(uint64_t state) {
+    return (state & (stale | token_sent)) == stale;
+  }
 
   static constexpr uint64_t fresh(int64_t now_ms) { return at(now_ms) | there; }
   // After one more use, as memcached notes it.

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "net/descriptor_limit.h"
-#include "net/log_level.h"
+#include "net/log.h"
 #include "net/memory_amount.h"
 #include "net/server_state.h"
 #include "net/text.h"

@@ -15,6 +15,19 @@
 #include "net/server_state.h"
 
 namespace isotherm::net {
+namespace {
+
+// Whether one of these rows empties databases, and is not answered. It has no key by which requests
+// behind it could stay back (aside.h).
+bool flush_waits(const Batch& batch, Batch::Row first, Batch::Row end) {
+  const Batch::Columns& columns = batch.columns();
+  for (Batch::Row row = first; row < end; ++row) {
+    if (columns.op[row] == Op::flush && !batch.answered(row)) return true;
+  }
+  return false;
+}
+
+}  // namespace
 
 Connection::Connection(Loop& loop, BufferPool& pool, Engine& engine, int descriptor,
                        std::unique_ptr<Protocol> protocol, std::unique_ptr<Client> client)
@@ -74,7 +87,7 @@ bool Connection::has_room() const {
 bool Connection::goes_on() const {
   return waiting_ && readable_ && !parse_on_ && takes_input() &&
          asides_.has_room(input_.memory(), end_row_ - first_row_) && protocol_->may_put_aside() &&
-         loop_.lets_go_on();
+         loop_.lets_go_on() && !flush_waits(turn_->batch, first_row_, end_row_);
 }
 
 void Connection::note_waiting(const Turn& turn) {
@@ -133,15 +146,19 @@ void Connection::reply_in_order(Turn& turn) {
     Aside& aside = *asides_.of(turn);
     protocol_->reply_aside(*aside.owed, turn, aside.output);
     asides_.answered(aside);
-  } else if (protocol_->owes()) {
+  } else if (!protocol_->owes()) {
+    protocol_->reply(turn, output_);  // lets go of words that requests without an answer had
+  } else {
     Aside* const last = asides_.last_answered();
     protocol_->reply(turn, last != nullptr ? last->output : asides_.add(engine_).output);
   }
   turn.full_output = full;
   asides_.let_go(output_);
   if (!open_) return output_.clear();
+  const size_t written = unsent() - before;
+  heavy_ = output_.size() >= output_bound;
   check_output(turn.server.limits.output[ClientLimits::normal], turn.now_ms());
-  loop_.wrote_reply(turn, unsent() - before, output_.size());
+  loop_.wrote_reply(turn, written, output_.size());
 }
 
 // The turn has ended in which it ran a command alone, or a step of it.

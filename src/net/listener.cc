@@ -1,15 +1,17 @@
 #include "net/listener.h"
 
 #include <netinet/in.h>
-#include <spdlog/spdlog.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+#include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
+
+#include "net/log.h"
 
 namespace isotherm::net {
 namespace {
@@ -67,7 +69,7 @@ void Listener::on_events(uint32_t /*events*/) {
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       return;
     } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-      spdlog::warn("cannot accept a client: {}", std::strerror(errno));
+      log(LogLevel::warning, std::string("cannot accept a client: ") + std::strerror(errno));
       loops_.front()->events().remove(descriptor_);
       return loops_.front()->at_tick([this] { wait(); });
     }

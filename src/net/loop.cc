@@ -318,8 +318,8 @@ void Loop::settle(Connection& connection, LoopTurn& turn) {
   alone ? alone_.push_back(&connection) : connection.settle(turn.turn);
 }
 
-// In a turn of their own. One of those with steps of walks is under way at a time, so that the
-// others keep theirs.
+// In a turn of their own, unless all of them wait for the steps that are under way. One of those
+// with steps of walks is under way at a time, so that the others keep theirs.
 void Loop::run_those_alone() {
   LoopTurn& turn = spare_turn();
   turn.alone = true;
@@ -337,6 +337,10 @@ void Loop::run_those_alone() {
     turn.connections.push_back(connection);
   }
   alone_.erase(alone_.begin() + static_cast<ptrdiff_t>(waiting), alone_.end());
+  if (turn.connections.empty()) {
+    turn.alone = false;
+    return spare_turns_.push_back(&turn);
+  }
   turn.walks = !turn.batch.empty();
   walks_under_way_ |= turn.walks;
   withheld || turn.walks ? start_batch(turn) : end_turn(turn);
@@ -426,7 +430,8 @@ void Loop::welcome(int descriptor, Speaks speaks) {
   if (!events_.add_client(descriptor, *connection)) connection->close();
 }
 
-// Batches that were started end first: they borrow from the connections.
+// Batches that were started end first: they borrow from the connections. A walk may have many steps
+// left, and takes none of them.
 void Loop::close_all() {
   const auto end_all = [this] {
     while (!is_idle()) {
@@ -435,6 +440,9 @@ void Loop::close_all() {
     }
   };
   end_all();
+  for (Connection* connection : alone_) {
+    if (connection->walks()) connection->close();
+  }
   while (!alone_.empty()) {
     run_those_alone();
     end_all();

@@ -59,14 +59,15 @@ constexpr bool is_meta(MemcachedVerb verb) {
 struct MemcachedAnswer {
   MemcachedVerb verb = MemcachedVerb::text;
   bool silent = false;
-  bool unfinished = false;  // get: the rest of the keys follows in another answer
+  bool unfinished = false;   // get: the rest of the keys follows in another answer
+  bool shows_value = false;  // meta_get with a plain row
   Batch::Row row = 0;
   Batch::Row count = 0;
   // text: the answer; stats, memory_limit: the arguments; get, gets: the keys from the first of
   // these rows on; meta commands: their flags.
   std::string_view text = {};
   const char* line_end = nullptr;  // get, gets: behind the line
-  int64_t time_ms = 0;             // flush_all: when, see FlushTime
+  int64_t time_ms = 0;             // flush_all: when, see FlushTime; meta_get: now
 
   // Commands without a row run alone, when all before them has been answered.
   bool runs_alone() const {

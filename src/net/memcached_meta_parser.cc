@@ -71,6 +71,36 @@ std::string_view read_debug_key(std::string_view flags, int64_t now_ms, MetaComm
   return problem.empty() ? problem : bad_format_answer;
 }
 
+// Reads the flags of a get that changes nothing and whose key is as it stands; false: it is
+// another, or wrong.
+bool take_plain_flags(std::string_view flags, MemcachedAnswer& answer, uint16_t& options) {
+  constexpr unsigned char first_letter = 64;
+  constexpr auto bit = [](char letter) { return uint64_t{1} << (letter - first_letter); };
+  constexpr uint64_t plain = bit('k') | bit('s') | bit('t') | bit('c') | bit('f') | bit('l') |
+                             bit('h') | bit('v') | bit('q') | bit('O') | bit('u') | bit('P') |
+                             bit('L');
+  uint64_t seen = 0;
+  size_t words = 2;
+  const char* at = flags.data();
+  const char* const end = at + flags.size();
+  for (;; ++words) {
+    while (at != end && *at == ' ') ++at;
+    if (at == end) break;
+    const char* const word = at;
+    const auto letter = static_cast<unsigned char>(*word - first_letter);
+    while (at != end && *at != ' ') ++at;
+    if (letter >= 64 || ((plain & ~seen) >> letter & 1) == 0) return false;
+    seen |= uint64_t{1} << letter;
+    if (*word == 'O' && static_cast<size_t>(at - word) > MetaCommand::opaque_bytes_max)
+      return false;
+  }
+  answer.shows_value = (seen & bit('v')) != 0;
+  answer.silent = (seen & bit('q')) != 0;
+  options = static_cast<uint16_t>((answer.shows_value ? 0 : option::no_value) |
+                                  ((seen & bit('u')) != 0 ? option::no_touch : 0));
+  return words <= MetaCommand::words_max;
+}
+
 // What of the flags a command ignores.
 void settle_kind(MemcachedVerb verb, MetaCommand& command) {
   using Kind = MetaRequest::Kind;
@@ -83,11 +113,29 @@ void settle_kind(MemcachedVerb verb, MetaCommand& command) {
 
 }  // namespace
 
+const MemcachedParser::Command* MemcachedParser::find_meta_command(std::string_view name) {
+  constexpr size_t any = Words::capacity;
+  static constexpr Command commands[] = {
+      {"mg", meta_get, 2, any},        {"ms", meta_set, 2, any},   {"md", meta_delete, 2, any},
+      {"ma", meta_arithmetic, 2, any}, {"me", meta_debug, 1, any}, {"mn", meta_nothing, 1, any},
+  };
+  for (const Command& command : commands) {
+    if (command.name == name) return &command;
+  }
+  return nullptr;
+}
+
 size_t MemcachedParser::run_meta(MemcachedVerb verb, std::string_view rest, const Line& line,
                                  Turn& turn) {
-  MetaCommand command;
   std::string_view flags = rest;
-  command.key = take_word(flags);
+  const std::string_view key = take_word(flags);
+  if (verb == meta_get && run_plain_get(key, flags, turn)) return line.bytes;
+  if (verb != meta_debug && key.empty()) {
+    turn.answers.push_back({.text = "ERROR\r\n"});
+    return line.bytes;
+  }
+  MetaCommand command;
+  command.key = key;
   std::string_view problem;
   if (command.key.empty() || command.key.size() > memcached_key_bytes_max) {
     problem = bad_format_answer;
@@ -105,6 +153,18 @@ size_t MemcachedParser::run_meta(MemcachedVerb verb, std::string_view rest, cons
     turn.answers.push_back({.text = problem});
   }
   return line.bytes;
+}
+
+// A get that takes no MetaCommand.
+bool MemcachedParser::run_plain_get(std::string_view key, std::string_view flags, Turn& turn) {
+  if (key.empty() || key.size() > memcached_key_bytes_max) return false;
+  MemcachedAnswer answer{.verb = meta_get, .count = 1, .text = flags, .time_ms = turn.now_ms};
+  uint16_t options = 0;
+  if (!take_plain_flags(flags, answer, options)) return false;
+  answer.row = turn.batch.get_with_state(key, options);
+  turn.answers.push_back(answer);
+  turn.reads_left -= turn.reads_left != 0 ? 1 : 0;
+  return true;
 }
 
 // As run_store; 0: the block is incomplete. A refused block is swallowed if its length is known.

@@ -8,6 +8,7 @@
 #include "net/memcached_limits.h"
 #include "net/memcached_line.h"
 #include "net/memcached_meta.h"
+#include "net/memcached_put.h"
 
 namespace isotherm::net {
 namespace {
@@ -23,11 +24,6 @@ struct MetaResult {
 
   bool ok() const { return status == Status::ok; }
   bool found_binary() const { return (command.state & MetaState::binary_key) != 0; }
-  uint64_t seconds_since_use() const {
-    if (command.state == 0) return 0;
-    const auto now = static_cast<uint64_t>(command.now_ms / 1000);
-    return now - std::min(now, MetaState::seconds(command.state));
-  }
 };
 
 void append_number(std::string& line, char letter, uint64_t number) {
@@ -43,15 +39,24 @@ void append_key(std::string& line, std::string_view key, bool binary) {
   }
 }
 
-// Seconds left, of which memcached shows 32 bits.
+// Seconds, of which memcached shows 32 bits.
+uint32_t time_left(int64_t expiry, int64_t now_ms) {
+  const int64_t left_ms = expiry - now_ms;
+  return static_cast<uint32_t>(left_ms > 0 ? (left_ms + 999) / 1000 : left_ms / 1000);
+}
+
 void append_time_left(std::string& line, int64_t expiry, int64_t now_ms) {
   if (expiry == no_expiry) {
     line.append(" t-1");
-    return;
+  } else {
+    append_number(line, 't', time_left(expiry, now_ms));
   }
-  const int64_t left_ms = expiry - now_ms;
-  const int64_t seconds = left_ms > 0 ? (left_ms + 999) / 1000 : left_ms / 1000;
-  append_number(line, 't', static_cast<uint32_t>(seconds));
+}
+
+uint64_t seconds_since_use(uint64_t state, int64_t now_ms) {
+  if (state == 0) return 0;
+  const auto now = static_cast<uint64_t>(now_ms / 1000);
+  return now - std::min(now, MetaState::seconds(state));
 }
 
 // What a flag shows of an item that a get or an arithmetic command found or made; `expiry` is the
@@ -83,7 +88,8 @@ void append_flag(const MetaResult& result, std::string_view flag, int64_t expiry
     case 'f':
       return append_number(line, 'f', found ? result.reply.flags : 0);
     case 'l':
-      return append_number(line, 'l', result.seconds_since_use());
+      return append_number(line, 'l',
+                           seconds_since_use(result.command.state, result.command.now_ms));
     case 'h':
       line.append((result.command.state & MetaState::fetched) != 0 ? " h1" : " h0");
       return;
@@ -116,8 +122,9 @@ void write_get(const MetaResult& result, MemcachedCounters& counters, Output& ou
   if (result.ok()) {
     (touches ? counters.touch_hits : counters.get_hits).add();
   } else {
-    counters.get_misses.add(result.status == Status::not_found);
-    if (result.status != Status::not_found) {
+    const bool missed = result.status == Status::not_found || result.status == Status::wrong_type;
+    counters.get_misses.add(missed);
+    if (!missed) {
       return output.append("SERVER_ERROR out of memory writing get response\r\n");
     }
     if (command.quiet) return;
@@ -131,6 +138,106 @@ void write_get(const MetaResult& result, MemcachedCounters& counters, Output& ou
   output.append(line.append("\r\n"));
   if (!result.ok() || !command.wants_value) return;
   if (bytes != 0) output.append_value(result.reply);
+  output.append("\r\n");
+}
+
+// A plain get as a command, for answers that are rare.
+void write_unusual_get(const MemcachedAnswer& answer, const Batch& batch,
+                       MemcachedCounters& counters, Output& output) {
+  const Reply& reply = batch.reply(answer.row);
+  MetaCommand command;
+  command.key = batch.columns().key[answer.row];
+  command.quiet = answer.silent;
+  command.wants_value = answer.shows_value;
+  command.now_ms = answer.time_ms;
+  command.state = static_cast<uint64_t>(reply.number);
+  command.won = (command.state & MetaState::won) != 0;
+  command.old_expiry = reply.expiry;
+  write_get({command, reply, answer.text, reply.status.load(std::memory_order_acquire)}, counters,
+            output);
+}
+
+char* put_letter(char* to, char letter) {
+  *to++ = ' ';
+  *to++ = letter;
+  return to;
+}
+
+char* put_flag_number(char* to, char letter, uint64_t number) {
+  to = put_letter(to, letter);
+  return std::to_chars(to, to + 20, number).ptr;
+}
+
+// What a flag shows of an item that a plain get found.
+char* put_flag(char* to, char letter, const Reply& reply, int64_t now_ms) {
+  const auto state = static_cast<uint64_t>(reply.number);
+  switch (letter) {
+    case 's':
+      return put_flag_number(to, letter, reply.size);
+    case 'f':
+      return put_flag_number(to, letter, reply.flags);
+    case 'c':
+      return put_flag_number(to, letter, reply.version);
+    case 't':
+      if (reply.expiry == no_expiry) return put_text(to, " t-1");
+      return put_flag_number(to, letter, time_left(reply.expiry, now_ms));
+    case 'l':
+      return put_flag_number(to, letter, seconds_since_use(state, now_ms));
+    case 'h':
+      return put_text(to, (state & MetaState::fetched) != 0 ? " h1" : " h0");
+    default:
+      return to;
+  }
+}
+
+char* put_flags(char* to, const MemcachedAnswer& answer, std::string_view key, const Reply& reply,
+                bool found) {
+  const char* at = answer.text.data();
+  const char* const end = at + answer.text.size();
+  for (;;) {
+    while (at != end && *at == ' ') ++at;
+    if (at == end) return to;
+    const char* const word = at;
+    while (at != end && *at != ' ') ++at;
+    if (*word == 'k') {
+      to = put_text(put_letter(to, 'k'), key);
+    } else if (*word == 'O') {
+      *to++ = ' ';
+      to = put_text(to, {word, static_cast<size_t>(at - word)});
+    } else if (found) {
+      to = put_flag(to, *word, reply, answer.time_ms);
+    }
+  }
+}
+
+// Mostly no item is stale, and no key came in base64.
+void write_plain_get(const MemcachedAnswer& answer, const Batch& batch, MemcachedCounters& counters,
+                     Output& output) {
+  const Reply& reply = batch.reply(answer.row);
+  const Status status = reply.status.load(std::memory_order_acquire);
+  const bool found = status == Status::ok;
+  constexpr uint64_t unusual =
+      MetaState::stale | MetaState::token_sent | MetaState::binary_key | MetaState::won;
+  if ((static_cast<uint64_t>(reply.number) & unusual) != 0 ||
+      (!found && status != Status::not_found)) {
+    return write_unusual_get(answer, batch, counters, output);
+  }
+  counters.cmd_get.add();
+  (found ? counters.get_hits : counters.get_misses).add();
+  if (!found && answer.silent) return;
+  const std::string_view key = batch.columns().key[answer.row];
+  // The code, each flag with a number, the opaque token and the line ends.
+  constexpr size_t longest_line = 24 + MetaCommand::words_max * 22 + 34 + 4;
+  const bool shows_value = found && answer.shows_value;
+  const bool small = shows_value && reply.size < Output::chunk_bytes / 2;
+  char* const start = output.reserve(longest_line + key.size() + (small ? reply.size : 0));
+  char* to = start;
+  to = shows_value ? put_number(put_text(to, "VA"), reply.size) : put_text(to, found ? "HD" : "EN");
+  to = put_text(put_flags(to, answer, key, reply, found), "\r\n");
+  if (small) to = put_text(put_text(to, reply.value()), "\r\n");
+  output.commit(static_cast<size_t>(to - start));
+  if (!shows_value || small) return;
+  output.append_value(reply);
   output.append("\r\n");
 }
 
@@ -233,7 +340,7 @@ void write_debug(const MetaResult& result, Output& output) {
   }
   const int64_t left = (expiry - command.now_ms + 999) / 1000;
   line.append(" exp=").append(expiry == no_expiry ? "-1" : std::to_string(-left));
-  line.append(" la=").append(std::to_string(result.seconds_since_use()));
+  line.append(" la=").append(std::to_string(seconds_since_use(command.state, command.now_ms)));
   line.append(" cas=").append(std::to_string(result.reply.version));
   line.append(" fetch=").append((command.state & MetaState::fetched) != 0 ? "yes" : "no");
   line.append(" cls=");
@@ -246,6 +353,9 @@ void write_debug(const MetaResult& result, Output& output) {
 // Not inlined: the other answers need less.
 [[gnu::noinline]] void write_meta(const MemcachedAnswer& answer, const Batch& batch,
                                   MemcachedCounters& counters, Output& output) {
+  if (batch.columns().op[answer.row] == Op::get) {
+    return write_plain_get(answer, batch, counters, output);
+  }
   const auto number = static_cast<uintptr_t>(batch.columns().number[answer.row]);
   const auto* request = reinterpret_cast<const MetaRequest*>(number);
   const Reply& reply = batch.reply(answer.row);

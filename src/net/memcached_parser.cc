@@ -91,13 +91,8 @@ const MemcachedParser::Command* MemcachedParser::find_command(std::string_view n
       {"quit", quit, 1, any},
       {"bget", get, 2, any},
       {"shutdown", shutdown, 1, any},
-      {"mg", meta_get, 2, any},
-      {"ms", meta_set, 2, any},
-      {"md", meta_delete, 2, any},
-      {"ma", meta_arithmetic, 2, any},
-      {"me", meta_debug, 1, any},
-      {"mn", meta_nothing, 1, any},
   };
+  if (name.size() == 2) return find_meta_command(name);
   for (const Command& command : commands) {
     if (command.name == name) return &command;
   }
@@ -195,6 +190,7 @@ size_t MemcachedParser::run_change(const Command* command, std::string_view name
     unknown(name, line, turn);
     return line.bytes;
   }
+  if (is_meta(command->verb)) return run_meta(command->verb, rest, line, turn);
   const Words words = split_words(line.text);
   if (words.count < command->min_words || words.count > command->max_words) {
     say(turn.answers, error_answer);
@@ -211,12 +207,6 @@ size_t MemcachedParser::run_change(const Command* command, std::string_view name
     case prepend:
     case cas:
       return run_store(command->verb, words, line, turn);
-    case meta_get:
-    case meta_set:
-    case meta_delete:
-    case meta_arithmetic:
-    case meta_debug:
-      return run_meta(command->verb, rest, line, turn);
     default:
       run_other(command->verb, words, turn);
   }
@@ -429,7 +419,7 @@ void MemcachedParser::run_touch(const Words& words, Turn& turn) {
   if (!parse_expiry(words[2], turn.now_ms, expiry)) {
     return say(turn.answers, bad_exptime, silent);
   }
-  const Batch::Row row = turn.batch.expire(words[1], expiry, option::no_value);
+  const Batch::Row row = turn.batch.expire(words[1], expiry, option::any_type | option::no_value);
   turn.answers.push_back({.verb = touch, .silent = silent, .row = row, .count = 1});
 }
 

@@ -1,10 +1,8 @@
 #include "net/memcached_writer.h"
 
-#include <charconv>
-#include <cstring>
-
 #include "net/memcached_limits.h"
 #include "net/memcached_meta_writer.h"
+#include "net/memcached_put.h"
 
 namespace isotherm::net {
 namespace {
@@ -18,16 +16,6 @@ constexpr std::string_view internal_error = "SERVER_ERROR internal error\r\n";
 
 // "VALUE ", a key, flags, length and cas with spaces between them, and the line end.
 constexpr size_t header_bytes_max(size_t key_bytes) { return key_bytes + 6 + 11 + 21 + 21 + 2; }
-
-char* put_text(char* to, std::string_view text) {
-  if (!text.empty()) std::memcpy(to, text.data(), text.size());
-  return to + text.size();
-}
-
-char* put_number(char* to, uint64_t value) {
-  *to++ = ' ';
-  return std::to_chars(to, to + 20, value).ptr;
-}
 
 void write_value(std::string_view key, const Reply& reply, bool with_version, Output& output) {
   const std::string_view value = reply.value();

@@ -1,8 +1,6 @@
 // isotherm-server: parses the flags, runs a Server until SIGINT or SIGTERM.
 
 #include <pthread.h>
-#include <spdlog/sinks/stdout_sinks.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <csignal>
@@ -13,7 +11,7 @@
 
 #include "base/clock.h"
 #include "net/descriptor_limit.h"
-#include "net/log_level.h"
+#include "net/log.h"
 #include "net/version.h"
 #include "server/flags.h"
 #include "server/server.h"
@@ -28,14 +26,8 @@ const char* malloc_conf = "dirty_decay_ms:1000,muzzy_decay_ms:0,background_threa
 
 namespace {
 
+using isotherm::net::log;
 using isotherm::net::LogLevel;
-
-void set_up_log(LogLevel level) {
-  spdlog::set_default_logger(spdlog::stdout_logger_mt("isotherm"));
-  spdlog::set_pattern("%Y-%m-%d %H:%M:%S.%e %L %v");
-  spdlog::flush_on(spdlog::level::info);
-  isotherm::net::use_log_level(level);
-}
 
 void lower_maxclients(isotherm::net::ServerOptions& options) {
   const uint32_t loops =
@@ -43,7 +35,8 @@ void lower_maxclients(isotherm::net::ServerOptions& options) {
   const uint32_t allowed = isotherm::net::allow_clients(options.maxclients, loops);
   if (allowed >= options.maxclients) return;
   options.maxclients = allowed;
-  spdlog::warn("maxclients lowered to {}: no more descriptors allowed", allowed);
+  log(LogLevel::warning,
+      "maxclients lowered to " + std::to_string(allowed) + ": no more descriptors allowed");
 }
 
 // Blocks the signals that end the server, in this thread and all that it starts.
@@ -62,18 +55,24 @@ int run(const isotherm::net::ServerOptions& options) {
   const isotherm::SystemClock clock;
   isotherm::Server server(options, clock);
   server.start();
-  for (const std::string& line : server.listening()) spdlog::info("listening {}", line);
+  for (const std::string& line : server.listening()) {
+    log(LogLevel::notice, "listening " + line);
+  }
   const isotherm::Engine& engine = server.engine();
   if (engine.stats().on_device) {
-    spdlog::info("the index is on GPU {}", fmt::join(options.store.gpus, ", "));
+    std::string gpus;
+    for (const uint32_t gpu : options.store.gpus)
+      gpus += (gpus.empty() ? "" : ", ") + std::to_string(gpu);
+    log(LogLevel::notice, "the index is on GPU " + gpus);
   } else if (!engine.device_problem().empty()) {
-    spdlog::info("no GPU is used, the index is in host memory: {}", engine.device_problem());
+    log(LogLevel::notice,
+        "no GPU is used, the index is in host memory: " + engine.device_problem());
   }
-  spdlog::info("isotherm {} ready, {} threads", isotherm::net::isotherm_version,
-               server.options().threads);
+  log(LogLevel::notice, "isotherm " + std::string(isotherm::net::isotherm_version) + " ready, " +
+                            std::to_string(server.options().threads) + " threads");
   int signal = 0;
   sigwait(&ending, &signal);
-  spdlog::info("ending on signal {}", signal);
+  log(LogLevel::notice, "ending on signal " + std::to_string(signal));
   server.stop();
   return EXIT_SUCCESS;
 }
@@ -83,12 +82,12 @@ int run(const isotherm::net::ServerOptions& options) {
 int main(int argc, char** argv) {
   isotherm::net::ServerOptions options;
   if (const auto status = isotherm::parse_flags(argc, argv, options)) return *status;
-  set_up_log(options.loglevel);
+  isotherm::net::open_log(options.loglevel);
   try {
     lower_maxclients(options);
     return run(options);
   } catch (const std::exception& error) {
-    spdlog::critical("{}", error.what());
+    log(LogLevel::warning, error.what());
     return EXIT_FAILURE;
   }
 }

@@ -14,7 +14,9 @@
 #include "fake_device/gated_root_table.h"
 #include "items/poison.h"
 #include "models/change_log.h"
+#include "models/held_keys.h"
 #include "models/key_latches.h"
+#include "models/test_server.h"
 #include "net/aside.h"
 #include "server/server.h"
 #include "server/test_client.h"
@@ -30,14 +32,7 @@ std::string bulk(const std::string& value) {
 class ReadingOnTest : public ::testing::TestWithParam<bool> {
  protected:
   ReadingOnTest() {
-    net::ServerOptions options;
-    options.port = options.memcached_port = 0;
-    options.threads = 1;
-    if (GetParam()) {
-      server_ = std::make_unique<Server>(options, clock_, fake_root_tiers_maker(device_));
-    } else {
-      server_ = std::make_unique<Server>(options, clock_);
-    }
+    server_ = make_test_server(clock_, GetParam() ? &device_ : nullptr);
     for (size_t i = 0; i < most_keys; ++i) latches_.add(std::to_string(i));
     server_->engine().set_row_gate(&latches_);
     server_->start();
@@ -339,17 +334,7 @@ TEST_P(ReadingOnTest, ClientsThatSpeakMemcachedToo) {
 
 // Its keys are a group's of another thread, which stands still.
 TEST_P(ReadingOnTest, TheLoopGoesOnWhileAGroupWaitsForItsKeys) {
-  Gate gate;
-  gate.close();
-  std::thread holder([&] {
-    Worker worker(server_->engine());
-    Batch batch;
-    batch.get("a");
-    batch.guard([](Batch&, Batch::Row, void* its) { static_cast<Gate*>(its)->pass(); }, &gate);
-    batch.put("a", "0");
-    worker.submit(batch);
-  });
-  gate.wait_for(1);
+  HeldKeys held(server_->engine(), {"a"}, "0");
   const auto settle = [&] {
     for (int i = 0; i < 3; ++i) pass_turns();
   };
@@ -363,10 +348,27 @@ TEST_P(ReadingOnTest, TheLoopGoesOnWhileAGroupWaitsForItsKeys) {
   client_->send(resp({"INCR", "n"}));
   wait_for("n", "1");
   EXPECT_FALSE(client_->has_input());
-  gate.open();
-  holder.join();
+  held.let_go();
   expect_replies(":0\r\n:1\r\n");
   EXPECT_EQ(third.receive(4), ":2\r\n");
+}
+
+// A flush that waits for a group's keys has no key itself, and yet nothing passes it.
+TEST_P(ReadingOnTest, NothingPassesAFlushThatWaits) {
+  if (GetParam()) GTEST_SKIP() << "a read of another client may wait with the flush";
+  HeldKeys held(server_->engine(), {"a"}, "0");
+  // In a turn without others, which would wait with it.
+  const uint64_t before = bytes_in();
+  client_->send(resp({"FLUSHALL"}));
+  while (bytes_in() == before) std::this_thread::yield();
+  for (int i = 0; i < 3; ++i) pass_turns();
+  EXPECT_FALSE(client_->has_input());
+  client_->send(resp({"SET", "x", "1"}));
+  for (int i = 0; i < 3; ++i) pass_turns();
+  EXPECT_EQ(look("x", "$-1\r\n"), "$-1\r\n");
+  held.let_go();
+  expect_replies("+OK\r\n+OK\r\n");
+  EXPECT_EQ(client_->ask(resp({"GET", "x"}), bulk("1")), bulk("1"));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ReadingOnTest, ::testing::Bool(), [](const auto& param) {

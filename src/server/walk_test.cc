@@ -12,6 +12,7 @@
 
 #include "fake_device/fake_root_table.h"
 #include "items/poison.h"
+#include "models/test_server.h"
 #include "server/server.h"
 #include "server/test_client.h"
 
@@ -24,14 +25,7 @@ class WalkTest : public ::testing::TestWithParam<bool> {
   static constexpr int keys = poison::sanitized ? 3'000 : 10'000;
 
   WalkTest() {
-    net::ServerOptions options;
-    options.port = options.memcached_port = 0;
-    options.threads = 1;
-    if (GetParam()) {
-      server_ = std::make_unique<Server>(options, clock_, fake_root_tiers_maker(device_));
-    } else {
-      server_ = std::make_unique<Server>(options, clock_);
-    }
+    server_ = make_test_server(clock_, GetParam() ? &device_ : nullptr);
     server_->start();
     client_ = std::make_unique<TestClient>(server_->resp_port());
     other_ = std::make_unique<TestClient>(server_->resp_port());

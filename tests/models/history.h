@@ -197,6 +197,8 @@ class History {
       }
       case Op::bitfield:
       case Op::flush:
+      case Op::call:
+      case Op::put_object:
       case Op::walk:
       case Op::meta:
       case Op::none:
@@ -254,6 +256,8 @@ class History {
           break;
         case Op::bitfield:
         case Op::flush:
+        case Op::call:
+        case Op::put_object:
         case Op::walk:
         case Op::meta:
         case Op::none: {

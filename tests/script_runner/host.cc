@@ -1,8 +1,5 @@
 #include "script_runner/host.h"
 
-#include <spdlog/sinks/null_sink.h>
-#include <spdlog/spdlog.h>
-
 #include <optional>
 #include <stdexcept>
 
@@ -62,14 +59,10 @@ class ServerHost final : public Host {
   std::optional<Server> server_;
 };
 
-void silence_log() { spdlog::set_default_logger(spdlog::null_logger_mt("scripts")); }
-
 }  // namespace
 
 std::unique_ptr<Host> start_host(const HostOptions& options,
                                  const std::vector<std::string>& flags) {
-  static const bool silent = (silence_log(), true);
-  static_cast<void>(silent);
   return std::make_unique<ServerHost>(options, flags);
 }
 

@@ -70,6 +70,7 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
     batch = &its_batch;
     now_ms = its_now_ms;
     beside_others = its_beside_others;
+    put_off = false;
     batch->hold(this);
   }
   void leave() {
@@ -144,6 +145,7 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   int64_t now_ms = 0;
   bool beside_others = false;
   bool writable = true;
+  bool put_off = false;               // rows that write wait, or have waited, for their turn
   uint64_t token = 0;                 // of the sink
   KeyGate::Holder* holder = nullptr;  // where it waits for keys itself
   std::vector<uint8_t> early;         // rows that ran before its groups; empty: none

@@ -19,8 +19,10 @@ constexpr size_t databases_per_step = 64;
 constexpr uint32_t items_per_sweep = 256;
 constexpr uint32_t sweeps_per_step = 8;
 // How long a batch waits for room while there comes none, though readers hold some back, and how
-// often it tries where none do. It then overshoots the cap, as far as the budget lets it.
+// often it tries where none do. It then overshoots the cap, as far as the budget lets it; where
+// that is not far enough, it waits longer before its writes are refused.
 constexpr std::chrono::milliseconds longest_standstill{100};
+constexpr std::chrono::milliseconds longest_before_refusal{2000};
 constexpr uint32_t most_vain_tries = 32;
 constexpr std::chrono::microseconds between_looks{20};
 // Searches for values to send that found none, of some thousand items each.
@@ -40,7 +42,7 @@ int64_t reserve_of(uint64_t limit) {
 // Whether it is time to give up what is waited for; `height` rises as that comes nearer.
 class Standstill {
  public:
-  bool lasts(int64_t height, bool held_back) {
+  bool lasts(int64_t height, bool held_back, std::chrono::milliseconds longest) {
     const auto now = std::chrono::steady_clock::now();
     if (height > highest_) {
       highest_ = height;
@@ -52,7 +54,7 @@ class Standstill {
     // Not a yield: on a machine with more threads than processors each would take as long as all
     // the others' time slices.
     std::this_thread::sleep_for(between_looks);
-    return now - since_ > longest_standstill;
+    return now - since_ > longest;
   }
 
  private:
@@ -113,7 +115,12 @@ bool HostUpkeep::make_room(const BatchBytes& needed, int64_t now_ms) {
         needed.at_once - std::min(needed.at_once, store_.budget.room_over() + coming);
     evict_to(std::max(lasting, room() + static_cast<int64_t>(over)), sweeps_per_step, now_ms);
     const auto height = room() - static_cast<int64_t>(store_.budget.claimed());
-    if (!standstill.lasts(height, waits && store_.items.retired_bytes() != 0)) continue;
+    const bool held_back = waits && store_.items.retired_bytes() != 0;
+    const bool may_go_over = store_.budget.fits_over(needed.at_once);
+    if (!standstill.lasts(height, held_back,
+                          may_go_over ? longest_standstill : longest_before_refusal)) {
+      continue;
+    }
     if (!std::exchange(waits, false)) break;
   }
   // Where nothing can be evicted writes may run over the cap only as long as sending helps.
@@ -183,9 +190,14 @@ bool HostUpkeep::drain() {
     store_.items.prefetch_bits(root);
     drained_.push_back(root);
   });
+  const bool objects = store_.items.objects().count() != 0;
+  const auto retire = [&](Location location) {
+    const Item& item = *store_.items.item(location);
+    if (objects && item.is_object()) store_.items.retire_object(item);
+    executor_.cache().retire(location);
+  };
   for (const Location root : drained_) {
-    for_each_member(store_.items, root,
-                    [&](Location location) { executor_.cache().retire(location); });
+    for_each_member(store_.items, root, retire);
     retire_root(executor_.cache(), root);
   }
   if (!more) store_.flushed.pop_front();
@@ -295,8 +307,9 @@ size_t HostUpkeep::move_values(int64_t now_ms, Step&& step) {
 // One sweep, which stops when it has freed so many bytes.
 void HostUpkeep::evict_some(int64_t bytes, int64_t now_ms) {
   const auto evict = [&](Location location) {
-    const auto freed = static_cast<int64_t>(ItemStore::footprint(location));
-    if (erase_if_still(location, MoveReason::evicted, now_ms)) bytes -= freed;
+    if (!erase_if_still(location, MoveReason::evicted, now_ms)) return true;
+    const uint64_t beside = Objects::bytes_of(*store_.items.item(location));
+    bytes -= static_cast<int64_t>(ItemStore::footprint(location) + beside);
     return bytes > 0;
   };
   switch (store_.policy.load(std::memory_order_relaxed)) {
@@ -309,7 +322,10 @@ void HostUpkeep::evict_some(int64_t bytes, int64_t now_ms) {
       store_.items.sweep_clock(items_per_sweep, evict, true);
       return;
     case EvictionPolicy::allkeys_random:
-      store_.items.sweep_random(samples, evict);
+      // Who stores a large value finds it afterwards: there are so few that chance would tell.
+      store_.items.sweep_random(samples, [&](Location location) {
+        return store_.items.is_newest_large(location) || evict(location);
+      });
       return;
     case EvictionPolicy::volatile_ttl:
       if (const Location soonest = find_soonest(); soonest != location::none) evict(soonest);

@@ -1,7 +1,10 @@
 #include "executor/upkeep/value_moves.h"
 
 #include <algorithm>
+#include <limits>
 #include <memory>
+
+#include "items/objects.h"
 
 namespace isotherm {
 namespace {
@@ -109,19 +112,24 @@ SendFound ValueMoves::find(uint64_t bytes, int64_t now_ms) {
   constexpr uint64_t much = 1 << 20;
   const uint64_t looks = bytes > much && !values_.poor() ? most_at_once : looks_per_sweep;
   const uint64_t most = std::min(looks, 1 + store_.entries() / part);
+  // Where items are evicted, larger ones stay where they are in that order.
+  const uint64_t most_bytes =
+      store_.evicts ? values_.log().largest_value() * 3 / 2 : std::numeric_limits<uint64_t>::max();
   found_.clear();
   SendFound found;
   while (found.looked < most && found.bytes < bytes) {
     const uint64_t left = std::min<uint64_t>(looks_per_sweep, most - found.looked);
-    const uint32_t looked =
-        store_.items.sweep_clock(static_cast<uint32_t>(left), [&](Location location) {
+    const uint32_t looked = store_.items.sweep_clock(
+        static_cast<uint32_t>(left),
+        [&](Location location) {
           const Item& item = *store_.items.item(location);
-          found.cold_bytes += item.bytes();
+          found.cold_bytes += item.bytes() + (item.is_object() ? Objects::bytes_of(item) : 0);
           if (!may_go(item, now_ms)) return true;
           found_.push_back(location);
           found.bytes += item.value_bytes();
           return found.bytes < bytes;
-        });
+        },
+        false, most_bytes);
     if (looked == 0) break;
     found.looked += looked;
   }
@@ -130,7 +138,8 @@ SendFound ValueMoves::find(uint64_t bytes, int64_t now_ms) {
 
 bool ValueMoves::may_go(const Item& item, int64_t now_ms) const {
   const uint64_t bytes = item.value_bytes();
-  if (item.away() || bytes < store_.options.gpu_values_from || item.expired(now_ms)) return false;
+  if (!item.is_plain() || bytes < store_.options.gpu_values_from || item.expired(now_ms))
+    return false;
   if (bytes > values_.log().largest_value()) return false;
   const uint64_t left = item.parts(true).bytes();
   return left <= size_classes::largest &&

@@ -1,8 +1,10 @@
-#include "net/log_level.h"
+#include "net/log.h"
 
+#include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
 #include <array>
+#include <memory>
 
 #include "net/text.h"
 
@@ -12,7 +14,7 @@ namespace {
 struct LevelName {
   LogLevel level;
   std::string_view name;
-  spdlog::level::level_enum takes;
+  spdlog::level::level_enum severity;
 };
 
 constexpr std::array<LevelName, 4> level_names{{
@@ -21,6 +23,12 @@ constexpr std::array<LevelName, 4> level_names{{
     {LogLevel::notice, "notice", spdlog::level::info},
     {LogLevel::warning, "warning", spdlog::level::warn},
 }};
+
+spdlog::level::level_enum severity_of(LogLevel level) {
+  return level_names[static_cast<size_t>(level)].severity;
+}
+
+std::shared_ptr<spdlog::logger> opened;
 
 }  // namespace
 
@@ -33,8 +41,19 @@ std::optional<LogLevel> parse_log_level(std::string_view name) {
   return std::nullopt;
 }
 
+void open_log(LogLevel level) {
+  opened = spdlog::stdout_logger_mt("isotherm");
+  opened->set_pattern("%Y-%m-%d %H:%M:%S.%e %L %v");
+  opened->flush_on(spdlog::level::info);
+  use_log_level(level);
+}
+
 void use_log_level(LogLevel level) {
-  spdlog::set_level(level_names[static_cast<size_t>(level)].takes);
+  if (opened) opened->set_level(severity_of(level));
+}
+
+void log(LogLevel level, std::string_view line) {
+  if (opened) opened->log(severity_of(level), "{}", line);
 }
 
 }  // namespace isotherm::net
