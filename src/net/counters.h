@@ -28,6 +28,14 @@ struct MemcachedCounters {
   Counter touch_hits, touch_misses;
 };
 
+// Datagrams of memcached clients; what became of those that were dropped (net/udp_port.h).
+struct UdpCounters {
+  Counter received, sent;
+  Counter malformed, truncated, several, foreign, repeated;
+  Counter too_long;  // replies that were, for their address
+  Counter unsent;    // replies that the kernel refused, or that were too many
+};
+
 struct alignas(64) LoopCounters {
   static constexpr size_t batch_buckets = 24;
 
@@ -44,6 +52,7 @@ struct alignas(64) LoopCounters {
   Counter batch_connections_max;
   std::array<Counter, batch_buckets> batch_histogram;
   MemcachedCounters memcached;
+  UdpCounters udp;
   CommandCounts by_command;  // of RESP
 
   void reset_maxima() {

@@ -1,4 +1,5 @@
 // MemcachedParser's meta commands.
+#include <algorithm>
 #include <string_view>
 
 #include "net/memcached_limits.h"
@@ -129,7 +130,6 @@ size_t MemcachedParser::run_meta(MemcachedVerb verb, std::string_view rest, cons
                                  Turn& turn) {
   std::string_view flags = rest;
   const std::string_view key = take_word(flags);
-  if (verb == meta_get && run_plain_get(key, flags, turn)) return line.bytes;
   if (verb != meta_debug && key.empty()) {
     turn.answers.push_back({.text = "ERROR\r\n"});
     return line.bytes;
@@ -155,9 +155,13 @@ size_t MemcachedParser::run_meta(MemcachedVerb verb, std::string_view rest, cons
   return line.bytes;
 }
 
-// A get that takes no MetaCommand.
-bool MemcachedParser::run_plain_get(std::string_view key, std::string_view flags, Turn& turn) {
-  if (key.empty() || key.size() > memcached_key_bytes_max) return false;
+// A get that takes no MetaCommand; `rest` is its line behind the name. False: it is another, or
+// wrong.
+bool MemcachedParser::run_plain_get(std::string_view rest, Turn& turn) {
+  const size_t key_bytes = std::min(rest.find(' '), rest.size());
+  if (key_bytes == 0 || key_bytes > memcached_key_bytes_max) return false;
+  const std::string_view key = rest.substr(0, key_bytes);
+  const std::string_view flags = rest.substr(key_bytes);
   MemcachedAnswer answer{.verb = meta_get, .count = 1, .text = flags, .time_ms = turn.now_ms};
   uint16_t options = 0;
   if (!take_plain_flags(flags, answer, options)) return false;

@@ -173,6 +173,12 @@ bool MemcachedParser::find_line(std::string_view input, Line& line) {
 // Runs the command of a line; 0: its block is incomplete, or it has to wait for the next turn.
 size_t MemcachedParser::run_line(const Line& line, Turn& turn) {
   std::string_view rest = line.text;
+  constexpr std::string_view plain_get = "mg ";
+  if (rest.starts_with(plain_get) && turn.reads_left != 0 &&
+      run_plain_get(rest.substr(plain_get.size()), turn)) {
+    fixed_answers_ = turn.answers.size();
+    return line.bytes;
+  }
   const std::string_view name = take_word(rest);
   const Command* command = find_command(name);
   const bool only_reads = command != nullptr && (command->verb == get || command->verb == gets);

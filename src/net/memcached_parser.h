@@ -133,7 +133,7 @@ class MemcachedParser {
   size_t run_store(MemcachedVerb verb, const Words& words, const Line& line, Turn& turn);
   static const Command* find_meta_command(std::string_view name);
   size_t run_meta(MemcachedVerb verb, std::string_view rest, const Line& line, Turn& turn);
-  bool run_plain_get(std::string_view key, std::string_view flags, Turn& turn);
+  bool run_plain_get(std::string_view rest, Turn& turn);
   size_t run_meta_set(MetaCommand& command, std::string_view rest, const Line& line, Turn& turn);
   void put_meta(MemcachedVerb verb, const MetaCommand& command, std::string_view value,
                 std::string_view flags, Turn& turn);

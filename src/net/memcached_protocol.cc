@@ -141,6 +141,13 @@ class MemcachedProtocol final : public Protocol {
     if (walk_->end_step(turn.batch, output)) walk_.reset();
   }
 
+  void restart() override {
+    parser_ = MemcachedParser();
+    answers_.clear();
+    walk_.reset();
+    held_ = false;
+  }
+
   bool closing() const override { return parser_.closing(); }
   size_t wanted() const override { return parser_.wanted(); }
   bool stopped_early() const override { return held_ || parser_.stopped_early() || waits_alone(); }
