@@ -35,6 +35,29 @@ MetaRequest of(MetaRequest::Kind kind) {
   return request;
 }
 
+// What a get finds, as a plain one or by a command that could change the item.
+struct Found {
+  uint64_t state = 0;
+  bool won = false;
+};
+
+Found ask(Worker& worker, std::string_view key, bool plain) {
+  if (!plain) {
+    MetaRequest get = of(MetaRequest::Kind::get);
+    EXPECT_EQ(run(worker, key, get), Status::ok);
+    return {get.state, get.won};
+  }
+  Batch batch;
+  batch.get_with_state(key, 0);
+  EXPECT_FALSE(batch.writes());
+  worker.submit(batch);
+  EXPECT_EQ(batch.reply(0).status, Status::ok);
+  EXPECT_EQ(batch.reply(0).value(), "value");
+  const auto state = static_cast<uint64_t>(batch.reply(0).number);
+  batch.clear();
+  return {state & ~MetaState::won, (state & MetaState::won) != 0};
+}
+
 TEST(MetaCommands, OneOfManyThreadsWinsAStaleItem) {
   const ManualClock clock(1'700'000'000'000);
   const Options options;
@@ -48,14 +71,13 @@ TEST(MetaCommands, OneOfManyThreadsWinsAStaleItem) {
       Worker worker(engine);
       for (int round = 0; round < rounds; ++round) {
         start.arrive_and_wait();
-        for (int ask = 0; ask < 3; ++ask) {
-          MetaRequest get = of(MetaRequest::Kind::get);
-          EXPECT_EQ(run(worker, "key", get), Status::ok);
-          EXPECT_NE(get.state & MetaState::stale, 0u);
-          wins += get.won;
+        for (int ask_number = 0; ask_number < 3; ++ask_number) {
+          const Found found = ask(worker, "key", (round + ask_number) % 2 == 0);
+          EXPECT_NE(found.state & MetaState::stale, 0u);
+          wins += found.won;
           // What stores or marks the item anew must not forget who won.
           Batch batch;
-          batch.expire("key", 4'000'000'000'000 + round * 100 + i * 10 + ask);
+          batch.expire("key", 4'000'000'000'000 + round * 100 + i * 10 + ask_number);
           batch.get("key");
           worker.submit(batch);
           batch.clear();
@@ -122,6 +144,29 @@ TEST(MetaCommands, AnAddedExpiryKeepsTheStateAndTheVersion) {
   EXPECT_EQ(run(worker, "key", look), Status::ok);
   EXPECT_NE(look.state & MetaState::binary_key, 0u);
   EXPECT_NE(look.state & MetaState::active, 0u);
+}
+
+TEST(MetaCommands, APlainGetShowsTheStateAsItWasFound) {
+  const ManualClock clock(1'700'000'000'000);
+  const Options options;
+  Engine engine(options, clock);
+  Worker worker(engine);
+  MetaRequest store = of(MetaRequest::Kind::store);
+  run(worker, "key", store, "value");
+  EXPECT_EQ(ask(worker, "key", true).state & MetaState::fetched, 0u);
+  EXPECT_NE(ask(worker, "key", true).state & MetaState::fetched, 0u);
+  EXPECT_NE(ask(worker, "key", true).state & MetaState::active, 0u);
+  MetaRequest mark = of(MetaRequest::Kind::mark_stale);
+  run(worker, "key", mark);
+  EXPECT_TRUE(ask(worker, "key", true).won);
+  const Found second = ask(worker, "key", true);
+  EXPECT_FALSE(second.won);
+  EXPECT_NE(second.state & MetaState::token_sent, 0u);
+  Batch batch;
+  batch.put("plain", "value");
+  worker.submit(batch);
+  batch.clear();
+  EXPECT_EQ(ask(worker, "plain", true).state, 0u);
 }
 
 }  // namespace

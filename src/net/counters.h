@@ -26,6 +26,8 @@ struct MemcachedCounters {
   Counter incr_hits, incr_misses, decr_hits, decr_misses;
   Counter cas_hits, cas_misses, cas_badval;
   Counter touch_hits, touch_misses;
+  Counter cmd_meta;  // of which memcached counts `me` only
+  Counter total_items, store_too_large, store_no_memory;
 };
 
 // Datagrams of memcached clients; what became of those that were dropped (net/udp_port.h).

@@ -127,7 +127,11 @@ void Listener::on_events(uint32_t /*events*/) {
 bool Listener::admit(int descriptor) {
   auto& clients = speaks_ == Speaks::resp ? server_.resp_clients : server_.memcached_clients;
   clients.fetch_add(1);
-  if (server_.resp_clients + server_.memcached_clients <= server_.live.maxclients) return true;
+  const uint32_t own = server_.options.memcached_max_connections;
+  const bool over_own = speaks_ == Speaks::memcached && own != 0 && clients > own;
+  if (!over_own && server_.resp_clients + server_.memcached_clients <= server_.live.maxclients) {
+    return true;
+  }
   clients.fetch_sub(1);
   server_.rejected_connections.fetch_add(1, std::memory_order_relaxed);
   const std::string_view text = refusal(speaks_);

@@ -154,13 +154,16 @@ void Loop::release_if_over() {
 }
 
 void Loop::close_idle() {
-  const int64_t limit_ms = int64_t{1000} * server_.live.timeout;
-  if (limit_ms == 0) return;
+  const int64_t all_ms = int64_t{1000} * server_.live.timeout;
+  const int64_t own_ms = int64_t{1000} * server_.options.memcached_idle_timeout;
+  if (all_ms == 0 && own_ms == 0) return;
   const int64_t now_ms = server_.clock.now_ms();
   for (const auto& connection : connections_) {
     const Client& client = connection->client();
     const bool waits = client.held || connection->waits();
-    if (now_ms - client.last_ms >= limit_ms && !waits) connection->close();
+    const bool own = client.speaks == Speaks::memcached && own_ms != 0;
+    const int64_t limit_ms = own ? own_ms : all_ms;
+    if (limit_ms != 0 && now_ms - client.last_ms >= limit_ms && !waits) connection->close();
   }
 }
 

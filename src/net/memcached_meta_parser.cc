@@ -193,7 +193,7 @@ size_t MemcachedParser::run_meta_set(MetaCommand& command, std::string_view rest
   }
   if (problem.empty() && command.opaque_too_long) problem = opaque_too_long;
   const auto bytes = static_cast<uint64_t>(length);
-  if (problem.empty() && !memcached_item_fits(command.key.size(), bytes, command.client_flags)) {
+  if (problem.empty() && !turn.fits(command.key.size(), bytes, command.client_flags)) {
     MetaCommand erase = command;
     erase.kind = MetaRequest::Kind::erase;
     erase.checks_version = erase.vivifies = false;

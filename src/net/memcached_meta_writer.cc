@@ -121,6 +121,7 @@ void write_get(const MetaResult& result, MemcachedCounters& counters, Output& ou
   (touches ? counters.cmd_touch : counters.cmd_get).add();
   if (result.ok()) {
     (touches ? counters.touch_hits : counters.get_hits).add();
+    counters.total_items.add(command.created);
   } else {
     const bool missed = result.status == Status::not_found || result.status == Status::wrong_type;
     counters.get_misses.add(missed);
@@ -265,6 +266,9 @@ void write_store(const MetaResult& result, MemcachedCounters& counters, Output& 
   const MetaCommand& command = result.command;
   const std::string_view code = store_code(result);
   counters.cmd_set.add();
+  counters.total_items.add(result.ok());
+  counters.store_too_large.add(result.status == Status::too_large);
+  counters.store_no_memory.add(code.empty());
   counters.cas_hits.add(command.checks_version && result.ok());
   counters.cas_misses.add(code == "NF");
   counters.cas_badval.add(code == "EX");
@@ -306,6 +310,7 @@ void write_arithmetic_meta(const MetaResult& result, MemcachedCounters& counters
   const bool up = !command.decrements;
   const bool missed = result.status == Status::not_found;
   (up ? counters.incr_hits : counters.decr_hits).add(result.ok() && !command.created);
+  counters.total_items.add(result.ok() && command.created);
   (up ? counters.incr_misses : counters.decr_misses).add(missed);
   if (result.ok() && command.quiet && !command.created) return;
   const std::string digits = std::to_string(static_cast<uint64_t>(result.reply.number));
@@ -326,7 +331,8 @@ void write_arithmetic_meta(const MetaResult& result, MemcachedCounters& counters
   output.append(line.append("\r\n"));
 }
 
-void write_debug(const MetaResult& result, Output& output) {
+void write_debug(const MetaResult& result, MemcachedCounters& counters, Output& output) {
+  counters.cmd_meta.add();
   if (!result.ok()) return output.append("EN\r\n");
   const MetaCommand& command = result.command;
   const uint64_t size =
@@ -371,7 +377,7 @@ void write_debug(const MetaResult& result, Output& output) {
     case meta_arithmetic:
       return write_arithmetic_meta(result, counters, output);
     default:
-      return write_debug(result, output);
+      return write_debug(result, counters, output);
   }
 }
 

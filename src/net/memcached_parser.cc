@@ -332,7 +332,7 @@ size_t MemcachedParser::run_store(MemcachedVerb verb, const Words& words, const 
     return line.bytes;
   }
   item.bytes = static_cast<uint64_t>(length);
-  if (!memcached_item_fits(item.key.size(), item.bytes, item.flags))
+  if (!turn.fits(item.key.size(), item.bytes, item.flags))
     return refuse_item(verb, item, line, turn);
   const size_t inside = diverts() ? 0 : item.bytes;  // of the input
   const size_t needed = line.bytes + inside + 2;
@@ -431,6 +431,7 @@ void MemcachedParser::run_touch(const Words& words, Turn& turn) {
 
 void MemcachedParser::run_flush(const Words& words, Turn& turn) {
   const bool silent = is_noreply(words.last());
+  if (!turn.flushes) return say(turn.answers, no_flush_answer, silent);
   MemcachedAnswer answer{.verb = flush_all, .silent = silent, .time_ms = FlushTime::at_once};
   if (words.count > (silent ? 2 : 1)) {
     int64_t time_ms = 0;

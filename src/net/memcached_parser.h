@@ -20,9 +20,9 @@
 // part but the last is `unfinished`.
 //
 // Threads. Belongs to its connection's loop. Allocates only to grow `answers`.
-// Limits. Keys of 250 bytes; an item (key, value and memcached's own overhead) of 1 MiB, as the
-// default of memcached's -I; a line without end of 2,048 bytes, or of `long_line_bytes` when it
-// begins with get or gets. Lengths are compared in 64 bits.
+// Limits. Keys of 250 bytes; an item (key, value and memcached's own overhead) of 1 MiB, unless the
+// turn says another limit, as memcached's -I; a line without end of 2,048 bytes, or of
+// `long_line_bytes` when it begins with get or gets. Lengths are compared in 64 bits.
 #pragma once
 
 #include <cstddef>
@@ -35,6 +35,7 @@
 #include "isotherm/batch.h"
 #include "net/copy_ration.h"
 #include "net/memcached_answer.h"
+#include "net/memcached_limits.h"
 #include "net/memcached_line.h"
 #include "net/memcached_meta.h"
 #include "net/protocol.h"
@@ -56,6 +57,12 @@ class MemcachedParser {
     CopyRation* copies = nullptr;          // what append and prepend take from; null: no ration
     bool pausing = false;                  // set when that is used up
     const WaitingKeys* waiting = nullptr;  // which what is parsed may not pass; null: none
+    uint64_t item_bytes_max = memcached_item_bytes_max;
+    bool flushes = true;  // flush_all is allowed
+
+    bool fits(uint64_t key_bytes, uint64_t value_bytes, uint32_t flags) const {
+      return memcached_item_bytes(key_bytes, value_bytes, flags) <= item_bytes_max;
+    }
   };
 
   // Appends the complete commands at the front of `input` to the turn's batch and answers and

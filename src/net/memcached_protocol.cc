@@ -18,6 +18,8 @@ namespace {
 constexpr size_t rows_per_turn_min = 16;
 constexpr size_t rows_per_turn_max = 4096;
 
+constexpr std::string_view no_dump_answer = "CLIENT_ERROR stats cachedump not allowed\r\n";
+
 class MemcachedProtocol final : public Protocol {
  public:
   explicit MemcachedProtocol(ServerState& server) : server_(server) {}
@@ -31,12 +33,14 @@ class MemcachedProtocol final : public Protocol {
     SpareLists<MemcachedAnswer>::begin(answers_, input.size());
     auto rows = static_cast<Batch::Row>(
         std::clamp(output_bound / value_bytes_, rows_per_turn_min, rows_per_turn_max));
+    rows = std::min(rows, server_.options.memcached_reqs_per_event);
     Batch::Row reads = reads_before_change(value_bytes_);
     if (turn.waiting != nullptr) [[unlikely]]
       rows = reads -= std::min(reads, aside_reads_);
     const Batch::Row first = turn.batch.size();
-    const size_t parsed = parser_.parse(input, {turn.now_ms(), rows, turn.batch, answers_, reads,
-                                                &turn.copies, false, turn.waiting});
+    const size_t parsed = parser_.parse(
+        input, {turn.now_ms(), rows, turn.batch, answers_, reads, &turn.copies, false, turn.waiting,
+                server_.options.memcached_item_size_max, server_.options.memcached_flush});
     parsed_end_ = input.data() + parsed;
     rows_end_ = turn.batch.size();
     if (arriving_ != nullptr && !parser_.diverts()) [[unlikely]]
@@ -114,7 +118,8 @@ class MemcachedProtocol final : public Protocol {
     return walk_ != nullptr || (!answers_.empty() && answers_.back().runs_alone());
   }
   bool walks() const override {
-    return walk_ != nullptr || (!answers_.empty() && is_cachedump(answers_.back()));
+    return walk_ != nullptr ||
+           (!answers_.empty() && server_.options.memcached_dumps && is_cachedump(answers_.back()));
   }
 
   void run_alone(Turn& turn, Output& output) override {
@@ -122,6 +127,9 @@ class MemcachedProtocol final : public Protocol {
     const MemcachedAnswer answer = answers_.back();
     answers_.pop_back();
     turn.counters.commands.add();
+    if (is_cachedump(answer) && !server_.options.memcached_dumps) {
+      return output.append(no_dump_answer);
+    }
     if (is_cachedump(answer)) {
       walk_ = begin_cachedump(answer.text, output);
       return walk_ != nullptr ? step(turn) : void();

@@ -90,6 +90,9 @@ std::string_view store_answer(MemcachedVerb verb, Status status) {
 
 void count_store(MemcachedVerb verb, Status status, MemcachedCounters& counters) {
   counters.cmd_set.add();
+  counters.total_items.add(status == Status::ok);
+  counters.store_too_large.add(status == Status::too_large);
+  counters.store_no_memory.add(status == Status::out_of_memory || status == Status::retry);
   if (verb != cas) return;
   counters.cas_hits.add(status == Status::ok);
   counters.cas_misses.add(status == Status::not_found);
@@ -150,6 +153,8 @@ void count_found(MemcachedVerb verb, Status status, MemcachedCounters& counters)
 Batch::Row write_answer(const MemcachedAnswer& answer, const Batch& batch,
                         MemcachedCounters& counters, Output& output, size_t full_output) {
   if (answer.verb == text) {
+    // The one text that is counted.
+    counters.store_too_large.add(answer.text.data() == too_large_answer.data());
     output.append(answer.text);
     return answer.count;
   }

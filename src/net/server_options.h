@@ -30,6 +30,13 @@ struct ServerOptions {
   // have written there.
   uint32_t memcached_udp_amplification = 3;
   UdpTrust memcached_udp_trusted = UdpTrust::loopback;
+  // Limits of memcached's clients, beside those of all.
+  uint32_t memcached_max_connections = 0;      // 0: as many as maxclients
+  uint32_t memcached_idle_timeout = 0;         // seconds; 0: as timeout
+  uint64_t memcached_item_size_max = 1 << 20;  // bytes of an item as memcached would make it
+  uint32_t memcached_reqs_per_event = 4096;    // of a connection in a turn
+  bool memcached_flush = true;                 // flush_all is allowed
+  bool memcached_dumps = true;                 // stats cachedump is
   // Paths of UNIX sockets, and who may connect; empty: none.
   std::string unixsocket;
   uint32_t unixsocketperm = 0;  // 0: as the process's umask has it

@@ -195,6 +195,30 @@ void add_unix_options(CLI::App& app, net::ServerOptions& options) {
       [&](const std::string& text) { take_mode(text, options.memcached_unixsocket_mask); });
 }
 
+void add_memcached_limits(CLI::App& app, net::ServerOptions& options) {
+  constexpr int most_seconds = std::numeric_limits<int>::max();
+  app.add_option("--memcached-max-connections", options.memcached_max_connections,
+                 "Clients of memcached's port at one time; 0: as many as --maxclients [0]")
+      ->check(CLI::Range(0, 1'000'000));
+  app.add_option("--memcached-idle-timeout", options.memcached_idle_timeout,
+                 "Seconds after which a silent one is closed; 0: as --timeout [0]")
+      ->check(CLI::Range(0, most_seconds));
+  add_text_option(app, "--memcached-item-size-max",
+                  "Largest item that they may store, as memcached would make it [1mb]",
+                  [&](const std::string& text) {
+                    take_memory(text, 1 << 10, 1 << 30, options.memcached_item_size_max);
+                  });
+  app.add_option("--memcached-reqs-per-event", options.memcached_reqs_per_event,
+                 "Requests of one of them before others are served [4096]")
+      ->check(CLI::Range(1, 4096));
+  const auto disable = [&app](const char* flag, const char* help, bool& field) {
+    app.add_flag_callback(
+        flag, [&field] { field = false; }, help);
+  };
+  disable("--memcached-disable-flush-all", "Refuses flush_all", options.memcached_flush);
+  disable("--memcached-disable-dumping", "Refuses stats cachedump", options.memcached_dumps);
+}
+
 void add_udp_options(CLI::App& app, net::ServerOptions& options) {
   add_text_option(app, "--memcached-udp-port",
                   "Port for memcached by UDP; 0: any free one; off: none [off]",
@@ -229,6 +253,7 @@ void add_options(CLI::App& app, net::ServerOptions& options) {
                   [&](const std::string& text) { take_port(text, options.port); });
   add_text_option(app, "--memcached-port", "Port for memcached; 0: any free one; off: none [11211]",
                   [&](const std::string& text) { take_port(text, options.memcached_port); });
+  add_memcached_limits(app, options);
   add_udp_options(app, options);
   add_unix_options(app, options);
   add_text_option(app, "--bind", "Addresses to listen on, separated by spaces [127.0.0.1]",
