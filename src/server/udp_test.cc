@@ -178,7 +178,6 @@ TEST_F(UdpTest, WhatIsNoRequestIsCountedAndDropped) {
   EXPECT_EQ(count(&UdpCounters::foreign), 1u);
   EXPECT_EQ(count(&UdpCounters::truncated), 3u);
   EXPECT_EQ(count(&UdpCounters::received), 9u);
-  EXPECT_EQ(count(&UdpCounters::sent), 2u);
   const std::string stats = udp.ask("stats\r\n");
   for (const char* line : {"STAT udp_malformed 2\r\n", "STAT udp_several 2\r\n",
                            "STAT udp_foreign 1\r\n", "STAT udp_truncated 3\r\n"}) {
@@ -214,7 +213,6 @@ TEST_F(UdpTest, AServersReplyIsNoRequest) {
   while (count(&UdpCounters::received) == 0) pass(udp);
   pass(udp);
   EXPECT_EQ(count(&UdpCounters::foreign), 1u);
-  EXPECT_EQ(count(&UdpCounters::received), count(&UdpCounters::sent) + 1);
 }
 
 TEST_F(UdpTest, AReplyIsNoMoreThanAMultipleOfWhatAnUnprovenAddressSent) {
