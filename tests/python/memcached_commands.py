@@ -175,7 +175,6 @@ TABLE = [
     command("slabs", 1, slabs, "hit error noreply"),
     command("stats", 1, lambda d: line(b"stats", d.random.choice([b"reset", b"sizes", b"nosuch"])),
             "hit error"),
-    command("version", 1, lambda d: line(b"version", b"too"), "hit"),
     command("verbosity", 1, lambda d: line(b"verbosity", b"0", *d.maybe_noreply()), "hit noreply"),
     command("bad line", 3, bad_line, "error"),
     *(command(*entry) for entry in memcached_meta.TABLE),
