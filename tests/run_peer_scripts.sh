@@ -53,7 +53,7 @@ await "$resp_port" PING
 memcached_port="$(free_port)"
 user=()
 [ "$(id -u)" != 0 ] || user=(-u nobody)
-memcached ${user[@]+"${user[@]}"} -l 127.0.0.1 -p "$memcached_port" -U 0 -m 64 \
+memcached ${user[@]+"${user[@]}"} -l 127.0.0.1 -p "$memcached_port" -U "$memcached_port" -m 64 \
   >"$scratch/memcached.log" 2>&1 &
 pids+=($!)
 await "$memcached_port" version

@@ -72,6 +72,8 @@ enum class Op : uint8_t {
   add_float,  // adds the decimal fraction in `value` to the one stored; reply.data: the sum
   none,       // a row that was cancelled: does nothing, and answers not_found
   flush,      // removes every key of the databases from `database` to before `number`
+  meta,  // a meta command of memcached, a MetaRequest at `number` (items/meta_request.h), which
+         // holds its own results; reply as of get (the server's, not for others)
   // On objects:
   call,  // runs the function at `value`; its arguments begin at `number` and are `flags` many,
          // and its context stands in `expiry`
@@ -94,6 +96,7 @@ inline constexpr uint16_t no_touch = 1 << 5;        // get: do not count as a us
 inline constexpr uint16_t any_type = 1 << 6;        // get, expire: of an object, too
 inline constexpr uint16_t saturating = 1 << 7;      // add: memcached's arithmetic: unsigned 64-bit,
                                                     // wraps upward, stops at 0 downward
+inline constexpr uint16_t with_state = 1 << 7;      // get: see Batch::get_with_state
 inline constexpr uint16_t expire_if_none = 1 << 8;  // expire: only where it has none
 inline constexpr uint16_t expire_if_any = 1 << 9;   // expire: only where it has one
 inline constexpr uint16_t expire_if_greater = 1 << 10;  // expire: only to a later time
@@ -136,7 +139,8 @@ struct Reply {
   }
 };
 
-struct ScanItem;  // engine/engine.h
+struct ScanItem;     // engine/engine.h
+struct MetaRequest;  // items/meta_request.h
 
 // Whom a walk shows items, on the thread that runs the batch.
 class ItemVisitor {
@@ -186,6 +190,16 @@ class Batch {
 
   // A step of a walk. The batch has rows of no other kind.
   Row walk(uint64_t cursor, uint64_t count, ItemVisitor& visitor);
+
+  // `request` stays where it is until the batch is done.
+  Row meta(std::string_view key, std::string_view value, MetaRequest& request,
+           int64_t expiry = no_expiry, uint32_t flags = 0);
+  // A get that knows of memcached's meta commands: reply.number is the item's state as found
+  // (items/meta_state.h), and who is the first to see a stale one has won it, which changes it.
+  Row get_with_state(std::string_view key, uint16_t options) {
+    marks_ = true;
+    return append_row(Op::get, key, options | option::with_state);
+  }
 
   // Two numbers kept beside a get, for the code that reads its reply; executors ignore them.
   void note(Row get, int64_t first, int64_t second = 0) {
@@ -291,6 +305,8 @@ class Batch {
   const std::vector<Guard>& guards() const { return guards_; }
   // True when a request may write.
   bool writes() const { return writes_; }
+  // Whether gets may change what they find (get_with_state).
+  bool marks() const { return marks_; }
 
   // Keeps what replies point into alive until clear(); an executor sets it once per run.
   class Hold {
@@ -332,6 +348,7 @@ class Batch {
   uint32_t current_database_ = 0;
   bool writes_ = false;
   bool walks_ = false;
+  bool marks_ = false;
   std::atomic<bool> withheld_{false};
   Hold* hold_ = nullptr;
   Done done_ = nullptr;

@@ -130,6 +130,13 @@ Batch::Row Batch::add_float(std::string_view key, std::string_view delta, uint16
   return row;
 }
 
+Batch::Row Batch::meta(std::string_view key, std::string_view value, MetaRequest& request,
+                       int64_t expiry, uint32_t flags) {
+  const Row row = put(key, value, 0, expiry, flags, reinterpret_cast<uintptr_t>(&request));
+  columns_.op[row] = Op::meta;
+  return row;
+}
+
 Batch::Row Batch::call(std::string_view key, const ObjectFunction& function,
                        std::span<const std::string_view> arguments, void* context,
                        uint16_t options) {
@@ -160,6 +167,7 @@ Batch::Row Batch::append(const Columns& from, Row row) {
   const Row to = append_row(from.op[row], from.key[row], from.options[row]);
   columns_.database[to] = from.database[row];
   columns_.hash[to] = from.hash[row];
+  marks_ |= from.op[row] == Op::get && (from.options[row] & option::with_state) != 0;
   // A get has no other columns, unless somebody noted numbers there, which its batch keeps.
   if (from.op[row] == Op::get) return to;
   columns_.value[to] = from.value[row];
@@ -237,7 +245,7 @@ void Batch::close_groups() {
 void Batch::clear() {
   if (hold_ != nullptr) std::exchange(hold_, nullptr)->release(*this);
   size_ = 0;
-  writes_ = walks_ = false;
+  writes_ = walks_ = marks_ = false;
   guards_.clear();
   groups_.clear();
   views_.clear();

@@ -26,7 +26,7 @@ uint64_t object_bytes(std::string_view value) {
 // Whether the row's item holds the old value, too.
 bool copies(Op op) {
   return op == Op::append || op == Op::prepend || op == Op::expire || op == Op::set_range ||
-         op == Op::set_bit || op == Op::bitfield;
+         op == Op::set_bit || op == Op::bitfield || op == Op::meta;
 }
 
 // Bytes that the row brings, or sets to zero.
@@ -78,7 +78,7 @@ Sum sum_of_rows(const HostStore& store, const Batch& batch, bool old_values) {
     depends |= on_old;
     const uint64_t old = old_values && on_old ? old_value_bytes(store, columns, row) : 0;
     const uint64_t bytes =
-        Item::bytes(columns.key[row].size(), value + (copy ? old : 0), true, true);
+        Item::bytes(columns.key[row].size(), value + (copy ? old : 0), true, true, op == Op::meta);
     if (bytes > largest) continue;
     sum.replaced += old;
     if ((columns.options[row] & option::in_place) != 0) {

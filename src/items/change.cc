@@ -6,17 +6,22 @@
 #include <cstring>
 
 #include "command/decimal.h"
+#include "items/meta_request.h"
+#include "items/meta_state.h"
 #include "items/objects.h"
 
 namespace isotherm {
 namespace {
 
-// As C's isspace, which memcached's parsing of numbers follows.
-bool is_space(char byte) { return byte == ' ' || (byte >= '\t' && byte <= '\r'); }
-
 void refuse(Plan& plan, Status status) {
   plan.action = Plan::Action::keep;
   plan.status = status;
+}
+
+// What is planned holds only while nobody else wins the item.
+void note_token(const Item& old, Plan& plan) {
+  plan.token_decides = old.has_state();
+  plan.token_seen = MetaState::has_token(old.state());
 }
 
 // The item that replaces `old` with another value.
@@ -25,6 +30,20 @@ void store_over(const Item& old, uint64_t value_bytes, Plan& plan) {
   plan.parts.value_bytes = value_bytes;
   plan.parts.flags = old.flags();
   plan.parts.expiry = old.expiry();
+  plan.parts.state = old.state();
+  note_token(old, plan);
+}
+
+// Another value, which nobody has asked for yet.
+void renew_state(int64_t now_ms, Plan& plan) {
+  if (plan.parts.state != 0) plan.parts.state = MetaState::fresh(now_ms);
+}
+
+// The item that replaces `old` with the same value.
+void store_same(const Item& old, int64_t expiry, Plan& plan) {
+  store_over(old, old.value().size(), plan);
+  plan.parts.expiry = expiry;
+  plan.first = old.value();
 }
 
 [[gnu::noinline]] bool version_holds(const Request& request, const Item& old, Plan& plan) {
@@ -90,7 +109,7 @@ void plan_counter_add(const Request& request, const Item* old, Plan& plan) {
   set_digits(plan, std::to_chars(plan.digits, plan.digits + sizeof plan.digits, sum).ptr);
 }
 
-void plan_add(const Request& request, const Item* old, Plan& plan) {
+void plan_add(const Request& request, const Item* old, int64_t now_ms, Plan& plan) {
   if (!conditions_hold(request, old, plan)) return;
   const bool counter = request.has(option::saturating);
   counter ? plan_counter_add(request, old, plan) : plan_signed_add(request, old, plan);
@@ -104,10 +123,11 @@ void plan_add(const Request& request, const Item* old, Plan& plan) {
   const uint64_t bytes =
       counter ? std::max<uint64_t>(plan.first.size(), old->value().size()) : plan.first.size();
   store_over(*old, bytes, plan);
+  if (!counter || bytes > old->value().size()) renew_state(now_ms, plan);
 }
 
-void plan_concatenation(const Request& request, const Item* old, uint64_t max_value_bytes,
-                        Plan& plan) {
+void plan_concatenation(const Request& request, const Item* old, int64_t now_ms,
+                        uint64_t max_value_bytes, Plan& plan) {
   if (!conditions_hold(request, old, plan)) return;
   const uint64_t old_bytes = old != nullptr ? old->value().size() : 0;
   const uint64_t bytes = old_bytes + uint64_t{request.value.size()};
@@ -120,6 +140,7 @@ void plan_concatenation(const Request& request, const Item* old, uint64_t max_va
     return;
   }
   store_over(*old, bytes, plan);
+  renew_state(now_ms, plan);
   plan.first = old->value();
   plan.second = request.value;
   if (request.op == Op::prepend) std::swap(plan.first, plan.second);
@@ -209,39 +230,175 @@ bool expiry_conditions_hold(const Request& request, const Item& old) {
 void plan_expire(const Request& request, const Item* old, int64_t now_ms, Plan& plan) {
   if (old == nullptr) return refuse(plan, Status::not_found);
   if (!expiry_conditions_hold(request, *old)) return refuse(plan, Status::condition_failed);
-  if (request.expiry == no_expiry && old->expiry() == no_expiry) return;
+  plan.keeps_version = true;
   if (request.expiry != no_expiry && request.expiry <= now_ms) {
     plan.action = Plan::Action::erase;
     return;
   }
+  plan.counts_use = old->has_expiry() || request.expiry == no_expiry;
+  if (request.expiry == no_expiry && old->expiry() == no_expiry) return;
   if (old->has_expiry()) {
-    plan.action = Plan::Action::set_expiry;
+    plan.action = Plan::Action::in_place;
     plan.expiry = request.expiry;
     return;
   }
+  store_same(*old, request.expiry, plan);
+  if (plan.parts.state != 0) plan.parts.state = MetaState::used(plan.parts.state, now_ms);
+}
+
+// Whether the version is the one asked for; memcached takes 0 for none.
+bool version_holds(const MetaRequest& meta, const Item& old) {
+  return meta.version != 0 && Objects::version_of(old) == meta.version;
+}
+
+// Of an item that is there. Who wins, and a first expiry, take a new item.
+void plan_meta_get(const Request& request, MetaRequest& meta, const Item& old, int64_t now_ms,
+                   Plan& plan) {
+  const int64_t expiry = meta.sets_expiry ? request.expiry : old.expiry();
+  const int64_t looked_at = meta.expiry_first ? expiry : old.expiry();
+  const bool token_sent = (meta.state & MetaState::token_sent) != 0;
+  const bool stale = (meta.state & MetaState::stale) != 0;
+  const bool soon = meta.recaches && looked_at != no_expiry && looked_at < meta.recache_before;
+  meta.won = !token_sent && (stale || soon);
+  plan.keeps_version = true;
+  if (expiry != no_expiry && expiry <= now_ms) {
+    plan.action = Plan::Action::erase;
+  } else if ((meta.won && !old.has_state()) || (expiry != no_expiry && !old.has_expiry())) {
+    store_same(old, expiry, plan);
+    uint64_t& state = plan.parts.state;
+    if (meta.won) state = (state != 0 ? state : MetaState::fresh(now_ms)) | MetaState::token_sent;
+    if (state != 0 && meta.counts_use) state = MetaState::used(state, now_ms);
+  } else {
+    plan.counts_use = meta.counts_use;
+    if (!meta.won && expiry == old.expiry()) return;
+    plan.action = Plan::Action::in_place;
+    plan.expiry = expiry;
+    plan.sends_token = meta.won;
+    note_token(old, plan);
+  }
+}
+
+// A get that knows of states.
+void plan_get(const Request& request, const Item* old, int64_t now_ms, Plan& plan) {
+  if (old == nullptr) return refuse(plan, Status::not_found);
+  if (!request.has(option::with_state)) return;
+  MetaRequest meta{.counts_use = !request.has(option::no_touch), .state = old->state()};
+  plan_meta_get(request, meta, *old, now_ms, plan);
+  plan.number = static_cast<int64_t>(meta.state | (meta.won ? MetaState::won : 0));
+}
+
+// An item that was asked for and is not there.
+void plan_vivify(MetaRequest& meta, std::string_view value, int64_t now_ms, Plan& plan) {
+  meta.created = true;
   plan.action = Plan::Action::store;
-  plan.parts.value_bytes = old->value().size();
-  plan.parts.flags = old->flags();
-  plan.parts.expiry = request.expiry;
-  plan.first = old->value();
+  plan.first = value;
+  plan.parts.value_bytes = value.size();
+  plan.parts.expiry = meta.vivify_expiry;
+  plan.parts.state = MetaState::fresh(now_ms);
+}
+
+void plan_meta_store(const Request& request, const MetaRequest& meta, const Item* old,
+                     int64_t now_ms, uint64_t max_value_bytes, Plan& plan) {
+  using enum MetaRequest::Mode;
+  const bool joins = meta.mode == append || meta.mode == prepend;
+  const bool compares = meta.checks_version && (joins ? meta.version != 0 : meta.mode != add);
+  Request plain = request;
+  if (meta.mode == add) plain.options = option::if_absent;
+  if (joins || meta.mode == replace || compares) plain.options = option::if_present;
+  if (!conditions_hold(plain, old, plan)) return;
+  const bool differs = compares && old != nullptr && !version_holds(meta, *old);
+  const bool stale = differs && !joins && meta.may_store_stale && meta.version != 0 &&
+                     meta.version < old->version();
+  if (differs && !stale) return refuse(plan, Status::condition_failed);
+  if (joins) {
+    plain.op = meta.mode == append ? Op::append : Op::prepend;
+    return plan_concatenation(plain, old, now_ms, max_value_bytes, plan);
+  }
+  plan_put(plain, old, max_value_bytes, plan);
+  plan.parts.state = MetaState::fresh(now_ms) | (meta.binary_key ? MetaState::binary_key : 0);
+  if (!stale) return;
+  plan.parts.state |= MetaState::stale | (old->state() & MetaState::token_sent);
+  plan.parts.expiry = old->expiry();
+}
+
+void plan_mark_stale(const Request& request, const MetaRequest& meta, const Item& old,
+                     int64_t now_ms, Plan& plan) {
+  store_same(old, meta.sets_expiry ? request.expiry : old.expiry(), plan);
+  uint64_t& state = plan.parts.state;
+  if (state == 0) state = MetaState::fresh(now_ms);
+  state = (state & ~MetaState::token_sent) | MetaState::stale;
+}
+
+void plan_meta_arithmetic(const Request& request, MetaRequest& meta, const Item* old,
+                          int64_t now_ms, Plan& plan) {
+  if (old == nullptr) {
+    plan.number = static_cast<int64_t>(meta.initial);
+    set_digits(plan,
+               std::to_chars(plan.digits, plan.digits + sizeof plan.digits, meta.initial).ptr);
+    return plan_vivify(meta, plan.first, now_ms, plan);
+  }
+  Request plain = request;
+  plain.options =
+      static_cast<uint16_t>(option::saturating | (meta.decrements ? option::decrement : 0));
+  plain.number = static_cast<int64_t>(meta.delta);
+  plan_add(plain, old, now_ms, plan);
+  // memcached gives the new expiry to the item it replaces, where the number has become longer.
+  const bool longer = plan.parts.value_bytes > old->value().size();
+  if (plan.status == Status::ok && meta.sets_expiry && !longer) plan.parts.expiry = request.expiry;
+}
+
+void plan_meta(const Request& request, const Item* old, int64_t now_ms, uint64_t max_value_bytes,
+               Plan& plan) {
+  using enum MetaRequest::Kind;
+  auto& meta = *reinterpret_cast<MetaRequest*>(static_cast<uintptr_t>(request.number));
+  meta.created = meta.won = false;
+  meta.state = old != nullptr ? old->state() : 0;
+  meta.old_expiry = old != nullptr ? old->expiry() : no_expiry;
+  if (meta.kind == store) {
+    return plan_meta_store(request, meta, old, now_ms, max_value_bytes, plan);
+  }
+  if (old == nullptr && !meta.vivifies) return refuse(plan, Status::not_found);
+  // memcached looks at these two first.
+  const bool empty = old != nullptr && old->value().empty();
+  const bool any_version = meta.kind == arithmetic && (meta.version == 0 || empty);
+  if (old != nullptr && meta.checks_version && !any_version && !version_holds(meta, *old)) {
+    return refuse(plan, Status::condition_failed);
+  }
+  switch (meta.kind) {
+    case look:
+      return;
+    case get:
+      if (old != nullptr) return plan_meta_get(request, meta, *old, now_ms, plan);
+      plan_vivify(meta, {}, now_ms, plan);
+      plan.parts.state |= MetaState::token_sent;
+      plan.parts.state |= meta.counts_use ? MetaState::fetched : 0;
+      meta.won = true;
+      return;
+    case erase:
+      plan.action = Plan::Action::erase;
+      return;
+    case mark_stale:
+      return plan_mark_stale(request, meta, *old, now_ms, plan);
+    default:
+      return plan_meta_arithmetic(request, meta, old, now_ms, plan);
+  }
 }
 
 void plan_operation(const Request& request, const Item* old, int64_t now_ms,
                     uint64_t max_value_bytes, Plan& plan) {
   switch (request.op) {
     case Op::get:
-      plan.status = old != nullptr ? Status::ok : Status::not_found;
-      return;
+      return plan_get(request, old, now_ms, plan);
     case Op::put:
     case Op::put_object:
       return plan_put(request, old, max_value_bytes, plan);
     case Op::erase:
       return plan_erase(request, old, plan);
     case Op::add:
-      return plan_add(request, old, plan);
+      return plan_add(request, old, now_ms, plan);
     case Op::append:
     case Op::prepend:
-      return plan_concatenation(request, old, max_value_bytes, plan);
+      return plan_concatenation(request, old, now_ms, max_value_bytes, plan);
     case Op::expire:
       return plan_expire(request, old, now_ms, plan);
     case Op::set_range:
@@ -254,12 +411,21 @@ void plan_operation(const Request& request, const Item* old, int64_t now_ms,
       return plan_add_float(request, old, plan);
     case Op::none:
       return refuse(plan, Status::not_found);
+    case Op::meta:
+      return plan_meta(request, old, now_ms, max_value_bytes, plan);
     case Op::flush:
     case Op::call:
     case Op::walk:
       break;
   }
   refuse(plan, Status::invalid);
+}
+
+bool meta_takes_objects(const Request& request) {
+  const auto& meta = *reinterpret_cast<const MetaRequest*>(static_cast<uintptr_t>(request.number));
+  const bool joins =
+      meta.mode == MetaRequest::Mode::append || meta.mode == MetaRequest::Mode::prepend;
+  return meta.kind == MetaRequest::Kind::erase || (meta.kind == MetaRequest::Kind::store && !joins);
 }
 
 }  // namespace
@@ -284,6 +450,8 @@ bool takes_objects(const Request& request) {
     case Op::put_object:
     case Op::erase:
       return !request.has(option::want_previous);
+    case Op::meta:
+      return meta_takes_objects(request);
     default:
       return request.op == Op::none;
   }
@@ -294,6 +462,7 @@ void plan_change(const Request& request, const Item* old, int64_t now_ms, uint64
   plan.action = Plan::Action::keep;
   plan.status = Status::ok;
   plan.number = 0;
+  plan.keeps_version = plan.counts_use = plan.sends_token = plan.token_decides = false;
   plan.first = plan.second = {};
   plan.second_at = 0;
   plan.steps = {};
@@ -308,27 +477,6 @@ void plan_change(const Request& request, const Item* old, int64_t now_ms, uint64
   if (plan.action == Plan::Action::store && request.key.size() > max_value_bytes) {
     refuse(plan, Status::too_large);
   }
-}
-
-bool parse_integer(std::string_view text, int64_t& value) {
-  const std::string_view digits = text.starts_with('-') ? text.substr(1) : text;
-  if (digits.empty() || (digits[0] == '0' && text.size() > 1)) return false;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc{} && end == text.data() + text.size();
-}
-
-bool parse_counter(std::string_view text, uint64_t& value) {
-  text = text.substr(0, text.find('\0'));
-  const std::string_view whole = text;
-  while (!text.empty() && is_space(text[0])) text.remove_prefix(1);
-  const bool negative = text.starts_with('-');
-  if (negative || text.starts_with('+')) text.remove_prefix(1);
-  const char* stop = text.data() + text.size();
-  const auto [end, error] = std::from_chars(text.data(), stop, value);
-  if (error != std::errc{} || (end != stop && !is_space(*end))) return false;
-  if (negative) value = -value;
-  // memcached takes a minus anywhere for the sign of a number in the upper half.
-  return static_cast<int64_t>(value) >= 0 || whole.find('-') == std::string_view::npos;
 }
 
 }  // namespace isotherm

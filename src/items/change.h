@@ -49,12 +49,18 @@ inline const ObjectFunction& function_of(const Request& request) {
 }
 
 struct Plan {
-  enum class Action : uint8_t { keep, store, erase, set_expiry };
+  enum class Action : uint8_t { keep, store, erase, in_place };
 
   Action action = Action::keep;
   Status status = Status::ok;
+  bool keeps_version = false;  // for store: the value is the same
+  bool counts_use = false;     // for keep and in_place: as one of the item's, if it has a state
+  // Of the state, where it has one. Both only if the item's token is still as seen.
+  bool sends_token = false;    // for in_place
+  bool token_decides = false;  // for in_place and store
+  bool token_seen = false;
   int64_t number = 0;          // for the reply
-  int64_t expiry = no_expiry;  // for set_expiry
+  int64_t expiry = no_expiry;  // for in_place: the new one
   // For store: the new item. Its value is `first`, with `second` written over it or behind it from
   // `second_at` on, and `filler` where neither is; then the steps run on it.
   Item::Parts parts;

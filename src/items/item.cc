@@ -1,10 +1,12 @@
 #include "items/item.h"
 
 #include <new>
+#include <utility>
 
 namespace isotherm {
 
 Item* Item::create(void* memory, const Parts& parts) {
+  if (ISOTHERM_UNLIKELY(parts.state != 0)) return create_with_state(memory, parts);
   Item* item = static_cast<Item*>(memory);
   const bool has_expiry = parts.has_expiry();
   item->version_meta_ = static_cast<uint64_t>(parts.type) | (has_expiry ? expiry_bit : 0) |
@@ -25,6 +27,20 @@ Item* Item::create(void* memory, const Parts& parts) {
   return item;
 }
 
+// Not inlined, as what follows: few items have one.
+__attribute__((noinline)) Item* Item::create_with_state(void* memory, Parts parts) {
+  const uint64_t state = std::exchange(parts.state, 0);
+  Item* item = create(memory, parts);
+  item->version_meta_ |= state_bit;
+  item->set_state(state);
+  return item;
+}
+
+__attribute__((noinline)) std::atomic<uint64_t>& Item::state_field() const {
+  auto* const begin = const_cast<char*>(reinterpret_cast<const char*>(this));
+  return *reinterpret_cast<std::atomic<uint64_t>*>(begin + bytes() - sizeof(uint64_t));
+}
+
 Item* Item::copy_to(void* memory) const {
   const auto* from = reinterpret_cast<const char*>(this);
   auto* to = static_cast<char*>(memory);
@@ -34,7 +50,9 @@ Item* Item::copy_to(void* memory) const {
     new (to + done) std::atomic<int64_t>(expiry());
     done += 8;
   }
-  std::memcpy(to + done, from + done, bytes() - done);
+  const uint64_t end = bytes() - (has_state() ? sizeof(uint64_t) : 0);
+  std::memcpy(to + done, from + done, end - done);
+  if (has_state()) new (to + end) std::atomic<uint64_t>(state());
   return reinterpret_cast<Item*>(to);
 }
 

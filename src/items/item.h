@@ -1,12 +1,14 @@
 // Item: a key with its value, expiry, flags and version, as bytes in memory.
 //
 // Layout, at a 16-byte boundary (docs/layout.md draws it):
-//    0  u64  version << 8 | meta      meta: bits 0–3 type, 4 has expiry, 5 has extra, 6 away
+//    0  u64  version << 8 | meta      meta: bits 0–3 type, 4 has expiry, 5 has extra, 6 away,
+//                                   7 has a state
 //    8  u32  value bytes
 //   12  u32  key bytes
 //   16  i64  expiry, ms since the epoch      only with "has expiry"; atomic
 //    .  u32  memcached flags, u32 database   only with "has extra" (either is not zero)
 //    .  key, then value, without padding
+//    .  u64  state (items/meta_state.h), at the next multiple of 8; only with "has a state"; atomic
 // An item of a 16-byte key and a 32-byte value takes 64 bytes: one cache line.
 //
 // An item that is away has its value in device memory: instead of the value there is a u64 that
@@ -17,9 +19,10 @@
 // where it is. The version of an object changes with it; the item has the one with which the object
 // came.
 //
-// Invariants. Immutable once published, except the expiry, which is one atomic. The version is set
-// before publication, under the lock of the key's line. An item that was never published may be
-// freed at once; a published one goes through retirement.
+// Invariants. Immutable once published, except the expiry and the state, an atomic each. The
+// version is set before publication, under the lock of the key's line, and so are the expiry and
+// `token sent` of the state afterwards. An item that was never published may be freed at once; a
+// published one goes through retirement.
 //
 // A collision node (location kind `collision`) is an immutable array of the locations of items
 // whose 64-bit hashes agree: u64 count, then count locations.
@@ -41,12 +44,15 @@ class Item {
   static constexpr uint8_t expiry_bit = 1 << 4;
   static constexpr uint8_t extra_bit = 1 << 5;
   static constexpr uint8_t away_bit = 1 << 6;
+  static constexpr uint8_t state_bit = 1 << 7;
   static constexpr uint64_t header_bytes = 16;
 
   // Bytes an item takes, in 64 bits so that no length can wrap.
   static constexpr uint64_t bytes(uint64_t key_bytes, uint64_t value_bytes, bool has_expiry,
-                                  bool has_extra) {
-    return header_bytes + (has_expiry ? 8 : 0) + (has_extra ? 8 : 0) + key_bytes + value_bytes;
+                                  bool has_extra, bool has_state = false) {
+    const uint64_t plain =
+        header_bytes + (has_expiry ? 8 : 0) + (has_extra ? 8 : 0) + key_bytes + value_bytes;
+    return has_state ? (plain + 7) / 8 * 8 + 8 : plain;
   }
 
   // What an item consists of; `value` may be filled in later through value_data().
@@ -58,6 +64,7 @@ class Item {
     uint32_t flags = 0;
     uint32_t database = 0;
     bool away = false;
+    uint64_t state = 0;  // 0: none
     // Room for all: the value came before they were known, or it is an object, so that its expiry
     // is set in its place.
     bool all_fields = false;
@@ -66,7 +73,7 @@ class Item {
     bool has_extra() const { return flags != 0 || database != 0 || all_fields; }
     uint64_t bytes() const {
       return Item::bytes(key.size(), away ? sizeof(uint64_t) : value_bytes, has_expiry(),
-                         has_extra());
+                         has_extra(), state != 0);
     }
   };
 
@@ -77,7 +84,7 @@ class Item {
   // What the item consists of, with its value here or, with `away`, on a device. The expiry is that
   // of the moment.
   Parts parts(bool away) const {
-    return {key(), value_bytes_, type(), expiry(), flags(), database(), away};
+    return {key(), value_bytes_, type(), expiry(), flags(), database(), away, state()};
   }
 
   uint64_t version() const { return version_meta_ >> 8; }
@@ -86,6 +93,7 @@ class Item {
   bool has_expiry() const { return (version_meta_ & expiry_bit) != 0; }
   bool has_extra() const { return (version_meta_ & extra_bit) != 0; }
   bool away() const { return (version_meta_ & away_bit) != 0; }
+  bool has_state() const { return (version_meta_ & state_bit) != 0; }
 
   int64_t expiry() const {
     return has_expiry() ? expiry_field().load(std::memory_order_relaxed) : no_expiry;
@@ -96,6 +104,18 @@ class Item {
     if (!has_expiry()) return false;
     const int64_t at = expiry();
     return at != no_expiry && at <= now_ms;
+  }
+
+  // What the meta commands know of it; 0: nothing.
+  uint64_t state() const { return has_state() ? state_field().load(std::memory_order_relaxed) : 0; }
+  // Both only where has_state().
+  void set_state(uint64_t state) { state_field().store(state, std::memory_order_relaxed); }
+  // `used` says what the state becomes; it is asked again if another one was faster.
+  template <class Used>
+  void change_state(const Used& used) const {
+    uint64_t before = state();
+    while (!state_field().compare_exchange_weak(before, used(before), std::memory_order_relaxed)) {
+    }
   }
 
   uint32_t flags() const { return has_extra() ? extra()[0] : 0; }
@@ -113,6 +133,12 @@ class Item {
     constexpr uint64_t type_bits = 0xF;
     return (version_meta_ & (away_bit | type_bits)) == static_cast<uint64_t>(ValueType::string);
   }
+  // Such a one, and the meta commands know nothing of it: a reader has no more to do.
+  ISOTHERM_INLINE bool is_shown_at_once() const {
+    constexpr uint64_t type_bits = 0xF;
+    return (version_meta_ & (away_bit | state_bit | type_bits)) ==
+           static_cast<uint64_t>(ValueType::string);
+  }
   // Only of an item of an object.
   ISOTHERM_INLINE Location object_location() const { return value_place(); }
   ISOTHERM_INLINE Object* object() const {
@@ -126,7 +152,8 @@ class Item {
   }
   void set_value_place(uint64_t place) { std::memcpy(value_data(), &place, sizeof place); }
   uint64_t bytes() const {
-    return bytes(key_bytes_, away() ? sizeof(uint64_t) : value_bytes_, has_expiry(), has_extra());
+    return bytes(key_bytes_, away() ? sizeof(uint64_t) : value_bytes_, has_expiry(), has_extra(),
+                 has_state());
   }
 
  private:
@@ -134,6 +161,8 @@ class Item {
   std::atomic<int64_t>& expiry_field() const {
     return *reinterpret_cast<std::atomic<int64_t>*>(const_cast<char*>(body()));
   }
+  static Item* create_with_state(void* memory, Parts parts);
+  std::atomic<uint64_t>& state_field() const;
   const uint32_t* extra() const {
     return reinterpret_cast<const uint32_t*>(body() + (has_expiry() ? 8 : 0));
   }

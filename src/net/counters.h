@@ -26,6 +26,16 @@ struct MemcachedCounters {
   Counter incr_hits, incr_misses, decr_hits, decr_misses;
   Counter cas_hits, cas_misses, cas_badval;
   Counter touch_hits, touch_misses;
+  Counter cmd_meta;  // of which memcached counts `me` only
+  Counter total_items, store_too_large, store_no_memory;
+};
+
+// Datagrams of memcached clients; what became of those that were dropped (net/udp_port.h).
+struct UdpCounters {
+  Counter received, sent;
+  Counter malformed, truncated, several, foreign, repeated;
+  Counter too_long;  // replies that were, for their address
+  Counter unsent;    // replies that the kernel refused, or that were too many
 };
 
 struct alignas(64) LoopCounters {
@@ -44,6 +54,7 @@ struct alignas(64) LoopCounters {
   Counter batch_connections_max;
   std::array<Counter, batch_buckets> batch_histogram;
   MemcachedCounters memcached;
+  UdpCounters udp;
   CommandCounts by_command;  // of RESP
 
   void reset_maxima() {

@@ -2,6 +2,8 @@
 
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -43,14 +45,58 @@ int listen_on(const SocketAddress& address) {
   throw std::system_error(why, std::system_category(), "listen");
 }
 
+// Whether somebody listens there. What is no socket stays, and refuses the bind.
+bool is_taken(int descriptor, const sockaddr_un& address) {
+  return ::connect(descriptor, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 ||
+         errno == EAGAIN;
+}
+
+void remove_left_socket(const sockaddr_un& address) {
+  struct stat found {};
+  if (::stat(address.sun_path, &found) != 0 || !S_ISSOCK(found.st_mode)) return;
+  const int probe = ::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (probe < 0) return;
+  if (!is_taken(probe, address)) ::unlink(address.sun_path);
+  ::close(probe);
+}
+
+int listen_on_path(const std::string& path, uint32_t mode) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path) {
+    throw std::system_error(ENAMETOOLONG, std::system_category(), "listen");
+  }
+  path.copy(address.sun_path, path.size());
+  remove_left_socket(address);
+  const int descriptor = ::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (descriptor >= 0 &&
+      ::bind(descriptor, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
+      (mode == 0 || ::chmod(address.sun_path, mode) == 0) && ::listen(descriptor, backlog) == 0) {
+    return descriptor;
+  }
+  const int why = errno;
+  if (descriptor >= 0) ::close(descriptor);
+  throw std::system_error(why, std::system_category(), "listen");
+}
+
 }  // namespace
+
+Listener::Listener(ServerState& server, const std::vector<std::unique_ptr<Loop>>& loops,
+                   const std::string& path, uint32_t mode, Speaks speaks)
+    : server_(server),
+      loops_(loops),
+      descriptor_(listen_on_path(path, mode)),
+      speaks_(speaks),
+      path_(path) {}
 
 Listener::Listener(ServerState& server, const std::vector<std::unique_ptr<Loop>>& loops,
                    const SocketAddress& address, Speaks speaks)
     : server_(server), loops_(loops), descriptor_(listen_on(address)), speaks_(speaks) {}
 
 void Listener::close() {
-  if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
+  if (descriptor_ < 0) return;
+  ::close(std::exchange(descriptor_, -1));
+  if (!path_.empty()) ::unlink(path_.c_str());
 }
 
 void Listener::wait() {
@@ -81,7 +127,11 @@ void Listener::on_events(uint32_t /*events*/) {
 bool Listener::admit(int descriptor) {
   auto& clients = speaks_ == Speaks::resp ? server_.resp_clients : server_.memcached_clients;
   clients.fetch_add(1);
-  if (server_.resp_clients + server_.memcached_clients <= server_.live.maxclients) return true;
+  const uint32_t own = server_.options.memcached_max_connections;
+  const bool over_own = speaks_ == Speaks::memcached && own != 0 && clients > own;
+  if (!over_own && server_.resp_clients + server_.memcached_clients <= server_.live.maxclients) {
+    return true;
+  }
   clients.fetch_sub(1);
   server_.rejected_connections.fetch_add(1, std::memory_order_relaxed);
   const std::string_view text = refusal(speaks_);

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "net/loop.h"
@@ -24,6 +25,10 @@ class Listener final : public Watched {
   // Binds and listens; throws std::system_error.
   Listener(ServerState& server, const std::vector<std::unique_ptr<Loop>>& loops,
            const SocketAddress& address, Speaks speaks);
+  // On a UNIX socket at `path`, in place of one that nobody listens on, with the permissions `mode`
+  // (0: those of the umask).
+  Listener(ServerState& server, const std::vector<std::unique_ptr<Loop>>& loops,
+           const std::string& path, uint32_t mode, Speaks speaks);
   ~Listener() { close(); }
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
@@ -42,6 +47,7 @@ class Listener final : public Watched {
   const std::vector<std::unique_ptr<Loop>>& loops_;
   int descriptor_;  // -1: closed
   const Speaks speaks_;
+  const std::string path_;  // of a UNIX socket, which goes when this closes
   size_t next_loop_ = 0;
 };
 

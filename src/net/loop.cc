@@ -5,9 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <functional>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "net/memcached_protocol.h"
@@ -56,6 +58,20 @@ void Loop::adopt(int descriptor, Speaks speaks) {
   post([this, descriptor, speaks] { welcome(descriptor, speaks); });
 }
 
+SocketAddress Loop::serve_datagrams(const SocketAddress& address) {
+  udp_ports_.push_back(std::make_unique<UdpPort>(server_, counters_, pool_, address));
+  UdpPort& port = *udp_ports_.back();
+  if (!events_.add_client(port.descriptor(), port)) {
+    throw std::system_error(errno, std::system_category(), "epoll_ctl");
+  }
+  return port.address();
+}
+
+bool Loop::has_datagrams() const {
+  return std::any_of(udp_ports_.begin(), udp_ports_.end(),
+                     [](const auto& port) { return port->ready(); });
+}
+
 void Loop::run() {
   worker_ = std::make_unique<Worker>(server_.engine, false);
   worker_->wake_by([this] { events_.wake(); });
@@ -63,7 +79,7 @@ void Loop::run() {
   while (!stopping_) {
     wait(more);
     turn();
-    if ((ready_.empty() || !may_begin()) && worker_->linger()) turn();
+    if ((!has_requests() || !may_begin()) && worker_->linger()) turn();
     more = worker_->maintain(now_ms_) || (has_next() && may_begin()) || !worker_->rest();
     watch_all_clients();
   }
@@ -134,16 +150,20 @@ void Loop::release_if_over() {
   for (const auto& connection : connections_) {
     if (connection->held()) ready(*connection);
   }
+  for (const auto& port : udp_ports_) port->release();
 }
 
 void Loop::close_idle() {
-  const int64_t limit_ms = int64_t{1000} * server_.live.timeout;
-  if (limit_ms == 0) return;
+  const int64_t all_ms = int64_t{1000} * server_.live.timeout;
+  const int64_t own_ms = int64_t{1000} * server_.options.memcached_idle_timeout;
+  if (all_ms == 0 && own_ms == 0) return;
   const int64_t now_ms = server_.clock.now_ms();
   for (const auto& connection : connections_) {
     const Client& client = connection->client();
     const bool waits = client.held || connection->waits();
-    if (now_ms - client.last_ms >= limit_ms && !waits) connection->close();
+    const bool own = client.speaks == Speaks::memcached && own_ms != 0;
+    const int64_t limit_ms = own ? own_ms : all_ms;
+    if (limit_ms != 0 && now_ms - client.last_ms >= limit_ms && !waits) connection->close();
   }
 }
 
@@ -161,7 +181,7 @@ void Loop::release_held() {
 
 void Loop::turn() {
   if (!is_idle()) look_at_turns();
-  if (!ready_.empty() && may_begin()) {
+  if (has_requests() && may_begin()) {
     begin_turn();
   } else {
     now_ms_ = server_.clock.now_ms();
@@ -231,6 +251,7 @@ void Loop::parse_ready(LoopTurn& turn) {
     if (batch.size() != before) ++with_rows;
   }
   ready_.erase(ready_.begin() + static_cast<ptrdiff_t>(waiting), ready_.end());
+  for (const auto& port : udp_ports_) with_rows += port->parse(turn);
   if (!batch.empty()) counters_.record_batch(batch.size(), with_rows);
 }
 
@@ -274,6 +295,10 @@ void Loop::answer_ready(LoopTurn& turn, bool others_wait) {
     }
   }
   all.resize(waiting);
+  if (!udp_ports_.empty()) [[unlikely]] {
+    for (const auto& port : udp_ports_) port->reply(turn, false);
+    send_datagrams();
+  }
   if (answered_.empty()) return;
   write_replies(turn, answered_);
   for (Connection* connection : answered_) settle(*connection, turn);
@@ -285,6 +310,7 @@ void Loop::end_turn(LoopTurn& turn) {
     if (std::exchange(turn.walks, false)) walks_under_way_ = false;
   } else {
     write_replies(turn, turn.connections);
+    for (const auto& port : udp_ports_) port->reply(turn, true);
   }
   if (!turn.batch.empty() || turn.alone) {
     const bool huge = turn.batch.size() > batch_rows_per_turn;
@@ -295,6 +321,8 @@ void Loop::end_turn(LoopTurn& turn) {
     copies_.learn(worker_->copied_bytes() - turn.copied_before);
   }
   for (Connection* connection : turn.connections) settle(*connection, turn);
+  if (!udp_ports_.empty()) [[unlikely]]
+    send_datagrams();
   turn.connections.clear();
   turn.alone = false;
   spare_turns_.push_back(&turn);
@@ -308,6 +336,13 @@ void Loop::write_replies(LoopTurn& turn, const std::vector<Connection*>& to) {
   for (size_t i = begin; i < to.size(); ++i) to[i]->reply(turn.turn);
   for (size_t i = 0; i < begin; ++i) to[i]->reply(turn.turn);
   counters_.by_command.finish_turn(nanoseconds_since(server_.clock, turn.began_us));
+}
+
+void Loop::send_datagrams() {
+  for (const auto& port : udp_ports_) {
+    port->send();
+    holds_some_ |= port->held();
+  }
 }
 
 // Who is to run a command alone writes when it has.
@@ -360,6 +395,7 @@ void Loop::delete_ended() {
     // Otherwise the turn that it is queued for names it again.
     if (!connection->deletable()) continue;
     server_.clients.remove(connection->client());
+    if (proves_addresses()) server_.proven.remove(connection->client().peer_address);
     const bool resp = connection->client().speaks == Speaks::resp;
     (resp ? server_.resp_clients : server_.memcached_clients).fetch_sub(1);
     const size_t index = connection->index;
@@ -416,11 +452,13 @@ void Loop::welcome(int descriptor, Speaks speaks) {
   client->id = server_.next_client_id.fetch_add(1, std::memory_order_relaxed);
   client->speaks = speaks;
   client->loop = this;
-  client->peer_address = SocketAddress::peer_of(descriptor).text();
-  client->local_address = SocketAddress::local_of(descriptor).text();
+  const std::string path = unix_path_of(descriptor);
+  client->peer_address = path.empty() ? SocketAddress::peer_of(descriptor).text() : path;
+  client->local_address = path.empty() ? SocketAddress::local_of(descriptor).text() : path;
   client->descriptor = descriptor;
   client->last_ms = client->connected_ms = server_.clock.now_ms();
   server_.clients.add(*client);
+  if (proves_addresses()) server_.proven.add(client->peer_address);
   std::unique_ptr<Protocol> protocol = speaks == Speaks::resp ? make_resp_protocol(server_, *client)
                                                               : make_memcached_protocol(server_);
   counters_.connections.add();
@@ -447,6 +485,7 @@ void Loop::close_all() {
     run_those_alone();
     end_all();
   }
+  udp_ports_.clear();
   for (auto& connection : connections_) connection->close();
   for (Connection* connection : ready_) connection->queued = false;
   ready_.clear();

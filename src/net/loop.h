@@ -57,6 +57,7 @@
 #include "net/posted.h"
 #include "net/server_state.h"
 #include "net/socket_events.h"
+#include "net/udp_port.h"
 
 namespace isotherm::net {
 
@@ -79,6 +80,9 @@ class Loop {
 
   // Takes over a connected, non-blocking socket.
   void adopt(int descriptor, Speaks speaks);
+  // Serves the datagrams of an address, with its own socket. Before the loop starts; returns the
+  // address, whose port the kernel may have chosen. Throws std::system_error.
+  SocketAddress serve_datagrams(const SocketAddress& address);
   // Closes the connections whose clients were killed (client.h).
   void close_killed();
   // Lets connections go on that CLIENT PAUSE held.
@@ -122,7 +126,9 @@ class Loop {
   LoopTurn& spare_turn();
   void trim_turns();
   bool may_begin() const;
-  bool has_next() const { return !ready_.empty() || (!alone_.empty() && !walks_under_way_); }
+  bool has_requests() const { return !ready_.empty() || has_datagrams(); }
+  bool has_datagrams() const;
+  bool has_next() const { return has_requests() || (!alone_.empty() && !walks_under_way_); }
   bool is_idle() const { return under_way_.empty() && refused_ == nullptr; }
   void begin_turn();
   void parse_ready(LoopTurn& turn);
@@ -132,6 +138,8 @@ class Loop {
   void end_turn(LoopTurn& turn);
   void write_replies(LoopTurn& turn, const std::vector<Connection*>& to);
   void settle(Connection& connection, LoopTurn& turn);
+  void send_datagrams();
+  bool proves_addresses() const { return server_.memcached_udp_port != 0; }
   void run_those_alone();
   void delete_ended();
   void report_memory();
@@ -164,6 +172,7 @@ class Loop {
   std::vector<Connection*> alone_;  // that wait with a command that runs alone
   bool walks_under_way_ = false;    // steps of some
   std::vector<std::unique_ptr<Connection>> connections_;
+  std::vector<std::unique_ptr<UdpPort>> udp_ports_;
   int64_t now_ms_ = 0;                 // of the last turn
   std::vector<Connection*> ready_;     // to be parsed
   std::vector<Connection*> ended_;     // to be deleted

@@ -16,14 +16,17 @@
 
 namespace isotherm::net {
 
-inline constexpr std::string_view too_large_answer = "SERVER_ERROR object too large for cache\r\n";
-
 enum class MemcachedVerb : uint8_t {
   text,  // no request: answers `text`
   get,
   gets,
   gat,
   gats,
+  meta_get,  // all meta commands that have a row stand together
+  meta_set,
+  meta_delete,
+  meta_arithmetic,
+  meta_debug,
   set,
   add,
   replace,
@@ -42,23 +45,29 @@ enum class MemcachedVerb : uint8_t {
   version,
   shutdown,
   quit,
+  meta_nothing,
 };
 
 constexpr bool concatenates(MemcachedVerb verb) {
   return verb == MemcachedVerb::append || verb == MemcachedVerb::prepend;
 }
 
+constexpr bool is_meta(MemcachedVerb verb) {
+  return verb >= MemcachedVerb::meta_get && verb <= MemcachedVerb::meta_debug;
+}
+
 struct MemcachedAnswer {
   MemcachedVerb verb = MemcachedVerb::text;
   bool silent = false;
-  bool unfinished = false;  // get: the rest of the keys follows in another answer
+  bool unfinished = false;   // get: the rest of the keys follows in another answer
+  bool shows_value = false;  // meta_get with a plain row
   Batch::Row row = 0;
   Batch::Row count = 0;
   // text: the answer; stats, memory_limit: the arguments; get, gets: the keys from the first of
-  // these rows on.
+  // these rows on; meta commands: their flags.
   std::string_view text = {};
   const char* line_end = nullptr;  // get, gets: behind the line
-  int64_t time_ms = 0;             // flush_all: when, see FlushTime
+  int64_t time_ms = 0;             // flush_all: when, see FlushTime; meta_get: now
 
   // Commands without a row run alone, when all before them has been answered.
   bool runs_alone() const {

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 #include <utility>
 
 #include "net/memcached_admin.h"
+#include "net/memcached_limits.h"
 #include "net/memcached_shared.h"
 
 namespace isotherm::net {
@@ -14,14 +14,10 @@ namespace {
 using enum MemcachedVerb;
 using Answers = std::vector<MemcachedAnswer>;
 
-constexpr size_t key_bytes_max = 250;
-constexpr uint64_t item_bytes_max = 1 << 20;
 constexpr size_t line_bytes_max = 2048;
 constexpr size_t leading_spaces_max = 100;
 constexpr char binary_magic = '\x80';
 
-constexpr std::string_view bad_format = "CLIENT_ERROR bad command line format\r\n";
-constexpr std::string_view bad_chunk = "CLIENT_ERROR bad data chunk\r\n";
 constexpr std::string_view bad_exptime = "CLIENT_ERROR invalid exptime argument\r\n";
 constexpr std::string_view bad_delta = "CLIENT_ERROR invalid numeric delta argument\r\n";
 constexpr std::string_view bad_delete =
@@ -53,7 +49,7 @@ bool has_known_initial(std::string_view name) {
 
 bool has_long_word(std::string_view text) {
   for (std::string_view word = take_word(text); !word.empty(); word = take_word(text)) {
-    if (word.size() > key_bytes_max) return true;
+    if (word.size() > memcached_key_bytes_max) return true;
   }
   return false;
 }
@@ -67,13 +63,6 @@ struct MemcachedParser::Item {
   uint64_t bytes = 0;
   uint64_t version = 0;
   bool silent = false;
-
-  // memcached limits the item it would make: header, cas, key with a NUL, flags if any, and the
-  // value with its line end.
-  bool fits() const {
-    constexpr uint64_t overhead = 48 + 8 + 1 + 2;
-    return overhead + key.size() + (flags != 0 ? sizeof flags : 0) + bytes <= item_bytes_max;
-  }
 };
 
 const MemcachedParser::Command* MemcachedParser::find_command(std::string_view name) {
@@ -103,6 +92,7 @@ const MemcachedParser::Command* MemcachedParser::find_command(std::string_view n
       {"bget", get, 2, any},
       {"shutdown", shutdown, 1, any},
   };
+  if (name.size() == 2) return find_meta_command(name);
   for (const Command& command : commands) {
     if (command.name == name) return &command;
   }
@@ -183,6 +173,12 @@ bool MemcachedParser::find_line(std::string_view input, Line& line) {
 // Runs the command of a line; 0: its block is incomplete, or it has to wait for the next turn.
 size_t MemcachedParser::run_line(const Line& line, Turn& turn) {
   std::string_view rest = line.text;
+  constexpr std::string_view plain_get = "mg ";
+  if (rest.starts_with(plain_get) && turn.reads_left != 0 &&
+      run_plain_get(rest.substr(plain_get.size()), turn)) {
+    fixed_answers_ = turn.answers.size();
+    return line.bytes;
+  }
   const std::string_view name = take_word(rest);
   const Command* command = find_command(name);
   const bool only_reads = command != nullptr && (command->verb == get || command->verb == gets);
@@ -200,6 +196,7 @@ size_t MemcachedParser::run_change(const Command* command, std::string_view name
     unknown(name, line, turn);
     return line.bytes;
   }
+  if (is_meta(command->verb)) return run_meta(command->verb, rest, line, turn);
   const Words words = split_words(line.text);
   if (words.count < command->min_words || words.count > command->max_words) {
     say(turn.answers, error_answer);
@@ -230,6 +227,8 @@ bool MemcachedParser::stays_behind(std::string_view line, const WaitingKeys& wai
   if (verb == flush_all || verb == stats || verb == memory_limit) return true;
   for (std::string_view word = take_word(line); !word.empty(); word = take_word(line)) {
     if (waiting.contains(word)) return true;
+    // Its key is none of these words.
+    if (is_meta(verb) && word[0] == 'b') return true;
   }
   return false;
 }
@@ -299,8 +298,8 @@ size_t MemcachedParser::run_keys(const Keys& keys, std::string_view input, Turn&
   std::string_view key = take_word(rest);
   answer.text = {key.data(), static_cast<size_t>(rest.data() + rest.size() - key.data())};
   for (; !key.empty() && answer.count < most; key = take_word(rest), ++answer.count) {
-    if (key.size() > key_bytes_max) {
-      say(turn.answers, bad_format);
+    if (key.size() > memcached_key_bytes_max) {
+      say(turn.answers, bad_format_answer);
       return keys.line_bytes;
     }
     changes ? turn.batch.expire(key, keys.expiry) : turn.batch.get(key);
@@ -312,7 +311,7 @@ size_t MemcachedParser::run_keys(const Keys& keys, std::string_view input, Turn&
   }
   const auto taken = static_cast<size_t>(key.data() - input.data());
   if (has_long_word(input.substr(taken, keys.key_bytes - taken))) {
-    say(turn.answers, bad_format);
+    say(turn.answers, bad_format_answer);
     return keys.line_bytes;
   }
   answer.unfinished = true;
@@ -325,16 +324,16 @@ size_t MemcachedParser::run_store(MemcachedVerb verb, const Words& words, const 
                                   Turn& turn) {
   Item item{.key = words[1], .silent = is_noreply(words.last())};
   int64_t length = 0;
-  // 32 bits are memcached's: a longer length is no number to it, and two more bytes must fit.
-  constexpr int64_t longest = std::numeric_limits<int32_t>::max() - 2;
-  if (item.key.size() > key_bytes_max || !parse_flags(words[2], item.flags) ||
+  if (item.key.size() > memcached_key_bytes_max || !parse_flags(words[2], item.flags) ||
       !parse_expiry(words[3], turn.now_ms, item.expiry) || !parse_signed(words[4], length) ||
-      (verb == cas && !parse_unsigned(words[5], item.version)) || length < 0 || length > longest) {
-    say(turn.answers, bad_format, item.silent);
+      (verb == cas && !parse_unsigned(words[5], item.version)) || length < 0 ||
+      length > longest_block) {
+    say(turn.answers, bad_format_answer, item.silent);
     return line.bytes;
   }
   item.bytes = static_cast<uint64_t>(length);
-  if (!item.fits()) return refuse_item(verb, item, line, turn);
+  if (!turn.fits(item.key.size(), item.bytes, item.flags))
+    return refuse_item(verb, item, line, turn);
   const size_t inside = diverts() ? 0 : item.bytes;  // of the input
   const size_t needed = line.bytes + inside + 2;
   if (line.input.size() < needed) {
@@ -348,7 +347,7 @@ size_t MemcachedParser::run_store(MemcachedVerb verb, const Words& words, const 
   if (block.ends_with("\r\n")) {
     put_item(verb, item, inside != 0 ? block.substr(0, inside) : diverted, turn);
   } else {
-    say(turn.answers, bad_chunk, item.silent);
+    say(turn.answers, bad_chunk_answer, item.silent);
   }
   return needed;
 }
@@ -394,7 +393,8 @@ void MemcachedParser::put_item(MemcachedVerb verb, const Item& item, std::string
 
 void MemcachedParser::run_arithmetic(MemcachedVerb verb, const Words& words, Turn& turn) {
   const bool silent = is_noreply(words.last());
-  if (words[1].size() > key_bytes_max) return say(turn.answers, bad_format, silent);
+  if (words[1].size() > memcached_key_bytes_max)
+    return say(turn.answers, bad_format_answer, silent);
   uint64_t delta = 0;
   if (!parse_unsigned(words[2], delta)) return say(turn.answers, bad_delta, silent);
   const auto options = static_cast<uint16_t>(option::if_present | option::saturating |
@@ -411,14 +411,16 @@ void MemcachedParser::run_delete(const Words& words, Turn& turn) {
     const bool valid = words.count == 3 ? zero || silent : zero && silent;
     if (!valid) return say(turn.answers, bad_delete, silent);
   }
-  if (words[1].size() > key_bytes_max) return say(turn.answers, bad_format, silent);
+  if (words[1].size() > memcached_key_bytes_max)
+    return say(turn.answers, bad_format_answer, silent);
   const Batch::Row row = turn.batch.erase(words[1]);
   turn.answers.push_back({.verb = erase, .silent = silent, .row = row, .count = 1});
 }
 
 void MemcachedParser::run_touch(const Words& words, Turn& turn) {
   const bool silent = is_noreply(words.last());
-  if (words[1].size() > key_bytes_max) return say(turn.answers, bad_format, silent);
+  if (words[1].size() > memcached_key_bytes_max)
+    return say(turn.answers, bad_format_answer, silent);
   int64_t expiry = no_expiry;
   if (!parse_expiry(words[2], turn.now_ms, expiry)) {
     return say(turn.answers, bad_exptime, silent);
@@ -429,6 +431,7 @@ void MemcachedParser::run_touch(const Words& words, Turn& turn) {
 
 void MemcachedParser::run_flush(const Words& words, Turn& turn) {
   const bool silent = is_noreply(words.last());
+  if (!turn.flushes) return say(turn.answers, no_flush_answer, silent);
   MemcachedAnswer answer{.verb = flush_all, .silent = silent, .time_ms = FlushTime::at_once};
   if (words.count > (silent ? 2 : 1)) {
     int64_t time_ms = 0;
@@ -450,7 +453,7 @@ void MemcachedParser::run_flush(const Words& words, Turn& turn) {
 void MemcachedParser::run_verbosity(const Words& words, Turn& turn) {
   uint64_t level = 0;
   const bool valid = parse_unsigned(words[1], level);
-  say(turn.answers, valid ? "OK\r\n" : bad_format, is_noreply(words.last()));
+  say(turn.answers, valid ? "OK\r\n" : bad_format_answer, is_noreply(words.last()));
 }
 
 void MemcachedParser::run_other(MemcachedVerb verb, const Words& words, Turn& turn) {
@@ -480,6 +483,8 @@ void MemcachedParser::run_other(MemcachedVerb verb, const Words& words, Turn& tu
       return say(turn.answers, "VERSION 1.6.18\r\n");
     case shutdown:
       return say(turn.answers, "ERROR: shutdown not enabled\r\n");
+    case meta_nothing:
+      return say(turn.answers, "MN\r\n");
     case quit:
       closing_ = true;
       return;

@@ -20,9 +20,9 @@
 // part but the last is `unfinished`.
 //
 // Threads. Belongs to its connection's loop. Allocates only to grow `answers`.
-// Limits. Keys of 250 bytes; an item (key, value and memcached's own overhead) of 1 MiB, as the
-// default of memcached's -I; a line without end of 2,048 bytes, or of `long_line_bytes` when it
-// begins with get or gets. Lengths are compared in 64 bits.
+// Limits. Keys of 250 bytes; an item (key, value and memcached's own overhead) of 1 MiB, unless the
+// turn says another limit, as memcached's -I; a line without end of 2,048 bytes, or of
+// `long_line_bytes` when it begins with get or gets. Lengths are compared in 64 bits.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +35,9 @@
 #include "isotherm/batch.h"
 #include "net/copy_ration.h"
 #include "net/memcached_answer.h"
+#include "net/memcached_limits.h"
 #include "net/memcached_line.h"
+#include "net/memcached_meta.h"
 #include "net/protocol.h"
 
 namespace isotherm::net {
@@ -55,11 +57,20 @@ class MemcachedParser {
     CopyRation* copies = nullptr;          // what append and prepend take from; null: no ration
     bool pausing = false;                  // set when that is used up
     const WaitingKeys* waiting = nullptr;  // which what is parsed may not pass; null: none
+    uint64_t item_bytes_max = memcached_item_bytes_max;
+    bool flushes = true;  // flush_all is allowed
+
+    bool fits(uint64_t key_bytes, uint64_t value_bytes, uint32_t flags) const {
+      return memcached_item_bytes(key_bytes, value_bytes, flags) <= item_bytes_max;
+    }
   };
 
   // Appends the complete commands at the front of `input` to the turn's batch and answers and
   // returns the bytes consumed; stops behind a command that runs alone and when no rows are left.
   size_t parse(std::string_view input, Turn turn);
+
+  // What meta commands of this turn have in their rows.
+  MetaCommands& meta_commands() { return meta_commands_; }
 
   // How many answers of the last parse must be given: commands that did something, and those
   // before.
@@ -127,6 +138,12 @@ class MemcachedParser {
   size_t run_get_and_touch(MemcachedVerb verb, std::string_view rest, const Line& line, Turn& turn);
   size_t run_keys(const Keys& keys, std::string_view input, Turn& turn);
   size_t run_store(MemcachedVerb verb, const Words& words, const Line& line, Turn& turn);
+  static const Command* find_meta_command(std::string_view name);
+  size_t run_meta(MemcachedVerb verb, std::string_view rest, const Line& line, Turn& turn);
+  bool run_plain_get(std::string_view rest, Turn& turn);
+  size_t run_meta_set(MetaCommand& command, std::string_view rest, const Line& line, Turn& turn);
+  void put_meta(MemcachedVerb verb, const MetaCommand& command, std::string_view value,
+                std::string_view flags, Turn& turn);
   size_t refuse_item(MemcachedVerb verb, const Item& item, const Line& line, Turn& turn);
   void put_item(MemcachedVerb verb, const Item& item, std::string_view value, Turn& turn);
   void run_arithmetic(MemcachedVerb verb, const Words& words, Turn& turn);
@@ -146,6 +163,7 @@ class MemcachedParser {
   bool stopped_early_ = false;
   size_t fixed_answers_ = 0;
   std::optional<Keys> keys_;  // at the front
+  MetaCommands meta_commands_;
 };
 
 }  // namespace isotherm::net

@@ -224,7 +224,12 @@ TEST(MemcachedParser, MalformedLines) {
       {"gat x a\r\n", "CLIENT_ERROR invalid exptime argument\r\n"},
       {"flush_all x\r\n", "CLIENT_ERROR invalid exptime argument\r\n"},
       {"verbosity\r\n", "ERROR\r\n"},
-      {"mg a\r\n", "ERROR\r\n"},
+      {"mg\r\n", "ERROR\r\n"},
+      {"mg a x\r\n", "CLIENT_ERROR invalid flag\r\n"},
+      {"ms a x\r\n", bad_format},
+      {"ms a 1 x\r\nv\r\n", "CLIENT_ERROR invalid flag\r\n"},
+      {"md a x\r\n", "CLIENT_ERROR invalid or duplicate flag\r\n"},
+      {"me\r\n", bad_format},
       {"set HTTP/1.0\r\n", "ERROR\r\n"},
       {"set a 0 0 1\r\nxyz", "CLIENT_ERROR bad data chunk\r\n"},
   };

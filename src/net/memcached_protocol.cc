@@ -18,6 +18,8 @@ namespace {
 constexpr size_t rows_per_turn_min = 16;
 constexpr size_t rows_per_turn_max = 4096;
 
+constexpr std::string_view no_dump_answer = "CLIENT_ERROR stats cachedump not allowed\r\n";
+
 class MemcachedProtocol final : public Protocol {
  public:
   explicit MemcachedProtocol(ServerState& server) : server_(server) {}
@@ -31,12 +33,14 @@ class MemcachedProtocol final : public Protocol {
     SpareLists<MemcachedAnswer>::begin(answers_, input.size());
     auto rows = static_cast<Batch::Row>(
         std::clamp(output_bound / value_bytes_, rows_per_turn_min, rows_per_turn_max));
+    rows = std::min(rows, server_.options.memcached_reqs_per_event);
     Batch::Row reads = reads_before_change(value_bytes_);
     if (turn.waiting != nullptr) [[unlikely]]
       rows = reads -= std::min(reads, aside_reads_);
     const Batch::Row first = turn.batch.size();
-    const size_t parsed = parser_.parse(input, {turn.now_ms(), rows, turn.batch, answers_, reads,
-                                                &turn.copies, false, turn.waiting});
+    const size_t parsed = parser_.parse(
+        input, {turn.now_ms(), rows, turn.batch, answers_, reads, &turn.copies, false, turn.waiting,
+                server_.options.memcached_item_size_max, server_.options.memcached_flush});
     parsed_end_ = input.data() + parsed;
     rows_end_ = turn.batch.size();
     if (arriving_ != nullptr && !parser_.diverts()) [[unlikely]]
@@ -82,6 +86,7 @@ class MemcachedProtocol final : public Protocol {
     turn.counters.by_command.note_others(given + rows);
     answers_.erase(answers_.begin(), answers_.begin() + static_cast<ptrdiff_t>(count));
     if (answers_.empty()) SpareLists<MemcachedAnswer>::end(answers_);
+    parser_.meta_commands().clear();
     return static_cast<size_t>(parsed_end_ - left);
   }
 
@@ -94,6 +99,7 @@ class MemcachedProtocol final : public Protocol {
     auto owed = std::make_unique<OwedAside>();
     aside_reads_ += reads_of(answers_);
     owed->answers.swap(answers_);
+    std::swap(owed->meta_commands, parser_.meta_commands());
     owed->arrived = std::move(arrived_);
     return owed;
   }
@@ -101,11 +107,9 @@ class MemcachedProtocol final : public Protocol {
   void reply_aside(Owed& owed, Turn& turn, Output& output) override {
     auto& aside = static_cast<OwedAside&>(owed);
     aside_reads_ -= reads_of(aside.answers);
-    std::swap(aside.answers, answers_);
-    std::swap(aside.arrived, arrived_);
+    swap_owed(aside);
     reply(turn, output);
-    std::swap(aside.answers, answers_);
-    std::swap(aside.arrived, arrived_);
+    swap_owed(aside);
   }
 
   bool owes() const override { return !answers_.empty(); }
@@ -114,7 +118,8 @@ class MemcachedProtocol final : public Protocol {
     return walk_ != nullptr || (!answers_.empty() && answers_.back().runs_alone());
   }
   bool walks() const override {
-    return walk_ != nullptr || (!answers_.empty() && is_cachedump(answers_.back()));
+    return walk_ != nullptr ||
+           (!answers_.empty() && server_.options.memcached_dumps && is_cachedump(answers_.back()));
   }
 
   void run_alone(Turn& turn, Output& output) override {
@@ -122,6 +127,9 @@ class MemcachedProtocol final : public Protocol {
     const MemcachedAnswer answer = answers_.back();
     answers_.pop_back();
     turn.counters.commands.add();
+    if (is_cachedump(answer) && !server_.options.memcached_dumps) {
+      return output.append(no_dump_answer);
+    }
     if (is_cachedump(answer)) {
       walk_ = begin_cachedump(answer.text, output);
       return walk_ != nullptr ? step(turn) : void();
@@ -141,6 +149,13 @@ class MemcachedProtocol final : public Protocol {
     if (walk_->end_step(turn.batch, output)) walk_.reset();
   }
 
+  void restart() override {
+    parser_ = MemcachedParser();
+    answers_.clear();
+    walk_.reset();
+    held_ = false;
+  }
+
   bool closing() const override { return parser_.closing(); }
   size_t wanted() const override { return parser_.wanted(); }
   bool stopped_early() const override { return held_ || parser_.stopped_early() || waits_alone(); }
@@ -149,12 +164,20 @@ class MemcachedProtocol final : public Protocol {
   struct OwedAside final : Owed {
     std::vector<MemcachedAnswer> answers;
     std::unique_ptr<ArrivingItem> arrived;
+    MetaCommands meta_commands;
   };
+
+  void swap_owed(OwedAside& aside) {
+    std::swap(aside.answers, answers_);
+    std::swap(aside.arrived, arrived_);
+    std::swap(aside.meta_commands, parser_.meta_commands());
+  }
 
   static Batch::Row reads_of(const std::vector<MemcachedAnswer>& answers) {
     Batch::Row rows = 0;
     for (const MemcachedAnswer& answer : answers) {
-      const bool reads = answer.verb >= MemcachedVerb::get && answer.verb <= MemcachedVerb::gats;
+      const bool reads =
+          answer.verb >= MemcachedVerb::get && answer.verb <= MemcachedVerb::meta_get;
       if (reads) rows += answer.count;
     }
     return rows;

@@ -1,7 +1,8 @@
 // The answers to memcached's `stats`, and what `stats reset` sets back.
 //
 // Only what Isotherm knows is listed: names and meaning are memcached's, lines for things that do
-// not exist here (LRU segments, libevent) are left out.
+// not exist here (LRU segments, libevent) are left out; docs/differences.md names them. Where
+// datagrams are served, lines behind all others say what became of them.
 //
 // Threads. The loops' counters are never set back, so a reset remembers their sums and `stats`
 // subtracts them. Any loop may reset or read.
@@ -22,7 +23,7 @@ class Output;
 
 class MemcachedReset {
  public:
-  static constexpr size_t counters = 17;
+  static constexpr size_t counters = 26;
 
   std::array<std::atomic<uint64_t>, counters> sums{};
 };

@@ -1,7 +1,8 @@
 #include "net/memcached_writer.h"
 
-#include <charconv>
-#include <cstring>
+#include "net/memcached_limits.h"
+#include "net/memcached_meta_writer.h"
+#include "net/memcached_put.h"
 
 namespace isotherm::net {
 namespace {
@@ -15,16 +16,6 @@ constexpr std::string_view internal_error = "SERVER_ERROR internal error\r\n";
 
 // "VALUE ", a key, flags, length and cas with spaces between them, and the line end.
 constexpr size_t header_bytes_max(size_t key_bytes) { return key_bytes + 6 + 11 + 21 + 21 + 2; }
-
-char* put_text(char* to, std::string_view text) {
-  if (!text.empty()) std::memcpy(to, text.data(), text.size());
-  return to + text.size();
-}
-
-char* put_number(char* to, uint64_t value) {
-  *to++ = ' ';
-  return std::to_chars(to, to + 20, value).ptr;
-}
 
 void write_value(std::string_view key, const Reply& reply, bool with_version, Output& output) {
   const std::string_view value = reply.value();
@@ -53,8 +44,10 @@ void count_get(const MemcachedAnswer& answer, uint64_t rows, uint64_t hits,
   (touches ? counters.touch_misses : counters.get_misses).add(misses);
 }
 
-Batch::Row write_values(const MemcachedAnswer& answer, const Batch& batch,
-                        MemcachedCounters& counters, Output& output, size_t full_output) {
+// Not inlined: the other answers are short.
+[[gnu::noinline]] Batch::Row write_values(const MemcachedAnswer& answer, const Batch& batch,
+                                          MemcachedCounters& counters, Output& output,
+                                          size_t full_output) {
   const bool with_version = answer.verb == gets || answer.verb == gats;
   const std::string_view* keys = batch.columns().key;
   uint64_t hits = 0;
@@ -97,6 +90,9 @@ std::string_view store_answer(MemcachedVerb verb, Status status) {
 
 void count_store(MemcachedVerb verb, Status status, MemcachedCounters& counters) {
   counters.cmd_set.add();
+  counters.total_items.add(status == Status::ok);
+  counters.store_too_large.add(status == Status::too_large);
+  counters.store_no_memory.add(status == Status::out_of_memory || status == Status::retry);
   if (verb != cas) return;
   counters.cas_hits.add(status == Status::ok);
   counters.cas_misses.add(status == Status::not_found);
@@ -157,10 +153,16 @@ void count_found(MemcachedVerb verb, Status status, MemcachedCounters& counters)
 Batch::Row write_answer(const MemcachedAnswer& answer, const Batch& batch,
                         MemcachedCounters& counters, Output& output, size_t full_output) {
   if (answer.verb == text) {
+    // The one text that is counted.
+    counters.store_too_large.add(answer.text.data() == too_large_answer.data());
     output.append(answer.text);
     return answer.count;
   }
   if (answer.verb <= gats) return write_values(answer, batch, counters, output, full_output);
+  if (is_meta(answer.verb)) {
+    write_meta(answer, batch, counters, output);
+    return answer.count;
+  }
   const Reply& reply = batch.reply(answer.row);
   const Status status = reply.status.load(std::memory_order_acquire);
   if (answer.verb == incr || answer.verb == decr) {

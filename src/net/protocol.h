@@ -142,6 +142,9 @@ class Protocol {
   // is answered. Null: there is none, or it is complete.
   virtual ArrivingItem* arriving(InputBuffer& input) = 0;
 
+  // Forgets all of an input that does not go on; nothing is owed.
+  virtual void restart() {}
+
   // Bytes it holds for requests that are not complete, beside the input.
   virtual size_t memory() const { return 0; }
 

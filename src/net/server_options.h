@@ -17,11 +17,31 @@
 
 namespace isotherm::net {
 
+// From whom a request by UDP may have a long reply (net/udp_port.h).
+enum class UdpTrust : uint8_t { none, loopback, all };
+
 enum class LogLevel : uint8_t { debug, verbose, notice, warning };
 
 struct ServerOptions {
   int32_t port = 6379;
   int32_t memcached_port = 11211;
+  int32_t memcached_udp_port = -1;
+  // How many times the bytes of a request its reply by UDP may have, to an address that anybody may
+  // have written there.
+  uint32_t memcached_udp_amplification = 3;
+  UdpTrust memcached_udp_trusted = UdpTrust::loopback;
+  // Limits of memcached's clients, beside those of all.
+  uint32_t memcached_max_connections = 0;      // 0: as many as maxclients
+  uint32_t memcached_idle_timeout = 0;         // seconds; 0: as timeout
+  uint64_t memcached_item_size_max = 1 << 20;  // bytes of an item as memcached would make it
+  uint32_t memcached_reqs_per_event = 4096;    // of a connection in a turn
+  bool memcached_flush = true;                 // flush_all is allowed
+  bool memcached_dumps = true;                 // stats cachedump is
+  // Paths of UNIX sockets, and who may connect; empty: none.
+  std::string unixsocket;
+  uint32_t unixsocketperm = 0;  // 0: as the process's umask has it
+  std::string memcached_unixsocket;
+  uint32_t memcached_unixsocket_mask = 0700;
   std::vector<std::string> bind = {"127.0.0.1"};
   uint32_t threads = 0;  // event loops; 0: one per core
   uint32_t maxclients = 10'000;

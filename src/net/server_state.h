@@ -23,6 +23,7 @@
 #include "net/live_options.h"
 #include "net/memcached_shared.h"
 #include "net/pause.h"
+#include "net/proven_addresses.h"
 #include "net/rate_meter.h"
 #include "net/server_options.h"
 
@@ -90,6 +91,7 @@ struct ServerState {
   ClientList clients;
   Rates rates;
 
+  ProvenAddresses proven;
   ClientLimits limits;
   std::vector<std::unique_ptr<LoopCounters>> loops;
   std::vector<Loop*> threads;  // the loops themselves
@@ -100,6 +102,7 @@ struct ServerState {
   std::atomic<uint64_t> rejected_connections{0};
   std::atomic<uint16_t> resp_port{0};  // bound; 0: off
   std::atomic<uint16_t> memcached_port{0};
+  std::atomic<uint16_t> memcached_udp_port{0};
 
  private:
   static std::string draw_id();

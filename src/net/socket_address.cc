@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <net/if.h>
+#include <sys/un.h>
 
 #include <charconv>
 
@@ -51,8 +52,22 @@ SocketAddress SocketAddress::local_of(int descriptor) { return end_of(descriptor
 
 SocketAddress SocketAddress::peer_of(int descriptor) { return end_of(descriptor, ::getpeername); }
 
+std::string unix_path_of(int descriptor) {
+  sockaddr_un end{};
+  socklen_t size = sizeof end;
+  const bool known = ::getsockname(descriptor, reinterpret_cast<sockaddr*>(&end), &size) == 0;
+  if (!known || end.sun_family != AF_UNIX) return {};
+  return std::string(end.sun_path) + ":0";
+}
+
 uint16_t SocketAddress::port() const {
   return ntohs(is_v6() ? address_.v6.sin6_port : address_.v4.sin_port);
+}
+
+bool SocketAddress::is_loopback() const {
+  if (is_v6()) return IN6_IS_ADDR_LOOPBACK(&address_.v6.sin6_addr);
+  constexpr uint32_t network = 127;
+  return ntohl(address_.v4.sin_addr.s_addr) >> 24 == network;
 }
 
 std::string SocketAddress::text() const {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace isotherm::net {
 
@@ -29,6 +30,11 @@ class SocketAddress {
   socklen_t size() const { return is_v6() ? sizeof address_.v6 : sizeof address_.v4; }
   // "127.0.0.1:6379", "[::1]:6379".
   std::string text() const;
+  bool is_loopback() const;
+  // As the kernel fills and compares it.
+  static constexpr socklen_t storage_bytes = sizeof(sockaddr_in6);
+  void* storage() { return &address_; }
+  std::string_view bytes() const { return {reinterpret_cast<const char*>(&address_), size()}; }
 
  private:
   using NameOf = int (*)(int, sockaddr*, socklen_t*);
@@ -40,5 +46,8 @@ class SocketAddress {
     sockaddr_in6 v6;
   } address_{};
 };
+
+// The path of a UNIX socket and ":0", as Redis writes it; empty: it is none.
+std::string unix_path_of(int descriptor);
 
 }  // namespace isotherm::net

@@ -1,6 +1,7 @@
 #include "server/flags.h"
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <iostream>
 #include <limits>
 #include <sstream>
@@ -90,6 +91,25 @@ void take_addresses(const std::string& text, std::vector<std::string>& field) {
   if (field.empty()) throw CLI::ValidationError("no address given");
 }
 
+// Of files, in octal.
+void take_mode(const std::string& text, uint32_t& field) {
+  constexpr uint32_t most = 0777;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, field, 8);
+  if (error != std::errc() || rest != end || field > most) {
+    throw CLI::ValidationError("not permissions in octal: " + text);
+  }
+}
+
+void take_trust(const std::string& text, net::UdpTrust& field) {
+  if (text != "none" && text != "loopback" && text != "all") {
+    throw CLI::ValidationError("not one of none, loopback, all: " + text);
+  }
+  field = text == "none"  ? net::UdpTrust::none
+          : text == "all" ? net::UdpTrust::all
+                          : net::UdpTrust::loopback;
+}
+
 template <typename Take>
 void add_text_option(CLI::App& app, const std::string& flag, const std::string& help, Take take) {
   app.add_option_function<std::string>(
@@ -164,6 +184,55 @@ void add_client_limits(CLI::App& app, net::ServerOptions& options) {
   }
 }
 
+void add_unix_options(CLI::App& app, net::ServerOptions& options) {
+  app.add_option("--unixsocket", options.unixsocket, "Path of a UNIX socket for RESP [none]");
+  add_text_option(app, "--unixsocketperm", "Its permissions, in octal [those of the umask]",
+                  [&](const std::string& text) { take_mode(text, options.unixsocketperm); });
+  app.add_option("--memcached-unixsocket", options.memcached_unixsocket,
+                 "Path of a UNIX socket for memcached [none]");
+  add_text_option(
+      app, "--memcached-unixsocket-mask", "Its permissions, in octal [700]",
+      [&](const std::string& text) { take_mode(text, options.memcached_unixsocket_mask); });
+}
+
+void add_memcached_limits(CLI::App& app, net::ServerOptions& options) {
+  constexpr int most_seconds = std::numeric_limits<int>::max();
+  app.add_option("--memcached-max-connections", options.memcached_max_connections,
+                 "Clients of memcached's port at one time; 0: as many as --maxclients [0]")
+      ->check(CLI::Range(0, 1'000'000));
+  app.add_option("--memcached-idle-timeout", options.memcached_idle_timeout,
+                 "Seconds after which a silent one is closed; 0: as --timeout [0]")
+      ->check(CLI::Range(0, most_seconds));
+  add_text_option(app, "--memcached-item-size-max",
+                  "Largest item that they may store, as memcached would make it [1mb]",
+                  [&](const std::string& text) {
+                    take_memory(text, 1 << 10, 1 << 30, options.memcached_item_size_max);
+                  });
+  app.add_option("--memcached-reqs-per-event", options.memcached_reqs_per_event,
+                 "Requests of one of them before others are served [4096]")
+      ->check(CLI::Range(1, 4096));
+  const auto disable = [&app](const char* flag, const char* help, bool& field) {
+    app.add_flag_callback(
+        flag, [&field] { field = false; }, help);
+  };
+  disable("--memcached-disable-flush-all", "Refuses flush_all", options.memcached_flush);
+  disable("--memcached-disable-dumping", "Refuses stats cachedump", options.memcached_dumps);
+}
+
+void add_udp_options(CLI::App& app, net::ServerOptions& options) {
+  add_text_option(app, "--memcached-udp-port",
+                  "Port for memcached by UDP; 0: any free one; off: none [off]",
+                  [&](const std::string& text) { take_port(text, options.memcached_udp_port); });
+  app.add_option("--memcached-udp-amplification", options.memcached_udp_amplification,
+                 "How many times the bytes of a request its reply by UDP may have, to addresses "
+                 "that are not trusted and have no TCP connection [3]")
+      ->check(CLI::Range(0, 1'000'000));
+  add_text_option(
+      app, "--memcached-udp-trusted",
+      "Which addresses may have longer ones: none, loopback, all [loopback]",
+      [&](const std::string& text) { take_trust(text, options.memcached_udp_trusted); });
+}
+
 // What only shows when all flags are known.
 void check_together(const net::ServerOptions& options) {
   if (options.store.gpu_values != 0 && options.store.device == DeviceChoice::cpu) {
@@ -184,6 +253,9 @@ void add_options(CLI::App& app, net::ServerOptions& options) {
                   [&](const std::string& text) { take_port(text, options.port); });
   add_text_option(app, "--memcached-port", "Port for memcached; 0: any free one; off: none [11211]",
                   [&](const std::string& text) { take_port(text, options.memcached_port); });
+  add_memcached_limits(app, options);
+  add_udp_options(app, options);
+  add_unix_options(app, options);
   add_text_option(app, "--bind", "Addresses to listen on, separated by spaces [127.0.0.1]",
                   [&](const std::string& text) { take_addresses(text, options.bind); });
   app.add_option("--threads", options.threads, "Event loops [one per core]")

@@ -37,6 +37,59 @@ TEST(FlagsTest, Memory) {
   }
 }
 
+TEST(FlagsTest, MemcachedsOwn) {
+  net::ServerOptions options;
+  EXPECT_FALSE(parse({"--memcached-udp-port",
+                      "0",
+                      "--memcached-udp-amplification",
+                      "10",
+                      "--memcached-udp-trusted",
+                      "none",
+                      "--memcached-max-connections",
+                      "7",
+                      "--memcached-idle-timeout",
+                      "8",
+                      "--memcached-item-size-max",
+                      "2mb",
+                      "--memcached-reqs-per-event",
+                      "20",
+                      "--memcached-disable-flush-all",
+                      "--memcached-disable-dumping",
+                      "--unixsocket",
+                      "/r",
+                      "--unixsocketperm",
+                      "700",
+                      "--memcached-unixsocket",
+                      "/m",
+                      "--memcached-unixsocket-mask",
+                      "750"},
+                     options));
+  EXPECT_EQ(options.memcached_udp_port, 0);
+  EXPECT_EQ(options.memcached_udp_amplification, 10u);
+  EXPECT_EQ(options.memcached_udp_trusted, net::UdpTrust::none);
+  EXPECT_EQ(options.memcached_max_connections, 7u);
+  EXPECT_EQ(options.memcached_idle_timeout, 8u);
+  EXPECT_EQ(options.memcached_item_size_max, 2u << 20);
+  EXPECT_EQ(options.memcached_reqs_per_event, 20u);
+  EXPECT_FALSE(options.memcached_flush);
+  EXPECT_FALSE(options.memcached_dumps);
+  EXPECT_EQ(options.unixsocket, "/r");
+  EXPECT_EQ(options.unixsocketperm, 0700u);
+  EXPECT_EQ(options.memcached_unixsocket, "/m");
+  EXPECT_EQ(options.memcached_unixsocket_mask, 0750u);
+  net::ServerOptions others;
+  EXPECT_EQ(others.memcached_udp_port, -1) << "off, unless it is asked for";
+  for (const std::vector<const char*>& wrong :
+       std::vector<std::vector<const char*>>{{"--memcached-udp-trusted", "some"},
+                                             {"--memcached-udp-port", "65536"},
+                                             {"--unixsocketperm", "8"},
+                                             {"--memcached-unixsocket-mask", "1777"},
+                                             {"--memcached-item-size-max", "1000"},
+                                             {"--memcached-reqs-per-event", "0"}}) {
+    EXPECT_TRUE(parse(wrong, others)) << wrong.front();
+  }
+}
+
 TEST(FlagsTest, TakesAllOptions) {
   net::ServerOptions options;
   EXPECT_FALSE(parse({"--port",

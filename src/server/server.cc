@@ -51,6 +51,10 @@ Server::~Server() { stop(); }
 void Server::start() {
   state_.resp_port = listen(options_.port, net::Speaks::resp);
   state_.memcached_port = listen(options_.memcached_port, net::Speaks::memcached);
+  listen_on_path(options_.unixsocket, options_.unixsocketperm, net::Speaks::resp);
+  listen_on_path(options_.memcached_unixsocket, options_.memcached_unixsocket_mask,
+                 net::Speaks::memcached);
+  state_.memcached_udp_port = serve_datagrams(options_.memcached_udp_port);
   for (auto& listener : listeners_) listener->start();
   for (auto& loop : loops_) loop->start();
   running_ = true;
@@ -72,6 +76,39 @@ uint16_t Server::listen(int32_t port, net::Speaks speaks) {
     // All addresses get the port that the kernel chose for the first.
     bound = address.port();
     listening_.push_back((speaks == net::Speaks::resp ? "resp " : "memcached ") + address.text());
+  }
+  return bound;
+}
+
+void Server::listen_on_path(const std::string& path, uint32_t mode, net::Speaks speaks) {
+  if (path.empty()) return;
+  try {
+    listeners_.push_back(std::make_unique<net::Listener>(state_, loops_, path, mode, speaks));
+  } catch (const std::system_error& error) {
+    listeners_.clear();
+    throw std::system_error(error.code(), "cannot listen on " + path);
+  }
+  listening_.push_back((speaks == net::Speaks::resp ? "resp " : "memcached ") + path);
+}
+
+// Each loop has a socket of its own for each address.
+uint16_t Server::serve_datagrams(int32_t port) {
+  if (port < 0) return 0;
+  auto bound = static_cast<uint16_t>(port);
+  for (const std::string& text : options_.bind) {
+    std::string name = text;
+    try {
+      for (auto& loop : loops_) {
+        const auto wanted = net::SocketAddress::parse(text, bound);
+        const net::SocketAddress address = loop->serve_datagrams(wanted.value());
+        bound = address.port();
+        name = address.text();
+      }
+    } catch (const std::system_error& error) {
+      listeners_.clear();
+      throw std::system_error(error.code(), "cannot take datagrams at " + name);
+    }
+    listening_.push_back("memcached udp " + name);
   }
   return bound;
 }

@@ -39,6 +39,7 @@ class Server {
   // The ports in use; 0: off.
   uint16_t resp_port() const { return state_.resp_port; }
   uint16_t memcached_port() const { return state_.memcached_port; }
+  uint16_t memcached_udp_port() const { return state_.memcached_udp_port; }
 
   // What it listens on, a line each: "resp 127.0.0.1:6379".
   const std::vector<std::string>& listening() const { return listening_; }
@@ -50,6 +51,8 @@ class Server {
  private:
   void make_loops();
   uint16_t listen(int32_t port, net::Speaks speaks);
+  void listen_on_path(const std::string& path, uint32_t mode, net::Speaks speaks);
+  uint16_t serve_datagrams(int32_t port);
 
   const net::ServerOptions options_;
   Engine engine_;

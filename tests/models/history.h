@@ -200,6 +200,7 @@ class History {
       case Op::call:
       case Op::put_object:
       case Op::walk:
+      case Op::meta:
       case Op::none:
         break;
     }
@@ -258,6 +259,7 @@ class History {
         case Op::call:
         case Op::put_object:
         case Op::walk:
+        case Op::meta:
         case Op::none: {
           const Batch::Row row = batch_.get(key);
           batch_.cancel(row, row + 1);

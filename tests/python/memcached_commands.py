@@ -2,11 +2,12 @@
 
 Classes of replies: `hit` (stored, found, deleted …), `miss` (NOT_FOUND, NOT_STORED, END alone),
 `exists` (cas met another write), `error` (ERROR and CLIENT_ERROR), `expired` (the key had just
-expired), `noreply`.
+expired), `noreply`. Those of the meta commands: memcached_meta.py.
 """
 
 import random
 
+import memcached_meta
 from resp_commands import Command
 
 KEYS = ([b"m%d" % i for i in range(16)]
@@ -24,6 +25,7 @@ class Draw:
     def __init__(self, seed):
         self.random = random.Random(seed)
         self.keys = []
+        self.flags_drawn = set()
         self.noreply = False
         self.bad = False
         self.alone = True
@@ -31,6 +33,7 @@ class Draw:
 
     def begin(self, alone, first_key=None):
         self.keys.clear()
+        self.flags_drawn.clear()
         self.alone = alone
         self.first_key = first_key
         self.noreply = False
@@ -125,6 +128,19 @@ def touch(draw):
     return line(b"touch", draw.key(), draw.expiry(), *draw.maybe_noreply())
 
 
+def memory_limit(draw):
+    return line(b"cache_memlimit", draw.random.choice([b"64", b"64", b"7", b"2000000000", b"abc"]),
+                *draw.maybe_noreply())
+
+
+def slabs(draw):
+    if draw.random.random() < 0.3:
+        return line(b"slabs", b"automove", b"1", *draw.maybe_noreply())
+    return line(b"slabs", *draw.random.choice([
+        [b"reassign", b"1", b"1"], [b"reassign", b"1"], [b"reassign", b"a", b"1"],
+        [b"automove"], [b"automove", b"abc"], [b"automove", b"3"], [b"nosuch", b"1"]]))
+
+
 def bad_line(draw):
     return line(*draw.random.choice([
         [b"nosuch"], [b"GET", b"m1"], [b"get"], [b""], [b"set", b"m1"], [b"incr", b"m1"],
@@ -153,7 +169,13 @@ TABLE = [
     command("delete", 12, lambda d: line(b"delete", d.key(), *d.maybe_noreply()),
             "hit miss error expired noreply"),
     command("touch", 8, touch, "hit miss error expired noreply"),
-    command("flush_all", 1, lambda d: line(b"flush_all", *d.maybe_noreply()), "hit noreply"),
+    command("flush_all", 1, lambda d: line(b"flush_all", *d.random.choice([[], [b"0"], [b"-1"]]),
+                                           *d.maybe_noreply()), "hit noreply"),
+    command("cache_memlimit", 1, memory_limit, "hit error noreply"),
+    command("slabs", 1, slabs, "hit error noreply"),
+    command("stats", 1, lambda d: line(b"stats", d.random.choice([b"reset", b"sizes", b"nosuch"])),
+            "hit error"),
     command("verbosity", 1, lambda d: line(b"verbosity", b"0", *d.maybe_noreply()), "hit noreply"),
     command("bad line", 3, bad_line, "error"),
+    *(command(*entry) for entry in memcached_meta.TABLE),
 ]

@@ -12,6 +12,7 @@ import re
 import time
 
 import memcached_commands
+import memcached_meta
 import shrink
 import wire
 from coverage import Coverage
@@ -43,7 +44,7 @@ def forgives(raw):
 
 
 def without_uniques(replies):
-    return UNIQUE.sub(rb"\1\r\n", replies)
+    return memcached_meta.without_natural(UNIQUE.sub(rb"\1\r\n", replies))
 
 
 def join(requests):
@@ -146,10 +147,10 @@ class MemcachedStream:
         fetched = set()
         for _ in range(self.random.randint(2, 60)):
             entry, request = self.draw_request()
-            if entry.name in (b"incr", b"decr") and not fetched.isdisjoint(self.draw.keys):
+            if entry.name in (b"incr", b"decr", b"ma") and not fetched.isdisjoint(self.draw.keys):
                 # memcached pads a shrunken number or not, as its reply to the get is out or not.
                 continue
-            if entry.name in (b"get", b"gets", b"gat"):
+            if entry.name in (b"get", b"gets", b"gat", b"gats", b"mg", b"me"):
                 fetched.update(self.draw.keys)
             requests.append(request)
         self.commands += len(requests)
@@ -165,14 +166,20 @@ class MemcachedStream:
         self.expired.difference_update(self.draw.keys)
         self.commands += 1
         noreply = self.draw.noreply
+        flags = set(self.draw.flags_drawn)
         raw = self.exchange([request])
         self.count(entry.name, raw[1], noreply, expired)
+        for flag in flags:
+            self.coverage.count(entry.name, "flag-" + flag.decode())
 
     def count(self, name, reply, noreply, expired):
         if noreply and not reply:
             self.coverage.count(name, "noreply")
         elif reply.startswith(ERRORS):
             self.coverage.count(name, "error")
+        elif name in memcached_meta.NAMES:
+            for kind in memcached_meta.kinds_of(reply):
+                self.coverage.count(name, kind)
         elif reply.startswith(MISSES):
             self.coverage.count(name, "miss")
         elif reply.startswith(b"EXISTS"):
@@ -211,9 +218,9 @@ class MemcachedStream:
         time.sleep(EXPIRY_PAUSE_S)
         self.history.append(None)
         self.expired.update(keys)
-        for key in keys:
-            entry = self.random.choice([entry for entry in memcached_commands.TABLE
-                                        if "expired" in entry.classes])
+        entries = [entry for entry in memcached_commands.TABLE if "expired" in entry.classes]
+        self.random.shuffle(entries)
+        for key, entry in zip(keys, itertools.cycle(entries)):
             self.single(entry, key)
 
     def too_large_step(self):

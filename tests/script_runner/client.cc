@@ -22,8 +22,9 @@ constexpr size_t middle_piece = 1021;
 
 }  // namespace
 
-Client::Client(const std::string& host, uint16_t port) {
-  socket_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+Client::Client(const std::string& host, uint16_t port, Over over) : over_(over) {
+  const int kind = over == Over::tcp ? SOCK_STREAM : SOCK_DGRAM;
+  socket_ = ::socket(AF_INET, kind | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(port);
@@ -40,6 +41,7 @@ Client::Client(const std::string& host, uint16_t port) {
 Client::~Client() { ::close(socket_); }
 
 bool Client::send(std::string_view bytes, Cut cut) {
+  if (over_ == Over::udp) return send_datagram(bytes);
   if (cut == Cut::whole) return send_piece(bytes);
   size_t at = 0;
   while (at < bytes.size()) {
@@ -67,6 +69,29 @@ bool Client::send_piece(std::string_view bytes) {
   return true;
 }
 
+bool Client::send_datagram(std::string_view bytes) {
+  ++request_;
+  expected_ = 0;
+  std::string datagram{
+      static_cast<char>(request_ >> 8), static_cast<char>(request_), 0, 0, 0, 1, 0, 0};
+  datagram.append(bytes);
+  return ::send(socket_, datagram.data(), datagram.size(), MSG_NOSIGNAL) > 0;
+}
+
+// What stands behind the header, if it is the next one of the reply. memcached begins another
+// message for each command.
+std::string_view Client::take_header(std::string_view datagram) {
+  const auto u16 = [&](size_t at) {
+    return static_cast<uint16_t>(static_cast<unsigned char>(datagram[at]) << 8 |
+                                 static_cast<unsigned char>(datagram[at + 1]));
+  };
+  if (datagram.size() < 8 || datagram.size() > 1400) return "(a datagram of a wrong size)";
+  if (u16(0) != request_) return "(another request's id)";
+  if (u16(2) != expected_) return "(another number of datagram)";
+  expected_ = u16(2) + 1 == u16(4) ? 0 : static_cast<uint16_t>(expected_ + 1);
+  return datagram.substr(8);
+}
+
 bool Client::fill(int timeout_ms) {
   pollfd ready{socket_, POLLIN, 0};
   if (closed_ || ::poll(&ready, 1, timeout_ms) <= 0) return false;
@@ -80,7 +105,8 @@ bool Client::fill(int timeout_ms) {
     buffer_.clear();
     taken_ = 0;
   }
-  buffer_.append(chunk.data(), static_cast<size_t>(got));
+  const std::string_view bytes(chunk.data(), static_cast<size_t>(got));
+  buffer_.append(over_ == Over::udp ? take_header(bytes) : bytes);
   return true;
 }
 

@@ -1,4 +1,6 @@
-// A client of the scripts: one TCP connection, bytes out, bytes in.
+// A client of the scripts: one TCP connection, bytes out, bytes in; or a UDP socket, where what is
+// sent at once is a datagram with memcached's header, and what is read is what stands behind those
+// of the replies.
 //
 // Sending never blocks on a server that is itself blocked on writing: while the socket takes no
 // more, what has arrived is read into the buffer. Reading waits until a deadline far beyond any
@@ -18,7 +20,8 @@ enum class Cut { whole, pieces };
 
 class Client {
  public:
-  Client(const std::string& host, uint16_t port);
+  enum class Over { tcp, udp };
+  Client(const std::string& host, uint16_t port, Over over = Over::tcp);
   ~Client();
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
@@ -37,10 +40,15 @@ class Client {
 
  private:
   bool send_piece(std::string_view bytes);
+  bool send_datagram(std::string_view bytes);
+  std::string_view take_header(std::string_view datagram);
   // Waits for input and appends it to the buffer; false at the end or at the deadline.
   bool fill(int timeout_ms);
 
   int socket_;
+  const Over over_;
+  uint16_t request_ = 0;   // of the last datagram
+  uint16_t expected_ = 0;  // number of the next one of its reply
   bool closed_ = false;
   std::string buffer_;
   size_t taken_ = 0;

@@ -17,9 +17,10 @@ int64_t start_of_time_ms() { return SystemClock().now_ms(); }
 net::ServerOptions parse_options(const HostOptions& host, const std::vector<std::string>& flags) {
   const std::string threads = std::to_string(host.threads);
   std::vector<const char*> arguments{
-      "isotherm-server",  "--port",   "0",
-      "--memcached-port", "0",        "--threads",
-      threads.c_str(),    "--device", host.index == Index::gpu ? "cuda" : "cpu"};
+      "isotherm-server",      "--port",   "0",
+      "--memcached-port",     "0",        "--threads",
+      threads.c_str(),        "--device", host.index == Index::gpu ? "cuda" : "cpu",
+      "--memcached-udp-port", "0"};
   for (const auto& flag : flags) arguments.push_back(flag.c_str());
   net::ServerOptions options;
   if (parse_flags(static_cast<int>(arguments.size()), arguments.data(), options)) {
@@ -48,6 +49,7 @@ class ServerHost final : public Host {
 
   uint16_t resp_port() const override { return server_->resp_port(); }
   uint16_t memcached_port() const override { return server_->memcached_port(); }
+  uint16_t memcached_udp_port() const override { return server_->memcached_udp_port(); }
   int64_t now_ms() const override { return clock_.now_ms(); }
   void advance(int64_t ms) override { clock_.advance(ms); }
 

@@ -25,6 +25,7 @@ class Host {
   virtual ~Host() = default;
   virtual uint16_t resp_port() const = 0;
   virtual uint16_t memcached_port() const = 0;
+  virtual uint16_t memcached_udp_port() const = 0;
   virtual int64_t now_ms() const = 0;
   virtual void advance(int64_t ms) = 0;
 };

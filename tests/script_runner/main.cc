@@ -62,6 +62,7 @@ class HostedScript : public testing::Test {
     Target target;
     target.resp.port = host->resp_port();
     target.memcached.port = host->memcached_port();
+    target.memcached_udp.port = host->memcached_udp_port();
     target.cut = configuration_.cut;
     target.now_ms = [&] { return host->now_ms(); };
     target.advance = [&](int64_t ms) {
@@ -87,7 +88,7 @@ class PeerScript : public testing::Test {
   PeerScript(Script script, const Address& resp, const Address& memcached)
       : script_(std::move(script)) {
     target_.resp = resp;
-    target_.memcached = memcached;
+    target_.memcached = target_.memcached_udp = memcached;
     target_.now_ms = system_now_ms;
     target_.advance = [](int64_t ms) {
       if (ms > longest_wait_ms) return false;

@@ -92,7 +92,10 @@ class Run {
     if (!slot) {
       const bool resp = script_.dialect_of(name) == Dialect::resp;
       const Address& address = resp ? target_.resp : target_.memcached;
-      slot = std::make_unique<Client>(address.host, address.port);
+      const bool udp = name.starts_with("udp");
+      slot = udp ? std::make_unique<Client>(target_.memcached_udp.host, target_.memcached_udp.port,
+                                            Client::Over::udp)
+                 : std::make_unique<Client>(address.host, address.port);
     }
     return *slot;
   }

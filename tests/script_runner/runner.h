@@ -23,6 +23,7 @@ struct Address {
 struct Target {
   Address resp;
   Address memcached;
+  Address memcached_udp;
   Cut cut = Cut::whole;
   std::function<int64_t()> now_ms;
   // Turns the clock; false where that is not possible, and the script ends there.

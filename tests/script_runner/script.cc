@@ -139,7 +139,9 @@ class Parser {
 
 Dialect Script::dialect_of(std::string_view connection) const {
   if (connection.starts_with("resp")) return Dialect::resp;
-  if (connection.starts_with("memcached")) return Dialect::memcached;
+  if (connection.starts_with("memcached") || connection.starts_with("udp")) {
+    return Dialect::memcached;
+  }
   return dialect;
 }
 

@@ -25,7 +25,7 @@ class BatchWork final : public RoundWork {
         first_(first),
         rows_(rows),
         skipped_(skipped),
-        writes_(batch.writes() && (skipped == nullptr || any_writes())),
+        writes_(batch.marks() || (batch.writes() && (skipped == nullptr || any_writes()))),
         now_ms_(run.now_ms),
         writable_(run.writable),
         reader_(run.reader),

@@ -75,6 +75,7 @@ bool swap_member(HostExecutor& executor, Index& index, uint64_t hash, const Item
         return true;
       }
       if (copy->has_expiry()) copy->set_expiry(expiry);
+      if (ISOTHERM_UNLIKELY(copy->has_state())) copy->set_state(item->state());
       items.set_live(move.to);
       return true;
     });

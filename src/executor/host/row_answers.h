@@ -22,6 +22,7 @@
 #include "executor/host/host_executor.h"
 #include "executor/values/value_reader.h"
 #include "index/item_table.h"
+#include "items/meta_state.h"
 
 namespace isotherm {
 
@@ -62,8 +63,8 @@ struct RowAnswers {
       if (!run.erases_expired) return finish(reply, Status::not_found);
       return write(run, roots, row);
     }
-    if (ISOTHERM_UNLIKELY(!member.item->is_plain())) {
-      return member.item->away() ? get_away(run, row, member) : get_object(run, row, member);
+    if (ISOTHERM_UNLIKELY(!member.item->is_shown_at_once())) {
+      return get_otherwise(run, roots, row, member);
     }
     show_string(reply, *member.item, member.item->value_data());
     reply.location = member.location;
@@ -108,6 +109,41 @@ struct RowAnswers {
     return run.executor.store_.touches && (run.columns.options[row] & option::no_touch) == 0;
   }
 
+  // Anything but a string that is here and has no state.
+  static __attribute__((noinline)) void get_otherwise(Run& run, Roots& roots, Row row,
+                                                      Member member) {
+    const Item& item = *member.item;
+    if (item.is_object()) return get_object(run, row, member);
+    const uint16_t options = run.columns.options[row];
+    if (item.has_state()) {
+      if ((options & option::with_state) != 0) {
+        if (MetaState::may_be_won(item.state())) return write(run, roots, row);
+        run.columns.reply[row].number = static_cast<int64_t>(item.state());
+      }
+      if ((options & option::no_touch) == 0) note_use(run, item);
+    }
+    if (item.away()) return get_away(run, row, member);
+    Reply& reply = run.columns.reply[row];
+    show(reply, item);
+    reply.location = member.location;
+    if (touches(run, row)) run.executor.store_.items.touch(member.location);
+    ++run.hits;
+    finish(reply, Status::ok);
+  }
+
+  static void note_use(const Run& run, const Item& item) {
+    const int64_t now_ms = run.now_ms;
+    if (MetaState::used(item.state(), now_ms) == item.state()) return;
+    item.change_state([now_ms](uint64_t state) { return MetaState::used(state, now_ms); });
+  }
+  static __attribute__((noinline)) void note_planned_use(const Run& run, Row row, const Item& item,
+                                                         Location location) {
+    if (item.has_state()) note_use(run, item);
+    if (run.columns.op[row] != Op::expire && touches(run, row)) {
+      run.executor.store_.items.touch(location);
+    }
+  }
+
   static __attribute__((noinline)) void get_away(Run& run, Row row, Member member) {
     Reply& reply = run.columns.reply[row];
     ItemStore& items = run.executor.store_.items;
@@ -146,7 +182,8 @@ struct RowAnswers {
     }
   }
   static ISOTHERM_INLINE bool shows_old(const Request& request) {
-    return request.has(option::want_previous) || request.op == Op::expire || request.op == Op::get;
+    return request.has(option::want_previous) || request.op == Op::expire ||
+           request.op == Op::get || request.op == Op::meta;
   }
 
   // An item whose value lies on a device as far as the request needs to know it: with its value
@@ -264,6 +301,9 @@ struct RowAnswers {
     }
     reply.number = plan.number;
 
+    if (ISOTHERM_UNLIKELY(plan.counts_use) && shown != nullptr) {
+      note_planned_use(run, row, *shown, old.location);
+    }
     if (plan.action == Plan::Action::keep) {
       if (old.item != nullptr) reply.expiry = old_expiry;
       finish_write(run, request, reply, shown, plan.status);
@@ -298,16 +338,21 @@ struct RowAnswers {
       return old.item == nullptr ||
              (old.item->expiry() == old_expiry &&
               (ISOTHERM_LIKELY(!request.has(option::if_version)) || plan.status != Status::ok ||
-               Objects::version_of(*old.item) == static_cast<uint64_t>(request.number)));
+               Objects::version_of(*old.item) == static_cast<uint64_t>(request.number)) &&
+              (ISOTHERM_LIKELY(!plan.token_decides) ||
+               MetaState::has_token(old.item->state()) == plan.token_seen));
     };
 
-    if (plan.action == Plan::Action::set_expiry) {
-      // The expiry can be seen as soon as it is set.
+    if (plan.action == Plan::Action::in_place) {
+      // What is set can be seen at once.
       const Swapped swapped = swap_root<Tile>(index, hash, root, root, [&](auto& versions) {
         if (!unchanged()) return false;
         const uint64_t version = versions.next_version();
         if (told) tell(run, request, old, old_expiry, old.item, plan.expiry, version);
-        old.item->set_expiry(plan.expiry);
+        if (plan.sends_token) {
+          old.item->change_state([](uint64_t state) { return state | MetaState::token_sent; });
+        }
+        if (old.item->has_expiry()) old.item->set_expiry(plan.expiry);
         if (plan.expiry != no_expiry) store.items.note_expiry(old.location, plan.expiry);
         return true;
       });
@@ -330,15 +375,13 @@ struct RowAnswers {
       if (fresh.item != nullptr) executor.drop_item(plan, fresh.location);
       return Swapped::no_memory;
     }
-    // Another expiry is the same value still, so the item keeps the version, which the reply shows
-    // already.
-    const bool keeps_version = request.op == Op::expire && plan.status == Status::ok;
     bool live = false;
     uint64_t version = 0;
     const auto prepare = [&](auto& versions) {
       if (!unchanged()) return false;
       version = versions.next_version();
-      if (!keeps_version) reply.version = version;
+      // Of the same value; the reply shows it already.
+      if (!plan.keeps_version) reply.version = version;
       if (fresh.item != nullptr) {
         fresh.item->set_version(reply.version);
         store.items.set_live(fresh.location);

@@ -1,0 +1,43 @@
+// ProvenAddresses: hosts that have a TCP connection to the server now.
+//
+// Anybody can write another's address on a datagram, but nobody opens a connection in another's
+// name: who has one gets what it asked for, so large replies by UDP to it hurt nobody else
+// (net/udp_port.h).
+//
+// Threads. Any.
+#pragma once
+
+#include <cstddef>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+
+namespace isotherm::net {
+
+class ProvenAddresses {
+ public:
+  // "127.0.0.1:6379", "[::1]:6379": an address with the port of a connection, which does not count.
+  void add(const std::string& address) {
+    const std::lock_guard guard(mutex_);
+    ++connections_[host_of(address)];
+  }
+  void remove(const std::string& address) {
+    const std::lock_guard guard(mutex_);
+    const auto found = connections_.find(host_of(address));
+    if (found != connections_.end() && --found->second == 0) connections_.erase(found);
+  }
+  bool has(const std::string& address) const {
+    const std::lock_guard guard(mutex_);
+    return connections_.contains(host_of(address));
+  }
+
+ private:
+  static std::string host_of(const std::string& address) {
+    return address.substr(0, address.rfind(':'));
+  }
+
+  mutable std::mutex mutex_;
+  std::unordered_map<std::string, size_t> connections_;  // by host
+};
+
+}  // namespace isotherm::net
