@@ -81,7 +81,8 @@ void QuickPath::step() {
   const std::unique_lock lock(step_mutex_, std::try_to_lock);
   if (!lock.owns_lock() || failed_) return;
   if (!warm_ && listed_.load() != 0) return finish_soon();
-  while (advance(false)) {
+  // Who has led a round has its answers to write. The next one is begun by who waits for it.
+  while (advance(false) && round_.open()) {
   }
 }
 

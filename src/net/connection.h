@@ -85,10 +85,7 @@ class Connection final : public Watched {
 
   // Closes it where the limit on unsent replies says so.
   void check_output(const OutputLimit& limit, int64_t now_ms);
-  size_t memory() const {
-    return input_.memory() + output_.memory() + asides_.input_memory() + asides_.output_memory() +
-           protocol_bytes_;
-  }
+  size_t memory() const;
 
   void close();
   bool open() const { return open_; }
@@ -117,7 +114,8 @@ class Connection final : public Watched {
   bool put_aside();
   void reply_in_order(Turn& turn);
   void settle_behind(bool had_turn);
-  size_t unsent() const { return output_.size() + (asides_.empty() ? 0 : asides_.unsent()); }
+  const Output* unfinished() const;
+  size_t unsent() const;
   bool receive();
   bool receive_value(ArrivingItem& value);
   bool note_received(ssize_t received, size_t room);

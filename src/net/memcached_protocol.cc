@@ -117,6 +117,8 @@ class MemcachedProtocol final : public Protocol {
     return walk_ != nullptr || (!answers_.empty() && is_cachedump(answers_.back()));
   }
 
+  const Walk* walk() const override { return walk_.get(); }
+
   void run_alone(Turn& turn, Output& output) override {
     if (walk_ != nullptr) return step(turn);
     const MemcachedAnswer answer = answers_.back();

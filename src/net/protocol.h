@@ -43,6 +43,7 @@
 
 namespace isotherm::net {
 
+class Walk;
 struct ServerState;  // what all connections share: options, counters (net/server_state.h)
 
 // Bytes of unsent output from which on no more requests are parsed or answered.
@@ -131,6 +132,8 @@ class Protocol {
   // by `end_step`; it waits again until it is over.
   virtual void run_alone(Turn& turn, Output& output) = 0;
   virtual bool walks() const = 0;
+  // Null: none is under way.
+  virtual const Walk* walk() const = 0;
   virtual void end_step(Turn& turn, Output& output) = 0;
 
   // True when the last parse stopped before the end of its input though more could be parsed: the
