@@ -110,7 +110,7 @@ bool QuickPath::advance(bool may_wait) {
 }
 
 bool QuickPath::begin(bool may_wait) {
-  if (listed_.load() == 0 || !round_.take_turn(may_wait)) return false;
+  if (listed_.load() == 0 || !round_.take_table(may_wait)) return false;
   gather();
   return true;
 }

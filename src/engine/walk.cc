@@ -12,7 +12,7 @@ namespace {
 constexpr uint64_t device_bit = 1;
 // Empty lines cost a step too, so a sparse index does not make one long.
 constexpr uint64_t lines_per_item = 8;
-// On a device. Each look takes a turn among the batches, so it is neither long nor for few entries.
+// On a device. Each look keeps rounds waiting, so it is neither long nor for few entries.
 constexpr uint64_t most_at_once = 1 << 10;
 constexpr uint64_t looks_per_item = 16;
 

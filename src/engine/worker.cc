@@ -388,24 +388,7 @@ void Worker::nudge() {
   if (Crew* const crew = impl_->engine.crew_if_made()) crew->nudge();
 }
 
-// Within an epoch, unless the worker's first batch is anyway.
-class Worker::Inside {
- public:
-  explicit Inside(Impl& impl) : slot_(impl.first_out ? nullptr : &impl.runner.slot()) {
-    if (slot_ != nullptr) impl.engine.store.epochs.enter(*slot_);
-  }
-  ~Inside() {
-    if (slot_ != nullptr) EpochDomain::leave(*slot_);
-  }
-  Inside(const Inside&) = delete;
-  Inside& operator=(const Inside&) = delete;
-
- private:
-  EpochDomain::Slot* const slot_;
-};
-
 uint64_t Worker::count(uint32_t database) {
-  const Inside inside(*impl_);
   return impl_->engine.store.databases.at(database).count();
 }
 

@@ -55,7 +55,7 @@ class MoveWork final : public RoundWork {
   const int64_t now_ms_;
 };
 
-// Rows of one worker in one round; more go in several rounds, so that others have their turns.
+// Rows of one worker in one round; more go in several rounds, so that others come in between.
 constexpr uint32_t most_rows_a_round = 1 << 18;
 
 // Of a walk: empty ones cost the device nanoseconds.
