@@ -42,6 +42,7 @@
 // Limits. At most 2^32 - 1 requests.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -186,7 +187,10 @@ class Batch {
           int64_t expiry = no_expiry);
 
   // The database that requests appended from now on belong to.
-  void select(uint32_t database) { current_database_ = database; }
+  void select(uint32_t database) {
+    current_database_ = database;
+    last_database_ = std::max(last_database_, database);
+  }
 
   // A step of a walk. The batch has rows of no other kind.
   Row walk(uint64_t cursor, uint64_t count, ItemVisitor& visitor);
@@ -303,10 +307,13 @@ class Batch {
     void* context;
   };
   const std::vector<Guard>& guards() const { return guards_; }
-  // True when a request may write.
+  // True when a request may change what is stored.
   bool writes() const { return writes_; }
   // Whether gets may change what they find (get_with_state).
   bool marks() const { return marks_; }
+  // No row belongs to a later database.
+  uint32_t last_database() const { return last_database_; }
+  bool only_gets() const { return !writes_ && !calls_; }
 
   // Keeps what replies point into alive until clear(); an executor sets it once per run.
   class Hold {
@@ -340,13 +347,16 @@ class Batch {
   }
   void grow_for_more();
   void grow(Row capacity);
+  void note_call(Row row, bool writes);
   void add_arguments(Row row, std::span<const std::string_view> arguments);
 
   Columns columns_;
   Row size_ = 0;
   Row capacity_ = 0;
   uint32_t current_database_ = 0;
+  uint32_t last_database_ = 0;  // of those that were selected
   bool writes_ = false;
+  bool calls_ = false;
   bool walks_ = false;
   bool marks_ = false;
   std::atomic<bool> withheld_{false};

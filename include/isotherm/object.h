@@ -63,6 +63,10 @@ class Object {
   virtual std::unique_ptr<Object> copy() const = 0;
   // How it keeps its fields, as OBJECT ENCODING names it.
   virtual std::string_view encoding() const = 0;
+  // Frees at most `most` fields of an object that nobody can see any more, and returns how many. As
+  // long as it is `most`, it is called again, so that a large object goes in several steps; then
+  // comes the destructor, which is to be quick.
+  virtual uint64_t free_fields(uint64_t /*most*/) { return 0; }
 
   // Calls read(object) while nobody changes it.
   template <class Read>

@@ -5,6 +5,7 @@
 #include <new>
 #include <utility>
 
+#include "command/changes.h"
 #include "isotherm/object.h"
 
 namespace isotherm {
@@ -140,12 +141,20 @@ Batch::Row Batch::meta(std::string_view key, std::string_view value, MetaRequest
 Batch::Row Batch::call(std::string_view key, const ObjectFunction& function,
                        std::span<const std::string_view> arguments, void* context,
                        uint16_t options) {
+  const bool writes = writes_;
   const std::string_view where{reinterpret_cast<const char*>(&function), sizeof function};
   const Row row =
       put(key, where, options, static_cast<int64_t>(reinterpret_cast<intptr_t>(context)));
   columns_.op[row] = Op::call;
+  note_call(row, writes);
   add_arguments(row, arguments);
   return row;
+}
+
+// `writes`: whether one of the rows before it does.
+void Batch::note_call(Row row, bool writes) {
+  calls_ = true;
+  writes_ = writes || changes(columns_, row);
 }
 
 void Batch::add_arguments(Row row, std::span<const std::string_view> arguments) {
@@ -164,8 +173,10 @@ Batch::Row Batch::put(std::string_view key, std::unique_ptr<Object>& object, uin
 }
 
 Batch::Row Batch::append(const Columns& from, Row row) {
+  const bool writes = writes_;
   const Row to = append_row(from.op[row], from.key[row], from.options[row]);
   columns_.database[to] = from.database[row];
+  last_database_ = std::max(last_database_, from.database[row]);
   columns_.hash[to] = from.hash[row];
   marks_ |= from.op[row] == Op::get && (from.options[row] & option::with_state) != 0;
   // A get has no other columns, unless somebody noted numbers there, which its batch keeps.
@@ -174,7 +185,10 @@ Batch::Row Batch::append(const Columns& from, Row row) {
   columns_.number[to] = from.number[row];
   columns_.expiry[to] = from.expiry[row];
   columns_.flags[to] = from.flags[row];
-  if (from.op[row] == Op::call) add_arguments(to, from.arguments_of(row));
+  if (from.op[row] == Op::call) {
+    note_call(to, writes);
+    add_arguments(to, from.arguments_of(row));
+  }
   return to;
 }
 
@@ -193,6 +207,7 @@ Batch::Row Batch::flush(uint32_t first, uint32_t end) {
   const Row row = put({}, {});
   columns_.op[row] = Op::flush;
   columns_.database[row] = first;
+  last_database_ = std::max(last_database_, first);
   columns_.number[row] = end;
   guards_.push_back({row, nullptr, nullptr});
   return row;
@@ -245,7 +260,8 @@ void Batch::close_groups() {
 void Batch::clear() {
   if (hold_ != nullptr) std::exchange(hold_, nullptr)->release(*this);
   size_ = 0;
-  writes_ = walks_ = marks_ = false;
+  writes_ = calls_ = walks_ = marks_ = false;
+  last_database_ = current_database_;
   guards_.clear();
   groups_.clear();
   views_.clear();

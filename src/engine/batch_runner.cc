@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/broken.h"
+#include "command/changes.h"
 #include "engine/engine_state.h"
 #include "engine/walk.h"
 #include "executor/batch_bytes.h"
@@ -325,7 +326,7 @@ Awaited* BatchRunner::awaited(const Batch::Columns& columns, Batch::Row row) con
   if (store.row_gate != nullptr && !store.gate.owns(*holder_, hash, database)) {
     if (Awaited* const what = store.row_gate->awaited(columns, row)) return what;
   }
-  return columns.op[row] != Op::get ? delay_ : nullptr;
+  return delay_ != nullptr && changes(columns, row) ? delay_ : nullptr;
 }
 
 // Gets whose values are lost with a device are run on the host.
@@ -432,12 +433,13 @@ bool BatchRunner::maintain(int64_t now_ms) {
 void BatchRunner::flush(Batch& batch, Batch::Row row) {
   const Batch::Columns& columns = batch.columns();
   const auto count = static_cast<int64_t>(engine_.store.databases.size());
+  const uint32_t first = columns.database[row];
   const auto end = static_cast<uint32_t>(std::min(columns.number[row], count));
-  for (uint32_t database = columns.database[row]; database < end; ++database) {
-    uint64_t version = 0;
-    const bool flushed =
-        engine_.on_device() &&
-        engine_.device->flush(participant_, database, engine_.clock.now_ms(), version);
+  uint64_t version = 0;
+  const bool flushed =
+      engine_.on_device() &&
+      engine_.device->flush(participant_, first, end, engine_.clock.now_ms(), version);
+  for (uint32_t database = first; database < end; ++database) {
     if (!flushed) version = flush_index(database);
     if (engine_.store.sink != nullptr) engine_.store.sink->flushed(database, version);
   }

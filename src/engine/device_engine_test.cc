@@ -15,6 +15,7 @@
 #include "items/pages.h"
 #include "items/poison.h"
 #include "models/history.h"
+#include "models/pile.h"
 
 namespace isotherm::device_engine_test {
 namespace {
@@ -302,6 +303,20 @@ TEST_F(DeviceEngineTest, FlushingOneDatabaseLeavesTheOthers) {
   EXPECT_TRUE(engine->stats().on_device);
 }
 
+// Whoever waits for the keys waits for one index that is made anew, not for one a database.
+TEST_F(DeviceEngineTest, AFlushOfManyDatabasesIsOneStep) {
+  Options many = options();
+  many.databases = 64;
+  Engine engine(many, clock, fake_root_tiers_maker(device));
+  Worker worker(engine);
+  for (const uint32_t database : {0, 1, 63}) put(worker, database, 0, 5);
+  constexpr uint64_t operations = 100;
+  device.lose_after(operations);
+  worker.flush_all();
+  EXPECT_TRUE(engine.stats().on_device);
+  for (const uint32_t database : {0, 1, 63}) EXPECT_EQ(engine.database(database).keys, 0u);
+}
+
 // Each command must come through while a batch of another worker waits for more rows, by a clock
 // that stands still; and that batch behind it, without a wait that is over.
 TEST_F(DeviceEngineTest, AGroupComesThroughThoughABatchWaitsForMore) {
@@ -325,6 +340,42 @@ TEST_F(DeviceEngineTest, AGroupComesThroughThoughABatchWaitsForMore) {
     leads.join();
     EXPECT_EQ(engine.stats().rounds.timeouts, 0u);
   }
+}
+
+// A round of two, who only read: neither changes the index, so what has expired stays for the
+// sweep.
+TEST_F(DeviceEngineTest, CallsThatOnlyReadShareARound) {
+  Options waiting = options();
+  waiting.rounds = {Scheduling::fixed_size, 1000, 1'000'000};
+  ManualWaitClock round_clock;
+  Engine engine(waiting, clock, fake_root_tiers_maker(device), &round_clock);
+  Worker leader(engine);
+  const std::string_view parts[] = {"a", "b"};
+  Batch piles;
+  piles.call("stays", pile::push, parts);
+  piles.call("expires", pile::push, parts);
+  piles.expire("expires", clock.now_ms() + 10, option::any_type);
+  leader.submit(piles);
+  piles.clear();
+  clock.advance(20);
+  Worker worker(engine);
+  const auto read = [](Worker& its) {
+    Batch batch;
+    for (const char* key : {"stays", "expires", "none"}) batch.call(key, pile::size);
+    its.submit(batch);
+    EXPECT_EQ(batch.reply(0).number, 2);
+    EXPECT_EQ(batch.reply(1).status, Status::not_found);
+    EXPECT_EQ(batch.reply(2).status, Status::not_found);
+  };
+  put_one(worker, true);
+  const uint64_t rounds = engine.stats().rounds.rounds;
+  const uint64_t waits = round_clock.waits();
+  std::thread leads([&] { read(leader); });
+  while (round_clock.waits() == waits) std::this_thread::yield();
+  read(worker);
+  leads.join();
+  EXPECT_EQ(engine.stats().rounds.rounds, rounds + 1);
+  EXPECT_EQ(engine.database(0).keys, 3u) << "nobody has erased what has expired";
 }
 
 TEST_F(DeviceEngineTest, OptionsOfRoundsThatCannotWorkAreRefused) {

@@ -16,11 +16,11 @@
 //
 // Threads. Engine's functions may be called by any thread; a Worker belongs to one thread.
 // Order. Requests of a batch on one key take effect in row order; across workers each key is
-// linearizable. Batches of one worker that are under way together are concurrent. The rows of
-// groups take effect together; so a row may wait for a group of another worker that has its key,
-// and its batch is under way for so long, on the host, too. Groups wait for others who have some of
-// their keys, with what is on these keys in their batch: in `start` where the worker may wait, else
-// under way.
+// linearizable. Batches of one worker that are under way together are concurrent. The rows of a
+// group take effect together. A row on a key that a group of another worker has waits for that
+// group, and its batch is under way for so long, on the host, too. A group waits for others who
+// have some of its keys, and what is on these keys in its batch waits with it: in `start` where the
+// worker may wait, else under way.
 //
 // Limits. 256 workers; 64 batches under way, or ended and not cleared, of each.
 #pragma once
@@ -240,7 +240,6 @@ class Worker {
 
  private:
   struct Impl;
-  class Inside;
   void flush(uint32_t first, uint32_t end);
   std::unique_ptr<Impl> impl_;
 };

@@ -3,6 +3,7 @@
 // ones.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <random>
@@ -83,6 +84,52 @@ TEST_P(ObjectLifeTest, AFlushFreesThem) {
   for (int i = 0; i < 1000 && Pile::there_are() != 0; ++i) worker->maintain();
   EXPECT_EQ(piles_left(), 0u);
   EXPECT_LT(engine->stats().item_bytes, before + part.size());
+}
+
+TEST_P(ObjectLifeTest, AVeryLargeOneIsFreedInSteps) {
+  start();
+  constexpr int calls = poison::sanitized ? 20 : 50;
+  const std::vector<std::string_view> parts(1000, "a part that takes memory of its own");
+  for (int i = 0; i < calls; ++i) ASSERT_EQ(call("key", pile::push, parts).status, Status::ok);
+  maintain();
+  Pile::forget_freed();
+  const uint64_t before = engine->stats().item_bytes;
+  ASSERT_EQ(ask([](Batch& batch) { batch.erase("key"); }).status, Status::ok);
+  uint64_t freed = 0;
+  int steps = 0;
+  while (Pile::there_are() != 0) {
+    worker->maintain();
+    ASSERT_LE(Pile::freed() - freed, 2000u) << "in one step";
+    if (Pile::freed() == freed) continue;
+    freed = Pile::freed();
+    if (++steps == calls / 2) {
+      EXPECT_EQ(Pile::there_are(), 1);
+      EXPECT_LT(engine->stats().item_bytes, before - freed * parts[0].size() / 2);
+    }
+  }
+  EXPECT_GE(steps, calls);
+  EXPECT_EQ(piles_left(), 0u);
+}
+
+TEST_P(ObjectLifeTest, ManyAreFreedInSteps) {
+  start();
+  const int many = rounds(8000);
+  std::vector<std::string> keys;
+  for (int i = 0; i < many; ++i) keys.push_back(key(i));
+  const std::string_view parts[] = {"a part"};
+  Batch batch;
+  for (const std::string& one : keys) batch.call(one, pile::push, parts);
+  worker->submit(batch);
+  batch.clear();
+  ASSERT_EQ(Pile::there_are(), many);
+  for (const std::string& one : keys) batch.erase(one);
+  worker->submit(batch);
+  batch.clear();
+  for (int64_t left = many; left != 0;) {
+    worker->maintain();
+    EXPECT_LE(left - Pile::there_are(), std::max<int64_t>(left / 8, 64)) << left;
+    left = Pile::there_are();
+  }
 }
 
 TEST_P(ObjectLifeTest, CompactionMovesItemsAndLeavesObjects) {

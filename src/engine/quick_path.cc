@@ -81,7 +81,8 @@ void QuickPath::step() {
   const std::unique_lock lock(step_mutex_, std::try_to_lock);
   if (!lock.owns_lock() || failed_) return;
   if (!warm_ && listed_.load() != 0) return finish_soon();
-  while (advance(false)) {
+  // Who has led a round has its answers to write. The next one is begun by who waits for it.
+  while (advance(false) && round_.open()) {
   }
 }
 
@@ -109,7 +110,7 @@ bool QuickPath::advance(bool may_wait) {
 }
 
 bool QuickPath::begin(bool may_wait) {
-  if (listed_.load() == 0 || !round_.take_turn(may_wait)) return false;
+  if (listed_.load() == 0 || !round_.take_table(may_wait)) return false;
   gather();
   return true;
 }

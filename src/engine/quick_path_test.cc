@@ -124,6 +124,27 @@ TEST_F(QuickPathTest, AThreadIsNotHeldWhileTheDeviceStandsStill) {
   EXPECT_EQ(batch.reply(1).value(), "value");
 }
 
+// It has replies to write first.
+TEST_F(QuickPathTest, WhoWasAnsweredLeavesTheNextRoundToWhoWaitsForIt) {
+  use_device();
+  const auto first = warm_loop();
+  const auto second = warm_loop();
+  gates.rounds.close();
+  Batch one;
+  Batch other;
+  one.get("key");
+  other.get("key");
+  ASSERT_EQ(first->worker.start(one), Started::under_way);
+  ASSERT_EQ(second->worker.start(other), Started::under_way);
+  gates.rounds.open();
+  while (first->worker.poll([](Batch&, bool) {}) != 0) {
+  }
+  EXPECT_FALSE(other.ready(0));
+  while (second->turn() == 0) {
+  }
+  EXPECT_TRUE(other.ready(0));
+}
+
 TEST_F(QuickPathTest, AThreadThatLooksIsNotWoken) {
   use_device();
   const auto loop = warm_loop();

@@ -12,7 +12,9 @@ namespace {
 constexpr uint64_t device_bit = 1;
 // Empty lines cost a step too, so a sparse index does not make one long.
 constexpr uint64_t lines_per_item = 8;
-constexpr uint64_t most_at_once = 1 << 12;  // on a device: each takes a turn among the batches
+// On a device. Each look keeps rounds waiting, so it is neither long nor for few entries.
+constexpr uint64_t most_at_once = 1 << 10;
+constexpr uint64_t looks_per_item = 16;
 
 // Shows the members of roots that belong to the walk, and counts them.
 class Shower {
@@ -43,14 +45,21 @@ class Shower {
   uint64_t shown_ = 0;
 };
 
-// False: the device is lost.
+// False: the device is lost. Its index has the entries of all databases: where few belong to the
+// walk, it looks at as many more.
 bool walk_device(EngineState& engine, uint64_t count, Shower& show, uint64_t& bound) {
   const auto show_root = [&](uint64_t root) { show(root); };
-  for (uint64_t before = show.shown() + 1; before != show.shown() && show.shown() < count;) {
-    before = show.shown();
-    const uint64_t wanted = std::min(count - before, most_at_once);
+  uint64_t looked = 0;
+  uint64_t wanted = std::min(count, most_at_once);
+  while (looked / looks_per_item < count + most_at_once / 4) {
     if (!engine.device->scan(bound, wanted, show_root, bound)) return false;
-    if (bound == 0) return true;
+    const uint64_t shown = show.shown();
+    if (bound == 0 || shown >= count) break;
+    looked += wanted;
+    // Of how many the rest would be, if the walk's are as many among them as so far.
+    const double rest = static_cast<double>(count - shown) * static_cast<double>(looked) /
+                        static_cast<double>(shown);
+    wanted = static_cast<uint64_t>(std::min(rest + 1, static_cast<double>(most_at_once)));
   }
   return true;
 }
@@ -81,7 +90,9 @@ void walk(EngineState& engine, Batch& batch, Batch::Row row) {
   bool on_device = engine.on_device();
   bool anew = cursor != 0 && ((cursor & device_bit) != 0) != on_device;
   uint64_t bound = anew ? 0 : cursor & ~device_bit;
-  if (on_device && !walk_device(engine, count, show, bound)) {
+  if (on_device && engine.store.databases[database].entries_on_device <= 0) {
+    bound = 0;
+  } else if (on_device && !walk_device(engine, count, show, bound)) {
     on_device = false;
     anew = true;
     bound = 0;

@@ -100,6 +100,7 @@ bool Worker::Impl::valid(const Batch& batch) const {
   const uint32_t databases = engine.store.options.databases;
   const bool walks = batch.walks();
   if (walks && batch.has_groups()) return false;
+  if (!walks && batch.last_database() < databases) return true;
   for (Batch::Row row = 0; row < batch.size(); ++row) {
     if (columns.database[row] >= databases) return false;
     if (walks && columns.op[row] != Op::walk) return false;
@@ -220,7 +221,7 @@ void Worker::Impl::note_end(BatchRun& run) {
 // Takes the news. What can go on in this thread does. Of a run that has ended where it was
 // submitted there may be news: its replies were let go just before.
 void Worker::Impl::look(const Visit* visit) {
-  if (polls()) quick_path->step();
+  if (polls() && !any_news.load(std::memory_order_relaxed)) quick_path->step();
   auto now = std::exchange(seen, {});
   {
     const std::lock_guard guard(mutex);
@@ -387,24 +388,7 @@ void Worker::nudge() {
   if (Crew* const crew = impl_->engine.crew_if_made()) crew->nudge();
 }
 
-// Within an epoch, unless the worker's first batch is anyway.
-class Worker::Inside {
- public:
-  explicit Inside(Impl& impl) : slot_(impl.first_out ? nullptr : &impl.runner.slot()) {
-    if (slot_ != nullptr) impl.engine.store.epochs.enter(*slot_);
-  }
-  ~Inside() {
-    if (slot_ != nullptr) EpochDomain::leave(*slot_);
-  }
-  Inside(const Inside&) = delete;
-  Inside& operator=(const Inside&) = delete;
-
- private:
-  EpochDomain::Slot* const slot_;
-};
-
 uint64_t Worker::count(uint32_t database) {
-  const Inside inside(*impl_);
   return impl_->engine.store.databases.at(database).count();
 }
 

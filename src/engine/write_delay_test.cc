@@ -13,6 +13,7 @@
 
 #include "engine/engine.h"
 #include "fake_device/fake_root_table.h"
+#include "models/pile.h"
 
 namespace isotherm::write_delay_test {
 namespace {
@@ -147,7 +148,7 @@ TEST_F(WriteDelayTest, RowsThatReadGoWhileThoseThatWriteWait) {
 
 TEST_F(WriteDelayTest, WhatGoesOfABatchGoesInOneRound) {
   put("even 0", "1");
-  const uint64_t before = engine->stats().rounds.rounds;
+  const RoundStats before = engine->stats().rounds;
   Started one(*engine);
   std::vector<std::string> keys;
   for (int i = 0; i < 40; ++i) keys.push_back((i % 2 == 0 ? "even " : "odd ") + std::to_string(i));
@@ -157,11 +158,38 @@ TEST_F(WriteDelayTest, WhatGoesOfABatchGoesInOneRound) {
   }
   one.start();
   one.wait_for({0, 38});
-  EXPECT_EQ(engine->stats().rounds.rounds, before + 1);
+  EXPECT_EQ(engine->stats().rounds.rounds, before.rounds + 1);
+  EXPECT_EQ(engine->stats().rounds.rows, before.rows + 20) << "what waits is not looked up";
   turn_to_the_end_of(one);
-  EXPECT_EQ(engine->stats().rounds.rounds, before + 2);
+  EXPECT_EQ(engine->stats().rounds.rounds, before.rounds + 2);
+  EXPECT_EQ(engine->stats().rounds.rows, before.rows + 40);
   EXPECT_EQ(one.text(0), "1");
   EXPECT_EQ(get("odd 39"), "2");
+}
+
+TEST_F(WriteDelayTest, CallsThatOnlyReadDoNotWait) {
+  const std::string_view parts[] = {"a", "b"};
+  Started first(*engine);
+  first.batch.call("pile", pile::push, parts);
+  first.start();
+  turn_to_the_end_of(first);
+  Started reads(*engine);
+  reads.batch.call("pile", pile::size);
+  reads.batch.get("nothing");
+  EXPECT_FALSE(reads.batch.writes());
+  EXPECT_FALSE(reads.batch.only_gets());
+  reads.start();
+  while (!reads.ended()) std::this_thread::yield();
+  Started mixed(*engine);
+  mixed.batch.call("pile", pile::push, parts);
+  mixed.batch.call("other", pile::size);
+  mixed.start();
+  mixed.wait_for({1});
+  EXPECT_FALSE(mixed.ended());
+  turn_to_the_end_of(mixed);
+  EXPECT_EQ(reads.batch.reply(0).number, 2);
+  EXPECT_EQ(mixed.batch.reply(0).number, 4);
+  EXPECT_EQ(mixed.batch.reply(1).status, Status::not_found);
 }
 
 TEST_F(WriteDelayTest, GroupsAndFlushesDoNotWait) {

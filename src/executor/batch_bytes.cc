@@ -3,18 +3,21 @@
 #include <algorithm>
 
 #include "base/tile.h"
+#include "command/changes.h"
 #include "index/item_table.h"
-#include "isotherm/object.h"
 #include "items/change.h"
 
 namespace isotherm {
 namespace {
 
-bool stores(Op op) { return op != Op::get && op != Op::erase && op != Op::none && op != Op::flush; }
+bool stores(const Batch::Columns& columns, Batch::Row row) {
+  const Op op = columns.op[row];
+  return op != Op::erase && op != Op::none && op != Op::flush && changes(columns, row);
+}
 
 // A function that does not grow is to run however little room there is.
 uint64_t call_bytes(const Batch::Columns& columns, Batch::Row row) {
-  if (!reinterpret_cast<const ObjectFunction*>(columns.value[row].data())->grows) return 0;
+  if (!function_at(columns, row).grows) return 0;
   return bytes_of_arguments(columns.arguments_of(row));
 }
 
@@ -71,7 +74,7 @@ Sum sum_of_rows(const HostStore& store, const Batch& batch, bool old_values) {
   bool depends = false;
   for (Batch::Row row = 0; row < batch.size(); ++row) {
     const Op op = columns.op[row];
-    if (!stores(op)) continue;
+    if (!stores(columns, row)) continue;
     const uint64_t value = new_value_bytes(columns, row);
     const bool copy = copies(op);
     const bool on_old = copy || value > size_classes::largest;

@@ -24,9 +24,10 @@
 // `begins` and an `ends` of their own. A batch without rows is told of like others, so it ends when
 // what was told before it may be shown.
 //
-// Objects. An item of one has it whole, as it is from now on, and may be looked at without its lock
-// (items/objects.h): so may the old item, unless it is the new one, whose object has changed
-// already.
+// Objects. The item of an object shows it whole. The new item's object is as it is from now on. The
+// old item's is as it was, unless both are the same item, whose object has changed already. Either
+// may be looked at without its lock until `changed` returns (items/objects.h). To keep an object is
+// to copy it.
 //
 // Threads. Any, several at a time, but for one key one after the other. Nothing here may wait for a
 // batch or a lock that is held while a store is called, allocate without bound, throw, or call the
@@ -94,7 +95,9 @@ class DemotionHook {
     taken,    // it goes to the place that the hook has, which has a copy by now
     kept,     // it stays
   };
-  // Eviction is about to drop `item`, whose value may be away. Under the lock of its line.
+  // Eviction is about to drop `item`, whose value may be away. Under the lock of its line, or by
+  // the thread that answers the rows of its key in a round. So an object of it does not change
+  // meanwhile: it may be looked at without its lock, and copied. It goes with its item.
   virtual Fate demote(const Item& item) = 0;
 
  protected:

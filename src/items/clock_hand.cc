@@ -10,43 +10,43 @@ uint32_t ClockHand::sweep(uint32_t limit, Visitor visit, bool volatile_only, uin
   std::unique_lock guard(mutex_, std::try_to_lock);
   if (!guard.owns_lock()) return 0;
   // Pages, chunks and words without items count as steps, so a sparse store costs no more.
-  Turn turn{visit, volatile_only, most_bytes, limit, 0, 2 * limit + 64, false};
-  if (most_bytes != any_size && large_.any_due()) pass_over(turn);
-  while (!turn.over()) {
-    if (large_.any_due() && visit_large(turn)) continue;
-    if (walk_.find_chunk(pool_, turn.steps)) {
-      sweep_chunk(turn);
+  Share share{visit, volatile_only, most_bytes, limit, 0, 2 * limit + 64, false};
+  if (most_bytes != any_size && large_.any_due()) pass_over(share);
+  while (!share.over()) {
+    if (large_.any_due() && visit_large(share)) continue;
+    if (walk_.find_chunk(pool_, share.steps)) {
+      sweep_chunk(share);
       move_hand();
     } else if (walk_.at_end(pool_)) {
       walk_.start();
       ++rounds_;
       move_hand();
-      turn.steps -= std::min(turn.steps, 1u);  // the walk to the end may have used up all
+      share.steps -= std::min(share.steps, 1u);  // the walk to the end may have used up all
     }
   }
-  return turn.looked;
+  return share.looked;
 }
 
 void ClockHand::move_hand() { large_.move_hand(rounds_ * LargeItems::one_round + walk_.number()); }
 
-void ClockHand::sweep_chunk(Turn& turn) {
+void ClockHand::sweep_chunk(Share& share) {
   Chunk& chunk = pool_.chunk(walk_.number());
   const bool skip =
-      turn.volatile_only && chunk.next_expiry.load(std::memory_order_relaxed) == Chunk::never;
+      share.volatile_only && chunk.next_expiry.load(std::memory_order_relaxed) == Chunk::never;
   LiveWord word;
-  while (!turn.over()) {
-    --turn.steps;
+  while (!share.over()) {
+    --share.steps;
     if (skip || !LiveWord::read(chunk, walk_.item / 64, word)) {
       walk_.next_chunk();
       return;
     }
-    sweep_word(turn, chunk, word);
+    sweep_word(share, chunk, word);
   }
 }
 
 // Clears the bits after the walk over the word, and only for items that it passed: those behind a
 // stop keep theirs.
-void ClockHand::sweep_word(Turn& turn, Chunk& chunk, const LiveWord& word) {
+void ClockHand::sweep_word(Share& share, Chunk& chunk, const LiveWord& word) {
   std::atomic<uint64_t>& used_word = chunk.bits[walk_.item / 64].used;
   const uint64_t used = used_word.load(std::memory_order_relaxed);
   ChunkWalk ahead = walk_;
@@ -56,37 +56,37 @@ void ClockHand::sweep_word(Turn& turn, Chunk& chunk, const LiveWord& word) {
   });
   uint64_t passed = 0;
   walk_.each(word, [&](Location location, uint64_t bit) {
-    ++turn.looked;
+    ++share.looked;
     if ((used & bit) != 0) {
       passed |= bit;
-    } else if (wanted(turn, location)) {
-      turn.enough = !turn.visit(location);
+    } else if (wanted(share, location)) {
+      share.enough = !share.visit(location);
     }
-    return !turn.over();
+    return !share.over();
   });
   if (passed != 0) used_word.fetch_and(~passed, std::memory_order_relaxed);
 }
 
-bool ClockHand::visit_large(Turn& turn) {
+bool ClockHand::visit_large(Share& share) {
   Location location;
-  if (!large_.take_due(turn.most_bytes, location)) return false;
-  ++turn.looked;
-  --turn.steps;
-  if (location != location::none && wanted(turn, location)) turn.enough = !turn.visit(location);
+  if (!large_.take_due(share.most_bytes, location)) return false;
+  ++share.looked;
+  --share.steps;
+  if (location != location::none && wanted(share, location)) share.enough = !share.visit(location);
   return true;
 }
 
-void ClockHand::pass_over(Turn& turn) {
+void ClockHand::pass_over(Share& share) {
   LargeItems::PassedOver larger;
-  const uint32_t count = large_.due_above(turn.most_bytes, larger);
-  for (uint32_t i = 0; i < count && !turn.over(); ++i) {
-    ++turn.looked;
-    if (larger[i] != location::none) turn.enough = !turn.visit(larger[i]);
+  const uint32_t count = large_.due_above(share.most_bytes, larger);
+  for (uint32_t i = 0; i < count && !share.over(); ++i) {
+    ++share.looked;
+    if (larger[i] != location::none) share.enough = !share.visit(larger[i]);
   }
 }
 
-bool ClockHand::wanted(const Turn& turn, Location location) const {
-  return !turn.volatile_only || store_.item(location)->expiry() != no_expiry;
+bool ClockHand::wanted(const Share& share, Location location) const {
+  return !share.volatile_only || store_.item(location)->expiry() != no_expiry;
 }
 
 }  // namespace isotherm

@@ -37,7 +37,8 @@ class ClockHand {
   uint32_t sweep(uint32_t limit, Visitor visit, bool volatile_only, uint64_t most_bytes);
 
  private:
-  struct Turn {
+  // Of a sweep, one call.
+  struct Share {
     Visitor visit;
     bool volatile_only;
     uint64_t most_bytes;
@@ -47,12 +48,12 @@ class ClockHand {
     bool enough = false;
     bool over() const { return enough || looked >= limit || steps == 0; }
   };
-  void sweep_chunk(Turn& turn);
-  void sweep_word(Turn& turn, Chunk& chunk, const LiveWord& word);
-  bool visit_large(Turn& turn);
-  void pass_over(Turn& turn);
+  void sweep_chunk(Share& share);
+  void sweep_word(Share& share, Chunk& chunk, const LiveWord& word);
+  bool visit_large(Share& share);
+  void pass_over(Share& share);
   void move_hand();
-  bool wanted(const Turn& turn, Location location) const;
+  bool wanted(const Share& share, Location location) const;
 
   const ItemStore& store_;
   ChunkPool& pool_;

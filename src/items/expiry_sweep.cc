@@ -15,18 +15,18 @@ uint32_t ExpirySweep::sweep(int64_t now_ms, uint32_t limit, Visitor visit) {
   std::unique_lock guard(mutex_, std::try_to_lock);
   if (!guard.owns_lock()) return 0;
   if (phase_ == Phase::idle && !begin(now_ms)) return 0;
-  Turn turn{visit, now_ms, limit, 2 * limit + 64};
-  while (phase_ != Phase::idle && !turn.over()) {
+  Share share{visit, now_ms, limit, 2 * limit + 64};
+  while (phase_ != Phase::idle && !share.over()) {
     if (phase_ == Phase::large) {
-      sweep_large(turn);
-    } else if (walk_.find_chunk(pool_, turn.steps)) {
-      sweep_chunk(turn);
+      sweep_large(share);
+    } else if (walk_.find_chunk(pool_, share.steps)) {
+      sweep_chunk(share);
     } else if (walk_.at_end(pool_)) {
       inside_ = false;
       phase_ = Phase::large;
     }
   }
-  return turn.looked;
+  return share.looked;
 }
 
 bool ExpirySweep::begin(int64_t now_ms) {
@@ -57,13 +57,13 @@ void ExpirySweep::leave(std::atomic<int64_t>& bound) {
   inside_ = false;
 }
 
-void ExpirySweep::sweep_chunk(Turn& turn) {
+void ExpirySweep::sweep_chunk(Share& share) {
   Chunk& chunk = pool_.chunk(walk_.number());
   // If its chunk has left the class, the walk has moved on.
   if (!inside_ || inside_chunk_ != walk_.number()) {
-    if (turn.steps > 0) --turn.steps;
+    if (share.steps > 0) --share.steps;
     const int64_t bound = chunk.next_expiry.load();
-    if (bound > turn.now_ms) {
+    if (bound > share.now_ms) {
       next_of_all_ = std::min(next_of_all_, bound);
       walk_.next_chunk();
       return;
@@ -72,25 +72,25 @@ void ExpirySweep::sweep_chunk(Turn& turn) {
     inside_chunk_ = walk_.number();
   }
   LiveWord word;
-  while (!turn.over()) {
-    --turn.steps;
+  while (!share.over()) {
+    --share.steps;
     if (!LiveWord::read(chunk, walk_.item / 64, word)) {
       leave(chunk.next_expiry);
       walk_.next_chunk();
       return;
     }
     walk_.each(word, [&](Location location, uint64_t) {
-      look(turn, location);
-      return !turn.over();
+      look(share, location);
+      return !share.over();
     });
   }
   lower(chunk.next_expiry, earliest_);
 }
 
-void ExpirySweep::sweep_large(Turn& turn) {
+void ExpirySweep::sweep_large(Share& share) {
   std::atomic<int64_t>& bound = large_.next_expiry();
   if (!inside_) {
-    if (bound.load() > turn.now_ms) {
+    if (bound.load() > share.now_ms) {
       next_of_all_ = std::min(next_of_all_, bound.load());
       finish();
       return;
@@ -98,10 +98,10 @@ void ExpirySweep::sweep_large(Turn& turn) {
     enter(bound);
   }
   Location found[large_at_a_time];
-  uint32_t looks = std::min(turn.steps, large_at_a_time);
-  turn.steps -= looks;
+  uint32_t looks = std::min(share.steps, large_at_a_time);
+  share.steps -= looks;
   const uint32_t count = large_.find(large_number_, looks, found, large_at_a_time);
-  for (uint32_t i = 0; i < count; ++i) look(turn, found[i]);
+  for (uint32_t i = 0; i < count; ++i) look(share, found[i]);
   if (large_number_ == 0) {
     leave(bound);
     finish();
@@ -111,13 +111,13 @@ void ExpirySweep::sweep_large(Turn& turn) {
 }
 
 // An item that is still live after the visit stays due.
-void ExpirySweep::look(Turn& turn, Location location) {
-  ++turn.looked;
+void ExpirySweep::look(Share& share, Location location) {
+  ++share.looked;
   const Item* item = store_.item(location);
   int64_t expiry = item->expiry();
   if (expiry == no_expiry) return;
-  if (expiry <= turn.now_ms && !turn.enough) {
-    turn.enough = !turn.visit(location);
+  if (expiry <= share.now_ms && !share.enough) {
+    share.enough = !share.visit(location);
     if (!store_.is_live(location)) return;
     expiry = item->expiry();
     if (expiry == no_expiry) return;

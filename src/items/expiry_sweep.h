@@ -37,7 +37,8 @@ class ExpirySweep {
 
  private:
   enum class Phase : uint8_t { idle, chunks, large };
-  struct Turn {
+  // Of a sweep, one call.
+  struct Share {
     Visitor visit;
     int64_t now_ms;
     uint32_t limit;
@@ -48,11 +49,11 @@ class ExpirySweep {
   };
   bool begin(int64_t now_ms);
   void finish();
-  void sweep_chunk(Turn& turn);
-  void sweep_large(Turn& turn);
+  void sweep_chunk(Share& share);
+  void sweep_large(Share& share);
   void enter(std::atomic<int64_t>& bound);
   void leave(std::atomic<int64_t>& bound);
-  void look(Turn& turn, Location location);
+  void look(Share& share, Location location);
 
   const ItemStore& store_;
   ChunkPool& pool_;

@@ -41,11 +41,11 @@ class ItemCache {
 
   // Frees retired items that no reader can see any more, at most `limit` or an eighth of them,
   // whichever is more, so that no load makes them pile up, and does a small share of the
-  // housekeeping. It costs nearly nothing when nothing waits. True while the limit left some
-  // behind.
-  bool reclaim(uint32_t limit = default_limit);
+  // housekeeping. Of a large object it frees a part. It costs nearly nothing when nothing waits.
+  // True while the limit left some behind.
+  bool reclaim(uint32_t limit = default_limit) { return reclaim(limit, limit); }
   static constexpr uint32_t default_limit = 1024;
-  // At the cap: frees whatever no reader holds back.
+  // At the cap: frees whatever no reader holds back, but that of large objects, too, only a part.
   void reclaim_all();
 
   uint64_t retired_bytes() const { return retired_bytes_.load(std::memory_order_relaxed); }
@@ -58,6 +58,7 @@ class ItemCache {
   };
 
   static uint32_t filling(uint32_t size_class);
+  void prefetch_next(const Stack& stack, uint32_t size_class) const;
   Location allocate_large(uint64_t bytes, bool force);
   bool fill(uint32_t size_class, bool force);
   void push(Location location);
@@ -69,6 +70,7 @@ class ItemCache {
   void keep_house();
   void count_retired(int64_t bytes);
   bool front_is_free() const;
+  bool reclaim(uint32_t limit, uint64_t fields);
   void adopt_orphans(uint32_t limit);
 
   ItemStore& store_;

@@ -30,7 +30,7 @@ ItemStore::ItemStore(Pages& pages, MemoryBudget& budget, EpochDomain& epochs)
 
 ItemStore::~ItemStore() {
   if (objects_.count() == 0) return;
-  free_retired_alone(~uint64_t{0});
+  free_retired_alone(~uint64_t{0}, ~uint64_t{0});
   const auto free_object = [this](Location location) {
     if (item(location)->is_object()) objects_.free(item(location)->object_location());
     return true;
@@ -126,24 +126,48 @@ void ItemStore::retire_alone(Location location) {
   budget_.passing.fetch_add(static_cast<int64_t>(bytes));
   retired_alone_bytes_.fetch_add(bytes);
   retired_alone_.push({location, epochs_.current()});
-  retired_alone_waiting_.store(retired_alone_.size());
+  retired_alone_waiting_.store(retired_alone_.size() + half_freed_.size());
 }
 
-void ItemStore::free_retired_alone(uint64_t oldest) {
-  for (;;) {
-    Location location = location::none;
-    {
-      std::lock_guard guard(mutex_);
-      if (retired_alone_.empty() || retired_alone_.front().epoch >= oldest) return;
-      location = retired_alone_.pop().location;
-      retired_alone_waiting_.store(retired_alone_.size());
-    }
-    const uint64_t bytes = bytes_alone(location);
-    free_alone(location);
-    // Passing until it is free.
-    budget_.passing.fetch_sub(static_cast<int64_t>(bytes));
-    retired_alone_bytes_.fetch_sub(bytes);
+bool ItemStore::pop_retired_alone(uint64_t oldest, Location& location) {
+  const std::lock_guard guard(mutex_);
+  if (!half_freed_.empty()) {
+    location = half_freed_.back();
+    half_freed_.pop_back();
+  } else if (!retired_alone_.empty() && retired_alone_.front().epoch < oldest) {
+    location = retired_alone_.pop().location;
+  } else {
+    return false;
   }
+  retired_alone_waiting_.store(retired_alone_.size() + half_freed_.size());
+  return true;
+}
+
+bool ItemStore::free_retired_alone(uint64_t oldest, uint64_t fields) {
+  constexpr uint64_t fields_each = 16;
+  fields = std::max(fields, retired_alone_waiting_.load() / 8 * fields_each);
+  Location location = location::none;
+  while (fields != 0) {
+    if (!pop_retired_alone(oldest, location)) return false;
+    const uint64_t bytes = bytes_alone(location);
+    fields -= std::min(fields - 1, fields_each);
+    const bool freed = free_some_alone(location, fields);
+    // Passing until it is free.
+    const uint64_t gone = bytes - (freed ? 0 : bytes_alone(location));
+    budget_.passing.fetch_sub(static_cast<int64_t>(gone));
+    retired_alone_bytes_.fetch_sub(gone);
+    if (freed) continue;
+    const std::lock_guard guard(mutex_);
+    half_freed_.push_back(location);
+    retired_alone_waiting_.store(retired_alone_.size() + half_freed_.size());
+  }
+  return has_retired_alone();
+}
+
+bool ItemStore::free_some_alone(Location location, uint64_t& fields) {
+  if (!is_large(location)) return objects_.free_some(location, fields);
+  large_.free(location);
+  return true;
 }
 
 uint64_t ItemStore::retired_in_chunks() const {

@@ -227,10 +227,13 @@ class ItemStore {
   // frees them, whichever thread retired them.
   void retire_alone(Location location);
   bool has_retired_alone() const { return retired_alone_waiting_.load() != 0; }
-  // Frees those that were retired before `oldest`.
-  void free_retired_alone(uint64_t oldest);
+  // Frees of those that were retired before `oldest`, an item or object counting as some fields, at
+  // most so many fields, or an eighth of all; whether more are left.
+  bool free_retired_alone(uint64_t oldest, uint64_t fields);
+  bool pop_retired_alone(uint64_t oldest, Location& location);
   static uint64_t bytes_alone(Location location);
   void free_alone(Location location);
+  bool free_some_alone(Location location, uint64_t& fields);
   // What a cache leaves behind when it ends; reclaim of other caches takes it over.
   void leave_orphans(RetiredQueue& queue);
   bool has_orphans() const { return orphans_waiting_.load(std::memory_order_relaxed) != 0; }
@@ -265,6 +268,7 @@ class ItemStore {
   std::vector<ItemCache*> caches_;
   RetiredQueue orphans_;
   RetiredQueue retired_alone_;
+  std::vector<Location> half_freed_;  // objects
 };
 
 }  // namespace isotherm

@@ -3,13 +3,14 @@
 //
 // An object belongs to the store from `take` to `free`. The address of one is its location, which
 // is the value of an item (items/item.h). Between both somebody may have it still whose item has
-// gone, so it is retired as large items are (items/item_store.h).
+// gone, so it is retired as large items are (items/item_store.h), and freed in steps.
 //
 // Threads. An object changes only under the lock of its item's line, or by the thread that answers
 // the rows of its key in a round of a device, and under its own lock, which is taken first. Either
 // lets one read it: so who is told of a change may look at the object.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -42,6 +43,19 @@ class Objects {
     return std::unique_ptr<Object>(object);
   }
   void free(Location location) { give_back(location).reset(); }
+  // A step of that, which frees `fields` fields at most and takes them off; whether it was the
+  // last.
+  bool free_some(Location location, uint64_t& fields) {
+    Object& object = *at(location);
+    const uint64_t freed = object.free_fields(fields);
+    fields -= std::min(fields, freed);
+    if (fields != 0) {
+      free(location);
+      return true;
+    }
+    count_bytes(object, object.memory());
+    return false;
+  }
 
   // While this is there nobody else changes or reads the object, nor counts its bytes.
   class Changing {

@@ -9,17 +9,17 @@
 // What is answered behind one that waits is written into the output of its aside, so that its turn
 // ends and its batch holds nothing.
 //
-// Order. Turns under way are concurrent, so a request is not run while one before it has a row that
-// is not answered and is on a key that it may touch. A request says its keys in its words: one that
-// has a word like such a key stays in the input, with all behind it, until the row is answered. The
-// same goes for commands over whole databases (net/resp_protocol.cc). Rows that have run and whose
-// replies only wait to be shown keep nobody. What a command does to its connection it does when it
-// is parsed, so in order.
+// Order. Turns under way are concurrent, so a request must not run beside an earlier one on its
+// key. A request names its keys in its words. If one of them is the key of a row that is not
+// answered, the request stays in the input, with all behind it, until that row is answered. So does
+// a command over whole databases (net/resp_protocol.cc). A row that has run holds nobody back, also
+// where its reply may not be shown yet. What a command does to its connection is done when it is
+// parsed, so in order.
 //
-// Limits. `most` asides with rows that wait, of about `most_bytes` of input; `most_rows`. Outputs
-// count as unsent bytes of their connection. Nothing is parsed again, so a connection with asides
-// runs only so many reads that it may have to answer them all (`reads_before_change` in
-// net/protocol.h).
+// Limits. At most `most` asides have rows that wait, with `most_rows` rows and about `most_bytes`
+// of input. Their outputs count as unsent bytes of the connection. What runs behind an aside is
+// answered, and never parsed again. So there are few reads: as many as may all be answered
+// (`reads_before_change` in net/protocol.h). What shows no value goes on.
 // Threads. Belongs to its connection's loop.
 #pragma once
 

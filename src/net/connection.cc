@@ -13,6 +13,7 @@
 
 #include "net/loop.h"
 #include "net/server_state.h"
+#include "net/walk.h"
 
 namespace isotherm::net {
 namespace {
@@ -85,7 +86,7 @@ bool Connection::has_room() const {
 
 // Whether its next requests may be read though it is in a turn.
 bool Connection::goes_on() const {
-  return waiting_ && readable_ && !parse_on_ && takes_input() &&
+  return waiting_ && (readable_ || parse_on_) && takes_input() &&
          asides_.has_room(input_.memory(), end_row_ - first_row_) && protocol_->may_put_aside() &&
          loop_.lets_go_on() && !flush_waits(turn_->batch, first_row_, end_row_);
 }
@@ -94,6 +95,24 @@ void Connection::note_waiting(const Turn& turn) {
   if (turn_ != &turn) return;
   waiting_ = true;
   if (goes_on()) loop_.ready(*this);
+}
+
+// Of the walk that is under way; or null.
+const Output* Connection::unfinished() const {
+  const Walk* const walk = protocol_->walk();
+  return walk != nullptr ? walk->unfinished() : nullptr;
+}
+
+size_t Connection::unsent() const {
+  const Output* const walked = unfinished();
+  return output_.size() + (asides_.empty() ? 0 : asides_.unsent()) +
+         (walked != nullptr ? walked->size() : 0);
+}
+
+size_t Connection::memory() const {
+  const Output* const walked = unfinished();
+  return input_.memory() + output_.memory() + asides_.input_memory() + asides_.output_memory() +
+         (walked != nullptr ? walked->memory() : 0) + protocol_bytes_;
 }
 
 bool Connection::put_aside() {
@@ -165,7 +184,7 @@ void Connection::reply_in_order(Turn& turn) {
 void Connection::end_alone(Turn& turn) {
   if (std::exchange(alone_walks_, false)) protocol_->end_step(turn, output_);
   if (!open_) return output_.clear();
-  if (watch_.may_be_over(output_.size())) {
+  if (watch_.may_be_over(unsent())) {
     check_output(turn.server.limits.output[ClientLimits::normal], turn.now_ms());
   }
 }

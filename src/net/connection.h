@@ -7,23 +7,24 @@
 //                        ▲                                             │
 //                        └── parsed, received or written only a part ◀─┘
 //
-// Events come once (socket_events.h), so a connection remembers what it knows of its socket:
-// `readable_` until a receive did not fill its room, since a socket that gives less than it was
-// asked for is empty. Not so after the client has hung up, because that end is no further event,
-// nor where urgent bytes cut receives short: then until a receive finds the end, or nothing.
-// `full_` from a write that the socket refused until the event that tells of room.
+// Events come once (socket_events.h), so a connection remembers what it knows of its socket. An
+// event sets `readable_`, and a receive that does not fill its room clears it: a socket that gives
+// less than it was asked for is empty. Two cases differ: the end of a client that has hung up is no
+// further event, and urgent bytes cut receives short. There a receive clears it that finds nothing,
+// or the end. A write that the socket refuses sets `full_`, and the event that tells of room clears
+// it.
 //
-// It receives only when everything parsed so far is answered, or put aside (aside.h), so the bytes
-// that requests borrow stay where they are. Its turn may take long (loop.h): until it has ended
-// (`in_turn`) what is unsent of earlier turns is written, events are only remembered, and a
-// connection that is closed stays where it is. Where its rows wait for something, what it has asked
-// is put aside, and its next requests are parsed in the turns that follow. While more than
-// `output_bound` bytes wait for a client that does not read, nothing more is parsed or received
-// from it. Replies beyond it are written at once, so that those of many connections do not add up
-// where clients read. The connection ends when the client closes, on an error, when somebody has
-// killed its client (client.h), or when its protocol says so and the output is written; the loop
-// then deletes it. While CLIENT PAUSE holds its next command it waits for the loop to let it go on,
-// or for the client to hang up.
+// Input. Requests borrow its bytes, so nothing is received until all that was parsed is answered,
+// or put aside (aside.h).
+// Turns. One may take long (loop.h). Until it has ended (`in_turn`) the connection writes what is
+// unsent of earlier turns, only remembers events, and stays where it is even if it is closed. Where
+// its rows wait for something they are put aside, and its next requests come in later turns.
+// Output. While more than `output_bound` bytes wait for a client that does not read, nothing more
+// is parsed or received from it. Replies beyond that are written at once, so that those of many
+// connections do not add up where clients read.
+// End. The loop deletes it when the client has closed it, on an error, when somebody has killed its
+// client (client.h), or when its protocol says so and the output is written. While CLIENT PAUSE
+// holds its next command it waits for the loop, or for the client to hang up.
 //
 // Threads. Belongs to its loop's thread.
 // Limits. Those of client_limits.h, which end the connection.
@@ -85,10 +86,7 @@ class Connection final : public Watched {
 
   // Closes it where the limit on unsent replies says so.
   void check_output(const OutputLimit& limit, int64_t now_ms);
-  size_t memory() const {
-    return input_.memory() + output_.memory() + asides_.input_memory() + asides_.output_memory() +
-           protocol_bytes_;
-  }
+  size_t memory() const;
 
   void close();
   bool open() const { return open_; }
@@ -117,7 +115,8 @@ class Connection final : public Watched {
   bool put_aside();
   void reply_in_order(Turn& turn);
   void settle_behind(bool had_turn);
-  size_t unsent() const { return output_.size() + (asides_.empty() ? 0 : asides_.unsent()); }
+  const Output* unfinished() const;
+  size_t unsent() const;
   bool receive();
   bool receive_value(ArrivingItem& value);
   bool note_received(ssize_t received, size_t room);

@@ -47,20 +47,25 @@ class Cachedump final : public Walk {
 
  protected:
   bool took_step(bool /*anew*/, Output& output) override {
+    found(output).append(text_);
+    written_ += text_.size();
+    text_.clear();
     if (cursor_ != 0 && looked_ < dump_items && !full()) return false;
-    output.append(text_);
+    let_go_of_found(output);
     output.append("END\r\n");
     return true;
   }
 
  private:
   static constexpr size_t most_bytes = 2 << 20;
-  bool full() const { return (limit_ != 0 && shown_ == limit_) || text_.size() > most_bytes; }
+  bool full() const {
+    return (limit_ != 0 && shown_ == limit_) || written_ + text_.size() > most_bytes;
+  }
 
   const uint64_t slab_;
   const uint64_t limit_;
-  std::string text_;
-  uint64_t shown_ = 0, looked_ = 0;
+  std::string text_;  // of the last step, whose thread is another
+  uint64_t shown_ = 0, looked_ = 0, written_ = 0;
 };
 
 std::string_view reassign_answer(const Words& words) {

@@ -122,6 +122,8 @@ class MemcachedProtocol final : public Protocol {
            (!answers_.empty() && server_.options.memcached_dumps && is_cachedump(answers_.back()));
   }
 
+  const Walk* walk() const override { return walk_.get(); }
+
   void run_alone(Turn& turn, Output& output) override {
     if (walk_ != nullptr) return step(turn);
     const MemcachedAnswer answer = answers_.back();

@@ -12,13 +12,13 @@
 // a whole database when all before it is answered and nothing behind it was run. One that walks
 // over many items does so in steps, a turn each (walk.h). Then the connection parses on.
 //
-// What a client that does not read makes the server hold. How long a value is shows when its row
-// has run, so reads are run first and answered as far as the output's bound lets them: the input of
-// the others is taken back, and they run again when the client has read. What has changed the
-// store, or stands before such a request, must be answered at once: therefore a turn takes few
-// reads before a change (`reads_before_change`). So an output is at most the bound, and the replies
-// of one request or of those few reads. Protocols expect answers to be as long as those before,
-// lest they run many rows in vain.
+// Bounds. A client that does not read must not make the server hold much. How long a value is shows
+// only when its row has run. So reads are run, and answered until the output is full; the input of
+// the others is taken back, and they run again when the client has read. A change cannot run again:
+// it must be answered at once, and so must all before it. So a turn takes few reads before a change
+// (`reads_before_change`), and an output has at most the bound, with the replies of one request or
+// of those few reads beyond it. Protocols expect answers to be as long as the last ones, so that
+// few rows run in vain.
 //
 // Threads. A protocol object belongs to its connection's loop.
 // Bytes. `input` stays where it is until `reply` and `run_alone` have returned, so requests borrow
@@ -43,6 +43,7 @@
 
 namespace isotherm::net {
 
+class Walk;
 struct ServerState;  // what all connections share: options, counters (net/server_state.h)
 
 // Bytes of unsent output from which on no more requests are parsed or answered.
@@ -131,15 +132,17 @@ class Protocol {
   // by `end_step`; it waits again until it is over.
   virtual void run_alone(Turn& turn, Output& output) = 0;
   virtual bool walks() const = 0;
+  // Null: none is under way.
+  virtual const Walk* walk() const = 0;
   virtual void end_step(Turn& turn, Output& output) = 0;
 
   // True when the last parse stopped before the end of its input though more could be parsed: the
   // connection parses on in the next turn, without waiting for more bytes.
   virtual bool stopped_early() const { return waits_alone(); }
 
-  // The large value that comes next, if it does not belong into the input: it is received where it
-  // is to stay, which begins with what the input's end has of it. Called when all that was parsed
-  // is answered. Null: there is none, or it is complete.
+  // A large value that the client is about to send, or is sending. It is received into its place
+  // rather than into the input; what the input has of it is moved there. Called when all that was
+  // parsed is answered. Null: no large value is expected, or all of it has come.
   virtual ArrivingItem* arriving(InputBuffer& input) = 0;
 
   // Forgets all of an input that does not go on; nothing is owed.

@@ -3,7 +3,7 @@
 
 namespace isotherm::net {
 
-bool write_failure(Status status, RespWriter& writer) {
+bool write_error_of(Status status, RespWriter& writer) {
   switch (status) {
     case Status::ok:
     case Status::not_found:

@@ -60,18 +60,35 @@ const char* parse_scan(Arguments words, ScanOptions* options) {
   return nullptr;
 }
 
-// The keys that a step has shown, whose thread is another.
+// Whose answer is the keys that were shown, behind a head.
 class KeyWalk : public Walk {
  protected:
   KeyWalk(int version, uint64_t cursor) : Walk(cursor), version_(version) {}
 
   void add(std::string_view key) { keys_.emplace_back(key); }
-  static void write(const std::vector<std::string>& keys, RespWriter& writer) {
-    for (const std::string& key : keys) writer.bulk(key);
+  // Those of the last step become text.
+  void write_step(Output& output) {
+    RespWriter writer(found(output), version_);
+    for (const std::string& key : keys_) writer.bulk(key);
+    written_ += keys_.size();
+    keys_.clear();
+  }
+  // All of them, as an array.
+  void write_all(RespWriter& writer, Output& output) {
+    writer.array(written_);
+    let_go_of_found(output);
+  }
+  void forget_all() {
+    forget_found();
+    keys_.clear();
+    written_ = 0;
   }
 
   const int version_;
-  std::vector<std::string> keys_;
+  std::vector<std::string> keys_;  // of the last step, whose thread is another
+
+ private:
+  size_t written_ = 0;
 };
 
 class ScanWalk final : public KeyWalk {
@@ -96,12 +113,12 @@ class ScanWalk final : public KeyWalk {
   uint64_t wanted() const override { return std::min(left_, most_a_step); }
   bool took_step(bool /*anew*/, Output& output) override {
     left_ -= std::min(left_, std::exchange(visited_, 0));
+    write_step(output);
     if (cursor_ != 0 && left_ != 0 && --steps_left_ != 0) return false;
     RespWriter writer(output, version_);
     writer.array(2);
     writer.bulk(std::to_string(cursor_));
-    writer.array(keys_.size());
-    write(keys_, writer);
+    write_all(writer, output);
     return true;
   }
 
@@ -117,7 +134,6 @@ class ScanWalk final : public KeyWalk {
   uint64_t visited_ = 0;
 };
 
-// How many keys there are is known in the end, and stands before them.
 class KeysWalk final : public KeyWalk {
  public:
   KeysWalk(Arguments arguments, int version) : KeyWalk(version, 0), pattern_(arguments[1]) {}
@@ -127,27 +143,20 @@ class KeysWalk final : public KeyWalk {
 
  protected:
   bool took_step(bool anew, Output& output) override {
-    if (found_ == nullptr) found_ = std::make_unique<Output>(&output.pool());
     if (anew) {
-      found_->clear();
-      keys_.clear();
-      count_ = cursor_ = 0;
+      forget_all();
+      cursor_ = 0;
       return false;
     }
-    RespWriter found(*found_, version_);
-    write(keys_, found);
-    count_ += keys_.size();
-    keys_.clear();
+    write_step(output);
     if (cursor_ != 0) return false;
-    RespWriter(output, version_).array(count_);
-    output.take_over(*found_);
+    RespWriter writer(output, version_);
+    write_all(writer, output);
     return true;
   }
 
  private:
   const std::string pattern_;
-  std::unique_ptr<Output> found_;
-  size_t count_ = 0;
 };
 
 // The cursor is a bound on the hash, so a random one leads to a random key.
@@ -157,8 +166,10 @@ class RandomKeyWalk final : public KeyWalk {
   void visit(const ScanItem& item) override { add(item.key); }
 
  protected:
-  uint64_t wanted() const override { return 1; }
+  // Many where keys are rare.
+  uint64_t wanted() const override { return vain_ ? most_a_step : 1; }
   bool took_step(bool /*anew*/, Output& output) override {
+    vain_ = keys_.empty();
     if (keys_.empty() && (cursor_ != 0 || !std::exchange(all_, true))) return false;
     RespWriter writer(output, version_);
     keys_.empty() ? writer.null() : writer.bulk(keys_[random() % keys_.size()]);
@@ -171,7 +182,8 @@ class RandomKeyWalk final : public KeyWalk {
     return generator();
   }
 
-  bool all_ = false;  // from the first on
+  bool vain_ = false;  // the last step
+  bool all_ = false;   // from the first on
 };
 
 template <class Kind>

@@ -135,7 +135,11 @@ namespace isotherm::net {
 
 // Writes the error that `status` stands for, if it is one that no command gives a meaning of its
 // own.
-bool write_failure(Status status, RespWriter& writer);
+bool write_error_of(Status status, RespWriter& writer);
+inline bool write_failure(Status status, RespWriter& writer) {
+  const bool usual = status >= Status::ok && status <= Status::condition_failed;
+  return !usual && write_error_of(status, writer);
+}
 
 // The type as TYPE names it.
 std::string_view type_name(ValueType type);

@@ -64,7 +64,7 @@ class RespProtocol final : public Protocol {
     const size_t most_rows = turn.batch.size() + most_rows_;
     SpareLists<Answer>::begin(queue_.answers, input.size());
     parser_.limit_bulks(server_.live.proto_max_bulk_len.load(std::memory_order_relaxed));
-    stopped_early_ = held_ = false;
+    stopped_early_ = before_change_ = held_ = false;
     unusual_ = is_unusual(turn);
     size_t parsed = 0;
     while (!queue_.closing) {
@@ -79,7 +79,7 @@ class RespProtocol final : public Protocol {
                          (found.command->flags & command_flag::readonly) != 0 &&
                          session_.replies == Replies::on;
       if (!reads && queue_.reads >= most_reads_) {
-        stopped_early_ = true;
+        stopped_early_ = before_change_ = true;
         break;
       }
       if (outcome == RespParser::Outcome::error) {
@@ -88,7 +88,7 @@ class RespProtocol final : public Protocol {
       }
       if (unusual_) [[unlikely]] {
         held_ = is_held(found, turn);
-        stopped_early_ = held_ || stays_behind(found, turn);
+        stopped_early_ = held_ || stays_behind(found, reads, turn);
         if (stopped_early_) break;
       }
       parsed += parser_.consumed();
@@ -131,7 +131,8 @@ class RespProtocol final : public Protocol {
   }
 
   bool may_put_aside() const override {
-    return !queue_.closing && !stopped_early_ && queue_.reads + aside_reads_ <= most_reads_;
+    return !queue_.closing && (!stopped_early_ || before_change_) &&
+           queue_.reads + aside_reads_ <= most_reads_;
   }
 
   std::unique_ptr<Owed> put_aside() override {
@@ -173,6 +174,8 @@ class RespProtocol final : public Protocol {
   bool waits_alone() const override { return queue_.runs_alone() || walk_ != nullptr; }
   bool walks() const override { return queue_.walk != nullptr || walk_ != nullptr; }
 
+  const Walk* walk() const override { return walk_.get(); }
+
   void run_alone(Turn& turn, Output& output) override {
     if (walk_ == nullptr) began_alone_us_ = turn.clock.now_us();
     if (queue_.walk != nullptr) {
@@ -193,7 +196,9 @@ class RespProtocol final : public Protocol {
   }
 
   void end_step(Turn& turn, Output& output) override {
-    if (queue_.origin.muted && muted_ == nullptr) muted_ = std::make_unique<Output>();
+    if (queue_.origin.muted && muted_ == nullptr) {
+      muted_ = std::make_unique<Output>(&output.pool());
+    }
     if (!walk_->end_step(turn.batch, queue_.origin.muted ? *muted_ : output)) return;
     walk_.reset();
     muted_.reset();
@@ -354,10 +359,11 @@ class RespProtocol final : public Protocol {
   }
 
   // Whether it must wait until requests before it, which are under way, are answered: because it
-  // may touch one of their keys, or looks at all, or there are too many to be answered.
-  bool stays_behind(const NumberedCommand& found, const Turn& turn) const {
+  // may touch one of their keys, or looks at all, or so many show values already. A change shows
+  // one at most, so it may pass that bound once.
+  bool stays_behind(const NumberedCommand& found, bool reads, const Turn& turn) const {
     if (turn.waiting == nullptr || found.command == nullptr) return false;
-    if (queue_.reads + aside_reads_ >= most_reads_) return true;
+    if (queue_.reads + aside_reads_ >= most_reads_ + (reads ? 0 : 1)) return true;
     const Command& command = *found.command;
     constexpr uint32_t touches = command_flag::write | command_flag::readonly;
     const bool all_keys = (command.flags & touches) != 0 && command.first_key == 0;
@@ -451,6 +457,7 @@ class RespProtocol final : public Protocol {
   const Command* last_ = nullptr;  // that ran
   bool unusual_ = false;
   bool stopped_early_ = false;
+  bool before_change_ = false;  // it did, as there are enough reads before it
   size_t expected_answer_bytes_ = 0;
   Batch::Row most_reads_ = 0;  // rows that show values before a change, at that size
   size_t most_rows_ = 0;       // that a turn takes before it stops

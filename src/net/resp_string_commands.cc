@@ -18,8 +18,11 @@ void encode_set(const Answer& answer, const AnswerSource& source, RespWriter& wr
 void encode_values(const Answer& answer, const AnswerSource& source, RespWriter& writer) {
   const Batch::Row end = answer.first_row + answer.rows;
   for (Batch::Row row = answer.first_row; row < end; ++row) {
-    const Status status = source.batch.reply(row).status.load(std::memory_order_acquire);
+    const Reply& reply = source.batch.reply(row);
+    const Status status = reply.status.load(std::memory_order_acquire);
     if (status != Status::wrong_type && write_failure(status, writer)) return;
+    // Other rows have run since this one has found it.
+    __builtin_prefetch(reply.data);
   }
   writer.array(answer.rows);
   for (Batch::Row row = answer.first_row; row < end; ++row) {

@@ -18,23 +18,13 @@ std::string_view format_real(double value, char (&buffer)[64]) {
 }  // namespace
 
 size_t RespWriter::write_size(char* at, size_t size) {
-  char* end = at + 1;
-  if (size < 10) {
-    *end++ = static_cast<char>('0' + size);
-  } else {
-    end = std::to_chars(end, end + 24, size).ptr;
-  }
-  *end++ = '\r';
-  *end++ = '\n';
-  return static_cast<size_t>(end - at);
+  return static_cast<size_t>(end_line(std::to_chars(at + 1, at + 25, size).ptr) - at);
 }
 
 void RespWriter::number(char type, int64_t value) {
   char* const begin = output_.reserve(32);
   *begin = type;
-  char* end = std::to_chars(begin + 1, begin + 25, value).ptr;
-  *end++ = '\r';
-  *end++ = '\n';
+  char* const end = end_line(std::to_chars(begin + 1, begin + 25, value).ptr);
   output_.commit(static_cast<size_t>(end - begin));
 }
 

@@ -11,6 +11,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string_view>
 
 #include "net/output.h"
@@ -40,6 +41,7 @@ class RespWriter {
   }
 
   void bulk(std::string_view value) {
+    if (value.size() <= short_value) return short_bulk(value);
     char* at = output_.reserve(32);
     *at = '$';
     output_.commit(write_size(at, value.size()));
@@ -48,6 +50,7 @@ class RespWriter {
   }
   // The value of a reply whose batch is not cleared yet; a large one is not copied.
   void bulk(const Reply& reply) {
+    if (reply.size <= short_value) return short_bulk(reply.value());
     char* at = output_.reserve(32);
     *at = '$';
     output_.commit(write_size(at, reply.size));
@@ -72,6 +75,26 @@ class RespWriter {
   void push(size_t count) { number(resp3_ ? '>' : '*', static_cast<int64_t>(count)); }
 
  private:
+  // What is no longer lies in one piece with its head.
+  static constexpr size_t short_value = 256;
+
+  void short_bulk(std::string_view value) {
+    const auto size = static_cast<uint32_t>(value.size());
+    char* const begin = output_.reserve(short_value + 16);
+    char* at = begin;
+    *at++ = '$';
+    if (size >= 100) *at++ = static_cast<char>('0' + size / 100);
+    if (size >= 10) *at++ = static_cast<char>('0' + size / 10 % 10);
+    *at++ = static_cast<char>('0' + size % 10);
+    at = end_line(at);
+    if (size != 0) std::memcpy(at, value.data(), size);
+    output_.commit(static_cast<size_t>(end_line(at + size) - begin));
+  }
+  static char* end_line(char* at) {
+    *at++ = '\r';
+    *at++ = '\n';
+    return at;
+  }
   void line(char type, std::string_view text);
   void number(char type, int64_t value);
   // Writes "<type at at[0]><size>\r\n"; returns its length.

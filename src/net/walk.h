@@ -3,7 +3,9 @@
 //
 //   begin_step: a row (Op::walk) ─▶ a turn of its own ─▶ end_step: the answer, or another step
 //
-// What a step shows is gathered where it runs, and made into the answer by the loop.
+// What a step shows is gathered where it runs. The loop then adds it to the answer, which is kept
+// here until the walk is over, since its head may depend on all of it. So no step formats more than
+// it has shown. An unfinished answer counts as unsent output of its connection.
 //
 // Threads. `visit` is called on the thread that runs the batch, all else on the connection's loop,
 // one after the other.
@@ -11,6 +13,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 
 #include "engine/engine.h"
 #include "isotherm/batch.h"
@@ -32,6 +35,8 @@ class Walk : public ItemVisitor {
     cursor_ = static_cast<uint64_t>(reply.number);
     return took_step(reply.flags != 0, output);
   }
+  // The answer so far; null: none.
+  const Output* unfinished() const { return found_.get(); }
 
  protected:
   explicit Walk(uint64_t cursor = 0) : cursor_(cursor) {}
@@ -42,10 +47,22 @@ class Walk : public ItemVisitor {
   // step.
   virtual bool took_step(bool anew, Output& output) = 0;
 
+  // Where the answer is kept, in memory of the pool of `output`.
+  Output& found(Output& output) {
+    if (found_ == nullptr) found_ = std::make_unique<Output>(&output.pool());
+    return *found_;
+  }
+  void forget_found() { found_.reset(); }
+  // Behind what `output` has.
+  void let_go_of_found(Output& output) {
+    if (found_ != nullptr) output.take_over(*found_);
+  }
+
   uint64_t cursor_;
 
  private:
   Batch::Row row_ = 0;
+  std::unique_ptr<Output> found_;
 };
 
 }  // namespace isotherm::net

@@ -1,5 +1,7 @@
 // Commands that walk over a whole database, in steps between the turns of others.
 
+#include "net/walk.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -160,6 +162,47 @@ TEST_P(WalkTest, KeysBeginsAnewWhenTheDeviceIsLost) {
   device_.lose_after(3);
   expect_all(all_keys("*"), "k", keys / 2);
   EXPECT_FALSE(server_->engine().stats().on_device);
+}
+
+// The index on a device has the keys of all databases.
+TEST_P(WalkTest, FewKeysAmongManyOfOtherDatabasesAreFoundSoon) {
+  fill("k", keys);
+  client_->ask(resp({"SELECT", "1"}) + resp({"SET", "only", "1"}), "+OK\r\n+OK\r\n");
+  const auto batches = [&] { return server_->engine().stats().batches; };
+  uint64_t before = batches();
+  EXPECT_EQ(client_->ask(resp({"RANDOMKEY"}), "$4\r\nonly\r\n"), "$4\r\nonly\r\n");
+  EXPECT_LT(batches() - before, keys / 500u);
+  client_->ask(resp({"SELECT", "2"}), "+OK\r\n");
+  before = batches();
+  EXPECT_EQ(client_->ask(resp({"RANDOMKEY"}), "$-1\r\n"), "$-1\r\n");
+  EXPECT_LE(batches() - before, 2u) << "there is none";
+}
+
+// What a walk has found so far is output of its client, whoever set which limit.
+TEST_P(WalkTest, AnUnfinishedAnswerCountsAsOutput) {
+  const std::string prefix(300, '.');
+  constexpr int count = std::min(keys, 4'000);
+  for (int i = 0; i < count; i += 100) fill(prefix + std::to_string(i) + ":", 100);
+  const auto batches = [&] { return server_->engine().stats().batches; };
+  const auto set = [&](const std::string& name, const std::string& value) {
+    EXPECT_EQ(other_->ask(resp({"CONFIG", "SET", name, value}), "+OK\r\n"), "+OK\r\n");
+  };
+  const auto expect_ended_early = [&](const std::string& request) {
+    TestClient client(server_->resp_port());
+    client.ask("PING\r\n", "+PONG\r\n");
+    const uint64_t before = batches();
+    client.send(request);
+    EXPECT_EQ(client.receive_all(), "") << request;
+    EXPECT_LT(batches() - before, count / net::Walk::most_a_step * 3 / 4) << request;
+  };
+  const std::vector<std::string> requests{resp({"KEYS", "*"}),
+                                          resp({"SCAN", "0", "COUNT", "1000000"})};
+  set("client-output-buffer-limit", "normal 65536 0 0");
+  for (const std::string& request : requests) expect_ended_early(request);
+  set("client-output-buffer-limit", "normal 0 0 0");
+  set("maxmemory-clients", std::to_string(server_->engine().client_bytes() + (32 << 10)));
+  for (const std::string& request : requests) expect_ended_early(request);
+  EXPECT_EQ(other_->ask("PING\r\n", "+PONG\r\n"), "+PONG\r\n");
 }
 
 INSTANTIATE_TEST_SUITE_P(All, WalkTest, ::testing::Bool(), [](const auto& param) {

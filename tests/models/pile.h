@@ -3,6 +3,7 @@
 // Threads. As an Object; `there_are` counts all that live.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
@@ -22,6 +23,7 @@ class Pile final : public Object {
   ~Pile() override {
     --piles_;
     alive_ = 0;
+    note_freed(parts_.size());
   }
 
   ValueType type() const override { return ValueType::list; }
@@ -33,6 +35,12 @@ class Pile final : public Object {
     return copy;
   }
   std::string_view encoding() const override { return "pile"; }
+  uint64_t free_fields(uint64_t most) override {
+    const uint64_t freed = std::min<uint64_t>(most, parts_.size());
+    for (uint64_t i = 0; i < freed; ++i) pop();
+    note_freed(freed);
+    return freed;
+  }
 
   void push(std::string_view part) {
     parts_.emplace_back(part);
@@ -58,10 +66,21 @@ class Pile final : public Object {
   static Pile& of(Object& object) { return const_cast<Pile&>(of(std::as_const(object))); }
   static std::unique_ptr<Object> make() { return std::make_unique<Pile>(); }
   static int64_t there_are() { return piles_; }
+  // Parts that went with their piles, and most at once, since `forget_freed`.
+  static uint64_t freed() { return freed_; }
+  static uint64_t most_freed() { return most_freed_; }
+  static void forget_freed() { freed_ = most_freed_ = 0; }
 
  private:
+  static void note_freed(uint64_t parts) {
+    freed_ += parts;
+    if (parts > most_freed_) most_freed_ = parts;
+  }
+
   static constexpr uint64_t is_alive = 0x5EED'0F'1157;
   static inline std::atomic<int64_t> piles_{0};
+  static inline std::atomic<uint64_t> freed_{0};
+  static inline std::atomic<uint64_t> most_freed_{0};
 
   volatile uint64_t alive_ = is_alive;
   std::vector<std::string> parts_;

@@ -4,8 +4,8 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
+#include "command/changes.h"
 #include "executor/device/round_stages.h"
 #include "executor/device/rounds.h"
 #include "executor/host/host_executor.h"
@@ -16,16 +16,17 @@ namespace isotherm {
 
 class BatchWork final : public RoundWork {
  public:
-  // `parking`: takes rows that must know a value which is away; null: they fetch it on the spot.
-  // `skipped`: whether each row is not to be answered; null: all are.
+  // The rows from `first` on, or those of them that `picked` names, counted from `first`, in order;
+  // all have their hashes then. `parking`: takes rows that must know a value which is away; null:
+  // they fetch it on the spot.
   BatchWork(const BatchRun& run, const Batch& batch, uint32_t first, uint32_t rows,
-            BatchRun* parking, const uint8_t* skipped = nullptr)
+            BatchRun* parking, const uint32_t* picked = nullptr)
       : batch_(batch),
         columns_(batch.columns().from(first)),
         first_(first),
         rows_(rows),
-        skipped_(skipped),
-        writes_(batch.marks() || (batch.writes() && (skipped == nullptr || any_writes()))),
+        picked_(picked),
+        writes_(batch.marks() || (batch.writes() && (picked == nullptr || any_writes()))),
         now_ms_(run.now_ms),
         writable_(run.writable),
         reader_(run.reader),
@@ -36,43 +37,24 @@ class BatchWork final : public RoundWork {
 
   uint32_t rows() const override { return rows_; }
   bool writes() const override { return writes_; }
-  bool writes(uint32_t row) const override { return columns_.op[row] != Op::get && !skips(row); }
-  bool changes_in_place(uint32_t row) const override {
-    return (columns_.op[row] == Op::expire || columns_.op[row] == Op::call) && !skips(row);
+  bool writes(uint32_t number) const override { return changes(columns_, row_of(number)); }
+  bool changes_in_place(uint32_t number) const override {
+    const Op op = columns_.op[row_of(number)];
+    return op == Op::expire || (op == Op::call && writes(number));
   }
   RoundSender* sender() const override { return sender_; }
 
   void write_keys(HostExecutor& executor, uint64_t* keys) override {
-    // Where some are skipped all have their hashes, and others may be reading these.
-    if (skipped_ == nullptr) executor.hash_keys(columns_, 0, rows_);
-    for (uint32_t row = 0; row < rows_; ++row) {
-      keys[row] = key_on_device(columns_.hash[row], columns_.database[row]);
+    // Others may be reading those of rows that are picked.
+    if (picked_ == nullptr) executor.hash_keys(columns_, 0, rows_);
+    for (uint32_t number = 0; number < rows_; ++number) {
+      const uint32_t row = row_of(number);
+      keys[number] = key_on_device(columns_.hash[row], columns_.database[row]);
     }
   }
 
   void answer(const RoundShare& share, const RootColumns& found, const uint32_t* numbers,
               uint32_t count) override {
-    if (skipped_ == nullptr) return answer_rows(share, found, numbers, count);
-    std::vector<uint32_t> rows;
-    rows.reserve(count);
-    for (uint32_t i = 0; i < count; ++i) {
-      const uint32_t row = numbers != nullptr ? numbers[i] : i;
-      if (!skips(row)) rows.push_back(row);
-    }
-    answer_rows(share, found, rows.data(), static_cast<uint32_t>(rows.size()));
-  }
-
- private:
-  bool skips(uint32_t row) const { return skipped_ != nullptr && skipped_[row] != 0; }
-  bool any_writes() const {
-    for (uint32_t row = 0; row < rows_; ++row) {
-      if (writes(row)) return true;
-    }
-    return false;
-  }
-
-  void answer_rows(const RoundShare& share, const RootColumns& found, const uint32_t* numbers,
-                   uint32_t count) {
     const uint64_t largest = writable_ ? share.executor.store().largest_item() : 0;
     HostExecutor::Run run{share.executor, columns_, now_ms_, largest, !writes_};
     run.erases_expired = share.overlay != nullptr;
@@ -81,16 +63,25 @@ class BatchWork final : public RoundWork {
     run.batch = &batch_;
     run.first_row = first_;
     run.token = token_;
-    run_round_stages(run, share, found, numbers, count);
+    run_round_stages(run, share, found, numbers, count, picked_);
     if (reader_ != nullptr) reader_->await(run.awaited);
     share.executor.count(run, count);
+  }
+
+ private:
+  uint32_t row_of(uint32_t number) const { return picked_ != nullptr ? picked_[number] : number; }
+  bool any_writes() const {
+    for (uint32_t number = 0; number < rows_; ++number) {
+      if (writes(number)) return true;
+    }
+    return false;
   }
 
   const Batch& batch_;
   Batch::Columns columns_;
   const uint32_t first_;
   const uint32_t rows_;
-  const uint8_t* const skipped_;
+  const uint32_t* const picked_;
   const bool writes_;
   const int64_t now_ms_;
   const bool writable_;

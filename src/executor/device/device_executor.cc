@@ -44,7 +44,7 @@ class MoveWork final : public RoundWork {
       ItemMove& move = moves_[row];
       Database& database = store.databases[store.items.item(move.from)->database()];
       const Location root = found.found[row] == 1 ? found.roots[row] : location::none;
-      RoundIndex index(*share.overlay, database, found.keys[row], root);
+      RoundIndex index(share.overlay, database, found.keys[row], root);
       move.done = swap_member<TilePlain>(share.executor, index, found.keys[row], move, now_ms_);
     }
   }
@@ -55,7 +55,7 @@ class MoveWork final : public RoundWork {
   const int64_t now_ms_;
 };
 
-// Rows of one worker in one round; more go in several rounds, so that others have their turns.
+// Rows of one worker in one round; more go in several rounds, so that others come in between.
 constexpr uint32_t most_rows_a_round = 1 << 18;
 
 // Of a walk: empty ones cost the device nanoseconds.
@@ -91,15 +91,19 @@ std::unique_ptr<RootTable> DeviceExecutor::make_table(const RootTiersMaker& make
 Batch::Row DeviceExecutor::run(Participant& participant, const BatchRun& run, Batch& batch,
                                Batch::Row first, Batch::Row end, BatchRun* parking,
                                const uint8_t* skipped) {
-  Batch::Row done = first;
-  while (done < end) {
-    const uint32_t rows = std::min(end - done, most_rows_a_round);
-    BatchWork work(run, batch, done, rows, parking,
-                   skipped != nullptr ? skipped + (done - first) : nullptr);
-    if (!rounds_.run(participant, work)) break;
+  std::vector<uint32_t> picked;
+  for (Batch::Row row = first; skipped != nullptr && row < end; ++row) {
+    if (skipped[row - first] == 0) picked.push_back(row - first);
+  }
+  const auto all = skipped != nullptr ? static_cast<uint32_t>(picked.size()) : end - first;
+  for (uint32_t done = 0; done < all;) {
+    const uint32_t rows = std::min(all - done, most_rows_a_round);
+    const uint32_t* const numbers = skipped != nullptr ? picked.data() + done : nullptr;
+    BatchWork work(run, batch, skipped != nullptr ? first : first + done, rows, parking, numbers);
+    if (!rounds_.run(participant, work)) return first + (numbers != nullptr ? *numbers : done);
     done += rows;
   }
-  return done;
+  return end;
 }
 
 void DeviceExecutor::finish(ValueReader& reader) {
@@ -120,14 +124,15 @@ bool DeviceExecutor::swap(Participant& participant, std::vector<ItemMove>& moves
   return true;
 }
 
-bool DeviceExecutor::flush(Participant& participant, uint32_t database, int64_t now_ms,
+bool DeviceExecutor::flush(Participant& participant, uint32_t first, uint32_t end, int64_t now_ms,
                            uint64_t& version) {
   std::vector<ItemMove> moves;
   LiveWalk walk;
   for (bool more = true; more;) {
     moves.clear();
     more = store_.items.walk_live(walk, most_rows_a_round, [&](Location location) {
-      if (store_.items.item(location)->database() == database) {
+      const uint32_t database = store_.items.item(location)->database();
+      if (first <= database && database < end) {
         moves.push_back({location, location::none, MoveReason::flushed});
       }
       return true;

@@ -13,9 +13,9 @@
 // Values. Where the store's options give it memory for them, cold values lie on the devices, too
 // (executor/values/device_values.h).
 //
-// Flushing walks over all items of the database, which nobody else works on meanwhile, and takes
-// them out of the index in batches; an index that is then empty is made anew, which frees its
-// memory.
+// Flushing walks over all items once, whatever databases it empties, which nobody else works on
+// meanwhile, and takes theirs out of the index in batches; an index that is then empty is made
+// anew, which frees its memory.
 //
 // Memory. Items, and what of the index lies on the host, are preferred to come from the memory
 // nodes of the devices (base/memory_node.h), as columns of rounds are. Threads run anywhere.
@@ -61,7 +61,7 @@ class DeviceExecutor {
   // before `end` in order, and returns the first that is not answered: `end`, or a row before it
   // where the device was lost on the way. Rows that await values on devices are ended by `finish`.
   // `parking`: takes rows that must know such a value; null: they fetch it on the spot. `skipped`:
-  // whether each of these rows is passed over; null: none is.
+  // whether each of these rows is passed over, which have their hashes then; null: none is.
   Batch::Row run(Participant& participant, const BatchRun& run, Batch& batch, Batch::Row first,
                  Batch::Row end, BatchRun* parking, const uint8_t* skipped);
   // For rounds that are led in steps.
@@ -83,9 +83,11 @@ class DeviceExecutor {
   void hurry() { rounds_.hurry(); }
   void calm() { rounds_.calm(); }
 
-  // By who has all keys of the database (executor/key_gate.h). False: the device was lost; what is
-  // left is the caller's. `version`: of the flush, where there is a sink.
-  bool flush(Participant& participant, uint32_t database, int64_t now_ms, uint64_t& version);
+  // By who has all keys of the databases from `first` to before `end` (executor/key_gate.h). False:
+  // the device was lost; what is left is the caller's. `version`: of the flush, where there is a
+  // sink.
+  bool flush(Participant& participant, uint32_t first, uint32_t end, int64_t now_ms,
+             uint64_t& version);
 
   // One step of a walk over the items of all databases, until there are `wanted`: visits the roots
   // and fills `next`, 0 at the end. False: the device was lost.

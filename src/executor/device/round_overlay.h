@@ -104,25 +104,26 @@ class RoundOverlay {
 // (index/item_table.h) asks of an index.
 class RoundIndex {
  public:
-  RoundIndex(RoundOverlay& overlay, Database& database, uint64_t key, Location found)
+  // Without an overlay it is only read.
+  RoundIndex(RoundOverlay* overlay, Database& database, uint64_t key, Location found)
       : overlay_(overlay), database_(database), key_(key), found_(found) {}
 
   template <class Tile>
   Found find(uint64_t /*hash*/) const {
-    const Location root = overlay_.root(key_, found_);
+    const Location root = overlay_ != nullptr ? overlay_->root(key_, found_) : found_;
     return {root != location::none, root};
   }
 
   template <class Tile, class Decide, class Publish = NoPublish>
   Updated update(uint64_t hash, Decide&& decide, Publish&& publish = {}) {
     const Found before = find<Tile>(hash);
-    const Decision decision = decide(before.found, before.word, overlay_);
+    const Decision decision = decide(before.found, before.word, *overlay_);
     Updated updated;
     updated.previous = before;
     if (decision.action == Action::keep) return updated;
     const Location root = decision.action == Action::store ? decision.word : location::none;
     publish();
-    overlay_.set(key_, found_, root);
+    overlay_->set(key_, found_, root);
     const int delta = (root != location::none) - (before.found ? 1 : 0);
     if (delta != 0) database_.entries_on_device.fetch_add(delta, std::memory_order_relaxed);
     updated.change = delta > 0 ? Change::inserted : delta < 0 ? Change::erased : Change::replaced;
@@ -130,7 +131,7 @@ class RoundIndex {
   }
 
  private:
-  RoundOverlay& overlay_;
+  RoundOverlay* overlay_;
   Database& database_;
   uint64_t key_;
   Location found_;

@@ -60,7 +60,7 @@ TEST(RoundIndexTest, CountsEntriesOfTheDatabase) {
   RoundOverlay overlay;
   overlay.begin(0, 1);
   Database database;
-  RoundIndex index(overlay, database, 5, location::none);
+  RoundIndex index(&overlay, database, 5, location::none);
   const auto put = [&](Action action, uint64_t word) {
     return index.update<TilePlain>(0, [&](bool, uint64_t, RoundOverlay&) -> Decision {
       return {action, word};

@@ -13,9 +13,10 @@ inline uint64_t key_on_device(uint64_t hash, uint32_t database) {
   return hash ^ mix(database, 0);  // 0 for the first
 }
 
-// Answers the rows of `run` numbered `numbers[0 … count)`, or 0 … count where that is null. Rows of
-// `found` are those of `run`.
+// Answers rows of `run`, in the order of their numbers: `numbers[0 … count)`, or 0 … count where
+// that is null. `found` has them by their numbers. Number n is the row `rows[n]`, or n where that
+// is null.
 void run_round_stages(HostExecutor::Run& run, const RoundShare& share, const RootColumns& found,
-                      const uint32_t* numbers, uint32_t count);
+                      const uint32_t* numbers, uint32_t count, const uint32_t* rows);
 
 }  // namespace isotherm

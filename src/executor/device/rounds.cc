@@ -111,7 +111,7 @@ std::shared_ptr<Rounds::Round> Rounds::join(Participant& participant, RoundWork&
     return round;
   }
   if (gathers_) gather(lock, *round);
-  take_turn(lock);
+  take_table(lock);
   if (chooses_ && round->senders != 0) choose_side(round->rows, round->since);
   count_round(round->rows);
   forming_.reset();
@@ -158,7 +158,7 @@ BatchDecision Rounds::decide(uint64_t rows, int64_t since, int64_t now) {
   return policy_->decide(waiting);
 }
 
-// By whoever has the turn, of a round with so many rows that somebody waits for.
+// By whoever has the table, of a round with so many rows that somebody waits for.
 void Rounds::choose_side(uint64_t rows, int64_t since) {
   const BatchDecision decision = decide(rows, since, clock_.now_ns());
   const bool on_host = decision.route == BatchRoute::express;
@@ -169,7 +169,7 @@ void Rounds::choose_side(uint64_t rows, int64_t since) {
 }
 
 // On its way to the host it makes way for every round, for few come then. On its way to the device
-// rounds may come one after the other, so it waits for its turn as they do.
+// rounds may come one after the other, so it waits for the table as they do.
 bool Rounds::tend() {
   bool more = false;
   const auto step = [&](RootTable& table) { more = table.tend(); };
@@ -177,25 +177,25 @@ bool Rounds::tend() {
   return done && more;
 }
 
-// A turn takes microseconds, less than falling asleep and waking, so it looks a while before it
+// A round takes microseconds, less than falling asleep and waking, so it looks a while before it
 // sleeps.
-void Rounds::take_turn(std::unique_lock<std::mutex>& lock) {
+void Rounds::take_table(std::unique_lock<std::mutex>& lock) {
   constexpr int looks = 500;
-  ++wait_for_turn_;
+  ++wait_for_table_;
   for (int i = 0; i < looks && running_.load(std::memory_order_relaxed); ++i) {
     if (i == 0) lock.unlock();
     __builtin_ia32_pause();
   }
   if (!lock.owns_lock()) lock.lock();
   changed_.wait(lock, [&] { return !running_.load(std::memory_order_relaxed); });
-  --wait_for_turn_;
+  --wait_for_table_;
   running_.store(true, std::memory_order_relaxed);
 }
 
 // Unless somebody has it, waits for it or is about to.
-bool Rounds::take_turn_now() {
+bool Rounds::take_table_now() {
   const std::lock_guard guard(mutex_);
-  if (running_.load(std::memory_order_relaxed) || wait_for_turn_ != 0 || forming_) return false;
+  if (running_.load(std::memory_order_relaxed) || wait_for_table_ != 0 || forming_) return false;
   running_.store(true, std::memory_order_relaxed);
   return true;
 }
@@ -240,7 +240,7 @@ void Rounds::lead(Round& round, uint32_t next_phase, const std::function<void()>
   } catch (const std::exception&) {
     lose();
     round.phase.set(gone);
-    return free_turn();
+    return free_table();
   }
   round.phase.set(next_phase);
 }
@@ -393,7 +393,7 @@ void Rounds::end(Round& round) {
   } catch (const std::exception&) {
     lose();
   }
-  free_turn();
+  free_table();
 }
 
 void Rounds::note_version(uint64_t last) { version_ = std::max(version_, last); }
@@ -401,9 +401,9 @@ void Rounds::note_version(uint64_t last) { version_ = std::max(version_, last); 
 bool Rounds::alone(const std::function<void(RootTable&)>& use) {
   {
     std::unique_lock lock(mutex_);
-    take_turn(lock);
+    take_table(lock);
   }
-  return use_turn(use);
+  return use_table(use);
 }
 
 bool Rounds::alone_now(const std::function<void(RootTable&)>& use) {
@@ -412,11 +412,11 @@ bool Rounds::alone_now(const std::function<void(RootTable&)>& use) {
     if (running() && !broken(Rule::draining)) return false;
     running_.store(true, std::memory_order_relaxed);
   }
-  return use_turn(use);
+  return use_table(use);
 }
 
-// By whoever has the turn, which then is free.
-bool Rounds::use_turn(const std::function<void(RootTable&)>& use) {
+// By whoever has the table, which then is free.
+bool Rounds::use_table(const std::function<void(RootTable&)>& use) {
   bool done = !lost();
   try {
     if (done) use(*table_);
@@ -424,11 +424,11 @@ bool Rounds::use_turn(const std::function<void(RootTable&)>& use) {
     lose();
     done = false;
   }
-  free_turn();
+  free_table();
   return done;
 }
 
-// By whoever has the turn, so that nobody meets a half-made index.
+// By whoever has the table, so that nobody meets a half-made index.
 void Rounds::lose() {
   if (lost()) return;
   table_->give_up();
@@ -436,7 +436,7 @@ void Rounds::lose() {
   lost_.store(true, std::memory_order_release);
 }
 
-void Rounds::free_turn() {
+void Rounds::free_table() {
   {
     const std::lock_guard guard(mutex_);
     running_.store(false, std::memory_order_relaxed);

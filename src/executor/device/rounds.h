@@ -23,15 +23,17 @@
 // Small batches of network threads do without threads of the crew: they are led in steps by whoever
 // looks at them (executor/device/step_round.h).
 //
-// When a round begins is a scheduling policy's decision (executor/scheduling_policy.h; batch/ has
-// them). By most, it is what has arrived while the one before was worked off. By one that gathers,
-// the leader of a round sleeps until the policy lets it go, before it has the turn, so `alone`
-// passes it. It goes on at once where nobody is left to wait for, work of all senders being in;
-// where somebody could be kept waiting who is not in: whose work finds no room in the round, who
-// takes keys for a group and waits for rows on them (`hurry`), or whose work is background work;
-// and when the device is lost. A sender (RoundSender) is whoever has work done, which may be by any
-// participant. It is known by its first work, and missed until it ends: an idle one makes the
-// others wait for as long as the policy says.
+// The table. One at a time has it: a round, or who is `alone`.
+//
+// A scheduling policy says when a round begins (executor/scheduling_policy.h; batch/ has them).
+// Most begin one as soon as the table is free, with what has arrived meanwhile. A policy that
+// gathers has the leader sleep before it takes the table, so `alone` passes it. The leader goes on
+//   when work of all senders is in,
+//   when the wait would hold up somebody who is not in: whose work finds no room in the round, or
+//   who takes keys for a group and waits for rows on them (`hurry`),
+//   when some of the work is background work, and when the device is lost.
+// A sender (RoundSender) is whoever has work done, by whichever participant. It is known from its
+// first work until it ends; an idle one makes the others wait for as long as the policy says.
 //
 // Side. A policy that chooses between ways (H-Rocks, section 6) says of each round which side is to
 // answer: the device, where many rows wait, or the host. The index follows, bin by bin, between
@@ -162,7 +164,7 @@ class Rounds {
   // A version behind all that were given; within `alone`.
   uint64_t next_version() { return ++version_; }
   bool lost() const { return lost_.load(std::memory_order_acquire); }
-  // Whether somebody has the turn, at a glance.
+  // Whether somebody has the table, at a glance.
   bool running() const { return running_.load(std::memory_order_relaxed); }
   // From `hurry` to the `calm` that belongs to it no round waits for more participants.
   void hurry();
@@ -187,11 +189,11 @@ class Rounds {
   void gather(std::unique_lock<std::mutex>& lock, const Round& round);
   BatchDecision decide(uint64_t rows, int64_t since, int64_t now);
   void choose_side(uint64_t rows, int64_t since);
-  void take_turn(std::unique_lock<std::mutex>& lock);
-  bool take_turn_now();
+  void take_table(std::unique_lock<std::mutex>& lock);
+  bool take_table_now();
   void count_round(uint64_t rows);
   void leave();
-  bool use_turn(const std::function<void(RootTable&)>& use);
+  bool use_table(const std::function<void(RootTable&)>& use);
   void open(Round& round);
   void lead(Round& round, uint32_t next_phase, const std::function<void()>& step);
   void look_up(Round& round);
@@ -207,7 +209,7 @@ class Rounds {
   void end(Round& round);
   void note_version(uint64_t last);
   void lose();
-  void free_turn();
+  void free_table();
 
   const std::unique_ptr<RootTable> table_;
   const std::function<void(uint64_t)> take_over_;
@@ -217,16 +219,16 @@ class Rounds {
   std::atomic<bool> on_host_{true};  // it has chosen so; changes under the mutex
   WaitClock& clock_;
   std::atomic<bool> lost_{false};
-  uint64_t version_ = 0;  // the last given; belongs to whoever has the turn
-  WrittenKeys in_place_;  // of the round that has the turn
+  uint64_t version_ = 0;  // the last given; belongs to whoever has the table
+  WrittenKeys in_place_;  // of the round that has the table
 
   mutable std::mutex mutex_;  // all below
-  // A turn ended, or a round that was forming began or has nobody to wait for any more.
+  // The table became free, or a round that was forming began or has nobody to wait for any more.
   std::condition_variable changed_;
   std::shared_ptr<Round> forming_;
-  std::atomic<bool> running_{false};  // somebody has the turn; changes under the mutex only
+  std::atomic<bool> running_{false};  // somebody has the table; changes under the mutex only
   uint32_t senders_ = 0;              // that are known
-  uint32_t wait_for_turn_ = 0;        // threads
+  uint32_t wait_for_table_ = 0;       // threads
   uint64_t last_number_ = 0;          // of a round that formed
   uint32_t roomless_ = 0;             // threads whose work finds no room in the round that forms
   uint32_t hurries_ = 0;

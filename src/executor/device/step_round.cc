@@ -12,10 +12,10 @@ StepRound::StepRound(Rounds& rounds, HostExecutor& executor)
   parts_.reserve(most_works);
 }
 
-bool StepRound::take_turn(bool may_wait) {
-  if (!may_wait) return rounds_.take_turn_now();
+bool StepRound::take_table(bool may_wait) {
+  if (!may_wait) return rounds_.take_table_now();
   std::unique_lock lock(rounds_.mutex_);
-  rounds_.take_turn(lock);
+  rounds_.take_table(lock);
   return true;
 }
 
@@ -104,7 +104,7 @@ void StepRound::end() {
   parts_.clear();
   rows_ = 0;
   step_ = Step::begin;
-  rounds_.free_turn();
+  rounds_.free_table();
 }
 
 void StepRound::give_up() {

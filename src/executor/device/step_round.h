@@ -1,9 +1,9 @@
 // StepRound: a round of few rows (executor/device/rounds.h) that one thread leads in steps, so that
 // it need not wait for the device.
 //
-//   take_turn ─▶ begin ─▶ settle ──▶ look_up ──▶ (answered) ─▶ change ──▶ (ended)
+//   take_table ─▶ begin ─▶ settle ──▶ look_up ──▶ (answered) ─▶ change ──▶ (ended)
 //                         the device's changes    roots are     has room for the changes;
-//                         of before have ended    there         they are started, the turn is free
+//                         of before have ended    there         they are started, the table is free
 // `go_on` takes the steps for which nothing has to be waited, or all of one kind: by a thread that
 // may wait. Either kind of thread may go on with what the other one began. The rows of all work are
 // answered by the caller, in order, so they share one overlay.
@@ -31,16 +31,16 @@ class StepRound {
   enum class Came : uint8_t {
     nowhere,   // the device is not so far
     to_work,   // what comes next takes its time
-    answered,  // all rows are; the turn is still taken
+    answered,  // all rows are; the table is still taken
     ended,
     failed,
   };
 
   StepRound(Rounds& rounds, HostExecutor& executor);
 
-  // False where somebody has the turn or waits for it; never if this may wait.
-  bool take_turn(bool may_wait);
-  // With the turn: `work` is in the round. It outlives it.
+  // False where somebody has the table or waits for it; never if this may wait.
+  bool take_table(bool may_wait);
+  // With the table: `work` is in the round. It outlives it.
   void add(RoundWork& work);
   // Whether something was added and has not ended.
   bool open() const { return !parts_.empty(); }

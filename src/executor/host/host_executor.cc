@@ -26,7 +26,8 @@ HostExecutor::Stages HostExecutor::choose_stages() {
 void HostExecutor::run(Batch& batch, int64_t now_ms, bool writable, Batch::Row first,
                        Batch::Row end, bool hashed) {
   Batch::Columns columns = batch.columns().from(first);
-  Run run{*this, columns, now_ms, writable ? store_.largest_item() : 0, !batch.writes(), hashed};
+  const uint64_t largest = writable ? store_.largest_item() : 0;
+  Run run{*this, columns, now_ms, largest, batch.only_gets(), hashed};
   run.token = token_;
   stages_(run, end - first);
   count(run, end - first);

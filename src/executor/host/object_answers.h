@@ -80,6 +80,7 @@ struct ObjectAnswers {
     const Item* item = seen.item();
     if (item == nullptr) {
       if (function.read != nullptr) ++run.misses;
+      if (!run.erases_expired) return answered(reply, Status::not_found);
       return function.make != nullptr ? make(run, request, index, seen, call, reply)
                                       : leave(run, request, index, seen, Status::not_found, reply);
     }

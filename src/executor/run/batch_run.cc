@@ -116,7 +116,7 @@ BatchRun::LastWrites BatchRun::last_writes() const {
   const Batch::Columns& columns = batch->columns();
   LastWrites writes;
   for (Batch::Row row = 0; row < batch->size(); ++row) {
-    if (columns.op[row] != Op::get) writes[key_of(columns, row)] = row;
+    if (changes(columns, row)) writes[key_of(columns, row)] = row;
   }
   return writes;
 }

@@ -269,7 +269,7 @@ bool HostUpkeep::tend_values(int64_t now_ms) {
   if (const std::unique_lock turn(store_.values->cleaning, std::try_to_lock); turn.owns_lock()) {
     moved = move_values(now_ms, [&] { values_->clean(moves_); });
   }
-  // Some at once where many are read, since each time takes a turn among the batches.
+  // Some at once where many are read, since each time takes a round.
   constexpr size_t many = 128;
   constexpr uint32_t often = 16;
   if (values_->wanted() >= many || ++steps_ == often) {
