@@ -128,6 +128,9 @@ class Engine {
   // (executor/commit_sink.h); null: nobody. While there is no worker.
   void set_commit_sink(CommitSink* sink);
   void set_demotion_hook(DemotionHook* hook);
+  // Versions that are given from now on are larger. While there is no item, with the index on the
+  // host.
+  void begin_versions(uint64_t version);
   // Whether replies may have to wait until changes that they show are safe.
   bool has_commit_sink() const;
 

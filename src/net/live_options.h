@@ -21,7 +21,8 @@ struct LiveOptions {
         timeout(options.timeout),
         tcp_keepalive(options.tcp_keepalive),
         proto_max_bulk_len(options.proto_max_bulk_len),
-        loglevel(options.loglevel) {}
+        loglevel(options.loglevel),
+        appendfsync(options.appendfsync) {}
 
   std::atomic<uint32_t> maxclients;
   std::atomic<uint32_t> timeout;
@@ -29,6 +30,7 @@ struct LiveOptions {
   std::atomic<uint32_t> maxmemory_samples{5};
   std::atomic<uint64_t> proto_max_bulk_len;
   std::atomic<LogLevel> loglevel;
+  std::atomic<SyncPolicy> appendfsync;
 };
 
 }  // namespace isotherm::net

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -283,8 +284,16 @@ class RespProtocol final : public Protocol {
   // Whether commands need more than to be run. CLIENT alone can make it so, on this connection;
   // what other connections do is seen at the next parse.
   bool is_unusual(Turn& turn) const {
-    return session_.replies != Replies::on || session_.no_touch ||
+    return session_.replies != Replies::on || session_.no_touch || journal_error() != 0 ||
            (!server_.pause.none() && server_.pause.holds(turn.now_ms()) != Pause::Holds::nothing);
+  }
+
+  int journal_error() const { return server_.journal != nullptr ? server_.journal->error() : 0; }
+
+  // As Redis has it, PING tells of a disk that fails, too.
+  bool needs_journal(const Command& command) const {
+    return ((command.flags & command_flag::write) != 0 || command.handler == handlers::ping) &&
+           command.takes(parser_.arguments().size());
   }
 
   // Whether CLIENT PAUSE holds it back.
@@ -308,6 +317,10 @@ class RespProtocol final : public Protocol {
   }
 
   void call_unusually(const NumberedCommand& found, Turn& turn) {
+    if (const int error = journal_error(); error != 0 && needs_journal(*found.command)) {
+      return refuse(turn, found.number,
+                    "MISCONF Errors writing to the AOF file: " + std::string(strerror(error)));
+    }
     const Batch::Row first_row = turn.batch.size();
     call(found, {found.number, take_muted()}, turn);
     if (session_.no_touch) leave_untouched(*found.command, turn.batch, first_row);

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "durability/sync_policy.h"
 #include "isotherm/options.h"
 
 namespace isotherm::net {
@@ -30,6 +31,10 @@ struct ServerOptions {
   uint64_t proto_max_bulk_len = 512ull << 20;
   LogLevel loglevel = LogLevel::notice;
   std::vector<std::pair<std::string, std::string>> client_limits;  // names and values
+  bool appendonly = false;
+  SyncPolicy appendfsync = SyncPolicy::everysec;
+  std::string appendfilename = "appendonly.aof";
+  std::string dir = ".";
   Options store;  // databases, maxmemory, maxmemory-policy
 };
 

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "durability/journal.h"
 #include "engine/engine.h"
 #include "net/client.h"
 #include "net/client_limits.h"
@@ -90,6 +91,7 @@ struct ServerState {
   ClientList clients;
   Rates rates;
 
+  Journal* journal = nullptr;  // null: none
   ClientLimits limits;
   std::vector<std::unique_ptr<LoopCounters>> loops;
   std::vector<Loop*> threads;  // the loops themselves

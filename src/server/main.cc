@@ -73,6 +73,12 @@ int run(const isotherm::net::ServerOptions& options) {
   int signal = 0;
   sigwait(&ending, &signal);
   log(LogLevel::notice, "ending on signal " + std::to_string(signal));
+  // Clients whose replies wait for the disk would keep it from ending.
+  if (server.state().journal != nullptr && server.state().journal->error() != 0) {
+    log(LogLevel::warning,
+        "ends while the journal cannot be written: what was not answered is lost");
+    std::_Exit(EXIT_FAILURE);
+  }
   server.stop();
   return EXIT_SUCCESS;
 }

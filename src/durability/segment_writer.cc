@@ -1,0 +1,72 @@
+#include "durability/segment_writer.h"
+
+#include <algorithm>
+#include <cerrno>
+
+namespace isotherm {
+
+int SegmentWriter::begin(uint64_t first_lsn, uint64_t first_version, uint64_t least_bytes) {
+  Manifest next = manifest_;
+  ++next.last;
+  seal_header(next);
+  SegmentHeader header{};
+  header.store = next.store;
+  header.number = next.last;
+  header.first_lsn = first_lsn;
+  header.first_version = first_version;
+  seal_header(header);
+
+  const uint64_t bytes = std::max(segment_bytes_, sizeof header + least_bytes);
+  int made = -1;
+  int listed = -1;
+  int result = make(segment_path(base_, next.last), &header, sizeof header, bytes, made);
+  if (result >= 0) result = make(manifest_path(base_), &next, sizeof next, sizeof next, listed);
+  if (listed >= 0) files_.close(listed);
+  if (result < 0) {
+    if (made >= 0) files_.close(made);
+    return result;
+  }
+  close();
+  file_ = made;
+  capacity_ = bytes;
+  first_lsn_ = first_lsn;
+  manifest_ = next;
+  return 0;
+}
+
+// `file` stays open, also where this fails later.
+int SegmentWriter::make(const std::string& path, const void* header, uint64_t header_bytes,
+                        uint64_t bytes, int& file) {
+  const std::string beside = path + ".new";
+  files_.remove(beside);  // of an attempt that failed
+  file = files_.open(beside);
+  if (file < 0) return file;
+  int result = files_.allocate(file, bytes);
+  if (result >= 0) result = write_at(file, static_cast<const char*>(header), header_bytes, 0);
+  if (result >= 0) result = files_.sync(file);
+  if (result >= 0) result = files_.rename(beside, path);
+  if (result < 0) {
+    files_.remove(beside);
+    return result;
+  }
+  return files_.sync_folder(folder_);
+}
+
+int SegmentWriter::write(uint64_t lsn, const char* data, uint64_t bytes) {
+  return write_at(file_, data, bytes, sizeof(SegmentHeader) + (lsn - first_lsn_));
+}
+
+int SegmentWriter::write_at(int file, const char* data, uint64_t bytes, uint64_t offset) {
+  while (bytes != 0) {
+    const int64_t written = files_.write(file, data, bytes, offset);
+    if (written == -EINTR) continue;
+    if (written < 0) return static_cast<int>(written);
+    if (written == 0) return -EIO;
+    data += written;
+    offset += static_cast<uint64_t>(written);
+    bytes -= static_cast<uint64_t>(written);
+  }
+  return 0;
+}
+
+}  // namespace isotherm

@@ -1,0 +1,126 @@
+// A server with a journal: its options, what it answers while the disk fails, and its next start.
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "models/faulty_files.h"
+#include "server/server.h"
+#include "server/test_client.h"
+
+namespace isotherm::journal_server_test {
+namespace {
+
+class JournalServerTest : public ::testing::Test {
+ protected:
+  JournalServerTest() {
+    std::string path = std::filesystem::temp_directory_path() / "isotherm-server-XXXXXX";
+    options_.dir = ::mkdtemp(path.data());
+    options_.port = options_.memcached_port = 0;
+    options_.threads = 2;
+    options_.appendonly = true;
+    options_.appendfsync = SyncPolicy::always;
+    start();
+  }
+  ~JournalServerTest() override {
+    server_.reset();
+    std::filesystem::remove_all(options_.dir);
+  }
+  void start() {
+    server_.reset();
+    server_ = std::make_unique<Server>(options_, clock_);
+    server_->start(files_);
+  }
+  std::string ask(TestClient& client, const std::string& request, size_t bytes) {
+    client.send(request);
+    return client.receive(bytes);
+  }
+
+  ManualClock clock_{1'700'000'000'000};
+  FaultyFiles files_{3};
+  net::ServerOptions options_;
+  std::unique_ptr<Server> server_;
+};
+
+TEST_F(JournalServerTest, TheNextServerHasWhatTheOneBeforeAnswered) {
+  {
+    TestClient client(server_->resp_port());
+    const std::string many = resp({"MSET", "a", "1", "b", "2"}) + resp({"SELECT", "3"}) +
+                             resp({"SET", "a", "x", "PX", "5000"}) + resp({"APPEND", "a", "y"});
+    EXPECT_EQ(ask(client, many, 19), "+OK\r\n+OK\r\n+OK\r\n:2\r\n");
+    TestClient memcached(server_->memcached_port());
+    EXPECT_EQ(ask(memcached, "set m 77 0 1\r\nv\r\n", 8), "STORED\r\n");
+  }
+  start();
+  TestClient client(server_->resp_port());
+  EXPECT_EQ(ask(client, resp({"MGET", "a", "b"}), 18), "*2\r\n$1\r\n1\r\n$1\r\n2\r\n");
+  EXPECT_EQ(ask(client, resp({"SELECT", "3"}) + resp({"GET", "a"}) + resp({"PTTL", "a"}), 20),
+            "+OK\r\n$2\r\nxy\r\n:5000\r\n");
+  TestClient memcached(server_->memcached_port());
+  EXPECT_EQ(ask(memcached, "get m\r\n", 22), "VALUE m 77 1\r\nv\r\nEND\r\n");
+}
+
+TEST_F(JournalServerTest, WritesAreRefusedWhileTheDiskIsFull) {
+  TestClient client(server_->resp_port());
+  EXPECT_EQ(ask(client, resp({"SET", "key", "1"}), 5), "+OK\r\n");
+  files_.fail_after(0, 1'000'000, ENOSPC);
+  // The one that meets it is not answered before it is safe.
+  TestClient first(server_->resp_port());
+  first.send(resp({"SET", "first", "1"}));
+  while (server_->state().journal->error() == 0) std::this_thread::yield();
+  const std::string refused =
+      "-MISCONF Errors writing to the AOF file: No space left on device\r\n";
+  for (const std::string& request :
+       {resp({"SET", "key", "2"}), resp({"DEL", "key"}), resp({"FLUSHALL"}), resp({"PING"}),
+        resp({"MSET", "a", "1", "key", "2"})}) {
+    EXPECT_EQ(ask(client, request, refused.size()), refused) << request;
+  }
+  EXPECT_EQ(ask(client, resp({"GET", "key"}), 7), "$1\r\n1\r\n");
+  const std::string wrong = "-ERR wrong number of arguments for 'set' command\r\n";
+  EXPECT_EQ(ask(client, resp({"SET", "key"}), wrong.size()), wrong);
+  EXPECT_FALSE(first.has_input());
+  files_.heal();
+  EXPECT_EQ(first.receive(5), "+OK\r\n");
+  EXPECT_EQ(ask(client, resp({"SET", "key", "2"}), 5), "+OK\r\n");
+  start();
+  TestClient next(server_->resp_port());
+  EXPECT_EQ(ask(next, resp({"MGET", "key", "first"}), 18), "*2\r\n$1\r\n2\r\n$1\r\n1\r\n");
+}
+
+TEST_F(JournalServerTest, OptionsAreShownAndChangedAsRedisDoes) {
+  TestClient client(server_->resp_port());
+  const auto get = [&](const std::string& name, const std::string& value) {
+    const std::string reply = "*2\r\n$" + std::to_string(name.size()) + "\r\n" + name + "\r\n$" +
+                              std::to_string(value.size()) + "\r\n" + value + "\r\n";
+    EXPECT_EQ(ask(client, resp({"CONFIG", "GET", name}), reply.size()), reply);
+  };
+  get("appendonly", "yes");
+  get("appendfsync", "always");
+  get("appendfilename", "appendonly.aof");
+  get("dir", options_.dir);
+  EXPECT_EQ(ask(client, resp({"CONFIG", "SET", "appendfsync", "everysec"}), 5), "+OK\r\n");
+  EXPECT_EQ(server_->state().journal->policy(), SyncPolicy::everysec);
+  get("appendfsync", "everysec");
+  EXPECT_EQ(ask(client, resp({"CONFIG", "SET", "appendonly", "yes"}), 5), "+OK\r\n");
+  const std::string refused =
+      "-ERR CONFIG SET failed (possibly related to argument 'appendonly') - the journal is chosen "
+      "at start: --appendonly\r\n";
+  EXPECT_EQ(ask(client, resp({"CONFIG", "SET", "appendonly", "no"}), refused.size()), refused);
+}
+
+TEST_F(JournalServerTest, NoSecondServerTakesTheSameFiles) {
+  Server second(options_, clock_);
+  try {
+    second.start();
+    FAIL() << "it starts";
+  } catch (const JournalError& error) {
+    EXPECT_NE(std::string(error.what()).find("is locked"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace isotherm::journal_server_test

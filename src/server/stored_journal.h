@@ -1,0 +1,39 @@
+// StoredJournal: the journal of a server, from reading it at the start to its end.
+//
+// It takes a lock on the files, so that no second server writes them, reads what is there, fills
+// the store with it, and from then on has every change. What has expired meanwhile stays gone.
+//
+// Throws JournalError, with the reason as text, where the files cannot be had or are damaged, or
+// where the store has no room for all; nothing on disk is changed then.
+//
+// Threads. Made before any worker of the engine, and destroyed behind them.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "durability/journal.h"
+#include "engine/engine.h"
+#include "net/server_options.h"
+
+namespace isotherm {
+
+class StoredJournal {
+ public:
+  StoredJournal(const net::ServerOptions& options, Engine& engine, Files& files);
+  ~StoredJournal();
+  StoredJournal(const StoredJournal&) = delete;
+  StoredJournal& operator=(const StoredJournal&) = delete;
+
+  Journal& journal() { return *journal_; }
+
+ private:
+  void lock(const std::string& path);
+  void fill(const JournalReader& reader);
+
+  Engine& engine_;
+  int lock_ = -1;
+  std::unique_ptr<Journal> journal_;
+};
+
+}  // namespace isotherm
