@@ -159,7 +159,8 @@ void Journal::run() {
     lock.lock();
   }
   lock.unlock();
-  step(false);
+  // The mark says that all before it is on disk.
+  step(true);
   RecordHeader mark{};
   mark.op = RecordOp::mark;
   append(mark, {}, {});

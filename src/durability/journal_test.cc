@@ -121,7 +121,7 @@ TEST_F(JournalTest, ATornTailEndsItAndIsCounted) {
 }
 
 TEST_F(JournalTest, AFlippedBitIsFoundOrHarmless) {
-  open();
+  open(SyncPolicy::everysec);
   run_history(3, 4);
   const auto content = store->content();
   store.reset();
