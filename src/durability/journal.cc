@@ -75,7 +75,6 @@ uint64_t Journal::append(RecordHeader record, std::string_view key, std::string_
   auto* const made = reinterpret_cast<RecordHeader*>(place.memory);
   made->crc = record_crc(*made, store_);
   place.chunk->filled.fetch_add(bytes, std::memory_order_release);
-  raise(last_version_, record.version);
   return place.lsn + bytes;
 }
 
@@ -119,7 +118,9 @@ Awaited* Journal::ends(uint64_t token) {
   const Batch& batch = *reinterpret_cast<const Batch*>(token);
   const uint64_t safe = safe_lsn();
   if (buffer_.end() <= safe || broken(Rule::syncing)) return nullptr;
-  if (batch.empty() || flushed_at_.load(std::memory_order_acquire) > safe) return this;
+  // What it has written is among the last there is.
+  if (batch.empty() || batch.writes() || flushed_at_.load(std::memory_order_acquire) > safe)
+    return this;
   const Batch::Columns& columns = batch.columns();
   for (Batch::Row row = 0; row < batch.size(); ++row) {
     if (mark_of(columns.database[row], columns.key[row]).load(std::memory_order_acquire) > safe) {

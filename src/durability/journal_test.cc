@@ -270,7 +270,7 @@ TEST_F(JournalTest, NothingAcknowledgedIsLostWithThePower) {
     });
   }
   const int losses = poison::sanitized ? 10 : 60;
-  for (int loss = 0; loss < losses; ++loss) {
+  for (int loss = 0; loss < losses && !HasFailure(); ++loss) {
     while (acknowledged[loss % threads] < static_cast<uint64_t>(loss)) std::this_thread::yield();
     const std::string left = new_folder();
     uint64_t least[threads];
