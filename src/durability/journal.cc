@@ -194,8 +194,7 @@ int Journal::write_all() {
 // What is in the segment before is on disk by then.
 int Journal::next_segment(uint64_t least_bytes) {
   if (const int result = sync(); result < 0) return result;
-  return segments_.begin(written_.load(std::memory_order_relaxed),
-                         last_version_.load(std::memory_order_acquire), least_bytes);
+  return segments_.begin(written_.load(std::memory_order_relaxed), last_version_, least_bytes);
 }
 
 bool Journal::sync_is_due(bool ends) const {

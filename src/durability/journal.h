@@ -88,7 +88,7 @@ class Journal final : public CommitSink, public Awaited {
     uint64_t lsn;
     Waiter* waiter;
   };
-  static constexpr size_t marks = 1 << 16;
+  static constexpr size_t marks = 1 << 14;  // they stay in a core's cache
 
   std::atomic<uint64_t>& mark_of(uint32_t database, std::string_view key);
   // Appends a record and returns its end.
@@ -110,14 +110,15 @@ class Journal final : public CommitSink, public Awaited {
   RecordBuffer buffer_;
   SegmentWriter segments_;
   std::atomic<SyncPolicy> policy_;
-  std::atomic<uint64_t> written_;
+  // By the writer, and read by all at the ends of their batches.
+  alignas(64) std::atomic<uint64_t> written_;
   std::atomic<uint64_t> synced_;
   std::atomic<uint64_t> flushed_at_;  // the end of the last flush
-  std::atomic<uint64_t> last_version_;
+  const uint64_t last_version_;       // that was given before; records tell of later ones
   std::atomic<uint64_t> syncs_{0};
   std::atomic<int> error_{0};
-  std::unique_ptr<std::atomic<uint64_t>[]> marks_;
 
+  alignas(64) std::unique_ptr<std::atomic<uint64_t>[]> marks_;  // the end of the last change
   // The writer's.
   std::deque<std::unique_ptr<RecordBuffer::Chunk>> chunks_;  // that are not safe for good
   Clock::time_point last_sync_ = Clock::now();

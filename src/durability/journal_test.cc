@@ -130,7 +130,7 @@ TEST_F(JournalTest, AFlippedBitIsFoundOrHarmless) {
   all.push_back(path("manifest"));
   std::mt19937_64 random(5);
   int found = 0;
-  const int flips = poison::sanitized ? 30 : 200;
+  const int flips = poison::sanitized ? 30 : 120;
   for (int i = 0; i < flips; ++i) {
     const std::string& file = all[random() % all.size()];
     const std::string whole = read(file);

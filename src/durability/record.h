@@ -66,7 +66,7 @@ struct SegmentHeader {
   uint64_t store;
   uint64_t number;
   uint64_t first_lsn;
-  uint64_t first_version;  // no version that was given before this segment is larger
+  uint64_t first_version;  // no version that no record tells of is larger, when it was made
   uint64_t zero[2];
 };
 static_assert(sizeof(SegmentHeader) == 64);
