@@ -7,7 +7,7 @@
 # fifth of the time; their programs are then one file under several names, which looks at the name
 # that it was called by. Programs need no CUDA library.
 set(ISOTHERM_CUDA AUTO CACHE STRING "Build the GPU's part: ON, OFF, or AUTO (where nvcc is found)")
-set(ISOTHERM_CUDA_ARCHITECTURES "80-real;90;100-real;120-real" CACHE STRING
+set(ISOTHERM_CUDA_ARCHITECTURES "90;100-real;120-real" CACHE STRING
   "What GPUs code is made for, as CMAKE_CUDA_ARCHITECTURES; 90 is both code for sm_90 and PTX")
 set(ISOTHERM_CUDA_PROGRAMS "${PROJECT_BINARY_DIR}/cuda" CACHE PATH
   "Where the programs of tests/cuda and bench/cuda go")

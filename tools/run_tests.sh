@@ -15,8 +15,8 @@ cd "$(dirname "$0")/.."
 
 stages=(setup format+layers+cuda+clang release unit+tidy asan tsan_build tsan
   fuzz+ctest+python+linearizability+system)
-declare -A allowance=([setup]=60 [format]=10 [layers]=5 [cuda]=170 [clang]=430 [release]=330
-  [unit]=170 [asan]=240 [tsan_build]=210 [tsan]=240 [tidy]=130 [fuzz]=25 [ctest]=60 [python]=40
+declare -A allowance=([setup]=60 [format]=10 [layers]=5 [cuda]=170 [clang]=460 [release]=330
+  [unit]=200 [asan]=260 [tsan_build]=240 [tsan]=250 [tidy]=130 [fuzz]=25 [ctest]=60 [python]=40
   [linearizability]=60 [system]=60 [quick]=120)
 export ISOTHERM_TEST_LONG=0
 fuzz_seconds=10

@@ -68,7 +68,8 @@ class Bench {
   uint64_t calls() const { return static_cast<uint64_t>(parameters_.rounds) + 1; }
 
   void limits() {
-    const uint64_t bytes = parameters_.entries * 27;
+    // At least what the copies take.
+    const uint64_t bytes = std::max(parameters_.entries * 27, uint64_t{1} << 28);
     auto* memory = device_array<char>(bytes);
     check(cudaMemset(memory, 0, bytes));
     draw(largest, false, false, 1);

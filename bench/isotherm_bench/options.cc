@@ -140,7 +140,8 @@ void add_system_flags(CLI::App& app, Flags& flags, Options& options) {
   app.add_option("--maxmemory-policy", flags.maxmemory_policy, "in process: as in redis.conf")
       ->group(group);
   app.add_option("--gpu-schedule", flags.gpu_schedule,
-                 "when the batches of all threads go there: greedy (default), fixed, periodic")
+                 "when the batches of all threads go there: greedy (default), fixed, periodic, "
+                 "adaptive")
       ->group(group);
   app.add_option("--gpu-batch", options.store.rounds.rows, "requests that wait for no more")
       ->group(group);
@@ -148,6 +149,9 @@ void add_system_flags(CLI::App& app, Flags& flags, Options& options) {
          "--gpu-wait-usec",
          [&options](uint32_t usec) { options.store.rounds.wait_ns = int64_t{usec} * 1000; },
          "longest wait for more, or the cycle, in microseconds")
+      ->group(group);
+  app.add_option("--gpu-write-cycles", options.store.rounds.write_cycles,
+                 "cycles that writes wait for (default: 1)")
       ->group(group);
   app.add_option("--target", flags.targets,
                  "servers to measure: redis://HOST:PORT, "
@@ -259,7 +263,7 @@ void apply_systems(const Flags& flags, Options& options) {
   const auto schedule = parse_scheduling(flags.gpu_schedule);
   if (!schedule) {
     throw UsageError{"--gpu-schedule: '" + flags.gpu_schedule +
-                     "' is not one of greedy, fixed, periodic"};
+                     "' is not one of greedy, fixed, periodic, adaptive"};
   }
   options.store.rounds.policy = *schedule;
   if (flags.protocol == "redis") options.protocol = WireProtocol::redis;

@@ -19,6 +19,10 @@
 //   cleared keeps memory from being reused, so do not keep one while you wait for a client.
 // - Requests on one key take effect in row order.
 //
+// Types. A key has a string or an object (isotherm/object.h). What looks at a value works on
+// strings and answers wrong_type for an object, before it says anything else; with `any_type` it
+// takes both. What replaces or removes a value without a look at it takes any.
+//
 // Groups. The rows that `group` names take effect together: rows of other batches on their keys
 // wait until the whole batch has run, or have ended before; rows on other keys do not notice. A
 // guard stands between two rows of a group. It is called once, when all rows before it have ended,
@@ -68,6 +72,14 @@ enum class Op : uint8_t {
   add_float,  // adds the decimal fraction in `value` to the one stored; reply.data: the sum
   none,       // a row that was cancelled: does nothing, and answers not_found
   flush,      // removes every key of the databases from `database` to before `number`
+  // On objects:
+  call,  // runs the function at `value`; its arguments begin at `number` and are `flags` many,
+         // and its context stands in `expiry`
+  put_object,  // as put; `value` is where the object is
+  walk,  // shows about `expiry` items of the database from the cursor `number` on, whole lines of
+         // the index, to the visitor at `value`; reply.number: the cursor to go on from, 0 at the
+         // end; reply.flags: 1 where the walk had to begin anew, with this step. What is there
+         // from the first step to the last is shown at least once (the engine's, not for others)
 };
 
 // Options of one request, a bit each.
@@ -79,6 +91,7 @@ inline constexpr uint16_t if_version = 1 << 2;      // put, erase: only where ve
 inline constexpr uint16_t keep_expiry = 1 << 3;     // put: the new item inherits the expiry
 inline constexpr uint16_t want_previous = 1 << 4;   // put, erase: reply.data is the value before
 inline constexpr uint16_t no_touch = 1 << 5;        // get: do not count as a use for eviction
+inline constexpr uint16_t any_type = 1 << 6;        // get, expire: of an object, too
 inline constexpr uint16_t saturating = 1 << 7;      // add: memcached's arithmetic: unsigned 64-bit,
                                                     // wraps upward, stops at 0 downward
 inline constexpr uint16_t expire_if_none = 1 << 8;  // expire: only where it has none
@@ -99,20 +112,39 @@ inline constexpr int64_t no_expiry = 0;
 
 enum class ValueType : uint8_t { none, string, list, set, zset, hash, stream };
 
+class Object;
+struct ObjectFunction;
+
 // One answer, 56 bytes. `data` is null where the request found no value or returns none, and may be
-// null with option::no_value.
+// null with option::no_value; of an object it is where that lies, and `size` is 0.
 struct Reply {
   std::atomic<Status> status{Status::pending};
   ValueType type = ValueType::none;
   uint32_t flags = 0;          // memcached's client flags
   uint64_t version = 0;        // of the item found or written; grows with every write of the value
-  int64_t number = 0;          // add: the sum; append, prepend: the new length in bytes
+  int64_t number = 0;          // add: the sum; append, prepend: the new length in bytes; call: what
+                               // the function says
   int64_t expiry = no_expiry;  // of the item found or written
   const char* data = nullptr;
   uint64_t size = 0;      // bytes at data
   uint64_t location = 0;  // where data lies; for executors
 
   std::string_view value() const { return {data, size}; }
+  // The object that a get with option::any_type has found; null: none, or a string.
+  const Object* object() const {
+    return type > ValueType::string ? reinterpret_cast<const Object*>(data) : nullptr;
+  }
+};
+
+struct ScanItem;  // engine/engine.h
+
+// Whom a walk shows items, on the thread that runs the batch.
+class ItemVisitor {
+ public:
+  virtual void visit(const ScanItem& item) = 0;
+
+ protected:
+  ~ItemVisitor() = default;
 };
 
 class Batch {
@@ -140,9 +172,20 @@ class Batch {
   // The steps stay where they are until the batch is done.
   Row bitfield(std::string_view key, std::span<BitfieldStep> steps, uint16_t options = 0);
   Row add_float(std::string_view key, std::string_view delta, uint16_t options = 0);
+  // The function, what the arguments view, and what is behind `context` stay where they are until
+  // the batch is done.
+  Row call(std::string_view key, const ObjectFunction& function,
+           std::span<const std::string_view> arguments = {}, void* context = nullptr,
+           uint16_t options = 0);
+  // The store takes the object where the reply is ok. It may be filled in by a guard.
+  Row put(std::string_view key, std::unique_ptr<Object>& object, uint16_t options = 0,
+          int64_t expiry = no_expiry);
 
   // The database that requests appended from now on belong to.
   void select(uint32_t database) { current_database_ = database; }
+
+  // A step of a walk. The batch has rows of no other kind.
+  Row walk(uint64_t cursor, uint64_t count, ItemVisitor& visitor);
 
   // Two numbers kept beside a get, for the code that reads its reply; executors ignore them.
   void note(Row get, int64_t first, int64_t second = 0) {
@@ -203,11 +246,16 @@ class Batch {
     int64_t* expiry = nullptr;
     uint32_t* flags = nullptr;
     Reply* reply = nullptr;
+    const std::string_view* arguments = nullptr;  // of all calls
 
+    // Of a call.
+    std::span<const std::string_view> arguments_of(Row row) const {
+      return {arguments + number[row], flags[row]};
+    }
     // The columns of the rows from `row` on.
     Columns from(Row row) const {
-      return {op + row,    options + row, database + row, key + row,   hash + row,
-              value + row, number + row,  expiry + row,   flags + row, reply + row};
+      return {op + row,     options + row, database + row, key + row,   hash + row, value + row,
+              number + row, expiry + row,  flags + row,    reply + row, arguments};
     }
   };
   Columns& columns() { return columns_; }
@@ -222,6 +270,7 @@ class Batch {
   };
   // Whether some rows are in groups, or flush.
   bool has_groups() const { return !groups_.empty() || !guards_.empty(); }
+  bool walks() const { return walks_; }
   // Those of the batch that is filled, in order; `close_groups` comes before.
   void close_groups();
   const std::vector<Span>& groups() const { return groups_; }
@@ -275,12 +324,14 @@ class Batch {
   }
   void grow_for_more();
   void grow(Row capacity);
+  void add_arguments(Row row, std::span<const std::string_view> arguments);
 
   Columns columns_;
   Row size_ = 0;
   Row capacity_ = 0;
   uint32_t current_database_ = 0;
   bool writes_ = false;
+  bool walks_ = false;
   std::atomic<bool> withheld_{false};
   Hold* hold_ = nullptr;
   Done done_ = nullptr;
@@ -291,6 +342,7 @@ class Batch {
   std::vector<Guard> guards_;
   std::vector<Span> groups_;
   std::vector<Span> views_;
+  std::vector<std::string_view> arguments_;
 };
 
 }  // namespace isotherm

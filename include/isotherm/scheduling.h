@@ -49,6 +49,8 @@ struct PeriodicOptions {
   double headroom = 1.25;
   // Writes go every so many cycles, at most 1000; 1: with the reads.
   uint32_t write_cycles = 2;
+  // So many reads go before their cycle is over; 0: none do.
+  uint64_t enough_reads = 0;
   // The expected load: rows a second, and the share of reads among them.
   double rate = 0;
   double read_share = 0.95;
@@ -94,15 +96,22 @@ struct SchedulingOptions {
 // When the threads of a store whose index is on a GPU go to it together, in a round:
 //   greedy      at once; what arrives meanwhile is the next round
 //   fixed_size  when the round has `rows` requests, or the first of them has waited for `wait_ns`
-//   periodic    when the round before began `wait_ns` ago, or it has `rows` requests
-// and in any case once all threads that use the store are in it. Not adaptive: the path to the GPU
-// follows the size of each round anyway.
+//   periodic    at the end of every cycle of `wait_ns`, or when it has `rows` requests; requests
+//               that write every `write_cycles` of them, while the others of their batches go
+//   adaptive    at once; where rounds have fewer than `rows` requests the host is to answer them,
+//               and the index goes there in the background, else the GPU (docs/gpu.md)
+// and in any case once all threads that use the store are in it.
 struct RoundOptions {
+  static constexpr uint64_t most_rows = 1 << 21;  // of a round
+
   Scheduling policy = Scheduling::greedy;
-  // 1 to 2^21. 0: 512 for fixed_size, 2^21 for periodic. Greedy takes 0 only.
+  // 1 to 2^21. 0: 512 for fixed_size and adaptive, 2^21 for periodic. Greedy takes 0 only.
   uint64_t rows = 0;
-  // At most a second. 0: 100 µs. Greedy takes 0 only.
+  // At most a second. 0: 100 µs. Greedy and adaptive take 0 only.
   int64_t wait_ns = 0;
+  // Writes wait for the end of every so many cycles, 1 to 1000; 1: they go with the reads. For
+  // periodic only.
+  uint32_t write_cycles = 1;
 };
 
 }  // namespace isotherm

@@ -22,7 +22,7 @@
 // batch on one key take effect in order. Batches of a handle that are under way together are
 // concurrent. Rows of a batch that take effect together are a group, and stop nobody who wants
 // other keys (isotherm/batch.h): so a compare-and-swap of several keys is
-//   for (key : keys) batch.note(batch.get(key, option::no_value), version it was read with);
+//   for (key : keys) batch.note(batch.get(key, option::any_type | option::no_value), version);
 //   batch.unless_unchanged(0);
 //   …                                          // puts, erases; cancelled unless all are unchanged
 //   batch.group(0);
@@ -95,7 +95,8 @@ class Handle {
   // The database that single operations and scans use.
   void select(uint32_t database) { database_ = database; }
 
-  // ok or not_found, with value and info filled when found.
+  // ok, with value and info filled; not_found; wrong_type where the key has an object
+  // (isotherm/object.h), as all have that work on strings.
   Status get(std::string_view key, std::string& value, ItemInfo* info = nullptr);
   // ok; condition_failed or not_found as the conditions say; too_large; out_of_memory. `previous`,
   // if given, gets the value before (empty when there was none).

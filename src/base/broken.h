@@ -16,6 +16,7 @@
 //   syncing    replies wait until what they show is safe               durability/journal.cc
 //   checksums  a record whose sum is wrong is none                     durability/record.h
 //   takeover   versions go on where a lost device has left them        executor/device
+//   draining   keys go to another side when no round runs              executor/device/rounds.cc
 #pragma once
 
 #include "base/macros.h"
@@ -35,7 +36,8 @@ enum class Rule {
   telling,
   takeover,
   syncing,
-  checksums
+  checksums,
+  draining
 };
 
 #if defined(ISOTHERM_BROKEN)

@@ -17,7 +17,7 @@
 #include <deque>
 #include <stdexcept>
 
-#include "batch/policy.h"
+#include "executor/scheduling_policy.h"
 #include "isotherm/scheduling.h"
 
 namespace isotherm {
@@ -51,6 +51,8 @@ class AdaptivePolicy final : public SchedulingPolicy {
         route_for(reached ? BatchRoute::bulk : BatchRoute::express, waiting.now);
     return {waiting.reads, waiting.writes, route, BatchDecision::never};
   }
+  bool gathers() const override { return false; }
+  bool chooses_route() const override { return true; }
 
  private:
   static constexpr int64_t second = 1'000'000'000;

@@ -28,9 +28,9 @@
 
 #include "batch/batch_path.h"
 #include "batch/cost_model.h"
-#include "batch/policy.h"
 #include "batch/row_ring.h"
 #include "batch/waiting_writes.h"
+#include "executor/scheduling_policy.h"
 #include "gpu/request_op.h"
 
 namespace isotherm {

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "batch/policy.h"
+#include "executor/scheduling_policy.h"
 #include "isotherm/scheduling.h"
 
 namespace isotherm {

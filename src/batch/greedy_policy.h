@@ -12,7 +12,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "batch/policy.h"
+#include "executor/scheduling_policy.h"
 #include "isotherm/scheduling.h"
 
 namespace isotherm {
@@ -39,6 +39,9 @@ class GreedyPolicy final : public SchedulingPolicy {
     const uint64_t writes = std::min(waiting.writes, options_.most_rows - reads);
     return {reads, writes, BatchRoute::bulk, waiting.now};
   }
+
+  // More looks than one are for rows that come one by one.
+  bool gathers() const override { return options_.budget > 1; }
 
  private:
   const GreedyOptions options_;

@@ -13,7 +13,8 @@
 //
 // Cycles lie on a grid that begins with the first call of `decide`. Rows that arrived before the
 // last line of the grid go now. So after idle times, or when `decide` is called late, no cycle is
-// made up for.
+// made up for. Where a number of reads is given that is enough, so many do not wait for the end of
+// their cycle.
 //
 // Threads. One. Limits. If only reads are expected, the bound counts on no batch of writes. Reads
 // that join the writes, because one of these may be on their key, wait as long as the writes.
@@ -26,7 +27,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "batch/policy.h"
+#include "executor/scheduling_policy.h"
 #include "isotherm/scheduling.h"
 
 namespace isotherm {
@@ -35,7 +36,9 @@ class PeriodicPolicy final : public SchedulingPolicy {
  public:
   // Throws std::invalid_argument for a cycle below the bound, or a rate without one.
   explicit PeriodicPolicy(const PeriodicOptions& options)
-      : cycle_(cycle_of(options)), write_cycle_(cycle_ * options.write_cycles) {}
+      : cycle_(cycle_of(options)),
+        write_cycle_(cycle_ * options.write_cycles),
+        enough_(options.enough_reads) {}
 
   int64_t cycle() const { return cycle_; }
 
@@ -62,8 +65,9 @@ class PeriodicPolicy final : public SchedulingPolicy {
     if (begin_ == unset) begin_ = waiting.now;
     BatchDecision decision;
     if (waiting.reads != 0) {
-      decision.reads =
-          due(cycle_, waiting.now, waiting.read_age, decision.again) ? waiting.reads : 0;
+      const bool goes = (enough_ != 0 && waiting.reads >= enough_) ||
+                        due(cycle_, waiting.now, waiting.read_age, decision.again);
+      decision.reads = goes ? waiting.reads : 0;
     }
     if (waiting.writes != 0) {
       decision.writes =
@@ -128,6 +132,7 @@ class PeriodicPolicy final : public SchedulingPolicy {
 
   const int64_t cycle_;
   const int64_t write_cycle_;
+  const uint64_t enough_;
   int64_t begin_ = unset;
 };
 

@@ -5,6 +5,8 @@
 #include <new>
 #include <utility>
 
+#include "isotherm/object.h"
+
 namespace isotherm {
 namespace {
 
@@ -128,6 +130,32 @@ Batch::Row Batch::add_float(std::string_view key, std::string_view delta, uint16
   return row;
 }
 
+Batch::Row Batch::call(std::string_view key, const ObjectFunction& function,
+                       std::span<const std::string_view> arguments, void* context,
+                       uint16_t options) {
+  const std::string_view where{reinterpret_cast<const char*>(&function), sizeof function};
+  const Row row =
+      put(key, where, options, static_cast<int64_t>(reinterpret_cast<intptr_t>(context)));
+  columns_.op[row] = Op::call;
+  add_arguments(row, arguments);
+  return row;
+}
+
+void Batch::add_arguments(Row row, std::span<const std::string_view> arguments) {
+  columns_.number[row] = static_cast<int64_t>(arguments_.size());
+  columns_.flags[row] = static_cast<uint32_t>(arguments.size());
+  arguments_.insert(arguments_.end(), arguments.begin(), arguments.end());
+  columns_.arguments = arguments_.data();
+}
+
+Batch::Row Batch::put(std::string_view key, std::unique_ptr<Object>& object, uint16_t options,
+                      int64_t expiry) {
+  const Row row =
+      put(key, {reinterpret_cast<const char*>(&object), sizeof object}, options, expiry);
+  columns_.op[row] = Op::put_object;
+  return row;
+}
+
 Batch::Row Batch::append(const Columns& from, Row row) {
   const Row to = append_row(from.op[row], from.key[row], from.options[row]);
   columns_.database[to] = from.database[row];
@@ -138,7 +166,19 @@ Batch::Row Batch::append(const Columns& from, Row row) {
   columns_.number[to] = from.number[row];
   columns_.expiry[to] = from.expiry[row];
   columns_.flags[to] = from.flags[row];
+  if (from.op[row] == Op::call) add_arguments(to, from.arguments_of(row));
   return to;
+}
+
+Batch::Row Batch::walk(uint64_t cursor, uint64_t count, ItemVisitor& visitor) {
+  const bool writes = writes_;
+  const Row row = append_row(Op::walk, {}, 0);
+  writes_ = writes;
+  walks_ = true;
+  columns_.value[row] = {reinterpret_cast<const char*>(&visitor), sizeof visitor};
+  columns_.number[row] = static_cast<int64_t>(cursor);
+  columns_.expiry[row] = static_cast<int64_t>(count);
+  return row;
 }
 
 Batch::Row Batch::flush(uint32_t first, uint32_t end) {
@@ -197,16 +237,20 @@ void Batch::close_groups() {
 void Batch::clear() {
   if (hold_ != nullptr) std::exchange(hold_, nullptr)->release(*this);
   size_ = 0;
-  writes_ = false;
+  writes_ = walks_ = false;
   guards_.clear();
   groups_.clear();
   views_.clear();
+  arguments_.clear();
 }
 
 void Batch::shrink(Row rows) {
   if (capacity_ > rows && size_ <= rows) grow(std::max(first_capacity, rows));
+  if (arguments_.empty() && arguments_.capacity() > rows) arguments_.shrink_to_fit();
 }
 
-size_t Batch::memory() const { return memory_bytes_; }
+size_t Batch::memory() const {
+  return memory_bytes_ + arguments_.capacity() * sizeof(std::string_view);
+}
 
 }  // namespace isotherm

@@ -84,7 +84,7 @@ void Journal::changed(const ItemChange& change) {
   record.version = change.version;
   record.batch = change.token;
   std::string_view value;
-  if (change.new_item == nullptr) {
+  if (change.new_item == nullptr || change.new_item->is_object()) {
     record.op = RecordOp::erase;
   } else if (change.new_item == change.old_item) {
     record.op = RecordOp::expiry;

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <condition_variable>
 #include <mutex>
+#include <unordered_set>
 #include <utility>
 
 #include "base/broken.h"
 #include "engine/engine_state.h"
+#include "engine/walk.h"
 #include "executor/batch_bytes.h"
 #include "gpu/device_error.h"
 
@@ -34,14 +36,15 @@ class SleepingWaiter final : public Awaited::Waiter {
 
 }  // namespace
 
-BatchRunner::BatchRunner(EngineState& engine, Executor* crew, ValueFetchers* fetchers)
+BatchRunner::BatchRunner(EngineState& engine, bool waits, Executor* crew, ValueFetchers* fetchers)
     : engine_(engine),
+      waits_(waits),
       crew_(crew),
       fetchers_(fetchers),
       taken_(engine.store.epochs),
       slot_(*taken_.slot),
       gate_holder_(engine.store.gate),
-      holder_(gate_holder_.holder),
+      holder_(&gate_holder_.holder),
       executor_(engine.store),
       participant_(executor_),
       reader_(make_reader(engine.store)),
@@ -77,39 +80,162 @@ Submitted BatchRunner::submit(BatchRun& run) {
   run.writable = (crew_ == nullptr && run.beside_others) || make_room(run);
   if (engine_.store.sink != nullptr) [[unlikely]]
     begin_commits(run, false);
-  batch.has_groups() ? run_groups(run) : run_plain(run);
   executor_.counters().batches.add(1);
   if (batch.writes()) writes_ += batch.size();
+  if (batch.has_groups()) {
+    batch.close_groups();
+    executor_.hash_keys(batch.columns(), 0, batch.size());
+    return run_groups(run);
+  }
+  batch.walks() ? run_walks(run) : run_plain(run);
   return settle(run);
+}
+
+void BatchRunner::run_walks(BatchRun& run) {
+  engine_.store.epochs.enter(run.slot);
+  for (Batch::Row row = 0; row < run.batch->size(); ++row) walk(engine_, *run.batch, row);
 }
 
 // Mostly there is no group, and nobody asks for whose rows run.
 void BatchRunner::run_plain(BatchRun& run) {
   Batch& batch = *run.batch;
   engine_.store.epochs.enter_to_work(run.slot);
-  if (engine_.device) prepare_device(run);
-  const bool gated = engine_.store.gate.armed() || engine_.store.row_gate != nullptr;
+  bool gated = engine_.store.gate.armed() || engine_.store.row_gate != nullptr;
+  if (engine_.device) {
+    prepare_device(run);
+    delay_ = delays_writes(batch) ? engine_.write_delay.get() : nullptr;
+    gated |= delay_ != nullptr;
+  }
   if (!gated) run_now(run, batch, 0, batch.size(), false);
   EpochDomain::rest(run.slot);
   if (!gated) return;
   executor_.hash_keys(batch.columns(), 0, batch.size());
   run_gated(run, batch, 0, batch.size());
+  delay_ = nullptr;
 }
 
-void BatchRunner::run_groups(BatchRun& run) {
-  Batch& batch = *run.batch;
-  batch.close_groups();
-  executor_.hash_keys(batch.columns(), 0, batch.size());
-  if (engine_.store.row_gate != nullptr) [[unlikely]]
-    wait_for_gated(batch);
-  KeyGate& gate = engine_.store.gate;
-  if (engine_.device) engine_.device->hurry();
-  gate.take(holder_, batch);
-  engine_.store.epochs.enter(run.slot);
+bool BatchRunner::delays_writes(const Batch& batch) const {
+  return engine_.write_delay != nullptr && batch.writes() && engine_.on_device();
+}
+
+Submitted BatchRunner::run_groups(BatchRun& run) {
+  if (!take_keys(run)) return Submitted::under_way;
+  if (run.early.empty()) engine_.store.epochs.enter(run.slot);
+  if (engine_.store.sink != nullptr) [[unlikely]]
+    executor_.set_token(run.token);
   if (engine_.device) prepare_device(run);
   run_all(run);
-  gate.give_back(holder_);
+  give_keys_back(run);
   if (engine_.device) engine_.device->calm();
+  return settle(run);
+}
+
+// False: the batch waits for them, or for what rows of its groups wait for before, and is resumed.
+bool BatchRunner::take_keys(BatchRun& run) {
+  KeyGate& gate = engine_.store.gate;
+  if (run.holder == nullptr && !pass_row_gate(run)) return false;
+  if (engine_.device) engine_.device->hurry();
+  if (run.holder == nullptr) {
+    if (gate.take_now(*holder_, *run.batch)) return true;
+    if (!waits_) run.holder = gate.join_if_possible();
+    if (run.holder == nullptr) {
+      gate.take(*holder_, *run.batch);
+      return true;
+    }
+    run.begin_whole();
+    if (!gate.take_or_tell(*run.holder, *run.batch, run)) {
+      if (engine_.device) engine_.device->calm();
+      if (!wait_whole(run)) return false;
+      if (engine_.device) engine_.device->hurry();
+    }
+    run.take_whole();
+  }
+  holder_ = run.holder;
+  gate.drain(*holder_);
+  return true;
+}
+
+// Rows of groups wait before they take their keys.
+bool BatchRunner::pass_row_gate(BatchRun& run) {
+  if (engine_.store.row_gate == nullptr) [[likely]]
+    return true;
+  const Batch& batch = *run.batch;
+  for (const Batch::Span& group : batch.groups()) {
+    for (Batch::Row row = group.first; row < group.end; ++row) {
+      while (Awaited* const what = engine_.store.row_gate->awaited(batch.columns(), row)) {
+        if (waits_) {
+          SleepingWaiter waiter;
+          what->begin(waiter);
+          waiter.wait();
+          continue;
+        }
+        run.begin_whole();
+        what->begin(run);
+        if (!wait_whole(run)) return false;
+        run.take_whole();
+      }
+    }
+  }
+  return true;
+}
+
+// Whether it has what it waits for already.
+bool BatchRunner::wait_whole(BatchRun& run) {
+  run_early(run);
+  if (crew_ != nullptr) run.owner.moved(run, BatchRun::Phase::answered);
+  return run.end_whole();
+}
+
+void BatchRunner::give_keys_back(BatchRun& run) {
+  KeyGate& gate = engine_.store.gate;
+  gate.give_back(*holder_);
+  if (run.holder == nullptr) return;
+  holder_ = &gate_holder_.holder;
+  gate.leave(*std::exchange(run.holder, nullptr));
+}
+
+// Rows of a batch whose groups wait: those that nobody has the keys of, neither others nor its
+// groups. A view needs all of its rows, so none runs; a flush is before what follows it.
+void BatchRunner::run_early(BatchRun& run) {
+  Batch& batch = *run.batch;
+  const auto flushes = [](const Batch::Guard& guard) { return guard.check == nullptr; };
+  const auto& guards = batch.guards();
+  if (!run.early.empty() || std::any_of(guards.begin(), guards.end(), flushes)) return;
+  engine_.store.epochs.enter(run.slot);
+  if (engine_.device) prepare_device(run);
+  engine_.store.gate.begin(*holder_, batch.columns(), 0, batch.size());
+  const bool any = find_early(batch);
+  if (any) run_unparked(run, batch, 0, batch.size());
+  KeyGate::end(*holder_);
+  // A batch of which nothing ran holds no memory back while it waits.
+  if (!any) return EpochDomain::leave(run.slot);
+  run.early.resize(batch.size());
+  std::transform(parked_.begin(), parked_.end(), run.early.begin(),
+                 [](uint8_t parked) { return parked == 0 ? 1 : 0; });
+}
+
+// Whether there are any. Rows behind one that cannot run, of its key, cannot either. One look will
+// do: no view is among them, and who takes keys meanwhile waits for the rows that are found.
+bool BatchRunner::find_early(const Batch& batch) {
+  const Batch::Columns& columns = batch.columns();
+  std::unordered_set<uint64_t> keys;
+  const auto key_of = [&](Batch::Row row) { return columns.hash[row] + columns.database[row]; };
+  parked_.assign(batch.size(), 0);
+  for (const auto* spans : {&batch.groups(), &batch.views()}) {
+    for (const Batch::Span& span : *spans) {
+      for (Batch::Row row = span.first; row < span.end; ++row) keys.insert(key_of(row));
+    }
+  }
+  bool any = false;
+  for (Batch::Row row = 0; row < batch.size(); ++row) {
+    if (keys.contains(key_of(row)) || awaited(columns, row) != nullptr) {
+      keys.insert(key_of(row));
+      parked_[row] = 1;
+    } else {
+      any = true;
+    }
+  }
+  return any;
 }
 
 void BatchRunner::prepare_device(BatchRun& run) {
@@ -138,28 +264,24 @@ void BatchRunner::run_all(BatchRun& run) {
 // Rows with hashes. Those that wait are parked; all others run.
 void BatchRunner::run_gated(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end) {
   if (first == end) return;
-  if (KeyGate::has_all_rows(holder_)) return run_now(run, batch, first, end, true);
-  KeyGate& gate = engine_.store.gate;
-  gate.begin(holder_, batch.columns(), first, end);
-  if (!park_held(run, batch, first, end)) {
-    run_now(run, batch, first, end, true);
+  if (KeyGate::has_all_rows(*holder_)) return run_now(run, batch, first, end, true);
+  engine_.store.gate.begin(*holder_, batch.columns(), first, end);
+  if (park_held(run, batch, first, end)) {
+    run_unparked(run, batch, first, end);
   } else {
-    for (Batch::Row row = first; row < end; ++row) {
-      if (parked_[row - first] != 0) continue;
-      const Batch::Row begin = row;
-      while (row < end && parked_[row - first] == 0) ++row;
-      run_now(run, batch, begin, row, true);
-    }
+    run_now(run, batch, first, end, true);
   }
-  KeyGate::end(holder_);
+  KeyGate::end(*holder_);
 }
 
-// Whether it parked any. Who takes keys meanwhile waits for the rows that are left, so it looks
-// again until it finds nothing new: a view is then before it or behind it.
+// Whether some are left out. Who takes keys meanwhile waits for the rows that are left, so it looks
+// again until it finds nothing new: a view is then before it or behind it. What ran early is left
+// out like what is parked.
 bool BatchRunner::park_held(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end) {
   const KeyGate& gate = engine_.store.gate;
   const Batch::Columns& columns = batch.columns();
-  bool any = false;
+  bool any = &batch == run.batch && !run.early.empty();
+  if (any) parked_.assign(run.early.begin() + first, run.early.begin() + end);
   for (bool again = true; again;) {
     const uint64_t takes = gate.takes();
     again = false;
@@ -180,6 +302,8 @@ bool BatchRunner::park_held(BatchRun& run, Batch& batch, Batch::Row first, Batch
 // With the view that it belongs to.
 void BatchRunner::park(BatchRun& run, Batch& batch, Batch::Row row, Awaited* what,
                        Batch::Row first) {
+  // All writes that are put off go together, so one waits for all.
+  if (what != nullptr && what == delay_ && std::exchange(run.put_off, true)) what = nullptr;
   const auto park_one = [&](Batch::Row one, Awaited* its) {
     if (std::exchange(parked_[one - first], 1) == 0) run.park(batch, one, its);
   };
@@ -197,9 +321,11 @@ Awaited* BatchRunner::awaited(const Batch::Columns& columns, Batch::Row row) con
   const HostStore& store = engine_.store;
   const uint64_t hash = columns.hash[row];
   const uint32_t database = columns.database[row];
-  if (Awaited* const holder = store.gate.held(holder_, hash, database)) return holder;
-  if (store.row_gate == nullptr || store.gate.owns(holder_, hash, database)) return nullptr;
-  return store.row_gate->awaited(columns, row);
+  if (Awaited* const holder = store.gate.held(*holder_, hash, database)) return holder;
+  if (store.row_gate != nullptr && !store.gate.owns(*holder_, hash, database)) {
+    if (Awaited* const what = store.row_gate->awaited(columns, row)) return what;
+  }
+  return columns.op[row] != Op::get ? delay_ : nullptr;
 }
 
 // Gets whose values are lost with a device are run on the host.
@@ -216,29 +342,37 @@ void BatchRunner::finish_values(BatchRun& run) {
 // fetched later.
 void BatchRunner::run_now(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end,
                           bool hashed) {
-  if (engine_.on_device()) {
-    DeviceExecutor& device = *engine_.device;
-    const bool parks = fetchers_ != nullptr && run.reader != nullptr && !run.batch->has_groups();
-    first = device.run(participant_, run, batch, first, end, parks ? &run : nullptr);
-    if (fetchers_ == nullptr) finish_values(run);
-  }
+  if (engine_.on_device()) first = run_on_device(run, batch, first, end, nullptr);
   if (first != end) executor_.run(batch, run.now_ms, run.writable, first, end, hashed);
 }
 
-// Rows of groups wait before they take their keys.
-void BatchRunner::wait_for_gated(Batch& batch) {
-  for (const Batch::Span& group : batch.groups()) {
-    for (Batch::Row row = group.first; row < group.end; ++row) {
-      while (Awaited* const what = engine_.store.row_gate->awaited(batch.columns(), row)) {
-        SleepingWaiter waiter;
-        what->begin(waiter);
-        waiter.wait();
-      }
-    }
+// Those with hashes that park_held has left: by one round for all, on the host in runs.
+void BatchRunner::run_unparked(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end) {
+  const auto parked = [&](Batch::Row row) { return parked_[row - first] != 0; };
+  Batch::Row row = first;
+  if (engine_.on_device() && std::count(parked_.begin(), parked_.end(), 0) != 0) {
+    row = run_on_device(run, batch, first, end, parked_.data());
+  }
+  for (; row < end; ++row) {
+    if (parked(row)) continue;
+    const Batch::Row begin = row;
+    while (row < end && !parked(row)) ++row;
+    executor_.run(batch, run.now_ms, run.writable, begin, row, true);
   }
 }
 
+Batch::Row BatchRunner::run_on_device(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end,
+                                      const uint8_t* skipped) {
+  DeviceExecutor& device = *engine_.device;
+  const bool parks = fetchers_ != nullptr && run.reader != nullptr && !run.batch->has_groups();
+  const Batch::Row done =
+      device.run(participant_, run, batch, first, end, parks ? &run : nullptr, skipped);
+  if (fetchers_ == nullptr) finish_values(run);
+  return done;
+}
+
 Submitted BatchRunner::run_again(BatchRun& run) {
+  if (run.take_whole()) return run_groups(run);
   Batch& again = run.take_parked();
   if (engine_.store.sink != nullptr) [[unlikely]]
     begin_commits(run, true);
@@ -288,7 +422,10 @@ bool BatchRunner::make_room(BatchRun& run) {
 }
 
 bool BatchRunner::maintain(int64_t now_ms) {
-  return upkeep_.step(std::exchange(writes_, 0), now_ms);
+  const bool more = upkeep_.step(std::exchange(writes_, 0), now_ms);
+  if (engine_.device == nullptr || !engine_.device->rounds().tends()) return more;
+  const EpochGuard guard(engine_.store.epochs, slot_);
+  return engine_.device->rounds().tend() || more;
 }
 
 // The batch has the databases (executor/key_gate.h), and nobody else works on what is theirs.

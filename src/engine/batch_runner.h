@@ -25,12 +25,14 @@
 namespace isotherm {
 
 class EngineState;
+class WriteDelay;
 
 class BatchRunner final : public Executor {
  public:
-  // For a thread of a crew: the crew, and the threads that fetch values; else null. Throws
-  // std::bad_alloc, and std::runtime_error where no epoch slot is left.
-  explicit BatchRunner(EngineState& engine, Executor* crew = nullptr,
+  // For a thread of a crew: the crew, and the threads that fetch values; else null. `waits`: the
+  // thread may wait for keys that others have; else its batches do. Throws std::bad_alloc, and
+  // std::runtime_error where no epoch slot is left.
+  explicit BatchRunner(EngineState& engine, bool waits, Executor* crew = nullptr,
                        ValueFetchers* fetchers = nullptr);
   ~BatchRunner();
   BatchRunner(const BatchRunner&) = delete;
@@ -39,7 +41,7 @@ class BatchRunner final : public Executor {
   // In this thread: `ended`, or `under_way` where rows wait.
   Submitted submit(BatchRun& run) override;
   void resume(BatchRun& run) override { run.owner.moved(run, BatchRun::Phase::resumable); }
-  // The rows that were parked.
+  // The rows that were parked, or the batch that waited as a whole.
   Submitted run_again(BatchRun& run);
 
   // Whether what the batch writes finds room, as far as can be said without waiting.
@@ -60,33 +62,45 @@ class BatchRunner final : public Executor {
   void check_reader(const ValueReader* reader);
   bool make_room(BatchRun& run);
   void prepare_device(BatchRun& run);
+  void run_walks(BatchRun& run);
   void run_plain(BatchRun& run);
-  void run_groups(BatchRun& run);
+  Submitted run_groups(BatchRun& run);
+  bool take_keys(BatchRun& run);
+  bool pass_row_gate(BatchRun& run);
+  bool wait_whole(BatchRun& run);
+  void give_keys_back(BatchRun& run);
+  void run_early(BatchRun& run);
+  bool find_early(const Batch& batch);
   void run_all(BatchRun& run);
   void run_gated(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end);
   bool park_held(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end);
   void park(BatchRun& run, Batch& batch, Batch::Row row, Awaited* what, Batch::Row first);
   Awaited* awaited(const Batch::Columns& columns, Batch::Row row) const;
+  bool delays_writes(const Batch& batch) const;
   void run_now(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end, bool hashed);
+  void run_unparked(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end);
+  Batch::Row run_on_device(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end,
+                           const uint8_t* skipped);
   void finish_values(BatchRun& run);
-  void wait_for_gated(Batch& batch);
   void begin_commits(BatchRun& run, bool again);
   Submitted settle(BatchRun& run);
   void flush(Batch& batch, Batch::Row row);
   uint64_t flush_index(uint32_t database);
 
   EngineState& engine_;
+  const bool waits_;
   Executor* const crew_;
   ValueFetchers* const fetchers_;
   const TakenSlot taken_;
   EpochDomain::Slot& slot_;
   const GateHolder gate_holder_;
-  KeyGate::Holder& holder_;
+  KeyGate::Holder* holder_;  // the runner's, or that of the run whose groups it runs
   HostExecutor executor_;
   DeviceExecutor::Participant participant_;  // of rounds, where there is a device
   std::unique_ptr<ValueReader> reader_;
   HostUpkeep upkeep_;
   std::vector<uint8_t> parked_;  // of the rows that are to run now
+  WriteDelay* delay_ = nullptr;  // of the rows that run now, where writes are put off
   uint64_t writes_ = 0;          // rows that may write, since the last step of upkeep
 };
 

@@ -16,6 +16,7 @@
 #include "items/poison.h"
 #include "models/change_log.h"
 #include "models/history.h"
+#include "models/pile.h"
 
 namespace isotherm::commit_test {
 namespace {
@@ -74,6 +75,7 @@ BitfieldStep set_byte() {
   return step;
 }
 thread_local BitfieldStep steps[1] = {set_byte()};
+constexpr std::string_view parts[] = {"part"};
 
 constexpr Ask states[] = {
     [](Batch&, const std::string&, int64_t) {},
@@ -81,6 +83,11 @@ constexpr Ask states[] = {
     [](Batch& batch, const std::string& key, int64_t now) { batch.put(key, "x", 0, now + 50); },
     [](Batch& batch, const std::string& key, int64_t now) { batch.put(key, "12", 0, now + 1); },
     [](Batch& batch, const std::string& key, int64_t) { batch.put(key, "flags", 0, 0, 3); },
+    [](Batch& batch, const std::string& key, int64_t) { batch.call(key, pile::push, parts); },
+    [](Batch& batch, const std::string& key, int64_t now) {
+      batch.call(key, pile::push, parts);
+      batch.expire(key, now + 1, option::any_type);
+    },
 };
 
 constexpr Ask asked[] = {
@@ -110,6 +117,14 @@ constexpr Ask asked[] = {
     [](Batch& batch, const std::string& key, int64_t) { batch.add_float(key, "0.5"); },
     [](Batch& batch, const std::string& key, int64_t) {
       batch.cancel(batch.get(key), batch.size());
+    },
+    [](Batch& batch, const std::string& key, int64_t) { batch.call(key, pile::size); },
+    [](Batch& batch, const std::string& key, int64_t) { batch.call(key, pile::push, parts); },
+    [](Batch& batch, const std::string& key, int64_t) { batch.call(key, pile::push_there, parts); },
+    [](Batch& batch, const std::string& key, int64_t) { batch.call(key, pile::pop); },
+    [](Batch& batch, const std::string& key, int64_t) { batch.call(key, pile::refuse); },
+    [](Batch& batch, const std::string& key, int64_t now) {
+      batch.expire(key, now + 100, option::any_type);
     },
 };
 

@@ -43,12 +43,12 @@ void Crew::make_threads() {
         std::min(count_, most_fetchers),
         [this](ValueReader& reader) { engine_.device->finish(reader); });
   }
-  if (!engine_.device->schedule().waits()) {
+  if (!engine_.device->gathers()) {
     quick_ = std::make_unique<QuickPath>(engine_, *this, fetchers_.get());
   }
   for (uint32_t i = 0; i < count_; ++i) {
-    BatchRunner& runner =
-        *runners_.emplace_back(std::make_unique<BatchRunner>(engine_, this, fetchers_.get()));
+    BatchRunner& runner = *runners_.emplace_back(
+        std::make_unique<BatchRunner>(engine_, false, this, fetchers_.get()));
     threads_.emplace_back([this, &runner] { work(runner); });
   }
 }

@@ -329,7 +329,7 @@ TEST_F(DeviceEngineTest, AGroupComesThroughThoughABatchWaitsForMore) {
 
 TEST_F(DeviceEngineTest, OptionsOfRoundsThatCannotWorkAreRefused) {
   Options wrong = options();
-  wrong.rounds = {Scheduling::adaptive, 0, 0};
+  wrong.rounds = {Scheduling::adaptive, 0, 1};
   EXPECT_THROW(Engine(wrong, clock, fake_root_tiers_maker(device)), std::invalid_argument);
   EXPECT_THROW(Engine(wrong, clock), std::invalid_argument);
 }

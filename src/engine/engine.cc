@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/seed.h"
+#include "batch/round_policy.h"
 #include "engine/engine_state.h"
 #include "gpu/cuda_root_table.h"
 #include "items/arriving_item.h"
@@ -37,7 +38,7 @@ const Options& checked(const Options& options) {
     throw std::invalid_argument("gpu_threads must be at most 256");
   }
   if (options.gpu_queue == 0) throw std::invalid_argument("gpu_queue must be at least 1");
-  static_cast<void>(RoundSchedule(options.rounds));
+  static_cast<void>(completed(options.rounds));
   return options;
 }
 
@@ -57,14 +58,22 @@ EngineState::EngineState(const Options& options, const Clock& its_clock)
     : clock(its_clock),
       store(checked(options), options.hash_seed ? *options.hash_seed : draw_seed()) {}
 
-EngineState::~EngineState() = default;
+// Its thread may still be telling the crew of a batch that has ended since.
+EngineState::~EngineState() { write_delay.reset(); }
 
 void EngineState::use_device(const RootTiersMaker& make_index, bool required,
                              WaitClock* round_clock) {
   try {
-    device = std::make_unique<DeviceExecutor>(store, make_index, round_clock);
+    const RoundOptions& rounds = store.options.rounds;
+    WaitClock& wait_clock = round_clock != nullptr ? *round_clock : steady_clock;
+    device =
+        std::make_unique<DeviceExecutor>(store, make_index, make_round_policy(rounds), wait_clock);
+    if (rounds.write_cycles > 1) {
+      write_delay = std::make_unique<WriteDelay>(make_round_policy(rounds), wait_clock);
+    }
   } catch (const std::exception& error) {
     if (required) throw std::runtime_error(error.what());
+    device.reset();
     device_problem = error.what();
   }
 }
@@ -205,7 +214,7 @@ EngineStats Engine::stats() const {
   if (state_->device) {
     stats.takeover_us = state_->device->takeover_us();
     stats.memory_nodes = state_->device->memory_nodes();
-    stats.round_options = state_->device->schedule().options();
+    stats.round_options = completed(state_->store.options.rounds);
     stats.rounds = state_->device->round_stats();
     stats.values = state_->device->value_stats();
     if (const Crew* crew = state_->crew_if_made()) {

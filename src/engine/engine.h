@@ -18,8 +18,9 @@
 // Order. Requests of a batch on one key take effect in row order; across workers each key is
 // linearizable. Batches of one worker that are under way together are concurrent. The rows of
 // groups take effect together; so a row may wait for a group of another worker that has its key,
-// and its batch is under way for so long, on the host, too. A batch with groups waits as a whole,
-// in `submit` or `start`, for those who have keys of its groups.
+// and its batch is under way for so long, on the host, too. Groups wait for others who have some of
+// their keys, with what is on these keys in their batch: in `start` where the worker may wait, else
+// under way.
 //
 // Limits. 256 workers; 64 batches under way, or ended and not cleared, of each.
 #pragma once
@@ -33,8 +34,8 @@
 
 #include "base/clock.h"
 #include "base/wait_clock.h"
-#include "executor/device/round_schedule.h"
 #include "executor/executor.h"
+#include "executor/scheduling_policy.h"
 #include "executor/values/device_values.h"
 #include "gpu/root_tier.h"
 #include "isotherm/batch.h"
@@ -206,6 +207,9 @@ class Worker {
   void wait_for(const Batch& batch);
   // Whether a batch of it is under way or not cleared.
   bool busy() const;
+  // Whether its batches run in its thread, so rows that are not answered when `start` returns wait
+  // for something.
+  bool runs_all() const;
   // Whether a queue was full for its last batch, and has not told yet that it has room.
   bool refused() const;
   // Called, by any thread, when `wait` would return; of a worker that starts small batches, or

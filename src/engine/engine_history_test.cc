@@ -51,11 +51,13 @@ class EngineHistoryTest : public ::testing::TestWithParam<Case> {
     if (GetParam().index == Where::gpu && std::getenv("ISOTHERM_TEST_GPU") == nullptr) {
       GTEST_SKIP() << "skipped: no GPU";
     }
+    WaitClock* const its_clock =
+        GetParam().rounds.policy == Scheduling::adaptive ? &rounds_clock : nullptr;
     if (GetParam().index == Where::fake_device) {
-      made = std::make_unique<Engine>(options(), clock, fake_root_tiers_maker(device));
+      made = std::make_unique<Engine>(options(), clock, fake_root_tiers_maker(device), its_clock);
     } else if (GetParam().index == Where::small_devices) {
-      made = std::make_unique<Engine>(options(), clock,
-                                      fake_root_tiers_maker({&device, &other_device}, small));
+      made = std::make_unique<Engine>(
+          options(), clock, fake_root_tiers_maker({&device, &other_device}, small), its_clock);
     } else {
       made = std::make_unique<Engine>(options(), clock);
     }
@@ -84,6 +86,8 @@ class EngineHistoryTest : public ::testing::TestWithParam<Case> {
     for (uint64_t i = 0; i < batches && !HasFatalFailure(); ++i) {
       history.step(clock.now_ms(), submit);
       worker.maintain();
+      // So that the side of the index changes at nearly every change of the load.
+      rounds_clock.advance(400'000'000);
       // With more threads nobody knows which time a batch of another thread saw.
       if (GetParam().threads == 1 && i % 3 == 0) clock.advance(15);
     }
@@ -93,6 +97,7 @@ class EngineHistoryTest : public ::testing::TestWithParam<Case> {
   }
 
   ManualClock clock{1'700'000'000'000};
+  ManualWaitClock rounds_clock{1};  // where nobody waits by it
   // What a tier takes beside its segments, and some 12 of these.
   static constexpr uint64_t small = 2'140'000;
   FakeDevice device{GetParam().keys, uint64_t{1} << 28};
@@ -117,6 +122,13 @@ TEST_P(EngineHistoryTest, EveryAnswerEqualsTheModels) {
     EXPECT_GT(engine().stats().values.to_device, 0u);
     if (GetParam().threads == 1) {
       EXPECT_GT(engine().stats().values.fetched, 0u);
+    }
+  }
+  if (GetParam().rounds.policy == Scheduling::adaptive) {
+    EXPECT_GT(engine().stats().rounds.switches, poison::sanitized ? 2u : 8u);
+    // Near the cap the index stays where it is.
+    if (GetParam().maxmemory == 0) {
+      EXPECT_GT(engine().stats().root_table.host_lookups, 0u);
     }
   }
   // Where the devices were full.
@@ -248,6 +260,8 @@ INSTANTIATE_TEST_SUITE_P(
 // Rounds that wait for more.
 constexpr RoundOptions fixed_rounds{Scheduling::fixed_size, 250, 300'000};
 constexpr RoundOptions periodic_rounds{Scheduling::periodic, 0, 500'000};
+constexpr RoundOptions adaptive_rounds{Scheduling::adaptive, 80};
+constexpr RoundOptions delayed_writes{Scheduling::periodic, 0, 100'000, 3};
 
 INSTANTIATE_TEST_SUITE_P(
     Schedules, EngineHistoryTest,
@@ -257,6 +271,16 @@ INSTANTIATE_TEST_SUITE_P(
                            2000, 80, Where::fake_device, fixed_rounds},
                       Case{"threads_periodic", EvictionPolicy::noeviction, 0, 3, 100, 80,
                            Where::fake_device, periodic_rounds},
+                      Case{"adaptive", EvictionPolicy::noeviction, 0, 1, 4'000, 150,
+                           Where::fake_device, adaptive_rounds},
+                      Case{"threads_adaptive", EvictionPolicy::noeviction, 0, 3, 500, 150,
+                           Where::fake_device, adaptive_rounds},
+                      Case{"threads_adaptive_volatile_ttl", EvictionPolicy::volatile_ttl, cap / 3,
+                           3, 2000, 80, Where::fake_device, adaptive_rounds},
+                      Case{"threads_adaptive_small_devices", EvictionPolicy::noeviction, 0, 3,
+                           4'000, 150, Where::small_devices, adaptive_rounds},
+                      Case{"threads_delayed_writes", EvictionPolicy::noeviction, 0, 3, 100, 80,
+                           Where::fake_device, delayed_writes},
                       Case{"threads_periodic_small_devices", EvictionPolicy::noeviction, 0, 3,
                            4'000, 150, Where::small_devices, periodic_rounds}),
     [](const auto& param) { return std::string(param.param.name); });

@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/wait_clock.h"
+#include "batch/write_delay.h"
 #include "engine/crew.h"
 #include "engine/engine.h"
 #include "executor/device/device_executor.h"
@@ -47,7 +49,9 @@ class EngineState {
 
   const Clock& clock;
   HostStore store;
-  std::unique_ptr<DeviceExecutor> device;  // or null
+  SteadyWaitClock steady_clock;
+  std::unique_ptr<DeviceExecutor> device;   // or null
+  std::unique_ptr<WriteDelay> write_delay;  // where the index is on a device and writes are put off
   std::string device_problem;
 
   std::atomic<uint32_t> workers{0};

@@ -1,6 +1,7 @@
 // Groups: rows behind guards, alone and beside other threads.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <charconv>
 #include <string>
 #include <thread>
@@ -66,6 +67,78 @@ TEST(Group, GuardsMayFollowOneAnotherAndStandAtBothEnds) {
   worker.submit(batch);
   EXPECT_EQ(calls, 4);
   EXPECT_EQ(batch.reply(1).number, 2);
+}
+
+TEST(Group, UnlessUnchangedCancelsWhereAVersionIsAnother) {
+  const ManualClock clock{1000};
+  Engine engine({}, clock);
+  Worker worker(engine);
+  Batch batch;
+  batch.put("a", "1");
+  batch.put("b", "1");
+  worker.submit(batch);
+  const uint64_t versions[] = {batch.reply(0).version, batch.reply(1).version};
+  batch.clear();
+  // Compares three keys, of which the last is absent, and then writes two.
+  const auto swap = [&](uint64_t a, uint64_t b, uint64_t absent, const char* value) {
+    batch.clear();
+    const std::array<uint64_t, 3> expected{a, b, absent};
+    const char* const keys[] = {"a", "b", "c"};
+    for (size_t i = 0; i < 3; ++i) {
+      batch.note(batch.get(keys[i]), static_cast<int64_t>(expected[i]));
+    }
+    batch.unless_unchanged(0);
+    batch.put("a", value);
+    batch.put("d", value);
+    batch.group(0);
+    const Batch::Row behind = batch.get("a");
+    worker.submit(batch);
+    EXPECT_EQ(batch.reply(3).status, batch.reply(4).status);
+    return std::string(batch.reply(behind).value());
+  };
+  EXPECT_EQ(swap(versions[0], versions[1] + 1, 0, "wrong"), "1");
+  EXPECT_EQ(swap(versions[0] - 1, versions[1], 0, "wrong"), "1");
+  EXPECT_EQ(swap(0, versions[1], 0, "wrong"), "1") << "it is there";
+  EXPECT_EQ(swap(versions[0], versions[1], 1, "wrong"), "1") << "it is not there";
+  EXPECT_EQ(batch.reply(3).status, Status::not_found) << "cancelled";
+  EXPECT_EQ(swap(versions[0], versions[1], 0, "2"), "2");
+  EXPECT_EQ(batch.reply(4).status, Status::ok);
+  EXPECT_EQ(swap(versions[0], versions[1], 0, "wrong"), "2") << "it has another since";
+}
+
+TEST(Group, AFlushStandsBetweenTheRowsBeforeItAndThoseBehindIt) {
+  const ManualClock clock{1000};
+  Engine engine({}, clock);
+  Worker worker(engine);
+  Batch batch;
+  const auto text = [&](Batch::Row row) {
+    const Reply& reply = batch.reply(row);
+    return reply.status == Status::ok ? std::string(reply.value()) : "(none)";
+  };
+  batch.select(1);
+  batch.put("a", "of 1");
+  batch.select(0);
+  batch.put("a", "before");
+  const Batch::Row before = batch.get("a");
+  EXPECT_EQ(batch.flush(0, 1), before + 1);
+  const Batch::Row behind = batch.get("a");
+  batch.append("a", "x");
+  const Batch::Row first = batch.get("a");
+  batch.unless_absent(first);
+  batch.put("a", "wrong");
+  batch.group(first);
+  const Batch::Row appended = batch.get("a");
+  batch.flush(0, 1);
+  const Batch::Row last = batch.get("a");
+  batch.select(1);
+  const Batch::Row of_another = batch.get("a");
+  worker.submit(batch);
+  EXPECT_EQ(text(before), "before");
+  EXPECT_EQ(text(behind), "(none)");
+  EXPECT_EQ(text(appended), "x");
+  EXPECT_EQ(text(last), "(none)");
+  EXPECT_EQ(text(of_another), "of 1");
+  EXPECT_EQ(engine.database(0).keys, 0u);
 }
 
 // Threads move amounts between two accounts; whoever looks finds the same sum.

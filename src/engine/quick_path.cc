@@ -39,7 +39,8 @@ QuickPath::~QuickPath() {
 bool QuickPath::suits(const BatchRun& run) const {
   const Batch& batch = *run.batch;
   const HostStore& store = engine_.store;
-  if (batch.empty() || batch.size() > most_rows || batch.has_groups()) return false;
+  if (batch.empty() || batch.size() > most_rows) return false;
+  if (batch.has_groups() || batch.walks()) return false;
   if (store.row_gate != nullptr || store.sink != nullptr) return false;
   // Without a reader the device has failed, which takes long.
   return run.reader != nullptr || store.values == nullptr || store.values->lost();
@@ -153,7 +154,7 @@ void QuickPath::close() {
   works_.clear();
   open_.store(false, std::memory_order_relaxed);
   engine_.store.epochs.leave(*slot_.slot);
-  if (writes_ < writes_a_nudge) return;
+  if (writes_ < writes_a_nudge && !engine_.device->rounds().tends()) return;
   writes_ = 0;
   crew_.nudge();
 }

@@ -166,6 +166,48 @@ TEST_F(QuickPathTest, WhatComesMeanwhileGoesTogetherAndWhoeverLooksLeads) {
   for (Loop* one : loops) EXPECT_EQ(one->turn(), 1);
 }
 
+// Few rows at a time bring the index to the host, many bring it back.
+TEST_F(QuickPathTest, TheHostAnswersFewRowsThoughTheDeviceStandsStill) {
+  Options options;
+  options.rounds = {Scheduling::adaptive, 200};
+  use_device(options);
+  const auto loop = warm_loop();
+  const auto stats = [&] { return engine->stats().root_table; };
+  std::vector<std::string> keys;
+  for (int i = 0; i < 150; ++i) keys.push_back(std::to_string(i));
+  Batch many;
+  for (const std::string& key : keys) many.put(key, key);
+  loop->run(many, clock.now_ms());
+  while (stats().bins_to_host == 0) {
+    Batch batch;
+    batch.get("7");
+    loop->run(batch, clock.now_ms());
+    EXPECT_EQ(batch.reply(0).value(), "7");
+  }
+  EXPECT_EQ(stats().host_entries, 150u);
+  gates.rounds.close();
+  const uint64_t before = quick();
+  Batch batch;
+  batch.get("8");
+  batch.add("n", 5);
+  batch.put("9", "new");
+  batch.erase("10");
+  loop->run(batch, clock.now_ms());
+  EXPECT_EQ(batch.reply(0).value(), "8");
+  EXPECT_EQ(quick(), before + 1);
+  EXPECT_EQ(stats().host_entries, 150u);
+  EXPECT_EQ(engine->stats().rounds.switches, 0u);
+  gates.rounds.open();
+  while (stats().host_entries != 0) {
+    Batch all;
+    for (int i = 0; i < 400; ++i) all.get(keys[i % 150]);
+    loop->run(all, clock.now_ms());
+    EXPECT_EQ(all.reply(9).value(), "new");
+    EXPECT_EQ(all.reply(10).status, Status::not_found);
+  }
+  EXPECT_EQ(engine->stats().rounds.switches, 1u);
+}
+
 TEST_F(QuickPathTest, WhatMayTakeLongIsTheCrews) {
   Options options;
   options.gpu_threads = 2;

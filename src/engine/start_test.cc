@@ -13,7 +13,7 @@
 #include "engine/engine.h"
 #include "fake_device/gated_root_table.h"
 #include "items/poison.h"
-#include "models/awaited_latch.h"
+#include "models/key_latches.h"
 
 namespace isotherm::start_test {
 namespace {
@@ -21,18 +21,6 @@ namespace {
 using Started = Worker::Started;
 
 constexpr uint64_t device_bytes = uint64_t{1} << 28;
-
-// Keeps rows on one key waiting until the test lets them go.
-class KeyLatch final : public RowGate, public AwaitedLatch {
- public:
-  explicit KeyLatch(std::string key) : key_(std::move(key)) {}
-  Awaited* awaited(const Batch::Columns& columns, Batch::Row row) override {
-    return columns.key[row] == key_ && !is_open() ? this : nullptr;
-  }
-
- private:
-  const std::string key_;
-};
 
 class StartTest : public ::testing::Test {
  protected:
@@ -104,8 +92,9 @@ TEST_F(StartTest, OnTheHostABatchHasEndedWhenItWasStarted) {
 }
 
 TEST_F(StartTest, RowsBehindOneThatWaitsKeepTheirOrder) {
-  KeyLatch gate("slow");
-  engine->set_row_gate(&gate);
+  KeyLatches gates_of_keys{"slow"};
+  AwaitedLatch& gate = gates_of_keys["slow"];
+  engine->set_row_gate(&gates_of_keys);
   Worker worker(*engine, false);
   int done = 0;
   Batch batch;
@@ -135,8 +124,9 @@ TEST_F(StartTest, RowsBehindOneThatWaitsKeepTheirOrder) {
 }
 
 TEST_F(StartTest, ARowMayWaitAgain) {
-  KeyLatch gate("slow");
-  engine->set_row_gate(&gate);
+  KeyLatches gates_of_keys{"slow"};
+  AwaitedLatch& gate = gates_of_keys["slow"];
+  engine->set_row_gate(&gates_of_keys);
   Worker worker(*engine, false);
   Batch batch;
   batch.put("slow", "value");
@@ -151,8 +141,9 @@ TEST_F(StartTest, ARowMayWaitAgain) {
 }
 
 TEST_F(StartTest, OtherBatchesGoOnWhileOneWaits) {
-  KeyLatch gate("slow");
-  engine->set_row_gate(&gate);
+  KeyLatches gates_of_keys{"slow"};
+  AwaitedLatch& gate = gates_of_keys["slow"];
+  engine->set_row_gate(&gates_of_keys);
   Worker worker(*engine, false);
   Batch slow;
   slow.put("slow", "1");
@@ -173,8 +164,9 @@ TEST_F(StartTest, OtherBatchesGoOnWhileOneWaits) {
 }
 
 TEST_F(StartTest, AGroupWaitsBeforeItTakesItsKeys) {
-  KeyLatch gate("slow");
-  engine->set_row_gate(&gate);
+  KeyLatches gates_of_keys{"slow"};
+  AwaitedLatch& gate = gates_of_keys["slow"];
+  engine->set_row_gate(&gates_of_keys);
   std::thread other([&] {
     Worker worker(*engine);
     Batch batch;

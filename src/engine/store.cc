@@ -85,7 +85,7 @@ Status Handle::add(std::string_view key, int64_t delta, int64_t& sum) {
 
 Status Handle::expire(std::string_view key, int64_t expiry) {
   batch_.select(database_);
-  batch_.expire(key, expiry, option::no_value);
+  batch_.expire(key, expiry, option::any_type | option::no_value);
   return run_single([](const Reply&, Status) {});
 }
 

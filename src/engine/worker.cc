@@ -4,6 +4,7 @@
 #include <mutex>
 #include <new>
 #include <stdexcept>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -11,7 +12,6 @@
 #include "engine/crew.h"
 #include "engine/engine.h"
 #include "engine/engine_state.h"
-#include "index/item_table.h"
 
 namespace isotherm {
 
@@ -28,7 +28,7 @@ struct Worker::Impl final : BatchRun::Owner {
   };
 
   Impl(EngineState& state, bool its_waits)
-      : engine(state), waits(its_waits), runner(state), first(*this, runner.slot()) {
+      : engine(state), waits(its_waits), runner(state, its_waits), first(*this, runner.slot()) {
     first.reader = runner.reader();
     first.sender = &sender;
     news.reserve(most_under_way);
@@ -98,8 +98,13 @@ void answer_all(Batch& batch, Status status) {
 bool Worker::Impl::valid(const Batch& batch) const {
   const Batch::Columns& columns = batch.columns();
   const uint32_t databases = engine.store.options.databases;
-  return std::all_of(columns.database, columns.database + batch.size(),
-                     [&](uint32_t database) { return database < databases; });
+  const bool walks = batch.walks();
+  if (walks && batch.has_groups()) return false;
+  for (Batch::Row row = 0; row < batch.size(); ++row) {
+    if (columns.database[row] >= databases) return false;
+    if (walks && columns.op[row] != Op::walk) return false;
+  }
+  return true;
 }
 
 // Null without memory for one, or a slot.
@@ -285,6 +290,8 @@ void Worker::submit(Batch& batch) { submit(batch, impl_->engine.clock.now_ms());
 void Worker::submit(Batch& batch, int64_t now_ms) {
   Impl& impl = *impl_;
   if (!impl.valid(batch)) return answer_all(batch, Status::invalid);
+  // This thread may wait for a round that its own small batches are in.
+  impl.leave_to_finisher();
   switch (impl.hand_to(impl.runner, batch, now_ms)) {
     case Started::ended:
       return;
@@ -354,6 +361,7 @@ void Worker::wait_for(const Batch& batch) {
 }
 
 bool Worker::busy() const { return impl_->out != 0; }
+bool Worker::runs_all() const { return impl_->engine.crew_if_made() == nullptr; }
 bool Worker::refused() const { return impl_->refused; }
 
 void Worker::wake_by(std::function<void()> wake) {
@@ -416,46 +424,19 @@ void Worker::flush(uint32_t first, uint32_t end) {
 
 uint64_t Worker::scan(uint32_t database, uint64_t cursor, uint64_t count,
                       const std::function<void(const ScanItem&)>& visit) {
-  HostStore& store = impl_->engine.store;
-  const Inside inside(*impl_);
-  const int64_t now_ms = impl_->engine.clock.now_ms();
-  // Empty lines cost a step too, so a sparse index does not make one call long.
-  constexpr uint64_t lines_per_item = 8;
-  count = std::max<uint64_t>(count, 1);
-  uint64_t visited = 0;
-  const auto show = [&](Location location) {
-    const Item* item = store.items.item(location);
-    if (item->expired(now_ms) || item->database() != database) return;
-    const bool large = location::kind(location) == location::Kind::large;
-    visit({item->key(), item->type(), item->value_bytes(), item->expiry(),
-           large ? size_classes::count : location::size_class(location)});
-    ++visited;
-  };
-  const auto show_members = [&](uint64_t root) { for_each_member(store.items, root, show); };
-  // A cursor is the bound to go on from; on a device, whose order is another, with the lowest bit,
-  // which no bound has. A walk that was begun in the other order begins anew.
-  constexpr uint64_t device_bit = 1;
-  const bool began_on_device = (cursor & device_bit) != 0;
-  const bool on_device = impl_->engine.on_device();
-  uint64_t bound = began_on_device == on_device ? cursor & ~device_bit : 0;
-  if (on_device) {
-    constexpr uint64_t most_wanted = 1 << 12;  // each step takes a turn among the batches
-    for (uint64_t before = visited + 1; before != visited;) {
-      before = visited;
-      const uint64_t wanted = std::min(count - visited, most_wanted);
-      if (!impl_->engine.device->scan(bound, wanted, show_members, bound)) break;
-      if (bound == 0 || visited >= count) return bound == 0 ? 0 : bound | device_bit;
-    }
-    if (impl_->engine.on_device()) return bound | device_bit;
-    bound = 0;
+  struct FunctionVisitor final : ItemVisitor {
+    explicit FunctionVisitor(const std::function<void(const ScanItem&)>& its) : function(its) {}
+    void visit(const ScanItem& item) override { function(item); }
+    const std::function<void(const ScanItem&)>& function;
+  } visitor(visit);
+  for (;; std::this_thread::yield()) {
+    Batch batch;
+    batch.select(database);
+    batch.walk(cursor, count, visitor);
+    submit(batch);
+    const Reply& reply = batch.reply(0);
+    if (reply.status != Status::retry) return static_cast<uint64_t>(reply.number);
   }
-  const LineIndex* index = store.databases[database].index();
-  if (index == nullptr) return 0;
-  for (uint64_t lines = 0; visited < count && lines / lines_per_item < count; ++lines) {
-    bound = index->scan(bound, [&](uint64_t /*hash*/, uint64_t root) { show_members(root); });
-    if (bound == 0) break;
-  }
-  return bound;
 }
 
 }  // namespace isotherm

@@ -4,11 +4,24 @@
 
 #include "base/tile.h"
 #include "index/item_table.h"
+#include "isotherm/object.h"
+#include "items/change.h"
 
 namespace isotherm {
 namespace {
 
 bool stores(Op op) { return op != Op::get && op != Op::erase && op != Op::none && op != Op::flush; }
+
+// A function that does not grow is to run however little room there is.
+uint64_t call_bytes(const Batch::Columns& columns, Batch::Row row) {
+  if (!reinterpret_cast<const ObjectFunction*>(columns.value[row].data())->grows) return 0;
+  return bytes_of_arguments(columns.arguments_of(row));
+}
+
+uint64_t object_bytes(std::string_view value) {
+  const auto& object = *reinterpret_cast<const std::unique_ptr<Object>*>(value.data());
+  return object != nullptr ? object->memory() : 0;
+}
 
 // Whether the row's item holds the old value, too.
 bool copies(Op op) {
@@ -27,6 +40,10 @@ uint64_t new_value_bytes(const Batch::Columns& columns, Batch::Row row) {
       return number / 8 + 1;
     case Op::bitfield:
       return bitfield_bytes(bitfield_steps(value));
+    case Op::call:
+      return call_bytes(columns, row);
+    case Op::put_object:
+      return object_bytes(value);
     default:
       return value.size();
   }

@@ -10,10 +10,10 @@
 // versions, and before the reply of whoever made or saw one. Whoever replays them all, flushes
 // included, has what the store has.
 //
-// What is a change: what a request stores, erases, or sets the expiry of; an item that is erased
-// because it has expired, was evicted, or lost its value with a device; a flush, which is told once
-// for all items of a database. No change is what moves an item or its value to another place, be it
-// to the one that a DemotionHook has.
+// What is a change: what a request stores, erases, sets the expiry of, or changes in an object; an
+// item that is erased because it has expired, was evicted, or lost its value with a device; a
+// flush, which is told once for all items of a database. No change is what moves an item or its
+// value to another place, be it to the one that a DemotionHook has.
 //
 // Versions. Each change has one of its own, larger than those of all earlier changes of its key:
 // across deletes and flushes, and when the host takes an index over from a device. An item keeps
@@ -23,6 +23,10 @@
 // before `ends`, and before what that returns. Rows that wait for a value run later, between a
 // `begins` and an `ends` of their own. A batch without rows is told of like others, so it ends when
 // what was told before it may be shown.
+//
+// Objects. An item of one has it whole, as it is from now on, and may be looked at without its lock
+// (items/objects.h): so may the old item, unless it is the new one, whose object has changed
+// already.
 //
 // Threads. Any, several at a time, but for one key one after the other. Nothing here may wait for a
 // batch or a lock that is held while a store is called, allocate without bound, throw, or call the
@@ -37,6 +41,9 @@
 
 namespace isotherm {
 
+struct ObjectFunction;
+struct ObjectCall;
+
 struct ItemChange {
   enum class Reason : uint8_t {
     request,
@@ -50,10 +57,15 @@ struct ItemChange {
   std::string_view key;
   // The values of both may be away (items/item.h). The old one may have expired.
   const Item* old_item;  // null: there was none
-  const Item* new_item;  // null: there is none from now on; the old one: its expiry is set
-  int64_t expiry;        // from now on; no_expiry: none
+  // Null: there is none from now on; the old one: its expiry is set, or its object has changed.
+  const Item* new_item;
+  int64_t expiry;  // from now on; no_expiry: none
   uint64_t version;
   uint64_t token;  // of the batch whose row changes it; 0: none does
+  // What has changed the object of the old item in its place, and may have left it empty: the item
+  // then goes. Else null.
+  const ObjectFunction* function = nullptr;
+  const ObjectCall* call = nullptr;
 };
 
 class CommitSink {

@@ -5,6 +5,7 @@
 #include <limits>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 
 namespace isotherm {
 namespace {
@@ -48,6 +49,14 @@ KeyGate::Holder& KeyGate::join() {
   return *holders_[count];
 }
 
+KeyGate::Holder* KeyGate::join_if_possible() {
+  try {
+    return &join();
+  } catch (const std::exception&) {
+    return nullptr;
+  }
+}
+
 void KeyGate::leave(Holder& holder) {
   const std::lock_guard lock(mutex_);
   holder.in_use_ = false;
@@ -65,6 +74,37 @@ void KeyGate::Holder::begin(Waiter& waiter) {
 
 void KeyGate::take(Holder& holder, const Batch& batch) {
   constexpr int looks = 1000;
+  want(holder, batch);
+  if (!queue(holder, nullptr)) {
+    for (int i = 0; i < looks && !holder.granted_.load(std::memory_order_acquire); ++i) {
+      __builtin_ia32_pause();
+    }
+    std::unique_lock lock(mutex_);
+    holder.told_.wait(lock, [&] { return holder.granted_.load(std::memory_order_relaxed); });
+  }
+  drain(holder);
+}
+
+bool KeyGate::take_now(Holder& holder, const Batch& batch) {
+  want(holder, batch);
+  {
+    const std::lock_guard lock(mutex_);
+    armed_.store(true, std::memory_order_seq_cst);
+    if (!waiting_.empty() || !grant(holder)) {
+      holder.has_all_rows_ = false;
+      return false;
+    }
+  }
+  drain(holder);
+  return true;
+}
+
+bool KeyGate::take_or_tell(Holder& holder, const Batch& batch, Awaited::Waiter& waiter) {
+  want(holder, batch);
+  return queue(holder, &waiter);
+}
+
+void KeyGate::want(Holder& holder, const Batch& batch) {
   holder.batch_ = &batch;
   holder.flush_first_ = std::numeric_limits<uint32_t>::max();
   holder.flush_end_ = 0;
@@ -78,20 +118,19 @@ void KeyGate::take(Holder& holder, const Batch& batch) {
         std::max(holder.flush_end_, static_cast<uint32_t>(columns.number[guard.row]));
   }
   holder.has_all_rows_ = rows == batch.size();
-  std::unique_lock lock(mutex_);
+}
+
+// Whether it has what it wants at once. Nobody who waits can have more than before.
+bool KeyGate::queue(Holder& holder, Awaited::Waiter* waiter) {
+  const std::lock_guard lock(mutex_);
   armed_.store(true, std::memory_order_seq_cst);
-  if (!waiting_.empty() || !grant(holder)) {
-    waiting_.push_back(&holder);
-    grant_waiting();
-    lock.unlock();
-    for (int i = 0; i < looks && !holder.granted_.load(std::memory_order_acquire); ++i) {
-      __builtin_ia32_pause();
-    }
-    lock.lock();
-    holder.told_.wait(lock, [&] { return holder.granted_.load(std::memory_order_relaxed); });
-  }
-  lock.unlock();
-  drain(holder);
+  if (waiting_.empty() && grant(holder)) return true;
+  waiting_.push_back(&holder);
+  Waiters nobody;
+  grant_waiting(nobody);
+  if (holder.granted_.load(std::memory_order_relaxed)) return true;
+  holder.to_tell_ = waiter;
+  return false;
 }
 
 bool KeyGate::flushes_some(const Holder& one, const Holder& other) {
@@ -118,7 +157,7 @@ bool KeyGate::grant(Holder& holder) {
   each_row(*holder.batch_, [&](uint64_t hash, uint32_t database) {
     std::atomic<uint16_t>& owner = owners_[slot_of(hash, database)];
     const uint16_t before = owner.load(std::memory_order_relaxed);
-    if (before == 0) owner.store(holder.number_, std::memory_order_relaxed);
+    if (before == 0) owner.store(holder.number_, std::memory_order_release);
     free = before == 0 || before == holder.number_;
     return free;
   });
@@ -150,7 +189,7 @@ void KeyGate::release(const Holder& holder) {
 }
 
 void KeyGate::give_back(Holder& holder) {
-  std::vector<Awaited::Waiter*> waiters;
+  Waiters waiters;
   {
     const std::lock_guard lock(mutex_);
     release(holder);
@@ -159,13 +198,13 @@ void KeyGate::give_back(Holder& holder) {
     holder.has_all_rows_ = false;
     holding_.erase(std::find(holding_.begin(), holding_.end(), &holder));
     waiters.swap(holder.waiters_);
-    if (!waiting_.empty()) grant_waiting();
+    if (!waiting_.empty()) grant_waiting(waiters);
   }
   for (Awaited::Waiter* waiter : waiters) waiter->there();
 }
 
 // In order: nobody passes one who waits for the same.
-void KeyGate::grant_waiting() {
+void KeyGate::grant_waiting(Waiters& told) {
   if (wanted_.empty()) wanted_.resize(size_t{1} << slot_bits);
   ++look_;
   size_t left = 0;
@@ -178,6 +217,7 @@ void KeyGate::grant_waiting() {
         waits_behind(holder) || std::any_of(waiting_.begin(), waiting_.begin() + left, flush);
     if (!behind && grant(holder)) {
       holder.told_.notify_one();
+      if (holder.to_tell_ != nullptr) told.push_back(std::exchange(holder.to_tell_, nullptr));
       continue;
     }
     waiting_[left++] = &holder;

@@ -6,12 +6,14 @@
 //
 // A batch with groups
 //   take    takes the slots of all keys of all its groups at once, and the databases that it
-//           flushes; or none, and waits. Who asked first is first, of those that want the same.
+//           flushes; or none, and waits. Who asked first is first, of those that want the same. A
+//           thread that must not wait is told when it has them.
 //   drain   waits for what others run on these keys since before they were taken. So much ends by
 //           itself: nobody waits for a group while he runs rows.
 //   rows, guards, rows …
 //   give back
-// It takes nothing more on the way, and its room was made before, so no circle of waits closes.
+// It takes nothing more on the way, and waits for nobody else's keys while it has some, and its
+// room was made before, so no circle of waits closes.
 //
 // Rows of others. Where the gate is not armed they run as they come; their runner's epoch slot says
 // that it works (items/epoch.h), on whatever keys, and the group waits for that. The first group
@@ -86,6 +88,7 @@ class KeyGate {
     uint32_t flush_end_ = 0;
     std::atomic<bool> granted_{false};
     std::condition_variable told_;
+    Waiter* to_tell_ = nullptr;  // instead
     std::vector<Waiter*> waiters_;
   };
 
@@ -96,6 +99,8 @@ class KeyGate {
   // Throws std::bad_alloc, and std::runtime_error where there are too many.
   Holder& join();
   void leave(Holder& holder);
+  // Null where there are too many, or no memory.
+  Holder* join_if_possible();
 
   // Whether a group is, or was of late, under way.
   bool armed() const { return armed_.load(std::memory_order_seq_cst); }
@@ -103,6 +108,12 @@ class KeyGate {
   // For a batch whose keys have their hashes, and whose groups are closed; the thread is not at
   // work. Returns when its rows may run.
   void take(Holder& holder, const Batch& batch);
+  // The same without waiting; false: others have some of them, and nothing is taken.
+  bool take_now(Holder& holder, const Batch& batch);
+  // Whether it has them at once; if not, `waiter` will be told when it has. Before any row comes
+  // `drain`.
+  bool take_or_tell(Holder& holder, const Batch& batch, Awaited::Waiter& waiter);
+  void drain(const Holder& holder) const;
   void give_back(Holder& holder);
   // Whether all rows of its batch are in groups, so nobody else's can be in the way.
   static bool has_all_rows(const Holder& holder) { return holder.has_all_rows_; }
@@ -139,7 +150,8 @@ class KeyGate {
 
  private:
   static constexpr uint32_t slot_bits = 16;
-  static constexpr uint32_t most_holders = 1023;
+  // Who runs batches, and each batch whose groups wait: as many as workers may have under way.
+  static constexpr uint32_t most_holders = 1023 + 256 * 64;
   static constexpr uint32_t quiet_spans = 4096;
   // Nobody, in a build that tests must catch.
   static bool waits() { return !broken(Rule::groups); }
@@ -167,11 +179,13 @@ class KeyGate {
                          database < flush_end_.load(std::memory_order_relaxed);
     return flushed ? flusher : owners_[slot_of(hash, database)].load(std::memory_order_acquire);
   }
+  using Waiters = std::vector<Awaited::Waiter*>;
+  static void want(Holder& holder, const Batch& batch);
   bool grant(Holder& holder);
-  void grant_waiting();
+  bool queue(Holder& holder, Awaited::Waiter* waiter);
+  void grant_waiting(Waiters& told);
   bool waits_behind(const Holder& holder);
   void release(const Holder& holder);
-  void drain(const Holder& holder) const;
   static bool meets(const Holder& holder, const Holder& other);
   void disarm_if_quiet(Holder& holder);
 

@@ -9,9 +9,8 @@
 namespace isotherm {
 namespace {
 
-// Fewer bins are too coarse to share by.
-constexpr int least_bits = 3;
 constexpr uint64_t least_bins_of_device = 16;
+constexpr int usual_bits = 4;
 // A walk on a device goes over so many lines at most.
 constexpr uint64_t lines_a_scan = 1 << 16;
 constexpr uint64_t entries_a_step = 4096;
@@ -22,20 +21,22 @@ constexpr uint32_t rounds_a_look = 64;
 constexpr uint64_t reads_a_look = 16;
 constexpr uint32_t rounds_a_pause = 64;
 
-int bits_for(BinTier& tier, int most) {
-  if (!BinMoves::can_share(tier)) throw DeviceError("the memory of the device is full");
-  return std::min(tier.least_bin_bits(), most);
+int bits_for(BinTier& tier, int most, int least) {
+  const int bits = tier.least_bin_bits();
+  if (bits < least) throw DeviceError("the memory of the device is full");
+  return std::min(bits, most);
 }
 
 }  // namespace
 
-BinMoves::BinMoves(BinTier& tier, BinHost& host, uint64_t seed, Owns owns, int bits_at_most)
+BinMoves::BinMoves(BinTier& tier, BinHost& host, uint64_t seed, Owns owns, int bits_at_most,
+                   int bits_at_least)
     : tier_(tier),
       host_(host),
       seed_(seed),
       owns_(std::move(owns)),
       bits_at_most_(bits_at_most),
-      bins_(bits_for(tier, bits_at_most)) {}
+      bins_(bits_for(tier, bits_at_most, bits_at_least)) {}
 
 bool BinMoves::can_share(BinTier& tier) { return tier.least_bin_bits() >= least_bits; }
 
@@ -60,8 +61,10 @@ bool BinMoves::begin_to_free() {
 // Bins of a device that has few are made smaller, if its segments have become so.
 void BinMoves::refine() {
   if (bins_.moves(Side::host) || bins_.moves(Side::device)) return;
-  if (bins_.of_device() == 0 || bins_.of_device() >= least_bins_of_device) return;
-  if (std::min(tier_.least_bin_bits(), bits_at_most_) > bins_.bits()) bins_.refine();
+  while (bins_.of_device() != 0 && bins_.of_device() < least_bins_of_device &&
+         std::min(tier_.least_bin_bits(), bits_at_most_) > bins_.bits()) {
+    bins_.refine();
+  }
 }
 
 void BinMoves::after_round(uint64_t rows) {
@@ -119,7 +122,7 @@ void BinMoves::finish_out(const HashBin& bin) {
 }
 
 // The same for the bin that comes to the device. What has no room waits until another has left.
-void BinMoves::move_in(uint64_t entries) {
+bool BinMoves::move_in(uint64_t entries) {
   const HashBin bin = bins_.moving(Side::device);
   moving_.clear();
   const uint64_t next = host_.read(bins_.boundary(Side::device), bin.end(), entries, moving_);
@@ -133,15 +136,43 @@ void BinMoves::move_in(uint64_t entries) {
     } else {
       begin_to_free();
     }
-    return;
+    return false;
   }
   host_.erase(moving_);
   if (next != bin.end()) {
     bins_.set_boundary(Side::device, next);
-    return;
+    return true;
   }
   bins_.arrive(Side::device);
   ++to_device_;
+  return true;
+}
+
+bool BinMoves::lean(Side side, uint64_t entries) {
+  wants_in_.reset();
+  const bool moves = bins_.moves(Side::host) || bins_.moves(Side::device);
+  if (!moves && !begin_to_lean(side)) return false;
+  const bool moved = bins_.moves(Side::host) && move_out(entries);
+  return (bins_.moves(Side::device) && move_in(entries)) || moved;
+}
+
+// False where no bin is left, or none of the host finds room on the device.
+bool BinMoves::begin_to_lean(Side side) {
+  refine();
+  // Where the device has nothing any bins will do; with a few it takes what it has room for.
+  while (bins_.of_device() == 0 && bins_.bits() < std::min(usual_bits, bits_at_most_)) {
+    bins_.refine();
+  }
+  const bool to_host = side == Side::host;
+  const auto next = bins_.hottest_of(to_host ? Side::device : Side::host);
+  if (!next) return false;
+  if (to_host) {
+    was_full_ = false;
+  } else if (was_full_ || !tier_.restore({*next, bins_.bits()})) {
+    return false;
+  }
+  bins_.move(*next);
+  return true;
 }
 
 void BinMoves::look_for_moves() {
@@ -149,7 +180,7 @@ void BinMoves::look_for_moves() {
   if (bins_.all_reads() < (reads_a_look << bins_.bits())) return;
   refine();
   const auto coldest = bins_.coldest_of_device();
-  const auto hottest = bins_.hottest_of_host();
+  const auto hottest = bins_.hottest_of(Side::host);
   if (!hottest) return;
   const uint32_t reads = bins_.reads(*hottest);
   const bool was_full = std::exchange(was_full_, false);

@@ -8,6 +8,9 @@
 // room otherwise, one moves at once. A step for which there is no memory is undone, and tried again
 // some rounds later.
 //
+// Whoever wants all bins on one side, or as many as find room there, says so step by step (`lean`):
+// then those that are read most go first.
+//
 // Errors. DeviceError when the device fails, or is too small to be shared; std::bad_alloc without
 // memory to work in, and then no entry has moved.
 // Threads. One, in an epoch; on_host and count_read: any, while nobody is in the others.
@@ -32,8 +35,11 @@ class BinMoves {
   static constexpr uint64_t entries_at_once = 1 << 15;
   static constexpr int most_bits = 16;
 
-  // All bins are the device's. Throws DeviceError where it has fewer than 8 (`can_share`).
-  BinMoves(BinTier& tier, BinHost& host, uint64_t seed, Owns owns, int bits_at_most = most_bits);
+  static constexpr int least_bits = 3;  // fewer bins are too coarse to share a full device by
+
+  // All bins are the device's. Throws DeviceError where it has fewer than 2^bits_at_least.
+  BinMoves(BinTier& tier, BinHost& host, uint64_t seed, Owns owns, int bits_at_most = most_bits,
+           int bits_at_least = least_bits);
   static bool can_share(BinTier& tier);
 
   const RootBins& bins() const { return bins_; }
@@ -47,6 +53,10 @@ class BinMoves {
   // A step, if there is one to be made, after a round with `rows` changes.
   void after_round(uint64_t rows);
 
+  // A step of about so many entries towards having all bins on this side; what is on its way to
+  // the other one arrives there first. False where nothing is left to be moved, or found no room.
+  bool lean(RootBins::Side side, uint64_t entries);
+
   // Entries that the host has and the device, too, until their bin has left it.
   uint64_t on_both_sides() const { return on_both_sides_; }
   uint64_t to_host() const { return to_host_; }
@@ -59,8 +69,9 @@ class BinMoves {
   void refine();
   bool move_out(uint64_t entries);
   void finish_out(const HashBin& bin);
-  void move_in(uint64_t entries);
+  bool move_in(uint64_t entries);
   void look_for_moves();
+  bool begin_to_lean(Side side);
 
   BinTier& tier_;
   BinHost& host_;

@@ -43,9 +43,11 @@ class RootBins {
   // Bins that are the device's, or on their way from it.
   uint64_t of_device() const { return device_; }
 
-  // The bin of the device that was read least, or of the host that was read most.
-  std::optional<uint64_t> coldest_of_device() const { return extreme(true); }
-  std::optional<uint64_t> hottest_of_host() const { return extreme(false); }
+  // The bin of the device that was read least, or of one side that was read most.
+  std::optional<uint64_t> coldest_of_device() const { return extreme(true, false); }
+  std::optional<uint64_t> hottest_of(Side where) const {
+    return extreme(where == Side::device, true);
+  }
   uint32_t reads(uint64_t number) const { return reads_[number]; }
   // Counted reads of all bins.
   uint64_t all_reads() const { return std::accumulate(reads_.begin(), reads_.end(), uint64_t{0}); }
@@ -91,11 +93,11 @@ class RootBins {
   static size_t side(const SharedBin& bin) {
     return static_cast<size_t>(bin.to_host ? Side::host : Side::device);
   }
-  std::optional<uint64_t> extreme(bool on_device) const {
+  std::optional<uint64_t> extreme(bool on_device, bool most) const {
     std::optional<uint64_t> best;
     for (uint64_t i = 0; i < bins_.size(); ++i) {
       if (bins_[i].to_host != on_device || moving_[side(bins_[i])] == i) continue;
-      if (!best || (on_device ? reads_[i] < reads_[*best] : reads_[i] > reads_[*best])) {
+      if (!best || (most ? reads_[i] > reads_[*best] : reads_[i] < reads_[*best])) {
         best = i;
       }
     }

@@ -80,9 +80,9 @@ enum class Swapped : uint8_t { done, lost, no_memory };
 
 // Puts `to` in the place of `from` under `hash`. `prepare(versions)` runs under the line's lock
 // once the root is seen to be `from`, and may still refuse by returning false (the swap is then
-// lost); versions.next_version() gives the version of the write. `publish()` runs under the lock,
-// too, when the swap is certain and nobody can see it yet. `Index` is a LineIndex, or a class with
-// the same `update`.
+// lost); versions.next_version() gives the version of the write.
+// `publish()` runs under the lock, too, when the swap is certain and nobody can see it yet. `Index`
+// is a LineIndex, or a class with the same `update`.
 template <class Tile, class Index, class Prepare, class Publish = NoPublish>
 ISOTHERM_INLINE Swapped swap_root(Index& index, uint64_t hash, Location from, Location to,
                                   Prepare&& prepare, Publish&& publish = {}) {

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "command/decimal.h"
+#include "items/objects.h"
 
 namespace isotherm {
 namespace {
@@ -26,6 +27,12 @@ void store_over(const Item& old, uint64_t value_bytes, Plan& plan) {
   plan.parts.expiry = old.expiry();
 }
 
+[[gnu::noinline]] bool version_holds(const Request& request, const Item& old, Plan& plan) {
+  if (Objects::version_of(old) == static_cast<uint64_t>(request.number)) return true;
+  refuse(plan, Status::condition_failed);
+  return false;
+}
+
 bool conditions_hold(const Request& request, const Item* old, Plan& plan) {
   if (request.has(option::if_absent) && old != nullptr) {
     refuse(plan, Status::condition_failed);
@@ -35,11 +42,7 @@ bool conditions_hold(const Request& request, const Item* old, Plan& plan) {
     refuse(plan, Status::not_found);
     return false;
   }
-  if (request.has(option::if_version) && old->version() != static_cast<uint64_t>(request.number)) {
-    refuse(plan, Status::condition_failed);
-    return false;
-  }
-  return true;
+  return !request.has(option::if_version) || version_holds(request, *old, plan);
 }
 
 void plan_put(const Request& request, const Item* old, uint64_t max_value_bytes, Plan& plan) {
@@ -230,6 +233,7 @@ void plan_operation(const Request& request, const Item* old, int64_t now_ms,
       plan.status = old != nullptr ? Status::ok : Status::not_found;
       return;
     case Op::put:
+    case Op::put_object:
       return plan_put(request, old, max_value_bytes, plan);
     case Op::erase:
       return plan_erase(request, old, plan);
@@ -251,6 +255,8 @@ void plan_operation(const Request& request, const Item* old, int64_t now_ms,
     case Op::none:
       return refuse(plan, Status::not_found);
     case Op::flush:
+    case Op::call:
+    case Op::walk:
       break;
   }
   refuse(plan, Status::invalid);
@@ -267,6 +273,20 @@ void Plan::fill(Item* item) const {
   if (!second.empty()) std::memcpy(to + second_at, second.data(), second.size());
   if (end < parts.value_bytes) std::memset(to + end, filler, parts.value_bytes - end);
   if (!steps.empty()) run_bitfield(steps, to, parts.value_bytes);
+}
+
+bool takes_objects(const Request& request) {
+  switch (request.op) {
+    case Op::get:
+    case Op::expire:
+      return request.has(option::any_type);
+    case Op::put:
+    case Op::put_object:
+    case Op::erase:
+      return !request.has(option::want_previous);
+    default:
+      return request.op == Op::none;
+  }
 }
 
 void plan_change(const Request& request, const Item* old, int64_t now_ms, uint64_t max_value_bytes,

@@ -5,6 +5,9 @@
 // shared state, so every executor gives the same answers. An executor calls it before its
 // compare-and-swap, and again if that lost.
 //
+// Before that it asks whether the operation works on what the item has. Of an object it may see
+// only that it is there; calls are none of this file (executor/host/object_answers.h).
+//
 // Limits. Lengths are added in 64 bits and compared with Limits before anything is allocated.
 #pragma once
 
@@ -13,6 +16,7 @@
 #include <string_view>
 
 #include "isotherm/batch.h"
+#include "isotherm/object.h"
 #include "items/item.h"
 
 namespace isotherm {
@@ -30,6 +34,19 @@ struct Request {
 
   bool has(uint16_t option) const { return (options & option) != 0; }
 };
+
+// What a call may take of memory: its arguments, and what an allocator needs beside each, about.
+inline uint64_t bytes_of_arguments(std::span<const std::string_view> arguments) {
+  constexpr uint64_t beside = 64;
+  uint64_t bytes = 0;
+  for (const std::string_view argument : arguments) bytes += argument.size() + beside;
+  return bytes;
+}
+
+// What a call calls.
+inline const ObjectFunction& function_of(const Request& request) {
+  return *reinterpret_cast<const ObjectFunction*>(request.value.data());
+}
 
 struct Plan {
   enum class Action : uint8_t { keep, store, erase, set_expiry };
@@ -53,6 +70,8 @@ struct Plan {
   char digits[24];  // what `first` or `second` refers to where it is made from numbers
 };
 
+// Whether the request may find an object: it looks at no value, or takes any.
+bool takes_objects(const Request& request);
 // `old` is the live item of the key, or null; expired items count as none. Fills `plan`.
 void plan_change(const Request& request, const Item* old, int64_t now_ms, uint64_t max_value_bytes,
                  Plan& plan);

@@ -12,6 +12,11 @@
 // An item that is away has its value in device memory: instead of the value there is a u64 that
 // says where (executor/values/value_place.h); the length stays that of the value.
 //
+// An item of an object (isotherm/object.h), whose type is not string, has the location of the
+// object as its value. Its copies have the same object, so whoever moves an item leaves the object
+// where it is. The version of an object changes with it; the item has the one with which the object
+// came.
+//
 // Invariants. Immutable once published, except the expiry, which is one atomic. The version is set
 // before publication, under the lock of the key's line. An item that was never published may be
 // freed at once; a published one goes through retirement.
@@ -27,6 +32,7 @@
 
 #include "base/macros.h"
 #include "isotherm/batch.h"
+#include "items/location.h"
 
 namespace isotherm {
 
@@ -52,7 +58,9 @@ class Item {
     uint32_t flags = 0;
     uint32_t database = 0;
     bool away = false;
-    bool all_fields = false;  // room for all: the value came before they were known
+    // Room for all: the value came before they were known, or it is an object, so that its expiry
+    // is set in its place.
+    bool all_fields = false;
 
     bool has_expiry() const { return expiry != no_expiry || all_fields; }
     bool has_extra() const { return flags != 0 || database != 0 || all_fields; }
@@ -98,8 +106,20 @@ class Item {
   ISOTHERM_INLINE std::string_view value() const { return {value_data(), value_bytes_}; }
   char* value_data() { return const_cast<char*>(key_data()) + key_bytes_; }
   ISOTHERM_INLINE const char* value_data() const { return key_data() + key_bytes_; }
-  // Only of an item that is away.
-  uint64_t value_place() const {
+  // Its value is an object.
+  ISOTHERM_INLINE bool is_object() const { return type() > ValueType::string; }
+  // A string that is here.
+  ISOTHERM_INLINE bool is_plain() const {
+    constexpr uint64_t type_bits = 0xF;
+    return (version_meta_ & (away_bit | type_bits)) == static_cast<uint64_t>(ValueType::string);
+  }
+  // Only of an item of an object.
+  ISOTHERM_INLINE Location object_location() const { return value_place(); }
+  ISOTHERM_INLINE Object* object() const {
+    return reinterpret_cast<Object*>(location::place(value_place()));
+  }
+  // Only of an item that is away, or of an object.
+  ISOTHERM_INLINE uint64_t value_place() const {
     uint64_t place = 0;
     std::memcpy(&place, value_data(), sizeof place);
     return place;

@@ -61,9 +61,9 @@ Location ItemCache::allocate_large(uint64_t bytes, bool force) {
 }
 
 void ItemCache::reclaim_all() {
-  if (retired_.empty() && !store_.has_retired_large()) return;
+  if (retired_.empty() && !store_.has_retired_alone()) return;
   oldest_ = store_.epochs_.advance();
-  store_.free_retired_large(oldest_);
+  store_.free_retired_alone(oldest_);
   while (reclaim()) {
   }
 }
@@ -155,7 +155,7 @@ void ItemCache::retire(Location location) {
     store_.clear_used(location);
   }
   if (broken(Rule::epochs)) return release(location);
-  if (ISOTHERM_UNLIKELY(ItemStore::is_large(location))) return store_.retire_large(location);
+  if (ISOTHERM_UNLIKELY(ItemStore::is_large(location))) return store_.retire_alone(location);
   count_retired(static_cast<int64_t>(ItemStore::footprint(location)));
   retired_.push({location, store_.epochs_.current()});
 }
@@ -173,9 +173,9 @@ bool ItemCache::reclaim(uint32_t limit) {
   ++calls_;
   keep_house();
   if (ISOTHERM_UNLIKELY(store_.has_orphans())) adopt_orphans(limit);
-  if (ISOTHERM_UNLIKELY(store_.has_retired_large())) {
+  if (ISOTHERM_UNLIKELY(store_.has_retired_alone())) {
     oldest_ = store_.epochs_.advance();
-    store_.free_retired_large(oldest_);
+    store_.free_retired_alone(oldest_);
   }
   if (retired_.empty()) return false;
   if (!front_is_free() && (retired_.size() >= worth_advancing || retired_bytes() >= worth_bytes ||

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/broken.h"
 #include "items/chunk_walk.h"
 #include "items/clock_hand.h"
 #include "items/compactor.h"
@@ -18,6 +19,7 @@ ItemStore::ItemStore(Pages& pages, MemoryBudget& budget, EpochDomain& epochs)
       epochs_(epochs),
       pool_(pages, budget),
       large_(budget),
+      objects_(budget),
       clock_hand_(std::make_unique<ClockHand>(*this, pool_, large_)),
       sampler_(std::make_unique<Sampler>(*this, pool_, large_)),
       expiry_sweep_(std::make_unique<ExpirySweep>(*this, pool_, large_, next_expiry_)),
@@ -26,7 +28,18 @@ ItemStore::ItemStore(Pages& pages, MemoryBudget& budget, EpochDomain& epochs)
   for (uint32_t c = 0; c < size_classes::count; ++c) classes_[c].open(pool_, c, free_bytes_);
 }
 
-ItemStore::~ItemStore() = default;
+ItemStore::~ItemStore() {
+  if (objects_.count() == 0) return;
+  free_retired_alone(~uint64_t{0});
+  const auto free_object = [this](Location location) {
+    if (item(location)->is_object()) objects_.free(item(location)->object_location());
+    return true;
+  };
+  constexpr uint32_t at_a_time = 1024;
+  LiveWalk walk;
+  while (walk_live(walk, at_a_time, free_object)) {
+  }
+}
 
 bool ItemStore::is_live(Location location) const {
   if (is_large(location)) {
@@ -97,30 +110,39 @@ bool ItemStore::pop_orphan(RetiredQueue::Entry& entry) {
   return true;
 }
 
-// The epoch is read under the lock, so that they are in the order of their epochs.
-void ItemStore::retire_large(Location location) {
-  std::lock_guard guard(mutex_);
-  const uint64_t bytes = footprint(location);
-  budget_.passing.fetch_add(static_cast<int64_t>(bytes));
-  retired_large_bytes_.fetch_add(bytes);
-  retired_large_.push({location, epochs_.current()});
-  retired_large_waiting_.store(retired_large_.size());
+uint64_t ItemStore::bytes_alone(Location location) {
+  return is_large(location) ? LargeItems::charged(location) : Objects::bytes(location);
 }
 
-void ItemStore::free_retired_large(uint64_t oldest) {
+void ItemStore::free_alone(Location location) {
+  is_large(location) ? large_.free(location) : objects_.free(location);
+}
+
+// The epoch is read under the lock, so that they are in the order of their epochs.
+void ItemStore::retire_alone(Location location) {
+  if (broken(Rule::epochs)) return free_alone(location);
+  std::lock_guard guard(mutex_);
+  const uint64_t bytes = bytes_alone(location);
+  budget_.passing.fetch_add(static_cast<int64_t>(bytes));
+  retired_alone_bytes_.fetch_add(bytes);
+  retired_alone_.push({location, epochs_.current()});
+  retired_alone_waiting_.store(retired_alone_.size());
+}
+
+void ItemStore::free_retired_alone(uint64_t oldest) {
   for (;;) {
     Location location = location::none;
     {
       std::lock_guard guard(mutex_);
-      if (retired_large_.empty() || retired_large_.front().epoch >= oldest) return;
-      location = retired_large_.pop().location;
-      retired_large_waiting_.store(retired_large_.size());
+      if (retired_alone_.empty() || retired_alone_.front().epoch >= oldest) return;
+      location = retired_alone_.pop().location;
+      retired_alone_waiting_.store(retired_alone_.size());
     }
-    const uint64_t bytes = footprint(location);
-    large_.free(location);
+    const uint64_t bytes = bytes_alone(location);
+    free_alone(location);
     // Passing until it is free.
     budget_.passing.fetch_sub(static_cast<int64_t>(bytes));
-    retired_large_bytes_.fetch_sub(bytes);
+    retired_alone_bytes_.fetch_sub(bytes);
   }
 }
 

@@ -13,6 +13,8 @@
 // is not published after all. An item that never was live may be freed by cache.free_unpublished.
 // Collision nodes have the same life without a live bit.
 //
+// Objects (items/objects.h) lie beside; whoever unlinks the last item of one retires it, too.
+//
 // Liveness is a bit beside the chunk (items/chunk.h), set with release and read with acquire, so a
 // thread that finds an item by its live bit may read it, within an epoch. A retired item is reused
 // only when every epoch that might have seen it has ended (items/epoch.h).
@@ -36,6 +38,7 @@
 #include "items/large_items.h"
 #include "items/location.h"
 #include "items/memory_budget.h"
+#include "items/objects.h"
 #include "items/pages.h"
 #include "items/retired_queue.h"
 #include "items/size_classes.h"
@@ -131,7 +134,7 @@ class ItemStore {
   // Call after set_live, and after every later change of the expiry.
   void note_expiry(Location location, int64_t at_ms);
 
-  // Bytes of the location's class, or what a large item takes.
+  // Bytes of the location's class, or what a large item takes; without the object of an item.
   static uint64_t footprint(Location location) {
     return is_large(location) ? LargeItems::charged(location)
                               : size_classes::bytes_of(location::size_class(location));
@@ -147,9 +150,13 @@ class ItemStore {
   void let_go(Location location) { large_.let_go(location); }
   LargeItems& large_items() { return large_; }
 
-  // Bytes that are retired and not yet free: in all caches, and of large items, which the budget
-  // counts as passing.
-  uint64_t retired_bytes() const { return retired_in_chunks() + retired_large_bytes_.load(); }
+  Objects& objects() { return objects_; }
+  // Frees the object of an item that was live once no reader can see it.
+  void retire_object(const Item& item) { retire_alone(item.object_location()); }
+
+  // Bytes that are retired and not yet free: in all caches, and of large items and objects, which
+  // the budget counts as passing.
+  uint64_t retired_bytes() const { return retired_in_chunks() + retired_alone_bytes_.load(); }
   uint64_t retired_in_chunks() const;
   ItemMemory memory() const;
   // By class, counted chunk by chunk: about a millisecond a GiB.
@@ -216,12 +223,14 @@ class ItemStore {
 
   void register_cache(ItemCache* cache);
   void unregister_cache(ItemCache* cache);
-  // Large items of all threads that wait for readers: a thread that needs their memory frees them,
-  // whichever thread retired them.
-  void retire_large(Location location);
-  bool has_retired_large() const { return retired_large_waiting_.load() != 0; }
+  // Large items and objects of all threads that wait for readers: a thread that needs their memory
+  // frees them, whichever thread retired them.
+  void retire_alone(Location location);
+  bool has_retired_alone() const { return retired_alone_waiting_.load() != 0; }
   // Frees those that were retired before `oldest`.
-  void free_retired_large(uint64_t oldest);
+  void free_retired_alone(uint64_t oldest);
+  static uint64_t bytes_alone(Location location);
+  void free_alone(Location location);
   // What a cache leaves behind when it ends; reclaim of other caches takes it over.
   void leave_orphans(RetiredQueue& queue);
   bool has_orphans() const { return orphans_waiting_.load(std::memory_order_relaxed) != 0; }
@@ -234,6 +243,7 @@ class ItemStore {
   EpochDomain& epochs_;
   ChunkPool pool_;
   LargeItems large_;
+  Objects objects_;
   std::atomic<int64_t> free_bytes_{0};  // of all classes
   ClassLists classes_[size_classes::count];
   // Raised whenever some class begins to drain a chunk.
@@ -249,12 +259,12 @@ class ItemStore {
   std::unique_ptr<Compactor> compactor_;
 
   std::atomic<uint64_t> orphans_waiting_{0};
-  std::atomic<uint64_t> retired_large_waiting_{0};
-  std::atomic<uint64_t> retired_large_bytes_{0};
+  std::atomic<uint64_t> retired_alone_waiting_{0};
+  std::atomic<uint64_t> retired_alone_bytes_{0};
   mutable std::mutex mutex_;  // all below
   std::vector<ItemCache*> caches_;
   RetiredQueue orphans_;
-  RetiredQueue retired_large_;
+  RetiredQueue retired_alone_;
 };
 
 }  // namespace isotherm

@@ -4,6 +4,9 @@
 //   1 item            in a chunk     its size class        byte offset into the item arena
 //   2 large item      by itself      0                     address of the item header
 //   3 collision node  in a chunk     its size class        byte offset into the item arena
+//   4 object          by itself      0                     address of the Object
+//
+// An object stands in no index: its location is the value of an item (items/item.h).
 //
 // Zero is no location ("absent"). Two locations that are valid at the same time are equal exactly
 // if they name the same place. A place is reused only when no batch can still hold its location
@@ -20,7 +23,7 @@ using Location = uint64_t;
 
 namespace location {
 
-enum class Kind : uint8_t { none = 0, item = 1, large = 2, collision = 3 };
+enum class Kind : uint8_t { none = 0, item = 1, large = 2, collision = 3, object = 4 };
 
 inline constexpr Location none = 0;
 

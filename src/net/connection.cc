@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <limits>
 #include <span>
 #include <utility>
 
@@ -14,15 +15,30 @@
 #include "net/server_state.h"
 
 namespace isotherm::net {
+namespace {
+
+// Whether one of these rows empties databases, and is not answered. It has no key by which requests
+// behind it could stay back (aside.h).
+bool flush_waits(const Batch& batch, Batch::Row first, Batch::Row end) {
+  const Batch::Columns& columns = batch.columns();
+  for (Batch::Row row = first; row < end; ++row) {
+    if (columns.op[row] == Op::flush && !batch.answered(row)) return true;
+  }
+  return false;
+}
+
+}  // namespace
 
 Connection::Connection(Loop& loop, BufferPool& pool, Engine& engine, int descriptor,
                        std::unique_ptr<Protocol> protocol, std::unique_ptr<Client> client)
     : loop_(loop),
+      engine_(engine),
       client_(std::move(client)),
       descriptor_(descriptor),
       protocol_(std::move(protocol)),
       input_(pool),
-      output_(&pool, &engine) {}
+      output_(&pool, &engine),
+      asides_(pool) {}
 
 void Connection::on_events(uint32_t events) {
   constexpr uint32_t ends = EPOLLRDHUP | EPOLLHUP | EPOLLERR;
@@ -30,31 +46,72 @@ void Connection::on_events(uint32_t events) {
   if ((events & EPOLLPRI) != 0) urgent_ = true;
   if ((events & (EPOLLIN | EPOLLPRI | ends)) != 0) readable_ = true;
   if ((events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) != 0) full_ = false;
-  if (in_turn) return flush();
+  if (in_turn) {
+    if (sends_on() || goes_on()) loop_.ready(*this);
+    return;
+  }
   if (readable_ || !output_.empty()) loop_.ready(*this);
 }
 
-void Connection::parse(Turn& turn) {
+bool Connection::parse(Turn& turn) {
+  if (in_turn && !put_aside()) [[unlikely]]
+    return false;
   in_turn = true;
+  turn_ = &turn;
+  waiting_ = false;
   first_row_ = end_row_ = turn.batch.size();
   if (client_->killed.load(std::memory_order_relaxed)) [[unlikely]]
-    return close();
-  if (!takes_input()) return;
+    close();
+  if (!takes_input()) return true;
   if (!parse_on_) {
-    if (!readable_ || !receive()) return;
+    if (!readable_ || !receive()) return true;
     turn.received();
   }
+  if (!asides_.empty()) turn.waiting = &asides_.waiting_keys();
   const std::string_view input = input_.unread();
   client_->input_bytes.store(input.size(), std::memory_order_relaxed);
   client_->input_room.store(input_.room().size(), std::memory_order_relaxed);
   input_.consume(protocol_->parse(input, turn));
   parse_on_ = protocol_->stopped_early();
+  turn.waiting = nullptr;
   end_row_ = turn.batch.size();
+  return true;
 }
 
-bool Connection::is_answered(const Batch& batch) const {
-  for (Batch::Row row = first_row_; row < end_row_; ++row) {
-    if (!batch.ready(row)) return false;
+// Beside what is aside.
+bool Connection::has_room() const {
+  return asides_.has_room(input_.memory(), 0) && unsent() <= output_bound;
+}
+
+// Whether its next requests may be read though it is in a turn.
+bool Connection::goes_on() const {
+  return waiting_ && readable_ && !parse_on_ && takes_input() &&
+         asides_.has_room(input_.memory(), end_row_ - first_row_) && protocol_->may_put_aside() &&
+         loop_.lets_go_on() && !flush_waits(turn_->batch, first_row_, end_row_);
+}
+
+void Connection::note_waiting(const Turn& turn) {
+  if (turn_ != &turn) return;
+  waiting_ = true;
+  if (goes_on()) loop_.ready(*this);
+}
+
+bool Connection::put_aside() {
+  if (!goes_on()) return false;
+  Aside& aside = asides_.add(engine_);
+  aside.turn = turn_;
+  aside.first_row = first_row_;
+  aside.end_row = end_row_;
+  aside.owed = protocol_->put_aside();
+  aside.input = input_.leave();
+  return true;
+}
+
+bool Connection::is_answered(const Turn& turn) const {
+  const Aside* const aside = turn_ == &turn ? nullptr : asides_.of(turn);
+  const Batch::Row end = aside != nullptr ? aside->end_row : end_row_;
+  for (Batch::Row row = aside != nullptr ? aside->first_row : first_row_; row < end; ++row) {
+    if (!turn.batch.ready(row)) return false;
   }
   return true;
 }
@@ -62,6 +119,8 @@ bool Connection::is_answered(const Batch& batch) const {
 void Connection::reply(Turn& turn) {
   const int64_t now_ms = turn.now_ms();
   client_->last_ms.store(now_ms, std::memory_order_relaxed);
+  if (turn_ != &turn || !asides_.empty()) [[unlikely]]
+    return reply_in_order(turn);
   const size_t before = output_.size();
   const size_t left =
       turn.full_output == 0 ? reply_if_little(turn) : protocol_->reply(turn, output_);
@@ -79,6 +138,38 @@ void Connection::reply(Turn& turn) {
   loop_.wrote_reply(turn, written, output_.size());
 }
 
+// Where some of its requests are aside, or were. All answers are given.
+void Connection::reply_in_order(Turn& turn) {
+  const size_t before = unsent();
+  const size_t full = std::exchange(turn.full_output, std::numeric_limits<size_t>::max());
+  if (turn_ != &turn) {
+    Aside& aside = *asides_.of(turn);
+    protocol_->reply_aside(*aside.owed, turn, aside.output);
+    asides_.answered(aside);
+  } else if (!protocol_->owes()) {
+    protocol_->reply(turn, output_);  // lets go of words that requests without an answer had
+  } else {
+    Aside* const last = asides_.last_answered();
+    protocol_->reply(turn, last != nullptr ? last->output : asides_.add(engine_).output);
+  }
+  turn.full_output = full;
+  asides_.let_go(output_);
+  if (!open_) return output_.clear();
+  const size_t written = unsent() - before;
+  heavy_ = output_.size() >= output_bound;
+  check_output(turn.server.limits.output[ClientLimits::normal], turn.now_ms());
+  loop_.wrote_reply(turn, written, output_.size());
+}
+
+// The turn has ended in which it ran a command alone, or a step of it.
+void Connection::end_alone(Turn& turn) {
+  if (std::exchange(alone_walks_, false)) protocol_->end_step(turn, output_);
+  if (!open_) return output_.clear();
+  if (watch_.may_be_over(output_.size())) {
+    check_output(turn.server.limits.output[ClientLimits::normal], turn.now_ms());
+  }
+}
+
 // Of a turn that has written its share.
 size_t Connection::reply_if_little(Turn& turn) {
   constexpr size_t around_value = 16;
@@ -94,7 +185,7 @@ size_t Connection::reply_if_little(Turn& turn) {
 }
 
 void Connection::check_output(const OutputLimit& limit, int64_t now_ms) {
-  if (!open_ || !watch_.over(limit, output_.size(), now_ms)) return;
+  if (!open_ || !watch_.over(limit, unsent(), now_ms)) return;
   loop_.counters().over_output_limit.add();
   close();
 }
@@ -102,7 +193,8 @@ void Connection::check_output(const OutputLimit& limit, int64_t now_ms) {
 // Takes what the socket has and there is room for; true when that is anything.
 bool Connection::receive() {
   ArrivingItem* const value = protocol_->arriving(input_);
-  const size_t held = input_.unread().size() + (value != nullptr ? value->received() : 0);
+  const size_t aside = asides_.empty() ? 0 : asides_.input_memory();
+  const size_t held = input_.unread().size() + aside + (value != nullptr ? value->received() : 0);
   if (held > loop_.limits().query.load(std::memory_order_relaxed)) {
     loop_.counters().over_query_limit.add();
     close();
@@ -189,9 +281,15 @@ bool Connection::write_some() {
   return false;
 }
 
-void Connection::settle() {
-  in_turn = false;
+void Connection::settle(const Turn& turn) {
+  const bool had_turn = turn_ == &turn;
+  if (had_turn) {
+    in_turn = waiting_ = false;
+    turn_ = nullptr;
+  }
   if (!open_) return loop_.ended(*this);  // again: it may have been queued the first time
+  if (waits()) [[unlikely]]
+    return settle_behind(had_turn);
   readable_ || parse_on_ ? input_.shrink() : input_.pack();
   // It holds something only for a request of which the input has a part.
   if (input_.memory() != 0 || protocol_bytes_ != 0) count_protocol(protocol_->memory());
@@ -214,6 +312,15 @@ void Connection::settle() {
     return loop_.ready(*this);
   }
   if (takes_input() && (parse_on_ || readable_)) loop_.ready(*this);
+}
+
+// Some of its requests are under way. What could not be parsed behind them can perhaps, when some
+// of them have their answers.
+void Connection::settle_behind(bool had_turn) {
+  if (held()) loop_.holds_some();
+  const bool next = parse_on_ ? !had_turn : readable_;
+  const bool parses = in_turn ? goes_on() : next && takes_input();
+  if (parses || (!output_.empty() && !full_)) loop_.ready(*this);
 }
 
 // What others see of the connection between its turns.

@@ -13,15 +13,17 @@
 // nor where urgent bytes cut receives short: then until a receive finds the end, or nothing.
 // `full_` from a write that the socket refused until the event that tells of room.
 //
-// It receives only when everything parsed so far is answered, so the bytes that requests borrow
-// stay where they are. Its turn may take long (loop.h): until it has ended (`in_turn`) events are
-// only remembered, what is unsent of earlier turns is written, and a connection that is closed
-// stays where it is. While more than `output_bound` bytes wait for a client that does not read,
-// nothing more is parsed or received from it. Replies beyond it are written at once, so that those
-// of many connections do not add up where clients read. The connection ends when the client closes,
-// on an error, when somebody has killed its client (client.h), or when its protocol says so and the
-// output is written; the loop then deletes it. While CLIENT PAUSE holds its next command it waits
-// for the loop to let it go on, or for the client to hang up.
+// It receives only when everything parsed so far is answered, or put aside (aside.h), so the bytes
+// that requests borrow stay where they are. Its turn may take long (loop.h): until it has ended
+// (`in_turn`) what is unsent of earlier turns is written, events are only remembered, and a
+// connection that is closed stays where it is. Where its rows wait for something, what it has asked
+// is put aside, and its next requests are parsed in the turns that follow. While more than
+// `output_bound` bytes wait for a client that does not read, nothing more is parsed or received
+// from it. Replies beyond it are written at once, so that those of many connections do not add up
+// where clients read. The connection ends when the client closes, on an error, when somebody has
+// killed its client (client.h), or when its protocol says so and the output is written; the loop
+// then deletes it. While CLIENT PAUSE holds its next command it waits for the loop to let it go on,
+// or for the client to hang up.
 //
 // Threads. Belongs to its loop's thread.
 // Limits. Those of client_limits.h, which end the connection.
@@ -31,6 +33,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "net/aside.h"
 #include "net/buffer_pool.h"
 #include "net/client.h"
 #include "net/client_limits.h"
@@ -55,29 +58,47 @@ class Connection final : public Watched {
   void on_events(uint32_t events) override;
 
   // The steps of a turn.
-  void parse(Turn& turn);  // what is left of the input, or else what the socket has
+  // What is left of the input, or else what the socket has; false: it takes no part.
+  bool parse(Turn& turn);
+  // Its rows of the turn wait for something.
+  void note_waiting(const Turn& turn);
   void reply(Turn& turn);
   bool waits_alone() const { return protocol_->waits_alone(); }
   // `withheld`: nothing is written until it is settled.
   void run_alone(Turn& turn, bool withheld) {
     withheld_ = withheld;
+    turn_ = &turn;
     if (open_) protocol_->run_alone(turn, output_);
+    alone_walks_ = open_ && protocol_->walks();
   }
+  void end_alone(Turn& turn);
+  bool walks() const { return protocol_->walks(); }
   void let_go() { withheld_ = false; }
-  void flush();   // gathered writes
-  void settle();  // what comes next: another turn, an event, or the end
+  void flush();  // gathered writes
+  // Writes; whether more could be written at once.
+  bool sends_on() {
+    flush();
+    return open_ && !withheld_ && !full_ && !output_.empty();
+  }
+  // What comes next: another turn, an event, or the end.
+  void settle(const Turn& turn);
 
   // Closes it where the limit on unsent replies says so.
   void check_output(const OutputLimit& limit, int64_t now_ms);
-  size_t memory() const { return input_.memory() + output_.memory() + protocol_bytes_; }
+  size_t memory() const {
+    return input_.memory() + output_.memory() + asides_.input_memory() + asides_.output_memory() +
+           protocol_bytes_;
+  }
 
   void close();
   bool open() const { return open_; }
   // Its last requests had large replies, or it has much to send.
   bool heavy() const { return heavy_; }
-  bool deletable() const { return !open_ && !queued && !in_turn; }
-  // Whether all rows of its turn are.
-  bool is_answered(const Batch& batch) const;
+  bool deletable() const { return !open_ && !queued && !waits(); }
+  // For a turn.
+  bool waits() const { return in_turn || !asides_.empty(); }
+  // Whether all its rows of the turn are.
+  bool is_answered(const Turn& turn) const;
   bool held() const { return protocol_->held(); }
   const Client& client() const { return *client_; }
 
@@ -87,7 +108,16 @@ class Connection final : public Watched {
 
  private:
   bool last_words() const { return end_of_input_ || protocol_->closing(); }
-  bool takes_input() const { return open_ && !last_words() && output_.size() <= output_bound; }
+  bool takes_input() const {
+    if (!open_ || last_words() || output_.size() > output_bound) return false;
+    return asides_.empty() || has_room();
+  }
+  bool has_room() const;
+  bool goes_on() const;
+  bool put_aside();
+  void reply_in_order(Turn& turn);
+  void settle_behind(bool had_turn);
+  size_t unsent() const { return output_.size() + (asides_.empty() ? 0 : asides_.unsent()); }
   bool receive();
   bool receive_value(ArrivingItem& value);
   bool note_received(ssize_t received, size_t room);
@@ -99,25 +129,30 @@ class Connection final : public Watched {
   void tell_client(bool is_held);
 
   Loop& loop_;
+  Engine& engine_;
   const std::unique_ptr<Client> client_;
   const int descriptor_;
   std::unique_ptr<Protocol> protocol_;
   InputBuffer input_;
   Output output_;
+  Asides asides_;
   OutputWatch watch_;
-  Batch::Row first_row_ = 0;  // in its turn
+  const Turn* turn_ = nullptr;  // in which it is
+  Batch::Row first_row_ = 0;    // there
   Batch::Row end_row_ = 0;
   size_t protocol_bytes_ = 0;  // of the protocol's memory, that the loop knows of
   bool open_ = true;
   bool readable_ = false;  // the socket may hold bytes, or the end
   bool hung_up_ = false;   // it will hold no more than it does
+  bool waiting_ = false;   // its rows of this turn wait for something
   bool urgent_ = false;    // its client sends urgent bytes
   bool full_ = false;      // it takes no more, until an event says so
   bool parse_on_ = false;  // the input may hold complete requests
   bool end_of_input_ = false;
   bool heavy_ = false;
   bool withheld_ = false;
-  bool owed_ = false;  // what others see says that there is output, or that it is held
+  bool alone_walks_ = false;  // a step, in this turn
+  bool owed_ = false;         // what others see says that there is output, or that it is held
 };
 
 }  // namespace isotherm::net

@@ -30,6 +30,7 @@ void write_rounds(const EngineStats& engine, InfoLines& lines) {
   lines.line("index_round_requests_mean",
              InfoLines::ratio(engine.rounds.rows, engine.rounds.rounds));
   lines.line("index_round_timeouts", engine.rounds.timeouts);
+  lines.line("index_side_switches", engine.rounds.switches);
   lines.line("index_queue_full", engine.queue_full);
 }
 

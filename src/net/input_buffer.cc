@@ -25,17 +25,20 @@ void InputBuffer::make_room(size_t wanted) {
     begin_ = 0;
     end_ = held;
   } else {
-    move_to(pool_.take(std::max(needed, 2 * held)));
+    pool_.give(move_to(pool_.take(std::max(needed, 2 * held))));
   }
 }
 
-void InputBuffer::move_to(Buffer target) {
+Buffer InputBuffer::leave() {
+  return move_to(begin_ == end_ ? Buffer{} : pool_.take(end_ - begin_));
+}
+
+Buffer InputBuffer::move_to(Buffer target) {
   const std::string_view held = unread();
-  std::memcpy(target.bytes.get(), held.data(), held.size());
+  if (!held.empty()) std::memcpy(target.bytes.get(), held.data(), held.size());
   end_ = held.size();
   begin_ = 0;
-  pool_.give(std::move(buffer_));
-  buffer_ = std::move(target);
+  return std::exchange(buffer_, std::move(target));
 }
 
 }  // namespace isotherm::net

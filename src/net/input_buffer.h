@@ -52,8 +52,10 @@ class InputBuffer {
   void pack() {
     shrink();
     if (buffer_.capacity <= small_bytes || end_ - begin_ > small_bytes) return;
-    move_to(pool_.take_exactly(small_bytes));
+    pool_.give(move_to(pool_.take_exactly(small_bytes)));
   }
+  // Gives away what requests borrow from; what is unread goes on elsewhere.
+  Buffer leave();
   size_t memory() const { return buffer_.capacity; }
   void release() {
     if (buffer_) pool_.give(std::move(buffer_));
@@ -61,7 +63,7 @@ class InputBuffer {
   }
 
  private:
-  void move_to(Buffer target);
+  Buffer move_to(Buffer target);  // the one before
 
   BufferPool& pool_;
   Buffer buffer_;

@@ -64,7 +64,7 @@ void Loop::run() {
     wait(more);
     turn();
     if ((ready_.empty() || !may_begin()) && worker_->linger()) turn();
-    more = worker_->maintain(now_ms_) || (!ready_.empty() && may_begin()) || !worker_->rest();
+    more = worker_->maintain(now_ms_) || (has_next() && may_begin()) || !worker_->rest();
     watch_all_clients();
   }
   close_all();
@@ -96,7 +96,7 @@ void Loop::wait(bool work_is_left) {
 
 // What has to be done now and then, whether requests come or not.
 void Loop::look_after() {
-  if (is_idle()) flush_if_due(server_, *worker_, server_.clock.now_ms());
+  flush_if_due();
   worker_->nudge();
   pool_.trim();
   trim_turns();
@@ -106,6 +106,17 @@ void Loop::look_after() {
   if (holds_some_) release_if_over();
   close_idle();
   if (server_.threads.front() == this) server_.sample_rates();
+}
+
+// What a client of memcached asked for some time ago.
+void Loop::flush_if_due() {
+  const int64_t now_ms = server_.clock.now_ms();
+  if (!server_.memcached.flush.due(now_ms) || !may_begin()) return;
+  LoopTurn& turn = spare_turn();
+  turn.began_us = turn.turn.now_us();
+  turn.copied_before = LoopTurn::copies_nothing;
+  add_due_flush(server_, turn.batch, now_ms);
+  start_batch(turn);
 }
 
 void Loop::check_outputs() {
@@ -131,7 +142,7 @@ void Loop::close_idle() {
   const int64_t now_ms = server_.clock.now_ms();
   for (const auto& connection : connections_) {
     const Client& client = connection->client();
-    const bool waits = client.held || connection->in_turn;
+    const bool waits = client.held || connection->waits();
     if (now_ms - client.last_ms >= limit_ms && !waits) connection->close();
   }
 }
@@ -155,13 +166,13 @@ void Loop::turn() {
   } else {
     now_ms_ = server_.clock.now_ms();
   }
-  if (!alone_.empty() && is_idle()) run_those_alone();
+  if (!alone_.empty() && may_begin()) run_those_alone();
   if (!ended_.empty()) delete_ended();
 }
 
 // Otherwise whoever makes it possible wakes the loop.
 bool Loop::may_begin() const {
-  return refused_ == nullptr && alone_.empty() && under_way_.size() < Worker::most_under_way;
+  return refused_ == nullptr && under_way_.size() < Worker::most_under_way;
 }
 
 LoopTurn& Loop::spare_turn() {
@@ -210,12 +221,16 @@ void Loop::parse_ready(LoopTurn& turn) {
       continue;
     }
     const Batch::Row before = batch.size();
-    connection->parse(turn.turn);
+    if (!connection->parse(turn.turn)) [[unlikely]] {
+      connection->queued = connection->sends_on();
+      if (connection->queued) ready_[waiting++] = connection;
+      continue;
+    }
     connection->queued = false;
     turn.connections.push_back(connection);
     if (batch.size() != before) ++with_rows;
   }
-  ready_.resize(waiting);
+  ready_.erase(ready_.begin() + static_cast<ptrdiff_t>(waiting), ready_.end());
   if (!batch.empty()) counters_.record_batch(batch.size(), with_rows);
 }
 
@@ -225,7 +240,7 @@ void Loop::start_batch(LoopTurn& turn) {
       return end_turn(turn);
     case Submitted::under_way:
       under_way_.push_back(&turn);
-      return answer_ready(turn);
+      return answer_ready(turn, worker_->runs_all());
     case Submitted::retry:
       refused_ = &turn;
   }
@@ -236,34 +251,41 @@ void Loop::look_at_turns() {
     const auto its = std::find_if(under_way_.begin(), under_way_.end(),
                                   [&](const LoopTurn* turn) { return &turn->batch == &batch; });
     LoopTurn& turn = **its;
-    if (!ended) return answer_ready(turn);
+    if (!ended) return answer_ready(turn, true);
     under_way_.erase(its);
     end_turn(turn);
   });
   if (refused_ != nullptr && !worker_->refused()) start_batch(*std::exchange(refused_, nullptr));
 }
 
-// Of a turn whose other connections have rows that wait.
-void Loop::answer_ready(LoopTurn& turn) {
+// Of a turn whose other connections have rows that wait for something, or are just not answered
+// yet.
+void Loop::answer_ready(LoopTurn& turn, bool others_wait) {
   if (turn.alone) return;
   std::vector<Connection*>& all = turn.connections;
   answered_.clear();
   size_t waiting = 0;
   for (Connection* connection : all) {
-    if (connection->is_answered(turn.batch)) {
+    if (connection->is_answered(turn.turn)) {
       answered_.push_back(connection);
     } else {
       all[waiting++] = connection;
+      if (others_wait) connection->note_waiting(turn.turn);
     }
   }
   all.resize(waiting);
   if (answered_.empty()) return;
   write_replies(turn, answered_);
-  for (Connection* connection : answered_) settle(*connection);
+  for (Connection* connection : answered_) settle(*connection, turn);
 }
 
 void Loop::end_turn(LoopTurn& turn) {
-  if (!turn.alone) write_replies(turn, turn.connections);
+  if (turn.alone) {
+    for (Connection* connection : turn.connections) connection->end_alone(turn.turn);
+    if (std::exchange(turn.walks, false)) walks_under_way_ = false;
+  } else {
+    write_replies(turn, turn.connections);
+  }
   if (!turn.batch.empty() || turn.alone) {
     const bool huge = turn.batch.size() > batch_rows_per_turn;
     turn.batch.clear();
@@ -272,7 +294,7 @@ void Loop::end_turn(LoopTurn& turn) {
   if (turn.copied_before != LoopTurn::copies_nothing) {
     copies_.learn(worker_->copied_bytes() - turn.copied_before);
   }
-  for (Connection* connection : turn.connections) settle(*connection);
+  for (Connection* connection : turn.connections) settle(*connection, turn);
   turn.connections.clear();
   turn.alone = false;
   spare_turns_.push_back(&turn);
@@ -288,25 +310,40 @@ void Loop::write_replies(LoopTurn& turn, const std::vector<Connection*>& to) {
   counters_.by_command.finish_turn(nanoseconds_since(server_.clock, turn.began_us));
 }
 
-// Nobody waits for a walk over a whole database but who asked for it.
-void Loop::settle(Connection& connection) {
+// Who is to run a command alone writes when it has.
+void Loop::settle(Connection& connection, LoopTurn& turn) {
   const bool alone = connection.open() && connection.waits_alone();
   connection.let_go();
-  if (!alone || !is_idle()) connection.flush();
-  alone ? alone_.push_back(&connection) : connection.settle();
+  if (!alone || !may_begin()) connection.flush();
+  alone ? alone_.push_back(&connection) : connection.settle(turn.turn);
 }
 
+// In a turn of their own, unless all of them wait for the steps that are under way. One of those
+// with steps of walks is under way at a time, so that the others keep theirs.
 void Loop::run_those_alone() {
   LoopTurn& turn = spare_turn();
   turn.alone = true;
   turn.copied_before = LoopTurn::copies_nothing;
   const bool withheld = server_.engine.has_commit_sink();
+  size_t waiting = 0;
+  size_t walking = walks_under_way_ ? walks_per_turn : 0;
   for (Connection* connection : alone_) {
+    if (connection->walks() && walking++ >= walks_per_turn) {
+      alone_[waiting++] = connection;
+      continue;
+    }
     connection->run_alone(turn.turn, withheld);
     connection->flush();
+    turn.connections.push_back(connection);
   }
-  turn.connections.swap(alone_);
-  withheld ? start_batch(turn) : end_turn(turn);
+  alone_.erase(alone_.begin() + static_cast<ptrdiff_t>(waiting), alone_.end());
+  if (turn.connections.empty()) {
+    turn.alone = false;
+    return spare_turns_.push_back(&turn);
+  }
+  turn.walks = !turn.batch.empty();
+  walks_under_way_ |= turn.walks;
+  withheld || turn.walks ? start_batch(turn) : end_turn(turn);
 }
 
 void Loop::ready(Connection& connection) {
@@ -393,7 +430,8 @@ void Loop::welcome(int descriptor, Speaks speaks) {
   if (!events_.add_client(descriptor, *connection)) connection->close();
 }
 
-// Batches that were started end first: they borrow from the connections.
+// Batches that were started end first: they borrow from the connections. A walk may have many steps
+// left, and takes none of them.
 void Loop::close_all() {
   const auto end_all = [this] {
     while (!is_idle()) {
@@ -402,8 +440,13 @@ void Loop::close_all() {
     }
   };
   end_all();
-  run_those_alone();
-  end_all();
+  for (Connection* connection : alone_) {
+    if (connection->walks()) connection->close();
+  }
+  while (!alone_.empty()) {
+    run_those_alone();
+    end_all();
+  }
   for (auto& connection : connections_) connection->close();
   for (Connection* connection : ready_) connection->queued = false;
   ready_.clear();

@@ -12,16 +12,17 @@
 //      is held while a socket is written. Where some rows wait for long, connections whose rows are
 //      all ready get their answers before;
 //   5. gathered writes, mostly one per connection;
-//   6. commands that run alone, when no turn is under way. Where replies may have to wait until
-//      changes are safe (executor/commit_sink.h), a turn without rows begins behind them, and they
-//      are written when it has ended;
+//   6. commands that run alone, in a turn of their own: those that walk over a database have a row
+//      in it, a bounded step. Where replies may have to wait until changes are safe
+//      (executor/commit_sink.h), such a turn is begun without rows, too, and they are written when
+//      it has ended;
 //   7. a bounded step of the store's background work, or a nudge for those who do it.
 //
 // Turns under way. There may be several (loop_turn.h), each with a batch and connections of its
-// own, so nobody waits for a slow row but its connection. A connection is in one turn at a time:
-// what it sends meanwhile stays in its socket, so its requests keep their order and what they
-// borrow stays where it is. While a batch finds no place in the engine's queue, too many turns are
-// under way, or a command waits to run alone, no turn begins: nothing is read from sockets.
+// own, so nobody waits for a slow row but its connection. What a connection sends meanwhile stays
+// in its socket, unless one of its rows waits for something: then what it has asked is put aside
+// (aside.h), and it takes part in later turns, within bounds. While a batch finds no place in the
+// engine's queue, or too many turns are under way, no turn begins: nothing is read from sockets.
 //
 // So that clients with large replies keep nobody waiting for long, a turn writes about
 // `reply_bytes_per_turn` into outputs and sends about `sent_bytes_per_turn` of large ones; what it
@@ -65,6 +66,7 @@ class Loop {
   static constexpr size_t reply_bytes_per_turn = 8 << 20;
   static constexpr size_t sent_bytes_per_turn = 8 << 20;
   static constexpr size_t heavy_per_turn = 16;
+  static constexpr size_t walks_per_turn = 4;
 
   Loop(ServerState& server, LoopCounters& counters);
   ~Loop();
@@ -105,6 +107,8 @@ class Loop {
     counters_.bytes_out.add(bytes);
     sent_bytes_ += bytes;
   }
+  // Whether connections may put aside what waits: turns are left for others.
+  bool lets_go_on() const { return under_way_.size() < Worker::most_under_way / 2; }
   bool sent_its_share() const { return sent_bytes_ > sent_bytes_per_turn; }
   void count_protocols(int64_t more) { protocol_bytes_ += more; }
   void holds_some() { holds_some_ = true; }
@@ -118,21 +122,23 @@ class Loop {
   LoopTurn& spare_turn();
   void trim_turns();
   bool may_begin() const;
+  bool has_next() const { return !ready_.empty() || (!alone_.empty() && !walks_under_way_); }
   bool is_idle() const { return under_way_.empty() && refused_ == nullptr; }
   void begin_turn();
   void parse_ready(LoopTurn& turn);
   void start_batch(LoopTurn& turn);
   void look_at_turns();
-  void answer_ready(LoopTurn& turn);
+  void answer_ready(LoopTurn& turn, bool others_wait);
   void end_turn(LoopTurn& turn);
   void write_replies(LoopTurn& turn, const std::vector<Connection*>& to);
-  void settle(Connection& connection);
+  void settle(Connection& connection, LoopTurn& turn);
   void run_those_alone();
   void delete_ended();
   void report_memory();
   void bound_memory();
   void watch_all_clients();
   void look_after();
+  void flush_if_due();
   void check_outputs();
   void release_if_over();
   void close_idle();
@@ -156,6 +162,7 @@ class Loop {
   std::vector<LoopTurn*> under_way_;
   LoopTurn* refused_ = nullptr;     // parsed, but its batch is not started yet
   std::vector<Connection*> alone_;  // that wait with a command that runs alone
+  bool walks_under_way_ = false;    // steps of some
   std::vector<std::unique_ptr<Connection>> connections_;
   int64_t now_ms_ = 0;                 // of the last turn
   std::vector<Connection*> ready_;     // to be parsed

@@ -27,6 +27,7 @@ struct LoopTurn {
   Turn turn;
   std::vector<Connection*> connections;  // that have no answers yet
   bool alone = false;                    // theirs ran alone, and are written already
+  bool walks = false;                    // alone, and has steps of walks
   int64_t began_us = 0;
   // What the store had copied, where requests of the turn copy.
   static constexpr uint64_t copies_nothing = ~uint64_t{0};

@@ -32,15 +32,36 @@ void stat(uint64_t slab, std::string_view before, std::string_view name, uint64_
   output.append("\r\n");
 }
 
-void append_item(const ScanItem& item, Output& output) {
-  output.append("ITEM ");
-  output.append(item.key);
-  output.append(" [");
-  output.append_unsigned(item.value_bytes);
-  output.append(" b; ");
-  output.append_unsigned(static_cast<uint64_t>(item.expiry) / 1000);
-  output.append(" s]\r\n");
-}
+class Cachedump final : public Walk {
+ public:
+  Cachedump(uint64_t slab, uint64_t limit) : slab_(slab), limit_(limit) {}
+
+  void visit(const ScanItem& item) override {
+    ++looked_;
+    if (item.size_class + 1 != slab_ || item.type != ValueType::string || full()) return;
+    text_.append("ITEM ").append(item.key).append(" [");
+    text_.append(std::to_string(item.value_bytes)).append(" b; ");
+    text_.append(std::to_string(item.expiry / 1000)).append(" s]\r\n");
+    ++shown_;
+  }
+
+ protected:
+  bool took_step(bool /*anew*/, Output& output) override {
+    if (cursor_ != 0 && looked_ < dump_items && !full()) return false;
+    output.append(text_);
+    output.append("END\r\n");
+    return true;
+  }
+
+ private:
+  static constexpr size_t most_bytes = 2 << 20;
+  bool full() const { return (limit_ != 0 && shown_ == limit_) || text_.size() > most_bytes; }
+
+  const uint64_t slab_;
+  const uint64_t limit_;
+  std::string text_;
+  uint64_t shown_ = 0, looked_ = 0;
+};
 
 std::string_view reassign_answer(const Words& words) {
   int64_t source = 0, target = 0;
@@ -76,31 +97,22 @@ std::string_view set_memory_limit(std::string_view word, ServerState& server) {
   return "OK\r\n";
 }
 
-void write_cachedump(std::string_view arguments, Worker& worker, Output& output) {
-  constexpr size_t most_bytes = 2 << 20;
-  constexpr uint64_t items_per_step = 1024;
+std::unique_ptr<Walk> begin_cachedump(std::string_view arguments, Output& output) {
+  take_word(arguments);
   uint64_t slab = 0, limit = 0;
   const std::string_view slab_word = take_word(arguments);
   const std::string_view limit_word = take_word(arguments);
-  if (limit_word.empty()) return output.append("CLIENT_ERROR bad command line\r\n");
-  if (!parse_unsigned(slab_word, slab) || !parse_unsigned(limit_word, limit)) {
-    return output.append(malformed_line);
+  std::string_view problem;
+  if (limit_word.empty()) {
+    problem = "CLIENT_ERROR bad command line\r\n";
+  } else if (!parse_unsigned(slab_word, slab) || !parse_unsigned(limit_word, limit)) {
+    problem = malformed_line;
+  } else if (slab > last_slab) {
+    problem = "CLIENT_ERROR Illegal slab id\r\n";
   }
-  if (slab > last_slab) return output.append("CLIENT_ERROR Illegal slab id\r\n");
-  const size_t before = output.size();
-  uint64_t shown = 0, looked = 0, cursor = 0;
-  const auto full = [&] {
-    return (limit != 0 && shown == limit) || output.size() - before > most_bytes;
-  };
-  do {
-    cursor = worker.scan(memcached_database, cursor, items_per_step, [&](const ScanItem& item) {
-      ++looked;
-      if (item.size_class + 1 != slab || item.type != ValueType::string || full()) return;
-      append_item(item, output);
-      ++shown;
-    });
-  } while (cursor != 0 && looked < dump_items && !full());
-  output.append("END\r\n");
+  if (problem.empty()) return std::make_unique<Cachedump>(slab, limit);
+  output.append(problem);
+  return nullptr;
 }
 
 void write_items(const Engine& engine, Output& output) {

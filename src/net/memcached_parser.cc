@@ -138,10 +138,11 @@ size_t MemcachedParser::parse(std::string_view input, Turn turn) {
 // One command, or a piece of keys or of a block that is swallowed; 0: incomplete.
 size_t MemcachedParser::parse_front(std::string_view input, Turn& turn) {
   if (swallow_ != 0) return swallow(input.size());
-  if (keys_.has_value()) return run_more_keys(input, turn);
+  if (keys_.has_value()) return turn.waiting != nullptr ? stop_early() : run_more_keys(input, turn);
   if (input.size() < wanted_) return 0;
   Line line;
   if (!find_line(input, line)) return 0;
+  if (turn.waiting != nullptr && stays_behind(line.text, *turn.waiting)) return stop_early();
   const size_t taken = run_line(line, turn);
   if (taken != 0) scanned_ = wanted_ = 0;
   return taken;
@@ -219,6 +220,18 @@ size_t MemcachedParser::run_change(const Command* command, std::string_view name
       run_other(command->verb, words, turn);
   }
   return line.bytes;
+}
+
+// Whether it may touch one of these keys, which is a word of it then, or looks at all.
+bool MemcachedParser::stays_behind(std::string_view line, const WaitingKeys& waiting) {
+  const Command* const command = find_command(take_word(line));
+  if (command == nullptr) return false;
+  const MemcachedVerb verb = command->verb;
+  if (verb == flush_all || verb == stats || verb == memory_limit) return true;
+  for (std::string_view word = take_word(line); !word.empty(); word = take_word(line)) {
+    if (waiting.contains(word)) return true;
+  }
+  return false;
 }
 
 // As if the line were not there yet.
@@ -410,7 +423,7 @@ void MemcachedParser::run_touch(const Words& words, Turn& turn) {
   if (!parse_expiry(words[2], turn.now_ms, expiry)) {
     return say(turn.answers, bad_exptime, silent);
   }
-  const Batch::Row row = turn.batch.expire(words[1], expiry, option::no_value);
+  const Batch::Row row = turn.batch.expire(words[1], expiry, option::any_type | option::no_value);
   turn.answers.push_back({.verb = touch, .silent = silent, .row = row, .count = 1});
 }
 

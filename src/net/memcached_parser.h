@@ -36,6 +36,7 @@
 #include "net/copy_ration.h"
 #include "net/memcached_answer.h"
 #include "net/memcached_line.h"
+#include "net/protocol.h"
 
 namespace isotherm::net {
 
@@ -51,8 +52,9 @@ class MemcachedParser {
     std::vector<MemcachedAnswer>& answers;
     // Of them, rows that show values, before a command that is no get.
     Batch::Row reads_left = std::numeric_limits<Batch::Row>::max();
-    CopyRation* copies = nullptr;  // what append and prepend take from; null: no ration
-    bool pausing = false;          // set when that is used up
+    CopyRation* copies = nullptr;          // what append and prepend take from; null: no ration
+    bool pausing = false;                  // set when that is used up
+    const WaitingKeys* waiting = nullptr;  // which what is parsed may not pass; null: none
   };
 
   // Appends the complete commands at the front of `input` to the turn's batch and answers and
@@ -116,6 +118,7 @@ class MemcachedParser {
   bool find_line(std::string_view input, Line& line);
   size_t run_line(const Line& line, Turn& turn);
   size_t stop_early();
+  static bool stays_behind(std::string_view line, const WaitingKeys& waiting);
   void unknown(std::string_view name, const Line& line, Turn& turn);
 
   size_t run_change(const Command* command, std::string_view name, std::string_view rest,

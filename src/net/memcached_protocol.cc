@@ -26,17 +26,17 @@ class MemcachedProtocol final : public Protocol {
     // It tells reads from writes late, so a pause of writes holds both.
     held_ = server_.pause.holds(turn.now_ms()) != Pause::Holds::nothing;
     if (held_) return 0;
-    if (server_.memcached.flush.take_due(turn.now_ms())) {
-      turn.batch.flush(memcached_database, memcached_database + 1);
-    }
+    add_due_flush(server_, turn.batch, turn.now_ms());
     turn.batch.select(memcached_database);
     SpareLists<MemcachedAnswer>::begin(answers_, input.size());
-    const auto rows = static_cast<Batch::Row>(
+    auto rows = static_cast<Batch::Row>(
         std::clamp(output_bound / value_bytes_, rows_per_turn_min, rows_per_turn_max));
-    const Batch::Row reads = reads_before_change(value_bytes_);
+    Batch::Row reads = reads_before_change(value_bytes_);
+    if (turn.waiting != nullptr) [[unlikely]]
+      rows = reads -= std::min(reads, aside_reads_);
     const Batch::Row first = turn.batch.size();
-    const size_t parsed =
-        parser_.parse(input, {turn.now_ms(), rows, turn.batch, answers_, reads, &turn.copies});
+    const size_t parsed = parser_.parse(input, {turn.now_ms(), rows, turn.batch, answers_, reads,
+                                                &turn.copies, false, turn.waiting});
     parsed_end_ = input.data() + parsed;
     rows_end_ = turn.batch.size();
     if (arriving_ != nullptr && !parser_.diverts()) [[unlikely]]
@@ -85,15 +85,48 @@ class MemcachedProtocol final : public Protocol {
     return static_cast<size_t>(parsed_end_ - left);
   }
 
-  bool waits_alone() const override { return !answers_.empty() && answers_.back().runs_alone(); }
+  bool may_put_aside() const override {
+    return !held_ && !closing() && !stopped_early() &&
+           reads_of(answers_) + aside_reads_ <= reads_before_change(value_bytes_);
+  }
+
+  std::unique_ptr<Owed> put_aside() override {
+    auto owed = std::make_unique<OwedAside>();
+    aside_reads_ += reads_of(answers_);
+    owed->answers.swap(answers_);
+    owed->arrived = std::move(arrived_);
+    return owed;
+  }
+
+  void reply_aside(Owed& owed, Turn& turn, Output& output) override {
+    auto& aside = static_cast<OwedAside&>(owed);
+    aside_reads_ -= reads_of(aside.answers);
+    std::swap(aside.answers, answers_);
+    std::swap(aside.arrived, arrived_);
+    reply(turn, output);
+    std::swap(aside.answers, answers_);
+    std::swap(aside.arrived, arrived_);
+  }
+
+  bool owes() const override { return !answers_.empty(); }
+
+  bool waits_alone() const override {
+    return walk_ != nullptr || (!answers_.empty() && answers_.back().runs_alone());
+  }
+  bool walks() const override {
+    return walk_ != nullptr || (!answers_.empty() && is_cachedump(answers_.back()));
+  }
 
   void run_alone(Turn& turn, Output& output) override {
+    if (walk_ != nullptr) return step(turn);
     const MemcachedAnswer answer = answers_.back();
     answers_.pop_back();
     turn.counters.commands.add();
-    if (answer.verb == MemcachedVerb::stats) {
-      return write_stats(answer.text, server_, turn.worker, output);
+    if (is_cachedump(answer)) {
+      walk_ = begin_cachedump(answer.text, output);
+      return walk_ != nullptr ? step(turn) : void();
     }
+    if (answer.verb == MemcachedVerb::stats) return write_stats(answer.text, server_, output);
     if (answer.verb == MemcachedVerb::memory_limit) {
       const std::string_view text = set_memory_limit(answer.text, server_);
       if (!answer.silent) output.append(text);
@@ -104,11 +137,37 @@ class MemcachedProtocol final : public Protocol {
     if (!answer.silent) output.append("OK\r\n");
   }
 
+  void end_step(Turn& turn, Output& output) override {
+    if (walk_->end_step(turn.batch, output)) walk_.reset();
+  }
+
   bool closing() const override { return parser_.closing(); }
   size_t wanted() const override { return parser_.wanted(); }
   bool stopped_early() const override { return held_ || parser_.stopped_early() || waits_alone(); }
 
  private:
+  struct OwedAside final : Owed {
+    std::vector<MemcachedAnswer> answers;
+    std::unique_ptr<ArrivingItem> arrived;
+  };
+
+  static Batch::Row reads_of(const std::vector<MemcachedAnswer>& answers) {
+    Batch::Row rows = 0;
+    for (const MemcachedAnswer& answer : answers) {
+      const bool reads = answer.verb >= MemcachedVerb::get && answer.verb <= MemcachedVerb::gats;
+      if (reads) rows += answer.count;
+    }
+    return rows;
+  }
+  static bool is_cachedump(const MemcachedAnswer& answer) {
+    std::string_view arguments = answer.text;
+    return answer.verb == MemcachedVerb::stats && take_word(arguments) == "cachedump";
+  }
+  void step(Turn& turn) {
+    turn.batch.select(memcached_database);
+    walk_->begin_step(turn.batch);
+  }
+
   // The block of a set and its like becomes an item as it comes. Where the cap refuses it, it is
   // received and refused like small ones.
   void divert(InputBuffer& input) {
@@ -142,6 +201,8 @@ class MemcachedProtocol final : public Protocol {
   std::unique_ptr<ArrivingItem> arriving_;  // of the command at the front of the input
   std::unique_ptr<ArrivingItem> arrived_;   // of a command that runs in this turn
   std::vector<MemcachedAnswer> answers_;
+  std::unique_ptr<Walk> walk_;        // that is under way
+  Batch::Row aside_reads_ = 0;        // of what is owed aside
   const char* parsed_end_ = nullptr;  // of the input of this turn
   Batch::Row rows_end_ = 0;           // of its rows
   size_t value_bytes_ = 256;          // how much a row is expected to answer, at first unseen
@@ -153,8 +214,9 @@ std::unique_ptr<Protocol> make_memcached_protocol(ServerState& server) {
   return std::make_unique<MemcachedProtocol>(server);
 }
 
-void flush_if_due(ServerState& server, Worker& worker, int64_t now_ms) {
-  if (server.memcached.flush.take_due(now_ms)) worker.flush(memcached_database);
+void add_due_flush(ServerState& server, Batch& batch, int64_t now_ms) {
+  if (!server.memcached.flush.take_due(now_ms)) return;
+  batch.flush(memcached_database, memcached_database + 1);
 }
 
 }  // namespace isotherm::net

@@ -11,7 +11,7 @@
 // RESP has the flags 0.
 //
 // stats runs alone. Whoever finds a delayed flush_all due runs it: this protocol before what it
-// parses, and the loop's timer through `flush_if_due`.
+// parses, and the loop's timer, both by `add_due_flush`.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ namespace isotherm::net {
 
 std::unique_ptr<Protocol> make_memcached_protocol(ServerState& server);
 
-// Empties database 0 when a delayed flush_all is due. Not while a batch of `worker` is under way.
-void flush_if_due(ServerState& server, Worker& worker, int64_t now_ms);
+// A row that empties database 0, when a delayed flush_all is due.
+void add_due_flush(ServerState& server, Batch& batch, int64_t now_ms);
 
 }  // namespace isotherm::net

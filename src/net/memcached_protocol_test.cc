@@ -6,54 +6,14 @@
 #include <string>
 #include <string_view>
 
-#include "net/server_state.h"
+#include "net/protocol_fixture.h"
 
 namespace isotherm::net::memcached_protocol_test {
 namespace {
 
-// A connection on an engine of its own, turned by hand.
-class MemcachedProtocolTest : public testing::Test {
+class MemcachedProtocolTest : public ProtocolTest {
  protected:
-  MemcachedProtocolTest() { server_.loops.push_back(std::make_unique<LoopCounters>()); }
-
-  // Turns as a loop does until nothing more can be parsed; returns what was answered.
-  std::string run(std::string_view bytes) {
-    std::string answered;
-    turns_ = 0;
-    bool more = true;
-    while (more) {
-      Turn turn{batch_, worker_, server_, *server_.loops[0], clock_, copies_};
-      Output output;
-      const size_t parsed = protocol_->parse(bytes, turn);
-      const uint64_t copied = worker_.copied_bytes();
-      worker_.submit(batch_);
-      copies_.learn(worker_.copied_bytes() - copied);
-      bytes.remove_prefix(parsed - protocol_->reply(turn, output));
-      more = protocol_->stopped_early();
-      batch_.clear();
-      if (protocol_->waits_alone()) protocol_->run_alone(turn, output);
-      answered += output.text();
-      ++turns_;
-    }
-    EXPECT_TRUE(bytes.empty()) << bytes;
-    return answered;
-  }
-
-  static ServerOptions small_options() {
-    ServerOptions options;
-    options.store.databases = 2;
-    return options;
-  }
-
-  const ServerOptions options_ = small_options();
-  ManualClock clock_{1'700'000'000'000};
-  Engine engine_{options_.store, clock_};
-  Worker worker_{engine_};
-  Batch batch_;
-  CopyRation copies_;
-  ServerState server_{options_, clock_, engine_};
-  std::unique_ptr<Protocol> protocol_ = make_memcached_protocol(server_);
-  int turns_ = 0;
+  MemcachedProtocolTest() { protocol_ = make_memcached_protocol(server_); }
 };
 
 TEST_F(MemcachedProtocolTest, StoresAndGets) {
@@ -146,7 +106,9 @@ TEST_F(MemcachedProtocolTest, ADelayedFlushComesWhenItIsDue) {
 TEST_F(MemcachedProtocolTest, TheTimerFlushesForConnectionsThatAreIdle) {
   run("set a 0 0 1\r\nx\r\nflush_all 2\r\n");
   clock_.advance(2'000);
-  flush_if_due(server_, worker_, clock_.now_ms());
+  add_due_flush(server_, batch_, clock_.now_ms());
+  worker_.submit(batch_);
+  batch_.clear();
   EXPECT_EQ(engine_.database(0).keys, 0u);
 }
 

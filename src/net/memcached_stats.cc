@@ -159,13 +159,12 @@ void reset_counters(ServerState& server) {
 
 }  // namespace
 
-void write_stats(std::string_view arguments, ServerState& server, Worker& worker, Output& output) {
+void write_stats(std::string_view arguments, ServerState& server, Output& output) {
   const std::string_view which = take_word(arguments);
   if (which == "reset") {
     reset_counters(server);
     return output.append("RESET\r\n");
   }
-  if (which == "cachedump") return write_cachedump(arguments, worker, output);
   if (which.empty()) {
     write_process(server, output);
     write_connections(server, output);

@@ -28,6 +28,6 @@ class MemcachedReset {
 };
 
 // `arguments`: what stands behind `stats`; nothing: the general statistics.
-void write_stats(std::string_view arguments, ServerState& server, Worker& worker, Output& output);
+void write_stats(std::string_view arguments, ServerState& server, Output& output);
 
 }  // namespace isotherm::net

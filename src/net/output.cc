@@ -71,6 +71,21 @@ void Output::append_unsigned(uint64_t value) {
   commit(static_cast<size_t>(std::to_chars(at, at + 24, value).ptr - at));
 }
 
+void Output::take_over(Output& other) {
+  if (other.empty()) return other.clear();
+  other.pieces_.back().end = other.write_;
+  if (first_ < pieces_.size()) pieces_.back().end = write_;
+  for (size_t i = other.first_; i < other.pieces_.size(); ++i) {
+    pieces_.push_back(std::move(other.pieces_[i]));
+  }
+  size_ += other.size_;
+  write_ = other.write_;
+  room_end_ = other.room_end_;
+  other.pieces_.clear();
+  other.first_ = 0;
+  other.clear();
+}
+
 size_t Output::memory() const {
   size_t bytes = 0;
   for (size_t i = first_; i < pieces_.size(); ++i) bytes += pieces_[i].chunk.capacity;

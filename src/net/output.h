@@ -73,6 +73,11 @@ class Output {
   void append_integer(int64_t value);
   void append_unsigned(uint64_t value);
 
+  BufferPool& pool() const { return *pool_; }
+  // All unwritten bytes of another output of the same pool, and engine if it keeps values, which is
+  // empty then.
+  void take_over(Output& other);
+
   size_t size() const { return size_; }  // unwritten bytes
   bool empty() const { return size_ == 0; }
   size_t pieces() const { return pieces_.size() - first_; }

@@ -7,11 +7,10 @@
 //   3. for every connection whose rows are ready: `reply` writes the answers in order, until the
 //      output passes `output_bound`;
 //   4. the loop clears the batch;
-//   5. for every connection that waits with a command that runs alone, when no turn is under way:
-//      `run_alone`.
-// A command that runs alone (DBSIZE, SCAN, …) ends the connection's parse of this turn:
-// it may use the worker's functions for a whole database, which a batch that holds replies forbids.
-// The connection parses on in the next turn.
+//   5. for every connection that waits with a command that runs alone: `run_alone`.
+// A command that runs alone (DBSIZE, SCAN, …) ends the connection's parse of this turn: it looks at
+// a whole database when all before it is answered and nothing behind it was run. One that walks
+// over many items does so in steps, a turn each (walk.h). Then the connection parses on.
 //
 // What a client that does not read makes the server hold. How long a value is shows when its row
 // has run, so reads are run first and answered as far as the output's bound lets them: the input of
@@ -29,7 +28,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string_view>
+#include <unordered_set>
 
 #include "base/clock.h"
 #include "engine/engine.h"
@@ -49,6 +50,9 @@ inline constexpr size_t output_bound = 64 << 10;
 // Who is owed no more than so many bytes in a turn asks for little, and is answered in this turn.
 inline constexpr size_t little_owed = 4 << 10;
 
+// Keys of rows that are under way, which requests behind them may not pass (net/aside.h).
+using WaitingKeys = std::unordered_set<std::string_view>;
+
 // What the connections of one loop share during a turn.
 struct Turn {
   Batch& batch;
@@ -60,6 +64,8 @@ struct Turn {
   // An output of so many bytes takes no more answers, but those that must be given. 0: the turn has
   // written its share, and gives besides only the answers of connections that ask for little.
   size_t full_output = output_bound;
+  // Of the connection that is parsed, where some of its requests are under way; else null.
+  const WaitingKeys* waiting = nullptr;
 
   // The time, not before anything that was received so far. The clock is read when somebody asks,
   // so once in most turns.
@@ -101,13 +107,31 @@ class Protocol {
   // bound lets it. Returns how many bytes at the end of what was parsed are to be parsed again.
   virtual size_t reply(Turn& turn, Output& output) = 0;
 
+  // What is owed for a turn that others are answered before (net/aside.h).
+  class Owed {
+   public:
+    virtual ~Owed() = default;
+  };
+  // Whether requests may be parsed behind those that owe answers now. All these can then be given,
+  // whatever the output holds.
+  virtual bool may_put_aside() const { return false; }
+  // What is owed now, with all that the answers and their rows borrow from the protocol.
+  virtual std::unique_ptr<Owed> put_aside() { return nullptr; }
+  // Writes all of it.
+  virtual void reply_aside(Owed& /*owed*/, Turn& /*turn*/, Output& /*output*/) {}
+  // Whether anything is owed for what was parsed.
+  virtual bool owes() const { return true; }
+
   // Bytes of the answers that stand in no row of the batch, where these may be many.
   virtual size_t owed_texts() const { return 0; }
 
   // True while a command that runs alone waits; it is the last command parsed.
   virtual bool waits_alone() const = 0;
-  // Runs it and writes its answer. The batch is empty, and is empty again afterwards.
+  // Runs it and writes its answer. A walk appends the row of its next step, and is told of its end
+  // by `end_step`; it waits again until it is over.
   virtual void run_alone(Turn& turn, Output& output) = 0;
+  virtual bool walks() const = 0;
+  virtual void end_step(Turn& turn, Output& output) = 0;
 
   // True when the last parse stopped before the end of its input though more could be parsed: the
   // connection parses on in the next turn, without waiting for more bytes.

@@ -24,10 +24,12 @@
 #include <utility>
 #include <vector>
 
+#include "base/macros.h"
 #include "isotherm/batch.h"
 #include "net/client.h"
 #include "net/protocol.h"
 #include "net/resp_writer.h"
+#include "net/walk.h"
 
 namespace isotherm::net {
 
@@ -91,6 +93,8 @@ struct Alone {
   RespWriter& writer;
 };
 using RunAlone = void (*)(Alone& alone);
+// One that walks, and writes its answer in this version of RESP.
+using BeginWalk = std::unique_ptr<Walk> (*)(Arguments arguments, int version);
 
 // The answers a connection owes, in order, and the texts they borrow.
 struct AnswerQueue {
@@ -98,13 +102,15 @@ struct AnswerQueue {
   std::deque<std::string> texts;  // a deque: its strings stay where they are
   std::vector<std::shared_ptr<void>> kept;
   RunAlone alone = nullptr;
+  BeginWalk walk = nullptr;
   bool pausing = false;   // until the next turn
   bool closing = false;   // after these answers
   uint32_t begin = 0;     // of the command that is being parsed
   Origin origin;          // of the same, or of the one that runs alone
   size_t fixed = 0;       // answers before this one must be given: their commands did something
   size_t text_bytes = 0;  // of answers that are texts
-  Batch::Row reads = 0;   // rows that may show values; commands that only read asked for these
+  bool runs_alone() const { return alone != nullptr; }
+  Batch::Row reads = 0;  // rows that may show values; commands that only read asked for these
 };
 
 class Call {
@@ -117,12 +123,13 @@ class Call {
   Batch& batch() const { return turn.batch; }
 
   // The answer is made by `encode` from `rows` rows from `first_row` on.
-  void answer(Encode encode, Batch::Row first_row, uint32_t rows = 1, int64_t number = 0) {
+  ISOTHERM_INLINE void answer(Encode encode, Batch::Row first_row, uint32_t rows = 1,
+                              int64_t number = 0) {
     answer_with(encode, {}, first_row, rows, number);
   }
   // The same from rows and a text, which must stay until then.
-  void answer_with(Encode encode, std::string_view text, Batch::Row first_row, uint32_t rows = 1,
-                   int64_t number = 0) {
+  ISOTHERM_INLINE void answer_with(Encode encode, std::string_view text, Batch::Row first_row,
+                                   uint32_t rows = 1, int64_t number = 0) {
     queue_.answers.push_back(
         {encode, text, first_row, rows, number, session.version, queue_.begin, queue_.origin});
   }
@@ -153,6 +160,10 @@ class Call {
     if (!turn.copies.take()) queue_.pausing = true;
   }
   void run_alone(RunAlone run) { queue_.alone = run; }
+  void walk(BeginWalk begin) {
+    queue_.walk = begin;
+    queue_.alone = [](Alone&) {};  // it runs so, too
+  }
   // This command's answer is sent, or not, whatever CLIENT REPLY said before.
   void mute(bool muted) { queue_.origin.muted = muted; }
   // The answer before is an error of a command that did not run.

@@ -1,17 +1,21 @@
-// Commands over a whole database: those that flush are rows, the others run alone.
+// Commands over a whole database: those that flush are rows, the others run alone, those that look
+// at many items in steps.
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <memory>
 #include <optional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "net/glob.h"
 #include "net/resp_handlers.h"
 #include "net/server_state.h"
 #include "net/text.h"
+#include "net/walk.h"
 
 namespace isotherm::net {
 namespace {
@@ -56,65 +60,123 @@ const char* parse_scan(Arguments words, ScanOptions* options) {
   return nullptr;
 }
 
-void write_keys(const std::vector<std::string>& keys, RespWriter& writer) {
-  writer.array(keys.size());
-  for (const std::string& key : keys) writer.bulk(key);
-}
+// The keys that a step has shown, whose thread is another.
+class KeyWalk : public Walk {
+ protected:
+  KeyWalk(int version, uint64_t cursor) : Walk(cursor), version_(version) {}
 
-void run_scan(Alone& alone) {
-  ScanOptions options;
-  parse_scan(alone.arguments, &options);
-  std::vector<std::string> keys;
-  // The store ends a step early where its index is sparse; an almost empty database should still be
-  // walked in one call.
-  constexpr int most_steps = 64;
-  uint64_t cursor = options.cursor;
-  uint64_t wanted = static_cast<uint64_t>(options.count);
-  int steps = 0;
-  do {
-    uint64_t visited = 0;
-    cursor =
-        alone.turn.worker.scan(alone.session.database, cursor, wanted, [&](const ScanItem& item) {
-          ++visited;
-          if (options.match && !glob_matches(*options.match, item.key)) return;
-          if (options.type && !equals_ignoring_case(*options.type, type_name(item.type))) return;
-          keys.emplace_back(item.key);
-        });
-    wanted -= std::min(wanted, visited);
-  } while (cursor != 0 && wanted != 0 && ++steps < most_steps);
-  alone.writer.array(2);
-  alone.writer.bulk(std::to_string(cursor));
-  write_keys(keys, alone.writer);
-}
+  void add(std::string_view key) { keys_.emplace_back(key); }
+  static void write(const std::vector<std::string>& keys, RespWriter& writer) {
+    for (const std::string& key : keys) writer.bulk(key);
+  }
 
-void run_keys(Alone& alone) {
-  constexpr uint64_t items_per_step = 1024;
-  const std::string_view pattern = alone.arguments[1];
-  std::vector<std::string> keys;
-  uint64_t cursor = 0;
-  do {
-    cursor = alone.turn.worker.scan(alone.session.database, cursor, items_per_step,
-                                    [&](const ScanItem& item) {
-                                      if (glob_matches(pattern, item.key)) {
-                                        keys.emplace_back(item.key);
-                                      }
-                                    });
-  } while (cursor != 0);
-  write_keys(keys, alone.writer);
-}
+  const int version_;
+  std::vector<std::string> keys_;
+};
+
+class ScanWalk final : public KeyWalk {
+ public:
+  ScanWalk(Arguments arguments, int version) : KeyWalk(version, 0) {
+    ScanOptions options;
+    parse_scan(arguments, &options);
+    cursor_ = options.cursor;
+    left_ = static_cast<uint64_t>(options.count);
+    steps_left_ = most_steps + left_ / most_a_step;
+    if (options.match) match_ = *options.match;
+    if (options.type) type_ = *options.type;
+  }
+  void visit(const ScanItem& item) override {
+    ++visited_;
+    if (match_ && !glob_matches(*match_, item.key)) return;
+    if (type_ && !equals_ignoring_case(*type_, type_name(item.type))) return;
+    add(item.key);
+  }
+
+ protected:
+  uint64_t wanted() const override { return std::min(left_, most_a_step); }
+  bool took_step(bool /*anew*/, Output& output) override {
+    left_ -= std::min(left_, std::exchange(visited_, 0));
+    if (cursor_ != 0 && left_ != 0 && --steps_left_ != 0) return false;
+    RespWriter writer(output, version_);
+    writer.array(2);
+    writer.bulk(std::to_string(cursor_));
+    writer.array(keys_.size());
+    write(keys_, writer);
+    return true;
+  }
+
+ private:
+  // A step ends early where the index is sparse; an almost empty database should still be walked in
+  // one call.
+  static constexpr uint64_t most_steps = 64;
+
+  std::optional<std::string> match_;
+  std::optional<std::string> type_;
+  uint64_t left_;
+  uint64_t steps_left_;
+  uint64_t visited_ = 0;
+};
+
+// How many keys there are is known in the end, and stands before them.
+class KeysWalk final : public KeyWalk {
+ public:
+  KeysWalk(Arguments arguments, int version) : KeyWalk(version, 0), pattern_(arguments[1]) {}
+  void visit(const ScanItem& item) override {
+    if (glob_matches(pattern_, item.key)) add(item.key);
+  }
+
+ protected:
+  bool took_step(bool anew, Output& output) override {
+    if (found_ == nullptr) found_ = std::make_unique<Output>(&output.pool());
+    if (anew) {
+      found_->clear();
+      keys_.clear();
+      count_ = cursor_ = 0;
+      return false;
+    }
+    RespWriter found(*found_, version_);
+    write(keys_, found);
+    count_ += keys_.size();
+    keys_.clear();
+    if (cursor_ != 0) return false;
+    RespWriter(output, version_).array(count_);
+    output.take_over(*found_);
+    return true;
+  }
+
+ private:
+  const std::string pattern_;
+  std::unique_ptr<Output> found_;
+  size_t count_ = 0;
+};
 
 // The cursor is a bound on the hash, so a random one leads to a random key.
-void run_randomkey(Alone& alone) {
-  static thread_local std::mt19937_64 random{std::random_device{}()};
-  for (uint64_t cursor : {random(), uint64_t{0}}) {
-    do {
-      std::vector<std::string> keys;
-      cursor = alone.turn.worker.scan(alone.session.database, cursor, 1,
-                                      [&](const ScanItem& item) { keys.emplace_back(item.key); });
-      if (!keys.empty()) return alone.writer.bulk(keys[random() % keys.size()]);
-    } while (cursor != 0);
+class RandomKeyWalk final : public KeyWalk {
+ public:
+  RandomKeyWalk(Arguments /*arguments*/, int version) : KeyWalk(version, random()) {}
+  void visit(const ScanItem& item) override { add(item.key); }
+
+ protected:
+  uint64_t wanted() const override { return 1; }
+  bool took_step(bool /*anew*/, Output& output) override {
+    if (keys_.empty() && (cursor_ != 0 || !std::exchange(all_, true))) return false;
+    RespWriter writer(output, version_);
+    keys_.empty() ? writer.null() : writer.bulk(keys_[random() % keys_.size()]);
+    return true;
   }
-  alone.writer.null();
+
+ private:
+  static uint64_t random() {
+    static thread_local std::mt19937_64 generator{std::random_device{}()};
+    return generator();
+  }
+
+  bool all_ = false;  // from the first on
+};
+
+template <class Kind>
+std::unique_ptr<Walk> begin_walk(Arguments arguments, int version) {
+  return std::make_unique<Kind>(arguments, version);
 }
 
 void run_dbsize(Alone& alone) {
@@ -139,11 +201,11 @@ namespace handlers {
 void scan(Call& call) {
   ScanOptions options;
   if (const char* error = parse_scan(call.arguments, &options)) return call.error(error);
-  call.run_alone(run_scan);
+  call.walk(begin_walk<ScanWalk>);
 }
 
-void keys(Call& call) { call.run_alone(run_keys); }
-void randomkey(Call& call) { call.run_alone(run_randomkey); }
+void keys(Call& call) { call.walk(begin_walk<KeysWalk>); }
+void randomkey(Call& call) { call.walk(begin_walk<RandomKeyWalk>); }
 void dbsize(Call& call) { call.run_alone(run_dbsize); }
 void flushall(Call& call) { flush(call, 0, call.turn.server.options.store.databases); }
 void flushdb(Call& call) { flush(call, call.session.database, call.session.database + 1); }

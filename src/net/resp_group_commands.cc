@@ -2,9 +2,11 @@
 // (isotherm/batch.h).
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "isotherm/object.h"
 #include "net/resp_handlers.h"
 #include "net/text.h"
 
@@ -30,12 +32,31 @@ struct Transfer {
   bool erases;
 };
 
-// Before the put, which stores what the get found. The context is the loop's ration of copies.
+struct Copying {
+  CopyRation* ration;  // of the loop
+  std::unique_ptr<Object> object;
+};
+
+// The put becomes one of a copy of the object.
+void fill_with_object(Batch& batch, Batch::Row row, const Object& found, Copying& copying) {
+  copying.object = found.look([](const Object& it) { return it.copy(); });
+  copying.ration->note(found.counted());
+  batch.columns().op[row] = Op::put_object;
+  batch.columns().value[row] = {reinterpret_cast<const char*>(&copying.object),
+                                sizeof copying.object};
+}
+
+// Before the put, which stores what the get found.
 void fill_put(Batch& batch, Batch::Row row, void* context) {
   if (!succeeded(batch, row - 1)) return batch.cancel(row, row + 1);
+  auto& copying = *static_cast<Copying*>(context);
   const Reply& found = batch.reply(row - 1);
-  batch.columns().value[row] = found.value();
-  static_cast<CopyRation*>(context)->note(found.value().size());
+  if (const Object* object = found.object()) {
+    fill_with_object(batch, row, *object, copying);
+  } else {
+    batch.columns().value[row] = found.value();
+    copying.ration->note(found.value().size());
+  }
   batch.columns().expiry[row] = found.expiry;
   batch.columns().flags[row] = found.flags;
 }
@@ -49,8 +70,8 @@ void keep_unless_put(Batch& batch, Batch::Row row, void* /*context*/) {
 Batch::Row append_transfer(Call& call, const Transfer& transfer) {
   Batch& batch = call.batch();
   batch.select(transfer.from_database);
-  const Batch::Row first = batch.get(transfer.from);
-  batch.guard(fill_put, &call.turn.copies);
+  const Batch::Row first = batch.get(transfer.from, option::any_type);
+  batch.guard(fill_put, &call.keep(Copying{&call.turn.copies, nullptr}));
   call.copies();
   batch.select(transfer.to_database);
   batch.put(transfer.to, {}, transfer.put);
@@ -82,7 +103,7 @@ void encode_rename(const Answer& answer, const AnswerSource& source, RespWriter&
 
 void rename_key(Call& call, bool replaces) {
   if (call[1] == call[2]) {
-    const Batch::Row row = call.batch().get(call[1], option::no_value);
+    const Batch::Row row = call.batch().get(call[1], option::any_type | option::no_value);
     return call.answer_by_presence(row, replaces ? "+OK\r\n" : ":0\r\n", "-ERR no such key\r\n");
   }
   const auto put = static_cast<uint16_t>(option::over_cap | (replaces ? 0 : option::if_absent));
@@ -218,7 +239,8 @@ void msetnx(Call& call) {
   Batch& batch = call.batch();
   auto& count = call.keep(static_cast<Batch::Row>(call.size() / 2));
   const Batch::Row begin = batch.size();
-  for (size_t i = 1; i < call.size(); i += 2) batch.get(call[i], option::no_value);
+  for (size_t i = 1; i < call.size(); i += 2)
+    batch.get(call[i], option::any_type | option::no_value);
   batch.unless_absent(begin);
   const Batch::Row first = batch.size();
   for (size_t i = 1; i < call.size(); i += 2) batch.put(call[i], call[i + 1]);

@@ -140,6 +140,9 @@ bool write_failure(Status status, RespWriter& writer);
 // The type as TYPE names it.
 std::string_view type_name(ValueType type);
 
+// Of a get that is about the key, whatever its type, and is no use of it.
+inline constexpr uint16_t looks_on = option::any_type | option::no_touch | option::no_value;
+
 // Encoders.
 void encode_raw(const Answer& answer, const AnswerSource& source, RespWriter& writer);
 void encode_bulk_text(const Answer& answer, const AnswerSource& source, RespWriter& writer);

@@ -34,7 +34,7 @@ void encode_expiry(const Answer& answer, const AnswerSource& source, RespWriter&
 }
 
 void read_expiry(Call& call, int64_t form) {
-  const Batch::Row row = call.batch().get(call[1], option::no_touch | option::no_value);
+  const Batch::Row row = call.batch().get(call[1], looks_on);
   call.answer(encode_expiry, row, 1, form);
 }
 
@@ -71,7 +71,7 @@ bool parse_expire_conditions(Call& call, uint16_t* options) {
 void set_expiry(Call& call, TimeForm form) {
   constexpr int64_t max = std::numeric_limits<int64_t>::max();
   constexpr int64_t min = std::numeric_limits<int64_t>::min();
-  uint16_t options = option::no_value;
+  uint16_t options = option::any_type | option::no_value;
   int64_t time = 0;
   if (!parse_expire_conditions(call, &options) || !call.integer(2, &time)) return;
   const int64_t unit = form.seconds ? 1000 : 1;
@@ -102,7 +102,9 @@ void del(Call& call) {
 }
 
 void exists(Call& call) {
-  count_keys(call, [](Batch& batch, std::string_view key) { batch.get(key, option::no_value); });
+  count_keys(call, [](Batch& batch, std::string_view key) {
+    batch.get(key, option::any_type | option::no_value);
+  });
 }
 
 void touch(Call& call) { exists(call); }
@@ -118,13 +120,11 @@ void expiretime(Call& call) { read_expiry(call, in_seconds); }
 void pexpiretime(Call& call) { read_expiry(call, 0); }
 
 void persist(Call& call) {
-  call.answer(encode_success,
-              call.batch().expire(call[1], no_expiry, option::expire_if_any | option::no_value));
+  constexpr uint16_t options = option::expire_if_any | option::any_type | option::no_value;
+  call.answer(encode_success, call.batch().expire(call[1], no_expiry, options));
 }
 
-void type(Call& call) {
-  call.answer(encode_type, call.batch().get(call[1], option::no_touch | option::no_value));
-}
+void type(Call& call) { call.answer(encode_type, call.batch().get(call[1], looks_on)); }
 
 }  // namespace handlers
 

@@ -25,6 +25,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace isotherm::net {
@@ -87,6 +88,13 @@ class RespParser {
   // Forgets the words of the last request and of inline ones, once no batch borrows them.
   void release() {
     if (!inline_words_.empty() || arguments_.capacity() > kept_arguments) release_lists();
+  }
+  // The words of inline requests, for who borrows them for longer.
+  std::vector<std::vector<std::string>> take_inline_words() {
+    return std::exchange(inline_words_, {});
+  }
+  void give_inline_words(std::vector<std::vector<std::string>> words) {
+    inline_words_ = std::move(words);
   }
   // What it takes for requests that are not complete.
   size_t memory() const { return slices_.capacity() * sizeof(Slice); }

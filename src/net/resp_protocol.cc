@@ -87,15 +87,15 @@ class RespProtocol final : public Protocol {
         fail(turn);
         break;
       }
-      if (unusual_ && is_held(found, turn)) [[unlikely]] {
-        stopped_early_ = held_ = true;
-        break;
+      if (unusual_) [[unlikely]] {
+        held_ = is_held(found, turn);
+        stopped_early_ = held_ || stays_behind(found, turn);
+        if (stopped_early_) break;
       }
       parsed += parser_.consumed();
       if (!parser_.arguments().empty()) run(found, reads, turn);
-      if (queue_.alone != nullptr || std::exchange(queue_.pausing, false) ||
-          parsed >= most_parsed || queue_.text_bytes > output_bound ||
-          turn.batch.size() > most_rows) {
+      if (queue_.runs_alone() || std::exchange(queue_.pausing, false) || parsed >= most_parsed ||
+          queue_.text_bytes > output_bound || turn.batch.size() > most_rows) {
         stopped_early_ = true;
         break;
       }
@@ -131,6 +131,35 @@ class RespProtocol final : public Protocol {
     return left;
   }
 
+  bool may_put_aside() const override {
+    return !queue_.closing && !stopped_early_ && queue_.reads + aside_reads_ <= most_reads_;
+  }
+
+  std::unique_ptr<Owed> put_aside() override {
+    auto owed = std::make_unique<OwedAside>();
+    aside_reads_ += queue_.reads;
+    queue_.fixed = queue_.answers.size();
+    std::swap(owed->queue, queue_);
+    owed->arrived = std::move(arrived_);
+    owed->inline_words = parser_.take_inline_words();
+    return owed;
+  }
+
+  // What is parsed meanwhile keeps its answers, and the parser its words.
+  void reply_aside(Owed& owed, Turn& turn, Output& output) override {
+    auto& aside = static_cast<OwedAside&>(owed);
+    aside_reads_ -= aside.queue.reads;
+    auto words = parser_.take_inline_words();
+    std::swap(aside.queue, queue_);
+    std::swap(aside.arrived, arrived_);
+    reply(turn, output);
+    std::swap(aside.queue, queue_);
+    std::swap(aside.arrived, arrived_);
+    parser_.give_inline_words(std::move(words));
+  }
+
+  bool owes() const override { return !queue_.answers.empty(); }
+
   size_t owed_texts() const override { return queue_.text_bytes; }
 
   ArrivingItem* arriving(InputBuffer& input) override {
@@ -142,20 +171,34 @@ class RespProtocol final : public Protocol {
     return arriving_->complete() ? nullptr : arriving_.get();
   }
 
-  bool waits_alone() const override { return queue_.alone != nullptr; }
+  bool waits_alone() const override { return queue_.runs_alone() || walk_ != nullptr; }
+  bool walks() const override { return queue_.walk != nullptr || walk_ != nullptr; }
 
   void run_alone(Turn& turn, Output& output) override {
+    if (walk_ == nullptr) began_alone_us_ = turn.clock.now_us();
+    if (queue_.walk != nullptr) {
+      walk_ = std::exchange(queue_.walk, nullptr)(parser_.arguments(), session_.version);
+      queue_.alone = nullptr;
+    }
+    if (walk_ != nullptr) {
+      turn.batch.select(session_.database);
+      return walk_->begin_step(turn.batch);
+    }
     Output nowhere;
     RespWriter writer(queue_.origin.muted ? nowhere : output, session_.version);
     Alone alone{parser_.arguments(), turn, session_, writer};
-    const int64_t began_us = turn.clock.now_us();
     std::exchange(queue_.alone, nullptr)(alone);
-    turn.counters.commands.add();
-    CommandCounts& counts = turn.counters.by_command;
-    counts.note_alone(queue_.origin.command, nanoseconds_since(turn.clock, began_us));
+    end_alone(turn);
     if (!writer.error_code().empty())
-      counts.note_error(queue_.origin.command, writer.error_code(), false);
-    parser_.release();
+      turn.counters.by_command.note_error(queue_.origin.command, writer.error_code(), false);
+  }
+
+  void end_step(Turn& turn, Output& output) override {
+    if (queue_.origin.muted && muted_ == nullptr) muted_ = std::make_unique<Output>();
+    if (!walk_->end_step(turn.batch, queue_.origin.muted ? *muted_ : output)) return;
+    walk_.reset();
+    muted_.reset();
+    end_alone(turn);
   }
 
   bool closing() const override { return queue_.closing; }
@@ -164,6 +207,12 @@ class RespProtocol final : public Protocol {
   bool stopped_early() const override { return stopped_early_; }
 
  private:
+  struct OwedAside final : Owed {
+    AnswerQueue queue;
+    std::unique_ptr<ArrivingItem> arrived;
+    std::vector<std::vector<std::string>> inline_words;
+  };
+
   static void write(const Answer& answer, const AnswerSource& source, Turn& turn, Output& output) {
     RespWriter writer(output, answer.version);
     answer.encode(answer, source, writer);
@@ -180,6 +229,13 @@ class RespProtocol final : public Protocol {
                                            Turn& turn) {
     const bool rejected = answer.origin.rejected || code == "OOM";
     turn.counters.by_command.note_error(answer.origin.command, code, rejected);
+  }
+
+  void end_alone(Turn& turn) {
+    turn.counters.commands.add();
+    turn.counters.by_command.note_alone(queue_.origin.command,
+                                        nanoseconds_since(turn.clock, began_alone_us_));
+    parser_.release();
   }
 
   void fail(Turn& turn) {
@@ -230,7 +286,7 @@ class RespProtocol final : public Protocol {
     if (arrived_ != nullptr) [[unlikely]]
       hand_over(turn.batch, before);
     if (reads || shows_value(turn.batch, before)) queue_.reads += turn.batch.size() - before;
-    if (!reads && queue_.alone == nullptr) queue_.fixed = queue_.answers.size();
+    if (!reads && !queue_.runs_alone()) queue_.fixed = queue_.answers.size();
   }
 
   // Whether the rows from `first` on change something and show what was there; they are of a kind.
@@ -251,6 +307,7 @@ class RespProtocol final : public Protocol {
     if (left != end) turn.worker.uncount_reads(turn.batch, left->first_row, rows_end_);
     parser_.restart();
     queue_.alone = nullptr;
+    queue_.walk = nullptr;
     stopped_early_ = true;
     held_ = false;
     return bytes;
@@ -285,6 +342,7 @@ class RespProtocol final : public Protocol {
   // what other connections do is seen at the next parse.
   bool is_unusual(Turn& turn) const {
     return session_.replies != Replies::on || session_.no_touch || journal_error() != 0 ||
+           turn.waiting != nullptr ||
            (!server_.pause.none() && server_.pause.holds(turn.now_ms()) != Pause::Holds::nothing);
   }
 
@@ -303,6 +361,20 @@ class RespProtocol final : public Protocol {
     const Pause::Holds holds = server_.pause.holds(turn.now_ms());
     const bool writes = (found.command->flags & command_flag::write) != 0;
     return holds == Pause::Holds::all || (holds == Pause::Holds::writes && writes);
+  }
+
+  // Whether it must wait until requests before it, which are under way, are answered: because it
+  // may touch one of their keys, or looks at all, or there are too many to be answered.
+  bool stays_behind(const NumberedCommand& found, const Turn& turn) const {
+    if (turn.waiting == nullptr || found.command == nullptr) return false;
+    if (queue_.reads + aside_reads_ >= most_reads_) return true;
+    const Command& command = *found.command;
+    constexpr uint32_t touches = command_flag::write | command_flag::readonly;
+    const bool all_keys = (command.flags & touches) != 0 && command.first_key == 0;
+    if (all_keys || command.handler == handlers::info) return true;
+    const Arguments words = parser_.arguments();
+    return std::any_of(words.begin() + 1, words.end(),
+                       [&](std::string_view word) { return turn.waiting->contains(word); });
   }
 
   void call(const NumberedCommand& found, Origin origin, Turn& turn) {
@@ -368,7 +440,7 @@ class RespProtocol final : public Protocol {
     queue_.fixed = 0;
     queue_.reads = 0;
     queue_.text_bytes = 0;
-    if (queue_.alone == nullptr) parser_.release();
+    if (!queue_.runs_alone()) parser_.release();
   }
 
   [[gnu::noinline]] void forget_what_answers_borrow() {
@@ -384,6 +456,10 @@ class RespProtocol final : public Protocol {
   std::unique_ptr<ArrivingItem> arrived_;   // of a request that runs in this turn
   Session session_;
   AnswerQueue queue_;
+  std::unique_ptr<Output> muted_;  // of the walk that is under way
+  std::unique_ptr<Walk> walk_;
+  int64_t began_alone_us_ = 0;
+  Batch::Row aside_reads_ = 0;     // of what is owed aside
   size_t parsed_ = 0;              // bytes, in this turn
   Batch::Row rows_end_ = 0;        // of the rows of this turn
   const Command* last_ = nullptr;  // that ran

@@ -68,14 +68,32 @@ bool too_long_for_lcs(std::string_view first, std::string_view second, uint64_t 
   return true;
 }
 
+constexpr std::string_view no_strings = "ERR The specified keys must contain string values";
+
+// Whether one of the two gets has failed, which is written.
+bool write_failure_of_lcs(const Answer& answer, const AnswerSource& source, RespWriter& writer) {
+  const auto status_of = [&](Batch::Row row) {
+    return source.batch.reply(row).status.load(std::memory_order_acquire);
+  };
+  const Status first = status_of(answer.first_row);
+  const Status second = status_of(answer.first_row + 1);
+  if (first == Status::wrong_type || second == Status::wrong_type) {
+    writer.error(no_strings);
+    return true;
+  }
+  return write_failure(first, writer) || write_failure(second, writer);
+}
+
+// What the arguments lack, which is said behind what the keys lack.
+void encode_fault_of_lcs(const Answer& answer, const AnswerSource& source, RespWriter& writer) {
+  if (!write_failure_of_lcs(answer, source, writer)) writer.error(answer.text);
+}
+
 // Two gets, whose first notes the least size of a match and how much memory may be used.
 void encode_lcs(const Answer& answer, const AnswerSource& source, RespWriter& writer) {
   const Batch& batch = source.batch;
   const Batch::Row row = answer.first_row;
-  if (write_failure(batch.reply(row).status.load(std::memory_order_acquire), writer) ||
-      write_failure(batch.reply(row + 1).status.load(std::memory_order_acquire), writer)) {
-    return;
-  }
+  if (write_failure_of_lcs(answer, source, writer)) return;
   const std::string_view first = batch.reply(row).value();
   const std::string_view second = batch.reply(row + 1).value();
   const auto least = static_cast<uint64_t>(batch.columns().number[row]);
@@ -90,7 +108,8 @@ void encode_lcs(const Answer& answer, const AnswerSource& source, RespWriter& wr
   writer.bulk(join_pieces(first, lcs_pieces(first, second)));
 }
 
-bool parse_lcs(Call& call, int64_t* form, int64_t* least) {
+// The fault of the arguments; empty: none.
+std::string_view parse_lcs(const Call& call, int64_t* form, int64_t* least) {
   for (size_t i = 3; i < call.size(); ++i) {
     if (equals_ignoring_case(call[i], "idx")) {
       *form |= with_places;
@@ -99,15 +118,15 @@ bool parse_lcs(Call& call, int64_t* form, int64_t* least) {
     } else if (equals_ignoring_case(call[i], "withmatchlen")) {
       *form |= with_sizes;
     } else if (equals_ignoring_case(call[i], "minmatchlen") && i + 1 < call.size()) {
-      if (!call.integer(++i, least)) return false;
+      const auto number = parse_integer(call[++i]);
+      if (!number) return "ERR value is not an integer or out of range";
+      *least = *number;
     } else {
-      call.syntax_error();
-      return false;
+      return "ERR syntax error";
     }
   }
-  if ((*form & with_places) == 0 || (*form & only_length) == 0) return true;
-  call.error("ERR If you want both the length and indexes, please just use IDX.");
-  return false;
+  if ((*form & with_places) == 0 || (*form & only_length) == 0) return {};
+  return "ERR If you want both the length and indexes, please just use IDX.";
 }
 
 }  // namespace
@@ -138,9 +157,11 @@ void getrange(Call& call) {
 void lcs(Call& call) {
   int64_t form = 0;
   int64_t least = 0;
-  if (!parse_lcs(call, &form, &least)) return;
-  const Batch::Row row = call.batch().get(call[1]);
-  call.batch().get(call[2]);
+  const std::string_view fault = parse_lcs(call, &form, &least);
+  const uint16_t options = fault.empty() ? 0 : option::no_value;
+  const Batch::Row row = call.batch().get(call[1], options);
+  call.batch().get(call[2], options);
+  if (!fault.empty()) return call.answer_with(encode_fault_of_lcs, fault, row, 2);
   const auto most_bytes = static_cast<int64_t>(call.turn.server.live.proto_max_bulk_len);
   call.batch().note(row, std::max<int64_t>(least, 0), most_bytes);
   call.answer(encode_lcs, row, 2, form);

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "isotherm/object.h"
 #include "items/item_store.h"
 #include "net/resp_handlers.h"
 #include "net/server_state.h"
@@ -32,7 +33,9 @@ void encode_memory_usage(const Answer& answer, const AnswerSource& source, RespW
   const Status status = reply.status.load(std::memory_order_acquire);
   if (write_failure(status, writer)) return;
   if (status != Status::ok) return writer.null();
-  writer.integer(static_cast<int64_t>(ItemStore::footprint(reply.location)) + slot_bytes);
+  const uint64_t beside = reply.object() != nullptr ? reply.object()->counted() : 0;
+  const uint64_t bytes = ItemStore::footprint(reply.location) + beside;
+  writer.integer(static_cast<int64_t>(bytes) + slot_bytes);
 }
 
 void run_info(Alone& alone) {
@@ -71,7 +74,7 @@ void memory_usage(Call& call) {
     if (!call.integer(i + 1, &samples)) return;
     if (samples < 0) return call.syntax_error();
   }
-  const Batch::Row row = call.batch().get(call[2], option::no_touch | option::no_value);
+  const Batch::Row row = call.batch().get(call[2], looks_on);
   call.answer(encode_memory_usage, row);
 }
 

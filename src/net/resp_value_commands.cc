@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "isotherm/object.h"
 #include "net/rdb_value.h"
 #include "net/resp_handlers.h"
 #include "net/server_state.h"
@@ -39,6 +40,9 @@ std::optional<int64_t> integer_of(const Reply& reply) {
 void encode_encoding(const Answer& answer, const AnswerSource& source, RespWriter& writer) {
   if (write_unless_found(answer, source, writer)) return;
   const Reply& reply = source.batch.reply(answer.first_row);
+  if (const Object* object = reply.object()) {
+    return writer.bulk(object->look([](const Object& it) { return it.encoding(); }));
+  }
   writer.bulk(integer_of(reply) ? "int" : reply.size <= longest_embedded ? "embstr" : "raw");
 }
 
@@ -55,7 +59,7 @@ void encode_idletime(const Answer& answer, const AnswerSource& source, RespWrite
 }
 
 void answer_object(Call& call, Encode encode, int64_t number = 0) {
-  const Batch::Row row = call.batch().get(call[2], option::no_touch | option::no_value);
+  const Batch::Row row = call.batch().get(call[2], looks_on);
   call.answer(encode, row, 1, number);
 }
 
@@ -138,7 +142,7 @@ const char* parse_restoration(const Call& call, Restoration& parsed) {
 
 // A key that is there is named before any other fault, unless it is to be replaced.
 void answer_unless_busy(Call& call, bool replaces, const std::string& otherwise) {
-  const Batch::Row row = call.batch().get(call[1], option::no_value);
+  const Batch::Row row = call.batch().get(call[1], option::any_type | option::no_value);
   call.answer_by_presence(row, replaces ? std::string_view(otherwise) : busy_key, otherwise);
 }
 
@@ -159,7 +163,7 @@ void object_refcount(Call& call) {
 
 // No policy counts how often keys are used.
 void object_freq(Call& call) {
-  const Batch::Row row = call.batch().get(call[2], option::no_touch | option::no_value);
+  const Batch::Row row = call.batch().get(call[2], looks_on);
   call.answer_by_presence(
       row,
       "-ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note "

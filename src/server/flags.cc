@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "executor/device/round_schedule.h"
+#include "batch/round_policy.h"
 #include "net/client_limits.h"
 #include "net/log.h"
 #include "net/memory_amount.h"
@@ -74,8 +74,8 @@ void take_device(const std::string& text, DeviceChoice& field) {
 
 void take_schedule(const std::string& text, Scheduling& field) {
   const auto policy = parse_scheduling(text);
-  if (!policy || *policy == Scheduling::adaptive) {
-    throw CLI::ValidationError("not one of greedy, fixed, periodic: " + text);
+  if (!policy) {
+    throw CLI::ValidationError("not one of greedy, fixed, periodic, adaptive: " + text);
   }
   field = *policy;
 }
@@ -136,15 +136,19 @@ void add_value_options(CLI::App& app, Options& store) {
 void add_round_options(CLI::App& app, RoundOptions& rounds) {
   add_text_option(app, "--gpu-schedule",
                   "When the requests of all threads go to the GPUs together: greedy, fixed or "
-                  "periodic [greedy]",
+                  "periodic; or adaptive: the CPU answers few, the GPUs many [greedy]",
                   [&](const std::string& text) { take_schedule(text, rounds.policy); });
   app.add_option("--gpu-batch", rounds.rows,
-                 "Requests that go without waiting for more [fixed 512, periodic 2097152]")
-      ->check(CLI::Range(uint64_t{1}, RoundSchedule::most_rows));
+                 "Requests that go without waiting for more [fixed 512, periodic 2097152], or that "
+                 "are many [adaptive 512]")
+      ->check(CLI::Range(uint64_t{1}, RoundOptions::most_rows));
   app.add_option_function<int64_t>(
          "--gpu-wait-usec", [&](int64_t usec) { rounds.wait_ns = usec * 1000; },
          "Longest wait for more, or the cycle if periodic, in microseconds [100]")
       ->check(CLI::Range(1, 1'000'000));
+  app.add_option("--gpu-write-cycles", rounds.write_cycles,
+                 "Cycles that writes wait for, if periodic, while reads go; 1: they go too [1]")
+      ->check(CLI::Range(1, 1000));
 }
 
 void add_crew_options(CLI::App& app, Options& store) {
@@ -198,10 +202,11 @@ void check_together(const net::ServerOptions& options) {
     throw CLI::ValidationError("--appendonly", "needs --device cpu");
   }
   try {
-    static_cast<void>(RoundSchedule(options.store.rounds));
+    static_cast<void>(completed(options.store.rounds));
   } catch (const std::invalid_argument&) {
     throw CLI::ValidationError("--gpu-schedule",
-                               "--gpu-batch and --gpu-wait-usec are for fixed or periodic");
+                               "--gpu-batch and --gpu-wait-usec are for fixed or periodic, "
+                               "--gpu-write-cycles for periodic");
   }
 }
 

@@ -172,7 +172,6 @@ TEST(FlagsTest, RefusesWhatItDoesNotKnow) {
                                              {"--proto-max-bulk-len", "8gb"},
                                              {"--loglevel", "loud"},
                                              {"--bind", "nowhere"},
-                                             {"--gpu-schedule", "adaptive"},
                                              {"--gpu-schedule", "none"},
                                              {"--gpu-threads", "0"},
                                              {"--gpu-threads", "257"},
@@ -197,15 +196,22 @@ TEST(FlagsTest, ValuesOnGpusNeedAGpu) {
 }
 
 TEST(FlagsTest, ASizeAndAWaitOfRoundsNeedAScheduleThatHasThem) {
-  for (const std::vector<const char*>& arguments :
-       std::vector<std::vector<const char*>>{{"--gpu-batch", "512"},
-                                             {"--gpu-wait-usec", "100"},
-                                             {"--gpu-schedule", "greedy", "--gpu-batch", "1"}}) {
+  for (const std::vector<const char*>& arguments : std::vector<std::vector<const char*>>{
+           {"--gpu-batch", "512"},
+           {"--gpu-wait-usec", "100"},
+           {"--gpu-schedule", "greedy", "--gpu-batch", "1"},
+           {"--gpu-schedule", "adaptive", "--gpu-wait-usec", "1"},
+           {"--gpu-schedule", "fixed", "--gpu-write-cycles", "2"}}) {
     net::ServerOptions options;
     EXPECT_EQ(parse(arguments, options), exit_usage) << arguments[0];
   }
   net::ServerOptions options;
-  EXPECT_FALSE(parse({"--gpu-schedule", "periodic"}, options).has_value());
+  EXPECT_FALSE(
+      parse({"--gpu-schedule", "periodic", "--gpu-write-cycles", "4"}, options).has_value());
+  EXPECT_EQ(options.store.rounds.write_cycles, 4u);
+  net::ServerOptions adaptive;
+  EXPECT_FALSE(parse({"--gpu-schedule", "adaptive", "--gpu-batch", "100"}, adaptive).has_value());
+  EXPECT_EQ(adaptive.store.rounds.policy, Scheduling::adaptive);
   EXPECT_EQ(options.store.rounds.policy, Scheduling::periodic);
 }
 

@@ -104,6 +104,40 @@ TEST_F(SlowDeviceTest, WhoAsksForAValueOnTheDeviceKeepsNobodyElseWaiting) {
   EXPECT_EQ(slow.receive(replies.size()), replies);
 }
 
+// Others need as many turns beside one that asks for values on the device as without it.
+TEST_F(SlowDeviceTest, OthersNeedNoMoreTurnsBesideOneThatWaits) {
+  Server& server = start();
+  TestClient slow(server.resp_port());
+  store_away(slow, "cold");
+  constexpr int others = 49;
+  std::vector<std::unique_ptr<TestClient>> clients;
+  for (int i = 0; i < others; ++i) {
+    clients.push_back(std::make_unique<TestClient>(server.resp_port()));
+  }
+  const auto turns = [&] {
+    const uint64_t before = server.state().statistics().batches;
+    for (auto& client : clients) ask(*client, resp({"GET", "other"}), bulk("x"));
+    return server.state().statistics().batches - before;
+  };
+  EXPECT_EQ(turns(), static_cast<uint64_t>(others));
+  gates_.values.close();
+  slow.send(resp({"GET", "cold"}));
+  gates_.values.wait_for(1);
+  pass_turns();
+  EXPECT_EQ(turns(), static_cast<uint64_t>(others)) << "one waits";
+  // What it asks besides has turns of its own.
+  slow.send(resp({"SET", "next", "1"}) + resp({"GET", "cold"}));
+  const std::string present = ":1\r\n";
+  for (int i = 0; i < 10'000; ++i) {
+    if (clients[0]->ask(resp({"EXISTS", "next"}), present) == present) break;
+  }
+  pass_turns();
+  EXPECT_EQ(turns(), static_cast<uint64_t>(others)) << "its next request waits, too";
+  gates_.values.open();
+  const std::string replies = bulk(long_value) + "+OK\r\n" + bulk(long_value);
+  EXPECT_EQ(slow.receive(replies.size()), replies);
+}
+
 TEST_F(SlowDeviceTest, AnswersKeepTheirOrderAroundACommandThatRunsAlone) {
   Server& server = start();
   TestClient slow(server.resp_port());
@@ -112,13 +146,36 @@ TEST_F(SlowDeviceTest, AnswersKeepTheirOrderAroundACommandThatRunsAlone) {
   gates_.values.close();
   slow.send(resp({"GET", "cold"}) + resp({"FLUSHALL"}) + resp({"GET", "cold"}) + resp({"DBSIZE"}));
   gates_.values.wait_for(1);
-  // It runs when nothing else is under way, and then at once.
+  // That of others runs at once.
   ask(other, resp({"GET", "none"}), "$-1\r\n");
-  other.send(resp({"DBSIZE"}));
+  ask(other, resp({"DBSIZE"}), ":0\r\n");
+  ask(other, resp({"KEYS", "*"}), "*0\r\n");
   gates_.values.open();
   const std::string replies = bulk(long_value) + "+OK\r\n$-1\r\n:0\r\n";
   EXPECT_EQ(slow.receive(replies.size()), replies);
-  EXPECT_EQ(other.receive(4).substr(0, 1), ":");
+}
+
+// A step of it waits for its turn at the device.
+TEST_F(SlowDeviceTest, NobodyWaitsForAWalkButWhoAskedForIt) {
+  Server& server = start();
+  TestClient slow(server.resp_port());
+  TestClient walker(server.resp_port());
+  TestClient other(server.resp_port());
+  ask(slow, resp({"SET", "k", "1"}), "+OK\r\n");
+  gates_.rounds.close();
+  slow.send(resp({"INCR", "k"}));
+  gates_.rounds.wait_for(1);
+  walker.send(resp({"KEYS", "*"}) + "PING\r\n");
+  for (int i = 0; i < 3; ++i) {
+    ask(other, "PING\r\n", "+PONG\r\n");
+    ask(other, resp({"DBSIZE"}), ":1\r\n");
+    pass_turns();
+  }
+  EXPECT_FALSE(walker.has_input());
+  gates_.rounds.open();
+  const std::string keys = "*1\r\n" + bulk("k") + "+PONG\r\n";
+  EXPECT_EQ(walker.receive(keys.size()), keys);
+  EXPECT_EQ(slow.receive(4), ":2\r\n");
 }
 
 TEST_F(SlowDeviceTest, AClientThatLeavesWithRowsUnderWayIsForgottenBehindThem) {

@@ -7,6 +7,7 @@
 
 #include "fake_device/fake_root_table.h"
 #include "models/change_log.h"
+#include "models/test_server.h"
 #include "server/server.h"
 #include "server/test_client.h"
 
@@ -17,14 +18,7 @@ namespace {
 class WithheldServerTest : public ::testing::TestWithParam<bool> {
  protected:
   WithheldServerTest() {
-    net::ServerOptions options;
-    options.port = options.memcached_port = 0;
-    options.threads = 1;
-    if (GetParam()) {
-      server_ = std::make_unique<Server>(options, clock_, fake_root_tiers_maker(device_));
-    } else {
-      server_ = std::make_unique<Server>(options, clock_);
-    }
+    server_ = make_test_server(clock_, GetParam() ? &device_ : nullptr);
     server_->engine().set_commit_sink(&log_);
     log_.withholds = true;
     server_->start();

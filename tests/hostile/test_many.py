@@ -74,11 +74,12 @@ def test_descriptors_at_their_limit(kind):
         assert peak_resident(server, 0.05) < 100 * MIB
 
 
-def test_clients_beyond_maxclients_get_the_error():
+@pytest.mark.parametrize("kind", KINDS)
+def test_clients_beyond_maxclients_get_the_error(kind):
+    error = {"resp": b"-ERR max number of clients reached\r\n",
+             "memcached": b"ERROR Too many open connections\r\n"}[kind]
     with servers.Isotherm("--threads", "1", "--maxclients", "10") as server:
-        with Crowd(server.resp_port, 10), connect(server.resp_port) as one:
-            assert one.recv(100) == b"-ERR max number of clients reached\r\n"
-            assert one.recv(100) == b""
-        with Crowd(server.memcached_port, 10), connect(server.memcached_port) as one:
-            assert one.recv(100) == b"ERROR Too many open connections\r\n"
+        port = port_of(server, kind)
+        with Crowd(port, 10), connect(port) as one:
+            assert one.recv(100) == error
             assert one.recv(100) == b""

@@ -19,11 +19,13 @@ info() {
   exec 3>&-
 }
 
+server_flags=()
+
 # part ON-GPU-AT-THE-END CHECKER-FLAGS
 part() {
   local expected="$1" flags=("${@:2}")
-  echo "== ${flags[*]} ${ISOTHERM_LOSE_DEVICE_AFTER:+device lost after $ISOTHERM_LOSE_DEVICE_AFTER}"
-  start_server "$server" --device cuda
+  echo "== ${server_flags[*]} ${flags[*]} ${ISOTHERM_LOSE_DEVICE_AFTER:+device lost after $ISOTHERM_LOSE_DEVICE_AFTER}"
+  start_server "$server" --device cuda "${server_flags[@]}"
   if [ "$(info index_on_gpu)" != 1 ]; then
     echo "the index is not on the device" >&2
     return 1
@@ -35,10 +37,20 @@ part() {
     echo "the index is on the device: $(info index_on_gpu), expected $expected" >&2
     return 1
   fi
+  if [[ ${server_flags[*]} == *adaptive* ]] && [ "$(info index_side_switches)" = 0 ]; then
+    echo "the index has stayed on one side" >&2
+    return 1
+  fi
   stop_server
 }
 
 part 1 -histories "$histories"
+# The index goes to the host and back, and writes wait while reads pass them.
+for schedule in "adaptive --gpu-batch 4" "periodic --gpu-write-cycles 3"; do
+  read -ra server_flags <<<"--gpu-schedule $schedule"
+  part 1 -histories 1
+done
+server_flags=()
 case "$server" in *fake-device)
   for lost in mixed:600 counters:300 swaps:1000; do
     export ISOTHERM_LOSE_DEVICE_AFTER="${lost#*:}"

@@ -22,8 +22,12 @@ class AwaitedLatch : public Awaited {
   }
   // Those who wait now.
   void let_go() { tell(false); }
-  // And from now on all.
+  // And from now on all, until it is closed.
   void open() { tell(true); }
+  void close() {
+    const std::lock_guard guard(mutex_);
+    open_ = false;
+  }
   bool is_open() {
     const std::lock_guard guard(mutex_);
     return open_;

@@ -1,9 +1,9 @@
 // ChangeLog: a CommitSink that replays what it is told, and checks it; for tests.
 //
-// It has what the store has to have. Each change is compared with that before it is taken over: the
-// old item is the one that the change before it left, and versions grow for each key, also across
-// deletes and flushes. So a change that is missing, told twice or out of order is an error, of
-// which the first are kept.
+// It has what the store has to have; objects are piles (models/pile.h), of which it has the text.
+// Each change is compared with that before it is taken over: the old item is the one that the
+// change before it left, and versions grow for each key, also across deletes and flushes. So a
+// change that is missing, told twice or out of order is an error, of which the first are kept.
 //
 // It is a DemotionHook, too: `fate` says what becomes of items that eviction is about to drop.
 //
@@ -27,7 +27,9 @@
 #include "engine/engine.h"
 #include "executor/commit_sink.h"
 #include "items/item.h"
+#include "items/objects.h"
 #include "models/awaited_latch.h"
+#include "models/pile.h"
 
 namespace isotherm {
 
@@ -57,11 +59,11 @@ class ChangeLog final : public CommitSink, public DemotionHook, public AwaitedLa
     versions_[key] = change.version;
     if (change.new_item == nullptr) {
       entries_.erase(key);
-    } else if (change.new_item == change.old_item) {
+    } else if (change.new_item == change.old_item && change.call == nullptr) {
       entries_[key].expiry = change.expiry;
     } else {
       const Item& item = *change.new_item;
-      entries_[key] = {value_of(item), item.flags(), change.expiry, item.version()};
+      entries_[key] = {value_of(item), item.flags(), change.expiry, Objects::version_of(item)};
       if (item.expiry() != change.expiry) fail(key, "tells another expiry than the item's");
     }
   }
@@ -105,7 +107,7 @@ class ChangeLog final : public CommitSink, public DemotionHook, public AwaitedLa
     for (const auto& [key, entry] : entries) {
       Batch batch;
       batch.select(key.first);
-      batch.get(key.second);
+      batch.get(key.second, option::any_type);
       worker.submit(batch);
       const Reply& reply = batch.reply(0);
       if (entry.expiry != no_expiry && entry.expiry <= engine.clock().now_ms()) {
@@ -113,7 +115,9 @@ class ChangeLog final : public CommitSink, public DemotionHook, public AwaitedLa
         continue;
       }
       ASSERT_EQ(reply.status, Status::ok) << key.second;
-      if (entry.value) {
+      if (const Object* object = reply.object()) {
+        EXPECT_EQ(Pile::of(*object).text(), *entry.value) << key.second;
+      } else if (entry.value) {
         EXPECT_EQ(reply.value(), *entry.value) << key.second;
       }
       EXPECT_EQ(reply.flags, entry.flags) << key.second;
@@ -135,6 +139,7 @@ class ChangeLog final : public CommitSink, public DemotionHook, public AwaitedLa
 
  private:
   static std::optional<std::string> value_of(const Item& item) {
+    if (item.is_object()) return Pile::of(*item.object()).text();
     return item.away() ? std::nullopt : std::optional<std::string>(item.value());
   }
 
@@ -158,11 +163,15 @@ class ChangeLog final : public CommitSink, public DemotionHook, public AwaitedLa
     if (change.old_item == nullptr) return;
     const Item& old = *change.old_item;
     const Entry& entry = at->second;
-    if (old.version() != entry.version || old.flags() != entry.flags ||
+    if (change.call != nullptr) {  // the object has changed already
+      if (!old.is_object()) fail(key, "had no object");
+      return;
+    }
+    if (Objects::version_of(old) != entry.version || old.flags() != entry.flags ||
         old.expiry() != entry.expiry) {
       return fail(key, "was another item");
     }
-    if (entry.value && !old.away() && old.value() != *entry.value) fail(key, "was another value");
+    if (entry.value && !old.away() && value_of(old) != entry.value) fail(key, "was another value");
   }
 
   std::mutex mutex_;

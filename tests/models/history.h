@@ -197,6 +197,9 @@ class History {
       }
       case Op::bitfield:
       case Op::flush:
+      case Op::call:
+      case Op::put_object:
+      case Op::walk:
       case Op::none:
         break;
     }
@@ -252,6 +255,9 @@ class History {
           break;
         case Op::bitfield:
         case Op::flush:
+        case Op::call:
+        case Op::put_object:
+        case Op::walk:
         case Op::none: {
           const Batch::Row row = batch_.get(key);
           batch_.cancel(row, row + 1);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "executor/device/round_stages.h"
 #include "executor/device/rounds.h"
@@ -16,28 +17,34 @@ namespace isotherm {
 class BatchWork final : public RoundWork {
  public:
   // `parking`: takes rows that must know a value which is away; null: they fetch it on the spot.
+  // `skipped`: whether each row is not to be answered; null: all are.
   BatchWork(const BatchRun& run, const Batch& batch, uint32_t first, uint32_t rows,
-            BatchRun* parking)
+            BatchRun* parking, const uint8_t* skipped = nullptr)
       : batch_(batch),
         columns_(batch.columns().from(first)),
         first_(first),
         rows_(rows),
-        writes_(batch.writes()),
+        skipped_(skipped),
+        writes_(batch.writes() && (skipped == nullptr || any_writes())),
         now_ms_(run.now_ms),
         writable_(run.writable),
         reader_(run.reader),
-        sender_(run.sender),
+        // Who has waited already waits for nobody else.
+        sender_(run.put_off && &batch != run.batch ? nullptr : run.sender),
         parking_(parking),
         token_(run.token) {}
 
   uint32_t rows() const override { return rows_; }
   bool writes() const override { return writes_; }
-  bool writes(uint32_t row) const override { return columns_.op[row] != Op::get; }
-  bool changes_in_place(uint32_t row) const override { return columns_.op[row] == Op::expire; }
+  bool writes(uint32_t row) const override { return columns_.op[row] != Op::get && !skips(row); }
+  bool changes_in_place(uint32_t row) const override {
+    return (columns_.op[row] == Op::expire || columns_.op[row] == Op::call) && !skips(row);
+  }
   RoundSender* sender() const override { return sender_; }
 
   void write_keys(HostExecutor& executor, uint64_t* keys) override {
-    executor.hash_keys(columns_, 0, rows_);
+    // Where some are skipped all have their hashes, and others may be reading these.
+    if (skipped_ == nullptr) executor.hash_keys(columns_, 0, rows_);
     for (uint32_t row = 0; row < rows_; ++row) {
       keys[row] = key_on_device(columns_.hash[row], columns_.database[row]);
     }
@@ -45,6 +52,27 @@ class BatchWork final : public RoundWork {
 
   void answer(const RoundShare& share, const RootColumns& found, const uint32_t* numbers,
               uint32_t count) override {
+    if (skipped_ == nullptr) return answer_rows(share, found, numbers, count);
+    std::vector<uint32_t> rows;
+    rows.reserve(count);
+    for (uint32_t i = 0; i < count; ++i) {
+      const uint32_t row = numbers != nullptr ? numbers[i] : i;
+      if (!skips(row)) rows.push_back(row);
+    }
+    answer_rows(share, found, rows.data(), static_cast<uint32_t>(rows.size()));
+  }
+
+ private:
+  bool skips(uint32_t row) const { return skipped_ != nullptr && skipped_[row] != 0; }
+  bool any_writes() const {
+    for (uint32_t row = 0; row < rows_; ++row) {
+      if (writes(row)) return true;
+    }
+    return false;
+  }
+
+  void answer_rows(const RoundShare& share, const RootColumns& found, const uint32_t* numbers,
+                   uint32_t count) {
     const uint64_t largest = writable_ ? share.executor.store().largest_item() : 0;
     HostExecutor::Run run{share.executor, columns_, now_ms_, largest, !writes_};
     run.erases_expired = share.overlay != nullptr;
@@ -58,11 +86,11 @@ class BatchWork final : public RoundWork {
     share.executor.count(run, count);
   }
 
- private:
   const Batch& batch_;
   Batch::Columns columns_;
   const uint32_t first_;
   const uint32_t rows_;
+  const uint8_t* const skipped_;
   const bool writes_;
   const int64_t now_ms_;
   const bool writable_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "base/broken.h"
 #include "base/tile.h"
@@ -62,11 +63,12 @@ constexpr uint64_t lines_a_step = 1 << 16;
 
 }  // namespace
 
-DeviceExecutor::DeviceExecutor(HostStore& store, const RootTiersMaker& make, WaitClock* clock)
+DeviceExecutor::DeviceExecutor(HostStore& store, const RootTiersMaker& make,
+                               std::unique_ptr<SchedulingPolicy> policy, WaitClock& clock)
     : store_(store),
       rounds_(
           make_table(make), [this](uint64_t last_version) { take_over(last_version); },
-          RoundSchedule(store.options.rounds), clock != nullptr ? *clock : steady_clock_) {}
+          std::move(policy), clock) {}
 
 // Values lie on the devices of the table, so they go first.
 DeviceExecutor::~DeviceExecutor() {
@@ -87,11 +89,13 @@ std::unique_ptr<RootTable> DeviceExecutor::make_table(const RootTiersMaker& make
 }
 
 Batch::Row DeviceExecutor::run(Participant& participant, const BatchRun& run, Batch& batch,
-                               Batch::Row first, Batch::Row end, BatchRun* parking) {
+                               Batch::Row first, Batch::Row end, BatchRun* parking,
+                               const uint8_t* skipped) {
   Batch::Row done = first;
   while (done < end) {
     const uint32_t rows = std::min(end - done, most_rows_a_round);
-    BatchWork work(run, batch, done, rows, parking);
+    BatchWork work(run, batch, done, rows, parking,
+                   skipped != nullptr ? skipped + (done - first) : nullptr);
     if (!rounds_.run(participant, work)) break;
     done += rows;
   }

@@ -46,10 +46,10 @@ class DeviceExecutor {
  public:
   using Participant = Rounds::Participant;
 
-  // Rounds begin as the options of the store say, by `clock` or, if that is null, the system's.
-  // Throws DeviceError or std::bad_alloc where there is no device to use, and std::invalid_argument
-  // for options of rounds that cannot work.
-  DeviceExecutor(HostStore& store, const RootTiersMaker& make, WaitClock* clock = nullptr);
+  // Rounds begin as the policy says (null: at once) by the clock, which must outlive it. Throws
+  // DeviceError or std::bad_alloc where there is no device to use.
+  DeviceExecutor(HostStore& store, const RootTiersMaker& make,
+                 std::unique_ptr<SchedulingPolicy> policy, WaitClock& clock);
   ~DeviceExecutor();
   DeviceExecutor(const DeviceExecutor&) = delete;
   DeviceExecutor& operator=(const DeviceExecutor&) = delete;
@@ -60,9 +60,10 @@ class DeviceExecutor {
   // Answers the rows of `batch`, which is the run's or the one of its parked rows, from `first` to
   // before `end` in order, and returns the first that is not answered: `end`, or a row before it
   // where the device was lost on the way. Rows that await values on devices are ended by `finish`.
-  // `parking`: takes rows that must know such a value; null: they fetch it on the spot.
+  // `parking`: takes rows that must know such a value; null: they fetch it on the spot. `skipped`:
+  // whether each of these rows is passed over; null: none is.
   Batch::Row run(Participant& participant, const BatchRun& run, Batch& batch, Batch::Row first,
-                 Batch::Row end, BatchRun* parking);
+                 Batch::Row end, BatchRun* parking, const uint8_t* skipped);
   // For rounds that are led in steps.
   Rounds& rounds() { return rounds_; }
 
@@ -95,7 +96,8 @@ class DeviceExecutor {
   // it.
   RootTableStats stats();
   RoundStats round_stats() const { return rounds_.stats(); }
-  const RoundSchedule& schedule() const { return rounds_.schedule(); }
+  // Whether rounds may wait for more rows.
+  bool gathers() const { return rounds_.gathers(); }
   // All 0 where no values lie on devices.
   DeviceValueStats value_stats() const { return values_ ? values_->stats() : DeviceValueStats{}; }
   // That the pages of items are preferred to come from; empty where none is known.
@@ -111,7 +113,6 @@ class DeviceExecutor {
   std::atomic<uint64_t> takeover_us_{0};
   std::vector<int> memory_nodes_;
   std::unique_ptr<DeviceValues> values_;
-  SteadyWaitClock steady_clock_;
   Rounds rounds_;
   std::mutex stats_mutex_;
   RootTableStats stats_;  // as they were last seen

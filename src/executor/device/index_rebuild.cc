@@ -88,7 +88,9 @@ class Rebuilder {
       if (one.index != nullptr && insert(one)) {
         growth_[one.database].add(1);
       } else if (store_.items.clear_live(one.location)) {
-        tell(*store_.items.item(one.location));
+        const Item& item = *store_.items.item(one.location);
+        tell(item);
+        if (item.is_object()) store_.items.retire_object(item);
         executor_.cache().retire(one.location);
       }
     }

@@ -22,6 +22,9 @@ uint32_t row_of(uint32_t place) { return place & ((uint32_t{1} << place_bits) - 
 constexpr uint64_t least_rows = 4096;  // of own columns
 // Lines of the host that an index grows by after a round, beside those for its changes.
 constexpr uint64_t lines_a_round = 4096;
+constexpr uint64_t lines_a_change = 64;
+// Of bins that go where they are to go, in a step.
+constexpr uint64_t entries_a_step = 4096;
 
 }  // namespace
 
@@ -212,16 +215,20 @@ void RootTable::wait() {
 }
 
 bool RootTable::ready() {
-  return std::all_of(devices_.begin(), devices_.end(),
-                     [](const Device& device) { return device.tier->ready(); });
+  return std::all_of(devices_.begin(), devices_.end(), [this](const Device& device) {
+    const bool unused = split() && device.rows.load(std::memory_order_relaxed) == 0;
+    return unused || device.tier->ready();
+  });
 }
 
-// Bins that move, and the growth of the host's part, take their time.
+// Bins that move take their time, and so does much growth of the host's part.
 bool RootTable::changes_at_once(uint64_t rows) {
-  return rows == 0 ||
-         (host_ == nullptr && std::all_of(devices_.begin(), devices_.end(), [&](Device& device) {
-            return device.tier->changes_at_once(rows);
-          }));
+  if (rows == 0) return true;
+  const bool all_on_host = to_host_.value_or(false) && host_ != nullptr;
+  return std::all_of(devices_.begin(), devices_.end(), [&](Device& device) {
+    if (all_on_host) return device.changes.load(std::memory_order_relaxed) == 0;
+    return host_ == nullptr && device.tier->changes_at_once(rows);
+  });
 }
 
 void RootTable::gather(uint64_t first, uint64_t count) {
@@ -265,6 +272,7 @@ void RootTable::hand_in_block(uint64_t first, Block& block) {
 }
 
 void RootTable::change(uint64_t rows) {
+  if (tries_again_in_ != 0 && --tries_again_in_ == 0) tends_.store(true, std::memory_order_relaxed);
   if (!split()) devices_.front().changes = static_cast<uint32_t>(rows);
   bool moved = false;
   for (Device& device : devices_) {
@@ -279,10 +287,11 @@ void RootTable::change(uint64_t rows) {
     if (device.changes != 0) device.tier->change(device.changes);
   }
   if (host_ == nullptr) return;
+  // Bins that are to go to the host are moved by `tend`.
   for (Device& device : devices_) {
-    if (device.moves) device.moves->after_round(rows);
+    if (device.moves && !to_host_.value_or(false)) device.moves->after_round(rows);
   }
-  host_->settle(rows + lines_a_round);
+  host_->settle(rows + std::min(lines_a_round, rows * lines_a_change));
   if (host_->full()) throw DeviceError("no memory for the part of the index on the host");
 }
 
@@ -321,13 +330,52 @@ void RootTable::free_bin(Device& device) {
   if (!device.moves->free_bin()) throw DeviceError("the memory of the device is full");
 }
 
+void RootTable::lean(bool to_host) {
+  to_host_ = to_host;
+  tries_again_in_ = 0;
+  tends_.store(true, std::memory_order_relaxed);
+}
+
+bool RootTable::tend() {
+  bool more = false;
+  bool refused = false;
+  for (Device& device : devices_) {
+    try {
+      more |= tend(device, refused);
+    } catch (const std::bad_alloc&) {  // no entry has moved
+      refused = true;
+    }
+  }
+  if (host_ != nullptr) host_->settle(entries_a_step + lines_a_round);
+  const bool all_on_devices =
+      std::all_of(devices_.begin(), devices_.end(), [](const Device& device) {
+        return !device.moves ||
+               device.moves->bins().of_device() == device.moves->bins().bins().size();
+      });
+  // Then rounds need not ask any more where a key is.
+  if (!more && !*to_host_ && all_on_devices) give_up();
+  tends_.store(more, std::memory_order_relaxed);
+  tries_again_in_ = refused && !more ? rounds_between_tries : 0;
+  return more;
+}
+
+bool RootTable::tend(Device& device, bool& refused) {
+  if (*to_host_) {
+    refused |= !store_.budget.fits(store_.budget.limit() / 8);
+    if (refused) return false;
+    if (!device.moves) share(device, 0);
+  }
+  using Side = RootBins::Side;
+  return device.moves && device.moves->lean(*to_host_ ? Side::host : Side::device, entries_a_step);
+}
+
 void RootTable::make_host(uint64_t expected) {
   host_ =
       std::make_unique<HostTier>(store_.pages, store_.budget, store_.epochs, store_.seed, expected);
 }
 
 // From now on the device has not all of its hashes.
-void RootTable::share(Device& device) {
+void RootTable::share(Device& device, int bits_at_least) {
   if (host_ == nullptr) {
     // Bins come in order of hash, so all at one place: with lines for an eighth of what the device
     // has, chains there are short until the index has grown.
@@ -339,14 +387,20 @@ void RootTable::share(Device& device) {
       make_host(0);
     }
   }
-  device.moves.emplace(*device.tier, *host_, store_.seed, [this, &device](uint64_t hash) {
-    return &devices_[device_of(hash)] == &device;
-  });
+  device.moves.emplace(
+      *device.tier, *host_, store_.seed,
+      [this, &device](uint64_t hash) { return &devices_[device_of(hash)] == &device; },
+      BinMoves::most_bits, bits_at_least);
 }
 
 uint64_t RootTable::scan(uint64_t bound, uint64_t lines, uint64_t wanted,
                          const std::function<void(uint64_t key, Location root)>& visit) {
-  if (!split()) return devices_.front().tier->scan(bound, lines, wanted, visit);
+  if (!split()) {
+    // The bound may be one of the host's, in the middle of a line of the device.
+    return devices_.front().tier->scan(bound, lines, wanted, [&](uint64_t key, Location root) {
+      if (hash_of(key) >= bound) visit(key, root);
+    });
+  }
   // Each part gives what it has up to somewhere; what all have come to is visited.
   std::vector<HostTier::Entry> entries;
   uint64_t next = 0;
@@ -372,6 +426,7 @@ void RootTable::clear() {
   for (Device& device : devices_) device.tier->clear();
   give_up();
   own_.reset();
+  tends_.store(to_host_.has_value(), std::memory_order_relaxed);
 }
 
 // Participants of a round that fails may still read its columns.

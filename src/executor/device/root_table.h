@@ -9,6 +9,11 @@
 // up the host's share on the spot, and gather the roots when the devices have answered; those who
 // hand in changes make the host's share of them and spread the others over the devices.
 //
+// Side. Whoever decides which side is to answer (executor/device/rounds.h) has the bins go there,
+// in steps between rounds (`lean`, `tend`): to the host, as long as an eighth of a cap on its
+// memory is free, or to the devices, as far as there is room. What a round finds on the host takes
+// nothing of a device, not even a look; so where all is there, rounds do not wait for one.
+//
 // Memory. Columns count as buffers in `maxmemory`, the host's part as index.
 // Errors. All functions throw DeviceError when a device fails, or where neither it nor the host has
 // memory for a change; what the table holds is then of no use any more.
@@ -64,6 +69,13 @@ class RootTable {
   void hand_in(uint64_t first, uint64_t count);
   void change(uint64_t rows);
 
+  // From now on bins are to go to the host, or else to the devices.
+  void lean(bool to_host);
+  // Whether there may be some that have to. Any thread.
+  bool tends() const { return tends_.load(std::memory_order_relaxed); }
+  // Moves some thousand entries there; whether more is left.
+  bool tend();
+
   // As RootTier::scan, over all.
   uint64_t scan(uint64_t bound, uint64_t lines, uint64_t wanted,
                 const std::function<void(uint64_t key, Location root)>& visit);
@@ -109,7 +121,8 @@ class RootTable {
 
   void count_buffers();
   void free_bin(Device& device);
-  void share(Device& device);
+  void share(Device& device, int bits_at_least = BinMoves::least_bits);
+  bool tend(Device& device, bool& refused);
   void make_host(uint64_t expected);
   void count_changes(uint64_t rows);
   void route(uint64_t rows);
@@ -117,7 +130,12 @@ class RootTable {
   HostStore& store_;
   const uint32_t sampled_;
   std::deque<Device> devices_;
-  std::unique_ptr<HostTier> host_;  // once a device was full
+  std::unique_ptr<HostTier> host_;  // once a device was full, or bins are to go to the host
+  std::optional<bool> to_host_;     // where bins are to go, if anybody has said that
+  std::atomic<bool> tends_{false};
+  // Rounds until bins that found no memory on the host are tried again; 0: there are none.
+  static constexpr uint32_t rounds_between_tries = 1024;
+  uint32_t tries_again_in_ = 0;
   std::atomic<uint64_t> host_lookups_{0};
   RootColumns columns_;  // of the one device, or own ones
   std::unique_ptr<OwnColumns> own_;

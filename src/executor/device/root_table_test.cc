@@ -241,6 +241,114 @@ TEST_P(RootTableTest, AWalkMeetsEveryKeyWhileBinsMove) {
   for (uint64_t i = 0; i < keys / 2; ++i) EXPECT_TRUE(seen.contains(key(i))) << i;
 }
 
+// Whatever is asked for meanwhile is found where it is.
+TEST_P(RootTableTest, LeansToTheHostAndBackToItsDevices) {
+  make(2, 0);
+  fill(0, keys / 4);
+  const auto steps = [&](int most) {
+    bool more = true;
+    for (int i = 0; i < most && more && !HasFatalFailure(); ++i) {
+      {
+        const EpochGuard guard(store_.epochs, *slot_);
+        more = table_->tend();
+      }
+      const std::vector<uint64_t> some = some_keys(keys / 2, 50);
+      std::map<uint64_t, Location> changes;
+      for (size_t row = 0; row < some.size(); row += 3) {
+        changes[some[row]] = random_() % 4 == 0 ? location::none : random_() % 1000 + 1;
+      }
+      round(some, changes);
+    }
+    return more;
+  };
+  EXPECT_FALSE(table_->tends());
+  for (int i = 0; i < 6; ++i) {
+    table_->lean(i % 2 == 0);
+    EXPECT_TRUE(table_->tends());
+    steps(1 + i);
+  }
+  constexpr int all = 10'000;
+  table_->lean(true);
+  EXPECT_FALSE(steps(all));
+  EXPECT_FALSE(table_->tends());
+  EXPECT_EQ(stats().host_entries, model_.size());
+  fill(keys / 4, keys / 2);
+  EXPECT_EQ(stats().host_entries, model_.size()) << "new keys go there, too";
+  check_all(keys / 2);
+  table_->lean(false);
+  EXPECT_FALSE(steps(all));
+  EXPECT_EQ(stats().host_entries, 0u);
+  const uint64_t on_host = stats().host_lookups;
+  check_all(keys / 2);
+  EXPECT_EQ(stats().host_lookups, on_host);
+  table_->lean(true);
+  EXPECT_FALSE(steps(all));
+  table_->clear();
+  model_.clear();
+  EXPECT_TRUE(table_->tends()) << "what comes then goes there again";
+  fill(0, 1000);
+  EXPECT_FALSE(steps(all));
+  EXPECT_EQ(stats().host_entries, model_.size());
+}
+
+TEST_P(RootTableTest, LeansAgainWhenThereIsMemoryForIt) {
+  make(1, 0);
+  fill(0, 1000);
+  store_.budget.set_limit(1);
+  table_->lean(true);
+  const auto tend = [&] {
+    const EpochGuard guard(store_.epochs, *slot_);
+    return table_->tend();
+  };
+  EXPECT_FALSE(tend());
+  EXPECT_FALSE(table_->tends());
+  store_.budget.set_limit(0);
+  for (int i = 0; i < 2000 && !table_->tends() && !HasFatalFailure(); ++i) round({0}, {});
+  EXPECT_TRUE(table_->tends());
+  while (tend()) {
+  }
+  EXPECT_EQ(stats().host_entries, model_.size());
+}
+
+// Such a bound is one of the host's, where a walk began while it had a part.
+TEST_P(RootTableTest, AWalkThatGoesOnInTheMiddleOfALineShowsNothingBeforeIt) {
+  make(1, 0);
+  fill(0, 1000);
+  const EpochGuard guard(store_.epochs, *slot_);
+  uint64_t shown = 0;
+  for (uint64_t key = 0; key < 1000; key += 10) {
+    const uint64_t bound = mix(key, seed);
+    table_->scan(bound, 1, 1, [&](uint64_t one, Location) {
+      EXPECT_GE(mix(one, seed), bound);
+      ++shown;
+    });
+  }
+  EXPECT_GT(shown, 0u);
+}
+
+TEST_P(RootTableTest, LeansAwayFromADeviceThatIsFullAndBackAsFarAsThereIsRoom) {
+  make(1, small_index);
+  table_->lean(true);
+  for (int i = 0; i < 4 && !HasFatalFailure(); ++i) {
+    const EpochGuard guard(store_.epochs, *slot_);
+    table_->tend();
+  }
+  fill(0, keys);
+  EXPECT_EQ(stats().host_entries, keys);
+  table_->lean(false);
+  bool more = true;
+  for (int i = 0; i < 10'000 && more && !HasFatalFailure(); ++i) {
+    {
+      const EpochGuard guard(store_.epochs, *slot_);
+      more = table_->tend();
+    }
+    round(some_keys(keys, 50), {});
+  }
+  EXPECT_FALSE(more);
+  EXPECT_GT(stats().bins_to_device, 0u);
+  check_all(keys);
+}
+
 TEST_P(RootTableTest, IsEmptyAndWholeAfterBeingCleared) {
   make(1, small_index);
   fill(0, keys);

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/tile.h"
+#include "executor/host/object_answers.h"
 #include "executor/host/row_answers.h"
 
 namespace isotherm {
@@ -28,6 +29,10 @@ class RoundRoots {
   RoundIndex* to_write(const Run& run, Row row, const Request& request, Reply& /*reply*/) {
     Database& database = run.executor.store().databases[request.database];
     return &index_.emplace(*overlay_, database, found_.keys[row], of_device(row));
+  }
+
+  static void answer_object(Run& run, Row row, const Request& request, RoundIndex& index) {
+    ObjectAnswers<RoundIndex>::answer(run, row, request, index);
   }
 
  private:
@@ -67,10 +72,11 @@ void run_round_stages(HostExecutor::Run& run, const RoundShare& share, const Roo
     if (i + ahead < count) prefetch_item(i + ahead);
     const Batch::Row row = row_at(i);
     if (run.parking != nullptr && run.parks_behind(row)) continue;
-    if (run.columns.op[row] == Op::get) {
+    const Op op = run.columns.op[row];
+    if (op == Op::get) {
       Answers::get(run, roots, row, roots.find(row));
     } else {
-      Answers::write(run, roots, row);
+      Answers::change(run, roots, row, op);
     }
   }
 }

@@ -4,6 +4,7 @@
 #include <new>
 #include <utility>
 
+#include "base/broken.h"
 #include "base/progress.h"
 #include "gpu/device_error.h"
 
@@ -27,6 +28,7 @@ struct Rounds::Round {
   bool writes = false;
   uint64_t number = 0;
   uint32_t senders = 0;  // whose work is in
+  int64_t since = 0;     // it has formed, where the policy wants to know
   bool urgent = false;
 
   RootColumns columns;
@@ -48,11 +50,15 @@ struct Rounds::Round {
 };
 
 Rounds::Rounds(std::unique_ptr<RootTable> table, std::function<void(uint64_t)> take_over,
-               const RoundSchedule& schedule, WaitClock& clock)
+               std::unique_ptr<SchedulingPolicy> policy, WaitClock& clock)
     : table_(std::move(table)),
       take_over_(std::move(take_over)),
-      schedule_(schedule),
-      clock_(clock) {}
+      policy_(std::move(policy)),
+      gathers_(policy_ != nullptr && policy_->gathers()),
+      chooses_(policy_ != nullptr && policy_->chooses_route()),
+      clock_(clock) {
+  if (chooses_) table_->lean(true);
+}
 
 bool Rounds::run(Participant& participant, RoundWork& work) {
   if (lost()) return false;
@@ -85,6 +91,7 @@ std::shared_ptr<Rounds::Round> Rounds::join(Participant& participant, RoundWork&
   if (leads) {
     forming_ = std::make_shared<Round>();
     forming_->number = ++last_number_;
+    if (gathers_ || chooses_) forming_->since = clock_.now_ns();
   }
   std::shared_ptr<Round> round = forming_;
   participant.work_ = &work;
@@ -92,6 +99,7 @@ std::shared_ptr<Rounds::Round> Rounds::join(Participant& participant, RoundWork&
   participant.first_ = round->rows;
   round->participants.push_back(&participant);
   round->rows += rows;
+  arrived_ += rows;
   if (sender == nullptr) {
     round->urgent = true;
   } else if (std::exchange(sender->round_, round->number) != round->number) {
@@ -99,12 +107,12 @@ std::shared_ptr<Rounds::Round> Rounds::join(Participant& participant, RoundWork&
   }
   round->writes |= work.writes();
   if (!leads) {
-    if (schedule_.waits() && goes(*round)) changed_.notify_all();
+    if (gathers_) changed_.notify_all();
     return round;
   }
-  if (schedule_.waits()) gather(lock, *round);
+  if (gathers_) gather(lock, *round);
   take_turn(lock);
-  if (schedule_.waits()) began_ = clock_.now_ns();
+  if (chooses_ && round->senders != 0) choose_side(round->rows, round->since);
   count_round(round->rows);
   forming_.reset();
   changed_.notify_all();
@@ -122,19 +130,51 @@ void Rounds::find_room(std::unique_lock<std::mutex>& lock, uint64_t rows) {
 
 // Whether waiting for more participants would help nobody, or harm somebody.
 bool Rounds::goes(const Round& round) const {
-  return schedule_.enough(round.rows) || round.senders >= senders_ || round.urgent ||
-         roomless_ != 0 || hurries_ != 0 || lost();
+  return round.senders >= senders_ || round.urgent || roomless_ != 0 || hurries_ != 0 || lost();
 }
 
 void Rounds::gather(std::unique_lock<std::mutex>& lock, const Round& round) {
-  const int64_t latest = schedule_.latest(clock_.now_ns(), began_);
+  int64_t again = BatchDecision::never;
   while (!goes(round)) {
-    if (clock_.now_ns() >= latest) {
-      ++stats_.timeouts;
+    const int64_t now = clock_.now_ns();
+    const BatchDecision decision = decide(round.rows, round.since, now);
+    if (decision.reads != 0) {
+      if (now >= again) ++stats_.timeouts;
       return;
     }
-    clock_.wait(lock, changed_, latest);
+    again = decision.again;
+    if (again > now) clock_.wait(lock, changed_, again);
   }
+}
+
+// Of a round with so many rows, the first of which came at the time `since`.
+BatchDecision Rounds::decide(uint64_t rows, int64_t since, int64_t now) {
+  WaitingRows waiting;
+  waiting.now = now;
+  waiting.reads = rows;
+  waiting.read_age = now - since;
+  waiting.on_device = running() ? 1 : 0;
+  waiting.arrived = arrived_;
+  return policy_->decide(waiting);
+}
+
+// By whoever has the turn, of a round with so many rows that somebody waits for.
+void Rounds::choose_side(uint64_t rows, int64_t since) {
+  const BatchDecision decision = decide(rows, since, clock_.now_ns());
+  const bool on_host = decision.route == BatchRoute::express;
+  if (decision.reads == 0 || on_host == on_host_.load(std::memory_order_relaxed)) return;
+  on_host_.store(on_host, std::memory_order_relaxed);
+  ++stats_.switches;
+  table_->lean(on_host);
+}
+
+// On its way to the host it makes way for every round, for few come then. On its way to the device
+// rounds may come one after the other, so it waits for its turn as they do.
+bool Rounds::tend() {
+  bool more = false;
+  const auto step = [&](RootTable& table) { more = table.tend(); };
+  const bool done = on_host_.load(std::memory_order_relaxed) ? alone_now(step) : alone(step);
+  return done && more;
 }
 
 // A turn takes microseconds, less than falling asleep and waking, so it looks a while before it
@@ -369,7 +409,7 @@ bool Rounds::alone(const std::function<void(RootTable&)>& use) {
 bool Rounds::alone_now(const std::function<void(RootTable&)>& use) {
   {
     const std::lock_guard guard(mutex_);
-    if (running_.load(std::memory_order_relaxed)) return false;
+    if (running() && !broken(Rule::draining)) return false;
     running_.store(true, std::memory_order_relaxed);
   }
   return use_turn(use);

@@ -23,14 +23,20 @@
 // Small batches of network threads do without threads of the crew: they are led in steps by whoever
 // looks at them (executor/device/step_round.h).
 //
-// Schedule. A greedy round is what has arrived while the one before was worked off. By the other
-// schedules (executor/device/round_schedule.h) the leader of a round with too few rows sleeps,
-// before it has the turn, so `alone` passes it. It goes on at once where nobody is left to wait
-// for, work of all senders being in; where somebody could be kept waiting who is not in: whose work
-// finds no room in the round, who takes keys for a group and waits for rows on them (`hurry`), or
-// whose work is background work; and when the device is lost. A sender (RoundSender) is whoever has
-// work done, which may be by any participant. It is known by its first work, and missed until it
-// ends: an idle one makes the others wait for as long as the schedule says.
+// When a round begins is a scheduling policy's decision (executor/scheduling_policy.h; batch/ has
+// them). By most, it is what has arrived while the one before was worked off. By one that gathers,
+// the leader of a round sleeps until the policy lets it go, before it has the turn, so `alone`
+// passes it. It goes on at once where nobody is left to wait for, work of all senders being in;
+// where somebody could be kept waiting who is not in: whose work finds no room in the round, who
+// takes keys for a group and waits for rows on them (`hurry`), or whose work is background work;
+// and when the device is lost. A sender (RoundSender) is whoever has work done, which may be by any
+// participant. It is known by its first work, and missed until it ends: an idle one makes the
+// others wait for as long as the policy says.
+//
+// Side. A policy that chooses between ways (H-Rocks, section 6) says of each round which side is to
+// answer: the device, where many rows wait, or the host. The index follows, bin by bin, between
+// rounds (`tend`), and every round finds each key where it is. So the sides change without a round
+// that waits for another, and a key's requests keep their order: a bin moves when no round runs.
 //
 // Order. A worker waits until its work is answered, so all requests of a round are concurrent. On
 // each key those take effect first that need no order, then the others, in the order of the
@@ -59,9 +65,10 @@
 #include "base/wait_clock.h"
 #include "executor/device/root_table.h"
 #include "executor/device/round_overlay.h"
-#include "executor/device/round_schedule.h"
 #include "executor/device/written_keys.h"
 #include "executor/host/host_executor.h"
+#include "executor/scheduling_policy.h"
+#include "isotherm/scheduling.h"
 
 namespace isotherm {
 
@@ -112,7 +119,7 @@ class RoundWork {
 
 class Rounds {
  public:
-  static constexpr uint32_t most_rows = RoundSchedule::most_rows;
+  static constexpr uint32_t most_rows = RoundOptions::most_rows;
 
   // A worker's place in rounds, and its memory for them. Ends before the rounds do.
   class Participant {
@@ -139,9 +146,10 @@ class Rounds {
     std::vector<uint32_t> share_ends_;  // in `shared_`
   };
 
-  // `take_over` gets the last version given. The clock, which must outlive it, is for the schedule.
+  // `take_over` gets the last version given. Policy null: no round waits for more. The clock, which
+  // must outlive it, is for the policy.
   Rounds(std::unique_ptr<RootTable> table, std::function<void(uint64_t last_version)> take_over,
-         const RoundSchedule& schedule, WaitClock& clock);
+         std::unique_ptr<SchedulingPolicy> policy, WaitClock& clock);
   Rounds(const Rounds&) = delete;
   Rounds& operator=(const Rounds&) = delete;
 
@@ -160,7 +168,12 @@ class Rounds {
   void hurry();
   void calm();
 
-  const RoundSchedule& schedule() const { return schedule_; }
+  // Whether rounds may wait for more rows.
+  bool gathers() const { return gathers_; }
+  // Whether a part of the index has to go to the other side; a step of that, within an epoch, and
+  // whether more is left to do.
+  bool tends() const { return !lost() && table_->tends(); }
+  bool tend();
   RoundStats stats() const;
 
  private:
@@ -172,6 +185,8 @@ class Rounds {
   void find_room(std::unique_lock<std::mutex>& lock, uint64_t rows);
   bool goes(const Round& round) const;
   void gather(std::unique_lock<std::mutex>& lock, const Round& round);
+  BatchDecision decide(uint64_t rows, int64_t since, int64_t now);
+  void choose_side(uint64_t rows, int64_t since);
   void take_turn(std::unique_lock<std::mutex>& lock);
   bool take_turn_now();
   void count_round(uint64_t rows);
@@ -196,7 +211,10 @@ class Rounds {
 
   const std::unique_ptr<RootTable> table_;
   const std::function<void(uint64_t)> take_over_;
-  const RoundSchedule schedule_;
+  const std::unique_ptr<SchedulingPolicy> policy_;  // asked under the mutex
+  const bool gathers_;
+  const bool chooses_;               // between device and host
+  std::atomic<bool> on_host_{true};  // it has chosen so; changes under the mutex
   WaitClock& clock_;
   std::atomic<bool> lost_{false};
   uint64_t version_ = 0;  // the last given; belongs to whoever has the turn
@@ -212,7 +230,7 @@ class Rounds {
   uint64_t last_number_ = 0;          // of a round that formed
   uint32_t roomless_ = 0;             // threads whose work finds no room in the round that forms
   uint32_t hurries_ = 0;
-  int64_t began_ = RoundSchedule::never;  // the last round
+  uint64_t arrived_ = 0;  // rows
   RoundStats stats_;
 };
 

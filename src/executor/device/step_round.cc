@@ -43,6 +43,7 @@ bool StepRound::step(bool may_wait, Came& came) {
   switch (step_) {
     case Step::begin:
       if (rounds_.lost()) throw DeviceError("the device is lost");
+      if (rounds_.chooses_) choose_side();
       columns_ = table_.columns(rows_);
       write_keys();
       step_ = Step::settle;
@@ -67,6 +68,12 @@ bool StepRound::step(bool may_wait, Came& came) {
       return false;
   }
   return false;
+}
+
+void StepRound::choose_side() {
+  const std::lock_guard guard(rounds_.mutex_);
+  rounds_.arrived_ += rows_;
+  rounds_.choose_side(rows_, rounds_.clock_.now_ns());
 }
 
 void StepRound::write_keys() {

@@ -56,6 +56,7 @@ class StepRound {
   };
 
   bool step(bool may_wait, Came& came);
+  void choose_side();
   void write_keys();
   void answer();
   void end();

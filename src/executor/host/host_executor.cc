@@ -58,13 +58,20 @@ void HostExecutor::hash_keys(Batch::Columns& columns, Batch::Row from, Batch::Ro
   }
 }
 
-HostExecutor::Prepared HostExecutor::prepare_item(const Plan& plan, bool over_cap) {
-  // What sends values away needs some memory, too, and must find it when writers find none.
+// What sends values away needs some memory, too, and must find it when writers find none.
+bool HostExecutor::sends_for_writers() const {
   constexpr uint64_t left_for_sending = 16 << 20;
-  const bool over = over_cap || store_.evicts ||
-                    (store_.values != nullptr && store_.values->helps() &&
-                     store_.budget.fits_over(left_for_sending));
-  if (plan.parts.all_fields) [[unlikely]]
+  return store_.values->helps() && store_.budget.fits_over(left_for_sending);
+}
+
+// Whether the value is in its place already.
+static bool arrives(const Plan& plan) {
+  return plan.parts.all_fields && plan.parts.type == ValueType::string;
+}
+
+HostExecutor::Prepared HostExecutor::prepare_item(const Plan& plan, bool over_cap) {
+  const bool over = runs_over(over_cap);
+  if (arrives(plan)) [[unlikely]]
     return take_over(plan, over);
   const Location location = cache_.allocate(plan.parts.bytes(), over);
   if (location == location::none) return {};
@@ -81,7 +88,7 @@ HostExecutor::Prepared HostExecutor::take_over(const Plan& plan, bool over) {
 }
 
 void HostExecutor::drop_item(const Plan& plan, Location location) {
-  if (plan.parts.all_fields) return store_.items.large_items().take_out(location);
+  if (arrives(plan)) return store_.items.large_items().take_out(location);
   cache_.free_unpublished(location);
 }
 
@@ -90,8 +97,16 @@ void HostExecutor::settle(Database& database, Member old, int64_t old_expiry, in
   const int64_t delta = (fresh_expiry != no_expiry) - (old_expiry != no_expiry);
   if (delta != 0) database.expires.fetch_add(delta, std::memory_order_relaxed);
   if (old.location == location::none || !store_.items.clear_live(old.location)) return;
+  if (old.item->is_object()) [[unlikely]]
+    settle_object(*old.item, fresh.item);
   if (store_.values != nullptr) store_.values->settle(*old.item, fresh.item, fresh.location);
   cache_.retire(old.location);
+}
+
+void HostExecutor::settle_object(const Item& old, const Item* fresh) {
+  const bool stays =
+      fresh != nullptr && fresh->is_object() && fresh->object_location() == old.object_location();
+  if (!stays) store_.items.retire_object(old);
 }
 
 void HostExecutor::Run::await(Reply& reply, const Item& item, Status status, Status if_lost,

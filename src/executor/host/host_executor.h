@@ -101,11 +101,15 @@ class HostExecutor {
   Counters& counters() { return counters_; }
   const Counters& counters() const { return counters_; }
 
-  // Books what a swap of members did: the old item retires, and so does its value on a device,
-  // unless `fresh` has the same; the database's count of expiries follows. Expiries are those of
-  // the moment of the swap: others may change the fresh item's at once.
+  // Books what a swap of members did: the old item retires, and so does its value on a device, or
+  // its object, unless `fresh` has the same; the database's count of expiries follows. Expiries are
+  // those of the moment of the swap: others may change the fresh item's at once.
   void settle(Database& database, Member old, int64_t old_expiry, int64_t fresh_expiry,
               Member fresh = {});
+  // Whether a write may run over the cap; `over_cap`: also where the policy does not evict.
+  ISOTHERM_INLINE bool runs_over(bool over_cap) const {
+    return over_cap || store_.evicts || (store_.values != nullptr && sends_for_writers());
+  }
 
  private:
   template <class Tile>
@@ -121,9 +125,10 @@ class HostExecutor {
     Location location = location::none;
     Item* item = nullptr;
   };
-  // `over_cap`: also where the policy does not evict.
   Prepared prepare_item(const Plan& plan, bool over_cap);
   Prepared take_over(const Plan& plan, bool over);
+  bool sends_for_writers() const;
+  void settle_object(const Item& old, const Item* fresh);
   // Of one that was not published.
   void drop_item(const Plan& plan, Location location);
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "executor/host/host_executor.h"
+#include "executor/host/host_stages_entry.h"
 #include "executor/host/row_answers.h"
 
 namespace isotherm {
@@ -33,13 +34,19 @@ struct LineRoots {
     Database& database = store.databases[request.database];
     if (LineIndex* index = database.index(); index != nullptr) return index;
     if (request.op == Op::erase || request.op == Op::expire || request.op == Op::get ||
-        request.op == Op::none) {
+        request.op == Op::none ||
+        (request.op == Op::call && function_of(request).make == nullptr)) {
       reply.status.store(Status::not_found, std::memory_order_release);
       return nullptr;
     }
     LineIndex* index = database.make_index(store.pages, store.budget, store.epochs);
     if (index == nullptr) reply.status.store(Status::out_of_memory, std::memory_order_release);
     return index;
+  }
+
+  static ISOTHERM_INLINE void answer_object(Run& run, Row row, const Request& request,
+                                            LineIndex& index) {
+    answer_object_on_host(run, row, request, index);
   }
 };
 
@@ -78,11 +85,12 @@ struct HostStages {
     bool wrote = false;
     Roots lines;
     for (Row row = from; row < to; ++row) {
-      if (run.columns.op[row] == Op::get) {
+      const Op op = run.columns.op[row];
+      if (op == Op::get) {
         Answers::get(run, lines, row, wrote ? Roots::find(run, row) : roots[row - from]);
       } else {
         wrote = true;
-        Answers::write(run, lines, row);
+        Answers::change(run, lines, row, op);
       }
     }
   }

@@ -1,4 +1,5 @@
-// The passes of the host executor, one copy per instruction set; see host_stages.h.
+// The passes of the host executor, one copy per instruction set; see host_stages.h. And what these
+// leave to code that all share.
 #pragma once
 
 #include "executor/host/host_executor.h"
@@ -8,5 +9,9 @@ namespace isotherm {
 void run_stages_plain(HostExecutor::Run& run, Batch::Row rows);
 void run_stages_avx2(HostExecutor::Run& run, Batch::Row rows);
 void run_stages_avx512(HostExecutor::Run& run, Batch::Row rows);
+
+// One row of executor/host/object_answers.h.
+void answer_object_on_host(HostExecutor::Run& run, Batch::Row row, const Request& request,
+                           LineIndex& index);
 
 }  // namespace isotherm

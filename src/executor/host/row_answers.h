@@ -6,11 +6,14 @@
 // offers
 //   to_write(run, row, request, reply)   the index as the row sees it, a pointer; null, with the
 //                                        row answered, where there is nothing to do
+//   answer_object(run, row, request, index)   runs a row of object_answers.h
 // and that index offers find and update as a LineIndex does.
 //
 // Values that lie in device memory are fetched behind all rows (executor/values/value_reader.h).
 // Where the new value depends on one, its row runs again when it is there
 // (executor/run/batch_run.h), or, in a batch that cannot wait, it is fetched on the spot.
+//
+// Calls, and puts of objects, have code of their own (executor/host/object_answers.h).
 //
 // Everything here must be a template or always inlined, as in host_stages.h.
 #pragma once
@@ -59,8 +62,10 @@ struct RowAnswers {
       if (!run.erases_expired) return finish(reply, Status::not_found);
       return write(run, roots, row);
     }
-    if (ISOTHERM_UNLIKELY(member.item->away())) return get_away(run, row, member);
-    show(reply, *member.item);
+    if (ISOTHERM_UNLIKELY(!member.item->is_plain())) {
+      return member.item->away() ? get_away(run, row, member) : get_object(run, row, member);
+    }
+    show_string(reply, *member.item, member.item->value_data());
     reply.location = member.location;
     if (touches(run, row)) items.touch(member.location);
     ++run.hits;
@@ -72,7 +77,20 @@ struct RowAnswers {
     write_as<false>(run, roots, row);
   }
 
+  // Any row but a get.
+  static ISOTHERM_INLINE void change(Run& run, Roots& roots, Row row, Op op) {
+    ISOTHERM_UNLIKELY(op >= Op::call) ? write_object(run, roots, row) : write(run, roots, row);
+  }
+
  private:
+  template <class Index>
+  friend struct ObjectAnswers;
+
+  static __attribute__((noinline)) void write_object(Run& run, Roots& roots, Row row) {
+    const Request request = request_of(run, row);
+    auto* index = roots.to_write(run, row, request, run.columns.reply[row]);
+    if (index != nullptr) roots.answer_object(run, row, request, *index);
+  }
   // Code of its own for stores with a sink, so that the others pay for one look.
   static __attribute__((noinline)) void write_told(Run& run, Roots& roots, Row row) {
     write_as<true>(run, roots, row);
@@ -101,6 +119,18 @@ struct RowAnswers {
     if ((run.columns.options[row] & option::no_value) != 0) return finish(reply, Status::ok);
     if (!run.reserve(*member.item)) return finish(reply, Status::out_of_memory);
     run.await(reply, *member.item, Status::ok, Status::not_found, again, true);
+  }
+
+  static __attribute__((noinline)) void get_object(Run& run, Row row, Member member) {
+    Reply& reply = run.columns.reply[row];
+    ++run.hits;
+    if ((run.columns.options[row] & option::any_type) == 0) {
+      return finish(reply, Status::wrong_type);
+    }
+    show(reply, *member.item);
+    reply.location = member.location;
+    if (touches(run, row)) run.executor.store_.items.touch(member.location);
+    finish(reply, Status::ok);
   }
 
   // Whether what is done depends on the old value, or on whether it can still be had.
@@ -139,12 +169,22 @@ struct RowAnswers {
   }
 
   static ISOTHERM_INLINE void show(Reply& reply, const Item& item) {
-    reply.type = item.type();
+    show_string(reply, item, item.away() ? nullptr : item.value_data());
+    if (ISOTHERM_UNLIKELY(item.is_object())) show_object(reply, item);
+  }
+  static ISOTHERM_INLINE void show_string(Reply& reply, const Item& item, const char* data) {
+    reply.type = ValueType::string;
     reply.flags = item.flags();
     reply.version = item.version();
     reply.expiry = item.expiry();
-    reply.data = item.away() ? nullptr : item.value_data();
+    reply.data = data;
     reply.size = item.value_bytes();
+  }
+  static __attribute__((noinline)) void show_object(Reply& reply, const Item& item) {
+    reply.type = item.type();
+    reply.version = Objects::version_of(item);
+    reply.data = reinterpret_cast<const char*>(item.object());
+    reply.size = 0;
   }
 
   static ISOTHERM_INLINE void finish(Reply& reply, Status status) {
@@ -161,19 +201,21 @@ struct RowAnswers {
             columns.key[row], columns.value[row],   columns.number[row],   columns.expiry[row]};
   }
 
-  // What a request does to the item of its key; `fresh` as ItemChange has it.
+  // What a request does to the item of its key; `fresh` and `call` as ItemChange has them.
   static __attribute__((noinline)) void tell(const Run& run, const Request& request, Member old,
                                              int64_t old_expiry, const Item* fresh, int64_t expiry,
-                                             uint64_t version) {
+                                             uint64_t version, const ObjectCall* call = nullptr) {
     using Reason = ItemChange::Reason;
     Reason reason = Reason::request;
     if (fresh == nullptr && old_expiry != no_expiry && old_expiry <= run.now_ms) {
       reason = Reason::expired;
-    } else if (fresh == nullptr && request.op != Op::erase && request.op != Op::expire) {
+    } else if (fresh == nullptr && request.op != Op::erase && request.op != Op::expire &&
+               request.op != Op::call) {
       reason = Reason::lost;
     }
-    run.executor.store_.sink->changed(
-        {reason, request.database, request.key, old.item, fresh, expiry, version, run.token});
+    const ObjectFunction* const function = call != nullptr ? &function_of(request) : nullptr;
+    run.executor.store_.sink->changed({reason, request.database, request.key, old.item, fresh,
+                                       expiry, version, run.token, function, call});
   }
 
   // Looks, plans, prepares and swaps once; false when the swap was lost.
@@ -188,11 +230,18 @@ struct RowAnswers {
     const bool expired = old_expiry != no_expiry && old_expiry <= run.now_ms;
 
     const Item* known = expired ? nullptr : old.item;
-    if (known != nullptr && ISOTHERM_UNLIKELY(known->away())) {
-      const ValueReader::Whole away = known_away(run, row, request, *known);
-      if (away.no_memory) finish(reply, Status::out_of_memory);
-      if (away.no_memory || away.awaited) return true;
-      known = away.item;
+    if (known != nullptr && ISOTHERM_UNLIKELY(!known->is_plain())) {
+      if (known->is_object()) {
+        if (!takes_objects(request)) {
+          finish(reply, Status::wrong_type);
+          return true;
+        }
+      } else {
+        const ValueReader::Whole away = known_away(run, row, request, *known);
+        if (away.no_memory) finish(reply, Status::out_of_memory);
+        if (away.no_memory || away.awaited) return true;
+        known = away.item;
+      }
     }
     // Expired, or its value was lost with a device.
     const bool gone = old.item != nullptr && known == nullptr;
@@ -244,8 +293,13 @@ struct RowAnswers {
                                       const Plan& plan, Reply& reply) {
     HostExecutor& executor = run.executor;
     HostStore& store = executor.store_;
-    // The expiry may be set in place meanwhile; it is then planned anew.
-    const auto unchanged = [&] { return old.item == nullptr || old.item->expiry() == old_expiry; };
+    // The expiry may be set in place meanwhile, and an object may change; it is then planned anew.
+    const auto unchanged = [&] {
+      return old.item == nullptr ||
+             (old.item->expiry() == old_expiry &&
+              (ISOTHERM_LIKELY(!request.has(option::if_version)) || plan.status != Status::ok ||
+               Objects::version_of(*old.item) == static_cast<uint64_t>(request.number)));
+    };
 
     if (plan.action == Plan::Action::set_expiry) {
       // The expiry can be seen as soon as it is set.
@@ -304,7 +358,8 @@ struct RowAnswers {
       if (root != composed.root) retire_root(executor.cache_, root);
       executor.settle(store.databases[request.database], old, old_expiry, reply.expiry);
       if (reply.expiry != no_expiry) store.items.note_expiry(fresh.location, reply.expiry);
-      if (ISOTHERM_UNLIKELY(plan.parts.value_bytes > longest_unnoticed) && request.op != Op::put) {
+      if (request.op == Op::put) return swapped;
+      if (ISOTHERM_UNLIKELY(plan.parts.value_bytes > longest_unnoticed)) {
         store.copied.fetch_add(plan.parts.value_bytes, std::memory_order_relaxed);
       }
       // The item may be replaced at once, but stays readable as the old one does.

@@ -122,6 +122,7 @@ BatchRun::LastWrites BatchRun::last_writes() const {
 }
 
 void BatchRun::all_there() {
+  if (waits_whole_) return executor->resume(*this);
   park_lost();
   if (has_parked()) return executor->resume(*this);
   hand_back();

@@ -12,6 +12,9 @@
 // their replies are then handed back. Rows behind a parked row of their key are parked, too, and
 // all of a view (isotherm/batch.h) that the gate parks one of.
 //
+// Groups. A batch whose groups want keys that others have waits as a whole, but for rows on other
+// keys, which run `early`.
+//
 // Withheld replies. A sink (executor/commit_sink.h) may have the replies wait for a sync, say:
 // those of the batch until it is there, those of rows that run again until they are handed back.
 //
@@ -25,11 +28,13 @@
 #include <mutex>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "executor/awaited.h"
 #include "executor/commit_sink.h"
 #include "executor/executor.h"
+#include "executor/key_gate.h"
 #include "executor/values/value_reader.h"
 #include "isotherm/batch.h"
 #include "items/epoch.h"
@@ -65,12 +70,14 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
     batch = &its_batch;
     now_ms = its_now_ms;
     beside_others = its_beside_others;
+    put_off = false;
     batch->hold(this);
   }
   void leave() {
     EpochDomain::leave(slot);
     if (reader != nullptr) reader->clear();
     if (!again_.empty()) again_.clear();
+    if (!early.empty()) early.clear();
   }
 
   // `row`, of the batch or of the parked rows that run again, waits for `what`; null: for an
@@ -91,6 +98,16 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
 
   // Behind the running of rows. Whether any wait; if not, the batch has ended.
   bool waits() const { return has_parked() || (reader != nullptr && reader->awaits()); }
+  // Around what the whole batch begins to wait for: it calls `there` once. `end_whole`: whether it
+  // has, so the batch goes on in this thread; if not, it is resumed.
+  void begin_whole() {
+    waits_whole_ = true;
+    waits_.store(2, std::memory_order_relaxed);
+  }
+  bool end_whole() { return waits_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
+  // Whether it has waited so since the last call.
+  bool take_whole() { return std::exchange(waits_whole_, false); }
+
   // Begins to wait, and says whether all was there at once. If not, `all_there` will be called.
   bool wait_for_all();
   // What follows: parked rows run again, or the batch ends.
@@ -128,10 +145,13 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   int64_t now_ms = 0;
   bool beside_others = false;
   bool writable = true;
-  uint64_t token = 0;             // of the sink
-  int64_t passing = 0;            // bytes that were told of as such (items/memory_budget.h)
-  ValueReader* reader = nullptr;  // or null
-  RoundSender* sender = nullptr;  // the owner, as rounds of a device know it
+  bool put_off = false;               // rows that write wait, or have waited, for their turn
+  uint64_t token = 0;                 // of the sink
+  KeyGate::Holder* holder = nullptr;  // where it waits for keys itself
+  std::vector<uint8_t> early;         // rows that ran before its groups; empty: none
+  int64_t passing = 0;                // bytes that were told of as such (items/memory_budget.h)
+  ValueReader* reader = nullptr;      // or null
+  RoundSender* sender = nullptr;      // the owner, as rounds of a device know it
   std::unique_ptr<ValueReader> own_reader;
   BatchRun* next = nullptr;  // in the queue that it is in
   // The owner's, under its lock.
@@ -169,7 +189,8 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
 
   Sync sync_{*this};
   Awaited* sync_awaited_ = nullptr;
-  bool tells_sync_ = false;         // others are still waited for then
+  bool tells_sync_ = false;  // others are still waited for then
+  bool waits_whole_ = false;
   std::atomic<uint32_t> waits_{0};  // for things, and one while it begins to
   std::atomic<bool> parks_{false};  // some rows
   mutable std::mutex mutex_;        // of both, while rows are answered

@@ -67,7 +67,8 @@ class Subject {
     run.now_ms = now;
     run.writable = writable;
     run.sender = &sender_;
-    ASSERT_EQ(device_->run(participant_, run, batch, 0, batch.size(), nullptr), batch.size());
+    ASSERT_EQ(device_->run(participant_, run, batch, 0, batch.size(), nullptr, nullptr),
+              batch.size());
   }
 
   HostStore& store_;
@@ -116,8 +117,10 @@ class CollisionTest : public ::testing::TestWithParam<Case> {
   HostStore store{options(), 1, GetParam().hash};
   ManualClock clock{1'000'000};
   FakeDevice device{1, uint64_t{1} << 28};
+  SteadyWaitClock wait_clock;
   std::unique_ptr<DeviceExecutor> on_device =
-      GetParam().on_device ? std::make_unique<DeviceExecutor>(store, fake_root_tiers_maker(device))
+      GetParam().on_device ? std::make_unique<DeviceExecutor>(store, fake_root_tiers_maker(device),
+                                                              nullptr, wait_clock)
                            : nullptr;
 };
 

@@ -190,9 +190,14 @@ bool HostUpkeep::drain() {
     store_.items.prefetch_bits(root);
     drained_.push_back(root);
   });
+  const bool objects = store_.items.objects().count() != 0;
+  const auto retire = [&](Location location) {
+    const Item& item = *store_.items.item(location);
+    if (objects && item.is_object()) store_.items.retire_object(item);
+    executor_.cache().retire(location);
+  };
   for (const Location root : drained_) {
-    for_each_member(store_.items, root,
-                    [&](Location location) { executor_.cache().retire(location); });
+    for_each_member(store_.items, root, retire);
     retire_root(executor_.cache(), root);
   }
   if (!more) store_.flushed.pop_front();
@@ -302,8 +307,9 @@ size_t HostUpkeep::move_values(int64_t now_ms, Step&& step) {
 // One sweep, which stops when it has freed so many bytes.
 void HostUpkeep::evict_some(int64_t bytes, int64_t now_ms) {
   const auto evict = [&](Location location) {
-    const auto freed = static_cast<int64_t>(ItemStore::footprint(location));
-    if (erase_if_still(location, MoveReason::evicted, now_ms)) bytes -= freed;
+    if (!erase_if_still(location, MoveReason::evicted, now_ms)) return true;
+    const uint64_t beside = Objects::bytes_of(*store_.items.item(location));
+    bytes -= static_cast<int64_t>(ItemStore::footprint(location) + beside);
     return bytes > 0;
   };
   switch (store_.policy.load(std::memory_order_relaxed)) {

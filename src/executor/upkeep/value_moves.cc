@@ -4,6 +4,8 @@
 #include <limits>
 #include <memory>
 
+#include "items/objects.h"
+
 namespace isotherm {
 namespace {
 
@@ -121,7 +123,7 @@ SendFound ValueMoves::find(uint64_t bytes, int64_t now_ms) {
         static_cast<uint32_t>(left),
         [&](Location location) {
           const Item& item = *store_.items.item(location);
-          found.cold_bytes += item.bytes();
+          found.cold_bytes += item.bytes() + (item.is_object() ? Objects::bytes_of(item) : 0);
           if (!may_go(item, now_ms)) return true;
           found_.push_back(location);
           found.bytes += item.value_bytes();
@@ -136,7 +138,8 @@ SendFound ValueMoves::find(uint64_t bytes, int64_t now_ms) {
 
 bool ValueMoves::may_go(const Item& item, int64_t now_ms) const {
   const uint64_t bytes = item.value_bytes();
-  if (item.away() || bytes < store_.options.gpu_values_from || item.expired(now_ms)) return false;
+  if (!item.is_plain() || bytes < store_.options.gpu_values_from || item.expired(now_ms))
+    return false;
   if (bytes > values_.log().largest_value()) return false;
   const uint64_t left = item.parts(true).bytes();
   return left <= size_classes::largest &&

@@ -1,7 +1,5 @@
-// When rounds begin, by a clock that the test turns: who waits for whom, and who must not be kept
-// waiting.
-#include "executor/device/rounds.h"
-
+// When rounds of a store begin, by the policies and a clock that the test turns: who waits for
+// whom, and who must not be kept waiting.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -10,9 +8,11 @@
 #include <thread>
 #include <vector>
 
+#include "batch/round_policy.h"
+#include "executor/device/rounds.h"
 #include "fake_device/fake_root_table.h"
 
-namespace isotherm::rounds_test {
+namespace isotherm::round_policies_test {
 namespace {
 
 constexpr uint64_t memory = uint64_t{1} << 26;
@@ -125,7 +125,7 @@ class RoundsTest : public ::testing::Test {
   void make(const RoundOptions& options, size_t workers) {
     rounds_ = std::make_unique<Rounds>(
         std::make_unique<RootTable>(store_, fake_root_tiers_maker(device_)(1)),
-        [this](uint64_t) { ++takeovers_; }, RoundSchedule(options), clock_);
+        [this](uint64_t) { ++takeovers_; }, make_round_policy(options), clock_);
     for (size_t i = 0; i < workers; ++i) {
       workers_.push_back(std::make_unique<Worker>(*this));
       rounds_->hurry();
@@ -154,6 +154,31 @@ class RoundsTest : public ::testing::Test {
   std::atomic<int> takeovers_{0};
   RoundStats before_;
 };
+
+TEST(RoundPolicy, DefaultsAreFilledIn) {
+  EXPECT_FALSE(make_round_policy({})->gathers());
+  const RoundOptions fixed = completed({Scheduling::fixed_size});
+  EXPECT_EQ(fixed.rows, 512u);
+  EXPECT_EQ(fixed.wait_ns, 100'000);
+  EXPECT_EQ(completed({Scheduling::periodic}).rows, RoundOptions::most_rows);
+  EXPECT_TRUE(make_round_policy({Scheduling::periodic})->gathers());
+}
+
+TEST(RoundPolicy, RefusesWhatCannotWork) {
+  const auto of = [](Scheduling policy, uint64_t rows, int64_t wait_ns) {
+    return make_round_policy({policy, rows, wait_ns});
+  };
+  EXPECT_THROW(of(Scheduling::greedy, 1, 0), std::invalid_argument);
+  EXPECT_THROW(of(Scheduling::greedy, 0, 1), std::invalid_argument);
+  EXPECT_THROW(of(Scheduling::adaptive, 0, 1), std::invalid_argument);
+  EXPECT_THROW(of(Scheduling{77}, 0, 0), std::invalid_argument);
+  for (const Scheduling policy : {Scheduling::fixed_size, Scheduling::periodic}) {
+    EXPECT_THROW(of(policy, RoundOptions::most_rows + 1, 0), std::invalid_argument);
+    EXPECT_THROW(of(policy, 0, -1), std::invalid_argument);
+    EXPECT_THROW(of(policy, 0, 1'000'000'001), std::invalid_argument);
+    EXPECT_NO_THROW(of(policy, RoundOptions::most_rows, 1'000'000'000));
+  }
+}
 
 TEST_F(RoundsTest, GreedyOnesWaitForNobody) {
   make({}, 3);
@@ -237,10 +262,10 @@ TEST_F(RoundsTest, SendersAreWaitedForAndNotTheThreadsThatHaveTheirWork) {
   EXPECT_EQ(timeouts(), 0u);
 }
 
-TEST_F(RoundsTest, APeriodicOneBeginsACycleAfterTheOneBefore) {
+TEST_F(RoundsTest, APeriodicOneBeginsAtTheEndOfItsCycle) {
   make(periodic(), 3);
-  clock_.advance(wait_ns / 4);
   const Lookups& first = worker(0).lead(size);
+  advance_in_vain(wait_ns / 4);
   const Lookups& second = worker(1).join(size);
   advance_in_vain(wait_ns * 3 / 4 - 1);
   EXPECT_FALSE(first.begun());
@@ -250,14 +275,14 @@ TEST_F(RoundsTest, APeriodicOneBeginsACycleAfterTheOneBefore) {
   EXPECT_EQ(second.answered(), size);
   EXPECT_EQ(began(), 1u);
   EXPECT_EQ(timeouts(), 1u);
-}
-
-TEST_F(RoundsTest, APeriodicOneBeginsAtOnceWhenACycleHasPassedWithoutAny) {
-  make(periodic(), 2);
-  clock_.advance(wait_ns);
-  worker(0).begin(1);
+  // The next one, too, though some cycles have passed without any.
+  clock_.advance(wait_ns * 5 / 2);
+  const Lookups& late = worker(0).lead(1);
+  advance_in_vain(wait_ns / 2 - 1);
+  EXPECT_FALSE(late.begun());
+  clock_.advance(1);
   EXPECT_TRUE(worker(0).end());
-  EXPECT_EQ(clock_.waits(), 0u);
+  EXPECT_EQ(timeouts(), 2u);
 }
 
 TEST_F(RoundsTest, APeriodicOneBeginsBeforeItsCycleIsOverWithRowsEnough) {
@@ -367,4 +392,4 @@ TEST_F(RoundsTest, ThreadsThatComeAndGoAreAllAnsweredThoughTheClockStandsStill) 
 }
 
 }  // namespace
-}  // namespace isotherm::rounds_test
+}  // namespace isotherm::round_policies_test

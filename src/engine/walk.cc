@@ -1,0 +1,99 @@
+#include "engine/walk.h"
+
+#include <algorithm>
+
+#include "engine/engine_state.h"
+#include "index/item_table.h"
+#include "items/objects.h"
+
+namespace isotherm {
+namespace {
+
+constexpr uint64_t device_bit = 1;
+// Empty lines cost a step too, so a sparse index does not make one long.
+constexpr uint64_t lines_per_item = 8;
+constexpr uint64_t most_at_once = 1 << 12;  // on a device: each takes a turn among the batches
+
+// Shows the members of roots that belong to the walk, and counts them.
+class Shower {
+ public:
+  Shower(HostStore& store, uint32_t database, int64_t now_ms, ItemVisitor& visitor)
+      : store_(store), database_(database), now_ms_(now_ms), visitor_(visitor) {}
+
+  void operator()(uint64_t root) {
+    for_each_member(store_.items, root, [&](Location location) { show(location); });
+  }
+  uint64_t shown() const { return shown_; }
+
+ private:
+  void show(Location location) {
+    const Item* item = store_.items.item(location);
+    if (item->expired(now_ms_) || item->database() != database_) return;
+    const bool large = location::kind(location) == location::Kind::large;
+    const uint64_t bytes = item->is_object() ? Objects::bytes_of(*item) : item->value_bytes();
+    visitor_.visit({item->key(), item->type(), bytes, item->expiry(),
+                    large ? size_classes::count : location::size_class(location)});
+    ++shown_;
+  }
+
+  HostStore& store_;
+  const uint32_t database_;
+  const int64_t now_ms_;
+  ItemVisitor& visitor_;
+  uint64_t shown_ = 0;
+};
+
+// False: the device is lost.
+bool walk_device(EngineState& engine, uint64_t count, Shower& show, uint64_t& bound) {
+  const auto show_root = [&](uint64_t root) { show(root); };
+  for (uint64_t before = show.shown() + 1; before != show.shown() && show.shown() < count;) {
+    before = show.shown();
+    const uint64_t wanted = std::min(count - before, most_at_once);
+    if (!engine.device->scan(bound, wanted, show_root, bound)) return false;
+    if (bound == 0) return true;
+  }
+  return true;
+}
+
+uint64_t walk_host(const LineIndex* index, uint64_t count, Shower& show, uint64_t bound) {
+  if (index == nullptr) return 0;
+  for (uint64_t lines = 0; show.shown() < count && lines / lines_per_item < count; ++lines) {
+    // A line that was joined to its neighbour has entries that were shown before.
+    bound = index->scan(bound, [&, from = bound](uint64_t hash, uint64_t root) {
+      if (hash >= from) show(root);
+    });
+    if (bound == 0) break;
+  }
+  return bound;
+}
+
+}  // namespace
+
+void walk(EngineState& engine, Batch& batch, Batch::Row row) {
+  const Batch::Columns& columns = batch.columns();
+  const uint32_t database = columns.database[row];
+  const auto cursor = static_cast<uint64_t>(columns.number[row]);
+  const uint64_t count = std::max<uint64_t>(static_cast<uint64_t>(columns.expiry[row]), 1);
+  auto& visitor = *reinterpret_cast<ItemVisitor*>(const_cast<char*>(columns.value[row].data()));
+  Shower show(engine.store, database, engine.clock.now_ms(), visitor);
+  Reply& reply = columns.reply[row];
+
+  bool on_device = engine.on_device();
+  bool anew = cursor != 0 && ((cursor & device_bit) != 0) != on_device;
+  uint64_t bound = anew ? 0 : cursor & ~device_bit;
+  if (on_device && !walk_device(engine, count, show, bound)) {
+    on_device = false;
+    anew = true;
+    bound = 0;
+  }
+  if (!on_device) {
+    bound = walk_host(engine.store.databases[database].index(), count, show, bound);
+  } else if (bound != 0) {
+    bound |= device_bit;
+  }
+  reply.number = static_cast<int64_t>(bound);
+  reply.flags = anew ? 1 : 0;
+  reply.status.store(Status::ok, std::memory_order_release);
+}
+
+}  // namespace isotherm

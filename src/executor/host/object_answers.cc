@@ -1,0 +1,13 @@
+#include "executor/host/object_answers.h"
+
+#include "executor/host/host_stages_entry.h"
+#include "index/line_index.h"
+
+namespace isotherm {
+
+void answer_object_on_host(HostExecutor::Run& run, Batch::Row row, const Request& request,
+                           LineIndex& index) {
+  ObjectAnswers<LineIndex>::answer(run, row, request, index);
+}
+
+}  // namespace isotherm

@@ -1,0 +1,51 @@
+// Walk: a command over a whole database, a bounded step a turn, so that nobody waits for it but who
+// asked.
+//
+//   begin_step: a row (Op::walk) ─▶ a turn of its own ─▶ end_step: the answer, or another step
+//
+// What a step shows is gathered where it runs, and made into the answer by the loop.
+//
+// Threads. `visit` is called on the thread that runs the batch, all else on the connection's loop,
+// one after the other.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "engine/engine.h"
+#include "isotherm/batch.h"
+#include "net/output.h"
+
+namespace isotherm::net {
+
+class Walk : public ItemVisitor {
+ public:
+  // Items of one step, as far as the index allows: a twentieth of a millisecond on a loop.
+  static constexpr uint64_t most_a_step = 256;
+
+  virtual ~Walk() = default;
+
+  void begin_step(Batch& batch) { row_ = batch.walk(cursor_, wanted(), *this); }
+  // Whether the walk is over, and has been answered.
+  bool end_step(const Batch& batch, Output& output) {
+    const Reply& reply = batch.reply(row_);
+    cursor_ = static_cast<uint64_t>(reply.number);
+    return took_step(reply.flags != 0, output);
+  }
+
+ protected:
+  explicit Walk(uint64_t cursor = 0) : cursor_(cursor) {}
+
+  // How many items the next step is to show.
+  virtual uint64_t wanted() const { return most_a_step; }
+  // Whether it was the last, whose answer goes to `output`. `anew`: the walk began again, with this
+  // step.
+  virtual bool took_step(bool anew, Output& output) = 0;
+
+  uint64_t cursor_;
+
+ private:
+  Batch::Row row_ = 0;
+};
+
+}  // namespace isotherm::net
