@@ -238,6 +238,7 @@ void Batch::clear() {
   if (hold_ != nullptr) std::exchange(hold_, nullptr)->release(*this);
   size_ = 0;
   writes_ = walks_ = false;
+  if (unsaved()) unsaved_.store(false, std::memory_order_relaxed);
   guards_.clear();
   groups_.clear();
   views_.clear();

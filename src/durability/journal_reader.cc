@@ -97,7 +97,7 @@ void JournalReader::check_names(const std::string& folder, const std::string& na
     const auto& header = mapping.header<SegmentHeader>();
     const std::string_view rest = mapping.text().substr(sizeof header);
     const bool is_next = number == (found_ ? manifest_.last + 1 : 1) && header.number == number;
-    if (!is_next || find_record(rest, header.first_lsn, header.store) != nullptr) {
+    if (!is_next || find_block(rest, header.first_lsn, header.store) != nullptr) {
       mapping.fail(found_ ? "is not known to the manifest" : "has no manifest beside it");
     }
     if (found_ && header.store != manifest_.store) mapping.fail("belongs to another journal");
@@ -115,14 +115,19 @@ void JournalReader::read_segment(size_t index) {
   last_version_ = std::max(last_version_, header.first_version);
   const uint64_t end =
       is_last ? ~uint64_t{0} : mappings_[index + 1]->header<SegmentHeader>().first_lsn;
+  if (mapping.text().size() < header.bytes) mapping.fail("is truncated");
   std::string_view rest = mapping.text().substr(sizeof header);
   while (end_lsn_ < end) {
-    const RecordHeader* const record = find_record(rest, end_lsn_, manifest_.store);
-    if (record == nullptr) break;
-    note(*record);
-    const uint64_t bytes = record_bytes(record->key_bytes, record->value_bytes);
-    rest.remove_prefix(bytes);
-    end_lsn_ += bytes;
+    const BlockHeader* const block = find_block(rest, end_lsn_, manifest_.store);
+    if (block == nullptr) break;
+    std::string_view body = block->body();
+    while (const RecordHeader* const record = first_record(body)) {
+      note(*record);
+      body.remove_prefix(record_bytes(record->key_bytes, record->value_bytes));
+    }
+    if (!body.empty()) break;
+    rest.remove_prefix(sizeof *block + block->bytes);
+    end_lsn_ = block->end_lsn();
   }
   if (is_last ? is_damage(rest, end_lsn_) : end_lsn_ != end) {
     mapping.fail("is damaged at byte " + std::to_string(mapping.text().size() - rest.size()) +
@@ -133,14 +138,14 @@ void JournalReader::read_segment(size_t index) {
   torn_bytes_ = last == std::string_view::npos ? 0 : last + 1;
 }
 
-// Whether a record behind says that what should be at `lsn` was on disk.
+// Whether a block behind says that what should be at `lsn` was on disk.
 bool JournalReader::is_damage(std::string_view rest, uint64_t lsn) const {
-  for (uint64_t at = 8; at + sizeof(RecordHeader) <= rest.size(); at += 8) {
+  for (uint64_t at = 8; at + sizeof(BlockHeader) <= rest.size(); at += 8) {
     uint32_t magic = 0;
-    std::memcpy(&magic, rest.data() + at + offsetof(RecordHeader, magic), sizeof magic);
-    if (magic != RecordHeader::right_magic) continue;
-    const RecordHeader* const record = find_record(rest.substr(at), lsn + at, manifest_.store);
-    if (record != nullptr && record->synced > lsn) return true;
+    std::memcpy(&magic, rest.data() + at + offsetof(BlockHeader, magic), sizeof magic);
+    if (magic != BlockHeader::right_magic) continue;
+    const BlockHeader* const block = find_block(rest.substr(at), lsn + at, manifest_.store);
+    if (block != nullptr && block->synced > lsn) return true;
   }
   return false;
 }

@@ -1,9 +1,10 @@
 // JournalReader: a journal as it was left, checked as a whole and then read.
 //
 // The constructor reads all segments and throws JournalError, whose text says what is wrong with
-// which file, where anything but the tail is: a segment that is missing or of another store, a
-// record that cannot be read before others that were on disk, a manifest that is damaged or not
-// there. It writes nothing. What is behind the last record that can be read is the torn tail.
+// which file, where anything but the tail is: a segment that is missing, shorter than it was made
+// or of another store, a block that cannot be read before others that were on disk, a manifest that
+// is damaged or not there. It writes nothing. What is behind the last block that can be read is the
+// torn tail.
 //
 // Versions decide what an item is, not the order of records: the newest put or erase of the key
 // that is newer than the last flush of its database, with the newest expiry behind it. So records

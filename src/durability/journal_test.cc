@@ -18,6 +18,11 @@
 namespace isotherm::journal_test {
 namespace {
 
+struct CountedItems final : ItemVisitor {
+  void visit(const ScanItem& /*item*/) override { ++count; }
+  int count = 0;
+};
+
 class JournalTest : public JournalFixture {
  protected:
   // Random batches of every operation on three databases.
@@ -100,7 +105,7 @@ TEST_F(JournalTest, ATornTailEndsItAndIsCounted) {
   const std::string manifest = read(path("manifest"));
   const std::string running = folder;
   const size_t end = whole.find_last_not_of('\0') + 1;
-  const uint64_t bytes = record_bytes(4, 5);
+  const uint64_t bytes = sizeof(BlockHeader) + record_bytes(4, 5);
   for (size_t cut = end - 1; cut > end - bytes + 4; cut -= 7) {
     std::string torn = whole;
     std::fill(torn.begin() + static_cast<ptrdiff_t>(cut), torn.end(), '\0');
@@ -193,7 +198,7 @@ TEST_F(JournalTest, FilesThatAreMissingOrForeignAreRefusedAndLeftAlone) {
   refuses(path("1"), theirs, "belongs to another journal");
 }
 
-TEST_F(JournalTest, WritesWaitForAFullDiskAndReadsGoOn) {
+TEST_F(JournalTest, WritesFailWhileTheDiskIsFullAndReadsGoOn) {
   for (const SyncPolicy policy : {SyncPolicy::always, SyncPolicy::everysec}) {
     folder = new_folder();
     open(policy);
@@ -203,24 +208,36 @@ TEST_F(JournalTest, WritesWaitForAFullDiskAndReadsGoOn) {
       Worker worker(store->engine, false);
       Batch write;
       write.put("new", "2");
-      ASSERT_EQ(worker.start(write), Worker::Started::under_way);
-      while (store->journal->error() == 0) std::this_thread::yield();
+      if (worker.start(write) == Worker::Started::under_way) worker.wait_for(write);
+      EXPECT_EQ(write.reply(0).status, Status::not_saved);
       EXPECT_EQ(store->journal->error(), ENOSPC);
       Batch read;
       read.get("old");
       ASSERT_EQ(worker.start(read), Worker::Started::ended);
       EXPECT_EQ(read.reply(0).value(), "1");
       // It would show what is not safe.
-      Batch unsafe;
-      unsafe.get("new");
-      ASSERT_EQ(worker.start(unsafe), Worker::Started::under_way);
-      EXPECT_FALSE(write.ready(0));
-      EXPECT_FALSE(unsafe.ready(0));
+      Batch mixed;
+      mixed.get("new");
+      mixed.get("old");
+      mixed.put("old", "3");
+      mixed.erase("old");
+      worker.submit(mixed);
+      EXPECT_EQ(mixed.reply(0).status, Status::not_saved);
+      EXPECT_EQ(mixed.reply(1).value(), "1");
+      EXPECT_EQ(mixed.reply(2).status, Status::not_saved);
+      EXPECT_EQ(mixed.reply(3).status, Status::not_saved);
+      mixed.clear();
+      mixed.flush(0, 3);
+      worker.submit(mixed);
+      EXPECT_EQ(mixed.reply(0).status, Status::not_saved);
       files.heal();
-      worker.wait_for(write);
-      worker.wait_for(unsafe);
-      EXPECT_EQ(unsafe.reply(0).value(), "2");
-      EXPECT_EQ(store->journal->error(), 0);
+      while (store->journal->error() != 0) std::this_thread::yield();
+      mixed.clear();
+      mixed.get("new");
+      mixed.get("old");
+      worker.submit(mixed);
+      EXPECT_EQ(mixed.reply(0).value(), "2");
+      EXPECT_EQ(mixed.reply(1).value(), "1");
     }
     EXPECT_EQ(open(policy).content().size(), 2u);
   }
@@ -235,7 +252,12 @@ TEST_F(JournalTest, OneFaultAtAnyCallLosesNothing) {
     open();
     const uint64_t met = files.faults_met();
     files.fail_after(call * 2, 1 + call % 2, call % 3 == 0 ? ENOSPC : EIO);
-    for (int i = 0; i < 12; ++i) put("key" + std::to_string(i), std::string(3000, 'a' + i));
+    // One that fails is sent again.
+    for (int i = 0; i < 12; ++i) {
+      while (put("key" + std::to_string(i), std::string(3000, 'a' + i)) != Status::ok) {
+        std::this_thread::yield();
+      }
+    }
     EXPECT_GT(files.faults_met(), met);
     files.heal();
     const auto content = store->content();
@@ -301,7 +323,7 @@ TEST_F(JournalTest, NothingAcknowledgedIsLostWithThePower) {
 // A worker that waits for the disk anyway begins no more, and another does.
 TEST_F(JournalTest, WorkersWaitWhereTooMuchIsUnwritten) {
   open();
-  files.fail_after(0, 1'000'000, EIO);
+  files.hold_syncs(true);
   Worker worker(store->engine, false);
   const std::string value(40'000, 'v');
   std::vector<std::unique_ptr<Batch>> batches;
@@ -317,10 +339,118 @@ TEST_F(JournalTest, WorkersWaitWhereTooMuchIsUnwritten) {
   Batch read;
   read.get("other");
   EXPECT_EQ(worker.start(read), Worker::Started::ended);
-  files.heal();
+  files.hold_syncs(false);
   for (int i = 0; i < started; ++i) worker.wait_for(*batches[static_cast<size_t>(i)]);
   EXPECT_EQ(put_more(worker), Worker::Started::under_way);
   worker.wait_for(*batches.back());
+}
+
+// What shows what may be lost waits; of others' keys nobody waits.
+TEST_F(JournalTest, WalksAndReadersOfWhatIsNotSyncedWait) {
+  open();
+  files.hold_syncs(true);
+  {
+    Worker worker(store->engine, false);
+    Batch write;
+    write.put("key", "1");
+    ASSERT_EQ(worker.start(write), Worker::Started::under_way);
+    Batch other;
+    other.get("other");
+    EXPECT_EQ(worker.start(other), Worker::Started::ended);
+    Batch same;
+    same.get("key");
+    EXPECT_EQ(worker.start(same), Worker::Started::under_way);
+    Batch walk;
+    CountedItems items;
+    walk.walk(0, 10, items);
+    EXPECT_EQ(worker.start(walk), Worker::Started::under_way);
+    files.hold_syncs(false);
+    worker.wait_for(write);
+    worker.wait_for(same);
+    worker.wait_for(walk);
+  }
+}
+
+// As a start finds it whose process before was killed: what that one wrote may be on no disk yet.
+TEST_F(JournalTest, AStartSyncsWhatTheOneBeforeHasWritten) {
+  open(SyncPolicy::no);
+  put("key", "1");
+  // The process ends here, as far as the files know.
+  const std::string left = new_folder();
+  for (const std::string name : {"1", "manifest"}) {
+    std::filesystem::copy_file(path(name), left + "/test." + name);
+  }
+  FaultyFiles later{5};
+  later.adopt_unsynced(left + "/test.1");
+  JournaledStore next(left, clock, later, SyncPolicy::always);
+  EXPECT_EQ(next.content().size(), 1u);
+  const std::string lost = new_folder();
+  later.lose_power(lost);
+  std::filesystem::copy_file(left + "/test.manifest", lost + "/test.manifest",
+                             std::filesystem::copy_options::overwrite_existing);
+  EXPECT_EQ(JournalReader(lost, "test", 1).records(), 1u);
+}
+
+TEST_F(JournalTest, ATruncatedSegmentIsRefused) {
+  open();
+  put("key", "1");
+  const std::string last = segments().back();
+  const std::string manifest = read(path("manifest"));
+  const std::string whole = read(last);
+  const size_t end = whole.find_last_not_of('\0') + 1;
+  for (const size_t bytes : {sizeof(SegmentHeader), end, whole.size() - 1}) {
+    folder = new_folder();
+    write(path("1"), whole.substr(0, bytes));
+    write(path("manifest"), manifest);
+    EXPECT_NE(refusal().find("is truncated"), std::string::npos) << bytes << refusal();
+  }
+}
+
+// Without syncs chunks are given back when they are written; they cannot be written again.
+TEST_F(JournalTest, AFailedSyncGoesBackNoFurtherThanWhatIsKept) {
+  open(SyncPolicy::no);
+  const std::string value(40'000, 'v');
+  for (int i = 0; i < 20; ++i) put("key" + std::to_string(i), value);
+  files.fail_after(0, 1, EIO);
+  store->journal->set_policy(SyncPolicy::always);
+  while (files.faults_met() == 0) std::this_thread::yield();
+  files.heal();
+  while (put("last", "1") != Status::ok) std::this_thread::yield();
+  const auto content = store->content();
+  EXPECT_EQ(content.size(), 21u);
+  EXPECT_EQ(open().content(), content);
+}
+
+// Several rows in a group are one block: a crash leaves all of them, or none.
+TEST_F(JournalTest, AGroupIsReadWholeOrNotAtAll) {
+  open();
+  put("before", "1");
+  Worker worker(store->engine);
+  Batch batch;
+  for (int i = 0; i < 5; ++i) batch.put("abcde" + std::to_string(i), "value");
+  batch.group(0);
+  worker.submit(batch);
+  const std::string whole = read(segments().back());
+  const std::string manifest = read(path("manifest"));
+  const size_t end = whole.find_last_not_of('\0') + 1;
+  for (size_t cut = end - 1; cut > end - 300; cut -= 31) {
+    folder = new_folder();
+    std::string torn = whole;
+    std::fill(torn.begin() + static_cast<ptrdiff_t>(cut), torn.end(), '\0');
+    write(path("1"), torn);
+    write(path("manifest"), manifest);
+    EXPECT_EQ(JournalReader(folder, "test", 1).records(), 1u) << "cut at " << cut;
+  }
+}
+
+TEST_F(JournalTest, WhatItTakesIsCounted) {
+  open(SyncPolicy::everysec);
+  const uint64_t before = store->engine.stats().used_memory;
+  EXPECT_GE(before, 2 * RecordBuffer::chunk_bytes);
+  EXPECT_EQ(store->counted, static_cast<int64_t>(store->journal->memory()));
+  store->engine.set_commit_sink(nullptr);
+  store->journal.reset();
+  EXPECT_EQ(store->counted, 0);
 }
 
 }  // namespace

@@ -1,15 +1,18 @@
-// What a journal consists of: a manifest, and segments of records.
+// What a journal consists of: a manifest, and segments of blocks.
 //
 //   appendfilename.manifest   Manifest: which segments there are
-//   appendfilename.7          SegmentHeader, records one behind the other, zeros to the end
+//   appendfilename.7          SegmentHeader, blocks one behind the other, zeros to the end
+//   block                     BlockHeader, records one behind the other
+//   record                    RecordHeader, key, value, zeros up to a multiple of 8 bytes
 //
-// A record is a RecordHeader, the key, the value, and zeros up to a multiple of 8 bytes. Its LSN is
-// the number of bytes of all records before it, of all segments, so it says where the record lies,
-// and no record can stand in the place of another. Sums go on from the store's id, which is drawn:
-// a value that a client sends cannot pass for a record of this store.
+// A block has the changes of one batch, or of a part of one that has no groups, and is read whole
+// or not at all: so is what takes effect together. Its LSN is the number of bytes of all blocks
+// before it, of all segments, so it says where the block lies, and no block can stand in the place
+// of another. Sums go on from the store's id, which is drawn: a value that a client sends cannot
+// pass for a block of this store.
 //
-// The torn tail and the corrupt middle. Each record says up to where all was on disk when it was
-// made (`synced`). Where no record can be read, but one behind it says that this was on disk, the
+// The torn tail and the corrupt middle. Each block says up to where all was on disk when it was
+// made (`synced`). Where no block can be read, but one behind it says that this was on disk, the
 // file is damaged; otherwise the journal was torn there by the end of its writer.
 //
 // Lengths are checked before they are used, in 64 bits.
@@ -34,18 +37,11 @@ enum class RecordOp : uint8_t {
 };
 
 struct RecordHeader {
-  static constexpr uint32_t right_magic = 0x4A52'4543;
-
-  uint32_t crc;  // of all that follows
-  uint32_t magic;
-  uint64_t lsn;
+  uint64_t version;
+  int64_t expiry;
   uint64_t value_bytes;
   uint32_t key_bytes;
   uint32_t database;
-  uint64_t version;
-  int64_t expiry;
-  uint64_t batch;   // the same number: the changes of one batch; 0: of none
-  uint64_t synced;  // all records before this LSN were on disk
   uint32_t flags;
   RecordOp op;
   uint8_t type;  // ValueType
@@ -55,7 +51,25 @@ struct RecordHeader {
   std::string_view key() const { return {body(), key_bytes}; }
   std::string_view value() const { return {body() + key_bytes, value_bytes}; }
 };
-static_assert(sizeof(RecordHeader) == 72);
+static_assert(sizeof(RecordHeader) == 40);
+
+struct BlockHeader {
+  static constexpr uint32_t right_magic = 0x4A42'4C4B;
+
+  uint32_t crc;  // of what follows in the header
+  uint32_t magic;
+  uint64_t lsn;
+  uint64_t bytes;   // of the records
+  uint64_t synced;  // all blocks before this LSN were on disk
+  uint32_t body_crc;
+  uint32_t zero;
+
+  std::string_view body() const {
+    return {reinterpret_cast<const char*>(this) + sizeof *this, bytes};
+  }
+  uint64_t end_lsn() const { return lsn + sizeof *this + bytes; }
+};
+static_assert(sizeof(BlockHeader) == 40);
 
 struct SegmentHeader {
   static constexpr char right_magic[8] = {'I', 'S', 'O', 'J', 'R', 'N', 'L', '1'};
@@ -67,7 +81,8 @@ struct SegmentHeader {
   uint64_t number;
   uint64_t first_lsn;
   uint64_t first_version;  // no version that no record tells of is larger, when it was made
-  uint64_t zero[2];
+  uint64_t bytes;          // of the file
+  uint64_t zero;
 };
 static_assert(sizeof(SegmentHeader) == 64);
 
@@ -87,23 +102,30 @@ constexpr uint64_t record_bytes(uint64_t key_bytes, uint64_t value_bytes) {
   return (sizeof(RecordHeader) + key_bytes + value_bytes + 7) / 8 * 8;
 }
 
-inline uint32_t record_crc(const RecordHeader& record, uint64_t store) {
-  constexpr size_t from = sizeof record.crc;
+inline uint32_t block_crc(const BlockHeader& block, uint64_t store) {
+  constexpr size_t from = sizeof block.crc;
   const uint32_t salt = crc32c(0, &store, sizeof store);
-  return crc32c(salt, reinterpret_cast<const char*>(&record) + from,
-                record_bytes(record.key_bytes, record.value_bytes) - from);
+  return crc32c(salt, reinterpret_cast<const char*>(&block) + from, sizeof block - from);
 }
 
-// The record that lies in `bytes` and belongs to `lsn`; null where there is none.
-inline const RecordHeader* find_record(std::string_view bytes, uint64_t lsn, uint64_t store) {
-  if (bytes.size() < sizeof(RecordHeader)) return nullptr;
-  const auto* const record = reinterpret_cast<const RecordHeader*>(bytes.data());
-  if (record->magic != RecordHeader::right_magic || record->lsn != lsn) return nullptr;
-  const uint64_t room = bytes.size() - sizeof(RecordHeader);
+// The block that lies in `bytes` and belongs to `lsn`; null where there is none.
+inline const BlockHeader* find_block(std::string_view bytes, uint64_t lsn, uint64_t store) {
+  if (bytes.size() < sizeof(BlockHeader)) return nullptr;
+  const auto* const block = reinterpret_cast<const BlockHeader*>(bytes.data());
+  if (block->magic != BlockHeader::right_magic || block->lsn != lsn) return nullptr;
+  if (block->bytes > bytes.size() - sizeof(BlockHeader) || block->bytes % 8 != 0) return nullptr;
+  const bool right = block->crc == block_crc(*block, store) &&
+                     block->body_crc == crc32c(0, block->body().data(), block->bytes);
+  return right || broken(Rule::checksums) ? block : nullptr;
+}
+
+// The record at the front of what is left of a block's body; null where it would reach beyond.
+inline const RecordHeader* first_record(std::string_view body) {
+  if (body.size() < sizeof(RecordHeader)) return nullptr;
+  const auto* const record = reinterpret_cast<const RecordHeader*>(body.data());
+  const uint64_t room = body.size() - sizeof(RecordHeader);
   if (record->key_bytes > room || record->value_bytes > room - record->key_bytes) return nullptr;
-  if (record_bytes(record->key_bytes, record->value_bytes) > bytes.size()) return nullptr;
-  if (record_crc(*record, store) != record->crc && !broken(Rule::checksums)) return nullptr;
-  return record;
+  return record_bytes(record->key_bytes, record->value_bytes) <= body.size() ? record : nullptr;
 }
 
 // Of a SegmentHeader or a Manifest.

@@ -1,64 +1,90 @@
 #include "durability/record_buffer.h"
 
 #include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <new>
 #include <thread>
 #include <utility>
 
 namespace isotherm {
 
-RecordBuffer::RecordBuffer(uint64_t first_lsn) : end_(first_lsn) { begin_chunk(chunk_bytes); }
+std::unique_ptr<char[]> take_memory(uint64_t bytes) {
+  for (;;) {
+    if (char* const memory = new (std::nothrow) char[bytes]) {
+      return std::unique_ptr<char[]>(memory);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+RecordBuffer::RecordBuffer(uint64_t first_lsn) : end_(first_lsn), released_(first_lsn) {
+  spare_.reserve(most_spare);
+  for (size_t i = 0; i < least_spare; ++i) spare_.push_back(make_chunk(chunk_bytes));
+}
+
+RecordBuffer::Chunk RecordBuffer::make_chunk(uint64_t bytes) {
+  Chunk chunk;
+  chunk.memory = take_memory(bytes);
+  chunk.capacity = bytes;
+  memory_.fetch_add(bytes, std::memory_order_relaxed);
+  return chunk;
+}
 
 void RecordBuffer::begin_chunk(uint64_t least_bytes) {
   if (spare_.empty() || least_bytes > chunk_bytes) {
-    current_ = std::make_unique<Chunk>();
-    current_->capacity = std::max(least_bytes, chunk_bytes);
-    current_->memory = std::make_unique_for_overwrite<char[]>(current_->capacity);
+    chunks_.push_back(make_chunk(std::max(least_bytes, chunk_bytes)));
   } else {
-    current_ = std::move(spare_.back());
+    chunks_.push_back(std::move(spare_.back()));
     spare_.pop_back();
   }
-  current_->lsn = end_.load(std::memory_order_relaxed);
-  current_->bytes = 0;
-  current_->filled.store(0, std::memory_order_relaxed);
+  chunks_.back().lsn = end();
+  chunks_.back().bytes = 0;
 }
 
-RecordBuffer::Place RecordBuffer::reserve(uint64_t bytes) {
-  const std::lock_guard guard(mutex_);
-  if (bytes > current_->capacity - current_->bytes) {
-    if (current_->bytes != 0) full_.push_back(std::move(current_));
-    begin_chunk(bytes);
+void RecordBuffer::append(BlockHeader header, const char* body, uint64_t store) {
+  const uint64_t bytes = sizeof header + header.bytes;
+  if (chunks_.empty() || bytes > chunks_.back().capacity - chunks_.back().bytes) begin_chunk(bytes);
+  Chunk& chunk = chunks_.back();
+  header.magic = BlockHeader::right_magic;
+  header.lsn = end();
+  header.crc = block_crc(header, store);
+  char* const to = chunk.memory.get() + chunk.bytes;
+  std::memcpy(to, &header, sizeof header);
+  std::memcpy(to + sizeof header, body, header.bytes);
+  chunk.bytes += bytes;
+  end_.store(header.end_lsn(), std::memory_order_release);
+}
+
+// Mostly it is in the last.
+std::string_view RecordBuffer::piece(uint64_t lsn) const {
+  for (auto chunk = chunks_.rbegin(); chunk != chunks_.rend(); ++chunk) {
+    if (chunk->lsn > lsn) continue;
+    const uint64_t at = lsn - chunk->lsn;
+    return {chunk->memory.get() + at, chunk->bytes - at};
   }
-  const uint64_t lsn = end_.load(std::memory_order_relaxed);
-  const Place place{current_->memory.get() + current_->bytes, lsn, current_.get()};
-  current_->bytes += bytes;
-  end_.store(lsn + bytes, std::memory_order_release);
-  bytes_.fetch_add(bytes, std::memory_order_relaxed);
-  return place;
+  return {};
 }
 
-void RecordBuffer::take(std::deque<std::unique_ptr<Chunk>>& to) {
-  const size_t before = to.size();
-  {
-    const std::lock_guard guard(mutex_);
-    for (auto& chunk : full_) to.push_back(std::move(chunk));
-    full_.clear();
-    if (current_->bytes != 0) {
-      to.push_back(std::move(current_));
-      begin_chunk(chunk_bytes);
+void RecordBuffer::release(uint64_t lsn) {
+  while (!chunks_.empty() && chunks_.front().lsn + chunks_.front().bytes <= lsn) {
+    // The last is filled on.
+    if (chunks_.size() == 1 && chunks_.front().capacity == chunk_bytes) {
+      chunks_.front().lsn = end();
+      chunks_.front().bytes = 0;
+      break;
     }
+    give_back(std::move(chunks_.front()));
+    chunks_.pop_front();
   }
-  for (size_t i = before; i < to.size(); ++i) {
-    while (to[i]->filled.load(std::memory_order_acquire) != to[i]->bytes) {
-      std::this_thread::yield();
-    }
-  }
+  released_.store(chunks_.empty() ? end() : chunks_.front().lsn, std::memory_order_relaxed);
 }
 
-void RecordBuffer::give_back(std::unique_ptr<Chunk> chunk) {
-  bytes_.fetch_sub(chunk->bytes, std::memory_order_relaxed);
-  if (chunk->capacity != chunk_bytes) return;
-  const std::lock_guard guard(mutex_);
-  if (spare_.size() < most_spare) spare_.push_back(std::move(chunk));
+void RecordBuffer::give_back(Chunk chunk) {
+  if (chunk.capacity == chunk_bytes && spare_.size() < most_spare) {
+    return spare_.push_back(std::move(chunk));
+  }
+  memory_.fetch_sub(chunk.capacity, std::memory_order_relaxed);
 }
 
 }  // namespace isotherm

@@ -5,6 +5,15 @@
 
 namespace isotherm {
 
+// Otherwise a segment may begin behind records that a loss of power takes away.
+int SegmentWriter::sync_last() {
+  const int file = files_.open(segment_path(base_, manifest_.last));
+  if (file < 0) return file;
+  const int result = files_.sync(file);
+  files_.close(file);
+  return result;
+}
+
 int SegmentWriter::begin(uint64_t first_lsn, uint64_t first_version, uint64_t least_bytes) {
   Manifest next = manifest_;
   ++next.last;
@@ -14,9 +23,10 @@ int SegmentWriter::begin(uint64_t first_lsn, uint64_t first_version, uint64_t le
   header.number = next.last;
   header.first_lsn = first_lsn;
   header.first_version = first_version;
+  const uint64_t bytes = std::max(segment_bytes_, sizeof header + least_bytes);
+  header.bytes = bytes;
   seal_header(header);
 
-  const uint64_t bytes = std::max(segment_bytes_, sizeof header + least_bytes);
   int made = -1;
   int listed = -1;
   int result = make(segment_path(base_, next.last), &header, sizeof header, bytes, made);

@@ -31,6 +31,8 @@ class SegmentWriter {
   SegmentWriter(const SegmentWriter&) = delete;
   SegmentWriter& operator=(const SegmentWriter&) = delete;
 
+  // What the process before wrote into the last segment, and may not have synced, is on disk then.
+  int sync_last();
   // Begins the next segment, with room for `least_bytes` of records.
   int begin(uint64_t first_lsn, uint64_t first_version, uint64_t least_bytes);
   // Whether records up to `lsn` find room in the segment.

@@ -137,6 +137,8 @@ class Engine {
 
   // What the buffers of connections take; negative: given back.
   void add_buffer_bytes(int64_t bytes);
+  // Memory that whoever has the commit sink takes for it; it counts against maxmemory.
+  void add_sink_bytes(int64_t bytes);
   // The same of all connections, with values that they still send though the store is done with
   // them.
   uint64_t client_bytes() const;

@@ -107,8 +107,7 @@ void memory(ServerState& server, const Statistics& statistics, InfoLines& lines)
   lines.zero("mem_replication_backlog");
   lines.zero("mem_clients_slaves");
   lines.line("mem_clients_normal", engine.buffer_bytes);
-  lines.line("mem_aof_buffer",
-             server.journal != nullptr ? server.journal->unwritten_bytes() : uint64_t{0});
+  lines.line("mem_aof_buffer", server.journal != nullptr ? server.journal->memory() : uint64_t{0});
 }
 
 // There are no snapshots, and the time of the last save is that of the start, as in Redis.

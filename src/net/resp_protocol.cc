@@ -215,9 +215,22 @@ class RespProtocol final : public Protocol {
 
   static void write(const Answer& answer, const AnswerSource& source, Turn& turn, Output& output) {
     RespWriter writer(output, answer.version);
-    answer.encode(answer, source, writer);
+    if (source.batch.unsaved() && is_unsaved(answer, source.batch)) [[unlikely]] {
+      writer.error(misconf(turn.server.journal->last_error()));
+    } else {
+      answer.encode(answer, source, writer);
+    }
     if (!writer.error_code().empty()) [[unlikely]]
       note_error(answer, writer.error_code(), turn);
+  }
+  [[gnu::noinline]] static bool is_unsaved(const Answer& answer, const Batch& batch) {
+    for (Batch::Row row = answer.first_row; row < answer.first_row + answer.rows; ++row) {
+      if (batch.reply(row).status == Status::not_saved) return true;
+    }
+    return false;
+  }
+  static std::string misconf(int error) {
+    return "MISCONF Errors writing to the AOF file: " + std::string(strerror(error));
   }
   [[gnu::noinline]] static void write_nowhere(const Answer& answer, const AnswerSource& source,
                                               Turn& turn) {
@@ -390,8 +403,7 @@ class RespProtocol final : public Protocol {
 
   void call_unusually(const NumberedCommand& found, Turn& turn) {
     if (const int error = journal_error(); error != 0 && needs_journal(*found.command)) {
-      return refuse(turn, found.number,
-                    "MISCONF Errors writing to the AOF file: " + std::string(strerror(error)));
+      return refuse(turn, found.number, misconf(error));
     }
     const Batch::Row first_row = turn.batch.size();
     call(found, {found.number, take_muted()}, turn);

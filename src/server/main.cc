@@ -73,14 +73,11 @@ int run(const isotherm::net::ServerOptions& options) {
   int signal = 0;
   sigwait(&ending, &signal);
   log(LogLevel::notice, "ending on signal " + std::to_string(signal));
-  // Clients whose replies wait for the disk would keep it from ending.
-  if (server.state().journal != nullptr && server.state().journal->error() != 0) {
-    log(LogLevel::warning,
-        "ends while the journal cannot be written: what was not answered is lost");
-    std::_Exit(EXIT_FAILURE);
-  }
   server.stop();
-  return EXIT_SUCCESS;
+  const isotherm::Journal* const journal = server.state().journal;
+  if (journal == nullptr || journal->error() == 0) return EXIT_SUCCESS;
+  log(LogLevel::warning, "ends while the journal cannot be written: what was not saved is lost");
+  return EXIT_FAILURE;
 }
 
 }  // namespace

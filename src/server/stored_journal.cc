@@ -41,6 +41,23 @@ uint64_t fill_part(Engine& engine, const JournalReader& reader, uint32_t part) {
   return refused;
 }
 
+// While the store is filled: what is put comes from the journal, but what has no room for good is
+// gone for it, too.
+class FillSink final : public CommitSink {
+ public:
+  explicit FillSink(Journal& journal) : journal_(journal) {}
+
+  Begun begins(const Batch& /*batch*/) override { return {}; }
+  void changed(const ItemChange& change) override {
+    if (change.reason != ItemChange::Reason::request) journal_.changed(change);
+  }
+  void flushed(uint32_t /*database*/, uint64_t /*version*/) override {}
+  Awaited* ends(uint64_t /*token*/) override { return nullptr; }
+
+ private:
+  Journal& journal_;
+};
+
 }  // namespace
 
 StoredJournal::StoredJournal(const net::ServerOptions& options, Engine& engine, Files& files)
@@ -55,16 +72,21 @@ StoredJournal::StoredJournal(const net::ServerOptions& options, Engine& engine, 
     }
     // Versions of what is filled in are on no disk, but later ones must be behind them.
     engine_.begin_versions(reader.last_version());
-    fill(reader);
-    const uint64_t last_version = reader.last_version() + reader.records() + 1;
+    const uint64_t last_version = reader.last_version() + 2 * reader.records() + 1;
     JournalOptions its;
     its.folder = options.dir;
     its.name = options.appendfilename;
     its.policy = options.appendfsync;
     its.log = [](const std::string& line) { net::log(net::LogLevel::warning, line); };
+    its.count = [this](int64_t bytes) { engine_.add_sink_bytes(bytes); };
     journal_ = std::make_unique<Journal>(its, reader, last_version, files);
+    FillSink filling(*journal_);
+    engine_.set_commit_sink(&filling);
+    fill(reader);
     engine_.set_commit_sink(journal_.get());
   } catch (...) {
+    engine_.set_commit_sink(nullptr);
+    journal_.reset();
     ::close(lock_);
     throw;
   }

@@ -3,8 +3,11 @@
 // It takes a lock on the files, so that no second server writes them, reads what is there, fills
 // the store with it, and from then on has every change. What has expired meanwhile stays gone.
 //
-// Throws JournalError, with the reason as text, where the files cannot be had or are damaged, or
-// where the store has no room for all; nothing on disk is changed then.
+// What is evicted while the store is filled is recorded, so it does not come back either.
+//
+// Throws JournalError, with the reason as text, where the files cannot be had or are damaged;
+// nothing on disk is changed then. It does so, too, where the store has no room for all and evicts
+// nothing.
 //
 // Threads. Made before any worker of the engine, and destroyed behind them.
 #pragma once

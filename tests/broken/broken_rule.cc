@@ -8,8 +8,8 @@
 namespace isotherm {
 namespace {
 
-constexpr std::string_view names[] = {"none",      "swaps",   "splits",   "epochs",   "parking",
-                                      "readiness", "ending",  "retry",    "groups",   "telling",
+constexpr std::string_view names[] = {"none",      "swaps",   "splits",    "epochs",  "parking",
+                                      "readiness", "ending",  "retry",     "groups",  "telling",
                                       "takeover",  "syncing", "checksums", "draining"};
 
 Rule named_rule() {

@@ -13,11 +13,13 @@
 #pragma once
 
 #include <cerrno>
+#include <condition_variable>
 #include <cstdint>
 #include <fstream>
 #include <map>
 #include <mutex>
 #include <random>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -36,6 +38,12 @@ class FaultyFiles final : public Files {
     error_ = error;
   }
   void heal() { fail_after(0, 0, 0); }
+  // Syncs do not end until they are let go.
+  void hold_syncs(bool hold) {
+    const std::lock_guard guard(mutex_);
+    holds_syncs_ = hold;
+    let_go_.notify_all();
+  }
   void write_short() {
     const std::lock_guard guard(mutex_);
     short_writes_ = true;
@@ -61,6 +69,18 @@ class FaultyFiles final : public Files {
       const std::string name = path.substr(path.rfind('/'));
       std::ofstream(folder + name, std::ios::binary | std::ios::trunc) << content;
     }
+  }
+
+  // A file that is there, of which nothing was synced but its room.
+  void adopt_unsynced(const std::string& path) {
+    const std::lock_guard guard(mutex_);
+    std::ostringstream text;
+    text << std::ifstream(path, std::ios::binary).rdbuf();
+    File& file = files_[path];
+    file.synced.assign(text.str().size(), '\0');
+    file.writes.push_back({0, text.str()});
+    // Its header was.
+    file.synced.replace(0, header_bytes, text.str(), 0, header_bytes);
   }
 
   int open(const std::string& path) override {
@@ -94,7 +114,8 @@ class FaultyFiles final : public Files {
   }
   // One that fails forgets what was written, as systems do.
   int sync(int file) override {
-    const std::lock_guard guard(mutex_);
+    std::unique_lock guard(mutex_);
+    let_go_.wait(guard, [this] { return !holds_syncs_; });
     File& its = files_[paths_[file]];
     if (const int error = fault(); error != 0) {
       its.writes.clear();
@@ -129,6 +150,7 @@ class FaultyFiles final : public Files {
   }
 
  private:
+  static constexpr size_t header_bytes = 64;
   struct Write {
     uint64_t offset;
     std::string data;
@@ -158,6 +180,8 @@ class FaultyFiles final : public Files {
   int error_ = 0;
   uint64_t faults_met_ = 0;
   bool short_writes_ = false;
+  bool holds_syncs_ = false;
+  std::condition_variable let_go_;
 };
 
 }  // namespace isotherm

@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -52,6 +53,10 @@ class JournaledStore {
     its.segment_bytes = 16 << 10;
     its.most_unwritten = 100'000;
     its.pause_ms = 5;
+    its.count = [this](int64_t bytes) {
+      counted += bytes;
+      engine.add_sink_bytes(bytes);
+    };
     journal =
         std::make_unique<Journal>(its, reader, reader.last_version() + reader.records() + 1, files);
     engine.set_commit_sink(journal.get());
@@ -91,6 +96,7 @@ class JournaledStore {
   }
 
   Engine engine;
+  std::atomic<int64_t> counted{0};  // of the journal's memory
   std::unique_ptr<Journal> journal;
   uint64_t torn_bytes = 0;
 };
