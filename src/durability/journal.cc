@@ -13,7 +13,7 @@ namespace isotherm {
 namespace {
 
 // Blocks that are written and not synced take memory.
-constexpr uint64_t most_unsynced = 32 << 20;
+constexpr uint64_t most_unsynced = 8 << 20;
 
 void raise(std::atomic<uint64_t>& to, uint64_t value) {
   uint64_t seen = to.load(std::memory_order_relaxed);
@@ -41,7 +41,9 @@ Journal::Journal(JournalOptions options, const JournalReader& reader, uint64_t l
       policy_(options_.policy),
       written_lsn_(reader.end_lsn()),
       synced_lsn_(reader.end_lsn()),
-      last_version_(last_version),
+      first_lsn_(reader.first_lsn()),
+      base_bytes_(reader.end_lsn() - reader.first_lsn()),
+      max_version_(last_version),
       marks_(std::make_unique<std::atomic<uint64_t>[]>(marks)),
       segments_(files, options_.folder, options_.name, reader.manifest(), options_.segment_bytes),
       buffer_(reader.end_lsn()) {
@@ -80,7 +82,7 @@ CommitSink::Begun Journal::begins(const Batch& batch) {
   Running* const running = spare_.back();
   spare_.pop_back();
   running->batch = &batch;
-  running->number = 0;
+  running->number = running->max_version = 0;
   return {reinterpret_cast<uint64_t>(running), true};
 }
 
@@ -123,6 +125,7 @@ void Journal::append(const char* records, uint64_t bytes, Running* running) {
 
 void Journal::end_records(Running& running, bool ends) {
   if (running.bytes == 0 && !ends) return;
+  raise(max_version_, running.max_version);
   append(running.memory.get(), running.bytes, ends ? &running : nullptr);
   running.bytes = 0;
   if (running.capacity <= 2 * most_own_bytes) return;
@@ -143,6 +146,7 @@ void Journal::append_alone(const RecordHeader& record, std::string_view key,
   const uint64_t number = last_number_.load(std::memory_order_relaxed) + 1;
   last_number_.store(number, std::memory_order_release);
   raise(mark, number);
+  raise(max_version_, record.version);
   block.synced = synced_lsn_.load(std::memory_order_relaxed);
   buffer_.append(block, memory.get(), store_);
 }
@@ -169,6 +173,7 @@ void Journal::changed(const ItemChange& change) {
   if (change.token == 0) return append_alone(record, change.key, mark);
   auto& running = *reinterpret_cast<Running*>(change.token);
   if (running.number == 0) give_number(running);
+  running.max_version = std::max(running.max_version, change.version);
   raise(mark, running.number);
   put_record(room_for(running, record_bytes(change.key.size(), value.size())), record, change.key,
              value);
@@ -275,7 +280,7 @@ void Journal::run() {
   std::unique_lock lock(mutex_);
   while (!stops_) {
     const auto wanted = [this] {
-      if (stops_) return true;
+      if (stops_ || ordered_) return true;
       return !waiting_.empty() && error() == 0 && ended_number() > safe_number();
     };
     wake_.wait_for(lock, pause, wanted);
@@ -298,17 +303,12 @@ void Journal::step(bool ends) {
     const std::lock_guard writing(writing_);
     result = write_all(true);
   }
-  if (result >= 0 && sync_is_due(ends)) {
-    result = sync();
-    if (result < 0) {
-      const std::lock_guard writing(writing_);
-      rewind();
-    }
-  }
+  if (result >= 0 && sync_is_due(ends)) result = sync_or_rewind();
   note_error(result < 0 ? -result : 0);
   if (policy() == SyncPolicy::no) release(written_lsn_.load(std::memory_order_relaxed));
   tell();
   count_memory();
+  obey();
 }
 
 int Journal::write_all(bool may_change_segment) {
@@ -339,7 +339,8 @@ int Journal::next_segment(uint64_t least_bytes) {
     rewind();
     return result;
   }
-  return segments_.begin(written_lsn_.load(std::memory_order_relaxed), last_version_, least_bytes);
+  return segments_.begin(written_lsn_.load(std::memory_order_relaxed), max_version_.load(),
+                         least_bytes);
 }
 
 bool Journal::sync_is_due(bool ends) const {
@@ -366,6 +367,14 @@ int Journal::sync() {
   synced_number_.store(number, std::memory_order_release);
   release(lsn);
   return 0;
+}
+
+int Journal::sync_or_rewind() {
+  const int result = sync();
+  if (result >= 0) return result;
+  const std::lock_guard writing(writing_);
+  rewind();
+  return result;
 }
 
 // After a sync that failed the system may have forgotten what was written: all that is still here

@@ -29,6 +29,11 @@
 // some are under way begins no other that writes (CommitSink::full). A batch without groups gives
 // its records away when it has `most_own_bytes` of them. `count` is told what all takes.
 //
+// Written anew. A new segment begins, and what the store has is appended once more, each item with
+// its version, between the records of changes that go on; then the segments before are dropped. So
+// there is no second file and nothing to copy at the end: which of two records of a key counts is
+// said by their versions, and what is gone from the store is gone with its segment.
+//
 // Threads. Any. Waiters are told by who writes.
 #pragma once
 
@@ -47,6 +52,7 @@
 #include "durability/files.h"
 #include "durability/journal_reader.h"
 #include "durability/record_buffer.h"
+#include "durability/rewrite_wish.h"
 #include "durability/segment_writer.h"
 #include "durability/sync_policy.h"
 #include "executor/commit_sink.h"
@@ -93,7 +99,18 @@ class Journal final : public CommitSink, public Awaited {
   uint64_t unwritten_bytes() const { return buffer_.bytes(); }
   uint64_t memory() const { return buffer_.memory() + own_bytes_.load(std::memory_order_relaxed); }
   uint64_t bytes() const { return buffer_.end(); }  // of all blocks so far
+  // Of the segments there are, and what that was after the start or when it was last written anew.
+  uint64_t live_bytes() const { return bytes() - first_lsn_.load(std::memory_order_relaxed); }
+  uint64_t base_bytes() const { return base_bytes_.load(std::memory_order_relaxed); }
   uint64_t syncs() const { return syncs_.load(std::memory_order_relaxed); }
+
+  // Of the one who writes it anew (server/journal_rewriter.h), in this order; they wait for the
+  // disk. Below 0, or false: it fails, and all stays as it is.
+  RewriteWish& rewrite_wish() { return wish_; }
+  const RewriteWish& rewrite_wish() const { return wish_; }
+  int begin_rewrite();
+  bool put_again(std::string_view records);
+  int end_rewrite();
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -105,6 +122,7 @@ class Journal final : public CommitSink, public Awaited {
   struct Running {
     const Batch* batch = nullptr;
     uint64_t number = 0;  // 0: it has changed nothing
+    uint64_t max_version = 0;
     std::unique_ptr<char[]> memory;
     uint64_t bytes = 0;
     uint64_t capacity = 0;
@@ -135,6 +153,9 @@ class Journal final : public CommitSink, public Awaited {
   int next_segment(uint64_t least_bytes);
   bool sync_is_due(bool ends) const;
   int sync();
+  int sync_or_rewind();
+  int by_writer(std::function<int()> work);
+  void obey();
   void rewind();
   void release(uint64_t lsn);
   void note_error(int error);
@@ -152,9 +173,11 @@ class Journal final : public CommitSink, public Awaited {
   std::atomic<uint64_t> last_number_{0};
   std::atomic<uint64_t> flushed_at_{0};  // the number of the last flush
   std::atomic<uint64_t> syncs_{0};
+  std::atomic<uint64_t> first_lsn_;
+  std::atomic<uint64_t> base_bytes_;
+  std::atomic<uint64_t> max_version_;  // that a record in the buffer, or before, has
   std::atomic<int> error_{0};
   std::atomic<int> last_error_{0};
-  const uint64_t last_version_;  // that was given before; records tell of later ones
 
   alignas(64) std::unique_ptr<std::atomic<uint64_t>[]> marks_;
 
@@ -164,6 +187,7 @@ class Journal final : public CommitSink, public Awaited {
   // The writer's.
   Clock::time_point last_sync_ = Clock::now();
   uint64_t counted_ = 0;
+  Point rewrite_from_{};  // with the number of a segment
 
   // Of all that follows.
   mutable std::mutex mutex_;
@@ -175,6 +199,11 @@ class Journal final : public CommitSink, public Awaited {
   std::condition_variable wake_;
   bool stops_ = false;
   std::vector<Waiting> waiting_;
+  std::function<int()> order_;
+  bool ordered_ = false;
+  int order_result_ = 0;
+  std::condition_variable done_;
+  RewriteWish wish_;
   std::thread writer_;
 };
 

@@ -92,7 +92,8 @@ void JournalReader::check_names(const std::string& folder, const std::string& na
     uint64_t number = 0;
     const auto [stop, error] = std::from_chars(begin, end, number);
     if (error != std::errc() || stop != end) continue;
-    if (found_ && number >= manifest_.first && number <= manifest_.last) continue;
+    // One that was dropped may be there still.
+    if (found_ && number <= manifest_.last) continue;
     const Mapping mapping(entry.path().string());
     const auto& header = mapping.header<SegmentHeader>();
     const std::string_view rest = mapping.text().substr(sizeof header);
@@ -112,6 +113,7 @@ void JournalReader::read_segment(size_t index) {
     mapping.fail("does not begin where the one before it ends");
   }
   end_lsn_ = header.first_lsn;
+  if (index == 0) first_lsn_ = end_lsn_;
   last_version_ = std::max(last_version_, header.first_version);
   const uint64_t end =
       is_last ? ~uint64_t{0} : mappings_[index + 1]->header<SegmentHeader>().first_lsn;

@@ -43,6 +43,7 @@ class JournalReader {
 
   bool found() const { return found_; }
   const Manifest& manifest() const { return manifest_; }
+  uint64_t first_lsn() const { return first_lsn_; }
   uint64_t end_lsn() const { return end_lsn_; }
   uint64_t records() const { return records_; }
   uint64_t torn_bytes() const { return torn_bytes_; }
@@ -73,6 +74,7 @@ class JournalReader {
   std::vector<std::unique_ptr<Mapping>> mappings_;
   std::vector<std::vector<Entry>> parts_;
   std::map<uint32_t, uint64_t> flushed_;  // the version of each database's last flush
+  uint64_t first_lsn_ = 0;
   uint64_t end_lsn_ = 0;
   uint64_t records_ = 0;
   uint64_t torn_bytes_ = 0;

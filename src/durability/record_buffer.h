@@ -55,7 +55,7 @@ class RecordBuffer {
     uint64_t bytes = 0;
   };
   static constexpr size_t least_spare = 2;
-  static constexpr size_t most_spare = 16;
+  static constexpr size_t most_spare = 40;  // what comes between two syncs of a busy store
   Chunk make_chunk(uint64_t bytes);
   void begin_chunk(uint64_t least_bytes);
   void give_back(Chunk chunk);

@@ -11,13 +11,13 @@ int SegmentWriter::sync_last() {
   if (file < 0) return file;
   const int result = files_.sync(file);
   files_.close(file);
+  remove_dropped();
   return result;
 }
 
 int SegmentWriter::begin(uint64_t first_lsn, uint64_t first_version, uint64_t least_bytes) {
   Manifest next = manifest_;
   ++next.last;
-  seal_header(next);
   SegmentHeader header{};
   header.store = next.store;
   header.number = next.last;
@@ -28,10 +28,8 @@ int SegmentWriter::begin(uint64_t first_lsn, uint64_t first_version, uint64_t le
   seal_header(header);
 
   int made = -1;
-  int listed = -1;
   int result = make(segment_path(base_, next.last), &header, sizeof header, bytes, made);
-  if (result >= 0) result = make(manifest_path(base_), &next, sizeof next, sizeof next, listed);
-  if (listed >= 0) files_.close(listed);
+  if (result >= 0) result = write_manifest(next);
   if (result < 0) {
     if (made >= 0) files_.close(made);
     return result;
@@ -42,6 +40,30 @@ int SegmentWriter::begin(uint64_t first_lsn, uint64_t first_version, uint64_t le
   first_lsn_ = first_lsn;
   manifest_ = next;
   return 0;
+}
+
+int SegmentWriter::write_manifest(Manifest& manifest) {
+  seal_header(manifest);
+  int file = -1;
+  const int result = make(manifest_path(base_), &manifest, sizeof manifest, sizeof manifest, file);
+  if (file >= 0) files_.close(file);
+  return result;
+}
+
+int SegmentWriter::drop_before(uint64_t number) {
+  Manifest next = manifest_;
+  next.first = number;
+  if (const int result = write_manifest(next); result < 0) return result;
+  manifest_ = next;
+  remove_dropped();
+  return 0;
+}
+
+// As far as they are there: a crash leaves some.
+void SegmentWriter::remove_dropped() {
+  for (uint64_t number = manifest_.first; number-- > 1;) {
+    if (files_.remove(segment_path(base_, number)) < 0) return;
+  }
 }
 
 // `file` stays open, also where this fails later.

@@ -42,11 +42,17 @@ class SegmentWriter {
   int write(uint64_t lsn, const char* data, uint64_t bytes);
   int sync() { return files_.sync(file_); }
 
+  // Those before the segment are no part of the journal any more, and go.
+  int drop_before(uint64_t number);
+
+  uint64_t last() const { return manifest_.last; }
   uint64_t segments() const { return manifest_.last - manifest_.first + 1; }
 
  private:
   int make(const std::string& path, const void* header, uint64_t header_bytes, uint64_t bytes,
            int& file);
+  int write_manifest(Manifest& manifest);
+  void remove_dropped();
   int write_at(int file, const char* data, uint64_t bytes, uint64_t offset);
   void close() {
     if (file_ >= 0) files_.close(file_);

@@ -169,6 +169,16 @@ std::string set_appendfsync(ServerState& server, std::string_view text, bool dry
   return "argument(s) must be one of the following: everysec, always, no";
 }
 
+std::string get_rewrite_min_size(const ServerState& server) {
+  return std::to_string(server.live.auto_aof_rewrite_min_size.load());
+}
+std::string set_rewrite_min_size(ServerState& server, std::string_view text, bool dry) {
+  const auto bytes = parse_memory(text);
+  if (!bytes) return "argument must be a memory value";
+  if (!dry) server.live.auto_aof_rewrite_min_size = *bytes;
+  return {};
+}
+
 using Live = LiveOptions;
 
 const std::array all_options{
@@ -192,6 +202,9 @@ const std::array all_options{
     ConfigOption{"appendonly", get_appendonly, set_appendonly},
     ConfigOption{"appendfsync", get_appendfsync, set_appendfsync},
     ConfigOption{"appendfilename", get_appendfilename, nullptr},
+    ConfigOption{"auto-aof-rewrite-percentage", get_number<&Live::auto_aof_rewrite_percentage>,
+                 set_number<&Live::auto_aof_rewrite_percentage, 0, most_int>},
+    ConfigOption{"auto-aof-rewrite-min-size", get_rewrite_min_size, set_rewrite_min_size},
     ConfigOption{"dir", get_dir, nullptr},
     client_limit<0>(),
     client_limit<1>(),

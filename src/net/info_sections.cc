@@ -122,14 +122,18 @@ void persistence(ServerState& server, const Statistics&, InfoLines& lines) {
   lines.zero("rdb_saves");
   const Journal* const journal = server.journal;
   lines.line("aof_enabled", uint64_t{journal != nullptr});
-  lines.zero("aof_rewrite_in_progress");
+  const RewriteWish none;
+  const RewriteWish& wish = journal != nullptr ? journal->rewrite_wish() : none;
+  lines.line("aof_rewrite_in_progress", uint64_t{wish.in_progress()});
   lines.zero("aof_rewrite_scheduled");
-  lines.line("aof_last_rewrite_time_sec", "-1");
-  lines.line("aof_current_rewrite_time_sec", "-1");
-  lines.line("aof_last_bgrewrite_status", "ok");
+  lines.line("aof_last_rewrite_time_sec", std::to_string(wish.last_seconds()));
+  lines.line("aof_current_rewrite_time_sec", std::to_string(wish.seconds()));
+  lines.line("aof_last_bgrewrite_status", wish.failed() ? "err" : "ok");
+  lines.line("aof_rewrites", wish.rewrites());
   lines.line("aof_last_write_status", journal == nullptr || journal->error() == 0 ? "ok" : "err");
   if (journal == nullptr) return;
-  lines.line("aof_current_size", journal->bytes());
+  lines.line("aof_current_size", journal->live_bytes());
+  lines.line("aof_base_size", journal->base_bytes());
   lines.line("aof_buffer_length", journal->unwritten_bytes());
   lines.line("aof_syncs", journal->syncs());
 }

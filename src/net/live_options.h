@@ -22,7 +22,9 @@ struct LiveOptions {
         tcp_keepalive(options.tcp_keepalive),
         proto_max_bulk_len(options.proto_max_bulk_len),
         loglevel(options.loglevel),
-        appendfsync(options.appendfsync) {}
+        appendfsync(options.appendfsync),
+        auto_aof_rewrite_percentage(options.auto_aof_rewrite_percentage),
+        auto_aof_rewrite_min_size(options.auto_aof_rewrite_min_size) {}
 
   std::atomic<uint32_t> maxclients;
   std::atomic<uint32_t> timeout;
@@ -31,6 +33,8 @@ struct LiveOptions {
   std::atomic<uint64_t> proto_max_bulk_len;
   std::atomic<LogLevel> loglevel;
   std::atomic<SyncPolicy> appendfsync;
+  std::atomic<uint32_t> auto_aof_rewrite_percentage;
+  std::atomic<uint64_t> auto_aof_rewrite_min_size;
 };
 
 }  // namespace isotherm::net

@@ -34,6 +34,8 @@ struct ServerOptions {
   bool appendonly = false;
   SyncPolicy appendfsync = SyncPolicy::everysec;
   std::string appendfilename = "appendonly.aof";
+  uint32_t auto_aof_rewrite_percentage = 100;
+  uint64_t auto_aof_rewrite_min_size = 64 << 20;
   std::string dir = ".";
   Options store;  // databases, maxmemory, maxmemory-policy
 };

@@ -190,6 +190,13 @@ void add_journal_options(CLI::App& app, net::ServerOptions& options) {
                   [&](const std::string& text) { take_sync_policy(text, options.appendfsync); });
   add_text_option(app, "--appendfilename", "Name of its files [appendonly.aof]",
                   [&](const std::string& text) { take_file_name(text, options.appendfilename); });
+  app.add_option("--auto-aof-rewrite-percentage", options.auto_aof_rewrite_percentage,
+                 "It is written anew when it has grown by so much; 0: never [100]");
+  add_text_option(app, "--auto-aof-rewrite-min-size", "But not before it has so many bytes [64mb]",
+                  [&](const std::string& text) {
+                    take_memory(text, 0, std::numeric_limits<int64_t>::max(),
+                                options.auto_aof_rewrite_min_size);
+                  });
   app.add_option("--dir", options.dir, "Folder in which they lie [.]");
 }
 

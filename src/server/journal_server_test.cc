@@ -155,6 +155,60 @@ TEST_F(JournalServerTest, WhatIsEvictedWhileTheStoreIsFilledStaysGone) {
   EXPECT_LE(count(), left);
 }
 
+// While clients write, and without what was erased or written over.
+TEST_F(JournalServerTest, WrittenAnewItHasWhatTheStoreHas) {
+  TestClient client(server_->resp_port());
+  const std::string value(1000, 'v');
+  const auto put_all = [&](int first, int last) {
+    std::string all;
+    for (int i = first; i < last; ++i) all += resp({"SET", "key" + std::to_string(i), value});
+    EXPECT_EQ(ask(client, all, 5 * static_cast<size_t>(last - first)).back(), '\n');
+  };
+  for (int round = 0; round < 5; ++round) put_all(0, 300);
+  EXPECT_EQ(ask(client, resp({"PEXPIRE", "key1", "5000"}) + resp({"DEL", "key2"}), 8),
+            ":1\r\n:1\r\n");
+  const uint64_t before = server_->state().journal->live_bytes();
+  const Journal& journal = *server_->state().journal;
+  for (uint64_t done = 1; done <= 3; ++done) {
+    const std::string started = "+Background append only file rewriting started\r\n";
+    EXPECT_EQ(ask(client, resp({"BGREWRITEAOF"}), started.size()), started);
+    for (int i = 0; journal.rewrite_wish().rewrites() < done; ++i) {
+      const std::string name = "new" + std::to_string(i % 20);
+      EXPECT_EQ(ask(client, resp({"SET", name, std::to_string(i)}), 5), "+OK\r\n");
+      EXPECT_EQ(ask(client, resp({"DEL", "key3"}), 2).substr(0, 1), ":");
+      client.receive(2);
+    }
+  }
+  EXPECT_LT(journal.live_bytes(), before / 2 + 300'000);
+  EXPECT_NE(info(client).find("aof_rewrites:3"), std::string::npos);
+  EXPECT_NE(info(client).find("aof_base_size:" + std::to_string(journal.base_bytes())),
+            std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(options_.dir + "/appendonly.aof.1"));
+  EXPECT_EQ(ask(client, resp({"SET", "last", "1"}), 5), "+OK\r\n");
+  client.send(resp({"DBSIZE"}));
+  const std::string size = line(client);
+  start();
+  TestClient next(server_->resp_port());
+  EXPECT_EQ(ask(next, resp({"DBSIZE"}), size.size()), size);
+  EXPECT_EQ(ask(next, resp({"PTTL", "key1"}) + resp({"EXISTS", "key2", "key3"}), 11),
+            ":5000\r\n:0\r\n");
+  EXPECT_EQ(ask(next, resp({"GET", "last"}), 7), "$1\r\n1\r\n");
+}
+
+TEST_F(JournalServerTest, ItIsWrittenAnewWhenItHasGrown) {
+  TestClient client(server_->resp_port());
+  const std::string set = resp({"CONFIG", "SET", "auto-aof-rewrite-min-size", "100kb"}) +
+                          resp({"CONFIG", "SET", "auto-aof-rewrite-percentage", "50"});
+  EXPECT_EQ(ask(client, set, 10), "+OK\r\n+OK\r\n");
+  const Journal& journal = *server_->state().journal;
+  const std::string value(10'000, 'v');
+  while (journal.rewrite_wish().rewrites() == 0) {
+    EXPECT_EQ(ask(client, resp({"SET", "key", value}), 5), "+OK\r\n");
+  }
+  EXPECT_GT(journal.base_bytes(), 10'000u);
+  EXPECT_LT(journal.base_bytes(), journal.bytes());
+}
+
 TEST_F(JournalServerTest, OptionsAreShownAndChangedAsRedisDoes) {
   TestClient client(server_->resp_port());
   const auto get = [&](const std::string& name, const std::string& value) {

@@ -50,7 +50,7 @@ Server::~Server() { stop(); }
 
 void Server::start(Files& files) {
   if (options_.appendonly) {
-    journal_ = std::make_unique<StoredJournal>(options_, engine_, files);
+    journal_ = std::make_unique<StoredJournal>(options_, state_.live, engine_, files);
     state_.journal = &journal_->journal();
   }
   state_.resp_port = listen(options_.port, net::Speaks::resp);

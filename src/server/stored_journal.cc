@@ -60,7 +60,8 @@ class FillSink final : public CommitSink {
 
 }  // namespace
 
-StoredJournal::StoredJournal(const net::ServerOptions& options, Engine& engine, Files& files)
+StoredJournal::StoredJournal(const net::ServerOptions& options, const net::LiveOptions& live,
+                             Engine& engine, Files& files)
     : engine_(engine) {
   lock(options.dir + "/" + options.appendfilename + ".lock");
   try {
@@ -84,6 +85,7 @@ StoredJournal::StoredJournal(const net::ServerOptions& options, Engine& engine, 
     engine_.set_commit_sink(&filling);
     fill(reader);
     engine_.set_commit_sink(journal_.get());
+    rewriter_ = std::make_unique<JournalRewriter>(engine_, *journal_, live);
   } catch (...) {
     engine_.set_commit_sink(nullptr);
     journal_.reset();
@@ -93,6 +95,7 @@ StoredJournal::StoredJournal(const net::ServerOptions& options, Engine& engine, 
 }
 
 StoredJournal::~StoredJournal() {
+  rewriter_.reset();
   engine_.set_commit_sink(nullptr);
   journal_.reset();
   ::close(lock_);

@@ -18,12 +18,14 @@
 #include "durability/journal.h"
 #include "engine/engine.h"
 #include "net/server_options.h"
+#include "server/journal_rewriter.h"
 
 namespace isotherm {
 
 class StoredJournal {
  public:
-  StoredJournal(const net::ServerOptions& options, Engine& engine, Files& files);
+  StoredJournal(const net::ServerOptions& options, const net::LiveOptions& live, Engine& engine,
+                Files& files);
   ~StoredJournal();
   StoredJournal(const StoredJournal&) = delete;
   StoredJournal& operator=(const StoredJournal&) = delete;
@@ -37,6 +39,7 @@ class StoredJournal {
   Engine& engine_;
   int lock_ = -1;
   std::unique_ptr<Journal> journal_;
+  std::unique_ptr<JournalRewriter> rewriter_;
 };
 
 }  // namespace isotherm

@@ -53,11 +53,12 @@ class FaultyFiles final : public Files {
     return faults_met_;
   }
 
-  // Writes to `folder`, which is empty, what a machine would find that lost its power now and
-  // starts again. The files themselves go on.
-  void lose_power(const std::string& folder) {
+  // Writes to `folder`, which is empty, what a machine would find in `of` that lost its power now
+  // and starts again. The files themselves go on.
+  void lose_power(const std::string& of, const std::string& folder) {
     const std::lock_guard guard(mutex_);
     for (const auto& [path, file] : files_) {
+      if (path.substr(0, path.rfind('/')) != of) continue;
       std::string content = file.synced;
       for (const Write& write : file.writes) {
         const uint64_t luck = random_() % 3;
