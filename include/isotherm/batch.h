@@ -298,6 +298,9 @@ class Batch {
     return columns_.reply[row].status.load(std::memory_order_acquire) != Status::pending;
   }
   // No slot is ready from now on until they are let go.
+  // Some rows are `not_saved`.
+  void note_unsaved() { unsaved_.store(true, std::memory_order_relaxed); }
+  bool unsaved() const { return unsaved_.load(std::memory_order_relaxed); }
   void withhold(bool withheld) { withheld_.store(withheld, std::memory_order_release); }
   bool withheld() const { return withheld_.load(std::memory_order_acquire); }
   // `check` is null where the row flushes.
@@ -360,6 +363,7 @@ class Batch {
   bool walks_ = false;
   bool marks_ = false;
   std::atomic<bool> withheld_{false};
+  std::atomic<bool> unsaved_{false};
   Hold* hold_ = nullptr;
   Done done_ = nullptr;
   void* done_context_ = nullptr;

@@ -23,6 +23,7 @@ enum class Status : uint8_t {
   too_large,         // key or value over the store's limit
   out_of_memory,     // at the memory cap and nothing may be evicted
   retry,             // a queue or memory is full for the moment; nothing was changed, send it again
+  not_saved,         // the disk of the journal fails; a write was not run, or may be saved later
   invalid,           // a malformed request (unknown operation, database out of range)
 };
 

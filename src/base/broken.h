@@ -13,6 +13,8 @@
 //   retry      a full queue refuses                                    engine/crew.cc
 //   groups     rows on keys that a group has wait                       executor/key_gate.h
 //   telling    a change is told before it can be seen                index/item_table.h
+//   syncing    replies wait until what they show is safe               durability/journal.cc
+//   checksums  a block whose sum is wrong is none                      durability/record.h
 //   takeover   versions go on where a lost device has left them        executor/device
 //   draining   keys go to another side when no round runs              executor/device/rounds.cc
 //              bins move when earlier requests have ended              router/bin_flow.cc
@@ -36,7 +38,9 @@ enum class Rule {
   telling,
   takeover,
   draining,
-  taking
+  taking,
+  syncing,
+  checksums
 };
 
 #if defined(ISOTHERM_BROKEN)

@@ -262,6 +262,7 @@ void Batch::clear() {
   size_ = 0;
   writes_ = calls_ = walks_ = marks_ = false;
   last_database_ = current_database_;
+  if (unsaved()) unsaved_.store(false, std::memory_order_relaxed);
   guards_.clear();
   groups_.clear();
   views_.clear();

@@ -28,6 +28,8 @@ std::string_view to_string(Status status) {
       return "out of memory";
     case Status::retry:
       return "retry";
+    case Status::not_saved:
+      return "not saved";
     case Status::invalid:
       return "invalid";
   }

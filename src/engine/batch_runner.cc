@@ -77,9 +77,12 @@ void BatchRunner::check_reader(const ValueReader* reader) {
 Submitted BatchRunner::submit(BatchRun& run) {
   Batch& batch = *run.batch;
   run.executor = crew_ != nullptr ? crew_ : this;
+  CommitSink* const sink = engine_.store.sink;
+  if (sink != nullptr && batch.writes() && !batch.walks() && sink->refuses()) [[unlikely]]
+    run.refuse_writes();
   // Whoever holds replies and waits for room could wait for itself. The crew holds none.
   run.writable = (crew_ == nullptr && run.beside_others) || make_room(run);
-  if (engine_.store.sink != nullptr) [[unlikely]]
+  if (sink != nullptr) [[unlikely]]
     begin_commits(run, false);
   executor_.counters().batches.add(1);
   if (batch.writes()) writes_ += batch.size();

@@ -154,7 +154,12 @@ void Engine::set_max_value_bytes(uint64_t bytes) {
 void Engine::set_row_gate(RowGate* gate) { state_->store.row_gate = gate; }
 void Engine::set_commit_sink(CommitSink* sink) { state_->store.sink = sink; }
 void Engine::set_demotion_hook(DemotionHook* hook) { state_->store.demotion = hook; }
+void Engine::begin_versions(uint64_t version) {
+  for (Database& database : state_->store.databases) database.begin_versions(version);
+}
 bool Engine::has_commit_sink() const { return state_->store.sink != nullptr; }
+
+void Engine::add_sink_bytes(int64_t bytes) { state_->store.budget.buffers.fetch_add(bytes); }
 
 void Engine::add_buffer_bytes(int64_t bytes) {
   state_->store.budget.clients.fetch_add(bytes, std::memory_order_relaxed);

@@ -129,11 +129,16 @@ class Engine {
   // (executor/commit_sink.h); null: nobody. While there is no worker.
   void set_commit_sink(CommitSink* sink);
   void set_demotion_hook(DemotionHook* hook);
+  // Versions that are given from now on are larger. While there is no item, with the index on the
+  // host.
+  void begin_versions(uint64_t version);
   // Whether replies may have to wait until changes that they show are safe.
   bool has_commit_sink() const;
 
   // What the buffers of connections take; negative: given back.
   void add_buffer_bytes(int64_t bytes);
+  // Memory that whoever has the commit sink takes for it; it counts against maxmemory.
+  void add_sink_bytes(int64_t bytes);
   // The same of all connections, with values that they still send though the store is done with
   // them.
   uint64_t client_bytes() const;

@@ -312,6 +312,10 @@ Worker::Started Worker::start(Batch& batch, int64_t now_ms) {
     return Started::ended;
   }
   if (impl.out >= most_under_way) return Started::retry;
+  const CommitSink* const sink = impl.engine.store.sink;
+  if (sink != nullptr && batch.writes() && !impl.under_way.empty() && sink->full()) [[unlikely]] {
+    return Started::retry;
+  }
   Crew* const crew = impl.engine.crew();
   return crew != nullptr ? impl.hand_to(*crew, batch, now_ms)
                          : impl.hand_to(impl.runner, batch, now_ms);

@@ -21,6 +21,8 @@ class Awaited {
   class Waiter {
    public:
     virtual void there() = 0;
+    // Instead: it will not be there for long, and who can go on without it does.
+    virtual void failed() { there(); }
 
    protected:
     ~Waiter() = default;

@@ -80,6 +80,14 @@ class CommitSink {
   virtual void changed(const ItemChange& change) = 0;
   // All items of the database are gone; nobody else works on its keys meanwhile.
   virtual void flushed(uint32_t database, uint64_t version) = 0;
+  // Whether no batch that writes should begin, for too much is not safe yet. A worker that waits
+  // for nothing begins one all the same.
+  virtual bool full() const { return false; }
+  // Whether nothing can be made safe for now: rows that write are not run, but `not_saved`.
+  virtual bool refuses() const { return false; }
+  // Whether what the row's key shows is safe. Asked where what `ends` returned has failed
+  // (Awaited::Waiter); where it is not, the row is `not_saved`, whatever it has done.
+  virtual bool is_safe(const Batch& /*batch*/, Batch::Row /*row*/) const { return true; }
   // They have run, but for those that wait. What replies have to wait for, where `begins` said that
   // they may; null: nothing.
   virtual Awaited* ends(uint64_t token) = 0;

@@ -97,7 +97,7 @@ class MemoryBudget {
   Part items{claimed_, 1};          // chunks of classes, large items; retired ones included
   Part index{claimed_, 1};          // segments, overflow lines
   Part hot{claimed_, 1};            // the fast part before the index (hot/hot_table.h)
-  Part buffers{claimed_, 1};        // of rounds and of readers of values on devices
+  Part buffers{claimed_, 1};        // of rounds, of readers of values on devices, of a sink
   Part passing{claimed_, -1};       // of all these: about to go
   std::atomic<int64_t> clients{0};  // buffers of connections, and freed items that these still send
   std::atomic<int64_t> ahead{0};    // pages made ready ahead (items/pages_ahead.h)

@@ -139,14 +139,44 @@ ConfigOption client_limit() {
           }};
 }
 
-// Tools ask for these two, and turn them off; nothing is kept on disk.
+// Tools ask for this, and turn it off; there are no snapshots.
 std::string get_nothing(const ServerState&) { return {}; }
-std::string get_no(const ServerState&) { return "no"; }
-std::string set_save(ServerState&, std::string_view text, bool) {
-  return text.empty() ? "" : "this server keeps nothing on disk";
+std::string get_appendonly(const ServerState& server) {
+  return server.options.appendonly ? "yes" : "no";
 }
-std::string set_appendonly(ServerState&, std::string_view text, bool) {
-  return equals_ignoring_case(text, "no") ? "" : "this server keeps nothing on disk";
+std::string get_appendfsync(const ServerState& server) {
+  return std::string(to_string(server.live.appendfsync.load()));
+}
+std::string get_appendfilename(const ServerState& server) { return server.options.appendfilename; }
+std::string get_dir(const ServerState& server) { return server.options.dir; }
+std::string set_save(ServerState&, std::string_view text, bool) {
+  return text.empty() ? "" : "this server makes no snapshots";
+}
+// A journal has all changes since the store was empty, so it begins with the server.
+std::string set_appendonly(ServerState& server, std::string_view text, bool) {
+  const bool yes = equals_ignoring_case(text, "yes");
+  if (!yes && !equals_ignoring_case(text, "no")) return "argument must be 'yes' or 'no'";
+  return yes == server.options.appendonly ? "" : "the journal is chosen at start: --appendonly";
+}
+std::string set_appendfsync(ServerState& server, std::string_view text, bool dry) {
+  for (const SyncPolicy policy : {SyncPolicy::always, SyncPolicy::everysec, SyncPolicy::no}) {
+    if (!equals_ignoring_case(text, to_string(policy))) continue;
+    if (dry) return {};
+    server.live.appendfsync = policy;
+    if (server.journal != nullptr) server.journal->set_policy(policy);
+    return {};
+  }
+  return "argument(s) must be one of the following: everysec, always, no";
+}
+
+std::string get_rewrite_min_size(const ServerState& server) {
+  return std::to_string(server.live.auto_aof_rewrite_min_size.load());
+}
+std::string set_rewrite_min_size(ServerState& server, std::string_view text, bool dry) {
+  const auto bytes = parse_memory(text);
+  if (!bytes) return "argument must be a memory value";
+  if (!dry) server.live.auto_aof_rewrite_min_size = *bytes;
+  return {};
 }
 
 using Live = LiveOptions;
@@ -169,7 +199,13 @@ const std::array all_options{
     ConfigOption{"proto-max-bulk-len", get_longest_bulk, set_longest_bulk},
     ConfigOption{"loglevel", get_log_level, set_log_level},
     ConfigOption{"save", get_nothing, set_save},
-    ConfigOption{"appendonly", get_no, set_appendonly},
+    ConfigOption{"appendonly", get_appendonly, set_appendonly},
+    ConfigOption{"appendfsync", get_appendfsync, set_appendfsync},
+    ConfigOption{"appendfilename", get_appendfilename, nullptr},
+    ConfigOption{"auto-aof-rewrite-percentage", get_number<&Live::auto_aof_rewrite_percentage>,
+                 set_number<&Live::auto_aof_rewrite_percentage, 0, most_int>},
+    ConfigOption{"auto-aof-rewrite-min-size", get_rewrite_min_size, set_rewrite_min_size},
+    ConfigOption{"dir", get_dir, nullptr},
     client_limit<0>(),
     client_limit<1>(),
     client_limit<2>(),

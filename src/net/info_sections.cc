@@ -107,10 +107,10 @@ void memory(ServerState& server, const Statistics& statistics, InfoLines& lines)
   lines.zero("mem_replication_backlog");
   lines.zero("mem_clients_slaves");
   lines.line("mem_clients_normal", engine.buffer_bytes);
-  lines.zero("mem_aof_buffer");
+  lines.line("mem_aof_buffer", server.journal != nullptr ? server.journal->memory() : uint64_t{0});
 }
 
-// Nothing is kept on disk, and the time of the last save is that of the start, as in Redis.
+// There are no snapshots, and the time of the last save is that of the start, as in Redis.
 void persistence(ServerState& server, const Statistics&, InfoLines& lines) {
   lines.zero("loading");
   lines.zero("async_loading");
@@ -120,13 +120,22 @@ void persistence(ServerState& server, const Statistics&, InfoLines& lines) {
   lines.line("rdb_last_bgsave_time_sec", "-1");
   lines.line("rdb_current_bgsave_time_sec", "-1");
   lines.zero("rdb_saves");
-  lines.zero("aof_enabled");
-  lines.zero("aof_rewrite_in_progress");
+  const Journal* const journal = server.journal;
+  lines.line("aof_enabled", uint64_t{journal != nullptr});
+  const RewriteWish none;
+  const RewriteWish& wish = journal != nullptr ? journal->rewrite_wish() : none;
+  lines.line("aof_rewrite_in_progress", uint64_t{wish.in_progress()});
   lines.zero("aof_rewrite_scheduled");
-  lines.line("aof_last_rewrite_time_sec", "-1");
-  lines.line("aof_current_rewrite_time_sec", "-1");
-  lines.line("aof_last_bgrewrite_status", "ok");
-  lines.line("aof_last_write_status", "ok");
+  lines.line("aof_last_rewrite_time_sec", std::to_string(wish.last_seconds()));
+  lines.line("aof_current_rewrite_time_sec", std::to_string(wish.seconds()));
+  lines.line("aof_last_bgrewrite_status", wish.failed() ? "err" : "ok");
+  lines.line("aof_rewrites", wish.rewrites());
+  lines.line("aof_last_write_status", journal == nullptr || journal->error() == 0 ? "ok" : "err");
+  if (journal == nullptr) return;
+  lines.line("aof_current_size", journal->live_bytes());
+  lines.line("aof_base_size", journal->base_bytes());
+  lines.line("aof_buffer_length", journal->unwritten_bytes());
+  lines.line("aof_syncs", journal->syncs());
 }
 
 // There is no replication: the offset of a master without replicas stays 0 in Redis, too.

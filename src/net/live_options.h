@@ -21,7 +21,10 @@ struct LiveOptions {
         timeout(options.timeout),
         tcp_keepalive(options.tcp_keepalive),
         proto_max_bulk_len(options.proto_max_bulk_len),
-        loglevel(options.loglevel) {}
+        loglevel(options.loglevel),
+        appendfsync(options.appendfsync),
+        auto_aof_rewrite_percentage(options.auto_aof_rewrite_percentage),
+        auto_aof_rewrite_min_size(options.auto_aof_rewrite_min_size) {}
 
   std::atomic<uint32_t> maxclients;
   std::atomic<uint32_t> timeout;
@@ -29,6 +32,9 @@ struct LiveOptions {
   std::atomic<uint32_t> maxmemory_samples{5};
   std::atomic<uint64_t> proto_max_bulk_len;
   std::atomic<LogLevel> loglevel;
+  std::atomic<SyncPolicy> appendfsync;
+  std::atomic<uint32_t> auto_aof_rewrite_percentage;
+  std::atomic<uint64_t> auto_aof_rewrite_min_size;
 };
 
 }  // namespace isotherm::net

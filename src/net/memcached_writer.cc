@@ -12,6 +12,7 @@ using enum MemcachedVerb;
 constexpr std::string_view no_memory = "SERVER_ERROR out of memory storing object\r\n";
 constexpr std::string_view no_memory_for_get =
     "SERVER_ERROR out of memory writing get response\r\n";
+constexpr std::string_view not_saved = "SERVER_ERROR the journal cannot be written\r\n";
 constexpr std::string_view internal_error = "SERVER_ERROR internal error\r\n";
 
 // "VALUE ", a key, flags, length and cas with spaces between them, and the line end.
@@ -61,7 +62,8 @@ void count_get(const MemcachedAnswer& answer, uint64_t rows, uint64_t hits,
       write_value(keys[row], reply, with_version, output);
       ++hits;
     }
-    failed |= status == Status::out_of_memory || status == Status::retry;
+    failed |=
+        status == Status::out_of_memory || status == Status::retry || status == Status::not_saved;
   }
   if (row == end && !answer.unfinished) output.append(failed ? no_memory_for_get : "END\r\n");
   count_get(answer, row - answer.row, hits, counters);
@@ -83,6 +85,8 @@ std::string_view store_answer(MemcachedVerb verb, Status status) {
     case Status::out_of_memory:
     case Status::retry:
       return no_memory;
+    case Status::not_saved:
+      return not_saved;
     default:
       return internal_error;
   }
@@ -111,6 +115,8 @@ std::string_view arithmetic_error(Status status) {
     case Status::out_of_memory:
     case Status::retry:
       return "SERVER_ERROR out of memory\r\n";
+    case Status::not_saved:
+      return not_saved;
     default:
       return internal_error;
   }
@@ -136,6 +142,8 @@ std::string_view found_answer(std::string_view found, Status status) {
     case Status::out_of_memory:
     case Status::retry:
       return "SERVER_ERROR out of memory\r\n";
+    case Status::not_saved:
+      return not_saved;
     default:
       return internal_error;
   }
@@ -172,7 +180,7 @@ Batch::Row write_answer(const MemcachedAnswer& answer, const Batch& batch,
   std::string_view words;
   if (answer.verb == flush_all) {
     counters.cmd_flush.add();
-    words = "OK\r\n";
+    words = status == Status::not_saved ? not_saved : "OK\r\n";
   } else if (answer.verb == erase || answer.verb == touch) {
     count_found(answer.verb, status, counters);
     words = found_answer(answer.verb == erase ? "DELETED\r\n" : "TOUCHED\r\n", status);

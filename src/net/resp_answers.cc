@@ -33,6 +33,9 @@ bool write_error_of(Status status, RespWriter& writer) {
     case Status::retry:
       writer.error("TRYAGAIN a queue of the store is full for the moment");
       return true;
+    case Status::not_saved:
+      writer.error("MISCONF Errors writing to the AOF file");
+      return true;
     case Status::pending:
     case Status::invalid:
       break;

@@ -51,6 +51,7 @@ void config_rewrite(Call& call);
 void role(Call& call);
 void wait(Call& call);
 void lastsave(Call& call);
+void bgrewriteaof(Call& call);
 void memory_usage(Call& call);
 void lolwut(Call& call);
 void dbsize(Call& call);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -219,9 +220,22 @@ class RespProtocol final : public Protocol {
 
   static void write(const Answer& answer, const AnswerSource& source, Turn& turn, Output& output) {
     RespWriter writer(output, answer.version);
-    answer.encode(answer, source, writer);
+    if (source.batch.unsaved() && is_unsaved(answer, source.batch)) [[unlikely]] {
+      writer.error(misconf(turn.server.journal->last_error()));
+    } else {
+      answer.encode(answer, source, writer);
+    }
     if (!writer.error_code().empty()) [[unlikely]]
       note_error(answer, writer.error_code(), turn);
+  }
+  [[gnu::noinline]] static bool is_unsaved(const Answer& answer, const Batch& batch) {
+    for (Batch::Row row = answer.first_row; row < answer.first_row + answer.rows; ++row) {
+      if (batch.reply(row).status == Status::not_saved) return true;
+    }
+    return false;
+  }
+  static std::string misconf(int error) {
+    return "MISCONF Errors writing to the AOF file: " + std::string(strerror(error));
   }
   [[gnu::noinline]] static void write_nowhere(const Answer& answer, const AnswerSource& source,
                                               Turn& turn) {
@@ -345,8 +359,17 @@ class RespProtocol final : public Protocol {
   // Whether commands need more than to be run. CLIENT alone can make it so, on this connection;
   // what other connections do is seen at the next parse.
   bool is_unusual(Turn& turn) const {
-    return session_.replies != Replies::on || session_.no_touch || turn.waiting != nullptr ||
+    return session_.replies != Replies::on || session_.no_touch || journal_error() != 0 ||
+           turn.waiting != nullptr ||
            (!server_.pause.none() && server_.pause.holds(turn.now_ms()) != Pause::Holds::nothing);
+  }
+
+  int journal_error() const { return server_.journal != nullptr ? server_.journal->error() : 0; }
+
+  // As Redis has it, PING tells of a disk that fails, too.
+  bool needs_journal(const Command& command) const {
+    return ((command.flags & command_flag::write) != 0 || command.handler == handlers::ping) &&
+           command.takes(parser_.arguments().size());
   }
 
   // Whether CLIENT PAUSE holds it back.
@@ -385,6 +408,9 @@ class RespProtocol final : public Protocol {
   }
 
   void call_unusually(const NumberedCommand& found, Turn& turn) {
+    if (const int error = journal_error(); error != 0 && needs_journal(*found.command)) {
+      return refuse(turn, found.number, misconf(error));
+    }
     const Batch::Row first_row = turn.batch.size();
     call(found, {found.number, take_muted()}, turn);
     if (session_.no_touch) leave_untouched(*found.command, turn.batch, first_row);

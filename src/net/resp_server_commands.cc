@@ -62,6 +62,14 @@ void wait(Call& call) {
 }
 
 // Nothing was ever saved: Redis then tells when it started.
+void bgrewriteaof(Call& call) {
+  Journal* const journal = call.turn.server.journal;
+  if (journal == nullptr) return call.error("ERR the journal is chosen at start: --appendonly");
+  if (!journal->rewrite_wish().ask()) {
+    return call.error("ERR Background append only file rewriting already in progress");
+  }
+  call.answer_raw("+Background append only file rewriting started\r\n");
+}
 void lastsave(Call& call) { call.answer(encode_integer, 0, 0, call.turn.server.start_ms / 1000); }
 
 // What a value of one piece takes does not depend on SAMPLES.

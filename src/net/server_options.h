@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "durability/sync_policy.h"
 #include "isotherm/options.h"
 
 namespace isotherm::net {
@@ -50,6 +51,12 @@ struct ServerOptions {
   uint64_t proto_max_bulk_len = 512ull << 20;
   LogLevel loglevel = LogLevel::notice;
   std::vector<std::pair<std::string, std::string>> client_limits;  // names and values
+  bool appendonly = false;
+  SyncPolicy appendfsync = SyncPolicy::everysec;
+  std::string appendfilename = "appendonly.aof";
+  uint32_t auto_aof_rewrite_percentage = 100;
+  uint64_t auto_aof_rewrite_min_size = 64 << 20;
+  std::string dir = ".";
   Options store;  // databases, maxmemory, maxmemory-policy
 };
 

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "durability/journal.h"
 #include "engine/engine.h"
 #include "net/client.h"
 #include "net/client_limits.h"
@@ -92,6 +93,7 @@ struct ServerState {
   Rates rates;
 
   ProvenAddresses proven;
+  Journal* journal = nullptr;  // null: none
   ClientLimits limits;
   std::vector<std::unique_ptr<LoopCounters>> loops;
   std::vector<Loop*> threads;  // the loops themselves

@@ -110,6 +110,24 @@ void take_trust(const std::string& text, net::UdpTrust& field) {
                           : net::UdpTrust::loopback;
 }
 
+void take_yes(const std::string& text, bool& field) {
+  if (text != "yes" && text != "no") throw CLI::ValidationError("neither yes nor no: " + text);
+  field = text == "yes";
+}
+
+void take_sync_policy(const std::string& text, SyncPolicy& field) {
+  const auto policy = parse_sync_policy(text);
+  if (!policy) throw CLI::ValidationError("not one of always, everysec, no: " + text);
+  field = *policy;
+}
+
+void take_file_name(const std::string& text, std::string& field) {
+  if (text.empty() || text.find('/') != std::string::npos) {
+    throw CLI::ValidationError("not the name of a file: '" + text + "'");
+  }
+  field = text;
+}
+
 template <typename Take>
 void add_text_option(CLI::App& app, const std::string& flag, const std::string& help, Take take) {
   app.add_option_function<std::string>(
@@ -233,10 +251,31 @@ void add_udp_options(CLI::App& app, net::ServerOptions& options) {
       [&](const std::string& text) { take_trust(text, options.memcached_udp_trusted); });
 }
 
+void add_journal_options(CLI::App& app, net::ServerOptions& options) {
+  add_text_option(app, "--appendonly",
+                  "Whether changes are kept in a journal on disk: yes, no [no]",
+                  [&](const std::string& text) { take_yes(text, options.appendonly); });
+  add_text_option(app, "--appendfsync", "When it is synced: always, everysec or no [everysec]",
+                  [&](const std::string& text) { take_sync_policy(text, options.appendfsync); });
+  add_text_option(app, "--appendfilename", "Name of its files [appendonly.aof]",
+                  [&](const std::string& text) { take_file_name(text, options.appendfilename); });
+  app.add_option("--auto-aof-rewrite-percentage", options.auto_aof_rewrite_percentage,
+                 "It is written anew when it has grown by so much; 0: never [100]");
+  add_text_option(app, "--auto-aof-rewrite-min-size", "But not before it has so many bytes [64mb]",
+                  [&](const std::string& text) {
+                    take_memory(text, 0, std::numeric_limits<int64_t>::max(),
+                                options.auto_aof_rewrite_min_size);
+                  });
+  app.add_option("--dir", options.dir, "Folder in which they lie [.]");
+}
+
 // What only shows when all flags are known.
 void check_together(const net::ServerOptions& options) {
   if (options.store.gpu_values != 0 && options.store.device == DeviceChoice::cpu) {
     throw CLI::ValidationError("--gpu-values", "needs --device cuda or auto");
+  }
+  if (options.appendonly && options.store.device != DeviceChoice::cpu) {
+    throw CLI::ValidationError("--appendonly", "needs --device cpu");
   }
   try {
     static_cast<void>(completed(options.store.rounds));
@@ -290,6 +329,7 @@ void add_options(CLI::App& app, net::ServerOptions& options) {
                     take_memory(text, least_bulk, most_bulk, options.proto_max_bulk_len);
                   });
   add_client_limits(app, options);
+  add_journal_options(app, options);
   constexpr int most_seconds = std::numeric_limits<int>::max();
   app.add_option("--timeout", options.timeout,
                  "Seconds after which a silent client is closed; 0: never [0]")

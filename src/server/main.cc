@@ -74,7 +74,10 @@ int run(const isotherm::net::ServerOptions& options) {
   sigwait(&ending, &signal);
   log(LogLevel::notice, "ending on signal " + std::to_string(signal));
   server.stop();
-  return EXIT_SUCCESS;
+  const isotherm::Journal* const journal = server.state().journal;
+  if (journal == nullptr || journal->error() == 0) return EXIT_SUCCESS;
+  log(LogLevel::warning, "ends while the journal cannot be written: what was not saved is lost");
+  return EXIT_FAILURE;
 }
 
 }  // namespace

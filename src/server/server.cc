@@ -48,7 +48,11 @@ void Server::make_loops() {
 
 Server::~Server() { stop(); }
 
-void Server::start() {
+void Server::start(Files& files) {
+  if (options_.appendonly) {
+    journal_ = std::make_unique<StoredJournal>(options_, state_.live, engine_, files);
+    state_.journal = &journal_->journal();
+  }
   state_.resp_port = listen(options_.port, net::Speaks::resp);
   state_.memcached_port = listen(options_.memcached_port, net::Speaks::memcached);
   listen_on_path(options_.unixsocket, options_.unixsocketperm, net::Speaks::resp);

@@ -18,6 +18,7 @@
 #include "net/loop.h"
 #include "net/server_options.h"
 #include "net/server_state.h"
+#include "server/stored_journal.h"
 
 namespace isotherm {
 
@@ -31,8 +32,9 @@ class Server {
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  // Listens on all addresses and starts the threads. Throws std::system_error, naming the address.
-  void start();
+  // Has the store as the journal tells, listens on all addresses and starts the threads. Throws
+  // JournalError, or std::system_error, naming the address.
+  void start(Files& files = system_files());
   // Answers what was read, closes all connections and ends the threads. Again: does nothing.
   void stop();
 
@@ -57,6 +59,7 @@ class Server {
   const net::ServerOptions options_;
   Engine engine_;
   net::ServerState state_;
+  std::unique_ptr<StoredJournal> journal_;
   std::vector<std::unique_ptr<net::Loop>> loops_;
   std::vector<std::unique_ptr<net::Listener>> listeners_;
   std::vector<std::string> listening_;

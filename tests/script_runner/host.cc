@@ -1,7 +1,11 @@
 #include "script_runner/host.h"
 
+#include <cstdlib>
+#include <filesystem>
 #include <optional>
 #include <stdexcept>
+#include <string>
+#include <system_error>
 
 #include "base/clock.h"
 #include "fake_device/fake_root_table.h"
@@ -33,11 +37,37 @@ net::ServerOptions parse_options(const HostOptions& host, const std::vector<std:
   return options;
 }
 
+// A new folder where one is wanted, which goes with this object.
+class JournalFolder {
+ public:
+  explicit JournalFolder(bool wanted) {
+    if (!wanted) return;
+    std::string path = std::filesystem::temp_directory_path() / "isotherm-scripts-XXXXXX";
+    if (::mkdtemp(path.data()) == nullptr) throw std::runtime_error("no temporary folder");
+    path_ = path;
+  }
+  ~JournalFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  }
+  JournalFolder(const JournalFolder&) = delete;
+  JournalFolder& operator=(const JournalFolder&) = delete;
+
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
 class ServerHost final : public Host {
  public:
   ServerHost(const HostOptions& host, const std::vector<std::string>& flags)
-      : clock_(start_of_time_ms()) {
-    const net::ServerOptions options = parse_options(host, flags);
+      : clock_(start_of_time_ms()), folder_(host.journal) {
+    net::ServerOptions options = parse_options(host, flags);
+    if (host.journal) {
+      options.appendonly = true;
+      options.dir = folder_.path();
+    }
     if (host.index == Index::fake_device) {
       server_.emplace(options, clock_, fake_root_tiers_maker(device_));
     } else {
@@ -57,6 +87,7 @@ class ServerHost final : public Host {
   static constexpr uint64_t device_bytes = uint64_t{1} << 28;
 
   ManualClock clock_;
+  const JournalFolder folder_;
   FakeDevice device_{1, device_bytes};
   std::optional<Server> server_;
 };

@@ -17,6 +17,7 @@ enum class Index : uint8_t { host, fake_device, gpu };
 struct HostOptions {
   int threads = 1;
   Index index = Index::host;
+  bool journal = false;      // with a journal, in a folder of its own
   bool values_away = false;  // long values go to the device, as soon as nobody reads them
 };
 

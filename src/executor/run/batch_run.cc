@@ -64,24 +64,57 @@ void BatchRun::hand_back() {
     to.data = from.data;
     to.size = from.size;
     to.location = from.location;
-    to.status.store(from.status.load(std::memory_order_relaxed), std::memory_order_release);
+    to.status.store(shown(rows_again_[row], from.status.load(std::memory_order_relaxed)),
+                    std::memory_order_release);
   }
 }
 
 void BatchRun::begin_commits(CommitSink& sink, bool again) {
   const CommitSink::Begun begun = sink.begins(*batch);
+  sink_ = &sink;
   token = begun.token;
   if (!again) batch->withhold(begun.withholds);
 }
 
+void BatchRun::refuse_writes() {
+  refused_ = true;
+  Batch::Columns& columns = batch->columns();
+  for (Batch::Row row = 0; row < batch->size(); ++row) {
+    if (columns.op[row] != Op::get) columns.op[row] = Op::none;
+  }
+}
+
+Status BatchRun::shown(Batch::Row row, Status status) {
+  const bool refused = refused_ && batch->columns().op[row] == Op::none;
+  const bool safe = !failed_ || batch->walks() || sink_->is_safe(*batch, row);
+  if (!refused && safe) return status;
+  batch->note_unsaved();
+  return Status::not_saved;
+}
+
+// Those that have run; nobody sees them yet.
+void BatchRun::mark_unsaved() {
+  if (!refused_ && !failed_) return;
+  for (Batch::Row row = 0; row < batch->size(); ++row) {
+    if (!batch->answered(row)) continue;
+    std::atomic<Status>& status = batch->columns().reply[row].status;
+    status.store(shown(row, status.load(std::memory_order_relaxed)), std::memory_order_release);
+  }
+}
+
 bool BatchRun::end_commits(CommitSink& sink) {
   sync_awaited_ = sink.ends(token);
-  if (sync_awaited_ == nullptr) batch->withhold(false);
+  if (sync_awaited_ == nullptr) {
+    mark_unsaved();
+    batch->withhold(false);
+  }
   return sync_awaited_ != nullptr;
 }
 
 // By any thread. The owner is told where the end of the batch may take longer.
-void BatchRun::synced() {
+void BatchRun::synced(bool failed) {
+  failed_ |= failed;
+  mark_unsaved();
   batch->withhold(false);
   if (tells_sync_) owner.moved(*this, Phase::answered);
   there();

@@ -70,7 +70,7 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
     batch = &its_batch;
     now_ms = its_now_ms;
     beside_others = its_beside_others;
-    put_off = false;
+    put_off = refused_ = failed_ = false;
     batch->hold(this);
   }
   void leave() {
@@ -133,6 +133,8 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   void park_lost() {
     each_lost([this](Batch& its, Batch::Row row) { park(its, row, nullptr); });
   }
+  // No row that writes is to run; all are answered as not saved.
+  void refuse_writes();
   // Rows that ran again give their answers to those of the batch.
   void hand_back();
 
@@ -164,7 +166,8 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   class Sync final : public Awaited::Waiter {
    public:
     explicit Sync(BatchRun& run) : run_(run) {}
-    void there() override { run_.synced(); }
+    void there() override { run_.synced(false); }
+    void failed() override { run_.synced(true); }
 
    private:
     BatchRun& run_;
@@ -185,10 +188,16 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   LastWrites last_writes() const;
   bool is_parked_key(uint64_t key) const;
   void copy_views();
-  void synced();
 
   Sync sync_{*this};
   Awaited* sync_awaited_ = nullptr;
+  Status shown(Batch::Row row, Status status);
+  void mark_unsaved();
+  void synced(bool failed);
+
+  CommitSink* sink_ = nullptr;
+  bool refused_ = false;     // its rows that write
+  bool failed_ = false;      // what its replies waited for
   bool tells_sync_ = false;  // others are still waited for then
   bool waits_whole_ = false;
   std::atomic<uint32_t> waits_{0};  // for things, and one while it begins to

@@ -1,0 +1,29 @@
+#include "base/crc32c.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace isotherm::crc32c_test {
+namespace {
+
+// The check value of the catalogue, and RFC 3720's example.
+TEST(Crc32cTest, HasTheKnownSums) {
+  EXPECT_EQ(crc32c(0, "123456789", 9), 0xE3069283u);
+  EXPECT_EQ(crc32c(0, std::string(32, '\0').data(), 32), 0x8A9136AAu);
+}
+
+TEST(Crc32cTest, TheInstructionAndPlainCodeAgreeAlsoInPieces) {
+  std::string text;
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_EQ(crc32c(0, text.data(), text.size()), crc32c_plain(0, text.data(), text.size()));
+    const size_t half = text.size() / 2;
+    const uint32_t first = crc32c(0, text.data(), half);
+    EXPECT_EQ(crc32c(first, text.data() + half, text.size() - half),
+              crc32c_plain(0, text.data(), text.size()));
+    text.push_back(static_cast<char>(i * 37));
+  }
+}
+
+}  // namespace
+}  // namespace isotherm::crc32c_test

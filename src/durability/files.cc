@@ -1,0 +1,50 @@
+#include "durability/files.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+
+namespace isotherm {
+namespace {
+
+class SystemFiles final : public Files {
+ public:
+  int open(const std::string& path) override {
+    constexpr int by_owner = 0640;
+    return checked(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, by_owner));
+  }
+  void close(int file) override { ::close(file); }
+  int allocate(int file, uint64_t bytes) override {
+    return -::posix_fallocate(file, 0, static_cast<off_t>(bytes));
+  }
+  int64_t write(int file, const char* data, uint64_t bytes, uint64_t offset) override {
+    const ssize_t written = ::pwrite(file, data, bytes, static_cast<off_t>(offset));
+    return written < 0 ? -errno : written;
+  }
+  int sync(int file) override { return checked(::fdatasync(file)); }
+  int rename(const std::string& from, const std::string& to) override {
+    return checked(::rename(from.c_str(), to.c_str()));
+  }
+  int remove(const std::string& path) override { return checked(::unlink(path.c_str())); }
+  int sync_folder(const std::string& path) override {
+    const int folder = checked(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (folder < 0) return folder;
+    const int synced = checked(::fsync(folder));
+    ::close(folder);
+    return synced;
+  }
+
+ private:
+  static int checked(int result) { return result < 0 ? -errno : result; }
+};
+
+}  // namespace
+
+Files& system_files() {
+  static SystemFiles files;
+  return files;
+}
+
+}  // namespace isotherm

@@ -1,0 +1,35 @@
+// Files: what the journal asks of the file system, so that tests can let it fail.
+//
+// Each call returns a number below zero, -errno, where it failed. What was written is safe from a
+// loss of power when `sync` of its file has succeeded, a new name when `sync_folder` has.
+//
+// Threads. Any; one at a time for a file.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace isotherm {
+
+class Files {
+ public:
+  // For writing, made if there is none; the descriptor.
+  virtual int open(const std::string& path) = 0;
+  virtual void close(int file) = 0;
+  // Takes the room that the file may grow to, which reads as zeros.
+  virtual int allocate(int file, uint64_t bytes) = 0;
+  // How many bytes were written, perhaps fewer.
+  virtual int64_t write(int file, const char* data, uint64_t bytes, uint64_t offset) = 0;
+  virtual int sync(int file) = 0;
+  virtual int rename(const std::string& from, const std::string& to) = 0;
+  virtual int remove(const std::string& path) = 0;
+  virtual int sync_folder(const std::string& path) = 0;
+
+ protected:
+  ~Files() = default;
+};
+
+// The system's.
+Files& system_files();
+
+}  // namespace isotherm

@@ -1,0 +1,210 @@
+// Journal: a CommitSink (executor/commit_sink.h) that writes every change to files, and has replies
+// wait until what they show is there.
+//
+//   changed ─▶ records of the batch ─ends─▶ a block in RecordBuffer ─▶ write, sync ─▶ replies
+// A change becomes a record in memory that the batch has for itself, so nothing is shared there. At
+// the end of the batch they become a block: what takes effect together is in one, and is read
+// again whole or not at all. What no batch changes, as eviction does, is a block of its own.
+//
+// When a change is safe. `always`: it is on disk. `everysec`, `no`: the system has it, so it
+// survives the end of the process; it is on disk about a second later, or when the system likes.
+//
+// Who writes. Of `always`, one thread, the writer: what comes while it syncs is its next group,
+// from all loops. Else whoever ends a batch writes, as far as nobody does, which takes no other
+// thread's time and no wake; the writer does what takes long: syncs, new segments, and what failed.
+//
+// Who waits. Batches that change something have numbers. A key's mark is the number of the last
+// batch that has changed it, and a batch waits while a mark of its keys, or a flush, is not safe;
+// safe are the numbers below those of all batches whose block is not written. So nobody reads what
+// is not safe, and whoever reads other keys does not wait. Keys share marks by their hash, so it
+// may wait for others' changes, too. A batch without rows, or a walk, waits for all. An item that
+// has expired needs no record to be gone: there is none of it.
+//
+// Disks that fail. Blocks stay in memory until they are safe for good (synced, or with `no`
+// written). Where a write or a sync fails, `error` says so, and all of them are written again to
+// the same places every `pause_ms`. Until that has worked nobody waits: rows of which it is not
+// certain that what they show is safe are answered `not_saved`, and so are all that write.
+//
+// Memory. `unwritten_bytes`; where there are more than `most_unwritten`, a worker of whose batches
+// some are under way begins no other that writes (CommitSink::full). A batch without groups gives
+// its records away when it has `most_own_bytes` of them. `count` is told what all takes.
+//
+// Written anew. A new segment begins, and what the store has is appended once more, each item with
+// its version, between the records of changes that go on; then the segments before are dropped. So
+// there is no second file and nothing to copy at the end: which of two records of a key counts is
+// said by their versions, and what is gone from the store is gone with its segment.
+//
+// Threads. Any. Waiters are told by who writes.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "durability/files.h"
+#include "durability/journal_reader.h"
+#include "durability/record_buffer.h"
+#include "durability/rewrite_wish.h"
+#include "durability/segment_writer.h"
+#include "durability/sync_policy.h"
+#include "executor/commit_sink.h"
+
+namespace isotherm {
+
+struct JournalOptions {
+  std::string folder = ".";
+  std::string name = "appendonly.aof";
+  SyncPolicy policy = SyncPolicy::everysec;
+  uint64_t segment_bytes = 64 << 20;
+  uint64_t most_unwritten = 64 << 20;
+  int64_t pause_ms = 100;  // between tries, and before what nobody waits for is written
+  std::function<void(const std::string& line)> log;  // by the writer; may be empty
+  std::function<void(int64_t bytes)> count;          // so many more, or fewer, bytes are taken
+};
+
+class Journal final : public CommitSink, public Awaited {
+ public:
+  // Goes on behind what the reader has found, with versions behind `last_version`. Nobody else uses
+  // the files meanwhile. Throws JournalError where the first segment cannot be made.
+  Journal(JournalOptions options, const JournalReader& reader, uint64_t last_version,
+          Files& files = system_files());
+  // Writes and syncs all, unless the disk fails.
+  ~Journal();
+  Journal(const Journal&) = delete;
+  Journal& operator=(const Journal&) = delete;
+
+  Begun begins(const Batch& batch) override;
+  void changed(const ItemChange& change) override;
+  void flushed(uint32_t database, uint64_t version) override;
+  Awaited* ends(uint64_t token) override;
+  bool full() const override { return unwritten_bytes() > options_.most_unwritten; }
+  bool refuses() const override { return error() != 0; }
+  bool is_safe(const Batch& batch, Batch::Row row) const override;
+  void begin(Waiter& waiter) override;
+
+  SyncPolicy policy() const { return policy_.load(std::memory_order_relaxed); }
+  void set_policy(SyncPolicy policy);
+
+  // The errno of the last write or sync, 0 if it worked; of the last that failed.
+  int error() const { return error_.load(std::memory_order_relaxed); }
+  int last_error() const { return last_error_.load(std::memory_order_relaxed); }
+  uint64_t unwritten_bytes() const { return buffer_.bytes(); }
+  uint64_t memory() const { return buffer_.memory() + own_bytes_.load(std::memory_order_relaxed); }
+  uint64_t bytes() const { return buffer_.end(); }  // of all blocks so far
+  // Of the segments there are, and what that was after the start or when it was last written anew.
+  uint64_t live_bytes() const { return bytes() - first_lsn_.load(std::memory_order_relaxed); }
+  uint64_t base_bytes() const { return base_bytes_.load(std::memory_order_relaxed); }
+  uint64_t syncs() const { return syncs_.load(std::memory_order_relaxed); }
+
+  // Of the one who writes it anew (server/journal_rewriter.h), in this order; they wait for the
+  // disk. Below 0, or false: it fails, and all stays as it is.
+  RewriteWish& rewrite_wish() { return wish_; }
+  const RewriteWish& rewrite_wish() const { return wish_; }
+  int begin_rewrite();
+  bool put_again(std::string_view records);
+  int end_rewrite();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Waiting {
+    uint64_t number;
+    Waiter* waiter;
+  };
+  // A batch that runs.
+  struct Running {
+    const Batch* batch = nullptr;
+    uint64_t number = 0;  // 0: it has changed nothing
+    uint64_t max_version = 0;
+    std::unique_ptr<char[]> memory;
+    uint64_t bytes = 0;
+    uint64_t capacity = 0;
+  };
+  // Up to where something is done: the blocks before `lsn` have all changes up to `number`.
+  struct Point {
+    uint64_t lsn;
+    uint64_t number;
+  };
+  static constexpr size_t marks = 1 << 14;  // they stay in a core's cache
+  static constexpr uint64_t most_own_bytes = 256 << 10;
+
+  std::atomic<uint64_t>& mark_of(uint32_t database, std::string_view key) const;
+  char* room_for(Running& running, uint64_t bytes);
+  void give_number(Running& running);
+  void append(const char* records, uint64_t bytes, Running* running);
+  void append_alone(const RecordHeader& record, std::string_view key, std::atomic<uint64_t>& mark);
+  void end_records(Running& running, bool ends);
+  uint64_t safe_number() const;
+  bool is_shown_safe(const Batch& batch, uint64_t own) const;
+
+  Point point() const;
+  uint64_t ended_number() const;
+  bool write_here(uint64_t end);
+  void run();
+  void step(bool ends);
+  int write_all(bool may_change_segment);
+  int next_segment(uint64_t least_bytes);
+  bool sync_is_due(bool ends) const;
+  int sync();
+  int sync_or_rewind();
+  int by_writer(std::function<int()> work);
+  void obey();
+  void rewind();
+  void release(uint64_t lsn);
+  void note_error(int error);
+  void tell();
+  void count_memory();
+
+  const JournalOptions options_;
+  const uint64_t store_;
+  std::atomic<SyncPolicy> policy_;
+  // By who writes, and read by all at the ends of their batches.
+  alignas(64) std::atomic<uint64_t> written_number_{0};
+  std::atomic<uint64_t> synced_number_{0};
+  std::atomic<uint64_t> written_lsn_;
+  std::atomic<uint64_t> synced_lsn_;
+  std::atomic<uint64_t> last_number_{0};
+  std::atomic<uint64_t> flushed_at_{0};  // the number of the last flush
+  std::atomic<uint64_t> syncs_{0};
+  std::atomic<uint64_t> first_lsn_;
+  std::atomic<uint64_t> base_bytes_;
+  std::atomic<uint64_t> max_version_;  // that a record in the buffer, or before, has
+  std::atomic<int> error_{0};
+  std::atomic<int> last_error_{0};
+
+  alignas(64) std::unique_ptr<std::atomic<uint64_t>[]> marks_;
+
+  // Who writes has it. The policy's syncs are made without it.
+  std::mutex writing_;
+  SegmentWriter segments_;
+  // The writer's.
+  Clock::time_point last_sync_ = Clock::now();
+  uint64_t counted_ = 0;
+  Point rewrite_from_{};  // with the number of a segment
+
+  // Of all that follows.
+  mutable std::mutex mutex_;
+  RecordBuffer buffer_;
+  std::vector<std::unique_ptr<Running>> all_;
+  std::vector<Running*> spare_;
+  std::vector<Running*> numbered_;  // that have numbers and no block, in order
+  std::atomic<uint64_t> own_bytes_{0};
+  std::condition_variable wake_;
+  bool stops_ = false;
+  std::vector<Waiting> waiting_;
+  std::function<int()> order_;
+  bool ordered_ = false;
+  int order_result_ = 0;
+  std::condition_variable done_;
+  RewriteWish wish_;
+  std::thread writer_;
+};
+
+}  // namespace isotherm

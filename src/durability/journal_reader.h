@@ -1,0 +1,84 @@
+// JournalReader: a journal as it was left, checked as a whole and then read.
+//
+// The constructor reads all segments and throws JournalError, whose text says what is wrong with
+// which file, where anything but the tail is: a segment that is missing, shorter than it was made
+// or of another store, a block that cannot be read before others that were on disk, a manifest that
+// is damaged or not there. It writes nothing. What is behind the last block that can be read is the
+// torn tail.
+//
+// Versions decide what an item is, not the order of records: the newest put or erase of the key
+// that is newer than the last flush of its database, with the newest expiry behind it. So records
+// may be read in any order and twice.
+//
+// Threads. `parts` parts hold disjoint keys, and may be read by a thread each.
+// Memory. The files are mapped; beside them 16 bytes a record, and 64 an item of the part.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "durability/record.h"
+
+namespace isotherm {
+
+class JournalError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+class JournalReader {
+ public:
+  // The journal `name` in `folder`. Where there is none, `found` is false, and the manifest is for
+  // a new one.
+  JournalReader(const std::string& folder, const std::string& name, uint32_t parts);
+  ~JournalReader();
+  JournalReader(const JournalReader&) = delete;
+  JournalReader& operator=(const JournalReader&) = delete;
+
+  bool found() const { return found_; }
+  const Manifest& manifest() const { return manifest_; }
+  uint64_t first_lsn() const { return first_lsn_; }
+  uint64_t end_lsn() const { return end_lsn_; }
+  uint64_t records() const { return records_; }
+  uint64_t torn_bytes() const { return torn_bytes_; }
+  // No version that was given is larger.
+  uint64_t last_version() const { return last_version_; }
+
+  // What the store has to have of the part; the expiry may be over.
+  using Visit = std::function<void(const RecordHeader& put, int64_t expiry)>;
+  void read(uint32_t part, const Visit& visit) const;
+  uint32_t parts() const { return static_cast<uint32_t>(parts_.size()); }
+
+ private:
+  class Mapping;
+  struct Entry {
+    uint64_t hash;
+    const RecordHeader* record;
+  };
+
+  std::unique_ptr<Mapping> map_segment(uint64_t number) const;
+  void check_names(const std::string& folder, const std::string& name) const;
+  void read_segment(size_t index);
+  void note(const RecordHeader& record);
+  bool is_damage(std::string_view rest, uint64_t lsn) const;
+
+  const std::string base_;
+  bool found_ = false;
+  Manifest manifest_{};
+  std::vector<std::unique_ptr<Mapping>> mappings_;
+  std::vector<std::vector<Entry>> parts_;
+  std::map<uint32_t, uint64_t> flushed_;  // the version of each database's last flush
+  uint64_t first_lsn_ = 0;
+  uint64_t end_lsn_ = 0;
+  uint64_t records_ = 0;
+  uint64_t torn_bytes_ = 0;
+  uint64_t last_version_ = 0;
+};
+
+}  // namespace isotherm

@@ -1,0 +1,158 @@
+// What a journal consists of: a manifest, and segments of blocks.
+//
+//   appendfilename.manifest   Manifest: which segments there are
+//   appendfilename.7          SegmentHeader, blocks one behind the other, zeros to the end
+//   block                     BlockHeader, records one behind the other
+//   record                    RecordHeader, key, value, zeros up to a multiple of 8 bytes
+//
+// A block has the changes of one batch, or of a part of one that has no groups, and is read whole
+// or not at all: so is what takes effect together. Its LSN is the number of bytes of all blocks
+// before it, of all segments, so it says where the block lies, and no block can stand in the place
+// of another. Sums go on from the store's id, which is drawn: a value that a client sends cannot
+// pass for a block of this store.
+//
+// The torn tail and the corrupt middle. Each block says up to where all was on disk when it was
+// made (`synced`). Where no block can be read, but one behind it says that this was on disk, the
+// file is damaged; otherwise the journal was torn there by the end of its writer.
+//
+// Lengths are checked before they are used, in 64 bits.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "base/broken.h"
+#include "base/crc32c.h"
+
+namespace isotherm {
+
+enum class RecordOp : uint8_t {
+  put = 1,  // the key has this value, flags and expiry
+  erase,    // it is gone: by a request, by eviction, or because it expired
+  expiry,   // its expiry is this from now on
+  flush,    // all keys of the database that have older versions are gone
+  mark,     // nothing; the writer ended in order
+};
+
+struct RecordHeader {
+  uint64_t version;
+  int64_t expiry;
+  uint64_t value_bytes;
+  uint32_t key_bytes;
+  uint32_t database;
+  uint32_t flags;
+  RecordOp op;
+  uint8_t type;  // ValueType
+  uint16_t zero;
+
+  const char* body() const { return reinterpret_cast<const char*>(this) + sizeof *this; }
+  std::string_view key() const { return {body(), key_bytes}; }
+  std::string_view value() const { return {body() + key_bytes, value_bytes}; }
+};
+static_assert(sizeof(RecordHeader) == 40);
+
+struct BlockHeader {
+  static constexpr uint32_t right_magic = 0x4A42'4C4B;
+
+  uint32_t crc;  // of what follows in the header
+  uint32_t magic;
+  uint64_t lsn;
+  uint64_t bytes;   // of the records
+  uint64_t synced;  // all blocks before this LSN were on disk
+  uint32_t body_crc;
+  uint32_t zero;
+
+  std::string_view body() const {
+    return {reinterpret_cast<const char*>(this) + sizeof *this, bytes};
+  }
+  uint64_t end_lsn() const { return lsn + sizeof *this + bytes; }
+};
+static_assert(sizeof(BlockHeader) == 40);
+
+struct SegmentHeader {
+  static constexpr char right_magic[8] = {'I', 'S', 'O', 'J', 'R', 'N', 'L', '1'};
+
+  char magic[8];
+  uint32_t crc;  // of all that follows
+  uint32_t format;
+  uint64_t store;
+  uint64_t number;
+  uint64_t first_lsn;
+  uint64_t first_version;  // no version that no record tells of is larger, when it was made
+  uint64_t bytes;          // of the file
+  uint64_t zero;
+};
+static_assert(sizeof(SegmentHeader) == 64);
+
+struct Manifest {
+  static constexpr char right_magic[8] = {'I', 'S', 'O', 'M', 'A', 'N', 'I', '1'};
+
+  char magic[8];
+  uint32_t crc;
+  uint32_t format;
+  uint64_t store;
+  uint64_t first;  // the numbers of its segments; one more may lie there, without records
+  uint64_t last;
+};
+inline constexpr uint32_t journal_format = 1;
+
+constexpr uint64_t record_bytes(uint64_t key_bytes, uint64_t value_bytes) {
+  return (sizeof(RecordHeader) + key_bytes + value_bytes + 7) / 8 * 8;
+}
+
+inline uint32_t block_crc(const BlockHeader& block, uint64_t store) {
+  constexpr size_t from = sizeof block.crc;
+  const uint32_t salt = crc32c(0, &store, sizeof store);
+  return crc32c(salt, reinterpret_cast<const char*>(&block) + from, sizeof block - from);
+}
+
+// The block that lies in `bytes` and belongs to `lsn`; null where there is none.
+inline const BlockHeader* find_block(std::string_view bytes, uint64_t lsn, uint64_t store) {
+  if (bytes.size() < sizeof(BlockHeader)) return nullptr;
+  const auto* const block = reinterpret_cast<const BlockHeader*>(bytes.data());
+  if (block->magic != BlockHeader::right_magic || block->lsn != lsn) return nullptr;
+  if (block->bytes > bytes.size() - sizeof(BlockHeader) || block->bytes % 8 != 0) return nullptr;
+  const bool right = block->crc == block_crc(*block, store) &&
+                     block->body_crc == crc32c(0, block->body().data(), block->bytes);
+  return right || broken(Rule::checksums) ? block : nullptr;
+}
+
+// The record at the front of what is left of a block's body; null where it would reach beyond.
+inline const RecordHeader* first_record(std::string_view body) {
+  if (body.size() < sizeof(RecordHeader)) return nullptr;
+  const auto* const record = reinterpret_cast<const RecordHeader*>(body.data());
+  const uint64_t room = body.size() - sizeof(RecordHeader);
+  if (record->key_bytes > room || record->value_bytes > room - record->key_bytes) return nullptr;
+  return record_bytes(record->key_bytes, record->value_bytes) <= body.size() ? record : nullptr;
+}
+
+// Of a SegmentHeader or a Manifest.
+template <class Header>
+uint32_t header_crc(const Header& header) {
+  constexpr size_t from = sizeof header.magic + sizeof header.crc;
+  return crc32c(0, reinterpret_cast<const char*>(&header) + from, sizeof header - from);
+}
+template <class Header>
+void seal_header(Header& header) {
+  std::memcpy(header.magic, Header::right_magic, sizeof header.magic);
+  header.format = journal_format;
+  header.crc = header_crc(header);
+}
+// Why it is none; null: it is one.
+template <class Header>
+const char* header_problem(const Header& header) {
+  if (std::memcmp(header.magic, Header::right_magic, sizeof header.magic) != 0) {
+    return "is not of a journal";
+  }
+  if (header.crc != header_crc(header)) return "is damaged in its header";
+  return header.format == journal_format ? nullptr : "has a format of another version";
+}
+
+inline std::string manifest_path(const std::string& base) { return base + ".manifest"; }
+inline std::string segment_path(const std::string& base, uint64_t number) {
+  return base + "." + std::to_string(number);
+}
+
+}  // namespace isotherm

@@ -1,0 +1,70 @@
+// RecordBuffer: blocks in memory, from their end until they are safe for good.
+//
+//   append ─▶ │ block block block │ block … │      piece ─▶ written ─▶ release
+// They lie in chunks, one behind the other, as they will in the files. A block lies in one chunk,
+// so one that is larger than a chunk has one of its own.
+//
+// Memory. Some chunks are there from the start, and chunks are used again. Where one is missing and
+// there is no memory, whoever appends waits until there is: a change is certain by then, and cannot
+// be refused. `bytes` tells what was appended and is not released, `memory` what all chunks take.
+// There is no bound here: who begins a batch asks (CommitSink::full).
+//
+// Threads. Any, under a lock of its owner; `end`, `bytes` and `memory` without it. What `piece` has
+// returned stays where it is until it is released.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "durability/record.h"
+
+namespace isotherm {
+
+// Memory, however long it takes until there is some.
+std::unique_ptr<char[]> take_memory(uint64_t bytes);
+
+class RecordBuffer {
+ public:
+  static constexpr uint64_t chunk_bytes = 256 << 10;
+
+  explicit RecordBuffer(uint64_t first_lsn);
+
+  // Completes the header, whose `body_crc` is there, and copies both.
+  void append(BlockHeader header, const char* body, uint64_t store);
+  // Behind all that was appended.
+  uint64_t end() const { return end_.load(std::memory_order_acquire); }
+  uint64_t bytes() const { return end() - released_.load(std::memory_order_relaxed); }
+  uint64_t memory() const { return memory_.load(std::memory_order_relaxed); }
+
+  // What was appended from `lsn` on and lies together.
+  std::string_view piece(uint64_t lsn) const;
+  // Chunks that end at `lsn` or before are not needed any more.
+  void release(uint64_t lsn);
+  // The first that was not released.
+  uint64_t first_lsn() const { return released_.load(std::memory_order_relaxed); }
+
+ private:
+  struct Chunk {
+    std::unique_ptr<char[]> memory;
+    uint64_t capacity = 0;
+    uint64_t lsn = 0;
+    uint64_t bytes = 0;
+  };
+  static constexpr size_t least_spare = 2;
+  static constexpr size_t most_spare = 40;  // what comes between two syncs of a busy store
+  Chunk make_chunk(uint64_t bytes);
+  void begin_chunk(uint64_t least_bytes);
+  void give_back(Chunk chunk);
+
+  std::deque<Chunk> chunks_;
+  std::vector<Chunk> spare_;
+  std::atomic<uint64_t> end_;
+  std::atomic<uint64_t> released_;
+  std::atomic<uint64_t> memory_{0};
+};
+
+}  // namespace isotherm

@@ -1,0 +1,72 @@
+// SegmentWriter: the segment files of a journal, as its writer sees them.
+//
+// A segment is made beside its name: room for all of it, its header, sync, then the name. Only then
+// the manifest names it, likewise, and only then records go into it. So a crash at any moment
+// leaves a journal that can be read. Nothing is ever written over: a start begins a new segment.
+//
+// Errors come back as -errno, and the same call may be made again later.
+//
+// Threads. The writer's only.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "durability/files.h"
+#include "durability/record.h"
+
+namespace isotherm {
+
+class SegmentWriter {
+ public:
+  // The journal `name` in `folder`, with what its manifest says; `segment_bytes` of a file.
+  SegmentWriter(Files& files, std::string folder, const std::string& name, const Manifest& manifest,
+                uint64_t segment_bytes)
+      : files_(files),
+        folder_(std::move(folder)),
+        base_(folder_ + "/" + name),
+        manifest_(manifest),
+        segment_bytes_(segment_bytes) {}
+  ~SegmentWriter() { close(); }
+  SegmentWriter(const SegmentWriter&) = delete;
+  SegmentWriter& operator=(const SegmentWriter&) = delete;
+
+  // What the process before wrote into the last segment, and may not have synced, is on disk then.
+  int sync_last();
+  // Begins the next segment, with room for `least_bytes` of records.
+  int begin(uint64_t first_lsn, uint64_t first_version, uint64_t least_bytes);
+  // Whether records up to `lsn` find room in the segment.
+  bool has_room(uint64_t lsn) const {
+    return file_ >= 0 && lsn - first_lsn_ <= capacity_ - sizeof(SegmentHeader);
+  }
+  int write(uint64_t lsn, const char* data, uint64_t bytes);
+  int sync() { return files_.sync(file_); }
+
+  // Those before the segment are no part of the journal any more, and go.
+  int drop_before(uint64_t number);
+
+  uint64_t last() const { return manifest_.last; }
+  uint64_t segments() const { return manifest_.last - manifest_.first + 1; }
+
+ private:
+  int make(const std::string& path, const void* header, uint64_t header_bytes, uint64_t bytes,
+           int& file);
+  int write_manifest(Manifest& manifest);
+  void remove_dropped();
+  int write_at(int file, const char* data, uint64_t bytes, uint64_t offset);
+  void close() {
+    if (file_ >= 0) files_.close(file_);
+    file_ = -1;
+  }
+
+  Files& files_;
+  const std::string folder_;
+  const std::string base_;
+  Manifest manifest_;
+  const uint64_t segment_bytes_;
+  int file_ = -1;
+  uint64_t capacity_ = 0;  // bytes of the file
+  uint64_t first_lsn_ = 0;
+};
+
+}  // namespace isotherm

@@ -1,0 +1,114 @@
+#include "server/journal_rewriter.h"
+
+#include <chrono>
+#include <cstring>
+
+#include "net/log.h"
+
+namespace isotherm {
+namespace {
+
+void append_put(std::string& records, uint32_t database, std::string_view key, const Reply& reply) {
+  RecordHeader record{};
+  record.op = RecordOp::put;
+  record.database = database;
+  record.version = reply.version;
+  record.expiry = reply.expiry;
+  record.flags = reply.flags;
+  record.type = static_cast<uint8_t>(reply.type);
+  record.key_bytes = static_cast<uint32_t>(key.size());
+  record.value_bytes = reply.value().size();
+  const size_t end = records.size() + record_bytes(key.size(), reply.value().size());
+  records.append(reinterpret_cast<const char*>(&record), sizeof record);
+  records.append(key).append(reply.value());
+  records.resize(end);
+}
+
+}  // namespace
+
+JournalRewriter::JournalRewriter(Engine& engine, Journal& journal, const net::LiveOptions& live)
+    : engine_(engine), journal_(journal), live_(live), thread_([this] { run(); }) {}
+
+JournalRewriter::~JournalRewriter() {
+  journal_.rewrite_wish().stop();
+  thread_.join();
+}
+
+void JournalRewriter::run() {
+  constexpr std::chrono::milliseconds between_looks(500);
+  RewriteWish& wish = journal_.rewrite_wish();
+  while (!wish.stops()) {
+    if (!wish.wait(between_looks)) {
+      if (wish.stops() || !is_due()) continue;
+      wish.begin();
+    }
+    const bool worked = rewrite();
+    net::log(net::LogLevel::notice,
+             worked ? "the journal was written anew" : "the journal could not be written anew");
+    wish.end(worked);
+  }
+}
+
+bool JournalRewriter::is_due() const {
+  const uint64_t percentage = live_.auto_aof_rewrite_percentage;
+  const uint64_t bytes = journal_.live_bytes();
+  if (percentage == 0 || bytes < live_.auto_aof_rewrite_min_size || journal_.error() != 0) {
+    return false;
+  }
+  const uint64_t base = journal_.base_bytes();
+  return bytes >= base + base / 100 * percentage;
+}
+
+bool JournalRewriter::rewrite() {
+  if (journal_.begin_rewrite() < 0) return false;
+  Worker worker(engine_);
+  for (uint32_t i = 0; i < engine_.options().databases; ++i) {
+    if (!rewrite_database(worker, i)) return false;
+  }
+  return journal_.end_rewrite() >= 0;
+}
+
+bool JournalRewriter::rewrite_database(Worker& worker, uint32_t database) {
+  uint64_t cursor = 0;
+  uint64_t bytes = 0;
+  bool worked = true;
+  do {
+    cursor = worker.scan(database, cursor, most_rows, [&](const ScanItem& item) {
+      keys_.emplace_back(item.key);
+      bytes += item.value_bytes;
+    });
+    if (bytes < most_bytes && keys_.size() < most_rows && cursor != 0) continue;
+    worked = put_some(worker, database);
+    bytes = 0;
+  } while (cursor != 0 && worked);
+  keys_.clear();
+  return worked;
+}
+
+// What is shown is safe, so no record of a change that a crash takes back gets in this way.
+bool JournalRewriter::put_some(Worker& worker, uint32_t database) {
+  bool worked = true;
+  for (size_t first = 0; first < keys_.size() && worked;) {
+    Batch batch;
+    batch.select(database);
+    const size_t end = std::min(keys_.size(), first + most_rows);
+    for (; first < end; ++first) batch.get(keys_[first], option::no_touch);
+    worker.submit(batch);
+    worker.uncount_reads(batch, 0, batch.size());
+    for (Batch::Row row = 0; row < batch.size() && worked; ++row) {
+      const Reply& reply = batch.reply(row);
+      worked = reply.status != Status::not_saved;
+      if (reply.status == Status::ok) {
+        append_put(records_, database, batch.columns().key[row], reply);
+      }
+      if (records_.size() < most_bytes && row + 1 != batch.size()) continue;
+      worked = worked && (records_.empty() || journal_.put_again(records_));
+      records_.clear();
+    }
+    if (records_.capacity() > 2 * most_bytes) std::string().swap(records_);
+  }
+  keys_.clear();
+  return worked;
+}
+
+}  // namespace isotherm

@@ -1,0 +1,47 @@
+// JournalRewriter: a thread that has the journal written anew, when somebody asks (BGREWRITEAOF) or
+// it has grown by so much since the last time (auto-aof-rewrite-percentage, -min-size).
+//
+// It walks over all databases, and has each item appended once more (Journal::put_again), in
+// batches like those of clients. An item that stays all the while is met; one that comes, changes
+// or goes meanwhile has a newer record.
+//
+// Memory. One batch, of `most_rows` items or about `most_bytes`, or one item.
+// Threads. Its own; a worker of the engine while it rewrites.
+#pragma once
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "durability/journal.h"
+#include "engine/engine.h"
+#include "net/live_options.h"
+
+namespace isotherm {
+
+class JournalRewriter {
+ public:
+  JournalRewriter(Engine& engine, Journal& journal, const net::LiveOptions& live);
+  ~JournalRewriter();  // leaves a rewrite that is under way
+  JournalRewriter(const JournalRewriter&) = delete;
+  JournalRewriter& operator=(const JournalRewriter&) = delete;
+
+ private:
+  static constexpr uint64_t most_rows = 512;
+  static constexpr uint64_t most_bytes = 4 << 20;
+
+  void run();
+  bool is_due() const;
+  bool rewrite();
+  bool rewrite_database(Worker& worker, uint32_t database);
+  bool put_some(Worker& worker, uint32_t database);
+
+  Engine& engine_;
+  Journal& journal_;
+  const net::LiveOptions& live_;
+  std::vector<std::string> keys_;
+  std::string records_;
+  std::thread thread_;
+};
+
+}  // namespace isotherm

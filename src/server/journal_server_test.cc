@@ -1,0 +1,244 @@
+// A server with a journal: its options, what it answers while the disk fails, and its next start.
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "models/faulty_files.h"
+#include "server/server.h"
+#include "server/test_client.h"
+
+namespace isotherm::journal_server_test {
+namespace {
+
+class JournalServerTest : public ::testing::Test {
+ protected:
+  JournalServerTest() {
+    std::string path = std::filesystem::temp_directory_path() / "isotherm-server-XXXXXX";
+    options_.dir = ::mkdtemp(path.data());
+    options_.port = options_.memcached_port = 0;
+    options_.threads = 2;
+    options_.appendonly = true;
+    options_.appendfsync = SyncPolicy::always;
+    start();
+  }
+  ~JournalServerTest() override {
+    server_.reset();
+    std::filesystem::remove_all(options_.dir);
+  }
+  void start() {
+    server_.reset();
+    server_ = std::make_unique<Server>(options_, clock_);
+    server_->start(files_);
+  }
+  std::string ask(TestClient& client, const std::string& request, size_t bytes) {
+    client.send(request);
+    return client.receive(bytes);
+  }
+
+  static std::string line(TestClient& client) {
+    std::string text;
+    while (!text.ends_with("\r\n")) text += client.receive(1);
+    return text;
+  }
+  std::string info(TestClient& client) {
+    client.send(resp({"INFO", "persistence"}));
+    const std::string size = line(client);
+    return client.receive(std::stoul(size.substr(1)) + 2);
+  }
+
+  ManualClock clock_{1'700'000'000'000};
+  FaultyFiles files_{3};
+  net::ServerOptions options_;
+  std::unique_ptr<Server> server_;
+};
+
+TEST_F(JournalServerTest, TheNextServerHasWhatTheOneBeforeAnswered) {
+  {
+    TestClient client(server_->resp_port());
+    const std::string many = resp({"MSET", "a", "1", "b", "2"}) + resp({"SELECT", "3"}) +
+                             resp({"SET", "a", "x", "PX", "5000"}) + resp({"APPEND", "a", "y"});
+    EXPECT_EQ(ask(client, many, 19), "+OK\r\n+OK\r\n+OK\r\n:2\r\n");
+    TestClient memcached(server_->memcached_port());
+    EXPECT_EQ(ask(memcached, "set m 77 0 1\r\nv\r\n", 8), "STORED\r\n");
+  }
+  start();
+  TestClient client(server_->resp_port());
+  EXPECT_EQ(ask(client, resp({"MGET", "a", "b"}), 18), "*2\r\n$1\r\n1\r\n$1\r\n2\r\n");
+  EXPECT_EQ(ask(client, resp({"SELECT", "3"}) + resp({"GET", "a"}) + resp({"PTTL", "a"}), 20),
+            "+OK\r\n$2\r\nxy\r\n:5000\r\n");
+  TestClient memcached(server_->memcached_port());
+  EXPECT_EQ(ask(memcached, "get m\r\n", 22), "VALUE m 77 1\r\nv\r\nEND\r\n");
+}
+
+TEST_F(JournalServerTest, WritesAreRefusedWhileTheDiskIsFull) {
+  TestClient client(server_->resp_port());
+  EXPECT_EQ(ask(client, resp({"SET", "key", "1"}), 5), "+OK\r\n");
+  files_.fail_after(0, 1'000'000, ENOSPC);
+  const std::string refused =
+      "-MISCONF Errors writing to the AOF file: No space left on device\r\n";
+  // The one that meets it has run, which its client cannot know.
+  TestClient first(server_->resp_port());
+  EXPECT_EQ(ask(first, resp({"SET", "first", "1"}), refused.size()), refused);
+  for (const std::string& request :
+       {resp({"SET", "key", "2"}), resp({"DEL", "key"}), resp({"FLUSHALL"}), resp({"PING"}),
+        resp({"MSET", "a", "1", "key", "2"})}) {
+    EXPECT_EQ(ask(client, request, refused.size()), refused) << request;
+  }
+  EXPECT_EQ(ask(client, resp({"GET", "key"}), 7), "$1\r\n1\r\n");
+  const std::string wrong = "-ERR wrong number of arguments for 'set' command\r\n";
+  EXPECT_EQ(ask(client, resp({"SET", "key"}), wrong.size()), wrong);
+  // Nobody sees it before it is safe.
+  EXPECT_EQ(ask(client, resp({"GET", "first"}), refused.size()), refused);
+  EXPECT_EQ(ask(client, resp({"MGET", "key", "first"}), refused.size()), refused);
+  TestClient memcached(server_->memcached_port());
+  const std::string not_saved = "SERVER_ERROR the journal cannot be written\r\n";
+  EXPECT_EQ(ask(memcached, "set key 0 0 1\r\nx\r\n", not_saved.size()), not_saved);
+  EXPECT_EQ(ask(memcached, "get key\r\n", 23), "VALUE key 0 1\r\n1\r\nEND\r\n");
+  EXPECT_NE(info(client).find("aof_last_write_status:err"), std::string::npos);
+  files_.heal();
+  while (server_->state().journal->error() != 0) std::this_thread::yield();
+  EXPECT_EQ(ask(client, resp({"GET", "first"}), 7), "$1\r\n1\r\n");
+  EXPECT_EQ(ask(client, resp({"SET", "key", "2"}), 5), "+OK\r\n");
+  start();
+  TestClient next(server_->resp_port());
+  EXPECT_EQ(ask(next, resp({"MGET", "key", "first"}), 18), "*2\r\n$1\r\n2\r\n$1\r\n1\r\n");
+}
+
+// Also where more clients meet it than turns may be under way.
+TEST_F(JournalServerTest, ReadsGoOnHoweverManyWritesFail) {
+  files_.fail_after(0, 1'000'000, EIO);
+  const std::string refused = "-MISCONF Errors writing to the AOF file: Input/output error\r\n";
+  std::vector<std::unique_ptr<TestClient>> clients;
+  for (int i = 0; i < 2 * 64 + 10; ++i) {
+    clients.push_back(std::make_unique<TestClient>(server_->resp_port()));
+    clients.back()->send(resp({"SET", "key", "1"}));
+    clients.back()->send(resp({"GET", "key"}));
+  }
+  for (auto& client : clients) {
+    EXPECT_EQ(client->receive(refused.size()), refused);
+  }
+  TestClient reader(server_->resp_port());
+  EXPECT_EQ(ask(reader, resp({"GET", "other"}), 5), "$-1\r\n");
+  // It ends without the disk.
+  server_->stop();
+}
+
+TEST_F(JournalServerTest, WhatIsEvictedWhileTheStoreIsFilledStaysGone) {
+  constexpr int keys = 4000;
+  {
+    TestClient client(server_->resp_port());
+    std::string all;
+    for (int i = 0; i < keys; ++i) {
+      all += resp({"SET", "key" + std::to_string(i), std::string(4000, 'v')});
+    }
+    EXPECT_EQ(ask(client, all, keys * 5).size(), size_t{keys * 5});
+  }
+  const auto count = [&] {
+    TestClient client(server_->resp_port());
+    client.send(resp({"DBSIZE"}));
+    return std::stoi(line(client).substr(1));
+  };
+  options_.store.maxmemory = 8 << 20;
+  options_.store.maxmemory_policy = EvictionPolicy::allkeys_lru;
+  start();
+  const int left = count();
+  EXPECT_LT(left, keys / 2);
+  EXPECT_GT(left, 10);
+  options_.store.maxmemory = 0;
+  start();
+  EXPECT_LE(count(), left);
+}
+
+// While clients write, and without what was erased or written over.
+TEST_F(JournalServerTest, WrittenAnewItHasWhatTheStoreHas) {
+  TestClient client(server_->resp_port());
+  const std::string value(1000, 'v');
+  const auto put_all = [&](int first, int last) {
+    std::string all;
+    for (int i = first; i < last; ++i) all += resp({"SET", "key" + std::to_string(i), value});
+    EXPECT_EQ(ask(client, all, 5 * static_cast<size_t>(last - first)).back(), '\n');
+  };
+  for (int round = 0; round < 5; ++round) put_all(0, 300);
+  EXPECT_EQ(ask(client, resp({"PEXPIRE", "key1", "5000"}) + resp({"DEL", "key2"}), 8),
+            ":1\r\n:1\r\n");
+  const uint64_t before = server_->state().journal->live_bytes();
+  const Journal& journal = *server_->state().journal;
+  for (uint64_t done = 1; done <= 3; ++done) {
+    const std::string started = "+Background append only file rewriting started\r\n";
+    EXPECT_EQ(ask(client, resp({"BGREWRITEAOF"}), started.size()), started);
+    for (int i = 0; journal.rewrite_wish().rewrites() < done; ++i) {
+      const std::string name = "new" + std::to_string(i % 20);
+      EXPECT_EQ(ask(client, resp({"SET", name, std::to_string(i)}), 5), "+OK\r\n");
+      EXPECT_EQ(ask(client, resp({"DEL", "key3"}), 2).substr(0, 1), ":");
+      client.receive(2);
+    }
+  }
+  EXPECT_LT(journal.live_bytes(), before / 2 + 300'000);
+  EXPECT_NE(info(client).find("aof_rewrites:3"), std::string::npos);
+  EXPECT_NE(info(client).find("aof_base_size:" + std::to_string(journal.base_bytes())),
+            std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(options_.dir + "/appendonly.aof.1"));
+  EXPECT_EQ(ask(client, resp({"SET", "last", "1"}), 5), "+OK\r\n");
+  client.send(resp({"DBSIZE"}));
+  const std::string size = line(client);
+  start();
+  TestClient next(server_->resp_port());
+  EXPECT_EQ(ask(next, resp({"DBSIZE"}), size.size()), size);
+  EXPECT_EQ(ask(next, resp({"PTTL", "key1"}) + resp({"EXISTS", "key2", "key3"}), 11),
+            ":5000\r\n:0\r\n");
+  EXPECT_EQ(ask(next, resp({"GET", "last"}), 7), "$1\r\n1\r\n");
+}
+
+TEST_F(JournalServerTest, ItIsWrittenAnewWhenItHasGrown) {
+  TestClient client(server_->resp_port());
+  const std::string set = resp({"CONFIG", "SET", "auto-aof-rewrite-min-size", "100kb"}) +
+                          resp({"CONFIG", "SET", "auto-aof-rewrite-percentage", "50"});
+  EXPECT_EQ(ask(client, set, 10), "+OK\r\n+OK\r\n");
+  const Journal& journal = *server_->state().journal;
+  const std::string value(10'000, 'v');
+  while (journal.rewrite_wish().rewrites() == 0) {
+    EXPECT_EQ(ask(client, resp({"SET", "key", value}), 5), "+OK\r\n");
+  }
+  EXPECT_GT(journal.base_bytes(), 10'000u);
+  EXPECT_LT(journal.base_bytes(), journal.bytes());
+}
+
+TEST_F(JournalServerTest, OptionsAreShownAndChangedAsRedisDoes) {
+  TestClient client(server_->resp_port());
+  const auto get = [&](const std::string& name, const std::string& value) {
+    const std::string reply = "*2\r\n$" + std::to_string(name.size()) + "\r\n" + name + "\r\n$" +
+                              std::to_string(value.size()) + "\r\n" + value + "\r\n";
+    EXPECT_EQ(ask(client, resp({"CONFIG", "GET", name}), reply.size()), reply);
+  };
+  get("appendonly", "yes");
+  get("appendfsync", "always");
+  get("appendfilename", "appendonly.aof");
+  get("dir", options_.dir);
+  EXPECT_EQ(ask(client, resp({"CONFIG", "SET", "appendfsync", "everysec"}), 5), "+OK\r\n");
+  EXPECT_EQ(server_->state().journal->policy(), SyncPolicy::everysec);
+  get("appendfsync", "everysec");
+  EXPECT_EQ(ask(client, resp({"CONFIG", "SET", "appendonly", "yes"}), 5), "+OK\r\n");
+  const std::string refused =
+      "-ERR CONFIG SET failed (possibly related to argument 'appendonly') - the journal is chosen "
+      "at start: --appendonly\r\n";
+  EXPECT_EQ(ask(client, resp({"CONFIG", "SET", "appendonly", "no"}), refused.size()), refused);
+}
+
+TEST_F(JournalServerTest, NoSecondServerTakesTheSameFiles) {
+  Server second(options_, clock_);
+  try {
+    second.start();
+    FAIL() << "it starts";
+  } catch (const JournalError& error) {
+    EXPECT_NE(std::string(error.what()).find("is locked"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace isotherm::journal_server_test

@@ -1,0 +1,134 @@
+#include "server/stored_journal.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <exception>
+#include <thread>
+#include <vector>
+
+#include "net/log.h"
+
+namespace isotherm {
+namespace {
+
+// One part of what was read, by a worker of its own. Returns how many items could not be stored.
+uint64_t fill_part(Engine& engine, const JournalReader& reader, uint32_t part) {
+  constexpr Batch::Row most_rows = 512;
+  const int64_t now_ms = engine.clock().now_ms();
+  Worker worker(engine);
+  Batch batch;
+  uint64_t refused = 0;
+  const auto submit = [&] {
+    worker.submit(batch, now_ms);
+    for (Batch::Row row = 0; row < batch.size(); ++row) {
+      refused += batch.reply(row).status != Status::ok;
+    }
+    batch.clear();
+    worker.maintain(now_ms);
+  };
+  reader.read(part, [&](const RecordHeader& put, int64_t expiry) {
+    if (expiry != no_expiry && expiry <= now_ms) return;
+    batch.select(put.database);
+    batch.put(put.key(), put.value(), 0, expiry, put.flags);
+    if (batch.size() == most_rows) submit();
+  });
+  submit();
+  return refused;
+}
+
+// While the store is filled: what is put comes from the journal, but what has no room for good is
+// gone for it, too.
+class FillSink final : public CommitSink {
+ public:
+  explicit FillSink(Journal& journal) : journal_(journal) {}
+
+  Begun begins(const Batch& /*batch*/) override { return {}; }
+  void changed(const ItemChange& change) override {
+    if (change.reason != ItemChange::Reason::request) journal_.changed(change);
+  }
+  void flushed(uint32_t /*database*/, uint64_t /*version*/) override {}
+  Awaited* ends(uint64_t /*token*/) override { return nullptr; }
+
+ private:
+  Journal& journal_;
+};
+
+}  // namespace
+
+StoredJournal::StoredJournal(const net::ServerOptions& options, const net::LiveOptions& live,
+                             Engine& engine, Files& files)
+    : engine_(engine) {
+  lock(options.dir + "/" + options.appendfilename + ".lock");
+  try {
+    const JournalReader reader(options.dir, options.appendfilename, options.threads);
+    if (reader.torn_bytes() != 0) {
+      net::log(net::LogLevel::warning,
+               "the journal ends in a torn tail: " + std::to_string(reader.torn_bytes()) +
+                   " bytes behind its last record are left out");
+    }
+    // Versions of what is filled in are on no disk, but later ones must be behind them.
+    engine_.begin_versions(reader.last_version());
+    const uint64_t last_version = reader.last_version() + 2 * reader.records() + 1;
+    JournalOptions its;
+    its.folder = options.dir;
+    its.name = options.appendfilename;
+    its.policy = options.appendfsync;
+    its.log = [](const std::string& line) { net::log(net::LogLevel::warning, line); };
+    its.count = [this](int64_t bytes) { engine_.add_sink_bytes(bytes); };
+    journal_ = std::make_unique<Journal>(its, reader, last_version, files);
+    FillSink filling(*journal_);
+    engine_.set_commit_sink(&filling);
+    fill(reader);
+    engine_.set_commit_sink(journal_.get());
+    rewriter_ = std::make_unique<JournalRewriter>(engine_, *journal_, live);
+  } catch (...) {
+    engine_.set_commit_sink(nullptr);
+    journal_.reset();
+    ::close(lock_);
+    throw;
+  }
+}
+
+StoredJournal::~StoredJournal() {
+  rewriter_.reset();
+  engine_.set_commit_sink(nullptr);
+  journal_.reset();
+  ::close(lock_);
+}
+
+void StoredJournal::lock(const std::string& path) {
+  constexpr int by_owner = 0640;
+  lock_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, by_owner);
+  if (lock_ < 0) {
+    throw JournalError("journal: cannot open " + path + ": " + std::strerror(errno));
+  }
+  if (::flock(lock_, LOCK_EX | LOCK_NB) == 0) return;
+  ::close(lock_);
+  throw JournalError("journal: " + path + " is locked by another server");
+}
+
+void StoredJournal::fill(const JournalReader& reader) {
+  std::atomic<uint64_t> refused{0};
+  std::vector<std::thread> threads;
+  for (uint32_t part = 0; part < reader.parts(); ++part) {
+    threads.emplace_back([&, part] { refused += fill_part(engine_, reader, part); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  if (refused != 0) {
+    throw JournalError("journal: " + std::to_string(refused) +
+                       " items of it could not be stored: more maxmemory, databases or "
+                       "proto-max-bulk-len are needed");
+  }
+  if (!reader.found()) return;
+  uint64_t keys = 0;
+  for (uint32_t i = 0; i < engine_.options().databases; ++i) keys += engine_.database(i).keys;
+  net::log(net::LogLevel::notice, "the journal was read: " + std::to_string(reader.records()) +
+                                      " records, " + std::to_string(keys) + " keys");
+}
+
+}  // namespace isotherm

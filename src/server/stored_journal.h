@@ -1,0 +1,45 @@
+// StoredJournal: the journal of a server, from reading it at the start to its end.
+//
+// It takes a lock on the files, so that no second server writes them, reads what is there, fills
+// the store with it, and from then on has every change. What has expired meanwhile stays gone.
+//
+// What is evicted while the store is filled is recorded, so it does not come back either.
+//
+// Throws JournalError, with the reason as text, where the files cannot be had or are damaged;
+// nothing on disk is changed then. It does so, too, where the store has no room for all and evicts
+// nothing.
+//
+// Threads. Made before any worker of the engine, and destroyed behind them.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "durability/journal.h"
+#include "engine/engine.h"
+#include "net/server_options.h"
+#include "server/journal_rewriter.h"
+
+namespace isotherm {
+
+class StoredJournal {
+ public:
+  StoredJournal(const net::ServerOptions& options, const net::LiveOptions& live, Engine& engine,
+                Files& files);
+  ~StoredJournal();
+  StoredJournal(const StoredJournal&) = delete;
+  StoredJournal& operator=(const StoredJournal&) = delete;
+
+  Journal& journal() { return *journal_; }
+
+ private:
+  void lock(const std::string& path);
+  void fill(const JournalReader& reader);
+
+  Engine& engine_;
+  int lock_ = -1;
+  std::unique_ptr<Journal> journal_;
+  std::unique_ptr<JournalRewriter> rewriter_;
+};
+
+}  // namespace isotherm

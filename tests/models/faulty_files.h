@@ -1,0 +1,188 @@
+// FaultyFiles: a file system (durability/files.h) that fails when told to, and loses its power.
+//
+// Files lie in a folder of the system's, which is the test's. Each write is kept beside, until its
+// file is synced. `lose_power` shows what would be left of all: what was synced and, of every write
+// since, all, nothing or a piece, as the random numbers have it. Names last when they are given.
+//
+// Faults. The next `calls_until_fault` calls that write work, `faults` behind them fail with
+// `error`; a write that fails may have written its first half. `short_writes`: each write takes
+// half of what it is given, if that is more than a few bytes. A full disk is `error` ENOSPC for
+// long.
+//
+// Threads. Any.
+#pragma once
+
+#include <cerrno>
+#include <condition_variable>
+#include <cstdint>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <random>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "durability/files.h"
+
+namespace isotherm {
+
+class FaultyFiles final : public Files {
+ public:
+  explicit FaultyFiles(uint64_t seed) : random_(seed) {}
+
+  void fail_after(int64_t calls, int64_t faults, int error) {
+    const std::lock_guard guard(mutex_);
+    calls_until_fault_ = calls;
+    faults_ = faults;
+    error_ = error;
+  }
+  void heal() { fail_after(0, 0, 0); }
+  // Syncs do not end until they are let go.
+  void hold_syncs(bool hold) {
+    const std::lock_guard guard(mutex_);
+    holds_syncs_ = hold;
+    let_go_.notify_all();
+  }
+  void write_short() {
+    const std::lock_guard guard(mutex_);
+    short_writes_ = true;
+  }
+  uint64_t faults_met() {
+    const std::lock_guard guard(mutex_);
+    return faults_met_;
+  }
+
+  // Writes to `folder`, which is empty, what a machine would find in `of` that lost its power now
+  // and starts again. The files themselves go on.
+  void lose_power(const std::string& of, const std::string& folder) {
+    const std::lock_guard guard(mutex_);
+    for (const auto& [path, file] : files_) {
+      if (path.substr(0, path.rfind('/')) != of) continue;
+      std::string content = file.synced;
+      for (const Write& write : file.writes) {
+        const uint64_t luck = random_() % 3;
+        if (luck == 0) continue;
+        const size_t bytes = luck == 1 ? write.data.size() : random_() % (write.data.size() + 1);
+        if (content.size() < write.offset + bytes) content.resize(write.offset + bytes);
+        content.replace(write.offset, bytes, write.data, 0, bytes);
+      }
+      const std::string name = path.substr(path.rfind('/'));
+      std::ofstream(folder + name, std::ios::binary | std::ios::trunc) << content;
+    }
+  }
+
+  // A file that is there, of which nothing was synced but its room.
+  void adopt_unsynced(const std::string& path) {
+    const std::lock_guard guard(mutex_);
+    std::ostringstream text;
+    text << std::ifstream(path, std::ios::binary).rdbuf();
+    File& file = files_[path];
+    file.synced.assign(text.str().size(), '\0');
+    file.writes.push_back({0, text.str()});
+    // Its header was.
+    file.synced.replace(0, header_bytes, text.str(), 0, header_bytes);
+  }
+
+  int open(const std::string& path) override {
+    const std::lock_guard guard(mutex_);
+    if (const int error = fault(); error != 0) return error;
+    const int file = system_files().open(path);
+    if (file >= 0) paths_[file] = path;
+    files_.try_emplace(path);
+    return file;
+  }
+  void close(int file) override {
+    const std::lock_guard guard(mutex_);
+    paths_.erase(file);
+    system_files().close(file);
+  }
+  int allocate(int file, uint64_t bytes) override {
+    const std::lock_guard guard(mutex_);
+    if (const int error = fault(); error != 0) return error;
+    files_[paths_[file]].synced.resize(bytes);
+    return system_files().allocate(file, bytes);
+  }
+  int64_t write(int file, const char* data, uint64_t bytes, uint64_t offset) override {
+    const std::lock_guard guard(mutex_);
+    const int error = fault();
+    if (error != 0 || (short_writes_ && bytes > 8)) bytes = bytes / 2;
+    if (bytes != 0) {
+      files_[paths_[file]].writes.push_back({offset, std::string(data, bytes)});
+      system_files().write(file, data, bytes, offset);
+    }
+    return error != 0 ? error : static_cast<int64_t>(bytes);
+  }
+  // One that fails forgets what was written, as systems do.
+  int sync(int file) override {
+    std::unique_lock guard(mutex_);
+    let_go_.wait(guard, [this] { return !holds_syncs_; });
+    File& its = files_[paths_[file]];
+    if (const int error = fault(); error != 0) {
+      its.writes.clear();
+      return error;
+    }
+    for (const Write& write : its.writes) {
+      const size_t end = write.offset + write.data.size();
+      if (its.synced.size() < end) its.synced.resize(end);
+      its.synced.replace(write.offset, write.data.size(), write.data);
+    }
+    its.writes.clear();
+    return 0;
+  }
+  int rename(const std::string& from, const std::string& to) override {
+    const std::lock_guard guard(mutex_);
+    if (const int error = fault(); error != 0) return error;
+    files_[to] = files_[from];
+    files_.erase(from);
+    for (auto& [file, path] : paths_) {
+      if (path == from) path = to;
+    }
+    return system_files().rename(from, to);
+  }
+  int remove(const std::string& path) override {
+    const std::lock_guard guard(mutex_);
+    files_.erase(path);
+    return system_files().remove(path);
+  }
+  int sync_folder(const std::string& /*path*/) override {
+    const std::lock_guard guard(mutex_);
+    return fault();
+  }
+
+ private:
+  static constexpr size_t header_bytes = 64;
+  struct Write {
+    uint64_t offset;
+    std::string data;
+  };
+  struct File {
+    std::string synced;
+    std::vector<Write> writes;
+  };
+
+  int fault() {
+    if (faults_ == 0) return 0;
+    if (calls_until_fault_ > 0) {
+      --calls_until_fault_;
+      return 0;
+    }
+    --faults_;
+    ++faults_met_;
+    return -error_;
+  }
+
+  std::mutex mutex_;
+  std::mt19937_64 random_;
+  std::map<std::string, File> files_;
+  std::map<int, std::string> paths_;
+  int64_t calls_until_fault_ = 0;
+  int64_t faults_ = 0;
+  int error_ = 0;
+  uint64_t faults_met_ = 0;
+  bool short_writes_ = false;
+  bool holds_syncs_ = false;
+  std::condition_variable let_go_;
+};
+
+}  // namespace isotherm

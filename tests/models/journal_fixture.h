@@ -1,0 +1,169 @@
+// JournalFixture: an empty folder for the journal of a test, and a store whose changes it has.
+//
+// A store is opened on what the journal holds, as a server does, but in one thread and through
+// FaultyFiles. Segments are small, so that a test has many of them.
+//
+// Threads. The test's.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "durability/journal.h"
+#include "engine/engine.h"
+#include "models/faulty_files.h"
+
+namespace isotherm {
+
+// A store with a journal; what is in it when it is opened came from there.
+class JournaledStore {
+ public:
+  JournaledStore(const std::string& folder, const Clock& clock, Files& files, SyncPolicy policy)
+      : engine(options(), clock) {
+    const JournalReader reader(folder, "test", 2);
+    torn_bytes = reader.torn_bytes();
+    engine.begin_versions(reader.last_version());
+    {
+      Worker filler(engine);
+      for (uint32_t part = 0; part < 2; ++part) {
+        reader.read(part, [&](const RecordHeader& put, int64_t expiry) {
+          if (expiry != no_expiry && expiry <= clock.now_ms()) return;
+          Batch batch;
+          batch.select(put.database);
+          batch.put(put.key(), put.value(), 0, expiry, put.flags);
+          filler.submit(batch);
+          EXPECT_EQ(batch.reply(0).status, Status::ok);
+        });
+      }
+    }
+    JournalOptions its;
+    its.folder = folder;
+    its.name = "test";
+    its.policy = policy;
+    its.segment_bytes = 16 << 10;
+    its.most_unwritten = 100'000;
+    its.pause_ms = 5;
+    its.count = [this](int64_t bytes) {
+      counted += bytes;
+      engine.add_sink_bytes(bytes);
+    };
+    journal =
+        std::make_unique<Journal>(its, reader, reader.last_version() + reader.records() + 1, files);
+    engine.set_commit_sink(journal.get());
+  }
+
+  static Options options() {
+    Options options;
+    options.databases = 3;
+    options.max_value_bytes = 50'000;
+    return options;
+  }
+
+  using Content = std::map<std::pair<uint32_t, std::string>,
+                           std::tuple<std::string, uint32_t, int64_t>>;  // value, flags, expiry
+  // What is in the store, without what has expired.
+  Content content() {
+    Content all;
+    Worker worker(engine);
+    for (uint32_t database = 0; database < options().databases; ++database) {
+      std::vector<std::string> keys;
+      uint64_t cursor = 0;
+      do {
+        cursor = worker.scan(database, cursor, 100,
+                             [&](const ScanItem& item) { keys.emplace_back(item.key); });
+      } while (cursor != 0);
+      for (const std::string& key : keys) {
+        Batch batch;
+        batch.select(database);
+        batch.get(key);
+        worker.submit(batch);
+        const Reply& reply = batch.reply(0);
+        if (reply.status != Status::ok) continue;
+        all[{database, key}] = {std::string(reply.value()), reply.flags, reply.expiry};
+      }
+    }
+    return all;
+  }
+
+  Engine engine;
+  std::atomic<int64_t> counted{0};  // of the journal's memory
+  std::unique_ptr<Journal> journal;
+  uint64_t torn_bytes = 0;
+};
+
+class JournalFixture : public ::testing::Test {
+ protected:
+  JournalFixture() {
+    std::string path = std::filesystem::temp_directory_path() / "isotherm-journal-XXXXXX";
+    root = ::mkdtemp(path.data());
+    folder = new_folder();
+  }
+  ~JournalFixture() override {
+    store.reset();
+    std::filesystem::remove_all(root);
+  }
+
+  std::string new_folder() {
+    const std::string path = root + "/" + std::to_string(folders++);
+    std::filesystem::create_directory(path);
+    return path;
+  }
+
+  JournaledStore& open(SyncPolicy policy = SyncPolicy::always) {
+    store.reset();
+    store = std::make_unique<JournaledStore>(folder, clock, files, policy);
+    return *store;
+  }
+  Status put(std::string_view key, std::string_view value, int64_t expiry = no_expiry) {
+    Worker worker(store->engine);
+    Batch batch;
+    batch.put(key, value, 0, expiry);
+    worker.submit(batch);
+    return batch.reply(0).status;
+  }
+  // Why it cannot be opened; empty: it can.
+  std::string refusal() {
+    store.reset();
+    try {
+      const JournalReader reader(folder, "test", 2);
+    } catch (const JournalError& error) {
+      return error.what();
+    }
+    return {};
+  }
+  std::string path(const std::string& suffix) const { return folder + "/test." + suffix; }
+  std::vector<std::string> segments() const {
+    std::vector<std::string> all;
+    for (int i = 1; std::filesystem::exists(path(std::to_string(i))); ++i) {
+      all.push_back(path(std::to_string(i)));
+    }
+    return all;
+  }
+  static std::string read(const std::string& path) {
+    std::ostringstream text;
+    text << std::ifstream(path, std::ios::binary).rdbuf();
+    return text.str();
+  }
+  static void write(const std::string& path, const std::string& text) {
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
+  }
+
+  ManualClock clock{1'700'000'000'000};
+  FaultyFiles files{7};
+  std::string root;
+  int folders = 0;
+  std::string folder;  // of the journal
+  std::unique_ptr<JournaledStore> store;
+};
+
+}  // namespace isotherm

@@ -1,0 +1,133 @@
+"""A server that is killed has, when it starts again, all that it had answered.
+
+The record of what was answered is this process's own: each client counts up its own keys, and
+notes a number when its reply has come. What is there after a kill is at least that, and at most
+what was asked. More kills: ISOTHERM_KILLS=200.
+"""
+
+import os
+import random
+import re
+import shutil
+import subprocess
+import tempfile
+import threading
+
+import pytest
+import redis
+
+import servers
+
+KILLS = int(os.environ.get("ISOTHERM_KILLS", "4"))
+CLIENTS = 4
+KEYS = 8
+
+
+@pytest.fixture
+def folder():
+    path = tempfile.mkdtemp(prefix="isotherm-journal-")
+    yield path
+    shutil.rmtree(path)
+
+
+def start(folder, *flags):
+    return servers.Isotherm("--threads", "2", "--appendonly", "yes", "--dir", folder, *flags)
+
+
+def kill(server):
+    """As a crash ends it."""
+    server.stopped = True
+    server.process.kill()
+    server.process.wait()
+    shutil.rmtree(server.folder)
+
+
+class Counting(threading.Thread):
+    """One client: counts up its keys, in pipelines of several commands, until it is cut off."""
+
+    def __init__(self, number, port, asked, answered):
+        super().__init__()
+        self.random = random.Random(number)
+        self.number = number
+        self.port = port
+        self.asked = asked
+        self.answered = answered
+
+    def run(self):
+        client = redis.Redis(port=self.port)
+        try:
+            while True:
+                names = [f"{self.number}:{i}" for i in self.random.sample(range(KEYS), 3)]
+                pipeline = client.pipeline(transaction=False)
+                for name in names:
+                    self.asked[name] = self.asked.get(name, 0) + 1
+                    if self.asked[name] % 5 == 0:
+                        pipeline.set(name, self.asked[name], px=10_000_000)
+                    else:
+                        pipeline.incr(name)
+                pipeline.execute()
+                for name in names:
+                    self.answered[name] = self.asked[name]
+        except (redis.ConnectionError, redis.TimeoutError, OSError):
+            pass
+
+
+@pytest.mark.parametrize("policy", ["always", "everysec", "no"])
+def test_nothing_answered_is_lost_when_the_server_is_killed(folder, policy):
+    asked, answered = {}, {}
+    pause = random.Random(policy)
+    for _ in range(KILLS):
+        server = start(folder, "--appendfsync", policy)
+        try:
+            check(server, asked, answered)
+            clients = [Counting(i, server.resp_port, asked, answered) for i in range(CLIENTS)]
+            for client in clients:
+                client.start()
+            clients[0].join(pause.uniform(0.05, 0.25))
+        finally:
+            kill(server)
+        for client in clients:
+            client.join()
+    with start(folder, "--appendfsync", policy) as server:
+        check(server, asked, answered)
+    assert sum(answered.values()) > KILLS
+
+
+def check(server, asked, answered):
+    client = redis.Redis(port=server.resp_port)
+    for name in asked:
+        value = int(client.get(name) or 0)
+        assert answered.get(name, 0) <= value <= asked[name], name
+        asked[name] = answered[name] = value
+
+
+def test_a_damaged_journal_is_refused_and_left_alone(folder):
+    with start(folder) as server:
+        client = redis.Redis(port=server.resp_port)
+        for i in range(100):
+            client.set(f"key{i}", "value")
+    path = os.path.join(folder, "appendonly.aof.1")
+    with open(path, "r+b") as file:
+        file.seek(1000)
+        byte = file.read(1)
+        file.seek(1000)
+        file.write(bytes([byte[0] ^ 4]))
+    with open(path, "rb") as file:
+        damaged = file.read()
+    ended = subprocess.run([servers.isotherm_binary(), "--port", "0", "--memcached-port", "0",
+                            "--appendonly", "yes", "--dir", folder],
+                           capture_output=True, text=True, timeout=30, check=False)
+    assert ended.returncode == 1
+    assert re.search(r"appendonly\.aof\.1 is damaged at byte \d+", ended.stdout + ended.stderr)
+    with open(path, "rb") as file:
+        assert file.read() == damaged
+
+
+def test_info_tells_of_the_journal(folder):
+    with start(folder) as server:
+        client = redis.Redis(port=server.resp_port)
+        client.set("key", "value")
+        info = client.info("persistence")
+        assert info["aof_enabled"] == 1
+        assert info["aof_last_write_status"] == "ok"
+        assert info["aof_current_size"] >= 80
