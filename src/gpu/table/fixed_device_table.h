@@ -422,7 +422,7 @@ class FixedDeviceTable {
     while (!room_.fits(rows) && reports_.any_under_way()) reports_.take_one();
     if (!room_.fits(rows)) {
       leave_express();
-      const uint64_t more = std::max(rows, room_.harmless_rows(soon, memory_.left()));
+      const uint64_t more = std::max(rows, room_.harmless_rows(soon, context_.memory().left()));
       segments_.grow(room_.entries_with(more), view(), stream);
       shelve({}, stream);
     }
