@@ -58,8 +58,8 @@ class QuickPath {
 
   // False: the batch is not for it, or not now; nothing was done. There is room for its writes.
   bool take(BatchRun& run);
-  // What can be done without waiting.
-  void step();
+  // What can be done without waiting, by a thread of that owner.
+  void step(const BatchRun::Owner& who);
   // What was taken ends, though nobody calls `step` any more.
   void finish_soon();
   // Some background work: frees memory; true while more waits.
@@ -70,6 +70,7 @@ class QuickPath {
  private:
   bool suits(const BatchRun& run) const;
   bool is_held(Batch& batch) const;
+  bool is_next(const BatchRun::Owner& who);
   bool advance(bool may_wait);
   bool begin(bool may_wait);
   void gather();
