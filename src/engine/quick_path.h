@@ -6,12 +6,12 @@
 //                                                                                     are told
 // Batches that come while a round is under way wait in the list and go together into the next one.
 // Whoever has a batch here calls `step` again and again, and leads whatever is due: the round may
-// have batches of others, too. A step that ends a round begins no other: who was answered first
-// writes his replies, and who waits for the next round leads it. No step waits, neither for the
-// device, nor for the table, nor for another thread's step, and none does background work. A thread
-// that has looked in vain for a while sleeps, and leaves the rest to a thread of the path's own,
-// the finisher, by `finish_soon`; so do steps that would take long: growth on the device, a device
-// that fails, the first round of all.
+// have batches of others, too. A step that ends a round begins another only for a batch of its own
+// thread: who was answered first writes his replies, and who waits for the next round leads it. No
+// step waits, neither for the device, nor for the table, nor for another thread's step, and none
+// does background work. A thread that has looked in vain for a while sleeps, and leaves the rest to
+// a thread of the path's own, the finisher, by `finish_soon`; so do steps that would take long:
+// growth on the device, a device that fails, the first round of all.
 //
 // What is taken: batches of few rows without groups, for whose writes there is room; while greedy
 // rounds are led in no other way, or by this path, and no group has their keys. All else is the
