@@ -1,9 +1,8 @@
 // QuickPath: small batches of network threads, in rounds that these threads lead in steps
 // (executor/device/step_round.h), so that no other thread is woken for them.
 //
-//   take ─▶ list ─▶ step: table, keys, lookup begins ─▶ step: rows answered, changes begin ─▶
-//   owners
-//                                                                                     are told
+//   take ─▶ list ─▶ step: table, keys, lookup begins
+//                          └▶ step: rows answered, changes begin ─▶ owners are told
 // Batches that come while a round is under way wait in the list and go together into the next one.
 // Whoever has a batch here calls `step` again and again, and leads whatever is due: the round may
 // have batches of others, too. A step that ends a round begins another only for a batch of its own
