@@ -162,7 +162,7 @@ TEST_F(StoreSidesTest, BinsMoveWhenNoRoundRuns) {
     const EpochGuard guard(store_.epochs, *slot_);
     StepRound round(*rounds_, executor_);
     RootWork change(*sender_, {{7, 2}});
-    ASSERT_TRUE(round.take_turn(false));
+    ASSERT_TRUE(round.take_table(false));
     round.add(change);
     while (round.go_on(false) != StepRound::Came::answered) {
     }

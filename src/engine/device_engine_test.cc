@@ -309,12 +309,12 @@ TEST_F(DeviceEngineTest, AFlushOfManyDatabasesIsOneStep) {
   many.databases = 64;
   Engine engine(many, clock, fake_root_tiers_maker(device));
   Worker worker(engine);
-  for (const uint32_t database : {0, 1, 63}) put(worker, database, 0, 5);
-  constexpr uint64_t operations = 100;
+  for (const uint32_t database : {0, 1}) put(worker, database, 0, 5);
+  constexpr uint64_t operations = 60;
   device.lose_after(operations);
   worker.flush_all();
   EXPECT_TRUE(engine.stats().on_device);
-  for (const uint32_t database : {0, 1, 63}) EXPECT_EQ(engine.database(database).keys, 0u);
+  for (const uint32_t database : {0, 1}) EXPECT_EQ(engine.database(database).keys, 0u);
 }
 
 // Each command must come through while a batch of another worker waits for more rows, by a clock

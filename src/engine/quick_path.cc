@@ -64,7 +64,7 @@ bool QuickPath::take(BatchRun& run) {
     list_.push(run);
     listed_.fetch_add(1);
   }
-  step();
+  step(run.owner);
   return true;
 }
 
@@ -77,13 +77,18 @@ bool QuickPath::is_held(Batch& batch) const {
   return false;
 }
 
-void QuickPath::step() {
+void QuickPath::step(const BatchRun::Owner& who) {
   const std::unique_lock lock(step_mutex_, std::try_to_lock);
   if (!lock.owns_lock() || failed_) return;
   if (!warm_ && listed_.load() != 0) return finish_soon();
-  // Who has led a round has its answers to write. The next one is begun by who waits for it.
-  while (advance(false) && round_.open()) {
+  // Who has led a round has its answers to write, so the next one is left to who waits for it.
+  while (advance(false) && (round_.open() || is_next(who))) {
   }
+}
+
+bool QuickPath::is_next(const BatchRun::Owner& who) {
+  const std::lock_guard guard(list_mutex_);
+  return list_.first != nullptr && &list_.first->owner == &who;
 }
 
 // Whether more may follow at once.

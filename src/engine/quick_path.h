@@ -1,17 +1,16 @@
 // QuickPath: small batches of network threads, in rounds that these threads lead in steps
 // (executor/device/step_round.h), so that no other thread is woken for them.
 //
-//   take ─▶ list ─▶ step: table, keys, lookup begins ─▶ step: rows answered, changes begin ─▶
-//   owners
-//                                                                                     are told
+//   take ─▶ list ─▶ step: table, keys, lookup begins
+//                          └▶ step: rows answered, changes begin ─▶ owners are told
 // Batches that come while a round is under way wait in the list and go together into the next one.
 // Whoever has a batch here calls `step` again and again, and leads whatever is due: the round may
-// have batches of others, too. A step that ends a round begins no other: who was answered first
-// writes his replies, and who waits for the next round leads it. No step waits, neither for the
-// device, nor for the table, nor for another thread's step, and none does background work. A thread
-// that has looked in vain for a while sleeps, and leaves the rest to a thread of the path's own,
-// the finisher, by `finish_soon`; so do steps that would take long: growth on the device, a device
-// that fails, the first round of all.
+// have batches of others, too. A step that ends a round begins another only for a batch of its own
+// thread: who was answered first writes his replies, and who waits for the next round leads it. No
+// step waits, neither for the device, nor for the table, nor for another thread's step, and none
+// does background work. A thread that has looked in vain for a while sleeps, and leaves the rest to
+// a thread of the path's own, the finisher, by `finish_soon`; so do steps that would take long:
+// growth on the device, a device that fails, the first round of all.
 //
 // What is taken: batches of few rows without groups, for whose writes there is room; while greedy
 // rounds are led in no other way, or by this path, and no group has their keys. All else is the
@@ -58,8 +57,8 @@ class QuickPath {
 
   // False: the batch is not for it, or not now; nothing was done. There is room for its writes.
   bool take(BatchRun& run);
-  // What can be done without waiting.
-  void step();
+  // What can be done without waiting, by a thread of that owner.
+  void step(const BatchRun::Owner& who);
   // What was taken ends, though nobody calls `step` any more.
   void finish_soon();
   // Some background work: frees memory; true while more waits.
@@ -70,6 +69,7 @@ class QuickPath {
  private:
   bool suits(const BatchRun& run) const;
   bool is_held(Batch& batch) const;
+  bool is_next(const BatchRun::Owner& who);
   bool advance(bool may_wait);
   bool begin(bool may_wait);
   void gather();

@@ -221,7 +221,7 @@ void Worker::Impl::note_end(BatchRun& run) {
 // Takes the news. What can go on in this thread does. Of a run that has ended where it was
 // submitted there may be news: its replies were let go just before.
 void Worker::Impl::look(const Visit* visit) {
-  if (polls() && !any_news.load(std::memory_order_relaxed)) quick_path->step();
+  if (polls() && !any_news.load(std::memory_order_relaxed)) quick_path->step(*this);
   auto now = std::exchange(seen, {});
   {
     const std::lock_guard guard(mutex);
@@ -333,7 +333,7 @@ bool Worker::linger() {
   Impl& impl = *impl_;
   for (uint32_t i = 0; i < looks_at_once && impl.polls(); ++i) {
     if (impl.any_news.load(std::memory_order_relaxed)) return true;
-    impl.quick_path->step();
+    impl.quick_path->step(impl);
     if (++impl.looks == most_looks) impl.leave_to_finisher();
     __builtin_ia32_pause();
   }

@@ -70,9 +70,15 @@ void LineIndex::free_retired(Retired& retired) {
 // Segments of the directory, each once, and those that lines are moving to.
 std::vector<Segment*> LineIndex::all_segments() const {
   std::vector<Segment*> segments;
+  // Each has to be read before the next one is known, so they are asked for before.
+  constexpr uint64_t ahead = 16;
   const Directory* directory = directory_.load(std::memory_order_acquire);
+  const auto segment_at = [&](uint64_t i) {
+    return reinterpret_cast<Segment*>(load_pair(&directory->entries[i]).second);
+  };
   for (uint64_t i = 0; i < directory->size();) {
-    auto* segment = reinterpret_cast<Segment*>(load_pair(&directory->entries[i]).second);
+    if (i + ahead < directory->size()) __builtin_prefetch(segment_at(i + ahead));
+    auto* segment = segment_at(i);
     segments.push_back(segment);
     i += uint64_t{1} << (directory->view.bits - segment->depth);
   }

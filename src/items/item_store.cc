@@ -26,6 +26,7 @@ ItemStore::ItemStore(Pages& pages, MemoryBudget& budget, EpochDomain& epochs)
       compactor_(
           std::make_unique<Compactor>(pool_, classes_, free_bytes_, drains_, closed_chunks_)) {
   for (uint32_t c = 0; c < size_classes::count; ++c) classes_[c].open(pool_, c, free_bytes_);
+  half_freed_.reserve(1 << 10);  // one a thread, at most
 }
 
 ItemStore::~ItemStore() {

@@ -19,7 +19,8 @@
 // Limits. At most `most` asides have rows that wait, with `most_rows` rows and about `most_bytes`
 // of input. Their outputs count as unsent bytes of the connection. What runs behind an aside is
 // answered, and never parsed again. So there are few reads: as many as may all be answered
-// (`reads_before_change` in net/protocol.h). What shows no value goes on.
+// (`reads_before_change` in net/protocol.h). In RESP what shows no value goes on.
+//
 // Threads. Belongs to its connection's loop.
 #pragma once
 
