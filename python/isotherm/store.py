@@ -31,10 +31,13 @@ class Item(NamedTuple):
     expires_at: float | None
 
 
-def check_statuses(statuses, on_full):
-    """Which rows were done; raises for what failed otherwise."""
+def check_on_full(on_full):
     if on_full not in ("raise", "mask"):
         raise ValueError("on_full must be 'raise' or 'mask'")
+
+
+def check_statuses(statuses, on_full):
+    """Which rows were done; raises for what failed otherwise."""
     done = statuses == _errors.OK
     if not done.all():
         full = int(np.count_nonzero(statuses == _errors.OUT_OF_MEMORY))
@@ -185,6 +188,7 @@ class Store(_Requests):
             on_full: ``"raise"`` stores what it can and raises ``TableFullError``; ``"mask"`` only
                 returns which were stored.
         """
+        check_on_full(on_full)
         options = _conditions(if_absent, if_present, versions, keep_ttl)
         statuses = self._core.put_many(keys, values, options, _expiry(ttl), versions)
         return check_statuses(statuses, on_full)
