@@ -4,7 +4,7 @@ import numpy as np
 
 from . import _arrays, _core, _errors, _files
 from ._types import name_of
-from .store import IF_ABSENT, IF_VERSION, check_statuses
+from .store import IF_ABSENT, IF_VERSION, check_on_full, check_statuses
 from .table import Table
 
 _STRING = (bytes, str)
@@ -100,6 +100,7 @@ class BytesTable(Table):
         return self._core.put_many(column, values, options, 0, versions)
 
     def put(self, keys, values, on_full="raise"):
+        check_on_full(on_full)
         column, shape = self._keys(keys)
         stored = check_statuses(self._put(column, self._values(values, shape)), on_full)
         return self._shaped(stored, shape) if on_full == "mask" else None
@@ -179,6 +180,7 @@ class BytesTable(Table):
                             lambda i, value: new[i] if value == old[i] else None, "raise")
 
     def add(self, keys, values, on_full="raise"):
+        check_on_full(on_full)
         if self._value is None or self._value[0].kind not in "iuf":
             raise TypeError("add: values of this table cannot be added")
         column, shape = self._keys(keys)

@@ -2,12 +2,19 @@
 
 import asyncio
 import time
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from . import _core, _errors
 from ._types import parse_memory
+
+Text = bytes | str
+Strings = Any
+"""A list of bytes or str, an Arrow array, or a NumPy array (see ``Store.get_many``)."""
+Mask = NDArray[np.bool_]
 
 # Options of a request, as include/isotherm/batch.h numbers them.
 IF_ABSENT, IF_PRESENT, IF_VERSION, KEEP_EXPIRY = 1, 2, 4, 8
@@ -24,10 +31,13 @@ class Item(NamedTuple):
     expires_at: float | None
 
 
-def check_statuses(statuses, on_full):
-    """Which rows were done; raises for what failed otherwise."""
+def check_on_full(on_full):
     if on_full not in ("raise", "mask"):
         raise ValueError("on_full must be 'raise' or 'mask'")
+
+
+def check_statuses(statuses, on_full):
+    """Which rows were done; raises for what failed otherwise."""
     done = statuses == _errors.OK
     if not done.all():
         full = int(np.count_nonzero(statuses == _errors.OUT_OF_MEMORY))
@@ -63,18 +73,19 @@ def _conditions(if_absent, if_present, version, keep_ttl):
 
 
 class _Requests:
-    """The requests about one key; ``_request`` says what becomes of each."""
+    """The requests about one key. A ``Store`` returns the reply of each, a ``Pipeline`` itself, and an
+    ``AsyncStore`` a future; so their types differ."""
 
-    def get(self, key):
+    def get(self, key: Text) -> Any:
         """The value of a key as bytes, or None."""
         return self._request((_GET, _checked(key, "key"), None, 0, 0, 0))
 
-    def get_item(self, key):
+    def get_item(self, key: Text) -> Any:
         """The value with its version and expiry, an ``Item``, or None."""
         return self._request((_GET_ITEM, _checked(key, "key"), None, 0, 0, 0))
 
-    def put(self, key, value, *, ttl=None, if_absent=False, if_present=False, version=None,
-            keep_ttl=False):
+    def put(self, key: Text, value: Text, *, ttl: float | None = None, if_absent: bool = False,
+            if_present: bool = False, version: int | None = None, keep_ttl: bool = False) -> Any:
         """Stores a value; returns whether the conditions let it.
 
         Args:
@@ -87,24 +98,24 @@ class _Requests:
         return self._request((_PUT, _checked(key, "key"), _checked(value, "value"), version or 0,
                               options, _expiry(ttl)))
 
-    def erase(self, key, *, version=None):
+    def erase(self, key: Text, *, version: int | None = None) -> Any:
         """Removes a key; returns whether it was there (and at this version)."""
         options = IF_VERSION if version is not None else 0
         return self._request((_ERASE, _checked(key, "key"), None, version or 0, options, 0))
 
-    def add(self, key, delta=1):
+    def add(self, key: Text, delta: int = 1) -> Any:
         """Adds to a decimal integer, which begins at 0; returns the sum."""
         return self._request((_ADD, _checked(key, "key"), None, int(delta), 0, 0))
 
-    def append(self, key, value):
+    def append(self, key: Text, value: Text) -> Any:
         """Puts bytes behind the value; returns its new length."""
         return self._request((_APPEND, _checked(key, "key"), _checked(value, "value"), 0, 0, 0))
 
-    def prepend(self, key, value):
+    def prepend(self, key: Text, value: Text) -> Any:
         """Puts bytes before the value; returns its new length."""
         return self._request((_PREPEND, _checked(key, "key"), _checked(value, "value"), 0, 0, 0))
 
-    def expire(self, key, ttl):
+    def expire(self, key: Text, ttl: float | None) -> Any:
         """Lets a key expire in ``ttl`` seconds, or never (None); returns whether it is there."""
         return self._request((_EXPIRE, _checked(key, "key"), None, 0, 0, _expiry(ttl)))
 
@@ -142,7 +153,8 @@ class Store(_Requests):
     [b'1', None, b'2']
     """
 
-    def __init__(self, memory=None, evict="noeviction", max_value_bytes=512 << 20):
+    def __init__(self, memory: int | str | None = None, evict: str = "noeviction",
+                 max_value_bytes: int = 512 << 20):
         self._core = _core.Store(parse_memory(memory), evict, max_value_bytes)
 
     def _request(self, request):
@@ -151,7 +163,7 @@ class Store(_Requests):
             raise reply
         return _answered(request, reply)
 
-    def get_many(self, keys, *, arrow=False):
+    def get_many(self, keys: Strings, *, arrow: bool = False) -> Any:
         """Values of keys: a list of bytes, None where a key is missing.
 
         Args:
@@ -161,12 +173,13 @@ class Store(_Requests):
         """
         return ArrowColumn(self._core.get_arrow(keys)) if arrow else self._core.get_many(keys)
 
-    def get_items(self, keys):
+    def get_items(self, keys: Iterable[Text]) -> list[Item | None]:
         """The values with their versions and expiries: a list of ``Item`` or None."""
         return self.pipeline()._all((_GET_ITEM, key, None, 0, 0, 0) for key in keys)
 
-    def put_many(self, keys, values, *, ttl=None, if_absent=False, if_present=False, versions=None,
-                 keep_ttl=False, on_full="raise"):
+    def put_many(self, keys: Strings, values: Strings, *, ttl: float | None = None,
+                 if_absent: bool = False, if_present: bool = False, versions: Any = None,
+                 keep_ttl: bool = False, on_full: str = "raise") -> Mask:
         """Stores values; returns which were stored, a bool array.
 
         Args:
@@ -175,23 +188,24 @@ class Store(_Requests):
             on_full: ``"raise"`` stores what it can and raises ``TableFullError``; ``"mask"`` only
                 returns which were stored.
         """
+        check_on_full(on_full)
         options = _conditions(if_absent, if_present, versions, keep_ttl)
         statuses = self._core.put_many(keys, values, options, _expiry(ttl), versions)
         return check_statuses(statuses, on_full)
 
-    def erase_many(self, keys, *, versions=None):
+    def erase_many(self, keys: Strings, *, versions: Any = None) -> Mask:
         """Removes keys; returns which were there, a bool array."""
         return check_statuses(self._core.erase_many(keys, versions), "raise")
 
-    def expire_many(self, keys, ttl):
+    def expire_many(self, keys: Strings, ttl: float | None) -> Mask:
         """Lets keys expire in ``ttl`` seconds, or never (None); which were there, a bool array."""
         return check_statuses(self._core.expire_many(keys, _expiry(ttl)), "raise")
 
-    def contains_many(self, keys):
+    def contains_many(self, keys: Strings) -> Mask:
         """Which keys are there, a bool array."""
         return self._core.contains_many(keys)
 
-    def pipeline(self, *, atomic=False):
+    def pipeline(self, *, atomic: bool = False) -> "Pipeline":
         """Requests that are collected and then run together, in order.
 
         With ``atomic`` no other thread sees a part of them done; all that is in one pipeline takes
@@ -203,11 +217,11 @@ class Store(_Requests):
         """
         return Pipeline(self._core, atomic)
 
-    def asyncio(self):
+    def asyncio(self) -> "AsyncStore":
         """The same requests for asyncio: an ``AsyncStore``."""
         return AsyncStore(self)
 
-    def keys(self, chunk=65536):
+    def keys(self, chunk: int = 65536) -> Iterator[list[bytes]]:
         """Goes over the keys in lists of at least about ``chunk``, in no order.
 
         Keys that are there from the beginning to the end come at least once.
@@ -219,16 +233,16 @@ class Store(_Requests):
             if keys:
                 yield keys
 
-    def clear(self):
+    def clear(self) -> None:
         """Removes all keys."""
         self._core.clear()
 
-    def maintain(self):
+    def maintain(self) -> bool:
         """A bounded step of background work (expiry, eviction, growth); calls do it, too. Call it
         now and then when idle; True while more waits."""
         return self._core.maintain()
 
-    def stats(self):
+    def stats(self) -> dict[str, int]:
         """A dict of counts: ``entries`` and ``memory_bytes``, which the cap limits."""
         return {"entries": len(self), "memory_bytes": self._core.memory_bytes}
 
@@ -277,7 +291,7 @@ class Pipeline(_Requests):
     def __len__(self):
         return len(self._requests)
 
-    def execute(self, *, raise_errors=True):
+    def execute(self, *, raise_errors: bool = True) -> list[Any]:
         """Runs what was collected and returns a list of replies; the pipeline is empty then.
 
         Where a request fails, the others have run. The first failure is raised, or, without

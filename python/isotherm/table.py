@@ -1,11 +1,18 @@
 """Table: a dictionary that takes and gives arrays."""
 
 import os
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from . import _core, _files
 from ._types import name_of, parse_key, parse_memory, parse_value
+
+Keys = Any
+"""An int or byte string, a list, or an array (see ``Table``)."""
+Mask = NDArray[np.bool_]
 
 
 class Table:
@@ -44,7 +51,8 @@ class Table:
     ([[3.0, 4.0], [0.0, 0.0]], [True, False])
     """
 
-    def __new__(cls, key="u64", value="u64", *, device="auto", expected=0, memory=None, evict=None):
+    def __new__(cls, key: Any = "u64", value: Any = "u64", *, device: str | list[str] = "auto",
+                expected: int = 0, memory: int | str | None = None, evict: str | None = None):
         if cls is not Table:
             return super().__new__(cls)
         made = _make(key, value, device, expected, memory, evict)
@@ -54,7 +62,7 @@ class Table:
 
     # A class of its own for each kind; that of 64-bit keys and fixed values has most verbs in C++.
 
-    def get(self, keys, out=None):
+    def get(self, keys: Keys, out: Any = None) -> tuple[Any, Mask]:
         """Values of keys, and which were found.
 
         Args:
@@ -75,7 +83,7 @@ class Table:
         """
         raise NotImplementedError
 
-    def contains(self, keys):
+    def contains(self, keys: Keys) -> Mask:
         """Which keys are there: a bool array ``[...]``. ``key in table`` asks for one.
 
         >>> table = isotherm.Table()
@@ -85,7 +93,7 @@ class Table:
         """
         raise NotImplementedError
 
-    def put(self, keys, values, on_full="raise"):
+    def put(self, keys: Keys, values: Any, on_full: str = "raise") -> Mask | None:
         """Stores a value under each key, whether it is there or not.
 
         Args:
@@ -102,7 +110,7 @@ class Table:
         """
         raise NotImplementedError
 
-    def erase(self, keys):
+    def erase(self, keys: Keys) -> Mask:
         """Removes keys; returns which were there, a bool array ``[...]``.
 
         >>> table = isotherm.Table()
@@ -112,7 +120,7 @@ class Table:
         """
         raise NotImplementedError
 
-    def put_if_absent(self, keys, values):
+    def put_if_absent(self, keys: Keys, values: Any) -> Mask:
         """Stores values of keys that are missing; returns which were stored, a bool array ``[...]``.
 
         >>> isotherm.Table().put_if_absent([1, 1], [10, 11])
@@ -120,7 +128,7 @@ class Table:
         """
         raise NotImplementedError
 
-    def get_or_put(self, keys, initial):
+    def get_or_put(self, keys: Keys, initial: Any) -> tuple[Any, Mask]:
         """Values of keys, where those that are missing get the initial ones.
 
         Returns:
@@ -134,7 +142,7 @@ class Table:
         """
         raise NotImplementedError
 
-    def compare_and_swap(self, keys, expected, desired):
+    def compare_and_swap(self, keys: Keys, expected: Any, desired: Any) -> Mask:
         """Stores ``desired`` where the value is ``expected``, byte by byte.
 
         Returns which were stored, a bool array ``[...]``; a key that is missing is none.
@@ -146,7 +154,7 @@ class Table:
         """
         raise NotImplementedError
 
-    def add(self, keys, values, on_full="raise"):
+    def add(self, keys: Keys, values: Any, on_full: str = "raise") -> Mask | None:
         """Adds to the value of each key, a missing one counting as zeros; rows by element.
 
         Integers wrap around. ``TypeError`` where the dtype cannot be added (float16, bool, records).
@@ -158,7 +166,7 @@ class Table:
         """
         raise NotImplementedError
 
-    def items(self, chunk=65536):
+    def items(self, chunk: int = 65536) -> Iterator[tuple[Any, Any]]:
         """Goes over all entries in chunks of at least about ``chunk``: ``(keys, values)`` each.
 
         In no order. Entries that are there from the beginning to the end come at least once; those
@@ -178,11 +186,11 @@ class Table:
             if len(keys):
                 yield keys, values
 
-    def keys(self, chunk=65536):
+    def keys(self, chunk: int = 65536) -> Iterator[Any]:
         """The keys of ``items``, chunk by chunk."""
         return (keys for keys, _ in self.items(chunk))
 
-    def stats(self):
+    def stats(self) -> dict[str, Any]:
         """A dict of counts: ``entries``, ``memory_bytes`` (what the cap limits), and the kind.
 
         >>> isotherm.Table(value="f32[128]").stats()["row_bytes"]
@@ -191,7 +199,7 @@ class Table:
         return {"entries": len(self), "memory_bytes": self.memory_bytes, "device": "cpu",
                 "row_bytes": getattr(self, "row_bytes", None)} | self._kind()
 
-    def save(self, path):
+    def save(self, path: str | os.PathLike) -> None:
         """Writes all entries to a file with checksums, which takes the place of one that is there.
 
         The file is complete or not there: it is written beside ``path`` and renamed. Writes of other
@@ -200,7 +208,8 @@ class Table:
         _files.save(self, path)
 
     @classmethod
-    def load(cls, path, *, device="auto", memory=None, evict=None):
+    def load(cls, path: str | os.PathLike, *, device: str = "auto", memory: int | str | None = None,
+             evict: str | None = None) -> "Table":
         """A table of what ``save`` has written.
 
         Raises ``ValueError`` for a file that is no table's, is cut, or was changed.

@@ -217,6 +217,18 @@ TEST_F(RowTableTest, WithoutMemoryForOneRowEveryKeyIsRefused) {
   EXPECT_EQ(hits, (std::vector<uint8_t>{reply_retry, reply_retry}));
 }
 
+TEST_F(RowTableTest, FewLargeRowsFindRoomBelowASmallCap) {
+  constexpr uint64_t wide = 1 << 20;
+  RowTable few({.row_bytes = wide, .maxmemory = 24 << 20, .hash_seed = seed});
+  RowHandle mine(few);
+  const std::vector<char> row(wide, 'x');
+  uint64_t stored = 0;
+  while (mine.put(Keys{stored}, row.data()).refused == 0) ASSERT_LT(++stored, 24u);
+  EXPECT_GE(stored, 12u);
+  EXPECT_EQ(mine.put(Keys{0}, row.data()).found, 1u);
+  EXPECT_EQ(few.size(), stored);
+}
+
 // Writers fill each row with one number; whoever saw memory that is used again too early, or a row
 // while it is written, would find two.
 TEST_F(RowTableTest, ReadersSeeWholeRowsAndSumsAreExact) {

@@ -6,7 +6,11 @@
 namespace isotherm {
 
 RowPool::RowPool(Pages& pages, MemoryBudget& budget, EpochDomain& epochs, uint64_t row_bytes)
-    : pages_(pages), budget_(budget), epochs_(epochs), stride_((row_bytes + 7) / 8 * 8) {}
+    : pages_(pages),
+      budget_(budget),
+      epochs_(epochs),
+      stride_((row_bytes + 7) / 8 * 8),
+      reserve_(std::clamp<uint64_t>(Pages::page_bytes / 8 / stride_, 1, most_reserved)) {}
 
 // Under the mutex, like those that follow.
 void RowPool::reclaim() {
@@ -38,14 +42,14 @@ size_t RowPool::pop(std::span<char*> rows, size_t keep) {
 
 size_t RowPool::take(std::span<char*> rows) {
   const std::lock_guard guard(mutex_);
-  if (free_.size() < rows.size() + reserve) reclaim();
-  while (free_.size() < rows.size() + reserve) {
+  if (free_.size() < rows.size() + reserve_) reclaim();
+  while (free_.size() < rows.size() + reserve_) {
     if (left_ == 0 && !add_page()) break;
-    const uint64_t more = std::min<uint64_t>(left_, rows.size() + reserve - free_.size());
+    const uint64_t more = std::min<uint64_t>(left_, rows.size() + reserve_ - free_.size());
     for (uint64_t i = 0; i < more; ++i, next_ += stride_) free_.push_back(next_);
     left_ -= more;
   }
-  return pop(rows, reserve);
+  return pop(rows, reserve_);
 }
 
 size_t RowPool::take_reserved(std::span<char*> rows) {

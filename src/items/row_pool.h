@@ -23,8 +23,8 @@ namespace isotherm {
 
 class RowPool {
  public:
-  // Rows kept for those who replace others.
-  static constexpr size_t reserve = 16;
+  // Rows kept for those who replace others, fewer where they are large.
+  static constexpr uint64_t most_reserved = 16;
 
   RowPool(Pages& pages, MemoryBudget& budget, EpochDomain& epochs, uint64_t row_bytes);
   RowPool(const RowPool&) = delete;
@@ -47,6 +47,7 @@ class RowPool {
   MemoryBudget& budget_;
   EpochDomain& epochs_;
   const uint64_t stride_;
+  const size_t reserve_;
   std::mutex mutex_;  // all below
   std::vector<char*> free_;
   RetiredQueue retired_;
