@@ -28,7 +28,7 @@
 // memory budget. Where there is no room to grow, keys that are not read give way.
 //
 // Threads. find and update: any, within an epoch. warm, cool and step: one, in no epoch of its own.
-// Limits. A database's index must stay the same object while one of its bins is not cold.
+// Limits. A database's index stays the same object, so a flush that detaches it is not served yet.
 // Sources. EKRM, sections 4.1 to 4.3 and 5.4; docs/papers.md says what is different.
 #pragma once
 
@@ -70,7 +70,8 @@ class HotTable : public BinKeeper {
   static constexpr double shrink_at = 0.1;
   static constexpr uint32_t lines_a_step = 256;
 
-  // `indexes`: by database; null for one that is empty. Throws std::bad_alloc.
+  // `indexes`: by database; null for one that has none, about which nobody asks here. Throws
+  // std::bad_alloc.
   HotTable(std::vector<LineIndex*> indexes, BinStates& states, EpochDomain& epochs,
            MemoryBudget& budget, const Options& options);
   ~HotTable() override;

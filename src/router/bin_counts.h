@@ -3,7 +3,7 @@
 // Threads note one of `one_of` of their requests (RequestSample); the trainer reads all counts and
 // then halves them, so a request counts half as much after each training.
 //
-// Threads. note: any. The others: the trainer. Counts that are noted while it ages may be lost.
+// Threads. note: any. The others: the trainer.
 #pragma once
 
 #include <atomic>

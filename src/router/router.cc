@@ -18,8 +18,7 @@ Router::Worth Router::worth_of(const std::vector<bool>& hot, uint64_t all) const
 
 bool Router::pays(const Worth& now, const Worth& then) const {
   if (then.requests >= now.requests + options_.least_gain) return true;
-  // Much less to be kept, for the same requests or because the model wants fewer.
-  return then.bins <= now.bins * (1 - options_.least_gain * 10);
+  return then.bins <= now.bins * (1 - options_.least_saving);
 }
 
 bool Router::train(uint64_t keys) {
@@ -31,11 +30,13 @@ bool Router::train(uint64_t keys) {
   const Worth now = worth_of(hot_, all);
   const Worth then = worth_of(chosen, all);
   counts_.age();
-  if (chosen == hot_ || (!pays(now, then) && ++refusals_ < options_.most_refusals)) {
+  const bool same = chosen == hot_;
+  const bool refused = !same && !pays(now, then) && ++refusals_ < options_.most_refusals;
+  if (!refused) refusals_ = 0;
+  if (same || refused) {
     share_hot_.store(now.requests, std::memory_order_relaxed);
     return false;
   }
-  refusals_ = 0;
   changes_.add();
   share_hot_.store(then.requests, std::memory_order_relaxed);
   hot_ = std::move(chosen);

@@ -3,9 +3,9 @@
 // A request's side is its bin's state (`of`: one multiplication and one read of a byte). In the
 // background a trainer reads the sample (router/bin_counts.h), asks the model (router/model.h) and
 // hands what it says to the flow (router/bin_flow.h). What the model says is put into effect when
-// it would serve a larger share of the sampled requests hot, or the same share with fewer bins, by
-// `least_gain` of all requests or of all bins that are hot; else the old choice stays, so that
-// chance does not move bins. After `most_refusals` trainings it is put into effect anyway.
+// it would serve more of the sampled requests hot, by `least_gain` of all, or needs fewer bins, by
+// `least_saving` of those that are hot; else the old choice stays, so that chance does not move
+// bins. What was refused `most_refusals` times in a row is put into effect anyway.
 //
 // A wrong choice costs time and nothing else.
 //
@@ -29,6 +29,7 @@ class Router {
  public:
   struct Options {
     double least_gain = 0.02;
+    double least_saving = 0.2;
     uint32_t most_refusals = 64;
     uint64_t least_sample = 1000;  // requests without which nothing is learned
     uint32_t group = BinFlow::usual_group;
