@@ -2,8 +2,8 @@
 // promises, over any device.
 //
 // An index of keys to row numbers, and the rows. Calls are worked off in parts; a part of a get is
-// a lookup and a copy, a part of a put is an offer of free rows, a put_if_absent of their numbers,
-// and a copy (gpu/rows/row_kernels.h).
+// a lookup and a copy, a part of a put or of what inserts absent keys is an offer of free rows, a
+// put_if_absent of their numbers, and a copy (gpu/rows/row_kernels.h).
 //
 // Threads. Any; one mutex.
 #pragma once
@@ -51,15 +51,37 @@ class DeviceRowStore {
     parts(n, stream, [&](uint64_t first, uint64_t count) {
       look_up(keys + first, found + first, count, DeviceOp::get, stream);
       launch(stream, count,
-             CopyRowsKernel<false>{rows_.view(), numbers_.data(), found + first,
-                                   rows + first * row_units_, count});
+             CopyRowsKernel<RowCopy::out>{rows_.view(), numbers_.data(), found + first,
+                                          rows + first * row_units_, count});
     });
   }
 
+  // Where memory has ended keys that are present are put all the same.
   void put(const uint64_t* keys, const Pair* rows, uint8_t* stored, uint64_t n, Stream stream) {
     parts(n, stream, [&](uint64_t first, uint64_t count) {
-      put_part(keys + first, rows + first * row_units_,
+      put_part(keys + first, const_cast<Pair*>(rows) + first * row_units_,
                stored != nullptr ? stored + first : nullptr, count, stream);
+    });
+  }
+
+  // Rows of keys that are present are read, those of others inserted; of several requests for an
+  // absent key the first inserts its row, and the others read that.
+  void get_or_insert(const uint64_t* keys, Pair* rows, uint8_t* found, uint64_t n, Stream stream) {
+    parts(n, stream, [&](uint64_t first, uint64_t count) {
+      get_or_insert_part(keys + first, rows + first * row_units_, found + first, count, stream);
+    });
+  }
+
+  // Adds floats to the rows of keys that are present.
+  void accumulate(const uint64_t* keys, const float* deltas, uint8_t* found, uint64_t n,
+                  Stream stream) {
+    const uint64_t floats = row_units_ * (sizeof(Pair) / sizeof(float));
+    parts(n, stream, [&](uint64_t first, uint64_t count) {
+      uint8_t* replies = found != nullptr ? found + first : found_.data();
+      look_up(keys + first, replies, count, DeviceOp::get, stream);
+      launch(stream, count * floats,
+             AccumulateRowsKernel{rows_.view(), numbers_.data(), replies, deltas + first * floats,
+                                  count});
     });
   }
 
@@ -113,58 +135,77 @@ class DeviceRowStore {
     index_.run(requests, stream);
   }
 
-  // Where memory has ended keys that are present are put all the same; requests behind the rows
-  // that are left are offered none.
-  void put_part(const uint64_t* keys, const Pair* rows, uint8_t* stored, uint64_t count,
-                Stream stream) {
-    const uint64_t free = rows_.reserve(count, stream);
-    if (free < count) {
-      put_few(keys, rows, stored, count, free, stream);
-      return;
-    }
-    rows_.taken(count);
-    const RowsView view = rows_.view();
-    launch(stream, count, OfferRowsKernel{view, numbers_.data(), count});
-    launch(stream, 1, TakeRowsKernel{view, count});
-    DeviceRequests requests;
-    requests.rows = count;
-    requests.op = DeviceOp::put_if_absent;
-    requests.keys = keys;
-    requests.values = numbers_.data();
-    requests.values_out = present_.data();
-    requests.found = found_.data();
-    index_.run(requests, stream);
-    launch(stream, count,
-           ClaimRowsKernel{view, numbers_.data(), present_.data(), found_.data(), stored, count});
-    launch(
-        stream, count,
-        CopyRowsKernel<true>{view, numbers_.data(), found_.data(), const_cast<Pair*>(rows), count});
-  }
-
-  // In parts that the free rows suffice for; without any, only rows of present keys.
-  void put_few(const uint64_t* keys, const Pair* rows, uint8_t* stored, uint64_t count,
-               uint64_t free, Stream stream) {
+  // Calls with(first, rows) for parts whose rows may each take one, which were offered to the index
+  // then, and without(first, rows) behind those that rows were left for.
+  template <class With, class Without>
+  void offer(const uint64_t* keys, uint8_t* found, uint64_t count, Stream stream, With&& with,
+             Without&& without) {
     for (uint64_t first = 0; first < count;) {
-      const uint64_t some = std::min(count - first, std::max<uint64_t>(free, 1));
-      uint8_t* to = stored != nullptr ? stored + first : nullptr;
-      if (free == 0) {
-        replace_part(keys + first, rows + first * row_units_, to, count - first, stream);
-        return;
-      }
-      put_part(keys + first, rows + first * row_units_, to, some, stream);
+      const uint64_t some = rows_.reserve(count - first, stream);
+      if (some == 0) return without(first, count - first);
+      rows_.taken(some);
+      launch(stream, some, OfferRowsKernel{rows_.view(), numbers_.data(), some});
+      launch(stream, 1, TakeRowsKernel{rows_.view(), some});
+      DeviceRequests requests;
+      requests.rows = some;
+      requests.op = DeviceOp::put_if_absent;
+      requests.keys = keys + first;
+      requests.values = numbers_.data();
+      requests.values_out = present_.data();
+      requests.found = found + first;
+      index_.run(requests, stream);
+      with(first, some);
       first += some;
-      free = rows_.reserve(count - first, stream);
     }
   }
 
-  void replace_part(const uint64_t* keys, const Pair* rows, uint8_t* stored, uint64_t count,
-                    Stream stream) {
-    look_up(keys, found_.data(), count, DeviceOp::get, stream);
-    const RowsView view = rows_.view();
-    launch(stream, count, KeepRowsKernel{view, numbers_.data(), found_.data(), stored, count});
-    launch(
-        stream, count,
-        CopyRowsKernel<true>{view, numbers_.data(), found_.data(), const_cast<Pair*>(rows), count});
+  void put_part(const uint64_t* keys, Pair* rows, uint8_t* stored, uint64_t count, Stream stream) {
+    uint8_t* found = found_.data();
+    const auto copy_in = [&](uint64_t first, uint64_t some) {
+      launch(stream, some,
+             CopyRowsKernel<RowCopy::put>{rows_.view(), numbers_.data(), found + first,
+                                          rows + first * row_units_, some});
+    };
+    const auto from = [&](uint64_t first) { return stored != nullptr ? stored + first : nullptr; };
+    offer(
+        keys, found, count, stream,
+        [&](uint64_t first, uint64_t some) {
+          launch(stream, some,
+                 ClaimRowsKernel<true>{rows_.view(), numbers_.data(), present_.data(),
+                                       found + first, from(first), some});
+          copy_in(first, some);
+        },
+        [&](uint64_t first, uint64_t some) {
+          look_up(keys + first, found + first, some, DeviceOp::get, stream);
+          launch(stream, some,
+                 KeepRowsKernel{rows_.view(), numbers_.data(), found + first, from(first), some});
+          copy_in(first, some);
+        });
+  }
+
+  void get_or_insert_part(const uint64_t* keys, Pair* rows, uint8_t* found, uint64_t count,
+                          Stream stream) {
+    const auto copy_out = [&](uint64_t first, uint64_t some) {
+      launch(stream, some,
+             CopyRowsKernel<RowCopy::out>{rows_.view(), numbers_.data(), found + first,
+                                          rows + first * row_units_, some});
+    };
+    offer(
+        keys, found, count, stream,
+        [&](uint64_t first, uint64_t some) {
+          launch(stream, some,
+                 ClaimRowsKernel<false>{rows_.view(), numbers_.data(), present_.data(),
+                                        found + first, nullptr, some});
+          launch(stream, some,
+                 CopyRowsKernel<RowCopy::insert>{rows_.view(), numbers_.data(), found + first,
+                                                 rows + first * row_units_, some});
+          copy_out(first, some);
+        },
+        [&](uint64_t first, uint64_t some) {
+          look_up(keys + first, found + first, some, DeviceOp::get, stream);
+          launch(stream, some, RefuseRowsKernel{found + first, some});
+          copy_out(first, some);
+        });
   }
 
   template <class Kernel>

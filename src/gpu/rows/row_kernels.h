@@ -74,7 +74,8 @@ struct TakeRowsKernel {
 };
 
 // After the index has answered the offers: makes `offered` the row of each request, gives back what
-// was not taken, and notes the last request of each row.
+// was not taken, and for puts notes the last request of each row.
+template <bool puts>
 struct ClaimRowsKernel {
   RowsView view;
   uint64_t* offered = nullptr;
@@ -91,7 +92,7 @@ struct ClaimRowsKernel {
       if (was != 0) view.free[Lane::atomic_add(view.free_count, uint64_t{1})] = offered[i];
       if (was == reply_retry) return;
       if (was == 1) offered[i] = present[i];
-      Lane::atomic_max(&view.last_writer[offered[i]], static_cast<uint32_t>(i) + 1);
+      if (puts) Lane::atomic_max(&view.last_writer[offered[i]], static_cast<uint32_t>(i) + 1);
     });
   }
 };
@@ -115,6 +116,19 @@ struct KeepRowsKernel {
   }
 };
 
+// The same for requests that read what they find.
+struct RefuseRowsKernel {
+  uint8_t* found = nullptr;
+  uint64_t rows = 0;
+
+  template <class Lane>
+  ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
+    each_request(lane, rows, [&](uint64_t i) {
+      if (found[i] == 0) found[i] = reply_retry;
+    });
+  }
+};
+
 // Rows of erased keys.
 struct FreeRowsKernel {
   RowsView view;
@@ -131,15 +145,40 @@ struct FreeRowsKernel {
   }
 };
 
-// Copies rows into the table (puts) or out of it (gets). A row is copied by as many lanes as it has
+// Adds to each float of a row that was found what the caller has for it, in any order.
+struct AccumulateRowsKernel {
+  RowsView view;
+  const uint64_t* numbers = nullptr;
+  const uint8_t* found = nullptr;
+  const float* deltas = nullptr;
+  uint64_t rows = 0;
+
+  template <class Lane>
+  ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
+    const uint64_t floats = view.row_bytes / sizeof(float);
+    each_request(lane, rows * floats, [&](uint64_t i) {
+      const uint64_t row = i / floats;
+      if (found[row] != 1) return;
+      auto* to = reinterpret_cast<float*>(view.row(numbers[row]));
+      Lane::atomic_add(to + i % floats, deltas[i]);
+    });
+  }
+};
+
+// Which rows are copied: out of the table where a key was found; into it for the last put of a
+// key; into it where a key was absent.
+enum class RowCopy : uint8_t { out, put, insert };
+
+// Copies rows into the table or out of it. A row is copied by as many lanes as it has
 // units of 16 bytes, up to a warp; several rows of a warp are on their way at a time.
-template <bool into>
+template <RowCopy copy>
 struct CopyRowsKernel {
+  static constexpr bool into = copy != RowCopy::out;
   static constexpr uint32_t at_a_time = 4;
 
   RowsView view;
   const uint64_t* numbers = nullptr;
-  const uint8_t* found = nullptr;  // gets: 1 where there is a row; puts: not reply_retry
+  const uint8_t* found = nullptr;  // 1: there was a row; 0: there was none; reply_retry: nor is
   Pair* rows_of_caller = nullptr;
   uint64_t rows = 0;
 
@@ -153,17 +192,17 @@ struct CopyRowsKernel {
       Pair* mine = nullptr;
       if (i < rows && wanted(i)) mine = view.row(numbers[i]);
       copy_warp(lane, first, mine);
-      if (into && mine != nullptr) view.last_writer[numbers[i]] = 0;
+      if (copy == RowCopy::put && mine != nullptr) view.last_writer[numbers[i]] = 0;
     }
   }
 
  private:
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool wanted(uint64_t i) const {
-    if constexpr (into) {
+    if constexpr (copy == RowCopy::put) {
       return found[i] != reply_retry &&
              view.last_writer[numbers[i]] == static_cast<uint32_t>(i) + 1;
     }
-    return found[i] == 1;
+    return found[i] == (copy == RowCopy::out ? 1 : 0);
   }
 
   // The rows of a warp's lanes: `mine` is this lane's in the table, or null.

@@ -232,6 +232,30 @@ TEST(SplitTable, KeepsItsPlaceInTheCallersStreams) {
   }
 }
 
+// A GPU that does not take its few requests by express, since a key comes twice, answers them by
+// launched kernels while others take theirs; where it is the first that is asked, all go another
+// way.
+TEST(SplitTable, AFewRequestsGoByExpressWhereTheyCan) {
+  FakeGpus gpus(2, 1);
+  const SplitOptions options = small();
+  ModelledSplitTable<FakeDevice> table(gpus.pointers, options);
+  std::vector<uint64_t> keys[2];
+  for (uint64_t key = 1; keys[0].size() < 4 || keys[1].size() < 4; ++key) {
+    keys[table.shard(key)].push_back(key);
+  }
+  const auto puts = [](const std::vector<uint64_t>& of) {
+    DeviceBatch batch;
+    for (const uint64_t key : of) batch.push_back({DeviceOp::put, key, batch.size() + 7, 0});
+    return batch;
+  };
+  EXPECT_TRUE(table.run_express(puts({keys[0][0], keys[1][0], keys[0][1], keys[1][1]}), false));
+  EXPECT_TRUE(table.run_express(puts({keys[1][2], keys[0][0], keys[1][2], keys[1][0]}), true));
+  EXPECT_FALSE(table.run_express(puts({keys[0][3], keys[1][3], keys[0][3]}), true));
+  table.check_all();
+  EXPECT_EQ(table.wrong() + table.refused(), 0u);
+  EXPECT_EQ(table.table().stats().entries, 5u);
+}
+
 // What calls cost. A part more than these launches or waits would be paid by every call.
 struct Cost {
   uint64_t launches = 0;
