@@ -241,10 +241,8 @@ class SplitTable {
   // devices keep their keys; several need parts even then, of fewer rows.
   void make_parts() {
     const uint64_t before = used();
-    if (may_share_ && !make_parts_with_host()) {
-      may_share_ = false;
-      layout_.lists = 0;
-    }
+    if (may_share_) may_share_ = make_parts_with_host();
+    if (!may_share_) layout_.lists = 0;
     while (!alone() && !parts_) {
       try {
         parts_.emplace(gpus_, direct_, layout_, nullptr);
