@@ -95,7 +95,7 @@ class Bench {
     forget_replies(out_, found_, largest);
     DeviceRequests all = columns();
     measure(name, shift, [&](uint64_t first, uint64_t rows, uint64_t /*turn*/) {
-      table_->run(rows_from(all, first, rows), nullptr);
+      table_->run(rows_of(all, first, rows), nullptr);
     });
     wrong_ += replay_.replay(all);
   }
@@ -115,7 +115,7 @@ class Bench {
     }
     forget_replies(out_, found_, largest);
     const uint64_t turns = measure(name, shift, [&](uint64_t first, uint64_t rows, uint64_t turn) {
-      table_->run(rows_from(all[turn % 2], first, rows), nullptr);
+      table_->run(rows_of(all[turn % 2], first, rows), nullptr);
     });
     // What a turn finds depends on the one before it alone.
     DeviceRequests before = all[turns % 2];

@@ -210,7 +210,7 @@ class Bench {
   void measure(Table& table, const DeviceRequests& all, uint64_t rows, const std::string& name,
                int shift, double limit) {
     const double took = median_seconds(parameters_.rounds, [&](int round) {
-      table.run(rows_from(all, rows * static_cast<uint64_t>(round), rows), nullptr);
+      table.run(rows_of(all, rows * static_cast<uint64_t>(round), rows), nullptr);
     });
     replayed_wrong_ += replay_.replay(all);
     replayed_wrong_ +=

@@ -178,7 +178,7 @@ class Tiered {
   // Calls with rows of their own each, which are then replayed.
   double replayed(DeviceTable& table, const DeviceRequests& all) {
     const double rate = timed([&](int round) {
-      table.run(rows_from(all, rows * static_cast<uint64_t>(round), rows), nullptr);
+      table.run(rows_of(all, rows * static_cast<uint64_t>(round), rows), nullptr);
     });
     replayed_wrong_ += replay_.replay(all);
     replayed_wrong_ +=

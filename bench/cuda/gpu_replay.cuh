@@ -11,6 +11,7 @@
 
 #include "cuda/gpu_batches.cuh"
 #include "cuda/replayed_table.h"
+#include "gpu/kernel/request_columns.h"
 
 namespace isotherm::bench {
 
@@ -39,19 +40,6 @@ inline void forget_replies(uint64_t* values, uint8_t* found, uint64_t rows) {
   check(cudaDeviceSynchronize());
 }
 
-// Rows of a batch from `first` on.
-inline DeviceRequests rows_from(const DeviceRequests& batch, uint64_t first, uint64_t rows) {
-  const auto from = [&](auto* column) { return column != nullptr ? column + first : nullptr; };
-  DeviceRequests part = batch;
-  part.rows = rows;
-  part.ops = from(batch.ops);
-  part.keys = from(batch.keys);
-  part.values = from(batch.values);
-  part.values_out = from(batch.values_out);
-  part.found = from(batch.found);
-  return part;
-}
-
 // Takes batches in device memory to a model, piece by piece.
 class GpuReplay {
  public:
@@ -61,7 +49,7 @@ class GpuReplay {
   uint64_t replay(const DeviceRequests& batch) {
     uint64_t wrong = 0;
     for (uint64_t first = 0; first < batch.rows; first += piece) {
-      const DeviceRequests there = rows_from(batch, first, std::min(piece, batch.rows - first));
+      const DeviceRequests there = rows_of(batch, first, std::min(piece, batch.rows - first));
       DeviceRequests part = there;
       part.ops = to_host(ops_, there.ops, there.rows);
       part.keys = to_host(keys_, there.keys, there.rows);

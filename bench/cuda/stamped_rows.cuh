@@ -1,8 +1,10 @@
-// Rows on the GPU whose words are stamped (cuda/stamped_words.h): written, and read.
+// Rows on the GPU whose words are stamped (cuda/stamped_words.h): written, read, and taken to a
+// model.
 #pragma once
 
 #include <cstdint>
 
+#include "cuda/gpu_replay.cuh"
 #include "cuda/replayed_table.h"
 #include "cuda/stamped_words.h"
 
@@ -27,6 +29,18 @@ static __global__ void read_rows(const uint64_t* keys, const uint64_t* rows, uin
     if (!are_stamped(keys[i], rows + i * words, words)) found[i] = ReplayedTable::untouched_byte;
     stamps[i] = rows[i * words];
   }
+}
+
+// Takes to a model the gets of rows that were answered; wrong replies. `stamps` is overwritten.
+inline uint64_t replay_rows(GpuReplay& replay, const uint64_t* keys, const uint64_t* rows,
+                            uint64_t* stamps, uint8_t* found, uint64_t count, uint64_t words) {
+  read_rows<<<2048, 256>>>(keys, rows, stamps, found, count, words);
+  DeviceRequests gets;
+  gets.rows = count;
+  gets.keys = keys;
+  gets.values_out = stamps;
+  gets.found = found;
+  return replay.replay(gets);
 }
 
 }  // namespace isotherm::bench

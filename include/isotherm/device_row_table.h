@@ -5,6 +5,7 @@
 //   isotherm::DeviceRowTable table(options);
 //   table.put(keys, rows, n, stream);             // [n], [n][row_bytes], device pointers
 //   table.get(keys, rows_out, found, n, stream);  // rows_out[i] untouched where found[i] is 0
+//   table.accumulate(keys, gradients, found, n, stream);
 //
 // Any key may be stored. Rows are copied in and out; of several rows for one key in a call the last
 // stays. The table grows by itself; a key takes its row and 31 to 36 bytes.
@@ -46,6 +47,14 @@ class DeviceRowTable {
   // `stored` may be null.
   void put(const uint64_t* keys, const void* rows, uint8_t* stored, uint64_t n, Stream stream);
   void erase(const uint64_t* keys, uint64_t n, Stream stream);
+  // found[i] is 1 where the key was present, and rows[i] then becomes its row; 0 where it was
+  // absent and rows[i] was inserted; 255 where there was no room for it. Of several requests for an
+  // absent key the first inserts its row, and the others read that.
+  void get_or_insert(const uint64_t* keys, void* rows, uint8_t* found, uint64_t n, Stream stream);
+  // Adds `deltas`, [n][row_bytes / 4], to the rows of keys that are present, as floats, in any
+  // order; several of one key are all added. `found` may be null.
+  void accumulate(const uint64_t* keys, const float* deltas, uint8_t* found, uint64_t n,
+                  Stream stream);
 
   // Waits for all calls made so far.
   DeviceTableStats stats();

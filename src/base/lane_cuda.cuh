@@ -61,6 +61,7 @@ struct LaneCuda {
     using lane_cuda_internal::word;
     return static_cast<T>(atomicAdd(word(at), static_cast<lane_cuda_internal::Word<T>>(value)));
   }
+  __device__ static float atomic_add(float* at, float value) { return atomicAdd(at, value); }
   template <class T>
   __device__ static T atomic_or(T* at, T value) {
     return static_cast<T>(atomicOr(lane_cuda_internal::word(at), value));

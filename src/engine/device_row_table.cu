@@ -55,6 +55,16 @@ void DeviceRowTable::erase(const uint64_t* keys, uint64_t n, Stream stream) {
   state_->entered().erase(keys, n, stream);
 }
 
+void DeviceRowTable::get_or_insert(const uint64_t* keys, void* rows, uint8_t* found, uint64_t n,
+                                   Stream stream) {
+  state_->entered().get_or_insert(keys, static_cast<Pair*>(rows), found, n, stream);
+}
+
+void DeviceRowTable::accumulate(const uint64_t* keys, const float* deltas, uint8_t* found,
+                                uint64_t n, Stream stream) {
+  state_->entered().accumulate(keys, deltas, found, n, stream);
+}
+
 DeviceTableStats DeviceRowTable::stats() { return state_->entered().stats(); }
 
 }  // namespace isotherm

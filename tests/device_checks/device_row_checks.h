@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <type_traits>
 #include <unordered_map>
 #include <vector>
 
@@ -46,6 +47,33 @@ class ModelledRows {
       }
       if (ask && replies[i] != 1) fail("no reply to a put");
       model_[keys[i]] = {puts_, i * units_};
+    }
+  }
+
+  // Rows of absent keys stay, others are read. Every key of the batch may be refused.
+  void get_or_insert(const std::vector<uint64_t>& keys) {
+    ++puts_;
+    std::vector<Pair> rows(keys.size() * units_);
+    for (uint64_t i = 0; i < rows.size(); ++i) rows[i] = {puts_, i};
+    DeviceArray<Device, uint64_t> to_keys = upload(keys);
+    DeviceArray<Device, Pair> to_rows = upload(rows);
+    DeviceArray<Device, uint8_t> to_found = upload(std::vector<uint8_t>(keys.size(), 9));
+    store_.get_or_insert(to_keys.data(), to_rows.data(), to_found.data(), keys.size(),
+                         stream_.get());
+    const std::vector<Pair> got = download(to_rows);
+    const std::vector<uint8_t> found = download(to_found);
+    for (uint64_t i = 0; i < keys.size(); ++i) {
+      const bool present = model_.count(keys[i]) != 0;
+      if (found[i] == reply_retry && !present) {
+        ++refused_;
+        continue;
+      }
+      if (found[i] != static_cast<uint8_t>(present)) fail("found a row or missed it");
+      if (!present) model_[keys[i]] = {puts_, i * units_};
+      const Pair first = model_.at(keys[i]);
+      for (uint64_t u = 0; u < units_; ++u) {
+        if (got[i * units_ + u] != Pair{first.first, first.second + u}) fail("a row is wrong");
+      }
     }
   }
 
@@ -141,6 +169,82 @@ uint64_t check_rows(Device& device, uint64_t scale) {
   return wrong;
 }
 
+// Rows that are read, or inserted where keys are absent, with keys several times in a batch.
+template <class Device>
+uint64_t check_rows_get_or_insert(Device& device, uint64_t scale) {
+  uint64_t wrong = 0;
+  for (const uint32_t row_bytes : {16u, 528u}) {
+    const uint64_t rows = std::max<uint64_t>(scale * 64 / (64 + row_bytes), 64);
+    DeviceRequestSource source(row_bytes);
+    ModelledRows<Device> table(
+        device, {row_bytes, uint64_t{row_bytes} * 128, {0, 3, 6, static_cast<uint32_t>(rows)}});
+    std::vector<uint64_t> keys = source.keys(rows);
+    for (uint64_t i = 0; i < rows / 2; ++i) keys.push_back(keys[i]);
+    for (int round = 0; round < 4; ++round) {
+      std::shuffle(keys.begin(), keys.end(), source.random());
+      table.get_or_insert({keys.begin(), keys.begin() + keys.size() / 2});
+      table.put({keys.begin(), keys.begin() + keys.size() / 4}, true);
+      table.get_or_insert(keys);
+      table.erase({keys.begin(), keys.begin() + keys.size() / 3});
+    }
+    table.check_all();
+    wrong += table.wrong() + table.refused();
+  }
+  return wrong;
+}
+
+// Sums of floats in rows, of keys that come several times in a call; absent keys stay absent.
+template <class Device>
+uint64_t check_rows_accumulate(Device& device, uint64_t scale) {
+  constexpr uint64_t floats = 20;
+  DeviceRowStore<Device> store(
+      device, {floats * sizeof(float), 64 << 10, {0, 3, 6, static_cast<uint32_t>(scale / 2)}});
+  DeviceMemory<Device> memory(device, 0);
+  const DeviceStream<Device> stream(device);
+  DeviceRequestSource source(13);
+  const std::vector<uint64_t> known = source.keys(scale / 8);
+  std::vector<uint64_t> keys(scale);
+  for (uint64_t& key : keys) key = known[source.random()() % known.size()];
+  keys[scale / 2] = source.random()();  // absent
+  std::vector<float> deltas(scale * floats);
+  std::unordered_map<uint64_t, std::vector<float>> sums;
+  for (const uint64_t key : known) sums[key].assign(floats, 0);
+  for (uint64_t i = 0; i < scale; ++i) {
+    for (uint64_t f = 0; f < floats; ++f) {
+      deltas[i * floats + f] = static_cast<float>(source.random()() % 64);  // sums are exact
+      if (i != scale / 2) sums[keys[i]][f] += deltas[i * floats + f];
+    }
+  }
+  const auto upload = [&](const auto& from) {
+    using T = typename std::decay_t<decltype(from)>::value_type;
+    DeviceArray<Device, T> to(memory, from.size());
+    require_device(device.to_device(stream.get(), to.data(), from.data(), to.bytes()) &&
+                       device.synchronize(stream.get()),
+                   "copy");
+    return to;
+  };
+  const auto of_known = upload(known), of_keys = upload(keys);
+  const auto of_deltas = upload(deltas);
+  const auto found = upload(std::vector<uint8_t>(scale, 9));
+  const auto rows = upload(std::vector<float>(known.size() * floats));
+  auto* units = reinterpret_cast<Pair*>(rows.data());
+  store.put(of_known.data(), units, nullptr, known.size(), stream.get());
+  store.accumulate(of_keys.data(), of_deltas.data(), found.data(), scale, stream.get());
+  store.accumulate(of_keys.data(), of_deltas.data(), nullptr, scale, stream.get());
+  std::vector<uint8_t> replies(scale);
+  std::vector<float> got(known.size() * floats);
+  bool copied = device.to_host(stream.get(), replies.data(), found.data(), scale);
+  store.get(of_known.data(), units, found.data(), known.size(), stream.get());
+  copied = copied && device.to_host(stream.get(), got.data(), rows.data(), rows.bytes());
+  require_device(copied && device.synchronize(stream.get()), "copy");
+  uint64_t wrong = store.stats().entries == known.size() ? 0 : 1;
+  for (uint64_t i = 0; i < scale; ++i) wrong += replies[i] != (i == scale / 2 ? 0 : 1);
+  for (uint64_t i = 0; i < got.size(); ++i) {
+    wrong += got[i] != 2 * sums.at(known[i / floats])[i % floats];
+  }
+  return wrong;
+}
+
 // Memory ends: new keys are refused, present ones still take their new rows.
 template <class Device>
 uint64_t check_rows_without_memory(Device& device, uint64_t scale) {
@@ -159,7 +263,7 @@ uint64_t check_rows_without_memory(Device& device, uint64_t scale) {
     if (table.refused() != 0 && last == 100) last = round + 2;
     const std::vector<uint64_t> keys = source.keys(rows);
     all.insert(all.end(), keys.begin(), keys.end());
-    table.put(keys, true);
+    round % 2 == 0 ? table.put(keys, true) : table.get_or_insert(keys);
     table.get(all);
   }
   if (table.refused() == 0) table.fail("no key was refused");
@@ -191,6 +295,8 @@ constexpr DeviceTableCheck<Device> device_row_checks[] = {
     {"rows", check_rows<Device>},
     {"rows without memory", check_rows_without_memory<Device>},
     {"expected rows", check_expected_rows<Device>},
+    {"rows get or insert", check_rows_get_or_insert<Device>},
+    {"rows accumulate", check_rows_accumulate<Device>},
 };
 
 }  // namespace isotherm

@@ -71,6 +71,12 @@ class FakeLane {
     touch(at);
     return __atomic_fetch_add(at, value, __ATOMIC_RELAXED);
   }
+  static float atomic_add(float* at, float value) {
+    touch(at);
+    const float old = *at;
+    *at = old + value;
+    return old;
+  }
   template <class T>
   static T atomic_or(T* at, T value) {
     touch(at);

@@ -172,25 +172,16 @@ class Run {
   }
 
   void read_all() {
-    wrong_ += replay_.read_all(keys_, stamps_, stamps_out_, found_, batch,
-                               [&](const DeviceRequests& gets) {
-                                 system_.get(keys_, out_, found_, gets.rows);
-                                 finish(gets.rows);
-                               });
+    wrong_ += replay_.read_all(
+        keys_, stamps_, stamps_out_, found_, batch, [&](const DeviceRequests& gets) {
+          system_.get(keys_, out_, found_, gets.rows);
+          read_rows<<<blocks, 256>>>(keys_, out_, stamps_out_, found_, gets.rows, words());
+          count_absent<<<blocks, 256>>>(found_, gets.rows, absent_);
+        });
   }
   void check_gets(uint64_t rows) {
-    finish(rows);
-    DeviceRequests gets;
-    gets.rows = rows;
-    gets.keys = keys_;
-    gets.values_out = stamps_out_;
-    gets.found = found_;
-    wrong_ += replay_.replay(gets);
-  }
-  void finish(uint64_t rows) {
-    read_rows<<<blocks, 256>>>(keys_, out_, stamps_out_, found_, rows, words());
     count_absent<<<blocks, 256>>>(found_, rows, absent_);
-    check(cudaDeviceSynchronize());
+    wrong_ += replay_rows(replay_, keys_, out_, stamps_out_, found_, rows, words());
   }
 
   template <class Call>

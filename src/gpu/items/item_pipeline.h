@@ -16,7 +16,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -26,6 +25,7 @@
 #include "gpu/items/item_steps.h"
 #include "gpu/platform/call_order.h"
 #include "gpu/platform/device_stream.h"
+#include "gpu/transfer/ring.h"
 
 namespace isotherm {
 
@@ -146,24 +146,21 @@ class ItemPipeline {
   }
 
   void find(const DeviceItemRequests& requests) {
-    std::deque<Channel*> under_way;
-    uint32_t next = 0;
+    const std::vector<uint64_t> parts = cut(requests, false);
     uint64_t first = 0;
-    for (const uint64_t rows : cut(requests, false)) {
-      Channel& channel = *channels_[next++ % channels];
-      stage(channel, requests, first, rows, false);
-      first += rows;
-      const Stream stream = channel.stream.get();
-      order_.begin_read(stream);
-      steps_.find(channel.part, channel.workspace, nullptr, stream);
-      channel.workspace.ask_counts(channel.part, stream);
-      require_device(device_.record(channel.counted, stream), "record an event");
-      under_way.push_back(&channel);
-      if (under_way.size() <= ahead) continue;
-      reply_found(*under_way.front(), requests);
-      under_way.pop_front();
-    }
-    for (Channel* channel : under_way) reply_found(*channel, requests);
+    in_turns(
+        parts.size(), channels, ahead + 1,
+        [&](uint64_t part, uint64_t at) {
+          Channel& channel = *channels_[at];
+          stage(channel, requests, first, parts[part], false);
+          first += parts[part];
+          const Stream stream = channel.stream.get();
+          order_.begin_read(stream);
+          steps_.find(channel.part, channel.workspace, nullptr, stream);
+          channel.workspace.ask_counts(channel.part, stream);
+          require_device(device_.record(channel.counted, stream), "record an event");
+        },
+        [&](uint64_t, uint64_t at) { reply_found(*channels_[at], requests); });
   }
 
   void reply_found(Channel& channel, const DeviceItemRequests& requests) {
@@ -175,26 +172,25 @@ class ItemPipeline {
   void change(const DeviceItemRequests& requests) {
     const std::vector<uint64_t> parts = cut(requests, true);
     uint64_t staged = 0;
-    const auto stage_next = [&](uint64_t part) {
-      if (part == parts.size()) return;
-      stage(*channels_[part % channels], requests, staged, parts[part], true);
-      staged += parts[part];
-    };
-    stage_next(0);
-    for (uint64_t part = 0; part < parts.size(); ++part) {
-      Channel& channel = *channels_[part % channels];
-      stage_next(part + 1);
-      const Stream stream = channel.stream.get();
-      order_.begin_write(stream);
-      steps_.change(channel.part, channel.workspace, nullptr, stream);
-      refused_ += channel.workspace.report().refused;
-      if (requests.replies.offsets != nullptr) channel.workspace.ask_counts(channel.part, stream);
-      require_device(device_.record(channel.counted, stream), "record an event");
-      reply(channel, requests, [&] {
-        steps_.release(channel.part, stream);
-        order_.end_write(stream);
-      });
-    }
+    in_turns(
+        parts.size(), channels, 2,
+        [&](uint64_t part, uint64_t at) {
+          stage(*channels_[at], requests, staged, parts[part], true);
+          staged += parts[part];
+        },
+        [&](uint64_t, uint64_t at) { change_part(*channels_[at], requests); });
+  }
+  void change_part(Channel& channel, const DeviceItemRequests& requests) {
+    const Stream stream = channel.stream.get();
+    order_.begin_write(stream);
+    steps_.change(channel.part, channel.workspace, nullptr, stream);
+    refused_ += channel.workspace.report().refused;
+    if (requests.replies.offsets != nullptr) channel.workspace.ask_counts(channel.part, stream);
+    require_device(device_.record(channel.counted, stream), "record an event");
+    reply(channel, requests, [&] {
+      steps_.release(channel.part, stream);
+      order_.end_write(stream);
+    });
   }
 
   // Copies in `rows` rows.

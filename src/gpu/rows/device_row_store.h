@@ -64,7 +64,7 @@ class DeviceRowStore {
     parts(n, stream, [&](uint64_t first, uint64_t count) {
       look_up(keys + first, found + first, count, DeviceOp::get, stream);
       launch(stream, count,
-             CopyRowsKernel<false>{rows_.view(), numbers_.data(), found + first,
+             CopyRowsKernel<RowCopy::out>{rows_.view(), numbers_.data(), found + first,
                                    rows + first * row_units_, count});
     });
   }
@@ -73,6 +73,27 @@ class DeviceRowStore {
     parts(n, stream, [&](uint64_t first, uint64_t count) {
       put_part(keys + first, rows + first * row_units_,
                stored != nullptr ? stored + first : nullptr, count, stream);
+    });
+  }
+
+  // Rows of keys that are present are read, those of others inserted; of several requests for an
+  // absent key the first inserts its row, and the others read that.
+  void get_or_insert(const uint64_t* keys, Pair* rows, uint8_t* found, uint64_t n, Stream stream) {
+    parts(n, stream, [&](uint64_t first, uint64_t count) {
+      get_or_insert_part(keys + first, rows + first * row_units_, found + first, count, stream);
+    });
+  }
+
+  // Adds floats to the rows of keys that are present.
+  void accumulate(const uint64_t* keys, const float* deltas, uint8_t* found, uint64_t n,
+                  Stream stream) {
+    const uint64_t floats = row_units_ * (sizeof(Pair) / sizeof(float));
+    parts(n, stream, [&](uint64_t first, uint64_t count) {
+      uint8_t* replies = found != nullptr ? found + first : found_.data();
+      look_up(keys + first, replies, count, DeviceOp::get, stream);
+      launch(stream, count * floats,
+             AccumulateRowsKernel{rows_.view(), numbers_.data(), replies, deltas + first * floats,
+                                  count});
     });
   }
 
@@ -159,7 +180,7 @@ class DeviceRowStore {
 
   void copy_in(const Put& put, const uint32_t* positions, uint64_t count) {
     launch(put.stream, count,
-           CopyRowsKernel<true>{rows_.view(), numbers_.data(), found_.data(),
+           CopyRowsKernel<RowCopy::put>{rows_.view(), numbers_.data(), found_.data(),
                                 const_cast<Pair*>(put.rows), count, positions, put.stamp});
   }
 
@@ -175,28 +196,52 @@ class DeviceRowStore {
         copy_in(put, positions, absent - first);
         return;
       }
-      offer(put, absent_keys_.data() + first, positions, some);
+      offer(absent_keys_.data() + first, found_.data(), some, put.stream);
+      launch(put.stream, some,
+             ClaimOffersKernel<true>{rows_.view(), numbers_.data(), present_.data(), found_.data(),
+                                     some, positions, put.stamp, put.stored});
+      copy_in(put, positions, some);
       first += some;
     }
   }
 
-  void offer(const Put& put, const uint64_t* keys, const uint32_t* positions, uint64_t count) {
+  // To keys that are expected to be absent, so many free rows as there are.
+  void offer(const uint64_t* keys, uint8_t* found, uint64_t count, Stream stream) {
     rows_.taken(count);
-    const RowsView view = rows_.view();
-    launch(put.stream, count, OfferRowsKernel{view, numbers_.data(), count});
-    launch(put.stream, 1, TakeRowsKernel{view, count});
+    launch(stream, count, OfferRowsKernel{rows_.view(), numbers_.data(), count});
+    launch(stream, 1, TakeRowsKernel{rows_.view(), count});
     DeviceRequests requests;
     requests.rows = count;
     requests.op = DeviceOp::put_if_absent;
     requests.keys = keys;
     requests.values = numbers_.data();
     requests.values_out = present_.data();
-    requests.found = found_.data();
-    index_.run(requests, put.stream);
-    launch(put.stream, count,
-           ClaimOffersKernel{view, put.stamp, positions, numbers_.data(), present_.data(),
-                             found_.data(), put.stored, count});
-    copy_in(put, positions, count);
+    requests.found = found;
+    index_.run(requests, stream);
+  }
+
+  void get_or_insert_part(const uint64_t* keys, Pair* rows, uint8_t* found, uint64_t count,
+                          Stream stream) {
+    for (uint64_t first = 0; first < count;) {
+      const uint64_t reserved = rows_.reserve(count - first, stream);
+      const uint64_t some = reserved != 0 ? reserved : count - first;
+      uint8_t* replies = found + first;
+      Pair* own = rows + first * row_units_;
+      if (reserved != 0) {
+        offer(keys + first, replies, some, stream);
+        launch(stream, some,
+               ClaimOffersKernel<false>{rows_.view(), numbers_.data(), present_.data(), replies,
+                                        some});
+        launch(stream, some,
+               CopyRowsKernel<RowCopy::insert>{rows_.view(), numbers_.data(), replies, own, some});
+      } else {
+        look_up(keys + first, replies, some, DeviceOp::get, stream);
+        launch(stream, some, RefuseRowsKernel{replies, some});
+      }
+      launch(stream, some,
+             CopyRowsKernel<RowCopy::out>{rows_.view(), numbers_.data(), replies, own, some});
+      first += some;
+    }
   }
 
   template <class Kernel>

@@ -138,29 +138,44 @@ struct GatherKeysKernel {
   }
 };
 
-// After the index has answered the offers: makes `offered` the row of each request, which it
-// claims, and gives back what was not taken. `found` says afterwards who has a row: 1, or
-// reply_retry.
+// After the index has answered the offers: makes `offered` the row of each request, and gives back
+// what was not taken. Puts claim it, and `found` says afterwards who has a row: 1, or reply_retry.
+template <bool puts>
 struct ClaimOffersKernel {
   RowsView view;
-  uint32_t stamp = 0;  // of position 0
-  const uint32_t* positions = nullptr;
   uint64_t* offered = nullptr;
   const uint64_t* present = nullptr;  // the index's replies
   uint8_t* found = nullptr;
-  uint8_t* stored = nullptr;  // or null
   uint64_t rows = 0;
+  // Of puts.
+  const uint32_t* positions = nullptr;
+  uint32_t stamp = 0;         // of position 0
+  uint8_t* stored = nullptr;  // or null
 
   template <class Lane>
   ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
     each_request(lane, rows, [&](uint64_t i) {
       const uint8_t was = found[i];
       if (was != 0) view.free[Lane::atomic_add(view.free_count, uint64_t{1})] = offered[i];
-      found[i] = was == reply_retry ? reply_retry : 1;
-      if (stored != nullptr) stored[positions[i]] = found[i];
-      if (was == reply_retry) return;
       if (was == 1) offered[i] = present[i];
-      view.claim<Lane>(offered[i], stamp + positions[i]);
+      if constexpr (puts) {
+        found[i] = was == reply_retry ? reply_retry : 1;
+        if (stored != nullptr) stored[positions[i]] = found[i];
+        if (was != reply_retry) view.claim<Lane>(offered[i], stamp + positions[i]);
+      }
+    });
+  }
+};
+
+// Where there are no rows to offer, absent keys find no room.
+struct RefuseRowsKernel {
+  uint8_t* found = nullptr;
+  uint64_t rows = 0;
+
+  template <class Lane>
+  ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
+    each_request(lane, rows, [&](uint64_t i) {
+      if (found[i] == 0) found[i] = reply_retry;
     });
   }
 };
@@ -181,15 +196,40 @@ struct FreeRowsKernel {
   }
 };
 
-// Copies rows into the table (puts) or out of it (gets). A row is copied by as many lanes as it has
-// units of 16 bytes, up to a warp; several rows of a warp are on their way at a time.
-template <bool into>
+// Adds to each float of a row that was found what the caller has for it, in any order.
+struct AccumulateRowsKernel {
+  RowsView view;
+  const uint64_t* numbers = nullptr;
+  const uint8_t* found = nullptr;
+  const float* deltas = nullptr;
+  uint64_t rows = 0;
+
+  template <class Lane>
+  ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
+    const uint64_t floats = view.row_bytes / sizeof(float);
+    each_request(lane, rows * floats, [&](uint64_t i) {
+      const uint64_t row = i / floats;
+      if (found[row] != 1) return;
+      auto* to = reinterpret_cast<float*>(view.row(numbers[row]));
+      Lane::atomic_add(to + i % floats, deltas[i]);
+    });
+  }
+};
+
+// Which rows are copied: out of the table where a key was found; into it for the last put of a
+// key; into it where a key was absent.
+enum class RowCopy : uint8_t { out, put, insert };
+
+// Copies rows into the table or out of it. A row is copied by as many lanes as it has units of 16
+// bytes, up to a warp; several rows of a warp are on their way at a time.
+template <RowCopy copy>
 struct CopyRowsKernel {
+  static constexpr bool into = copy != RowCopy::out;
   static constexpr uint32_t at_a_time = 4;
 
   RowsView view;
   const uint64_t* numbers = nullptr;
-  const uint8_t* found = nullptr;  // 1 where there is a row
+  const uint8_t* found = nullptr;  // 1: there is a row; 0: there was none
   Pair* rows_of_caller = nullptr;
   uint64_t rows = 0;
   // Of puts: where requests stand in `rows_of_caller`, and the stamp of position 0 there.
@@ -215,8 +255,8 @@ struct CopyRowsKernel {
 
  private:
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool wanted(uint64_t i, uint32_t at) const {
-    if (found[i] != 1) return false;
-    return !into || view.last_writer[numbers[i]] == stamp + at;
+    if (found[i] != (copy == RowCopy::insert ? 0 : 1)) return false;
+    return copy != RowCopy::put || view.last_writer[numbers[i]] == stamp + at;
   }
 
   // The rows of a warp's lanes: `at` is this lane's with the caller, `mine` in the table, or null.

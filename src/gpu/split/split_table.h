@@ -241,10 +241,8 @@ class SplitTable {
   // devices keep their keys; several need parts even then, of fewer rows.
   void make_parts() {
     const uint64_t before = used();
-    if (may_share_ && !make_parts_with_host()) {
-      may_share_ = false;
-      layout_.lists = 0;
-    }
+    if (may_share_) may_share_ = make_parts_with_host();
+    if (!may_share_) layout_.lists = 0;
     while (!alone() && !parts_) {
       try {
         parts_.emplace(gpus_, direct_, layout_, nullptr);
@@ -287,11 +285,14 @@ class SplitTable {
   }
   template <class Work>
   void guard_all(Work&& work) {
-    loss_.guard(work, [this] { settle(); });
+    loss_.guard(work, [this] {
+      settle();
+      if (host_rows_) host_rows_->forget();
+      if (express_) express_->forget();
+    });
   }
   void settle() {
     if (parts_) parts_->settle();
-    if (host_rows_) host_rows_->forget();
   }
 
   bool alone() const { return gpus_.size() == 1; }
@@ -454,8 +455,8 @@ class SplitTable {
   bool goes_to_devices(const DeviceRequests& requests) {
     loss_.require_usable();
     require_columns(requests);
-    if (!shared()) return true;
     if (requests.rows > most_express()) return false;
+    if (!shared()) return true;
     const auto hash = [&](uint64_t row) { return mix(requests.keys[row], options_.table.seed); };
     for (uint64_t row = 0; row < requests.rows; ++row) {
       if (host_->on_host(hash(row))) return false;

@@ -232,6 +232,65 @@ TEST(SplitTable, KeepsItsPlaceInTheCallersStreams) {
   }
 }
 
+// A GPU that does not take its few requests by express, since a key comes twice, answers them by
+// launched kernels while others take theirs; where it is the first that is asked, all go another
+// way.
+TEST(SplitTable, AFewRequestsGoByExpressWhereTheyCan) {
+  FakeGpus gpus(2, 1);
+  const SplitOptions options = small();
+  ModelledSplitTable<FakeDevice> table(gpus.pointers, options);
+  std::vector<uint64_t> keys[2];
+  for (uint64_t key = 1; keys[0].size() < 4 || keys[1].size() < 4; ++key) {
+    keys[table.shard(key)].push_back(key);
+  }
+  const auto puts = [](const std::vector<uint64_t>& of) {
+    DeviceBatch batch;
+    for (const uint64_t key : of) batch.push_back({DeviceOp::put, key, batch.size() + 7, 0});
+    return batch;
+  };
+  EXPECT_TRUE(table.run_express(puts({keys[0][0], keys[1][0], keys[0][1], keys[1][1]}), false));
+  EXPECT_TRUE(table.run_express(puts({keys[1][2], keys[0][0], keys[1][2], keys[1][0]}), false));
+  EXPECT_FALSE(table.run_express(puts({keys[0][3], keys[1][3], keys[0][3]}), true));
+  table.check_all();
+  EXPECT_EQ(table.wrong() + table.refused(), 0u);
+  EXPECT_EQ(table.table().stats().entries, 5u);
+}
+
+// Gets of slice 1 are split while puts of slice 0, which come before them, still wait for their
+// answers; those move bins to the host, and then the gets are split again.
+TEST(SplitTable, PartsThatWereSplitBeforeBinsMovedAreSplitAgain) {
+  FakeGpus gpus(2, 1);
+  const SplitOptions options = SplitSetup<FakeDevice>{gpus.pointers, true}.small_parts(1, 4, scale);
+  SplitTable<FakeDevice> table(gpus.pointers, options);
+  DeviceRequestSource source(1);
+  std::vector<uint64_t> known = source.keys(scale);
+  HostRequests puts(source.uniform_op(DeviceOp::put, known));
+  table.run_host(puts.call());
+  uint64_t missed = 0;
+  for (int round = 0; round < 40 && table.stats().bins_to_host < 4; ++round) {
+    const std::vector<uint64_t> fresh = source.keys(scale / 4);
+    const bool entered[] = {gpus.devices[0]->enter(), gpus.devices[1]->enter()};
+    ASSERT_TRUE(entered[0] && entered[1]);
+    DeviceMemory<FakeDevice> first(*gpus.devices[0], 0), second(*gpus.devices[1], 0);
+    const DeviceStream<FakeDevice> second_stream(*gpus.devices[1]);
+    ASSERT_TRUE(gpus.devices[0]->enter());
+    const DeviceStream<FakeDevice> first_stream(*gpus.devices[0]);
+    UploadedRequests<FakeDevice> of_puts(first, first_stream.get(), fresh.size());
+    of_puts.upload(source.uniform_op(DeviceOp::put, fresh));
+    ASSERT_TRUE(gpus.devices[1]->enter());
+    UploadedRequests<FakeDevice> of_gets(second, second_stream.get(), known.size());
+    of_gets.upload(source.uniform_op(DeviceOp::get, known));
+    const std::vector<DeviceRequests> slices = {of_puts.uniform_call(DeviceOp::put, false),
+                                                of_gets.uniform_call(DeviceOp::get, true)};
+    table.run(slices, std::vector<FakeDevice::Stream>{first_stream.get(), second_stream.get()});
+    of_gets.download();
+    for (const uint8_t found : of_gets.host_found) missed += found == 1 ? 0 : 1;
+    known.insert(known.end(), fresh.begin(), fresh.end());
+  }
+  EXPECT_EQ(missed, 0u);
+  EXPECT_GT(table.stats().host_entries, 0u);
+}
+
 // What calls cost. A part more than these launches or waits would be paid by every call.
 struct Cost {
   uint64_t launches = 0;

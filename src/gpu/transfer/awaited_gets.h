@@ -30,6 +30,7 @@
 #include "gpu/table/fixed_device_table.h"
 #include "gpu/transfer/copy_hits_kernel.h"
 #include "gpu/transfer/count_misses_kernel.h"
+#include "gpu/transfer/ring.h"
 
 namespace isotherm {
 
@@ -99,17 +100,15 @@ class AwaitedGets {
 
   void work_off(const DeviceRequests& requests) {
     const uint64_t rows_each = part_rows(requests.rows);
-    const uint64_t parts = (requests.rows + rows_each - 1) / rows_each;
-    for (uint64_t asked = 0, answered = 0; answered < parts;) {
-      if (asked < parts && asked - answered < channels) {
-        const uint64_t first = asked * rows_each;
-        Channel& channel = channels_[asked++ % channels];
-        channel.rows = rows_of(requests, first, std::min(rows_each, requests.rows - first));
-        ask(channel, dense_ahead_ != 0);
-      } else {
-        answer(channels_[answered++ % channels]);
-      }
-    }
+    in_turns(
+        parts_of(requests.rows, rows_each), channels, channels,
+        [&](uint64_t part, uint64_t at) {
+          const uint64_t first = part * rows_each;
+          Channel& channel = channels_[at];
+          channel.rows = rows_of(requests, first, std::min(rows_each, requests.rows - first));
+          ask(channel, dense_ahead_ != 0);
+        },
+        [&](uint64_t, uint64_t at) { answer(channels_[at]); });
   }
 
   // So many parts, where rows are few, that copies and lookups overlap.
