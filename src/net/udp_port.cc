@@ -47,6 +47,16 @@ int bind_to(const SocketAddress& address) {
 
 }  // namespace
 
+void UdpPort::check_free(const SocketAddress& address) {
+  const int probe = ::socket(address.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  const bool is_free = probe >= 0 &&
+                       (!address.is_v6() || turn_on(probe, IPPROTO_IPV6, IPV6_V6ONLY)) &&
+                       ::bind(probe, address.data(), address.size()) == 0;
+  const int why = errno;
+  if (probe >= 0) ::close(probe);
+  if (!is_free) throw std::system_error(why, std::system_category(), "bind");
+}
+
 struct UdpPort::Exchange {
   Exchange(ServerState& server, BufferPool& pool)
       : input(pool.take(longest_datagram)),
@@ -129,8 +139,7 @@ void UdpPort::receive(LoopTurn& turn) {
   const int result =
       ::recvmmsg(descriptor_, messages.data(), static_cast<unsigned>(room), MSG_DONTWAIT, nullptr);
   if (result < 0) {
-    // Anything else is an error of an earlier send, told once.
-    if (errno == EAGAIN || errno == EWOULDBLOCK) readable_ = false;
+    if (errno != EINTR) readable_ = false;
     return;
   }
   const auto received = static_cast<size_t>(result);
@@ -204,7 +213,7 @@ void UdpPort::reply(LoopTurn& turn, bool ended) {
 
 void UdpPort::reply_one(Exchange& exchange, LoopTurn& turn) {
   Protocol& protocol = *exchange.protocol;
-  const size_t full = std::exchange(turn.turn.full_output, output_bound);
+  const size_t full = std::exchange(turn.turn.full_output, exchange.output.size() + output_bound);
   const size_t left = protocol.reply(turn.turn, exchange.output);
   turn.turn.full_output = full;
   exchange.turn = nullptr;
@@ -213,7 +222,10 @@ void UdpPort::reply_one(Exchange& exchange, LoopTurn& turn) {
   if (alone) run_alone(exchange, turn.turn);
   const size_t reply_bytes = exchange.output.size();
   bound_reply(exchange);
-  if (exchange.output.size() != reply_bytes) return finish(exchange);
+  account(exchange);
+  if (exchange.output.size() != reply_bytes || unsent_bytes_ > most_unsent) {
+    return finish(exchange);
+  }
   if (protocol.held()) held_ = true;
   const bool more = left != 0 || alone || protocol.stopped_early();
   if (more && !exchange.rest().empty() && !protocol.closing()) return again_.push_back(&exchange);
@@ -232,11 +244,10 @@ void UdpPort::finish(Exchange& exchange) {
   exchange.protocol->restart();
   const size_t bytes = exchange.output.size();
   if (bytes == 0) return free(exchange);
-  if (unsent_bytes_ + bytes > most_unsent) {
+  if (unsent_bytes_ > most_unsent) {
     counters_.unsent.add();
     return free(exchange);
   }
-  unsent_bytes_ += exchange.counted = bytes;
   exchange.frame.number = 0;
   exchange.frame.count = static_cast<uint16_t>(UdpFrame::datagrams(bytes));
   unsent_.push_back(&exchange);
@@ -251,6 +262,11 @@ void UdpPort::bound_reply(Exchange& exchange) {
   if (UdpFrame::sent_bytes(too_long_answer.size()) <= most) {
     exchange.output.append(too_long_answer);
   }
+}
+
+void UdpPort::account(Exchange& exchange) {
+  unsent_bytes_ += exchange.output.size();
+  unsent_bytes_ -= std::exchange(exchange.counted, exchange.output.size());
 }
 
 bool UdpPort::is_trusted(const Exchange& exchange) const {
