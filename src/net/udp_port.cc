@@ -86,7 +86,8 @@ UdpPort::UdpPort(ServerState& server, LoopCounters& counters, BufferPool& pool,
       counters_(counters.udp),
       pool_(pool),
       descriptor_(bind_to(address)),
-      port_(SocketAddress::local_of(descriptor_).port()) {
+      port_(SocketAddress::local_of(descriptor_).port()),
+      seed_(hash_bytes(server.run_id, 0)) {
   make_exchanges(first_exchanges);
 }
 
@@ -113,7 +114,9 @@ void UdpPort::on_events(uint32_t events) {
 uint64_t UdpPort::parse(LoopTurn& turn) {
   const size_t before = in_turns_.size();
   if (!held_) {
-    for (Exchange* exchange : std::exchange(again_, {})) parse_one(*exchange, turn);
+    continued_.swap(again_);
+    for (Exchange* exchange : continued_) parse_one(*exchange, turn);
+    continued_.clear();
   }
   if (readable_ && !free_.empty() && turn.batch.size() < most_rows) receive(turn);
   uint64_t with_rows = 0;
@@ -145,10 +148,11 @@ void UdpPort::receive(LoopTurn& turn) {
   const auto received = static_cast<size_t>(result);
   readable_ = received == room;
   turn.turn.received();
-  const Exchanges taken(free_.end() - static_cast<ptrdiff_t>(received), free_.end());
+  std::array<Exchange*, most_exchanges> taken;
+  std::reverse_copy(free_.end() - static_cast<ptrdiff_t>(received), free_.end(), taken.begin());
   free_.resize(room - received);
   for (size_t i = 0; i < received; ++i) {
-    Exchange& exchange = *taken[received - 1 - i];
+    Exchange& exchange = *taken[i];
     const bool cut = (messages[i].msg_hdr.msg_flags & MSG_TRUNC) != 0;
     if (takes(exchange, messages[i].msg_len, cut, turn.turn.now_ms())) {
       parse_one(exchange, turn);
@@ -178,7 +182,7 @@ bool UdpPort::takes(Exchange& exchange, size_t bytes, bool cut, int64_t now_ms) 
     counters_.truncated.add();
     return false;
   }
-  const uint64_t sender = hash_bytes(exchange.from.bytes(), 0);
+  const uint64_t sender = hash_bytes(exchange.from.bytes(), seed_);
   const bool repeated = repeats_.note(hash_bytes(exchange.bytes(), sender), now_ms);
   counters_.repeated.add(repeated);
   return !repeated;

@@ -113,10 +113,12 @@ class UdpPort final : public Watched {
   BufferPool& pool_;
   const int descriptor_;
   const uint16_t port_;
+  const uint64_t seed_;  // of fingerprints, which nobody can foresee
   std::vector<std::unique_ptr<Exchange>> all_;
   Exchanges free_;
   Exchanges in_turns_;
   Exchanges again_;          // whose datagram has more for the next turn
+  Exchanges continued_;      // those of the last one, while they are parsed
   Exchanges unsent_;         // in the order of their sends
   size_t unsent_bytes_ = 0;  // of all replies, complete or not
   bool readable_ = false;
