@@ -47,6 +47,16 @@ int bind_to(const SocketAddress& address) {
 
 }  // namespace
 
+void UdpPort::check_free(const SocketAddress& address) {
+  const int probe = ::socket(address.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  const bool is_free = probe >= 0 &&
+                       (!address.is_v6() || turn_on(probe, IPPROTO_IPV6, IPV6_V6ONLY)) &&
+                       ::bind(probe, address.data(), address.size()) == 0;
+  const int why = errno;
+  if (probe >= 0) ::close(probe);
+  if (!is_free) throw std::system_error(why, std::system_category(), "bind");
+}
+
 struct UdpPort::Exchange {
   Exchange(ServerState& server, BufferPool& pool)
       : input(pool.take(longest_datagram)),
@@ -76,7 +86,8 @@ UdpPort::UdpPort(ServerState& server, LoopCounters& counters, BufferPool& pool,
       counters_(counters.udp),
       pool_(pool),
       descriptor_(bind_to(address)),
-      port_(SocketAddress::local_of(descriptor_).port()) {
+      port_(SocketAddress::local_of(descriptor_).port()),
+      seed_(hash_bytes(server.run_id, 0)) {
   make_exchanges(first_exchanges);
 }
 
@@ -103,7 +114,9 @@ void UdpPort::on_events(uint32_t events) {
 uint64_t UdpPort::parse(LoopTurn& turn) {
   const size_t before = in_turns_.size();
   if (!held_) {
-    for (Exchange* exchange : std::exchange(again_, {})) parse_one(*exchange, turn);
+    continued_.swap(again_);
+    for (Exchange* exchange : continued_) parse_one(*exchange, turn);
+    continued_.clear();
   }
   if (readable_ && !free_.empty() && turn.batch.size() < most_rows) receive(turn);
   uint64_t with_rows = 0;
@@ -129,17 +142,17 @@ void UdpPort::receive(LoopTurn& turn) {
   const int result =
       ::recvmmsg(descriptor_, messages.data(), static_cast<unsigned>(room), MSG_DONTWAIT, nullptr);
   if (result < 0) {
-    // Anything else is an error of an earlier send, told once.
-    if (errno == EAGAIN || errno == EWOULDBLOCK) readable_ = false;
+    if (errno != EINTR) readable_ = false;
     return;
   }
   const auto received = static_cast<size_t>(result);
   readable_ = received == room;
   turn.turn.received();
-  const Exchanges taken(free_.end() - static_cast<ptrdiff_t>(received), free_.end());
+  std::array<Exchange*, most_exchanges> taken;
+  std::reverse_copy(free_.end() - static_cast<ptrdiff_t>(received), free_.end(), taken.begin());
   free_.resize(room - received);
   for (size_t i = 0; i < received; ++i) {
-    Exchange& exchange = *taken[received - 1 - i];
+    Exchange& exchange = *taken[i];
     const bool cut = (messages[i].msg_hdr.msg_flags & MSG_TRUNC) != 0;
     if (takes(exchange, messages[i].msg_len, cut, turn.turn.now_ms())) {
       parse_one(exchange, turn);
@@ -169,7 +182,7 @@ bool UdpPort::takes(Exchange& exchange, size_t bytes, bool cut, int64_t now_ms) 
     counters_.truncated.add();
     return false;
   }
-  const uint64_t sender = hash_bytes(exchange.from.bytes(), 0);
+  const uint64_t sender = hash_bytes(exchange.from.bytes(), seed_);
   const bool repeated = repeats_.note(hash_bytes(exchange.bytes(), sender), now_ms);
   counters_.repeated.add(repeated);
   return !repeated;
@@ -204,7 +217,7 @@ void UdpPort::reply(LoopTurn& turn, bool ended) {
 
 void UdpPort::reply_one(Exchange& exchange, LoopTurn& turn) {
   Protocol& protocol = *exchange.protocol;
-  const size_t full = std::exchange(turn.turn.full_output, output_bound);
+  const size_t full = std::exchange(turn.turn.full_output, exchange.output.size() + output_bound);
   const size_t left = protocol.reply(turn.turn, exchange.output);
   turn.turn.full_output = full;
   exchange.turn = nullptr;
@@ -213,7 +226,10 @@ void UdpPort::reply_one(Exchange& exchange, LoopTurn& turn) {
   if (alone) run_alone(exchange, turn.turn);
   const size_t reply_bytes = exchange.output.size();
   bound_reply(exchange);
-  if (exchange.output.size() != reply_bytes) return finish(exchange);
+  account(exchange);
+  if (exchange.output.size() != reply_bytes || unsent_bytes_ > most_unsent) {
+    return finish(exchange);
+  }
   if (protocol.held()) held_ = true;
   const bool more = left != 0 || alone || protocol.stopped_early();
   if (more && !exchange.rest().empty() && !protocol.closing()) return again_.push_back(&exchange);
@@ -232,11 +248,10 @@ void UdpPort::finish(Exchange& exchange) {
   exchange.protocol->restart();
   const size_t bytes = exchange.output.size();
   if (bytes == 0) return free(exchange);
-  if (unsent_bytes_ + bytes > most_unsent) {
+  if (unsent_bytes_ > most_unsent) {
     counters_.unsent.add();
     return free(exchange);
   }
-  unsent_bytes_ += exchange.counted = bytes;
   exchange.frame.number = 0;
   exchange.frame.count = static_cast<uint16_t>(UdpFrame::datagrams(bytes));
   unsent_.push_back(&exchange);
@@ -251,6 +266,11 @@ void UdpPort::bound_reply(Exchange& exchange) {
   if (UdpFrame::sent_bytes(too_long_answer.size()) <= most) {
     exchange.output.append(too_long_answer);
   }
+}
+
+void UdpPort::account(Exchange& exchange) {
+  unsent_bytes_ += exchange.output.size();
+  unsent_bytes_ -= std::exchange(exchange.counted, exchange.output.size());
 }
 
 bool UdpPort::is_trusted(const Exchange& exchange) const {

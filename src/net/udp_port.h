@@ -57,6 +57,9 @@ class UdpPort final : public Watched {
   static constexpr size_t longest_reply = 2 << 20;
   static constexpr size_t most_unsent = 16 << 20;
 
+  // Throws std::system_error where somebody has the address, who would share it with the ports of
+  // this server without a word.
+  static void check_free(const SocketAddress& address);
   // Binds; throws std::system_error.
   UdpPort(ServerState& server, LoopCounters& counters, BufferPool& pool,
           const SocketAddress& address);
@@ -98,6 +101,7 @@ class UdpPort final : public Watched {
   void run_alone(Exchange& exchange, Turn& turn);
   void finish(Exchange& exchange);
   void bound_reply(Exchange& exchange);
+  void account(Exchange& exchange);
   bool is_trusted(const Exchange& exchange) const;
   void free(Exchange& exchange);
   size_t gather(Exchange& exchange, Sending& sending);
@@ -109,12 +113,14 @@ class UdpPort final : public Watched {
   BufferPool& pool_;
   const int descriptor_;
   const uint16_t port_;
+  const uint64_t seed_;  // of fingerprints, which nobody can foresee
   std::vector<std::unique_ptr<Exchange>> all_;
   Exchanges free_;
   Exchanges in_turns_;
-  Exchanges again_;   // whose datagram has more for the next turn
-  Exchanges unsent_;  // in the order of their sends
-  size_t unsent_bytes_ = 0;
+  Exchanges again_;          // whose datagram has more for the next turn
+  Exchanges continued_;      // those of the last one, while they are parsed
+  Exchanges unsent_;         // in the order of their sends
+  size_t unsent_bytes_ = 0;  // of all replies, complete or not
   bool readable_ = false;
   bool full_ = false;
   bool held_ = false;

@@ -102,6 +102,7 @@ uint16_t Server::serve_datagrams(int32_t port) {
   for (const std::string& text : options_.bind) {
     std::string name = text;
     try {
+      net::UdpPort::check_free(net::SocketAddress::parse(text, bound).value());
       for (auto& loop : loops_) {
         const auto wanted = net::SocketAddress::parse(text, bound);
         const net::SocketAddress address = loop->serve_datagrams(wanted.value());

@@ -5,6 +5,7 @@
 #include <future>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -119,6 +120,37 @@ TEST_F(UdpTest, LongRepliesTakeSeveralDatagrams) {
     EXPECT_EQ(tcp.ask("set k 0 0 " + size + "\r\n" + value + "\r\n", "STORED\r\n"), "STORED\r\n");
     EXPECT_EQ(udp.ask("get k\r\n"), "VALUE k 0 " + size + "\r\n" + value + "\r\nEND\r\n");
   }
+}
+
+TEST_F(UdpTest, AReplyOfManyTurns) {
+  Server& server = start();
+  TestClient tcp(server.memcached_port());
+  const std::string value(12'000, 'v');
+  std::string get = "get", expected;
+  for (int i = 0; i < 9; ++i) {
+    const std::string key = "k" + std::to_string(i);
+    EXPECT_EQ(tcp.ask("set " + key + " 0 0 12000\r\n" + value + "\r\n", "STORED\r\n"),
+              "STORED\r\n");
+    get += " " + key;
+    expected += "VALUE " + key + " 0 12000\r\n" + value + "\r\n";
+  }
+  UdpClient udp(server.memcached_udp_port());
+  EXPECT_EQ(udp.ask(get + "\r\n"), expected + "END\r\n");
+  // More than any reply may have.
+  get = "get";
+  for (int i = 0; i < 300; ++i) get += " k1";
+  EXPECT_EQ(udp.ask(get + "\r\n"), "SERVER_ERROR reply too large for UDP\r\n");
+  EXPECT_EQ(udp.ask("mn\r\n"), "MN\r\n");
+}
+
+TEST_F(UdpTest, AnAddressThatIsTakenIsNotShared) {
+  const Server& server = start();
+  net::ServerOptions options;
+  options.port = options.memcached_port = -1;
+  options.memcached_udp_port = server.memcached_udp_port();
+  options.threads = 1;
+  Server second(options, clock_);
+  EXPECT_THROW(second.start(), std::system_error);
 }
 
 TEST_F(UdpTest, DatagramsAreRowsOfOneBatchWithConnections) {
