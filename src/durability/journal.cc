@@ -187,6 +187,8 @@ void Journal::flushed(uint32_t database, uint64_t version) {
   append_alone(record, {}, flushed_at_);
 }
 
+void Journal::grouped(uint64_t token) { end_records(*reinterpret_cast<Running*>(token), false); }
+
 uint64_t Journal::safe_number() const {
   const auto& safe = policy() == SyncPolicy::always ? synced_number_ : written_number_;
   return safe.load(std::memory_order_acquire);

@@ -4,7 +4,8 @@
 //   changed ─▶ records of the batch ─ends─▶ a block in RecordBuffer ─▶ write, sync ─▶ replies
 // A change becomes a record in memory that the batch has for itself, so nothing is shared there. At
 // the end of the batch they become a block: what takes effect together is in one, and is read
-// again whole or not at all. What no batch changes, as eviction does, is a block of its own.
+// again whole or not at all; and it is before the block of any batch that builds on it. What no
+// batch changes, as eviction does, is a block of its own.
 //
 // When a change is safe. `always`: it is on disk. `everysec`, `no`: the system has it, so it
 // survives the end of the process; it is on disk about a second later, or when the system likes.
@@ -84,6 +85,7 @@ class Journal final : public CommitSink, public Awaited {
   Begun begins(const Batch& batch) override;
   void changed(const ItemChange& change) override;
   void flushed(uint32_t database, uint64_t version) override;
+  void grouped(uint64_t token) override;
   Awaited* ends(uint64_t token) override;
   bool full() const override { return unwritten_bytes() > options_.most_unwritten; }
   bool refuses() const override { return error() != 0; }
