@@ -26,9 +26,10 @@
 // the same places every `pause_ms`. Until that has worked nobody waits: rows of which it is not
 // certain that what they show is safe are answered `not_saved`, and so are all that write.
 //
-// Memory. `unwritten_bytes`; where there are more than `most_unwritten`, a worker of whose batches
-// some are under way begins no other that writes (CommitSink::full). A batch without groups gives
-// its records away when it has `most_own_bytes` of them. `count` is told what all takes.
+// Memory. `unwritten_bytes`; where there are more than `most_unwritten`, batches that change
+// something wait for the disk, and a worker of whose batches some are under way begins no other
+// that writes (CommitSink::full). A batch without groups gives its records away when it has
+// `most_own_bytes` of them. `count` is told what all takes.
 //
 // Written anew. A new segment begins, and what the store has is appended once more, each item with
 // its version, between the records of changes that go on; then the segments before are dropped. So
@@ -123,7 +124,8 @@ class Journal final : public CommitSink, public Awaited {
   // A batch that runs.
   struct Running {
     const Batch* batch = nullptr;
-    uint64_t number = 0;  // 0: it has changed nothing
+    uint64_t number = 0;     // 0: it has changed nothing
+    uint64_t builds_on = 0;  // the last batch that has changed a key before it
     uint64_t max_version = 0;
     std::unique_ptr<char[]> memory;
     uint64_t bytes = 0;
