@@ -15,10 +15,12 @@ namespace {
 // Blocks that are written and not synced take memory.
 constexpr uint64_t most_unsynced = 8 << 20;
 
-void raise(std::atomic<uint64_t>& to, uint64_t value) {
+// Returns what it was.
+uint64_t raise(std::atomic<uint64_t>& to, uint64_t value) {
   uint64_t seen = to.load(std::memory_order_relaxed);
   while (seen < value && !to.compare_exchange_weak(seen, value, std::memory_order_release)) {
   }
+  return seen;
 }
 
 // Writes a record to `to`, which has room for it.
@@ -82,7 +84,7 @@ CommitSink::Begun Journal::begins(const Batch& batch) {
   Running* const running = spare_.back();
   spare_.pop_back();
   running->batch = &batch;
-  running->number = running->max_version = 0;
+  running->number = running->builds_on = running->max_version = 0;
   return {reinterpret_cast<uint64_t>(running), true};
 }
 
@@ -174,7 +176,9 @@ void Journal::changed(const ItemChange& change) {
   auto& running = *reinterpret_cast<Running*>(change.token);
   if (running.number == 0) give_number(running);
   running.max_version = std::max(running.max_version, change.version);
-  raise(mark, running.number);
+  if (const uint64_t before = raise(mark, running.number); before != running.number) {
+    running.builds_on = std::max(running.builds_on, before);
+  }
   put_record(room_for(running, record_bytes(change.key.size(), value.size())), record, change.key,
              value);
 }
@@ -186,6 +190,8 @@ void Journal::flushed(uint32_t database, uint64_t version) {
   record.version = version;
   append_alone(record, {}, flushed_at_);
 }
+
+void Journal::grouped(uint64_t token) { end_records(*reinterpret_cast<Running*>(token), false); }
 
 uint64_t Journal::safe_number() const {
   const auto& safe = policy() == SyncPolicy::always ? synced_number_ : written_number_;
@@ -199,7 +205,7 @@ bool Journal::is_safe(const Batch& batch, Batch::Row row) const {
          mark_of(columns.database[row], columns.key[row]).load(std::memory_order_acquire) <= safe;
 }
 
-// `own`: the batch's number, whose block is safe; or 0.
+// `own`: the batch's number, whose block is safe, and all that it builds on; or 0.
 bool Journal::is_shown_safe(const Batch& batch, uint64_t own) const {
   const uint64_t safe = safe_number();
   if (last_number_.load(std::memory_order_acquire) <= safe) return true;
@@ -218,6 +224,7 @@ Awaited* Journal::ends(uint64_t token) {
   auto& running = *reinterpret_cast<Running*>(token);
   const Batch& batch = *running.batch;
   const uint64_t number = running.number;
+  const uint64_t builds_on = running.builds_on;
   if (number != 0) end_records(running, true);
   const uint64_t end = buffer_.end();
   {
@@ -226,7 +233,9 @@ Awaited* Journal::ends(uint64_t token) {
   }
   if (broken(Rule::syncing)) return nullptr;
   const bool here = number != 0 && policy() != SyncPolicy::always && write_here(end);
-  return is_shown_safe(batch, here ? number : 0) ? nullptr : this;
+  const bool whole = here && builds_on <= safe_number();
+  const bool waits = !is_shown_safe(batch, whole ? number : 0) || (number != 0 && full());
+  return waits ? this : nullptr;
 }
 
 void Journal::begin(Waiter& waiter) {
@@ -235,7 +244,7 @@ void Journal::begin(Waiter& waiter) {
     const std::lock_guard guard(mutex_);
     const uint64_t number = last_number_.load(std::memory_order_relaxed);
     failed = error() != 0;
-    if (number > safe_number() && !failed) {
+    if ((number > safe_number() || full()) && !failed) {
       waiting_.push_back({number, &waiter});
       wake_.notify_one();
       return;
@@ -281,7 +290,7 @@ void Journal::run() {
   while (!stops_) {
     const auto wanted = [this] {
       if (stops_ || ordered_) return true;
-      return !waiting_.empty() && error() == 0 && ended_number() > safe_number();
+      return !waiting_.empty() && error() == 0 && (ended_number() > safe_number() || full());
     };
     wake_.wait_for(lock, pause, wanted);
     lock.unlock();
@@ -353,7 +362,7 @@ bool Journal::sync_is_due(bool ends) const {
   }
   if (ends || policy() == SyncPolicy::always) return true;
   if (policy() == SyncPolicy::no) return false;
-  return unsynced > most_unsynced || Clock::now() - last_sync_ >= std::chrono::seconds(1);
+  return unsynced > most_unsynced || full() || Clock::now() - last_sync_ >= std::chrono::seconds(1);
 }
 
 // Others may write meanwhile.
@@ -411,7 +420,7 @@ void Journal::tell() {
     failed = error() != 0;
     size_t left = 0;
     for (const Waiting& one : waiting_) {
-      if (one.number > safe && !failed) {
+      if ((one.number > safe || full()) && !failed) {
         waiting_[left++] = one;
       } else {
         told.push_back(one.waiter);

@@ -4,7 +4,8 @@
 //   changed ─▶ records of the batch ─ends─▶ a block in RecordBuffer ─▶ write, sync ─▶ replies
 // A change becomes a record in memory that the batch has for itself, so nothing is shared there. At
 // the end of the batch they become a block: what takes effect together is in one, and is read
-// again whole or not at all. What no batch changes, as eviction does, is a block of its own.
+// again whole or not at all; and it is before the block of any batch that builds on it. What no
+// batch changes, as eviction does, is a block of its own.
 //
 // When a change is safe. `always`: it is on disk. `everysec`, `no`: the system has it, so it
 // survives the end of the process; it is on disk about a second later, or when the system likes.
@@ -25,9 +26,10 @@
 // the same places every `pause_ms`. Until that has worked nobody waits: rows of which it is not
 // certain that what they show is safe are answered `not_saved`, and so are all that write.
 //
-// Memory. `unwritten_bytes`; where there are more than `most_unwritten`, a worker of whose batches
-// some are under way begins no other that writes (CommitSink::full). A batch without groups gives
-// its records away when it has `most_own_bytes` of them. `count` is told what all takes.
+// Memory. `unwritten_bytes`; where there are more than `most_unwritten`, batches that change
+// something wait for the disk, and a worker of whose batches some are under way begins no other
+// that writes (CommitSink::full). A batch without groups gives its records away when it has
+// `most_own_bytes` of them. `count` is told what all takes.
 //
 // Written anew. A new segment begins, and what the store has is appended once more, each item with
 // its version, between the records of changes that go on; then the segments before are dropped. So
@@ -84,6 +86,7 @@ class Journal final : public CommitSink, public Awaited {
   Begun begins(const Batch& batch) override;
   void changed(const ItemChange& change) override;
   void flushed(uint32_t database, uint64_t version) override;
+  void grouped(uint64_t token) override;
   Awaited* ends(uint64_t token) override;
   bool full() const override { return unwritten_bytes() > options_.most_unwritten; }
   bool refuses() const override { return error() != 0; }
@@ -121,7 +124,8 @@ class Journal final : public CommitSink, public Awaited {
   // A batch that runs.
   struct Running {
     const Batch* batch = nullptr;
-    uint64_t number = 0;  // 0: it has changed nothing
+    uint64_t number = 0;     // 0: it has changed nothing
+    uint64_t builds_on = 0;  // the last batch that has changed a key before it
     uint64_t max_version = 0;
     std::unique_ptr<char[]> memory;
     uint64_t bytes = 0;

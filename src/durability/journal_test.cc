@@ -364,6 +364,26 @@ TEST_F(JournalTest, WorkersWaitWhereTooMuchIsUnwritten) {
   worker.wait_for(*batches.back());
 }
 
+// Whoever is answered before a sync waits for one where too much is not synced.
+TEST_F(JournalTest, ASlowDiskBoundsWhatIsKeptForIt) {
+  store = std::make_unique<JournaledStore>(folder, clock, files, SyncPolicy::everysec, 1 << 20);
+  files.hold_syncs(true);
+  Worker worker(store->engine, false);
+  const std::string value(10'000, 'v');
+  Batch batch;
+  int puts = 0;
+  for (batch.put("key", value); worker.start(batch) == Worker::Started::ended; ++puts) {
+    ASSERT_LT(puts, 200);
+    batch.clear();
+    batch.put("key", value);
+  }
+  EXPECT_GT(puts, 5);
+  EXPECT_LT(store->journal->unwritten_bytes(), 150'000u);
+  files.hold_syncs(false);
+  worker.wait_for(batch);
+  EXPECT_EQ(batch.reply(0).status, Status::ok);
+}
+
 // What shows what may be lost waits; of others' keys nobody waits.
 TEST_F(JournalTest, WalksAndReadersOfWhatIsNotSyncedWait) {
   open();

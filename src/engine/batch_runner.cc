@@ -129,6 +129,8 @@ Submitted BatchRunner::run_groups(BatchRun& run) {
     executor_.set_token(run.token);
   if (engine_.device) prepare_device(run);
   run_all(run);
+  if (engine_.store.sink != nullptr) [[unlikely]]
+    engine_.store.sink->grouped(run.token);
   give_keys_back(run);
   if (engine_.device) engine_.device->calm();
   return settle(run);

@@ -28,7 +28,8 @@ namespace isotherm {
 // A store with a journal; what is in it when it is opened came from there.
 class JournaledStore {
  public:
-  JournaledStore(const std::string& folder, const Clock& clock, Files& files, SyncPolicy policy)
+  JournaledStore(const std::string& folder, const Clock& clock, Files& files, SyncPolicy policy,
+                 uint64_t segment_bytes = 16 << 10)
       : engine(options(), clock) {
     const JournalReader reader(folder, "test", 2);
     torn_bytes = reader.torn_bytes();
@@ -50,7 +51,7 @@ class JournaledStore {
     its.folder = folder;
     its.name = "test";
     its.policy = policy;
-    its.segment_bytes = 16 << 10;
+    its.segment_bytes = segment_bytes;
     its.most_unwritten = 100'000;
     its.pause_ms = 5;
     its.count = [this](int64_t bytes) {

@@ -65,7 +65,7 @@ class DeviceRowStore {
       look_up(keys + first, found + first, count, DeviceOp::get, stream);
       launch(stream, count,
              CopyRowsKernel<RowCopy::out>{rows_.view(), numbers_.data(), found + first,
-                                   rows + first * row_units_, count});
+                                          rows + first * row_units_, count});
     });
   }
 
@@ -181,7 +181,7 @@ class DeviceRowStore {
   void copy_in(const Put& put, const uint32_t* positions, uint64_t count) {
     launch(put.stream, count,
            CopyRowsKernel<RowCopy::put>{rows_.view(), numbers_.data(), found_.data(),
-                                const_cast<Pair*>(put.rows), count, positions, put.stamp});
+                                        const_cast<Pair*>(put.rows), count, positions, put.stamp});
   }
 
   // Where memory ends, in parts that the free rows suffice for. Without any, a key may still have
