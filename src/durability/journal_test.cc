@@ -25,25 +25,6 @@ struct CountedItems final : ItemVisitor {
 
 class JournalTest : public JournalFixture {
  protected:
-  // As the one who rewrites does.
-  bool put_all_again() {
-    Worker worker(store->engine);
-    for (const auto& [key, value] : store->content()) {
-      Batch batch;
-      batch.get(key.second);
-      worker.submit(batch);
-      RecordHeader record{};
-      record.op = RecordOp::put;
-      record.version = batch.reply(0).version;
-      record.key_bytes = static_cast<uint32_t>(key.second.size());
-      record.value_bytes = std::get<0>(value).size();
-      std::string text(reinterpret_cast<const char*>(&record), sizeof record);
-      text += key.second + std::get<0>(value);
-      text.resize(record_bytes(record.key_bytes, record.value_bytes));
-      if (!store->journal->put_again(text)) return false;
-    }
-    return true;
-  }
   // Random batches of every operation on three databases.
   void run_history(uint64_t seed, int steps) {
     Worker worker(store->engine);
@@ -424,7 +405,7 @@ TEST_F(JournalTest, AStartSyncsWhatTheOneBeforeHasWritten) {
   JournaledStore next(left, clock, later, SyncPolicy::always);
   EXPECT_EQ(next.content().size(), 1u);
   const std::string lost = new_folder();
-  later.lose_power(left, lost);
+  later.lose_power(left, lost, true);
   std::filesystem::copy_file(left + "/test.manifest", lost + "/test.manifest",
                              std::filesystem::copy_options::overwrite_existing);
   EXPECT_EQ(JournalReader(lost, "test", 1).records(), 1u);
@@ -480,53 +461,6 @@ TEST_F(JournalTest, AGroupIsReadWholeOrNotAtAll) {
     write(path("manifest"), manifest);
     EXPECT_EQ(JournalReader(folder, "test", 1).records(), 1u) << "cut at " << cut;
   }
-}
-
-// It is as before, or done.
-TEST_F(JournalTest, AFaultWhileItIsWrittenAnewLosesNothing) {
-  int read_again = 0;
-  for (int call = 0; call < 14; ++call) {
-    folder = new_folder();
-    open();
-    for (int i = 0; i < 10; ++i) put("key" + std::to_string(i), std::string(3000, 'a'));
-    const auto content = store->content();
-    Journal& journal = *store->journal;
-    files.fail_after(call, 1, EIO);
-    const bool begun = journal.begin_rewrite() >= 0;
-    const bool ended = begun && put_all_again() && journal.end_rewrite() >= 0;
-    files.heal();
-    while (journal.error() != 0) std::this_thread::yield();
-    const std::string left = new_folder();
-    files.lose_power(folder, left);
-    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-      if (!std::filesystem::exists(left + "/" + entry.path().filename().string())) {
-        ADD_FAILURE() << entry.path() << " at call " << call;
-      }
-    }
-    const JournalReader reader(left, "test", 1);
-    EXPECT_TRUE(!ended || reader.manifest().first > 1) << "call " << call;
-    reader.read(0, [&](const RecordHeader& record, int64_t) {
-      EXPECT_EQ(record.value(), std::get<0>(content.at({0, std::string(record.key())})));
-      ++read_again;
-    });
-    EXPECT_EQ(read_again, 10 * (call + 1)) << "call " << call;
-    EXPECT_EQ(open().content(), content) << "call " << call;
-  }
-}
-
-// A crash between the manifest and the removal of what it does not name.
-TEST_F(JournalTest, WhatWasDroppedAndIsStillThereIsRemoved) {
-  open();
-  put("key", "1");
-  const std::string first = read(path("1"));
-  ASSERT_GE(store->journal->begin_rewrite(), 0);
-  put("key", "2");
-  ASSERT_GE(store->journal->end_rewrite(), 0);
-  EXPECT_FALSE(std::filesystem::exists(path("1")));
-  store.reset();
-  write(path("1"), first);
-  EXPECT_EQ(std::get<0>(open().content().at({0, "key"})), "2");
-  EXPECT_FALSE(std::filesystem::exists(path("1")));
 }
 
 TEST_F(JournalTest, WhatItTakesIsCounted) {

@@ -54,15 +54,15 @@ class FaultyFiles final : public Files {
   }
 
   // Writes to `folder`, which is empty, what a machine would find in `of` that lost its power now
-  // and starts again. The files themselves go on.
-  void lose_power(const std::string& of, const std::string& folder) {
+  // and starts again; without any luck nothing that was not synced. The files themselves go on.
+  void lose_power(const std::string& of, const std::string& folder, bool luckless = false) {
     const std::lock_guard guard(mutex_);
     for (const auto& [path, file] : files_) {
       if (path.substr(0, path.rfind('/')) != of) continue;
       std::string content = file.synced;
       for (const Write& write : file.writes) {
         const uint64_t luck = random_() % 3;
-        if (luck == 0) continue;
+        if (luckless || luck == 0) continue;
         const size_t bytes = luck == 1 ? write.data.size() : random_() % (write.data.size() + 1);
         if (content.size() < write.offset + bytes) content.resize(write.offset + bytes);
         content.replace(write.offset, bytes, write.data, 0, bytes);

@@ -1,0 +1,86 @@
+// A journal that is written anew (durability/journal.h): nothing is lost, whatever the files do.
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <string>
+#include <thread>
+
+#include "durability/journal.h"
+#include "models/journal_fixture.h"
+
+namespace isotherm::journal_rewrite_test {
+namespace {
+
+class JournalRewriteTest : public JournalFixture {
+ protected:
+  // As the one who rewrites does.
+  bool put_all_again() {
+    Worker worker(store->engine);
+    for (const auto& [key, value] : store->content()) {
+      Batch batch;
+      batch.get(key.second);
+      worker.submit(batch);
+      RecordHeader record{};
+      record.op = RecordOp::put;
+      record.version = batch.reply(0).version;
+      record.key_bytes = static_cast<uint32_t>(key.second.size());
+      record.value_bytes = std::get<0>(value).size();
+      std::string text(reinterpret_cast<const char*>(&record), sizeof record);
+      text += key.second + std::get<0>(value);
+      text.resize(record_bytes(record.key_bytes, record.value_bytes));
+      if (!store->journal->put_again(text)) return false;
+    }
+    return true;
+  }
+};
+
+// It is as before, or done.
+TEST_F(JournalRewriteTest, AFaultWhileItIsWrittenAnewLosesNothing) {
+  int read_again = 0;
+  for (int call = 0; call < 14; ++call) {
+    folder = new_folder();
+    open();
+    for (int i = 0; i < 10; ++i) put("key" + std::to_string(i), std::string(3000, 'a'));
+    const auto content = store->content();
+    Journal& journal = *store->journal;
+    files.fail_after(call, 1, EIO);
+    const bool begun = journal.begin_rewrite() >= 0;
+    const bool ended = begun && put_all_again() && journal.end_rewrite() >= 0;
+    files.heal();
+    while (journal.error() != 0) std::this_thread::yield();
+    const std::string left = new_folder();
+    files.lose_power(folder, left);
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      if (!std::filesystem::exists(left + "/" + entry.path().filename().string())) {
+        ADD_FAILURE() << entry.path() << " at call " << call;
+      }
+    }
+    const JournalReader reader(left, "test", 1);
+    EXPECT_TRUE(!ended || reader.manifest().first > 1) << "call " << call;
+    reader.read(0, [&](const RecordHeader& record, int64_t) {
+      EXPECT_EQ(record.value(), std::get<0>(content.at({0, std::string(record.key())})));
+      ++read_again;
+    });
+    EXPECT_EQ(read_again, 10 * (call + 1)) << "call " << call;
+    EXPECT_EQ(open().content(), content) << "call " << call;
+  }
+}
+
+// A crash between the manifest and the removal of what it does not name.
+TEST_F(JournalRewriteTest, WhatWasDroppedAndIsStillThereIsRemoved) {
+  open();
+  put("key", "1");
+  const std::string first = read(path("1"));
+  ASSERT_GE(store->journal->begin_rewrite(), 0);
+  put("key", "2");
+  ASSERT_GE(store->journal->end_rewrite(), 0);
+  EXPECT_FALSE(std::filesystem::exists(path("1")));
+  store.reset();
+  write(path("1"), first);
+  EXPECT_EQ(std::get<0>(open().content().at({0, "key"})), "2");
+  EXPECT_FALSE(std::filesystem::exists(path("1")));
+}
+
+}  // namespace
+}  // namespace isotherm::journal_rewrite_test
