@@ -74,7 +74,13 @@ BitfieldStep set_byte() {
   step.operand = 65;
   return step;
 }
-thread_local BitfieldStep steps[1] = {set_byte()};
+// Each request has steps of its own, into which its answer is written, whichever thread answers it.
+BitfieldStep* own_steps() {
+  constexpr size_t at_once = 64;  // requests of a batch, and more
+  thread_local std::vector<BitfieldStep> steps(at_once, set_byte());
+  thread_local size_t next = 0;
+  return &steps[next++ % at_once];
+}
 constexpr std::string_view parts[] = {"part"};
 
 constexpr Ask states[] = {
@@ -113,7 +119,7 @@ constexpr Ask asked[] = {
     },
     [](Batch& batch, const std::string& key, int64_t) { batch.set_range(key, 3, "r"); },
     [](Batch& batch, const std::string& key, int64_t) { batch.set_bit(key, 9, true); },
-    [](Batch& batch, const std::string& key, int64_t) { batch.bitfield(key, steps); },
+    [](Batch& batch, const std::string& key, int64_t) { batch.bitfield(key, {own_steps(), 1}); },
     [](Batch& batch, const std::string& key, int64_t) { batch.add_float(key, "0.5"); },
     [](Batch& batch, const std::string& key, int64_t) {
       batch.cancel(batch.get(key), batch.size());
