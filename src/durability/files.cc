@@ -1,6 +1,8 @@
 #include "durability/files.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -34,6 +36,19 @@ class SystemFiles final : public Files {
     const int synced = checked(::fsync(folder));
     ::close(folder);
     return synced;
+  }
+  int trim(int file, uint64_t offset) override {
+    struct stat status {};
+    if (const int result = checked(::fstat(file, &status)); result < 0) return result;
+    const auto from = static_cast<off_t>(offset);
+    if (from >= status.st_size) return 0;
+    constexpr int mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+    return checked(::fallocate(file, mode, from, status.st_size - from));
+  }
+  int64_t room(const std::string& folder) override {
+    struct statvfs status {};
+    if (::statvfs(folder.c_str(), &status) < 0) return -errno;
+    return static_cast<int64_t>(status.f_bavail * status.f_frsize);
   }
 
  private:

@@ -24,6 +24,10 @@ class Files {
   virtual int rename(const std::string& from, const std::string& to) = 0;
   virtual int remove(const std::string& path) = 0;
   virtual int sync_folder(const std::string& path) = 0;
+  // Gives back the room behind `offset`, which reads as zeros as before.
+  virtual int trim(int file, uint64_t offset) = 0;
+  // How many bytes the folder's disk has left.
+  virtual int64_t room(const std::string& folder) = 0;
 
  protected:
   ~Files() = default;

@@ -49,7 +49,7 @@ Journal::Journal(JournalOptions options, const JournalReader& reader, uint64_t l
       marks_(std::make_unique<std::atomic<uint64_t>[]>(marks)),
       segments_(files, options_.folder, options_.name, reader.manifest(), options_.segment_bytes),
       buffer_(reader.end_lsn()) {
-  int made = reader.found() ? segments_.sync_last() : 0;
+  int made = reader.found() ? segments_.sync_last(reader.used_bytes(), reader.oldest()) : 0;
   if (made >= 0) made = segments_.begin(reader.end_lsn(), last_version, 0);
   if (made < 0) {
     throw JournalError("journal: cannot make a segment in " + options_.folder + ": " +
@@ -169,6 +169,7 @@ void Journal::changed(const ItemChange& change) {
     record.expiry = change.expiry;
     record.flags = change.new_item->flags();
     record.type = static_cast<uint8_t>(change.new_item->type());
+    record.state = static_cast<uint16_t>(change.new_item->state());
     value = change.new_item->value();
   }
   std::atomic<uint64_t>& mark = mark_of(change.database, change.key);

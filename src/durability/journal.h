@@ -111,7 +111,8 @@ class Journal final : public CommitSink, public Awaited {
   // disk. Below 0, or false: it fails, and all stays as it is.
   RewriteWish& rewrite_wish() { return wish_; }
   const RewriteWish& rewrite_wish() const { return wish_; }
-  int begin_rewrite();
+  // `bytes`: of all that is put again, about.
+  int begin_rewrite(uint64_t bytes = 0);
   bool put_again(std::string_view records);
   int end_rewrite();
 

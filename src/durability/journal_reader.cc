@@ -83,7 +83,8 @@ std::unique_ptr<JournalReader::Mapping> JournalReader::map_segment(uint64_t numb
 }
 
 // A segment that the manifest does not know is the next, without a record, as a crash leaves it.
-void JournalReader::check_names(const std::string& folder, const std::string& name) const {
+void JournalReader::check_names(const std::string& folder, const std::string& name) {
+  oldest_ = manifest_.first;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::string file = entry.path().filename().string();
     if (!file.starts_with(name + ".")) continue;
@@ -93,7 +94,10 @@ void JournalReader::check_names(const std::string& folder, const std::string& na
     const auto [stop, error] = std::from_chars(begin, end, number);
     if (error != std::errc() || stop != end) continue;
     // One that was dropped may be there still.
-    if (found_ && number <= manifest_.last) continue;
+    if (found_ && number <= manifest_.last) {
+      oldest_ = std::min(oldest_, number);
+      continue;
+    }
     const Mapping mapping(entry.path().string());
     const auto& header = mapping.header<SegmentHeader>();
     const std::string_view rest = mapping.text().substr(sizeof header);
@@ -138,6 +142,7 @@ void JournalReader::read_segment(size_t index) {
   if (!is_last) return;
   const size_t last = rest.find_last_not_of('\0');
   torn_bytes_ = last == std::string_view::npos ? 0 : last + 1;
+  used_bytes_ = mapping.text().size() - rest.size() + torn_bytes_;
 }
 
 // Whether a block behind says that what should be at `lsn` was on disk.

@@ -47,6 +47,10 @@ class JournalReader {
   uint64_t end_lsn() const { return end_lsn_; }
   uint64_t records() const { return records_; }
   uint64_t torn_bytes() const { return torn_bytes_; }
+  // Of the last segment's file, its torn tail included; the first number of a segment that is
+  // there, be it one that the manifest does not name any more.
+  uint64_t used_bytes() const { return used_bytes_; }
+  uint64_t oldest() const { return oldest_; }
   // No version that was given is larger.
   uint64_t last_version() const { return last_version_; }
 
@@ -63,7 +67,7 @@ class JournalReader {
   };
 
   std::unique_ptr<Mapping> map_segment(uint64_t number) const;
-  void check_names(const std::string& folder, const std::string& name) const;
+  void check_names(const std::string& folder, const std::string& name);
   void read_segment(size_t index);
   void note(const RecordHeader& record);
   bool is_damage(std::string_view rest, uint64_t lsn) const;
@@ -78,6 +82,8 @@ class JournalReader {
   uint64_t end_lsn_ = 0;
   uint64_t records_ = 0;
   uint64_t torn_bytes_ = 0;
+  uint64_t used_bytes_ = 0;
+  uint64_t oldest_ = 0;
   uint64_t last_version_ = 0;
 };
 

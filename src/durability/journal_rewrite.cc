@@ -33,10 +33,10 @@ void Journal::obey() {
   done_.notify_one();
 }
 
-int Journal::begin_rewrite() {
-  return by_writer([this] {
+int Journal::begin_rewrite(uint64_t bytes) {
+  return by_writer([this, bytes] {
     const std::lock_guard writing(writing_);
-    int result = write_all(true);
+    int result = segments_.has_disk_for(bytes) ? write_all(true) : -ENOSPC;
     if (result >= 0) result = next_segment(0);
     if (result < 0) return result;
     rewrite_from_ = {written_lsn_.load(std::memory_order_relaxed), segments_.last()};

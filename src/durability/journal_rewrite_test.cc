@@ -1,5 +1,6 @@
 // A journal that is written anew (durability/journal.h): nothing is lost, whatever the files do.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cerrno>
 #include <filesystem>
@@ -80,6 +81,60 @@ TEST_F(JournalRewriteTest, WhatWasDroppedAndIsStillThereIsRemoved) {
   write(path("1"), first);
   EXPECT_EQ(std::get<0>(open().content().at({0, "key"})), "2");
   EXPECT_FALSE(std::filesystem::exists(path("1")));
+}
+
+// Also where a crash left one before a number that is gone.
+TEST_F(JournalRewriteTest, WhatWasDroppedIsRemovedBeforeAGapToo) {
+  open();
+  put("key", "1");
+  const std::string first = read(path("1"));
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_GE(store->journal->begin_rewrite(), 0);
+    put("key", "2");
+    ASSERT_GE(store->journal->end_rewrite(), 0);
+  }
+  store.reset();
+  ASSERT_FALSE(std::filesystem::exists(path("2")));
+  write(path("1"), first);
+  EXPECT_EQ(std::get<0>(open().content().at({0, "key"})), "2");
+  EXPECT_FALSE(std::filesystem::exists(path("1")));
+}
+
+TEST_F(JournalRewriteTest, ItDoesNotBeginWhereTheDiskHasNoRoom) {
+  open();
+  put("key", "1");
+  files.leave_room(100'000);
+  EXPECT_EQ(store->journal->begin_rewrite(100'000), -ENOSPC);
+  EXPECT_EQ(store->journal->error(), 0);
+  EXPECT_EQ(put("key", "2"), Status::ok);
+  EXPECT_GE(store->journal->begin_rewrite(50'000), 0);
+}
+
+// Each start begins a segment, of which most is empty.
+TEST_F(JournalRewriteTest, ManyStartsTakeLittleOfTheDisk) {
+  constexpr uint64_t segment_bytes = 4 << 20;
+  const auto start = [&] {
+    store.reset();
+    store =
+        std::make_unique<JournaledStore>(folder, clock, files, SyncPolicy::always, segment_bytes);
+  };
+  for (int i = 0; i < 5; ++i) {
+    start();
+    put("key" + std::to_string(i), "value");
+  }
+  ASSERT_GE(store->journal->begin_rewrite(), 0);
+  const std::vector<std::string> all = segments();
+  ASSERT_EQ(all.size(), 6u);
+  uint64_t taken = 0;
+  for (const std::string& segment : all) {
+    EXPECT_EQ(std::filesystem::file_size(segment), segment_bytes);
+    struct stat status {};
+    ASSERT_EQ(::stat(segment.c_str(), &status), 0);
+    taken += static_cast<uint64_t>(status.st_blocks) * 512;
+  }
+  EXPECT_LT(taken, segment_bytes + all.size() * (64 << 10));
+  start();
+  EXPECT_EQ(store->content().size(), 5u);
 }
 
 }  // namespace

@@ -15,6 +15,10 @@
 // made (`synced`). Where no block can be read, but one behind it says that this was on disk, the
 // file is damaged; otherwise the journal was torn there by the end of its writer.
 //
+// Of an item's MetaState (items/meta_state.h) all is kept but the time: an item that is stale, or
+// that somebody is to bring a value for, is so after a start, too. What is set in place, as that
+// somebody has won, gets no record; then another one wins.
+//
 // Lengths are checked before they are used, in 64 bits.
 #pragma once
 
@@ -44,8 +48,8 @@ struct RecordHeader {
   uint32_t database;
   uint32_t flags;
   RecordOp op;
-  uint8_t type;  // ValueType
-  uint16_t zero;
+  uint8_t type;    // ValueType
+  uint16_t state;  // put: what memcached knows of it, as far as it is kept; 0: nothing
 
   const char* body() const { return reinterpret_cast<const char*>(this) + sizeof *this; }
   std::string_view key() const { return {body(), key_bytes}; }

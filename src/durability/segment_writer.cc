@@ -2,17 +2,24 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 namespace isotherm {
 
 // Otherwise a segment may begin behind records that a loss of power takes away.
-int SegmentWriter::sync_last() {
+int SegmentWriter::sync_last(uint64_t used_bytes, uint64_t oldest) {
   const int file = files_.open(segment_path(base_, manifest_.last));
   if (file < 0) return file;
   const int result = files_.sync(file);
+  files_.trim(file, used_bytes);
   files_.close(file);
-  remove_dropped();
+  remove_dropped(oldest);
   return result;
+}
+
+bool SegmentWriter::has_disk_for(uint64_t bytes) const {
+  const int64_t room = files_.room(folder_);
+  return room < 0 || static_cast<uint64_t>(room) >= bytes + 2 * segment_bytes_;
 }
 
 int SegmentWriter::begin(uint64_t first_lsn, uint64_t first_version, uint64_t least_bytes) {
@@ -34,6 +41,7 @@ int SegmentWriter::begin(uint64_t first_lsn, uint64_t first_version, uint64_t le
     if (made >= 0) files_.close(made);
     return result;
   }
+  if (file_ >= 0) files_.trim(file_, sizeof header + (first_lsn - first_lsn_));
   close();
   file_ = made;
   capacity_ = bytes;
@@ -54,15 +62,15 @@ int SegmentWriter::drop_before(uint64_t number) {
   Manifest next = manifest_;
   next.first = number;
   if (const int result = write_manifest(next); result < 0) return result;
-  manifest_ = next;
-  remove_dropped();
+  const uint64_t oldest = std::exchange(manifest_, next).first;
+  remove_dropped(oldest);
   return 0;
 }
 
 // As far as they are there: a crash leaves some.
-void SegmentWriter::remove_dropped() {
-  for (uint64_t number = manifest_.first; number-- > 1;) {
-    if (files_.remove(segment_path(base_, number)) < 0) return;
+void SegmentWriter::remove_dropped(uint64_t oldest) {
+  for (uint64_t number = oldest; number < manifest_.first; ++number) {
+    files_.remove(segment_path(base_, number));
   }
 }
 

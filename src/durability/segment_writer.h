@@ -4,6 +4,9 @@
 // the manifest names it, likewise, and only then records go into it. So a crash at any moment
 // leaves a journal that can be read. Nothing is ever written over: a start begins a new segment.
 //
+// The room that a segment did not need is given back when the next one begins, so that many starts
+// take little of the disk.
+//
 // Errors come back as -errno, and the same call may be made again later.
 //
 // Threads. The writer's only.
@@ -31,8 +34,9 @@ class SegmentWriter {
   SegmentWriter(const SegmentWriter&) = delete;
   SegmentWriter& operator=(const SegmentWriter&) = delete;
 
-  // What the process before wrote into the last segment, and may not have synced, is on disk then.
-  int sync_last();
+  // What the process before wrote into the last segment, and may not have synced, is on disk then;
+  // behind `used_bytes` of the file is nothing. Segments from `oldest` on may be there still.
+  int sync_last(uint64_t used_bytes, uint64_t oldest);
   // Begins the next segment, with room for `least_bytes` of records.
   int begin(uint64_t first_lsn, uint64_t first_version, uint64_t least_bytes);
   // Whether records up to `lsn` find room in the segment.
@@ -41,6 +45,8 @@ class SegmentWriter {
   }
   int write(uint64_t lsn, const char* data, uint64_t bytes);
   int sync() { return files_.sync(file_); }
+  // Whether as much may be written, and two segments more; true where nobody can tell.
+  bool has_disk_for(uint64_t bytes) const;
 
   // Those before the segment are no part of the journal any more, and go.
   int drop_before(uint64_t number);
@@ -52,7 +58,7 @@ class SegmentWriter {
   int make(const std::string& path, const void* header, uint64_t header_bytes, uint64_t bytes,
            int& file);
   int write_manifest(Manifest& manifest);
-  void remove_dropped();
+  void remove_dropped(uint64_t oldest);
   int write_at(int file, const char* data, uint64_t bytes, uint64_t offset);
   void close() {
     if (file_ >= 0) files_.close(file_);

@@ -315,7 +315,8 @@ void plan_meta_store(const Request& request, const MetaRequest& meta, const Item
     return plan_concatenation(plain, old, now_ms, max_value_bytes, plan);
   }
   plan_put(plain, old, max_value_bytes, plan);
-  plan.parts.state = MetaState::fresh(now_ms) | (meta.binary_key ? MetaState::binary_key : 0);
+  plan.parts.state = MetaState::fresh(now_ms) | meta.marks;
+  plan.parts.state |= meta.binary_key ? MetaState::binary_key : 0;
   if (!stale) return;
   plan.parts.state |= MetaState::stale | (old->state() & MetaState::token_sent);
   plan.parts.expiry = old->expiry();

@@ -37,6 +37,7 @@ struct MetaRequest {
   bool may_store_stale = false;  // store: where the version is older than the item's
   bool binary_key = false;       // store
   bool decrements = false;
+  uint16_t marks = 0;  // store: what else the item's state says
   int64_t vivify_expiry = no_expiry;
   int64_t recache_before = 0;
   uint64_t version = 0;

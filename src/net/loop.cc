@@ -132,6 +132,8 @@ void Loop::flush_if_due() {
   turn.began_us = turn.turn.now_us();
   turn.copied_before = LoopTurn::copies_nothing;
   add_due_flush(server_, turn.batch, now_ms);
+  // Another loop was faster, or it has to wait.
+  if (turn.batch.empty()) return spare_turns_.push_back(&turn);
   start_batch(turn);
 }
 

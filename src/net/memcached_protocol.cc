@@ -239,7 +239,9 @@ std::unique_ptr<Protocol> make_memcached_protocol(ServerState& server) {
   return std::make_unique<MemcachedProtocol>(server);
 }
 
+// While the journal fails it would be refused; it stays due until then.
 void add_due_flush(ServerState& server, Batch& batch, int64_t now_ms) {
+  if (server.journal != nullptr && server.journal->error() != 0) return;
   if (!server.memcached.flush.take_due(now_ms)) return;
   batch.flush(memcached_database, memcached_database + 1);
 }

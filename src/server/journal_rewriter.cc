@@ -1,14 +1,17 @@
 #include "server/journal_rewriter.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <exception>
 
 #include "net/log.h"
 
 namespace isotherm {
 namespace {
 
-void append_put(std::string& records, uint32_t database, std::string_view key, const Reply& reply) {
+void append_put(std::string& records, uint32_t database, std::string_view key, uint64_t state,
+                const Reply& reply) {
   RecordHeader record{};
   record.op = RecordOp::put;
   record.database = database;
@@ -16,6 +19,7 @@ void append_put(std::string& records, uint32_t database, std::string_view key, c
   record.expiry = reply.expiry;
   record.flags = reply.flags;
   record.type = static_cast<uint8_t>(reply.type);
+  record.state = static_cast<uint16_t>(state);
   record.key_bytes = static_cast<uint32_t>(key.size());
   record.value_bytes = reply.value().size();
   const size_t end = records.size() + record_bytes(key.size(), reply.value().size());
@@ -24,10 +28,27 @@ void append_put(std::string& records, uint32_t database, std::string_view key, c
   records.resize(end);
 }
 
+constexpr uint64_t record_overhead = 64;  // of the header and the zeros behind it, no less
+
+uint64_t count_keys(const Engine& engine) {
+  uint64_t keys = 0;
+  for (uint32_t i = 0; i < engine.options().databases; ++i) keys += engine.database(i).keys;
+  return keys;
+}
+
+// What cannot be read for another reason must not go with the files that have it.
+bool is_known(Status status) {
+  return status == Status::ok || status == Status::not_found || status == Status::wrong_type;
+}
+
 }  // namespace
 
 JournalRewriter::JournalRewriter(Engine& engine, Journal& journal, const net::LiveOptions& live)
-    : engine_(engine), journal_(journal), live_(live), thread_([this] { run(); }) {}
+    : engine_(engine),
+      journal_(journal),
+      live_(live),
+      looks_(most_rows, MetaRequest{.kind = MetaRequest::Kind::look}),
+      thread_([this] { run(); }) {}
 
 JournalRewriter::~JournalRewriter() {
   journal_.rewrite_wish().stop();
@@ -42,7 +63,13 @@ void JournalRewriter::run() {
       if (wish.stops() || !is_due()) continue;
       wish.begin();
     }
-    const bool worked = rewrite();
+    bool worked = false;
+    try {
+      worked = rewrite();
+    } catch (const std::exception& error) {
+      net::log(net::LogLevel::warning, error.what());
+    }
+    if (!worked) not_before_ = Clock::now() + after_failure;
     net::log(net::LogLevel::notice,
              worked ? "the journal was written anew" : "the journal could not be written anew");
     wish.end(worked);
@@ -50,6 +77,7 @@ void JournalRewriter::run() {
 }
 
 bool JournalRewriter::is_due() const {
+  if (Clock::now() < not_before_) return false;
   const uint64_t percentage = live_.auto_aof_rewrite_percentage;
   const uint64_t bytes = journal_.live_bytes();
   if (percentage == 0 || bytes < live_.auto_aof_rewrite_min_size || journal_.error() != 0) {
@@ -60,7 +88,11 @@ bool JournalRewriter::is_due() const {
 }
 
 bool JournalRewriter::rewrite() {
-  if (journal_.begin_rewrite() < 0) return false;
+  // What an attempt that failed has left is older than changes that are in no file any more.
+  keys_.clear();
+  records_.clear();
+  const uint64_t most_records = engine_.stats().item_bytes + record_overhead * count_keys(engine_);
+  if (journal_.begin_rewrite(std::min(most_records, journal_.live_bytes())) < 0) return false;
   Worker worker(engine_);
   for (uint32_t i = 0; i < engine_.options().databases; ++i) {
     if (!rewrite_database(worker, i)) return false;
@@ -92,14 +124,16 @@ bool JournalRewriter::put_some(Worker& worker, uint32_t database) {
     Batch batch;
     batch.select(database);
     const size_t end = std::min(keys_.size(), first + most_rows);
-    for (; first < end; ++first) batch.get(keys_[first], option::no_touch);
+    for (MetaRequest* look = looks_.data(); first < end; ++first) {
+      batch.meta(keys_[first], {}, *look++);
+    }
     worker.submit(batch);
     worker.uncount_reads(batch, 0, batch.size());
     for (Batch::Row row = 0; row < batch.size() && worked; ++row) {
       const Reply& reply = batch.reply(row);
-      worked = reply.status != Status::not_saved;
+      worked = is_known(reply.status);
       if (reply.status == Status::ok) {
-        append_put(records_, database, batch.columns().key[row], reply);
+        append_put(records_, database, batch.columns().key[row], looks_[row].state, reply);
       }
       if (records_.size() < most_bytes && row + 1 != batch.size()) continue;
       worked = worked && (records_.empty() || journal_.put_again(records_));

@@ -5,16 +5,21 @@
 // batches like those of clients. An item that stays all the while is met; one that comes, changes
 // or goes meanwhile has a newer record.
 //
+// It does not begin where the disk has no room for all of it, since the old files stay until the
+// end, and a disk that it fills refuses writes. By itself it tries again a minute after a failure.
+//
 // Memory. One batch, of `most_rows` items or about `most_bytes`, or one item.
 // Threads. Its own; a worker of the engine while it rewrites.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "durability/journal.h"
 #include "engine/engine.h"
+#include "items/meta_request.h"
 #include "net/live_options.h"
 
 namespace isotherm {
@@ -27,6 +32,8 @@ class JournalRewriter {
   JournalRewriter& operator=(const JournalRewriter&) = delete;
 
  private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::minutes after_failure{1};
   static constexpr uint64_t most_rows = 512;
   static constexpr uint64_t most_bytes = 4 << 20;
 
@@ -39,6 +46,8 @@ class JournalRewriter {
   Engine& engine_;
   Journal& journal_;
   const net::LiveOptions& live_;
+  Clock::time_point not_before_{};  // it begins by itself
+  std::vector<MetaRequest> looks_;
   std::vector<std::string> keys_;
   std::string records_;
   std::thread thread_;

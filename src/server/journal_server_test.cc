@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -74,6 +75,69 @@ TEST_F(JournalServerTest, TheNextServerHasWhatTheOneBeforeAnswered) {
             "+OK\r\n$2\r\nxy\r\n:5000\r\n");
   TestClient memcached(server_->memcached_port());
   EXPECT_EQ(ask(memcached, "get m\r\n", 22), "VALUE m 77 1\r\nv\r\nEND\r\n");
+}
+
+// What is stale, or a place for a value that somebody is to bring, does not come back as if it were
+// fresh; nor does a rewrite win it.
+TEST_F(JournalServerTest, MetaCommandsKnowOfAnItemAsBefore) {
+  const Journal* journal = server_->state().journal;
+  const auto meta = [&](const std::string& request, const std::string& reply) {
+    TestClient client(server_->memcached_port());
+    EXPECT_EQ(ask(client, request + "\r\n", reply.size()), reply) << request;
+  };
+  const auto make_stale = [&](const std::string& key) {
+    meta("ms " + key + " 2\r\nhi", "HD\r\n");
+    meta("md " + key + " I", "HD\r\n");
+  };
+  for (const bool rewrites : {false, true}) {
+    const std::string suffix = rewrites ? "2" : "1";
+    make_stale("stale" + suffix);
+    make_stale("known" + suffix);
+    meta("mg place" + suffix + " v N300", "VA 0 W\r\n\r\n");
+    meta("ms Zm9vYmF" + std::string(rewrites ? "y" : "z") + " 2 b\r\nhi", "HD\r\n");
+    if (rewrites) {
+      ASSERT_TRUE(server_->state().journal->rewrite_wish().ask());
+      while (journal->rewrite_wish().rewrites() == 0) std::this_thread::yield();
+      meta("mg known2 v", "VA 2 X W\r\nhi\r\n");
+    }
+    start();
+    journal = server_->state().journal;
+    meta("mg stale" + suffix + " v", "VA 2 X W\r\nhi\r\n");
+    meta("mg stale" + suffix + " v", "VA 2 Z X\r\nhi\r\n");
+    meta("mg place" + suffix + " v", "VA 0 Z\r\n\r\n");
+    const std::string key = std::string("Zm9vYmF") + (rewrites ? "y" : "z");
+    meta("mg " + key + " b k v", "VA 2 k" + key + " b\r\nhi\r\n");
+  }
+}
+
+TEST_F(JournalServerTest, AFlushThatIsDueWhileTheDiskFailsComesLater) {
+  TestClient client(server_->memcached_port());
+  EXPECT_EQ(ask(client, "set key 0 0 1\r\n1\r\nflush_all 1\r\n", 12), "STORED\r\nOK\r\n");
+  files_.fail_after(0, 1'000'000, ENOSPC);
+  const std::string not_saved = "SERVER_ERROR the journal cannot be written\r\n";
+  EXPECT_EQ(ask(client, "set other 0 0 1\r\n1\r\n", not_saved.size()), not_saved);
+  clock_.advance(2000);
+  EXPECT_EQ(ask(client, "get key\r\n", 23), "VALUE key 0 1\r\n1\r\nEND\r\n");
+  files_.heal();
+  while (server_->state().journal->error() != 0) std::this_thread::yield();
+  EXPECT_EQ(ask(client, "get key\r\n", 5), "END\r\n");
+}
+
+TEST_F(JournalServerTest, ARewriteForWhichTheDiskHasNoRoomHarmsNobody) {
+  TestClient client(server_->resp_port());
+  EXPECT_EQ(ask(client, resp({"SET", "key", "1"}), 5), "+OK\r\n");
+  files_.leave_room(1 << 20);
+  const Journal& journal = *server_->state().journal;
+  ASSERT_TRUE(server_->state().journal->rewrite_wish().ask());
+  while (!journal.rewrite_wish().failed()) std::this_thread::yield();
+  EXPECT_NE(info(client).find("aof_last_bgrewrite_status:err"), std::string::npos);
+  EXPECT_EQ(ask(client, resp({"SET", "key", "2"}), 5), "+OK\r\n");
+  EXPECT_FALSE(std::filesystem::exists(options_.dir + "/appendonly.aof.2"));
+}
+
+TEST_F(JournalServerTest, WhoWritesItAnewHasAPlaceAmongTheThreads) {
+  options_.threads = 256;
+  EXPECT_THROW(Server(options_, clock_), std::invalid_argument);
 }
 
 TEST_F(JournalServerTest, WritesAreRefusedWhileTheDiskIsFull) {

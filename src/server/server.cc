@@ -10,12 +10,15 @@
 namespace isotherm {
 namespace {
 
-// The engine's limit on workers, of which every loop has one.
+// The engine's limit on workers, of which every loop has one, and who writes a journal anew.
 constexpr uint32_t most_threads = 256;
 
 net::ServerOptions complete(net::ServerOptions options) {
   if (options.threads == 0) options.threads = std::max(1u, std::thread::hardware_concurrency());
   if (options.threads > most_threads) throw std::invalid_argument("threads: 1 to 256");
+  if (options.appendonly && options.threads == most_threads) {
+    throw std::invalid_argument("threads: 1 to 255 with a journal");
+  }
   options.store.max_value_bytes = options.proto_max_bulk_len;
   if (options.store.gpu_threads == 0) options.store.gpu_threads = std::max(2u, options.threads);
   return options;

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "items/meta_request.h"
 #include "net/log.h"
 
 namespace isotherm {
@@ -22,6 +23,8 @@ uint64_t fill_part(Engine& engine, const JournalReader& reader, uint32_t part) {
   const int64_t now_ms = engine.clock().now_ms();
   Worker worker(engine);
   Batch batch;
+  std::vector<MetaRequest> with_state;
+  with_state.reserve(most_rows);
   uint64_t refused = 0;
   const auto submit = [&] {
     worker.submit(batch, now_ms);
@@ -29,12 +32,18 @@ uint64_t fill_part(Engine& engine, const JournalReader& reader, uint32_t part) {
       refused += batch.reply(row).status != Status::ok;
     }
     batch.clear();
+    with_state.clear();
     worker.maintain(now_ms);
   };
   reader.read(part, [&](const RecordHeader& put, int64_t expiry) {
     if (expiry != no_expiry && expiry <= now_ms) return;
     batch.select(put.database);
-    batch.put(put.key(), put.value(), 0, expiry, put.flags);
+    if (put.state == 0) {
+      batch.put(put.key(), put.value(), 0, expiry, put.flags);
+    } else {
+      with_state.push_back({.kind = MetaRequest::Kind::store, .marks = put.state});
+      batch.meta(put.key(), put.value(), with_state.back(), expiry, put.flags);
+    }
     if (batch.size() == most_rows) submit();
   });
   submit();

@@ -38,6 +38,10 @@ class FaultyFiles final : public Files {
     error_ = error;
   }
   void heal() { fail_after(0, 0, 0); }
+  void leave_room(int64_t bytes) {
+    const std::lock_guard guard(mutex_);
+    room_ = bytes;
+  }
   // Syncs do not end until they are let go.
   void hold_syncs(bool hold) {
     const std::lock_guard guard(mutex_);
@@ -149,6 +153,11 @@ class FaultyFiles final : public Files {
     const std::lock_guard guard(mutex_);
     return fault();
   }
+  int trim(int file, uint64_t offset) override { return system_files().trim(file, offset); }
+  int64_t room(const std::string& /*folder*/) override {
+    const std::lock_guard guard(mutex_);
+    return room_;
+  }
 
  private:
   static constexpr size_t header_bytes = 64;
@@ -182,6 +191,7 @@ class FaultyFiles final : public Files {
   uint64_t faults_met_ = 0;
   bool short_writes_ = false;
   bool holds_syncs_ = false;
+  int64_t room_ = INT64_MAX;
   std::condition_variable let_go_;
 };
 
