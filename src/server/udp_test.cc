@@ -191,6 +191,26 @@ TEST_F(UdpTest, MoreDatagramsThanExchangesAreAnsweredInTurns) {
   for (size_t i = 0; i < many; ++i) EXPECT_EQ(udp.reply(), "VERSION 1.6.18\r\n");
 }
 
+// Each may have thousands of rows, which connections of the loop would wait for.
+TEST_F(UdpTest, DatagramsOfManyRowsGoOverSeveralTurns) {
+  Server& server = start();
+  UdpClient udp(server.memcached_udp_port());
+  std::string get = "get";
+  for (int i = 0; i < 1'100; ++i) get += " a";
+  std::promise<void> stands, go;
+  server.state().threads.front()->post([&] {
+    stands.set_value();
+    go.get_future().wait();
+  });
+  stands.get_future().wait();
+  constexpr int many = 24;
+  for (int i = 0; i < many; ++i) udp.send(get + "\r\n");
+  go.set_value();
+  for (int i = 0; i < many; ++i) EXPECT_EQ(udp.reply(), "END\r\n");
+  constexpr uint64_t of_one = 4096;  // datagram, at most
+  EXPECT_LE(server.state().statistics().batch_rows_max, net::UdpPort::most_rows + of_one);
+}
+
 TEST_F(UdpTest, WhatIsNoRequestIsCountedAndDropped) {
   Server& server = start();
   UdpClient udp(server.memcached_udp_port());
