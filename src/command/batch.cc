@@ -178,7 +178,7 @@ Batch::Row Batch::append(const Columns& from, Row row) {
   columns_.database[to] = from.database[row];
   last_database_ = std::max(last_database_, from.database[row]);
   columns_.hash[to] = from.hash[row];
-  marks_ |= from.op[row] == Op::get && (from.options[row] & option::with_state) != 0;
+  marks_ |= isotherm::marks(from, row);
   // A get has no other columns, unless somebody noted numbers there, which its batch keeps.
   if (from.op[row] == Op::get) return to;
   columns_.value[to] = from.value[row];

@@ -8,7 +8,9 @@
 #include <thread>
 #include <vector>
 
+#include "base/wait_clock.h"
 #include "engine/engine.h"
+#include "fake_device/fake_root_table.h"
 #include "items/meta_request.h"
 #include "items/meta_state.h"
 
@@ -167,6 +169,38 @@ TEST(MetaCommands, APlainGetShowsTheStateAsItWasFound) {
   worker.submit(batch);
   batch.clear();
   EXPECT_EQ(ask(worker, "plain", true).state, 0u);
+}
+
+// In a round of two each answers rows of both, and gets of one key could go to both.
+TEST(MetaCommands, OneOfARoundOnADeviceWinsAStaleItem) {
+  const ManualClock clock(1'700'000'000'000);
+  FakeDevice device(7, uint64_t{1} << 28);
+  Options options;
+  options.rounds = {Scheduling::fixed_size, 1000, 1'000'000};
+  ManualWaitClock round_clock;
+  Engine engine(options, clock, fake_root_tiers_maker(device), &round_clock);
+  Worker one(engine), other(engine);
+  const auto leave_stale = [&](Worker& worker) {
+    MetaRequest store = of(MetaRequest::Kind::store), mark = of(MetaRequest::Kind::mark_stale);
+    Batch batch;
+    batch.meta("key", "value", store);
+    batch.meta("key", {}, mark);
+    batch.group(0);
+    worker.submit(batch);
+    EXPECT_EQ(batch.reply(1).status, Status::ok);
+    batch.clear();
+  };
+  leave_stale(one);
+  leave_stale(other);
+  const uint64_t before = engine.stats().rounds.rounds;
+  const uint64_t waits = round_clock.waits();
+  int wins[2] = {0, 0};
+  std::thread leads([&] { wins[0] = ask(one, "key", true).won; });
+  while (round_clock.waits() == waits) std::this_thread::yield();
+  wins[1] = ask(other, "key", true).won;
+  leads.join();
+  EXPECT_EQ(engine.stats().rounds.rounds, before + 1);
+  EXPECT_EQ(wins[0] + wins[1], 1);
 }
 
 }  // namespace

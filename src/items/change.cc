@@ -18,10 +18,11 @@ void refuse(Plan& plan, Status status) {
   plan.status = status;
 }
 
-// What is planned holds only while nobody else wins the item.
-void note_token(const Item& old, Plan& plan) {
-  plan.token_decides = old.has_state();
-  plan.token_seen = MetaState::has_token(old.state());
+// What is planned holds only while nobody else wins the item. `seen` is what it was planned by: the
+// state itself may be another by now.
+void note_token(uint64_t seen, Plan& plan) {
+  plan.token_decides = seen != 0;
+  plan.token_seen = MetaState::has_token(seen);
 }
 
 // The item that replaces `old` with another value.
@@ -31,7 +32,7 @@ void store_over(const Item& old, uint64_t value_bytes, Plan& plan) {
   plan.parts.flags = old.flags();
   plan.parts.expiry = old.expiry();
   plan.parts.state = old.state();
-  note_token(old, plan);
+  note_token(plan.parts.state, plan);
 }
 
 // Another value, which nobody has asked for yet.
@@ -265,6 +266,7 @@ void plan_meta_get(const Request& request, MetaRequest& meta, const Item& old, i
     plan.action = Plan::Action::erase;
   } else if ((meta.won && !old.has_state()) || (expiry != no_expiry && !old.has_expiry())) {
     store_same(old, expiry, plan);
+    note_token(meta.state, plan);
     uint64_t& state = plan.parts.state;
     if (meta.won) state = (state != 0 ? state : MetaState::fresh(now_ms)) | MetaState::token_sent;
     if (state != 0 && meta.counts_use) state = MetaState::used(state, now_ms);
@@ -274,7 +276,7 @@ void plan_meta_get(const Request& request, MetaRequest& meta, const Item& old, i
     plan.action = Plan::Action::in_place;
     plan.expiry = expiry;
     plan.sends_token = meta.won;
-    note_token(old, plan);
+    note_token(meta.state, plan);
   }
 }
 
@@ -318,8 +320,10 @@ void plan_meta_store(const Request& request, const MetaRequest& meta, const Item
   plan.parts.state = MetaState::fresh(now_ms) | meta.marks;
   plan.parts.state |= meta.binary_key ? MetaState::binary_key : 0;
   if (!stale) return;
-  plan.parts.state |= MetaState::stale | (old->state() & MetaState::token_sent);
+  const uint64_t seen = old->state();
+  plan.parts.state |= MetaState::stale | (seen & MetaState::token_sent);
   plan.parts.expiry = old->expiry();
+  note_token(seen, plan);
 }
 
 void plan_mark_stale(const Request& request, const MetaRequest& meta, const Item& old,

@@ -8,6 +8,9 @@
 #include <memory>
 #include <string>
 
+#include "items/meta_request.h"
+#include "items/meta_state.h"
+
 namespace isotherm::change_test {
 namespace {
 
@@ -16,12 +19,14 @@ constexpr int64_t now = 1'000;
 // An item in memory of its own.
 class OwnItem {
  public:
-  OwnItem(const std::string& value, int64_t expiry = no_expiry, uint32_t flags = 0) {
+  OwnItem(const std::string& value, int64_t expiry = no_expiry, uint32_t flags = 0,
+          uint64_t state = 0) {
     Item::Parts parts;
     parts.key = "key";
     parts.value_bytes = value.size();
     parts.expiry = expiry;
     parts.flags = flags;
+    parts.state = state;
     memory_ = std::make_unique<std::max_align_t[]>(parts.bytes() / sizeof(std::max_align_t) + 1);
     item_ = Item::create(memory_.get(), parts);
     std::memcpy(item_->value_data(), value.data(), value.size());
@@ -328,6 +333,27 @@ TEST_F(ChangeTest, ACancelledRowDoesNothing) {
   OwnItem old("v");
   EXPECT_EQ(plan_for(request(Op::none), old.get()), Status::not_found);
   EXPECT_EQ(plan.action, Plan::Action::keep);
+}
+
+// Else two clients are told that they are to bring a new value.
+TEST_F(ChangeTest, AnOldValueThatTakesAStaleItemsPlaceKeepsWhoHasWonIt) {
+  OwnItem old("old", no_expiry, 0, MetaState::fresh(now) | MetaState::stale);
+  MetaRequest meta;
+  meta.kind = MetaRequest::Kind::store;
+  meta.checks_version = meta.may_store_stale = true;
+  meta.version = 6;
+  Request store = request(Op::meta);
+  store.value = "older";
+  store.number = static_cast<int64_t>(reinterpret_cast<uintptr_t>(&meta));
+  EXPECT_EQ(plan_for(store, old.get()), Status::ok);
+  EXPECT_EQ(stored(), "older");
+  // It is planned anew where somebody wins the item in between.
+  EXPECT_TRUE(plan.token_decides);
+  EXPECT_FALSE(plan.token_seen);
+  old.get()->set_state(old.get()->state() | MetaState::token_sent);
+  EXPECT_EQ(plan_for(store, old.get()), Status::ok);
+  EXPECT_TRUE(plan.token_seen);
+  EXPECT_TRUE(MetaState::has_token(plan.parts.state));
 }
 
 }  // namespace

@@ -167,6 +167,7 @@ bool ItemStore::free_retired_alone(uint64_t oldest, uint64_t fields) {
 
 bool ItemStore::free_some_alone(Location location, uint64_t& fields) {
   if (!is_large(location)) return objects_.free_some(location, fields);
+  --fields;
   large_.free(location);
   return true;
 }

@@ -123,6 +123,19 @@ TEST_F(ItemStoreTest, ReclaimIsBounded) {
   EXPECT_EQ(store->retired_bytes(), 0u);
 }
 
+TEST_F(ItemStoreTest, LargeItemsAreFreedInSteps) {
+  constexpr uint64_t many = 64;
+  std::vector<Location> all;
+  for (uint64_t i = 0; i < many; ++i) all.push_back(put("key", 50'000));
+  for (const Location location : all) cache->retire(location);
+  EXPECT_TRUE(cache->reclaim(1));  // about an eighth
+  const uint64_t left = store->memory().large_count;
+  EXPECT_LT(left, many);
+  EXPECT_GT(left, many / 2);
+  settle();
+  EXPECT_EQ(store->memory().large_count, 0u);
+}
+
 TEST_F(ItemStoreTest, CollisionNodesRetireToo) {
   const Location location =
       location::as(location::Kind::collision, cache->allocate(CollisionNode::bytes(2)));

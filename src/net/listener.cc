@@ -45,18 +45,20 @@ int listen_on(const SocketAddress& address) {
   throw std::system_error(why, std::system_category(), "listen");
 }
 
-// Whether somebody listens there. What is no socket stays, and refuses the bind.
-bool is_taken(int descriptor, const sockaddr_un& address) {
-  return ::connect(descriptor, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 ||
-         errno == EAGAIN;
+// Whether nobody listens there for certain. One that may not be asked, or of another kind, is
+// somebody's.
+bool is_left(int descriptor, const sockaddr_un& address) {
+  return ::connect(descriptor, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 &&
+         errno == ECONNREFUSED;
 }
 
+// What is no socket stays, and refuses the bind.
 void remove_left_socket(const sockaddr_un& address) {
   struct stat found {};
   if (::stat(address.sun_path, &found) != 0 || !S_ISSOCK(found.st_mode)) return;
   const int probe = ::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (probe < 0) return;
-  if (!is_taken(probe, address)) ::unlink(address.sun_path);
+  if (is_left(probe, address)) ::unlink(address.sun_path);
   ::close(probe);
 }
 
@@ -95,8 +97,9 @@ Listener::Listener(ServerState& server, const std::vector<std::unique_ptr<Loop>>
 
 void Listener::close() {
   if (descriptor_ < 0) return;
-  ::close(std::exchange(descriptor_, -1));
+  // In this order: what a next server has put there stays.
   if (!path_.empty()) ::unlink(path_.c_str());
+  ::close(std::exchange(descriptor_, -1));
 }
 
 void Listener::wait() {

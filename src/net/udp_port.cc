@@ -18,7 +18,6 @@ namespace isotherm::net {
 namespace {
 
 constexpr size_t longest_datagram = 64 << 10;
-constexpr Batch::Row most_rows = 1 << 16;  // of a batch that takes more datagrams
 constexpr size_t first_exchanges = 8;
 constexpr std::string_view too_long_answer = "SERVER_ERROR reply too large for UDP\r\n";
 constexpr std::string_view no_walk_answer = "SERVER_ERROR not over UDP\r\n";
@@ -113,12 +112,13 @@ void UdpPort::on_events(uint32_t events) {
 
 uint64_t UdpPort::parse(LoopTurn& turn) {
   const size_t before = in_turns_.size();
+  rows_end_ = turn.batch.size() + most_rows;
   if (!held_) {
     continued_.swap(again_);
-    for (Exchange* exchange : continued_) parse_one(*exchange, turn);
+    for (Exchange* exchange : continued_) parse_if_room(*exchange, turn);
     continued_.clear();
   }
-  if (readable_ && !free_.empty() && turn.batch.size() < most_rows) receive(turn);
+  if (readable_ && !free_.empty() && turn.batch.size() < rows_end_) receive(turn);
   uint64_t with_rows = 0;
   for (size_t i = before; i < in_turns_.size(); ++i) {
     with_rows += in_turns_[i]->end_row != in_turns_[i]->first_row;
@@ -155,7 +155,7 @@ void UdpPort::receive(LoopTurn& turn) {
     Exchange& exchange = *taken[i];
     const bool cut = (messages[i].msg_hdr.msg_flags & MSG_TRUNC) != 0;
     if (takes(exchange, messages[i].msg_len, cut, turn.turn.now_ms())) {
-      parse_one(exchange, turn);
+      parse_if_room(exchange, turn);
     } else {
       free_.push_back(&exchange);
     }
@@ -186,6 +186,11 @@ bool UdpPort::takes(Exchange& exchange, size_t bytes, bool cut, int64_t now_ms) 
   const bool repeated = repeats_.note(hash_bytes(exchange.bytes(), sender), now_ms);
   counters_.repeated.add(repeated);
   return !repeated;
+}
+
+// Else in the next turn.
+void UdpPort::parse_if_room(Exchange& exchange, LoopTurn& turn) {
+  turn.batch.size() < rows_end_ ? parse_one(exchange, turn) : again_.push_back(&exchange);
 }
 
 void UdpPort::parse_one(Exchange& exchange, LoopTurn& turn) {

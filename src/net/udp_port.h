@@ -8,8 +8,9 @@
 // datagrams of a client. A turn takes the datagrams that are there, by one system call, and their
 // requests into the same batch as those of connections; an exchange is one of them with its reply.
 // A datagram may have several requests: their answers are one reply. What the protocol leaves for
-// another turn (net/protocol.h) is parsed in the next one. Commands that walk over the database are
-// refused.
+// another turn (net/protocol.h) is parsed in the next one, and so is what comes when datagrams have
+// `most_rows` rows in this one: connections beside them wait no longer, nor do they for those.
+// Commands that walk over the database are refused.
 //
 // Nobody is told of what is dropped, but all is counted (UdpCounters): datagrams without a header
 // or a request, those longer than a buffer or that end in the middle of a request, one of several,
@@ -56,6 +57,8 @@ class UdpPort final : public Watched {
   static constexpr size_t most_exchanges = 64;
   static constexpr size_t longest_reply = 2 << 20;
   static constexpr size_t most_unsent = 16 << 20;
+  // Of a turn, after which the requests of datagrams wait for the next one.
+  static constexpr Batch::Row most_rows = 1 << 13;
 
   // Throws std::system_error where somebody has the address, who would share it with the ports of
   // this server without a word.
@@ -96,6 +99,7 @@ class UdpPort final : public Watched {
   void make_exchanges(size_t count);
   void receive(LoopTurn& turn);
   bool takes(Exchange& exchange, size_t bytes, bool cut, int64_t now_ms);
+  void parse_if_room(Exchange& exchange, LoopTurn& turn);
   void parse_one(Exchange& exchange, LoopTurn& turn);
   void reply_one(Exchange& exchange, LoopTurn& turn);
   void run_alone(Exchange& exchange, Turn& turn);
@@ -121,6 +125,7 @@ class UdpPort final : public Watched {
   Exchanges continued_;      // those of the last one, while they are parsed
   Exchanges unsent_;         // in the order of their sends
   size_t unsent_bytes_ = 0;  // of all replies, complete or not
+  Batch::Row rows_end_ = 0;  // of the turn, for datagrams
   bool readable_ = false;
   bool full_ = false;
   bool held_ = false;

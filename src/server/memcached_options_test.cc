@@ -201,5 +201,20 @@ TEST_F(MemcachedOptionsTest, APathThatIsTakenIsRefusedAndOneThatIsLeftReplaced) 
                std::system_error);
 }
 
+// It refuses who asks it for a stream, as one does that this server may not ask.
+TEST_F(MemcachedOptionsTest, ASocketOfAnotherKindStays) {
+  const std::string path = path_of("d");
+  const int datagrams = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  ASSERT_EQ(::bind(datagrams, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  EXPECT_THROW(start([&](net::ServerOptions& options) { options.unixsocket = path; }),
+               std::system_error);
+  EXPECT_TRUE(std::filesystem::is_socket(path));
+  ::close(datagrams);
+  std::filesystem::remove(path);
+}
+
 }  // namespace
 }  // namespace isotherm::memcached_options_test

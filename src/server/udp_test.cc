@@ -191,6 +191,26 @@ TEST_F(UdpTest, MoreDatagramsThanExchangesAreAnsweredInTurns) {
   for (size_t i = 0; i < many; ++i) EXPECT_EQ(udp.reply(), "VERSION 1.6.18\r\n");
 }
 
+// Each may have thousands of rows, which connections of the loop would wait for.
+TEST_F(UdpTest, DatagramsOfManyRowsGoOverSeveralTurns) {
+  Server& server = start();
+  UdpClient udp(server.memcached_udp_port());
+  std::string get = "get";
+  for (int i = 0; i < 256; ++i) get += " a";
+  std::promise<void> stands, go;
+  server.state().threads.front()->post([&] {
+    stands.set_value();
+    go.get_future().wait();
+  });
+  stands.get_future().wait();
+  constexpr int many = 120;  // so that all exchanges are made, and the last turn has the most
+  for (int i = 0; i < many; ++i) udp.send(get + "\r\n");
+  go.set_value();
+  for (int i = 0; i < many; ++i) EXPECT_EQ(udp.reply(), "END\r\n");
+  constexpr uint64_t of_one = 4'096;  // datagram, at most
+  EXPECT_LE(server.state().statistics().batch_rows_max, net::UdpPort::most_rows + of_one);
+}
+
 TEST_F(UdpTest, WhatIsNoRequestIsCountedAndDropped) {
   Server& server = start();
   UdpClient udp(server.memcached_udp_port());

@@ -26,7 +26,8 @@ class BatchWork final : public RoundWork {
         first_(first),
         rows_(rows),
         picked_(picked),
-        writes_(batch.marks() || (batch.writes() && (picked == nullptr || any_writes()))),
+        marks_(batch.marks()),
+        writes_((marks_ || batch.writes()) && (picked == nullptr || any_writes())),
         now_ms_(run.now_ms),
         writable_(run.writable),
         reader_(run.reader),
@@ -37,7 +38,10 @@ class BatchWork final : public RoundWork {
 
   uint32_t rows() const override { return rows_; }
   bool writes() const override { return writes_; }
-  bool writes(uint32_t number) const override { return changes(columns_, row_of(number)); }
+  bool writes(uint32_t number) const override {
+    const uint32_t row = row_of(number);
+    return changes(columns_, row) || (marks_ && marks(columns_, row));
+  }
   bool changes_in_place(uint32_t number) const override {
     const Op op = columns_.op[row_of(number)];
     return op == Op::expire || (op == Op::call && writes(number));
@@ -82,6 +86,7 @@ class BatchWork final : public RoundWork {
   const uint32_t first_;
   const uint32_t rows_;
   const uint32_t* const picked_;
+  const bool marks_;
   const bool writes_;
   const int64_t now_ms_;
   const bool writable_;
