@@ -64,6 +64,8 @@ class BytesTable(Table):
         if count == 0:
             return array.reshape((0, *row)), np.zeros(0, bool)
         rows = array.reshape((count, *row))
+        if isinstance(keys, np.ndarray) and np.may_share_memory(keys, rows):
+            raise ValueError("out: the array overlaps the keys")
         return rows, self._core.get_rows(keys, rows)
 
     # The verbs; isotherm/table.py documents them.

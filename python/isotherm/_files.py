@@ -108,6 +108,8 @@ def read(file, name, *, device, memory, evict):
     if zlib.crc32(header) != check:
         raise ValueError(f"{name}: the header is damaged (its checksum differs)")
     kind = json.loads(header)
+    if not isinstance(kind, dict) or not {"version", "key", "value"} <= kind.keys():
+        raise ValueError(f"{name}: the header does not say what the table is of")
     if kind["version"] != _VERSION:
         raise ValueError(f"{name}: version {kind['version']} of the file is not known; "
                          f"this package reads version {_VERSION}")
@@ -149,6 +151,10 @@ def _dtype(description):
 
 def split_strings(rows, data):
     """The strings of a column that `_column_bytes` has joined."""
+    if rows > len(data) // 4:
+        raise ValueError("a block has fewer bytes than rows")
     lengths = np.frombuffer(data, "<u4", rows)
+    if int(lengths.sum(dtype=np.uint64)) != len(data) - 4 * rows:
+        raise ValueError("the lengths of strings are not those of their bytes")
     ends = (np.cumsum(lengths, dtype=np.int64) + 4 * rows).tolist()
     return [data[end - length:end] for end, length in zip(ends, lengths.tolist())]

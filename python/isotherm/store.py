@@ -331,6 +331,7 @@ class AsyncStore(_Requests):
         self._loop = None
         self._waiting = []  # (request, future), in order
         self._scheduled = False
+        self._rows = self.most_rows  # of the next batch, fewer while one that fails is looked for
         self.batches = 0
         """How many batches were started."""
 
@@ -348,13 +349,15 @@ class AsyncStore(_Requests):
         return future
 
     def _start(self):
-        rows, self._waiting = self._waiting[:self.most_rows], self._waiting[self.most_rows:]
+        rows, self._waiting = self._waiting[:self._rows], self._waiting[self._rows:]
         try:
             submission = self._submitter.start([request for request, _ in rows])
         except BaseException as error:
-            for _, future in rows:
-                if not future.done():
-                    future.set_exception(error)
+            if len(rows) == 1:
+                self._fail(rows, error)
+            else:  # only who asked for what cannot be started is told so
+                self._rows = len(rows) // 2
+                self._waiting = rows + self._waiting
             self._next()
             return
         if submission is None:  # too much is under way
@@ -362,6 +365,7 @@ class AsyncStore(_Requests):
             self._loop.call_later(0.001, self._start)
             self._submitter.poll()
             return
+        self._rows = self.most_rows
         self.batches += 1
         self._look(submission, rows)
 
@@ -371,7 +375,12 @@ class AsyncStore(_Requests):
         if not submission.done():
             self._loop.call_later(0.0005, self._look, submission, rows)
             return
-        for (request, future), reply in zip(rows, submission.results()):
+        try:
+            replies = submission.results()
+        except BaseException as error:
+            self._fail(rows, error)
+            replies = []
+        for (request, future), reply in zip(rows, replies):
             if future.done():  # cancelled
                 continue
             if isinstance(reply, BaseException):
@@ -379,6 +388,12 @@ class AsyncStore(_Requests):
             else:
                 future.set_result(_answered(request, reply))
         self._next()
+
+    def _fail(self, rows, error):
+        self._rows = self.most_rows
+        for _, future in rows:
+            if not future.done():
+                future.set_exception(error)
 
     def _next(self):
         if self._waiting:

@@ -215,10 +215,17 @@ class Table {
   Values values_of(const Keys& keys, nb::handle given, const char* name) const {
     return Values::of(given, value_dtype_, keys.shape().with(row_), name);
   }
+  // Rows are filled while keys are still read, so no key may lie among them.
   Values values_to_fill(const Keys& keys, nb::handle out) const {
     const Shape shape = keys.shape().with(row_);
-    return out.is_none() ? Values::of_zeros(value_dtype_, shape)
-                         : Values::to_fill(out, value_dtype_, shape);
+    if (out.is_none()) return Values::of_zeros(value_dtype_, shape);
+    Values rows = Values::to_fill(out, value_dtype_, shape);
+    const auto from = reinterpret_cast<uintptr_t>(rows.data());
+    const auto key = reinterpret_cast<uintptr_t>(keys.data());
+    if (key < from + keys.count() * row_bytes_ && from < key + keys.count() * sizeof(uint64_t)) {
+      throw nb::value_error("out: the array overlaps the keys");
+    }
+    return rows;
   }
   RowRequests columns(DeviceOp op, const Keys& keys, const Values& rows) const {
     RowRequests requests;

@@ -100,6 +100,34 @@ def test_wrong_out(table):
             table.get([1, 2], out)
 
 
+@pytest.mark.parametrize("value", ["u64", "u64[1]", "u64[2]", "u8[3]"])
+def test_out_that_overlaps_keys(value):
+    table = Table(value=value)
+    dtype, shape = (("u1", (3,)) if value == "u8[3]" else
+                    ("u8", {"u64": (), "u64[1]": (1,), "u64[2]": (2,)}[value]))
+    bytes_of_row = np.dtype(dtype).itemsize * int(np.prod(shape))
+    table.put(np.arange(3000, dtype="u8"), np.ones((3000, *shape), dtype))
+    memory = np.zeros(3000 * (8 + bytes_of_row), "u1")
+    keys = memory[:24000].view("u8")
+    keys[:] = np.arange(3000)
+    for first in (0, 8, 24000 - 8):
+        rows = memory[first:first + 3000 * bytes_of_row].view(dtype).reshape((3000, *shape))
+        with pytest.raises(ValueError, match="out: the array overlaps the keys"):
+            table.get(keys, rows)
+    assert keys.tolist() == list(range(3000))
+    beside = memory[24000:].view(dtype).reshape((3000, *shape))
+    assert table.get(keys, beside)[1].all() and (beside == 1).all()
+
+
+def test_out_of_a_byte_table_that_overlaps_keys():
+    table = Table(key="bytes", value="u8[4]")
+    keys = np.arange(5000, dtype="u4")
+    table.put(keys, np.zeros((5000, 4), "u1"))
+    with pytest.raises(ValueError, match="out: the array overlaps the keys"):
+        table.get(keys, keys.view("u1").reshape(5000, 4))
+    assert keys.tolist() == list(range(5000))
+
+
 def test_numbers_are_repeated_and_never_cut():
     table = Table(value="u64")
     table.put([1, 2, 3], 7)

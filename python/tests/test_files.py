@@ -1,8 +1,11 @@
 """Saved tables: what comes back, and what is refused."""
 
+import json
 import os
 import pickle
 import stat
+import struct
+import zlib
 
 import numpy as np
 import pytest
@@ -97,3 +100,26 @@ def test_the_cap_holds_while_a_table_is_loaded(tmp_path):
     table.save(tmp_path / "table")
     with pytest.raises(MemoryError):
         Table.load(tmp_path / "table", memory="4mb")
+
+
+NO_ROWS = (0, b"", b"")
+
+
+@pytest.mark.parametrize("header, block", [
+    ([1], NO_ROWS),
+    ({"key": "u64"}, NO_ROWS),
+    ({"version": 1, "key": "u64", "value": ["|O", []]}, NO_ROWS),
+    ({"version": 1, "key": "u64", "value": ["<u8", []]}, (5, bytes(8), bytes(8))),
+    ({"version": 1, "key": "bytes", "value": None}, (1, b"\x09\0\0\0ab", bytes(4))),
+    ({"version": 1, "key": "bytes", "value": None}, (1 << 63, b"", b"")),
+])
+def test_foreign_files_with_right_checksums_are_refused(tmp_path, header, block):
+    text = json.dumps(header).encode()
+    data = b"ISOTABLE" + struct.pack("<II", len(text), zlib.crc32(text)) + text
+    rows, keys, values = block
+    for head, body in ((struct.pack("<QQQ", rows, len(keys), len(values)), keys + values),
+                       (struct.pack("<QQQ", 0, rows, 0), b"")):
+        data += head + struct.pack("<I", zlib.crc32(head + body)) + body
+    (tmp_path / "table").write_bytes(data)
+    with pytest.raises(ValueError):
+        Table.load(tmp_path / "table")

@@ -253,6 +253,22 @@ def test_asyncio_gives_errors_and_cancellations_to_their_tasks():
         asyncio.run(other(asynchronous))
 
 
+def test_asyncio_gives_what_cannot_be_started_to_its_task_alone():
+    asynchronous = Store().asyncio()
+
+    async def main():
+        puts = [asynchronous.put(f"k{i}", str(i)) for i in range(100)]
+        wrong = [asynchronous.get("\ud800"), asynchronous.add("n", 2**70)]
+        gets = [asynchronous.get(f"k{i}") for i in range(100)]
+        return await asyncio.gather(*puts, *wrong, *gets, return_exceptions=True)
+
+    replies = asyncio.run(main())
+    assert replies[:100] == [True] * 100
+    assert isinstance(replies[100], UnicodeEncodeError) and isinstance(replies[101], OverflowError)
+    assert replies[102:] == [str(i).encode() for i in range(100)]
+    assert asynchronous.batches < 20
+
+
 def test_asyncio_beside_groups_of_other_threads():
     store = Store()
     store.put_many(["x", "y"], ["0", "0"])

@@ -5,7 +5,7 @@
 //          hash word                            the last slot: an entry, a LINK or MOVED
 //
 // A slot is
-//   empty     hash == 0 (no key has hash 0: see base/hash.h and index/fixed_table.h)
+//   empty     hash == 0 (no key has hash 0: see base/hash.h and index/fixed_index.h)
 //   an entry  hash is the full hash of a key, word its value or location
 //   a mark    only in the last slot: LINK (the bucket overflowed) or MOVED (its segment was split,
 //             or joined with its sibling)

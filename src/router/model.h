@@ -19,7 +19,7 @@
 
 namespace isotherm {
 
-// What is known of the load, all of it aged (router/bin_sample.h).
+// What is known of the load, all of it aged (router/bin_counts.h).
 struct BinSample {
   std::span<const uint32_t> requests;  // by bin
   uint64_t all_requests = 0;           // their sum

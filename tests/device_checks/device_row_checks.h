@@ -272,6 +272,99 @@ uint64_t check_rows_without_memory(Device& device, uint64_t scale) {
   return table.wrong();
 }
 
+// Far more new keys in a call than a cap has room for: rows leave memory for the index and for what
+// parts work in, so most of what there would be room for is stored.
+template <class Device>
+uint64_t check_rows_beside_their_index(Device& device, uint64_t scale) {
+  DeviceRequestSource source(17);
+  const uint64_t rows = std::min<uint64_t>(scale * 2, 4096);
+  uint64_t wrong = 0;
+  for (const bool puts : {true, false}) {
+    DeviceRowOptions options{256, 256 * 64, {0, 5, 3, static_cast<uint32_t>(rows * 2)}};
+    {
+      ModelledRows<Device> empty(device, options);
+      empty.put(source.keys(rows), true);
+      const DeviceTableStats stats = empty.stats();
+      options.index.gpu_memory = stats.bytes + stats.workspace;
+    }
+    ModelledRows<Device> table(device, options);
+    const std::vector<uint64_t> keys = source.keys(rows * 2);
+    puts ? table.put(keys, true) : table.get_or_insert(keys);
+    table.check_all();
+    if (table.refused() == 0) table.fail("no key was refused");
+    if (table.stats().entries < rows * 3 / 4) table.fail("the index found no room");
+    wrong += table.wrong();
+  }
+  return wrong;
+}
+
+// Rows end in the middle of a call in which absent keys come several times: every row that there is
+// gets a key, and all puts of keys that have a row are stored.
+template <class Device>
+uint64_t check_rows_end_among_duplicates(Device& device, uint64_t) {
+  constexpr uint32_t slab = 64 * 4096;
+  DeviceRequestSource source(29);
+  uint64_t wrong = 0;
+  for (const bool puts : {true, false}) {
+    DeviceRowOptions options{4096, slab, {0, 5, 4, 512}};
+    {
+      ModelledRows<Device> empty(device, options);
+      empty.put(source.keys(1), true);
+      const DeviceTableStats stats = empty.stats();
+      options.index.gpu_memory = stats.bytes + stats.workspace + 3 * slab + slab / 2;
+    }
+    ModelledRows<Device> table(device, options);
+    std::vector<uint64_t> keys = source.keys(400);
+    keys.insert(keys.end(), keys.begin(), keys.begin() + 100);
+    std::shuffle(keys.begin(), keys.end(), source.random());
+    puts ? table.put(keys, true) : table.get_or_insert(keys);
+    if (table.stats().entries != 256) table.fail("a row was lost");
+    table.check_all();
+    table.erase({keys.begin(), keys.begin() + 250});
+    table.put(keys, true);
+    if (table.stats().entries != 256) table.fail("a row was lost");
+    table.check_all();
+    wrong += table.wrong();
+  }
+  return wrong;
+}
+
+// Memory has no room for what parts work in: nothing is lost, and keys that are there can be put.
+template <class Device>
+uint64_t check_rows_without_workspace(Device& device, uint64_t scale) {
+  DeviceRequestSource source(19);
+  const auto rows = static_cast<uint32_t>(scale);
+  DeviceRowOptions options{64, 64 * 64, {0, 5, 3, rows}};
+  options.index.gpu_memory = ModelledRows<Device>(device, options).stats().bytes + 8192;
+  ModelledRows<Device> table(device, options);
+  const std::vector<uint64_t> keys = source.keys(rows);
+  for (int round = 0; round < 2; ++round) {
+    try {
+      round == 0 ? table.put(keys, true) : table.get_or_insert(keys);
+      table.fail("memory did not end");
+    } catch (const std::bad_alloc&) {
+    }
+  }
+  if (table.stats().bytes + table.stats().workspace > options.index.gpu_memory - 4096) {
+    table.fail("rows were taken that nobody can be given");
+  }
+  return table.wrong();
+}
+
+// Where all keys are present nothing is taken for rows that might be absent.
+template <class Device>
+uint64_t check_present_rows_take_nothing(Device& device, uint64_t scale) {
+  DeviceRequestSource source(23);
+  ModelledRows<Device> table(device, {64, 64 * 64, {0, 7, 4, static_cast<uint32_t>(scale)}});
+  const std::vector<uint64_t> keys = source.keys(scale);
+  table.put(keys, true);
+  const uint64_t before = table.stats().bytes;
+  table.get_or_insert(keys);
+  if (table.stats().bytes != before) table.fail("memory was taken for keys that are present");
+  table.check_all();
+  return table.wrong() + table.refused();
+}
+
 // Keys that were expected take no more memory when they come.
 template <class Device>
 uint64_t check_expected_rows(Device& device, uint64_t scale) {
@@ -299,6 +392,10 @@ constexpr DeviceTableCheck<Device> device_row_checks[] = {
     {"expected rows", check_expected_rows<Device>},
     {"rows get or insert", check_rows_get_or_insert<Device>},
     {"rows accumulate", check_rows_accumulate<Device>},
+    {"rows beside their index", check_rows_beside_their_index<Device>},
+    {"rows end among duplicates", check_rows_end_among_duplicates<Device>},
+    {"rows without workspace", check_rows_without_workspace<Device>},
+    {"present rows take nothing", check_present_rows_take_nothing<Device>},
 };
 
 }  // namespace isotherm

@@ -2,19 +2,21 @@
 //
 // It offers what the CUDA device offers, so that code over a device is tested without one; and it
 // is harsher than one:
-//   - Its memory is its own (device/fake_memory.h). The host that touches it is ended by a fault.
+//   - Its memory is its own (fake_device/fake_memory.h). The host that touches it is ended by a
+//   fault.
 //   - Operations are queued and run when somebody waits or asks, streams mixed by the seed
-//     (device/fake_streams.h). A copy reads the host's bytes when it runs, so a staging buffer that
-//     is used again too early shows.
-//   - The lanes of a kernel take turns by the seed, inside a kernel, too (device/fake_grid.h), and
-//     meet under rules that are checked (device/fake_warp.h, device/fake_lane.h).
+//     (fake_device/fake_streams.h). A copy reads the host's bytes when it runs, so a staging buffer
+//     that is used again too early shows.
+//   - The lanes of a kernel take turns by the seed, inside a kernel, too (fake_device/fake_grid.h),
+//   and
+//     meet under rules that are checked (fake_device/fake_warp.h, fake_device/fake_lane.h).
 //   - Allocations and operations fail on demand, and the device can be lost.
 // Equal seeds give equal runs, if one thread uses the device.
 //
-// Devices of one host (device/fake_host.h) copy to each other and wait for each other's events;
-// kernels touch the memory of devices that theirs is connected to;
-// whose operation runs next is drawn, too. As with GPUs the calling thread enters a device before
-// it allocates, creates or launches something there, which is checked where there are several.
+// Devices of one host (fake_device/fake_host.h) copy to each other and wait for each other's
+// events; kernels touch the memory of devices that theirs is connected to; whose operation runs
+// next is drawn, too. As with GPUs the calling thread enters a device before it allocates, creates
+// or launches something there, which is checked where there are several.
 //
 // A function that returns false has failed and left nothing behind. After a mistake of the code
 // under test (an error, as opposed to a failure on demand) the device is lost, as a GPU would be.

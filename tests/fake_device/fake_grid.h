@@ -10,9 +10,9 @@
 // By a second draw for the launch either all lanes get on at the same pace, or those that ran last
 // go on and others starve for a while: some mistakes show in one, some in the other.
 //
-// What must not happen (device/fake_warp.h; lanes that wait at sync_block for ever; an access to
-// device memory that is not allocated) is the launch's error. It ends the launch: every lane leaves
-// its kernel by an exception at its next call of FakeLane.
+// What must not happen (fake_device/fake_warp.h; lanes that wait at sync_block for ever; an access
+// to device memory that is not allocated) is the launch's error. It ends the launch: every lane
+// leaves its kernel by an exception at its next call of FakeLane.
 //
 // Threads. A grid runs on the thread that calls `run`, one launch at a time.
 // Limits. Lanes switch only inside FakeLane, and memory is sequentially consistent: a fence that is

@@ -14,7 +14,7 @@
 // returned. The accesses below are relaxed. Each of them, and a fence, is where another lane may
 // get its turn; the accesses of base/pair.h are used as they are and are not.
 //
-// Threads. Lanes run on one thread, in turns (device/fake_grid.h, where the limits are, too).
+// Threads. Lanes run on one thread, in turns (fake_device/fake_grid.h, where the limits are, too).
 // Limits. Values of 4 or 8 bytes; shared memory is not cleared and is at most 48 KiB.
 #pragma once
 

@@ -9,7 +9,8 @@
 //   - two lanes that wait for each other at different places (another collective, another mask, or
 //     sync_block)
 //   - a shuffle from a lane outside the mask
-// A circle of more than two groups shows when no lane of the grid can run (device/fake_grid.h).
+// A circle of more than two groups shows when no lane of the grid can run
+// (fake_device/fake_grid.h).
 //
 // Threads. One.
 #pragma once

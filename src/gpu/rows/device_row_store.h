@@ -5,7 +5,11 @@
 // a lookup and a copy. A part of a put is the same where keys are present. The host learns how many
 // are not while their rows are copied, and offers these free rows, by a put_if_absent of their
 // numbers, and copies theirs (gpu/rows/row_kernels.h). So rows that are put again, as those of
-// embeddings are, never enter the index's order of writers.
+// embeddings are, never enter the index's order of writers. A part of a get_or_insert whose keys
+// are all present is a get.
+//
+// Memory. Before rows are offered parts have what they work in, and the index room, as far as there
+// will be rows: rows would take all that is left.
 //
 // Threads. Any; one mutex.
 #pragma once
@@ -19,6 +23,7 @@
 #include "gpu/platform/pinned_block.h"
 #include "gpu/rows/device_rows.h"
 #include "gpu/table/fixed_device_table.h"
+#include "gpu/transfer/count_misses_kernel.h"
 
 namespace isotherm {
 
@@ -47,7 +52,7 @@ class DeviceRowStore {
         absent_(context_.memory(), part_rows_),
         absent_keys_(context_.memory(), part_rows_),
         absent_count_(context_.memory(), 1),
-        report_(device, sizeof(uint32_t)),
+        report_(device, sizeof(uint64_t)),
         counted_(device) {
     if (numbers_.empty() || present_.empty() || found_.empty() || absent_.empty() ||
         absent_keys_.empty() || absent_count_.empty()) {
@@ -189,7 +194,7 @@ class DeviceRowStore {
   void put_absent(const Put& put, const uint64_t* keys, uint32_t absent) {
     launch(put.stream, absent, GatherKeysKernel{keys, absent_.data(), absent_keys_.data(), absent});
     for (uint64_t first = 0; first < absent;) {
-      const uint64_t some = rows_.reserve(absent - first, put.stream);
+      const uint64_t some = make_room(absent - first, put.stream);
       const uint32_t* positions = absent_.data() + first;
       if (some == 0) {
         claim_present(put, absent_keys_.data() + first, positions, absent - first, nullptr);
@@ -203,6 +208,16 @@ class DeviceRowStore {
       copy_in(put, positions, some);
       first += some;
     }
+  }
+
+  // For so many keys, or as many as memory has room for; how many. Throws std::bad_alloc, and no
+  // later step of the part does.
+  uint64_t make_room(uint64_t keys, Stream stream) {
+    constexpr uint64_t bytes_of_index = 36;  // a key, about
+    index_.reserve_workspace(static_cast<uint32_t>(keys));
+    const uint64_t possible = rows_.possible(keys, bytes_of_index, stream);
+    if (possible != 0) index_.has_room(std::min(keys, possible));
+    return rows_.reserve(keys, stream);
   }
 
   // To keys that are expected to be absent, so many free rows as there are.
@@ -222,8 +237,9 @@ class DeviceRowStore {
 
   void get_or_insert_part(const uint64_t* keys, Pair* rows, uint8_t* found, uint64_t count,
                           Stream stream) {
+    if (get_if_all_present(keys, rows, found, count, stream)) return;
     for (uint64_t first = 0; first < count;) {
-      const uint64_t reserved = rows_.reserve(count - first, stream);
+      const uint64_t reserved = make_room(count - first, stream);
       const uint64_t some = reserved != 0 ? reserved : count - first;
       uint8_t* replies = found + first;
       Pair* own = rows + first * row_units_;
@@ -242,6 +258,23 @@ class DeviceRowStore {
              CopyRowsKernel<RowCopy::out>{rows_.view(), numbers_.data(), replies, own, some});
       first += some;
     }
+  }
+
+  // Then neither rows nor room in the index are taken for them.
+  bool get_if_all_present(const uint64_t* keys, Pair* rows, uint8_t* found, uint64_t count,
+                          Stream stream) {
+    look_up(keys, found_.data(), count, DeviceOp::get, stream);
+    auto* const misses = reinterpret_cast<uint64_t*>(report_.data());
+    const CountMissesKernel kernel{found_.data(), count, misses};
+    require_device(device_.launch(stream, 1, CountMissesKernel::threads, kernel) &&
+                       device_.record(counted_.get(), stream) &&
+                       device_.synchronize(counted_.get()),
+                   "count absent keys");
+    if (*misses != 0) return false;
+    require_device(device_.copy(stream, found, found_.data(), count), "copy replies");
+    launch(stream, count,
+           CopyRowsKernel<RowCopy::out>{rows_.view(), numbers_.data(), found, rows, count});
+    return true;
   }
 
   template <class Kernel>

@@ -50,6 +50,15 @@ class DeviceRows {
             free_.data(),       free_count_.data()};
   }
 
+  // Free rows, and those that memory has room for beside `beside` bytes for each: 0 where `rows`
+  // are free, or memory has no room for a slab, so that `reserve` takes none.
+  uint64_t possible(uint64_t rows, uint64_t beside, Stream stream) {
+    if (known_free_ < rows) ask(stream);
+    if (known_free_ >= rows) return 0;
+    const uint64_t left = memory_.left();
+    if (left < slab_rows_ * row_bytes_) return 0;
+    return known_free_ + left / (row_bytes_ + sizeof(uint64_t) + sizeof(uint32_t) + beside);
+  }
   // Makes sure of `rows` free rows, or of as many as memory allows; how many of them there are.
   uint64_t reserve(uint64_t rows, Stream stream) {
     if (known_free_ < rows) ask(stream);

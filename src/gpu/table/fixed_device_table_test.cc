@@ -60,11 +60,11 @@ TEST(FixedDeviceTable, IsLostWhenALaunchFails) {
 
 TEST(DeviceRowStore, IsLostWhenALaunchFails) {
   DeviceRequestSource source(1);
-  const std::vector<uint64_t> keys = source.keys(100);
+  const std::vector<uint64_t> keys = source.keys(200);
   for (uint64_t launches = 0; launches < 14; ++launches) {
     FakeDevice device(1, memory);
     ModelledRows<FakeDevice> table(device, {64, 64 * 64, {0, 3, 4, 256}});
-    table.put(keys, true);
+    table.put({keys.begin(), keys.begin() + 100}, true);
     device.fail_launches_after(launches);
     EXPECT_THROW(table.put(keys, true), DeviceError) << launches;
     device.fail_launches_after(FakeDevice::never);
