@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/broken.h"
+#include "command/changes.h"
 
 namespace isotherm {
 

@@ -120,6 +120,7 @@ struct SplitKernel {
         next = load_pair(&line->slot[1]).second;
         store_pair(&line->slot[1], {0, 0});
       }
+      tile_.lane().sync_warp(tile_.mask());  // before another lane stores there
       spares_ = reinterpret_cast<Bucket*>(tile_.share(next));
       return line;
     }
