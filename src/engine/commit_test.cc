@@ -119,7 +119,9 @@ constexpr Ask asked[] = {
     },
     [](Batch& batch, const std::string& key, int64_t) { batch.set_range(key, 3, "r"); },
     [](Batch& batch, const std::string& key, int64_t) { batch.set_bit(key, 9, true); },
-    [](Batch& batch, const std::string& key, int64_t) { batch.bitfield(key, {own_steps(), 1}); },
+    [](Batch& batch, const std::string& key, int64_t) {
+      batch.bitfield(key, {own_steps(), 1});
+    },
     [](Batch& batch, const std::string& key, int64_t) { batch.add_float(key, "0.5"); },
     [](Batch& batch, const std::string& key, int64_t) {
       batch.cancel(batch.get(key), batch.size());

@@ -24,8 +24,15 @@ std::atomic<uint64_t> allocations{0};
   if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
   throw std::bad_alloc();
 }
+[[gnu::noinline]] void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+  allocations.fetch_add(1, std::memory_order_relaxed);
+  return std::malloc(bytes == 0 ? 1 : bytes);
+}
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 void* operator new[](size_t bytes) { return operator new(bytes); }
+void* operator new[](size_t bytes, const std::nothrow_t& nothrow) noexcept {
+  return operator new(bytes, nothrow);
+}
 void operator delete[](void* memory) noexcept { operator delete(memory); }
 void operator delete(void* memory, size_t) noexcept { operator delete(memory); }
 void operator delete[](void* memory, size_t) noexcept { operator delete(memory); }

@@ -94,12 +94,15 @@ class DeviceRows {
     if (slabs_.size() == max_slabs || !enlarge_lists(stream)) return false;
     DeviceArray<Device, char> slab(memory_, slab_rows_ * row_bytes_);
     if (slab.empty()) return false;
-    char* at = slab.data();
+    // What is queued may run after a failure that ends this function.
+    static_assert(sizeof(char*) == sizeof *report_);
+    *report_ = reinterpret_cast<uint64_t>(slab.data());
     const uint64_t first = slabs_.size() * slab_rows_;
-    require_device(device_.to_device(stream, slab_table_.data() + slabs_.size(), &at, sizeof at) &&
-                       device_.launch(stream, 1, 256, AddRowsKernel{view(), first, slab_rows_}) &&
-                       device_.synchronize(stream),
-                   "add rows");
+    require_device(
+        device_.to_device(stream, slab_table_.data() + slabs_.size(), report_, sizeof(char*)) &&
+            device_.launch(stream, 1, 256, AddRowsKernel{view(), first, slab_rows_}) &&
+            device_.synchronize(stream),
+        "add rows");
     slabs_.push_back(std::move(slab));
     known_free_ += slab_rows_;
     return true;
