@@ -447,7 +447,8 @@ TEST_F(JournalTest, AGroupIsReadWholeOrNotAtAll) {
   put("before", "1");
   Worker worker(store->engine);
   Batch batch;
-  for (int i = 0; i < 5; ++i) batch.put("abcde" + std::to_string(i), "value");
+  constexpr std::string_view keys[] = {"abcde0", "abcde1", "abcde2", "abcde3", "abcde4"};
+  for (const std::string_view key : keys) batch.put(key, "value");
   batch.group(0);
   worker.submit(batch);
   const std::string whole = read(segments().back());
