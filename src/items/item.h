@@ -95,7 +95,7 @@ class Item {
   bool away() const { return (version_meta_ & away_bit) != 0; }
   bool has_state() const { return (version_meta_ & state_bit) != 0; }
 
-  int64_t expiry() const {
+  ISOTHERM_INLINE int64_t expiry() const {
     return has_expiry() ? expiry_field().load(std::memory_order_relaxed) : no_expiry;
   }
   // Only where has_expiry().
@@ -118,7 +118,7 @@ class Item {
     }
   }
 
-  uint32_t flags() const { return has_extra() ? extra()[0] : 0; }
+  ISOTHERM_INLINE uint32_t flags() const { return has_extra() ? extra()[0] : 0; }
   uint32_t database() const { return has_extra() ? extra()[1] : 0; }
   std::string_view key() const { return {key_data(), key_bytes_}; }
   uint32_t value_bytes() const { return value_bytes_; }

@@ -146,6 +146,7 @@ TEST_F(SlowDeviceTest, AnswersKeepTheirOrderAroundACommandThatRunsAlone) {
   gates_.values.close();
   slow.send(resp({"GET", "cold"}) + resp({"FLUSHALL"}) + resp({"GET", "cold"}) + resp({"DBSIZE"}));
   gates_.values.wait_for(1);
+  pass_turns();
   // That of others runs at once.
   ask(other, resp({"GET", "none"}), "$-1\r\n");
   ask(other, resp({"DBSIZE"}), ":0\r\n");
