@@ -27,8 +27,8 @@ bool turn_on(int descriptor, int level, int option) {
   return ::setsockopt(descriptor, level, option, &on, sizeof on) == 0;
 }
 
-// Loops share a port. A socket that asks for any port says so only afterwards: the system would give
-// it one that another server of the same user shares.
+// Loops share a port. A socket that asks for any port says so only afterwards: the system would
+// give it one that another server of the same user shares.
 bool bind_shared(int descriptor, const SocketAddress& address) {
   const auto share = [descriptor] { return turn_on(descriptor, SOL_SOCKET, SO_REUSEPORT); };
   const auto bind = [&] { return ::bind(descriptor, address.data(), address.size()) == 0; };
@@ -38,8 +38,7 @@ bool bind_shared(int descriptor, const SocketAddress& address) {
 int bind_to(const SocketAddress& address) {
   constexpr int kind = SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
   const int descriptor = ::socket(address.family(), kind, 0);
-  if (descriptor >= 0 &&
-      (!address.is_v6() || turn_on(descriptor, IPPROTO_IPV6, IPV6_V6ONLY)) &&
+  if (descriptor >= 0 && (!address.is_v6() || turn_on(descriptor, IPPROTO_IPV6, IPV6_V6ONLY)) &&
       bind_shared(descriptor, address)) {
     // As far as the system lets it: bursts wait there.
     const int buffer_bytes = 4 << 20;
