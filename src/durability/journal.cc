@@ -23,15 +23,12 @@ uint64_t raise(std::atomic<uint64_t>& to, uint64_t value) {
   return seen;
 }
 
-// Writes a record to `to`, which has room for it.
-void put_record(char* to, RecordHeader record, std::string_view key, std::string_view value) {
-  record.key_bytes = static_cast<uint32_t>(key.size());
-  record.value_bytes = value.size();
-  std::memset(to + record_bytes(key.size(), value.size()) - 8, 0, 8);
-  std::memcpy(to, &record, sizeof record);
-  to += sizeof record;
-  if (!key.empty()) std::memcpy(to, key.data(), key.size());
-  if (!value.empty()) std::memcpy(to + key.size(), value.data(), value.size());
+// What a block says of its records.
+BlockHeader block_of(const char* records, uint64_t bytes) {
+  BlockHeader block{};
+  block.bytes = bytes;
+  block.body_crc = crc32c(0, records, bytes);
+  return block;
 }
 
 }  // namespace
@@ -101,13 +98,13 @@ char* Journal::room_for(Running& running, uint64_t bytes) {
     end_records(running, false);
   }
   if (running.capacity - running.bytes < bytes) {
-    const uint64_t capacity = std::max(running.bytes + bytes, running.capacity * 2);
-    auto memory = take_memory(std::max(capacity, uint64_t{4096}));
+    constexpr uint64_t least = 4096;
+    const uint64_t capacity = std::max({running.bytes + bytes, running.capacity * 2, least});
+    auto memory = take_memory(capacity);
     if (running.bytes != 0) std::memcpy(memory.get(), running.memory.get(), running.bytes);
-    own_bytes_.fetch_add(std::max(capacity, uint64_t{4096}) - running.capacity,
-                         std::memory_order_relaxed);
+    own_bytes_.fetch_add(capacity - running.capacity, std::memory_order_relaxed);
     running.memory = std::move(memory);
-    running.capacity = std::max(capacity, uint64_t{4096});
+    running.capacity = capacity;
   }
   char* const room = running.memory.get() + running.bytes;
   running.bytes += bytes;
@@ -116,9 +113,7 @@ char* Journal::room_for(Running& running, uint64_t bytes) {
 
 // `running` has no number from then on, if it is given.
 void Journal::append(const char* records, uint64_t bytes, Running* running) {
-  BlockHeader block{};
-  block.bytes = bytes;
-  block.body_crc = crc32c(0, records, bytes);
+  BlockHeader block = block_of(records, bytes);
   const std::lock_guard guard(mutex_);
   block.synced = synced_lsn_.load(std::memory_order_relaxed);
   if (bytes != 0) buffer_.append(block, records, store_);
@@ -139,11 +134,10 @@ void Journal::end_records(Running& running, bool ends) {
 // Of no batch: it has its number and is in the buffer at once.
 void Journal::append_alone(const RecordHeader& record, std::string_view key,
                            std::atomic<uint64_t>& mark) {
-  BlockHeader block{};
-  block.bytes = record_bytes(key.size(), 0);
-  const std::unique_ptr<char[]> memory = take_memory(block.bytes);
+  const uint64_t bytes = record_bytes(key.size(), 0);
+  const std::unique_ptr<char[]> memory = take_memory(bytes);
   put_record(memory.get(), record, key, {});
-  block.body_crc = crc32c(0, memory.get(), block.bytes);
+  BlockHeader block = block_of(memory.get(), bytes);
   const std::lock_guard guard(mutex_);
   const uint64_t number = last_number_.load(std::memory_order_relaxed) + 1;
   last_number_.store(number, std::memory_order_release);

@@ -106,6 +106,18 @@ constexpr uint64_t record_bytes(uint64_t key_bytes, uint64_t value_bytes) {
   return (sizeof(RecordHeader) + key_bytes + value_bytes + 7) / 8 * 8;
 }
 
+// Writes a record to `to`, which has room for it; its lengths are those of `key` and `value`.
+inline void put_record(char* to, RecordHeader record, std::string_view key,
+                       std::string_view value) {
+  record.key_bytes = static_cast<uint32_t>(key.size());
+  record.value_bytes = value.size();
+  std::memset(to + record_bytes(key.size(), value.size()) - 8, 0, 8);
+  std::memcpy(to, &record, sizeof record);
+  to += sizeof record;
+  if (!key.empty()) std::memcpy(to, key.data(), key.size());
+  if (!value.empty()) std::memcpy(to + key.size(), value.data(), value.size());
+}
+
 inline uint32_t block_crc(const BlockHeader& block, uint64_t store) {
   constexpr size_t from = sizeof block.crc;
   const uint32_t salt = crc32c(0, &store, sizeof store);

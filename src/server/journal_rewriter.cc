@@ -20,21 +20,12 @@ void append_put(std::string& records, uint32_t database, std::string_view key, u
   record.flags = reply.flags;
   record.type = static_cast<uint8_t>(reply.type);
   record.state = static_cast<uint16_t>(state);
-  record.key_bytes = static_cast<uint32_t>(key.size());
-  record.value_bytes = reply.value().size();
-  const size_t end = records.size() + record_bytes(key.size(), reply.value().size());
-  records.append(reinterpret_cast<const char*>(&record), sizeof record);
-  records.append(key).append(reply.value());
-  records.resize(end);
+  const size_t begin = records.size();
+  records.resize(begin + record_bytes(key.size(), reply.value().size()));
+  put_record(records.data() + begin, record, key, reply.value());
 }
 
 constexpr uint64_t record_overhead = 64;  // of the header and the zeros behind it, no less
-
-uint64_t count_keys(const Engine& engine) {
-  uint64_t keys = 0;
-  for (uint32_t i = 0; i < engine.options().databases; ++i) keys += engine.database(i).keys;
-  return keys;
-}
 
 // What cannot be read for another reason must not go with the files that have it.
 bool is_known(Status status) {
@@ -42,6 +33,12 @@ bool is_known(Status status) {
 }
 
 }  // namespace
+
+uint64_t count_keys(const Engine& engine) {
+  uint64_t keys = 0;
+  for (uint32_t i = 0; i < engine.options().databases; ++i) keys += engine.database(i).keys;
+  return keys;
+}
 
 JournalRewriter::JournalRewriter(Engine& engine, Journal& journal, const net::LiveOptions& live)
     : engine_(engine),

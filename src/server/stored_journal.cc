@@ -134,10 +134,8 @@ void StoredJournal::fill(const JournalReader& reader) {
                        "proto-max-bulk-len are needed");
   }
   if (!reader.found()) return;
-  uint64_t keys = 0;
-  for (uint32_t i = 0; i < engine_.options().databases; ++i) keys += engine_.database(i).keys;
   net::log(net::LogLevel::notice, "the journal was read: " + std::to_string(reader.records()) +
-                                      " records, " + std::to_string(keys) + " keys");
+                                      " records, " + std::to_string(count_keys(engine_)) + " keys");
 }
 
 }  // namespace isotherm
