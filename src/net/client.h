@@ -25,7 +25,7 @@
 
 namespace isotherm::net {
 
-class Loop;
+class LoopControl;
 struct Command;
 
 // Which clients a port is for.
@@ -35,9 +35,9 @@ struct Client {
   // Fixed.
   uint64_t id = 0;
   Speaks speaks = Speaks::resp;
-  Loop* loop = nullptr;       // that the connection belongs to
-  std::string peer_address;   // "127.0.0.1:40000"
-  std::string local_address;  // "127.0.0.1:6379"
+  LoopControl* loop = nullptr;  // that the connection belongs to
+  std::string peer_address;     // "127.0.0.1:40000"
+  std::string local_address;    // "127.0.0.1:6379"
   int descriptor = -1;
   int64_t connected_ms = 0;
 
