@@ -289,7 +289,8 @@ class Batch {
   // Whether some rows are in groups, or flush.
   bool has_groups() const { return !groups_.empty() || !guards_.empty(); }
   bool walks() const { return walks_; }
-  // Those of the batch that is filled, in order; `close_groups` comes before.
+  // Those of the batch that is filled, in order, and its views if it has any group; `close_groups`
+  // comes before.
   void close_groups();
   const std::vector<Span>& groups() const { return groups_; }
   const std::vector<Span>& views() const { return views_; }
@@ -351,6 +352,7 @@ class Batch {
   void grow_for_more();
   void grow(Row capacity);
   void note_call(Row row, bool writes);
+  void take_views_as_groups();
   void add_arguments(Row row, std::span<const std::string_view> arguments);
 
   Columns columns_;

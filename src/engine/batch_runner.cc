@@ -227,10 +227,8 @@ bool BatchRunner::find_early(const Batch& batch) {
   std::unordered_set<uint64_t> keys;
   const auto key_of = [&](Batch::Row row) { return columns.hash[row] + columns.database[row]; };
   parked_.assign(batch.size(), 0);
-  for (const auto* spans : {&batch.groups(), &batch.views()}) {
-    for (const Batch::Span& span : *spans) {
-      for (Batch::Row row = span.first; row < span.end; ++row) keys.insert(key_of(row));
-    }
+  for (const Batch::Span& span : batch.groups()) {
+    for (Batch::Row row = span.first; row < span.end; ++row) keys.insert(key_of(row));
   }
   bool any = false;
   for (Batch::Row row = 0; row < batch.size(); ++row) {
