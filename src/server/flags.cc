@@ -156,7 +156,7 @@ void add_value_options(CLI::App& app, Options& store) {
 void add_round_options(CLI::App& app, RoundOptions& rounds) {
   add_text_option(app, "--gpu-schedule",
                   "When the requests of all threads go to the GPUs together: greedy, fixed or "
-                  "periodic; or adaptive: the CPU answers few, the GPUs many [greedy]",
+                  "periodic; or adaptive: the CPU answers few, the GPUs many [adaptive]",
                   [&](const std::string& text) { take_schedule(text, rounds.policy); });
   app.add_option("--gpu-batch", rounds.rows,
                  "Requests that go without waiting for more [fixed 512, periodic 2097152], or that "
@@ -347,6 +347,8 @@ std::optional<int> parse_flags(int argc, const char* const* argv, net::ServerOpt
   CLI::App app("Isotherm: a key-value store for Redis and memcached clients.", "isotherm-server");
   app.set_version_flag("--version", "isotherm-server " + std::string(net::isotherm_version));
   add_options(app, options);
+  // Few clients wait for no GPU; a program that fills batches says itself when they go.
+  options.store.rounds.policy = Scheduling::adaptive;
   try {
     app.parse(argc, argv);
     check_together(options);
