@@ -31,7 +31,9 @@
 // do with them:
 //   MSETNX a 1 b 2    get a │ get b │ guard: cancel the puts if a or b is there │ put a │ put b
 // `unless_absent` and `unless_unchanged` are such guards. A guard that stands in no group makes one
-// of the whole batch. It must not wait for other batches: they may wait for it.
+// of the whole batch. It must not wait for other batches: they may wait for it. Whoever cancels a
+// row cancels the guard before it: that is not called. A group takes in those that begin within it,
+// whose guards then speak for the rest of the larger one.
 //
 // Views. The gets that `view` names see each group, of other batches, whole or not at all. `flush`
 // is a group of all keys of some databases.
@@ -212,7 +214,10 @@ class Batch {
   }
 
   // The rows from `first` on, to the last so far, are a group, or a view; see above.
-  void group(Row first) { groups_.push_back({first, size_}); }
+  void group(Row first) {
+    while (!groups_.empty() && groups_.back().first >= first) groups_.pop_back();
+    groups_.push_back({first, size_});
+  }
   void view(Row first) { view(first, size_); }
   // The databases from `first` to before `end`, or the last one there is.
   Row flush(uint32_t first, uint32_t end);

@@ -12,6 +12,7 @@
 //   ending     a batch ends when its last row has                      engine/batch_runner.cc
 //   retry      a full queue refuses                                    engine/crew.cc
 //   groups     rows on keys that a group has wait                       executor/key_gate.h
+//   guards     a guard may cancel rows behind it                       engine/batch_runner.cc
 //   telling    a change is told before it can be seen                index/item_table.h
 //   syncing    replies wait until what they show is safe               durability/journal.cc
 //   checksums  a block whose sum is wrong is none                      durability/record.h
@@ -35,6 +36,7 @@ enum class Rule {
   ending,
   retry,
   groups,
+  guards,
   telling,
   takeover,
   draining,

@@ -69,14 +69,23 @@ void server(ServerState& server, const Statistics&, InfoLines& lines) {
 
 void clients(ServerState& server, const Statistics&, InfoLines& lines) {
   uint64_t held = 0;
-  server.clients.for_each([&](const Client& client) { held += client.held; });
+  uint64_t watching = 0;
+  uint64_t watched = 0;
+  server.clients.for_each([&](const Client& client) {
+    held += client.held;
+    const size_t keys = client.watched.load(std::memory_order_relaxed);
+    watching += keys != 0 ? 1 : 0;
+    watched += keys;
+  });
   lines.line("connected_clients", uint64_t{server.resp_clients});
   lines.line("connected_memcached_clients", uint64_t{server.memcached_clients});
   lines.zero("cluster_connections");
   lines.line("maxclients", uint64_t{server.live.maxclients});
   lines.line("blocked_clients", held);
   lines.zero("tracking_clients");
+  lines.line("watching_clients", watching);
   lines.zero("clients_in_timeout_table");
+  lines.line("total_watched_keys", watched);
 }
 
 void memory(ServerState& server, const Statistics& statistics, InfoLines& lines) {
