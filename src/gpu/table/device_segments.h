@@ -81,7 +81,10 @@ class DeviceSegments {
   uint64_t count() const { return segments_.size(); }
   uint64_t lines_each() const { return lines(); }
 
-  bool fits(uint64_t entries) const { return static_cast<double>(entries) <= room_ * share_; }
+  // Where all hashes were left out there is no room, whatever the segments' is.
+  bool fits(uint64_t entries) const {
+    return entries == 0 || (share_ != 0 && static_cast<double>(entries) <= room_ * share_);
+  }
 
   // How many overflow lines the chains have, about, when there are so many entries.
   uint64_t overflow_lines(uint64_t entries) const {

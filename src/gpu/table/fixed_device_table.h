@@ -144,11 +144,12 @@ class FixedDeviceTable {
   }
 
   // Takes the work space for parts of `rows` rows now, so that no later call fails for want of it;
-  // that for fewer where memory is short. Throws std::bad_alloc.
-  void reserve_workspace(uint32_t rows, bool with_express = false) {
+  // that for fewer where memory is short; for how many. Throws std::bad_alloc.
+  uint32_t reserve_workspace(uint32_t rows, bool with_express = false) {
     const std::lock_guard guard(context_.mutex());
-    workspace_.reserve(rows, [&] { be_idle(context_.stream()); });
+    const uint32_t reserved = workspace_.reserve(rows, [&] { be_idle(context_.stream()); });
     if (with_express) make_express();
+    return reserved;
   }
 
   // For an index whose hashes are shared with somebody else, in bins
