@@ -309,7 +309,7 @@ class DeviceItemMemory {
   }
 
   bool make(uint32_t c, uint64_t blocks, Target target, uint64_t free, Stream stream) {
-    const uint64_t bytes = blocks * item_classes::bytes_of(c);
+    const uint64_t bytes = units_of(blocks * item_classes::bytes_of(c)) * unit_bytes;
     const bool spares_index = placement_.host_memory != 0 && target.side == MemorySide::device;
     if (spares_index && !leaves_index(bytes, blocks, target.host)) return false;
     const uint32_t list = list_of(c, target.side);
@@ -321,6 +321,10 @@ class DeviceItemMemory {
     if (memory_of(target.side).below_cap() < all_bytes) return false;
     DeviceArray<Device, char> slab(memory_of(target.side), bytes);
     if (slab.empty()) return false;
+    // Whoever reads an item reads whole units, and so words of blocks that had no item yet.
+    require_device(
+        target.side == MemorySide::host || device_.clear(stream, slab.data(), slab.bytes()),
+        "clear blocks for items");
     if (lengthens && !move_list(list, std::max(wanted, of.blocks * 5 / 4), free, stream) &&
         !move_list(list, wanted, free, stream)) {
       return false;

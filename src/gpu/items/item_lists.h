@@ -83,10 +83,10 @@ template <class Lane>
 ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void give_back(const Lane& lane, ItemLists& lists,
                                                     uint64_t item) {
   if (lane.ballot(whole_warp, item != 0) == 0) return;
-  const uint32_t list = item != 0 ? DeviceItem::at(item)->list() : 0;
+  const uint32_t list = item != 0 ? ItemHead::of(item).list() : 0;
   const uint64_t place = draw(lane, lists.free, list, item != 0);
   if (item == 0) return;
-  DeviceItem::at(item)->meta = list;
+  *item_words(item) = 0;  // free
   lists.blocks[list][place] = item;
 }
 
@@ -107,7 +107,7 @@ struct AddBlocksKernel {
     for (uint64_t i = begin; i < count; i += stride) {
       // The first block comes to the end, where it is taken from first.
       const auto block = reinterpret_cast<uint64_t>(slab + (count - 1 - i) * bytes);
-      DeviceItem::at(block)->meta = list;
+      *item_words(block) = 0;  // free
       blocks[first + i] = block;
     }
     if (begin != 0) return;

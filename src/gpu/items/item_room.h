@@ -32,7 +32,7 @@ namespace isotherm {
 
 struct DeviceItemOptions {
   FixedDeviceOptions index;        // its cap is for all
-  uint32_t part_rows = 1 << 19;    // 2^20 at most
+  uint32_t part_rows = 1 << 19;    // most_item_rows at most
   uint64_t slab_bytes = 64 << 20;  // of the largest slab that is made ahead of need
   uint64_t host_memory = 0;        // bytes of the host that items may take; 0: none
   uint64_t host_items_from = 0;    // bytes of a block from which on it lies there; 0: never
@@ -41,6 +41,8 @@ struct DeviceItemOptions {
   uint64_t value_room = 64 << 20;
   uint64_t reply_room = 64 << 20;
   bool evicts = false;  // where memory ends
+  // Parts whose numbers are taken: versions are higher than those that they gave.
+  uint64_t parts_before = 0;
   // The bits of hashes that count; tests make keys collide with few.
   uint64_t hash_mask = ~uint64_t{0};
 };
