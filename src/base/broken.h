@@ -20,6 +20,7 @@
 //   draining   keys go to another side when no round runs              executor/device/rounds.cc
 //              bins move when earlier requests have ended              router/bin_flow.cc
 //   taking     a word leaves the fast part before the index changes    hot/fast_part.cc
+//   cooling    what a cold bin had in the fast part is taken away      hot/hot_table.cc
 #pragma once
 
 #include "base/macros.h"
@@ -42,7 +43,8 @@ enum class Rule {
   draining,
   taking,
   syncing,
-  checksums
+  checksums,
+  cooling
 };
 
 #if defined(ISOTHERM_BROKEN)
