@@ -49,7 +49,7 @@
 // Memory. An item takes 8 bytes beside its key and its value, each in whole 8 bytes; up to 40 where
 // it has an expiry or flags (8 each), a long key or value, or where a call wrote its key several
 // times. Blocks of more than 256 bytes come in steps of an eighth at most. With the index, an item
-// of 16 + 64 bytes takes some 125 bytes in all.
+// of 16 + 64 bytes takes at most 115 bytes in all.
 // Items of about one size lie in slabs. Where memory has ended, slabs that are wholly free
 // go to the sizes that need some. With `evict`, a size whose puts find no memory also takes slabs,
 // with their items, from the size that has the most memory for what was put into it lately; so

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "device_checks/device_item_host_checks.h"
+#include "device_checks/device_item_size_checks.h"
 #include "device_checks/device_item_version_checks.h"
 #include "device_checks/test_size.h"
 #include "fake_device/fake_device.h"
@@ -42,6 +43,9 @@ INSTANTIATE_TEST_SUITE_P(Items, DeviceItemChecks,
 
 INSTANTIATE_TEST_SUITE_P(ItemsOnHost, DeviceItemChecks,
                          ::testing::ValuesIn(device_item_host_checks<FakeDevice>), test_name);
+
+INSTANTIATE_TEST_SUITE_P(ItemSizes, DeviceItemChecks,
+                         ::testing::ValuesIn(device_item_size_checks<FakeDevice>), test_name);
 
 INSTANTIATE_TEST_SUITE_P(ItemVersions, DeviceItemChecks,
                          ::testing::ValuesIn(device_item_version_checks<FakeDevice>), test_name);

@@ -58,7 +58,7 @@ struct ItemCounts {
 // parts before.
 struct ItemReport {
   uint64_t need[item_classes::count];
-  uint64_t free[item_classes::lists];
+  FreeBlocks free;
   uint64_t exact_hashes;
   uint64_t refused;
   uint64_t total;
@@ -193,8 +193,10 @@ struct ReportItemsKernel {
     const uint32_t c = lane.thread();
     if (c < item_classes::count) {
       report->need[c] = part.counts->need[c];
-      report->free[c] = part.lists->free[c];
-      report->free[c + item_classes::count] = part.lists->free[c + item_classes::count];
+      for (const uint32_t list : {c, c + item_classes::count}) {
+        report->free.listed[list] = part.lists->listed(list);
+        report->free.unlisted[list] = part.lists->unlisted[list];
+      }
     }
     if (c != 0) return;
     report->exact_hashes = part.counts->exact_hashes;

@@ -220,10 +220,11 @@ class ItemRoom {
     return given_back != 0 && make_slab(c, workspace, stream);
   }
 
-  static uint64_t free_of(uint32_t c, const ItemReport& report) {
-    return report.free[c] + report.free[item_classes::list_of(c, true)];
+  uint64_t free_of(uint32_t c, const ItemReport& report) const {
+    return items_.free_of(c, report.free) +
+           items_.free_of(item_classes::list_of(c, true), report.free);
   }
-  static uint64_t missing(uint32_t c, const ItemReport& report) {
+  uint64_t missing(uint32_t c, const ItemReport& report) const {
     return report.need[c] - std::min(free_of(c, report), report.need[c]);
   }
 
@@ -234,12 +235,13 @@ class ItemRoom {
   }
 
   // Free blocks of each list that the part does not need itself, or a little more.
-  static std::array<uint64_t, item_classes::lists> spare(const ItemReport& report) {
+  std::array<uint64_t, item_classes::lists> spare(const ItemReport& report) const {
     std::array<uint64_t, item_classes::lists> spare;
     for (uint32_t list = 0; list < item_classes::lists; ++list) {
       const uint32_t c = item_classes::class_of_list(list);
       const uint64_t free = free_of(c, report);
-      spare[list] = std::min(report.free[list], free - std::min(free, report.need[c]));
+      spare[list] =
+          std::min(items_.free_of(list, report.free), free - std::min(free, report.need[c]));
     }
     return spare;
   }

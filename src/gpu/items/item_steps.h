@@ -31,7 +31,7 @@ class ItemSteps {
         hash_{options.index.seed, options.hash_mask},
         evicts_(options.evicts),
         parts_(options.parts_before),
-        index_(memory, options.index),
+        index_(memory, index_options(options)),
         room_(memory, options, index_, stream) {
     index_.reserve_workspace(options.part_rows);
   }
@@ -103,6 +103,14 @@ class ItemSteps {
 
  private:
   static constexpr uint32_t threads = 256;
+  // Beside the item itself, which every hit reads, a longer chain costs little.
+  static constexpr double index_load = 1.0;
+
+  static FixedDeviceOptions index_options(const DeviceItemOptions& options) {
+    FixedDeviceOptions index = options.index;
+    index.lowest_load = index_load;
+    return index;
+  }
 
   void prepare(ItemPart& part, const Workspace& workspace, bool writes, Stream stream) {
     part.hash = hash_;

@@ -164,9 +164,9 @@ struct SettleTakesKernel {
  private:
   // Takes so many blocks off a list, or all that it has; of how many it had not.
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint64_t shorten(uint32_t list, uint64_t taken) const {
-    uint64_t& free = part.lists->free[list];
-    const uint64_t has = taken < free ? taken : free;
-    free -= has;
+    const uint64_t listed = part.lists->listed(list);
+    const uint64_t has = taken < listed ? taken : listed;
+    part.lists->free[list] = listed - has;
     return taken - has;
   }
 };

@@ -46,6 +46,7 @@ struct FixedDeviceOptions {
   uint32_t max_part_rows = 1 << 21;
   ExpressOptions express = {};
   TryOptions tries = {};
+  double lowest_load = usual_load;  // gpu/table/device_segments.h
 };
 
 template <class Device>
@@ -233,7 +234,7 @@ class FixedDeviceTable {
       : options_(options),
         context_(std::forward<Cap>(cap)...),
         device_(context_.device()),
-        segments_(context_.memory(), options.line_bits, context_.stream()),
+        segments_(context_.memory(), options.line_bits, options.lowest_load, context_.stream()),
         stock_(context_.memory(), context_.stream()),
         fixed_(context_.memory(), 1),
         reports_(device_),
