@@ -35,7 +35,7 @@ def parse_value(value):
             return _checked(dtype, shape, value)
     try:
         dtype = np.dtype(value)
-    except TypeError:
+    except (TypeError, ValueError):
         raise ValueError(f"value must be a dtype, a name such as 'u64' or 'f32[128]', or 'bytes', "
                          f"not {value!r}") from None
     if dtype.subdtype is not None:
@@ -44,7 +44,7 @@ def parse_value(value):
 
 
 def _checked(dtype, shape, value):
-    if dtype.hasobject or not dtype.isnative:
+    if dtype.hasobject or dtype.kind == "O" or not dtype.isnative:
         raise ValueError(f"value: {value!r} has no fixed bytes in the machine's order")
     size = dtype.itemsize * int(np.prod(shape, dtype=object))
     if not 1 <= size <= _MOST_ROW_BYTES:
