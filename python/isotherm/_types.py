@@ -44,7 +44,7 @@ def parse_value(value):
 
 
 def _checked(dtype, shape, value):
-    if dtype.hasobject or dtype.kind == "O" or not dtype.isnative:
+    if dtype.hasobject or not dtype.isnative:
         raise ValueError(f"value: {value!r} has no fixed bytes in the machine's order")
     size = dtype.itemsize * int(np.prod(shape, dtype=object))
     if not 1 <= size <= _MOST_ROW_BYTES:
