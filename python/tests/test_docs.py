@@ -58,9 +58,12 @@ def test_the_stub_names_what_the_extension_has():
     assert typing.get_type_hints(isotherm.Item)["version"] is int
 
 
-def test_the_bench_runs_and_checks_its_replies(capsys):
+def test_the_bench_runs_and_checks_its_replies(capsys, monkeypatch):
     from isotherm import bench
 
+    monkeypatch.setattr(bench, "gpu_count", lambda: 0)
+    monkeypatch.setattr(bench._devices, "why_no_gpu", lambda: "no driver")
     bench.main(["--keys", "70000", "--rows", "2000", "--runs", "1"])
     printed = capsys.readouterr().out
     assert "NumPy" in printed and "get of 1 key" in printed and "over lookups in a dict" in printed
+    assert "no driver" in printed

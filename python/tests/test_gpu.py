@@ -373,6 +373,16 @@ def test_byte_strings():
             Table("bytes", "bytes", **({"device": "cuda:0"} | options))
 
 
+def test_the_bench_of_gpus_checks_its_replies(monkeypatch):
+    from isotherm import _gpu_bench, bench
+
+    monkeypatch.setattr(_gpu_bench, "CALLS", 1)
+    names = []
+    _gpu_bench.bench(lambda name, *rest: names.append(name), bench.distinct_keys(200), 150, 1,
+                     batch=100, part=60)
+    assert any("get of 1 key" in name for name in names) and "dedup.unique of 150" in names[-2]
+
+
 def test_dedup_on_a_gpu():
     batches = [np.array([3, 1, 3], "u8"), np.array([1, 2], "u8")]
     parts = isotherm.dedup.unique(batches, device="cuda:0")
