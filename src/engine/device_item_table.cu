@@ -1,6 +1,4 @@
-#include <algorithm>
-#include <stdexcept>
-
+#include "engine/item_options.h"
 #include "gpu/items/device_item_store.h"
 #include "gpu/platform/cuda_device.cuh"
 #include "gpu/platform/cuda_setup.cuh"
@@ -8,31 +6,6 @@
 
 namespace isotherm {
 namespace {
-
-// Under a cap the work space takes a quarter at most.
-DeviceItemOptions checked(const DeviceItemTableOptions& options) {
-  constexpr uint64_t least = uint64_t{256} << 20;
-  constexpr uint64_t ample = uint64_t{4} << 30;
-  if (options.gpu_memory != 0 && options.gpu_memory < least) {
-    throw std::invalid_argument("gpu_memory of a table of items must be 256 MiB or more");
-  }
-  DeviceItemOptions checked;
-  for (uint64_t cap = options.gpu_memory; cap != 0 && cap < ample; cap *= 2) {
-    checked.part_rows /= 2;
-    checked.slab_bytes /= 2;
-    checked.key_room /= 2;
-    checked.value_room /= 2;
-    checked.reply_room /= 2;
-  }
-  // More than any host has, and sums with it do not overflow.
-  checked.host_memory = std::min(options.host_memory, uint64_t{1} << 60);
-  checked.host_items_from = options.host_items_from;
-  checked.evicts = options.evict;
-  checked.index.gpu_memory = options.gpu_memory;
-  checked.index.seed = seed_or_random(options.hash_seed);
-  checked.index.max_part_rows = checked.part_rows;
-  return checked;
-}
 
 DeviceItemRequests requests_of(DeviceOp op, uint64_t rows, DeviceBytes keys) {
   DeviceItemRequests requests;
@@ -65,7 +38,7 @@ DeviceItemRequests erases(uint64_t rows, DeviceBytes keys, uint8_t* found) {
 
 struct DeviceItemTable::State : StoreOnGpu<DeviceItemStore<CudaDevice>> {
   explicit State(const DeviceItemTableOptions& options)
-      : StoreOnGpu(options.device, checked(options), options.expected_entries) {}
+      : StoreOnGpu(options.device, device_item_options(options), options.expected_entries) {}
 };
 
 DeviceItemTable::DeviceItemTable(const DeviceItemTableOptions& options)

@@ -25,6 +25,7 @@
 #include "gpu/platform/pinned_block.h"
 #include "gpu/rows/device_rows.h"
 #include "gpu/table/fixed_device_table.h"
+#include "gpu/table/table_scan.h"
 
 namespace isotherm {
 
@@ -43,6 +44,7 @@ class DeviceRowStore {
   DeviceRowStore(Device& device, const DeviceRowOptions& options)
       : device_(device),
         part_rows_(options.index.max_part_rows),
+        seed_(options.index.seed),
         context_(device, options.index.gpu_memory),
         index_(context_.memory(), options.index),
         rows_(context_.memory(), options.row_bytes, slab_rows(options), context_.stream()),
@@ -80,6 +82,13 @@ class DeviceRowStore {
     });
   }
 
+  // Which keys are there.
+  void contains(const uint64_t* keys, uint8_t* found, uint64_t n, Stream stream) {
+    parts(n, stream, [&](uint64_t first, uint64_t count) {
+      look_up(keys + first, found + first, count, DeviceOp::get, stream);
+    });
+  }
+
   void put(const uint64_t* keys, const Pair* rows, uint8_t* stored, uint64_t n, Stream stream) {
     write(keys, const_cast<Pair*>(rows), stored, n, false, stream);
   }
@@ -103,10 +112,11 @@ class DeviceRowStore {
     });
   }
 
-  void erase(const uint64_t* keys, uint64_t n, Stream stream) {
+  void erase(const uint64_t* keys, uint64_t n, Stream stream, uint8_t* found = nullptr) {
     parts(n, stream, [&](uint64_t first, uint64_t count) {
-      look_up(keys + first, found_.data(), count, DeviceOp::erase, stream);
-      launch(stream, count, FreeRowsKernel{rows_.view(), numbers_.data(), found_.data(), count});
+      uint8_t* replies = found != nullptr ? found + first : found_.data();
+      look_up(keys + first, replies, count, DeviceOp::erase, stream);
+      launch(stream, count, FreeRowsKernel{rows_.view(), numbers_.data(), replies, count});
     });
   }
 
@@ -116,6 +126,27 @@ class DeviceRowStore {
       index_.reserve(entries);
       rows_.reserve(entries, context_.stream());
     });
+  }
+
+  // As that of a FixedDeviceTable.
+  uint64_t shortages() {
+    uint64_t sum = 0;
+    context_.call(context_.stream(), [&] { sum = shortages_ + index_.shortages(); });
+    return sum;
+  }
+
+  // A step of a walk over all keys: visit(key) for about `wanted` of them from `cursor` on. Returns
+  // the cursor to go on from, 0 at the end.
+  template <class Visit>
+  uint64_t scan(uint64_t cursor, uint64_t wanted, Visit&& visit) {
+    uint64_t next = 0;
+    context_.call(context_.stream(), [&] {
+      TableScan<Device> scan(device_);
+      context_.order().drain();
+      next = scan.run(index_, seed_, cursor, wanted, wanted, context_.stream(),
+                      [&](uint64_t key, uint64_t /*row*/) { visit(key); });
+    });
+    return next;
   }
 
   DeviceTableStats stats() {
@@ -249,7 +280,9 @@ class DeviceRowStore {
     constexpr uint64_t bytes_of_index = 36;  // a key, about
     const uint64_t possible = rows_.possible(keys, bytes_of_index, stream);
     if (possible != 0) index_.has_room(std::min(keys, possible));
-    return rows_.reserve(keys, stream);
+    const uint64_t some = rows_.reserve(keys, stream);
+    if (some < keys) ++shortages_;
+    return some;
   }
 
   // To keys that are expected to be absent, so many free rows as there are.
@@ -276,6 +309,7 @@ class DeviceRowStore {
 
   Device& device_;
   const uint64_t part_rows_;
+  const uint64_t seed_;
   DeviceContext<Device> context_;
   FixedDeviceTable<Device> index_;
   DeviceRows<Device> rows_;
@@ -288,6 +322,7 @@ class DeviceRowStore {
   DeviceArray<Device, uint32_t> absent_count_;
   const PinnedBlock<Device> report_;  // of absent_count_
   const DeviceEvent<Device> counted_;
+  uint64_t shortages_ = 0;
 };
 
 }  // namespace isotherm

@@ -153,6 +153,13 @@ class FixedDeviceTable {
     return reserved;
   }
 
+  // Parts that were queued while it was not known that all their rows have room; rows of other
+  // parts are never refused.
+  uint64_t shortages() {
+    const std::lock_guard guard(context_.mutex());
+    return shortages_;
+  }
+
   // For an index whose hashes are shared with somebody else, in bins
   // (executor/device/root_table.h); a bin has whole segments, so no fewer bits than `least_depth`,
   // and nobody may ask for keys of a bin that was dropped. Whether `rows` new entries find room,
@@ -386,6 +393,7 @@ class FixedDeviceTable {
           part_of(requests, first, part_rows(left, requests.distinct_keys, new_keys, stream));
       first += part.rows;
       make_room(part.rows, expects_new ? left : part.rows, stream);
+      shortages_ += !room_.fits(part.rows) || room_.missing_lines(part.rows) != 0 ? 1 : 0;
       if (requests.distinct_keys) {
         workspace_.get().run_distinct(view(), part, totals(false), stream);
       } else if (tries(part.rows)) {
@@ -482,6 +490,7 @@ class FixedDeviceTable {
   TableReports<Device> reports_;
   const TableRoom<Device> room_;
   TableWorkspace<Device> workspace_;
+  uint64_t shortages_ = 0;
   std::optional<Express<Device>> express_;  // made when first needed
   DeviceRequests posted_;                   // by express; no rows: nothing is under way
   std::vector<uint32_t> distinct_;
