@@ -16,12 +16,13 @@ import pathlib
 import re
 import sys
 
-LAYERS = ["base", "command", "items", "index", "gpu", "executor", "batch", "hot", "router",
+LAYERS = ["base", "command", "items", "index", "hot", "router", "gpu", "executor", "batch",
           "durability", "engine", "net", "server"]
 # "" is what lies in the folder itself.
 NESTED = {"executor": ["", "values", "run", "host", "device", "upkeep"],
           "gpu": ["platform", "kernel", "batch", "express", "table", "transfer", "split", "rows",
-                  "items", "store"]}
+                  "items", "store"],
+          "net": ["", "resp", "memcached", "udp", "loop"]}
 TEST_SUPPORT = ["device_checks", "fake_device", "models"]  # folders of tests/
 MAX_LINES = 500
 MIN_ESSAY_WORDS = 8

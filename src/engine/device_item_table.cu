@@ -63,20 +63,9 @@ DeviceItemRequests erases(uint64_t rows, DeviceBytes keys, uint8_t* found) {
 
 }  // namespace
 
-struct DeviceItemTable::State {
+struct DeviceItemTable::State : StoreOnGpu<DeviceItemStore<CudaDevice>> {
   explicit State(const DeviceItemTableOptions& options)
-      : device(usable_device(options.device)), store(device, checked(options)) {
-    if (options.expected_entries != 0) store.reserve(options.expected_entries);
-  }
-  ~State() { device.enter(); }
-
-  DeviceItemStore<CudaDevice>& entered() {
-    require_device(device.enter(), "choose the GPU");
-    return store;
-  }
-
-  CudaDevice device;
-  DeviceItemStore<CudaDevice> store;
+      : StoreOnGpu(options.device, checked(options), options.expected_entries) {}
 };
 
 DeviceItemTable::DeviceItemTable(const DeviceItemTableOptions& options)
@@ -98,7 +87,7 @@ void DeviceItemTable::erase(uint64_t rows, DeviceBytes keys, uint8_t* found, Str
 }
 
 void DeviceItemTable::run(const DeviceItemRequests& requests, Stream stream) {
-  state_->entered().run(requests, stream);
+  state_->use([&](auto& its) { its.run(requests, stream); });
 }
 
 uint64_t DeviceItemTable::get_host(uint64_t rows, DeviceBytes keys,
@@ -116,9 +105,11 @@ void DeviceItemTable::erase_host(uint64_t rows, DeviceBytes keys, uint8_t* found
 }
 
 uint64_t DeviceItemTable::run_host(const DeviceItemRequests& requests) {
-  return state_->entered().run_host(requests);
+  return state_->use([&](auto& its) { return its.run_host(requests); });
 }
 
-DeviceItemStats DeviceItemTable::stats() { return state_->entered().stats(); }
+DeviceItemStats DeviceItemTable::stats() {
+  return state_->use([](auto& its) { return its.stats(); });
+}
 
 }  // namespace isotherm

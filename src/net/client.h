@@ -25,7 +25,7 @@
 
 namespace isotherm::net {
 
-class Loop;
+class LoopControl;
 struct Command;
 
 // Which clients a port is for.
@@ -35,9 +35,9 @@ struct Client {
   // Fixed.
   uint64_t id = 0;
   Speaks speaks = Speaks::resp;
-  Loop* loop = nullptr;       // that the connection belongs to
-  std::string peer_address;   // "127.0.0.1:40000"
-  std::string local_address;  // "127.0.0.1:6379"
+  LoopControl* loop = nullptr;  // that the connection belongs to
+  std::string peer_address;     // "127.0.0.1:40000"
+  std::string local_address;    // "127.0.0.1:6379"
   int descriptor = -1;
   int64_t connected_ms = 0;
 
@@ -56,7 +56,10 @@ struct Client {
   std::atomic<size_t> output_bytes{0};           // not yet taken by the socket
   std::atomic<size_t> output_pieces{0};          // that they lie in
   std::atomic<size_t> output_memory{0};
-  std::atomic<bool> held{false};  // by CLIENT PAUSE
+  std::atomic<int64_t> queued{-1};           // commands since MULTI; -1: there was none
+  std::atomic<size_t> watched{0};            // keys
+  std::atomic<size_t> transaction_bytes{0};  // that both take
+  std::atomic<bool> held{false};             // by CLIENT PAUSE
   std::atomic<bool> no_evict{false};
   std::atomic<bool> no_touch{false};
   // It is gone, or soon will be, and is not shown any more. Set by the owner when it closes the

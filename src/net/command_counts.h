@@ -6,7 +6,7 @@
 //
 //   Notes::note(number, rows) per answer ─▶ sums of the turn ─ finish_turn(time) ─▶ counters
 //
-// `number` is a command's place in the table, subcommands included (resp_command.h); 0 stands for
+// `number` is a command's place in the table, subcommands included (resp/command.h); 0 stands for
 // what is no command and is never shown. What was rejected before it ran (wrong number of words, no
 // memory) is no call.
 //

@@ -30,7 +30,7 @@ struct MemcachedCounters {
   Counter total_items, store_too_large, store_no_memory;
 };
 
-// Datagrams of memcached clients; what became of those that were dropped (net/udp_port.h).
+// Datagrams of memcached clients; what became of those that were dropped (net/udp/port.h).
 struct UdpCounters {
   Counter received, sent;
   Counter malformed, truncated, several, foreign, repeated;

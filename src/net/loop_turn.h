@@ -1,4 +1,5 @@
-// LoopTurn: one turn of a loop: its batch, and the connections whose requests it has (net/loop.h).
+// LoopTurn: one turn of a loop: its batch, and the connections whose requests it has
+// (net/loop/loop.h).
 //
 // A turn is over when all its connections have their answers and the batch is cleared. Loops use
 // turns again, so one that is warm allocates nothing.

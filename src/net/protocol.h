@@ -3,7 +3,8 @@
 // One turn of a loop:
 //   1. for every readable connection: read bytes, then `parse` appends all complete requests to the
 //      turn's one batch and remembers, in order, what each command will answer;
-//   2. the loop starts the batch, and may serve other connections until it has ended (net/loop.h);
+//   2. the loop starts the batch, and may serve other connections until it has ended
+//   (net/loop/loop.h);
 //   3. for every connection whose rows are ready: `reply` writes the answers in order, until the
 //      output passes `output_bound`;
 //   4. the loop clears the batch;
@@ -51,7 +52,7 @@ inline constexpr size_t output_bound = 64 << 10;
 // Who is owed no more than so many bytes in a turn asks for little, and is answered in this turn.
 inline constexpr size_t little_owed = 4 << 10;
 
-// Keys of rows that are under way, which requests behind them may not pass (net/aside.h).
+// Keys of rows that are under way, which requests behind them may not pass (net/loop/aside.h).
 using WaitingKeys = std::unordered_set<std::string_view>;
 
 // What the connections of one loop share during a turn.
@@ -108,7 +109,7 @@ class Protocol {
   // bound lets it. Returns how many bytes at the end of what was parsed are to be parsed again.
   virtual size_t reply(Turn& turn, Output& output) = 0;
 
-  // What is owed for a turn that others are answered before (net/aside.h).
+  // What is owed for a turn that others are answered before (net/loop/aside.h).
   class Owed {
    public:
     virtual ~Owed() = default;

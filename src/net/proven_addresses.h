@@ -2,7 +2,7 @@
 //
 // Anybody can write another's address on a datagram, but nobody opens a connection in another's
 // name: who has one gets what it asked for, so large replies by UDP to it hurt nobody else
-// (net/udp_port.h).
+// (net/udp/port.h).
 //
 // Threads. Any.
 #pragma once

@@ -18,7 +18,7 @@
 
 namespace isotherm::net {
 
-// From whom a request by UDP may have a long reply (net/udp_port.h).
+// From whom a request by UDP may have a long reply (net/udp/port.h).
 enum class UdpTrust : uint8_t { none, loopback, all };
 
 enum class LogLevel : uint8_t { debug, verbose, notice, warning };

@@ -30,7 +30,7 @@
 
 namespace isotherm::net {
 
-class Loop;
+class LoopControl;
 
 // What INFO shows of one command.
 struct CommandTotals {
@@ -44,7 +44,7 @@ struct Statistics {
   uint64_t batches = 0, batch_rows = 0, batch_connections = 0;
   uint64_t batch_rows_max = 0, batch_connections_max = 0;
   std::array<uint64_t, LoopCounters::batch_buckets> batch_histogram{};
-  std::vector<CommandTotals> by_command;  // by number (resp_command.h)
+  std::vector<CommandTotals> by_command;  // by number (resp/command.h)
   ErrorTotals errors;
   EngineStats engine;
 };
@@ -96,8 +96,8 @@ struct ServerState {
   Journal* journal = nullptr;  // null: none
   ClientLimits limits;
   std::vector<std::unique_ptr<LoopCounters>> loops;
-  std::vector<Loop*> threads;  // the loops themselves
-  MemcachedShared memcached;   // delayed flush_all, stats reset
+  std::vector<LoopControl*> threads;  // the loops themselves
+  MemcachedShared memcached;          // delayed flush_all, stats reset
   std::atomic<uint64_t> next_client_id{1};
   std::atomic<uint32_t> resp_clients{0};       // connected now
   std::atomic<uint32_t> memcached_clients{0};  // connected now

@@ -6,7 +6,7 @@
 // Two ways to watch a descriptor:
 //   clients    edge-triggered, registered once for both directions. An event says that something
 //              changed; whoever watches remembers it until a call showed that the socket is empty,
-//              or full (net/connection.h has the rule).
+//              or full (net/loop/connection.h has the rule).
 //   listening  level-triggered: told again as long as somebody waits there.
 // A descriptor leaves the set when it is closed, having no duplicate, or by `remove`.
 //

@@ -17,7 +17,7 @@
 #include "models/held_keys.h"
 #include "models/key_latches.h"
 #include "models/test_server.h"
-#include "net/aside.h"
+#include "net/loop/aside.h"
 #include "server/server.h"
 #include "server/test_client.h"
 

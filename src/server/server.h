@@ -14,8 +14,8 @@
 
 #include "base/clock.h"
 #include "engine/engine.h"
-#include "net/listener.h"
-#include "net/loop.h"
+#include "net/loop/listener.h"
+#include "net/loop/loop.h"
 #include "net/server_options.h"
 #include "net/server_state.h"
 #include "server/stored_journal.h"

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "net/udp_port.h"
+#include "net/udp/port.h"
 #include "server/server.h"
 #include "server/test_client.h"
 

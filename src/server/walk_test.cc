@@ -84,7 +84,7 @@ class WalkTest : public ::testing::TestWithParam<bool> {
 TEST_P(WalkTest, KeysTakesTurnsWithOthers) {
   if (GetParam()) GTEST_SKIP() << "others walk there";
   fill("k", keys);
-  net::Loop& loop = *server_->state().threads.front();
+  net::LoopControl& loop = *server_->state().threads.front();
   std::atomic<int> turns{0};
   std::atomic<bool> over{false};
   std::function<void()> count = [&] {

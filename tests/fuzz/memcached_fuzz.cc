@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "net/memcached_parser.h"
+#include "net/memcached/parser.h"
 
 namespace {
 

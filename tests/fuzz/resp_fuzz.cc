@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "net/resp_parser.h"
+#include "net/resp/parser.h"
 
 namespace {
 

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "net/memcached_parser.h"
-#include "net/udp_frame.h"
+#include "net/memcached/parser.h"
+#include "net/udp/frame.h"
 
 namespace {
 

@@ -46,6 +46,7 @@ struct FixedDeviceOptions {
   uint32_t max_part_rows = 1 << 21;
   ExpressOptions express = {};
   TryOptions tries = {};
+  double lowest_load = usual_load;  // gpu/table/device_segments.h
 };
 
 template <class Device>
@@ -144,11 +145,12 @@ class FixedDeviceTable {
   }
 
   // Takes the work space for parts of `rows` rows now, so that no later call fails for want of it;
-  // that for fewer where memory is short. Throws std::bad_alloc.
-  void reserve_workspace(uint32_t rows, bool with_express = false) {
+  // that for fewer where memory is short; for how many. Throws std::bad_alloc.
+  uint32_t reserve_workspace(uint32_t rows, bool with_express = false) {
     const std::lock_guard guard(context_.mutex());
-    workspace_.reserve(rows, [&] { be_idle(context_.stream()); });
+    const uint32_t reserved = workspace_.reserve(rows, [&] { be_idle(context_.stream()); });
     if (with_express) make_express();
+    return reserved;
   }
 
   // For an index whose hashes are shared with somebody else, in bins
@@ -232,7 +234,7 @@ class FixedDeviceTable {
       : options_(options),
         context_(std::forward<Cap>(cap)...),
         device_(context_.device()),
-        segments_(context_.memory(), options.line_bits, context_.stream()),
+        segments_(context_.memory(), options.line_bits, options.lowest_load, context_.stream()),
         stock_(context_.memory(), context_.stream()),
         fixed_(context_.memory(), 1),
         reports_(device_),

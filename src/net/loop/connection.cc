@@ -1,0 +1,382 @@
+#include "net/loop/connection.h"
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <limits>
+#include <span>
+#include <utility>
+
+#include "net/loop/loop.h"
+#include "net/server_state.h"
+#include "net/walk.h"
+
+namespace isotherm::net {
+namespace {
+
+// Whether one of these rows empties databases, and is not answered. It has no key by which requests
+// behind it could stay back (aside.h).
+bool flush_waits(const Batch& batch, Batch::Row first, Batch::Row end) {
+  const Batch::Columns& columns = batch.columns();
+  for (Batch::Row row = first; row < end; ++row) {
+    if (columns.op[row] == Op::flush && !batch.answered(row)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Connection::Connection(Loop& loop, BufferPool& pool, Engine& engine, int descriptor,
+                       std::unique_ptr<Protocol> protocol, std::unique_ptr<Client> client)
+    : loop_(loop),
+      engine_(engine),
+      client_(std::move(client)),
+      descriptor_(descriptor),
+      protocol_(std::move(protocol)),
+      input_(pool),
+      output_(&pool, &engine),
+      asides_(pool) {}
+
+void Connection::on_events(uint32_t events) {
+  constexpr uint32_t ends = EPOLLRDHUP | EPOLLHUP | EPOLLERR;
+  if ((events & ends) != 0) hung_up_ = true;
+  if ((events & EPOLLPRI) != 0) urgent_ = true;
+  if ((events & (EPOLLIN | EPOLLPRI | ends)) != 0) readable_ = true;
+  if ((events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) != 0) full_ = false;
+  if (in_turn) {
+    if (sends_on() || goes_on()) loop_.ready(*this);
+    return;
+  }
+  if (readable_ || !output_.empty()) loop_.ready(*this);
+}
+
+bool Connection::parse(Turn& turn) {
+  if (in_turn && !put_aside()) [[unlikely]]
+    return false;
+  in_turn = true;
+  turn_ = &turn;
+  waiting_ = false;
+  first_row_ = end_row_ = turn.batch.size();
+  if (client_->killed.load(std::memory_order_relaxed)) [[unlikely]]
+    close();
+  if (!takes_input()) return true;
+  if (!parse_on_) {
+    if (!readable_ || !receive()) return true;
+    turn.received();
+  }
+  if (!asides_.empty()) turn.waiting = &asides_.waiting_keys();
+  const std::string_view input = input_.unread();
+  client_->input_bytes.store(input.size(), std::memory_order_relaxed);
+  client_->input_room.store(input_.room().size(), std::memory_order_relaxed);
+  input_.consume(protocol_->parse(input, turn));
+  parse_on_ = protocol_->stopped_early();
+  turn.waiting = nullptr;
+  end_row_ = turn.batch.size();
+  return true;
+}
+
+// Beside what is aside.
+bool Connection::has_room() const {
+  return asides_.has_room(input_.memory(), 0) && unsent() <= output_bound;
+}
+
+// Whether its next requests may be read though it is in a turn.
+bool Connection::goes_on() const {
+  return waiting_ && (readable_ || parse_on_) && takes_input() &&
+         asides_.has_room(input_.memory(), end_row_ - first_row_) && protocol_->may_put_aside() &&
+         loop_.lets_go_on() && !flush_waits(turn_->batch, first_row_, end_row_);
+}
+
+void Connection::note_waiting(const Turn& turn) {
+  if (turn_ != &turn) return;
+  waiting_ = true;
+  if (goes_on()) loop_.ready(*this);
+}
+
+// Of the walk that is under way; or null.
+const Output* Connection::unfinished() const {
+  const Walk* const walk = protocol_->walk();
+  return walk != nullptr ? walk->unfinished() : nullptr;
+}
+
+size_t Connection::unsent() const {
+  const Output* const walked = unfinished();
+  return output_.size() + (asides_.empty() ? 0 : asides_.unsent()) +
+         (walked != nullptr ? walked->size() : 0);
+}
+
+size_t Connection::memory() const {
+  const Output* const walked = unfinished();
+  return input_.memory() + output_.memory() + asides_.input_memory() + asides_.output_memory() +
+         (walked != nullptr ? walked->memory() : 0) + protocol_bytes_;
+}
+
+bool Connection::put_aside() {
+  if (!goes_on()) return false;
+  Aside& aside = asides_.add(engine_);
+  aside.turn = turn_;
+  aside.first_row = first_row_;
+  aside.end_row = end_row_;
+  aside.owed = protocol_->put_aside();
+  aside.input = input_.leave();
+  return true;
+}
+
+bool Connection::is_answered(const Turn& turn) const {
+  const Aside* const aside = turn_ == &turn ? nullptr : asides_.of(turn);
+  const Batch::Row end = aside != nullptr ? aside->end_row : end_row_;
+  for (Batch::Row row = aside != nullptr ? aside->first_row : first_row_; row < end; ++row) {
+    if (!turn.batch.ready(row)) return false;
+  }
+  return true;
+}
+
+void Connection::reply(Turn& turn) {
+  const int64_t now_ms = turn.now_ms();
+  client_->last_ms.store(now_ms, std::memory_order_relaxed);
+  if (turn_ != &turn || !asides_.empty()) [[unlikely]]
+    return reply_in_order(turn);
+  const size_t before = output_.size();
+  const size_t left =
+      turn.full_output == 0 ? reply_if_little(turn) : protocol_->reply(turn, output_);
+  if (!open_) return output_.clear();
+  if (left != 0) {
+    input_.take_back(left);
+    parse_on_ = true;
+  }
+  const size_t written = output_.size() - before;
+  heavy_ = left != 0 || output_.size() >= output_bound;
+  if (watch_.may_be_over(output_.size())) {
+    check_output(turn.server.limits.output[ClientLimits::normal], now_ms);
+  }
+  if (heavy_) flush();
+  loop_.wrote_reply(turn, written, output_.size());
+}
+
+// Where some of its requests are aside, or were. All answers are given.
+void Connection::reply_in_order(Turn& turn) {
+  const size_t before = unsent();
+  const size_t full = std::exchange(turn.full_output, std::numeric_limits<size_t>::max());
+  if (turn_ != &turn) {
+    Aside& aside = *asides_.of(turn);
+    protocol_->reply_aside(*aside.owed, turn, aside.output);
+    asides_.answered(aside);
+  } else if (!protocol_->owes()) {
+    protocol_->reply(turn, output_);  // lets go of words that requests without an answer had
+  } else {
+    Aside* const last = asides_.last_answered();
+    protocol_->reply(turn, last != nullptr ? last->output : asides_.add(engine_).output);
+  }
+  turn.full_output = full;
+  asides_.let_go(output_);
+  if (!open_) return output_.clear();
+  const size_t written = unsent() - before;
+  heavy_ = output_.size() >= output_bound;
+  check_output(turn.server.limits.output[ClientLimits::normal], turn.now_ms());
+  loop_.wrote_reply(turn, written, output_.size());
+}
+
+// The turn has ended in which it ran a command alone, or a step of it.
+void Connection::end_alone(Turn& turn) {
+  if (std::exchange(alone_walks_, false)) protocol_->end_step(turn, output_);
+  if (!open_) return output_.clear();
+  if (watch_.may_be_over(unsent())) {
+    check_output(turn.server.limits.output[ClientLimits::normal], turn.now_ms());
+  }
+}
+
+// Of a turn that has written its share.
+size_t Connection::reply_if_little(Turn& turn) {
+  constexpr size_t around_value = 16;
+  size_t owed = protocol_->owed_texts() + (end_row_ - first_row_) * around_value;
+  for (Batch::Row row = first_row_; row < end_row_ && owed <= little_owed; ++row) {
+    owed += turn.batch.reply(row).size;
+  }
+  const bool little = owed <= little_owed;
+  if (little) turn.full_output = output_bound;
+  const size_t left = protocol_->reply(turn, output_);
+  turn.full_output = 0;
+  return left;
+}
+
+void Connection::check_output(const OutputLimit& limit, int64_t now_ms) {
+  if (!open_ || !watch_.over(limit, unsent(), now_ms)) return;
+  loop_.counters().over_output_limit.add();
+  close();
+}
+
+// Takes what the socket has and there is room for; true when that is anything.
+bool Connection::receive() {
+  ArrivingItem* const value = protocol_->arriving(input_);
+  const size_t aside = asides_.empty() ? 0 : asides_.input_memory();
+  const size_t held = input_.unread().size() + aside + (value != nullptr ? value->received() : 0) +
+                      client_->transaction_bytes.load(std::memory_order_relaxed);
+  if (held > loop_.limits().query.load(std::memory_order_relaxed)) {
+    loop_.counters().over_query_limit.add();
+    close();
+    return false;
+  }
+  if (value != nullptr) [[unlikely]]
+    return receive_value(*value);
+  input_.make_room(protocol_->wanted());
+  const std::span<char> room = input_.room();
+  const ssize_t received = ::recv(descriptor_, room.data(), room.size(), 0);
+  if (!note_received(received, room.size())) return false;
+  input_.commit(static_cast<size_t>(received));
+  return true;
+}
+
+// The rest of a large value, and what is behind it.
+bool Connection::receive_value(ArrivingItem& value) {
+  input_.make_room(0);
+  const std::span<char> rest = value.room();
+  const std::span<char> behind = input_.room();
+  const std::array<iovec, 2> pieces{{{rest.data(), rest.size()}, {behind.data(), behind.size()}}};
+  const bool last = value.received() + rest.size() == value.bytes();
+  const ssize_t received = ::readv(descriptor_, pieces.data(), last ? 2 : 1);
+  if (!note_received(received, rest.size() + (last ? behind.size() : 0))) return false;
+  const size_t into_value = std::min(rest.size(), static_cast<size_t>(received));
+  value.commit(into_value);
+  input_.commit(static_cast<size_t>(received) - into_value);
+  return true;
+}
+
+// What a receive into so much room says of the socket; true when it got anything.
+bool Connection::note_received(ssize_t received, size_t room) {
+  if (received > 0) {
+    const auto bytes = static_cast<size_t>(received);
+    readable_ = hung_up_ || urgent_ || bytes == room;
+    loop_.counters().bytes_in.add(bytes);
+    return true;
+  }
+  if (received == 0) {
+    end_of_input_ = true;
+  } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+    readable_ = false;
+  } else if (errno != EINTR) {
+    close();
+  }
+  return false;
+}
+
+void Connection::flush() {
+  // A client that reads as fast as this writes must not keep the loop from its other clients.
+  constexpr int most_writes = 16;
+  if (withheld_) return;
+  for (int i = 0; i < most_writes && open_ && !full_ && !output_.empty(); ++i) {
+    if (output_.size() > output_bound && loop_.sent_its_share()) break;
+    if (!write_some()) break;
+  }
+}
+
+ssize_t Connection::send_pieces() {
+  std::array<iovec, 64> pieces;
+  msghdr message{};
+  message.msg_iov = pieces.data();
+  message.msg_iovlen = output_.iovecs(pieces);
+  return ::sendmsg(descriptor_, &message, MSG_NOSIGNAL);
+}
+
+// One write; false where nothing more can be written now.
+bool Connection::write_some() {
+  const std::string_view whole = output_.whole();
+  const ssize_t written = whole.data() != nullptr
+                              ? ::send(descriptor_, whole.data(), whole.size(), MSG_NOSIGNAL)
+                              : send_pieces();
+  if (written >= 0) {
+    loop_.sent(static_cast<size_t>(written));
+    output_.consume(static_cast<size_t>(written));
+    return true;
+  }
+  if (errno == EINTR) return true;
+  if (errno == EAGAIN || errno == EWOULDBLOCK) {
+    full_ = true;
+  } else {
+    close();
+  }
+  return false;
+}
+
+void Connection::settle(const Turn& turn) {
+  const bool had_turn = turn_ == &turn;
+  if (had_turn) {
+    in_turn = waiting_ = false;
+    turn_ = nullptr;
+  }
+  if (!open_) return loop_.ended(*this);  // again: it may have been queued the first time
+  if (waits()) [[unlikely]]
+    return settle_behind(had_turn);
+  readable_ || parse_on_ ? input_.shrink() : input_.pack();
+  // It holds something only for a request of which the input has a part.
+  if (input_.memory() != 0 || protocol_bytes_ != 0 ||
+      client_->transaction_bytes.load(std::memory_order_relaxed) != 0) {
+    count_protocol(protocol_->memory());
+  }
+  const bool is_held = held();
+  if (is_held || owed_ || !output_.empty() || input_.memory() != 0) {
+    tell_client(is_held);
+  } else {
+    client_->input_bytes.store(0, std::memory_order_relaxed);
+    client_->input_room.store(0, std::memory_order_relaxed);
+  }
+  if (is_held && !last_words()) {
+    if (hung_up_) return close();
+    loop_.holds_some();
+    if (!output_.empty() && !full_) loop_.ready(*this);
+    return;
+  }
+  if (output_.empty()) {
+    if (last_words()) return close();
+  } else if (!full_) {
+    return loop_.ready(*this);
+  }
+  if (takes_input() && (parse_on_ || readable_)) loop_.ready(*this);
+}
+
+// Some of its requests are under way. What could not be parsed behind them can perhaps, when some
+// of them have their answers.
+void Connection::settle_behind(bool had_turn) {
+  if (held()) loop_.holds_some();
+  const bool next = parse_on_ ? !had_turn : readable_;
+  const bool parses = in_turn ? goes_on() : next && takes_input();
+  if (parses || (!output_.empty() && !full_)) loop_.ready(*this);
+}
+
+// What others see of the connection between its turns.
+void Connection::tell_client(bool is_held) {
+  constexpr auto relaxed = std::memory_order_relaxed;
+  client_->input_bytes.store(input_.unread().size(), relaxed);
+  client_->input_room.store(input_.room().size(), relaxed);
+  owed_ = !output_.empty() || is_held;
+  client_->output_bytes.store(output_.size(), relaxed);
+  client_->output_pieces.store(output_.pieces(), relaxed);
+  client_->output_memory.store(output_.memory(), relaxed);
+  client_->held.store(is_held, relaxed);
+}
+
+void Connection::close() {
+  if (!open_) return;
+  close_socket();
+  output_.clear();
+  count_protocol(0);
+  loop_.ended(*this);
+}
+
+void Connection::count_protocol(size_t bytes) {
+  if (bytes == protocol_bytes_) return;
+  loop_.count_protocols(static_cast<int64_t>(bytes) - static_cast<int64_t>(protocol_bytes_));
+  protocol_bytes_ = bytes;
+}
+
+void Connection::close_socket() {
+  if (!std::exchange(open_, false)) return;
+  // Before the client can know.
+  client_->killed = true;
+  ::close(descriptor_);
+}
+
+}  // namespace isotherm::net

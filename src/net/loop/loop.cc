@@ -1,0 +1,499 @@
+#include "net/loop/loop.h"
+
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "net/memcached/protocol.h"
+#include "net/resp/protocol.h"
+#include "net/socket_address.h"
+
+namespace isotherm::net {
+namespace {
+
+// Lets the kernel find out when a client is gone without a word: after `seconds` of silence it is
+// asked, and three times more before it is given up.
+void keep_alive(int descriptor, uint32_t seconds) {
+  if (seconds == 0) return;
+  const int on = 1;
+  const int idle = static_cast<int>(seconds);
+  const int between = std::max(1, idle / 3);
+  const int probes = 3;
+  ::setsockopt(descriptor, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+  ::setsockopt(descriptor, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+  ::setsockopt(descriptor, IPPROTO_TCP, TCP_KEEPINTVL, &between, sizeof between);
+  ::setsockopt(descriptor, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+}
+
+}  // namespace
+
+Loop::Loop(ServerState& server, LoopCounters& counters) : server_(server), counters_(counters) {}
+
+Loop::~Loop() {
+  stop();
+  join();
+}
+
+void Loop::start() {
+  thread_ = std::thread([this] { run(); });
+}
+
+void Loop::stop() {
+  post([this] { stopping_ = true; });
+}
+
+void Loop::join() {
+  if (thread_.joinable()) thread_.join();
+}
+
+void Loop::adopt(int descriptor, Speaks speaks) {
+  post([this, descriptor, speaks] { welcome(descriptor, speaks); });
+}
+
+SocketAddress Loop::serve_datagrams(const SocketAddress& address) {
+  udp_ports_.push_back(std::make_unique<UdpPort>(server_, counters_, pool_, address));
+  UdpPort& port = *udp_ports_.back();
+  if (!events_.add_client(port.descriptor(), port)) {
+    throw std::system_error(errno, std::system_category(), "epoll_ctl");
+  }
+  return port.address();
+}
+
+bool Loop::has_datagrams() const {
+  return std::any_of(udp_ports_.begin(), udp_ports_.end(),
+                     [](const auto& port) { return port->ready(); });
+}
+
+void Loop::run() {
+  worker_ = std::make_unique<Worker>(server_.engine, false);
+  worker_->wake_by([this] { events_.wake(); });
+  bool more = false;
+  while (!stopping_) {
+    wait(more);
+    turn();
+    if ((!has_requests() || !may_begin()) && worker_->linger()) turn();
+    more = worker_->maintain(now_ms_) || (has_next() && may_begin()) || !worker_->rest();
+    watch_all_clients();
+  }
+  close_all();
+  worker_.reset();
+}
+
+// What this loop's clients store takes the place of values that clients of all loops still send;
+// those may be idle.
+void Loop::watch_all_clients() {
+  constexpr uint64_t worth_looking = 4 << 20;
+  const uint64_t most = server_.limits.all_clients(server_.engine.maxmemory());
+  const uint64_t bytes = server_.engine.client_bytes();
+  if (most == 0 || bytes <= most) {
+    watched_bytes_ = 0;
+  } else if (bytes > watched_bytes_ + worth_looking) {
+    watched_bytes_ = bytes;
+    for (LoopControl* loop : server_.threads) loop->post([loop] { loop->bound_memory(); });
+  }
+}
+
+void Loop::wait(bool work_is_left) {
+  sent_bytes_ = 0;
+  const SocketEvents::Seen seen = events_.wait(!work_is_left);
+  if (seen.woken) posted_.run();
+  if (!seen.tick) return;
+  at_tick_.run();
+  look_after();
+}
+
+// What has to be done now and then, whether requests come or not.
+void Loop::look_after() {
+  flush_if_due();
+  worker_->nudge();
+  pool_.trim();
+  trim_turns();
+  report_memory();
+  bound_memory();
+  check_outputs();
+  if (holds_some_) release_if_over();
+  close_idle();
+  if (server_.threads.front() == this) server_.sample_rates();
+}
+
+// What a client of memcached asked for some time ago.
+void Loop::flush_if_due() {
+  const int64_t now_ms = server_.clock.now_ms();
+  if (!server_.memcached.flush.due(now_ms) || !may_begin()) return;
+  LoopTurn& turn = spare_turn();
+  turn.began_us = turn.turn.now_us();
+  turn.copied_before = LoopTurn::copies_nothing;
+  add_due_flush(server_, turn.batch, now_ms);
+  // Another loop was faster, or it has to wait.
+  if (turn.batch.empty()) return spare_turns_.push_back(&turn);
+  start_batch(turn);
+}
+
+void Loop::check_outputs() {
+  const OutputLimit& limit = server_.limits.output[ClientLimits::normal];
+  if (limit.soft.load(std::memory_order_relaxed) == 0) return;
+  const int64_t now_ms = server_.clock.now_ms();
+  for (auto& connection : connections_) connection->check_output(limit, now_ms);
+}
+
+void Loop::release_if_over() {
+  const int64_t now_ms = server_.clock.now_ms();
+  if (server_.pause.holds(now_ms) != Pause::Holds::nothing) return;
+  server_.pause.end_if_over(now_ms);
+  holds_some_ = false;
+  for (const auto& connection : connections_) {
+    if (connection->held()) ready(*connection);
+  }
+  for (const auto& port : udp_ports_) port->release();
+}
+
+void Loop::close_idle() {
+  const int64_t all_ms = int64_t{1000} * server_.live.timeout;
+  const int64_t own_ms = int64_t{1000} * server_.options.memcached_idle_timeout;
+  if (all_ms == 0 && own_ms == 0) return;
+  const int64_t now_ms = server_.clock.now_ms();
+  for (const auto& connection : connections_) {
+    const Client& client = connection->client();
+    const bool waits = client.held || connection->waits();
+    const bool own = client.speaks == Speaks::memcached && own_ms != 0;
+    const int64_t limit_ms = own ? own_ms : all_ms;
+    if (limit_ms != 0 && now_ms - client.last_ms >= limit_ms && !waits) connection->close();
+  }
+}
+
+void Loop::close_killed() {
+  post([this] {
+    for (const auto& connection : connections_) {
+      if (connection->client().killed) connection->close();
+    }
+  });
+}
+
+void Loop::release_held() {
+  post([this] { release_if_over(); });
+}
+
+void Loop::turn() {
+  if (!is_idle()) look_at_turns();
+  if (has_requests() && may_begin()) {
+    begin_turn();
+  } else {
+    now_ms_ = server_.clock.now_ms();
+  }
+  if (!alone_.empty() && may_begin()) run_those_alone();
+  if (!ended_.empty()) delete_ended();
+}
+
+// Otherwise whoever makes it possible wakes the loop.
+bool Loop::may_begin() const {
+  return refused_ == nullptr && under_way_.size() < Worker::most_under_way;
+}
+
+LoopTurn& Loop::spare_turn() {
+  if (spare_turns_.empty()) {
+    turns_.push_back(std::make_unique<LoopTurn>(*worker_, server_, counters_, copies_));
+    spare_turns_.reserve(turns_.size());
+    spare_turns_.push_back(turns_.back().get());
+  }
+  LoopTurn& turn = *spare_turns_.back();
+  spare_turns_.pop_back();
+  unneeded_turns_ = std::min(unneeded_turns_, spare_turns_.size());
+  turn.turn.received();
+  turn.turn.full_output = output_bound;
+  return turn;
+}
+
+// Those that were not needed since the last look go, but for one: a batch may be large.
+void Loop::trim_turns() {
+  for (; unneeded_turns_ > 1; --unneeded_turns_) {
+    const LoopTurn* const turn = spare_turns_.front();
+    spare_turns_.erase(spare_turns_.begin());
+    std::erase_if(turns_, [&](const auto& one) { return one.get() == turn; });
+  }
+  unneeded_turns_ = spare_turns_.size();
+}
+
+void Loop::begin_turn() {
+  LoopTurn& turn = spare_turn();
+  parse_ready(turn);
+  now_ms_ = turn.turn.now_ms();
+  turn.began_us = turn.turn.now_us();
+  turn.copied_before = copies_.taken() != 0 ? worker_->copied_bytes() : LoopTurn::copies_nothing;
+  if (turn.batch.empty()) return end_turn(turn);
+  start_batch(turn);
+}
+
+// Who waits keeps its place.
+void Loop::parse_ready(LoopTurn& turn) {
+  Batch& batch = turn.batch;
+  size_t waiting = 0;
+  size_t heavy = 0;
+  uint64_t with_rows = 0;
+  for (Connection* connection : ready_) {
+    if (batch.size() >= batch_rows_per_turn || (connection->heavy() && ++heavy > heavy_per_turn)) {
+      ready_[waiting++] = connection;
+      continue;
+    }
+    const Batch::Row before = batch.size();
+    if (!connection->parse(turn.turn)) [[unlikely]] {
+      connection->queued = connection->sends_on();
+      if (connection->queued) ready_[waiting++] = connection;
+      continue;
+    }
+    connection->queued = false;
+    turn.connections.push_back(connection);
+    if (batch.size() != before) ++with_rows;
+  }
+  ready_.erase(ready_.begin() + static_cast<ptrdiff_t>(waiting), ready_.end());
+  for (const auto& port : udp_ports_) with_rows += port->parse(turn);
+  if (!batch.empty()) counters_.record_batch(batch.size(), with_rows);
+}
+
+void Loop::start_batch(LoopTurn& turn) {
+  switch (worker_->start(turn.batch, turn.turn.now_ms())) {
+    case Submitted::ended:
+      return end_turn(turn);
+    case Submitted::under_way:
+      under_way_.push_back(&turn);
+      return answer_ready(turn, worker_->runs_all());
+    case Submitted::retry:
+      refused_ = &turn;
+  }
+}
+
+void Loop::look_at_turns() {
+  worker_->poll([this](Batch& batch, bool ended) {
+    const auto its = std::find_if(under_way_.begin(), under_way_.end(),
+                                  [&](const LoopTurn* turn) { return &turn->batch == &batch; });
+    LoopTurn& turn = **its;
+    if (!ended) return answer_ready(turn, true);
+    under_way_.erase(its);
+    end_turn(turn);
+  });
+  if (refused_ != nullptr && !worker_->refused()) start_batch(*std::exchange(refused_, nullptr));
+}
+
+// Of a turn whose other connections have rows that wait for something, or are just not answered
+// yet.
+void Loop::answer_ready(LoopTurn& turn, bool others_wait) {
+  if (turn.alone) return;
+  std::vector<Connection*>& all = turn.connections;
+  answered_.clear();
+  size_t waiting = 0;
+  for (Connection* connection : all) {
+    if (connection->is_answered(turn.turn)) {
+      answered_.push_back(connection);
+    } else {
+      all[waiting++] = connection;
+      if (others_wait) connection->note_waiting(turn.turn);
+    }
+  }
+  all.resize(waiting);
+  if (!udp_ports_.empty()) [[unlikely]] {
+    for (const auto& port : udp_ports_) port->reply(turn, false);
+    send_datagrams();
+  }
+  if (answered_.empty()) return;
+  write_replies(turn, answered_);
+  for (Connection* connection : answered_) settle(*connection, turn);
+}
+
+void Loop::end_turn(LoopTurn& turn) {
+  if (turn.alone) {
+    for (Connection* connection : turn.connections) connection->end_alone(turn.turn);
+    if (std::exchange(turn.walks, false)) walks_under_way_ = false;
+  } else {
+    write_replies(turn, turn.connections);
+    for (const auto& port : udp_ports_) port->reply(turn, true);
+  }
+  if (!turn.batch.empty() || turn.alone) {
+    const bool huge = turn.batch.size() > batch_rows_per_turn;
+    turn.batch.clear();
+    if (huge) turn.batch.shrink(batch_rows_per_turn);
+  }
+  if (turn.copied_before != LoopTurn::copies_nothing) {
+    copies_.learn(worker_->copied_bytes() - turn.copied_before);
+  }
+  for (Connection* connection : turn.connections) settle(*connection, turn);
+  if (!udp_ports_.empty()) [[unlikely]]
+    send_datagrams();
+  turn.connections.clear();
+  turn.alone = false;
+  spare_turns_.push_back(&turn);
+  report_memory();
+}
+
+// Another connection begins each time, for the last may find no room.
+void Loop::write_replies(LoopTurn& turn, const std::vector<Connection*>& to) {
+  reply_bytes_ = 0;
+  const size_t begin = to.empty() ? 0 : ++replied_first_ % to.size();
+  for (size_t i = begin; i < to.size(); ++i) to[i]->reply(turn.turn);
+  for (size_t i = 0; i < begin; ++i) to[i]->reply(turn.turn);
+  counters_.by_command.finish_turn(nanoseconds_since(server_.clock, turn.began_us));
+}
+
+void Loop::send_datagrams() {
+  for (const auto& port : udp_ports_) {
+    port->send();
+    holds_some_ |= port->held();
+  }
+}
+
+// Who is to run a command alone writes when it has.
+void Loop::settle(Connection& connection, LoopTurn& turn) {
+  const bool alone = connection.open() && connection.waits_alone();
+  connection.let_go();
+  if (!alone || !may_begin()) connection.flush();
+  alone ? alone_.push_back(&connection) : connection.settle(turn.turn);
+}
+
+// In a turn of their own, unless all of them wait for the steps that are under way. One of those
+// with steps of walks is under way at a time, so that the others keep theirs.
+void Loop::run_those_alone() {
+  LoopTurn& turn = spare_turn();
+  turn.alone = true;
+  turn.copied_before = LoopTurn::copies_nothing;
+  const bool withheld = server_.engine.has_commit_sink();
+  size_t waiting = 0;
+  size_t walking = walks_under_way_ ? walks_per_turn : 0;
+  for (Connection* connection : alone_) {
+    if (connection->walks() && walking++ >= walks_per_turn) {
+      alone_[waiting++] = connection;
+      continue;
+    }
+    connection->run_alone(turn.turn, withheld);
+    connection->flush();
+    turn.connections.push_back(connection);
+  }
+  alone_.erase(alone_.begin() + static_cast<ptrdiff_t>(waiting), alone_.end());
+  if (turn.connections.empty()) {
+    turn.alone = false;
+    return spare_turns_.push_back(&turn);
+  }
+  turn.walks = !turn.batch.empty();
+  walks_under_way_ |= turn.walks;
+  withheld || turn.walks ? start_batch(turn) : end_turn(turn);
+}
+
+void Loop::ready(Connection& connection) {
+  if (std::exchange(connection.queued, true)) return;
+  ready_.push_back(&connection);
+}
+
+void Loop::ended(Connection& connection) { ended_.push_back(&connection); }
+
+void Loop::delete_ended() {
+  std::sort(ended_.begin(), ended_.end());
+  ended_.erase(std::unique(ended_.begin(), ended_.end()), ended_.end());
+  for (Connection* connection : ended_) {
+    // Otherwise the turn that it is queued for names it again.
+    if (!connection->deletable()) continue;
+    server_.clients.remove(connection->client());
+    if (proves_addresses()) server_.proven.remove(connection->client().peer_address);
+    const bool resp = connection->client().speaks == Speaks::resp;
+    (resp ? server_.resp_clients : server_.memcached_clients).fetch_sub(1);
+    const size_t index = connection->index;
+    std::swap(connections_[index], connections_.back());
+    connections_[index]->index = index;
+    connections_.pop_back();
+  }
+  ended_.clear();
+}
+
+void Loop::report_memory() {
+  constexpr size_t worth_reporting = 64 << 10;
+  size_t bytes = pool_.memory() + static_cast<size_t>(protocol_bytes_);
+  for (const auto& turn : turns_) bytes += turn->batch.memory();
+  const auto change = static_cast<int64_t>(bytes) - static_cast<int64_t>(reported_bytes_);
+  if (static_cast<size_t>(std::abs(change)) < worth_reporting) return;
+  server_.engine.add_buffer_bytes(change);
+  reported_bytes_ = bytes;
+  if (change > 0) bound_memory();
+}
+
+void Loop::bound_memory() {
+  const Engine& engine = server_.engine;
+  const uint64_t most = server_.limits.all_clients(engine.maxmemory());
+  if (most == 0 || engine.client_bytes() <= most) return;
+  // Twice: what is free goes.
+  pool_.trim();
+  pool_.trim();
+  report_memory();
+  std::vector<std::pair<size_t, Connection*>> holders;
+  size_t own = 0;
+  for (const auto& connection : connections_) {
+    const size_t bytes = connection->open() ? connection->memory() : 0;
+    if (bytes != 0 && !connection->client().no_evict) {
+      holders.emplace_back(bytes, connection.get());
+    }
+    own += bytes;
+  }
+  std::sort(holders.begin(), holders.end(), std::greater<>());
+  for (const auto& [bytes, connection] : holders) {
+    if (engine.client_bytes() <= most || own <= most / server_.loops.size()) return;
+    connection->close();
+    counters_.evicted_clients.add();
+    own -= bytes;
+    report_memory();
+  }
+}
+
+void Loop::welcome(int descriptor, Speaks speaks) {
+  const int on = 1;
+  ::setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  keep_alive(descriptor, server_.live.tcp_keepalive);
+  auto client = std::make_unique<Client>();
+  client->id = server_.next_client_id.fetch_add(1, std::memory_order_relaxed);
+  client->speaks = speaks;
+  client->loop = this;
+  const std::string path = unix_path_of(descriptor);
+  client->peer_address = path.empty() ? SocketAddress::peer_of(descriptor).text() : path;
+  client->local_address = path.empty() ? SocketAddress::local_of(descriptor).text() : path;
+  client->descriptor = descriptor;
+  client->last_ms = client->connected_ms = server_.clock.now_ms();
+  server_.clients.add(*client);
+  if (proves_addresses()) server_.proven.add(client->peer_address);
+  std::unique_ptr<Protocol> protocol = speaks == Speaks::resp ? make_resp_protocol(server_, *client)
+                                                              : make_memcached_protocol(server_);
+  counters_.connections.add();
+  auto& connection = connections_.emplace_back(std::make_unique<Connection>(
+      *this, pool_, server_.engine, descriptor, std::move(protocol), std::move(client)));
+  connection->index = connections_.size() - 1;
+  if (!events_.add_client(descriptor, *connection)) connection->close();
+}
+
+// Batches that were started end first: they borrow from the connections. A walk may have many steps
+// left, and takes none of them.
+void Loop::close_all() {
+  const auto end_all = [this] {
+    while (!is_idle()) {
+      worker_->wait();
+      look_at_turns();
+    }
+  };
+  end_all();
+  for (Connection* connection : alone_) {
+    if (connection->walks()) connection->close();
+  }
+  while (!alone_.empty()) {
+    run_those_alone();
+    end_all();
+  }
+  udp_ports_.clear();
+  for (auto& connection : connections_) connection->close();
+  for (Connection* connection : ready_) connection->queued = false;
+  ready_.clear();
+  delete_ended();
+  server_.engine.add_buffer_bytes(-static_cast<int64_t>(reported_bytes_));
+  reported_bytes_ = 0;
+}
+
+}  // namespace isotherm::net

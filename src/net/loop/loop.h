@@ -1,0 +1,186 @@
+// Loop: one thread that serves its share of the connections, a turn at a time.
+//
+// A turn:
+//   1. wait for events, by one system call (socket_events.h), which put connections into `ready_`;
+//   2. receive from every ready connection, and parse it into the one batch while its bytes are in
+//      the cache; past `batch_rows_per_turn` the rest waits for the next turn. The turn's time is
+//      taken after the last receive, so it is never behind what a client could have read before
+//      it sent;
+//   3. start the batch. With the index on the host it has ended then; with a device it may be under
+//      way, and others wake the loop when more of it is ready;
+//   4. write every reply into its connection's output, then clear the batch: nothing the store gave
+//      is held while a socket is written. Where some rows wait for long, connections whose rows are
+//      all ready get their answers before;
+//   5. gathered writes, mostly one per connection;
+//   6. commands that run alone, in a turn of their own: those that walk over a database have a row
+//      in it, a bounded step. Where replies may have to wait until changes are safe
+//      (executor/commit_sink.h), such a turn is begun without rows, too, and they are written when
+//      it has ended;
+//   7. a bounded step of the store's background work, or a nudge for those who do it.
+//
+// Turns under way. There may be several (loop_turn.h), each with a batch and connections of its
+// own, so nobody waits for a slow row but its connection. What a connection sends meanwhile stays
+// in its socket, unless one of its rows waits for something: then what it has asked is put aside
+// (aside.h), and it takes part in later turns, within bounds. While a batch finds no place in the
+// engine's queue, or too many turns are under way, no turn begins: nothing is read from sockets.
+//
+// So that clients with large replies keep nobody waiting for long, a turn writes about
+// `reply_bytes_per_turn` into outputs and sends about `sent_bytes_per_turn` of large ones; what it
+// has read beyond that is read again in later turns, each of which takes `heavy_per_turn` of the
+// connections that have such replies, one after the other. Who asks for little is answered, and
+// sent its answer, in the turn that reads the request, however much the others get.
+// While background work or unparsed input is left, the loop looks for events instead of waiting.
+// What other threads post runs when somebody woke the loop. Ten times a second the loop wakes by
+// itself, for what was left until then (`at_tick`) and for background work.
+//
+// Memory. After some turns have warmed it up, a turn allocates nothing. Buffers and the batch are
+// reported to the engine. Where all loops' buffers pass their bound (client_limits.h), a loop that
+// has more than its share disconnects those of its clients that hold most.
+//
+// Threads. `post`, `adopt`, `stop` and those of LoopControl may be called by any thread;
+// all else is the loop's own.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "engine/engine.h"
+#include "isotherm/batch.h"
+#include "net/buffer_pool.h"
+#include "net/loop/connection.h"
+#include "net/loop/posted.h"
+#include "net/loop_control.h"
+#include "net/loop_turn.h"
+#include "net/server_state.h"
+#include "net/socket_events.h"
+#include "net/udp/port.h"
+
+namespace isotherm::net {
+
+class Loop final : public LoopControl {
+ public:
+  static constexpr Batch::Row batch_rows_per_turn = 1 << 16;
+  static constexpr size_t reply_bytes_per_turn = 8 << 20;
+  static constexpr size_t sent_bytes_per_turn = 8 << 20;
+  static constexpr size_t heavy_per_turn = 16;
+  static constexpr size_t walks_per_turn = 4;
+
+  Loop(ServerState& server, LoopCounters& counters);
+  ~Loop();
+  Loop(const Loop&) = delete;
+  Loop& operator=(const Loop&) = delete;
+
+  void start();  // the thread
+  void stop();   // asks the thread to end its turn, close its connections and return
+  void join();
+
+  // Takes over a connected, non-blocking socket.
+  void adopt(int descriptor, Speaks speaks);
+  // Serves the datagrams of an address, with its own socket. Before the loop starts; returns the
+  // address, whose port the kernel may have chosen. Throws std::system_error.
+  SocketAddress serve_datagrams(const SocketAddress& address);
+  void close_killed() override;
+  void release_held() override;
+  void bound_memory() override;
+  void post(std::function<void()> function) override {
+    posted_.add(std::move(function));
+    events_.wake();
+  }
+  // The same in a tenth of a second at the latest.
+  void at_tick(std::function<void()> function) { at_tick_.add(std::move(function)); }
+
+  SocketEvents& events() { return events_; }
+
+  // For connections.
+  void ready(Connection& connection);
+  void ended(Connection& connection);
+  // A connection has written so many bytes, of which so many are unsent.
+  void wrote_reply(Turn& turn, size_t bytes, size_t unsent) {
+    reply_bytes_ += bytes;
+    if (reply_bytes_ > reply_bytes_per_turn) turn.full_output = 0;
+    if (unsent > output_bound) report_memory();
+  }
+  void sent(size_t bytes) {
+    counters_.bytes_out.add(bytes);
+    sent_bytes_ += bytes;
+  }
+  // Whether connections may put aside what waits: turns are left for others.
+  bool lets_go_on() const { return under_way_.size() < Worker::most_under_way / 2; }
+  bool sent_its_share() const { return sent_bytes_ > sent_bytes_per_turn; }
+  void count_protocols(int64_t more) { protocol_bytes_ += more; }
+  void holds_some() { holds_some_ = true; }
+  LoopCounters& counters() { return counters_; }
+  const ClientLimits& limits() const { return server_.limits; }
+
+ private:
+  void run();
+  void wait(bool work_is_left);
+  void turn();
+  LoopTurn& spare_turn();
+  void trim_turns();
+  bool may_begin() const;
+  bool has_requests() const { return !ready_.empty() || has_datagrams(); }
+  bool has_datagrams() const;
+  bool has_next() const { return has_requests() || (!alone_.empty() && !walks_under_way_); }
+  bool is_idle() const { return under_way_.empty() && refused_ == nullptr; }
+  void begin_turn();
+  void parse_ready(LoopTurn& turn);
+  void start_batch(LoopTurn& turn);
+  void look_at_turns();
+  void answer_ready(LoopTurn& turn, bool others_wait);
+  void end_turn(LoopTurn& turn);
+  void write_replies(LoopTurn& turn, const std::vector<Connection*>& to);
+  void settle(Connection& connection, LoopTurn& turn);
+  void send_datagrams();
+  bool proves_addresses() const { return server_.memcached_udp_port != 0; }
+  void run_those_alone();
+  void delete_ended();
+  void report_memory();
+  void watch_all_clients();
+  void look_after();
+  void flush_if_due();
+  void check_outputs();
+  void release_if_over();
+  void close_idle();
+  void welcome(int descriptor, Speaks speaks);
+  void close_all();
+
+  ServerState& server_;
+  LoopCounters& counters_;
+  Posted posted_;
+  Posted at_tick_;
+  SocketEvents events_;
+  std::thread thread_;
+  bool stopping_ = false;
+
+  BufferPool pool_;
+  CopyRation copies_;
+  std::unique_ptr<Worker> worker_;
+  std::vector<std::unique_ptr<LoopTurn>> turns_;  // all
+  std::vector<LoopTurn*> spare_turns_;
+  size_t unneeded_turns_ = 0;  // of these, since they were trimmed
+  std::vector<LoopTurn*> under_way_;
+  LoopTurn* refused_ = nullptr;     // parsed, but its batch is not started yet
+  std::vector<Connection*> alone_;  // that wait with a command that runs alone
+  bool walks_under_way_ = false;    // steps of some
+  std::vector<std::unique_ptr<Connection>> connections_;
+  std::vector<std::unique_ptr<UdpPort>> udp_ports_;
+  int64_t now_ms_ = 0;                 // of the last turn
+  std::vector<Connection*> ready_;     // to be parsed
+  std::vector<Connection*> ended_;     // to be deleted
+  std::vector<Connection*> answered_;  // of a turn that is still under way
+  int64_t protocol_bytes_ = 0;         // that protocols hold
+  size_t reply_bytes_ = 0;             // in this turn
+  size_t sent_bytes_ = 0;              // since the last look for events
+  size_t replied_first_ = 0;           // counts up
+  bool holds_some_ = false;            // connections that wait for the end of a pause
+  size_t reported_bytes_ = 0;
+  uint64_t watched_bytes_ = 0;  // of all clients, when they were last over their bound
+};
+
+}  // namespace isotherm::net

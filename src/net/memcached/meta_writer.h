@@ -1,0 +1,19 @@
+// What meta commands of memcached answer, and what they count.
+//
+// The answer's text is the flags of the command; those that show something are answered in their
+// order. The command itself stands in its row.
+//
+// Threads. A connection's loop.
+#pragma once
+
+#include "isotherm/batch.h"
+#include "net/counters.h"
+#include "net/memcached/answer.h"
+#include "net/output.h"
+
+namespace isotherm::net {
+
+void write_meta(const MemcachedAnswer& answer, const Batch& batch, MemcachedCounters& counters,
+                Output& output);
+
+}  // namespace isotherm::net

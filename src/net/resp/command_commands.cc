@@ -1,0 +1,286 @@
+// COMMAND and the HELP of commands with subcommands: the table, told to clients.
+
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "net/resp/glob.h"
+#include "net/resp/handlers.h"
+#include "net/text.h"
+
+namespace isotherm::net {
+namespace {
+
+using namespace command_flag;
+
+struct Name {
+  uint32_t flag;
+  std::string_view text;
+};
+
+constexpr std::array<Name, 11> flag_names = {{{write, "write"},
+                                              {readonly, "readonly"},
+                                              {denyoom, "denyoom"},
+                                              {admin, "admin"},
+                                              {noscript, "noscript"},
+                                              {loading, "loading"},
+                                              {stale, "stale"},
+                                              {fast, "fast"},
+                                              {no_auth, "no_auth"},
+                                              {allow_busy, "allow_busy"},
+                                              {skip_slowlog, "skip_slowlog"}}};
+
+// Categories follow from flags where they can; in the order in which Redis lists them.
+std::vector<std::string_view> categories(const Command& command) {
+  std::vector<std::string_view> names;
+  const auto add = [&](bool member, std::string_view name) {
+    if (member) names.push_back(name);
+  };
+  const uint32_t flags = command.flags;
+  add(flags & in_keyspace, "@keyspace");
+  add(flags & readonly, "@read");
+  add(flags & write, "@write");
+  add(flags & in_string, "@string");
+  add(flags & in_bitmap, "@bitmap");
+  add(flags & admin, "@admin");
+  add(flags & fast, "@fast");
+  add(!(flags & fast), "@slow");
+  add(flags & (admin | in_dangerous), "@dangerous");
+  add(flags & in_connection, "@connection");
+  add(flags & in_transaction, "@transaction");
+  return names;
+}
+
+std::vector<std::string_view> split_words(std::string_view text) {
+  std::vector<std::string_view> words;
+  while (!text.empty()) {
+    const size_t end = text.find(' ');
+    words.push_back(text.substr(0, end));
+    text = end == text.npos ? std::string_view() : text.substr(end + 1);
+  }
+  return words;
+}
+
+void write_words(const std::vector<std::string_view>& words, bool as_set, RespWriter& writer) {
+  as_set ? writer.set(words.size()) : writer.array(words.size());
+  for (const std::string_view word : words) writer.simple(word);
+}
+
+void write_bulk_pair(std::string_view name, std::string_view value, RespWriter& writer) {
+  writer.bulk(name);
+  writer.bulk(value);
+}
+
+// A range of positions of keys, of the kind that every command here has; `last` as in the table.
+void write_key_range(std::string_view key_flags, int first, int last, int step,
+                     RespWriter& writer) {
+  writer.map(3);
+  writer.bulk("flags");
+  write_words(split_words(key_flags), true, writer);
+  writer.bulk("begin_search");
+  writer.map(2);
+  write_bulk_pair("type", "index", writer);
+  writer.bulk("spec");
+  writer.map(1);
+  writer.bulk("index");
+  writer.integer(first);
+  writer.bulk("find_keys");
+  writer.map(2);
+  write_bulk_pair("type", "range", writer);
+  writer.bulk("spec");
+  writer.map(3);
+  writer.bulk("lastkey");
+  writer.integer(last < 0 ? last : last - first);
+  writer.bulk("keystep");
+  writer.integer(step);
+  writer.bulk("limit");
+  writer.integer(0);
+}
+
+void write_key_specifications(const Command& command, RespWriter& writer) {
+  const int first = command.first_key;
+  const size_t bar = command.key_flags.find('|');
+  if (first == 0) return writer.set(0);
+  if (bar == command.key_flags.npos) {
+    writer.set(1);
+    return write_key_range(command.key_flags, first, command.last_key, command.key_step, writer);
+  }
+  writer.set(2);
+  write_key_range(command.key_flags.substr(0, bar), first, first, 1, writer);
+  write_key_range(command.key_flags.substr(bar + 1), first + 1, command.last_key, command.key_step,
+                  writer);
+}
+
+void write_command(const Command& command, RespWriter& writer) {
+  std::vector<std::string_view> flags;
+  for (const Name& name : flag_names) {
+    if (command.flags & name.flag) flags.push_back(name.text);
+  }
+  writer.array(10);
+  writer.bulk(command.name);
+  writer.integer(command.arity);
+  write_words(flags, true, writer);
+  writer.integer(command.first_key);
+  writer.integer(command.last_key);
+  writer.integer(command.key_step);
+  write_words(categories(command), true, writer);
+  const auto tips = split_words(command.tips);
+  writer.set(tips.size());
+  for (const std::string_view tip : tips) writer.bulk(tip);
+  write_key_specifications(command, writer);
+  writer.set(command.subcommands.size());
+  for (const Command& subcommand : command.subcommands) write_command(subcommand, writer);
+}
+
+void write_docs(const Command& command, RespWriter& writer) {
+  writer.bulk(command.name);
+  writer.map(command.subcommands.empty() ? 3 : 4);
+  write_bulk_pair("summary", command.summary, writer);
+  write_bulk_pair("since", command.since, writer);
+  write_bulk_pair("group", command.group, writer);
+  if (command.subcommands.empty()) return;
+  writer.bulk("subcommands");
+  writer.map(command.subcommands.size());
+  for (const Command& subcommand : command.subcommands) write_docs(subcommand, writer);
+}
+
+// "get", or "client|id" for a subcommand.
+const Command* find_by_full_name(std::string_view name) {
+  const size_t bar = name.find('|');
+  const Command* command = find_command(name.substr(0, bar));
+  if (command == nullptr || bar == name.npos) return command;
+  return find_subcommand(*command, name.substr(bar + 1));
+}
+
+// These answers do not depend on the batch, so the text is made while parsing: the arguments, which
+// choose what it holds, need not be remembered.
+template <typename Write>
+void answer_written(Call& call, Write write) {
+  Output output;
+  RespWriter writer(output, call.session.version);
+  write(writer);
+  call.answer_owned(encode_raw, output.text());
+}
+
+void answer_all(Call& call) {
+  answer_written(call, [](RespWriter& writer) {
+    writer.array(command_table().size());
+    for (const Command& command : command_table()) write_command(command, writer);
+  });
+}
+
+bool in_category(const Command& command, std::string_view category) {
+  for (const std::string_view name : categories(command)) {
+    if (equals_ignoring_case(name.substr(1), category)) return true;
+  }
+  return false;
+}
+
+// Names of all commands and subcommands that `wanted` takes.
+template <typename Wanted>
+void collect_names(std::span<const Command> commands, Wanted wanted,
+                   std::vector<std::string_view>& names) {
+  for (const Command& command : commands) {
+    if (wanted(command)) names.push_back(command.name);
+    collect_names(command.subcommands, wanted, names);
+  }
+}
+
+}  // namespace
+
+namespace handlers {
+
+void command(Call& call) { answer_all(call); }
+
+void command_count(Call& call) {
+  call.answer(encode_integer, 0, 0, static_cast<int64_t>(command_table().size()));
+}
+
+void command_info(Call& call) {
+  if (call.size() == 2) return answer_all(call);
+  answer_written(call, [&](RespWriter& writer) {
+    writer.array(call.size() - 2);
+    for (const std::string_view name : call.arguments.subspan(2)) {
+      const Command* found = find_by_full_name(name);
+      found == nullptr ? writer.null() : write_command(*found, writer);
+    }
+  });
+}
+
+void command_docs(Call& call) {
+  std::vector<const Command*> found;
+  if (call.size() == 2) {
+    for (const Command& command : command_table()) found.push_back(&command);
+  }
+  for (const std::string_view name : call.arguments.subspan(2)) {
+    if (const Command* command = find_by_full_name(name)) found.push_back(command);
+  }
+  answer_written(call, [&](RespWriter& writer) {
+    writer.map(found.size());
+    for (const Command* command : found) write_docs(*command, writer);
+  });
+}
+
+void command_list(Call& call) {
+  const bool filtered = call.size() == 5 && equals_ignoring_case(call[2], "filterby");
+  if (call.size() != 2 && !filtered) return call.syntax_error();
+  std::vector<std::string_view> names;
+  if (!filtered) {
+    for (const Command& command : command_table()) names.push_back(command.name);
+  } else if (equals_ignoring_case(call[3], "aclcat")) {
+    collect_names(
+        command_table(), [&](const Command& c) { return in_category(c, call[4]); }, names);
+  } else if (equals_ignoring_case(call[3], "pattern")) {
+    collect_names(
+        command_table(), [&](const Command& c) { return glob_matches(call[4], c.name, true); },
+        names);
+  } else if (!equals_ignoring_case(call[3], "module")) {
+    return call.syntax_error();
+  }
+  answer_written(call, [&](RespWriter& writer) {
+    writer.array(names.size());
+    for (const std::string_view name : names) writer.bulk(name);
+  });
+}
+
+void command_getkeys(Call& call) {
+  const Arguments words = call.arguments.subspan(2);
+  const Command* found = find_command(words[0]);
+  if (found != nullptr && !found->subcommands.empty() && words.size() > 1) {
+    found = find_subcommand(*found, words[1]);
+  }
+  if (found == nullptr) return call.error("ERR Invalid command specified");
+  if (found->first_key == 0) return call.error("ERR The command has no key arguments");
+  if (!found->takes(words.size())) {
+    return call.error("ERR Invalid number of arguments specified for command");
+  }
+  const size_t last = found->last_key < 0 ? words.size() - static_cast<size_t>(-found->last_key)
+                                          : static_cast<size_t>(found->last_key);
+  std::vector<std::string_view> keys;
+  for (size_t i = static_cast<size_t>(found->first_key); i <= last;
+       i += static_cast<size_t>(found->key_step)) {
+    keys.push_back(words[i]);
+  }
+  answer_written(call, [&](RespWriter& writer) {
+    writer.array(keys.size());
+    for (const std::string_view key : keys) writer.bulk(key);
+  });
+}
+
+// `call.command` is "client|help": the list of its siblings.
+void help(Call& call) {
+  const Command* container = find_command(call[0]);
+  answer_written(call, [&](RespWriter& writer) {
+    writer.array(1 + 2 * container->subcommands.size());
+    writer.simple(std::string(container->name) +
+                  " <subcommand> [argument ...], where it is one of:");
+    for (const Command& subcommand : container->subcommands) {
+      writer.simple(subcommand.own_name());
+      writer.simple("    " + std::string(subcommand.summary));
+    }
+  });
+}
+
+}  // namespace handlers
+}  // namespace isotherm::net

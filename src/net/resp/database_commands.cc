@@ -1,0 +1,226 @@
+// Commands over a whole database: those that flush are rows, the others run alone, those that look
+// at many items in steps.
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "net/resp/glob.h"
+#include "net/resp/handlers.h"
+#include "net/server_state.h"
+#include "net/text.h"
+#include "net/walk.h"
+
+namespace isotherm::net {
+namespace {
+
+struct ScanOptions {
+  uint64_t cursor = 0;
+  int64_t count = 10;
+  std::optional<std::string_view> match;
+  std::optional<std::string_view> type;
+};
+
+// As strtoul reads it, which is what Redis does: signs and an empty word are taken.
+bool parse_cursor(std::string_view word, uint64_t* cursor) {
+  const std::string text(word);
+  const char first = text.c_str()[0];
+  if (first == ' ' || (first >= '\t' && first <= '\r')) return false;
+  char* end = nullptr;
+  errno = 0;
+  *cursor = std::strtoull(text.c_str(), &end, 10);
+  return *end == '\0' && errno != ERANGE;
+}
+
+// The error, or null.
+const char* parse_scan(Arguments words, ScanOptions* options) {
+  if (!parse_cursor(words[1], &options->cursor)) return "ERR invalid cursor";
+  for (size_t i = 2; i < words.size(); i += 2) {
+    if (i + 1 == words.size()) return "ERR syntax error";
+    const std::string_view value = words[i + 1];
+    if (equals_ignoring_case(words[i], "count")) {
+      const auto count = parse_integer(value);
+      if (!count) return "ERR value is not an integer or out of range";
+      if (*count < 1) return "ERR syntax error";
+      options->count = *count;
+    } else if (equals_ignoring_case(words[i], "match")) {
+      options->match = value;
+    } else if (equals_ignoring_case(words[i], "type")) {
+      options->type = value;
+    } else {
+      return "ERR syntax error";
+    }
+  }
+  return nullptr;
+}
+
+// Whose answer is the keys that were shown, behind a head.
+class KeyWalk : public Walk {
+ protected:
+  KeyWalk(int version, uint64_t cursor) : Walk(cursor), version_(version) {}
+
+  void add(std::string_view key) { keys_.emplace_back(key); }
+  // Those of the last step become text.
+  void write_step(Output& output) {
+    RespWriter writer(found(output), version_);
+    for (const std::string& key : keys_) writer.bulk(key);
+    written_ += keys_.size();
+    keys_.clear();
+  }
+  // All of them, as an array.
+  void write_all(RespWriter& writer, Output& output) {
+    writer.array(written_);
+    let_go_of_found(output);
+  }
+  void forget_all() {
+    forget_found();
+    keys_.clear();
+    written_ = 0;
+  }
+
+  const int version_;
+  std::vector<std::string> keys_;  // of the last step, whose thread is another
+
+ private:
+  size_t written_ = 0;
+};
+
+class ScanWalk final : public KeyWalk {
+ public:
+  ScanWalk(Arguments arguments, int version) : KeyWalk(version, 0) {
+    ScanOptions options;
+    parse_scan(arguments, &options);
+    cursor_ = options.cursor;
+    left_ = static_cast<uint64_t>(options.count);
+    steps_left_ = most_steps + left_ / most_a_step;
+    if (options.match) match_ = *options.match;
+    if (options.type) type_ = *options.type;
+  }
+  void visit(const ScanItem& item) override {
+    ++visited_;
+    if (match_ && !glob_matches(*match_, item.key)) return;
+    if (type_ && !equals_ignoring_case(*type_, type_name(item.type))) return;
+    add(item.key);
+  }
+
+ protected:
+  uint64_t wanted() const override { return std::min(left_, most_a_step); }
+  bool took_step(bool /*anew*/, Output& output) override {
+    left_ -= std::min(left_, std::exchange(visited_, 0));
+    write_step(output);
+    if (cursor_ != 0 && left_ != 0 && --steps_left_ != 0) return false;
+    RespWriter writer(output, version_);
+    writer.array(2);
+    writer.bulk(std::to_string(cursor_));
+    write_all(writer, output);
+    return true;
+  }
+
+ private:
+  // A step ends early where the index is sparse; an almost empty database should still be walked in
+  // one call.
+  static constexpr uint64_t most_steps = 64;
+
+  std::optional<std::string> match_;
+  std::optional<std::string> type_;
+  uint64_t left_;
+  uint64_t steps_left_;
+  uint64_t visited_ = 0;
+};
+
+class KeysWalk final : public KeyWalk {
+ public:
+  KeysWalk(Arguments arguments, int version) : KeyWalk(version, 0), pattern_(arguments[1]) {}
+  void visit(const ScanItem& item) override {
+    if (glob_matches(pattern_, item.key)) add(item.key);
+  }
+
+ protected:
+  bool took_step(bool anew, Output& output) override {
+    if (anew) {
+      forget_all();
+      cursor_ = 0;
+      return false;
+    }
+    write_step(output);
+    if (cursor_ != 0) return false;
+    RespWriter writer(output, version_);
+    write_all(writer, output);
+    return true;
+  }
+
+ private:
+  const std::string pattern_;
+};
+
+// The cursor is a bound on the hash, so a random one leads to a random key.
+class RandomKeyWalk final : public KeyWalk {
+ public:
+  RandomKeyWalk(Arguments /*arguments*/, int version) : KeyWalk(version, random()) {}
+  void visit(const ScanItem& item) override { add(item.key); }
+
+ protected:
+  // Many where keys are rare.
+  uint64_t wanted() const override { return vain_ ? most_a_step : 1; }
+  bool took_step(bool /*anew*/, Output& output) override {
+    vain_ = keys_.empty();
+    if (keys_.empty() && (cursor_ != 0 || !std::exchange(all_, true))) return false;
+    RespWriter writer(output, version_);
+    keys_.empty() ? writer.null() : writer.bulk(keys_[random() % keys_.size()]);
+    return true;
+  }
+
+ private:
+  static uint64_t random() {
+    static thread_local std::mt19937_64 generator{std::random_device{}()};
+    return generator();
+  }
+
+  bool vain_ = false;  // the last step
+  bool all_ = false;   // from the first on
+};
+
+template <class Kind>
+std::unique_ptr<Walk> begin_walk(Arguments arguments, int version) {
+  return std::make_unique<Kind>(arguments, version);
+}
+
+void run_dbsize(Alone& alone) {
+  const uint64_t keys = alone.turn.worker.count(alone.session.database);
+  alone.writer.integer(static_cast<int64_t>(keys));
+}
+
+// ASYNC and SYNC both empty the database at once and free its items later.
+void flush(Call& call, uint32_t first, uint32_t end) {
+  const bool plain = call.size() == 1;
+  if (!plain && (call.size() > 2 || !(equals_ignoring_case(call[1], "async") ||
+                                      equals_ignoring_case(call[1], "sync")))) {
+    return call.syntax_error();
+  }
+  call.answer(encode_ok, call.batch().flush(first, end));
+}
+
+}  // namespace
+
+namespace handlers {
+
+void scan(Call& call) {
+  ScanOptions options;
+  if (const char* error = parse_scan(call.arguments, &options)) return call.error(error);
+  call.walk(begin_walk<ScanWalk>);
+}
+
+void keys(Call& call) { call.walk(begin_walk<KeysWalk>); }
+void randomkey(Call& call) { call.walk(begin_walk<RandomKeyWalk>); }
+void dbsize(Call& call) { call.grouped() ? count_between_rows(call) : call.run_alone(run_dbsize); }
+void flushall(Call& call) { flush(call, 0, call.turn.server.options.store.databases); }
+void flushdb(Call& call) { flush(call, call.session.database, call.session.database + 1); }
+
+}  // namespace handlers
+}  // namespace isotherm::net

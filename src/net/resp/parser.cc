@@ -1,0 +1,193 @@
+#include "net/resp/parser.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+#include "net/resp/inline.h"
+#include "net/text.h"
+
+namespace isotherm::net {
+namespace {
+
+constexpr size_t kept_inline = 16;
+constexpr size_t most_quick_arguments = 4096;
+
+// Reads "<type><digits>\r\n" at `at`, one to nine digits without a leading zero ("0" itself is
+// taken), and moves `at` behind it. False: something else, or not all there.
+inline bool read_plain_length(const char*& at, const char* end, char type, size_t* length) {
+  if (end - at < 4 || at[0] != type) return false;
+  const auto digit = [](char c) { return static_cast<uint8_t>(c - '0'); };  // above 9: it is none
+  size_t value = digit(at[1]);
+  if (value > 9) return false;
+  const char* p = at + 2;
+  const char* const last = std::min(end - 2, at + 10);  // where the line ends at the latest
+  for (; *p != '\r'; ++p) {
+    if (digit(*p) > 9 || value == 0 || p == last) return false;
+    value = value * 10 + digit(*p);
+  }
+  *length = value;
+  at = p + 2;
+  return true;
+}
+
+}  // namespace
+
+RespParser::Outcome RespParser::next(std::string_view input) {
+  if (input.empty()) return Outcome::incomplete;
+  if (bulks_left_ < 0 && scanned_ == 0 && diverted_index_ == 0 && parse_quickly(input))
+    return Outcome::request;
+  if (bulks_left_ < 0) {
+    if (position_ == 0 && input[0] != '*') return parse_inline(input);
+    const Outcome outcome = parse_count(input);
+    if (outcome != Outcome::request) return outcome;
+  }
+  return parse_bulks(input);
+}
+
+bool RespParser::parse_quickly(std::string_view input) {
+  const char* at = input.data();
+  const char* const end = at + input.size();
+  size_t count = 0;
+  if (!read_plain_length(at, end, '*', &count) || count > most_quick_arguments) return false;
+  if (arguments_.size() != count) arguments_.resize(count);
+  for (std::string_view& argument : arguments_) {
+    size_t bytes = 0;
+    if (!read_plain_length(at, end, '$', &bytes) || bytes > max_bulk_bytes_ ||
+        static_cast<size_t>(end - at) < bytes + 2) {
+      return false;
+    }
+    argument = {at, bytes};
+    at += bytes + 2;
+  }
+  consumed_ = static_cast<size_t>(at - input.data());
+  return true;
+}
+
+RespParser::Line RespParser::find_line(std::string_view input, char terminator, size_t* end) {
+  size_t at = std::max(scanned_, position_);
+  while (at < input.size() && input[at] != terminator && input[at] != '\0') ++at;
+  scanned_ = at;
+  if (at == input.size() || input[at] == '\0') {
+    return input.size() - position_ > max_line_bytes ? Line::too_long : Line::incomplete;
+  }
+  *end = at;
+  return Line::complete;
+}
+
+RespParser::Outcome RespParser::parse_inline(std::string_view input) {
+  size_t end = 0;
+  switch (find_line(input, '\n', &end)) {
+    case Line::incomplete:
+      return Outcome::incomplete;
+    case Line::too_long:
+      return fail("Protocol error: too big inline request");
+    case Line::complete:
+      break;
+  }
+  const size_t behind = end + 1;
+  if (end > 0 && input[end - 1] == '\r') --end;
+  std::vector<std::string>& words = inline_words_.emplace_back();
+  if (!split_inline(input.substr(0, end), words)) {
+    return fail("Protocol error: unbalanced quotes in request");
+  }
+  position_ = behind;
+  slices_.clear();
+  finish(input);
+  arguments_.assign(words.begin(), words.end());
+  return Outcome::request;
+}
+
+// Reads "*<count>\r\n"; `request` means that the bulks follow (maybe none).
+RespParser::Outcome RespParser::parse_count(std::string_view input) {
+  size_t end = 0;
+  switch (find_line(input, '\r', &end)) {
+    case Line::incomplete:
+      return Outcome::incomplete;
+    case Line::too_long:
+      return fail("Protocol error: too big mbulk count string");
+    case Line::complete:
+      break;
+  }
+  if (end + 2 > input.size()) return Outcome::incomplete;
+  const std::optional<int64_t> count = parse_integer(input.substr(1, end - 1));
+  if (!count || *count > std::numeric_limits<int32_t>::max()) {
+    return fail("Protocol error: invalid multibulk length");
+  }
+  position_ = scanned_ = end + 2;
+  bulks_left_ = std::max<int64_t>(*count, 0);
+  return Outcome::request;
+}
+
+RespParser::Outcome RespParser::parse_bulks(std::string_view input) {
+  while (bulks_left_ > 0) {
+    if (bulk_bytes_ < 0) {
+      size_t end = 0;
+      switch (find_line(input, '\r', &end)) {
+        case Line::incomplete:
+          return Outcome::incomplete;
+        case Line::too_long:
+          return fail("Protocol error: too big bulk count string");
+        case Line::complete:
+          break;
+      }
+      if (end + 2 > input.size()) return Outcome::incomplete;
+      if (input[position_] != '$') {
+        std::string error = "Protocol error: expected '$', got '";
+        error.push_back(input[position_]);
+        return fail(error + '\'');
+      }
+      const auto length = parse_integer(input.substr(position_ + 1, end - position_ - 1));
+      if (!length || *length < 0 || static_cast<uint64_t>(*length) > max_bulk_bytes_) {
+        return fail("Protocol error: invalid bulk length");
+      }
+      position_ = end + 2;
+      bulk_bytes_ = diverted_index_ != 0 && slices_.size() == diverted_index_ ? 0 : *length;
+    }
+    const size_t bytes = static_cast<size_t>(bulk_bytes_);
+    wanted_ = position_ + bytes + 2;
+    if (input.size() < wanted_) return Outcome::incomplete;
+    slices_.push_back({position_, bytes});
+    position_ = scanned_ = wanted_;
+    bulk_bytes_ = -1;
+    wanted_ = 0;
+    --bulks_left_;
+  }
+  return finish(input);
+}
+
+RespParser::Outcome RespParser::finish(std::string_view input) {
+  clear_arguments();
+  for (const Slice& slice : slices_) arguments_.push_back(input.substr(slice.offset, slice.size));
+  if (diverted_index_ != 0) arguments_[diverted_index_] = diverted_;
+  slices_.clear();
+  if (slices_.capacity() > kept_arguments) std::vector<Slice>().swap(slices_);
+  consumed_ = position_;
+  position_ = scanned_ = 0;
+  bulks_left_ = -1;
+  return Outcome::request;
+}
+
+void RespParser::clear_arguments() {
+  arguments_.clear();
+  if (arguments_.capacity() > kept_arguments) std::vector<std::string_view>().swap(arguments_);
+}
+
+void RespParser::release_lists() {
+  clear_arguments();
+  inline_words_.clear();
+  if (inline_words_.capacity() > kept_inline) inline_words_.shrink_to_fit();
+}
+
+void RespParser::restart() {
+  position_ = scanned_ = wanted_ = 0;
+  bulks_left_ = bulk_bytes_ = -1;
+  slices_.clear();
+}
+
+RespParser::Outcome RespParser::fail(std::string error) {
+  error_ = std::move(error);
+  return Outcome::error;
+}
+
+}  // namespace isotherm::net

@@ -1,0 +1,181 @@
+#include "net/resp/parser.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace isotherm::net::resp_parser_test {
+namespace {
+
+using Requests = std::vector<std::vector<std::string>>;
+
+struct Parsed {
+  Requests requests;
+  std::string error;
+  bool operator==(const Parsed&) const = default;
+};
+
+// Feeds `pieces` one by one, the way a connection does: what is not consumed stays in front, in a
+// new place each time.
+Parsed parse(const std::vector<std::string>& pieces, uint64_t max_bulk = 512 << 20) {
+  RespParser parser(max_bulk);
+  Parsed parsed;
+  std::string buffer;
+  for (const std::string& piece : pieces) {
+    buffer = std::string(buffer + piece);
+    while (true) {
+      const auto outcome = parser.next(buffer);
+      if (outcome == RespParser::Outcome::incomplete) break;
+      if (outcome == RespParser::Outcome::error) {
+        parsed.error = parser.error();
+        return parsed;
+      }
+      const auto words = parser.arguments();
+      parsed.requests.emplace_back(words.begin(), words.end());
+      buffer = buffer.substr(parser.consumed());
+      parser.release();
+    }
+  }
+  return parsed;
+}
+
+Parsed parse(const std::string& input) { return parse(std::vector<std::string>{input}); }
+
+std::string error_of(const std::string& input) {
+  const Parsed parsed = parse(input);
+  EXPECT_TRUE(parsed.requests.empty());
+  return parsed.error;
+}
+
+const std::string pipeline = std::string(
+    "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$5\r\nv\r\n\0v\r\n"
+    "ping 'a b' \"\\x00\\n\"\r\n"
+    "\r\n"
+    "*0\r\n"
+    "*-1\r\n"
+    "*2\r\n$4\r\nECHO\r\n$0\r\n\r\n"
+    "quit\n",
+    88);
+
+TEST(RespParserTest, ReadsAPipeline) {
+  const Parsed parsed = parse(pipeline);
+  EXPECT_EQ(parsed.error, "");
+  const Requests expected = {{"SET", "k", std::string("v\r\n\0v", 5)},
+                             {"ping", "a b", std::string("\0\n", 2)},
+                             {},
+                             {},
+                             {},
+                             {"ECHO", ""},
+                             {"quit"}};
+  EXPECT_EQ(parsed.requests, expected);
+}
+
+TEST(RespParserTest, EverySplitGivesTheSame) {
+  const Parsed whole = parse(pipeline);
+  for (size_t i = 0; i <= pipeline.size(); ++i) {
+    for (size_t j = i; j <= pipeline.size(); ++j) {
+      EXPECT_EQ(parse({pipeline.substr(0, i), pipeline.substr(i, j - i), pipeline.substr(j)}),
+                whole)
+          << i << ' ' << j;
+    }
+  }
+}
+
+TEST(RespParserTest, ByteByByteGivesTheSame) {
+  std::vector<std::string> bytes;
+  for (const char c : pipeline) bytes.emplace_back(1, c);
+  EXPECT_EQ(parse(bytes), parse(pipeline));
+}
+
+TEST(RespParserTest, ErrorsDoNotDependOnTheSplit) {
+  for (const char* text :
+       {"*x\r\n", "*1\r\nx\r\n", "*1\r\n$x\r\n", "*2\r\n$1\r\na\r\n$-3\r\n", "get \"a\r\n"}) {
+    const std::string input = text;
+    const Parsed whole = parse(input);
+    EXPECT_NE(whole.error, "");
+    for (size_t i = 0; i <= input.size(); ++i) {
+      EXPECT_EQ(parse({input.substr(0, i), input.substr(i)}), whole) << text << i;
+    }
+  }
+}
+
+TEST(RespParserTest, NamesWhatIsWrong) {
+  EXPECT_EQ(error_of("*abc\r\n"), "Protocol error: invalid multibulk length");
+  EXPECT_EQ(error_of("*\r\n"), "Protocol error: invalid multibulk length");
+  EXPECT_EQ(error_of("*01\r\n"), "Protocol error: invalid multibulk length");
+  EXPECT_EQ(error_of("*2147483648\r\n"), "Protocol error: invalid multibulk length");
+  EXPECT_EQ(error_of("*99999999999999999999\r\n"), "Protocol error: invalid multibulk length");
+  EXPECT_EQ(error_of("*1\r\n:1\r\n"), "Protocol error: expected '$', got ':'");
+  EXPECT_EQ(error_of("*1\r\n$-1\r\n"), "Protocol error: invalid bulk length");
+  EXPECT_EQ(error_of("*1\r\n$ 1\r\n"), "Protocol error: invalid bulk length");
+  EXPECT_EQ(error_of("*1\r\n$536870913\r\n"), "Protocol error: invalid bulk length");
+  EXPECT_EQ(error_of("*1\r\n$9223372036854775808\r\n"), "Protocol error: invalid bulk length");
+  EXPECT_EQ(error_of("get 'a\r\n"), "Protocol error: unbalanced quotes in request");
+  EXPECT_EQ(error_of("get \"a\"b\r\n"), "Protocol error: unbalanced quotes in request");
+}
+
+TEST(RespParserTest, BoundsLinesWithoutEnd) {
+  const std::string long_line(RespParser::max_line_bytes, '1');
+  EXPECT_EQ(error_of(long_line), "");
+  EXPECT_EQ(error_of(long_line + "1"), "Protocol error: too big inline request");
+  EXPECT_EQ(error_of("*" + long_line), "Protocol error: too big mbulk count string");
+  EXPECT_EQ(error_of("*1\r\n$" + long_line), "Protocol error: too big bulk count string");
+  EXPECT_EQ(parse(long_line + "1\r\n").requests.size(), 1u);
+}
+
+TEST(RespParserTest, AHugeCountCostsNothing) {
+  RespParser parser(512 << 20);
+  EXPECT_EQ(parser.next("*2147483647\r\n$1\r\na\r\n"), RespParser::Outcome::incomplete);
+}
+
+// The bytes of a large word come by another way; the request may be parsed more than once.
+TEST(RespParserTest, AWordMayComeByAnotherWay) {
+  RespParser parser(1 << 20);
+  const std::string head = "*4\r\n$3\r\nSET\r\n$1\r\nk\r\n$100000\r\n";
+  const std::string tail = "\r\n$2\r\nNX\r\n";
+  ASSERT_EQ(parser.next(head + "abc"), RespParser::Outcome::incomplete);
+  const RespParser::Partial partial = parser.partial();
+  EXPECT_EQ(partial.index, 2u);
+  EXPECT_EQ(partial.begin, head.size());
+  EXPECT_EQ(partial.bytes, 100'000u);
+  EXPECT_EQ(parser.word(head, 1), "k");
+  const std::string word(100'000, 'w');
+  parser.divert(word);
+  EXPECT_EQ(parser.next(head), RespParser::Outcome::incomplete);
+  EXPECT_LT(parser.wanted(), head.size() + 100);
+  EXPECT_EQ(parser.partial().bytes, 0u);
+  EXPECT_EQ(parser.next(head + "\r\n$2\r"), RespParser::Outcome::incomplete);
+  const std::string whole = head + tail + "PING\r\n";
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(parser.next(whole), RespParser::Outcome::request);
+    EXPECT_EQ(parser.consumed(), head.size() + tail.size());
+    ASSERT_EQ(parser.arguments().size(), 4u);
+    EXPECT_EQ(parser.arguments()[2].data(), word.data());
+    EXPECT_EQ(parser.arguments()[3], "NX");
+  }
+  parser.forget_diverted();
+  ASSERT_EQ(parser.next("*1\r\n$4\r\nPING\r\n"), RespParser::Outcome::request);
+  EXPECT_EQ(parser.arguments()[0], "PING");
+}
+
+TEST(RespParserTest, SaysHowManyBytesAreWanted) {
+  RespParser parser(512 << 20);
+  const std::string head = "*2\r\n$3\r\nGET\r\n$1000000\r\n";
+  EXPECT_EQ(parser.next(head.substr(0, head.size() - 1)), RespParser::Outcome::incomplete);
+  EXPECT_EQ(parser.wanted(), 0u);
+  EXPECT_EQ(parser.next(head), RespParser::Outcome::incomplete);
+  EXPECT_EQ(parser.wanted(), head.size() + 1'000'002);
+}
+
+TEST(RespParserTest, KeepsInlineWordsUntilTheyAreReleased) {
+  RespParser parser(512 << 20);
+  ASSERT_EQ(parser.next("set \"a\" b\r\n"), RespParser::Outcome::request);
+  const std::vector<std::string_view> first(parser.arguments().begin(), parser.arguments().end());
+  for (int i = 0; i < 100; ++i) ASSERT_EQ(parser.next("get c\r\n"), RespParser::Outcome::request);
+  EXPECT_EQ(first, (std::vector<std::string_view>{"set", "a", "b"}));
+}
+
+}  // namespace
+}  // namespace isotherm::net::resp_parser_test

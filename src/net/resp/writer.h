@@ -1,0 +1,110 @@
+// RespWriter: writes replies in RESP2 or RESP3.
+//
+// One value a call; aggregates announce their count and are followed by their values (a map by
+// twice as many). What RESP2 lacks is written as what Redis gives to RESP2 clients: a map as a flat
+// array, a set or push as an array, a double and a verbatim text as a bulk, null as a null bulk or
+// a null array, a boolean as 1 or 0.
+//
+// Threads. A view over one connection's output for the time of a reply.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+#include "net/output.h"
+
+namespace isotherm::net {
+
+class RespWriter {
+ public:
+  RespWriter(Output& output, int version) : output_(output), resp3_(version >= 3) {}
+
+  bool resp3() const { return resp3_; }
+  Output& output() { return output_; }
+
+  // Bytes that are a whole reply already.
+  void raw(std::string_view bytes) { output_.append(bytes); }
+
+  void simple(std::string_view text) { line('+', text); }
+  void ok() { raw("+OK\r\n"); }
+  // `text` starts with the code ("ERR …"); what would break the line is written as spaces.
+  void error(std::string_view text);
+  // The code of the last error written; empty: there was none.
+  std::string_view error_code() const { return {error_code_.data(), error_code_bytes_}; }
+  void integer(int64_t value) {
+    // Counts and flags are most integers.
+    if (value == 0) return raw(":0\r\n");
+    if (value == 1) return raw(":1\r\n");
+    number(':', value);
+  }
+
+  void bulk(std::string_view value) {
+    if (value.size() <= short_value) return short_bulk(value);
+    char* at = output_.reserve(32);
+    *at = '$';
+    output_.commit(write_size(at, value.size()));
+    output_.append(value);
+    output_.append("\r\n");
+  }
+  // The value of a reply whose batch is not cleared yet; a large one is not copied.
+  void bulk(const Reply& reply) {
+    if (reply.size <= short_value) return short_bulk(reply.value());
+    char* at = output_.reserve(32);
+    *at = '$';
+    output_.commit(write_size(at, reply.size));
+    output_.append_value(reply);
+    output_.append("\r\n");
+  }
+  // Begins a bulk in pieces: `size` bytes and the line's end follow as raw.
+  void bulk_head(size_t size) { number('$', static_cast<int64_t>(size)); }
+  void bulk_integer(int64_t value);
+  void null() { raw(resp3_ ? "_\r\n" : "$-1\r\n"); }
+  void null_array() { raw(resp3_ ? "_\r\n" : "*-1\r\n"); }
+  void boolean(bool value) {
+    raw(resp3_ ? (value ? "#t\r\n" : "#f\r\n") : (value ? ":1\r\n" : ":0\r\n"));
+  }
+  void real(double value);
+  // `format` is three letters: "txt" or "mkd".
+  void verbatim(std::string_view format, std::string_view text);
+
+  void array(size_t count) { number('*', static_cast<int64_t>(count)); }
+  void map(size_t pairs) { resp3_ ? number('%', static_cast<int64_t>(pairs)) : array(pairs * 2); }
+  void set(size_t count) { number(resp3_ ? '~' : '*', static_cast<int64_t>(count)); }
+  void push(size_t count) { number(resp3_ ? '>' : '*', static_cast<int64_t>(count)); }
+
+ private:
+  // What is no longer lies in one piece with its head.
+  static constexpr size_t short_value = 256;
+
+  void short_bulk(std::string_view value) {
+    const auto size = static_cast<uint32_t>(value.size());
+    char* const begin = output_.reserve(short_value + 16);
+    char* at = begin;
+    *at++ = '$';
+    if (size >= 100) *at++ = static_cast<char>('0' + size / 100);
+    if (size >= 10) *at++ = static_cast<char>('0' + size / 10 % 10);
+    *at++ = static_cast<char>('0' + size % 10);
+    at = end_line(at);
+    if (size != 0) std::memcpy(at, value.data(), size);
+    output_.commit(static_cast<size_t>(end_line(at + size) - begin));
+  }
+  static char* end_line(char* at) {
+    *at++ = '\r';
+    *at++ = '\n';
+    return at;
+  }
+  void line(char type, std::string_view text);
+  void number(char type, int64_t value);
+  // Writes "<type at at[0]><size>\r\n"; returns its length.
+  static size_t write_size(char* at, size_t size);
+
+  Output& output_;
+  const bool resp3_;
+  std::array<char, 16> error_code_;
+  size_t error_code_bytes_ = 0;
+};
+
+}  // namespace isotherm::net
