@@ -84,7 +84,7 @@ void FakeMemory::open() {
 }
 
 void FakeMemory::close() {
-  constexpr uint64_t always = uint64_t{1} << 30;  // takes some 0.1 s
+  constexpr uint64_t always = uint64_t{1} << 27;  // takes some 0.01 s
   constexpr uint32_t seldom = 64;
   ++closed_;
   if (hidden_bytes_ > always && closed_ % seldom != 0) return;

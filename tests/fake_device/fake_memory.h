@@ -74,8 +74,8 @@ class FakeMemory {
 
  private:
   void open();
-  // Hides the arena. That takes time in proportion to what was ever used of it, so once a
-  // gigabyte was hidden, it does so one time in 64.
+  // Hides the arena. That takes time in proportion to what was ever used of it, so once 128 MiB
+  // were hidden, it does so one time in 64.
   void close();
   void protect(uint64_t offset, uint64_t bytes, bool hide) const;
   uint64_t find_room(uint64_t span);
