@@ -23,6 +23,7 @@ struct Flags {
   std::string device = "cpu";
   std::string gpu_memory, gpu_values, maxmemory;
   std::string maxmemory_policy = "noeviction";
+  std::string router = "off";
   std::string gpu_schedule = "greedy";
   std::string isotherm_arguments, redis_arguments, memcached_arguments;
   bool list_presets = false, no_load = false, no_floor = false;
@@ -138,6 +139,10 @@ void add_system_flags(CLI::App& app, Flags& flags, Options& options) {
   app.add_option("--maxmemory", flags.maxmemory, "in process: cap in bytes (default: none)")
       ->group(group);
   app.add_option("--maxmemory-policy", flags.maxmemory_policy, "in process: as in redis.conf")
+      ->group(group);
+  app.add_option("--router", flags.router,
+                 "in process: which keys have a table of their own: off (default), histogram, "
+                 "budget")
       ->group(group);
   app.add_option("--gpu-schedule", flags.gpu_schedule,
                  "when the batches of all threads go there: greedy (default), fixed, periodic, "
@@ -260,6 +265,9 @@ void apply_systems(const Flags& flags, Options& options) {
   const auto policy = parse_eviction_policy(flags.maxmemory_policy);
   if (!policy) throw UsageError{"--maxmemory-policy: '" + flags.maxmemory_policy + "' is none"};
   options.store.maxmemory_policy = *policy;
+  const auto router = parse_router_choice(flags.router);
+  if (!router) throw UsageError{"--router: '" + flags.router + "' is none"};
+  options.store.router.choice = *router;
   const auto schedule = parse_scheduling(flags.gpu_schedule);
   if (!schedule) {
     throw UsageError{"--gpu-schedule: '" + flags.gpu_schedule +

@@ -17,6 +17,8 @@
 #include "engine/engine.h"
 #include "fake_device/fake_root_table.h"
 #include "items/poison.h"
+#include "models/change_log.h"
+#include "models/pile.h"
 
 namespace isotherm::hot_store_test {
 namespace {
@@ -205,6 +207,64 @@ TEST_F(HotStoreTest, NoUpdateIsLostAndNoneIsReadLateByThreads) {
   for (uint64_t i = 0; i < counters; ++i) {
     EXPECT_EQ(get(worker, "counter:" + std::to_string(i)), std::to_string(added[i].load()));
   }
+}
+
+// Each change is compared with the one before it, so one that went to the wrong place is an error:
+// of strings and objects, alone and in groups, by requests, sweeps, flushes and compaction.
+TEST_F(HotStoreTest, WhoIsToldOfChangesHasTheStoreWhileBinsFlap) {
+  engine = std::make_unique<Engine>(flapping(8), clock);
+  ChangeLog log;
+  engine->set_commit_sink(&log);
+  constexpr std::string_view parts[] = {"part"};
+  std::vector<std::thread> threads;
+  for (uint64_t thread = 0; thread < 3; ++thread) {
+    threads.emplace_back([&, thread] {
+      Worker worker(*engine);
+      std::mt19937_64 random(thread + 1);
+      for (uint64_t round = 1; !flapped() || round < 300; ++round) {
+        const std::string name = key(random() % 20);
+        const std::string other = key(random() % 20);
+        const std::string value(random() % 200, 'v');
+        Batch batch;
+        batch.select(static_cast<uint32_t>(random() % 2));
+        switch (random() % 8) {
+          case 0:
+            batch.erase(name);
+            break;
+          case 1:
+            batch.put(name, value, 0, clock.now_ms() + static_cast<int64_t>(random() % 3));
+            break;
+          case 2:
+          case 3:
+            batch.call(name, pile::push, parts);
+            break;
+          case 4:
+            batch.call(name, pile::pop);
+            break;
+          case 5:
+            batch.put(name, value);
+            batch.put(other, value);
+            batch.group(0);
+            break;
+          case 6:
+            batch.append(name, "x");
+            break;
+          default:
+            batch.put(name, value);
+        }
+        batch.get(other, option::any_type);
+        worker.submit(batch);
+        batch.clear();
+        if (thread == 0 && round % 64 == 0) worker.flush(1);
+        if (thread == 1 && round % 16 == 0) clock.advance(1);
+        worker.maintain();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  log.compare(*engine);
+  engine.reset();
+  EXPECT_EQ(Pile::there_are(), 0);
 }
 
 TEST_F(HotStoreTest, TakesItsShareOfASmallCap) {

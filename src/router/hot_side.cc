@@ -17,7 +17,10 @@ constexpr uint64_t bytes_a_bin = 1 + 4 + 4 + 4 + 4;
 constexpr uint64_t usual_most_bytes = uint64_t{1} << 30;
 constexpr uint64_t least_part = 4 << 10;
 constexpr uint64_t usual_part = 2 << 20;
-constexpr std::chrono::microseconds between_looks{50};
+constexpr std::chrono::microseconds between_looks{50};  // doubled when in vain, so many times
+constexpr int most_doublings = 5;
+constexpr uint64_t moves_a_table_step = 16;  // while bins move
+constexpr int least_rest = 10;               // between two trainings, times what one takes
 
 uint64_t memory_for(const RouterOptions& options, uint64_t cap) {
   if (options.memory != 0) return options.memory;
@@ -97,6 +100,8 @@ HotSide::~HotSide() {
 // A step of each that has one to make; false where both only wait, or have nothing to do.
 bool HotSide::move() {
   const bool moved = router_.step() && !router_.waits();
+  const uint64_t moves = router_.flow().warmed() + router_.flow().cooled();
+  if (moved && moves % moves_a_table_step != 0) return true;
   const bool grew = table_.step() && !table_.waits();
   return moved || grew;
 }
@@ -105,19 +110,25 @@ void HotSide::work() {
   using Clock = std::chrono::steady_clock;
   const std::chrono::milliseconds interval(options_.interval_ms);
   Clock::time_point next = Clock::now() + interval;
+  int vain = 0;
   std::unique_lock lock(mutex_);
   while (!stop_) {
     lock.unlock();
-    auto pause = std::chrono::duration_cast<Clock::duration>(between_looks);
+    Clock::duration pause = Clock::duration::zero();
     try {
       if (Clock::now() >= next) {
-        next = Clock::now() + interval;
+        const Clock::time_point began = Clock::now();
         router_.train(keys());
+        next = began + std::max<Clock::duration>(interval, least_rest * (Clock::now() - began));
       }
-      if (move())
-        pause = Clock::duration::zero();
-      else if (!router_.waits() && !table_.waits())
+      if (move()) {
+        vain = 0;
+      } else if (router_.waits() || table_.waits()) {
+        pause = between_looks * (1 << vain);
+        vain = std::min(vain + 1, most_doublings);
+      } else {
         pause = next - Clock::now();
+      }
     } catch (const std::exception&) {
       failures_.add();
       pause = interval;

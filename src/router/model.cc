@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 namespace isotherm {
 
@@ -23,18 +22,22 @@ void BudgetModel::choose(const BinSample& sample, std::vector<bool>& hot) {
       bounds_.requests_share == 0
           ? static_cast<double>(sample.all_requests)
           : bounds_.requests_share * static_cast<double>(sample.all_requests);
-  const size_t count = static_cast<size_t>(std::min(bins, most_bins));
-  order_.resize(hot.size());
-  std::iota(order_.begin(), order_.end(), 0);
-  std::partial_sort(
-      order_.begin(), order_.begin() + static_cast<ptrdiff_t>(count), order_.end(),
-      [&](uint32_t a, uint32_t b) { return sample.requests[a] > sample.requests[b]; });
+  order_.clear();
+  for (uint32_t bin = 0; bin < hot.size(); ++bin) {
+    if (sample.requests[bin] != 0) order_.push_back(bin);
+  }
+  const size_t count = std::min(order_.size(), static_cast<size_t>(std::min(bins, most_bins)));
+  // Where all find room their order says nothing.
+  if (count < order_.size() || bounds_.requests_share != 0) {
+    std::partial_sort(
+        order_.begin(), order_.begin() + static_cast<ptrdiff_t>(count), order_.end(),
+        [&](uint32_t a, uint32_t b) { return sample.requests[a] > sample.requests[b]; });
+  }
   double requests = 0;
   for (size_t i = 0; i < count; ++i) {
-    const uint32_t bin = order_[i];
-    requests += sample.requests[bin];
-    if (sample.requests[bin] == 0 || requests > most_requests) return;
-    hot[bin] = true;
+    requests += sample.requests[order_[i]];
+    if (requests > most_requests) return;
+    hot[order_[i]] = true;
   }
 }
 
