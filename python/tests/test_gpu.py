@@ -172,8 +172,9 @@ class Queued:
         places = np.arange(len(content), dtype="u8")
         source.put(places, content)
         self.array = DeviceArray._made(content.shape, "u8", gpu, self.stream, True)
-        self.kept = source, Interface(DeviceArray(places, f"cuda:{gpu}"), stream=self.stream)
-        source.get(self.kept[1], out=self.array)
+        asked = Interface(DeviceArray(places, f"cuda:{gpu}"), stream=self.stream)
+        # All of it is kept: memory that is given back waits for its stream.
+        self.kept = source, asked, source.get(asked, out=self.array)
 
 
 def test_calls_follow_the_streams_of_their_arrays():
@@ -192,10 +193,17 @@ def test_calls_follow_the_streams_of_their_arrays():
         mirror.put(Interface(copy, stream=other, data=(shown[0], False)), OnlyDlpack(got))
         assert np.array_equal(mirror[np.unique(values)], np.unique(values))
         assert np.array_equal(got.numpy(), values) and found.numpy().all()
-        # An array of another stream is filled behind what that does, and read there behind the call.
+
+
+def test_an_array_of_another_stream_is_filled_behind_it_and_read_behind_the_call():
+    table = Table(device="cuda:0")
+    keys = np.arange(40, dtype="u8")
+    table.put(keys, keys + 7)
+    there = DeviceArray(keys)
+    for turn in range(12):
         out = Queued(np.zeros(40))
-        table.get(first.array, out=out.array)
-        assert np.array_equal(out.array.numpy(), values)
+        kept = table.get(there, out=out.array)
+        assert np.array_equal(out.array.numpy(), keys + 7) and kept[0] is out.array
 
 
 def test_a_full_table_raises_or_says_which():
