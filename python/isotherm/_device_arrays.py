@@ -108,6 +108,11 @@ class Column:
         if self.stream is not None:
             _wait(self.gpu, stream, self.stream)
 
+    def lead(self, stream):
+        """What this array's own stream does from now on comes behind what ``stream`` has queued."""
+        if self.stream is not None:
+            _wait(self.gpu, self.stream, stream)
+
 
 # Libraries: how an array is read, and how one of theirs is made. `stream` of `read` is that of the
 # call, None where this array decides.
@@ -188,7 +193,9 @@ def _read_dlpack(array, stream):
 def _read_interface(array, stream):
     shown = array.__cuda_array_interface__
     pointer, read_only = shown["data"]
-    gpu = getattr(getattr(array, "device", None), "id", 0)
+    gpu = _core._gpu_of(pointer) if pointer and _core._gpu_count() else 0
+    if gpu < 0:
+        raise ValueError("__cuda_array_interface__ names memory that is no GPU's")
     own = shown.get("stream")
     return Column(array, _Own, pointer, np.dtype(shown["typestr"]), tuple(shown["shape"]),
                   shown.get("strides"), gpu, own if own is not None else _DEFAULT_STREAM, read_only,

@@ -68,6 +68,8 @@ class _Call:
         if count != 0:
             self.table._run_on_gpu(verb, self.table._gpus.index(self.keys.gpu), self.stream, count,
                                    (self.keys.pointer, rows, expected, rows_out, mask), raise_full)
+            for column in self.kept:
+                column.lead(self.stream)
 
 
 class GpuTable(_FixedTable):

@@ -73,6 +73,10 @@ std::unique_ptr<Backend> make_gpu_backend(const GpuTableOptions& options) {
 
 void add_gpu(nb::module_& module) {
   module.def("_load_gpu_part", &load, nb::arg("path"), nb::arg("driver"));
+  module.def(
+      "_gpu_of",
+      [](uintptr_t pointer) { return gpu_part().gpu_of(reinterpret_cast<const void*>(pointer)); },
+      nb::arg("pointer"));
   module.def("_gpu_count", [] { return loaded == nullptr ? 0 : loaded->count(); });
   module.def(
       "_gpu_stream", [](int gpu) { return gpu_part().make_stream(gpu); }, nb::arg("gpu"));

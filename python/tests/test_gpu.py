@@ -104,6 +104,8 @@ def test_wrong_values_and_out():
             table.put(keys, values)
         with pytest.raises(error, match="out: " + words):
             table.get(keys, out=values)
+    with pytest.raises(ValueError, match="memory that is no GPU's"):
+        table.get(Interface(keys, data=(np.zeros(2, "u8").ctypes.data, False)))
     with pytest.raises(ValueError, match="out: the array is read-only"):
         table.get(keys, out=Interface(rows, data=(pointer, True)))
     with pytest.raises(ValueError, match="values: the array lies on cuda:0, and this table or the keys"):
@@ -170,8 +172,9 @@ class Queued:
         places = np.arange(len(content), dtype="u8")
         source.put(places, content)
         self.array = DeviceArray._made(content.shape, "u8", gpu, self.stream, True)
-        self.kept = source, Interface(DeviceArray(places, f"cuda:{gpu}"), stream=self.stream)
-        source.get(self.kept[1], out=self.array)
+        asked = Interface(DeviceArray(places, f"cuda:{gpu}"), stream=self.stream)
+        # All of it is kept: memory that is given back waits for its stream.
+        self.kept = source, asked, source.get(asked, out=self.array)
 
 
 def test_calls_follow_the_streams_of_their_arrays():
@@ -190,14 +193,22 @@ def test_calls_follow_the_streams_of_their_arrays():
         mirror.put(Interface(copy, stream=other, data=(shown[0], False)), OnlyDlpack(got))
         assert np.array_equal(mirror[np.unique(values)], np.unique(values))
         assert np.array_equal(got.numpy(), values) and found.numpy().all()
+
+
+def test_an_array_of_another_stream_is_filled_behind_it_and_read_behind_the_call():
+    table = Table(device="cuda:0")
+    keys = np.arange(40, dtype="u8")
+    table.put(keys, keys + 7)
+    there = DeviceArray(keys)
+    for turn in range(12):
         out = Queued(np.zeros(40))
-        table.get(OnlyDlpack(first.array), out=OnlyDlpack(out.array))
-        assert np.array_equal(out.array.numpy(), values)
+        kept = table.get(there, out=out.array)
+        assert np.array_equal(out.array.numpy(), keys + 7) and kept[0] is out.array
 
 
 def test_a_full_table_raises_or_says_which():
     if not IS_FAKE:
-        count, memory = 3_000_000, {"u64": "40mb", "f32[16]": "96mb"}
+        count, memory = 6_000_000, {"u64": "128mb", "f32[16]": "400mb"}
     else:
         count, memory = 6000, {"u64": "2mb", "f32[16]": "3mb"}
     for value in ("u64", "f32[16]"):
@@ -210,7 +221,7 @@ def test_a_full_table_raises_or_says_which():
         assert 0 < len(table) < count
         stored = table.put(*there, on_full="mask").numpy()
         assert 0 < stored.sum() < count and np.array_equal(table.contains(keys), stored)
-        assert np.array_equal(table.put(keys, rows, on_full="mask"), stored)
+        assert table.put(keys, rows, on_full="mask")[stored].all()
         with pytest.raises(TableFullError):
             table.put(keys, rows)
         assert table.put(keys[stored], rows[stored]) is None
@@ -237,8 +248,9 @@ def test_several_gpus_hold_one_table():
     assert np.array_equal(np.unique(seen), keys)
     with pytest.raises(ValueError, match="values: the array lies on cuda:1, and the keys on cuda:0"):
         table.put(DeviceArray(keys), DeviceArray(keys, "cuda:1"))
-    with pytest.raises(ValueError, match="keys: the array lies on cuda:1, and this table on cuda:0"):
-        Table(device="cuda:0").get(DeviceArray(keys, "cuda:1"))
+    for kind in (lambda array: array, OnlyDlpack, OnlyInterface):
+        with pytest.raises(ValueError, match="keys: the array lies on cuda:1, and this table on cuda:0"):
+            Table(device="cuda:0").get(kind(DeviceArray(keys, "cuda:1")))
     with pytest.raises(ValueError, match="lie on one GPU"):
         Table(value="f32[4]", device=["cuda:0", "cuda:1"])
 

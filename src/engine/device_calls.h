@@ -126,7 +126,9 @@ class HostUpdate {
   // get(requests) and put(requests) run such calls with host pointers.
   template <class Run>
   RowHandle::Result run(Run&& run) {
-    const std::vector<uint8_t> before = (run(call(DeviceOp::get, keys_, rows_, found_)), found_);
+    RowRequests gets = call(DeviceOp::get, keys_, found_);
+    gets.rows_out = rows_.data();
+    run(gets);
     std::vector<uint8_t> replies(places_.size());
     std::vector<bool> changed(keys_.size());
     for (size_t i = 0; i < places_.size(); ++i) {
@@ -148,13 +150,12 @@ class HostUpdate {
   }
 
  private:
-  static RowRequests call(DeviceOp op, const std::vector<uint64_t>& keys, std::vector<char>& rows,
+  static RowRequests call(DeviceOp op, const std::vector<uint64_t>& keys,
                           std::vector<uint8_t>& found) {
     RowRequests requests;
     requests.op = op;
     requests.keys = keys;
     requests.found = found.data();
-    (op == DeviceOp::get ? requests.rows_out : const_cast<void*&>(requests.rows)) = rows.data();
     return requests;
   }
   char* row(void* rows, size_t i) const { return static_cast<char*>(rows) + i * row_bytes_; }
@@ -196,7 +197,9 @@ class HostUpdate {
     std::vector<uint8_t> stored(keys_.size(), 1);
     if (keys.empty()) return stored;
     std::vector<uint8_t> replies(keys.size());
-    run(call(DeviceOp::put, keys, rows, replies));
+    RowRequests puts = call(DeviceOp::put, keys, replies);
+    puts.rows = rows.data();
+    run(puts);
     for (size_t i = 0; i < keys.size(); ++i) stored[places[i]] = replies[i];
     return stored;
   }

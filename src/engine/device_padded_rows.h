@@ -2,13 +2,15 @@
 // (engine/gpu_part.h).
 //
 // Rows of the host go by way of pinned memory, where each is padded with zeros to 16 bytes, and
-// come back likewise, some thousand at a time; that memory grows to what the longest call needs.
+// come back likewise, some thousand at a time; that memory grows to what the longest call needs, 32
+// MiB of the device beside its cap and 16 of the host.
 //
 // Threads. Any; all calls but gets on device pointers take turns. Limits. add of missing keys first
 // inserts rows of zeros, so it takes the time of three calls.
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <mutex>
@@ -194,10 +196,11 @@ class DevicePaddedRows final : public GpuTable {
   RowHandle::Result in_chunks(const RowRequests& requests) {
     constexpr uint64_t most_bytes = uint64_t{16} << 20;
     const uint64_t rows = requests.keys.size();
-    const uint64_t most = std::max<uint64_t>(std::min(rows, most_bytes / stride_), 1);
+    if (rows == 0) return {};
+    const uint64_t most = std::min(std::bit_ceil(rows), std::bit_floor(most_bytes / stride_));
     if (!stage_ || stage_->rows < most) {
       stage_.reset();
-      stage_.emplace(device_, std::bit_ceil(most), stride_);
+      stage_.emplace(device_, most, stride_);
     }
     RowHandle::Result all;
     for (uint64_t first = 0; first < rows; first += stage_->rows) {

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <new>
+#include <optional>
 #include <stdexcept>
 
 #include "engine/device_padded_rows.h"
@@ -104,6 +106,7 @@ class DevicePart final : public GpuPart {
                        device.wait(Gpu::stream(device, stream), event.get()),
                    "wait for a stream");
   }
+  int gpu_of(const void* at) override { return Gpu::gpu_of(at); }
   GpuStream make_stream(int gpu) override {
     const Keep keep;
     return Gpu::number_of(entered(gpu).create_stream());

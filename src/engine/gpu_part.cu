@@ -68,6 +68,16 @@ struct CudaGpu {
   static void release(CudaDevice& /*device*/, void* at, uint64_t /*bytes*/, cudaStream_t stream) {
     if (cudaFreeAsync(at, stream) != cudaSuccess) cudaGetLastError();
   }
+  static int gpu_of(const void* at) {
+    cudaPointerAttributes attributes{};
+    if (cudaPointerGetAttributes(&attributes, at) != cudaSuccess) {
+      cudaGetLastError();
+      return -1;
+    }
+    const bool on_gpu =
+        attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged;
+    return on_gpu ? attributes.device : -1;
+  }
   static void tune(FixedDeviceOptions& /*options*/) {}
   static DeviceItemOptions item_options(const DeviceItemTableOptions& options) {
     return device_item_options(options);

@@ -93,6 +93,8 @@ class GpuPart {
   virtual void to_host(int gpu, void* to, const void* from, uint64_t bytes, GpuStream stream) = 0;
   // What is queued in `stream` from now on begins when what is queued in `behind` has ended.
   virtual void wait(int gpu, GpuStream stream, GpuStream behind) = 0;
+  // Whose memory it is; -1: no GPU's.
+  virtual int gpu_of(const void* at) = 0;
   // A stream that lasts as long as the program.
   virtual GpuStream make_stream(int gpu) = 0;
 };

@@ -123,6 +123,11 @@ uint64_t FakeDevice::allocated_bytes() const {
   return memory_.used();
 }
 
+bool FakeDevice::owns(const void* at) const {
+  const Lock lock(host_->mutex);
+  return memory_.allocated(at, 1);
+}
+
 uint64_t FakeDevice::available() const {
   const Lock lock(host_->mutex);
   return memory_.left();

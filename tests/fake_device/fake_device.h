@@ -80,6 +80,8 @@ class FakeDevice {
   // At once: operations that use it must have ended.
   void release(void* at, uint64_t bytes);
   uint64_t allocated_bytes() const;
+  // Whether it lies in memory that was allocated here.
+  bool owns(const void* at) const;
   // Bytes that nobody has.
   uint64_t available() const;
 

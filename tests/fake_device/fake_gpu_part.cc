@@ -64,6 +64,12 @@ struct FakeGpu {
     device.synchronize(stream);
     device.release(at, bytes);
   }
+  static int gpu_of(const void* at) {
+    for (int number = 0; number < count(); ++number) {
+      if (device(number).owns(at)) return number;
+    }
+    return -1;
+  }
   static void tune(FixedDeviceOptions& options) {
     options.line_bits = 4;
     options.max_part_rows = 512;
