@@ -95,7 +95,7 @@ endfunction()
 function(isotherm_add_server)
   find_package(spdlog REQUIRED)
   isotherm_glob_sources(sources ${ISOTHERM_SERVER_FOLDERS})
-  list(FILTER sources EXCLUDE REGEX "/src/server/main\\.cc$")
+  list(FILTER sources EXCLUDE REGEX "/src/server/(check_)?main\\.cc$")
   # Debian has spdlog and fmt as shared libraries only, but both also work from their headers.
   set_source_files_properties("${PROJECT_SOURCE_DIR}/src/net/log.cc" PROPERTIES
     SKIP_UNITY_BUILD_INCLUSION ON COMPILE_DEFINITIONS "SPDLOG_FMT_EXTERNAL;FMT_HEADER_ONLY")
@@ -110,6 +110,8 @@ function(isotherm_add_server)
     target_link_libraries(isotherm_server_main PUBLIC isotherm_server)
     isotherm_define_server(isotherm-server)
     isotherm_link_gpu(isotherm-server)
+    add_executable(isotherm-check "${PROJECT_SOURCE_DIR}/src/server/check_main.cc")
+    target_link_libraries(isotherm-check PRIVATE isotherm_internal isotherm)
   endif()
 endfunction()
 

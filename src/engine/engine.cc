@@ -50,6 +50,7 @@ void add_counters(EngineStats& stats, const HostExecutor::Counters& counters) {
   stats.evicted += counters.evicted.get();
   stats.expired += counters.expired.get();
   stats.retries += counters.retries.get();
+  stats.changes += counters.changes.get();
 }
 
 }  // namespace

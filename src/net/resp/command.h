@@ -58,6 +58,8 @@ struct Session {
   uint32_t database = 0;
   Replies replies = Replies::on;
   bool no_touch = false;  // reads are no use, for eviction
+  uint64_t awaited =
+      0;  // the snapshot, or the end of the server, that a command waits for; 0: none
 };
 
 // What an answer is made from.
@@ -207,6 +209,7 @@ inline constexpr uint32_t stale = 1 << 6;
 inline constexpr uint32_t fast = 1 << 7;
 inline constexpr uint32_t no_auth = 1 << 8;
 inline constexpr uint32_t allow_busy = 1 << 9;
+inline constexpr uint32_t waits = 1 << 10;        // for what the session says (Session::awaited)
 inline constexpr uint32_t in_keyspace = 1 << 16;  // categories from here on
 inline constexpr uint32_t in_string = 1 << 17;
 inline constexpr uint32_t in_connection = 1 << 18;
@@ -227,6 +230,7 @@ struct Command {
   std::string_view summary;
   std::span<const Command> subcommands = {};
 
+  bool waits() const { return (flags & command_flag::waits) != 0; }
   bool takes(size_t words) const {
     return arity >= 0 ? words == static_cast<size_t>(arity) : words >= static_cast<size_t>(-arity);
   }

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -87,7 +87,7 @@ class RespProtocol final : public Protocol {
         fail(turn);
         break;
       }
-      if (unusual_) [[unlikely]] {
+      if (unusual_ || (found.command != nullptr && found.command->waits())) [[unlikely]] {
         held_ = is_held(found, turn);
         stopped_early_ = held_ || stays_behind(found, reads, turn);
         if (stopped_early_) break;
@@ -235,7 +235,7 @@ class RespProtocol final : public Protocol {
     return false;
   }
   static std::string misconf(int error) {
-    return "MISCONF Errors writing to the AOF file: " + std::string(strerror(error));
+    return "MISCONF Errors writing to the AOF file: " + std::generic_category().message(error);
   }
   [[gnu::noinline]] static void write_nowhere(const Answer& answer, const AnswerSource& source,
                                               Turn& turn) {
@@ -372,13 +372,14 @@ class RespProtocol final : public Protocol {
            command.takes(parser_.arguments().size());
   }
 
-  // Whether CLIENT PAUSE holds it back.
-  bool is_held(NumberedCommand found, Turn& turn) const {
+  // Whether CLIENT PAUSE holds it back, or what it waits for, which it asks for here.
+  bool is_held(NumberedCommand found, Turn& turn) {
     if (found.command != nullptr && !found.command->subcommands.empty()) found = find_whole(found);
     if (found.command == nullptr || !found.command->takes(parser_.arguments().size())) return false;
     const Pause::Holds holds = server_.pause.holds(turn.now_ms());
     const bool writes = (found.command->flags & command_flag::write) != 0;
-    return holds == Pause::Holds::all || (holds == Pause::Holds::writes && writes);
+    if (holds == Pause::Holds::all || (holds == Pause::Holds::writes && writes)) return true;
+    return found.command->waits() && handlers::is_awaited(parser_.arguments(), server_, session_);
   }
 
   // Whether it must wait until requests before it, which are under way, are answered: because it
