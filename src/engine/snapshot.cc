@@ -1,7 +1,7 @@
 #include "engine/snapshot.h"
 
 #include <algorithm>
-#include <cstring>
+#include <new>
 #include <utility>
 
 #include "durability/rdb_format.h"
@@ -100,7 +100,13 @@ CommitSink::Begun Snapshot::begins(const Batch& batch) {
 }
 
 void Snapshot::changed(const ItemChange& change) {
-  if (active_.load(std::memory_order_acquire)) note(change);
+  if (active_.load(std::memory_order_acquire)) {
+    try {
+      note(change);
+    } catch (const std::bad_alloc&) {
+      give_up();
+    }
+  }
   if (behind_ != nullptr) behind_->changed(change);
 }
 
@@ -109,10 +115,7 @@ void Snapshot::grouped(uint64_t token) {
 }
 
 void Snapshot::flushed(uint32_t database, uint64_t version) {
-  if (shown_[database].load(std::memory_order_relaxed) != done) {
-    flushed_.store(true, std::memory_order_relaxed);
-    active_.store(false, std::memory_order_relaxed);
-  }
+  if (shown_[database].load(std::memory_order_relaxed) != done) give_up();
   if (behind_ != nullptr) behind_->flushed(database, version);
 }
 
@@ -120,6 +123,12 @@ bool Snapshot::full() const { return over() || (behind_ != nullptr && behind_->f
 bool Snapshot::refuses() const { return behind_ != nullptr && behind_->refuses(); }
 bool Snapshot::is_safe(const Batch& batch, Batch::Row row) const {
   return behind_ == nullptr || behind_->is_safe(batch, row);
+}
+
+// It has to begin anew.
+void Snapshot::give_up() {
+  flushed_.store(true, std::memory_order_relaxed);
+  active_.store(false, std::memory_order_relaxed);
 }
 
 Awaited* Snapshot::ends(uint64_t token) {

@@ -12,7 +12,7 @@
 // the earlier expiry, which the walk then takes. A large item is not copied: its memory is kept.
 //
 // A flush takes the items away before they were shown: `step` then says `flushed`, and the snapshot
-// has to begin anew, with a later moment.
+// has to begin anew, with a later moment; and so where there was no memory for the log.
 //
 // Who waits. Batches end only when there is room in the log again (`most_log`), which is as soon as
 // the disk takes it. Where a sink is there already, it is told of everything as before.
@@ -112,6 +112,7 @@ class Snapshot final : public CommitSink {
   void take_moment();
   bool is_walked(uint32_t database, std::string_view key) const;
   void note(const ItemChange& change);
+  void give_up();
   int64_t take_expiry(const Item& item, uint32_t database);
   void add(std::deque<Piece>& pieces, uint32_t database, const Item& item, int64_t expiry);
   bool walk();
