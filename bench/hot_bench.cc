@@ -150,9 +150,9 @@ class Contender {
     const Pages pages = has("-4k") ? Pages::normal : Pages::huge_1g;
     tables_.both_at_once = has("-both");
     if (table == "hot") {
-      table_ =
-          std::make_unique<HotTable>(std::vector<LineIndex*>{&store_.index}, states_, store_.epochs,
-                                     store_.budget, HotTable::Options{bytes, bytes, pages});
+      table_ = std::make_unique<HotTable>(
+          1, [this](uint32_t) { return &store_.index; }, states_, store_.epochs, store_.budget,
+          HotTable::Options{bytes, bytes, pages});
       tables_.table = table_.get();
       states_.set(0, BinState::hot);  // while nobody runs and the index is empty
       kind_ = HotKind::hot_table;
@@ -182,7 +182,7 @@ class Contender {
     const uint64_t hash = hash_bytes(key, hot_hash_seed);
     const auto put = [&](bool, uint64_t, Segment&) { return Decision{Action::store, location}; };
     if (kind_ == HotKind::hot_table) {
-      table_->update<TilePlain>(0, hash, put);
+      table_->update<TilePlain>(store_.index, hash, put);
     } else {
       store_.index.update<TilePlain>(hash, put);
       if (fast_1_) FastPartOf<1>::Change(*fast_1_, hash, 0).put(location);

@@ -113,16 +113,18 @@ struct LineLookups {
 template <class Tile>
 struct HotLookups : LineLookups<Tile> {
   ISOTHERM_INLINE void prefetch(uint64_t hash) const {
-    this->tables.table->prefetch(0, hash, this->tables.use);
+    this->tables.table->prefetch(this->tables.store.index, hash, this->tables.use);
     if (this->tables.both_at_once) this->tables.store.index.prefetch_home(hash);
   }
   ISOTHERM_INLINE Location find(uint64_t hash, std::string_view) {
-    return this->tables.table->template find<Tile>(0, hash, this->tables.use).word;
+    const LineIndex& index = this->tables.store.index;
+    return this->tables.table->template find<Tile>(index, hash, this->tables.use).word;
   }
   ISOTHERM_INLINE void replace(uint64_t hash, std::string_view, Location from, Location to) {
-    this->tables.table->template update<Tile>(0, hash, [&](bool, uint64_t word, Segment&) {
+    const auto swap = [&](bool, uint64_t word, Segment&) {
       return Decision{word == from ? Action::store : Action::keep, to};
-    });
+    };
+    this->tables.table->template update<Tile>(this->tables.store.index, hash, swap);
   }
 };
 

@@ -16,12 +16,14 @@ set(ISOTHERM_CUCO_INCLUDE "" CACHE STRING
 set(ISOTHERM_HKV_INCLUDE "" CACHE PATH
   "The folder include/ of a checkout of HierarchicalKV, for peer_rows_bench")
 
+set(isotherm_root "${CMAKE_CURRENT_LIST_DIR}/..")
+
 # Enables CUDA where it is wanted and found; ISOTHERM_HAS_CUDA says whether it is.
 macro(isotherm_find_cuda)
   set(ISOTHERM_HAS_CUDA OFF)
   if(ISOTHERM_CUDA AND NOT ISOTHERM_SANITIZE AND NOT ISOTHERM_STATIC)
     if(NOT CMAKE_CUDA_COMPILER)
-      execute_process(COMMAND "${PROJECT_SOURCE_DIR}/tools/setup_cuda.sh" --present
+      execute_process(COMMAND "${isotherm_root}/tools/setup_cuda.sh" --present
         OUTPUT_VARIABLE isotherm_nvcc OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
       if(isotherm_nvcc)
         set(CMAKE_CUDA_COMPILER "${isotherm_nvcc}")
@@ -88,7 +90,8 @@ endfunction()
 function(isotherm_add_gpu_library target name)
   add_library(${target} STATIC ${ARGN})
   isotherm_set_up_cuda(${target})
-  set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
+  # Shared libraries may take it in, as that of the Python package's GPU part does.
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON)
   add_library(isotherm::${name} ALIAS ${target})
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/src")
   target_link_libraries(${target} PUBLIC isotherm)

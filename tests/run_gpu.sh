@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs what a GPU is tested with: kernels and tables against models, stores whose index is on it
-# against models, the scripts, histories of concurrent clients, and random streams beside Redis and
+# against models, the scripts, the Python package, histories of concurrent clients, and random streams beside Redis and
 # memcached. Says `skipped` where there is no GPU, or not what a part needs.
 #
 # Usage: run_gpu.sh   (programs from build/cuda and build/release)
@@ -20,6 +20,11 @@ ISOTHERM_TEST_GPU=$(find /dev -maxdepth 1 -name "nvidia[0-9]*" | wc -l)
 export ISOTHERM_TEST_GPU
 build/release/isotherm-unit-tests --gtest_brief=1 --gtest_filter='Gpu/*'
 build/release/isotherm-script-tests --gtest_brief=1 --gtest_filter='Gpu*'
+if build/venv/bin/python -c 'import numpy, nanobind' 2>/dev/null; then
+  tests/run_gpu_python.sh
+else
+  echo "Python package: skipped: no NumPy or nanobind in build/venv"
+fi
 if command -v go >/dev/null; then
   bash tests/linearizability/run_device.sh build/release/isotherm-server 20
 else

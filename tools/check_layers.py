@@ -16,7 +16,7 @@ import pathlib
 import re
 import sys
 
-LAYERS = ["base", "command", "items", "index", "gpu", "executor", "batch", "hot", "router",
+LAYERS = ["base", "command", "items", "index", "hot", "router", "gpu", "executor", "batch",
           "durability", "engine", "net", "server"]
 # "" is what lies in the folder itself.
 NESTED = {"executor": ["", "values", "run", "host", "device", "upkeep"],

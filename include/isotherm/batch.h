@@ -31,7 +31,9 @@
 // do with them:
 //   MSETNX a 1 b 2    get a │ get b │ guard: cancel the puts if a or b is there │ put a │ put b
 // `unless_absent` and `unless_unchanged` are such guards. A guard that stands in no group makes one
-// of the whole batch. It must not wait for other batches: they may wait for it.
+// of the whole batch. It must not wait for other batches: they may wait for it. Whoever cancels a
+// row cancels the guard before it: that is not called. A group takes in those that begin within it,
+// whose guards then speak for the rest of the larger one.
 //
 // Views. The gets that `view` names see each group, of other batches, whole or not at all. `flush`
 // is a group of all keys of some databases.
@@ -214,7 +216,10 @@ class Batch {
   }
 
   // The rows from `first` on, to the last so far, are a group, or a view; see above.
-  void group(Row first) { groups_.push_back({first, size_}); }
+  void group(Row first) {
+    while (!groups_.empty() && groups_.back().first >= first) groups_.pop_back();
+    groups_.push_back({first, size_});
+  }
   void view(Row first) { view(first, size_); }
   // The databases from `first` to before `end`, or the last one there is.
   Row flush(uint32_t first, uint32_t end);
@@ -293,7 +298,8 @@ class Batch {
   // Whether some rows are in groups, or flush.
   bool has_groups() const { return !groups_.empty() || !guards_.empty(); }
   bool walks() const { return walks_; }
-  // Those of the batch that is filled, in order; `close_groups` comes before.
+  // Those of the batch that is filled, in order, and its views if it has any group; `close_groups`
+  // comes before.
   void close_groups();
   const std::vector<Span>& groups() const { return groups_; }
   const std::vector<Span>& views() const { return views_; }
@@ -355,6 +361,7 @@ class Batch {
   void grow_for_more();
   void grow(Row capacity);
   void note_call(Row row, bool writes);
+  void take_views_as_groups();
   void add_arguments(Row row, std::span<const std::string_view> arguments);
 
   Columns columns_;

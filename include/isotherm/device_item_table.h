@@ -11,12 +11,26 @@
 // Replies have the same form, with offsets from 0 on: value i of a get that hit is
 // bytes[offsets[i]] up to bytes[offsets[i + 1]]; all other rows have length 0.
 //
-// Replies. found[i] is 1 where the key was present before the request, 0 where it was absent, 255
+// Replies. found[i] is 1 where the key was present before the request, 0 where it was absent, 253
+// (`reply_other_version`) where it was present with another version than the request names, 255
 // (`reply_retry`) where memory was full, and 254 (`reply_refused`) where the table cannot take the
-// row (see Errors); in the last two cases the row changed nothing. The whole reply takes offsets[n]
-// bytes. Where that is more than `capacity`, found and offsets are complete, nothing is written
-// beyond the capacity, and the bytes have no meaning; puts and erases have taken effect all the
-// same.
+// row (see Errors); in the last three cases the row changed nothing. The whole reply takes
+// offsets[n] bytes. Where that is more than `capacity`, found and offsets are complete, nothing is
+// written beyond the capacity, and the bytes have no meaning; puts and erases have taken effect all
+// the same.
+// The other columns of a reply say of the item that was there before the request, of gets the one
+// that is read, its version, expiry and flags: 0 where there was none. With `previous` puts and
+// erases, too, reply the value that was there.
+//
+// Conditions. put_if_absent takes effect where found is 0; put_if_present, put_if_version and
+// erase_if_version where it is 1. The last two name the version that the item must have.
+//
+// Versions. Each put gives its item a version, and new_versions tells it; of an erase that took
+// effect it tells one, too, which lies between those of the items before and after. The versions of
+// a key grow with each change, also across erases, eviction and expiry; they are not dense, and
+// those of different keys say nothing of one another. 0 is no version. They begin with the table:
+// nothing is stored of them beside the items, as they are made of a count of the parts of calls
+// that may write and of the row within its part.
 //
 // Order. The requests of one call take effect in the order of the arrays, also where several are
 // for one key, and calls take effect in the order they were made, whatever their streams. Keys are
@@ -32,7 +46,11 @@
 // so all expired items are freed while the table is written to. An expired item whose hash several
 // keys share is freed when its key is put again or erased.
 //
-// Memory. Items of about one size lie in slabs. Where memory has ended, slabs that are wholly free
+// Memory. An item takes 8 bytes beside its key and its value, each in whole 8 bytes; up to 40 where
+// it has an expiry or flags (8 each), a long key or value, or where a call wrote its key several
+// times. Blocks of more than 256 bytes come in steps of an eighth at most. With the index, an item
+// of 16 + 64 bytes takes at most 115 bytes in all.
+// Items of about one size lie in slabs. Where memory has ended, slabs that are wholly free
 // go to the sizes that need some. With `evict`, a size whose puts find no memory also takes slabs,
 // with their items, from the size that has the most memory for what was put into it lately; so
 // memory follows when the sizes of values change. Otherwise it evicts items of its own size by
@@ -50,21 +68,23 @@
 // host memory lets puts find room, it does not make them fast. The search for expired items and
 // CLOCK go over that bus, too. Host memory that the system does not give counts as full.
 //
-// Limits. Keys of up to 65,535 bytes, values of up to 8 MiB; operations get, put and erase. A new
-// value is a new item: until the end of its part of the call (some 2^18 rows) the old one keeps its
-// memory. Without `evict` a slab with one item left stays with its size. The work space is taken at
-// the start and counts, too.
-// Threads. Any; calls take turns. Errors. Rows are checked one by one. A row is answered
-// reply_refused if its offsets fall, if they leave the range between the column's first and last
-// offset (of host arrays: between those of some 2^18 rows around it), if a length is above its
-// limit, or if its operation is none of the three; the other rows take effect. A call of host
-// arrays that gave no `found` throws std::invalid_argument after that if rows were refused. A call
-// throws std::invalid_argument before anything changes if columns are missing, or if host arrays
-// cannot be copied: their offsets fall between the beginning and the end of a part of the call, or
-// a string is longer than the work space, which holds the longest allowed one at least. DeviceError
-// (std::runtime_error) without a GPU or when the device fails, after which the table is lost and
-// every call throws; std::bad_alloc without memory for the empty table.
-// Sources. Mega-KV, sections 3 and 4; MemcachedGPU, section 4 (values on the device).
+// Limits. Keys of up to 65,535 bytes, values of up to 8 MiB. Operations are get, put, erase,
+// put_if_absent, put_if_present, put_if_version and erase_if_version; where one of the conditional
+// ones and others write one key within some 2^18 rows, those rows are worked off one after the
+// other, about a million of a key a second. A new value is a new item: until the end of its part of
+// the call (some 2^18 rows) the old one keeps its memory. Without `evict` a slab with one item left
+// stays with its size. The work space is taken at the start and counts, too. Threads. Any; calls
+// take turns. Errors. Rows are checked one by one. A row is answered reply_refused if its offsets
+// fall, if they leave the range between the column's first and last offset (of host arrays: between
+// those of some 2^18 rows around it), if a length is above its limit, if its operation is none of
+// those above, or if it names no version where one is needed; the other rows take effect. A call of
+// host arrays that gave no `found` throws std::invalid_argument after that if rows were refused. A
+// call throws std::invalid_argument before anything changes if columns are missing, or if host
+// arrays cannot be copied: their offsets fall between the beginning and the end of a part of the
+// call, or a string is longer than the work space, which holds the longest allowed one at least.
+// DeviceError (std::runtime_error) without a GPU or when the device fails, after which the table is
+// lost and every call throws; std::bad_alloc without memory for the empty table. Sources. Mega-KV,
+// sections 3 and 4; MemcachedGPU, section 4 (values on the device).
 #pragma once
 
 #include <cstdint>
@@ -75,6 +95,7 @@
 
 namespace isotherm {
 
+inline constexpr uint8_t reply_other_version = 253;
 inline constexpr uint8_t reply_refused = 254;
 inline constexpr uint64_t max_item_key_bytes = 65'535;
 inline constexpr uint64_t max_item_value_bytes = uint64_t{8} << 20;
@@ -86,7 +107,7 @@ struct DeviceItemTableOptions {
   // Bytes of host memory that items may take beside; 0: none. It is taken as they come, and pinned.
   uint64_t host_memory = 0;
   // Items in blocks of so many bytes or more lie in host memory as long as it has room; 0: none by
-  // their size. A block holds 32 bytes, the key and the value, each in whole 16 bytes.
+  // their size.
   uint64_t host_items_from = 0;
   // Items to make room for in the index at once; more are taken in by growth.
   uint64_t expected_entries = 0;
@@ -114,16 +135,25 @@ struct DeviceItemReplies {
   int64_t* offsets = nullptr;  // [rows + 1]; null, with the bytes: no values wanted
   char* bytes = nullptr;       // [capacity]
   uint64_t capacity = 0;
+  bool previous = false;  // values of puts and erases are wanted, too: those before them
+  // [rows] each; null: not wanted.
+  uint64_t* versions = nullptr;
+  int64_t* expiry = nullptr;
+  uint32_t* flags = nullptr;
+  uint64_t* new_versions = nullptr;  // of writes that took effect; 0: the row changed nothing
 };
 
 struct DeviceItemRequests {
   uint64_t rows = 0;
-  const DeviceOp* ops = nullptr;  // null: all are `op`; get, put and erase
+  const DeviceOp* ops = nullptr;  // null: all are `op`
   DeviceOp op = DeviceOp::get;
   DeviceBytes keys;
   DeviceBytes values;               // of puts; what other rows have there is not looked at
   const int64_t* expiry = nullptr;  // of puts, ms; 0: never; null: all never
-  int64_t now_ms = 0;               // 0: nothing is expired
+  const uint32_t* flags = nullptr;  // of puts, kept for the caller; null: all 0
+  // What put_if_version and erase_if_version name; other rows' are not looked at.
+  const uint64_t* versions = nullptr;
+  int64_t now_ms = 0;  // 0: nothing is expired
   DeviceItemReplies replies;
 };
 

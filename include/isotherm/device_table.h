@@ -62,7 +62,19 @@ namespace isotherm {
 // GPUs that this program can use; 0 where there is none, or no driver.
 int gpu_count();
 
-enum class DeviceOp : uint8_t { get, put, erase, put_if_absent, compare_and_swap, add };
+// The last three are for items alone (isotherm/device_item_table.h), which take the first four,
+// too.
+enum class DeviceOp : uint8_t {
+  get,
+  put,
+  erase,
+  put_if_absent,
+  compare_and_swap,
+  add,
+  put_if_present,
+  put_if_version,
+  erase_if_version,
+};
 
 inline constexpr uint8_t reply_retry = 255;
 

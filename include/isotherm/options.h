@@ -35,6 +35,34 @@ enum class DeviceChoice : uint8_t {
 std::string_view to_string(DeviceChoice choice);  // "cpu", "cuda", "auto"
 std::optional<DeviceChoice> parse_device_choice(std::string_view name);
 
+// Whether keys that are asked for often are found by a table of their own, before the index, and
+// who says which they are.
+enum class RouterChoice : uint8_t {
+  off,        // none are
+  histogram,  // bins of keys with more than a share of the requests (KVCG)
+  budget,     // the hottest bins of keys for which the table has room
+  chance,     // bins of keys by a coin, again and again; for tests
+};
+
+std::string_view to_string(RouterChoice choice);  // "off", "histogram", …
+std::optional<RouterChoice> parse_router_choice(std::string_view name);
+
+struct RouterOptions {
+  static constexpr uint32_t most_bins = 1 << 24;
+  static constexpr uint64_t least_memory = 64 << 10;
+
+  RouterChoice choice = RouterChoice::off;  // else the index must be on the host
+  // Ranges of hashes, each of which is hot or cold as a whole; 1 to most_bins.
+  uint32_t bins = 1 << 20;
+  // Bytes that the table and the bins may take, at least least_memory, and part of maxmemory; 0: an
+  // eighth of maxmemory as the store is opened, or 1 GiB without one.
+  uint64_t memory = 0;
+  // Of all requests, what a bin of `histogram` must have to be hot; 0 to 1.
+  double threshold = 1.3e-5;
+  // Milliseconds between two looks at the requests; 1 to 60,000.
+  uint32_t interval_ms = 100;
+};
+
 struct Options {
   // Bytes that items, index, buffers and what waits to be freed may take together; 0: no cap.
   uint64_t maxmemory = 0;
@@ -45,6 +73,7 @@ struct Options {
   uint64_t max_value_bytes = 512ull << 20;
   // Seed of the hash; empty: drawn at random when the store opens.
   std::optional<uint64_t> hash_seed;
+  RouterOptions router;
 
   DeviceChoice device = DeviceChoice::cpu;
   // The GPUs' numbers, as CUDA counts them, 1 to 16; they share the index.

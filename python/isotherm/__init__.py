@@ -5,10 +5,12 @@ has byte strings with expiry, versions and eviction.
 """
 
 from . import dedup
+from ._device_arrays import DeviceArray
+from ._devices import gpu_count
 from ._errors import TableFullError
 from .store import ArrowColumn, AsyncStore, Item, Pipeline, Store
 from .table import Table
 
 __version__ = "0.1.0"
-__all__ = ["ArrowColumn", "AsyncStore", "Item", "Pipeline", "Store", "Table", "TableFullError",
-           "dedup"]
+__all__ = ["ArrowColumn", "AsyncStore", "DeviceArray", "Item", "Pipeline", "Store", "Table",
+           "TableFullError", "dedup", "gpu_count"]

@@ -20,16 +20,16 @@ def host_view(given, name):
         device, number = given.__dlpack_device__()
         if device not in _HOST:
             where = f"{_DEVICES.get(int(device), f'device type {int(device)}')}:{number}"
-            raise ValueError(f"{name}: the array lies on {where}, and this table on the CPU; "
-                             "copy it to the host first")
+            raise ValueError(f"{name}: the array lies on {where}, and this table or the keys of "
+                             "the call on the CPU; copy it to the host first")
         if getattr(given, "requires_grad", False):
             given = given.detach()
         return np.from_dlpack(given)
     if hasattr(given, "__array__"):
         return np.asarray(given)
     if hasattr(given, "__cuda_array_interface__"):
-        raise ValueError(f"{name}: the array lies on a GPU, and this table on the CPU; "
-                         "copy it to the host first")
+        raise ValueError(f"{name}: the array lies on a GPU, and this table or the keys of the call "
+                         "on the CPU; copy it to the host first")
     return None
 
 

@@ -15,9 +15,13 @@ class BytesTable(Table):
         pass  # _make sets all
 
     @classmethod
-    def _make(cls, key_dtype, kind, memory, evict):
+    def _make(cls, key_dtype, kind, gpus, memory, host_memory, evict):
         made = object.__new__(cls)
-        made._core = _core.Store(memory, evict or "noeviction", 512 << 20)
+        if gpus:
+            made._core = _core._GpuItems(_one(gpus), memory, host_memory, _evicts(evict))
+            made._gpus = gpus
+        else:
+            made._core = _core.Store(memory, evict or "noeviction", 512 << 20)
         made._key_dtype = key_dtype
         made._value = kind
         return made
@@ -233,6 +237,18 @@ class BytesTable(Table):
         else:
             values = np.frombuffer(values, self._value[0]).reshape((rows, *self._value[1]))
         self.put(keys, values)
+
+
+def _one(gpus):
+    if len(gpus) != 1:
+        raise ValueError("a table of bytes lies on one GPU")
+    return gpus[0]
+
+
+def _evicts(evict):
+    if evict not in (None, "noeviction", "allkeys-lru"):
+        raise ValueError(f"evict={evict!r}: a table on a GPU evicts by 'allkeys-lru'")
+    return evict == "allkeys-lru"
 
 
 def _length(column, name):

@@ -86,7 +86,7 @@ def _write_end(file, rows):
     file.write(head + struct.pack("<I", zlib.crc32(head)))
 
 
-def read(file, name, *, device, memory, evict):
+def read(file, name, *, device="auto", memory=None, host_memory=None, evict=None):
     from .table import Table
 
     end = file.seek(0, os.SEEK_END)
@@ -114,7 +114,8 @@ def read(file, name, *, device, memory, evict):
         raise ValueError(f"{name}: version {kind['version']} of the file is not known; "
                          f"this package reads version {_VERSION}")
     value = "bytes" if kind["value"] is None else (_dtype(kind["value"][0]), tuple(kind["value"][1]))
-    table = Table(kind["key"], value, device=device, memory=memory, evict=evict)
+    table = Table(kind["key"], value, device=device, memory=memory, host_memory=host_memory,
+                  evict=evict)
     seen = 0
     while True:
         head = take(_BLOCK.size, f"what follows row {seen}")

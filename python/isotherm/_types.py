@@ -35,7 +35,7 @@ def parse_value(value):
             return _checked(dtype, shape, value)
     try:
         dtype = np.dtype(value)
-    except TypeError:
+    except (TypeError, ValueError):
         raise ValueError(f"value must be a dtype, a name such as 'u64' or 'f32[128]', or 'bytes', "
                          f"not {value!r}") from None
     if dtype.subdtype is not None:

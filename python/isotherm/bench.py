@@ -1,8 +1,10 @@
-"""Figures of tables on this machine: ``python -m isotherm.bench [--keys N] [--rows N] [--runs N]``.
+"""Figures of tables on this machine: ``python -m isotherm.bench [--keys N] [--rows N] [--runs N]
+[--unique N]``.
 
 Rows: one get of one key; gets of 2^16 keys a call in a table of 10 million, beside lookups in a
 ``dict`` in a loop and ``pandas.Index.get_indexer`` where pandas is installed; the same for rows of
-64 and 128 floats beside indexing a dense array. Every reply is checked. Times are those of
+64 and 128 floats beside indexing a dense array; and where there is a GPU, what tables there do
+(isotherm/_gpu_bench.py), ``dedup.unique`` of N keys among it. Every reply is checked. Times are those of
 the thread on its processor, the best of several runs, since others use the machine, too.
 """
 
@@ -13,7 +15,7 @@ import time
 
 import numpy as np
 
-from . import Table, __version__
+from . import Table, __version__, _devices, _gpu_bench, gpu_count
 
 BATCH = 1 << 16
 
@@ -81,7 +83,7 @@ def bench_single(table, keys, values, repeats):
 def bench_words(random, count, runs):
     keys = distinct_keys(count)
     values = ~keys
-    table = Table(expected=count)
+    table = Table(device="cpu", expected=count)
     started = time.thread_time()
     fill(table, keys, values)
     row(f"put of {count:,} new keys, 2^16 a call",
@@ -121,7 +123,7 @@ def bench_words(random, count, runs):
 def bench_rows(random, count, width, runs):
     keys = distinct_keys(count)
     dense = np.repeat(np.arange(count, dtype="f4")[:, None], width, axis=1)
-    table = Table(value=f"f32[{width}]", expected=count)
+    table = Table(value=f"f32[{width}]", device="cpu", expected=count)
     fill(table, keys, dense)
     places, asked = calls(random, keys, runs)
     out = np.empty((BATCH, width), "f4")
@@ -141,6 +143,8 @@ def main(arguments=None):
     parser.add_argument("--keys", type=int, default=10_000_000, help="keys in the table")
     parser.add_argument("--rows", type=int, default=1_000_000, help="rows of floats")
     parser.add_argument("--runs", type=int, default=20, help="calls that are timed")
+    parser.add_argument("--gpu-keys", type=int, default=100_000_000, help="keys in the GPU's table")
+    parser.add_argument("--unique", type=int, default=1 << 30, help="keys of dedup.unique; 0: not run")
     options = parser.parse_args(arguments)
     random = np.random.default_rng(1)
     print(environment())
@@ -148,6 +152,10 @@ def main(arguments=None):
     bench_words(random, options.keys, options.runs)
     for width in (64, 128):
         bench_rows(random, options.rows, width, options.runs)
+    if gpu_count() != 0:
+        _gpu_bench.bench(row, distinct_keys(options.gpu_keys), options.unique, options.runs)
+    else:
+        row("GPU", "skipped", "", _devices.why_no_gpu())
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Table: a dictionary that takes and gives arrays."""
 
+import math
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -7,12 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import _core, _files
+from . import _core, _devices, _files
 from ._types import name_of, parse_key, parse_memory, parse_value
 
 Keys = Any
 """An int or byte string, a list, or an array (see ``Table``)."""
 Mask = NDArray[np.bool_]
+
+_MOST_GPU_ROW_BYTES = 4096
 
 
 class Table:
@@ -23,20 +26,26 @@ class Table:
         value: a dtype, by name (``"u64"``, ``"f32"``) or as NumPy has it, with a shape where a value
             is a row (``"f32[128]"``, ``"u8[16]"``, ``"f64[4,4]"``), or ``"bytes"`` for values of
             any length.
-        device: ``"cpu"``, or ``"auto"``, which is the CPU in this version. ``"cuda:0"`` raises
-            ``RuntimeError``: this package has no GPU part yet.
+        device: ``"cpu"``, a GPU (``"cuda:0"``), several (``["cuda:0", "cuda:1"]``, for values of up
+            to 8 bytes), or ``"auto"``: the first GPU for 64-bit keys with values of up to 4096
+            bytes, where there is one, and else the CPU. ``RuntimeError`` where there is no such GPU,
+            no driver, or the package was built without its GPU part.
         expected: entries to make room for at once. The table grows beyond it by itself.
-        memory: bytes that the table may take, or a size such as ``"2gb"``; None: no cap. At the cap
-            keys that are there can be written still (not those of ``"bytes"``), and new ones are
-            refused: see ``put``.
-        evict: for ``"bytes"`` only: what goes at the cap instead, as of ``Store``.
+        memory: bytes that the table may take, of each GPU's memory where it lies there, or a size
+            such as ``"2gb"``; None: no cap. At the cap keys that are there can be written still (not
+            those of ``"bytes"``), and new ones are refused: see ``put``.
+        host_memory: with a GPU: bytes of host memory that the table may take beyond that.
+        evict: for ``"bytes"`` only: what goes at the cap instead, as of ``Store``; on a GPU
+            ``"allkeys-lru"``.
 
     Keys are given as an array of any shape ``[...]`` (``uint64``, ``int64``), or, for single keys
     and few, as an int or a list; keys of bytes as a list or an Arrow array. Values have the shape of
     the keys, with the shape of a row behind it: ``[..., 128]`` for ``"f32[128]"``. An array that is
     C-contiguous and of the right dtype is used where it is; it may come from NumPy or anything that
     has ``__dlpack__``, such as a tensor of PyTorch on the CPU. Another dtype raises ``TypeError``,
-    another shape or stride ``ValueError``; nothing is converted silently.
+    another shape or stride ``ValueError``; nothing is converted silently. A table on a GPU takes
+    arrays that lie there as well (PyTorch, CuPy, JAX, ``__cuda_array_interface__``): the call is then
+    queued in the caller's stream, waits for nothing, and gives arrays of the same kind.
 
     Requests of one call take effect in the order of the arrays, so of several values put under one
     key the last stays. Any number of threads may use a table; calls with more than a few rows
@@ -52,15 +61,18 @@ class Table:
     """
 
     def __new__(cls, key: Any = "u64", value: Any = "u64", *, device: str | list[str] = "auto",
-                expected: int = 0, memory: int | str | None = None, evict: str | None = None):
+                expected: int = 0, memory: int | str | None = None,
+                host_memory: int | str | None = None, evict: str | None = None):
         if cls is not Table:
             return super().__new__(cls)
-        made = _make(key, value, device, expected, memory, evict)
-        made._made_of = {"key": key, "value": value, "device": device, "expected": expected,
-                         "memory": memory, "evict": evict}
+        made = _make(key, value, device, expected, memory, host_memory, evict)
+        made._made_of = {"device": device, "memory": memory, "host_memory": host_memory,
+                         "evict": evict}
         return made
 
     # A class of its own for each kind; that of 64-bit keys and fixed values has most verbs in C++.
+
+    _gpus = ()  # their numbers; none: it lies on the CPU
 
     def get(self, keys: Keys, out: Any = None) -> tuple[Any, Mask]:
         """Values of keys, and which were found.
@@ -196,7 +208,8 @@ class Table:
         >>> isotherm.Table(value="f32[128]").stats()["row_bytes"]
         512
         """
-        return {"entries": len(self), "memory_bytes": self.memory_bytes, "device": "cpu",
+        return {"entries": len(self), "memory_bytes": self.memory_bytes,
+                "device": _devices.name_of(self._gpus),
                 "row_bytes": getattr(self, "row_bytes", None)} | self._kind()
 
     def save(self, path: str | os.PathLike) -> None:
@@ -208,7 +221,8 @@ class Table:
         _files.save(self, path)
 
     @classmethod
-    def load(cls, path: str | os.PathLike, *, device: str = "auto", memory: int | str | None = None,
+    def load(cls, path: str | os.PathLike, *, device: str | list[str] = "auto",
+             memory: int | str | None = None, host_memory: int | str | None = None,
              evict: str | None = None) -> "Table":
         """A table of what ``save`` has written.
 
@@ -223,19 +237,20 @@ class Table:
         np.uint64(20)
         """
         with open(path, "rb") as file:
-            return _files.read(file, os.fspath(path), device=device, memory=memory, evict=evict)
+            return _files.read(file, os.fspath(path), device=device, memory=memory,
+                               host_memory=host_memory, evict=evict)
 
     def __reduce__(self):
         # The bytes of a saved file.
-        options = {name: self._made_of[name] for name in ("device", "memory", "evict")}
-        return _files.from_bytes, (_files.to_bytes(self), options)
+        return _files.from_bytes, (_files.to_bytes(self), self._made_of)
 
     def __iter__(self):
         raise TypeError("a Table is not iterable by key; go over items() or keys(), chunk by chunk")
 
     def __repr__(self):
         kind = self._kind()
-        return f"<isotherm.Table {kind['key']} → {kind['value']}, {len(self)} entries on the CPU>"
+        place = "the CPU" if not self._gpus else _devices.name_of(self._gpus)
+        return f"<isotherm.Table {kind['key']} → {kind['value']}, {len(self)} entries on {place}>"
 
 
 class _FixedTable(_core.FixedTable, Table):
@@ -260,19 +275,38 @@ class _FixedTable(_core.FixedTable, Table):
                  np.frombuffer(values, self.value_dtype).reshape((rows, *self.row_shape)))
 
 
-def _make(key, value, device, expected, memory, evict):
+def _make(key, value, device, expected, memory, host_memory, evict):
     from ._bytes_table import BytesTable
 
-    if device not in ("auto", "cpu"):
-        raise RuntimeError(f"device={device!r}: this package was built without a GPU part; "
-                           "use device='cpu'")
     if expected < 0:
         raise ValueError(f"expected must not be negative, but is {expected}")
     key_dtype, kind = parse_key(key), parse_value(value)
+    memory, host_memory = parse_memory(memory), parse_memory(host_memory)
     if key_dtype is None or kind is None:
-        return BytesTable._make(key_dtype, kind, parse_memory(memory), evict)
+        gpus = _devices.parse(device, on_gpu=False)
+        _check_host_memory(host_memory, gpus)
+        return BytesTable._make(key_dtype, kind, gpus, memory, host_memory, evict)
     if evict is not None:
         raise ValueError("evict: only tables with keys or values of bytes evict")
-    made = _FixedTable.__new__(_FixedTable)
-    _core.FixedTable.__init__(made, key_dtype, kind[0], kind[1], parse_memory(memory), expected)
+    row_bytes = kind[0].itemsize * math.prod(kind[1])
+    gpus = _devices.parse(device, on_gpu=row_bytes <= _MOST_GPU_ROW_BYTES)
+    _check_host_memory(host_memory, gpus)
+    if gpus:
+        from ._gpu_table import GpuTable as kind_of_table
+
+        if row_bytes > 8 and (len(gpus) > 1 or host_memory):
+            raise ValueError("rows of more than 8 bytes lie on one GPU, without host_memory")
+        if row_bytes > _MOST_GPU_ROW_BYTES:
+            raise ValueError(f"value: rows on a GPU have at most {_MOST_GPU_ROW_BYTES} bytes, and "
+                             f"{value!r} has {row_bytes}")
+    else:
+        kind_of_table = _FixedTable
+    made = kind_of_table.__new__(kind_of_table)
+    _core.FixedTable.__init__(made, key_dtype, kind[0], kind[1], memory, expected, gpus, host_memory)
+    made._gpus = gpus
     return made
+
+
+def _check_host_memory(host_memory, gpus):
+    if host_memory and not gpus:
+        raise ValueError("host_memory is for tables on a GPU; on the CPU it is memory=")

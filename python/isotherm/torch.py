@@ -24,7 +24,8 @@ class Embedding(torch.nn.Module):
             training; None: a normal distribution, as of ``torch.nn.Embedding``. In evaluation an id
             that was never trained has zeros.
         dtype: ``torch.float32`` or ``torch.float64``.
-        expected, memory: as of ``Table``.
+        expected, memory, device: as of ``Table``. With rows of float32 in 16, 32, … bytes on a GPU,
+            ids that lie there are looked up and trained there.
 
     ``forward(ids)`` takes int64 ids of any shape ``[...]`` and returns ``[..., embedding_dim]``.
     After ``backward`` call ``step(lr)``, which subtracts ``lr`` times the gradients, as
@@ -40,7 +41,8 @@ class Embedding(torch.nn.Module):
         layer.step(lr=0.1)
     """
 
-    def __init__(self, embedding_dim, *, initial=None, dtype=torch.float32, expected=0, memory=None):
+    def __init__(self, embedding_dim, *, initial=None, dtype=torch.float32, expected=0, memory=None,
+                 device="auto"):
         super().__init__()
         if dtype not in _NAMES:
             raise ValueError(f"dtype must be torch.float32 or torch.float64, not {dtype}")
@@ -48,23 +50,26 @@ class Embedding(torch.nn.Module):
         self.dtype = dtype
         self.initial = initial or (lambda rows, width, kind: torch.randn(rows, width, dtype=kind))
         self.table = Table("i64", f"{_NAMES[dtype]}[{embedding_dim}]", expected=expected,
-                           memory=memory)
+                           memory=memory, device=device)
         self._pending = []  # (ids, rows) of forward passes whose gradients were not applied
 
     def forward(self, ids):
         if ids.dtype != torch.int64:
             raise TypeError(f"ids: wants torch.int64, not {ids.dtype}")
-        unique, places = torch.unique(ids.detach().cpu(), return_inverse=True)
+        table = self.table
+        on_gpu = table._gpus and table._adds_on_gpu() and table.row_bytes % 16 == 0
+        place = ids.device if on_gpu and ids.is_cuda else torch.device("cpu")
+        unique, places = torch.unique(ids.detach().to(place), return_inverse=True)
         trains = self.training and torch.is_grad_enabled()
-        rows = torch.zeros(len(unique), self.embedding_dim, dtype=self.dtype)
-        _, found = self.table.get(unique, rows)
+        rows = torch.zeros(len(unique), self.embedding_dim, dtype=self.dtype, device=place)
+        _, found = table.get(unique, rows)
         if trains:
-            missing = torch.from_numpy(~found)
+            missing = ~torch.as_tensor(found)
             if missing.any():
                 # Another thread may have been first: then its rows are taken.
                 initial = self.initial(int(missing.sum()), self.embedding_dim, self.dtype)
-                made, _ = self.table.get_or_put(unique[missing], initial.detach())
-                rows[missing] = torch.from_numpy(made)
+                made, _ = table.get_or_put(unique[missing], initial.detach().to(place))
+                rows[missing] = torch.as_tensor(made)
             rows.requires_grad_()
             self._pending.append((unique, rows))
         return torch.nn.functional.embedding(places, rows)
@@ -85,8 +90,7 @@ class Embedding(torch.nn.Module):
         return _files.to_bytes(self.table)
 
     def set_extra_state(self, state):
-        self.table = _files.read(io.BytesIO(state), "the state of an Embedding", device="auto",
-                                 memory=None, evict=None)
+        self.table = _files.read(io.BytesIO(state), "the state of an Embedding")
 
     def __len__(self):
         return len(self.table)

@@ -1,5 +1,5 @@
 // Backend: a table of 64-bit keys and values of one size, as the binding sees it: FixedTable,
-// RowTable, and, in the GPU's part, tables there.
+// RowTable, and tables of the GPU part (engine/gpu_part.h).
 //
 // Columns are in host memory and in the layout of RowRequests; where a value has 8 bytes it may be
 // a word. Threads. Any; no GIL is needed.
@@ -10,6 +10,10 @@
 #include <memory>
 
 #include "isotherm/row_table.h"
+
+namespace isotherm {
+class GpuTable;
+}
 
 namespace isotherm::python {
 
@@ -37,6 +41,8 @@ class Backend {
   virtual BackendResult run(const RowRequests& requests) = 0;
   virtual uint64_t scan(uint64_t cursor, uint64_t count,
                         const std::function<void(uint64_t key, const void* row)>& visit) = 0;
+  // Null where it is a table of the host.
+  virtual GpuTable* gpu() { return nullptr; }
 };
 
 std::unique_ptr<Backend> make_host_backend(const BackendOptions& options);

@@ -1,6 +1,9 @@
 #include "byte_columns.h"
 
+#include <array>
+#include <cstring>
 #include <memory>
+#include <stdexcept>
 #include <string>
 
 namespace isotherm::python {
@@ -18,6 +21,22 @@ void view_offsets(const ArrowArray& array, std::vector<std::string_view>& views)
   const auto* const bytes = static_cast<const char*>(array.buffers[2]);
   for (int64_t i = 0; i < array.length; ++i) {
     views.emplace_back(bytes + offsets[i], static_cast<size_t>(offsets[i + 1] - offsets[i]));
+  }
+}
+
+// Of the view kinds: 16 bytes a row, a length and the bytes, or where they lie.
+void view_views(const ArrowArray& array, std::vector<std::string_view>& views) {
+  constexpr int32_t most_inline = 12;
+  const auto* row = static_cast<const char*>(array.buffers[1]) + array.offset * 16;
+  for (int64_t i = 0; i < array.length; ++i, row += 16) {
+    std::array<int32_t, 4> words;  // length, first bytes, buffer, offset there
+    std::memcpy(words.data(), row, sizeof words);
+    const auto length = static_cast<size_t>(words[0]);
+    const char* bytes = row + sizeof(int32_t);
+    if (words[0] > most_inline) {
+      bytes = static_cast<const char*>(array.buffers[2 + words[2]]) + words[3];
+    }
+    views.emplace_back(bytes, length);
   }
 }
 
@@ -55,6 +74,9 @@ ByteColumn::ByteColumn(nb::handle object, const char* name) {
     take_array(object, name);
   } else if (nb::hasattr(object, "__arrow_c_array__")) {
     take_arrow(object, name);
+  } else if (nb::hasattr(object, "__arrow_c_stream__") && !nb::hasattr(object, "iloc")) {
+    // Less pandas' columns, whose streams are made by pyarrow.
+    take_stream(object, name);
   } else if (nb::hasattr(object, "__array__")) {  // a column of pandas
     take_array(checked(PyArray_FROM_O(object.ptr())), name);
   } else {
@@ -81,6 +103,9 @@ void ByteColumn::take_array(nb::handle array, const char* name) {
   }
   const int type = PyArray_TYPE(as_array(array));
   if (type == NPY_OBJECT) return take_list(nb::object(array.attr("tolist")()), name);
+  if (PyDataType_REFCHK(PyArray_DESCR(as_array(array)))) {
+    refuse_type(name, array, "wants rows of bytes alone, without objects");
+  }
   if (type == NPY_UNICODE) refuse_type(name, array, "wants bytes (numpy.char.encode), not text");
   keep_.push_back(nb::borrow(array));
   const auto rows = static_cast<size_t>(PyArray_DIM(as_array(array), 0));
@@ -102,25 +127,62 @@ void ByteColumn::take_arrow(nb::handle object, const char* name) {
   const auto* const array =
       static_cast<ArrowArray*>(PyCapsule_GetPointer(nb::object(pair[1]).ptr(), "arrow_array"));
   if (schema == nullptr || array == nullptr) throw nb::python_error();
-  if (has_nulls(*array)) {
+  view(*schema, *array, name);
+}
+
+void ByteColumn::Release::operator()(ArrowArray* array) const {
+  if (array->release != nullptr) array->release(array);
+  delete array;
+}
+
+void ByteColumn::take_stream(nb::handle object, const char* name) {
+  keep_.push_back(object.attr("__arrow_c_stream__")());
+  auto* const stream = static_cast<ArrowArrayStream*>(
+      PyCapsule_GetPointer(keep_.back().ptr(), "arrow_array_stream"));
+  if (stream == nullptr) throw nb::python_error();
+  if (stream->release == nullptr) {
+    throw nb::value_error((std::string(name) + ": the Arrow stream was read already").c_str());
+  }
+  const auto require = [&](int error) {
+    if (error == 0) return;
+    const char* const why = stream->get_last_error(stream);
+    throw std::runtime_error(std::string(name) + ": the Arrow stream failed: " +
+                             (why != nullptr ? why : std::to_string(error).c_str()));
+  };
+  ArrowSchema schema{};
+  require(stream->get_schema(stream, &schema));
+  const std::unique_ptr<ArrowSchema, void (*)(ArrowSchema*)> released(
+      &schema, [](ArrowSchema* its) { its->release(its); });
+  for (;;) {
+    chunks_.push_back(std::unique_ptr<ArrowArray, Release>(new ArrowArray{}));
+    require(stream->get_next(stream, chunks_.back().get()));
+    if (chunks_.back()->release == nullptr) return;
+    view(schema, *chunks_.back(), name);
+  }
+}
+
+void ByteColumn::view(const ArrowSchema& schema, const ArrowArray& array, const char* name) {
+  if (has_nulls(array)) {
     throw nb::value_error((std::string(name) + ": the Arrow array has nulls").c_str());
   }
-  const std::string_view format = schema->format;
-  views_.reserve(static_cast<size_t>(array->length));
-  if (schema->dictionary == nullptr && (format == "z" || format == "u")) {
-    if (array->length != 0) view_offsets<int32_t>(*array, views_);
-  } else if (schema->dictionary == nullptr && (format == "Z" || format == "U")) {
-    if (array->length != 0) view_offsets<int64_t>(*array, views_);
-  } else if (format.starts_with("w:")) {
+  const std::string_view format = schema.format;
+  views_.reserve(views_.size() + static_cast<size_t>(array.length));
+  if (array.length == 0 && schema.dictionary == nullptr) return;
+  if (schema.dictionary == nullptr && (format == "z" || format == "u")) {
+    view_offsets<int32_t>(array, views_);
+  } else if (schema.dictionary == nullptr && (format == "Z" || format == "U")) {
+    view_offsets<int64_t>(array, views_);
+  } else if (schema.dictionary == nullptr && (format == "vz" || format == "vu")) {
+    view_views(array, views_);
+  } else if (schema.dictionary == nullptr && format.starts_with("w:")) {
     const auto bytes = static_cast<size_t>(std::stoll(std::string(format.substr(2))));
-    const auto* const data = static_cast<const char*>(array->buffers[1]);
-    for (int64_t i = 0; i < array->length; ++i) {
-      views_.emplace_back(data + static_cast<size_t>(array->offset + i) * bytes, bytes);
+    const auto* const data = static_cast<const char*>(array.buffers[1]);
+    for (int64_t i = 0; i < array.length; ++i) {
+      views_.emplace_back(data + static_cast<size_t>(array.offset + i) * bytes, bytes);
     }
   } else {
     throw nb::type_error((std::string(name) +
-                          ": wants an Arrow array of binary or strings, not of "
-                          "format '" +
+                          ": wants an Arrow array of binary or strings, not of format '" +
                           std::string(format) + "'")
                              .c_str());
   }

@@ -1,17 +1,19 @@
 // ByteColumn: n byte strings given as one of
 //   - a list or tuple of bytes or str (as UTF-8); with `optional`, None, too,
-//   - an Arrow array of binary, utf8, their large kinds, or fixed-size binary without nulls, by the
-//   C
-//     data interface (`__arrow_c_array__`),
+//   - an Arrow array of binary, utf8, their large and view kinds, or fixed-size binary without
+//     nulls, by the C data interface (`__arrow_c_array__`), or such arrays one behind the other by
+//     the C stream interface (`__arrow_c_stream__`), as of pyarrow's ChunkedArray and polars'
+//     Series,
 //   - a NumPy array whose rows are taken as bytes, all of one size, or of dtype S, where bytes end
 //     before their zeros, as NumPy has them; or what NumPy makes an array of, as of pandas'
-//     columns.
+//     columns. Rows that have objects in them are no bytes.
 //
 // No string is copied. The column keeps what it was made of, so its views are valid while it lives,
 // also without the GIL; of a list it keeps the strings themselves, since lists change.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -43,6 +45,13 @@ struct ArrowArray {
   void (*release)(struct ArrowArray*);
   void* private_data;
 };
+struct ArrowArrayStream {
+  int (*get_schema)(struct ArrowArrayStream*, struct ArrowSchema* out);
+  int (*get_next)(struct ArrowArrayStream*, struct ArrowArray* out);
+  const char* (*get_last_error)(struct ArrowArrayStream*);
+  void (*release)(struct ArrowArrayStream*);
+  void* private_data;
+};
 }
 
 namespace isotherm::python {
@@ -58,9 +67,16 @@ class ByteColumn {
  private:
   void take_list(nb::handle list, const char* name);
   void take_arrow(nb::handle object, const char* name);
+  void take_stream(nb::handle object, const char* name);
+  void view(const ArrowSchema& schema, const ArrowArray& array, const char* name);
   void take_array(nb::handle array, const char* name);
 
+  struct Release {
+    void operator()(ArrowArray* array) const;
+  };
+
   std::vector<nb::object> keep_;
+  std::vector<std::unique_ptr<ArrowArray, Release>> chunks_;  // of a stream
   std::vector<std::string_view> views_;
 };
 

@@ -17,4 +17,6 @@ NB_MODULE(_core, module) {
   if (!import_numpy()) throw nanobind::python_error();
   isotherm::python::add_table(module);
   isotherm::python::add_store(module);
+  isotherm::python::add_gpu(module);
+  isotherm::python::add_gpu_items(module);
 }

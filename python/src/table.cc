@@ -1,10 +1,16 @@
 // The class FixedTable of the module: tables of 64-bit keys and values of one size, whose verbs
 // take and give arrays. isotherm/table.py documents them.
+#include <nanobind/stl/array.h>
+#include <nanobind/stl/vector.h>
+
 #include <algorithm>
+#include <array>
+#include <utility>
 #include <vector>
 
 #include "arrays.h"
 #include "backend.h"
+#include "gpu_loader.h"
 #include "module.h"
 
 namespace isotherm::python {
@@ -49,8 +55,9 @@ OnFull parse_on_full(std::string_view name) {
 
 class Table {
  public:
+  // `gpus`: numbers; none: the table lies on the host.
   Table(nb::object key_dtype, nb::object value_dtype, nb::object row_shape, uint64_t memory,
-        uint64_t expected)
+        uint64_t expected, const std::vector<int>& gpus, uint64_t host_memory)
       : key_dtype_(std::move(key_dtype)), value_dtype_(std::move(value_dtype)) {
     signed_ = as_dtype(key_dtype_)->kind == 'i';
     row_.dims = static_cast<int>(nb::len(row_shape));
@@ -68,11 +75,32 @@ class Table {
     options.expected = expected;
     row_bytes_ = options.row_bytes;
     sum_ = options.sum;
-    backend_ = make_host_backend(options);
+    if (gpus.empty()) {
+      backend_ = make_host_backend(options);
+      return;
+    }
+    GpuTableOptions on_gpu;
+    on_gpu.gpus = gpus;
+    on_gpu.row_bytes = row_bytes_;
+    on_gpu.word_sums = row_bytes_ == sizeof(uint64_t) && is_word(type);
+    on_gpu.float_sums = row_bytes_ > sizeof(uint64_t) && type == NPY_FLOAT;
+    on_gpu.gpu_memory = memory;
+    on_gpu.host_memory = host_memory;
+    on_gpu.expected_entries = expected;
+    float_sums_ = on_gpu.float_sums;
+    const GilReleased released(GilReleased::worth_bytes);
+    backend_ = make_gpu_backend(on_gpu);
   }
 
-  uint64_t size() const { return backend_->size(); }
-  uint64_t memory() const { return backend_->memory(); }
+  // On a GPU they wait for the calls before.
+  uint64_t size() const {
+    const GilReleased released(least_work());
+    return backend_->size();
+  }
+  uint64_t memory() const {
+    const GilReleased released(least_work());
+    return backend_->memory();
+  }
   uint64_t row_bytes() const { return row_bytes_; }
   nb::object key_dtype() const { return key_dtype_; }
   nb::object value_dtype() const { return value_dtype_; }
@@ -210,7 +238,66 @@ class Table {
     return nb::make_tuple(cursor, keys_out.array(), values_out.array());
   }
 
+  // A call on arrays in the memory of GPU `place` of the list, by the addresses of keys, rows,
+  // expected rows, rows to fill and the mask; 0 is none. The caller has checked them.
+  void run_on_gpu(std::string_view verb, uint32_t place, GpuStream stream, uint64_t count,
+                  const std::array<uintptr_t, 5>& columns, bool raise) {
+    GpuTable* const table = backend_->gpu();
+    if (table == nullptr) throw nb::type_error("the table lies on the CPU");
+    const auto [op, mask] = verb_on_gpu(verb);
+    GpuCall call;
+    call.place = place;
+    call.stream = stream;
+    call.mask = mask;
+    call.count_refused = raise;
+    call.requests.op = op;
+    call.requests.keys = {reinterpret_cast<const uint64_t*>(columns[0]), count};
+    call.requests.rows = reinterpret_cast<const void*>(columns[1]);
+    call.requests.expected = reinterpret_cast<const void*>(columns[2]);
+    call.requests.rows_out = reinterpret_cast<void*>(columns[3]);
+    call.requests.found = reinterpret_cast<uint8_t*>(columns[4]);
+    uint64_t refused = 0;
+    {
+      const GilReleased released(GilReleased::worth_bytes);
+      refused = table->run(call);
+    }
+    if (refused != 0) arrays_function("raise_full")(refused, count, memory());
+  }
+  bool can_scan() const { return backend_->gpu() == nullptr || backend_->gpu()->can_scan(); }
+  // Whether rows are added by the GPU itself.
+  bool adds_on_gpu() const {
+    return float_sums_ ||
+           (row_bytes_ == sizeof(uint64_t) && is_word(as_dtype(value_dtype_)->type_num));
+  }
+  nb::object gpu_stats() const {
+    DeviceTableStats stats;
+    {
+      const GilReleased released(GilReleased::worth_bytes);
+      stats = backend_->gpu()->stats();
+    }
+    nb::dict named;
+    named["gpu_bytes"] = stats.bytes;
+    named["gpu_workspace_bytes"] = stats.workspace;
+    named["host_bytes"] = stats.host_bytes;
+    named["host_entries"] = stats.host_entries;
+    named["host_requests"] = stats.host_requests;
+    return named;
+  }
+
  private:
+  static std::pair<DeviceOp, GpuMask> verb_on_gpu(std::string_view name) {
+    if (name == "get") return {DeviceOp::get, GpuMask::found};
+    if (name == "put") return {DeviceOp::put, GpuMask::stored};
+    if (name == "add") return {DeviceOp::add, GpuMask::stored};
+    if (name == "erase") return {DeviceOp::erase, GpuMask::found};
+    if (name == "put_if_absent") return {DeviceOp::put_if_absent, GpuMask::absent};
+    if (name == "get_or_put") return {DeviceOp::put_if_absent, GpuMask::found};
+    if (name == "compare_and_swap") return {DeviceOp::compare_and_swap, GpuMask::swapped};
+    throw nb::value_error("no verb of that name");
+  }
+  // Calls on a GPU may wait for others.
+  size_t least_work() const { return backend_->gpu() != nullptr ? GilReleased::worth_bytes : 0; }
+
   Keys keys_of(nb::handle given) const { return Keys(given, key_dtype_, signed_); }
   Values values_of(const Keys& keys, nb::handle given, const char* name) const {
     return Values::of(given, value_dtype_, keys.shape().with(row_), name);
@@ -235,7 +322,9 @@ class Table {
     requests.sum = sum_;
     return requests;
   }
-  size_t work(const Keys& keys) const { return keys.count() * (64 + row_bytes_); }
+  size_t work(const Keys& keys) const {
+    return std::max(keys.count() * (64 + row_bytes_), least_work());
+  }
 
   uint64_t find(const Keys& keys, void* rows, uint8_t* found) {
     if (keys.count() == 0) return 0;
@@ -293,6 +382,7 @@ class Table {
   Shape row_;
   uint64_t row_bytes_ = 0;
   RowSum sum_ = nullptr;
+  bool float_sums_ = false;
   std::unique_ptr<Backend> backend_;
 };
 
@@ -300,8 +390,10 @@ class Table {
 
 void add_table(nb::module_& module) {
   nb::class_<Table>(module, "FixedTable", nb::is_weak_referenceable())
-      .def(nb::init<nb::object, nb::object, nb::object, uint64_t, uint64_t>(), nb::arg("key_dtype"),
-           nb::arg("value_dtype"), nb::arg("row_shape"), nb::arg("memory"), nb::arg("expected"))
+      .def(nb::init<nb::object, nb::object, nb::object, uint64_t, uint64_t, const std::vector<int>&,
+                    uint64_t>(),
+           nb::arg("key_dtype"), nb::arg("value_dtype"), nb::arg("row_shape"), nb::arg("memory"),
+           nb::arg("expected"), nb::arg("gpus"), nb::arg("host_memory"))
       .def_prop_ro("key_dtype", &Table::key_dtype, nb::sig("def key_dtype(self) -> numpy.dtype"))
       .def_prop_ro("value_dtype", &Table::value_dtype,
                    nb::sig("def value_dtype(self) -> numpy.dtype"))
@@ -323,7 +415,12 @@ void add_table(nb::module_& module) {
       .def("get_or_put", &Table::get_or_put, nb::arg("keys"), nb::arg("initial"))
       .def("compare_and_swap", &Table::compare_and_swap, nb::arg("keys"), nb::arg("expected"),
            nb::arg("desired"))
-      .def("_scan", &Table::scan, nb::arg("cursor"), nb::arg("count"));
+      .def("_scan", &Table::scan, nb::arg("cursor"), nb::arg("count"))
+      .def("_run_on_gpu", &Table::run_on_gpu, nb::arg("verb"), nb::arg("place"), nb::arg("stream"),
+           nb::arg("count"), nb::arg("columns"), nb::arg("raise_full"))
+      .def("_can_scan", &Table::can_scan)
+      .def("_adds_on_gpu", &Table::adds_on_gpu)
+      .def("_gpu_stats", &Table::gpu_stats);
 }
 
 }  // namespace isotherm::python

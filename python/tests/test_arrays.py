@@ -34,7 +34,7 @@ def test_dlpack_goes_in_and_is_filled(table):
     assert values is given and out.tolist() == [[2, 2], [1, 1], [0, 0]]
     table.put(keys, OnlyDlpack(np.full((3, 2), 7, "f4")))
     assert table[3].tolist() == [7, 7]
-    with pytest.raises(ValueError, match="lies on cuda:1, and this table on the CPU"):
+    with pytest.raises(ValueError, match="lies on cuda:1, and this table or the keys"):
         table.get(OnlyDlpack(np.array([1], "u8"), device=(2, 1)))
 
 

@@ -9,6 +9,8 @@ import typing
 import numpy as np
 import pytest
 
+from conftest import HAS_GPU, IS_FAKE
+
 import isotherm
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
@@ -31,8 +33,10 @@ def test_pages(page, tmp_path, monkeypatch):
     assert blocks
     names = {}
     for block in blocks:
-        needed = re.match(r"# needs (\w+)", block)
+        needed = re.match(r"# needs (\w+)(\.cuda)?", block)
         if needed and importlib.util.find_spec(needed[1]) is None:
+            continue
+        if needed and needed[2] and (IS_FAKE or not HAS_GPU):
             continue
         exec(compile(block, page, "exec"), names)
 
@@ -54,9 +58,12 @@ def test_the_stub_names_what_the_extension_has():
     assert typing.get_type_hints(isotherm.Item)["version"] is int
 
 
-def test_the_bench_runs_and_checks_its_replies(capsys):
+def test_the_bench_runs_and_checks_its_replies(capsys, monkeypatch):
     from isotherm import bench
 
+    monkeypatch.setattr(bench, "gpu_count", lambda: 0)
+    monkeypatch.setattr(bench._devices, "why_no_gpu", lambda: "no driver")
     bench.main(["--keys", "70000", "--rows", "2000", "--runs", "1"])
     printed = capsys.readouterr().out
     assert "NumPy" in printed and "get of 1 key" in printed and "over lookups in a dict" in printed
+    assert "no driver" in printed

@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 import pytest
+from arrow_stream import Chunks
 
 import isotherm
 from isotherm import Store, Table, TableFullError
@@ -60,6 +61,41 @@ def test_arrays_of_pyarrow():
     table.put(arrow.array(["a", "b"]), np.ones((2, 2), "f4"))
     with pytest.raises(KeyError, match="c"):
         table[arrow.array(["a", "c"])]
+
+
+@pytest.mark.parametrize("format", [b"u", b"z", b"vu"])
+def test_streams_of_arrow(format):
+    chunks = [[b"a", b"", b"a string of more than 12"], [], [b"b" * 12, b"c" * 13], [b"d"]]
+    keys = Chunks(chunks, format)
+    listed = sum(chunks, [])
+    store = Store()
+    store.put_many(keys, Chunks([listed], format))
+    assert store.get_many(keys) == listed and keys.held == 0
+    table = Table("bytes", "u64")
+    table.put(keys, np.arange(6, dtype="u8"))
+    assert table[Chunks([[b"d"], [b""]], format)].tolist() == [5, 1]
+    assert store.get_many(Chunks([], format)) == []
+    for wrong, error, words in ((Chunks(chunks, b"u", nulls=1), ValueError, "has nulls"),
+                                (Chunks(chunks, b"u", fails=True), RuntimeError, "failed: no disk")):
+        with pytest.raises(error, match=words):
+            store.get_many(wrong)
+        assert wrong.held == 0
+
+
+def test_rows_with_objects_are_no_bytes():
+    rows = np.array([("a", 1)], [("name", "O"), ("count", "i8")])
+    store = Store()
+    for column in (rows, rows[["name"]]):
+        with pytest.raises(TypeError, match="without objects"):
+            store.put_many(["a"], column)
+        with pytest.raises(TypeError, match="without objects"):
+            store.get_many(column)
+    with pytest.raises(TypeError, match="wants dtype"):
+        Table(value=[("name", "u8"), ("count", "i8")]).put([1], rows)
+    for dtype in (rows.dtype, [("at", rows.dtype)], [("at", ">f4")]):
+        for key in ("u64", "bytes"):
+            with pytest.raises(ValueError, match="no fixed bytes"):
+                Table(key, dtype)
 
 
 def test_columns_of_pandas():

@@ -2,23 +2,31 @@
 
 import numpy as np
 import pytest
-from conftest import KINDS, draw_values
+from conftest import IS_FAKE, KINDS, PLACES, draw_values, table_at
 
 import isotherm
-from isotherm import Table, TableFullError
+from isotherm import Table, TableFullError, _devices
+
+VERBS = {"put", "erase", "put_if_absent", "get_or_put", "compare_and_swap", "add"}
+# Of the calls with arrays on a GPU: rows of 8 bytes or a multiple of 16, and what is added there.
+ON_GPU = {"u64": VERBS, "i64": VERBS, "f64": VERBS - {"add"}, "f32[128]": VERBS - {"compare_and_swap"}}
 
 
-@pytest.mark.parametrize("key", ["u64", "i64", "bytes"])
-@pytest.mark.parametrize("value", KINDS)
-def test_random_verbs_equal_a_dict(random, key, value):
-    table, model = Table(key=key, value=value), {}
-    for step in range(30 if key == "bytes" else 60):
-        numbers = random.integers(0, 300, random.integers(0, 200)).astype("u8" if key != "i64" else "i8")
+@pytest.mark.parametrize("place, key, value", [
+    (place, key, value) for place in PLACES for key in ("u64", "i64", "bytes") for value in KINDS
+    if place == "cpu" or key != "bytes" and (place == "cuda:0" or value in ON_GPU)])
+def test_random_verbs_equal_a_dict(random, place, key, value):
+    table, model = table_at(place, key=key, value=value), {}
+    verbs = sorted(ON_GPU[value] if place.endswith("arrays") else VERBS)
+    most = 60 if IS_FAKE and place != "cpu" else 200
+    for step in range(30 if key == "bytes" or most == 60 else 60):
+        numbers = random.integers(0, most * 3 // 2, random.integers(0, most))
+        numbers = numbers.astype("u8" if key != "i64" else "i8")
         keys = numbers if key != "bytes" else [b"k%d" % number for number in numbers]
         listed = numbers.tolist() if key != "bytes" else keys
         values = draw_values(random, value, numbers.shape)
         before = [model.get(k) for k in listed]
-        verb = random.choice(["put", "erase", "put_if_absent", "get_or_put", "compare_and_swap", "add"])
+        verb = random.choice(verbs)
         if verb == "put":
             assert table.put(keys, values) is None
             model.update(zip(listed, values))
@@ -154,12 +162,13 @@ def test_a_full_table_raises_or_says_which():
             table.put(keys, 1, on_full="ignore")
 
 
-def test_options_are_checked():
+def test_options_are_checked(monkeypatch):
     for arguments in ({"key": "u32"}, {"value": "f33"}, {"value": "O"}, {"value": "f32[0]"},
                       {"value": "u8[1048577]"}, {"memory": "much"}, {"memory": -1},
                       {"expected": -1}, {"evict": "allkeys-lru"}, {"value": ">f4"}):
         with pytest.raises(ValueError):
             Table(**arguments)
+    monkeypatch.setattr(_devices, "why_no_gpu", lambda: "this package was built without a GPU part")
     for device in ("cuda:0", ["cuda:0", "cuda:1"]):
         with pytest.raises(RuntimeError, match="without a GPU part"):
             Table(device=device)

@@ -12,6 +12,7 @@
 //   ending     a batch ends when its last row has                      engine/batch_runner.cc
 //   retry      a full queue refuses                                    engine/crew.cc
 //   groups     rows on keys that a group has wait                       executor/key_gate.h
+//   guards     a guard may cancel rows behind it                       engine/batch_runner.cc
 //   telling    a change is told before it can be seen                index/item_table.h
 //   syncing    replies wait until what they show is safe               durability/journal.cc
 //   checksums  a block whose sum is wrong is none                      durability/record.h
@@ -19,6 +20,7 @@
 //   draining   keys go to another side when no round runs              executor/device/rounds.cc
 //              bins move when earlier requests have ended              router/bin_flow.cc
 //   taking     a word leaves the fast part before the index changes    hot/fast_part.cc
+//   cooling    what a cold bin had in the fast part is taken away      hot/hot_table.cc
 #pragma once
 
 #include "base/macros.h"
@@ -35,12 +37,14 @@ enum class Rule {
   ending,
   retry,
   groups,
+  guards,
   telling,
   takeover,
   draining,
   taking,
   syncing,
-  checksums
+  checksums,
+  cooling
 };
 
 #if defined(ISOTHERM_BROKEN)

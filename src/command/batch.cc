@@ -256,7 +256,23 @@ Batch::Row Batch::group_end(Row row) const {
   return std::lower_bound(groups_.begin(), groups_.end(), row, before)->end;
 }
 
+// A view shares keys with groups of its batch, and others may have the rest of its keys: so that
+// groups behind it never wait for these, its keys are taken together with theirs.
+void Batch::take_views_as_groups() {
+  const size_t count = groups_.size();
+  const auto before = [](const Span& group, Row row) { return group.end <= row; };
+  for (const Span& view : views_) {
+    const auto group =
+        std::lower_bound(groups_.begin(), groups_.begin() + count, view.first, before);
+    const bool inside = group != groups_.begin() + count && group->first <= view.first;
+    if (!inside) groups_.push_back(view);
+  }
+  const auto order = [](const Span& one, const Span& other) { return one.first < other.first; };
+  std::inplace_merge(groups_.begin(), groups_.begin() + count, groups_.end(), order);
+}
+
 void Batch::close_groups() {
+  if (!views_.empty()) take_views_as_groups();
   auto group = groups_.begin();
   for (const Guard& guard : guards_) {
     if (guard.check == nullptr) continue;

@@ -80,6 +80,25 @@ TEST(Batch, AGuardInNoGroupMakesOneOfTheWholeBatch) {
   EXPECT_EQ(batch.groups().front().end, 5u);
 }
 
+TEST(Batch, AGroupTakesInThoseThatBeginWithinIt) {
+  Batch batch;
+  batch.put("before", "1");
+  batch.group(0);
+  batch.get("a");
+  for (const char* const key : {"b", "c"}) {
+    const Batch::Row first = batch.put(key, "1");
+    batch.put("d", "1");
+    batch.group(first);
+  }
+  batch.get("e");
+  batch.group(1);
+  batch.close_groups();
+  ASSERT_EQ(batch.groups().size(), 2u);
+  EXPECT_EQ(batch.groups()[0].end, 1u);
+  EXPECT_EQ(batch.groups()[1].first, 1u);
+  EXPECT_EQ(batch.groups()[1].end, 7u);
+}
+
 TEST(Batch, GrowsWithItsRowsInPlace) {
   Batch batch;
   std::vector<std::string> keys;

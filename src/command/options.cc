@@ -20,6 +20,13 @@ constexpr std::array<std::pair<DeviceChoice, std::string_view>, 3> choices{{
     {DeviceChoice::automatic, "auto"},
 }};
 
+constexpr std::array<std::pair<RouterChoice, std::string_view>, 4> routers{{
+    {RouterChoice::off, "off"},
+    {RouterChoice::histogram, "histogram"},
+    {RouterChoice::budget, "budget"},
+    {RouterChoice::chance, "chance"},
+}};
+
 constexpr std::array<std::pair<Scheduling, std::string_view>, 4> schedulings{{
     {Scheduling::greedy, "greedy"},
     {Scheduling::periodic, "periodic"},
@@ -57,6 +64,12 @@ std::string_view to_string(DeviceChoice choice) { return name_in(choices, choice
 
 std::optional<DeviceChoice> parse_device_choice(std::string_view name) {
   return value_in(choices, name);
+}
+
+std::string_view to_string(RouterChoice choice) { return name_in(routers, choice); }
+
+std::optional<RouterChoice> parse_router_choice(std::string_view name) {
+  return value_in(routers, name);
 }
 
 std::string_view to_string(Scheduling policy) { return name_in(schedulings, policy); }

@@ -148,6 +148,14 @@ void Journal::append_alone(const RecordHeader& record, std::string_view key,
   buffer_.append(block, memory.get(), store_);
 }
 
+void Journal::note_change(Running& running, uint64_t version, std::atomic<uint64_t>& mark) {
+  if (running.number == 0) give_number(running);
+  running.max_version = std::max(running.max_version, version);
+  if (const uint64_t before = raise(mark, running.number); before != running.number) {
+    running.builds_on = std::max(running.builds_on, before);
+  }
+}
+
 void Journal::changed(const ItemChange& change) {
   if (change.reason == ItemChange::Reason::expired) return;
   RecordHeader record{};
@@ -170,21 +178,20 @@ void Journal::changed(const ItemChange& change) {
   std::atomic<uint64_t>& mark = mark_of(change.database, change.key);
   if (change.token == 0) return append_alone(record, change.key, mark);
   auto& running = *reinterpret_cast<Running*>(change.token);
-  if (running.number == 0) give_number(running);
-  running.max_version = std::max(running.max_version, change.version);
-  if (const uint64_t before = raise(mark, running.number); before != running.number) {
-    running.builds_on = std::max(running.builds_on, before);
-  }
+  note_change(running, change.version, mark);
   put_record(room_for(running, record_bytes(change.key.size(), value.size())), record, change.key,
              value);
 }
 
-void Journal::flushed(uint32_t database, uint64_t version) {
+// In the block of its batch: a flush may be one change of several that take effect together.
+void Journal::flushed(uint32_t database, uint64_t version, uint64_t token) {
   RecordHeader record{};
   record.op = RecordOp::flush;
   record.database = database;
   record.version = version;
-  append_alone(record, {}, flushed_at_);
+  auto& running = *reinterpret_cast<Running*>(token);
+  note_change(running, version, flushed_at_);
+  put_record(room_for(running, record_bytes(0, 0)), record, {}, {});
 }
 
 void Journal::grouped(uint64_t token) { end_records(*reinterpret_cast<Running*>(token), false); }
@@ -206,12 +213,13 @@ bool Journal::is_shown_safe(const Batch& batch, uint64_t own) const {
   const uint64_t safe = safe_number();
   if (last_number_.load(std::memory_order_acquire) <= safe) return true;
   if (batch.empty() || batch.walks()) return false;
-  if (flushed_at_.load(std::memory_order_acquire) > safe) return false;
+  const auto is_open = [&](uint64_t mark) { return mark > safe && mark != own; };
+  if (is_open(flushed_at_.load(std::memory_order_acquire))) return false;
   const Batch::Columns& columns = batch.columns();
   for (Batch::Row row = 0; row < batch.size(); ++row) {
     const uint64_t mark =
         mark_of(columns.database[row], columns.key[row]).load(std::memory_order_acquire);
-    if (mark > safe && mark != own) return false;
+    if (is_open(mark)) return false;
   }
   return true;
 }

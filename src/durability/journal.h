@@ -85,7 +85,7 @@ class Journal final : public CommitSink, public Awaited {
 
   Begun begins(const Batch& batch) override;
   void changed(const ItemChange& change) override;
-  void flushed(uint32_t database, uint64_t version) override;
+  void flushed(uint32_t database, uint64_t version, uint64_t token) override;
   void grouped(uint64_t token) override;
   Awaited* ends(uint64_t token) override;
   bool full() const override { return unwritten_bytes() > options_.most_unwritten; }
@@ -143,6 +143,7 @@ class Journal final : public CommitSink, public Awaited {
   std::atomic<uint64_t>& mark_of(uint32_t database, std::string_view key) const;
   char* room_for(Running& running, uint64_t bytes);
   void give_number(Running& running);
+  void note_change(Running& running, uint64_t version, std::atomic<uint64_t>& mark);
   void append(const char* records, uint64_t bytes, Running* running);
   void append_alone(const RecordHeader& record, std::string_view key, std::atomic<uint64_t>& mark);
   void end_records(Running& running, bool ends);

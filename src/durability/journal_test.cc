@@ -441,29 +441,6 @@ TEST_F(JournalTest, AFailedSyncGoesBackNoFurtherThanWhatIsKept) {
   EXPECT_EQ(open().content(), content);
 }
 
-// Several rows in a group are one block: a crash leaves all of them, or none.
-TEST_F(JournalTest, AGroupIsReadWholeOrNotAtAll) {
-  open();
-  put("before", "1");
-  Worker worker(store->engine);
-  Batch batch;
-  constexpr std::string_view keys[] = {"abcde0", "abcde1", "abcde2", "abcde3", "abcde4"};
-  for (const std::string_view key : keys) batch.put(key, "value");
-  batch.group(0);
-  worker.submit(batch);
-  const std::string whole = read(segments().back());
-  const std::string manifest = read(path("manifest"));
-  const size_t end = whole.find_last_not_of('\0') + 1;
-  for (size_t cut = end - 1; cut > end - 300; cut -= 31) {
-    folder = new_folder();
-    std::string torn = whole;
-    std::fill(torn.begin() + static_cast<ptrdiff_t>(cut), torn.end(), '\0');
-    write(path("1"), torn);
-    write(path("manifest"), manifest);
-    EXPECT_EQ(JournalReader(folder, "test", 1).records(), 1u) << "cut at " << cut;
-  }
-}
-
 TEST_F(JournalTest, WhatItTakesIsCounted) {
   open(SyncPolicy::everysec);
   const uint64_t before = store->engine.stats().used_memory;

@@ -227,10 +227,8 @@ bool BatchRunner::find_early(const Batch& batch) {
   std::unordered_set<uint64_t> keys;
   const auto key_of = [&](Batch::Row row) { return columns.hash[row] + columns.database[row]; };
   parked_.assign(batch.size(), 0);
-  for (const auto* spans : {&batch.groups(), &batch.views()}) {
-    for (const Batch::Span& span : *spans) {
-      for (Batch::Row row = span.first; row < span.end; ++row) keys.insert(key_of(row));
-    }
+  for (const Batch::Span& span : batch.groups()) {
+    for (Batch::Row row = span.first; row < span.end; ++row) keys.insert(key_of(row));
   }
   bool any = false;
   for (Batch::Row row = 0; row < batch.size(); ++row) {
@@ -256,12 +254,14 @@ void BatchRunner::run_all(BatchRun& run) {
   for (const Batch::Guard& guard : batch.guards()) {
     run_gated(run, batch, done, guard.row);
     done = guard.row;
+    const bool cancelled = guard.row < batch.size() && batch.columns().op[guard.row] == Op::none;
     if (guard.check != nullptr) {
+      if (cancelled || broken(Rule::guards)) continue;
       // It looks at values, too.
       if (engine_.device) finish_values(run);
       guard.check(batch, guard.row, guard.context);
     } else if (batch.columns().op[guard.row] == Op::flush) {
-      flush(batch, done++);
+      flush(run, done++);
     }
   }
   run_gated(run, batch, done, batch.size());
@@ -435,8 +435,8 @@ bool BatchRunner::maintain(int64_t now_ms) {
 }
 
 // The batch has the databases (executor/key_gate.h), and nobody else works on what is theirs.
-void BatchRunner::flush(Batch& batch, Batch::Row row) {
-  const Batch::Columns& columns = batch.columns();
+void BatchRunner::flush(const BatchRun& run, Batch::Row row) {
+  const Batch::Columns& columns = run.batch->columns();
   if (const std::string_view work = columns.value[row]; !work.empty()) {
     (*reinterpret_cast<const std::function<void()>*>(work.data()))();
     columns.reply[row].status.store(Status::ok, std::memory_order_release);
@@ -453,7 +453,7 @@ void BatchRunner::flush(Batch& batch, Batch::Row row) {
   for (uint32_t database = first; database < end; ++database) {
     executor_.counters().changes.add(engine_.store.databases[database].count() + 1);
     if (!flushed) version = flush_index(database);
-    if (sink != nullptr) sink->flushed(database, version);
+    if (sink != nullptr) sink->flushed(database, version, run.token);
   }
   columns.reply[row].status.store(Status::ok, std::memory_order_release);
 }

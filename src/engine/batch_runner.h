@@ -84,7 +84,7 @@ class BatchRunner final : public Executor {
   void finish_values(BatchRun& run);
   void begin_commits(BatchRun& run, CommitSink& sink, bool again);
   Submitted settle(BatchRun& run);
-  void flush(Batch& batch, Batch::Row row);
+  void flush(const BatchRun& run, Batch::Row row);
   uint64_t flush_index(uint32_t database);
 
   EngineState& engine_;

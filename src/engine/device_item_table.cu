@@ -1,6 +1,4 @@
-#include <algorithm>
-#include <stdexcept>
-
+#include "engine/item_options.h"
 #include "gpu/items/device_item_store.h"
 #include "gpu/platform/cuda_device.cuh"
 #include "gpu/platform/cuda_setup.cuh"
@@ -8,31 +6,6 @@
 
 namespace isotherm {
 namespace {
-
-// Under a cap the work space takes a quarter at most.
-DeviceItemOptions checked(const DeviceItemTableOptions& options) {
-  constexpr uint64_t least = uint64_t{256} << 20;
-  constexpr uint64_t ample = uint64_t{4} << 30;
-  if (options.gpu_memory != 0 && options.gpu_memory < least) {
-    throw std::invalid_argument("gpu_memory of a table of items must be 256 MiB or more");
-  }
-  DeviceItemOptions checked;
-  for (uint64_t cap = options.gpu_memory; cap != 0 && cap < ample; cap *= 2) {
-    checked.part_rows /= 2;
-    checked.slab_bytes /= 2;
-    checked.key_room /= 2;
-    checked.value_room /= 2;
-    checked.reply_room /= 2;
-  }
-  // More than any host has, and sums with it do not overflow.
-  checked.host_memory = std::min(options.host_memory, uint64_t{1} << 60);
-  checked.host_items_from = options.host_items_from;
-  checked.evicts = options.evict;
-  checked.index.gpu_memory = options.gpu_memory;
-  checked.index.seed = seed_or_random(options.hash_seed);
-  checked.index.max_part_rows = checked.part_rows;
-  return checked;
-}
 
 DeviceItemRequests requests_of(DeviceOp op, uint64_t rows, DeviceBytes keys) {
   DeviceItemRequests requests;
@@ -63,20 +36,9 @@ DeviceItemRequests erases(uint64_t rows, DeviceBytes keys, uint8_t* found) {
 
 }  // namespace
 
-struct DeviceItemTable::State {
+struct DeviceItemTable::State : StoreOnGpu<DeviceItemStore<CudaDevice>> {
   explicit State(const DeviceItemTableOptions& options)
-      : device(usable_device(options.device)), store(device, checked(options)) {
-    if (options.expected_entries != 0) store.reserve(options.expected_entries);
-  }
-  ~State() { device.enter(); }
-
-  DeviceItemStore<CudaDevice>& entered() {
-    require_device(device.enter(), "choose the GPU");
-    return store;
-  }
-
-  CudaDevice device;
-  DeviceItemStore<CudaDevice> store;
+      : StoreOnGpu(options.device, device_item_options(options), options.expected_entries) {}
 };
 
 DeviceItemTable::DeviceItemTable(const DeviceItemTableOptions& options)
@@ -98,7 +60,7 @@ void DeviceItemTable::erase(uint64_t rows, DeviceBytes keys, uint8_t* found, Str
 }
 
 void DeviceItemTable::run(const DeviceItemRequests& requests, Stream stream) {
-  state_->entered().run(requests, stream);
+  state_->use([&](auto& its) { its.run(requests, stream); });
 }
 
 uint64_t DeviceItemTable::get_host(uint64_t rows, DeviceBytes keys,
@@ -116,9 +78,11 @@ void DeviceItemTable::erase_host(uint64_t rows, DeviceBytes keys, uint8_t* found
 }
 
 uint64_t DeviceItemTable::run_host(const DeviceItemRequests& requests) {
-  return state_->entered().run_host(requests);
+  return state_->use([&](auto& its) { return its.run_host(requests); });
 }
 
-DeviceItemStats DeviceItemTable::stats() { return state_->entered().stats(); }
+DeviceItemStats DeviceItemTable::stats() {
+  return state_->use([](auto& its) { return its.stats(); });
+}
 
 }  // namespace isotherm

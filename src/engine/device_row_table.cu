@@ -21,20 +21,9 @@ DeviceRowOptions checked(const DeviceRowTableOptions& options) {
 
 }  // namespace
 
-struct DeviceRowTable::State {
+struct DeviceRowTable::State : StoreOnGpu<DeviceRowStore<CudaDevice>> {
   explicit State(const DeviceRowTableOptions& options)
-      : device(usable_device(options.device)), store(device, checked(options)) {
-    if (options.expected_entries != 0) store.reserve(options.expected_entries);
-  }
-  ~State() { device.enter(); }
-
-  DeviceRowStore<CudaDevice>& entered() {
-    require_device(device.enter(), "choose the GPU");
-    return store;
-  }
-
-  CudaDevice device;
-  DeviceRowStore<CudaDevice> store;
+      : StoreOnGpu(options.device, checked(options), options.expected_entries) {}
 };
 
 DeviceRowTable::DeviceRowTable(const DeviceRowTableOptions& options)
@@ -43,28 +32,31 @@ DeviceRowTable::~DeviceRowTable() = default;
 
 void DeviceRowTable::get(const uint64_t* keys, void* rows, uint8_t* found, uint64_t n,
                          Stream stream) {
-  state_->entered().get(keys, static_cast<Pair*>(rows), found, n, stream);
+  state_->use([&](auto& its) { its.get(keys, static_cast<Pair*>(rows), found, n, stream); });
 }
 
 void DeviceRowTable::put(const uint64_t* keys, const void* rows, uint8_t* stored, uint64_t n,
                          Stream stream) {
-  state_->entered().put(keys, static_cast<const Pair*>(rows), stored, n, stream);
+  state_->use([&](auto& its) { its.put(keys, static_cast<const Pair*>(rows), stored, n, stream); });
 }
 
 void DeviceRowTable::erase(const uint64_t* keys, uint64_t n, Stream stream) {
-  state_->entered().erase(keys, n, stream);
+  state_->use([&](auto& its) { its.erase(keys, n, stream); });
 }
 
 void DeviceRowTable::get_or_insert(const uint64_t* keys, void* rows, uint8_t* found, uint64_t n,
                                    Stream stream) {
-  state_->entered().get_or_insert(keys, static_cast<Pair*>(rows), found, n, stream);
+  state_->use(
+      [&](auto& its) { its.get_or_insert(keys, static_cast<Pair*>(rows), found, n, stream); });
 }
 
 void DeviceRowTable::accumulate(const uint64_t* keys, const float* deltas, uint8_t* found,
                                 uint64_t n, Stream stream) {
-  state_->entered().accumulate(keys, deltas, found, n, stream);
+  state_->use([&](auto& its) { its.accumulate(keys, deltas, found, n, stream); });
 }
 
-DeviceTableStats DeviceRowTable::stats() { return state_->entered().stats(); }
+DeviceTableStats DeviceRowTable::stats() {
+  return state_->use([](auto& its) { return its.stats(); });
+}
 
 }  // namespace isotherm

@@ -17,18 +17,6 @@
 
 namespace isotherm {
 
-// The calling thread has the same GPU at its end.
-class KeepGpu {
- public:
-  KeepGpu() { cudaGetDevice(&gpu_); }
-  ~KeepGpu() { cudaSetDevice(gpu_); }
-  KeepGpu(const KeepGpu&) = delete;
-  KeepGpu& operator=(const KeepGpu&) = delete;
-
- private:
-  int gpu_ = 0;
-};
-
 struct DeviceTable::State {
   using Table = SplitTable<CudaDevice>;
 

@@ -19,7 +19,28 @@ constexpr uint32_t max_databases = 16'384;
 constexpr uint64_t longest_value = (uint64_t{1} << 32) - 1;
 constexpr uint64_t least_value_to_send = 64;
 constexpr uint32_t most_crew_threads = 256;
+constexpr uint32_t longest_interval_ms = 60'000;
 constexpr uint64_t least_memory_for_values = 256 << 10;
+
+void check_router(const Options& options) {
+  const RouterOptions& router = options.router;
+  if (router.choice == RouterChoice::off) return;
+  if (options.device != DeviceChoice::cpu) {
+    throw std::invalid_argument("a router needs the index on the host");
+  }
+  if (router.bins == 0 || router.bins > RouterOptions::most_bins) {
+    throw std::invalid_argument("router.bins must be from 1 to 2^24");
+  }
+  if (router.memory != 0 && router.memory < RouterOptions::least_memory) {
+    throw std::invalid_argument("router.memory must be 0 or at least 64 KiB");
+  }
+  if (!(router.threshold >= 0 && router.threshold <= 1)) {
+    throw std::invalid_argument("router.threshold must be from 0 to 1");
+  }
+  if (router.interval_ms == 0 || router.interval_ms > longest_interval_ms) {
+    throw std::invalid_argument("router.interval_ms must be from 1 to 60000");
+  }
+}
 
 const Options& checked(const Options& options) {
   if (options.databases == 0 || options.databases > max_databases) {
@@ -39,6 +60,7 @@ const Options& checked(const Options& options) {
   }
   if (options.gpu_queue == 0) throw std::invalid_argument("gpu_queue must be at least 1");
   static_cast<void>(completed(options.rounds));
+  check_router(options);
   return options;
 }
 
@@ -51,13 +73,22 @@ void add_counters(EngineStats& stats, const HostExecutor::Counters& counters) {
   stats.expired += counters.expired.get();
   stats.retries += counters.retries.get();
   stats.changes += counters.changes.get();
+  stats.fast_looks += counters.fast.all_looks();
+  stats.fast_hits += counters.fast.all_hits();
+  stats.fast_skipped += counters.fast.all_skipped();
 }
 
 }  // namespace
 
 EngineState::EngineState(const Options& options, const Clock& its_clock)
     : clock(its_clock),
-      store(checked(options), options.hash_seed ? *options.hash_seed : draw_seed()) {}
+      store(checked(options), options.hash_seed ? *options.hash_seed : draw_seed()) {
+  if (options.router.choice == RouterChoice::off) return;
+  const auto index_of = [this](uint32_t database) { return store.databases[database].index(); };
+  hot = std::make_unique<HotSide>(options.router, index_of, options.databases, store.epochs,
+                                  store.budget);
+  store.hot = hot.get();
+}
 
 // Its thread may still be telling the crew of a batch that has ended since.
 EngineState::~EngineState() { write_delay.reset(); }
@@ -122,6 +153,7 @@ Engine::Engine(const Options& options, const Clock& clock)
 Engine::Engine(const Options& options, const Clock& clock, const RootTiersMaker& make_index,
                WaitClock* round_clock)
     : state_(std::make_unique<EngineState>(options, clock)) {
+  if (state_->hot != nullptr) throw std::invalid_argument("a router needs the index on the host");
   state_->use_device(make_index, true, round_clock);
 }
 
@@ -212,6 +244,7 @@ EngineStats Engine::stats() const {
     stats.splits += database.splits();
     stats.joins += database.joins();
   }
+  if (state_->hot != nullptr) stats.hot = state_->hot->stats();
   stats.on_device = state_->on_device();
   if (stats.on_device) stats.root_table = state_->device->stats();
   if (state_->device) {

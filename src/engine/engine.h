@@ -40,6 +40,7 @@
 #include "gpu/store/root_tier.h"
 #include "isotherm/batch.h"
 #include "isotherm/options.h"
+#include "router/hot_stats.h"
 
 namespace isotherm {
 
@@ -61,6 +62,10 @@ struct EngineStats {
   uint64_t splits = 0;            // segments split
   uint64_t joins = 0;             // pairs of segments joined
   uint64_t retries = 0;           // compare-and-swaps that lost and ran again
+  HotStats hot;                   // of the router and the table for hot keys, where there is one
+  uint64_t fast_looks = 0;        // into the fast part of that table, by full windows of them
+  uint64_t fast_hits = 0;         // of these
+  uint64_t fast_skipped = 0;      // that were not made, since too few hit
   bool on_device = false;         // the index is in the memory of a device
   RootTableStats root_table;      // of the index there
   RoundOptions round_options;     // in use, where there is a device; greedy where not

@@ -29,6 +29,7 @@ struct Case {
   Where index = Where::host;
   RoundOptions rounds = {};
   uint64_t values_away = 0;  // bytes of each device for values
+  bool bins_flap = false;    // hot and cold, by chance
 
   friend void PrintTo(const Case& its, std::ostream* out) { *out << its.name; }
 };
@@ -45,6 +46,10 @@ class EngineHistoryTest : public ::testing::TestWithParam<Case> {
     options.rounds = GetParam().rounds;
     options.gpu_values = GetParam().values_away;
     options.gpu_values_from = 64;
+    if (GetParam().bins_flap) {
+      options.router = {
+          .choice = RouterChoice::chance, .bins = 16, .memory = 128 << 10, .interval_ms = 1};
+    }
     return options;
   }
   void SetUp() override {
@@ -83,7 +88,7 @@ class EngineHistoryTest : public ::testing::TestWithParam<Case> {
     Worker worker(engine());
     const auto submit = [&](Batch& batch) { worker.submit(batch); };
     const uint64_t batches = poison::sanitized ? GetParam().batches / 8 : GetParam().batches;
-    for (uint64_t i = 0; i < batches && !HasFatalFailure(); ++i) {
+    for (uint64_t i = 0; (i < batches || has_to_flap()) && !HasFatalFailure(); ++i) {
       history.step(clock.now_ms(), submit);
       worker.maintain();
       // So that the side of the index changes at nearly every change of the load.
@@ -94,6 +99,11 @@ class EngineHistoryTest : public ::testing::TestWithParam<Case> {
     history.check_all(clock.now_ms(), submit);
     if (thread != 0) return;
     for (int i = 0; i < 1000; ++i) worker.maintain();
+  }
+
+  bool has_to_flap() {
+    constexpr uint64_t enough = 100;
+    return GetParam().bins_flap && engine().stats().hot.cooled < enough;
   }
 
   ManualClock clock{1'700'000'000'000};
@@ -197,6 +207,23 @@ INSTANTIATE_TEST_SUITE_P(
              Where::small_devices},
         Case{"allkeys_lru_small_devices", EvictionPolicy::allkeys_lru, cap / 2, 1, 12'000, 1200,
              Where::small_devices}),
+    [](const auto& param) { return std::string(param.param.name); });
+
+// Bins of keys become hot and cold by chance all the time.
+Case flapping(Case its) {
+  its.bins_flap = true;
+  return its;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    RouterFlaps, EngineHistoryTest,
+    ::testing::Values(flapping({"few_keys", EvictionPolicy::noeviction, 0, 1, 20, 500}),
+                      flapping({"many_keys", EvictionPolicy::noeviction, 0, 1, 20'000, 600}),
+                      flapping({"threads", EvictionPolicy::noeviction, 0, 3, 100, 200}),
+                      flapping({"full", EvictionPolicy::noeviction, cap, 1, 4000, 400}),
+                      flapping({"threads_allkeys_lru", EvictionPolicy::allkeys_lru, cap, 3, 2000,
+                                300}),
+                      flapping({"volatile_ttl", EvictionPolicy::volatile_ttl, cap, 1, 4000, 800})),
     [](const auto& param) { return std::string(param.param.name); });
 
 // Cold values on the device: without a cap all of them, with one what the host has no room for.

@@ -19,6 +19,7 @@
 #include "executor/device/device_executor.h"
 #include "executor/host/host_executor.h"
 #include "executor/host_store.h"
+#include "router/hot_side.h"
 
 namespace isotherm {
 
@@ -49,6 +50,7 @@ class EngineState {
 
   const Clock& clock;
   HostStore store;
+  std::unique_ptr<HotSide> hot;  // or null
   SteadyWaitClock steady_clock;
   std::unique_ptr<DeviceExecutor> device;   // or null
   std::unique_ptr<WriteDelay> write_delay;  // where the index is on a device and writes are put off

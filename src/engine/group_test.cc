@@ -106,6 +106,27 @@ TEST(Group, UnlessUnchangedCancelsWhereAVersionIsAnother) {
   EXPECT_EQ(swap(versions[0], versions[1], 0, "wrong"), "2") << "it has another since";
 }
 
+// A guard speaks for the rows behind it, so it goes with them.
+TEST(Group, AGuardBeforeACancelledRowIsNotCalled) {
+  const ManualClock clock{1000};
+  Engine engine({}, clock);
+  Worker worker(engine);
+  Batch batch;
+  int calls = 0;
+  const auto count = [](Batch&, Batch::Row, void* context) { ++*static_cast<int*>(context); };
+  batch.get("a");
+  batch.guard([](Batch& guarded, Batch::Row row, void*) { guarded.cancel(row, row + 2); });
+  batch.put("a", "1");
+  batch.guard(count, &calls);
+  batch.put("b", "2");
+  batch.guard(count, &calls);
+  batch.put("c", "3");
+  worker.submit(batch);
+  EXPECT_EQ(calls, 1);
+  EXPECT_EQ(batch.reply(2).status, Status::not_found);
+  EXPECT_EQ(batch.reply(3).status, Status::ok);
+}
+
 TEST(Group, AFlushStandsBetweenTheRowsBeforeItAndThoseBehindIt) {
   const ManualClock clock{1000};
   Engine engine({}, clock);

@@ -192,6 +192,34 @@ TEST_P(GroupWaitTest, AViewBesideAGroupThatWaits) {
   EXPECT_EQ(text(batch, 3), "(none)");
 }
 
+// Groups behind a view of their keys are whole, also where others have the view's other keys.
+TEST_P(GroupWaitTest, AGroupBehindAViewOfItsKeysWaitsWithIt) {
+  put("a", "1");
+  HeldKeys held(*engine, {"c"});
+  Worker worker(*engine, false);
+  Batch batch;
+  batch.get("a");
+  batch.get("c");
+  batch.view(0);
+  // a is renamed b.
+  const Batch::Row get = batch.get("a");
+  batch.guard([](Batch& its, Batch::Row row, void*) {
+    if (its.reply(row - 1).status != Status::ok) return its.cancel(row, row + 2);
+    its.columns().value[row] = its.reply(row - 1).value();
+  });
+  batch.put("b", {});
+  batch.erase("a");
+  batch.group(get);
+  start(worker, batch, {});
+  held.let_go();
+  worker.wait_for(batch);
+  EXPECT_EQ(text(batch, 0), "1");
+  EXPECT_EQ(text(batch, 1), "new");
+  EXPECT_EQ(text(batch, get), "1");
+  EXPECT_EQ(look("a"), "(none)");
+  EXPECT_EQ(look("b"), "1");
+}
+
 TEST_P(GroupWaitTest, AGroupOnAKeyThatWaitsKeepsNoThread) {
   KeyLatches latches{"slow"};
   engine->set_row_gate(&latches);

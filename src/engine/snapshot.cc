@@ -114,9 +114,9 @@ void Snapshot::grouped(uint64_t token) {
   if (behind_ != nullptr) behind_->grouped(token);
 }
 
-void Snapshot::flushed(uint32_t database, uint64_t version) {
+void Snapshot::flushed(uint32_t database, uint64_t version, uint64_t token) {
   if (shown_[database].load(std::memory_order_relaxed) != done) give_up();
-  if (behind_ != nullptr) behind_->flushed(database, version);
+  if (behind_ != nullptr) behind_->flushed(database, version, token);
 }
 
 bool Snapshot::full() const { return over() || (behind_ != nullptr && behind_->full()); }

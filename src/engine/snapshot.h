@@ -71,7 +71,7 @@ class Snapshot final : public CommitSink {
   Begun begins(const Batch& batch) override;
   void changed(const ItemChange& change) override;
   void grouped(uint64_t token) override;
-  void flushed(uint32_t database, uint64_t version) override;
+  void flushed(uint32_t database, uint64_t version, uint64_t token) override;
   bool full() const override;
   bool refuses() const override;
   bool is_safe(const Batch& batch, Batch::Row row) const override;

@@ -80,8 +80,9 @@ class CommitSink {
   virtual void changed(const ItemChange& change) = 0;
   // What a batch with groups has changed is told, and others may build on it from now on.
   virtual void grouped(uint64_t /*token*/) {}
-  // All items of the database are gone; nobody else works on its keys meanwhile.
-  virtual void flushed(uint32_t database, uint64_t version) = 0;
+  // All items of the database are gone; nobody else works on its keys meanwhile. `token`: of the
+  // batch whose row flushes it.
+  virtual void flushed(uint32_t database, uint64_t version, uint64_t token) = 0;
   // Whether no batch that writes should begin, for too much is not safe yet. A worker that waits
   // for nothing begins one all the same.
   virtual bool full() const { return false; }

@@ -29,6 +29,7 @@ namespace isotherm {
 class CommitSink;
 class DemotionHook;
 class DeviceValues;
+class HotSide;
 class RowGate;
 
 struct HostStore {
@@ -86,6 +87,9 @@ struct HostStore {
   std::atomic<uint64_t> copied{0};
   // Where values of items may lie, too; null: nowhere. Belongs to the executor of the device.
   DeviceValues* values = nullptr;
+
+  // Where hot keys are found first; null: the router is off. Set before there is an executor.
+  HotSide* hot = nullptr;
 
   // Which keys a group has.
   KeyGate gate{epochs};

@@ -15,12 +15,12 @@ FastPartOf<size>::FastPartOf(uint64_t bytes, HugeBlock::Pages largest, uint64_t 
       second_(hashes == 2 ? (seed * 0x9e3779b97f4a7c15ULL) | 1 : first_) {}
 
 template <int size>
-FastPartOf<size>::Change::Change(FastPartOf& part, uint64_t hash, uint32_t database)
-    : part_(part), key_{hash, 0}, database_(database), places_(part.places_of(hash)) {
+FastPartOf<size>::Change::Change(FastPartOf& part, uint64_t hash, uint64_t index)
+    : part_(part), key_{hash, 0}, index_(index), places_(part.places_of(hash)) {
   part.lock(std::min(places_.first, places_.second));
   if (places_.first != places_.second) part.lock(std::max(places_.first, places_.second));
-  entry_ = part.entry_of(places_.first, hash, database);
-  if (entry_ == nullptr) entry_ = part.entry_of(places_.second, hash, database);
+  entry_ = part.entry_of(places_.first, hash, index);
+  if (entry_ == nullptr) entry_ = part.entry_of(places_.second, hash, index);
   if (entry_ != nullptr && !broken(Rule::taking)) store_pair(&entry_->slot, key_);
 }
 
@@ -36,9 +36,9 @@ bool FastPartOf<size>::Change::put(uint64_t word) {
   if (entry_ == nullptr) {
     entry_ = part_.make_room(places_);
     if (entry_ == nullptr) return false;
-    // The entry that was here is not to be seen with the new database.
+    // The entry that was here is not to be seen with the new index.
     store_pair(&entry_->slot, {});
-    entry_->database.store(database_, std::memory_order_relaxed);
+    entry_->index.store(index_, std::memory_order_relaxed);
     entry_->read.store(0, std::memory_order_relaxed);
   }
   store_pair(&entry_->slot, {key_.first, word});
@@ -65,11 +65,11 @@ bool FastPartOf<size>::try_lock(uint64_t place) {
 }
 
 template <int size>
-FastEntry* FastPartOf<size>::entry_of(uint64_t place, uint64_t hash, uint32_t database) const {
+FastEntry* FastPartOf<size>::entry_of(uint64_t place, uint64_t hash, uint64_t index) const {
   FastEntry* entries = entries_at(place);
   for (int i = 0; i < size; ++i) {
     if (load_pair(&entries[i].slot).first == hash &&
-        entries[i].database.load(std::memory_order_relaxed) == database) {
+        entries[i].index.load(std::memory_order_relaxed) == index) {
       return &entries[i];
     }
   }
@@ -108,8 +108,7 @@ FastEntry* FastPartOf<size>::move_one(uint64_t from, const Places& held) {
     if (held.has(to) || !try_lock(to)) continue;
     FastEntry* free = free_entry(to);
     if (free != nullptr) {
-      free->database.store(entry.database.load(std::memory_order_relaxed),
-                           std::memory_order_relaxed);
+      free->index.store(entry.index.load(std::memory_order_relaxed), std::memory_order_relaxed);
       free->read.store(entry.read.load(std::memory_order_relaxed), std::memory_order_relaxed);
       store_pair(&free->slot, slot);
       store_pair(&entry.slot, {});

@@ -4,9 +4,9 @@
 // bytes, so one of two entries is a cache line:
 //    0  u64  hash, as the index has it     0: free
 //    8  u64  word, as the index has it     0: being changed, so whoever reads asks the index
-//   16  u32  database
-//   20  u8   read since the last look for an entry that can go
-//   21  u8   lock, for writers; that of a place's first entry is the place's
+//   16  u64  number of the index that has the key (LineIndex::number)
+//   24  u8   read since the last look for an entry that can go
+//   25  u8   lock, for writers; that of a place's first entry is the place's
 // A hash may lie in two places, each given by a multiplication with a seeded odd number. They cost
 // two nanoseconds less than two more hashes of the key would, and are as good as the hash, which is
 // keyed (base/hash.h). A key's place decides speed alone: what finds no room here is in the index.
@@ -16,7 +16,7 @@
 // an entry that nobody has read lately gives way. If all were read, they count as unread from then
 // on, and the new key stays out.
 //
-// Readers take no lock. An entry's hash and word are one unit of 16 bytes, and its database is
+// Readers take no lock. An entry's hash and word are one unit of 16 bytes, and its index is
 // compared between two equal reads of that unit; a location is not reused within an epoch, so they
 // belong together. A reader that comes by while an entry moves may look at the new place before and
 // at the old place after: it finds nothing, and the index has the answer.
@@ -29,6 +29,7 @@
 // Threads. Any, within an epoch. Limits. 2^32 places.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 
@@ -41,7 +42,7 @@ namespace isotherm {
 
 struct alignas(32) FastEntry {
   Pair slot;  // hash, word
-  std::atomic<uint32_t> database;
+  std::atomic<uint64_t> index;
   std::atomic<uint8_t> read;
   std::atomic<uint8_t> lock;
 };
@@ -81,17 +82,17 @@ class FastPartOf {
 
   // The word of a hash; 0 where the index has to be asked.
   template <class Between = NothingBetween>
-  ISOTHERM_INLINE uint64_t find(uint64_t hash, uint32_t database, Between&& between = {}) const {
-    const uint64_t word = look(place(hash, first_), hash, database);
+  ISOTHERM_INLINE uint64_t find(uint64_t hash, uint64_t index, Between&& between = {}) const {
+    const uint64_t word = look(place(hash, first_), hash, index);
     if (ISOTHERM_LIKELY(word != 0)) return word;
     between();
-    return look(place(hash, second_), hash, database);
+    return look(place(hash, second_), hash, index);
   }
 
   // Holds the places of a key while its word changes. The word is away from here on.
   class Change {
    public:
-    Change(FastPartOf& part, uint64_t hash, uint32_t database);
+    Change(FastPartOf& part, uint64_t hash, uint64_t index);
     ~Change();
     Change(const Change&) = delete;
     Change& operator=(const Change&) = delete;
@@ -102,10 +103,32 @@ class FastPartOf {
    private:
     FastPartOf& part_;
     const Pair key_;  // its hash, without a word
-    const uint32_t database_;
+    const uint64_t index_;
     const Places places_;
     FastEntry* entry_ = nullptr;
   };
+
+  // Takes away, of `count` places from `first` on, the entries of indexes that `stays(index)` does
+  // not want. Returns where to go on, 0 at the end.
+  template <class Stays>
+  uint64_t sweep(uint64_t first, uint64_t count, Stays&& stays) {
+    const uint64_t end = std::min(first + count, places_);
+    const auto goes = [&](const FastEntry& entry) {
+      return load_pair(&entry.slot).first != 0 &&
+             !stays(entry.index.load(std::memory_order_relaxed));
+    };
+    for (uint64_t place = first; place < end; ++place) {
+      FastEntry* const entries = entries_at(place);
+      // Pages that nobody wrote to stay so.
+      if (std::none_of(entries, entries + size, goes)) continue;
+      lock(place);
+      for (int i = 0; i < size; ++i) {
+        if (goes(entries[i])) store_pair(&entries[i].slot, {});
+      }
+      unlock(place);
+    }
+    return end == places_ ? 0 : end;
+  }
 
   Places places_of(uint64_t hash) const { return {place(hash, first_), place(hash, second_)}; }
   // The share of entries in use, by a sample of so many neighbouring places.
@@ -128,20 +151,19 @@ class FastPartOf {
   }
 
   // The entries are compared without a branch, since nobody could foresee where it goes.
-  ISOTHERM_INLINE uint64_t look(uint64_t place, uint64_t hash, uint32_t database) const {
+  ISOTHERM_INLINE uint64_t look(uint64_t place, uint64_t hash, uint64_t index) const {
     FastEntry* entries = entries_at(place);
     uint32_t candidates = 0;
     for (int i = 0; i < size; ++i) {
       const uint32_t same_hash = load_pair(&entries[i].slot).first == hash;
-      const uint32_t same_database =
-          entries[i].database.load(std::memory_order_relaxed) == database;
-      candidates |= (same_hash & same_database) << i;
+      const uint32_t same_index = entries[i].index.load(std::memory_order_relaxed) == index;
+      candidates |= (same_hash & same_index) << i;
     }
     if (candidates == 0) return 0;
     FastEntry& entry = entries[__builtin_ctz(candidates)];
     const Pair seen = load_pair(&entry.slot);
-    const bool same_database = entry.database.load(std::memory_order_acquire) == database;
-    if (seen.first != hash || !same_database || !(load_pair(&entry.slot) == seen)) return 0;
+    const bool same_index = entry.index.load(std::memory_order_acquire) == index;
+    if (seen.first != hash || !same_index || !(load_pair(&entry.slot) == seen)) return 0;
     // Written once, so that readers share the line.
     if (entry.read.load(std::memory_order_relaxed) == 0) {
       entry.read.store(1, std::memory_order_relaxed);
@@ -153,7 +175,7 @@ class FastPartOf {
   bool try_lock(uint64_t place);
   void unlock(uint64_t place) { entries_at(place)->lock.store(0, std::memory_order_release); }
   // These are for holders of the place's lock.
-  FastEntry* entry_of(uint64_t place, uint64_t hash, uint32_t database) const;
+  FastEntry* entry_of(uint64_t place, uint64_t hash, uint64_t index) const;
   FastEntry* free_entry(uint64_t place) const;
   FastEntry* make_room(const Places& held);
   FastEntry* move_one(uint64_t from, const Places& held);

@@ -4,6 +4,7 @@
 #include <new>
 #include <utility>
 
+#include "base/broken.h"
 #include "base/tile.h"
 
 namespace isotherm {
@@ -21,14 +22,16 @@ class HotStay {
 
 }  // namespace
 
-HotTable::HotTable(std::vector<LineIndex*> indexes, BinStates& states, EpochDomain& epochs,
+HotTable::HotTable(uint32_t databases, IndexOf index_of, BinStates& states, EpochDomain& epochs,
                    MemoryBudget& budget, const Options& options)
-    : indexes_(std::move(indexes)),
+    : databases_(databases),
+      index_of_(std::move(index_of)),
       states_(states),
       epochs_(epochs),
       budget_(budget),
       options_(options),
-      current_(make_part(options.least_bytes)) {
+      current_(make_part(options.least_bytes)),
+      numbers_(databases) {
   count_memory(*current_, 1);
   show({current_.get()});
 }
@@ -47,33 +50,48 @@ void HotTable::count_memory(const FastPart& part, int sign) {
   budget_.hot.fetch_add(sign * static_cast<int64_t>(part.memory()));
 }
 
+HotTable::Changes::Changes(const Parts& parts, uint64_t hash, uint64_t index)
+    : parts_(parts), hash_(hash), index_(index) {}
+HotTable::Changes::~Changes() = default;
+
+void HotTable::Changes::begin() {
+  current_.emplace(*parts_.current, hash_, index_);
+  if (parts_.next != nullptr) next_.emplace(*parts_.next, hash_, index_);
+}
+
+void HotTable::Changes::put(uint64_t word) {
+  if (current_) current_->put(word);
+  if (next_ && parts_.next_takes) next_->put(word);
+}
+
 void HotTable::show(const Parts& parts) {
   auto fresh = std::make_unique<Parts>(parts);
   parts_.store(fresh.get(), std::memory_order_seq_cst);
+  bytes_.store(parts.current->bytes(), std::memory_order_relaxed);
   if (shown_ != nullptr) old_shown_.push_back(std::move(shown_));
   shown_ = std::move(fresh);
   grace_.begin(epochs_);
 }
 
-// Visits visit(database, hash) for hashes in [first, last] of some lines; true at the end of all
+// Visits visit(index, hash) for hashes in [first, last] of some lines; true at the end of all
 // databases, and then the cursor is at the start again.
 template <class Visit>
 bool HotTable::walk(Cursor& cursor, uint64_t first, uint64_t last, Visit&& visit) {
   const HotStay stay(epochs_);
-  for (uint32_t line = 0; line < lines_a_step && cursor.database < indexes_.size(); ++line) {
-    LineIndex* index = indexes_[cursor.database];
+  for (uint32_t line = 0; line < lines_a_step && cursor.database < databases_; ++line) {
+    LineIndex* const index = index_of_(cursor.database);
     uint64_t next = 0;
     if (index != nullptr) {
       hashes_.clear();
       next = index->scan(cursor.bound.value_or(first), [&](uint64_t hash, uint64_t /*word*/) {
         if (hash >= first && hash <= last) hashes_.push_back(hash);
       });
-      for (const uint64_t hash : hashes_) visit(cursor.database, hash);
+      for (const uint64_t hash : hashes_) visit(*index, hash);
     }
     cursor.bound = next;
     if (next == 0 || next > last) cursor = {cursor.database + 1, {}};
   }
-  if (cursor.database < indexes_.size()) return false;
+  if (cursor.database < databases_) return false;
   cursor = {};
   return true;
 }
@@ -85,26 +103,27 @@ bool HotTable::walk_bin(uint32_t bin, Visit&& visit) {
 }
 
 // Under the line's lock, as every change.
-void HotTable::put_from_index(FastPart& part, uint32_t database, uint64_t hash) {
+void HotTable::put_from_index(FastPart& part, LineIndex& index, uint64_t hash) {
   const auto put = [&](bool found, uint64_t word, Segment& /*segment*/) -> Decision {
-    if (found) FastPart::Change(part, hash, database).put(word);
+    if (found) FastPart::Change(part, hash, index.number()).put(word);
     return {};
   };
-  indexes_[database]->update<TilePlain>(hash, put);
+  index.update<TilePlain>(hash, put);
 }
 
 bool HotTable::warm(uint32_t bin) {
-  return walk_bin(bin, [&](uint32_t database, uint64_t hash) {
-    put_from_index(*current_, database, hash);
-    // Of a growth that rests until the bin has moved.
-    if (shown_->next_takes) put_from_index(*next_, database, hash);
+  return walk_bin(bin, [&](LineIndex& index, uint64_t hash) {
+    put_from_index(*current_, index, hash);
+    // Of a growth that is not done.
+    if (shown_->next_takes) put_from_index(*next_, index, hash);
   });
 }
 
 bool HotTable::cool(uint32_t bin) {
-  return walk_bin(bin, [&](uint32_t database, uint64_t hash) {
-    const FastPart::Change taken(*current_, hash, database);
-    if (next_ != nullptr) const FastPart::Change taken_too(*next_, hash, database);
+  if (broken(Rule::cooling)) return true;
+  return walk_bin(bin, [&](const LineIndex& index, uint64_t hash) {
+    const FastPart::Change taken(*current_, hash, index.number());
+    if (next_ != nullptr) const FastPart::Change taken_too(*next_, hash, index.number());
   });
 }
 
@@ -133,15 +152,40 @@ bool HotTable::begin_growth() {
 
 // Keys of bins that are not hot are put by `warm` when they become so.
 bool HotTable::fill() {
-  return walk(growing_, 0, ~uint64_t{0}, [&](uint32_t database, uint64_t hash) {
-    if (states_.of(hash) == BinState::hot) put_from_index(*next_, database, hash);
+  return walk(growing_, 0, ~uint64_t{0}, [&](LineIndex& index, uint64_t hash) {
+    if (states_.of(hash) == BinState::hot) put_from_index(*next_, index, hash);
   });
+}
+
+// Whether one was taken away since the last look.
+bool HotTable::indexes_went() {
+  const HotStay stay(epochs_);
+  bool went = false;
+  for (uint32_t database = 0; database < databases_; ++database) {
+    const LineIndex* const index = index_of_(database);
+    const uint64_t number = index != nullptr ? index->number() : 0;
+    const uint64_t before = std::exchange(numbers_[database], number);
+    went |= before != 0 && before != number;
+  }
+  return went;
+}
+
+// A step of taking away the entries of indexes that are gone, if any are; true while there is more.
+// What it takes of an index that was made since is found in that one.
+bool HotTable::sweep() {
+  sweeps_ = sweeps_ || indexes_went();
+  if (!sweeps_) return false;
+  next_place_ = current_->sweep(next_place_, places_a_step, [&](uint64_t number) {
+    return std::find(numbers_.begin(), numbers_.end(), number) != numbers_.end();
+  });
+  sweeps_ = next_place_ != 0;
+  return true;
 }
 
 bool HotTable::step() {
   switch (phase_) {
     case Phase::rests:
-      return begin_growth();
+      return sweep() || begin_growth();
     case Phase::announced:
       if (!grace_.is_over(epochs_)) break;
       show({current_.get(), next_.get(), true});
@@ -158,7 +202,7 @@ bool HotTable::step() {
       count_memory(*next_, -1);
       next_.reset();
       old_shown_.clear();
-      ++growths_;
+      growths_.add();
       phase_ = Phase::rests;
       break;
   }

@@ -2,9 +2,10 @@
 //
 // The line indexes are complete, so they are the dictionary of EKRM; the fast part
 // (hot/fast_part.h) has the words of keys whose bin is hot, as far as they find room. A look-up of
-// a hot key asks the fast part first, then the index; everybody else asks the index alone. `find`
-// and `update` are those of a LineIndex, so whatever works on an index works on this
-// (index/item_table.h).
+// a hot key asks the fast part first, then the index; everybody else asks the index alone. Whoever
+// changes a word does so through a HotIndex, whose `find` and `update` are those of a LineIndex, so
+// whatever works on an index works on this (index/item_table.h). What only looks at an index, walks
+// over it or grows it needs to know nothing of the fast part.
 //
 // What a bin's state (hot/bin_states.h) means here:
 //
@@ -27,17 +28,22 @@
 // the old one goes when earlier epochs have ended. Parts stay within `most_bytes` and within the
 // memory budget. Where there is no room to grow, keys that are not read give way.
 //
+// Flushes. Entries name their index by its number, which no later index has. So nobody finds those
+// of an index that was taken away, and `step` sweeps them out.
+//
 // Threads. find and update: any, within an epoch. warm, cool and step: one, in no epoch of its own.
-// Limits. A database's index stays the same object, so a flush that detaches it is not served yet.
+// Limits. A bin that moves is walked over in all databases.
 // Sources. EKRM, sections 4.1 to 4.3 and 5.4; docs/papers.md says what is different.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
 
+#include "base/counter.h"
 #include "base/macros.h"
 #include "hot/bin_states.h"
 #include "hot/fast_part.h"
@@ -69,43 +75,51 @@ class HotTable : public BinKeeper {
   static constexpr double grow_at = 0.7;
   static constexpr double shrink_at = 0.1;
   static constexpr uint32_t lines_a_step = 256;
+  static constexpr uint32_t places_a_step = 4096;
 
-  // `indexes`: by database; null for one that has none, about which nobody asks here. Throws
-  // std::bad_alloc.
-  HotTable(std::vector<LineIndex*> indexes, BinStates& states, EpochDomain& epochs,
+  // The index that a database has now, or null; asked within an epoch.
+  using IndexOf = std::function<LineIndex*(uint32_t database)>;
+
+  // Throws std::bad_alloc.
+  HotTable(uint32_t databases, IndexOf index_of, BinStates& states, EpochDomain& epochs,
            MemoryBudget& budget, const Options& options);
   ~HotTable() override;
   HotTable(const HotTable&) = delete;
   HotTable& operator=(const HotTable&) = delete;
 
   template <class Tile, class Between = NothingBetween>
-  ISOTHERM_INLINE Found find(uint32_t database, uint64_t hash, FastUse& use,
+  ISOTHERM_INLINE Found find(const LineIndex& index, uint64_t hash, FastUse& use,
                              Between&& between = {}) const {
     if (states_.of(hash) == BinState::hot && use.tries()) {
       const FastPart& part = *parts_.load(std::memory_order_acquire)->current;
-      const uint64_t word = part.find(hash, database, between);
+      const uint64_t word = part.find(hash, index.number(), between);
       use.note(word != 0);
       if (word != 0) return {true, word};
     }
-    return indexes_[database]->template find<Tile>(hash);
+    return index.template find<Tile>(hash);
   }
 
-  ISOTHERM_INLINE void prefetch(uint32_t database, uint64_t hash, const FastUse& use) const {
+  ISOTHERM_INLINE void prefetch(const LineIndex& index, uint64_t hash, const FastUse& use) const {
     if (states_.of(hash) == BinState::hot && !use.skips()) {
       return parts_.load(std::memory_order_acquire)->current->prefetch(hash);
     }
-    indexes_[database]->prefetch_home(hash);
+    index.prefetch_home(hash);
+  }
+  ISOTHERM_INLINE void prefetch_change(const LineIndex& index, uint64_t hash) const {
+    if (states_.of(hash) != BinState::cold) {
+      parts_.load(std::memory_order_acquire)->current->prefetch(hash);
+    }
+    index.prefetch(hash, true);
   }
 
   template <class Tile, class Decide, class Publish = NoPublish>
-  ISOTHERM_INLINE Updated update(uint32_t database, uint64_t hash, Decide&& decide,
+  ISOTHERM_INLINE Updated update(LineIndex& index, uint64_t hash, Decide&& decide,
                                  Publish&& publish = {}) {
     const BinState state = states_.of(hash);
-    LineIndex& index = *indexes_[database];
     if (state == BinState::cold) {
       return index.template update<Tile>(hash, decide, publish);
     }
-    Changes changes(*parts_.load(std::memory_order_acquire), hash, database);
+    Changes changes(*parts_.load(std::memory_order_acquire), hash, index.number());
     uint64_t word = 0;
     const auto note_word = [&](bool found, uint64_t old, Segment& segment) {
       const Decision decision = decide(found, old, segment);
@@ -126,9 +140,13 @@ class HotTable : public BinKeeper {
 
   // A step of growing or shrinking, if there is one to be made; true while there may be more.
   bool step();
+  // Whether the next one only looks if requests that began earlier have ended.
+  bool waits() const { return phase_ == Phase::announced || phase_ == Phase::replaced; }
 
-  uint64_t bytes() const { return parts_.load(std::memory_order_acquire)->current->bytes(); }
-  uint64_t growths() const { return growths_; }
+  // Any thread.
+  uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
+  uint64_t growths() const { return growths_.get(); }
+  // For the thread that moves and steps, or within an epoch.
   const FastPart& part() const { return *parts_.load(std::memory_order_acquire)->current; }
 
  private:
@@ -139,24 +157,20 @@ class HotTable : public BinKeeper {
     FastPart* next = nullptr;
     bool next_takes = false;
   };
-  // The change of a key in both.
+  // The change of a key in both. No function of it is inline, since code for AVX-512 calls it.
   class Changes {
    public:
-    Changes(const Parts& parts, uint64_t hash, uint32_t database)
-        : parts_(parts), hash_(hash), database_(database) {}
-    void begin() {
-      current_.emplace(*parts_.current, hash_, database_);
-      if (parts_.next != nullptr) next_.emplace(*parts_.next, hash_, database_);
-    }
-    void put(uint64_t word) {
-      if (current_) current_->put(word);
-      if (next_ && parts_.next_takes) next_->put(word);
-    }
+    Changes(const Parts& parts, uint64_t hash, uint64_t index);
+    ~Changes();
+    Changes(const Changes&) = delete;
+    Changes& operator=(const Changes&) = delete;
+    void begin();
+    void put(uint64_t word);
 
    private:
     const Parts parts_;
     const uint64_t hash_;
-    const uint32_t database_;
+    const uint64_t index_;
     std::optional<FastPart::Change> current_;
     std::optional<FastPart::Change> next_;
   };
@@ -171,15 +185,18 @@ class HotTable : public BinKeeper {
   bool walk(Cursor& cursor, uint64_t first, uint64_t last, Visit&& visit);
   template <class Visit>
   bool walk_bin(uint32_t bin, Visit&& visit);
-  void put_from_index(FastPart& part, uint32_t database, uint64_t hash);
+  static void put_from_index(FastPart& part, LineIndex& index, uint64_t hash);
   std::unique_ptr<FastPart> make_part(uint64_t bytes) const;
   uint64_t wanted_bytes() const;
   bool begin_growth();
   bool fill();
+  bool sweep();
+  bool indexes_went();
   void show(const Parts& parts);
   void count_memory(const FastPart& part, int sign);
 
-  const std::vector<LineIndex*> indexes_;
+  const uint32_t databases_;
+  const IndexOf index_of_;
   BinStates& states_;
   EpochDomain& epochs_;
   MemoryBudget& budget_;
@@ -193,8 +210,33 @@ class HotTable : public BinKeeper {
   Grace grace_;
   Cursor growing_;
   Cursor moving_;
-  std::vector<uint64_t> hashes_;  // of the line that a walk is at
-  uint64_t growths_ = 0;
+  std::vector<uint64_t> hashes_;   // of the line that a walk is at
+  std::vector<uint64_t> numbers_;  // of the databases' indexes when it was last looked; 0: none
+  bool sweeps_ = false;
+  uint64_t next_place_ = 0;  // to be swept
+  std::atomic<uint64_t> bytes_{0};
+  Counter growths_;
+};
+
+// An index of the table as whoever changes it sees it. Roots that are to be replaced are read from
+// the index itself, whose line the change needs anyway.
+class HotIndex {
+ public:
+  HotIndex() = default;
+  ISOTHERM_INLINE HotIndex(HotTable& table, LineIndex& index) : table_(&table), index_(&index) {}
+
+  template <class Tile>
+  ISOTHERM_INLINE Found find(uint64_t hash) const {
+    return index_->template find<Tile>(hash);
+  }
+  template <class Tile, class Decide, class Publish = NoPublish>
+  ISOTHERM_INLINE Updated update(uint64_t hash, Decide&& decide, Publish&& publish = {}) {
+    return table_->template update<Tile>(*index_, hash, decide, publish);
+  }
+
+ private:
+  HotTable* table_ = nullptr;
+  LineIndex* index_ = nullptr;
 };
 
 }  // namespace isotherm

@@ -32,8 +32,12 @@ class HotTableTest : public LineIndexFixture {
     options.most_bytes = most_bytes;
     options.largest = HugeBlock::Pages::transparent;
     options.seed = 0x5851f42d4c957f2d;
-    table = std::make_unique<HotTable>(std::vector<LineIndex*>{index.get(), nullptr, other.get()},
-                                       states, epochs, budget, options);
+    table = std::make_unique<HotTable>(
+        3, [this](uint32_t database) { return index_of(database); }, states, epochs, budget,
+        options);
+  }
+  LineIndex* index_of(uint32_t database) {
+    return database == 0 ? index.get() : database == 2 ? other.get() : nullptr;
   }
   // All states that a bin goes through, one at a time.
   void wait_for_others() {
@@ -61,7 +65,7 @@ class HotTableTest : public LineIndexFixture {
 
   Updated write(uint64_t hash, Decision decision, uint32_t database = 0) {
     const EpochGuard guard(epochs, *slot);
-    return table->update<TilePlain>(database, hash,
+    return table->update<TilePlain>(*index_of(database), hash,
                                     [&](bool, uint64_t, Segment&) { return decision; });
   }
   void put_hot(uint64_t hash, uint64_t word, uint32_t database = 0) {
@@ -70,10 +74,10 @@ class HotTableTest : public LineIndexFixture {
   // The word that all see, 0 for none.
   uint64_t look(uint64_t hash, uint32_t database = 0) {
     const EpochGuard guard(epochs, *slot);
-    return table->find<TilePlain>(database, hash, use).word;
+    return table->find<TilePlain>(*index_of(database), hash, use).word;
   }
-  uint64_t in_part(uint64_t hash, uint32_t database = 0) const {
-    return table->part().find(hash, database);
+  uint64_t in_part(uint64_t hash, uint32_t database = 0) {
+    return table->part().find(hash, index_of(database)->number());
   }
   std::vector<uint64_t> fill(uint64_t count, uint64_t from_seed = 1) {
     std::mt19937_64 random(from_seed);
@@ -167,6 +171,32 @@ TEST_F(HotTableTest, DatabasesShareTheFastPart) {
   }
 }
 
+TEST_F(HotTableTest, KeysOfAnIndexThatWasTakenAwayAreNotFoundAndGiveTheirRoomBack) {
+  make();
+  warm_all();
+  put_hot(99, 1);
+  put_hot(99, 2, 2);
+  ASSERT_FALSE(table->step());  // sees the indexes
+  const uint64_t gone = other->number();
+  other = std::make_unique<LineIndex>(pages, budget, epochs);
+  EXPECT_EQ(look(99, 2), 0u);
+  put_hot(98, 3, 2);
+  EXPECT_EQ(table->part().find(99, gone), 2u);
+  while (table->step()) {
+  }
+  EXPECT_EQ(table->part().find(99, gone), 0u);
+  EXPECT_EQ(in_part(99), 1u);
+  EXPECT_EQ(in_part(98, 2), 3u);
+  other.reset();
+  while (table->step()) {
+  }
+  EXPECT_EQ(
+      table->part().load(table->part().entries()) * static_cast<double>(table->part().entries()),
+      1);
+  other = std::make_unique<LineIndex>(pages, budget, epochs);
+  EXPECT_EQ(look(98, 2), 0u);
+}
+
 TEST_F(HotTableTest, AReaderThatRacesAMoveFindsTheKey) {
   make(few_places, few_places);
   warm_all();
@@ -187,15 +217,15 @@ TEST_F(HotTableTest, AReaderThatRacesAMoveFindsTheKey) {
   put_hot(pushers[0], 3);
   const EpochGuard guard(epochs, *slot);
   bool moved = false;
-  const Found found = table->find<TilePlain>(0, key, use, [&] {
-    table->update<TilePlain>(0, pushers[1], [](bool, uint64_t, Segment&) {
+  const Found found = table->find<TilePlain>(*index, key, use, [&] {
+    table->update<TilePlain>(*index, pushers[1], [](bool, uint64_t, Segment&) {
       return Decision{Action::store, 3};
     });
     moved = true;
   });
   EXPECT_TRUE(moved);
   EXPECT_EQ(table->part().moved(), 1u);
-  EXPECT_EQ(table->part().find(key, 0), 2u);  // in its first place by now
+  EXPECT_EQ(in_part(key), 2u);  // in its first place by now
   EXPECT_EQ(found.word, 2u);
 }
 
@@ -293,7 +323,7 @@ TEST_F(HotTableTest, NobodySeesAnOldWordWhileBinsFlapAndThePartGrows) {
         const int key = 2 * static_cast<int>(round % (key_count / 2)) + thread;
         const EpochGuard guard(epochs, *taken.slot);
         const bool erases = round % 5 == 0;
-        table->update<TilePlain>(0, key_hash(key), [&](bool, uint64_t, Segment&) {
+        table->update<TilePlain>(*index, key_hash(key), [&](bool, uint64_t, Segment&) {
           return Decision{erases ? Action::erase : Action::store, round};
         });
         written[key].store(round);
@@ -306,7 +336,7 @@ TEST_F(HotTableTest, NobodySeesAnOldWordWhileBinsFlapAndThePartGrows) {
         const int key = static_cast<int>(i * 7 % key_count);
         const EpochGuard guard(epochs, *taken.slot);
         const uint64_t before = written[key].load();
-        const Found found = table->find<TilePlain>(0, key_hash(key), mine);
+        const Found found = table->find<TilePlain>(*index, key_hash(key), mine);
         ASSERT_TRUE(!found.found || found.word >= before);
         if (mine.all_hits() != 0) fast.store(true);
       }

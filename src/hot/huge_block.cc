@@ -7,6 +7,7 @@
 namespace isotherm {
 namespace {
 
+constexpr uint64_t normal_page = 4096;
 constexpr int page_size_shift = 26;  // of mmap's flags: the logarithm of the size
 
 constexpr int shift_of(HugeBlock::Pages pages) {
@@ -49,6 +50,7 @@ void HugeBlock::map_others(uint64_t bytes, Pages largest) {
   // The advice alone decides where the system's setting is "madvise" or "always".
   const int refused = madvise(data_, bytes_, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
   pages_ = huge && refused == 0 ? Pages::transparent : Pages::normal;
+  if (pages_ == Pages::normal) bytes_ = (bytes + normal_page - 1) & ~(normal_page - 1);
 }
 
 }  // namespace isotherm

@@ -7,9 +7,14 @@
 
 namespace isotherm {
 
+static uint64_t draw_number() {
+  static std::atomic<uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
 LineIndex::LineIndex(Pages& pages, MemoryBudget& budget, EpochDomain& epochs,
                      uint64_t first_version, bool capped, uint64_t expected)
-    : pool_(pages, budget, capped), epochs_(epochs) {
+    : pool_(pages, budget, capped), epochs_(epochs), number_(draw_number()) {
   std::vector<Segment*> segments;
   make_segments(0, 0, first_version, expected, segments);
   int bits = 0;

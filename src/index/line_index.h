@@ -78,6 +78,9 @@ class LineIndex {
   LineIndex(const LineIndex&) = delete;
   LineIndex& operator=(const LineIndex&) = delete;
 
+  // No other index of the process has it, or had it before.
+  ISOTHERM_INLINE uint64_t number() const { return number_; }
+
   // The view that leads to home lines; valid within the caller's epoch, also while the index grows.
   const IndexView& view() const { return directory_.load(std::memory_order_acquire)->view; }
 
@@ -263,6 +266,7 @@ class LineIndex {
   LinePool pool_;
   EpochDomain& epochs_;
   std::atomic<Directory*> directory_{nullptr};
+  const uint64_t number_;
   std::atomic<uint64_t> splits_{0};
   std::atomic<uint64_t> joins_{0};
   std::atomic<uint64_t> lines_moved_{0};

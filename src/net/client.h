@@ -56,7 +56,10 @@ struct Client {
   std::atomic<size_t> output_bytes{0};           // not yet taken by the socket
   std::atomic<size_t> output_pieces{0};          // that they lie in
   std::atomic<size_t> output_memory{0};
-  std::atomic<bool> held{false};  // by CLIENT PAUSE
+  std::atomic<int64_t> queued{-1};           // commands since MULTI; -1: there was none
+  std::atomic<size_t> watched{0};            // keys
+  std::atomic<size_t> transaction_bytes{0};  // that both take
+  std::atomic<bool> held{false};             // by CLIENT PAUSE
   std::atomic<bool> no_evict{false};
   std::atomic<bool> no_touch{false};
   // It is gone, or soon will be, and is not shown any more. Set by the owner when it closes the

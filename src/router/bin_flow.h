@@ -28,13 +28,16 @@ class BinFlow {
   static constexpr uint32_t usual_group = 64;
 
   BinFlow(BinStates& states, EpochDomain& epochs, BinKeeper& keeper, uint32_t group = usual_group)
-      : states_(states), epochs_(epochs), keeper_(keeper), group_(group) {}
+      : states_(states), epochs_(epochs), keeper_(keeper), group_(group) {
+    moving_.reserve(group);
+  }
 
   // `heat`: by bin, how much it is asked for.
   void want(const std::vector<bool>& hot, std::span<const uint32_t> heat);
   // A bounded step; true while there is more to do. One that waits for requests to end does
   // nothing.
   bool step();
+  bool waits() const { return !moving_.empty() && !seen_by_all_; }
 
   uint64_t warmed() const { return warmed_.get(); }
   uint64_t cooled() const { return cooled_.get(); }

@@ -38,6 +38,10 @@ void BudgetModel::choose(const BinSample& sample, std::vector<bool>& hot) {
   }
 }
 
+void ChanceModel::choose(const BinSample& /*sample*/, std::vector<bool>& hot) {
+  for (size_t bin = 0; bin < hot.size(); ++bin) hot[bin] = random_() % 2 == 0;
+}
+
 double BudgetModel::share_for(double threads, double hot_ns, double cold_ns,
                               double cold_per_second) {
   const double left_ns = threads * 1e9 - cold_per_second * cold_ns;

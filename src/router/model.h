@@ -7,12 +7,14 @@
 //   histogram   a bin is hot that has more than a share of all requests (KVCG, section 7)
 //   budget      the bins that are asked for most, until they have filled what the hot side may
 //               take: so many keys, or so much of a processor's time
+//   chance      each bin by a coin, so that bins move all the time; for tests
 //
 // Threads. One. Limits. Keys are taken to be spread over bins evenly, as hashes are.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <random>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -68,6 +70,15 @@ class BudgetModel : public Model {
  private:
   const Bounds bounds_;
   std::vector<uint32_t> order_;
+};
+
+class ChanceModel : public Model {
+ public:
+  std::string_view name() const override { return "chance"; }
+  void choose(const BinSample& sample, std::vector<bool>& hot) override;
+
+ private:
+  std::mt19937_64 random_;
 };
 
 }  // namespace isotherm

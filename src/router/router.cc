@@ -1,5 +1,6 @@
 #include "router/router.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace isotherm {
@@ -12,7 +13,7 @@ Router::Worth Router::worth_of(const std::vector<bool>& hot, uint64_t all) const
     requests += sample_[bin];
     ++bins;
   }
-  return {static_cast<double>(requests) / static_cast<double>(all),
+  return {static_cast<double>(requests) / static_cast<double>(std::max(all, uint64_t{1})),
           static_cast<double>(bins) / static_cast<double>(hot.size())};
 }
 
@@ -39,8 +40,8 @@ bool Router::train(uint64_t keys) {
   }
   changes_.add();
   share_hot_.store(then.requests, std::memory_order_relaxed);
+  flow_.want(chosen, sample_);
   hot_ = std::move(chosen);
-  flow_.want(hot_, sample_);
   return true;
 }
 

@@ -55,6 +55,8 @@ class Router {
   bool train(uint64_t keys);
   // A step of moving bins; true while there is more to do.
   bool step() { return flow_.step(); }
+  // Whether the next one only looks if requests that began earlier have ended.
+  bool waits() const { return flow_.waits(); }
 
   // Of the requests sampled last, those on bins that are to be hot.
   double share_hot() const { return share_hot_.load(std::memory_order_relaxed); }

@@ -142,6 +142,18 @@ TEST_F(RouterTest, HotBinsFollowTheLoad) {
   EXPECT_GE(router->flow().cooled(), 1u);
 }
 
+TEST_F(RouterTest, ChanceMovesBinsOfWhichNobodyAsks) {
+  make(std::make_unique<ChanceModel>(), {.most_refusals = 1, .least_sample = 0});
+  EXPECT_TRUE(router->train(0));
+  move_all();
+  EXPECT_GT(states.in_state(BinState::hot), bins / 4);
+  EXPECT_GT(states.in_state(BinState::cold), bins / 4);
+  EXPECT_TRUE(router->train(0));
+  move_all();
+  EXPECT_GT(router->flow().cooled(), 0u);
+  EXPECT_EQ(router->share_hot(), 0.0);
+}
+
 TEST_F(RouterTest, NothingIsLearnedFromFewRequests) {
   make_told();
   tell({1});
@@ -265,7 +277,8 @@ TEST_F(RouterFlapTest, WritesAreSeenWhileAModelOfChanceMovesBins) {
   part.least_bytes = 64 << 10;
   part.largest = HugeBlock::Pages::transparent;
   part.seed = 0x5851f42d4c957f2d;
-  HotTable table({index.get()}, states, epochs, budget, part);
+  HotTable table(
+      1, [this](uint32_t) { return index.get(); }, states, epochs, budget, part);
   std::vector<bool> told(bins);
   Router router(states, epochs, table, std::make_unique<ToldModel>(told),
                 {.least_gain = -1, .least_sample = 1});
@@ -281,15 +294,15 @@ TEST_F(RouterFlapTest, WritesAreSeenWhileAModelOfChanceMovesBins) {
         const EpochGuard guard(epochs, *taken.slot);
         // Own keys are written and read back at once, those of others are read.
         const uint64_t own = (round * 3 + static_cast<uint64_t>(thread)) % key_count;
-        table.update<TilePlain>(0, hash_of(own), [&](bool, uint64_t, Segment&) {
+        table.update<TilePlain>(*index, hash_of(own), [&](bool, uint64_t, Segment&) {
           return Decision{round % 7 == 0 ? Action::erase : Action::store, round};
         });
         written[own].store(round);
-        const Found mine = table.find<TilePlain>(0, hash_of(own), use);
+        const Found mine = table.find<TilePlain>(*index, hash_of(own), use);
         ASSERT_EQ(mine.word, round % 7 == 0 ? 0 : round);
         const uint64_t key = round * 31 % key_count;
         const uint64_t before = written[key].load();
-        const Found found = table.find<TilePlain>(0, hash_of(key), use);
+        const Found found = table.find<TilePlain>(*index, hash_of(key), use);
         ASSERT_TRUE(!found.found || found.word >= before);
         router.counts().note(hash_of(key));
         if (use.all_hits() != 0) fast.store(true);

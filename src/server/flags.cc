@@ -153,10 +153,39 @@ void add_value_options(CLI::App& app, Options& store) {
       [&](const std::string& text) { take_memory(text, 64, 1 << 20, store.gpu_values_from); });
 }
 
+void take_router(const std::string& text, RouterChoice& field) {
+  const auto choice = parse_router_choice(text);
+  if (!choice) throw CLI::ValidationError("not one of off, histogram, budget, chance: " + text);
+  field = *choice;
+}
+
+void add_router_options(CLI::App& app, RouterOptions& router) {
+  add_text_option(app, "--router",
+                  "Which keys have a table of their own before the index: off (none), histogram "
+                  "or budget; for tests: chance [off]",
+                  [&](const std::string& text) { take_router(text, router.choice); });
+  app.add_option("--router-bins", router.bins,
+                 "Ranges of keys' hashes that it takes together [1048576]")
+      ->check(CLI::Range(uint32_t{1}, RouterOptions::most_bins));
+  add_text_option(app, "--router-memory",
+                  "Memory that it may take; 0: an 8th of maxmemory, or 1gb without one [0]",
+                  [&](const std::string& text) {
+                    if (text == "0") return;
+                    take_memory(text, RouterOptions::least_memory,
+                                std::numeric_limits<int64_t>::max(), router.memory);
+                  });
+  app.add_option("--router-threshold", router.threshold,
+                 "Share of all requests from which histogram takes a range [0.000013]")
+      ->check(CLI::Range(0.0, 1.0));
+  app.add_option("--router-interval", router.interval_ms,
+                 "Milliseconds between two looks at the requests [100]")
+      ->check(CLI::Range(1, 60'000));
+}
+
 void add_round_options(CLI::App& app, RoundOptions& rounds) {
   add_text_option(app, "--gpu-schedule",
                   "When the requests of all threads go to the GPUs together: greedy, fixed or "
-                  "periodic; or adaptive: the CPU answers few, the GPUs many [greedy]",
+                  "periodic; or adaptive: the CPU answers few, the GPUs many [adaptive]",
                   [&](const std::string& text) { take_schedule(text, rounds.policy); });
   app.add_option("--gpu-batch", rounds.rows,
                  "Requests that go without waiting for more [fixed 512, periodic 2097152], or that "
@@ -290,6 +319,10 @@ void check_together(const net::ServerOptions& options) {
   if (options.store.gpu_values != 0 && options.store.device == DeviceChoice::cpu) {
     throw CLI::ValidationError("--gpu-values", "needs --device cuda or auto");
   }
+  if (options.store.router.choice != RouterChoice::off &&
+      options.store.device != DeviceChoice::cpu) {
+    throw CLI::ValidationError("--router", "needs --device cpu");
+  }
   if (options.appendonly && options.store.device != DeviceChoice::cpu) {
     throw CLI::ValidationError("--appendonly", "needs --device cpu");
   }
@@ -338,6 +371,7 @@ void add_options(CLI::App& app, net::ServerOptions& options) {
                   [&](const std::string& text) {
                     take_memory(text, 0, std::numeric_limits<int64_t>::max(), store.gpu_memory);
                   });
+  add_router_options(app, store.router);
   add_value_options(app, store);
   add_round_options(app, store.rounds);
   add_crew_options(app, store);
@@ -367,6 +401,8 @@ std::optional<int> parse_flags(int argc, const char* const* argv, net::ServerOpt
   CLI::App app("Isotherm: a key-value store for Redis and memcached clients.", "isotherm-server");
   app.set_version_flag("--version", "isotherm-server " + std::string(net::isotherm_version));
   add_options(app, options);
+  // Few clients wait for no GPU; a program that fills batches says itself when they go.
+  options.store.rounds.policy = Scheduling::adaptive;
   try {
     app.parse(argc, argv);
     check_together(options);

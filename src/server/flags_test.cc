@@ -106,6 +106,14 @@ TEST(FlagsTest, TakesAllOptions) {
                       "1gb",
                       "--maxmemory-policy",
                       "allkeys-lru",
+                      "--router-bins",
+                      "10000",
+                      "--router-memory",
+                      "32mb",
+                      "--router-threshold",
+                      "0.005",
+                      "--router-interval",
+                      "50",
                       "--gpu-schedule",
                       "fixed",
                       "--gpu-threads",
@@ -141,6 +149,11 @@ TEST(FlagsTest, TakesAllOptions) {
   EXPECT_EQ(options.store.databases, 4u);
   EXPECT_EQ(options.store.maxmemory, 1ull << 30);
   EXPECT_EQ(options.store.maxmemory_policy, EvictionPolicy::allkeys_lru);
+  EXPECT_EQ(options.store.router.choice, RouterChoice::off);
+  EXPECT_EQ(options.store.router.bins, 10'000u);
+  EXPECT_EQ(options.store.router.memory, 32u << 20);
+  EXPECT_EQ(options.store.router.threshold, .005);
+  EXPECT_EQ(options.store.router.interval_ms, 50u);
   EXPECT_EQ(options.store.rounds.policy, Scheduling::fixed_size);
   EXPECT_EQ(options.store.rounds.rows, 4096u);
   EXPECT_EQ(options.store.rounds.wait_ns, 250'000);
@@ -248,11 +261,33 @@ TEST(FlagsTest, ValuesOnGpusNeedAGpu) {
   EXPECT_FALSE(parse({"--gpu-values", "1gb", "--device", "cuda"}, options).has_value());
 }
 
+TEST(FlagsTest, ARouterNeedsTheIndexOnTheHost) {
+  net::ServerOptions options;
+  for (const char* choice : {"histogram", "budget", "chance"}) {
+    net::ServerOptions others;
+    EXPECT_FALSE(parse({"--router", choice}, others));
+    EXPECT_EQ(to_string(others.store.router.choice), choice);
+    for (const char* device : {"cuda", "auto"}) {
+      EXPECT_EQ(parse({"--router", choice, "--device", device}, options), exit_usage);
+    }
+  }
+  for (const std::vector<const char*>& arguments :
+       std::vector<std::vector<const char*>>{{"--router", "on"},
+                                             {"--router-memory", "1kb"},
+                                             {"--router-bins", "0"},
+                                             {"--router-bins", "16777217"},
+                                             {"--router-threshold", "1.5"},
+                                             {"--router-interval", "0"},
+                                             {"--router-interval", "60001"}}) {
+    net::ServerOptions others;
+    EXPECT_EQ(parse(arguments, others), exit_usage) << arguments[0];
+  }
+}
+
 TEST(FlagsTest, ASizeAndAWaitOfRoundsNeedAScheduleThatHasThem) {
   for (const std::vector<const char*>& arguments : std::vector<std::vector<const char*>>{
-           {"--gpu-batch", "512"},
+           {"--gpu-schedule", "greedy", "--gpu-batch", "512"},
            {"--gpu-wait-usec", "100"},
-           {"--gpu-schedule", "greedy", "--gpu-batch", "1"},
            {"--gpu-schedule", "adaptive", "--gpu-wait-usec", "1"},
            {"--gpu-schedule", "fixed", "--gpu-write-cycles", "2"}}) {
     net::ServerOptions options;
@@ -263,7 +298,7 @@ TEST(FlagsTest, ASizeAndAWaitOfRoundsNeedAScheduleThatHasThem) {
       parse({"--gpu-schedule", "periodic", "--gpu-write-cycles", "4"}, options).has_value());
   EXPECT_EQ(options.store.rounds.write_cycles, 4u);
   net::ServerOptions adaptive;
-  EXPECT_FALSE(parse({"--gpu-schedule", "adaptive", "--gpu-batch", "100"}, adaptive).has_value());
+  EXPECT_FALSE(parse({"--gpu-batch", "100"}, adaptive).has_value());
   EXPECT_EQ(adaptive.store.rounds.policy, Scheduling::adaptive);
   EXPECT_EQ(options.store.rounds.policy, Scheduling::periodic);
 }

@@ -261,6 +261,20 @@ TEST_F(ServerTest, UrgentBytesHoldNothingUp) {
   }
 }
 
+TEST_F(ServerTest, TheRouterIsShown) {
+  net::ServerOptions options;
+  options.store.router = {.choice = RouterChoice::histogram, .bins = 128, .memory = 1 << 20};
+  Server& server = start(options);
+  TestClient client(server.resp_port());
+  ask(client, resp({"CONFIG", "GET", "router"}), "*2\r\n$6\r\nrouter\r\n$9\r\nhistogram\r\n");
+  client.send(resp({"INFO", "isotherm"}) + resp({"QUIT"}));
+  const std::string info = client.receive_all();
+  for (const char* line : {"# Isotherm\r\n", "router:histogram\r\n", "router_bins_cold:128\r\n",
+                           "router_bins_hot:0\r\n", "hot_table_hits:0\r\n"}) {
+    EXPECT_NE(info.find(line), std::string::npos) << line << info;
+  }
+}
+
 TEST_F(ServerTest, SilentClientsHoldNoMoreThanAChunk) {
   Server& server = start();
   TestClient client(server.resp_port());

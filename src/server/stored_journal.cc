@@ -25,7 +25,7 @@ class FillSink final : public CommitSink {
   void changed(const ItemChange& change) override {
     if (change.reason != ItemChange::Reason::request) journal_.changed(change);
   }
-  void flushed(uint32_t /*database*/, uint64_t /*version*/) override {}
+  void flushed(uint32_t /*database*/, uint64_t /*version*/, uint64_t /*token*/) override {}
   Awaited* ends(uint64_t /*token*/) override { return nullptr; }
 
  private:

@@ -4,6 +4,8 @@
 #include "cuda/gpu_checks.h"
 #include "device_checks/device_item_churn_checks.h"
 #include "device_checks/device_item_host_checks.h"
+#include "device_checks/device_item_size_checks.h"
+#include "device_checks/device_item_version_checks.h"
 
 int main(int argc, char** argv) {
   using namespace isotherm;
@@ -12,5 +14,7 @@ int main(int argc, char** argv) {
   checks.run_all(device_item_checks<CudaDevice>);
   checks.run_all(device_item_churn_checks<CudaDevice>);
   checks.run_all(device_item_host_checks<CudaDevice>);
+  checks.run_all(device_item_size_checks<CudaDevice>);
+  checks.run_all(device_item_version_checks<CudaDevice>);
   return checks.end();
 }

@@ -8,6 +8,8 @@
 
 #include "cuda/gpu_checks.h"
 #include "device_checks/split_table_checks.h"
+#include "isotherm/device_item_table.h"
+#include "isotherm/device_row_table.h"
 #include "isotherm/device_table.h"
 
 namespace isotherm::split_table_test {
@@ -95,6 +97,23 @@ uint64_t check_public_class(const std::vector<int>& gpus, uint64_t scale) {
   return now == last ? wrong : wrong + 1;
 }
 
+// A table of rows, or of items, on the first GPU: the thread keeps the last.
+template <class Table, class Options>
+uint64_t check_gpu_is_kept(const std::vector<int>& gpus, Options options) {
+  const int last = gpus.back();
+  require_device(cudaSetDevice(last) == cudaSuccess, "choose a GPU");
+  options.device = gpus.front();
+  int after_call = -1;
+  int now = -1;
+  {
+    Table table(options);
+    if (table.stats().entries != 0) return 1;
+    cudaGetDevice(&after_call);
+  }
+  cudaGetDevice(&now);
+  return now == last && after_call == last ? 0 : 1;
+}
+
 void run_on(GpuChecks& checks, const std::vector<int>& gpus, const std::string& where) {
   std::deque<CudaDevice> devices;
   std::vector<CudaDevice*> pointers;
@@ -108,6 +127,12 @@ void run_on(GpuChecks& checks, const std::vector<int>& gpus, const std::string& 
   }
   checks.run(("DeviceTable" + where).c_str(), [&](CudaDevice& /*device*/, uint64_t scale) {
     return check_public_class(gpus, scale);
+  });
+  checks.run(("rows and items keep the GPU" + where).c_str(), [&](CudaDevice&, uint64_t) {
+    DeviceRowTableOptions rows;
+    rows.row_bytes = 64;
+    return check_gpu_is_kept<DeviceRowTable>(gpus, rows) +
+           check_gpu_is_kept<DeviceItemTable>(gpus, DeviceItemTableOptions());
   });
 }
 

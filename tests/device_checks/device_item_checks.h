@@ -37,7 +37,7 @@ class ItemSource {
     std::uniform_real_distribution<double> uniform(0, 1);
     for (uint64_t i = 0; i < rows; ++i) {
       const double at = uniform(random_) * uniform(random_) * static_cast<double>(keys.size());
-      ItemRequest request{DeviceOp::get, keys[static_cast<size_t>(at)], {}, 0};
+      ItemRequest request{DeviceOp::get, keys[static_cast<size_t>(at)], {}};
       if (uniform(random_) < writes) {
         request.op = random_() % 3 == 0 ? DeviceOp::erase : DeviceOp::put;
       }
@@ -161,16 +161,16 @@ uint64_t check_long_values(Device& device, uint64_t /*scale*/) {
     for (uint64_t i = 0; i < bytes; ++i) value[i] = static_cast<char>(i * 31 + i / 255 + bytes);
     batches[bytes % 2].push_back({DeviceOp::put, keys[bytes % 11], value, 0});
     for (const std::string& key : keys) {
-      if (source.random()() % 3 == 0) batches[0].push_back({DeviceOp::get, key, {}, 0});
+      if (source.random()() % 3 == 0) batches[0].push_back({DeviceOp::get, key, {}});
     }
   }
   const std::string long_key(max_item_key_bytes, 'k');
-  batches[1].push_back({DeviceOp::put, long_key, "value", 0});
+  batches[1].push_back({DeviceOp::put, long_key, "value"});
   table.run(batches[0]);
   table.run_host(batches[1]);
   table.run_host(batches[0]);
   table.run(batches[1]);
-  table.run({{DeviceOp::get, long_key, {}, 0}});
+  table.run({{DeviceOp::get, long_key, {}}});
   table.check_all();
   return table.wrong() + table.refused();
 }
@@ -391,7 +391,7 @@ uint64_t sweep_expired(Device& device, const DeviceItemOptions& options) {
   // Their memory serves new items, so only the index may grow.
   next += rows;
   for (const uint64_t size : {10, 1000}) {
-    table.run(numbered_puts(next, rows / 2, size));
+    table.run(numbered_puts(next, rows / 2, size, future));
     next += rows;
   }
   const DeviceItemStats after = table.stats();

@@ -11,8 +11,9 @@ namespace isotherm {
 
 // Bytes of a block of an item of `numbered_puts`.
 inline uint64_t numbered_block(uint64_t value_bytes) {
-  const uint64_t key_bytes = std::to_string(1'000'000).size();
-  return item_classes::bytes_of(item_classes::class_of(DeviceItem::bytes(key_bytes, value_bytes)));
+  const auto key_bytes = static_cast<uint32_t>(std::to_string(1'000'000).size());
+  const ItemShape shape{key_bytes, static_cast<uint32_t>(value_bytes)};
+  return item_classes::bytes_of(item_classes::class_of(shape.bytes()));
 }
 
 // Three times what the device has room for: nothing is refused, and both memories have items.
@@ -169,7 +170,7 @@ uint64_t check_placement_by_size(Device& device, uint64_t scale) {
 // are full before a put is refused.
 template <class Device>
 uint64_t check_index_beside_host(Device& device, uint64_t scale) {
-  constexpr uint64_t value_bytes = 8;
+  constexpr uint64_t value_bytes = 48;
   const uint64_t rows = std::min<uint64_t>(scale / 4, 2048);
   const uint64_t bytes = rows * 30 * numbered_block(value_bytes);
   const DeviceItemOptions options =

@@ -365,6 +365,23 @@ uint64_t check_present_rows_take_nothing(Device& device, uint64_t scale) {
   return table.wrong() + table.refused();
 }
 
+// One absent key among present ones takes no more rows than it needs.
+template <class Device>
+uint64_t check_an_absent_row_takes_little(Device& device, uint64_t scale) {
+  DeviceRequestSource source(31);
+  constexpr uint64_t slab = 64 * 64;
+  ModelledRows<Device> table(device, {64, slab, {0, 7, 4, static_cast<uint32_t>(scale)}});
+  std::vector<uint64_t> keys = source.keys(scale - scale % 64);  // no row is free then
+  table.put(keys, true);
+  const uint64_t before = table.stats().bytes;
+  keys[keys.size() / 2] = source.random()();
+  table.get_or_insert({keys.begin(), keys.begin() + static_cast<int64_t>(scale * 3 / 4)});
+  // A slab, and longer lists of rows.
+  if (table.stats().bytes - before > slab + scale * 16) table.fail("present keys took rows");
+  table.check_all();
+  return table.wrong() + table.refused();
+}
+
 // Keys that were expected take no more memory when they come.
 template <class Device>
 uint64_t check_expected_rows(Device& device, uint64_t scale) {
@@ -396,6 +413,7 @@ constexpr DeviceTableCheck<Device> device_row_checks[] = {
     {"rows end among duplicates", check_rows_end_among_duplicates<Device>},
     {"rows without workspace", check_rows_without_workspace<Device>},
     {"present rows take nothing", check_present_rows_take_nothing<Device>},
+    {"an absent row takes little", check_an_absent_row_takes_little<Device>},
 };
 
 }  // namespace isotherm

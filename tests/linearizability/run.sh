@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Linearizability of one-key histories: run.sh [server-binary] [histories]
-# A half of the histories runs without a memory cap, a quarter with each of two eviction policies.
+# A half of the histories runs without a memory cap, a quarter with each of two eviction policies. Of
+# each part a half has a router that makes keys hot and cold by chance.
 set -euo pipefail
 here="$(cd "$(dirname "$0")" && pwd)"
 server="$(realpath "${1:-$here/../../build/release/isotherm-server}")"
@@ -29,7 +30,13 @@ part() {
   stop_server
 }
 
+# both HISTORIES CHECKER-FLAGS -- SERVER-FLAGS
+both() {
+  part $(($1 - $1 / 2)) "${@:2}"
+  part $(($1 / 2)) "${@:2}" --router chance --router-bins 64 --router-interval 1
+}
+
 quarter=$((histories / 4))
-part $((histories - 2 * quarter)) --
-part "$quarter" -evicting -- --maxmemory 64mb --maxmemory-policy allkeys-lru
-part "$quarter" -evicting -- --maxmemory 64mb --maxmemory-policy allkeys-random
+both $((histories - 2 * quarter)) --
+both "$quarter" -evicting -- --maxmemory 64mb --maxmemory-policy allkeys-lru
+both "$quarter" -evicting -- --maxmemory 64mb --maxmemory-policy allkeys-random

@@ -19,7 +19,7 @@ info() {
   exec 3>&-
 }
 
-server_flags=()
+server_flags=(--gpu-schedule greedy)
 
 # part ON-GPU-AT-THE-END CHECKER-FLAGS
 part() {
@@ -50,7 +50,7 @@ for schedule in "adaptive --gpu-batch 4" "periodic --gpu-write-cycles 3"; do
   read -ra server_flags <<<"--gpu-schedule $schedule"
   part 1 -histories 1
 done
-server_flags=()
+server_flags=(--gpu-schedule greedy)
 case "$server" in *fake-device)
   for lost in mixed:600 counters:300 swaps:1000; do
     export ISOTHERM_LOSE_DEVICE_AFTER="${lost#*:}"

@@ -68,7 +68,7 @@ class ChangeLog final : public CommitSink, public DemotionHook, public AwaitedLa
     }
   }
 
-  void flushed(uint32_t database, uint64_t version) override {
+  void flushed(uint32_t database, uint64_t version, uint64_t /*token*/) override {
     const std::lock_guard guard(mutex_);
     for (auto& [key, last] : versions_) {
       if (key.first != database) continue;

@@ -2,8 +2,9 @@
 // request.
 //
 // The model is a std::map that runs the requests one by one. Replies of reply_retry are taken from
-// the table: such a put has no effect. Where the table
-// evicts, a key that it misses counts as evicted. The clock stands at 10 ms; items that have
+// the table: such a put has no effect. Where the table evicts, a key that it misses counts as
+// evicted. Versions are taken from the table as well, where it tells them: those of a key must grow
+// for ever, and later replies must tell the same. The clock stands at 10 ms; items that have
 // expired may be counted or not. Threads. One.
 #pragma once
 
@@ -24,6 +25,8 @@ struct ItemRequest {
   std::string key;
   std::string value;
   int64_t expiry = 0;
+  uint32_t flags = 0;
+  uint64_t expected = 0;  // version
 };
 using ItemBatch = std::vector<ItemRequest>;
 
@@ -38,7 +41,7 @@ inline ItemBatch numbered_puts(uint64_t first, uint64_t count, uint64_t value_by
   return batch;
 }
 inline ItemBatch of_keys(DeviceOp op, ItemBatch batch) {
-  for (ItemRequest& request : batch) request = {op, request.key, {}, 0};
+  for (ItemRequest& request : batch) request = {op, request.key, {}};
   return batch;
 }
 
@@ -60,6 +63,16 @@ class ModelledItems {
   uint64_t missed() const { return missed_; }
   // Gets that found their key.
   uint64_t hits() const { return hits_; }
+  // Writes with a version that took effect, and that did not.
+  uint64_t swapped() const { return swapped_; }
+  uint64_t not_swapped() const { return not_swapped_; }
+  // Of the key's item; 0: it has none, or it is not known.
+  uint64_t version(const std::string& key) const {
+    const auto at = model_.find(key);
+    return at != model_.end() ? at->second.version : 0;
+  }
+  // Whether replies tell all of what was there before: values of writes, and the other columns.
+  void tell_all(bool all) { all_ = all; }
   DeviceItemStats stats() { return store_.stats(); }
   DeviceItemStore<Device>& store() { return store_; }
   // The share of the bytes that replies need which there is room for.
@@ -77,7 +90,8 @@ class ModelledItems {
     requests.ops = nullptr;
     requests.op = op;
     requests.expiry = nullptr;
-    if (op != DeviceOp::put) requests.values = {};
+    requests.flags = nullptr;
+    if (!puts_item(op)) requests.values = {};
     call(host, batch, requests, replies);
   }
 
@@ -85,9 +99,9 @@ class ModelledItems {
   void check_all() {
     ItemBatch batch;
     for (const auto& [key, item] : model_) {
-      batch.push_back({DeviceOp::get, key, {}, 0});
+      batch.push_back({DeviceOp::get, key, {}});
       if (key.size() + 1 > max_item_key_bytes) continue;
-      batch.push_back({DeviceOp::get, key + '\0', {}, 0});
+      batch.push_back({DeviceOp::get, key + '\0', {}});
     }
     if (!batch.empty()) run_uniform(DeviceOp::get, batch, batch.size() % 4 == 0, true);
     const uint64_t entries = stats().entries;
@@ -111,6 +125,8 @@ class ModelledItems {
   struct Modelled {
     std::string value;
     int64_t expiry;
+    uint32_t flags;
+    uint64_t version;  // 0: not known yet
   };
 
   // A batch as columns in host memory. The bytes begin behind some that belong to nobody.
@@ -124,6 +140,8 @@ class ModelledItems {
         value_offsets.push_back(static_cast<int64_t>(values.size()));
         ops.push_back(request.op);
         expiry.push_back(request.expiry);
+        flags.push_back(request.flags);
+        versions.push_back(request.expected);
       }
     }
     DeviceItemRequests requests() const {
@@ -133,18 +151,26 @@ class ModelledItems {
       requests.keys = {key_offsets.data(), keys.data()};
       requests.values = {value_offsets.data(), values.data()};
       requests.expiry = expiry.data();
+      requests.flags = flags.data();
+      requests.versions = versions.data();
       requests.now_ms = now;
       return requests;
     }
     std::vector<int64_t> key_offsets, value_offsets, expiry;
     std::string keys, values;
     std::vector<DeviceOp> ops;
+    std::vector<uint32_t> flags;
+    std::vector<uint64_t> versions;
   };
 
   struct Replies {
     std::vector<uint8_t> found;
     std::vector<int64_t> offsets;
     std::string bytes;
+    // Empty where they are not asked for.
+    std::vector<uint64_t> versions, new_versions;
+    std::vector<int64_t> expiry;
+    std::vector<uint32_t> flags;
   };
   static constexpr uint64_t guard = 32;  // bytes behind the capacity that nobody may write
 
@@ -157,6 +183,12 @@ class ModelledItems {
       replies.found.assign(batch.size(), 9);
       replies.offsets.assign(batch.size() + 1, -1);
       replies.bytes.assign(capacity + guard, '#');
+    }
+    if (wanted && all_) {
+      replies.versions.assign(batch.size(), 1);
+      replies.new_versions.assign(batch.size(), 1);
+      replies.expiry.assign(batch.size(), 1);
+      replies.flags.assign(batch.size(), 1);
     }
     if (host) {
       call_host(requests, replies, capacity, wanted);
@@ -171,6 +203,13 @@ class ModelledItems {
       requests.replies = {replies.found.data(), replies.offsets.data(), replies.bytes.data(),
                           capacity};
     }
+    if (wanted && all_) {
+      requests.replies.previous = true;
+      requests.replies.versions = replies.versions.data();
+      requests.replies.new_versions = replies.new_versions.data();
+      requests.replies.expiry = replies.expiry.data();
+      requests.replies.flags = replies.flags.data();
+    }
     const uint64_t bytes = store_.run_host(requests);
     if (wanted && bytes != static_cast<uint64_t>(replies.offsets.back())) {
       fail("the bytes of the reply are not its last offset");
@@ -181,6 +220,8 @@ class ModelledItems {
     const uint64_t rows = requests.rows;
     const auto ops = upload(requests.ops, rows);
     const auto expiry = upload(requests.expiry, rows);
+    const auto flags = upload(requests.flags, rows);
+    const auto versions = upload(requests.versions, rows);
     const auto key_offsets = upload(requests.keys.offsets, rows + 1);
     const auto value_offsets = upload(requests.values.offsets, rows + 1);
     const auto keys = upload_bytes(requests.keys, rows);
@@ -190,6 +231,8 @@ class ModelledItems {
     DeviceArray<Device, char> bytes;
     requests.ops = ops.data();
     requests.expiry = expiry.data();
+    requests.flags = flags.data();
+    requests.versions = versions.data();
     requests.keys = {key_offsets.data(), keys.data()};
     requests.values = {value_offsets.data(), values.data()};
     if (wanted) {
@@ -198,11 +241,31 @@ class ModelledItems {
       bytes = upload(replies.bytes.data(), replies.bytes.size());
       requests.replies = {found.data(), offsets.data(), bytes.data(), capacity};
     }
+    DeviceArray<Device, uint64_t> versions_out, new_versions;
+    DeviceArray<Device, int64_t> expiry_out;
+    DeviceArray<Device, uint32_t> flags_out;
+    if (wanted && all_) {
+      requests.replies.previous = true;
+      versions_out = upload(replies.versions.data(), rows);
+      new_versions = upload(replies.new_versions.data(), rows);
+      expiry_out = upload(replies.expiry.data(), rows);
+      flags_out = upload(replies.flags.data(), rows);
+      requests.replies.versions = versions_out.data();
+      requests.replies.new_versions = new_versions.data();
+      requests.replies.expiry = expiry_out.data();
+      requests.replies.flags = flags_out.data();
+    }
     store_.run(requests, stream_.get());
     if (wanted) {
       download(replies.found.data(), found);
       download(replies.offsets.data(), offsets);
       download(replies.bytes.data(), bytes);
+    }
+    if (wanted && all_) {
+      download(replies.versions.data(), versions_out);
+      download(replies.new_versions.data(), new_versions);
+      download(replies.expiry.data(), expiry_out);
+      download(replies.flags.data(), flags_out);
     }
     require_device(device_.synchronize(stream_.get()), "wait");
   }
@@ -235,8 +298,8 @@ class ModelledItems {
         const auto item = model_.find(request.key);
         if (item != model_.end()) at->second = item->second.value.size();
       }
-      if (request.op == DeviceOp::put) at->second = std::max(at->second, request.value.size());
-      if (request.op == DeviceOp::get) bytes += at->second;
+      if (request.op == DeviceOp::get || all_) bytes += at->second;
+      if (puts_item(request.op)) at->second = std::max(at->second, request.value.size());
     }
     return bytes;
   }
@@ -260,9 +323,14 @@ class ModelledItems {
       }
       const bool retry = wanted && replies.found[i] == reply_retry;
       std::string value;
-      if (present && request.op == DeviceOp::get && !retry) value = at->second.value;
+      if (present && (request.op == DeviceOp::get || (all_ && wanted)) && !retry) {
+        value = at->second.value;
+      }
+      const bool effective = !retry && holds(request, present ? &at->second : nullptr);
       if (wanted) {
-        if (!retry && replies.found[i] != static_cast<uint8_t>(present)) fail("found or missed");
+        if (!retry && replies.found[i] != found_of(request, present, effective)) {
+          fail("found or missed");
+        }
         if (replies.offsets[i] != offset) fail("an offset is wrong");
         offset += static_cast<int64_t>(value.size());
         if (replies.offsets[i + 1] != offset) {
@@ -276,13 +344,52 @@ class ModelledItems {
       }
       refused_ += retry;
       hits_ += present && request.op == DeviceOp::get && !retry;
-      if (!retry) apply(request);
+      if (wanted && all_ && !retry) {
+        compare_columns(request, replies, i, present ? &at->second : nullptr, effective);
+      }
+      if (effective) apply(request, wanted && all_ ? replies.new_versions[i] : 0);
     }
   }
 
-  void apply(const ItemRequest& request) {
-    if (request.op == DeviceOp::put) model_[request.key] = {request.value, request.expiry};
-    if (request.op == DeviceOp::erase) model_.erase(request.key);
+  // Whether the request changes something, or would if its key were there; of a version that is not
+  // known none may hold.
+  bool holds(const ItemRequest& request, const Modelled* item) {
+    if (request.op == DeviceOp::put_if_absent) return item == nullptr;
+    if (request.op == DeviceOp::put_if_present) return item != nullptr;
+    if (!names_version(request.op)) return request.op != DeviceOp::get;
+    if (item != nullptr && item->version == 0) fail("a version was to be known");
+    const bool same = item != nullptr && item->version == request.expected;
+    if (item != nullptr) ++(same ? swapped_ : not_swapped_);
+    return same;
+  }
+  static uint8_t found_of(const ItemRequest& request, bool present, bool effective) {
+    if (present && names_version(request.op) && !effective) return reply_other_version;
+    return present ? 1 : 0;
+  }
+
+  void compare_columns(const ItemRequest& request, const Replies& replies, size_t i, Modelled* item,
+                       bool effective) {
+    uint64_t& highest = highest_[request.key];
+    if (item != nullptr && item->version == 0) {
+      item->version = replies.versions[i];
+      if (item->version <= highest) fail("a version is not higher than those before it");
+      highest = std::max(highest, item->version);
+    }
+    if (replies.versions[i] != (item != nullptr ? item->version : 0)) fail("a version is wrong");
+    if (replies.expiry[i] != (item != nullptr ? item->expiry : 0)) fail("an expiry is wrong");
+    if (replies.flags[i] != (item != nullptr ? item->flags : 0)) fail("flags are wrong");
+    const bool changes = effective && (!erases_item(request.op) || item != nullptr);
+    const uint64_t given = replies.new_versions[i];
+    if ((given != 0) != changes) fail("a version was given, or none");
+    if (changes && given <= highest) fail("a new version is not higher than those before it");
+    highest = std::max(highest, given);
+  }
+
+  void apply(const ItemRequest& request, uint64_t version) {
+    if (puts_item(request.op)) {
+      model_[request.key] = {request.value, request.expiry, request.flags, version};
+    }
+    if (erases_item(request.op)) model_.erase(request.key);
   }
   static bool expired(const Modelled& item) { return item.expiry != 0 && item.expiry <= now; }
 
@@ -292,11 +399,15 @@ class ModelledItems {
   const bool evicts_;
   DeviceItemStore<Device> store_;
   std::map<std::string, Modelled> model_;
+  std::map<std::string, uint64_t> highest_;  // version ever seen of a key
+  bool all_ = false;
   double share_ = 1;
   uint64_t wrong_ = 0;
   uint64_t refused_ = 0;
   uint64_t missed_ = 0;
   uint64_t hits_ = 0;
+  uint64_t swapped_ = 0;
+  uint64_t not_swapped_ = 0;
 };
 
 }  // namespace isotherm

@@ -80,7 +80,9 @@ def main():
             resp_port = stack.enter_context(servers.Redis()).resp_port
             memcached_port = stack.enter_context(servers.Memcached()).memcached_port
         else:
-            flags = ("--threads", arguments.threads, "--device", arguments.device)
+            # Else the CPU answers, since the stream is thin.
+            flags = ("--threads", arguments.threads, "--device", arguments.device,
+                     "--gpu-schedule", "greedy")
             ours = stack.enter_context(servers.Isotherm(*flags, binary=arguments.server))
             resp_port, memcached_port = ours.resp_port, ours.memcached_port
         share = int(arguments.commands * MEMCACHED_SHARE)

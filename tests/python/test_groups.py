@@ -83,6 +83,22 @@ def test_a_renamed_key_is_always_there_once(server):
     on_threads(server, work)
 
 
+def test_keys_are_deleted_together(server):
+    names = [b"key%d" % key for key in range(64)]
+
+    def work(number, one, start):
+        if number % 2 == 0:
+            put = [b"MSET", *(word for name in names for word in (name, b"1"))]
+            commands = [put, [b"DEL", *names]] * DEPTH
+        else:
+            commands = [[b"EXISTS", *names]] * DEPTH
+        for _ in range(PIPELINES):
+            counts = set(ask(one, commands, start).splitlines())
+            assert number % 2 == 0 or counts <= {b":0", b":64"}, counts
+
+    on_threads(server, work)
+
+
 def test_msetnx_has_one_winner(server):
     wins = [0] * CLIENTS
 

@@ -30,6 +30,12 @@ net::ServerOptions parse_options(const HostOptions& host, const std::vector<std:
   if (parse_flags(static_cast<int>(arguments.size()), arguments.data(), options)) {
     throw std::invalid_argument("the server refuses the script's flags");
   }
+  if (host.bins_flap) {
+    options.store.router = {.choice = RouterChoice::chance,
+                            .bins = 64,
+                            .memory = RouterOptions::least_memory,
+                            .interval_ms = 1};
+  }
   if (host.values_away) {
     options.store.gpu_values = uint64_t{4} << 20;
     options.store.gpu_values_from = 64;

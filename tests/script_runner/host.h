@@ -18,6 +18,7 @@ struct HostOptions {
   int threads = 1;
   Index index = Index::host;
   bool journal = false;      // with a journal, in a folder of its own
+  bool bins_flap = false;    // keys become hot and cold by chance, each millisecond
   bool values_away = false;  // long values go to the device, as soon as nobody reads them
 };
 

@@ -34,6 +34,8 @@ constexpr Configuration configurations[] = {
     {"TwoThreads", {.threads = 2}, Cut::whole},
     {"TwoThreadsPieces", {.threads = 2}, Cut::pieces},
     {"Journal", {.threads = 2, .journal = true}, Cut::whole},
+    {"BinsFlap", {.threads = 2, .bins_flap = true}, Cut::whole},
+    {"BinsFlapJournalPieces", {.journal = true, .bins_flap = true}, Cut::pieces},
     {"FakeDevice", {.threads = 1, .index = Index::fake_device}, Cut::whole},
     {"FakeDeviceTwoThreadsPieces", {.threads = 2, .index = Index::fake_device}, Cut::pieces},
     {"FakeDeviceValues", {.index = Index::fake_device, .values_away = true}, Cut::whole},

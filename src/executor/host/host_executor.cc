@@ -5,22 +5,27 @@
 #include "executor/host/host_stages_entry.h"
 #include "executor/run/batch_run.h"
 #include "items/arriving_item.h"
+#include "router/hot_side.h"
 
 namespace isotherm {
 
 HostExecutor::HostExecutor(HostStore& store)
-    : store_(store), cache_(store.items), stages_(choose_stages()) {}
+    : store_(store), cache_(store.items), stages_(choose_stages(store.hot != nullptr)) {}
 
-HostExecutor::Stages HostExecutor::choose_stages() {
+HostExecutor::Stages HostExecutor::choose_stages(bool hot) {
   switch (instruction_set()) {
     case InstructionSet::avx512:
-      return run_stages_avx512;
+      return hot ? run_hot_stages_avx512 : run_stages_avx512;
     case InstructionSet::avx2:
-      return run_stages_avx2;
+      return hot ? run_hot_stages_avx2 : run_stages_avx2;
     case InstructionSet::plain:
       break;
   }
-  return run_stages_plain;
+  return hot ? run_hot_stages_plain : run_stages_plain;
+}
+
+void HostExecutor::note_keys(std::span<const uint64_t> hashes) {
+  sample_.take(hashes, store_.hot->counts());
 }
 
 void HostExecutor::run(Batch& batch, int64_t now_ms, bool writable, Batch::Row first,

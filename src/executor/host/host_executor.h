@@ -14,22 +14,26 @@
 // and one compare-and-swap of the root; lost: again. Reads of an item that has expired erase it,
 // under the lock, so expiry is ordered with everything else on the key.
 //
-// The passes are compiled per instruction set (host_stages_*.cc) and chosen when the first executor
-// is made.
+// The passes are compiled per instruction set (host_stages_*.cc), with and without a table for hot
+// keys (executor/host/hot_roots.h), and chosen when an executor is made: a store without a router
+// pays nothing for it.
 //
 // Threads. One executor a thread; the thread has entered an epoch for the time of `run` and for as
 // long as replies are read.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/counter.h"
 #include "executor/host_store.h"
 #include "executor/values/value_reader.h"
+#include "hot/fast_use.h"
 #include "index/item_table.h"
 #include "isotherm/batch.h"
 #include "items/change.h"
+#include "router/bin_counts.h"
 
 namespace isotherm {
 
@@ -39,6 +43,7 @@ class HostExecutor {
  public:
   struct Counters {
     Counter batches, requests, hits, misses, expired, evicted, retries, changes;
+    FastUse fast;  // where hot keys have a table of their own
   };
 
   // One run of a batch, as the passes see it.
@@ -89,6 +94,8 @@ class HostExecutor {
   }
   // Adds what a run over `requests` rows has counted.
   void count(const Run& run, uint64_t requests);
+  // The router learns from some of them, where there is one.
+  void note_keys(std::span<const uint64_t> hashes);
   // Takes back what it has counted of reads that were answered in vain and will run again.
   void uncount_reads(const Batch& batch, Batch::Row first, Batch::Row end);
   // Fills the column of hashes.
@@ -113,13 +120,13 @@ class HostExecutor {
   }
 
  private:
-  template <class Tile>
+  template <class Tile, class Roots>
   friend struct HostStages;
   template <class Tile, class Roots>
   friend struct RowAnswers;
 
   using Stages = void (*)(Run& run, Batch::Row rows);
-  static Stages choose_stages();
+  static Stages choose_stages(bool hot);
 
   // An item made ready for a swap; freed when the swap is lost.
   struct Prepared {
@@ -137,6 +144,7 @@ class HostExecutor {
   ItemStore::Cache cache_;
   Counters counters_;
   uint64_t token_ = 0;
+  RequestSample sample_;
   const Stages stages_;
 };
 

@@ -18,6 +18,7 @@ template <class Tile>
 struct LineRoots {
   using Row = Batch::Row;
   using Run = HostExecutor::Run;
+  using Start = const Bucket*;  // what `start` tells `root`
 
   static ISOTHERM_INLINE LineIndex* index_of(const Run& run, Row row) {
     return run.executor.store().databases[run.columns.database[row]].index();
@@ -27,6 +28,22 @@ struct LineRoots {
     const LineIndex* index = index_of(run, row);
     return index == nullptr ? location::none : index->find<Tile>(run.columns.hash[row]).word;
   }
+
+  // The home line of a row's key, on its way; null where the database is empty.
+  static ISOTHERM_INLINE Start start(const Run& run, Row row) {
+    const LineIndex* index = index_of(run, row);
+    return index == nullptr ? nullptr : index->prefetch_home(run.columns.hash[row]);
+  }
+  static ISOTHERM_INLINE Location root(const Run& run, Row row, Start home) {
+    if (home == nullptr) return location::none;
+    return isotherm::find(Tile{}, home, run.columns.hash[row]).word;
+  }
+  static ISOTHERM_INLINE void prefetch(const Run& run, Row row) {
+    const LineIndex* index = index_of(run, row);
+    if (index != nullptr) index->prefetch(run.columns.hash[row], run.columns.op[row] != Op::get);
+  }
+  // Behind all rows.
+  static ISOTHERM_INLINE void note(Run& /*run*/, Row /*rows*/) {}
 
   static ISOTHERM_INLINE LineIndex* to_write(const Run& run, Row /*row*/, const Request& request,
                                              Reply& reply) {
@@ -50,11 +67,10 @@ struct LineRoots {
   }
 };
 
-template <class Tile>
+template <class Tile, class Roots>
 struct HostStages {
   using Row = Batch::Row;
   using Run = HostExecutor::Run;
-  using Roots = LineRoots<Tile>;
   using Answers = RowAnswers<Tile, Roots>;
 
   // Rows in flight: more than a core's outstanding misses, few enough to stay in the first-level
@@ -64,7 +80,12 @@ struct HostStages {
   static constexpr Row reads_ahead = 16;
 
   static void run(Run& run, Row rows) {
-    if (run.reads_only) return run_reads(run, rows);
+    run.reads_only ? run_reads(run, rows) : run_mixed(run, rows);
+    Roots::note(run, rows);
+  }
+
+ private:
+  static ISOTHERM_INLINE void run_mixed(Run& run, Row rows) {
     Location roots[window];
     prefetch_lines(run, 0, std::min(rows, window));
     for (Row from = 0; from < rows; from += window) {
@@ -79,7 +100,6 @@ struct HostStages {
     }
   }
 
- private:
   // Roots found before serve until a row writes.
   static ISOTHERM_INLINE void run_window(Run& run, Row from, Row to, const Location* roots) {
     bool wrote = false;
@@ -98,7 +118,7 @@ struct HostStages {
   // The three passes at once, each `reads_ahead` rows behind the one before (where there are so
   // many), so that lines and items arrive evenly.
   static ISOTHERM_INLINE void run_reads(Run& run, Row rows) {
-    const Bucket* homes[reads_ahead];
+    typename Roots::Start starts[reads_ahead];
     Location roots[reads_ahead];
     Roots lines;
     const Row ahead = std::min(rows, reads_ahead);
@@ -110,12 +130,12 @@ struct HostStages {
       if (step >= ahead && step - ahead < rows) {
         const Row row = step - ahead;
         Location& root = roots[row % reads_ahead];
-        root = root_at(homes[row % reads_ahead], run.columns.hash[row]);
+        root = Roots::root(run, row, starts[row % reads_ahead]);
         Answers::prefetch_item(run, row, root);
       }
       if (step < rows) {
         if (step % window == 0) hash(run, step, std::min(rows, step + window));
-        homes[step % reads_ahead] = prefetch_home(run, step);
+        starts[step % reads_ahead] = Roots::start(run, step);
       }
     }
   }
@@ -124,22 +144,9 @@ struct HostStages {
     if (!run.hashed) run.executor.hash_keys(run.columns, from, to);
   }
 
-  // The home line of a row's key, on its way; null where the database is empty.
-  static ISOTHERM_INLINE const Bucket* prefetch_home(const Run& run, Row row) {
-    const LineIndex* index = Roots::index_of(run, row);
-    return index == nullptr ? nullptr : index->prefetch_home(run.columns.hash[row]);
-  }
-
   static ISOTHERM_INLINE void prefetch_lines(Run& run, Row from, Row to) {
     hash(run, from, to);
-    for (Row row = from; row < to; ++row) {
-      const LineIndex* index = Roots::index_of(run, row);
-      if (index != nullptr) index->prefetch(run.columns.hash[row], run.columns.op[row] != Op::get);
-    }
-  }
-
-  static ISOTHERM_INLINE Location root_at(const Bucket* home, uint64_t hash) {
-    return home == nullptr ? location::none : isotherm::find(Tile{}, home, hash).word;
+    for (Row row = from; row < to; ++row) Roots::prefetch(run, row);
   }
 };
 

@@ -3,15 +3,22 @@
 #pragma once
 
 #include "executor/host/host_executor.h"
+#include "hot/hot_table.h"
 
 namespace isotherm {
 
 void run_stages_plain(HostExecutor::Run& run, Batch::Row rows);
 void run_stages_avx2(HostExecutor::Run& run, Batch::Row rows);
 void run_stages_avx512(HostExecutor::Run& run, Batch::Row rows);
+// Where hot keys have a table of their own.
+void run_hot_stages_plain(HostExecutor::Run& run, Batch::Row rows);
+void run_hot_stages_avx2(HostExecutor::Run& run, Batch::Row rows);
+void run_hot_stages_avx512(HostExecutor::Run& run, Batch::Row rows);
 
 // One row of executor/host/object_answers.h.
 void answer_object_on_host(HostExecutor::Run& run, Batch::Row row, const Request& request,
                            LineIndex& index);
+void answer_object_on_host(HostExecutor::Run& run, Batch::Row row, const Request& request,
+                           HotIndex& index);
 
 }  // namespace isotherm

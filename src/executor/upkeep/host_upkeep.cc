@@ -10,6 +10,7 @@
 #include "base/tile.h"
 #include "gpu/platform/device_error.h"
 #include "index/item_table.h"
+#include "router/hot_side.h"
 
 namespace isotherm {
 namespace {
@@ -390,6 +391,10 @@ bool HostUpkeep::swap_on_host(const ItemMove& move, int64_t now_ms) {
   if (store_.gate.is_held(hash, item.database())) return false;
   LineIndex* index = store_.databases[item.database()].index();
   if (index == nullptr) return false;
+  if (store_.hot != nullptr) {
+    HotIndex hot(store_.hot->table(), *index);
+    return swap_member<TilePlain>(executor_, hot, hash, move, now_ms);
+  }
   return swap_member<TilePlain>(executor_, *index, hash, move, now_ms);
 }
 

@@ -1,5 +1,5 @@
 // Byte strings in units of 16 bytes: reads at any address, and columns of strings as kernels see
-// them.
+// them. Items are made of words of 8 bytes (gpu/items/device_item.h).
 //
 // A string may begin anywhere, but the GPU reads 16 bytes at multiples of 16 only. A unit of a
 // string is put together from the one or two aligned units that it touches. Those may reach beyond
@@ -21,10 +21,33 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint64_t units_of(uint64_t bytes) {
   return (bytes + unit_bytes - 1) / unit_bytes;
 }
 
+inline constexpr uint32_t word_bytes = 8;
+
+// Words that `bytes` take.
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint64_t words_of(uint64_t bytes) {
+  return (bytes + word_bytes - 1) / word_bytes;
+}
+
+// A word that nobody writes while the kernel runs: on the GPU the load may go through the L1 cache.
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint64_t load_steady_word(const uint64_t* from) {
+#if defined(__CUDA_ARCH__)
+  uint64_t word;
+  asm("ld.global.nc.u64 %0, [%1];" : "=l"(word) : "l"(from));
+  return word;
+#else
+  return *from;
+#endif
+}
+
 // Memory that may be read.
 struct ByteRange {
   const char* begin = nullptr;
   const char* end = nullptr;
+
+  // Around items, whose slabs are whole units.
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static ByteRange of_items() {
+    return {nullptr, reinterpret_cast<const char*>(~uintptr_t{0})};
+  }
 };
 
 namespace byte_units_internal {

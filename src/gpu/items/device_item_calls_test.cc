@@ -66,11 +66,16 @@ TEST_F(WrongItemCalls, MissingColumns) {
   expect_refused(call);
   call.replies.offsets = offsets.data();
   expect_refused(call);
+  call = requests;
+  for (const DeviceOp op : {DeviceOp::put_if_version, DeviceOp::erase_if_version}) {
+    call.op = op;
+    expect_refused(call);
+  }
 }
 
 TEST_F(WrongItemCalls, OtherOperations) {
   DeviceItemRequests call = requests;
-  for (const DeviceOp op : {DeviceOp::put_if_absent, DeviceOp::compare_and_swap, DeviceOp::add}) {
+  for (const DeviceOp op : {DeviceOp::compare_and_swap, DeviceOp::add}) {
     call.op = op;
     expect_refused(call);
   }

@@ -8,8 +8,9 @@
 // A slab lies in device memory, or in pinned memory of the host where the table may take some
 // (gpu/items/item_placement.h); a dropped one goes back to where it came from. Classes have slabs
 // of both, and whoever goes round them takes them as they come. The array of a list lies where its
-// blocks lie, so that host memory serves as well when the device has none left. Host memory that
-// cannot be had is memory that is full.
+// blocks lie, so that host memory serves as well when the device has none left; that of a list of
+// device memory has not room for all (gpu/items/item_lists.h). Host memory that cannot be had is
+// memory that is full.
 //
 // Which class can spare slabs is told by what was put into each lately, in bytes: the sums are
 // halved whenever as much was put as all slabs take.
@@ -64,14 +65,25 @@ class DeviceItemMemory {
     return blocks;
   }
 
-  // Makes sure of `need` free blocks of class `c`, or of as many as memory allows, where lists have
-  // `free`; of how many there are then. Waits where it adds some.
-  uint64_t reserve(uint32_t c, uint64_t need, const uint64_t* free, Stream stream) {
+  // Makes sure that lists have `need` blocks of class `c`, or as many as memory allows, where free
+  // blocks are these; of how many they have then. Waits where it adds some.
+  uint64_t reserve(uint32_t c, uint64_t need, const FreeBlocks& free, Stream stream) {
     if (memory_before_items_ == 0) memory_before_items_ = memory_.used();
-    Free has = {free[list_of(c, MemorySide::device)], free[list_of(c, MemorySide::host)]};
+    Free has = {free.listed[list_of(c, MemorySide::device)],
+                free.listed[list_of(c, MemorySide::host)]};
+    for (const MemorySide side : sides(c)) {
+      uint64_t& listed = has[index_of(side)];
+      if (all(has) < need) listed += list_fresh(c, side, listed, stream);
+      const uint32_t list = list_of(c, side);
+      if (all(has) < need && free.unlisted[list] != 0) listed = gather(c, side, stream);
+    }
     while (all(has) < need && add(c, need - all(has), has, stream)) {
     }
     return all(has);
+  }
+  // All free blocks of a list's class and memory.
+  uint64_t free_of(uint32_t list, const FreeBlocks& free) const {
+    return free.listed[list] + free.unlisted[list] + arrays_[list].fresh;
   }
 
   // All blocks of a class, in use or free.
@@ -172,20 +184,21 @@ class DeviceItemMemory {
   }
 
   // Gives back the memory of a slab that is wholly free, where lists have `free` blocks. Waits.
-  void drop(SlabNumber place, const uint64_t* free, Stream stream) {
+  void drop(SlabNumber place, const FreeBlocks& free, Stream stream) {
     constexpr uint32_t threads = DropBlocksKernel::threads;
     const Slab& slab = slab_at(place);
     const MemorySide side = slab.side;
     const uint32_t list = list_of(place.size_class, side);
-    const uint64_t left = free[list] - slab.blocks;
     const auto first = reinterpret_cast<uint64_t>(slab.memory.data());
-    const DropBlocksKernel kernel{lists_.data(), list, first, first + slab.memory.bytes()};
+    const DropBlocksKernel kernel{lists_.data(), list, first, first + slab.memory.bytes(),
+                                  slab.given};
     require_device(device_.launch(stream, 1, threads, kernel) && device_.synchronize(stream),
                    "take a slab from its class");
     slab_bytes_on_[index_of(side)] -= slab.memory.bytes();
     arrays_[list].blocks -= slab.blocks;
+    arrays_[list].fresh -= slab.blocks - slab.given;
     forget(place);
-    shorten_list(list, left, stream);
+    shorten_list(list, free.listed[list], stream);
   }
 
  private:
@@ -204,6 +217,7 @@ class DeviceItemMemory {
     DeviceArray<Device, char> memory;
     uint64_t blocks;
     MemorySide side;
+    uint64_t given = 0;  // of the blocks, the first ones: not fresh
   };
   struct OfClass {
     std::vector<Slab> slabs;
@@ -213,6 +227,7 @@ class DeviceItemMemory {
   struct OfList {
     DeviceArray<Device, uint64_t> places;
     uint64_t blocks = 0;  // in all its slabs
+    uint64_t fresh = 0;   // of them
   };
   // A hand that goes round the slabs of all classes.
   struct Walk {
@@ -277,9 +292,9 @@ class DeviceItemMemory {
   // Adds a slab of `missing` blocks, or more, or fewer, where there is memory for it.
   bool add(uint32_t c, uint64_t missing, Free& free, Stream stream) {
     const auto add_on = [&](MemorySide side, uint64_t host) {
-      const uint64_t blocks = add_some(c, missing, {side, host}, free, stream);
-      free[index_of(side)] += blocks;
-      return blocks != 0;
+      const uint64_t listed = add_some(c, missing, {side, host}, free, stream);
+      free[index_of(side)] += listed;
+      return listed != 0;
     };
     const uint64_t host = placement_.host_memory;
     if (c < placement_.host_from && add_on(MemorySide::device, host)) return true;
@@ -293,7 +308,7 @@ class DeviceItemMemory {
     uint64_t host;  // bytes that items can have there
   };
 
-  // Of how many blocks.
+  // How many blocks more are listed.
   uint64_t add_some(uint32_t c, uint64_t missing, Target target, const Free& free, Stream stream) {
     const uint64_t bytes = item_classes::bytes_of(c);
     const uint64_t quarter = std::min(blocks(c) / 4, slab_bytes_ / bytes);
@@ -301,33 +316,41 @@ class DeviceItemMemory {
     // So small ones would make memory crumble; what is left is not worth a slab.
     const uint64_t smallest = std::min(missing, std::max<uint64_t>(slab_bytes_ / 128 / bytes, 1));
     for (uint64_t blocks = std::max({missing, quarter, least});;) {
-      if (make(c, blocks, target, free[index_of(target.side)], stream)) return blocks;
+      const uint64_t listed = free[index_of(target.side)];
+      if (make(c, blocks, target, listed, stream)) {
+        return list_fresh(c, target.side, listed, stream);
+      }
       if (blocks <= smallest) return 0;
       // What is missing first, then less and less; a device that is full refuses slowly.
       blocks = blocks > missing ? missing : std::max(blocks / 8, smallest);
     }
   }
 
-  bool make(uint32_t c, uint64_t blocks, Target target, uint64_t free, Stream stream) {
-    const uint64_t bytes = blocks * item_classes::bytes_of(c);
+  bool make(uint32_t c, uint64_t blocks, Target target, uint64_t listed, Stream stream) {
+    const uint64_t bytes = units_of(blocks * item_classes::bytes_of(c)) * unit_bytes;
     const bool spares_index = placement_.host_memory != 0 && target.side == MemorySide::device;
     if (spares_index && !leaves_index(bytes, blocks, target.host)) return false;
     const uint32_t list = list_of(c, target.side);
     OfList& of = arrays_[list];
-    const uint64_t wanted = of.blocks + blocks;
+    const uint64_t wanted = list_room(list, of.blocks + blocks);
     const bool lengthens = wanted > of.places.size();
     // Both or neither: to give pinned memory back at once would cost every part time.
     const uint64_t all_bytes = bytes + (lengthens ? wanted * sizeof(uint64_t) : 0);
     if (memory_of(target.side).below_cap() < all_bytes) return false;
     DeviceArray<Device, char> slab(memory_of(target.side), bytes);
     if (slab.empty()) return false;
-    if (lengthens && !move_list(list, std::max(wanted, of.blocks * 5 / 4), free, stream) &&
-        !move_list(list, wanted, free, stream)) {
+    // Whoever reads an item reads whole units, and so words of blocks that had no item yet.
+    require_device(
+        target.side == MemorySide::host || device_.clear(stream, slab.data(), slab.bytes()),
+        "clear blocks for items");
+    const uint64_t ample = std::max(wanted, of.places.size() * 5 / 4);
+    if (lengthens && !move_list(list, ample, listed, stream) &&
+        !move_list(list, wanted, listed, stream)) {
       return false;
     }
-    add_blocks(list, slab.data(), free, blocks, stream);
     classes_[c].slabs.push_back({std::move(slab), blocks, target.side});
     of.blocks += blocks;
+    of.fresh += blocks;
     slab_bytes_on_[index_of(target.side)] += bytes;
     return true;
   }
@@ -352,44 +375,94 @@ class DeviceItemMemory {
     return left >= bytes && left - bytes >= placement_.index_to_come(use);
   }
 
-  // Gives back what a list has beyond need, where that is much and a smaller one can be had.
-  void shorten_list(uint32_t list, uint64_t free, Stream stream) {
+  // Places of a list whose class has so many blocks in its memory.
+  uint64_t list_room(uint32_t list, uint64_t blocks) const {
+    if (item_classes::is_on_host(list)) return blocks;
+    return std::min(blocks, std::max(blocks / listed_share, placement_.part_rows));
+  }
+
+  // Lists fresh blocks of a class, as far as there are places; how many.
+  uint64_t list_fresh(uint32_t c, MemorySide side, uint64_t listed, Stream stream) {
+    const uint32_t list = list_of(c, side);
+    OfList& of = arrays_[list];
+    const uint64_t before = listed;
+    for (Slab& slab : classes_[c].slabs) {
+      if (of.fresh == 0 || listed == of.places.size()) break;
+      const uint64_t fresh = slab.side == side ? slab.blocks - slab.given : 0;
+      const uint64_t count = std::min(fresh, of.places.size() - listed);
+      if (count == 0) continue;
+      char* const first = slab.memory.data() + slab.given * item_classes::bytes_of(c);
+      add_blocks(list, first, listed, count, stream);
+      slab.given += count;
+      of.fresh -= count;
+      listed += count;
+    }
+    return listed - before;
+  }
+
+  // Lists unlisted blocks of a class, as far as there are places; of how many it has then. Waits.
+  uint64_t gather(uint32_t c, MemorySide side, Stream stream) {
+    constexpr uint32_t threads = 256;
+    const uint32_t list = list_of(c, side);
+    for (const Slab& slab : classes_[c].slabs) {
+      if (slab.side != side || slab.given == 0) continue;
+      const GatherBlocksKernel kernel{lists_.data(), list, slab.memory.data(), slab.given};
+      require_device(
+          device_.launch(stream, grid_for(device_, slab.given, threads), threads, kernel),
+          "gather free blocks");
+    }
+    uint64_t listed = 0;
+    require_device(device_.to_host(stream, &listed, &lists_.data()->free[list], sizeof listed) &&
+                       device_.synchronize(stream),
+                   "count free blocks");
+    return std::min(listed, arrays_[list].places.size());
+  }
+
+  // Gives back what a list has beyond need, where that is much and a smaller one can be had. It has
+  // at most `listed` blocks.
+  void shorten_list(uint32_t list, uint64_t listed, Stream stream) {
     OfList& of = arrays_[list];
     if (of.blocks == 0) {
       of.places = {};  // nobody looks at it
-    } else if (of.blocks < of.places.size() / 2) {
-      move_list(list, of.blocks, free, stream);
+      return;
     }
+    const uint64_t room = std::max(list_room(list, of.blocks), std::min(listed, of.blocks));
+    if (room < of.places.size() / 2) move_list(list, room, std::min(listed, room), stream);
   }
 
-  // To an array for so many blocks; false without memory for it.
-  bool move_list(uint32_t list, uint64_t blocks, uint64_t free, Stream stream) {
+  // To an array with so many places; false without memory for it. The list has `listed` blocks at
+  // most.
+  bool move_list(uint32_t list, uint64_t size, uint64_t listed, Stream stream) {
     const bool on_host = list >= item_classes::count;
     OfList& of = arrays_[list];
-    DeviceArray<Device, uint64_t> places(on_host ? host_ : memory_, blocks);
+    DeviceArray<Device, uint64_t> places(on_host ? host_ : memory_, size);
     if (places.empty()) return false;
-    if (free != 0 && on_host) {
+    if (listed != 0 && on_host) {
       require_device(device_.synchronize(stream), "wait for a list of items");
-      std::copy_n(of.places.data(), free, places.data());
-    } else if (free != 0) {
-      require_device(device_.copy(stream, places.data(), of.places.data(), free * sizeof(uint64_t)),
-                     "copy a list of items");
+      std::copy_n(of.places.data(), listed, places.data());
+    } else if (listed != 0) {
+      require_device(
+          device_.copy(stream, places.data(), of.places.data(), listed * sizeof(uint64_t)),
+          "copy a list of items");
     }
     std::swap(places, of.places);
-    add_blocks(list, nullptr, free, 0, stream);  // the old array is not in use any more
+    add_blocks(list, nullptr, listed, 0, stream);  // the old array is not in use any more
     return true;
   }
 
-  // Cuts a slab into blocks, and makes the list known. Waits.
-  void add_blocks(uint32_t list, char* slab, uint64_t free, uint64_t blocks, Stream stream) {
+  // Appends blocks to a list, and makes its array known. Waits.
+  void add_blocks(uint32_t list, char* begin, uint64_t listed, uint64_t count, Stream stream) {
     constexpr uint32_t threads = 256;
-    const AddBlocksKernel kernel{lists_.data(), list, arrays_[list].places.data(),
-                                 slab,          free, blocks};
-    const uint32_t grid = std::max(grid_for(device_, blocks, threads), 1u);
+    const DeviceArray<Device, uint64_t>& places = arrays_[list].places;
+    const AddBlocksKernel kernel{lists_.data(), list,   places.data(), places.size(),
+                                 begin,         listed, count};
+    const uint32_t grid = std::max(grid_for(device_, count, threads), 1u);
     require_device(device_.launch(stream, grid, threads, kernel) && device_.synchronize(stream),
                    "add blocks for items");
   }
 
+  // Of the blocks of a class in device memory, how many its list has room for.
+  static constexpr uint64_t listed_share = 16;
   static constexpr uint64_t least_slab_bytes = 4096;
 
   DeviceMemory<Device>& memory_;

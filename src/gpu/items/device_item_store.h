@@ -128,9 +128,16 @@ class DeviceItemStore {
     part.keys = view(requests.keys);
     part.values = view(requests.values);
     part.expiry = from(requests.expiry);
+    part.flags = from(requests.flags);
+    part.expected = from(requests.versions);
     part.now = requests.now_ms;
+    part.previous = requests.replies.previous;
     part.found = from(requests.replies.found);
     part.offsets = from(requests.replies.offsets);
+    part.versions = from(requests.replies.versions);
+    part.new_versions = from(requests.replies.new_versions);
+    part.expiry_out = from(requests.replies.expiry);
+    part.flags_out = from(requests.replies.flags);
     return part;
   }
 

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "device_checks/device_item_host_checks.h"
+#include "device_checks/device_item_size_checks.h"
+#include "device_checks/device_item_version_checks.h"
 #include "device_checks/test_size.h"
 #include "fake_device/fake_device.h"
 #include "items/poison.h"
@@ -41,6 +43,12 @@ INSTANTIATE_TEST_SUITE_P(Items, DeviceItemChecks,
 
 INSTANTIATE_TEST_SUITE_P(ItemsOnHost, DeviceItemChecks,
                          ::testing::ValuesIn(device_item_host_checks<FakeDevice>), test_name);
+
+INSTANTIATE_TEST_SUITE_P(ItemSizes, DeviceItemChecks,
+                         ::testing::ValuesIn(device_item_size_checks<FakeDevice>), test_name);
+
+INSTANTIATE_TEST_SUITE_P(ItemVersions, DeviceItemChecks,
+                         ::testing::ValuesIn(device_item_version_checks<FakeDevice>), test_name);
 
 using Store = DeviceItemStore<FakeDevice>;
 using Modelled = ModelledItems<FakeDevice>;
@@ -215,15 +223,20 @@ struct SharedHashes {
   std::vector<std::string> many;
 };
 
-ItemBatch batch(DeviceOp op, const std::vector<std::string>& keys) {
+const std::string value_of_many(24, 'v');
+
+ItemBatch batch(DeviceOp op, const std::vector<std::string>& keys,
+                const std::string& value = value_of_many) {
   ItemBatch requests;
-  for (const std::string& key : keys) requests.push_back({op, key, "value", 0});
+  for (const std::string& key : keys) requests.push_back({op, key, value});
   return requests;
 }
 
-// Leaves blocks for all keys, an index of few entries, and no memory.
+// Leaves blocks for all keys, an index of few entries, and no memory. An item that shares its hash
+// takes two words more than one that is alone, so blocks of both sizes are made.
 void fill_blocks_alone(FakeDevice& device, Modelled& table, const SharedHashes& shared) {
   table.run_host(batch(DeviceOp::put, shared.few));
+  table.run_host(batch(DeviceOp::put, shared.few, value_of_many.substr(16)));
   table.run_host(batch(DeviceOp::erase, shared.few));
   device.fail_allocations_after(0);
 }

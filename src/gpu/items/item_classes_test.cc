@@ -20,18 +20,19 @@ TEST(ItemClasses, TheSmallestClassThatHoldsTheBytes) {
   }
 }
 
-TEST(ItemClasses, BlocksAreUnitsAndAnEighthTooLargeAtMost) {
+TEST(ItemClasses, BlocksAreWordsAndAnEighthTooLargeAtMost) {
   for (uint32_t c = 0; c < count; ++c) {
-    EXPECT_EQ(bytes_of(c) % 16, 0u);
+    EXPECT_EQ(bytes_of(c) % 8, 0u);
     EXPECT_EQ(class_of(bytes_of(c)), c);
-    if (c > 16) {
+    if (c > 32) {
       EXPECT_LE(bytes_of(c) - bytes_of(c - 1), bytes_of(c - 1) / 8);
     }
   }
 }
 
 TEST(ItemClasses, TheLastClassHoldsTheLargestItem) {
-  EXPECT_EQ(class_of(DeviceItem::bytes(max_item_key_bytes, max_item_value_bytes)), count - 1);
+  const ItemShape largest{max_item_key_bytes, max_item_value_bytes, 1, 1, 1, true};
+  EXPECT_EQ(class_of(largest.bytes()), count - 1);
 }
 
 }  // namespace

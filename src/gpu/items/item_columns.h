@@ -11,6 +11,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "gpu/items/item_part.h"
 #include "isotherm/device_item_table.h"
 
 namespace isotherm::item_columns {
@@ -23,15 +24,17 @@ inline bool has_writes(const DeviceItemRequests& requests) {
 inline void check_call(const DeviceItemRequests& requests) {
   const DeviceItemReplies& replies = requests.replies;
   if (requests.keys.offsets == nullptr) throw std::invalid_argument("requests without keys");
-  if (requests.op != DeviceOp::get && requests.op != DeviceOp::put &&
-      requests.op != DeviceOp::erase) {
-    throw std::invalid_argument("items take get, put and erase only");
-  }
-  if (requests.ops == nullptr && requests.op == DeviceOp::put &&
-      requests.values.offsets == nullptr) {
+  if (!is_item_op(requests.op)) throw std::invalid_argument("items take no such operation");
+  if (requests.ops == nullptr && puts_item(requests.op) && requests.values.offsets == nullptr) {
     throw std::invalid_argument("puts without values");
   }
-  if (!has_writes(requests) && replies.found == nullptr && replies.offsets == nullptr) {
+  if (requests.ops == nullptr && names_version(requests.op) && requests.versions == nullptr) {
+    throw std::invalid_argument("conditions without versions");
+  }
+  const bool replies_columns =
+      replies.versions != nullptr || replies.expiry != nullptr || replies.flags != nullptr;
+  if (!has_writes(requests) && replies.found == nullptr && replies.offsets == nullptr &&
+      !replies_columns) {
     throw std::invalid_argument("gets without replies");
   }
   if (replies.offsets == nullptr && replies.capacity != 0) {

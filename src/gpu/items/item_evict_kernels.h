@@ -34,9 +34,10 @@ struct EvictedItems {
 
 // Which live items are chosen.
 struct UnreadItems {
-  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool operator()(DeviceItem& item) const {
-    if ((item.meta & DeviceItem::read_bit) == 0) return true;
-    item.meta &= ~DeviceItem::read_bit;
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool operator()(uint64_t item) const {
+    uint64_t& head = *item_words(item);
+    if ((head & item_head::read_bit) == 0) return true;
+    head &= ~item_head::read_bit;
     return false;
   }
 };
@@ -44,15 +45,13 @@ struct UnreadItems {
 struct ExpiredItems {
   int64_t now = 0;
 
-  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool operator()(const DeviceItem& item) const {
-    return item.expired(now);
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool operator()(uint64_t item) const {
+    return ItemHead::of(item).expired(now);
   }
 };
 
 struct AllItems {
-  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool operator()(const DeviceItem& /*item*/) const {
-    return true;
-  }
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool operator()(uint64_t /*item*/) const { return true; }
 };
 
 // Looks at `blocks` blocks of a class.
@@ -68,18 +67,18 @@ struct ChooseItemsKernel {
   ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
     warp_rows(lane, static_cast<uint32_t>(blocks), [&](uint32_t block, bool mine) {
       const auto location = reinterpret_cast<uint64_t>(first + block * block_bytes);
-      const bool chosen = mine && choose(*DeviceItem::at(location));
+      const bool chosen = mine && choose(location);
       const uint64_t number = draw(lane, evicted.count, 0, chosen);
       if (!chosen || number >= evicted.wanted) return;
       evicted.items[number] = location;
-      DeviceItem::at(location)->meta |= DeviceItem::chosen_bit;
+      *item_words(location) |= item_head::chosen_bit;
     });
   }
 
  private:
-  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool choose(DeviceItem& item) const {
-    const uint64_t state = item.meta & (DeviceItem::live_bit | DeviceItem::chosen_bit);
-    return state == DeviceItem::live_bit && choice(item);
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool choose(uint64_t item) const {
+    const uint64_t state = *item_words(item) & (item_head::live_bit | item_head::chosen_bit);
+    return state == item_head::live_bit && choice(item);
   }
 };
 
@@ -92,10 +91,9 @@ struct HashEvictedKernel {
   ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
     warp_rows(lane, static_cast<uint32_t>(evicted.wanted), [&](uint32_t i, bool mine) {
       if (!mine) return;
-      const DeviceItem& item = *DeviceItem::at(evicted.items[i]);
+      const ItemHead item = ItemHead::of(evicted.items[i]);
       const auto* key = reinterpret_cast<const char*>(item.key());
-      const ByteRange readable{key, key + units_of(item.key_bytes) * unit_bytes};
-      evicted.hashes[i] = hash(key, item.key_bytes, readable);
+      evicted.hashes[i] = hash(key, item.key_bytes, ByteRange::of_items());
     });
   }
 };
@@ -110,9 +108,9 @@ struct JudgeEvictedKernel {
       if (!mine) return;
       const uint64_t item = evicted.items[i];
       const bool alone =
-          evicted.found[i] == 1 && evicted.first[i] == item && ItemHead::of(item).next == 0;
+          evicted.found[i] == 1 && evicted.first[i] == item && ItemHead::of(item).next() == 0;
       evicted.ops[i] = alone ? DeviceOp::erase : DeviceOp::get;
-      if (!alone) DeviceItem::at(item)->meta &= ~DeviceItem::chosen_bit;
+      if (!alone) *item_words(item) &= ~item_head::chosen_bit;
     });
   }
 };

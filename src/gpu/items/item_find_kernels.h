@@ -1,7 +1,8 @@
 // Item find kernels: the hashes of a part's keys, and the answers from what the index found.
 //
 // Each lane has a row. Keys are read by their lane alone: short ones, in whole lines of the column;
-// the item of a row is one or two sectors of 32 bytes for its head and a short key.
+// the item of a row is one or two sectors of 32 bytes for its head and a short key. Columns of the
+// reply may lie where those of the requests do: nobody reads requests any more.
 #pragma once
 
 #include <cstdint>
@@ -36,10 +37,9 @@ struct HashItemsKernel {
  private:
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool takes(uint32_t row) const {
     const DeviceOp op = part.op_of(row);
-    const bool put = op == DeviceOp::put;
-    return (put || op == DeviceOp::get || op == DeviceOp::erase) &&
+    return is_item_op(op) && (!names_version(op) || part.expected != nullptr) &&
            part.keys.takes(row, max_item_key_bytes) &&
-           (!put || part.values.takes(row, max_item_value_bytes));
+           (!puts_item(op) || part.values.takes(row, max_item_value_bytes));
   }
 };
 
@@ -55,23 +55,29 @@ struct AnswerItemsKernel {
       if (mine) answer = answer_of(row);
       if (mine) {
         if (part.found != nullptr) part.found[row] = answer.found;
-        part.before[row] = answer.item;
-        part.lengths[row] = answer.length;
+        part.before[row] = answer.replies ? answer.item.location : 0;
+        part.lengths[row] = answer.length();
         if constexpr (writes) part.old[row] = answer.old;
+        reply_columns(row, answer);
       }
-      sum_up(lane, row, answer.length);
+      sum_up(lane, row, answer.length());
       if constexpr (writes) count_items(lane, answer);
     });
   }
 
  private:
   struct Answer {
-    uint64_t item = 0;  // whose value is the reply
+    ItemHead item{};       // live, before the request; none: location 0
+    bool replies = false;  // its value
     uint64_t old = 0;
-    uint32_t length = 0;
+    uint64_t version = 0;  // that the row gave
     int32_t more_items = 0;
     bool no_place = false;
     uint8_t found = 0;
+
+    ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint32_t length() const {
+      return replies ? item.value_bytes : 0;
+    }
   };
 
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE Answer answer_of(uint32_t row) const {
@@ -81,20 +87,17 @@ struct AnswerItemsKernel {
     answer.found = part.verdict[row];
     if (answer.found == 0 && was == reply_retry) {
       answer.found = reply_retry;
-      if (writes && op == DeviceOp::put) {
+      if (writes && puts_item(op)) {
         answer.old = part.fresh[row];
-        answer.no_place = true;
+        answer.no_place = answer.old != 0;
       }
     }
     if (answer.found != 0) return answer;
+    const uint64_t before = was == 1 ? part.before[row] : 0;
     if (op == DeviceOp::get) {
-      get(row, was == 1 ? part.before[row] : 0, answer);
-    } else {
-      const uint64_t before = was == 1 ? part.before[row] : 0;
-      answer.old = before;
-      answer.found = static_cast<uint8_t>(before != 0 && live(before));
-      if (op == DeviceOp::put && before == 0) answer.more_items = 1;
-      if (op == DeviceOp::erase && before != 0) answer.more_items = -1;
+      get(row, before, answer);
+    } else if constexpr (writes) {
+      write(row, op, before, answer);
     }
     return answer;
   }
@@ -102,15 +105,42 @@ struct AnswerItemsKernel {
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void get(uint32_t row, uint64_t first,
                                                 Answer& answer) const {
     const ItemPlace place = find_item(first, part.key(row));
-    if (place.item == 0 || !live(place.item)) return;
-    if (part.evicts) DeviceItem::at(place.item)->mark_read();
-    answer.item = place.item;
-    answer.length = place.head.value_bytes;
+    if (place.item == 0 || !part.is_live(place.head)) return;
+    if (part.evicts) place.head.mark_read();
+    answer.item = place.head;
+    answer.replies = true;
     answer.found = 1;
   }
 
-  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool live(uint64_t item) const {
-    return part.now == 0 || !DeviceItem::at(item)->expired(part.now);
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void write(uint32_t row, DeviceOp op, uint64_t before,
+                                                  Answer& answer) const {
+    const DeviceOp effect = part.index_ops[row];
+    if (before != 0) {
+      const ItemHead item = ItemHead::of(before);
+      if (part.is_live(item)) answer.item = item;
+    }
+    const bool present = answer.item.location != 0;
+    answer.replies = part.previous && present;
+    answer.found = present ? 1 : 0;
+    if (effect == DeviceOp::get) {
+      if (present && names_version(op)) answer.found = reply_other_version;
+      answer.old = part.fresh[row];
+      return;
+    }
+    answer.old = before;
+    // An erase of what is not there changes nothing.
+    if (effect == DeviceOp::put || present) answer.version = part.version(row);
+    if (effect == DeviceOp::put && before == 0) answer.more_items = 1;
+    if (effect == DeviceOp::erase && before != 0) answer.more_items = -1;
+  }
+
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void reply_columns(uint32_t row,
+                                                          const Answer& answer) const {
+    const bool present = answer.item.location != 0;
+    if (part.versions != nullptr) part.versions[row] = present ? answer.item.version() : 0;
+    if (part.expiry_out != nullptr) part.expiry_out[row] = present ? answer.item.expiry() : 0;
+    if (part.flags_out != nullptr) part.flags_out[row] = present ? answer.item.flags() : 0;
+    if (part.new_versions != nullptr) part.new_versions[row] = answer.version;
   }
 
   // Of the warp's rows.

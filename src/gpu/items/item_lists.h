@@ -6,9 +6,17 @@
 // both lists of a class, and read the list that is to be taken first from its end, and then the
 // other; so a class whose blocks all lie on the device costs nothing more. When all have drawn,
 // SettleTakesKernel shortens the lists by what they took. Freed blocks are appended by a kernel at
-// the end of the part, when nobody reads the old items any more. Between parts, or before a part
-// takes any, every block is live or in its list, so a list can do without a slab none of whose
-// blocks is live.
+// the end of the part, when nobody reads the old items any more.
+//
+// A list of device memory has room for a 16th of its blocks only, and for a part's rows at least: a
+// location takes 8 bytes, and nearly all blocks have an item. Blocks that are freed when it is full
+// are unlisted: they are free, counted, and in no list. When the list runs short they are gathered
+// by a look at all blocks (GatherBlocksKernel), which came to be no more often than the list was
+// emptied once. The counter of a list that is full may stand above its capacity.
+//
+// Between parts, or before a part takes any, every block is live, listed, unlisted, or fresh: in no
+// list since its slab was made, which the host knows. So a slab none of whose blocks is live can be
+// taken from its class. Bit 1 of a free block's head says that it is listed.
 //
 // Threads. As said; lanes of a warp that want the same class draw together.
 #pragma once
@@ -41,21 +49,34 @@ struct FreeBlock {
   uint32_t list = 0;
 };
 
+inline constexpr uint64_t listed_bit = item_head::read_bit;
+
+// Free blocks by list, as the host is told.
+struct FreeBlocks {
+  uint64_t listed[item_classes::lists];
+  uint64_t unlisted[item_classes::lists];
+};
+
 // In device memory.
 struct ItemLists {
   uint64_t free[item_classes::lists];
+  uint64_t capacity[item_classes::lists];
+  uint64_t unlisted[item_classes::lists];
   uint64_t* blocks[item_classes::lists];
   int64_t items;      // in the table
   uint64_t evicted;   // ever
   uint64_t expired;   // that the sweep has freed, ever
   uint64_t no_place;  // puts that the index had no place for, since items were evicted for that
 
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint64_t listed(uint32_t list) const {
+    return free[list] < capacity[list] ? free[list] : capacity[list];
+  }
   // The `number`th free block of a class, from the ends of its lists.
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE FreeBlock block(ListOrder order, uint64_t number) const {
-    const uint64_t near = free[order.near];
+    const uint64_t near = listed(order.near);
     if (number < near) return {blocks[order.near][near - 1 - number], order.near};
     number -= near;
-    const uint64_t far = free[order.far];
+    const uint64_t far = listed(order.far);
     if (number < far) return {blocks[order.far][far - 1 - number], order.far};
     return {};
   }
@@ -83,40 +104,77 @@ template <class Lane>
 ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void give_back(const Lane& lane, ItemLists& lists,
                                                     uint64_t item) {
   if (lane.ballot(whole_warp, item != 0) == 0) return;
-  const uint32_t list = item != 0 ? DeviceItem::at(item)->list() : 0;
+  const uint32_t list = item != 0 ? ItemHead::of(item).list() : 0;
   const uint64_t place = draw(lane, lists.free, list, item != 0);
+  const bool fits = item != 0 && place < lists.capacity[list];
+  draw(lane, lists.unlisted, list, item != 0 && !fits);
   if (item == 0) return;
-  DeviceItem::at(item)->meta = list;
-  lists.blocks[list][place] = item;
+  *item_words(item) = fits ? listed_bit : 0;
+  if (fits) lists.blocks[list][place] = item;
 }
 
-// Cuts a slab into blocks and appends them to their list.
+// Appends blocks, one behind the other in a slab, to their list, and makes its array known.
 struct AddBlocksKernel {
   ItemLists* lists = nullptr;
   uint32_t list = 0;
   uint64_t* blocks = nullptr;  // its array, from now on
-  char* slab = nullptr;
-  uint64_t first = 0;  // blocks that are free already
+  uint64_t capacity = 0;
+  char* begin = nullptr;
+  uint64_t listed = 0;  // already
   uint64_t count = 0;
 
   template <class Lane>
   ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
     const uint64_t stride = uint64_t{lane.blocks()} * lane.threads();
-    const uint64_t begin = uint64_t{lane.block()} * lane.threads() + lane.thread();
+    const uint64_t number = uint64_t{lane.block()} * lane.threads() + lane.thread();
     const uint64_t bytes = item_classes::bytes_of(item_classes::class_of_list(list));
-    for (uint64_t i = begin; i < count; i += stride) {
+    for (uint64_t i = number; i < count; i += stride) {
       // The first block comes to the end, where it is taken from first.
-      const auto block = reinterpret_cast<uint64_t>(slab + (count - 1 - i) * bytes);
-      DeviceItem::at(block)->meta = list;
-      blocks[first + i] = block;
+      const auto block = reinterpret_cast<uint64_t>(begin + (count - 1 - i) * bytes);
+      *item_words(block) = listed_bit;
+      blocks[listed + i] = block;
     }
-    if (begin != 0) return;
-    lists->free[list] = first + count;
+    if (number != 0) return;
+    lists->free[list] = count != 0 ? listed + count : lists->listed(list);
+    lists->capacity[list] = capacity;
     lists->blocks[list] = blocks;
   }
 };
 
-// Takes the blocks of a slab out of their list, all of which are free. One block; the
+// Appends the unlisted blocks among those of a slab to their list, as long as it has room.
+struct GatherBlocksKernel {
+  ItemLists* lists = nullptr;
+  uint32_t list = 0;
+  char* slab = nullptr;
+  uint64_t count = 0;
+
+  template <class Lane>
+  ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
+    const uint64_t bytes = item_classes::bytes_of(item_classes::class_of_list(list));
+    const uint64_t stride = uint64_t{lane.blocks()} * lane.threads();
+    const uint32_t number = lane.thread() & 31;
+    const uint64_t begin = uint64_t{lane.block()} * lane.threads() + lane.thread() - number;
+    const uint64_t capacity = lists->capacity[list];
+    for (uint64_t first = begin; first < count; first += stride) {
+      const bool full = Lane::load(&lists->free[list]) >= capacity;
+      if (lane.ballot(whole_warp, full) != 0) return;
+      const uint64_t i = first + number;
+      const auto block = reinterpret_cast<uint64_t>(slab + i * bytes);
+      const bool want = i < count && (*item_words(block) & (item_head::live_bit | listed_bit)) == 0;
+      const uint64_t place = draw(lane, lists->free, list, want);
+      const bool fits = want && place < capacity;
+      const uint32_t gathered = count_bits(lane.ballot(whole_warp, fits));
+      if (gathered != 0 && number == 0) {
+        Lane::atomic_add(&lists->unlisted[list], ~uint64_t{gathered} + 1);
+      }
+      if (!fits) continue;
+      *item_words(block) = listed_bit;
+      lists->blocks[list][place] = block;
+    }
+  }
+};
+
+// Takes the blocks of a slab out of their list, all of which are free. One block of threads; the
 // others close up in their order, a window at a time, whose places have all been read before.
 struct DropBlocksKernel {
   static constexpr uint32_t threads = 512;
@@ -129,12 +187,13 @@ struct DropBlocksKernel {
   uint32_t list = 0;
   uint64_t slab = 0;
   uint64_t slab_end = 0;
+  uint64_t given = 0;  // its blocks that are not fresh
 
   template <class Lane>
   ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
     uint32_t* const in_warp = lane.template shared<Shared>()->kept;
     uint64_t* const blocks = lists->blocks[list];
-    const uint64_t free = lists->free[list];
+    const uint64_t free = lists->listed(list);
     const uint32_t warp = lane.thread() / 32;
     const uint32_t number = lane.thread() & 31;
     uint64_t kept = 0;
@@ -153,7 +212,9 @@ struct DropBlocksKernel {
       if (keep) blocks[before + count_below(peers, number)] = location;
       lane.sync_block();
     }
-    if (lane.thread() == 0) lists->free[list] = kept;
+    if (lane.thread() != 0) return;
+    lists->free[list] = kept;
+    lists->unlisted[list] -= given - (free - kept);
   }
 };
 

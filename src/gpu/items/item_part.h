@@ -6,25 +6,28 @@
 // request with the location before it. So:
 //   hash     hashes of keys; rows that cannot be taken are marked
 //   (a part of gets alone: index → answer → reply)
-//   mark     writers enter their hash into the writer table; blocks that puts need are counted
+//   mark     writers enter their hash into the writer table
 //   index    the first item of each hash, before the part
 //   compare  where rows of one hash have different keys, or the index has an item of another key,
-//            the hash is marked as shared; the host waits for this count
+//            the hash is marked as exact, and so is one with several writers where any has a
+//            condition
+//   count    the blocks that puts need; the host waits for the counts
 //   room     expired items are freed, slabs of blocks added or taken from other classes, and where
-//            the table is told to items evicted (gpu/items/item_room.h); if items left and hashes
-//            are shared, the index is asked again
-//   write    each put takes a block, of device memory or of host memory (ItemPlacement), and writes
+//            the table is told to items evicted (gpu/items/item_room.h); if items left and first
+//            items are needed, the index is asked again
+//   write    the condition of a writer that is alone with its key is decided by the first item;
+//            each put takes a block, of device memory or of host memory (ItemPlacement), and writes
 //            its item; without a block it is answered reply_retry
-//   index    all rows but those of shared hashes: gets, puts of the new locations, erases
-//   exact    rows of shared hashes, one by one in arrival order, then their new chains' first items
-//            into the index (gpu/items/item_exact_kernels.h; hardly ever)
+//   index    all rows but those of exact hashes: gets, puts of the new locations, erases
+//   exact    rows of exact hashes, those of one hash one by one in arrival order, then their new
+//            chains' first items into the index (gpu/items/item_exact_kernels.h)
 //   answer   each row has the location of its key's item before it: replies and lengths
 //   reply    lengths are summed up, values copied (gpu/items/item_reply_kernels.h)
 //   free     the blocks of items that were replaced or erased
 // A get behind a put of its part finds the put's new item, which is there already; an old item
 // lives until all replies are copied.
 //
-// Sizes. Rows of a part are numbered in 32 bits; parts are at most 2^20 rows. Sources. The order of
+// Sizes. Parts are at most 2^19 rows, whose numbers fit a version. Sources. The order of
 // answers: H-Rocks, section 5; the way to it is this project's.
 #pragma once
 
@@ -42,7 +45,8 @@ namespace isotherm {
 struct ItemCounts {
   uint64_t need[item_classes::count];   // blocks
   uint64_t taken[item_classes::count];  // numbers that were drawn for them
-  uint64_t shared_hashes;
+  uint64_t exact_hashes;
+  uint64_t begun;    // of them, chains
   uint64_t refused;  // rows
   uint64_t total;    // bytes of the reply
   uint64_t base;     // of the call's parts before
@@ -54,13 +58,40 @@ struct ItemCounts {
 // parts before.
 struct ItemReport {
   uint64_t need[item_classes::count];
-  uint64_t free[item_classes::lists];
-  uint64_t shared_hashes;
+  FreeBlocks free;
+  uint64_t exact_hashes;
   uint64_t refused;
   uint64_t total;
   uint64_t no_place;
   uint64_t chosen;
 };
+
+// What the part does to the hash of a slot of its writer table.
+namespace writer_state {
+inline constexpr uint32_t several = 1u << 31;      // writers
+inline constexpr uint32_t conditional = 1u << 30;  // one of them, at least
+inline constexpr uint32_t exact = 1u << 29;
+inline constexpr uint32_t begun = 1u << 28;
+inline constexpr uint32_t chain = begun - 1;  // its number among those that were begun
+}  // namespace writer_state
+
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool puts_item(DeviceOp op) {
+  return op == DeviceOp::put || op == DeviceOp::put_if_absent || op == DeviceOp::put_if_present ||
+         op == DeviceOp::put_if_version;
+}
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool names_version(DeviceOp op) {
+  return op == DeviceOp::put_if_version || op == DeviceOp::erase_if_version;
+}
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool erases_item(DeviceOp op) {
+  return op == DeviceOp::erase || op == DeviceOp::erase_if_version;
+}
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool is_conditional(DeviceOp op) {
+  return op == DeviceOp::put_if_absent || op == DeviceOp::put_if_present || names_version(op);
+}
+// Of items; compare_and_swap and add are for integers.
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool is_item_op(DeviceOp op) {
+  return op == DeviceOp::get || puts_item(op) || erases_item(op);
+}
 
 struct ItemPart {
   uint32_t rows = 0;
@@ -69,18 +100,26 @@ struct ItemPart {
   BytesView keys;
   BytesView values;
   const int64_t* expiry = nullptr;
+  const uint32_t* flags = nullptr;
+  const uint64_t* expected = nullptr;  // versions
   int64_t now = 0;
+  uint64_t number = 0;         // among the parts that may write
+  bool previous = false;       // writers reply the value before them
   bool evicts = false;         // so gets mark what they read
   uint32_t host_from = 0;      // the size class from which on blocks of the host are taken first
   uint8_t* found = nullptr;    // of the caller, or null
   int64_t* offsets = nullptr;  // rows + 1, or null
+  // Columns of the reply, or null; they may be those of the requests.
+  uint64_t* versions = nullptr;
+  uint64_t* new_versions = nullptr;
+  int64_t* expiry_out = nullptr;
+  uint32_t* flags_out = nullptr;
 
   ItemHash hash;
   ItemLists* lists = nullptr;
   ItemCounts* counts = nullptr;
   WriterTable writers;
-  uint32_t* shared = nullptr;  // per slot of `writers`: 0, or its hash is shared: 1, or from 2 on
-                               // its number among those that were begun
+  uint32_t* states = nullptr;  // per slot of `writers`: its writer_state
   // A word per row.
   uint64_t* hashes = nullptr;
   uint64_t* first = nullptr;        // of the chain before the part, where first_found
@@ -91,7 +130,7 @@ struct ItemPart {
   uint32_t* lengths = nullptr;      // of replies
   uint32_t* slots = nullptr;        // of `writers`, or WriterTable::none
   uint32_t* long_copies = nullptr;  // rows
-  DeviceOp* index_ops = nullptr;
+  DeviceOp* index_ops = nullptr;    // put or erase where the row takes effect, else get
   uint8_t* first_found = nullptr;
   uint8_t* before_found = nullptr;
   uint8_t* verdict = nullptr;  // 0, reply_retry or reply_refused: settled before the index is asked
@@ -102,12 +141,42 @@ struct ItemPart {
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE KeyView key(uint32_t row) const {
     return KeyView::of(keys, row);
   }
-  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint64_t item_bytes(uint32_t row) const {
-    return DeviceItem::bytes(keys.size(row), values.size(row));
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint32_t state(uint32_t row) const {
+    return slots[row] != WriterTable::none ? states[slots[row]] : 0;
   }
-  // Whether another key of the part, or of the index, has the row's hash, and somebody writes.
-  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool is_shared(uint32_t row) const {
-    return slots[row] != WriterTable::none && shared[slots[row]] != 0;
+  // Whether the row is worked off by ExactKernel.
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool is_exact(uint32_t row) const {
+    return (state(row) & writer_state::exact) != 0;
+  }
+  // Of a writer that takes effect.
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint64_t version(uint32_t row) const {
+    const bool several = (state(row) & writer_state::several) != 0;
+    return number << item_head::row_bits | (several ? row : 0);
+  }
+  // Of the item that a put makes.
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE ItemShape shape(uint32_t row) const {
+    return {static_cast<uint32_t>(keys.size(row)),
+            static_cast<uint32_t>(values.size(row)),
+            version(row),
+            expiry != nullptr ? expiry[row] : 0,
+            flags != nullptr ? flags[row] : 0,
+            is_exact(row)};
+  }
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool is_live(const ItemHead& item) const {
+    return now == 0 || !item.expired(now);
+  }
+  // What the row does where its key has `item`, or none: put, erase or get.
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE DeviceOp decide(uint32_t row, bool present,
+                                                       const ItemHead& item) const {
+    const DeviceOp of = op_of(row);
+    const bool lives = present && is_live(item);
+    bool holds = true;
+    if (of == DeviceOp::put_if_absent) holds = !lives;
+    if (of == DeviceOp::put_if_present) holds = lives;
+    if (names_version(of)) holds = lives && item.version() == expected[row];
+    if (!holds) return DeviceOp::get;
+    if (puts_item(of)) return DeviceOp::put;
+    return erases_item(of) ? DeviceOp::erase : DeviceOp::get;
   }
 };
 
@@ -124,11 +193,13 @@ struct ReportItemsKernel {
     const uint32_t c = lane.thread();
     if (c < item_classes::count) {
       report->need[c] = part.counts->need[c];
-      report->free[c] = part.lists->free[c];
-      report->free[c + item_classes::count] = part.lists->free[c + item_classes::count];
+      for (const uint32_t list : {c, c + item_classes::count}) {
+        report->free.listed[list] = part.lists->listed(list);
+        report->free.unlisted[list] = part.lists->unlisted[list];
+      }
     }
     if (c != 0) return;
-    report->shared_hashes = part.counts->shared_hashes;
+    report->exact_hashes = part.counts->exact_hashes;
     report->refused = part.counts->refused;
     report->total = part.counts->total;
     report->chosen = part.counts->chosen;

@@ -38,7 +38,7 @@ struct ItemChannel {
   ItemChannel(DeviceMemory<Device>& memory, const DeviceItemOptions& options)
       : device(memory.device()),
         workspace(memory, options.part_rows),
-        words(memory, (uint64_t{options.part_rows} + 1) * 4),
+        words(memory, (uint64_t{options.part_rows} + 1) * columns),
         bytes(memory, uint64_t{options.part_rows} * 2),
         keys(memory, std::max(options.key_room, max_item_key_bytes)),
         values(memory, std::max(options.value_room, max_item_value_bytes)),
@@ -55,8 +55,14 @@ struct ItemChannel {
   ItemChannel(const ItemChannel&) = delete;
   ItemChannel& operator=(const ItemChannel&) = delete;
 
-  // Columns of rows + 1 words: offsets of keys, of values, of the reply; expiry.
-  int64_t* column(uint32_t i) const { return words.data() + words.size() / 4 * i; }
+  // Columns of rows + 1 words: offsets of keys, of values, of the reply; expiry, versions and
+  // flags, of the requests first and then of their replies; new versions.
+  static constexpr uint32_t columns = 7;
+  int64_t* column(uint32_t i) const { return words.data() + words.size() / columns * i; }
+  int64_t* expiry() const { return column(3); }
+  uint64_t* versions() const { return reinterpret_cast<uint64_t*>(column(4)); }
+  uint32_t* flags() const { return reinterpret_cast<uint32_t*>(column(5)); }
+  uint64_t* new_versions() const { return reinterpret_cast<uint64_t*>(column(6)); }
   uint8_t* found() const { return bytes.data(); }
   DeviceOp* ops() const { return reinterpret_cast<DeviceOp*>(bytes.data() + bytes.size() / 2); }
 
@@ -205,10 +211,18 @@ class ItemPipeline {
     if (writes) {
       part.ops = copy_in(channel, requests.ops, channel.ops());
       part.values = copy_in(channel, requests.values, channel.column(1), channel.values.data());
-      part.expiry = copy_in(channel, requests.expiry, channel.column(3));
+      part.expiry = copy_in(channel, requests.expiry, channel.expiry());
+      part.expected = copy_in(channel, requests.versions, channel.versions());
+      part.flags = copy_in(channel, requests.flags, channel.flags());
     }
-    if (requests.replies.found != nullptr) part.found = channel.found();
-    if (requests.replies.offsets != nullptr) part.offsets = channel.column(2);
+    const DeviceItemReplies& to = requests.replies;
+    part.previous = to.previous;
+    if (to.found != nullptr) part.found = channel.found();
+    if (to.offsets != nullptr) part.offsets = channel.column(2);
+    if (to.expiry != nullptr) part.expiry_out = channel.expiry();
+    if (to.versions != nullptr) part.versions = channel.versions();
+    if (to.flags != nullptr) part.flags_out = channel.flags();
+    if (to.new_versions != nullptr) part.new_versions = channel.new_versions();
   }
 
   template <class T>
@@ -253,15 +267,20 @@ class ItemPipeline {
     gathered();
     copy_out(channel, to, begin, end);
     const uint64_t rows = channel.part.rows;
-    bool copied = true;
-    if (to.found != nullptr) {
-      copied = device_.to_host(stream, to.found + channel.first, channel.found(), rows);
-    }
-    if (to.offsets != nullptr) {
-      copied &= device_.to_host(stream, to.offsets + channel.first, channel.part.offsets,
-                                (rows + 1) * sizeof(int64_t));
-    }
-    require_device(copied, "copy replies");
+    copy_out(channel, to.found, channel.found(), rows);
+    copy_out(channel, to.offsets, channel.part.offsets, rows + 1);
+    copy_out(channel, to.expiry, channel.expiry(), rows);
+    copy_out(channel, to.versions, channel.versions(), rows);
+    copy_out(channel, to.flags, channel.flags(), rows);
+    copy_out(channel, to.new_versions, channel.new_versions(), rows);
+  }
+  // A column, if it is wanted.
+  template <class T>
+  void copy_out(Channel& channel, T* to, const T* from, uint64_t count) {
+    if (to == nullptr) return;
+    const uint64_t bytes = count * sizeof(T);
+    require_device(device_.to_host(channel.stream.get(), to + channel.first, from, bytes),
+                   "copy replies");
   }
   void copy_out(Channel& channel, const DeviceItemReplies& to, uint64_t begin, uint64_t end) {
     if (begin == end) return;

@@ -17,8 +17,8 @@ ItemPlacement some_placement() {
 TEST(ItemPlacement, ClassesFromTheGivenBlockOnGoToTheHost) {
   EXPECT_EQ(ItemPlacement::class_from(0), item_classes::count);
   EXPECT_EQ(ItemPlacement::class_from(1), 0u);
-  EXPECT_EQ(ItemPlacement::class_from(16), 0u);
-  EXPECT_EQ(ItemPlacement::class_from(17), 1u);
+  EXPECT_EQ(ItemPlacement::class_from(8), 0u);
+  EXPECT_EQ(ItemPlacement::class_from(9), 1u);
   for (const uint64_t bytes : {48, 1000, 1024, 100'000}) {
     const uint32_t from = ItemPlacement::class_from(bytes);
     EXPECT_GE(item_classes::bytes_of(from), bytes);

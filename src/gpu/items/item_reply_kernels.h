@@ -110,12 +110,11 @@ struct ReplyJob {
     const uint64_t from = first < begin ? begin : first;
     const uint64_t upto = last < end ? last : end;
     if (from >= upto) return {};
-    return {to + (from - begin), DeviceItem::at(location)->value() + (from - first),
+    return {to + (from - begin), ItemHead::of(location).value() + (from - first),
             static_cast<uint32_t>(upto - from)};
   }
-  // Items are whole units.
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static ByteRange readable(const ItemPart& /*part*/) {
-    return {nullptr, reinterpret_cast<const char*>(~uintptr_t{0})};
+    return ByteRange::of_items();
   }
 };
 

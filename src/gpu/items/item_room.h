@@ -32,7 +32,7 @@ namespace isotherm {
 
 struct DeviceItemOptions {
   FixedDeviceOptions index;        // its cap is for all
-  uint32_t part_rows = 1 << 19;    // 2^20 at most
+  uint32_t part_rows = 1 << 19;    // most_item_rows at most
   uint64_t slab_bytes = 64 << 20;  // of the largest slab that is made ahead of need
   uint64_t host_memory = 0;        // bytes of the host that items may take; 0: none
   uint64_t host_items_from = 0;    // bytes of a block from which on it lies there; 0: never
@@ -41,6 +41,8 @@ struct DeviceItemOptions {
   uint64_t value_room = 64 << 20;
   uint64_t reply_room = 64 << 20;
   bool evicts = false;  // where memory ends
+  // Parts whose numbers are taken: versions are higher than those that they gave.
+  uint64_t parts_before = 0;
   // The bits of hashes that count; tests make keys collide with few.
   uint64_t hash_mask = ~uint64_t{0};
 };
@@ -218,10 +220,11 @@ class ItemRoom {
     return given_back != 0 && make_slab(c, workspace, stream);
   }
 
-  static uint64_t free_of(uint32_t c, const ItemReport& report) {
-    return report.free[c] + report.free[item_classes::list_of(c, true)];
+  uint64_t free_of(uint32_t c, const ItemReport& report) const {
+    return items_.free_of(c, report.free) +
+           items_.free_of(item_classes::list_of(c, true), report.free);
   }
-  static uint64_t missing(uint32_t c, const ItemReport& report) {
+  uint64_t missing(uint32_t c, const ItemReport& report) const {
     return report.need[c] - std::min(free_of(c, report), report.need[c]);
   }
 
@@ -232,12 +235,13 @@ class ItemRoom {
   }
 
   // Free blocks of each list that the part does not need itself, or a little more.
-  static std::array<uint64_t, item_classes::lists> spare(const ItemReport& report) {
+  std::array<uint64_t, item_classes::lists> spare(const ItemReport& report) const {
     std::array<uint64_t, item_classes::lists> spare;
     for (uint32_t list = 0; list < item_classes::lists; ++list) {
       const uint32_t c = item_classes::class_of_list(list);
       const uint64_t free = free_of(c, report);
-      spare[list] = std::min(report.free[list], free - std::min(free, report.need[c]));
+      spare[list] =
+          std::min(items_.free_of(list, report.free), free - std::min(free, report.need[c]));
     }
     return spare;
   }

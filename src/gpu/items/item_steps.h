@@ -2,7 +2,7 @@
 // part of a call is worked off on them; read gpu/items/item_part.h first.
 //
 // Steps are queued on a stream. change() waits on the host once, for the counts that say how many
-// blocks puts need, whether hashes are shared and whether items have expired; more often where some
+// blocks puts need, whether hashes are exact and whether items have expired; more often where some
 // have, or memory is short (gpu/items/item_room.h). Threads. One at a time; the caller orders
 // parts.
 #pragma once
@@ -30,7 +30,8 @@ class ItemSteps {
       : device_(memory.device()),
         hash_{options.index.seed, options.hash_mask},
         evicts_(options.evicts),
-        index_(memory, options.index),
+        parts_(options.parts_before),
+        index_(memory, index_options(options)),
         room_(memory, options, index_, stream) {
     index_.reserve_workspace(options.part_rows);
   }
@@ -49,20 +50,23 @@ class ItemSteps {
   // Of a part with writes: the same, and the changes. Blocks of old items are in use until
   // release().
   void change(ItemPart& part, const Workspace& workspace, uint64_t* carry, Stream stream) {
+    part.number = ++parts_;
     prepare(part, workspace, true, stream);
     launch(stream, part.rows, HashItemsKernel{part});
     launch(stream, part.rows, MarkItemsKernel{part});
     look_up(part, part.first, part.first_found, stream);
     launch(stream, part.rows, CompareItemsKernel{part});
+    launch(stream, part.rows, CountItemsKernel{part});
     room_.sweep(part, workspace, stream);
     workspace.ask_counts(part, stream);
     require_device(device_.synchronize(stream), "wait for the counts of a part");
-    const uint64_t shared_hashes = workspace.report().shared_hashes;
-    if (room_.make(part, workspace, stream) && shared_hashes != 0) {
+    const uint64_t exact_hashes = workspace.report().exact_hashes;
+    const bool reads_first = exact_hashes != 0 || part.ops != nullptr || is_conditional(part.op);
+    if (room_.make(part, workspace, stream) && reads_first) {
       look_up(part, part.first, part.first_found, stream);
     }
     write(part, stream);
-    if (shared_hashes != 0) work_exactly(part, workspace, shared_hashes, stream);
+    if (exact_hashes != 0) work_exactly(part, workspace, exact_hashes, stream);
     launch(stream, part.rows, AnswerItemsKernel<true>{part});
     sum(part, carry, stream);
   }
@@ -99,6 +103,14 @@ class ItemSteps {
 
  private:
   static constexpr uint32_t threads = 256;
+  // Beside the item itself, which every hit reads, a longer chain costs little.
+  static constexpr double index_load = 1.0;
+
+  static FixedDeviceOptions index_options(const DeviceItemOptions& options) {
+    FixedDeviceOptions index = options.index;
+    index.lowest_load = index_load;
+    return index;
+  }
 
   void prepare(ItemPart& part, const Workspace& workspace, bool writes, Stream stream) {
     part.hash = hash_;
@@ -135,8 +147,10 @@ class ItemSteps {
   void work_exactly(const ItemPart& part, const Workspace& workspace, uint64_t hashes,
                     Stream stream) {
     const ExactChains chains = workspace.chains(hashes, stream);
-    require_device(device_.launch(stream, 1, ExactKernel::threads, ExactKernel{part, chains}),
-                   "work off shared hashes");
+    const uint32_t blocks =
+        std::min(part.rows / ExactKernel::rows_per_block + 1, ExactKernel::most_blocks);
+    require_device(device_.launch(stream, blocks, ExactKernel::threads, ExactKernel{part, chains}),
+                   "work off exact hashes");
     DeviceRequests requests;
     requests.rows = hashes;
     requests.ops = chains.ops;
@@ -172,6 +186,7 @@ class ItemSteps {
   Device& device_;
   const ItemHash hash_;
   const bool evicts_;
+  uint64_t parts_;  // that could write, so far
   FixedDeviceTable<Device> index_;
   ItemRoom<Device> room_;
 };

@@ -61,7 +61,7 @@ class ItemWorkspace {
     const uint32_t slots = slots_for(part.rows);
     part.writers.entry = reinterpret_cast<uint64_t*>(part.counts + 1);
     part.writers.slots = slots;
-    part.shared = reinterpret_cast<uint32_t*>(part.writers.entry + slots);
+    part.states = reinterpret_cast<uint32_t*>(part.writers.entry + slots);
     part.hashes = words(0);
     part.writers.keys = part.hashes;
     part.first = words(1);

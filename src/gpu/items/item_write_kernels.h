@@ -9,7 +9,7 @@
 
 namespace isotherm {
 
-// Writers enter their hashes into the writer table; the blocks that puts need are counted.
+// Writers enter their hashes into the writer table.
 struct MarkItemsKernel {
   ItemPart part;
 
@@ -17,17 +17,19 @@ struct MarkItemsKernel {
   ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
     warp_rows(lane, part.rows, [&](uint32_t row, bool mine) {
       const DeviceOp op = mine && part.verdict[row] == 0 ? part.op_of(row) : DeviceOp::get;
-      const bool put = op == DeviceOp::put;
-      const uint32_t size_class = put ? item_classes::class_of(part.item_bytes(row)) : 0;
-      draw(lane, part.counts->need, size_class, put);
       if (op == DeviceOp::get) return;
       bool new_hash = false;
-      part.writers.insert<Lane>(part.hashes[row], part.hashes[row], row, new_hash);
+      const uint32_t slot =
+          part.writers.insert<Lane>(part.hashes[row], part.hashes[row], row, new_hash);
+      const uint32_t state = (new_hash ? 0 : writer_state::several) |
+                             (is_conditional(op) ? writer_state::conditional : 0);
+      if (state != 0) Lane::atomic_or(&part.states[slot], state);
     });
   }
 };
 
-// Finds hashes that several keys share, among those that somebody writes.
+// Finds the hashes that are exact, among those that somebody writes: several keys share them, or
+// what one writer leaves decides whether another takes effect.
 struct CompareItemsKernel {
   ItemPart part;
 
@@ -38,21 +40,40 @@ struct CompareItemsKernel {
       uint32_t slot = WriterTable::none;
       if (part.verdict[row] == 0) slot = part.writers.find(part.hashes[row], part.hashes[row]);
       part.slots[row] = slot;
-      if (slot == WriterTable::none || is_sole(row, slot)) return;
-      if (Lane::atomic_exchange(&part.shared[slot], 1u) == 0) {
-        Lane::atomic_add(&part.counts->shared_hashes, uint64_t{1});
+      if (slot == WriterTable::none || (is_sole(row, slot) && !depends(slot))) return;
+      if ((Lane::atomic_or(&part.states[slot], writer_state::exact) & writer_state::exact) == 0) {
+        Lane::atomic_add(&part.counts->exact_hashes, uint64_t{1});
       }
     });
   }
 
  private:
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool depends(uint32_t slot) const {
+    constexpr uint32_t both = writer_state::several | writer_state::conditional;
+    return (part.states[slot] & both) == both;
+  }
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool is_sole(uint32_t row, uint32_t slot) const {
     const KeyView key = part.key(row);
     const uint32_t writer = part.writers.row(slot);
     if (writer != row && !(key == part.key(writer))) return false;
     if (part.first_found[row] != 1) return true;
     const ItemHead head = ItemHead::of(part.first[row]);
-    return head.next == 0 && key.is_key_of(part.first[row], head);
+    return head.next() == 0 && key.is_key_of(head);
+  }
+};
+
+// Counts the blocks that puts need, at most: whether conditions hold is not known before there is
+// room for them.
+struct CountItemsKernel {
+  ItemPart part;
+
+  template <class Lane>
+  ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
+    warp_rows(lane, part.rows, [&](uint32_t row, bool mine) {
+      const bool put = mine && part.verdict[row] == 0 && puts_item(part.op_of(row));
+      const uint32_t size_class = put ? item_classes::class_of(part.shape(row).bytes()) : 0;
+      draw(lane, part.counts->need, size_class, put);
+    });
   }
 };
 
@@ -63,9 +84,11 @@ struct WriteItemsKernel {
   template <class Lane>
   ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
     warp_rows(lane, part.rows, [&](uint32_t row, bool mine) {
-      DeviceOp op = mine && part.verdict[row] == 0 ? part.op_of(row) : DeviceOp::get;
+      DeviceOp op = mine && part.verdict[row] == 0 ? effect(row) : DeviceOp::get;
       const bool put = op == DeviceOp::put;
-      const uint32_t size_class = put ? item_classes::class_of(part.item_bytes(row)) : 0;
+      ItemShape shape;
+      if (put) shape = part.shape(row);
+      const uint32_t size_class = put ? item_classes::class_of(shape.bytes()) : 0;
       const uint64_t number = draw(lane, part.counts->taken, size_class, put);
       if (!mine) return;
       uint64_t item = 0;
@@ -74,26 +97,36 @@ struct WriteItemsKernel {
         const FreeBlock block = part.lists->block(order, number);
         item = block.location;
         if (item != 0) {
-          write(row, block.list, *DeviceItem::at(item));
+          write(row, shape, block);
         } else {
           part.verdict[row] = reply_retry;
           op = DeviceOp::get;
         }
       }
       part.fresh[row] = item;
-      part.index_ops[row] = part.is_shared(row) ? DeviceOp::get : op;
+      part.index_ops[row] = part.is_exact(row) ? DeviceOp::get : op;
     });
   }
 
  private:
-  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void write(uint32_t row, uint32_t list,
-                                                  DeviceItem& item) const {
-    const KeyView key = part.key(row);
-    auto* const units = reinterpret_cast<Pair*>(&item);
-    const int64_t expiry = part.expiry != nullptr ? part.expiry[row] : 0;
-    units[0] = {part.values.size(row) << 32 | key.bytes, 0};
-    units[1] = {static_cast<uint64_t>(expiry), DeviceItem::live_bit | list};
-    for (uint64_t i = 0; i < units_of(key.bytes); ++i) units[2 + i] = key.unit(i);
+  // Of rows of exact hashes: whether an item is to be there, whatever their condition.
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE DeviceOp effect(uint32_t row) const {
+    const DeviceOp op = part.op_of(row);
+    if (part.is_exact(row)) return puts_item(op) ? DeviceOp::put : DeviceOp::get;
+    if (!is_conditional(op)) return op;
+    const bool present = part.first_found[row] == 1;
+    return part.decide(row, present, present ? ItemHead::of(part.first[row]) : ItemHead{});
+  }
+
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void write(uint32_t row, const ItemShape& shape,
+                                                  const FreeBlock& block) const {
+    uint64_t* const words = item_words(block.location);
+    shape.write(words, item_classes::is_on_host(block.list));
+    uint64_t* const key = words + shape.head_words();
+    part.key(row).each_word([&](uint64_t i, uint64_t word) {
+      key[i] = word;
+      return true;
+    });
   }
 };
 
@@ -104,7 +137,7 @@ struct PutJob {
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE Copy copy(const ItemPart& part, uint32_t row) const {
     const uint64_t item = part.fresh[row];
     if (item == 0) return {};
-    return {DeviceItem::at(item)->value(), part.values.data(row),
+    return {ItemHead::of(item).value(), part.values.data(row),
             static_cast<uint32_t>(part.values.size(row))};
   }
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static ByteRange readable(const ItemPart& part) {
@@ -131,9 +164,9 @@ struct SettleTakesKernel {
  private:
   // Takes so many blocks off a list, or all that it has; of how many it had not.
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint64_t shorten(uint32_t list, uint64_t taken) const {
-    uint64_t& free = part.lists->free[list];
-    const uint64_t has = taken < free ? taken : free;
-    free -= has;
+    const uint64_t listed = part.lists->listed(list);
+    const uint64_t has = taken < listed ? taken : listed;
+    part.lists->free[list] = listed - has;
     return taken - has;
   }
 };

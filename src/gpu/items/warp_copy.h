@@ -11,7 +11,7 @@
 // A job of a kernel has
 //   Copy copy(part, row)        of no bytes where there is nothing to do
 //   ByteRange readable(part)    what may be read around the strings
-//   pads                        strings go to units of their own, which are filled with zeros
+//   pads                        strings go to words of their own, which are filled with zeros
 #pragma once
 
 #include <cstdint>
@@ -53,8 +53,10 @@ struct CopyUnit {
   }
   template <bool pads>
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void store() const {
-    if (pads || bytes == unit_bytes) {
+    if (bytes == unit_bytes || (pads && bytes > word_bytes)) {
       *reinterpret_cast<Pair*>(to) = data;
+    } else if constexpr (pads) {
+      *reinterpret_cast<uint64_t*>(to) = data.first;
     } else {
       store_bytes(to, data, bytes);
     }

@@ -38,6 +38,9 @@ inline void require_columns(const DeviceRequests& requests) {
   if ((requests.values_out == nullptr) != (requests.found == nullptr)) {
     throw std::invalid_argument("values_out and found must both be given, or neither");
   }
+  if (requests.ops == nullptr && requests.op > DeviceOp::add) {
+    throw std::invalid_argument("an operation of items");
+  }
   if (is_gets(requests) && requests.found == nullptr) {
     throw std::invalid_argument("gets without replies");
   }
@@ -63,8 +66,9 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE KeyState apply(DeviceOp op, uint64_t value,
       return state.found != 0 && state.value == expected ? KeyState{value, 1} : state;
     case DeviceOp::add:
       return {state.value + value, 1};
+    default:  // those of items
+      return state;
   }
-  return state;
 }
 
 }  // namespace isotherm

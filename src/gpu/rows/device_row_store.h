@@ -5,11 +5,13 @@
 // a lookup and a copy. A part of a put is the same where keys are present. The host learns how many
 // are not while their rows are copied, and offers these free rows, by a put_if_absent of their
 // numbers, and copies theirs (gpu/rows/row_kernels.h). So rows that are put again, as those of
-// embeddings are, never enter the index's order of writers. A part of a get_or_insert whose keys
-// are all present is a get.
+// embeddings are, never enter the index's order of writers. A get_or_insert goes the same way, but
+// rows of present keys are copied out.
 //
 // Memory. Before rows are offered parts have what they work in, and the index room, as far as there
-// will be rows: rows would take all that is left.
+// will be rows: rows would take all that is left. Where memory ends in a part, requests are offered
+// rows in no order of their positions, so all absent keys are looked up once more behind the last
+// offer: whoever finds its key present then has a row.
 //
 // Threads. Any; one mutex.
 #pragma once
@@ -23,7 +25,7 @@
 #include "gpu/platform/pinned_block.h"
 #include "gpu/rows/device_rows.h"
 #include "gpu/table/fixed_device_table.h"
-#include "gpu/transfer/count_misses_kernel.h"
+#include "gpu/table/table_scan.h"
 
 namespace isotherm {
 
@@ -42,6 +44,7 @@ class DeviceRowStore {
   DeviceRowStore(Device& device, const DeviceRowOptions& options)
       : device_(device),
         part_rows_(options.index.max_part_rows),
+        seed_(options.index.seed),
         context_(device, options.index.gpu_memory),
         index_(context_.memory(), options.index),
         rows_(context_.memory(), options.row_bytes, slab_rows(options), context_.stream()),
@@ -69,24 +72,31 @@ class DeviceRowStore {
     parts(n, stream, [&](uint64_t first, uint64_t count) {
       look_up(keys + first, found + first, count, DeviceOp::get, stream);
       launch(stream, count,
-             CopyRowsKernel<RowCopy::out>{rows_.view(), numbers_.data(), found + first,
-                                          rows + first * row_units_, count});
+             CopyRowsKernel<RowCopy::out>{rows_.view(),
+                                          numbers_.data(),
+                                          found + first,
+                                          rows + first * row_units_,
+                                          count,
+                                          nullptr,
+                                          {}});
+    });
+  }
+
+  // Which keys are there.
+  void contains(const uint64_t* keys, uint8_t* found, uint64_t n, Stream stream) {
+    parts(n, stream, [&](uint64_t first, uint64_t count) {
+      look_up(keys + first, found + first, count, DeviceOp::get, stream);
     });
   }
 
   void put(const uint64_t* keys, const Pair* rows, uint8_t* stored, uint64_t n, Stream stream) {
-    parts(n, stream, [&](uint64_t first, uint64_t count) {
-      put_part(keys + first, rows + first * row_units_,
-               stored != nullptr ? stored + first : nullptr, count, stream);
-    });
+    write(keys, const_cast<Pair*>(rows), stored, n, false, stream);
   }
 
   // Rows of keys that are present are read, those of others inserted; of several requests for an
   // absent key the first inserts its row, and the others read that.
   void get_or_insert(const uint64_t* keys, Pair* rows, uint8_t* found, uint64_t n, Stream stream) {
-    parts(n, stream, [&](uint64_t first, uint64_t count) {
-      get_or_insert_part(keys + first, rows + first * row_units_, found + first, count, stream);
-    });
+    write(keys, rows, found, n, true, stream);
   }
 
   // Adds floats to the rows of keys that are present.
@@ -102,10 +112,11 @@ class DeviceRowStore {
     });
   }
 
-  void erase(const uint64_t* keys, uint64_t n, Stream stream) {
+  void erase(const uint64_t* keys, uint64_t n, Stream stream, uint8_t* found = nullptr) {
     parts(n, stream, [&](uint64_t first, uint64_t count) {
-      look_up(keys + first, found_.data(), count, DeviceOp::erase, stream);
-      launch(stream, count, FreeRowsKernel{rows_.view(), numbers_.data(), found_.data(), count});
+      uint8_t* replies = found != nullptr ? found + first : found_.data();
+      look_up(keys + first, replies, count, DeviceOp::erase, stream);
+      launch(stream, count, FreeRowsKernel{rows_.view(), numbers_.data(), replies, count});
     });
   }
 
@@ -115,6 +126,27 @@ class DeviceRowStore {
       index_.reserve(entries);
       rows_.reserve(entries, context_.stream());
     });
+  }
+
+  // As that of a FixedDeviceTable.
+  uint64_t shortages() {
+    uint64_t sum = 0;
+    context_.call(context_.stream(), [&] { sum = shortages_ + index_.shortages(); });
+    return sum;
+  }
+
+  // A step of a walk over all keys: visit(key) for about `wanted` of them from `cursor` on. Returns
+  // the cursor to go on from, 0 at the end.
+  template <class Visit>
+  uint64_t scan(uint64_t cursor, uint64_t wanted, Visit&& visit) {
+    uint64_t next = 0;
+    context_.call(context_.stream(), [&] {
+      TableScan<Device> scan(device_);
+      context_.order().drain();
+      next = scan.run(index_, seed_, cursor, wanted, wanted, context_.stream(),
+                      [&](uint64_t key, uint64_t /*row*/) { visit(key); });
+    });
+    return next;
   }
 
   DeviceTableStats stats() {
@@ -152,76 +184,109 @@ class DeviceRowStore {
     index_.run(requests, stream);
   }
 
-  // A part of a put.
-  struct Put {
-    const Pair* rows;
-    uint8_t* stored;  // or null
-    uint32_t stamp;
+  // A part of a put, or of a get_or_insert.
+  struct Part {
+    const uint64_t* keys;
+    Pair* rows;
+    uint8_t* replies;  // or null
+    uint64_t count;
+    bool inserts;
+    RowStamps stamps;
     Stream stream;
   };
 
-  void put_part(const uint64_t* keys, const Pair* rows, uint8_t* stored, uint64_t count,
-                Stream stream) {
-    const Put put{rows, stored, rows_.next_stamps(static_cast<uint32_t>(count), stream), stream};
-    require_device(device_.clear(stream, absent_count_.data(), sizeof(uint32_t)), "clear a count");
-    claim_present(put, keys, nullptr, count, absent_.data());
-    require_device(device_.to_host(stream, report_.data(), absent_count_.data(), sizeof(uint32_t)),
-                   "count absent keys");
-    require_device(device_.record(counted_.get(), stream), "record an event");
-    copy_in(put, nullptr, count);
+  void write(const uint64_t* keys, Pair* rows, uint8_t* replies, uint64_t n, bool inserts,
+             Stream stream) {
+    parts(n, stream, [&](uint64_t first, uint64_t count) {
+      const auto requests = static_cast<uint32_t>(count);
+      const uint32_t stamp = rows_.next_stamps(requests, stream);
+      const RowStamps grow{stamp, 1};
+      const RowStamps fall{stamp + requests - 1, ~uint32_t{0}};
+      write_part({keys + first, rows + first * row_units_,
+                  replies != nullptr ? replies + first : nullptr, count, inserts,
+                  inserts ? fall : grow, stream});
+    });
+  }
+
+  void write_part(const Part& part) {
+    require_device(device_.clear(part.stream, absent_count_.data(), sizeof(uint32_t)),
+                   "clear a count");
+    claim_present(part, part.keys, nullptr, part.count, absent_.data(), !part.inserts);
+    require_device(
+        device_.to_host(part.stream, report_.data(), absent_count_.data(), sizeof(uint32_t)) &&
+            device_.record(counted_.get(), part.stream),
+        "count absent keys");
+    part.inserts ? copy<RowCopy::out>(part, nullptr, part.count)
+                 : copy<RowCopy::put>(part, nullptr, part.count);
     require_device(device_.synchronize(counted_.get()), "count absent keys");
     uint32_t absent = 0;
     std::memcpy(&absent, report_.data(), sizeof absent);
-    if (absent != 0) put_absent(put, keys, absent);
+    if (absent != 0) write_absent(part, absent);
   }
 
-  void claim_present(const Put& put, const uint64_t* keys, const uint32_t* positions,
-                     uint64_t count, uint32_t* absent) {
-    look_up(keys, found_.data(), count, DeviceOp::get, put.stream);
-    launch(put.stream, count,
-           ClaimPresentKernel{rows_.view(), put.stamp, positions, numbers_.data(), found_.data(),
-                              put.stored, absent, absent_count_.data(), count});
+  void claim_present(const Part& part, const uint64_t* keys, const uint32_t* positions,
+                     uint64_t count, uint32_t* absent, bool claims) {
+    look_up(keys, found_.data(), count, DeviceOp::get, part.stream);
+    launch(part.stream, count,
+           ClaimPresentKernel{rows_.view(), part.stamps, positions, numbers_.data(), found_.data(),
+                              part.replies, absent, absent_count_.data(), count, claims});
   }
 
-  void copy_in(const Put& put, const uint32_t* positions, uint64_t count) {
-    launch(put.stream, count,
-           CopyRowsKernel<RowCopy::put>{rows_.view(), numbers_.data(), found_.data(),
-                                        const_cast<Pair*>(put.rows), count, positions, put.stamp});
+  template <RowCopy which>
+  void copy(const Part& part, const uint32_t* positions, uint64_t count) {
+    launch(part.stream, count,
+           CopyRowsKernel<which>{rows_.view(), numbers_.data(), found_.data(), part.rows, count,
+                                 positions, part.stamps});
   }
 
-  // Where memory ends, in parts that the free rows suffice for. Without any, a key may still have
-  // got a row from a part before.
-  void put_absent(const Put& put, const uint64_t* keys, uint32_t absent) {
-    launch(put.stream, absent, GatherKeysKernel{keys, absent_.data(), absent_keys_.data(), absent});
-    for (uint64_t first = 0; first < absent;) {
-      const uint64_t some = make_room(absent - first, put.stream);
-      const uint32_t* positions = absent_.data() + first;
-      if (some == 0) {
-        claim_present(put, absent_keys_.data() + first, positions, absent - first, nullptr);
-        copy_in(put, positions, absent - first);
-        return;
-      }
-      offer(absent_keys_.data() + first, found_.data(), some, put.stream);
-      launch(put.stream, some,
-             ClaimOffersKernel<true>{rows_.view(), numbers_.data(), present_.data(), found_.data(),
-                                     some, positions, put.stamp, put.stored});
-      copy_in(put, positions, some);
-      first += some;
+  // Requests whose keys were absent when the part began.
+  void write_absent(const Part& part, uint32_t absent) {
+    const uint32_t* positions = absent_.data();
+    launch(part.stream, absent,
+           GatherKeysKernel{part.keys, positions, absent_keys_.data(), absent});
+    if (!offer_rows(part, absent)) {
+      claim_present(part, absent_keys_.data(), positions, absent, nullptr, true);
     }
+    if (!part.inserts) {
+      copy<RowCopy::put>(part, positions, absent);
+      return;
+    }
+    launch(part.stream, absent,
+           InsertRepliesKernel{rows_.view(), part.stamps, positions, numbers_.data(), found_.data(),
+                               part.replies, absent});
+    copy<RowCopy::insert>(part, positions, absent);
+    copy<RowCopy::out>(part, positions, absent);
   }
 
-  // For so many keys, or as many as memory has room for; how many. Throws std::bad_alloc, and no
-  // later step of the part does.
+  // Offers rows to all of them, or as many as memory allows. Whether the index has answered all at
+  // once, and a key's requests alike. Throws std::bad_alloc before anything is taken.
+  bool offer_rows(const Part& part, uint32_t absent) {
+    const uint32_t at_once = index_.reserve_workspace(absent);
+    uint64_t first = 0;
+    uint64_t some = 0;
+    for (; first < absent; first += some) {
+      some = make_room(absent - first, part.stream);
+      if (some == 0) break;
+      offer(absent_keys_.data() + first, some, part.stream);
+      launch(part.stream, some,
+             ClaimOffersKernel{rows_.view(), part.stamps, absent_.data() + first, numbers_.data(),
+                               present_.data(), found_.data(), part.replies, some});
+    }
+    return some == absent && at_once >= absent;
+  }
+
+  // For so many keys, or as many as memory has room for; how many.
   uint64_t make_room(uint64_t keys, Stream stream) {
     constexpr uint64_t bytes_of_index = 36;  // a key, about
-    index_.reserve_workspace(static_cast<uint32_t>(keys));
     const uint64_t possible = rows_.possible(keys, bytes_of_index, stream);
     if (possible != 0) index_.has_room(std::min(keys, possible));
-    return rows_.reserve(keys, stream);
+    const uint64_t some = rows_.reserve(keys, stream);
+    if (some < keys) ++shortages_;
+    return some;
   }
 
   // To keys that are expected to be absent, so many free rows as there are.
-  void offer(const uint64_t* keys, uint8_t* found, uint64_t count, Stream stream) {
+  void offer(const uint64_t* keys, uint64_t count, Stream stream) {
     rows_.taken(count);
     launch(stream, count, OfferRowsKernel{rows_.view(), numbers_.data(), count});
     launch(stream, 1, TakeRowsKernel{rows_.view(), count});
@@ -231,50 +296,8 @@ class DeviceRowStore {
     requests.keys = keys;
     requests.values = numbers_.data();
     requests.values_out = present_.data();
-    requests.found = found;
+    requests.found = found_.data();
     index_.run(requests, stream);
-  }
-
-  void get_or_insert_part(const uint64_t* keys, Pair* rows, uint8_t* found, uint64_t count,
-                          Stream stream) {
-    if (get_if_all_present(keys, rows, found, count, stream)) return;
-    for (uint64_t first = 0; first < count;) {
-      const uint64_t reserved = make_room(count - first, stream);
-      const uint64_t some = reserved != 0 ? reserved : count - first;
-      uint8_t* replies = found + first;
-      Pair* own = rows + first * row_units_;
-      if (reserved != 0) {
-        offer(keys + first, replies, some, stream);
-        launch(stream, some,
-               ClaimOffersKernel<false>{rows_.view(), numbers_.data(), present_.data(), replies,
-                                        some});
-        launch(stream, some,
-               CopyRowsKernel<RowCopy::insert>{rows_.view(), numbers_.data(), replies, own, some});
-      } else {
-        look_up(keys + first, replies, some, DeviceOp::get, stream);
-        launch(stream, some, RefuseRowsKernel{replies, some});
-      }
-      launch(stream, some,
-             CopyRowsKernel<RowCopy::out>{rows_.view(), numbers_.data(), replies, own, some});
-      first += some;
-    }
-  }
-
-  // Then neither rows nor room in the index are taken for them.
-  bool get_if_all_present(const uint64_t* keys, Pair* rows, uint8_t* found, uint64_t count,
-                          Stream stream) {
-    look_up(keys, found_.data(), count, DeviceOp::get, stream);
-    auto* const misses = reinterpret_cast<uint64_t*>(report_.data());
-    const CountMissesKernel kernel{found_.data(), count, misses};
-    require_device(device_.launch(stream, 1, CountMissesKernel::threads, kernel) &&
-                       device_.record(counted_.get(), stream) &&
-                       device_.synchronize(counted_.get()),
-                   "count absent keys");
-    if (*misses != 0) return false;
-    require_device(device_.copy(stream, found, found_.data(), count), "copy replies");
-    launch(stream, count,
-           CopyRowsKernel<RowCopy::out>{rows_.view(), numbers_.data(), found, rows, count});
-    return true;
   }
 
   template <class Kernel>
@@ -286,6 +309,7 @@ class DeviceRowStore {
 
   Device& device_;
   const uint64_t part_rows_;
+  const uint64_t seed_;
   DeviceContext<Device> context_;
   FixedDeviceTable<Device> index_;
   DeviceRows<Device> rows_;
@@ -298,6 +322,7 @@ class DeviceRowStore {
   DeviceArray<Device, uint32_t> absent_count_;
   const PinnedBlock<Device> report_;  // of absent_count_
   const DeviceEvent<Device> counted_;
+  uint64_t shortages_ = 0;
 };
 
 }  // namespace isotherm

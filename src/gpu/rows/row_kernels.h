@@ -1,10 +1,10 @@
 // Row kernels: rows of a row table, and the list of those that are free.
 //
 // Layout. Rows lie in slabs of 2^slab_bits rows; a row's number is its slab's and its place. Free
-// rows are a list of numbers with a counter. `last_writer` has a word for each row: the stamp of
-// the last request that claimed it. Stamps of a put grow with the requests' positions and are
-// larger than those of all puts before, so that of several rows for one key only the last is
-// copied, and nobody has to clear the words.
+// rows are a list of numbers with a counter. `last_writer` has a word for each row: the largest
+// stamp of the requests that claimed it. Stamps are larger than those of all parts before, so that
+// nobody has to clear the words. Those of a put grow with the requests' positions, so that of
+// several rows for one key the last is copied; those of a get_or_insert fall, so that the first is.
 //
 // The numbers of rows are the values of an index of keys (gpu/table/fixed_device_table.h). A put
 // looks its keys up and claims the rows that are there. Keys that are absent are offered a free row
@@ -40,6 +40,16 @@ struct RowsView {
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void claim(uint64_t number, uint32_t stamp) const {
     uint32_t* writer = last_writer + number;
     if (Lane::load(writer) < stamp) Lane::atomic_max(writer, stamp);
+  }
+};
+
+// The stamps of a part's requests, by their positions.
+struct RowStamps {
+  uint32_t first = 0;  // of position 0
+  uint32_t step = 1;   // from one position to the next, modulo 2^32
+
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint32_t of(uint32_t position) const {
+    return first + position * step;
   }
 };
 
@@ -87,9 +97,9 @@ struct TakeRowsKernel {
   }
 };
 
-// After the keys of a put were looked up: claims the rows of those that are present, and puts the
+// After keys were looked up: claims the rows of those that are present, if it is to, and puts the
 // positions of the others onto a list, or refuses them. Later requests come first, so that most of
-// those for one row find it claimed.
+// those of a put for one row find it claimed.
 struct ClaimPresentKernel {
   static constexpr uint32_t threads = 256;
   struct Shared {
@@ -97,14 +107,15 @@ struct ClaimPresentKernel {
   };
 
   RowsView view;
-  uint32_t stamp = 0;  // of position 0
+  RowStamps stamps;
   const uint32_t* positions = nullptr;
   const uint64_t* numbers = nullptr;
   const uint8_t* found = nullptr;
-  uint8_t* stored = nullptr;         // or null
+  uint8_t* replies = nullptr;        // or null
   uint32_t* absent = nullptr;        // null: refused
   uint32_t* absent_count = nullptr;  // of the list
   uint64_t rows = 0;
+  bool claims = true;
 
   template <class Lane>
   ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
@@ -116,16 +127,16 @@ struct ClaimPresentKernel {
       const uint64_t i = left * 32 + (lane.thread() & 31);
       const bool present = i < rows && found[i] == 1;
       const uint32_t at = i < rows ? position_of(positions, i) : 0;
-      if (present) view.claim<Lane>(numbers[i], stamp + at);
+      if (claims && present) view.claim<Lane>(numbers[i], stamps.of(at));
       if (absent != nullptr) list.add(i < rows && !present, at);
-      if (i >= rows || stored == nullptr) continue;
-      stored[at] = present ? 1 : reply_retry;
+      if (i >= rows || replies == nullptr) continue;
+      replies[at] = present ? 1 : reply_retry;
     }
     list.flush();
   }
 };
 
-// The keys at some positions of a put.
+// The keys at some positions of a part.
 struct GatherKeysKernel {
   const uint64_t* keys = nullptr;
   const uint32_t* positions = nullptr;
@@ -138,19 +149,18 @@ struct GatherKeysKernel {
   }
 };
 
-// After the index has answered the offers: makes `offered` the row of each request, and gives back
-// what was not taken. Puts claim it, and `found` says afterwards who has a row: 1, or reply_retry.
-template <bool puts>
+// After the index has answered the offers: makes `offered` the row of each request, claims it, and
+// gives back what was not taken. `found` and `replies` say afterwards who has a row: 1, or
+// reply_retry.
 struct ClaimOffersKernel {
   RowsView view;
+  RowStamps stamps;
+  const uint32_t* positions = nullptr;
   uint64_t* offered = nullptr;
   const uint64_t* present = nullptr;  // the index's replies
   uint8_t* found = nullptr;
+  uint8_t* replies = nullptr;  // or null
   uint64_t rows = 0;
-  // Of puts.
-  const uint32_t* positions = nullptr;
-  uint32_t stamp = 0;         // of position 0
-  uint8_t* stored = nullptr;  // or null
 
   template <class Lane>
   ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
@@ -158,24 +168,34 @@ struct ClaimOffersKernel {
       const uint8_t was = found[i];
       if (was != 0) view.free[Lane::atomic_add(view.free_count, uint64_t{1})] = offered[i];
       if (was == 1) offered[i] = present[i];
-      if constexpr (puts) {
-        found[i] = was == reply_retry ? reply_retry : 1;
-        if (stored != nullptr) stored[positions[i]] = found[i];
-        if (was != reply_retry) view.claim<Lane>(offered[i], stamp + positions[i]);
-      }
+      found[i] = was == reply_retry ? reply_retry : 1;
+      if (replies != nullptr) replies[positions[i]] = found[i];
+      if (was != reply_retry) view.claim<Lane>(offered[i], stamps.of(positions[i]));
     });
   }
 };
 
-// Where there are no rows to offer, absent keys find no room.
-struct RefuseRowsKernel {
+// After all offers of a get_or_insert: of the requests that have a row, the first of its key is
+// answered that the key was absent.
+struct InsertRepliesKernel {
+  RowsView view;
+  RowStamps stamps;
+  const uint32_t* positions = nullptr;
+  const uint64_t* numbers = nullptr;
   uint8_t* found = nullptr;
+  uint8_t* replies = nullptr;
   uint64_t rows = 0;
 
   template <class Lane>
   ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
     each_request(lane, rows, [&](uint64_t i) {
-      if (found[i] == 0) found[i] = reply_retry;
+      if (found[i] != 1) {
+        found[i] = reply_retry;  // for those that copy rows
+        return;
+      }
+      const uint32_t at = positions[i];
+      found[i] = view.last_writer[numbers[i]] == stamps.of(at) ? 0 : 1;
+      replies[at] = found[i];
     });
   }
 };
@@ -232,9 +252,8 @@ struct CopyRowsKernel {
   const uint8_t* found = nullptr;  // 1: there is a row; 0: there was none
   Pair* rows_of_caller = nullptr;
   uint64_t rows = 0;
-  // Of puts: where requests stand in `rows_of_caller`, and the stamp of position 0 there.
-  const uint32_t* positions = nullptr;
-  uint32_t stamp = 0;
+  const uint32_t* positions = nullptr;  // in `rows_of_caller`
+  RowStamps stamps;                     // of puts
 
   template <class Lane>
   ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
@@ -256,7 +275,7 @@ struct CopyRowsKernel {
  private:
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool wanted(uint64_t i, uint32_t at) const {
     if (found[i] != (copy == RowCopy::insert ? 0 : 1)) return false;
-    return copy != RowCopy::put || view.last_writer[numbers[i]] == stamp + at;
+    return copy != RowCopy::put || view.last_writer[numbers[i]] == stamps.of(at);
   }
 
   // The rows of a warp's lanes: `at` is this lane's with the caller, `mine` in the table, or null.

@@ -209,15 +209,7 @@ class SplitTable {
     DeviceTableStats sum;
     use([&] {
       settle();
-      for (const auto& gpu : gpus_) {
-        gpu->enter();
-        const DeviceTableStats its = gpu->table.stats();
-        sum.entries += its.entries;
-        sum.bytes += its.bytes;
-        sum.workspace += its.workspace;
-        sum.overflow_lines += its.overflow_lines;
-        sum.segments += its.segments;
-      }
+      sum = sum_of_stats(gpus_);
       sum.bytes -= buffer_bytes_;
       sum.workspace += buffer_bytes_;
       if (!host_) return;
@@ -225,6 +217,13 @@ class SplitTable {
       host_->add_to(sum);
     });
     return sum;
+  }
+
+  // For what is asked of the GPUs' tables themselves (gpu/split/split_walk.h): work(gpus, seed,
+  // whether bins have moved to the host).
+  template <class Work>
+  void ask_gpus(Work&& work) {
+    use([&] { work(gpus_, options_.table.seed, shared()); });
   }
 
  private:

@@ -46,6 +46,7 @@ struct FixedDeviceOptions {
   uint32_t max_part_rows = 1 << 21;
   ExpressOptions express = {};
   TryOptions tries = {};
+  double lowest_load = usual_load;  // gpu/table/device_segments.h
 };
 
 template <class Device>
@@ -144,11 +145,19 @@ class FixedDeviceTable {
   }
 
   // Takes the work space for parts of `rows` rows now, so that no later call fails for want of it;
-  // that for fewer where memory is short. Throws std::bad_alloc.
-  void reserve_workspace(uint32_t rows, bool with_express = false) {
+  // that for fewer where memory is short; for how many. Throws std::bad_alloc.
+  uint32_t reserve_workspace(uint32_t rows, bool with_express = false) {
     const std::lock_guard guard(context_.mutex());
-    workspace_.reserve(rows, [&] { be_idle(context_.stream()); });
+    const uint32_t reserved = workspace_.reserve(rows, [&] { be_idle(context_.stream()); });
     if (with_express) make_express();
+    return reserved;
+  }
+
+  // Parts that were queued while it was not known that all their rows have room; rows of other
+  // parts are never refused.
+  uint64_t shortages() {
+    const std::lock_guard guard(context_.mutex());
+    return shortages_;
   }
 
   // For an index whose hashes are shared with somebody else, in bins
@@ -232,7 +241,7 @@ class FixedDeviceTable {
       : options_(options),
         context_(std::forward<Cap>(cap)...),
         device_(context_.device()),
-        segments_(context_.memory(), options.line_bits, context_.stream()),
+        segments_(context_.memory(), options.line_bits, options.lowest_load, context_.stream()),
         stock_(context_.memory(), context_.stream()),
         fixed_(context_.memory(), 1),
         reports_(device_),
@@ -384,6 +393,7 @@ class FixedDeviceTable {
           part_of(requests, first, part_rows(left, requests.distinct_keys, new_keys, stream));
       first += part.rows;
       make_room(part.rows, expects_new ? left : part.rows, stream);
+      shortages_ += !room_.fits(part.rows) || room_.missing_lines(part.rows) != 0 ? 1 : 0;
       if (requests.distinct_keys) {
         workspace_.get().run_distinct(view(), part, totals(false), stream);
       } else if (tries(part.rows)) {
@@ -480,6 +490,7 @@ class FixedDeviceTable {
   TableReports<Device> reports_;
   const TableRoom<Device> room_;
   TableWorkspace<Device> workspace_;
+  uint64_t shortages_ = 0;
   std::optional<Express<Device>> express_;  // made when first needed
   DeviceRequests posted_;                   // by express; no rows: nothing is under way
   std::vector<uint32_t> distinct_;

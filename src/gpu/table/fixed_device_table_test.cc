@@ -73,6 +73,41 @@ TEST(DeviceRowStore, IsLostWhenALaunchFails) {
   }
 }
 
+// The index has short parts, and refuses keys in one of them that it takes in the next, when erased
+// ones have left lines: whoever puts a key behind a request that was stored is stored, too.
+TEST(DeviceRowStore, WhereItsIndexRefusesKeysALaterPutOfAStoredOneIsStored) {
+  DeviceRequestSource source(1);
+  FakeDevice device(1, uint64_t{1} << 24);
+  constexpr uint64_t part = 4096;
+  ModelledRows<FakeDevice> table(device, {16, 1 << 20, {0, 3, 8, part}});
+  {
+    // No memory for what longer parts work in.
+    DeviceMemory<FakeDevice> arrays(device, 0);
+    const uint64_t rest = (uint64_t{1} << 24) - device.allocated_bytes();
+    const DeviceArray<FakeDevice, char> taken(arrays, rest - (940 << 10));
+    ASSERT_FALSE(taken.empty());
+    table.put(source.keys(64), true);
+  }
+  std::vector<uint64_t> keys = source.keys(40000);
+  table.put({keys.begin(), keys.begin() + 64}, true);
+  const uint64_t refused = table.refused();
+  for (int round = 0; round < 7; ++round) {
+    device.fail_allocations_after(3);  // the columns of the call
+    std::shuffle(keys.begin(), keys.end(), source.random());
+    std::vector<uint64_t> some(keys.begin(), keys.begin() + part / 2);
+    some.insert(some.end(), some.begin(), some.end());
+    std::shuffle(some.begin(), some.end(), source.random());
+    round % 4 != 3 ? table.put(some, true) : table.get_or_insert(some);
+    device.fail_allocations_after(3);
+    if (round > 3) table.erase({keys.begin() + 4000, keys.begin() + 8000});
+  }
+  device.fail_allocations_after(FakeDevice::never);
+  table.check_all();
+  EXPECT_GT(table.refused(), refused);
+  EXPECT_EQ(table.wrong(), 0u);
+  EXPECT_EQ(device.take_errors(), std::vector<std::string>{});
+}
+
 TEST(FixedDeviceTable, SaysWhenTheDeviceIsLost) {
   for (const uint64_t operations : {0, 1, 5, 20, 100}) {
     FakeDevice device(1, memory);
@@ -141,6 +176,17 @@ TEST(FixedDeviceTable, APromiseStoresNoFewerKeysUnderACap) {
     const uint64_t promised = stats_after(keys, cap, true).entries;
     EXPECT_GE(promised, plain - plain / 50) << "at " << percent << "%";
   }
+}
+
+TEST(FixedDeviceTable, HasRoomForNothingWhereAllHashesWereLeftOut) {
+  FakeDevice device(1, memory);
+  FixedDeviceTable<FakeDevice> table(device, {0, 1, 4, 256});
+  EXPECT_TRUE(table.has_room(100));
+  table.drop({0, 0});
+  EXPECT_TRUE(table.has_room(0));
+  EXPECT_FALSE(table.has_room(1));
+  EXPECT_TRUE(table.restore({0, 0}));
+  EXPECT_TRUE(table.has_room(100));
 }
 
 TEST(FixedDeviceTable, MissingColumnsAreRefused) {

@@ -213,7 +213,8 @@ void Connection::check_output(const OutputLimit& limit, int64_t now_ms) {
 bool Connection::receive() {
   ArrivingItem* const value = protocol_->arriving(input_);
   const size_t aside = asides_.empty() ? 0 : asides_.input_memory();
-  const size_t held = input_.unread().size() + aside + (value != nullptr ? value->received() : 0);
+  const size_t held = input_.unread().size() + aside + (value != nullptr ? value->received() : 0) +
+                      client_->transaction_bytes.load(std::memory_order_relaxed);
   if (held > loop_.limits().query.load(std::memory_order_relaxed)) {
     loop_.counters().over_query_limit.add();
     close();
@@ -311,7 +312,10 @@ void Connection::settle(const Turn& turn) {
     return settle_behind(had_turn);
   readable_ || parse_on_ ? input_.shrink() : input_.pack();
   // It holds something only for a request of which the input has a part.
-  if (input_.memory() != 0 || protocol_bytes_ != 0) count_protocol(protocol_->memory());
+  if (input_.memory() != 0 || protocol_bytes_ != 0 ||
+      client_->transaction_bytes.load(std::memory_order_relaxed) != 0) {
+    count_protocol(protocol_->memory());
+  }
   const bool is_held = held();
   if (is_held || owed_ || !output_.empty() || input_.memory() != 0) {
     tell_client(is_held);

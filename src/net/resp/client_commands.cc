@@ -28,6 +28,7 @@ std::string up_to_nul(std::string_view word) {
 
 std::string letters(const Client& client) {
   std::string flags;
+  if (client.queued.load(relaxed) >= 0) flags += 'x';
   if (client.held.load(relaxed)) flags += 'b';
   if (client.no_evict.load(relaxed)) flags += 'e';
   if (client.no_touch.load(relaxed)) flags += 'T';
@@ -50,19 +51,22 @@ std::string describe(const Client& client, const Command* command, size_t argume
   const size_t input_room = client.input_room.load(relaxed);
   const size_t output = client.output_bytes.load(relaxed);
   const size_t output_memory = client.output_memory.load(relaxed);
+  const size_t transaction = client.transaction_bytes.load(relaxed);
   return field("id=", client.id) + field(" addr=", client.peer_address) +
          field(" laddr=", client.local_address) + field(" fd=", client.descriptor) +
          field(" name=", client.name) + field(" age=", seconds_since(client.connected_ms)) +
          field(" idle=", seconds_since(client.last_ms.load(relaxed))) +
          field(" flags=", letters(client)) + field(" db=", client.database.load(relaxed)) +
-         " sub=0 psub=0 ssub=0 multi=-1" + field(" qbuf=", input) +
-         field(" qbuf-free=", input_room) + field(" argv-mem=", argument_bytes) + " multi-mem=0" +
+         " sub=0 psub=0 ssub=0" + field(" multi=", client.queued.load(relaxed)) +
+         field(" qbuf=", input) + field(" qbuf-free=", input_room) +
+         field(" argv-mem=", argument_bytes) + field(" multi-mem=", transaction) +
          field(" obl=", output) + field(" oll=", client.output_pieces.load(relaxed)) +
          field(" omem=", output_memory) +
-         field(" tot-mem=", sizeof(Client) + input + input_room + output_memory) +
+         field(" tot-mem=", sizeof(Client) + input + input_room + output_memory + transaction) +
          field(" events=", output == 0 ? "r" : "rw") +
          field(" cmd=", command == nullptr ? "NULL" : command->name) + " user=default redir=-1" +
-         field(" resp=", client.version.load(relaxed)) + field(" lib-name=", client.library_name) +
+         field(" resp=", client.version.load(relaxed)) +
+         field(" watch=", client.watched.load(relaxed)) + field(" lib-name=", client.library_name) +
          field(" lib-ver=", client.library_version) + "\n";
 }
 

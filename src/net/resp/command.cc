@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "net/resp/handlers.h"
+#include "net/resp/refusals.h"
 #include "net/text.h"
 
 namespace isotherm::net {
@@ -128,9 +129,7 @@ void Call::answer_by_presence(Batch::Row row, std::string_view found, std::strin
 
 void Call::error(std::string text) { answer_owned(encode_error, std::move(text)); }
 
-void Call::wrong_arity() {
-  error("ERR wrong number of arguments for '" + std::string(command.name) + "' command");
-}
+void Call::wrong_arity() { error(net::wrong_arity(command)); }
 
 bool Call::integer(size_t i, int64_t* value) {
   const auto parsed = parse_integer(arguments[i]);
@@ -154,6 +153,13 @@ NumberedCommand find_numbered(const NumberedCommand& container, std::string_view
   if (found == nullptr) return {};
   const auto place = found - container.command->subcommands.data();
   return {found, static_cast<uint16_t>(container.number + 1 + place)};
+}
+
+size_t Command::stored_word() const {
+  if (handler == handlers::set || handler == handlers::setnx || handler == handlers::getset) {
+    return 2;
+  }
+  return handler == handlers::setex || handler == handlers::psetex ? 3 : 0;
 }
 
 const Command* find_command(std::string_view name) { return find_numbered(name).command; }

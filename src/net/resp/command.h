@@ -38,6 +38,7 @@ using Arguments = std::span<const std::string_view>;
 struct Answer;
 struct Command;
 class Call;
+class Transaction;
 
 // Which answers a client gets: CLIENT REPLY.
 enum class Replies : uint8_t {
@@ -58,8 +59,13 @@ struct Session {
   uint32_t database = 0;
   Replies replies = Replies::on;
   bool no_touch = false;  // reads are no use, for eviction
-  uint64_t awaited =
-      0;  // the snapshot, or the end of the server, that a command waits for; 0: none
+  // Of MULTI and WATCH (transaction.h); null: neither.
+  std::shared_ptr<Transaction> transaction;
+  // Commands need more than to be run (protocol.cc).
+  bool unusual = false;
+  bool ends = false;  // the connection, when all is answered
+  // The snapshot, or the end of the server, that a command waits for; 0: none.
+  uint64_t awaited = 0;
 };
 
 // What an answer is made from.
@@ -107,6 +113,7 @@ struct AnswerQueue {
   BeginWalk walk = nullptr;
   bool pausing = false;   // until the next turn
   bool closing = false;   // after these answers
+  bool grouped = false;   // its rows are those of a transaction
   uint32_t begin = 0;     // of the command that is being parsed
   Origin origin;          // of the same, or of the one that runs alone
   size_t fixed = 0;       // answers before this one must be given: their commands did something
@@ -161,6 +168,10 @@ class Call {
   void copies() {
     if (!turn.copies.take()) queue_.pausing = true;
   }
+  // Nothing more of the connection is parsed in this turn.
+  void pause() { queue_.pausing = true; }
+  // Whether its rows are in a transaction's group.
+  bool grouped() const { return queue_.grouped; }
   void run_alone(RunAlone run) { queue_.alone = run; }
   void walk(BeginWalk begin) {
     queue_.walk = begin;
@@ -209,12 +220,15 @@ inline constexpr uint32_t stale = 1 << 6;
 inline constexpr uint32_t fast = 1 << 7;
 inline constexpr uint32_t no_auth = 1 << 8;
 inline constexpr uint32_t allow_busy = 1 << 9;
-inline constexpr uint32_t waits = 1 << 10;        // for what the session says (Session::awaited)
+inline constexpr uint32_t skip_slowlog = 1 << 10;
+inline constexpr uint32_t waits = 1 << 14;        // for what the session says (Session::awaited)
+inline constexpr uint32_t walks = 1 << 15;        // over a database; not shown
 inline constexpr uint32_t in_keyspace = 1 << 16;  // categories from here on
 inline constexpr uint32_t in_string = 1 << 17;
 inline constexpr uint32_t in_connection = 1 << 18;
 inline constexpr uint32_t in_dangerous = 1 << 19;
 inline constexpr uint32_t in_bitmap = 1 << 20;
+inline constexpr uint32_t in_transaction = 1 << 21;
 }  // namespace command_flag
 
 struct Command {
@@ -234,6 +248,8 @@ struct Command {
   bool takes(size_t words) const {
     return arity >= 0 ? words == static_cast<size_t>(arity) : words >= static_cast<size_t>(-arity);
   }
+  // Which word becomes the value of the key, the second word; 0: none does.
+  size_t stored_word() const;
   // Of a subcommand, the part behind the bar.
   std::string_view own_name() const { return name.substr(name.find('|') + 1); }
 };

@@ -19,7 +19,7 @@ struct Name {
   std::string_view text;
 };
 
-constexpr std::array<Name, 10> flag_names = {{{write, "write"},
+constexpr std::array<Name, 11> flag_names = {{{write, "write"},
                                               {readonly, "readonly"},
                                               {denyoom, "denyoom"},
                                               {admin, "admin"},
@@ -28,7 +28,8 @@ constexpr std::array<Name, 10> flag_names = {{{write, "write"},
                                               {stale, "stale"},
                                               {fast, "fast"},
                                               {no_auth, "no_auth"},
-                                              {allow_busy, "allow_busy"}}};
+                                              {allow_busy, "allow_busy"},
+                                              {skip_slowlog, "skip_slowlog"}}};
 
 // Categories follow from flags where they can; in the order in which Redis lists them.
 std::vector<std::string_view> categories(const Command& command) {
@@ -47,6 +48,7 @@ std::vector<std::string_view> categories(const Command& command) {
   add(!(flags & fast), "@slow");
   add(flags & (admin | in_dangerous), "@dangerous");
   add(flags & in_connection, "@connection");
+  add(flags & in_transaction, "@transaction");
   return names;
 }
 

@@ -125,6 +125,9 @@ std::string get_bind(const ServerState& server) {
   return line;
 }
 std::string get_threads(const ServerState& server) { return std::to_string(server.loops.size()); }
+std::string get_router(const ServerState& server) {
+  return std::string(to_string(server.options.store.router.choice));
+}
 std::string get_databases(const ServerState& server) {
   return std::to_string(server.options.store.databases);
 }
@@ -193,6 +196,7 @@ const std::array all_options{
     ConfigOption{"bind", get_bind, nullptr},
     ConfigOption{"threads", get_threads, nullptr},
     ConfigOption{"databases", get_databases, nullptr},
+    ConfigOption{"router", get_router, nullptr},
     ConfigOption{"maxmemory", get_maxmemory, set_maxmemory},
     ConfigOption{"maxmemory-policy", get_policy, set_policy},
     // Taken, and of no effect: eviction does not sample (docs/differences.md).

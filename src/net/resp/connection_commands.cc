@@ -3,6 +3,7 @@
 #include <string>
 
 #include "net/resp/handlers.h"
+#include "net/resp/transaction.h"
 #include "net/server_state.h"
 #include "net/text.h"
 #include "net/version.h"
@@ -125,6 +126,7 @@ void quit(Call& call) {
 }
 
 void reset(Call& call) {
+  take_transaction(call.session);
   call.session.use_version(2);
   call.session.use_database(0);
   rename_client(call, "");

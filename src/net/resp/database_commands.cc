@@ -218,7 +218,7 @@ void scan(Call& call) {
 
 void keys(Call& call) { call.walk(begin_walk<KeysWalk>); }
 void randomkey(Call& call) { call.walk(begin_walk<RandomKeyWalk>); }
-void dbsize(Call& call) { call.run_alone(run_dbsize); }
+void dbsize(Call& call) { call.grouped() ? count_between_rows(call) : call.run_alone(run_dbsize); }
 void flushall(Call& call) { flush(call, 0, call.turn.server.options.store.databases); }
 void flushdb(Call& call) { flush(call, call.session.database, call.session.database + 1); }
 

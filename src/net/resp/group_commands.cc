@@ -118,8 +118,16 @@ void answer_same_object(Call& call) {
 
 // ---- MSETNX: gets │ puts │ erases of what was put, where a put failed ----
 
-// A third of the group's rows is of one kind; the context is their number.
+// A third of the command's rows is of one kind; the context is their number.
 Batch::Row third(void* context) { return *static_cast<Batch::Row*>(context); }
+
+void cancel_if_any_is_there(Batch& batch, Batch::Row row, void* context) {
+  const Batch::Row count = third(context);
+  for (Batch::Row i = row - count; i < row; ++i) {
+    const Status status = batch.reply(i).status.load(std::memory_order_acquire);
+    if (status != Status::not_found) return batch.cancel(row, row + 2 * count);
+  }
+}
 
 void cancel_if_all_were_put(Batch& batch, Batch::Row row, void* context) {
   const Batch::Row count = third(context);
@@ -241,7 +249,7 @@ void msetnx(Call& call) {
   const Batch::Row begin = batch.size();
   for (size_t i = 1; i < call.size(); i += 2)
     batch.get(call[i], option::any_type | option::no_value);
-  batch.unless_absent(begin);
+  batch.guard(cancel_if_any_is_there, &count);
   const Batch::Row first = batch.size();
   for (size_t i = 1; i < call.size(); i += 2) batch.put(call[i], call[i + 1]);
   batch.guard(cancel_if_all_were_put, &count);

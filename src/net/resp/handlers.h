@@ -110,6 +110,13 @@ void copy(Call& call);
 void move(Call& call);
 void bitop(Call& call);
 
+// transactions
+void multi(Call& call);
+void exec(Call& call);
+void discard(Call& call);
+void watch(Call& call);
+void unwatch(Call& call);
+
 // how values are kept
 void object_encoding(Call& call);
 void object_freq(Call& call);
@@ -147,6 +154,9 @@ inline bool write_failure(Status status, RespWriter& writer) {
   const bool usual = status >= Status::ok && status <= Status::condition_failed;
   return !usual && write_error_of(status, writer);
 }
+
+// DBSIZE in a transaction: when the rows before it have run.
+void count_between_rows(Call& call);
 
 // The type as TYPE names it.
 std::string_view type_name(ValueType type);

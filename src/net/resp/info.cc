@@ -18,7 +18,7 @@ struct Section {
   bool by_default = true;
 };
 
-constexpr std::array<Section, 13> all_sections = {{
+constexpr std::array<Section, 14> all_sections = {{
     {"Server", info_sections::server, "server"},
     {"Clients", info_sections::clients, "clients"},
     {"Memory", info_sections::memory, "memory"},
@@ -31,6 +31,7 @@ constexpr std::array<Section, 13> all_sections = {{
     {"Commandstats", info_sections::commandstats, "commandstats", false},
     {"Errorstats", info_sections::errorstats, "errorstats"},
     {"Cluster", info_sections::cluster, "cluster"},
+    {"Isotherm", info_sections::isotherm, "isotherm"},
     {"Keyspace", info_sections::keyspace, "keyspace"},
 }};
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <fstream>
 #include <string>
 
@@ -69,14 +70,23 @@ void server(ServerState& server, const Statistics&, InfoLines& lines) {
 
 void clients(ServerState& server, const Statistics&, InfoLines& lines) {
   uint64_t held = 0;
-  server.clients.for_each([&](const Client& client) { held += client.held; });
+  uint64_t watching = 0;
+  uint64_t watched = 0;
+  server.clients.for_each([&](const Client& client) {
+    held += client.held;
+    const size_t keys = client.watched.load(std::memory_order_relaxed);
+    watching += keys != 0 ? 1 : 0;
+    watched += keys;
+  });
   lines.line("connected_clients", uint64_t{server.resp_clients});
   lines.line("connected_memcached_clients", uint64_t{server.memcached_clients});
   lines.zero("cluster_connections");
   lines.line("maxclients", uint64_t{server.live.maxclients});
   lines.line("blocked_clients", held);
   lines.zero("tracking_clients");
+  lines.line("watching_clients", watching);
   lines.zero("clients_in_timeout_table");
+  lines.line("total_watched_keys", watched);
 }
 
 void memory(ServerState& server, const Statistics& statistics, InfoLines& lines) {
@@ -97,6 +107,7 @@ void memory(ServerState& server, const Statistics& statistics, InfoLines& lines)
   lines.line("used_memory_items", engine.item_bytes);
   lines.line("used_memory_index", engine.index_bytes);
   lines.line("used_memory_retired", engine.retired_bytes);
+  lines.line("used_memory_hot", engine.hot.bytes);
   lines.line("used_memory_buffers", engine.buffer_bytes);
   lines.line("used_memory_pages_ahead", engine.ahead_bytes);
   lines.bytes("total_system_memory", uint64_t{machine.totalram} * machine.mem_unit);
@@ -169,6 +180,28 @@ void cpu(ServerState&, const Statistics&, InfoLines& lines) {
 void modules(ServerState&, const Statistics&, InfoLines&) {}
 
 void cluster(ServerState&, const Statistics&, InfoLines& lines) { lines.zero("cluster_enabled"); }
+
+// The router and its table (router/hot_side.h). No request waits for a bin that moves.
+void isotherm(ServerState& server, const Statistics& statistics, InfoLines& lines) {
+  const EngineStats& engine = statistics.engine;
+  const HotStats& hot = engine.hot;
+  constexpr std::array<std::string_view, 4> states = {"cold", "warming", "hot", "cooling"};
+  lines.line("router", to_string(server.options.store.router.choice));
+  for (size_t state = 0; state < states.size(); ++state) {
+    lines.line("router_bins_" + std::string(states[state]), hot.bins[state]);
+  }
+  lines.line("router_bins_warmed", hot.warmed);
+  lines.line("router_bins_cooled", hot.cooled);
+  lines.line("router_trainings", hot.trainings);
+  lines.line("router_model_changes", hot.changes);
+  lines.line("router_failures", hot.failures);
+  lines.line("router_requests_hot_perc", std::to_string(hot.share_hot * 100) + "%");
+  lines.line("hot_table_bytes", hot.table_bytes);
+  lines.line("hot_table_resizes", hot.resizes);
+  lines.line("hot_table_lookups", engine.fast_looks);
+  lines.line("hot_table_hits", engine.fast_hits);
+  lines.line("hot_table_lookups_skipped", engine.fast_skipped);
+}
 
 void keyspace(ServerState& server, const Statistics&, InfoLines& lines) {
   for (uint32_t i = 0; i < server.options.store.databases; ++i) {

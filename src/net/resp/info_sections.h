@@ -14,7 +14,7 @@ namespace isotherm::net::info_sections {
 using Write = void(ServerState& server, const Statistics& statistics, InfoLines& lines);
 
 // info_sections.cc
-Write server, clients, memory, persistence, replication, cpu, modules, cluster, keyspace;
+Write server, clients, memory, persistence, replication, cpu, modules, cluster, isotherm, keyspace;
 // info_statistics.cc
 Write stats, batches, commandstats, errorstats;
 

@@ -85,26 +85,32 @@ void set_expiry(Call& call, TimeForm form) {
   call.answer(encode_success, call.batch().expire(call[1], expiry, options));
 }
 
-// One row a key; the answer counts those that succeeded.
+// One row a key; the answer counts those that succeeded. The first row.
 template <typename Append>
-void count_keys(Call& call, Append append) {
+Batch::Row count_keys(Call& call, Append append) {
   const Batch::Row first = call.batch().size();
   for (const std::string_view key : call.arguments.subspan(1)) append(call.batch(), key);
   call.answer(encode_count, first, call.batch().size() - first);
+  return first;
 }
+
+bool has_several_keys(const Call& call) { return call.size() > 2; }
 
 }  // namespace
 
 namespace handlers {
 
 void del(Call& call) {
-  count_keys(call, [](Batch& batch, std::string_view key) { batch.erase(key); });
+  const Batch::Row first =
+      count_keys(call, [](Batch& batch, std::string_view key) { batch.erase(key); });
+  if (has_several_keys(call)) call.batch().group(first);
 }
 
 void exists(Call& call) {
-  count_keys(call, [](Batch& batch, std::string_view key) {
+  const Batch::Row first = count_keys(call, [](Batch& batch, std::string_view key) {
     batch.get(key, option::any_type | option::no_value);
   });
+  if (has_several_keys(call)) call.batch().view(first);
 }
 
 void touch(Call& call) { exists(call); }

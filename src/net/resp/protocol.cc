@@ -2,13 +2,15 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <system_error>
+#include <iterator>
 #include <utility>
 #include <vector>
 
 #include "net/resp/command.h"
 #include "net/resp/handlers.h"
 #include "net/resp/parser.h"
+#include "net/resp/refusals.h"
+#include "net/resp/transaction.h"
 #include "net/server_state.h"
 #include "net/spare_lists.h"
 
@@ -17,40 +19,6 @@ namespace {
 
 // Bytes of requests that a turn takes from one connection, but for the last of them.
 constexpr size_t most_parsed = 1 << 20;
-
-constexpr std::string_view over_maxmemory =
-    "OOM command not allowed when used memory > 'maxmemory'.";
-
-// Which word of a command becomes the value of its key, the second word; 0: none does.
-size_t stored_word(const Command& command) {
-  const Handler handler = command.handler;
-  if (handler == handlers::set || handler == handlers::setnx || handler == handlers::getset) {
-    return 2;
-  }
-  return handler == handlers::setex || handler == handlers::psetex ? 3 : 0;
-}
-
-// As much of the unknown command's words as Redis repeats.
-std::string unknown_command(Arguments words) {
-  std::string arguments;
-  for (size_t i = 1; i < words.size() && arguments.size() < 128; ++i) {
-    const std::string_view word = words[i].substr(0, words[i].find('\0'));
-    arguments += '\'';
-    arguments += word.substr(0, 128 - (arguments.size() - 1));
-    arguments += "' ";
-  }
-  const std::string_view name = words[0].substr(0, words[0].find('\0'));
-  return "ERR unknown command '" + std::string(name.substr(0, 128)) +
-         "', with args beginning with: " + arguments;
-}
-
-std::string unknown_subcommand(const Command& container, std::string_view name) {
-  std::string upper(container.name);
-  std::transform(upper.begin(), upper.end(), upper.begin(),
-                 [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c; });
-  name = name.substr(0, name.find('\0')).substr(0, 128);
-  return "ERR unknown subcommand '" + std::string(name) + "'. Try " + upper + " HELP.";
-}
 
 class RespProtocol final : public Protocol {
  public:
@@ -66,7 +34,7 @@ class RespProtocol final : public Protocol {
     SpareLists<Answer>::begin(queue_.answers, input.size());
     parser_.limit_bulks(server_.live.proto_max_bulk_len.load(std::memory_order_relaxed));
     stopped_early_ = before_change_ = held_ = false;
-    unusual_ = is_unusual(turn);
+    session_.unusual = is_unusual(turn);
     size_t parsed = 0;
     while (!queue_.closing) {
       const RespParser::Outcome outcome = parser_.next(input.substr(parsed));
@@ -78,7 +46,7 @@ class RespProtocol final : public Protocol {
       queue_.begin = static_cast<uint32_t>(parsed);
       const bool reads = found.command != nullptr &&
                          (found.command->flags & command_flag::readonly) != 0 &&
-                         session_.replies == Replies::on;
+                         (!session_.unusual || may_read_again());
       if (!reads && queue_.reads >= most_reads_) {
         stopped_early_ = before_change_ = true;
         break;
@@ -87,9 +55,9 @@ class RespProtocol final : public Protocol {
         fail(turn);
         break;
       }
-      if (unusual_ || (found.command != nullptr && found.command->waits())) [[unlikely]] {
+      if (session_.unusual || (found.command != nullptr && found.command->waits())) [[unlikely]] {
         held_ = is_held(found, turn);
-        stopped_early_ = held_ || stays_behind(found, reads, turn);
+        stopped_early_ = held_ || stays_behind(found, reads, turn) || is_early(found);
         if (stopped_early_) break;
       }
       parsed += parser_.consumed();
@@ -206,8 +174,11 @@ class RespProtocol final : public Protocol {
     end_alone(turn);
   }
 
-  bool closing() const override { return queue_.closing; }
-  size_t memory() const override { return parser_.memory(); }
+  bool closing() const override { return queue_.closing || session_.ends; }
+  size_t memory() const override {
+    const size_t kept = session_.transaction != nullptr ? session_.transaction->bytes() : 0;
+    return parser_.memory() + kept;
+  }
   size_t wanted() const override { return parser_.wanted(); }
   bool stopped_early() const override { return stopped_early_; }
 
@@ -234,9 +205,6 @@ class RespProtocol final : public Protocol {
     }
     return false;
   }
-  static std::string misconf(int error) {
-    return "MISCONF Errors writing to the AOF file: " + std::generic_category().message(error);
-  }
   [[gnu::noinline]] static void write_nowhere(const Answer& answer, const AnswerSource& source,
                                               Turn& turn) {
     Output nowhere;
@@ -257,7 +225,7 @@ class RespProtocol final : public Protocol {
   }
 
   void fail(Turn& turn) {
-    refuse(turn, 0, "ERR " + std::string(parser_.error()));
+    refuse(turn, {}, "ERR " + std::string(parser_.error()));
     queue_.closing = true;
     queue_.fixed = queue_.answers.size();
   }
@@ -266,10 +234,10 @@ class RespProtocol final : public Protocol {
   [[gnu::noinline]] void divert(InputBuffer& input) {
     const RespParser::Partial value = parser_.partial();
     const std::string_view unread = input.unread();
-    if (value.bytes < Engine::least_arriving || value.index < 2) return;
+    if (value.bytes < Engine::least_arriving || value.index < 2 || queues(session_)) return;
     const std::string_view there = unread.substr(value.begin);
     const Command* command = find_command(parser_.word(unread, 0));
-    if (command == nullptr || value.index != stored_word(*command)) return;
+    if (command == nullptr || value.index != command->stored_word()) return;
     if (there.size() >= value.bytes) return;
     arriving_ = server_.engine.arriving(parser_.word(unread, 1).size(), value.bytes);
     if (arriving_ == nullptr) return;
@@ -284,7 +252,7 @@ class RespProtocol final : public Protocol {
     arrived_ = std::move(arriving_);
     parser_.forget_diverted();
     if (arrived_->usable()) return true;
-    refuse(turn, found.number, std::string(over_maxmemory));
+    refuse(turn, found, std::string(over_maxmemory));
     return false;
   }
 
@@ -333,10 +301,10 @@ class RespProtocol final : public Protocol {
 
   void dispatch(const NumberedCommand& found, Turn& turn) {
     if (found.command == nullptr) [[unlikely]]
-      return refuse(turn, 0, unknown_command(parser_.arguments()));
+      return refuse(turn, {}, unknown_command(parser_.arguments()));
     if (!found.command->subcommands.empty()) [[unlikely]]
       return dispatch_subcommand(found, turn);
-    if (unusual_) [[unlikely]]
+    if (session_.unusual) [[unlikely]]
       return call_unusually(found, turn);
     call(found, {found.number}, turn);
   }
@@ -344,10 +312,10 @@ class RespProtocol final : public Protocol {
   void dispatch_subcommand(const NumberedCommand& container, Turn& turn) {
     const NumberedCommand found = find_whole(container);
     if (found.command == nullptr) {
-      return refuse(turn, 0, unknown_subcommand(*container.command, parser_.arguments()[1]));
+      return refuse(turn, {}, unknown_subcommand(*container.command, parser_.arguments()[1]));
     }
     call_unusually(found, turn);
-    unusual_ = is_unusual(turn);
+    session_.unusual = is_unusual(turn);
   }
 
   // The subcommand that the words name, or the container where they name none.
@@ -356,20 +324,21 @@ class RespProtocol final : public Protocol {
     return words.size() > 1 ? find_numbered(container, words[1]) : container;
   }
 
-  // Whether commands need more than to be run. CLIENT alone can make it so, on this connection;
-  // what other connections do is seen at the next parse.
+  // Whether commands need more than to be run. CLIENT, MULTI and WATCH alone can make it so, on
+  // this connection; what other connections do is seen at the next parse.
   bool is_unusual(Turn& turn) const {
-    return session_.replies != Replies::on || session_.no_touch || journal_error() != 0 ||
-           turn.waiting != nullptr ||
+    return session_.replies != Replies::on || session_.no_touch || journal_error(server_) != 0 ||
+           turn.waiting != nullptr || session_.transaction != nullptr ||
            (!server_.pause.none() && server_.pause.holds(turn.now_ms()) != Pause::Holds::nothing);
   }
 
-  int journal_error() const { return server_.journal != nullptr ? server_.journal->error() : 0; }
+  // What is kept for EXEC is not kept twice.
+  bool may_read_again() const { return session_.replies == Replies::on && !queues(session_); }
 
-  // As Redis has it, PING tells of a disk that fails, too.
-  bool needs_journal(const Command& command) const {
-    return ((command.flags & command_flag::write) != 0 || command.handler == handlers::ping) &&
-           command.takes(parser_.arguments().size());
+  // Whether it is an EXEC before the answer of a WATCH, which says what it has to find.
+  bool is_early(const NumberedCommand& found) const {
+    return session_.transaction != nullptr && session_.transaction->awaits() &&
+           found.command != nullptr && found.command->handler == handlers::exec;
   }
 
   // Whether CLIENT PAUSE holds it back, or what it waits for, which it asks for here.
@@ -377,9 +346,10 @@ class RespProtocol final : public Protocol {
     if (found.command != nullptr && !found.command->subcommands.empty()) found = find_whole(found);
     if (found.command == nullptr || !found.command->takes(parser_.arguments().size())) return false;
     const Pause::Holds holds = server_.pause.holds(turn.now_ms());
-    const bool writes = (found.command->flags & command_flag::write) != 0;
+    const bool writes = has(*found.command, session_, command_flag::write);
     if (holds == Pause::Holds::all || (holds == Pause::Holds::writes && writes)) return true;
-    return found.command->waits() && handlers::is_awaited(parser_.arguments(), server_, session_);
+    return found.command->waits() && !queues(session_) &&
+           handlers::is_awaited(parser_.arguments(), server_, session_);
   }
 
   // Whether it must wait until requests before it, which are under way, are answered: because it
@@ -391,7 +361,9 @@ class RespProtocol final : public Protocol {
     const Command& command = *found.command;
     constexpr uint32_t touches = command_flag::write | command_flag::readonly;
     const bool all_keys = (command.flags & touches) != 0 && command.first_key == 0;
-    if (all_keys || command.handler == handlers::info) return true;
+    if (all_keys || command.handler == handlers::info || command.handler == handlers::exec) {
+      return true;
+    }
     const Arguments words = parser_.arguments();
     return std::any_of(words.begin() + 1, words.end(),
                        [&](std::string_view word) { return turn.waiting->contains(word); });
@@ -401,26 +373,46 @@ class RespProtocol final : public Protocol {
     queue_.origin = origin;
     last_ = found.command;
     Call call(*found.command, parser_.arguments(), turn, session_, queue_);
-    if (!found.command->takes(call.size())) [[unlikely]] {
-      call.wrong_arity();
-      return call.reject();
-    }
+    if (!found.command->takes(call.size())) [[unlikely]]
+      return refuse_as(origin, turn, found, wrong_arity(*found.command));
     found.command->handler(call);
   }
 
   void call_unusually(const NumberedCommand& found, Turn& turn) {
-    if (const int error = journal_error(); error != 0 && needs_journal(*found.command)) {
-      return refuse(turn, found.number, misconf(error));
+    if (std::string error = refusal(*found.command, parser_.arguments().size(), session_, server_);
+        !error.empty()) {
+      return refuse(turn, found, std::move(error));
     }
+    if (is_kept(*found.command, session_)) return keep(found, turn);
     const Batch::Row first_row = turn.batch.size();
     call(found, {found.number, take_muted()}, turn);
     if (session_.no_touch) leave_untouched(*found.command, turn.batch, first_row);
   }
 
-  // Answers with an error for what is no command (0), or must not run.
-  void refuse(Turn& turn, uint16_t command, std::string text) {
+  // For EXEC.
+  void keep(const NumberedCommand& found, Turn& turn) {
+    session_.transaction->add(found, parser_.arguments());
+    show_transaction(session_);
+    last_ = found.command;
+    queue_.origin = {0, take_muted()};
+    Call(*found.command, {}, turn, session_, queue_).answer_raw("+QUEUED\r\n");
+  }
+
+  // Answers with an error for what is no command, or must not run.
+  void refuse(Turn& turn, const NumberedCommand& found, std::string text) {
+    refuse_as({found.number, take_muted()}, turn, found, std::move(text));
+  }
+
+  // A transaction fails with any of its commands, and is over where that is EXEC.
+  [[gnu::noinline]] void refuse_as(Origin origin, Turn& turn, const NumberedCommand& found,
+                                   std::string text) {
     static constexpr Command none{};
-    queue_.origin = {command, take_muted()};
+    if (queues(session_)) session_.transaction->fail();
+    if (found.command != nullptr && found.command->handler == handlers::exec) {
+      take_transaction(session_);
+      text = aborted_by(text);
+    }
+    queue_.origin = origin;
     Call call(none, {}, turn, session_, queue_);
     call.error(std::move(text));
     call.reject();
@@ -482,7 +474,6 @@ class RespProtocol final : public Protocol {
   size_t parsed_ = 0;              // bytes, in this turn
   Batch::Row rows_end_ = 0;        // of the rows of this turn
   const Command* last_ = nullptr;  // that ran
-  bool unusual_ = false;
   bool stopped_early_ = false;
   bool before_change_ = false;  // it did, as there are enough reads before it
   size_t expected_answer_bytes_ = 0;

@@ -23,6 +23,7 @@ class RespWriter {
   RespWriter(Output& output, int version) : output_(output), resp3_(version >= 3) {}
 
   bool resp3() const { return resp3_; }
+  Output& output() { return output_; }
 
   // Bytes that are a whole reply already.
   void raw(std::string_view bytes) { output_.append(bytes); }

@@ -1,0 +1,212 @@
+// The class _GpuItems of the module: byte strings in the memory of a GPU, with those verbs of Store
+// that tables of bytes use and DeviceItemTable has (isotherm/_bytes_table.py); the others raise
+// NotImplementedError.
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "arrays.h"
+#include "byte_columns.h"
+#include "gpu_loader.h"
+#include "isotherm/status.h"
+#include "module.h"
+
+namespace isotherm::python {
+namespace {
+
+// A ByteColumn as the offsets and bytes that the table takes.
+struct JoinedBytes {
+  explicit JoinedBytes(const ByteColumn& column) : offsets{0} {
+    offsets.reserve(column.size() + 1);
+    for (size_t i = 0; i < column.size(); ++i) {
+      offsets.push_back(offsets.back() + static_cast<int64_t>(column[i].size()));
+    }
+    bytes.reserve(static_cast<size_t>(offsets.back()) + 1);
+    for (size_t i = 0; i < column.size(); ++i) {
+      bytes.insert(bytes.end(), column[i].begin(), column[i].end());
+    }
+  }
+  DeviceBytes view() const { return {offsets.data(), bytes.data()}; }
+
+  std::vector<int64_t> offsets;
+  std::vector<char> bytes;
+};
+
+// What a get has found.
+struct Found {
+  std::vector<uint8_t> found;
+  std::vector<int64_t> offsets;
+  std::vector<char> bytes;
+
+  std::string_view operator[](size_t i) const {
+    return {bytes.data() + offsets[i], static_cast<size_t>(offsets[i + 1] - offsets[i])};
+  }
+};
+
+[[noreturn]] void refuse(const char* what) {
+  PyErr_SetString(PyExc_NotImplementedError,
+                  (std::string("a table of bytes on a GPU has no ") + what).c_str());
+  throw nb::python_error();
+}
+
+Shape column_shape(size_t rows) {
+  Shape shape;
+  shape.dims = 1;
+  shape.sizes[0] = static_cast<npy_intp>(rows);
+  return shape;
+}
+
+class GpuByteTable {
+ public:
+  GpuByteTable(int gpu, uint64_t memory, uint64_t host_memory, bool evict) {
+    DeviceItemTableOptions options;
+    options.device = gpu;
+    options.gpu_memory = memory;
+    options.host_memory = host_memory;
+    options.evict = evict;
+    const GilReleased released(GilReleased::worth_bytes);
+    items_ = gpu_part().make_items(options);
+  }
+
+  uint64_t size() const { return stats().entries; }
+  uint64_t memory() const {
+    const DeviceItemStats its = stats();
+    return its.bytes + its.workspace + its.host_bytes;
+  }
+
+  nb::object get_many(nb::handle keys_given) {
+    const Found found = gets(keys_given);
+    nb::list values;
+    for (size_t i = 0; i < found.found.size(); ++i) {
+      const std::string_view value = found[i];
+      if (found.found[i] != 1) {
+        values.append(nb::none());
+      } else {
+        values.append(nb::bytes(value.data(), value.size()));
+      }
+    }
+    return values;
+  }
+
+  nb::object get_rows(nb::handle keys_given, nb::handle out) {
+    const Found found = gets(keys_given);
+    const size_t rows = found.found.size();
+    const auto bytes =
+        static_cast<size_t>(PyArray_NBYTES(as_array(out))) / std::max<size_t>(rows, 1);
+    auto* const to = static_cast<char*>(PyArray_DATA(as_array(out)));
+    Mask mask(column_shape(rows));
+    for (size_t i = 0; i < rows; ++i) {
+      mask.data()[i] = found.found[i] == 1 ? 1 : 0;
+      if (mask.data()[i] != 0) std::memcpy(to + i * bytes, found[i].data(), bytes);
+    }
+    return mask.give();
+  }
+
+  nb::object contains_many(nb::handle keys_given) {
+    const ByteColumn keys(keys_given, "keys");
+    return replies(keys, nullptr, DeviceOp::get, [](uint8_t reply) { return reply == 1 ? 1 : 0; });
+  }
+
+  // Statuses, a byte a row.
+  nb::object put_many(nb::handle keys_given, nb::handle values_given, uint16_t options,
+                      int64_t expiry, nb::handle versions) {
+    if (options != 0 || expiry != 0 || !versions.is_none()) {
+      refuse("put_if_absent, get_or_put, compare_and_swap and add");
+    }
+    const ByteColumn keys(keys_given, "keys");
+    const ByteColumn values(values_given, "values");
+    if (values.size() != keys.size()) throw nb::value_error("put: wants a value for each key");
+    const JoinedBytes joined(values);
+    return replies(keys, &joined, DeviceOp::put, [](uint8_t reply) {
+      if (reply == reply_retry) return static_cast<int>(Status::out_of_memory);
+      return static_cast<int>(reply == reply_refused ? Status::too_large : Status::ok);
+    });
+  }
+
+  nb::object erase_many(nb::handle keys_given, nb::handle /*versions*/) {
+    const ByteColumn keys(keys_given, "keys");
+    return replies(keys, nullptr, DeviceOp::erase, [](uint8_t reply) {
+      return static_cast<int>(reply == 1 ? Status::ok : Status::not_found);
+    });
+  }
+
+  nb::object scan(uint64_t /*cursor*/, uint64_t /*count*/) { refuse("items, save and pickle"); }
+  nb::object get_versions(nb::handle /*keys*/) { refuse("compare_and_swap and add"); }
+
+ private:
+  DeviceItemStats stats() const {
+    const GilReleased released(GilReleased::worth_bytes);
+    return items_->stats();
+  }
+
+  // With room for a guess at the values; where that is too little, once more with what is needed.
+  Found gets(nb::handle keys_given) {
+    const ByteColumn column(keys_given, "keys");
+    const JoinedBytes keys(column);
+    Found reply;
+    reply.found.resize(column.size());
+    reply.offsets.resize(column.size() + 1);
+    DeviceItemRequests requests;
+    requests.rows = column.size();
+    requests.keys = keys.view();
+    requests.replies.found = reply.found.data();
+    requests.replies.offsets = reply.offsets.data();
+    const GilReleased released(GilReleased::worth_bytes);
+    for (uint64_t room = room_.load(std::memory_order_relaxed) * column.size() + 64;;) {
+      reply.bytes.resize(room);
+      requests.replies.bytes = reply.bytes.data();
+      requests.replies.capacity = room;
+      const uint64_t needed = items_->run_host(requests);
+      if (needed <= room) break;
+      room = needed + needed / 8;
+      room_.store(room / column.size() + 1, std::memory_order_relaxed);
+    }
+    return reply;
+  }
+
+  template <class Meaning>
+  nb::object replies(const ByteColumn& column, const JoinedBytes* values, DeviceOp op,
+                     Meaning&& meaning) {
+    const JoinedBytes keys(column);
+    const bool is_mask = op == DeviceOp::get;
+    nb::object array = new_array(column_shape(column.size()), is_mask ? NPY_BOOL : NPY_UBYTE);
+    auto* const found = static_cast<uint8_t*>(PyArray_DATA(as_array(array)));
+    DeviceItemRequests requests;
+    requests.rows = column.size();
+    requests.op = op;
+    requests.keys = keys.view();
+    if (values != nullptr) requests.values = values->view();
+    requests.replies.found = found;
+    const GilReleased released(GilReleased::worth_bytes);
+    items_->run_host(requests);
+    std::transform(found, found + column.size(), found,
+                   [&](uint8_t reply) { return static_cast<uint8_t>(meaning(reply)); });
+    return array;
+  }
+
+  std::unique_ptr<GpuItems> items_;
+  std::atomic<uint64_t> room_{64};  // of a value, as seen
+};
+
+}  // namespace
+
+void add_gpu_items(nb::module_& module) {
+  nb::class_<GpuByteTable>(module, "_GpuItems")
+      .def(nb::init<int, uint64_t, uint64_t, bool>(), nb::arg("gpu"), nb::arg("memory"),
+           nb::arg("host_memory"), nb::arg("evict"))
+      .def_prop_ro("memory_bytes", &GpuByteTable::memory)
+      .def("__len__", &GpuByteTable::size)
+      .def("get_many", &GpuByteTable::get_many, nb::arg("keys"))
+      .def("get_rows", &GpuByteTable::get_rows, nb::arg("keys"), nb::arg("out"))
+      .def("get_versions", &GpuByteTable::get_versions, nb::arg("keys"))
+      .def("contains_many", &GpuByteTable::contains_many, nb::arg("keys"))
+      .def("put_many", &GpuByteTable::put_many, nb::arg("keys"), nb::arg("values"),
+           nb::arg("options"), nb::arg("expiry"), nb::arg("versions").none())
+      .def("erase_many", &GpuByteTable::erase_many, nb::arg("keys"), nb::arg("versions").none())
+      .def("scan", &GpuByteTable::scan, nb::arg("cursor"), nb::arg("count"));
+}
+
+}  // namespace isotherm::python

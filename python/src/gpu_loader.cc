@@ -1,0 +1,86 @@
+#include "gpu_loader.h"
+
+#include <dlfcn.h>
+
+#include <stdexcept>
+#include <string>
+
+#include "arrays.h"
+#include "gpu_arrays.h"
+#include "module.h"
+
+namespace isotherm::python {
+namespace {
+
+GpuPart* loaded = nullptr;
+
+// Each call has the GIL given up: it may wait for other calls of the table.
+class GpuBackend final : public Backend {
+ public:
+  explicit GpuBackend(const GpuTableOptions& options) : table_(gpu_part().make_table(options)) {}
+
+  uint64_t size() const override { return table_->stats().entries; }
+  uint64_t memory() const override {
+    const DeviceTableStats stats = table_->stats();
+    return stats.bytes + stats.workspace + stats.host_bytes;
+  }
+  uint64_t get(const uint64_t* keys, size_t n, void* rows, uint8_t* found) override {
+    RowRequests requests;
+    requests.keys = {keys, n};
+    requests.rows_out = rows;
+    requests.found = found;
+    return table_->run_host(requests).found;
+  }
+  BackendResult run(const RowRequests& requests) override {
+    const RowHandle::Result result = table_->run_host(requests);
+    return {result.found, result.refused};
+  }
+  uint64_t scan(uint64_t cursor, uint64_t count,
+                const std::function<void(uint64_t key, const void* row)>& visit) override {
+    return table_->scan(cursor, count, visit);
+  }
+  GpuTable* gpu() override { return table_.get(); }
+
+ private:
+  std::unique_ptr<GpuTable> table_;
+};
+
+// Loads the library at `path`; where `driver` is not empty, that must be there first. An empty
+// string, or why it cannot be used.
+std::string load(const std::string& path, const std::string& driver) {
+  if (!driver.empty() && dlopen(driver.c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr) {
+    return "there is no NVIDIA driver (" + driver + ")";
+  }
+  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return dlerror();
+  using Entry = GpuPart* (*)();
+  const auto entry = reinterpret_cast<Entry>(dlsym(library, gpu_part_entry));
+  if (entry == nullptr) return "the GPU part belongs to another version: " + path;
+  loaded = entry();
+  return "";
+}
+
+}  // namespace
+
+GpuPart& gpu_part() {
+  if (loaded == nullptr) throw std::runtime_error("no GPU part is loaded");
+  return *loaded;
+}
+
+std::unique_ptr<Backend> make_gpu_backend(const GpuTableOptions& options) {
+  return std::make_unique<GpuBackend>(options);
+}
+
+void add_gpu(nb::module_& module) {
+  module.def("_load_gpu_part", &load, nb::arg("path"), nb::arg("driver"));
+  module.def("_gpu_count", [] { return loaded == nullptr ? 0 : loaded->count(); });
+  module.def(
+      "_gpu_stream", [](int gpu) { return gpu_part().make_stream(gpu); }, nb::arg("gpu"));
+  module.def(
+      "_gpu_wait",
+      [](int gpu, GpuStream stream, GpuStream behind) { gpu_part().wait(gpu, stream, behind); },
+      nb::arg("gpu"), nb::arg("stream"), nb::arg("behind"));
+  add_gpu_arrays(module);
+}
+
+}  // namespace isotherm::python

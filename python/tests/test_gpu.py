@@ -1,0 +1,446 @@
+"""Tables on GPUs: arrays that lie there, streams, several GPUs, what is refused, byte strings.
+
+What the verbs do is in test_table.py, which runs on GPUs, too.
+"""
+
+import pickle
+import sys
+import threading
+
+import numpy as np
+import pytest
+from conftest import HAS_GPU, IS_FAKE, OnlyDlpack, OnlyInterface, needs_gpu
+
+import isotherm
+from isotherm import DeviceArray, Table, TableFullError, _core, _devices
+
+pytestmark = needs_gpu
+MANY = 300 if IS_FAKE else 100_000
+two_gpus = pytest.mark.skipif(HAS_GPU and isotherm.gpu_count() < 2, reason="there is one GPU")
+
+
+class Interface:
+    """CUDA's array interface with some of its fields changed."""
+
+    def __init__(self, array, **changed):
+        self.array = array
+        self.__cuda_array_interface__ = array.__cuda_array_interface__ | changed
+
+
+def table_of_rows():
+    table = Table(value="f32[4]", device="cuda:0")
+    table.put([1, 2], np.arange(8, dtype="f4").reshape(2, 4))
+    return table
+
+
+def test_results_lie_on_the_gpu_and_go_on_from_there():
+    table = table_of_rows()
+    keys = DeviceArray(np.array([[2], [9], [1]], "u8"))
+    values, found = table.get(keys)
+    assert isinstance(values, DeviceArray) and values.device == found.device == "cuda:0"
+    assert values.shape == (3, 1, 4) and values.dtype == "f4" and found.dtype == bool
+    assert values.numpy().tolist() == [[[4, 5, 6, 7]], [[0] * 4], [[0, 1, 2, 3]]]
+    assert found.numpy().tolist() == [[True], [False], [True]]
+    assert len(values) == 3 and "float32 (3, 1, 4) on cuda:0" in repr(values)
+    again, _ = table.get(OnlyDlpack(keys))
+    table.put(OnlyInterface(keys), OnlyDlpack(again))
+    assert table[[2, 9]].tolist() == [[4, 5, 6, 7], [0] * 4]
+    stored = table.put(keys, again, on_full="mask")
+    assert stored.numpy().all() and stored.shape == (3, 1)
+    assert table.contains(keys).numpy().all()
+
+
+def test_misses_leave_out_as_it_is():
+    for value in ("f32[4]", "u64"):
+        table = Table(value=value, device="cuda:0")
+        dtype, row = table.value_dtype, table.row_shape
+        table.put([2], np.full((1, *row), 7, dtype))
+        for kind in (DeviceArray, lambda a: OnlyDlpack(DeviceArray(a)),
+                     lambda a: OnlyInterface(DeviceArray(a))):
+            out = kind(np.full((2, *row), 5, dtype))
+            values, found = table.get(DeviceArray(np.array([2, 3], "u8")), out=out)
+            array = getattr(out, "array", out)
+            assert values is out and found.numpy().tolist() == [True, False]
+            assert (array.numpy()[0] == 7).all() and (array.numpy()[1] == 5).all()
+
+
+def test_empty_calls_do_nothing():
+    table = table_of_rows()
+    none = DeviceArray(np.zeros(0, "u8"))
+    values, found = table.get(none)
+    assert values.numpy().shape == (0, 4) and found.numpy().shape == (0,)
+    table.put(none, DeviceArray(np.zeros((0, 4), "f4")))
+    assert table.erase(OnlyDlpack(none)).shape == (0,) and len(table) == 2
+
+
+@pytest.mark.parametrize("keys, error, words", [
+    (lambda a: DeviceArray(np.array([1], "i8")), TypeError, "keys: wants dtype uint64, not int64"),
+    (lambda a: Interface(a, strides=(16,)), ValueError, r"keys: .*without gaps, not strides \(16,\)"),
+    (lambda a: Interface(a, data=(a.__cuda_array_interface__["data"][0] + 4, False)), ValueError,
+     "keys: the array is not aligned to 8"),
+])
+def test_wrong_keys(keys, error, words):
+    table, given = table_of_rows(), keys(DeviceArray(np.array([1, 2], "u8")))
+    for verb in (table.get, table.contains, table.erase):
+        with pytest.raises(error, match=words):
+            verb(given)
+    assert len(table) == 2
+
+
+def test_wrong_values_and_out():
+    table, keys = table_of_rows(), DeviceArray(np.array([1, 2], "u8"))
+    rows = DeviceArray(np.zeros((2, 4), "f4"))
+    pointer = rows.__cuda_array_interface__["data"][0]
+    cases = [
+        (DeviceArray(np.zeros((2, 4))), TypeError, "wants dtype float32, not float64"),
+        (DeviceArray(np.zeros((2, 5), "f4")), ValueError, r"wants shape \(2, 4\), not \(2, 5\)"),
+        (Interface(rows, strides=(32, 4)), ValueError, "wants an array in C order without gaps"),
+        (Interface(rows, data=(pointer + 8, False)), ValueError, "the array is not aligned to 16"),
+        (np.zeros((2, 4), "f4"), TypeError, "wants an array on cuda:0, where the keys lie, not ndarray"),
+        (3.0, TypeError, "wants an array on cuda:0"),
+    ]
+    for values, error, words in cases:
+        with pytest.raises(error, match="values: " + words):
+            table.put(keys, values)
+        with pytest.raises(error, match="out: " + words):
+            table.get(keys, out=values)
+    with pytest.raises(ValueError, match="out: the array is read-only"):
+        table.get(keys, out=Interface(rows, data=(pointer, True)))
+    with pytest.raises(ValueError, match="values: the array lies on cuda:0, and this table or the keys"):
+        table.put([1, 2], rows)
+    with pytest.raises(ValueError, match="lies on cuda:0, and this table or the keys of the call on the CPU"):
+        Table().get(keys)
+    words = Table(device="cuda:0")
+    with pytest.raises(ValueError, match="out: the array overlaps the keys"):
+        words.get(keys, out=keys)
+    with pytest.raises(ValueError, match="on_full"):
+        table.put(keys, rows, on_full="ignore")
+    assert table[1].tolist() == [0, 1, 2, 3]
+
+
+def test_what_gpus_do_not_have_is_refused_with_words():
+    keys = DeviceArray(np.array([1], "u8"))
+    for value in ("f32", "u8[3]", "i16[2,3]"):  # which lie there, for arrays of the host
+        table = Table(value=value, device="cuda:0")
+        table.put([1], 5)
+        with pytest.raises(NotImplementedError, match="8 bytes or a multiple of 16"):
+            table.get(keys)
+    table = table_of_rows()
+    rows, _ = table.get(keys)
+    for call in (lambda: table[keys], lambda: table.__delitem__(keys), lambda: table.compare_and_swap(keys, rows, rows),
+                 lambda: Table(value="f64", device="cuda:0").add(keys, keys)):
+        with pytest.raises(NotImplementedError):
+            call()
+    for options, words in (({"value": "f32[1025]"}, "at most 4096 bytes"),
+                           ({"value": "f32[4]", "host_memory": "1mb"}, "without host_memory"),
+                           ({"evict": "allkeys-lru"}, "evict")):
+        with pytest.raises(ValueError, match=words):
+            Table(device="cuda:0", **options)
+    with pytest.raises(ValueError, match="host_memory is for tables on a GPU"):
+        Table(host_memory="1mb", device="cpu")
+    for device in ("gpu", "cuda:x", [], ["cuda:0", "cuda:0"], 0):
+        with pytest.raises(ValueError, match="device"):
+            Table(device=device)
+    with pytest.raises(RuntimeError, match="there are"):
+        Table(device="cuda:99")
+
+
+def test_without_a_gpu_the_reason_is_said(monkeypatch):
+    monkeypatch.undo()  # so that "auto" is what it is for users
+    assert Table(expected=0)._gpus == [0] and Table(value="f32[1025]")._gpus == []
+    assert Table("bytes", "bytes")._gpus == ()
+    monkeypatch.setattr(_devices, "_reason", "there is no NVIDIA driver (libcuda.so.1)")
+    assert isotherm.gpu_count() == 0 and Table()._gpus == []
+    with pytest.raises(RuntimeError, match="'cuda:0': there is no NVIDIA driver"):
+        Table(device="cuda:0")
+    assert "there is no NVIDIA driver" in _core._load_gpu_part("nothing", "no_driver.so.9")
+    assert "nothing" in _core._load_gpu_part("nothing", "")
+
+
+class Queued:
+    """An array that is filled by work that waits in a stream, as kernels of other libraries do.
+
+    A get of another table that writes into it is such work.
+    """
+
+    def __init__(self, content, gpu=0):
+        content = np.asarray(content, "u8")
+        self.stream = _core._gpu_stream(gpu)
+        source = Table(device=f"cuda:{gpu}")
+        places = np.arange(len(content), dtype="u8")
+        source.put(places, content)
+        self.array = DeviceArray._made(content.shape, "u8", gpu, self.stream, True)
+        self.kept = source, Interface(DeviceArray(places, f"cuda:{gpu}"), stream=self.stream)
+        source.get(self.kept[1], out=self.array)
+
+
+def test_calls_follow_the_streams_of_their_arrays():
+    for turn in range(5):
+        table = Table(device="cuda:0")
+        keys, values = np.arange(40, dtype="u8") + turn, np.arange(40, dtype="u8") * 3
+        first, second = Queued(keys), Queued(values)
+        table.put(first.array, second.array)  # in the keys' stream, behind that of the values
+        got, found = table.get(OnlyInterface(first.array))
+        assert got._memory.stream == first.stream
+        # A consumer in another stream waits for the result's.
+        other = _core._gpu_stream(0)
+        copy = DeviceArray._made((40,), "u8", 0, other, True)
+        shown = _core._read_dlpack(got.__dlpack__(stream=other))
+        mirror = Table(device="cuda:0")
+        mirror.put(Interface(copy, stream=other, data=(shown[0], False)), OnlyDlpack(got))
+        assert np.array_equal(mirror[np.unique(values)], np.unique(values))
+        assert np.array_equal(got.numpy(), values) and found.numpy().all()
+        out = Queued(np.zeros(40))
+        table.get(OnlyDlpack(first.array), out=OnlyDlpack(out.array))
+        assert np.array_equal(out.array.numpy(), values)
+
+
+def test_a_full_table_raises_or_says_which():
+    if not IS_FAKE:
+        count, memory = 3_000_000, {"u64": "40mb", "f32[16]": "96mb"}
+    else:
+        count, memory = 6000, {"u64": "2mb", "f32[16]": "3mb"}
+    for value in ("u64", "f32[16]"):
+        table = Table(value=value, memory=memory[value], device="cuda:0")
+        keys = np.arange(count, dtype="u8")
+        rows = np.ones((count, *table.row_shape), table.value_dtype)
+        there = DeviceArray(keys), DeviceArray(rows)
+        with pytest.raises(TableFullError, match="keys found no room"):
+            table.put(*there)
+        assert 0 < len(table) < count
+        stored = table.put(*there, on_full="mask").numpy()
+        assert 0 < stored.sum() < count and np.array_equal(table.contains(keys), stored)
+        assert np.array_equal(table.put(keys, rows, on_full="mask"), stored)
+        with pytest.raises(TableFullError):
+            table.put(keys, rows)
+        assert table.put(keys[stored], rows[stored]) is None
+        with pytest.raises(TableFullError):
+            table.get_or_put(*there)
+        table.erase(there[0])
+        assert len(table) == 0
+
+
+@two_gpus
+def test_several_gpus_hold_one_table():
+    table = Table(device=["cuda:0", "cuda:1"])
+    keys = np.arange(MANY, dtype="u8")
+    table.put(keys, keys * np.uint64(3))
+    for gpu in ("cuda:0", "cuda:1"):
+        there = DeviceArray(keys, gpu)
+        values, found = table.get(there)
+        assert values.device == gpu and found.numpy().all()
+        assert np.array_equal(values.numpy(), keys * np.uint64(3))
+    assert table.add(there, there, on_full="mask").numpy().all()
+    assert table[5] == 20 and len(table) == MANY
+    assert "on ['cuda:0', 'cuda:1']" in repr(table)
+    seen = np.concatenate([part for part, _ in table.items(chunk=20)])
+    assert np.array_equal(np.unique(seen), keys)
+    with pytest.raises(ValueError, match="values: the array lies on cuda:1, and the keys on cuda:0"):
+        table.put(DeviceArray(keys), DeviceArray(keys, "cuda:1"))
+    with pytest.raises(ValueError, match="keys: the array lies on cuda:1, and this table on cuda:0"):
+        Table(device="cuda:0").get(DeviceArray(keys, "cuda:1"))
+    with pytest.raises(ValueError, match="lie on one GPU"):
+        Table(value="f32[4]", device=["cuda:0", "cuda:1"])
+
+
+@pytest.mark.parametrize("value", ["u64", "f32[4]", "u8[3]"])
+def test_files_go_from_device_to_device(tmp_path, value):
+    keys = np.arange(MANY // 2, dtype="u8")
+    tables = [Table(value=value, device=device) for device in ("cpu", "cuda:0")]
+    rows = np.arange(keys.size * int(np.prod(tables[0].row_shape, dtype=int)))
+    rows = rows.astype(tables[0].value_dtype).reshape(-1, *tables[0].row_shape)
+    for number, table in enumerate(tables):
+        table.put(keys, rows)
+        path = tmp_path / str(number)
+        table.save(path)
+        for device in ("cpu", "cuda:0"):
+            other = Table.load(path, device=device)
+            assert np.array_equal(other[keys], rows) and len(other) == len(keys)
+            assert other.stats()["device"] == device
+    again = pickle.loads(pickle.dumps(tables[1]))
+    assert again._gpus == [0] and np.array_equal(again[keys], rows)
+
+
+def test_threads_share_a_table():
+    table = Table(device="cuda:0")
+    rows = Table(value="f32[8]", device="cuda:0")
+    keys = np.arange(50 if IS_FAKE else 5000, dtype="u8")
+    ones = np.ones((len(keys), 8), "f4")
+    failures = []
+
+    def work(number):
+        try:
+            there, added = DeviceArray(keys), DeviceArray(ones)
+            for turn in range(4):
+                table.add(keys, 1)
+                table.add(there, DeviceArray(np.ones_like(keys)))
+                rows.add(keys, ones)
+                rows.add(there, added)
+                values, found = rows.get(there)
+                assert found.numpy().all()
+                Table(value="f64", device="cuda:0").add([1, 1], [1.5, 2])
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert (table[keys] == 24).all() and (rows[keys] == 24).all()
+
+
+def test_additions_on_the_host_are_whole():
+    """A get and a put, which no other write comes between."""
+    table = Table(value="f64", device="cuda:0")
+    keys = np.arange(20, dtype="u8")
+    threads = [threading.Thread(target=lambda: [table.add(keys, 1) for _ in range(5)])
+               for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (table[keys] == 20).all()
+
+
+def test_references_come_back():
+    table = table_of_rows()
+    keys = DeviceArray(np.array([1, 2], "u8"))
+    rows, found = table.get(keys)
+    memory = rows._memory
+
+    def once():
+        table.get(keys, out=rows), table.put(OnlyDlpack(keys), OnlyDlpack(rows))
+        table.get(OnlyInterface(keys)), table.contains(keys)
+        capsule = rows.__dlpack__()
+        assert _core._read_dlpack(capsule)[1:5] == (2, 32, 1, (2, 4))
+        with pytest.raises(TypeError):
+            table.put(keys, [1])
+
+    once()
+    before = [sys.getrefcount(thing) for thing in (keys, rows, memory, keys._memory)]
+    for _ in range(20):
+        once()
+    after = [sys.getrefcount(thing) for thing in (keys, rows, memory, keys._memory)]
+    assert before == after
+
+
+def test_a_device_array_is_shown_and_not_copied():
+    array = DeviceArray(np.arange(6, dtype="i2").reshape(2, 3))
+    assert array.__dlpack_device__() == (2, 0)
+    for options in ({"copy": True}, {"dl_device": (1, 0)}):
+        with pytest.raises(BufferError):
+            array.__dlpack__(**options)
+    pointer, code, bits, lanes, shape, strides, kind, gpu, read_only = _core._read_dlpack(
+        array.__dlpack__(stream=-1, max_version=(1, 0), dl_device=(2, 0), copy=False))
+    assert (code, bits, lanes, shape, strides, kind, gpu) == (0, 16, 1, (2, 3), None, 2, 0)
+    assert pointer == array.__cuda_array_interface__["data"][0] and not read_only
+    with pytest.raises(TypeError, match="length"):
+        len(DeviceArray(np.array(1)))
+    with pytest.raises(TypeError, match="no capsule"):
+        _core._read_dlpack(5)
+
+
+def test_byte_strings():
+    table = Table("bytes", "bytes", device="cuda:0")
+    assert table.put(["a", "b", "a"], [b"1", b"22", bytes(5000)]) is None
+    values, found = table.get(["b", "x", "a"])
+    assert values == [b"22", None, bytes(5000)] and found.tolist() == [True, False, True]
+    assert table["b"] == b"22" and "a" in table and "x" not in table and len(table) == 2
+    with pytest.raises(KeyError, match="x"):
+        table[["a", "x"]]
+    assert table.contains(["a", "x"]).tolist() == [True, False]
+    assert table.erase(["a", "a", "x"]).tolist() == [True, False, False] and len(table) == 1
+    assert table.get([])[0] == [] and table.put([], []) is None
+    with pytest.raises(ValueError, match="longer"):
+        table.put(["k" * 70_000], ["v"])
+    for call in (lambda: table.put_if_absent(["a"], ["b"]), lambda: list(table.items()),
+                 lambda: table.compare_and_swap(["a"], ["b"], ["c"]), lambda: pickle.dumps(table),
+                 lambda: table.get_or_put(["a"], ["b"])):
+        with pytest.raises(NotImplementedError, match="on a GPU has no"):
+            call()
+    rows = Table("bytes", "f32[3]", device="cuda:0")
+    rows.put(["one", "two"], np.arange(6, dtype="f4").reshape(2, 3))
+    out = np.full((2, 3), 9, "f4")
+    rows.get(["two", "none"], out)
+    assert out.tolist() == [[3, 4, 5], [9, 9, 9]]
+    names = Table("u64", "bytes", device="cuda:0", evict="allkeys-lru")
+    names.put(np.array([7, 2**64 - 1], "u8"), ["seven", "last"])
+    assert names.get([2**64 - 1, 8])[0] == [b"last", None]
+    for options in ({"evict": "volatile-ttl"}, {"device": ["cuda:0", "cuda:1"]}):
+        with pytest.raises(ValueError):
+            Table("bytes", "bytes", **({"device": "cuda:0"} | options))
+
+
+def test_the_bench_of_gpus_checks_its_replies(monkeypatch):
+    from isotherm import _gpu_bench, bench
+
+    monkeypatch.setattr(_gpu_bench, "CALLS", 1)
+    names = []
+    _gpu_bench.bench(lambda name, *rest: names.append(name), bench.distinct_keys(200), 150, 1,
+                     batch=100, part=60)
+    assert any("get of 1 key" in name for name in names) and "dedup.unique of 150" in names[-2]
+
+
+def test_dedup_on_a_gpu():
+    batches = [np.array([3, 1, 3], "u8"), np.array([1, 2], "u8")]
+    parts = isotherm.dedup.unique(batches, device="cuda:0")
+    assert [part.tolist() for part in parts] == [[3, 1], [2]]
+    join = isotherm.dedup.Join("f32", device="cuda:0")
+    join.build(np.array([1, 2], "u8"), np.array([0.5, 1.5], "f4"))
+    assert join.inner(np.array([2, 9], "u8"))[1].tolist() == [1.5]
+
+
+@pytest.mark.skipif(IS_FAKE, reason="a fake device")
+@pytest.mark.parametrize("name", ["torch", "cupy"])
+def test_arrays_of_libraries(name):
+    library = pytest.importorskip(name)
+    if name == "torch":
+        def make(array):
+            return library.from_numpy(array).cuda()
+
+        def host(array):
+            return array.cpu().numpy()
+        stream = library.cuda.Stream()
+        scope = library.cuda.stream(stream)
+    else:
+        make, host = library.asarray, library.asnumpy
+        scope = stream = library.cuda.Stream(non_blocking=True)
+    table = Table("i64", "f32[64]", device="cuda:0")
+    numbers = np.arange(200_000, dtype="i8")
+    rows = np.repeat(numbers[:, None].astype("f4"), 64, axis=1)
+    with scope:
+        keys, values = make(numbers), make(rows)
+        for turn in range(3):
+            table.put(keys, values + turn)  # which the library still computes
+            got, found = table.get(keys)
+            assert type(got) is type(values) and bool(found.all())
+            assert bool((got == values + turn).all())
+        table.add(keys, values)
+        out = values * 0 - 1
+        assert table.get(keys + 100_000, out=out)[0] is out
+        assert host(out)[:100_000].sum() > 0 and (host(out)[100_000:] == -1).all()
+        with pytest.raises(ValueError, match="C order"):
+            table.get(keys[::2])
+        with pytest.raises(TypeError, match="wants dtype int64"):
+            table.get(values)
+    shown = DeviceArray(rows)
+    taken = library.from_dlpack(shown)
+    del shown
+    assert np.array_equal(host(taken), rows)
+
+
+@pytest.mark.skipif(IS_FAKE, reason="a fake device")
+def test_the_embedding_layer_stays_on_the_gpu():
+    torch = pytest.importorskip("torch")
+    from isotherm.torch import Embedding
+
+    layer = Embedding(16, device="cuda:0")
+    ids = torch.randint(-2**62, 2**62, (100,), device="cuda")
+    first = layer(ids)
+    assert first.is_cuda and len(layer) == 100
+    first.sum().backward()
+    layer.step(lr=0.5)
+    layer.eval()
+    assert torch.allclose(layer(ids), first.detach() - 0.5, atol=1e-6)

@@ -1,0 +1,104 @@
+// GpuPart: tables on GPUs behind an interface that names no type of a device, for programs that
+// learn at run time whether there is a GPU. Python's extension loads a library with this part where
+// it finds the driver; engine/device_part.h fills the interface in for any device.
+//
+// A GpuTable has values of one size, `row_bytes`: up to 8 bytes lie in the words of a SplitTable,
+// more in a DeviceRowStore, padded to 16 bytes. Columns are those of RowRequests.
+//
+// Host pointers. A call returns when its replies are there. `found` is the state before, as
+// RowRequests has it; of a put of rows it is 1 or reply_retry. What the device has no operation for
+// (compare_and_swap of rows, add where values are neither 64-bit integers nor rows of floats) is
+// computed on the host, between a get and a put, while other writes through this object wait.
+// Device pointers. A call returns when its work is queued in the stream, with a mask of zeros and
+// ones as `found` (GpuMask). Values have exactly 8 bytes or a multiple of 16; rows are aligned to
+// 16 bytes. Streams are the numbers of cudaStream_t: 0 and 1 are the default stream.
+//
+// Refused rows. `run` and `run_host` return how many rows found no room. To learn it costs nothing
+// while the table knows that all rows had room; a call at the cap waits for its replies instead.
+//
+// Threads. Any. Errors. std::invalid_argument, std::bad_alloc, std::runtime_error (a GPU failed).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "isotherm/device_item_table.h"
+#include "isotherm/row_table.h"
+
+namespace isotherm {
+
+using GpuStream = uintptr_t;
+
+struct GpuTableOptions {
+  std::vector<int> gpus;  // by CUDA's numbers; rows of more than 8 bytes take one
+  uint64_t row_bytes = 8;
+  bool word_sums = false;    // add is that of 64-bit integers
+  bool float_sums = false;   // add is that of rows of floats
+  uint64_t gpu_memory = 0;   // bytes of each GPU; 0: no cap
+  uint64_t host_memory = 0;  // of words beyond it
+  uint64_t expected_entries = 0;
+};
+
+// What the mask of a call on device pointers says of a row.
+enum class GpuMask : uint8_t {
+  found,    // the key was there
+  stored,   // there was room
+  absent,   // the key was not there, and was stored
+  swapped,  // compare_and_swap stored its row
+};
+
+struct GpuCall {
+  uint32_t place = 0;  // the GPU whose memory it is, as a position in the table's list
+  GpuStream stream = 0;
+  RowRequests requests;
+  GpuMask mask = GpuMask::found;
+  bool count_refused = false;  // else run returns 0
+};
+
+class GpuTable {
+ public:
+  virtual ~GpuTable() = default;
+  virtual DeviceTableStats stats() = 0;
+  virtual RowHandle::Result run_host(const RowRequests& requests) = 0;
+  virtual uint64_t run(const GpuCall& call) = 0;
+  // False where entries lie on the host: then a walk would miss those that move.
+  virtual bool can_scan() = 0;
+  virtual uint64_t scan(uint64_t cursor, uint64_t count,
+                        const std::function<void(uint64_t key, const void* row)>& visit) = 0;
+};
+
+// Byte strings, in arrays of the host (isotherm/device_item_table.h).
+class GpuItems {
+ public:
+  virtual ~GpuItems() = default;
+  virtual DeviceItemStats stats() = 0;
+  virtual uint64_t run_host(const DeviceItemRequests& requests) = 0;
+};
+
+class GpuPart {
+ public:
+  virtual ~GpuPart() = default;
+  virtual int count() = 0;  // of GPUs that this program can use
+  virtual std::unique_ptr<GpuTable> make_table(const GpuTableOptions& options) = 0;
+  virtual std::unique_ptr<GpuItems> make_items(const DeviceItemTableOptions& options) = 0;
+
+  // Memory of a GPU, taken and given back in the order of a stream. Throws std::bad_alloc.
+  virtual void* allocate(int gpu, uint64_t bytes, GpuStream stream) = 0;
+  virtual void release(int gpu, void* at, uint64_t bytes, GpuStream stream) = 0;
+  virtual void clear(int gpu, void* at, uint64_t bytes, GpuStream stream) = 0;
+  // They wait for the stream.
+  virtual void to_gpu(int gpu, void* to, const void* from, uint64_t bytes, GpuStream stream) = 0;
+  virtual void to_host(int gpu, void* to, const void* from, uint64_t bytes, GpuStream stream) = 0;
+  // What is queued in `stream` from now on begins when what is queued in `behind` has ended.
+  virtual void wait(int gpu, GpuStream stream, GpuStream behind) = 0;
+  // A stream that lasts as long as the program.
+  virtual GpuStream make_stream(int gpu) = 0;
+};
+
+// The part for NVIDIA's GPUs; what the library of Python's extension gives its loader.
+GpuPart& cuda_gpu_part();
+inline constexpr const char* gpu_part_entry = "isotherm_gpu_part_1";
+
+}  // namespace isotherm

@@ -1,0 +1,38 @@
+// Why commands are neither run nor kept for EXEC, in the words of Redis.
+//
+// Threads. Any.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "net/resp/command.h"
+#include "net/server_state.h"
+
+namespace isotherm::net {
+
+inline constexpr std::string_view over_maxmemory =
+    "OOM command not allowed when used memory > 'maxmemory'.";
+
+// Of a command whose connection is unusual (Session): empty: it is run, or kept.
+std::string refusal(const Command& command, size_t words, const Session& session,
+                    const ServerState& server);
+// Whether MULTI has it wait for EXEC.
+bool is_kept(const Command& command, const Session& session);
+// Whether it has the flag, or a command has that it would run as an EXEC.
+bool has(const Command& command, const Session& session, uint32_t flag);
+// The errno of the journal that cannot be written; 0: it can, or there is none.
+int journal_error(const ServerState& server);
+
+// As much of the unknown command's words as Redis repeats.
+std::string unknown_command(Arguments words);
+std::string unknown_subcommand(const Command& container, std::string_view name);
+std::string wrong_arity(const Command& command);
+// For this errno.
+std::string misconf(int error);
+// EXEC's, where it is refused for `reason`.
+std::string aborted_by(std::string_view reason);
+
+}  // namespace isotherm::net

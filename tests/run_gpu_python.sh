@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Builds the Python package with its GPU part from the libraries of the release build (tools/compile_cuda.sh
+# makes them), and runs its tests on a GPU. Tests of PyTorch and CuPy are skipped where these are missing.
+#   run_gpu_python.sh --build      only builds, into build/gpu-python: a machine with a GPU needs no more
+#   run_gpu_python.sh --run        only runs what was built
+#   run_gpu_python.sh              both
+set -euo pipefail
+cd "$(dirname "$0")/.."
+python=${ISOTHERM_PYTHON:-build/venv/bin/python}
+work=build/gpu-python
+
+if [[ ${1:-} != --run ]]; then
+  libraries=build/release/lib
+  cudart=$(sed -n 's/^ISOTHERM_CUDART:[A-Z]*=//p' build/release/CMakeCache.txt)
+  launcher=$(command -v ccache || true)
+  cmake -S python -B "$work/build" -G Ninja -DCMAKE_CXX_COMPILER=g++ \
+    ${launcher:+-DCMAKE_CXX_COMPILER_LAUNCHER="$launcher"} -DPython_EXECUTABLE="$(realpath -s "$python")" \
+    -DISOTHERM_PYTHON_LIBRARY="$(realpath "$libraries/libisotherm.a")" \
+    -DISOTHERM_PYTHON_GPU_LIBRARIES="$(realpath "$libraries/libisotherm_gpu.a");$(realpath \
+      "$libraries/libisotherm_gpu_store.a");$cudart" >/dev/null
+  cmake --build "$work/build"
+  rm -rf "$work/site"
+  cmake --install "$work/build" --prefix "$work/site" >/dev/null
+fi
+if [[ ${1:-} == --build ]]; then exit 0; fi
+if [[ ! -e /dev/nvidiactl ]]; then
+  echo "Python package: skipped: no GPU"
+  exit 0
+fi
+python=$(realpath -s "$python")
+export PYTHONPATH="$PWD/$work/site" PYTHONDONTWRITEBYTECODE=1
+cd python/tests
+"$python" -m pytest -q -p no:cacheprovider -rs test_gpu.py test_table.py test_files.py test_threads.py
