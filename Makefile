@@ -8,10 +8,10 @@ CMAKE_FLAGS ?=
 .PHONY: build run test test-quick test-long test-gpu test-gpu-sanitize \
 	bench bench-gpu bench-peers portable format install clean help
 
-build: ## build build/release/isotherm-server and isotherm-bench, for GPUs too where nvcc is found
+build: ## build build/release/isotherm-server, isotherm-check and isotherm-bench, for GPUs too where nvcc is found
 	@tools/setup.sh build
 	@cmake --preset release $(CMAKE_FLAGS) >/dev/null
-	@cmake --build --preset release --target isotherm-server isotherm-bench
+	@cmake --build --preset release --target isotherm-server isotherm-check isotherm-bench
 
 run: ## build, then serve on 127.0.0.1:6379 (RESP) and 127.0.0.1:11211 (memcached); ARGS="--threads 2"
 	@tools/setup.sh run

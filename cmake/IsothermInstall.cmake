@@ -5,7 +5,7 @@ add_custom_target(isotherm-libraries DEPENDS isotherm)
 install(TARGETS isotherm EXPORT isotherm-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/isotherm"
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
-foreach(program isotherm-server isotherm-bench)
+foreach(program isotherm-server isotherm-check isotherm-bench)
   if(TARGET ${program})
     install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   endif()

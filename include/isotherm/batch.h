@@ -48,6 +48,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <new>
 #include <span>
@@ -74,7 +75,8 @@ enum class Op : uint8_t {
   bitfield,   // runs the steps at `value` (isotherm/bitfield.h), which hold their own results
   add_float,  // adds the decimal fraction in `value` to the one stored; reply.data: the sum
   none,       // a row that was cancelled: does nothing, and answers not_found
-  flush,      // removes every key of the databases from `database` to before `number`
+  flush,      // removes every key of the databases from `database` to before `number`; where there
+              // is a function at `value`, calls that instead
   meta,  // a meta command of memcached, a MetaRequest at `number` (items/meta_request.h), which
          // holds its own results; reply as of get (the server's, not for others)
   // On objects:
@@ -221,6 +223,8 @@ class Batch {
   void view(Row first) { view(first, size_); }
   // The databases from `first` to before `end`, or the last one there is.
   Row flush(uint32_t first, uint32_t end);
+  // Calls `work` while no row of another batch runs (the engine's, not for others).
+  Row stand_still(const std::function<void()>& work);
 
   // A guard before the next row; see above. `row` is that row.
   using Check = void (*)(Batch& batch, Row row, void* context);

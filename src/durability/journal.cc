@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <system_error>
 #include <utility>
 
 #include "base/broken.h"
@@ -50,7 +51,7 @@ Journal::Journal(JournalOptions options, const JournalReader& reader, uint64_t l
   if (made >= 0) made = segments_.begin(reader.end_lsn(), last_version, 0);
   if (made < 0) {
     throw JournalError("journal: cannot make a segment in " + options_.folder + ": " +
-                       std::strerror(-made));
+                       std::generic_category().message(-made));
   }
   count_memory();
   writer_ = std::thread([this] { run(); });
@@ -409,7 +410,7 @@ void Journal::note_error(int error) {
   if (before == error || !options_.log) return;
   options_.log(error == 0 ? "the journal can be written again"
                           : std::string("the journal cannot be written, writes are refused: ") +
-                                std::strerror(error));
+                                std::generic_category().message(error));
 }
 
 // Those whose changes are safe; all, while the disk fails.

@@ -1,12 +1,6 @@
 #include "durability/journal_reader.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <filesystem>
@@ -14,45 +8,23 @@
 
 #include "base/hash.h"
 #include "base/seed.h"
+#include "durability/mapped_file.h"
 
 namespace isotherm {
 
-// A file, to be read.
-class JournalReader::Mapping {
+// A file of the journal.
+class JournalReader::Mapping : public MappedFile<JournalError> {
  public:
-  explicit Mapping(const std::string& path) : path_(path) {
-    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (file < 0) fail(errno == ENOENT ? "is missing" : std::strerror(errno));
-    struct stat status {};
-    if (::fstat(file, &status) == 0) bytes_ = static_cast<uint64_t>(status.st_size);
-    if (bytes_ != 0) address_ = ::mmap(nullptr, bytes_, PROT_READ, MAP_PRIVATE, file, 0);
-    const int error = errno;
-    ::close(file);
-    if (address_ == MAP_FAILED) fail(std::strerror(error));
-  }
-  ~Mapping() {
-    if (address_ != nullptr && address_ != MAP_FAILED) ::munmap(address_, bytes_);
-  }
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
+  explicit Mapping(const std::string& path) : MappedFile("journal", path) {}
 
-  std::string_view text() const { return {static_cast<const char*>(address_), bytes_}; }
   // What the file begins with, which has to be whole.
   template <class Header>
   const Header& header() const {
-    if (bytes_ < sizeof(Header)) fail("is too short for a journal");
-    const auto* header = static_cast<const Header*>(address_);
+    if (text().size() < sizeof(Header)) fail("is too short for a journal");
+    const auto* header = reinterpret_cast<const Header*>(text().data());
     if (const char* problem = header_problem(*header)) fail(problem);
     return *header;
   }
-  [[noreturn]] void fail(const std::string& what) const {
-    throw JournalError("journal: " + path_ + " " + what);
-  }
-
- private:
-  const std::string path_;
-  void* address_ = nullptr;
-  uint64_t bytes_ = 0;
 };
 
 JournalReader::JournalReader(const std::string& folder, const std::string& name, uint32_t parts)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <unordered_set>
 #include <utility>
@@ -83,7 +84,7 @@ Submitted BatchRunner::submit(BatchRun& run) {
   // Whoever holds replies and waits for room could wait for itself. The crew holds none.
   run.writable = (crew_ == nullptr && run.beside_others) || make_room(run);
   if (sink != nullptr) [[unlikely]]
-    begin_commits(run, false);
+    begin_commits(run, *sink, false);
   executor_.counters().batches.add(1);
   if (batch.writes()) writes_ += batch.size();
   if (batch.has_groups()) {
@@ -125,12 +126,11 @@ bool BatchRunner::delays_writes(const Batch& batch) const {
 Submitted BatchRunner::run_groups(BatchRun& run) {
   if (!take_keys(run)) return Submitted::under_way;
   if (run.early.empty()) engine_.store.epochs.enter(run.slot);
-  if (engine_.store.sink != nullptr) [[unlikely]]
-    executor_.set_token(run.token);
+  executor_.set_token(run.token);
   if (engine_.device) prepare_device(run);
   run_all(run);
-  if (engine_.store.sink != nullptr) [[unlikely]]
-    engine_.store.sink->grouped(run.token);
+  if (run.told()) [[unlikely]]
+    run.end_groups();
   give_keys_back(run);
   if (engine_.device) engine_.device->calm();
   return settle(run);
@@ -380,21 +380,21 @@ Batch::Row BatchRunner::run_on_device(BatchRun& run, Batch& batch, Batch::Row fi
 Submitted BatchRunner::run_again(BatchRun& run) {
   if (run.take_whole()) return run_groups(run);
   Batch& again = run.take_parked();
-  if (engine_.store.sink != nullptr) [[unlikely]]
-    begin_commits(run, true);
+  if (CommitSink* const sink = engine_.store.sink; sink != nullptr) [[unlikely]]
+    begin_commits(run, *sink, true);
   run_gated(run, again, 0, again.size());
   return settle(run);
 }
 
-void BatchRunner::begin_commits(BatchRun& run, bool again) {
-  run.begin_commits(*engine_.store.sink, again);
+void BatchRunner::begin_commits(BatchRun& run, CommitSink& sink, bool again) {
+  run.begin_commits(sink, again);
   executor_.set_token(run.token);
 }
 
 Submitted BatchRunner::settle(BatchRun& run) {
   bool waits = run.waits() && !broken(Rule::ending);
-  if (engine_.store.sink != nullptr) [[unlikely]]
-    waits |= run.end_commits(*engine_.store.sink);
+  if (run.told()) [[unlikely]]
+    waits |= run.end_commits();
   if (waits) {
     if (crew_ != nullptr) run.owner.moved(run, BatchRun::Phase::answered);
     if (!run.wait_for_all()) return Submitted::under_way;
@@ -437,16 +437,23 @@ bool BatchRunner::maintain(int64_t now_ms) {
 // The batch has the databases (executor/key_gate.h), and nobody else works on what is theirs.
 void BatchRunner::flush(const BatchRun& run, Batch::Row row) {
   const Batch::Columns& columns = run.batch->columns();
+  if (const std::string_view work = columns.value[row]; !work.empty()) {
+    (*reinterpret_cast<const std::function<void()>*>(work.data()))();
+    columns.reply[row].status.store(Status::ok, std::memory_order_release);
+    return;
+  }
   const auto count = static_cast<int64_t>(engine_.store.databases.size());
   const uint32_t first = columns.database[row];
   const auto end = static_cast<uint32_t>(std::min(columns.number[row], count));
+  CommitSink* const sink = engine_.store.sink;
   uint64_t version = 0;
   const bool flushed =
       engine_.on_device() &&
       engine_.device->flush(participant_, first, end, engine_.clock.now_ms(), version);
   for (uint32_t database = first; database < end; ++database) {
+    executor_.counters().changes.add(engine_.store.databases[database].count() + 1);
     if (!flushed) version = flush_index(database);
-    if (engine_.store.sink != nullptr) engine_.store.sink->flushed(database, version, run.token);
+    if (sink != nullptr) sink->flushed(database, version, run.token);
   }
   columns.reply[row].status.store(Status::ok, std::memory_order_release);
 }

@@ -82,7 +82,7 @@ class BatchRunner final : public Executor {
   Batch::Row run_on_device(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end,
                            const uint8_t* skipped);
   void finish_values(BatchRun& run);
-  void begin_commits(BatchRun& run, bool again);
+  void begin_commits(BatchRun& run, CommitSink& sink, bool again);
   Submitted settle(BatchRun& run);
   void flush(const BatchRun& run, Batch::Row row);
   uint64_t flush_index(uint32_t database);

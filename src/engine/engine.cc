@@ -72,6 +72,7 @@ void add_counters(EngineStats& stats, const HostExecutor::Counters& counters) {
   stats.evicted += counters.evicted.get();
   stats.expired += counters.expired.get();
   stats.retries += counters.retries.get();
+  stats.changes += counters.changes.get();
   stats.fast_looks += counters.fast.all_looks();
   stats.fast_hits += counters.fast.all_hits();
   stats.fast_skipped += counters.fast.all_skipped();

@@ -58,6 +58,7 @@ struct EngineStats {
   uint64_t misses = 0;
   uint64_t evicted = 0;
   uint64_t expired = 0;
+  uint64_t changes = 0;           // of strings, by requests; a flush counts as one and one a key
   uint64_t splits = 0;            // segments split
   uint64_t joins = 0;             // pairs of segments joined
   uint64_t retries = 0;           // compare-and-swaps that lost and ran again
@@ -85,6 +86,7 @@ class ArrivingItem;
 class CommitSink;
 class DemotionHook;
 class RowGate;
+class Snapshot;
 
 // One size class of items; a chunk has 64 KiB.
 struct ItemClassStats {
@@ -161,6 +163,7 @@ class Engine {
   static constexpr uint64_t least_kept = 32 << 10;
 
  private:
+  friend class Snapshot;
   friend class Worker;
   std::unique_ptr<EngineState> state_;
 };
@@ -228,6 +231,9 @@ class Worker {
   uint64_t count(uint32_t database);
   void flush(uint32_t database);
   void flush_all();
+  // Calls `work` at a moment at which no row runs; false where it was not called, for want of
+  // memory.
+  bool stand_still(const std::function<void()>& work);
   // Visits at least `count` live items (whole lines) from `cursor` on, in order of hash; returns
   // the cursor to go on from, 0 at the end. Items present from the first to the last call are
   // visited at least once, also while the index grows.

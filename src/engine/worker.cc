@@ -406,6 +406,18 @@ void Worker::flush(uint32_t first, uint32_t end) {
   submit(batch);
 }
 
+bool Worker::stand_still(const std::function<void()>& work) {
+  bool called = false;
+  const std::function<void()> noted = [&] {
+    called = true;
+    work();
+  };
+  Batch batch;
+  batch.stand_still(noted);
+  submit(batch);
+  return called;
+}
+
 uint64_t Worker::scan(uint32_t database, uint64_t cursor, uint64_t count,
                       const std::function<void(const ScanItem&)>& visit) {
   struct FunctionVisitor final : ItemVisitor {

@@ -32,6 +32,13 @@ std::unique_ptr<LineIndex> Database::detach() {
 void Database::begin_versions(uint64_t version) {
   std::lock_guard guard(make_mutex_);
   first_version_ = std::max(first_version_, version);
+  if (LineIndex* const at = index()) at->begin_versions(version);
+}
+
+uint64_t Database::last_version() const {
+  std::lock_guard guard(make_mutex_);
+  const LineIndex* const at = index();
+  return std::max(first_version_, at != nullptr ? at->last_version() : 0);
 }
 
 uint64_t Database::count() const {

@@ -44,7 +44,9 @@ class Database {
   uint64_t splits() const;
   uint64_t joins() const;
 
-  // Versions of an index made later begin behind `version`.
+  // No smaller than any version given so far, while nobody writes; of an index in host memory.
+  uint64_t last_version() const;
+  // Versions that are given from now on are larger than `version`, likewise.
   void begin_versions(uint64_t version);
 
   // Items with an expiry.

@@ -96,8 +96,9 @@ struct HostStore {
   // Says which rows wait before they run; null: none does. Set while no batch runs.
   RowGate* row_gate = nullptr;
   // Who is told of changes, and who is asked before eviction drops an item
-  // (executor/commit_sink.h); null: nobody. Set while no worker runs.
-  CommitSink* sink = nullptr;
+  // (executor/commit_sink.h); null: nobody. The first is set while no worker runs, or none has rows
+  // at work (Batch::stand_still).
+  std::atomic<CommitSink*> sink = nullptr;
   DemotionHook* demotion = nullptr;
 
   // Of workers that find no room for what they are to store, one makes some, and the others wait.

@@ -115,6 +115,16 @@ uint64_t LineIndex::last_version() const {
   return last;
 }
 
+// Segments that lines move to hear of it when they get them.
+void LineIndex::begin_versions(uint64_t version) {
+  std::lock_guard guard(grow_mutex_);
+  for (Segment* segment : all_segments()) {
+    uint64_t seen = segment->clock.load(std::memory_order_relaxed);
+    while (seen < version && !segment->clock.compare_exchange_weak(seen, version)) {
+    }
+  }
+}
+
 void LineIndex::request_split(Segment& segment) {
   if (segment.split_wanted.exchange(true)) return;
   std::lock_guard guard(grow_mutex_);

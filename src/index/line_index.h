@@ -149,11 +149,17 @@ class LineIndex {
   uint64_t lines_moved() const { return lines_moved_.load(std::memory_order_relaxed); }
   // No smaller than any version given so far. Only when no update runs.
   uint64_t last_version() const;
+  // Versions that are given from now on are larger than `version`.
+  void begin_versions(uint64_t version);
 
   // Visits the entries of the line that `bound` falls into, visit(hash, word), and returns where
   // the next line begins; 0 after the last.
   template <class Visit>
   uint64_t scan(uint64_t bound, Visit&& visit) const;
+  // The same under the lock of the line, so that no write of its keys runs: each entry from `bound`
+  // on that there is, once. Then done(next), with what it returns, before the lock is let go.
+  template <class Visit, class Done>
+  uint64_t scan_locked(uint64_t bound, Visit&& visit, Done&& done) const;
 
   // Takes the index apart, at most `max_lines` lines a call: visit(word) for every entry. True
   // while there is more. Only when no other thread can reach the index any more.
@@ -323,6 +329,29 @@ uint64_t LineIndex::scan(uint64_t bound, Visit&& visit) const {
   scan_home(DirectoryEntry::lines(entry) + line_number(bound, depth, segment_line_bits), bound,
             visit_own);
   return ((bound >> shift) + 1) << shift;
+}
+
+template <class Visit, class Done>
+uint64_t LineIndex::scan_locked(uint64_t bound, Visit&& visit, Done&& done) const {
+  auto* segment = reinterpret_cast<Segment*>(view().entry(bound).second);
+  for (;;) {
+    const uint64_t line = line_number(bound, segment->depth, segment_line_bits);
+    const LineLock guard(segment->lock[line]);
+    const Bucket* const home = segment->lines + line;
+    const Slot last = load_pair(&home->slot[Bucket::last]);
+    if (mark::is_mark(last, bound) && mark::is_moved(last, bound)) {
+      segment = segment->next_of(bound);
+      continue;
+    }
+    // A line that two were joined to has what was visited before.
+    visit_chain(home, bound, [&](uint64_t hash, uint64_t word) {
+      if (hash >= bound) visit(hash, word);
+    });
+    const int shift = 64 - segment->depth - segment_line_bits;
+    const uint64_t next = ((bound >> shift) + 1) << shift;
+    done(next);
+    return next;
+  }
 }
 
 template <class Visit>

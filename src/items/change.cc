@@ -317,7 +317,7 @@ void plan_meta_store(const Request& request, const MetaRequest& meta, const Item
     return plan_concatenation(plain, old, now_ms, max_value_bytes, plan);
   }
   plan_put(plain, old, max_value_bytes, plan);
-  plan.parts.state = MetaState::fresh(now_ms) | meta.marks;
+  plan.parts.state = meta.kept_state != 0 ? meta.kept_state : MetaState::fresh(now_ms);
   plan.parts.state |= meta.binary_key ? MetaState::binary_key : 0;
   if (!stale) return;
   const uint64_t seen = old->state();

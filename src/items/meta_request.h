@@ -37,7 +37,7 @@ struct MetaRequest {
   bool may_store_stale = false;  // store: where the version is older than the item's
   bool binary_key = false;       // store
   bool decrements = false;
-  uint16_t marks = 0;  // store: what else the item's state says
+  uint64_t kept_state = 0;  // store: the item's state, as it was on disk; 0: a fresh one
   int64_t vivify_expiry = no_expiry;
   int64_t recache_before = 0;
   uint64_t version = 0;

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "durability/save_wish.h"
 #include "durability/sync_policy.h"
 #include "isotherm/options.h"
 
@@ -56,6 +57,8 @@ struct ServerOptions {
   std::string appendfilename = "appendonly.aof";
   uint32_t auto_aof_rewrite_percentage = 100;
   uint64_t auto_aof_rewrite_min_size = 64 << 20;
+  SavePoints save;
+  std::string dbfilename = "dump.rdb";
   std::string dir = ".";
   Options store;  // databases, maxmemory, maxmemory-policy
 };

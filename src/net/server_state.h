@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "durability/journal.h"
+#include "durability/save_wish.h"
 #include "engine/engine.h"
 #include "net/client.h"
 #include "net/client_limits.h"
@@ -27,6 +28,7 @@
 #include "net/proven_addresses.h"
 #include "net/rate_meter.h"
 #include "net/server_options.h"
+#include "net/shutdown.h"
 
 namespace isotherm::net {
 
@@ -57,6 +59,7 @@ struct ServerState {
         start_ms(server_clock.now_ms()),
         startup_bytes(server_engine.stats().used_memory),
         live(server_options) {
+    saves.set_points(options.save);
     for (const auto& [name, text] : options.client_limits) {
       find_client_limit(name)->set(limits, text, false);
     }
@@ -89,6 +92,9 @@ struct ServerState {
 
   LiveOptions live;
   Pause pause;
+  SaveWish saves;
+  uint64_t loaded = 0;  // keys of the snapshot that was read at the start
+  Shutdown shutdown;
   ClientList clients;
   Rates rates;
 

@@ -295,7 +295,23 @@ void add_journal_options(CLI::App& app, net::ServerOptions& options) {
                     take_memory(text, 0, std::numeric_limits<int64_t>::max(),
                                 options.auto_aof_rewrite_min_size);
                   });
-  app.add_option("--dir", options.dir, "Folder in which they lie [.]");
+}
+
+void take_save_points(const std::string& text, SavePoints& field) {
+  const auto points = parse_save_points(text);
+  if (!points) throw CLI::ValidationError("not pairs of seconds and changes: '" + text + "'");
+  field = *points;
+}
+
+void add_snapshot_options(CLI::App& app, net::ServerOptions& options) {
+  add_text_option(
+      app, "--save",
+      "When a snapshot is written: after so many seconds, if there were so many changes, "
+      "in pairs, e.g. \"3600 1 300 100\" [\"\": never]",
+      [&](const std::string& text) { take_save_points(text, options.save); });
+  add_text_option(app, "--dbfilename", "Name of its file, which is read at the start [dump.rdb]",
+                  [&](const std::string& text) { take_file_name(text, options.dbfilename); });
+  app.add_option("--dir", options.dir, "Folder of the journal and of snapshots [.]");
 }
 
 // What only shows when all flags are known.
@@ -309,6 +325,9 @@ void check_together(const net::ServerOptions& options) {
   }
   if (options.appendonly && options.store.device != DeviceChoice::cpu) {
     throw CLI::ValidationError("--appendonly", "needs --device cpu");
+  }
+  if (!options.save.empty() && options.store.device != DeviceChoice::cpu) {
+    throw CLI::ValidationError("--save", "needs --device cpu");
   }
   try {
     static_cast<void>(completed(options.store.rounds));
@@ -364,6 +383,7 @@ void add_options(CLI::App& app, net::ServerOptions& options) {
                   });
   add_client_limits(app, options);
   add_journal_options(app, options);
+  add_snapshot_options(app, options);
   constexpr int most_seconds = std::numeric_limits<int>::max();
   app.add_option("--timeout", options.timeout,
                  "Seconds after which a silent client is closed; 0: never [0]")

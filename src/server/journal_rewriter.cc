@@ -6,6 +6,7 @@
 #include <exception>
 
 #include "net/log.h"
+#include "server/store_filler.h"
 
 namespace isotherm {
 namespace {
@@ -33,12 +34,6 @@ bool is_known(Status status) {
 }
 
 }  // namespace
-
-uint64_t count_keys(const Engine& engine) {
-  uint64_t keys = 0;
-  for (uint32_t i = 0; i < engine.options().databases; ++i) keys += engine.database(i).keys;
-  return keys;
-}
 
 JournalRewriter::JournalRewriter(Engine& engine, Journal& journal, const net::LiveOptions& live)
     : engine_(engine),

@@ -24,9 +24,6 @@
 
 namespace isotherm {
 
-// Of all databases.
-uint64_t count_keys(const Engine& engine);
-
 class JournalRewriter {
  public:
   JournalRewriter(Engine& engine, Journal& journal, const net::LiveOptions& live);

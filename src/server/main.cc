@@ -1,6 +1,7 @@
 // isotherm-server: parses the flags, runs a Server until SIGINT or SIGTERM.
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
@@ -54,6 +55,7 @@ int run(const isotherm::net::ServerOptions& options) {
   const sigset_t ending = block_ending_signals();
   const isotherm::SystemClock clock;
   isotherm::Server server(options, clock);
+  server.state().shutdown.owner = [] { ::kill(::getpid(), SIGTERM); };
   server.start();
   for (const std::string& line : server.listening()) {
     log(LogLevel::notice, "listening " + line);
@@ -70,10 +72,18 @@ int run(const isotherm::net::ServerOptions& options) {
   }
   log(LogLevel::notice, "isotherm " + std::string(isotherm::net::isotherm_version) + " ready, " +
                             std::to_string(server.options().threads) + " threads");
-  int signal = 0;
-  sigwait(&ending, &signal);
-  log(LogLevel::notice, "ending on signal " + std::to_string(signal));
+  for (bool ends = false; !ends;) {
+    int signal = 0;
+    sigwait(&ending, &signal);
+    log(LogLevel::notice, "ending on signal " + std::to_string(signal));
+    ends = server.prepare_end();
+    if (!ends) log(LogLevel::warning, "the last snapshot cannot be written, so it goes on");
+  }
   server.stop();
+  if (!server.save_rest()) {
+    log(LogLevel::warning, "ends without the last snapshot, which cannot be written");
+    return EXIT_FAILURE;
+  }
   const isotherm::Journal* const journal = server.state().journal;
   if (journal == nullptr || journal->error() == 0) return EXIT_SUCCESS;
   log(LogLevel::warning, "ends while the journal cannot be written: what was not saved is lost");

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <future>
+#include <limits>
 #include <stdexcept>
 #include <string>
 #include <system_error>
 #include <thread>
+
+#include "server/stored_snapshot.h"
 
 namespace isotherm {
 namespace {
@@ -49,13 +52,21 @@ void Server::make_loops() {
   }
 }
 
-Server::~Server() { stop(); }
+// A snapshot that ends wakes the loops.
+Server::~Server() {
+  stop();
+  if (saver_ != nullptr) saver_->stop();
+}
 
 void Server::start(Files& files) {
   if (options_.appendonly) {
     journal_ = std::make_unique<StoredJournal>(options_, state_.live, engine_, files);
     state_.journal = &journal_->journal();
+  } else {
+    state_.loaded = load_snapshot(options_, engine_).loaded;
   }
+  saver_ = std::make_unique<Saver>(engine_, state_.saves, options_.dir, options_.dbfilename, files,
+                                   [this] { release_held(); });
   state_.resp_port = listen(options_.port, net::Speaks::resp);
   state_.memcached_port = listen(options_.memcached_port, net::Speaks::memcached);
   listen_on_path(options_.unixsocket, options_.unixsocketperm, net::Speaks::resp);
@@ -65,6 +76,31 @@ void Server::start(Files& files) {
   for (auto& listener : listeners_) listener->start();
   for (auto& loop : loops_) loop->start();
   running_ = true;
+}
+
+// Those who wait for a snapshot, or for the end of a pause.
+void Server::release_held() {
+  for (auto& loop : loops_) loop->release_held();
+}
+
+bool Server::prepare_end() {
+  const net::Shutdown::Wish wish = state_.shutdown.take();
+  using Saves = net::Shutdown::Saves;
+  saves_at_end_ = wish.saves == Saves::yes ||
+                  (wish.saves == Saves::at_points && !state_.saves.points().empty());
+  if (!saves_at_end_) return true;
+  constexpr int64_t for_good = std::numeric_limits<int64_t>::max();
+  state_.pause.start(net::Pause::Holds::all, for_good, engine_.clock().now_ms());
+  if (state_.saves.save_now() || wish.force) return true;
+  state_.pause.end();
+  state_.shutdown.fail();
+  release_held();
+  return false;
+}
+
+bool Server::save_rest() {
+  const bool saved = engine_.stats().changes == state_.saves.changes();
+  return !saves_at_end_ || saved || state_.saves.save_now();
 }
 
 uint16_t Server::listen(int32_t port, net::Speaks speaks) {

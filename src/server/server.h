@@ -18,6 +18,7 @@
 #include "net/loop/loop.h"
 #include "net/server_options.h"
 #include "net/server_state.h"
+#include "server/saver.h"
 #include "server/stored_journal.h"
 
 namespace isotherm {
@@ -32,11 +33,17 @@ class Server {
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  // Has the store as the journal tells, listens on all addresses and starts the threads. Throws
-  // JournalError, or std::system_error, naming the address.
+  // Has the store as the journal tells, or without one as the snapshot does, listens on all
+  // addresses and starts the threads. Throws JournalError, RdbError, or std::system_error, naming
+  // the address.
   void start(Files& files = system_files());
   // Answers what was read, closes all connections and ends the threads. Again: does nothing.
   void stop();
+  // Before the end, as SHUTDOWN or a signal wants it: writes a snapshot where there are save points
+  // or it was asked for, while nobody's requests run. False: it could not be written, so the server
+  // is to go on. Behind `stop`, `save_rest` writes one more if requests have run since.
+  bool prepare_end();
+  bool save_rest();
 
   // The ports in use; 0: off.
   uint16_t resp_port() const { return state_.resp_port; }
@@ -52,6 +59,7 @@ class Server {
 
  private:
   void make_loops();
+  void release_held();
   uint16_t listen(int32_t port, net::Speaks speaks);
   void listen_on_path(const std::string& path, uint32_t mode, net::Speaks speaks);
   uint16_t serve_datagrams(int32_t port);
@@ -59,7 +67,9 @@ class Server {
   const net::ServerOptions options_;
   Engine engine_;
   net::ServerState state_;
+  std::unique_ptr<Saver> saver_;  // behind whom it may have as a sink
   std::unique_ptr<StoredJournal> journal_;
+  bool saves_at_end_ = false;
   std::vector<std::unique_ptr<net::Loop>> loops_;
   std::vector<std::unique_ptr<net::Listener>> listeners_;
   std::vector<std::string> listening_;

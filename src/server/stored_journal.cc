@@ -6,49 +6,14 @@
 
 #include <atomic>
 #include <cerrno>
-#include <cstring>
-#include <exception>
-#include <thread>
-#include <vector>
+#include <system_error>
 
-#include "items/meta_request.h"
+#include "items/meta_state.h"
 #include "net/log.h"
+#include "server/store_filler.h"
 
 namespace isotherm {
 namespace {
-
-// One part of what was read, by a worker of its own. Returns how many items could not be stored.
-uint64_t fill_part(Engine& engine, const JournalReader& reader, uint32_t part) {
-  constexpr Batch::Row most_rows = 512;
-  const int64_t now_ms = engine.clock().now_ms();
-  Worker worker(engine);
-  Batch batch;
-  std::vector<MetaRequest> with_state;
-  with_state.reserve(most_rows);
-  uint64_t refused = 0;
-  const auto submit = [&] {
-    worker.submit(batch, now_ms);
-    for (Batch::Row row = 0; row < batch.size(); ++row) {
-      refused += batch.reply(row).status != Status::ok;
-    }
-    batch.clear();
-    with_state.clear();
-    worker.maintain(now_ms);
-  };
-  reader.read(part, [&](const RecordHeader& put, int64_t expiry) {
-    if (expiry != no_expiry && expiry <= now_ms) return;
-    batch.select(put.database);
-    if (put.state == 0) {
-      batch.put(put.key(), put.value(), 0, expiry, put.flags);
-    } else {
-      with_state.push_back({.kind = MetaRequest::Kind::store, .marks = put.state});
-      batch.meta(put.key(), put.value(), with_state.back(), expiry, put.flags);
-    }
-    if (batch.size() == most_rows) submit();
-  });
-  submit();
-  return refused;
-}
 
 // While the store is filled: what is put comes from the journal, but what has no room for good is
 // gone for it, too.
@@ -114,7 +79,8 @@ void StoredJournal::lock(const std::string& path) {
   constexpr int by_owner = 0640;
   lock_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, by_owner);
   if (lock_ < 0) {
-    throw JournalError("journal: cannot open " + path + ": " + std::strerror(errno));
+    throw JournalError("journal: cannot open " + path + ": " +
+                       std::generic_category().message(errno));
   }
   if (::flock(lock_, LOCK_EX | LOCK_NB) == 0) return;
   ::close(lock_);
@@ -122,12 +88,17 @@ void StoredJournal::lock(const std::string& path) {
 }
 
 void StoredJournal::fill(const JournalReader& reader) {
+  const int64_t now_ms = engine_.clock().now_ms();
   std::atomic<uint64_t> refused{0};
-  std::vector<std::thread> threads;
-  for (uint32_t part = 0; part < reader.parts(); ++part) {
-    threads.emplace_back([&, part] { refused += fill_part(engine_, reader, part); });
-  }
-  for (std::thread& thread : threads) thread.join();
+  for_each_part(reader.parts(), reader.parts(), [&](uint32_t part) {
+    StoreFiller filler(engine_);
+    reader.read(part, [&](const RecordHeader& put, int64_t expiry) {
+      const uint64_t state = put.state == 0 ? 0 : MetaState::fresh(now_ms) | put.state;
+      filler.put({put.database, put.key(), put.value(), expiry, put.flags, state});
+    });
+    filler.finish();
+    refused += filler.refused();
+  });
   if (refused != 0) {
     throw JournalError("journal: " + std::to_string(refused) +
                        " items of it could not be stored: more maxmemory, databases or "

@@ -117,10 +117,10 @@ class Isotherm(Server):
 
 
 class Redis(Server):
-    def __init__(self, binary="redis-server"):
+    def __init__(self, binary="redis-server", *flags):
         self.resp_port = free_port()
         super().__init__([binary, "--port", str(self.resp_port), "--bind", "127.0.0.1",
-                          "--save", "", "--appendonly", "no"])
+                          "--save", "", "--appendonly", "no", *flags])
         self.await_ready(lambda: answers(self.resp_port, b"PING\r\n"))
 
 

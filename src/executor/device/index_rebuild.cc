@@ -69,9 +69,10 @@ class Rebuilder {
   }
 
   void tell(const Item& item) {
-    if (store_.sink == nullptr) return;
-    store_.sink->changed({ItemChange::Reason::lost, item.database(), item.key(), &item, nullptr,
-                          no_expiry, version_, 0});
+    CommitSink* const sink = store_.sink;
+    if (sink == nullptr) return;
+    sink->changed({ItemChange::Reason::lost, item.database(), item.key(), &item, nullptr, no_expiry,
+                   version_, 0});
   }
 
   // Its value was lost with a device.

@@ -44,6 +44,7 @@ void HostExecutor::count(const Run& run, uint64_t requests) {
   counters_.misses.add(run.misses);
   counters_.retries.add(run.retries);
   counters_.expired.add(run.expired);
+  counters_.changes.add(run.changes);
 }
 
 void HostExecutor::uncount_reads(const Batch& batch, Batch::Row first, Batch::Row end) {

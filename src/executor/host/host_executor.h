@@ -42,7 +42,7 @@ class BatchRun;
 class HostExecutor {
  public:
   struct Counters {
-    Counter batches, requests, hits, misses, expired, evicted, retries;
+    Counter batches, requests, hits, misses, expired, evicted, retries, changes;
     FastUse fast;  // where hot keys have a table of their own
   };
 
@@ -60,6 +60,7 @@ class HostExecutor {
     uint64_t misses = 0;
     uint64_t retries = 0;
     uint64_t expired = 0;
+    uint64_t changes = 0;
     // Of whose batch the rows are, where values may lie on devices, and its rows that wait.
     ValueReader* values = nullptr;
     std::vector<AwaitedValue> awaited = {};

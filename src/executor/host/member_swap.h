@@ -35,10 +35,11 @@ inline DemotionHook::Fate fate_of(const HostStore& store, const ItemMove& move, 
 // An item that left its place for good, unless it was flushed, which is told once for all.
 inline void tell_of_end(const HostStore& store, const ItemMove& move, const Item& item,
                         uint64_t version) {
-  if (store.sink == nullptr || move.reason == MoveReason::flushed) return;
+  CommitSink* const sink = store.sink.load(std::memory_order_acquire);
+  if (sink == nullptr || move.reason == MoveReason::flushed) return;
   using enum ItemChange::Reason;
-  store.sink->changed({move.reason == MoveReason::expired ? expired : evicted, item.database(),
-                       item.key(), &item, nullptr, no_expiry, version, 0});
+  sink->changed({move.reason == MoveReason::expired ? expired : evicted, item.database(),
+                 item.key(), &item, nullptr, no_expiry, version, 0});
 }
 
 // Puts `move.to` in the place of `move.from` in `index`, the index as the item's database has it;

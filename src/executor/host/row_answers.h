@@ -251,8 +251,9 @@ struct RowAnswers {
       reason = Reason::lost;
     }
     const ObjectFunction* const function = call != nullptr ? &function_of(request) : nullptr;
-    run.executor.store_.sink->changed({reason, request.database, request.key, old.item, fresh,
-                                       expiry, version, run.token, function, call});
+    run.executor.store_.sink.load(std::memory_order_relaxed)
+        ->changed({reason, request.database, request.key, old.item, fresh, expiry, version,
+                   run.token, function, call});
   }
 
   // Looks, plans, prepares and swaps once; false when the swap was lost.
@@ -321,6 +322,7 @@ struct RowAnswers {
       return false;
     }
     if (swapped == Swapped::no_memory) plan.status = Status::out_of_memory;
+    run.changes += swapped == Swapped::done;
     if (expired && swapped == Swapped::done) ++run.expired;
     finish_write(run, request, reply, shown, plan.status);
     return true;

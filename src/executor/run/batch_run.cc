@@ -73,6 +73,7 @@ void BatchRun::hand_back() {
 void BatchRun::begin_commits(CommitSink& sink, bool again) {
   const CommitSink::Begun begun = sink.begins(*batch);
   sink_ = &sink;
+  told_ = true;
   token = begun.token;
   if (!again) batch->withhold(begun.withholds);
 }
@@ -103,8 +104,9 @@ void BatchRun::mark_unsaved() {
   }
 }
 
-bool BatchRun::end_commits(CommitSink& sink) {
-  sync_awaited_ = sink.ends(token);
+bool BatchRun::end_commits() {
+  told_ = false;
+  sync_awaited_ = sink_->ends(token);
   if (sync_awaited_ == nullptr) {
     mark_unsaved();
     batch->withhold(false);

@@ -92,9 +92,12 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   Batch& take_parked();
 
   // Around the running of rows, of the batch or of those that run again, where there is a sink.
-  // `end_commits`: whether replies wait.
+  // The same sink is told of the end, whatever the store has by then. `end_commits`: whether
+  // replies wait.
   void begin_commits(CommitSink& sink, bool again);
-  bool end_commits(CommitSink& sink);
+  bool told() const { return told_; }
+  void end_groups() { sink_->grouped(token); }
+  bool end_commits();
 
   // Behind the running of rows. Whether any wait; if not, the batch has ended.
   bool waits() const { return has_parked() || (reader != nullptr && reader->awaits()); }
@@ -196,6 +199,7 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   void synced(bool failed);
 
   CommitSink* sink_ = nullptr;
+  bool told_ = false;        // it is between these two
   bool refused_ = false;     // its rows that write
   bool failed_ = false;      // what its replies waited for
   bool tells_sync_ = false;  // others are still waited for then

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -118,7 +117,7 @@ void Listener::on_events(uint32_t /*events*/) {
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       return;
     } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-      log(LogLevel::warning, std::string("cannot accept a client: ") + std::strerror(errno));
+      log(LogLevel::warning, "cannot accept a client: " + std::generic_category().message(errno));
       loops_.front()->events().remove(descriptor_);
       return loops_.front()->at_tick([this] { wait(); });
     }

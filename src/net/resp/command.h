@@ -64,6 +64,8 @@ struct Session {
   // Commands need more than to be run (protocol.cc).
   bool unusual = false;
   bool ends = false;  // the connection, when all is answered
+  // The snapshot, or the end of the server, that a command waits for; 0: none.
+  uint64_t awaited = 0;
 };
 
 // What an answer is made from.
@@ -219,6 +221,7 @@ inline constexpr uint32_t fast = 1 << 7;
 inline constexpr uint32_t no_auth = 1 << 8;
 inline constexpr uint32_t allow_busy = 1 << 9;
 inline constexpr uint32_t skip_slowlog = 1 << 10;
+inline constexpr uint32_t waits = 1 << 14;        // for what the session says (Session::awaited)
 inline constexpr uint32_t walks = 1 << 15;        // over a database; not shown
 inline constexpr uint32_t in_keyspace = 1 << 16;  // categories from here on
 inline constexpr uint32_t in_string = 1 << 17;
@@ -241,6 +244,7 @@ struct Command {
   std::string_view summary;
   std::span<const Command> subcommands = {};
 
+  bool waits() const { return (flags & command_flag::waits) != 0; }
   bool takes(size_t words) const {
     return arity >= 0 ? words == static_cast<size_t>(arity) : words >= static_cast<size_t>(-arity);
   }

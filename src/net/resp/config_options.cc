@@ -142,8 +142,8 @@ ConfigOption client_limit() {
           }};
 }
 
-// Tools ask for this, and turn it off; there are no snapshots.
-std::string get_nothing(const ServerState&) { return {}; }
+std::string get_save(const ServerState& server) { return to_string(server.saves.points()); }
+std::string get_dbfilename(const ServerState& server) { return server.options.dbfilename; }
 std::string get_appendonly(const ServerState& server) {
   return server.options.appendonly ? "yes" : "no";
 }
@@ -152,8 +152,14 @@ std::string get_appendfsync(const ServerState& server) {
 }
 std::string get_appendfilename(const ServerState& server) { return server.options.appendfilename; }
 std::string get_dir(const ServerState& server) { return server.options.dir; }
-std::string set_save(ServerState&, std::string_view text, bool) {
-  return text.empty() ? "" : "this server makes no snapshots";
+std::string set_save(ServerState& server, std::string_view text, bool dry) {
+  auto points = parse_save_points(text);
+  if (!points) return "Invalid save parameters";
+  if (!points->empty() && server.engine.stats().on_device) {
+    return "there are no snapshots while the index is on a GPU";
+  }
+  if (!dry) server.saves.set_points(*std::move(points));
+  return {};
 }
 // A journal has all changes since the store was empty, so it begins with the server.
 std::string set_appendonly(ServerState& server, std::string_view text, bool) {
@@ -202,7 +208,8 @@ const std::array all_options{
                  set_number<&Live::tcp_keepalive, 0, most_int>},
     ConfigOption{"proto-max-bulk-len", get_longest_bulk, set_longest_bulk},
     ConfigOption{"loglevel", get_log_level, set_log_level},
-    ConfigOption{"save", get_nothing, set_save},
+    ConfigOption{"save", get_save, set_save},
+    ConfigOption{"dbfilename", get_dbfilename, nullptr},
     ConfigOption{"appendonly", get_appendonly, set_appendonly},
     ConfigOption{"appendfsync", get_appendfsync, set_appendfsync},
     ConfigOption{"appendfilename", get_appendfilename, nullptr},

@@ -51,6 +51,12 @@ void config_rewrite(Call& call);
 void role(Call& call);
 void wait(Call& call);
 void lastsave(Call& call);
+void save(Call& call);
+void bgsave(Call& call);
+void shutdown(Call& call);
+// Of a command that waits: whether what it waits for, which is asked for the first time, is not
+// over yet.
+bool is_awaited(Arguments words, ServerState& server, Session& session);
 void bgrewriteaof(Call& call);
 void memory_usage(Call& call);
 void lolwut(Call& call);

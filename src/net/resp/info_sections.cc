@@ -121,16 +121,19 @@ void memory(ServerState& server, const Statistics& statistics, InfoLines& lines)
   lines.line("mem_aof_buffer", server.journal != nullptr ? server.journal->memory() : uint64_t{0});
 }
 
-// There are no snapshots, and the time of the last save is that of the start, as in Redis.
-void persistence(ServerState& server, const Statistics&, InfoLines& lines) {
+void persistence(ServerState& server, const Statistics& statistics, InfoLines& lines) {
+  const SaveWish& saves = server.saves;
   lines.zero("loading");
   lines.zero("async_loading");
-  lines.zero("rdb_bgsave_in_progress");
-  lines.line("rdb_last_save_time", static_cast<uint64_t>(server.start_ms / 1000));
-  lines.line("rdb_last_bgsave_status", "ok");
-  lines.line("rdb_last_bgsave_time_sec", "-1");
-  lines.line("rdb_current_bgsave_time_sec", "-1");
-  lines.zero("rdb_saves");
+  lines.line("rdb_changes_since_last_save", statistics.engine.changes - saves.changes());
+  lines.line("rdb_bgsave_in_progress", uint64_t{saves.in_progress()});
+  lines.line("rdb_last_save_time", static_cast<uint64_t>(saves.saved_s()));
+  lines.line("rdb_last_bgsave_status", saves.failed() ? "err" : "ok");
+  lines.line("rdb_last_bgsave_time_sec", std::to_string(saves.last_seconds()));
+  lines.line("rdb_current_bgsave_time_sec",
+             std::to_string(saves.seconds(server.clock.now_ms() / 1000)));
+  lines.line("rdb_saves", saves.saves());
+  lines.line("rdb_last_load_keys_loaded", server.loaded);
   const Journal* const journal = server.journal;
   lines.line("aof_enabled", uint64_t{journal != nullptr});
   const RewriteWish none;

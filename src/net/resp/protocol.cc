@@ -55,7 +55,7 @@ class RespProtocol final : public Protocol {
         fail(turn);
         break;
       }
-      if (session_.unusual) [[unlikely]] {
+      if (session_.unusual || (found.command != nullptr && found.command->waits())) [[unlikely]] {
         held_ = is_held(found, turn);
         stopped_early_ = held_ || stays_behind(found, reads, turn) || is_early(found);
         if (stopped_early_) break;
@@ -341,13 +341,15 @@ class RespProtocol final : public Protocol {
            found.command != nullptr && found.command->handler == handlers::exec;
   }
 
-  // Whether CLIENT PAUSE holds it back.
-  bool is_held(NumberedCommand found, Turn& turn) const {
+  // Whether CLIENT PAUSE holds it back, or what it waits for, which it asks for here.
+  bool is_held(NumberedCommand found, Turn& turn) {
     if (found.command != nullptr && !found.command->subcommands.empty()) found = find_whole(found);
     if (found.command == nullptr || !found.command->takes(parser_.arguments().size())) return false;
     const Pause::Holds holds = server_.pause.holds(turn.now_ms());
     const bool writes = has(*found.command, session_, command_flag::write);
-    return holds == Pause::Holds::all || (holds == Pause::Holds::writes && writes);
+    if (holds == Pause::Holds::all || (holds == Pause::Holds::writes && writes)) return true;
+    return found.command->waits() && !queues(session_) &&
+           handlers::is_awaited(parser_.arguments(), server_, session_);
   }
 
   // Whether it must wait until requests before it, which are under way, are answered: because it

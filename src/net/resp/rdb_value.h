@@ -2,12 +2,7 @@
 //
 //   u8 type (0: string) │ the string │ u16 version │ u64 CRC64 of all before it     little endian
 //
-// The string begins with its length, or says how else it is kept:
-//   00nnnnnn                 length 0 to 63; the bytes follow
-//   01nnnnnn nnnnnnnn        length below 16,384, high bits first
-//   10000000 n × 4           length in 32 bits, high byte first; 10000001 n × 8: in 64
-//   11000000 i8, 11000001 i16, 11000010 i32          an integer, little endian
-//   11000011 length length bytes                     packed (base/lzf.h): packed length, length
+// How a string is kept: durability/rdb_format.h.
 //
 // Threads. Functions of their arguments. Limits. Lengths are checked before memory is taken.
 #pragma once

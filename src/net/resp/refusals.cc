@@ -1,9 +1,9 @@
 #include "net/resp/refusals.h"
 
 #include <algorithm>
-#include <cstring>
 #include <iterator>
 #include <string>
+#include <system_error>
 
 #include "net/resp/handlers.h"
 #include "net/resp/transaction.h"
@@ -54,6 +54,7 @@ std::string refusal(const Command& command, size_t words, const Session& session
   if (!command.takes(words)) return wrong_arity(command);
   const bool kept = is_kept(command, session);
   if (kept && (command.flags & command_flag::walks) != 0) return not_in_transactions(command);
+  if (kept && command.waits()) return "ERR Command not allowed inside a transaction";
   const bool takes_memory = kept || handler == handlers::multi || handler == handlers::watch ||
                             has(command, session, command_flag::denyoom);
   if (queues(session) && takes_memory && is_full(server.engine)) return std::string(over_maxmemory);
@@ -86,7 +87,7 @@ std::string wrong_arity(const Command& command) {
 }
 
 std::string misconf(int error) {
-  return "MISCONF Errors writing to the AOF file: " + std::string(strerror(error));
+  return "MISCONF Errors writing to the AOF file: " + std::generic_category().message(error);
 }
 
 std::string aborted_by(std::string_view reason) {

@@ -61,7 +61,6 @@ void wait(Call& call) {
   call.answer(encode_integer, 0, 0, 0);
 }
 
-// Nothing was ever saved: Redis then tells when it started.
 void bgrewriteaof(Call& call) {
   Journal* const journal = call.turn.server.journal;
   if (journal == nullptr) return call.error("ERR the journal is chosen at start: --appendonly");
@@ -70,8 +69,6 @@ void bgrewriteaof(Call& call) {
   }
   call.answer_raw("+Background append only file rewriting started\r\n");
 }
-void lastsave(Call& call) { call.answer(encode_integer, 0, 0, call.turn.server.start_ms / 1000); }
-
 // What a value of one piece takes does not depend on SAMPLES.
 void memory_usage(Call& call) {
   for (size_t i = 3; i < call.size(); i += 2) {

@@ -1,0 +1,50 @@
+// MappedFile: a file of the system's, mapped to be read.
+//
+// Its errors are of the type that its owner names, with the path in their text.
+//
+// Threads. Any read; nobody may cut the file meanwhile.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+namespace isotherm {
+
+template <class Error>
+class MappedFile {
+ public:
+  // `kind`: what the texts of errors begin with.
+  MappedFile(const std::string& kind, const std::string& path) : name_(kind + ": " + path) {
+    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (file < 0) fail(errno == ENOENT ? "is missing" : std::generic_category().message(errno));
+    struct stat status {};
+    if (::fstat(file, &status) == 0) bytes_ = static_cast<uint64_t>(status.st_size);
+    if (bytes_ != 0) address_ = ::mmap(nullptr, bytes_, PROT_READ, MAP_PRIVATE, file, 0);
+    const int error = errno;
+    ::close(file);
+    if (address_ == MAP_FAILED) fail(std::generic_category().message(error));
+  }
+  ~MappedFile() {
+    if (address_ != nullptr && address_ != MAP_FAILED) ::munmap(address_, bytes_);
+  }
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  std::string_view text() const { return {static_cast<const char*>(address_), bytes_}; }
+  [[noreturn]] void fail(const std::string& what) const { throw Error(name_ + " " + what); }
+
+ private:
+  const std::string name_;
+  void* address_ = nullptr;
+  uint64_t bytes_ = 0;
+};
+
+}  // namespace isotherm

@@ -1,0 +1,161 @@
+// Snapshot: what a store has at one moment, for a file, while others go on changing it.
+//
+//   begin: the moment ──▶ step, step, …: a line of the index, what was replaced ──▶ end
+// The moment is one at which no row runs (Batch::stand_still), so groups are before it or behind it
+// whole. All versions that were given by then are at most `bound_`, and all later ones are larger:
+// an item with a larger one came later, and is no part of the snapshot.
+//
+// A walk in the order of hashes shows what is still there. What is replaced, erased or evicted
+// before the walk has come to its line is copied to a log instead, by whoever does that. The walk
+// reads a line under its lock, and a change is told under the same lock, so every item of the
+// moment is shown exactly once. Where an expiry is set and the item keeps its version, the log has
+// the earlier expiry, which the walk then takes. A large item is not copied: its memory is kept.
+//
+// A flush takes the items away before they were shown: `step` then says `flushed`, and the snapshot
+// has to begin anew, with a later moment; and so where there was no memory for the log.
+//
+// Who waits. Batches end only when there is room in the log again (`most_log`), which is as soon as
+// the disk takes it. Where a sink is there already, it is told of everything as before.
+//
+// Limits. The index is in host memory. Objects are left out.
+// Memory. The log, and one step's items; `memory` says how much, and the store counts it.
+// Threads. `begin`, `step` and `end` one, which is no worker's; as a sink any.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/engine.h"
+#include "executor/awaited.h"
+#include "executor/commit_sink.h"
+#include "items/epoch.h"
+#include "items/location.h"
+
+namespace isotherm {
+
+class Snapshot final : public CommitSink {
+ public:
+  static constexpr uint64_t most_log = 16 << 20;
+
+  // The moment, as a file tells of it.
+  struct Moment {
+    uint64_t version = 0;  // no item has a larger one
+    int64_t at_ms = 0;
+    uint64_t changes = 0;  // EngineStats::changes
+    std::vector<DatabaseStats> databases;
+  };
+  enum class Step : uint8_t { more, done, flushed };
+  // A piece of the file; false: it cannot be written, and no more is wanted.
+  using Write = std::function<bool(std::string_view bytes)>;
+
+  explicit Snapshot(Engine& engine);
+  // After `end`, and behind all workers.
+  ~Snapshot() = default;
+  Snapshot(const Snapshot&) = delete;
+  Snapshot& operator=(const Snapshot&) = delete;
+
+  // Null: there was no memory for it. Again after `flushed`.
+  const Moment* begin(Worker& worker);
+  // Writes items, as rdb_format.h has them.
+  Step step(const Write& write);
+  void end(Worker& worker);
+
+  Begun begins(const Batch& batch) override;
+  void changed(const ItemChange& change) override;
+  void grouped(uint64_t token) override;
+  void flushed(uint32_t database, uint64_t version, uint64_t token) override;
+  bool full() const override;
+  bool refuses() const override;
+  bool is_safe(const Batch& batch, Batch::Row row) const override;
+  Awaited* ends(uint64_t token) override;
+
+  uint64_t memory() const { return memory_.load(std::memory_order_relaxed); }
+
+ private:
+  // Items of one database, one behind the other, of which the last may be large.
+  struct Piece {
+    uint32_t database = 0;
+    std::string text;
+    Location kept = location::none;
+    std::string_view value;  // of what is kept
+  };
+  // Room in the log is awaited, and then what the sink behind has its replies wait for.
+  class Room final : public Awaited {
+   public:
+    explicit Room(Snapshot& snapshot) : snapshot_(snapshot) {}
+    void begin(Waiter& waiter) override { snapshot_.wait_for_room(waiter, behind); }
+    std::atomic<Awaited*> behind{nullptr};
+
+   private:
+    Snapshot& snapshot_;
+  };
+  struct Waiting {
+    Awaited::Waiter* waiter;
+    Awaited* behind;
+  };
+  struct Found {
+    Location location;
+    int64_t expiry;
+  };
+  static constexpr uint64_t done = ~uint64_t{0};
+  static constexpr uint64_t most_piece = 256 << 10;
+  static constexpr uint32_t most_lines = 256;
+
+  void take_moment();
+  bool is_walked(uint32_t database, std::string_view key) const;
+  void note(const ItemChange& change);
+  void give_up();
+  int64_t take_expiry(const Item& item, uint32_t database);
+  void add(std::deque<Piece>& pieces, uint32_t database, const Item& item, int64_t expiry);
+  bool walk();
+  void find(uint32_t database, uint64_t root);
+  bool write_pieces(std::deque<Piece>& pieces, const Write& write);
+  void forget();
+  void drop(std::deque<Piece>& pieces);
+  void release(std::deque<Piece>& replaced);
+  void wait_for_room(Awaited::Waiter& waiter, Awaited* behind);
+  void count();
+  void tell();
+  static std::string name_of(uint32_t database, std::string_view key);
+  bool over() const {
+    return log_bytes_.load(std::memory_order_relaxed) +
+               kept_bytes_.load(std::memory_order_relaxed) >
+           most_log;
+  }
+
+  EngineState& engine_;
+  const TakenSlot taken_;
+  Moment moment_;
+  CommitSink* behind_ = nullptr;
+  uint64_t bound_ = 0;
+  std::atomic<bool> active_{false};
+  std::atomic<bool> flushed_{false};
+  // Of each database: hashes before it were shown; `done`: all.
+  std::vector<std::atomic<uint64_t>> shown_;
+  // The walk's.
+  uint32_t database_ = 0;
+  uint64_t selected_ = 0;  // of the file, and one more; 0: none
+  std::vector<Found> found_;
+  std::deque<Piece> walked_;
+
+  std::mutex mutex_;  // of what follows
+  std::deque<Piece> log_;
+  std::unordered_map<std::string, int64_t> expiries_;  // before they were set, by key
+  std::atomic<uint64_t> log_bytes_{0};                 // of text and of these
+  std::atomic<uint64_t> kept_bytes_{0};  // of values that it keeps, which the store counts
+  std::atomic<bool> any_expiries_{false};
+  std::vector<Waiting> waiting_;
+  std::atomic<uint64_t> memory_{0};  // as the store counts it
+  Room room_{*this};                 // behind which nothing is awaited
+  Room room_behind_{*this};
+};
+
+}  // namespace isotherm

@@ -1,0 +1,233 @@
+// A server with snapshots: SAVE and its kin, save points, what a start reads, and the end.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <thread>
+
+#include "durability/rdb_file.h"
+#include "models/faulty_files.h"
+#include "server/server.h"
+#include "server/test_client.h"
+
+namespace isotherm::save_server_test {
+namespace {
+
+class SaveServerTest : public ::testing::Test {
+ protected:
+  SaveServerTest() {
+    std::string path = std::filesystem::temp_directory_path() / "isotherm-save-XXXXXX";
+    options_.dir = ::mkdtemp(path.data());
+    options_.port = options_.memcached_port = 0;
+    options_.threads = 2;
+    start();
+  }
+  ~SaveServerTest() override {
+    server_.reset();
+    std::filesystem::remove_all(options_.dir);
+  }
+  void start() {
+    server_.reset();
+    server_ = std::make_unique<Server>(options_, clock_);
+    server_->start(files_);
+    client_ = std::make_unique<TestClient>(server_->resp_port());
+  }
+  void expect(std::initializer_list<std::string_view> words, const std::string& reply) {
+    EXPECT_EQ(client_->ask(resp(words), reply), reply) << *words.begin();
+  }
+  std::string info(const std::string& field) {
+    client_->send(resp({"INFO", "persistence"}));
+    std::string size;
+    while (!size.ends_with("\r\n")) size += client_->receive(1);
+    const std::string text = client_->receive(std::stoul(size.substr(1)) + 2);
+    const size_t begin = text.find(field + ":");
+    if (begin == std::string::npos) return "none";
+    const size_t value = begin + field.size() + 1;
+    return text.substr(value, text.find('\r', value) - value);
+  }
+  std::string file() const { return options_.dir + "/" + options_.dbfilename; }
+  void wait_for_saves(uint64_t saves) {
+    const SaveWish& wish = server_->state().saves;
+    while (wish.saves() < saves || wish.in_progress()) std::this_thread::yield();
+  }
+
+  ManualClock clock_{1'700'000'000'000};
+  FaultyFiles files_{3};
+  net::ServerOptions options_;
+  std::unique_ptr<Server> server_;
+  std::unique_ptr<TestClient> client_;
+};
+
+TEST_F(SaveServerTest, TheNextServerHasWhatWasSaved) {
+  expect({"MSET", "a", "1", "b", "2"}, "+OK\r\n");
+  expect({"SELECT", "3"}, "+OK\r\n");
+  expect({"SET", "a", "x", "PX", "5000"}, "+OK\r\n");
+  expect({"SET", "short", "x", "PX", "10"}, "+OK\r\n");
+  TestClient memcached(server_->memcached_port());
+  EXPECT_EQ(memcached.ask("set m 77 0 1\r\nv\r\n", "STORED\r\n"), "STORED\r\n");
+  EXPECT_EQ(memcached.ask("ms stale 2\r\nhi\r\n", "HD\r\n"), "HD\r\n");
+  EXPECT_EQ(memcached.ask("md stale I\r\n", "HD\r\n"), "HD\r\n");
+  EXPECT_EQ(info("rdb_changes_since_last_save"), "7");
+  clock_.advance(3000);
+  // What comes behind it in one go is answered behind it.
+  EXPECT_EQ(client_->ask(resp({"SAVE"}) + resp({"GET", "none"}), "+OK\r\n$-1\r\n"),
+            "+OK\r\n$-1\r\n");
+  expect({"LASTSAVE"}, ":1700000003\r\n");
+  EXPECT_EQ(info("rdb_changes_since_last_save"), "0");
+  EXPECT_EQ(info("rdb_saves"), "1");
+  EXPECT_EQ(info("rdb_bgsave_in_progress"), "0");
+  EXPECT_EQ(info("rdb_last_bgsave_time_sec"), "0");
+  expect({"SET", "late", "1"}, "+OK\r\n");
+  start();
+  EXPECT_EQ(info("rdb_last_load_keys_loaded"), "5");
+  EXPECT_EQ(info("rdb_changes_since_last_save"), "0");
+  expect({"MGET", "a", "b", "late"}, "*3\r\n$1\r\n1\r\n$1\r\n2\r\n$-1\r\n");
+  expect({"SELECT", "3"}, "+OK\r\n");
+  expect({"PTTL", "a"}, ":2000\r\n");
+  TestClient again(server_->memcached_port());
+  EXPECT_EQ(again.ask("get m\r\n", "VALUE m 77 1\r\nv\r\nEND\r\n"), "VALUE m 77 1\r\nv\r\nEND\r\n");
+  EXPECT_EQ(again.ask("mg stale v\r\n", "VA 2 X W\r\nhi\r\n"), "VA 2 X W\r\nhi\r\n");
+}
+
+// A version that a client has seen is given to nothing else, whatever was lost.
+TEST_F(SaveServerTest, VersionsOfTheTimeBehindTheSnapshotDoNotComeBack) {
+  TestClient memcached(server_->memcached_port());
+  const auto version = [](TestClient& of) {
+    of.send("gets k\r\n");
+    std::string line;
+    while (!line.ends_with("\r\n")) line += of.receive(1);
+    of.receive(8);
+    return std::stoull(line.substr(line.rfind(' ')));
+  };
+  EXPECT_EQ(memcached.ask("set k 0 0 1\r\na\r\n", "STORED\r\n"), "STORED\r\n");
+  expect({"SAVE"}, "+OK\r\n");
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_EQ(memcached.ask("set k 0 0 1\r\nb\r\n", "STORED\r\n"), "STORED\r\n");
+  }
+  const uint64_t before = version(memcached);
+  start();
+  TestClient again(server_->memcached_port());
+  EXPECT_GT(version(again), before);
+}
+
+TEST_F(SaveServerTest, OneAtATime) {
+  expect({"SET", "a", "1"}, "+OK\r\n");
+  files_.hold_syncs(true);
+  expect({"BGSAVE"}, "+Background saving started\r\n");
+  expect({"BGSAVE", "SCHEDULE"}, "-ERR Background save already in progress\r\n");
+  expect({"SAVE"}, "-ERR Background save already in progress\r\n");
+  expect({"BGSAVE", "later"}, "-ERR syntax error\r\n");
+  expect({"SET", "a", "2"}, "+OK\r\n");
+  EXPECT_EQ(info("rdb_bgsave_in_progress"), "1");
+  files_.hold_syncs(false);
+  wait_for_saves(1);
+  expect({"SAVE"}, "+OK\r\n");
+  EXPECT_EQ(info("rdb_saves"), "2");
+}
+
+// The old file stays, and the next attempt works.
+TEST_F(SaveServerTest, ADiskThatFailsIsTold) {
+  expect({"SET", "a", "old"}, "+OK\r\n");
+  expect({"SAVE"}, "+OK\r\n");
+  expect({"SET", "a", "new"}, "+OK\r\n");
+  files_.fail_after(1, 1'000'000, ENOSPC);
+  expect({"SAVE"}, "-ERR\r\n");
+  EXPECT_EQ(info("rdb_last_bgsave_status"), "err");
+  EXPECT_EQ(info("rdb_changes_since_last_save"), "1");
+  expect({"SET", "b", "goes on"}, "+OK\r\n");
+  files_.heal();
+  EXPECT_EQ(RdbFile(file()).items(), 1u);
+  expect({"SAVE"}, "+OK\r\n");
+  EXPECT_EQ(info("rdb_last_bgsave_status"), "ok");
+  EXPECT_EQ(RdbFile(file()).items(), 2u);
+}
+
+TEST_F(SaveServerTest, SavePointsSaveByThemselves) {
+  options_.save = {{3600, 1}, {10, 3}};
+  start();
+  expect({"CONFIG", "GET", "save"}, "*2\r\n$4\r\nsave\r\n$11\r\n3600 1 10 3\r\n");
+  expect({"MSET", "a", "1", "b", "2"}, "+OK\r\n");
+  clock_.advance(11'000);
+  expect({"SET", "c", "3"}, "+OK\r\n");
+  wait_for_saves(1);
+  EXPECT_EQ(RdbFile(file()).items(), 3u);
+  expect({"CONFIG", "SET", "save", "60"},
+         "-ERR CONFIG SET failed (possibly related to argument 'save') - Invalid save "
+         "parameters\r\n");
+  expect({"CONFIG", "SET", "save", "5 1"}, "+OK\r\n");
+  expect({"FLUSHALL"}, "+OK\r\n");
+  clock_.advance(6'000);
+  wait_for_saves(2);
+  EXPECT_EQ(RdbFile(file()).items(), 0u);
+  expect({"CONFIG", "SET", "save", ""}, "+OK\r\n");
+  expect({"CONFIG", "GET", "save"}, "*2\r\n$4\r\nsave\r\n$0\r\n\r\n");
+}
+
+TEST_F(SaveServerTest, WhatCannotBeReadEndsTheStartAndStays) {
+  const std::string list = std::string("REDIS0010\x01\x04list\x01\x01x\xFF") + std::string(8, '\0');
+  for (const std::string& bytes : {list, std::string("REDIS"), std::string("something else")}) {
+    std::ofstream(file(), std::ios::binary | std::ios::trunc) << bytes;
+    EXPECT_THROW(start(), RdbError);
+    std::ostringstream text;
+    text << std::ifstream(file(), std::ios::binary).rdbuf();
+    EXPECT_EQ(text.str(), bytes);
+  }
+  std::filesystem::remove(file());
+  start();
+  expect({"SELECT", "5"}, "+OK\r\n");
+  expect({"SET", "a", "1"}, "+OK\r\n");
+  expect({"SAVE"}, "+OK\r\n");
+  options_.store.databases = 5;
+  EXPECT_THROW(start(), RdbError);
+}
+
+// As Redis does.
+TEST_F(SaveServerTest, WithAJournalTheSnapshotIsWrittenAndNotRead) {
+  expect({"SET", "a", "1"}, "+OK\r\n");
+  expect({"SAVE"}, "+OK\r\n");
+  options_.appendonly = true;
+  start();
+  expect({"DBSIZE"}, ":0\r\n");
+  expect({"MSET", "b", "2", "c", "3"}, "+OK\r\n");
+  expect({"SAVE"}, "+OK\r\n");
+  EXPECT_EQ(RdbFile(file()).items(), 2u);
+  start();
+  expect({"GET", "b"}, "$1\r\n2\r\n");
+  // Also while the journal cannot be written.
+  expect({"SET", "b", "3"}, "+OK\r\n");
+}
+
+TEST_F(SaveServerTest, TheEndSavesWhereThereAreSavePoints) {
+  std::atomic<bool> asked{false};
+  server_->state().shutdown.owner = [&] { asked = true; };
+  expect({"SHUTDOWN", "now", "save", "nosave"}, "-ERR syntax error\r\n");
+  expect({"SHUTDOWN", "abort"}, "-ERR No shutdown in progress.\r\n");
+  expect({"SET", "a", "1"}, "+OK\r\n");
+  EXPECT_TRUE(server_->prepare_end());
+  EXPECT_FALSE(std::filesystem::exists(file()));
+  server_->state().saves.set_points({{3600, 1}});
+  // A disk that fails keeps the server alive, and who asked is told.
+  files_.fail_after(0, 1'000'000, EIO);
+  client_->send(resp({"SHUTDOWN"}));
+  while (!asked) std::this_thread::yield();
+  TestClient other(server_->resp_port());
+  EXPECT_EQ(other.ask(resp({"PING"}), "+PONG\r\n"), "+PONG\r\n");
+  EXPECT_FALSE(server_->prepare_end());
+  const std::string failed = "-ERR Errors trying to SHUTDOWN. Check logs.\r\n";
+  EXPECT_EQ(client_->receive(failed.size()), failed);
+  EXPECT_EQ(other.ask(resp({"SET", "b", "2"}), "+OK\r\n"), "+OK\r\n");
+  files_.heal();
+  EXPECT_TRUE(server_->prepare_end());
+  server_->stop();
+  EXPECT_TRUE(server_->save_rest());
+  EXPECT_EQ(RdbFile(file()).items(), 2u);
+}
+
+}  // namespace
+}  // namespace isotherm::save_server_test

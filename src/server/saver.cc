@@ -1,0 +1,131 @@
+#include "server/saver.h"
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <new>
+#include <system_error>
+#include <utility>
+
+#include "durability/rdb_format.h"
+#include "durability/snapshot_file.h"
+#include "net/log.h"
+#include "net/version.h"
+
+namespace isotherm {
+namespace {
+
+// What Redis shows of a file before it reads it, and how many keys are to come.
+std::string head_of(const Snapshot::Moment& moment, uint64_t used_memory) {
+  std::string head(rdb::magic);
+  const std::string version = std::to_string(rdb::version);
+  head += std::string(rdb::version_digits - version.size(), '0') + version;
+  rdb::put_aux("redis-ver", net::redis_version, head);
+  rdb::put_aux("redis-bits", "64", head);
+  rdb::put_aux("ctime", std::to_string(moment.at_ms / 1000), head);
+  rdb::put_aux("used-mem", std::to_string(used_memory), head);
+  rdb::put_aux("aof-base", "0", head);
+  rdb::put_aux(rdb::version_field, std::to_string(moment.version), head);
+  for (size_t i = 0; i < moment.databases.size(); ++i) {
+    const DatabaseStats& database = moment.databases[i];
+    if (database.keys == 0) continue;
+    head += static_cast<char>(rdb::select_db);
+    rdb::put_length(i, head);
+    head += static_cast<char>(rdb::resize_db);
+    rdb::put_length(database.keys, head);
+    rdb::put_length(database.expires, head);
+  }
+  return head;
+}
+
+}  // namespace
+
+Saver::Saver(Engine& engine, SaveWish& wish, std::string folder, std::string name, Files& files,
+             std::function<void()> told)
+    : engine_(engine),
+      wish_(wish),
+      folder_(std::move(folder)),
+      name_(std::move(name)),
+      files_(files),
+      told_(std::move(told)),
+      snapshot_(engine) {
+  wish_.begin_at(now_s(), engine_.stats().changes);
+  thread_ = std::thread([this] { run(); });
+}
+
+void Saver::stop() {
+  wish_.stop();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Saver::run() {
+  constexpr std::chrono::milliseconds between_looks(100);
+  while (!wish_.stops()) {
+    if (wish_.wait(between_looks) || (!wish_.stops() && is_due())) save();
+  }
+}
+
+// As in Redis: the first point that is met, but soon after a failure.
+bool Saver::is_due() const {
+  constexpr int64_t after_failure_s = 5;
+  const SavePoints points = wish_.points();
+  if (points.empty()) return false;
+  const int64_t now = now_s();
+  if (wish_.failed() && now - wish_.tried_s() <= after_failure_s) return false;
+  const auto changes = static_cast<int64_t>(engine_.stats().changes - wish_.changes());
+  return std::any_of(points.begin(), points.end(), [&](const SavePoint& point) {
+    return changes >= point.changes && now - wish_.saved_s() > point.seconds;
+  });
+}
+
+void Saver::save() {
+  wish_.begin(now_s());
+  bool worked = false;
+  try {
+    worked = write();
+  } catch (const std::exception& error) {
+    net::log(net::LogLevel::warning, error.what());
+  }
+  if (worked) net::log(net::LogLevel::notice, "the snapshot is on disk: " + folder_ + "/" + name_);
+  wish_.end(worked, now_s(), changes_);
+  told_();
+}
+
+bool Saver::write() {
+  if (engine_.stats().on_device) {
+    net::log(net::LogLevel::warning, "there are no snapshots while the index is on a GPU");
+    return false;
+  }
+  Worker worker(engine_);
+  Snapshot::Step last = Snapshot::Step::flushed;
+  bool worked = false;
+  try {
+    while (last == Snapshot::Step::flushed && !wish_.stops()) worked = write_once(worker, last);
+  } catch (...) {
+    snapshot_.end(worker);
+    throw;
+  }
+  snapshot_.end(worker);
+  return worked;
+}
+
+bool Saver::write_once(Worker& worker, Snapshot::Step& last) {
+  last = Snapshot::Step::done;
+  const Snapshot::Moment* const moment = snapshot_.begin(worker);
+  if (moment == nullptr) throw std::bad_alloc();
+  changes_ = moment->changes;
+  SnapshotFile file(files_, folder_, name_);
+  file.write(head_of(*moment, engine_.used_memory()));
+  const auto write = [&](std::string_view bytes) { return file.write(bytes) >= 0; };
+  do {
+    last = snapshot_.step(write);
+  } while (last == Snapshot::Step::more && !wish_.stops() && file.error() == 0);
+  if (last == Snapshot::Step::flushed || wish_.stops()) return false;
+  file.write(std::string(1, static_cast<char>(rdb::eof)));
+  if (file.finish() >= 0) return true;
+  net::log(net::LogLevel::warning,
+           "the snapshot cannot be written: " + std::generic_category().message(-file.error()));
+  return false;
+}
+
+}  // namespace isotherm

@@ -1,0 +1,60 @@
+// Saver: a thread that writes snapshots of the store to a file: when somebody asks (SAVE, BGSAVE),
+// or at the save points (durability/save_wish.h).
+//
+// A snapshot is of one moment (engine/snapshot.h). A flush that comes while it is written makes it
+// begin anew. The file is Redis's RDB format, takes the place of the one before when it is whole
+// and on disk, and says in its first fields which versions items had, so that those given after a
+// start are larger than all that anybody can have seen.
+//
+// By itself it tries again `after_failure` behind a failure.
+//
+// Threads. Its own; a worker of the engine while it saves. It stops before the loops that `told`
+// wakes go, and goes behind all who may have its snapshot as their sink.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <thread>
+
+#include "durability/files.h"
+#include "durability/save_wish.h"
+#include "engine/engine.h"
+#include "engine/snapshot.h"
+
+namespace isotherm {
+
+class SnapshotFile;
+
+class Saver {
+ public:
+  // `told`: somebody may wait for the end of a snapshot; called at each.
+  Saver(Engine& engine, SaveWish& wish, std::string folder, std::string name, Files& files,
+        std::function<void()> told);
+  ~Saver() { stop(); }
+  Saver(const Saver&) = delete;
+  Saver& operator=(const Saver&) = delete;
+
+  // Leaves a snapshot that is under way, and writes none any more. Its sink stays until it goes.
+  void stop();
+
+ private:
+  void run();
+  bool is_due() const;
+  void save();
+  bool write();
+  bool write_once(Worker& worker, Snapshot::Step& last);
+  int64_t now_s() const { return engine_.clock().now_ms() / 1000; }
+
+  Engine& engine_;
+  SaveWish& wish_;
+  const std::string folder_;
+  const std::string name_;
+  Files& files_;
+  const std::function<void()> told_;
+  Snapshot snapshot_;
+  uint64_t changes_ = 0;  // at the moment of the last
+  std::thread thread_;
+};
+
+}  // namespace isotherm

@@ -1,0 +1,75 @@
+#include "server/store_filler.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+namespace isotherm {
+
+uint64_t count_keys(const Engine& engine) {
+  uint64_t keys = 0;
+  for (uint32_t i = 0; i < engine.options().databases; ++i) keys += engine.database(i).keys;
+  return keys;
+}
+
+void for_each_part(uint32_t parts, uint32_t threads,
+                   const std::function<void(uint32_t part)>& work) {
+  std::atomic<uint32_t> next{0};
+  std::mutex mutex;
+  std::exception_ptr failed;
+  std::vector<std::thread> running;
+  for (uint32_t i = 0; i < std::min(parts, threads); ++i) {
+    running.emplace_back([&] {
+      try {
+        for (uint32_t part = next++; part < parts; part = next++) work(part);
+      } catch (...) {
+        const std::lock_guard guard(mutex);
+        if (failed == nullptr) failed = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& thread : running) thread.join();
+  if (failed != nullptr) std::rethrow_exception(failed);
+}
+
+StoreFiller::StoreFiller(Engine& engine) : now_ms_(engine.clock().now_ms()), worker_(engine) {
+  with_state_.reserve(most_rows);
+}
+
+std::string_view StoreFiller::copy(std::string_view text) {
+  copied_ += text.size();
+  return copies_.emplace_back(text);
+}
+
+void StoreFiller::put(const Item& item, bool copies) {
+  if (item.expiry != no_expiry && item.expiry <= now_ms_) {
+    ++expired_;
+    return;
+  }
+  const std::string_view key = copies ? copy(item.key) : item.key;
+  const std::string_view value = copies ? copy(item.value) : item.value;
+  batch_.select(item.database);
+  if (item.state == 0) {
+    batch_.put(key, value, 0, item.expiry, item.flags);
+  } else {
+    with_state_.push_back({.kind = MetaRequest::Kind::store, .kept_state = item.state});
+    batch_.meta(key, value, with_state_.back(), item.expiry, item.flags);
+  }
+  if (batch_.size() == most_rows || copied_ > most_copied) finish();
+}
+
+void StoreFiller::finish() {
+  worker_.submit(batch_, now_ms_);
+  for (Batch::Row row = 0; row < batch_.size(); ++row) {
+    refused_ += batch_.reply(row).status != Status::ok;
+  }
+  batch_.clear();
+  with_state_.clear();
+  copies_.clear();
+  copied_ = 0;
+  worker_.maintain(now_ms_);
+}
+
+}  // namespace isotherm

@@ -1,0 +1,65 @@
+// StoreFiller: puts items that were read from disk into a store, in batches, by a worker of its
+// own.
+//
+// What has expired is left out. Keys and values have to stay until `finish`, or the next batch,
+// unless they are told to be copied.
+//
+// Threads. One each, as many as there are parts of what is read.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/engine.h"
+#include "isotherm/batch.h"
+#include "items/meta_request.h"
+
+namespace isotherm {
+
+// Of all databases.
+uint64_t count_keys(const Engine& engine);
+// Runs work(part) for each part, in threads of its own, as many as `threads`. The first exception
+// is thrown here.
+void for_each_part(uint32_t parts, uint32_t threads,
+                   const std::function<void(uint32_t part)>& work);
+
+class StoreFiller {
+ public:
+  struct Item {
+    uint32_t database;
+    std::string_view key;
+    std::string_view value;
+    int64_t expiry;  // no_expiry: none
+    uint32_t flags;
+    uint64_t state;  // items/meta_state.h; 0: none
+  };
+
+  explicit StoreFiller(Engine& engine);
+
+  void put(const Item& item, bool copies = false);
+  void finish();
+  // How many could not be stored, and how many had expired.
+  uint64_t refused() const { return refused_; }
+  uint64_t expired() const { return expired_; }
+
+ private:
+  static constexpr Batch::Row most_rows = 512;
+  static constexpr uint64_t most_copied = 4 << 20;
+
+  std::string_view copy(std::string_view text);
+
+  const int64_t now_ms_;
+  Worker worker_;
+  Batch batch_;
+  std::vector<MetaRequest> with_state_;
+  std::deque<std::string> copies_;
+  uint64_t copied_ = 0;
+  uint64_t refused_ = 0;
+  uint64_t expired_ = 0;
+};
+
+}  // namespace isotherm

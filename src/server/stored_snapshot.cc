@@ -1,0 +1,53 @@
+#include "server/stored_snapshot.h"
+
+#include <atomic>
+#include <filesystem>
+#include <system_error>
+
+#include "durability/rdb_file.h"
+#include "net/log.h"
+#include "server/store_filler.h"
+
+namespace isotherm {
+namespace {
+
+// Versions that were given behind the snapshot, and are on no disk, are not to be given once more:
+// a client may have kept one for a compare-and-swap.
+constexpr uint64_t versions_left_out = uint64_t{1} << 32;
+
+}  // namespace
+
+LoadedSnapshot load_snapshot(const net::ServerOptions& options, Engine& engine) {
+  LoadedSnapshot loaded;
+  const std::string path = options.dir + "/" + options.dbfilename;
+  std::error_code error;
+  if (!std::filesystem::exists(path, error) && !error) return loaded;
+  const RdbFile file(path);
+  if (file.databases() > engine.options().databases) {
+    throw RdbError("snapshot: " + path + " has keys in database " +
+                   std::to_string(file.databases() - 1) + ": more databases are needed");
+  }
+  if (file.last_version() != 0) engine.begin_versions(file.last_version() + versions_left_out);
+  std::atomic<uint64_t> refused{0};
+  std::atomic<uint64_t> expired{0};
+  for_each_part(file.parts(), options.threads, [&](uint32_t part) {
+    StoreFiller filler(engine);
+    file.read(part, [&](const RdbItem& item) {
+      filler.put({item.database, item.key, item.value, item.expiry, item.flags, item.state},
+                 !file.has(item.key) || !file.has(item.value));
+    });
+    filler.finish();
+    refused += filler.refused();
+    expired += filler.expired();
+  });
+  if (refused != 0) {
+    throw RdbError("snapshot: " + std::to_string(refused) + " items of " + path +
+                   " could not be stored: more maxmemory or proto-max-bulk-len are needed");
+  }
+  loaded = {true, file.items() - expired, expired};
+  net::log(net::LogLevel::notice, "the snapshot was read: " + std::to_string(loaded.loaded) +
+                                      " keys, " + std::to_string(loaded.expired) + " had expired");
+  return loaded;
+}
+
+}  // namespace isotherm
