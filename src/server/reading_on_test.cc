@@ -121,7 +121,7 @@ TEST_P(ReadingOnTest, ARequestOnAKeyThatWaitsIsNotRunAndNorIsWhatIsBehindIt) {
         resp({"RENAME", "slow", "slow"}), resp({"OBJECT", "ENCODING", "slow"}),
         resp({"BITOP", "AND", "to", "slow"}), resp({"FLUSHALL"}), resp({"FLUSHDB"}),
         resp({"DBSIZE"}), resp({"KEYS", "nothing"}), resp({"SCAN", "0", "MATCH", "nothing"}),
-        resp({"RANDOMKEY"}), resp({"INFO", "keyspace"})}) {
+        resp({"RANDOMKEY"}), resp({"INFO", "keyspace"}), resp({"EXEC"})}) {
     ASSERT_EQ(other_->ask(resp({"DEL", "a", "b"}), ":0\r\n").substr(0, 1), ":");
     send_waiting(resp({"GETDEL", "slow"}));
     client_->send(resp({"SET", "a", "1"}) + request + resp({"SET", "b", "1"}));
@@ -346,6 +346,24 @@ TEST_P(ReadingOnTest, ClientsThatSpeakMemcachedToo) {
   EXPECT_EQ(look("a", bulk("4")), bulk("4"));
   latches_["slow"].open();
   EXPECT_EQ(client_->receive_all(), "STORED\r\n4\r\nOK\r\nNOT_FOUND\r\n");
+}
+
+// As many values are waited for as may be shown; what shows none goes on.
+TEST_P(ReadingOnTest, ChangesOfMemcachedsClientsPassManyReadsThatWait) {
+  client_ = std::make_unique<TestClient>(server_->memcached_port());
+  std::string get = "get";
+  for (int i = 0; i < 64; ++i) get += " slow";
+  send_waiting(get + "\r\n");
+  client_->send("set a 0 0 1\r\n1\r\nincr a 1\r\nset b 0 0 1\r\n1\r\n");
+  wait_for("b", "1");
+  EXPECT_EQ(look("a", bulk("2")), bulk("2"));
+  // A get stays, and what is behind it.
+  client_->send("get c\r\nset c 0 0 1\r\n1\r\n");
+  pass_turns();
+  EXPECT_EQ(look("c", "$-1\r\n"), "$-1\r\n");
+  EXPECT_FALSE(client_->has_input());
+  latches_["slow"].open();
+  expect_replies("END\r\nSTORED\r\n2\r\nSTORED\r\nEND\r\nSTORED\r\n");
 }
 
 // Its keys are a group's of another thread, which stands still.

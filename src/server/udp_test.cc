@@ -256,6 +256,45 @@ TEST_F(UdpTest, ARepeatedDatagramRunsOnce) {
   EXPECT_EQ(udp.reply(), "4\r\n");
 }
 
+TEST_F(UdpTest, ARepeatedGetIsAnsweredAgain) {
+  Server& server = start();
+  UdpClient udp(server.memcached_udp_port());
+  EXPECT_EQ(udp.ask("set n 0 0 1\r\n0\r\n"), "STORED\r\n");
+  for (const std::string request : {"get n\r\n", "get n\r\nget n\r\n"}) {
+    for (int i = 0; i < 2; ++i) {
+      udp.send(request, {.id = 77});
+      EXPECT_EQ(udp.reply().substr(0, 13), "VALUE n 0 1\r\n");
+    }
+  }
+  EXPECT_EQ(count(&UdpCounters::repeated), 2u);
+  // Not where one of its requests changes something.
+  udp.send("get n\r\nincr n 1\r\n", {.id = 77});
+  EXPECT_EQ(udp.reply(), "VALUE n 0 1\r\n0\r\nEND\r\n1\r\n");
+  udp.send("get n\r\nincr n 1\r\n", {.id = 77});
+  EXPECT_EQ(udp.ask("get n\r\n"), "VALUE n 0 1\r\n1\r\nEND\r\n");
+}
+
+// Those of one turn are more than it sends.
+TEST_F(UdpTest, RepliesAreSentBeforeTheServerEnds) {
+  Server& server = start();
+  TestClient resp_client(server.resp_port());
+  const std::string value(60'000, 'v');
+  ASSERT_EQ(resp_client.ask(resp({"SET", "k", value}), "+OK\r\n"), "+OK\r\n");
+  const std::string pause = resp({"CLIENT", "PAUSE", "100000", "WRITE"});
+  ASSERT_EQ(resp_client.ask(pause, "+OK\r\n"), "+OK\r\n");
+  std::vector<std::unique_ptr<UdpClient>> clients;
+  for (int i = 0; i < 12; ++i) {
+    clients.push_back(std::make_unique<UdpClient>(server.memcached_udp_port()));
+    clients.back()->send("get k\r\n");
+  }
+  while (count(&UdpCounters::received) != clients.size()) std::this_thread::yield();
+  ASSERT_EQ(resp_client.ask(resp({"CLIENT", "UNPAUSE"}), "+OK\r\n"), "+OK\r\n");
+  while (count(&UdpCounters::sent) == 0) std::this_thread::yield();
+  server_.reset();
+  const std::string reply = "VALUE k 0 60000\r\n" + value + "\r\nEND\r\n";
+  for (const auto& client : clients) EXPECT_EQ(client->reply(), reply);
+}
+
 TEST_F(UdpTest, AServersReplyIsNoRequest) {
   Server& server = start();
   UdpClient reflected(server.memcached_udp_port(), "127.0.0.2", server.memcached_udp_port());

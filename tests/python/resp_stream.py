@@ -21,6 +21,8 @@ EXPIRY_MS = 15
 EXPIRY_PAUSE_S = 0.06
 # Every so often everything is emptied, so that what leads to a difference stays short.
 COMMANDS_PER_EPOCH = 20_000
+# These go in steps, and what they show has another order.
+NOT_IN_TRANSACTIONS = (b"SCAN", b"KEYS", b"RANDOMKEY")
 # RESP2 or RESP3, for each connection.
 PROTOCOLS = (2, 2, 3, 3)
 
@@ -79,7 +81,8 @@ class RespStream:
         self.draw = resp_commands.Draw(seed)
         self.random = self.draw.random
         self.coverage = Coverage(resp_commands.TABLE)
-        for kind in ("inline", "malformed", "large pipeline", "SCAN in steps"):
+        for kind in ("inline", "malformed", "large pipeline", "SCAN in steps", "transaction",
+                     "transaction that is not run"):
             self.coverage.other[kind] = 0
         self.weights = list(itertools.accumulate(entry.weight for entry in resp_commands.TABLE))
         self.commands = 0
@@ -154,9 +157,38 @@ class RespStream:
             self.malformed_step()
         elif roll < 0.02:
             self.scan_step()
+        elif roll < 0.08:
+            self.transaction_step()
         else:
             self.pipeline_step(self.random.choice(self.connections),
                                [self.draw_request() for _ in range(self.depth())])
+
+    def draw_in_transaction(self):
+        """What is compared byte for byte, and goes in no steps."""
+        while True:
+            request = self.draw_request()
+            if request.entry is None:
+                return request
+            if request.entry.compare == "exact" and request.entry.name not in NOT_IN_TRANSACTIONS:
+                return Request(request.arguments)
+
+    def transaction_step(self):
+        """A transaction, often of watched keys of which another connection may change some."""
+        connection, other = self.random.sample(self.connections, 2)
+        if self.random.random() < 0.6:
+            keys = self.random.sample(resp_commands.KEYS, self.random.randint(1, 6))
+            self.pipeline_step(connection, [Request([b"WATCH", *keys])])
+            if self.random.random() < 0.7:
+                by = self.random.choice([connection, other])
+                self.pipeline_step(by, [self.draw_in_transaction()])
+        requests = [Request([b"MULTI"])]
+        for _ in range(self.random.choice([0, 1, 2, 5, 20])):
+            requests.append(self.draw_in_transaction())
+        end = self.random.choice([b"EXEC"] * 8 + [b"DISCARD"])
+        requests.append(Request([end]))
+        self.coverage.other["transaction that is not run"] += end != b"EXEC"
+        self.coverage.other["transaction"] += 1
+        self.pipeline_step(connection, requests)
 
     def pipeline_step(self, connection, requests):
         self.history.append((connection.number, requests))

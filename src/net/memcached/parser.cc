@@ -25,6 +25,7 @@ constexpr std::string_view bad_delete =
 constexpr std::string_view error_answer = "ERROR\r\n";
 
 bool touches(MemcachedVerb verb) { return verb == gat || verb == gats; }
+bool shows_values(MemcachedVerb verb) { return verb >= get && verb <= meta_get; }
 
 bool is_noreply(std::string_view word) { return word == "noreply"; }
 
@@ -182,7 +183,8 @@ size_t MemcachedParser::run_line(const Line& line, Turn& turn) {
   const std::string_view name = take_word(rest);
   const Command* command = find_command(name);
   const bool only_reads = command != nullptr && (command->verb == get || command->verb == gets);
-  if (!only_reads && turn.reads_left == 0) return stop_early();
+  const bool shows = command != nullptr && shows_values(command->verb);
+  if (turn.reads_left == 0 && (turn.waiting != nullptr ? shows : !only_reads)) return stop_early();
   const size_t taken = only_reads ? run_get(*command, rest, line, turn)
                                   : run_change(command, name, rest, line, turn);
   if (!only_reads && taken != 0) fixed_answers_ = turn.answers.size();
@@ -291,7 +293,8 @@ size_t MemcachedParser::run_get_and_touch(MemcachedVerb verb, std::string_view r
 size_t MemcachedParser::run_keys(const Keys& keys, std::string_view input, Turn& turn) {
   keys_.reset();
   const bool changes = touches(keys.verb);
-  const Batch::Row most = changes ? std::min(turn.rows_left, turn.reads_left) : turn.rows_left;
+  const bool bounded = changes || turn.waiting != nullptr;
+  const Batch::Row most = bounded ? std::min(turn.rows_left, turn.reads_left) : turn.rows_left;
   MemcachedAnswer answer{.verb = keys.verb, .row = turn.batch.size()};
   answer.line_end = input.data() + keys.line_bytes;
   std::string_view rest = input.substr(0, keys.key_bytes);

@@ -52,7 +52,7 @@ class MemcachedParser {
     Batch::Row rows_left;
     Batch& batch;
     std::vector<MemcachedAnswer>& answers;
-    // Of them, rows that show values, before a command that is no get.
+    // Of them, rows that show values, before a command that is no get; behind what waits, of all.
     Batch::Row reads_left = std::numeric_limits<Batch::Row>::max();
     CopyRation* copies = nullptr;          // what append and prepend take from; null: no ration
     bool pausing = false;                  // set when that is used up

@@ -37,7 +37,7 @@ class MemcachedProtocol final : public Protocol {
     rows = std::min(rows, server_.options.memcached_reqs_per_event);
     Batch::Row reads = reads_before_change(value_bytes_);
     if (turn.waiting != nullptr) [[unlikely]]
-      rows = reads -= std::min(reads, aside_reads_);
+      reads -= std::min(reads, aside_reads_);
     const Batch::Row first = turn.batch.size();
     const size_t parsed = parser_.parse(
         input, {turn.now_ms(), rows, turn.batch, answers_, reads, &turn.copies, false, turn.waiting,

@@ -168,6 +168,8 @@ class Call {
   void copies() {
     if (!turn.copies.take()) queue_.pausing = true;
   }
+  // So many of its rows may show values.
+  void shows(Batch::Row rows) { queue_.reads += rows; }
   // Nothing more of the connection is parsed in this turn.
   void pause() { queue_.pausing = true; }
   // Whether its rows are in a transaction's group.

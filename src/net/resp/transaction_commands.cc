@@ -156,9 +156,10 @@ void append_commands(Execution& execution, Batch& batch) {
   batch.select(database);
 }
 
+// Where nothing is handled later the session may have gone on by now.
 void write_to(Output& output, const Answer& answer, const AnswerSource& source,
               Execution& execution) {
-  RespWriter writer(output, execution.session->version);
+  RespWriter writer(output, execution.any_later ? execution.session->version : answer.version);
   answer.encode(answer, source, writer);
   const std::string_view code = writer.error_code();
   if (code.empty()) return;
@@ -168,7 +169,8 @@ void write_to(Output& output, const Answer& answer, const AnswerSource& source,
 
 void write_answer(const Answer& answer, const AnswerSource& source, Execution& execution,
                   Output& output) {
-  if (!answer.origin.muted && execution.session->replies != Replies::off) {
+  const bool off = execution.any_later && execution.session->replies == Replies::off;
+  if (!answer.origin.muted && !off) {
     return write_to(output, answer, source, execution);
   }
   Output nowhere;
@@ -291,6 +293,7 @@ void exec(Call& call) {
   const bool guarded = execution.watched_end != execution.first;
   if (guarded || execution.end > execution.first + 1) batch.group(execution.first);
   if (execution.any_later || execution.queue.pausing) call.pause();
+  call.shows(execution.end - execution.first);
   show_transaction(session);
   call.answer(encode_exec, execution.first, execution.end - execution.first,
               reinterpret_cast<intptr_t>(&execution));

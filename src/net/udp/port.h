@@ -15,7 +15,8 @@
 // Nobody is told of what is dropped, but all is counted (UdpCounters): datagrams without a header
 // or a request, those longer than a buffer or that end in the middle of a request, one of several,
 // those that are not of the text protocol or come from a port with the number of this one (a
-// server's, whose replies would be answered for ever), and repeats (repeats.h).
+// server's, whose replies would be answered for ever), and repeats (repeats.h) but of gets, which
+// are answered again.
 //
 // How much is answered. Anybody can have replies sent to others by writing their address on a
 // datagram. So a reply takes, headers included, at most `memcached_udp_amplification` times the
@@ -59,6 +60,8 @@ class UdpPort final : public Watched {
   static constexpr size_t most_unsent = 16 << 20;
   // Of a turn, after which the requests of datagrams wait for the next one.
   static constexpr Batch::Row most_rows = 1 << 13;
+  // Calls of 64 datagrams each that a turn sends by.
+  static constexpr int most_sends = 4;
 
   // Throws std::system_error where somebody has the address, who would share it with the ports of
   // this server without a word.
@@ -66,6 +69,7 @@ class UdpPort final : public Watched {
   // Binds; throws std::system_error.
   UdpPort(ServerState& server, LoopCounters& counters, BufferPool& pool,
           const SocketAddress& address);
+  // Sends what is unsent, unless the network takes nothing for a while.
   ~UdpPort();
   UdpPort(const UdpPort&) = delete;
   UdpPort& operator=(const UdpPort&) = delete;
@@ -83,7 +87,7 @@ class UdpPort final : public Watched {
   uint64_t parse(LoopTurn& turn);
   // Of those whose rows are ready, or of all if it has `ended`.
   void reply(LoopTurn& turn, bool ended);
-  // What the socket takes.
+  // What the socket takes, by a few calls.
   void send();
 
   // Some requests wait for the end of a pause.
@@ -108,6 +112,7 @@ class UdpPort final : public Watched {
   void account(Exchange& exchange);
   bool is_trusted(const Exchange& exchange) const;
   void free(Exchange& exchange);
+  void send_all();
   size_t gather(Exchange& exchange, Sending& sending);
   size_t note_sent(const Sending& sending, size_t sent);
 
