@@ -34,6 +34,7 @@ struct ExactKernel {
   static constexpr uint32_t threads = 32;
   static constexpr uint32_t most_blocks = 512;
   static constexpr uint32_t rows_per_block = 256;  // so that small parts need few
+  static constexpr uint32_t at_a_time = 8;         // looks at 32 rows each that are under way
 
   ItemPart part;
   ExactChains chains;
@@ -41,12 +42,17 @@ struct ExactKernel {
   template <class Lane>
   ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
     const uint32_t number = lane.thread();
-    for (uint32_t first = 0; first < part.rows; first += 32) {
-      const uint32_t row = first + number;
-      const bool wanted = row < part.rows && is_mine(lane, row);
-      uint32_t rows = lane.ballot(whole_warp, wanted);
-      if (number != 0) continue;
-      for (; rows != 0; rows &= rows - 1) work<Lane>(first + lowest_bit(rows));
+    for (uint32_t first = 0; first < part.rows; first += 32 * at_a_time) {
+      bool wanted[at_a_time];
+      for (uint32_t k = 0; k < at_a_time; ++k) {
+        const uint32_t row = first + 32 * k + number;
+        wanted[k] = row < part.rows && is_mine(lane, row);
+      }
+      for (uint32_t k = 0; k < at_a_time; ++k) {
+        uint32_t rows = lane.ballot(whole_warp, wanted[k]);
+        if (number != 0) continue;
+        for (; rows != 0; rows &= rows - 1) work<Lane>(first + 32 * k + lowest_bit(rows));
+      }
     }
   }
 

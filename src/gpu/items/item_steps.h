@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <stdexcept>
 
 #include "gpu/items/item_find_kernels.h"
 #include "gpu/items/item_reply_kernels.h"
@@ -33,6 +34,7 @@ class ItemSteps {
         parts_(options.parts_before),
         index_(memory, index_options(options)),
         room_(memory, options, index_, stream) {
+    if (options.part_rows > most_item_rows) throw std::invalid_argument("parts of too many rows");
     index_.reserve_workspace(options.part_rows);
   }
 
