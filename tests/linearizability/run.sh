@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Linearizability of one-key histories: run.sh [server-binary] [histories]
-# A half of the histories runs without a memory cap, a quarter with each of two eviction policies. Of
-# each part a half has a router that makes keys hot and cold by chance.
+# A half of the histories runs without a memory cap, a quarter with each of two eviction policies. A half
+# of the former, and all of one policy, have a router that makes keys hot and cold by chance.
 set -euo pipefail
 here="$(cd "$(dirname "$0")" && pwd)"
 server="$(realpath "${1:-$here/../../build/release/isotherm-server}")"
@@ -30,13 +30,9 @@ part() {
   stop_server
 }
 
-# both HISTORIES CHECKER-FLAGS -- SERVER-FLAGS
-both() {
-  part $(($1 - $1 / 2)) "${@:2}"
-  part $(($1 / 2)) "${@:2}" --router chance --router-bins 64 --router-interval 1
-}
-
 quarter=$((histories / 4))
-both $((histories - 2 * quarter)) --
-both "$quarter" -evicting -- --maxmemory 64mb --maxmemory-policy allkeys-lru
-both "$quarter" -evicting -- --maxmemory 64mb --maxmemory-policy allkeys-random
+flapping=(--router chance --router-bins 64 --router-interval 1)
+part $((histories - 3 * quarter)) --
+part "$quarter" -- "${flapping[@]}"
+part "$quarter" -evicting -- --maxmemory 64mb --maxmemory-policy allkeys-lru
+part "$quarter" -evicting -- --maxmemory 64mb --maxmemory-policy allkeys-random "${flapping[@]}"
