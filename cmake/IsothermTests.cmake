@@ -20,9 +20,15 @@ function(isotherm_add_unit_tests)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/*_test.cc"
     "${PROJECT_SOURCE_DIR}/tests/fake_device/*_test.cc")
   if(ISOTHERM_SANITIZE MATCHES "thread")
-    # Of these tests one thread runs each, as of those that tests/tsan_except.txt names.
-    list(FILTER sources EXCLUDE REGEX
-      "/gpu/[a-z]+/(awaited_gets|device_item_.*|fixed_device_table|reserved_table|try_kernels|unlink_kernel)_test\\.cc$")
+    file(STRINGS "${PROJECT_SOURCE_DIR}/tests/one_thread.txt" one_thread REGEX "_test\\.cc$")
+    list(TRANSFORM one_thread PREPEND "${PROJECT_SOURCE_DIR}/src/")
+    foreach(source IN LISTS one_thread)
+      file(STRINGS "${source}" threads REGEX "std::(j?thread|async)")
+      if(threads)
+        message(FATAL_ERROR "${source} starts threads, so it may not be in tests/one_thread.txt")
+      endif()
+    endforeach()
+    list(REMOVE_ITEM sources ${one_thread})
   endif()
   isotherm_set_isa_flags(${sources})
   if(sources)

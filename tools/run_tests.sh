@@ -4,7 +4,8 @@
 # Usage: run_tests.sh [--long] [stage…]   (all stages; --long: more histories, longer fuzzing)
 #        run_tests.sh --quick             (after an edit: what it changed in the release build, the
 #                                          unit tests of the folders of src/ it is in, all scripts)
-# Stages that a "+" joins run at the same time, since most of them wait more than they compute.
+# Stages that a "+" joins run at the same time: most of them wait more than they compute, or leave a
+# processor idle towards their end.
 # The output of each stage is in build/logs; that of a failed stage is printed, too, and the lines of
 # it that name what failed once more behind the table.
 #
@@ -13,9 +14,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-stages=(setup format+layers+cuda+clang release unit+tidy asan tsan_build tsan
+stages=(setup format+layers+cuda+clang release unit+tidy asan+tsan_build tsan
   fuzz+ctest+python+package+linearizability+system)
-declare -A allowance=([setup]=60 [format]=10 [layers]=5 [cuda]=170 [clang]=460 [release]=330
+declare -A allowance=([setup]=60 [format]=10 [layers]=5 [cuda]=170 [clang]=420 [release]=330
   [unit]=200 [asan]=260 [tsan_build]=240 [tsan]=250 [tidy]=130 [fuzz]=25 [ctest]=60 [python]=40
   [package]=50 [linearizability]=60 [system]=60 [quick]=120)
 export ISOTHERM_TEST_LONG=0
