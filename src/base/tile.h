@@ -10,7 +10,12 @@
 //   bool link(line, i, from, to)          the same; whoever reads `to` sees what was written before
 //   bool leads()                          the one lane that may have side effects
 //   lines_move                            lines may be split while the tile works (CPU)
-//   exact                                 a match is one (GPU); `first` and `second` are its words
+// and to a walk along a chain (`follow` in index/probe.h), of which the tiles of a GPU's warp take
+// each step together:
+//   Slot last(View)                       the last slot, where `shows_last` says so
+//   bool shows_last(line, found)          whether the last slot says how the tile's walk goes on
+//   vote(bool)                            whose walks go on; 0: none
+//   line = next(last, vote)               the line that the LINK leads to (GPU)
 // On the CPU a tile is one thread with a SIMD register, a view is the line's address, `match` may
 // be a wide compare that is not one access, and `slot` reads memory again, so a candidate counts
 // only if the slot still has the hash. Writers hold the line's lock, so `replace` is a store.
@@ -36,7 +41,6 @@ namespace isotherm {
 // What all CPU tiles share. Line is a template parameter, so that base need not know buckets.
 struct TileHost {
   static constexpr bool lines_move = true;
-  static constexpr bool exact = false;
 
   template <class Line>
   static ISOTHERM_INLINE const Line* load(const Line* line) {
@@ -60,6 +64,16 @@ struct TileHost {
     return replace(line, i, from, to);
   }
   static ISOTHERM_INLINE bool leads() { return true; }
+
+  template <class Line>
+  static ISOTHERM_INLINE Pair last(const Line* view) {
+    return slot(view, Line::last);
+  }
+  template <class Line>
+  static ISOTHERM_INLINE bool shows_last(const Line* /*line*/, bool /*found*/) {
+    return true;
+  }
+  static ISOTHERM_INLINE bool vote(bool goes_on) { return goes_on; }
 };
 
 struct TilePlain : TileHost {

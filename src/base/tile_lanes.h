@@ -24,8 +24,6 @@ class TileLanes {
   static constexpr uint32_t lanes = tile_lanes;
   // Splits are kernels of their own, between batches.
   static constexpr bool lines_move = false;
-  // A view is what was read, as units of 16 bytes, so a match needs no second look.
-  static constexpr bool exact = true;
   using View = Pair;
 
   ISOTHERM_HOST_DEVICE explicit TileLanes(const Lane& lane)

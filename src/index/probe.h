@@ -8,6 +8,9 @@
 // line is not MOVED when read afterwards; a line that was not moved then was not moved when the
 // candidate was read. Overflow lines need no second look: they are reached through a LINK that was
 // read earlier, and a move leaves them as they were at its moment, which lies within this request.
+// `follow` is the walk behind it, on either side: on the GPU the tiles of a warp take each step
+// together, so a tile that has its entry, or no chain, goes on until all have
+// (gpu/kernel/warp_find.h).
 //
 // update. Walks the chain once; `decide(found, word)` then says what becomes of the entry: keep,
 // store another word, or erase. A new entry goes into the first free slot of the chain; if there is
@@ -73,43 +76,53 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE int first_bit(uint32_t mask) {
 template <class Tile, class View>
 ISOTHERM_HOST_DEVICE ISOTHERM_INLINE Found pick(Tile tile, const View& view, uint32_t candidates,
                                                 uint64_t hash) {
-  if constexpr (Tile::exact) {
-    if (candidates == 0) return {};
-    return {true, tile.second(view, first_bit(candidates))};
-  } else {
-    for (; candidates != 0; candidates &= candidates - 1) {
-      const Slot slot = tile.slot(view, first_bit(candidates));
-      if (slot.first == hash) return {true, slot.second};
-    }
-    return {};
+  for (; candidates != 0; candidates &= candidates - 1) {
+    const Slot slot = tile.slot(view, first_bit(candidates));
+    if (slot.first == hash) return {true, slot.second};
   }
+  return {};
 }
 
 }  // namespace probe_internal
 
-// `view` is the home line, loaded by the caller, who may thus load several lines at once.
+// Calls look(line, view) for the lines of a chain until it says that it has the entry. `view` is
+// the home line, loaded by the caller, who may thus load several lines at once.
+template <class Tile, class Line, class View, class Look>
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void follow(const Tile& tile, Line* home, View view,
+                                                 const uint64_t& hash, Look&& look) {
+  Line* line = home;
+  for (;;) {
+    const bool found = look(line, view);
+    if constexpr (Tile::lines_move) {
+      if (found && line != home) return;
+    }
+    const Slot last = tile.last(view);
+    const bool goes_on = tile.shows_last(line, found) && mark::is_mark(last, hash);
+    const auto vote = tile.vote(goes_on);
+    if (!vote) return;
+    if constexpr (!Tile::lines_move) {
+      line = tile.next(last, vote);
+    } else if (mark::is_moved(last, hash)) {
+      home = line = mark::moved_target(last, hash);
+    } else if (found) {
+      return;
+    } else {
+      line = mark::link_target(last);
+    }
+    view = tile.load(line);
+  }
+}
+
+// `view` as for follow.
 template <class Tile, class View>
 ISOTHERM_HOST_DEVICE ISOTHERM_INLINE Found find_loaded(Tile tile, const Bucket* home, View view,
                                                        uint64_t hash) {
-  const Bucket* line = home;
-  for (;; view = tile.load(line)) {
-    const Found found = probe_internal::pick(tile, view, tile.match(view, hash), hash);
-    if (found.found && (!Tile::lines_move || line != home)) return found;
-    if constexpr (Tile::exact) {
-      const uint64_t last = tile.first(view, Bucket::last);
-      if (!mark::is_mark({last, 0}, hash)) return found;
-      line = mark::link_target({last, tile.second(view, Bucket::last)});
-    } else {
-      const Slot last = tile.slot(view, Bucket::last);
-      if (!mark::is_mark(last, hash)) return found;
-      if (Tile::lines_move && mark::is_moved(last, hash)) {
-        home = line = mark::moved_target(last, hash);
-        continue;
-      }
-      if (found.found) return found;
-      line = mark::link_target(last);
-    }
-  }
+  Found found;
+  follow(tile, home, view, hash, [&](const Bucket*, View line) {
+    found = probe_internal::pick(tile, line, tile.match(line, hash), hash);
+    return found.found;
+  });
+  return found;
 }
 
 template <class Tile>

@@ -1,6 +1,7 @@
 #include "base/hash.h"
 #include "cuda/index_kernels.h"
 #include "cuda/tile_lines.cuh"
+#include "gpu/kernel/warp_find.h"
 #include "items/location.h"
 
 namespace isotherm {
@@ -26,9 +27,7 @@ struct Reply {
 struct ByteAccess {
   ByteTable table;
 
-  __device__ Found find(TileCuda tile, uint64_t key) const {
-    return isotherm::find(tile, table.index.home(key), key);
-  }
+  __device__ Home home(uint64_t key) const { return {table.index.home(key), key}; }
   template <class Decide>
   __device__ Updated update(TileCuda tile, uint64_t key, TileLines& lines, Decide&& decide) const {
     return isotherm::update(tile, table.index.home(key), key, lines, decide);
@@ -43,11 +42,10 @@ struct ByteAccess {
 struct FixedAccess {
   FixedTable table;
 
-  __device__ Found find(TileCuda tile, uint64_t key) const {
+  __device__ Home home(uint64_t key) const {
     const uint64_t hash = mix(key, table.seed);
-    if (hash != 0) return isotherm::find(tile, table.index.home(hash), hash);
-    const Slot slot = tile.slot(tile.load(table.head), 0);
-    return {slot.first != 0, slot.second};
+    if (hash == 0) return {table.head, 1};
+    return {table.index.home(hash), hash};
   }
   template <class Decide>
   __device__ Updated update(TileCuda tile, uint64_t key, TileLines& lines, Decide&& decide) const {
@@ -80,17 +78,31 @@ struct FixedAccess {
 template <Operation operation, class Access>
 __device__ Reply answer(TileCuda tile, const Access& access, TileLines& lines,
                         const Request& request) {
-  if constexpr (operation == Operation::find) {
-    return {access.find(tile, request.key), Change::none};
-  } else {
-    const auto decide = [&](bool found, uint64_t word) -> Decision {
-      if constexpr (operation == Operation::upsert) return {Action::store, request.word};
-      if constexpr (operation == Operation::erase) return {Action::erase, 0};
-      if constexpr (operation == Operation::add) return {Action::store, word + request.word};
-      return Access::swap(request, found, word);
-    };
-    const Updated updated = access.update(tile, request.key, lines, decide);
-    return {updated.previous, updated.change};
+  const auto decide = [&](bool found, uint64_t word) -> Decision {
+    if constexpr (operation == Operation::upsert) return {Action::store, request.word};
+    if constexpr (operation == Operation::erase) return {Action::erase, 0};
+    if constexpr (operation == Operation::add) return {Action::store, word + request.word};
+    return Access::swap(request, found, word);
+  };
+  const Updated updated = access.update(tile, request.key, lines, decide);
+  return {updated.previous, updated.change};
+}
+
+// The lookup that tables use: a row a lane, and whole warps.
+template <class Access>
+__global__ void look_up(Access access, Columns columns) {
+  __shared__ FindShared<FoundWord> shared;
+  const LaneCuda self;
+  const SteadyTile<LaneCuda> tile(self);
+  const WarpRounds<LaneCuda> rounds(self);
+  for (uint64_t first = rounds.first; first < columns.rows; first += rounds.stride) {
+    const uint64_t row = first + rounds.number;
+    Home home;
+    if (row < columns.rows) home = access.home(columns.keys[row]);
+    const Found found = find_in_warp<tile_lanes>(tile, shared, home);
+    if (row >= columns.rows) continue;
+    columns.previous[row] = found.found ? found : Found{};
+    columns.change[row] = Change::none;
   }
 }
 
@@ -136,7 +148,11 @@ void launch_one(Access access, const OverflowLines& lines, const Columns& column
   const uint64_t wanted = (columns.rows + threads_per_block - 1) / threads_per_block;
   if (wanted == 0) return;
   const auto blocks = static_cast<uint32_t>(wanted < max_blocks ? wanted : max_blocks);
-  run<operation><<<blocks, threads_per_block>>>(access, lines, columns);
+  if constexpr (operation == Operation::find) {
+    look_up<<<blocks, threads_per_block>>>(access, columns);
+  } else {
+    run<operation><<<blocks, threads_per_block>>>(access, lines, columns);
+  }
 }
 
 template <class Access>

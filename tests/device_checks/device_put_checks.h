@@ -61,20 +61,20 @@ class DevicePutSource : public DeviceRequestSource {
 };
 
 // Replies are wanted by every other call.
-template <class Device>
-void run_puts(ModelledDeviceTable<Device>& table, DevicePutSource& source,
+template <class Device, class Kind>
+void run_puts(ModelledTable<Device, Kind>& table, DevicePutSource& source,
               const std::vector<uint64_t>& keys) {
   table.run_uniform(DeviceOp::put, source.puts(keys), source.random()() % 2 == 0);
 }
 
 // Keys that come once, as the caller promises, with replies and without, in calls of one operation:
 // new keys, the same again, and erased; with room for all of them from the start and without.
-template <class Device>
+template <class Device, class Kind = LineKind>
 uint64_t check_promised_keys(Device& device, uint64_t scale) {
   uint64_t faults = 0;
   for (const bool room : {true, false}) {
     DevicePutSource source(27);
-    ModelledDeviceTable<Device> table(device, put_options(TryPuts::where_new, 37, 4, scale));
+    ModelledTable<Device, Kind> table(device, put_options(TryPuts::where_new, 37, 4, scale));
     if (room) table.table().reserve(scale * 16);
     for (const uint64_t rows : {uint64_t{1}, scale / 4, scale + 1, scale * 4}) {
       const std::vector<uint64_t> keys = source.keys(rows);
@@ -92,12 +92,12 @@ uint64_t check_promised_keys(Device& device, uint64_t scale) {
 }
 
 // All keys new, each once, in calls of many sizes and of several parts.
-template <class Device>
+template <class Device, class Kind = LineKind>
 uint64_t check_new_keys(Device& device, uint64_t scale) {
   uint64_t faults = 0;
   for (const TryPuts when : all_tries) {
     DevicePutSource source(20);
-    ModelledDeviceTable<Device> table(device, put_options(when, 31, 4, scale));
+    ModelledTable<Device, Kind> table(device, put_options(when, 31, 4, scale));
     for (const uint64_t rows : {uint64_t{1}, uint64_t{31}, uint64_t{33}, uint64_t{257}, scale / 4,
                                 scale, scale * 2 + 5}) {
       run_puts(table, source, source.keys(rows));
@@ -110,12 +110,12 @@ uint64_t check_new_keys(Device& device, uint64_t scale) {
 
 // Keys that are new and come up to 30 times; then all of them again among others; nearly all once;
 // and a few of them most of the times.
-template <class Device>
+template <class Device, class Kind = LineKind>
 uint64_t check_repeated_new_keys(Device& device, uint64_t scale) {
   uint64_t faults = 0;
   for (const TryPuts when : all_tries) {
     DevicePutSource source(21);
-    ModelledDeviceTable<Device> table(device, put_options(when, 33, 4, scale));
+    ModelledTable<Device, Kind> table(device, put_options(when, 33, 4, scale));
     for (const uint64_t most : {2, 2, 3, 8, 30}) {
       std::vector<uint64_t> keys = source.keys(scale / most);
       run_puts(table, source, source.repeated(keys, most));
@@ -137,12 +137,12 @@ uint64_t check_repeated_new_keys(Device& device, uint64_t scale) {
 
 // New keys among present ones, then all present, then all new: what is expected is wrong in turn.
 // Between them other operations, and puts by express, which say nothing of it.
-template <class Device>
+template <class Device, class Kind = LineKind>
 uint64_t check_wrong_guesses(Device& device, uint64_t scale) {
   uint64_t faults = 0;
   for (const TryPuts when : all_tries) {
     DevicePutSource source(22);
-    ModelledDeviceTable<Device> table(device, put_options(when, 35, 6, scale));
+    ModelledTable<Device, Kind> table(device, put_options(when, 35, 6, scale));
     std::vector<uint64_t> keys = source.keys(scale / 2);
     run_puts(table, source, keys);
     for (int i = 0; i < 2; ++i) {
@@ -165,12 +165,12 @@ uint64_t check_wrong_guesses(Device& device, uint64_t scale) {
 
 // Chains of one line and more: keys that agree in the top 20 bits of their hashes, as many as fit
 // and more, repeated; and slots that were freed in front of entries, the last one among them.
-template <class Device>
+template <class Device, class Kind = LineKind>
 uint64_t check_puts_in_full_chains(Device& device, uint64_t scale) {
   uint64_t faults = 0;
   for (const TryPuts when : {TryPuts::always, TryPuts::never}) {
     DevicePutSource source(23);
-    ModelledDeviceTable<Device> table(device, put_options(when, 37, 4, scale));
+    ModelledTable<Device, Kind> table(device, put_options(when, 37, 4, scale));
     const auto keys_of_lines = [&](uint64_t lines, uint64_t most) {
       std::vector<uint64_t> keys;
       for (uint64_t i = 0; i < lines; ++i) {
@@ -203,10 +203,10 @@ uint64_t check_puts_in_full_chains(Device& device, uint64_t scale) {
 
 // Few keys in many short calls: what two rows of one key do at the same time. The keys of extreme
 // hashes are among them, that of hash 0, which lies in the table's head, and those like marks.
-template <class Device>
+template <class Device, class Kind = LineKind>
 uint64_t check_puts_of_few_keys(Device& device, uint64_t scale) {
   DevicePutSource source(24);
-  ModelledDeviceTable<Device> table(device, put_options(TryPuts::always, 39, 4, scale));
+  ModelledTable<Device, Kind> table(device, put_options(TryPuts::always, 39, 4, scale));
   std::vector<uint64_t> special = {0, ~uint64_t{0}, table.key_of(0), table.key_of(~uint64_t{0})};
   for (uint64_t low = 1; low < 4; ++low) {
     special.push_back(table.key_of(low));
@@ -225,18 +225,18 @@ uint64_t check_puts_of_few_keys(Device& device, uint64_t scale) {
 
 // Device memory ends within calls of puts whose keys come several times: all rows of a key are
 // refused or none.
-template <class Device>
+template <class Device, class Kind = LineKind>
 uint64_t check_memory_ends_for_puts(Device& device, uint64_t scale) {
   DevicePutSource source(25);
   const uint64_t rows = std::min<uint64_t>(scale, 1 << 14);
   FixedDeviceOptions options = put_options(TryPuts::always, 41, 4, rows);
   {
-    ModelledDeviceTable<Device> empty(device, options);
+    ModelledTable<Device, Kind> empty(device, options);
     empty.run_uniform(DeviceOp::put, source.puts(std::vector<uint64_t>(rows, 1)), true);
     const DeviceTableStats stats = empty.table().stats();
     options.gpu_memory = stats.bytes + stats.workspace + (64 << 10);
   }
-  ModelledDeviceTable<Device> table(device, options);
+  ModelledTable<Device, Kind> table(device, options);
   table.run_uniform(DeviceOp::put, source.puts(std::vector<uint64_t>(rows, 1)), true);
   // Until the first is refused, and some more.
   for (int round = 0, last = 100; round < last; ++round) {
@@ -249,15 +249,15 @@ uint64_t check_memory_ends_for_puts(Device& device, uint64_t scale) {
   return table.wrong();
 }
 
-template <class Device>
+template <class Device, class Kind = LineKind>
 constexpr DeviceTableCheck<Device> device_put_checks[] = {
-    {"promised keys", check_promised_keys<Device>},
-    {"new keys", check_new_keys<Device>},
-    {"repeated new keys", check_repeated_new_keys<Device>},
-    {"wrong guesses", check_wrong_guesses<Device>},
-    {"puts in full chains", check_puts_in_full_chains<Device>},
-    {"puts of few keys", check_puts_of_few_keys<Device>},
-    {"memory ends for puts", check_memory_ends_for_puts<Device>},
+    {"promised keys", check_promised_keys<Device, Kind>},
+    {"new keys", check_new_keys<Device, Kind>},
+    {"repeated new keys", check_repeated_new_keys<Device, Kind>},
+    {"wrong guesses", check_wrong_guesses<Device, Kind>},
+    {"puts in full chains", check_puts_in_full_chains<Device, Kind>},
+    {"puts of few keys", check_puts_of_few_keys<Device, Kind>},
+    {"memory ends for puts", check_memory_ends_for_puts<Device, Kind>},
 };
 
 }  // namespace isotherm

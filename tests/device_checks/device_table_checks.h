@@ -7,13 +7,20 @@
 #include <algorithm>
 #include <ostream>
 #include <random>
+#include <unordered_map>
 #include <vector>
 
+#include "gpu/platform/device_stream.h"
+#include "gpu/table/table_scan.h"
 #include "models/modelled_device_table.h"
 
 namespace isotherm {
 
 using DeviceBatch = std::vector<DeviceRequest>;
+
+// `Kind`: of the table's index (gpu/kernel/index_kind.h).
+template <class Device, class Kind>
+using ModelledTable = ModelledDeviceTable<Device, FixedDeviceTable<Device, Kind>>;
 
 class DeviceRequestSource {
  public:
@@ -58,11 +65,11 @@ class DeviceRequestSource {
 };
 
 // Every operation in every mix, over few keys and over many, in batches of many sizes.
-template <class Device>
+template <class Device, class Kind = LineKind>
 uint64_t check_mixed_batches(Device& device, uint64_t scale) {
   DeviceRequestSource source(1);
   FixedDeviceOptions options{0, 77, 6, static_cast<uint32_t>(scale)};
-  ModelledDeviceTable<Device> table(device, options);
+  ModelledTable<Device, Kind> table(device, options);
   const std::vector<uint64_t> keys = source.keys(scale / 2);
   const std::vector<uint64_t> few(keys.begin(), keys.begin() + 5);
   for (const uint64_t rows : {uint64_t{1}, uint64_t{2}, uint64_t{7}, uint64_t{31}, uint64_t{33},
@@ -77,10 +84,10 @@ uint64_t check_mixed_batches(Device& device, uint64_t scale) {
 }
 
 // Calls of one operation, with replies and without.
-template <class Device>
+template <class Device, class Kind = LineKind>
 uint64_t check_uniform_calls(Device& device, uint64_t scale) {
   DeviceRequestSource source(2);
-  ModelledDeviceTable<Device> table(device, {0, 5, 8, static_cast<uint32_t>(scale)});
+  ModelledTable<Device, Kind> table(device, {0, 5, 8, static_cast<uint32_t>(scale)});
   std::vector<uint64_t> keys = source.keys(scale);
   for (uint64_t i = 0; i < scale / 8; ++i) keys.push_back(keys[source.random()() % scale]);
   for (const DeviceOp op : {DeviceOp::put, DeviceOp::put_if_absent, DeviceOp::add, DeviceOp::erase,
@@ -95,10 +102,10 @@ uint64_t check_uniform_calls(Device& device, uint64_t scale) {
 }
 
 // Batches of all operations in which no key comes twice, as their calls promise.
-template <class Device>
+template <class Device, class Kind = LineKind>
 uint64_t check_distinct_keys(Device& device, uint64_t scale) {
   DeviceRequestSource source(9);
-  ModelledDeviceTable<Device> table(device, {0, 21, 4, static_cast<uint32_t>(scale / 2)});
+  ModelledTable<Device, Kind> table(device, {0, 21, 4, static_cast<uint32_t>(scale / 2)});
   std::vector<uint64_t> keys = source.keys(scale);
   keys.insert(keys.end(), {0, ~uint64_t{0}, table.key_of(0), table.key_of(mark::top_bit | 1)});
   for (const uint64_t rows : {uint64_t{1}, uint64_t{33}, scale / 4, scale, scale, scale}) {
@@ -114,10 +121,10 @@ uint64_t check_distinct_keys(Device& device, uint64_t scale) {
 }
 
 // From an empty table through many splits, and back by erasing.
-template <class Device>
+template <class Device, class Kind = LineKind>
 uint64_t check_growth(Device& device, uint64_t scale) {
   DeviceRequestSource source(3);
-  ModelledDeviceTable<Device> table(device, {0, 9, 4, static_cast<uint32_t>(scale)});
+  ModelledTable<Device, Kind> table(device, {0, 9, 4, static_cast<uint32_t>(scale)});
   for (uint64_t rows = 100; rows <= scale; rows *= 3) {
     const std::vector<uint64_t> keys = source.keys(rows);
     table.run_uniform(DeviceOp::put, source.uniform_op(DeviceOp::put, keys), true);
@@ -134,10 +141,10 @@ uint64_t check_growth(Device& device, uint64_t scale) {
 }
 
 // Keys whose hashes are 0, extreme, look like marks, or agree in their upper bits; 0 and ~0.
-template <class Device>
+template <class Device, class Kind = LineKind>
 uint64_t check_special_keys(Device& device, uint64_t scale) {
   DeviceRequestSource source(4);
-  ModelledDeviceTable<Device> table(device, {0, 11, 4, static_cast<uint32_t>(scale)});
+  ModelledTable<Device, Kind> table(device, {0, 11, 4, static_cast<uint32_t>(scale)});
   std::vector<uint64_t> keys = {0, ~uint64_t{0}, table.key_of(0), table.key_of(~uint64_t{0})};
   for (const uint64_t base : {source.random()(), source.random()()}) {
     for (const int same : {32, 48, 63}) {
@@ -157,10 +164,10 @@ uint64_t check_special_keys(Device& device, uint64_t scale) {
 }
 
 // All keys in the chain of one line: their hashes agree in the top 20 bits.
-template <class Device>
+template <class Device, class Kind = LineKind>
 uint64_t check_one_line(Device& device, uint64_t scale) {
   DeviceRequestSource source(5);
-  ModelledDeviceTable<Device> table(device, {0, 13, 4, static_cast<uint32_t>(scale)});
+  ModelledTable<Device, Kind> table(device, {0, 13, 4, static_cast<uint32_t>(scale)});
   std::vector<uint64_t> keys;
   for (uint64_t i = 0; i < std::min<uint64_t>(scale / 16, 3000); ++i) {
     keys.push_back(table.key_of(uint64_t{0xabcde} << 44 | source.random()() >> 20));
@@ -174,10 +181,10 @@ uint64_t check_one_line(Device& device, uint64_t scale) {
 }
 
 // A whole batch on one key, of each operation and of all.
-template <class Device>
+template <class Device, class Kind = LineKind>
 uint64_t check_one_key(Device& device, uint64_t scale) {
   DeviceRequestSource source(6);
-  ModelledDeviceTable<Device> table(device, {0, 15, 6, static_cast<uint32_t>(scale)});
+  ModelledTable<Device, Kind> table(device, {0, 15, 6, static_cast<uint32_t>(scale)});
   const std::vector<uint64_t> same(scale, 42);
   for (const DeviceOp op :
        {DeviceOp::add, DeviceOp::put, DeviceOp::compare_and_swap, DeviceOp::put_if_absent,
@@ -191,17 +198,17 @@ uint64_t check_one_key(Device& device, uint64_t scale) {
 }
 
 // Device memory ends: keys are refused, whole groups at a time, and nothing else goes wrong.
-template <class Device>
+template <class Device, class Kind = LineKind>
 uint64_t check_memory_ends(Device& device, uint64_t scale) {
   DeviceRequestSource source(7);
   FixedDeviceOptions options{0, 17, 4, static_cast<uint32_t>(std::min<uint64_t>(scale, 1 << 14))};
   {
-    ModelledDeviceTable<Device> empty(device, options);
+    ModelledTable<Device, Kind> empty(device, options);
     empty.run(source.mixed({1, 2, 3}, options.max_part_rows, 0.5));
     const DeviceTableStats stats = empty.table().stats();
     options.gpu_memory = stats.bytes + stats.workspace + (64 << 10);
   }
-  ModelledDeviceTable<Device> table(device, options);
+  ModelledTable<Device, Kind> table(device, options);
   table.run(source.mixed({1, 2, 3}, options.max_part_rows, 0.5));
   // Until the first is refused, and some more.
   for (int round = 0, last = 100; round < last; ++round) {
@@ -217,10 +224,10 @@ uint64_t check_memory_ends(Device& device, uint64_t scale) {
 }
 
 // Arrays in host memory, in more chunks than the pipeline has buffers.
-template <class Device>
+template <class Device, class Kind = LineKind>
 uint64_t check_host_arrays(Device& device, uint64_t scale) {
   DeviceRequestSource source(8);
-  ModelledDeviceTable<Device> table(device, {0, 19, 8, static_cast<uint32_t>(scale)});
+  ModelledTable<Device, Kind> table(device, {0, 19, 8, static_cast<uint32_t>(scale)});
   const uint64_t rows = scale < 1 << 16 ? scale : 5 * HostPipeline<Device>::chunk_rows + 3;
   const std::vector<uint64_t> keys = source.keys(rows / 2);
   for (const double writes : {1.0, 0.3}) table.run_host(source.mixed(keys, rows, writes));
@@ -231,10 +238,10 @@ uint64_t check_host_arrays(Device& device, uint64_t scale) {
 
 // Gets from pinned memory that are awaited: parts of hits alone, of misses alone, and mixed ones
 // follow each other in any order.
-template <class Device>
+template <class Device, class Kind = LineKind>
 uint64_t check_awaited_gets(Device& device, uint64_t scale) {
   DeviceRequestSource source(31);
-  ModelledDeviceTable<Device> table(device, {0, 37, 8, static_cast<uint32_t>(scale)});
+  ModelledTable<Device, Kind> table(device, {0, 37, 8, static_cast<uint32_t>(scale)});
   const std::vector<uint64_t> keys = source.keys(scale);
   table.run_uniform(DeviceOp::put, source.uniform_op(DeviceOp::put, keys), false);
   const uint64_t part = std::max<uint64_t>(scale / 32, 16);
@@ -259,12 +266,12 @@ uint64_t check_awaited_gets(Device& device, uint64_t scale) {
 
 // Few requests at a time go by express, between calls that do not, while the table grows; those
 // with a key twice beside writes are refused.
-template <class Device>
+template <class Device, class Kind = LineKind>
 uint64_t check_express(Device& device, uint64_t scale) {
   DeviceRequestSource source(10);
   FixedDeviceOptions options{0, 23, 4, static_cast<uint32_t>(scale)};
   options.express = {2, 3, 20, 50};  // kernels end soon, and mail begins anew
-  ModelledDeviceTable<Device> table(device, options);
+  ModelledTable<Device, Kind> table(device, options);
   std::vector<uint64_t> keys = source.keys(scale);
   keys.insert(keys.end(), {0, ~uint64_t{0}, table.key_of(0), table.key_of(mark::top_bit | 1)});
   uint64_t expressed = 0;
@@ -289,6 +296,32 @@ uint64_t check_express(Device& device, uint64_t scale) {
   return table.wrong() + table.refused();
 }
 
+// Walks over all entries, in steps of many sizes, beside a growing table.
+template <class Device, class Kind = LineKind>
+uint64_t check_walks(Device& device, uint64_t scale) {
+  DeviceRequestSource source(41);
+  const FixedDeviceOptions options{0, 43, 4, static_cast<uint32_t>(scale)};
+  ModelledTable<Device, Kind> table(device, options);
+  const DeviceStream<Device> stream(device);
+  TableScan<Device> scan(device);
+  std::vector<uint64_t> keys = source.keys(scale / 2);
+  keys.push_back(table.key_of(0));
+  for (const uint64_t wanted : {uint64_t{1} << 30, uint64_t{7}, scale / 8}) {
+    table.run(source.mixed(keys, scale, 1.0));
+    std::unordered_map<uint64_t, uint64_t> seen;
+    uint64_t twice = 0;
+    uint64_t bound = 0;
+    do {
+      bound = scan.run(
+          table.table(), options.seed, bound, scale, std::min(wanted, scale * 2), stream.get(),
+          [&](uint64_t key, uint64_t value) { twice += seen.emplace(key, value).second ? 0 : 1; });
+    } while (bound != 0);
+    if (seen != table.model() || twice != 0) table.fail("a walk met other entries");
+  }
+  table.check_all();
+  return table.wrong() + table.refused();
+}
+
 template <class Device>
 struct DeviceTableCheck {
   const char* name;
@@ -299,19 +332,20 @@ struct DeviceTableCheck {
   }
 };
 
-template <class Device>
+template <class Device, class Kind = LineKind>
 constexpr DeviceTableCheck<Device> device_table_checks[] = {
-    {"mixed batches", check_mixed_batches<Device>},
-    {"uniform calls", check_uniform_calls<Device>},
-    {"distinct keys", check_distinct_keys<Device>},
-    {"growth", check_growth<Device>},
-    {"special keys", check_special_keys<Device>},
-    {"one line", check_one_line<Device>},
-    {"one key", check_one_key<Device>},
-    {"memory ends", check_memory_ends<Device>},
-    {"host arrays", check_host_arrays<Device>},
-    {"awaited gets", check_awaited_gets<Device>},
-    {"express", check_express<Device>},
+    {"mixed batches", check_mixed_batches<Device, Kind>},
+    {"uniform calls", check_uniform_calls<Device, Kind>},
+    {"distinct keys", check_distinct_keys<Device, Kind>},
+    {"growth", check_growth<Device, Kind>},
+    {"special keys", check_special_keys<Device, Kind>},
+    {"one line", check_one_line<Device, Kind>},
+    {"one key", check_one_key<Device, Kind>},
+    {"memory ends", check_memory_ends<Device, Kind>},
+    {"host arrays", check_host_arrays<Device, Kind>},
+    {"awaited gets", check_awaited_gets<Device, Kind>},
+    {"express", check_express<Device, Kind>},
+    {"walks", check_walks<Device, Kind>},
 };
 
 }  // namespace isotherm

@@ -1,4 +1,5 @@
-// Tiles on the fake device: the probe loop of the index, run by many tiles at once on one chain.
+// Tiles on the fake device: lookups and updates of the index, run by many tiles at once on one
+// chain.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -6,8 +7,8 @@
 #include <random>
 #include <vector>
 
-#include "base/tile_lanes.h"
 #include "fake_device/fake_device_fixture.h"
+#include "gpu/kernel/warp_find.h"
 #include "index/probe.h"
 #include "items/poison.h"
 
@@ -55,6 +56,8 @@ struct Row {
 
 // A tile for each row, all in one chain.
 struct WorkOff {
+  using Shared = FindShared<FoundWord>;
+
   Bucket* home;
   Bucket* lines;
   uint32_t line_count;
@@ -66,13 +69,15 @@ struct WorkOff {
   ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
     const TileLanes<Lane> tile(lane);
     const uint32_t at = (lane.block() * lane.threads() + lane.thread()) / TileLanes<Lane>::lanes;
-    if (at >= row_count) return;
-    const Row row = rows[at];
-    if (row.operation == Operation::find) {
-      const Found found = find(tile, home, row.hash);
-      if (tile.leads()) rows[at].previous = found;
-      return;
-    }
+    Row row;
+    if (at < row_count) row = rows[at];
+    // The tiles of a warp look together.
+    const bool finds = at < row_count && row.operation == Operation::find;
+    Home where;
+    if (finds && tile.leads()) where = {home, row.hash};
+    const Found found = find_in_warp<2>(tile, *lane.template shared<Shared>(), where);
+    if (finds && tile.leads()) rows[at].previous = found.found ? found : Found{};
+    if (finds || at >= row_count) return;
     CountedLines<Lane> overflow{tile, lines, line_count, taken};
     const auto decide = [&](bool, uint64_t word) -> Decision {
       if (row.operation == Operation::erase) return {Action::erase, 0};

@@ -5,14 +5,14 @@
 #include <cstdint>
 
 #include "gpu/batch/batch_view.h"
-#include "gpu/kernel/warp_find.h"
+#include "gpu/kernel/line_kind.h"
 
 namespace isotherm {
 
 // Enters a writer; returns its key's hash.
-template <class Lane>
-ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint64_t mark_writer(const TableView& table,
-                                                          const BatchView& batch, uint32_t row) {
+template <class Lane, class View>
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint64_t mark_writer(const View& table, const BatchView& batch,
+                                                          uint32_t row) {
   const uint64_t key = batch.keys[row];
   const uint64_t hash = table.hash(key);
   bool first = false;
@@ -22,8 +22,9 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint64_t mark_writer(const TableView& table
   return hash;
 }
 
+template <class Kind>
 struct MarkKernel {
-  TableView table;
+  typename Kind::View table;
   BatchView batch;
 
   template <class Lane>
@@ -37,12 +38,13 @@ struct MarkKernel {
 };
 
 // Gets of keys that nobody writes; the others are put off.
+template <class Kind>
 struct GetKernel {
   static constexpr uint32_t blocks_per_multiprocessor = 6;
   static constexpr uint32_t threads = find_threads;
-  using Shared = FindShared<FoundWord>;
+  using Shared = typename Kind::FindShared;
 
-  TableView table;
+  typename Kind::View table;
   BatchView batch;
 
   template <class Lane>
@@ -52,7 +54,7 @@ struct GetKernel {
     const WarpRounds<Lane> rounds(lane);
     for (uint64_t first = rounds.first; first < batch.rows; first += rounds.stride) {
       const auto row = static_cast<uint32_t>(first) + rounds.number;
-      Home home;
+      typename Kind::Home home;
       uint32_t late = WriterTable::none;
       if (row < batch.rows && !is_write(batch.op_of(row))) {
         const uint64_t key = batch.keys[row];
@@ -61,8 +63,8 @@ struct GetKernel {
         if (late == WriterTable::none) home = table.home(hash);
       }
       put_off(lane, row, late);
-      const Found found = find_in_warp<tile_lanes>(tile, *shared, home);
-      if (home.line != nullptr) {
+      const Found found = Kind::template find<tile_lanes>(tile, *shared, home);
+      if (home.is_given()) {
         batch.reply(row, {found.word, static_cast<uint8_t>(found.found)});
       }
     }

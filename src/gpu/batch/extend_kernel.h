@@ -8,28 +8,30 @@
 #include <cstdint>
 
 #include "gpu/batch/batch_view.h"
-#include "gpu/kernel/table_update.h"
+#include "gpu/kernel/line_kind.h"
 
 namespace isotherm {
 
+template <class Kind>
 struct ExtendKernel {
   static constexpr uint32_t blocks_per_multiprocessor = 4;
 
-  TableView table;
+  typename Kind::View table;
   BatchView batch;
 
   template <class Lane>
   ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
     const SoleWriterTile<Lane> tile(lane);
-    TableUpdate<Lane> update(tile, table);
+    typename Kind::template Update<Lane> update(tile, table);
     const uint32_t size = batch.counters->failed_writes;
     const uint32_t stride = lane.blocks() * lane.threads() / tile_lanes;
     for (uint32_t i = (lane.block() * lane.threads() + lane.thread()) / tile_lanes; i < size;
          i += stride) {
       const uint32_t row = batch.failed_rows[i];
-      const Home home = table.home(table.hash(batch.keys[row]));
-      const KeyState before = update.run(
-          home, tile.load(home.line), [&](KeyState state) { return batch.apply_row(row, state); });
+      const auto home = table.home(table.hash(batch.keys[row]));
+      const KeyState before = update.run(home, Kind::load(tile, home), [&](KeyState state) {
+        return batch.apply_row(row, state);
+      });
       if (tile.leads()) batch.reply(row, before);
     }
     update.close();

@@ -4,10 +4,7 @@
 #include <cstdint>
 
 #include "gpu/batch/batch_view.h"
-#include "gpu/batch/settle_kernels.h"
-#include "gpu/kernel/table_update.h"
-#include "gpu/kernel/tile_rows.h"
-#include "gpu/kernel/write_place.h"
+#include "gpu/kernel/line_kind.h"
 
 namespace isotherm {
 
@@ -25,12 +22,13 @@ struct GroupPosition {
   }
 };
 
+template <class Kind>
 struct GroupBeginKernel {
   static constexpr uint32_t blocks_per_multiprocessor = 6;
   static constexpr uint32_t threads = find_threads;
-  using Shared = FindShared<FoundWord>;
+  using Shared = typename Kind::FindShared;
 
-  TableView table;
+  typename Kind::View table;
   BatchView batch;
 
   template <class Lane>
@@ -42,7 +40,7 @@ struct GroupBeginKernel {
     for (uint64_t first = rounds.first; first < size; first += rounds.stride) {
       const auto i = static_cast<uint32_t>(first) + rounds.number;
       GroupPosition position;
-      Home home;
+      typename Kind::Home home;
       bool walk = false;
       if (i < size) {
         position = GroupPosition::at(batch, i, size);
@@ -53,7 +51,7 @@ struct GroupBeginKernel {
       }
       const uint32_t at = append(lane, &batch.counters->walks, walk);
       if (walk) batch.walk_starts[at] = i;
-      const Found found = find_in_warp<tile_lanes>(tile, *shared, home);
+      const Found found = Kind::template find<tile_lanes>(tile, *shared, home);
       if (position.head) {
         batch.reply(position.row, {found.word, static_cast<uint8_t>(found.found)});
       }
@@ -80,36 +78,37 @@ struct GroupBeginKernel {
   }
 };
 
+template <class Kind>
 struct GroupEndKernel {
   static constexpr uint32_t blocks_per_multiprocessor = 4;
   static constexpr uint32_t threads = find_threads;
-  using Shared = FindShared<WritePlace>;
+  using Shared = typename Kind::PlaceShared;
 
-  TableView table;
+  typename Kind::View table;
   BatchView batch;
 
   template <class Lane>
   ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
     auto* shared = lane.template shared<Shared>();
     const SoleWriterTile<Lane> tile(lane);
-    TableUpdate<Lane> update(tile, table);
+    typename Kind::template Update<Lane> update(tile, table);
     const WarpRounds<Lane> rounds(lane);
     const uint32_t size = batch.counters->grouped;
     int32_t entries = 0;
     for (uint64_t first = rounds.first; first < size; first += rounds.stride) {
       const auto i = static_cast<uint32_t>(first) + rounds.number;
       GroupPosition position;
-      Home home;
+      typename Kind::Home home;
       KeyState last;
       if (i < size) position = GroupPosition::at(batch, i, size);
       if (position.tail) {
         home = table.home(table.hash(batch.keys[position.row]));
         last = batch.after(position.row);
       }
-      const WritePlace at = find_write_place(tile, *shared, home);
-      if (position.tail && write_at<Lane>(at, home.hash, last)) {
+      const auto at = Kind::template find_place<tile_lanes, 2>(tile, *shared, home);
+      if (position.tail && Kind::template write<Lane>(at, home, last)) {
         entries += static_cast<int32_t>(last.found) - static_cast<int32_t>(at.found);
-        home.line = nullptr;
+        home.clear();
       }
       leave(tile, update, position, home, last);
     }
@@ -121,11 +120,12 @@ struct GroupEndKernel {
   // What no lane could write by itself.
   template <class Lane>
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void leave(const SoleWriterTile<Lane>& tile,
-                                                  TableUpdate<Lane>& update,
-                                                  const GroupPosition& position, const Home& home,
+                                                  typename Kind::template Update<Lane>& update,
+                                                  const GroupPosition& position,
+                                                  const typename Kind::Home& home,
                                                   KeyState last) const {
     bool failed = false;
-    tile_rows(tile, home, [&](uint32_t owner, const Home& at, Pair view) {
+    Kind::tile_rows(tile, home, [&](uint32_t owner, const auto& at, const auto& view) {
       const KeyState to{tile.from(last.value, owner),
                         static_cast<uint8_t>(tile.from(uint32_t{last.found}, owner))};
       const KeyState before = update.run(at, view, [&](KeyState) { return to; });
@@ -139,6 +139,7 @@ struct GroupEndKernel {
 
 // The last of a part: gets of keys that it writes, the replies of groups that found no memory, and
 // the table's totals.
+template <class Totals>
 struct LateKernel {
   BatchView batch;
   Totals totals;

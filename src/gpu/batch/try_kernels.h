@@ -40,16 +40,16 @@
 #include "gpu/batch/batch_view.h"
 #include "gpu/batch/direct_kernels.h"
 #include "gpu/batch/update_kernels.h"
-#include "gpu/kernel/write_place.h"
 
 namespace isotherm {
 
+template <class Kind>
 struct TryKernel {
   static constexpr uint32_t blocks_per_multiprocessor = 4;
   static constexpr uint32_t threads = find_threads;
-  using Shared = WriteShared;
+  using Shared = WriteShared<Kind>;
 
-  TableView table;
+  typename Kind::View table;
   BatchView batch;
 
   template <class Lane>
@@ -62,12 +62,12 @@ struct TryKernel {
     for (uint64_t first = rounds.first; first < batch.rows; first += rounds.stride) {
       const auto row = static_cast<uint32_t>(first) + rounds.number;
       const bool mine = row < batch.rows;
-      Home home;
+      typename Kind::Home home;
       if (mine) home = table.home(table.hash(batch.keys[row]));
-      const WritePlace at =
-          find_first_place<tile_lanes, write_lines_at_a_time>(tile, shared->find, home);
+      const auto at = Kind::template find_first_place<tile_lanes, write_lines_at_a_time>(
+          tile, shared->find, home);
       bool done = mine && !at.found && at.slot != nullptr;
-      if (done) done = claim<Lane>(at.slot, home.hash, batch.value_of(row, DeviceOp::put));
+      if (done) done = Kind::template claim<Lane>(at, home, batch.value_of(row, DeviceOp::put));
       if (done) {
         batch.reply(row, {});
         ++entries;
@@ -77,29 +77,13 @@ struct TryKernel {
       left.add(mine && !done, row);
     }
     left.flush();
-    add_entries(tile, table, sum_in_tile(tile, entries));
-  }
-
- private:
-  // The first slot from `slot` on that is free, up to the end of its line. False where another row
-  // of the key was faster, or none is free.
-  template <class Lane>
-  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static bool claim(Slot* slot, uint64_t hash,
-                                                         uint64_t value) {
-    ISOTHERM_KEEP_ROLLED
-    for (;; ++slot) {
-      const uint64_t seen = Lane::compare_exchange(&slot->first, uint64_t{0}, hash);
-      if (seen == 0) break;
-      const bool last = WritePlace{slot, 0, false}.in_last_slot();
-      if (seen == hash || last) return false;
-    }
-    slot->second = value;
-    return true;
+    Kind::count(tile, table, entries);
   }
 };
 
+template <class Kind>
 struct MarkLeftKernel {
-  TableView table;
+  typename Kind::View table;
   BatchView batch;
 
   template <class Lane>
@@ -114,8 +98,9 @@ struct MarkLeftKernel {
 };
 
 // Also begins the bits of rows that are not alone with their key.
+template <class Kind>
 struct JoinKernel {
-  TableView table;
+  typename Kind::View table;
   BatchView batch;
 
   template <class Lane>
@@ -145,12 +130,13 @@ struct JoinKernel {
 };
 
 // Also notes which rows left over are not alone with their key.
+template <class Kind>
 struct UpdateLeftKernel {
   static constexpr uint32_t blocks_per_multiprocessor = 4;
   static constexpr uint32_t threads = find_threads;
-  using Shared = WriteShared;
+  using Shared = WriteShared<Kind>;
 
-  TableView table;
+  typename Kind::View table;
   BatchView batch;
 
   template <class Lane>
@@ -165,12 +151,12 @@ struct UpdateLeftKernel {
       const auto i = static_cast<uint32_t>(first) + rounds.number;
       const uint32_t row = i < size ? batch.left_rows[i] : 0;
       const bool alone = i < size && is_alone<Lane>(row);
-      failed.add(
-          fails_alone<write_lines_at_a_time>(tile, shared->find, table, batch, row, alone, entries),
-          row);
+      failed.add(fails_alone<Kind, write_lines_at_a_time>(tile, shared->find, table, batch, row,
+                                                          alone, entries),
+                 row);
     }
     failed.flush();
-    add_entries(tile, table, sum_in_tile(tile, entries));
+    Kind::count(tile, table, entries);
   }
 
  private:

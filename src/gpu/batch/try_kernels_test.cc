@@ -19,8 +19,8 @@ class WatchedDevice : public FakeDevice {
 
   template <class Kernel>
   bool launch(Stream stream, uint32_t blocks, uint32_t threads, const Kernel& kernel) {
-    if (std::is_same_v<Kernel, TryKernel>) ++tries;
-    if (std::is_same_v<Kernel, MarkKernel>) ++marks;
+    if (std::is_same_v<Kernel, TryKernel<LineKind>>) ++tries;
+    if (std::is_same_v<Kernel, MarkKernel<LineKind>>) ++marks;
     return FakeDevice::launch(stream, blocks, threads, kernel);
   }
 

@@ -1,54 +1,54 @@
 // UpdateKernel: writers that are alone with their key, and in a batch without a key twice all rows.
 //
-// It writes where gpu/kernel/write_place.h finds a place. What fails, because another lane was
-// faster or the chain is full, is left to gpu/batch/extend_kernel.h.
+// It writes where the index finds a place (gpu/kernel/index_kind.h). What fails, because another
+// lane was faster or the chain is full, is left to gpu/batch/extend_kernel.h.
 #pragma once
 
 #include <cstdint>
 
 #include "gpu/batch/batch_view.h"
-#include "gpu/kernel/table_update.h"
+#include "gpu/kernel/line_kind.h"
 #include "gpu/kernel/warp_list.h"
-#include "gpu/kernel/write_place.h"
 
 namespace isotherm {
 
 // Writes the rows of lanes whose writer is `alone`, and adds to `entries` what it inserted and
 // erased; true where that failed. All lanes of a warp call.
-template <uint32_t at_a_time, class Lane>
+template <class Kind, uint32_t at_a_time, class Lane>
 ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool fails_alone(const SoleWriterTile<Lane>& tile,
-                                                      FindShared<WritePlace>& shared,
-                                                      const TableView& table,
+                                                      typename Kind::PlaceShared& shared,
+                                                      const typename Kind::View& table,
                                                       const BatchView& batch, uint32_t row,
                                                       bool alone, int32_t& entries) {
   if (tile.lane().ballot(whole_warp, alone) == 0) return false;
-  Home home;
+  typename Kind::Home home;
   if (alone) home = table.home(table.hash(batch.keys[row]));
-  const WritePlace mine = find_write_place<tile_lanes, at_a_time>(tile, shared, home);
+  const auto mine = Kind::template find_place<tile_lanes, at_a_time>(tile, shared, home);
   if (!alone) return false;
   const KeyState before{mine.word, static_cast<uint8_t>(mine.found)};
   const KeyState to = batch.apply_row(row, before);
-  if (!write_at<Lane>(mine, home.hash, to)) return true;
+  if (!Kind::template write<Lane>(mine, home, to)) return true;
   entries += static_cast<int32_t>(to.found) - static_cast<int32_t>(before.found);
   batch.reply(row, before);
   return false;
 }
 
 // What a block of a kernel keeps that writes rows and leaves some to a later one.
+template <class Kind>
 struct WriteShared {
-  FindShared<WritePlace> find;
+  typename Kind::PlaceShared find;
   WarpListShared<find_threads> left;
 };
 
 // Also notes which writers are not alone, a bit a row. `dense`: all rows are writers.
-template <bool dense>
+template <class Kind, bool dense>
 struct UpdateKernel {
   static constexpr uint32_t blocks_per_multiprocessor = dense ? 4 : 6;
   static constexpr uint32_t at_a_time = dense ? write_lines_at_a_time : 2;
   static constexpr uint32_t threads = find_threads;
-  using Shared = WriteShared;
+  using Shared = WriteShared<Kind>;
 
-  TableView table;
+  typename Kind::View table;
   BatchView batch;
 
   template <class Lane>
@@ -61,11 +61,11 @@ struct UpdateKernel {
     for (uint64_t first = rounds.first; first < batch.rows; first += rounds.stride) {
       const auto row = static_cast<uint32_t>(first) + rounds.number;
       const bool alone = batch.distinct_keys ? row < batch.rows : sort_out(lane, row);
-      failed.add(fails_alone<at_a_time>(tile, shared->find, table, batch, row, alone, entries),
-                 row);
+      failed.add(
+          fails_alone<Kind, at_a_time>(tile, shared->find, table, batch, row, alone, entries), row);
     }
     failed.flush();
-    add_entries(tile, table, sum_in_tile(tile, entries));
+    Kind::count(tile, table, entries);
   }
 
  private:

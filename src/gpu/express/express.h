@@ -38,9 +38,12 @@ struct ExpressOptions {
   uint32_t last_mail = MailTag::last_number;
 };
 
-template <class Device>
+template <class Device, class Kind>
 class Express {
  public:
+  using View = typename Kind::View;
+  using Kernel = ExpressKernel<Kind>;
+
   Express(DeviceMemory<Device>& memory, const ExpressOptions& options)
       : options_(options),
         device_(memory.device()),
@@ -61,7 +64,7 @@ class Express {
   Express& operator=(const Express&) = delete;
 
   // Sends the rows, in host memory; `take` with the same requests brings the replies.
-  void post(const TableView& table, const DeviceRequests& requests) {
+  void post(const View& table, const DeviceRequests& requests) {
     if (calls_ == options_.last_mail) {
       end();
       clear();
@@ -121,21 +124,20 @@ class Express {
                    "clear mailboxes");
   }
 
-  void launch(const TableView& table) {
+  void launch(const View& table) {
     table_ = table;
     ++launch_;
-    const ExpressKernel kernel{
+    const Kernel kernel{
         table, boxes_, states_.data(), launch_, options_.most_idle, options_.most_looks};
     require_device(
-        device_.launch_resident(stream_.get(), options_.mailboxes, ExpressKernel::threads, kernel),
+        device_.launch_resident(stream_.get(), options_.mailboxes, Kernel::threads, kernel),
         "launch the express kernel");
     resident_ = true;
   }
 
   template <class Use>
   void each_box(const DeviceRequests& requests, Use&& use) const {
-    const uint64_t wanted =
-        (requests.rows + ExpressKernel::rows_per_warp - 1) / ExpressKernel::rows_per_warp;
+    const uint64_t wanted = (requests.rows + Kernel::rows_per_warp - 1) / Kernel::rows_per_warp;
     const uint64_t boxes = std::min<uint64_t>(wanted, options_.mailboxes);
     uint64_t first = 0;
     for (uint32_t box = 0; box < boxes; ++box) {
@@ -227,7 +229,7 @@ class Express {
   uint32_t launch_ = 0;
   uint64_t asked_ = 0;
   bool resident_ = false;  // a kernel runs, or has ended by itself
-  TableView table_;        // that it was launched with
+  View table_;             // that it was launched with
 };
 
 }  // namespace isotherm

@@ -22,9 +22,7 @@
 #include <cstdint>
 
 #include "gpu/express/express_mail.h"
-#include "gpu/kernel/table_update.h"
-#include "gpu/kernel/tile_rows.h"
-#include "gpu/kernel/write_place.h"
+#include "gpu/kernel/line_kind.h"
 
 namespace isotherm {
 
@@ -37,6 +35,7 @@ struct ExpressState {
   uint32_t ended = 0;   // whether it did
 };
 
+template <class Kind>
 struct ExpressKernel {
   static constexpr uint32_t threads = 256;
   static constexpr uint32_t rows_per_tile = 2;
@@ -48,11 +47,11 @@ struct ExpressKernel {
     uint32_t count = 0;  // 0: none, and the launch ends
   };
   struct Shared {
-    FindShared<WritePlace> find;
+    typename Kind::PlaceShared find;
     Mail told[2];  // in turns: the first warp is at most one ahead of the others
   };
 
-  TableView table;
+  typename Kind::View table;
   ExpressMailbox* boxes = nullptr;
   ExpressState* states = nullptr;
   uint32_t launch = 0;  // from 1
@@ -199,7 +198,7 @@ struct ExpressKernel {
     const uint32_t value_lane = (lane.thread() + rows_per_tile) % 32;
     const MailWord value{lane.shuffle(whole_warp, word.low, value_lane),
                          lane.shuffle(whole_warp, word.high, value_lane)};
-    Home home;
+    typename Kind::Home home;
     Operation its;
     if (mine) {
       while (!is_of_mail(word, mail.number)) word = read<Lane>(box.keys[duty.row]);
@@ -218,19 +217,19 @@ struct ExpressKernel {
   // The state that a row found.
   template <class Lane>
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE KeyState apply_row(const SoleWriterTile<Lane>& tile,
-                                                          Shared& shared, Home home,
+                                                          Shared& shared, typename Kind::Home home,
                                                           const Operation& its, bool mine) const {
-    const WritePlace at = find_write_place<rows_per_tile>(tile, shared.find, home);
+    const auto at = Kind::template find_place<rows_per_tile, 2>(tile, shared.find, home);
     KeyState before{at.word, static_cast<uint8_t>(at.found)};
     const KeyState to = apply(its.op, its.value, its.expected, before);
     int32_t entries = 0;
-    if (mine && write_at<Lane>(at, home.hash, to)) {
+    if (mine && Kind::template write<Lane>(at, home, to)) {
       entries = static_cast<int32_t>(to.found) - static_cast<int32_t>(before.found);
-      home.line = nullptr;
+      home.clear();
     }
     // What no lane could write by itself.
-    TableUpdate<Lane> update(tile, table);
-    tile_rows(tile, home, [&](uint32_t owner, const Home& row_home, Pair view) {
+    typename Kind::template Update<Lane> update(tile, table);
+    Kind::tile_rows(tile, home, [&](uint32_t owner, const auto& row_home, const auto& view) {
       const auto op = static_cast<DeviceOp>(tile.from(static_cast<uint32_t>(its.op), owner));
       const uint64_t value = tile.from(its.value, owner);
       const uint64_t expected = tile.from(its.expected, owner);

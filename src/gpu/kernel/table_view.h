@@ -25,6 +25,9 @@ struct alignas(128) CountShard {
 struct Home {
   Bucket* line = nullptr;
   uint64_t hash = 0;
+
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool is_given() const { return line != nullptr; }
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void clear() { line = nullptr; }
 };
 
 struct TableView {

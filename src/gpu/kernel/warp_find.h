@@ -1,4 +1,4 @@
-// warp_find: lookups by the tiles of a warp, in step.
+// warp_find: lookups by the tiles of a warp, in step: the walk of index/probe.h, as a GPU takes it.
 //
 // Each lane owns at most one request. The lanes of its tile look for the owners' entries together,
 // one owner after another, the next lines being loaded before the current ones are looked at. The
@@ -40,6 +40,42 @@ struct FindShared {
   Answer answer[find_threads];
 };
 
+// A tile whose steps all tiles of its warp take together. Its line is null where it has no chain,
+// or has come to the end of it. A view is what each lane read, so it knows the last slot where it
+// is the last lane.
+template <class Tile>
+class WarpTile {
+ public:
+  static constexpr bool lines_move = false;
+
+  ISOTHERM_HOST_DEVICE explicit WarpTile(const Tile& tile) : tile_(tile) {}
+
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE Pair load(const Bucket* line) const {
+    return line != nullptr ? tile_.load(line) : Pair{0, 0};
+  }
+  // Whether a lane of the tile says so.
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool any(bool hit) const {
+    return (vote(hit) & tile_.mask()) != 0;
+  }
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE Slot last(Pair view) const { return view; }
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool shows_last(const Bucket* line, bool found) const {
+    return !found && line != nullptr && tile_.number() == uint32_t{Bucket::last};
+  }
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint32_t vote(bool goes_on) const {
+    return tile_.lane().ballot(whole_warp, goes_on);
+  }
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE Bucket* next(Slot last, uint32_t vote) const {
+    const auto& lane = tile_.lane();
+    lane.sync_warp(whole_warp);  // what a lane answered is there for the others
+    const uint64_t line =
+        lane.shuffle(whole_warp, last.second, (lane.thread() & 31) | (tile_lanes - 1));
+    return (vote & tile_.mask()) != 0 ? reinterpret_cast<Bucket*>(line) : nullptr;
+  }
+
+ private:
+  const Tile& tile_;
+};
+
 // Looks for the entries of the lanes whose home has a line, among the first `rows_per_tile` of
 // each tile. `look(answer, line, view, hit)` is called in every lane with what it read of a line;
 // it returns nothing. Follows a chain until its tile has a hit. `mine.home` and `mine.answer` of
@@ -48,6 +84,7 @@ template <uint32_t rows_per_tile, uint32_t at_a_time, class Tile, class Answer, 
 ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void warp_find(const Tile& tile, FindShared<Answer>& shared,
                                                     Look&& look) {
   const auto& lane = tile.lane();
+  const WarpTile<Tile> step(tile);
   const uint32_t tile_first = lane.thread() - tile.number();
   lane.sync_warp(whole_warp);
   for (uint32_t owner = tile_first; owner < tile_first + rows_per_tile; owner += at_a_time) {
@@ -55,35 +92,20 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void warp_find(const Tile& tile, FindShared
     Pair view[at_a_time];
     for (uint32_t i = 0; i < at_a_time; ++i) {
       home[i] = shared.home[owner + i];
-      view[i] = home[i].line != nullptr ? tile.load(home[i].line) : Pair{0, 0};
+      view[i] = step.load(home[i].line);
     }
     for (uint32_t i = 0; i < at_a_time; ++i) {
-      warp_follow(tile, home[i], view[i], shared.answer[owner + i], look);
+      const Home& its = home[i];
+      Answer& answer = shared.answer[owner + i];
+      follow(step, its.line, view[i], its.hash, [&](Bucket* line, const Pair& seen) {
+        const bool hit = line != nullptr && seen.first == its.hash;
+        const bool any = step.any(hit);
+        look(answer, line, seen, hit, any);
+        return any;
+      });
     }
   }
   lane.sync_warp(whole_warp);
-}
-
-template <class Tile, class Answer, class Look>
-ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void warp_follow(const Tile& tile, const Home& home, Pair view,
-                                                      Answer& answer, Look&& look) {
-  const auto& lane = tile.lane();
-  const uint32_t tile_bits = tile.mask();
-  Bucket* line = home.line;
-  for (;;) {
-    const bool hit = line != nullptr && view.first == home.hash;
-    const uint32_t hits = lane.ballot(whole_warp, hit);
-    look(answer, line, view, hit, (hits & tile_bits) != 0);
-    const bool link = (hits & tile_bits) == 0 && line != nullptr &&
-                      tile.number() == uint32_t{Bucket::last} && mark::is_mark(view, home.hash);
-    const uint32_t links = lane.ballot(whole_warp, link);
-    if (links == 0) return;
-    lane.sync_warp(whole_warp);  // what a lane answered is there for the others
-    const uint64_t next =
-        tile.lane().shuffle(whole_warp, view.second, (lane.thread() & 31) | (tile_lanes - 1));
-    line = (links & tile_bits) != 0 ? reinterpret_cast<Bucket*>(next) : nullptr;
-    view = line != nullptr ? tile.load(line) : Pair{0, 0};
-  }
 }
 
 // The common answer: the word of the entry.
@@ -93,8 +115,8 @@ struct FoundWord {
 };
 
 // Looks up one entry per lane; `home` without a line: none.
-template <uint32_t rows_per_tile, class Lane>
-ISOTHERM_HOST_DEVICE ISOTHERM_INLINE Found find_in_warp(const SteadyTile<Lane>& tile,
+template <uint32_t rows_per_tile, class Tile>
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE Found find_in_warp(const Tile& tile,
                                                         FindShared<FoundWord>& shared,
                                                         const Home& home) {
   const uint32_t thread = tile.lane().thread();

@@ -65,6 +65,24 @@ struct WritePlaceLook {
   }
 };
 
+// Claims the first slot from that of `place` on that is free, up to the end of its line, for a key
+// that the chain has not; see gpu/batch/try_kernels.h. False where another row of the key was
+// faster, or none is free.
+template <class Lane>
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool claim_from(const WritePlace& place, uint64_t hash,
+                                                     uint64_t value) {
+  Slot* slot = place.slot;
+  ISOTHERM_KEEP_ROLLED
+  for (;; ++slot) {
+    const uint64_t seen = Lane::compare_exchange(&slot->first, uint64_t{0}, hash);
+    if (seen == 0) break;
+    const bool last = WritePlace{slot, 0, false}.in_last_slot();
+    if (seen == hash || last) return false;
+  }
+  slot->second = value;
+  return true;
+}
+
 // A warp that writes large parts has so many lines on their way. It needs more registers for them
 // than a lookup's, so fewer warps fit, which is faster: their writes are in each other's way.
 inline constexpr uint32_t write_lines_at_a_time = 4;

@@ -13,13 +13,13 @@
 
 namespace isotherm {
 
-template <uint32_t rows_per_tile>
+template <class Kind, uint32_t rows_per_tile>
 struct FindKernel {
   static constexpr uint32_t blocks_per_multiprocessor = 8;
   static constexpr uint32_t threads = find_threads;
-  using Shared = FindShared<FoundWord>;
+  using Shared = typename Kind::FindShared;
 
-  TableView table;
+  typename Kind::View table;
   const uint64_t* keys = nullptr;
   uint64_t* values = nullptr;
   uint8_t* found = nullptr;
@@ -36,9 +36,9 @@ struct FindKernel {
     for (uint64_t first = warp * rows_per_warp; first < rows; first += stride) {
       const uint64_t row = first + in_warp;
       const bool mine = tile.number() < rows_per_tile && row < rows;
-      Home home;
+      typename Kind::Home home;
       if (mine) home = table.home(table.hash(keys[row]));
-      const Found answer = find_in_warp<rows_per_tile>(tile, *shared, home);
+      const Found answer = Kind::template find<rows_per_tile>(tile, *shared, home);
       if (!mine) continue;
       if (answer.found) values[row] = answer.word;
       found[row] = static_cast<uint8_t>(answer.found);
@@ -46,10 +46,10 @@ struct FindKernel {
   }
 };
 
-template <uint32_t rows_per_tile, class Device>
-void launch_find_of(Device& device, typename Device::Stream stream, const TableView& table,
-                    const DeviceRequests& requests) {
-  using Kernel = FindKernel<rows_per_tile>;
+template <class Kind, uint32_t rows_per_tile, class Device>
+void launch_find_of(Device& device, typename Device::Stream stream,
+                    const typename Kind::View& table, const DeviceRequests& requests) {
+  using Kernel = FindKernel<Kind, rows_per_tile>;
   const Kernel kernel{table, requests.keys, requests.values_out, requests.found, requests.rows};
   const uint32_t grid =
       grid_for(device, requests.rows, Kernel::threads / tile_lanes * rows_per_tile);
@@ -57,15 +57,15 @@ void launch_find_of(Device& device, typename Device::Stream stream, const TableV
 }
 
 // Throws DeviceError.
-template <class Device>
-void launch_find(Device& device, typename Device::Stream stream, const TableView& table,
+template <class Kind, class Device>
+void launch_find(Device& device, typename Device::Stream stream, const typename Kind::View& table,
                  const DeviceRequests& requests) {
   constexpr uint32_t few = 2;
   const uint64_t lanes = uint64_t{device.full_grid()} * find_threads;
   if (requests.rows * (tile_lanes / few) <= lanes / 2) {
-    launch_find_of<few>(device, stream, table, requests);
+    launch_find_of<Kind, few>(device, stream, table, requests);
   } else {
-    launch_find_of<tile_lanes>(device, stream, table, requests);
+    launch_find_of<Kind, tile_lanes>(device, stream, table, requests);
   }
 }
 

@@ -1,12 +1,11 @@
 // FixedDeviceTable: u64 keys to u64 values in device memory; what include/isotherm/device_table.h
-// promises, over any device.
+// promises, over any device, in an index of any kind (gpu/kernel/index_kind.h).
 //
 // Calls with writes are worked off in parts (gpu/table/table_workspace.h). Before a part the host
 // makes sure that the index has room for as many new entries as it has rows, and the stock lines
 // enough. It knows the counts from parts that have ended, which arrive with a delay, and takes the
 // rows of those under way as new; only where that is too little does it wait for the oldest of
-// them. Where memory ends, lines that chains can do without are gathered for the stock
-// (gpu/table/unlink_kernel.h).
+// them (gpu/table/line_owner.h).
 //
 // Few requests in host memory may go by express (gpu/express/express.h) while no call is under way
 // that they would have to wait for. `post` and `take` do it in two steps; any other call that comes
@@ -24,32 +23,22 @@
 #include <vector>
 
 #include "gpu/batch/distinct_keys.h"
-#include "gpu/batch/settle_kernels.h"
 #include "gpu/express/express.h"
+#include "gpu/kernel/index_kind.h"
+#include "gpu/kernel/line_kind.h"
 #include "gpu/platform/device_context.h"
-#include "gpu/table/device_segments.h"
-#include "gpu/table/device_stock.h"
 #include "gpu/table/find_kernel.h"
+#include "gpu/table/line_owner.h"
 #include "gpu/table/marked_find_kernel.h"
 #include "gpu/table/scan_kernel.h"
+#include "gpu/table/table_options.h"
 #include "gpu/table/table_reports.h"
-#include "gpu/table/table_room.h"
 #include "gpu/table/table_workspace.h"
-#include "gpu/table/unlink_rounds.h"
 
 namespace isotherm {
 
-struct FixedDeviceOptions {
-  uint64_t gpu_memory = 0;  // bytes; 0: no cap
-  uint64_t seed = 0;
-  int line_bits = 16;  // lines of a segment, as a power of two
-  uint32_t max_part_rows = 1 << 21;
-  ExpressOptions express = {};
-  TryOptions tries = {};
-  double lowest_load = usual_load;  // gpu/table/device_segments.h
-};
-
-template <class Device>
+template <class Device, class Kind = LineKind>
+requires IndexKind<Kind>
 class FixedDeviceTable {
  public:
   using Stream = typename Device::Stream;
@@ -86,7 +75,7 @@ class FixedDeviceTable {
     const std::lock_guard guard(context_.mutex());
     use(stream, [&] {
       context_.order().begin_read(stream);
-      launch_marked_find(device_, stream, view(), requests, mark, blocks_done);
+      launch_marked_find<Kind>(device_, stream, view(), requests, mark, blocks_done);
       context_.order().end_read(stream);
     });
   }
@@ -129,7 +118,7 @@ class FixedDeviceTable {
   bool writes_at_once(uint64_t rows) {
     const std::lock_guard guard(context_.mutex());
     return context_.lost() ||
-           (posted_.rows == 0 && context_.order().all_done() && room_.has_plenty(rows));
+           (posted_.rows == 0 && context_.order().all_done() && owner_.has_plenty(rows));
   }
   // Ends a resident kernel, before the caller allocates, frees or pins memory.
   void end_express() {
@@ -167,37 +156,22 @@ class FixedDeviceTable {
   bool has_room(uint64_t rows) {
     const std::lock_guard guard(context_.mutex());
     bool room = false;
-    use(context_.stream(), [&] {
-      const uint64_t lines = TableRoom<Device>::plenty_of_lines(rows);
-      reports_.take_done();
-      room = room_.has(rows, lines) || make_room_now(rows, lines, lines);
-    });
+    use(context_.stream(), [&] { room = owner_.has_room(rows, leave()); });
     return room;
   }
   int least_depth() const {
     const std::lock_guard guard(context_.mutex());
-    return segments_.least_depth();
+    return owner_.least_depth();
   }
   void drop(const HashBin& bin) {
     const std::lock_guard guard(context_.mutex());
-    use(context_.stream(), [&] {
-      change_segments([&](Stream stream) {
-        segments_.drop(bin, view(), stream);
-        return Fresh{};
-      });
-    });
+    use(context_.stream(), [&] { owner_.drop(bin, leave()); });
   }
   // False without memory.
   bool restore(const HashBin& bin) {
     const std::lock_guard guard(context_.mutex());
     bool restored = false;
-    use(context_.stream(), [&] {
-      reports_.take_all();
-      change_segments([&](Stream stream) {
-        restored = segments_.restore(bin, reports_.known().entries, stream);
-        return Fresh{};
-      });
-    });
+    use(context_.stream(), [&] { restored = owner_.restore(bin, leave()); });
     return restored;
   }
 
@@ -207,8 +181,9 @@ class FixedDeviceTable {
     const std::lock_guard guard(context_.mutex());
     settle();
     context_.order().begin_read(stream);
-    const ScanKernel kernel{view(), bound, lines, wanted, room};
-    require_device(device_.launch(stream, 1, ScanKernel::threads, kernel), "launch a walk");
+    using Scan = typename Kind::Scan;
+    const Scan kernel{view(), bound, lines, wanted, room};
+    require_device(device_.launch(stream, 1, Scan::threads, kernel), "launch a walk");
     context_.order().end_read(stream);
   }
 
@@ -220,43 +195,21 @@ class FixedDeviceTable {
     const TableTotals& totals = reports_.known();
     const uint64_t workspace = workspace_.bytes();
     return {totals.entries, context_.memory().used() - workspace, workspace, totals.linked_lines,
-            segments_.count()};
+            owner_.segments()};
   }
 
  private:
-  using Fresh = typename DeviceStock<Device>::Fresh;
-
-  static constexpr uint32_t threads = 256;
-  static constexpr int most_stretches = 4;  // that a part goes over for lines
-
-  // What every table has once.
-  struct Fixed {
-    Bucket head;
-    CountShard counts[CountShard::shards];
-  };
-
   // `cap`: of DeviceContext.
   template <class... Cap>
   explicit FixedDeviceTable(const FixedDeviceOptions& options, Cap&&... cap)
       : options_(options),
         context_(std::forward<Cap>(cap)...),
         device_(context_.device()),
-        segments_(context_.memory(), options.line_bits, options.lowest_load, context_.stream()),
-        stock_(context_.memory(), context_.stream()),
-        fixed_(context_.memory(), 1),
         reports_(device_),
-        room_(segments_, reports_),
-        workspace_(context_.memory(), options.max_part_rows) {
-    if (fixed_.empty()) throw std::bad_alloc();
-    require_device(device_.clear(context_.stream(), fixed_.data(), fixed_.bytes()) &&
-                       device_.synchronize(context_.stream()),
-                   "make the table");
-  }
+        owner_(context_, reports_, options),
+        workspace_(context_.memory(), options.max_part_rows) {}
 
-  TableView view() const {
-    return {segments_.view(), &fixed_.data()->head, options_.seed, stock_.view(),
-            fixed_.data()->counts};
-  }
+  typename Kind::View view() const { return owner_.view(); }
 
   // Work that uses the stream, behind the replies of what was posted.
   template <class Work>
@@ -285,7 +238,7 @@ class FixedDeviceTable {
     if (gets ? !context_.order().writes_done() : !context_.order().all_done()) return false;
     if (!gets) {
       if (!requests.distinct_keys && !has_distinct_keys(requests, distinct_)) return false;
-      if (!make_express_room(requests.rows)) return false;
+      if (!owner_.has_express_room(requests.rows, leave())) return false;
     }
     if (!make_express()) return false;
     express_->post(view(), requests);
@@ -302,60 +255,12 @@ class FixedDeviceTable {
     return true;
   }
 
-  static constexpr uint64_t express_lines_per_insert = TableRoom<Device>::express_lines_per_insert;
-  static constexpr uint64_t express_stock = 1 << 14;
-  bool make_express_room(uint64_t rows) {
-    return make_room_now(rows, rows * express_lines_per_insert, express_stock);
-  }
-
   void reserve_now(uint64_t entries, Stream stream) {
-    const uint64_t rows = std::min<uint64_t>(room_.likely_rows(entries, context_.memory().left()),
+    const uint64_t rows = std::min<uint64_t>(owner_.likely_rows(entries, context_.memory().left()),
                                              options_.max_part_rows);
     workspace_.prepare(rows, [&] { be_idle(stream); });
     leave_express();
-    context_.order().begin_write(stream);
-    shelve({}, stream);  // counts the chains
-    reports_.take_all();
-    const bool empty = room_.is_empty();
-    empty ? segments_.rebuild(entries, stream) : segments_.grow(entries, view(), stream);
-    const uint64_t lines = segments_.fits(entries) ? room_.missing_lines_of(entries, rows) : 0;
-    shelve(stock_.add(lines, stream), stream);
-    context_.order().end_write(stream);
-    reports_.take_all();
-  }
-
-  // Makes sure that `rows` entries and `lines` overflow lines fit, if need be by taking
-  // `more_lines`; the host knows the counts then. False where memory ends.
-  bool make_room_now(uint64_t rows, uint64_t lines, uint64_t more_lines) {
-    reports_.take_all();
-    const uint64_t entries = reports_.known().entries + rows;
-    const auto has_lines = [&] { return reports_.known().free_lines >= lines; };
-    if (segments_.fits(entries) && has_lines()) return true;
-    change_segments([&](Stream stream) {
-      if (!segments_.fits(entries)) segments_.grow(entries, view(), stream);
-      return Fresh{};
-    });
-    reports_.take_all();  // the count of lines was a guess on the safe side
-    if (!has_lines()) {
-      change_segments([&](Stream stream) { return stock_.add(more_lines, stream); });
-      reports_.take_all();
-    }
-    if (segments_.fits(entries) && !has_lines()) {
-      change_segments([&](Stream stream) { return gather_lines(rows, has_lines, stream); });
-      reports_.take_all();
-    }
-    return segments_.fits(entries) && has_lines();
-  }
-
-  // Changes the segments, with the table to itself, and puts into the stock the lines that they
-  // returned and those that `work` returns.
-  template <class Work>
-  void change_segments(Work&& work) {
-    leave_express();
-    const Stream stream = context_.stream();
-    context_.order().begin_write(stream);
-    shelve(work(stream), stream);
-    context_.order().end_write(stream);
+    owner_.reserve(entries, rows, stream);
   }
 
   // Takes the replies of what was posted.
@@ -363,7 +268,7 @@ class FixedDeviceTable {
     if (posted_.rows == 0) return;
     try {
       const auto taken = express_->take(std::exchange(posted_, {}));
-      reports_.add(taken.entries, taken.inserted * express_lines_per_insert);
+      owner_.add_express(taken.entries, taken.inserted);
     } catch (const DeviceError&) {
       context_.lose();
       throw;
@@ -372,10 +277,14 @@ class FixedDeviceTable {
   void leave_express() {
     if (express_) express_->end();
   }
+  // For what the owner does before it changes memory.
+  auto leave() {
+    return [this] { leave_express(); };
+  }
 
   void get(const DeviceRequests& requests, Stream stream) {
     context_.order().begin_read(stream);
-    launch_find(device_, stream, view(), requests);
+    launch_find<Kind>(device_, stream, view(), requests);
     context_.order().end_read(stream);
   }
 
@@ -392,15 +301,16 @@ class FixedDeviceTable {
       const BatchView part =
           part_of(requests, first, part_rows(left, requests.distinct_keys, new_keys, stream));
       first += part.rows;
-      make_room(part.rows, expects_new ? left : part.rows, stream);
-      shortages_ += !room_.fits(part.rows) || room_.missing_lines(part.rows) != 0 ? 1 : 0;
+      const bool room =
+          owner_.make_room(part.rows, expects_new ? left : part.rows, stream, leave());
+      shortages_ += room ? 0 : 1;
       if (requests.distinct_keys) {
-        workspace_.get().run_distinct(view(), part, totals(false), stream);
+        workspace_.get().run_distinct(view(), part, owner_.totals(), stream);
       } else if (tries(part.rows)) {
-        workspace_.get().run_tries(view(), part, totals(false), stream);
+        workspace_.get().run_tries(view(), part, owner_.totals(), stream);
       } else {
-        workspace_.get().run(view(), part, mixed, mixed || !is_constant(requests.op), totals(false),
-                             stream);
+        workspace_.get().run(view(), part, mixed, mixed || !is_constant(requests.op),
+                             owner_.totals(), stream);
       }
       reports_.expect(part.rows, puts, stream);
     }
@@ -413,9 +323,9 @@ class FixedDeviceTable {
     const uint32_t rows = workspace_.reserve(left, idle);
     if (left <= rows || !(distinct || new_keys)) return rows;
     const uint64_t most = distinct ? workspace_.distinct_rows() : uint64_t{rows} * 2;
-    const uint64_t longer = std::min({left, most, room_.rows_with_lines()});
+    const uint64_t longer = std::min({left, most, owner_.rows_at_once()});
     const bool is_room =
-        longer > rows && room_.fits(longer) && (distinct || workspace_.lengthen(idle));
+        longer > rows && owner_.fits(longer) && (distinct || workspace_.lengthen(idle));
     return is_room ? static_cast<uint32_t>(longer) : rows;
   }
 
@@ -426,73 +336,15 @@ class FixedDeviceTable {
     leave_express();
   }
 
-  // For `rows` new entries, and if the index must grow for as many of `soon` as do no harm where
-  // they are not new after all.
-  void make_room(uint64_t rows, uint64_t soon, Stream stream) {
-    while (!room_.fits(rows) && reports_.any_under_way()) reports_.take_one();
-    if (!room_.fits(rows)) {
-      leave_express();
-      const uint64_t more = std::max(rows, room_.harmless_rows(soon, context_.memory().left()));
-      segments_.grow(room_.entries_with(more), view(), stream);
-      shelve({}, stream);
-    }
-    if (stock_lines(rows, stream)) return;
-    gather_lines(
-        rows, [&] { return room_.missing_lines(rows) == 0; }, stream);
-  }
-
-  // Whether there are overflow lines for a part; adds twice what is missing first.
-  bool stock_lines(uint64_t rows, Stream stream) {
-    while (room_.missing_lines(rows) != 0 && reports_.any_under_way()) reports_.take_one();
-    if (const uint64_t lines = room_.missing_lines(rows); lines != 0) {
-      leave_express();
-      shelve(stock_.add(lines * 2, stream), stream);
-      reports_.take_all();
-    }
-    return room_.missing_lines(rows) == 0;
-  }
-
-  // Where memory ends: takes lines that chains can do without until enough() says so, of a few
-  // stretches. The host knows the counts before and after.
-  template <class Enough>
-  Fresh gather_lines(uint64_t rows, Enough&& enough, Stream stream) {
-    for (int i = 0; i < most_stretches && !enough(); ++i) {
-      const auto stretch =
-          unlinks_.begin(segments_.count(), segments_.lines_each(), rows, reports_.known());
-      if (stretch.count == 0) break;
-      segments_.unlink(stretch.first, stretch.count, view(), stream);
-      shelve({}, stream);
-      reports_.take_all();
-      unlinks_.end(reports_.known());
-    }
-    return {};
-  }
-
-  // Puts lines that were returned, and fresh ones, into the stock.
-  void shelve(Fresh fresh, Stream stream) {
-    const uint32_t grid = std::max(device_.full_grid() / 4, 1u);
-    const ShelveKernel kernel{view(), fresh.lines, fresh.count};
-    require_device(device_.launch(stream, grid, threads, kernel), "launch the stock's kernel");
-    require_device(device_.launch(stream, 1, TotalsKernel::threads, TotalsKernel{totals(true)}),
-                   "launch the totals");
-    reports_.expect(0, false, stream);
-  }
-
-  Totals totals(bool shelved) { return {view(), stock_.lines(), shelved, reports_.next()}; }
-
   const FixedDeviceOptions options_;
   mutable DeviceContext<Device> context_;
   Device& device_;
-  DeviceSegments<Device> segments_;
-  DeviceStock<Device> stock_;
-  UnlinkRounds unlinks_;
-  DeviceArray<Device, Fixed> fixed_;
   TableReports<Device> reports_;
-  const TableRoom<Device> room_;
-  TableWorkspace<Device> workspace_;
+  typename Kind::template Owner<Device> owner_;
+  TableWorkspace<Device, Kind> workspace_;
   uint64_t shortages_ = 0;
-  std::optional<Express<Device>> express_;  // made when first needed
-  DeviceRequests posted_;                   // by express; no rows: nothing is under way
+  std::optional<Express<Device, Kind>> express_;  // made when first needed
+  DeviceRequests posted_;                         // by express; no rows: nothing is under way
   std::vector<uint32_t> distinct_;
 };
 

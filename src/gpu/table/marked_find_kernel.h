@@ -13,14 +13,15 @@
 
 namespace isotherm {
 
+template <class Kind>
 struct MarkedFindKernel {
   // So few rows a tile that a small batch is spread over many.
   static constexpr uint32_t rows_per_tile = 2;
-  using Find = FindKernel<rows_per_tile>;
+  using Find = FindKernel<Kind, rows_per_tile>;
   // Fewer than of a large lookup, whose lanes have fewer registers for it.
   static constexpr uint32_t blocks_per_multiprocessor = 4;
   static constexpr uint32_t threads = Find::threads;
-  using Shared = Find::Shared;
+  using Shared = typename Find::Shared;
 
   Find find;
   EndMark mark;
@@ -39,11 +40,11 @@ struct MarkedFindKernel {
 };
 
 // Throws DeviceError.
-template <class Device>
-void launch_marked_find(Device& device, typename Device::Stream stream, const TableView& table,
-                        const DeviceRequests& requests, const EndMark& mark,
-                        uint32_t* blocks_done) {
-  using Kernel = MarkedFindKernel;
+template <class Kind, class Device>
+void launch_marked_find(Device& device, typename Device::Stream stream,
+                        const typename Kind::View& table, const DeviceRequests& requests,
+                        const EndMark& mark, uint32_t* blocks_done) {
+  using Kernel = MarkedFindKernel<Kind>;
   const Kernel kernel{{table, requests.keys, requests.values_out, requests.found, requests.rows},
                       mark,
                       blocks_done};

@@ -1,7 +1,7 @@
 // TableReports: the totals of a table on a device, as they arrive on the host.
 //
 // Each part of a batch with writes leaves the table's totals in pinned memory when it ends
-// (gpu/batch/settle_kernels.h). The host asks for them when it has to know; until then it takes
+// (gpu/kernel/settle_kernels.h). The host asks for them when it has to know; until then it takes
 // the rows of parts that have not reported as new entries. Reports come in the order of the parts,
 // so what a part inserted is the difference to the report before.
 //
@@ -14,7 +14,7 @@
 #include <new>
 
 #include "gpu/batch/new_keys.h"
-#include "gpu/batch/settle_kernels.h"
+#include "gpu/kernel/settle_kernels.h"
 #include "gpu/platform/device_error.h"
 
 namespace isotherm {

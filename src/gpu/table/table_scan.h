@@ -23,9 +23,9 @@ class TableScan {
 
   // Visits the entries of about `lines` lines at most from `bound` on, visit(key, word), until
   // there are `wanted`, and returns the bound to go on from; 0 at the end.
-  template <class Visit>
-  uint64_t run(FixedDeviceTable<Device>& table, uint64_t seed, uint64_t bound, uint64_t lines,
-               uint64_t wanted, Stream stream, Visit&& visit) {
+  template <class Table, class Visit>
+  uint64_t run(Table& table, uint64_t seed, uint64_t bound, uint64_t lines, uint64_t wanted,
+               Stream stream, Visit&& visit) {
     // What is wanted, and the rest of its line.
     uint64_t room = wanted + uint64_t{8} * Bucket::slots;
     for (;;) {

@@ -18,18 +18,20 @@
 #include <new>
 #include <utility>
 
-#include "gpu/batch/batch_workspace.h"
+#include "gpu/batch/batch_engine.h"
 
 namespace isotherm {
 
-template <class Device>
+template <class Device, class Kind>
 class TableWorkspace {
  public:
+  using Engine = BatchEngine<Device, Kind>;
+
   TableWorkspace(DeviceMemory<Device>& memory, uint32_t most_rows)
       : memory_(memory), wanted_rows_(most_rows), most_rows_(most_rows) {}
 
   uint64_t bytes() const { return workspace_ ? workspace_->bytes() : 0; }
-  BatchWorkspace<Device>& get() { return *workspace_; }
+  Engine& get() { return *workspace_; }
 
   // Makes sure of the memory for parts of `rows` rows, or of as many as one may have; of how many.
   // `idle` is called before memory is allocated or freed. Throws std::bad_alloc where there is no
@@ -64,7 +66,7 @@ class TableWorkspace {
     is_short_ = memory_.left() / small_share < 2 * bytes();
     if (is_short_) return false;
     idle();
-    auto longer = std::make_unique<BatchWorkspace<Device>>(memory_, 2 * wanted_rows_);
+    auto longer = std::make_unique<Engine>(memory_, 2 * wanted_rows_);
     is_short_ = longer->rows() == 0;
     if (!is_short_) workspace_ = std::move(longer);
     return !is_short_;
@@ -77,7 +79,7 @@ class TableWorkspace {
     constexpr uint32_t least = 1 << 10;
     workspace_.reset();
     for (;; rows /= 2) {
-      workspace_ = std::make_unique<BatchWorkspace<Device>>(memory_, rows);
+      workspace_ = std::make_unique<Engine>(memory_, rows);
       if (workspace_->rows() != 0) return rows;
       workspace_.reset();
       if (rows <= least) throw std::bad_alloc();
@@ -89,7 +91,7 @@ class TableWorkspace {
   const uint32_t wanted_rows_;
   uint32_t most_rows_;     // less where memory was short
   bool is_short_ = false;  // for twice as many
-  std::unique_ptr<BatchWorkspace<Device>> workspace_;
+  std::unique_ptr<Engine> workspace_;
 };
 
 }  // namespace isotherm

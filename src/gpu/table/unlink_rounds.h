@@ -13,7 +13,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "gpu/batch/settle_kernels.h"
+#include "gpu/kernel/settle_kernels.h"
 
 namespace isotherm {
 

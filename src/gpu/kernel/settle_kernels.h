@@ -86,6 +86,7 @@ struct Totals {
   }
 };
 
+template <class Totals>
 struct TotalsKernel {
   static constexpr uint32_t threads = 32;
   Totals totals;

@@ -1,5 +1,6 @@
-// BatchWorkspace: the memory that a part of a batch with writes is worked off in, and the sequence
-// of kernels that does it. Read gpu/batch/batch_view.h first.
+// BatchEngine: the memory that a part of a batch with writes is worked off in, and the sequence of
+// kernels that does it, over an index of any kind (gpu/kernel/index_kind.h). Read
+// gpu/batch/batch_view.h first.
 //
 // All launches go to one stream, without a wait on the host: counts stay on the device, and kernels
 // whose work is counted there are launched for the most there can be. The workspace is used by one
@@ -21,19 +22,22 @@
 #include "gpu/batch/try_kernels.h"
 #include "gpu/batch/update_kernels.h"
 #include "gpu/batch/walk_kernel.h"
+#include "gpu/kernel/settle_kernels.h"
 #include "gpu/platform/device_memory.h"
 #include "gpu/platform/grid.h"
 
 namespace isotherm {
 
-template <class Device>
-class BatchWorkspace {
+template <class Device, class Kind>
+class BatchEngine {
  public:
   using Stream = typename Device::Stream;
+  using View = typename Kind::View;
+  using Totals = typename Kind::Totals;
   static constexpr uint32_t threads = 256;
 
   // Empty where there was no room.
-  BatchWorkspace(DeviceMemory<Device>& memory, uint32_t rows) : device_(memory.device()) {
+  BatchEngine(DeviceMemory<Device>& memory, uint32_t rows) : device_(memory.device()) {
     const uint64_t slots = slots_for(rows);
     cleared_ = {memory, cleared_bytes(slots) + homes_bytes(slots)};
     of_slot_ = {memory, slots * 2};
@@ -57,47 +61,48 @@ class BatchWorkspace {
   // Answers a part of at most rows() rows; its columns are set in `batch`, `has_gets` and
   // `has_dependent` say whether it may have gets, and operations other than get, put and erase.
   // `totals` is summed up at the end.
-  void run(const TableView& table, BatchView batch, bool has_gets, bool has_dependent,
+  void run(const View& table, BatchView batch, bool has_gets, bool has_dependent,
            const Totals& totals, Stream stream) {
     lay_out(batch);
     keep_replies(batch);
     clear(cleared_bytes(batch.writers.slots), stream);
-    launch(stream, batch.rows, MarkKernel{table, batch});
+    launch(stream, batch.rows, MarkKernel<Kind>{table, batch});
     if (has_gets) {
-      launch(stream, batch.rows, GetKernel{table, batch});
-      launch(stream, batch.rows, UpdateKernel<false>{table, batch});
+      launch(stream, batch.rows, GetKernel<Kind>{table, batch});
+      launch(stream, batch.rows, UpdateKernel<Kind, false>{table, batch});
     } else {
-      launch(stream, batch.rows, UpdateKernel<true>{table, batch});
+      launch(stream, batch.rows, UpdateKernel<Kind, true>{table, batch});
     }
-    launch(stream, batch.rows, ExtendKernel{table, batch});
+    launch(stream, batch.rows, ExtendKernel<Kind>{table, batch});
     run_groups(table, batch, has_dependent, totals, stream);
   }
 
   // The same for a part of puts, most of them of keys that are expected to be new.
-  void run_tries(const TableView& table, BatchView batch, const Totals& totals, Stream stream) {
+  void run_tries(const View& table, BatchView batch, const Totals& totals, Stream stream) {
     lay_out(batch);
     keep_replies(batch);
     batch.tried = true;
     const uint64_t slots = batch.writers.slots;
     clear(cleared_bytes(slots) + homes_bytes(slots), stream);
-    launch(stream, batch.rows, TryKernel{table, batch});
-    launch(stream, batch.rows, MarkLeftKernel{table, batch});
-    launch(stream, batch.rows, JoinKernel{table, batch});
-    launch(stream, batch.rows, UpdateLeftKernel{table, batch});
-    launch(stream, batch.rows, ExtendKernel{table, batch});
+    launch(stream, batch.rows, TryKernel<Kind>{table, batch});
+    launch(stream, batch.rows, MarkLeftKernel<Kind>{table, batch});
+    launch(stream, batch.rows, JoinKernel<Kind>{table, batch});
+    launch(stream, batch.rows, UpdateLeftKernel<Kind>{table, batch});
+    launch(stream, batch.rows, ExtendKernel<Kind>{table, batch});
     run_groups(table, batch, false, totals, stream);
   }
 
   // The same for a part in which no key comes twice, of at most distinct_rows() rows.
-  void run_distinct(const TableView& table, BatchView batch, const Totals& totals, Stream stream) {
+  void run_distinct(const View& table, BatchView batch, const Totals& totals, Stream stream) {
     lay_out(batch);
     batch.failed_rows = column(0);
     batch.distinct_keys = true;
     require_device(device_.clear(stream, batch.counters, sizeof(PartCounters)), "clear counters");
-    launch(stream, batch.rows, UpdateKernel<true>{table, batch});
-    launch(stream, batch.rows, ExtendKernel{table, batch});
-    require_device(device_.launch(stream, 1, TotalsKernel::threads, TotalsKernel{totals}),
-                   "launch the totals");
+    launch(stream, batch.rows, UpdateKernel<Kind, true>{table, batch});
+    launch(stream, batch.rows, ExtendKernel<Kind>{table, batch});
+    require_device(
+        device_.launch(stream, 1, TotalsKernel<Totals>::threads, TotalsKernel<Totals>{totals}),
+        "launch the totals");
   }
 
  private:
@@ -147,13 +152,13 @@ class BatchWorkspace {
   }
 
   // Writers of keys with several, and the end of the part.
-  void run_groups(const TableView& table, BatchView batch, bool has_dependent, const Totals& totals,
+  void run_groups(const View& table, BatchView batch, bool has_dependent, const Totals& totals,
                   Stream stream) {
     sort(batch, stream);
-    launch(stream, batch.rows, GroupBeginKernel{table, batch});
+    launch(stream, batch.rows, GroupBeginKernel<Kind>{table, batch});
     if (has_dependent) launch(stream, batch.rows, WalkKernel{batch});
-    launch(stream, batch.rows, GroupEndKernel{table, batch});
-    launch(stream, batch.rows, LateKernel{batch, totals});
+    launch(stream, batch.rows, GroupEndKernel<Kind>{table, batch});
+    launch(stream, batch.rows, LateKernel<Totals>{batch, totals});
   }
 
   // Between two pairs of columns, to and fro.
