@@ -25,11 +25,18 @@ constexpr uint64_t most_bulk = std::numeric_limits<uint32_t>::max();
 // With less an empty store has no room for its first item.
 constexpr uint64_t least_maxmemory = 768 << 10;
 
+std::string not_one_of(const std::string& text, const char* choices) {
+  return "'" + text + "' is none of " + choices;
+}
+
 // Option callbacks: a text into its field, or an error that CLI11 prints with the flag's name.
 void take_memory(const std::string& text, uint64_t least, uint64_t most, uint64_t& field) {
   const auto bytes = net::parse_memory(text);
-  if (!bytes) throw CLI::ValidationError("not an amount of memory: " + text);
-  if (*bytes < least || *bytes > most) throw CLI::ValidationError("out of range: " + text);
+  if (!bytes)
+    throw CLI::ValidationError("'" + text + "' is no amount of memory; write bytes, or e.g. 100mb");
+  if (*bytes < least || *bytes > most)
+    throw CLI::ValidationError("'" + text + "' is out of range, from " + std::to_string(least) +
+                               " to " + std::to_string(most) + " bytes");
   field = *bytes;
 }
 
@@ -37,8 +44,8 @@ void take_maxmemory(const std::string& text, uint64_t& field) {
   uint64_t bytes = 0;
   take_memory(text, 0, std::numeric_limits<int64_t>::max(), bytes);
   if (bytes != 0 && bytes < least_maxmemory) {
-    throw CLI::ValidationError("too little to work with: " + text +
-                               "; at least 768kb, or 0: no cap");
+    throw CLI::ValidationError(
+        "'" + text + "' is too little to work with; give at least 768kb, or 0 for no cap");
   }
   field = bytes;
 }
@@ -50,33 +57,35 @@ void take_port(const std::string& text, int32_t& field) {
   }
   const auto port = net::parse_integer(text);
   if (!port || *port < 0 || *port > 65'535) {
-    throw CLI::ValidationError("not a port from 0 to 65535, nor off: " + text);
+    throw CLI::ValidationError("'" + text + "' is no port; give 0 to 65535, or off");
   }
   field = static_cast<int32_t>(*port);
 }
 
 void take_log_level(const std::string& text, net::LogLevel& field) {
   const auto level = net::parse_log_level(text);
-  if (!level) throw CLI::ValidationError("not one of debug, verbose, notice, warning: " + text);
+  if (!level) throw CLI::ValidationError(not_one_of(text, "debug, verbose, notice, warning"));
   field = *level;
 }
 
 void take_policy(const std::string& text, EvictionPolicy& field) {
   const auto policy = parse_eviction_policy(text);
-  if (!policy) throw CLI::ValidationError("not an eviction policy: " + text);
+  if (!policy)
+    throw CLI::ValidationError(
+        not_one_of(text, "noeviction, allkeys-lru, allkeys-random, volatile-lru, volatile-ttl"));
   field = *policy;
 }
 
 void take_device(const std::string& text, DeviceChoice& field) {
   const auto choice = parse_device_choice(text);
-  if (!choice) throw CLI::ValidationError("not one of auto, cpu, cuda: " + text);
+  if (!choice) throw CLI::ValidationError(not_one_of(text, "auto, cpu, cuda"));
   field = *choice;
 }
 
 void take_schedule(const std::string& text, Scheduling& field) {
   const auto policy = parse_scheduling(text);
   if (!policy) {
-    throw CLI::ValidationError("not one of greedy, fixed, periodic, adaptive: " + text);
+    throw CLI::ValidationError(not_one_of(text, "greedy, fixed, periodic, adaptive"));
   }
   field = *policy;
 }
@@ -85,10 +94,11 @@ void take_addresses(const std::string& text, std::vector<std::string>& field) {
   std::istringstream words(text);
   field.clear();
   for (std::string word; words >> word;) {
-    if (!net::SocketAddress::parse(word, 0)) throw CLI::ValidationError("not an address: " + word);
+    if (!net::SocketAddress::parse(word, 0))
+      throw CLI::ValidationError("'" + word + "' is no address; give e.g. 127.0.0.1 or ::1");
     field.push_back(word);
   }
-  if (field.empty()) throw CLI::ValidationError("no address given");
+  if (field.empty()) throw CLI::ValidationError("no address is given; give e.g. 127.0.0.1");
 }
 
 // Of files, in octal.
@@ -97,13 +107,13 @@ void take_mode(const std::string& text, uint32_t& field) {
   const char* const end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, field, 8);
   if (error != std::errc() || rest != end || field > most) {
-    throw CLI::ValidationError("not permissions in octal: " + text);
+    throw CLI::ValidationError("'" + text + "' are no permissions; give them in octal, e.g. 700");
   }
 }
 
 void take_trust(const std::string& text, net::UdpTrust& field) {
   if (text != "none" && text != "loopback" && text != "all") {
-    throw CLI::ValidationError("not one of none, loopback, all: " + text);
+    throw CLI::ValidationError(not_one_of(text, "none, loopback, all"));
   }
   field = text == "none"  ? net::UdpTrust::none
           : text == "all" ? net::UdpTrust::all
@@ -111,13 +121,13 @@ void take_trust(const std::string& text, net::UdpTrust& field) {
 }
 
 void take_yes(const std::string& text, bool& field) {
-  if (text != "yes" && text != "no") throw CLI::ValidationError("neither yes nor no: " + text);
+  if (text != "yes" && text != "no") throw CLI::ValidationError(not_one_of(text, "yes, no"));
   field = text == "yes";
 }
 
 void take_sync_policy(const std::string& text, SyncPolicy& field) {
   const auto policy = parse_sync_policy(text);
-  if (!policy) throw CLI::ValidationError("not one of always, everysec, no: " + text);
+  if (!policy) throw CLI::ValidationError(not_one_of(text, "always, everysec, no"));
   field = *policy;
 }
 
@@ -144,12 +154,13 @@ void add_text_option(CLI::App& app, const std::string& flag, const std::string& 
 
 void add_value_options(CLI::App& app, Options& store) {
   add_text_option(app, "--gpu-values",
-                  "Memory of each GPU for values that nobody reads; 0: they stay on the host [0]",
+                  "Memory of each GPU for values that nobody has read lately; 0: all values stay "
+                  "in host memory [0]",
                   [&](const std::string& text) {
                     take_memory(text, 0, std::numeric_limits<int64_t>::max(), store.gpu_values);
                   });
   add_text_option(
-      app, "--gpu-values-from", "Shortest value that goes there, in bytes [256]",
+      app, "--gpu-values-from", "Shortest value, in bytes, that --gpu-values sends to a GPU [256]",
       [&](const std::string& text) { take_memory(text, 64, 1 << 20, store.gpu_values_from); });
 }
 
@@ -185,39 +196,44 @@ void add_router_options(CLI::App& app, RouterOptions& router) {
 void add_round_options(CLI::App& app, RoundOptions& rounds) {
   add_text_option(app, "--gpu-schedule",
                   "When the requests of all threads go to the GPUs together: greedy, fixed or "
-                  "periodic; or adaptive: the CPU answers few, the GPUs many [adaptive]",
+                  "periodic; with adaptive the CPU answers while requests are few, and the GPUs "
+                  "while they are many [adaptive]",
                   [&](const std::string& text) { take_schedule(text, rounds.policy); });
   app.add_option("--gpu-batch", rounds.rows,
-                 "Requests that go without waiting for more [fixed 512, periodic 2097152], or that "
-                 "are many [adaptive 512]")
+                 "Requests that go to the GPUs without waiting for more [fixed 512, periodic "
+                 "2097152]; with adaptive: requests that are many [512]")
       ->check(CLI::Range(uint64_t{1}, RoundOptions::most_rows));
   app.add_option_function<int64_t>(
          "--gpu-wait-usec", [&](int64_t usec) { rounds.wait_ns = usec * 1000; },
-         "Longest wait for more, or the cycle if periodic, in microseconds [100]")
+         "Longest time in microseconds that requests wait for more; with periodic: length of a "
+         "cycle [100]")
       ->check(CLI::Range(1, 1'000'000));
   app.add_option("--gpu-write-cycles", rounds.write_cycles,
-                 "Cycles that writes wait for, if periodic, while reads go; 1: they go too [1]")
+                 "With periodic: number of cycles after which writes go to the GPUs; reads go in "
+                 "every cycle [1]")
       ->check(CLI::Range(1, 1000));
 }
 
 void add_crew_options(CLI::App& app, Options& store) {
-  app.add_option(
-         "--gpu-threads", store.gpu_threads,
-         "Threads that take the loops' batches to the GPUs [as many as --threads, at least 2]")
+  app.add_option("--gpu-threads", store.gpu_threads,
+                 "Number of threads that wait for the GPUs, so that those of clients need not [as "
+                 "many as --threads, at least 2]")
       ->check(CLI::Range(1, 256));
   app.add_option("--gpu-queue", store.gpu_queue,
-                 "Batches that may wait for them before the loops stop reading [1024]")
+                 "Most batches that wait for the threads of --gpu-threads; with more the server "
+                 "stops reading requests [1024]")
       ->check(CLI::Range(1, 1'000'000));
 }
 
 void add_client_limits(CLI::App& app, net::ServerOptions& options) {
   static constexpr std::pair<const char*, const char*> helps[] = {
       {"client-output-buffer-limit",
-       "Unsent replies that a client may have: class, hard limit, soft limit and its seconds "
-       "[\"normal 0 0 0\"]"},
-      {"client-query-buffer-limit", "Longest unfinished request [1gb]"},
+       "Limits on the unsent replies of a client: class, hard limit, soft limit, seconds above the "
+       "soft limit [\"normal 0 0 0\"]"},
+      {"client-query-buffer-limit", "Longest unfinished request of a client [1gb]"},
       {"maxmemory-clients",
-       "What all buffers of clients may take; 0: with maxmemory, 128mb and a 16th of it [0]"},
+       "Most memory that the buffers of all clients take; 0: with a maxmemory, 128mb and a 16th of "
+       "it [0]"},
   };
   for (const auto& [name, help] : helps) {
     add_text_option(app, "--" + std::string(name), help,
@@ -232,65 +248,76 @@ void add_client_limits(CLI::App& app, net::ServerOptions& options) {
 }
 
 void add_unix_options(CLI::App& app, net::ServerOptions& options) {
-  app.add_option("--unixsocket", options.unixsocket, "Path of a UNIX socket for RESP [none]");
-  add_text_option(app, "--unixsocketperm", "Its permissions, in octal [those of the umask]",
+  app.add_option("--unixsocket", options.unixsocket,
+                 "Path of a UNIX socket for Redis clients [none]");
+  add_text_option(app, "--unixsocketperm",
+                  "Permissions of --unixsocket, in octal [as the umask says]",
                   [&](const std::string& text) { take_mode(text, options.unixsocketperm); });
   app.add_option("--memcached-unixsocket", options.memcached_unixsocket,
-                 "Path of a UNIX socket for memcached [none]");
+                 "Path of a UNIX socket for memcached clients [none]");
   add_text_option(
-      app, "--memcached-unixsocket-mask", "Its permissions, in octal [700]",
+      app, "--memcached-unixsocket-mask", "Permissions of --memcached-unixsocket, in octal [700]",
       [&](const std::string& text) { take_mode(text, options.memcached_unixsocket_mask); });
 }
 
 void add_memcached_limits(CLI::App& app, net::ServerOptions& options) {
   constexpr int most_seconds = std::numeric_limits<int>::max();
   app.add_option("--memcached-max-connections", options.memcached_max_connections,
-                 "Clients of memcached's port at one time; 0: as many as --maxclients [0]")
+                 "Most memcached clients at one time; 0: the limit of --maxclients [0]")
       ->check(CLI::Range(0, 1'000'000));
   app.add_option("--memcached-idle-timeout", options.memcached_idle_timeout,
-                 "Seconds after which a silent one is closed; 0: as --timeout [0]")
+                 "Seconds after which a silent memcached client is disconnected; 0: the limit of "
+                 "--timeout [0]")
       ->check(CLI::Range(0, most_seconds));
-  add_text_option(app, "--memcached-item-size-max",
-                  "Largest item that they may store, as memcached would make it [1mb]",
-                  [&](const std::string& text) {
-                    take_memory(text, 1 << 10, 1 << 30, options.memcached_item_size_max);
-                  });
-  app.add_option("--memcached-reqs-per-event", options.memcached_reqs_per_event,
-                 "Requests of one of them before others are served [4096]")
+  add_text_option(
+      app, "--memcached-item-size-max",
+      "Largest item that memcached clients may store, counted with memcached's overhead [1mb]",
+      [&](const std::string& text) {
+        take_memory(text, 1 << 10, 1 << 30, options.memcached_item_size_max);
+      });
+  app.add_option(
+         "--memcached-reqs-per-event", options.memcached_reqs_per_event,
+         "Most requests of one memcached client that run before other clients are served [4096]")
       ->check(CLI::Range(1, 4096));
   const auto disable = [&app](const char* flag, const char* help, bool& field) {
     app.add_flag_callback(
         flag, [&field] { field = false; }, help);
   };
-  disable("--memcached-disable-flush-all", "Refuses flush_all", options.memcached_flush);
-  disable("--memcached-disable-dumping", "Refuses stats cachedump", options.memcached_dumps);
+  disable("--memcached-disable-flush-all", "Answers flush_all with an error",
+          options.memcached_flush);
+  disable("--memcached-disable-dumping", "Answers stats cachedump with an error",
+          options.memcached_dumps);
 }
 
 void add_udp_options(CLI::App& app, net::ServerOptions& options) {
   add_text_option(app, "--memcached-udp-port",
-                  "Port for memcached by UDP; 0: any free one; off: none [off]",
+                  "UDP port for memcached clients; 0 takes any free port, off opens none [off]",
                   [&](const std::string& text) { take_port(text, options.memcached_udp_port); });
   app.add_option("--memcached-udp-amplification", options.memcached_udp_amplification,
-                 "How many times the bytes of a request its reply by UDP may have, to addresses "
-                 "that are not trusted and have no TCP connection [3]")
+                 "Longest reply by UDP, as a multiple of the bytes of its request, to an address "
+                 "that is neither trusted nor connected by TCP [3]")
       ->check(CLI::Range(0, 1'000'000));
   add_text_option(
       app, "--memcached-udp-trusted",
-      "Which addresses may have longer ones: none, loopback, all [loopback]",
+      "Which addresses may get longer replies by UDP: none, loopback or all [loopback]",
       [&](const std::string& text) { take_trust(text, options.memcached_udp_trusted); });
 }
 
 void add_journal_options(CLI::App& app, net::ServerOptions& options) {
   add_text_option(app, "--appendonly",
-                  "Whether changes are kept in a journal on disk: yes, no [no]",
+                  "Whether every change is written to a journal on disk, yes or no [no]",
                   [&](const std::string& text) { take_yes(text, options.appendonly); });
-  add_text_option(app, "--appendfsync", "When it is synced: always, everysec or no [everysec]",
+  add_text_option(app, "--appendfsync",
+                  "When the journal is synced to the disk: always (before each reply), everysec or "
+                  "no [everysec]",
                   [&](const std::string& text) { take_sync_policy(text, options.appendfsync); });
-  add_text_option(app, "--appendfilename", "Name of its files [appendonly.aof]",
+  add_text_option(app, "--appendfilename",
+                  "Name of the folder of the journal, within --dir [appendonly.aof]",
                   [&](const std::string& text) { take_file_name(text, options.appendfilename); });
   app.add_option("--auto-aof-rewrite-percentage", options.auto_aof_rewrite_percentage,
-                 "It is written anew when it has grown by so much; 0: never [100]");
-  add_text_option(app, "--auto-aof-rewrite-min-size", "But not before it has so many bytes [64mb]",
+                 "Growth of the journal, in percent, after which it is rewritten; 0: never [100]");
+  add_text_option(app, "--auto-aof-rewrite-min-size",
+                  "Size of the journal below which it is not rewritten by itself [64mb]",
                   [&](const std::string& text) {
                     take_memory(text, 0, std::numeric_limits<int64_t>::max(),
                                 options.auto_aof_rewrite_min_size);
@@ -311,7 +338,7 @@ void add_snapshot_options(CLI::App& app, net::ServerOptions& options) {
       [&](const std::string& text) { take_save_points(text, options.save); });
   add_text_option(app, "--dbfilename", "Name of its file, which is read at the start [dump.rdb]",
                   [&](const std::string& text) { take_file_name(text, options.dbfilename); });
-  app.add_option("--dir", options.dir, "Folder of the journal and of snapshots [.]");
+  app.add_option("--dir", options.dir, "Folder for the files of the server [.]");
 }
 
 // What only shows when all flags are known.
@@ -340,34 +367,41 @@ void check_together(const net::ServerOptions& options) {
 
 void add_options(CLI::App& app, net::ServerOptions& options) {
   Options& store = options.store;
-  add_text_option(app, "--port", "Port for RESP; 0: any free one; off: none [6379]",
+  add_text_option(app, "--port",
+                  "TCP port for Redis clients (RESP); 0 takes any free port, off opens none [6379]",
                   [&](const std::string& text) { take_port(text, options.port); });
-  add_text_option(app, "--memcached-port", "Port for memcached; 0: any free one; off: none [11211]",
+  add_text_option(app, "--memcached-port",
+                  "TCP port for memcached clients; 0 takes any free port, off opens none [11211]",
                   [&](const std::string& text) { take_port(text, options.memcached_port); });
   add_memcached_limits(app, options);
   add_udp_options(app, options);
   add_unix_options(app, options);
   add_text_option(app, "--bind", "Addresses to listen on, separated by spaces [127.0.0.1]",
                   [&](const std::string& text) { take_addresses(text, options.bind); });
-  app.add_option("--threads", options.threads, "Event loops [one per core]")
+  app.add_option("--threads", options.threads,
+                 "Number of threads that serve clients [one per core]")
       ->check(CLI::Range(1, 256));
-  app.add_option("--databases", store.databases, "Databases that SELECT chooses from [16]")
+  app.add_option("--databases", store.databases,
+                 "Number of databases that SELECT chooses from [16]")
       ->check(CLI::Range(1, 16'384));
-  add_text_option(app, "--maxmemory", "Memory the server may take, e.g. 100mb; 0: no cap [0]",
+  add_text_option(app, "--maxmemory",
+                  "Most memory that the server may take, e.g. 100mb; 0: no cap [0]",
                   [&](const std::string& text) { take_maxmemory(text, store.maxmemory); });
   add_text_option(app, "--maxmemory-policy",
-                  "noeviction, allkeys-lru, allkeys-random, volatile-lru or volatile-ttl "
-                  "[noeviction]",
+                  "Which keys are evicted when maxmemory is reached: noeviction, allkeys-lru, "
+                  "allkeys-random, volatile-lru or volatile-ttl [noeviction]",
                   [&](const std::string& text) { take_policy(text, store.maxmemory_policy); });
-  add_text_option(app, "--device",
-                  "Where the index lies: cpu, cuda, or auto (a GPU if there is one) [cpu]",
-                  [&](const std::string& text) { take_device(text, store.device); });
+  add_text_option(
+      app, "--device",
+      "Where the index lies: cpu, cuda, or auto, which takes a GPU if there is one [cpu]",
+      [&](const std::string& text) { take_device(text, store.device); });
   app.add_option("--gpus", store.gpus,
-                 "Which GPUs share the index, by CUDA's numbers, e.g. 0,1 [0]")
+                 "GPUs that share the index, by the numbers that CUDA gives them, e.g. 0,1 [0]")
       ->delimiter(',')
       ->check(CLI::Range(0, 1023))
       ->expected(1, 16);
-  add_text_option(app, "--gpu-memory", "Memory of each GPU that the index may take; 0: no cap [0]",
+  add_text_option(app, "--gpu-memory",
+                  "Most memory of each GPU that the index may take; 0: no cap [0]",
                   [&](const std::string& text) {
                     take_memory(text, 0, std::numeric_limits<int64_t>::max(), store.gpu_memory);
                   });
@@ -375,9 +409,10 @@ void add_options(CLI::App& app, net::ServerOptions& options) {
   add_value_options(app, store);
   add_round_options(app, store.rounds);
   add_crew_options(app, store);
-  app.add_option("--maxclients", options.maxclients, "Clients at one time [10000]")
+  app.add_option("--maxclients", options.maxclients, "Most clients at one time [10000]")
       ->check(CLI::Range(1, 1'000'000));
-  add_text_option(app, "--proto-max-bulk-len", "Longest value or key a client may send [512mb]",
+  add_text_option(app, "--proto-max-bulk-len",
+                  "Longest key or value that a client may send [512mb]",
                   [&](const std::string& text) {
                     take_memory(text, least_bulk, most_bulk, options.proto_max_bulk_len);
                   });
@@ -386,12 +421,12 @@ void add_options(CLI::App& app, net::ServerOptions& options) {
   add_snapshot_options(app, options);
   constexpr int most_seconds = std::numeric_limits<int>::max();
   app.add_option("--timeout", options.timeout,
-                 "Seconds after which a silent client is closed; 0: never [0]")
+                 "Seconds after which a silent client is disconnected; 0: never [0]")
       ->check(CLI::Range(0, most_seconds));
   app.add_option("--tcp-keepalive", options.tcp_keepalive,
-                 "Seconds between probes of a silent client; 0: none [300]")
+                 "Seconds between probes of a silent TCP connection; 0: none [300]")
       ->check(CLI::Range(0, most_seconds));
-  add_text_option(app, "--loglevel", "debug, verbose, notice or warning [notice]",
+  add_text_option(app, "--loglevel", "What is logged: debug, verbose, notice or warning [notice]",
                   [&](const std::string& text) { take_log_level(text, options.loglevel); });
 }
 
