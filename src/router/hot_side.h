@@ -21,6 +21,7 @@
 #include <thread>
 
 #include "base/counter.h"
+#include "base/macros.h"
 #include "hot/hot_table.h"
 #include "isotherm/options.h"
 #include "router/hot_stats.h"
