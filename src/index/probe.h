@@ -32,6 +32,8 @@ namespace isotherm {
 struct Found {
   bool found = false;
   uint64_t word = 0;
+
+  ISOTHERM_HOST_DEVICE explicit operator bool() const { return found; }
 };
 
 enum class Action : uint8_t { keep, store, erase };
@@ -85,27 +87,29 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE Found pick(Tile tile, const View& view, uin
 
 }  // namespace probe_internal
 
-// Calls look(line, view) for the lines of a chain until it says that it has the entry. `view` is
-// the home line, loaded by the caller, who may thus load several lines at once.
+// Calls look(line, view) for the lines of a chain until it says that it has the entry, and returns
+// what it said last. `view` is the home line, loaded by the caller, who may thus load several lines
+// at once.
 template <class Tile, class Line, class View, class Look>
-ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void follow(const Tile& tile, Line* home, View view,
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE auto follow(const Tile& tile, Line* home, View view,
                                                  const uint64_t& hash, Look&& look) {
   Line* line = home;
   for (;;) {
-    const bool found = look(line, view);
+    const auto found = look(line, view);
     if constexpr (Tile::lines_move) {
-      if (found && line != home) return;
+      if (found && line != home) return found;
     }
     const Slot last = tile.last(view);
-    const bool goes_on = tile.shows_last(line, found) && mark::is_mark(last, hash);
+    const bool goes_on =
+        tile.shows_last(line, static_cast<bool>(found)) && mark::is_mark(last, hash);
     const auto vote = tile.vote(goes_on);
-    if (!vote) return;
+    if (!vote) return found;
     if constexpr (!Tile::lines_move) {
       line = tile.next(last, vote);
     } else if (mark::is_moved(last, hash)) {
       home = line = mark::moved_target(last, hash);
     } else if (found) {
-      return;
+      return found;
     } else {
       line = mark::link_target(last);
     }
@@ -117,12 +121,9 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void follow(const Tile& tile, Line* home, V
 template <class Tile, class View>
 ISOTHERM_HOST_DEVICE ISOTHERM_INLINE Found find_loaded(Tile tile, const Bucket* home, View view,
                                                        uint64_t hash) {
-  Found found;
-  follow(tile, home, view, hash, [&](const Bucket*, View line) {
-    found = probe_internal::pick(tile, line, tile.match(line, hash), hash);
-    return found.found;
+  return follow(tile, home, view, hash, [&](const Bucket*, View line) {
+    return probe_internal::pick(tile, line, tile.match(line, hash), hash);
   });
-  return found;
 }
 
 template <class Tile>
