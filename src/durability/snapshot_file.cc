@@ -43,13 +43,13 @@ int SnapshotFile::write_all(std::string_view bytes) {
 
 // A long value goes in pieces, so that syncs stay short.
 int SnapshotFile::write(std::string_view bytes) {
-  constexpr uint64_t most_unsynced = 16 << 20;
+  constexpr uint64_t sync_every = 16 << 20;
   while (!bytes.empty() && error_ == 0) {
-    const std::string_view piece = bytes.substr(0, most_unsynced);
+    const std::string_view piece = bytes.substr(0, sync_every);
     bytes.remove_prefix(piece.size());
     crc_ = crc64(piece, crc_);
     if (write_all(piece) < 0) break;
-    if (bytes_ - synced_ < most_unsynced) continue;
+    if (bytes_ - synced_ < sync_every) continue;
     note(files_.sync(file_));
     synced_ = bytes_;
   }
