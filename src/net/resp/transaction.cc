@@ -44,13 +44,13 @@ void Transaction::add(const NumberedCommand& command, Arguments words) {
 }
 
 void show_transaction(Session& session) {
-  constexpr auto relaxed = std::memory_order_relaxed;
+  constexpr auto order = std::memory_order_relaxed;
   const Transaction* const transaction = session.transaction.get();
   Client& client = session.client;
   const bool open = queues(session);
-  client.queued.store(open ? static_cast<int64_t>(transaction->commands().size()) : -1, relaxed);
-  client.watched.store(transaction != nullptr ? transaction->watched().size() : 0, relaxed);
-  client.transaction_bytes.store(transaction != nullptr ? transaction->bytes() : 0, relaxed);
+  client.queued.store(open ? static_cast<int64_t>(transaction->commands().size()) : -1, order);
+  client.watched.store(transaction != nullptr ? transaction->watched().size() : 0, order);
+  client.transaction_bytes.store(transaction != nullptr ? transaction->bytes() : 0, order);
 }
 
 std::shared_ptr<Transaction> take_transaction(Session& session) {
