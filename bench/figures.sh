@@ -92,9 +92,11 @@ socket_row mget_100 "${both[@]}" --floor --mix read=100 --batch 100
 if [ ${#subject[@]} -gt 0 ]; then
   run redis_benchmark bench/redis_benchmark.py --server "$build/isotherm-server" --rounds "$rounds" \
     --json "$out/redis_benchmark.json"
+  neighbours=(bench/neighbours.py --server "$build/isotherm-server" --bench "$bench" --rounds "$rounds"
+    --seconds "$seconds")
+  run unread_neighbours "${neighbours[@]}" --beside unread
   if nvidia-smi -L >/dev/null 2>&1; then
-    run cold_neighbour bench/cold_neighbour.py --server "$build/isotherm-server" --bench "$bench" \
-      --rounds "$rounds" --seconds "$seconds"
+    run cold_neighbour "${neighbours[@]}" --beside cold
   fi
   memory_row memory_isotherm "${subject[@]}"
 fi

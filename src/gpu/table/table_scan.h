@@ -5,7 +5,7 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <memory>
 
 #include "base/hash.h"
 #include "gpu/platform/pinned_block.h"
@@ -32,7 +32,7 @@ class TableScan {
       if (!entries_ || entries_->bytes() < room * 2 * sizeof(uint64_t)) {
         table.end_express();
         entries_.reset();
-        entries_.emplace(device_, room * 2 * sizeof(uint64_t));
+        entries_ = std::make_unique<PinnedBlock<Device>>(device_, room * 2 * sizeof(uint64_t));
       }
       auto* hashes = reinterpret_cast<uint64_t*>(entries_->data());
       uint64_t* words = hashes + room;
@@ -53,7 +53,7 @@ class TableScan {
  private:
   Device& device_;
   PinnedBlock<Device> result_;
-  std::optional<PinnedBlock<Device>> entries_;
+  std::unique_ptr<PinnedBlock<Device>> entries_;
 };
 
 }  // namespace isotherm
