@@ -5,7 +5,8 @@
 
 namespace isotherm::net {
 
-Output::Output(BufferPool* pool, Engine* engine) : pool_(pool), engine_(engine) {
+Output::Output(BufferPool* pool, Engine* engine, bool drops)
+    : pool_(pool), engine_(engine), drops_(drops) {
   if (pool_ == nullptr) {
     own_pool_ = std::make_unique<BufferPool>();
     pool_ = own_pool_.get();
@@ -27,6 +28,7 @@ void Output::clear() {
 }
 
 bool Output::append_kept(const Reply& reply) {
+  if (drops_) return true;
   const uint64_t kept = engine_ != nullptr ? engine_->keep(reply) : 0;
   if (kept == 0) return false;
   Buffer rest;
@@ -42,6 +44,7 @@ bool Output::append_kept(const Reply& reply) {
 }
 
 void Output::append_slow(std::string_view bytes) {
+  if (drops_) return;
   const size_t room = static_cast<size_t>(room_end_ - write_);
   if (room != 0) {
     std::memcpy(write_, bytes.data(), room);
@@ -54,6 +57,7 @@ void Output::append_slow(std::string_view bytes) {
 }
 
 void Output::add_piece(size_t bytes) {
+  if (drops_) clear();
   if (first_ < pieces_.size()) pieces_.back().end = write_;
   Buffer chunk = pool_->take(bytes);
   write_ = chunk.bytes.get();

@@ -16,6 +16,8 @@
 //   chunk  [ …$50000\r\n | \r\n$70000\r\n | room ]      the last piece of a chunk gives it back
 //   item                [ value ]
 //
+// One that drops holds what was appended last, a chunk at most: for answers that nobody gets.
+//
 // Threads. Belongs to the connection's loop.
 #pragma once
 
@@ -40,7 +42,7 @@ class Output {
 
   // Without a pool the output keeps one of its own (tests, tools), and without an engine it copies
   // all values.
-  explicit Output(BufferPool* pool = nullptr, Engine* engine = nullptr);
+  explicit Output(BufferPool* pool = nullptr, Engine* engine = nullptr, bool drops = false);
   ~Output();
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
@@ -130,6 +132,7 @@ class Output {
   std::unique_ptr<BufferPool> own_pool_;
   BufferPool* pool_;
   Engine* const engine_;
+  const bool drops_;
   std::vector<Piece> pieces_;
   size_t first_ = 0;  // pieces before it are sent and empty
   char* write_ = nullptr;

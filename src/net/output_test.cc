@@ -133,5 +133,20 @@ TEST(OutputTest, GivesChunksBackToThePool) {
   EXPECT_LE(pool.memory(), 2 * BufferPool::chunk_bytes);
 }
 
+TEST(OutputTest, OneThatDropsHoldsAChunkAtMost) {
+  BufferPool pool;
+  Output output(&pool, nullptr, true);
+  const std::string large(1 << 20, 'x');
+  for (int i = 0; i < 100'000; ++i) output.append("short");
+  output.append(large);
+  output.append_integer(1);
+  Reply reply;
+  reply.data = large.data();
+  reply.size = large.size();
+  output.append_value(reply);
+  EXPECT_LE(output.memory(), BufferPool::chunk_bytes);
+  EXPECT_LE(pool.memory(), 2 * BufferPool::chunk_bytes);
+}
+
 }  // namespace
 }  // namespace isotherm::net::output_test

@@ -165,6 +165,21 @@ TEST_P(TransactionTest, ItWaitsForKeysThatAnotherHasAndOthersGoOn) {
   EXPECT_EQ(other.ask(resp({"GET", "b"}), "$-1\r\n"), "$-1\r\n");
 }
 
+// A group has one of its keys; the other is changed meanwhile. It looks at both behind that.
+TEST_P(TransactionTest, LcsLooksAtBothKeysAtOnce) {
+  TestClient one(server_->resp_port());
+  TestClient other(server_->resp_port());
+  ASSERT_EQ(one.ask(resp({"MSET", "a", "old", "b", "old"}), ok), ok);
+  HeldKeys held(server_->engine(), {"a"});
+  const auto batches = [&] { return server_->engine().stats().batches; };
+  const uint64_t before = batches();
+  one.send(resp({"LCS", "a", "b"}));
+  while (batches() == before) std::this_thread::yield();
+  EXPECT_EQ(other.ask(resp({"SET", "b", "new"}), ok), ok);
+  held.let_go();
+  EXPECT_EQ(one.receive(bulk("new").size()), bulk("new"));
+}
+
 // What is kept counts like what is received and not parsed, and is counted as memory.
 TEST_P(TransactionTest, WhatIsKeptHasTheLimitOfReceivedBytes) {
   TestClient one(server_->resp_port());

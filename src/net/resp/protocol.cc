@@ -155,7 +155,7 @@ class RespProtocol final : public Protocol {
       turn.batch.select(session_.database);
       return walk_->begin_step(turn.batch);
     }
-    Output nowhere;
+    Output nowhere(&output.pool(), nullptr, true);
     RespWriter writer(queue_.origin.muted ? nowhere : output, session_.version);
     Alone alone{parser_.arguments(), turn, session_, writer};
     std::exchange(queue_.alone, nullptr)(alone);
@@ -207,7 +207,7 @@ class RespProtocol final : public Protocol {
   }
   [[gnu::noinline]] static void write_nowhere(const Answer& answer, const AnswerSource& source,
                                               Turn& turn) {
-    Output nowhere;
+    Output nowhere(nullptr, nullptr, true);
     write(answer, source, turn, nowhere);
   }
   // Redis looks for memory before it runs a command.

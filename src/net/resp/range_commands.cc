@@ -161,6 +161,7 @@ void lcs(Call& call) {
   const uint16_t options = fault.empty() ? 0 : option::no_value;
   const Batch::Row row = call.batch().get(call[1], options);
   call.batch().get(call[2], options);
+  call.batch().view(row);
   if (!fault.empty()) return call.answer_with(encode_fault_of_lcs, fault, row, 2);
   const auto most_bytes = static_cast<int64_t>(call.turn.server.live.proto_max_bulk_len);
   call.batch().note(row, std::max<int64_t>(least, 0), most_bytes);

@@ -15,6 +15,8 @@
 #include <vector>
 
 #include "isotherm/batch.h"
+#include "net/client_limits.h"
+#include "net/output.h"
 #include "net/resp/handlers.h"
 #include "net/resp/transaction.h"
 #include "net/server_state.h"
@@ -173,7 +175,7 @@ void write_answer(const Answer& answer, const AnswerSource& source, Execution& e
   if (!answer.origin.muted && !off) {
     return write_to(output, answer, source, execution);
   }
-  Output nowhere;
+  Output nowhere(&output.pool(), nullptr, true);
   write_to(nowhere, answer, source, execution);
 }
 
@@ -191,15 +193,23 @@ void handle_now(const Transaction::Queued& queued, Execution& execution, const A
   if (queue.closing) execution.session->ends = true;
 }
 
+// Whether the client will be disconnected, so that no more answers need be held for it.
+bool is_over_limit(const Output& output, const Execution& execution) {
+  const OutputLimit& limit = execution.turn->server.limits.output[ClientLimits::normal];
+  return OutputWatch().over(limit, output.size(), 0);
+}
+
 void write_answers(Execution& execution, const AnswerSource& source, RespWriter& writer) {
   const auto& kept = execution.transaction->commands();
   CommandCounts::Notes notes(execution.turn->counters.by_command);
+  Output nowhere(&writer.output().pool(), nullptr, true);
   writer.array(kept.size());
   for (size_t i = 0; i < kept.size(); ++i) {
     const Answer& answer = execution.queue.answers[i];
     notes.note(kept[i].command.number, answer.rows);
-    answer.encode != nullptr ? write_answer(answer, source, execution, writer.output())
-                             : handle_now(kept[i], execution, source, writer.output());
+    Output& output = is_over_limit(writer.output(), execution) ? nowhere : writer.output();
+    answer.encode != nullptr ? write_answer(answer, source, execution, output)
+                             : handle_now(kept[i], execution, source, output);
   }
   notes.finish();
 }
