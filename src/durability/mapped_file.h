@@ -23,14 +23,20 @@ class MappedFile {
  public:
   // `kind`: what the texts of errors begin with.
   MappedFile(const std::string& kind, const std::string& path) : name_(kind + ": " + path) {
-    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (file < 0) fail(errno == ENOENT ? "is missing" : std::generic_category().message(errno));
+    // Of a pipe it would wait for who writes there.
+    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (file < 0) {
+      fail(errno == ENOENT ? "is missing"
+                           : "cannot be opened: " + std::generic_category().message(errno));
+    }
     struct stat status {};
-    if (::fstat(file, &status) == 0) bytes_ = static_cast<uint64_t>(status.st_size);
+    const bool is_file = ::fstat(file, &status) == 0 && S_ISREG(status.st_mode);
+    if (is_file) bytes_ = static_cast<uint64_t>(status.st_size);
     if (bytes_ != 0) address_ = ::mmap(nullptr, bytes_, PROT_READ, MAP_PRIVATE, file, 0);
     const int error = errno;
     ::close(file);
-    if (address_ == MAP_FAILED) fail(std::generic_category().message(error));
+    if (!is_file) fail("is a folder or a device, no file");
+    if (address_ == MAP_FAILED) fail("cannot be read: " + std::generic_category().message(error));
   }
   ~MappedFile() {
     if (address_ != nullptr && address_ != MAP_FAILED) ::munmap(address_, bytes_);

@@ -12,6 +12,8 @@ namespace isotherm {
 namespace {
 
 constexpr uint64_t any_length = std::numeric_limits<uint64_t>::max();
+// An item has 56 bits for its version, and later ones are to come.
+constexpr uint64_t most_version = uint64_t{1} << 55;
 
 // By the number of the type.
 constexpr std::string_view type_names[] = {
@@ -155,7 +157,10 @@ class RdbFile::Cursor {
   void read_aux() {
     const std::string_view name = whole(reader_.string(any_length, key_));
     std::string_view value = whole(reader_.string(any_length, value_));
-    if (name == rdb::version_field) take_number(value, last_version_);
+    if (name == rdb::version_field &&
+        (!take_number(value, last_version_) || last_version_ > most_version)) {
+      fail("has a version that is none");
+    }
     if (name != rdb::item_field) return;
     const bool right = take_number(value, item_.flags) && value.starts_with(' ');
     if (right) value.remove_prefix(1);

@@ -2,6 +2,7 @@
 #include "durability/rdb_file.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -153,9 +154,21 @@ TEST_F(RdbFileTest, WhatCannotBeTakenIsNamed) {
   rdb::put_packed_head(2, 600, text);
   text += "ab\xFF"s + std::string(8, '\0');
   expect_problem(text, "damaged value under the key 'k'");
+  // Versions for which items have no room.
+  text = "REDIS0010";
+  rdb::put_aux(rdb::version_field, "36028797018963969", text);
+  expect_problem(end(text), "version that is none");
   // Lengths that no file can have take no memory.
   text = "REDIS0010\0\x81"s + std::string(8, '\xFF');
   expect_problem(end(text), "cut or damaged");
+}
+
+TEST_F(RdbFileTest, WhatIsNoFileIsNamedAndNotWaitedFor) {
+  std::filesystem::create_directory(path());
+  EXPECT_NE(problem().find("is a folder or a device, no file"), std::string::npos);
+  std::filesystem::remove(path());
+  ASSERT_EQ(::mkfifo(path().c_str(), 0600), 0);
+  EXPECT_NE(problem().find("is a folder or a device, no file"), std::string::npos);
 }
 
 TEST_F(RdbFileTest, AFileWithoutSumsIsRead) {

@@ -231,8 +231,8 @@ class Worker {
   uint64_t count(uint32_t database);
   void flush(uint32_t database);
   void flush_all();
-  // Calls `work` at a moment at which no row runs; false where it was not called, for want of
-  // memory.
+  // Calls `work` at a moment at which no row runs; false where it was not called, or did not come
+  // to its end, for want of memory.
   bool stand_still(const std::function<void()>& work);
   // Visits at least `count` live items (whole lines) from `cursor` on, in order of hash; returns
   // the cursor to go on from, 0 at the end. Items present from the first to the last call are

@@ -25,7 +25,8 @@ namespace isotherm {
 
 class EngineState {
  public:
-  static constexpr uint32_t most_workers = 256;
+  // As many as a server may have threads, and one for who writes snapshots.
+  static constexpr uint32_t most_workers = 257;
 
   EngineState(const Options& options, const Clock& its_clock);
   ~EngineState();

@@ -66,10 +66,10 @@ TEST_F(EngineTest, RefusesOptionsOutOfRange) {
   EXPECT_NO_THROW(Engine(options, clock));
 }
 
-TEST_F(EngineTest, HasRoomFor256Workers) {
+TEST_F(EngineTest, HasRoomForTheWorkersOf256ThreadsAndOneBeside) {
   Engine engine({}, clock);
   std::vector<std::unique_ptr<Worker>> workers;
-  for (int i = 0; i < 256; ++i) workers.push_back(std::make_unique<Worker>(engine));
+  for (int i = 0; i < 257; ++i) workers.push_back(std::make_unique<Worker>(engine));
   EXPECT_THROW(Worker another(engine), std::runtime_error);
   workers.pop_back();
   EXPECT_NO_THROW(Worker another(engine));

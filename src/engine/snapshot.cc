@@ -23,6 +23,12 @@ std::string Snapshot::name_of(uint32_t database, std::string_view key) {
   return name.append(key);
 }
 
+// With the links and the bucket of its node, and the name's own memory.
+uint64_t Snapshot::bytes_of_expiry(const std::string& name) {
+  constexpr uint64_t a_node = 96;
+  return a_node + name.capacity();
+}
+
 // ---- The moment ----
 
 const Snapshot::Moment* Snapshot::begin(Worker& worker) {
@@ -35,6 +41,8 @@ const Snapshot::Moment* Snapshot::begin(Worker& worker) {
 // No row runs.
 void Snapshot::take_moment() {
   HostStore& store = engine_.store;
+  // What ran when the snapshot before was given up may have told of a change since.
+  empty();
   moment_ = {};
   moment_.at_ms = engine_.clock.now_ms();
   moment_.changes = engine_.counted().changes;
@@ -65,22 +73,29 @@ void Snapshot::end(Worker& worker) {
   // Where this fails, the sink stays, and passes on what it is told.
   worker.stand_still([this] {
     if (engine_.store.sink == this) engine_.store.sink = behind_;
+    empty();
   });
+  tell();
 }
 
 void Snapshot::forget() {
+  empty();
+  tell();
+}
+
+void Snapshot::empty() {
   {
     const std::lock_guard guard(mutex_);
     drop(log_);
     expiries_.clear();
     any_expiries_.store(false, std::memory_order_relaxed);
     log_bytes_.store(0, std::memory_order_relaxed);
+    expiry_bytes_.store(0, std::memory_order_relaxed);
     kept_bytes_.store(0, std::memory_order_relaxed);
   }
   drop(walked_);
   found_.clear();
   count();
-  tell();
 }
 
 void Snapshot::drop(std::deque<Piece>& pieces) {
@@ -95,7 +110,7 @@ void Snapshot::drop(std::deque<Piece>& pieces) {
 CommitSink::Begun Snapshot::begins(const Batch& batch) {
   Begun begun;
   if (behind_ != nullptr) begun = behind_->begins(batch);
-  begun.withholds |= active_.load(std::memory_order_relaxed);
+  begun.withholds |= active_.load(std::memory_order_relaxed) && batch.writes();
   return begun;
 }
 
@@ -140,6 +155,10 @@ Awaited* Snapshot::ends(uint64_t token) {
   return &room_behind_;
 }
 
+Awaited* Snapshot::ends_reads(uint64_t token) {
+  return behind_ != nullptr ? behind_->ends_reads(token) : nullptr;
+}
+
 void Snapshot::wait_for_room(Awaited::Waiter& waiter, Awaited* behind) {
   {
     const std::lock_guard guard(mutex_);
@@ -175,12 +194,14 @@ void Snapshot::note(const ItemChange& change) {
   if (change.new_item != nullptr && change.new_item->version() <= bound_) {
     const auto [its, made] =
         expiries_.try_emplace(name_of(change.database, change.key), old->expiry());
-    if (made) log_bytes_.fetch_add(sizeof *its + its->first.size(), std::memory_order_relaxed);
+    if (made) expiry_bytes_.fetch_add(bytes_of_expiry(its->first), std::memory_order_relaxed);
     any_expiries_.store(true, std::memory_order_relaxed);
     return;
   }
   const int64_t expiry = take_expiry(*old, change.database);
   if (expiry != no_expiry && expiry <= moment_.at_ms) return;
+  // Whoever reads the file leaves it out, and nobody waits who lets items expire.
+  if (change.reason == ItemChange::Reason::expired && expiry == old->expiry()) return;
   const size_t pieces = log_.size();
   const size_t before = pieces == 0 ? 0 : log_.back().text.size();
   add(log_, change.database, *old, expiry);
@@ -196,7 +217,7 @@ int64_t Snapshot::take_expiry(const Item& item, uint32_t database) {
   const auto its = expiries_.find(name_of(database, item.key()));
   if (its == expiries_.end()) return item.expiry();
   const int64_t expiry = its->second;
-  log_bytes_.fetch_sub(sizeof *its + its->first.size(), std::memory_order_relaxed);
+  expiry_bytes_.fetch_sub(bytes_of_expiry(its->first), std::memory_order_relaxed);
   expiries_.erase(its);
   any_expiries_.store(!expiries_.empty(), std::memory_order_relaxed);
   return expiry;
@@ -225,10 +246,8 @@ Snapshot::Step Snapshot::step(const Write& write) {
   std::deque<Piece> replaced;
   bool more = false;
   {
-    HostStore& store = engine_.store;
-    store.epochs.enter(*taken_.slot);
+    const EpochGuard within(engine_.store.epochs, *taken_.slot);
     more = walk();
-    EpochDomain::leave(*taken_.slot);
   }
   {
     const std::lock_guard guard(mutex_);
@@ -254,7 +273,8 @@ void Snapshot::release(std::deque<Piece>& replaced) {
 }
 
 void Snapshot::count() {
-  uint64_t bytes = log_bytes_.load(std::memory_order_relaxed);
+  uint64_t bytes =
+      log_bytes_.load(std::memory_order_relaxed) + expiry_bytes_.load(std::memory_order_relaxed);
   for (const Piece& piece : walked_) bytes += piece.text.capacity();
   const uint64_t before = memory_.exchange(bytes, std::memory_order_relaxed);
   engine_.store.budget.buffers.fetch_add(static_cast<int64_t>(bytes - before));

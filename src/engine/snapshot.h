@@ -14,11 +14,14 @@
 // A flush takes the items away before they were shown: `step` then says `flushed`, and the snapshot
 // has to begin anew, with a later moment; and so where there was no memory for the log.
 //
-// Who waits. Batches end only when there is room in the log again (`most_log`), which is as soon as
-// the disk takes it. Where a sink is there already, it is told of everything as before.
+// Who waits. Batches that write end only when there is room in the log again (`most_log`), which is
+// as soon as the disk takes it; reads wait for nothing. Where a sink is there already, it is told
+// of everything as before.
 //
-// Limits. The index is in host memory. Objects are left out.
-// Memory. The log, and one step's items; `memory` says how much, and the store counts it.
+// Limits. The index is in host memory. Objects are left out, and what expires meanwhile may be.
+// Memory. The log, and one step's items, and about a hundred bytes and its name for each key of
+// which the expiry is set before the walk has come to it, for which nobody waits, since only the
+// walk takes them; `memory` says how much, and the store counts it.
 // Threads. `begin`, `step` and `end` one, which is no worker's; as a sink any.
 #pragma once
 
@@ -76,6 +79,7 @@ class Snapshot final : public CommitSink {
   bool refuses() const override;
   bool is_safe(const Batch& batch, Batch::Row row) const override;
   Awaited* ends(uint64_t token) override;
+  Awaited* ends_reads(uint64_t token) override;
 
   uint64_t memory() const { return memory_.load(std::memory_order_relaxed); }
 
@@ -119,12 +123,14 @@ class Snapshot final : public CommitSink {
   void find(uint32_t database, uint64_t root);
   bool write_pieces(std::deque<Piece>& pieces, const Write& write);
   void forget();
+  void empty();
   void drop(std::deque<Piece>& pieces);
   void release(std::deque<Piece>& replaced);
   void wait_for_room(Awaited::Waiter& waiter, Awaited* behind);
   void count();
   void tell();
   static std::string name_of(uint32_t database, std::string_view key);
+  static uint64_t bytes_of_expiry(const std::string& name);
   bool over() const {
     return log_bytes_.load(std::memory_order_relaxed) +
                kept_bytes_.load(std::memory_order_relaxed) >
@@ -149,7 +155,8 @@ class Snapshot final : public CommitSink {
   std::mutex mutex_;  // of what follows
   std::deque<Piece> log_;
   std::unordered_map<std::string, int64_t> expiries_;  // before they were set, by key
-  std::atomic<uint64_t> log_bytes_{0};                 // of text and of these
+  std::atomic<uint64_t> log_bytes_{0};                 // of text
+  std::atomic<uint64_t> expiry_bytes_{0};              // of these
   std::atomic<uint64_t> kept_bytes_{0};  // of values that it keeps, which the store counts
   std::atomic<bool> any_expiries_{false};
   std::vector<Waiting> waiting_;

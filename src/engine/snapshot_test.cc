@@ -10,6 +10,7 @@
 #include <fstream>
 #include <map>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <thread>
@@ -343,11 +344,71 @@ TEST_F(SnapshotTest, WhoReplacesMoreThanTheLogHoldsWaits) {
   ASSERT_EQ(other.start(batch), Worker::Started::under_way);
   EXPECT_FALSE(batch.ready(0));
   EXPECT_EQ(other.poll([](Batch&, bool) {}), 1u);
+  // Who reads does not.
+  Worker reader(*engine_, false);
+  Batch reads;
+  reads.get("key0");
+  EXPECT_EQ(reader.start(reads), Worker::Started::ended);
   EXPECT_EQ(rest(worker), expected);
   other.wait();
   EXPECT_EQ(other.poll([](Batch&, bool ended) { EXPECT_TRUE(ended); }), 0u);
   EXPECT_TRUE(batch.ready(0));
   EXPECT_EQ(engine_->stats().buffer_bytes, before);
+}
+
+// Only the walk takes the earlier expiries, so whoever waited for room would wait for all of it.
+TEST_F(SnapshotTest, ExpiriesThatAreSetTakeMemoryAndKeepNobodyWaiting) {
+  Worker worker(*engine_);
+  const std::string longer(1000, 'k');
+  const int count = static_cast<int>(Snapshot::most_log / longer.size()) + 500;
+  const int64_t soon = clock_.now_ms() + 1000;
+  std::vector<std::string> keys;
+  for (int i = 0; i < count; ++i) keys.push_back(longer + std::to_string(i));
+  for (const std::string& key : keys) put(worker, 0, key, "v", soon);
+  ASSERT_NE(snapshot_->begin(worker), nullptr);
+  Worker other(*engine_, false);
+  Batch batch;
+  for (const std::string& key : keys) batch.expire(key, soon + 1);
+  EXPECT_EQ(other.start(batch), Worker::Started::ended);
+  EXPECT_FALSE(snapshot_->full());
+  const auto write = [](std::string_view) { return true; };
+  ASSERT_EQ(snapshot_->step(write), Snapshot::Step::more);
+  EXPECT_GT(snapshot_->memory(), Snapshot::most_log / 2);
+  while (snapshot_->step(write) == Snapshot::Step::more) {
+  }
+  EXPECT_EQ(snapshot_->memory(), 0u);
+  snapshot_->end(worker);
+}
+
+// What nobody would read is not copied; what only expires because of a later change is.
+TEST_F(SnapshotTest, WhatExpiresMeanwhileTakesNoRoom) {
+  Worker worker(*engine_);
+  const int64_t soon = clock_.now_ms() + 1000;
+  std::vector<std::string> keys;
+  for (int i = 0; i < 24; ++i) keys.push_back("short" + std::to_string(i));
+  for (const std::string& key : keys) put(worker, 0, key, std::string(1 << 20, 'v'), soon);
+  put(worker, 0, "long", "l");
+  put(worker, 0, "longer", "l", soon + 5000);
+  ASSERT_NE(snapshot_->begin(worker), nullptr);
+  Batch batch;
+  for (const char* const key : {"long", "longer"}) batch.expire(key, soon);
+  worker.submit(batch);
+  clock_.advance(1000);
+  Batch reads;
+  for (const std::string& key : keys) reads.get(key);
+  for (const char* const key : {"long", "longer"}) reads.get(key);
+  worker.submit(reads);
+  EXPECT_EQ(worker.count(0), 0u);
+  EXPECT_FALSE(snapshot_->full());
+  EXPECT_EQ(rest(worker), (Content{{{0, "long"}, {"l", 0}}, {{0, "longer"}, {"l", soon + 5000}}}));
+}
+
+// Others go on where there is no memory for what is done meanwhile.
+TEST_F(SnapshotTest, WhoCannotStandStillKeepsNobody) {
+  Worker worker(*engine_);
+  EXPECT_FALSE(worker.stand_still([] { throw std::bad_alloc(); }));
+  put(worker, 0, "a", "1");
+  EXPECT_EQ(whole(worker), (Content{{{0, "a"}, {"1", 0}}}));
 }
 
 // A sink that was there is told of all as before, of batches that began before it, too.

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <new>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -268,7 +269,8 @@ Worker::Worker(Engine& engine, bool waits) {
   EngineState& state = *engine.state_;
   if (state.workers.fetch_add(1) >= EngineState::most_workers) {
     state.workers.fetch_sub(1);
-    throw std::runtime_error("too many workers: at most 256");
+    throw std::runtime_error("too many workers: at most " +
+                             std::to_string(EngineState::most_workers));
   }
   try {
     impl_ = std::make_unique<Impl>(state, waits);
@@ -406,11 +408,15 @@ void Worker::flush(uint32_t first, uint32_t end) {
   submit(batch);
 }
 
+// The batch has all keys while it calls, so nothing may be thrown through it.
 bool Worker::stand_still(const std::function<void()>& work) {
   bool called = false;
   const std::function<void()> noted = [&] {
-    called = true;
-    work();
+    try {
+      work();
+      called = true;
+    } catch (const std::bad_alloc&) {
+    }
   };
   Batch batch;
   batch.stand_still(noted);

@@ -94,6 +94,8 @@ class CommitSink {
   // They have run, but for those that wait. What replies have to wait for, where `begins` said that
   // they may; null: nothing.
   virtual Awaited* ends(uint64_t token) = 0;
+  // The same of a batch that does not write, which never waits for room.
+  virtual Awaited* ends_reads(uint64_t token) { return ends(token); }
 
  protected:
   ~CommitSink() = default;

@@ -214,7 +214,7 @@ TEST_F(SaveServerTest, TheEndSavesWhereThereAreSavePoints) {
   server_->state().saves.set_points({{3600, 1}});
   // A disk that fails keeps the server alive, and who asked is told.
   files_.fail_after(0, 1'000'000, EIO);
-  client_->send(resp({"SHUTDOWN"}));
+  client_->send(resp({"SHUTDOWN", "save", "now", "save"}));
   while (!asked) std::this_thread::yield();
   TestClient other(server_->resp_port());
   EXPECT_EQ(other.ask(resp({"PING"}), "+PONG\r\n"), "+PONG\r\n");

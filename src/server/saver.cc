@@ -83,8 +83,10 @@ void Saver::save() {
   bool worked = false;
   try {
     worked = write();
+  } catch (const std::bad_alloc&) {
+    log_failure("there is no memory for it");
   } catch (const std::exception& error) {
-    net::log(net::LogLevel::warning, error.what());
+    log_failure(error.what());
   }
   if (worked) net::log(net::LogLevel::notice, "the snapshot is on disk: " + folder_ + "/" + name_);
   wish_.end(worked, now_s(), changes_);
@@ -123,9 +125,13 @@ bool Saver::write_once(Worker& worker, Snapshot::Step& last) {
   if (last == Snapshot::Step::flushed || wish_.stops()) return false;
   file.write(std::string(1, static_cast<char>(rdb::eof)));
   if (file.finish() >= 0) return true;
-  net::log(net::LogLevel::warning,
-           "the snapshot cannot be written: " + std::generic_category().message(-file.error()));
+  log_failure(std::generic_category().message(-file.error()));
   return false;
+}
+
+void Saver::log_failure(const std::string& why) const {
+  net::log(net::LogLevel::warning,
+           "the snapshot " + folder_ + "/" + name_ + " cannot be written: " + why);
 }
 
 }  // namespace isotherm

@@ -44,6 +44,7 @@ class Saver {
   void save();
   bool write();
   bool write_once(Worker& worker, Snapshot::Step& last);
+  void log_failure(const std::string& why) const;
   int64_t now_s() const { return engine_.clock().now_ms() / 1000; }
 
   Engine& engine_;

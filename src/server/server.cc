@@ -13,7 +13,8 @@
 namespace isotherm {
 namespace {
 
-// The engine's limit on workers, of which every loop has one, and who writes a journal anew.
+// Of the engine's workers each loop has one, and so has who writes a journal anew. The one for
+// snapshots is beside these.
 constexpr uint32_t most_threads = 256;
 
 net::ServerOptions complete(net::ServerOptions options) {

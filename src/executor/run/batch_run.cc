@@ -106,7 +106,7 @@ void BatchRun::mark_unsaved() {
 
 bool BatchRun::end_commits() {
   told_ = false;
-  sync_awaited_ = sink_->ends(token);
+  sync_awaited_ = batch->writes() ? sink_->ends(token) : sink_->ends_reads(token);
   if (sync_awaited_ == nullptr) {
     mark_unsaved();
     batch->withhold(false);

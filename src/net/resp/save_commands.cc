@@ -29,8 +29,9 @@ std::optional<ShutdownWords> read_shutdown(Arguments words) {
     const bool saves = equals_ignoring_case(word, "save");
     const bool saves_not = equals_ignoring_case(word, "nosave");
     if (saves || saves_not) {
-      if (read.wish.saves != Shutdown::Saves::at_points) return std::nullopt;
-      read.wish.saves = saves ? Shutdown::Saves::yes : Shutdown::Saves::no;
+      const auto wanted = saves ? Shutdown::Saves::yes : Shutdown::Saves::no;
+      const auto before = std::exchange(read.wish.saves, wanted);
+      if (before != wanted && before != Shutdown::Saves::at_points) return std::nullopt;
     } else if (equals_ignoring_case(word, "force")) {
       read.wish.force = true;
     } else if (equals_ignoring_case(word, "abort")) {
