@@ -75,9 +75,10 @@ struct Execution {
   Session* session;
   AnswerQueue queue;  // an answer a command; without an encoder where it is handled later
   bool any_later = false;
-  // The gets of the watched keys, and the end of all rows.
+  // The gets of the watched keys; then rows of the commands, of which the answer waits for all.
   Batch::Row first = 0;
   Batch::Row watched_end = 0;
+  Batch::Row commands = 0;
   Batch::Row end = 0;
 };
 
@@ -158,6 +159,13 @@ void append_commands(Execution& execution, Batch& batch) {
   batch.select(database);
 }
 
+// The answer takes the execution away, so it waits for a row behind the guard that looks at it.
+void end_rows(Execution& execution, Batch& batch) {
+  execution.commands = execution.watched_end;
+  if (execution.watched_end == execution.first || batch.size() != execution.watched_end) return;
+  execution.commands = batch.get({}, looks_on) + 1;
+}
+
 // Where nothing is handled later the session may have gone on by now.
 void write_to(Output& output, const Answer& answer, const AnswerSource& source,
               Execution& execution) {
@@ -216,9 +224,11 @@ void write_answers(Execution& execution, const AnswerSource& source, RespWriter&
 
 void encode_exec(const Answer& answer, const AnswerSource& source, RespWriter& writer) {
   auto& execution = *reinterpret_cast<Execution*>(answer.number);
-  uncount(*execution.turn, source.batch, execution.first, execution.watched_end);
-  are_unchanged(source.batch, execution) ? write_answers(execution, source, writer)
-                                         : writer.null_array();
+  const bool unchanged = are_unchanged(source.batch, execution);
+  // What was cancelled was not counted.
+  uncount(*execution.turn, source.batch, execution.first,
+          unchanged ? execution.commands : execution.watched_end);
+  unchanged ? write_answers(execution, source, writer) : writer.null_array();
 }
 
 // ---- DBSIZE between the rows of a group ----
@@ -299,6 +309,7 @@ void exec(Call& call) {
   execution.first = batch.size();
   append_watched(execution, batch);
   append_commands(execution, batch);
+  end_rows(execution, batch);
   execution.end = batch.size();
   const bool guarded = execution.watched_end != execution.first;
   if (guarded || execution.end > execution.first + 1) batch.group(execution.first);
