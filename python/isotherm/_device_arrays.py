@@ -45,6 +45,8 @@ class DeviceArray:
 
     def _set(self, shape, dtype, gpu, stream, zeros):
         self.shape, self.dtype, self._gpu = tuple(shape), np.dtype(dtype), gpu
+        if self.dtype.hasobject:
+            raise TypeError("a DeviceArray has no Python objects, which lie on the host")
         size = int(np.prod(self.shape, dtype=object)) * self.dtype.itemsize
         self._memory = _core._GpuMemory(gpu, size, stream, zeros)
 

@@ -64,6 +64,12 @@ def test_misses_leave_out_as_it_is():
             assert (array.numpy()[0] == 7).all() and (array.numpy()[1] == 5).all()
 
 
+def test_what_lies_on_a_gpu_are_no_python_objects():
+    for array in (np.array(["a"], object), np.zeros(1, [("name", "O")])):
+        with pytest.raises(TypeError, match="no Python objects"):
+            DeviceArray(array)
+
+
 def test_empty_calls_do_nothing():
     table = table_of_rows()
     none = DeviceArray(np.zeros(0, "u8"))

@@ -121,24 +121,40 @@ bool HotTable::warm(uint32_t bin) {
 
 bool HotTable::cool(uint32_t bin) {
   if (broken(Rule::cooling)) return true;
+  // One part after the other: changes that began before a part was replaced hold places of both,
+  // and lock those of the old one first.
   return walk_bin(bin, [&](const LineIndex& index, uint64_t hash) {
-    const FastPart::Change taken(*current_, hash, index.number());
-    if (next_ != nullptr) const FastPart::Change taken_too(*next_, hash, index.number());
+    for (FastPart* const part : {current_.get(), next_.get()}) {
+      if (part != nullptr) const FastPart::Change taken(*part, hash, index.number());
+    }
   });
+}
+
+// The cap may have become smaller since the table was made.
+uint64_t HotTable::most_bytes() const {
+  const uint64_t cap = budget_.limit();
+  return cap != 0 ? std::min(options_.most_bytes, cap / least_cap) : options_.most_bytes;
 }
 
 // 0: as it is.
 uint64_t HotTable::wanted_bytes() const {
   const uint64_t now = current_->bytes();
+  const uint64_t most = most_bytes();
+  uint64_t fewer = now;
+  while (fewer > most && fewer / 2 >= options_.least_bytes) fewer /= 2;
+  if (fewer != now) return fewer;
   const double load = current_->load();
-  if (load > grow_at && now * 2 <= options_.most_bytes) return now * 2;
+  if (load > grow_at && now * 2 <= most) return now * 2;
   if (load < shrink_at && now / 2 >= options_.least_bytes) return now / 2;
   return 0;
 }
 
 bool HotTable::begin_growth() {
   const uint64_t bytes = wanted_bytes();
-  if (bytes == 0 || !budget_.fits(std::max(bytes, Reservation::alignment))) return false;
+  if (bytes == 0) return false;
+  // A table that is too large for the cap makes room by this, whatever else there is.
+  const bool fits = budget_.fits(std::max(bytes, Reservation::alignment));
+  if (!fits && current_->bytes() <= most_bytes()) return false;
   try {
     next_ = make_part(bytes);
   } catch (const std::bad_alloc&) {

@@ -26,7 +26,8 @@
 // half of it when it is nearly empty: changes take keys away from both parts, earlier epochs end,
 // changes put keys into both, the keys of hot bins are put into the new one, look-ups go there, and
 // the old one goes when earlier epochs have ended. Parts stay within `most_bytes` and within the
-// memory budget. Where there is no room to grow, keys that are not read give way.
+// memory budget: one of more than half of a cap that was lowered is replaced by a smaller one.
+// Where there is no room to grow, keys that are not read give way.
 //
 // Flushes. Entries name their index by its number, which no later index has. So nobody finds those
 // of an index that was taken away, and `step` sweeps them out.
@@ -74,6 +75,7 @@ class HotTable : public BinKeeper {
   };
   static constexpr double grow_at = 0.7;
   static constexpr double shrink_at = 0.1;
+  static constexpr uint64_t least_cap = 2;  // times the part, but for the smallest one
   static constexpr uint32_t lines_a_step = 256;
   static constexpr uint32_t places_a_step = 4096;
 
@@ -187,6 +189,7 @@ class HotTable : public BinKeeper {
   bool walk_bin(uint32_t bin, Visit&& visit);
   static void put_from_index(FastPart& part, LineIndex& index, uint64_t hash);
   std::unique_ptr<FastPart> make_part(uint64_t bytes) const;
+  uint64_t most_bytes() const;
   uint64_t wanted_bytes() const;
   bool begin_growth();
   bool fill();

@@ -289,6 +289,65 @@ TEST_F(HotTableTest, GrowsWithItsKeysAndShrinksWhenTheyAreGone) {
   EXPECT_EQ(table->bytes(), small);
 }
 
+// Else nothing would be left for items, however many are evicted.
+TEST_F(HotTableTest, ShrinksWhereTheCapIsLowered) {
+  make();
+  warm_all();
+  const std::vector<uint64_t> hashes = fill(20'000);
+  while (table->growths() < 2) table->step();
+  ASSERT_EQ(table->bytes(), usual_bytes * 4);
+  budget.set_limit(usual_bytes * 2);
+  ASSERT_FALSE(budget.fits(0));
+  while (table->growths() == 2) ASSERT_TRUE(table->step());
+  EXPECT_EQ(table->bytes(), usual_bytes);
+  EXPECT_EQ(budget.hot.load(), static_cast<int64_t>(table->part().memory()));
+  EXPECT_FALSE(table->step());
+  for (const uint64_t hash : hashes) ASSERT_EQ(look(hash), ~hash);
+  budget.set_limit(0);
+  while (table->growths() < 4) ASSERT_TRUE(table->step());
+}
+
+// Requests that began before a part was replaced hold places of the old part when they lock those
+// of the new one; who cools a bin must not hold places of the new one when it waits for the old
+// one.
+TEST_F(HotTableTest, ABinCoolsBesideAChangeThatBeganBeforeThePartWasReplaced) {
+  make();
+  warm_all();
+  fill(7'500);
+  constexpr uint32_t bin = 2;
+  // So that the bin has this key alone.
+  std::vector<uint64_t> beside;
+  for (uint64_t bound = 0;;) {
+    const EpochGuard guard(epochs, *slot);
+    bound = index->scan(bound, [&](uint64_t hash, uint64_t) {
+      if (states.bin_of(hash) == bin) beside.push_back(hash);
+    });
+    if (bound == 0) break;
+  }
+  const uint64_t hash = states.first_hash(bin) + 1;
+  const FastPart* const before = &table->part();
+  while (&table->part() == before) ASSERT_TRUE(table->step());
+  ASSERT_TRUE(table->waits());
+  for (const uint64_t one : beside) write(one, {Action::erase, 0});
+  put_hot(hash, 5);
+  ASSERT_EQ(in_part(hash), 5u);
+  states.set(bin, BinState::cooling);
+  const uint64_t number = index->number();
+  std::thread cooler;
+  {
+    const FastPart::Change of_old(const_cast<FastPart&>(*before), hash, number);
+    cooler = std::thread([&] {
+      while (!table->cool(bin)) {
+      }
+    });
+    while (in_part(hash) != 0) std::this_thread::yield();
+    const FastPart::Change of_new(const_cast<FastPart&>(table->part()), hash, number);
+  }
+  cooler.join();
+  EXPECT_EQ(in_part(hash), 0u);
+  EXPECT_EQ(look(hash), 5u);
+}
+
 TEST_F(HotTableTest, StaysWithinItsOwnBoundAndTheBudget) {
   make(usual_bytes);
   warm_all();
