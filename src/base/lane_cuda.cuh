@@ -109,4 +109,23 @@ struct LaneCuda {
   __device__ static void fence_system() { __threadfence_system(); }
 };
 
+// A lane of one of the blocks of `size` threads that a larger block is made of.
+template <uint32_t size>
+struct PartLaneCuda : LaneCuda {
+  __device__ static uint32_t part() { return threadIdx.x / size; }
+  __device__ static uint32_t parts() { return blockDim.x / size; }
+  __device__ static uint32_t thread() { return threadIdx.x % size; }
+  __device__ static uint32_t threads() { return size; }
+  __device__ static uint32_t block() { return blockIdx.x * parts() + part(); }
+  __device__ static uint32_t blocks() { return gridDim.x * parts(); }
+  // Barrier 0 is that of the whole block.
+  __device__ static void sync_block() {
+    asm volatile("bar.sync %0, %1;" ::"r"(part() + 1), "n"(size) : "memory");
+  }
+  template <class T>
+  __device__ static T* shared() {
+    return LaneCuda::shared<T>() + part();
+  }
+};
+
 }  // namespace isotherm

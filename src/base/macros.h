@@ -20,5 +20,13 @@
 #define ISOTHERM_KEEP_ROLLED
 #endif
 
+// Stands before a function template of both sides that calls what only one side has, where it is
+// called there alone.
+#if defined(__CUDACC__)
+#define ISOTHERM_EITHER_SIDE _Pragma("nv_exec_check_disable")
+#else
+#define ISOTHERM_EITHER_SIDE
+#endif
+
 #define ISOTHERM_LIKELY(x) __builtin_expect(static_cast<bool>(x), 1)
 #define ISOTHERM_UNLIKELY(x) __builtin_expect(static_cast<bool>(x), 0)

@@ -40,6 +40,7 @@ struct alignas(64) PartCounters {
   uint32_t failed = 0;         // whether a group found no memory
   uint32_t failed_writes = 0;  // of writers that are alone
   uint32_t left = 0;           // over, by TryKernel
+  uint32_t any_grouped = 0;    // whether a bit of grouped_bits is set
 };
 
 struct BatchView {

@@ -26,9 +26,14 @@ struct alignas(64) SortCounts {
   static constexpr uint32_t max_passes = 3;
   static constexpr uint32_t blocks = 132;
 
+  // Of those that so many blocks use.
+  static constexpr uint64_t bytes_for(uint32_t used_blocks) {
+    return sizeof(SortCounts) - sizeof(published) + sizeof(published[0]) * used_blocks;
+  }
+
   uint32_t digits[max_passes][max_digits];
-  uint32_t begun[max_passes];  // blocks
-  uint32_t published[max_passes][blocks][max_digits];
+  alignas(64) uint32_t begun[max_passes];  // blocks
+  alignas(64) uint32_t published[blocks][max_passes][max_digits];
 };
 
 struct SortPass {
@@ -198,15 +203,16 @@ struct SweepKernel {
   // Rows with the digit in the blocks before.
   template <class Lane>
   ISOTHERM_HOST_DEVICE uint32_t count_before(uint32_t block, uint32_t digit, uint32_t own) const {
-    auto& published = pass.counts->published[pass.number];
-    Lane::store(&published[block][digit], own | known | (block == 0 ? whole : 0));
+    auto& published = pass.counts->published;
+    const uint32_t number = pass.number;
+    Lane::store(&published[block][number][digit], own | known | (block == 0 ? whole : 0));
     // Several at a time, since each look takes as long as a trip to memory.
     constexpr uint32_t looks = 8;
     uint32_t before = 0;
     for (uint32_t at = block; at != 0;) {
       uint32_t seen[looks];
       for (uint32_t i = 0; i < looks; ++i) {
-        seen[i] = i < at ? Lane::load(&published[at - 1 - i][digit]) : 0;
+        seen[i] = i < at ? Lane::load(&published[at - 1 - i][number][digit]) : 0;
       }
       bool all = false;
       for (uint32_t i = 0; i < looks && !all && (seen[i] & known) != 0; ++i) {
@@ -216,7 +222,7 @@ struct SweepKernel {
       }
       if (all) break;
     }
-    if (block != 0) Lane::store(&published[block][digit], (before + own) | known | whole);
+    if (block != 0) Lane::store(&published[block][number][digit], (before + own) | known | whole);
     return before;
   }
 

@@ -111,7 +111,10 @@ struct JoinKernel {
       const auto row = static_cast<uint32_t>(first) + rounds.number;
       const bool done = any && (batch.done_bits[first / 32] >> rounds.number & 1) != 0;
       const uint32_t bits = lane.ballot(whole_warp, done && joins(row));
-      if (rounds.number == 0) batch.grouped_bits[row / 32] = bits;
+      if (rounds.number == 0) {
+        batch.grouped_bits[row / 32] = bits;
+        if (bits != 0) batch.counters->any_grouped = 1;
+      }
     }
   }
 
@@ -164,6 +167,7 @@ struct UpdateLeftKernel {
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool is_alone(uint32_t row) const {
     if (batch.writers.many[batch.slot_of_row[row]] == 0) return true;
     Lane::atomic_or(&batch.grouped_bits[row / 32], 1u << row % 32);
+    batch.counters->any_grouped = 1;
     return false;
   }
 };

@@ -75,7 +75,10 @@ struct UpdateKernel {
     const bool write = row < batch.rows && is_write(batch.op_of(row));
     const bool grouped = write && batch.writers.many[batch.slot_of_row[row]] != 0;
     const uint32_t bits = lane.ballot(whole_warp, grouped);
-    if (lane.thread() % 32 == 0) batch.grouped_bits[row / 32] = bits;
+    if (lane.thread() % 32 == 0) {
+      batch.grouped_bits[row / 32] = bits;
+      if (bits != 0) batch.counters->any_grouped = 1;
+    }
     return write && !grouped;
   }
 };

@@ -11,6 +11,7 @@
 // asynchronous only where that memory is pinned.
 #pragma once
 
+#include <cooperative_groups.h>
 #include <cuda.h>
 #include <cuda_runtime.h>
 
@@ -23,6 +24,7 @@
 
 #include "base/lane_cuda.cuh"
 #include "base/memory_node.h"
+#include "gpu/platform/steps.h"
 
 namespace isotherm {
 
@@ -34,16 +36,6 @@ constexpr uint32_t shared_bytes() {
     return sizeof(typename Kernel::Shared);
   } else {
     return 0;
-  }
-}
-
-// The most threads of a block.
-template <class Kernel>
-constexpr uint32_t most_threads() {
-  if constexpr (requires { Kernel::threads; }) {
-    return Kernel::threads;
-  } else {
-    return 256;
   }
 }
 
@@ -60,7 +52,7 @@ template <class Kernel>
 constexpr uint32_t least_blocks() {
   if constexpr (requires { Kernel::blocks_per_multiprocessor; }) {
     constexpr uint32_t wanted = Kernel::blocks_per_multiprocessor;
-    constexpr uint32_t room = multiprocessor_threads / most_threads<Kernel>();
+    constexpr uint32_t room = multiprocessor_threads / threads_of<Kernel>();
     return wanted < room ? wanted : room;
   } else {
     return 1;
@@ -70,12 +62,63 @@ constexpr uint32_t least_blocks() {
 // A kernel may be set up while the one before it in the stream still ends; it begins when all that
 // one wrote is there.
 template <class Kernel>
-__global__ void __launch_bounds__(most_threads<Kernel>(), least_blocks<Kernel>())
+__global__ void __launch_bounds__(threads_of<Kernel>(), least_blocks<Kernel>())
     enter(Kernel kernel) {
 #if defined(__CUDA_ARCH__)
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
   kernel(LaneCuda{});
+}
+
+// Steps of one kernel (gpu/platform/steps.h), whose blocks meet before each but the first.
+class FusedSteps {
+ public:
+  __device__ void clear(void* at, uint64_t bytes) {
+    meet();
+    auto* words = static_cast<uint64_t*>(at);
+    const uint64_t stride = uint64_t{gridDim.x} * blockDim.x;
+    for (uint64_t i = uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < bytes / sizeof *words;
+         i += stride) {
+      words[i] = 0;
+    }
+  }
+  template <class Kernel>
+  __device__ void run(const Kernel& kernel) {
+    meet();
+    kernel(PartLaneCuda<threads_of<Kernel>()>{});
+  }
+  template <class Kernel>
+  __device__ void run_large(const Kernel& kernel) {
+    meet();
+    kernel(LaneCuda{});
+  }
+  template <class Kernel>
+  __device__ void run_once(const Kernel& kernel) {
+    meet();
+    if (blockIdx.x == 0 && threadIdx.x < threads_of<Kernel>()) {
+      kernel(PartLaneCuda<threads_of<Kernel>()>{});
+    }
+  }
+  // The same in all threads.
+  __device__ bool any(const uint32_t* count) {
+    meet();
+    met_ = true;
+    return LaneCuda::load(count) != 0;
+  }
+
+ private:
+  __device__ void meet() {
+    if (!met_) cooperative_groups::this_grid().sync();
+    met_ = false;
+  }
+
+  bool met_ = true;  // nobody has done anything since
+};
+
+template <class Sequence>
+__global__ void __launch_bounds__(fused_threads) enter_fused(Sequence sequence) {
+  FusedSteps steps;
+  sequence(steps);
 }
 
 // Where the piece of pinned memory around `at` begins, and its bytes; 0 where the driver cannot
@@ -251,6 +294,26 @@ class CudaDevice {
     config.attrs = &attribute;
     config.numAttrs = 1;
     return check(cudaLaunchKernelEx(&config, cuda_device_internal::enter<Kernel>, kernel));
+  }
+
+  // A sequence of steps in one kernel, in `blocks` blocks of fused_threads or as many as run at
+  // once.
+  template <class Sequence>
+  bool launch_fused(Stream stream, uint32_t blocks, const Sequence& sequence) {
+    SharedBytesOfSteps shared;
+    sequence(shared);
+    cudaLaunchAttribute attribute{};
+    attribute.id = cudaLaunchAttributeCooperative;
+    attribute.val.cooperative = 1;
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(blocks < multiprocessors_ ? blocks : multiprocessors_);
+    config.blockDim = dim3(fused_threads);
+    config.dynamicSmemBytes = shared.bytes();
+    config.stream = stream;
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    return check(
+        cudaLaunchKernelEx(&config, cuda_device_internal::enter_fused<Sequence>, sequence));
   }
 
   // A kernel that waits for the host, which says when it ends.

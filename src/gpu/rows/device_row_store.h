@@ -275,12 +275,14 @@ class DeviceRowStore {
     return some == absent && at_once >= absent;
   }
 
-  // For so many keys, or as many as memory has room for; how many.
+  // For so many keys, or fewer where memory may end; how many. There it goes slab by slab, since
+  // the index grows by doubling, and would take what the rows need.
   uint64_t make_room(uint64_t keys, Stream stream) {
     constexpr uint64_t bytes_of_index = 36;  // a key, about
     const uint64_t possible = rows_.possible(keys, bytes_of_index, stream);
-    if (possible != 0) index_.has_room(std::min(keys, possible));
-    const uint64_t some = rows_.reserve(keys, stream);
+    const uint64_t wanted = possible < 2 * keys ? std::min(keys, rows_.with_a_slab()) : keys;
+    if (possible != 0) index_.has_room(std::min(wanted, possible));
+    const uint64_t some = rows_.reserve(wanted, stream);
     if (some < keys) ++shortages_;
     return some;
   }

@@ -59,6 +59,8 @@ class DeviceRows {
     if (left < slab_rows_ * row_bytes_) return 0;
     return known_free_ + left / (row_bytes_ + sizeof(uint64_t) + sizeof(uint32_t) + beside);
   }
+  // As many as are free, as far as is known, when a slab is added.
+  uint64_t with_a_slab() const { return known_free_ + slab_rows_; }
   // Makes sure of `rows` free rows, or of as many as memory allows; how many of them there are.
   uint64_t reserve(uint64_t rows, Stream stream) {
     if (known_free_ < rows) ask(stream);

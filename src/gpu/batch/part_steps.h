@@ -1,0 +1,124 @@
+// The kernels of a part, as sequences of steps (gpu/platform/steps.h): which there are and in what
+// order. See gpu/batch/batch_view.h for what each is for.
+#pragma once
+
+#include <cstdint>
+
+#include "gpu/batch/direct_kernels.h"
+#include "gpu/batch/extend_kernel.h"
+#include "gpu/batch/group_kernels.h"
+#include "gpu/batch/sort_kernels.h"
+#include "gpu/batch/try_kernels.h"
+#include "gpu/batch/update_kernels.h"
+#include "gpu/batch/walk_kernel.h"
+#include "gpu/kernel/settle_kernels.h"
+
+namespace isotherm {
+
+// What the sort of a part works in: two pairs of columns, to and fro.
+struct SortColumns {
+  SortCounts* counts = nullptr;
+  uint32_t passes = 0;
+  uint32_t bits = 0;
+  uint32_t* slots[2] = {};
+  uint32_t* rows[2] = {};
+
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE SortPass pass(const BatchView& batch,
+                                                     uint32_t number) const {
+    SortPass pass;
+    pass.batch = batch;
+    pass.counts = counts;
+    pass.number = number;
+    pass.bits = bits;
+    pass.slots_in = slots[(number + 1) % 2];
+    pass.rows_in = rows[(number + 1) % 2];
+    pass.slots_out = slots[number % 2];
+    pass.rows_out = rows[number % 2];
+    return pass;
+  }
+};
+
+// What all sequences are about. Its columns are set in `batch`.
+template <class Kind>
+struct PartOfSteps {
+  typename Kind::View table;
+  BatchView batch;
+  typename Kind::Totals totals;
+  void* cleared = nullptr;
+  uint64_t cleared_bytes = 0;
+  SortColumns sort;
+  bool has_gets = false;
+  bool has_dependent = false;  // operations other than get, put and erase
+
+  // Writers of keys with several, and the end of the part.
+  ISOTHERM_EITHER_SIDE
+  template <class Steps>
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void end(Steps& steps) const {
+    if (steps.any(&batch.counters->failed_writes)) steps.run(ExtendKernel<Kind>{table, batch});
+    if (steps.any(&batch.counters->any_grouped)) {
+      steps.run_large(DigitsKernel{sort.pass(batch, 0), sort.passes});
+      for (uint32_t number = 0; number < sort.passes; ++number) {
+        steps.run_large(SweepKernel{sort.pass(batch, number)});
+      }
+      steps.run(GroupBeginKernel<Kind>{table, batch});
+      if (has_dependent && steps.any(&batch.counters->walks)) steps.run(WalkKernel{batch});
+      steps.run(GroupEndKernel<Kind>{table, batch});
+    }
+    steps.run(LateKernel<typename Kind::Totals>{batch, totals});
+  }
+};
+
+template <class Kind>
+struct PartSteps {
+  PartOfSteps<Kind> part;
+
+  ISOTHERM_EITHER_SIDE
+  template <class Steps>
+  ISOTHERM_HOST_DEVICE void operator()(Steps& steps) const {
+    steps.clear(part.cleared, part.cleared_bytes);
+    steps.run(MarkKernel<Kind>{part.table, part.batch});
+    if (part.has_gets) {
+      steps.run(GetKernel<Kind>{part.table, part.batch});
+      steps.run(UpdateKernel<Kind, false>{part.table, part.batch});
+    } else {
+      steps.run(UpdateKernel<Kind, true>{part.table, part.batch});
+    }
+    part.end(steps);
+  }
+};
+
+// Of puts, most of them of keys that are expected to be new.
+template <class Kind>
+struct TrySteps {
+  PartOfSteps<Kind> part;
+
+  ISOTHERM_EITHER_SIDE
+  template <class Steps>
+  ISOTHERM_HOST_DEVICE void operator()(Steps& steps) const {
+    steps.clear(part.cleared, part.cleared_bytes);
+    steps.run(TryKernel<Kind>{part.table, part.batch});
+    steps.run(MarkLeftKernel<Kind>{part.table, part.batch});
+    steps.run(JoinKernel<Kind>{part.table, part.batch});
+    steps.run(UpdateLeftKernel<Kind>{part.table, part.batch});
+    part.end(steps);
+  }
+};
+
+// Of a part in which no key comes twice.
+template <class Kind>
+struct DistinctSteps {
+  typename Kind::View table;
+  BatchView batch;
+  typename Kind::Totals totals;
+
+  ISOTHERM_EITHER_SIDE
+  template <class Steps>
+  ISOTHERM_HOST_DEVICE void operator()(Steps& steps) const {
+    steps.clear(batch.counters, sizeof(PartCounters));
+    steps.run(UpdateKernel<Kind, true>{table, batch});
+    if (steps.any(&batch.counters->failed_writes)) steps.run(ExtendKernel<Kind>{table, batch});
+    steps.run_once(TotalsKernel<typename Kind::Totals>{totals});
+  }
+};
+
+}  // namespace isotherm
