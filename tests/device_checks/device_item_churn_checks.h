@@ -9,7 +9,8 @@
 
 namespace isotherm {
 
-// Small items, so that the index has a good part of the memory.
+// Small items, so that the index has a good part of the memory, and more overflow lines than come
+// at once.
 template <class Device>
 uint64_t check_item_churn(Device& device, uint64_t scale) {
   constexpr uint64_t value_bytes = 8;
@@ -17,13 +18,13 @@ uint64_t check_item_churn(Device& device, uint64_t scale) {
   DeviceItemOptions options = small_items(47, rows);
   options.evicts = true;
   options.index.line_bits = 4;
-  options = capped_items(device, options, rows * 8 * 160);
+  options = capped_items(device, options, rows * 8 * 200);
   ModelledItems<Device> table(device, options);
-  constexpr uint64_t rounds = 45;
+  constexpr uint64_t rounds = 42;
   for (uint64_t round = 0; round < rounds; ++round) {
     table.run_from(round % 4 == 0, numbered_puts(round * rows, rows, value_bytes));
   }
-  if (table.stats().evicted < rows * rounds / 2) table.fail("too little was evicted");
+  if (table.stats().evicted < rows * rounds / 6) table.fail("too little was evicted");
   if (table.refused() != 0) table.fail("puts were refused");
   table.check_caps(options);
   table.check_all();

@@ -71,8 +71,8 @@ struct ItemPlacement {
 
   static constexpr uint64_t list_entry_bytes = sizeof(uint64_t);
   static constexpr uint64_t index_entry_bytes = 29;
-  // An entry, and two overflow lines for six rows (gpu/table/fixed_device_table.h).
-  static constexpr uint64_t part_row_bytes = index_entry_bytes + 2 * 128 / 6 + 1;
+  // An entry, and two overflow lines for six rows and two for eight (gpu/table/table_room.h).
+  static constexpr uint64_t part_row_bytes = index_entry_bytes + 2 * 128 / 6 + 2 * 128 / 8 + 1;
   static constexpr uint64_t least_ahead = 2 * 1024 * 128;  // two lots of overflow lines
   static constexpr uint64_t segments_ahead = 4;
 };

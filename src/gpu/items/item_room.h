@@ -10,9 +10,10 @@
 //                   memory is given back, and a new slab made. So classes share memory in
 //                   proportion to what is put into them, and items of all sizes live as long.
 //   own items       where the table evicts: CLOCK
-// Where the index had no place for a put, it gets the device memory of slabs that are wholly free.
-// What is missing after that is not stored in this part. A slab stays with its class if one of its
-// items hangs in a chain (gpu/items/item_evict_kernels.h).
+// The index gets the device memory of slabs that are wholly free where it had no place for a put.
+// Where it has no overflow lines left for those of the part, and the table evicts, items leave
+// until its chains can do without enough. What is missing after that is not stored in this part. A
+// slab stays with its class if one of its items hangs in a chain (gpu/items/item_evict_kernels.h).
 //
 // Bounds of a part: blocks looked at for expired items; for each class, slabs looked at in vain,
 // and slabs taken until it has what it needs. Threads. One at a time, within a part with writes;
@@ -22,6 +23,8 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <iterator>
+#include <numeric>
 #include <optional>
 
 #include "gpu/items/device_item_memory.h"
@@ -103,7 +106,7 @@ class ItemRoom {
     for (uint32_t c = 0; c < item_classes::count; ++c) {
       if (missing[c] != 0) changed |= evict(c, missing[c], part, workspace, stream);
     }
-    return changed;
+    return make_lines(part, workspace, changed, stream) || changed;
   }
 
  private:
@@ -115,6 +118,9 @@ class ItemRoom {
   static constexpr uint64_t looks_per_row = 4;
   static constexpr uint64_t least_looks = 256;  // blocks that are worth a launch
   static constexpr uint32_t most_sweeps = 8;    // launches
+  // Of items that leave so that chains need fewer lines: a fourth of the part's rows at a time.
+  static constexpr uint32_t most_evictions = 8;
+  static constexpr uint64_t least_evicted = 64;
   // Slabs, of each kind and memory, for a class, and for the index.
   static constexpr uint32_t most_in_vain = 2;
   static constexpr uint32_t most_taken = 64;
@@ -284,6 +290,21 @@ class ItemRoom {
     uint64_t& fullest = missing[items_.fullest()];
     fullest = std::max(fullest, no_place);
     clear_no_place(stream);
+  }
+  // Overflow lines for the part's puts; whether items left the index for them.
+  bool make_lines(const ItemPart& part, const Workspace& workspace, bool emptied, Stream stream) {
+    const ItemReport& report = workspace.report();
+    const uint64_t puts = std::min<uint64_t>(
+        std::accumulate(std::begin(report.need), std::end(report.need), uint64_t{0}), part.rows);
+    if (puts == 0) return false;
+    const uint64_t wanted = std::min(std::max(puts / 4, least_evicted), workspace.rows());
+    bool changed = false;
+    for (uint32_t i = 0; i < most_evictions; ++i) {
+      if (index_.has_lines(puts, emptied || changed, stream)) break;
+      if (!evict(items_.fullest(), wanted, part, workspace, stream)) break;
+      changed = true;
+    }
+    return changed;
   }
   void clear_no_place(Stream stream) {
     uint64_t* count = &items_.lists()->no_place;

@@ -159,6 +159,20 @@ class FixedDeviceTable {
     use(context_.stream(), [&] { room = owner_.has_room(rows, leave()); });
     return room;
   }
+  // Whether there are overflow lines for `rows` new entries of the next part of the stream, for
+  // which the index grows, or takes those that its chains can do without. `emptied`: entries were
+  // erased since the last call.
+  bool has_lines(uint64_t rows, bool emptied, Stream stream) {
+    const std::lock_guard guard(context_.mutex());
+    bool lines = false;
+    use(stream, [&] {
+      context_.order().begin_write(stream);
+      reports_.take_done();
+      lines = owner_.make_lines(rows, emptied, stream, leave());
+      context_.order().end_write(stream);
+    });
+    return lines;
+  }
   int least_depth() const {
     const std::lock_guard guard(context_.mutex());
     return owner_.least_depth();

@@ -38,7 +38,7 @@ class LineOwner {
         segments_(context.memory(), options.line_bits, options.lowest_load, context.stream()),
         stock_(context.memory(), context.stream()),
         fixed_(context.memory(), 1),
-        room_(segments_, reports) {
+        room_(segments_, reports, device_.full_grid()) {
     if (fixed_.empty()) throw std::bad_alloc();
     require_device(device_.clear(context.stream(), fixed_.data(), fixed_.bytes()) &&
                        device_.synchronize(context.stream()),
@@ -88,6 +88,16 @@ class LineOwner {
     const auto has_lines = [&] { return room_.missing_lines(rows) == 0; };
     if (!stock_lines(rows, stream, leave)) gather_lines(rows, has_lines, stream);
     return room_.fits(rows) && has_lines();
+  }
+
+  // Whether there are lines for them; chains may be longer than growth would have them. `emptied`:
+  // entries have left since the last call.
+  template <class Leave>
+  bool make_lines(uint64_t rows, bool emptied, Stream stream, Leave&& leave) {
+    if (room_.has_likely_lines(rows)) return true;
+    if (emptied) unlinks_.wake();
+    make_room(rows, rows, stream, leave);
+    return room_.has_likely_lines(rows);
   }
 
   // Whether `rows` new entries find room, for which the index grows if it must.
@@ -175,13 +185,17 @@ class LineOwner {
     context_.order().end_write(stream);
   }
 
-  // Whether there are overflow lines for a part; adds twice what is missing first.
+  // Whether there are overflow lines for a part. Where some are missing, those that kernels gave
+  // back are shelved; if they are too few, twice what is missing is added, or what is missing.
   template <class Leave>
   bool stock_lines(uint64_t rows, Stream stream, Leave&& leave) {
     while (room_.missing_lines(rows) != 0 && reports_.any_under_way()) reports_.take_one();
-    if (const uint64_t lines = room_.missing_lines(rows); lines != 0) {
+    for (const uint64_t share : {uint64_t{2}, uint64_t{1}}) {
+      const uint64_t lines = room_.missing_lines(rows);
+      if (lines == 0) return true;
+      const bool returned = room_.returned_lines(stock_.lines()) >= lines;
       leave();
-      shelve(stock_.add(lines * 2, stream), stream);
+      shelve(returned ? Fresh{} : stock_.add(lines * share, stream), stream);
       reports_.take_all();
     }
     return room_.missing_lines(rows) == 0;

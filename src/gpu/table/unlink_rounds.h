@@ -54,6 +54,9 @@ class UnlinkRounds {
     entries_ = totals.entries;
   }
 
+  // Entries were erased: goes on at once.
+  void wake() { rests_ = false; }
+
  private:
   // A line needs 7 entries erased, if they were side by side.
   static constexpr uint64_t lines_per_erased = 8;
