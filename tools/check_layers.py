@@ -21,7 +21,7 @@ LAYERS = ["base", "command", "items", "index", "hot", "router", "gpu", "executor
 # "" is what lies in the folder itself.
 NESTED = {"executor": ["", "values", "run", "host", "device", "upkeep"],
           "gpu": ["platform", "kernel", "batch", "express", "table", "transfer", "split", "rows",
-                  "items", "store"],
+                  "items", "udp", "store"],
           "net": ["", "resp", "memcached", "udp", "loop"]}
 TEST_SUPPORT = ["device_checks", "fake_device", "models"]  # folders of tests/
 MAX_LINES = 500

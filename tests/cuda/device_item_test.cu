@@ -1,4 +1,5 @@
-// Runs the checks of tables of items on the GPU; without one it says so and succeeds.
+// Runs the checks of tables of items, and of packets about them, on the GPU; without one it says so
+// and succeeds.
 //
 //   device_item_test [rows of a large batch]
 #include "cuda/gpu_checks.h"
@@ -6,6 +7,7 @@
 #include "device_checks/device_item_host_checks.h"
 #include "device_checks/device_item_size_checks.h"
 #include "device_checks/device_item_version_checks.h"
+#include "device_checks/packet_checks.h"
 
 int main(int argc, char** argv) {
   using namespace isotherm;
@@ -16,5 +18,6 @@ int main(int argc, char** argv) {
   checks.run_all(device_item_host_checks<CudaDevice>);
   checks.run_all(device_item_size_checks<CudaDevice>);
   checks.run_all(device_item_version_checks<CudaDevice>);
+  checks.run_all(packet_checks<CudaDevice>);
   return checks.end();
 }

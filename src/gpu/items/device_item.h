@@ -259,8 +259,9 @@ struct ItemPlace {
   ItemHead head{};
 };
 
-// `first`: of the chain of the key's hash, or 0.
-ISOTHERM_HOST_DEVICE ISOTHERM_INLINE ItemPlace find_item(uint64_t first, const KeyView& key) {
+// `first`: of the chain of the key's hash, or 0. A Key says whether it is_key_of(an item's head).
+template <class Key>
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE ItemPlace find_item(uint64_t first, const Key& key) {
   ItemPlace place;
   for (place.item = first; place.item != 0; place.item = place.head.next()) {
     place.head = ItemHead::of(place.item);

@@ -60,6 +60,17 @@ class DeviceItemStore {
     return bytes;
   }
 
+  // Queues what work(lookup) launches on the stream: kernels that only read, which run behind all
+  // calls that wrote so far, and before those that will.
+  template <class Work>
+  void read(Stream stream, Work&& work) {
+    context_.call(stream, [&] {
+      context_.order().begin_read(stream);
+      steps_.read(stream, work);
+      context_.order().end_read(stream);
+    });
+  }
+
   // Grows the index for `entries` items, as far as there is memory.
   void reserve(uint64_t entries) {
     context_.write(context_.stream(), [&] { steps_.reserve(entries); });

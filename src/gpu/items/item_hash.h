@@ -26,12 +26,19 @@ struct ItemHash {
 
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint64_t operator()(const char* key, uint64_t bytes,
                                                            ByteRange readable) const {
+    return of_units(
+        bytes, [&](uint64_t at, uint32_t some) { return load_unit(key + at, some, readable); });
+  }
+  // The same of a key wherever it lies: load(at, some) gives its bytes from `at` on, 1 to 16 of
+  // them, and zeros behind them.
+  template <class Load>
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint64_t of_units(uint64_t bytes, Load&& load) const {
     const uint64_t secret = mix(0x2545f4914f6cdd1dULL, seed);
     uint64_t state = mix(bytes, seed);
     for (uint64_t at = 0; at < bytes; at += unit_bytes) {
       const uint64_t left = bytes - at;
       const auto some = static_cast<uint32_t>(left < unit_bytes ? left : unit_bytes);
-      state = fold(load_unit(key + at, some, readable), state, secret);
+      state = fold(load(at, some), state, secret);
     }
     return mix(state, ~seed) & mask;
   }

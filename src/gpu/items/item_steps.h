@@ -12,13 +12,22 @@
 #include <stdexcept>
 
 #include "gpu/items/item_find_kernels.h"
+#include "gpu/items/item_hash.h"
 #include "gpu/items/item_reply_kernels.h"
 #include "gpu/items/item_room.h"
 #include "gpu/items/item_workspace.h"
 #include "gpu/items/item_write_kernels.h"
+#include "gpu/kernel/table_view.h"
 #include "gpu/table/fixed_device_table.h"
 
 namespace isotherm {
+
+// What kernels of others need to look items up.
+struct ItemLookup {
+  TableView index;  // hashes to the first items of chains
+  ItemHash hash;
+  bool evicts = false;  // so they mark what they read
+};
 
 template <class Device>
 class ItemSteps {
@@ -39,6 +48,12 @@ class ItemSteps {
   }
 
   void reserve(uint64_t entries) { index_.reserve(entries); }
+
+  // Queues what work(lookup) launches on the stream, which only reads.
+  template <class Work>
+  void read(Stream stream, Work&& work) {
+    index_.read(stream, [&](const TableView& index) { work(ItemLookup{index, hash_, evicts_}); });
+  }
 
   // Of a part of gets: what each row finds, and the sums of lengths. `carry`: see SumItemsKernel.
   void find(ItemPart& part, const Workspace& workspace, uint64_t* carry, Stream stream) {

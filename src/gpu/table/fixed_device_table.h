@@ -72,10 +72,18 @@ class FixedDeviceTable {
   void get_marked(const DeviceRequests& requests, const EndMark& mark, uint32_t* blocks_done,
                   Stream stream) {
     require_columns(requests);
+    read(stream, [&](const typename Kind::View& table) {
+      launch_marked_find<Kind>(device_, stream, table, requests, mark, blocks_done);
+    });
+  }
+
+  // Queues what work(view) launches on the stream, which only reads.
+  template <class Work>
+  void read(Stream stream, Work&& work) {
     const std::lock_guard guard(context_.mutex());
     use(stream, [&] {
       context_.order().begin_read(stream);
-      launch_marked_find<Kind>(device_, stream, view(), requests, mark, blocks_done);
+      work(view());
       context_.order().end_read(stream);
     });
   }

@@ -1,0 +1,101 @@
+// PacketEngine: a PacketDevice over a store of device items, on any device.
+//
+// Each channel has a stream, an event, and its slots in one piece of pinned memory, which kernels
+// read and write over the bus: a batch is one launch, without a copy before or behind it. The order
+// of batches and of other calls is the store's (DeviceItemStore::read).
+//
+// Threads. See gpu/udp/packet_device.h; the store has its own lock. Limits. The store must outlive
+// it. Errors. std::bad_alloc without pinned memory.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "gpu/items/device_item_store.h"
+#include "gpu/platform/device_error.h"
+#include "gpu/platform/device_stream.h"
+#include "gpu/platform/grid.h"
+#include "gpu/platform/pinned_block.h"
+#include "gpu/udp/packet_device.h"
+#include "gpu/udp/packet_kernel.h"
+
+namespace isotherm {
+
+template <class Device>
+class PacketEngine final : public PacketDevice {
+ public:
+  PacketEngine(Device& device, DeviceItemStore<Device>& store, const PacketOptions& options)
+      : device_(device), store_(store), options_(options.bounded()) {
+    for (uint32_t i = 0; i < options_.channels; ++i) {
+      channels_.push_back(std::make_unique<Channel>(device, options_));
+    }
+  }
+  ~PacketEngine() override {
+    for (const auto& channel : channels_) device_.synchronize(channel->stream.get());
+  }
+  PacketEngine(const PacketEngine&) = delete;
+  PacketEngine& operator=(const PacketEngine&) = delete;
+
+  const PacketOptions& options() const override { return options_; }
+  const PacketSlots& slots(uint32_t channel) const override { return channels_[channel]->slots; }
+
+  void start(uint32_t channel, uint32_t rows, int64_t now_ms) override {
+    Channel& its = *channels_[channel];
+    const auto stream = its.stream.get();
+    store_.read(stream, [&](const ItemLookup& items) {
+      const PacketKernel kernel{its.slots, items, rows, options_.port, options_.amplification,
+                                now_ms};
+      const uint32_t blocks = grid_for(device_, rows, PacketKernel::threads);
+      require_device(device_.launch(stream, blocks, PacketKernel::threads, kernel),
+                     "launch the kernel of packets");
+    });
+    require_device(device_.record(its.ended, stream), "record an event");
+  }
+  bool done(uint32_t channel) override { return device_.done(channels_[channel]->ended); }
+  void wait(uint32_t channel) override {
+    require_device(device_.synchronize(channels_[channel]->ended), "wait for packets");
+  }
+  uint64_t run_host(const DeviceItemRequests& requests) override {
+    return store_.run_host(requests);
+  }
+
+ private:
+  struct Channel {
+    // Throws std::bad_alloc.
+    Channel(Device& its_device, const PacketOptions& options)
+        : device(its_device),
+          memory(its_device, bytes_of(options)),
+          stream(its_device),
+          ended(its_device.create_event()) {
+      const uint64_t rows = options.rows;
+      slots.frame_stride = options.frame_stride;
+      slots.reply_stride = options.reply_stride;
+      slots.frames = memory.data();
+      slots.replies = slots.frames + rows * slots.frame_stride;
+      slots.bytes = reinterpret_cast<uint32_t*>(slots.replies + rows * slots.reply_stride);
+      slots.results = reinterpret_cast<PacketResult*>(slots.bytes + rows);
+    }
+    ~Channel() { device.destroy_event(ended); }
+    Channel(const Channel&) = delete;
+    Channel& operator=(const Channel&) = delete;
+
+    static uint64_t bytes_of(const PacketOptions& options) {
+      return options.rows * (uint64_t{options.frame_stride} + options.reply_stride +
+                             sizeof(uint32_t) + sizeof(PacketResult));
+    }
+
+    Device& device;
+    const PinnedBlock<Device> memory;
+    const DeviceStream<Device> stream;
+    const typename Device::Event ended;
+    PacketSlots slots;
+  };
+
+  Device& device_;
+  DeviceItemStore<Device>& store_;
+  const PacketOptions options_;
+  std::vector<std::unique_ptr<Channel>> channels_;
+};
+
+}  // namespace isotherm
