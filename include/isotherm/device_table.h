@@ -78,6 +78,10 @@ enum class DeviceOp : uint8_t {
 
 inline constexpr uint8_t reply_retry = 255;
 
+// What a table finds its entries by. The line index grows; the others are for caches, of a fixed
+// size, and evict (isotherm/fixed_table.h, isotherm/device_cache.h).
+enum class FixedIndexKind : uint8_t { line, cuckoo, set };
+
 struct DeviceTableOptions {
   // GPUs by CUDA's numbers; empty: all there are.
   std::vector<int> devices = {0};
@@ -131,6 +135,9 @@ struct DeviceTableStats {
   uint64_t host_requests = 0;
   uint64_t bins_to_host = 0;
   uint64_t bins_to_device = 0;
+  // Of an index of a fixed size: entries that went for others, and that moved for them.
+  uint64_t evictions = 0;
+  uint64_t displaced = 0;
 };
 
 class DeviceTable {

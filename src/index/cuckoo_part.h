@@ -1,0 +1,311 @@
+// CuckooPart: a partition of a cuckoo index: 64 buckets of 8 cells, and the 512 entries they name.
+//
+// A cell is {32-bit signature, 32-bit location}: 8 bytes, 0 where it is empty. The signature is
+// taken from the hash; the location is the number of an entry of this part, from 1 on, and its top
+// bit is CLOCK's mark, which readers set by a compare-and-swap of the cell. A key's cell is in one
+// of two buckets; the second is the first XOR a number that follows from the signature, so a cell
+// alone says where else it may lie.
+//
+//   bytes 0      version, hand, which buckets are full (a bit each)
+//         64     which entries are in use (a bit each)
+//         128    64 buckets of 64 bytes
+//         4224   512 entries {hash, word}
+//   24.25 bytes an entry
+//
+// A new key takes the first of its buckets that has an empty cell, there the first one from its
+// preferred cell on, which the top bits of its signature say. Where both are full, cells are
+// displaced: a walk in breadth looks for a bucket with an empty cell first, in `most_steps` buckets
+// at most, and only then are the cells along the path moved, the last one first. Entries stay where
+// they are. Without a path one of the 16 cells is evicted by CLOCK: the first from the hand on that
+// has no mark; those that it passed lose theirs.
+//
+// Sources. Mega-KV, sections 4.1 (cells, two buckets), 4.2 (preferred cell, unit), 4.3.2
+// (partitions, in which a key's other bucket stays).
+#pragma once
+
+#include "index/cache_unit.h"
+
+namespace isotherm {
+
+struct alignas(128) CuckooPart {
+  static constexpr uint32_t buckets = 64;
+  static constexpr uint32_t cells = 8;
+  static constexpr uint32_t entries = buckets * cells;
+  static constexpr uint32_t most_steps = 16;
+  static constexpr bool moves = true;
+
+  uint32_t version;
+  uint32_t hand;
+  uint64_t full;
+  uint64_t unused[6];
+  uint64_t used[entries / 64];
+  uint64_t cell[buckets][cells];
+  Pair entry[entries];
+
+  struct Spot {
+    uint32_t signature;
+    uint32_t bucket[2];
+  };
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static Spot spot(uint64_t hash) {
+    const auto signature = static_cast<uint32_t>(hash >> 6);
+    const auto first = static_cast<uint32_t>(hash % buckets);
+    return {signature, {first, first ^ step_of(signature)}};
+  }
+
+  // The entry of a key; without `compare` the first that has its signature. `part` is null where
+  // the unit only goes in step with others.
+  template <bool compare = true, class Unit>
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static CachePlace find(const Unit& unit, CuckooPart* part,
+                                                              uint64_t hash) {
+    const Spot spot = CuckooPart::spot(hash);
+    const auto matches = [&](uint64_t its) {
+      return its != 0 && static_cast<uint32_t>(its >> 32) == spot.signature;
+    };
+    CachePlace place;
+    ISOTHERM_KEEP_ROLLED
+    for (uint32_t which = 0; which < 2; ++which) {
+      const bool looks = part != nullptr && !place.found;
+      if (!unit.vote(looks)) break;
+      const uint32_t first = spot.bucket[which] * cells;
+      uint64_t* bucket = looks ? part->cell[0] + first : nullptr;
+      uint32_t candidates = mask_of(unit, bucket, matches);
+      while (unit.vote(candidates != 0)) {
+        if (candidates == 0) continue;
+        const uint32_t i = cache_internal::lowest(candidates);
+        candidates &= candidates - 1;
+        const uint64_t seen = Unit::load(&bucket[i]);
+        if (!matches(seen)) continue;  // it was written meanwhile
+        const Pair pair = load_pair(&part->entry[entry_of(seen)]);
+        if (compare && pair.first != hash) continue;
+        place = {pair.first, pair.second, seen, entry_of(seen), first + i, true};
+        candidates = 0;
+      }
+    }
+    return place;
+  }
+
+  // Marks an entry as read.
+  template <class Unit>
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static void touch(const Unit& unit, CuckooPart& part,
+                                                         const CachePlace& place, uint64_t /*time*/,
+                                                         uint64_t /*slack*/) {
+    if ((place.seen & mark) != 0 || !unit.leads()) return;
+    Unit::compare_exchange(part.cell[0] + place.cell, place.seen, place.seen | mark);
+  }
+
+  // The rest under the lock. `pair` is of a key that is absent.
+  template <class Unit>
+  ISOTHERM_HOST_DEVICE static void insert(const Unit& unit, CuckooPart& part, Pair pair,
+                                          uint64_t /*time*/, CacheTally& tally) {
+    const Spot spot = CuckooPart::spot(pair.first);
+    const uint64_t full = Unit::load(&part.full);
+    uint32_t at = none;
+    for (const uint32_t bucket : spot.bucket) {
+      if (at == none && is_open(full, bucket)) at = empty_cell(unit, part, bucket, spot.signature);
+    }
+    if (at == none && full != ~uint64_t{0}) at = displace(unit, part, spot, full, tally);
+    uint32_t entry;
+    if (at != none) {
+      entry = take_entry(unit, part, at);
+      ++tally.entries;
+    } else {
+      at = victim(unit, part, spot);
+      entry = entry_of(Unit::load(part.cell[0] + at));
+      ++tally.evicted;
+    }
+    if (!unit.leads()) return;
+    store_pair(&part.entry[entry], pair);
+    Unit::store(part.cell[0] + at, uint64_t{spot.signature} << 32 | (entry + 1));
+  }
+
+  template <class Unit>
+  ISOTHERM_HOST_DEVICE static void erase(const Unit& unit, CuckooPart& part,
+                                         const CachePlace& place) {
+    if (!unit.leads()) return;
+    Unit::store(part.cell[0] + place.cell, uint64_t{0});
+    Unit::store(&part.full, Unit::load(&part.full) & ~(uint64_t{1} << place.cell / cells));
+    uint64_t* used = &part.used[place.entry / 64];
+    Unit::store(used, Unit::load(used) & ~(uint64_t{1} << place.entry % 64));
+  }
+
+  // Whether there is an entry of that number, for walks.
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool has(uint32_t number) const {
+    return (used[number / 64] >> number % 64 & 1) != 0;
+  }
+
+  // What a lookup reads first, and then.
+  ISOTHERM_INLINE static void prefetch(CuckooPart& part, uint64_t hash) {
+    __builtin_prefetch(part.cell[hash % buckets]);
+  }
+  ISOTHERM_INLINE static void prefetch_entry(CuckooPart& part, uint64_t hash) {
+    const Spot spot = CuckooPart::spot(hash);
+    const uint32_t candidates = mask_of(HostUnit(), part.cell[spot.bucket[0]], [&](uint64_t its) {
+      return static_cast<uint32_t>(its >> 32) == spot.signature;
+    });
+    if (candidates == 0) {
+      __builtin_prefetch(part.cell[spot.bucket[1]]);
+      return;
+    }
+    const uint32_t i = cache_internal::lowest(candidates);
+    __builtin_prefetch(&part.entry[(part.cell[spot.bucket[0]][i] - 1) % entries]);
+  }
+
+ private:
+  static constexpr uint32_t none = ~uint32_t{0};
+  static constexpr uint64_t mark = uint64_t{1} << 31;
+
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static uint32_t step_of(uint32_t signature) {
+    return 1 + static_cast<uint32_t>(uint64_t{signature * 0x9e3779b1u} * (buckets - 1) >> 32);
+  }
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static uint32_t entry_of(uint64_t cell) {
+    return static_cast<uint32_t>(cell & (mark - 1)) - 1;
+  }
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static uint32_t other_bucket(uint32_t bucket,
+                                                                    uint64_t cell) {
+    return bucket ^ step_of(static_cast<uint32_t>(cell >> 32));
+  }
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static bool is_open(uint64_t full, uint32_t bucket) {
+    return (full >> bucket & 1) == 0;
+  }
+
+  // The cells of a bucket that `wanted` holds for, a bit each; a bucket that is null: none. Each
+  // lane reads its share of the cells.
+  template <class Unit, class Wanted>
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static uint32_t mask_of(const Unit& unit,
+                                                               const uint64_t* bucket,
+                                                               Wanted&& wanted) {
+    constexpr uint32_t each = cells / Unit::lanes;
+    uint64_t mine[each] = {};
+    if (bucket != nullptr) {
+      const uint64_t* from = bucket + unit.number() * each;
+      if constexpr (each == 1) {
+        mine[0] = Unit::load(from);
+      } else {
+        for (uint32_t k = 0; k < each; k += 2) Unit::load_two(from + k, mine[k], mine[k + 1]);
+      }
+    }
+    uint32_t mask = 0;
+    for (uint32_t k = 0; k < each; ++k) {
+      const uint32_t bits = unit.ballot(bucket != nullptr && wanted(mine[k]));
+      for (uint32_t lane = 0; lane < Unit::lanes; ++lane) {
+        mask |= (bits >> lane & 1) << (lane * each + k);
+      }
+    }
+    return mask;
+  }
+
+  // The empty cell of an open bucket that is next to the preferred one; it counts as filled.
+  template <class Unit>
+  ISOTHERM_HOST_DEVICE static uint32_t empty_cell(const Unit& unit, CuckooPart& part,
+                                                  uint32_t bucket, uint32_t signature) {
+    const uint32_t empty = mask_of(unit, part.cell[bucket], [](uint64_t its) { return its == 0; });
+    const uint32_t preferred = signature >> 29;
+    const uint32_t turned = (empty | empty << cells) >> preferred;
+    unit.sync();
+    if ((empty & (empty - 1)) == 0 && unit.leads()) {
+      Unit::store(&part.full, Unit::load(&part.full) | uint64_t{1} << bucket);
+    }
+    return bucket * cells + (cache_internal::lowest(turned) + preferred) % cells;
+  }
+
+  // An entry that is not in use; there is one, since a cell is empty.
+  template <class Unit>
+  ISOTHERM_HOST_DEVICE static uint32_t take_entry(const Unit& unit, CuckooPart& part, uint32_t at) {
+    constexpr uint32_t words = entries / 64;
+    for (uint32_t i = 0;; ++i) {
+      uint64_t* word = &part.used[(at / 64 + i) % words];
+      const uint64_t used = Unit::load(word);
+      if (used == ~uint64_t{0}) continue;
+      const uint32_t bit = cache_internal::lowest(~used);
+      unit.sync();
+      if (unit.leads()) Unit::store(word, used | uint64_t{1} << bit);
+      return (at / 64 + i) % words * 64 + bit;
+    }
+  }
+
+  // How a bucket was reached: by `cell` of the bucket of step `from`.
+  struct Step {
+    uint8_t bucket;
+    uint8_t from;
+    uint8_t cell;
+  };
+
+  // Moves cells along a path from a bucket of the key to an open one; the cell that is free then.
+  template <class Unit>
+  ISOTHERM_HOST_DEVICE static uint32_t displace(const Unit& unit, CuckooPart& part,
+                                                const Spot& spot, uint64_t full,
+                                                CacheTally& tally) {
+    Step steps[most_steps];
+    steps[0] = {static_cast<uint8_t>(spot.bucket[0]), 0xff, 0};
+    steps[1] = {static_cast<uint8_t>(spot.bucket[1]), 0xff, 0};
+    uint64_t seen = uint64_t{1} << spot.bucket[0] | uint64_t{1} << spot.bucket[1];
+    uint32_t count = 2;
+    for (uint32_t at = 0; at < count; ++at) {
+      const uint32_t bucket = steps[at].bucket;
+      const uint32_t ends = mask_of(unit, part.cell[bucket], [&](uint64_t its) {
+        return is_open(full, other_bucket(bucket, its));
+      });
+      if (ends != 0) {
+        return move_along(unit, part, steps, at, cache_internal::lowest(ends), tally);
+      }
+      for (uint32_t i = 0; i < cells && count < most_steps; ++i) {
+        const uint32_t next = other_bucket(bucket, Unit::load(&part.cell[bucket][i]));
+        if ((seen >> next & 1) != 0) continue;
+        seen |= uint64_t{1} << next;
+        steps[count++] = {static_cast<uint8_t>(next), static_cast<uint8_t>(at),
+                          static_cast<uint8_t>(i)};
+      }
+    }
+    return none;
+  }
+
+  // Every cell is copied before it is overwritten, so readers that see no change of the version
+  // have met it.
+  template <class Unit>
+  ISOTHERM_HOST_DEVICE static uint32_t move_along(const Unit& unit, CuckooPart& part,
+                                                  const Step* steps, uint32_t step, uint32_t cell,
+                                                  CacheTally& tally) {
+    uint32_t from = steps[step].bucket * cells + cell;
+    uint64_t moved = Unit::load(part.cell[0] + from);
+    uint32_t to = empty_cell(unit, part, other_bucket(steps[step].bucket, moved),
+                             static_cast<uint32_t>(moved >> 32));
+    for (;;) {
+      if (unit.leads()) Unit::store(part.cell[0] + to, moved);
+      ++tally.moved;
+      if (steps[step].from == 0xff) return from;
+      to = from;
+      cell = steps[step].cell;
+      step = steps[step].from;
+      from = steps[step].bucket * cells + cell;
+      moved = Unit::load(part.cell[0] + from);
+    }
+  }
+
+  // The cell of the key's buckets whose entry goes, by CLOCK.
+  template <class Unit>
+  ISOTHERM_HOST_DEVICE static uint32_t victim(const Unit& unit, CuckooPart& part,
+                                              const Spot& spot) {
+    constexpr uint32_t all = 2 * cells;
+    const auto marked = [](uint64_t its) { return (its & mark) != 0; };
+    const uint32_t marks = mask_of(unit, part.cell[spot.bucket[0]], marked) |
+                           mask_of(unit, part.cell[spot.bucket[1]], marked) << cells;
+    const uint32_t hand = Unit::load(&part.hand) % all;
+    const uint32_t turned = ~((marks | marks << all) >> hand) & ((1u << all) - 1);
+    const uint32_t passed = turned != 0 ? cache_internal::lowest(turned) : all;
+    unit.sync();
+    for (uint32_t i = unit.number(); i < passed; i += Unit::lanes)
+      unmark<Unit>(part, spot, hand + i);
+    const uint32_t at = (hand + passed) % all;
+    if (unit.leads()) Unit::store(&part.hand, at + 1);
+    unit.sync();
+    return spot.bucket[at / cells] * cells + at % cells;
+  }
+  template <class Unit>
+  ISOTHERM_HOST_DEVICE static void unmark(CuckooPart& part, const Spot& spot, uint32_t at) {
+    uint64_t* cell = &part.cell[spot.bucket[at / cells % 2]][at % cells];
+    Unit::store(cell, Unit::load(cell) & ~mark);
+  }
+};
+static_assert(sizeof(CuckooPart) == 12416);
+
+}  // namespace isotherm
