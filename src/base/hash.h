@@ -34,7 +34,7 @@ ISOTHERM_HOST_DEVICE constexpr uint64_t mix(uint64_t key, uint64_t seed) {
 }
 
 // The key whose mix is `hash`.
-constexpr uint64_t unmix(uint64_t hash, uint64_t seed) {
+ISOTHERM_HOST_DEVICE constexpr uint64_t unmix(uint64_t hash, uint64_t seed) {
   constexpr uint64_t inverse = 0xcfee444d8b59a89bULL;  // of the multiplier, modulo 2^64
   uint64_t x = hash;
   x ^= x >> 32;

@@ -12,7 +12,7 @@
 #include "base/hash.h"
 #include "gpu/table/host_cache.h"
 #include "isotherm/fixed_table.h"
-#include "models/table_model.h"
+#include "models/cache_model.h"
 
 namespace isotherm::fixed_cache_test {
 namespace {
@@ -37,7 +37,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, FixedCache,
                            return test.param == FixedIndexKind::cuckoo ? "Cuckoo" : "Set";
                          });
 
-// A table beside a model of what it was told. A key that it does not find may have been evicted.
+// A table beside a model that knows what eviction may do.
 class Modelled {
  public:
   explicit Modelled(const FixedOptions& options) : table(options), handle(table) {}
@@ -45,30 +45,13 @@ class Modelled {
   void run(const std::vector<DeviceRequest>& requests) {
     HostRequests columns(requests);
     handle.run(columns.call());
-    for (size_t i = 0; i < requests.size(); ++i) {
-      const DeviceRequest& its = requests[i];
-      const auto known = model.find(its.key);
-      KeyState before{known == model.end() ? 0 : known->second, known != model.end()};
-      if (before.found != 0 && columns.found[i] == 0) {
-        ++forgotten;
-        before = {};
-      }
-      EXPECT_EQ(columns.found[i], before.found) << "row " << i;
-      EXPECT_EQ(columns.values_out[i], before.found != 0 ? before.value : TableModel::untouched);
-      const KeyState after = apply(its.op, its.value, its.expected, before);
-      if (after.found != 0) {
-        model[its.key] = after.value;
-      } else {
-        model.erase(its.key);
-      }
-    }
+    model.compare(requests, columns.values_out, columns.found);
   }
   void check_all() {
-    std::vector<DeviceRequest> gets;
-    for (const auto& [key, value] : model) gets.push_back({DeviceOp::get, key, 0, 0});
-    run(gets);
-    EXPECT_EQ(forgotten, table.evictions());
-    EXPECT_EQ(model.size(), table.size());
+    run(model.gets());
+    EXPECT_EQ(model.wrong(), 0u);
+    EXPECT_EQ(model.forgotten(), table.evictions());
+    EXPECT_EQ(model.entries().size(), table.size());
     std::unordered_map<uint64_t, uint64_t> seen;
     uint64_t cursor = 0;
     do {
@@ -76,13 +59,12 @@ class Modelled {
         EXPECT_TRUE(seen.emplace(key, value).second);
       });
     } while (cursor != 0);
-    EXPECT_EQ(seen, model);
+    EXPECT_EQ(seen, model.entries());
   }
 
   FixedTable table;
   FixedHandle handle;
-  std::unordered_map<uint64_t, uint64_t> model;
-  uint64_t forgotten = 0;
+  CacheModel model;
 };
 
 TEST_P(FixedCache, IsRightOrHasEvictedAndCountsWhatItEvicted) {

@@ -149,6 +149,7 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE Found update_part(const Unit& unit, Part& p
   lock_part(unit, &part.version);
   const CachePlace place = Part::find(unit, &part, hash);
   const Decision to = decide(place.found, place.word);
+  unit.sync();  // all lanes have read what one of them is about to write
   if (!place.found) {
     if (to.action == Action::store) Part::insert(unit, part, {hash, to.word}, time, tally);
   } else if (to.action == Action::erase) {

@@ -4,21 +4,21 @@
 #include <string>
 
 #include "cuda/gpu_checks.h"
+#include "device_checks/cache_checks.h"
 #include "device_checks/device_churn_checks.h"
 #include "device_checks/device_put_checks.h"
 #include "device_checks/device_row_checks.h"
 #include "device_checks/device_table_checks.h"
 #include "device_checks/host_memory_checks.h"
-#include "device_checks/slot_kind.h"
 
 namespace isotherm::device_table_test {
 namespace {
 
 // Checks of tables with another kind of index.
 template <class Checks>
-void run_with_slots(GpuChecks& checks, const Checks& of_kind) {
+void run_kind(GpuChecks& checks, const std::string& kind, const Checks& of_kind) {
   for (const auto& check : of_kind) {
-    checks.run((std::string("slots: ") + check.name).c_str(), check.run);
+    checks.run((kind + ": " + check.name).c_str(), check.run);
   }
 }
 
@@ -34,8 +34,8 @@ int main(int argc, char** argv) {
   checks.run_all(device_churn_checks<CudaDevice>);
   checks.run_all(device_row_checks<CudaDevice>);
   checks.run_all(host_memory_checks<CudaDevice>);
-  using device_table_test::run_with_slots;
-  run_with_slots(checks, device_table_checks<CudaDevice, SlotKind>);
-  run_with_slots(checks, device_put_checks<CudaDevice, SlotKind>);
+  using device_table_test::run_kind;
+  run_kind(checks, "cuckoo", cache_checks<CudaDevice, CuckooKind<>>);
+  run_kind(checks, "set", cache_checks<CudaDevice, SetKind>);
   return checks.end();
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "gpu/batch/batch_view.h"
+#include "gpu/kernel/index_kind.h"
 #include "gpu/kernel/line_kind.h"
 
 namespace isotherm {
@@ -60,7 +61,7 @@ struct GetKernel {
         const uint64_t key = batch.keys[row];
         const uint64_t hash = table.hash(key);
         late = batch.writers.find(hash, key);
-        if (late == WriterTable::none) home = table.home(hash);
+        if (late == WriterTable::none) home = home_of_row(table, hash, row);
       }
       put_off(lane, row, late);
       const Found found = Kind::template find<tile_lanes>(tile, *shared, home);

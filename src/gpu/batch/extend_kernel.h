@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "gpu/batch/batch_view.h"
+#include "gpu/kernel/index_kind.h"
 #include "gpu/kernel/line_kind.h"
 
 namespace isotherm {
@@ -28,7 +29,7 @@ struct ExtendKernel {
     for (uint32_t i = (lane.block() * lane.threads() + lane.thread()) / tile_lanes; i < size;
          i += stride) {
       const uint32_t row = batch.failed_rows[i];
-      const auto home = table.home(table.hash(batch.keys[row]));
+      const auto home = home_of_row(table, table.hash(batch.keys[row]), row);
       const KeyState before = update.run(home, Kind::load(tile, home), [&](KeyState state) {
         return batch.apply_row(row, state);
       });

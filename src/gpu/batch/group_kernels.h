@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "gpu/batch/batch_view.h"
+#include "gpu/kernel/index_kind.h"
 #include "gpu/kernel/line_kind.h"
 
 namespace isotherm {
@@ -46,7 +47,7 @@ struct GroupBeginKernel {
         position = GroupPosition::at(batch, i, size);
         walk = begin(i, position);
         if (position.head && !was_absent(position)) {
-          home = table.home(table.hash(batch.keys[position.row]));
+          home = home_of_row(table, table.hash(batch.keys[position.row]), position.row);
         }
       }
       const uint32_t at = append(lane, &batch.counters->walks, walk);
@@ -102,7 +103,7 @@ struct GroupEndKernel {
       KeyState last;
       if (i < size) position = GroupPosition::at(batch, i, size);
       if (position.tail) {
-        home = table.home(table.hash(batch.keys[position.row]));
+        home = home_of_row(table, table.hash(batch.keys[position.row]), position.row);
         last = batch.after(position.row);
       }
       const auto at = Kind::template find_place<tile_lanes, 2>(tile, *shared, home);

@@ -63,7 +63,7 @@ struct TryKernel {
       const auto row = static_cast<uint32_t>(first) + rounds.number;
       const bool mine = row < batch.rows;
       typename Kind::Home home;
-      if (mine) home = table.home(table.hash(batch.keys[row]));
+      if (mine) home = home_of_row(table, table.hash(batch.keys[row]), row);
       const auto at = Kind::template find_first_place<tile_lanes, write_lines_at_a_time>(
           tile, shared->find, home);
       bool done = mine && !at.found && at.slot != nullptr;

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "gpu/batch/batch_view.h"
+#include "gpu/kernel/index_kind.h"
 #include "gpu/kernel/line_kind.h"
 #include "gpu/kernel/warp_list.h"
 
@@ -22,7 +23,7 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool fails_alone(const SoleWriterTile<Lane>
                                                       bool alone, int32_t& entries) {
   if (tile.lane().ballot(whole_warp, alone) == 0) return false;
   typename Kind::Home home;
-  if (alone) home = table.home(table.hash(batch.keys[row]));
+  if (alone) home = home_of_row(table, table.hash(batch.keys[row]), row);
   const auto mine = Kind::template find_place<tile_lanes, at_a_time>(tile, shared, home);
   if (!alone) return false;
   const KeyState before{mine.word, static_cast<uint8_t>(mine.found)};

@@ -60,13 +60,13 @@ class DeviceItemStore {
     return bytes;
   }
 
-  // Queues what work(lookup) launches on the stream: kernels that only read, which run behind all
-  // calls that wrote so far, and before those that will.
+  // Queues what work(lookup) launches on the stream for so many rows: kernels that only read, which
+  // run behind all calls that wrote so far, and before those that will.
   template <class Work>
-  void read(Stream stream, Work&& work) {
+  void read(uint64_t rows, Stream stream, Work&& work) {
     context_.call(stream, [&] {
       context_.order().begin_read(stream);
-      steps_.read(stream, work);
+      steps_.read(rows, stream, work);
       context_.order().end_read(stream);
     });
   }

@@ -49,10 +49,12 @@ class ItemSteps {
 
   void reserve(uint64_t entries) { index_.reserve(entries); }
 
-  // Queues what work(lookup) launches on the stream, which only reads.
+  // Queues what work(lookup) launches on the stream for so many rows, which only reads.
   template <class Work>
-  void read(Stream stream, Work&& work) {
-    index_.read(stream, [&](const TableView& index) { work(ItemLookup{index, hash_, evicts_}); });
+  void read(uint64_t rows, Stream stream, Work&& work) {
+    index_.read(rows, stream, [&](const TableView& index) {
+      work(ItemLookup{index, hash_, evicts_});
+    });
   }
 
   // Of a part of gets: what each row finds, and the sums of lengths. `carry`: see SumItemsKernel.

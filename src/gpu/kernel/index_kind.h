@@ -1,10 +1,11 @@
 // Index kinds: what the engine of batches (gpu/batch) and a table (gpu/table/fixed_device_table.h)
 // ask of an index in device memory. A kind is a struct of types and static functions; nothing is
-// called by way of pointers. gpu/kernel/line_kind.h is the one that ships;
-// tests/device_checks/slot_kind.h is a simple one, which passes the same checks.
+// called by way of pointers. gpu/kernel/line_kind.h grows; those of gpu/kernel/cache_kind.h have a
+// fixed size and evict.
 //
 // The view, by value in every kernel:
-//   View            hash(key), a bijection; home(hash), where the key's entry is looked for
+//   View            hash(key), a bijection; home(hash), where the key's entry is looked for, or
+//                   home(hash, row) where requests have a time
 //   Home            no home by default; is_given(), and clear(), which may leave the rest
 //   Totals          sum_up(lane): a warp sums up entries and room for the host, into TableTotals
 // Lookups and writes by the tiles of a warp, all lanes of which call together; lanes without a home
@@ -33,6 +34,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "base/macros.h"
 #include "gpu/kernel/settle_kernels.h"
 
 namespace isotherm {
@@ -50,5 +52,16 @@ concept IndexKind = requires(const typename Kind::View& view, typename Kind::Hom
   typename Kind::PlaceShared;
   typename Kind::Scan;
 };
+
+// Where the key of a row is looked for, with the row's time where the kind wants to know it.
+template <class View>
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE auto home_of_row(const View& view, uint64_t hash,
+                                                      uint64_t row) {
+  if constexpr (requires { view.home(hash, row); }) {
+    return view.home(hash, row);
+  } else {
+    return view.home(hash);
+  }
+}
 
 }  // namespace isotherm

@@ -16,6 +16,8 @@ struct TableTotals {
   uint64_t entries = 0;
   uint64_t free_lines = 0;
   uint64_t linked_lines = 0;
+  uint64_t evicted = 0;  // by indexes of a fixed size, since they were made
+  uint64_t moved = 0;    // likewise, to make room for others
 };
 
 struct ShelveKernel {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "gpu/kernel/index_kind.h"
 #include "gpu/kernel/request_op.h"
 #include "gpu/kernel/warp_find.h"
 #include "gpu/platform/device_error.h"
@@ -37,7 +38,7 @@ struct FindKernel {
       const uint64_t row = first + in_warp;
       const bool mine = tile.number() < rows_per_tile && row < rows;
       typename Kind::Home home;
-      if (mine) home = table.home(table.hash(keys[row]));
+      if (mine) home = home_of_row(table, table.hash(keys[row]), row);
       const Found answer = Kind::template find<rows_per_tile>(tile, *shared, home);
       if (!mine) continue;
       if (answer.found) values[row] = answer.word;

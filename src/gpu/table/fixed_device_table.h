@@ -31,6 +31,7 @@
 #include "gpu/table/line_owner.h"
 #include "gpu/table/marked_find_kernel.h"
 #include "gpu/table/scan_kernel.h"
+#include "gpu/table/stored_find_kernel.h"
 #include "gpu/table/table_options.h"
 #include "gpu/table/table_reports.h"
 #include "gpu/table/table_workspace.h"
@@ -60,7 +61,7 @@ class FixedDeviceTable {
     const std::lock_guard guard(context_.mutex());
     use(stream, [&] {
       if (is_gets(requests)) {
-        get(requests, stream);
+        get<Kind>(requests, stream);
       } else {
         write(requests, stream);
       }
@@ -72,18 +73,40 @@ class FixedDeviceTable {
   void get_marked(const DeviceRequests& requests, const EndMark& mark, uint32_t* blocks_done,
                   Stream stream) {
     require_columns(requests);
-    read(stream, [&](const typename Kind::View& table) {
+    read(requests.rows, stream, [&](const typename Kind::View& table) {
       launch_marked_find<Kind>(device_, stream, table, requests, mark, blocks_done);
     });
   }
 
-  // Queues what work(view) launches on the stream, which only reads.
+  // Queues what work(view) launches on the stream for so many rows, which only reads.
   template <class Work>
-  void read(Stream stream, Work&& work) {
+  void read(uint64_t rows, Stream stream, Work&& work) {
     const std::lock_guard guard(context_.mutex());
     use(stream, [&] {
       context_.order().begin_read(stream);
+      pass(rows);
       work(view());
+      context_.order().end_read(stream);
+    });
+  }
+
+  // Gets by another kind over the same index: other units, say.
+  template <class Like>
+  void get_by(const DeviceRequests& requests, Stream stream) {
+    require_columns(requests);
+    const std::lock_guard guard(context_.mutex());
+    use(stream, [&] { get<Like>(requests, stream); });
+  }
+
+  // Gets without a comparison of keys: of each row the first entry that has its signature, whose
+  // key is left in `stored_keys` for the caller to compare.
+  void get_stored(const DeviceRequests& requests, uint64_t* stored_keys, Stream stream) {
+    require_columns(requests);
+    const std::lock_guard guard(context_.mutex());
+    use(stream, [&] {
+      context_.order().begin_read(stream);
+      pass(requests.rows);
+      launch_stored_find<Kind>(device_, stream, view(), requests, stored_keys);
       context_.order().end_read(stream);
     });
   }
@@ -213,11 +236,15 @@ class FixedDeviceTable {
     const std::lock_guard guard(context_.mutex());
     settle();
     context_.order().drain();
+    if constexpr (requires { owner_.report(); }) owner_.report();
     reports_.take_all();
     const TableTotals& totals = reports_.known();
     const uint64_t workspace = workspace_.bytes();
-    return {totals.entries, context_.memory().used() - workspace, workspace, totals.linked_lines,
-            owner_.segments()};
+    DeviceTableStats stats{totals.entries, context_.memory().used() - workspace, workspace,
+                           totals.linked_lines, owner_.segments()};
+    stats.evictions = totals.evicted;
+    stats.displaced = totals.moved;
+    return stats;
   }
 
  private:
@@ -232,6 +259,10 @@ class FixedDeviceTable {
         workspace_(context_.memory(), options.max_part_rows) {}
 
   typename Kind::View view() const { return owner_.view(); }
+  // Gives the rows of a call their time, where the kind has one.
+  void pass(uint64_t rows) {
+    if constexpr (requires { owner_.pass(rows); }) owner_.pass(rows);
+  }
 
   // Work that uses the stream, behind the replies of what was posted.
   template <class Work>
@@ -263,6 +294,7 @@ class FixedDeviceTable {
       if (!owner_.has_express_room(requests.rows, leave())) return false;
     }
     if (!make_express()) return false;
+    pass(requests.rows);
     express_->post(view(), requests);
     posted_ = requests;
     return true;
@@ -304,9 +336,11 @@ class FixedDeviceTable {
     return [this] { leave_express(); };
   }
 
+  template <class Like>
   void get(const DeviceRequests& requests, Stream stream) {
     context_.order().begin_read(stream);
-    launch_find<Kind>(device_, stream, view(), requests);
+    pass(requests.rows);
+    launch_find<Like>(device_, stream, view(), requests);
     context_.order().end_read(stream);
   }
 

@@ -5,7 +5,6 @@
 #include "device_checks/device_put_checks.h"
 #include "device_checks/device_row_checks.h"
 #include "device_checks/device_table_checks.h"
-#include "device_checks/slot_kind.h"
 #include "device_checks/test_size.h"
 #include "fake_device/fake_device.h"
 
@@ -40,12 +39,6 @@ INSTANTIATE_TEST_SUITE_P(Churn, DeviceTableChecks,
                          ::testing::ValuesIn(device_churn_checks<FakeDevice>), test_name);
 INSTANTIATE_TEST_SUITE_P(Rows, DeviceTableChecks,
                          ::testing::ValuesIn(device_row_checks<FakeDevice>), test_name);
-
-// Another kind of index passes the same checks.
-INSTANTIATE_TEST_SUITE_P(SlotTable, DeviceTableChecks,
-                         ::testing::ValuesIn(device_table_checks<FakeDevice, SlotKind>), test_name);
-INSTANTIATE_TEST_SUITE_P(SlotPuts, DeviceTableChecks,
-                         ::testing::ValuesIn(device_put_checks<FakeDevice, SlotKind>), test_name);
 
 DeviceBatch some_puts(uint64_t count) {
   DeviceRequestSource source(1);

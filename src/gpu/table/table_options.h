@@ -17,6 +17,7 @@ struct FixedDeviceOptions {
   ExpressOptions express = {};
   TryOptions tries = {};
   double lowest_load = usual_load;  // gpu/table/device_segments.h
+  uint64_t entries = 0;             // of an index of a fixed size
 };
 
 }  // namespace isotherm

@@ -43,7 +43,7 @@ class PacketEngine final : public PacketDevice {
   void start(uint32_t channel, uint32_t rows, int64_t now_ms) override {
     Channel& its = *channels_[channel];
     const auto stream = its.stream.get();
-    store_.read(stream, [&](const ItemLookup& items) {
+    store_.read(rows, stream, [&](const ItemLookup& items) {
       const PacketKernel kernel{its.slots, items, rows, options_.port, options_.amplification,
                                 now_ms};
       const uint32_t blocks = grid_for(device_, rows, PacketKernel::threads);
