@@ -77,16 +77,17 @@ int run(const isotherm::net::ServerOptions& options) {
     sigwait(&ending, &signal);
     log(LogLevel::notice, "ending on signal " + std::to_string(signal));
     ends = server.prepare_end();
-    if (!ends) log(LogLevel::warning, "the last snapshot cannot be written, so it goes on");
+    if (!ends) log(LogLevel::warning, "the last snapshot cannot be written, so the server goes on");
   }
   server.stop();
   if (!server.save_rest()) {
-    log(LogLevel::warning, "ends without the last snapshot, which cannot be written");
+    log(LogLevel::warning, "the server ends without the last snapshot, which cannot be written");
     return EXIT_FAILURE;
   }
   const isotherm::Journal* const journal = server.state().journal;
   if (journal == nullptr || journal->error() == 0) return EXIT_SUCCESS;
-  log(LogLevel::warning, "ends while the journal cannot be written: what was not saved is lost");
+  log(LogLevel::warning,
+      "the server ends though the journal cannot be written: what was not saved is lost");
   return EXIT_FAILURE;
 }
 
