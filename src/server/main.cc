@@ -51,12 +51,8 @@ sigset_t block_ending_signals() {
   return ending;
 }
 
-int run(const isotherm::net::ServerOptions& options) {
-  const sigset_t ending = block_ending_signals();
-  const isotherm::SystemClock clock;
-  isotherm::Server server(options, clock);
-  server.state().shutdown.owner = [] { ::kill(::getpid(), SIGTERM); };
-  server.start();
+// Tells the log what the server listens on and where the index is.
+void log_start(isotherm::Server& server, const isotherm::net::ServerOptions& options) {
   for (const std::string& line : server.listening()) {
     log(LogLevel::notice, "listening " + line);
   }
@@ -72,6 +68,15 @@ int run(const isotherm::net::ServerOptions& options) {
   }
   log(LogLevel::notice, "isotherm " + std::string(isotherm::net::isotherm_version) + " ready, " +
                             std::to_string(server.options().threads) + " threads");
+}
+
+int run(const isotherm::net::ServerOptions& options) {
+  const sigset_t ending = block_ending_signals();
+  const isotherm::SystemClock clock;
+  isotherm::Server server(options, clock);
+  server.state().shutdown.owner = [] { ::kill(::getpid(), SIGTERM); };
+  server.start();
+  log_start(server, options);
   for (bool ends = false; !ends;) {
     int signal = 0;
     sigwait(&ending, &signal);
