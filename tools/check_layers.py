@@ -8,7 +8,8 @@
   - Public headers include public headers only.
   - A header opens with a comment that explains it, then `#pragma once`.
   - No file of code has MAX_LINES lines or more.
-  - What docs/ and README.md name is there: files, and the names of code in docs/map.md's "where is".
+  - What docs/, README.md and comments name is there: files, and the names of code in docs/map.md's
+    "where is".
 
 Usage: check_layers.py [root of the repository]
 """
@@ -33,6 +34,7 @@ HEADERS = {".h", ".cuh"}
 CODE = CPP | {".py", ".sh", ".go"}
 QUOTED = re.compile(r"`([^`\n]+)`")
 FILE_NAME = re.compile(r"[\w./-]*\w\.(?:h|cuh|cc|cu|py|sh|txt|toml|cmake)")
+FILE_IN_COMMENT = re.compile(r"(?<![<\w./-])[\w-]+(?:/[\w-]+)+\.(?:h|cuh|cc|cu|py|sh)\b")
 CODE_NAME = re.compile(r"[A-Za-z_]\w*(?:::\w+)*")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
 
@@ -142,15 +144,22 @@ def check_cycles(root):
                 return
 
 
-def check_docs(root):
-    """Names of files and code that the documentation gives, and that are not there."""
+def check_names(root):
+    """Names of files and code that documentation and comments give, and that are not there."""
     files = [file for folder in CODE_FOLDERS + ["cmake"] for file in (root / folder).rglob("*")]
     paths = {f"/{file.relative_to(root)}" for file in files}
     endings = {path[at:] for path in paths for at in range(len(path)) if path[at] == "/"}
     words = set()
     for file in files:
-        if file.suffix in CPP and file.relative_to(root).parts[0] in ("src", "include"):
-            words.update(re.findall(r"\w+", file.read_text(encoding="utf-8")))
+        if file.suffix not in CPP:
+            continue
+        text = file.read_text(encoding="utf-8")
+        if file.relative_to(root).parts[0] in ("src", "include"):
+            words.update(re.findall(r"\w+", text))
+        for number, line in enumerate(text.splitlines(), 1):
+            for name in FILE_IN_COMMENT.findall(line.partition("//")[2]):
+                if f"/{name}" not in endings:
+                    yield f"{file.relative_to(root)}:{number}: there is no file {name}"
     for page in [root / "README.md", *sorted((root / "docs").glob("*.md"))]:
         if not page.exists():
             continue
@@ -177,7 +186,7 @@ def check_tree(root):
             if file.is_file() and file.suffix in CODE:
                 violations.extend(check_file(root, file))
     violations.extend(check_cycles(root))
-    violations.extend(check_docs(root))
+    violations.extend(check_names(root))
     return violations
 
 

@@ -95,6 +95,12 @@ class CheckLayersTest(unittest.TestCase):
         self.write("README.md", "See `src/index/gone.h`.\n")
         self.expect_violation("there is no file src/index/gone.h")
 
+    def test_comments_name_files_that_are_there(self):
+        self.write("src/index/a.cc", "int a;  // see index/view.h, <linux/gone.h>\n// and line.h\n")
+        self.assertEqual(check_layers.check_tree(self.root), [])
+        self.write("src/index/b.cc", "// As index/gone.h says.\n")
+        self.expect_violation("there is no file index/gone.h")
+
     def test_the_map_names_code_that_is_there(self):
         self.write("docs/map.md", "## Where is\n`gone` in `index/view.h`\n## Words\n`gone`\n")
         self.expect_violation("nothing is called gone")
