@@ -8,6 +8,8 @@
   - Public headers include public headers only.
   - A header opens with a comment that explains it, then `#pragma once`.
   - No file of code has MAX_LINES lines or more.
+  - What docs/, README.md and comments name is there: files, and the names of code in docs/map.md's
+    "where is".
 
 Usage: check_layers.py [root of the repository]
 """
@@ -30,6 +32,10 @@ CODE_FOLDERS = ["src", "include", "python", "bench", "tests", "examples", "tools
 CPP = {".h", ".cuh", ".cc", ".cu"}
 HEADERS = {".h", ".cuh"}
 CODE = CPP | {".py", ".sh", ".go"}
+QUOTED = re.compile(r"`([^`\n]+)`")
+FILE_NAME = re.compile(r"[\w./-]*\w\.(?:h|cuh|cc|cu|py|sh|txt|toml|cmake)")
+FILE_IN_COMMENT = re.compile(r"(?<![<\w./-])[\w-]+(?:/[\w-]+)+\.(?:h|cuh|cc|cu|py|sh)\b")
+CODE_NAME = re.compile(r"[A-Za-z_]\w*(?:::\w+)*")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
 
 
@@ -126,16 +132,50 @@ def find_cycle(name, includes, state, trail):
 
 
 def check_cycles(root):
-    source = root / "src"
-    includes = {str(file.relative_to(source)): [name for _, name in quoted_includes(file.read_text())]
-                for file in sorted(source.rglob("*")) if file.suffix in HEADERS}
+    includes = {str(file.relative_to(folder)): [name for _, name in quoted_includes(file.read_text())]
+                for folder in (root / "src", root / "include")
+                for file in sorted(folder.rglob("*")) if file.suffix in HEADERS}
     state = {}
     for name in includes:
         if name not in state:
             cycle = find_cycle(name, includes, state, [])
             if cycle:
-                yield f"src/{cycle[0]}:1: includes itself: {' -> '.join(cycle)}"
+                yield f"{cycle[0]}:1: includes itself: {' -> '.join(cycle)}"
                 return
+
+
+def check_names(root):
+    """Names of files and code that documentation and comments give, and that are not there."""
+    files = [file for folder in CODE_FOLDERS + ["cmake"] for file in (root / folder).rglob("*")]
+    paths = {f"/{file.relative_to(root)}" for file in files}
+    endings = {path[at:] for path in paths for at in range(len(path)) if path[at] == "/"}
+    words = set()
+    for file in files:
+        if file.suffix not in CPP:
+            continue
+        text = file.read_text(encoding="utf-8")
+        if file.relative_to(root).parts[0] in ("src", "include"):
+            words.update(re.findall(r"\w+", text))
+        for number, line in enumerate(text.splitlines(), 1):
+            for name in FILE_IN_COMMENT.findall(line.partition("//")[2]):
+                if f"/{name}" not in endings:
+                    yield f"{file.relative_to(root)}:{number}: there is no file {name}"
+    for page in [root / "README.md", *sorted((root / "docs").glob("*.md"))]:
+        if not page.exists():
+            continue
+        section = ""
+        for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
+            section = line if line.startswith("## ") else section
+            for name in QUOTED.findall(line):
+                where = f"{page.relative_to(root)}:{number}"
+                if FILE_NAME.fullmatch(name):
+                    ours = "/" in name or page.name == "map.md"
+                    if ours and f"/{name}" not in endings and not (root / name).exists():
+                        yield f"{where}: there is no file {name}"
+                elif section == "## Where is" and CODE_NAME.fullmatch(name):
+                    for word in name.split("::"):
+                        if word not in words:
+                            yield f"{where}: nothing is called {word}"
 
 
 def check_tree(root):
@@ -146,6 +186,7 @@ def check_tree(root):
             if file.is_file() and file.suffix in CODE:
                 violations.extend(check_file(root, file))
     violations.extend(check_cycles(root))
+    violations.extend(check_names(root))
     return violations
 
 

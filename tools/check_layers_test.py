@@ -87,6 +87,28 @@ class CheckLayersTest(unittest.TestCase):
         self.write("src/index/bad.h", ESSAY.replace("#pragma once\n", ""))
         self.expect_violation("#pragma once")
 
+    def test_documentation_names_files_that_are_there(self):
+        self.write("docs/papers.md", "See `src/index/view.h`, `view.cc` and `xxhash.h`.\n")
+        self.write("docs/map.md", "`view.h`, then `index/view.cc`\n## Where is\n`Status::ok`\n")
+        self.write("src/index/status.h", ESSAY + "enum class Status { ok };\n")
+        self.assertEqual(check_layers.check_tree(self.root), [])
+        self.write("README.md", "See `src/index/gone.h`.\n")
+        self.expect_violation("there is no file src/index/gone.h")
+
+    def test_comments_name_files_that_are_there(self):
+        self.write("src/index/a.cc", "int a;  // see index/view.h, <linux/gone.h>\n// and line.h\n")
+        self.assertEqual(check_layers.check_tree(self.root), [])
+        self.write("src/index/b.cc", "// As index/gone.h says.\n")
+        self.expect_violation("there is no file index/gone.h")
+
+    def test_the_map_names_code_that_is_there(self):
+        self.write("docs/map.md", "## Where is\n`gone` in `index/view.h`\n## Words\n`gone`\n")
+        self.expect_violation("nothing is called gone")
+
+    def test_public_headers_in_a_circle(self):
+        self.write("include/isotherm/status.h", ESSAY + '#include "isotherm/store.h"\n')
+        self.expect_violation("includes itself")
+
     def test_long_file(self):
         self.write("tests/python/long.py", "x = 1\n" * check_layers.MAX_LINES)
         self.expect_violation("the limit is")

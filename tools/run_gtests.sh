@@ -5,14 +5,31 @@
 #
 # Usage: run_gtests.sh [--only FILE | --except FILE] program…
 # FILE has a pattern of GoogleTest's filter a line, of the tests to run or of those to leave out; "#"
-# begins a comment.
+# begins a comment. A pattern of what is left out that no test has any more is a failure.
 set -euo pipefail
+
+# The names of all tests of some programs, a line each.
+names_of() {
+  local program
+  for program in "$@"; do "$program" --gtest_list_tests; done |
+    awk '/^[^ ].*\./ { suite = $1 } /^  / { print suite $1 }'
+}
 
 filter=
 case ${1:-} in
   --only | --except)
-    filter=$(sed 's/#.*//; s/[[:space:]]//g; /^$/d' "$2" | paste -sd:)
-    if [[ $1 == --except ]]; then filter=-$filter; fi
+    patterns=$(sed 's/#.*//; s/[[:space:]]//g; /^$/d' "$2")
+    filter=$(paste -sd: <<<"$patterns")
+    if [[ $1 == --except ]]; then
+      filter=-$filter
+      names=$(names_of "${@:3}")
+      while read -r pattern; do
+        if ! grep -qx -- "$(sed 's/[.]/\\./g; s/[*]/.*/g; s/[?]/./g' <<<"$pattern")" <<<"$names"; then
+          echo "$2: no test is called $pattern"
+          exit 1
+        fi
+      done <<<"$patterns"
+    fi
     shift 2
     ;;
 esac

@@ -10,8 +10,8 @@
 //   filling ──submit──▶ running ──every slot ready──▶ done ──clear──▶ filling
 // Each slot becomes ready by itself: `ready(i)` may be true while row i + 1 still runs, unless
 // replies are withheld until what they show is safe. The callback given to `on_done` runs on the
-// submitting thread when all slots are ready: before submit returns, or when the thread looks what
-// has ended of what it has started (isotherm/store.h).
+// submitting thread when all slots are ready: before `submit` returns, or, of a batch that was
+// started, when the thread polls or waits (isotherm/store.h).
 //
 // Invariants.
 // - Keys and values are borrowed: the bytes must stay where they are until the batch is done.
@@ -19,9 +19,9 @@
 //   cleared keeps memory from being reused, so do not keep one while you wait for a client.
 // - Requests on one key take effect in row order.
 //
-// Types. A key has a string or an object (isotherm/object.h). What looks at a value works on
-// strings and answers wrong_type for an object, before it says anything else; with `any_type` it
-// takes both. What replaces or removes a value without a look at it takes any.
+// Types. A key has a string or an object (isotherm/object.h). Operations that look at the value
+// work on strings; for an object they answer wrong_type, whatever else they would answer, unless
+// `any_type` is set. Operations that replace or remove a value without looking at it take both.
 //
 // Groups. The rows that `group` names take effect together: rows of other batches on their keys
 // wait until the whole batch has run, or have ended before; rows on other keys do not notice. A
@@ -31,9 +31,9 @@
 // do with them:
 //   MSETNX a 1 b 2    get a │ get b │ guard: cancel the puts if a or b is there │ put a │ put b
 // `unless_absent` and `unless_unchanged` are such guards. A guard that stands in no group makes one
-// of the whole batch. It must not wait for other batches: they may wait for it. Whoever cancels a
-// row cancels the guard before it: that is not called. A group takes in those that begin within it,
-// whose guards then speak for the rest of the larger one.
+// of the whole batch. A guard must not wait for other batches: they may wait for it. The guard
+// before a cancelled row is not called. A group that begins within another becomes part of it, and
+// its guards then decide about the rest of the larger one.
 //
 // Views. The gets that `view` names see each group, of other batches, whole or not at all. `flush`
 // is a group of all keys of some databases.

@@ -7,8 +7,9 @@
 //   u4 at 6                 └──────┘
 //
 // Steps read and write fields of one value in their order, each seeing what those before it wrote,
-// and hold their own results. A value counts as followed by zeros; one that is written to grows to
-// its last field that is written, zeros first, also where no write passes its bounds.
+// and hold their own results. Bits behind the end of a value read as zeros. A value that is written
+// to grows with zeros to the end of the last field that a step writes, also where the step then
+// stores nothing because its number is out of bounds.
 //
 // Threads. Functions of their arguments. Limits. Signed fields of 1 to 64 bits, unsigned ones of 1
 // to 63; offsets below 2^60.

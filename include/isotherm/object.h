@@ -7,14 +7,14 @@
 //   change   may change it; where the key is absent it runs on a new object, if the function can
 //            make one, and else is not_found
 // The type is compared before anything else: a function on a value of another type answers
-// wrong_type, and so does whatever works on strings for an object. An object that is empty when a
-// function has changed it goes with its key, and a new one that is empty never comes.
+// wrong_type, and so does an operation on strings where the key has an object. An object that a
+// function has left empty is removed with its key, and a new one that is empty is never stored.
 //
 // Threads. Functions that change an object run one at a time, and while none reads it. They hold up
 // whoever writes keys nearby, so they should be short. A function may be called by any thread of
 // the store, and again on another object, if another request came in between: what it leaves in its
 // context it sets anew each time. It must not throw, wait or call the store. `look` reads the
-// object of a reply, until its batch is cleared; so it may be newer than the reply.
+// object of a reply, until its batch is cleared; others may have changed the object since.
 //
 // Memory. The store counts what `memory` says after each change, so that should cost little, and
 // evicts the object as it evicts a string of that size. A function that takes memory says so

@@ -16,7 +16,7 @@ namespace isotherm {
 // What happens to a write when `maxmemory` is reached. Names as in redis.conf.
 enum class EvictionPolicy : uint8_t {
   noeviction,      // writes fail with Status::out_of_memory
-  allkeys_lru,     // the least recently used items go (CLOCK, Mega-KV section 3.2)
+  allkeys_lru,     // the least recently used items go (CLOCK, Mega-KV section 6.2)
   allkeys_random,  // random items go
   volatile_lru,    // as allkeys_lru, among items with an expiry
   volatile_ttl,    // among items with an expiry, those that expire first

@@ -76,8 +76,9 @@ struct AdaptiveOptions {
   // fallen, and the threshold is halved.
   int64_t rate_window_ns = 10'000'000;
   double fall = 0.9;
-  // After so many changes of path within a second, one path is kept for a second: the express path
-  // where the rate stayed below low_rate rows a second, else the bulk path.
+  // Changes of path within any second, at least 1. The last of them leads to the path that is then
+  // kept for a second: the express path where the rate stayed below low_rate rows a second, else
+  // the bulk path.
   uint32_t most_switches = 3;
   double low_rate = 50'000;
   // Batches that are on the device at once.

@@ -13,9 +13,9 @@
 // A batch can also be started without waiting for its end (`start`), which helps where the index is
 // on a GPU: its threads run the batches of all handles together. Several batches are under way
 // then:
-//   while (handle.start(batch) == isotherm::Status::retry) handle.poll();
+//   if (handle.start(batch) == isotherm::Status::retry) …  // clear those that have ended, or poll
 //   …                                          // fill and start others
-//   handle.wait(batch);                        // or on_done, or poll
+//   handle.wait(batch);                        // or on_done with poll, or batch.ready(row)
 //
 // Threads. A Store may be used by any number of threads, each through a Handle of its own (at most
 // 256). A Handle and its batches belong to one thread. Each key is linearizable; requests of a
@@ -95,8 +95,8 @@ class Handle {
   // The database that single operations and scans use.
   void select(uint32_t database) { database_ = database; }
 
-  // ok, with value and info filled; not_found; wrong_type where the key has an object
-  // (isotherm/object.h), as all have that work on strings.
+  // ok, with value and info filled; not_found; or wrong_type where the key has an object
+  // (isotherm/object.h), as of every operation that works on strings.
   Status get(std::string_view key, std::string& value, ItemInfo* info = nullptr);
   // ok; condition_failed or not_found as the conditions say; too_large; out_of_memory. `previous`,
   // if given, gets the value before (empty when there was none).
@@ -117,8 +117,8 @@ class Handle {
 
   // Begins to run a batch, which stays where it is until it has ended. ok: it runs, or has ended
   // already, as it has where the index is on the CPU and no group of another thread has a key of
-  // it. retry: nothing ran; try again after `poll`, or when other batches were cleared: of a handle
-  // at most most_under_way are under way or not cleared, or a queue before the GPU was full.
+  // it. retry: nothing ran, because most_under_way batches of this handle are under way or not
+  // cleared, or because the queue before the GPU is full. Try again after clearing some, or `poll`.
   static constexpr uint32_t most_under_way = 64;
   Status start(Batch& batch);
   // Calls what `on_done` was given of each batch that has ended since. Returns how many are under

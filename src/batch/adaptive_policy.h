@@ -5,9 +5,9 @@
 //     batches pay;
 //   - is halved with every window of time whose rate has fallen against the window before.
 // A load that goes up and down would change paths all the time, and each change waits for the
-// batches that are under way on the other path. So after some changes within a second, one path is
-// kept for the next second: the express path if the rate was low throughout, and as long as it
-// stays low; otherwise the bulk path.
+// batches that are under way on the other path. So no second has more than `most_switches` changes.
+// The last of them leads to the path that is kept for the next second: the express path if the rate
+// was low throughout, and as long as it stays low; otherwise the bulk path.
 //
 // Threads. One. Sources. H-Rocks, section 6 (the threshold: 10,000, times 10 when reached within
 // 1 ms, halved when the rate falls, at most 250 M) and section 6.7 (3 changes a second).
@@ -27,11 +27,12 @@ class AdaptivePolicy final : public SchedulingPolicy {
   explicit AdaptivePolicy(const AdaptiveOptions& options)
       : options_(options), threshold_(options.threshold) {
     if (options.threshold == 0 || options.most_threshold < options.threshold ||
-        options.factor < 2 || options.rate_window_ns <= 0 || options.most_on_device == 0) {
+        options.factor < 2 || options.rate_window_ns <= 0 || options.most_switches == 0 ||
+        options.most_on_device == 0) {
       throw std::invalid_argument(
           "adaptive scheduling needs a threshold of at least 1 and at most most_threshold, a "
-          "factor "
-          "of at least 2, a window above 0 and at least one batch on the device");
+          "factor of at least 2, a window above 0, at least one switch a second and at least one "
+          "batch on the device");
     }
   }
 
@@ -91,10 +92,11 @@ class AdaptivePolicy final : public SchedulingPolicy {
     const bool keeps = now < kept_until_ && (route_ == BatchRoute::bulk || rate_was_low());
     if (keeps || wanted == route_) return route_;
     while (!switches_.empty() && switches_.front() <= now - second) switches_.pop_front();
-    if (switches_.size() >= options_.most_switches) {
+    if (switches_.size() >= options_.most_switches) return route_;
+    if (switches_.size() + 1 == options_.most_switches) {
       kept_until_ = now + second;
-      switches_.clear();
-      return route_ = rate_was_low() ? BatchRoute::express : BatchRoute::bulk;
+      wanted = rate_was_low() ? BatchRoute::express : BatchRoute::bulk;
+      if (wanted == route_) return route_;
     }
     switches_.push_back(now);
     return route_ = wanted;

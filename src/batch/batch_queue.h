@@ -87,13 +87,13 @@ class BatchQueue {
 
   void check(const DeviceRequests& requests) const {
     if (requests.rows == 0) return;
-    if (requests.keys == nullptr) throw std::invalid_argument("requests without keys");
+    if (requests.keys == nullptr) throw std::invalid_argument("requests need keys");
     if ((requests.values_out == nullptr) != (requests.found == nullptr)) {
       throw std::invalid_argument("values_out and found must both be given, or neither");
     }
     if (requests.rows > limits_.rows) {
       throw std::invalid_argument("a submission of " + std::to_string(requests.rows) +
-                                  " rows for a queue of " + std::to_string(limits_.rows));
+                                  " rows, but the queue holds " + std::to_string(limits_.rows));
     }
     if (requests.ops == nullptr) {
       check_operation(requests.op, requests.found != nullptr);
@@ -105,7 +105,9 @@ class BatchQueue {
   }
   static void check_operation(DeviceOp op, bool replies) {
     if (op > DeviceOp::add) throw std::invalid_argument("unknown operation");
-    if (op == DeviceOp::get && !replies) throw std::invalid_argument("gets without replies");
+    if (op == DeviceOp::get && !replies) {
+      throw std::invalid_argument("gets need values_out and found");
+    }
   }
 
   bool admit(uint64_t rows) {

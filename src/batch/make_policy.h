@@ -23,7 +23,7 @@ inline std::unique_ptr<SchedulingPolicy> make_policy(const SchedulingOptions& op
     case Scheduling::adaptive:
       return std::make_unique<AdaptivePolicy>(options.adaptive);
   }
-  throw std::invalid_argument("unknown scheduling policy");
+  throw std::invalid_argument("policy must be greedy, periodic, fixed or adaptive");
 }
 
 }  // namespace isotherm

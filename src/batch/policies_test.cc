@@ -1,6 +1,8 @@
 // Policies with a turned clock: one test for each rule.
 #include <gtest/gtest.h>
 
+#include <deque>
+#include <random>
 #include <string>
 
 #include "batch/make_policy.h"
@@ -318,27 +320,27 @@ class AdaptiveSwitches : public ::testing::Test {
   AdaptivePolicy policy;
 };
 
-TEST_F(AdaptiveSwitches, OnePathIsKeptAfterTooManyChangesOfAHighRate) {
+TEST_F(AdaptiveSwitches, TheThirdChangeWithinASecondLeadsToTheBulkPathAtAHighRate) {
   // Rows arrive at 1 M/s.
   EXPECT_EQ(at(0, 1, 0), BatchRoute::express);
   EXPECT_EQ(at(100 * ms, 100, 100'000), BatchRoute::bulk);
   EXPECT_EQ(at(200 * ms, 1, 200'000), BatchRoute::express);
+  EXPECT_FALSE(policy.keeps_one_path(200 * ms));
   EXPECT_EQ(at(300 * ms, 100, 300'000), BatchRoute::bulk);
-  EXPECT_FALSE(policy.keeps_one_path(300 * ms));
+  EXPECT_TRUE(policy.keeps_one_path(300 * ms));
   EXPECT_EQ(at(400 * ms, 1, 400'000), BatchRoute::bulk);
-  EXPECT_TRUE(policy.keeps_one_path(400 * ms));
-  EXPECT_EQ(at(1399 * ms, 1, 1'400'000), BatchRoute::bulk);
-  EXPECT_EQ(at(1400 * ms, 1, 1'400'000), BatchRoute::express);
+  EXPECT_EQ(at(1299 * ms, 1, 1'300'000), BatchRoute::bulk);
+  EXPECT_EQ(at(1300 * ms, 1, 1'300'000), BatchRoute::express);
 }
 
 TEST_F(AdaptiveSwitches, TheExpressPathIsKeptWhereTheRateIsLow) {
   EXPECT_EQ(at(0, 1, 0), BatchRoute::express);
   EXPECT_EQ(at(100 * ms, 100, 1'000), BatchRoute::bulk);
   EXPECT_EQ(at(200 * ms, 1, 2'000), BatchRoute::express);
-  EXPECT_EQ(at(300 * ms, 100, 3'000), BatchRoute::bulk);
-  EXPECT_EQ(at(400 * ms, 1, 4'000), BatchRoute::express);
-  EXPECT_EQ(at(500 * ms, 100, 5'000), BatchRoute::express);
-  EXPECT_EQ(at(1400 * ms, 100, 15'000), BatchRoute::bulk);
+  EXPECT_EQ(at(300 * ms, 100, 3'000), BatchRoute::express);
+  EXPECT_TRUE(policy.keeps_one_path(300 * ms));
+  EXPECT_EQ(at(1299 * ms, 100, 13'000), BatchRoute::express);
+  EXPECT_EQ(at(1300 * ms, 100, 13'100), BatchRoute::bulk);
 }
 
 TEST_F(AdaptiveSwitches, TheExpressPathIsLeftWhenTheRateRises) {
@@ -356,9 +358,32 @@ TEST_F(AdaptiveSwitches, AtFirstNobodyKnowsThatTheRateIsLow) {
   EXPECT_TRUE(policy.keeps_one_path(4000));
 }
 
+// Rates that are high and low by chance, and short and long queues that come at any time.
+TEST_F(AdaptiveSwitches, NoSecondHasMoreChangesThanAreAllowed) {
+  std::mt19937_64 random(1);
+  std::deque<int64_t> changes;  // within the last second
+  BatchRoute before = BatchRoute::express;
+  int64_t now = 0;
+  uint64_t arrived = 0;
+  uint64_t all = 0;
+  for (int i = 0; i < 4000; ++i) {
+    now += static_cast<int64_t>(random() % 200) * ms;
+    arrived += random() % (i / 100 % 2 == 0 ? 10 : 1'000'000);
+    const BatchRoute route = at(now, random() % 2 == 0 ? 1 : 100, arrived);
+    while (!changes.empty() && changes.front() <= now - 1000 * ms) changes.pop_front();
+    if (route != before) {
+      changes.push_back(now);
+      ++all;
+    }
+    before = route;
+    ASSERT_LE(changes.size(), 3u) << i;
+  }
+  EXPECT_GT(all, 200u);
+}
+
 TEST_F(AdaptiveSwitches, ChangesFarApartAreFree) {
   for (int64_t i = 0; i < 20; ++i) {
-    EXPECT_EQ(at(i * 400 * ms, i % 2 == 0 ? 1 : 100, 0),
+    EXPECT_EQ(at(i * 600 * ms, i % 2 == 0 ? 1 : 100, 0),
               i % 2 == 0 ? BatchRoute::express : BatchRoute::bulk);
   }
 }
@@ -373,6 +398,9 @@ TEST(Policies, OptionsThatCannotWorkAreRefused) {
   EXPECT_NE(refusal(options), "");
   options.policy = Scheduling::adaptive;
   options.adaptive.most_threshold = options.adaptive.threshold - 1;
+  EXPECT_NE(refusal(options), "");
+  options.adaptive = {};
+  options.adaptive.most_switches = 0;
   EXPECT_NE(refusal(options), "");
   options.adaptive = {};
   EXPECT_EQ(refusal(options), "");

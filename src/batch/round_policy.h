@@ -26,26 +26,28 @@ inline RoundOptions completed(RoundOptions options) {
   constexpr uint32_t most_write_cycles = 1000;
   const bool periodic = options.policy == Scheduling::periodic;
   if (options.write_cycles == 0 || options.write_cycles > (periodic ? most_write_cycles : 1)) {
-    throw std::invalid_argument("periodic writes go every 1 to 1000 cycles, others at once");
+    throw std::invalid_argument(
+        "write_cycles must be from 1 to 1000 with periodic rounds, and 1 with others");
   }
   if (options.policy == Scheduling::greedy) {
     if (options.rows != 0 || options.wait_ns != 0) {
-      throw std::invalid_argument("greedy rounds wait for nobody: they take no size and no wait");
+      throw std::invalid_argument(
+          "rows and wait_ns must be 0 with greedy rounds, which wait for nobody");
     }
     return options;
   }
   if (options.rows > RoundOptions::most_rows) {
-    throw std::invalid_argument("a round has at most 2097152 requests");
+    throw std::invalid_argument("rows must be at most 2097152");
   }
   const bool adaptive = options.policy == Scheduling::adaptive;
   if (!adaptive && !periodic && options.policy != Scheduling::fixed_size) {
-    throw std::invalid_argument("rounds are greedy, fixed, periodic or adaptive");
+    throw std::invalid_argument("policy must be greedy, fixed, periodic or adaptive");
   }
   if (adaptive && options.wait_ns != 0) {
-    throw std::invalid_argument("adaptive rounds wait for nobody: they take no wait");
+    throw std::invalid_argument("wait_ns must be 0 with adaptive rounds, which wait for nobody");
   }
   if (options.wait_ns < 0 || options.wait_ns > longest_wait) {
-    throw std::invalid_argument("a round waits for a second at most");
+    throw std::invalid_argument("wait_ns must be from 0 to a second");
   }
   if (options.rows == 0) {
     options.rows = periodic ? RoundOptions::most_rows : usual_rows;

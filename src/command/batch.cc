@@ -250,7 +250,7 @@ void Batch::unless_unchanged(Row first) {
   guard(check_gets<&Batch::is_unchanged>, reinterpret_cast<void*>(uintptr_t{size_ - first}));
 }
 
-// Of the group that a guard before `row` stands in.
+// The end of the group that a guard before `row` stands in.
 Batch::Row Batch::group_end(Row row) const {
   const auto before = [](const Span& group, Row at) { return group.end < at; };
   return std::lower_bound(groups_.begin(), groups_.end(), row, before)->end;

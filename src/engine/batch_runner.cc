@@ -17,7 +17,7 @@
 namespace isotherm {
 namespace {
 
-// Ends when `wait` returns, so it is told under the lock.
+// It is gone when `wait` returns, so `there` notifies under the lock.
 class SleepingWaiter final : public Awaited::Waiter {
  public:
   void there() override {
@@ -81,7 +81,8 @@ Submitted BatchRunner::submit(BatchRun& run) {
   CommitSink* const sink = engine_.store.sink;
   if (sink != nullptr && batch.writes() && !batch.walks() && sink->refuses()) [[unlikely]]
     run.refuse_writes();
-  // Whoever holds replies and waits for room could wait for itself. The crew holds none.
+  // A thread that holds replies must not wait for room: the memory that they keep may be what it
+  // waits for. Threads of the crew hold none.
   run.writable = (crew_ == nullptr && run.beside_others) || make_room(run);
   if (sink != nullptr) [[unlikely]]
     begin_commits(run, *sink, false);
@@ -101,7 +102,7 @@ void BatchRunner::run_walks(BatchRun& run) {
   for (Batch::Row row = 0; row < run.batch->size(); ++row) walk(engine_, *run.batch, row);
 }
 
-// Mostly there is no group, and nobody asks for whose rows run.
+// Mostly no group is under way, and then the gate is not asked.
 void BatchRunner::run_plain(BatchRun& run) {
   Batch& batch = *run.batch;
   engine_.store.epochs.enter_to_work(run.slot);
@@ -136,7 +137,8 @@ Submitted BatchRunner::run_groups(BatchRun& run) {
   return settle(run);
 }
 
-// False: the batch waits for them, or for what rows of its groups wait for before, and is resumed.
+// Takes the keys of the groups. False: the batch waits, for these keys or for what rows of its
+// groups have to wait for first, and will be resumed.
 bool BatchRunner::take_keys(BatchRun& run) {
   KeyGate& gate = engine_.store.gate;
   if (run.holder == nullptr && !pass_row_gate(run)) return false;
@@ -200,8 +202,9 @@ void BatchRunner::give_keys_back(BatchRun& run) {
   gate.leave(*std::exchange(run.holder, nullptr));
 }
 
-// Rows of a batch whose groups wait: those that nobody has the keys of, neither others nor its
-// groups. A view needs all of its rows, so none runs; a flush is before what follows it.
+// Runs rows of a batch whose groups wait: those whose keys neither others nor its own groups have.
+// Rows of views do not run, since a view needs all of its rows; and none runs where the batch
+// flushes, since the rows behind the flush must come after it.
 void BatchRunner::run_early(BatchRun& run) {
   Batch& batch = *run.batch;
   const auto flushes = [](const Batch::Guard& guard) { return guard.check == nullptr; };
@@ -220,8 +223,9 @@ void BatchRunner::run_early(BatchRun& run) {
                  [](uint8_t parked) { return parked == 0 ? 1 : 0; });
 }
 
-// Whether there are any. Rows behind one that cannot run, of its key, cannot either. One look will
-// do: no view is among them, and who takes keys meanwhile waits for the rows that are found.
+// Marks those that cannot run in parked_, and says whether any can. A row whose key an earlier row
+// waits for cannot run either. One look is enough: no view is among the rows, and whoever takes
+// keys meanwhile waits for the rows that were found.
 bool BatchRunner::find_early(const Batch& batch) {
   const Batch::Columns& columns = batch.columns();
   std::unordered_set<uint64_t> keys;
@@ -247,7 +251,7 @@ void BatchRunner::prepare_device(BatchRun& run) {
   if (run.reader != nullptr) run.reader->fetch_by(fetchers_);
 }
 
-// Rows up to each guard or flush, and the rest.
+// Runs the rows up to each guard or flush, then that, and the rest in the end.
 void BatchRunner::run_all(BatchRun& run) {
   Batch& batch = *run.batch;
   Batch::Row done = 0;
@@ -257,7 +261,7 @@ void BatchRunner::run_all(BatchRun& run) {
     const bool cancelled = guard.row < batch.size() && batch.columns().op[guard.row] == Op::none;
     if (guard.check != nullptr) {
       if (cancelled || broken(Rule::guards)) continue;
-      // It looks at values, too.
+      // A guard may look at values, so they have to be there.
       if (engine_.device) finish_values(run);
       guard.check(batch, guard.row, guard.context);
     } else if (batch.columns().op[guard.row] == Op::flush) {
@@ -305,7 +309,7 @@ bool BatchRunner::park_held(BatchRun& run, Batch& batch, Batch::Row first, Batch
   return any;
 }
 
-// With the view that it belongs to.
+// Parks the row, and all rows of the view that it belongs to.
 void BatchRunner::park(BatchRun& run, Batch& batch, Batch::Row row, Awaited* what,
                        Batch::Row first) {
   // All writes that are put off go together, so one waits for all.
@@ -334,7 +338,7 @@ Awaited* BatchRunner::awaited(const Batch::Columns& columns, Batch::Row row) con
   return delay_ != nullptr && changes(columns, row) ? delay_ : nullptr;
 }
 
-// Gets whose values are lost with a device are run on the host.
+// Gets whose values were lost with a device run again, on the host.
 void BatchRunner::finish_values(BatchRun& run) {
   if (run.reader == nullptr) return;
   engine_.device->finish(*run.reader);
@@ -343,16 +347,17 @@ void BatchRunner::finish_values(BatchRun& run) {
   });
 }
 
-// What a device that is lost on the way leaves is run on the host. Rows beside groups are not
-// parked for values, since a flush or a group behind them is not; what only shows a value is
-// fetched later.
+// Where the device is lost on the way, the remaining rows run on the host. Rows of a batch with
+// groups are not parked for values, since a group or a flush behind them would not wait; a value
+// that is only shown is fetched later.
 void BatchRunner::run_now(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end,
                           bool hashed) {
   if (engine_.on_device()) first = run_on_device(run, batch, first, end, nullptr);
   if (first != end) executor_.run(batch, run.now_ms, run.writable, first, end, hashed);
 }
 
-// Those with hashes that park_held has left: by one round for all, on the host in runs.
+// Runs the rows that park_held has not parked, which have hashes: on a device in one round, on the
+// host span by span.
 void BatchRunner::run_unparked(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end) {
   const auto parked = [&](Batch::Row row) { return parked_[row - first] != 0; };
   Batch::Row row = first;
@@ -411,7 +416,7 @@ bool BatchRunner::has_room(const Batch& batch) {
   return !store.makes_room() || upkeep_.has_room(bytes_to_store(store, nullptr, batch));
 }
 
-// Few bytes are not worth the account.
+// Makes room for what the batch writes; a few replaced bytes are not worth counting as passing.
 bool BatchRunner::make_room(BatchRun& run) {
   HostStore& store = engine_.store;
   const Batch& batch = *run.batch;
@@ -423,7 +428,7 @@ bool BatchRunner::make_room(BatchRun& run) {
     store.budget.passing.fetch_add(run.passing, std::memory_order_relaxed);
   }
   if (needed.at_once + needed.in_place == 0) return true;
-  // What is in its place takes no more, so it is not refused where none can be made.
+  // Values that have arrived in their items take no more memory, so they are not refused.
   return upkeep_.make_room(needed, run.now_ms) || needed.at_once == 0;
 }
 
@@ -434,7 +439,7 @@ bool BatchRunner::maintain(int64_t now_ms) {
   return engine_.device->rounds().tend() || more;
 }
 
-// The batch has the databases (executor/key_gate.h), and nobody else works on what is theirs.
+// Runs while the batch has the databases (executor/key_gate.h), so nobody else works on their keys.
 void BatchRunner::flush(const BatchRun& run, Batch::Row row) {
   const Batch::Columns& columns = run.batch->columns();
   if (const std::string_view work = columns.value[row]; !work.empty()) {
@@ -458,7 +463,7 @@ void BatchRunner::flush(const BatchRun& run, Batch::Row row) {
   columns.reply[row].status.store(Status::ok, std::memory_order_release);
 }
 
-// The version of the flush.
+// Takes the index away, and returns the version of the flush.
 uint64_t BatchRunner::flush_index(uint32_t number) {
   HostStore& store = engine_.store;
   Database& database = store.databases.at(number);

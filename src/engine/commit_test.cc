@@ -342,6 +342,35 @@ TEST_P(WithheldTest, RepliesAreReadyWhenTheSinkSaysSo) {
   EXPECT_EQ(second.reply(1).value(), "12");
 }
 
+// Where too much is not safe yet no write begins beside one that waits; reads do.
+TEST_P(WithheldTest, AFullSinkAnswersRetry) {
+  Worker worker(*engine, false);
+  Batch first;
+  first.put("key", "1");
+  ASSERT_EQ(worker.start(first), Started::under_way);
+  while (log.waiters() != 1) worker.maintain();
+  log.is_full = true;
+  Batch write;
+  write.put("key", "2");
+  EXPECT_EQ(worker.start(write), Started::retry);
+  EXPECT_FALSE(write.ready(0));
+  EXPECT_EQ(engine->stats().retried, 1u);
+  Batch read;
+  read.get("key");
+  ASSERT_EQ(worker.start(read), Started::under_way);
+  while (log.waiters() != 2) worker.maintain();
+  log.open();
+  int ended = 0;
+  while (poll(worker, ended) != 0) worker.wait();
+  EXPECT_EQ(ended, 2);
+  EXPECT_EQ(read.reply(0).value(), "1");
+  // Who waits for nothing begins one all the same.
+  EXPECT_NE(worker.start(write), Started::retry);
+  worker.wait_for(write);
+  EXPECT_EQ(write.reply(0).status, Status::ok);
+  EXPECT_EQ(engine->stats().retried, 1u);
+}
+
 TEST_P(WithheldTest, WhoWaitsIsToldByAnotherThread) {
   std::atomic<bool> over{false};
   std::thread syncs([&] {

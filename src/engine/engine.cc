@@ -90,7 +90,7 @@ EngineState::EngineState(const Options& options, const Clock& its_clock)
   store.hot = hot.get();
 }
 
-// Its thread may still be telling the crew of a batch that has ended since.
+// First of all: the thread of write_delay may still be telling the crew of a batch that has ended.
 EngineState::~EngineState() { write_delay.reset(); }
 
 void EngineState::use_device(const RootTiersMaker& make_index, bool required,
@@ -203,7 +203,7 @@ uint64_t Engine::client_bytes() const {
   return bytes > 0 ? static_cast<uint64_t>(bytes) : 0;
 }
 
-// A value that was fetched from a device is not where its item is.
+// A value that was fetched from a device does not lie in its item, so it cannot be kept.
 uint64_t Engine::keep(const Reply& reply) {
   ItemStore& items = state_->store.items;
   if (location::kind(reply.location) != location::Kind::large) return 0;
@@ -211,7 +211,8 @@ uint64_t Engine::keep(const Reply& reply) {
   return ItemStore::keep(reply.location) ? reply.location : 0;
 }
 
-// Values on their way cannot be evicted, so but for one alone they may take half the cap.
+// Values on their way cannot be evicted, so together they may take half the cap at most; a single
+// one may take more.
 std::unique_ptr<ArrivingItem> Engine::arriving(uint64_t key_bytes, uint64_t value_bytes) {
   HostStore& store = state_->store;
   const uint64_t limit = store.budget.limit();
@@ -240,6 +241,7 @@ EngineStats Engine::stats() const {
                                 store.budget.clients.load(std::memory_order_relaxed));
   stats.ahead_bytes = positive(store.budget.ahead.load(std::memory_order_relaxed));
   stats.retired_bytes = store.items.retired_bytes();
+  stats.retried = state_->retried.load(std::memory_order_relaxed);
   for (const Database& database : store.databases) {
     stats.splits += database.splits();
     stats.joins += database.joins();

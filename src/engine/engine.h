@@ -58,6 +58,7 @@ struct EngineStats {
   uint64_t misses = 0;
   uint64_t evicted = 0;
   uint64_t expired = 0;
+  uint64_t retried = 0;           // batches that were answered retry, wherever it was full
   uint64_t changes = 0;           // of strings, by requests; a flush counts as one and one a key
   uint64_t splits = 0;            // segments split
   uint64_t joins = 0;             // pairs of segments joined

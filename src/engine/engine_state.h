@@ -58,6 +58,7 @@ class EngineState {
   std::string device_problem;
 
   std::atomic<uint32_t> workers{0};
+  std::atomic<uint64_t> retried{0};  // batches that were answered retry
 
  private:
   Crew* make_crew();

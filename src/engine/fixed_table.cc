@@ -268,21 +268,7 @@ uint64_t FixedHandle::scan(uint64_t cursor, uint64_t count,
                            const std::function<void(uint64_t key, uint64_t value)>& visit) {
   if (HostCache* cache = state_->cache()) return cache->scan(cursor, count, visit);
   const EpochGuard guard(state_->table.epochs, *state_->slot);
-  const FixedIndex& index = *state_->table.index;
-  uint64_t visited = 0;
-  const auto show = [&](uint64_t hash, uint64_t word) {
-    visit(unmix(hash, state_->table.seed), word);
-    ++visited;
-  };
-  if (cursor == 0) {
-    const Found zero = index.find<TilePlain>(0);
-    if (zero.found) show(0, zero.word);
-  }
-  uint64_t bound = cursor;
-  do {
-    bound = index.lines().scan(bound, show);
-  } while (bound != 0 && visited < count);
-  return bound;
+  return state_->table.index->scan(cursor, count, visit);
 }
 
 bool FixedHandle::maintain() { return state_->cache() == nullptr && state_->grow(0); }

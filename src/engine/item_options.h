@@ -1,4 +1,4 @@
-// What a DeviceItemStore is made with for the options of a DeviceItemTable.
+// Makes the options of a DeviceItemStore from those of a DeviceItemTable.
 //
 // Errors. std::invalid_argument for a cap that is too small.
 #pragma once

@@ -42,13 +42,14 @@ bool QuickPath::suits(const BatchRun& run) const {
   if (batch.empty() || batch.size() > most_rows) return false;
   if (batch.has_groups() || batch.walks()) return false;
   if (store.row_gate != nullptr || store.sink != nullptr) return false;
-  // Without a reader the device has failed, which takes long.
+  // A run without a reader for its values means that the device has failed, and giving it up takes
+  // long.
   return run.reader != nullptr || store.values == nullptr || store.values->lost();
 }
 
 bool QuickPath::take(BatchRun& run) {
   if (!suits(run) || finishing_.load(std::memory_order_acquire)) return false;
-  // A round of the crew may be long, and others wait for its end.
+  // A round of the crew may take long, and its end would be waited for here.
   const bool alone = !open_.load(std::memory_order_relaxed) && listed_.load() == 0;
   if (alone && engine_.device->rounds().running()) return false;
   engine_.store.epochs.enter_to_work(run.slot);
@@ -81,7 +82,8 @@ void QuickPath::step(const BatchRun::Owner& who) {
   const std::unique_lock lock(step_mutex_, std::try_to_lock);
   if (!lock.owns_lock() || failed_) return;
   if (!warm_ && listed_.load() != 0) return finish_soon();
-  // Who has led a round has its answers to write, so the next one is left to who waits for it.
+  // A thread that has led a round has replies to write, so the next round is led by one that waits
+  // for it.
   while (advance(false) && (round_.open() || is_next(who))) {
   }
 }
@@ -91,7 +93,7 @@ bool QuickPath::is_next(const BatchRun::Owner& who) {
   return list_.first != nullptr && &list_.first->owner == &who;
 }
 
-// Whether more may follow at once.
+// One step of the round. True: the next one may follow at once.
 bool QuickPath::advance(bool may_wait) {
   if (!round_.open() && !begin(may_wait)) return false;
   switch (failed_ ? StepRound::Came::failed : round_.go_on(may_wait)) {
@@ -120,7 +122,7 @@ bool QuickPath::begin(bool may_wait) {
   return true;
 }
 
-// The first of the list come into the round.
+// Takes the first of the list into the round.
 void QuickPath::gather() {
   const std::lock_guard guard(list_mutex_);
   uint32_t rows = 0;
@@ -147,7 +149,7 @@ void QuickPath::settle_all() {
   runs_.clear();
 }
 
-// The owner may use it again as soon as it was told.
+// The owner may use the run again as soon as it was told.
 void QuickPath::settle(BatchRun& run) {
   EpochDomain::rest(run.slot);
   if (!run.waits()) return run.owner.moved(run, BatchRun::Phase::ended);
@@ -155,7 +157,7 @@ void QuickPath::settle(BatchRun& run) {
   if (run.wait_for_all()) run.all_there();
 }
 
-// The round has ended.
+// Behind the end of a round.
 void QuickPath::close() {
   works_.clear();
   open_.store(false, std::memory_order_relaxed);
@@ -165,12 +167,12 @@ void QuickPath::close() {
   crew_.nudge();
 }
 
-// The device is lost, and what was not answered runs on the host.
+// The device is lost: the crew runs on the host what was not answered.
 void QuickPath::fail() {
   round_.give_up();
   for (BatchRun* run : runs_) {
     Batch& batch = *run->batch;
-    // Rows that run again have their hashes, which these may lack.
+    // Rows that run again must have their hashes, and some of these may lack them.
     executor_.hash_keys(batch.columns(), 0, batch.size());
     for (Batch::Row row = 0; row < batch.size(); ++row) run->park(batch, row, nullptr);
     EpochDomain::rest(run->slot);
@@ -189,7 +191,7 @@ void QuickPath::finish_soon() {
   wanted_changed_.notify_one();
 }
 
-// The finisher. Nothing more is taken while it is at work, so it ends.
+// The finisher's thread. `take` refuses batches while it works, so its work comes to an end.
 void QuickPath::finish() {
   std::unique_lock lock(finisher_mutex_);
   for (;;) {

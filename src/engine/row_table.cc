@@ -233,12 +233,12 @@ RowHandle::Result RowHandle::run(const RowRequests& requests) {
   const DeviceOp op = requests.op;
   const bool gets = op == DeviceOp::get;
   if (requests.keys.empty()) return {};
-  require_row_columns(!gets || requests.found != nullptr, "gets without found");
+  require_row_columns(!gets || requests.found != nullptr, "gets need found");
   require_row_columns(gets || op == DeviceOp::erase || requests.rows != nullptr,
-                      "requests without rows");
+                      "requests that write need rows");
   require_row_columns(op != DeviceOp::compare_and_swap || requests.expected != nullptr,
-                      "compare_and_swap without expected rows");
-  require_row_columns(op != DeviceOp::add || requests.sum != nullptr, "add without a sum");
+                      "compare_and_swap needs expected rows");
+  require_row_columns(op != DeviceOp::add || requests.sum != nullptr, "add needs a sum");
   if (!gets) return state_->write_all(requests);
   Result result;
   const size_t rows = requests.keys.size();
@@ -276,21 +276,9 @@ uint64_t RowHandle::erase(std::span<const uint64_t> keys) {
 uint64_t RowHandle::scan(uint64_t cursor, uint64_t count,
                          const std::function<void(uint64_t key, const void* row)>& visit) {
   const EpochGuard guard(state_->table.epochs, *state_->taken.slot);
-  const FixedIndex& index = state_->table.index;
-  uint64_t visited = 0;
-  const auto show = [&](uint64_t hash, uint64_t word) {
-    visit(unmix(hash, state_->table.seed), reinterpret_cast<const void*>(word));
-    ++visited;
-  };
-  if (cursor == 0) {
-    const Found zero = index.find<TilePlain>(0);
-    if (zero.found) show(0, zero.word);
-  }
-  uint64_t bound = cursor;
-  do {
-    bound = index.lines().scan(bound, show);
-  } while (bound != 0 && visited < count);
-  return bound;
+  return state_->table.index.scan(cursor, count, [&](uint64_t key, uint64_t word) {
+    visit(key, reinterpret_cast<const void*>(word));
+  });
 }
 
 }  // namespace isotherm

@@ -254,6 +254,7 @@ TEST_F(StartTest, AFullQueueAnswersRetryAndTellsWhenItHasRoom) {
   another.put("another", "value");
   ASSERT_EQ(other.start(another), Started::retry);
   EXPECT_EQ(engine->stats().queue_full, 2u);
+  EXPECT_EQ(engine->stats().retried, 2u);
   gates.rounds.open();
   other.wait();
   other.poll([](Batch&, bool) { FAIL(); });

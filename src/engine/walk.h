@@ -1,8 +1,8 @@
 // walk: one step of a walk over the items of a database (Op::walk).
 //
-// A cursor is the bound on the hash to go on from; of an index on a device, whose order is another,
-// with the lowest bit, which no bound has. A walk that was begun in the other order, before the
-// device was lost, begins anew.
+// A cursor is the bound on the hash from which the walk goes on. An index on a device has another
+// order; a cursor of it has the lowest bit set, which no bound has. So a walk that was begun before
+// the device was lost is known by its cursor, and begins anew.
 //
 // Limits. A step looks at a bounded part of the index, however few items it finds.
 // Threads. Any, within an epoch.

@@ -15,7 +15,7 @@ bool stores(const Batch::Columns& columns, Batch::Row row) {
   return op != Op::erase && op != Op::none && op != Op::flush && changes(columns, row);
 }
 
-// A function that does not grow is to run however little room there is.
+// A function that takes no memory runs however little room there is.
 uint64_t call_bytes(const Batch::Columns& columns, Batch::Row row) {
   if (!function_at(columns, row).grows) return 0;
   return bytes_of_arguments(columns.arguments_of(row));

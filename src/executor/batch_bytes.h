@@ -1,16 +1,17 @@
 // BatchBytes: how much memory the rows of a batch may need.
 //
-// An estimate from above, before the batch runs, for eviction to make room. A row that cannot fit
-// even alone counts nothing, since it will be refused, and all rows together no more than the
-// largest item there can be: more cannot be had by evicting.
+// It is an upper bound, made before the batch runs, so that eviction makes room for that much. A
+// row that cannot fit even alone counts nothing, since it will be refused. All rows together count
+// no more than the largest item there can be, since eviction cannot give more.
 //
-// What a row replaces goes only when the batch has ended, so for a while both are there; that may
-// be above the cap a little (items/memory_budget.h), so nothing else has to be evicted for it. And
-// some rows store a changed copy of what their key has now. As long as all large items could be
-// copied within the cap, neither is worth a look at the index.
+// The value that a row replaces is freed only when the batch has ended, so for a while both values
+// are there. The budget lets that exceed the cap a little (items/memory_budget.h), so nothing else
+// is evicted for it. Some rows store a changed copy of the value that their key has now. As long as
+// all large items could be copied within the cap, neither needs a look at the index.
 //
-// Threads. The slot's, outside of epochs; enters one where it looks at items. Without a slot it
-// looks at none, and what depends on them counts as more than there is.
+// Threads. The thread that owns the epoch slot, outside of epochs; it enters one where it looks at
+// items. Without a slot it looks at none: where the sum depends on them, the answer is the whole
+// cap.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +22,10 @@
 namespace isotherm {
 
 struct BatchBytes {
-  uint64_t lasting = 0;   // more than before, when the batch has ended
-  uint64_t at_once = 0;   // while it runs
-  uint64_t replaced = 0;  // of large values, which go when it has ended
-  uint64_t in_place = 0;  // of values that are counted already, where they arrived
+  uint64_t lasting = 0;   // that are taken when the batch has ended, beyond those before it
+  uint64_t at_once = 0;   // that are taken while it runs
+  uint64_t replaced = 0;  // of large values that are freed when it has ended
+  uint64_t in_place = 0;  // of values that have arrived in their items, and are counted already
 };
 
 // For a store with a cap.

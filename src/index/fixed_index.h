@@ -49,6 +49,25 @@ class FixedIndex {
 
   uint64_t count() const;
 
+  // Visits whole lines from `cursor` on (0: the beginning), visit(key, word), until `count` entries
+  // were visited, and returns the cursor to go on from; 0 at the end.
+  template <class Visit>
+  uint64_t scan(uint64_t cursor, uint64_t count, Visit&& visit) const {
+    uint64_t visited = 0;
+    const auto show = [&](uint64_t hash, uint64_t word) {
+      visit(unmix(hash, seed_), word);
+      ++visited;
+    };
+    if (cursor == 0) {
+      if (const Found zero = find_zero(); zero.found) show(0, zero.word);
+    }
+    uint64_t bound = cursor;
+    do {
+      bound = index_.scan(bound, show);
+    } while (bound != 0 && visited < count);
+    return bound;
+  }
+
  private:
   // Not inlined: these lock, and run for one key in 2^64.
   Found find_zero() const;

@@ -18,8 +18,8 @@ void refuse(Plan& plan, Status status) {
   plan.status = status;
 }
 
-// What is planned holds only while nobody else wins the item. `seen` is what it was planned by: the
-// state itself may be another by now.
+// The plan holds only while nobody else wins the item. `seen` is the state that it was made by: the
+// item's own may have changed since.
 void note_token(uint64_t seen, Plan& plan) {
   plan.token_decides = seen != 0;
   plan.token_seen = MetaState::has_token(seen);
@@ -35,7 +35,7 @@ void store_over(const Item& old, uint64_t value_bytes, Plan& plan) {
   note_token(plan.parts.state, plan);
 }
 
-// Another value, which nobody has asked for yet.
+// Plans another value, which nobody has asked for yet.
 void renew_state(int64_t now_ms, Plan& plan) {
   if (plan.parts.state != 0) plan.parts.state = MetaState::fresh(now_ms);
 }
@@ -148,7 +148,7 @@ void plan_concatenation(const Request& request, const Item* old, int64_t now_ms,
   plan.second_at = plan.first.size();
 }
 
-// The same where there may be none.
+// The same where the key may be absent.
 void store_anyway(const Item* old, uint64_t value_bytes, Plan& plan) {
   if (old != nullptr) return store_over(*old, value_bytes, plan);
   plan.action = Plan::Action::store;
@@ -252,7 +252,8 @@ bool version_holds(const MetaRequest& meta, const Item& old) {
   return meta.version != 0 && Objects::version_of(old) == meta.version;
 }
 
-// Of an item that is there. Who wins, and a first expiry, take a new item.
+// A get of an item that is there. It stores a new item where the client wins it, or where it gets
+// its first expiry.
 void plan_meta_get(const Request& request, MetaRequest& meta, const Item& old, int64_t now_ms,
                    Plan& plan) {
   const int64_t expiry = meta.sets_expiry ? request.expiry : old.expiry();
@@ -280,7 +281,7 @@ void plan_meta_get(const Request& request, MetaRequest& meta, const Item& old, i
   }
 }
 
-// A get that knows of states.
+// A get that takes the item's state into account.
 void plan_get(const Request& request, const Item* old, int64_t now_ms, Plan& plan) {
   if (old == nullptr) return refuse(plan, Status::not_found);
   if (!request.has(option::with_state)) return;
@@ -289,7 +290,7 @@ void plan_get(const Request& request, const Item* old, int64_t now_ms, Plan& pla
   plan.number = static_cast<int64_t>(meta.state | (meta.won ? MetaState::won : 0));
 }
 
-// An item that was asked for and is not there.
+// A get of an absent key.
 void plan_vivify(MetaRequest& meta, std::string_view value, int64_t now_ms, Plan& plan) {
   meta.created = true;
   plan.action = Plan::Action::store;
@@ -363,7 +364,7 @@ void plan_meta(const Request& request, const Item* old, int64_t now_ms, uint64_t
     return plan_meta_store(request, meta, old, now_ms, max_value_bytes, plan);
   }
   if (old == nullptr && !meta.vivifies) return refuse(plan, Status::not_found);
-  // memcached looks at these two first.
+  // memcached checks these two first.
   const bool empty = old != nullptr && old->value().empty();
   const bool any_version = meta.kind == arithmetic && (meta.version == 0 || empty);
   if (old != nullptr && meta.checks_version && !any_version && !version_holds(meta, *old)) {
@@ -438,7 +439,7 @@ bool meta_takes_objects(const Request& request) {
 void Plan::fill(Item* item) const {
   char* to = item->value_data();
   if (!first.empty()) std::memcpy(to, first.data(), first.size());
-  // What lies before `second` and what lies behind everything.
+  // Fills what lies before `second`, and what lies behind everything.
   const uint64_t end = std::max<uint64_t>(first.size(), second_at + second.size());
   if (second_at > first.size()) std::memset(to + first.size(), filler, second_at - first.size());
   if (!second.empty()) std::memcpy(to + second_at, second.data(), second.size());

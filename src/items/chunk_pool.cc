@@ -57,7 +57,7 @@ bool ChunkPool::add_page(bool force) {
   }
   PageState& state = page_states_[page];
   state.divisible = pages_.divisible(offset);
-  // A page that cannot be resident in parts counts whole, if need be over the cap.
+  // A page that cannot be resident in parts counts as a whole, also where that exceeds the cap.
   const bool whole = roomy || !state.divisible;
   if (!whole) pages_.release_part(offset, Pages::page_bytes);
   account(static_cast<int64_t>(description_bytes));

@@ -1,4 +1,4 @@
-// ClockHand: chooses what to evict, in CLOCK order (Mega-KV, section 3.2).
+// ClockHand: chooses what to evict, in CLOCK order (Mega-KV, section 6.2).
 //
 // The hand goes round all chunks in the order of their addresses. An item that was read since the
 // hand last passed loses its bit and stays; another one is visited, to be evicted. Bits are read 64

@@ -24,9 +24,9 @@ namespace isotherm {
 class MemoryBudget {
  public:
   // A counter whose changes are those of what is claimed, or the opposite.
-  class Part {
+  class ClaimedCounter {
    public:
-    Part(std::atomic<int64_t>& claimed, int64_t sign) : claimed_(claimed), sign_(sign) {}
+    ClaimedCounter(std::atomic<int64_t>& claimed, int64_t sign) : claimed_(claimed), sign_(sign) {}
 
     int64_t load(std::memory_order order = std::memory_order_relaxed) const {
       return bytes_.load(order);
@@ -94,11 +94,11 @@ class MemoryBudget {
   std::atomic<int64_t> claimed_{0};
 
  public:
-  Part items{claimed_, 1};          // chunks of classes, large items; retired ones included
-  Part index{claimed_, 1};          // segments, overflow lines
-  Part hot{claimed_, 1};            // the fast part before the index (hot/hot_table.h)
-  Part buffers{claimed_, 1};        // of rounds, of readers of values on devices, of a sink
-  Part passing{claimed_, -1};       // of all these: about to go
+  ClaimedCounter items{claimed_, 1};     // chunks of classes, large items; retired ones included
+  ClaimedCounter index{claimed_, 1};     // segments, overflow lines
+  ClaimedCounter hot{claimed_, 1};       // the fast part before the index (hot/hot_table.h)
+  ClaimedCounter buffers{claimed_, 1};   // of rounds, of readers of values on devices, of a sink
+  ClaimedCounter passing{claimed_, -1};  // of all these: about to go
   std::atomic<int64_t> clients{0};  // buffers of connections, and freed items that these still send
   std::atomic<int64_t> ahead{0};    // pages made ready ahead (items/pages_ahead.h)
 };

@@ -1,13 +1,13 @@
 // Objects: what a store knows of its objects (isotherm/object.h): how many there are, what they
 // take, and when they may change.
 //
-// An object belongs to the store from `take` to `free`. The address of one is its location, which
-// is the value of an item (items/item.h). Between both somebody may have it still whose item has
-// gone, so it is retired as large items are (items/item_store.h), and freed in steps.
+// An object belongs to the store from `take` to `free`. Its address is its location, which is the
+// value of an item (items/item.h). A reader may still have the object when its item is gone, so it
+// is retired as large items are (items/item_store.h), and freed in steps.
 //
-// Threads. An object changes only under the lock of its item's line, or by the thread that answers
-// the rows of its key in a round of a device, and under its own lock, which is taken first. Either
-// lets one read it: so who is told of a change may look at the object.
+// Threads. An object changes only under two locks: first its own, then that of its item's line; in
+// a round of a device the thread that answers the rows of its key stands for the latter. Whoever
+// has either may read it, so a sink may look at the object of a change that it is told of.
 #pragma once
 
 #include <algorithm>
@@ -35,7 +35,7 @@ class Objects {
     count_bytes(*taken, taken->memory());
     return location::make(location::Kind::object, 0, reinterpret_cast<uint64_t>(taken));
   }
-  // The opposite, for one that no other thread could ever see.
+  // Undoes `take`, for an object that no other thread could ever see.
   std::unique_ptr<Object> give_back(Location location) {
     Object* const object = at(location);
     count_bytes(*object, 0);
@@ -43,8 +43,8 @@ class Objects {
     return std::unique_ptr<Object>(object);
   }
   void free(Location location) { give_back(location).reset(); }
-  // A step of that, which frees `fields` fields at most and takes them off; whether it was the
-  // last.
+  // A step of `free`, which frees at most `fields` fields and lowers `fields` by as many; whether
+  // it was the last.
   bool free_some(Location location, uint64_t& fields) {
     Object& object = *at(location);
     const uint64_t freed = object.free_fields(fields);
@@ -67,7 +67,7 @@ class Objects {
     Changing(const Changing&) = delete;
     Changing& operator=(const Changing&) = delete;
 
-    // It has changed.
+    // The object has changed.
     void note(uint64_t version) {
       object_.version_.store(version, std::memory_order_relaxed);
       objects_.count_bytes(object_, object_.memory());

@@ -33,7 +33,8 @@ class RowPool {
   // Fills the front of `rows` and returns how many: fewer only where memory ends, none where all
   // but the reserve is used. The caller is in no epoch.
   size_t take(std::span<char*> rows);
-  // From the reserve, while there are any; at least one, but where the table never had memory.
+  // Takes rows from the reserve, waiting until there are some: at least one, unless the table never
+  // had memory.
   size_t take_reserved(std::span<char*> rows);
   // Rows that nobody has seen, and rows that were unlinked.
   void give(std::span<char* const> unused, std::span<char* const> unlinked);

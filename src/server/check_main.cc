@@ -1,8 +1,9 @@
-// isotherm-check: whether a snapshot (an RDB file) or the journal in a folder can be read, and what
-// it has. It writes nothing, so it may look at the files of a server that runs; of a journal that
-// is being written the end may then look torn.
+// isotherm-check: says whether a snapshot (an RDB file) or the journal in a folder can be read, and
+// what is in it. It writes nothing, so it may look at the files of a server that runs; the end of a
+// journal that is being written may then look torn.
 //
-// Exit status: 0 it can, 1 it cannot (the first fault is printed, with its file and byte), 2 usage.
+// Exit status: 0: it can be read; 1: it cannot, and the first fault is printed with its file and
+// byte; 2: the command line is wrong.
 
 #include <cstdint>
 #include <cstdlib>
@@ -47,7 +48,7 @@ void check_journal(const std::string& folder, const std::string& name) {
             << " bytes of a torn tail\n";
 }
 
-// Of the journals in a folder; how many there are.
+// Looks at the journals in a folder, and returns how many there are.
 int check_folder(const std::string& folder) {
   int journals = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
@@ -63,7 +64,8 @@ int check_folder(const std::string& folder) {
 
 int main(int argc, char** argv) {
   if (argc != 2 || std::string_view(argv[1]) == "--help") {
-    std::cerr << "isotherm-check FILE: looks at a snapshot, or at the journals in a folder.\n";
+    std::cerr << "isotherm-check FILE|FOLDER: says whether a snapshot, or the journals in a "
+                 "folder, can be read, and what is in them.\n";
     return argc == 2 ? EXIT_SUCCESS : exit_usage;
   }
   const std::string path = argv[1];
@@ -71,7 +73,7 @@ int main(int argc, char** argv) {
     if (!std::filesystem::is_directory(path)) {
       check_snapshot(path);
     } else if (check_folder(path) == 0) {
-      std::cout << path << ": no journal\n";
+      std::cout << path << ": there is no journal in this folder\n";
       return EXIT_FAILURE;
     }
   } catch (const std::exception& error) {

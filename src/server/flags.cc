@@ -101,7 +101,7 @@ void take_addresses(const std::string& text, std::vector<std::string>& field) {
   if (field.empty()) throw CLI::ValidationError("no address is given; give e.g. 127.0.0.1");
 }
 
-// Of files, in octal.
+// Permissions of a file, in octal.
 void take_mode(const std::string& text, uint32_t& field) {
   constexpr uint32_t most = 0777;
   const char* const end = text.data() + text.size();
@@ -133,7 +133,7 @@ void take_sync_policy(const std::string& text, SyncPolicy& field) {
 
 void take_file_name(const std::string& text, std::string& field) {
   if (text.empty() || text.find('/') != std::string::npos) {
-    throw CLI::ValidationError("not the name of a file: '" + text + "'");
+    throw CLI::ValidationError("'" + text + "' is no name of a file; give one without '/'");
   }
   field = text;
 }
@@ -166,30 +166,34 @@ void add_value_options(CLI::App& app, Options& store) {
 
 void take_router(const std::string& text, RouterChoice& field) {
   const auto choice = parse_router_choice(text);
-  if (!choice) throw CLI::ValidationError("not one of off, histogram, budget, chance: " + text);
+  if (!choice) throw CLI::ValidationError(not_one_of(text, "off, histogram, budget, chance"));
   field = *choice;
 }
 
 void add_router_options(CLI::App& app, RouterOptions& router) {
   add_text_option(app, "--router",
-                  "Which keys have a table of their own before the index: off (none), histogram "
-                  "or budget; for tests: chance [off]",
+                  "Which keys are found by a table of hot keys, before the index is asked: off "
+                  "(none), histogram (those of ranges with a share of the requests above "
+                  "--router-threshold), budget (as many as --router-memory has room for), or, for "
+                  "tests, chance [off]",
                   [&](const std::string& text) { take_router(text, router.choice); });
   app.add_option("--router-bins", router.bins,
-                 "Ranges of keys' hashes that it takes together [1048576]")
+                 "Number of ranges of hashes into which the router divides the keys [1048576]")
       ->check(CLI::Range(uint32_t{1}, RouterOptions::most_bins));
   add_text_option(app, "--router-memory",
-                  "Memory that it may take; 0: an 8th of maxmemory, or 1gb without one [0]",
+                  "Most memory that the router's table of hot keys may take; 0: an eighth of "
+                  "--maxmemory, or 1gb where that is 0 [0]",
                   [&](const std::string& text) {
                     if (text == "0") return;
                     take_memory(text, RouterOptions::least_memory,
                                 std::numeric_limits<int64_t>::max(), router.memory);
                   });
   app.add_option("--router-threshold", router.threshold,
-                 "Share of all requests from which histogram takes a range [0.000013]")
+                 "Share of all requests above which --router histogram takes a range of keys for "
+                 "hot [0.000013]")
       ->check(CLI::Range(0.0, 1.0));
   app.add_option("--router-interval", router.interval_ms,
-                 "Milliseconds between two looks at the requests [100]")
+                 "Milliseconds after which the router decides again which keys are hot [100]")
       ->check(CLI::Range(1, 60'000));
 }
 
@@ -271,7 +275,8 @@ void add_memcached_limits(CLI::App& app, net::ServerOptions& options) {
       ->check(CLI::Range(0, most_seconds));
   add_text_option(
       app, "--memcached-item-size-max",
-      "Largest item that memcached clients may store, counted with memcached's overhead [1mb]",
+      "Largest item that memcached clients may store, counted as memcached does, with its overhead "
+      "[1mb]",
       [&](const std::string& text) {
         take_memory(text, 1 << 10, 1 << 30, options.memcached_item_size_max);
       });
@@ -283,19 +288,20 @@ void add_memcached_limits(CLI::App& app, net::ServerOptions& options) {
     app.add_flag_callback(
         flag, [&field] { field = false; }, help);
   };
-  disable("--memcached-disable-flush-all", "Answers flush_all with an error",
+  disable("--memcached-disable-flush-all", "Refuses flush_all of memcached clients with an error",
           options.memcached_flush);
-  disable("--memcached-disable-dumping", "Answers stats cachedump with an error",
-          options.memcached_dumps);
+  disable("--memcached-disable-dumping",
+          "Refuses stats cachedump of memcached clients with an error", options.memcached_dumps);
 }
 
 void add_udp_options(CLI::App& app, net::ServerOptions& options) {
   add_text_option(app, "--memcached-udp-port",
                   "UDP port for memcached clients; 0 takes any free port, off opens none [off]",
                   [&](const std::string& text) { take_port(text, options.memcached_udp_port); });
-  app.add_option("--memcached-udp-amplification", options.memcached_udp_amplification,
-                 "Longest reply by UDP, as a multiple of the bytes of its request, to an address "
-                 "that is neither trusted nor connected by TCP [3]")
+  app.add_option(
+         "--memcached-udp-amplification", options.memcached_udp_amplification,
+         "Longest reply by UDP to an address that is neither trusted nor connected by TCP, as a "
+         "multiple of the bytes of its request [3]")
       ->check(CLI::Range(0, 1'000'000));
   add_text_option(
       app, "--memcached-udp-trusted",
@@ -326,22 +332,28 @@ void add_journal_options(CLI::App& app, net::ServerOptions& options) {
 
 void take_save_points(const std::string& text, SavePoints& field) {
   const auto points = parse_save_points(text);
-  if (!points) throw CLI::ValidationError("not pairs of seconds and changes: '" + text + "'");
+  if (!points) {
+    throw CLI::ValidationError("'" + text +
+                               "' is no list of seconds and changes; give pairs, e.g. 3600 1");
+  }
   field = *points;
 }
 
 void add_snapshot_options(CLI::App& app, net::ServerOptions& options) {
   add_text_option(
       app, "--save",
-      "When a snapshot is written: after so many seconds, if there were so many changes, "
-      "in pairs, e.g. \"3600 1 300 100\" [\"\": never]",
+      "When the server writes a snapshot by itself, in pairs of seconds and changes: so many "
+      "seconds after the last one, if there were so many changes, e.g. \"3600 1 300 100\"; \"\": "
+      "never [\"\"]",
       [&](const std::string& text) { take_save_points(text, options.save); });
-  add_text_option(app, "--dbfilename", "Name of its file, which is read at the start [dump.rdb]",
+  add_text_option(app, "--dbfilename",
+                  "Name of the file of snapshots, within --dir; the server reads it when it starts "
+                  "without a journal [dump.rdb]",
                   [&](const std::string& text) { take_file_name(text, options.dbfilename); });
-  app.add_option("--dir", options.dir, "Folder for the files of the server [.]");
+  app.add_option("--dir", options.dir, "Folder of the journal and of snapshots [.]");
 }
 
-// What only shows when all flags are known.
+// Faults of flags that only show when all of them are known.
 void check_together(const net::ServerOptions& options) {
   if (options.store.gpu_values != 0 && options.store.device == DeviceChoice::cpu) {
     throw CLI::ValidationError("--gpu-values", "needs --device cuda or auto");
@@ -436,7 +448,8 @@ std::optional<int> parse_flags(int argc, const char* const* argv, net::ServerOpt
   CLI::App app("Isotherm: a key-value store for Redis and memcached clients.", "isotherm-server");
   app.set_version_flag("--version", "isotherm-server " + std::string(net::isotherm_version));
   add_options(app, options);
-  // Few clients wait for no GPU; a program that fills batches says itself when they go.
+  // Where few clients ask, the CPU answers sooner than a GPU. A program that fills batches itself
+  // has another default: its batches go to the GPU at once.
   options.store.rounds.policy = Scheduling::adaptive;
   try {
     app.parse(argc, argv);

@@ -19,9 +19,9 @@ constexpr uint32_t most_threads = 256;
 
 net::ServerOptions complete(net::ServerOptions options) {
   if (options.threads == 0) options.threads = std::max(1u, std::thread::hardware_concurrency());
-  if (options.threads > most_threads) throw std::invalid_argument("threads: 1 to 256");
+  if (options.threads > most_threads) throw std::invalid_argument("threads must be from 1 to 256");
   if (options.appendonly && options.threads == most_threads) {
-    throw std::invalid_argument("threads: 1 to 255 with a journal");
+    throw std::invalid_argument("threads must be from 1 to 255 with a journal");
   }
   options.store.max_value_bytes = options.proto_max_bulk_len;
   if (options.store.gpu_threads == 0) options.store.gpu_threads = std::max(2u, options.threads);
@@ -109,7 +109,8 @@ uint16_t Server::listen(int32_t port, net::Speaks speaks) {
   auto bound = static_cast<uint16_t>(port);
   for (const std::string& text : options_.bind) {
     const auto wanted = net::SocketAddress::parse(text, bound);
-    if (!wanted) throw std::invalid_argument("bind: not an address: " + text);
+    if (!wanted)
+      throw std::invalid_argument("bind: '" + text + "' is no address; give e.g. 127.0.0.1");
     try {
       listeners_.push_back(std::make_unique<net::Listener>(state_, loops_, *wanted, speaks));
     } catch (const std::system_error& error) {

@@ -258,6 +258,11 @@ TEST_F(SlowDeviceTest, SocketsAreNotReadWhileTheQueueIsFull) {
   for (auto& client : clients) EXPECT_EQ(client->receive(4).substr(0, 1), ":");
   EXPECT_EQ(late.receive(6).substr(0, 3), ":10") << "before the others, or behind them";
   ask(late, resp({"GET", "n"}), "$3\r\n106\r\n");
+  late.send(resp({"INFO", "batches"}) + resp({"QUIT"}));
+  const uint64_t retried = server.engine().stats().retried;
+  EXPECT_GE(retried, 1u);
+  EXPECT_NE(late.receive_all().find("\r\nbatch_retries:" + std::to_string(retried) + "\r\n"),
+            std::string::npos);
 }
 
 TEST_F(SlowDeviceTest, TheServerStopsBehindWhatIsUnderWay) {

@@ -7,14 +7,16 @@
 //
 // It is a DemotionHook, too: `fate` says what becomes of items that eviction is about to drop.
 //
-// Withheld replies. While `withholds`, batches wait until they are let go.
+// Withheld replies. While `withholds`, batches wait until they are let go. While `is_full`, no
+// batch that writes begins beside others.
 //
-// Threads. Any; settings change while nothing runs, but for those of the latch.
+// Threads. Any; settings change while nothing runs, but for `is_full` and those of the latch.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -48,6 +50,8 @@ class ChangeLog final : public CommitSink, public DemotionHook, public AwaitedLa
     running_[++tokens_] = &batch;
     return {tokens_, withholds};
   }
+
+  bool full() const override { return is_full; }
 
   void changed(const ItemChange& change) override {
     if (look) look(change);
@@ -134,6 +138,7 @@ class ChangeLog final : public CommitSink, public DemotionHook, public AwaitedLa
   uint64_t version(uint32_t database, const std::string& key) { return versions_[{database, key}]; }
 
   bool withholds = false;
+  std::atomic<bool> is_full{false};
   std::function<Fate(const Item&)> fate;
   std::function<void(const ItemChange&)> look;  // before it is taken over
 

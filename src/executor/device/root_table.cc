@@ -244,7 +244,7 @@ void RootTable::gather(uint64_t first, uint64_t count) {
   }
 }
 
-// Other members of the round wait for whoever calls, so nothing may be thrown here.
+// The other participants of the round wait for whoever calls this, so it must not throw.
 void RootTable::hand_in(uint64_t first, uint64_t count) {
   if (!split()) return;
   each_block(first, count, [&](uint64_t from, Block& block) { hand_in_block(from, block); });

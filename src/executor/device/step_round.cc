@@ -9,7 +9,7 @@ namespace isotherm {
 
 StepRound::StepRound(Rounds& rounds, HostExecutor& executor)
     : rounds_(rounds), table_(*rounds.table_), participant_(executor) {
-  parts_.reserve(most_works);
+  works_.reserve(most_works);
 }
 
 bool StepRound::take_table(bool may_wait) {
@@ -20,7 +20,7 @@ bool StepRound::take_table(bool may_wait) {
 }
 
 void StepRound::add(RoundWork& work) {
-  parts_.push_back({&work, rows_});
+  works_.push_back({&work, rows_});
   rows_ += work.rows();
 }
 
@@ -77,9 +77,9 @@ void StepRound::choose_side() {
 }
 
 void StepRound::write_keys() {
-  for (const Part& part : parts_) {
-    part.work->write_keys(participant_.executor_, columns_.keys + part.first);
-    table_.spread(part.first, part.work->rows());
+  for (const AddedWork& added : works_) {
+    added.work->write_keys(participant_.executor_, columns_.keys + added.first);
+    table_.spread(added.first, added.work->rows());
   }
 }
 
@@ -87,9 +87,9 @@ void StepRound::answer() {
   RoundOverlay& overlay = participant_.overlay_;
   overlay.begin(rounds_.version_, 1);
   const RoundShare share{participant_.executor_, &overlay};
-  for (const Part& part : parts_) {
-    table_.gather(part.first, part.work->rows());
-    part.work->answer(share, columns_.from(part.first), nullptr, part.work->rows());
+  for (const AddedWork& added : works_) {
+    table_.gather(added.first, added.work->rows());
+    added.work->answer(share, columns_.from(added.first), nullptr, added.work->rows());
   }
   rounds_.note_version(overlay.last_version());
   changes_.store(0, std::memory_order_relaxed);
@@ -101,7 +101,7 @@ void StepRound::end() {
     const std::lock_guard guard(rounds_.mutex_);
     rounds_.count_round(rows_);
   }
-  parts_.clear();
+  works_.clear();
   rows_ = 0;
   step_ = Step::begin;
   rounds_.free_table();

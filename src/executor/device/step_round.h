@@ -43,14 +43,14 @@ class StepRound {
   // With the table: `work` is in the round. It outlives it.
   void add(RoundWork& work);
   // Whether something was added and has not ended.
-  bool open() const { return !parts_.empty(); }
+  bool open() const { return !works_.empty(); }
   Came go_on(bool may_wait);
   // Behind `failed`: the device is lost, and the round is over.
   void give_up();
 
  private:
   enum class Step : uint8_t { begin, settle, look_up, change };
-  struct Part {
+  struct AddedWork {
     RoundWork* work;
     uint64_t first;  // row
   };
@@ -64,7 +64,7 @@ class StepRound {
   Rounds& rounds_;
   RootTable& table_;
   Rounds::Participant participant_;
-  std::vector<Part> parts_;
+  std::vector<AddedWork> works_;
   uint64_t rows_ = 0;
   Step step_ = Step::begin;
   RootColumns columns_;

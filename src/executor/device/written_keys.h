@@ -1,5 +1,5 @@
-// WrittenKeys: a filter over keys that a round, or a member of it, writes
-// (executor/device/rounds.h): a bit for each, which others may share.
+// WrittenKeys: a filter over the keys that a round, or one of its participants, writes
+// (executor/device/rounds.h): a bit for each key, which other keys may share.
 //
 // Keys are 64-bit hashes. Where it says no, the key was not added; a false yes costs time only.
 //

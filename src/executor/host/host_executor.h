@@ -6,9 +6,10 @@
 // what the third pass does is what one-by-one execution would do. It looks locations up again once
 // a row of the window has written; before that, those of the second pass serve.
 //
-// A batch that only reads goes through the three passes row by row, each some rows behind the one
-// before: memory is asked for lines and items at an even pace. A read that finds its item expired
-// writes, but looks everything up by itself; to the rows behind it the item is as expired.
+// A batch that only reads goes through the three passes row by row, each pass some rows behind the
+// one before, so that lines and items are fetched at an even pace. A read that finds its item
+// expired erases it, for which it looks everything up anew; rows behind it that have found the item
+// before see that it has expired, too.
 //
 // Writes follow one scheme (index/item_table.h): look, plan (items/change.h), prepare the new item,
 // and one compare-and-swap of the root; lost: again. Reads of an item that has expired erase it,

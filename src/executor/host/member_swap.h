@@ -1,5 +1,5 @@
-// Taking an item out of its place in the index, or moving it, for background work: "swap if the
-// location is still this one", so that no write that came in between is lost.
+// swap_member: takes an item out of the index, or moves it to another location, for background
+// work: "swap if the location is still this one", so that no write that came in between is lost.
 #pragma once
 
 #include <cstdint>

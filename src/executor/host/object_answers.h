@@ -1,13 +1,14 @@
 // ObjectAnswers: what an executor does for a row that is about an object (isotherm/object.h): a
 // call, or the put of one.
 //
-// A call that reads has found the item in the index, and waits for nobody but who changes the
-// object right now: no line is locked. One that changes the object takes the object's lock and then
-// the line's, as if it swapped the root for the same one, so it is ordered with everything else on
-// the key; an object that is empty then leaves the index under both locks, and a reader that has
-// waited for it meets it empty, which is as good as none. Where the key is absent the function runs
-// on a new object that nobody knows, which then is put like another item; if somebody else was
-// faster the whole call runs again.
+// A call that only reads finds the item in the index without locking a line, and then waits only
+// for a call that is changing the object at that moment. A call that changes the object takes the
+// object's lock and then the line's, as if it swapped the root for the same one, so it is ordered
+// with everything else on the key. If it leaves the object empty, the item leaves the index under
+// both locks; a reader that has waited for the object meanwhile finds it empty, and answers as if
+// the key were absent. Where the key is absent the function runs on a new object that nobody else
+// knows, which is then put like any other item; if somebody else was faster the whole call runs
+// again.
 //
 // `Index` is a LineIndex, or the index as a row of a round sees it
 // (executor/device/round_overlay.h). This code is compiled once for all instruction sets, so it

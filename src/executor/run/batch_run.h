@@ -3,8 +3,9 @@
 //   idle ─▶ under_way ─▶ (answered) ─▶ ended ─clear─▶ idle
 //               ▲  └▶ parked rows: (resumable) ─┐
 //               └───────────────────────────────┘
-// answered: all rows are but those that wait for something which ends them (executor/awaited.h).
-// resumable: what parked rows waited for is there, and they are to run again by the owner's thread.
+// answered: all rows have their answers but those that what they await will answer
+//   (executor/awaited.h).
+// resumable: what parked rows waited for is there, and the owner's thread runs them again.
 // Each run has an epoch slot and, where values lie on devices, a reader of its own, both held until
 // the batch is cleared. So runs of one owner overlap and hold no memory back for ever.
 //
@@ -12,8 +13,8 @@
 // their replies are then handed back. Rows behind a parked row of their key are parked, too, and
 // all of a view (isotherm/batch.h) that the gate parks one of.
 //
-// Groups. A batch whose groups want keys that others have waits as a whole, but for rows on other
-// keys, which run `early`.
+// Groups. Where others have keys that the groups of a batch want, its rows on other keys run
+// `early`, and all the rest waits.
 //
 // Withheld replies. A sink (executor/commit_sink.h) may have the replies wait for a sync, say:
 // those of the batch until it is there, those of rows that run again until they are handed back.

@@ -52,8 +52,8 @@ class Standstill {
       return false;
     }
     if (!held_back) return ++tries_ > most_vain_tries;
-    // Not a yield: on a machine with more threads than processors each would take as long as all
-    // the others' time slices.
+    // It sleeps instead of yielding: on a machine with more threads than processors a yield takes
+    // as long as the time slices of all others.
     std::this_thread::sleep_for(between_looks);
     return now - since_ > longest;
   }

@@ -12,7 +12,7 @@
 // that writes. The index must not grow while the kernel runs: `end` first.
 //
 // Threads. One at a time. Errors. DeviceError when the device fails, std::bad_alloc. Limits.
-// 64 rows for each mailbox a call, one call under way. Sources. DESIGN.md, "Executors".
+// 64 rows for each mailbox a call, one call under way.
 #pragma once
 
 #include <algorithm>

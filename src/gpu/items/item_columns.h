@@ -23,25 +23,28 @@ inline bool has_writes(const DeviceItemRequests& requests) {
 // What can be checked without looking at the arrays.
 inline void check_call(const DeviceItemRequests& requests) {
   const DeviceItemReplies& replies = requests.replies;
-  if (requests.keys.offsets == nullptr) throw std::invalid_argument("requests without keys");
-  if (!is_item_op(requests.op)) throw std::invalid_argument("items take no such operation");
+  if (requests.keys.offsets == nullptr) throw std::invalid_argument("requests need keys");
+  if (!is_item_op(requests.op))
+    throw std::invalid_argument(
+        "tables of items take get, put, erase, put_if_absent, put_if_present, put_if_version "
+        "and erase_if_version");
   if (requests.ops == nullptr && puts_item(requests.op) && requests.values.offsets == nullptr) {
-    throw std::invalid_argument("puts without values");
+    throw std::invalid_argument("puts need values");
   }
   if (requests.ops == nullptr && names_version(requests.op) && requests.versions == nullptr) {
-    throw std::invalid_argument("conditions without versions");
+    throw std::invalid_argument("put_if_version and erase_if_version need versions");
   }
   const bool replies_columns =
       replies.versions != nullptr || replies.expiry != nullptr || replies.flags != nullptr;
   if (!has_writes(requests) && replies.found == nullptr && replies.offsets == nullptr &&
       !replies_columns) {
-    throw std::invalid_argument("gets without replies");
+    throw std::invalid_argument("gets need a column for replies");
   }
   if (replies.offsets == nullptr && replies.capacity != 0) {
-    throw std::invalid_argument("room for values, but none for their offsets");
+    throw std::invalid_argument("replies with a capacity need offsets");
   }
   if (replies.bytes == nullptr && replies.capacity != 0) {
-    throw std::invalid_argument("a capacity without bytes");
+    throw std::invalid_argument("replies with a capacity need bytes");
   }
 }
 

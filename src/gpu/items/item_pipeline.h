@@ -117,7 +117,10 @@ class ItemPipeline {
       throw;
     }
     if (refused_ != 0 && requests.replies.found == nullptr) {
-      throw std::invalid_argument(std::to_string(refused_) + " rows are none that items take");
+      throw std::invalid_argument(
+          std::to_string(refused_) +
+          " rows were refused: a key or a value is too long, offsets fall, "
+          "or an operation or its version is wrong; the column `found` says which rows");
     }
     return total_;
   }

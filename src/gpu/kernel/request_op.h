@@ -34,15 +34,15 @@ inline bool is_gets(const DeviceRequests& requests) {
 
 // Throws std::invalid_argument for columns that are missing.
 inline void require_columns(const DeviceRequests& requests) {
-  if (requests.keys == nullptr) throw std::invalid_argument("requests without keys");
+  if (requests.keys == nullptr) throw std::invalid_argument("requests need keys");
   if ((requests.values_out == nullptr) != (requests.found == nullptr)) {
     throw std::invalid_argument("values_out and found must both be given, or neither");
   }
   if (requests.ops == nullptr && requests.op > DeviceOp::add) {
-    throw std::invalid_argument("an operation of items");
+    throw std::invalid_argument("the operation is for tables of items alone");
   }
   if (is_gets(requests) && requests.found == nullptr) {
-    throw std::invalid_argument("gets without replies");
+    throw std::invalid_argument("gets need values_out and found");
   }
 }
 

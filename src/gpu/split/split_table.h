@@ -1,5 +1,5 @@
 // SplitTable: u64 keys to u64 values on one or more GPUs and, where their memory ends, on the host;
-// what include/isotherm/device_table.h and sharded_device_table.h promise, over any devices.
+// what include/isotherm/device_table.h promises, over any devices.
 //
 // Each GPU has a FixedDeviceTable with the keys of its shard, by hash. While there is one, and it
 // has room, calls go straight to its table, and the host waits for no rows. Otherwise a call is

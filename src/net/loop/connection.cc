@@ -79,7 +79,7 @@ bool Connection::parse(Turn& turn) {
   return true;
 }
 
-// Beside what is aside.
+// Whether the input and the replies that wait, those of asides included, leave room for more.
 bool Connection::has_room() const {
   return asides_.has_room(input_.memory(), 0) && unsent() <= output_bound;
 }
@@ -97,7 +97,7 @@ void Connection::note_waiting(const Turn& turn) {
   if (goes_on()) loop_.ready(*this);
 }
 
-// Of the walk that is under way; or null.
+// The answer so far of the walk that is under way; or null.
 const Output* Connection::unfinished() const {
   const Walk* const walk = protocol_->walk();
   return walk != nullptr ? walk->unfinished() : nullptr;
@@ -157,7 +157,7 @@ void Connection::reply(Turn& turn) {
   loop_.wrote_reply(turn, written, output_.size());
 }
 
-// Where some of its requests are aside, or were. All answers are given.
+// The same where some of its requests are aside, or were.
 void Connection::reply_in_order(Turn& turn) {
   const size_t before = unsent();
   const size_t full = std::exchange(turn.full_output, std::numeric_limits<size_t>::max());
@@ -180,7 +180,7 @@ void Connection::reply_in_order(Turn& turn) {
   loop_.wrote_reply(turn, written, output_.size());
 }
 
-// The turn has ended in which it ran a command alone, or a step of it.
+// Behind the turn in which it ran a command alone, or a step of one.
 void Connection::end_alone(Turn& turn) {
   if (std::exchange(alone_walks_, false)) protocol_->end_step(turn, output_);
   if (!open_) return output_.clear();
@@ -189,7 +189,7 @@ void Connection::end_alone(Turn& turn) {
   }
 }
 
-// Of a turn that has written its share.
+// Writes the reply in a turn that has written its share already, if it is short.
 size_t Connection::reply_if_little(Turn& turn) {
   constexpr size_t around_value = 16;
   size_t owed = protocol_->owed_texts() + (end_row_ - first_row_) * around_value;
@@ -209,7 +209,7 @@ void Connection::check_output(const OutputLimit& limit, int64_t now_ms) {
   close();
 }
 
-// Takes what the socket has and there is room for; true when that is anything.
+// Receives what the socket has, as far as there is room; true when that was anything.
 bool Connection::receive() {
   ArrivingItem* const value = protocol_->arriving(input_);
   const size_t aside = asides_.empty() ? 0 : asides_.input_memory();
@@ -245,7 +245,7 @@ bool Connection::receive_value(ArrivingItem& value) {
   return true;
 }
 
-// What a receive into so much room says of the socket; true when it got anything.
+// Notes what a receive into so much room tells of the socket; true when it got anything.
 bool Connection::note_received(ssize_t received, size_t room) {
   if (received > 0) {
     const auto bytes = static_cast<size_t>(received);
@@ -374,7 +374,7 @@ void Connection::count_protocol(size_t bytes) {
 
 void Connection::close_socket() {
   if (!std::exchange(open_, false)) return;
-  // Before the client can know.
+  // It is listed as closed before the client can know that it is.
   client_->killed = true;
   ::close(descriptor_);
 }

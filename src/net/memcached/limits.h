@@ -1,4 +1,4 @@
-// What memcached takes, and what it says to what it does not take.
+// Limits of memcached's requests, and its answers to requests that are wrong.
 #pragma once
 
 #include <cstddef>
@@ -13,6 +13,8 @@ inline constexpr size_t memcached_key_bytes_max = 250;
 inline constexpr int64_t longest_block = std::numeric_limits<int32_t>::max() - 2;
 
 inline constexpr std::string_view bad_format_answer = "CLIENT_ERROR bad command line format\r\n";
+inline constexpr std::string_view bad_expiry_answer = "CLIENT_ERROR invalid exptime argument\r\n";
+inline constexpr std::string_view error_answer = "ERROR\r\n";
 inline constexpr std::string_view bad_chunk_answer = "CLIENT_ERROR bad data chunk\r\n";
 inline constexpr std::string_view no_flush_answer = "CLIENT_ERROR flush_all not allowed\r\n";
 inline constexpr std::string_view too_large_answer = "SERVER_ERROR object too large for cache\r\n";

@@ -30,6 +30,7 @@ struct Words {
 
   std::string_view operator[](size_t i) const { return word[i]; }
   std::string_view last() const { return word[count - 1]; }
+  bool end_in_noreply() const { return last() == "noreply"; }
   // The line from a word on, as far as words are held; empty where there is none.
   std::string_view from(size_t i) const {
     if (i >= count) return {};

@@ -51,9 +51,9 @@ void encode_base64(std::string_view bytes, std::string& text);
 
 class MetaCommands {
  public:
-  // A copy that stays where it is.
+  // Keeps a copy of the command, which stays where it is.
   MetaCommand& keep(const MetaCommand& command);
-  // Their answers are written.
+  // Forgets the commands of the turn, whose answers are written.
   void clear() {
     if (!list_.empty()) give_back();
   }

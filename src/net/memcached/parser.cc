@@ -12,26 +12,13 @@ namespace isotherm::net {
 namespace {
 
 using enum MemcachedVerb;
-using Answers = std::vector<MemcachedAnswer>;
 
 constexpr size_t line_bytes_max = 2048;
 constexpr size_t leading_spaces_max = 100;
 constexpr char binary_magic = '\x80';
 
-constexpr std::string_view bad_exptime = "CLIENT_ERROR invalid exptime argument\r\n";
-constexpr std::string_view bad_delta = "CLIENT_ERROR invalid numeric delta argument\r\n";
-constexpr std::string_view bad_delete =
-    "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n";
-constexpr std::string_view error_answer = "ERROR\r\n";
-
 bool touches(MemcachedVerb verb) { return verb == gat || verb == gats; }
 bool shows_values(MemcachedVerb verb) { return verb >= get && verb <= meta_get; }
-
-bool is_noreply(std::string_view word) { return word == "noreply"; }
-
-void say(Answers& answers, std::string_view text, bool silent = false) {
-  if (!silent) answers.push_back({.text = text});
-}
 
 // memcached reads on without a line end only where a get may be long.
 bool may_be_long(std::string_view line) {
@@ -201,7 +188,7 @@ size_t MemcachedParser::run_change(const Command* command, std::string_view name
   if (is_meta(command->verb)) return run_meta(command->verb, rest, line, turn);
   const Words words = split_words(line.text);
   if (words.count < command->min_words || words.count > command->max_words) {
-    say(turn.answers, error_answer);
+    turn.say(error_answer);
     return line.bytes;
   }
   switch (command->verb) {
@@ -262,13 +249,13 @@ void MemcachedParser::unknown(std::string_view name, const Line& line, Turn& tur
       return;
     }
   }
-  say(turn.answers, error_answer);
+  turn.say(error_answer);
 }
 
 size_t MemcachedParser::run_get(const Command& command, std::string_view keys, const Line& line,
                                 Turn& turn) {
   if (keys.find_first_not_of(' ') == std::string_view::npos) {
-    say(turn.answers, error_answer);
+    turn.say(error_answer);
     return line.bytes;
   }
   const auto skipped = static_cast<size_t>(keys.data() - line.input.data());
@@ -280,7 +267,7 @@ size_t MemcachedParser::run_get_and_touch(MemcachedVerb verb, std::string_view r
                                           const Line& line, Turn& turn) {
   int64_t expiry = no_expiry;
   if (!parse_expiry(take_word(rest), turn.now_ms, expiry)) {
-    say(turn.answers, bad_exptime);
+    turn.say(bad_expiry_answer);
     return line.bytes;
   }
   const auto skipped = static_cast<size_t>(rest.data() - line.input.data());
@@ -302,7 +289,7 @@ size_t MemcachedParser::run_keys(const Keys& keys, std::string_view input, Turn&
   answer.text = {key.data(), static_cast<size_t>(rest.data() + rest.size() - key.data())};
   for (; !key.empty() && answer.count < most; key = take_word(rest), ++answer.count) {
     if (key.size() > memcached_key_bytes_max) {
-      say(turn.answers, bad_format_answer);
+      turn.say(bad_format_answer);
       return keys.line_bytes;
     }
     changes ? turn.batch.expire(key, keys.expiry) : turn.batch.get(key);
@@ -314,7 +301,7 @@ size_t MemcachedParser::run_keys(const Keys& keys, std::string_view input, Turn&
   }
   const auto taken = static_cast<size_t>(key.data() - input.data());
   if (has_long_word(input.substr(taken, keys.key_bytes - taken))) {
-    say(turn.answers, bad_format_answer);
+    turn.say(bad_format_answer);
     return keys.line_bytes;
   }
   answer.unfinished = true;
@@ -325,13 +312,13 @@ size_t MemcachedParser::run_keys(const Keys& keys, std::string_view input, Turn&
 
 size_t MemcachedParser::run_store(MemcachedVerb verb, const Words& words, const Line& line,
                                   Turn& turn) {
-  Item item{.key = words[1], .silent = is_noreply(words.last())};
+  Item item{.key = words[1], .silent = words.end_in_noreply()};
   int64_t length = 0;
   if (item.key.size() > memcached_key_bytes_max || !parse_flags(words[2], item.flags) ||
       !parse_expiry(words[3], turn.now_ms, item.expiry) || !parse_signed(words[4], length) ||
       (verb == cas && !parse_unsigned(words[5], item.version)) || length < 0 ||
       length > longest_block) {
-    say(turn.answers, bad_format_answer, item.silent);
+    turn.say(bad_format_answer, item.silent);
     return line.bytes;
   }
   item.bytes = static_cast<uint64_t>(length);
@@ -350,7 +337,7 @@ size_t MemcachedParser::run_store(MemcachedVerb verb, const Words& words, const 
   if (block.ends_with("\r\n")) {
     put_item(verb, item, inside != 0 ? block.substr(0, inside) : diverted, turn);
   } else {
-    say(turn.answers, bad_chunk_answer, item.silent);
+    turn.say(bad_chunk_answer, item.silent);
   }
   return needed;
 }
@@ -359,7 +346,7 @@ size_t MemcachedParser::run_store(MemcachedVerb verb, const Words& words, const 
 size_t MemcachedParser::refuse_item(MemcachedVerb verb, const Item& item, const Line& line,
                                     Turn& turn) {
   if (verb == set) turn.batch.erase(item.key);
-  say(turn.answers, too_large_answer, item.silent);
+  turn.say(too_large_answer, item.silent);
   swallow_ = item.bytes + 2;
   return line.bytes;
 }
@@ -392,108 +379,6 @@ void MemcachedParser::put_item(MemcachedVerb verb, const Item& item, std::string
       answer.row = put(0);
   }
   turn.answers.push_back(answer);
-}
-
-void MemcachedParser::run_arithmetic(MemcachedVerb verb, const Words& words, Turn& turn) {
-  const bool silent = is_noreply(words.last());
-  if (words[1].size() > memcached_key_bytes_max)
-    return say(turn.answers, bad_format_answer, silent);
-  uint64_t delta = 0;
-  if (!parse_unsigned(words[2], delta)) return say(turn.answers, bad_delta, silent);
-  const auto options = static_cast<uint16_t>(option::if_present | option::saturating |
-                                             (verb == decr ? option::decrement : 0));
-  const Batch::Row row = turn.batch.add(words[1], static_cast<int64_t>(delta), options);
-  turn.answers.push_back({.verb = verb, .silent = silent, .row = row, .count = 1});
-}
-
-// An old form gave a time behind the key, of which only 0 is left.
-void MemcachedParser::run_delete(const Words& words, Turn& turn) {
-  const bool silent = words.count > 2 && is_noreply(words.last());
-  if (words.count > 2) {
-    const bool zero = words[2] == "0";
-    const bool valid = words.count == 3 ? zero || silent : zero && silent;
-    if (!valid) return say(turn.answers, bad_delete, silent);
-  }
-  if (words[1].size() > memcached_key_bytes_max)
-    return say(turn.answers, bad_format_answer, silent);
-  const Batch::Row row = turn.batch.erase(words[1]);
-  turn.answers.push_back({.verb = erase, .silent = silent, .row = row, .count = 1});
-}
-
-void MemcachedParser::run_touch(const Words& words, Turn& turn) {
-  const bool silent = is_noreply(words.last());
-  if (words[1].size() > memcached_key_bytes_max)
-    return say(turn.answers, bad_format_answer, silent);
-  int64_t expiry = no_expiry;
-  if (!parse_expiry(words[2], turn.now_ms, expiry)) {
-    return say(turn.answers, bad_exptime, silent);
-  }
-  const Batch::Row row = turn.batch.expire(words[1], expiry, option::any_type | option::no_value);
-  turn.answers.push_back({.verb = touch, .silent = silent, .row = row, .count = 1});
-}
-
-void MemcachedParser::run_flush(const Words& words, Turn& turn) {
-  const bool silent = is_noreply(words.last());
-  if (!turn.flushes) return say(turn.answers, no_flush_answer, silent);
-  MemcachedAnswer answer{.verb = flush_all, .silent = silent, .time_ms = FlushTime::at_once};
-  if (words.count > (silent ? 2 : 1)) {
-    int64_t time_ms = 0;
-    if (!parse_expiry(words[1], turn.now_ms, time_ms)) {
-      return say(turn.answers, bad_exptime, silent);
-    }
-    int64_t delay = 0;
-    parse_signed(words[1], delay);
-    if (delay > 0) answer.time_ms = time_ms > turn.now_ms ? time_ms : FlushTime::never;
-  }
-  if (!answer.runs_alone()) {
-    answer.row = turn.batch.flush(memcached_database, memcached_database + 1);
-    answer.count = 1;
-  }
-  turn.answers.push_back(answer);
-}
-
-// Accepted for its syntax: what the log says is the server's own option.
-void MemcachedParser::run_verbosity(const Words& words, Turn& turn) {
-  uint64_t level = 0;
-  const bool valid = parse_unsigned(words[1], level);
-  say(turn.answers, valid ? "OK\r\n" : bad_format_answer, is_noreply(words.last()));
-}
-
-void MemcachedParser::run_other(MemcachedVerb verb, const Words& words, Turn& turn) {
-  switch (verb) {
-    case incr:
-    case decr:
-      return run_arithmetic(verb, words, turn);
-    case erase:
-      return run_delete(words, turn);
-    case touch:
-      return run_touch(words, turn);
-    case flush_all:
-      return run_flush(words, turn);
-    case verbosity:
-      return run_verbosity(words, turn);
-    case stats:
-      turn.answers.push_back({.verb = stats, .text = words.from(1)});
-      return;
-    case slabs:
-      return say(turn.answers, slabs_answer(words),
-                 words[1] == "automove" && is_noreply(words.last()));
-    case memory_limit:
-      turn.answers.push_back(
-          {.verb = memory_limit, .silent = is_noreply(words.last()), .text = words[1]});
-      return;
-    case version:
-      return say(turn.answers, "VERSION 1.6.18\r\n");
-    case shutdown:
-      return say(turn.answers, "ERROR: shutdown not enabled\r\n");
-    case meta_nothing:
-      return say(turn.answers, "MN\r\n");
-    case quit:
-      closing_ = true;
-      return;
-    default:
-      return say(turn.answers, error_answer);
-  }
 }
 
 }  // namespace isotherm::net

@@ -52,7 +52,8 @@ class MemcachedParser {
     Batch::Row rows_left;
     Batch& batch;
     std::vector<MemcachedAnswer>& answers;
-    // Of them, rows that show values, before a command that is no get; behind what waits, of all.
+    // How many of them may show values before a command that is no get; behind requests that wait,
+    // how many in all.
     Batch::Row reads_left = std::numeric_limits<Batch::Row>::max();
     CopyRation* copies = nullptr;          // what append and prepend take from; null: no ration
     bool pausing = false;                  // set when that is used up
@@ -63,13 +64,17 @@ class MemcachedParser {
     bool fits(uint64_t key_bytes, uint64_t value_bytes, uint32_t flags) const {
       return memcached_item_bytes(key_bytes, value_bytes, flags) <= item_bytes_max;
     }
+    // Answers with a text that stays where it is.
+    void say(std::string_view text, bool silent = false) const {
+      if (!silent) answers.push_back({.text = text});
+    }
   };
 
   // Appends the complete commands at the front of `input` to the turn's batch and answers and
   // returns the bytes consumed; stops behind a command that runs alone and when no rows are left.
   size_t parse(std::string_view input, Turn turn);
 
-  // What meta commands of this turn have in their rows.
+  // The meta commands of this turn, to which their rows refer.
   MetaCommands& meta_commands() { return meta_commands_; }
 
   // How many answers of the last parse must be given: commands that did something, and those

@@ -1,10 +1,10 @@
 // The memcached text protocol on a connection.
 //
-//   memcached_line    words and numbers of a command line
-//   memcached_parser  bytes → requests of the batch and pending answers, in order
-//   memcached_writer  reply slots → answers
-//   memcached_stats   `stats`
-//   memcached_flush   the delayed flush_all
+//   line.h                  words and numbers of a command line
+//   parser.h                bytes → requests of the batch and pending answers, in order
+//   writer.h                reply slots → answers
+//   stats.h                 `stats`
+//   net/memcached_flush.h   the delayed flush_all
 //
 // What it answers is what memcached 1.6.18 answers, byte for byte; docs/differences.md lists where
 // it is not. Every request goes to database 0, so both ports see the same data: an item set through

@@ -13,7 +13,7 @@ inline char* put_text(char* to, std::string_view text) {
   return to + text.size();
 }
 
-// Behind a space.
+// Puts a number behind a space.
 inline char* put_number(char* to, uint64_t value) {
   *to++ = ' ';
   return std::to_chars(to, to + 20, value).ptr;

@@ -36,7 +36,7 @@ void encode_bit(const Answer& answer, const AnswerSource& source, RespWriter& wr
 // ---- BITCOUNT and BITPOS ----
 
 // What the answer's number holds, in bits; the row's note has the first and the last place.
-constexpr int64_t in_bits = 1;   // places are bits, not bytes
+constexpr int64_t in_bits = 1;   // the range is in bits, not bytes
 constexpr int64_t has_last = 2;  // the end was given
 constexpr int64_t seeks_set = 4;
 
@@ -49,16 +49,16 @@ BitRange range_of(const Answer& answer, const AnswerSource& source, std::string_
   int64_t first = source.batch.columns().number[answer.first_row];
   int64_t last = source.batch.columns().expiry[answer.first_row];
   const int64_t unit = (answer.number & in_bits) != 0 ? 1 : 8;
-  const auto places = static_cast<int64_t>(value.size() * 8) / unit;
-  if (first < 0) first = std::max<int64_t>(first + places, 0);
-  if (last < 0) last = std::max<int64_t>(last + places, 0);
-  last = std::min(last, places - 1);
+  const auto units = static_cast<int64_t>(value.size() * 8) / unit;
+  if (first < 0) first = std::max<int64_t>(first + units, 0);
+  if (last < 0) last = std::max<int64_t>(last + units, 0);
+  last = std::min(last, units - 1);
   if (first > last) return {0, 0};
   return {static_cast<uint64_t>(first * unit), static_cast<uint64_t>((last + 1) * unit)};
 }
 
-// Both places lie before the end, in the wrong order: BITCOUNT then counts none, whatever the
-// length.
+// Both are counted from the end of the value, in the wrong order: BITCOUNT then counts none,
+// whatever the length.
 bool are_backwards(int64_t first, int64_t last) { return first < 0 && last < first; }
 
 void encode_bitcount(const Answer& answer, const AnswerSource& source, RespWriter& writer) {
@@ -87,40 +87,39 @@ void encode_bitpos(const Answer& answer, const AnswerSource& source, RespWriter&
   writer.integer(goes_on ? static_cast<int64_t>(range.end) : -1);
 }
 
-struct Places {
+struct AskedRange {
   int64_t first = 0;
   int64_t last = -1;
   bool has_last = false;
   bool bits = false;
 };
 
-// Reads the places from argument i on. The fault of the arguments, or null. BITCOUNT looks at the
+// Reads the range from argument i on. The fault of the arguments, or null. BITCOUNT looks at the
 // unit last, and not at all where that cannot matter; BITPOS looks at it before the end.
-const char* parse_places(const Call& call, size_t i, bool unit_last, Places& places) {
+const char* parse_range(const Call& call, size_t i, bool unit_last, AskedRange& asked) {
   constexpr const char* no_integer = "-ERR value is not an integer or out of range\r\n";
   constexpr const char* syntax_error = "-ERR syntax error\r\n";
-  const auto parse = [&](size_t at, int64_t& place) {
-    const auto number = call.size() > at ? parse_integer(call[at]) : place;
-    place = number.value_or(0);
+  const auto parse = [&](size_t at, int64_t& end) {
+    const auto number = call.size() > at ? parse_integer(call[at]) : end;
+    end = number.value_or(0);
     return number.has_value();
   };
   if (call.size() > i + 3) return syntax_error;
   const std::string_view unit = call.size() == i + 3 ? call[i + 2] : "byte";
-  places.bits = equals_ignoring_case(unit, "bit");
-  places.has_last = call.size() > i + 1;
-  const bool unit_is_right = places.bits || equals_ignoring_case(unit, "byte");
-  if (!parse(i, places.first)) return no_integer;
+  asked.bits = equals_ignoring_case(unit, "bit");
+  asked.has_last = call.size() > i + 1;
+  const bool unit_is_right = asked.bits || equals_ignoring_case(unit, "byte");
+  if (!parse(i, asked.first)) return no_integer;
   if (!unit_is_right && !unit_last) return syntax_error;
-  if (!parse(i + 1, places.last)) return no_integer;
-  if (unit_is_right || are_backwards(places.first, places.last)) return nullptr;
+  if (!parse(i + 1, asked.last)) return no_integer;
+  if (unit_is_right || are_backwards(asked.first, asked.last)) return nullptr;
   return syntax_error;
 }
 
-void answer_about_places(Call& call, const Places& places, Encode encode, int64_t form) {
+void answer_about_range(Call& call, const AskedRange& asked, Encode encode, int64_t form) {
   const Batch::Row row = call.batch().get(call[1]);
-  call.batch().note(row, places.first, places.last);
-  call.answer(encode, row, 1,
-              form | (places.bits ? in_bits : 0) | (places.has_last ? has_last : 0));
+  call.batch().note(row, asked.first, asked.last);
+  call.answer(encode, row, 1, form | (asked.bits ? in_bits : 0) | (asked.has_last ? has_last : 0));
 }
 
 // A fault is of no matter where the value is missing.
@@ -260,22 +259,22 @@ void getbit(Call& call) {
 }
 
 void bitcount(Call& call) {
-  Places places;
+  AskedRange asked;
   const char* fault =
-      call.size() == 3 ? "-ERR syntax error\r\n" : parse_places(call, 2, true, places);
+      call.size() == 3 ? "-ERR syntax error\r\n" : parse_range(call, 2, true, asked);
   if (fault != nullptr) return answer_fault(call, fault, ":0\r\n");
-  answer_about_places(call, places, encode_bitcount, 0);
+  answer_about_range(call, asked, encode_bitcount, 0);
 }
 
 void bitpos(Call& call) {
   int64_t bit = 0;
   if (!call.integer(2, &bit)) return;
   if (bit != 0 && bit != 1) return call.error("ERR The bit argument must be 1 or 0.");
-  Places places;
-  if (const char* fault = parse_places(call, 3, false, places)) {
+  AskedRange asked;
+  if (const char* fault = parse_range(call, 3, false, asked)) {
     return answer_fault(call, fault, bit == 1 ? ":-1\r\n" : ":0\r\n");
   }
-  answer_about_places(call, places, encode_bitpos, bit == 1 ? seeks_set : 0);
+  answer_about_range(call, asked, encode_bitpos, bit == 1 ? seeks_set : 0);
 }
 
 void bitfield(Call& call) { answer_bitfield(call, false); }

@@ -49,7 +49,7 @@ class Lookup {
 
 [[gnu::noinline]] NumberedCommand look_up(std::string_view name) {
   static const Lookup lookup;
-  // Longer than any command: not worth its hash.
+  // A name longer than that is no command, and is not hashed.
   if (name.empty() || name.size() > 32) return {};
   return lookup.find(name);
 }

@@ -14,7 +14,7 @@ namespace isotherm::net {
 namespace {
 
 void encode_config(const Answer& answer, const AnswerSource&, RespWriter& writer) {
-  // The text holds "name\0value\0" for each entry.
+  // The text is "name\0value\0" for each entry.
   writer.map(static_cast<size_t>(answer.number));
   std::string_view rest = answer.text;
   while (!rest.empty()) {
@@ -29,7 +29,7 @@ std::string failure(std::string_view name, std::string_view wrong) {
          std::string(name.substr(0, name.find('\0'))) + "') - " + std::string(wrong);
 }
 
-// The options that the words name; none where it has answered with the error.
+// The options that the words name; none where this has answered with an error.
 std::vector<const ConfigOption*> find_options(Call& call) {
   std::vector<const ConfigOption*> found;
   for (size_t i = 2; i < call.size(); i += 2) {

@@ -136,7 +136,8 @@ void reset(Call& call) {
   call.answer_raw("+RESET\r\n");
 }
 
-// POST and Host: come from a browser that was lured here; it gets no answer.
+// POST and Host: are words of HTTP: they come from a browser that some page has sent here, and get
+// no answer.
 void close_at_once(Call& call) { call.drop(); }
 
 }  // namespace handlers

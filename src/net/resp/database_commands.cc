@@ -66,7 +66,7 @@ class KeyWalk : public Walk {
   KeyWalk(int version, uint64_t cursor) : Walk(cursor), version_(version) {}
 
   void add(std::string_view key) { keys_.emplace_back(key); }
-  // Those of the last step become text.
+  // Turns the keys of the last step into text.
   void write_step(Output& output) {
     RespWriter writer(found(output), version_);
     for (const std::string& key : keys_) writer.bulk(key);

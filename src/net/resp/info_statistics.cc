@@ -108,6 +108,7 @@ void batches(ServerState&, const Statistics& statistics, InfoLines& lines) {
   lines.line("batches", statistics.batches);
   lines.line("batch_requests", statistics.batch_rows);
   lines.line("batch_size_mean", InfoLines::ratio(statistics.batch_rows, statistics.batches));
+  lines.line("batch_retries", statistics.engine.retried);
   lines.line("batch_size_max", statistics.batch_rows_max);
   lines.line("batch_connections_mean",
              InfoLines::ratio(statistics.batch_connections, statistics.batches));

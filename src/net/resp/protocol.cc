@@ -114,7 +114,7 @@ class RespProtocol final : public Protocol {
     return owed;
   }
 
-  // What is parsed meanwhile keeps its answers, and the parser its words.
+  // Requests that are parsed meanwhile keep their answers, and the parser keeps their words.
   void reply_aside(Owed& owed, Turn& turn, Output& output) override {
     auto& aside = static_cast<OwedAside&>(owed);
     aside_reads_ -= aside.queue.reads;
@@ -230,7 +230,8 @@ class RespProtocol final : public Protocol {
     queue_.fixed = queue_.answers.size();
   }
 
-  // The value of a SET and its like becomes an item as it comes.
+  // The value of a SET, or of another command that stores one, is received into the item that it
+  // becomes.
   [[gnu::noinline]] void divert(InputBuffer& input) {
     const RespParser::Partial value = parser_.partial();
     const std::string_view unread = input.unread();
@@ -318,7 +319,7 @@ class RespProtocol final : public Protocol {
     session_.unusual = is_unusual(turn);
   }
 
-  // The subcommand that the words name, or the container where they name none.
+  // Finds the subcommand that the words name, or the container where they name none.
   NumberedCommand find_whole(const NumberedCommand& container) const {
     const Arguments words = parser_.arguments();
     return words.size() > 1 ? find_numbered(container, words[1]) : container;
@@ -332,7 +333,7 @@ class RespProtocol final : public Protocol {
            (!server_.pause.none() && server_.pause.holds(turn.now_ms()) != Pause::Holds::nothing);
   }
 
-  // What is kept for EXEC is not kept twice.
+  // A command that is kept for EXEC already is not kept again.
   bool may_read_again() const { return session_.replies == Replies::on && !queues(session_); }
 
   // Whether it is an EXEC before the answer of a WATCH, which says what it has to find.
@@ -389,7 +390,7 @@ class RespProtocol final : public Protocol {
     if (session_.no_touch) leave_untouched(*found.command, turn.batch, first_row);
   }
 
-  // For EXEC.
+  // Keeps the command for EXEC.
   void keep(const NumberedCommand& found, Turn& turn) {
     session_.transaction->add(found, parser_.arguments());
     show_transaction(session_);
@@ -425,13 +426,13 @@ class RespProtocol final : public Protocol {
     return muted;
   }
 
-  // TOUCH is there to touch.
+  // TOUCH counts as a use all the same.
   static void leave_untouched(const Command& command, Batch& batch, Batch::Row row) {
     if (command.handler == handlers::touch) return;
     for (; row < batch.size(); ++row) batch.columns().options[row] |= option::no_touch;
   }
 
-  // Large answers are believed at once and forgotten slowly.
+  // A larger size than expected is taken over at once; a smaller one lowers the expectation slowly.
   void learn_answer_bytes(size_t bytes) {
     const size_t decayed = expected_answer_bytes_ - expected_answer_bytes_ / 8;
     const size_t expected = std::max({bytes, decayed, size_t{16}});

@@ -22,7 +22,7 @@ std::string not_in_transactions(const Command& command) {
   return "ERR " + in_capitals(command.name) + " is not allowed in a transaction: it goes in steps";
 }
 
-// Whether no write that takes memory would be run.
+// Whether writes that take memory would be refused.
 bool is_full(const Engine& engine) {
   const uint64_t most = engine.maxmemory();
   return most != 0 && engine.policy() == EvictionPolicy::noeviction && engine.used_memory() > most;

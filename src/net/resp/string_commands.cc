@@ -21,7 +21,7 @@ void encode_values(const Answer& answer, const AnswerSource& source, RespWriter&
     const Reply& reply = source.batch.reply(row);
     const Status status = reply.status.load(std::memory_order_acquire);
     if (status != Status::wrong_type && write_failure(status, writer)) return;
-    // Other rows have run since this one has found it.
+    // Other rows have run since this row was answered.
     __builtin_prefetch(reply.data);
   }
   writer.array(answer.rows);

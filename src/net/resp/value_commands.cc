@@ -22,7 +22,7 @@ constexpr size_t longest_embedded = 44;
 constexpr int64_t shared_integers = 10'000;
 constexpr int64_t shared_count = std::numeric_limits<int32_t>::max();
 
-// Null where there is no key; else true, and the value is `value` as far as it is short.
+// Writes the error, or null where there is no key, and returns true; false: the key was found.
 bool write_unless_found(const Answer& answer, const AnswerSource& source, RespWriter& writer) {
   const Status status = source.batch.reply(answer.first_row).status.load(std::memory_order_acquire);
   if (write_failure(status, writer)) return true;
@@ -31,7 +31,7 @@ bool write_unless_found(const Answer& answer, const AnswerSource& source, RespWr
   return true;
 }
 
-// A long value may be away, and is no integer.
+// A long value is no integer, and its bytes may be on a GPU.
 std::optional<int64_t> integer_of(const Reply& reply) {
   return reply.size <= longest_embedded && reply.data != nullptr ? parse_integer(reply.value())
                                                                  : std::nullopt;

@@ -41,7 +41,7 @@ int bind_to(const SocketAddress& address) {
   const int descriptor = ::socket(address.family(), kind, 0);
   if (descriptor >= 0 && (!address.is_v6() || turn_on(descriptor, IPPROTO_IPV6, IPV6_V6ONLY)) &&
       bind_shared(descriptor, address)) {
-    // As far as the system lets it: bursts wait there.
+    // Bursts wait in this buffer, which the system may keep smaller.
     const int buffer_bytes = 4 << 20;
     ::setsockopt(descriptor, SOL_SOCKET, SO_RCVBUF, &buffer_bytes, sizeof buffer_bytes);
     ::setsockopt(descriptor, SOL_SOCKET, SO_SNDBUF, &buffer_bytes, sizeof buffer_bytes);
@@ -206,7 +206,7 @@ bool UdpPort::takes(Exchange& exchange, size_t bytes, bool cut, int64_t now_ms) 
   return !repeated || only_gets(exchange.rest());
 }
 
-// Else in the next turn.
+// Parses it where the turn has room for more rows; else the next turn does.
 void UdpPort::parse_if_room(Exchange& exchange, LoopTurn& turn) {
   turn.batch.size() < rows_end_ ? parse_one(exchange, turn) : again_.push_back(&exchange);
 }
@@ -266,7 +266,7 @@ void UdpPort::run_alone(Exchange& exchange, Turn& turn) {
   exchange.parsed = exchange.received;
 }
 
-// All of it is answered, or dropped.
+// Behind its last answer, or where it was dropped.
 void UdpPort::finish(Exchange& exchange) {
   exchange.protocol->restart();
   const size_t bytes = exchange.output.size();

@@ -1,0 +1,178 @@
+// What a Loop does for its clients beside their turns: they come and go, are silent for too long,
+// wait for the end of a pause, or hold too much memory.
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "net/loop/loop.h"
+#include "net/memcached/protocol.h"
+#include "net/resp/protocol.h"
+#include "net/socket_address.h"
+
+namespace isotherm::net {
+namespace {
+
+// Lets the kernel find out when a client is gone without a word: after `seconds` of silence it is
+// asked, and three times more before it is given up.
+void keep_alive(int descriptor, uint32_t seconds) {
+  if (seconds == 0) return;
+  const int on = 1;
+  const int idle = static_cast<int>(seconds);
+  const int between = std::max(1, idle / 3);
+  const int probes = 3;
+  ::setsockopt(descriptor, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+  ::setsockopt(descriptor, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+  ::setsockopt(descriptor, IPPROTO_TCP, TCP_KEEPINTVL, &between, sizeof between);
+  ::setsockopt(descriptor, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+}
+
+}  // namespace
+
+void Loop::welcome(int descriptor, Speaks speaks) {
+  const int on = 1;
+  ::setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  keep_alive(descriptor, server_.live.tcp_keepalive);
+  auto client = std::make_unique<Client>();
+  client->id = server_.next_client_id.fetch_add(1, std::memory_order_relaxed);
+  client->speaks = speaks;
+  client->loop = this;
+  const std::string path = unix_path_of(descriptor);
+  client->peer_address = path.empty() ? SocketAddress::peer_of(descriptor).text() : path;
+  client->local_address = path.empty() ? SocketAddress::local_of(descriptor).text() : path;
+  client->descriptor = descriptor;
+  client->last_ms = client->connected_ms = server_.clock.now_ms();
+  server_.clients.add(*client);
+  if (proves_addresses()) server_.proven.add(client->peer_address);
+  std::unique_ptr<Protocol> protocol = speaks == Speaks::resp ? make_resp_protocol(server_, *client)
+                                                              : make_memcached_protocol(server_);
+  counters_.connections.add();
+  auto& connection = connections_.emplace_back(std::make_unique<Connection>(
+      *this, pool_, server_.engine, descriptor, std::move(protocol), std::move(client)));
+  connection->index = connections_.size() - 1;
+  if (!events_.add_client(descriptor, *connection)) connection->close();
+}
+
+void Loop::ended(Connection& connection) { ended_.push_back(&connection); }
+
+void Loop::delete_ended() {
+  std::sort(ended_.begin(), ended_.end());
+  ended_.erase(std::unique(ended_.begin(), ended_.end()), ended_.end());
+  for (Connection* connection : ended_) {
+    // Otherwise the turn that it is queued for names it again.
+    if (!connection->deletable()) continue;
+    server_.clients.remove(connection->client());
+    if (proves_addresses()) server_.proven.remove(connection->client().peer_address);
+    const bool resp = connection->client().speaks == Speaks::resp;
+    (resp ? server_.resp_clients : server_.memcached_clients).fetch_sub(1);
+    const size_t index = connection->index;
+    std::swap(connections_[index], connections_.back());
+    connections_[index]->index = index;
+    connections_.pop_back();
+  }
+  ended_.clear();
+}
+
+void Loop::close_idle() {
+  const int64_t all_ms = int64_t{1000} * server_.live.timeout;
+  const int64_t own_ms = int64_t{1000} * server_.options.memcached_idle_timeout;
+  if (all_ms == 0 && own_ms == 0) return;
+  const int64_t now_ms = server_.clock.now_ms();
+  for (const auto& connection : connections_) {
+    const Client& client = connection->client();
+    const bool waits = client.held || connection->waits();
+    const bool own = client.speaks == Speaks::memcached && own_ms != 0;
+    const int64_t limit_ms = own ? own_ms : all_ms;
+    if (limit_ms != 0 && now_ms - client.last_ms >= limit_ms && !waits) connection->close();
+  }
+}
+
+void Loop::close_killed() {
+  post([this] {
+    for (const auto& connection : connections_) {
+      if (connection->client().killed) connection->close();
+    }
+  });
+}
+
+void Loop::check_outputs() {
+  const OutputLimit& limit = server_.limits.output[ClientLimits::normal];
+  if (limit.soft.load(std::memory_order_relaxed) == 0) return;
+  const int64_t now_ms = server_.clock.now_ms();
+  for (auto& connection : connections_) connection->check_output(limit, now_ms);
+}
+
+void Loop::release_held() {
+  post([this] { release_if_over(); });
+}
+
+void Loop::release_if_over() {
+  const int64_t now_ms = server_.clock.now_ms();
+  if (server_.pause.holds(now_ms) != Pause::Holds::nothing) return;
+  server_.pause.end_if_over(now_ms);
+  holds_some_ = false;
+  for (const auto& connection : connections_) {
+    if (connection->held()) ready(*connection);
+  }
+  for (const auto& port : udp_ports_) port->release();
+}
+
+void Loop::report_memory() {
+  constexpr size_t worth_reporting = 64 << 10;
+  size_t bytes = pool_.memory() + static_cast<size_t>(protocol_bytes_);
+  for (const auto& turn : turns_) bytes += turn->batch.memory();
+  const auto change = static_cast<int64_t>(bytes) - static_cast<int64_t>(reported_bytes_);
+  if (static_cast<size_t>(std::abs(change)) < worth_reporting) return;
+  server_.engine.add_buffer_bytes(change);
+  reported_bytes_ = bytes;
+  if (change > 0) bound_memory();
+}
+
+// What this loop's clients store takes the place of values that clients of all loops still send;
+// those may be idle.
+void Loop::watch_all_clients() {
+  constexpr uint64_t worth_looking = 4 << 20;
+  const uint64_t most = server_.limits.all_clients(server_.engine.maxmemory());
+  const uint64_t bytes = server_.engine.client_bytes();
+  if (most == 0 || bytes <= most) {
+    watched_bytes_ = 0;
+  } else if (bytes > watched_bytes_ + worth_looking) {
+    watched_bytes_ = bytes;
+    for (LoopControl* loop : server_.threads) loop->post([loop] { loop->bound_memory(); });
+  }
+}
+
+void Loop::bound_memory() {
+  const Engine& engine = server_.engine;
+  const uint64_t most = server_.limits.all_clients(engine.maxmemory());
+  if (most == 0 || engine.client_bytes() <= most) return;
+  // Twice: what is free goes.
+  pool_.trim();
+  pool_.trim();
+  report_memory();
+  std::vector<std::pair<size_t, Connection*>> holders;
+  size_t own = 0;
+  for (const auto& connection : connections_) {
+    const size_t bytes = connection->open() ? connection->memory() : 0;
+    if (bytes != 0 && !connection->client().no_evict) {
+      holders.emplace_back(bytes, connection.get());
+    }
+    own += bytes;
+  }
+  std::sort(holders.begin(), holders.end(), std::greater<>());
+  for (const auto& [bytes, connection] : holders) {
+    if (engine.client_bytes() <= most || own <= most / server_.loops.size()) return;
+    connection->close();
+    counters_.evicted_clients.add();
+    own -= bytes;
+    report_memory();
+  }
+}
+
+}  // namespace isotherm::net
