@@ -17,6 +17,7 @@ if [[ ${1:-} != --run ]]; then
   launcher=$(command -v ccache || true)
   cmake -S python -B "$work/build" -G Ninja -DCMAKE_CXX_COMPILER=g++ \
     ${launcher:+-DCMAKE_CXX_COMPILER_LAUNCHER="$launcher"} -DPython_EXECUTABLE="$python" \
+    ${ISOTHERM_PYTHON_ABI3:+-DSKBUILD_SABI_COMPONENT=Development.SABIModule} \
     -DISOTHERM_PYTHON_LIBRARY="$(realpath "$libraries/libisotherm.a")" \
     -DISOTHERM_PYTHON_GPU_LIBRARIES="$(realpath "$libraries/libisotherm_gpu.a");$(realpath \
       "$libraries/libisotherm_gpu_store.a");$cudart" >/dev/null

@@ -41,6 +41,7 @@ class _Call:
         _device_arrays.check(column, name, self.table.value_dtype, self.shape, self.aligned,
                              self.keys.gpu, writable)
         column.follow(self.stream)
+        column.filled = writable
         self.kept.append(column)
         if writable and self._overlaps(column):
             raise ValueError(f"{name}: the array overlaps the keys")
@@ -66,10 +67,13 @@ class _Call:
     def run(self, verb, rows=0, expected=0, rows_out=0, mask=0, raise_full=False):
         count = int(np.prod(self.keys.shape))
         if count != 0:
-            self.table._run_on_gpu(verb, self.table._gpus.index(self.keys.gpu), self.stream, count,
-                                   (self.keys.pointer, rows, expected, rows_out, mask), raise_full)
-            for column in self.kept:
-                column.lead(self.stream)
+            columns = self.keys.pointer, rows, expected, rows_out, mask
+            place = self.table._gpus.index(self.keys.gpu)
+            try:
+                self.table._run_on_gpu(verb, place, self.stream, count, columns, raise_full)
+            finally:  # a table that is full has answered, too
+                for column in self.kept:
+                    column.lead(self.stream)
 
 
 class GpuTable(_FixedTable):

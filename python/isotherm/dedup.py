@@ -28,6 +28,16 @@ class Seen:
     def __call__(self, keys):
         return ~self._table.put_if_absent(keys, 0)
 
+    def new(self, keys):
+        """The keys that did not come before, each once, in their order: ``keys[~seen(keys)]``.
+
+        >>> isotherm.dedup.Seen().new(np.array([5, 6, 5], "u8")).tolist()
+        [5, 6]
+        """
+        if isinstance(keys, np.ndarray):
+            return self._table._put_new(keys)
+        return keys[~self(keys)]
+
     def __len__(self):
         return len(self._table)
 
@@ -46,8 +56,8 @@ def unique(batches, key="u64", *, expected=0, memory=None, device="auto"):
     """
     seen = Seen(key, expected=expected, memory=memory, device=device)
     if isinstance(batches, np.ndarray):
-        return batches[~seen(batches)]
-    return (batch[~seen(batch)] for batch in batches)
+        return seen.new(batches)
+    return map(seen.new, batches)
 
 
 class Join:

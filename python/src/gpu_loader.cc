@@ -35,6 +35,10 @@ class GpuBackend final : public Backend {
     const RowHandle::Result result = table_->run_host(requests);
     return {result.found, result.refused};
   }
+  BackendResult put_new(const uint64_t* keys, size_t n, uint64_t* to) override {
+    const GpuTable::New result = table_->put_new({keys, n}, to);
+    return {result.keys, result.refused};
+  }
   uint64_t scan(uint64_t cursor, uint64_t count,
                 const std::function<void(uint64_t key, const void* row)>& visit) override {
     return table_->scan(cursor, count, visit);
@@ -84,6 +88,13 @@ void add_gpu(nb::module_& module) {
       "_gpu_wait",
       [](int gpu, GpuStream stream, GpuStream behind) { gpu_part().wait(gpu, stream, behind); },
       nb::arg("gpu"), nb::arg("stream"), nb::arg("behind"));
+  module.def(
+      "_gpu_finish",
+      [](int gpu, GpuStream stream) {
+        const GilReleased released(GilReleased::worth_bytes);
+        gpu_part().finish(gpu, stream);
+      },
+      nb::arg("gpu"), nb::arg("stream"));
   add_gpu_arrays(module);
 }
 

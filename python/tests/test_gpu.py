@@ -201,15 +201,27 @@ def test_calls_follow_the_streams_of_their_arrays():
         assert np.array_equal(got.numpy(), values) and found.numpy().all()
 
 
-def test_an_array_of_another_stream_is_filled_behind_it_and_read_behind_the_call():
+@pytest.mark.parametrize("kind", [lambda array: array, OnlyDlpack, OnlyInterface])
+def test_an_array_of_another_stream_is_filled_behind_it_and_read_behind_the_call(kind):
     table = Table(device="cuda:0")
     keys = np.arange(40, dtype="u8")
     table.put(keys, keys + 7)
     there = DeviceArray(keys)
     for turn in range(12):
         out = Queued(np.zeros(40))
-        kept = table.get(there, out=out.array)
-        assert np.array_equal(out.array.numpy(), keys + 7) and kept[0] is out.array
+        shown = kind(out.array)  # of DLPack nobody learns that it is read in its own stream
+        kept = table.get(there, out=shown)
+        assert np.array_equal(out.array.numpy(), keys + 7) and kept[0] is shown
+
+
+@pytest.mark.parametrize("kind", [lambda array: array, OnlyDlpack, OnlyInterface])
+def test_what_a_call_reads_may_be_written_anew_behind_it(kind):
+    for turn in range(12):
+        table = Table(device="cuda:0")
+        keys, values = Queued(np.arange(40)), DeviceArray(np.arange(40, dtype="u8") * 3)
+        table.put(keys.array, kind(values))
+        values._memory.write(np.zeros(40, "u8"))  # in the default stream
+        assert np.array_equal(table[np.arange(40, dtype="u8")], np.arange(40) * 3)
 
 
 def test_a_full_table_raises_or_says_which():
@@ -235,6 +247,9 @@ def test_a_full_table_raises_or_says_which():
             table.get_or_put(*there)
         table.erase(there[0])
         assert len(table) == 0
+        if value == "u64":
+            with pytest.raises(TableFullError, match="keys found no room"):
+                table._put_new(keys)
 
 
 @two_gpus
@@ -405,6 +420,13 @@ def test_dedup_on_a_gpu():
     batches = [np.array([3, 1, 3], "u8"), np.array([1, 2], "u8")]
     parts = isotherm.dedup.unique(batches, device="cuda:0")
     assert [part.tolist() for part in parts] == [[3, 1], [2]]
+    random, distinct = np.random.default_rng(2), 600 if IS_FAKE else 5_000_000
+    keys = random.integers(0, distinct, 2 * distinct, "i8") - distinct // 2
+    seen = isotherm.dedup.Seen("i64", device=["cuda:0", "cuda:1"][:isotherm.gpu_count()])
+    halves = [seen.new(half) for half in (keys[:distinct], keys[distinct:])]
+    values, firsts = np.unique(keys, return_index=True)
+    assert np.array_equal(np.concatenate(halves), keys[np.sort(firsts)])
+    assert len(seen) == len(values) and seen(keys).all()
     join = isotherm.dedup.Join("f32", device="cuda:0")
     join.build(np.array([1, 2], "u8"), np.array([0.5, 1.5], "f4"))
     assert join.inner(np.array([2, 9], "u8"))[1].tolist() == [1.5]
