@@ -49,6 +49,13 @@ class GpuBackend final : public Backend {
   std::unique_ptr<GpuTable> table_;
 };
 
+uint64_t array_bytes(nb::handle array) {
+  if (!PyArray_Check(array.ptr()) || !PyArray_ISCARRAY(as_array(array))) {
+    throw nb::type_error("wants a NumPy array in C order");
+  }
+  return static_cast<uint64_t>(PyArray_NBYTES(as_array(array)));
+}
+
 // Loads the library at `path`; where `driver` is not empty, that must be there first. An empty
 // string, or why it cannot be used.
 std::string load(const std::string& path, const std::string& driver) {
@@ -95,6 +102,25 @@ void add_gpu(nb::module_& module) {
         gpu_part().finish(gpu, stream);
       },
       nb::arg("gpu"), nb::arg("stream"));
+  // Between the memory of a GPU and an array of the host, whose bytes it has; they wait.
+  module.def(
+      "_gpu_read",
+      [](int gpu, uintptr_t from, nb::handle to, GpuStream stream) {
+        const uint64_t bytes = array_bytes(to);
+        const GilReleased released(GilReleased::worth_bytes);
+        gpu_part().to_host(gpu, PyArray_DATA(as_array(to)), reinterpret_cast<const void*>(from),
+                           bytes, stream);
+      },
+      nb::arg("gpu"), nb::arg("pointer"), nb::arg("array"), nb::arg("stream"));
+  module.def(
+      "_gpu_write",
+      [](int gpu, uintptr_t to, nb::handle from, GpuStream stream) {
+        const uint64_t bytes = array_bytes(from);
+        const GilReleased released(GilReleased::worth_bytes);
+        gpu_part().to_gpu(gpu, reinterpret_cast<void*>(to), PyArray_DATA(as_array(from)), bytes,
+                          stream);
+      },
+      nb::arg("gpu"), nb::arg("pointer"), nb::arg("array"), nb::arg("stream"));
   add_gpu_arrays(module);
 }
 
