@@ -53,9 +53,10 @@ class _Row(Mapping):
 
     def _parsed(self):
         if self._values is None:
-            wanted = self._wanted
-            self._values = {name: value for name, value in zip(self._names, _parse(self._blob))
-                            if wanted is None or name in wanted}
+            values = dict(zip(self._names, _parse(self._blob)))
+            if self._wanted is not None:
+                values = {name: values[name] for name in self._wanted if name in values}
+            self._values = values
         return self._values
 
     def __getitem__(self, name):
@@ -106,7 +107,7 @@ class _View:
 
     def read(self, keys, wanted):
         names = self.names
-        wanted = None if wanted is None or wanted == names else frozenset(wanted)
+        wanted = None if wanted is None or wanted == names else list(wanted)
         return [(None, None) if blob is None else
                 (_EPOCH + timedelta(microseconds=_TIME.unpack_from(blob)[0]),
                  _Row(blob, names, wanted)) for blob in self.store.get_many(keys)]
@@ -119,7 +120,7 @@ class _View:
 
 
 def _parse(blob):
-    return RepeatedValue.FromString(blob[_TIME.size:]).val
+    return RepeatedValue.FromString(blob[_TIME.size:]).val[:]
 
 
 def _count_statuses(view, found, missing):
