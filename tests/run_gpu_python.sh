@@ -4,7 +4,9 @@
 #   run_gpu_python.sh --build      only builds, into build/gpu-python/site, which a machine with a GPU needs
 #                                  beside NumPy and pytest (build/gpu-python/packages is looked into, too)
 #   run_gpu_python.sh --run        only runs what was built
-#   run_gpu_python.sh              both; ISOTHERM_PYTHON names another Python
+#   run_gpu_python.sh              both
+# ISOTHERM_PYTHON names another Python; with ISOTHERM_PYTHON_ABI3=1 (cmake 3.26, Python 3.12) what is built
+# serves that and all later ones.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=$(command -v "${ISOTHERM_PYTHON:-build/venv/bin/python}")

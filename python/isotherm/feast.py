@@ -126,9 +126,10 @@ def _parse(blob):
 def _count_statuses(view, found, missing):
     try:
         from feast.metrics import track_feature_statuses
-    except ImportError:  # of older versions
-        return
-    track_feature_statuses(view, found, missing)
+
+        track_feature_statuses(view, found, missing)
+    except Exception:  # as in Feast: what is counted fails no read
+        pass
 
 
 def _microseconds(time):
@@ -173,13 +174,17 @@ class IsothermOnlineStore(OnlineStore):
 
     # Feast's get_online_features asks for all that it reads by these two.
 
-    def _read_features_per_fv(self, config, grouped_refs, join_key_values, entity_names, response,
-                              full_feature_names, include_versions=False):
+    def _read_features_per_fv(self, config, grouped_refs, join_key_values,
+                              entity_name_to_join_key_map, online_features_response,
+                              full_feature_names, include_feature_view_version_metadata=False):
+        response = online_features_response
         for table, wanted in grouped_refs:
-            entities, groups, rows = utils._get_unique_entities(table, join_key_values, entity_names)
+            entities, groups, rows = utils._get_unique_entities(table, join_key_values,
+                                                                entity_name_to_join_key_map)
             # What a response says of a view besides its features.
             utils._populate_response_from_feature_data([], [], [], response, full_feature_names,
-                                                       table, rows, include_versions)
+                                                       table, rows,
+                                                       include_feature_view_version_metadata)
             view = table.projection.name_to_use()
             response.metadata.feature_names.val.extend(
                 f"{view}__{name}" if full_feature_names else name for name in wanted)

@@ -113,6 +113,6 @@ class GpuPart {
 
 // The part for NVIDIA's GPUs; what the library of Python's extension gives its loader.
 GpuPart& cuda_gpu_part();
-inline constexpr const char* gpu_part_entry = "isotherm_gpu_part_1";
+inline constexpr const char* gpu_part_entry = "isotherm_gpu_part_2";
 
 }  // namespace isotherm
