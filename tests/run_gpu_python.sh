@@ -4,7 +4,9 @@
 #   run_gpu_python.sh --build      only builds, into build/gpu-python/site, which a machine with a GPU needs
 #                                  beside NumPy and pytest (build/gpu-python/packages is looked into, too)
 #   run_gpu_python.sh --run        only runs what was built
-#   run_gpu_python.sh              both; ISOTHERM_PYTHON names another Python
+#   run_gpu_python.sh              both
+# ISOTHERM_PYTHON names another Python; with ISOTHERM_PYTHON_ABI3=1 (cmake 3.26, Python 3.12) what is built
+# serves that and all later ones.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=$(command -v "${ISOTHERM_PYTHON:-build/venv/bin/python}")
@@ -17,6 +19,7 @@ if [[ ${1:-} != --run ]]; then
   launcher=$(command -v ccache || true)
   cmake -S python -B "$work/build" -G Ninja -DCMAKE_CXX_COMPILER=g++ \
     ${launcher:+-DCMAKE_CXX_COMPILER_LAUNCHER="$launcher"} -DPython_EXECUTABLE="$python" \
+    ${ISOTHERM_PYTHON_ABI3:+-DSKBUILD_SABI_COMPONENT=Development.SABIModule} \
     -DISOTHERM_PYTHON_LIBRARY="$(realpath "$libraries/libisotherm.a")" \
     -DISOTHERM_PYTHON_GPU_LIBRARIES="$(realpath "$libraries/libisotherm_gpu.a");$(realpath \
       "$libraries/libisotherm_gpu_store.a");$cudart" >/dev/null
@@ -31,4 +34,4 @@ if [[ ! -e /dev/nvidiactl ]]; then
 fi
 export PYTHONPATH="$PWD/$work/site:$PWD/$work/packages" PYTHONDONTWRITEBYTECODE=1
 cd python/tests
-"$python" -m pytest -q -p no:cacheprovider -rs test_gpu.py test_table.py test_files.py test_threads.py
+"$python" -m pytest -q -p no:cacheprovider -rs test_gpu.py test_gpu_libraries.py test_table.py test_files.py test_threads.py

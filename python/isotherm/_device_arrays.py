@@ -3,7 +3,8 @@
 A ``Column`` is what a call needs of an array. Its stream is the caller's: PyTorch's and CuPy's
 current one, that of a ``__cuda_array_interface__`` or of a ``DeviceArray``; of other libraries'
 arrays the default stream, which they are told by DLPack (``__dlpack__(stream=…)``), and make wait
-for what they have under way. Nothing here waits on the host.
+for what they have under way. Nothing here waits on the host, but for an array of such a library that
+a call has filled: in which stream it is read then, nobody says.
 """
 
 import sys
@@ -94,26 +95,32 @@ def _wait(gpu, stream, behind):
 
 
 class Column:
-    """An array in GPU memory. ``strides`` are in bytes, None where there are no gaps."""
+    """An array in GPU memory. ``strides`` are in bytes, None where there are no gaps. Where
+    ``foreign``, its library has made ``stream`` wait for it, and may use it in others."""
 
     __slots__ = ("given", "library", "pointer", "dtype", "shape", "strides", "gpu", "stream",
-                 "read_only", "kept")
+                 "read_only", "kept", "foreign", "filled")
 
     def __init__(self, given, library, pointer, dtype, shape, strides, gpu, stream,
-                 read_only=False, kept=None):
+                 read_only=False, kept=None, foreign=False):
         self.given, self.library, self.pointer = given, library, pointer
         self.dtype, self.shape, self.strides = dtype, shape, strides
         self.gpu, self.stream, self.read_only, self.kept = gpu, stream, read_only, kept
+        self.foreign, self.filled = foreign, False
 
     def follow(self, stream):
         """What is queued in ``stream`` sees what this array's own stream has written."""
-        if self.stream is not None:
+        if not self.foreign:
             _wait(self.gpu, stream, self.stream)
 
     def lead(self, stream):
         """What this array's own stream does from now on comes behind what ``stream`` has queued."""
-        if self.stream is not None:
+        if not self.foreign:
             _wait(self.gpu, self.stream, stream)
+        elif self.filled:
+            _core._gpu_finish(self.gpu, stream)
+        else:
+            _wait(self.gpu, _DEFAULT_STREAM, stream)
 
 
 # Libraries: how an array is read, and how one of theirs is made. `stream` of `read` is that of the
@@ -188,8 +195,7 @@ def _read_dlpack(array, stream):
         steps = strides and tuple(step * dtype.itemsize for step in strides)
     else:
         dtype, steps = f"of DLPack's kind {code}", None
-    return Column(array, _Own, pointer, dtype, shape, steps, gpu,
-                  of_call if stream is None else None, read_only, capsule)
+    return Column(array, _Own, pointer, dtype, shape, steps, gpu, of_call, read_only, capsule, True)
 
 
 def _read_interface(array, stream):

@@ -1,12 +1,13 @@
 """Tables of 64-bit keys on GPUs: what the extension does with host arrays, and arrays in GPU memory.
 
 Where the keys of a call lie decides: with keys of the host all its arrays are of the host, with keys
-on a GPU all lie there, and the call is queued in the keys' stream.
+on a GPU all lie there, and the call is queued in the keys' stream. What the GPU has no operation for, or
+no layout of values, is computed on the host from copies of such arrays (``_Call.by_host``).
 """
 
 import numpy as np
 
-from . import _device_arrays, _devices
+from . import _core, _device_arrays, _devices
 from .store import check_on_full
 from .table import _FixedTable
 
@@ -24,16 +25,16 @@ class _Call:
                              f"{_devices.name_of(table._gpus)}")
         _device_arrays.check(keys, "keys", table.key_dtype)
         size = table.row_bytes
-        if size != 8 and size % 16 != 0:
-            raise NotImplementedError(
-                f"arrays on a GPU want values of 8 bytes or a multiple of 16, and this table has "
-                f"{size}; copy them to the host, or pad the rows")
+        self.direct = size == 8 or size % 16 == 0  # the GPU has its values as the caller has them
         self.shape = keys.shape + table.row_shape
-        self.aligned = 8 if size == 8 else 16
+        self.aligned = (8 if size == 8 else 16) if self.direct else 1
         self.kept = []
 
     def rows(self, given, name, writable=False):
         """The address of rows that the caller gives."""
+        return self.column(given, name, writable).pointer
+
+    def column(self, given, name, writable=False):
         column = _device_arrays.read(given, self.stream)
         if column is None:
             raise TypeError(f"{name}: wants an array on cuda:{self.keys.gpu}, where the keys lie, "
@@ -41,10 +42,11 @@ class _Call:
         _device_arrays.check(column, name, self.table.value_dtype, self.shape, self.aligned,
                              self.keys.gpu, writable)
         column.follow(self.stream)
+        column.filled = writable
         self.kept.append(column)
         if writable and self._overlaps(column):
             raise ValueError(f"{name}: the array overlaps the keys")
-        return column.pointer
+        return column
 
     def _overlaps(self, column):
         count = int(np.prod(self.keys.shape))
@@ -66,10 +68,53 @@ class _Call:
     def run(self, verb, rows=0, expected=0, rows_out=0, mask=0, raise_full=False):
         count = int(np.prod(self.keys.shape))
         if count != 0:
-            self.table._run_on_gpu(verb, self.table._gpus.index(self.keys.gpu), self.stream, count,
-                                   (self.keys.pointer, rows, expected, rows_out, mask), raise_full)
-            for column in self.kept:
-                column.lead(self.stream)
+            columns = self.keys.pointer, rows, expected, rows_out, mask
+            place = self.table._gpus.index(self.keys.gpu)
+            try:
+                self.table._run_on_gpu(verb, place, self.stream, count, columns, raise_full)
+            finally:  # a table that is full has answered, too
+                for column in self.kept:
+                    column.lead(self.stream)
+
+
+    def to_host(self, column):
+        array = np.empty(column.shape, column.dtype)
+        if array.size:
+            _core._gpu_read(column.gpu, column.pointer, array, self.stream)
+        return array
+
+    def to_gpu(self, array):
+        made, address = self.new(array.shape, array.dtype)
+        if array.size:
+            _core._gpu_write(self.keys.gpu, address, array, self.stream)
+        return made
+
+    def by_host(self, verb, on_full=None, **given):
+        """What ``verb`` of arrays of the host gives, with copies of those that lie on the GPU."""
+        columns = {name: self.column(array, name) for name, array in given.items()}
+        arrays = [self.to_host(column) for column in columns.values()]
+        options = {} if on_full is None else {"on_full": on_full}
+        result = verb(self.to_host(self.keys), *arrays, **options)
+        if isinstance(result, tuple):
+            return tuple(self.to_gpu(np.asarray(array)) for array in result)
+        return None if result is None else self.to_gpu(np.asarray(result))
+
+    def get_by_host(self, verb, out):
+        """A get, whose misses leave ``out`` as it is."""
+        if out is None:
+            return self.by_host(verb)
+        column = self.column(out, "out", writable=True)
+        array = self.to_host(column)
+        _, found = verb(self.to_host(self.keys), array)
+        if array.size:
+            _core._gpu_write(column.gpu, column.pointer, array, self.stream)
+        return out, self.to_gpu(np.asarray(found))
+
+    def raise_missing(self, found):
+        """KeyError of the first key that is missing; waits for the mask."""
+        mask = self.to_host(_device_arrays.read(found)).reshape(-1)
+        if not mask.all():
+            raise KeyError(self.to_host(self.keys).reshape(-1)[int(np.argmin(mask))].item())
 
 
 class GpuTable(_FixedTable):
@@ -88,23 +133,26 @@ class GpuTable(_FixedTable):
         call = self._call(keys)
         if call is None:
             return super().get(keys, out)
+        if not call.direct:
+            return call.get_by_host(super().get, out)
         values, to = call.out(out)
         found, mask = call.mask()
         call.run("get", rows_out=to, mask=mask)
         return values, found
 
     def __getitem__(self, keys):
-        self._refuse_on_gpu(keys, "table[keys]", "get")
-        return super().__getitem__(keys)
+        call = self._call(keys)
+        if call is None:
+            return super().__getitem__(keys)
+        values, found = self.get(keys)
+        call.raise_missing(found)
+        return values
 
     def __delitem__(self, keys):
-        self._refuse_on_gpu(keys, "del table[keys]", "erase")
-        super().__delitem__(keys)
-
-    def _refuse_on_gpu(self, keys, what, instead):
-        if self._call(keys) is not None:
-            raise NotImplementedError(f"{what} of keys on a GPU would wait for the mask; use "
-                                      f"{instead}(keys)")
+        call = self._call(keys)
+        if call is None:
+            return super().__delitem__(keys)
+        call.raise_missing(self.erase(keys))
 
     def contains(self, keys):
         call = self._call(keys)
@@ -119,6 +167,8 @@ class GpuTable(_FixedTable):
         call = self._call(keys)
         if call is None:
             return getattr(super(), verb)(keys, values, on_full)
+        if not call.direct or (verb == "add" and not self._adds_on_gpu()):
+            return call.by_host(getattr(super(), verb), on_full, values=values)
         rows = call.rows(values, "values")
         if on_full == "raise":
             call.run(verb, rows=rows, raise_full=True)
@@ -134,9 +184,6 @@ class GpuTable(_FixedTable):
         self._write("put", keys, values, "raise")
 
     def add(self, keys, values, on_full="raise"):
-        if not isinstance(keys, _HOST) and not self._adds_on_gpu() and self._call(keys) is not None:
-            raise NotImplementedError(f"add of arrays on a GPU: values of dtype {self.value_dtype} "
-                                      "are added from arrays of the host only")
         return self._write("add", keys, values, on_full)
 
     def erase(self, keys):
@@ -151,6 +198,8 @@ class GpuTable(_FixedTable):
         call = self._call(keys)
         if call is None:
             return super().put_if_absent(keys, values)
+        if not call.direct:
+            return call.by_host(super().put_if_absent, values=values)
         stored, mask = call.mask()
         call.run("put_if_absent", rows=call.rows(values, "values"), mask=mask, raise_full=True)
         return stored
@@ -159,6 +208,8 @@ class GpuTable(_FixedTable):
         call = self._call(keys)
         if call is None:
             return super().get_or_put(keys, initial)
+        if not call.direct:
+            return call.by_host(super().get_or_put, initial=initial)
         rows = call.rows(initial, "initial")
         values, to = call.out(None, zeros=False)
         found, mask = call.mask()
@@ -170,7 +221,7 @@ class GpuTable(_FixedTable):
         if call is None:
             return super().compare_and_swap(keys, expected, desired)
         if self.row_bytes != 8:
-            raise NotImplementedError("compare_and_swap of rows takes arrays of the host only")
+            return call.by_host(super().compare_and_swap, expected=expected, desired=desired)
         swapped, mask = call.mask()
         call.run("compare_and_swap", rows=call.rows(desired, "desired"),
                  expected=call.rows(expected, "expected"), mask=mask)

@@ -1,7 +1,8 @@
 """Seen, unique and join over batches that are larger than memory together.
 
 Each takes arrays of 64-bit keys, one batch at a time, and remembers keys in a ``Table``: 27 to 29
-bytes for each distinct key, whatever the batches take.
+bytes for each distinct key, whatever the batches take. The distinct keys have to fit: at the cap
+``TableFullError`` is raised. On a GPU ``host_memory`` gives them room behind it.
 """
 
 import numpy as np
@@ -13,7 +14,7 @@ class Seen:
     """Says of each key whether it came before, in this batch or an earlier one.
 
     Args:
-        key, expected, memory, device: as of ``Table``.
+        key, expected, memory, device, host_memory: as of ``Table``.
 
     >>> seen = isotherm.dedup.Seen()
     >>> seen(np.array([5, 6, 5], "u8")).tolist()
@@ -22,17 +23,30 @@ class Seen:
     [True, False]
     """
 
-    def __init__(self, key="u64", *, expected=0, memory=None, device="auto"):
-        self._table = Table(key, "u64", expected=expected, memory=memory, device=device)
+    def __init__(self, key="u64", *, expected=0, memory=None, device="auto",
+                 host_memory=None):
+        self._table = Table(key, "u64", expected=expected, memory=memory, device=device,
+                            host_memory=host_memory)
 
     def __call__(self, keys):
         return ~self._table.put_if_absent(keys, 0)
+
+    def new(self, keys):
+        """The keys that did not come before, each once, in their order: ``keys[~seen(keys)]``.
+
+        >>> isotherm.dedup.Seen().new(np.array([5, 6, 5], "u8")).tolist()
+        [5, 6]
+        """
+        if isinstance(keys, np.ndarray):
+            return self._table._put_new(keys)
+        return keys[~self(keys)]
 
     def __len__(self):
         return len(self._table)
 
 
-def unique(batches, key="u64", *, expected=0, memory=None, device="auto"):
+def unique(batches, key="u64", *, expected=0, memory=None, device="auto",
+           host_memory=None):
     """The keys of each batch that came in none before, each once, in the order in which they came.
 
     Args:
@@ -44,10 +58,11 @@ def unique(batches, key="u64", *, expected=0, memory=None, device="auto"):
     >>> isotherm.dedup.unique(np.array([3, 1, 3], "u8")).tolist()
     [3, 1]
     """
-    seen = Seen(key, expected=expected, memory=memory, device=device)
+    seen = Seen(key, expected=expected, memory=memory, device=device,
+                host_memory=host_memory)
     if isinstance(batches, np.ndarray):
-        return batches[~seen(batches)]
-    return (batch[~seen(batch)] for batch in batches)
+        return seen.new(batches)
+    return map(seen.new, batches)
 
 
 class Join:
@@ -63,8 +78,10 @@ class Join:
     ([0, 2], [1.5, 0.5])
     """
 
-    def __init__(self, value, key="u64", *, expected=0, memory=None, device="auto"):
-        self.table = Table(key, value, expected=expected, memory=memory, device=device)
+    def __init__(self, value, key="u64", *, expected=0, memory=None, device="auto",
+                 host_memory=None):
+        self.table = Table(key, value, expected=expected, memory=memory, device=device,
+                           host_memory=host_memory)
 
     def build(self, keys, values):
         """Adds rows to join with."""

@@ -39,6 +39,8 @@ class Backend {
   virtual uint64_t get(const uint64_t* keys, size_t n, void* rows, uint8_t* found) = 0;
   // The writes; columns as RowRequests has them.
   virtual BackendResult run(const RowRequests& requests) = 0;
+  // As GpuTable has it; values have 8 bytes. Returns in `found` how many keys are new.
+  virtual BackendResult put_new(const uint64_t* keys, size_t n, uint64_t* to);
   virtual uint64_t scan(uint64_t cursor, uint64_t count,
                         const std::function<void(uint64_t key, const void* row)>& visit) = 0;
   // Null where it is a table of the host.

@@ -11,6 +11,7 @@
 #include "arrays.h"
 #include "byte_columns.h"
 #include "gpu_loader.h"
+#include "isotherm/batch.h"
 #include "isotherm/status.h"
 #include "module.h"
 
@@ -40,7 +41,13 @@ struct Found {
   std::vector<uint8_t> found;
   std::vector<int64_t> offsets;
   std::vector<char> bytes;
+  std::vector<uint64_t> versions;  // where they are asked for
 
+  nb::object value(size_t i) const {
+    if (found[i] != 1) return nb::none();
+    const std::string_view its = (*this)[i];
+    return nb::bytes(its.data(), its.size());
+  }
   std::string_view operator[](size_t i) const {
     return {bytes.data() + offsets[i], static_cast<size_t>(offsets[i + 1] - offsets[i])};
   }
@@ -78,17 +85,16 @@ class GpuByteTable {
   }
 
   nb::object get_many(nb::handle keys_given) {
-    const Found found = gets(keys_given);
-    nb::list values;
-    for (size_t i = 0; i < found.found.size(); ++i) {
-      const std::string_view value = found[i];
-      if (found.found[i] != 1) {
-        values.append(nb::none());
-      } else {
-        values.append(nb::bytes(value.data(), value.size()));
-      }
-    }
-    return values;
+    return listed(gets(keys_given));
+  }
+
+  // As of a Store: values, and the version of each key, 0 where it is absent.
+  nb::object get_versions(nb::handle keys_given) {
+    const Found found = gets(keys_given, true);
+    nb::object versions = new_array(column_shape(found.versions.size()), NPY_ULONG);
+    std::copy(found.versions.begin(), found.versions.end(),
+              static_cast<uint64_t*>(PyArray_DATA(as_array(versions))));
+    return nb::make_tuple(listed(found), versions);
   }
 
   nb::object get_rows(nb::handle keys_given, nb::handle out) {
@@ -113,17 +119,33 @@ class GpuByteTable {
   // Statuses, a byte a row.
   nb::object put_many(nb::handle keys_given, nb::handle values_given, uint16_t options,
                       int64_t expiry, nb::handle versions) {
-    if (options != 0 || expiry != 0 || !versions.is_none()) {
-      refuse("put_if_absent, get_or_put, compare_and_swap and add");
+    if (expiry != 0) refuse("expiry");
+    DeviceOp op = DeviceOp::put;
+    const uint64_t* expected = nullptr;
+    if ((options & option::if_absent) != 0) op = DeviceOp::put_if_absent;
+    if ((options & option::if_version) != 0) {
+      op = DeviceOp::put_if_version;
+      if (!PyArray_Check(versions.ptr()) || !PyArray_ISCARRAY_RO(as_array(versions)) ||
+          PyArray_TYPE(as_array(versions)) != NPY_ULONG ||
+          static_cast<size_t>(PyArray_SIZE(as_array(versions))) != nb::len(keys_given)) {
+        throw nb::value_error("versions must be a uint64 array with one for each key");
+      }
+      expected = static_cast<const uint64_t*>(PyArray_DATA(as_array(versions)));
     }
     const ByteColumn keys(keys_given, "keys");
     const ByteColumn values(values_given, "values");
     if (values.size() != keys.size()) throw nb::value_error("put: wants a value for each key");
     const JoinedBytes joined(values);
-    return replies(keys, &joined, DeviceOp::put, [](uint8_t reply) {
-      if (reply == reply_retry) return static_cast<int>(Status::out_of_memory);
-      return static_cast<int>(reply == reply_refused ? Status::too_large : Status::ok);
-    });
+    return replies(
+        keys, &joined, op,
+        [op](uint8_t reply) {
+          if (reply == reply_retry) return static_cast<int>(Status::out_of_memory);
+          if (reply == reply_refused) return static_cast<int>(Status::too_large);
+          const bool done = op == DeviceOp::put ||
+                            reply == static_cast<uint8_t>(op == DeviceOp::put_if_version);
+          return static_cast<int>(done ? Status::ok : Status::condition_failed);
+        },
+        expected);
   }
 
   nb::object erase_many(nb::handle keys_given, nb::handle /*versions*/) {
@@ -134,7 +156,6 @@ class GpuByteTable {
   }
 
   nb::object scan(uint64_t /*cursor*/, uint64_t /*count*/) { refuse("items, save and pickle"); }
-  nb::object get_versions(nb::handle /*keys*/) { refuse("compare_and_swap and add"); }
 
  private:
   DeviceItemStats stats() const {
@@ -142,8 +163,14 @@ class GpuByteTable {
     return items_->stats();
   }
 
+  static nb::object listed(const Found& found) {
+    nb::list values;
+    for (size_t i = 0; i < found.found.size(); ++i) values.append(found.value(i));
+    return values;
+  }
+
   // With room for a guess at the values; where that is too little, once more with what is needed.
-  Found gets(nb::handle keys_given) {
+  Found gets(nb::handle keys_given, bool with_versions = false) {
     const ByteColumn column(keys_given, "keys");
     const JoinedBytes keys(column);
     Found reply;
@@ -154,6 +181,10 @@ class GpuByteTable {
     requests.keys = keys.view();
     requests.replies.found = reply.found.data();
     requests.replies.offsets = reply.offsets.data();
+    if (with_versions) {
+      reply.versions.resize(column.size());
+      requests.replies.versions = reply.versions.data();
+    }
     const GilReleased released(GilReleased::worth_bytes);
     for (uint64_t room = room_.load(std::memory_order_relaxed) * column.size() + 64;;) {
       reply.bytes.resize(room);
@@ -169,7 +200,7 @@ class GpuByteTable {
 
   template <class Meaning>
   nb::object replies(const ByteColumn& column, const JoinedBytes* values, DeviceOp op,
-                     Meaning&& meaning) {
+                     Meaning&& meaning, const uint64_t* versions = nullptr) {
     const JoinedBytes keys(column);
     const bool is_mask = op == DeviceOp::get;
     nb::object array = new_array(column_shape(column.size()), is_mask ? NPY_BOOL : NPY_UBYTE);
@@ -179,6 +210,7 @@ class GpuByteTable {
     requests.op = op;
     requests.keys = keys.view();
     if (values != nullptr) requests.values = values->view();
+    requests.versions = versions;
     requests.replies.found = found;
     const GilReleased released(GilReleased::worth_bytes);
     items_->run_host(requests);

@@ -35,6 +35,10 @@ class GpuBackend final : public Backend {
     const RowHandle::Result result = table_->run_host(requests);
     return {result.found, result.refused};
   }
+  BackendResult put_new(const uint64_t* keys, size_t n, uint64_t* to) override {
+    const GpuTable::New result = table_->put_new({keys, n}, to);
+    return {result.keys, result.refused};
+  }
   uint64_t scan(uint64_t cursor, uint64_t count,
                 const std::function<void(uint64_t key, const void* row)>& visit) override {
     return table_->scan(cursor, count, visit);
@@ -44,6 +48,13 @@ class GpuBackend final : public Backend {
  private:
   std::unique_ptr<GpuTable> table_;
 };
+
+uint64_t array_bytes(nb::handle array) {
+  if (!PyArray_Check(array.ptr()) || !PyArray_ISCARRAY(as_array(array))) {
+    throw nb::type_error("wants a NumPy array in C order");
+  }
+  return static_cast<uint64_t>(PyArray_NBYTES(as_array(array)));
+}
 
 // Loads the library at `path`; where `driver` is not empty, that must be there first. An empty
 // string, or why it cannot be used.
@@ -84,6 +95,32 @@ void add_gpu(nb::module_& module) {
       "_gpu_wait",
       [](int gpu, GpuStream stream, GpuStream behind) { gpu_part().wait(gpu, stream, behind); },
       nb::arg("gpu"), nb::arg("stream"), nb::arg("behind"));
+  module.def(
+      "_gpu_finish",
+      [](int gpu, GpuStream stream) {
+        const GilReleased released(GilReleased::worth_bytes);
+        gpu_part().finish(gpu, stream);
+      },
+      nb::arg("gpu"), nb::arg("stream"));
+  // Between the memory of a GPU and an array of the host, whose bytes it has; they wait.
+  module.def(
+      "_gpu_read",
+      [](int gpu, uintptr_t from, nb::handle to, GpuStream stream) {
+        const uint64_t bytes = array_bytes(to);
+        const GilReleased released(GilReleased::worth_bytes);
+        gpu_part().to_host(gpu, PyArray_DATA(as_array(to)), reinterpret_cast<const void*>(from),
+                           bytes, stream);
+      },
+      nb::arg("gpu"), nb::arg("pointer"), nb::arg("array"), nb::arg("stream"));
+  module.def(
+      "_gpu_write",
+      [](int gpu, uintptr_t to, nb::handle from, GpuStream stream) {
+        const uint64_t bytes = array_bytes(from);
+        const GilReleased released(GilReleased::worth_bytes);
+        gpu_part().to_gpu(gpu, reinterpret_cast<void*>(to), PyArray_DATA(as_array(from)), bytes,
+                          stream);
+      },
+      nb::arg("gpu"), nb::arg("pointer"), nb::arg("array"), nb::arg("stream"));
   add_gpu_arrays(module);
 }
 

@@ -128,6 +128,24 @@ class RowBackend final : public Backend {
 
 }  // namespace
 
+BackendResult Backend::put_new(const uint64_t* keys, size_t n, uint64_t* to) {
+  std::array<uint8_t, rows_per_part> found;
+  BackendResult result;
+  for (size_t from = 0; from < n; from += rows_per_part) {
+    RowRequests part;
+    part.op = DeviceOp::put_if_absent;
+    part.keys = {keys + from, std::min(rows_per_part, n - from)};
+    part.rows = part.keys.data();  // any value
+    part.found = found.data();
+    result.refused += run(part).refused;
+    for (size_t i = 0; i < part.keys.size(); ++i) {
+      to[result.found] = part.keys[i];
+      result.found += static_cast<uint64_t>(found[i] == 0);
+    }
+  }
+  return result;
+}
+
 std::unique_ptr<Backend> make_host_backend(const BackendOptions& options) {
   if (options.words) return std::make_unique<WordBackend>(options);
   return std::make_unique<RowBackend>(options);

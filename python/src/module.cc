@@ -17,6 +17,7 @@ NB_MODULE(_core, module) {
   if (!import_numpy()) throw nanobind::python_error();
   isotherm::python::add_table(module);
   isotherm::python::add_store(module);
+  isotherm::python::add_feature_columns(module);
   isotherm::python::add_gpu(module);
   isotherm::python::add_gpu_items(module);
 }

@@ -7,6 +7,7 @@ namespace isotherm::python {
 
 void add_table(nanobind::module_& module);
 void add_store(nanobind::module_& module);
+void add_feature_columns(nanobind::module_& module);
 void add_gpu(nanobind::module_& module);
 void add_gpu_items(nanobind::module_& module);
 

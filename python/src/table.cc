@@ -178,6 +178,30 @@ class Table {
     return stored.give();
   }
 
+  // Puts keys that are missing, with any value, and gives these back, each once.
+  nb::object put_new(nb::handle keys_given) {
+    if (row_bytes_ != sizeof(uint64_t)) throw nb::type_error("values have 8 bytes here");
+    const Keys keys = keys_of(keys_given);
+    Shape shape;
+    shape.dims = 1;
+    shape.sizes[0] = static_cast<npy_intp>(keys.count());
+    Py_INCREF(key_dtype_.ptr());  // which PyArray_Empty takes
+    nb::object made = checked(PyArray_Empty(1, shape.sizes.data(), as_dtype(key_dtype_), 0));
+    BackendResult result;
+    {
+      const GilReleased released(work(keys));
+      result = backend_->put_new(keys.data(), keys.count(),
+                                 static_cast<uint64_t*>(PyArray_DATA(as_array(made))));
+    }
+    if (result.refused != 0) {
+      arrays_function("raise_full")(result.refused, keys.count(), memory());
+    }
+    shape.sizes[0] = static_cast<npy_intp>(result.found);
+    PyArray_Dims sizes{shape.sizes.data(), 1};
+    checked(PyArray_Resize(as_array(made), &sizes, 0, NPY_CORDER));
+    return made;
+  }
+
   // The rows before are asked for in the array that is given back, over the initial ones.
   nb::object get_or_put(nb::handle keys_given, nb::handle initial) {
     const Keys keys = keys_of(keys_given);
@@ -415,6 +439,7 @@ void add_table(nb::module_& module) {
       .def("get_or_put", &Table::get_or_put, nb::arg("keys"), nb::arg("initial"))
       .def("compare_and_swap", &Table::compare_and_swap, nb::arg("keys"), nb::arg("expected"),
            nb::arg("desired"))
+      .def("_put_new", &Table::put_new, nb::arg("keys"))
       .def("_scan", &Table::scan, nb::arg("cursor"), nb::arg("count"))
       .def("_run_on_gpu", &Table::run_on_gpu, nb::arg("verb"), nb::arg("place"), nb::arg("stream"),
            nb::arg("count"), nb::arg("columns"), nb::arg("raise_full"))

@@ -364,3 +364,32 @@ def test_rows_of_another_size_are_no_rows():
     table._core.put_many(["a"], ["12345"], 0, 0, None)
     with pytest.raises(ValueError, match="another size"):
         table.get(["a"])
+
+
+def test_features_of_rows_become_columns():
+    """Of isotherm/feast.py, which Feast is not needed for: rows of 8 bytes and entries of Protobuf."""
+    columns = isotherm._core._feature_columns
+    long = bytes([0x0A, 0xAC, 0x02]) + b"x" * 300  # a length of two bytes
+    rows = [(1_500_000).to_bytes(8, "little") + b"\n\x01a" + long, None,
+            (-1).to_bytes(8, "little", signed=True) + b"\n\x01c"]
+    one = b"\x1a\x08\x08\x01\x10\x80\xca\xb5\xee\x01"  # 1 s, 500,000,000 ns
+    before = b"\x1a\x11\x08" + b"\xff" * 9 + b"\x01\x10\x98\x8c\xeb\xdc\x03"  # -1 s, 999,999,000 ns
+
+    def column(values, statuses, times):
+        content = values + b"\x12" + bytes([len(statuses)]) + bytes(statuses) + times
+        size = bytes([len(content)]) if len(content) < 128 else bytes(
+            [len(content) % 128 + 128, len(content) // 128])
+        return b"\x12" + size + content
+
+    times = before + one + b"\x1a\x00" + one
+    assert columns(rows, [2, 0, 1, 0], [1, -1, 0]) == (
+        column(b"\n\0" + long + b"\n\0" + long, [3, 1, 3, 1], times)
+        + column(b"\n\0" * 4, [3] * 4, times)
+        + column(b"\n\x01c\n\x01a\n\0\n\x01a", [1, 1, 3, 1], times), 5)
+    assert columns([], [], []) == (b"", 0) and columns([], [], [0]) == (b"\x12\0", 0)
+    with pytest.raises(IndexError):
+        columns(rows, [3], [0])
+    for row in (b"short", bytes(8) + b"\n\x05abc", bytes(8) + b"\n", bytes(8) + b"\x12\0",
+                bytes(8) + b"\n" + b"\xff" * 9):
+        with pytest.raises(ValueError, match="damaged"):
+            columns([row], [0], [0])

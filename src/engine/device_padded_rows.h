@@ -101,6 +101,10 @@ class DevicePaddedRows final : public GpuTable {
     return refused;
   }
 
+  New put_new(std::span<const uint64_t> /*keys*/, uint64_t* /*to*/) override {
+    throw std::invalid_argument("values have 8 bytes here");
+  }
+
   bool can_scan() override { return true; }
   // The keys of a step, and then the rows of those that are still there.
   uint64_t scan(uint64_t cursor, uint64_t count,

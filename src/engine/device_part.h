@@ -106,6 +106,11 @@ class DevicePart final : public GpuPart {
                        device.wait(Gpu::stream(device, stream), event.get()),
                    "wait for a stream");
   }
+  void finish(int gpu, GpuStream stream) override {
+    const Keep keep;
+    Device& device = entered(gpu);
+    require_device(device.synchronize(Gpu::stream(device, stream)), "wait for a stream");
+  }
   int gpu_of(const void* at) override { return Gpu::gpu_of(at); }
   GpuStream make_stream(int gpu) override {
     const Keep keep;

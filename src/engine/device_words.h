@@ -12,10 +12,12 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
 #include "engine/device_calls.h"
+#include "engine/key_sieve.h"
 #include "gpu/split/split_table.h"
 #include "gpu/split/split_walk.h"
 
@@ -38,6 +40,8 @@ class DeviceWords final : public GpuTable {
   }
   ~DeviceWords() override {
     const Keep keep;
+    devices_[0]->enter();
+    sieve_.reset();
     table_.reset();
   }
 
@@ -65,6 +69,18 @@ class DeviceWords final : public GpuTable {
     std::unique_lock<std::mutex> lock(mutex_, std::defer_lock);
     if (its.requests.op != DeviceOp::get) lock.lock();
     return run_device(its);
+  }
+
+  New put_new(std::span<const uint64_t> keys, uint64_t* to) override {
+    if (row_bytes_ != sizeof(uint64_t)) throw std::invalid_argument("values have 8 bytes here");
+    if (keys.empty()) return {};
+    const Keep keep;
+    const std::lock_guard lock(sieve_mutex_);
+    if (!sieve_) {
+      require_device(devices_[0]->enter(), "choose the GPU");
+      sieve_.emplace(*devices_[0]);
+    }
+    return sieve_->run(*this, keys, to);
   }
 
   bool can_scan() override { return SplitWalk<Device>(*table_).allowed(); }
@@ -212,6 +228,8 @@ class DeviceWords final : public GpuTable {
   std::mutex mutex_;  // of calls with writes
   std::optional<SplitTable<Device>> table_;
   std::optional<Shortages<Device>> shortages_;
+  std::mutex sieve_mutex_;  // of the next
+  std::optional<KeySieve<Gpu>> sieve_;
 };
 
 }  // namespace isotherm

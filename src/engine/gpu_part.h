@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "isotherm/device_item_table.h"
@@ -63,6 +64,15 @@ class GpuTable {
   virtual DeviceTableStats stats() = 0;
   virtual RowHandle::Result run_host(const RowRequests& requests) = 0;
   virtual uint64_t run(const GpuCall& call) = 0;
+
+  struct New {
+    uint64_t keys = 0;
+    uint64_t refused = 0;
+  };
+  // Puts zeros under those keys that are missing, and writes these to `to`, which has room for all,
+  // each once and in their order. Both are in host memory; values have 8 bytes.
+  virtual New put_new(std::span<const uint64_t> keys, uint64_t* to) = 0;
+
   // False where entries lie on the host: then a walk would miss those that move.
   virtual bool can_scan() = 0;
   virtual uint64_t scan(uint64_t cursor, uint64_t count,
@@ -93,6 +103,8 @@ class GpuPart {
   virtual void to_host(int gpu, void* to, const void* from, uint64_t bytes, GpuStream stream) = 0;
   // What is queued in `stream` from now on begins when what is queued in `behind` has ended.
   virtual void wait(int gpu, GpuStream stream, GpuStream behind) = 0;
+  // Returns when what is queued in the stream has ended.
+  virtual void finish(int gpu, GpuStream stream) = 0;
   // Whose memory it is; -1: no GPU's.
   virtual int gpu_of(const void* at) = 0;
   // A stream that lasts as long as the program.
@@ -101,6 +113,6 @@ class GpuPart {
 
 // The part for NVIDIA's GPUs; what the library of Python's extension gives its loader.
 GpuPart& cuda_gpu_part();
-inline constexpr const char* gpu_part_entry = "isotherm_gpu_part_1";
+inline constexpr const char* gpu_part_entry = "isotherm_gpu_part_2";
 
 }  // namespace isotherm
