@@ -119,9 +119,11 @@ void run_files(const Call& call) {
 
 volatile std::sig_atomic_t interrupted = 0;
 
-void listen(const Call& call) {
+void listen(Call call) {
   constexpr int patience_ms = 100;
   net::UdpFrames frames(call.address, call.packets.port);
+  call.packets.port = frames.port();
+  std::cout << "UDP port " << frames.port() << " at " << call.address << std::endl;
   std::signal(SIGINT, [](int) { interrupted = 1; });
   std::signal(SIGTERM, [](int) { interrupted = 1; });
   answer_all(call, frames, [&](bool idle) {

@@ -38,7 +38,8 @@ void ItemCommands::run(std::string_view text, int64_t now_ms, std::string& reply
     MemcachedParser::Turn turn{
         .now_ms = now_ms, .rows_left = most_rows_at_once, .batch = batch, .answers = answers};
     turn.flushes = false;
-    taken += parser.parse(text.substr(taken), turn);
+    const size_t more = parser.parse(text.substr(taken), turn);
+    taken += more;
     refuse(answers, batch);
     values_.clear();
     for (Batch::Row row = 0; row < batch.size(); ++row) run_row(batch, row, now_ms);
@@ -46,7 +47,7 @@ void ItemCommands::run(std::string_view text, int64_t now_ms, std::string& reply
       write_answer(answer, batch, counters_, output);
     }
     rows += batch.size();
-    goes_on = parser.stopped_early() && !parser.closing() && taken < text.size();
+    goes_on = more != 0 && parser.stopped_early() && !parser.closing() && taken < text.size();
     if (output.size() > longest_reply || (goes_on && rows >= most_rows)) {
       reply = too_much_text;
       return;

@@ -11,6 +11,16 @@ namespace {
 
 constexpr std::string_view too_long_text = "SERVER_ERROR reply too large for UDP\r\n";
 
+std::string_view datagram_of(const RequestFrame& request, std::string_view frame) {
+  return frame.substr(request.datagram_at(), request.datagram_bytes);
+}
+
+// Whether it is of the text protocol; others' servers must not get errors that they answer.
+bool is_text(const RequestFrame& request, std::string_view frame) {
+  UdpFrame header;
+  return UdpFrame::read(datagram_of(request, frame), header) == UdpFrame::Fault::none;
+}
+
 }  // namespace
 
 PacketServer::PacketServer(PacketDevice& device, FrameSource& source, const Clock& clock,
@@ -109,6 +119,9 @@ void PacketServer::answer(const Channel& channel, const PacketSlots& slots, uint
   // What the device has answered needs no second look but at whose it is.
   RequestFrame request = answered ? RequestFrame::of_get(frame.data())
                                   : RequestFrame::read(frame.data(), bytes, device_.options().port);
+  if (!answered && is_request(request.kind) && !is_text(request, frame)) {
+    request.kind = FrameKind::foreign;
+  }
   if (!answered && !is_request(request.kind)) {
     ++counts_.dropped[static_cast<size_t>(request.kind)];
     return;
@@ -128,7 +141,7 @@ void PacketServer::answer(const Channel& channel, const PacketSlots& slots, uint
 
 void PacketServer::run(const RequestFrame& request, std::string_view frame) {
   ++counts_.by_cpu;
-  const std::string_view datagram = frame.substr(request.datagram_at(), request.datagram_bytes);
+  const std::string_view datagram = datagram_of(request, frame);
   commands_.run(datagram.substr(RequestFrame::header_bytes), clock_.now_ms(), reply_);
   const uint64_t times = device_.options().amplification;
   const auto is_bounded = [&](size_t reply_bytes) {
@@ -143,7 +156,7 @@ void PacketServer::send(const RequestFrame& request, std::string_view frame,
                         std::string_view text) {
   char* const packet = reinterpret_cast<char*>(packet_.data());
   UdpFrame header;
-  UdpFrame::read(frame.substr(request.datagram_at(), request.datagram_bytes), header);
+  UdpFrame::read(datagram_of(request, frame), header);
   header.count = static_cast<uint16_t>(UdpFrame::datagrams(text.size()));
   char* const datagram = packet + ReplyFrame::packet_at(request.v6) + RequestFrame::udp_bytes;
   for (size_t at = 0; at < text.size(); at += UdpFrame::payload_bytes, ++header.number) {

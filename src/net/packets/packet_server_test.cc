@@ -170,14 +170,15 @@ TEST_F(Packets, ADatagramHasFewRequests) {
 TEST_F(Packets, FaultyFramesAreCountedAndNotAnswered) {
   std::string wrong = build({});
   wrong.back() = 'x';
-  source.waiting = {wrong, build({.to_port = 80}), "short", std::string(1000, '\2')};
+  source.waiting = {wrong, build({.to_port = 80}), "short", std::string(1000, '\2'),
+                    build({.text = "\x80\1\r\n"})};
   source.closed = true;
   while (server->turn()) {
   }
   EXPECT_TRUE(source.replies.empty());
   const auto& dropped = server->counts().dropped;
   EXPECT_EQ(dropped[static_cast<size_t>(FrameKind::checksum)], 1u);
-  EXPECT_EQ(dropped[static_cast<size_t>(FrameKind::foreign)], 2u);
+  EXPECT_EQ(dropped[static_cast<size_t>(FrameKind::foreign)], 3u);
   EXPECT_EQ(dropped[static_cast<size_t>(FrameKind::lengths)], 1u);
 }
 
