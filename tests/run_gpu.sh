@@ -20,6 +20,11 @@ ISOTHERM_TEST_GPU=$(find /dev -maxdepth 1 -name "nvidia[0-9]*" | wc -l)
 export ISOTHERM_TEST_GPU
 build/release/isotherm-unit-tests --gtest_brief=1 --gtest_filter='Gpu/*'
 build/release/isotherm-script-tests --gtest_brief=1 --gtest_filter='Gpu*'
+if [[ -x build/release/isotherm-packets ]]; then
+  tests/cuda/check_packets.py
+else
+  echo "packets: skipped: no isotherm-packets in build/release"
+fi
 if build/venv/bin/python -c 'import numpy, nanobind' 2>/dev/null; then
   tests/run_gpu_python.sh
 else

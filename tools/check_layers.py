@@ -24,7 +24,7 @@ LAYERS = ["base", "command", "items", "index", "hot", "router", "gpu", "executor
 NESTED = {"executor": ["", "values", "run", "host", "device", "upkeep"],
           "gpu": ["platform", "kernel", "batch", "express", "table", "transfer", "split", "rows",
                   "items", "udp", "store"],
-          "net": ["", "resp", "memcached", "udp", "loop"]}
+          "net": ["", "resp", "memcached", "udp", "packets", "loop"]}
 TEST_SUPPORT = ["device_checks", "fake_device", "models"]  # folders of tests/
 MAX_LINES = 500
 MIN_ESSAY_WORDS = 8

@@ -184,6 +184,7 @@ class DeviceItemTable {
   DeviceItemStats stats();
 
  private:
+  friend class DevicePackets;  // engine/device_packets.h
   struct State;
   std::unique_ptr<State> state_;
 };

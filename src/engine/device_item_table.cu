@@ -1,7 +1,4 @@
-#include "engine/item_options.h"
-#include "gpu/items/device_item_store.h"
-#include "gpu/platform/cuda_device.cuh"
-#include "gpu/platform/cuda_setup.cuh"
+#include "engine/device_item_table_state.cuh"
 #include "isotherm/device_item_table.h"
 
 namespace isotherm {
@@ -35,11 +32,6 @@ DeviceItemRequests erases(uint64_t rows, DeviceBytes keys, uint8_t* found) {
 }
 
 }  // namespace
-
-struct DeviceItemTable::State : StoreOnGpu<DeviceItemStore<CudaDevice>> {
-  explicit State(const DeviceItemTableOptions& options)
-      : StoreOnGpu(options.device, device_item_options(options), options.expected_entries) {}
-};
 
 DeviceItemTable::DeviceItemTable(const DeviceItemTableOptions& options)
     : state_(std::make_unique<State>(options)) {}

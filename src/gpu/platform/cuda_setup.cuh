@@ -57,6 +57,7 @@ class StoreOnGpu {
   StoreOnGpu(const StoreOnGpu&) = delete;
   StoreOnGpu& operator=(const StoreOnGpu&) = delete;
 
+  CudaDevice& device() { return *device_; }
   // Throws DeviceError.
   template <class Work>
   decltype(auto) use(Work&& work) {

@@ -22,7 +22,8 @@ class PacketDevice {
 
   virtual const PacketOptions& options() const = 0;
   virtual const PacketSlots& slots(uint32_t channel) const = 0;
-  // Begins to answer the first `rows` frames of an idle channel; at `now_ms` items expire.
+  // Begins to answer the first `rows` frames, 1 at least, of an idle channel; at `now_ms` items
+  // expire.
   virtual void start(uint32_t channel, uint32_t rows, int64_t now_ms) = 0;
   virtual bool done(uint32_t channel) = 0;
   virtual void wait(uint32_t channel) = 0;

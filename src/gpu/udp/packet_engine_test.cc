@@ -1,15 +1,48 @@
 // Packets that the fake device answers.
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "device_checks/packet_checks.h"
 #include "device_checks/test_size.h"
 #include "fake_device/fake_device.h"
+#include "fake_device/fake_packets.h"
 
 namespace isotherm::packet_engine_test {
 namespace {
+
+class FakePackets final : public PacketDevice {
+ public:
+  FakePackets(uint64_t seed, const PacketOptions& options)
+      : device_(seed, uint64_t{1} << 29),
+        store_(device_, small_items(seed, 64)),
+        engine_(device_, store_, options) {}
+  ~FakePackets() override {
+    for (const std::string& error : device_.take_errors()) {
+      std::fprintf(stderr, "%s\n", error.c_str());
+      std::abort();
+    }
+  }
+  const PacketOptions& options() const override { return engine_.options(); }
+  const PacketSlots& slots(uint32_t channel) const override { return engine_.slots(channel); }
+  void start(uint32_t channel, uint32_t rows, int64_t now_ms) override {
+    engine_.start(channel, rows, now_ms);
+  }
+  bool done(uint32_t channel) override { return engine_.done(channel); }
+  void wait(uint32_t channel) override { engine_.wait(channel); }
+  uint64_t run_host(const DeviceItemRequests& requests) override {
+    return engine_.run_host(requests);
+  }
+
+ private:
+  FakeDevice device_;
+  DeviceItemStore<FakeDevice> store_;
+  PacketEngine<FakeDevice> engine_;
+};
 
 class PacketChecks : public ::testing::TestWithParam<DeviceItemCheck<FakeDevice>> {};
 
@@ -50,3 +83,11 @@ TEST(PacketEngine, OptionsStayWithinTheirLimits) {
 
 }  // namespace
 }  // namespace isotherm::packet_engine_test
+
+namespace isotherm {
+
+std::unique_ptr<PacketDevice> make_fake_packets(uint64_t seed, const PacketOptions& options) {
+  return std::make_unique<packet_engine_test::FakePackets>(seed, options);
+}
+
+}  // namespace isotherm

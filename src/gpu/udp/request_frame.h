@@ -80,16 +80,25 @@ struct RequestFrame {
     return request;
   }
 
+  // Where the headers of a frame lie that is known to be a get.
+  static RequestFrame of_get(const char* frame) {
+    RequestFrame request;
+    request.kind = FrameKind::get;
+    request.v6 = frame_bytes::number_at(frame + 12) == type_v6;
+    request.udp_at = ethernet_bytes + (request.v6 ? v6_bytes : v4_bytes);
+    return request;
+  }
+
  private:
   using Bytes = const char*;
+  static constexpr uint16_t type_v4 = 0x0800;
+  static constexpr uint16_t type_v6 = 0x86dd;
 
   ISOTHERM_HOST_DEVICE FrameKind read_ethernet(Bytes frame, uint32_t bytes, uint16_t port) {
     using namespace frame_bytes;
     if (bytes < ethernet_bytes) return FrameKind::lengths;
     constexpr uint8_t group = 1;
     if (((byte_at(frame) | byte_at(frame + 6)) & group) != 0) return FrameKind::foreign;
-    constexpr uint16_t type_v4 = 0x0800;
-    constexpr uint16_t type_v6 = 0x86dd;
     const uint16_t type = number_at(frame + 12);
     if (type == type_v4) return read_v4(frame, bytes, port);
     return type == type_v6 ? read_v6(frame, bytes, port) : FrameKind::foreign;

@@ -1,0 +1,36 @@
+// FrameSource: where raw frames come from, and where the replies go.
+//
+// Frames are Ethernet's (gpu/udp/request_frame.h). A source that gets less makes the rest up, and
+// takes it off again from the replies.
+//
+// Threads. One at a time.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace isotherm::net {
+
+class FrameSink {
+ public:
+  virtual void take(std::string_view frame) = 0;
+
+ protected:
+  ~FrameSink() = default;
+};
+
+class FrameSource {
+ public:
+  virtual ~FrameSource() = default;
+
+  // Gives `sink` the frames that are there, `most` at most; returns how many. Does not wait. A
+  // frame stays where it is until the next call.
+  virtual uint32_t receive(uint32_t most, FrameSink& sink) = 0;
+  // Whether no more will come.
+  virtual bool ended() const = 0;
+  // Sends a reply, at the latest by the next `flush`.
+  virtual void send(std::string_view frame) = 0;
+  virtual void flush() = 0;
+};
+
+}  // namespace isotherm::net

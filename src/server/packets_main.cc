@@ -1,0 +1,154 @@
+// isotherm-packets: answers memcached requests in raw frames by a GPU, from an empty table on: the
+// frames of a capture file (pcap, of Ethernet), whose replies go to another such file; or, with
+// --listen, the datagrams that come to that address, until it is interrupted.
+//
+//   isotherm-packets IN.pcap OUT.pcap [options]
+//   isotherm-packets --listen ADDRESS [options]
+//   options: --port N, --amplification N (0: replies of any length), --gpu N, --gpu-memory MB
+//
+// Whole gets of one key are answered by the GPU, all else by the CPU on the same table. Prints what
+// became of the frames. Exit status: 0 done, 1 a file or the GPU failed, 2 usage.
+
+#include <csignal>
+#include <cstdint>
+#include <cstdlib>
+#include <exception>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "engine/device_packets.h"
+#include "isotherm/device_item_table.h"
+#include "net/packets/frame_source.h"
+#include "net/packets/packet_server.h"
+#include "net/packets/pcap_frames.h"
+#include "net/packets/udp_frames.h"
+
+namespace {
+
+using namespace isotherm;
+
+constexpr int exit_usage = 2;
+constexpr int64_t timeout_us = 100;
+
+struct Call {
+  std::vector<std::string> files;
+  std::string address;  // to listen at
+  PacketOptions packets;
+  DeviceItemTableOptions table;
+};
+
+uint64_t number(const char* text, uint64_t most) {
+  char* end = nullptr;
+  const uint64_t value = std::strtoull(text, &end, 10);
+  if (*text < '0' || *text > '9' || *end != '\0' || value > most) {
+    throw std::invalid_argument(std::string(text) + " is no number up to " + std::to_string(most));
+  }
+  return value;
+}
+
+Call read_call(int argc, char** argv) {
+  Call call;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (!word.starts_with("--")) {
+      call.files.emplace_back(word);
+      continue;
+    }
+    if (i + 1 == argc) throw std::invalid_argument(std::string(word) + " needs a number");
+    const char* const text = argv[++i];
+    if (word == "--listen") {
+      call.address = text;
+    } else if (word == "--port") {
+      call.packets.port = static_cast<uint16_t>(number(text, 65'535));
+    } else if (word == "--amplification") {
+      call.packets.amplification = static_cast<uint32_t>(number(text, 1'000'000));
+    } else if (word == "--gpu") {
+      call.table.device = static_cast<int>(number(text, 1023));
+    } else if (word == "--gpu-memory") {
+      call.table.gpu_memory = number(text, uint64_t{1} << 40) * 1'000'000;
+    } else {
+      throw std::invalid_argument("no option " + std::string(word));
+    }
+  }
+  if (call.files.size() != (call.address.empty() ? 2 : 0)) {
+    throw std::invalid_argument("two files are needed, or an address and none");
+  }
+  return call;
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw std::runtime_error(path + ": cannot be read");
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void print(const net::PacketCounts& counts) {
+  uint64_t dropped = 0;
+  for (const uint64_t of_a_kind : counts.dropped) dropped += of_a_kind;
+  std::cout << counts.received << " frames in " << counts.batches
+            << " batches: " << counts.by_device << " answered by the GPU, " << counts.by_cpu
+            << " by the CPU (" << counts.overtaken << " of them gets behind such), " << dropped
+            << " dropped\n";
+}
+
+// Answers all frames of the source; after each turn `turned` is told whether nothing waits.
+template <class Turned>
+void answer_all(const Call& call, net::FrameSource& frames, Turned&& turned) {
+  DeviceItemTable table(call.table);
+  DevicePackets packets(table, call.packets);
+  const SystemClock clock;
+  net::PacketServer server(packets, frames, clock, timeout_us);
+  while (server.turn()) turned(server.idle());
+  print(server.counts());
+}
+
+void run_files(const Call& call) {
+  net::PcapFrames frames(read_file(call.files[0]));
+  answer_all(call, frames, [](bool) {});
+  std::ofstream file(call.files[1], std::ios::binary);
+  file << frames.replies() << std::flush;
+  if (!file) throw std::runtime_error(call.files[1] + ": cannot be written");
+}
+
+volatile std::sig_atomic_t interrupted = 0;
+
+void listen(Call call) {
+  constexpr int patience_ms = 100;
+  net::UdpFrames frames(call.address, call.packets.port);
+  call.packets.port = frames.port();
+  std::cout << "UDP port " << frames.port() << " at " << call.address << std::endl;
+  std::signal(SIGINT, [](int) { interrupted = 1; });
+  std::signal(SIGTERM, [](int) { interrupted = 1; });
+  answer_all(call, frames, [&](bool idle) {
+    if (idle) frames.wait(patience_ms);
+    if (interrupted != 0) frames.end();
+  });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Call call;
+  try {
+    call = read_call(argc, argv);
+  } catch (const std::invalid_argument& error) {
+    std::cerr << "isotherm-packets: " << error.what()
+              << "\nisotherm-packets IN.pcap OUT.pcap | --listen ADDRESS [--port N] "
+                 "[--amplification N] [--gpu N] [--gpu-memory MB]\n";
+    return exit_usage;
+  }
+  try {
+    call.address.empty() ? run_files(call) : listen(call);
+    return EXIT_SUCCESS;
+  } catch (const std::exception& error) {
+    std::cerr << "isotherm-packets: " << error.what() << "\n";
+    return EXIT_FAILURE;
+  }
+}
