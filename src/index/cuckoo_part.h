@@ -33,6 +33,7 @@ struct alignas(128) CuckooPart {
   static constexpr uint32_t entries = buckets * cells;
   static constexpr uint32_t most_steps = 16;
   static constexpr bool moves = true;
+  static constexpr bool by_time = false;  // whether requests have a time
 
   uint32_t version;
   uint32_t hand;
@@ -66,7 +67,7 @@ struct alignas(128) CuckooPart {
     for (uint32_t which = 0; which < 2; ++which) {
       const bool looks = part != nullptr && !place.found;
       if (!unit.vote(looks)) break;
-      const uint32_t first = spot.bucket[which] * cells;
+      const uint32_t first = (which == 0 ? spot.bucket[0] : spot.bucket[1]) * cells;
       uint64_t* bucket = looks ? part->cell[0] + first : nullptr;
       uint32_t candidates = mask_of(unit, bucket, matches);
       while (unit.vote(candidates != 0)) {
@@ -133,7 +134,8 @@ struct alignas(128) CuckooPart {
     return (used[number / 64] >> number % 64 & 1) != 0;
   }
 
-  // What a lookup reads first, and then.
+#if !defined(__CUDACC__)
+  // What a lookup on the host reads first, and then.
   ISOTHERM_INLINE static void prefetch(CuckooPart& part, uint64_t hash) {
     __builtin_prefetch(part.cell[hash % buckets]);
   }
@@ -149,6 +151,7 @@ struct alignas(128) CuckooPart {
     const uint32_t i = cache_internal::lowest(candidates);
     __builtin_prefetch(&part.entry[(part.cell[spot.bucket[0]][i] - 1) % entries]);
   }
+#endif
 
  private:
   static constexpr uint32_t none = ~uint32_t{0};
