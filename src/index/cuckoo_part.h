@@ -149,7 +149,8 @@ struct alignas(128) CuckooPart {
       return;
     }
     const uint32_t i = cache_internal::lowest(candidates);
-    __builtin_prefetch(&part.entry[(part.cell[spot.bucket[0]][i] - 1) % entries]);
+    const uint64_t cell = HostUnit::load(&part.cell[spot.bucket[0]][i]);
+    __builtin_prefetch(&part.entry[(cell - 1) % entries]);
   }
 #endif
 
