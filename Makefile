@@ -54,6 +54,7 @@ bench-peers: ## tables on a GPU beside those of others; HKV=FOLDER: a checkout o
 bench-gpu: ## the figures of GPU tables in docs/performance.md
 	@tools/compile_cuda.sh
 	@build/cuda/device_table_bench
+	@build/cuda/device_cache_bench
 	@build/cuda/device_growth_bench
 	@build/cuda/device_rows_bench
 	@build/cuda/device_express_bench

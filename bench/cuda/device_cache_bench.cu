@@ -42,6 +42,13 @@ __global__ void count_replies(const uint64_t* keys, const uint64_t* stored, cons
   }
 }
 
+__global__ void triple(const uint64_t* keys, uint64_t* values) {
+  const uint64_t stride = uint64_t{gridDim.x} * blockDim.x;
+  for (uint64_t i = uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < rows; i += stride) {
+    values[i] = keys[i] * 3;
+  }
+}
+
 class Bench {
  public:
   explicit Bench(const Parameters& parameters)
@@ -112,13 +119,6 @@ class Bench {
                 known / static_cast<double>(entries));
     std::fflush(stdout);
     if (stats.entries + stats.evictions != entries) ++wrong_;
-  }
-
-  static __global__ void triple(const uint64_t* keys, uint64_t* values) {
-    const uint64_t stride = uint64_t{gridDim.x} * blockDim.x;
-    for (uint64_t i = uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < rows; i += stride) {
-      values[i] = keys[i] * 3;
-    }
   }
 
   // New keys that each evict one.

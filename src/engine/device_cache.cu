@@ -37,6 +37,7 @@ FixedDeviceOptions table_options(const DeviceCacheOptions& options) {
   table.gpu_memory = options.gpu_memory;
   table.seed = seed_or_random(options.hash_seed);
   table.entries = options.entries;
+  table.tries.when = TryPuts::never;  // no lane claims a place
   return table;
 }
 

@@ -154,11 +154,11 @@ TEST(CuckooPart, AMissIsBelievedOnlyIfNoCellMoved) {
   for (const bool looks_again : {false, true}) {
     Cuckoo its;
     while (its.tally.entries < 500) its.put(random(), 5);
-    for (int i = 0; i < 200; ++i) {
+    for (int i = 0; i < 500; ++i) {
       std::vector<uint64_t> keys = its.list();
       std::swap(keys[0], keys[random() % keys.size()]);
       const auto churn = [&] {
-        for (int k = 0; k < 10; ++k) its.erase(keys[1 + random() % (keys.size() - 1)]);
+        for (int k = 0; k < 60; ++k) its.erase(keys[1 + random() % (keys.size() - 1)]);
         while (its.tally.entries < 500) its.put(random(), 5);
       };
       InterruptedUnit::loads = 8 + (looks_again ? 1 : 0);  // behind the first bucket
@@ -174,7 +174,7 @@ TEST(CuckooPart, AMissIsBelievedOnlyIfNoCellMoved) {
       }
     }
   }
-  EXPECT_GT(missed, 0u) << "no cell moved behind a reader";
+  EXPECT_GT(missed, 2u) << "no cell moved behind a reader";
 }
 
 TEST(SetPart, EvictsTheLeastRecentlyUsed) {
@@ -209,7 +209,8 @@ TEST(SetPart, ABatchInAnyOrderLeavesWhatItsArrivalOrderLeaves) {
   for (int batch = 0; batch < 200; ++batch) {
     std::vector<std::pair<uint64_t, uint64_t>> puts;
     std::set<uint64_t> hashes;
-    while (hashes.size() < 1 + random() % 40) hashes.insert(random() % 60);
+    const uint64_t rows = 1 + random() % 40;
+    while (hashes.size() < rows) hashes.insert(random() % 60);
     for (const uint64_t hash : hashes) puts.emplace_back(0, hash);
     std::shuffle(puts.begin(), puts.end(), random);
     for (auto& put : puts) put.first = ++time;

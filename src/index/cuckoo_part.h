@@ -33,13 +33,14 @@ struct alignas(128) CuckooPart {
   static constexpr uint32_t entries = buckets * cells;
   static constexpr uint32_t most_steps = 16;
   static constexpr bool moves = true;
+  static constexpr bool by_time = false;  // whether requests have a time
 
   uint32_t version;
   uint32_t hand;
   uint64_t full;
   uint64_t unused[6];
   uint64_t used[entries / 64];
-  uint64_t cell[buckets][cells];
+  uint64_t cell[entries];  // bucket by bucket
   Pair entry[entries];
 
   struct Spot {
@@ -66,8 +67,8 @@ struct alignas(128) CuckooPart {
     for (uint32_t which = 0; which < 2; ++which) {
       const bool looks = part != nullptr && !place.found;
       if (!unit.vote(looks)) break;
-      const uint32_t first = spot.bucket[which] * cells;
-      uint64_t* bucket = looks ? part->cell[0] + first : nullptr;
+      const uint32_t first = (which == 0 ? spot.bucket[0] : spot.bucket[1]) * cells;
+      uint64_t* bucket = looks ? part->cell + first : nullptr;
       uint32_t candidates = mask_of(unit, bucket, matches);
       while (unit.vote(candidates != 0)) {
         if (candidates == 0) continue;
@@ -90,7 +91,7 @@ struct alignas(128) CuckooPart {
                                                          const CachePlace& place, uint64_t /*time*/,
                                                          uint64_t /*slack*/) {
     if ((place.seen & mark) != 0 || !unit.leads()) return;
-    Unit::compare_exchange(part.cell[0] + place.cell, place.seen, place.seen | mark);
+    Unit::compare_exchange(part.cell + place.cell, place.seen, place.seen | mark);
   }
 
   // The rest under the lock. `pair` is of a key that is absent.
@@ -110,19 +111,19 @@ struct alignas(128) CuckooPart {
       ++tally.entries;
     } else {
       at = victim(unit, part, spot);
-      entry = entry_of(Unit::load(part.cell[0] + at));
+      entry = entry_of(Unit::load(part.cell + at));
       ++tally.evicted;
     }
     if (!unit.leads()) return;
     store_pair(&part.entry[entry], pair);
-    Unit::store(part.cell[0] + at, uint64_t{spot.signature} << 32 | (entry + 1));
+    Unit::store(part.cell + at, uint64_t{spot.signature} << 32 | (entry + 1));
   }
 
   template <class Unit>
   ISOTHERM_HOST_DEVICE static void erase(const Unit& unit, CuckooPart& part,
                                          const CachePlace& place) {
     if (!unit.leads()) return;
-    Unit::store(part.cell[0] + place.cell, uint64_t{0});
+    Unit::store(part.cell + place.cell, uint64_t{0});
     Unit::store(&part.full, Unit::load(&part.full) & ~(uint64_t{1} << place.cell / cells));
     uint64_t* used = &part.used[place.entry / 64];
     Unit::store(used, Unit::load(used) & ~(uint64_t{1} << place.entry % 64));
@@ -133,22 +134,25 @@ struct alignas(128) CuckooPart {
     return (used[number / 64] >> number % 64 & 1) != 0;
   }
 
-  // What a lookup reads first, and then.
+#if !defined(__CUDACC__)
+  // What a lookup on the host reads first, and then.
   ISOTHERM_INLINE static void prefetch(CuckooPart& part, uint64_t hash) {
-    __builtin_prefetch(part.cell[hash % buckets]);
+    __builtin_prefetch(part.cell + hash % buckets * cells);
   }
   ISOTHERM_INLINE static void prefetch_entry(CuckooPart& part, uint64_t hash) {
     const Spot spot = CuckooPart::spot(hash);
-    const uint32_t candidates = mask_of(HostUnit(), part.cell[spot.bucket[0]], [&](uint64_t its) {
-      return static_cast<uint32_t>(its >> 32) == spot.signature;
-    });
+    const uint32_t candidates =
+        mask_of(HostUnit(), part.cell + spot.bucket[0] * cells,
+                [&](uint64_t its) { return static_cast<uint32_t>(its >> 32) == spot.signature; });
     if (candidates == 0) {
-      __builtin_prefetch(part.cell[spot.bucket[1]]);
+      __builtin_prefetch(part.cell + spot.bucket[1] * cells);
       return;
     }
     const uint32_t i = cache_internal::lowest(candidates);
-    __builtin_prefetch(&part.entry[(part.cell[spot.bucket[0]][i] - 1) % entries]);
+    const uint64_t cell = HostUnit::load(&part.cell[spot.bucket[0] * cells + i]);
+    __builtin_prefetch(&part.entry[(cell - 1) % entries]);
   }
+#endif
 
  private:
   static constexpr uint32_t none = ~uint32_t{0};
@@ -198,7 +202,8 @@ struct alignas(128) CuckooPart {
   template <class Unit>
   ISOTHERM_HOST_DEVICE static uint32_t empty_cell(const Unit& unit, CuckooPart& part,
                                                   uint32_t bucket, uint32_t signature) {
-    const uint32_t empty = mask_of(unit, part.cell[bucket], [](uint64_t its) { return its == 0; });
+    const uint32_t empty =
+        mask_of(unit, part.cell + bucket * cells, [](uint64_t its) { return its == 0; });
     const uint32_t preferred = signature >> 29;
     const uint32_t turned = (empty | empty << cells) >> preferred;
     unit.sync();
@@ -242,14 +247,14 @@ struct alignas(128) CuckooPart {
     uint32_t count = 2;
     for (uint32_t at = 0; at < count; ++at) {
       const uint32_t bucket = steps[at].bucket;
-      const uint32_t ends = mask_of(unit, part.cell[bucket], [&](uint64_t its) {
+      const uint32_t ends = mask_of(unit, part.cell + bucket * cells, [&](uint64_t its) {
         return is_open(full, other_bucket(bucket, its));
       });
       if (ends != 0) {
         return move_along(unit, part, steps, at, cache_internal::lowest(ends), tally);
       }
       for (uint32_t i = 0; i < cells && count < most_steps; ++i) {
-        const uint32_t next = other_bucket(bucket, Unit::load(&part.cell[bucket][i]));
+        const uint32_t next = other_bucket(bucket, Unit::load(&part.cell[bucket * cells + i]));
         if ((seen >> next & 1) != 0) continue;
         seen |= uint64_t{1} << next;
         steps[count++] = {static_cast<uint8_t>(next), static_cast<uint8_t>(at),
@@ -266,18 +271,18 @@ struct alignas(128) CuckooPart {
                                                   const Step* steps, uint32_t step, uint32_t cell,
                                                   CacheTally& tally) {
     uint32_t from = steps[step].bucket * cells + cell;
-    uint64_t moved = Unit::load(part.cell[0] + from);
+    uint64_t moved = Unit::load(part.cell + from);
     uint32_t to = empty_cell(unit, part, other_bucket(steps[step].bucket, moved),
                              static_cast<uint32_t>(moved >> 32));
     for (;;) {
-      if (unit.leads()) Unit::store(part.cell[0] + to, moved);
+      if (unit.leads()) Unit::store(part.cell + to, moved);
       ++tally.moved;
       if (steps[step].from == 0xff) return from;
       to = from;
       cell = steps[step].cell;
       step = steps[step].from;
       from = steps[step].bucket * cells + cell;
-      moved = Unit::load(part.cell[0] + from);
+      moved = Unit::load(part.cell + from);
     }
   }
 
@@ -287,8 +292,8 @@ struct alignas(128) CuckooPart {
                                               const Spot& spot) {
     constexpr uint32_t all = 2 * cells;
     const auto marked = [](uint64_t its) { return (its & mark) != 0; };
-    const uint32_t marks = mask_of(unit, part.cell[spot.bucket[0]], marked) |
-                           mask_of(unit, part.cell[spot.bucket[1]], marked) << cells;
+    const uint32_t marks = mask_of(unit, part.cell + spot.bucket[0] * cells, marked) |
+                           mask_of(unit, part.cell + spot.bucket[1] * cells, marked) << cells;
     const uint32_t hand = Unit::load(&part.hand) % all;
     const uint32_t turned = ~((marks | marks << all) >> hand) & ((1u << all) - 1);
     const uint32_t passed = turned != 0 ? cache_internal::lowest(turned) : all;
@@ -302,7 +307,7 @@ struct alignas(128) CuckooPart {
   }
   template <class Unit>
   ISOTHERM_HOST_DEVICE static void unmark(CuckooPart& part, const Spot& spot, uint32_t at) {
-    uint64_t* cell = &part.cell[spot.bucket[at / cells % 2]][at % cells];
+    uint64_t* cell = &part.cell[spot.bucket[at / cells % 2] * cells + at % cells];
     Unit::store(cell, Unit::load(cell) & ~mark);
   }
 };

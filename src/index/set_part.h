@@ -26,6 +26,7 @@ namespace isotherm {
 struct alignas(32) SetPart {
   static constexpr uint32_t entries = 16;
   static constexpr bool moves = false;
+  static constexpr bool by_time = true;
 
   uint32_t version;
   uint32_t unused;
@@ -96,6 +97,8 @@ struct alignas(32) SetPart {
     return (tags[number / 8] >> number % 8 * 8 & 0xff) != 0;
   }
 
+#if !defined(__CUDACC__)
+  // What a lookup on the host reads first, and then.
   ISOTHERM_INLINE static void prefetch(SetPart& part, uint64_t /*hash*/) {
     __builtin_prefetch(&part);
     __builtin_prefetch(&part.stamp[entries - 1]);
@@ -105,6 +108,7 @@ struct alignas(32) SetPart {
     uint64_t high = equal_bytes(HostUnit::load(&part.tags[1]), tag_of(hash));
     if ((low | high) != 0) __builtin_prefetch(&part.entry[take_way(low, high)]);
   }
+#endif
 
  private:
   static constexpr uint32_t latest = ~uint32_t{0};
@@ -120,10 +124,11 @@ struct alignas(32) SetPart {
     return ~(((x & low_bits) + low_bits) | x | low_bits);
   }
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static uint32_t take_way(uint64_t& low, uint64_t& high) {
-    uint64_t& from = low != 0 ? low : high;
-    const uint32_t way = cache_internal::lowest(from) / 8 + (low != 0 ? 0 : 8);
-    from &= from - 1;
-    return way;
+    const bool is_low = low != 0;
+    const uint64_t from = is_low ? low : high;
+    low = is_low ? from & (from - 1) : 0;
+    high = is_low ? high : from & (from - 1);
+    return cache_internal::lowest(from) / 8 + (is_low ? 0 : 8);
   }
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static uint32_t since(uint64_t time, uint64_t base) {
     if (time <= base) return 0;

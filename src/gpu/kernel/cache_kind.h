@@ -173,9 +173,10 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE CachePlace find_cached(const TileLanes<Lane
     for (uint32_t first = 0; first < rows_per_tile; first += units) {
       const uint32_t owner = first + tile.number() / lanes;
       const uint64_t part = tile.from(reinterpret_cast<uint64_t>(home.part), owner % tile_lanes);
-      const CachePlace place =
-          look(owner < rows_per_tile ? reinterpret_cast<Part*>(part) : nullptr,
-               tile.from(home.hash, owner % tile_lanes), tile.from(home.time, owner % tile_lanes));
+      uint64_t time = 0;
+      if constexpr (Part::by_time) time = tile.from(home.time, owner % tile_lanes);
+      const CachePlace place = look(owner < rows_per_tile ? reinterpret_cast<Part*>(part) : nullptr,
+                                    tile.from(home.hash, owner % tile_lanes), time);
       CachePlace its;
       if constexpr (!compare) its.hash = tile.from(place.hash, source);
       its.word = tile.from(place.word, source);
@@ -194,6 +195,8 @@ class CacheOwner;
 template <class Part, uint32_t lanes>
 struct CacheKind {
   struct Nothing {};
+  // Of a lookup's kernel; units need registers to hand over what they found.
+  static constexpr uint32_t find_blocks = lanes == 1 ? 8 : 6;
   using View = CacheView<Part>;
   using Home = CacheHome<Part>;
   using Totals = CacheTotals;

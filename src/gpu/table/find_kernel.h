@@ -14,9 +14,19 @@
 
 namespace isotherm {
 
+// Blocks for which a multiprocessor has to have registers.
+template <class Kind>
+constexpr uint32_t find_blocks_of() {
+  if constexpr (requires { Kind::find_blocks; }) {
+    return Kind::find_blocks;
+  } else {
+    return 8;
+  }
+}
+
 template <class Kind, uint32_t rows_per_tile>
 struct FindKernel {
-  static constexpr uint32_t blocks_per_multiprocessor = 8;
+  static constexpr uint32_t blocks_per_multiprocessor = find_blocks_of<Kind>();
   static constexpr uint32_t threads = find_threads;
   using Shared = typename Kind::FindShared;
 
