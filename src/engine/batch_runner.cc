@@ -86,6 +86,7 @@ Submitted BatchRunner::submit(BatchRun& run) {
   if (sink != nullptr) [[unlikely]]
     begin_commits(run, *sink, false);
   executor_.counters().batches.add(1);
+  set_parking(run);
   if (batch.writes()) writes_ += batch.size();
   if (batch.has_groups()) {
     batch.close_groups();
@@ -94,6 +95,14 @@ Submitted BatchRunner::submit(BatchRun& run) {
   }
   batch.walks() ? run_walks(run) : run_plain(run);
   return settle(run);
+}
+
+// Rows that are to be seen together wait on the spot for what memory has not.
+void BatchRunner::set_parking(BatchRun& run) {
+  if (engine_.store.backing == nullptr) [[likely]]
+    return;
+  const bool together = run.batch->has_groups() || !run.batch->views().empty();
+  executor_.set_parking(together ? nullptr : &run);
 }
 
 void BatchRunner::run_walks(BatchRun& run) {
@@ -378,6 +387,7 @@ Batch::Row BatchRunner::run_on_device(BatchRun& run, Batch& batch, Batch::Row fi
 }
 
 Submitted BatchRunner::run_again(BatchRun& run) {
+  set_parking(run);
   if (run.take_whole()) return run_groups(run);
   Batch& again = run.take_parked();
   if (CommitSink* const sink = engine_.store.sink; sink != nullptr) [[unlikely]]

@@ -63,6 +63,7 @@ class BatchRunner final : public Executor {
   bool make_room(BatchRun& run);
   void prepare_device(BatchRun& run);
   void run_walks(BatchRun& run);
+  void set_parking(BatchRun& run);
   void run_plain(BatchRun& run);
   Submitted run_groups(BatchRun& run);
   bool take_keys(BatchRun& run);
