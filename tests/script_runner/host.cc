@@ -1,6 +1,7 @@
 #include "script_runner/host.h"
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
@@ -89,8 +90,9 @@ class Forgetting {
       engine_.add_sink_bytes(bytes);
       worker.maintain();
       engine_.add_sink_bytes(-bytes);
-      if (i % 4 == 0) engine_.tree()->flush();
-      std::this_thread::yield();
+      if (i % 8 == 0) engine_.tree()->flush();
+      // Others have processors to do, too.
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }
   }
 

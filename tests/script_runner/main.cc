@@ -34,8 +34,7 @@ constexpr Configuration configurations[] = {
     {"TwoThreads", {.threads = 2}, Cut::whole},
     {"TwoThreadsPieces", {.threads = 2}, Cut::pieces},
     {"Journal", {.threads = 2, .journal = true}, Cut::whole},
-    {"Tree", {.threads = 2, .tree = true}, Cut::whole},
-    {"TreeJournal", {.threads = 1, .journal = true, .tree = true}, Cut::whole},
+    {"Tree", {.threads = 2, .journal = true, .tree = true}, Cut::whole},
     {"BinsFlap", {.threads = 2, .bins_flap = true}, Cut::whole},
     {"BinsFlapJournalPieces", {.journal = true, .bins_flap = true}, Cut::pieces},
     {"FakeDevice", {.threads = 1, .index = Index::fake_device}, Cut::whole},
@@ -57,10 +56,10 @@ bool is_asked_for(const Configuration& configuration) {
   return configuration.host.index != Index::gpu || std::getenv("ISOTHERM_TEST_GPU") != nullptr;
 }
 
-// Not those about a memory that is full, of which a tree's is not, about snapshots, which it has
-// not, about how much memory the store takes, and about which keys RANDOMKEY shows.
+// Not those that need memory without a cap, or one that is full, or remembers the last use of
+// items.
 bool suits_tree(const std::string& name) {
-  for (const char* part : {"memory_full", "config", "info", "client", "stats", "admin"}) {
+  for (const char* part : {"memory_full", "config", "info", "client", "admin", "object", "use"}) {
     if (name.find(part) != std::string::npos) return false;
   }
   return true;
