@@ -97,7 +97,8 @@ Submitted BatchRunner::submit(BatchRun& run) {
   return settle(run);
 }
 
-// Rows that are to be seen together wait on the spot for what memory has not.
+// Of batches with rows that are to be seen together all is looked for before they run (look_ahead);
+// what memory has not by then they read on the spot.
 void BatchRunner::set_parking(BatchRun& run) {
   if (engine_.store.backing == nullptr) [[likely]]
     return;
@@ -119,6 +120,11 @@ void BatchRunner::run_plain(BatchRun& run) {
     prepare_device(run);
     delay_ = delays_writes(batch) ? engine_.write_delay.get() : nullptr;
     gated |= delay_ != nullptr;
+  }
+  if (engine_.store.backing != nullptr && !batch.views().empty()) [[unlikely]] {
+    executor_.hash_keys(batch.columns(), 0, batch.size());
+    look_ahead(run);
+    gated |= !run.early.empty();
   }
   if (!gated) run_now(run, batch, 0, batch.size(), false);
   EpochDomain::rest(run.slot);

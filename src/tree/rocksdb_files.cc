@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
@@ -106,8 +107,14 @@ class RocksdbFiles final : public TreeFiles {
     }
   }
 
+  // Ingestion itself does not wait for compaction, so runs do, and with them writers.
   std::string ingest(std::span<const TreeEntry> entries, const TreeMeta& meta,
                      uint32_t threads) override {
+    const int most_tries = 1000;
+    for (int i = 0; i < most_tries && property(rocksdb::DB::Properties::kIsWriteStopped) != 0;
+         ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
     const std::string_view record(reinterpret_cast<const char*>(&meta), sizeof meta);
     const size_t files = std::clamp<size_t>(entries.size() / least_per_file, 1, threads);
     std::vector<std::string> paths;

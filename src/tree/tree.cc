@@ -13,9 +13,16 @@ constexpr uint64_t of_batch = 2;
 constexpr uint64_t token_bits = 3;
 uint64_t next_token(uint64_t token) { return token & ~token_bits; }
 
+// What a thread keeps for the next time is not a large key or value.
+void shrink(std::string& text) {
+  constexpr size_t most_kept = 64 << 10;
+  if (text.capacity() > most_kept) std::string().swap(text);
+}
+
 // The key as the tree has it, until the thread asks for another.
 const std::string& tree_key(uint32_t database, std::string_view key) {
   thread_local std::string text;
+  shrink(text);
   TreeRecord::put_key(database, key, text);
   return text;
 }
@@ -198,6 +205,7 @@ Backing::Answer Tree::show(std::string_view text, int64_t now_ms, Stored& stored
 Backing::Answer Tree::look(uint32_t database, std::string_view key_of_item, int64_t now_ms,
                            bool may_wait, Stored& stored) {
   thread_local TreeRead read;
+  shrink(read.value);
   const std::string_view key = tree_key(database, key_of_item);
   const uint64_t hash = hash_of(key);
   stored.seen = seen_now(hash);
