@@ -1,7 +1,7 @@
 # The library, the server and the benchmarks.
 
 set(ISOTHERM_LIBRARY_FOLDERS
-  base command items index hot router gpu executor batch durability engine)
+  base command items index hot router gpu executor batch durability tree engine)
 set(ISOTHERM_SERVER_FOLDERS net server)
 
 # All sources of the given folders of src/, unit tests left out.
@@ -11,7 +11,7 @@ function(isotherm_glob_sources result)
     list(APPEND patterns "${PROJECT_SOURCE_DIR}/src/${folder}/*.cc")
   endforeach()
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${patterns})
-  list(FILTER sources EXCLUDE REGEX "_test\\.cc$")
+  list(FILTER sources EXCLUDE REGEX "_test\\.cc$|/rocksdb_files\\.cc$")
   isotherm_set_isa_flags(${sources})
   set(${result} "${sources}" PARENT_SCOPE)
 endfunction()
@@ -35,9 +35,9 @@ function(isotherm_unite target)
     string(MAKE_C_IDENTIFIER "${folder}" group)
     set_property(SOURCE "${source}" PROPERTY UNITY_GROUP ${group})
   endforeach()
-  # A stand-in for the GPU's part has an object of its own, which a program that has that part leaves.
+  # A stand-in for an optional part has an object of its own, which a program that has the part leaves.
   set_property(SOURCE "${PROJECT_SOURCE_DIR}/src/gpu/store/no_cuda.cc"
-    PROPERTY SKIP_UNITY_BUILD_INCLUSION ON)
+    "${PROJECT_SOURCE_DIR}/src/tree/no_rocksdb.cc" PROPERTY SKIP_UNITY_BUILD_INCLUSION ON)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
 endfunction()
 
@@ -133,6 +133,7 @@ endfunction()
 function(isotherm_define_server target)
   add_executable(${target})
   target_link_libraries(${target} PRIVATE isotherm_server_main ${ARGN} isotherm_server)
+  isotherm_link_tree(${target})
   isotherm_link_allocator(${target})
 endfunction()
 

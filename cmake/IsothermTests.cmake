@@ -46,6 +46,7 @@ function(isotherm_add_unit_tests)
     add_executable(isotherm-unit-tests)
     target_link_libraries(isotherm-unit-tests PRIVATE isotherm_unit_test_objects)
     isotherm_link_gpu(isotherm-unit-tests)
+    isotherm_link_tree(isotherm-unit-tests)
   endif()
 
   file(GLOB_RECURSE bench_tests CONFIGURE_DEPENDS

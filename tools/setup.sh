@@ -10,7 +10,8 @@ cd "$(dirname "$0")/.."
 
 goal=${1:-test}
 packages=(g++ make cmake ninja-build libxxhash-dev libjemalloc-dev libcli11-dev
-  libspdlog-dev libfmt-dev libgtest-dev libbenchmark-dev librapidcheck-dev libabsl-dev)
+  libspdlog-dev libfmt-dev libgtest-dev libbenchmark-dev librapidcheck-dev libabsl-dev
+  librocksdb-dev)
 case $goal in
   build) ;;
   run) packages+=(redis-tools netcat-openbsd) ;;

@@ -151,6 +151,8 @@ struct MetaRequest;  // items/meta_request.h
 class ItemVisitor {
  public:
   virtual void visit(const ScanItem& item) = 0;
+  // Whether it is to see only what is in memory, of a store with a tree; by the hash then.
+  virtual bool only_memory() const { return false; }
 
  protected:
   ~ItemVisitor() = default;

@@ -75,6 +75,15 @@ struct Options {
   std::optional<uint64_t> hash_seed;
   RouterOptions router;
 
+  // A folder for more items than memory holds: memory is then a cache of a tree of files there
+  // (RocksDB), `maxmemory_policy` says what stays in it (allkeys_random, or else allkeys_lru), and
+  // nothing is lost by eviction. What was changed is in the files when the store has been closed,
+  // or some time later; a journal keeps the rest (the server's). Objects cannot be stored. Needs
+  // the index on the host and no router. Empty: none.
+  std::string tree;
+  // RocksDB's options for it, as its own text: "name=value;name=value".
+  std::string tree_options;
+
   DeviceChoice device = DeviceChoice::cpu;
   // The GPUs' numbers, as CUDA counts them, 1 to 16; they share the index.
   std::vector<uint32_t> gpus = {0};

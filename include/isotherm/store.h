@@ -56,7 +56,8 @@ class Store {
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
 
-  // Keys in a database. An expired key counts until a request or a sweep meets it.
+  // Keys in a database. An expired key counts until a request or a sweep meets it. With a tree all
+  // are looked at.
   uint64_t size(uint32_t database = 0) const;
   // The bytes that maxmemory limits.
   uint64_t memory() const;

@@ -15,6 +15,7 @@
 //   guards     a guard may cancel rows behind it                       engine/batch_runner.cc
 //   telling    a change is told before it can be seen                index/item_table.h
 //   syncing    replies wait until what they show is safe               durability/journal.cc
+//   ingesting  the journal keeps what no file of the tree has        tree/tree_writer.cc
 //   checksums  a block whose sum is wrong is none                      durability/record.h
 //   takeover   versions go on where a lost device has left them        executor/device
 //   draining   keys go to another side when no round runs              executor/device/rounds.cc
@@ -43,6 +44,7 @@ enum class Rule {
   draining,
   taking,
   syncing,
+  ingesting,
   checksums,
   cooling
 };

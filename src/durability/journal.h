@@ -53,6 +53,7 @@
 
 #include "durability/files.h"
 #include "durability/journal_reader.h"
+#include "durability/journal_segment.h"
 #include "durability/record_buffer.h"
 #include "durability/rewrite_wish.h"
 #include "durability/segment_writer.h"
@@ -115,6 +116,10 @@ class Journal final : public CommitSink, public Awaited {
   int begin_rewrite(uint64_t bytes = 0);
   bool put_again(std::string_view records);
   int end_rewrite();
+
+  // For who keeps the changes elsewhere (tree/tree.h). Below 0: it fails.
+  int begin_segment(JournalSegment& begun);
+  int drop_before(const JournalSegment& segment);
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -142,7 +142,17 @@ void JournalReader::note(const RecordHeader& record) {
   parts_[hash % parts_.size()].push_back({hash, &record});
 }
 
+std::vector<uint32_t> JournalReader::flushed() const {
+  std::vector<uint32_t> databases;
+  for (const auto& [database, version] : flushed_) databases.push_back(database);
+  return databases;
+}
+
 void JournalReader::read(uint32_t part, const Visit& visit) const {
+  read(part, visit, [](uint32_t, std::string_view) {});
+}
+
+void JournalReader::read(uint32_t part, const Visit& visit, const VisitErased& erased) const {
   struct Key {
     uint64_t hash;
     uint32_t database;
@@ -168,7 +178,11 @@ void JournalReader::read(uint32_t part, const Visit& visit) const {
     if (its == nullptr || its->version < record.version) its = &record;
   }
   for (const auto& [key, newest] : items) {
-    if (newest.value == nullptr || newest.value->op != RecordOp::put) continue;
+    if (newest.value == nullptr) continue;
+    if (newest.value->op != RecordOp::put) {
+      erased(key.database, key.key);
+      continue;
+    }
     const bool later = newest.expiry != nullptr && newest.expiry->version > newest.value->version;
     visit(*newest.value, (later ? newest.expiry : newest.value)->expiry);
   }

@@ -57,6 +57,11 @@ class JournalReader {
   // What the store has to have of the part; the expiry may be over.
   using Visit = std::function<void(const RecordHeader& put, int64_t expiry)>;
   void read(uint32_t part, const Visit& visit) const;
+  // For a store that has more than the records: also what it must not have of the part, and which
+  // databases were flushed before.
+  using VisitErased = std::function<void(uint32_t database, std::string_view key)>;
+  void read(uint32_t part, const Visit& visit, const VisitErased& erased) const;
+  std::vector<uint32_t> flushed() const;
   uint32_t parts() const { return static_cast<uint32_t>(parts_.size()); }
 
  private:

@@ -71,4 +71,24 @@ int Journal::end_rewrite() {
   });
 }
 
+int Journal::begin_segment(JournalSegment& begun) {
+  return by_writer([&] {
+    const std::lock_guard writing(writing_);
+    int result = write_all(true);
+    if (result >= 0) result = next_segment(0);
+    if (result >= 0) begun = {written_lsn_.load(std::memory_order_relaxed), segments_.last()};
+    return result;
+  });
+}
+
+int Journal::drop_before(const JournalSegment& segment) {
+  return by_writer([&] {
+    const int result = segments_.drop_before(segment.number);
+    if (result < 0) return result;
+    first_lsn_.store(segment.lsn, std::memory_order_relaxed);
+    base_bytes_.store(live_bytes(), std::memory_order_relaxed);
+    return 0;
+  });
+}
+
 }  // namespace isotherm

@@ -87,6 +87,7 @@ Submitted BatchRunner::submit(BatchRun& run) {
   if (sink != nullptr) [[unlikely]]
     begin_commits(run, *sink, false);
   executor_.counters().batches.add(1);
+  set_parking(run);
   if (batch.writes()) writes_ += batch.size();
   if (batch.has_groups()) {
     batch.close_groups();
@@ -95,6 +96,15 @@ Submitted BatchRunner::submit(BatchRun& run) {
   }
   batch.walks() ? run_walks(run) : run_plain(run);
   return settle(run);
+}
+
+// Of batches with rows that are to be seen together all is looked for before they run (look_ahead);
+// what memory has not by then they read on the spot.
+void BatchRunner::set_parking(BatchRun& run) {
+  if (engine_.store.backing == nullptr) [[likely]]
+    return;
+  const bool together = run.batch->has_groups() || !run.batch->views().empty();
+  executor_.set_parking(together ? nullptr : &run);
 }
 
 void BatchRunner::run_walks(BatchRun& run) {
@@ -111,6 +121,11 @@ void BatchRunner::run_plain(BatchRun& run) {
     prepare_device(run);
     delay_ = delays_writes(batch) ? engine_.write_delay.get() : nullptr;
     gated |= delay_ != nullptr;
+  }
+  if (engine_.store.backing != nullptr && !batch.views().empty()) [[unlikely]] {
+    executor_.hash_keys(batch.columns(), 0, batch.size());
+    look_ahead(run);
+    gated |= !run.early.empty();
   }
   if (!gated) run_now(run, batch, 0, batch.size(), false);
   EpochDomain::rest(run.slot);
@@ -383,6 +398,7 @@ Batch::Row BatchRunner::run_on_device(BatchRun& run, Batch& batch, Batch::Row fi
 }
 
 Submitted BatchRunner::run_again(BatchRun& run) {
+  set_parking(run);
   if (run.take_whole()) return run_groups(run);
   Batch& again = run.take_parked();
   if (CommitSink* const sink = engine_.store.sink; sink != nullptr) [[unlikely]]

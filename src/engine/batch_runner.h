@@ -63,6 +63,9 @@ class BatchRunner final : public Executor {
   bool make_room(BatchRun& run);
   void prepare_device(BatchRun& run);
   void run_walks(BatchRun& run);
+  void set_parking(BatchRun& run);
+  void look_ahead(BatchRun& run);
+  Awaited* coming(const Batch::Columns& columns, Batch::Row row, int64_t now_ms) const;
   void run_plain(BatchRun& run);
   Submitted run_groups(BatchRun& run);
   bool take_keys(BatchRun& run);
@@ -100,6 +103,7 @@ class BatchRunner final : public Executor {
   std::unique_ptr<ValueReader> reader_;
   HostUpkeep upkeep_;
   std::vector<uint8_t> parked_;  // of the rows that are to run now
+  std::vector<Awaited*> ahead_;  // what rows of a view wait for
   WriteDelay* delay_ = nullptr;  // of the rows that run now, where writes are put off
   uint64_t writes_ = 0;          // rows that may write, since the last step of upkeep
 };

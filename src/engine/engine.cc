@@ -42,6 +42,13 @@ void check_router(const Options& options) {
   }
 }
 
+void check_tree(const Options& options) {
+  if (options.tree.empty()) return;
+  if (options.device != DeviceChoice::cpu || options.router.choice != RouterChoice::off) {
+    throw std::invalid_argument("a tree needs the index on the host, and no router");
+  }
+}
+
 const Options& checked(const Options& options) {
   if (options.databases == 0 || options.databases > max_databases) {
     throw std::invalid_argument("databases must be from 1 to 16384");
@@ -61,7 +68,13 @@ const Options& checked(const Options& options) {
   if (options.gpu_queue == 0) throw std::invalid_argument("gpu_queue must be at least 1");
   static_cast<void>(completed(options.rounds));
   check_router(options);
+  check_tree(options);
   return options;
+}
+
+// Of a part of the cap; without one, `most`.
+uint64_t share_of(uint64_t cap, uint64_t part, uint64_t least, uint64_t most) {
+  return cap == 0 ? most : std::clamp(cap / part, least, most);
 }
 
 void add_counters(EngineStats& stats, const HostExecutor::Counters& counters) {
@@ -83,11 +96,30 @@ void add_counters(EngineStats& stats, const HostExecutor::Counters& counters) {
 EngineState::EngineState(const Options& options, const Clock& its_clock)
     : clock(its_clock),
       store(checked(options), options.hash_seed ? *options.hash_seed : draw_seed()) {
+  if (!options.tree.empty()) make_tree();
   if (options.router.choice == RouterChoice::off) return;
   const auto index_of = [this](uint32_t database) { return store.databases[database].index(); };
   hot = std::make_unique<HotSide>(options.router, index_of, options.databases, store.epochs,
                                   store.budget);
   store.hot = hot.get();
+}
+
+// Runs, of which there may be seven, filters and caches take about half of the cap at most.
+void EngineState::make_tree() {
+  const Options& options = store.options;
+  const uint64_t cap = options.maxmemory;
+  TreeOptions its;
+  its.run_bytes = share_of(cap, 32, 64 << 10, 64 << 20);
+  its.most_loaded = share_of(cap, 32, 64 << 10, 16 << 20);
+  its.count = [this](int64_t bytes) { store.budget.buffers.fetch_add(bytes); };
+  const uint64_t cache = share_of(cap, 16, 256 << 10, 64 << 20);
+  tree = std::make_unique<Tree>(
+      open_tree_files(options.tree, options.tree_options, cache, [this] { return clock.now_ms(); }),
+      its);
+  store.sink = tree.get();
+  store.demotion = tree.get();
+  store.backing = tree.get();
+  for (Database& database : store.databases) database.begin_versions(tree->last_version());
 }
 
 // First of all: the thread of write_delay may still be telling the crew of a batch that has ended.
@@ -185,7 +217,12 @@ void Engine::set_max_value_bytes(uint64_t bytes) {
 }
 
 void Engine::set_row_gate(RowGate* gate) { state_->store.row_gate = gate; }
-void Engine::set_commit_sink(CommitSink* sink) { state_->store.sink = sink; }
+// A tree stays the first to be told.
+void Engine::set_commit_sink(CommitSink* sink) {
+  if (state_->tree != nullptr) return state_->tree->pass_on_to(sink);
+  state_->store.sink = sink;
+}
+Tree* Engine::tree() const { return state_->tree.get(); }
 void Engine::set_demotion_hook(DemotionHook* hook) { state_->store.demotion = hook; }
 void Engine::begin_versions(uint64_t version) {
   for (Database& database : state_->store.databases) database.begin_versions(version);
@@ -261,6 +298,11 @@ EngineStats Engine::stats() const {
     }
   }
   return stats;
+}
+
+uint64_t Engine::count(uint32_t number) const {
+  if (state_->tree != nullptr) return state_->tree->count(number, state_->clock.now_ms());
+  return state_->store.databases.at(number).count();
 }
 
 DatabaseStats Engine::database(uint32_t number) const {

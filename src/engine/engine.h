@@ -88,6 +88,7 @@ class CommitSink;
 class DemotionHook;
 class RowGate;
 class Snapshot;
+class Tree;
 
 // One size class of items; a chunk has 64 KiB.
 struct ItemClassStats {
@@ -121,7 +122,9 @@ class Engine {
   uint64_t large_item_bytes() const;  // of items that are in no class
   // Why the index is on the host though the options did not ask for it; empty otherwise.
   const std::string& device_problem() const;
-  DatabaseStats database(uint32_t database) const;
+  DatabaseStats database(uint32_t database) const;  // what is in memory
+  // All keys of it, which those of a tree are counted for, one by one.
+  uint64_t count(uint32_t database) const;
   // What may change while workers run; batches that run meanwhile go by the old or the new value.
   // A cap below what is in use is reached by eviction, in steps, where the policy allows any.
   uint64_t maxmemory() const;
@@ -137,6 +140,8 @@ class Engine {
   // (executor/commit_sink.h); null: nobody. While there is no worker.
   void set_commit_sink(CommitSink* sink);
   void set_demotion_hook(DemotionHook* hook);
+  // Where more is than memory holds; null: nowhere.
+  Tree* tree() const;
   // Versions that are given from now on are larger. While there is no item, with the index on the
   // host.
   void begin_versions(uint64_t version);

@@ -20,6 +20,7 @@
 #include "executor/host/host_executor.h"
 #include "executor/host_store.h"
 #include "router/hot_side.h"
+#include "tree/tree.h"
 
 namespace isotherm {
 
@@ -52,6 +53,7 @@ class EngineState {
   const Clock& clock;
   HostStore store;
   std::unique_ptr<HotSide> hot;  // or null
+  std::unique_ptr<Tree> tree;    // or null
   SteadyWaitClock steady_clock;
   std::unique_ptr<DeviceExecutor> device;   // or null
   std::unique_ptr<WriteDelay> write_delay;  // where the index is on a device and writes are put off
@@ -62,6 +64,7 @@ class EngineState {
 
  private:
   Crew* make_crew();
+  void make_tree();
 
   mutable std::mutex executors_mutex_;  // of the next two
   std::vector<const HostExecutor*> executors_;

@@ -18,7 +18,7 @@ Store::Store(const Options& options, const Clock& clock)
     : engine_(std::make_unique<Engine>(options, clock)) {}
 Store::~Store() = default;
 
-uint64_t Store::size(uint32_t database) const { return engine_->database(database).keys; }
+uint64_t Store::size(uint32_t database) const { return engine_->count(database); }
 uint64_t Store::memory() const { return engine_->stats().used_memory; }
 bool Store::on_gpu() const { return engine_->stats().on_device; }
 uint64_t Store::entries_beyond_gpu() const { return engine_->stats().root_table.host_entries; }

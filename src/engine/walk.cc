@@ -76,6 +76,20 @@ uint64_t walk_host(const LineIndex* index, uint64_t count, Shower& show, uint64_
   return bound;
 }
 
+// In the order of the keys, and over all, also those that memory has not.
+void walk_tree(EngineState& engine, uint32_t database, uint64_t count, ItemVisitor& visitor,
+               Reply& reply, uint64_t cursor) {
+  const auto show = [&](std::string_view key, uint64_t value_bytes, int64_t expiry) {
+    const uint64_t bytes = Item::bytes(key.size(), value_bytes, expiry != no_expiry, database != 0);
+    const uint32_t number =
+        bytes <= size_classes::largest ? size_classes::class_of(bytes) : size_classes::count;
+    visitor.visit({key, ValueType::string, value_bytes, expiry, number});
+  };
+  cursor = engine.tree->walk(database, cursor, count, engine.clock.now_ms(), show);
+  reply.number = static_cast<int64_t>(cursor);
+  reply.status.store(Status::ok, std::memory_order_release);
+}
+
 }  // namespace
 
 void walk(EngineState& engine, Batch& batch, Batch::Row row) {
@@ -86,6 +100,9 @@ void walk(EngineState& engine, Batch& batch, Batch::Row row) {
   auto& visitor = *reinterpret_cast<ItemVisitor*>(const_cast<char*>(columns.value[row].data()));
   Shower show(engine.store, database, engine.clock.now_ms(), visitor);
   Reply& reply = columns.reply[row];
+  if (engine.tree != nullptr && !visitor.only_memory()) {
+    return walk_tree(engine, database, count, visitor, reply, cursor);
+  }
 
   bool on_device = engine.on_device();
   bool anew = cursor != 0 && ((cursor & device_bit) != 0) != on_device;

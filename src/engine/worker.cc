@@ -404,7 +404,9 @@ void Worker::nudge() {
 }
 
 uint64_t Worker::count(uint32_t database) {
-  return impl_->engine.store.databases.at(database).count();
+  EngineState& engine = impl_->engine;
+  if (engine.tree != nullptr) return engine.tree->count(database, engine.clock.now_ms());
+  return engine.store.databases.at(database).count();
 }
 
 void Worker::flush(uint32_t database) { flush(database, database + 1); }

@@ -26,6 +26,7 @@
 
 namespace isotherm {
 
+class Backing;
 class CommitSink;
 class DemotionHook;
 class DeviceValues;
@@ -48,8 +49,10 @@ struct HostStore {
     pages.fault_ahead(budget);
   }
 
+  // What is evicted is not lost where there is a tree, so it may be anything.
   void set_policy(EvictionPolicy its_policy) {
     using enum EvictionPolicy;
+    if (!options.tree.empty() && its_policy != allkeys_random) its_policy = allkeys_lru;
     policy = its_policy;
     touches = its_policy == allkeys_lru || its_policy == volatile_lru || options.gpu_values != 0;
     evicts = its_policy != noeviction;
@@ -100,6 +103,9 @@ struct HostStore {
   // at work (Batch::stand_still).
   std::atomic<CommitSink*> sink = nullptr;
   DemotionHook* demotion = nullptr;
+  // Who has the items that memory has not (executor/backing.h); null: there are none. Set before
+  // there is an executor; it is told of changes as the sink is.
+  Backing* backing = nullptr;
 
   // Of workers that find no room for what they are to store, one makes some, and the others wait.
   std::mutex making_room;

@@ -353,6 +353,14 @@ void add_snapshot_options(CLI::App& app, net::ServerOptions& options) {
   app.add_option("--dir", options.dir, "Folder of the journal and of snapshots [.]");
 }
 
+void add_tree_options(CLI::App& app, Options& store) {
+  app.add_option("--tree", store.tree,
+                 "Folder of a tree (RocksDB) for more items than maxmemory holds: memory is then a "
+                 "cache of it [none]");
+  app.add_option("--tree-options", store.tree_options,
+                 "RocksDB's options for the tree, e.g. \"max_background_jobs=4\" [none]");
+}
+
 // Faults of flags that only show when all of them are known.
 void check_together(const net::ServerOptions& options) {
   if (options.store.gpu_values != 0 && options.store.device == DeviceChoice::cpu) {
@@ -364,6 +372,13 @@ void check_together(const net::ServerOptions& options) {
   }
   if (options.appendonly && options.store.device != DeviceChoice::cpu) {
     throw CLI::ValidationError("--appendonly", "needs --device cpu");
+  }
+  if (!options.store.tree.empty() && (options.store.device != DeviceChoice::cpu ||
+                                      options.store.router.choice != RouterChoice::off)) {
+    throw CLI::ValidationError("--tree", "needs --device cpu and --router off");
+  }
+  if (!options.store.tree.empty() && !options.save.empty()) {
+    throw CLI::ValidationError("--tree", "has no snapshots, so no --save");
   }
   if (!options.save.empty() && options.store.device != DeviceChoice::cpu) {
     throw CLI::ValidationError("--save", "needs --device cpu");
@@ -431,6 +446,7 @@ void add_options(CLI::App& app, net::ServerOptions& options) {
   add_client_limits(app, options);
   add_journal_options(app, options);
   add_snapshot_options(app, options);
+  add_tree_options(app, store);
   constexpr int most_seconds = std::numeric_limits<int>::max();
   app.add_option("--timeout", options.timeout,
                  "Seconds after which a silent client is disconnected; 0: never [0]")

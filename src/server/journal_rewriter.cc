@@ -7,6 +7,7 @@
 
 #include "net/log.h"
 #include "server/store_filler.h"
+#include "tree/tree.h"
 
 namespace isotherm {
 namespace {
@@ -69,6 +70,7 @@ void JournalRewriter::run() {
 }
 
 bool JournalRewriter::is_due() const {
+  if (engine_.tree() != nullptr) return false;
   if (Clock::now() < not_before_) return false;
   const uint64_t percentage = live_.auto_aof_rewrite_percentage;
   const uint64_t bytes = journal_.live_bytes();
@@ -80,6 +82,7 @@ bool JournalRewriter::is_due() const {
 }
 
 bool JournalRewriter::rewrite() {
+  if (Tree* const tree = engine_.tree(); tree != nullptr) return tree->flush();
   // What an attempt that failed has left is older than changes that are in no file any more.
   keys_.clear();
   records_.clear();

@@ -1,6 +1,9 @@
 // JournalRewriter: a thread that has the journal written anew, when somebody asks (BGREWRITEAOF) or
 // it has grown by so much since the last time (auto-aof-rewrite-percentage, -min-size).
 //
+// With a tree (tree/tree.h) the journal's changes go into its files instead, and what they have
+// goes from the journal; that happens all the time, so nobody waits for it to grow.
+//
 // It walks over all databases, and has each item appended once more (Journal::put_again), in
 // batches like those of clients. An item that stays all the while is met; one that comes, changes
 // or goes meanwhile has a newer record.

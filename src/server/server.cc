@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "server/stored_snapshot.h"
+#include "tree/tree.h"
 
 namespace isotherm {
 namespace {
@@ -63,6 +64,8 @@ void Server::start(Files& files) {
   if (options_.appendonly) {
     journal_ = std::make_unique<StoredJournal>(options_, state_.live, engine_, files);
     state_.journal = &journal_->journal();
+  } else if (Tree* const tree = engine_.tree(); tree != nullptr) {
+    tree->expect_journal(0, 0, false);
   } else {
     state_.loaded = load_snapshot(options_, engine_).loaded;
   }
@@ -87,6 +90,7 @@ void Server::release_held() {
 bool Server::prepare_end() {
   const net::Shutdown::Wish wish = state_.shutdown.take();
   using Saves = net::Shutdown::Saves;
+  if (engine_.tree() != nullptr) return true;
   saves_at_end_ = wish.saves == Saves::yes ||
                   (wish.saves == Saves::at_points && !state_.saves.points().empty());
   if (!saves_at_end_) return true;

@@ -60,10 +60,17 @@ void StoreFiller::put(const Item& item, bool copies) {
   if (batch_.size() == most_rows || copied_ > most_copied) finish();
 }
 
+void StoreFiller::erase(uint32_t database, std::string_view key) {
+  batch_.select(database);
+  batch_.erase(key);
+  if (batch_.size() == most_rows) finish();
+}
+
 void StoreFiller::finish() {
   worker_.submit(batch_, now_ms_);
   for (Batch::Row row = 0; row < batch_.size(); ++row) {
-    refused_ += batch_.reply(row).status != Status::ok;
+    const Status status = batch_.reply(row).status;
+    refused_ += status != Status::ok && batch_.columns().op[row] != Op::erase;
   }
   batch_.clear();
   with_state_.clear();

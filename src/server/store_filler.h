@@ -41,6 +41,7 @@ class StoreFiller {
   explicit StoreFiller(Engine& engine);
 
   void put(const Item& item, bool copies = false);
+  void erase(uint32_t database, std::string_view key);
   void finish();
   // How many could not be stored, and how many had expired.
   uint64_t refused() const { return refused_; }

@@ -11,6 +11,7 @@
 #include "items/meta_state.h"
 #include "net/log.h"
 #include "server/store_filler.h"
+#include "tree/tree.h"
 
 namespace isotherm {
 namespace {
@@ -45,6 +46,10 @@ StoredJournal::StoredJournal(const net::ServerOptions& options, const net::LiveO
                "the journal ends in a torn tail: " + std::to_string(reader.torn_bytes()) +
                    " bytes behind its last record are left out");
     }
+    Tree* const tree = engine_.tree();
+    if (tree != nullptr) {
+      tree->expect_journal(reader.manifest().store, reader.first_lsn(), reader.found());
+    }
     // Versions of what is filled in are on no disk, but later ones must be behind them.
     engine_.begin_versions(reader.last_version());
     const uint64_t last_version = reader.last_version() + 2 * reader.records() + 1;
@@ -56,9 +61,11 @@ StoredJournal::StoredJournal(const net::ServerOptions& options, const net::LiveO
     its.count = [this](int64_t bytes) { engine_.add_sink_bytes(bytes); };
     journal_ = std::make_unique<Journal>(its, reader, last_version, files);
     FillSink filling(*journal_);
-    engine_.set_commit_sink(&filling);
+    if (tree == nullptr) engine_.set_commit_sink(&filling);
+    if (tree != nullptr) clear(reader);
     fill(reader);
     engine_.set_commit_sink(journal_.get());
+    if (tree != nullptr) tree->drop_from(journal_.get());
     rewriter_ = std::make_unique<JournalRewriter>(engine_, *journal_, live);
   } catch (...) {
     engine_.set_commit_sink(nullptr);
@@ -70,6 +77,10 @@ StoredJournal::StoredJournal(const net::ServerOptions& options, const net::LiveO
 
 StoredJournal::~StoredJournal() {
   rewriter_.reset();
+  if (Tree* const tree = engine_.tree(); tree != nullptr) {
+    tree->flush();
+    tree->drop_from(nullptr);
+  }
   engine_.set_commit_sink(nullptr);
   journal_.reset();
   ::close(lock_);
@@ -87,14 +98,29 @@ void StoredJournal::lock(const std::string& path) {
   throw JournalError("journal: " + path + " is locked by another server");
 }
 
+// What the files of a tree have of databases that were flushed later.
+void StoredJournal::clear(const JournalReader& reader) {
+  Worker worker(engine_);
+  for (const uint32_t database : reader.flushed()) {
+    if (database < engine_.options().databases) worker.flush(database);
+  }
+}
+
+// With a tree, what is gone is to be gone there, too.
 void StoredJournal::fill(const JournalReader& reader) {
+  const bool erases = engine_.tree() != nullptr;
   const int64_t now_ms = engine_.clock().now_ms();
   std::atomic<uint64_t> refused{0};
   for_each_part(reader.parts(), reader.parts(), [&](uint32_t part) {
     StoreFiller filler(engine_);
-    reader.read(part, [&](const RecordHeader& put, int64_t expiry) {
+    const auto put_one = [&](const RecordHeader& put, int64_t expiry) {
       const uint64_t state = put.state == 0 ? 0 : MetaState::fresh(now_ms) | put.state;
+      const bool is_over = expiry != no_expiry && expiry <= now_ms;
+      if (erases && is_over) return filler.erase(put.database, put.key());
       filler.put({put.database, put.key(), put.value(), expiry, put.flags, state});
+    };
+    reader.read(part, put_one, [&](uint32_t database, std::string_view key) {
+      if (erases) filler.erase(database, key);
     });
     filler.finish();
     refused += filler.refused();

@@ -34,6 +34,7 @@ class StoredJournal {
 
  private:
   void lock(const std::string& path);
+  void clear(const JournalReader& reader);
   void fill(const JournalReader& reader);
 
   Engine& engine_;

@@ -1,16 +1,20 @@
 #include "script_runner/host.h"
 
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <system_error>
+#include <thread>
 
 #include "base/clock.h"
 #include "fake_device/fake_root_table.h"
 #include "server/flags.h"
 #include "server/server.h"
+#include "tree/tree.h"
 
 namespace isotherm::scripts {
 namespace {
@@ -65,11 +69,47 @@ class JournalFolder {
   std::string path_;
 };
 
+// Lets memory forget all items that a tree has, again and again, while requests run.
+class Forgetting {
+ public:
+  explicit Forgetting(Engine& engine) : engine_(engine), thread_([this] { run(); }) {}
+  ~Forgetting() {
+    stops_ = true;
+    thread_.join();
+  }
+  Forgetting(const Forgetting&) = delete;
+  Forgetting& operator=(const Forgetting&) = delete;
+
+ private:
+  // As if others took nearly all of the cap.
+  void run() {
+    Worker worker(engine_);
+    const auto most = static_cast<int64_t>(engine_.maxmemory()) - 1;
+    for (uint32_t i = 0; !stops_; ++i) {
+      const int64_t bytes = most - static_cast<int64_t>(engine_.stats().buffer_bytes);
+      engine_.add_sink_bytes(bytes);
+      worker.maintain();
+      engine_.add_sink_bytes(-bytes);
+      if (i % 8 == 0) engine_.tree()->flush();
+      // Others have processors to do, too.
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+  }
+
+  Engine& engine_;
+  std::atomic<bool> stops_{false};
+  std::thread thread_;
+};
+
 class ServerHost final : public Host {
  public:
   ServerHost(const HostOptions& host, const std::vector<std::string>& flags)
-      : clock_(start_of_time_ms()), folder_(host.journal) {
+      : clock_(start_of_time_ms()), folder_(host.journal || host.tree) {
     net::ServerOptions options = parse_options(host, flags);
+    if (host.tree) {
+      options.store.tree = folder_.path() + "/tree";
+      options.store.maxmemory = uint64_t{1} << 30;
+    }
     if (host.journal) {
       options.appendonly = true;
       options.dir = folder_.path();
@@ -80,8 +120,12 @@ class ServerHost final : public Host {
       server_.emplace(options, clock_);
     }
     server_->start();
+    if (host.tree) forgetting_.emplace(server_->engine());
   }
-  ~ServerHost() override { server_->stop(); }
+  ~ServerHost() override {
+    forgetting_.reset();
+    server_->stop();
+  }
 
   uint16_t resp_port() const override { return server_->resp_port(); }
   uint16_t memcached_port() const override { return server_->memcached_port(); }
@@ -96,9 +140,20 @@ class ServerHost final : public Host {
   const JournalFolder folder_;
   FakeDevice device_{1, device_bytes};
   std::optional<Server> server_;
+  std::optional<Forgetting> forgetting_;
 };
 
 }  // namespace
+
+bool has_trees() {
+  const JournalFolder folder(true);
+  try {
+    open_tree_files(folder.path(), {}, 1 << 20, [] { return 0; });
+  } catch (const TreeError&) {
+    return false;
+  }
+  return true;
+}
 
 std::unique_ptr<Host> start_host(const HostOptions& options,
                                  const std::vector<std::string>& flags) {

@@ -19,6 +19,7 @@ struct HostOptions {
   Index index = Index::host;
   bool journal = false;      // with a journal, in a folder of its own
   bool bins_flap = false;    // keys become hot and cold by chance, each millisecond
+  bool tree = false;         // with a tree, and memory that forgets all items, again and again
   bool values_away = false;  // long values go to the device, as soon as nobody reads them
 };
 
@@ -31,6 +32,9 @@ class Host {
   virtual int64_t now_ms() const = 0;
   virtual void advance(int64_t ms) = 0;
 };
+
+// Whether this program was built with RocksDB.
+bool has_trees();
 
 std::unique_ptr<Host> start_host(const HostOptions& options, const std::vector<std::string>& flags);
 

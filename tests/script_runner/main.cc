@@ -34,6 +34,7 @@ constexpr Configuration configurations[] = {
     {"TwoThreads", {.threads = 2}, Cut::whole},
     {"TwoThreadsPieces", {.threads = 2}, Cut::pieces},
     {"Journal", {.threads = 2, .journal = true}, Cut::whole},
+    {"Tree", {.threads = 2, .journal = true, .tree = true}, Cut::whole},
     {"BinsFlap", {.threads = 2, .bins_flap = true}, Cut::whole},
     {"BinsFlapJournalPieces", {.journal = true, .bins_flap = true}, Cut::pieces},
     {"FakeDevice", {.threads = 1, .index = Index::fake_device}, Cut::whole},
@@ -46,11 +47,22 @@ constexpr Configuration configurations[] = {
 };
 
 bool is_asked_for(const Configuration& configuration) {
+  // The tree's own tests run under each sanitizer.
+  if (configuration.host.tree && (poison::sanitized || !has_trees())) return false;
   // A fake device is slow under a sanitizer, where one of its configurations has to do.
   if (poison::sanitized && configuration.host.index == Index::fake_device) {
     return configuration.host.threads > 1;
   }
   return configuration.host.index != Index::gpu || std::getenv("ISOTHERM_TEST_GPU") != nullptr;
+}
+
+// Not those that need memory without a cap, or one that is full, or remembers the last use of
+// items.
+bool suits_tree(const std::string& name) {
+  for (const char* part : {"memory_full", "config", "info", "client", "admin", "object", "use"}) {
+    if (name.find(part) != std::string::npos) return false;
+  }
+  return true;
 }
 
 constexpr int64_t longest_wait_ms = 3'000;
@@ -145,6 +157,7 @@ std::optional<Peers> parse_peers(int argc, char** argv) {
 void register_hosted(const Script& script) {
   for (const auto& configuration : configurations) {
     if (!is_asked_for(configuration)) continue;
+    if (configuration.host.tree && !suits_tree(script.name)) continue;
     // It sets `appendonly no`, which only changes nothing where it is so.
     if (configuration.host.journal && script.name == "resp/config_set") continue;
     testing::RegisterTest(configuration.name, script.name.c_str(), nullptr, nullptr, __FILE__,

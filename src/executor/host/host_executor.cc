@@ -34,6 +34,9 @@ void HostExecutor::run(Batch& batch, int64_t now_ms, bool writable, Batch::Row f
   const uint64_t largest = writable ? store_.largest_item() : 0;
   Run run{*this, columns, now_ms, largest, batch.only_gets(), hashed};
   run.token = token_;
+  run.parking = parking_;
+  run.batch = &batch;
+  run.first_row = first;
   stages_(run, end - first);
   count(run, end - first);
 }
@@ -136,6 +139,10 @@ bool HostExecutor::Run::parks_behind(Batch::Row row) const {
   if (!parking->is_parked(columns, row)) return false;
   parking->park(*batch, first_row + row, nullptr);
   return true;
+}
+
+void HostExecutor::Run::park(Batch::Row row, Awaited* what) const {
+  parking->park(*batch, first_row + row, what);
 }
 
 bool HostExecutor::Run::reserve(const Item& item) const {

@@ -80,6 +80,8 @@ class HostExecutor {
     // Whether the row was parked, behind another one of its key.
     bool parks_behind(Batch::Row row) const;
     bool reserve(const Item& item) const;
+    // The row is parked until what it waits for is there.
+    void park(Batch::Row row, Awaited* what) const;
   };
 
   explicit HostExecutor(HostStore& store);
@@ -104,6 +106,8 @@ class HostExecutor {
 
   // Of the batches that `run` gets from now on.
   void set_token(uint64_t token) { token_ = token; }
+  // Who takes their rows that wait for what memory has not; null: they wait on the spot.
+  void set_parking(BatchRun* parking) { parking_ = parking; }
 
   HostStore& store() { return store_; }
   ItemStore::Cache& cache() { return cache_; }
@@ -145,6 +149,7 @@ class HostExecutor {
   ItemStore::Cache cache_;
   Counters counters_;
   uint64_t token_ = 0;
+  BatchRun* parking_ = nullptr;
   RequestSample sample_;
   const Stages stages_;
 };

@@ -45,14 +45,18 @@ struct LineRoots {
   // Behind all rows.
   static ISOTHERM_INLINE void note(Run& /*run*/, Row /*rows*/) {}
 
+  // Whether it does nothing to a key that is not there.
+  static ISOTHERM_INLINE bool leaves_absent(const Request& request) {
+    return request.op == Op::erase || request.op == Op::expire || request.op == Op::get ||
+           request.op == Op::none ||
+           (request.op == Op::call && function_of(request).make == nullptr);
+  }
   static ISOTHERM_INLINE LineIndex* to_write(const Run& run, Row /*row*/, const Request& request,
                                              Reply& reply) {
     HostStore& store = run.executor.store();
     Database& database = store.databases[request.database];
     if (LineIndex* index = database.index(); index != nullptr) return index;
-    if (request.op == Op::erase || request.op == Op::expire || request.op == Op::get ||
-        request.op == Op::none ||
-        (request.op == Op::call && function_of(request).make == nullptr)) {
+    if (store.backing == nullptr && leaves_absent(request)) {
       reply.status.store(Status::not_found, std::memory_order_release);
       return nullptr;
     }
@@ -105,6 +109,7 @@ struct HostStages {
     bool wrote = false;
     Roots lines;
     for (Row row = from; row < to; ++row) {
+      if (ISOTHERM_UNLIKELY(run.parking != nullptr) && run.parks_behind(row)) continue;
       const Op op = run.columns.op[row];
       if (op == Op::get) {
         Answers::get(run, lines, row, wrote ? Roots::find(run, row) : roots[row - from]);

@@ -19,6 +19,7 @@
 #pragma once
 
 #include "executor/commit_sink.h"
+#include "executor/host/backed_rows.h"
 #include "executor/host/host_executor.h"
 #include "executor/values/value_reader.h"
 #include "index/item_table.h"
@@ -54,6 +55,7 @@ struct RowAnswers {
     ItemStore& items = run.executor.store_.items;
     const Member member = resolve(items, root, run.columns.key[row]);
     if (ISOTHERM_UNLIKELY(member.item == nullptr)) {
+      if (run.executor.store_.backing != nullptr) return get_backed(run, roots, row);
       ++run.misses;
       return finish(reply, Status::not_found);
     }
@@ -89,6 +91,10 @@ struct RowAnswers {
 
   static __attribute__((noinline)) void write_object(Run& run, Roots& roots, Row row) {
     const Request request = request_of(run, row);
+    // Objects have no place in files, so a key there would be taken for none.
+    if (run.executor.store_.backing != nullptr) {
+      return finish(run.columns.reply[row], Status::invalid);
+    }
     auto* index = roots.to_write(run, row, request, run.columns.reply[row]);
     if (index != nullptr) roots.answer_object(run, row, request, *index);
   }
@@ -107,6 +113,34 @@ struct RowAnswers {
 
   static ISOTHERM_INLINE bool touches(const Run& run, Row row) {
     return run.executor.store_.touches && (run.columns.options[row] & option::no_touch) == 0;
+  }
+
+  // A get that memory misses, where there is a backing.
+  static __attribute__((noinline)) void get_backed(Run& run, Roots& roots, Row row) {
+    Reply& reply = run.columns.reply[row];
+    const Request request = request_of(run, row);
+    auto* index = roots.to_write(run, row, request, reply);
+    if (index == nullptr) return;
+    for (;; ++run.retries) {
+      const Location root = index->template find<Tile>(run.columns.hash[row]).word;
+      if (resolve(run.executor.store_.items, root, request.key).item != nullptr) {
+        return get(run, roots, row, root);
+      }
+      Backing::Seen seen;
+      switch (bring<Tile>(run, row, request, *index, root, seen)) {
+        case Brought::here:
+          continue;
+        case Brought::parked:
+          return;
+        case Brought::absent:
+          ++run.misses;
+          return finish(reply, Status::not_found);
+        case Brought::failed:
+          return finish(reply, Status::not_saved);
+        case Brought::no_memory:
+          return finish(reply, Status::out_of_memory);
+      }
+    }
   }
 
   // Anything but a string that is here and has no state.
@@ -267,6 +301,19 @@ struct RowAnswers {
     const int64_t old_expiry = old.item != nullptr ? old.item->expiry() : no_expiry;
     const bool expired = old_expiry != no_expiry && old_expiry <= run.now_ms;
 
+    Backing::Seen seen;
+    bool is_seen = false;
+    if constexpr (told) {
+      if (old.item == nullptr && store.backing != nullptr && needs_old(request)) {
+        const Brought brought = bring<Tile>(run, row, request, index, root, seen);
+        if (brought == Brought::here) return false;
+        if (brought == Brought::failed) finish(reply, Status::not_saved);
+        if (brought == Brought::no_memory) finish(reply, Status::out_of_memory);
+        if (brought != Brought::absent) return true;
+        is_seen = true;
+      }
+    }
+
     const Item* known = expired ? nullptr : old.item;
     if (known != nullptr && ISOTHERM_UNLIKELY(!known->is_plain())) {
       if (known->is_object()) {
@@ -310,8 +357,8 @@ struct RowAnswers {
       finish_write(run, request, reply, shown, plan.status);
       return true;
     }
-    const Swapped swapped =
-        swap<told>(run, request, index, hash, root, old, old_expiry, plan, reply);
+    const Swapped swapped = swap<told>(run, request, index, hash, root, old, old_expiry, plan,
+                                       reply, is_seen ? &seen : nullptr);
     if (swapped == Swapped::lost) {
       // What it showed may be gone when it is planned again.
       reply.type = ValueType::none;
@@ -332,11 +379,14 @@ struct RowAnswers {
   template <bool told, class Index>
   static ISOTHERM_INLINE Swapped swap(Run& run, const Request& request, Index& index, uint64_t hash,
                                       Location root, Member old, int64_t old_expiry,
-                                      const Plan& plan, Reply& reply) {
+                                      const Plan& plan, Reply& reply,
+                                      const Backing::Seen* seen = nullptr) {
     HostExecutor& executor = run.executor;
     HostStore& store = executor.store_;
     // The expiry may be set in place meanwhile, and an object may change; it is then planned anew.
+    // A key that is nowhere may have come and gone from memory.
     const auto unchanged = [&] {
+      if (told && seen != nullptr && !store.backing->is_as_seen(*seen)) return false;
       return old.item == nullptr ||
              (old.item->expiry() == old_expiry &&
               (ISOTHERM_LIKELY(!request.has(option::if_version)) || plan.status != Status::ok ||

@@ -81,7 +81,9 @@ bool HostUpkeep::over_cap() const { return store_.budget.limit() != 0 && !store_
 bool HostUpkeep::evictable() const {
   if (!store_.evicts) return false;
   const int64_t buffers = store_.budget.buffers.load();
-  if (buffers >= static_cast<int64_t>(store_.budget.limit())) return false;
+  // Of a store with a backing nothing is lost by it, and buffers go as files are written.
+  if (store_.backing == nullptr && buffers >= static_cast<int64_t>(store_.budget.limit()))
+    return false;
   return std::any_of(
       store_.databases.begin(), store_.databases.end(), [&](const Database& database) {
         return store_.evicts_any ? database.used()

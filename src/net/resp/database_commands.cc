@@ -164,6 +164,7 @@ class RandomKeyWalk final : public KeyWalk {
  public:
   RandomKeyWalk(Arguments /*arguments*/, int version) : KeyWalk(version, random()) {}
   void visit(const ScanItem& item) override { add(item.key); }
+  bool only_memory() const override { return !everywhere_; }
 
  protected:
   // Many where keys are rare.
@@ -171,6 +172,8 @@ class RandomKeyWalk final : public KeyWalk {
   bool took_step(bool /*anew*/, Output& output) override {
     vain_ = keys_.empty();
     if (keys_.empty() && (cursor_ != 0 || !std::exchange(all_, true))) return false;
+    // Of a tree: the first of its keys, where memory has none.
+    if (keys_.empty() && !std::exchange(everywhere_, true)) return false;
     RespWriter writer(output, version_);
     keys_.empty() ? writer.null() : writer.bulk(keys_[random() % keys_.size()]);
     return true;
@@ -184,6 +187,24 @@ class RandomKeyWalk final : public KeyWalk {
 
   bool vain_ = false;  // the last step
   bool all_ = false;   // from the first on
+  bool everywhere_ = false;
+};
+
+// Where only a walk knows how many keys there are.
+class CountWalk final : public KeyWalk {
+ public:
+  CountWalk(Arguments /*arguments*/, int version) : KeyWalk(version, 0) {}
+  void visit(const ScanItem& /*item*/) override { ++keys_seen_; }
+
+ protected:
+  bool took_step(bool /*anew*/, Output& output) override {
+    if (cursor_ != 0) return false;
+    RespWriter(output, version_).integer(keys_seen_);
+    return true;
+  }
+
+ private:
+  int64_t keys_seen_ = 0;
 };
 
 template <class Kind>
@@ -218,7 +239,11 @@ void scan(Call& call) {
 
 void keys(Call& call) { call.walk(begin_walk<KeysWalk>); }
 void randomkey(Call& call) { call.walk(begin_walk<RandomKeyWalk>); }
-void dbsize(Call& call) { call.grouped() ? count_between_rows(call) : call.run_alone(run_dbsize); }
+void dbsize(Call& call) {
+  if (call.grouped()) return count_between_rows(call);
+  if (call.turn.server.engine.tree() != nullptr) return call.walk(begin_walk<CountWalk>);
+  call.run_alone(run_dbsize);
+}
 void flushall(Call& call) { flush(call, 0, call.turn.server.options.store.databases); }
 void flushdb(Call& call) { flush(call, call.session.database, call.session.database + 1); }
 

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "net/version.h"
+#include "tree/tree.h"
 
 namespace isotherm::net::info_sections {
 namespace {
@@ -145,6 +146,17 @@ void persistence(ServerState& server, const Statistics& statistics, InfoLines& l
   lines.line("aof_last_bgrewrite_status", wish.failed() ? "err" : "ok");
   lines.line("aof_rewrites", wish.rewrites());
   lines.line("aof_last_write_status", journal == nullptr || journal->error() == 0 ? "ok" : "err");
+  if (Tree* const tree = server.engine.tree(); tree != nullptr) {
+    const TreeStats stats = tree->stats();
+    lines.line("tree_last_write_status", stats.failing ? "err" : "ok");
+    lines.line("tree_runs", stats.runs);
+    lines.line("tree_run_bytes", stats.run_bytes);
+    lines.line("tree_runs_taken_in", stats.ingested);
+    lines.line("tree_keys_asked", stats.loads);
+    lines.line("tree_memory", stats.memory);
+    lines.line("tree_disk_bytes", stats.disk_bytes);
+    lines.line("tree_keys_about", stats.keys);
+  }
   if (journal == nullptr) return;
   lines.line("aof_current_size", journal->live_bytes());
   lines.line("aof_base_size", journal->base_bytes());

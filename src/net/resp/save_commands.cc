@@ -13,7 +13,12 @@
 namespace isotherm::net {
 namespace {
 
-constexpr const char* no_snapshots = "ERR no snapshots while the index is on a GPU";
+// Why there are none; null: there are.
+const char* no_snapshots(const ServerState& server) {
+  if (server.engine.tree() != nullptr) return "ERR no snapshots of a store with a tree";
+  const bool on_device = server.engine.stats().on_device;
+  return on_device ? "ERR no snapshots while the index is on a GPU" : nullptr;
+}
 constexpr const char* in_progress = "ERR Background save already in progress";
 
 struct ShutdownWords {
@@ -51,7 +56,7 @@ namespace handlers {
 
 bool is_awaited(Arguments words, ServerState& server, Session& session) {
   if (equals_ignoring_case(words[0], "save")) {
-    if (session.awaited == 0 && !server.engine.stats().on_device) {
+    if (session.awaited == 0 && no_snapshots(server) == nullptr) {
       session.awaited = server.saves.ask();
     }
     return session.awaited != 0 && !server.saves.has_ended(session.awaited);
@@ -67,14 +72,15 @@ void save(Call& call) {
   if (std::exchange(call.session.awaited, 0) != 0) {
     return saves.failed() ? call.answer_raw("-ERR\r\n") : call.ok();
   }
-  call.error(call.turn.server.engine.stats().on_device ? no_snapshots : in_progress);
+  const char* const why = no_snapshots(call.turn.server);
+  call.error(why != nullptr ? why : in_progress);
 }
 
 // A rewrite of the journal may go on beside it, so SCHEDULE makes no difference.
 void bgsave(Call& call) {
   const bool schedules = call.size() == 2 && equals_ignoring_case(call[1], "schedule");
   if (call.size() > 1 && !schedules) return call.syntax_error();
-  if (call.turn.server.engine.stats().on_device) return call.error(no_snapshots);
+  if (const char* why = no_snapshots(call.turn.server)) return call.error(why);
   if (call.turn.server.saves.ask() == 0) return call.error(in_progress);
   call.answer_raw("+Background saving started\r\n");
 }

@@ -241,8 +241,7 @@ struct Counting {
 // The row is there to be waited for.
 void count_between(Batch& batch, Batch::Row row, void* context) {
   auto& counting = *static_cast<Counting*>(context);
-  counting.keys =
-      static_cast<int64_t>(counting.engine->database(batch.columns().database[row]).keys);
+  counting.keys = static_cast<int64_t>(counting.engine->count(batch.columns().database[row]));
   batch.cancel(row, row + 1);
 }
 

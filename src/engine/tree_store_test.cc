@@ -1,0 +1,294 @@
+// A store with a tree: what memory has forgotten is answered as if it were there.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <random>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "engine/engine.h"
+#include "tree/tree.h"
+
+namespace isotherm::tree_store_test {
+namespace {
+
+class TreeStoreTest : public ::testing::Test {
+ protected:
+  TreeStoreTest() {
+    std::string path = std::filesystem::temp_directory_path() / "isotherm-tree-XXXXXX";
+    options_.tree = ::mkdtemp(path.data());
+    options_.maxmemory = 1 << 30;
+    options_.databases = 2;
+    options_.hash_seed = 1;
+  }
+  ~TreeStoreTest() override {
+    close();
+    std::filesystem::remove_all(options_.tree);
+  }
+  void SetUp() override {
+    try {
+      open();
+    } catch (const TreeError&) {
+      GTEST_SKIP() << "built without RocksDB";
+    }
+  }
+  void open() {
+    close();
+    engine_ = std::make_unique<Engine>(options_, clock_);
+    worker_ = std::make_unique<Worker>(*engine_);
+  }
+  void close() {
+    worker_.reset();
+    engine_.reset();
+  }
+  // Memory forgets what it has, as if others took nearly all of the cap.
+  void forget() {
+    const auto bytes =
+        static_cast<int64_t>(engine_->maxmemory() - 1 - engine_->stats().buffer_bytes);
+    engine_->add_sink_bytes(bytes);
+    for (int i = 0; i < 100 && engine_->database(0).keys != 0; ++i) worker_->maintain();
+    engine_->add_sink_bytes(-bytes);
+    EXPECT_EQ(engine_->database(0).keys, 0u);
+  }
+  // The reply's status, with its data where there is some, and its number.
+  std::string run(const std::function<void(Batch&)>& fill) {
+    Batch batch;
+    fill(batch);
+    worker_->submit(batch);
+    std::string text;
+    for (Batch::Row row = 0; row < batch.size(); ++row) {
+      const Reply& reply = batch.reply(row);
+      text += std::string(to_string(reply.status)) + ' ' + std::string(reply.value()) + ' ' +
+              std::to_string(reply.number) + ' ';
+    }
+    return text;
+  }
+  std::set<std::string> all_keys(uint32_t database) {
+    std::set<std::string> keys;
+    uint64_t cursor = 0;
+    do {
+      cursor = worker_->scan(database, cursor, 100, [&](const ScanItem& item) {
+        EXPECT_TRUE(keys.emplace(item.key).second) << "shown twice: " << item.key;
+      });
+    } while (cursor != 0);
+    return keys;
+  }
+
+  ManualClock clock_{1'700'000'000'000};
+  Options options_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<Worker> worker_;
+};
+
+// The same requests to a store that forgets, and to one that has all in memory.
+TEST_F(TreeStoreTest, EveryAnswerIsThatOfAStoreWithoutATree) {
+  Options plain;
+  plain.databases = 2;
+  Engine other(plain, clock_);
+  Worker others(other);
+  std::mt19937_64 random(7);
+  const auto draw = [&](uint64_t below) { return random() % below; };
+  for (int step = 0; step < 800; ++step) {
+    Batch mine;
+    Batch its;
+    std::vector<std::string> texts;
+    texts.reserve(64);
+    for (uint64_t rows = 1 + draw(8); rows != 0; --rows) {
+      const std::string& key = texts.emplace_back("key" + std::to_string(draw(60)));
+      const std::string& value = texts.emplace_back(draw(3) == 0 ? std::to_string(draw(1000))
+                                                                 : std::string(draw(200), 'v'));
+      const int64_t expiry = draw(4) == 0 ? clock_.now_ms() + 1 + int64_t(draw(50)) : no_expiry;
+      const auto database = static_cast<uint32_t>(draw(2));
+      const uint64_t kind = draw(10);
+      constexpr uint16_t conditions[] = {0, option::if_absent, option::if_present,
+                                         option::keep_expiry, option::want_previous};
+      const uint16_t how = conditions[draw(5)];
+      for (Batch* batch : {&mine, &its}) {
+        batch->select(database);
+        if (kind < 3) batch->get(key);
+        if (kind == 3 || kind == 4) batch->put(key, value, how, expiry, kind);
+        if (kind == 5) batch->erase(key, how & option::want_previous);
+        if (kind == 6) batch->add(key, 3);
+        if (kind == 7) batch->append(key, value);
+        if (kind == 8) batch->expire(key, expiry);
+        if (kind == 9) batch->set_range(key, 3, "xyz");
+      }
+    }
+    if (draw(3) == 0) {
+      mine.group(0);
+      its.group(0);
+    }
+    worker_->submit(mine, clock_.now_ms());
+    others.submit(its, clock_.now_ms());
+    for (Batch::Row row = 0; row < mine.size(); ++row) {
+      const Reply& a = mine.reply(row);
+      const Reply& b = its.reply(row);
+      ASSERT_EQ(to_string(a.status), to_string(b.status)) << step << " row " << row;
+      ASSERT_EQ(a.value(), b.value()) << step;
+      ASSERT_EQ(a.number, b.number) << step;
+      ASSERT_EQ(a.expiry, b.expiry) << step;
+      ASSERT_EQ(a.flags, b.flags) << step;
+    }
+    mine.clear();
+    its.clear();
+    if (draw(20) == 0) clock_.advance(int64_t(draw(30)));
+    if (draw(8) == 0) forget();
+    if (draw(30) == 0) {
+      ASSERT_TRUE(engine_->tree()->flush());
+    }
+    if (draw(200) == 0) {
+      worker_->flush(1);
+      others.flush(1);
+    }
+    if (step % 300 == 299) open();
+  }
+  for (const uint32_t database : {0, 1}) {
+    std::set<std::string> keys;
+    others.scan(database, 0, 1000, [&](const ScanItem& item) { keys.emplace(item.key); });
+    EXPECT_EQ(all_keys(database), keys);
+    EXPECT_EQ(worker_->count(database), keys.size());
+  }
+}
+
+TEST_F(TreeStoreTest, VersionsGoOnAndAreThoseOfTheItemsAfterAStart) {
+  run([](Batch& batch) { batch.put("key", "1"); });
+  Batch first;
+  first.get("key");
+  worker_->submit(first);
+  const uint64_t version = first.reply(0).version;
+  first.clear();
+  open();
+  Batch batch;
+  batch.get("key");
+  batch.put("key", "2", option::if_version, no_expiry, 0, version);
+  batch.put("key", "3", option::if_version, no_expiry, 0, version);
+  worker_->submit(batch);
+  EXPECT_EQ(batch.reply(0).version, version);
+  EXPECT_EQ(batch.reply(1).status, Status::ok);
+  EXPECT_GT(batch.reply(1).version, version);
+  EXPECT_EQ(batch.reply(2).status, Status::condition_failed);
+  batch.clear();
+}
+
+TEST_F(TreeStoreTest, ThreadsLoseNoIncrementWhileMemoryForgets) {
+  constexpr int threads = 3;
+  constexpr int rounds = 150;
+  constexpr int keys = 5;
+  std::atomic<int> running{threads};
+  std::vector<std::thread> all;
+  for (int i = 0; i < threads; ++i) {
+    all.emplace_back([&, i] {
+      Worker worker(*engine_);
+      std::mt19937 random(static_cast<uint32_t>(i));
+      for (int round = 0; round < rounds; ++round) {
+        const std::string names[2] = {"key" + std::to_string(random() % keys),
+                                      "key" + std::to_string(random() % keys)};
+        Batch batch;
+        for (const std::string& name : names) batch.add(name, 1);
+        worker.submit(batch);
+        EXPECT_EQ(batch.reply(0).status, Status::ok);
+        batch.clear();
+      }
+      --running;
+    });
+  }
+  const auto bytes = static_cast<int64_t>(engine_->maxmemory() / 2);
+  while (running != 0) {
+    engine_->add_sink_bytes(bytes);
+    engine_->set_maxmemory(1 << 20);
+    worker_->maintain();
+    engine_->set_maxmemory(1 << 30);
+    engine_->add_sink_bytes(-bytes);
+    engine_->tree()->flush();
+  }
+  for (std::thread& thread : all) thread.join();
+  for (const bool opens : {false, true}) {
+    if (opens) open();
+    int64_t sum = 0;
+    for (int i = 0; i < keys; ++i) {
+      Batch batch;
+      const std::string name = "key" + std::to_string(i);
+      batch.add(name, 0);
+      worker_->submit(batch);
+      sum += batch.reply(0).number;
+      batch.clear();
+    }
+    EXPECT_EQ(sum, threads * rounds * 2);
+  }
+}
+
+// Requests of one batch on a key that is on its way keep their order, whatever they are.
+TEST_F(TreeStoreTest, RowsBehindOneThatIsReadKeepTheirOrder) {
+  run([](Batch& batch) { batch.put("key", "old"); });
+  ASSERT_TRUE(engine_->tree()->flush());
+  forget();
+  EXPECT_EQ(run([](Batch& batch) {
+              batch.get("key");
+              batch.put("key", "new");
+              batch.get("key");
+              batch.append("key", "er");
+              batch.get("other");
+              batch.get("key");
+            }),
+            "ok old 0 ok  0 ok new 0 ok  5 not found  0 ok newer 0 ");
+}
+
+// Rows of a view are seen together, and what memory lacks of them is read together.
+TEST_F(TreeStoreTest, AViewWaitsAsAWhole) {
+  const std::string names[] = {"a", "b", "c", "d"};
+  run([&](Batch& batch) {
+    for (const std::string& name : names) batch.put(name, "1");
+  });
+  ASSERT_TRUE(engine_->tree()->flush());
+  forget();
+  run([&](Batch& batch) { batch.put("b", "2"); });
+  const uint64_t before = engine_->tree()->stats().loads;
+  EXPECT_EQ(run([&](Batch& batch) {
+              batch.get("d");
+              for (const std::string& name : names) batch.get(name);
+              batch.view(1);
+              batch.put("a", "3");
+              batch.get("a");
+            }),
+            "ok 1 0 ok 1 0 ok 2 0 ok 1 0 ok 1 0 ok  0 ok 3 0 ");
+  EXPECT_LE(engine_->tree()->stats().loads - before, 3u);
+}
+
+TEST_F(TreeStoreTest, MemoryStaysWithinTheCapWithTenTimesAsMuchData) {
+  options_.maxmemory = 2 << 20;
+  open();
+  const std::string value(1000, 'v');
+  uint64_t most = 0;
+  for (int i = 0; i < 20'000; i += 100) {
+    Batch batch;
+    std::vector<std::string> names;
+    for (int j = i; j < i + 100; ++j) names.push_back("key" + std::to_string(j));
+    for (const std::string& name : names) batch.put(name, value);
+    worker_->submit(batch);
+    for (Batch::Row row = 0; row < batch.size(); ++row) {
+      ASSERT_EQ(batch.reply(row).status, Status::ok);
+    }
+    batch.clear();
+    worker_->maintain();
+    most = std::max(most, engine_->stats().used_memory);
+  }
+  EXPECT_LT(most, options_.maxmemory * 3 / 2);
+  EXPECT_LT(engine_->database(0).keys, 4000u);
+  for (int i = 0; i < 20'000; i += 997) {
+    const std::string key = "key" + std::to_string(i);
+    ASSERT_EQ(run([&](Batch& batch) { batch.get(key); }), "ok " + value + " 0 ");
+  }
+  EXPECT_EQ(worker_->count(0), 20'000u);
+}
+
+}  // namespace
+}  // namespace isotherm::tree_store_test

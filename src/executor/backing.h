@@ -1,0 +1,58 @@
+// Backing: who has the items that memory has not, for a store whose memory is a cache of files
+// (tree/tree.h).
+//
+//   memory misses ─▶ look ─▶ absent   nobody has the key
+//                        ├─▶ found    the row puts the item into memory, and goes on with it
+//                        ├─▶ coming   the row is parked until a thread has read it (Awaited)
+//                        └─▶ failed   the files cannot be read: the row is `not_saved`
+// A backing is told of every change as a CommitSink, so what memory has is always as new as what
+// the backing has, and a key that memory has is not looked for.
+//
+// Never overtaken. What was found is true as long as nobody changes the key. `seen` says which
+// changes were known; `is_as_seen` is asked once more under the lock of the key's line, under which
+// changes are told. A row that was overtaken looks again.
+//
+// Threads. Any, within an epoch. What `look` shows stays until the same thread looks again.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string_view>
+
+#include "executor/awaited.h"
+#include "isotherm/batch.h"
+
+namespace isotherm {
+
+class Backing {
+ public:
+  struct Seen {
+    uint32_t stripe = 0;  // of keys that share a count
+    uint64_t changes = 0;
+  };
+  enum class Answer : uint8_t { absent, found, coming, failed };
+  struct Stored {
+    Seen seen;
+    std::string_view value;
+    uint64_t version = 0;
+    int64_t expiry = no_expiry;
+    uint32_t flags = 0;
+    uint64_t state = 0;          // items/meta_state.h
+    Awaited* awaited = nullptr;  // coming: its `begin` is to be called once
+  };
+  // What has expired is absent. `may_wait`: it reads on the spot, and nothing is `coming`.
+  virtual Answer look(uint32_t database, std::string_view key, int64_t now_ms, bool may_wait,
+                      Stored& stored) = 0;
+  virtual bool is_as_seen(const Seen& seen) const = 0;
+
+  // A step of a walk over all keys of a database, in the order of the keys: shows about `count`,
+  // and returns the cursor to go on from; 0 at the end. A cursor that is too old begins anew.
+  using Show = std::function<void(std::string_view key, uint64_t value_bytes, int64_t expiry)>;
+  virtual uint64_t walk(uint32_t database, uint64_t cursor, uint64_t count, int64_t now_ms,
+                        const Show& show) = 0;
+
+ protected:
+  ~Backing() = default;
+};
+
+}  // namespace isotherm

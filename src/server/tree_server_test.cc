@@ -1,0 +1,133 @@
+// A server with a tree: its commands, and its next start.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "server/server.h"
+#include "server/test_client.h"
+#include "tree/tree.h"
+
+namespace isotherm::tree_server_test {
+namespace {
+
+class TreeServerTest : public ::testing::Test {
+ protected:
+  TreeServerTest() {
+    std::string path = std::filesystem::temp_directory_path() / "isotherm-server-XXXXXX";
+    options_.dir = ::mkdtemp(path.data());
+    options_.port = options_.memcached_port = 0;
+    options_.threads = 2;
+    options_.appendonly = true;
+    options_.store.tree = options_.dir + "/tree";
+  }
+  ~TreeServerTest() override {
+    server_.reset();
+    std::filesystem::remove_all(options_.dir);
+  }
+  void SetUp() override {
+    try {
+      start();
+    } catch (const TreeError&) {
+      GTEST_SKIP() << "built without RocksDB";
+    }
+  }
+  void start() {
+    server_.reset();
+    server_ = std::make_unique<Server>(options_, clock_);
+    server_->start();
+  }
+  std::string ask(const std::string& request, size_t bytes) {
+    TestClient client(server_->resp_port());
+    client.send(request);
+    return client.receive(bytes);
+  }
+  void expect(std::initializer_list<std::string_view> request, const std::string& reply) {
+    EXPECT_EQ(ask(resp(request), reply.size()), reply);
+  }
+
+  ManualClock clock_{1'700'000'000'000};
+  net::ServerOptions options_;
+  std::unique_ptr<Server> server_;
+};
+
+// What the journal has is newer than the files, also where it says that something is gone.
+TEST_F(TreeServerTest, TheNextServerHasWhatTheJournalSaysOverTheFiles) {
+  expect({"MSET", "erased", "1", "expired", "1", "changed", "1", "kept", "1"}, "+OK\r\n");
+  expect({"SET", "touched", "value"}, "+OK\r\n");
+  ASSERT_TRUE(server_->engine().tree()->flush());
+  expect({"DEL", "erased"}, ":1\r\n");
+  expect({"SET", "expired", "2", "PX", "100"}, "+OK\r\n");
+  expect({"SET", "changed", "2"}, "+OK\r\n");
+  expect({"PEXPIRE", "touched", "5000"}, ":1\r\n");
+  // As a crash leaves it: nothing of that was taken in.
+  const std::string left = options_.dir + ".left";
+  std::filesystem::copy(options_.dir, left, std::filesystem::copy_options::recursive);
+  server_.reset();
+  std::filesystem::remove_all(options_.dir);
+  std::filesystem::rename(left, options_.dir);
+  clock_.advance(1000);
+  start();
+  expect({"MGET", "erased", "expired", "changed", "kept"},
+         "*4\r\n$-1\r\n$-1\r\n$1\r\n2\r\n$1\r\n1\r\n");
+  expect({"PTTL", "touched"}, ":4000\r\n");
+  expect({"GET", "touched"}, "$5\r\nvalue\r\n");
+  expect({"DBSIZE"}, ":3\r\n");
+}
+
+TEST_F(TreeServerTest, AFlushIsKnownToTheNextServer) {
+  expect({"MSET", "a", "1", "b", "1"}, "+OK\r\n");
+  ASSERT_TRUE(server_->engine().tree()->flush());
+  expect({"FLUSHALL"}, "+OK\r\n");
+  expect({"SET", "c", "1"}, "+OK\r\n");
+  start();
+  expect({"EXISTS", "a", "b", "c"}, ":1\r\n");
+  expect({"DBSIZE"}, ":1\r\n");
+}
+
+TEST_F(TreeServerTest, TheJournalIsCutBehindWhatTheFilesHave) {
+  const std::string value(100'000, 'v');
+  for (int i = 0; i < 4; ++i) {
+    expect({"SET", "key" + std::to_string(i), value}, "+OK\r\n");
+    ASSERT_TRUE(server_->engine().tree()->flush());
+  }
+  // What the last run has stays until the next one is there.
+  EXPECT_LT(server_->state().journal->live_bytes(), 3 * value.size());
+  start();
+  expect({"STRLEN", "key0"}, ":100000\r\n");
+}
+
+TEST_F(TreeServerTest, AJournalThatTheTreeDoesNotKnowIsRefused) {
+  expect({"SET", "key", "1"}, "+OK\r\n");
+  options_.appendonly = false;
+  start();
+  expect({"SET", "key", "2"}, "+OK\r\n");
+  options_.appendonly = true;
+  EXPECT_THROW(start(), TreeError);
+  std::filesystem::remove_all(options_.dir + "/" + options_.appendfilename);
+  for (const auto& one : std::filesystem::directory_iterator(options_.dir)) {
+    if (one.path().filename().string().starts_with(options_.appendfilename)) {
+      std::filesystem::remove_all(one.path());
+    }
+  }
+  start();
+  expect({"GET", "key"}, "$1\r\n2\r\n");
+}
+
+TEST_F(TreeServerTest, ThereAreNoSnapshotsButTheTreeItself) {
+  expect({"SAVE"}, "-ERR no snapshots of a store with a tree\r\n");
+  expect({"BGSAVE"}, "-ERR no snapshots of a store with a tree\r\n");
+  expect({"SET", "key", "1"}, "+OK\r\n");
+  ASSERT_TRUE(server_->state().journal->rewrite_wish().ask());
+  while (server_->state().journal->rewrite_wish().rewrites() == 0) std::this_thread::yield();
+  EXPECT_EQ(server_->engine().tree()->stats().run_bytes, 0u);
+  expect({"RANDOMKEY"}, "$3\r\nkey\r\n");
+}
+
+}  // namespace
+}  // namespace isotherm::tree_server_test

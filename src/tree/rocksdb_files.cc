@@ -1,0 +1,245 @@
+// The only file that is compiled with RocksDB's headers, and a library of its own
+// (cmake/IsothermTree.cmake).
+#include <rocksdb/compaction_filter.h>
+#include <rocksdb/convenience.h>
+#include <rocksdb/db.h>
+#include <rocksdb/filter_policy.h>
+#include <rocksdb/options.h>
+#include <rocksdb/sst_file_writer.h>
+#include <rocksdb/table.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tree/tree_files.h"
+#include "tree/tree_record.h"
+
+namespace isotherm {
+namespace {
+
+constexpr const char* incoming = "/incoming";
+constexpr double filter_bits = 10;
+// Fewer are not worth a file.
+constexpr size_t least_per_file = 4096;
+constexpr size_t keys_per_read = 128;
+
+rocksdb::Slice slice(std::string_view text) { return {text.data(), text.size()}; }
+std::string_view view(const rocksdb::Slice& text) { return {text.data(), text.size()}; }
+std::string text_of(const rocksdb::Status& status) {
+  return status.ok() ? std::string() : "tree: " + status.ToString();
+}
+
+// What has expired goes for good.
+class ExpiryFilter final : public rocksdb::CompactionFilter {
+ public:
+  explicit ExpiryFilter(std::function<int64_t()> now_ms) : now_ms_(std::move(now_ms)) {}
+  const char* Name() const override { return "isotherm.expiry"; }
+  bool Filter(int /*level*/, const rocksdb::Slice& key, const rocksdb::Slice& value,
+              std::string* /*new_value*/, bool* /*value_changed*/) const override {
+    TreeRecord record;
+    return view(key) != TreeRecord::meta_key && record.read(view(value)) &&
+           record.expired(now_ms_());
+  }
+
+ private:
+  const std::function<int64_t()> now_ms_;
+};
+
+class RocksdbFiles final : public TreeFiles {
+ public:
+  RocksdbFiles(std::string folder, const std::string& options, uint64_t cache_bytes,
+               std::function<int64_t()> now_ms)
+      : folder_(std::move(folder)), filter_(std::move(now_ms)) {
+    rocksdb::BlockBasedTableOptions table;
+    table.block_cache = cache_ = rocksdb::NewLRUCache(cache_bytes);
+    table.filter_policy.reset(rocksdb::NewBloomFilterPolicy(filter_bits));
+    options_.create_if_missing = true;
+    options_.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
+    options_.compaction_filter = &filter_;
+    options_.info_log_level = rocksdb::WARN_LEVEL;
+    options_.keep_log_file_num = 2;
+    // All writes are ingested files.
+    options_.write_buffer_size = 1 << 20;
+    rocksdb::Options its;
+    check(rocksdb::GetOptionsFromString(rocksdb::ConfigOptions(), options_, options, &its));
+    options_ = its;
+    make_incoming();
+    rocksdb::DB* db = nullptr;
+    check(rocksdb::DB::Open(options_, folder_, &db));
+    db_.reset(db);
+  }
+  ~RocksdbFiles() override { db_->Close(); }
+
+  Glance glance(std::string_view key, std::string& value) override {
+    bool found = false;
+    if (!db_->KeyMayExist(rocksdb::ReadOptions(), slice(key), &value, &found)) {
+      return Glance::absent;
+    }
+    return found ? Glance::found : Glance::maybe;
+  }
+
+  void read(std::span<const std::string_view> keys, TreeRead* reads) override {
+    rocksdb::Slice slices[keys_per_read];
+    rocksdb::PinnableSlice values[keys_per_read];
+    rocksdb::Status statuses[keys_per_read];
+    while (!keys.empty()) {
+      const size_t count = std::min(keys.size(), keys_per_read);
+      for (size_t i = 0; i < count; ++i) {
+        slices[i] = slice(keys[i]);
+        values[i].Reset();
+      }
+      db_->MultiGet(rocksdb::ReadOptions(), db_->DefaultColumnFamily(), count, slices, values,
+                    statuses);
+      for (size_t i = 0; i < count; ++i) {
+        using enum TreeRead::State;
+        reads[i].state = statuses[i].ok() ? found : statuses[i].IsNotFound() ? absent : failed;
+        if (statuses[i].ok()) reads[i].value.assign(values[i].data(), values[i].size());
+      }
+      keys = keys.subspan(count);
+      reads += count;
+    }
+  }
+
+  // Ingestion itself does not wait for compaction, so runs do, and with them writers.
+  std::string ingest(std::span<const TreeEntry> entries, const TreeMeta& meta,
+                     uint32_t threads) override {
+    const int most_tries = 1000;
+    for (int i = 0; i < most_tries && property(rocksdb::DB::Properties::kIsWriteStopped) != 0;
+         ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    const std::string_view record(reinterpret_cast<const char*>(&meta), sizeof meta);
+    const size_t files = std::clamp<size_t>(entries.size() / least_per_file, 1, threads);
+    std::vector<std::string> paths;
+    std::vector<rocksdb::Status> statuses(files);
+    for (size_t i = 0; i < files; ++i) {
+      paths.push_back(folder_ + incoming + "/" + std::to_string(++number_) + ".sst");
+    }
+    const auto write = [&](size_t i) {
+      const size_t first = entries.size() * i / files;
+      const size_t end = entries.size() * (i + 1) / files;
+      statuses[i] = write_file(paths[i], entries.subspan(first, end - first),
+                               i + 1 == files ? record : std::string_view());
+    };
+    std::vector<std::thread> writers;
+    for (size_t i = 1; i < files; ++i) writers.emplace_back(write, i);
+    write(0);
+    for (std::thread& writer : writers) writer.join();
+    rocksdb::Status status;
+    for (const rocksdb::Status& one : statuses) {
+      if (!one.ok()) status = one;
+    }
+    if (status.ok()) {
+      rocksdb::IngestExternalFileOptions how;
+      how.move_files = true;
+      how.failed_move_fall_back_to_copy = true;
+      status = db_->IngestExternalFile(paths, how);
+    }
+    std::error_code ignored;
+    for (const std::string& path : paths) std::filesystem::remove(path, ignored);
+    if (!status.ok()) db_->Resume().PermitUncheckedError();
+    return text_of(status);
+  }
+
+  std::string erase_range(std::string_view first, std::string_view end) override {
+    const rocksdb::Status status =
+        db_->DeleteRange(synced(), db_->DefaultColumnFamily(), slice(first), slice(end));
+    if (!status.ok()) db_->Resume().PermitUncheckedError();
+    return text_of(status);
+  }
+
+  std::string walk(std::string_view from, std::string_view end, const Visit& visit) override {
+    rocksdb::ReadOptions how;
+    const rocksdb::Slice bound = slice(end);
+    how.iterate_upper_bound = &bound;
+    how.fill_cache = false;
+    const std::unique_ptr<rocksdb::Iterator> at(db_->NewIterator(how));
+    for (at->Seek(slice(from)); at->Valid(); at->Next()) {
+      if (!visit(view(at->key()), view(at->value()))) break;
+    }
+    return text_of(at->status());
+  }
+
+  bool load(TreeMeta& meta) override {
+    std::string value;
+    const rocksdb::Status status =
+        db_->Get(rocksdb::ReadOptions(), slice(TreeRecord::meta_key), &value);
+    if (status.IsNotFound()) return false;
+    check(status);
+    if (value.size() != sizeof meta)
+      throw TreeError("tree: " + folder_ + " is not of this program");
+    std::memcpy(&meta, value.data(), sizeof meta);
+    return true;
+  }
+
+  uint64_t memory() override {
+    uint64_t readers = 0;
+    db_->GetIntProperty(rocksdb::DB::Properties::kEstimateTableReadersMem, &readers);
+    return readers + cache_->GetUsage();
+  }
+  uint64_t disk_bytes() override { return property(rocksdb::DB::Properties::kTotalSstFilesSize); }
+  uint64_t keys() override { return property(rocksdb::DB::Properties::kEstimateNumKeys); }
+
+ private:
+  static void check(const rocksdb::Status& status) {
+    if (!status.ok()) throw TreeError(text_of(status));
+  }
+  static rocksdb::WriteOptions synced() {
+    rocksdb::WriteOptions how;
+    how.sync = true;
+    return how;
+  }
+  uint64_t property(const std::string& name) {
+    uint64_t value = 0;
+    db_->GetIntProperty(name, &value);
+    return value;
+  }
+
+  // What a crash has left there belongs to nobody.
+  void make_incoming() const {
+    std::error_code error;
+    std::filesystem::remove_all(folder_ + incoming, error);
+    std::filesystem::create_directories(folder_ + incoming, error);
+    if (error) throw TreeError("tree: cannot make " + folder_ + incoming + ": " + error.message());
+  }
+
+  rocksdb::Status write_file(const std::string& path, std::span<const TreeEntry> entries,
+                             std::string_view meta) const {
+    rocksdb::SstFileWriter writer(rocksdb::EnvOptions(), options_);
+    rocksdb::Status status = writer.Open(path);
+    for (const TreeEntry& entry : entries) {
+      if (!status.ok()) return status;
+      status = entry.value.empty() ? writer.Delete(slice(entry.key))
+                                   : writer.Put(slice(entry.key), slice(entry.value));
+    }
+    if (status.ok() && !meta.empty()) status = writer.Put(slice(TreeRecord::meta_key), slice(meta));
+    return status.ok() ? writer.Finish() : status;
+  }
+
+  const std::string folder_;
+  const ExpiryFilter filter_;
+  rocksdb::Options options_;
+  std::shared_ptr<rocksdb::Cache> cache_;
+  std::unique_ptr<rocksdb::DB> db_;
+  std::atomic<uint64_t> number_{0};
+};
+
+}  // namespace
+
+// What the linker is told to take (cmake/IsothermTree.cmake).
+extern "C" const char isotherm_tree_part;
+const char isotherm_tree_part = 0;
+
+std::unique_ptr<TreeFiles> open_tree_files(const std::string& folder, const std::string& options,
+                                           uint64_t cache_bytes, std::function<int64_t()> now_ms) {
+  return std::make_unique<RocksdbFiles>(folder, options, cache_bytes, std::move(now_ms));
+}
+
+}  // namespace isotherm

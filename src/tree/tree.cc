@@ -1,0 +1,234 @@
+#include "tree/tree.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/hash.h"
+
+namespace isotherm {
+namespace {
+
+// A batch's token for the next sink, whose low bits are free, with two of the tree's.
+constexpr uint64_t of_batch = 2;
+constexpr uint64_t token_bits = 3;
+uint64_t next_token(uint64_t token) { return token & ~token_bits; }
+
+// What a thread keeps for the next time is not a large key or value.
+void shrink(std::string& text) {
+  constexpr size_t most_kept = 64 << 10;
+  if (text.capacity() > most_kept) std::string().swap(text);
+}
+
+// The key as the tree has it, until the thread asks for another.
+const std::string& tree_key(uint32_t database, std::string_view key) {
+  thread_local std::string text;
+  shrink(text);
+  TreeRecord::put_key(database, key, text);
+  return text;
+}
+
+void raise_to(std::atomic<uint64_t>& to, uint64_t value) {
+  uint64_t seen = to.load(std::memory_order_relaxed);
+  while (seen < value && !to.compare_exchange_weak(seen, value, std::memory_order_relaxed)) {
+  }
+}
+
+}  // namespace
+
+Tree::Tree(std::unique_ptr<TreeFiles> files, TreeOptions options)
+    : files_(std::move(files)),
+      options_(std::move(options)),
+      changes_(std::make_unique<std::atomic<uint64_t>[]>(stripes)),
+      loads_(*files_, options_.readers, options_.most_loaded) {
+  new_ = !files_->load(meta_);
+  max_version_ = meta_.last_version;
+  count_memory(true);
+  writer_ = std::thread([this] { work(); });
+}
+
+uint64_t Tree::last_version() const {
+  const std::lock_guard guard(mutex_);
+  return meta_.last_version;
+}
+
+void Tree::expect_journal(uint64_t number, uint64_t first_lsn, bool found) {
+  const std::lock_guard guard(mutex_);
+  if (found && !new_ && meta_.journal != number) {
+    throw TreeError(
+        "tree: it has changes that the journal does not know, so they do not belong "
+        "together; remove the older of the two");
+  }
+  if (found && !new_ && first_lsn > meta_.lsn) {
+    throw TreeError("tree: records of the journal from " + std::to_string(meta_.lsn) +
+                    " on are needed, and it begins at " + std::to_string(first_lsn));
+  }
+  if (!found && number != 0) meta_.lsn = 0;
+  meta_.journal = number;
+}
+
+void Tree::drop_from(Journal* journal) {
+  const std::lock_guard guard(journal_mutex_);
+  journal_ = journal;
+}
+
+uint64_t Tree::hash_of(std::string_view key) { return hash_bytes(key, 0); }
+
+Backing::Seen Tree::seen_now(uint64_t hash) const {
+  const auto stripe = static_cast<uint32_t>(hash / TreeRun::shards % stripes);
+  const uint64_t flushes = flushes_.load(std::memory_order_acquire);
+  return {stripe, changes_[stripe].load(std::memory_order_acquire) + (flushes << 40)};
+}
+
+bool Tree::is_as_seen(const Seen& seen) const {
+  const uint64_t flushes = flushes_.load(std::memory_order_acquire);
+  return changes_[seen.stripe].load(std::memory_order_acquire) + (flushes << 40) == seen.changes;
+}
+
+CommitSink::Begun Tree::begins(const Batch& batch) {
+  Begun begun;
+  if (next_ != nullptr) begun = next_->begins(batch);
+  for (;;) {
+    const uint64_t generation = generation_.load(std::memory_order_seq_cst);
+    running_[generation & 1].fetch_add(1, std::memory_order_seq_cst);
+    if (generation_.load(std::memory_order_seq_cst) == generation) {
+      return {begun.token | of_batch | (generation & 1), true};
+    }
+    running_[generation & 1].fetch_sub(1, std::memory_order_seq_cst);
+  }
+}
+
+// Whoever sees the count finds the change: it is put into the run before.
+void Tree::changed(const ItemChange& change) {
+  const std::string& key = tree_key(change.database, change.key);
+  const uint64_t hash = hash_of(key);
+  const Item* const item = change.new_item;
+  raise_to(max_version_, change.version);
+  if (change.reason != ItemChange::Reason::expired) {
+    TreeRecord record;
+    const bool stored = item != nullptr && !item->is_object();
+    if (stored) {
+      record = {item->version(), change.expiry, item->flags(), item->state(), item->value()};
+    }
+    const std::lock_guard guard(shard_locks_[shard_of(hash)]);
+    active_->put(shard_of(hash), key, stored ? &record : nullptr);
+    if (active_->bytes() > options_.run_bytes) seals_.store(true, std::memory_order_relaxed);
+  }
+  changes_[seen_now(hash).stripe].fetch_add(1, std::memory_order_acq_rel);
+  if (next_ == nullptr) return;
+  ItemChange told = change;
+  told.token = next_token(change.token);
+  // The item may be in the files alone when this is read again, so it is recorded whole.
+  if (told.new_item == told.old_item) told.old_item = nullptr;
+  next_->changed(told);
+}
+
+void Tree::flushed(uint32_t database, uint64_t version, uint64_t token) {
+  raise_to(max_version_, version);
+  seal(database);
+  flushes_.fetch_add(1, std::memory_order_acq_rel);
+  if (next_ != nullptr) next_->flushed(database, version, next_token(token));
+}
+
+void Tree::grouped(uint64_t token) {
+  if (next_ != nullptr) next_->grouped(next_token(token));
+}
+
+bool Tree::refuses() const {
+  const bool refuses_here = failing_.load(std::memory_order_relaxed) && is_crowded();
+  return refuses_here || (next_ != nullptr && next_->refuses());
+}
+
+bool Tree::is_safe(const Batch& batch, Batch::Row row) const {
+  return next_ == nullptr || next_->is_safe(batch, row);
+}
+
+// A batch that begins later is told of as one of the next run at the earliest.
+Awaited* Tree::end(uint64_t token, bool wrote) {
+  Awaited* inner = nullptr;
+  if (next_ != nullptr) {
+    inner = wrote ? next_->ends(next_token(token)) : next_->ends_reads(next_token(token));
+  }
+  running_[token & 1].fetch_sub(1, std::memory_order_seq_cst);
+  if (seals_.load(std::memory_order_relaxed) && seals_.exchange(false)) seal();
+  if (inner != nullptr) inner_.store(inner, std::memory_order_release);
+  const bool waits = wrote && is_crowded() && !failing_.load(std::memory_order_relaxed);
+  return waits ? this : inner;
+}
+
+void Tree::begin(Waiter& waiter) {
+  {
+    const std::lock_guard guard(mutex_);
+    if (is_crowded() && !failing_.load(std::memory_order_relaxed)) {
+      waiters_.push_back(&waiter);
+      return;
+    }
+  }
+  Awaited* const inner = inner_.load(std::memory_order_acquire);
+  inner != nullptr ? inner->begin(waiter) : waiter.there();
+}
+
+DemotionHook::Fate Tree::demote(const Item& item) {
+  return item.is_object() ? Fate::kept : Fate::taken;
+}
+
+// The oldest run that still says something of the database hides what is older.
+TreeRun::Found Tree::find_in_runs(std::string_view key, uint64_t hash, uint32_t database,
+                                  std::string& value) {
+  const uint32_t shard = shard_of(hash);
+  const std::lock_guard guard(shard_locks_[shard]);
+  const auto look_into = [&](const TreeRun& run) {
+    TreeRun::Found found = run.find(shard, key);
+    if (!found.known && run.flushed.contains(database)) found = {true, true, {}};
+    if (found.known) value.assign(found.value);
+    return found;
+  };
+  TreeRun::Found found = look_into(*active_);
+  for (auto run = sealed_.rbegin(); run != sealed_.rend() && !found.known; ++run) {
+    found = look_into(**run);
+  }
+  found.value = value;
+  return found;
+}
+
+Backing::Answer Tree::show(std::string_view text, int64_t now_ms, Stored& stored) const {
+  TreeRecord record;
+  if (!record.read(text)) return Answer::failed;
+  if (record.expired(now_ms)) return Answer::absent;
+  stored.value = record.value;
+  stored.version = record.version;
+  stored.expiry = record.expiry;
+  stored.flags = record.flags;
+  stored.state = record.state;
+  return Answer::found;
+}
+
+Backing::Answer Tree::look(uint32_t database, std::string_view key_of_item, int64_t now_ms,
+                           bool may_wait, Stored& stored) {
+  thread_local TreeRead read;
+  shrink(read.value);
+  const std::string_view key = tree_key(database, key_of_item);
+  const uint64_t hash = hash_of(key);
+  stored.seen = seen_now(hash);
+  const TreeRun::Found found = find_in_runs(key, hash, database, read.value);
+  if (found.erased) return Answer::absent;
+  if (found.known) return show(read.value, now_ms, stored);
+  if (!loads_.take(key, stored.seen, read)) {
+    const TreeFiles::Glance glance = files_->glance(key, read.value);
+    if (glance == TreeFiles::Glance::absent) return Answer::absent;
+    if (glance == TreeFiles::Glance::found) return show(read.value, now_ms, stored);
+    stored.awaited = may_wait ? nullptr : loads_.want(key, stored.seen);
+    if (stored.awaited != nullptr) return Answer::coming;
+    files_->read({&key, 1}, &read);
+  }
+  switch (read.state) {
+    case TreeRead::State::found:
+      return show(read.value, now_ms, stored);
+    case TreeRead::State::absent:
+      return Answer::absent;
+    case TreeRead::State::failed:
+      break;
+  }
+  return Answer::failed;
+}
+
+}  // namespace isotherm

@@ -1,0 +1,196 @@
+// Tree: a store's items in files, of which its memory is a cache (DESIGN: runs and the tree).
+//
+//   changes ─▶ active run ─sealed─▶ up to five runs ─oldest─▶ sorted, cut, written ─▶ taken in
+//   memory misses ─▶ runs, newest first ─▶ filters ─▶ files (tree/tree_loads.h)
+// It is the store's CommitSink, and passes on to the journal what it is told. It is the store's
+// DemotionHook: an item that is evicted is in a run or in the files already, so memory may let it
+// go whenever the policy says, and nobody is told. And it is its Backing: it knows what memory
+// lacks. A run has a copy of what was changed, so a value that is not in the files yet is there
+// once more; runs count against maxmemory, as do filters, caches and loads.
+//
+// Order. A change is put into the active run under the lock of its key's line, so per key in the
+// order in which changes are made; a run is read, and written, as newer than those sealed before.
+// A flush of a database seals the active run; the next one begins with it.
+//
+// The journal. A run is taken in when all that it has is on disk in the journal: it is sealed,
+// batches that began before have ended, and a new segment begins, which syncs those before. Then
+// nothing is in the files that a crash of the machine takes back elsewhere. The segments that began
+// before the run did are dropped behind it. Which, is in the files' meta record, written with the
+// run. A crash in between leaves records that are read again, and change nothing. What expires is
+// not recorded at all: each copy of an item says itself when it does.
+//
+// Pressure. Where five runs wait, replies to writes wait until one was taken in, so a writer is
+// slowed down to what the files can take. While files cannot be written, and five runs wait, writes
+// are refused (`refuses`), and tried again every `pause_ms`.
+//
+// Objects lie in memory only, as with a journal: they are not evicted.
+//
+// Threads. Any; one of its own writes runs, others read.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "durability/journal_segment.h"
+#include "executor/backing.h"
+#include "executor/commit_sink.h"
+#include "tree/tree_files.h"
+#include "tree/tree_loads.h"
+#include "tree/tree_run.h"
+
+namespace isotherm {
+
+class Journal;
+
+struct TreeOptions {
+  uint64_t run_bytes = 64 << 20;
+  uint32_t writers = 4;  // threads that write the files of a run
+  uint32_t readers = 4;
+  uint64_t most_loaded = 4 << 20;  // bytes that were read and wait for their rows
+  int64_t pause_ms = 100;
+  std::function<void(const std::string& line)> log;
+  std::function<void(int64_t bytes)> count;  // so many more, or fewer, bytes are taken
+};
+
+struct TreeStats {
+  uint64_t runs = 0;       // that wait to be taken in
+  uint64_t run_bytes = 0;  // of all, the active one included
+  uint64_t ingested = 0;
+  uint64_t loads = 0;  // keys that were asked for
+  uint64_t memory = 0;
+  uint64_t disk_bytes = 0;
+  uint64_t keys = 0;  // about
+  bool failing = false;
+};
+
+class Tree final : public CommitSink, public DemotionHook, public Backing, public Awaited {
+ public:
+  static constexpr size_t most_runs = 5;
+
+  Tree(std::unique_ptr<TreeFiles> files, TreeOptions options);
+  // Takes in what there is, unless that fails.
+  ~Tree();
+  Tree(const Tree&) = delete;
+  Tree& operator=(const Tree&) = delete;
+
+  // Who is told of changes behind it; null: nobody. While no worker runs.
+  void pass_on_to(CommitSink* sink) { next_ = sink; }
+  // Before the store is filled from a journal, or, with 0, without one. Throws TreeError where the
+  // files and the journal do not belong together: one was changed without the other.
+  void expect_journal(uint64_t number, uint64_t first_lsn, bool found);
+  // Whose segments are dropped from now on; null: no more.
+  void drop_from(Journal* journal);
+  uint64_t last_version() const;
+
+  Begun begins(const Batch& batch) override;
+  void changed(const ItemChange& change) override;
+  void flushed(uint32_t database, uint64_t version, uint64_t token) override;
+  void grouped(uint64_t token) override;
+  bool full() const override { return is_crowded() || (next_ != nullptr && next_->full()); }
+  bool refuses() const override;
+  bool is_safe(const Batch& batch, Batch::Row row) const override;
+  Awaited* ends(uint64_t token) override { return end(token, true); }
+  Awaited* ends_reads(uint64_t token) override { return end(token, false); }
+  void begin(Waiter& waiter) override;
+
+  Fate demote(const Item& item) override;
+
+  Answer look(uint32_t database, std::string_view key, int64_t now_ms, bool may_wait,
+              Stored& stored) override;
+  bool is_as_seen(const Seen& seen) const override;
+  uint64_t walk(uint32_t database, uint64_t cursor, uint64_t count, int64_t now_ms,
+                const Show& show) override;
+  // All keys of a database, by looking at each.
+  uint64_t count(uint32_t database, int64_t now_ms);
+
+  // Takes in all that was changed so far; false: it fails.
+  bool flush();
+  // Empty where it is as it should be.
+  std::string error() const;
+  TreeStats stats();
+
+ private:
+  static constexpr uint32_t stripes = 1 << 16;
+  using Runs = std::deque<std::shared_ptr<TreeRun>>;
+
+  static uint64_t hash_of(std::string_view key);
+  static uint32_t shard_of(uint64_t hash) { return static_cast<uint32_t>(hash % TreeRun::shards); }
+  Seen seen_now(uint64_t hash) const;
+  Answer show(std::string_view record, int64_t now_ms, Stored& stored) const;
+  TreeRun::Found find_in_runs(std::string_view key, uint64_t hash, uint32_t database,
+                              std::string& value);
+  Awaited* end(uint64_t token, bool wrote);
+  bool is_crowded() const { return waiting_runs_.load(std::memory_order_acquire) >= most_runs; }
+
+  void seal(uint32_t flushed_database = ~uint32_t{0});
+  void work();
+  std::shared_ptr<TreeRun> oldest();
+  std::string take_in(const std::shared_ptr<TreeRun>& run);
+  void wait_for_older_batches();
+  void take_away(const TreeRun& run);
+  void note_error(const std::string& problem);
+  void tell_room();
+  void count_memory(bool asks_files);
+
+  void step(uint32_t database, std::string& from, uint64_t count, int64_t now_ms, const Show& show);
+
+  const std::unique_ptr<TreeFiles> files_;
+  const TreeOptions options_;
+  CommitSink* next_ = nullptr;
+  std::unique_ptr<std::atomic<uint64_t>[]> changes_;
+  std::atomic<uint64_t> flushes_{0};
+  std::atomic<uint64_t> max_version_{0};
+  TreeLoads loads_;
+
+  // Batches that run, by the parity of what was sealed when they began.
+  std::atomic<uint64_t> generation_{0};
+  std::array<std::atomic<uint64_t>, 2> running_{};
+
+  // Of the shards of all runs, and, all of them together, of the two that follow.
+  std::array<std::mutex, TreeRun::shards> shard_locks_;
+  std::shared_ptr<TreeRun> active_ = std::make_shared<TreeRun>();
+  Runs sealed_;             // the oldest first
+  JournalSegment segment_;  // the last that was begun
+  std::atomic<size_t> waiting_runs_{0};
+  std::atomic<bool> seals_{false};  // the active run is large enough
+
+  mutable std::mutex mutex_;  // of what follows
+  std::condition_variable wake_;
+  std::condition_variable done_;
+  std::vector<Waiter*> waiters_;
+  std::string error_;
+  std::atomic<bool> failing_{false};
+  bool stops_ = false;
+  uint64_t wanted_flushes_ = 0;
+  uint64_t done_flushes_ = 0;
+  uint64_t failed_flushes_ = 0;
+  std::atomic<uint64_t> ingested_{0};
+  std::atomic<uint64_t> files_memory_{0};
+  int64_t counted_ = 0;
+  TreeMeta meta_;
+  bool new_ = true;                       // there was no meta record
+  std::atomic<Awaited*> inner_{nullptr};  // what the next sink's replies wait for
+
+  std::mutex journal_mutex_;  // of what follows
+  Journal* journal_ = nullptr;
+
+  std::mutex cursors_mutex_;  // of what follows
+  std::unordered_map<uint64_t, std::string> cursors_;
+  std::deque<uint64_t> cursor_order_;
+  uint64_t next_cursor_ = 1;
+
+  std::thread writer_;
+};
+
+}  // namespace isotherm

@@ -1,0 +1,87 @@
+// TreeLoads: keys on their way from the files of the tree to memory, read by threads of their own,
+// many at a time, while whoever asked goes on.
+//
+//   want ─▶ queued ─▶ read with others (MultiGet) ─▶ there: waiters are told
+//                                                      └─▶ take, by the row that runs again
+// Several who want one key share a load. What was read stays until a row takes it or too much is
+// there; so does the news that a key is absent. Each has the count of changes of before it was
+// read, so a load that a write has overtaken is known for what it is.
+//
+// Threads. Any. Waiters are told by the threads that read.
+// Memory. `bytes`; at most `most_loads` keys, and beyond `most_bytes` the oldest go.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "executor/awaited.h"
+#include "executor/backing.h"
+#include "tree/tree_files.h"
+
+namespace isotherm {
+
+class TreeLoads {
+ public:
+  TreeLoads(TreeFiles& files, uint32_t threads, uint64_t most_bytes);
+  ~TreeLoads();
+  TreeLoads(const TreeLoads&) = delete;
+  TreeLoads& operator=(const TreeLoads&) = delete;
+
+  // What has been read of the key, if it is there and `seen` is as it was; a value is given away.
+  bool take(std::string_view key, const Backing::Seen& seen, TreeRead& read);
+  // Its load, whose `begin` is to be called once; null: too many are under way.
+  Awaited* want(std::string_view key, const Backing::Seen& seen);
+
+  uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
+  uint64_t loads() const { return loads_count_.load(std::memory_order_relaxed); }
+
+ private:
+  static constexpr size_t most_loads = 1 << 14;
+  static constexpr size_t keys_at_once = 64;
+
+  // A key that is read, or was.
+  struct Load final : Awaited {
+    explicit Load(TreeLoads& its) : loads(its) {}
+    void begin(Waiter& waiter) override;
+
+    TreeLoads& loads;
+    std::string key;
+    Backing::Seen seen;
+    TreeRead read;
+    bool there = false;
+    uint64_t counted = 0;  // of `bytes`
+    uint32_t users = 0;    // who will call `begin`
+    std::vector<Waiter*> waiters;
+  };
+  using Loads = std::unordered_map<std::string_view, std::unique_ptr<Load>>;
+
+  void work();
+  void drop_old();
+  void drop(Loads::iterator load);
+  void count_bytes(Load& load);
+
+  TreeFiles& files_;
+  const uint64_t most_bytes_;
+  std::atomic<uint64_t> bytes_{0};
+  std::atomic<uint64_t> loads_count_{0};
+
+  std::mutex mutex_;  // of what follows
+  std::condition_variable wanted_;
+  Loads loads_;
+  std::deque<Load*> queue_;
+  std::deque<std::string> there_;  // keys that were read, the oldest first; some are taken by now
+  uint32_t sleeping_ = 0;
+  bool stops_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace isotherm

@@ -1,0 +1,83 @@
+#include "tree/tree_run.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace isotherm {
+namespace {
+
+// Chunks of a shard double, so that a small run takes little.
+constexpr uint64_t first_chunk = 512;
+constexpr uint64_t largest_chunk = 16 << 10;
+constexpr uint64_t node_bytes = 80;  // of the map, about
+
+}  // namespace
+
+char* TreeRun::take(Shard& shard, uint64_t bytes) {
+  if (bytes > shard.left) {
+    const uint64_t usual = first_chunk << std::min<size_t>(shard.chunks.size(), 5);
+    const uint64_t size = std::max(bytes, std::min(usual, largest_chunk));
+    shard.chunks.push_back(std::make_unique_for_overwrite<char[]>(size));
+    bytes_.fetch_add(size, std::memory_order_relaxed);
+    // The rest of a chunk is not given up for one large value.
+    if (size - bytes < shard.left) return shard.chunks.back().get();
+    shard.next = shard.chunks.back().get();
+    shard.left = size;
+  }
+  shard.left -= bytes;
+  return std::exchange(shard.next, shard.next + bytes);
+}
+
+void TreeRun::put(uint32_t number, std::string_view key, const TreeRecord* record) {
+  Shard& shard = shards_[number];
+  auto place = shard.places.find(key);
+  if (place == shard.places.end()) {
+    char* const copy = take(shard, key.size());
+    std::memcpy(copy, key.data(), key.size());
+    place = shard.places.try_emplace({copy, key.size()}).first;
+    bytes_.fetch_add(node_bytes, std::memory_order_relaxed);
+  }
+  Place& its = place->second;
+  const auto bytes = static_cast<uint32_t>(record != nullptr ? record->bytes() : 0);
+  if (bytes > its.room) {
+    its.at = take(shard, bytes);
+    its.room = bytes;
+  }
+  its.bytes = bytes;
+  if (record != nullptr) record->write(its.at);
+}
+
+TreeRun::Found TreeRun::find(uint32_t number, std::string_view key) const {
+  const auto& places = shards_[number].places;
+  const auto place = places.find(key);
+  if (place == places.end()) return {};
+  return {true, place->second.bytes == 0, {place->second.at, place->second.bytes}};
+}
+
+bool TreeRun::copy(uint32_t number, std::string_view from, std::string_view end, size_t most,
+                   std::vector<TreeEntry>& to) const {
+  const auto& places = shards_[number].places;
+  for (auto place = places.lower_bound(from); place != places.end() && place->first < end;
+       ++place) {
+    if (most-- == 0) return true;
+    to.push_back({place->first, {place->second.at, place->second.bytes}});
+  }
+  return false;
+}
+
+std::vector<TreeEntry> TreeRun::sorted() const {
+  std::vector<TreeEntry> all;
+  size_t count = 0;
+  for (const Shard& shard : shards_) count += shard.places.size();
+  all.reserve(count);
+  for (const Shard& shard : shards_) {
+    const auto middle = static_cast<ptrdiff_t>(all.size());
+    for (const auto& [key, place] : shard.places) all.push_back({key, {place.at, place.bytes}});
+    std::inplace_merge(all.begin(), all.begin() + middle, all.end(),
+                       [](const TreeEntry& a, const TreeEntry& b) { return a.key < b.key; });
+  }
+  return all;
+}
+
+}  // namespace isotherm

@@ -1,0 +1,378 @@
+#include "tree/tree.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "items/item.h"
+
+namespace isotherm::tree_test {
+namespace {
+
+// Files in memory, which fail when they are told, and whose reads wait.
+struct Disk {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::map<std::string, std::string, std::less<>> pairs;
+  bool has_meta = false;
+  TreeMeta meta;
+  bool fails_to_write = false;
+  bool fails_to_read = false;
+  bool holds_reads = false;  // when they have read
+  uint32_t held = 0;
+  uint32_t reads = 0;
+
+  void hold(bool holds) {
+    const std::lock_guard guard(mutex);
+    holds_reads = holds;
+    changed.notify_all();
+  }
+  void wait_for_held() {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return held != 0; });
+  }
+};
+
+class FilesInMemory final : public TreeFiles {
+ public:
+  explicit FilesInMemory(Disk& disk) : disk_(disk) {}
+
+  Glance glance(std::string_view key, std::string& /*value*/) override {
+    const std::lock_guard guard(disk_.mutex);
+    return disk_.pairs.contains(key) ? Glance::maybe : Glance::absent;
+  }
+  void read(std::span<const std::string_view> keys, TreeRead* reads) override {
+    std::unique_lock lock(disk_.mutex);
+    for (const std::string_view key : keys) {
+      using enum TreeRead::State;
+      const auto at = disk_.pairs.find(key);
+      reads->state = disk_.fails_to_read ? failed : at != disk_.pairs.end() ? found : absent;
+      if (at != disk_.pairs.end()) reads->value = at->second;
+      ++reads;
+      ++disk_.reads;
+    }
+    ++disk_.held;
+    disk_.changed.notify_all();
+    disk_.changed.wait(lock, [&] { return !disk_.holds_reads; });
+    --disk_.held;
+  }
+  std::string ingest(std::span<const TreeEntry> entries, const TreeMeta& meta,
+                     uint32_t /*threads*/) override {
+    const std::lock_guard guard(disk_.mutex);
+    if (disk_.fails_to_write) return "no room";
+    for (const TreeEntry& entry : entries) {
+      if (entry.value.empty()) {
+        disk_.pairs.erase(std::string(entry.key));
+      } else {
+        disk_.pairs[std::string(entry.key)] = entry.value;
+      }
+    }
+    disk_.meta = meta;
+    disk_.has_meta = true;
+    return {};
+  }
+  std::string erase_range(std::string_view first, std::string_view end) override {
+    const std::lock_guard guard(disk_.mutex);
+    if (disk_.fails_to_write) return "no room";
+    disk_.pairs.erase(disk_.pairs.lower_bound(first), disk_.pairs.lower_bound(end));
+    return {};
+  }
+  std::string walk(std::string_view from, std::string_view end, const Visit& visit) override {
+    const std::lock_guard guard(disk_.mutex);
+    for (auto at = disk_.pairs.lower_bound(from); at != disk_.pairs.end() && at->first < end;
+         ++at) {
+      if (!visit(at->first, at->second)) break;
+    }
+    return {};
+  }
+  bool load(TreeMeta& meta) override {
+    meta = disk_.meta;
+    return disk_.has_meta;
+  }
+  uint64_t memory() override { return 0; }
+  uint64_t disk_bytes() override { return 0; }
+  uint64_t keys() override { return 0; }
+
+ private:
+  Disk& disk_;
+};
+
+class Told final : public Awaited::Waiter {
+ public:
+  void there() override {
+    const std::lock_guard guard(mutex_);
+    told_ = true;
+    changed_.notify_all();
+  }
+  void wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return told_; });
+  }
+  bool is_told() {
+    const std::lock_guard guard(mutex_);
+    return told_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool told_ = false;
+};
+
+class TreeTest : public ::testing::Test {
+ protected:
+  TreeTest() { open(); }
+  ~TreeTest() override { disk_.hold(false); }
+  void open(uint64_t run_bytes = 1 << 20) {
+    tree_.reset();
+    TreeOptions options;
+    options.run_bytes = run_bytes;
+    options.readers = 2;
+    options.pause_ms = 1;
+    options.count = [this](int64_t bytes) { counted_ += bytes; };
+    tree_ = std::make_unique<Tree>(std::make_unique<FilesInMemory>(disk_), options);
+  }
+  // A change as a row makes it; null: the key is erased.
+  void change(const std::string& key, const char* value, int64_t expiry = no_expiry) {
+    Batch batch;
+    batch.put(key, {});
+    const CommitSink::Begun begun = tree_->begins(batch);
+    tell(key, value, expiry, begun.token);
+    if (Awaited* const what = tree_->ends(begun.token)) {
+      Told told;
+      what->begin(told);
+      told.wait();
+    }
+  }
+  void tell(const std::string& key, const char* value, int64_t expiry, uint64_t token) {
+    alignas(8) char memory[256];
+    Item* item = nullptr;
+    const std::string_view text = value != nullptr ? value : "";
+    if (value != nullptr) {
+      item = Item::create(memory, {.key = key, .value_bytes = text.size(), .expiry = expiry});
+      std::memcpy(item->value_data(), text.data(), text.size());
+      item->set_version(++version_);
+    }
+    tree_->changed({ItemChange::Reason::request, 0, key, nullptr, item, expiry, ++version_, token});
+  }
+  // What it shows: the value, "(absent)", "(coming)" or "(failed)".
+  std::string look(std::string_view key, bool may_wait = true) {
+    using enum Backing::Answer;
+    const Backing::Answer answer = tree_->look(0, key, now_ms_, may_wait, stored_);
+    return answer == found    ? std::string(stored_.value)
+           : answer == absent ? "(absent)"
+           : answer == coming ? "(coming)"
+                              : "(failed)";
+  }
+  std::string all_keys(uint64_t count) {
+    std::string keys;
+    uint64_t cursor = 0;
+    do {
+      cursor = tree_->walk(0, cursor, count, now_ms_, [&](std::string_view key, uint64_t, int64_t) {
+        keys.append(key) += ' ';
+      });
+    } while (cursor != 0);
+    return keys;
+  }
+
+  Disk disk_;
+  std::atomic<int64_t> counted_{0};
+  int64_t now_ms_ = 1000;
+  uint64_t version_ = 0;
+  Backing::Stored stored_;
+  std::unique_ptr<Tree> tree_;
+};
+
+TEST_F(TreeTest, TheNewestChangeIsShownWhereverItLies) {
+  change("key", "one");
+  EXPECT_EQ(look("key"), "one");
+  EXPECT_TRUE(tree_->flush());
+  EXPECT_EQ(look("key"), "one");
+  EXPECT_EQ(disk_.reads, 1u);
+  change("key", "two");
+  EXPECT_EQ(look("key"), "two");
+  change("key", nullptr);
+  EXPECT_EQ(look("key"), "(absent)");
+  EXPECT_TRUE(tree_->flush());
+  EXPECT_EQ(look("key"), "(absent)");
+  EXPECT_TRUE(disk_.pairs.empty());
+  EXPECT_EQ(look("never"), "(absent)");
+  EXPECT_EQ(disk_.reads, 1u) << "a filter saves the others";
+}
+
+TEST_F(TreeTest, AllIsThereInTheNextTree) {
+  change("a", "1");
+  change("b", "2");
+  change("a", nullptr);
+  const uint64_t last = version_;
+  open();
+  EXPECT_EQ(look("a") + look("b"), "(absent)2");
+  EXPECT_GE(tree_->last_version(), last);
+  tree_.reset();
+  EXPECT_EQ(counted_, 0) << "memory is given back";
+}
+
+TEST_F(TreeTest, WhatHasExpiredIsAbsent) {
+  change("key", "1", now_ms_ + 10);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(look("key"), "1");
+    EXPECT_EQ(stored_.expiry, now_ms_ + 10);
+    now_ms_ += 10;
+    EXPECT_EQ(look("key") + all_keys(10), "(absent)");
+    now_ms_ -= 10;
+    EXPECT_TRUE(tree_->flush());
+  }
+}
+
+// The load has read the old value, and then the key is changed, be it in a run or in the files.
+TEST_F(TreeTest, ALoadDoesNotOvertakeAChange) {
+  for (const char* newer : {static_cast<const char*>(nullptr), "new"}) {
+    for (const bool flushes : {false, true}) {
+      change("key", "old");
+      ASSERT_TRUE(tree_->flush());
+      disk_.hold(true);
+      ASSERT_EQ(look("key", false), "(coming)");
+      const Backing::Seen seen = stored_.seen;
+      Told told;
+      stored_.awaited->begin(told);
+      disk_.wait_for_held();
+      EXPECT_FALSE(told.is_told());
+      change("key", newer);
+      if (flushes) {
+        ASSERT_TRUE(tree_->flush());
+      }
+      EXPECT_FALSE(tree_->is_as_seen(seen));
+      disk_.hold(false);
+      told.wait();
+      EXPECT_EQ(look("key"), newer != nullptr ? newer : "(absent)") << flushes;
+    }
+  }
+}
+
+TEST_F(TreeTest, SeveralShareALoadAndTakeItWhenItIsThere) {
+  change("key", "value");
+  ASSERT_TRUE(tree_->flush());
+  disk_.hold(true);
+  Told first;
+  Told second;
+  ASSERT_EQ(look("key", false), "(coming)");
+  stored_.awaited->begin(first);
+  ASSERT_EQ(look("key", false), "(coming)");
+  stored_.awaited->begin(second);
+  disk_.wait_for_held();
+  disk_.hold(false);
+  first.wait();
+  second.wait();
+  EXPECT_EQ(look("key", false), "value");
+  EXPECT_EQ(disk_.reads, 1u);
+}
+
+TEST_F(TreeTest, FilesThatCannotBeReadSaySo) {
+  change("key", "value");
+  ASSERT_TRUE(tree_->flush());
+  disk_.fails_to_read = true;
+  EXPECT_EQ(look("key"), "(failed)");
+  ASSERT_EQ(look("key", false), "(coming)");
+  Told told;
+  stored_.awaited->begin(told);
+  told.wait();
+  EXPECT_EQ(look("key", false), "(failed)");
+  disk_.fails_to_read = false;
+  EXPECT_EQ(look("key"), "value");
+}
+
+TEST_F(TreeTest, AFlushHidesWhatIsOlderAtOnceAndLaterInTheFiles) {
+  change("file", "1");
+  ASSERT_TRUE(tree_->flush());
+  change("run", "1");
+  Batch batch;
+  batch.flush(0, 1);
+  const CommitSink::Begun begun = tree_->begins(batch);
+  tree_->flushed(0, ++version_, begun.token);
+  tree_->ends(begun.token);
+  change("later", "1");
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(look("file") + look("run") + look("later"), "(absent)(absent)1");
+    EXPECT_EQ(all_keys(10), "later ");
+    EXPECT_EQ(tree_->count(0, now_ms_), 1u);
+    ASSERT_TRUE(tree_->flush());
+  }
+  EXPECT_EQ(disk_.pairs.size(), 1u);
+}
+
+TEST_F(TreeTest, AWalkShowsEveryKeyOnceInOrder) {
+  std::string expected;
+  for (int i = 100; i < 400; ++i) {
+    const std::string key = std::to_string(i);
+    change(key, "old");
+    if (i % 7 == 0) {
+      ASSERT_TRUE(tree_->flush());
+    }
+    if (i % 3 == 0) change(key, nullptr);
+    if (i % 6 == 0) change(key, "new");
+    if (i % 3 != 0 || i % 6 == 0) expected += key + ' ';
+  }
+  for (const uint64_t count : {1, 3, 10, 1000}) EXPECT_EQ(all_keys(count), expected) << count;
+}
+
+// Five runs wait; the writer of the next one waits until files can be written again.
+TEST_F(TreeTest, WritersWaitForRoomAndAreRefusedWhileFilesFail) {
+  open(1);
+  disk_.fails_to_write = true;
+  change("first", "1");
+  while (tree_->error().empty()) std::this_thread::yield();
+  for (int i = 0; i < 20; ++i) change(std::to_string(i), "1");
+  EXPECT_TRUE(tree_->refuses());
+  EXPECT_TRUE(tree_->full());
+  EXPECT_EQ(look("first") + look("19"), "11");
+  EXPECT_FALSE(tree_->flush());
+  disk_.fails_to_write = false;
+  while (tree_->stats().runs != 0) std::this_thread::yield();
+  EXPECT_FALSE(tree_->refuses());
+  EXPECT_EQ(tree_->error(), "");
+  EXPECT_EQ(tree_->count(0, now_ms_), 21u);
+}
+
+TEST_F(TreeTest, ATreeAndAJournalOfAnotherStoreAreRefused) {
+  tree_->expect_journal(7, 0, false);
+  change("key", "1");
+  ASSERT_TRUE(tree_->flush());
+  open();
+  EXPECT_NO_THROW(tree_->expect_journal(7, 0, true));
+  EXPECT_THROW(tree_->expect_journal(8, 0, true), TreeError);
+  EXPECT_THROW(tree_->expect_journal(7, 1, true), TreeError) << "records are missing";
+  // Changed without it.
+  tree_->expect_journal(0, 0, false);
+  change("key", "2");
+  open();
+  EXPECT_THROW(tree_->expect_journal(7, 0, true), TreeError);
+}
+
+// A run is taken in when the batches that changed something before it was sealed have ended.
+TEST_F(TreeTest, NoRunIsTakenInBeforeItsBatchesEnd) {
+  Batch batch;
+  batch.put("key", {});
+  const CommitSink::Begun begun = tree_->begins(batch);
+  tell("key", "1", no_expiry, begun.token);
+  std::thread flusher([&] { EXPECT_TRUE(tree_->flush()); });
+  while (tree_->stats().runs == 0) std::this_thread::yield();
+  {
+    const std::lock_guard guard(disk_.mutex);
+    EXPECT_TRUE(disk_.pairs.empty());
+  }
+  tree_->ends(begun.token);
+  flusher.join();
+  EXPECT_EQ(disk_.pairs.size(), 1u);
+}
+
+}  // namespace
+}  // namespace isotherm::tree_test

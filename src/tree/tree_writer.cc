@@ -1,0 +1,229 @@
+// The part of Tree that seals runs and takes them into the files.
+#include <algorithm>
+#include <chrono>
+#include <system_error>
+#include <utility>
+
+#include "base/broken.h"
+#include "durability/journal.h"
+#include "tree/tree.h"
+
+namespace isotherm {
+namespace {
+
+// All shards at once, always in the same order.
+class AllShards {
+ public:
+  explicit AllShards(std::array<std::mutex, TreeRun::shards>& locks) : locks_(locks) {
+    for (std::mutex& lock : locks_) lock.lock();
+  }
+  ~AllShards() {
+    for (std::mutex& lock : locks_) lock.unlock();
+  }
+  AllShards(const AllShards&) = delete;
+  AllShards& operator=(const AllShards&) = delete;
+
+ private:
+  std::array<std::mutex, TreeRun::shards>& locks_;
+};
+
+std::string journal_error(int result) {
+  return "tree: the journal cannot be synced: " + std::generic_category().message(-result);
+}
+
+}  // namespace
+
+Tree::~Tree() {
+  {
+    const std::lock_guard guard(mutex_);
+    stops_ = true;
+  }
+  wake_.notify_one();
+  writer_.join();
+  if (options_.count) options_.count(-counted_);
+}
+
+void Tree::seal(uint32_t flushed_database) {
+  {
+    const AllShards guard(shard_locks_);
+    if (!active_->empty()) {
+      sealed_.push_back(std::move(active_));
+      active_ = std::make_shared<TreeRun>();
+      active_->begins_with = segment_;
+      waiting_runs_.store(sealed_.size(), std::memory_order_release);
+    }
+    if (flushed_database != ~uint32_t{0}) active_->flushed.insert(flushed_database);
+  }
+  count_memory(false);
+  wake_.notify_one();
+}
+
+std::shared_ptr<TreeRun> Tree::oldest() {
+  const std::lock_guard guard(shard_locks_.front());
+  return sealed_.empty() ? nullptr : sealed_.front();
+}
+
+void Tree::work() {
+  const std::chrono::milliseconds pause(options_.pause_ms);
+  std::unique_lock lock(mutex_);
+  uint64_t flushes = 0;  // that are under way
+  for (;;) {
+    const auto wanted = [&] {
+      return stops_ || wanted_flushes_ != flushes || waiting_runs_.load() != 0;
+    };
+    wake_.wait_for(lock, pause, wanted);
+    const bool stops = stops_;
+    const bool seals = stops || wanted_flushes_ != flushes;
+    flushes = wanted_flushes_;
+    lock.unlock();
+    if (seals) seal();
+    bool worked = true;
+    for (auto run = oldest(); run != nullptr && worked; run = oldest()) {
+      const std::string problem = take_in(run);
+      note_error(problem);
+      worked = problem.empty();
+      if (worked) take_away(*run);
+      run.reset();
+      count_memory(true);
+      tell_room();
+    }
+    count_memory(true);
+    lock.lock();
+    if (done_flushes_ != flushes) {
+      done_flushes_ = flushes;
+      if (!worked) failed_flushes_ = flushes;
+      done_.notify_all();
+    }
+    if (stops) return;
+    // Before it is tried again.
+    if (!worked) wake_.wait_for(lock, pause, [&] { return stops_; });
+  }
+}
+
+void Tree::wait_for_older_batches() {
+  const uint64_t before = generation_.fetch_add(1, std::memory_order_seq_cst);
+  while (running_[before & 1].load(std::memory_order_seq_cst) != 0) {
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+}
+
+// Empty: it is in the files, for good.
+std::string Tree::take_in(const std::shared_ptr<TreeRun>& run) {
+  wait_for_older_batches();
+  const std::lock_guard uses_journal(journal_mutex_);
+  Journal* const journal = journal_;
+  TreeMeta meta;
+  {
+    const std::lock_guard guard(mutex_);
+    meta = meta_;
+  }
+  if (journal != nullptr) {
+    JournalSegment begun;
+    if (const int result = journal->begin_segment(begun); result < 0) return journal_error(result);
+    const AllShards guard(shard_locks_);
+    segment_ = begun;
+  }
+  JournalSegment needed;
+  {
+    const AllShards guard(shard_locks_);
+    needed = (sealed_.size() > 1 ? sealed_[1] : active_)->begins_with;
+  }
+  if (broken(Rule::ingesting)) needed = segment_;
+  if (needed.number != 0) meta.lsn = needed.lsn;
+  meta.last_version = max_version_.load(std::memory_order_relaxed);
+  for (const uint32_t database : run->flushed) {
+    std::string first;
+    std::string end;
+    TreeRecord::put_key(database, {}, first);
+    TreeRecord::put_key(database + 1, {}, end);
+    if (std::string problem = files_->erase_range(first, end); !problem.empty()) return problem;
+  }
+  std::string problem = files_->ingest(run->sorted(), meta, options_.writers);
+  if (!problem.empty()) return problem;
+  {
+    const std::lock_guard guard(mutex_);
+    meta_ = meta;
+    new_ = false;
+  }
+  ingested_.fetch_add(1, std::memory_order_relaxed);
+  // What cannot be dropped now is the next time.
+  if (journal != nullptr && needed.number != 0) static_cast<void>(journal->drop_before(needed));
+  return {};
+}
+
+void Tree::take_away(const TreeRun& run) {
+  const AllShards guard(shard_locks_);
+  if (!sealed_.empty() && sealed_.front().get() == &run) sealed_.pop_front();
+  waiting_runs_.store(sealed_.size(), std::memory_order_release);
+}
+
+// All that have waited: who finds it crowded again will wait again.
+void Tree::tell_room() {
+  std::vector<Waiter*> told;
+  {
+    const std::lock_guard guard(mutex_);
+    if (is_crowded() && !failing_.load(std::memory_order_relaxed)) return;
+    told.swap(waiters_);
+  }
+  Awaited* const inner = inner_.load(std::memory_order_acquire);
+  for (Waiter* waiter : told) inner != nullptr ? inner->begin(*waiter) : waiter->there();
+}
+
+void Tree::note_error(const std::string& problem) {
+  std::string line;
+  {
+    const std::lock_guard guard(mutex_);
+    if (problem == error_) return;
+    line = problem.empty() ? "the tree can be written again" : problem;
+    error_ = problem;
+    failing_.store(!problem.empty(), std::memory_order_relaxed);
+  }
+  if (options_.log) options_.log(line);
+}
+
+std::string Tree::error() const {
+  const std::lock_guard guard(mutex_);
+  return error_;
+}
+
+bool Tree::flush() {
+  std::unique_lock lock(mutex_);
+  const uint64_t mine = ++wanted_flushes_;
+  wake_.notify_one();
+  done_.wait(lock, [&] { return done_flushes_ >= mine; });
+  return failed_flushes_ < mine;
+}
+
+TreeStats Tree::stats() {
+  TreeStats stats;
+  {
+    const AllShards guard(shard_locks_);
+    stats.runs = sealed_.size();
+    stats.run_bytes = active_->bytes();
+    for (const auto& run : sealed_) stats.run_bytes += run->bytes();
+  }
+  stats.ingested = ingested_.load(std::memory_order_relaxed);
+  stats.loads = loads_.loads();
+  stats.memory = stats.run_bytes + loads_.bytes() + files_memory_.load(std::memory_order_relaxed);
+  stats.disk_bytes = files_->disk_bytes();
+  stats.keys = files_->keys();
+  stats.failing = failing_.load(std::memory_order_relaxed);
+  return stats;
+}
+
+// Who seals a run does not ask the files, which may take long.
+void Tree::count_memory(bool asks_files) {
+  if (asks_files) files_memory_.store(files_->memory(), std::memory_order_relaxed);
+  if (!options_.count) return;
+  uint64_t sum = files_memory_.load(std::memory_order_relaxed) + loads_.bytes();
+  {
+    const AllShards guard(shard_locks_);
+    sum += active_->bytes();
+    for (const auto& run : sealed_) sum += run->bytes();
+  }
+  const auto bytes = static_cast<int64_t>(sum);
+  const std::lock_guard guard(mutex_);
+  options_.count(bytes - std::exchange(counted_, bytes));
+}
+
+}  // namespace isotherm
