@@ -1,9 +1,9 @@
 // What isotherm/feast.py answers whole entity sets with: features of many rows as the columns of
 // Feast's GetOnlineFeaturesResponse, in Protobuf's wire format.
 //
-// A row is a byte string: the time as 8 bytes, in microseconds, and then a RepeatedValue, each entry of
-// which (tag, length, value) is also one of FeatureVector.values. So values are copied and never
-// parsed here.
+// A row is a byte string: the time as 8 bytes, in microseconds, and then a RepeatedValue, each
+// entry of which (tag, length, value) is also one of FeatureVector.values. So values are copied and
+// never parsed here.
 #include <nanobind/stl/vector.h>
 
 #include <cstring>

@@ -84,9 +84,7 @@ class GpuByteTable {
     return its.bytes + its.workspace + its.host_bytes;
   }
 
-  nb::object get_many(nb::handle keys_given) {
-    return listed(gets(keys_given));
-  }
+  nb::object get_many(nb::handle keys_given) { return listed(gets(keys_given)); }
 
   // As of a Store: values, and the version of each key, 0 where it is absent.
   nb::object get_versions(nb::handle keys_given) {
@@ -141,8 +139,8 @@ class GpuByteTable {
         [op](uint8_t reply) {
           if (reply == reply_retry) return static_cast<int>(Status::out_of_memory);
           if (reply == reply_refused) return static_cast<int>(Status::too_large);
-          const bool done = op == DeviceOp::put ||
-                            reply == static_cast<uint8_t>(op == DeviceOp::put_if_version);
+          const bool done =
+              op == DeviceOp::put || reply == static_cast<uint8_t>(op == DeviceOp::put_if_version);
           return static_cast<int>(done ? Status::ok : Status::condition_failed);
         },
         expected);
