@@ -13,9 +13,10 @@ build: ## build build/release/isotherm-server, isotherm-check and isotherm-bench
 	@cmake --preset release $(CMAKE_FLAGS) >/dev/null
 	@cmake --build --preset release --target isotherm-server isotherm-check isotherm-bench
 
-run: ## build, then serve on 127.0.0.1:6379 (RESP) and 127.0.0.1:11211 (memcached); ARGS="--threads 2"
+run: ## build the server, then serve on 127.0.0.1:6379 (RESP) and 127.0.0.1:11211 (memcached); ARGS="--threads 2"
 	@tools/setup.sh run
-	@$(MAKE) --no-print-directory build
+	@cmake --preset release $(CMAKE_FLAGS) >/dev/null
+	@cmake --build --preset release --target isotherm-server
 	@echo
 	@echo 'Next, in another terminal:'
 	@echo '  redis-cli set greeting hello        # OK'

@@ -11,6 +11,8 @@ set(ISOTHERM_CUDA_ARCHITECTURES "90;100-real;120-real" CACHE STRING
   "What GPUs code is made for, as CMAKE_CUDA_ARCHITECTURES; 90 is both code for sm_90 and PTX")
 set(ISOTHERM_CUDA_PROGRAMS "${PROJECT_BINARY_DIR}/cuda" CACHE PATH
   "Where the programs of tests/cuda and bench/cuda go")
+set(ISOTHERM_CUDA_PROGRAMS_OPTIMIZE -O2 CACHE STRING
+  "How the host's code of these programs is compiled; not what the libraries have, nor kernels")
 set(ISOTHERM_CUCO_INCLUDE "" CACHE STRING
   "Header folders of cuCollections and its CCCL, for peer_table_bench (tools/compile_peers.sh)")
 set(ISOTHERM_HKV_INCLUDE "" CACHE PATH
@@ -32,7 +34,7 @@ macro(isotherm_find_cuda)
     if(CMAKE_CUDA_COMPILER)
       set(CMAKE_CUDA_ARCHITECTURES ${ISOTHERM_CUDA_ARCHITECTURES})
       set(CMAKE_CUDA_RUNTIME_LIBRARY None)
-      set(CMAKE_CUDA_FLAGS_RELEASE "-O2")
+      set(CMAKE_CUDA_FLAGS_RELEASE "")  # isotherm_set_up_cuda: nvcc takes one -O, for the host's code
       enable_language(CUDA)
       set(CMAKE_CUDA_STANDARD 20)
       if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know of it
@@ -50,9 +52,9 @@ macro(isotherm_find_cuda)
   endif()
 endmacro()
 
-# What all CUDA code is compiled with.
-function(isotherm_set_up_cuda target)
-  target_compile_options(${target} PRIVATE "SHELL:-Werror all-warnings"
+# What all CUDA code is compiled with; `optimize`: the host's part of it.
+function(isotherm_set_up_cuda target optimize)
+  target_compile_options(${target} PRIVATE ${optimize} "SHELL:-Werror all-warnings"
     "SHELL:-Xcompiler -mcx16,-Wall,-Wextra,-Werror")
 endfunction()
 
@@ -89,7 +91,7 @@ endfunction()
 # A library of CUDA sources, which programs in C++ may link.
 function(isotherm_add_gpu_library target name)
   add_library(${target} STATIC ${ARGN})
-  isotherm_set_up_cuda(${target})
+  isotherm_set_up_cuda(${target} -O2)
   # Shared libraries may take it in, as that of the Python package's GPU part does.
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON)
   add_library(isotherm::${name} ALIAS ${target})
@@ -118,7 +120,7 @@ endfunction()
 function(isotherm_add_gpu_programs target)
   isotherm_unite_cuda(united programs ${target} ${ARGN})
   add_executable(${target} EXCLUDE_FROM_ALL "${united}")
-  isotherm_set_up_cuda(${target})
+  isotherm_set_up_cuda(${target} ${ISOTHERM_CUDA_PROGRAMS_OPTIMIZE})
   set_target_properties(${target} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY "${ISOTHERM_CUDA_PROGRAMS}" LINKER_LANGUAGE CXX)
   target_include_directories(${target} PRIVATE
@@ -154,7 +156,7 @@ function(isotherm_add_peer target includes)
   set_target_properties(${target} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY "${ISOTHERM_CUDA_PROGRAMS}" LINKER_LANGUAGE CXX)
   target_include_directories(${target} PRIVATE ${includes} "${PROJECT_SOURCE_DIR}/bench")
-  target_compile_options(${target} PRIVATE --expt-relaxed-constexpr --extended-lambda
+  target_compile_options(${target} PRIVATE -O2 --expt-relaxed-constexpr --extended-lambda
     "SHELL:-Xcompiler -mcx16")
   target_link_libraries(${target} PRIVATE isotherm_gpu isotherm_internal)
 endfunction()

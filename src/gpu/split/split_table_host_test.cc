@@ -14,13 +14,15 @@ namespace isotherm::split_table_host_test {
 namespace {
 
 constexpr uint64_t memory = uint64_t{1} << 28;
-const uint64_t scale = test_size(512, 2048);
+constexpr uint64_t usual = 512;
+constexpr uint64_t full = 2048;
+const uint64_t scale = test_size(usual, full);
 
 class HostMemoryChecks : public ::testing::TestWithParam<DeviceTableCheck<FakeDevice>> {};
 
 TEST_P(HostMemoryChecks, FindNoFault) {
   FakeDevice device(1, memory);
-  EXPECT_EQ(GetParam().run(device, scale), 0u);
+  EXPECT_EQ(GetParam().run(device, test_rows(usual, full)), 0u);
   EXPECT_EQ(device.take_errors(), std::vector<std::string>{});
   EXPECT_EQ(device.allocated_bytes(), 0u);
 }

@@ -18,7 +18,7 @@ namespace isotherm::split_table_test {
 namespace {
 
 constexpr uint64_t memory = uint64_t{1} << 28;
-const uint64_t scale = test_size(512, 2048);
+const uint64_t scale = test_rows(512, 2048);
 
 // Fake devices of one host; `connected`: they reach each other's memory.
 struct FakeGpus {
