@@ -42,10 +42,12 @@ Journal::Journal(JournalOptions options, const JournalReader& reader, uint64_t l
       written_lsn_(reader.end_lsn()),
       synced_lsn_(reader.end_lsn()),
       first_lsn_(reader.first_lsn()),
-      base_bytes_(reader.end_lsn() - reader.first_lsn()),
+      base_bytes_(reader.end_lsn() - reader.first_lsn() + reader.manifest().base.bytes),
+      base_file_bytes_(reader.manifest().base.bytes),
       max_version_(last_version),
       marks_(std::make_unique<std::atomic<uint64_t>[]>(marks)),
-      segments_(files, options_.folder, options_.name, reader.manifest(), options_.segment_bytes),
+      segments_(files, options_.folder, options_.name, reader.manifest(), reader.segment_lsns(),
+                options_.segment_bytes),
       buffer_(reader.end_lsn()) {
   int made = reader.found() ? segments_.sync_last(reader.used_bytes(), reader.oldest()) : 0;
   if (made >= 0) made = segments_.begin(reader.end_lsn(), last_version, 0);

@@ -36,6 +36,12 @@
 // there is no second file and nothing to copy at the end: which of two records of a key counts is
 // said by their versions, and what is gone from the store is gone with its segment.
 //
+// Cut. Who holds all that was told before a position elsewhere, on disk for good, has the segments
+// before it dropped (`cut_before`). A snapshot takes its place as the base of the journal
+// (durability/record.h), and then a start reads the base and what is behind it; a tree that has
+// recorded the position for itself needs none. A segment that began before the moment of a snapshot
+// (`begin_segment`) has all changes behind that moment, or those behind it have.
+//
 // Threads. Any. Waiters are told by who writes.
 #pragma once
 
@@ -103,7 +109,10 @@ class Journal final : public CommitSink, public Awaited {
   uint64_t memory() const { return buffer_.memory() + own_bytes_.load(std::memory_order_relaxed); }
   uint64_t bytes() const { return buffer_.end(); }  // of all blocks so far
   // Of the segments there are, and what that was after the start or when it was last written anew.
-  uint64_t live_bytes() const { return bytes() - first_lsn_.load(std::memory_order_relaxed); }
+  uint64_t live_bytes() const {
+    return bytes() - first_lsn_.load(std::memory_order_relaxed) +
+           base_file_bytes_.load(std::memory_order_relaxed);
+  }
   uint64_t base_bytes() const { return base_bytes_.load(std::memory_order_relaxed); }
   uint64_t syncs() const { return syncs_.load(std::memory_order_relaxed); }
 
@@ -115,6 +124,20 @@ class Journal final : public CommitSink, public Awaited {
   int begin_rewrite(uint64_t bytes = 0);
   bool put_again(std::string_view records);
   int end_rewrite();
+
+  // Of the one who has it cut; they wait for the disk. Below 0: it fails, and all stays as it is.
+  // `at`: the segment that has begun, and where.
+  struct Begin {
+    uint64_t lsn = 0;
+    uint64_t segment = 0;
+  };
+  int begin_segment(Begin& at);
+  // Copies the snapshot of this name, of `base.bytes`, to be the base of what is behind `at`.
+  int put_base(const std::string& path, const Begin& at, JournalBase& base);
+  // What is before `lsn` is no part of the journal any more, but `base` is, if it has a number; the
+  // one before is not. While the journal is written anew: -EBUSY. Where it has begun behind
+  // `base` meanwhile: -ESTALE.
+  int cut_before(uint64_t lsn, const JournalBase& base = {});
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -161,6 +184,8 @@ class Journal final : public CommitSink, public Awaited {
   int sync();
   int sync_or_rewind();
   int by_writer(std::function<int()> work);
+  int next_segment_now();
+  void note_begin();
   void obey();
   void rewind();
   void release(uint64_t lsn);
@@ -181,6 +206,7 @@ class Journal final : public CommitSink, public Awaited {
   std::atomic<uint64_t> syncs_{0};
   std::atomic<uint64_t> first_lsn_;
   std::atomic<uint64_t> base_bytes_;
+  std::atomic<uint64_t> base_file_bytes_;
   std::atomic<uint64_t> max_version_;  // that a record in the buffer, or before, has
   std::atomic<int> error_{0};
   std::atomic<int> last_error_{0};
@@ -205,6 +231,7 @@ class Journal final : public CommitSink, public Awaited {
   std::condition_variable wake_;
   bool stops_ = false;
   std::vector<Waiting> waiting_;
+  std::mutex ordering_;  // who has it may give an order
   std::function<int()> order_;
   bool ordered_ = false;
   int order_result_ = 0;

@@ -1,4 +1,4 @@
-// The part of Journal that writes itself anew: what those who rewrite call.
+// The parts of Journal that write it anew, and cut it: what those who do so call.
 #include <cerrno>
 #include <chrono>
 #include <thread>
@@ -10,6 +10,7 @@ namespace isotherm {
 
 // Runs `work` on the writer, and returns what it has.
 int Journal::by_writer(std::function<int()> work) {
+  const std::lock_guard ordering(ordering_);
   std::unique_lock lock(mutex_);
   order_ = std::move(work);
   ordered_ = true;
@@ -36,8 +37,7 @@ void Journal::obey() {
 int Journal::begin_rewrite(uint64_t bytes) {
   return by_writer([this, bytes] {
     const std::lock_guard writing(writing_);
-    int result = segments_.has_disk_for(bytes) ? write_all(true) : -ENOSPC;
-    if (result >= 0) result = next_segment(0);
+    const int result = segments_.has_disk_for(bytes) ? next_segment_now() : -ENOSPC;
     if (result < 0) return result;
     rewrite_from_ = {written_lsn_.load(std::memory_order_relaxed), segments_.last()};
     return 0;
@@ -65,9 +65,47 @@ int Journal::end_rewrite() {
     if (result >= 0) result = sync_or_rewind();
     if (result >= 0) result = segments_.drop_before(rewrite_from_.number);
     if (result < 0) return result;
-    first_lsn_.store(rewrite_from_.lsn, std::memory_order_relaxed);
-    base_bytes_.store(live_bytes(), std::memory_order_relaxed);
+    note_begin();
     return 0;
+  });
+}
+
+// By the writer, with `writing_`.
+int Journal::next_segment_now() {
+  const int result = write_all(true);
+  return result < 0 ? result : next_segment(0);
+}
+
+// By the writer.
+void Journal::note_begin() {
+  first_lsn_.store(segments_.begin_lsn(), std::memory_order_relaxed);
+  base_file_bytes_.store(segments_.base().bytes, std::memory_order_relaxed);
+  base_bytes_.store(live_bytes(), std::memory_order_relaxed);
+}
+
+int Journal::begin_segment(Begin& at) {
+  return by_writer([this, &at] {
+    const std::lock_guard writing(writing_);
+    const int result = next_segment_now();
+    at = {written_lsn_.load(std::memory_order_relaxed), segments_.last()};
+    return result;
+  });
+}
+
+// By the thread of who calls, for it takes long.
+int Journal::put_base(const std::string& path, const Begin& at, JournalBase& base) {
+  base.number = at.segment;
+  if (!segments_.has_disk_for(base.bytes)) return -ENOSPC;
+  return segments_.put_base(path, base.number, base.bytes);
+}
+
+// A rewrite would count on segments that go, or have put records that a base makes count no more.
+int Journal::cut_before(uint64_t lsn, const JournalBase& base) {
+  return by_writer([this, lsn, base] {
+    if (wish_.in_progress()) return -EBUSY;
+    const int result = segments_.cut_before(lsn, base);
+    if (result >= 0) note_begin();
+    return result;
   });
 }
 

@@ -189,6 +189,8 @@ bool Snapshot::is_walked(uint32_t database, std::string_view key) const {
 void Snapshot::note(const ItemChange& change) {
   const Item* const old = change.old_item;
   if (old == nullptr || old->version() > bound_ || old->is_object()) return;
+  // What is evicted at the moment itself is gone for whoever goes by versions.
+  if (change.version <= bound_) return;
   if (is_walked(change.database, change.key)) return;
   const std::lock_guard guard(mutex_);
   if (change.new_item != nullptr && change.new_item->version() <= bound_) {

@@ -6,6 +6,10 @@
 // and on disk, and says in its first fields which versions items had, so that those given after a
 // start are larger than all that anybody can have seen.
 //
+// Where there is a journal, it is cut behind each snapshot that is whole and on disk: a copy of the
+// file becomes the journal's base (durability/journal.h). It is the journal's own, so nothing that
+// is done to the snapshot afterwards touches it. Where that fails, the journal stays as it is.
+//
 // By itself it tries again `after_failure` behind a failure.
 //
 // Threads. Its own; a worker of the engine while it saves. It stops before the loops that `told`
@@ -18,6 +22,7 @@
 #include <thread>
 
 #include "durability/files.h"
+#include "durability/journal.h"
 #include "durability/save_wish.h"
 #include "engine/engine.h"
 #include "engine/snapshot.h"
@@ -28,9 +33,10 @@ class SnapshotFile;
 
 class Saver {
  public:
-  // `told`: somebody may wait for the end of a snapshot; called at each.
+  // `told`: somebody may wait for the end of a snapshot; called at each. `journal`: the one to cut,
+  // which stays until `stop`; may be null.
   Saver(Engine& engine, SaveWish& wish, std::string folder, std::string name, Files& files,
-        std::function<void()> told);
+        std::function<void()> told, Journal* journal = nullptr);
   ~Saver() { stop(); }
   Saver(const Saver&) = delete;
   Saver& operator=(const Saver&) = delete;
@@ -44,6 +50,7 @@ class Saver {
   void save();
   bool write();
   bool write_once(Worker& worker, Snapshot::Step& last);
+  void cut(const SnapshotFile& file, uint64_t version);
   void log_failure(const std::string& why) const;
   int64_t now_s() const { return engine_.clock().now_ms() / 1000; }
 
@@ -54,6 +61,8 @@ class Saver {
   Files& files_;
   const std::function<void()> told_;
   Snapshot snapshot_;
+  Journal* const journal_;
+  Journal::Begin begin_;  // of what is in the journal behind the last; segment 0: none
   uint64_t changes_ = 0;  // at the moment of the last
   std::thread thread_;
 };
