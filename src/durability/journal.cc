@@ -8,6 +8,7 @@
 
 #include "base/broken.h"
 #include "base/hash.h"
+#include "base/kill_point.h"
 #include "items/item.h"
 
 namespace isotherm {
@@ -117,6 +118,7 @@ char* Journal::room_for(Running& running, uint64_t bytes) {
 // `running` has no number from then on, if it is given.
 void Journal::append(const char* records, uint64_t bytes, Running* running) {
   BlockHeader block = block_of(records, bytes);
+  kill_point("journal.append");
   const std::lock_guard guard(mutex_);
   block.synced = synced_lsn_.load(std::memory_order_relaxed);
   if (bytes != 0) buffer_.append(block, records, store_);
@@ -240,6 +242,7 @@ Awaited* Journal::ends(uint64_t token) {
   if (broken(Rule::syncing)) return nullptr;
   const bool here = number != 0 && policy() != SyncPolicy::always && write_here(end);
   const bool whole = here && builds_on <= safe_number();
+  kill_point("journal.appended");
   const bool waits = !is_shown_safe(batch, whole ? number : 0) || (number != 0 && full());
   return waits ? this : nullptr;
 }

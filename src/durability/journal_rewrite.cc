@@ -4,6 +4,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/kill_point.h"
 #include "durability/journal.h"
 
 namespace isotherm {
@@ -39,6 +40,7 @@ int Journal::begin_rewrite(uint64_t bytes) {
     const std::lock_guard writing(writing_);
     const int result = segments_.has_disk_for(bytes) ? next_segment_now() : -ENOSPC;
     if (result < 0) return result;
+    kill_point("journal.rewrite");
     rewrite_from_ = {written_lsn_.load(std::memory_order_relaxed), segments_.last()};
     return 0;
   });
@@ -51,6 +53,7 @@ bool Journal::put_again(std::string_view records) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   if (error() != 0 || wish_.stops()) return false;
+  kill_point("journal.put_again");
   append(records.data(), records.size(), nullptr);
   return true;
 }
@@ -63,6 +66,7 @@ int Journal::end_rewrite() {
       result = write_all(true);
     }
     if (result >= 0) result = sync_or_rewind();
+    kill_point("journal.rewritten");
     if (result >= 0) result = segments_.drop_before(rewrite_from_.number);
     if (result < 0) return result;
     note_begin();
@@ -87,6 +91,7 @@ int Journal::begin_segment(Begin& at) {
   return by_writer([this, &at] {
     const std::lock_guard writing(writing_);
     const int result = next_segment_now();
+    kill_point("journal.segment");
     at = {written_lsn_.load(std::memory_order_relaxed), segments_.last()};
     return result;
   });
@@ -103,6 +108,7 @@ int Journal::put_base(const std::string& path, const Begin& at, JournalBase& bas
 int Journal::cut_before(uint64_t lsn, const JournalBase& base) {
   return by_writer([this, lsn, base] {
     if (wish_.in_progress()) return -EBUSY;
+    kill_point("journal.cut");
     const int result = segments_.cut_before(lsn, base);
     if (result >= 0) note_begin();
     return result;

@@ -106,7 +106,10 @@ bool Saver::write() {
   Snapshot::Step last = Snapshot::Step::flushed;
   bool worked = false;
   try {
-    while (last == Snapshot::Step::flushed && !wish_.stops()) worked = write_once(worker, last);
+    constexpr int begins_anew = 2;
+    for (int i = 0; last == Snapshot::Step::flushed && !wish_.stops(); ++i) {
+      worked = write_once(worker, i >= begins_anew, last);
+    }
   } catch (...) {
     snapshot_.end(worker);
     throw;
@@ -115,9 +118,9 @@ bool Saver::write() {
   return worked;
 }
 
-bool Saver::write_once(Worker& worker, Snapshot::Step& last) {
+bool Saver::write_once(Worker& worker, bool keeps_flushed, Snapshot::Step& last) {
   last = Snapshot::Step::done;
-  const Snapshot::Moment* const moment = snapshot_.begin(worker);
+  const Snapshot::Moment* const moment = snapshot_.begin(worker, keeps_flushed);
   if (moment == nullptr) throw std::bad_alloc();
   changes_ = moment->changes;
   SnapshotFile file(files_, folder_, name_);

@@ -2,9 +2,10 @@
 // or at the save points (durability/save_wish.h).
 //
 // A snapshot is of one moment (engine/snapshot.h). A flush that comes while it is written makes it
-// begin anew. The file is Redis's RDB format, takes the place of the one before when it is whole
-// and on disk, and says in its first fields which versions items had, so that those given after a
-// start are larger than all that anybody can have seen.
+// begin anew, but the third time it keeps what is flushed until that is written. The file is
+// Redis's RDB format, takes the place of the one before when it is whole and on disk, and says in
+// its first fields which versions items had, so that those given after a start are larger than all
+// that anybody can have seen.
 //
 // Where there is a journal, it is cut behind each snapshot that is whole and on disk: a copy of the
 // file becomes the journal's base (durability/journal.h). It is the journal's own, so nothing that
@@ -49,7 +50,7 @@ class Saver {
   bool is_due() const;
   void save();
   bool write();
-  bool write_once(Worker& worker, Snapshot::Step& last);
+  bool write_once(Worker& worker, bool keeps_flushed, Snapshot::Step& last);
   void cut(const SnapshotFile& file, uint64_t version);
   void log_failure(const std::string& why) const;
   int64_t now_s() const { return engine_.clock().now_ms() / 1000; }
