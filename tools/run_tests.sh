@@ -22,6 +22,7 @@ declare -A allowance=([setup]=60 [format]=10 [layers]=5 [cuda]=170 [clang]=420 [
 export ISOTHERM_TEST_LONG=0
 fuzz_seconds=10
 histories=20
+restarts=4
 system_size=quick
 tidy_all=
 case ${1:-} in
@@ -29,6 +30,7 @@ case ${1:-} in
     ISOTHERM_TEST_LONG=1
     fuzz_seconds=600
     histories=1000
+    restarts=200
     system_size=long
     tidy_all=--all
     shift
@@ -148,6 +150,9 @@ stage_linearizability() {
   run_script tests/linearizability/run_device.sh "$server-fake-device"
   # A server that skips compare-and-swap must be caught.
   run_script tests/linearizability/run_negative.sh "$server-broken"
+  # A server that is killed in the middle of each burst; one that answers before it writes.
+  run_script tests/linearizability/run_restart.sh "$server" "$restarts"
+  run_script tests/linearizability/run_restart.sh "$server-broken" 3
 }
 stage_system() { run_script tests/system/run.sh "$server" "$system_size"; }
 

@@ -22,6 +22,9 @@ class Files {
   virtual int64_t write(int file, const char* data, uint64_t bytes, uint64_t offset) = 0;
   virtual int sync(int file) = 0;
   virtual int rename(const std::string& from, const std::string& to) = 0;
+  // Makes a file with what another has, on disk when it returns; how many bytes these are. Where
+  // the disk can, both share their room until one of them changes.
+  virtual int64_t copy(const std::string& from, const std::string& to) = 0;
   virtual int remove(const std::string& path) = 0;
   virtual int sync_folder(const std::string& path) = 0;
   // Gives back the room behind `offset`, which reads as zeros as before.

@@ -8,6 +8,7 @@
 
 #include "base/broken.h"
 #include "base/hash.h"
+#include "base/kill_point.h"
 #include "items/item.h"
 
 namespace isotherm {
@@ -42,10 +43,12 @@ Journal::Journal(JournalOptions options, const JournalReader& reader, uint64_t l
       written_lsn_(reader.end_lsn()),
       synced_lsn_(reader.end_lsn()),
       first_lsn_(reader.first_lsn()),
-      base_bytes_(reader.end_lsn() - reader.first_lsn()),
+      base_bytes_(reader.end_lsn() - reader.first_lsn() + reader.manifest().base.bytes),
+      base_file_bytes_(reader.manifest().base.bytes),
       max_version_(last_version),
       marks_(std::make_unique<std::atomic<uint64_t>[]>(marks)),
-      segments_(files, options_.folder, options_.name, reader.manifest(), options_.segment_bytes),
+      segments_(files, options_.folder, options_.name, reader.manifest(), reader.segment_lsns(),
+                options_.segment_bytes),
       buffer_(reader.end_lsn()) {
   int made = reader.found() ? segments_.sync_last(reader.used_bytes(), reader.oldest()) : 0;
   if (made >= 0) made = segments_.begin(reader.end_lsn(), last_version, 0);
@@ -115,6 +118,7 @@ char* Journal::room_for(Running& running, uint64_t bytes) {
 // `running` has no number from then on, if it is given.
 void Journal::append(const char* records, uint64_t bytes, Running* running) {
   BlockHeader block = block_of(records, bytes);
+  kill_point("journal.append");
   const std::lock_guard guard(mutex_);
   block.synced = synced_lsn_.load(std::memory_order_relaxed);
   if (bytes != 0) buffer_.append(block, records, store_);
@@ -238,6 +242,7 @@ Awaited* Journal::ends(uint64_t token) {
   if (broken(Rule::syncing)) return nullptr;
   const bool here = number != 0 && policy() != SyncPolicy::always && write_here(end);
   const bool whole = here && builds_on <= safe_number();
+  kill_point("journal.appended");
   const bool waits = !is_shown_safe(batch, whole ? number : 0) || (number != 0 && full());
   return waits ? this : nullptr;
 }

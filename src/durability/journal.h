@@ -36,6 +36,12 @@
 // there is no second file and nothing to copy at the end: which of two records of a key counts is
 // said by their versions, and what is gone from the store is gone with its segment.
 //
+// Cut. Who holds all that was told before a position elsewhere, on disk for good, has the segments
+// before it dropped (`cut_before`). A snapshot takes its place as the base of the journal
+// (durability/record.h), and then a start reads the base and what is behind it; a tree that has
+// recorded the position for itself needs none. A segment that began before the moment of a snapshot
+// (`begin_segment`) has all changes behind that moment, or those behind it have.
+//
 // Threads. Any. Waiters are told by who writes.
 #pragma once
 
@@ -104,7 +110,10 @@ class Journal final : public CommitSink, public Awaited {
   uint64_t memory() const { return buffer_.memory() + own_bytes_.load(std::memory_order_relaxed); }
   uint64_t bytes() const { return buffer_.end(); }  // of all blocks so far
   // Of the segments there are, and what that was after the start or when it was last written anew.
-  uint64_t live_bytes() const { return bytes() - first_lsn_.load(std::memory_order_relaxed); }
+  uint64_t live_bytes() const {
+    return bytes() - first_lsn_.load(std::memory_order_relaxed) +
+           base_file_bytes_.load(std::memory_order_relaxed);
+  }
   uint64_t base_bytes() const { return base_bytes_.load(std::memory_order_relaxed); }
   uint64_t syncs() const { return syncs_.load(std::memory_order_relaxed); }
 
@@ -117,9 +126,15 @@ class Journal final : public CommitSink, public Awaited {
   bool put_again(std::string_view records);
   int end_rewrite();
 
-  // For who keeps the changes elsewhere (tree/tree.h). Below 0: it fails.
-  int begin_segment(JournalSegment& begun);
-  int drop_before(const JournalSegment& segment);
+  // Of the one who has it cut; they wait for the disk. Below 0: it fails, and all stays as it is.
+  // `at`: the segment that has begun.
+  int begin_segment(JournalSegment& at);
+  // Copies the snapshot of this name, of `base.bytes`, to be the base of what is behind `at`.
+  int put_base(const std::string& path, const JournalSegment& at, JournalBase& base);
+  // What is before `lsn` is no part of the journal any more, but `base` is, if it has a number; the
+  // one before is not. While the journal is written anew: -EBUSY. Where it has begun behind
+  // `base` meanwhile: -ESTALE.
+  int cut_before(uint64_t lsn, const JournalBase& base = {});
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -166,6 +181,8 @@ class Journal final : public CommitSink, public Awaited {
   int sync();
   int sync_or_rewind();
   int by_writer(std::function<int()> work);
+  int next_segment_now();
+  void note_begin();
   void obey();
   void rewind();
   void release(uint64_t lsn);
@@ -186,6 +203,7 @@ class Journal final : public CommitSink, public Awaited {
   std::atomic<uint64_t> syncs_{0};
   std::atomic<uint64_t> first_lsn_;
   std::atomic<uint64_t> base_bytes_;
+  std::atomic<uint64_t> base_file_bytes_;
   std::atomic<uint64_t> max_version_;  // that a record in the buffer, or before, has
   std::atomic<int> error_{0};
   std::atomic<int> last_error_{0};
@@ -210,6 +228,7 @@ class Journal final : public CommitSink, public Awaited {
   std::condition_variable wake_;
   bool stops_ = false;
   std::vector<Waiting> waiting_;
+  std::mutex ordering_;  // who has it may give an order
   std::function<int()> order_;
   bool ordered_ = false;
   int order_result_ = 0;

@@ -4,7 +4,7 @@
 #include <charconv>
 #include <cstring>
 #include <filesystem>
-#include <unordered_map>
+#include <thread>
 
 #include "base/hash.h"
 #include "base/seed.h"
@@ -25,6 +25,12 @@ class JournalReader::Mapping : public MappedFile<JournalError> {
     if (const char* problem = header_problem(*header)) fail(problem);
     return *header;
   }
+  Manifest manifest() const {
+    if (text().size() != sizeof(ManifestOfSegments)) return header<Manifest>();
+    Manifest its{};
+    static_cast<ManifestOfSegments&>(its) = header<ManifestOfSegments>();
+    return its;
+  }
 };
 
 JournalReader::JournalReader(const std::string& folder, const std::string& name, uint32_t parts)
@@ -35,13 +41,15 @@ JournalReader::JournalReader(const std::string& folder, const std::string& name,
     manifest_.first = 1;
     return;
   }
-  manifest_ = Mapping(manifest_path(base_)).header<Manifest>();
+  manifest_ = Mapping(manifest_path(base_)).manifest();
   found_ = true;
   check_names(folder, name);
   for (uint64_t number = manifest_.first; number <= manifest_.last; ++number) {
     mappings_.push_back(map_segment(number));
   }
+  last_version_ = manifest_.base.version;
   for (size_t i = 0; i < mappings_.size(); ++i) read_segment(i);
+  sort();
 }
 
 JournalReader::~JournalReader() = default;
@@ -64,7 +72,12 @@ void JournalReader::check_names(const std::string& folder, const std::string& na
     const char* const end = file.data() + file.size();
     uint64_t number = 0;
     const auto [stop, error] = std::from_chars(begin, end, number);
-    if (error != std::errc() || stop != end) continue;
+    if (error != std::errc()) continue;
+    // One that was never named, or is not any more, goes, too.
+    if (found_ && std::string_view(stop, end).starts_with(".base")) {
+      oldest_ = std::min(oldest_, number);
+    }
+    if (stop != end) continue;
     // One that was dropped may be there still.
     if (found_ && number <= manifest_.last) {
       oldest_ = std::min(oldest_, number);
@@ -129,10 +142,11 @@ bool JournalReader::is_damage(std::string_view rest, uint64_t lsn) const {
   return false;
 }
 
+// What the base has told of counts no more.
 void JournalReader::note(const RecordHeader& record) {
   ++records_;
   last_version_ = std::max(last_version_, record.version);
-  if (record.op == RecordOp::mark) return;
+  if (record.op == RecordOp::mark || record.version <= manifest_.base.version) return;
   if (record.op == RecordOp::flush) {
     uint64_t& version = flushed_[record.database];
     version = std::max(version, record.version);
@@ -148,44 +162,88 @@ std::vector<uint32_t> JournalReader::flushed() const {
   return databases;
 }
 
+void JournalReader::sort() {
+  constexpr uint64_t worth_threads = 1 << 16;
+  const auto sort_part = [this](size_t part) {
+    std::sort(parts_[part].begin(), parts_[part].end(),
+              [](const Entry& a, const Entry& b) { return a.hash < b.hash; });
+  };
+  std::vector<std::thread> threads;
+  for (size_t part = 1; part < parts_.size(); ++part) {
+    if (records_ < worth_threads) {
+      sort_part(part);
+    } else {
+      threads.emplace_back(sort_part, part);
+    }
+  }
+  sort_part(0);
+  for (std::thread& thread : threads) thread.join();
+}
+
+bool JournalReader::is_flushed(const RecordHeader& record) const {
+  const auto flush = flushed_.find(record.database);
+  return flush != flushed_.end() && record.version <= flush->second;
+}
+
 void JournalReader::read(uint32_t part, const Visit& visit) const {
   read(part, visit, [](uint32_t, std::string_view) {});
 }
 
 void JournalReader::read(uint32_t part, const Visit& visit, const VisitErased& erased) const {
-  struct Key {
-    uint64_t hash;
-    uint32_t database;
-    std::string_view key;
-    bool operator==(const Key& other) const {
-      return database == other.database && key == other.key;
+  const std::vector<Entry>& entries = parts_[part];
+  std::vector<Entry> group, others;  // of one hash
+  for (size_t i = 0; i < entries.size();) {
+    for (const uint64_t hash = entries[i].hash; i < entries.size() && entries[i].hash == hash;
+         ++i) {
+      if (!is_flushed(*entries[i].record)) group.push_back(entries[i]);
     }
-  };
-  struct Hash {
-    size_t operator()(const Key& key) const { return key.hash; }
-  };
-  struct Newest {
-    const RecordHeader* value = nullptr;  // put or erase
-    const RecordHeader* expiry = nullptr;
-  };
-  std::unordered_map<Key, Newest, Hash> items;
-  for (const Entry& entry : parts_[part]) {
-    const RecordHeader& record = *entry.record;
-    const auto flush = flushed_.find(record.database);
-    if (flush != flushed_.end() && record.version <= flush->second) continue;
-    Newest& newest = items[{entry.hash, record.database, record.key()}];
-    const RecordHeader*& its = record.op == RecordOp::expiry ? newest.expiry : newest.value;
-    if (its == nullptr || its->version < record.version) its = &record;
-  }
-  for (const auto& [key, newest] : items) {
-    if (newest.value == nullptr) continue;
-    if (newest.value->op != RecordOp::put) {
-      erased(key.database, key.key);
-      continue;
+    while (!group.empty()) {
+      const RecordHeader& one = *group.front().record;
+      Newest newest;
+      for (const Entry& entry : group) {
+        if (entry.is_of(one.database, one.key())) {
+          newest.note(*entry.record);
+        } else {
+          others.push_back(entry);
+        }
+      }
+      group.swap(others);
+      others.clear();
+      if (newest.value == nullptr) continue;
+      if (newest.value->op != RecordOp::put) {
+        erased(one.database, one.key());
+        continue;
+      }
+      const bool later = newest.expiry != nullptr && newest.expiry->version > newest.value->version;
+      visit(*newest.value, (later ? newest.expiry : newest.value)->expiry);
     }
-    const bool later = newest.expiry != nullptr && newest.expiry->version > newest.value->version;
-    visit(*newest.value, (later ? newest.expiry : newest.value)->expiry);
   }
+}
+
+bool JournalReader::keeps(uint32_t database, std::string_view key, int64_t& expiry) const {
+  if (flushed_.contains(database)) return false;
+  const uint64_t hash = hash_bytes(key, database);
+  const std::vector<Entry>& entries = parts_[hash % parts_.size()];
+  auto entry = std::lower_bound(entries.begin(), entries.end(), hash,
+                                [](const Entry& its, uint64_t than) { return its.hash < than; });
+  Newest newest;
+  for (; entry != entries.end() && entry->hash == hash; ++entry) {
+    if (entry->is_of(database, key)) newest.note(*entry->record);
+  }
+  if (newest.expiry != nullptr) expiry = newest.expiry->expiry;
+  return newest.value == nullptr;
+}
+
+std::vector<uint64_t> JournalReader::segment_lsns() const {
+  std::vector<uint64_t> lsns;
+  for (const auto& mapping : mappings_) {
+    lsns.push_back(mapping->header<SegmentHeader>().first_lsn);
+  }
+  return lsns;
+}
+
+std::string JournalReader::path_of_base() const {
+  return manifest_.base.number == 0 ? std::string() : base_path(base_, manifest_.base.number);
 }
 
 }  // namespace isotherm

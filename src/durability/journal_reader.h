@@ -8,10 +8,11 @@
 //
 // Versions decide what an item is, not the order of records: the newest put or erase of the key
 // that is newer than the last flush of its database, with the newest expiry behind it. So records
-// may be read in any order and twice.
+// may be read in any order and twice. Where there is a base (durability/record.h), records up to
+// its version are passed over; what it has comes first, as far as `keeps` has it.
 //
 // Threads. `parts` parts hold disjoint keys, and may be read by a thread each.
-// Memory. The files are mapped; beside them 16 bytes a record, and 64 an item of the part.
+// Memory. The files are mapped; beside them 16 bytes a record.
 #pragma once
 
 #include <cstdint>
@@ -51,6 +52,12 @@ class JournalReader {
   // there, be it one that the manifest does not name any more.
   uint64_t used_bytes() const { return used_bytes_; }
   uint64_t oldest() const { return oldest_; }
+  // Where each segment begins, and after those a new one; for the one who goes on.
+  std::vector<uint64_t> segment_lsns() const;
+  // Of the base; empty: there is none.
+  std::string path_of_base() const;
+  // Whether an item of the base is still what it was, if with another expiry.
+  bool keeps(uint32_t database, std::string_view key, int64_t& expiry) const;
   // No version that was given is larger.
   uint64_t last_version() const { return last_version_; }
 
@@ -69,20 +76,34 @@ class JournalReader {
   struct Entry {
     uint64_t hash;
     const RecordHeader* record;
+    bool is_of(uint32_t database, std::string_view key) const {
+      return record->database == database && record->key() == key;
+    }
+  };
+  // The newest records of a key.
+  struct Newest {
+    const RecordHeader* value = nullptr;  // put or erase
+    const RecordHeader* expiry = nullptr;
+    void note(const RecordHeader& record) {
+      const RecordHeader*& its = record.op == RecordOp::expiry ? expiry : value;
+      if (its == nullptr || its->version < record.version) its = &record;
+    }
   };
 
   std::unique_ptr<Mapping> map_segment(uint64_t number) const;
   void check_names(const std::string& folder, const std::string& name);
   void read_segment(size_t index);
   void note(const RecordHeader& record);
+  void sort();
+  bool is_flushed(const RecordHeader& record) const;
   bool is_damage(std::string_view rest, uint64_t lsn) const;
 
   const std::string base_;
   bool found_ = false;
   Manifest manifest_{};
   std::vector<std::unique_ptr<Mapping>> mappings_;
-  std::vector<std::vector<Entry>> parts_;
-  std::map<uint32_t, uint64_t> flushed_;  // the version of each database's last flush
+  std::vector<std::vector<Entry>> parts_;  // sorted by hash
+  std::map<uint32_t, uint64_t> flushed_;   // the version of each database's last flush
   uint64_t first_lsn_ = 0;
   uint64_t end_lsn_ = 0;
   uint64_t records_ = 0;

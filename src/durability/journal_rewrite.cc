@@ -1,15 +1,17 @@
-// The part of Journal that writes itself anew: what those who rewrite call.
+// The parts of Journal that write it anew, and cut it: what those who do so call.
 #include <cerrno>
 #include <chrono>
 #include <thread>
 #include <utility>
 
+#include "base/kill_point.h"
 #include "durability/journal.h"
 
 namespace isotherm {
 
 // Runs `work` on the writer, and returns what it has.
 int Journal::by_writer(std::function<int()> work) {
+  const std::lock_guard ordering(ordering_);
   std::unique_lock lock(mutex_);
   order_ = std::move(work);
   ordered_ = true;
@@ -36,9 +38,9 @@ void Journal::obey() {
 int Journal::begin_rewrite(uint64_t bytes) {
   return by_writer([this, bytes] {
     const std::lock_guard writing(writing_);
-    int result = segments_.has_disk_for(bytes) ? write_all(true) : -ENOSPC;
-    if (result >= 0) result = next_segment(0);
+    const int result = segments_.has_disk_for(bytes) ? next_segment_now() : -ENOSPC;
     if (result < 0) return result;
+    kill_point("journal.rewrite");
     rewrite_from_ = {written_lsn_.load(std::memory_order_relaxed), segments_.last()};
     return 0;
   });
@@ -51,6 +53,7 @@ bool Journal::put_again(std::string_view records) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   if (error() != 0 || wish_.stops()) return false;
+  kill_point("journal.put_again");
   append(records.data(), records.size(), nullptr);
   return true;
 }
@@ -63,31 +66,53 @@ int Journal::end_rewrite() {
       result = write_all(true);
     }
     if (result >= 0) result = sync_or_rewind();
+    kill_point("journal.rewritten");
     if (result >= 0) result = segments_.drop_before(rewrite_from_.number);
     if (result < 0) return result;
-    first_lsn_.store(rewrite_from_.lsn, std::memory_order_relaxed);
-    base_bytes_.store(live_bytes(), std::memory_order_relaxed);
+    note_begin();
     return 0;
   });
 }
 
-int Journal::begin_segment(JournalSegment& begun) {
-  return by_writer([&] {
+// By the writer, with `writing_`.
+int Journal::next_segment_now() {
+  const int result = write_all(true);
+  return result < 0 ? result : next_segment(0);
+}
+
+// By the writer.
+void Journal::note_begin() {
+  first_lsn_.store(segments_.begin_lsn(), std::memory_order_relaxed);
+  base_file_bytes_.store(segments_.base().bytes, std::memory_order_relaxed);
+  base_bytes_.store(live_bytes(), std::memory_order_relaxed);
+}
+
+int Journal::begin_segment(JournalSegment& at) {
+  return by_writer([this, &at] {
     const std::lock_guard writing(writing_);
-    int result = write_all(true);
-    if (result >= 0) result = next_segment(0);
-    if (result >= 0) begun = {written_lsn_.load(std::memory_order_relaxed), segments_.last()};
+    const int result = next_segment_now();
+    kill_point("journal.segment");
+    at = {written_lsn_.load(std::memory_order_relaxed), segments_.last()};
     return result;
   });
 }
 
-int Journal::drop_before(const JournalSegment& segment) {
-  return by_writer([&] {
-    const int result = segments_.drop_before(segment.number);
-    if (result < 0) return result;
-    first_lsn_.store(segment.lsn, std::memory_order_relaxed);
-    base_bytes_.store(live_bytes(), std::memory_order_relaxed);
-    return 0;
+// By the thread of who calls, for it takes long.
+int Journal::put_base(const std::string& path, const JournalSegment& at, JournalBase& base) {
+  base.number = at.number;
+  if (!segments_.has_disk_for(base.bytes)) return -ENOSPC;
+  return segments_.put_base(path, base.number, base.bytes);
+}
+
+// A rewrite would count on segments that go, or have put records that a base makes count no more.
+int Journal::cut_before(uint64_t lsn, const JournalBase& base) {
+  return by_writer([this, lsn, base] {
+    const bool has_begun = rewrite_from_.number != 0;
+    if (wish_.in_progress() && has_begun) return -EBUSY;
+    kill_point("journal.cut");
+    const int result = segments_.cut_before(lsn, base);
+    if (result >= 0) note_begin();
+    return result;
   });
 }
 

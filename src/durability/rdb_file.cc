@@ -222,7 +222,7 @@ void RdbFile::check_items() {
 }
 
 // Files before version 5 have none, and 0 means that it was not made.
-void RdbFile::check_sum(uint64_t end) const {
+void RdbFile::check_sum(uint64_t end) {
   constexpr uint64_t first_with_sum = 5;
   const std::string_view text = file_.text();
   const uint64_t its_bytes = format_ < first_with_sum ? 0 : rdb::checksum_bytes;
@@ -231,8 +231,8 @@ void RdbFile::check_sum(uint64_t end) const {
     file_.fail("has " + std::to_string(text.size() - end - its_bytes) + " bytes behind its end");
   }
   if (its_bytes == 0) return;
-  const auto sum = rdb::Reader(text.substr(end)).little(rdb::checksum_bytes);
-  if (sum != 0 && static_cast<uint64_t>(*sum) != crc64(text.substr(0, end))) {
+  sum_ = static_cast<uint64_t>(*rdb::Reader(text.substr(end)).little(rdb::checksum_bytes));
+  if (sum_ != 0 && sum_ != crc64(text.substr(0, end))) {
     file_.fail("is damaged: its checksum is wrong");
   }
 }

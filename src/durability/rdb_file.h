@@ -54,6 +54,9 @@ class RdbFile {
   // No version that an item had is larger; 0 in a file that another program has written.
   uint64_t last_version() const { return last_version_; }
 
+  // The checksum at its end; 0: none was made.
+  uint64_t sum() const { return sum_; }
+
   // What is shown is valid until the function returns; what the file has stays as long as this.
   bool has(std::string_view shown) const {
     const char* const begin = file_.text().data();
@@ -72,7 +75,7 @@ class RdbFile {
 
   void check_head();
   void check_items();
-  void check_sum(uint64_t end) const;
+  void check_sum(uint64_t end);
 
   MappedFile<RdbError> file_;
   uint64_t format_ = 0;
@@ -80,6 +83,7 @@ class RdbFile {
   uint64_t expires_ = 0;
   uint32_t databases_ = 0;
   uint64_t last_version_ = 0;
+  uint64_t sum_ = 0;
   std::vector<Place> parts_;
 };
 

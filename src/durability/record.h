@@ -1,6 +1,7 @@
 // What a journal consists of: a manifest, and segments of blocks.
 //
-//   appendfilename.manifest   Manifest: which segments there are
+//   appendfilename.manifest   Manifest: which segments there are, and which base
+//   appendfilename.7.base     a snapshot (durability/rdb_format.h), if there is a base
 //   appendfilename.7          SegmentHeader, blocks one behind the other, zeros to the end
 //   block                     BlockHeader, records one behind the other
 //   record                    RecordHeader, key, value, zeros up to a multiple of 8 bytes
@@ -14,6 +15,10 @@
 // The torn tail and the corrupt middle. Each block says up to where all was on disk when it was
 // made (`synced`). Where no block can be read, but one behind it says that this was on disk, the
 // file is damaged; otherwise the journal was torn there by the end of its writer.
+//
+// The base has what the records up to a version had told of; these count no more, wherever they
+// are, and only the records behind them do. So a journal may begin anywhere before the moment that
+// its base is of, and its first segments may go.
 //
 // Of an item's MetaState (items/meta_state.h) all is kept but the time: an item that is stale, or
 // that somebody is to bring a value for, is so after a start, too. What is set in place, as that
@@ -77,6 +82,7 @@ static_assert(sizeof(BlockHeader) == 40);
 
 struct SegmentHeader {
   static constexpr char right_magic[8] = {'I', 'S', 'O', 'J', 'R', 'N', 'L', '1'};
+  static constexpr uint32_t right_format = 1;
 
   char magic[8];
   uint32_t crc;  // of all that follows
@@ -90,8 +96,10 @@ struct SegmentHeader {
 };
 static_assert(sizeof(SegmentHeader) == 64);
 
-struct Manifest {
+// As those who wrote no base yet have left it.
+struct ManifestOfSegments {
   static constexpr char right_magic[8] = {'I', 'S', 'O', 'M', 'A', 'N', 'I', '1'};
+  static constexpr uint32_t right_format = 1;
 
   char magic[8];
   uint32_t crc;
@@ -100,7 +108,21 @@ struct Manifest {
   uint64_t first;  // the numbers of its segments; one more may lie there, without records
   uint64_t last;
 };
-inline constexpr uint32_t journal_format = 1;
+
+// What a start begins with, before the records.
+struct JournalBase {
+  uint64_t number;   // of the file's name; 0: there is none
+  uint64_t version;  // that records up to which do not count
+  uint64_t sum;      // that the file ends with
+  uint64_t bytes;    // of the file
+};
+
+struct Manifest : ManifestOfSegments {
+  static constexpr uint32_t right_format = 2;
+
+  JournalBase base;
+};
+static_assert(sizeof(Manifest) == sizeof(ManifestOfSegments) + sizeof(JournalBase));
 
 constexpr uint64_t record_bytes(uint64_t key_bytes, uint64_t value_bytes) {
   return (sizeof(RecordHeader) + key_bytes + value_bytes + 7) / 8 * 8;
@@ -153,7 +175,7 @@ uint32_t header_crc(const Header& header) {
 template <class Header>
 void seal_header(Header& header) {
   std::memcpy(header.magic, Header::right_magic, sizeof header.magic);
-  header.format = journal_format;
+  header.format = Header::right_format;
   header.crc = header_crc(header);
 }
 // Why it is none; null: it is one.
@@ -163,12 +185,15 @@ const char* header_problem(const Header& header) {
     return "is not of a journal";
   }
   if (header.crc != header_crc(header)) return "is damaged in its header";
-  return header.format == journal_format ? nullptr : "has a format of another version";
+  return header.format == Header::right_format ? nullptr : "has a format of another version";
 }
 
 inline std::string manifest_path(const std::string& base) { return base + ".manifest"; }
 inline std::string segment_path(const std::string& base, uint64_t number) {
   return base + "." + std::to_string(number);
+}
+inline std::string base_path(const std::string& base, uint64_t number) {
+  return segment_path(base, number) + ".base";
 }
 
 }  // namespace isotherm

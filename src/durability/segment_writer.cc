@@ -13,7 +13,7 @@ int SegmentWriter::sync_last(uint64_t used_bytes, uint64_t oldest) {
   const int result = files_.sync(file);
   files_.trim(file, used_bytes);
   files_.close(file);
-  remove_dropped(oldest);
+  remove_dropped(oldest, manifest_.last + 1);
   return result;
 }
 
@@ -36,7 +36,10 @@ int SegmentWriter::begin(uint64_t first_lsn, uint64_t first_version, uint64_t le
 
   int made = -1;
   int result = make(segment_path(base_, next.last), &header, sizeof header, bytes, made);
-  if (result >= 0) result = write_manifest(next);
+  if (result >= 0) {
+    begins_ = true;
+    result = write_manifest(next);
+  }
   if (result < 0) {
     if (made >= 0) files_.close(made);
     return result;
@@ -44,9 +47,11 @@ int SegmentWriter::begin(uint64_t first_lsn, uint64_t first_version, uint64_t le
   if (file_ >= 0) files_.trim(file_, sizeof header + (first_lsn - first_lsn_));
   close();
   file_ = made;
+  begins_ = false;
   capacity_ = bytes;
   first_lsn_ = first_lsn;
   manifest_ = next;
+  lsns_.push_back(first_lsn);
   return 0;
 }
 
@@ -58,19 +63,48 @@ int SegmentWriter::write_manifest(Manifest& manifest) {
   return result;
 }
 
-int SegmentWriter::drop_before(uint64_t number) {
+int SegmentWriter::begin_with(uint64_t number, const JournalBase& base) {
   Manifest next = manifest_;
-  next.first = number;
+  next.first = std::max(number, manifest_.first);
+  next.base = base;
   if (const int result = write_manifest(next); result < 0) return result;
-  const uint64_t oldest = std::exchange(manifest_, next).first;
-  remove_dropped(oldest);
+  const Manifest before = std::exchange(manifest_, next);
+  lsns_.erase(lsns_.begin(), lsns_.begin() + static_cast<ptrdiff_t>(next.first - before.first));
+  if (before.base.number != 0) files_.remove(base_path(base_, before.base.number));
+  remove_dropped(before.first, next.first);
   return 0;
 }
 
-// As far as they are there: a crash leaves some.
-void SegmentWriter::remove_dropped(uint64_t oldest) {
-  for (uint64_t number = oldest; number < manifest_.first; ++number) {
-    files_.remove(segment_path(base_, number));
+// One whose segment has gone meanwhile is older than what the journal begins with.
+int SegmentWriter::cut_before(uint64_t lsn, const JournalBase& base) {
+  if (base.number != 0 && base.number < manifest_.first) return -ESTALE;
+  if (lsn < lsns_.front()) return 0;
+  size_t gone = 0;
+  while (gone + 1 < lsns_.size() && lsns_[gone + 1] <= lsn) ++gone;
+  return begin_with(manifest_.first + gone, base);
+}
+
+int SegmentWriter::put_base(const std::string& path, uint64_t number, uint64_t bytes) {
+  const std::string its = base_path(base_, number);
+  const std::string beside = its + ".new";
+  const int64_t copied = files_.copy(path, beside);
+  int result = copied < 0 ? static_cast<int>(copied) : 0;
+  if (result == 0 && static_cast<uint64_t>(copied) != bytes) result = -EIO;
+  if (result >= 0) result = files_.rename(beside, its);
+  if (result < 0) {
+    files_.remove(beside);
+    return result;
+  }
+  return files_.sync_folder(folder_);
+}
+
+// As far as they are there: a crash leaves some. Somebody may be putting a base to a segment that
+// stays.
+void SegmentWriter::remove_dropped(uint64_t oldest, uint64_t end) {
+  for (uint64_t number = oldest; number < end; ++number) {
+    if (number != manifest_.base.number) files_.remove(base_path(base_, number));
+    files_.remove(base_path(base_, number) + ".new");
+    if (number < manifest_.first) files_.remove(segment_path(base_, number));
   }
 }
 

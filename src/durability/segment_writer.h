@@ -4,6 +4,9 @@
 // the manifest names it, likewise, and only then records go into it. So a crash at any moment
 // leaves a journal that can be read. Nothing is ever written over: a start begins a new segment.
 //
+// A base comes to its place likewise, and then the manifest names it, together with the segments
+// that are left; only then what it does not name any more is removed.
+//
 // The room that a segment did not need is given back when the next one begins, so that many starts
 // take little of the disk.
 //
@@ -14,6 +17,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "durability/files.h"
 #include "durability/record.h"
@@ -22,13 +26,15 @@ namespace isotherm {
 
 class SegmentWriter {
  public:
-  // The journal `name` in `folder`, with what its manifest says; `segment_bytes` of a file.
+  // The journal `name` in `folder`, with what its manifest says and where its segments begin;
+  // `segment_bytes` of a file.
   SegmentWriter(Files& files, std::string folder, const std::string& name, const Manifest& manifest,
-                uint64_t segment_bytes)
+                std::vector<uint64_t> lsns, uint64_t segment_bytes)
       : files_(files),
         folder_(std::move(folder)),
         base_(folder_ + "/" + name),
         manifest_(manifest),
+        lsns_(std::move(lsns)),
         segment_bytes_(segment_bytes) {}
   ~SegmentWriter() { close(); }
   SegmentWriter(const SegmentWriter&) = delete;
@@ -41,24 +47,32 @@ class SegmentWriter {
   int begin(uint64_t first_lsn, uint64_t first_version, uint64_t least_bytes);
   // Whether records up to `lsn` find room in the segment.
   bool has_room(uint64_t lsn) const {
-    return file_ >= 0 && lsn - first_lsn_ <= capacity_ - sizeof(SegmentHeader);
+    return file_ >= 0 && !begins_ && lsn - first_lsn_ <= capacity_ - sizeof(SegmentHeader);
   }
   int write(uint64_t lsn, const char* data, uint64_t bytes);
   int sync() { return files_.sync(file_); }
   // Whether as much may be written, and two segments more; true where nobody can tell.
   bool has_disk_for(uint64_t bytes) const;
 
-  // Those before the segment are no part of the journal any more, and go.
-  int drop_before(uint64_t number);
+  // Those before the segment are no part of the journal any more, nor is a base, and go.
+  int drop_before(uint64_t number) { return begin_with(number, {}); }
+  // Those that end at `lsn` or before go, and `base` is the one from then on.
+  int cut_before(uint64_t lsn, const JournalBase& base);
+  // Copies a file, of which `bytes` are wanted, to the place of a base. By any thread.
+  int put_base(const std::string& path, uint64_t number, uint64_t bytes);
 
   uint64_t last() const { return manifest_.last; }
   uint64_t segments() const { return manifest_.last - manifest_.first + 1; }
+  // Where its first segment begins.
+  uint64_t begin_lsn() const { return lsns_.front(); }
+  const JournalBase& base() const { return manifest_.base; }
 
  private:
   int make(const std::string& path, const void* header, uint64_t header_bytes, uint64_t bytes,
            int& file);
   int write_manifest(Manifest& manifest);
-  void remove_dropped(uint64_t oldest);
+  int begin_with(uint64_t number, const JournalBase& base);
+  void remove_dropped(uint64_t oldest, uint64_t end);
   int write_at(int file, const char* data, uint64_t bytes, uint64_t offset);
   void close() {
     if (file_ >= 0) files_.close(file_);
@@ -69,8 +83,10 @@ class SegmentWriter {
   const std::string folder_;
   const std::string base_;
   Manifest manifest_;
+  std::vector<uint64_t> lsns_;  // of its segments, in order
   const uint64_t segment_bytes_;
   int file_ = -1;
+  bool begins_ = false;    // the manifest may name the next already, so nothing goes into this one
   uint64_t capacity_ = 0;  // bytes of the file
   uint64_t first_lsn_ = 0;
 };

@@ -31,6 +31,8 @@ class SnapshotFile {
   // 0: all has worked.
   int error() const { return error_; }
   uint64_t bytes() const { return bytes_; }
+  uint64_t sum() const { return crc_; }
+  const std::string& path() const { return path_; }
 
  private:
   int note(int64_t result);

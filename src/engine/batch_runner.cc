@@ -485,7 +485,7 @@ uint64_t BatchRunner::flush_index(uint32_t number) {
   Database& database = store.databases.at(number);
   if (std::unique_ptr<LineIndex> index = database.detach(); index != nullptr) {
     const std::lock_guard guard(store.flushed_mutex);
-    store.flushed.push_back({std::move(index), store.epochs.current()});
+    store.flushed.push_back({std::move(index), store.epochs.current(), number});
     store.any_flushed.store(true, std::memory_order_relaxed);
   }
   return database.flush_version();

@@ -4,6 +4,7 @@
 #include <new>
 #include <utility>
 
+#include "base/kill_point.h"
 #include "durability/rdb_format.h"
 #include "engine/engine_state.h"
 #include "index/item_table.h"
@@ -16,7 +17,8 @@ namespace isotherm {
 Snapshot::Snapshot(Engine& engine)
     : engine_(*engine.state_),
       taken_(engine_.store.epochs),
-      shown_(engine_.store.databases.size()) {}
+      shown_(engine_.store.databases.size()),
+      kept_indexes_(shown_.size()) {}
 
 std::string Snapshot::name_of(uint32_t database, std::string_view key) {
   std::string name(reinterpret_cast<const char*>(&database), sizeof database);
@@ -31,15 +33,16 @@ uint64_t Snapshot::bytes_of_expiry(const std::string& name) {
 
 // ---- The moment ----
 
-const Snapshot::Moment* Snapshot::begin(Worker& worker) {
+const Snapshot::Moment* Snapshot::begin(Worker& worker, bool keeps_flushed) {
   active_.store(false, std::memory_order_relaxed);
   forget();
-  const bool stood = worker.stand_still([this] { take_moment(); });
+  const bool stood = worker.stand_still([&] { take_moment(keeps_flushed); });
+  kill_point("moment.taken");
   return stood ? &moment_ : nullptr;
 }
 
 // Called while no row runs.
-void Snapshot::take_moment() {
+void Snapshot::take_moment(bool keeps_flushed) {
   HostStore& store = engine_.store;
   // Rows that ran when an earlier snapshot was given up may have told of changes since.
   empty();
@@ -61,6 +64,7 @@ void Snapshot::take_moment() {
   database_ = 0;
   selected_ = 0;
   flushed_.store(false, std::memory_order_relaxed);
+  keeps_flushed_ = keeps_flushed;
   CommitSink* const sink = store.sink;
   if (sink != this && sink != behind_) behind_ = sink;
   active_.store(true, std::memory_order_release);
@@ -95,6 +99,7 @@ void Snapshot::empty() {
   }
   drop(walked_);
   found_.clear();
+  for (uint32_t database = 0; database < shown_.size(); ++database) let_go_flushed(database);
   count();
 }
 
@@ -130,7 +135,9 @@ void Snapshot::grouped(uint64_t token) {
 }
 
 void Snapshot::flushed(uint32_t database, uint64_t version, uint64_t token) {
-  if (shown_[database].load(std::memory_order_relaxed) != done) give_up();
+  if (shown_[database].load(std::memory_order_relaxed) != done) {
+    keeps_flushed_ ? keep_flushed(database) : give_up();
+  }
   if (behind_ != nullptr) behind_->flushed(database, version, token);
 }
 
@@ -138,6 +145,25 @@ bool Snapshot::full() const { return over() || (behind_ != nullptr && behind_->f
 bool Snapshot::refuses() const { return behind_ != nullptr && behind_->refuses(); }
 bool Snapshot::is_safe(const Batch& batch, Batch::Row row) const {
   return behind_ == nullptr || behind_->is_safe(batch, row);
+}
+
+// What is flushed now is behind the moment where something was flushed before. Whoever flushes has
+// looks at the index, so it is there until this returns.
+void Snapshot::keep_flushed(uint32_t database) {
+  if (!active_.load(std::memory_order_acquire) || kept_indexes_[database].load() != nullptr) return;
+  HostStore& store = engine_.store;
+  const std::lock_guard guard(store.flushed_mutex);
+  const auto its = std::find_if(store.flushed.rbegin(), store.flushed.rend(),
+                                [&](const auto& one) { return one.database == database; });
+  if (its == store.flushed.rend()) return;
+  ++store.flushed_keepers;
+  kept_indexes_[database].store(its->index.get(), std::memory_order_release);
+}
+
+void Snapshot::let_go_flushed(uint32_t database) {
+  if (kept_indexes_[database].exchange(nullptr) == nullptr) return;
+  const std::lock_guard guard(engine_.store.flushed_mutex);
+  --engine_.store.flushed_keepers;
 }
 
 // It has to begin anew.
@@ -189,6 +215,8 @@ bool Snapshot::is_walked(uint32_t database, std::string_view key) const {
 void Snapshot::note(const ItemChange& change) {
   const Item* const old = change.old_item;
   if (old == nullptr || old->version() > bound_ || old->is_object()) return;
+  // What is evicted at the moment itself is gone for whoever goes by versions.
+  if (change.version <= bound_) return;
   if (is_walked(change.database, change.key)) return;
   const std::lock_guard guard(mutex_);
   if (change.new_item != nullptr && change.new_item->version() <= bound_) {
@@ -199,6 +227,7 @@ void Snapshot::note(const ItemChange& change) {
     return;
   }
   const int64_t expiry = take_expiry(*old, change.database);
+  if (change.reason == ItemChange::Reason::evicted) return;
   if (expiry != no_expiry && expiry <= moment_.at_ms) return;
   // Whoever reads the file leaves it out, and nobody waits who lets items expire.
   if (change.reason == ItemChange::Reason::expired && expiry == old->expiry()) return;
@@ -287,11 +316,15 @@ bool Snapshot::walk() {
   }
   if (database_ == shown_.size()) return false;
   std::atomic<uint64_t>& shown = shown_[database_];
-  const LineIndex* const index = engine_.store.databases[database_].index();
+  const LineIndex* index = engine_.store.databases[database_].index();
+  // A later one is there only when the one before is kept, or all begins anew.
+  if (const LineIndex* const kept = kept_indexes_[database_].load(std::memory_order_acquire)) {
+    index = kept;
+  }
   // Whoever flushes takes the index away before he tells of it.
   if (index == nullptr) {
-    flushed_.store(true, std::memory_order_relaxed);
-    return false;
+    if (!keeps_flushed_) flushed_.store(true, std::memory_order_relaxed);
+    return keeps_flushed_;
   }
   uint64_t bound = shown.load(std::memory_order_relaxed);
   for (uint32_t line = 0; line < most_lines; ++line) {
@@ -304,6 +337,7 @@ bool Snapshot::walk() {
     found_.clear();
     if (bound == 0 || walked_.size() > 1) break;
   }
+  if (bound == 0) let_go_flushed(database_);
   return true;
 }
 

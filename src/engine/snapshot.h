@@ -11,9 +11,14 @@
 // moment is shown exactly once. Where an expiry is set and the item keeps its version, the log has
 // the earlier expiry, which the walk then takes. A large item is not copied: its memory is kept.
 //
-// A flush takes the items away before they were shown, so `step` then says `flushed`, and the
-// snapshot has to begin anew, with a later moment. It says so, too, where there was no memory for
-// the log.
+// A flush takes the items away before they were shown: `step` then says `flushed`, and the snapshot
+// has to begin anew, with a later moment; and so where there was no memory for the log. One that
+// was told to keep what is flushed has it taken apart later, and walks over it: so flushes that
+// come one behind the other do not keep it from its end, but their items' memory is free only when
+// they were shown.
+//
+// What is evicted meanwhile may be left out, as if it had been just before the moment: so eviction,
+// which waits for nobody, does not make the log longer.
 //
 // Who waits. Batches that write end only when there is room in the log again (`most_log`), which is
 // as soon as the disk takes it; reads wait for nothing. Where a sink is there already, it is told
@@ -45,6 +50,8 @@
 
 namespace isotherm {
 
+class LineIndex;
+
 class Snapshot final : public CommitSink {
  public:
   static constexpr uint64_t most_log = 16 << 20;
@@ -67,7 +74,7 @@ class Snapshot final : public CommitSink {
   Snapshot& operator=(const Snapshot&) = delete;
 
   // Null: there was no memory for it. Again after `flushed`.
-  const Moment* begin(Worker& worker);
+  const Moment* begin(Worker& worker, bool keeps_flushed = false);
   // Writes items, as rdb_format.h has them.
   Step step(const Write& write);
   void end(Worker& worker);
@@ -114,7 +121,9 @@ class Snapshot final : public CommitSink {
   static constexpr uint64_t most_piece = 256 << 10;
   static constexpr uint32_t most_lines = 256;
 
-  void take_moment();
+  void take_moment(bool keeps_flushed);
+  void keep_flushed(uint32_t database);
+  void let_go_flushed(uint32_t database);
   bool is_walked(uint32_t database, std::string_view key) const;
   void note(const ItemChange& change);
   void give_up();
@@ -145,8 +154,11 @@ class Snapshot final : public CommitSink {
   uint64_t bound_ = 0;
   std::atomic<bool> active_{false};
   std::atomic<bool> flushed_{false};
+  bool keeps_flushed_ = false;
   // Of each database: hashes before it were shown; `done`: all.
   std::vector<std::atomic<uint64_t>> shown_;
+  // Of each database: the index that a flush took away and that is walked, or null.
+  std::vector<std::atomic<const LineIndex*>> kept_indexes_;
   // The walk's.
   uint32_t database_ = 0;
   uint64_t selected_ = 0;  // of the file, and one more; 0: none

@@ -22,68 +22,13 @@
 #include "engine/engine.h"
 #include "items/poison.h"
 #include "models/change_log.h"
+#include "models/snapshot_fixture.h"
 
 namespace isotherm::snapshot_test {
 namespace {
 
-using Content = std::map<std::pair<uint32_t, std::string>, std::pair<std::string, int64_t>>;
-
-class SnapshotTest : public ::testing::Test {
- protected:
-  SnapshotTest() {
-    std::string path = std::filesystem::temp_directory_path() / "isotherm-snapshot-XXXXXX";
-    folder_ = ::mkdtemp(path.data());
-    options_.databases = 3;
-    engine_ = std::make_unique<Engine>(options_, clock_);
-    snapshot_ = std::make_unique<Snapshot>(*engine_);
-  }
-  ~SnapshotTest() override { std::filesystem::remove_all(folder_); }
-
-  // The rest of a snapshot that has begun; none: it was flushed.
-  std::optional<Content> rest(Worker& worker) {
-    std::string text = "REDIS0010";
-    Snapshot::Step step = Snapshot::Step::more;
-    while (step == Snapshot::Step::more) {
-      step = snapshot_->step([&](std::string_view bytes) {
-        text += bytes;
-        return true;
-      });
-    }
-    snapshot_->end(worker);
-    if (step == Snapshot::Step::flushed) return std::nullopt;
-    text += std::string("\xFF", 1) + std::string(8, '\0');
-    std::ofstream(folder_ + "/file", std::ios::binary) << text;
-    const RdbFile file(folder_ + "/file");
-    Content content;
-    for (uint32_t part = 0; part < file.parts(); ++part) {
-      file.read(part, [&](const RdbItem& item) {
-        const bool made =
-            content.try_emplace({item.database, std::string(item.key)}, item.value, item.expiry)
-                .second;
-        EXPECT_TRUE(made) << item.key << " twice";
-      });
-    }
-    return content;
-  }
-  std::optional<Content> whole(Worker& worker) {
-    EXPECT_NE(snapshot_->begin(worker), nullptr);
-    return rest(worker);
-  }
-  void put(Worker& worker, uint32_t database, std::string_view key, std::string_view value,
-           int64_t expiry = no_expiry) {
-    Batch batch;
-    batch.select(database);
-    batch.put(key, value, 0, expiry);
-    worker.submit(batch);
-    ASSERT_EQ(batch.reply(0).status, Status::ok);
-  }
-
-  ManualClock clock_{1'700'000'000'000};
-  Options options_;
-  std::string folder_;
-  std::unique_ptr<Engine> engine_;
-  std::unique_ptr<Snapshot> snapshot_;
-};
+using Content = SnapshotContent;
+class SnapshotTest : public SnapshotFixture {};
 
 TEST_F(SnapshotTest, ShowsWhatThereIs) {
   Worker worker(*engine_);
@@ -290,21 +235,6 @@ TEST_F(SnapshotTest, EachItemIsShownOnceWhileTheIndexGrowsAndShrinks) {
   }
   ends = true;
   thread.join();
-}
-
-TEST_F(SnapshotTest, AFlushMakesItBeginAnew) {
-  Worker worker(*engine_);
-  put(worker, 0, "a", "1");
-  put(worker, 1, "b", "1");
-  ASSERT_NE(snapshot_->begin(worker), nullptr);
-  worker.flush(1);
-  EXPECT_EQ(rest(worker), std::nullopt);
-  EXPECT_EQ(whole(worker), (Content{{{0, "a"}, {"1", 0}}}));
-  // A database that had nothing does not matter.
-  ASSERT_NE(snapshot_->begin(worker), nullptr);
-  put(worker, 2, "c", "1");
-  worker.flush(2);
-  EXPECT_EQ(rest(worker), (Content{{{0, "a"}, {"1", 0}}}));
 }
 
 TEST_F(SnapshotTest, LaterVersionsAreLarger) {

@@ -114,10 +114,13 @@ struct HostStore {
   struct Flushed {
     std::unique_ptr<LineIndex> index;
     uint64_t epoch;  // of the moment
+    uint32_t database;
   };
   std::mutex flushed_mutex;
   std::deque<Flushed> flushed;
   std::atomic<bool> any_flushed{false};  // of these; for a look without the mutex
+  // Of those who still look at what was flushed; with the mutex. None is taken apart meanwhile.
+  uint32_t flushed_keepers = 0;
 };
 
 }  // namespace isotherm

@@ -42,10 +42,12 @@ void check_journal(const std::string& folder, const std::string& name) {
   for (uint32_t part = 0; part < parts; ++part) {
     reader.read(part, [&](const isotherm::RecordHeader&, int64_t) { ++keys; });
   }
+  if (!reader.path_of_base().empty()) check_snapshot(reader.path_of_base());
   std::cout << folder << "/" << name << ": a journal, segments " << manifest.first << " to "
             << manifest.last << ", " << reader.end_lsn() - reader.first_lsn() << " bytes\n"
-            << reader.records() << " records, " << keys << " keys; " << reader.torn_bytes()
-            << " bytes of a torn tail\n";
+            << reader.records() << " records, " << keys << " keys"
+            << (reader.path_of_base().empty() ? "; " : " that its base does not have; ")
+            << reader.torn_bytes() << " bytes of a torn tail\n";
 }
 
 // Looks at the journals in a folder, and returns how many there are.

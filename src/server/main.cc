@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <exception>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "base/clock.h"
@@ -51,6 +52,31 @@ sigset_t block_ending_signals() {
   return ending;
 }
 
+// From the first signal on, until it turns out that the server goes on: as in Redis, one more
+// SIGINT ends the process whatever it waits for, be it a disk that never answers. In this thread
+// alone.
+class InsistentEnd {
+ public:
+  InsistentEnd() {
+    std::signal(SIGINT, [](int) {
+      constexpr std::string_view text =
+          "ends at once on a second SIGINT: what was not saved is lost\n";
+      [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
+      ::_exit(EXIT_FAILURE);
+    });
+    mask(SIG_UNBLOCK);
+  }
+  void forget() { mask(SIG_BLOCK); }
+
+ private:
+  static void mask(int how) {
+    sigset_t interrupt;
+    sigemptyset(&interrupt);
+    sigaddset(&interrupt, SIGINT);
+    pthread_sigmask(how, &interrupt, nullptr);
+  }
+};
+
 // Tells the log what the server listens on and where the index is.
 void log_start(isotherm::Server& server, const isotherm::net::ServerOptions& options) {
   for (const std::string& line : server.listening()) {
@@ -77,12 +103,14 @@ int run(const isotherm::net::ServerOptions& options) {
   server.state().shutdown.owner = [] { ::kill(::getpid(), SIGTERM); };
   server.start();
   log_start(server, options);
-  for (bool ends = false; !ends;) {
+  for (;;) {
     int signal = 0;
     sigwait(&ending, &signal);
     log(LogLevel::notice, "ending on signal " + std::to_string(signal));
-    ends = server.prepare_end();
-    if (!ends) log(LogLevel::warning, "the last snapshot cannot be written, so the server goes on");
+    InsistentEnd insistent;
+    if (server.prepare_end()) break;
+    insistent.forget();
+    log(LogLevel::warning, "the last snapshot cannot be written, so the server goes on");
   }
   server.stop();
   if (!server.save_rest()) {

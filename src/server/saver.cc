@@ -1,6 +1,7 @@
 #include "server/saver.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <exception>
 #include <new>
@@ -41,14 +42,15 @@ std::string head_of(const Snapshot::Moment& moment, uint64_t used_memory) {
 }  // namespace
 
 Saver::Saver(Engine& engine, SaveWish& wish, std::string folder, std::string name, Files& files,
-             std::function<void()> told)
+             std::function<void()> told, Journal* journal)
     : engine_(engine),
       wish_(wish),
       folder_(std::move(folder)),
       name_(std::move(name)),
       files_(files),
       told_(std::move(told)),
-      snapshot_(engine) {
+      snapshot_(engine),
+      journal_(journal) {
   wish_.begin_at(now_s(), engine_.stats().changes);
   thread_ = std::thread([this] { run(); });
 }
@@ -98,11 +100,16 @@ bool Saver::write() {
     net::log(net::LogLevel::warning, "there are no snapshots while the index is on a GPU");
     return false;
   }
+  begin_ = {};
+  if (journal_ != nullptr && journal_->begin_segment(begin_) < 0) begin_ = {};
   Worker worker(engine_);
   Snapshot::Step last = Snapshot::Step::flushed;
   bool worked = false;
   try {
-    while (last == Snapshot::Step::flushed && !wish_.stops()) worked = write_once(worker, last);
+    constexpr int begins_anew = 2;
+    for (int i = 0; last == Snapshot::Step::flushed && !wish_.stops(); ++i) {
+      worked = write_once(worker, i >= begins_anew, last);
+    }
   } catch (...) {
     snapshot_.end(worker);
     throw;
@@ -111,9 +118,9 @@ bool Saver::write() {
   return worked;
 }
 
-bool Saver::write_once(Worker& worker, Snapshot::Step& last) {
+bool Saver::write_once(Worker& worker, bool keeps_flushed, Snapshot::Step& last) {
   last = Snapshot::Step::done;
-  const Snapshot::Moment* const moment = snapshot_.begin(worker);
+  const Snapshot::Moment* const moment = snapshot_.begin(worker, keeps_flushed);
   if (moment == nullptr) throw std::bad_alloc();
   changes_ = moment->changes;
   SnapshotFile file(files_, folder_, name_);
@@ -124,9 +131,23 @@ bool Saver::write_once(Worker& worker, Snapshot::Step& last) {
   } while (last == Snapshot::Step::more && !wish_.stops() && file.error() == 0);
   if (last == Snapshot::Step::flushed || wish_.stops()) return false;
   file.write(std::string(1, static_cast<char>(rdb::eof)));
-  if (file.finish() >= 0) return true;
-  log_failure(std::generic_category().message(-file.error()));
-  return false;
+  if (file.finish() < 0) {
+    log_failure(std::generic_category().message(-file.error()));
+    return false;
+  }
+  if (begin_.number != 0) cut(file, moment->version);
+  return true;
+}
+
+void Saver::cut(const SnapshotFile& file, uint64_t version) {
+  JournalBase base{.number = 0, .version = version, .sum = file.sum(), .bytes = file.bytes()};
+  int result = journal_->put_base(file.path(), begin_, base);
+  if (result >= 0) result = journal_->cut_before(begin_.lsn, base);
+  if (result >= 0) return;
+  net::log(net::LogLevel::notice,
+           "the journal is not cut behind the snapshot: " +
+               (result == -EBUSY || result == -ESTALE ? "it is being written anew"
+                                                      : std::generic_category().message(-result)));
 }
 
 void Saver::log_failure(const std::string& why) const {

@@ -2,9 +2,14 @@
 // or at the save points (durability/save_wish.h).
 //
 // A snapshot is of one moment (engine/snapshot.h). A flush that comes while it is written makes it
-// begin anew. The file is Redis's RDB format, takes the place of the one before when it is whole
-// and on disk, and says in its first fields which versions items had, so that those given after a
-// start are larger than all that anybody can have seen.
+// begin anew, but the third time it keeps what is flushed until that is written. The file is
+// Redis's RDB format, takes the place of the one before when it is whole and on disk, and says in
+// its first fields which versions items had, so that those given after a start are larger than all
+// that anybody can have seen.
+//
+// Where there is a journal, it is cut behind each snapshot that is whole and on disk: a copy of the
+// file becomes the journal's base (durability/journal.h). It is the journal's own, so nothing that
+// is done to the snapshot afterwards touches it. Where that fails, the journal stays as it is.
 //
 // By itself it tries again `after_failure` behind a failure.
 //
@@ -18,6 +23,7 @@
 #include <thread>
 
 #include "durability/files.h"
+#include "durability/journal.h"
 #include "durability/save_wish.h"
 #include "engine/engine.h"
 #include "engine/snapshot.h"
@@ -28,9 +34,10 @@ class SnapshotFile;
 
 class Saver {
  public:
-  // `told`: somebody may wait for the end of a snapshot; called at each.
+  // `told`: somebody may wait for the end of a snapshot; called at each. `journal`: the one to cut,
+  // which stays until `stop`; may be null.
   Saver(Engine& engine, SaveWish& wish, std::string folder, std::string name, Files& files,
-        std::function<void()> told);
+        std::function<void()> told, Journal* journal = nullptr);
   ~Saver() { stop(); }
   Saver(const Saver&) = delete;
   Saver& operator=(const Saver&) = delete;
@@ -43,7 +50,8 @@ class Saver {
   bool is_due() const;
   void save();
   bool write();
-  bool write_once(Worker& worker, Snapshot::Step& last);
+  bool write_once(Worker& worker, bool keeps_flushed, Snapshot::Step& last);
+  void cut(const SnapshotFile& file, uint64_t version);
   void log_failure(const std::string& why) const;
   int64_t now_s() const { return engine_.clock().now_ms() / 1000; }
 
@@ -54,6 +62,8 @@ class Saver {
   Files& files_;
   const std::function<void()> told_;
   Snapshot snapshot_;
+  Journal* const journal_;
+  JournalSegment begin_;  // of what is in the journal behind the last; 0: none
   uint64_t changes_ = 0;  // at the moment of the last
   std::thread thread_;
 };

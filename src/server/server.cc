@@ -69,8 +69,9 @@ void Server::start(Files& files) {
   } else {
     state_.loaded = load_snapshot(options_, engine_).loaded;
   }
-  saver_ = std::make_unique<Saver>(engine_, state_.saves, options_.dir, options_.dbfilename, files,
-                                   [this] { release_held(); });
+  saver_ = std::make_unique<Saver>(
+      engine_, state_.saves, options_.dir, options_.dbfilename, files, [this] { release_held(); },
+      state_.journal);
   state_.resp_port = listen(options_.port, net::Speaks::resp);
   state_.memcached_port = listen(options_.memcached_port, net::Speaks::memcached);
   listen_on_path(options_.unixsocket, options_.unixsocketperm, net::Speaks::resp);

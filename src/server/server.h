@@ -33,9 +33,9 @@ class Server {
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  // Has the store as the journal tells, or without one as the snapshot does, listens on all
-  // addresses and starts the threads. Throws JournalError, RdbError, or std::system_error, naming
-  // the address.
+  // Has the store as the journal and its base tell, or without one as the snapshot does, listens on
+  // all addresses and starts the threads. Throws JournalError, RdbError, or std::system_error,
+  // naming the address.
   void start(Files& files = system_files());
   // Answers what was read, closes all connections and ends the threads. Again: does nothing.
   void stop();

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <system_error>
 
+#include "durability/rdb_file.h"
 #include "items/meta_state.h"
 #include "net/log.h"
 #include "server/store_filler.h"
@@ -33,7 +34,53 @@ class FillSink final : public CommitSink {
   Journal& journal_;
 };
 
+// What of the base is still as it was; how many found no room.
+uint64_t fill_from_base(Engine& engine, const JournalReader& reader) {
+  const RdbFile file(reader.path_of_base());
+  const JournalBase& base = reader.manifest().base;
+  if (file.sum() != base.sum || file.bytes() != base.bytes || file.last_version() != base.version) {
+    throw JournalError("journal: " + reader.path_of_base() +
+                       " is not the snapshot that it was cut behind");
+  }
+  std::atomic<uint64_t> refused{0};
+  for_each_part(file.parts(), reader.parts(), [&](uint32_t part) {
+    StoreFiller filler(engine);
+    file.read(part, [&](const RdbItem& item) {
+      int64_t expiry = item.expiry;
+      if (!reader.keeps(item.database, item.key, expiry)) return;
+      filler.put({item.database, item.key, item.value, expiry, item.flags, item.state},
+                 !file.has(item.key) || !file.has(item.value));
+    });
+    filler.finish();
+    refused += filler.refused();
+  });
+  return refused;
+}
+
 }  // namespace
+
+// With a tree, what is gone is to be gone there, too.
+uint64_t fill_store(Engine& engine, const JournalReader& reader) {
+  const bool erases = engine.tree() != nullptr;
+  const int64_t now_ms = engine.clock().now_ms();
+  std::atomic<uint64_t> refused{0};
+  if (!reader.path_of_base().empty()) refused += fill_from_base(engine, reader);
+  for_each_part(reader.parts(), reader.parts(), [&](uint32_t part) {
+    StoreFiller filler(engine);
+    const auto put_one = [&](const RecordHeader& put, int64_t expiry) {
+      const uint64_t state = put.state == 0 ? 0 : MetaState::fresh(now_ms) | put.state;
+      const bool is_over = expiry != no_expiry && expiry <= now_ms;
+      if (erases && is_over) return filler.erase(put.database, put.key());
+      filler.put({put.database, put.key(), put.value(), expiry, put.flags, state});
+    };
+    reader.read(part, put_one, [&](uint32_t database, std::string_view key) {
+      if (erases) filler.erase(database, key);
+    });
+    filler.finish();
+    refused += filler.refused();
+  });
+  return refused;
+}
 
 StoredJournal::StoredJournal(const net::ServerOptions& options, const net::LiveOptions& live,
                              Engine& engine, Files& files)
@@ -52,7 +99,9 @@ StoredJournal::StoredJournal(const net::ServerOptions& options, const net::LiveO
     }
     // Versions of what is filled in are on no disk, but later ones must be behind them.
     engine_.begin_versions(reader.last_version());
-    const uint64_t last_version = reader.last_version() + 2 * reader.records() + 1;
+    // The base has fewer than half as many items as bytes.
+    const uint64_t last_version =
+        reader.last_version() + 2 * reader.records() + reader.manifest().base.bytes + 1;
     JournalOptions its;
     its.folder = options.dir;
     its.name = options.appendfilename;
@@ -106,25 +155,8 @@ void StoredJournal::clear(const JournalReader& reader) {
   }
 }
 
-// With a tree, what is gone is to be gone there, too.
 void StoredJournal::fill(const JournalReader& reader) {
-  const bool erases = engine_.tree() != nullptr;
-  const int64_t now_ms = engine_.clock().now_ms();
-  std::atomic<uint64_t> refused{0};
-  for_each_part(reader.parts(), reader.parts(), [&](uint32_t part) {
-    StoreFiller filler(engine_);
-    const auto put_one = [&](const RecordHeader& put, int64_t expiry) {
-      const uint64_t state = put.state == 0 ? 0 : MetaState::fresh(now_ms) | put.state;
-      const bool is_over = expiry != no_expiry && expiry <= now_ms;
-      if (erases && is_over) return filler.erase(put.database, put.key());
-      filler.put({put.database, put.key(), put.value(), expiry, put.flags, state});
-    };
-    reader.read(part, put_one, [&](uint32_t database, std::string_view key) {
-      if (erases) filler.erase(database, key);
-    });
-    filler.finish();
-    refused += filler.refused();
-  });
+  const uint64_t refused = fill_store(engine_, reader);
   if (refused != 0) {
     throw JournalError("journal: " + std::to_string(refused) +
                        " items of it could not be stored: more maxmemory, databases or "

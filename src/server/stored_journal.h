@@ -1,13 +1,16 @@
 // StoredJournal: the journal of a server, from reading it at the start to its end.
 //
+// A start reads the journal, and its base if it has one (durability/record.h), and nothing else:
+// with a journal the snapshot in the same folder is not looked at, as Redis does not look at it.
+//
 // It takes a lock on the files, so that no second server writes them, reads what is there, fills
 // the store with it, and from then on has every change. What has expired meanwhile stays gone.
 //
 // What is evicted while the store is filled is recorded, so it does not come back either.
 //
-// Throws JournalError, with the reason as text, where the files cannot be had or are damaged;
-// nothing on disk is changed then. It does so, too, where the store has no room for all and evicts
-// nothing.
+// Throws JournalError, or RdbError of the base, with the reason as text, where the files cannot be
+// had or are damaged; nothing on disk is changed then. It does so, too, where the store has no room
+// for all and evicts nothing.
 //
 // Threads. Made before any worker of the engine, and destroyed behind them.
 #pragma once
@@ -21,6 +24,10 @@
 #include "server/journal_rewriter.h"
 
 namespace isotherm {
+
+// Puts what the journal has into a store, by a thread a part; returns how many items found no room.
+// Throws RdbError or JournalError for a base that cannot be read.
+uint64_t fill_store(Engine& engine, const JournalReader& reader);
 
 class StoredJournal {
  public:

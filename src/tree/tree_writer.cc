@@ -147,7 +147,7 @@ std::string Tree::take_in(const std::shared_ptr<TreeRun>& run) {
   }
   ingested_.fetch_add(1, std::memory_order_relaxed);
   // What cannot be dropped now is the next time.
-  if (journal != nullptr && needed.number != 0) static_cast<void>(journal->drop_before(needed));
+  if (journal != nullptr && needed.number != 0) static_cast<void>(journal->cut_before(needed.lsn));
   return {};
 }
 

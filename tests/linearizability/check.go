@@ -24,7 +24,11 @@ func check(r rules, history []porcupine.Operation) (witness, error) {
 	for _, part := range byKey(history) {
 		result, info := porcupine.CheckOperationsVerbose(model, part, checkTimeout)
 		if result == porcupine.Ok {
-			seen.add(r.replay(info.PartialLinearizationsOperations()[0][0]))
+			if r.restarts {
+				seen.add(countAnswers(part))
+			} else {
+				seen.add(r.replay(info.PartialLinearizationsOperations()[0][0]))
+			}
 			continue
 		}
 		key := part[0].Input.(*input).key

@@ -123,6 +123,9 @@ type participant struct {
 	names   []string
 	start   time.Time
 	history []porcupine.Operation
+	// Of the pipeline that is under way.
+	unanswered []*request
+	called     int64
 }
 
 func (s *participant) burst(number int) error {
@@ -172,6 +175,7 @@ func (s *participant) pipeline(requests []*request) error {
 		s.client.buffer = s.client.codec.append(s.client.buffer, q, s.names)
 	}
 	call := time.Since(s.start).Nanoseconds()
+	s.unanswered, s.called = requests, call
 	if err := s.client.send(); err != nil {
 		return err
 	}
@@ -180,6 +184,7 @@ func (s *participant) pipeline(requests []*request) error {
 		if err != nil {
 			return err
 		}
+		s.unanswered = s.unanswered[1:]
 		s.record(q, outs, call, time.Since(s.start).Nanoseconds())
 	}
 	return nil

@@ -14,6 +14,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/anishathalye/porcupine"
 )
 
 type settings struct {
@@ -27,6 +29,7 @@ type settings struct {
 	fill         int
 	slack        time.Duration
 	allowVacuous bool
+	restart      string
 }
 
 func main() {
@@ -42,8 +45,10 @@ func main() {
 	flag.IntVar(&s.fill, "fill", 200000, "other keys written during each history")
 	flag.DurationVar(&s.slack, "slack", 100*time.Millisecond, "how inexact an expiry may be")
 	flag.BoolVar(&s.allowVacuous, "allow-vacuous", false, "do not demand that everything occurred")
+	flag.StringVar(&s.restart, "restart", "",
+		"instead, a server with a journal that is killed and started again: its binary and flags")
 	flag.Parse()
-	if s.target == (target{}) || s.clients < 2 || s.clients > maxClients || s.keys < 2 {
+	if (s.target == (target{})) == (s.restart == "") || s.clients < 2 || s.clients > maxClients || s.keys < 2 {
 		flag.Usage()
 		os.Exit(2)
 	}
@@ -51,6 +56,9 @@ func main() {
 }
 
 func run(s settings) int {
+	if s.restart != "" {
+		s.target, s.fill, s.profile, s.clients = target{resp: "of its own"}, 0, "restart", 5
+	}
 	chosen, err := choose(s)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -61,7 +69,13 @@ func run(s settings) int {
 	var total witness
 	for i := 0; i < s.histories; i++ {
 		p := s.plan(i, chosen[i%len(chosen)], random)
-		status, seen := makeOne(p, s)
+		var status int
+		var seen witness
+		if s.restart != "" {
+			status, seen = makeRestarting(p, s, random)
+		} else {
+			status, seen = makeOne(p, s)
+		}
 		if status != 0 {
 			return status
 		}
@@ -74,9 +88,9 @@ func run(s settings) int {
 func choose(s settings) ([]profile, error) {
 	var chosen []profile
 	var names []string
-	for _, p := range profiles() {
+	for _, p := range append(profiles(), restarting()) {
 		names = append(names, p.name)
-		if p.name == s.profile || s.profile == "" && (s.target.resp != "" || p.name != "expiry") {
+		if p.name == s.profile || s.profile == "" && p.name != "restart" && (s.target.resp != "" || p.name != "expiry") {
 			chosen = append(chosen, p)
 		}
 	}
@@ -112,8 +126,13 @@ func makeOne(p plan, s settings) (int, witness) {
 		fmt.Fprintf(os.Stderr, "history %d (%s): %v\n", p.number, p.profile.name, err)
 		return 2, witness{}
 	}
+	status, seen := judgeOne(p, rules{evicting: s.evicting, slack: s.slack}, history, began)
+	return status, seen
+}
+
+func judgeOne(p plan, r rules, history []porcupine.Operation, began time.Time) (int, witness) {
 	made := time.Now()
-	seen, err := check(rules{evicting: s.evicting, slack: s.slack}, history)
+	seen, err := check(r, history)
 	if err != nil {
 		fmt.Printf("history %d (%s): %v\n", p.number, p.profile.name, err)
 		if errors.Is(err, errNoVerdict) {
@@ -154,6 +173,10 @@ func ask(address string, words ...string) (string, error) {
 
 // judge refuses a run in which something that should have been tested never occurred.
 func judge(s settings, total witness) int {
+	if s.restart != "" && total.unanswered == 0 {
+		fmt.Println("the run tested too little; missing: an operation without an answer")
+		return 3
+	}
 	if s.allowVacuous || s.profile != "" || s.histories < len(profiles()) {
 		return 0
 	}

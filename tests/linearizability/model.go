@@ -38,6 +38,7 @@ type witness struct {
 	operations, expired, mustHaveExpired, evicted int
 	casStored, casMismatch, casAbsent             int
 	unmet, sums, notIntegers, refused, oldValues  int
+	unanswered                                    int
 }
 
 func (w *witness) add(o witness) {
@@ -53,10 +54,12 @@ func (w *witness) add(o witness) {
 	w.notIntegers += o.notIntegers
 	w.refused += o.refused
 	w.oldValues += o.oldValues
+	w.unanswered += o.unanswered
 }
 
 type rules struct {
 	evicting bool
+	restarts bool
 	slack    time.Duration
 }
 
@@ -247,6 +250,13 @@ func (s *state) extend(in *input, out *output) bool {
 
 // model wraps the rules for Porcupine, one partition a key.
 func (r rules) model() porcupine.Model {
+	if r.restarts {
+		return r.restartModel()
+	}
+	return r.deterministicModel()
+}
+
+func (r rules) deterministicModel() porcupine.Model {
 	return porcupine.Model{
 		Partition: byKey,
 		Init:      func() interface{} { return state{} },

@@ -59,9 +59,11 @@ const (
 	mismatch               // cas: another version is stored
 	notInteger             // incr on something else
 	refused                // out of memory; nothing changed
+	unanswered             // the server was killed: it took effect before, or never
 )
 
-var codeNames = [...]string{"done", "unmet", "mismatch", "not an integer", "refused"}
+var codeNames = [...]string{"done", "unmet", "mismatch", "not an integer", "refused",
+	"unanswered"}
 
 // What an answer says about the key at the moment the operation took effect.
 type sight uint8

@@ -144,6 +144,14 @@ class FaultyFiles final : public Files {
     }
     return system_files().rename(from, to);
   }
+  int64_t copy(const std::string& from, const std::string& to) override {
+    const std::lock_guard guard(mutex_);
+    File& its = files_[to];
+    if (const int error = fault(); error != 0) return error;
+    const int64_t copied = system_files().copy(from, to);
+    its.synced = files_[from].synced;
+    return copied;
+  }
   int remove(const std::string& path) override {
     const std::lock_guard guard(mutex_);
     files_.erase(path);

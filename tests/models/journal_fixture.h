@@ -1,9 +1,9 @@
 // JournalFixture: an empty folder for the journal of a test, and a store whose changes it has.
 //
-// A store is opened on what the journal holds, as a server does, but in one thread and through
-// FaultyFiles. Segments are small, so that a test has many of them.
+// A store is opened on what the journal holds, as a server does, but through FaultyFiles. Segments
+// are small, so that a test has many of them.
 //
-// Threads. The test's.
+// Threads. The test's, and those that fill a store.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,6 +22,7 @@
 #include "durability/journal.h"
 #include "engine/engine.h"
 #include "models/faulty_files.h"
+#include "server/stored_journal.h"
 
 namespace isotherm {
 
@@ -34,19 +35,7 @@ class JournaledStore {
     const JournalReader reader(folder, "test", 2);
     torn_bytes = reader.torn_bytes();
     engine.begin_versions(reader.last_version());
-    {
-      Worker filler(engine);
-      for (uint32_t part = 0; part < 2; ++part) {
-        reader.read(part, [&](const RecordHeader& put, int64_t expiry) {
-          if (expiry != no_expiry && expiry <= clock.now_ms()) return;
-          Batch batch;
-          batch.select(put.database);
-          batch.put(put.key(), put.value(), 0, expiry, put.flags);
-          filler.submit(batch);
-          EXPECT_EQ(batch.reply(0).status, Status::ok);
-        });
-      }
-    }
+    EXPECT_EQ(fill_store(engine, reader), 0u);
     JournalOptions its;
     its.folder = folder;
     its.name = "test";
@@ -58,8 +47,8 @@ class JournaledStore {
       counted += bytes;
       engine.add_sink_bytes(bytes);
     };
-    journal =
-        std::make_unique<Journal>(its, reader, reader.last_version() + reader.records() + 1, files);
+    const uint64_t filled = reader.records() + reader.manifest().base.bytes;
+    journal = std::make_unique<Journal>(its, reader, reader.last_version() + 2 * filled + 1, files);
     engine.set_commit_sink(journal.get());
   }
 

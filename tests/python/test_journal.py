@@ -31,8 +31,9 @@ def folder():
     shutil.rmtree(path)
 
 
-def start(folder, *flags):
-    return servers.Isotherm("--threads", "2", "--appendonly", "yes", "--dir", folder, *flags)
+def start(folder, *flags, binary=None):
+    return servers.Isotherm("--threads", "2", "--appendonly", "yes", "--dir", folder, *flags,
+                            binary=binary)
 
 
 def kill(server):

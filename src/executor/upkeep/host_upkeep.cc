@@ -185,7 +185,7 @@ bool HostUpkeep::grow(uint64_t changes) {
 // anywhere, so what retiring them changes is on its way for all before the first one's turn.
 bool HostUpkeep::drain() {
   std::unique_lock guard(store_.flushed_mutex, std::try_to_lock);
-  if (!guard.owns_lock() || store_.flushed.empty()) return false;
+  if (!guard.owns_lock() || store_.flushed.empty() || store_.flushed_keepers != 0) return false;
   // Somebody may still look into it.
   if (store_.epochs.advance() <= store_.flushed.front().epoch) return false;
   drained_.clear();

@@ -109,7 +109,7 @@ TEST_F(HostUpkeepTest, AFlushedIndexGoesInFewSteps) {
     turn([&](Batch& batch, const std::string& key) { batch.put(key, value); }, first);
   }
   const int64_t full = store_.budget.items.load();
-  store_.flushed.push_back({store_.databases[0].detach(), store_.epochs.current()});
+  store_.flushed.push_back({store_.databases[0].detach(), store_.epochs.current(), 0});
   store_.any_flushed = true;
   uint64_t steps = 0;
   for (; upkeep_.step(0, 0); ++steps) ASSERT_LT(steps, keys / 500);

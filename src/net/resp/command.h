@@ -44,7 +44,8 @@ class Transaction;
 enum class Replies : uint8_t {
   on,
   off,
-  skip,  // the next command's is left out
+  skip,    // the next command's is left out
+  silent,  // that of the EXEC under way is, until one of its commands says otherwise
 };
 
 // What one RESP connection knows of its client, besides what others may see of it (client.h).
@@ -72,6 +73,7 @@ struct Session {
 struct AnswerSource {
   const Batch& batch;
   int64_t now_ms;
+  Output* output;  // of the connection, also where the answer is left out
 };
 using Encode = void (*)(const Answer& answer, const AnswerSource& source, RespWriter& writer);
 

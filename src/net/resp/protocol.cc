@@ -75,7 +75,7 @@ class RespProtocol final : public Protocol {
   }
 
   size_t reply(Turn& turn, Output& output) override {
-    const AnswerSource source{turn.batch, turn.now_ms()};
+    const AnswerSource source{turn.batch, turn.now_ms(), &output};
     const size_t before = output.size();
     CommandCounts::Notes notes(turn.counters.by_command);
     const Answer* const first = queue_.answers.data();

@@ -75,6 +75,7 @@ struct Execution {
   Session* session;
   AnswerQueue queue;  // an answer a command; without an encoder where it is handled later
   bool any_later = false;
+  bool muted = false;  // EXEC's own answer
   // The gets of the watched keys; then rows of the commands, of which the answer waits for all.
   Batch::Row first = 0;
   Batch::Row watched_end = 0;
@@ -177,10 +178,16 @@ void write_to(Output& output, const Answer& answer, const AnswerSource& source,
   execution.turn->counters.by_command.note_error(answer.origin.command, code, rejected);
 }
 
+// Where an EXEC is left out, so are its commands' answers, until one of these says otherwise.
+bool is_off(const Execution& execution) {
+  if (!execution.any_later) return false;
+  const Replies replies = execution.session->replies;
+  return replies == Replies::off || (execution.muted && replies != Replies::on);
+}
+
 void write_answer(const Answer& answer, const AnswerSource& source, Execution& execution,
                   Output& output) {
-  const bool off = execution.any_later && execution.session->replies == Replies::off;
-  if (!answer.origin.muted && !off) {
+  if (!answer.origin.muted && !is_off(execution)) {
     return write_to(output, answer, source, execution);
   }
   Output nowhere(&output.pool(), nullptr, true);
@@ -193,7 +200,8 @@ void handle_now(const Transaction::Queued& queued, Execution& execution, const A
   Call call = call_of(queued, execution, queue);
   call.command.handler(call);
   if (queue.alone != nullptr) {
-    RespWriter writer(output, execution.session->version);
+    Output nowhere(&output.pool(), nullptr, true);
+    RespWriter writer(is_off(execution) ? nowhere : output, execution.session->version);
     Alone alone{call.arguments, call.turn, call.session, writer};
     queue.alone(alone);
   }
@@ -212,18 +220,24 @@ void write_answers(Execution& execution, const AnswerSource& source, RespWriter&
   CommandCounts::Notes notes(execution.turn->counters.by_command);
   Output nowhere(&writer.output().pool(), nullptr, true);
   writer.array(kept.size());
+  Replies& replies = execution.session->replies;
+  const bool may_speak = execution.muted && execution.any_later;
+  Output& all = may_speak ? *source.output : writer.output();
+  if (may_speak && replies == Replies::on) replies = Replies::silent;
   for (size_t i = 0; i < kept.size(); ++i) {
     const Answer& answer = execution.queue.answers[i];
     notes.note(kept[i].command.number, answer.rows);
-    Output& output = is_over_limit(writer.output(), execution) ? nowhere : writer.output();
+    Output& output = is_over_limit(all, execution) ? nowhere : all;
     answer.encode != nullptr ? write_answer(answer, source, execution, output)
                              : handle_now(kept[i], execution, source, output);
   }
+  if (replies == Replies::silent) replies = Replies::on;
   notes.finish();
 }
 
 void encode_exec(const Answer& answer, const AnswerSource& source, RespWriter& writer) {
   auto& execution = *reinterpret_cast<Execution*>(answer.number);
+  execution.muted = answer.origin.muted;
   const bool unchanged = are_unchanged(source.batch, execution);
   // What was cancelled was not counted.
   uncount(*execution.turn, source.batch, execution.first,
