@@ -38,10 +38,10 @@ const Snapshot::Moment* Snapshot::begin(Worker& worker) {
   return stood ? &moment_ : nullptr;
 }
 
-// Called while no row runs.
+// No row runs.
 void Snapshot::take_moment() {
   HostStore& store = engine_.store;
-  // Rows that ran when an earlier snapshot was given up may have told of changes since.
+  // What ran when the snapshot before was given up may have told of a change since.
   empty();
   moment_ = {};
   moment_.at_ms = engine_.clock.now_ms();

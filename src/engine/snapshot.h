@@ -11,19 +11,18 @@
 // moment is shown exactly once. Where an expiry is set and the item keeps its version, the log has
 // the earlier expiry, which the walk then takes. A large item is not copied: its memory is kept.
 //
-// A flush takes the items away before they were shown, so `step` then says `flushed`, and the
-// snapshot has to begin anew, with a later moment. It says so, too, where there was no memory for
-// the log.
+// A flush takes the items away before they were shown: `step` then says `flushed`, and the snapshot
+// has to begin anew, with a later moment; and so where there was no memory for the log.
 //
 // Who waits. Batches that write end only when there is room in the log again (`most_log`), which is
 // as soon as the disk takes it; reads wait for nothing. Where a sink is there already, it is told
 // of everything as before.
 //
-// Limits. The index must be in host memory. Objects are left out; items that expire meanwhile may
-// be. Memory. The log, the items of one step, and for each key whose expiry is set before the walk
-// has come to it some hundred bytes and its name. These have no bound that anybody waits for, since
-// only the walk frees them. `memory` says how much all of it is, and the store counts that.
-// Threads. `begin`, `step` and `end`: one thread, which is no worker's. As a sink: any.
+// Limits. The index is in host memory. Objects are left out, and what expires meanwhile may be.
+// Memory. The log, and one step's items, and about a hundred bytes and its name for each key of
+// which the expiry is set before the walk has come to it, for which nobody waits, since only the
+// walk takes them; `memory` says how much, and the store counts it.
+// Threads. `begin`, `step` and `end` one, which is no worker's; as a sink any.
 #pragma once
 
 #include <atomic>

@@ -51,8 +51,12 @@ sigset_t block_ending_signals() {
   return ending;
 }
 
-// Tells the log what the server listens on and where the index is.
-void log_start(isotherm::Server& server, const isotherm::net::ServerOptions& options) {
+int run(const isotherm::net::ServerOptions& options) {
+  const sigset_t ending = block_ending_signals();
+  const isotherm::SystemClock clock;
+  isotherm::Server server(options, clock);
+  server.state().shutdown.owner = [] { ::kill(::getpid(), SIGTERM); };
+  server.start();
   for (const std::string& line : server.listening()) {
     log(LogLevel::notice, "listening " + line);
   }
@@ -68,31 +72,21 @@ void log_start(isotherm::Server& server, const isotherm::net::ServerOptions& opt
   }
   log(LogLevel::notice, "isotherm " + std::string(isotherm::net::isotherm_version) + " ready, " +
                             std::to_string(server.options().threads) + " threads");
-}
-
-int run(const isotherm::net::ServerOptions& options) {
-  const sigset_t ending = block_ending_signals();
-  const isotherm::SystemClock clock;
-  isotherm::Server server(options, clock);
-  server.state().shutdown.owner = [] { ::kill(::getpid(), SIGTERM); };
-  server.start();
-  log_start(server, options);
   for (bool ends = false; !ends;) {
     int signal = 0;
     sigwait(&ending, &signal);
     log(LogLevel::notice, "ending on signal " + std::to_string(signal));
     ends = server.prepare_end();
-    if (!ends) log(LogLevel::warning, "the last snapshot cannot be written, so the server goes on");
+    if (!ends) log(LogLevel::warning, "the last snapshot cannot be written, so it goes on");
   }
   server.stop();
   if (!server.save_rest()) {
-    log(LogLevel::warning, "the server ends without the last snapshot, which cannot be written");
+    log(LogLevel::warning, "ends without the last snapshot, which cannot be written");
     return EXIT_FAILURE;
   }
   const isotherm::Journal* const journal = server.state().journal;
   if (journal == nullptr || journal->error() == 0) return EXIT_SUCCESS;
-  log(LogLevel::warning,
-      "the server ends though the journal cannot be written: what was not saved is lost");
+  log(LogLevel::warning, "ends while the journal cannot be written: what was not saved is lost");
   return EXIT_FAILURE;
 }
 
