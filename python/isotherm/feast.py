@@ -8,7 +8,7 @@ In ``feature_store.yaml``::
 
 All features of an entity are one value, so reading 90 features of 500 entities is 500 lookups in
 one call. ``get_online_features`` gets whole columns of them, without a Python object for each value (where
-Feast lets a store answer all of a request, as 0.60 and later do), and the rows of ``online_read`` are
+Feast lets a store answer all of a request, as 0.67 does), and the rows of ``online_read`` are
 parsed when they are looked at. The data is that of the process: whoever serves features materialises them there. Stores of
 equal ``name`` in one process share it.
 """
