@@ -417,9 +417,14 @@ def test_byte_strings():
     names = Table("u64", "bytes", device="cuda:0", evict="allkeys-lru")
     names.put(np.array([7, 2**64 - 1], "u8"), ["seven", "last"])
     assert names.get([2**64 - 1, 8])[0] == [b"last", None]
-    for options in ({"evict": "volatile-ttl"}, {"device": ["cuda:0", "cuda:1"]}):
-        with pytest.raises(ValueError):
-            Table("bytes", "bytes", **({"device": "cuda:0"} | options))
+    with pytest.raises(ValueError):
+        Table("bytes", "bytes", device="cuda:0", evict="volatile-ttl")
+
+
+@two_gpus
+def test_byte_strings_lie_on_one_gpu():
+    with pytest.raises(ValueError):
+        Table("bytes", "bytes", device=["cuda:0", "cuda:1"])
 
 
 @pytest.mark.parametrize("value", ["i64[2]", "bytes"])
