@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -138,6 +139,19 @@ TEST_F(JournalCutTest, ABaseThatIsMissingOrAnotherIsRefused) {
   EXPECT_NE(problem().find("base is missing"), std::string::npos) << problem();
   write(its, whole);
   EXPECT_EQ(problem(), "");
+}
+
+// As it was left before there were bases.
+TEST_F(JournalCutTest, AManifestOfSegmentsAloneIsRead) {
+  open();
+  put("key", "1");
+  store.reset();
+  ManifestOfSegments old{};
+  std::memcpy(&old, read(path("manifest")).data(), sizeof old);
+  seal_header(old);
+  write(path("manifest"), std::string(reinterpret_cast<const char*>(&old), sizeof old));
+  EXPECT_EQ(open().content().size(), 1u);
+  EXPECT_EQ(read(path("manifest")).size(), sizeof(Manifest));
 }
 
 // Its moment is before the first segment, or what it has counts no more.

@@ -43,7 +43,7 @@ class ArmedPoint {
 
 std::string kind_of(std::string path) {
   if (path.ends_with(".new")) path.resize(path.size() - 4);
-  const std::string last = path.substr(path.rfind('.') + 1);
+  std::string last = path.substr(path.rfind('.') + 1);
   if (last == "manifest" || last == "base") return last;
   return std::all_of(last.begin(), last.end(), [](char c) { return c >= '0' && c <= '9'; })
              ? "segment"
@@ -122,8 +122,8 @@ void kill_point(std::string_view name) {
   static ArmedPoint killing("ISOTHERM_KILL_AT");
   static ArmedPoint hanging("ISOTHERM_HANG_AT");
   if (killing.is_now(name)) ::kill(::getpid(), SIGKILL);
-  const bool hangs = hanging.is_now(name);
-  while (hangs) ::pause();
+  if (!hanging.is_now(name)) return;
+  for (;;) ::pause();
 }
 
 Files& with_kill_points(Files& files);
