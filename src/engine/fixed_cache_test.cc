@@ -137,7 +137,7 @@ TEST_P(FixedCache, TakesNoMoreThanItIsTold) {
   FixedTable table(capped);
   EXPECT_LE(table.memory(), capped.maxmemory);
   FixedHandle handle(table);
-  Values keys(200'000);
+  Values keys(60'000);
   for (size_t i = 0; i < keys.size(); ++i) keys[i] = i;
   const FixedHandle::Result result = handle.put(keys, keys);
   EXPECT_EQ(result.done, keys.size());
@@ -156,7 +156,7 @@ TEST_P(FixedCache, NoThreadMissesAKeyOrSeesAnothersValue) {
   const auto work = [&](uint64_t mine) {
     std::mt19937_64 random(mine);
     uint64_t stamp[keys_each] = {};  // 0: absent
-    for (int round = 0; round < 40; ++round) {
+    for (int round = 0; round < 20; ++round) {
       std::vector<DeviceRequest> requests(keys_each);
       for (DeviceRequest& request : requests) {
         const uint64_t op = random() % 8;
