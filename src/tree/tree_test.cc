@@ -364,7 +364,7 @@ TEST_F(TreeTest, NoRunIsTakenInBeforeItsBatchesEnd) {
   const CommitSink::Begun begun = tree_->begins(batch);
   tell("key", "1", no_expiry, begun.token);
   std::thread flusher([&] { EXPECT_TRUE(tree_->flush()); });
-  while (tree_->stats().runs == 0) std::this_thread::yield();
+  while (tree_->stats().runs + tree_->stats().ingested == 0) std::this_thread::yield();
   {
     const std::lock_guard guard(disk_.mutex);
     EXPECT_TRUE(disk_.pairs.empty());
