@@ -355,6 +355,10 @@ TEST_F(TreeTest, ATreeAndAJournalOfAnotherStoreAreRefused) {
   change("key", "2");
   open();
   EXPECT_THROW(tree_->expect_journal(7, 0, true), TreeError);
+  // A new one, which is known before anything was taken in.
+  tree_->expect_journal(9, 0, false);
+  open();
+  EXPECT_NO_THROW(tree_->expect_journal(9, 0, true));
 }
 
 // A run is taken in when the batches that changed something before it was sealed have ended.
