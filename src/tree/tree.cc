@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/hash.h"
-
 namespace isotherm {
 namespace {
 
@@ -62,16 +60,20 @@ void Tree::expect_journal(uint64_t number, uint64_t first_lsn, bool found) {
     throw TreeError("tree: records of the journal from " + std::to_string(meta_.lsn) +
                     " on are needed, and it begins at " + std::to_string(first_lsn));
   }
-  if (!found && number != 0) meta_.lsn = 0;
+  if (meta_.journal == number) return;
   meta_.journal = number;
+  meta_.lsn = 0;
+  if (new_) return;
+  // At once: a crash before the next run must not make them strangers.
+  if (const std::string problem = files_->ingest({}, meta_, 1); !problem.empty()) {
+    throw TreeError(problem);
+  }
 }
 
 void Tree::drop_from(Journal* journal) {
   const std::lock_guard guard(journal_mutex_);
   journal_ = journal;
 }
-
-uint64_t Tree::hash_of(std::string_view key) { return hash_bytes(key, 0); }
 
 Backing::Seen Tree::seen_now(uint64_t hash) const {
   const auto stripe = static_cast<uint32_t>(hash / TreeRun::shards % stripes);
@@ -100,7 +102,7 @@ CommitSink::Begun Tree::begins(const Batch& batch) {
 // Whoever sees the count finds the change: it is put into the run before.
 void Tree::changed(const ItemChange& change) {
   const std::string& key = tree_key(change.database, change.key);
-  const uint64_t hash = hash_of(key);
+  const uint64_t hash = TreeRun::hash_of(key);
   const Item* const item = change.new_item;
   raise_to(max_version_, change.version);
   if (change.reason != ItemChange::Reason::expired) {
@@ -109,8 +111,8 @@ void Tree::changed(const ItemChange& change) {
     if (stored) {
       record = {item->version(), change.expiry, item->flags(), item->state(), item->value()};
     }
-    const std::lock_guard guard(shard_locks_[shard_of(hash)]);
-    active_->put(shard_of(hash), key, stored ? &record : nullptr);
+    const std::lock_guard guard(shard_locks_[TreeRun::shard_of(hash)]);
+    active_->put(hash, key, stored ? &record : nullptr);
     if (active_->bytes() > options_.run_bytes) seals_.store(true, std::memory_order_relaxed);
   }
   changes_[seen_now(hash).stripe].fetch_add(1, std::memory_order_acq_rel);
@@ -174,10 +176,9 @@ DemotionHook::Fate Tree::demote(const Item& item) {
 // The oldest run that still says something of the database hides what is older.
 TreeRun::Found Tree::find_in_runs(std::string_view key, uint64_t hash, uint32_t database,
                                   std::string& value) {
-  const uint32_t shard = shard_of(hash);
-  const std::lock_guard guard(shard_locks_[shard]);
+  const std::lock_guard guard(shard_locks_[TreeRun::shard_of(hash)]);
   const auto look_into = [&](const TreeRun& run) {
-    TreeRun::Found found = run.find(shard, key);
+    TreeRun::Found found = run.find(hash, key);
     if (!found.known && run.flushed.contains(database)) found = {true, true, {}};
     if (found.known) value.assign(found.value);
     return found;
@@ -207,7 +208,7 @@ Backing::Answer Tree::look(uint32_t database, std::string_view key_of_item, int6
   thread_local TreeRead read;
   shrink(read.value);
   const std::string_view key = tree_key(database, key_of_item);
-  const uint64_t hash = hash_of(key);
+  const uint64_t hash = TreeRun::hash_of(key);
   stored.seen = seen_now(hash);
   const TreeRun::Found found = find_in_runs(key, hash, database, read.value);
   if (found.erased) return Answer::absent;

@@ -124,8 +124,6 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   static constexpr uint32_t stripes = 1 << 16;
   using Runs = std::deque<std::shared_ptr<TreeRun>>;
 
-  static uint64_t hash_of(std::string_view key);
-  static uint32_t shard_of(uint64_t hash) { return static_cast<uint32_t>(hash % TreeRun::shards); }
   Seen seen_now(uint64_t hash) const;
   Answer show(std::string_view record, int64_t now_ms, Stored& stored) const;
   TreeRun::Found find_in_runs(std::string_view key, uint64_t hash, uint32_t database,

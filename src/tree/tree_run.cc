@@ -29,14 +29,25 @@ char* TreeRun::take(Shard& shard, uint64_t bytes) {
   return std::exchange(shard.next, shard.next + bytes);
 }
 
-void TreeRun::put(uint32_t number, std::string_view key, const TreeRecord* record) {
-  Shard& shard = shards_[number];
+// About ten bits a key; a filter that is too small is made anew, four times as large.
+void TreeRun::note_new(Shard& shard, uint64_t hash) {
+  constexpr uint64_t keys_per_word = 6;
+  const uint64_t words = shard.filter.size();
+  if (shard.places.size() <= words * keys_per_word) return shard.note(hash);
+  shard.filter.assign(words * 4, 0);
+  for (const auto& [key, place] : shard.places) shard.note(hash_of(key));
+  bytes_.fetch_add(words * 3 * sizeof(uint64_t), std::memory_order_relaxed);
+}
+
+void TreeRun::put(uint64_t hash, std::string_view key, const TreeRecord* record) {
+  Shard& shard = shards_[shard_of(hash)];
   auto place = shard.places.find(key);
   if (place == shard.places.end()) {
     char* const copy = take(shard, key.size());
     std::memcpy(copy, key.data(), key.size());
     place = shard.places.try_emplace({copy, key.size()}).first;
     bytes_.fetch_add(node_bytes, std::memory_order_relaxed);
+    note_new(shard, hash);
   }
   Place& its = place->second;
   const auto bytes = static_cast<uint32_t>(record != nullptr ? record->bytes() : 0);
@@ -48,8 +59,10 @@ void TreeRun::put(uint32_t number, std::string_view key, const TreeRecord* recor
   if (record != nullptr) record->write(its.at);
 }
 
-TreeRun::Found TreeRun::find(uint32_t number, std::string_view key) const {
-  const auto& places = shards_[number].places;
+TreeRun::Found TreeRun::find(uint64_t hash, std::string_view key) const {
+  const Shard& shard = shards_[shard_of(hash)];
+  if (!shard.may_have(hash)) return {};
+  const auto& places = shard.places;
   const auto place = places.find(key);
   if (place == places.end()) return {};
   return {true, place->second.bytes == 0, {place->second.at, place->second.bytes}};
