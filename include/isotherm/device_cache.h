@@ -36,7 +36,7 @@ struct DeviceCacheOptions {
   uint64_t entries = 0;                        // for which it has room; at least 1
   uint64_t gpu_memory = 0;                     // bytes, work space included; 0: no cap
   // Lanes that look for one key of a cuckoo index together: 1, 2, 4 or 8.
-  uint32_t lanes = 4;
+  uint32_t lanes = 2;
   std::optional<uint64_t> hash_seed;  // empty: drawn at random
 };
 
