@@ -160,6 +160,8 @@ class KeysWalk final : public KeyWalk {
 };
 
 // The cursor is a bound on the hash, so a random one leads to a random key.
+// `of_tree`: of a store with a tree.
+template <bool of_tree>
 class RandomKeyWalk final : public KeyWalk {
  public:
   RandomKeyWalk(Arguments /*arguments*/, int version) : KeyWalk(version, random()) {}
@@ -187,7 +189,7 @@ class RandomKeyWalk final : public KeyWalk {
 
   bool vain_ = false;  // the last step
   bool all_ = false;   // from the first on
-  bool everywhere_ = false;
+  bool everywhere_ = !of_tree;
 };
 
 // Where only a walk knows how many keys there are.
@@ -238,7 +240,10 @@ void scan(Call& call) {
 }
 
 void keys(Call& call) { call.walk(begin_walk<KeysWalk>); }
-void randomkey(Call& call) { call.walk(begin_walk<RandomKeyWalk>); }
+void randomkey(Call& call) {
+  const bool of_tree = call.turn.server.engine.tree() != nullptr;
+  call.walk(of_tree ? begin_walk<RandomKeyWalk<true>> : begin_walk<RandomKeyWalk<false>>);
+}
 void dbsize(Call& call) {
   if (call.grouped()) return count_between_rows(call);
   if (call.turn.server.engine.tree() != nullptr) return call.walk(begin_walk<CountWalk>);
