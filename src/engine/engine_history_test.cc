@@ -146,8 +146,9 @@ TEST_P(EngineHistoryTest, EveryAnswerEqualsTheModels) {
     EXPECT_GT(engine().stats().root_table.bins_to_host, 0u);
   }
   if (GetParam().policy != EvictionPolicy::noeviction) {
-    // As above.
-    if (!poison::sanitized) {
+    // As above; and a GPU takes values away faster than memory fills.
+    const bool sends = GetParam().index == Where::gpu && GetParam().values_away != 0;
+    if (!poison::sanitized && !sends) {
       EXPECT_GT(engine().stats().evicted, 0u);
     }
     return;

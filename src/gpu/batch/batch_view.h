@@ -77,6 +77,11 @@ struct BatchView {
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint64_t expected_of(uint32_t row, DeviceOp of) const {
     return of == DeviceOp::compare_and_swap && expected != nullptr ? expected[row] : 0;
   }
+  // Rows of a word of grouped_bits are not alone. Few of those who say so write, as all would write
+  // to the same place.
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void note_grouped() const {
+    if (counters->any_grouped == 0) counters->any_grouped = 1;
+  }
   // Where nobody asked for replies, and no key comes twice, there are no columns for them.
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void reply(uint32_t row, KeyState before) const {
     if (found == nullptr) return;

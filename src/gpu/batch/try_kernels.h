@@ -113,7 +113,7 @@ struct JoinKernel {
       const uint32_t bits = lane.ballot(whole_warp, done && joins(row));
       if (rounds.number == 0) {
         batch.grouped_bits[row / 32] = bits;
-        if (bits != 0) batch.counters->any_grouped = 1;
+        if (bits != 0) batch.note_grouped();
       }
     }
   }
@@ -167,7 +167,7 @@ struct UpdateLeftKernel {
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool is_alone(uint32_t row) const {
     if (batch.writers.many[batch.slot_of_row[row]] == 0) return true;
     Lane::atomic_or(&batch.grouped_bits[row / 32], 1u << row % 32);
-    batch.counters->any_grouped = 1;
+    batch.note_grouped();
     return false;
   }
 };

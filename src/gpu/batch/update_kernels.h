@@ -78,7 +78,7 @@ struct UpdateKernel {
     const uint32_t bits = lane.ballot(whole_warp, grouped);
     if (lane.thread() % 32 == 0) {
       batch.grouped_bits[row / 32] = bits;
-      if (bits != 0) batch.counters->any_grouped = 1;
+      if (bits != 0) batch.note_grouped();
     }
     return write && !grouped;
   }
