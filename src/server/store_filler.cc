@@ -6,6 +6,8 @@
 #include <mutex>
 #include <thread>
 
+#include "tree/tree.h"
+
 namespace isotherm {
 
 uint64_t count_keys(const Engine& engine) {
@@ -34,7 +36,8 @@ void for_each_part(uint32_t parts, uint32_t threads,
   if (failed != nullptr) std::rethrow_exception(failed);
 }
 
-StoreFiller::StoreFiller(Engine& engine) : now_ms_(engine.clock().now_ms()), worker_(engine) {
+StoreFiller::StoreFiller(Engine& engine)
+    : engine_(engine), now_ms_(engine.clock().now_ms()), worker_(engine) {
   with_state_.reserve(most_rows);
 }
 
@@ -66,11 +69,42 @@ void StoreFiller::erase(uint32_t database, std::string_view key) {
   if (batch_.size() == most_rows) finish();
 }
 
+bool StoreFiller::is_refused(const Batch& batch, Batch::Row row) {
+  const Status status = batch.reply(row).status;
+  const bool erases = batch.columns().op[row] == Op::erase;
+  return status != Status::ok && !(erases && status == Status::not_found);
+}
+
+// A tree makes room: it takes in what waits for it, and memory forgets what is in its files. Rows
+// of a batch are of different keys.
+bool StoreFiller::put_again(Batch::Row row, MetaRequest* with_state) {
+  Tree* const tree = engine_.tree();
+  const Batch::Columns& columns = batch_.columns();
+  for (int left = tree == nullptr ? 0 : most_tries; left > 0 && tree->flush(); --left) {
+    worker_.maintain(now_ms_);
+    Batch again;
+    again.select(columns.database[row]);
+    if (columns.op[row] == Op::erase) {
+      again.erase(columns.key[row]);
+    } else if (with_state != nullptr) {
+      again.meta(columns.key[row], columns.value[row], *with_state, columns.expiry[row],
+                 columns.flags[row]);
+    } else {
+      again.put(columns.key[row], columns.value[row], 0, columns.expiry[row], columns.flags[row]);
+    }
+    worker_.submit(again, now_ms_);
+    if (!is_refused(again, 0)) return true;
+  }
+  return false;
+}
+
 void StoreFiller::finish() {
   worker_.submit(batch_, now_ms_);
+  auto state = with_state_.begin();
   for (Batch::Row row = 0; row < batch_.size(); ++row) {
-    const Status status = batch_.reply(row).status;
-    refused_ += status != Status::ok && batch_.columns().op[row] != Op::erase;
+    const bool has_state = batch_.columns().op[row] == Op::meta;
+    MetaRequest* const with_state = has_state ? &*state++ : nullptr;
+    if (is_refused(batch_, row) && !put_again(row, with_state)) ++refused_;
   }
   batch_.clear();
   with_state_.clear();

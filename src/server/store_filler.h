@@ -50,9 +50,13 @@ class StoreFiller {
  private:
   static constexpr Batch::Row most_rows = 512;
   static constexpr uint64_t most_copied = 4 << 20;
+  static constexpr int most_tries = 100;
 
   std::string_view copy(std::string_view text);
+  static bool is_refused(const Batch& batch, Batch::Row row);
+  bool put_again(Batch::Row row, MetaRequest* with_state);
 
+  Engine& engine_;
   const int64_t now_ms_;
   Worker worker_;
   Batch batch_;

@@ -84,6 +84,20 @@ TEST_F(TreeServerTest, TheNextServerHasWhatTheJournalSaysOverTheFiles) {
   expect({"DBSIZE"}, ":3\r\n");
 }
 
+// What a start reads is stored faster than files take it in.
+TEST_F(TreeServerTest, AStartWithLessMemoryThanTheJournalHasWaitsForTheFiles) {
+  constexpr int count = 300;
+  const std::string value(20'000, 'v');
+  for (int i = 0; i < count; ++i) expect({"SET", "key" + std::to_string(i), value}, "+OK\r\n");
+  crash();
+  options_.store.maxmemory = 1 << 20;
+  options_.store.maxmemory_policy = EvictionPolicy::allkeys_lru;
+  start();
+  expect({"DBSIZE"}, ":300\r\n");
+  expect({"STRLEN", "key0"}, ":20000\r\n");
+  expect({"STRLEN", "key299"}, ":20000\r\n");
+}
+
 TEST_F(TreeServerTest, AFlushIsKnownToTheNextServer) {
   expect({"MSET", "a", "1", "b", "1"}, "+OK\r\n");
   ASSERT_TRUE(server_->engine().tree()->flush());
