@@ -83,5 +83,10 @@ function(isotherm_set_isa_flags)
   endforeach()
 endfunction()
 
+# Of a list of sources the copies of builds that have the plain one alone (src/base/instruction_set.h).
+macro(isotherm_leave_plain sources)
+  list(FILTER ${sources} EXCLUDE REGEX "_avx(2|512)\\.cc$")
+endmacro()
+
 # 16-byte atomics may become calls into libatomic; link it only where something calls it.
 set(ISOTHERM_LIBATOMIC "-Wl,--push-state,--as-needed" "-latomic" "-Wl,--pop-state")

@@ -13,13 +13,15 @@ HostExecutor::HostExecutor(HostStore& store)
     : store_(store), cache_(store.items), stages_(choose_stages(store.hot != nullptr)) {}
 
 HostExecutor::Stages HostExecutor::choose_stages(bool hot) {
-  switch (instruction_set()) {
-    case InstructionSet::avx512:
-      return hot ? run_hot_stages_avx512 : run_stages_avx512;
-    case InstructionSet::avx2:
-      return hot ? run_hot_stages_avx2 : run_stages_avx2;
-    case InstructionSet::plain:
-      break;
+  if constexpr (!only_plain) {
+    switch (instruction_set()) {
+      case InstructionSet::avx512:
+        return hot ? run_hot_stages_avx512 : run_stages_avx512;
+      case InstructionSet::avx2:
+        return hot ? run_hot_stages_avx2 : run_stages_avx2;
+      case InstructionSet::plain:
+        break;
+    }
   }
   return hot ? run_hot_stages_plain : run_stages_plain;
 }

@@ -21,9 +21,13 @@ struct Named {
   InstructionSet needs;
 };
 
-const Named all_loops[] = {{"plain", &fixed_loops_plain, InstructionSet::plain},
-                           {"avx2", &fixed_loops_avx2, InstructionSet::avx2},
-                           {"avx512", &fixed_loops_avx512, InstructionSet::avx512}};
+const Named all_loops[] = {
+    {"plain", &fixed_loops_plain, InstructionSet::plain},
+#if !defined(ISOTHERM_TSAN)
+    {"avx2", &fixed_loops_avx2, InstructionSet::avx2},
+    {"avx512", &fixed_loops_avx512, InstructionSet::avx512},
+#endif
+};
 
 class FixedLoopsTest : public ::testing::TestWithParam<Named> {
  protected:
