@@ -1,8 +1,9 @@
 // InstructionSet: which copy of the probing loops runs on this processor.
 //
-// Chosen at run time, so that one binary serves every x86-64 machine. Builds with `only_plain` have the
-// plain copy alone: under the thread sanitizer, which does not follow wide compares of memory that
-// others write, and where rules break on demand, since the rules are in code that all copies share.
+// Chosen at run time, so that one binary serves every x86-64 machine. Builds with `only_plain` have
+// the plain copy alone: under the thread sanitizer, which does not follow wide compares of memory
+// that others write, and where rules break on demand, since the rules are in code that all copies
+// share.
 #pragma once
 
 #include <cstdint>
