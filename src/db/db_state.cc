@@ -144,8 +144,7 @@ void DbState::wait_for_memory(DbWorkers::Lease& lease, uint64_t bytes) {
   for (int left = most_tries; cap != 0 && left > 0; --left) {
     if (engine_.used_memory() + bytes <= cap + cap / 4 + 2 * over_the_cap) return;
     if (!tree().flush()) return;
-    while (lease.worker().maintain()) {
-    }
+    lease.worker().maintain();
   }
 }
 
