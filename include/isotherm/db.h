@@ -29,7 +29,7 @@
 // std::bad_alloc without memory, as a container does.) While the disk fails, writes are
 // `not_saved`, reads go on, and it heals by itself.
 //
-// Limits. A key and a value have at most 512 MiB each, a group a quarter of `memory` and 32 MiB.
+// Limits. A key and a value have at most 512 MiB each, a group a quarter of `memory` plus 32 MiB.
 // Needs RocksDB at build time: without it `open` says so. What held snapshots show counts against
 // `memory`: one keeps what is changed the first time behind it, and up to seven runs.
 #pragma once
@@ -183,7 +183,7 @@ class DbIterator {
   void seek_to_last();
   void seek(std::string_view key);           // the first that is not before the key
   void seek_for_prev(std::string_view key);  // the last that is not behind it
-  void next();                               // while valid
+  void next();                               // these do nothing where it is not valid
   void prev();
   bool valid() const;
   std::string_view key() const;

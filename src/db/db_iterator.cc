@@ -89,10 +89,10 @@ void DbIterator::seek_for_prev(std::string_view key) {
   state_->move([&] { state_->at.seek_before(in_tree(key) + '\0'); });
 }
 void DbIterator::next() {
-  state_->move([&] { state_->at.next(); });
+  if (valid()) state_->move([&] { state_->at.next(); });
 }
 void DbIterator::prev() {
-  state_->move([&] { state_->at.prev(); });
+  if (valid()) state_->move([&] { state_->at.prev(); });
 }
 bool DbIterator::valid() const { return state_->valid; }
 std::string_view DbIterator::key() const { return state_->key; }

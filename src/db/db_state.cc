@@ -63,6 +63,8 @@ DbStatus status_of_exception() {
     return {DbStatus::Code::invalid, error.what()};
   } catch (const std::exception& error) {
     return {DbStatus::Code::failed, error.what()};
+  } catch (...) {
+    return {DbStatus::Code::failed, "something that is no exception was thrown"};
   }
 }
 

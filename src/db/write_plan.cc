@@ -86,6 +86,8 @@ void WritePlan::check(Batch& batch, Batch::Row row) {
     }
   } catch (const std::exception& error) {
     problem_ = {DbStatus::Code::merge_failed, error.what()};
+  } catch (...) {
+    problem_ = {DbStatus::Code::merge_failed, "a merge function has thrown"};
   }
   if (!problem_.ok()) batch.cancel(row, batch.size());
 }
