@@ -160,11 +160,18 @@ DbStatus DbState::write(const WriteGroup& group, const WritePlan::Checks* checks
   lease.submit();
   if (!plan.problem().ok()) return with_reason(plan.problem());
   DbStatus failed;
+  bool any_written = false;
   for (Batch::Row row = plan.first_write(); row < batch.size(); ++row) {
     const Status status = batch.reply(row).status.load(std::memory_order_acquire);
-    if (status == Status::ok || status == Status::not_found) continue;
+    if (status == Status::ok || status == Status::not_found) {
+      any_written = true;
+      continue;
+    }
     failed = with_reason(status_of(status));
     if (status == Status::not_saved) break;
+  }
+  if (any_written && failed.is(DbStatus::Code::out_of_memory)) {
+    return {failed.code(), "there was no memory for a part of the group; the rest was written"};
   }
   return failed;
 }
