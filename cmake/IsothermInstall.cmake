@@ -17,6 +17,12 @@ configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/isotherm-config.cmake
   "${PROJECT_BINARY_DIR}/isotherm-config.cmake" INSTALL_DESTINATION ${isotherm_package_dir})
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/isotherm-config-version.cmake"
   COMPATIBILITY SameMinorVersion)
+if(TARGET isotherm_tree)
+  add_dependencies(isotherm-libraries isotherm_tree)
+  install(TARGETS isotherm_tree EXPORT isotherm-tree-targets
+    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(EXPORT isotherm-tree-targets NAMESPACE isotherm:: DESTINATION ${isotherm_package_dir})
+endif()
 if(ISOTHERM_HAS_CUDA)
   add_dependencies(isotherm-libraries isotherm_gpu)
   install(TARGETS isotherm_gpu isotherm_gpu_store EXPORT isotherm-gpu-targets

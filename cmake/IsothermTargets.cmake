@@ -1,7 +1,7 @@
 # The library, the server and the benchmarks.
 
 set(ISOTHERM_LIBRARY_FOLDERS
-  base command items index hot router gpu executor batch durability tree engine)
+  base command items index hot router gpu executor batch durability tree engine db)
 set(ISOTHERM_SERVER_FOLDERS net server)
 
 # All sources of the given folders of src/, unit tests left out.

@@ -19,8 +19,10 @@ function(isotherm_add_tree)
   endif()
   add_library(isotherm_tree STATIC "${PROJECT_SOURCE_DIR}/src/tree/rocksdb_files.cc")
   target_include_directories(isotherm_tree SYSTEM PRIVATE "${ISOTHERM_ROCKSDB_INCLUDE}")
-  target_link_libraries(isotherm_tree PUBLIC isotherm_internal isotherm
+  target_link_libraries(isotherm_tree PUBLIC $<BUILD_INTERFACE:isotherm_internal> isotherm
     "${ISOTHERM_ROCKSDB_LIBRARY}")
+  set_target_properties(isotherm_tree PROPERTIES EXPORT_NAME tree)
+  add_library(isotherm::tree ALIAS isotherm_tree)
   # The linker takes this part, wherever it finds it.
   target_link_options(isotherm_tree INTERFACE "LINKER:-u,isotherm_tree_part")
 endfunction()

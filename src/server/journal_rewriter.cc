@@ -5,8 +5,8 @@
 #include <cstring>
 #include <exception>
 
+#include "db/store_filler.h"
 #include "net/log.h"
-#include "server/store_filler.h"
 #include "tree/tree.h"
 
 namespace isotherm {

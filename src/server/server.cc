@@ -8,6 +8,7 @@
 #include <system_error>
 #include <thread>
 
+#include "net/log.h"
 #include "server/stored_snapshot.h"
 #include "tree/tree.h"
 
@@ -62,8 +63,7 @@ Server::~Server() {
 
 void Server::start(Files& files) {
   if (options_.appendonly) {
-    journal_ = std::make_unique<StoredJournal>(options_, state_.live, engine_, files);
-    state_.journal = &journal_->journal();
+    open_journal(files);
   } else if (Tree* const tree = engine_.tree(); tree != nullptr) {
     tree->expect_journal(0, 0, false);
   } else {
@@ -81,6 +81,20 @@ void Server::start(Files& files) {
   for (auto& listener : listeners_) listener->start();
   for (auto& loop : loops_) loop->start();
   running_ = true;
+}
+
+void Server::open_journal(Files& files) {
+  StoredJournalOptions its;
+  its.folder = options_.dir;
+  its.name = options_.appendfilename;
+  its.policy = options_.appendfsync;
+  its.readers = options_.threads;
+  its.log = [](bool warns, const std::string& line) {
+    net::log(warns ? net::LogLevel::warning : net::LogLevel::notice, line);
+  };
+  journal_ = std::make_unique<StoredJournal>(its, engine_, files);
+  state_.journal = &journal_->journal();
+  rewriter_ = std::make_unique<JournalRewriter>(engine_, journal_->journal(), state_.live);
 }
 
 // Those who wait for a snapshot, or for the end of a pause.

@@ -13,13 +13,14 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "db/stored_journal.h"
 #include "engine/engine.h"
 #include "net/loop/listener.h"
 #include "net/loop/loop.h"
 #include "net/server_options.h"
 #include "net/server_state.h"
+#include "server/journal_rewriter.h"
 #include "server/saver.h"
-#include "server/stored_journal.h"
 
 namespace isotherm {
 
@@ -59,6 +60,7 @@ class Server {
 
  private:
   void make_loops();
+  void open_journal(Files& files);
   void release_held();
   uint16_t listen(int32_t port, net::Speaks speaks);
   void listen_on_path(const std::string& path, uint32_t mode, net::Speaks speaks);
@@ -69,6 +71,7 @@ class Server {
   net::ServerState state_;
   std::unique_ptr<Saver> saver_;  // behind whom it may have as a sink
   std::unique_ptr<StoredJournal> journal_;
+  std::unique_ptr<JournalRewriter> rewriter_;
   bool saves_at_end_ = false;
   std::vector<std::unique_ptr<net::Loop>> loops_;
   std::vector<std::unique_ptr<net::Listener>> listeners_;

@@ -4,9 +4,9 @@
 #include <filesystem>
 #include <system_error>
 
+#include "db/store_filler.h"
 #include "durability/rdb_file.h"
 #include "net/log.h"
-#include "server/store_filler.h"
 
 namespace isotherm {
 namespace {

@@ -7,6 +7,7 @@
 #include <rocksdb/options.h>
 #include <rocksdb/sst_file_writer.h>
 #include <rocksdb/table.h>
+#include <rocksdb/utilities/checkpoint.h>
 
 #include <algorithm>
 #include <atomic>
@@ -31,7 +32,7 @@ constexpr size_t least_per_file = 4096;
 constexpr size_t keys_per_read = 128;
 
 rocksdb::Slice slice(std::string_view text) { return {text.data(), text.size()}; }
-std::string_view view(const rocksdb::Slice& text) { return {text.data(), text.size()}; }
+std::string_view text_in(const rocksdb::Slice& text) { return {text.data(), text.size()}; }
 std::string text_of(const rocksdb::Status& status) {
   return status.ok() ? std::string() : "tree: " + status.ToString();
 }
@@ -44,12 +45,68 @@ class ExpiryFilter final : public rocksdb::CompactionFilter {
   bool Filter(int /*level*/, const rocksdb::Slice& key, const rocksdb::Slice& value,
               std::string* /*new_value*/, bool* /*value_changed*/) const override {
     TreeRecord record;
-    return view(key) != TreeRecord::meta_key && record.read(view(value)) &&
+    return text_in(key) != TreeRecord::meta_key && record.read(text_in(value)) &&
            record.expired(now_ms_());
   }
 
  private:
   const std::function<int64_t()> now_ms_;
+};
+
+class RocksdbCursor final : public TreeCursor {
+ public:
+  RocksdbCursor(rocksdb::DB& db, const rocksdb::Snapshot* snapshot, std::string_view first,
+                std::string_view end)
+      : first_(first), end_(end), first_slice_(first_), end_slice_(end_) {
+    rocksdb::ReadOptions how;
+    how.snapshot = snapshot;
+    how.total_order_seek = true;
+    how.iterate_lower_bound = &first_slice_;
+    how.iterate_upper_bound = &end_slice_;
+    at_.reset(db.NewIterator(how));
+  }
+  void seek(std::string_view key) override { at_->Seek(slice(key)); }
+  // Most often the key is not there, and it has found what is before.
+  void seek_before(std::string_view key) override {
+    at_->SeekForPrev(slice(key));
+    if (at_->Valid() && text_in(at_->key()) == key) at_->Prev();
+  }
+  void next() override { at_->Next(); }
+  void prev() override { at_->Prev(); }
+  bool valid() const override { return at_->Valid(); }
+  std::string_view key() const override { return text_in(at_->key()); }
+  std::string_view value() const override { return text_in(at_->value()); }
+  std::string error() const override { return text_of(at_->status()); }
+
+ private:
+  const std::string first_;
+  const std::string end_;
+  const rocksdb::Slice first_slice_;
+  const rocksdb::Slice end_slice_;
+  std::unique_ptr<rocksdb::Iterator> at_;
+};
+
+class RocksdbView final : public TreeView {
+ public:
+  explicit RocksdbView(rocksdb::DB& db) : db_(db), snapshot_(db.GetSnapshot()) {}
+  ~RocksdbView() override { db_.ReleaseSnapshot(snapshot_); }
+  RocksdbView(const RocksdbView&) = delete;
+  RocksdbView& operator=(const RocksdbView&) = delete;
+
+  void read(std::string_view key, TreeRead& read) override {
+    using enum TreeRead::State;
+    rocksdb::ReadOptions how;
+    how.snapshot = snapshot_;
+    const rocksdb::Status status = db_.Get(how, slice(key), &read.value);
+    read.state = status.ok() ? found : status.IsNotFound() ? absent : failed;
+  }
+  std::unique_ptr<TreeCursor> cursor(std::string_view first, std::string_view end) override {
+    return std::make_unique<RocksdbCursor>(db_, snapshot_, first, end);
+  }
+
+ private:
+  rocksdb::DB& db_;
+  const rocksdb::Snapshot* const snapshot_;
 };
 
 class RocksdbFiles final : public TreeFiles {
@@ -162,9 +219,19 @@ class RocksdbFiles final : public TreeFiles {
     how.fill_cache = false;
     const std::unique_ptr<rocksdb::Iterator> at(db_->NewIterator(how));
     for (at->Seek(slice(from)); at->Valid(); at->Next()) {
-      if (!visit(view(at->key()), view(at->value()))) break;
+      if (!visit(text_in(at->key()), text_in(at->value()))) break;
     }
     return text_of(at->status());
+  }
+
+  std::unique_ptr<TreeView> view() override { return std::make_unique<RocksdbView>(*db_); }
+
+  std::string checkpoint(const std::string& folder) override {
+    rocksdb::Checkpoint* maker = nullptr;
+    rocksdb::Status status = rocksdb::Checkpoint::Create(db_.get(), &maker);
+    const std::unique_ptr<rocksdb::Checkpoint> owner(maker);
+    if (status.ok()) status = maker->CreateCheckpoint(folder);
+    return text_of(status);
   }
 
   bool load(TreeMeta& meta) override {

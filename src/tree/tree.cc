@@ -112,7 +112,8 @@ void Tree::changed(const ItemChange& change) {
       record = {item->version(), change.expiry, item->flags(), item->state(), item->value()};
     }
     const std::lock_guard guard(shard_locks_[TreeRun::shard_of(hash)]);
-    active_->put(hash, key, stored ? &record : nullptr);
+    active_->put(hash, key, stored ? &record : nullptr, next_moment_,
+                 last_held_.load(std::memory_order_relaxed));
     if (active_->bytes() > options_.run_bytes) seals_.store(true, std::memory_order_relaxed);
   }
   changes_[seen_now(hash).stripe].fetch_add(1, std::memory_order_acq_rel);

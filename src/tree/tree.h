@@ -23,6 +23,10 @@
 // slowed down to what the files can take. While files cannot be written, and five runs wait, writes
 // are refused (`refuses`), and tried again every `pause_ms`.
 //
+// Moments. While no row runs, a moment (tree/tree_moment.h) is taken by a number, the runs there
+// are and a view of the files: nothing is copied, and no run is sealed for it. A checkpoint is what
+// the files have when the run that ends at a moment was taken in, and the next one was not.
+//
 // Objects lie in memory only, as with a journal: they are not evicted.
 //
 // Threads. Any; one of its own writes runs, others read.
@@ -36,6 +40,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -52,6 +57,7 @@
 namespace isotherm {
 
 class Journal;
+class TreeMoment;
 
 struct TreeOptions {
   uint64_t run_bytes = 64 << 20;
@@ -116,12 +122,26 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
 
   // Takes in all that was changed so far; false: it fails.
   bool flush();
+
+  // What the database has now. While no row runs; the tree must outlive it.
+  std::shared_ptr<const TreeMoment> take_moment(uint32_t database);
+  // `folder`, which is not there yet, gets the files of a tree that has what this one had when the
+  // work that `stand_still` gets was called, while no row ran. Empty: it worked.
+  using StandStill = std::function<bool(const std::function<void()>& work)>;
+  std::string checkpoint(const std::string& folder, const StandStill& stand_still);
   // Empty where it is as it should be.
   std::string error() const;
   TreeStats stats();
 
  private:
+  friend class TreeMoment;
   static constexpr uint32_t stripes = 1 << 16;
+  struct Checkpoint {
+    std::string folder;
+    std::shared_ptr<TreeRun> behind;  // null: all is in the files
+    std::string problem;
+    bool done = false;
+  };
   using Runs = std::deque<std::shared_ptr<TreeRun>>;
 
   Seen seen_now(uint64_t hash) const;
@@ -137,6 +157,10 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   std::string take_in(const std::shared_ptr<TreeRun>& run);
   void wait_for_older_batches();
   void take_away(const TreeRun& run);
+  void make_checkpoints(const TreeRun* run);
+  void give_up_checkpoints(const std::string& problem);
+  void end_checkpoint(Checkpoint& one, std::string problem);
+  void let_go(uint64_t moment);
   void note_error(const std::string& problem);
   void tell_room();
   void count_memory(bool asks_files);
@@ -158,8 +182,12 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   // Of the shards of all runs, and, all of them together, of the two that follow.
   std::array<std::mutex, TreeRun::shards> shard_locks_;
   std::shared_ptr<TreeRun> active_ = std::make_shared<TreeRun>();
-  Runs sealed_;             // the oldest first
-  JournalSegment segment_;  // the last that was begun
+  Runs sealed_;  // the oldest first
+  // Were taken in, and moments may hold them.
+  std::vector<std::weak_ptr<TreeRun>> held_runs_;
+  uint64_t next_moment_ = 1;
+  JournalSegment segment_;              // the last that was begun
+  std::atomic<uint64_t> last_held_{0};  // moment that somebody holds
   std::atomic<size_t> waiting_runs_{0};
   std::atomic<bool> seals_{false};  // the active run is large enough
 
@@ -167,6 +195,7 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   std::condition_variable wake_;
   std::condition_variable done_;
   std::vector<Waiter*> waiters_;
+  std::vector<Checkpoint*> checkpoints_;
   std::string error_;
   std::atomic<bool> failing_{false};
   bool stops_ = false;
@@ -182,6 +211,9 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
 
   std::mutex journal_mutex_;  // of what follows
   Journal* journal_ = nullptr;
+
+  std::mutex moments_mutex_;  // of what follows
+  std::set<uint64_t> moments_;
 
   std::mutex cursors_mutex_;  // of what follows
   std::unordered_map<uint64_t, std::string> cursors_;

@@ -7,9 +7,12 @@
 // meta record that says which part of the journal is no longer needed. Files that were written and
 // not taken in lie in a folder of their own and are removed at the next start.
 //
+// A view is what the files have at one moment, whatever is taken in later; a cursor goes over it,
+// or over another sorted source (tree/tree_moment.h), in both directions.
+//
 // Errors are texts; empty: it worked. After an error the same call may be made again.
 //
-// Threads. Any; `ingest` and `erase_database` one at a time.
+// Threads. Any; `ingest` and `erase_range` one at a time. A cursor belongs to one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -45,6 +48,28 @@ struct TreeRead {
   std::string value;
 };
 
+// Of a range of keys. What `key` and `value` show stays until the cursor moves.
+class TreeCursor {
+ public:
+  virtual ~TreeCursor() = default;
+  virtual void seek(std::string_view key) = 0;         // the first that is not before
+  virtual void seek_before(std::string_view key) = 0;  // the last that is before
+  virtual void next() = 0;
+  virtual void prev() = 0;
+  virtual bool valid() const = 0;
+  virtual std::string_view key() const = 0;
+  virtual std::string_view value() const = 0;  // empty: erased
+  virtual std::string error() const { return {}; }
+};
+
+class TreeView {
+ public:
+  virtual ~TreeView() = default;
+  virtual void read(std::string_view key, TreeRead& read) = 0;
+  // Of the keys in [first, end).
+  virtual std::unique_ptr<TreeCursor> cursor(std::string_view first, std::string_view end) = 0;
+};
+
 class TreeFiles {
  public:
   virtual ~TreeFiles() = default;
@@ -61,6 +86,10 @@ class TreeFiles {
   // In order from `from` on, while it is before `end`, until `visit` says false.
   using Visit = std::function<bool(std::string_view key, std::string_view value)>;
   virtual std::string walk(std::string_view from, std::string_view end, const Visit& visit) = 0;
+  // As they are now; it must not outlive them.
+  virtual std::unique_ptr<TreeView> view() = 0;
+  // Copies of the files, as they are now, in `folder`, which is not there yet.
+  virtual std::string checkpoint(const std::string& folder) = 0;
   // Whether there was one.
   virtual bool load(TreeMeta& meta) = 0;
 

@@ -10,7 +10,8 @@ namespace {
 // Chunks of a shard double, so that a small run takes little.
 constexpr uint64_t first_chunk = 512;
 constexpr uint64_t largest_chunk = 16 << 10;
-constexpr uint64_t node_bytes = 80;  // of the map, about
+constexpr uint64_t node_bytes = 96;  // of the map, about
+constexpr uint64_t state_bytes = 48;
 
 }  // namespace
 
@@ -39,10 +40,12 @@ void TreeRun::note_new(Shard& shard, uint64_t hash) {
   bytes_.fetch_add(words * 3 * sizeof(uint64_t), std::memory_order_relaxed);
 }
 
-void TreeRun::put(uint64_t hash, std::string_view key, const TreeRecord* record) {
+void TreeRun::put(uint64_t hash, std::string_view key, const TreeRecord* record, uint64_t stamp,
+                  uint64_t held) {
   Shard& shard = shards_[shard_of(hash)];
   auto place = shard.places.find(key);
-  if (place == shard.places.end()) {
+  const bool is_new = place == shard.places.end();
+  if (is_new) {
     char* const copy = take(shard, key.size());
     std::memcpy(copy, key.data(), key.size());
     place = shard.places.try_emplace({copy, key.size()}).first;
@@ -50,31 +53,55 @@ void TreeRun::put(uint64_t hash, std::string_view key, const TreeRecord* record)
     note_new(shard, hash);
   }
   Place& its = place->second;
+  if (!is_new && its.stamp <= held) {
+    its.older = &shard.older.emplace_front(its);
+    its.room = 0;
+    bytes_.fetch_add(state_bytes, std::memory_order_relaxed);
+  }
   const auto bytes = static_cast<uint32_t>(record != nullptr ? record->bytes() : 0);
   if (bytes > its.room) {
     its.at = take(shard, bytes);
     its.room = bytes;
   }
+  its.stamp = stamp;
   its.bytes = bytes;
   if (record != nullptr) record->write(its.at);
 }
 
-TreeRun::Found TreeRun::find(uint64_t hash, std::string_view key) const {
+TreeRun::Found TreeRun::find(uint64_t hash, std::string_view key, uint64_t moment) const {
   const Shard& shard = shards_[shard_of(hash)];
   if (!shard.may_have(hash)) return {};
   const auto& places = shard.places;
   const auto place = places.find(key);
   if (place == places.end()) return {};
-  return {true, place->second.bytes == 0, {place->second.at, place->second.bytes}};
+  const State* const state = place->second.at_moment(moment);
+  if (state == nullptr) return {};
+  return {true, state->bytes == 0, state->value()};
 }
 
 bool TreeRun::copy(uint32_t number, std::string_view from, std::string_view end, size_t most,
-                   std::vector<TreeEntry>& to) const {
+                   std::vector<TreeEntry>& to, uint64_t moment) const {
   const auto& places = shards_[number].places;
   for (auto place = places.lower_bound(from); place != places.end() && place->first < end;
        ++place) {
+    const State* const state = place->second.at_moment(moment);
+    if (state == nullptr) continue;
     if (most-- == 0) return true;
-    to.push_back({place->first, {place->second.at, place->second.bytes}});
+    to.push_back({place->first, state->value()});
+  }
+  return false;
+}
+
+bool TreeRun::copy_back(uint32_t number, std::string_view from, std::string_view end, size_t most,
+                        std::vector<TreeEntry>& to, uint64_t moment) const {
+  const auto& places = shards_[number].places;
+  for (auto place = places.lower_bound(end); place != places.begin();) {
+    --place;
+    if (place->first < from) return false;
+    const State* const state = place->second.at_moment(moment);
+    if (state == nullptr) continue;
+    if (most-- == 0) return true;
+    to.push_back({place->first, state->value()});
   }
   return false;
 }

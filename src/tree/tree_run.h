@@ -7,12 +7,18 @@
 //
 //   active: put, by whoever changes a key ─▶ sealed: only read, until it was taken in
 //
+// Moments (tree/tree_moment.h). A change has the number of the moment that comes next, as its
+// stamp, so a moment shows what has no larger one. What a change replaces is kept behind it where
+// somebody holds a moment that shows it; so a moment costs nothing but a number, and what it shows
+// stays where it is, as long as both are held.
+//
 // Threads. Each shard is protected by a lock of its owner's (tree/tree.h).
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <forward_list>
 #include <map>
 #include <memory>
 #include <set>
@@ -39,13 +45,20 @@ class TreeRun {
     std::string_view value;
   };
 
-  // Null: the key is erased. Throws std::bad_alloc.
-  void put(uint64_t hash, std::string_view key, const TreeRecord* record);
-  Found find(uint64_t hash, std::string_view key) const;
+  // Of what is shown without a moment: the newest.
+  static constexpr uint64_t latest = ~uint64_t{0};
+
+  // Null: the key is erased. `held`: the last moment that somebody holds. Throws std::bad_alloc.
+  void put(uint64_t hash, std::string_view key, const TreeRecord* record, uint64_t stamp = 1,
+           uint64_t held = 0);
+  Found find(uint64_t hash, std::string_view key, uint64_t moment = latest) const;
   // At most `most` entries of the shard from `from` on, behind those that `to` has; whether that
   // was not all.
   bool copy(uint32_t shard, std::string_view from, std::string_view end, size_t most,
-            std::vector<TreeEntry>& to) const;
+            std::vector<TreeEntry>& to, uint64_t moment = latest) const;
+  // The same of those before `end`, the last first.
+  bool copy_back(uint32_t shard, std::string_view from, std::string_view end, size_t most,
+                 std::vector<TreeEntry>& to, uint64_t moment = latest) const;
   // Of a sealed run: all, in the order of the keys.
   std::vector<TreeEntry> sorted() const;
 
@@ -58,13 +71,26 @@ class TreeRun {
   std::set<uint32_t> flushed;
 
  private:
-  struct Place {
+  // What a key has had from a stamp on; `bytes` is 0 where it was erased.
+  struct State {
     char* at = nullptr;
     uint32_t bytes = 0;
+    uint64_t stamp = 0;
+    const State* older = nullptr;
+    std::string_view value() const { return {at, bytes}; }
+  };
+  struct Place : State {
     uint32_t room = 0;
+    // As the moment shows it; null: it knows nothing of the key.
+    const State* at_moment(uint64_t moment) const {
+      const State* state = this;
+      while (state != nullptr && state->stamp > moment) state = state->older;
+      return state;
+    }
   };
   struct Shard {
     std::map<std::string_view, Place> places;
+    std::forward_list<State> older;
     std::vector<std::unique_ptr<char[]>> chunks;
     char* next = nullptr;
     uint64_t left = 0;

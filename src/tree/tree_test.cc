@@ -14,97 +14,10 @@
 #include <vector>
 
 #include "items/item.h"
+#include "models/tree_files_in_memory.h"
 
 namespace isotherm::tree_test {
 namespace {
-
-// Files in memory, which fail when they are told, and whose reads wait.
-struct Disk {
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::map<std::string, std::string, std::less<>> pairs;
-  bool has_meta = false;
-  TreeMeta meta;
-  bool fails_to_write = false;
-  bool fails_to_read = false;
-  bool holds_reads = false;  // when they have read
-  uint32_t held = 0;
-  uint32_t reads = 0;
-
-  void hold(bool holds) {
-    const std::lock_guard guard(mutex);
-    holds_reads = holds;
-    changed.notify_all();
-  }
-  void wait_for_held() {
-    std::unique_lock lock(mutex);
-    changed.wait(lock, [&] { return held != 0; });
-  }
-};
-
-class FilesInMemory final : public TreeFiles {
- public:
-  explicit FilesInMemory(Disk& disk) : disk_(disk) {}
-
-  Glance glance(std::string_view key, std::string& /*value*/) override {
-    const std::lock_guard guard(disk_.mutex);
-    return disk_.pairs.contains(key) ? Glance::maybe : Glance::absent;
-  }
-  void read(std::span<const std::string_view> keys, TreeRead* reads) override {
-    std::unique_lock lock(disk_.mutex);
-    for (const std::string_view key : keys) {
-      using enum TreeRead::State;
-      const auto at = disk_.pairs.find(key);
-      reads->state = disk_.fails_to_read ? failed : at != disk_.pairs.end() ? found : absent;
-      if (at != disk_.pairs.end()) reads->value = at->second;
-      ++reads;
-      ++disk_.reads;
-    }
-    ++disk_.held;
-    disk_.changed.notify_all();
-    disk_.changed.wait(lock, [&] { return !disk_.holds_reads; });
-    --disk_.held;
-  }
-  std::string ingest(std::span<const TreeEntry> entries, const TreeMeta& meta,
-                     uint32_t /*threads*/) override {
-    const std::lock_guard guard(disk_.mutex);
-    if (disk_.fails_to_write) return "no room";
-    for (const TreeEntry& entry : entries) {
-      if (entry.value.empty()) {
-        disk_.pairs.erase(std::string(entry.key));
-      } else {
-        disk_.pairs[std::string(entry.key)] = entry.value;
-      }
-    }
-    disk_.meta = meta;
-    disk_.has_meta = true;
-    return {};
-  }
-  std::string erase_range(std::string_view first, std::string_view end) override {
-    const std::lock_guard guard(disk_.mutex);
-    if (disk_.fails_to_write) return "no room";
-    disk_.pairs.erase(disk_.pairs.lower_bound(first), disk_.pairs.lower_bound(end));
-    return {};
-  }
-  std::string walk(std::string_view from, std::string_view end, const Visit& visit) override {
-    const std::lock_guard guard(disk_.mutex);
-    for (auto at = disk_.pairs.lower_bound(from); at != disk_.pairs.end() && at->first < end;
-         ++at) {
-      if (!visit(at->first, at->second)) break;
-    }
-    return {};
-  }
-  bool load(TreeMeta& meta) override {
-    meta = disk_.meta;
-    return disk_.has_meta;
-  }
-  uint64_t memory() override { return 0; }
-  uint64_t disk_bytes() override { return 0; }
-  uint64_t keys() override { return 0; }
-
- private:
-  Disk& disk_;
-};
 
 class Told final : public Awaited::Waiter {
  public:
@@ -139,7 +52,7 @@ class TreeTest : public ::testing::Test {
     options.readers = 2;
     options.pause_ms = 1;
     options.count = [this](int64_t bytes) { counted_ += bytes; };
-    tree_ = std::make_unique<Tree>(std::make_unique<FilesInMemory>(disk_), options);
+    tree_ = std::make_unique<Tree>(std::make_unique<TreeFilesInMemory>(disk_), options);
   }
   // A change as a row makes it; null: the key is erased.
   void change(const std::string& key, const char* value, int64_t expiry = no_expiry) {
@@ -184,7 +97,7 @@ class TreeTest : public ::testing::Test {
     return keys;
   }
 
-  Disk disk_;
+  TreeDisk disk_;
   std::atomic<int64_t> counted_{0};
   int64_t now_ms_ = 1000;
   uint64_t version_ = 0;

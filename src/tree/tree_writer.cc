@@ -6,26 +6,11 @@
 
 #include "base/broken.h"
 #include "durability/journal.h"
+#include "tree/all_shards.h"
 #include "tree/tree.h"
 
 namespace isotherm {
 namespace {
-
-// All shards at once, always in the same order.
-class AllShards {
- public:
-  explicit AllShards(std::array<std::mutex, TreeRun::shards>& locks) : locks_(locks) {
-    for (std::mutex& lock : locks_) lock.lock();
-  }
-  ~AllShards() {
-    for (std::mutex& lock : locks_) lock.unlock();
-  }
-  AllShards(const AllShards&) = delete;
-  AllShards& operator=(const AllShards&) = delete;
-
- private:
-  std::array<std::mutex, TreeRun::shards>& locks_;
-};
 
 std::string journal_error(int result) {
   return "tree: the journal cannot be synced: " + std::generic_category().message(-result);
@@ -69,7 +54,8 @@ void Tree::work() {
   uint64_t flushes = 0;  // that are under way
   for (;;) {
     const auto wanted = [&] {
-      return stops_ || wanted_flushes_ != flushes || waiting_runs_.load() != 0;
+      return stops_ || wanted_flushes_ != flushes || waiting_runs_.load() != 0 ||
+             !checkpoints_.empty();
     };
     wake_.wait_for(lock, pause, wanted);
     const bool stops = stops_;
@@ -78,11 +64,15 @@ void Tree::work() {
     lock.unlock();
     if (seals) seal();
     bool worked = true;
-    for (auto run = oldest(); run != nullptr && worked; run = oldest()) {
+    while (worked) {
+      auto run = oldest();
+      make_checkpoints(nullptr);
+      if (run == nullptr) break;
       const std::string problem = take_in(run);
       note_error(problem);
       worked = problem.empty();
       if (worked) take_away(*run);
+      worked ? make_checkpoints(run.get()) : give_up_checkpoints(problem);
       run.reset();
       count_memory(true);
       tell_room();
@@ -98,6 +88,53 @@ void Tree::work() {
     // Before it is tried again.
     if (!worked) wake_.wait_for(lock, pause, [&] { return stops_; });
   }
+}
+
+// Between two runs the files are as they were when the later one began. `run`: what was just taken
+// in; null: there was no run when the checkpoint was wanted, and none that came since was taken in.
+void Tree::make_checkpoints(const TreeRun* run) {
+  std::vector<Checkpoint*> mine;
+  {
+    const std::lock_guard guard(mutex_);
+    for (Checkpoint* one : checkpoints_) {
+      if (one->behind.get() == run) mine.push_back(one);
+    }
+  }
+  for (Checkpoint* one : mine) end_checkpoint(*one, files_->checkpoint(one->folder));
+}
+
+void Tree::give_up_checkpoints(const std::string& problem) {
+  std::vector<Checkpoint*> all;
+  {
+    const std::lock_guard guard(mutex_);
+    all = checkpoints_;
+  }
+  for (Checkpoint* one : all) end_checkpoint(*one, problem);
+}
+
+void Tree::end_checkpoint(Checkpoint& one, std::string problem) {
+  const std::lock_guard guard(mutex_);
+  std::erase(checkpoints_, &one);
+  one.problem = std::move(problem);
+  one.done = true;
+  done_.notify_all();
+}
+
+std::string Tree::checkpoint(const std::string& folder, const StandStill& stand_still) {
+  Checkpoint mine;
+  mine.folder = folder;
+  const bool stood = stand_still([&] {
+    seal();
+    const std::lock_guard guard(mutex_);
+    const std::lock_guard runs(shard_locks_.front());
+    checkpoints_.push_back(&mine);
+    if (!sealed_.empty()) mine.behind = sealed_.back();
+  });
+  if (!stood) return "tree: there is no memory for a checkpoint";
+  wake_.notify_one();
+  std::unique_lock lock(mutex_);
+  done_.wait(lock, [&] { return mine.done; });
+  return mine.problem;
 }
 
 void Tree::wait_for_older_batches() {
@@ -151,9 +188,14 @@ std::string Tree::take_in(const std::shared_ptr<TreeRun>& run) {
   return {};
 }
 
+// Whoever holds a moment may go on reading the run.
 void Tree::take_away(const TreeRun& run) {
   const AllShards guard(shard_locks_);
-  if (!sealed_.empty() && sealed_.front().get() == &run) sealed_.pop_front();
+  std::erase_if(held_runs_, [](const auto& held) { return held.expired(); });
+  if (!sealed_.empty() && sealed_.front().get() == &run) {
+    held_runs_.push_back(sealed_.front());
+    sealed_.pop_front();
+  }
   waiting_runs_.store(sealed_.size(), std::memory_order_release);
 }
 
@@ -220,6 +262,9 @@ void Tree::count_memory(bool asks_files) {
     const AllShards guard(shard_locks_);
     sum += active_->bytes();
     for (const auto& run : sealed_) sum += run->bytes();
+    for (const auto& held : held_runs_) {
+      if (const auto run = held.lock(); run != nullptr) sum += run->bytes();
+    }
   }
   const auto bytes = static_cast<int64_t>(sum);
   const std::lock_guard guard(mutex_);

@@ -19,10 +19,10 @@
 #include <utility>
 #include <vector>
 
+#include "db/stored_journal.h"
 #include "durability/journal.h"
 #include "engine/engine.h"
 #include "models/faulty_files.h"
-#include "server/stored_journal.h"
 
 namespace isotherm {
 

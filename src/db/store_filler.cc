@@ -1,4 +1,4 @@
-#include "server/store_filler.h"
+#include "db/store_filler.h"
 
 #include <algorithm>
 #include <atomic>

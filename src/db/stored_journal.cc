@@ -1,4 +1,4 @@
-#include "server/stored_journal.h"
+#include "db/stored_journal.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -8,10 +8,9 @@
 #include <cerrno>
 #include <system_error>
 
+#include "db/store_filler.h"
 #include "durability/rdb_file.h"
 #include "items/meta_state.h"
-#include "net/log.h"
-#include "server/store_filler.h"
 #include "tree/tree.h"
 
 namespace isotherm {
@@ -82,16 +81,14 @@ uint64_t fill_store(Engine& engine, const JournalReader& reader) {
   return refused;
 }
 
-StoredJournal::StoredJournal(const net::ServerOptions& options, const net::LiveOptions& live,
-                             Engine& engine, Files& files)
-    : engine_(engine) {
-  lock(options.dir + "/" + options.appendfilename + ".lock");
+StoredJournal::StoredJournal(const StoredJournalOptions& options, Engine& engine, Files& files)
+    : engine_(engine), log_(options.log) {
+  lock(options.folder + "/" + options.name + ".lock");
   try {
-    const JournalReader reader(options.dir, options.appendfilename, options.threads);
+    const JournalReader reader(options.folder, options.name, options.readers);
     if (reader.torn_bytes() != 0) {
-      net::log(net::LogLevel::warning,
-               "the journal ends in a torn tail: " + std::to_string(reader.torn_bytes()) +
-                   " bytes behind its last record are left out");
+      log(true, "the journal ends in a torn tail: " + std::to_string(reader.torn_bytes()) +
+                    " bytes behind its last record are left out");
     }
     Tree* const tree = engine_.tree();
     if (tree != nullptr) {
@@ -103,10 +100,10 @@ StoredJournal::StoredJournal(const net::ServerOptions& options, const net::LiveO
     const uint64_t last_version =
         reader.last_version() + 2 * reader.records() + reader.manifest().base.bytes + 1;
     JournalOptions its;
-    its.folder = options.dir;
-    its.name = options.appendfilename;
-    its.policy = options.appendfsync;
-    its.log = [](const std::string& line) { net::log(net::LogLevel::warning, line); };
+    its.folder = options.folder;
+    its.name = options.name;
+    its.policy = options.policy;
+    its.log = [this](const std::string& line) { log(true, line); };
     its.count = [this](int64_t bytes) { engine_.add_sink_bytes(bytes); };
     journal_ = std::make_unique<Journal>(its, reader, last_version, files);
     FillSink filling(*journal_);
@@ -115,7 +112,6 @@ StoredJournal::StoredJournal(const net::ServerOptions& options, const net::LiveO
     fill(reader);
     engine_.set_commit_sink(journal_.get());
     if (tree != nullptr) tree->drop_from(journal_.get());
-    rewriter_ = std::make_unique<JournalRewriter>(engine_, *journal_, live);
   } catch (...) {
     engine_.set_commit_sink(nullptr);
     journal_.reset();
@@ -125,7 +121,6 @@ StoredJournal::StoredJournal(const net::ServerOptions& options, const net::LiveO
 }
 
 StoredJournal::~StoredJournal() {
-  rewriter_.reset();
   if (Tree* const tree = engine_.tree(); tree != nullptr) {
     tree->flush();
     tree->drop_from(nullptr);
@@ -144,7 +139,7 @@ void StoredJournal::lock(const std::string& path) {
   }
   if (::flock(lock_, LOCK_EX | LOCK_NB) == 0) return;
   ::close(lock_);
-  throw JournalError("journal: " + path + " is locked by another server");
+  throw JournalError("journal: " + path + " is locked by another program");
 }
 
 // What the files of a tree have of databases that were flushed later.
@@ -163,8 +158,12 @@ void StoredJournal::fill(const JournalReader& reader) {
                        "proto-max-bulk-len are needed");
   }
   if (!reader.found()) return;
-  net::log(net::LogLevel::notice, "the journal was read: " + std::to_string(reader.records()) +
-                                      " records, " + std::to_string(count_keys(engine_)) + " keys");
+  log(false, "the journal was read: " + std::to_string(reader.records()) + " records, " +
+                 std::to_string(count_keys(engine_)) + " keys");
+}
+
+void StoredJournal::log(bool warns, const std::string& line) const {
+  if (log_) log_(warns, line);
 }
 
 }  // namespace isotherm

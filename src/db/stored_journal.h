@@ -1,9 +1,9 @@
-// StoredJournal: the journal of a server, from reading it at the start to its end.
+// StoredJournal: the journal of a server, or of a Db, from reading it at the start to its end.
 //
 // A start reads the journal, and its base if it has one (durability/record.h), and nothing else:
 // with a journal the snapshot in the same folder is not looked at, as Redis does not look at it.
 //
-// It takes a lock on the files, so that no second server writes them, reads what is there, fills
+// It takes a lock on the files, so that no second program writes them, reads what is there, fills
 // the store with it, and from then on has every change. What has expired meanwhile stays gone.
 //
 // What is evicted while the store is filled is recorded, so it does not come back either.
@@ -15,13 +15,14 @@
 // Threads. Made before any worker of the engine, and destroyed behind them.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "durability/journal.h"
 #include "engine/engine.h"
-#include "net/server_options.h"
-#include "server/journal_rewriter.h"
 
 namespace isotherm {
 
@@ -29,10 +30,18 @@ namespace isotherm {
 // Throws RdbError or JournalError for a base that cannot be read.
 uint64_t fill_store(Engine& engine, const JournalReader& reader);
 
+struct StoredJournalOptions {
+  std::string folder = ".";
+  std::string name = "appendonly.aof";
+  SyncPolicy policy = SyncPolicy::everysec;
+  uint32_t readers = 1;  // threads
+  // May be empty. `warns`: something is not as it should be.
+  std::function<void(bool warns, const std::string& line)> log;
+};
+
 class StoredJournal {
  public:
-  StoredJournal(const net::ServerOptions& options, const net::LiveOptions& live, Engine& engine,
-                Files& files);
+  StoredJournal(const StoredJournalOptions& options, Engine& engine, Files& files);
   ~StoredJournal();
   StoredJournal(const StoredJournal&) = delete;
   StoredJournal& operator=(const StoredJournal&) = delete;
@@ -43,11 +52,12 @@ class StoredJournal {
   void lock(const std::string& path);
   void clear(const JournalReader& reader);
   void fill(const JournalReader& reader);
+  void log(bool warns, const std::string& line) const;
 
   Engine& engine_;
+  const std::function<void(bool warns, const std::string& line)> log_;
   int lock_ = -1;
   std::unique_ptr<Journal> journal_;
-  std::unique_ptr<JournalRewriter> rewriter_;
 };
 
 }  // namespace isotherm

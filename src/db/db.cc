@@ -1,0 +1,177 @@
+#include "isotherm/db.h"
+
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "db/db_state.h"
+#include "isotherm/db_transaction.h"
+
+namespace isotherm {
+
+std::string_view to_string(DbStatus::Code code) {
+  switch (code) {
+    case DbStatus::Code::ok:
+      return "ok";
+    case DbStatus::Code::not_found:
+      return "not found";
+    case DbStatus::Code::busy:
+      return "busy";
+    case DbStatus::Code::timed_out:
+      return "timed out";
+    case DbStatus::Code::deadlock:
+      return "deadlock";
+    case DbStatus::Code::invalid:
+      return "invalid";
+    case DbStatus::Code::merge_failed:
+      return "merge failed";
+    case DbStatus::Code::out_of_memory:
+      return "out of memory";
+    case DbStatus::Code::not_saved:
+      return "not saved";
+    case DbStatus::Code::corrupt:
+      return "corrupt";
+    case DbStatus::Code::failed:
+      break;
+  }
+  return "failed";
+}
+
+Db::Db(std::unique_ptr<DbState> state) : state_(std::move(state)) {}
+Db::~Db() = default;
+
+DbStatus open_db(const DbOptions& options, const std::string& folder, Files& files,
+                 std::unique_ptr<Db>& db) {
+  return guarded([&]() -> DbStatus {
+    db.reset();
+    db.reset(new Db(std::make_unique<DbState>(options, folder, files)));
+    return {};
+  });
+}
+
+DbStatus Db::open(const DbOptions& options, const std::string& folder, std::unique_ptr<Db>& db) {
+  return open_db(options, folder, system_files(), db);
+}
+
+// ---- Reads and writes ----
+
+DbStatus Db::get(std::string_view key, std::string& value, const DbReadOptions& options) {
+  return guarded([&] {
+    if (options.snapshot == nullptr) return state_->read(key, value);
+    return DbState::read_at(*options.snapshot->moment_->at, key, value);
+  });
+}
+
+std::vector<DbStatus> Db::multi_get(const std::vector<std::string_view>& keys,
+                                    std::vector<std::string>& values,
+                                    const DbReadOptions& options) {
+  values.assign(keys.size(), {});
+  std::vector<DbStatus> statuses(keys.size());
+  const DbStatus all = guarded([&]() -> DbStatus {
+    if (options.snapshot != nullptr) {
+      for (size_t i = 0; i < keys.size(); ++i) {
+        statuses[i] = DbState::read_at(*options.snapshot->moment_->at, keys[i], values[i]);
+      }
+      return {};
+    }
+    DbWorkers::Lease lease(state_->workers());
+    Batch& batch = lease.batch();
+    for (const std::string_view key : keys) batch.get(key);
+    batch.view(0);
+    lease.submit();
+    for (Batch::Row row = 0; row < batch.size(); ++row) {
+      const Reply& reply = batch.reply(row);
+      statuses[row] = state_->with_reason(status_of(reply.status));
+      if (statuses[row].ok()) values[row].assign(reply.value());
+    }
+    return {};
+  });
+  if (!all.ok()) statuses.assign(keys.size(), all);
+  return statuses;
+}
+
+DbStatus Db::put(std::string_view key, std::string_view value) {
+  return guarded([&] {
+    WriteGroup group;
+    group.put(key, value);
+    return state_->write(group);
+  });
+}
+
+DbStatus Db::erase(std::string_view key) {
+  return guarded([&] {
+    WriteGroup group;
+    group.erase(key);
+    return state_->write(group);
+  });
+}
+
+DbStatus Db::merge(std::string_view key, uint32_t function, std::string_view operand) {
+  return guarded([&] {
+    WriteGroup group;
+    group.merge(key, function, operand);
+    return state_->write(group);
+  });
+}
+
+DbStatus Db::write(const WriteGroup& group) {
+  return guarded([&] { return state_->write(group); });
+}
+
+// ---- Moments ----
+
+DbSnapshot::DbSnapshot(std::unique_ptr<Moment> moment) : moment_(std::move(moment)) {}
+DbSnapshot::~DbSnapshot() = default;
+
+DbStatus Db::snapshot(std::unique_ptr<const DbSnapshot>& snapshot) {
+  return guarded([&]() -> DbStatus {
+    auto moment = std::make_unique<DbSnapshot::Moment>();
+    moment->at = state_->take_moment();
+    snapshot.reset(new DbSnapshot(std::move(moment)));
+    return {};
+  });
+}
+
+DbStatus Db::flush() {
+  return guarded([&]() -> DbStatus {
+    if (state_->tree().flush()) return {};
+    return state_->with_reason(status_of(Status::not_saved));
+  });
+}
+
+DbStatus Db::checkpoint(const std::string& folder) {
+  return guarded([&]() -> DbStatus {
+    if (std::filesystem::exists(folder)) {
+      return {DbStatus::Code::invalid, folder + " is there already"};
+    }
+    std::filesystem::create_directories(folder);
+    std::string problem = state_->tree().checkpoint(
+        folder + "/tree",
+        [this](const std::function<void()>& work) { return state_->stand_still(work); });
+    if (problem.empty()) return {};
+    std::error_code ignored;
+    std::filesystem::remove_all(folder, ignored);
+    return {DbStatus::Code::not_saved, std::move(problem)};
+  });
+}
+
+DbStatistics Db::statistics() {
+  const EngineStats engine = state_->engine().stats();
+  const TreeStats tree = state_->tree().stats();
+  DbStatistics its;
+  its.memory = engine.used_memory;
+  its.keys_in_memory = state_->engine().database(0).keys;
+  its.hits = engine.hits;
+  its.misses = engine.misses;
+  its.evicted = engine.evicted;
+  its.file_reads = tree.loads;
+  its.runs = tree.runs;
+  its.runs_taken_in = tree.ingested;
+  its.file_bytes = tree.disk_bytes;
+  its.file_keys = tree.keys;
+  its.journal_bytes = state_->journal().live_bytes();
+  its.journal_syncs = state_->journal().syncs();
+  return its;
+}
+
+}  // namespace isotherm

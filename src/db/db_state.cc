@@ -1,0 +1,193 @@
+#include "db/db_state.h"
+
+#include <algorithm>
+#include <exception>
+#include <filesystem>
+#include <new>
+#include <stdexcept>
+#include <utility>
+
+namespace isotherm {
+namespace {
+
+constexpr uint64_t over_the_cap = 32 << 20;
+constexpr uint32_t most_calls = 250;
+
+const Clock& its_clock() {
+  static const SystemClock clock;
+  return clock;
+}
+
+const DbOptions& checked(const DbOptions& options) {
+  if (options.most_calls == 0 || options.most_calls > most_calls) {
+    throw std::invalid_argument("most_calls must be from 1 to 250");
+  }
+  if (options.start_threads == 0) {
+    throw std::invalid_argument("start_threads must be at least 1");
+  }
+  return options;
+}
+
+Options engine_options(const DbOptions& options, const std::string& folder) {
+  std::filesystem::create_directories(folder);
+  Options its;
+  its.maxmemory = checked(options).memory;
+  its.maxmemory_policy = EvictionPolicy::allkeys_lru;
+  its.databases = 1;
+  its.max_value_bytes = WritePlan::most_value;
+  its.tree = folder + "/tree";
+  its.tree_options = options.tree_options;
+  return its;
+}
+
+SyncPolicy policy_of(DbSync sync) {
+  switch (sync) {
+    case DbSync::always:
+      return SyncPolicy::always;
+    case DbSync::everysec:
+      return SyncPolicy::everysec;
+    case DbSync::no:
+      break;
+  }
+  return SyncPolicy::no;
+}
+
+}  // namespace
+
+DbStatus status_of_exception() {
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    return {DbStatus::Code::out_of_memory, "there is no memory for it"};
+  } catch (const std::invalid_argument& error) {
+    return {DbStatus::Code::invalid, error.what()};
+  } catch (const std::exception& error) {
+    return {DbStatus::Code::failed, error.what()};
+  } catch (...) {
+    return {DbStatus::Code::failed, "something that is no exception was thrown"};
+  }
+}
+
+DbState::DbState(const DbOptions& options, const std::string& folder, Files& files)
+    : merges_(options.merges), engine_(engine_options(options, folder), its_clock()) {
+  StoredJournalOptions its;
+  its.folder = folder;
+  its.name = "journal";
+  its.policy = policy_of(options.sync);
+  its.readers = options.start_threads;
+  its.log = options.log;
+  journal_ = std::make_unique<StoredJournal>(its, engine_, files);
+  workers_ = std::make_unique<DbWorkers>(engine_, options.most_calls);
+}
+
+// Workers end before the journal does.
+DbState::~DbState() { workers_.reset(); }
+
+DbStatus DbState::with_reason(DbStatus status) {
+  if (!status.is(DbStatus::Code::not_saved)) return status;
+  std::string reason = tree().error();
+  if (reason.empty()) reason = "the journal or the files cannot be written or read";
+  return {DbStatus::Code::not_saved, std::move(reason)};
+}
+
+DbStatus DbState::read(std::string_view key, std::string& value, uint64_t* version) {
+  DbWorkers::Lease lease(*workers_);
+  lease.batch().get(key);
+  lease.submit();
+  const Reply& reply = lease.batch().reply(0);
+  if (version != nullptr) *version = 0;
+  if (reply.status != Status::ok) return with_reason(status_of(reply.status));
+  value.assign(reply.value());
+  if (version != nullptr) *version = reply.version;
+  return {};
+}
+
+DbStatus DbState::read_at(const TreeMoment& moment, std::string_view key, std::string& value,
+                          uint64_t* version) {
+  TreeRead read;
+  moment.read(key, read);
+  if (version != nullptr) *version = 0;
+  if (read.state == TreeRead::State::absent) return status_of(Status::not_found);
+  if (read.state == TreeRead::State::failed) {
+    return {DbStatus::Code::not_saved, "the files cannot be read"};
+  }
+  TreeRecord record;
+  if (!record.read(read.value)) {
+    return {DbStatus::Code::corrupt, "a record of the files cannot be understood"};
+  }
+  if (version != nullptr) *version = record.version;
+  value.assign(record.value);
+  return {};
+}
+
+DbStatus DbState::check(const WriteGroup& group) const {
+  const uint64_t cap = engine_.maxmemory();
+  const uint64_t most = cap == 0 ? ~uint64_t{0} : cap / 4 + over_the_cap;
+  if (group.size() > 1 && group.bytes() > most) {
+    return {DbStatus::Code::out_of_memory, "the group is too large for DbOptions::memory"};
+  }
+  for (size_t i = 0; i < group.size(); ++i) {
+    const WriteGroup::Row row = group.row(i);
+    if (std::max(row.key.size(), row.value.size()) > WritePlan::most_value) {
+      return status_of(Status::too_large);
+    }
+    if (row.kind == WriteGroup::Kind::merge && !merges_.knows(row.function)) {
+      return {DbStatus::Code::invalid,
+              "there is no merge function " + std::to_string(row.function)};
+    }
+  }
+  return {};
+}
+
+// Runs that wait are taken in, and memory forgets what is in the files.
+void DbState::wait_for_memory(DbWorkers::Lease& lease, uint64_t bytes) {
+  constexpr int most_tries = 100;
+  const uint64_t cap = engine_.maxmemory();
+  for (int left = most_tries; cap != 0 && left > 0; --left) {
+    if (engine_.used_memory() + bytes <= cap + cap / 4 + 2 * over_the_cap) return;
+    if (!tree().flush()) return;
+    lease.worker().maintain();
+  }
+}
+
+DbStatus DbState::write(const WriteGroup& group, const WritePlan::Checks* checks) {
+  if (DbStatus wrong = check(group); !wrong.ok()) return wrong;
+  if (group.empty() && (checks == nullptr || checks->empty())) return {};
+  DbWorkers::Lease lease(*workers_);
+  Batch& batch = lease.batch();
+  wait_for_memory(lease, group.bytes());
+  const WritePlan plan(group, checks, merges_, batch);
+  lease.submit();
+  if (!plan.problem().ok()) return with_reason(plan.problem());
+  DbStatus failed;
+  bool any_written = false;
+  for (Batch::Row row = plan.first_write(); row < batch.size(); ++row) {
+    const Status status = batch.reply(row).status.load(std::memory_order_acquire);
+    if (status == Status::ok || status == Status::not_found) {
+      any_written = true;
+      continue;
+    }
+    failed = with_reason(status_of(status));
+    if (status == Status::not_saved) break;
+  }
+  if (any_written && failed.is(DbStatus::Code::out_of_memory)) {
+    return {failed.code(), "there was no memory for a part of the group; the rest was written"};
+  }
+  return failed;
+}
+
+bool DbState::stand_still(const std::function<void()>& work) {
+  DbWorkers::Lease lease(*workers_);
+  return lease.worker().stand_still(work);
+}
+
+// It is shown when all that it has is as safe as what is read else.
+std::shared_ptr<const TreeMoment> DbState::take_moment() {
+  std::shared_ptr<const TreeMoment> moment;
+  DbWorkers::Lease lease(*workers_);
+  if (!lease.worker().stand_still([&] { moment = tree().take_moment(0); })) throw std::bad_alloc();
+  lease.submit();
+  return moment;
+}
+
+}  // namespace isotherm

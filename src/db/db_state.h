@@ -1,0 +1,87 @@
+// DbState: what is behind a Db (isotherm/db.h): an engine with a tree, the journal before it, and
+// workers for the calls.
+//
+//   a call ─▶ a worker's batch ─▶ engine ─▶ tree (runs) ─▶ journal ─▶ the call returns
+//   a moment ─▶ no row runs ─▶ Tree::take_moment ─▶ snapshots, iterators
+//
+// Atomic groups and memory. A group must not find that there is no memory when half of it was
+// stored. So its rows may run over the cap, as far as the engine allows any, and it waits before it
+// begins until that is far away.
+//
+// Threads. Any, but for the constructor and the destructor.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "db/db_workers.h"
+#include "db/key_locks.h"
+#include "db/merge_functions.h"
+#include "db/stored_journal.h"
+#include "db/write_plan.h"
+#include "durability/files.h"
+#include "engine/engine.h"
+#include "isotherm/db.h"
+#include "tree/tree.h"
+#include "tree/tree_moment.h"
+
+namespace isotherm {
+
+// Of what `work` returns, or throws.
+DbStatus status_of_exception();
+template <class Work>
+DbStatus guarded(Work&& work) {
+  try {
+    return work();
+  } catch (...) {
+    return status_of_exception();
+  }
+}
+
+class DbState {
+ public:
+  // Throws what the engine, the tree and the journal throw.
+  DbState(const DbOptions& options, const std::string& folder, Files& files);
+  ~DbState();
+  DbState(const DbState&) = delete;
+  DbState& operator=(const DbState&) = delete;
+
+  // `version`: of the item; 0 where it is absent.
+  DbStatus read(std::string_view key, std::string& value, uint64_t* version = nullptr);
+  static DbStatus read_at(const TreeMoment& moment, std::string_view key, std::string& value,
+                          uint64_t* version = nullptr);
+  DbStatus write(const WriteGroup& group, const WritePlan::Checks* checks = nullptr);
+  // Throws std::bad_alloc.
+  std::shared_ptr<const TreeMoment> take_moment();
+  bool stand_still(const std::function<void()>& work);
+  DbStatus with_reason(DbStatus status);
+
+  Engine& engine() { return engine_; }
+  Tree& tree() { return *engine_.tree(); }
+  Journal& journal() { return journal_->journal(); }
+  DbWorkers& workers() { return *workers_; }
+  KeyLocks& locks() { return locks_; }
+  const MergeFunctions& merges() const { return merges_; }
+
+ private:
+  DbStatus check(const WriteGroup& group) const;
+  void wait_for_memory(DbWorkers::Lease& lease, uint64_t bytes);
+
+  const MergeFunctions merges_;
+  Engine engine_;
+  std::unique_ptr<StoredJournal> journal_;
+  std::unique_ptr<DbWorkers> workers_;
+  KeyLocks locks_;
+};
+
+struct DbSnapshot::Moment {
+  std::shared_ptr<const TreeMoment> at;
+};
+
+// As Db::open, with files of the journal's that may fail; for tests.
+DbStatus open_db(const DbOptions& options, const std::string& folder, Files& files,
+                 std::unique_ptr<Db>& db);
+
+}  // namespace isotherm

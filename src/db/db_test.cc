@@ -1,0 +1,392 @@
+// A Db by its face. What it answers is compared with RocksDB in tests/db/db_oracle.cc.
+#include "isotherm/db.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "db/db_state.h"
+#include "isotherm/db_transaction.h"
+#include "models/faulty_files.h"
+
+namespace isotherm::db_test {
+namespace {
+
+using Code = DbStatus::Code;
+
+class DbTest : public ::testing::Test {
+ protected:
+  DbTest() {
+    std::string path = std::filesystem::temp_directory_path() / "isotherm-db-XXXXXX";
+    root_ = ::mkdtemp(path.data());
+    folder_ = root_ + "/db";
+    options_.memory = 64 << 20;
+    options_.sync = DbSync::no;
+  }
+  ~DbTest() override {
+    db_.reset();
+    std::filesystem::remove_all(root_);
+  }
+  void SetUp() override {
+    const DbStatus status = open();
+    if (status.text().find("without RocksDB") != std::string::npos) {
+      GTEST_SKIP() << "built without RocksDB";
+    }
+    ASSERT_TRUE(status.ok()) << status.text();
+  }
+  DbStatus open() {
+    db_.reset();
+    return open_db(options_, folder_, files_, db_);
+  }
+  static Code code(const DbStatus& status) { return status.code(); }
+  void put(const std::string& key, const std::string& value) {
+    const DbStatus status = db_->put(key, value);
+    ASSERT_TRUE(status.ok()) << status.text();
+  }
+  static std::string get(Db& db, const std::string& key, const DbReadOptions& how = {}) {
+    std::string value;
+    const DbStatus status = db.get(key, value, how);
+    return status.ok() ? value : std::string(to_string(status.code()));
+  }
+  std::string get(const std::string& key) { return get(*db_, key); }
+  std::string all(const DbRange& range = {}) { return all(*db_, range); }
+  static std::string all(Db& db, const DbRange& range = {}) {
+    std::unique_ptr<DbIterator> at;
+    EXPECT_TRUE(db.iterate(range, at).ok());
+    std::string text;
+    for (at->seek_to_first(); at->valid(); at->next()) {
+      text.append(at->key()).append("=").append(at->value()).append(" ");
+    }
+    EXPECT_TRUE(at->status().ok());
+    return text;
+  }
+  std::unique_ptr<DbTransaction> begin(const DbTransactionOptions& options = {}) {
+    std::unique_ptr<DbTransaction> transaction;
+    EXPECT_TRUE(db_->begin(options, transaction).ok());
+    return transaction;
+  }
+
+  std::string root_;
+  std::string folder_;
+  DbOptions options_;
+  FaultyFiles files_{1};
+  std::string value_;
+  std::unique_ptr<Db> db_;
+};
+
+TEST_F(DbTest, WhatIsWrittenIsThereAfterAReopen) {
+  put("b", "2");
+  put("a", "1");
+  put("", "no key");
+  put("c", "");
+  EXPECT_TRUE(db_->erase("b").ok());
+  EXPECT_TRUE(db_->erase("never").ok());
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(get("a") + get("b") + get("c") + get(""), "1not foundno key");
+    EXPECT_EQ(all(), "=no key a=1 c= ");
+    ASSERT_TRUE(open().ok());
+  }
+}
+
+TEST_F(DbTest, AFolderIsOpenOnce) {
+  std::unique_ptr<Db> other;
+  EXPECT_EQ(code(Db::open(options_, folder_, other)), Code::failed);
+  EXPECT_EQ(other, nullptr);
+  DbOptions wrong;
+  wrong.merges[1] = [](auto, auto, auto, auto&) { return true; };
+  EXPECT_EQ(code(Db::open(wrong, root_ + "/other", other)), Code::invalid);
+  wrong = {};
+  wrong.most_calls = 0;
+  EXPECT_EQ(code(Db::open(wrong, root_ + "/other", other)), Code::invalid);
+}
+
+TEST_F(DbTest, AMergeThatIsRefusedWritesNothing) {
+  put("text", "abc");
+  WriteGroup group;
+  group.put("other", "1");
+  group.merge("sum", merge_by::add_u64, std::string(8, '\1'));
+  group.merge("text", merge_by::add_u64, std::string(8, '\1'));
+  EXPECT_EQ(code(db_->write(group)), Code::merge_failed);
+  EXPECT_EQ(all(), "text=abc ");
+  EXPECT_EQ(code(db_->merge("text", 99, "")), Code::invalid);
+  ASSERT_TRUE(db_->merge("text", merge_by::append, "d").ok());
+  // In the order of the group: what it has put, erased and merged before.
+  group.clear();
+  group.put("text", "x");
+  group.merge("text", merge_by::append, "y");
+  group.merge("gone", merge_by::append, "z");
+  group.erase("gone");
+  group.put("a", "1");
+  group.merge("text", merge_by::min, "xx");
+  ASSERT_TRUE(db_->write(group).ok());
+  EXPECT_EQ(all(), "a=1 text=xx ");
+}
+
+TEST_F(DbTest, AFunctionThatThrowsWritesNothing) {
+  options_.merges[merge_by::first_own] = [](auto, auto, auto, auto&) -> bool {
+    throw std::runtime_error("no");
+  };
+  ASSERT_TRUE(open().ok());
+  EXPECT_EQ(code(db_->merge("a", merge_by::first_own, "")), Code::merge_failed);
+  EXPECT_EQ(get("a"), "not found");
+}
+
+TEST_F(DbTest, ACheckpointOpensAndIsADbOfItsOwn) {
+  put("a", "1");
+  const std::string folder = root_ + "/checkpoint";
+  ASSERT_TRUE(db_->checkpoint(folder).ok());
+  EXPECT_EQ(code(db_->checkpoint(folder)), Code::invalid);
+  put("a", "2");
+  std::unique_ptr<Db> other;
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(Db::open(options_, folder, other).ok());
+    EXPECT_EQ(get(*other, "a"), i == 0 ? "1" : "3");
+    ASSERT_TRUE(other->put("a", "3").ok());
+    other.reset();
+  }
+  EXPECT_EQ(get("a"), "2");
+}
+
+// Two keys are always changed together, by groups and by transactions that move between them.
+TEST_F(DbTest, NobodySeesHalfOfAGroup) {
+  put("x", "50");
+  put("y", "50");
+  std::atomic<int> running{3};
+  std::vector<std::thread> threads;
+  for (const bool locks : {true, false}) {
+    threads.emplace_back([&, locks] {
+      for (int done = 0; done < 60;) {
+        std::unique_ptr<DbTransaction> transaction = begin({.locks = locks, .timeout_ms = -1});
+        std::string x;
+        std::string y;
+        ASSERT_TRUE(transaction->get_for_update("x", x).ok());
+        ASSERT_TRUE(transaction->get_for_update("y", y).ok());
+        const int amount = done % 7 - 3;
+        ASSERT_TRUE(transaction->put("x", std::to_string(std::stoi(x) - amount)).ok());
+        ASSERT_TRUE(transaction->put("y", std::to_string(std::stoi(y) + amount)).ok());
+        const DbStatus status = transaction->commit();
+        ASSERT_TRUE(status.ok() || status.is(Code::busy)) << status.text();
+        done += status.ok();
+      }
+      --running;
+    });
+  }
+  threads.emplace_back([&] {
+    for (int i = 0; i < 5; ++i) EXPECT_TRUE(db_->flush().ok());
+    --running;
+  });
+  while (running != 0) {
+    std::vector<std::string> values;
+    for (const DbStatus& status : db_->multi_get({"x", "y"}, values)) ASSERT_TRUE(status.ok());
+    ASSERT_EQ(std::stoi(values[0]) + std::stoi(values[1]), 100);
+    Db::Pairs pairs;
+    ASSERT_TRUE(db_->range("x", {}, 9, pairs).ok());
+    ASSERT_EQ(pairs.size(), 2u);
+    ASSERT_EQ(std::stoi(pairs[0].second) + std::stoi(pairs[1].second), 100);
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_F(DbTest, ThreadsLoseNoMerge) {
+  options_.memory = 4 << 20;
+  ASSERT_TRUE(open().ok());
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i) {
+    threads.emplace_back([&] {
+      const std::string one("\1\0\0\0\0\0\0\0", 8);
+      for (int round = 0; round < 200; ++round) {
+        WriteGroup group;
+        group.merge("n1", merge_by::add_u64, one);
+        group.merge("n" + std::to_string(round % 3), merge_by::add_u64, one);
+        ASSERT_TRUE(db_->write(group).ok());
+        if (round % 50 != 0) continue;
+        ASSERT_TRUE(db_->flush().ok());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  const auto number = [&](const char* key) {
+    uint64_t its = 0;
+    const std::string text = get(key);
+    EXPECT_EQ(text.size(), sizeof its);
+    std::memcpy(&its, text.data(), sizeof its);
+    return its;
+  };
+  EXPECT_EQ(number("n0") + number("n1") + number("n2"), 1200u);
+  EXPECT_EQ(number("n2"), 198u);
+}
+
+// ---- Transactions ----
+
+TEST_F(DbTest, ATransactionIsBusyWhereWhatItReadWasChanged) {
+  for (const bool locks : {false, true}) {
+    put("a", "1");
+    auto transaction = begin({.locks = locks});
+    EXPECT_TRUE(transaction->get_for_update("a", value_).ok());
+    EXPECT_TRUE(transaction->get_for_update("absent", value_).is_not_found());
+    EXPECT_TRUE(transaction->put("b", "1").ok());
+    put("a", "1");
+    EXPECT_EQ(code(transaction->commit()), Code::busy);
+    EXPECT_EQ(get("b"), "not found");
+    EXPECT_EQ(code(transaction->commit()), Code::invalid);
+    EXPECT_EQ(code(transaction->put("b", "1")), Code::invalid);
+
+    transaction = begin({.locks = locks});
+    EXPECT_TRUE(transaction->get_for_update("absent", value_).is_not_found());
+    EXPECT_TRUE(transaction->put("b", "1").ok());
+    put("absent", "1");
+    EXPECT_EQ(code(transaction->commit()), Code::busy);
+    EXPECT_TRUE(db_->erase("absent").ok());
+
+    // What it has only got conflicts with nobody, and so do keys that it has not read.
+    transaction = begin({.locks = locks});
+    EXPECT_TRUE(transaction->get("a", value_).ok());
+    EXPECT_TRUE(transaction->get_for_update("c", value_).is_not_found());
+    EXPECT_TRUE(transaction->put("b", "2").ok());
+    put("a", "2");
+    put("b", "3");
+    EXPECT_TRUE(transaction->commit().ok());
+    EXPECT_EQ(get("b"), "2");
+    EXPECT_TRUE(db_->erase("b").ok());
+  }
+}
+
+TEST_F(DbTest, ATransactionSeesItsOwnChangesAndForgetsThemBehindASavepoint) {
+  put("a", "1");
+  auto transaction = begin();
+  EXPECT_TRUE(transaction->merge("a", merge_by::append, "2").ok());
+  EXPECT_EQ(code(transaction->merge("a", 99, "2")), Code::invalid);
+  EXPECT_TRUE(transaction->get("a", value_).ok());
+  EXPECT_EQ(value_, "12");
+  EXPECT_TRUE(transaction->set_savepoint().ok());
+  EXPECT_TRUE(transaction->erase("a").ok());
+  EXPECT_TRUE(transaction->put("b", "1").ok());
+  EXPECT_TRUE(transaction->get("a", value_).is_not_found());
+  EXPECT_TRUE(transaction->rollback_to_savepoint().ok());
+  EXPECT_TRUE(transaction->rollback_to_savepoint().is_not_found());
+  EXPECT_TRUE(transaction->get("b", value_).is_not_found());
+  EXPECT_EQ(get("a"), "1");
+  EXPECT_TRUE(transaction->commit().ok());
+  EXPECT_EQ(all(), "a=12 ");
+}
+
+TEST_F(DbTest, ASnapshotOfATransactionShowsItsBeginAndSaysWhatIsOlder) {
+  put("a", "1");
+  for (const bool locks : {false, true}) {
+    put("a", "1");
+    auto transaction = begin({.locks = locks, .snapshot = true});
+    put("a", "2");
+    put("new", "1");
+    EXPECT_TRUE(transaction->get("a", value_).ok());
+    EXPECT_EQ(value_, "1");
+    EXPECT_TRUE(transaction->get("new", value_).is_not_found());
+    EXPECT_EQ(code(transaction->get_for_update("a", value_)), Code::busy);
+    EXPECT_EQ(code(transaction->get_for_update("new", value_)), Code::busy);
+    EXPECT_EQ(code(transaction->put("a", "3")), locks ? Code::busy : Code::ok);
+    EXPECT_TRUE(transaction->get_for_update("other", value_).is_not_found());
+    EXPECT_TRUE(db_->erase("new").ok());
+  }
+}
+
+TEST_F(DbTest, ALockedKeyIsWaitedFor) {
+  auto first = begin({.locks = true});
+  auto second = begin({.locks = true, .timeout_ms = 0});
+  EXPECT_TRUE(first->put("a", "1").ok());
+  EXPECT_EQ(code(second->put("a", "2")), Code::timed_out);
+  EXPECT_EQ(code(second->get_for_update("a", value_)), Code::timed_out);
+  EXPECT_TRUE(second->get("a", value_).is_not_found());
+  EXPECT_TRUE(first->commit().ok());
+  EXPECT_TRUE(second->put("a", "2").ok());
+  auto third = begin({.locks = true, .timeout_ms = -1});
+  EXPECT_TRUE(third->put("b", "1").ok());
+  std::thread waits([&] {
+    const DbStatus status = third->put("a", "3");
+    EXPECT_TRUE(status.ok() || status.is(Code::deadlock));
+    third->rollback();
+  });
+  DbStatus status = second->put("b", "2");
+  while (status.is(Code::timed_out)) status = second->put("b", "2");
+  second.reset();
+  waits.join();
+  EXPECT_EQ(get("a"), "1");
+}
+
+// ---- Disks ----
+
+// What a machine would find that loses its power, with nothing that was not synced.
+TEST_F(DbTest, WhatWasAnsweredIsThereAfterALossOfPower) {
+  options_.sync = DbSync::always;
+  ASSERT_TRUE(open().ok());
+  for (int i = 0; i < 20; ++i) {
+    WriteGroup group;
+    for (int j = 0; j < 5; ++j) group.put("key" + std::to_string(j), std::to_string(i));
+    group.merge("log", merge_by::append, std::to_string(i % 10));
+    ASSERT_TRUE(db_->write(group).ok());
+  }
+  const std::string left = root_ + "/left";
+  std::filesystem::create_directories(left);
+  files_.lose_power(folder_, left, true);
+  std::unique_ptr<Db> other;
+  const DbStatus status = Db::open(options_, left, other);
+  ASSERT_TRUE(status.ok()) << status.text();
+  EXPECT_EQ(all(*other), "key0=19 key1=19 key2=19 key3=19 key4=19 log=01234567890123456789 ");
+}
+
+TEST_F(DbTest, WhileTheDiskFailsWritesAreNotSavedAndReadsGoOn) {
+  options_.sync = DbSync::always;
+  ASSERT_TRUE(open().ok());
+  put("a", "1");
+  files_.fail_after(0, 1'000'000, EIO);
+  DbStatus status = db_->put("b", "2");
+  EXPECT_EQ(code(status), Code::not_saved) << status.text();
+  EXPECT_EQ(get("a"), "1");
+  auto transaction = begin();
+  EXPECT_TRUE(transaction->put("c", "1").ok());
+  EXPECT_EQ(code(transaction->commit()), Code::not_saved);
+  files_.heal();
+  while (status.is(Code::not_saved)) status = db_->put("b", "3");
+  EXPECT_TRUE(status.ok()) << status.text();
+  ASSERT_TRUE(open().ok());
+  EXPECT_EQ(get("a") + get("b"), "13");
+}
+
+TEST_F(DbTest, AJournalThatIsDamagedIsRefusedWithItsName) {
+  put("a", "1");
+  db_.reset();
+  for (const auto& one : std::filesystem::directory_iterator(folder_)) {
+    if (one.is_regular_file() && one.path().extension() != ".lock") {
+      std::ofstream(one.path(), std::ios::trunc) << "no journal";
+    }
+  }
+  const DbStatus status = open();
+  EXPECT_EQ(code(status), Code::failed);
+  EXPECT_NE(status.text().find("journal"), std::string::npos) << status.text();
+}
+
+TEST_F(DbTest, AGroupThatIsLargerThanMemoryIsRefused) {
+  options_.memory = 1 << 20;
+  ASSERT_TRUE(open().ok());
+  WriteGroup group;
+  const std::string value(1 << 20, 'v');
+  for (int i = 0; i < 40; ++i) group.put("key" + std::to_string(i), value);
+  EXPECT_EQ(code(db_->write(group)), Code::out_of_memory);
+  EXPECT_EQ(all(), "");
+  group.shorten(20);
+  ASSERT_TRUE(db_->write(group).ok());
+  EXPECT_EQ(get("key0").size() + get("key19").size(), 2 * value.size());
+  EXPECT_EQ(get("key20"), "not found");
+}
+
+}  // namespace
+}  // namespace isotherm::db_test

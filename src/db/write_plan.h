@@ -1,0 +1,69 @@
+// WritePlan: how a WriteGroup becomes rows of a batch that take effect together.
+//
+//   a get for each check │ a get for each key with merges │ guard │ puts and erases │ a row for
+//   each
+//                                                                                     merged key
+// A key with merges has one row, whatever the group does with it: its value is made by the guard,
+// which all gets have ended before, so either all merges work or nothing is written; and the
+// journal has results. Without checks and merges there is no guard, and rows are as they came.
+//
+// A check is a key that a transaction has read, with the version that it had, 0 where it was
+// absent.
+//
+// Threads. One, until the batch was run and its replies were read. The group stays where it is.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "db/merge_functions.h"
+#include "isotherm/batch.h"
+#include "isotherm/write_group.h"
+
+namespace isotherm {
+
+class WritePlan {
+ public:
+  using Checks = std::unordered_map<std::string, uint64_t>;
+  static constexpr uint64_t most_value = 512 << 20;  // and key, as of the engine's options
+
+  // Fills the batch.
+  WritePlan(const WriteGroup& group, const Checks* checks, const MergeFunctions& functions,
+            Batch& batch);
+  WritePlan(const WritePlan&) = delete;
+  WritePlan& operator=(const WritePlan&) = delete;
+
+  // Why the guard has cancelled all; ok: it has not.
+  const DbStatus& problem() const { return problem_; }
+  Batch::Row first_write() const { return first_write_; }
+
+ private:
+  // A key with merges.
+  struct Folded {
+    std::vector<size_t> changes;  // of the group
+    Batch::Row get = 0;
+    Batch::Row row = 0;
+    DbValue value;
+  };
+
+  void find_merges();
+  void fill(Batch& batch, const Checks* checks);
+  void check(Batch& batch, Batch::Row row);
+  DbStatus look_at_checks(const Batch& batch) const;
+  DbStatus fold(const Batch& batch, Folded& folded) const;
+
+  const WriteGroup& group_;
+  const MergeFunctions& functions_;
+  std::unordered_map<std::string_view, Folded> folded_;
+  Batch::Row checks_ = 0;
+  Batch::Row first_write_ = 0;
+  DbStatus problem_;
+};
+
+// What became of a row, as a Db says it.
+DbStatus status_of(Status status);
+
+}  // namespace isotherm

@@ -1,0 +1,455 @@
+// The same random calls to a Db (isotherm/db.h) and to RocksDB itself: every answer must be equal.
+//
+//   db-oracle [seed [histories]]
+// A history has groups of one to many changes, merges, reads of one and of many keys, ranges,
+// iterators that go both ways, snapshots, transactions, flushes, checkpoints and reopens, on few
+// keys, so that many are on one. Memory is small, so runs are taken in and keys forgotten.
+// ISOTHERM_TEST_LONG=1: more histories.
+#include <rocksdb/db.h>
+#include <rocksdb/merge_operator.h>
+#include <rocksdb/options.h>
+#include <rocksdb/write_batch.h>
+#include <stdlib.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <random>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "isotherm/db.h"
+#include "isotherm/db_transaction.h"
+
+namespace {
+
+using isotherm::Db;
+using isotherm::DbStatus;
+
+[[noreturn]] void fail(const std::string& what) {
+  std::cerr << "db-oracle: " << what << "\n";
+  std::exit(1);
+}
+void expect(bool holds, const std::string& what) {
+  if (!holds) fail(what);
+}
+void expect_ok(const DbStatus& status, const std::string& what) {
+  expect(status.ok(), what + ": " + std::string(to_string(status.code())) + ": " + status.text());
+}
+void expect_ok(const rocksdb::Status& status, const std::string& what) {
+  expect(status.ok(), what + ": " + status.ToString());
+}
+
+rocksdb::Slice slice(std::string_view text) { return {text.data(), text.size()}; }
+std::string_view view(const rocksdb::Slice& text) { return {text.data(), text.size()}; }
+
+constexpr uint32_t reverse_of_both = isotherm::merge_by::first_own;
+
+// A function of our own: what is there behind the operand, backwards, cut to some bytes.
+std::string reversed(std::string_view existing, std::string_view operand) {
+  constexpr size_t most = 40;
+  std::string both = std::string(operand).append(existing).substr(0, most);
+  return {both.rbegin(), both.rend()};
+}
+
+// Operands begin with the number of the function, and are applied one by one.
+class OracleMerges final : public rocksdb::MergeOperator {
+ public:
+  const char* Name() const override { return "oracle"; }
+  bool FullMergeV2(const MergeOperationInput& in, MergeOperationOutput* out) const override {
+    bool there = in.existing_value != nullptr;
+    std::string value = there ? in.existing_value->ToString() : std::string();
+    for (const rocksdb::Slice& one : in.operand_list) {
+      value = apply(there, value, static_cast<uint8_t>(one[0]), view(one).substr(1));
+      there = true;
+    }
+    out->new_value = std::move(value);
+    return true;
+  }
+
+ private:
+  static std::string apply(bool there, const std::string& value, uint32_t function,
+                           std::string_view operand) {
+    using namespace isotherm::merge_by;
+    switch (function) {
+      case add_u64: {
+        uint64_t sum = 0;
+        uint64_t more = 0;
+        if (there) std::memcpy(&sum, value.data(), sizeof sum);
+        std::memcpy(&more, operand.data(), sizeof more);
+        sum += more;
+        return {reinterpret_cast<const char*>(&sum), sizeof sum};
+      }
+      case append:
+        return value + std::string(operand);
+      case min:
+        return there && value < operand ? value : std::string(operand);
+      case max:
+        return there && value > operand ? value : std::string(operand);
+      default:
+        return reversed(value, operand);
+    }
+  }
+};
+
+// One history on both.
+class History {
+ public:
+  History(uint64_t seed, std::string folder) : random_(seed), folder_(std::move(folder)) {
+    options_.memory = 2 << 20;
+    options_.sync = isotherm::DbSync::no;
+    options_.merges[reverse_of_both] = [](std::string_view, std::optional<std::string_view> is,
+                                          std::string_view operand, std::string& result) {
+      result = reversed(is.value_or(std::string_view()), operand);
+      return true;
+    };
+    rocks_options_.create_if_missing = true;
+    rocks_options_.merge_operator = std::make_shared<OracleMerges>();
+    keys_ = draw(3) == 0 ? 3 : 10 + draw(300);
+    largest_value_ = draw(3) == 0 ? 60'000 : 60;
+    open();
+  }
+
+  void run(int steps) {
+    for (step_ = 0; step_ < steps; ++step_) one_step();
+    reopen();
+    walk_all("at the end");
+  }
+  // Keys that memory had not, and that were read from files.
+  uint64_t file_reads() const { return file_reads_; }
+  ~History() {
+    forget_snapshots();
+    db_.reset();
+  }
+  History(const History&) = delete;
+  History& operator=(const History&) = delete;
+
+ private:
+  // The same moment of both.
+  struct Moment {
+    std::unique_ptr<const isotherm::DbSnapshot> ours;
+    const rocksdb::Snapshot* its;
+  };
+
+  uint64_t draw(uint64_t below) { return random_() % below; }
+  std::string at() const { return "step " + std::to_string(step_); }
+
+  void open() {
+    expect_ok(Db::open(options_, folder_ + "/ours", db_), "open");
+    rocksdb::DB* db = nullptr;
+    expect_ok(rocksdb::DB::Open(rocks_options_, folder_ + "/its", &db), "open");
+    rocks_.reset(db);
+  }
+  void forget_snapshots() {
+    for (Moment& one : snapshots_) rocks_->ReleaseSnapshot(one.its);
+    snapshots_.clear();
+  }
+  void reopen() {
+    forget_snapshots();
+    file_reads_ += db_->statistics().file_reads;
+    db_.reset();
+    rocks_.reset();
+    open();
+  }
+
+  // Keys of numbers begin with 'n'; one is empty, and some have zeros and the last byte there is.
+  std::string a_key() {
+    const uint64_t number = draw(5) == 0 ? 0 : draw(keys_);
+    switch (number % 7) {
+      case 0:
+        return number == 0 ? std::string() : "n" + std::to_string(number);
+      case 1:
+        return std::string("z\0", 2) + std::to_string(number);
+      case 2:
+        return "\xff\xff" + std::string(number % 3, '\xff') + std::to_string(number);
+      case 3:
+        return "n" + std::to_string(number);
+      default:
+        return "k" + std::to_string(number);
+    }
+  }
+  static bool is_number(const std::string& key) { return key.starts_with('n'); }
+  std::string a_number() {
+    const uint64_t number = random_() >> draw(64);
+    return {reinterpret_cast<const char*>(&number), sizeof number};
+  }
+  std::string a_value(const std::string& key) {
+    if (is_number(key)) return a_number();
+    std::string value(draw(5) == 0 ? draw(largest_value_) : draw(12), 'v');
+    for (size_t i = 0; i < value.size() && i < 8; ++i) value[i] = static_cast<char>(random_());
+    return value;
+  }
+
+  void add_change(isotherm::WriteGroup& ours, rocksdb::WriteBatch& its, const std::string& key) {
+    const uint64_t kind = draw(10);
+    if (kind < 5) {
+      const std::string value = a_value(key);
+      ours.put(key, value);
+      expect_ok(its.Put(slice(key), slice(value)), "Put");
+    } else if (kind < 7) {
+      ours.erase(key);
+      expect_ok(its.Delete(slice(key)), "Delete");
+    } else {
+      using namespace isotherm::merge_by;
+      constexpr uint32_t of_text[] = {append, min, max, reverse_of_both};
+      const uint32_t function = is_number(key) ? add_u64 : of_text[draw(4)];
+      const std::string operand = is_number(key) ? a_number() : a_value(key).substr(0, 30);
+      ours.merge(key, function, operand);
+      expect_ok(its.Merge(slice(key), slice(static_cast<char>(function) + operand)), "Merge");
+    }
+  }
+
+  void write() {
+    isotherm::WriteGroup ours;
+    rocksdb::WriteBatch its;
+    const uint64_t kind = draw(20);
+    const uint64_t size = kind < 12 ? 1 : kind < 19 ? 1 + draw(20) : 1 + draw(800);
+    const std::string one = a_key();
+    const bool all_on_one = draw(6) == 0;
+    for (uint64_t i = 0; i < size; ++i) add_change(ours, its, all_on_one ? one : a_key());
+    expect_ok(db_->write(ours), at() + " write");
+    expect_ok(rocks_->Write({}, &its), "Write");
+  }
+
+  void transaction() {
+    isotherm::WriteGroup ours;
+    rocksdb::WriteBatch its;
+    std::unique_ptr<isotherm::DbTransaction> mine;
+    expect_ok(db_->begin({.locks = draw(2) == 0, .snapshot = draw(2) == 0}, mine), "begin");
+    for (uint64_t i = 1 + draw(8); i != 0; --i) {
+      const std::string key = a_key();
+      std::string value;
+      const DbStatus status =
+          draw(2) == 0 ? mine->get_for_update(key, value) : mine->get(key, value);
+      expect(status.ok() || status.is_not_found(), at() + " " + status.text());
+      if (i == 3) expect_ok(mine->set_savepoint(), "savepoint");
+      if (draw(2) == 0) expect_ok(mine->put(key, value + "t"), at() + " put");
+    }
+    if (draw(2) == 0) {
+      const DbStatus status = mine->rollback_to_savepoint();
+      expect(status.ok() || status.is_not_found(), at() + " rollback");
+    }
+    mine->rollback();
+    // What is committed.
+    expect_ok(db_->begin({.locks = draw(2) == 0}, mine), "begin");
+    for (uint64_t i = 1 + draw(8); i != 0; --i) add_change(ours, its, a_key());
+    for (size_t i = 0; i < ours.size(); ++i) {
+      const isotherm::WriteGroup::Row row = ours.row(i);
+      using Kind = isotherm::WriteGroup::Kind;
+      if (row.kind == Kind::put) expect_ok(mine->put(row.key, row.value), at());
+      if (row.kind == Kind::erase) expect_ok(mine->erase(row.key), at());
+      if (row.kind == Kind::merge) expect_ok(mine->merge(row.key, row.function, row.value), at());
+    }
+    expect_ok(rocks_->Write({}, &its), "Write");
+    const std::string key(ours.row(0).key);
+    std::string seen;
+    std::string right;
+    const bool there = mine->get(key, seen).ok();
+    expect(rocks_->Get({}, slice(key), &right).ok() == there && (!there || seen == right),
+           at() + " a transaction sees its own changes");
+    expect_ok(mine->commit(), at() + " commit");
+  }
+
+  const Moment* a_moment() {
+    return snapshots_.empty() || draw(2) == 0 ? nullptr : &snapshots_[draw(snapshots_.size())];
+  }
+  static rocksdb::ReadOptions reads(const Moment* moment) {
+    rocksdb::ReadOptions how;
+    if (moment != nullptr) how.snapshot = moment->its;
+    return how;
+  }
+
+  void get() {
+    const Moment* const moment = a_moment();
+    const auto* const snapshot = moment != nullptr ? moment->ours.get() : nullptr;
+    std::vector<std::string> keys;
+    for (uint64_t i = draw(3) == 0 ? 1 + draw(30) : 1; i != 0; --i) keys.push_back(a_key());
+    const std::vector<std::string_view> views(keys.begin(), keys.end());
+    std::vector<std::string> values(1);
+    std::vector<DbStatus> statuses(1);
+    if (keys.size() == 1) {
+      statuses[0] = db_->get(keys[0], values[0], {.snapshot = snapshot});
+    } else {
+      statuses = db_->multi_get(views, values, {.snapshot = snapshot});
+    }
+    for (size_t i = 0; i < keys.size(); ++i) {
+      std::string right;
+      const rocksdb::Status status = rocks_->Get(reads(moment), slice(keys[i]), &right);
+      if (status.ok()) {
+        expect_ok(statuses[i], at() + " get " + keys[i]);
+        expect(values[i] == right, at() + " get " + keys[i] + ": " + values[i]);
+      } else {
+        expect(status.IsNotFound() && statuses[i].is_not_found(), at() + " get " + keys[i]);
+      }
+    }
+  }
+
+  void expect_same(const isotherm::DbIterator& ours, const rocksdb::Iterator& its,
+                   const std::string& what) {
+    expect_ok(ours.status(), at() + what);
+    expect_ok(its.status(), what);
+    expect(ours.valid() == its.Valid(), at() + what + ": one is valid");
+    if (!ours.valid()) return;
+    expect(ours.key() == view(its.key()),
+           at() + what + ": key " + std::string(ours.key()) + " for " + its.key().ToString());
+    expect(ours.value() == view(its.value()), at() + what + ": value of " + its.key().ToString());
+  }
+
+  void iterate() {
+    const Moment* const moment = a_moment();
+    isotherm::DbRange range;
+    if (moment != nullptr) range.snapshot = moment->ours.get();
+    rocksdb::ReadOptions how = reads(moment);
+    rocksdb::Slice lower;
+    rocksdb::Slice upper;
+    if (draw(3) == 0) range.lower = a_key();
+    if (draw(3) == 0) range.upper = a_key();
+    if (range.lower && range.upper && *range.upper < *range.lower)
+      std::swap(range.lower, range.upper);
+    if (range.lower) how.iterate_lower_bound = &(lower = slice(*range.lower));
+    if (range.upper) how.iterate_upper_bound = &(upper = slice(*range.upper));
+    std::unique_ptr<isotherm::DbIterator> ours;
+    expect_ok(db_->iterate(range, ours), at() + " iterate");
+    const std::unique_ptr<rocksdb::Iterator> its(rocks_->NewIterator(how));
+    expect(!ours->valid(), "it stands nowhere");
+    // What is written behind it is not shown.
+    if (draw(2) == 0) write();
+    for (uint64_t moves = 1 + draw(40); moves != 0; --moves) {
+      uint64_t kind = draw(12);
+      if (!ours->valid()) kind %= 4;
+      std::string what = " move " + std::to_string(kind);
+      if (kind == 0) ours->seek_to_first(), its->SeekToFirst();
+      if (kind == 1) ours->seek_to_last(), its->SeekToLast();
+      if (kind == 2 || kind == 3) {
+        const std::string key = a_key();
+        kind == 2 ? ours->seek(key) : ours->seek_for_prev(key);
+        kind == 2 ? its->Seek(slice(key)) : its->SeekForPrev(slice(key));
+        what += " " + key;
+      }
+      if (kind > 3 && kind % 2 == forwards_) ours->next(), its->Next();
+      if (kind > 3 && kind % 2 != forwards_) ours->prev(), its->Prev();
+      if (draw(10) == 0) forwards_ = 1 - forwards_;
+      expect_same(*ours, *its, what);
+    }
+  }
+
+  // Pairs of both between two keys, or with a prefix.
+  void range() {
+    const Moment* const moment = a_moment();
+    const auto* const snapshot = moment != nullptr ? moment->ours.get() : nullptr;
+    const std::string first = a_key();
+    const std::string end = draw(2) == 0 ? std::string() : a_key();
+    const size_t limit = draw(60);
+    Db::Pairs pairs;
+    expect_ok(db_->range(first, end, limit, pairs, {.snapshot = snapshot}), at() + " range");
+    const std::unique_ptr<rocksdb::Iterator> its(rocks_->NewIterator(reads(moment)));
+    size_t count = 0;
+    for (its->Seek(slice(first)); its->Valid() && count < limit; its->Next(), ++count) {
+      if (!end.empty() && view(its->key()) >= end) break;
+      expect(count < pairs.size(), at() + " range: too few");
+      expect(pairs[count].first == view(its->key()) && pairs[count].second == view(its->value()),
+             at() + " range at " + its->key().ToString());
+    }
+    expect(pairs.size() == count, at() + " range: too many");
+    constexpr std::string_view prefixes[] = {"k1", "n", "\xff", "\xff\xff", "z", "", "q"};
+    const std::string prefix(prefixes[draw(7)]);
+    std::unique_ptr<isotherm::DbIterator> ours;
+    isotherm::DbRange with;
+    with.prefix = prefix;
+    with.snapshot = snapshot;
+    expect_ok(db_->iterate(with, ours), at() + " iterate");
+    its->Seek(slice(prefix));
+    for (ours->seek_to_first(); ours->valid(); ours->next(), its->Next()) {
+      expect_same(*ours, *its, " prefix " + prefix);
+    }
+    expect(!its->Valid() || !view(its->key()).starts_with(prefix), at() + " prefix: too few");
+  }
+
+  void walk_all(const std::string& what) { walk_all(*db_, what); }
+  void walk_all(Db& db, const std::string& what) {
+    std::unique_ptr<isotherm::DbIterator> ours;
+    expect_ok(db.iterate({}, ours), what);
+    const std::unique_ptr<rocksdb::Iterator> its(rocks_->NewIterator({}));
+    ours->seek_to_first();
+    for (its->SeekToFirst(); its->Valid(); its->Next(), ours->next())
+      expect_same(*ours, *its, what);
+    expect_same(*ours, *its, what);
+  }
+
+  void checkpoint() {
+    const std::string folder = folder_ + "/checkpoint";
+    expect_ok(db_->checkpoint(folder), at() + " checkpoint");
+    std::unique_ptr<Db> other;
+    expect_ok(Db::open(options_, folder, other), at() + " open the checkpoint");
+    walk_all(*other, "checkpoint");
+    other.reset();
+    std::filesystem::remove_all(folder);
+  }
+
+  void one_step() {
+    const uint64_t kind = draw(200);
+    if (kind < 90) return write();
+    if (kind < 130) return get();
+    if (kind < 150) return iterate();
+    if (kind < 165) return range();
+    if (kind < 177) return transaction();
+    if (kind < 185) {
+      if (snapshots_.size() == 5) {
+        rocks_->ReleaseSnapshot(snapshots_.front().its);
+        snapshots_.pop_front();
+      }
+      Moment moment{nullptr, rocks_->GetSnapshot()};
+      expect_ok(db_->snapshot(moment.ours), at() + " snapshot");
+      snapshots_.push_back(std::move(moment));
+      return;
+    }
+    if (kind < 188) return expect_ok(db_->flush(), at() + " flush");
+    if (kind == 188 && draw(2) == 0) return checkpoint();
+    if (kind == 189 && draw(4) == 0) return reopen();
+    walk_all("walk");
+  }
+
+  std::mt19937_64 random_;
+  const std::string folder_;
+  isotherm::DbOptions options_;
+  rocksdb::Options rocks_options_;
+  std::unique_ptr<Db> db_;
+  std::unique_ptr<rocksdb::DB> rocks_;
+  std::deque<Moment> snapshots_;
+  uint64_t keys_ = 0;
+  uint64_t largest_value_ = 0;
+  uint64_t forwards_ = 0;
+  uint64_t file_reads_ = 0;
+  int step_ = 0;
+};
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  const bool is_long = std::getenv("ISOTHERM_TEST_LONG") != nullptr;
+  const uint64_t first = count > 1 ? std::strtoull(arguments[1], nullptr, 10) : 1;
+  const uint64_t histories =
+      count > 2 ? std::strtoull(arguments[2], nullptr, 10) : (is_long ? 200 : 4);
+  constexpr int steps = 600;
+  uint64_t file_reads = 0;
+  for (uint64_t seed = first; seed < first + histories; ++seed) {
+    std::string folder = std::filesystem::temp_directory_path() / "isotherm-oracle-XXXXXX";
+    expect(mkdtemp(folder.data()) != nullptr, "no folder");
+    std::cout << "seed " << seed << std::endl;
+    {
+      History history(seed, folder);
+      history.run(steps);
+      file_reads += history.file_reads();
+    }
+    std::filesystem::remove_all(folder);
+  }
+  std::cout << file_reads << " keys were read from files" << std::endl;
+  expect(file_reads != 0, "memory has never forgotten anything");
+  return 0;
+}
