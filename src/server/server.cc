@@ -8,6 +8,7 @@
 #include <system_error>
 #include <thread>
 
+#include "net/log.h"
 #include "server/stored_snapshot.h"
 #include "tree/tree.h"
 
@@ -61,6 +62,9 @@ Server::~Server() {
 }
 
 void Server::start(Files& files) {
+  if (Tree* const tree = engine_.tree(); tree != nullptr) {
+    tree->log_to([](const std::string& line) { net::log(net::LogLevel::warning, line); });
+  }
   if (options_.appendonly) {
     journal_ = std::make_unique<StoredJournal>(options_, state_.live, engine_, files);
     state_.journal = &journal_->journal();
