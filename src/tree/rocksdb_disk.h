@@ -1,5 +1,5 @@
-// RocksdbDisk: the file system as RocksDB is to see it, so that a disk that fails for a while is no
-// more than that. For tree/rocksdb_files.cc only.
+// RocksdbDisk, RocksdbLog: the file system as RocksDB is to see it, and where its warnings go, so
+// that a disk that fails for a while is no more than that. For tree/rocksdb_files.cc only.
 //
 // Errors. Whatever fails is told of as an error that passes, so that a thread of RocksDB's tries
 // again until it does not. As they are RocksDB takes some for the end, and others, a full disk
@@ -15,12 +15,17 @@
 // Threads. Any.
 #pragma once
 
+#include <rocksdb/env.h>
 #include <rocksdb/file_system.h>
 
 #include <atomic>
+#include <cstdarg>
+#include <cstdio>
+#include <ctime>
+#include <filesystem>
 #include <memory>
 #include <string>
-#include <string_view>
+#include <system_error>
 #include <utility>
 
 namespace isotherm {
@@ -153,6 +158,31 @@ class RocksdbDisk final : public rocksdb::FileSystemWrapper {
   }
 
   std::atomic<bool> manifest_is_doubtful_{false};
+};
+
+// RocksDB's warnings, in the file where it would write them itself: its own log ends the process
+// when the disk of this file fails, where RocksDB is built with assertions, as Debian's is.
+class RocksdbLog final : public rocksdb::Logger {
+ public:
+  explicit RocksdbLog(const std::string& path) : Logger(rocksdb::WARN_LEVEL) {
+    std::error_code ignored;
+    std::filesystem::rename(path, path + ".old", ignored);
+    file_.reset(std::fopen(path.c_str(), "we"));
+  }
+  using rocksdb::Logger::Logv;
+  void Logv(const char* format, va_list arguments) override {
+    char line[1024];
+    std::vsnprintf(line, sizeof line, format, arguments);
+    if (file_ == nullptr) return;
+    std::fprintf(file_.get(), "%lld %s\n", static_cast<long long>(std::time(nullptr)), line);
+    std::fflush(file_.get());
+  }
+
+ private:
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+  std::unique_ptr<std::FILE, Close> file_;
 };
 
 }  // namespace isotherm

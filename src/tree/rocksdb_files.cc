@@ -11,10 +11,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstdarg>
-#include <cstdio>
 #include <cstring>
-#include <ctime>
 #include <filesystem>
 #include <system_error>
 #include <thread>
@@ -56,31 +53,6 @@ class ExpiryFilter final : public rocksdb::CompactionFilter {
   const std::function<int64_t()> now_ms_;
 };
 
-// RocksDB's warnings, in the file where it would write them itself: its own ends the process, where
-// it is built with assertions as Debian's is, when the disk of this file fails.
-class WarningLog final : public rocksdb::Logger {
- public:
-  explicit WarningLog(const std::string& path) : Logger(rocksdb::WARN_LEVEL) {
-    std::error_code ignored;
-    std::filesystem::rename(path, path + ".old", ignored);
-    file_.reset(std::fopen(path.c_str(), "we"));
-  }
-  using rocksdb::Logger::Logv;
-  void Logv(const char* format, va_list arguments) override {
-    char line[1024];
-    std::vsnprintf(line, sizeof line, format, arguments);
-    if (file_ == nullptr) return;
-    std::fprintf(file_.get(), "%lld %s\n", static_cast<long long>(std::time(nullptr)), line);
-    std::fflush(file_.get());
-  }
-
- private:
-  struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
-  std::unique_ptr<std::FILE, Close> file_;
-};
-
 class RocksdbFiles final : public TreeFiles {
  public:
   RocksdbFiles(std::string folder, const std::string& options, uint64_t cache_bytes,
@@ -100,7 +72,7 @@ class RocksdbFiles final : public TreeFiles {
     check(rocksdb::GetOptionsFromString(rocksdb::ConfigOptions(), options_, options, &its));
     options_ = its;
     make_incoming();
-    options_.info_log = std::make_shared<WarningLog>(folder_ + "/LOG");
+    options_.info_log = std::make_shared<RocksdbLog>(folder_ + "/LOG");
     rocksdb::DB* db = nullptr;
     check(rocksdb::DB::Open(options_, folder_, &db));
     db_.reset(db);

@@ -21,7 +21,8 @@ import recorded_files
 import servers
 from test_crashes import end_at_once, flags
 
-FAULTS = int(os.environ.get("ISOTHERM_FAULTS", "6"))
+LONGEST_SECONDS = 120  # that anything is waited for
+FAULTS = int(os.environ.get("ISOTHERM_FAULTS", "4"))
 
 pytestmark = pytest.mark.skipif(not os.path.exists(recorded_files.LIBRARY),
                                 reason="no library that has calls fail")
@@ -35,7 +36,7 @@ class Setting(threading.Thread):
     def __init__(self, number, port):
         super().__init__()
         self.number = number
-        self.client = redis.Redis(port=port, socket_timeout=servers.START_SECONDS)
+        self.client = redis.Redis(port=port, socket_timeout=LONGEST_SECONDS)
         self.draw = random.Random(number)
         self.sent = {}
         self.answered = {}
@@ -110,8 +111,15 @@ class Failing:
         if not self.is_durable:
             return
         with servers.Isotherm(*flags(self.data)) as server:
+            its = redis.Redis(port=server.resp_port)
             for client in self.clients:
-                client.look(redis.Redis(port=server.resp_port), client.sent, may_fail=False)
+                client.look(its, client.sent, may_fail=False)
+            # And it takes in what is new, whatever the one before has left behind.
+            its.set("later", 1)
+            its.bgrewriteaof()
+            await_until(lambda: not its.info("persistence")["aof_rewrite_in_progress"])
+            its = its.info("persistence")
+            assert its["tree_last_write_status"] == "ok" and its["tree_runs_taken_in"] > 0, its
 
     def heal(self):
         self.faults.clear()
@@ -123,6 +131,14 @@ class Failing:
         except redis.ResponseError as error:
             assert str(error).startswith("MISCONF"), error
             return False
+
+    def cannot_read(self, *words):
+        try:
+            self.admin.execute_command(*words)
+        except redis.ResponseError as error:
+            assert re.match("MISCONF .*reading the files of the tree", str(error)), error
+            return True
+        return False
 
     def last_segment(self):
         names = re.findall(r"appendonly\.aof\.(\d+)\b", " ".join(os.listdir(self.data)))
@@ -144,15 +160,31 @@ def test_any_call_that_fails_loses_nothing(folder):
     draw = random.Random(FAULTS)
     with Failing(folder) as failing:
         for _ in range(FAULTS):
-            within = draw.choice(["/tree/", "/appendonly", ""])
+            within = draw.choice(["/tree/", "/tree/MANIFEST", "/appendonly", ""])
             error = draw.choice([errno.EIO, errno.ENOSPC])
             number = draw.choice([1, 3, 1_000_000])
             failing.faults.set(draw.randrange(40), number, error, within)
             failing.met(min(number, 10))
             failing.heal()
-        failing.faults.set(0, 20, errno.EIO, "/tree/", reads=True)
-        failing.met(20)
+
+
+# Whether what it was to say is there nobody knows; the files that it names have to be.
+def test_a_start_finds_the_files_of_a_manifest_that_could_not_be_synced(folder):
+    with Failing(folder) as failing:
+        failing.faults.set(3, 1 << 40, errno.EIO, "/tree/MANIFEST")
+        failing.met(1)
+
+
+# No answer rather than one that lacks what cannot be read.
+def test_files_that_cannot_be_read_are_told_of(folder):
+    with Failing(folder) as failing:
+        await_until(lambda: all(len(client.answered) > 150 for client in failing.clients))
+        failing.faults.set(0, 1 << 40, errno.EIO, "/tree/", reads=True)
+        for words in (["KEYS", "*"], ["DBSIZE"], ["SCAN", "0", "COUNT", "1000"],
+                      ["MGET", *[f"0:{i}" for i in range(Setting.KEYS)]]):
+            await_until(lambda: failing.cannot_read(*words))
         failing.heal()
+        assert failing.admin.dbsize() >= 300
 
 
 # Without a journal, too, where what is in memory is all that there is.
@@ -164,7 +196,7 @@ def test_writes_are_refused_while_the_disk_of_the_tree_is_full(folder, appendonl
         await_until(lambda: all(client.refused for client in failing.clients))
         with pytest.raises(redis.ResponseError, match="MISCONF .*tree.*No space left"):
             failing.admin.set("key", "value")
-        assert failing.admin.get("0:0") is not None
+        assert failing.admin.get(next(iter(failing.clients[0].answered))) is not None
         assert failing.admin.info("persistence")["tree_last_write_status"] == "err"
         assert "No space left" in failing.server.output()
         failing.met(3)
@@ -177,7 +209,7 @@ def test_writes_are_refused_while_the_disk_of_the_tree_is_full(folder, appendonl
 
 
 def await_until(condition):
-    deadline = time.monotonic() + servers.START_SECONDS
+    deadline = time.monotonic() + LONGEST_SECONDS
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.005)

@@ -98,10 +98,10 @@ class Told(threading.Thread):
         most = max((count for at, count in self.sent if at <= position), default=0)
         return least, max(least, most)
 
-    def after(self, count):
-        """What the first commands have made."""
+    def made_by(self, commands):
+        """What these have made."""
         model = dict(self.first)
-        for changes in self.commands[:count]:
+        for changes in commands:
             if changes is None:
                 model.clear()
             model.update(changes or {})
@@ -129,25 +129,52 @@ class Told(threading.Thread):
                 assert "MISCONF" in str(error)
         return there
 
-    def check(self, client, position, least=None):
-        """Nothing that was answered is lost, and nothing is there that was not so at some time. How
-        many of the commands are there."""
-        required, most = self.bounds(position)
+    def check(self, client, position):
+        """Nothing that was answered is lost, and nothing is there that was not so at some time. Which
+        of the commands are there."""
+        least, most = self.bounds(position)
+        there, names = self.look(client, most)
+        for commands in self.possible(least, most):
+            model = self.made_by(commands)
+            if all(model.get(name) == there.get(name) for name in names):
+                return commands
+        raise AssertionError(self.difference(there, least, most))
+
+    def check_keys(self, client, position):
+        """Every key is as it was at some time."""
+        there, names = self.look(client, self.bounds(position)[1])
+        for name in names:
+            was = {changes.get(name) for changes in filter(None, self.commands)}
+            assert there.get(name) in was | {None, self.first.get(name)}, name
+
+    def look(self, client, most):
+        """What is there, and of which keys that is known."""
         try:
             there = self.content(client)
-            names = self.first.keys() | set().union(*filter(None, self.commands[:most]), there)
+            return there, self.first.keys() | set().union(*filter(None, self.commands[:most]), there)
         except redis.ResponseError as error:
             assert "MISCONF" in str(error)
             there = self.readable(client)
-            names = there
-        for count in range(required if least is None else least, most + 1):
-            model = self.after(count)
-            if all(model.get(name) == there.get(name) for name in names):
-                return count
-        raise AssertionError(self.difference(there, required, most))
+            return there, there.keys()
+
+    def possible(self, least, most):
+        """Those that were answered, and some of the pipeline that was under way. A command that waits
+        for what files have does not keep back those behind it but on its own keys."""
+        under_way = self.commands[least:most]
+        for mask in range((1 << len(under_way)) - 1, -1, -1):
+            some = [changes for i, changes in enumerate(under_way) if mask >> i & 1]
+            left = [(i, changes) for i, changes in enumerate(under_way) if not mask >> i & 1]
+            if not any(mask >> j & 1 and depends(under_way[j], changes)
+                       for i, changes in left for j in range(i + 1, len(under_way))):
+                yield self.commands[:least] + some
 
     def difference(self, there, least, most):
-        wanted = self.after(least)
+        wanted = self.made_by(self.commands[:least])
         wrong = [f"{key}: {str(wanted.get(key))[:20]}, not {str(there.get(key))[:20]}"
                  for key in sorted(wanted.keys() | there.keys()) if wanted.get(key) != there.get(key)]
         return f"database {self.database}, commands {least} to {most}: {wrong}"
+
+
+def depends(later, earlier):
+    """Whether two commands keep their order: None is one that flushes."""
+    return later is None or earlier is None or bool(later.keys() & earlier.keys())

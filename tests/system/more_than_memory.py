@@ -7,7 +7,7 @@ them a database is filled and flushed, again and again. Resident memory stays wi
 200 MB, and is in the second half of the time what it was in the first. At the end, and once more when the
 server has started anew, every key is as its client knows it.
 
-    more_than_memory.py [--server BINARY] [--maxmemory 8mb] [--times 10] [--rounds N | --minutes N]
+    more_than_memory.py [--server BINARY] [--maxmemory 3mb] [--times 10] [--rounds N | --minutes N]
 
 Exit status 0: all of that; 1: not; 2: the test could not run.
 """
@@ -19,6 +19,7 @@ import sys
 import tempfile
 import threading
 import time
+import zlib
 
 from server_process import (Client, Failure, PeakMemory, ServerProcess, encode, parse_size,
                             resident_bytes, status_of)
@@ -30,9 +31,13 @@ LARGE = 1_000_000
 AT_ONCE = 100
 
 
+NOISE = random.Random(0).randbytes(2 * LARGE)  # which does not get smaller in files
+
+
 def value_of(key, version, size):
     text = b"%s=%d;" % (key, version)
-    return (text * (size // len(text) + 1))[:size]
+    at = zlib.crc32(text) % LARGE
+    return text + NOISE[at : at + size - len(text)]
 
 
 class Owner:
@@ -44,6 +49,7 @@ class Owner:
         self.random = random.Random(seed)
         self.versions = [0] * keys
         self.counted = 0
+        self.pipelines = 0
         self.failure = None
         self.stops = False
         self.thread = None
@@ -112,6 +118,7 @@ class Owner:
             if kind == "count" and not isinstance(reply, int):
                 raise Failure(f"INCR: {reply}")
         sender.join()
+        self.pipelines += 1
 
     def check(self, client):
         for first in range(0, len(self.versions), AT_ONCE):
@@ -137,12 +144,17 @@ def check_all(port, owners):
 
 
 def fill_and_flush(port, owners):
-    """Until they have ended; how often."""
+    """Now and then, until they have ended; how often."""
     client = Client(port)
     client.command("SELECT", 1)
     flushes = 0
+    last = 0
     while any(owner.thread.is_alive() for owner in owners):
-        for first in range(0, 2000, AT_ONCE):
+        if sum(owner.pipelines for owner in owners) < last + 5:
+            time.sleep(0.01)
+            continue
+        last = sum(owner.pipelines for owner in owners)
+        for first in range(0, 500, AT_ONCE):
             client.send(b"".join(encode("SET", b"f%d" % i, value_of(b"f", i, SIZE))
                                  for i in range(first, first + AT_ONCE)))
             for _ in range(AT_ONCE):
@@ -234,9 +246,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--server", default="build/release/isotherm-server")
-    parser.add_argument("--maxmemory", default="8mb")
+    parser.add_argument("--maxmemory", default="3mb")
     parser.add_argument("--times", type=float, default=10, help="as much data as memory")
-    parser.add_argument("--rounds", type=int, default=100, help="pipelines of a client, twice")
+    parser.add_argument("--rounds", type=int, default=10, help="pipelines of a client, twice")
     parser.add_argument("--minutes", type=float, help="instead of rounds, twice")
     parser.add_argument("--seed", type=int, default=1)
     return status_of(run, parser.parse_args())

@@ -8,6 +8,7 @@
 #include "net/resp/handlers.h"
 #include "net/resp/transaction.h"
 #include "net/text.h"
+#include "tree/tree.h"
 
 namespace isotherm::net {
 namespace {
