@@ -76,7 +76,8 @@ uint64_t walk_host(const LineIndex* index, uint64_t count, Shower& show, uint64_
   return bound;
 }
 
-// In the order of the keys, and over all, also those that memory has not.
+// In the order of the keys, and over all, also those that memory has not. Where these cannot be
+// read there is no answer rather than a short one.
 void walk_tree(EngineState& engine, uint32_t database, uint64_t count, ItemVisitor& visitor,
                Reply& reply, uint64_t cursor) {
   const auto show = [&](std::string_view key, uint64_t value_bytes, int64_t expiry) {
@@ -85,9 +86,9 @@ void walk_tree(EngineState& engine, uint32_t database, uint64_t count, ItemVisit
         bytes <= size_classes::largest ? size_classes::class_of(bytes) : size_classes::count;
     visitor.visit({key, ValueType::string, value_bytes, expiry, number});
   };
-  cursor = engine.tree->walk(database, cursor, count, engine.clock.now_ms(), show);
+  const bool worked = engine.tree->walk(database, cursor, count, engine.clock.now_ms(), show);
   reply.number = static_cast<int64_t>(cursor);
-  reply.status.store(Status::ok, std::memory_order_release);
+  reply.status.store(worked ? Status::ok : Status::not_saved, std::memory_order_release);
 }
 
 }  // namespace

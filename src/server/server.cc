@@ -62,6 +62,9 @@ Server::~Server() {
 }
 
 void Server::start(Files& files) {
+  if (Tree* const tree = engine_.tree(); tree != nullptr) {
+    tree->log_to([](const std::string& line) { net::log(net::LogLevel::warning, line); });
+  }
   if (options_.appendonly) {
     open_journal(files);
   } else if (Tree* const tree = engine_.tree(); tree != nullptr) {

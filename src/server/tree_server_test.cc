@@ -108,6 +108,21 @@ TEST_F(TreeServerTest, AFlushIsKnownToTheNextServer) {
   expect({"DBSIZE"}, ":1\r\n");
 }
 
+// RocksDB leaves out what it cannot read of its own log, and says nothing.
+TEST_F(TreeServerTest, AFlushIsInNoLogOfTheFiles) {
+  expect({"SET", "a", "1"}, "+OK\r\n");
+  ASSERT_TRUE(server_->engine().tree()->flush());
+  expect({"FLUSHALL"}, "+OK\r\n");
+  ASSERT_TRUE(server_->engine().tree()->flush());
+  crash();
+  for (const auto& one : std::filesystem::directory_iterator(options_.store.tree)) {
+    if (one.path().extension() == ".log") std::filesystem::resize_file(one.path(), 0);
+  }
+  start();
+  expect({"DBSIZE"}, ":0\r\n");
+  expect({"GET", "a"}, "$-1\r\n");
+}
+
 TEST_F(TreeServerTest, TheJournalIsCutBehindWhatTheFilesHave) {
   const std::string value(100'000, 'v');
   for (int i = 0; i < 4; ++i) {

@@ -65,7 +65,6 @@ struct TreeOptions {
   uint32_t readers = 4;
   uint64_t most_loaded = 4 << 20;  // bytes that were read and wait for their rows
   int64_t pause_ms = 100;
-  std::function<void(const std::string& line)> log;
   std::function<void(int64_t bytes)> count;  // so many more, or fewer, bytes are taken
 };
 
@@ -115,9 +114,9 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   Answer look(uint32_t database, std::string_view key, int64_t now_ms, bool may_wait,
               Stored& stored) override;
   bool is_as_seen(const Seen& seen) const override;
-  uint64_t walk(uint32_t database, uint64_t cursor, uint64_t count, int64_t now_ms,
-                const Show& show) override;
-  // All keys of a database, by looking at each.
+  bool walk(uint32_t database, uint64_t& cursor, uint64_t count, int64_t now_ms,
+            const Show& show) override;
+  // All keys of a database, by looking at each; as many as can be read.
   uint64_t count(uint32_t database, int64_t now_ms);
 
   // Takes in all that was changed so far; false: it fails.
@@ -131,6 +130,10 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   std::string checkpoint(const std::string& folder, const StandStill& stand_still);
   // Empty where it is as it should be.
   std::string error() const;
+  // The last that there was.
+  std::string last_error() const;
+  // Who is told when files fail, and when they work again.
+  void log_to(std::function<void(const std::string& line)> to);
   TreeStats stats();
 
  private:
@@ -162,10 +165,11 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   void end_checkpoint(Checkpoint& one, std::string problem);
   void let_go(uint64_t moment);
   void note_error(const std::string& problem);
+  void log(const std::string& line) const;
   void tell_room();
   void count_memory(bool asks_files);
 
-  void step(uint32_t database, std::string& from, uint64_t count, int64_t now_ms, const Show& show);
+  bool step(uint32_t database, std::string& from, uint64_t count, int64_t now_ms, const Show& show);
 
   const std::unique_ptr<TreeFiles> files_;
   const TreeOptions options_;
@@ -197,6 +201,8 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   std::vector<Waiter*> waiters_;
   std::vector<Checkpoint*> checkpoints_;
   std::string error_;
+  std::string last_error_;
+  std::function<void(const std::string& line)> log_to_;
   std::atomic<bool> failing_{false};
   bool stops_ = false;
   uint64_t wanted_flushes_ = 0;

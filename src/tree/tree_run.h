@@ -67,6 +67,8 @@ class TreeRun {
 
   // The journal's records before this segment are of changes in older runs.
   JournalSegment begins_with;
+  // Of a sealed run, for who takes it in: all that it has is on disk in the journal.
+  bool in_journal = false;
   // Databases of which nothing that is older than this run is left.
   std::set<uint32_t> flushed;
 

@@ -89,10 +89,11 @@ class TreeTest : public ::testing::Test {
   std::string all_keys(uint64_t count) {
     std::string keys;
     uint64_t cursor = 0;
+    const Backing::Show show = [&](std::string_view key, uint64_t, int64_t) {
+      keys.append(key) += ' ';
+    };
     do {
-      cursor = tree_->walk(0, cursor, count, now_ms_, [&](std::string_view key, uint64_t, int64_t) {
-        keys.append(key) += ' ';
-      });
+      if (!tree_->walk(0, cursor, count, now_ms_, show)) return "(failed)";
     } while (cursor != 0);
     return keys;
   }

@@ -26,8 +26,9 @@ std::string first_key(uint32_t database) {
 }  // namespace
 
 // What runs have, newest first, and what the files have. Where a source has more than was taken,
-// what is behind its last key is left to the next step. `from` becomes where that begins.
-void Tree::step(uint32_t database, std::string& from, uint64_t count, int64_t now_ms,
+// what is behind its last key is left to the next step. `from` becomes where that begins. False:
+// files cannot be read.
+bool Tree::step(uint32_t database, std::string& from, uint64_t count, int64_t now_ms,
                 const Show& show_one) {
   const std::string end = first_key(database + 1);
   std::string bound = end;
@@ -63,7 +64,10 @@ void Tree::step(uint32_t database, std::string& from, uint64_t count, int64_t no
   };
   if (left != 0) {
     const std::string problem = files_->walk(from, bound, visit);
-    if (!problem.empty() && options_.log) options_.log(problem);
+    if (!problem.empty()) {
+      log(problem);
+      return false;
+    }
   }
   uint64_t shown = 0;
   for (const auto& [key, one] : all) {
@@ -77,10 +81,11 @@ void Tree::step(uint32_t database, std::string& from, uint64_t count, int64_t no
     ++shown;
   }
   from = bound == end ? std::string() : std::move(bound);
+  return true;
 }
 
-uint64_t Tree::walk(uint32_t database, uint64_t cursor, uint64_t count, int64_t now_ms,
-                    const Show& show_one) {
+bool Tree::walk(uint32_t database, uint64_t& cursor, uint64_t count, int64_t now_ms,
+                const Show& show_one) {
   std::string from = first_key(database);
   if (cursor != 0) {
     const std::lock_guard guard(cursors_mutex_);
@@ -88,26 +93,27 @@ uint64_t Tree::walk(uint32_t database, uint64_t cursor, uint64_t count, int64_t 
     if (at != cursors_.end() && at->second.starts_with(from)) from = at->second;
     if (at != cursors_.end()) cursors_.erase(at);
   }
-  step(database, from, count, now_ms, show_one);
-  if (from.empty()) return 0;
+  const bool worked = step(database, from, count, now_ms, show_one);
+  cursor = 0;
+  if (!worked || from.empty()) return worked;
   const std::lock_guard guard(cursors_mutex_);
-  const uint64_t next = next_cursor_++;
-  cursors_.emplace(next, std::move(from));
-  cursor_order_.push_back(next);
+  cursor = next_cursor_++;
+  cursors_.emplace(cursor, std::move(from));
+  cursor_order_.push_back(cursor);
   while (cursor_order_.size() > most_cursors) {
     cursors_.erase(cursor_order_.front());
     cursor_order_.pop_front();
   }
-  return next;
+  return true;
 }
 
 uint64_t Tree::count(uint32_t database, int64_t now_ms) {
   constexpr uint64_t at_once = 4096;
   uint64_t keys = 0;
   std::string from = first_key(database);
-  do {
-    step(database, from, at_once, now_ms, [&](std::string_view, uint64_t, int64_t) { ++keys; });
-  } while (!from.empty());
+  const Show add = [&](std::string_view, uint64_t, int64_t) { ++keys; };
+  while (step(database, from, at_once, now_ms, add) && !from.empty()) {
+  }
   return keys;
 }
 

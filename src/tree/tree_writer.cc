@@ -154,9 +154,11 @@ std::string Tree::take_in(const std::shared_ptr<TreeRun>& run) {
     const std::lock_guard guard(mutex_);
     meta = meta_;
   }
-  if (journal != nullptr) {
+  // Once for each run, however often its files fail.
+  if (journal != nullptr && !run->in_journal) {
     JournalSegment begun;
     if (const int result = journal->begin_segment(begun); result < 0) return journal_error(result);
+    run->in_journal = true;
     const AllShards guard(shard_locks_);
     segment_ = begun;
   }
@@ -215,17 +217,37 @@ void Tree::note_error(const std::string& problem) {
   std::string line;
   {
     const std::lock_guard guard(mutex_);
-    if (problem == error_) return;
-    line = problem.empty() ? "the tree can be written again" : problem;
+    const bool is_news = problem.empty() != error_.empty();
+    if (is_news) line = problem.empty() ? "the tree can be written again" : problem;
     error_ = problem;
+    if (!problem.empty()) last_error_ = problem;
     failing_.store(!problem.empty(), std::memory_order_relaxed);
   }
-  if (options_.log) options_.log(line);
+  if (!line.empty()) log(line);
+}
+
+void Tree::log(const std::string& line) const {
+  std::function<void(const std::string&)> to;
+  {
+    const std::lock_guard guard(mutex_);
+    to = log_to_;
+  }
+  if (to) to(line);
+}
+
+void Tree::log_to(std::function<void(const std::string& line)> to) {
+  const std::lock_guard guard(mutex_);
+  log_to_ = std::move(to);
 }
 
 std::string Tree::error() const {
   const std::lock_guard guard(mutex_);
   return error_;
+}
+
+std::string Tree::last_error() const {
+  const std::lock_guard guard(mutex_);
+  return last_error_;
 }
 
 bool Tree::flush() {

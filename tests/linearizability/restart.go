@@ -45,10 +45,14 @@ func freePort() (int, error) {
 	return listener.Addr().(*net.TCPAddr).Port, nil
 }
 
+// newKillable takes DIR in the command for the folder of the history.
 func newKillable(command []string, folder string) (*killable, error) {
 	port, err := freePort()
 	if err != nil {
 		return nil, err
+	}
+	for i := range command {
+		command[i] = strings.ReplaceAll(command[i], "DIR", folder)
 	}
 	command = append(command, "--port", fmt.Sprint(port), "--memcached-port", "off", "--threads", "2",
 		"--appendonly", "yes", "--appendfsync", "always", "--dir", folder)
@@ -88,6 +92,23 @@ func (k *killable) kill() {
 	}
 }
 
+// rewrite has the journal written anew, again and again, until the server is killed: of a store with a
+// tree that moves all that was changed into its files.
+func (k *killable) rewrite() {
+	conn, err := net.Dial("tcp", k.address)
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	replies := bufio.NewReader(conn)
+	for err == nil {
+		if _, err = conn.Write([]byte("BGREWRITEAOF\r\n")); err == nil {
+			_, err = replies.ReadString('\n')
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
 // runRestarting makes a history with a kill in each burst but the last, which only looks.
 func (p plan) runRestarting(k *killable, random *rand.Rand) ([]porcupine.Operation, error) {
 	if err := k.start(); err != nil {
@@ -100,6 +121,7 @@ func (p plan) runRestarting(k *killable, random *rand.Rand) ([]porcupine.Operati
 	}
 	for burst := 0; burst < p.profile.bursts; burst++ {
 		process := k.process.Process
+		go k.rewrite()
 		time.AfterFunc(time.Duration(20+random.Intn(60))*time.Millisecond, func() { process.Kill() })
 		err := together(participants, func(s *participant) error { return s.burst(burst) })
 		if !isCutOff(err) {

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Linearizability of a server with a journal that is killed and started again during each history:
+# Linearizability of a server with a journal that is killed and started again during each history, also
+# of one whose items are in the files of a tree:
 # run_restart.sh [server-binary] [histories]
 # Of a server that breaks rules on demand (its name ends in broken) replies come before what they show
 # is on disk, or even written, and that must be caught.
@@ -29,5 +30,9 @@ case "$server" in
     echo "a server that answers before it writes passed" >&2
     exit 1
     ;;
-  *) "$scratch/linearizability" -restart "$server" -histories "$histories" ;;
+  *)
+    "$scratch/linearizability" -restart "$server" -histories "$histories"
+    "$scratch/linearizability" -restart "$server --tree DIR/tree --maxmemory 1mb" \
+      -histories "$(((histories + 1) / 2))"
+    ;;
 esac

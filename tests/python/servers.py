@@ -35,12 +35,12 @@ class Server:
     memcached_port = None
     stopped = False
 
-    def __init__(self, command):
+    def __init__(self, command, env=None):
         self.folder = tempfile.mkdtemp(prefix="isotherm-test-")
         self.log = os.path.join(self.folder, "log")
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT,
-                                            cwd=self.folder)
+                                            cwd=self.folder, env=env)
 
     def __enter__(self):
         return self
@@ -61,8 +61,11 @@ class Server:
         while not ready():
             if self.process.poll() is not None or time.monotonic() > deadline:
                 output = self.output()
+                ended = self.process.poll()
                 self.process.kill()
-                raise RuntimeError(f"{self.process.args[0]} did not start:\n{output}")
+                shutil.rmtree(self.folder, ignore_errors=True)
+                raise RuntimeError(f"{self.process.args[0]} did not start, ended with {ended}:\n"
+                                   + output)
             time.sleep(0.02)
 
     def resident_bytes(self):
@@ -100,9 +103,9 @@ def answers(port, request):
 
 
 class Isotherm(Server):
-    def __init__(self, *flags, binary=None):
+    def __init__(self, *flags, binary=None, env=None):
         program = os.path.abspath(binary or isotherm_binary())
-        super().__init__([program, "--port", "0", "--memcached-port", "0", *flags])
+        super().__init__([program, "--port", "0", "--memcached-port", "0", *flags], env)
         self.await_ready(self._listening)
 
     def _listening(self):

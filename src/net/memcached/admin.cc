@@ -55,6 +55,9 @@ class Cachedump final : public Walk {
     output.append("END\r\n");
     return true;
   }
+  void failed(Output& output) override {
+    output.append("SERVER_ERROR the files of the tree cannot be read\r\n");
+  }
 
  private:
   static constexpr size_t most_bytes = 2 << 20;

@@ -34,7 +34,8 @@ bool write_error_of(Status status, RespWriter& writer) {
       writer.error("TRYAGAIN a queue of the store is full for the moment");
       return true;
     case Status::not_saved:
-      writer.error("MISCONF Errors writing to the AOF file");
+      // Of those that could not be written protocol.cc tells.
+      writer.error("MISCONF Errors reading the files of the tree");
       return true;
     case Status::pending:
     case Status::invalid:

@@ -65,6 +65,9 @@ class KeyWalk : public Walk {
  protected:
   KeyWalk(int version, uint64_t cursor) : Walk(cursor), version_(version) {}
 
+  void failed(Output& output) override {
+    RespWriter(output, version_).error("MISCONF Errors reading the files of the tree");
+  }
   void add(std::string_view key) { keys_.emplace_back(key); }
   // Turns the keys of the last step into text.
   void write_step(Output& output) {

@@ -192,7 +192,7 @@ class RespProtocol final : public Protocol {
   static void write(const Answer& answer, const AnswerSource& source, Turn& turn, Output& output) {
     RespWriter writer(output, answer.version);
     if (source.batch.unsaved() && is_unsaved(answer, source.batch)) [[unlikely]] {
-      writer.error(misconf(turn.server.journal->last_error()));
+      writer.error(misconf(turn.server));
     } else {
       answer.encode(answer, source, writer);
     }

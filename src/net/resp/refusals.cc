@@ -8,6 +8,7 @@
 #include "net/resp/handlers.h"
 #include "net/resp/transaction.h"
 #include "net/text.h"
+#include "tree/tree.h"
 
 namespace isotherm::net {
 namespace {
@@ -60,7 +61,7 @@ std::string refusal(const Command& command, size_t words, const Session& session
   if (queues(session) && takes_memory && is_full(server.engine)) return std::string(over_maxmemory);
   const int error = journal_error(server);
   const bool shows = has(command, session, command_flag::write) || handler == handlers::ping;
-  return error != 0 && shows ? misconf(error) : std::string();
+  return error != 0 && shows ? misconf(server) : std::string();
 }
 
 std::string unknown_command(Arguments words) {
@@ -86,8 +87,12 @@ std::string wrong_arity(const Command& command) {
   return "ERR wrong number of arguments for '" + std::string(command.name) + "' command";
 }
 
-std::string misconf(int error) {
-  return "MISCONF Errors writing to the AOF file: " + std::generic_category().message(error);
+std::string misconf(const ServerState& server) {
+  const int error = server.journal != nullptr ? server.journal->last_error() : 0;
+  if (error != 0 || server.engine.tree() == nullptr) {
+    return "MISCONF Errors writing to the AOF file: " + std::generic_category().message(error);
+  }
+  return "MISCONF Errors with the files of the tree: " + server.engine.tree()->last_error();
 }
 
 std::string aborted_by(std::string_view reason) {

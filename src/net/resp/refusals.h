@@ -30,8 +30,8 @@ int journal_error(const ServerState& server);
 std::string unknown_command(Arguments words);
 std::string unknown_subcommand(const Command& container, std::string_view name);
 std::string wrong_arity(const Command& command);
-// For this errno.
-std::string misconf(int error);
+// Of a row that could not be made safe: the journal's error, or the tree's.
+std::string misconf(const ServerState& server);
 // EXEC's, where it is refused for `reason`.
 std::string aborted_by(std::string_view reason);
 
