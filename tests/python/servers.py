@@ -33,6 +33,7 @@ class Server:
 
     resp_port = None
     memcached_port = None
+    udp_port = None
     stopped = False
 
     def __init__(self, command):
@@ -102,6 +103,7 @@ def answers(port, request):
 class Isotherm(Server):
     def __init__(self, *flags, binary=None):
         program = os.path.abspath(binary or isotherm_binary())
+        self.has_udp = "--memcached-udp-port" in flags
         super().__init__([program, "--port", "0", "--memcached-port", "0", *flags])
         self.await_ready(self._listening)
 
@@ -109,10 +111,12 @@ class Isotherm(Server):
         output = self.output()
         resp = re.search(r"listening resp 127\.0\.0\.1:(\d+)", output)
         memcached = re.search(r"listening memcached 127\.0\.0\.1:(\d+)", output)
-        if not resp or not memcached:
+        udp = re.search(r"listening memcached udp 127\.0\.0\.1:(\d+)", output)
+        if not resp or not memcached or (self.has_udp and not udp):
             return False
         self.resp_port = int(resp[1])
         self.memcached_port = int(memcached[1])
+        self.udp_port = int(udp[1]) if udp else None
         return True
 
 
@@ -127,9 +131,9 @@ class Redis(Server):
 class Memcached(Server):
     def __init__(self, binary="memcached"):
         # Without its background threads: while one of them holds an item, decr does not pad it.
-        self.memcached_port = free_port()
+        self.memcached_port = self.udp_port = free_port()
         user = ["-u", "nobody"] if os.getuid() == 0 else []
         super().__init__([binary, *user, "-l", "127.0.0.1", "-p", str(self.memcached_port),
-                          "-U", "0", "-m", "256", "-t", "1",
+                          "-U", str(self.udp_port), "-m", "256", "-t", "1",
                           "-o", "no_lru_maintainer,no_lru_crawler,hash_algorithm=murmur3"])
         self.await_ready(lambda: answers(self.memcached_port, b"version\r\n"))
