@@ -23,9 +23,17 @@ def isotherm_binary():
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """One that is free for TCP and for UDP."""
+    while True:
+        with (socket.socket() as tcp,
+              socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp):
+            tcp.bind(("127.0.0.1", 0))
+            port = tcp.getsockname()[1]
+            try:
+                udp.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
 
 
 class Server:
