@@ -14,7 +14,7 @@
 #include <cstdint>
 
 #include "base/counter.h"
-#include "items/item_store.h"
+#include "items/location.h"
 #include "items/size_classes.h"
 #include "net/command_counts.h"
 
@@ -41,9 +41,13 @@ struct MemcachedCounters {
   Counter total_items, store_too_large, store_no_memory;
   alignas(64) std::array<SlabCounters, slabs> by_slab;
 
+  // Without a branch: none has kind and class 0, an item in a chunk the kind 1, a large one the
+  // kind 2 and no class.
   SlabCounters& slab_of(Location location) {
-    const bool known = location != location::none;
-    return by_slab[known ? ItemStore::class_number(location) + 1 : 0];
+    static_assert(static_cast<int>(location::Kind::item) == 1 &&
+                  static_cast<int>(location::Kind::large) == 2);
+    const auto kind = static_cast<size_t>(location::kind(location));
+    return by_slab[location::size_class(location) + (kind & 1) + (kind >> 1) * (slabs - 1)];
   }
 };
 

@@ -47,6 +47,7 @@ void count_misses(bool touches, uint64_t rows, uint64_t hits, MemcachedCounters&
                                           size_t full_output) {
   const bool with_version = answer.verb == gets || answer.verb == gats;
   const bool touches = answer.verb == gat || answer.verb == gats;
+  const auto counted = touches ? &SlabCounters::touch_hits : &SlabCounters::get_hits;
   const std::string_view* keys = batch.columns().key;
   uint64_t hits = 0;
   bool failed = false;
@@ -57,8 +58,7 @@ void count_misses(bool touches, uint64_t rows, uint64_t hits, MemcachedCounters&
     const Status status = reply.status.load(std::memory_order_acquire);
     if (status == Status::ok) {
       write_value(keys[row], reply, with_version, output);
-      SlabCounters& slab = counters.slab_of(reply.location);
-      (touches ? slab.touch_hits : slab.get_hits).add();
+      (counters.slab_of(reply.location).*counted).add();
       ++hits;
     }
     failed |=
