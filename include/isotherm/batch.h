@@ -134,8 +134,9 @@ struct Reply {
                                // the function says
   int64_t expiry = no_expiry;  // of the item found or written
   const char* data = nullptr;
-  uint64_t size = 0;      // bytes at data
-  uint64_t location = 0;  // where data lies; for executors
+  uint64_t size = 0;  // bytes at data
+  // Where data lies, or the item that was written or erased; for executors.
+  uint64_t location = 0;
 
   std::string_view value() const { return {data, size}; }
   // The object that a get with option::any_type has found; null: none, or a string.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <span>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -91,6 +92,14 @@ void add_counters(EngineStats& stats, const HostExecutor::Counters& counters) {
   stats.fast_skipped += counters.fast.all_skipped();
 }
 
+void add_gone(std::span<ItemClassStats> classes, const HostExecutor::Counters& counters) {
+  for (size_t number = 0; number < counters.gone.size(); ++number) {
+    classes[number].expired += counters.gone[number].expired.get();
+    classes[number].evicted += counters.gone[number].evicted.get();
+    classes[number].volatile_evicted += counters.gone[number].volatile_evicted.get();
+  }
+}
+
 }  // namespace
 
 EngineState::EngineState(const Options& options, const Clock& its_clock)
@@ -151,6 +160,7 @@ void EngineState::remove_executor(const HostExecutor& executor) {
   const std::lock_guard guard(executors_mutex_);
   std::erase(executors_, &executor);
   add_counters(ended_, executor.counters());
+  isotherm::add_gone(ended_gone_, executor.counters());
 }
 
 EngineStats EngineState::counted() const {
@@ -158,6 +168,18 @@ EngineStats EngineState::counted() const {
   EngineStats sum = ended_;
   for (const HostExecutor* executor : executors_) add_counters(sum, executor->counters());
   return sum;
+}
+
+void EngineState::add_gone(std::span<ItemClassStats> classes) const {
+  const std::lock_guard guard(executors_mutex_);
+  for (const HostExecutor* executor : executors_) {
+    isotherm::add_gone(classes, executor->counters());
+  }
+  for (size_t number = 0; number < ended_gone_.size(); ++number) {
+    classes[number].expired += ended_gone_[number].expired;
+    classes[number].evicted += ended_gone_[number].evicted;
+    classes[number].volatile_evicted += ended_gone_[number].volatile_evicted;
+  }
 }
 
 Crew* EngineState::make_crew() {
@@ -203,6 +225,8 @@ std::vector<ItemClassStats> Engine::item_classes() const {
         {size_classes::bytes_of(number), size_classes::capacity_of(number), use.chunks, use.items});
     ++number;
   }
+  classes.push_back({.items = state_->store.items.memory().large_count});
+  state_->add_gone(classes);
   return classes;
 }
 uint64_t Engine::large_item_bytes() const { return state_->store.items.large_bytes(); }

@@ -90,12 +90,16 @@ class RowGate;
 class Snapshot;
 class Tree;
 
-// One size class of items; a chunk has 64 KiB.
+// One size class of items, a chunk of which has 64 KiB; or the large items, which are in no chunks.
 struct ItemClassStats {
-  uint64_t bytes = 0;      // of an item
+  uint64_t bytes = 0;      // of an item; 0: large
   uint64_t per_chunk = 0;  // items
   uint64_t chunks = 0;
   uint64_t items = 0;  // live
+  // Ever: that expired and were erased, that were evicted, and of these those with an expiry.
+  uint64_t expired = 0;
+  uint64_t evicted = 0;
+  uint64_t volatile_evicted = 0;
 };
 
 class EngineState;  // internal: the stages
@@ -117,7 +121,7 @@ class Engine {
   const Clock& clock() const;
   EngineStats stats() const;
   uint64_t used_memory() const;  // of these
-  // From the smallest size to the largest.
+  // From the smallest size to the largest, then the large items.
   std::vector<ItemClassStats> item_classes() const;
   uint64_t large_item_bytes() const;  // of items that are in no class
   // Why the index is on the host though the options did not ask for it; empty otherwise.
@@ -181,6 +185,7 @@ struct ScanItem {
   uint64_t value_bytes;
   int64_t expiry;
   uint32_t size_class;  // number of it; for a large item one more than there are
+  uint32_t flags = 0;   // memcached's; of what is only in files not known
 };
 
 class Worker {

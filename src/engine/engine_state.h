@@ -4,10 +4,12 @@
 // Threads. Any, as the parts say. Ends after all workers.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -49,6 +51,8 @@ class EngineState {
   void remove_executor(const HostExecutor& executor);
   // The sums of these counters.
   EngineStats counted() const;
+  // To those of each class, and the large ones: the items that went.
+  void add_gone(std::span<ItemClassStats> classes) const;
 
   const Clock& clock;
   HostStore store;
@@ -69,6 +73,7 @@ class EngineState {
   mutable std::mutex executors_mutex_;  // of the next two
   std::vector<const HostExecutor*> executors_;
   EngineStats ended_;  // of executors that are gone
+  std::array<ItemClassStats, size_classes::count + 1> ended_gone_;
 
   std::mutex crew_mutex_;
   bool crew_failed_ = false;

@@ -31,10 +31,9 @@ class Shower {
   void show(Location location) {
     const Item* item = store_.items.item(location);
     if (item->expired(now_ms_) || item->database() != database_) return;
-    const bool large = location::kind(location) == location::Kind::large;
     const uint64_t bytes = item->is_object() ? Objects::bytes_of(*item) : item->value_bytes();
     visitor_.visit({item->key(), item->type(), bytes, item->expiry(),
-                    large ? size_classes::count : location::size_class(location)});
+                    ItemStore::class_number(location), item->flags()});
     ++shown_;
   }
 

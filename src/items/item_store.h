@@ -140,6 +140,11 @@ class ItemStore {
                               : size_classes::bytes_of(location::size_class(location));
   }
 
+  // The number of the location's class; of a large item one more than there are.
+  static constexpr uint32_t class_number(Location location) {
+    return is_large(location) ? size_classes::count : location::size_class(location);
+  }
+
   // Keeps an item's memory while its value is sent (items/large_items.h); false for an item in a
   // chunk. The caller is within an epoch.
   static bool keep(Location location) {
@@ -213,7 +218,7 @@ class ItemStore {
     uint32_t word;
     uint64_t mask;
   };
-  static bool is_large(Location location) {
+  static constexpr bool is_large(Location location) {
     return location::kind(location) == location::Kind::large;
   }
 

@@ -14,20 +14,41 @@
 #include <cstdint>
 
 #include "base/counter.h"
+#include "items/location.h"
+#include "items/size_classes.h"
 #include "net/command_counts.h"
 
 namespace isotherm::net {
 
+// Of one slab, as memcached calls the size classes of items.
+struct SlabCounters {
+  Counter get_hits, cmd_set, delete_hits, incr_hits, decr_hits, cas_hits, cas_badval, touch_hits;
+};
+static_assert(sizeof(SlabCounters) == 64);
+
 // The memcached commands, counted where `stats` names them.
 struct MemcachedCounters {
-  Counter cmd_get, cmd_set, cmd_flush, cmd_touch;
-  Counter get_hits, get_misses, get_expired;
-  Counter delete_hits, delete_misses;
-  Counter incr_hits, incr_misses, decr_hits, decr_misses;
-  Counter cas_hits, cas_misses, cas_badval;
-  Counter touch_hits, touch_misses;
+  // Slabs have the numbers from 1 on, the last those of large items. 0: of no item that is known.
+  static constexpr size_t slabs = size_classes::count + 2;
+
+  Counter cmd_get, cmd_flush, cmd_touch;
+  Counter get_misses;
+  Counter delete_misses;
+  Counter incr_misses, decr_misses;
+  Counter cas_misses;
+  Counter touch_misses;
   Counter cmd_meta;  // of which memcached counts `me` only
   Counter total_items, store_too_large, store_no_memory;
+  alignas(64) std::array<SlabCounters, slabs> by_slab;
+
+  // Without a branch: none has kind and class 0, an item in a chunk the kind 1, a large one the
+  // kind 2 and no class.
+  SlabCounters& slab_of(Location location) {
+    static_assert(static_cast<int>(location::Kind::item) == 1 &&
+                  static_cast<int>(location::Kind::large) == 2);
+    const auto kind = static_cast<size_t>(location::kind(location));
+    return by_slab[location::size_class(location) + (kind & 1) + (kind >> 1) * (slabs - 1)];
+  }
 };
 
 // Datagrams of memcached clients; what became of those that were dropped (net/udp/port.h).

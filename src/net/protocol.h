@@ -32,6 +32,7 @@
 #include <memory>
 #include <string_view>
 #include <unordered_set>
+#include <vector>
 
 #include "base/clock.h"
 #include "engine/engine.h"
@@ -55,6 +56,20 @@ inline constexpr size_t little_owed = 4 << 10;
 // Keys of rows that are under way, which requests behind them may not pass (net/loop/aside.h).
 using WaitingKeys = std::unordered_set<std::string_view>;
 
+// Where in an output the replies to requests end, for who sends each by itself.
+class ReplyEnds {
+ public:
+  // A reply that is empty is none.
+  void note(size_t end) {
+    if (end != (ends_.empty() ? 0 : ends_.back())) ends_.push_back(end);
+  }
+  void clear() { ends_.clear(); }
+  const std::vector<size_t>& all() const { return ends_; }
+
+ private:
+  std::vector<size_t> ends_;
+};
+
 // What the connections of one loop share during a turn.
 struct Turn {
   Batch& batch;
@@ -66,6 +81,8 @@ struct Turn {
   // An output of so many bytes takes no more answers, but those that must be given. 0: the turn has
   // written its share, and gives besides only the answers of connections that ask for little.
   size_t full_output = output_bound;
+  // Where the replies that are written end; null: nobody asks.
+  ReplyEnds* reply_ends = nullptr;
   // Of the connection that is parsed, where some of its requests are under way; else null.
   const WaitingKeys* waiting = nullptr;
 

@@ -22,6 +22,9 @@ namespace isotherm::net {
 // From whom a request by UDP may have a long reply (net/udp/port.h).
 enum class UdpTrust : uint8_t { none, loopback, all };
 
+// Connections of a port that may wait to be accepted.
+inline constexpr int listen_backlog = 511;
+
 enum class LogLevel : uint8_t { debug, verbose, notice, warning };
 
 struct ServerOptions {

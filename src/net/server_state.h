@@ -77,6 +77,17 @@ struct ServerState {
     return sum;
   }
 
+  uint64_t total(Counter SlabCounters::*counter, size_t slab) const {
+    uint64_t sum = 0;
+    for (const auto& loop : loops) sum += (loop->memcached.by_slab[slab].*counter).get();
+    return sum;
+  }
+  uint64_t total(Counter SlabCounters::*counter) const {
+    uint64_t sum = 0;
+    for (size_t slab = 0; slab < MemcachedCounters::slabs; ++slab) sum += total(counter, slab);
+    return sum;
+  }
+
   Statistics statistics() const;
   void reset_statistics();
   // Called ten times a second by one loop.

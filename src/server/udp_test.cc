@@ -65,9 +65,15 @@ class UdpClient {
       if (number + 1 == u16(4)) return all;
     }
   }
-  std::string ask(std::string_view request) {
+  // Of so many requests in one datagram.
+  std::string replies(int count) {
+    std::string all;
+    for (int i = 0; i < count; ++i) all += reply();
+    return all;
+  }
+  std::string ask(std::string_view request, int count = 1) {
     send(request);
-    std::string got = reply();
+    std::string got = replies(count);
     EXPECT_EQ(id_seen_, id_);
     return got;
   }
@@ -119,6 +125,64 @@ TEST_F(UdpTest, LongRepliesTakeSeveralDatagrams) {
     TestClient tcp(server.memcached_port());
     EXPECT_EQ(tcp.ask("set k 0 0 " + size + "\r\n" + value + "\r\n", "STORED\r\n"), "STORED\r\n");
     EXPECT_EQ(udp.ask("get k\r\n"), "VALUE k 0 " + size + "\r\n" + value + "\r\nEND\r\n");
+  }
+}
+
+TEST_F(UdpTest, EachRequestOfADatagramHasAReplyOfItsOwn) {
+  Server& server = start();
+  UdpClient udp(server.memcached_udp_port());
+  const std::string value(3'000, 'v');
+  udp.send("set k 0 0 3000\r\n" + value + "\r\nset n 0 0 1 noreply\r\n1\r\nget k\r\nnosuch\r\n" +
+           "mg none v q\r\nstats sizes\r\nget n k n\r\nmn\r\n");
+  EXPECT_EQ(udp.reply(), "STORED\r\n");
+  EXPECT_EQ(udp.reply(), "VALUE k 0 3000\r\n" + value + "\r\nEND\r\n");
+  EXPECT_EQ(udp.reply(), "ERROR\r\n");
+  EXPECT_EQ(udp.reply(), "STAT sizes_status disabled\r\nEND\r\n");
+  EXPECT_EQ(udp.reply(),
+            "VALUE n 0 1\r\n1\r\nVALUE k 0 3000\r\n" + value + "\r\nVALUE n 0 1\r\n1\r\nEND\r\n");
+  EXPECT_EQ(udp.reply(), "MN\r\n");
+}
+
+// More rows than a turn takes, and more replies than a call sends; no more than a socket holds.
+TEST_F(UdpTest, ManyRequestsOfADatagram) {
+  Server& server = start();
+  UdpClient udp(server.memcached_udp_port());
+  constexpr int many = 200, quiet = 25;
+  std::string requests;
+  for (int i = 0; i < many; ++i) {
+    for (int k = 0; k < quiet; ++k) requests += "mg a q\r\n";
+    requests += "get a\r\n";
+  }
+  udp.send(requests + "mn\r\n");
+  for (int i = 0; i < many; ++i) ASSERT_EQ(udp.reply(), "END\r\n") << i;
+  EXPECT_EQ(udp.reply(), "MN\r\n");
+}
+
+// Whose datagrams the kernel divides from fewer messages: neighbours of one size, and one shorter.
+TEST_F(UdpTest, RepliesOfSeveralClientsAndSizesStayApart) {
+  Server& server = start();
+  UdpClient a(server.memcached_udp_port()), b(server.memcached_udp_port());
+  const std::string full(1'379, 'f');  // so that a reply fills its datagram
+  EXPECT_EQ(a.ask("set f 0 0 1379\r\n" + full + "\r\nset s 0 0 1\r\nv\r\n", 2),
+            "STORED\r\nSTORED\r\n");
+  std::promise<void> stands, go;
+  server.state().threads.front()->post([&] {
+    stands.set_value();
+    go.get_future().wait();
+  });
+  stands.get_future().wait();
+  a.send("get s\r\nget s\r\nmn\r\nmn\r\nget s\r\nget f\r\nget f\r\n");
+  b.send("get s\r\n");
+  a.send("get s\r\n");
+  b.send("get f\r\nget f f\r\nget s\r\n");
+  go.set_value();
+  const std::string s = "VALUE s 0 1\r\nv\r\n", f = "VALUE f 0 1379\r\n" + full + "\r\n";
+  const std::string end = "END\r\n", mn = "MN\r\n";
+  for (const std::string& reply : {s + end, s + end, mn, mn, s + end, f + end, f + end, s + end}) {
+    EXPECT_EQ(a.reply(), reply);
+  }
+  for (const std::string& reply : {s + end, f + end, f + f + end, s + end}) {
+    EXPECT_EQ(b.reply(), reply);
   }
 }
 
@@ -261,15 +325,16 @@ TEST_F(UdpTest, ARepeatedGetIsAnsweredAgain) {
   UdpClient udp(server.memcached_udp_port());
   EXPECT_EQ(udp.ask("set n 0 0 1\r\n0\r\n"), "STORED\r\n");
   for (const std::string request : {"get n\r\n", "get n\r\nget n\r\n"}) {
-    for (int i = 0; i < 2; ++i) {
-      udp.send(request, {.id = 77});
-      EXPECT_EQ(udp.reply().substr(0, 13), "VALUE n 0 1\r\n");
+    const int gets = request.size() > 8 ? 2 : 1;
+    for (int i = 0; i < 2 * gets; ++i) {
+      if (i % gets == 0) udp.send(request, {.id = 77});
+      EXPECT_EQ(udp.reply(), "VALUE n 0 1\r\n0\r\nEND\r\n");
     }
   }
   EXPECT_EQ(count(&UdpCounters::repeated), 2u);
   // Not where one of its requests changes something.
   udp.send("get n\r\nincr n 1\r\n", {.id = 77});
-  EXPECT_EQ(udp.reply(), "VALUE n 0 1\r\n0\r\nEND\r\n1\r\n");
+  EXPECT_EQ(udp.replies(2), "VALUE n 0 1\r\n0\r\nEND\r\n1\r\n");
   udp.send("get n\r\nincr n 1\r\n", {.id = 77});
   EXPECT_EQ(udp.ask("get n\r\n"), "VALUE n 0 1\r\n1\r\nEND\r\n");
 }
@@ -320,6 +385,10 @@ TEST_F(UdpTest, AReplyIsNoMoreThanAMultipleOfWhatAnUnprovenAddressSent) {
   EXPECT_EQ(udp.ask("stats\r\n"), error);
   EXPECT_EQ(udp.ask("mg k s\r\n"), "HD s200\r\n");
   EXPECT_EQ(count(&UdpCounters::too_long), 2u);
+  // Short replies have headers, too.
+  std::string nothings;
+  for (int i = 0; i < 20; ++i) nothings += "mn\r\n";
+  EXPECT_EQ(udp.ask(nothings), error);
   const std::string value = "VALUE k 0 200\r\n" + std::string(200, 'v') + "\r\nEND\r\n";
   const std::string padded = "get k" + std::string(60, ' ') + "\r\n";
   EXPECT_EQ(udp.ask(padded), value) << "it sent enough";
@@ -346,11 +415,13 @@ TEST_F(UdpTest, NothingIsSaidWhereTheErrorIsTooLong) {
 TEST_F(UdpTest, CommandsThatRunAloneAndThoseBehindThem) {
   Server& server = start();
   UdpClient udp(server.memcached_udp_port());
-  EXPECT_EQ(udp.ask("set a 0 0 1\r\n1\r\nflush_all 5\r\nget a\r\n"),
+  EXPECT_EQ(udp.ask("set a 0 0 1\r\n1\r\nflush_all 5\r\nget a\r\n", 3),
             "STORED\r\nOK\r\nVALUE a 0 1\r\n1\r\nEND\r\n");
-  EXPECT_EQ(udp.ask("stats sizes\r\nget a\r\n"),
+  EXPECT_EQ(udp.ask("stats sizes\r\nget a\r\n", 2),
             "STAT sizes_status disabled\r\nEND\r\nVALUE a 0 1\r\n1\r\nEND\r\n");
   EXPECT_EQ(udp.ask("stats cachedump 1 1\r\n"), "SERVER_ERROR not over UDP\r\n");
+  EXPECT_EQ(udp.ask("stats sizes_enable\r\nstats sizes\r\n", 2),
+            "STAT sizes_status enabled\r\nSERVER_ERROR not over UDP\r\n");
   clock_.advance(5'000);
   EXPECT_EQ(udp.ask("get a\r\nquit\r\nget a\r\n"), "END\r\n");
 }

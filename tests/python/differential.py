@@ -78,13 +78,13 @@ def main():
         memcached = stack.enter_context(servers.Memcached())
         if arguments.peers_only:
             resp_port = stack.enter_context(servers.Redis()).resp_port
-            memcached_port = stack.enter_context(servers.Memcached()).memcached_port
+            ours = stack.enter_context(servers.Memcached())
         else:
             # Else the CPU answers, since the stream is thin.
             flags = ("--threads", arguments.threads, "--device", arguments.device,
-                     "--gpu-schedule", "greedy")
+                     "--gpu-schedule", "greedy", "--memcached-udp-port", "0")
             ours = stack.enter_context(servers.Isotherm(*flags, binary=arguments.server))
-            resp_port, memcached_port = ours.resp_port, ours.memcached_port
+            resp_port = ours.resp_port
         share = int(arguments.commands * MEMCACHED_SHARE)
         short = arguments.commands < SHORT
         right = True
@@ -95,7 +95,8 @@ def main():
             # A pause is two seconds, so there are few.
             pauses = [share // 2] if short else [share * part // (PAUSES + 1)
                                                  for part in range(1, PAUSES + 1)]
-            stream = MemcachedStream((memcached_port, memcached.memcached_port), seed, pauses)
+            stream = MemcachedStream((ours.memcached_port, memcached.memcached_port),
+                                     (ours.udp_port, memcached.udp_port), seed, pauses)
             right &= checked("memcached", stream, share, not short)
     return 0 if right else 1
 

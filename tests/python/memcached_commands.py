@@ -44,7 +44,7 @@ class Draw:
             key, self.first_key = self.first_key, None
             self.keys.append(key)
             return key
-        if self.random.random() < (0.02 if self.alone else 0.004):
+        if self.random.random() < (0.05 if self.alone else 0.004):
             self.bad = True
             return self.random.choice(BAD_KEYS)
         key = self.random.choice(KEYS)
@@ -141,6 +141,32 @@ def slabs(draw):
         [b"automove"], [b"automove", b"abc"], [b"automove", b"3"], [b"nosuch", b"1"]]))
 
 
+def flush_all(draw):
+    """Behind one with a delay comes another, for memcached has items back that were flushed before."""
+    words = draw.random.choice([[], [b"0"], [b"-1"], [b"1000"], [b"2000000000"], [b"1x"]])
+    request = line(b"flush_all", *words, *draw.maybe_noreply())
+    if words and words[0] in (b"1000", b"2000000000"):
+        draw.flags_drawn.add(b"delay")
+        request += line(b"flush_all", *([b"noreply"] if draw.noreply else []))
+    return request
+
+
+def stats(draw):
+    """Those whose answers are the same whatever the server is."""
+    kind = draw.random.choice([b"reset", b"sizes", b"track", b"detail", b"nosuch"])
+    draw.flags_drawn.add(kind)
+    if kind == b"track":
+        return line(b"stats", b"sizes_enable") + line(b"stats", b"sizes_disable")
+    if kind == b"detail":
+        return line(b"stats", b"detail", *draw.random.choice([[b"off"], [b"x"], []]))
+    return line(b"stats", kind)
+
+
+def verbosity(draw):
+    return line(b"verbosity", draw.random.choice([b"0", b"0", b"1", b"abc", b"-1"]),
+                *draw.maybe_noreply())
+
+
 def bad_line(draw):
     return line(*draw.random.choice([
         [b"nosuch"], [b"GET", b"m1"], [b"get"], [b""], [b"set", b"m1"], [b"incr", b"m1"],
@@ -169,13 +195,11 @@ TABLE = [
     command("delete", 12, lambda d: line(b"delete", d.key(), *d.maybe_noreply()),
             "hit miss error expired noreply"),
     command("touch", 8, touch, "hit miss error expired noreply"),
-    command("flush_all", 1, lambda d: line(b"flush_all", *d.random.choice([[], [b"0"], [b"-1"]]),
-                                           *d.maybe_noreply()), "hit noreply"),
+    command("flush_all", 1, flush_all, "hit error noreply flag-delay"),
     command("cache_memlimit", 1, memory_limit, "hit error noreply"),
     command("slabs", 1, slabs, "hit error noreply"),
-    command("stats", 1, lambda d: line(b"stats", d.random.choice([b"reset", b"sizes", b"nosuch"])),
-            "hit error"),
-    command("verbosity", 1, lambda d: line(b"verbosity", b"0", *d.maybe_noreply()), "hit noreply"),
+    command("stats", 1, stats, "hit error flag-reset flag-sizes flag-track flag-detail"),
+    command("verbosity", 1, verbosity, "hit error noreply"),
     command("bad line", 3, bad_line, "error"),
     *(command(*entry) for entry in memcached_meta.TABLE),
 ]

@@ -23,9 +23,17 @@ def isotherm_binary():
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """One that is free for TCP and for UDP."""
+    while True:
+        with (socket.socket() as tcp,
+              socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp):
+            tcp.bind(("127.0.0.1", 0))
+            port = tcp.getsockname()[1]
+            try:
+                udp.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
 
 
 class Server:
@@ -33,6 +41,7 @@ class Server:
 
     resp_port = None
     memcached_port = None
+    udp_port = None
     stopped = False
 
     def __init__(self, command, env=None):
@@ -105,6 +114,7 @@ def answers(port, request):
 class Isotherm(Server):
     def __init__(self, *flags, binary=None, env=None):
         program = os.path.abspath(binary or isotherm_binary())
+        self.has_udp = "--memcached-udp-port" in flags
         super().__init__([program, "--port", "0", "--memcached-port", "0", *flags], env)
         self.await_ready(self._listening)
 
@@ -112,10 +122,12 @@ class Isotherm(Server):
         output = self.output()
         resp = re.search(r"listening resp 127\.0\.0\.1:(\d+)", output)
         memcached = re.search(r"listening memcached 127\.0\.0\.1:(\d+)", output)
-        if not resp or not memcached:
+        udp = re.search(r"listening memcached udp 127\.0\.0\.1:(\d+)", output)
+        if not resp or not memcached or (self.has_udp and not udp):
             return False
         self.resp_port = int(resp[1])
         self.memcached_port = int(memcached[1])
+        self.udp_port = int(udp[1]) if udp else None
         return True
 
 
@@ -130,9 +142,9 @@ class Redis(Server):
 class Memcached(Server):
     def __init__(self, binary="memcached"):
         # Without its background threads: while one of them holds an item, decr does not pad it.
-        self.memcached_port = free_port()
+        self.memcached_port = self.udp_port = free_port()
         user = ["-u", "nobody"] if os.getuid() == 0 else []
         super().__init__([binary, *user, "-l", "127.0.0.1", "-p", str(self.memcached_port),
-                          "-U", "0", "-m", "256", "-t", "1",
+                          "-U", str(self.udp_port), "-m", "256", "-t", "1",
                           "-o", "no_lru_maintainer,no_lru_crawler,hash_algorithm=murmur3"])
         self.await_ready(lambda: answers(self.memcached_port, b"version\r\n"))

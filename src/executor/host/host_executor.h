@@ -23,6 +23,7 @@
 // long as replies are read.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -42,9 +43,15 @@ class BatchRun;
 
 class HostExecutor {
  public:
+  // Of one size class.
+  struct Gone {
+    Counter expired, evicted;
+    Counter volatile_evicted;  // of these: that would have expired
+  };
   struct Counters {
     Counter batches, requests, hits, misses, expired, evicted, retries, changes;
-    FastUse fast;  // where hot keys have a table of their own
+    std::array<Gone, size_classes::count + 1> gone;  // by ItemStore::class_number
+    FastUse fast;                                    // where hot keys have a table of their own
   };
 
   // One run of a batch, as the passes see it.
@@ -71,6 +78,11 @@ class HostExecutor {
     const Batch* batch = nullptr;
     Batch::Row first_row = 0;
     uint64_t token = 0;  // for whoever is told of changes (executor/commit_sink.h)
+
+    void count_expired(Location location) {
+      ++expired;
+      executor.counters_.gone[ItemStore::class_number(location)].expired.add();
+    }
 
     // The reply shows the item but for its value, which is away and for which memory is reserved.
     void await(Reply& reply, const Item& item, Status status, Status if_lost, bool again = false,

@@ -242,7 +242,7 @@ struct ObjectAnswers {
                                         seen.old_expiry, plan, reply)
             : Rows::template swap<false>(run, request, index, seen.hash, seen.root, seen.old,
                                          seen.old_expiry, plan, reply);
-    if (swapped == Swapped::done && seen.expired) ++run.expired;
+    if (swapped == Swapped::done && seen.expired) run.count_expired(seen.old.location);
     return swapped;
   }
 

@@ -353,7 +353,10 @@ struct RowAnswers {
       note_planned_use(run, row, *shown, old.location);
     }
     if (plan.action == Plan::Action::keep) {
-      if (old.item != nullptr) reply.expiry = old_expiry;
+      if (old.item != nullptr) {
+        reply.expiry = old_expiry;
+        reply.location = old.location;
+      }
       finish_write(run, request, reply, shown, plan.status);
       return true;
     }
@@ -370,7 +373,7 @@ struct RowAnswers {
     }
     if (swapped == Swapped::no_memory) plan.status = Status::out_of_memory;
     run.changes += swapped == Swapped::done;
-    if (expired && swapped == Swapped::done) ++run.expired;
+    if (expired && swapped == Swapped::done) run.count_expired(old.location);
     finish_write(run, request, reply, shown, plan.status);
     return true;
   }
@@ -409,6 +412,7 @@ struct RowAnswers {
         return true;
       });
       reply.expiry = plan.expiry;
+      reply.location = old.location;
       if (swapped == Swapped::done) {
         const int64_t delta = (plan.expiry != no_expiry) - (old_expiry != no_expiry);
         store.databases[request.database].expires.fetch_add(delta, std::memory_order_relaxed);
@@ -450,6 +454,9 @@ struct RowAnswers {
     const Swapped swapped = swap_root<Tile>(index, hash, root, composed.root, prepare, publish);
     if (swapped == Swapped::done) {
       reply.expiry = fresh.item != nullptr ? plan.parts.expiry : no_expiry;
+      if (reply.location == location::none) {
+        reply.location = fresh.item != nullptr ? fresh.location : old.location;
+      }
       if (root != composed.root) retire_root(executor.cache_, root);
       executor.settle(store.databases[request.database], old, old_expiry, reply.expiry);
       if (reply.expiry != no_expiry) store.items.note_expiry(fresh.location, reply.expiry);

@@ -439,7 +439,11 @@ void HostUpkeep::book(const ItemMove& move) {
   }
   if (move.reason == MoveReason::moved) return count_value_move(move);
   HostExecutor::Counters& counters = executor_.counters();
-  (move.reason == MoveReason::expired ? counters.expired : counters.evicted).add(1);
+  HostExecutor::Gone& gone = counters.gone[ItemStore::class_number(move.from)];
+  const bool expired = move.reason == MoveReason::expired;
+  (expired ? counters.expired : counters.evicted).add();
+  (expired ? gone.expired : gone.evicted).add();
+  if (!expired) gone.volatile_evicted.add(store_.items.item(move.from)->expiry() != no_expiry);
   ++erased_;
 }
 

@@ -17,7 +17,6 @@
 namespace isotherm::net {
 namespace {
 
-constexpr int backlog = 511;
 constexpr int accepts_per_event = 256;
 
 std::string_view refusal(Speaks speaks) {
@@ -36,7 +35,7 @@ int listen_on(const SocketAddress& address) {
   if (descriptor >= 0 && set_option(descriptor, SOL_SOCKET, SO_REUSEADDR) &&
       (!address.is_v6() || set_option(descriptor, IPPROTO_IPV6, IPV6_V6ONLY)) &&
       ::bind(descriptor, address.data(), address.size()) == 0 &&
-      ::listen(descriptor, backlog) == 0) {
+      ::listen(descriptor, listen_backlog) == 0) {
     return descriptor;
   }
   const int why = errno;
@@ -72,7 +71,8 @@ int listen_on_path(const std::string& path, uint32_t mode) {
   const int descriptor = ::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (descriptor >= 0 &&
       ::bind(descriptor, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
-      (mode == 0 || ::chmod(address.sun_path, mode) == 0) && ::listen(descriptor, backlog) == 0) {
+      (mode == 0 || ::chmod(address.sun_path, mode) == 0) &&
+      ::listen(descriptor, listen_backlog) == 0) {
     return descriptor;
   }
   const int why = errno;

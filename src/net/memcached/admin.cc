@@ -1,9 +1,12 @@
 #include "net/memcached/admin.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
 
 #include "items/size_classes.h"
+#include "net/log.h"
+#include "net/memcached/limits.h"
 #include "net/server_state.h"
 
 namespace isotherm::net {
@@ -18,18 +21,6 @@ static_assert(large_slab <= last_slab);
 
 bool parse_small(std::string_view word, int64_t& number) {
   return parse_signed(word, number) && number >= INT32_MIN && number <= INT32_MAX;
-}
-
-void stat(uint64_t slab, std::string_view before, std::string_view name, uint64_t value,
-          Output& output) {
-  output.append("STAT ");
-  output.append(before);
-  output.append_unsigned(slab);
-  output.append(':');
-  output.append(name);
-  output.append(' ');
-  output.append_unsigned(value);
-  output.append("\r\n");
 }
 
 class Cachedump final : public Walk {
@@ -71,6 +62,35 @@ class Cachedump final : public Walk {
   uint64_t shown_ = 0, looked_ = 0, written_ = 0;
 };
 
+// How many items have which size, as memcached would store them, in steps of 32 bytes.
+class Sizes final : public Walk {
+ public:
+  void visit(const ScanItem& item) override {
+    if (item.type != ValueType::string) return;
+    const uint64_t bytes = memcached_item_bytes(item.key.size(), item.value_bytes, item.flags);
+    ++counts_[(bytes + step - 1) / step];
+  }
+
+ protected:
+  bool took_step(bool anew, Output& output) override {
+    if (anew) before_.clear();
+    for (const auto& [steps, count] : counts_) before_[steps] += count;
+    counts_.clear();
+    if (cursor_ != 0) return false;
+    for (const auto& [steps, count] : before_) {
+      output.append("STAT " + std::to_string(steps * step) + " " + std::to_string(count) + "\r\n");
+    }
+    output.append("END\r\n");
+    return true;
+  }
+
+ private:
+  static constexpr uint64_t step = 32;
+
+  std::map<uint64_t, uint64_t> counts_;  // by steps, of the last step of the walk
+  std::map<uint64_t, uint64_t> before_;
+};
+
 std::string_view reassign_answer(const Words& words) {
   int64_t source = 0, target = 0;
   if (words.count != 4) return unknown_line;
@@ -79,6 +99,23 @@ std::string_view reassign_answer(const Words& words) {
   if (source == target) return "SAME src and dst class are identical\r\n";
   if (!is_slab(source) || !is_slab(target)) return "BADCLASS invalid src or dst class id\r\n";
   return "NOSPARE source class has no spare pages\r\n";
+}
+
+std::unique_ptr<Walk> begin_cachedump(std::string_view arguments, Output& output) {
+  uint64_t slab = 0, limit = 0;
+  const std::string_view slab_word = take_word(arguments);
+  const std::string_view limit_word = take_word(arguments);
+  std::string_view problem;
+  if (limit_word.empty()) {
+    problem = "CLIENT_ERROR bad command line\r\n";
+  } else if (!parse_unsigned(slab_word, slab) || !parse_unsigned(limit_word, limit)) {
+    problem = malformed_line;
+  } else if (slab > last_slab) {
+    problem = "CLIENT_ERROR Illegal slab id\r\n";
+  }
+  if (problem.empty()) return std::make_unique<Cachedump>(slab, limit);
+  output.append(problem);
+  return nullptr;
 }
 
 }  // namespace
@@ -105,51 +142,25 @@ std::string_view set_memory_limit(std::string_view word, ServerState& server) {
   return "OK\r\n";
 }
 
-std::unique_ptr<Walk> begin_cachedump(std::string_view arguments, Output& output) {
-  take_word(arguments);
-  uint64_t slab = 0, limit = 0;
-  const std::string_view slab_word = take_word(arguments);
-  const std::string_view limit_word = take_word(arguments);
-  std::string_view problem;
-  if (limit_word.empty()) {
-    problem = "CLIENT_ERROR bad command line\r\n";
-  } else if (!parse_unsigned(slab_word, slab) || !parse_unsigned(limit_word, limit)) {
-    problem = malformed_line;
-  } else if (slab > last_slab) {
-    problem = "CLIENT_ERROR Illegal slab id\r\n";
-  }
-  if (problem.empty()) return std::make_unique<Cachedump>(slab, limit);
-  output.append(problem);
-  return nullptr;
+std::unique_ptr<Walk> begin_walk(std::string_view arguments, Output& output) {
+  if (take_word(arguments) == "sizes") return std::make_unique<Sizes>();
+  return begin_cachedump(arguments, output);
 }
 
-void write_items(const Engine& engine, Output& output) {
-  uint64_t slab = 0;
-  for (const ItemClassStats& size_class : engine.item_classes()) {
-    ++slab;
-    if (size_class.items != 0) stat(slab, "items:", "number", size_class.items, output);
-  }
+std::string_view set_verbosity(std::string_view word, ServerState& server) {
+  uint64_t level = 0;
+  if (!parse_unsigned(word, level)) return malformed_line;
+  const LogLevel now = server.live.loglevel;
+  const LogLevel quiet = now == LogLevel::warning ? now : LogLevel::notice;
+  const LogLevel wanted = level == 0 ? quiet : level == 1 ? LogLevel::verbose : LogLevel::debug;
+  server.live.loglevel = wanted;
+  use_log_level(wanted);
+  return "OK\r\n";
 }
 
-void write_slabs(const Engine& engine, Output& output) {
-  uint64_t slab = 0, active = 0, bytes = 0;
-  for (const ItemClassStats& size_class : engine.item_classes()) {
-    ++slab;
-    if (size_class.chunks == 0) continue;
-    const uint64_t places = size_class.chunks * size_class.per_chunk;
-    ++active;
-    bytes += size_class.chunks * size_classes::chunk_bytes;
-    stat(slab, "", "chunk_size", size_class.bytes, output);
-    stat(slab, "", "chunks_per_page", size_class.per_chunk, output);
-    stat(slab, "", "total_pages", size_class.chunks, output);
-    stat(slab, "", "total_chunks", places, output);
-    stat(slab, "", "used_chunks", size_class.items, output);
-    stat(slab, "", "free_chunks", places - std::min(places, size_class.items), output);
-    stat(slab, "", "free_chunks_end", 0, output);
-  }
-  output.append("STAT active_slabs " + std::to_string(active) + "\r\n");
-  output.append("STAT total_malloced " + std::to_string(bytes + engine.large_item_bytes()) +
-                "\r\n");
+uint64_t verbosity_of(const ServerState& server) {
+  const LogLevel level = server.live.loglevel;
+  return level == LogLevel::debug ? 2 : level == LogLevel::verbose ? 1 : 0;
 }
 
 }  // namespace isotherm::net

@@ -61,10 +61,11 @@ struct MemcachedAnswer {
   bool silent = false;
   bool unfinished = false;   // get: the rest of the keys follows in another answer
   bool shows_value = false;  // meta_get with a plain row
+  bool walks = false;        // stats that go over all items
   Batch::Row row = 0;
   Batch::Row count = 0;
-  // text: the answer; stats, memory_limit: the arguments; get, gets: the keys from the first of
-  // these rows on; meta commands: their flags.
+  // text: the answer; stats, memory_limit, verbosity: the arguments; get, gets: the keys from the
+  // first of these rows on; meta commands: their flags.
   std::string_view text = {};
   const char* line_end = nullptr;  // get, gets: behind the line
   int64_t time_ms = 0;             // flush_all: when, see FlushTime; meta_get: now
@@ -72,7 +73,8 @@ struct MemcachedAnswer {
   // Commands without a row run alone, when all before them has been answered.
   bool runs_alone() const {
     return (verb == MemcachedVerb::flush_all && time_ms != FlushTime::at_once) ||
-           verb == MemcachedVerb::stats || verb == MemcachedVerb::memory_limit;
+           verb == MemcachedVerb::stats || verb == MemcachedVerb::memory_limit ||
+           verb == MemcachedVerb::verbosity;
   }
 };
 

@@ -39,6 +39,8 @@ void MemcachedParser::run_delete(const Words& words, Turn& turn) {
     if (!valid) return turn.say(bad_delete, silent);
   }
   if (words[1].size() > memcached_key_bytes_max) return turn.say(bad_format_answer, silent);
+  if (turn.prefixes != nullptr) [[unlikely]]
+    turn.prefixes->note_delete(words[1]);
   const Batch::Row row = turn.batch.erase(words[1]);
   turn.answers.push_back({.verb = erase, .silent = silent, .row = row, .count = 1});
 }
@@ -74,11 +76,10 @@ void MemcachedParser::run_flush(const Words& words, Turn& turn) {
   turn.answers.push_back(answer);
 }
 
-// Accepted for its syntax: what the log says is the server's own option.
-void MemcachedParser::run_verbosity(const Words& words, Turn& turn) {
-  uint64_t level = 0;
-  const bool valid = parse_unsigned(words[1], level);
-  turn.say(valid ? "OK\r\n" : bad_format_answer, words.end_in_noreply());
+void MemcachedParser::run_stats(const Words& words, Turn& turn) {
+  const std::string_view what = words.count > 1 ? words[1] : std::string_view();
+  const bool walks = (what == "cachedump" && turn.dumps) || (what == "sizes" && turn.tracks_sizes);
+  turn.answers.push_back({.verb = stats, .walks = walks, .text = words.from(1)});
 }
 
 void MemcachedParser::run_other(MemcachedVerb verb, const Words& words, Turn& turn) {
@@ -92,16 +93,13 @@ void MemcachedParser::run_other(MemcachedVerb verb, const Words& words, Turn& tu
       return run_touch(words, turn);
     case flush_all:
       return run_flush(words, turn);
-    case verbosity:
-      return run_verbosity(words, turn);
     case stats:
-      turn.answers.push_back({.verb = stats, .text = words.from(1)});
-      return;
+      return run_stats(words, turn);
     case slabs:
       return turn.say(slabs_answer(words), words[1] == "automove" && words.end_in_noreply());
     case memory_limit:
-      turn.answers.push_back(
-          {.verb = memory_limit, .silent = words.end_in_noreply(), .text = words[1]});
+    case verbosity:
+      turn.answers.push_back({.verb = verb, .silent = words.end_in_noreply(), .text = words[1]});
       return;
     case version:
       return turn.say("VERSION 1.6.18\r\n");

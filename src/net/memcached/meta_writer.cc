@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "items/location.h"
+#include "items/item_store.h"
 #include "items/meta_state.h"
 #include "net/memcached/limits.h"
 #include "net/memcached/line.h"
@@ -120,7 +120,8 @@ void write_get(const MetaResult& result, MemcachedCounters& counters, Output& ou
   const bool touches = command.sets_expiry && result.ok();
   (touches ? counters.cmd_touch : counters.cmd_get).add();
   if (result.ok()) {
-    (touches ? counters.touch_hits : counters.get_hits).add();
+    SlabCounters& slab = counters.slab_of(result.reply.location);
+    (touches ? slab.touch_hits : slab.get_hits).add();
     counters.total_items.add(command.created);
   } else {
     const bool missed = result.status == Status::not_found || result.status == Status::wrong_type;
@@ -224,7 +225,7 @@ void write_plain_get(const MemcachedAnswer& answer, const Batch& batch, Memcache
     return write_unusual_get(answer, batch, counters, output);
   }
   counters.cmd_get.add();
-  (found ? counters.get_hits : counters.get_misses).add();
+  (found ? counters.slab_of(reply.location).get_hits : counters.get_misses).add();
   if (!found && answer.silent) return;
   const std::string_view key = batch.columns().key[answer.row];
   // The code, each flag with a number, the opaque token and the line ends.
@@ -265,13 +266,14 @@ std::string_view store_code(const MetaResult& result) {
 void write_store(const MetaResult& result, MemcachedCounters& counters, Output& output) {
   const MetaCommand& command = result.command;
   const std::string_view code = store_code(result);
-  counters.cmd_set.add();
+  SlabCounters& slab = counters.slab_of(result.reply.location);
+  slab.cmd_set.add();
   counters.total_items.add(result.ok());
   counters.store_too_large.add(result.status == Status::too_large);
   counters.store_no_memory.add(code.empty());
-  counters.cas_hits.add(command.checks_version && result.ok());
+  slab.cas_hits.add(command.checks_version && result.ok());
   counters.cas_misses.add(code == "NF");
-  counters.cas_badval.add(code == "EX");
+  slab.cas_badval.add(code == "EX");
   if (code.empty()) return output.append("SERVER_ERROR out of memory storing object\r\n");
   if (result.ok() && command.quiet) return;
   std::string line(code);
@@ -288,7 +290,7 @@ void write_store(const MetaResult& result, MemcachedCounters& counters, Output& 
 
 void write_erase(const MetaResult& result, MemcachedCounters& counters, Output& output) {
   const bool erases = result.command.kind == MetaRequest::Kind::erase;
-  counters.delete_hits.add(erases && result.ok());
+  counters.slab_of(result.reply.location).delete_hits.add(erases && result.ok());
   counters.delete_misses.add(!result.ok());
   if (result.ok() && result.command.quiet) return;
   std::string line = result.ok()                                 ? "HD"
@@ -309,7 +311,8 @@ void write_arithmetic_meta(const MetaResult& result, MemcachedCounters& counters
   const MetaCommand& command = result.command;
   const bool up = !command.decrements;
   const bool missed = result.status == Status::not_found;
-  (up ? counters.incr_hits : counters.decr_hits).add(result.ok() && !command.created);
+  SlabCounters& slab = counters.slab_of(result.reply.location);
+  (up ? slab.incr_hits : slab.decr_hits).add(result.ok() && !command.created);
   counters.total_items.add(result.ok() && command.created);
   (up ? counters.incr_misses : counters.decr_misses).add(missed);
   if (result.ok() && command.quiet && !command.created) return;
@@ -350,7 +353,7 @@ void write_debug(const MetaResult& result, MemcachedCounters& counters, Output& 
   line.append(" cas=").append(std::to_string(result.reply.version));
   line.append(" fetch=").append((command.state & MetaState::fetched) != 0 ? "yes" : "no");
   line.append(" cls=");
-  line.append(std::to_string(location::size_class(result.reply.location) + 1));
+  line.append(std::to_string(ItemStore::class_number(result.reply.location) + 1));
   output.append(line.append(" size=").append(std::to_string(size)).append("\r\n"));
 }
 

@@ -213,7 +213,7 @@ bool MemcachedParser::stays_behind(std::string_view line, const WaitingKeys& wai
   const Command* const command = find_command(take_word(line));
   if (command == nullptr) return false;
   const MemcachedVerb verb = command->verb;
-  if (verb == flush_all || verb == stats || verb == memory_limit) return true;
+  if (verb == flush_all || verb == stats || verb == memory_limit || verb == verbosity) return true;
   for (std::string_view word = take_word(line); !word.empty(); word = take_word(line)) {
     if (waiting.contains(word)) return true;
     // Its key is none of these words.
@@ -322,8 +322,10 @@ size_t MemcachedParser::run_store(MemcachedVerb verb, const Words& words, const 
     return line.bytes;
   }
   item.bytes = static_cast<uint64_t>(length);
-  if (!turn.fits(item.key.size(), item.bytes, item.flags))
+  if (!turn.fits(item.key.size(), item.bytes, item.flags)) {
+    note_set(item, turn);
     return refuse_item(verb, item, line, turn);
+  }
   const size_t inside = diverts() ? 0 : item.bytes;  // of the input
   const size_t needed = line.bytes + inside + 2;
   if (line.input.size() < needed) {
@@ -331,6 +333,7 @@ size_t MemcachedParser::run_store(MemcachedVerb verb, const Words& words, const 
     if (!concatenates(verb) && !diverts()) partial_ = {line.bytes, item.key.size(), item.bytes};
     return 0;
   }
+  note_set(item, turn);
   partial_ = {};
   const std::string_view diverted = std::exchange(diverted_, {});
   const std::string_view block = line.input.substr(line.bytes, inside + 2);
@@ -340,6 +343,11 @@ size_t MemcachedParser::run_store(MemcachedVerb verb, const Words& words, const 
     turn.say(bad_chunk_answer, item.silent);
   }
   return needed;
+}
+
+void MemcachedParser::note_set(const Item& item, Turn& turn) {
+  if (turn.prefixes != nullptr) [[unlikely]]
+    turn.prefixes->note_set(item.key);
 }
 
 // memcached drops what a set cannot replace, lest it be read for new.

@@ -38,6 +38,7 @@
 #include "net/memcached/limits.h"
 #include "net/memcached/line.h"
 #include "net/memcached/meta.h"
+#include "net/memcached_prefixes.h"
 #include "net/protocol.h"
 
 namespace isotherm::net {
@@ -59,7 +60,10 @@ class MemcachedParser {
     bool pausing = false;                  // set when that is used up
     const WaitingKeys* waiting = nullptr;  // which what is parsed may not pass; null: none
     uint64_t item_bytes_max = memcached_item_bytes_max;
-    bool flushes = true;  // flush_all is allowed
+    bool flushes = true;                    // flush_all is allowed
+    bool dumps = true;                      // stats cachedump is
+    bool tracks_sizes = false;              // stats sizes shows them
+    MemcachedPrefixes* prefixes = nullptr;  // which sets and deletes are told to; null: none
 
     bool fits(uint64_t key_bytes, uint64_t value_bytes, uint32_t flags) const {
       return memcached_item_bytes(key_bytes, value_bytes, flags) <= item_bytes_max;
@@ -149,13 +153,14 @@ class MemcachedParser {
   size_t run_meta_set(MetaCommand& command, std::string_view rest, const Line& line, Turn& turn);
   void put_meta(MemcachedVerb verb, const MetaCommand& command, std::string_view value,
                 std::string_view flags, Turn& turn);
+  static void note_set(const Item& item, Turn& turn);
   size_t refuse_item(MemcachedVerb verb, const Item& item, const Line& line, Turn& turn);
   void put_item(MemcachedVerb verb, const Item& item, std::string_view value, Turn& turn);
   void run_arithmetic(MemcachedVerb verb, const Words& words, Turn& turn);
   void run_delete(const Words& words, Turn& turn);
   void run_touch(const Words& words, Turn& turn);
   void run_flush(const Words& words, Turn& turn);
-  void run_verbosity(const Words& words, Turn& turn);
+  void run_stats(const Words& words, Turn& turn);
   void run_other(MemcachedVerb verb, const Words& words, Turn& turn);
 
   bool fresh_ = true;  // nothing of the connection has been seen

@@ -19,8 +19,6 @@ namespace {
 constexpr size_t rows_per_turn_min = 16;
 constexpr size_t rows_per_turn_max = 4096;
 
-constexpr std::string_view no_dump_answer = "CLIENT_ERROR stats cachedump not allowed\r\n";
-
 class MemcachedProtocol final : public Protocol {
  public:
   explicit MemcachedProtocol(ServerState& server) : server_(server) {}
@@ -39,9 +37,13 @@ class MemcachedProtocol final : public Protocol {
     if (turn.waiting != nullptr) [[unlikely]]
       reads -= std::min(reads, aside_reads_);
     const Batch::Row first = turn.batch.size();
+    const net::ServerOptions& options = server_.options;
+    MemcachedPrefixes& prefixes = server_.memcached.prefixes;
     const size_t parsed = parser_.parse(
         input, {turn.now_ms(), rows, turn.batch, answers_, reads, &turn.copies, false, turn.waiting,
-                server_.options.memcached_item_size_max, server_.options.memcached_flush});
+                options.memcached_item_size_max, options.memcached_flush, options.memcached_dumps,
+                server_.memcached.tracks_sizes.load(std::memory_order_relaxed),
+                prefixes.on() ? &prefixes : nullptr});
     parsed_end_ = input.data() + parsed;
     rows_end_ = turn.batch.size();
     if (arriving_ != nullptr && !parser_.diverts()) [[unlikely]]
@@ -62,6 +64,7 @@ class MemcachedProtocol final : public Protocol {
     const size_t count = answers_.size() - (waits_alone() ? 1 : 0);
     const size_t bytes_before = output.size();
     const char* left = parsed_end_;
+    const bool notes = turn.reply_ends != nullptr || server_.memcached.prefixes.on();
     size_t rows = 0;
     size_t given = 0;
     while (given < count && left == parsed_end_) {
@@ -72,6 +75,8 @@ class MemcachedProtocol final : public Protocol {
           write_answer(answer, turn.batch, turn.counters.memcached, output,
                        fixed ? std::numeric_limits<size_t>::max() : turn.full_output);
       rows += written;
+      if (notes) [[unlikely]]
+        note_written(answer, written, turn, output);
       if (written == answer.count) continue;
       const Batch::Row first_left = answer.row + written;
       left = turn.batch.columns().key[first_left].data();
@@ -119,8 +124,7 @@ class MemcachedProtocol final : public Protocol {
     return walk_ != nullptr || (!answers_.empty() && answers_.back().runs_alone());
   }
   bool walks() const override {
-    return walk_ != nullptr ||
-           (!answers_.empty() && server_.options.memcached_dumps && is_cachedump(answers_.back()));
+    return walk_ != nullptr || (!answers_.empty() && answers_.back().walks);
   }
 
   const Walk* walk() const override { return walk_.get(); }
@@ -130,22 +134,13 @@ class MemcachedProtocol final : public Protocol {
     const MemcachedAnswer answer = answers_.back();
     answers_.pop_back();
     turn.counters.commands.add();
-    if (is_cachedump(answer) && !server_.options.memcached_dumps) {
-      return output.append(no_dump_answer);
-    }
-    if (is_cachedump(answer)) {
-      walk_ = begin_cachedump(answer.text, output);
+    if (answer.walks) {
+      walk_ = begin_walk(answer.text, output);
       return walk_ != nullptr ? step(turn) : void();
     }
     if (answer.verb == MemcachedVerb::stats) return write_stats(answer.text, server_, output);
-    if (answer.verb == MemcachedVerb::memory_limit) {
-      const std::string_view text = set_memory_limit(answer.text, server_);
-      if (!answer.silent) output.append(text);
-      return;
-    }
-    turn.counters.memcached.cmd_flush.add();
-    server_.memcached.flush.set(answer.time_ms);
-    if (!answer.silent) output.append("OK\r\n");
+    const std::string_view text = change(answer, turn);
+    if (!answer.silent) output.append(text);
   }
 
   void end_step(Turn& turn, Output& output) override {
@@ -185,9 +180,28 @@ class MemcachedProtocol final : public Protocol {
     }
     return rows;
   }
-  static bool is_cachedump(const MemcachedAnswer& answer) {
-    std::string_view arguments = answer.text;
-    return answer.verb == MemcachedVerb::stats && take_word(arguments) == "cachedump";
+  // What runs alone and changes something of the server.
+  std::string_view change(const MemcachedAnswer& answer, Turn& turn) {
+    if (answer.verb == MemcachedVerb::memory_limit) return set_memory_limit(answer.text, server_);
+    if (answer.verb == MemcachedVerb::verbosity) return set_verbosity(answer.text, server_);
+    turn.counters.memcached.cmd_flush.add();
+    server_.memcached.flush.set(answer.time_ms);
+    return "OK\r\n";
+  }
+  // To whoever counts them by prefix, and where the reply ends.
+  void note_written(const MemcachedAnswer& answer, Batch::Row written, Turn& turn,
+                    const Output& output) {
+    if (server_.memcached.prefixes.on() && answer.verb >= MemcachedVerb::get &&
+        answer.verb <= MemcachedVerb::gats) {
+      const Batch::Columns& columns = turn.batch.columns();
+      for (Batch::Row row = answer.row; row < answer.row + written; ++row) {
+        const bool hit = columns.reply[row].status == Status::ok;
+        server_.memcached.prefixes.note_get(columns.key[row], hit);
+      }
+    }
+    if (turn.reply_ends != nullptr && !answer.unfinished && written == answer.count) {
+      turn.reply_ends->note(output.size());
+    }
   }
   void step(Turn& turn) {
     turn.batch.select(memcached_database);

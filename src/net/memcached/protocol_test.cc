@@ -136,6 +136,45 @@ TEST_F(MemcachedProtocolTest, StatsCountAndReset) {
               std::string::npos);
 }
 
+TEST_F(MemcachedProtocolTest, SlabsCountWhatIsAskedOfTheirItems) {
+  run("set a 0 0 1\r\n1\r\nget a a none\r\nmg a v\r\ngat 0 a\r\ntouch a 0\r\nmg a T9\r\n"
+      "incr a 1\r\ndecr a 1\r\nma a\r\nma a MD\r\ncas a 0 0 1 1\r\n1\r\n");
+  const std::string told = run("gets a\r\n");
+  const size_t start = std::string_view("VALUE a 0 1 ").size();
+  run("cas a 0 0 1 " + told.substr(start, told.find('\r') - start) + "\r\n1\r\n");
+  run("add a 0 0 1\r\n1\r\nappend none 0 0 1\r\n1\r\nms a 1\r\n1\r\nprepend a 0 0 1\r\n1\r\n");
+  run("delete a\r\nset a 0 0 1\r\n1\r\nmd a\r\nset a 0 0 1\r\n1\r\n");
+  run("set large 0 0 40000\r\n" + std::string(40'000, 'v') + "\r\ndelete large\r\n");
+  const std::string own = "STAT 1:";
+  const std::string slabs = run("stats slabs\r\n");
+  for (const char* line :
+       {"get_hits 4\r\n", "cmd_set 8\r\n", "delete_hits 2\r\n", "incr_hits 2\r\n",
+        "decr_hits 2\r\n", "cas_hits 1\r\n", "cas_badval 1\r\n", "touch_hits 3\r\n"}) {
+    EXPECT_NE(slabs.find(own + line), std::string::npos) << line << slabs;
+  }
+  const std::string all = run("stats\r\n");
+  for (const char* line : {"get_hits 4\r\n", "cmd_set 10\r\n", "delete_hits 3\r\n"}) {
+    EXPECT_NE(all.find(std::string("STAT ") + line), std::string::npos) << line << all;
+  }
+  EXPECT_EQ(run("stats reset\r\n"), "RESET\r\n");
+  EXPECT_NE(run("stats slabs\r\n").find(own + "cmd_set 0\r\n"), std::string::npos);
+}
+
+TEST_F(MemcachedProtocolTest, SizesCountTheFlagsThatMemcachedWouldKeep) {
+  EXPECT_EQ(run("stats sizes_enable\r\nset a 5 0 1\r\nx\r\nset b 0 0 1\r\nx\r\nstats sizes\r\n"),
+            "STAT sizes_status enabled\r\nSTORED\r\nSTORED\r\nSTAT 64 1\r\nSTAT 96 1\r\nEND\r\n");
+}
+
+TEST_F(MemcachedProtocolTest, ItemsThatHaveExpiredCountByClass) {
+  run("set a 0 1 1\r\nx\r\nset b 0 0 1\r\nx\r\n");
+  clock_.advance(2'000);
+  EXPECT_EQ(run("get a\r\n"), "END\r\n");
+  EXPECT_EQ(run("stats items\r\n"),
+            "STAT items:1:number 1\r\nSTAT items:1:evicted 0\r\n"
+            "STAT items:1:evicted_nonzero 0\r\nSTAT items:1:reclaimed 1\r\nEND\r\n");
+  EXPECT_NE(run("stats\r\n").find("STAT reclaimed 1\r\n"), std::string::npos);
+}
+
 TEST_F(MemcachedProtocolTest, AGetOfManyLargeValuesIsAnsweredInPieces) {
   const std::string value(1'000'000, 'v');
   run("set a 0 0 1000000\r\n" + value + "\r\nget a\r\n");

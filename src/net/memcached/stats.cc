@@ -9,6 +9,7 @@
 
 #include "net/memcached/admin.h"
 #include "net/memcached/line.h"
+#include "net/memcached/slab_stats.h"
 #include "net/output.h"
 #include "net/server_state.h"
 
@@ -28,22 +29,22 @@ uint64_t total_of(const ServerState& server) {
 
 constexpr NamedCounter named_counters[] = {
     {"cmd_get", total_of<&MemcachedCounters::cmd_get>},
-    {"cmd_set", total_of<&MemcachedCounters::cmd_set>},
+    {"cmd_set", total_of<&SlabCounters::cmd_set>},
     {"cmd_flush", total_of<&MemcachedCounters::cmd_flush>},
     {"cmd_touch", total_of<&MemcachedCounters::cmd_touch>},
     {"cmd_meta", total_of<&MemcachedCounters::cmd_meta>},
-    {"get_hits", total_of<&MemcachedCounters::get_hits>},
+    {"get_hits", total_of<&SlabCounters::get_hits>},
     {"get_misses", total_of<&MemcachedCounters::get_misses>},
     {"delete_misses", total_of<&MemcachedCounters::delete_misses>},
-    {"delete_hits", total_of<&MemcachedCounters::delete_hits>},
+    {"delete_hits", total_of<&SlabCounters::delete_hits>},
     {"incr_misses", total_of<&MemcachedCounters::incr_misses>},
-    {"incr_hits", total_of<&MemcachedCounters::incr_hits>},
+    {"incr_hits", total_of<&SlabCounters::incr_hits>},
     {"decr_misses", total_of<&MemcachedCounters::decr_misses>},
-    {"decr_hits", total_of<&MemcachedCounters::decr_hits>},
+    {"decr_hits", total_of<&SlabCounters::decr_hits>},
     {"cas_misses", total_of<&MemcachedCounters::cas_misses>},
-    {"cas_hits", total_of<&MemcachedCounters::cas_hits>},
-    {"cas_badval", total_of<&MemcachedCounters::cas_badval>},
-    {"touch_hits", total_of<&MemcachedCounters::touch_hits>},
+    {"cas_hits", total_of<&SlabCounters::cas_hits>},
+    {"cas_badval", total_of<&SlabCounters::cas_badval>},
+    {"touch_hits", total_of<&SlabCounters::touch_hits>},
     {"touch_misses", total_of<&MemcachedCounters::touch_misses>},
     {"store_too_large", total_of<&MemcachedCounters::store_too_large>},
     {"store_no_memory", total_of<&MemcachedCounters::store_no_memory>},
@@ -54,7 +55,9 @@ constexpr NamedCounter named_counters[] = {
     {"bytes_read", total_of<&LoopCounters::bytes_in>},
     {"bytes_written", total_of<&LoopCounters::bytes_out>},
     {"evictions", [](const ServerState& server) { return server.engine.stats().evicted; }},
+    {"reclaimed", [](const ServerState& server) { return server.engine.stats().expired; }},
 };
+constexpr std::string_view no_dump_answer = "CLIENT_ERROR stats cachedump not allowed\r\n";
 constexpr std::string_view first_command = "cmd_get", last_command = "store_no_memory";
 static_assert(std::size(named_counters) == MemcachedReset::counters);
 
@@ -144,7 +147,7 @@ void write_store(const ServerState& server, Output& output) {
   stat(output, "bytes", engine.item_bytes);
   stat(output, "curr_items", server.engine.database(0).keys);
   write_counter(server, "total_items", output);
-  write_counter(server, "evictions", output);
+  write_counters(server, "evictions", "reclaimed", output);
 }
 
 void write_datagrams(const ServerState& server, Output& output) {
@@ -173,6 +176,7 @@ void write_settings(const ServerState& server, Output& output) {
   stat(output, "tcpport", server.memcached_port.load());
   stat(output, "udpport", server.memcached_udp_port.load());
   stat(output, "inter", addresses);
+  stat(output, "verbosity", verbosity_of(server));
   stat(output, "evictions", evicts ? "on" : "off");
   const std::string& path = server.options.memcached_unixsocket;
   char mask[16];
@@ -182,9 +186,11 @@ void write_settings(const ServerState& server, Output& output) {
   stat(output, "shutdown_command", "no");
   stat(output, "num_threads", server.loops.size());
   stat(output, "num_threads_per_udp", server.loops.size());
-  stat(output, "detail_enabled", "no");
+  stat(output, "stat_key_prefix", std::string_view(&MemcachedPrefixes::delimiter, 1));
+  stat(output, "detail_enabled", server.memcached.prefixes.on() ? "yes" : "no");
   stat(output, "reqs_per_event", server.options.memcached_reqs_per_event);
   stat(output, "cas_enabled", "yes");
+  stat(output, "tcp_backlog", static_cast<uint64_t>(listen_backlog));
   stat(output, "binding_protocol", "ascii");
   stat(output, "auth_enabled_sasl", "no");
   stat(output, "auth_enabled_ascii", "no");
@@ -193,7 +199,7 @@ void write_settings(const ServerState& server, Output& output) {
   stat(output, "flush_enabled", server.options.memcached_flush ? "yes" : "no");
   stat(output, "dump_enabled", server.options.memcached_dumps ? "yes" : "no");
   stat(output, "idle_timeout", idle_seconds(server));
-  stat(output, "track_sizes", "no");
+  stat(output, "track_sizes", server.memcached.tracks_sizes ? "yes" : "no");
   stat(output, "inline_ascii_response", "no");
   stat(output, "ssl_enabled", "no");
 }
@@ -219,10 +225,30 @@ void write_connections_each(const ServerState& server, Output& output) {
 }
 
 void reset_counters(ServerState& server) {
+  server.memcached.prefixes.clear();
+  reset_slab_counters(server);
   for (size_t i = 0; i < std::size(named_counters); ++i) {
     server.memcached.reset.sums[i].store(named_counters[i].total(server),
                                          std::memory_order_relaxed);
   }
+}
+
+void run_detail(std::string_view what, MemcachedPrefixes& prefixes, Output& output) {
+  if (what == "dump") {
+    output.append(prefixes.lines());
+    return output.append("END\r\n");
+  }
+  if (what != "on" && what != "off") {
+    return output.append("CLIENT_ERROR usage: stats detail on|off|dump\r\n");
+  }
+  prefixes.turn(what == "on");
+  output.append("OK\r\n");
+}
+
+// As memcached has it, without an END.
+void track_sizes(bool tracks, MemcachedShared& shared, Output& output) {
+  shared.tracks_sizes = tracks;
+  stat(output, "sizes_status", tracks ? "enabled" : "disabled");
 }
 
 }  // namespace
@@ -233,6 +259,12 @@ void write_stats(std::string_view arguments, ServerState& server, Output& output
     reset_counters(server);
     return output.append("RESET\r\n");
   }
+  if (which == "detail") return run_detail(take_word(arguments), server.memcached.prefixes, output);
+  if (which == "sizes_enable" || which == "sizes_disable") {
+    return track_sizes(which == "sizes_enable", server.memcached, output);
+  }
+  // One that is allowed goes over the items instead.
+  if (which == "cachedump") return output.append(no_dump_answer);
   if (which.empty()) {
     write_process(server, output);
     write_connections(server, output);
@@ -242,9 +274,9 @@ void write_stats(std::string_view arguments, ServerState& server, Output& output
   } else if (which == "settings") {
     write_settings(server, output);
   } else if (which == "items") {
-    write_items(server.engine, output);
+    write_items(server, output);
   } else if (which == "slabs") {
-    write_slabs(server.engine, output);
+    write_slabs(server, output);
   } else if (which == "sizes") {
     stat(output, "sizes_status", "disabled");
   } else if (which == "conns") {

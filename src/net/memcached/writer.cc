@@ -36,13 +36,9 @@ void write_value(std::string_view key, const Reply& reply, bool with_version, Ou
   output.append("\r\n");
 }
 
-void count_get(const MemcachedAnswer& answer, uint64_t rows, uint64_t hits,
-               MemcachedCounters& counters) {
-  const uint64_t misses = rows - hits;
-  const bool touches = answer.verb == gat || answer.verb == gats;
+void count_misses(bool touches, uint64_t rows, uint64_t hits, MemcachedCounters& counters) {
   (touches ? counters.cmd_touch : counters.cmd_get).add(rows);
-  (touches ? counters.touch_hits : counters.get_hits).add(hits);
-  (touches ? counters.touch_misses : counters.get_misses).add(misses);
+  (touches ? counters.touch_misses : counters.get_misses).add(rows - hits);
 }
 
 // Not inlined: the other answers are short.
@@ -50,6 +46,8 @@ void count_get(const MemcachedAnswer& answer, uint64_t rows, uint64_t hits,
                                           MemcachedCounters& counters, Output& output,
                                           size_t full_output) {
   const bool with_version = answer.verb == gets || answer.verb == gats;
+  const bool touches = answer.verb == gat || answer.verb == gats;
+  const auto counted = touches ? &SlabCounters::touch_hits : &SlabCounters::get_hits;
   const std::string_view* keys = batch.columns().key;
   uint64_t hits = 0;
   bool failed = false;
@@ -60,13 +58,14 @@ void count_get(const MemcachedAnswer& answer, uint64_t rows, uint64_t hits,
     const Status status = reply.status.load(std::memory_order_acquire);
     if (status == Status::ok) {
       write_value(keys[row], reply, with_version, output);
+      (counters.slab_of(reply.location).*counted).add();
       ++hits;
     }
     failed |=
         status == Status::out_of_memory || status == Status::retry || status == Status::not_saved;
   }
   if (row == end && !answer.unfinished) output.append(failed ? no_memory_for_get : "END\r\n");
-  count_get(answer, row - answer.row, hits, counters);
+  count_misses(touches, row - answer.row, hits, counters);
   return row - answer.row;
 }
 
@@ -92,15 +91,16 @@ std::string_view store_answer(MemcachedVerb verb, Status status) {
   }
 }
 
-void count_store(MemcachedVerb verb, Status status, MemcachedCounters& counters) {
-  counters.cmd_set.add();
+void count_store(MemcachedVerb verb, Status status, SlabCounters& slab,
+                 MemcachedCounters& counters) {
+  slab.cmd_set.add();
   counters.total_items.add(status == Status::ok);
   counters.store_too_large.add(status == Status::too_large);
   counters.store_no_memory.add(status == Status::out_of_memory || status == Status::retry);
   if (verb != cas) return;
-  counters.cas_hits.add(status == Status::ok);
+  slab.cas_hits.add(status == Status::ok);
   counters.cas_misses.add(status == Status::not_found);
-  counters.cas_badval.add(status == Status::condition_failed);
+  slab.cas_badval.add(status == Status::condition_failed);
 }
 
 std::string_view arithmetic_error(Status status) {
@@ -125,7 +125,8 @@ std::string_view arithmetic_error(Status status) {
 void write_arithmetic(const MemcachedAnswer& answer, const Reply& reply, Status status,
                       MemcachedCounters& counters, Output& output) {
   const bool up = answer.verb == incr;
-  (up ? counters.incr_hits : counters.decr_hits).add(status == Status::ok);
+  SlabCounters& slab = counters.slab_of(reply.location);
+  (up ? slab.incr_hits : slab.decr_hits).add(status == Status::ok);
   (up ? counters.incr_misses : counters.decr_misses).add(status == Status::not_found);
   if (answer.silent) return;
   if (status != Status::ok) return output.append(arithmetic_error(status));
@@ -149,10 +150,11 @@ std::string_view found_answer(std::string_view found, Status status) {
   }
 }
 
-void count_found(MemcachedVerb verb, Status status, MemcachedCounters& counters) {
+void count_found(MemcachedVerb verb, Status status, SlabCounters& slab,
+                 MemcachedCounters& counters) {
   const bool touches = verb == touch;
   counters.cmd_touch.add(touches);
-  (touches ? counters.touch_hits : counters.delete_hits).add(status == Status::ok);
+  (touches ? slab.touch_hits : slab.delete_hits).add(status == Status::ok);
   (touches ? counters.touch_misses : counters.delete_misses).add(status == Status::not_found);
 }
 
@@ -182,10 +184,10 @@ Batch::Row write_answer(const MemcachedAnswer& answer, const Batch& batch,
     counters.cmd_flush.add();
     words = status == Status::not_saved ? not_saved : "OK\r\n";
   } else if (answer.verb == erase || answer.verb == touch) {
-    count_found(answer.verb, status, counters);
+    count_found(answer.verb, status, counters.slab_of(reply.location), counters);
     words = found_answer(answer.verb == erase ? "DELETED\r\n" : "TOUCHED\r\n", status);
   } else {
-    count_store(answer.verb, status, counters);
+    count_store(answer.verb, status, counters.slab_of(reply.location), counters);
     words = store_answer(answer.verb, status);
   }
   if (!answer.silent) output.append(words);

@@ -1,6 +1,7 @@
 #include "net/udp/port.h"
 
 #include <netinet/in.h>
+#include <netinet/udp.h>
 #include <poll.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 
 #include "base/hash.h"
 #include "net/memcached/protocol.h"
+#include "net/udp/sending.h"
 
 namespace isotherm::net {
 namespace {
@@ -50,6 +52,13 @@ int bind_to(const SocketAddress& address) {
   const int why = errno;
   if (descriptor >= 0) ::close(descriptor);
   throw std::system_error(why, std::system_category(), "bind");
+}
+
+// Whether the kernel divides what is sent into datagrams.
+bool divides_messages(int descriptor) {
+  int segment = 0;
+  socklen_t size = sizeof segment;
+  return ::getsockopt(descriptor, IPPROTO_UDP, UDP_SEGMENT, &segment, &size) == 0;
 }
 
 // Whether all lines are gets, which may be answered twice.
@@ -89,6 +98,10 @@ struct UdpPort::Exchange {
   UdpFrame frame;
   std::unique_ptr<Protocol> protocol;
   Output output;
+  ReplyEnds ends;
+  size_t ends_counted = 0;
+  size_t datagrams = 0;            // of the replies that were counted
+  ReplyCursor next;                // to be sent
   const LoopTurn* turn = nullptr;  // that has its rows
   Batch::Row first_row = 0;
   Batch::Row end_row = 0;
@@ -103,7 +116,8 @@ UdpPort::UdpPort(ServerState& server, LoopCounters& counters, BufferPool& pool,
       pool_(pool),
       descriptor_(bind_to(address)),
       port_(SocketAddress::local_of(descriptor_).port()),
-      seed_(hash_bytes(server.run_id, 0)) {
+      seed_(hash_bytes(server.run_id, 0)),
+      divides_(divides_messages(descriptor_)) {
   make_exchanges(first_exchanges);
 }
 
@@ -241,7 +255,9 @@ void UdpPort::reply(LoopTurn& turn, bool ended) {
 void UdpPort::reply_one(Exchange& exchange, LoopTurn& turn) {
   Protocol& protocol = *exchange.protocol;
   const size_t full = std::exchange(turn.turn.full_output, exchange.output.size() + output_bound);
+  turn.turn.reply_ends = &exchange.ends;
   const size_t left = protocol.reply(turn.turn, exchange.output);
+  turn.turn.reply_ends = nullptr;
   turn.turn.full_output = full;
   exchange.turn = nullptr;
   exchange.parsed -= left;
@@ -261,9 +277,13 @@ void UdpPort::reply_one(Exchange& exchange, LoopTurn& turn) {
 }
 
 void UdpPort::run_alone(Exchange& exchange, Turn& turn) {
-  if (!exchange.protocol->walks()) return exchange.protocol->run_alone(turn, exchange.output);
-  exchange.output.append(no_walk_answer);
-  exchange.parsed = exchange.received;
+  if (!exchange.protocol->walks()) {
+    exchange.protocol->run_alone(turn, exchange.output);
+  } else {
+    exchange.output.append(no_walk_answer);
+    exchange.parsed = exchange.received;
+  }
+  exchange.ends.note(exchange.output.size());
 }
 
 // Behind its last answer, or where it was dropped.
@@ -275,20 +295,42 @@ void UdpPort::finish(Exchange& exchange) {
     counters_.unsent.add();
     return free(exchange);
   }
-  exchange.frame.number = 0;
-  exchange.frame.count = static_cast<uint16_t>(UdpFrame::datagrams(bytes));
+  exchange.ends.note(bytes);
+  exchange.next = ReplyCursor(exchange.ends.all(), exchange.frame.id);
   unsent_.push_back(&exchange);
 }
 
+// Bytes of what is answered so far. The network's headers of the first datagram are paid for by
+// those of the request.
+size_t UdpPort::sent_bytes(Exchange& exchange) {
+  const std::vector<size_t>& ends = exchange.ends.all();
+  size_t begin = exchange.ends_counted == 0 ? 0 : ends[exchange.ends_counted - 1];
+  for (; exchange.ends_counted < ends.size(); ++exchange.ends_counted) {
+    exchange.datagrams += UdpFrame::datagrams(ends[exchange.ends_counted] - begin);
+    begin = ends[exchange.ends_counted];
+  }
+  const size_t bytes = exchange.output.size();
+  const size_t datagrams = exchange.datagrams + UdpFrame::datagrams(bytes - begin);
+  if (datagrams == 0) return 0;
+  constexpr size_t network_headers = 28;
+  return bytes + datagrams * UdpFrame::header_bytes + (datagrams - 1) * network_headers;
+}
+
 void UdpPort::bound_reply(Exchange& exchange) {
-  const size_t bytes = UdpFrame::sent_bytes(exchange.output.size());
+  const size_t bytes = sent_bytes(exchange);
   const size_t most = exchange.received * server_.options.memcached_udp_amplification;
   if (bytes <= longest_reply && (bytes <= most || is_trusted(exchange))) return;
   counters_.too_long.add();
-  exchange.output.clear();
+  clear_reply(exchange);
   if (UdpFrame::sent_bytes(too_long_answer.size()) <= most) {
     exchange.output.append(too_long_answer);
   }
+}
+
+void UdpPort::clear_reply(Exchange& exchange) {
+  exchange.output.clear();
+  exchange.ends.clear();
+  exchange.ends_counted = exchange.datagrams = 0;
 }
 
 void UdpPort::account(Exchange& exchange) {
@@ -305,42 +347,24 @@ bool UdpPort::is_trusted(const Exchange& exchange) const {
 
 void UdpPort::free(Exchange& exchange) {
   unsent_bytes_ -= std::exchange(exchange.counted, 0);
-  exchange.output.clear();
+  clear_reply(exchange);
   free_.push_back(&exchange);
 }
 
-// Datagrams for one system call.
-struct UdpPort::Sending {
-  static constexpr size_t most = 64;
-  static constexpr size_t most_pieces = 8 * most;
-
-  std::array<mmsghdr, most> messages;
-  std::array<std::array<char, UdpFrame::header_bytes>, most> headers;
-  std::array<Exchange*, most> of;
-  std::array<size_t, most> bytes;  // of the reply
-  std::array<iovec, most_pieces> pieces;
-  size_t count = 0;
-  size_t piece_count = 0;
-
-  bool full() const { return count == most || piece_count + 2 > most_pieces; }
-};
-
-// Datagrams of what is left of a reply, as far as there is room. Returns their bytes of it.
-size_t UdpPort::gather(Exchange& exchange, Sending& sending) {
+// Datagrams of what is left of its replies, as far as there is room. Returns their bytes of it.
+size_t UdpPort::gather(Exchange& exchange, bool divides, UdpSending& sending) {
   constexpr size_t most_parts = 32;
   std::array<iovec, most_parts> parts;
   const size_t part_count = exchange.output.iovecs(parts);
   size_t part = 0;
   size_t gathered = 0;
-  const size_t all = exchange.output.size();
-  UdpFrame frame = exchange.frame;
-  while (gathered < all && !sending.full()) {
-    const size_t wanted = std::min(all - gathered, UdpFrame::payload_bytes);
+  for (ReplyCursor next = exchange.next; !next.at_end() && !sending.full(); next.advance()) {
+    const size_t wanted = next.bytes();
     const size_t first_piece = sending.piece_count;
-    sending.pieces[sending.piece_count++] = {sending.headers[sending.count].data(),
+    sending.pieces[sending.piece_count++] = {sending.frames[sending.count].data(),
                                              UdpFrame::header_bytes};
     size_t has = 0;
-    while (has < wanted && part < part_count && sending.piece_count < Sending::most_pieces) {
+    while (has < wanted && part < part_count && sending.piece_count < UdpSending::most_pieces) {
       iovec& from = parts[part];
       const size_t bytes = std::min(from.iov_len, wanted - has);
       sending.pieces[sending.piece_count++] = {from.iov_base, bytes};
@@ -353,29 +377,23 @@ size_t UdpPort::gather(Exchange& exchange, Sending& sending) {
       sending.piece_count = first_piece;
       break;
     }
-    frame.write(sending.headers[sending.count].data());
-    ++frame.number;
-    mmsghdr& message = sending.messages[sending.count];
-    message = {};
-    message.msg_hdr.msg_name = exchange.from.storage();
-    message.msg_hdr.msg_namelen = exchange.from.size();
-    message.msg_hdr.msg_iov = &sending.pieces[first_piece];
-    message.msg_hdr.msg_iovlen = sending.piece_count - first_piece;
-    sending.of[sending.count] = &exchange;
-    sending.bytes[sending.count++] = has;
+    next.frame().write(sending.frames[sending.count].data());
+    sending.add(exchange.from, has, first_piece, divides);
     gathered += has;
   }
   return gathered;
 }
 
-// Returns how many exchanges at the front have all of their reply sent.
-size_t UdpPort::note_sent(const Sending& sending, size_t sent) {
-  size_t done = 0;
+// The first of them is of the exchange at `done`. Returns how many exchanges at the front have all
+// of their replies sent.
+size_t UdpPort::note_sent(const UdpSending& sending, size_t messages, size_t done) {
+  size_t sent = 0;
+  for (size_t i = 0; i < messages; ++i) sent += sending.messages[i].datagrams;
   for (size_t i = 0; i < sent; ++i) {
-    Exchange& exchange = *sending.of[i];
+    Exchange& exchange = *unsent_[done];
     counters_.sent.add();
     loop_counters_.bytes_out.add(sending.bytes[i] + UdpFrame::header_bytes);
-    ++exchange.frame.number;
+    exchange.next.advance();
     exchange.output.consume(sending.bytes[i]);
     if (exchange.output.empty()) ++done;
   }
@@ -384,19 +402,22 @@ size_t UdpPort::note_sent(const Sending& sending, size_t sent) {
 
 void UdpPort::send() {
   size_t done = 0;
+  bool divides = divides_;
   for (int calls = 0; calls < most_sends && done < unsent_.size() && !full_; ++calls) {
-    Sending sending;
+    UdpSending sending;
     for (size_t i = done; i < unsent_.size() && !sending.full(); ++i) {
       const size_t left = unsent_[i]->output.size();
-      if (gather(*unsent_[i], sending) < left) break;
+      if (gather(*unsent_[i], divides, sending) < left) break;
     }
-    const int result = ::sendmmsg(descriptor_, sending.messages.data(),
-                                  static_cast<unsigned>(sending.count), MSG_NOSIGNAL);
+    const int result = ::sendmmsg(descriptor_, sending.headers.data(),
+                                  static_cast<unsigned>(sending.message_count), MSG_NOSIGNAL);
     if (result > 0) {
-      const size_t ended = done + note_sent(sending, static_cast<size_t>(result));
+      const size_t ended = note_sent(sending, static_cast<size_t>(result), done);
       for (; done < ended; ++done) free(*unsent_[done]);
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       full_ = true;
+    } else if (sending.messages[0].datagrams > 1 && (errno == EINVAL || errno == EIO)) {
+      divides = false;  // not on this way: a link may be too narrow for a datagram
     } else if (errno != EINTR) {
       // Its address cannot be reached, or an earlier one could not.
       counters_.unsent.add();

@@ -2,15 +2,16 @@
 //
 //   socket ──recvmmsg──▶ exchange: a datagram ──parse──▶ rows of the turn's batch
 //     ▲                                                        │
-//     └──sendmmsg── datagrams of 1,400 bytes ◀── its reply ◀──reply
+//     └──sendmmsg── datagrams of 1,400 bytes ◀── replies ◀───reply
+//                   (sending.h)              (reply_cursor.h)
 //
 // Every loop has a socket of its own for each address (SO_REUSEPORT), to which the kernel gives all
 // datagrams of a client. A turn takes the datagrams that are there, by one system call, and their
 // requests into the same batch as those of connections; an exchange is one of them with its reply.
-// A datagram may have several requests: their answers are one reply. What the protocol leaves for
-// another turn (net/protocol.h) is parsed in the next one, and so is what comes when datagrams have
-// `most_rows` rows in this one: connections beside them wait no longer, nor do they for those.
-// Commands that walk over the database are refused.
+// A datagram may have several requests, and each has a reply of its own (reply_cursor.h). What the
+// protocol leaves for another turn (net/protocol.h) is parsed in the next one, and so is what comes
+// when datagrams have `most_rows` rows in this one: connections beside them wait no longer, nor do
+// they for those. Commands that walk over the database are refused.
 //
 // Nobody is told of what is dropped, but all is counted (UdpCounters): datagrams without a header
 // or a request, those longer than a buffer or that end in the middle of a request, one of several,
@@ -19,15 +20,15 @@
 // are answered again.
 //
 // How much is answered. Anybody can have replies sent to others by writing their address on a
-// datagram. So a reply takes, headers included, at most `memcached_udp_amplification` times the
-// bytes of its request, unless the address is trusted, or has a TCP connection to this server; a
-// longer one is dropped for a short error, if there is room for that. No reply is longer than
-// `longest_reply`.
+// datagram. So what a datagram is answered takes, headers included, at most
+// `memcached_udp_amplification` times its bytes, unless the address is trusted, or has a TCP
+// connection to this server; if it is longer, all of it is dropped for a short error, where there
+// is room for that. It is never longer than `longest_reply`.
 //
-// Memory. `most_exchanges` of 64 KiB each, of which as many are taken as come at once, and
-// `most_unsent` of replies, which are dropped beyond it. While the socket takes no more, replies
-// wait for it; while no exchange is free, nothing is received, and the kernel drops what its buffer
-// cannot hold.
+// Memory. `most_exchanges` of 64 KiB each, and as much again for where replies end, of which as
+// many are taken as come at once, and `most_unsent` of replies, which are dropped beyond it. While
+// the socket takes no more, replies wait for it; while no exchange is free, nothing is received,
+// and the kernel drops what its buffer cannot hold.
 //
 // Threads. Made before its loop starts; then the loop's alone.
 #pragma once
@@ -50,8 +51,11 @@
 #include "net/socket_events.h"
 #include "net/udp/frame.h"
 #include "net/udp/repeats.h"
+#include "net/udp/reply_cursor.h"
 
 namespace isotherm::net {
+
+class UdpSending;
 
 class UdpPort final : public Watched {
  public:
@@ -98,7 +102,6 @@ class UdpPort final : public Watched {
   // A datagram and its reply.
   struct Exchange;
   using Exchanges = std::vector<Exchange*>;
-  struct Sending;
 
   void make_exchanges(size_t count);
   void receive(LoopTurn& turn);
@@ -108,13 +111,15 @@ class UdpPort final : public Watched {
   void reply_one(Exchange& exchange, LoopTurn& turn);
   void run_alone(Exchange& exchange, Turn& turn);
   void finish(Exchange& exchange);
+  static size_t sent_bytes(Exchange& exchange);
   void bound_reply(Exchange& exchange);
+  static void clear_reply(Exchange& exchange);
   void account(Exchange& exchange);
   bool is_trusted(const Exchange& exchange) const;
   void free(Exchange& exchange);
   void send_all();
-  size_t gather(Exchange& exchange, Sending& sending);
-  size_t note_sent(const Sending& sending, size_t sent);
+  static size_t gather(Exchange& exchange, bool divides, UdpSending& sending);
+  size_t note_sent(const UdpSending& sending, size_t messages, size_t done);
 
   ServerState& server_;
   LoopCounters& loop_counters_;
@@ -123,6 +128,7 @@ class UdpPort final : public Watched {
   const int descriptor_;
   const uint16_t port_;
   const uint64_t seed_;  // of fingerprints, which nobody can foresee
+  const bool divides_;   // what is sent, by the kernel
   std::vector<std::unique_ptr<Exchange>> all_;
   Exchanges free_;
   Exchanges in_turns_;
