@@ -5,8 +5,8 @@
 // shared state, so every executor gives the same answers. An executor calls it before its
 // compare-and-swap, and again if that lost.
 //
-// Before that it asks whether the operation works on what the item has. Of an object it may see
-// only that it is there; calls are none of this file (executor/host/object_answers.h).
+// Before that it asks whether the operation works on what the item has. An object it only sees to
+// be there; calls are planned elsewhere (executor/host/object_answers.h).
 //
 // Limits. Lengths are added in 64 bits and compared with Limits before anything is allocated.
 #pragma once
