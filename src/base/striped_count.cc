@@ -22,7 +22,7 @@ class StripeNumber {
     }
     StripedCount::own_stripe = number_;
   }
-  // What the thread adds while the rest of it ends goes to the shared stripe.
+  // If the thread adds more while it ends, that goes to the shared stripe.
   ~StripeNumber() {
     StripedCount::own_stripe = StripedCount::own_stripes;
     if (number_ == StripedCount::own_stripes) return;

@@ -38,11 +38,11 @@ class StripedCount {
   struct alignas(64) Stripe {
     std::atomic<int64_t> value{0};
   };
-  static constexpr uint32_t undecided = 1 << 31;
+  static constexpr uint32_t undecided = uint32_t{1} << 31;
 
   void add_slowly(int64_t amount);
 
-  // Of the calling thread; own_stripes: it has none.
+  // The stripe of the calling thread; own_stripes: it has none of its own.
   inline static thread_local uint32_t own_stripe = undecided;
   friend class StripeNumber;
 

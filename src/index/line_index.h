@@ -143,7 +143,7 @@ class LineIndex {
   // joins of those that have too many or too few.
   void check_loads();
 
-  // Of any size at the same cost, and while it grows, too.
+  // Counts an index of any size at the same cost, also while it grows.
   uint64_t count() const;
   uint64_t splits() const { return splits_.load(std::memory_order_relaxed); }
   uint64_t joins() const { return joins_.load(std::memory_order_relaxed); }
@@ -374,7 +374,7 @@ bool LineIndex::drain(uint32_t max_lines, Visit&& visit) {
     for (; drain_line_ < segment_lines && max_lines > 0; ++drain_line_, --max_lines) {
       const uint64_t hash = prefix | uint64_t{drain_line_} << (shift - segment_line_bits);
       const Bucket* home = segment->lines + drain_line_;
-      // What a moved line still shows lives on where it went, which is drained too.
+      // Entries that a moved line still shows are also where the line went, which is drained too.
       const Slot last = load_pair(&home->slot[Bucket::last]);
       if (!mark::is_moved(last, hash)) visit_chain(home, hash, word_only);
     }
