@@ -12,7 +12,7 @@ namespace isotherm {
 class Counter {
  public:
   void add(uint64_t n = 1) { value_.store(get() + n, std::memory_order_relaxed); }
-  // Of what was added before.
+  // Takes back some of what was added before.
   void subtract(uint64_t n) { value_.store(get() - n, std::memory_order_relaxed); }
   void raise_to(uint64_t value) {
     if (value > get()) value_.store(value, std::memory_order_relaxed);

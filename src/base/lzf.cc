@@ -13,7 +13,7 @@ constexpr uint64_t longest_match = 264;  // 9 + 255
 constexpr uint64_t farthest = 1 << 13;
 constexpr uint32_t hash_bits = 16;
 
-// Of three bytes.
+// The hash of three bytes.
 uint32_t hash_at(const char* text) {
   const auto byte = [&](int i) { return uint32_t{static_cast<uint8_t>(text[i])}; };
   const uint32_t three = byte(0) << 16 | byte(1) << 8 | byte(2);

@@ -82,7 +82,7 @@ class TileLanes {
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE const Lane& lane() const { return lane_; }
 
  private:
-  // What the leader's `swap` says, for every lane.
+  // Gives every lane the result of the leader's `swap`.
   template <class Swap>
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool by_leader(Swap&& swap) const {
     uint32_t done = 0;

@@ -164,14 +164,14 @@ TEST_P(BatchOrderTest, EveryKeySeesItsRequestsAsTheyArrived) {
   int64_t now = 0;
   for (int i = 0; i < 300; ++i) {
     const uint64_t rows = 1 + random_() % 12;
-    while (held + rows > ring_rows) scheduler.turn(++now, false);
+    while (held + rows > ring_rows) scheduler.step(++now, false);
     all.push_back(submission(rows));
     held += rows;
     Submission::begin(all.back()->completion, all.back()->requests);
     scheduler.take(all.back()->completion, now);
-    for (uint64_t turns = random_() % 5; turns != 0; --turns) scheduler.turn(++now, false);
+    for (uint64_t steps = random_() % 5; steps != 0; --steps) scheduler.step(++now, false);
   }
-  while (!scheduler.idle()) scheduler.turn(++now, true);
+  while (!scheduler.idle()) scheduler.step(++now, true);
   EXPECT_EQ(held, 0u);
   for (const auto& submitted : all) check(*submitted);
   EXPECT_EQ(entries, model_);

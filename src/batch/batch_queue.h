@@ -2,7 +2,7 @@
 //
 // A submission is admitted if its rows fit beside those in the queue (one atomic addition), and
 // pushed into the inbox (one compare-and-swap). The queue's thread takes all that has arrived,
-// copies the rows in, and gives the scheduler its turn. A submission costs the thread the same
+// copies the rows in, and has the scheduler take a step. A submission costs the thread the same
 // whether it has one row or a thousand, and a row costs no more than the copy of its bytes.
 //
 // While batches are on the device, and for some time after, the thread stays awake; then it sleeps
@@ -147,7 +147,7 @@ class BatchQueue {
     const bool arrived = take_arrivals(now);
     if (arrived) now = clock();
     const bool stopping = stopping_.load(std::memory_order_seq_cst);
-    const bool moved = scheduler_.turn(now, stopping) || arrived;
+    const bool moved = scheduler_.step(now, stopping) || arrived;
     if (moved) {
       awake_until_ = now + limits_.spin_ns;
     } else if (stopping && scheduler_.idle() && inbox_.empty()) {

@@ -83,7 +83,7 @@ class BatchScheduler {
 
   // Answers batches that have ended, asks the policy, and sends; returns whether anything happened.
   // With `drain` all that waits goes, whatever the policy says.
-  bool turn(int64_t now, bool drain) {
+  bool step(int64_t now, bool drain) {
     const bool reads_ended = end_batches(reads_, now);
     const bool writes_ended = end_batches(writes_, now);
     if (!anything_due()) decide(now, drain);
@@ -93,7 +93,7 @@ class BatchScheduler {
   uint64_t waiting() const { return reads_.rows.waiting() + writes_.rows.waiting(); }
   uint32_t on_device() const { return on_device_; }
   bool idle() const { return waiting() == 0 && on_device_ == 0; }
-  // When the next turn is due although nothing happens.
+  // When the next step is due although nothing happens.
   int64_t again() const { return again_; }
 
   // Ends all submissions as lost, but for those that were answered.

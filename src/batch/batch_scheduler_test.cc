@@ -136,13 +136,13 @@ class BatchSchedulerTest : public ::testing::Test {
     held += sent.requests.rows;
     scheduler->take(sent.completion, now);
   }
-  bool turn(uint64_t reads, uint64_t writes, BatchRoute route = BatchRoute::bulk) {
+  bool step(uint64_t reads, uint64_t writes, BatchRoute route = BatchRoute::bulk) {
     policy.next = {reads, writes, route, BatchDecision::never};
-    return scheduler->turn(++now, false);
+    return scheduler->step(++now, false);
   }
   // Turns without new decisions until nothing moves.
   void settle() {
-    while (turn(0, 0)) {
+    while (step(0, 0)) {
     }
   }
 
@@ -160,13 +160,13 @@ TEST_F(BatchSchedulerTest, AnswersASubmissionWhenItsBatchHasEnded) {
   entries[1] = 10;
   Sent sent({{get, 1}, {get, 2}});
   take(sent);
-  EXPECT_FALSE(turn(0, 0));
+  EXPECT_FALSE(step(0, 0));
   bulk.hold = true;
-  EXPECT_TRUE(turn(all, 0));
-  EXPECT_FALSE(turn(all, all));
+  EXPECT_TRUE(step(all, 0));
+  EXPECT_FALSE(step(all, all));
   EXPECT_FALSE(sent.ready());
   bulk.hold = false;
-  EXPECT_TRUE(turn(0, 0));
+  EXPECT_TRUE(step(0, 0));
   EXPECT_EQ(sent.completion.status(), QueueStatus::ok);
   EXPECT_EQ(sent.found, (std::vector<uint8_t>{1, 0}));
   EXPECT_EQ(sent.values_out, (std::vector<uint64_t>{10, 999}));
@@ -178,25 +178,25 @@ TEST_F(BatchSchedulerTest, TellsThePolicyWhatWaits) {
   take(first);
   now += 50;
   take(second);
-  turn(0, 0);
+  step(0, 0);
   EXPECT_EQ(policy.waiting.reads, 2u);
   EXPECT_EQ(policy.waiting.writes, 2u);
   EXPECT_EQ(policy.waiting.read_age, 51);
   EXPECT_EQ(policy.waiting.write_age, 51);
   EXPECT_EQ(policy.waiting.arrived, 4u);
   bulk.hold = true;
-  turn(1, 0);
-  turn(0, 0);
+  step(1, 0);
+  step(0, 0);
   EXPECT_EQ(policy.waiting.reads, 1u);
   EXPECT_EQ(policy.waiting.read_age, 3);
   EXPECT_EQ(policy.waiting.on_device, 1u);
   bulk.hold = false;
-  turn(0, 0);
+  step(0, 0);
   ASSERT_EQ(policy.reports.size(), 1u);
   EXPECT_EQ(policy.reports[0].rows, 1u);
   EXPECT_EQ(policy.reports[0].took, 2);
   EXPECT_EQ(policy.reports[0].kind, BatchKind::reads);
-  turn(all, all);
+  step(all, all);
   settle();
   EXPECT_TRUE(first.ready() && second.ready());
 }
@@ -206,12 +206,12 @@ TEST_F(BatchSchedulerTest, ReadsPassWritesThatWaitOnOtherKeysOnly) {
   take(writes);
   take(same);
   take(other);
-  turn(all, 0);
+  step(all, 0);
   EXPECT_EQ(bulk.take_batches(), Batches{"r2 "});
-  turn(0, 0);
+  step(0, 0);
   EXPECT_TRUE(other.ready());
   EXPECT_FALSE(same.ready() || writes.ready());
-  turn(0, all);
+  step(0, all);
   settle();
   EXPECT_EQ(bulk.take_batches(), Batches{"w1 r1 "});
   EXPECT_EQ(same.found[0], 1);
@@ -219,7 +219,7 @@ TEST_F(BatchSchedulerTest, ReadsPassWritesThatWaitOnOtherKeysOnly) {
   // Nothing waits any more, so a read of that key is a read again.
   Sent again({{get, 1}});
   take(again);
-  turn(all, 0);
+  step(all, 0);
   settle();
   EXPECT_EQ(bulk.take_batches(), Batches{"r1 "});
   EXPECT_EQ(again.values_out[0], 10u);
@@ -228,7 +228,7 @@ TEST_F(BatchSchedulerTest, ReadsPassWritesThatWaitOnOtherKeysOnly) {
 TEST_F(BatchSchedulerTest, RowsOfOneSubmissionKeepTheirOrderOnAKey) {
   Sent sent({{get, 1}, {put, 1}, {get, 1}, {get, 2}, {put, 2}, {get, 3}});
   take(sent);
-  turn(all, all);
+  step(all, all);
   settle();
   EXPECT_EQ(bulk.take_batches(), (Batches{"r1 r2 r3 ", "w1 r1 w2 "}));
   EXPECT_EQ(sent.found, (std::vector<uint8_t>{0, 0, 1, 0, 0, 0}));
@@ -240,7 +240,7 @@ TEST_F(BatchSchedulerTest, WritesGoAfterAllReadsThatWait) {
   Sent reads({{get, 1}, {get, 2}}), writes({{put, 1}});
   take(reads);
   take(writes);
-  turn(0, all);
+  step(0, all);
   settle();
   EXPECT_EQ(bulk.take_batches(), (Batches{"r1 r2 ", "w1 "}));
   EXPECT_EQ(reads.found, (std::vector<uint8_t>{0, 0}));
@@ -251,14 +251,14 @@ TEST_F(BatchSchedulerTest, WritesGoAfterAllReadsAlsoWhereThereIsNoPlace) {
   bulk.hold = true;
   Sent first({{get, 9}}), reads({{get, 1}}), writes({{put, 1}}), later({{get, 5}});
   take(first);
-  turn(all, 0);
+  step(all, 0);
   take(reads);
   take(writes);
   const int asked = policy.asked;
-  turn(0, all);
+  step(0, all);
   take(later);
-  turn(all, all);
-  turn(all, all);
+  step(all, all);
+  step(all, all);
   // What was decided comes first.
   EXPECT_EQ(policy.asked, asked + 1);
   EXPECT_EQ(bulk.take_batches(), Batches{"r9 "});
@@ -266,7 +266,7 @@ TEST_F(BatchSchedulerTest, WritesGoAfterAllReadsAlsoWhereThereIsNoPlace) {
   settle();
   EXPECT_EQ(bulk.take_batches(), (Batches{"r1 ", "w1 "}));
   EXPECT_FALSE(later.ready());
-  turn(all, 0);
+  step(all, 0);
   settle();
   EXPECT_TRUE(later.ready());
 }
@@ -274,17 +274,17 @@ TEST_F(BatchSchedulerTest, WritesGoAfterAllReadsAlsoWhereThereIsNoPlace) {
 TEST_F(BatchSchedulerTest, APrefixOfTheWritesMayGo) {
   Sent sent({{put, 1}, {get, 1}, {put, 2}, {get, 2}});
   take(sent);
-  turn(0, 1);
+  step(0, 1);
   settle();
   EXPECT_EQ(bulk.take_batches(), Batches{"w1 "});
   // The write on 1 is sent: a read of it that comes now need not wait, one of 2 does.
   Sent reads({{get, 1}, {get, 2}});
   take(reads);
-  turn(all, 0);
+  step(all, 0);
   settle();
   EXPECT_EQ(bulk.take_batches(), Batches{"r1 "});
   EXPECT_EQ(reads.values_out[0], 10u);
-  turn(0, all);
+  step(0, all);
   settle();
   EXPECT_EQ(bulk.take_batches(), Batches{"r1 w2 r2 r2 "});
   EXPECT_TRUE(sent.ready() && reads.ready());
@@ -298,7 +298,7 @@ TEST_F(BatchSchedulerTest, BatchesDoNotWrapAroundTheRing) {
     sent.push_back(std::make_unique<Sent>(std::vector<std::pair<DeviceOp, uint64_t>>{
         {get, first}, {get, 1}, {get, first}, {get, 1}, {get, first}, {get, first}}));
     take(*sent.back());
-    turn(all, 0);
+    step(all, 0);
     settle();
     ASSERT_TRUE(sent.back()->ready());
     EXPECT_EQ(sent.back()->found, (std::vector<uint8_t>{1, 0, 1, 0, 1, 1}));
@@ -314,10 +314,10 @@ TEST_F(BatchSchedulerTest, ALaterBatchNeedNotWaitForAnEarlierOne) {
   Sent first({{get, 1}}), second({{get, 2}});
   bulk.hold = true;
   take(first);
-  turn(all, 0);
+  step(all, 0);
   take(second);
-  turn(all, 0, BatchRoute::express);
-  turn(0, 0);
+  step(all, 0, BatchRoute::express);
+  step(0, 0);
   EXPECT_FALSE(first.ready());
   EXPECT_TRUE(second.ready());
   EXPECT_EQ(held, 2u);
@@ -331,7 +331,7 @@ TEST_F(BatchSchedulerTest, TheExpressPathTakesSmallBatches) {
   start(16, 3, true);
   Sent sent({{get, 1}, {get, 2}, {get, 3}, {get, 4}, {get, 5}});
   take(sent);
-  turn(all, 0, BatchRoute::express);
+  step(all, 0, BatchRoute::express);
   settle();
   EXPECT_EQ(express.take_batches(), (Batches{"r1 r2 ", "r3 r4 ", "r5 "}));
   EXPECT_EQ(scheduler->stats().express_batches, 3u);
@@ -348,9 +348,9 @@ TEST_F(BatchSchedulerTest, PathsWaitForOneAnotherWhereOneHasWrites) {
     const BatchRoute routes[] = {BatchRoute::bulk, BatchRoute::express};
     first_path.hold = true;
     take(writes_first ? writes : reads);
-    turn(all, all, routes[writes_first ? 0 : 1]);
+    step(all, all, routes[writes_first ? 0 : 1]);
     take(writes_first ? reads : writes);
-    turn(all, all, routes[writes_first ? 1 : 0]);
+    step(all, all, routes[writes_first ? 1 : 0]);
     EXPECT_EQ(second_path.take_batches(), Batches{}) << writes_first;
     first_path.hold = false;
     settle();
@@ -363,7 +363,7 @@ TEST_F(BatchSchedulerTest, PathsWaitForOneAnotherWhereOneHasWrites) {
 TEST_F(BatchSchedulerTest, WithoutAnExpressPathTheBulkPathTakesItsPlace) {
   Sent sent({{get, 1}});
   take(sent);
-  turn(all, 0, BatchRoute::express);
+  step(all, 0, BatchRoute::express);
   settle();
   EXPECT_TRUE(sent.ready());
   EXPECT_EQ(scheduler->stats().express_batches, 0u);
@@ -372,8 +372,8 @@ TEST_F(BatchSchedulerTest, WithoutAnExpressPathTheBulkPathTakesItsPlace) {
 TEST_F(BatchSchedulerTest, DrainsWhateverThePolicySays) {
   Sent sent({{get, 1}, {put, 2}});
   take(sent);
-  EXPECT_TRUE(scheduler->turn(++now, true));
-  EXPECT_TRUE(scheduler->turn(++now, true));
+  EXPECT_TRUE(scheduler->step(++now, true));
+  EXPECT_TRUE(scheduler->step(++now, true));
   EXPECT_TRUE(sent.ready() && scheduler->idle());
   EXPECT_EQ(policy.asked, 0);
 }
@@ -382,7 +382,7 @@ TEST_F(BatchSchedulerTest, ABatchWithoutMemoryIsRefusedRowByRow) {
   Sent sent({{put, 1}, {get, 1}});
   take(sent);
   bulk.refuse = true;
-  turn(all, all);
+  step(all, all);
   settle();
   EXPECT_EQ(sent.completion.status(), QueueStatus::ok);
   EXPECT_EQ(sent.found, (std::vector<uint8_t>{reply_retry, reply_retry}));
@@ -394,14 +394,14 @@ TEST_F(BatchSchedulerTest, ABatchWithoutMemoryIsRefusedRowByRow) {
 TEST_F(BatchSchedulerTest, GivesUpWhatWaitsAndWhatIsOnTheDevice) {
   Sent done({{get, 5}}), half({{get, 1}, {put, 2}}), waits({{put, 3}, {get, 4}});
   take(done);
-  turn(all, 0);
+  step(all, 0);
   settle();
   bulk.hold = true;
   take(half);
-  turn(all, 0);
+  step(all, 0);
   take(waits);
   bulk.fail = true;
-  EXPECT_THROW(turn(all, all), DeviceError);
+  EXPECT_THROW(step(all, all), DeviceError);
   scheduler->give_up();
   EXPECT_EQ(done.completion.status(), QueueStatus::ok);
   EXPECT_EQ(half.completion.status(), QueueStatus::lost);
@@ -413,12 +413,12 @@ TEST_F(BatchSchedulerTest, WhatWasAnsweredIsNotLostWithTheNextBatch) {
   bulk.hold = true;
   Sent first({{get, 1}}), second({{get, 2}});
   take(first);
-  turn(all, 0);
+  step(all, 0);
   take(second);
-  turn(all, 0);
+  step(all, 0);
   bulk.hold = false;
   bulk.fails_at_end = 1;  // the last channel is taken first
-  EXPECT_THROW(turn(0, 0), DeviceError);
+  EXPECT_THROW(step(0, 0), DeviceError);
   scheduler->give_up();
   EXPECT_EQ(first.completion.status(), QueueStatus::ok);
   EXPECT_EQ(first.found[0], 0);
@@ -431,10 +431,10 @@ TEST_F(BatchSchedulerTest, CountsAndFitsItsBatches) {
     Sent sent(gets);
     take(sent);
     bulk.hold = true;
-    turn(all, 0);
+    step(all, 0);
     now += static_cast<int64_t>(99 + 10 * rows);
     bulk.hold = false;
-    turn(0, 0);
+    step(0, 0);
     EXPECT_TRUE(sent.ready());
   }
   const DeviceQueueStats stats = scheduler->stats();

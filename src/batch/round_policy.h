@@ -18,7 +18,7 @@
 
 namespace isotherm {
 
-// What is in use, defaults filled in. Throws std::invalid_argument for options that cannot work.
+// The options with defaults filled in. Throws std::invalid_argument for options that cannot work.
 inline RoundOptions completed(RoundOptions options) {
   constexpr int64_t longest_wait = 1'000'000'000;
   constexpr int64_t usual_wait = 100'000;

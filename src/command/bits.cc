@@ -20,7 +20,7 @@ uint64_t word_at(std::string_view value, uint64_t first, uint64_t end) {
 
 uint64_t count_bits(std::string_view value, uint64_t first, uint64_t end) {
   uint64_t count = 0;
-  // What the first byte has before the range is taken off again.
+  // Bits of the first byte that stand before the range are subtracted again.
   const uint64_t begin = first / 8 * 8;
   if (first < end && begin != first) {
     count -= static_cast<uint64_t>(std::popcount(word_at(value, begin, first)));

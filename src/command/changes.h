@@ -10,7 +10,7 @@
 
 namespace isotherm {
 
-// Of a call.
+// The function of a call.
 inline const ObjectFunction& function_at(const Batch::Columns& columns, Batch::Row row) {
   return *reinterpret_cast<const ObjectFunction*>(columns.value[row].data());
 }

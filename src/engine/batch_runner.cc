@@ -98,8 +98,8 @@ Submitted BatchRunner::submit(BatchRun& run) {
   return settle(run);
 }
 
-// Of batches with rows that are to be seen together all is looked for before they run (look_ahead);
-// what memory has not by then they read on the spot.
+// If a batch has rows that are to be seen together, all its keys are looked for before it runs
+// (look_ahead); what memory still lacks then is read on the spot.
 void BatchRunner::set_parking(BatchRun& run) {
   if (engine_.store.backing == nullptr) [[likely]]
     return;
@@ -307,6 +307,8 @@ bool BatchRunner::park_held(BatchRun& run, Batch& batch, Batch::Row first, Batch
   const Batch::Columns& columns = batch.columns();
   bool any = &batch == run.batch && !run.early.empty();
   if (any) parked_.assign(run.early.begin() + first, run.early.begin() + end);
+  const bool others_park = engine_.store.row_gate != nullptr || delay_ != nullptr;
+  if (!any && !others_park && !run.has_parked() && gate.nobody_has()) return false;
   for (bool again = true; again;) {
     const uint64_t takes = gate.takes();
     again = false;

@@ -3,10 +3,10 @@
 //
 //   room for what is written → the gate, for groups → rows up to each guard, the guard, … → what
 //   rows wait for
-// It is the executor that runs a batch in the calling thread. Each worker has one, and so has each
-// thread of the crew (engine/crew.h). That of the crew differs in three things: no replies are held
-// while it looks for room, other threads fetch values for it, and the crew runs again what has
-// waited.
+// This executor runs a batch in the calling thread. Each worker has one, and so has each thread of
+// the crew (engine/crew.h). A runner of the crew differs in three things: it holds no replies while
+// it looks for room, other threads fetch values for it, and rows that have waited are run again by
+// the crew.
 //
 // Threads. Belongs to one thread; `resume` may be called by any.
 #pragma once

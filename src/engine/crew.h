@@ -1,5 +1,5 @@
 // Crew: threads that run batches where the index is on a device, for owners that must not wait for
-// it, as network threads.
+// the device, such as network threads.
 //
 //   submit ─▶ queue, bounded ─▶ a thread of the crew: room, gate, rounds with the others ─▶ the
 //   owner
@@ -7,15 +7,17 @@
 //                  └──── resume ◀───────┴─▶ threads that fetch them
 //                  (executor/values/value_fetchers.h)
 // A round (executor/device/rounds.h) takes the batches that its threads have; what arrives
-// meanwhile is the next one. Between batches the threads do the background work, for as long as
-// there is some, or when they are nudged; where there are several, one is always left for batches.
+// meanwhile is the next one. Between batches the threads do the background work: as long as there
+// is some, or when they are nudged. If there are several threads, at least one of them is kept free
+// for batches.
 //
-// Small batches do without all this where the device has nothing else to do (engine/quick_path.h).
+// While the device has nothing else to do, small batches take another way (engine/quick_path.h).
 //
 // Order. Batches under way are concurrent: an owner that needs one before the other waits for it.
-// Bounds. The queue takes so many batches, and about so many rows; then it answers retry, and tells
-// those it refused when it is half empty. What is resumed always finds a place.
-// Failure. When the device is lost the threads run on the host what is in the queue.
+// Bounds. The queue has a bound on its batches and one on their rows. A full queue answers retry;
+// when it is half empty again, it tells those that it refused. Batches that are resumed always find
+// a place.
+// Failure. When the device is lost, the threads run the batches of the queue on the host.
 //
 // Threads. `submit`, `resume`, `nudge` and `forget`: any. It ends when nothing is under way.
 #pragma once

@@ -1,9 +1,10 @@
 // DevicePaddedRows: rows of 9 to 4096 bytes on one GPU, over a DeviceRowStore; a GpuTable
 // (engine/gpu_part.h).
 //
-// Rows of the host go by way of pinned memory, where each is padded with zeros to 16 bytes, and
-// come back likewise, some thousand at a time; that memory grows to what the longest call needs, 32
-// MiB of the device beside its cap and 16 of the host.
+// Rows of the host are copied through pinned memory, some thousand at a time, and each is padded
+// there with zeros to a multiple of 16 bytes; replies come back the same way. That memory grows to
+// what the longest call needs: at most 32 MiB of the device, beside its cap, and 16 MiB of the
+// host.
 //
 // Threads. Any; all calls but gets on device pointers take turns. Limits. add of missing keys first
 // inserts rows of zeros, so it takes the time of three calls.

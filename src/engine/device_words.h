@@ -1,7 +1,8 @@
 // DeviceWords: values of up to 8 bytes on one or more GPUs, over a SplitTable; a GpuTable
 // (engine/gpu_part.h).
 //
-// Values of fewer bytes are widened with zeros on their way from and to the host.
+// Values of fewer bytes are widened with zeros on their way to the device, and cut again on their
+// way back.
 //
 // Threads. Any; calls with writes take turns, so that a get and a put of the host's are one step.
 #pragma once

@@ -73,7 +73,7 @@ const Options& checked(const Options& options) {
   return options;
 }
 
-// Of a part of the cap; without one, `most`.
+// A `part`th of the cap, within the bounds; without a cap, `most`.
 uint64_t share_of(uint64_t cap, uint64_t part, uint64_t least, uint64_t most) {
   return cap == 0 ? most : std::clamp(cap / part, least, most);
 }

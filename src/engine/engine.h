@@ -1,9 +1,9 @@
 // Engine: one store, wired from its stages: batch → executor → index → items.
 //
 // The index is in host memory, or in that of a device (executor/device/device_executor.h) as long
-// as it works. Nobody above needs to know which. On the host a batch has ended when it was started,
-// unless a group has some of its keys; with a device, whoever may not wait for it has its batches
-// run by a crew (engine/crew.h) and learns of their ends:
+// as it works. Nobody above needs to know which. With the index on the host, a batch has ended when
+// `start` returns, unless a group has some of its keys. With the index on a device, a worker that
+// must not wait hands its batches to a crew (engine/crew.h) and is told when they have ended:
 //   Worker ── start ──▶ BatchRunner, in the calling thread ─┐
 //      ▲  ├───────────▶ Crew: a BatchRunner a thread ───────┼─▶ rows, or rounds
 //      │  └───────────▶ QuickPath: few rows, in steps ──────┘
@@ -17,10 +17,10 @@
 // Threads. Engine's functions may be called by any thread; a Worker belongs to one thread.
 // Order. Requests of a batch on one key take effect in row order; across workers each key is
 // linearizable. Batches of one worker that are under way together are concurrent. The rows of a
-// group take effect together. A row on a key that a group of another worker has waits for that
-// group, and its batch is under way for so long, on the host, too. A group waits for others who
-// have some of its keys, and what is on these keys in its batch waits with it: in `start` where the
-// worker may wait, else under way.
+// group take effect together. If a group of another worker has the key of a row, the row waits for
+// that group, and its batch is under way until then, also on the host. A group waits for others who
+// have some of its keys, and so do the rows of its own batch on these keys. A worker that may wait
+// does so in `start`; otherwise the batch stays under way.
 //
 // Limits. 256 workers; 64 batches under way, or ended and not cleared, of each.
 #pragma once

@@ -1,8 +1,8 @@
 // EvictionPolicyTest: what tests of eviction have in common: a store with a cap, the names of its
 // keys, and the policies that evict.
 //
-// Keys without an expiry are safe from some of the policies, so tests for all of them give every
-// key one.
+// Some of the policies never evict a key without an expiry, so tests that cover all policies give
+// every key one.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -2,19 +2,21 @@
 // learn at run time whether there is a GPU. Python's extension loads a library with this part where
 // it finds the driver; engine/device_part.h fills the interface in for any device.
 //
-// A GpuTable has values of one size, `row_bytes`: up to 8 bytes lie in the words of a SplitTable,
-// more in a DeviceRowStore, padded to 16 bytes. Columns are those of RowRequests.
+// A GpuTable has values of one size, `row_bytes`. Values of up to 8 bytes lie in the words of a
+// SplitTable; longer ones lie in a DeviceRowStore, padded to a multiple of 16 bytes. Columns are
+// those of RowRequests.
 //
 // Host pointers. A call returns when its replies are there. `found` is the state before, as
-// RowRequests has it; of a put of rows it is 1 or reply_retry. What the device has no operation for
-// (compare_and_swap of rows, add where values are neither 64-bit integers nor rows of floats) is
-// computed on the host, between a get and a put, while other writes through this object wait.
-// Device pointers. A call returns when its work is queued in the stream, with a mask of zeros and
-// ones as `found` (GpuMask). Values have exactly 8 bytes or a multiple of 16; rows are aligned to
-// 16 bytes. Streams are the numbers of cudaStream_t: 0 and 1 are the default stream.
+// RowRequests has it; of a put of rows it is 1 or reply_retry. The device has no operation for
+// compare_and_swap of rows, and none for add where values are neither 64-bit integers nor rows of
+// floats. The host computes these between a get and a put, while other writes through this object
+// wait. Device pointers. A call returns when its work is queued in the stream, with a mask of zeros
+// and ones as `found` (GpuMask). Values have exactly 8 bytes or a multiple of 16; rows are aligned
+// to 16 bytes. Streams are the numbers of cudaStream_t: 0 and 1 are the default stream.
 //
-// Refused rows. `run` and `run_host` return how many rows found no room. To learn it costs nothing
-// while the table knows that all rows had room; a call at the cap waits for its replies instead.
+// Refused rows. `run` and `run_host` return how many rows found no room. As long as the table knows
+// that all rows have room, this costs nothing; a call near the cap has to wait for its replies to
+// count them.
 //
 // Threads. Any. Errors. std::invalid_argument, std::bad_alloc, std::runtime_error (a GPU failed).
 #pragma once
@@ -42,7 +44,7 @@ struct GpuTableOptions {
   uint64_t expected_entries = 0;
 };
 
-// What the mask of a call on device pointers says of a row.
+// The meaning of a row's mask after a call on device pointers.
 enum class GpuMask : uint8_t {
   found,    // the key was there
   stored,   // there was room
@@ -101,7 +103,7 @@ class GpuPart {
   // They wait for the stream.
   virtual void to_gpu(int gpu, void* to, const void* from, uint64_t bytes, GpuStream stream) = 0;
   virtual void to_host(int gpu, void* to, const void* from, uint64_t bytes, GpuStream stream) = 0;
-  // What is queued in `stream` from now on begins when what is queued in `behind` has ended.
+  // Work queued in `stream` from now on begins when the work now queued in `behind` has ended.
   virtual void wait(int gpu, GpuStream stream, GpuStream behind) = 0;
   // Returns when what is queued in the stream has ended.
   virtual void finish(int gpu, GpuStream stream) = 0;

@@ -1,13 +1,14 @@
-// KeySieve: keys in host memory that a table on GPUs lacks, put there and given back, each once.
+// KeySieve: finds which of some keys in host memory a table on GPUs lacks, puts these into the
+// table, and returns each of them once.
 //
 // A chunk of keys is copied into pinned memory, from there to the GPU, and put if absent by a call
 // on device pointers; then its mask comes back, a byte a key, and the keys that it names are
 // written behind those of the chunks before. Chunks take turns in channels, so that the copies, the
-// GPU and the host overlap. What the host does for each key is shared by a few threads, since the
-// bus is faster than one.
+// GPU and the host overlap. A few threads share the host's work on each key, since one thread would
+// be slower than the bus.
 //
-// Memory. Of each channel 9 bytes a row of pinned memory and of the GPU's, beside the table's cap.
-// Threads. One at a time.
+// Memory. Each channel takes 9 bytes a row, once in pinned memory and once on the GPU, beside the
+// table's cap. Threads. One at a time.
 #pragma once
 
 #include <algorithm>

@@ -12,7 +12,7 @@
 
 namespace isotherm {
 
-// What the row has to wait for; null: nothing.
+// Finds what the row has to wait for; null: nothing.
 Awaited* BatchRunner::coming(const Batch::Columns& columns, Batch::Row row, int64_t now_ms) const {
   const HostStore& store = engine_.store;
   const Request request{

@@ -1,4 +1,4 @@
-// MaskKernel: makes zeros and ones of the replies of a call, for GpuTable.
+// MaskKernel: turns the replies of a call into zeros and ones, for GpuTable.
 //
 // Threads. One a row. In place: `mask` holds the replies.
 #pragma once

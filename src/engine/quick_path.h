@@ -5,18 +5,19 @@
 //                          └▶ step: rows answered, changes begin ─▶ owners are told
 // Batches that come while a round is under way wait in the list and go together into the next one.
 // Whoever has a batch here calls `step` again and again, and leads whatever is due: the round may
-// have batches of others, too. A step that ends a round begins another only for a batch of its own
-// thread: who was answered first writes his replies, and who waits for the next round leads it. No
-// step waits, neither for the device, nor for the table, nor for another thread's step, and none
-// does background work. A thread that has looked in vain for a while sleeps, and leaves the rest to
-// a thread of the path's own, the finisher, by `finish_soon`; so do steps that would take long:
-// growth on the device, a device that fails, the first round of all.
+// have batches of others, too. A step that ends a round begins the next one only if a batch of its
+// own thread waits for it. Otherwise a thread whose batch was just answered would lead rounds of
+// others instead of writing its replies. No step waits: neither for the device, nor for the table,
+// nor for another thread's step; and no step does background work. The path has a thread of its
+// own, the finisher, which may wait. A thread that has looked in vain for a while calls
+// `finish_soon`, leaves the rest to the finisher, and sleeps. The finisher also takes the steps
+// that would last long: growth on the device, a device that fails, and the first round of all.
 //
-// What is taken: batches of few rows without groups, for whose writes there is room; while greedy
-// rounds are led in no other way, or by this path, and no group has their keys. All else is the
-// crew's, also where a sink may withhold replies, as are rows that wait for values, and rows that a
-// lost device has left: they run again there. Until its rows are answered a batch's slot is at
-// work, so groups wait for it (executor/key_gate.h).
+// What is taken: batches of few rows, without groups, whose writes find room and whose keys no
+// group has, as long as rounds are greedy and nobody but this path leads one. The crew runs all
+// other batches, and all of them where a sink may withhold replies. It also runs again the rows
+// that wait for values and those that a lost device has left unanswered. Until its rows are
+// answered, a batch's slot is at work, so groups wait for it (executor/key_gate.h).
 //
 // Order, replies. As with a crew: batches under way are concurrent, and each has its epoch.
 // Memory. Items come from a cache of the path's own, whose retired ones `tidy` frees.
@@ -57,9 +58,9 @@ class QuickPath {
 
   // False: the batch is not for it, or not now; nothing was done. There is room for its writes.
   bool take(BatchRun& run);
-  // What can be done without waiting, by a thread of that owner.
+  // Does what can be done without waiting, in a thread of that owner.
   void step(const BatchRun::Owner& who);
-  // What was taken ends, though nobody calls `step` any more.
+  // Has the finisher end what was taken, even if nobody calls `step` any more.
   void finish_soon();
   // Some background work: frees memory; true while more waits.
   bool tidy();

@@ -147,8 +147,8 @@ bool Snapshot::is_safe(const Batch& batch, Batch::Row row) const {
   return behind_ == nullptr || behind_->is_safe(batch, row);
 }
 
-// What is flushed now is behind the moment where something was flushed before. Whoever flushes has
-// looks at the index, so it is there until this returns.
+// If the database was flushed before since the moment, what is flushed now came after the moment.
+// The thread that flushes keeps the index from being taken apart until this returns.
 void Snapshot::keep_flushed(uint32_t database) {
   if (!active_.load(std::memory_order_acquire) || kept_indexes_[database].load() != nullptr) return;
   HostStore& store = engine_.store;
@@ -215,7 +215,8 @@ bool Snapshot::is_walked(uint32_t database, std::string_view key) const {
 void Snapshot::note(const ItemChange& change) {
   const Item* const old = change.old_item;
   if (old == nullptr || old->version() > bound_ || old->is_object()) return;
-  // What is evicted at the moment itself is gone for whoever goes by versions.
+  // An eviction at the moment itself has a version up to the bound, so for the snapshot its item is
+  // gone.
   if (change.version <= bound_) return;
   if (is_walked(change.database, change.key)) return;
   const std::lock_guard guard(mutex_);
@@ -229,7 +230,8 @@ void Snapshot::note(const ItemChange& change) {
   const int64_t expiry = take_expiry(*old, change.database);
   if (change.reason == ItemChange::Reason::evicted) return;
   if (expiry != no_expiry && expiry <= moment_.at_ms) return;
-  // Whoever reads the file leaves it out, and nobody waits who lets items expire.
+  // A reader of the file leaves out what has expired, and a thread that lets items expire cannot
+  // wait for the log.
   if (change.reason == ItemChange::Reason::expired && expiry == old->expiry()) return;
   const size_t pieces = log_.size();
   const size_t before = pieces == 0 ? 0 : log_.back().text.size();
@@ -290,7 +292,7 @@ Snapshot::Step Snapshot::step(const Write& write) {
   return written && more ? Step::more : Step::done;
 }
 
-// What was written of the log makes room in it.
+// Gives the log's room back once its pieces were written.
 void Snapshot::release(std::deque<Piece>& replaced) {
   for (const Piece& piece : replaced) {
     log_bytes_.fetch_sub(piece.text.size(), std::memory_order_relaxed);
@@ -321,7 +323,7 @@ bool Snapshot::walk() {
   if (const LineIndex* const kept = kept_indexes_[database_].load(std::memory_order_acquire)) {
     index = kept;
   }
-  // Whoever flushes takes the index away before he tells of it.
+  // A flush takes the index away before the sink is told of it.
   if (index == nullptr) {
     if (!keeps_flushed_) flushed_.store(true, std::memory_order_relaxed);
     return keeps_flushed_;

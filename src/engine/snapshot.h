@@ -1,9 +1,9 @@
 // Snapshot: what a store has at one moment, for a file, while others go on changing it.
 //
 //   begin: the moment ──▶ step, step, …: a line of the index, what was replaced ──▶ end
-// The moment is one at which no row runs (Batch::stand_still), so groups are before it or behind it
-// whole. All versions that were given by then are at most `bound_`, and all later ones are larger:
-// an item with a larger one came later, and is no part of the snapshot.
+// At that moment no row runs (Batch::stand_still), so each group is either before it or behind it
+// as a whole. All versions that were given by then are at most `bound_`, and all later ones are
+// larger: an item with a larger one came later, and is no part of the snapshot.
 //
 // A walk in the order of hashes shows what is still there. What is replaced, erased or evicted
 // before the walk has come to its line is copied to a log instead, by whoever does that. The walk
@@ -11,22 +11,22 @@
 // moment is shown exactly once. Where an expiry is set and the item keeps its version, the log has
 // the earlier expiry, which the walk then takes. A large item is not copied: its memory is kept.
 //
-// A flush takes the items away before they were shown: `step` then says `flushed`, and the snapshot
-// has to begin anew, with a later moment; and so where there was no memory for the log. One that
-// was told to keep what is flushed has it taken apart later, and walks over it: so flushes that
-// come one behind the other do not keep it from its end, but their items' memory is free only when
-// they were shown.
+// A flush takes items away before they were shown. Then `step` says `flushed`, and the snapshot has
+// to begin anew, with a later moment; the same happens where there is no memory for the log. A
+// snapshot that was told to keep flushed items walks over them before they are taken apart. So
+// flushes that follow each other closely cannot keep it from its end, but their items' memory
+// becomes free only after they were shown.
 //
-// What is evicted meanwhile may be left out, as if it had been just before the moment: so eviction,
-// which waits for nobody, does not make the log longer.
+// Items that are evicted meanwhile may be left out, as if they had been evicted just before the
+// moment. So eviction, which waits for nobody, does not make the log longer.
 //
-// Who waits. Batches that write end only when there is room in the log again (`most_log`), which is
-// as soon as the disk takes it; reads wait for nothing. Where a sink is there already, it is told
-// of everything as before.
+// Who waits. While the log is full (`most_log`), batches that write do not end until the disk has
+// taken some of it; reads wait for nothing. A sink that was there before is told of everything as
+// before.
 //
 // Limits. The index must be in host memory. Objects are left out; items that expire meanwhile may
 // be. Memory. The log, the items of one step, and for each key whose expiry is set before the walk
-// has come to it some hundred bytes and its name. These have no bound that anybody waits for, since
+// has come to it some hundred bytes and its name. Nobody waits for these to become fewer, since
 // only the walk frees them. `memory` says how much all of it is, and the store counts that.
 // Threads. `begin`, `step` and `end`: one thread, which is no worker's. As a sink: any.
 #pragma once
@@ -155,9 +155,9 @@ class Snapshot final : public CommitSink {
   std::atomic<bool> active_{false};
   std::atomic<bool> flushed_{false};
   bool keeps_flushed_ = false;
-  // Of each database: hashes before it were shown; `done`: all.
+  // For each database: all hashes below it were shown; `done`: all of them.
   std::vector<std::atomic<uint64_t>> shown_;
-  // Of each database: the index that a flush took away and that is walked, or null.
+  // For each database: the index that a flush took away and that is walked, or null.
   std::vector<std::atomic<const LineIndex*>> kept_indexes_;
   // The walk's.
   uint32_t database_ = 0;

@@ -55,7 +55,8 @@ bool walk_device(EngineState& engine, uint64_t count, Shower& show, uint64_t& bo
     const uint64_t shown = show.shown();
     if (bound == 0 || shown >= count) break;
     looked += wanted;
-    // Of how many the rest would be, if the walk's are as many among them as so far.
+    // How many entries to look at for the rest, if as large a share of them belongs to the walk as
+    // so far.
     const double rest = static_cast<double>(count - shown) * static_cast<double>(looked) /
                         static_cast<double>(shown);
     wanted = static_cast<uint64_t>(std::min(rest + 1, static_cast<double>(most_at_once)));

@@ -1,8 +1,8 @@
 // walk: one step of a walk over the items of a database (Op::walk).
 //
 // A cursor is the bound on the hash from which the walk goes on. An index on a device has another
-// order; a cursor of it has the lowest bit set, which no bound has. So a walk that was begun before
-// the device was lost is known by its cursor, and begins anew.
+// order; a cursor of it has the lowest bit set, which no bound has. So a cursor shows that its walk
+// was begun before the device was lost, and such a walk begins anew.
 //
 // Limits. A step looks at a bounded part of the index, however few items it finds.
 // Threads. Any, within an epoch.

@@ -258,7 +258,7 @@ void Worker::Impl::wait_for_news() {
   told.wait(lock, [&] { return !news.empty() || room; });
 }
 
-// Of other batches that end meanwhile only the end is noted: `poll` does not show them any more.
+// If other batches end meanwhile, only their end is noted: `poll` does not show them any more.
 void Worker::Impl::wait_for_end(BatchRun& run) {
   while (is_under_way(run)) {
     wait_for_news();

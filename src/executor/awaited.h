@@ -1,11 +1,12 @@
-// Awaited: something that rows of a batch wait for: a value in the memory of a device, for example.
+// Awaited: something that rows of a batch wait for, such as a value in the memory of a device.
 //
 // Rows wait in one of two ways. What is awaited may end its rows itself, by filling their replies
 // (executor/values/value_reader.h), or they run again when it is there (executor/run/batch_run.h).
-// Those that run again have all later rows of their key in the batch behind them, so each key keeps
-// its order; the others need none, for what their replies show was found in order.
+// If a row runs again, all later rows of the batch on its key run behind it, so each key keeps its
+// order. Rows of the first kind need no such care, since they found what their replies show in
+// order.
 //
-// A RowGate says which rows must not run yet. A store without one asks nobody.
+// A RowGate says which rows must not run yet.
 //
 // Threads. `begin` is called by whoever runs the batch, which may be a network thread, so it does
 // not wait. `there` may be called by any thread, also within `begin`.

@@ -1,16 +1,16 @@
-// Backing: who has the items that memory has not, for a store whose memory is a cache of files
+// Backing: has the items that are not in memory, for a store whose memory is a cache of files
 // (tree/tree.h).
 //
 //   memory misses ─▶ look ─▶ absent   nobody has the key
 //                        ├─▶ found    the row puts the item into memory, and goes on with it
 //                        ├─▶ coming   the row is parked until a thread has read it (Awaited)
 //                        └─▶ failed   the files cannot be read: the row is `not_saved`
-// A backing is told of every change as a CommitSink, so what memory has is always as new as what
-// the backing has, and a key that memory has is not looked for.
+// A backing is told of every change, as a CommitSink is. So an item in memory is always as new as
+// that of the backing, and nobody looks for a key that is in memory.
 //
 // Never overtaken. What was found is true as long as nobody changes the key. `seen` says which
-// changes were known; `is_as_seen` is asked once more under the lock of the key's line, under which
-// changes are told. A row that was overtaken looks again.
+// changes were known then. The row asks `is_as_seen` once more under the lock of the key's line,
+// under which changes are told, and looks again if there was a change.
 //
 // Threads. Any, within an epoch. What `look` shows stays until the same thread looks again.
 #pragma once

@@ -1,17 +1,18 @@
 // BatchBytes: how much memory the rows of a batch may need.
 //
 // It is an upper bound, made before the batch runs, so that eviction makes room for that much. A
-// row that cannot fit even alone counts nothing, since it will be refused. All rows together count
-// no more than the largest item there can be, since eviction cannot give more.
+// row that is too large even for an empty store counts nothing, since it will be refused. All rows
+// together count no more than the largest item there can be, since eviction cannot give more.
 //
 // The value that a row replaces is freed only when the batch has ended, so for a while both values
-// are there. The budget lets that exceed the cap a little (items/memory_budget.h), so nothing else
-// is evicted for it. Some rows store a changed copy of the value that their key has now. As long as
-// all large items could be copied within the cap, neither needs a look at the index.
+// take memory. The budget allows this to exceed the cap a little (items/memory_budget.h), so
+// nothing else is evicted for it. Some rows store a changed copy of the value that their key has
+// now. As long as copies of all large items would fit within the cap, the bound for either kind of
+// row is known without a look at the index.
 //
 // Threads. The thread that owns the epoch slot, outside of epochs; it enters one where it looks at
-// items. Without a slot it looks at none: where the sum depends on them, the answer is the whole
-// cap.
+// items. Without a slot it looks at no items: where the sum depends on them, the answer is the
+// whole cap.
 #pragma once
 
 #include <cstdint>

@@ -1,33 +1,33 @@
-// CommitSink: who is told of every change of an item, as a journal wants to be, or what copies the
-// store to elsewhere. DemotionHook: who is asked before eviction drops an item.
+// CommitSink: is told of every change of an item; a journal is one, and so is whatever copies the
+// store to another place. DemotionHook: is asked before eviction drops an item.
 //
 //   begins ──▶ changed, changed, … ──▶ ends ──▶ replies are ready
 //                                        └────▶ something to wait for (executor/awaited.h): replies
 //                                               are ready when it is there
 // A change is told when it is certain and nobody can see it yet: under the lock of the key's line,
 // or, with the index on a device, by the one thread that answers the rows of the key in a round.
-// So the changes of a key are told in the order in which they are made, which is that of their
-// versions, and before the reply of whoever made or saw one. Whoever replays them all, flushes
-// included, has what the store has.
+// So the changes of a key are told in the order in which they are made, which is the order of their
+// versions, and before the reply of whoever made or saw one. A sink that replays all of them,
+// flushes included, has what the store has.
 //
-// What is a change: what a request stores, erases, sets the expiry of, or changes in an object; an
-// item that is erased because it has expired, was evicted, or lost its value with a device; a
-// flush, which is told once for all items of a database. No change is what moves an item or its
-// value to another place, be it to the one that a DemotionHook has.
+// What is a change: a request that stores or erases an item, sets its expiry, or changes its
+// object; the end of an item that has expired, was evicted, or lost its value with a device; a
+// flush, which is told once for all items of a database. It is no change when an item or its value
+// moves to another place, also to that of a DemotionHook.
 //
 // Versions. Each change has one of its own, larger than those of all earlier changes of its key:
 // across deletes and flushes, and when the host takes an index over from a device. An item keeps
 // the version of its value when its expiry is set, so it may show an older one.
 //
-// Withheld replies. Where `begins` says that replies may have to wait, no row of the batch is ready
-// before `ends`, and before what that returns. Rows that wait for a value run later, between a
-// `begins` and an `ends` of their own. A batch without rows is told of like others, so it ends when
-// what was told before it may be shown.
+// Withheld replies. If `begins` says that replies may have to wait, no row of the batch is ready
+// before `ends` was called and what it returned is there. Rows that wait for a value run later,
+// between a `begins` and an `ends` of their own. The sink is told of a batch without rows as well,
+// so such a batch ends when everything that was told before it may be shown.
 //
-// Objects. The item of an object shows it whole. The new item's object is as it is from now on. The
-// old item's is as it was, unless both are the same item, whose object has changed already. Either
-// may be looked at without its lock until `changed` returns (items/objects.h). To keep an object is
-// to copy it.
+// Objects. The item of an object shows it whole. The new item has the object after the change, and
+// the old item the object before it; if both are the same item, its object has changed already.
+// Both may be read without their locks until `changed` returns (items/objects.h). A sink that wants
+// to keep an object copies it.
 //
 // Threads. Any, several at a time, but for one key one after the other. Nothing here may wait for a
 // batch or a lock that is held while a store is called, allocate without bound, throw, or call the
@@ -63,8 +63,8 @@ struct ItemChange {
   int64_t expiry;  // from now on; no_expiry: none
   uint64_t version;
   uint64_t token;  // of the batch whose row changes it; 0: none does
-  // What has changed the object of the old item in its place, and may have left it empty: the item
-  // then goes. Else null.
+  // The function that has changed the object of the old item in its place, else null. It may have
+  // left the object empty; then the item goes.
   const ObjectFunction* function = nullptr;
   const ObjectCall* call = nullptr;
 };
@@ -78,7 +78,8 @@ class CommitSink {
   // Rows of `batch` are about to run.
   virtual Begun begins(const Batch& batch) = 0;
   virtual void changed(const ItemChange& change) = 0;
-  // What a batch with groups has changed is told, and others may build on it from now on.
+  // The sink was told of all that a batch with groups has changed; others may build on these
+  // changes from now on.
   virtual void grouped(uint64_t /*token*/) {}
   // All items of the database are gone; nobody else works on its keys meanwhile. `token`: of the
   // batch whose row flushes it.

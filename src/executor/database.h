@@ -3,9 +3,8 @@
 // The index is made by the first write and taken away whole by FLUSHDB, so an unused database costs
 // nothing. Versions go on over a flush: the next index starts where the last one ended.
 //
-// Threads. Any within an epoch; `detach` only by who has all keys of the database
-// (executor/key_gate.h). Others may still look into what it took away, until they leave their
-// epoch.
+// Threads. Any within an epoch. Only the holder of all keys of the database may call `detach`
+// (executor/key_gate.h). Others may still read the detached index until they leave their epoch.
 #pragma once
 
 #include <atomic>

@@ -4,9 +4,10 @@
 //          ──▶ under_way   the run's owner will be told (executor/run/batch_run.h)
 //          ──▶ retry       a queue is full; nothing ran, and the owner is told when there is room
 //
-// There are two: one runs a batch in the calling thread (engine/batch_runner.h), the other hands it
-// to threads that may wait for a device (engine/crew.h). Both find their rows' answers by the host
-// executor or by rounds (executor/host/host_executor.h, executor/device/device_executor.h).
+// There are two executors: one runs a batch in the calling thread (engine/batch_runner.h), the
+// other hands it to threads that may wait for a device (engine/crew.h). Both have their rows
+// answered by the host executor or in rounds (executor/host/host_executor.h,
+// executor/device/device_executor.h).
 //
 // Threads. `submit` is the owner's; `resume` any.
 #pragma once

@@ -1,10 +1,10 @@
 // HostStore: what all host executors of one store share: memory, items, databases.
 //
-// Members are declared in the order they depend on each other; databases go first at the end, then
-// the items, then the pages that both lie in.
+// Members are declared in the order in which they depend on each other. So at the end the databases
+// go first, then the items, then the pages that both lie in.
 //
-// Threads. Any. The cap, the policy and the longest value may change while batches run: each row
-// goes by what it reads.
+// Threads. Any. The cap, the policy and the longest value may change while batches run; each row
+// uses the value that it reads.
 #pragma once
 
 #include <atomic>
@@ -49,7 +49,7 @@ struct HostStore {
     pages.fault_ahead(budget);
   }
 
-  // What is evicted is not lost where there is a tree, so it may be anything.
+  // With a tree nothing is lost by eviction, so any item may go.
   void set_policy(EvictionPolicy its_policy) {
     using enum EvictionPolicy;
     if (!options.tree.empty() && its_policy != allkeys_random) its_policy = allkeys_lru;
@@ -103,11 +103,11 @@ struct HostStore {
   // at work (Batch::stand_still).
   std::atomic<CommitSink*> sink = nullptr;
   DemotionHook* demotion = nullptr;
-  // Who has the items that memory has not (executor/backing.h); null: there are none. Set before
-  // there is an executor; it is told of changes as the sink is.
+  // Has the items that memory lacks (executor/backing.h); null: memory has all. It is set before
+  // there is an executor, and is told of changes as the sink is.
   Backing* backing = nullptr;
 
-  // Of workers that find no room for what they are to store, one makes some, and the others wait.
+  // Held by the one worker that makes room, while the others that find no room wait.
   std::mutex making_room;
 
   // Indexes that a flush took away and that are taken apart bit by bit, once nobody uses them.
@@ -119,7 +119,7 @@ struct HostStore {
   std::mutex flushed_mutex;
   std::deque<Flushed> flushed;
   std::atomic<bool> any_flushed{false};  // of these; for a look without the mutex
-  // Of those who still look at what was flushed; with the mutex. None is taken apart meanwhile.
+  // How many still look at flushed indexes, none of which is taken apart meanwhile; with the mutex.
   uint32_t flushed_keepers = 0;
 };
 

@@ -173,11 +173,12 @@ bool KeyGate::grant(Holder& holder) {
   holding_.push_back(&holder);
   holder.granted_.store(true, std::memory_order_release);
   // From here on it is seen by whoever has not shown his rows.
+  having_.fetch_add(1, std::memory_order_seq_cst);
   takes_.fetch_add(1, std::memory_order_seq_cst);
   return true;
 }
 
-// What it has of its slots.
+// Gives back the slots that it has.
 void KeyGate::release(const Holder& holder) {
   each_row(*holder.batch_, [&](uint64_t hash, uint32_t database) {
     std::atomic<uint16_t>& owner = owners_[slot_of(hash, database)];
@@ -197,6 +198,7 @@ void KeyGate::give_back(Holder& holder) {
     holder.granted_.store(false, std::memory_order_relaxed);
     holder.has_all_rows_ = false;
     holding_.erase(std::find(holding_.begin(), holding_.end(), &holder));
+    having_.fetch_sub(1, std::memory_order_seq_cst);
     waiters.swap(holder.waiters_);
     if (!waiting_.empty()) grant_waiting(waiters);
   }
@@ -256,7 +258,7 @@ void KeyGate::drain(const Holder& holder) const {
   }
 }
 
-// What it shows may change meanwhile: then what it ran before has ended.
+// If `other` shows new rows meanwhile, its rows of before have ended.
 bool KeyGate::meets(const Holder& holder, const Holder& other) {
   if (holder.flush_end_ != 0 &&
       flushes(holder, other.first_database_.load(std::memory_order_acquire),
@@ -292,7 +294,7 @@ void KeyGate::begin(Holder& holder, const Batch::Columns& columns, Batch::Row fi
   disarm_if_quiet(holder);
 }
 
-// Whoever took the gate for disarmed has shown that it works.
+// A thread that finds the gate disarmed has shown before that it works.
 void KeyGate::disarm_if_quiet(Holder& holder) {
   const uint64_t takes = takes_.load(std::memory_order_relaxed);
   if (holder.takes_seen_ != takes) {

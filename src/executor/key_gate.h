@@ -2,7 +2,8 @@
 // wait, and nobody else does.
 //
 // Slots. A key belongs to one of 2^16 slots by its hash and database, and a slot has the number of
-// the holder that took it, or 0. Two keys of a slot are as one key; that costs a wait now and then.
+// the holder that took it, or 0. Two keys of one slot count as one key, which costs a needless wait
+// now and then.
 //
 // A batch with groups
 //   take    takes the slots of all keys of all its groups at once, and the databases that it
@@ -12,8 +13,8 @@
 //           itself: nobody waits for a group while he runs rows.
 //   rows, guards, rows …
 //   give back
-// It takes nothing more on the way, and waits for nobody else's keys while it has some, and its
-// room was made before, so no circle of waits closes.
+// While it has keys, such a batch takes no more of them and waits for nobody else's, and its memory
+// was made ready before. So no batches wait for each other in a circle.
 //
 // Rows of others. Where the gate is not armed they run as they come; their runner's epoch slot says
 // that it works (items/epoch.h), on whatever keys, and the group waits for that. The first group
@@ -22,20 +23,22 @@
 // waits for those only whose filter has a slot of its own. Long after the last group the gate is
 // disarmed: a store without groups pays a load a batch.
 //
-// Why nobody is missed: whoever runs rows shows that first, and then looks at what is taken; who
-// takes makes that seen first, and then looks at what others show. Both are sequentially
-// consistent, so one of the two sees the other. The filter is made from the rows' hashes before
-// they run: what their keys point at may be gone when a group looks.
+// Why nobody is missed: a thread that runs rows first shows that it does, and then looks at what is
+// taken. A thread that takes keys first marks them as taken, and then looks at what others show.
+// Both steps are sequentially consistent, so at least one of the two sees the other. The filter is
+// made from the rows' hashes before they run: what their keys point at may be gone when a group
+// looks.
 //
-// Views. Rows that are to see groups whole are parked all, or none. Others may take their keys
-// while the runner looks; these wait for it until it has run, so the runner looks again as long as
-// `takes` changes and it finds something, and then has either none of a view's rows, or all.
+// Views. Of the rows that are to see groups whole, either all are parked or none. Others may take
+// their keys while the runner looks, and then wait until it has run its rows. So the runner looks
+// again as long as `takes` changes and it finds taken keys; then it has parked either none of a
+// view's rows or all.
 //
-// Background work (executor/upkeep/host_upkeep.h) moves or removes items as a row does: it works
-// when it looks whether a key is taken, and leaves the items of such keys where they are, for this
-// time. So a guard's finding is not undone by eviction, expiry, or a move; and a flush meets none.
-// It holds nothing that a group waits for but the work of one sweep, and never waits for a group.
-// Growth of an index, and the taking apart of a flushed one, concern no key.
+// Background work (executor/upkeep/host_upkeep.h) moves or removes items as a row does: it shows
+// that it works before it looks whether a key is taken, and for now leaves the items of taken keys
+// where they are. So eviction, expiry and moves cannot undo what a guard has found, and none of
+// them runs beside a flush. A group waits for one sweep of this work at most, and the work never
+// waits for a group. Growth of an index, and the taking apart of a flushed one, concern no key.
 //
 // Threads. A holder belongs to one thread at a time; `held`, `is_held` and Awaited::begin any.
 // Limits. 1,023 holders. 128 KiB, and 600 bytes a holder.
@@ -129,6 +132,9 @@ class KeyGate {
     return waiting_.size();
   }
 
+  // Whether no batch has any keys. For who has shown its rows (`begin`): whoever takes keys after
+  // this look sees these rows, and waits for them.
+  bool nobody_has() const { return having_.load(std::memory_order_seq_cst) == 0; }
   // Changes with every batch that takes.
   uint64_t takes() const { return takes_.load(std::memory_order_seq_cst); }
   // Who has taken the key; null: nobody, or the holder itself.
@@ -152,7 +158,7 @@ class KeyGate {
   static constexpr uint32_t slot_bits = 16;
   // Who runs batches, and each batch whose groups wait: as many as workers may have under way.
   static constexpr uint32_t most_holders = 1023 + 256 * 64;
-  static constexpr uint32_t quiet_spans = 4096;
+  static constexpr uint32_t quiet_spans = 512;
   // Nobody, in a build that tests must catch.
   static bool waits() { return !broken(Rule::groups); }
 
@@ -192,6 +198,7 @@ class KeyGate {
   EpochDomain& epochs_;
   std::atomic<bool> armed_{false};
   std::atomic<uint64_t> takes_{0};
+  std::atomic<uint32_t> having_{0};  // batches that have keys
   // The databases that are being flushed, and by whom: one at a time.
   std::atomic<uint16_t> flusher_{0};
   std::atomic<uint32_t> flush_first_{0};

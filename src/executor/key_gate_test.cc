@@ -207,6 +207,21 @@ TEST_F(KeyGateTest, WhoWaitsIsToldWhenTheKeysAreGivenBack) {
   EXPECT_EQ(told.times, 2) << "nothing is held any more";
 }
 
+TEST_F(KeyGateTest, NobodyHasKeysBetweenGroups) {
+  EXPECT_TRUE(gate.nobody_has());
+  fill(batch, {1});
+  fill(other, {2});
+  fill(third, {2, 3});
+  gate.take(one.holder, batch);
+  EXPECT_FALSE(gate.nobody_has());
+  gate.take(two.holder, other);
+  EXPECT_FALSE(gate.take_now(three.holder, third)) << "others have some";
+  gate.give_back(one.holder);
+  EXPECT_FALSE(gate.nobody_has()) << "one has keys still";
+  gate.give_back(two.holder);
+  EXPECT_TRUE(gate.nobody_has());
+}
+
 TEST_F(KeyGateTest, LongAfterTheLastGroupTheGateIsDisarmed) {
   fill(batch, {1});
   fill(other, {2});

@@ -4,9 +4,9 @@
 //   a queue   (batch/batch_scheduler.h) asks after every change of what waits. It sends reads and
 //             writes in batches of their own, reads before writes: a decision to send writes sends
 //             all reads that wait as well.
-//   a store   asks when a round could begin (executor/device/rounds.h). Work of a thread is not
-//             cut, so a decision to send any of a round's rows sends the round; rows of both kinds
-//             count as reads there.
+//   a store   asks when a round could begin (executor/device/rounds.h). The work of a
+//             thread is not cut, so a decision to send some rows of a round sends all of them;
+//             reads and writes both count as reads there.
 // Both ask again at the time that the answer names. A decision is carried out before the policy is
 // asked again. `report` tells of every batch of a queue that has ended.
 //

@@ -58,7 +58,7 @@ class FastPartOf {
  public:
   static constexpr uint64_t place_bytes = size * sizeof(FastEntry);
 
-  // Of a key; they may be the same.
+  // The two places of a key; they may be the same.
   struct Places {
     uint64_t first;
     uint64_t second;

@@ -25,7 +25,7 @@ class FastUse {
     if (ISOTHERM_LIKELY(!skips_)) return true;
     return (++skipped_ & (one_of - 1)) == 0;
   }
-  // What came of it.
+  // Notes whether a look found its key.
   ISOTHERM_INLINE void note(bool hit) {
     hits_ += hit ? 1 : 0;
     if (ISOTHERM_UNLIKELY(++looks_ == window)) decide();

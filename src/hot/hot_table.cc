@@ -114,7 +114,7 @@ void HotTable::put_from_index(FastPart& part, LineIndex& index, uint64_t hash) {
 bool HotTable::warm(uint32_t bin) {
   return walk_bin(bin, [&](LineIndex& index, uint64_t hash) {
     put_from_index(*current_, index, hash);
-    // Of a growth that is not done.
+    // While the table grows, the next part takes the key, too.
     if (shown_->next_takes) put_from_index(*next_, index, hash);
   });
 }
@@ -187,7 +187,7 @@ bool HotTable::indexes_went() {
 }
 
 // A step of taking away the entries of indexes that are gone, if any are; true while there is more.
-// What it takes of an index that was made since is found in that one.
+// If it takes out a key of an index that was made since, the key is still found in that index.
 bool HotTable::sweep() {
   sweeps_ = sweeps_ || indexes_went();
   if (!sweeps_) return false;

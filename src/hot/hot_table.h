@@ -55,7 +55,7 @@
 
 namespace isotherm {
 
-// Who has the keys of hot bins.
+// Has the keys of hot bins.
 class BinKeeper {
  public:
   virtual ~BinKeeper() = default;
@@ -152,8 +152,8 @@ class HotTable : public BinKeeper {
   const FastPart& part() const { return *parts_.load(std::memory_order_acquire)->current; }
 
  private:
-  // What all see at once: the part that serves, and the one that will, into which changes put keys
-  // once all who change know of it.
+  // All threads see these together: the part that serves, and the next one, into which changes put
+  // keys once all who change know of it.
   struct Parts {
     FastPart* current;
     FastPart* next = nullptr;

@@ -135,7 +135,7 @@ struct alignas(128) CuckooPart {
   }
 
 #if !defined(__CUDACC__)
-  // What a lookup on the host reads first, and then.
+  // Prefetches what a lookup on the host reads, in its order.
   ISOTHERM_INLINE static void prefetch(CuckooPart& part, uint64_t hash) {
     __builtin_prefetch(part.cell + hash % buckets * cells);
   }

@@ -98,12 +98,7 @@ std::vector<Segment*> LineIndex::all_segments() const {
 }
 
 uint64_t LineIndex::count() const {
-  std::lock_guard guard(grow_mutex_);
-  int64_t sum = 0;
-  for (const Segment* segment : all_segments()) {
-    sum += segment->count.load(std::memory_order_relaxed);
-  }
-  return sum > 0 ? static_cast<uint64_t>(sum) : 0;
+  return static_cast<uint64_t>(std::max<int64_t>(entries_.sum(), 0));
 }
 
 uint64_t LineIndex::last_version() const {

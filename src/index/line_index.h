@@ -51,6 +51,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/striped_count.h"
 #include "index/line_pool.h"
 #include "index/probe.h"
 #include "index/segment.h"
@@ -142,6 +143,7 @@ class LineIndex {
   // joins of those that have too many or too few.
   void check_loads();
 
+  // Counts an index of any size at the same cost, also while it grows.
   uint64_t count() const;
   uint64_t splits() const { return splits_.load(std::memory_order_relaxed); }
   uint64_t joins() const { return joins_.load(std::memory_order_relaxed); }
@@ -218,6 +220,7 @@ class LineIndex {
 
   ISOTHERM_INLINE void count_change(Segment& segment, Change change) {
     const int64_t delta = change == Change::inserted ? 1 : -1;
+    entries_.add(delta);
     const int64_t count = segment.count.fetch_add(delta, std::memory_order_relaxed) + delta;
     if (count > segment.split_at) {
       if (!segment.split_wanted.load(std::memory_order_relaxed)) request_split(segment);
@@ -267,6 +270,7 @@ class LineIndex {
   EpochDomain& epochs_;
   std::atomic<Directory*> directory_{nullptr};
   const uint64_t number_;
+  StripedCount entries_;
   std::atomic<uint64_t> splits_{0};
   std::atomic<uint64_t> joins_{0};
   std::atomic<uint64_t> lines_moved_{0};
@@ -370,7 +374,7 @@ bool LineIndex::drain(uint32_t max_lines, Visit&& visit) {
     for (; drain_line_ < segment_lines && max_lines > 0; ++drain_line_, --max_lines) {
       const uint64_t hash = prefix | uint64_t{drain_line_} << (shift - segment_line_bits);
       const Bucket* home = segment->lines + drain_line_;
-      // What a moved line still shows lives on where it went, which is drained too.
+      // Entries that a moved line still shows are also where the line went, which is drained too.
       const Slot last = load_pair(&home->slot[Bucket::last]);
       if (!mark::is_moved(last, hash)) visit_chain(home, hash, word_only);
     }

@@ -98,7 +98,7 @@ struct alignas(32) SetPart {
   }
 
 #if !defined(__CUDACC__)
-  // What a lookup on the host reads first, and then.
+  // Prefetches what a lookup on the host reads, in its order.
   ISOTHERM_INLINE static void prefetch(SetPart& part, uint64_t /*hash*/) {
     __builtin_prefetch(&part);
     __builtin_prefetch(&part.stamp[entries - 1]);

@@ -5,8 +5,8 @@
 // shared state, so every executor gives the same answers. An executor calls it before its
 // compare-and-swap, and again if that lost.
 //
-// Before that it asks whether the operation works on what the item has. Of an object it may see
-// only that it is there; calls are none of this file (executor/host/object_answers.h).
+// Before that it asks whether the operation works on what the item has. An object it only sees to
+// be there; calls are planned elsewhere (executor/host/object_answers.h).
 //
 // Limits. Lengths are added in 64 bits and compared with Limits before anything is allocated.
 #pragma once
@@ -35,7 +35,7 @@ struct Request {
   bool has(uint16_t option) const { return (options & option) != 0; }
 };
 
-// What a call may take of memory: its arguments, and what an allocator needs beside each, about.
+// About the memory that a call may take: its arguments, and what an allocator needs beside each.
 inline uint64_t bytes_of_arguments(std::span<const std::string_view> arguments) {
   constexpr uint64_t beside = 64;
   uint64_t bytes = 0;
@@ -43,7 +43,7 @@ inline uint64_t bytes_of_arguments(std::span<const std::string_view> arguments) 
   return bytes;
 }
 
-// What a call calls.
+// The function that a call runs.
 inline const ObjectFunction& function_of(const Request& request) {
   return *reinterpret_cast<const ObjectFunction*>(request.value.data());
 }
@@ -55,7 +55,7 @@ struct Plan {
   Status status = Status::ok;
   bool keeps_version = false;  // for store: the value is the same
   bool counts_use = false;     // for keep and in_place: as one of the item's, if it has a state
-  // Of the state, where it has one. Both only if the item's token is still as seen.
+  // About the item's state, if it has one. Both only if the item's token is still as seen.
   bool sends_token = false;    // for in_place
   bool token_decides = false;  // for in_place and store
   bool token_seen = false;

@@ -24,7 +24,8 @@ uint32_t ClassLists::take(Location* items, uint32_t wanted, bool force) {
     if (band != std::end(heads_)) {
       number = *band;
     } else {
-      // What is there will do; only a cache that would get nothing takes a new chunk.
+      // Fewer items than asked for will do; a new chunk is taken only for a cache that would get
+      // nothing.
       if (taken > 0) break;
       number = pool_->take(size_class_, force);
       if (number == Chunk::none) break;

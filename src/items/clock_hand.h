@@ -37,7 +37,7 @@ class ClockHand {
   uint32_t sweep(uint32_t limit, Visitor visit, bool volatile_only, uint64_t most_bytes);
 
  private:
-  // Of a sweep, one call.
+  // One call's share of a sweep.
   struct Share {
     Visitor visit;
     bool volatile_only;

@@ -23,11 +23,11 @@ uint32_t Compactor::step(uint32_t limit, Visitor relocate) {
   uint32_t looked = 0;
   for (uint32_t visits = 0; visits < visits_per_call && looked < limit; ++visits) {
     if (closed_.empty() && !close_sparsest()) break;
-    turn_ %= closed_.size();
-    Closed& closed = closed_[turn_];
+    next_ %= closed_.size();
+    Closed& closed = closed_[next_];
     const Outcome outcome = empty(closed, limit, looked, relocate);
     if (outcome == Outcome::pause) {
-      if (closed.item == 0) ++turn_;
+      if (closed.item == 0) ++next_;
       continue;
     }
     if (outcome == Outcome::no_memory) classes_[closed.size_class].undrain(closed.number);

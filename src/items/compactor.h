@@ -53,7 +53,7 @@ class Compactor {
   std::atomic<uint64_t>& count_;
   std::mutex mutex_;  // all below
   std::vector<Closed> closed_;
-  size_t turn_ = 0;        // whose turn it is
+  size_t next_ = 0;        // in closed_
   uint32_t patience_ = 0;  // calls before the next look for waste
 };
 

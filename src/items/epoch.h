@@ -61,7 +61,7 @@ class EpochDomain {
   ISOTHERM_INLINE void enter_to_work(Slot& slot) {
     slot.announced.store(epoch_.load(std::memory_order_relaxed) | works, std::memory_order_seq_cst);
   }
-  // Of a slot that is inside.
+  // For a slot that has entered: it works from now on.
   static void work(Slot& slot) {
     slot.announced.store(slot.announced.load(std::memory_order_relaxed) | works,
                          std::memory_order_seq_cst);
@@ -118,7 +118,7 @@ class EpochGuard {
   EpochGuard& operator=(const EpochGuard&) = delete;
 
  protected:
-  // Of a slot that is entered otherwise.
+  // For a class that enters the slot in another way.
   explicit EpochGuard(EpochDomain::Slot& slot) : slot_(slot) {}
 
   EpochDomain::Slot& slot_;

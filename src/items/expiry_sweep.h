@@ -37,7 +37,7 @@ class ExpirySweep {
 
  private:
   enum class Phase : uint8_t { idle, chunks, large };
-  // Of a sweep, one call.
+  // One call's share of a sweep.
   struct Share {
     Visitor visit;
     int64_t now_ms;

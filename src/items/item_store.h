@@ -239,7 +239,7 @@ class ItemStore {
   static uint64_t bytes_alone(Location location);
   void free_alone(Location location);
   bool free_some_alone(Location location, uint64_t& fields);
-  // What a cache leaves behind when it ends; reclaim of other caches takes it over.
+  // Takes what a cache leaves behind when it ends; `reclaim` of other caches takes it over.
   void leave_orphans(RetiredQueue& queue);
   bool has_orphans() const { return orphans_waiting_.load(std::memory_order_relaxed) != 0; }
   bool pop_orphan(RetiredQueue::Entry& entry);

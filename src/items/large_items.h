@@ -91,7 +91,7 @@ class LargeItems {
   }
   void let_go(Location location);
 
-  // What retired_bytes counts for it.
+  // How much retired_bytes counts for the item.
   static uint64_t charged(Location location) { return header(location).charged; }
 
   // The item is live from now on, and the last in the order of the CLOCK.

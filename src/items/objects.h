@@ -78,7 +78,7 @@ class Objects {
     Object& object_;
   };
 
-  // Of the value.
+  // The version of the item's value.
   static ISOTHERM_INLINE uint64_t version_of(const Item& item) {
     if (ISOTHERM_LIKELY(!item.is_object())) return item.version();
     const uint64_t version = item.object()->version_.load(std::memory_order_relaxed);

@@ -1,9 +1,9 @@
 // BufferPool: the memory of a loop's input and output buffers.
 //
-// Most buffers have one size, and most are needed for one turn only; the pool keeps the free ones,
-// so the same memory, still in the cache, serves one connection after the other. Those that nobody
-// has needed between two calls of `trim` go back. Larger buffers come from the heap and go back at
-// once. `memory` counts all, in use or kept.
+// Most buffers have one size, and most are needed for one turn only. The pool keeps the free ones,
+// so the same memory, still in the cache, serves one connection after the other. `trim` frees the
+// buffers that nobody has needed since its last call. Larger buffers come from the heap and are
+// freed at once. `memory` counts all buffers, in use or kept.
 //
 // Threads. Belongs to one loop.
 #pragma once

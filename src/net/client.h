@@ -3,9 +3,10 @@
 //   ClientList (one a server) ──▶ Client ◀── owns ── Connection (in its loop)
 //                                   ▲──── refers ─── Session (of RESP)
 //
-// A connection is one loop's alone. What others may see of it is here, and a loop that wants to
-// close another's connection marks it `killed` here: the owner looks at the mark before it parses
-// anything more, so a killed client's later requests are never run, and closes it soon.
+// A connection belongs to one loop. What others may see of it is here. A loop that wants to close a
+// connection of another loop marks its client `killed`. The owner looks at the mark before it
+// parses anything more, so it runs no later request of a killed client, and it closes the
+// connection soon.
 //
 // Threads. Three kinds of fields:
 //   fixed        set before the client is listed

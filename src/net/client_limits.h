@@ -5,11 +5,11 @@
 //   client-query-buffer-limit    so is one whose unfinished request is longer
 //   maxmemory-clients            all buffers together: beyond it the clients that hold most are
 //                                disconnected
-// Names, forms and meaning are those of Redis; 0 is no limit, but of maxmemory-clients, which then
-// follows maxmemory: what clients hold is not counted in the cap, so that they make no writes fail,
-// and so it needs a bound of its own. As in Redis, the first 16 KiB of replies count nothing. All
-// clients are of the class normal, those of memcached's port, too; the limits of the other classes
-// are only kept.
+// Names, forms and meaning are those of Redis; 0 means no limit. But a maxmemory-clients of 0
+// follows maxmemory: clients' buffers are not counted in the cap, so that they make no writes fail,
+// and so they need a bound of their own. As in Redis, the first 16 KiB of replies count nothing.
+// All clients are of the class normal, also those of memcached's port; the limits of the other
+// classes are stored but never applied.
 //
 // Threads. Any may read and write: each limit is an atomic of its own.
 #pragma once

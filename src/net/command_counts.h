@@ -1,14 +1,14 @@
 // CommandCounts: how often each RESP command ran, failed, and how long it took; of one loop.
 //
-// Commands of a turn run together, so none has a time of its own. A turn's time (the batch and the
-// writing of its answers) is shared among its commands by weight: one for the command and one for
-// each of its requests. A command that runs alone is measured by itself.
+// Commands of a turn run together, so none of them can be timed by itself. The time of a turn
+// (running the batch and writing the answers) is shared among its commands by weight: one for the
+// command and one for each of its requests. A command that runs alone is timed by itself.
 //
 //   Notes::note(number, rows) per answer ─▶ sums of the turn ─ finish_turn(time) ─▶ counters
 //
 // `number` is a command's place in the table, subcommands included (resp/command.h); 0 stands for
-// what is no command and is never shown. What was rejected before it ran (wrong number of words, no
-// memory) is no call.
+// words that are no command, and is never shown. A command that was rejected before it ran (wrong
+// number of words, no memory) does not count as a call.
 //
 // Errors are counted by their code, the word that an error reply begins with.
 //

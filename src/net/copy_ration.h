@@ -1,12 +1,12 @@
 // CopyRation: how many requests of a turn may copy what is stored.
 //
 // Values are never changed where they lie (items/item.h): SETBIT, APPEND, COPY and the like store a
-// changed copy, and the old one stays in memory until its batch is cleared. A pipeline of small
-// requests about a long value could thus take many times its memory. So a loop takes only as many
-// of them in a turn as make about bytes_a_turn of copies, by the length of the copies seen so far,
-// which is believed at once and forgotten slowly. A connection that finds the ration used up may
-// still place the request that it has begun, and goes on in the next turn. For values of usual
-// length there is no limit in practice.
+// changed copy, and the old one stays in memory until its batch is cleared. So a pipeline of small
+// requests about one long value could take many times its memory. Therefore a loop runs only so
+// many of them in a turn that their copies take about bytes_a_turn. It estimates the length of a
+// copy from those seen so far: a longer one counts at once, and is forgotten slowly. A connection
+// that finds the ration used up may still place the request that it has begun, and goes on in the
+// next turn. Values of usual length never reach the limit.
 //
 // Threads. Belongs to a loop.
 #pragma once

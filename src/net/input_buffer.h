@@ -5,9 +5,10 @@
 // Requests borrow bytes from the unread part and from what was consumed in this turn, so the buffer
 // moves only in `make_room`, `shrink` and `pack`, which the connection calls when nothing borrows.
 // A buffer starts as one chunk and grows to the size of the request at its front. A client can
-// announce any length, so beyond `trusted_bytes` the buffer grows only to four times what really
-// arrived, and only when it is full; so all copies together are at most 4/3 of that. An empty one
-// is given back, and of a client that falls silent amid a request only a small one is held.
+// announce any length, so beyond `trusted_bytes` the buffer grows only when it is full, and only to
+// four times what has arrived; so all its copies together take at most 4/3 of that. An empty buffer
+// is given back. For a client that falls silent in the middle of a request only a small buffer is
+// kept.
 //
 // Threads. Belongs to the connection's loop.
 #pragma once
@@ -34,7 +35,7 @@ class InputBuffer {
   void consume(size_t bytes) { begin_ += bytes; }
   // Takes as many away from its end.
   void drop_back(size_t bytes) { end_ -= bytes; }
-  // Of what was consumed last, since the buffer moved.
+  // Takes back bytes that were consumed last, since the buffer moved.
   void take_back(size_t bytes) { begin_ -= bytes; }
 
   // Where the next bytes go, and how many went there.

@@ -1,7 +1,7 @@
 // LiveOptions: the options that may change while the server runs (CONFIG SET).
 //
-// They begin as the command line has them. `maxmemory`, its policy and the longest value that the
-// store takes are the engine's (engine/engine.h).
+// Their first values are those of the command line. `maxmemory`, its policy and the longest value
+// that the store takes are the engine's (engine/engine.h).
 //
 // Threads. Any may read and write; each is looked at where it takes effect: `maxclients` when a
 // client comes, `tcp_keepalive` when it is taken over, `timeout` ten times a second, the longest

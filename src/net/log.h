@@ -1,7 +1,7 @@
 // The server's log: lines to standard output, by spdlog, with Redis's levels.
 //
 // Nothing is written before `open_log`, so tests are silent. This is the only unit that includes
-// spdlog, from its headers alone: programs need no library of it, so static ones do without, too.
+// spdlog. It uses the headers alone, so programs, static ones too, need no library of it.
 //
 // Threads. Any; a line is written whole.
 #pragma once

@@ -1,6 +1,7 @@
 // LoopControl: what commands and loops ask of a loop that is not their own.
 //
-// Loops include the protocols, whose commands must reach all loops nevertheless.
+// Loops include the protocols, so the protocols cannot include loops; this interface lets their
+// commands reach all loops.
 //
 // Threads. Any, but where it says otherwise.
 #pragma once

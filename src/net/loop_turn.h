@@ -1,10 +1,10 @@
 // LoopTurn: one turn of a loop: its batch, and the connections whose requests it has
 // (net/loop/loop.h).
 //
-// A turn is over when all its connections have their answers and the batch is cleared. Loops use
-// turns again, so one that is warm allocates nothing.
+// A turn is over when all its connections have their answers and the batch is cleared. Loops reuse
+// turns, so a turn that has run before allocates nothing.
 //
-// Threads. Belongs to its loop's; its batch to whoever runs it.
+// Threads. It belongs to its loop's thread; its batch belongs to whoever runs it.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ struct LoopTurn {
   bool alone = false;                    // theirs ran alone, and are written already
   bool walks = false;                    // alone, and has steps of walks
   int64_t began_us = 0;
-  // What the store had copied, where requests of the turn copy.
+  // How much the store had copied before the turn, if requests of the turn copy.
   static constexpr uint64_t copies_nothing = ~uint64_t{0};
   uint64_t copied_before = copies_nothing;
 };

@@ -1,5 +1,5 @@
 // Amounts of memory as redis.conf writes them: digits and a unit, 1k = 1000 bytes, 1kb = 1024
-// bytes, likewise m and g, in any case. Amounts beyond 64 bits are none.
+// bytes, likewise m and g, in any case. An amount beyond 64 bits is refused.
 #pragma once
 
 #include <cstdint>

@@ -16,7 +16,8 @@
 //   chunk  [ …$50000\r\n | \r\n$70000\r\n | room ]      the last piece of a chunk gives it back
 //   item                [ value ]
 //
-// One that drops holds what was appended last, a chunk at most: for answers that nobody gets.
+// An output that drops is for answers that nobody gets; it holds only what was appended last, at
+// most a chunk.
 //
 // Threads. Belongs to the connection's loop.
 #pragma once

@@ -1,8 +1,8 @@
 // Pause: CLIENT PAUSE, which holds back commands of all clients until a time or until it is ended.
 //
-// A protocol asks before it runs a command. While the answer is "held", the command stays at the
-// front of its connection's input and the connection waits; each loop lets its connections go on
-// when it sees that the pause is over: at a tick, or at once where CLIENT UNPAUSE ended it.
+// A protocol asks before it runs a command. A command that is held stays at the front of its
+// connection's input, and the connection waits. Each loop lets its connections go on when it sees
+// that the pause is over: at its next tick, or at once if CLIENT UNPAUSE ended the pause.
 //
 // A pause that begins while another lasts can make it longer and wider, never shorter.
 //

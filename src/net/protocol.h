@@ -13,13 +13,13 @@
 // a whole database when all before it is answered and nothing behind it was run. One that walks
 // over many items does so in steps, a turn each (walk.h). Then the connection parses on.
 //
-// Bounds. A client that does not read must not make the server hold much. How long a value is shows
-// only when its row has run. So reads are run, and answered until the output is full; the input of
-// the others is taken back, and they run again when the client has read. A change cannot run again:
-// it must be answered at once, and so must all before it. So a turn takes few reads before a change
-// (`reads_before_change`), and an output has at most the bound, with the replies of one request or
-// of those few reads beyond it. Protocols expect answers to be as long as the last ones, so that
-// few rows run in vain.
+// Bounds. A client that does not read must not make the server hold much. How long a value is
+// becomes known only when its row has run. So reads are run, and answered until the output is full.
+// The other reads are taken back into the input, and run again when the client has read. A change
+// cannot run again, so it must be answered at once, and so must all requests before it. Therefore a
+// turn takes few reads before a change (`reads_before_change`). So an output exceeds its bound at
+// most by the replies of one request, or of those few reads. Protocols expect answers to be as long
+// as the last ones, so that few rows run in vain.
 //
 // Threads. A protocol object belongs to its connection's loop.
 // Bytes. `input` stays where it is until `reply` and `run_alone` have returned, so requests borrow
@@ -50,7 +50,8 @@ struct ServerState;  // what all connections share: options, counters (net/serve
 
 // Bytes of unsent output from which on no more requests are parsed or answered.
 inline constexpr size_t output_bound = 64 << 10;
-// Who is owed no more than so many bytes in a turn asks for little, and is answered in this turn.
+// A connection that is owed no more than so many bytes in a turn asks for little, and is answered
+// in that turn.
 inline constexpr size_t little_owed = 4 << 10;
 
 // Keys of rows that are under way, which requests behind them may not pass (net/loop/aside.h).
@@ -83,7 +84,7 @@ struct Turn {
   size_t full_output = output_bound;
   // Where the replies that are written end; null: nobody asks.
   ReplyEnds* reply_ends = nullptr;
-  // Of the connection that is parsed, where some of its requests are under way; else null.
+  // Keys of requests under way of the connection that is parsed; null: there are none.
   const WaitingKeys* waiting = nullptr;
 
   // The time, not before anything that was received so far. The clock is read when somebody asks,
@@ -126,7 +127,7 @@ class Protocol {
   // bound lets it. Returns how many bytes at the end of what was parsed are to be parsed again.
   virtual size_t reply(Turn& turn, Output& output) = 0;
 
-  // What is owed for a turn that others are answered before (net/loop/aside.h).
+  // The answers owed for a turn that later ones overtake (net/loop/aside.h).
   class Owed {
    public:
     virtual ~Owed() = default;

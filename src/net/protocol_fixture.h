@@ -1,5 +1,5 @@
-// ProtocolTest: a connection on an engine of its own, turned by hand; for tests of what a protocol
-// answers without a socket.
+// ProtocolTest: a connection without a socket, on an engine of its own, whose turns a test runs by
+// hand; for tests of what a protocol answers.
 //
 // Threads. One.
 #pragma once

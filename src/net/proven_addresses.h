@@ -1,8 +1,8 @@
 // ProvenAddresses: hosts that have a TCP connection to the server now.
 //
-// Anybody can write another's address on a datagram, but nobody opens a connection in another's
-// name: who has one gets what it asked for, so large replies by UDP to it hurt nobody else
-// (net/udp/port.h).
+// Anybody can write the address of another host on a datagram, but nobody can open a TCP connection
+// in the name of another. So a host with a connection has asked for its replies itself, and large
+// replies to it by UDP hurt nobody else (net/udp/port.h).
 //
 // Threads. Any.
 #pragma once

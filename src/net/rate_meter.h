@@ -1,8 +1,8 @@
-// RateMeter: what a sum grows by in a second, as the mean over the last sixteen samples; and Rates,
-// those that INFO shows, with the peak of memory, which is sampled with them.
+// RateMeter: by how much a sum grows in a second, as the mean over the last sixteen samples. Rates:
+// the meters that INFO shows, and the peak of memory, which is sampled together with them.
 //
-// Threads. One samples, any read: each sample is an atomic, so a reader may see some samples of the
-// step before.
+// Threads. One thread samples, any may read. Each sample is an atomic, so a reader may see some
+// samples of the step before.
 #pragma once
 
 #include <array>

@@ -3,9 +3,9 @@
 // Plain values, filled from the command line (server/flags.h) or by a test, and never changed while
 // a server runs; every thread may read them. What CONFIG SET changes is net/live_options.h.
 //
-// Limits. Ports: -1 (`off` on the command line) is off, 0 lets the kernel choose (the log tells
-// which). proto_max_bulk_len is 1 MiB to 2^32 - 1 bytes and also bounds what the store accepts as a
-// value.
+// Limits. Ports: -1 (`off` on the command line) opens none; 0 lets the kernel choose, and the log
+// says which one it chose. proto_max_bulk_len is 1 MiB to 2^32 - 1 bytes and also bounds what the
+// store accepts as a value.
 #pragma once
 
 #include <cstdint>

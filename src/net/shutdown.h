@@ -1,5 +1,5 @@
-// Shutdown: SHUTDOWN, which asks the owner of the server to end it, and waits for what becomes of
-// that: the end, or that the last snapshot could not be written.
+// Shutdown: the SHUTDOWN command. It asks the owner of the server to end it, and waits until the
+// server ends, or until it is known that the last snapshot could not be written.
 //
 // Threads. Any; `owner` is set before the loops start.
 #pragma once

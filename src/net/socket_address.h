@@ -47,7 +47,7 @@ class SocketAddress {
   } address_{};
 };
 
-// The path of a UNIX socket and ":0", as Redis writes it; empty: it is none.
+// The path of a UNIX socket and ":0", as Redis writes it; empty: it is another kind of socket.
 std::string unix_path_of(int descriptor);
 
 }  // namespace isotherm::net

@@ -1,7 +1,8 @@
 // SocketEvents: the sockets of one loop, and what happened on them since the loop looked last.
 //
-// A turn with few requests consists mostly of system calls, so a request is one receive and one
-// send, and a turn one look for events. No second receive finds out that a socket is empty.
+// A turn with few requests consists mostly of system calls. So a request costs one receive and one
+// send, and a turn one look for events. The loop makes no second receive to find out that a socket
+// is empty.
 //
 // Two ways to watch a descriptor:
 //   clients    edge-triggered, registered once for both directions. An event says that something
@@ -10,9 +11,9 @@
 //   listening  level-triggered: told again as long as somebody waits there.
 // A descriptor leaves the set when it is closed, having no duplicate, or by `remove`.
 //
-// `wake` tells a waiting loop that something was posted; it is an eventfd in the same set. Another
-// member is a timer that ticks ten times a second, so that no wait needs a time limit: the kernel
-// would start and stop a timer for each.
+// `wake` tells a waiting loop that something was posted; it is an eventfd in the same set. The set
+// also has a timer that ticks ten times a second, so that no wait needs a time limit, for which the
+// kernel would start and stop a timer each time.
 //
 // Threads. `wake` may be called by any; the rest belongs to the loop, or to nobody else yet.
 // Limits. A look hands out at most `most_events`; the kernel passes the others on at the next one.

@@ -1,9 +1,9 @@
 // SpareLists: long lists that connections of a thread share, so that a connection that once had a
 // deep pipeline holds none when it is idle, and a turn allocates nothing.
 //
-// A connection keeps a short list for itself. What has grown beyond `own` elements goes to the
-// thread's spares when the turn has ended, and whoever begins a turn with much input and without a
-// list takes one.
+// A connection keeps a short list for itself. A list that has grown beyond `own` elements goes to
+// the thread's spares when the turn has ended. A connection that begins a turn with much input and
+// has no list takes one from the spares.
 //
 // Threads. Each has spares of its own.
 // Limits. Keeps at most `most_lists`, none of more than `most_elements`.

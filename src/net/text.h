@@ -1,7 +1,7 @@
 // Text: numbers and letters as the protocols read them.
 //
 // `parse_integer` takes what Redis takes for an integer: decimal digits with an optional minus, no
-// plus, no leading zero, no space, within 64 bits; "-0" is none.
+// plus, no leading zero, no space, within 64 bits; "-0" is refused.
 #pragma once
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 // Versions: what the server says it is.
 //
-// Clients choose their commands by the version a server announces, so each protocol announces the
-// version of the server whose replies it gives byte for byte; INFO and `--version` tell Isotherm's
-// own.
+// Clients choose their commands by the version that a server announces. So each protocol announces
+// the version of the server whose replies it gives byte for byte. INFO and `--version` show
+// Isotherm's own.
 #pragma once
 
 #include <string_view>

@@ -1,11 +1,12 @@
-// Walk: a command over a whole database, a bounded step a turn, so that nobody waits for it but who
-// asked.
+// Walk: a command over a whole database, which takes a bounded step in each turn, so that only the
+// client that asked waits for it.
 //
 //   begin_step: a row (Op::walk) ─▶ a turn of its own ─▶ end_step: the answer, or another step
 //
-// What a step shows is gathered where it runs. The loop then adds it to the answer, which is kept
-// here until the walk is over, since its head may depend on all of it. So no step formats more than
-// it has shown. An unfinished answer counts as unsent output of its connection.
+// What a step shows is gathered by the thread that runs the step. The loop then adds it to the
+// answer. The answer is kept here until the walk is over, since its first line may depend on all of
+// it. So no step formats more than it has shown. An unfinished answer counts as unsent output of
+// its connection.
 //
 // Threads. `visit` is called on the thread that runs the batch, all else on the connection's loop,
 // one after the other.

@@ -11,8 +11,8 @@
 namespace isotherm {
 namespace {
 
-// Of a bin: its state, its count, the trainer's copy of that, the order of a model, and its place
-// in the lists of those that are to move.
+// A bin takes bytes for its state, its count, the trainer's copy of the count, the order of a
+// model, and its place in the lists of bins that are to move.
 constexpr uint64_t bytes_a_bin = 1 + 4 + 4 + 4 + 4;
 constexpr uint64_t usual_most_bytes = uint64_t{1} << 30;
 constexpr uint64_t least_part = 4 << 10;
@@ -62,7 +62,7 @@ std::unique_ptr<Model> make_model(const RouterOptions& options, const HotTable::
 
 Router::Options router_options(RouterChoice choice) {
   Router::Options options;
-  // What is left to chance is put into effect whatever it is worth.
+  // A choice by chance takes effect whatever it is worth.
   if (choice == RouterChoice::chance) options = {.most_refusals = 1, .least_sample = 0, .group = 4};
   return options;
 }

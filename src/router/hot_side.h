@@ -31,7 +31,7 @@ namespace isotherm {
 
 class HotSide {
  public:
-  // What a store's options ask for. Throws std::bad_alloc, or std::system_error without a thread.
+  // Made as a store's options say. Throws std::bad_alloc, or std::system_error without a thread.
   HotSide(const RouterOptions& options, HotTable::IndexOf index_of, uint32_t databases,
           EpochDomain& epochs, MemoryBudget& budget);
   ~HotSide();

@@ -52,7 +52,8 @@ class HistogramModel : public Model {
 
 class BudgetModel : public Model {
  public:
-  // What the hot side may take, and what a hot request takes of it. A bound of 0 is none.
+  // How much the hot side may take, and how much of it a hot request takes. A bound of 0 is no
+  // bound.
   struct Bounds {
     uint64_t keys = 0;          // that find room on the hot side
     double requests_share = 0;  // of all requests that the hot side has the time to answer

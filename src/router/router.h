@@ -58,13 +58,13 @@ class Router {
   // Whether the next one only looks if requests that began earlier have ended.
   bool waits() const { return flow_.waits(); }
 
-  // Of the requests sampled last, those on bins that are to be hot.
+  // The share of the requests sampled last that are on bins which are to be hot.
   double share_hot() const { return share_hot_.load(std::memory_order_relaxed); }
   uint64_t trainings() const { return trainings_.get(); }
   uint64_t changes() const { return changes_.get(); }
 
  private:
-  // What a choice amounts to.
+  // How much a choice is worth.
   struct Worth {
     double requests = 0;  // share of the sample
     double bins = 0;      // share of all

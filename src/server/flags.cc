@@ -26,14 +26,15 @@ constexpr uint64_t most_bulk = std::numeric_limits<uint32_t>::max();
 constexpr uint64_t least_maxmemory = 768 << 10;
 
 std::string not_one_of(const std::string& text, const char* choices) {
-  return "'" + text + "' is none of " + choices;
+  return "'" + text + "' is not one of: " + choices;
 }
 
 // Option callbacks: a text into its field, or an error that CLI11 prints with the flag's name.
 void take_memory(const std::string& text, uint64_t least, uint64_t most, uint64_t& field) {
   const auto bytes = net::parse_memory(text);
   if (!bytes)
-    throw CLI::ValidationError("'" + text + "' is no amount of memory; write bytes, or e.g. 100mb");
+    throw CLI::ValidationError("'" + text +
+                               "' is not an amount of memory; write bytes, or e.g. 100mb");
   if (*bytes < least || *bytes > most)
     throw CLI::ValidationError("'" + text + "' is out of range, from " + std::to_string(least) +
                                " to " + std::to_string(most) + " bytes");
@@ -44,8 +45,8 @@ void take_maxmemory(const std::string& text, uint64_t& field) {
   uint64_t bytes = 0;
   take_memory(text, 0, std::numeric_limits<int64_t>::max(), bytes);
   if (bytes != 0 && bytes < least_maxmemory) {
-    throw CLI::ValidationError(
-        "'" + text + "' is too little to work with; give at least 768kb, or 0 for no cap");
+    throw CLI::ValidationError("'" + text +
+                               "' is too little; give at least 768kb, or 0 for no cap");
   }
   field = bytes;
 }
@@ -57,7 +58,7 @@ void take_port(const std::string& text, int32_t& field) {
   }
   const auto port = net::parse_integer(text);
   if (!port || *port < 0 || *port > 65'535) {
-    throw CLI::ValidationError("'" + text + "' is no port; give 0 to 65535, or off");
+    throw CLI::ValidationError("'" + text + "' is not a port; give 0 to 65535, or off");
   }
   field = static_cast<int32_t>(*port);
 }
@@ -95,7 +96,7 @@ void take_addresses(const std::string& text, std::vector<std::string>& field) {
   field.clear();
   for (std::string word; words >> word;) {
     if (!net::SocketAddress::parse(word, 0))
-      throw CLI::ValidationError("'" + word + "' is no address; give e.g. 127.0.0.1 or ::1");
+      throw CLI::ValidationError("'" + word + "' is not an address; give e.g. 127.0.0.1 or ::1");
     field.push_back(word);
   }
   if (field.empty()) throw CLI::ValidationError("no address is given; give e.g. 127.0.0.1");
@@ -107,7 +108,8 @@ void take_mode(const std::string& text, uint32_t& field) {
   const char* const end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, field, 8);
   if (error != std::errc() || rest != end || field > most) {
-    throw CLI::ValidationError("'" + text + "' are no permissions; give them in octal, e.g. 700");
+    throw CLI::ValidationError("'" + text +
+                               "' is not a file mode; give permissions in octal, e.g. 700");
   }
 }
 
@@ -133,7 +135,7 @@ void take_sync_policy(const std::string& text, SyncPolicy& field) {
 
 void take_file_name(const std::string& text, std::string& field) {
   if (text.empty() || text.find('/') != std::string::npos) {
-    throw CLI::ValidationError("'" + text + "' is no name of a file; give one without '/'");
+    throw CLI::ValidationError("'" + text + "' is not the name of a file; give one without '/'");
   }
   field = text;
 }
@@ -334,7 +336,7 @@ void take_save_points(const std::string& text, SavePoints& field) {
   const auto points = parse_save_points(text);
   if (!points) {
     throw CLI::ValidationError("'" + text +
-                               "' is no list of seconds and changes; give pairs, e.g. 3600 1");
+                               "' is not a list of seconds and changes; give pairs, e.g. 3600 1");
   }
   field = *points;
 }
@@ -378,7 +380,8 @@ void check_together(const net::ServerOptions& options) {
     throw CLI::ValidationError("--tree", "needs --device cpu and --router off");
   }
   if (!options.store.tree.empty() && !options.save.empty()) {
-    throw CLI::ValidationError("--tree", "has no snapshots, so no --save");
+    throw CLI::ValidationError("--tree",
+                               "cannot be used with --save: a store with a tree has no snapshots");
   }
   if (!options.save.empty() && options.store.device != DeviceChoice::cpu) {
     throw CLI::ValidationError("--save", "needs --device cpu");

@@ -48,7 +48,8 @@ uint64_t number(const char* text, uint64_t most) {
   char* end = nullptr;
   const uint64_t value = std::strtoull(text, &end, 10);
   if (*text < '0' || *text > '9' || *end != '\0' || value > most) {
-    throw std::invalid_argument(std::string(text) + " is no number up to " + std::to_string(most));
+    throw std::invalid_argument(std::string(text) + " is not a number from 0 to " +
+                                std::to_string(most));
   }
   return value;
 }
@@ -61,7 +62,7 @@ Call read_call(int argc, char** argv) {
       call.files.emplace_back(word);
       continue;
     }
-    if (i + 1 == argc) throw std::invalid_argument(std::string(word) + " needs a number");
+    if (i + 1 == argc) throw std::invalid_argument(std::string(word) + " needs a value");
     const char* const text = argv[++i];
     if (word == "--listen") {
       call.address = text;
@@ -74,11 +75,11 @@ Call read_call(int argc, char** argv) {
     } else if (word == "--gpu-memory") {
       call.table.gpu_memory = number(text, uint64_t{1} << 40) * 1'000'000;
     } else {
-      throw std::invalid_argument("no option " + std::string(word));
+      throw std::invalid_argument("unknown option " + std::string(word));
     }
   }
   if (call.files.size() != (call.address.empty() ? 2 : 0)) {
-    throw std::invalid_argument("two files are needed, or an address and none");
+    throw std::invalid_argument("give two files, or --listen and no file");
   }
   return call;
 }

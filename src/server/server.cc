@@ -132,7 +132,7 @@ uint16_t Server::listen(int32_t port, net::Speaks speaks) {
   for (const std::string& text : options_.bind) {
     const auto wanted = net::SocketAddress::parse(text, bound);
     if (!wanted)
-      throw std::invalid_argument("bind: '" + text + "' is no address; give e.g. 127.0.0.1");
+      throw std::invalid_argument("bind: '" + text + "' is not an address; give e.g. 127.0.0.1");
     try {
       listeners_.push_back(std::make_unique<net::Listener>(state_, loops_, *wanted, speaks));
     } catch (const std::system_error& error) {

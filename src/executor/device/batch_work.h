@@ -31,7 +31,7 @@ class BatchWork final : public RoundWork {
         now_ms_(run.now_ms),
         writable_(run.writable),
         reader_(run.reader),
-        // Who has waited already waits for nobody else.
+        // Rows that have waited already wait for no other sender.
         sender_(run.put_off && &batch != run.batch ? nullptr : run.sender),
         parking_(parking),
         token_(run.token) {}

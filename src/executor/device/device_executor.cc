@@ -58,7 +58,7 @@ class MoveWork final : public RoundWork {
 // Rows of one worker in one round; more go in several rounds, so that others come in between.
 constexpr uint32_t most_rows_a_round = 1 << 18;
 
-// Of a walk: empty ones cost the device nanoseconds.
+// How many lines a step of a walk looks at; empty ones cost the device nanoseconds.
 constexpr uint64_t lines_a_step = 1 << 16;
 
 }  // namespace

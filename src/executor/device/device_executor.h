@@ -13,12 +13,12 @@
 // Values. Where the store's options give it memory for them, cold values lie on the devices, too
 // (executor/values/device_values.h).
 //
-// Flushing walks over all items once, whatever databases it empties, which nobody else works on
-// meanwhile, and takes theirs out of the index in batches; an index that is then empty is made
-// anew, which frees its memory.
+// Flushing walks over all items once, however many databases it empties, and takes their items out
+// of the index in batches; nobody else works on these databases meanwhile. An index that is empty
+// afterwards is made anew, which frees its memory.
 //
-// Memory. Items, and what of the index lies on the host, are preferred to come from the memory
-// nodes of the devices (base/memory_node.h), as columns of rounds are. Threads run anywhere.
+// Memory. Items, the host's part of the index and the columns of rounds come from the memory nodes
+// of the devices where these have room (base/memory_node.h). Threads run anywhere.
 //
 // Threads. Any, each with a Participant of its own, within an epoch. Sources. KVCG and Mega-KV,
 // section 3 (index on the device, items on the host); docs/papers.md.
@@ -78,8 +78,9 @@ class DeviceExecutor {
   // A device failed its caller: it is lost, if it was not already. Within an epoch.
   void fail();
 
-  // Whoever takes keys for a group says so before, and when he has given them back: meanwhile no
-  // round waits for more work, lest he and who waits for him wait with it.
+  // A thread that takes keys for a group calls `hurry` before, and `calm` when it has given them
+  // back. Meanwhile no round waits for more work, so that neither that thread nor those behind it
+  // wait with the round.
   void hurry() { rounds_.hurry(); }
   void calm() { rounds_.calm(); }
 

@@ -4,8 +4,8 @@
 // An index has segments for all entries that the device had from the start. Threads of its own
 // share the items by pages, the large ones apart; each inserts a few items at a time, their home
 // lines on the way, and pays its part of what growth is left (index/growth_share.h). Nobody else
-// reads or writes the indexes meanwhile. Items that are given up are told of
-// (executor/commit_sink.h), with a version that is the caller's.
+// reads or writes the indexes meanwhile. The sink is told of items that are given up
+// (executor/commit_sink.h), with a version that the caller gives.
 //
 // Threads. One calls, within an epoch, which holds back the reuse of what the rebuilding retires.
 // Limits. As many threads as the machine runs at once, at most 32, and fewer for few items. An item

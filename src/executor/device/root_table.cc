@@ -23,7 +23,7 @@ constexpr uint64_t least_rows = 4096;  // of own columns
 // Lines of the host that an index grows by after a round, beside those for its changes.
 constexpr uint64_t lines_a_round = 4096;
 constexpr uint64_t lines_a_change = 64;
-// Of bins that go where they are to go, in a step.
+// How many entries of moving bins a step moves.
 constexpr uint64_t entries_a_step = 4096;
 
 }  // namespace

@@ -8,8 +8,8 @@
 // Layout. Open addressing with linear probing over a power of two of entries, at most half full; an
 // entry is in use where its round is the current one, so beginning a round clears nothing.
 //
-// Versions. The overlay numbers the writes of its share: numbers begin behind all of earlier
-// rounds, and the threads of a round take turns (every `stride`th), so a key's versions grow.
+// Versions. The overlay numbers the writes of its share. Numbers begin behind those of all earlier
+// rounds, and each thread of a round takes every `stride`th number, so a key's versions grow.
 //
 // Threads. One.
 #pragma once

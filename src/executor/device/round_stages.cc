@@ -23,7 +23,7 @@ class RoundRoots {
   Location of_device(uint32_t number) const {
     return found_.found[number] == 1 ? found_.roots[number] : location::none;
   }
-  // Of the row that is answered, as what follows.
+  // This and what follows is about the row that is answered.
   Location find() const {
     const Location root = of_device(number_);
     return overlay_ != nullptr ? overlay_->root(found_.keys[number_], root) : root;

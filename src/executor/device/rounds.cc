@@ -147,7 +147,7 @@ void Rounds::gather(std::unique_lock<std::mutex>& lock, const Round& round) {
   }
 }
 
-// Of a round with so many rows, the first of which came at the time `since`.
+// Asks the policy about a round with so many rows, the first of which came at the time `since`.
 BatchDecision Rounds::decide(uint64_t rows, int64_t since, int64_t now) {
   WaitingRows waiting;
   waiting.now = now;

@@ -20,10 +20,10 @@
 // and workers that wait for the ends of their batches. Only rounds change the index: no lock and no
 // lost swap.
 //
-// Small batches of network threads do without threads of the crew: they are led in steps by whoever
-// looks at them (executor/device/step_round.h).
+// Small batches of network threads need no thread of the crew: the network threads lead them in
+// steps (executor/device/step_round.h).
 //
-// The table. One at a time has it: a round, or who is `alone`.
+// The table. It has one user at a time: a round, or whoever is `alone`.
 //
 // A scheduling policy says when a round begins (executor/scheduling_policy.h; batch/ has them).
 // Most begin one as soon as the table is free, with what has arrived meanwhile. A policy that
@@ -32,23 +32,25 @@
 //   when the wait would hold up somebody who is not in: whose work finds no room in the round, or
 //   who takes keys for a group and waits for rows on them (`hurry`),
 //   when some of the work is background work, and when the device is lost.
-// A sender (RoundSender) is whoever has work done, by whichever participant. It is known from its
-// first work until it ends; an idle one makes the others wait for as long as the policy says.
+// A sender (RoundSender) is whose work it is, whichever participant does it. Rounds count a sender
+// from its first work until it ends; an idle one makes the others wait for as long as the policy
+// says.
 //
 // Side. A policy that chooses between ways (H-Rocks, section 6) says of each round which side is to
 // answer: the device, where many rows wait, or the host. The index follows, bin by bin, between
-// rounds (`tend`), and every round finds each key where it is. So the sides change without a round
-// that waits for another, and a key's requests keep their order: a bin moves when no round runs.
+// rounds (`tend`), and every round finds each key where it is. So no round waits for a change of
+// sides. A bin moves only while no round runs, so a key's requests keep their order.
 //
 // Order. A worker waits until its work is answered, so all requests of a round are concurrent. On
-// each key those take effect first that need no order, then the others, in the order of the
-// participants and their rows. A participant's get needs none only before its first write of the
-// key, so its requests take effect in the order of its rows, and each key is linearizable.
+// each key the requests that need no order take effect first, then the others, in the order of the
+// participants and their rows. A get needs no order only if its participant has not written the key
+// in an earlier row. So the requests of a participant take effect in the order of its rows, and
+// each key is linearizable.
 //
 // Failure. When the device fails, the leader calls `take_over`, which makes an index of the host
 // from the live items, and from then on every call returns false: what was not answered is the
-// caller's to run on the host. A round whose requests were answered when the changes failed is
-// done: the items say what it did.
+// caller's to run on the host. If the device fails after a round's requests were answered, while
+// the changes are made, the round is done: the items say what it did.
 //
 // Threads. Any number, each with a Participant of its own, within an epoch from before it calls
 // until its replies are read; so what is found stays readable. Rows of groups (executor/key_gate.h)

@@ -37,7 +37,7 @@ StepRound::Came StepRound::go_on(bool may_wait) {
   return came;
 }
 
-// What needs the device; whether more of that follows at once.
+// Takes a step that needs the device; says whether another one follows at once.
 bool StepRound::step(bool may_wait, Came& came) {
   if (step_ != Step::begin && step_ != Step::change && !may_wait && !table_.ready()) return false;
   switch (step_) {

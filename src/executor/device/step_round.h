@@ -4,9 +4,9 @@
 //   take_table ─▶ begin ─▶ settle ──▶ look_up ──▶ (answered) ─▶ change ──▶ (ended)
 //                         the device's changes    roots are     has room for the changes;
 //                         of before have ended    there         they are started, the table is free
-// `go_on` takes the steps for which nothing has to be waited, or all of one kind: by a thread that
-// may wait. Either kind of thread may go on with what the other one began. The rows of all work are
-// answered by the caller, in order, so they share one overlay.
+// `go_on` takes those steps that need not wait, or, in a thread that may wait, all steps of one
+// kind. Either kind of thread may go on with what the other one began. The caller answers the rows
+// of all work, in order, so they share one overlay.
 //
 // Failure. `failed` may come instead of each step; `give_up` then makes the host take over, which
 // takes long. Rows that were not answered before are the caller's.

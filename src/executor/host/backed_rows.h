@@ -1,9 +1,10 @@
-// What a row does where memory misses its key and there is a backing (executor/backing.h): it
-// brings the item into memory, clean, as if it had been there, or learns that the key is nowhere.
+// What a row does if its key is not in memory and the store has a backing (executor/backing.h): it
+// brings the item into memory, clean, as if it had been there before, or learns that the key does
+// not exist.
 //
-// The item is put where nothing was found, under the lock of the key's line, and only if nobody has
-// changed the key since the backing was asked: so it overtakes no write and no delete. Nobody is
-// told: the store has what it had.
+// The item is put under the lock of the key's line, if memory still lacks the key and nobody has
+// changed it since the backing was asked. So it overtakes no write and no delete. No sink is told,
+// since the store has what it had before.
 //
 // Everything here must be a template or always inlined, as in host_stages.h.
 #pragma once

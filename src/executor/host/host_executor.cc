@@ -70,7 +70,7 @@ void HostExecutor::hash_keys(Batch::Columns& columns, Batch::Row from, Batch::Ro
   }
 }
 
-// What sends values away needs some memory, too, and must find it when writers find none.
+// Sending values away needs some memory, too, and must find it even when writers find none.
 bool HostExecutor::sends_for_writers() const {
   constexpr uint64_t left_for_sending = 16 << 20;
   return store_.values->helps() && store_.budget.fits_over(left_for_sending);

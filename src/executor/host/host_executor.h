@@ -2,9 +2,9 @@
 //
 // A batch runs in windows of some rows, each in three passes. The first hashes the rows' keys and
 // prefetches their home lines, the second finds their locations and prefetches the items, the third
-// runs the requests in row order. The first two only warm the cache, so order needs no thought:
-// what the third pass does is what one-by-one execution would do. It looks locations up again once
-// a row of the window has written; before that, those of the second pass serve.
+// runs the requests in row order. The first two only warm the cache, so they may run in any order;
+// the third pass does exactly what running the requests one by one would do. It looks locations up
+// again once a row of the window has written; before that, those of the second pass serve.
 //
 // A batch that only reads goes through the three passes row by row, each pass some rows behind the
 // one before, so that lines and items are fetched at an even pace. A read that finds its item
@@ -69,7 +69,7 @@ class HostExecutor {
     uint64_t retries = 0;
     uint64_t expired = 0;
     uint64_t changes = 0;
-    // Of whose batch the rows are, where values may lie on devices, and its rows that wait.
+    // The reader of the batch, where values may lie on devices, and the rows that wait for values.
     ValueReader* values = nullptr;
     std::vector<AwaitedValue> awaited = {};
     // Takes rows that must know a value which is away, for as long as it is; null: it is fetched on
@@ -116,9 +116,9 @@ class HostExecutor {
   // Fills the column of hashes.
   void hash_keys(Batch::Columns& columns, Batch::Row from, Batch::Row to) const;
 
-  // Of the batches that `run` gets from now on.
+  // Sets the token of the batches that `run` gets from now on.
   void set_token(uint64_t token) { token_ = token; }
-  // Who takes their rows that wait for what memory has not; null: they wait on the spot.
+  // Takes their rows that wait for items which memory lacks; null: such rows wait on the spot.
   void set_parking(BatchRun* parking) { parking_ = parking; }
 
   HostStore& store() { return store_; }

@@ -1,10 +1,10 @@
-// HotRoots: the roots of keys in a store whose hot keys have a table of their own
-// (router/hot_side.h), as the passes of the host executor ask for them. See host_stages.h, which
-// says who includes this, and what may stand here.
+// HotRoots: gives the passes of the host executor the roots of keys, in a store whose hot keys have
+// a table of their own (router/hot_side.h). host_stages.h says who includes this file and what may
+// stand in it.
 //
 // Reads of hot keys ask the table first, and the index where it does not know. Changes go to the
-// index as ever, and take the key out of the table and put it back (HotIndex). Some of the keys are
-// noted, so that the router learns which are hot.
+// index as always; before one its key is taken out of the table, and afterwards it is put back
+// (HotIndex). Some of the keys are noted, so that the router learns which are hot.
 #pragma once
 
 #include "executor/host/host_stages.h"

@@ -6,8 +6,8 @@
 // object's lock and then the line's, as if it swapped the root for the same one, so it is ordered
 // with everything else on the key. If it leaves the object empty, the item leaves the index under
 // both locks; a reader that has waited for the object meanwhile finds it empty, and answers as if
-// the key were absent. Where the key is absent the function runs on a new object that nobody else
-// knows, which is then put like any other item; if somebody else was faster the whole call runs
+// the key were absent. If the key is absent, the function runs on a new object that nobody else
+// knows, which is then put like any other item; if another thread was faster, the whole call runs
 // again.
 //
 // `Index` is a LineIndex, or the index as a row of a round sees it

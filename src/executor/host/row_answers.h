@@ -1,5 +1,5 @@
-// RowAnswers: what an executor does for one row, once its key's root can be had: answers a get, or
-// plans a write, prepares the item and swaps the roots. See executor/host/host_executor.h.
+// RowAnswers: what an executor does for one row once it can ask for the key's root: it answers a
+// get, or plans a write, prepares the item and swaps the roots. See executor/host/host_executor.h.
 //
 // `Roots` says where roots come from and go to: lines of the host's memory
 // (executor/host/host_stages.h), or a round of a device (executor/device/round_stages.cc). It
@@ -9,9 +9,9 @@
 //   answer_object(run, row, request, index)   runs a row of object_answers.h
 // and that index offers find and update as a LineIndex does.
 //
-// Values that lie in device memory are fetched behind all rows (executor/values/value_reader.h).
-// Where the new value depends on one, its row runs again when it is there
-// (executor/run/batch_run.h), or, in a batch that cannot wait, it is fetched on the spot.
+// Values that lie in device memory are fetched after all rows have run
+// (executor/values/value_reader.h). Where the new value depends on one, its row runs again when it
+// is there (executor/run/batch_run.h), or, in a batch that cannot wait, it is fetched on the spot.
 //
 // Calls, and puts of objects, have code of their own (executor/host/object_answers.h).
 //
@@ -363,7 +363,7 @@ struct RowAnswers {
     const Swapped swapped = swap<told>(run, request, index, hash, root, old, old_expiry, plan,
                                        reply, is_seen ? &seen : nullptr);
     if (swapped == Swapped::lost) {
-      // What it showed may be gone when it is planned again.
+      // Clears what the reply showed, since the item may be gone when the row is planned again.
       reply.type = ValueType::none;
       reply.flags = 0;
       reply.data = nullptr;
@@ -399,7 +399,7 @@ struct RowAnswers {
     };
 
     if (plan.action == Plan::Action::in_place) {
-      // What is set can be seen at once.
+      // Others see the expiry as soon as it is set.
       const Swapped swapped = swap_root<Tile>(index, hash, root, root, [&](auto& versions) {
         if (!unchanged()) return false;
         const uint64_t version = versions.next_version();
@@ -436,7 +436,7 @@ struct RowAnswers {
     const auto prepare = [&](auto& versions) {
       if (!unchanged()) return false;
       version = versions.next_version();
-      // Of the same value; the reply shows it already.
+      // A version that is kept is in the reply already.
       if (!plan.keeps_version) reply.version = version;
       if (fresh.item != nullptr) {
         fresh.item->set_version(reply.version);

@@ -123,7 +123,8 @@ void BatchRun::synced(bool failed) {
   there();
 }
 
-// What it waits for may be there, and the run be another thread's, from the last of its waits on.
+// After the last `begin` all that it waits for may be there, and the run may belong to another
+// thread.
 bool BatchRun::wait_for_all() {
   waits_.store(1, std::memory_order_relaxed);
   if (reader != nullptr && reader->awaits()) {

@@ -7,17 +7,19 @@
 //   (executor/awaited.h).
 // resumable: what parked rows waited for is there, and the owner's thread runs them again.
 // Each run has an epoch slot and, where values lie on devices, a reader of its own, both held until
-// the batch is cleared. So runs of one owner overlap and hold no memory back for ever.
+// the batch is cleared. So runs of one owner may overlap without keeping retired memory from its
+// reuse for ever.
 //
 // Parked rows. They are copied into a batch of their own, in order, which runs like any other;
-// their replies are then handed back. Rows behind a parked row of their key are parked, too, and
-// all of a view (isotherm/batch.h) that the gate parks one of.
+// their replies are then handed back. Rows behind a parked row of their key are parked, too. If the
+// gate parks one row of a view (isotherm/batch.h), all rows of the view are parked.
 //
 // Groups. Where others have keys that the groups of a batch want, its rows on other keys run
 // `early`, and all the rest waits.
 //
-// Withheld replies. A sink (executor/commit_sink.h) may have the replies wait for a sync, say:
-// those of the batch until it is there, those of rows that run again until they are handed back.
+// Withheld replies. A sink (executor/commit_sink.h) may have replies wait, for a sync of the
+// journal for example: the batch's replies wait until it is done, and those of rows that run again
+// until they are handed back.
 //
 // Memory. Owners use runs again, so one that has run before allocates nothing, unless rows park.
 // Threads. Whoever runs the batch, one at a time; `there` any; `release` is the owner's.
@@ -187,7 +189,7 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   static void miss(Reply& reply) {
     reply.status.store(Status::not_found, std::memory_order_release);
   }
-  // Of each key that the batch writes the last row that does.
+  // For each key that the batch writes, the last row that writes it.
   using LastWrites = std::unordered_map<uint64_t, Batch::Row>;
   LastWrites last_writes() const;
   bool is_parked_key(uint64_t key) const;

@@ -81,7 +81,7 @@ bool HostUpkeep::over_cap() const { return store_.budget.limit() != 0 && !store_
 bool HostUpkeep::evictable() const {
   if (!store_.evicts) return false;
   const int64_t buffers = store_.budget.buffers.load();
-  // Of a store with a backing nothing is lost by it, and buffers go as files are written.
+  // A store with a backing loses nothing by eviction, and its buffers shrink as files are written.
   if (store_.backing == nullptr && buffers >= static_cast<int64_t>(store_.budget.limit()))
     return false;
   return std::any_of(
@@ -103,12 +103,12 @@ bool HostUpkeep::has_room(const BatchBytes& needed) const {
 bool HostUpkeep::make_room(const BatchBytes& needed, int64_t now_ms) {
   if (!store_.makes_room() || has_room(needed)) return true;
   if (!evictable() && !sends_values()) return !store_.evicts;
-  // Who waits for its turn holds nothing back that could be used again.
+  // Before it waits, a worker gives back all memory that could be used again.
   executor_.cache().reclaim_all();
-  const std::lock_guard turn(store_.making_room);
+  const std::lock_guard alone(store_.making_room);
   const auto lasting = static_cast<int64_t>(needed.lasting);
   Standstill standstill;
-  // What readers still hold comes free by itself, unless that takes too long.
+  // Memory that readers still hold becomes free by itself, unless that takes too long.
   bool waits = true;
   while (!has_room(needed) && (evictable() || (sends_values() && store_.values->helps()))) {
     executor_.cache().reclaim_all();
@@ -150,8 +150,8 @@ bool HostUpkeep::step(uint64_t writes, int64_t now_ms) {
   return more;
 }
 
-// As long as room is not short, one worker sends values for all, some at a time: each time takes a
-// turn among the batches.
+// As long as room is not short, one worker sends values for all, a few at a time, so that its
+// batches run between.
 bool HostUpkeep::keep_reserve(int64_t reserve, int64_t now_ms) {
   const bool is_short = room() < reserve / 4;
   const auto free_some = [&](uint32_t sweeps) {
@@ -159,8 +159,8 @@ bool HostUpkeep::keep_reserve(int64_t reserve, int64_t now_ms) {
     return !evict_to(reserve, sweeps, now_ms) && (sent_ || evictable());
   };
   if (is_short || !sends_values() || store_.values->poor()) return free_some(sweeps_per_step);
-  const std::unique_lock turn(store_.values->sending, std::try_to_lock);
-  return turn.owns_lock() && free_some(1);
+  const std::unique_lock alone(store_.values->sending, std::try_to_lock);
+  return alone.owns_lock() && free_some(1);
 }
 
 [[gnu::noinline]] bool HostUpkeep::pay(LineIndex& index) { return growth_.pay(index); }
@@ -269,7 +269,7 @@ bool HostUpkeep::tend_values(int64_t now_ms) {
   const int64_t left =
       limit == 0 ? std::numeric_limits<int64_t>::max() : room() - reserve_of(limit) / 2;
   size_t moved = 0;
-  if (const std::unique_lock turn(store_.values->cleaning, std::try_to_lock); turn.owns_lock()) {
+  if (const std::unique_lock alone(store_.values->cleaning, std::try_to_lock); alone.owns_lock()) {
     moved = move_values(now_ms, [&] { values_->clean(moves_); });
   }
   // Some at once where many are read, since each time takes a round.
@@ -325,7 +325,8 @@ void HostUpkeep::evict_some(int64_t bytes, int64_t now_ms) {
       store_.items.sweep_clock(items_per_sweep, evict, true);
       return;
     case EvictionPolicy::allkeys_random:
-      // Who stores a large value finds it afterwards: there are so few that chance would tell.
+      // A client finds a large value right after it has stored it: there are so few that chance
+      // would often hit it.
       store_.items.sweep_random(samples, [&](Location location) {
         return store_.items.is_newest_large(location) || evict(location);
       });
@@ -419,7 +420,7 @@ size_t HostUpkeep::make_moves(int64_t now_ms) {
   EpochDomain::work(slot_);
   if (store_.gate.armed()) leave_held();
   if (!device_->swap(*participant_, moves_, now_ms)) {
-    // What lies on a device is lost by now.
+    // Values on a device are lost by now.
     const auto lost = [&](const ItemMove& move) {
       return move.to != location::none && store_.items.item(move.to)->away();
     };

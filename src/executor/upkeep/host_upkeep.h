@@ -15,9 +15,9 @@
 // (executor/host/member_swap.h), so it never loses a write that came in between. Where the index is
 // on a device, a sweep collects what it finds and goes to the device once.
 //
-// Keys that a group has (executor/key_gate.h) keep their items where they are: what would move or
-// remove one works, in the sense of items/epoch.h, from before it asks the gate until it has done
-// so.
+// Keys that a group has (executor/key_gate.h) keep their items where they are: whoever wants to
+// move or remove an item works, in the sense of items/epoch.h, from before it asks the gate until
+// it has done so.
 //
 // Room. What can still be stored: the rest of the budget, free items of all classes, and what
 // waits for readers. Eviction keeps a reserve of room, so a batch of writes finds its memory ready.

@@ -4,12 +4,12 @@
 //   send      values that nobody read since the CLOCK last passed go to a device
 //   bring     values that were read again come back
 //   clean     values of a sparse segment of the log go to its head, so that the segment comes free
-// Each makes copies of some items, the one with and the other without its value, whose bytes have
-// travelled when the function returns; the caller then swaps the copies into the index ("swap if
-// the location is still this one"), or drops them (executor/host/member_swap.h).
+// Each makes copies of some items, with or without their values, and the bytes of these values have
+// arrived when the function returns. The caller then swaps the copies into the index ("swap if the
+// location is still this one"), or drops them (executor/host/member_swap.h).
 //
-// Which values. From Options::gpu_values_from bytes on, up to what a segment takes; of items that
-// become smaller by it. Each other value stays on the host.
+// Which values. Those of at least Options::gpu_values_from bytes that fit a segment, if their item
+// becomes smaller without the value. All other values stay on the host.
 //
 // Errors. DeviceError when the device fails, std::bad_alloc; the copies are then dropped.
 // Threads. One object a worker; within the epoch in which the copies are swapped.

@@ -13,7 +13,7 @@ std::vector<ValueLog::Area> areas_of(const std::vector<std::unique_ptr<ValueTier
   return areas;
 }
 
-// Of the smallest: all segments are alike.
+// All segments have the size that suits the smallest device.
 uint64_t segment_bytes_of(const std::vector<std::unique_ptr<ValueTier>>& tiers) {
   uint64_t least = ~uint64_t{0};
   for (const auto& tier : tiers) least = std::min(least, tier->bytes());

@@ -4,9 +4,9 @@
 // A value of a store is on the host first. When host memory gets short, or at once where it has no
 // cap, the values that nobody reads go to a device, if they are long enough to be worth it
 // (executor/upkeep/value_moves.h), and their items stay on the host without them (items/item.h,
-// "away"). So all that is done with keys, expiry, versions and eviction is done on the host, and a
-// device only keeps bytes. A get of such a value fetches it (executor/values/value_reader.h); one
-// that is read twice while the CLOCK goes round comes back for good.
+// "away"). So keys, expiry, versions and eviction stay the host's work, and a device only keeps
+// bytes. A get of such a value fetches it (executor/values/value_reader.h); one that is read twice
+// while the CLOCK goes round comes back for good.
 //
 // Failure. When a device fails the values there are lost: their items are dropped when the index is
 // made anew (executor/device/index_rebuild.h), and gets that are under way are looked up again

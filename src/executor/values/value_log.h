@@ -8,13 +8,13 @@
 //
 //   free ──head──▶ sealed ──all its values freed──▶ waiting ──epochs ended──▶ free
 //
-// Each segment keeps, by the number of a value in it, where the item is that has the value. So a
-// segment whose values are mostly dead is emptied by moving the others to the head (`to_clean`), as
-// logs are cleaned: the one of which most was freed first. Some 12 bytes of host memory a value,
-// counted as index.
+// Each segment keeps, by the number of a value in it, where the item is that has the value. A
+// segment whose values are mostly dead is emptied by moving the others to the head (`to_clean`);
+// the segment with the most freed bytes goes first. This takes some 12 bytes of host memory a
+// value, counted as index.
 //
-// Room. Values may take seven eighths of the memory, so that there always is a segment worth
-// cleaning; the last free segment is for cleaning.
+// Room. Values may take seven eighths of the memory, so that some segment is always worth cleaning.
+// The last free segment is kept for what cleaning moves.
 //
 // Readers. A value freed stays readable for whoever may have found it before: a segment waits for
 // the epochs (items/epoch.h) of that moment before it is written again.
@@ -78,7 +78,7 @@ class ValueLog {
   uint64_t largest_value() const;
   // Whether a new value would find room now.
   bool has_room(uint64_t bytes);
-  // What was answered last, to either.
+  // Whether the last call of either found no room.
   bool full() const { return full_.load(std::memory_order_relaxed); }
 
   // Values that should move so that a segment comes free, at most `values.size()`; 0: none need to.

@@ -17,7 +17,7 @@ namespace {
 // Each takes as long as many batches to pin, so few and large ones.
 constexpr uint64_t first_chunk = 1 << 20;
 constexpr uint64_t largest_chunk = 16 << 20;
-// Of pinned memory that a reader keeps: a part of the cap, and no more than the second.
+// Bounds on the pinned memory that a reader keeps: a 64th of the cap, and these bytes.
 constexpr uint64_t pinned_part = 64;
 constexpr uint64_t most_pinned = 32 << 20;
 
@@ -157,7 +157,7 @@ void ValueReader::fetch_all() {
   values_.fetched.fetch_add(fetches.size(), std::memory_order_relaxed);
 }
 
-// What has no data now found no memory.
+// A value that has no data now found no memory.
 void ValueReader::finish_all(bool lost) {
   for (const AwaitedValue& one : awaited_) {
     Reply& reply = *one.reply;

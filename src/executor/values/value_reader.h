@@ -1,11 +1,11 @@
 // ValueReader: how a worker's requests read values that lie in device memory.
 //
-// A get that finds such an item is awaited: its reply has everything but the value, and no status
-// yet, so it is not ready, while all others of its batch are. When the batch's rounds have ended
-// what is awaited is fetched, all at once: on the spot, or by threads for it (`fetch_by`), where
-// whoever runs the batch does not wait. A request that must know the old value to make the new one
-// (append, for example) is run again when that was fetched with the others (`whole`); or it fetches
-// it on the spot, which takes as long as a launch.
+// A get that finds such an item has to wait: its reply has everything but the value and the status,
+// so it is not ready, while the other replies of its batch are. When the batch's rounds have ended,
+// all awaited values are fetched together: by the thread that runs the batch, or by threads of
+// their own (`fetch_by`) where that thread must not wait. A request that must know the old value to
+// make the new one (append, for example) is run again when that was fetched with the others
+// (`whole`); or it fetches it on the spot, which takes as long as a launch.
 //
 // Memory. What was fetched is kept until `clear`, with the batch's replies. It lies in pinned
 // memory, into which the kernels write and which the reader keeps for the next batch; what a batch
@@ -14,9 +14,9 @@
 // need more than is left of most_bytes is answered out_of_memory before it does anything
 // (`reserve`).
 //
-// Failure. Where a device fails, gets whose values could not be fetched are to be looked up again,
-// on the host (`take_lost`): the key may have another value by then. What other requests would have
-// shown is missing. `failed` says that a device failed here.
+// Failure. If a device fails, gets whose values could not be fetched have to be looked up again, on
+// the host (`take_lost`), since the key may have another value by then. Replies of other requests
+// lack the value. `failed` says that a device failed here.
 //
 // Threads. `reserve`, `await` and `whole`: any; all else is the run's that has it, while nobody
 // else uses it (executor/run/batch_run.h).
@@ -73,7 +73,8 @@ class ValueReader final : public Awaited {
   Whole whole(const Item& item, bool later = false);
 
   bool awaits() const { return !awaited_.empty() || !places_.empty(); }
-  // Who fetches what is awaited, for `begin`; null: whoever runs the batch calls `finish` itself.
+  // The threads that `begin` has fetch what is awaited; null: the thread that runs the batch calls
+  // `finish` itself.
   void fetch_by(ValueFetchers* fetchers) { fetchers_ = fetchers; }
   void begin(Waiter& waiter) override;
 

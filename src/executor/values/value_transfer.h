@@ -38,7 +38,7 @@ class ValueTransfer {
   ValueTransfer(const ValueLog& log, std::vector<std::unique_ptr<ValueChannel>> channels)
       : log_(log), channels_(std::move(channels)) {}
 
-  // Of windows and lists.
+  // Bytes of windows and lists.
   uint64_t pinned_bytes() const;
 
   void fetch(std::span<const Fetch> values);

@@ -48,7 +48,7 @@ struct ExpressKernel {
   };
   struct Shared {
     typename Kind::PlaceShared find;
-    Mail told[2];  // in turns: the first warp is at most one ahead of the others
+    Mail told[2];  // of this pass and the next: the first warp is at most one ahead of the others
   };
 
   typename Kind::View table;
@@ -67,11 +67,11 @@ struct ExpressKernel {
     ExpressMailbox& box = boxes[lane.block()];
     const Duty duty = duty_of(lane, box);
     const bool leads = lane.thread() < 32;
-    for (uint32_t turn = 0;; ++turn) {
+    for (uint32_t pass = 0;; ++pass) {
       MailWord word;
-      if (leads) lead(lane, *shared, box, duty, state, turn, word);
+      if (leads) lead(lane, *shared, box, duty, state, pass, word);
       lane.sync_block();
-      const Mail mail = shared->told[turn % 2];
+      const Mail mail = shared->told[pass % 2];
       if (mail.count == 0) break;
       // The others do not look for a stop: warps that read the same line wait for each other.
       if (!leads && duty.row < mail.count) word = read<Lane>(*duty.from);
@@ -97,12 +97,12 @@ struct ExpressKernel {
     bool reads_key;
   };
 
-  // The first warp's part of a turn: answers short mail, until it has news for the others, which
+  // The first warp's part of a pass: answers short mail, until it has news for the others, which
   // are mail, whose words it has read, or the end.
   template <class Lane>
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void lead(const Lane& lane, Shared& shared,
                                                  ExpressMailbox& box, const Duty& duty,
-                                                 ExpressState& state, uint32_t turn,
+                                                 ExpressState& state, uint32_t pass,
                                                  MailWord& word) const {
     Mail mail;
     while (state.ended == 0 && await_mail(lane, duty, state, word)) {
@@ -111,7 +111,7 @@ struct ExpressKernel {
       answer(lane, shared, box, duty, word, mail);
       mail.count = 0;
     }
-    if (lane.thread() == 0) shared.told[turn % 2] = mail;
+    if (lane.thread() == 0) shared.told[pass % 2] = mail;
   }
 
   // Looks until there is mail, whose number `state` has then, or the kernel is to end; false: no

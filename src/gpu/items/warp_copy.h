@@ -148,15 +148,15 @@ struct CopyLongItemsKernel {
   ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
     const uint32_t count = part.counts->long_copies;
     const ByteRange readable = job.readable(part);
-    uint32_t turn = lane.block();  // pieces until the block's next
+    uint32_t ahead = lane.block();  // pieces until the block's next
     for (uint32_t i = 0; i < count; ++i) {
       const Copy copy = job.copy(part, part.long_copies[i]);
       const uint32_t units = copy.units();
       const uint32_t pieces = (units + piece_units - 1) / piece_units;
-      for (; turn < pieces; turn += lane.blocks()) {
-        copy_piece(copy, turn * piece_units + lane.thread(), units, readable);
+      for (; ahead < pieces; ahead += lane.blocks()) {
+        copy_piece(copy, ahead * piece_units + lane.thread(), units, readable);
       }
-      turn -= pieces;
+      ahead -= pieces;
     }
   }
 

@@ -1,7 +1,7 @@
 // PacketKernel: answers a batch of raw frames: checks and parses them, looks the keys of gets up in
 // a table of device items, and writes the reply frames.
 //
-// A lane has a frame; a warp works on 32 of them in turns of two kinds. What concerns one frame
+// A lane has a frame; a warp works on 32 of them in phases of two kinds. What concerns one frame
 // (parsing, the key's item, the reply's front) its lane does alone, in the frame's slot in shared
 // memory. What moves bytes all lanes do together: the units of 16 bytes of the warp's frames are
 // dealt to its lanes one after the other, so frames come over the bus, and replies go, in whole

@@ -6,20 +6,21 @@
 //   asides  [ GET cold: waits ][ SET a 1, GET b: answered ][ GET cold too: waits ] ◀─ its next turn
 //   output   ◀── what stands first, as soon as it is answered
 //
-// What is answered behind one that waits is written into the output of its aside, so that its turn
-// ends and its batch holds nothing.
+// The answers of an aside that stands behind one that waits are written into an output of its own,
+// so that its turn can end and its batch holds nothing.
 //
 // Order. Turns under way are concurrent, so a request must not run beside an earlier one on its
 // key. A request names its keys in its words. If one of them is the key of a row that is not
-// answered, the request stays in the input, with all behind it, until that row is answered. So does
-// a command over whole databases (net/resp/protocol.cc). A row that has run holds nobody back, also
-// where its reply may not be shown yet. What a command does to its connection is done when it is
-// parsed, so in order.
+// answered, the request stays in the input, with all behind it, until that row is answered. A
+// command over whole databases stays in the input, too (net/resp/protocol.cc). A row that has run
+// holds nobody back, even if its reply may not be shown yet. What a command does to its connection
+// happens when it is parsed, and so in order.
 //
 // Limits. At most `most` asides have rows that wait, with `most_rows` rows and about `most_bytes`
-// of input. Their outputs count as unsent bytes of the connection. What runs behind an aside is
-// answered, and never parsed again. So there are few reads: as many as may all be answered
-// (`reads_before_change` in net/protocol.h). In RESP what shows no value goes on.
+// of input. Their outputs count as unsent bytes of the connection. Requests that run behind an
+// aside must be answered, and are never parsed again. So only a few reads may run there, as many as
+// may all be answered (`reads_before_change` in net/protocol.h). In RESP requests that show no
+// value do not count.
 //
 // Threads. Belongs to its connection's loop.
 #pragma once
@@ -73,7 +74,7 @@ class Asides {
     return all_.back()->turn == nullptr ? all_.back().get() : nullptr;
   }
   void answered(Aside& aside);
-  // What stands first and is answered goes behind what `output` has.
+  // Appends the answers of the asides that stand first and are answered to `output`.
   void let_go(Output& output);
 
   // The keys of rows that are not answered, for requests behind them.

@@ -9,19 +9,19 @@
 //
 // Events come once (socket_events.h), so a connection remembers what it knows of its socket. An
 // event sets `readable_`, and a receive that does not fill its room clears it: a socket that gives
-// less than it was asked for is empty. Two cases differ: the end of a client that has hung up is no
-// further event, and urgent bytes cut receives short. There a receive clears it that finds nothing,
-// or the end. A write that the socket refuses sets `full_`, and the event that tells of room clears
-// it.
+// less than it was asked for is empty. Two cases differ: the end of a client that has hung up
+// causes no further event, and urgent bytes cut receives short. There the mark is cleared by a
+// receive that finds nothing, or the end. A write that the socket refuses sets `full_`, and the
+// event that tells of room clears it.
 //
 // Input. Requests borrow its bytes, so nothing is received until all that was parsed is answered,
 // or put aside (aside.h).
-// Turns. One may take long (loop.h). Until it has ended (`in_turn`) the connection writes what is
-// unsent of earlier turns, only remembers events, and stays where it is even if it is closed. Where
-// its rows wait for something they are put aside, and its next requests come in later turns.
-// Output. While more than `output_bound` bytes wait for a client that does not read, nothing more
-// is parsed or received from it. Replies beyond that are written at once, so that those of many
-// connections do not add up where clients read.
+// Turns. A turn may last long (loop.h). Until it has ended (`in_turn`), the connection writes what
+// is unsent of earlier turns and only remembers events. It stays at its address even if it is
+// closed. Where its rows wait for something they are put aside, and its next requests come in later
+// turns. Output. While more than `output_bound` bytes wait for a client that does not read, nothing
+// more is parsed or received from it. Replies beyond that are written at once, so that those of
+// many connections do not add up where clients read.
 // End. The loop deletes it when the client has closed it, on an error, when somebody has killed its
 // client (client.h), or when its protocol says so and the output is written. While CLIENT PAUSE
 // holds its next command it waits for the loop, or for the client to hang up.
@@ -59,7 +59,8 @@ class Connection final : public Watched {
   void on_events(uint32_t events) override;
 
   // The steps of a turn.
-  // What is left of the input, or else what the socket has; false: it takes no part.
+  // Parses what is left of the input, or else what the socket has; false: it takes no part in the
+  // turn.
   bool parse(Turn& turn);
   // Its rows of the turn wait for something.
   void note_waiting(const Turn& turn);

@@ -50,7 +50,7 @@ bool is_left(int descriptor, const sockaddr_un& address) {
          errno == ECONNREFUSED;
 }
 
-// What is no socket stays, and refuses the bind.
+// A file that is no socket stays, and makes the bind fail.
 void remove_left_socket(const sockaddr_un& address) {
   struct stat found {};
   if (::stat(address.sun_path, &found) != 0 || !S_ISSOCK(found.st_mode)) return;
@@ -106,7 +106,7 @@ void Listener::wait() {
   loops_.front()->at_tick([this] { wait(); });
 }
 
-// Who is left waiting when this returns is another event.
+// Clients that still wait when this returns cause another event.
 void Listener::on_events(uint32_t /*events*/) {
   for (int i = 0; i < accepts_per_event; ++i) {
     const int descriptor = ::accept4(descriptor_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);

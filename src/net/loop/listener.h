@@ -1,8 +1,8 @@
 // Listener: accepts the clients of one port and deals them out to the loops in turn.
 //
 // It lives in one loop, whose events watch its socket; the loop that a connection goes to takes it
-// over. A client beyond `maxclients` is told so in the words of its protocol and let go. When the
-// process runs out of descriptors, accepting pauses until the loop's next tick instead of spinning.
+// over. A client beyond `maxclients` gets the error of its protocol and is disconnected. When the
+// process runs out of descriptors, accepting pauses until the loop's next tick.
 //
 // Threads. Belongs to its loop's thread; made before that thread starts.
 #pragma once

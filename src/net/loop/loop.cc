@@ -73,7 +73,7 @@ void Loop::wait(bool work_is_left) {
   look_after();
 }
 
-// What has to be done now and then, whether requests come or not.
+// Does the work that is due now and then, whether requests come or not.
 void Loop::look_after() {
   flush_if_due();
   worker_->nudge();
@@ -150,7 +150,7 @@ void Loop::begin_turn() {
   start_batch(turn);
 }
 
-// Who waits keeps its place.
+// A connection that has to wait keeps its place in the order.
 void Loop::parse_ready(LoopTurn& turn) {
   Batch& batch = turn.batch;
   size_t waiting = 0;
@@ -200,8 +200,8 @@ void Loop::look_at_turns() {
   if (refused_ != nullptr && !worker_->refused()) start_batch(*std::exchange(refused_, nullptr));
 }
 
-// Of a turn whose other connections have rows that wait for something, or are just not answered
-// yet.
+// Answers the ready connections of a turn whose other connections have rows that wait for
+// something, or that are not answered yet.
 void Loop::answer_ready(LoopTurn& turn, bool others_wait) {
   if (turn.alone) return;
   std::vector<Connection*>& all = turn.connections;
@@ -266,7 +266,7 @@ void Loop::send_datagrams() {
   }
 }
 
-// Who is to run a command alone writes when it has.
+// A connection whose command runs alone writes after it has run.
 void Loop::settle(Connection& connection, LoopTurn& turn) {
   const bool alone = connection.open() && connection.waits_alone();
   connection.let_go();

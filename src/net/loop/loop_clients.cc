@@ -134,8 +134,8 @@ void Loop::report_memory() {
   if (change > 0) bound_memory();
 }
 
-// What this loop's clients store takes the place of values that clients of all loops still send;
-// those may be idle.
+// Values that this loop's clients store leave less room for values that clients of all loops still
+// send, and those loops may be idle.
 void Loop::watch_all_clients() {
   constexpr uint64_t worth_looking = 4 << 20;
   const uint64_t most = server_.limits.all_clients(server_.engine.maxmemory());

@@ -1,6 +1,7 @@
 // Posted: functions that other threads hand to the thread of a loop, which runs them in order.
 //
-// Threads. `add` any; `run` the loop's. What runs may add more, which the next `run` finds.
+// Threads. Any may call `add`; the loop's thread calls `run`. A function that runs may add others,
+// which the next `run` finds.
 #pragma once
 
 #include <functional>

@@ -32,7 +32,8 @@ class ItemCommands {
  public:
   explicit ItemCommands(PacketDevice& device) : device_(device) {}
 
-  // Of a datagram; what comes behind so many is not run, and the whole answer is an error.
+  // Rows that a datagram may have; with more, the rest is not run, and the whole answer is an
+  // error.
   static constexpr Batch::Row most_rows = 256;
   static constexpr size_t longest_reply = 2 << 20;
 

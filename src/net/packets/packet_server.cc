@@ -116,7 +116,7 @@ void PacketServer::answer(const Channel& channel, const PacketSlots& slots, uint
   const PacketResult result = slots.results[row];
   const bool answered = result.fate != PacketFate::left;
   const auto bytes = static_cast<uint32_t>(frame.size());
-  // What the device has answered needs no second look but at whose it is.
+  // Of a frame that the device has answered only the sender is looked at again.
   RequestFrame request = answered ? RequestFrame::of_get(frame.data())
                                   : RequestFrame::read(frame.data(), bytes, device_.options().port);
   if (!answered && is_request(request.kind) && !is_text(request, frame)) {

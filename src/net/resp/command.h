@@ -7,8 +7,9 @@
 //   submit: the batch runs
 //   reply:  Answer{bulk, row 7}.encode → "$1\r\nv\r\n"
 //
-// An answer without rows is a text that is known already. A command over a whole database asks to
-// run alone instead (protocol.h); its function is called when everything before it is answered.
+// An answer without rows is a text that is known when the command is parsed. A command over a whole
+// database asks to run alone instead (protocol.h); its function is called when everything before it
+// is answered.
 //
 // Threads. Sessions and calls belong to the connection's loop; the table is constant.
 // Bytes. Arguments point into the input and stay there until the answer is written.
@@ -60,7 +61,7 @@ struct Session {
   uint32_t database = 0;
   Replies replies = Replies::on;
   bool no_touch = false;  // reads are no use, for eviction
-  // Of MULTI and WATCH (transaction.h); null: neither.
+  // What MULTI and WATCH keep (transaction.h); null: neither was called.
   std::shared_ptr<Transaction> transaction;
   // Commands need more than to be run (protocol.cc).
   bool unusual = false;
@@ -158,7 +159,7 @@ class Call {
   void error(std::string text);
   // The answer is one of two whole replies: `found` where the row finds its key.
   void answer_by_presence(Batch::Row row, std::string_view found, std::string_view missing);
-  // What an answer or a guard needs stays where it is until the answer is written.
+  // Keeps what an answer or a guard needs at one address until the answer is written.
   template <typename Kept>
   Kept& keep(Kept kept) {
     auto owner = std::make_shared<Kept>(std::move(kept));

@@ -1,7 +1,7 @@
 // The options that CONFIG GET shows and CONFIG SET changes, a row each.
 //
-// A row says how to write the value in use and how to take a new one. CONFIG SET checks all values
-// it is given (`set` with `dry`) before it takes the first, so that it takes all or none.
+// A row says how to write the value in use and how to set a new one. CONFIG SET checks all values
+// that it is given (`set` with `dry`) before it sets the first, so that it sets all or none.
 //
 // Threads. The table is constant; what it changes may be changed by any thread.
 #pragma once

@@ -177,7 +177,7 @@ class RandomKeyWalk final : public KeyWalk {
   bool took_step(bool /*anew*/, Output& output) override {
     vain_ = keys_.empty();
     if (keys_.empty() && (cursor_ != 0 || !std::exchange(all_, true))) return false;
-    // Of a tree: the first of its keys, where memory has none.
+    // With a tree: if memory has no key, one of the first keys of the tree.
     if (keys_.empty() && !std::exchange(everywhere_, true)) return false;
     RespWriter writer(output, version_);
     keys_.empty() ? writer.null() : writer.bulk(keys_[random() % keys_.size()]);

@@ -193,7 +193,7 @@ void fill_bitop(Batch& batch, Batch::Row row, void* context) {
     combine(job.operation, batch.reply(i).value(), job.result);
   }
   job.copies->note(2 * longest);
-  // What is empty is not stored.
+  // An empty result is not stored.
   if (longest == 0) batch.columns().op[row] = Op::erase;
   batch.columns().value[row] = job.result;
 }

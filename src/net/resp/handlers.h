@@ -54,8 +54,7 @@ void lastsave(Call& call);
 void save(Call& call);
 void bgsave(Call& call);
 void shutdown(Call& call);
-// Of a command that waits: whether what it waits for, which is asked for the first time, is not
-// over yet.
+// Whether what a command waits for is not over yet; the first call asks for it.
 bool is_awaited(Arguments words, ServerState& server, Session& session);
 void bgrewriteaof(Call& call);
 void memory_usage(Call& call);
@@ -161,7 +160,7 @@ void count_between_rows(Call& call);
 // The type as TYPE names it.
 std::string_view type_name(ValueType type);
 
-// Of a get that is about the key, whatever its type, and is no use of it.
+// Options of a get that asks about the key, whatever its type, and does not count as a use of it.
 inline constexpr uint16_t looks_on = option::any_type | option::no_touch | option::no_value;
 
 // Encoders.

@@ -24,7 +24,7 @@ class InfoLines {
   }
   void line(std::string_view name, uint64_t value) { line(name, std::to_string(value)); }
   void line(std::string_view name, double value) { line(name, two_digits(value)); }
-  // Of what there is none of.
+  // A count of something that does not exist here.
   void zero(std::string_view name) { line(name, "0"); }
   void percent(std::string_view name, uint64_t part, uint64_t whole) {
     line(name, two_digits(100 * ratio(part, whole)) + "%");

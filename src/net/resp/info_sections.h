@@ -1,7 +1,7 @@
 // The sections of INFO, each a function that writes its lines.
 //
-// Names and meanings are those of Redis 7.0.15 where it has the thing; what is Isotherm's own has
-// names that Redis does not use. A line that would have to be made up is left out.
+// A line that Redis 7.0.15 has, too, has its name and meaning. Lines of Isotherm's own have names
+// that Redis does not use. Lines of Redis that mean nothing here are left out.
 //
 // Threads. Any.
 #pragma once

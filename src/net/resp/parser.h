@@ -9,8 +9,9 @@
 // Arguments are kept as offsets meanwhile, because the connection may move its buffer between two
 // calls.
 //
-// Most requests are there as a whole and plain; `parse_quickly` takes those in one pass and leaves
-// everything else (incomplete, wrong, unusual) to the careful way, which starts over.
+// Most requests are complete and plain; `parse_quickly` parses those in one pass. It leaves all
+// others (incomplete, wrong, unusual) to the careful way, which starts from the front of the
+// request again.
 //
 // The limits and the words of the errors are those of Redis: a line without its end may take 64
 // KiB, lengths are 64-bit decimals that are checked before anything is allocated for them, and an
@@ -47,8 +48,8 @@ class RespParser {
 
   Outcome next(std::string_view input);
 
-  // Of the last request: bytes it took, and its words, which point into the input or (inline) into
-  // the parser, valid until `release` and the next call of `next`, respectively.
+  // How many bytes the last request took, and its words. What they point at, the input or (inline)
+  // the parser, is valid until `release`; the list itself is valid until the next call of `next`.
   size_t consumed() const { return consumed_; }
   std::span<const std::string_view> arguments() const { return arguments_; }
   std::string_view error() const { return error_; }

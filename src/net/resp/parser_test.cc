@@ -101,6 +101,27 @@ TEST(RespParserTest, ErrorsDoNotDependOnTheSplit) {
   }
 }
 
+// Lengths of one or two digits are read by a way of their own, as long as all is there at once.
+TEST(RespParserTest, LengthsOfAnyBytesAreReadAlikeInOnePieceAndInMany) {
+  for (int first = 0; first < 256; ++first) {
+    for (const char second : {'0', '1', '9', '/', ':', '\r', '\n', '\0'}) {
+      std::string input = "*2\r\n$" + std::string{static_cast<char>(first), second} + "\r\n";
+      input += std::string(100, 'x') + "\r\n$1\r\nk\r\n";
+      EXPECT_EQ(parse(input), parse({input.substr(0, 1), input.substr(1)})) << first << second;
+    }
+  }
+}
+
+TEST(RespParserTest, ReadsWordsOfEveryLength) {
+  for (size_t bytes = 0; bytes <= 120; ++bytes) {
+    const std::string word(bytes, 'w');
+    const std::string text = "$" + std::to_string(bytes) + "\r\n" + word + "\r\n";
+    std::string input = "*" + std::to_string(bytes + 1) + "\r\n";
+    for (size_t i = 0; i <= bytes; ++i) input += text;
+    EXPECT_EQ(parse(input).requests, Requests{std::vector<std::string>(bytes + 1, word)}) << bytes;
+  }
+}
+
 TEST(RespParserTest, NamesWhatIsWrong) {
   EXPECT_EQ(error_of("*abc\r\n"), "Protocol error: invalid multibulk length");
   EXPECT_EQ(error_of("*\r\n"), "Protocol error: invalid multibulk length");

@@ -84,7 +84,7 @@ bool write_failure_of_lcs(const Answer& answer, const AnswerSource& source, Resp
   return write_failure(first, writer) || write_failure(second, writer);
 }
 
-// What the arguments lack, which is said behind what the keys lack.
+// Answers with the fault of the arguments, unless the keys have one, which goes first.
 void encode_fault_of_lcs(const Answer& answer, const AnswerSource& source, RespWriter& writer) {
   if (!write_failure_of_lcs(answer, source, writer)) writer.error(answer.text);
 }

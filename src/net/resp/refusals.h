@@ -1,4 +1,4 @@
-// Why commands are neither run nor kept for EXEC, in the words of Redis.
+// Reasons for which commands are neither run nor kept for EXEC, in the words of Redis.
 //
 // Threads. Any.
 #pragma once
@@ -16,7 +16,7 @@ namespace isotherm::net {
 inline constexpr std::string_view over_maxmemory =
     "OOM command not allowed when used memory > 'maxmemory'.";
 
-// Of a command whose connection is unusual (Session): empty: it is run, or kept.
+// Why a command of an unusual connection (Session) is refused; empty: it is run, or kept.
 std::string refusal(const Command& command, size_t words, const Session& session,
                     const ServerState& server);
 // Whether MULTI has it wait for EXEC.

@@ -69,7 +69,7 @@ void bgrewriteaof(Call& call) {
   }
   call.answer_raw("+Background append only file rewriting started\r\n");
 }
-// What a value of one piece takes does not depend on SAMPLES.
+// Values are of one piece, so their memory does not depend on SAMPLES.
 void memory_usage(Call& call) {
   for (size_t i = 3; i < call.size(); i += 2) {
     int64_t samples = 0;

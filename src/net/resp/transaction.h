@@ -5,12 +5,12 @@
 //
 // Watched keys. WATCH looks at its keys by rows like others', and when its answer is written notes
 // the version and the expiry of each. EXEC looks again, in its group: where one of them is another,
-// its guard cancels all that is behind it (transaction_commands.cc). So nobody is told of changes,
-// and whoever writes pays nothing; eviction, expiry, flushes and other protocols need no word about
-// it. A key that was absent at both times counts as unchanged.
+// its guard cancels all that is behind it (transaction_commands.cc). So changes need to tell
+// nobody, and writers pay nothing for it; eviction, expiry, flushes and other protocols need no
+// code for it. A key that was absent both times counts as unchanged.
 //
-// Kept commands have their words copied. One that was refused has failed the transaction, whose
-// EXEC does nothing; as in Redis, nothing more is kept then.
+// The words of kept commands are copied. A command that was refused fails the transaction: its EXEC
+// does nothing, and, as in Redis, nothing more is kept.
 //
 // Life. Shared by the session and by what its answers keep: a WATCH that is under way when the
 // session lets go still has a place for what it finds.

@@ -105,7 +105,7 @@ void cancel_if_changed(Batch& batch, Batch::Row row, void* context) {
   if (!are_unchanged(batch, execution)) batch.cancel(row, execution.end);
 }
 
-// What WATCH could not see counts as changed: no item has this version.
+// A key that WATCH could not see counts as changed: no item has this version.
 constexpr uint64_t unknown_version = ~uint64_t{0};
 
 void append_watched(Execution& execution, Batch& batch) {
@@ -239,7 +239,7 @@ void encode_exec(const Answer& answer, const AnswerSource& source, RespWriter& w
   auto& execution = *reinterpret_cast<Execution*>(answer.number);
   execution.muted = answer.origin.muted;
   const bool unchanged = are_unchanged(source.batch, execution);
-  // What was cancelled was not counted.
+  // Rows that were cancelled do not count.
   uncount(*execution.turn, source.batch, execution.first,
           unchanged ? execution.commands : execution.watched_end);
   unchanged ? write_answers(execution, source, writer) : writer.null_array();

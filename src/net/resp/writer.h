@@ -76,7 +76,7 @@ class RespWriter {
   void push(size_t count) { number(resp3_ ? '>' : '*', static_cast<int64_t>(count)); }
 
  private:
-  // What is no longer lies in one piece with its head.
+  // A value of at most so many bytes lies in one piece with its head.
   static constexpr size_t short_value = 256;
 
   void short_bulk(std::string_view value) {
