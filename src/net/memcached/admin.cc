@@ -18,6 +18,9 @@ constexpr std::string_view malformed_line = "CLIENT_ERROR bad command line forma
 constexpr uint64_t large_slab = size_classes::count + 1;
 constexpr uint64_t last_slab = 63;  // that memcached takes for a number of one
 static_assert(large_slab <= last_slab);
+// The answer of walks over a tree whose files fail.
+constexpr std::string_view unreadable_line =
+    "SERVER_ERROR the files of the tree cannot be read\r\n";
 
 bool parse_small(std::string_view word, int64_t& number) {
   return parse_signed(word, number) && number >= INT32_MIN && number <= INT32_MAX;
@@ -46,9 +49,7 @@ class Cachedump final : public Walk {
     output.append("END\r\n");
     return true;
   }
-  void failed(Output& output) override {
-    output.append("SERVER_ERROR the files of the tree cannot be read\r\n");
-  }
+  void failed(Output& output) override { output.append(unreadable_line); }
 
  private:
   static constexpr size_t most_bytes = 2 << 20;
@@ -83,6 +84,7 @@ class Sizes final : public Walk {
     output.append("END\r\n");
     return true;
   }
+  void failed(Output& output) override { output.append(unreadable_line); }
 
  private:
   static constexpr uint64_t step = 32;
