@@ -137,7 +137,7 @@ class TreeFilesInMemory final : public TreeFiles {
          ++at) {
       if (!visit(at->first, at->second)) break;
     }
-    return {};
+    return disk_.fails_to_read ? "cannot be read" : "";
   }
   std::unique_ptr<TreeView> view() override { return std::make_unique<TreeViewInMemory>(disk_); }
   std::string checkpoint(const std::string& folder) override {
