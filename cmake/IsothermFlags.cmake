@@ -47,12 +47,6 @@ endif()
 if(ISOTHERM_SANITIZE)
   add_compile_options(-fsanitize=${ISOTHERM_SANITIZE} -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${ISOTHERM_SANITIZE})
-  # It links these large programs in half of the time.
-  include(CheckLinkerFlag)
-  check_linker_flag(CXX -fuse-ld=gold ISOTHERM_HAS_GOLD)
-  if(ISOTHERM_HAS_GOLD)
-    add_link_options(-fuse-ld=gold)
-  endif()
   # Freed items are overwritten, so that a stale read shows.
   add_compile_definitions(ISOTHERM_POISON)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
