@@ -87,7 +87,7 @@ DbStatus DbTransaction::State::lock(std::string_view key) {
 DbStatus DbTransaction::State::check_snapshot(std::string_view key, uint64_t version) {
   std::string ignored;
   uint64_t now = 0;
-  const DbStatus status = db.read(key, ignored, &now);
+  DbStatus status = db.read(key, ignored, &now);
   if (!status.ok() && !status.is_not_found()) return status;
   if (now == version) return {};
   return {DbStatus::Code::busy, "the key was changed since the transaction began"};
