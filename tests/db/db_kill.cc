@@ -22,6 +22,7 @@
 #include <string>
 #include <thread>
 
+#include "device_checks/test_size.h"
 #include "isotherm/db.h"
 #include "isotherm/db_transaction.h"
 
@@ -177,10 +178,9 @@ uint64_t round(const std::string& folder, uint64_t seed, uint64_t last, uint64_t
 }  // namespace
 
 int main(int count, char** arguments) {
-  const bool is_long = std::getenv("ISOTHERM_TEST_LONG") != nullptr;
   const uint64_t seed = count > 1 ? std::strtoull(arguments[1], nullptr, 10) : 1;
   const uint64_t rounds =
-      count > 2 ? std::strtoull(arguments[2], nullptr, 10) : (is_long ? 1000 : 15);
+      count > 2 ? std::strtoull(arguments[2], nullptr, 10) : isotherm::test_size(15, 1000);
   std::string folder = std::filesystem::temp_directory_path() / "isotherm-kill-XXXXXX";
   if (mkdtemp(folder.data()) == nullptr) fail("no folder");
   std::mt19937_64 random(seed);

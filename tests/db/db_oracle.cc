@@ -24,6 +24,7 @@
 #include <utility>
 #include <vector>
 
+#include "device_checks/test_size.h"
 #include "isotherm/db.h"
 #include "isotherm/db_transaction.h"
 
@@ -432,10 +433,9 @@ class History {
 }  // namespace
 
 int main(int count, char** arguments) {
-  const bool is_long = std::getenv("ISOTHERM_TEST_LONG") != nullptr;
   const uint64_t first = count > 1 ? std::strtoull(arguments[1], nullptr, 10) : 1;
   const uint64_t histories =
-      count > 2 ? std::strtoull(arguments[2], nullptr, 10) : (is_long ? 200 : 4);
+      count > 2 ? std::strtoull(arguments[2], nullptr, 10) : isotherm::test_size(4, 200);
   constexpr int steps = 600;
   uint64_t file_reads = 0;
   for (uint64_t seed = first; seed < first + histories; ++seed) {
