@@ -6,8 +6,10 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "items/poison.h"
 #include "models/history.h"
@@ -19,12 +21,16 @@ namespace {
 
 class JournalCutTest : public JournalFixture {
  protected:
-  bool save() {
+  // Ends behind all workers, as a Saver has to.
+  struct Saves {
+    explicit Saves(JournalCutTest& test)
+        : saver(
+              test.store->engine, wish, test.folder, "dump", test.files, [] {},
+              test.store->journal.get()) {}
     SaveWish wish;
-    Saver saver(
-        store->engine, wish, folder, "dump", files, [] {}, store->journal.get());
-    return wish.save_now();
-  }
+    Saver saver;
+  };
+  bool save() { return Saves(*this).wish.save_now(); }
   void ask(uint32_t database, const std::function<void(Batch&)>& fill) {
     Worker worker(store->engine);
     Batch batch;
@@ -206,6 +212,7 @@ TEST_F(JournalCutTest, AFaultWhileItIsCutLosesNothing) {
 TEST_F(JournalCutTest, NothingIsLostWhileOthersWrite) {
   open();
   History history({.seed = 3, .keys = 40, .databases = 3, .max_value_bytes = 50'000});
+  std::optional<Saves> saves(std::in_place, *this);
   std::thread writer([&] {
     Worker worker(store->engine);
     for (int i = 0; i < (poison::sanitized ? 20 : 100); ++i) {
@@ -213,8 +220,9 @@ TEST_F(JournalCutTest, NothingIsLostWhileOthersWrite) {
       worker.maintain();
     }
   });
-  for (int i = 0; i < 5; ++i) EXPECT_TRUE(save());
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(saves->wish.save_now());
   writer.join();
+  saves.reset();
   const auto content = store->content();
   EXPECT_GT(first_segment(), 1u);
   EXPECT_EQ(open().content(), content);
