@@ -9,34 +9,6 @@
 
 namespace isotherm {
 
-std::string_view to_string(DbStatus::Code code) {
-  switch (code) {
-    case DbStatus::Code::ok:
-      return "ok";
-    case DbStatus::Code::not_found:
-      return "not found";
-    case DbStatus::Code::busy:
-      return "busy";
-    case DbStatus::Code::timed_out:
-      return "timed out";
-    case DbStatus::Code::deadlock:
-      return "deadlock";
-    case DbStatus::Code::invalid:
-      return "invalid";
-    case DbStatus::Code::merge_failed:
-      return "merge failed";
-    case DbStatus::Code::out_of_memory:
-      return "out of memory";
-    case DbStatus::Code::not_saved:
-      return "not saved";
-    case DbStatus::Code::corrupt:
-      return "corrupt";
-    case DbStatus::Code::failed:
-      break;
-  }
-  return "failed";
-}
-
 Db::Db(std::unique_ptr<DbState> state) : state_(std::move(state)) {}
 Db::~Db() = default;
 

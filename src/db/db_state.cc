@@ -1,7 +1,6 @@
 #include "db/db_state.h"
 
 #include <algorithm>
-#include <exception>
 #include <filesystem>
 #include <new>
 #include <stdexcept>
@@ -53,20 +52,6 @@ SyncPolicy policy_of(DbSync sync) {
 }
 
 }  // namespace
-
-DbStatus status_of_exception() {
-  try {
-    throw;
-  } catch (const std::bad_alloc&) {
-    return {DbStatus::Code::out_of_memory, "there is no memory for it"};
-  } catch (const std::invalid_argument& error) {
-    return {DbStatus::Code::invalid, error.what()};
-  } catch (const std::exception& error) {
-    return {DbStatus::Code::failed, error.what()};
-  } catch (...) {
-    return {DbStatus::Code::failed, "something that is no exception was thrown"};
-  }
-}
 
 DbState::DbState(const DbOptions& options, const std::string& folder, Files& files)
     : merges_(options.merges), engine_(engine_options(options, folder), its_clock()) {

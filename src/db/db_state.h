@@ -19,6 +19,7 @@
 #include "db/db_workers.h"
 #include "db/key_locks.h"
 #include "db/merge_functions.h"
+#include "db/statuses.h"
 #include "db/stored_journal.h"
 #include "db/write_plan.h"
 #include "durability/files.h"
@@ -28,17 +29,6 @@
 #include "tree/tree_moment.h"
 
 namespace isotherm {
-
-// Of what `work` returns, or throws.
-DbStatus status_of_exception();
-template <class Work>
-DbStatus guarded(Work&& work) {
-  try {
-    return work();
-  } catch (...) {
-    return status_of_exception();
-  }
-}
 
 class DbState {
  public:

@@ -2,28 +2,10 @@
 
 #include <atomic>
 #include <exception>
-#include <string>
+
+#include "db/statuses.h"
 
 namespace isotherm {
-
-DbStatus status_of(Status status) {
-  using enum DbStatus::Code;
-  switch (status) {
-    case Status::ok:
-      return {};
-    case Status::not_found:
-      return {not_found, "the key is absent"};
-    case Status::too_large:
-      return {invalid, "the key or value is too large"};
-    case Status::out_of_memory:
-    case Status::retry:
-      return {out_of_memory, "there is no memory for it"};
-    case Status::not_saved:
-      return {not_saved, "the disk fails"};
-    default:
-      return {corrupt, "unexpected: " + std::string(to_string(status))};
-  }
-}
 
 WritePlan::WritePlan(const WriteGroup& group, const Checks* checks, const MergeFunctions& functions,
                      Batch& batch)

@@ -1,8 +1,11 @@
 // WritePlan: how a WriteGroup becomes rows of a batch that take effect together.
 //
-//   a get for each check │ a get for each key with merges │ guard │ puts and erases │ a row for
-//   each
-//                                                                                     merged key
+//   a get for each check
+//   a get for each key with merges
+//   the guard
+//   puts and erases
+//   a row for each merged key
+//
 // A key with merges has one row, whatever the group does with it: its value is made by the guard,
 // which all gets have ended before, so either all merges work or nothing is written; and the
 // journal has results. Without checks and merges there is no guard, and rows are as they came.
@@ -62,8 +65,5 @@ class WritePlan {
   Batch::Row first_write_ = 0;
   DbStatus problem_;
 };
-
-// What became of a row, as a Db says it.
-DbStatus status_of(Status status);
 
 }  // namespace isotherm

@@ -1,0 +1,71 @@
+#include "db/statuses.h"
+
+#include <exception>
+#include <new>
+#include <stdexcept>
+#include <string>
+
+namespace isotherm {
+
+std::string_view to_string(DbStatus::Code code) {
+  switch (code) {
+    case DbStatus::Code::ok:
+      return "ok";
+    case DbStatus::Code::not_found:
+      return "not found";
+    case DbStatus::Code::busy:
+      return "busy";
+    case DbStatus::Code::timed_out:
+      return "timed out";
+    case DbStatus::Code::deadlock:
+      return "deadlock";
+    case DbStatus::Code::invalid:
+      return "invalid";
+    case DbStatus::Code::merge_failed:
+      return "merge failed";
+    case DbStatus::Code::out_of_memory:
+      return "out of memory";
+    case DbStatus::Code::not_saved:
+      return "not saved";
+    case DbStatus::Code::corrupt:
+      return "corrupt";
+    case DbStatus::Code::failed:
+      break;
+  }
+  return "failed";
+}
+
+DbStatus status_of(Status status) {
+  using enum DbStatus::Code;
+  switch (status) {
+    case Status::ok:
+      return {};
+    case Status::not_found:
+      return {not_found, "the key is absent"};
+    case Status::too_large:
+      return {invalid, "the key or value is too large"};
+    case Status::out_of_memory:
+    case Status::retry:
+      return {out_of_memory, "there is no memory for it"};
+    case Status::not_saved:
+      return {not_saved, "the disk fails"};
+    default:
+      return {corrupt, "unexpected: " + std::string(to_string(status))};
+  }
+}
+
+DbStatus status_of_exception() {
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    return {DbStatus::Code::out_of_memory, "there is no memory for it"};
+  } catch (const std::invalid_argument& error) {
+    return {DbStatus::Code::invalid, error.what()};
+  } catch (const std::exception& error) {
+    return {DbStatus::Code::failed, error.what()};
+  } catch (...) {
+    return {DbStatus::Code::failed, "something that is no exception was thrown"};
+  }
+}
+
+}  // namespace isotherm
