@@ -1,7 +1,7 @@
 // Indexes of a fixed size beside the line index, on the host: rates of one thread, bytes an entry,
 // and hit rates beside exact LRU and CLOCK.
 //
-//   cache_bench [both|speed|hits] [entries]      default both, 4,000,000
+//   cache_bench [both|speed|hits|stores] [entries]      default both (of tables), 4,000,000
 //
 // Rates: batches of 4,096, processor time, medians of 5 rounds. Hit rates: a read that misses puts
 // its key in; batches of 16. Of three traces over `entries` keys: Zipf .99, uniform, and Zipf .99
@@ -9,6 +9,10 @@
 // `entries` times 4 each. Reported by the share of the keys for which there is room, and by bytes,
 // where an entry of a chained store takes 48 with LRU (key, value, link of the chain, two of the
 // list, a place in the table) and 32 with CLOCK (without the list's).
+//
+// Stores: hit rates of the same traces at equal `maxmemory`, of keys of 16 bytes and values of 64,
+// with policy allkeys-lru. Exact LRU has room for as many items as the cap holds with 32 bytes
+// beside each, for the links of a chain and a list and a place in a table, and wastes nothing.
 #include <time.h>
 
 #include <array>
@@ -19,7 +23,10 @@
 #include "bench_support.h"
 #include "cache_policies.h"
 #include "isotherm/fixed_table.h"
+#include "isotherm/store.h"
 #include "isotherm_bench/distribution.h"
+#include "items/item.h"
+#include "items/size_classes.h"
 
 namespace isotherm::bench {
 namespace {
@@ -143,6 +150,17 @@ double hit_rate(uint64_t reads, const Trace& trace, const std::function<bool(uin
   return static_cast<double>(hits) / static_cast<double>(reads);
 }
 
+// A trace of eight reads a key; "shifting": with ranks that move ten times meanwhile.
+Trace draw(const std::string& of, uint64_t keys, const Zipf& zipf, const Scramble& spread) {
+  auto random = std::make_shared<Random>(3);
+  if (of == "uniform") return [random, keys](uint64_t) { return random->below(keys); };
+  const uint64_t step = of == "shifting" ? keys / 10 : 0;
+  return [random, keys, step, &zipf, &spread](uint64_t i) {
+    const uint64_t moved = (zipf.draw(*random) + i * 10 / (8 * keys) * step) % keys;
+    return spread(moved);
+  };
+}
+
 double table_hit_rate(FixedIndexKind kind, uint64_t room, uint64_t reads, const Trace& trace) {
   FixedOptions options;
   options.index = kind;
@@ -171,16 +189,7 @@ void hits(uint64_t keys) {
   const uint64_t reads = keys * 4;
   const Zipf zipf(keys, 0.99);
   const Scramble spread(keys);
-  const auto draw = [&](const char* name) -> Trace {
-    const std::string of = name;
-    auto random = std::make_shared<Random>(3);
-    if (of == "uniform") return [random, keys](uint64_t) { return random->below(keys); };
-    const uint64_t step = of == "shifting" ? keys / 10 : 0;
-    return [random, keys, step, reads, &zipf, &spread](uint64_t i) {
-      const uint64_t moved = (zipf.draw(*random) + i * 10 / (2 * reads) * step) % keys;
-      return spread(moved);
-    };
-  };
+  const auto draw = [&](const char* name) { return bench::draw(name, keys, zipf, spread); };
   std::printf(
       "hit rate in %%, room for this share of the keys: LRU, CLOCK, sets of 1 2 4 8 16 ways; "
       "tables: set, cuckoo (of LRU's)\n");
@@ -224,6 +233,64 @@ void hits(uint64_t keys) {
   }
 }
 
+// One request a batch, and one that puts the key in where it missed.
+double store_hit_rate(IndexChoice index, uint64_t cap, uint64_t item_bytes, uint64_t reads,
+                      const Trace& trace) {
+  isotherm::Options options;
+  options.maxmemory = cap;
+  options.maxmemory_policy = EvictionPolicy::allkeys_lru;
+  options.databases = 1;
+  options.hash_seed = 7;
+  options.index = index;
+  options.index_item_bytes = item_bytes;
+  Store store(options);
+  Handle handle(store);
+  Batch one;
+  char key[16 + 1];
+  const std::string value(64, 'v');
+  return hit_rate(reads, trace, [&](uint64_t number) {
+    std::snprintf(key, sizeof key, "%016llx", static_cast<unsigned long long>(key_of(number)));
+    const std::string_view name(key, 16);
+    one.get(name);
+    handle.submit(one);
+    const bool hit = one.reply(0).status == Status::ok;
+    one.clear();
+    if (hit) return true;
+    one.put(name, value);
+    handle.submit(one);
+    one.clear();
+    return false;
+  });
+}
+
+void stores(uint64_t keys) {
+  const uint64_t item_bytes = size_classes::bytes_of(size_classes::class_of(Item::bytes(16, 64, false, false)));
+  constexpr uint64_t links = 32;
+  const uint64_t reads = keys * 4;
+  const Zipf zipf(keys, 0.99);
+  const Scramble spread(keys);
+  std::printf("hit rate in %% of stores, items of %llu bytes, by the share of the keys for which "
+              "exact LRU has room: exact LRU, line, cuckoo, set (of LRU's)\n",
+              static_cast<unsigned long long>(item_bytes));
+  for (const char* name : {"Zipf .99", "uniform", "shifting"}) {
+    for (const double share : {0.1, 0.25, 0.5, 0.8}) {
+      const auto room = static_cast<uint64_t>(static_cast<double>(keys) * share);
+      const uint64_t cap = room * (item_bytes + links);
+      ExactLru lru(keys, room);
+      const double best = hit_rate(reads, draw(name, keys, zipf, spread),
+                                   [&](uint64_t key) { return lru.read(key); });
+      std::printf("%-8s %.2f %6.1f ", name, share, best * 100);
+      for (const IndexChoice index : {IndexChoice::line, IndexChoice::cuckoo, IndexChoice::set}) {
+        const double rate =
+            store_hit_rate(index, cap, item_bytes, reads, draw(name, keys, zipf, spread));
+        std::printf("  %5.1f (%.3f)", rate * 100, rate / best);
+      }
+      std::printf("\n");
+      std::fflush(stdout);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace isotherm::bench
 
@@ -231,11 +298,16 @@ int main(int argc, char** argv) {
   using namespace isotherm::bench;
   const std::string what = argc > 1 ? argv[1] : "both";
   const uint64_t entries = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 4'000'000;
-  if ((what != "both" && what != "speed" && what != "hits") || entries < 1000) {
-    std::fprintf(stderr, "cache_bench [both|speed|hits] [entries]\n");
+  const bool known = what == "both" || what == "speed" || what == "hits" || what == "stores";
+  if (!known || entries < 1000) {
+    std::fprintf(stderr, "cache_bench [both|speed|hits|stores] [entries]\n");
     return 64;
   }
   print_environment("cache_bench");
+  if (what == "stores") {
+    stores(entries);
+    return 0;
+  }
   if (what != "hits") speed(entries);
   if (what != "speed") hits(entries);
 }

@@ -16,7 +16,7 @@
 #include <string_view>
 #include <vector>
 
-#include "hot/huge_block.h"
+#include "items/huge_block.h"
 #include "items/item_store.h"
 
 namespace isotherm::bench {

@@ -24,6 +24,7 @@ struct Flags {
   std::string gpu_memory, gpu_values, maxmemory;
   std::string maxmemory_policy = "noeviction";
   std::string router = "off";
+  std::string index = "line";
   std::string gpu_schedule = "greedy";
   std::string isotherm_arguments, redis_arguments, memcached_arguments;
   bool list_presets = false, no_load = false, no_floor = false;
@@ -143,6 +144,12 @@ void add_system_flags(CLI::App& app, Flags& flags, Options& options) {
   app.add_option("--router", flags.router,
                  "in process: which keys have a table of their own: off (default), histogram, "
                  "budget")
+      ->group(group);
+  app.add_option("--index", flags.index,
+                 "in process: line (default), cuckoo or set; the latter with --maxmemory")
+      ->group(group);
+  app.add_option("--index-item-bytes", options.store.index_item_bytes,
+                 "of an item, by which an index of a fixed size gets its own (default 128)")
       ->group(group);
   app.add_option("--gpu-schedule", flags.gpu_schedule,
                  "when the batches of all threads go there: greedy (default), fixed, periodic, "
@@ -268,6 +275,9 @@ void apply_systems(const Flags& flags, Options& options) {
   const auto router = parse_router_choice(flags.router);
   if (!router) throw UsageError{"--router: '" + flags.router + "' is none"};
   options.store.router.choice = *router;
+  const auto index = parse_index_choice(flags.index);
+  if (!index) throw UsageError{"--index: '" + flags.index + "' is none"};
+  options.store.index = *index;
   const auto schedule = parse_scheduling(flags.gpu_schedule);
   if (!schedule) {
     throw UsageError{"--gpu-schedule: '" + flags.gpu_schedule +

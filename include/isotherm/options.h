@@ -25,6 +25,11 @@ enum class EvictionPolicy : uint8_t {
 std::string_view to_string(EvictionPolicy policy);  // "noeviction", "allkeys-lru", …
 std::optional<EvictionPolicy> parse_eviction_policy(std::string_view name);
 
+// Whether it frees memory by items of any kind.
+constexpr bool evicts_any_key(EvictionPolicy policy) {
+  return policy == EvictionPolicy::allkeys_lru || policy == EvictionPolicy::allkeys_random;
+}
+
 // Where the index lies. Keys are in host memory in either case.
 enum class DeviceChoice : uint8_t {
   cpu,        // in host memory
@@ -34,6 +39,17 @@ enum class DeviceChoice : uint8_t {
 
 std::string_view to_string(DeviceChoice choice);  // "cpu", "cuda", "auto"
 std::optional<DeviceChoice> parse_device_choice(std::string_view name);
+
+// Which index a store has. Those but the first have a fixed size: where there is no room for a new
+// key, an older one is evicted, whatever memory there is.
+enum class IndexChoice : uint8_t {
+  line,    // grows and shrinks with the keys
+  cuckoo,  // a new key takes the place of one of 16 by CLOCK (Mega-KV)
+  set,     // a new key takes the place of the least recently used of 16 (MemcachedGPU)
+};
+
+std::string_view to_string(IndexChoice choice);  // "line", "cuckoo", "set"
+std::optional<IndexChoice> parse_index_choice(std::string_view name);
 
 // Whether keys that are asked for often are found by a table of their own, before the index, and
 // who says which they are.
@@ -74,6 +90,16 @@ struct Options {
   // Seed of the hash; empty: drawn at random when the store opens.
   std::optional<uint64_t> hash_seed;
   RouterOptions router;
+
+  // Other ones than `line` need a cap, a policy that evicts from all keys (allkeys_lru,
+  // allkeys_random), the index on the host, no router and no tree.
+  IndexChoice index = IndexChoice::line;
+  // Bytes that an item takes on average, from which an index of a fixed size gets its own: it has
+  // room for as many items as fit into `maxmemory`, as the store is opened, beside it. Where items
+  // are smaller, keys are evicted though there is memory; where they are larger, the index takes
+  // more of it than it needs. The index of each further database is made for what those before it
+  // have left. At least 16.
+  uint64_t index_item_bytes = 128;
 
   // A folder for more items than memory holds: memory is then a cache of a tree of files there
   // (RocksDB), `maxmemory_policy` says what stays in it (allkeys_random, or else allkeys_lru), and

@@ -21,6 +21,7 @@
 //   draining   keys go to another side when no round runs              executor/device/rounds.cc
 //              bins move when earlier requests have ended              router/bin_flow.cc
 //   taking     a word leaves the fast part before the index changes    hot/fast_part.cc
+//   evicting   what an index of a fixed size evicts stays readable  executor/host/host_executor.cc
 //   cooling    what a cold bin had in the fast part is taken away      hot/hot_table.cc
 #pragma once
 
@@ -46,7 +47,8 @@ enum class Rule {
   syncing,
   ingesting,
   checksums,
-  cooling
+  cooling,
+  evicting
 };
 
 #if defined(ISOTHERM_BROKEN)

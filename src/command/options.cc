@@ -27,6 +27,12 @@ constexpr std::array<std::pair<RouterChoice, std::string_view>, 4> routers{{
     {RouterChoice::chance, "chance"},
 }};
 
+constexpr std::array<std::pair<IndexChoice, std::string_view>, 3> indexes{{
+    {IndexChoice::line, "line"},
+    {IndexChoice::cuckoo, "cuckoo"},
+    {IndexChoice::set, "set"},
+}};
+
 constexpr std::array<std::pair<Scheduling, std::string_view>, 4> schedulings{{
     {Scheduling::greedy, "greedy"},
     {Scheduling::periodic, "periodic"},
@@ -70,6 +76,12 @@ std::string_view to_string(RouterChoice choice) { return name_in(routers, choice
 
 std::optional<RouterChoice> parse_router_choice(std::string_view name) {
   return value_in(routers, name);
+}
+
+std::string_view to_string(IndexChoice choice) { return name_in(indexes, choice); }
+
+std::optional<IndexChoice> parse_index_choice(std::string_view name) {
+  return value_in(indexes, name);
 }
 
 std::string_view to_string(Scheduling policy) { return name_in(schedulings, policy); }

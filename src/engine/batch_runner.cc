@@ -229,7 +229,11 @@ void BatchRunner::run_early(BatchRun& run) {
   if (engine_.device) prepare_device(run);
   engine_.store.gate.begin(*holder_, batch.columns(), 0, batch.size());
   const bool any = find_early(batch);
-  if (any) run_unparked(run, batch, 0, batch.size());
+  if (any) {
+    executor_.set_gated(&run.slot, holder_);
+    run_unparked(run, batch, 0, batch.size());
+    executor_.set_gated(nullptr, nullptr);
+  }
   KeyGate::end(*holder_);
   // A batch of which nothing ran holds no memory back while it waits.
   if (!any) return EpochDomain::leave(run.slot);
@@ -289,14 +293,16 @@ void BatchRunner::run_all(BatchRun& run) {
 // Rows with hashes. Those that wait are parked; all others run.
 void BatchRunner::run_gated(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end) {
   if (first == end) return;
-  if (KeyGate::has_all_rows(*holder_)) return run_now(run, batch, first, end, true);
-  engine_.store.gate.begin(*holder_, batch.columns(), first, end);
-  if (park_held(run, batch, first, end)) {
+  executor_.set_gated(&run.slot, holder_);
+  const bool shown = !KeyGate::has_all_rows(*holder_);
+  if (shown) engine_.store.gate.begin(*holder_, batch.columns(), first, end);
+  if (shown && park_held(run, batch, first, end)) {
     run_unparked(run, batch, first, end);
   } else {
     run_now(run, batch, first, end, true);
   }
-  KeyGate::end(*holder_);
+  if (shown) KeyGate::end(*holder_);
+  executor_.set_gated(nullptr, nullptr);
 }
 
 // Whether some are left out. Who takes keys meanwhile waits for the rows that are left, so it looks
@@ -485,7 +491,7 @@ void BatchRunner::flush(const BatchRun& run, Batch::Row row) {
 uint64_t BatchRunner::flush_index(uint32_t number) {
   HostStore& store = engine_.store;
   Database& database = store.databases.at(number);
-  if (std::unique_ptr<LineIndex> index = database.detach(); index != nullptr) {
+  if (DetachedIndex index = database.detach()) {
     const std::lock_guard guard(store.flushed_mutex);
     store.flushed.push_back({std::move(index), store.epochs.current(), number});
     store.any_flushed.store(true, std::memory_order_relaxed);

@@ -50,6 +50,22 @@ void check_tree(const Options& options) {
   }
 }
 
+void check_index(const Options& options) {
+  constexpr uint64_t least_item = 16;
+  if (options.index == IndexChoice::line) return;
+  const std::string kind = "an index of kind " + std::string(to_string(options.index));
+  if (options.device != DeviceChoice::cpu || options.router.choice != RouterChoice::off ||
+      !options.tree.empty()) {
+    throw std::invalid_argument(kind + " needs the host, no router and no tree");
+  }
+  if (options.maxmemory == 0 || !evicts_any_key(options.maxmemory_policy)) {
+    throw std::invalid_argument(kind + " needs maxmemory, and allkeys-lru or allkeys-random");
+  }
+  if (options.index_item_bytes < least_item) {
+    throw std::invalid_argument("index_item_bytes must be at least 16");
+  }
+}
+
 const Options& checked(const Options& options) {
   if (options.databases == 0 || options.databases > max_databases) {
     throw std::invalid_argument("databases must be from 1 to 16384");
@@ -70,6 +86,7 @@ const Options& checked(const Options& options) {
   static_cast<void>(completed(options.rounds));
   check_router(options);
   check_tree(options);
+  check_index(options);
   return options;
 }
 
@@ -87,6 +104,7 @@ void add_counters(EngineStats& stats, const HostExecutor::Counters& counters) {
   stats.expired += counters.expired.get();
   stats.retries += counters.retries.get();
   stats.changes += counters.changes.get();
+  stats.index_evicted += counters.index_evicted.get();
   stats.fast_looks += counters.fast.all_looks();
   stats.fast_hits += counters.fast.all_hits();
   stats.fast_skipped += counters.fast.all_skipped();
@@ -207,7 +225,9 @@ Engine::Engine(const Options& options, const Clock& clock)
 Engine::Engine(const Options& options, const Clock& clock, const RootTiersMaker& make_index,
                WaitClock* round_clock)
     : state_(std::make_unique<EngineState>(options, clock)) {
-  if (state_->hot != nullptr) throw std::invalid_argument("a router needs the index on the host");
+  if (state_->hot != nullptr || options.index != IndexChoice::line) {
+    throw std::invalid_argument("a router, or an index of a fixed size, needs the host");
+  }
   state_->use_device(make_index, true, round_clock);
 }
 
@@ -306,6 +326,9 @@ EngineStats Engine::stats() const {
   for (const Database& database : store.databases) {
     stats.splits += database.splits();
     stats.joins += database.joins();
+    const Database::CacheUse use = database.cache_use();
+    stats.index_room += use.room;
+    stats.index_displaced += use.displaced;
   }
   if (state_->hot != nullptr) stats.hot = state_->hot->stats();
   stats.on_device = state_->on_device();

@@ -63,6 +63,9 @@ struct EngineStats {
   uint64_t splits = 0;            // segments split
   uint64_t joins = 0;             // pairs of segments joined
   uint64_t retries = 0;           // compare-and-swaps that lost and ran again
+  uint64_t index_room = 0;        // entries that indexes of a fixed size have room for
+  uint64_t index_evicted = 0;     // of `evicted`: for want of room in such an index
+  uint64_t index_displaced = 0;   // cells that such an index has moved to make room
   HotStats hot;                   // of the router and the table for hot keys, where there is one
   uint64_t fast_looks = 0;        // into the fast part of that table, by full windows of them
   uint64_t fast_hits = 0;         // of these

@@ -30,12 +30,16 @@ struct Case {
   RoundOptions rounds = {};
   uint64_t values_away = 0;  // bytes of each device for values
   bool bins_flap = false;    // hot and cold, by chance
+  IndexChoice kind = IndexChoice::line;
 
   friend void PrintTo(const Case& its, std::ostream* out) { *out << its.name; }
 };
 
 class EngineHistoryTest : public ::testing::TestWithParam<Case> {
  protected:
+  // So that an index of a fixed size is full before memory is.
+  static constexpr uint64_t item_bytes = 8192;
+
   static Options options() {
     Options options;
     options.maxmemory = GetParam().maxmemory;
@@ -46,6 +50,8 @@ class EngineHistoryTest : public ::testing::TestWithParam<Case> {
     options.rounds = GetParam().rounds;
     options.gpu_values = GetParam().values_away;
     options.gpu_values_from = 64;
+    options.index = GetParam().kind;
+    options.index_item_bytes = item_bytes;
     if (GetParam().bins_flap) {
       options.router = {
           .choice = RouterChoice::chance, .bins = 16, .memory = 128 << 10, .interval_ms = 1};
@@ -225,6 +231,25 @@ INSTANTIATE_TEST_SUITE_P(
                       flapping({"threads_allkeys_lru", EvictionPolicy::allkeys_lru, cap, 3, 2000,
                                 200}),
                       flapping({"volatile_ttl", EvictionPolicy::volatile_ttl, cap, 1, 4000, 800})),
+    [](const auto& param) { return std::string(param.param.name); });
+
+// Indexes of a fixed size.
+Case of_kind(IndexChoice kind, Case its) {
+  its.kind = kind;
+  return its;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Cache, EngineHistoryTest,
+    ::testing::Values(of_kind(IndexChoice::cuckoo, {"cuckoo", EvictionPolicy::allkeys_lru, cap, 1,
+                                                    4000, 300}),
+                      of_kind(IndexChoice::set, {"set", EvictionPolicy::allkeys_lru, cap, 1, 4000,
+                                                 300}),
+                      of_kind(IndexChoice::cuckoo, {"threads_cuckoo",
+                                                    EvictionPolicy::allkeys_random, cap, 3, 1000,
+                                                    150}),
+                      of_kind(IndexChoice::set, {"threads_set", EvictionPolicy::allkeys_lru, cap,
+                                                 3, 1000, 150})),
     [](const auto& param) { return std::string(param.param.name); });
 
 // Cold values on the device: without a cap all of them, with one what the host has no room for.

@@ -58,7 +58,7 @@ void Snapshot::take_moment(bool keeps_flushed) {
     const int64_t expires = database.expires.load(std::memory_order_relaxed);
     moment_.databases.push_back(
         {database.count(), static_cast<uint64_t>(std::max<int64_t>(expires, 0))});
-    shown_[i].store(database.index() == nullptr ? done : 0, std::memory_order_relaxed);
+    shown_[i].store(!database.walked() ? done : 0, std::memory_order_relaxed);
   }
   bound_ = moment_.version;
   database_ = 0;
@@ -157,7 +157,7 @@ void Snapshot::keep_flushed(uint32_t database) {
                                 [&](const auto& one) { return one.database == database; });
   if (its == store.flushed.rend()) return;
   ++store.flushed_keepers;
-  kept_indexes_[database].store(its->index.get(), std::memory_order_release);
+  kept_indexes_[database].store(&its->index, std::memory_order_release);
 }
 
 void Snapshot::let_go_flushed(uint32_t database) {
@@ -318,19 +318,20 @@ bool Snapshot::walk() {
   }
   if (database_ == shown_.size()) return false;
   std::atomic<uint64_t>& shown = shown_[database_];
-  const LineIndex* index = engine_.store.databases[database_].index();
+  WalkedIndex index = engine_.store.databases[database_].walked();
   // A later one is there only when the one before is kept, or all begins anew.
-  if (const LineIndex* const kept = kept_indexes_[database_].load(std::memory_order_acquire)) {
-    index = kept;
+  const DetachedIndex* const kept = kept_indexes_[database_].load(std::memory_order_acquire);
+  if (kept != nullptr) {
+    index = kept->walked();
   }
   // A flush takes the index away before the sink is told of it.
-  if (index == nullptr) {
+  if (!index) {
     if (!keeps_flushed_) flushed_.store(true, std::memory_order_relaxed);
     return keeps_flushed_;
   }
   uint64_t bound = shown.load(std::memory_order_relaxed);
   for (uint32_t line = 0; line < most_lines; ++line) {
-    bound = index->scan_locked(
+    bound = index.scan_locked(
         bound, [this](uint64_t, uint64_t root) { find(database_, root); },
         [&](uint64_t next) { shown.store(next != 0 ? next : done, std::memory_order_relaxed); });
     for (const Found& one : found_) {

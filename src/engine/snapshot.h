@@ -45,12 +45,11 @@
 #include "engine/engine.h"
 #include "executor/awaited.h"
 #include "executor/commit_sink.h"
+#include "executor/walked_index.h"
 #include "items/epoch.h"
 #include "items/location.h"
 
 namespace isotherm {
-
-class LineIndex;
 
 class Snapshot final : public CommitSink {
  public:
@@ -158,7 +157,7 @@ class Snapshot final : public CommitSink {
   // For each database: all hashes below it were shown; `done`: all of them.
   std::vector<std::atomic<uint64_t>> shown_;
   // For each database: the index that a flush took away and that is walked, or null.
-  std::vector<std::atomic<const LineIndex*>> kept_indexes_;
+  std::vector<std::atomic<const DetachedIndex*>> kept_indexes_;
   // The walk's.
   uint32_t database_ = 0;
   uint64_t selected_ = 0;  // of the file, and one more; 0: none

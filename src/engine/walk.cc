@@ -64,11 +64,11 @@ bool walk_device(EngineState& engine, uint64_t count, Shower& show, uint64_t& bo
   return true;
 }
 
-uint64_t walk_host(const LineIndex* index, uint64_t count, Shower& show, uint64_t bound) {
-  if (index == nullptr) return 0;
+uint64_t walk_host(const WalkedIndex& index, uint64_t count, Shower& show, uint64_t bound) {
+  if (!index) return 0;
   for (uint64_t lines = 0; show.shown() < count && lines / lines_per_item < count; ++lines) {
     // A line that was joined to its neighbour has entries that were shown before.
-    bound = index->scan(bound, [&, from = bound](uint64_t hash, uint64_t root) {
+    bound = index.scan(bound, [&, from = bound](uint64_t hash, uint64_t root) {
       if (hash >= from) show(root);
     });
     if (bound == 0) break;
@@ -116,7 +116,7 @@ void walk(EngineState& engine, Batch& batch, Batch::Row row) {
     bound = 0;
   }
   if (!on_device) {
-    bound = walk_host(engine.store.databases[database].index(), count, show, bound);
+    bound = walk_host(engine.store.databases[database].walked(), count, show, bound);
   } else if (bound != 0) {
     bound |= device_bit;
   }

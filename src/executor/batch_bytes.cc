@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/tile.h"
 #include "command/changes.h"
 #include "index/item_table.h"
 #include "items/change.h"
@@ -53,10 +52,9 @@ uint64_t new_value_bytes(const Batch::Columns& columns, Batch::Row row) {
 }
 
 uint64_t old_value_bytes(const HostStore& store, const Batch::Columns& columns, Batch::Row row) {
-  const LineIndex* index = store.databases[columns.database[row]].index();
-  if (index == nullptr) return 0;
   const std::string_view key = columns.key[row];
-  const Location root = index->find<TilePlain>(store.hash(key, store.seed)).word;
+  const Location root =
+      store.databases[columns.database[row]].root_of(store.hash(key, store.seed));
   const Item* item = resolve(store.items, root, key).item;
   return item != nullptr ? item->value_bytes() : 0;
 }

@@ -3,7 +3,17 @@
 #include <algorithm>
 #include <new>
 
+#include "base/tile.h"
+
 namespace isotherm {
+
+Database::~Database() { detach(); }
+
+uint64_t Database::root_of(uint64_t hash) const {
+  if (const LineIndex* at = index(); at != nullptr) return at->find<TilePlain>(hash).word;
+  const CacheIndex* at = cache();
+  return at != nullptr ? at->look(hash).word : 0;
+}
 
 LineIndex* Database::make_index(Pages& pages, MemoryBudget& budget, EpochDomain& epochs,
                                 uint64_t expected) {
@@ -20,10 +30,13 @@ LineIndex* Database::make_index(Pages& pages, MemoryBudget& budget, EpochDomain&
   return index;
 }
 
-std::unique_ptr<LineIndex> Database::detach() {
+DetachedIndex Database::detach() {
   std::lock_guard guard(make_mutex_);
-  std::unique_ptr<LineIndex> index(index_.exchange(nullptr, std::memory_order_acq_rel));
-  if (index != nullptr) first_version_ = index->last_version();
+  DetachedIndex index{
+      std::unique_ptr<LineIndex>(index_.exchange(nullptr, std::memory_order_acq_rel)),
+      std::unique_ptr<CacheIndex>(cache_.exchange(nullptr, std::memory_order_acq_rel))};
+  if (index.lines != nullptr) first_version_ = index.lines->last_version();
+  if (index.cache != nullptr) first_version_ = index.cache->last_version();
   ++first_version_;
   expires.store(0, std::memory_order_relaxed);
   return index;
@@ -33,16 +46,20 @@ void Database::begin_versions(uint64_t version) {
   std::lock_guard guard(make_mutex_);
   first_version_ = std::max(first_version_, version);
   if (LineIndex* const at = index()) at->begin_versions(version);
+  if (CacheIndex* const at = cache()) at->begin_versions(version);
 }
 
 uint64_t Database::last_version() const {
   std::lock_guard guard(make_mutex_);
   const LineIndex* const at = index();
-  return std::max(first_version_, at != nullptr ? at->last_version() : 0);
+  const CacheIndex* const other = cache();
+  return std::max({first_version_, at != nullptr ? at->last_version() : 0,
+                   other != nullptr ? other->last_version() : 0});
 }
 
 uint64_t Database::count() const {
   std::lock_guard guard(make_mutex_);
+  if (const CacheIndex* const at = cache(); at != nullptr) return at->count();
   const LineIndex* at = index();
   const int64_t elsewhere = std::max<int64_t>(entries_on_device.load(std::memory_order_relaxed), 0);
   return (at != nullptr ? at->count() : 0) + static_cast<uint64_t>(elsewhere);
@@ -58,6 +75,13 @@ uint64_t Database::joins() const {
   std::lock_guard guard(make_mutex_);
   const LineIndex* at = index();
   return at != nullptr ? at->joins() : 0;
+}
+
+Database::CacheUse Database::cache_use() const {
+  std::lock_guard guard(make_mutex_);
+  const CacheIndex* const at = cache();
+  if (at == nullptr) return {};
+  return {at->bytes(), at->room(), at->displaced()};
 }
 
 }  // namespace isotherm

@@ -56,7 +56,7 @@ struct HostStore {
     policy = its_policy;
     touches = its_policy == allkeys_lru || its_policy == volatile_lru || options.gpu_values != 0;
     evicts = its_policy != noeviction;
-    evicts_any = its_policy == allkeys_lru || its_policy == allkeys_random;
+    evicts_any = evicts_any_key(its_policy);
   }
 
   // Whether writes find room by eviction, or by moving values to devices.
@@ -64,6 +64,15 @@ struct HostStore {
   // The largest item that a row may store: one that does not fit even alone is refused by itself,
   // and nothing is evicted for it.
   uint64_t largest_item() const { return makes_room() ? budget.largest_item() : ~uint64_t{0}; }
+
+  // The index of a database of a store whose indexes have a fixed size, made if there is none; null
+  // when memory is out.
+  CacheIndex* make_cache(Database& database);
+
+  // The moment of the first of so many requests to indexes that go by time; never 0.
+  uint64_t take_time(uint64_t requests) {
+    return requests_.fetch_add(requests, std::memory_order_relaxed) + 1;
+  }
 
   // Of all databases.
   uint64_t entries() const {
@@ -112,7 +121,7 @@ struct HostStore {
 
   // Indexes that a flush took away and that are taken apart bit by bit, once nobody uses them.
   struct Flushed {
-    std::unique_ptr<LineIndex> index;
+    DetachedIndex index;
     uint64_t epoch;  // of the moment
     uint32_t database;
   };
@@ -121,6 +130,9 @@ struct HostStore {
   std::atomic<bool> any_flushed{false};  // of these; for a look without the mutex
   // How many still look at flushed indexes, none of which is taken apart meanwhile; with the mutex.
   uint32_t flushed_keepers = 0;
+
+ private:
+  alignas(64) std::atomic<uint64_t> requests_{0};
 };
 
 }  // namespace isotherm

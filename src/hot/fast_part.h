@@ -1,6 +1,6 @@
 // FastPart: entries that stand in front of the complete index, found by two cheap hashes.
 //
-// Layout. An array of places in huge pages (hot/huge_block.h); a place has `size` entries of 32
+// Layout. An array of places in huge pages (items/huge_block.h); a place has `size` entries of 32
 // bytes, so one of two entries is a cache line:
 //    0  u64  hash, as the index has it     0: free
 //    8  u64  word, as the index has it     0: being changed, so whoever reads asks the index
@@ -36,7 +36,7 @@
 #include "base/macros.h"
 #include "base/pair.h"
 #include "base/seed.h"
-#include "hot/huge_block.h"
+#include "items/huge_block.h"
 
 namespace isotherm {
 

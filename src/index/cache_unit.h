@@ -48,6 +48,16 @@ struct CachePlace {
   bool found = false;
 };
 
+// Where a new entry goes (Part::plan_insert). A plan that evicts nobody has to be carried out; one
+// that evicts is given up, or changed, as long as nothing else was done to the part.
+struct CacheInsert {
+  uint32_t entry = 0;
+  uint32_t cell = 0;
+  uint32_t stamp = 0;
+  uint32_t kept = 0;  // entries that have to stay, a bit each, as the kind counts them
+  bool evicts = false;
+};
+
 struct HostUnit {
   static constexpr uint32_t lanes = 1;
   static uint32_t number() { return 0; }

@@ -97,26 +97,67 @@ struct alignas(128) CuckooPart {
   // The rest under the lock. `pair` is of a key that is absent.
   template <class Unit>
   ISOTHERM_HOST_DEVICE static void insert(const Unit& unit, CuckooPart& part, Pair pair,
-                                          uint64_t /*time*/, CacheTally& tally) {
-    const Spot spot = CuckooPart::spot(pair.first);
-    const uint64_t full = Unit::load(&part.full);
-    uint32_t at = none;
-    for (const uint32_t bucket : spot.bucket) {
-      if (at == none && is_open(full, bucket)) at = empty_cell(unit, part, bucket, spot.signature);
-    }
-    if (at == none && full != ~uint64_t{0}) at = displace(unit, part, spot, full, tally);
-    uint32_t entry;
-    if (at != none) {
-      entry = take_entry(unit, part, at);
-      ++tally.entries;
-    } else {
-      at = victim(unit, part, spot);
-      entry = entry_of(Unit::load(part.cell + at));
+                                          uint64_t time, CacheTally& tally) {
+    const CacheInsert plan = plan_insert(unit, part, pair.first, time, tally);
+    if (plan.evicts) {
       ++tally.evicted;
+    } else {
+      ++tally.entries;
     }
+    commit_insert(unit, part, plan, pair);
+  }
+
+  // Where the entry of an absent key will be, and whether it takes another's place there. Cells are
+  // displaced for it, but no entry goes.
+  template <class Unit>
+  ISOTHERM_HOST_DEVICE static CacheInsert plan_insert(const Unit& unit, CuckooPart& part,
+                                                      uint64_t hash, uint64_t /*time*/,
+                                                      CacheTally& tally) {
+    const Spot spot = CuckooPart::spot(hash);
+    const uint64_t full = Unit::load(&part.full);
+    CacheInsert plan;
+    plan.cell = none;
+    for (const uint32_t bucket : spot.bucket) {
+      if (plan.cell == none && is_open(full, bucket)) {
+        plan.cell = empty_cell(unit, part, bucket, spot.signature);
+      }
+    }
+    if (plan.cell == none && full != ~uint64_t{0}) {
+      plan.cell = displace(unit, part, spot, full, tally);
+    }
+    plan.evicts = plan.cell == none;
+    if (plan.evicts) {
+      plan.cell = victim(unit, part, spot);
+      plan.entry = entry_of(Unit::load(part.cell + plan.cell));
+    } else {
+      plan.entry = take_entry(unit, part, plan.cell);
+    }
+    return plan;
+  }
+
+  // Of a plan that evicts: another entry, where the planned one has to stay. False: all have to.
+  template <class Unit>
+  ISOTHERM_HOST_DEVICE static bool plan_another(const Unit& unit, CuckooPart& part, uint64_t hash,
+                                                CacheInsert& plan) {
+    constexpr uint32_t all = 2 * cells;
+    const Spot spot = CuckooPart::spot(hash);
+    const auto bit_of = [&](uint32_t cell) {
+      return 1u << (cell / cells == spot.bucket[0] ? cell % cells : cells + cell % cells);
+    };
+    plan.kept |= bit_of(plan.cell);
+    if (plan.kept == (1u << all) - 1) return false;
+    while ((plan.kept & bit_of(plan.cell)) != 0) plan.cell = victim(unit, part, spot);
+    plan.entry = entry_of(Unit::load(part.cell + plan.cell));
+    return true;
+  }
+
+  template <class Unit>
+  ISOTHERM_HOST_DEVICE static void commit_insert(const Unit& unit, CuckooPart& part,
+                                                 const CacheInsert& plan, Pair pair) {
     if (!unit.leads()) return;
-    store_pair(&part.entry[entry], pair);
-    Unit::store(part.cell + at, uint64_t{spot.signature} << 32 | (entry + 1));
+    store_pair(&part.entry[plan.entry], pair);
+    Unit::store(part.cell + plan.cell,
+                uint64_t{CuckooPart::spot(pair.first).signature} << 32 | (plan.entry + 1));
   }
 
   template <class Unit>

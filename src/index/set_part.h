@@ -65,27 +65,54 @@ struct alignas(32) SetPart {
     Unit::store(&part.stamp[place.entry], mine);
   }
 
-  // The rest under the lock. `pair` is of a key that is absent.
+  // The rest under the lock. `pair` is of a key that is absent. Where all entries are newer than
+  // the request, its own is the one that is evicted.
   template <class Unit>
   ISOTHERM_HOST_DEVICE static void insert(const Unit& unit, SetPart& part, Pair pair, uint64_t time,
                                           CacheTally& tally) {
-    const uint32_t mine = stamp_for(unit, part, time);
+    const CacheInsert plan = plan_insert(unit, part, pair.first, time, tally);
+    if (plan.evicts) {
+      ++tally.evicted;
+    } else {
+      ++tally.entries;
+    }
+    if (plan.evicts && Unit::load(&part.stamp[plan.entry]) > plan.stamp) return;
+    commit_insert(unit, part, plan, pair);
+  }
+
+  // Where the entry of an absent key will be, and whether it takes another's place there. Nothing
+  // is changed for it.
+  template <class Unit>
+  ISOTHERM_HOST_DEVICE static CacheInsert plan_insert(const Unit& unit, SetPart& part,
+                                                      uint64_t /*hash*/, uint64_t time,
+                                                      CacheTally& /*tally*/) {
+    CacheInsert plan;
+    plan.stamp = stamp_for(unit, part, time);
     uint64_t low = equal_bytes(Unit::load(&part.tags[0]), 0);
     uint64_t high = equal_bytes(Unit::load(&part.tags[1]), 0);
-    uint32_t way;
-    if ((low | high) != 0) {
-      way = take_way(low, high);
-      ++tally.entries;
-    } else {
-      way = oldest<Unit>(part);
-      ++tally.evicted;
-      if (Unit::load(&part.stamp[way]) > mine) return;
-    }
+    plan.evicts = (low | high) == 0;
+    plan.entry = plan.cell = plan.evicts ? oldest<Unit>(part, 0) : take_way(low, high);
+    return plan;
+  }
+
+  // Of a plan that evicts: another entry, where the planned one has to stay. False: all have to.
+  template <class Unit>
+  ISOTHERM_HOST_DEVICE static bool plan_another(const Unit& /*unit*/, SetPart& part,
+                                                uint64_t /*hash*/, CacheInsert& plan) {
+    plan.kept |= 1u << plan.entry;
+    if (plan.kept == (1u << entries) - 1) return false;
+    plan.entry = plan.cell = oldest<Unit>(part, plan.kept);
+    return true;
+  }
+
+  template <class Unit>
+  ISOTHERM_HOST_DEVICE static void commit_insert(const Unit& unit, SetPart& part,
+                                                 const CacheInsert& plan, Pair pair) {
     unit.sync();
     if (!unit.leads()) return;
-    store_pair(&part.entry[way], pair);
-    Unit::store(&part.stamp[way], mine);
-    set_tag<Unit>(part, way, tag_of(pair.first));
+    store_pair(&part.entry[plan.entry], pair);
+    Unit::store(&part.stamp[plan.entry], plan.stamp);
+    set_tag<Unit>(part, plan.entry, tag_of(pair.first));
   }
 
   template <class Unit>
@@ -143,16 +170,16 @@ struct alignas(32) SetPart {
     Unit::store(word, (Unit::load(word) & ~(uint64_t{0xff} << shift)) | tag << shift);
   }
 
+  // Of those that are not in `kept`, a bit each.
   template <class Unit>
-  ISOTHERM_HOST_DEVICE static uint32_t oldest(const SetPart& part) {
-    uint32_t way = 0;
-    uint32_t least = Unit::load(&part.stamp[0]);
-    for (uint32_t i = 1; i < entries; ++i) {
+  ISOTHERM_HOST_DEVICE static uint32_t oldest(const SetPart& part, uint32_t kept) {
+    uint32_t way = entries;
+    uint32_t least = latest;
+    for (uint32_t i = 0; i < entries; ++i) {
       const uint32_t its = Unit::load(&part.stamp[i]);
-      if (its < least) {
-        least = its;
-        way = i;
-      }
+      if ((kept >> i & 1) != 0 || (way != entries && its >= least)) continue;
+      least = its;
+      way = i;
     }
     return way;
   }

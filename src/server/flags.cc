@@ -5,16 +5,15 @@
 #include <iostream>
 #include <limits>
 #include <sstream>
-#include <stdexcept>
 #include <vector>
 
-#include "batch/round_policy.h"
 #include "net/client_limits.h"
 #include "net/log.h"
 #include "net/memory_amount.h"
 #include "net/socket_address.h"
 #include "net/text.h"
 #include "net/version.h"
+#include "server/flags_together.h"
 
 namespace isotherm {
 namespace {
@@ -199,6 +198,26 @@ void add_router_options(CLI::App& app, RouterOptions& router) {
       ->check(CLI::Range(1, 60'000));
 }
 
+void add_index_options(CLI::App& app, Options& store) {
+  add_text_option(app, "--index",
+                  "Which index the store has: line, which grows and shrinks, or one of a fixed "
+                  "size, which evicts a key of its own accord where there is no room for another: "
+                  "cuckoo or set [line]",
+                  [&](const std::string& text) {
+                    const auto choice = parse_index_choice(text);
+                    if (!choice) {
+                      throw CLI::ValidationError(not_one_of(text, "line, cuckoo, set"));
+                    }
+                    store.index = *choice;
+                  });
+  add_text_option(app, "--index-item-bytes",
+                  "Bytes that an item takes on average, key and value included: an index of a "
+                  "fixed size has room for as many as --maxmemory holds [128]",
+                  [&](const std::string& text) {
+                    take_memory(text, 16, uint64_t{1} << 32, store.index_item_bytes);
+                  });
+}
+
 void add_round_options(CLI::App& app, RoundOptions& rounds) {
   add_text_option(app, "--gpu-schedule",
                   "When the requests of all threads go to the GPUs together: greedy, fixed or "
@@ -363,38 +382,6 @@ void add_tree_options(CLI::App& app, Options& store) {
                  "RocksDB's options for the tree, e.g. \"max_background_jobs=4\" [none]");
 }
 
-// Faults of flags that only show when all of them are known.
-void check_together(const net::ServerOptions& options) {
-  if (options.store.gpu_values != 0 && options.store.device == DeviceChoice::cpu) {
-    throw CLI::ValidationError("--gpu-values", "needs --device cuda or auto");
-  }
-  if (options.store.router.choice != RouterChoice::off &&
-      options.store.device != DeviceChoice::cpu) {
-    throw CLI::ValidationError("--router", "needs --device cpu");
-  }
-  if (options.appendonly && options.store.device != DeviceChoice::cpu) {
-    throw CLI::ValidationError("--appendonly", "needs --device cpu");
-  }
-  if (!options.store.tree.empty() && (options.store.device != DeviceChoice::cpu ||
-                                      options.store.router.choice != RouterChoice::off)) {
-    throw CLI::ValidationError("--tree", "needs --device cpu and --router off");
-  }
-  if (!options.store.tree.empty() && !options.save.empty()) {
-    throw CLI::ValidationError("--tree",
-                               "cannot be used with --save: a store with a tree has no snapshots");
-  }
-  if (!options.save.empty() && options.store.device != DeviceChoice::cpu) {
-    throw CLI::ValidationError("--save", "needs --device cpu");
-  }
-  try {
-    static_cast<void>(completed(options.store.rounds));
-  } catch (const std::invalid_argument&) {
-    throw CLI::ValidationError("--gpu-schedule",
-                               "--gpu-batch and --gpu-wait-usec are for fixed or periodic, "
-                               "--gpu-write-cycles for periodic");
-  }
-}
-
 void add_options(CLI::App& app, net::ServerOptions& options) {
   Options& store = options.store;
   add_text_option(app, "--port",
@@ -435,6 +422,7 @@ void add_options(CLI::App& app, net::ServerOptions& options) {
                   [&](const std::string& text) {
                     take_memory(text, 0, std::numeric_limits<int64_t>::max(), store.gpu_memory);
                   });
+  add_index_options(app, store);
   add_router_options(app, store.router);
   add_value_options(app, store);
   add_round_options(app, store.rounds);

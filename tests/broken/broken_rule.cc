@@ -11,7 +11,7 @@ namespace {
 constexpr std::string_view names[] = {"none",      "swaps",     "splits",   "epochs", "parking",
                                       "readiness", "ending",    "retry",    "groups", "guards",
                                       "telling",   "takeover",  "draining", "taking", "syncing",
-                                      "ingesting", "checksums", "cooling"};
+                                      "ingesting", "checksums", "cooling",  "evicting"};
 
 Rule named_rule() {
   const char* const wanted = std::getenv("ISOTHERM_BREAK");

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Linearizability of one-key histories: run.sh [server-binary] [histories]
-# A half of the histories runs without a memory cap, a quarter with each of two eviction policies. A half
-# of the former, and all of one policy, have a router that makes keys hot and cold by chance.
+# Two sixths of the histories run without a memory cap, and one with each of two eviction policies. A half
+# of the former, and all of one policy, have a router that makes keys hot and cold by chance. The last two
+# sixths have an index of a fixed size of either kind, which is full before memory is.
 set -euo pipefail
 here="$(cd "$(dirname "$0")" && pwd)"
 server="$(realpath "${1:-$here/../../build/release/isotherm-server}")"
@@ -30,9 +31,12 @@ part() {
   stop_server
 }
 
-quarter=$((histories / 4))
+sixth=$((histories / 6))
 flapping=(--router chance --router-bins 64 --router-interval 1)
-part $((histories - 3 * quarter)) --
-part "$quarter" -- "${flapping[@]}"
-part "$quarter" -evicting -- --maxmemory 64mb --maxmemory-policy allkeys-lru
-part "$quarter" -evicting -- --maxmemory 64mb --maxmemory-policy allkeys-random "${flapping[@]}"
+small=(--index-item-bytes 16384)
+part $((histories - 5 * sixth)) --
+part "$sixth" -- "${flapping[@]}"
+part "$sixth" -evicting -- --maxmemory 64mb --maxmemory-policy allkeys-lru
+part "$sixth" -evicting -- --maxmemory 64mb --maxmemory-policy allkeys-random "${flapping[@]}"
+part "$sixth" -evicting -- --maxmemory 64mb --maxmemory-policy allkeys-lru --index set "${small[@]}"
+part "$sixth" -evicting -- --maxmemory 64mb --maxmemory-policy allkeys-random --index cuckoo "${small[@]}"

@@ -40,6 +40,12 @@ net::ServerOptions parse_options(const HostOptions& host, const std::vector<std:
                             .memory = RouterOptions::least_memory,
                             .interval_ms = 1};
   }
+  if (host.kind != IndexChoice::line) {
+    options.store.index = host.kind;
+    options.store.maxmemory = uint64_t{1} << 30;
+    options.store.maxmemory_policy = EvictionPolicy::allkeys_lru;
+    options.store.index_item_bytes = 4096;
+  }
   if (host.values_away) {
     options.store.gpu_values = uint64_t{4} << 20;
     options.store.gpu_values_from = 64;

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "isotherm/options.h"
+
 namespace isotherm::scripts {
 
 // Where the index lies.
@@ -20,6 +22,7 @@ struct HostOptions {
   bool journal = false;      // with a journal, in a folder of its own
   bool bins_flap = false;    // keys become hot and cold by chance, each millisecond
   bool tree = false;         // with a tree, and memory that forgets all items, again and again
+  IndexChoice kind = IndexChoice::line;  // with a cap that no script comes near
   bool values_away = false;  // long values go to the device, as soon as nobody reads them
 };
 

@@ -37,6 +37,8 @@ constexpr Configuration configurations[] = {
     {"Tree", {.threads = 2, .journal = true, .tree = true}, Cut::whole},
     {"BinsFlap", {.threads = 2, .bins_flap = true}, Cut::whole},
     {"BinsFlapJournalPieces", {.threads = 2, .journal = true, .bins_flap = true}, Cut::pieces},
+    {"Cuckoo", {.threads = 2, .kind = IndexChoice::cuckoo}, Cut::whole},
+    {"Set", {.threads = 2, .journal = true, .kind = IndexChoice::set}, Cut::whole},
     {"FakeDevice", {.threads = 1, .index = Index::fake_device}, Cut::whole},
     {"FakeDeviceTwoThreadsPieces", {.threads = 2, .index = Index::fake_device}, Cut::pieces},
     {"FakeDeviceValues", {.index = Index::fake_device, .values_away = true}, Cut::whole},
@@ -50,10 +52,12 @@ bool is_asked_for(const Configuration& configuration) {
   const HostOptions& host = configuration.host;
   // The tree's own tests run under each sanitizer.
   if (host.tree && (poison::sanitized || !has_trees())) return false;
-  // Two threads go every way that one goes, and bins flap beside a journal as they do without:
-  // under a sanitizer, where a script takes ten times as long, one configuration for each way has
+  // Two threads go every way that one goes, bins flap beside a journal as they do without, and both
+  // kinds of a fixed size are run alike: under a sanitizer, where a script takes ten times as long, one configuration for each way has
   // to do.
-  if (poison::sanitized && (host.threads == 1 || (host.bins_flap && !host.journal))) return false;
+  const bool has_likeness = host.threads == 1 || (host.bins_flap && !host.journal) ||
+                            host.kind == IndexChoice::cuckoo;
+  if (poison::sanitized && has_likeness) return false;
   return configuration.host.index != Index::gpu || std::getenv("ISOTHERM_TEST_GPU") != nullptr;
 }
 
@@ -61,6 +65,14 @@ bool is_asked_for(const Configuration& configuration) {
 // items.
 bool suits_tree(const std::string& name) {
   for (const char* part : {"memory_full", "config", "info", "client", "admin", "object", "use"}) {
+    if (name.find(part) != std::string::npos) return false;
+  }
+  return true;
+}
+
+// Not those that need memory without a cap, one of their own, or another policy.
+bool suits_cache(const std::string& name) {
+  for (const char* part : {"memory_full", "config", "info", "memcached_cap"}) {
     if (name.find(part) != std::string::npos) return false;
   }
   return true;
@@ -172,6 +184,7 @@ void register_hosted(const Script& script) {
   for (const auto& configuration : configurations) {
     if (!is_asked_for(configuration)) continue;
     if (configuration.host.tree && !suits_tree(script.name)) continue;
+    if (configuration.host.kind != IndexChoice::line && !suits_cache(script.name)) continue;
     // One sets `appendonly no`, which only changes nothing where it is so; and one fills memory
     // exactly, of which an index on a GPU takes none.
     const bool fills = script.name == "both/memcached_cap";

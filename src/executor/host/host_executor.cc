@@ -1,5 +1,6 @@
 #include "executor/host/host_executor.h"
 
+#include "base/broken.h"
 #include "base/hash.h"
 #include "base/instruction_set.h"
 #include "executor/host/host_stages_entry.h"
@@ -10,9 +11,12 @@
 namespace isotherm {
 
 HostExecutor::HostExecutor(HostStore& store)
-    : store_(store), cache_(store.items), stages_(choose_stages(store.hot != nullptr)) {}
+    : store_(store), cache_(store.items), stages_(choose_stages(store)) {}
 
-HostExecutor::Stages HostExecutor::choose_stages(bool hot) {
+HostExecutor::Stages HostExecutor::choose_stages(const HostStore& store) {
+  if (store.options.index == IndexChoice::cuckoo) return run_cuckoo_stages;
+  if (store.options.index == IndexChoice::set) return run_set_stages;
+  const bool hot = store.hot != nullptr;
   if constexpr (!only_plain) {
     switch (instruction_set()) {
       case InstructionSet::avx512:
@@ -113,6 +117,21 @@ void HostExecutor::settle(Database& database, Member old, int64_t old_expiry, in
     settle_object(*old.item, fresh.item);
   if (store_.values != nullptr) store_.values->settle(*old.item, fresh.item, fresh.location);
   cache_.retire(old.location);
+}
+
+void HostExecutor::settle_evicted(Database& database, Member old) {
+  const int64_t expiry = old.item->expiry();
+  Gone& gone = counters_.gone[ItemStore::class_number(old.location)];
+  counters_.evicted.add();
+  counters_.index_evicted.add();
+  gone.evicted.add();
+  gone.volatile_evicted.add(expiry != no_expiry);
+  if (broken(Rule::evicting)) {
+    const bool chunked = location::kind(old.location) == location::Kind::item;
+    if (chunked && store_.items.clear_live(old.location)) cache_.free_unpublished(old.location);
+    return;
+  }
+  settle(database, old, expiry, no_expiry);
 }
 
 void HostExecutor::settle_object(const Item& old, const Item* fresh) {

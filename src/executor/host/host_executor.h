@@ -16,8 +16,8 @@
 // under the lock, so expiry is ordered with everything else on the key.
 //
 // The passes are compiled per instruction set (host_stages_*.cc), with and without a table for hot
-// keys (executor/host/hot_roots.h), and chosen when an executor is made: a store without a router
-// pays nothing for it.
+// keys (executor/host/hot_roots.h), and for indexes of a fixed size (executor/host/cache_roots.h),
+// and chosen when an executor is made: a store pays nothing for what it does not use.
 //
 // Threads. One executor a thread; the thread has entered an epoch for the time of `run` and for as
 // long as replies are read.
@@ -50,6 +50,7 @@ class HostExecutor {
   };
   struct Counters {
     Counter batches, requests, hits, misses, expired, evicted, retries, changes;
+    Counter index_evicted;  // of these: for want of room in an index of a fixed size
     std::array<Gone, size_classes::count + 1> gone;  // by ItemStore::class_number
     FastUse fast;                                    // where hot keys have a table of their own
   };
@@ -120,6 +121,18 @@ class HostExecutor {
   void set_token(uint64_t token) { token_ = token; }
   // Takes their rows that wait for items which memory lacks; null: such rows wait on the spot.
   void set_parking(BatchRun* parking) { parking_ = parking; }
+  // The rows that `run` gets from now on are shown to the gate by `holder` and no more by `slot`,
+  // which the thread has entered; null: the thread works (items/epoch.h) while it runs rows.
+  void set_gated(EpochDomain::Slot* slot, const KeyGate::Holder* holder) {
+    gated_ = {slot, holder};
+  }
+  struct Gated {
+    EpochDomain::Slot* slot = nullptr;
+    const KeyGate::Holder* holder = nullptr;
+  };
+  const Gated& gated() const { return gated_; }
+  // Counts an item that is evicted, and books its end.
+  void settle_evicted(Database& database, Member old);
 
   HostStore& store() { return store_; }
   ItemStore::Cache& cache() { return cache_; }
@@ -141,9 +154,11 @@ class HostExecutor {
   friend struct HostStages;
   template <class Tile, class Roots>
   friend struct RowAnswers;
+  template <class Part>
+  friend struct CacheRoots;
 
   using Stages = void (*)(Run& run, Batch::Row rows);
-  static Stages choose_stages(bool hot);
+  static Stages choose_stages(const HostStore& store);
 
   // An item made ready for a swap; freed when the swap is lost.
   struct Prepared {
@@ -162,6 +177,10 @@ class HostExecutor {
   Counters counters_;
   uint64_t token_ = 0;
   BatchRun* parking_ = nullptr;
+  Gated gated_;
+  // Of the run in an index of a fixed size: the moment of its first row, and how many rows it has.
+  uint64_t first_time_ = 0;
+  Batch::Row rows_ = 0;
   RequestSample sample_;
   const Stages stages_;
 };

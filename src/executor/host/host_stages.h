@@ -42,7 +42,8 @@ struct LineRoots {
     const LineIndex* index = index_of(run, row);
     if (index != nullptr) index->prefetch(run.columns.hash[row], run.columns.op[row] != Op::get);
   }
-  // Behind all rows.
+  // Before all rows, and behind them.
+  static ISOTHERM_INLINE void begin(Run& /*run*/, Row /*rows*/) {}
   static ISOTHERM_INLINE void note(Run& /*run*/, Row /*rows*/) {}
 
   // Whether it does nothing to a key that is not there.
@@ -84,6 +85,7 @@ struct HostStages {
   static constexpr Row reads_ahead = 16;
 
   static void run(Run& run, Row rows) {
+    Roots::begin(run, rows);
     run.reads_only ? run_reads(run, rows) : run_mixed(run, rows);
     Roots::note(run, rows);
   }

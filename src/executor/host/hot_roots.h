@@ -43,6 +43,7 @@ struct HotRoots {
       table(run).prefetch_change(*index, run.columns.hash[row]);
     }
   }
+  static ISOTHERM_INLINE void begin(Run& /*run*/, Row /*rows*/) {}
   static ISOTHERM_INLINE void note(Run& run, Row rows) {
     run.executor.note_keys({run.columns.hash, rows});
   }

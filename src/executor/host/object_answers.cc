@@ -16,4 +16,14 @@ void answer_object_on_host(HostExecutor::Run& run, Batch::Row row, const Request
   ObjectAnswers<HotIndex>::answer(run, row, request, index);
 }
 
+void answer_object_on_host(HostExecutor::Run& run, Batch::Row row, const Request& request,
+                           EvictingIndex<CuckooPart>& index) {
+  ObjectAnswers<EvictingIndex<CuckooPart>>::answer(run, row, request, index);
+}
+
+void answer_object_on_host(HostExecutor::Run& run, Batch::Row row, const Request& request,
+                           EvictingIndex<SetPart>& index) {
+  ObjectAnswers<EvictingIndex<SetPart>>::answer(run, row, request, index);
+}
+
 }  // namespace isotherm

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/tile.h"
+#include "executor/host/evicting_index.h"
 #include "gpu/platform/device_error.h"
 #include "index/item_table.h"
 #include "router/hot_side.h"
@@ -189,7 +190,7 @@ bool HostUpkeep::drain() {
   // Somebody may still look into it.
   if (store_.epochs.advance() <= store_.flushed.front().epoch) return false;
   drained_.clear();
-  const bool more = store_.flushed.front().index->drain(lines_per_drain, [&](uint64_t root) {
+  const bool more = store_.flushed.front().index.walked().drain(lines_per_drain, [&](uint64_t root) {
     store_.items.prefetch_bits(root);
     drained_.push_back(root);
   });
@@ -392,7 +393,14 @@ bool HostUpkeep::swap_on_host(const ItemMove& move, int64_t now_ms) {
   const uint64_t hash = store_.hash(item.key(), store_.seed);
   // First: a flush takes the index away.
   if (store_.gate.is_held(hash, item.database())) return false;
-  LineIndex* index = store_.databases[item.database()].index();
+  Database& database = store_.databases[item.database()];
+  if (CacheIndex* const cache = database.cache(); cache != nullptr) {
+    return as_kind(store_.options.index, *cache, [&](auto& its) {
+      EvictingIndex index(its, executor_, item.database(), 0);
+      return swap_member<TilePlain>(executor_, index, hash, move, now_ms);
+    });
+  }
+  LineIndex* index = database.index();
   if (index == nullptr) return false;
   if (store_.hot != nullptr) {
     HotIndex hot(store_.hot->table(), *index);

@@ -6,7 +6,7 @@
 
 #include "base/hash.h"
 #include "gpu/kernel/request_op.h"
-#include "hot/huge_block.h"
+#include "items/huge_block.h"
 #include "index/cuckoo_part.h"
 #include "index/set_part.h"
 

@@ -75,6 +75,9 @@ std::string set_policy(ServerState& server, std::string_view text, bool dry) {
     return "argument(s) must be one of the following: volatile-lru, volatile-ttl, allkeys-lru, "
            "allkeys-random, noeviction";
   }
+  if (server.options.store.index != IndexChoice::line && !evicts_any_key(*policy)) {
+    return "an index of a fixed size needs allkeys-lru or allkeys-random";
+  }
   if (!dry) server.engine.set_policy(*policy);
   return {};
 }
@@ -127,6 +130,9 @@ std::string get_bind(const ServerState& server) {
 std::string get_threads(const ServerState& server) { return std::to_string(server.loops.size()); }
 std::string get_router(const ServerState& server) {
   return std::string(to_string(server.options.store.router.choice));
+}
+std::string get_index(const ServerState& server) {
+  return std::string(to_string(server.options.store.index));
 }
 std::string get_databases(const ServerState& server) {
   return std::to_string(server.options.store.databases);
@@ -200,6 +206,7 @@ const std::array all_options{
     ConfigOption{"threads", get_threads, nullptr},
     ConfigOption{"databases", get_databases, nullptr},
     ConfigOption{"router", get_router, nullptr},
+    ConfigOption{"index", get_index, nullptr},
     ConfigOption{"maxmemory", get_maxmemory, set_maxmemory},
     ConfigOption{"maxmemory-policy", get_policy, set_policy},
     // Taken, and of no effect: eviction does not sample (docs/differences.md).

@@ -193,11 +193,15 @@ void modules(ServerState&, const Statistics&, InfoLines&) {}
 
 void cluster(ServerState&, const Statistics&, InfoLines& lines) { lines.zero("cluster_enabled"); }
 
-// The router and its table (router/hot_side.h). No request waits for a bin that moves.
+// The index; the router and its table (router/hot_side.h). No request waits for a bin that moves.
 void isotherm(ServerState& server, const Statistics& statistics, InfoLines& lines) {
   const EngineStats& engine = statistics.engine;
   const HotStats& hot = engine.hot;
   constexpr std::array<std::string_view, 4> states = {"cold", "warming", "hot", "cooling"};
+  lines.line("index", to_string(server.options.store.index));
+  lines.line("index_room", engine.index_room);
+  lines.line("index_evicted_keys", engine.index_evicted);
+  lines.line("index_displaced_cells", engine.index_displaced);
   lines.line("router", to_string(server.options.store.router.choice));
   for (size_t state = 0; state < states.size(); ++state) {
     lines.line("router_bins_" + std::string(states[state]), hot.bins[state]);

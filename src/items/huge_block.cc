@@ -1,4 +1,4 @@
-#include "hot/huge_block.h"
+#include "items/huge_block.h"
 
 #include <sys/mman.h>
 
