@@ -264,14 +264,16 @@ double store_hit_rate(IndexChoice index, uint64_t cap, uint64_t item_bytes, uint
 }
 
 void stores(uint64_t keys) {
-  const uint64_t item_bytes = size_classes::bytes_of(size_classes::class_of(Item::bytes(16, 64, false, false)));
+  const uint64_t item_bytes =
+      size_classes::bytes_of(size_classes::class_of(Item::bytes(16, 64, false, false)));
   constexpr uint64_t links = 32;
   const uint64_t reads = keys * 4;
   const Zipf zipf(keys, 0.99);
   const Scramble spread(keys);
-  std::printf("hit rate in %% of stores, items of %llu bytes, by the share of the keys for which "
-              "exact LRU has room: exact LRU, line, cuckoo, set (of LRU's)\n",
-              static_cast<unsigned long long>(item_bytes));
+  std::printf(
+      "hit rate in %% of stores, items of %llu bytes, by the share of the keys for which "
+      "exact LRU has room: exact LRU, line, cuckoo, set (of LRU's)\n",
+      static_cast<unsigned long long>(item_bytes));
   for (const char* name : {"Zipf .99", "uniform", "shifting"}) {
     for (const double share : {0.1, 0.25, 0.5, 0.8}) {
       const auto room = static_cast<uint64_t>(static_cast<double>(keys) * share);

@@ -296,11 +296,8 @@ void BatchRunner::run_gated(BatchRun& run, Batch& batch, Batch::Row first, Batch
   executor_.set_gated(&run.slot, holder_);
   const bool shown = !KeyGate::has_all_rows(*holder_);
   if (shown) engine_.store.gate.begin(*holder_, batch.columns(), first, end);
-  if (shown && park_held(run, batch, first, end)) {
-    run_unparked(run, batch, first, end);
-  } else {
-    run_now(run, batch, first, end, true);
-  }
+  const bool parks = shown && park_held(run, batch, first, end);
+  parks ? run_unparked(run, batch, first, end) : run_now(run, batch, first, end, true);
   if (shown) KeyGate::end(*holder_);
   executor_.set_gated(nullptr, nullptr);
 }

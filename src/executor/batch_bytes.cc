@@ -53,8 +53,7 @@ uint64_t new_value_bytes(const Batch::Columns& columns, Batch::Row row) {
 
 uint64_t old_value_bytes(const HostStore& store, const Batch::Columns& columns, Batch::Row row) {
   const std::string_view key = columns.key[row];
-  const Location root =
-      store.databases[columns.database[row]].root_of(store.hash(key, store.seed));
+  const Location root = store.databases[columns.database[row]].root_of(store.hash(key, store.seed));
   const Item* item = resolve(store.items, root, key).item;
   return item != nullptr ? item->value_bytes() : 0;
 }

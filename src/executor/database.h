@@ -48,7 +48,8 @@ class Database {
 
   // Whether it may have entries.
   bool used() const {
-    return index() != nullptr || cache() != nullptr || entries_on_device.load(std::memory_order_relaxed) > 0;
+    return index() != nullptr || cache() != nullptr ||
+           entries_on_device.load(std::memory_order_relaxed) > 0;
   }
 
   // Takes the index away. Versions of the next one begin behind `flush_version`, which is larger
@@ -62,7 +63,7 @@ class Database {
   uint64_t joins() const;
   struct CacheUse {
     uint64_t bytes = 0;
-    uint64_t room = 0;  // entries
+    uint64_t room = 0;       // entries
     uint64_t displaced = 0;  // since it was made
   };
   // Of an index of a fixed size.

@@ -137,9 +137,8 @@ std::unique_ptr<CacheIndex> make_of(uint64_t bytes, uint64_t item_bytes, MemoryB
 
 }  // namespace
 
-std::unique_ptr<CacheIndex> make_cache_index(IndexChoice index, uint64_t bytes,
-                                             uint64_t item_bytes, MemoryBudget& budget,
-                                             uint64_t first_version) {
+std::unique_ptr<CacheIndex> make_cache_index(IndexChoice index, uint64_t bytes, uint64_t item_bytes,
+                                             MemoryBudget& budget, uint64_t first_version) {
   return index == IndexChoice::cuckoo
              ? make_of<CuckooPart>(bytes, item_bytes, budget, first_version)
              : make_of<SetPart>(bytes, item_bytes, budget, first_version);

@@ -1,26 +1,26 @@
-// CacheIndex: an index of a fixed size for the items of a store (index/item_table.h): maps hashes to
-// roots as a LineIndex does, and has an older entry go where there is no room for a new one.
+// CacheIndex: an index of a fixed size for the items of a store (index/item_table.h): maps hashes
+// to roots as a LineIndex does, and has an older entry go where there is no room for a new one.
 //
 // Layout. The parts of one of the two kinds (index/cache_unit.h), in one run of memory. A hash
-// belongs to a part by its top bits, so parts in their order are ranges of hashes, and walks go over
-// them as over lines. Some parts that follow each other are a group, which has what writers need
-// beside the parts: the clock that versions come from, and the number of entries, by which walks
-// pass over what is empty.
+// belongs to a part by its top bits, so parts in their order are ranges of hashes, and walks go
+// over them as over lines. Some parts that follow each other are a group, which has what writers
+// need beside the parts: the clock that versions come from, and the number of entries, by which
+// walks pass over what is empty.
 //
-// Cells. An entry is {64-bit hash, 64-bit location}; the cuckoo kind's cells of 8 bytes name entries
-// of their own partition (index/cuckoo_part.h). Equal hashes of different keys have one entry, whose
-// root leads to both.
+// Cells. An entry is {64-bit hash, 64-bit location}; the cuckoo kind's cells of 8 bytes name
+// entries of their own partition (index/cuckoo_part.h). Equal hashes of different keys have one
+// entry, whose root leads to both.
 //
 // Eviction. `update` plans where a new entry goes, and asks `evict(hash, root, group)` whether the
 // entry that it would take the place of may go; if not, the next one is asked, and if all stay,
 // there is no room and nothing changes. When `evict` has said yes the change is certain, so it is
-// the moment to tell of the victim's end. All of this is under the part's lock. Behind it the caller
-// retires what the evicted root leads to, by epoch: readers may have found it.
+// the moment to tell of the victim's end. All of this is under the part's lock. Behind it the
+// caller retires what the evicted root leads to, by epoch: readers may have found it.
 //
 // Threads. find: any number, within an epoch, without a lock. update: any number, within an epoch;
-// writers of one part take turns by its lock. Walks take the lock of a part as long as they copy it.
-// Limits. The size is that of its making. Entries with hash 0 do not exist.
-// Sources. Mega-KV, section 4; MemcachedGPU, sections 4.2 and 4.3.
+// writers of one part take turns by its lock. Walks take the lock of a part as long as they copy
+// it. Limits. The size is that of its making. Entries with hash 0 do not exist. Sources. Mega-KV,
+// section 4; MemcachedGPU, sections 4.2 and 4.3.
 #pragma once
 
 #include <atomic>
@@ -59,11 +59,11 @@ class CacheIndex {
   // where the next part begins; 0 after the last. Parts without entries are passed over, but not
   // very many at once.
   virtual uint64_t scan(uint64_t bound, const Visit& visit) const = 0;
-  // The same under the lock of the part, so that no write of its keys runs: entries from `bound` on.
-  // Then done(next), with what it returns, before the lock is let go.
+  // The same under the lock of the part, so that no write of its keys runs: entries from `bound`
+  // on. Then done(next), with what it returns, before the lock is let go.
   virtual uint64_t scan_locked(uint64_t bound, const Visit& visit, const Done& done) const = 0;
-  // Takes the index apart, some parts a call: visit(hash, word) for every entry. True while there is
-  // more. Only when no other thread can reach the index any more.
+  // Takes the index apart, some parts a call: visit(hash, word) for every entry. True while there
+  // is more. Only when no other thread can reach the index any more.
   virtual bool drain(uint32_t most_entries, const Visit& visit) = 0;
 
   virtual uint64_t room() const = 0;  // entries
@@ -201,9 +201,8 @@ class CacheIndexOf final : public CacheIndex {
 
 // Of kind `index`, which is not the line index, with room for as many entries as, with items of
 // `item_bytes` each, fit into `bytes`; there is at least one part. Throws std::bad_alloc.
-std::unique_ptr<CacheIndex> make_cache_index(IndexChoice index, uint64_t bytes,
-                                             uint64_t item_bytes, MemoryBudget& budget,
-                                             uint64_t first_version);
+std::unique_ptr<CacheIndex> make_cache_index(IndexChoice index, uint64_t bytes, uint64_t item_bytes,
+                                             MemoryBudget& budget, uint64_t first_version);
 
 // Calls run(index) with the index as the kind that it is.
 template <class Run>

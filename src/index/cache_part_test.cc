@@ -177,6 +177,29 @@ TEST(CuckooPart, AMissIsBelievedOnlyIfNoCellMoved) {
   EXPECT_GT(missed, 2u) << "no cell moved behind a reader";
 }
 
+// Where entries have to stay, each of the 16 that could go is planned once.
+template <class Part>
+void plans_each_victim_once() {
+  std::mt19937_64 random(8);
+  Fixture<Part> its;
+  for (int i = 0; i < 20'000; ++i) its.put(random(), 5);
+  const auto before = its.list();
+  const HostUnit unit;
+  for (int i = 0; i < 100; ++i) {
+    const uint64_t hash = random();
+    CacheInsert plan = Part::plan_insert(unit, *its.part, hash, ++its.time, its.tally);
+    ASSERT_TRUE(plan.evicts);
+    std::set<uint32_t> planned = {plan.entry};
+    while (Part::plan_another(unit, *its.part, hash, plan)) {
+      EXPECT_TRUE(planned.insert(plan.entry).second) << "twice";
+    }
+    EXPECT_EQ(planned.size(), 16u);
+    EXPECT_EQ(its.list(), before) << "a plan changes nothing";
+  }
+}
+TEST(CuckooPart, PlansEachVictimOnce) { plans_each_victim_once<CuckooPart>(); }
+TEST(SetPart, PlansEachVictimOnce) { plans_each_victim_once<SetPart>(); }
+
 TEST(SetPart, EvictsTheLeastRecentlyUsed) {
   Set its;
   for (uint64_t i = 0; i < 16; ++i) its.put(i, i);

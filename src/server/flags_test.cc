@@ -284,6 +284,35 @@ TEST(FlagsTest, ARouterNeedsTheIndexOnTheHost) {
   }
 }
 
+TEST(FlagsTest, AnIndexOfAFixedSizeNeedsACapAndAPolicyForAllKeys) {
+  using Arguments = std::vector<const char*>;
+  const auto with = [](Arguments more) {
+    Arguments all{"--index", "set", "--maxmemory", "64mb"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  for (const char* policy : {"allkeys-lru", "allkeys-random"}) {
+    net::ServerOptions options;
+    EXPECT_FALSE(parse(with({"--maxmemory-policy", policy, "--index-item-bytes", "1kb"}), options));
+    EXPECT_EQ(options.store.index, IndexChoice::set);
+    EXPECT_EQ(options.store.index_item_bytes, 1024u);
+  }
+  for (const Arguments& arguments :
+       std::vector<Arguments>{{"--index", "tree"},
+                              {"--index", "cuckoo"},
+                              {"--index", "cuckoo", "--maxmemory-policy", "allkeys-lru"},
+                              {"--index-item-bytes", "15"},
+                              with({}),
+                              with({"--maxmemory-policy", "noeviction"}),
+                              with({"--maxmemory-policy", "volatile-lru"}),
+                              with({"--maxmemory-policy", "allkeys-lru", "--router", "budget"}),
+                              with({"--maxmemory-policy", "allkeys-lru", "--device", "auto"}),
+                              with({"--maxmemory-policy", "allkeys-lru", "--tree", "folder"})}) {
+    net::ServerOptions options;
+    EXPECT_EQ(parse(arguments, options), exit_usage) << arguments.back();
+  }
+}
+
 TEST(FlagsTest, ASizeAndAWaitOfRoundsNeedAScheduleThatHasThem) {
   for (const std::vector<const char*>& arguments : std::vector<std::vector<const char*>>{
            {"--gpu-schedule", "greedy", "--gpu-batch", "512"},

@@ -276,6 +276,28 @@ TEST_F(ServerTest, TheRouterIsShown) {
   }
 }
 
+TEST_F(ServerTest, AnIndexOfAFixedSizeIsShown) {
+  net::ServerOptions options;
+  options.store.index = IndexChoice::cuckoo;
+  options.store.index_item_bytes = 1 << 20;
+  options.store.maxmemory = 64 << 20;
+  options.store.maxmemory_policy = EvictionPolicy::allkeys_lru;
+  Server& server = start(options);
+  TestClient client(server.resp_port());
+  ask(client, resp({"CONFIG", "GET", "index"}), "*2\r\n$5\r\nindex\r\n$6\r\ncuckoo\r\n");
+  ask(client, resp({"CONFIG", "SET", "maxmemory-policy", "volatile-lru"}),
+      "-ERR CONFIG SET failed (possibly related to argument 'maxmemory-policy') - an index of a "
+      "fixed size needs allkeys-lru or allkeys-random\r\n");
+  ask(client, resp({"CONFIG", "SET", "maxmemory-policy", "allkeys-random"}), "+OK\r\n");
+  ask(client, resp({"SET", "key", "value"}), "+OK\r\n");
+  client.send(resp({"INFO", "isotherm"}) + resp({"QUIT"}));
+  const std::string info = client.receive_all();
+  for (const char* line : {"index:cuckoo\r\n", "index_room:512\r\n", "index_evicted_keys:0\r\n",
+                           "index_displaced_cells:0\r\n"}) {
+    EXPECT_NE(info.find(line), std::string::npos) << line << info;
+  }
+}
+
 TEST_F(ServerTest, SilentClientsHoldNoMoreThanAChunk) {
   Server& server = start();
   TestClient client(server.resp_port());

@@ -8,9 +8,9 @@
 namespace isotherm {
 namespace {
 
-constexpr std::string_view names[] = {"none",      "swaps",     "splits",   "epochs", "parking",
-                                      "readiness", "ending",    "retry",    "groups", "guards",
-                                      "telling",   "takeover",  "draining", "taking", "syncing",
+constexpr std::string_view names[] = {"none",      "swaps",     "splits",   "epochs",  "parking",
+                                      "readiness", "ending",    "retry",    "groups",  "guards",
+                                      "telling",   "takeover",  "draining", "taking",  "syncing",
                                       "ingesting", "checksums", "cooling",  "evicting"};
 
 Rule named_rule() {

@@ -19,9 +19,9 @@ enum class Index : uint8_t { host, fake_device, gpu };
 struct HostOptions {
   int threads = 1;
   Index index = Index::host;
-  bool journal = false;      // with a journal, in a folder of its own
-  bool bins_flap = false;    // keys become hot and cold by chance, each millisecond
-  bool tree = false;         // with a tree, and memory that forgets all items, again and again
+  bool journal = false;    // with a journal, in a folder of its own
+  bool bins_flap = false;  // keys become hot and cold by chance, each millisecond
+  bool tree = false;       // with a tree, and memory that forgets all items, again and again
   IndexChoice kind = IndexChoice::line;  // with a cap that no script comes near
   bool values_away = false;  // long values go to the device, as soon as nobody reads them
 };

@@ -53,10 +53,10 @@ bool is_asked_for(const Configuration& configuration) {
   // The tree's own tests run under each sanitizer.
   if (host.tree && (poison::sanitized || !has_trees())) return false;
   // Two threads go every way that one goes, bins flap beside a journal as they do without, and both
-  // kinds of a fixed size are run alike: under a sanitizer, where a script takes ten times as long, one configuration for each way has
-  // to do.
-  const bool has_likeness = host.threads == 1 || (host.bins_flap && !host.journal) ||
-                            host.kind == IndexChoice::cuckoo;
+  // kinds of a fixed size are run alike: under a sanitizer, where a script takes ten times as long,
+  // one configuration for each way has to do.
+  const bool has_likeness =
+      host.threads == 1 || (host.bins_flap && !host.journal) || host.kind == IndexChoice::cuckoo;
   if (poison::sanitized && has_likeness) return false;
   return configuration.host.index != Index::gpu || std::getenv("ISOTHERM_TEST_GPU") != nullptr;
 }

@@ -1,5 +1,5 @@
-// CacheRoots: gives the passes of the host executor the roots of keys, in a store whose indexes have
-// a fixed size. host_stages.h says who includes this file and what may stand in it.
+// CacheRoots: gives the passes of the host executor the roots of keys, in a store whose indexes
+// have a fixed size. host_stages.h says who includes this file and what may stand in it.
 //
 // A read that finds its key's hash counts as a use of the entry there and then, unless its request
 // says that it is none. Time goes by requests: a run takes as many moments as it has rows.
@@ -22,8 +22,7 @@ struct CacheRoots {
   static constexpr Row entries_ahead = 8;
 
   static ISOTHERM_INLINE Index* index_of(const Run& run, Row row) {
-    return static_cast<Index*>(
-        run.executor.store().databases[run.columns.database[row]].cache());
+    return static_cast<Index*>(run.executor.store().databases[run.columns.database[row]].cache());
   }
   static ISOTHERM_INLINE uint64_t time_of(const Run& run, Row row) {
     return run.executor.first_time_ + row;
@@ -42,8 +41,8 @@ struct CacheRoots {
     if (index == nullptr) return location::none;
     const uint64_t hash = run.columns.hash[row];
     const CachePlace place = index->find(hash);
-    const bool uses = run.columns.op[row] == Op::get &&
-                      (run.columns.options[row] & option::no_touch) == 0;
+    const bool uses =
+        run.columns.op[row] == Op::get && (run.columns.options[row] & option::no_touch) == 0;
     if (place.found && uses) index->touch(hash, place, time_of(run, row));
     return place.word;
   }

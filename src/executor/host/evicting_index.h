@@ -1,12 +1,12 @@
 // EvictingIndex: an index of a fixed size (index/cache_index.h) as whoever changes an item sees it:
-// what has to go for a new key is evicted as upkeep evicts (executor/upkeep/host_upkeep.h). Its find
-// and update are those of a LineIndex, so whatever works on an index works on this.
+// what has to go for a new key is evicted as upkeep evicts (executor/upkeep/host_upkeep.h). Its
+// find and update are those of a LineIndex, so whatever works on an index works on this.
 //
 // Which items may go. None of keys that a group of another batch has (executor/key_gate.h): what a
 // guard has found there stays. A group may lose keys of its own, as if they had been evicted right
 // behind it. If all that could go have to stay, the row finds no memory. A thread whose rows are
-// shown to the gate has shown only the keys of these, so before it asks about others it says that it
-// works, as upkeep does.
+// shown to the gate has shown only the keys of these, so before it asks about others it says that
+// it works, as upkeep does.
 //
 // When. A sink is told of the end of the evicted items under the part's lock, before anybody can
 // miss them. Behind the lock they retire by epoch: who has found one reads it to the end of its

@@ -190,10 +190,11 @@ bool HostUpkeep::drain() {
   // Somebody may still look into it.
   if (store_.epochs.advance() <= store_.flushed.front().epoch) return false;
   drained_.clear();
-  const bool more = store_.flushed.front().index.walked().drain(lines_per_drain, [&](uint64_t root) {
-    store_.items.prefetch_bits(root);
-    drained_.push_back(root);
-  });
+  const bool more =
+      store_.flushed.front().index.walked().drain(lines_per_drain, [&](uint64_t root) {
+        store_.items.prefetch_bits(root);
+        drained_.push_back(root);
+      });
   const bool objects = store_.items.objects().count() != 0;
   const auto retire = [&](Location location) {
     const Item& item = *store_.items.item(location);

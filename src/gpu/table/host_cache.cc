@@ -6,9 +6,9 @@
 
 #include "base/hash.h"
 #include "gpu/kernel/request_op.h"
-#include "items/huge_block.h"
 #include "index/cuckoo_part.h"
 #include "index/set_part.h"
+#include "items/huge_block.h"
 
 namespace isotherm {
 namespace {
