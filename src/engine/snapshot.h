@@ -45,11 +45,12 @@
 #include "engine/engine.h"
 #include "executor/awaited.h"
 #include "executor/commit_sink.h"
-#include "executor/walked_index.h"
 #include "items/epoch.h"
 #include "items/location.h"
 
 namespace isotherm {
+
+struct DetachedIndex;
 
 class Snapshot final : public CommitSink {
  public:
