@@ -3,11 +3,20 @@
 #include <algorithm>
 
 namespace isotherm {
+namespace {
+
+// A huge page would be most of a small index.
+HugeBlock::Pages pages_for(uint64_t bytes) {
+  constexpr uint64_t small = 8 << 20;
+  return bytes < small ? HugeBlock::Pages::normal : HugeBlock::Pages::transparent;
+}
+
+}  // namespace
 
 CacheIndex::CacheIndex(uint64_t bytes, uint64_t parts, MemoryBudget& budget, uint64_t first_version)
     : group_shift_(shift_for(parts)),
       budget_(budget),
-      memory_(bytes, HugeBlock::Pages::transparent),
+      memory_(bytes, pages_for(bytes)),
       group_count_(((parts - 1) >> group_shift_) + 1),
       groups_(new Group[group_count_]) {
   budget_.index.fetch_add(static_cast<int64_t>(memory_.bytes()));

@@ -70,9 +70,11 @@ bool suits_tree(const std::string& name) {
   return true;
 }
 
-// Not those that need memory without a cap, one of their own, or another policy.
+// Not those that need memory without a cap, one of their own, or another policy, or versions of
+// different keys that differ.
 bool suits_cache(const std::string& name) {
-  for (const char* part : {"memory_full", "config", "info", "memcached_cap"}) {
+  for (const char* part : {"memory_full", "config", "info", "memcached_cap", "memcached_admin",
+                           "resp/object", "memcached/cas"}) {
     if (name.find(part) != std::string::npos) return false;
   }
   return true;

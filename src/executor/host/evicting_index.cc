@@ -18,7 +18,8 @@ bool Eviction::is_held(uint64_t hash) {
 bool Eviction::begin(uint64_t hash, Location root, CacheIndex::Group& versions) {
   if (is_held(hash)) return false;
   HostStore& store = executor_.store();
-  bool stays = false;
+  // Several items go together, of which a hook might let one go and keep another.
+  bool stays = store.demotion != nullptr && location::kind(root) == location::Kind::collision;
   for_each_member(store.items, root, [&](Location member) {
     if (stays) return;
     const ItemMove move{member, location::none, MoveReason::evicted};
