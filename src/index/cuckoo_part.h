@@ -141,8 +141,8 @@ struct alignas(128) CuckooPart {
                                                 CacheInsert& plan) {
     constexpr uint32_t all = 2 * cells;
     const Spot spot = CuckooPart::spot(hash);
-    const auto bit_of = [&](uint32_t cell) {
-      return 1u << (cell / cells == spot.bucket[0] ? cell % cells : cells + cell % cells);
+    const auto bit_of = [&](uint32_t at) {
+      return 1u << (at / cells == spot.bucket[0] ? at % cells : cells + at % cells);
     };
     plan.kept |= bit_of(plan.cell);
     if (plan.kept == (1u << all) - 1) return false;

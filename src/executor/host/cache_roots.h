@@ -36,15 +36,13 @@ struct CacheRoots {
   }
   static ISOTHERM_INLINE void note(Run& /*run*/, Row /*rows*/) {}
 
+  // Rows of one window have their hashes, and their parts are on their way, before the first.
   static ISOTHERM_INLINE Location find(const Run& run, Row row) {
     const Index* index = index_of(run, row);
     if (index == nullptr) return location::none;
-    const uint64_t hash = run.columns.hash[row];
-    const CachePlace place = index->find(hash);
-    const bool uses =
-        run.columns.op[row] == Op::get && (run.columns.options[row] & option::no_touch) == 0;
-    if (place.found && uses) index->touch(hash, place, time_of(run, row));
-    return place.word;
+    constexpr Row window = HostStages<TilePlain, CacheRoots>::window;
+    if (row % window + entries_ahead < window) ask_for_entry(run, row, *index);
+    return find_in(run, row, *index);
   }
   static ISOTHERM_INLINE Start start(const Run& run, Row row) {
     const Index* index = index_of(run, row);
@@ -53,10 +51,9 @@ struct CacheRoots {
   }
   // In a pass over rows that read, those some way behind this one have started.
   static ISOTHERM_INLINE Location root(const Run& run, Row row, Start index) {
-    if (index != nullptr && row + entries_ahead < run.executor.rows_) {
-      index->prefetch_entry(run.columns.hash[row + entries_ahead]);
-    }
-    return find(run, row);
+    if (index == nullptr) return location::none;
+    ask_for_entry(run, row, *index);
+    return find_in(run, row, *index);
   }
   static ISOTHERM_INLINE void prefetch(const Run& run, Row row) { start(run, row); }
 
@@ -85,6 +82,20 @@ struct CacheRoots {
   }
 
  private:
+  static ISOTHERM_INLINE Location find_in(const Run& run, Row row, const Index& index) {
+    const uint64_t hash = run.columns.hash[row];
+    const CachePlace place = index.find(hash);
+    const bool uses =
+        run.columns.op[row] == Op::get && (run.columns.options[row] & option::no_touch) == 0;
+    if (place.found && uses) index.touch(hash, place, time_of(run, row));
+    return place.word;
+  }
+  // Of the row some way behind this one, whose database is mostly the same.
+  static ISOTHERM_INLINE void ask_for_entry(const Run& run, Row row, const Index& index) {
+    if (row + entries_ahead >= run.executor.rows_) return;
+    index.prefetch_entry(run.columns.hash[row + entries_ahead]);
+  }
+
   EvictingIndex<Part> index_;  // of the row that is being written
 };
 
