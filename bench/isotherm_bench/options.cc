@@ -23,7 +23,7 @@ struct Flags {
   std::string device = "cpu";
   std::string gpu_memory, gpu_values, maxmemory;
   std::string maxmemory_policy = "noeviction";
-  std::string router = "off";
+  std::string router = "off", router_memory;
   std::string gpu_schedule = "greedy";
   std::string isotherm_arguments, redis_arguments, memcached_arguments;
   bool list_presets = false, no_load = false, no_floor = false;
@@ -144,6 +144,9 @@ void add_system_flags(CLI::App& app, Flags& flags, Options& options) {
                  "in process: which keys have a table of their own: off (default), histogram, "
                  "budget")
       ->group(group);
+  app.add_option("--router-bins", options.store.router.bins, "as of isotherm-server")->group(group);
+  app.add_option("--router-memory", flags.router_memory, "likewise")->group(group);
+  app.add_option("--router-threshold", options.store.router.threshold, "likewise")->group(group);
   app.add_option("--gpu-schedule", flags.gpu_schedule,
                  "when the batches of all threads go there: greedy (default), fixed, periodic, "
                  "adaptive")
@@ -202,7 +205,9 @@ void apply_value_size(const std::string& text, Workload& workload) {
 
 void apply_workload(const Flags& flags, Workload& workload) {
   if (!flags.preset.empty() && !apply_preset(flags.preset, workload)) {
-    throw UsageError{"--preset: '" + flags.preset + "' is unknown; see --list-presets"};
+    throw UsageError{"--preset: '" + flags.preset +
+                     "' is unknown; see --list-presets (figures of "
+                     "papers: bench/paper_figures.py)"};
   }
   if (!flags.mix.empty()) {
     std::string error;
@@ -268,6 +273,9 @@ void apply_systems(const Flags& flags, Options& options) {
   const auto router = parse_router_choice(flags.router);
   if (!router) throw UsageError{"--router: '" + flags.router + "' is none"};
   options.store.router.choice = *router;
+  if (!flags.router_memory.empty()) {
+    options.store.router.memory = count_of("--router-memory", flags.router_memory);
+  }
   const auto schedule = parse_scheduling(flags.gpu_schedule);
   if (!schedule) {
     throw UsageError{"--gpu-schedule: '" + flags.gpu_schedule +

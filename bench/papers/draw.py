@@ -1,0 +1,102 @@
+"""Draws results of bench/papers/run.py as SVG: a panel beside the other, a line (or bars) a curve.
+
+The paper's own numbers are hollow marks. The same result gives the same bytes: no dates, no random
+names, and text as paths of one font.
+"""
+
+import json
+
+import matplotlib
+
+matplotlib.use("svg")
+import matplotlib.pyplot as plt  # noqa: E402
+
+matplotlib.rcParams.update({
+    "svg.hashsalt": "isotherm", "svg.fonttype": "none", "font.size": 8, "axes.spines.top": False,
+    "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.3, "legend.frameon": False,
+    "legend.fontsize": 7})
+MARKS = "osD^vPX*"
+
+
+def is_number(x):
+    return isinstance(x, (int, float))
+
+
+class Panel:
+    """One of a preset's panels: our curves and the paper's, over one x axis."""
+
+    def __init__(self, preset, name, unit, rows):
+        self.preset, self.name, self.unit = preset, name, unit
+        self.ours = {}
+        for row in rows:
+            if row["panel"] == name:
+                self.ours.setdefault(row["curve"], {})[row["x"]] = row["y"]
+        self.theirs = preset.points.get(name, {})
+        all_x = [x for curve in (*self.ours.values(), *self.theirs.values()) for x in curve]
+        self.xs = list(dict.fromkeys(all_x))
+        self.numeric = all(is_number(x) for x in self.xs)
+
+    def place(self, x):
+        return x if self.numeric else self.xs.index(x)
+
+    def draw(self, axes):
+        width = 0.8 / max(1, len(self.ours))
+        for number, (curve, points) in enumerate(self.ours.items()):
+            color = f"C{number % 10}"
+            if self.numeric:
+                xs = sorted(points)
+                axes.plot(xs, [points[x] for x in xs], marker=MARKS[number % len(MARKS)], markersize=3,
+                          linewidth=1, color=color, label=curve)
+            else:
+                axes.bar([self.place(x) + (number - (len(self.ours) - 1) / 2) * width for x in points],
+                         list(points.values()), width * 0.92, color=color, label=curve)
+        for number, (curve, points) in enumerate(self.theirs.items()):
+            axes.plot([self.place(x) for x in points], list(points.values()), linestyle="none",
+                      marker=MARKS[number % len(MARKS)], markersize=5, markerfacecolor="none",
+                      markeredgecolor="black", label=curve if "paper" in curve else f"paper: {curve}")
+        if self.numeric:
+            if self.preset.log_x:
+                axes.set_xscale("log")
+        else:
+            axes.set_xticks(range(len(self.xs)), [str(x) for x in self.xs],
+                            rotation=0 if sum(len(str(x)) for x in self.xs) < 40 else 35,
+                            ha="center" if sum(len(str(x)) for x in self.xs) < 40 else "right")
+        if self.preset.log_y:
+            axes.set_yscale("log")
+        else:
+            axes.set_ylim(bottom=0)
+        axes.minorticks_off()  # of logarithmic axes, most of the file
+        axes.set_title(self.name, fontsize=8)
+        axes.set_xlabel(self.preset.x)
+        axes.set_ylabel(self.unit)
+
+
+def draw(preset, result, path):
+    panels = [Panel(preset, name, unit, result["rows"]) for name, unit in preset.panels.items()]
+    panels = [panel for panel in panels if panel.ours]
+    columns = min(2, len(panels))
+    lines = (len(panels) + columns - 1) // columns
+    figure, axes = plt.subplots(lines, columns, figsize=(3.6 * columns + 0.6, 2.9 * lines + 0.5), squeeze=False,
+                                layout="constrained")
+    for panel, axis in zip(panels, axes.flat):
+        panel.draw(axis)
+        axis.legend()
+    for axis in axes.flat[len(panels):]:
+        axis.remove()
+    machine = result["environment"]
+    where = machine["gpu"] or machine["processor"]
+    scaled = any("{records" in run.command for run in preset.runs)
+    records = f", {result['parameters']['records']:,} records" if scaled else ""
+    figure.suptitle(f"{preset.name}: {preset.shows}\n{where}, {machine['cores']} cores{records}", fontsize=8)
+    figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
+    plt.close(figure)
+
+
+def draw_all(presets, results, plots):
+    plots.mkdir(parents=True, exist_ok=True)
+    for path in sorted(results.glob("*.json")):
+        result = json.loads(path.read_text(encoding="utf-8"))
+        preset = presets.get(result.get("preset"))
+        if preset is not None:
+            draw(preset, result, plots / f"{path.stem}.svg")
+            print(plots / f"{path.stem}.svg")
