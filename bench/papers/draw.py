@@ -4,7 +4,9 @@ The paper's own numbers are hollow marks. The same result gives the same bytes: 
 names, and text as paths of one font.
 """
 
+import io
 import json
+import re
 
 import matplotlib
 
@@ -57,6 +59,9 @@ class Panel:
         if self.numeric:
             if self.preset.log_x:
                 axes.set_xscale("log")
+                ours = sorted({x for points in self.ours.values() for x in points})
+                if len(ours) <= 8:
+                    axes.set_xticks(ours, [f"{x:g}" for x in ours])
         else:
             axes.set_xticks(range(len(self.xs)), [str(x) for x in self.xs],
                             rotation=0 if sum(len(str(x)) for x in self.xs) < 40 else 35,
@@ -78,18 +83,28 @@ def draw(preset, result, path):
     lines = (len(panels) + columns - 1) // columns
     figure, axes = plt.subplots(lines, columns, figsize=(3.6 * columns + 0.6, 2.9 * lines + 0.5), squeeze=False,
                                 layout="constrained")
+    shown = set()
     for panel, axis in zip(panels, axes.flat):
         panel.draw(axis)
-        axis.legend()
+        handles, labels = axis.get_legend_handles_labels()
+        if not shown.issuperset(labels):  # once where all panels have the same curves
+            axis.legend(handles, labels)
+        shown.update(labels)
     for axis in axes.flat[len(panels):]:
         axis.remove()
     machine = result["environment"]
-    where = machine["gpu"] or machine["processor"]
+    where = machine["processor"]
+    if machine["gpu"] and "gpu" in preset.needs():
+        where += " with " + machine["gpu"]
     scaled = any("{records" in run.command for run in preset.runs)
     records = f", {result['parameters']['records']:,} records" if scaled else ""
     figure.suptitle(f"{preset.name}: {preset.shows}\n{where}, {machine['cores']} cores{records}", fontsize=8)
-    figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
+    text = io.StringIO()
+    figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
     plt.close(figure)
+    # Hundredths of a point are enough.
+    path.write_text(re.sub(r"\d+\.\d{3,}", lambda number: f"{float(number.group()):.2f}", text.getvalue()),
+                    encoding="utf-8")
 
 
 def draw_all(presets, results, plots):
