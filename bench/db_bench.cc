@@ -179,7 +179,7 @@ class Measured {
                 : begin + static_cast<int64_t>(gap * (static_cast<double>(i) +
                                                       static_cast<double>(number) /
                                                           static_cast<double>(options_.threads)));
-        if (due >= end || now_ns() >= end) break;
+        if (i > 0 && (due >= end || now_ns() >= end)) break;
         wait_until(due);
         thread.done += call(load, random, read_key);
         thread.latency.record(static_cast<uint64_t>(now_ns() - due));

@@ -117,7 +117,7 @@ int run(const ChangeOptions& options) {
   const auto begin = std::chrono::steady_clock::now();
   for (uint64_t turn = 0;; ++turn) {
     const double now = seconds_since(begin) - options.seconds;
-    if (now >= options.seconds) break;
+    if (now >= options.seconds && turn > 1) break;
     const uint64_t moved = now < 0 ? 0 : options.keys / 2;
     const long window = static_cast<long>(std::floor(now * 1e3 / options.window_ms)) *
                         static_cast<long>(options.window_ms);

@@ -7,6 +7,7 @@ names, and text as paths of one font.
 import io
 import json
 import re
+import textwrap
 
 import matplotlib
 
@@ -22,6 +23,14 @@ MARKS = "osD^vPX*"
 
 def is_number(x):
     return isinstance(x, (int, float))
+
+
+def short(x):
+    """A number for an axis."""
+    for unit, letter in ((1e6, " M"), (1e3, " k")):
+        if x >= 10_000 and x >= unit:
+            return f"{x / unit:.3g}{letter}"
+    return f"{x:g}"
 
 
 class Panel:
@@ -60,12 +69,16 @@ class Panel:
             if self.preset.log_x:
                 axes.set_xscale("log")
                 ours = sorted({x for points in self.ours.values() for x in points})
-                if len(ours) <= 8:
-                    axes.set_xticks(ours, [f"{x:g}" for x in ours])
+                # Those that are far enough from the one before.
+                shown = ours[:1]
+                for x in ours[1:]:
+                    if x / shown[-1] > (ours[-1] / ours[0]) ** 0.12:
+                        shown.append(x)
+                axes.set_xticks(shown, [short(x) for x in shown])
         else:
-            axes.set_xticks(range(len(self.xs)), [str(x) for x in self.xs],
-                            rotation=0 if sum(len(str(x)) for x in self.xs) < 40 else 35,
-                            ha="center" if sum(len(str(x)) for x in self.xs) < 40 else "right")
+            few = sum(len(str(x)) for x in self.xs) < 40
+            axes.set_xticks(range(len(self.xs)), [textwrap.fill(str(x), 22) for x in self.xs], fontsize=8 if few else 6,
+                            rotation=0 if few else 40, ha="center" if few else "right")
         if self.preset.log_y:
             axes.set_yscale("log")
         else:
@@ -98,7 +111,8 @@ def draw(preset, result, path):
         where += " with " + machine["gpu"]
     scaled = any("{records" in run.command for run in preset.runs)
     records = f", {result['parameters']['records']:,} records" if scaled else ""
-    figure.suptitle(f"{preset.name}: {preset.shows}\n{where}, {machine['cores']} cores{records}", fontsize=8)
+    title = (f"{preset.name}: {preset.shows}", f"{where}, {machine['cores']} cores{records}")
+    figure.suptitle("\n".join(textwrap.fill(line, 58 * columns) for line in title), fontsize=8)
     text = io.StringIO()
     figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
     plt.close(figure)

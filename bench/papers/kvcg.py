@@ -18,7 +18,8 @@ CPU, ROUTER, BUDGET, GPU = "CPU only", "router: histogram", "router: budget", "i
 def sides(load, xs):
     """The same load by each configuration."""
     sides = ((CPU, "", ""), (ROUTER, HISTOGRAM, ""), (BUDGET, "--router budget", ""),
-             (GPU, "--device cuda", "gpu"))
+             (GPU, "--device cuda", "gpu"),
+             (GPU + ", periodic as Mega-KV's", "--device cuda --gpu-schedule periodic --gpu-wait-usec 50", "gpu"))
     return tuple(Run(f"{LOAD} {load} {flags}",
                      (rate("throughput", curve), mean_us("latency", curve)), xs, needs)
                  for curve, flags, needs in sides)

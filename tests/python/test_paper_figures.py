@@ -118,7 +118,7 @@ def test_programs_print_what_presets_read(machine, preset):
 def test_a_preset_runs_from_end_to_end(machine):
     preset = PRESETS["kvcg-4"]
     two = dataclasses.replace(preset, runs=(dataclasses.replace(preset.runs[0], xs=(0.5, 0.9)),))
-    result = run_preset(two, machine, scale=1e-5, seconds=0.01, rounds=1, threads=1)
+    result = run_preset(two, machine, scale=1e-5, seconds=0.2, rounds=1, threads=1)
     rows = {(row["curve"], row["x"]): row for row in json.loads(as_json(result))["rows"]}
     assert set(rows) == {(f"theta {theta}", x) for theta in (0.5, 0.9) for x in (50, 99, 99.9)}
     assert rows["theta 0.5", 50]["ratio"] is None and rows["theta 0.9", 50]["ratio"] > 0
