@@ -89,7 +89,8 @@ PRESETS = (
         (Run(f"{DB} --loads put,get,update,erase --rates 20000,100000,500000,2000000", tuple(
             read for load in LOADS for read in lines(load, load, "{int(rate) / 1000}"))),),
         reference="RocksDB", records=100_000_000, scale=0.001, log_x=True, log_y=True,
-        points={"put": {"paper: H-Rocks": {100_000: 33}}, "get": {"paper: H-Rocks": {250_000: 210}, "paper: RocksDB": {250_000: 4}},
+        points={"put": {"paper: H-Rocks": {100_000: 33}},
+                "get": {"paper: H-Rocks": {250_000: 210}, "paper: RocksDB": {250_000: 4}},
                 "update": {"paper: H-Rocks": {100_000: 24.6}}}),
     Preset(
         "hrocks-9", "ranges of 100 pairs, and transactions over their size",

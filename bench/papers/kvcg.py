@@ -4,7 +4,8 @@ from papers.preset import IN_PROCESS, Figure, Line, Preset, Run, mean_us, rate
 
 PAPER = ("10 M pairs of 8 + 8 B stored, keys of a range of 1e9, batches of 512, 24 + 10 threads, "
          "histogram of 10,000 bins, threshold 1.3e-5")
-DIFFERS = ("all keys that are read are present; bins are 2^20 ranges of hashes, since of 10,000 each would be hot; the router is one of stores whose index is on the "
+DIFFERS = ("all keys that are read are present; bins are 2^20 ranges of hashes, since of 10,000 each would be hot; "
+           "the router is one of stores whose index is on the "
            "host: before a GPU it is not built, so its curve has no GPU in it; MICA and Mega-KV are "
            "not run (docs/papers.md)")
 LOAD = IN_PROCESS + " --key-size 8 --batch 512"

@@ -104,8 +104,8 @@ PRESETS = (
         "numbers of other papers, each on its own machine",
         "ours on this machine, by sockets (32 at once on a connection) and as raw frames from memory", "system",
         {"throughput": "M requests/s"},
-        (Run(BOTH + " --mix read=100 --distribution uniform --pipeline 32", figures("throughput", "requests_per_second", 1e-6),
-             ("by sockets here",), "memcached"),
+        (Run(BOTH + " --mix read=100 --distribution uniform --pipeline 32",
+             figures("throughput", "requests_per_second", 1e-6), ("by sockets here",), "memcached"),
          Run(PACKETS, (Line("throughput", FRAMES, "Isotherm, frames from memory", "GPU here", "y"),), needs="gpu")),
         reference="memcached 1.6", records=1_300_000, scale=0.2, log_y=True,
         points={"throughput": {"paper": {

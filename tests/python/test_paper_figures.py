@@ -16,7 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "bench"))
 
 import paper_figures  # noqa: E402
-from papers.preset import Figure, Formula, Line, Run  # noqa: E402
+from papers.preset import Figure, Formula, Line  # noqa: E402
 from papers.run import Failed, Machine, as_json, command_of, fill, line_points, points, run_preset  # noqa: E402
 
 PRESETS = paper_figures.PRESETS
@@ -80,7 +80,8 @@ def load_commands(machine):
     found = {}
     for preset in RUNNABLE:
         for run in preset.runs:
-            if not run.command.startswith("isotherm-bench") or machine.missing(Run(run.command, (), needs=run.needs.replace("gpu", ""))):
+            without_gpu = dataclasses.replace(run, needs=run.needs.replace("gpu", ""))
+            if not run.command.startswith("isotherm-bench") or machine.missing(without_gpu):
                 continue
             words = command_of(machine, run, names(machine, preset, run.xs[0]))
             # Here the flag is checked, not the GPU.
@@ -162,7 +163,8 @@ fitted: reads 12.0 us + 2.000 ns a row, writes 40.0 us + 6.000 ns a row
     "device_energy_bench": """nothing                                               70
 GET hits, 2^26 a call                     26.10      711           36.7
 """,
-    "packet_bench": """GET frames: 388.0 M/s (slowest 380.0, fastest 390.0), 4 streams of 262144; the copies of the same bytes: 539.0 M/s; 0.72 of them
+    "packet_bench": "GET frames: 388.0 M/s (slowest 380.0, fastest 390.0), 4 streams of 262144; the copies of the "
+                    """same bytes: 539.0 M/s; 0.72 of them
 batches of 512: p50 47.6 us, p95 56.8 us; from the slots on 40.0 and 45.0; an empty kernel 9.5 and 11.2
 """,
 }
