@@ -11,12 +11,13 @@
 //
 // Tables: hot (HotTable, two entries a place), line (the index alone), fast1, fast2 and fast4 (a
 // fast part of so many entries a place, without bins and without skipping), paper (EKRM as
-// printed). Behind a name may stand -4k (without huge pages), -one (one place a key), and of hot
-// -both (the index's line is on its way together with the fast part's). Presets are the tables and
-// memories of the paper's figures. Every reply is checked. All run on the same requests in turn, a
-// quarter of a million at a time, one by one and in batches as the host executor runs them. A row
-// shows medians over these turns, of nanoseconds of processor time a request and of ratios to the
-// dictionary, which runs one by one.
+// printed), slb (a cache of addresses before the dictionary, which only runs one by one). Behind a
+// name may stand -4k (without huge pages), -one (one place a key), and of hot -both (the index's
+// line is on its way together with the fast part's). Presets are the tables and memories of the
+// paper's figures. Every reply is checked. All run on the same requests in turn, a quarter of a
+// million at a time, one by one and in batches as the host executor runs them. A row shows medians
+// over these turns, of nanoseconds of processor time a request and of ratios to the dictionary,
+// which runs one by one.
 #include <time.h>
 
 #include <cmath>
@@ -140,10 +141,32 @@ class Load {
   Random random_;
 };
 
+// `find` gives the entry of a key.
+template <class Find>
+uint64_t run_dictionary(const HotRequests& requests, Find&& find) {
+  uint64_t wrong = 0;
+  std::string value;
+  for (size_t at = 0; at < requests.rows.size(); ++at) {
+    const HotRequests::Row& row = requests.rows[at];
+    RedisLayout::Entry* entry = find(requests.key(at));
+    if (row.sets) {
+      value.assign(row.value_bytes, 'v');
+      const uint64_t word = value_word(row.number);
+      std::memcpy(value.data(), &word, sizeof word);
+      RedisLayout::replace(*entry, value);
+    } else {
+      const std::string_view got =
+          entry == nullptr ? std::string_view() : RedisLayout::value_of(*entry);
+      wrong += !is_right(row, got.data(), got.size());
+    }
+  }
+  return wrong;
+}
+
 // One table with a store of its own.
 class Contender {
  public:
-  Contender(std::string name, const HotOptions& options, uint64_t bytes)
+  Contender(std::string name, const HotOptions& options, uint64_t bytes, const RedisLayout& redis)
       : name_(std::move(name)), bytes_(bytes), states_(1), tables_{store_} {
     using Pages = HugeBlock::Pages;
     const std::string table = name_.substr(0, name_.find('-'));
@@ -166,6 +189,8 @@ class Contender {
       paper_ = std::make_unique<PaperTable>(store_.items, options.keys, bytes, pages);
       tables_.paper = paper_.get();
       kind_ = HotKind::paper;
+    } else if (table == "slb") {
+      addresses_ = std::make_unique<AddressCache>(redis, bytes);
     }
   }
   ~Contender() { table_.reset(); }
@@ -176,6 +201,7 @@ class Contender {
 
   // False where no room is left.
   bool insert(std::string_view key, std::string_view value) {
+    if (addresses_) return true;  // the dictionary has them
     const EpochGuard guard(store_.epochs, *store_.slot);
     const Location location = store_.make(key, value);
     if (kind_ == HotKind::paper) return paper_->insert(key, location);
@@ -196,13 +222,19 @@ class Contender {
     }
   }
   uint64_t run(const HotRequests& requests, bool in_batches) {
+    if (addresses_) {
+      return run_dictionary(requests, [&](std::string_view key) { return addresses_->find(key); });
+    }
     return choose_loops().run(kind_, tables_, requests, in_batches);
   }
   // Of the fast part.
   std::string hits() const {
     double share = 0;
-    if (kind_ == HotKind::line_index) return "";
-    if (kind_ == HotKind::paper) {
+    if (addresses_) {
+      share = addresses_->hit_ratio();
+    } else if (kind_ == HotKind::line_index) {
+      return "";
+    } else if (kind_ == HotKind::paper) {
       share = paper_->hit_ratio();
     } else if (kind_ == HotKind::hot_table) {
       share = static_cast<double>(tables_.use.all_hits()) /
@@ -240,25 +272,8 @@ class Contender {
   std::unique_ptr<FastPartOf<2>> fast_2_;
   std::unique_ptr<FastPartOf<4>> fast_4_;
   std::unique_ptr<PaperTable> paper_;
+  std::unique_ptr<AddressCache> addresses_;
 };
-
-uint64_t run_redis(RedisLayout& redis, const HotRequests& requests) {
-  uint64_t wrong = 0;
-  std::string value;
-  for (size_t at = 0; at < requests.rows.size(); ++at) {
-    const HotRequests::Row& row = requests.rows[at];
-    if (row.sets) {
-      value.assign(row.value_bytes, 'v');
-      const uint64_t word = value_word(row.number);
-      std::memcpy(value.data(), &word, sizeof word);
-      redis.set(requests.key(at), value);
-    } else {
-      const std::string_view got = redis.get(requests.key(at));
-      wrong += !is_right(row, got.data(), got.size());
-    }
-  }
-  return wrong;
-}
 
 double cpu_seconds() {
   timespec now{};
@@ -293,7 +308,9 @@ void run_load(const std::string& name, const std::string& memory, const HotOptio
       demand(wrong == 0, ("wrong replies of " + table).c_str());
       return took / static_cast<double>(rows) * 1e9;
     };
-    redis_ns.push_back(timed("dictionary", [&] { return run_redis(redis, requests); }));
+    redis_ns.push_back(timed("dictionary", [&] {
+      return run_dictionary(requests, [&](std::string_view key) { return redis.find(key); });
+    }));
     for (auto& contender : contenders) {
       for (const int way : {0, 1}) {
         const double ns =
@@ -333,13 +350,13 @@ void run_sizes(const HotOptions& options, bool etc) {
       put(std::string_view(key.data(), key.size()), value);
     }
   };
-  fill([&](std::string_view key, std::string_view value) { redis.set(key, value); });
+  fill([&](std::string_view key, std::string_view value) { redis.insert(key, value); });
   for (const std::string& memory : options.memory) {
     const auto bytes =
         static_cast<uint64_t>(std::stod(memory) * 32 * static_cast<double>(options.keys));
     std::vector<std::unique_ptr<Contender>> contenders;
     for (const std::string& table : options.tables) {
-      auto contender = std::make_unique<Contender>(table, options, bytes);
+      auto contender = std::make_unique<Contender>(table, options, bytes, redis);
       uint64_t count = 0;
       bool fits = true;
       fill([&](std::string_view key, std::string_view value) {
@@ -369,7 +386,7 @@ std::vector<std::string> split(const std::string& text) {
 bool apply_figure(const std::string& name, HotOptions& options) {
   if (name == "ekrm-5") {
     options.memory = {"1", "2", "4", "8"};
-    options.tables = {"hot", "paper", "line"};
+    options.tables = {"hot", "paper", "slb", "line"};
   } else if (name == "ekrm-7") {
     options.memory = {"2"};
     options.tables = {"hot", "paper"};

@@ -117,11 +117,18 @@ class Bench {
     const uint64_t turns = measure(name, shift, [&](uint64_t first, uint64_t rows, uint64_t turn) {
       table_->run(rows_of(all[turn % 2], first, rows), nullptr);
     });
-    // What a turn finds depends on the one before it alone.
-    DeviceRequests before = all[turns % 2];
+    // One turn more, with columns that hold nothing: rows that find no key leave what is there.
+    // What it finds depends on the turn before it alone.
+    forget_replies(out_, found_, largest);
+    const uint64_t rows = uint64_t{1} << shift;
+    for (uint64_t first = 0; first < largest; first += rows) {
+      table_->run(rows_of(all[turns % 2], first, rows), nullptr);
+    }
+    check(cudaDeviceSynchronize());
+    DeviceRequests before = all[(turns + 1) % 2];
     before.values_out = nullptr;
     before.found = nullptr;
-    wrong_ += replay_.replay(before) + replay_.replay(all[(turns + 1) % 2]);
+    wrong_ += replay_.replay(before) + replay_.replay(all[turns % 2]);
     wrong_ += replay_.read_all(keys_, values_[0], out_, found_, largest,
                                [&](const DeviceRequests& gets) { table_->run(gets, nullptr); });
   }

@@ -23,7 +23,7 @@ struct Flags {
   std::string device = "cpu";
   std::string gpu_memory, gpu_values, maxmemory;
   std::string maxmemory_policy = "noeviction";
-  std::string router = "off";
+  std::string router = "off", router_memory;
   std::string index = "line";
   std::string gpu_schedule = "greedy";
   std::string isotherm_arguments, redis_arguments, memcached_arguments;
@@ -151,6 +151,9 @@ void add_system_flags(CLI::App& app, Flags& flags, Options& options) {
   app.add_option("--index-item-bytes", options.store.index_item_bytes,
                  "of an item, by which an index of a fixed size gets its own (default 128)")
       ->group(group);
+  app.add_option("--router-bins", options.store.router.bins, "as of isotherm-server")->group(group);
+  app.add_option("--router-memory", flags.router_memory, "likewise")->group(group);
+  app.add_option("--router-threshold", options.store.router.threshold, "likewise")->group(group);
   app.add_option("--gpu-schedule", flags.gpu_schedule,
                  "when the batches of all threads go there: greedy (default), fixed, periodic, "
                  "adaptive")
@@ -209,7 +212,9 @@ void apply_value_size(const std::string& text, Workload& workload) {
 
 void apply_workload(const Flags& flags, Workload& workload) {
   if (!flags.preset.empty() && !apply_preset(flags.preset, workload)) {
-    throw UsageError{"--preset: '" + flags.preset + "' is unknown; see --list-presets"};
+    throw UsageError{"--preset: '" + flags.preset +
+                     "' is unknown; see --list-presets (figures of "
+                     "papers: bench/paper_figures.py)"};
   }
   if (!flags.mix.empty()) {
     std::string error;
@@ -278,6 +283,9 @@ void apply_systems(const Flags& flags, Options& options) {
   const auto index = parse_index_choice(flags.index);
   if (!index) throw UsageError{"--index: '" + flags.index + "' is none"};
   options.store.index = *index;
+  if (!flags.router_memory.empty()) {
+    options.store.router.memory = count_of("--router-memory", flags.router_memory);
+  }
   const auto schedule = parse_scheduling(flags.gpu_schedule);
   if (!schedule) {
     throw UsageError{"--gpu-schedule: '" + flags.gpu_schedule +

@@ -90,6 +90,16 @@ TEST(Options, TheBatchMeansKeysOverSockets) {
   EXPECT_EQ(parse({"--batch", "7", "--spawn-redis"}).options.workload.keys_per_read, 7u);
 }
 
+TEST(Options, ARouterOfTheStoreInThisProcess) {
+  const RouterOptions router = parse({"--router", "histogram", "--router-bins", "1000",
+                                      "--router-memory", "1M", "--router-threshold", "0.005"})
+                                   .options.store.router;
+  EXPECT_EQ(router.choice, RouterChoice::histogram);
+  EXPECT_EQ(router.bins, 1000u);
+  EXPECT_EQ(router.memory, 1'000'000u);
+  EXPECT_EQ(router.threshold, 0.005);
+}
+
 TEST(Options, PeersMakeFiveRounds) {
   EXPECT_EQ(parse({"--spawn-redis"}).options.rounds, 5u);
   EXPECT_FALSE(parse({"--spawn-redis"}).options.floor);

@@ -1,0 +1,389 @@
+// Db beside RocksDB itself: the same calls, memory and sync, in turns, all in one process.
+//
+//   db_bench [--loads put,get,…] [--records N] [--key N] [--value N] [--seconds S] [--rates R,…]
+//            [--threads N] [--memory MB] [--group N] [--rounds N] [--parts 1] [--flush 0]
+//
+// Loads: get, put (of present keys), update (a counter is incremented), erase, range (100 pairs),
+// transactions (--group rows each, half gets, half puts, optimistic), and H-Rocks's ycsb-a to
+// ycsb-d (reads Zipf .99, of d the latest; writes uniform; d inserts) and zippydb (78% get, 13%
+// put, 6% erase, 3% range). Rates: calls a second that are offered, latency counts from when a call
+// was due; 0: as many as can be. --parts: where RocksDB's time goes, by its own counters. What was
+// filled is flushed to files unless --flush 0.
+//
+// Keys are numbers, the highest byte first; values follow from their key. Every value and every
+// range is checked, the sum of all counters behind `update`, and that erased keys are gone.
+#include <stdlib.h>
+
+#include <atomic>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <sstream>
+#include <thread>
+
+#include "bench_support.h"
+#include "db_systems.h"
+#include "isotherm_bench/control.h"
+#include "isotherm_bench/distribution.h"
+#include "isotherm_bench/histogram.h"
+#include "isotherm_bench/workload.h"
+
+namespace isotherm::bench {
+namespace {
+
+constexpr uint64_t first_counter = uint64_t{1} << 48;  // behind all other keys
+constexpr size_t range_length = 100;
+
+struct DbLoad {
+  const char* name;
+  double get, put, update, erase, range, insert, transaction;  // per cent
+  Distribution reads = Distribution::uniform;
+};
+constexpr DbLoad loads[] = {
+    {"put", 0, 100, 0, 0, 0, 0, 0},
+    {"get", 100, 0, 0, 0, 0, 0, 0},
+    {"update", 0, 0, 100, 0, 0, 0, 0},
+    {"range", 0, 0, 0, 0, 100, 0, 0},
+    {"transactions", 0, 0, 0, 0, 0, 0, 100},
+    {"ycsb-a", 50, 50, 0, 0, 0, 0, 0, Distribution::zipf},
+    {"ycsb-b", 90, 10, 0, 0, 0, 0, 0, Distribution::zipf},
+    {"ycsb-c", 100, 0, 0, 0, 0, 0, 0, Distribution::zipf},
+    {"ycsb-d", 90, 0, 0, 0, 0, 10, 0, Distribution::latest},
+    {"zippydb", 78, 13, 0, 6, 3, 0, 0, Distribution::zipf},
+    {"erase", 0, 0, 0, 100, 0, 0, 0},
+};
+
+struct DbBenchOptions {
+  std::vector<const DbLoad*> loads = {&bench::loads[0], &bench::loads[1]};
+  std::vector<uint64_t> rates = {0};
+  uint64_t records = 200'000;
+  uint64_t key_bytes = 8;
+  uint64_t value_bytes = 8;
+  double seconds = 1;
+  uint64_t threads = 1;
+  uint64_t memory = 64;
+  uint64_t group = 1000;
+  uint64_t rounds = 1;
+  bool parts = false;
+  bool flush = true;
+};
+
+void demand(bool good, const std::string& what) {
+  if (!good) throw std::runtime_error(what);
+}
+
+// Keys sort as their numbers do.
+class Keys {
+ public:
+  explicit Keys(const DbBenchOptions& options) : options_(options) {}
+  std::string key(uint64_t number) const {
+    std::string key(options_.key_bytes, 'k');
+    for (size_t i = 0; i < 8; ++i) key[i] = static_cast<char>(number >> (56 - 8 * i));
+    return key;
+  }
+  std::string value(uint64_t number) const {
+    std::string value(options_.value_bytes, 0);
+    write_value(number, value.size(), value.data());
+    return value;
+  }
+  bool is_value(uint64_t number, const std::string& value) const {
+    return value.size() == options_.value_bytes && value_belongs(number, value);
+  }
+
+ private:
+  const DbBenchOptions& options_;
+};
+
+// A system with what is known of its keys.
+class Measured {
+ public:
+  Measured(std::unique_ptr<DbSystem> system, const DbBenchOptions& options)
+      : system_(std::move(system)),
+        options_(options),
+        keys_(options),
+        erased_(options.records),
+        present_(options.records) {
+    const bool counts = std::any_of(options.loads.begin(), options.loads.end(),
+                                    [](const DbLoad* load) { return load->update > 0; });
+    const std::string zero(8, 0);
+    for (uint64_t i = 0; i < options.records; ++i) {
+      system_->put(keys_.key(i), keys_.value(i));
+      if (counts) system_->put(keys_.key(first_counter + i), zero);
+    }
+    if (options.flush) system_->flush();
+  }
+
+  void run(const DbLoad& load, uint64_t rate) {
+    std::vector<Thread> threads(options_.threads);
+    std::vector<std::thread> running;
+    const int64_t begin = now_ns();
+    for (uint64_t i = 0; i < options_.threads; ++i) {
+      running.emplace_back([&, i] { serve(load, rate, begin, i, threads[i]); });
+    }
+    for (std::thread& thread : running) thread.join();
+    const double took = static_cast<double>(now_ns() - begin) / 1e9;
+    Thread all;
+    for (Thread& thread : threads) {
+      demand(thread.failure.empty(), thread.failure);
+      all.latency.merge(thread.latency);
+      all.done += thread.done;
+      for (const auto& [part, ns] : thread.parts) all.parts[part] += ns;
+    }
+    updates_ += load.update > 0 ? all.done : 0;
+    check(load);
+    report(load, rate, took, all);
+  }
+
+ private:
+  struct Thread {
+    Histogram latency;
+    uint64_t done = 0;
+    std::map<std::string, uint64_t> parts;
+    std::string failure;
+  };
+
+  void report(const DbLoad& load, uint64_t rate, double took, const Thread& all) const {
+    const auto us = [&](double percent) {
+      return static_cast<double>(all.latency.percentile(percent)) / 1e3;
+    };
+    std::printf("%s %s offered %llu: %.4f M/s, mean %.2f us, p50 %.2f us, p99 %.2f us\n",
+                system_->name(), load.name, static_cast<unsigned long long>(rate),
+                static_cast<double>(all.done) / took / 1e6, all.latency.mean() / 1e3, us(50),
+                us(99));
+    for (const auto& [part, ns] : all.parts) {
+      std::printf("%s %s part %s: %.2f %%\n", system_->name(), load.name, part.c_str(),
+                  static_cast<double>(ns) * 100 /
+                      (all.latency.mean() * static_cast<double>(all.latency.count())));
+    }
+    std::fflush(stdout);
+  }
+
+  void serve(const DbLoad& load, uint64_t rate, int64_t begin, uint64_t number, Thread& thread) {
+    try {
+      Random random(1 + number, ++streams_);
+      const Zipf zipf(options_.records, .99);
+      const Scramble scramble(options_.records);
+      const auto read_key = [&] {
+        if (load.reads == Distribution::zipf) return scramble(zipf.draw(random));
+        if (load.reads == Distribution::latest) return present_.load() - 1 - zipf.draw(random);
+        return random.below(options_.records);
+      };
+      const double gap =
+          rate == 0 ? 0 : 1e9 * static_cast<double>(options_.threads) / static_cast<double>(rate);
+      const int64_t end = begin + static_cast<int64_t>(options_.seconds * 1e9);
+      if (options_.parts) system_->begin_parts();
+      for (uint64_t i = 0;; ++i) {
+        const int64_t due =
+            rate == 0
+                ? now_ns()
+                : begin + static_cast<int64_t>(gap * (static_cast<double>(i) +
+                                                      static_cast<double>(number) /
+                                                          static_cast<double>(options_.threads)));
+        if (i > 0 && (due >= end || now_ns() >= end)) break;
+        wait_until(due);
+        thread.done += call(load, random, read_key);
+        thread.latency.record(static_cast<uint64_t>(now_ns() - due));
+      }
+      if (options_.parts) {
+        for (const auto& [part, ns] : system_->end_parts()) thread.parts[part] += ns;
+      }
+    } catch (const std::exception& error) {
+      thread.failure = error.what();
+    }
+  }
+
+  static void wait_until(int64_t due) {
+    constexpr int64_t sleep_from = 100'000;
+    for (int64_t left = due - now_ns(); left > 0; left = due - now_ns()) {
+      if (left > sleep_from) {
+        std::this_thread::sleep_for(std::chrono::nanoseconds(left - sleep_from / 2));
+      } else {
+        std::this_thread::yield();
+      }
+    }
+  }
+
+  // Requests that the call was.
+  template <class ReadKey>
+  uint64_t call(const DbLoad& load, Random& random, ReadKey&& read_key) {
+    double chance = random.unit() * 100;
+    const auto is = [&](double share) { return (chance -= share) < 0; };
+    std::string value;
+    if (is(load.get)) {
+      const uint64_t number = read_key();
+      const bool there = system_->get(keys_.key(number), value);
+      demand(there ? keys_.is_value(number, value) : load.erase > 0, "a wrong reply to a get");
+      return 1;
+    }
+    if (is(load.put)) {
+      const uint64_t number = random.below(options_.records);
+      system_->put(keys_.key(number), keys_.value(number));
+      return 1;
+    }
+    if (is(load.update)) {
+      system_->add_one(keys_.key(first_counter + random.below(options_.records)));
+      return 1;
+    }
+    if (is(load.erase)) {
+      const uint64_t number = random.below(options_.records);
+      erased_[number].store(true, std::memory_order_relaxed);
+      system_->erase(keys_.key(number));
+      return 1;
+    }
+    if (is(load.range)) return range(load, random.below(options_.records));
+    if (is(load.insert)) {
+      const std::lock_guard lock(inserting_);
+      const uint64_t number = present_.load();
+      system_->put(keys_.key(number), keys_.value(number));
+      present_.store(number + 1);
+      return 1;
+    }
+    return transaction(random);
+  }
+
+  uint64_t range(const DbLoad& load, uint64_t first) {
+    DbSystem::Pairs pairs;
+    system_->range(keys_.key(first), range_length, pairs);
+    const uint64_t most = std::min<uint64_t>(range_length, present_.load() - first);
+    demand(load.erase > 0 || pairs.size() >= most, "a range that is too short");
+    for (size_t i = 0; i < pairs.size(); ++i) {
+      uint64_t number = 0;
+      for (size_t byte = 0; byte < 8; ++byte) {
+        number = number << 8 | static_cast<uint8_t>(pairs[i].first[byte]);
+      }
+      if (number >= first_counter) break;
+      demand(load.erase > 0 ? number >= first + i : number == first + i, "a wrong key of a range");
+      demand(keys_.is_value(number, pairs[i].second), "a wrong value of a range");
+    }
+    return 1;
+  }
+
+  uint64_t transaction(Random& random) {
+    std::vector<TransactionRow> rows(options_.group);
+    for (TransactionRow& row : rows) {
+      const uint64_t number = random.below(options_.records);
+      row.key = keys_.key(number);
+      if (random.below(2) == 0) row.value = keys_.value(number);
+    }
+    system_->transaction(rows);
+    return rows.size();
+  }
+
+  void check(const DbLoad& load) {
+    std::string value;
+    if (load.update > 0) {
+      uint64_t sum = 0;
+      for (uint64_t i = 0; i < options_.records; ++i) {
+        uint64_t count = 0;
+        demand(system_->get(keys_.key(first_counter + i), value), "a counter is gone");
+        std::memcpy(&count, value.data(), sizeof count);
+        sum += count;
+      }
+      demand(sum == updates_, "increments are lost");
+    }
+    if (load.erase == 100) {
+      for (uint64_t i = 0; i < options_.records; i += 7) {
+        if (erased_[i].load()) demand(!system_->get(keys_.key(i), value), "an erased key is there");
+      }
+    }
+  }
+
+  const std::unique_ptr<DbSystem> system_;
+  const DbBenchOptions& options_;
+  const Keys keys_;
+  std::vector<std::atomic<bool>> erased_;
+  std::atomic<uint64_t> present_;
+  std::atomic<uint64_t> streams_{0};
+  std::mutex inserting_;
+  uint64_t updates_ = 0;
+};
+
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> parts;
+  std::istringstream stream(text);
+  for (std::string part; std::getline(stream, part, ',');) parts.push_back(part);
+  return parts;
+}
+
+DbBenchOptions parse(int argc, char** argv) {
+  DbBenchOptions options;
+  const std::map<std::string, std::function<void(const std::string&)>> flags = {
+      {"--loads",
+       [&](const std::string& text) {
+         options.loads.clear();
+         for (const std::string& name : split(text)) {
+           const auto* found = std::find_if(std::begin(loads), std::end(loads),
+                                            [&](const DbLoad& load) { return load.name == name; });
+           demand(found != std::end(loads), "there is no load " + name);
+           options.loads.push_back(found);
+         }
+       }},
+      {"--rates",
+       [&](const std::string& text) {
+         options.rates.clear();
+         for (const std::string& rate : split(text)) options.rates.push_back(std::stoull(rate));
+       }},
+      {"--records", [&](const std::string& text) { options.records = std::stoull(text); }},
+      {"--key", [&](const std::string& text) { options.key_bytes = std::stoull(text); }},
+      {"--value", [&](const std::string& text) { options.value_bytes = std::stoull(text); }},
+      {"--seconds", [&](const std::string& text) { options.seconds = std::stod(text); }},
+      {"--threads", [&](const std::string& text) { options.threads = std::stoull(text); }},
+      {"--memory", [&](const std::string& text) { options.memory = std::stoull(text); }},
+      {"--group", [&](const std::string& text) { options.group = std::stoull(text); }},
+      {"--rounds", [&](const std::string& text) { options.rounds = std::stoull(text); }},
+      {"--parts", [&](const std::string& text) { options.parts = text == "1"; }},
+      {"--flush", [&](const std::string& text) { options.flush = text == "1"; }},
+  };
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const auto flag = flags.find(argv[i]);
+    demand(flag != flags.end(), std::string("no flag ") + argv[i] + "; see bench/db_bench.cc");
+    flag->second(argv[i + 1]);
+  }
+  demand(argc % 2 == 1, "a flag without a value");
+  demand(options.key_bytes >= 8 && options.value_bytes >= 1 && options.records > 0 &&
+             options.threads > 0 && options.group > 0,
+         "keys have at least 8 bytes, values 1, and counts are above 0");
+  return options;
+}
+
+int run(int argc, char** argv) {
+  const DbBenchOptions options = parse(argc, argv);
+  print_environment("db_bench");
+  std::printf("%llu records of %llu + %llu bytes, %llu MB each, %llu threads, RocksDB %d.%d\n",
+              static_cast<unsigned long long>(options.records),
+              static_cast<unsigned long long>(options.key_bytes),
+              static_cast<unsigned long long>(options.value_bytes),
+              static_cast<unsigned long long>(options.memory),
+              static_cast<unsigned long long>(options.threads), ROCKSDB_MAJOR, ROCKSDB_MINOR);
+  std::string folder = std::filesystem::temp_directory_path() / "isotherm-db-bench-XXXXXX";
+  demand(mkdtemp(folder.data()) != nullptr, "no folder for the files");
+  const auto remove = [](const std::string* path) { std::filesystem::remove_all(*path); };
+  const std::unique_ptr<const std::string, decltype(remove)> removed(&folder, remove);
+  const bool transactions = std::any_of(options.loads.begin(), options.loads.end(),
+                                        [](const DbLoad* load) { return load->transaction > 0; });
+  const uint64_t memory = options.memory * 1'000'000;
+  Measured systems[] = {
+      {std::make_unique<IsothermSystem>(folder + "/isotherm", memory), options},
+      {std::make_unique<RocksdbSystem>(folder + "/rocksdb", memory, transactions), options}};
+  for (const DbLoad* load : options.loads) {
+    for (const uint64_t rate : options.rates) {
+      for (uint64_t round = 0; round < options.rounds; ++round) {
+        systems[round % 2].run(*load, rate);
+        systems[1 - round % 2].run(*load, rate);
+      }
+    }
+  }
+  return EXIT_SUCCESS;
+}
+
+}  // namespace
+}  // namespace isotherm::bench
+
+int main(int argc, char** argv) {
+  try {
+    return isotherm::bench::run(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "db_bench: %s\n", error.what());
+    return EXIT_FAILURE;
+  }
+}

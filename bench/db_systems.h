@@ -1,0 +1,194 @@
+// Db and RocksDB behind one face, for bench/db_bench.cc: the same calls, the same memory.
+//
+// RocksDB has memtables and a block cache in the shares of H-Rocks (512 MB of 7 GB each memtable,
+// five that wait, the rest cache), a log, and no sync of it, as the Db has none. What a call says
+// is wrong ends the program: it throws.
+//
+// Threads. All calls by any thread; begin_parts and end_parts by each that is to be timed.
+#pragma once
+
+#include <rocksdb/cache.h>
+#include <rocksdb/db.h>
+#include <rocksdb/merge_operator.h>
+#include <rocksdb/options.h>
+#include <rocksdb/perf_context.h>
+#include <rocksdb/perf_level.h>
+#include <rocksdb/table.h>
+#include <rocksdb/utilities/optimistic_transaction_db.h>
+#include <rocksdb/utilities/transaction.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "isotherm/db.h"
+#include "isotherm/db_transaction.h"
+
+namespace isotherm::bench {
+
+struct TransactionRow {
+  std::string key;
+  std::string value;  // empty: a get
+};
+
+class DbSystem {
+ public:
+  using Pairs = std::vector<std::pair<std::string, std::string>>;
+  using Parts = std::vector<std::pair<std::string, uint64_t>>;  // nanoseconds
+  virtual ~DbSystem() = default;
+  virtual const char* name() const = 0;
+  virtual bool get(std::string_view key, std::string& value) = 0;  // whether it is there
+  virtual void put(std::string_view key, std::string_view value) = 0;
+  virtual void add_one(std::string_view key) = 0;  // to a counter of 8 bytes
+  virtual void erase(std::string_view key) = 0;
+  virtual void range(std::string_view first, size_t most, Pairs& pairs) = 0;
+  virtual void transaction(const std::vector<TransactionRow>& rows) = 0;
+  virtual void flush() = 0;
+  // Where the time of this thread's calls goes, where the system can tell.
+  virtual void begin_parts() {}
+  virtual Parts end_parts() { return {}; }
+};
+
+class IsothermSystem final : public DbSystem {
+ public:
+  IsothermSystem(const std::string& folder, uint64_t memory) {
+    DbOptions options;
+    options.memory = memory;
+    options.sync = DbSync::no;
+    check(Db::open(options, folder, db_));
+  }
+  const char* name() const override { return "isotherm"; }
+  bool get(std::string_view key, std::string& value) override {
+    const DbStatus status = db_->get(key, value);
+    if (status.is_not_found()) return false;
+    check(status);
+    return true;
+  }
+  void put(std::string_view key, std::string_view value) override { check(db_->put(key, value)); }
+  void add_one(std::string_view key) override {
+    check(db_->merge(key, merge_by::add_u64, {one.data(), one.size()}));
+  }
+  void erase(std::string_view key) override { check(db_->erase(key)); }
+  void range(std::string_view first, size_t most, Pairs& pairs) override {
+    check(db_->range(first, {}, most, pairs));
+  }
+  void transaction(const std::vector<TransactionRow>& rows) override {
+    std::unique_ptr<DbTransaction> transaction;
+    check(db_->begin({}, transaction));
+    std::string value;
+    for (const TransactionRow& row : rows) {
+      check(row.value.empty() ? transaction->get(row.key, value)
+                              : transaction->put(row.key, row.value));
+    }
+    check(transaction->commit());
+  }
+  void flush() override { check(db_->flush()); }
+
+ private:
+  static constexpr std::array<char, 8> one = {1};
+  static void check(const DbStatus& status) {
+    if (!status.ok()) throw std::runtime_error("isotherm: " + status.text());
+  }
+  std::unique_ptr<Db> db_;
+};
+
+class RocksdbSystem final : public DbSystem {
+ public:
+  RocksdbSystem(const std::string& folder, uint64_t memory, bool transactions) {
+    rocksdb::Options options;
+    options.create_if_missing = true;
+    options.write_buffer_size = std::max<uint64_t>(memory / 14, 64 << 10);
+    options.max_write_buffer_number = 6;
+    options.merge_operator = std::make_shared<Sum>();
+    rocksdb::BlockBasedTableOptions table;
+    table.block_cache = rocksdb::NewLRUCache(memory * 8 / 14);
+    options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
+    rocksdb::DB* db = nullptr;
+    if (transactions) {
+      check(rocksdb::OptimisticTransactionDB::Open(options, folder, &transactions_));
+      db = transactions_;
+    } else {
+      check(rocksdb::DB::Open(options, folder, &db));
+    }
+    db_.reset(db);
+  }
+  const char* name() const override { return "rocksdb"; }
+  bool get(std::string_view key, std::string& value) override {
+    const rocksdb::Status status = db_->Get({}, slice(key), &value);
+    if (status.IsNotFound()) return false;
+    check(status);
+    return true;
+  }
+  void put(std::string_view key, std::string_view value) override {
+    check(db_->Put({}, slice(key), slice(value)));
+  }
+  void add_one(std::string_view key) override {
+    check(db_->Merge({}, slice(key), rocksdb::Slice("\1\0\0\0\0\0\0\0", 8)));
+  }
+  void erase(std::string_view key) override { check(db_->Delete({}, slice(key))); }
+  void range(std::string_view first, size_t most, Pairs& pairs) override {
+    const std::unique_ptr<rocksdb::Iterator> at(db_->NewIterator({}));
+    pairs.clear();
+    for (at->Seek(slice(first)); at->Valid() && pairs.size() < most; at->Next()) {
+      pairs.emplace_back(at->key().ToString(), at->value().ToString());
+    }
+    check(at->status());
+  }
+  void transaction(const std::vector<TransactionRow>& rows) override {
+    const std::unique_ptr<rocksdb::Transaction> transaction(transactions_->BeginTransaction({}));
+    std::string value;
+    for (const TransactionRow& row : rows) {
+      check(row.value.empty() ? transaction->Get({}, row.key, &value)
+                              : transaction->Put(row.key, row.value));
+    }
+    check(transaction->Commit());
+  }
+  void flush() override { check(db_->Flush({})); }
+
+  void begin_parts() override {
+    rocksdb::SetPerfLevel(rocksdb::kEnableTimeExceptForMutex);
+    rocksdb::get_perf_context()->Reset();
+  }
+  Parts end_parts() override {
+    const rocksdb::PerfContext& spent = *rocksdb::get_perf_context();
+    rocksdb::SetPerfLevel(rocksdb::kDisable);
+    return {{"memtable", spent.write_memtable_time + spent.get_from_memtable_time},
+            {"log", spent.write_wal_time},
+            {"flush and compaction",
+             spent.write_delay_time + spent.write_scheduling_flushes_compactions_time},
+            {"files", spent.get_from_output_files_time},
+            {"of them blocks that were read", spent.block_read_time}};
+  }
+
+ private:
+  class Sum final : public rocksdb::AssociativeMergeOperator {
+   public:
+    const char* Name() const override { return "sum"; }
+    bool Merge(const rocksdb::Slice& /*key*/, const rocksdb::Slice* is, const rocksdb::Slice& more,
+               std::string* sum, rocksdb::Logger* /*log*/) const override {
+      uint64_t a = 0;
+      uint64_t b = 0;
+      if (is != nullptr) std::memcpy(&a, is->data(), sizeof a);
+      std::memcpy(&b, more.data(), sizeof b);
+      a += b;
+      sum->assign(reinterpret_cast<const char*>(&a), sizeof a);
+      return true;
+    }
+  };
+  static rocksdb::Slice slice(std::string_view text) { return {text.data(), text.size()}; }
+  static void check(const rocksdb::Status& status) {
+    if (!status.ok()) throw std::runtime_error("rocksdb: " + status.ToString());
+  }
+
+  rocksdb::OptimisticTransactionDB* transactions_ = nullptr;  // db_, or none
+  std::unique_ptr<rocksdb::DB> db_;
+};
+
+}  // namespace isotherm::bench
