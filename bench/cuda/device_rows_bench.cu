@@ -4,7 +4,9 @@
 // are replayed on a model of the stamps, so every row that was read is checked, and what puts and
 // erases left is read back.
 //
-//   device_rows_bench [--rows N] [--row-bytes N]
+// With several GPUs keys and rows of the calls lie on the first.
+//
+//   device_rows_bench [--rows N] [--row-bytes N] [--gpus N]
 #include <string>
 
 #include "cuda/bench_flags.h"
@@ -21,10 +23,11 @@ constexpr int rounds = 9;
 
 class RowsBench {
  public:
-  RowsBench(uint64_t rows, uint32_t row_bytes)
+  RowsBench(uint64_t rows, uint32_t row_bytes, int gpus)
       : rows_(rows),
         row_bytes_(row_bytes),
-        table_(options(row_bytes)),
+        gpus_(gpus),
+        table_(options(row_bytes, gpus)),
         keys_(device_array<uint64_t>(batch)),
         stamps_{device_array<uint64_t>(batch), device_array<uint64_t>(batch)},
         stamps_out_(device_array<uint64_t>(batch)),
@@ -41,9 +44,10 @@ class RowsBench {
           check(cudaMemcpyAsync(out_, in_[0], batch * row_bytes_, cudaMemcpyDeviceToDevice));
         });
     std::printf(
-        "device_rows_bench: %llu rows of %u bytes, 2^20 a call, median of %d; a plain copy "
+        "device_rows_bench: %llu rows of %u bytes on %d GPUs, 2^20 a call, median of %d; a plain "
+        "copy "
         "reads and writes %.2f TB/s\n",
-        static_cast<unsigned long long>(rows_), row_bytes_, rounds, copy / 1e12);
+        static_cast<unsigned long long>(rows_), row_bytes_, gpus_, rounds, copy / 1e12);
     replay_.fill(keys_, stamps_[0], batch, [&](const DeviceRequests& puts) {
       write_rows<<<blocks, 256>>>(keys_, stamps_[0], in_[0], puts.rows, words());
       table_.put(keys_, in_[0], nullptr, puts.rows, nullptr);
@@ -72,8 +76,9 @@ class RowsBench {
   }
 
  private:
-  static DeviceRowTableOptions options(uint32_t row_bytes) {
+  static DeviceRowTableOptions options(uint32_t row_bytes, int gpus) {
     DeviceRowTableOptions options;
+    for (int gpu = 1; gpu < gpus; ++gpu) options.devices.push_back(gpu);
     options.row_bytes = row_bytes;
     return options;
   }
@@ -121,6 +126,7 @@ class RowsBench {
 
   const uint64_t rows_;
   const uint32_t row_bytes_;
+  const int gpus_;
   DeviceRowTable table_;
   uint64_t* keys_;
   uint64_t* stamps_[2];
@@ -142,9 +148,10 @@ int main(int argc, char** argv) {
   using namespace device_rows_bench;
   uint64_t rows = uint64_t{20} << 20;
   uint32_t row_bytes = 512;
+  uint64_t gpus = 1;
   if (!begin_bench("device_rows_bench", argc, argv,
-                   {flag("--rows", rows), flag("--row-bytes", row_bytes)})) {
+                   {flag("--rows", rows), flag("--row-bytes", row_bytes), flag("--gpus", gpus)})) {
     return EXIT_SUCCESS;
   }
-  return RowsBench(rows, row_bytes).run();
+  return RowsBench(rows, row_bytes, static_cast<int>(gpus)).run();
 }

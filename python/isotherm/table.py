@@ -294,8 +294,8 @@ def _make(key, value, device, expected, memory, host_memory, evict):
     if gpus:
         from ._gpu_table import GpuTable as kind_of_table
 
-        if row_bytes > 8 and (len(gpus) > 1 or host_memory):
-            raise ValueError("rows of more than 8 bytes lie on one GPU, without host_memory")
+        if row_bytes > 8 and host_memory:
+            raise ValueError("rows of more than 8 bytes lie on GPUs alone, without host_memory")
         if row_bytes > _MOST_GPU_ROW_BYTES:
             raise ValueError(f"value: rows on a GPU have at most {_MOST_GPU_ROW_BYTES} bytes, and "
                              f"{value!r} has {row_bytes}")

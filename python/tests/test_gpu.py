@@ -1,4 +1,4 @@
-"""Tables on GPUs: arrays that lie there, streams, several GPUs, what is refused, byte strings.
+"""Tables on a GPU: arrays that lie there, streams, what is refused, byte strings.
 
 What the verbs do is in test_table.py, which runs on GPUs, too.
 """
@@ -9,14 +9,13 @@ import threading
 
 import numpy as np
 import pytest
-from conftest import HAS_GPU, IS_FAKE, OnlyDlpack, OnlyInterface, needs_gpu
+from conftest import IS_FAKE, OnlyDlpack, OnlyInterface, needs_gpu
 
 import isotherm
 from isotherm import DeviceArray, Table, TableFullError, _core, _devices
 
 pytestmark = needs_gpu
 MANY = 300 if IS_FAKE else 100_000
-two_gpus = pytest.mark.skipif(HAS_GPU and isotherm.gpu_count() < 2, reason="there is one GPU")
 
 
 class Interface:
@@ -269,30 +268,6 @@ def test_a_full_table_raises_or_says_which():
                 table._put_new(keys)
 
 
-@two_gpus
-def test_several_gpus_hold_one_table():
-    table = Table(device=["cuda:0", "cuda:1"])
-    keys = np.arange(MANY, dtype="u8")
-    table.put(keys, keys * np.uint64(3))
-    for gpu in ("cuda:0", "cuda:1"):
-        there = DeviceArray(keys, gpu)
-        values, found = table.get(there)
-        assert values.device == gpu and found.numpy().all()
-        assert np.array_equal(values.numpy(), keys * np.uint64(3))
-    assert table.add(there, there, on_full="mask").numpy().all()
-    assert table[5] == 20 and len(table) == MANY
-    assert "on ['cuda:0', 'cuda:1']" in repr(table)
-    seen = np.concatenate([part for part, _ in table.items(chunk=20)])
-    assert np.array_equal(np.unique(seen), keys)
-    with pytest.raises(ValueError, match="values: the array lies on cuda:1, and the keys on cuda:0"):
-        table.put(DeviceArray(keys), DeviceArray(keys, "cuda:1"))
-    for kind in (lambda array: array, OnlyDlpack, OnlyInterface):
-        with pytest.raises(ValueError, match="keys: the array lies on cuda:1, and this table on cuda:0"):
-            Table(device="cuda:0").get(kind(DeviceArray(keys, "cuda:1")))
-    with pytest.raises(ValueError, match="lie on one GPU"):
-        Table(value="f32[4]", device=["cuda:0", "cuda:1"])
-
-
 @pytest.mark.parametrize("value", ["u64", "f32[4]", "u8[3]"])
 def test_files_go_from_device_to_device(tmp_path, value):
     keys = np.arange(MANY // 2, dtype="u8")
@@ -419,12 +394,6 @@ def test_byte_strings():
     assert names.get([2**64 - 1, 8])[0] == [b"last", None]
     with pytest.raises(ValueError):
         Table("bytes", "bytes", device="cuda:0", evict="volatile-ttl")
-
-
-@two_gpus
-def test_byte_strings_lie_on_one_gpu():
-    with pytest.raises(ValueError):
-        Table("bytes", "bytes", device=["cuda:0", "cuda:1"])
 
 
 @pytest.mark.parametrize("value", ["i64[2]", "bytes"])

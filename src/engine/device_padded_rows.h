@@ -1,10 +1,10 @@
-// DevicePaddedRows: rows of 9 to 4096 bytes on one GPU, over a DeviceRowStore; a GpuTable
+// DevicePaddedRows: rows of 9 to 4096 bytes on one GPU or more, over a SplitRowStore; a GpuTable
 // (engine/gpu_part.h).
 //
-// Rows of the host are copied through pinned memory, some thousand at a time, and each is padded
-// there with zeros to a multiple of 16 bytes; replies come back the same way. That memory grows to
-// what the longest call needs: at most 32 MiB of the device, beside its cap, and 16 MiB of the
-// host.
+// Rows of the host go by way of the first GPU: they are copied through pinned memory, some thousand
+// at a time, and each is padded there with zeros to a multiple of 16 bytes; replies come back the
+// same way. That memory grows to what the longest call needs: at most 32 MiB of the device, beside
+// its cap, and 16 MiB of the host.
 //
 // Threads. Any; all calls but gets on device pointers take turns. Limits. add of missing keys first
 // inserts rows of zeros, so it takes the time of three calls.
@@ -22,7 +22,7 @@
 #include "gpu/platform/device_memory.h"
 #include "gpu/platform/device_stream.h"
 #include "gpu/platform/pinned_block.h"
-#include "gpu/rows/device_row_store.h"
+#include "gpu/rows/split_row_store.h"
 
 namespace isotherm {
 
@@ -38,20 +38,18 @@ class DevicePaddedRows final : public GpuTable {
       : row_bytes_(options.row_bytes),
         stride_((options.row_bytes + 15) / 16 * 16),
         sums_(options.float_sums),
-        device_(Gpu::device(options.gpus.at(0))) {
-    if (options.gpus.size() != 1) {
-      throw std::invalid_argument("rows of more than 8 bytes lie on one GPU");
-    }
+        devices_(devices_of(options.gpus)),
+        device_(*devices_.at(0)) {
     if (row_bytes_ > most_row_bytes) {
       throw std::invalid_argument("rows on a GPU have at most 4096 bytes");
     }
     const Keep keep;
-    require_device(device_.enter(), "choose the GPU");
     DeviceRowOptions rows;
     rows.row_bytes = static_cast<uint32_t>(stride_);
     rows.index = fixed_options<Gpu>(options);
     rows.slab_bytes = std::min(rows.slab_bytes, Gpu::most_slab_bytes);
-    store_.emplace(device_, rows);
+    store_.emplace(devices_, rows);
+    require_device(device_.enter(), "choose the GPU");
     stream_.emplace(device_);
     if (options.expected_entries != 0) store_->reserve(options.expected_entries);
   }
@@ -65,13 +63,13 @@ class DevicePaddedRows final : public GpuTable {
 
   DeviceTableStats stats() override {
     const Keep keep;
-    return entered().stats();
+    return store_->stats();
   }
 
   RowHandle::Result run_host(const RowRequests& requests) override {
     const Keep keep;
     const std::lock_guard lock(mutex_);
-    entered();
+    require_device(device_.enter(), "choose the GPU");
     const bool adds = requests.op == DeviceOp::add;
     if (requests.op == DeviceOp::compare_and_swap || (adds && !sums_)) {
       return HostUpdate(requests, row_bytes_).run([&](const RowRequests& its) { in_chunks(its); });
@@ -81,7 +79,7 @@ class DevicePaddedRows final : public GpuTable {
 
   uint64_t run(const GpuCall& call) override {
     const Keep keep;
-    const DeviceCall<Gpu> its(device_, call);
+    const DeviceCall<Gpu> its(*devices_.at(call.place), call);
     if (its.rows == 0) return 0;
     if (its.requests.op == DeviceOp::get) {
       get(its);
@@ -92,11 +90,12 @@ class DevicePaddedRows final : public GpuTable {
     std::optional<Memory> own;
     uint8_t* found = its.requests.found;
     if (found == nullptr) {
-      own.emplace(device_, its.stream, its.rows);
+      own.emplace(its.device, its.stream, its.rows);
       found = own->template as<uint8_t>();
     }
     write(its, found);
     const bool is_short = call.count_refused && store_->shortages() != before;
+    require_device(its.device.enter(), "choose the GPU");
     const uint64_t refused = is_short ? its.count(found, reply_retry) : 0;
     if (its.requests.found != nullptr) its.make_mask(found, nullptr);
     return refused;
@@ -112,7 +111,7 @@ class DevicePaddedRows final : public GpuTable {
                 const std::function<void(uint64_t key, const void* row)>& visit) override {
     const Keep keep;
     std::vector<uint64_t> keys;
-    const uint64_t next = entered().scan(cursor, count, [&](uint64_t key) { keys.push_back(key); });
+    const uint64_t next = store_->scan(cursor, count, [&](uint64_t key) { keys.push_back(key); });
     std::vector<char> rows(keys.size() * row_bytes_);
     std::vector<uint8_t> found(keys.size());
     RowRequests gets;
@@ -153,49 +152,45 @@ class DevicePaddedRows final : public GpuTable {
     return reinterpret_cast<uint8_t*>(host_keys() + stage_->rows * sizeof(uint64_t));
   }
 
-  DeviceRowStore<Device>& entered() {
-    require_device(device_.enter(), "choose the GPU");
-    return *store_;
+  static std::vector<Device*> devices_of(const std::vector<int>& gpus) {
+    std::vector<Device*> devices;
+    for (const int gpu : gpus) devices.push_back(&Gpu::device(gpu));
+    return devices;
   }
 
   void get(const DeviceCall<Gpu>& its) {
     const RowRequests& requests = its.requests;
-    if (requests.rows_out == nullptr) {
-      store_->contains(requests.keys.data(), requests.found, its.rows, its.stream);
-    } else {
-      store_->get(requests.keys.data(), static_cast<Pair*>(requests.rows_out), requests.found,
-                  its.rows, its.stream);
-    }
+    store_->run({RowVerb::get, its.rows, requests.keys.data(), requests.rows_out, requests.found},
+                its.call.place, its.stream);
   }
 
   void write(const DeviceCall<Gpu>& its, uint8_t* found) {
     const RowRequests& requests = its.requests;
-    const uint64_t* keys = requests.keys.data();
     const uint64_t bytes = its.rows * stride_;
-    if (requests.op == DeviceOp::put) {
-      return store_->put(keys, static_cast<const Pair*>(requests.rows), found, its.rows,
-                         its.stream);
-    }
-    if (requests.op == DeviceOp::erase) return store_->erase(keys, its.rows, its.stream, found);
+    const auto run = [&](RowVerb verb, const void* rows, uint8_t* replies) {
+      store_->run({verb, its.rows, requests.keys.data(), const_cast<void*>(rows), replies},
+                  its.call.place, its.stream);
+    };
+    if (requests.op == DeviceOp::put) return run(RowVerb::put, requests.rows, found);
+    if (requests.op == DeviceOp::erase) return run(RowVerb::erase, nullptr, found);
     std::optional<Memory> own;
     void* rows = requests.rows_out;
     if (rows == nullptr) {
-      own.emplace(device_, its.stream, bytes);
+      own.emplace(its.device, its.stream, bytes);
       rows = own->template as<void>();
     }
     if (requests.op == DeviceOp::put_if_absent) {
       if (rows != requests.rows) {
-        require_device(device_.copy(its.stream, rows, requests.rows, bytes), "copy rows");
+        require_device(its.device.copy(its.stream, rows, requests.rows, bytes), "copy rows");
       }
-      return store_->get_or_insert(keys, static_cast<Pair*>(rows), found, its.rows, its.stream);
+      return run(RowVerb::get_or_insert, rows, found);
     }
     if (requests.op != DeviceOp::add || !sums_) {
       throw std::invalid_argument("no operation of rows in device memory");
     }
-    require_device(device_.clear(its.stream, rows, bytes), "clear rows");
-    store_->get_or_insert(keys, static_cast<Pair*>(rows), found, its.rows, its.stream);
-    store_->accumulate(keys, static_cast<const float*>(requests.rows), nullptr, its.rows,
-                       its.stream);
+    require_device(its.device.clear(its.stream, rows, bytes), "clear rows");
+    run(RowVerb::get_or_insert, rows, found);
+    run(RowVerb::accumulate, requests.rows, nullptr);
   }
 
   RowHandle::Result in_chunks(const RowRequests& requests) {
@@ -239,32 +234,30 @@ class DevicePaddedRows final : public GpuTable {
 
   // Whether the first column of rows has those of the keys then.
   bool run_chunk(const RowRequests& requests, uint64_t first, uint64_t rows) {
-    auto* const own = reinterpret_cast<Pair*>(on_device(0));
+    char* const own = on_device(0);
+    const auto run = [&](RowVerb verb, void* given, uint8_t* found) {
+      store_->run({verb, rows, device_keys(), given, found}, stream());
+    };
     switch (requests.op) {
       case DeviceOp::get:
-        if (requests.rows_out == nullptr) {
-          store_->contains(device_keys(), device_found(), rows, stream());
-        } else {
-          store_->get(device_keys(), own, device_found(), rows, stream());
-        }
+        run(RowVerb::get, requests.rows_out != nullptr ? own : nullptr, device_found());
         return true;
       case DeviceOp::put:
         rows_in(0, requests.rows, first, rows);
-        store_->put(device_keys(), own, device_found(), rows, stream());
+        run(RowVerb::put, own, device_found());
         return false;
       case DeviceOp::erase:
-        store_->erase(device_keys(), rows, stream(), device_found());
+        run(RowVerb::erase, nullptr, device_found());
         return false;
       case DeviceOp::put_if_absent:
         rows_in(0, requests.rows, first, rows);
-        store_->get_or_insert(device_keys(), own, device_found(), rows, stream());
+        run(RowVerb::get_or_insert, own, device_found());
         return true;
       default:
         require_device(device_.clear(stream(), own, rows * stride_), "clear rows");
-        store_->get_or_insert(device_keys(), own, device_found(), rows, stream());
+        run(RowVerb::get_or_insert, own, device_found());
         rows_in(1, requests.rows, first, rows);
-        store_->accumulate(device_keys(), reinterpret_cast<const float*>(on_device(1)), nullptr,
-                           rows, stream());
+        run(RowVerb::accumulate, on_device(1), nullptr);
         return false;
     }
   }
@@ -289,9 +282,10 @@ class DevicePaddedRows final : public GpuTable {
   const uint64_t row_bytes_;
   const uint64_t stride_;
   const bool sums_;
-  Device& device_;
+  const std::vector<Device*> devices_;
+  Device& device_;    // the first
   std::mutex mutex_;  // of all but gets on device pointers
-  std::optional<DeviceRowStore<Device>> store_;
+  std::optional<SplitRowStore<Device>> store_;
   std::optional<DeviceStream<Device>> stream_;  // of calls from the host
   std::optional<Stage> stage_;
 };

@@ -22,7 +22,7 @@ struct DeviceQueue::State {
 
 DeviceQueue::DeviceQueue(DeviceTable& table, const DeviceQueueOptions& options)
     : state_(
-          std::make_unique<State>(table.state_->devices.front(), *table.state_->table, options)) {}
+          std::make_unique<State>(table.state_->first_device(), table.state_->store(), options)) {}
 DeviceQueue::~DeviceQueue() = default;
 
 QueueStatus DeviceQueue::submit(const DeviceRequests& requests, DeviceCompletion& completion) {

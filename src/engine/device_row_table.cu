@@ -2,7 +2,7 @@
 
 #include "gpu/platform/cuda_device.cuh"
 #include "gpu/platform/cuda_setup.cuh"
-#include "gpu/rows/device_row_store.h"
+#include "gpu/rows/split_row_store.h"
 #include "isotherm/device_row_table.h"
 
 namespace isotherm {
@@ -21,9 +21,14 @@ DeviceRowOptions checked(const DeviceRowTableOptions& options) {
 
 }  // namespace
 
-struct DeviceRowTable::State : StoreOnGpu<DeviceRowStore<CudaDevice>> {
+struct DeviceRowTable::State : StoreOnGpus<SplitRowStore<CudaDevice>> {
   explicit State(const DeviceRowTableOptions& options)
-      : StoreOnGpu(options.device, checked(options), options.expected_entries) {}
+      : StoreOnGpus(options.devices.empty() ? all_gpus() : options.devices, checked(options),
+                    options.expected_entries) {}
+
+  void run(const RowCall& call, Stream stream, uint32_t place) {
+    use([&](auto& its) { its.run(call, place, stream); });
+  }
 };
 
 DeviceRowTable::DeviceRowTable(const DeviceRowTableOptions& options)
@@ -31,28 +36,27 @@ DeviceRowTable::DeviceRowTable(const DeviceRowTableOptions& options)
 DeviceRowTable::~DeviceRowTable() = default;
 
 void DeviceRowTable::get(const uint64_t* keys, void* rows, uint8_t* found, uint64_t n,
-                         Stream stream) {
-  state_->use([&](auto& its) { its.get(keys, static_cast<Pair*>(rows), found, n, stream); });
+                         Stream stream, uint32_t place) {
+  state_->run({RowVerb::get, n, keys, rows, found}, stream, place);
 }
 
 void DeviceRowTable::put(const uint64_t* keys, const void* rows, uint8_t* stored, uint64_t n,
-                         Stream stream) {
-  state_->use([&](auto& its) { its.put(keys, static_cast<const Pair*>(rows), stored, n, stream); });
+                         Stream stream, uint32_t place) {
+  state_->run({RowVerb::put, n, keys, const_cast<void*>(rows), stored}, stream, place);
 }
 
-void DeviceRowTable::erase(const uint64_t* keys, uint64_t n, Stream stream) {
-  state_->use([&](auto& its) { its.erase(keys, n, stream); });
+void DeviceRowTable::erase(const uint64_t* keys, uint64_t n, Stream stream, uint32_t place) {
+  state_->run({RowVerb::erase, n, keys, nullptr, nullptr}, stream, place);
 }
 
 void DeviceRowTable::get_or_insert(const uint64_t* keys, void* rows, uint8_t* found, uint64_t n,
-                                   Stream stream) {
-  state_->use(
-      [&](auto& its) { its.get_or_insert(keys, static_cast<Pair*>(rows), found, n, stream); });
+                                   Stream stream, uint32_t place) {
+  state_->run({RowVerb::get_or_insert, n, keys, rows, found}, stream, place);
 }
 
 void DeviceRowTable::accumulate(const uint64_t* keys, const float* deltas, uint8_t* found,
-                                uint64_t n, Stream stream) {
-  state_->use([&](auto& its) { its.accumulate(keys, deltas, found, n, stream); });
+                                uint64_t n, Stream stream, uint32_t place) {
+  state_->run({RowVerb::accumulate, n, keys, const_cast<float*>(deltas), found}, stream, place);
 }
 
 DeviceTableStats DeviceRowTable::stats() {

@@ -50,8 +50,8 @@ void DeviceTable::erase(std::span<const uint64_t> keys) {
 
 void DeviceTable::run_host(const DeviceRequests& requests) { state_->run_host(requests); }
 
-size_t DeviceTable::gpus() const { return state_->devices.size(); }
-bool DeviceTable::peer_access() const { return state_->table->direct(); }
+size_t DeviceTable::gpus() const { return state_->gpus(); }
+bool DeviceTable::peer_access() const { return state_->store().direct(); }
 
 void DeviceTable::run(std::span<const DeviceRequests> slices, std::span<const Stream> streams) {
   state_->use([&](auto& its) { its.run(slices, streams); });

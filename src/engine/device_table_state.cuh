@@ -5,10 +5,7 @@
 #pragma once
 
 #include <algorithm>
-#include <deque>
-#include <optional>
 #include <thread>
-#include <vector>
 
 #include "gpu/platform/cuda_device.cuh"
 #include "gpu/platform/cuda_setup.cuh"
@@ -17,35 +14,12 @@
 
 namespace isotherm {
 
-struct DeviceTable::State {
+struct DeviceTable::State : StoreOnGpus<SplitTable<CudaDevice>> {
   using Table = SplitTable<CudaDevice>;
 
-  explicit State(const DeviceTableOptions& options) {
-    const KeepGpu keep;
-    std::vector<CudaDevice*> pointers;
-    for (const int gpu : options.devices.empty() ? all_gpus() : options.devices) {
-      pointers.push_back(&devices.emplace_back(usable_device(gpu)));
-    }
-    table.emplace(pointers, split(options));
-    if (options.expected_entries == 0) return;
-    try {
-      table->reserve(options.expected_entries);
-    } catch (...) {
-      table.reset();  // while the GPU is kept
-      throw;
-    }
-  }
-  ~State() {
-    const KeepGpu keep;
-    table.reset();
-  }
-
-  static std::vector<int> all_gpus() {
-    std::vector<int> gpus;
-    for (int gpu = 0; gpu < gpu_count(); ++gpu) gpus.push_back(gpu);
-    // Without any the first one says why.
-    return gpus.empty() ? std::vector<int>{0} : gpus;
-  }
+  explicit State(const DeviceTableOptions& options)
+      : StoreOnGpus(options.devices.empty() ? all_gpus() : options.devices, split(options),
+                    options.expected_entries) {}
 
   static SplitOptions split(const DeviceTableOptions& options) {
     SplitOptions split;
@@ -60,20 +34,12 @@ struct DeviceTable::State {
     return split;
   }
 
-  template <class Work>
-  void use(Work&& work) {
-    const KeepGpu keep;
-    work(*table);
-  }
   void run(const DeviceRequests& requests, Stream stream) {
     use([&](Table& its) { its.run(requests, stream); });
   }
   void run_host(const DeviceRequests& requests) {
     use([&](Table& its) { its.run_host(requests); });
   }
-
-  std::deque<CudaDevice> devices;
-  std::optional<Table> table;
 };
 
 }  // namespace isotherm

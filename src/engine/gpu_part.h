@@ -3,7 +3,7 @@
 // it finds the driver; engine/device_part.h fills the interface in for any device.
 //
 // A GpuTable has values of one size, `row_bytes`. Values of up to 8 bytes lie in the words of a
-// SplitTable; longer ones lie in a DeviceRowStore, padded to a multiple of 16 bytes. Columns are
+// SplitTable; longer ones lie in a SplitRowStore, padded to a multiple of 16 bytes. Columns are
 // those of RowRequests.
 //
 // Host pointers. A call returns when its replies are there. `found` is the state before, as
@@ -35,7 +35,7 @@ namespace isotherm {
 using GpuStream = uintptr_t;
 
 struct GpuTableOptions {
-  std::vector<int> gpus;  // by CUDA's numbers; rows of more than 8 bytes take one
+  std::vector<int> gpus;  // by CUDA's numbers
   uint64_t row_bytes = 8;
   bool word_sums = false;    // add is that of 64-bit integers
   bool float_sums = false;   // add is that of rows of floats

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cuda/gpu_checks.h"
+#include "device_checks/device_row_checks.h"
 #include "device_checks/split_table_checks.h"
 #include "isotherm/device_item_table.h"
 #include "isotherm/device_row_table.h"
@@ -102,7 +103,11 @@ template <class Table, class Options>
 uint64_t check_gpu_is_kept(const std::vector<int>& gpus, Options options) {
   const int last = gpus.back();
   require_device(cudaSetDevice(last) == cudaSuccess, "choose a GPU");
-  options.device = gpus.front();
+  if constexpr (requires { options.devices; }) {
+    options.devices = {gpus.front()};
+  } else {
+    options.device = gpus.front();
+  }
   int after_call = -1;
   int now = -1;
   {
@@ -124,6 +129,10 @@ void run_on(GpuChecks& checks, const std::vector<int>& gpus, const std::string& 
       checks.run((check.name + where + (with_host ? ", with host memory" : "")).c_str(),
                  [&](CudaDevice& /*device*/, uint64_t scale) { return check.run(setup, scale); });
     }
+  }
+  for (const auto& check : split_row_checks<CudaDevice>) {
+    checks.run((check.name + where).c_str(),
+               [&](CudaDevice& /*device*/, uint64_t scale) { return check.run(pointers, scale); });
   }
   checks.run(("DeviceTable" + where).c_str(), [&](CudaDevice& /*device*/, uint64_t scale) {
     return check_public_class(gpus, scale);

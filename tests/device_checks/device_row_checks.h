@@ -3,25 +3,44 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
-#include <type_traits>
+#include <memory>
+#include <random>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
 #include "device_checks/device_table_checks.h"
-#include "gpu/rows/device_row_store.h"
+#include "gpu/rows/split_row_store.h"
 
 namespace isotherm {
 
+template <class Device, class T>
+DeviceArray<Device, T> upload_to(Device& device, DeviceMemory<Device>& memory,
+                                 typename Device::Stream stream, const std::vector<T>& from) {
+  DeviceArray<Device, T> to(memory, from.size());
+  require_device(
+      device.to_device(stream, to.data(), from.data(), to.bytes()) && device.synchronize(stream),
+      "copy");
+  return to;
+}
+
+// On one device or more: each call comes from one of them, drawn at random.
 template <class Device>
 class ModelledRows {
  public:
+  using Devices = std::span<Device* const>;
+
+  ModelledRows(Devices devices, const DeviceRowOptions& options)
+      : units_(options.row_bytes / sizeof(Pair)), store_(devices, options) {
+    for (Device* device : devices) {
+      require_device(device->enter(), "choose the GPU");
+      homes_.push_back(std::make_unique<Home>(*device));
+    }
+  }
   ModelledRows(Device& device, const DeviceRowOptions& options)
-      : device_(device),
-        memory_(device, 0),
-        units_(options.row_bytes / sizeof(Pair)),
-        stream_(device),
-        store_(device, options) {}
+      : ModelledRows(Devices(std::array<Device*, 1>{&device}), options) {}
 
   uint64_t wrong() const { return wrong_; }
   uint64_t refused() const { return refused_; }
@@ -30,14 +49,14 @@ class ModelledRows {
 
   // Rows filled with the number of the put and the row's own.
   void put(const std::vector<uint64_t>& keys, bool ask) {
+    choose_home();
     ++puts_;
     std::vector<Pair> rows(keys.size() * units_);
     for (uint64_t i = 0; i < rows.size(); ++i) rows[i] = {puts_, i};
     DeviceArray<Device, uint64_t> to_keys = upload(keys);
     DeviceArray<Device, Pair> to_rows = upload(rows);
     DeviceArray<Device, uint8_t> stored = upload(std::vector<uint8_t>(keys.size(), 0));
-    store_.put(to_keys.data(), to_rows.data(), ask ? stored.data() : nullptr, keys.size(),
-               stream_.get());
+    run({RowVerb::put, keys.size(), to_keys.data(), to_rows.data(), ask ? stored.data() : nullptr});
     const std::vector<uint8_t> replies = download(stored);
     for (uint64_t i = 0; i < keys.size(); ++i) {
       if (ask && replies[i] == reply_retry) {
@@ -52,14 +71,14 @@ class ModelledRows {
 
   // Rows of absent keys stay, others are read. Every key of the batch may be refused.
   void get_or_insert(const std::vector<uint64_t>& keys) {
+    choose_home();
     ++puts_;
     std::vector<Pair> rows(keys.size() * units_);
     for (uint64_t i = 0; i < rows.size(); ++i) rows[i] = {puts_, i};
     DeviceArray<Device, uint64_t> to_keys = upload(keys);
     DeviceArray<Device, Pair> to_rows = upload(rows);
     DeviceArray<Device, uint8_t> to_found = upload(std::vector<uint8_t>(keys.size(), 9));
-    store_.get_or_insert(to_keys.data(), to_rows.data(), to_found.data(), keys.size(),
-                         stream_.get());
+    run({RowVerb::get_or_insert, keys.size(), to_keys.data(), to_rows.data(), to_found.data()});
     const std::vector<Pair> got = download(to_rows);
     const std::vector<uint8_t> found = download(to_found);
     for (uint64_t i = 0; i < keys.size(); ++i) {
@@ -78,18 +97,20 @@ class ModelledRows {
   }
 
   void erase(const std::vector<uint64_t>& keys) {
+    choose_home();
     DeviceArray<Device, uint64_t> to_keys = upload(keys);
-    store_.erase(to_keys.data(), keys.size(), stream_.get());
+    run({RowVerb::erase, keys.size(), to_keys.data(), nullptr, nullptr});
     download(to_keys);
     for (const uint64_t key : keys) model_.erase(key);
   }
 
   void get(const std::vector<uint64_t>& keys) {
+    choose_home();
     constexpr Pair untouched{0xabab, 0xcdcd};
     DeviceArray<Device, uint64_t> to_keys = upload(keys);
     DeviceArray<Device, Pair> to_rows = upload(std::vector<Pair>(keys.size() * units_, untouched));
     DeviceArray<Device, uint8_t> to_found = upload(std::vector<uint8_t>(keys.size(), 9));
-    store_.get(to_keys.data(), to_rows.data(), to_found.data(), keys.size(), stream_.get());
+    run({RowVerb::get, keys.size(), to_keys.data(), to_rows.data(), to_found.data()});
     const std::vector<Pair> rows = download(to_rows);
     const std::vector<uint8_t> found = download(to_found);
     for (uint64_t i = 0; i < keys.size(); ++i) {
@@ -105,6 +126,16 @@ class ModelledRows {
     }
   }
 
+  // The keys of a walk in steps of about so many.
+  std::vector<uint64_t> walk(uint64_t step) {
+    std::vector<uint64_t> keys;
+    uint64_t cursor = 0;
+    do {
+      cursor = store_.scan(cursor, step, [&](uint64_t key) { keys.push_back(key); });
+    } while (cursor != 0);
+    return keys;
+  }
+
   void check_all() {
     std::vector<uint64_t> keys;
     for (const auto& [key, row] : model_) keys.push_back(key);
@@ -116,28 +147,41 @@ class ModelledRows {
   }
 
  private:
+  // Where a call comes from.
+  struct Home {
+    explicit Home(Device& its_device)
+        : device(its_device), memory(its_device, 0), stream(its_device) {}
+    Device& device;
+    DeviceMemory<Device> memory;
+    DeviceStream<Device> stream;
+  };
+  Home& home() { return *homes_[home_]; }
+  void choose_home() {
+    home_ = static_cast<uint32_t>(random_() % homes_.size());
+    require_device(home().device.enter(), "choose the GPU");
+  }
+  void run(const RowCall& call) { store_.run(call, home_, home().stream.get()); }
+
   template <class T>
   DeviceArray<Device, T> upload(const std::vector<T>& from) {
-    DeviceArray<Device, T> to(memory_, from.size());
-    require_device(device_.to_device(stream_.get(), to.data(), from.data(), to.bytes()) &&
-                       device_.synchronize(stream_.get()),
-                   "copy");
-    return to;
+    return upload_to(home().device, home().memory, home().stream.get(), from);
   }
   template <class T>
   std::vector<T> download(const DeviceArray<Device, T>& from) {
+    require_device(home().device.enter(), "choose the GPU");
     std::vector<T> to(from.size());
-    require_device(device_.to_host(stream_.get(), to.data(), from.data(), from.bytes()) &&
-                       device_.synchronize(stream_.get()),
+    const auto stream = home().stream.get();
+    require_device(home().device.to_host(stream, to.data(), from.data(), from.bytes()) &&
+                       home().device.synchronize(stream),
                    "copy");
     return to;
   }
 
-  Device& device_;
-  DeviceMemory<Device> memory_;
   const uint64_t units_;
-  DeviceStream<Device> stream_;
-  DeviceRowStore<Device> store_;
+  std::vector<std::unique_ptr<Home>> homes_;
+  uint32_t home_ = 0;  // of the call
+  std::mt19937_64 random_{1};
+  SplitRowStore<Device> store_;
   std::unordered_map<uint64_t, Pair> model_;  // what the first unit of the row holds
   uint64_t puts_ = 0;
   uint64_t wrong_ = 0;
@@ -146,13 +190,13 @@ class ModelledRows {
 
 // Puts, with keys several times in a batch, erases and gets, for rows of many sizes.
 template <class Device>
-uint64_t check_rows(Device& device, uint64_t scale) {
+uint64_t check_rows(std::span<Device* const> devices, uint64_t scale) {
   uint64_t wrong = 0;
   for (const uint32_t row_bytes : {16u, 48u, 512u, 1040u, 4096u}) {
     const uint64_t rows = std::max<uint64_t>(scale * 64 / (64 + row_bytes), 64);
     DeviceRequestSource source(row_bytes);
     ModelledRows<Device> table(
-        device, {row_bytes, uint64_t{row_bytes} * 128, {0, 3, 6, static_cast<uint32_t>(rows)}});
+        devices, {row_bytes, uint64_t{row_bytes} * 128, {0, 3, 6, static_cast<uint32_t>(rows)}});
     std::vector<uint64_t> keys = source.keys(rows);
     for (uint64_t i = 0; i < rows / 4; ++i) keys.push_back(keys[i]);
     for (int round = 0; round < 4; ++round) {
@@ -171,13 +215,13 @@ uint64_t check_rows(Device& device, uint64_t scale) {
 
 // Rows that are read, or inserted where keys are absent, with keys several times in a batch.
 template <class Device>
-uint64_t check_rows_get_or_insert(Device& device, uint64_t scale) {
+uint64_t check_rows_get_or_insert(std::span<Device* const> devices, uint64_t scale) {
   uint64_t wrong = 0;
   for (const uint32_t row_bytes : {16u, 528u}) {
     const uint64_t rows = std::max<uint64_t>(scale * 64 / (64 + row_bytes), 64);
     DeviceRequestSource source(row_bytes);
     ModelledRows<Device> table(
-        device, {row_bytes, uint64_t{row_bytes} * 128, {0, 3, 6, static_cast<uint32_t>(rows)}});
+        devices, {row_bytes, uint64_t{row_bytes} * 128, {0, 3, 6, static_cast<uint32_t>(rows)}});
     std::vector<uint64_t> keys = source.keys(rows);
     for (uint64_t i = 0; i < rows / 2; ++i) keys.push_back(keys[i]);
     for (int round = 0; round < 4; ++round) {
@@ -195,10 +239,12 @@ uint64_t check_rows_get_or_insert(Device& device, uint64_t scale) {
 
 // Sums of floats in rows, of keys that come several times in a call; absent keys stay absent.
 template <class Device>
-uint64_t check_rows_accumulate(Device& device, uint64_t scale) {
+uint64_t check_rows_accumulate(std::span<Device* const> devices, uint64_t scale) {
   constexpr uint64_t floats = 20;
-  DeviceRowStore<Device> store(
-      device, {floats * sizeof(float), 64 << 10, {0, 3, 6, static_cast<uint32_t>(scale / 2)}});
+  Device& device = *devices[0];
+  SplitRowStore<Device> store(
+      devices, {floats * sizeof(float), 64 << 10, {0, 3, 6, static_cast<uint32_t>(scale / 2)}});
+  require_device(device.enter(), "choose the GPU");
   DeviceMemory<Device> memory(device, 0);
   const DeviceStream<Device> stream(device);
   DeviceRequestSource source(13);
@@ -216,25 +262,21 @@ uint64_t check_rows_accumulate(Device& device, uint64_t scale) {
     }
   }
   const auto upload = [&](const auto& from) {
-    using T = typename std::decay_t<decltype(from)>::value_type;
-    DeviceArray<Device, T> to(memory, from.size());
-    require_device(device.to_device(stream.get(), to.data(), from.data(), to.bytes()) &&
-                       device.synchronize(stream.get()),
-                   "copy");
-    return to;
+    return upload_to(device, memory, stream.get(), from);
   };
   const auto of_known = upload(known), of_keys = upload(keys);
   const auto of_deltas = upload(deltas);
   const auto found = upload(std::vector<uint8_t>(scale, 9));
   const auto rows = upload(std::vector<float>(known.size() * floats));
   auto* units = reinterpret_cast<Pair*>(rows.data());
-  store.put(of_known.data(), units, nullptr, known.size(), stream.get());
-  store.accumulate(of_keys.data(), of_deltas.data(), found.data(), scale, stream.get());
-  store.accumulate(of_keys.data(), of_deltas.data(), nullptr, scale, stream.get());
+  const auto run = [&](const RowCall& call) { store.run(call, stream.get()); };
+  run({RowVerb::put, known.size(), of_known.data(), units, nullptr});
+  run({RowVerb::accumulate, scale, of_keys.data(), of_deltas.data(), found.data()});
+  run({RowVerb::accumulate, scale, of_keys.data(), of_deltas.data(), nullptr});
   std::vector<uint8_t> replies(scale);
   std::vector<float> got(known.size() * floats);
   bool copied = device.to_host(stream.get(), replies.data(), found.data(), scale);
-  store.get(of_known.data(), units, found.data(), known.size(), stream.get());
+  run({RowVerb::get, known.size(), of_known.data(), units, found.data()});
   copied = copied && device.to_host(stream.get(), got.data(), rows.data(), rows.bytes());
   require_device(copied && device.synchronize(stream.get()), "copy");
   uint64_t wrong = store.stats().entries == known.size() ? 0 : 1;
@@ -247,17 +289,17 @@ uint64_t check_rows_accumulate(Device& device, uint64_t scale) {
 
 // Memory ends: new keys are refused, present ones still take their new rows.
 template <class Device>
-uint64_t check_rows_without_memory(Device& device, uint64_t scale) {
+uint64_t check_rows_without_memory(std::span<Device* const> devices, uint64_t scale) {
   DeviceRequestSource source(9);
   const auto rows = static_cast<uint32_t>(std::min<uint64_t>(scale, 4096));
   DeviceRowOptions options{256, 256 * 64, {0, 5, 6, rows}};
   {
-    ModelledRows<Device> empty(device, options);
+    ModelledRows<Device> empty(devices, options);
     empty.put(source.keys(rows), true);
     const DeviceTableStats stats = empty.stats();
-    options.index.gpu_memory = stats.bytes + stats.workspace + rows * 256;
+    options.index.gpu_memory = (stats.bytes + stats.workspace) / devices.size() + rows * 256;
   }
-  ModelledRows<Device> table(device, options);
+  ModelledRows<Device> table(devices, options);
   std::vector<uint64_t> all;
   for (int round = 0, last = 100; round < last; ++round) {
     if (table.refused() != 0 && last == 100) last = round + 2;
@@ -402,13 +444,47 @@ uint64_t check_expected_rows(Device& device, uint64_t scale) {
   return table.wrong() + table.refused();
 }
 
+// A walk over all keys, in steps, meets each once.
 template <class Device>
-constexpr DeviceTableCheck<Device> device_row_checks[] = {
+uint64_t check_walk_over_rows(std::span<Device* const> devices, uint64_t scale) {
+  DeviceRequestSource source(37);
+  ModelledRows<Device> table(devices, {64, 64 * 64, {0, 3, 6, static_cast<uint32_t>(scale)}});
+  std::vector<uint64_t> keys = source.keys(scale);
+  table.put(keys, true);
+  std::vector<uint64_t> seen = table.walk(scale / 8);
+  std::sort(keys.begin(), keys.end());
+  std::sort(seen.begin(), seen.end());
+  return table.wrong() + (seen == keys ? 0 : 1);
+}
+
+// A check of several devices, on one.
+template <class Device, uint64_t (*check)(std::span<Device* const>, uint64_t)>
+uint64_t on_one(Device& device, uint64_t scale) {
+  Device* const one = &device;
+  return check({&one, 1}, scale);
+}
+
+template <class Device>
+struct SplitRowCheck {
+  const char* name;
+  uint64_t (*run)(std::span<Device* const> devices, uint64_t scale);
+};
+template <class Device>
+constexpr SplitRowCheck<Device> split_row_checks[] = {
     {"rows", check_rows<Device>},
     {"rows without memory", check_rows_without_memory<Device>},
-    {"expected rows", check_expected_rows<Device>},
     {"rows get or insert", check_rows_get_or_insert<Device>},
     {"rows accumulate", check_rows_accumulate<Device>},
+    {"walk over rows", check_walk_over_rows<Device>},
+};
+
+template <class Device>
+constexpr DeviceTableCheck<Device> device_row_checks[] = {
+    {"rows", on_one<Device, check_rows<Device>>},
+    {"rows without memory", on_one<Device, check_rows_without_memory<Device>>},
+    {"expected rows", check_expected_rows<Device>},
+    {"rows get or insert", on_one<Device, check_rows_get_or_insert<Device>>},
+    {"rows accumulate", on_one<Device, check_rows_accumulate<Device>>},
     {"rows beside their index", check_rows_beside_their_index<Device>},
     {"rows end among duplicates", check_rows_end_among_duplicates<Device>},
     {"rows without workspace", check_rows_without_workspace<Device>},

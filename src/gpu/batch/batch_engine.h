@@ -121,7 +121,7 @@ class BatchEngine {
     batch.late_slots = column(3);
     batch.left_rows = column(2);  // no part has gets and begins with TryKernel
     batch.done_bits = column(3);
-    batch.walk_starts = column(4);
+    batch.streak_starts = column(4);
     batch.failed_rows = column(5);
     return reinterpret_cast<SortCounts*>(cleared + sort_begin(slots));
   }

@@ -8,7 +8,7 @@
 //   sort     writers of keys with several are sorted by key, stably (gpu/batch/sort_kernels.h)
 //   begin    the first of each group reads the index; whoever follows a put or an erase knows what
 //            that left
-//   walk     operations whose result depends on the state before are applied one by one
+//   streak   operations whose result depends on the state before are applied one by one
 //   end      the last of each group leaves its result in the index
 //   late     a get finds the last writer before it among the sorted ones, and applies that; groups
 //            that found no memory are answered reply_retry
@@ -36,7 +36,7 @@ namespace isotherm {
 struct alignas(64) PartCounters {
   uint32_t late = 0;
   uint32_t grouped = 0;  // sorted writers
-  uint32_t walks = 0;
+  uint32_t streaks = 0;
   uint32_t failed = 0;         // whether a group found no memory
   uint32_t failed_writes = 0;  // of writers that are alone
   uint32_t left = 0;           // over, by TryKernel
@@ -66,7 +66,7 @@ struct BatchView {
   uint32_t* late_slots = nullptr;
   const uint32_t* sorted_slots = nullptr;
   const uint32_t* sorted_rows = nullptr;
-  uint32_t* walk_starts = nullptr;  // positions among the sorted rows
+  uint32_t* streak_starts = nullptr;  // positions among the sorted rows
 
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE DeviceOp op_of(uint32_t row) const {
     return ops != nullptr ? ops[row] : op;

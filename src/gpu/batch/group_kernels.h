@@ -42,16 +42,16 @@ struct GroupBeginKernel {
       const auto i = static_cast<uint32_t>(first) + rounds.number;
       GroupPosition position;
       typename Kind::Home home;
-      bool walk = false;
+      bool is_streak = false;
       if (i < size) {
         position = GroupPosition::at(batch, i, size);
-        walk = begin(i, position);
+        is_streak = begin(i, position);
         if (position.head && !was_absent(position)) {
           home = home_of_row(table, table.hash(batch.keys[position.row]), position.row);
         }
       }
-      const uint32_t at = append(lane, &batch.counters->walks, walk);
-      if (walk) batch.walk_starts[at] = i;
+      const uint32_t at = append(lane, &batch.counters->streaks, is_streak);
+      if (is_streak) batch.streak_starts[at] = i;
       const Found found = Kind::template find<tile_lanes>(tile, *shared, home);
       if (position.head) {
         batch.reply(position.row, {found.word, static_cast<uint8_t>(found.found)});

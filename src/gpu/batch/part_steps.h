@@ -8,9 +8,9 @@
 #include "gpu/batch/extend_kernel.h"
 #include "gpu/batch/group_kernels.h"
 #include "gpu/batch/sort_kernels.h"
+#include "gpu/batch/streak_kernel.h"
 #include "gpu/batch/try_kernels.h"
 #include "gpu/batch/update_kernels.h"
-#include "gpu/batch/walk_kernel.h"
 #include "gpu/kernel/settle_kernels.h"
 
 namespace isotherm {
@@ -61,7 +61,7 @@ struct PartOfSteps {
         steps.run_large(SweepKernel{sort.pass(batch, number)});
       }
       steps.run(GroupBeginKernel<Kind>{table, batch});
-      if (has_dependent && steps.any(&batch.counters->walks)) steps.run(WalkKernel{batch});
+      if (has_dependent && steps.any(&batch.counters->streaks)) steps.run(StreakKernel{batch});
       steps.run(GroupEndKernel<Kind>{table, batch});
     }
     steps.run(LateKernel<typename Kind::Totals>{batch, totals});

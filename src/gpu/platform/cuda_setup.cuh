@@ -2,12 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "base/seed.h"
 #include "gpu/platform/cuda_device.cuh"
 #include "gpu/platform/device_error.h"
+#include "isotherm/device_table.h"
 
 namespace isotherm {
 
@@ -68,6 +71,52 @@ class StoreOnGpu {
 
  private:
   std::optional<CudaDevice> device_;
+  std::optional<Store> store_;
+};
+
+// By CUDA's numbers. Without any the first one, which says why.
+inline std::vector<int> all_gpus() {
+  std::vector<int> gpus = {0};
+  for (int gpu = 1; gpu < gpu_count(); ++gpu) gpus.push_back(gpu);
+  return gpus;
+}
+
+// The same for a store in the memory of several GPUs.
+template <class Store>
+class StoreOnGpus {
+ public:
+  // Throws DeviceError, std::bad_alloc, std::invalid_argument.
+  template <class Options>
+  StoreOnGpus(const std::vector<int>& gpus, const Options& options, uint64_t expected_entries) {
+    const KeepGpu keep;
+    std::vector<CudaDevice*> pointers;
+    for (const int gpu : gpus) pointers.push_back(&devices_.emplace_back(usable_device(gpu)));
+    store_.emplace(pointers, options);
+    try {
+      if (expected_entries != 0) store_->reserve(expected_entries);
+    } catch (...) {
+      store_.reset();  // while the GPU is kept
+      throw;
+    }
+  }
+  ~StoreOnGpus() {
+    const KeepGpu keep;
+    store_.reset();
+  }
+  StoreOnGpus(const StoreOnGpus&) = delete;
+  StoreOnGpus& operator=(const StoreOnGpus&) = delete;
+
+  size_t gpus() const { return devices_.size(); }
+  CudaDevice& first_device() { return devices_.front(); }
+  Store& store() { return *store_; }
+  template <class Work>
+  decltype(auto) use(Work&& work) {
+    const KeepGpu keep;
+    return work(*store_);
+  }
+
+ private:
+  std::deque<CudaDevice> devices_;
   std::optional<Store> store_;
 };
 

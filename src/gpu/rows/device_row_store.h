@@ -24,6 +24,7 @@
 #include "gpu/platform/device_event.h"
 #include "gpu/platform/pinned_block.h"
 #include "gpu/rows/device_rows.h"
+#include "gpu/rows/row_call.h"
 #include "gpu/table/fixed_device_table.h"
 #include "gpu/table/table_scan.h"
 
@@ -67,57 +68,19 @@ class DeviceRowStore {
   DeviceRowStore(const DeviceRowStore&) = delete;
   DeviceRowStore& operator=(const DeviceRowStore&) = delete;
 
-  // The list of numbers is one, so parts of gets take turns like those of puts.
-  void get(const uint64_t* keys, Pair* rows, uint8_t* found, uint64_t n, Stream stream) {
-    parts(n, stream, [&](uint64_t first, uint64_t count) {
-      look_up(keys + first, found + first, count, DeviceOp::get, stream);
-      launch(stream, count,
-             CopyRowsKernel<RowCopy::out>{rows_.view(),
-                                          numbers_.data(),
-                                          found + first,
-                                          rows + first * row_units_,
-                                          count,
-                                          nullptr,
-                                          {}});
-    });
-  }
-
-  // Which keys are there.
-  void contains(const uint64_t* keys, uint8_t* found, uint64_t n, Stream stream) {
-    parts(n, stream, [&](uint64_t first, uint64_t count) {
-      look_up(keys + first, found + first, count, DeviceOp::get, stream);
-    });
-  }
-
-  void put(const uint64_t* keys, const Pair* rows, uint8_t* stored, uint64_t n, Stream stream) {
-    write(keys, const_cast<Pair*>(rows), stored, n, false, stream);
-  }
-
-  // Rows of keys that are present are read, those of others inserted; of several requests for an
-  // absent key the first inserts its row, and the others read that.
-  void get_or_insert(const uint64_t* keys, Pair* rows, uint8_t* found, uint64_t n, Stream stream) {
-    write(keys, rows, found, n, true, stream);
-  }
-
-  // Adds floats to the rows of keys that are present.
-  void accumulate(const uint64_t* keys, const float* deltas, uint8_t* found, uint64_t n,
-                  Stream stream) {
-    const uint64_t floats = row_units_ * (sizeof(Pair) / sizeof(float));
-    parts(n, stream, [&](uint64_t first, uint64_t count) {
-      uint8_t* replies = found != nullptr ? found + first : found_.data();
-      look_up(keys + first, replies, count, DeviceOp::get, stream);
-      launch(stream, count * floats,
-             AccumulateRowsKernel{rows_.view(), numbers_.data(), replies, deltas + first * floats,
-                                  count});
-    });
-  }
-
-  void erase(const uint64_t* keys, uint64_t n, Stream stream, uint8_t* found = nullptr) {
-    parts(n, stream, [&](uint64_t first, uint64_t count) {
-      uint8_t* replies = found != nullptr ? found + first : found_.data();
-      look_up(keys + first, replies, count, DeviceOp::erase, stream);
-      launch(stream, count, FreeRowsKernel{rows_.view(), numbers_.data(), replies, count});
-    });
+  void run(const RowCall& call, Stream stream) {
+    switch (call.verb) {
+      case RowVerb::get:
+        return get(call, stream);
+      case RowVerb::put:
+        return write(call, false, stream);
+      case RowVerb::get_or_insert:
+        return write(call, true, stream);
+      case RowVerb::accumulate:
+        return accumulate(call, stream);
+      case RowVerb::erase:
+        return erase(call, stream);
+    }
   }
 
   // Grows for `entries` keys, and takes their rows, as far as there is memory.
@@ -163,14 +126,51 @@ class DeviceRowStore {
     return std::bit_floor(std::max<uint64_t>(options.slab_bytes / options.row_bytes, 64));
   }
 
-  // A call, in parts.
+  // A call, in parts. The list of numbers is one, so parts of gets take turns like those of puts.
   template <class Work>
-  void parts(uint64_t n, Stream stream, Work&& work) {
+  void parts(const RowCall& call, Stream stream, Work&& work) {
     context_.write(stream, [&] {
-      for (uint64_t first = 0; first < n; first += part_rows_) {
-        work(first, std::min(part_rows_, n - first));
+      for (uint64_t first = 0; first < call.n; first += part_rows_) {
+        work(call.part(first, std::min(part_rows_, call.n - first), row_units_ * sizeof(Pair)));
       }
     });
+  }
+
+  void get(const RowCall& call, Stream stream) {
+    parts(call, stream, [&](const RowCall& part) {
+      look_up(part.keys, part.found, part.n, DeviceOp::get, stream);
+      if (part.rows == nullptr) return;
+      launch(stream, part.n,
+             CopyRowsKernel<RowCopy::out>{rows_.view(),
+                                          numbers_.data(),
+                                          part.found,
+                                          static_cast<Pair*>(part.rows),
+                                          part.n,
+                                          nullptr,
+                                          {}});
+    });
+  }
+
+  void accumulate(const RowCall& call, Stream stream) {
+    const uint64_t floats = row_units_ * (sizeof(Pair) / sizeof(float));
+    parts(call, stream, [&](const RowCall& part) {
+      uint8_t* const replies = replies_of(part);
+      look_up(part.keys, replies, part.n, DeviceOp::get, stream);
+      launch(stream, part.n * floats,
+             AccumulateRowsKernel{rows_.view(), numbers_.data(), replies,
+                                  static_cast<const float*>(part.rows), part.n});
+    });
+  }
+
+  void erase(const RowCall& call, Stream stream) {
+    parts(call, stream, [&](const RowCall& part) {
+      uint8_t* const replies = replies_of(part);
+      look_up(part.keys, replies, part.n, DeviceOp::erase, stream);
+      launch(stream, part.n, FreeRowsKernel{rows_.view(), numbers_.data(), replies, part.n});
+    });
+  }
+  uint8_t* replies_of(const RowCall& part) {
+    return part.found != nullptr ? part.found : found_.data();
   }
 
   // The numbers of the keys' rows; erases leave none.
@@ -195,15 +195,13 @@ class DeviceRowStore {
     Stream stream;
   };
 
-  void write(const uint64_t* keys, Pair* rows, uint8_t* replies, uint64_t n, bool inserts,
-             Stream stream) {
-    parts(n, stream, [&](uint64_t first, uint64_t count) {
-      const auto requests = static_cast<uint32_t>(count);
+  void write(const RowCall& call, bool inserts, Stream stream) {
+    parts(call, stream, [&](const RowCall& part) {
+      const auto requests = static_cast<uint32_t>(part.n);
       const uint32_t stamp = rows_.next_stamps(requests, stream);
       const RowStamps grow{stamp, 1};
       const RowStamps fall{stamp + requests - 1, ~uint32_t{0}};
-      write_part({keys + first, rows + first * row_units_,
-                  replies != nullptr ? replies + first : nullptr, count, inserts,
+      write_part({part.keys, static_cast<Pair*>(part.rows), part.found, part.n, inserts,
                   inserts ? fall : grow, stream});
     });
   }

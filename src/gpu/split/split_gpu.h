@@ -28,17 +28,20 @@ struct SplitGpu {
 template <class Device>
 using SplitGpus = std::vector<std::unique_ptr<SplitGpu<Device>>>;
 
+inline void add_stats(DeviceTableStats& sum, const DeviceTableStats& its) {
+  sum.entries += its.entries;
+  sum.bytes += its.bytes;
+  sum.workspace += its.workspace;
+  sum.overflow_lines += its.overflow_lines;
+  sum.segments += its.segments;
+}
+
 template <class Device>
 DeviceTableStats sum_of_stats(const SplitGpus<Device>& gpus) {
   DeviceTableStats sum;
   for (const auto& gpu : gpus) {
     gpu->enter();
-    const DeviceTableStats its = gpu->table.stats();
-    sum.entries += its.entries;
-    sum.bytes += its.bytes;
-    sum.workspace += its.workspace;
-    sum.overflow_lines += its.overflow_lines;
-    sum.segments += its.segments;
+    add_stats(sum, gpu->table.stats());
   }
   return sum;
 }

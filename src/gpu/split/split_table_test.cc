@@ -11,7 +11,7 @@
 
 #include "device_checks/split_table_checks.h"
 #include "device_checks/test_size.h"
-#include "fake_device/fake_device.h"
+#include "fake_device/fake_gpus.h"
 #include "items/poison.h"
 
 namespace isotherm::split_table_test {
@@ -19,27 +19,6 @@ namespace {
 
 constexpr uint64_t memory = uint64_t{1} << 28;
 const uint64_t scale = test_rows(512, 2048);
-
-// Fake devices of one host; `connected`: they reach each other's memory.
-struct FakeGpus {
-  FakeGpus(uint32_t count, uint64_t seed, bool connected = true) {
-    for (uint32_t i = 0; i < count; ++i) {
-      devices.push_back(i == 0 ? std::make_unique<FakeDevice>(seed, memory)
-                               : std::make_unique<FakeDevice>(seed + i, memory, *devices[0]));
-      pointers.push_back(devices[i].get());
-      if (!connected) devices[i]->forbid_connections();
-    }
-  }
-  void expect_clean() const {
-    for (const auto& device : devices) {
-      EXPECT_EQ(device->take_errors(), std::vector<std::string>{});
-      EXPECT_EQ(device->allocated_bytes(), 0u);
-    }
-  }
-
-  std::vector<std::unique_ptr<FakeDevice>> devices;
-  std::vector<FakeDevice*> pointers;
-};
 
 // A check, on so many devices, which reach each other's memory or not, with host memory or without.
 struct SplitCase {

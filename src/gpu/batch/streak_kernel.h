@@ -1,6 +1,6 @@
-// WalkKernel: operations of one key whose result depends on the state before, applied in turn.
+// StreakKernel: operations of one key whose result depends on the state before, applied in turn.
 //
-// A walk begins at a sorted writer whose state before is known, and goes on as far as the
+// A streak begins at a sorted writer whose state before is known, and goes on as far as the
 // operations depend on their state (put_if_absent, add, compare-and-swap); each reply on the way is
 // the state so far. Most are short, and each warp of a block takes one. The whole block then takes
 // the long ones among them, as many rows at a time as it has threads: once the key is present,
@@ -15,13 +15,13 @@
 
 namespace isotherm {
 
-struct WalkKernel {
+struct StreakKernel {
   static constexpr uint32_t threads = 256;
   static constexpr uint32_t warps = threads / 32;
   static constexpr uint32_t longest_short = 64;
   static constexpr uint32_t none = ~0u;
   struct Shared {
-    uint32_t long_walk[warps];  // where it starts, or none
+    uint32_t long_one[warps];  // where it starts, or none
     uint64_t value[threads];
     uint64_t expected[threads];
     DeviceOp op[threads];
@@ -36,23 +36,23 @@ struct WalkKernel {
   template <class Lane>
   ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
     auto* shared = lane.template shared<Shared>();
-    const uint32_t walks = batch.counters->walks;
+    const uint32_t streaks = batch.counters->streaks;
     const uint32_t warp = lane.thread() / 32;
-    for (uint32_t first = lane.block() * warps; first < walks; first += lane.blocks() * warps) {
-      uint32_t long_walk = none;
-      if (first + warp < walks) {
-        const uint32_t start = batch.walk_starts[first + warp];
+    for (uint32_t first = lane.block() * warps; first < streaks; first += lane.blocks() * warps) {
+      uint32_t long_one = none;
+      if (first + warp < streaks) {
+        const uint32_t start = batch.streak_starts[first + warp];
         const uint32_t end = batch.writers.end[batch.sorted_slots[start]];
         if (end - start <= longest_short) {
-          walk_by_warp(lane, start, end);
+          take_by_warp(lane, start, end);
         } else {
-          long_walk = start;
+          long_one = start;
         }
       }
-      if ((lane.thread() & 31) == 0) shared->long_walk[warp] = long_walk;
+      if ((lane.thread() & 31) == 0) shared->long_one[warp] = long_one;
       lane.sync_block();
       for (uint32_t w = 0; w < warps; ++w) {
-        if (shared->long_walk[w] != none) walk_by_block(lane, shared->long_walk[w]);
+        if (shared->long_one[w] != none) take_by_block(lane, shared->long_one[w]);
       }
       lane.sync_block();
     }
@@ -60,7 +60,7 @@ struct WalkKernel {
 
  private:
   template <class Lane>
-  ISOTHERM_HOST_DEVICE void walk_by_warp(const Lane& lane, uint32_t start, uint32_t end) const {
+  ISOTHERM_HOST_DEVICE void take_by_warp(const Lane& lane, uint32_t start, uint32_t end) const {
     const uint32_t number = lane.thread() & 31;
     KeyState state = batch.before(batch.sorted_rows[start]);
     for (uint32_t first = start; first < end; first += 32) {
@@ -90,7 +90,7 @@ struct WalkKernel {
   }
 
   template <class Lane>
-  ISOTHERM_HOST_DEVICE void walk_by_block(const Lane& lane, uint32_t start) const {
+  ISOTHERM_HOST_DEVICE void take_by_block(const Lane& lane, uint32_t start) const {
     auto* shared = lane.template shared<Shared>();
     const uint32_t end = batch.writers.end[batch.sorted_slots[start]];
     if (lane.thread() == 0) shared->state = batch.before(batch.sorted_rows[start]);
@@ -108,14 +108,14 @@ struct WalkKernel {
         at_once(lane, *shared, state, count);
       }
       lane.sync_block();
-      // The operation that stopped the walk has its state before, too.
+      // The operation that ended the streak has its state before, too.
       if (mine && lane.thread() <= count) batch.reply(row, shared->before[lane.thread()]);
       lane.sync_block();
       if (count < threads) return;
     }
   }
 
-  // What the threads' rows are, and up to where they belong to the walk. Ends with all in step.
+  // What the threads' rows are, and up to where they belong to the streak. Ends with all in step.
   template <class Lane>
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void read(const Lane& lane, Shared& shared, bool mine,
                                                  uint32_t row) const {

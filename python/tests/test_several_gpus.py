@@ -1,0 +1,68 @@
+"""Tables that lie on several GPUs."""
+
+import numpy as np
+import pytest
+from conftest import HAS_GPU, IS_FAKE, OnlyDlpack, OnlyInterface, needs_gpu
+
+import isotherm
+from isotherm import DeviceArray, Table
+
+pytestmark = [needs_gpu, pytest.mark.skipif(HAS_GPU and isotherm.gpu_count() < 2,
+                                            reason="there is one GPU")]
+MANY = 300 if IS_FAKE else 100_000
+
+
+def test_several_gpus_hold_one_table():
+    table = Table(device=["cuda:0", "cuda:1"])
+    keys = np.arange(MANY, dtype="u8")
+    table.put(keys, keys * np.uint64(3))
+    for gpu in ("cuda:0", "cuda:1"):
+        there = DeviceArray(keys, gpu)
+        values, found = table.get(there)
+        assert values.device == gpu and found.numpy().all()
+        assert np.array_equal(values.numpy(), keys * np.uint64(3))
+    assert table.add(there, there, on_full="mask").numpy().all()
+    assert table[5] == 20 and len(table) == MANY
+    assert "on ['cuda:0', 'cuda:1']" in repr(table)
+    seen = np.concatenate([part for part, _ in table.items(chunk=20)])
+    assert np.array_equal(np.unique(seen), keys)
+    with pytest.raises(ValueError, match="values: the array lies on cuda:1, and the keys on cuda:0"):
+        table.put(DeviceArray(keys), DeviceArray(keys, "cuda:1"))
+    for kind in (lambda array: array, OnlyDlpack, OnlyInterface):
+        with pytest.raises(ValueError, match="keys: the array lies on cuda:1, and this table on cuda:0"):
+            Table(device="cuda:0").get(kind(DeviceArray(keys, "cuda:1")))
+
+
+@pytest.mark.parametrize("value", ["f32[4]", "f32[3]", "u8[40]"])
+def test_several_gpus_hold_rows(value):
+    table = Table("i64", value, device=["cuda:0", "cuda:1"], expected=MANY)
+    keys = np.arange(MANY, dtype="i8") - 9
+    rows = np.random.default_rng(1).integers(0, 50, (MANY, *table.row_shape)).astype(table.value_dtype)
+    table.put(keys, rows)
+    more = np.arange(MANY, dtype="i8") + MANY // 2
+    added = np.ones_like(rows)
+    was = dict(zip(keys.tolist(), rows))
+    values, found = table.get_or_put(more, added)
+    assert np.array_equal(found, more < MANY - 9)
+    assert all(np.array_equal(row, was.get(key, added[0])) for key, row in zip(more.tolist(), values))
+    for gpu in ("cuda:0", "cuda:1"):
+        values, found = table.get(DeviceArray(keys, gpu))
+        assert values.device == gpu and found.numpy().all()
+        assert np.array_equal(values.numpy(), rows)
+        table.put(DeviceArray(keys[:5], gpu), DeviceArray(rows[5:10], gpu))
+        assert np.array_equal(table.get(keys[:5])[0], rows[5:10])
+        table.put(keys[:5], rows[:5])
+    if value != "u8[40]":
+        table.add(keys[[3, 3]], added[:2])
+        assert np.array_equal(table[3 - 9], rows[3] + 2)
+        table.put(keys[3:4], rows[3:4])
+    assert set(np.concatenate([part for part, _ in table.items(chunk=20)]).tolist()) == {*keys.tolist(), *more.tolist()}
+    table.erase(more)
+    assert len(table) == len({*keys.tolist()} - {*more.tolist()})
+    with pytest.raises(ValueError, match="lie on GPUs alone"):
+        Table(value="f32[4]", device="cuda:0", host_memory="1mb")
+
+
+def test_byte_strings_lie_on_one_gpu():
+    with pytest.raises(ValueError):
+        Table("bytes", "bytes", device=["cuda:0", "cuda:1"])
