@@ -78,8 +78,9 @@ bool StoreFiller::is_refused(const Batch& batch, Batch::Row row) {
   return status != Status::ok && !(erases && status == Status::not_found);
 }
 
-// A tree makes room: it takes in what waits for it, and memory forgets what is in its files. Rows
-// of a batch are of different keys.
+// A tree makes room: it takes in what waits for it, and memory forgets what is in its files. What
+// was stored once with less memory, or beyond it, is lent some. Rows of a batch are of different
+// keys.
 bool StoreFiller::put_again(Batch::Row row, MetaRequest* with_state) {
   Tree* const tree = engine_.tree();
   const Batch::Columns& columns = batch_.columns();
@@ -93,9 +94,13 @@ bool StoreFiller::put_again(Batch::Row row, MetaRequest* with_state) {
       again.meta(columns.key[row], columns.value[row], *with_state, columns.expiry[row],
                  columns.flags[row]);
     } else {
-      again.put(columns.key[row], columns.value[row], 0, columns.expiry[row], columns.flags[row]);
+      again.put(columns.key[row], columns.value[row], option::over_cap, columns.expiry[row],
+                columns.flags[row]);
     }
+    const auto lent = static_cast<int64_t>(columns.key[row].size() + columns.value[row].size());
+    engine_.lend_memory(lent);
     worker_.submit(again, now_ms_);
+    engine_.lend_memory(-lent);
     if (!is_refused(again, 0)) return true;
     if (!tree->flush()) return false;
   }

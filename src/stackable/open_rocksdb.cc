@@ -106,7 +106,7 @@ Status list_rocksdb_families(const rocksdb::DBOptions& options, const std::strin
 }
 
 Status destroy_rocksdb(const std::string& name, const rocksdb::Options& options) {
-  const Status status = rocksdb::DestroyDB(families_of(name), options);
+  Status status = rocksdb::DestroyDB(families_of(name), options);
   std::error_code error;
   std::filesystem::remove_all(name, error);
   if (!status.ok()) return status;

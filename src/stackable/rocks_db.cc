@@ -43,9 +43,9 @@ RocksDb::~RocksDb() = default;
 
 rocksdb::Status RocksDb::Close() {
   if (mine_ == nullptr) return Status::OK();
-  const Status flushed = rocks_status(mine_->flush());
+  Status flushed = rocks_status(mine_->flush());
   mine_.reset();
-  const Status closed = db_->Close();
+  Status closed = db_->Close();
   return flushed.ok() ? closed : flushed;
 }
 
@@ -100,7 +100,7 @@ rocksdb::Status RocksDb::DeleteRange(const rocksdb::WriteOptions& how, Family* f
                                      const Slice& first, const Slice& end) {
   if (!is_mine(family)) return db_->DeleteRange(how, family, first, end);
   RocksBatch batch(*mine_, merges_);
-  const Status filled = batch.DeleteRangeCF(0, first, end);
+  Status filled = batch.DeleteRangeCF(0, first, end);
   return filled.ok() ? write(how, batch.group()) : filled;
 }
 
@@ -108,7 +108,7 @@ rocksdb::Status RocksDb::Merge(const rocksdb::WriteOptions& how, Family* family,
                                const Slice& operand) {
   if (!is_mine(family)) return db_->Merge(how, family, key, operand);
   RocksBatch batch(*mine_, merges_);
-  const Status filled = batch.MergeCF(0, key, operand);
+  Status filled = batch.MergeCF(0, key, operand);
   return filled.ok() ? write(how, batch.group()) : filled;
 }
 
@@ -134,7 +134,7 @@ rocksdb::Status RocksDb::Get(const rocksdb::ReadOptions& how, Family* family, co
                              rocksdb::PinnableSlice* value) {
   if (!is_mine(family)) return db_->Get(others(how), family, key, value);
   value->Reset();
-  const Status status = get(how, key, *value->GetSelf());
+  Status status = get(how, key, *value->GetSelf());
   if (status.ok()) value->PinSelf();
   return status;
 }
@@ -144,7 +144,7 @@ rocksdb::Status RocksDb::GetEntity(const rocksdb::ReadOptions& how, Family* fami
   if (!is_mine(family)) return db_->GetEntity(others(how), family, key, columns);
   std::string value;
   columns->Reset();
-  const Status status = get(how, key, value);
+  Status status = get(how, key, value);
   if (status.ok()) columns->SetPlainValue(value);
   return status;
 }
@@ -202,7 +202,7 @@ bool RocksDb::KeyMayExist(const rocksdb::ReadOptions& how, Family* family, const
                           std::string* value, bool* found) {
   if (!is_mine(family)) return db_->KeyMayExist(others(how), family, key, value, found);
   std::string its;
-  const Status status = get(how, key, its);
+  Status status = get(how, key, its);
   if (found != nullptr) *found = status.ok();
   if (status.ok() && value != nullptr) *value = std::move(its);
   return !status.IsNotFound();
@@ -243,14 +243,14 @@ rocksdb::Status RocksDb::Flush(const rocksdb::FlushOptions& how, Family* family)
 rocksdb::Status RocksDb::Flush(const rocksdb::FlushOptions& how,
                                const std::vector<Family*>& families) {
   if (std::any_of(families.begin(), families.end(), is_mine)) {
-    if (const Status status = rocks_status(mine_->flush()); !status.ok()) return status;
+    if (Status status = rocks_status(mine_->flush()); !status.ok()) return status;
   }
   return db_->Flush(how, families);
 }
 
 rocksdb::Status RocksDb::FlushWAL(bool sync) {
   if (sync && !syncs_) {
-    if (const Status status = rocks_status(mine_->flush()); !status.ok()) return status;
+    if (Status status = rocks_status(mine_->flush()); !status.ok()) return status;
   }
   return db_->FlushWAL(sync);
 }
