@@ -18,8 +18,8 @@ configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/isotherm-config.cmake
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/isotherm-config-version.cmake"
   COMPATIBILITY SameMinorVersion)
 if(TARGET isotherm_tree)
-  add_dependencies(isotherm-libraries isotherm_tree)
-  install(TARGETS isotherm_tree EXPORT isotherm-tree-targets
+  add_dependencies(isotherm-libraries isotherm_rocksdb)
+  install(TARGETS isotherm_tree isotherm_rocksdb EXPORT isotherm-tree-targets
     ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
   install(EXPORT isotherm-tree-targets NAMESPACE isotherm:: DESTINATION ${isotherm_package_dir})
 endif()

@@ -1,5 +1,6 @@
 # The library isotherm_tree: the files of a tree (--tree), by RocksDB. A program that links it has them;
-# in all others `open_tree_files` says that there is none (src/tree/no_rocksdb.cc).
+# in all others `open_tree_files` says that there is none (src/tree/no_rocksdb.cc). And isotherm_rocksdb: a
+# Db as a rocksdb::DB.
 set(ISOTHERM_ROCKSDB AUTO CACHE STRING "Build with RocksDB: ON, OFF, or AUTO (where it is found)")
 
 function(isotherm_add_tree)
@@ -25,6 +26,13 @@ function(isotherm_add_tree)
   add_library(isotherm::tree ALIAS isotherm_tree)
   # The linker takes this part, wherever it finds it.
   target_link_options(isotherm_tree INTERFACE "LINKER:-u,isotherm_tree_part")
+
+  isotherm_glob_sources(sources stackable)
+  add_library(isotherm_rocksdb STATIC ${sources})
+  target_include_directories(isotherm_rocksdb SYSTEM PUBLIC "${ISOTHERM_ROCKSDB_INCLUDE}")
+  target_link_libraries(isotherm_rocksdb PUBLIC $<BUILD_INTERFACE:isotherm_internal> isotherm_tree)
+  set_target_properties(isotherm_rocksdb PROPERTIES EXPORT_NAME rocksdb)
+  add_library(isotherm::rocksdb ALIAS isotherm_rocksdb)
 endfunction()
 
 # The tree's files in a program, where they are built.

@@ -19,7 +19,7 @@ import re
 import sys
 
 LAYERS = ["base", "command", "items", "index", "hot", "router", "gpu", "executor", "batch",
-          "durability", "tree", "engine", "db", "net", "server"]
+          "durability", "tree", "engine", "db", "stackable", "net", "server"]
 # "" is what lies in the folder itself.
 NESTED = {"executor": ["", "values", "run", "host", "device", "upkeep"],
           "gpu": ["platform", "kernel", "batch", "express", "table", "transfer", "split", "rows",

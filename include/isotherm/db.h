@@ -29,9 +29,10 @@
 // std::bad_alloc without memory, as a container does.) While the disk fails, writes are
 // `not_saved`, reads go on, and it heals by itself.
 //
-// Limits. A key and a value have at most 512 MiB each, a group a quarter of `memory` plus 32 MiB.
-// Needs RocksDB at build time: without it `open` says so. What held snapshots show counts against
-// `memory`: one keeps what is changed the first time behind it, and up to seven runs.
+// Limits. A key and a value have at most 512 MiB each, a group 2^30 changes. While one is written
+// it takes some hundred bytes a change and five times its own beside `memory`. Needs RocksDB at
+// build time: without it `open` says so. What held snapshots show counts against `memory`: one
+// keeps what is changed the first time behind it, and up to seven runs.
 #pragma once
 
 #include <cstdint>

@@ -11,6 +11,7 @@ namespace {
 
 constexpr uint64_t over_the_cap = 32 << 20;
 constexpr uint32_t most_calls = 250;
+constexpr size_t most_changes = size_t{1} << 30;  // rows have numbers of 32 bits
 
 const Clock& its_clock() {
   static const SystemClock clock;
@@ -106,10 +107,8 @@ DbStatus DbState::read_at(const TreeMoment& moment, std::string_view key, std::s
 }
 
 DbStatus DbState::check(const WriteGroup& group) const {
-  const uint64_t cap = engine_.maxmemory();
-  const uint64_t most = cap == 0 ? ~uint64_t{0} : cap / 4 + over_the_cap;
-  if (group.size() > 1 && group.bytes() > most) {
-    return {DbStatus::Code::out_of_memory, "the group is too large for DbOptions::memory"};
+  if (group.size() > most_changes) {
+    return {DbStatus::Code::invalid, "the group has too many changes"};
   }
   for (size_t i = 0; i < group.size(); ++i) {
     const WriteGroup::Row row = group.row(i);
@@ -122,6 +121,15 @@ DbStatus DbState::check(const WriteGroup& group) const {
     }
   }
   return {};
+}
+
+// About what its items take, with their places in the index, where that is more than a group of
+// usual size may take anyway.
+uint64_t DbState::to_lend(const WriteGroup& group) const {
+  constexpr uint64_t of_a_change = 128;
+  const uint64_t bytes = group.size() * of_a_change + group.bytes() + group.bytes() / 2;
+  const bool is_usual = engine_.maxmemory() == 0 || bytes <= over_the_cap / 2;
+  return is_usual ? 0 : bytes;
 }
 
 // Runs that wait are taken in, and memory forgets what is in the files.
@@ -140,9 +148,12 @@ DbStatus DbState::write(const WriteGroup& group, const WritePlan::Checks* checks
   if (group.empty() && (checks == nullptr || checks->empty())) return {};
   DbWorkers::Lease lease(*workers_);
   Batch& batch = lease.batch();
-  wait_for_memory(lease, group.bytes());
+  const uint64_t lent = to_lend(group);
+  wait_for_memory(lease, lent == 0 ? group.bytes() : 0);
   const WritePlan plan(group, checks, merges_, batch);
+  engine_.lend_memory(static_cast<int64_t>(lent));
   lease.submit();
+  engine_.lend_memory(-static_cast<int64_t>(lent));
   if (!plan.problem().ok()) return with_reason(plan.problem());
   DbStatus failed;
   bool any_written = false;

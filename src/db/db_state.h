@@ -6,7 +6,8 @@
 //
 // Atomic groups and memory. A group must not find that there is no memory when half of it was
 // stored. So its rows may run over the cap, as far as the engine allows any, and it waits before it
-// begins until that is far away.
+// begins until that is far away. A group that would come near it all the same is lent what it needs
+// for as long as it runs; what memory then has too much goes as ever, by eviction.
 //
 // Threads. Any, but for the constructor and the destructor.
 #pragma once
@@ -58,6 +59,7 @@ class DbState {
  private:
   DbStatus check(const WriteGroup& group) const;
   void wait_for_memory(DbWorkers::Lease& lease, uint64_t bytes);
+  uint64_t to_lend(const WriteGroup& group) const;
 
   const MergeFunctions merges_;
   Engine engine_;

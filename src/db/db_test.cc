@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -17,6 +18,8 @@
 #include <vector>
 
 #include "db/db_state.h"
+#include "device_checks/test_size.h"
+#include "durability/record.h"
 #include "isotherm/db_transaction.h"
 #include "models/faulty_files.h"
 
@@ -374,18 +377,77 @@ TEST_F(DbTest, AJournalThatIsDamagedIsRefusedWithItsName) {
   EXPECT_NE(status.text().find("journal"), std::string::npos) << status.text();
 }
 
-TEST_F(DbTest, AGroupThatIsLargerThanMemoryIsRefused) {
+// Also than what usual groups may take beyond it.
+TEST_F(DbTest, AGroupMayBeLargerThanMemory) {
   options_.memory = 1 << 20;
   ASSERT_TRUE(open().ok());
   WriteGroup group;
   const std::string value(1 << 20, 'v');
-  for (int i = 0; i < 40; ++i) group.put("key" + std::to_string(i), value);
-  EXPECT_EQ(code(db_->write(group)), Code::out_of_memory);
-  EXPECT_EQ(all(), "");
-  group.shorten(20);
+  for (int i = 0; i < 105; ++i) group.put("key" + std::to_string(i), value);
   ASSERT_TRUE(db_->write(group).ok());
-  EXPECT_EQ(get("key0").size() + get("key19").size(), 2 * value.size());
-  EXPECT_EQ(get("key20"), "not found");
+  EXPECT_EQ(get("key0").size() + get("key104").size(), 2 * value.size());
+  put("small", "1");
+  const DbStatus status = open();
+  ASSERT_TRUE(status.ok()) << status.text();
+  EXPECT_EQ(get("key0").size() + get("key104").size(), 2 * value.size());
+  EXPECT_EQ(get("small"), "1");
+}
+
+// As many keys as the index has no place for when it begins; five million operations on request. A
+// start on its journal alone has all of it, and on a torn one nothing.
+TEST_F(DbTest, ATransactionOfVeryManyOperationsIsWholeAfterACrash) {
+  const uint64_t changes = test_size(40'000, 2'500'000);
+  const bool in_one_run = changes < 100'000;  // so nothing says yet that it was on disk
+  options_.memory = 1 << 30;
+  ASSERT_TRUE(open().ok());
+  put("key5", "before");
+  // The files stay as they are, and so does the journal.
+  std::filesystem::remove_all(folder_ + "/tree/incoming");
+  const auto key_of = [](uint64_t number) { return "key" + std::to_string(number); };
+  auto transaction = begin();
+  std::string value;
+  for (uint64_t i = 0; i < changes; ++i) {
+    const bool there = transaction->get(key_of(i), value).ok();
+    ASSERT_EQ(there, i == 5);
+    ASSERT_TRUE(transaction->put(key_of(i), std::to_string(i)).ok());
+  }
+  ASSERT_TRUE(transaction->commit().ok());
+  const auto count_in = [&](Db& db) {
+    std::unique_ptr<DbIterator> at;
+    EXPECT_TRUE(db.iterate({}, at).ok());
+    uint64_t found = 0;
+    for (at->seek_to_first(); at->valid(); at->next()) {
+      found += at->key().substr(3) == at->value() ? 1 : 0;
+    }
+    return found;
+  };
+  EXPECT_EQ(count_in(*db_), changes);
+  for (const bool torn : {false, true}) {
+    if (torn && !in_one_run) continue;
+    const std::string left = root_ + (torn ? "/torn" : "/left");
+    std::filesystem::create_directories(left);
+    std::string last;
+    int last_number = 0;
+    for (const auto& one : std::filesystem::directory_iterator(folder_)) {
+      if (!one.is_regular_file()) continue;
+      const std::string copy = left + "/" + one.path().filename().string();
+      std::filesystem::copy_file(one.path(), copy);
+      const int number = std::atoi(one.path().extension().string().substr(1).c_str());
+      if (number <= last_number) continue;
+      last_number = number;
+      last = copy;
+    }
+    if (torn) {
+      const uint64_t bytes = std::filesystem::file_size(last);
+      std::filesystem::resize_file(last, record_bytes(4, 6) * changes / 2);
+      std::filesystem::resize_file(last, bytes);
+    }
+    std::unique_ptr<Db> other;
+    const DbStatus status = Db::open(options_, left, other);
+    ASSERT_TRUE(status.ok()) << status.text();
+    EXPECT_EQ(count_in(*other), torn ? 0 : changes);
+    EXPECT_EQ(get(*other, "key5"), torn ? "before" : "5");
+  }
 }
 
 }  // namespace

@@ -36,14 +36,16 @@ void for_each_part(uint32_t parts, uint32_t threads,
   if (failed != nullptr) std::rethrow_exception(failed);
 }
 
+// A batch that is large for the cap would be refused, and its rows, put again one by one, would
+// become a file of the tree each.
 StoreFiller::StoreFiller(Engine& engine)
-    : engine_(engine), now_ms_(engine.clock().now_ms()), worker_(engine) {
+    : engine_(engine),
+      now_ms_(engine.clock().now_ms()),
+      worker_(engine),
+      most_bytes_(engine.maxmemory() == 0
+                      ? 4 << 20
+                      : std::clamp<uint64_t>(engine.maxmemory() / 32, 16 << 10, 4 << 20)) {
   with_state_.reserve(most_rows);
-}
-
-std::string_view StoreFiller::copy(std::string_view text) {
-  copied_ += text.size();
-  return copies_.emplace_back(text);
 }
 
 void StoreFiller::put(const Item& item, bool copies) {
@@ -51,8 +53,8 @@ void StoreFiller::put(const Item& item, bool copies) {
     ++expired_;
     return;
   }
-  const std::string_view key = copies ? copy(item.key) : item.key;
-  const std::string_view value = copies ? copy(item.value) : item.value;
+  const std::string_view key = copies ? copies_.emplace_back(item.key) : item.key;
+  const std::string_view value = copies ? copies_.emplace_back(item.value) : item.value;
   batch_.select(item.database);
   if (item.state == 0) {
     batch_.put(key, value, 0, item.expiry, item.flags);
@@ -60,7 +62,8 @@ void StoreFiller::put(const Item& item, bool copies) {
     with_state_.push_back({.kind = MetaRequest::Kind::store, .kept_state = item.state});
     batch_.meta(key, value, with_state_.back(), item.expiry, item.flags);
   }
-  if (batch_.size() == most_rows || copied_ > most_copied) finish();
+  bytes_ += key.size() + value.size();
+  if (batch_.size() == most_rows || bytes_ > most_bytes_) finish();
 }
 
 void StoreFiller::erase(uint32_t database, std::string_view key) {
@@ -75,12 +78,13 @@ bool StoreFiller::is_refused(const Batch& batch, Batch::Row row) {
   return status != Status::ok && !(erases && status == Status::not_found);
 }
 
-// A tree makes room: it takes in what waits for it, and memory forgets what is in its files. Rows
-// of a batch are of different keys.
+// A tree makes room: it takes in what waits for it, and memory forgets what is in its files. What
+// was stored once with less memory, or beyond it, is lent some. Rows of a batch are of different
+// keys.
 bool StoreFiller::put_again(Batch::Row row, MetaRequest* with_state) {
   Tree* const tree = engine_.tree();
   const Batch::Columns& columns = batch_.columns();
-  for (int left = tree == nullptr ? 0 : most_tries; left > 0 && tree->flush(); --left) {
+  for (int left = tree == nullptr ? 0 : most_tries; left > 0; --left) {
     worker_.maintain(now_ms_);
     Batch again;
     again.select(columns.database[row]);
@@ -90,10 +94,15 @@ bool StoreFiller::put_again(Batch::Row row, MetaRequest* with_state) {
       again.meta(columns.key[row], columns.value[row], *with_state, columns.expiry[row],
                  columns.flags[row]);
     } else {
-      again.put(columns.key[row], columns.value[row], 0, columns.expiry[row], columns.flags[row]);
+      again.put(columns.key[row], columns.value[row], option::over_cap, columns.expiry[row],
+                columns.flags[row]);
     }
+    const auto lent = static_cast<int64_t>(columns.key[row].size() + columns.value[row].size());
+    engine_.lend_memory(lent);
     worker_.submit(again, now_ms_);
+    engine_.lend_memory(-lent);
     if (!is_refused(again, 0)) return true;
+    if (!tree->flush()) return false;
   }
   return false;
 }
@@ -109,7 +118,7 @@ void StoreFiller::finish() {
   batch_.clear();
   with_state_.clear();
   copies_.clear();
-  copied_ = 0;
+  bytes_ = 0;
   worker_.maintain(now_ms_);
 }
 

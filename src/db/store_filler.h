@@ -49,10 +49,8 @@ class StoreFiller {
 
  private:
   static constexpr Batch::Row most_rows = 512;
-  static constexpr uint64_t most_copied = 4 << 20;
   static constexpr int most_tries = 100;
 
-  std::string_view copy(std::string_view text);
   static bool is_refused(const Batch& batch, Batch::Row row);
   bool put_again(Batch::Row row, MetaRequest* with_state);
 
@@ -62,7 +60,8 @@ class StoreFiller {
   Batch batch_;
   std::vector<MetaRequest> with_state_;
   std::deque<std::string> copies_;
-  uint64_t copied_ = 0;
+  const uint64_t most_bytes_;  // that a batch stores
+  uint64_t bytes_ = 0;
   uint64_t refused_ = 0;
   uint64_t expired_ = 0;
 };

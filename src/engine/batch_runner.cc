@@ -373,7 +373,11 @@ void BatchRunner::finish_values(BatchRun& run) {
 void BatchRunner::run_now(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end,
                           bool hashed) {
   if (engine_.on_device()) first = run_on_device(run, batch, first, end, nullptr);
-  if (first != end) executor_.run(batch, run.now_ms, run.writable, first, end, hashed);
+  while (first != end) {
+    const Batch::Row next = first + std::min(end - first, most_at_once);
+    executor_.run(batch, run.now_ms, run.writable, first, next, hashed);
+    if ((first = next) != end) upkeep_.keep_up(most_at_once);
+  }
 }
 
 // Runs the rows that park_held has not parked, which have hashes: on a device in one round, on the
@@ -468,9 +472,8 @@ void BatchRunner::flush(const BatchRun& run, Batch::Row row) {
     columns.reply[row].status.store(Status::ok, std::memory_order_release);
     return;
   }
-  const auto count = static_cast<int64_t>(engine_.store.databases.size());
   const uint32_t first = columns.database[row];
-  const auto end = static_cast<uint32_t>(std::min(columns.number[row], count));
+  const uint32_t end = std::min<uint64_t>(columns.number[row], engine_.store.databases.size());
   CommitSink* const sink = engine_.store.sink;
   uint64_t version = 0;
   const bool flushed =

@@ -80,6 +80,8 @@ class BatchRunner final : public Executor {
   void park(BatchRun& run, Batch& batch, Batch::Row row, Awaited* what, Batch::Row first);
   Awaited* awaited(const Batch::Columns& columns, Batch::Row row) const;
   bool delays_writes(const Batch& batch) const;
+  // Of a long batch; the index grows between.
+  static constexpr Batch::Row most_at_once = 1 << 15;
   void run_now(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end, bool hashed);
   void run_unparked(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end);
   Batch::Row run_on_device(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end,

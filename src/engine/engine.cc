@@ -274,6 +274,7 @@ void Engine::begin_versions(uint64_t version) {
 bool Engine::has_commit_sink() const { return state_->store.sink != nullptr; }
 
 void Engine::add_sink_bytes(int64_t bytes) { state_->store.budget.buffers.fetch_add(bytes); }
+void Engine::lend_memory(int64_t bytes) { state_->store.budget.lent.fetch_add(bytes); }
 
 void Engine::add_buffer_bytes(int64_t bytes) {
   state_->store.budget.clients.fetch_add(bytes, std::memory_order_relaxed);

@@ -162,6 +162,9 @@ class Engine {
   // The same of all connections, with values that they still send though the store is done with
   // them.
   uint64_t client_bytes() const;
+  // Lets writes that may run over the cap (option::over_cap) take so much more; negative: no
+  // longer.
+  void lend_memory(int64_t bytes);
 
   // Keeps the value of a reply in its place beyond Batch::clear, for sending it without a copy. The
   // handle goes to `let_go`, by any thread; 0: the value cannot be kept. Values of more than

@@ -1,4 +1,4 @@
-// Snapshot: what a store has at one moment, for a file, while others go on changing it.
+// Snapshot: what a store in memory has at one moment, for a file, while others go on changing it.
 //
 //   begin: the moment ──▶ step, step, …: a line of the index, what was replaced ──▶ end
 // At that moment no row runs (Batch::stand_still), so each group is either before it or behind it
@@ -34,7 +34,6 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -42,7 +41,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "engine/engine.h"
+#include "engine/snapshot_source.h"
 #include "executor/awaited.h"
 #include "executor/commit_sink.h"
 #include "items/epoch.h"
@@ -52,32 +51,19 @@ namespace isotherm {
 
 struct DetachedIndex;
 
-class Snapshot final : public CommitSink {
+class Snapshot final : public CommitSink, public SnapshotSource {
  public:
   static constexpr uint64_t most_log = 16 << 20;
 
-  // The moment, as a file tells of it.
-  struct Moment {
-    uint64_t version = 0;  // no item has a larger one
-    int64_t at_ms = 0;
-    uint64_t changes = 0;  // EngineStats::changes
-    std::vector<DatabaseStats> databases;
-  };
-  enum class Step : uint8_t { more, done, flushed };
-  // A piece of the file; false: it cannot be written, and no more is wanted.
-  using Write = std::function<bool(std::string_view bytes)>;
-
   explicit Snapshot(Engine& engine);
   // After `end`, and behind all workers.
-  ~Snapshot() = default;
+  ~Snapshot() override = default;
   Snapshot(const Snapshot&) = delete;
   Snapshot& operator=(const Snapshot&) = delete;
 
-  // Null: there was no memory for it. Again after `flushed`.
-  const Moment* begin(Worker& worker, bool keeps_flushed = false);
-  // Writes items, as rdb_format.h has them.
-  Step step(const Write& write);
-  void end(Worker& worker);
+  const Moment* begin(Worker& worker, bool keeps_flushed) override;
+  Step step(const Write& write) override;
+  void end(Worker& worker) override;
 
   Begun begins(const Batch& batch) override;
   void changed(const ItemChange& change) override;

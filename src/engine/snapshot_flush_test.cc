@@ -21,12 +21,12 @@ TEST_F(SnapshotFlushTest, AFlushMakesItBeginAnew) {
   Worker worker(*engine_);
   put(worker, 0, "a", "1");
   put(worker, 1, "b", "1");
-  ASSERT_NE(snapshot_->begin(worker), nullptr);
+  ASSERT_NE(snapshot_->begin(worker, false), nullptr);
   worker.flush(1);
   EXPECT_EQ(rest(worker), std::nullopt);
   EXPECT_EQ(whole(worker), (Content{{{0, "a"}, {"1", 0}}}));
   // A database that had nothing does not matter.
-  ASSERT_NE(snapshot_->begin(worker), nullptr);
+  ASSERT_NE(snapshot_->begin(worker, false), nullptr);
   put(worker, 2, "c", "1");
   worker.flush(2);
   EXPECT_EQ(rest(worker), (Content{{{0, "a"}, {"1", 0}}}));
@@ -106,7 +106,7 @@ TEST_F(SnapshotFlushTest, WhatIsEvictedTakesNoRoom) {
   Worker worker(*engine_);
   const std::string value(1000, 'v');
   for (int i = 0; i < 8000; ++i) put(worker, 0, "old" + std::to_string(i), value);
-  ASSERT_NE(snapshot_->begin(worker), nullptr);
+  ASSERT_NE(snapshot_->begin(worker, false), nullptr);
   const uint64_t before = worker.count(0);
   for (int i = 0; i < 8000; ++i) {
     put(worker, 0, "new" + std::to_string(i), value);

@@ -56,7 +56,7 @@ TEST_F(SnapshotTest, WhatIsReplacedMeanwhileIsShownAsItWas) {
     put(worker, 1, key, value, expiry);
     expected[{1, key}] = {value, expiry};
   }
-  ASSERT_NE(snapshot_->begin(worker), nullptr);
+  ASSERT_NE(snapshot_->begin(worker, false), nullptr);
   for (int round = 0; round < 2; ++round) {
     for (int i = 0; i < 2000; ++i) {
       const std::string key = "key" + std::to_string(i);
@@ -186,7 +186,7 @@ TEST_F(SnapshotTest, IsOfOneMomentWhileOthersWrite) {
     while (begun[0].load() <= before) std::this_thread::yield();
     uint64_t least[clients];
     for (uint32_t i = 0; i < clients; ++i) least[i] = ended[i].load();
-    ASSERT_NE(snapshot_->begin(worker), nullptr);
+    ASSERT_NE(snapshot_->begin(worker, false), nullptr);
     uint64_t most[clients];
     for (uint32_t i = 0; i < clients; ++i) most[i] = begun[i].load();
     const auto all = rest(worker);
@@ -241,7 +241,7 @@ TEST_F(SnapshotTest, LaterVersionsAreLarger) {
   Worker worker(*engine_);
   put(worker, 0, "a", "1");
   for (int i = 0; i < 10; ++i) put(worker, 1, "b", "1");
-  const Snapshot::Moment* const moment = snapshot_->begin(worker);
+  const Snapshot::Moment* const moment = snapshot_->begin(worker, false);
   ASSERT_NE(moment, nullptr);
   for (const uint32_t database : {0u, 1u, 2u}) {
     Batch batch;
@@ -265,7 +265,7 @@ TEST_F(SnapshotTest, WhoReplacesMoreThanTheLogHoldsWaits) {
     expected[{0, "key" + std::to_string(i)}] = {value, 0};
   }
   const uint64_t before = engine_->stats().buffer_bytes;
-  ASSERT_NE(snapshot_->begin(worker), nullptr);
+  ASSERT_NE(snapshot_->begin(worker, false), nullptr);
   Worker other(*engine_, false);
   std::vector<std::string> keys;
   for (const auto& [name, its] : expected) keys.push_back(name.second);
@@ -295,7 +295,7 @@ TEST_F(SnapshotTest, ExpiriesThatAreSetTakeMemoryAndKeepNobodyWaiting) {
   std::vector<std::string> keys;
   for (int i = 0; i < count; ++i) keys.push_back(longer + std::to_string(i));
   for (const std::string& key : keys) put(worker, 0, key, "v", soon);
-  ASSERT_NE(snapshot_->begin(worker), nullptr);
+  ASSERT_NE(snapshot_->begin(worker, false), nullptr);
   Worker other(*engine_, false);
   Batch batch;
   for (const std::string& key : keys) batch.expire(key, soon + 1);
@@ -319,7 +319,7 @@ TEST_F(SnapshotTest, WhatExpiresMeanwhileTakesNoRoom) {
   for (const std::string& key : keys) put(worker, 0, key, std::string(1 << 20, 'v'), soon);
   put(worker, 0, "long", "l");
   put(worker, 0, "longer", "l", soon + 5000);
-  ASSERT_NE(snapshot_->begin(worker), nullptr);
+  ASSERT_NE(snapshot_->begin(worker, false), nullptr);
   Batch batch;
   for (const char* const key : {"long", "longer"}) batch.expire(key, soon);
   worker.submit(batch);
@@ -348,7 +348,7 @@ TEST_F(SnapshotTest, TheSinkBehindIsToldOfEverything) {
   Worker worker(*engine_);
   put(worker, 0, "a", "1");
   const size_t before = log.changes();
-  ASSERT_NE(snapshot_->begin(worker), nullptr);
+  ASSERT_NE(snapshot_->begin(worker, false), nullptr);
   put(worker, 0, "a", "2");
   worker.flush(1);
   EXPECT_GT(log.changes(), before);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <new>
 #include <stdexcept>
 #include <thread>
 #include <utility>
@@ -117,6 +118,7 @@ void KeyGate::want(Holder& holder, const Batch& batch) {
     holder.flush_end_ =
         std::max(holder.flush_end_, static_cast<uint32_t>(columns.number[guard.row]));
   }
+  holder.rows_ = rows;
   holder.has_all_rows_ = rows == batch.size();
 }
 
@@ -153,14 +155,22 @@ bool KeyGate::grant(Holder& holder) {
   if (flusher != 0 && flushes_some(*holders_[flusher - 1], holder)) return false;
   const auto in_the_way = [&](const Holder* other) { return flushes_some(holder, *other); };
   if (to_flush && std::any_of(holding_.begin(), holding_.end(), in_the_way)) return false;
+  const bool many = holder.rows_ >= many_rows && !to_flush && make_filter();
+  const uint16_t has_many = filter_owner_.load(std::memory_order_relaxed);
+  if (many && has_many != 0) return false;
   bool free = true;
   each_row(*holder.batch_, [&](uint64_t hash, uint32_t database) {
     std::atomic<uint16_t>& owner = owners_[slot_of(hash, database)];
     const uint16_t before = owner.load(std::memory_order_relaxed);
-    if (before == 0) owner.store(holder.number_, std::memory_order_release);
-    free = before == 0 || before == holder.number_;
+    free = (before == 0 || before == holder.number_) &&
+           (has_many == 0 || !is_in_filter(hash, database));
+    if (free && before == 0 && !many) owner.store(holder.number_, std::memory_order_release);
     return free;
   });
+  if (free && many) {
+    fill_filter(*holder.batch_);
+    filter_owner_.store(holder.number_, std::memory_order_release);
+  }
   if (!free) {
     release(holder);
     return false;
@@ -178,8 +188,35 @@ bool KeyGate::grant(Holder& holder) {
   return true;
 }
 
-// Gives back the slots that it has.
+// False: there is no memory for it. It is never given back, since others may be looking into it.
+bool KeyGate::make_filter() {
+  if (filter_ == nullptr)
+    filter_.reset(new (std::nothrow) std::atomic<uint64_t>[filter_bits / 64]());
+  return filter_ != nullptr;
+}
+
+// While nobody has it. Whoever looks into it for the one before finds either that one's keys or
+// these: he has shown his rows before, so this one waits for him.
+void KeyGate::fill_filter(const Batch& batch) {
+  for (uint64_t i = 0; i < filter_bits / 64; ++i) filter_[i].store(0, std::memory_order_relaxed);
+  const auto set = [&](uint64_t bit) {
+    std::atomic<uint64_t>& word = filter_[bit % filter_bits / 64];
+    word.store(word.load(std::memory_order_relaxed) | uint64_t{1} << (bit % 64),
+               std::memory_order_relaxed);
+  };
+  each_row(batch, [&](uint64_t hash, uint32_t database) {
+    const uint64_t bits = mixed(hash, database);
+    set(bits);
+    set(bits >> 32);
+    return true;
+  });
+}
+
+// Gives back the slots, or the filter, that it has.
 void KeyGate::release(const Holder& holder) {
+  if (filter_owner_.load(std::memory_order_relaxed) == holder.number_) {
+    return filter_owner_.store(0, std::memory_order_release);
+  }
   each_row(*holder.batch_, [&](uint64_t hash, uint32_t database) {
     std::atomic<uint16_t>& owner = owners_[slot_of(hash, database)];
     if (owner.load(std::memory_order_relaxed) == holder.number_) {
@@ -267,8 +304,8 @@ bool KeyGate::meets(const Holder& holder, const Holder& other) {
   }
   bool met = false;
   each_row(*holder.batch_, [&](uint64_t hash, uint32_t database) {
-    const uint32_t bit = slot_of(hash, database) % Holder::filter_bits;
-    met = (other.filter_[bit / 64].load(std::memory_order_acquire) >> (bit % 64) & 1) != 0;
+    const uint32_t bit = slot_of(hash, database) % Holder::shown_bits;
+    met = (other.shown_[bit / 64].load(std::memory_order_acquire) >> (bit % 64) & 1) != 0;
     return !met;
   });
   return met;
@@ -276,13 +313,13 @@ bool KeyGate::meets(const Holder& holder, const Holder& other) {
 
 void KeyGate::begin(Holder& holder, const Batch::Columns& columns, Batch::Row first,
                     Batch::Row end) {
-  for (std::atomic<uint64_t>& word : holder.filter_) word.store(0, std::memory_order_release);
+  for (std::atomic<uint64_t>& word : holder.shown_) word.store(0, std::memory_order_release);
   uint32_t first_database = std::numeric_limits<uint32_t>::max();
   uint32_t last_database = 0;
   for (Batch::Row row = first; row < end; ++row) {
     const uint32_t database = columns.database[row];
-    const uint32_t bit = slot_of(columns.hash[row], database) % Holder::filter_bits;
-    std::atomic<uint64_t>& word = holder.filter_[bit / 64];
+    const uint32_t bit = slot_of(columns.hash[row], database) % Holder::shown_bits;
+    std::atomic<uint64_t>& word = holder.shown_[bit / 64];
     word.store(word.load(std::memory_order_relaxed) | uint64_t{1} << (bit % 64),
                std::memory_order_release);
     first_database = std::min(first_database, database);

@@ -5,6 +5,10 @@
 // the holder that took it, or 0. Two keys of one slot count as one key, which costs a needless wait
 // now and then.
 //
+// A group of very many keys (`many_rows`) would have nearly all slots. It takes none, and has a
+// filter of its keys instead, in which one key of fifty is found that it does not have. One such
+// group has its keys at a time.
+//
 // A batch with groups
 //   take    takes the slots of all keys of all its groups at once, and the databases that it
 //           flushes; or none, and waits. Who asked first is first, of those that want the same. A
@@ -41,7 +45,8 @@
 // waits for a group. Growth of an index, and the taking apart of a flushed one, concern no key.
 //
 // Threads. A holder belongs to one thread at a time; `held`, `is_held` and Awaited::begin any.
-// Limits. 1,023 holders. 128 KiB, and 600 bytes a holder.
+// Limits. 1,023 holders. 128 KiB, and 600 bytes a holder; 8 MiB more from the first group of very
+// many keys on.
 #pragma once
 
 #include <array>
@@ -69,7 +74,7 @@ class KeyGate {
 
    private:
     friend class KeyGate;
-    static constexpr uint32_t filter_bits = 1 << 12;
+    static constexpr uint32_t shown_bits = 1 << 12;
 
     explicit Holder(KeyGate& gate, uint16_t number) : gate_(gate), number_(number) {}
 
@@ -80,9 +85,10 @@ class KeyGate {
     alignas(64) std::atomic<uint64_t> runs_{0};
     std::atomic<uint32_t> first_database_{0};
     std::atomic<uint32_t> last_database_{0};
-    std::array<std::atomic<uint64_t>, filter_bits / 64> filter_{};
+    std::array<std::atomic<uint64_t>, shown_bits / 64> shown_{};
     // The thread's own.
     bool has_all_rows_ = false;
+    uint64_t rows_ = 0;  // of its groups
     uint64_t takes_seen_ = 0;
     uint32_t quiet_ = 0;  // spans of rows since then
     // What it has taken or waits for; under the mutex but for its own thread.
@@ -140,11 +146,14 @@ class KeyGate {
   // Who has taken the key; null: nobody, or the holder itself.
   Holder* held(const Holder& holder, uint64_t hash, uint32_t database) const {
     const uint16_t owner = waits() ? owner_of(hash, database) : 0;
-    return owner == 0 || owner == holder.number_ ? nullptr : holders_[owner - 1].get();
+    const bool free = owner == 0 || owner == holder.number_ || owns(holder, hash, database);
+    return free ? nullptr : holders_[owner - 1].get();
   }
-  // Whether the holder has it.
+  // Whether the holder has it. A slot, and a key that is found in the filter, may be two holders'.
   bool owns(const Holder& holder, uint64_t hash, uint32_t database) const {
-    return owner_of(hash, database) == holder.number_;
+    return owner_of(hash, database) == holder.number_ ||
+           (filter_owner_.load(std::memory_order_acquire) == holder.number_ &&
+            is_in_filter(hash, database));
   }
   // Whether anybody has; for who works.
   bool is_held(uint64_t hash, uint32_t database) const {
@@ -159,6 +168,8 @@ class KeyGate {
   // Who runs batches, and each batch whose groups wait: as many as workers may have under way.
   static constexpr uint32_t most_holders = 1023 + 256 * 64;
   static constexpr uint32_t quiet_spans = 512;
+  static constexpr uint64_t many_rows = 1 << 13;
+  static constexpr uint64_t filter_bits = uint64_t{1} << 26;
   // Nobody, in a build that tests must catch.
   static bool waits() { return !broken(Rule::groups); }
 
@@ -183,8 +194,27 @@ class KeyGate {
     const uint16_t flusher = flusher_.load(std::memory_order_acquire);
     const bool flushed = flusher != 0 && flush_first_.load(std::memory_order_relaxed) <= database &&
                          database < flush_end_.load(std::memory_order_relaxed);
-    return flushed ? flusher : owners_[slot_of(hash, database)].load(std::memory_order_acquire);
+    if (flushed) return flusher;
+    const uint16_t owner = owners_[slot_of(hash, database)].load(std::memory_order_acquire);
+    if (owner != 0) return owner;
+    const uint16_t many = filter_owner_.load(std::memory_order_acquire);
+    return many != 0 && is_in_filter(hash, database) ? many : 0;
   }
+  // Two bits a key, of one mixed number.
+  static uint64_t mixed(uint64_t hash, uint32_t database) {
+    hash += database * 0x9E37'79B9'7F4A'7C15;
+    hash = (hash ^ hash >> 32) * 0xD6E8'FEB8'6659'FD93;
+    return hash ^ hash >> 32;
+  }
+  bool has_bit(uint64_t bit) const {
+    return (filter_[bit % filter_bits / 64].load(std::memory_order_relaxed) >> (bit % 64) & 1) != 0;
+  }
+  bool is_in_filter(uint64_t hash, uint32_t database) const {
+    const uint64_t bits = mixed(hash, database);
+    return has_bit(bits) && has_bit(bits >> 32);
+  }
+  bool make_filter();
+  void fill_filter(const Batch& batch);
   using Waiters = std::vector<Awaited::Waiter*>;
   static void want(Holder& holder, const Batch& batch);
   bool grant(Holder& holder);
@@ -204,6 +234,10 @@ class KeyGate {
   std::atomic<uint32_t> flush_first_{0};
   std::atomic<uint32_t> flush_end_{0};
   const std::unique_ptr<std::atomic<uint16_t>[]> owners_;
+
+  // Of a group of very many keys; 0: there is none.
+  std::atomic<uint16_t> filter_owner_{0};
+  std::unique_ptr<std::atomic<uint64_t>[]> filter_;
 
   std::mutex mutex_;  // of what follows
   std::vector<Holder*> holding_;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -86,6 +87,57 @@ TEST_F(KeyGateTest, KeysAreHeldUntilTheyAreGivenBack) {
   EXPECT_EQ(held(1, 1), nullptr) << "a key of another database";
   gate.give_back(one.holder);
   for (const uint64_t key : {1, 2, 3}) EXPECT_EQ(held(key), nullptr);
+}
+
+// So many that they would have all slots.
+TEST_F(KeyGateTest, AGroupOfVeryManyKeysHasThoseAndFewOthers) {
+  std::mt19937_64 random(1);
+  constexpr size_t many = 20'000;
+  std::vector<uint64_t> hashes(many);
+  const auto fill_all = [&](Batch& of) {
+    for (const uint64_t hash : hashes) {
+      const Batch::Row row = of.put("key", "value");
+      of.columns().hash[row] = hash;
+    }
+    of.group(0);
+  };
+  for (int round = 0; round < 2; ++round) {
+    for (uint64_t& hash : hashes) hash = random();
+    batch.clear();
+    fill_all(batch);
+    gate.take(one.holder, batch);
+    size_t held_by_chance = 0;
+    for (size_t i = 0; i < many; ++i) {
+      ASSERT_EQ(gate.held(nobody.holder, hashes[i], 0), &one.holder);
+      ASSERT_EQ(gate.held(one.holder, hashes[i], 0), nullptr);
+      if (gate.held(nobody.holder, random(), 0) != nullptr) ++held_by_chance;
+    }
+    EXPECT_TRUE(gate.is_held(hashes[0], 0));
+    EXPECT_TRUE(gate.owns(one.holder, hashes[0], 0));
+    EXPECT_LT(held_by_chance, many / 50);
+    // Groups of other keys have theirs meanwhile, in slots of its keys.
+    const uint64_t free = hashes[0] ^ 1;
+    other.clear();
+    other.put("key", "value");
+    other.columns().hash[0] = free;
+    other.group(0);
+    ASSERT_TRUE(gate.take_now(two.holder, other));
+    EXPECT_EQ(gate.held(nobody.holder, free, 0), &two.holder);
+    EXPECT_EQ(gate.held(two.holder, free, 0), nullptr);
+    EXPECT_EQ(gate.held(one.holder, hashes[0], 0), nullptr);
+    gate.give_back(two.holder);
+    other.columns().hash[0] = hashes[7];
+    EXPECT_FALSE(gate.take_now(two.holder, other));
+    // Another one of very many waits, and so does it for a slot that somebody has.
+    third.clear();
+    fill_all(third);
+    EXPECT_FALSE(gate.take_now(three.holder, third));
+    gate.give_back(one.holder);
+    EXPECT_EQ(gate.held(nobody.holder, hashes[0], 0), nullptr);
+    ASSERT_TRUE(gate.take_now(two.holder, other));
+    EXPECT_FALSE(gate.take_now(three.holder, third));
+    gate.give_back(two.holder);
+  }
 }
 
 TEST_F(KeyGateTest, AFlushHasAllKeysOfItsDatabases) {

@@ -9,7 +9,8 @@
 // up in the middle of a change would see many bytes twice, and evict as many.
 //
 // Writes of a store that evicts may run over the cap, since memory that is evicted or replaced
-// while a batch runs is not free before its end; `room_over` says how far.
+// while a batch runs is not free before its end; `room_over` says how far. A batch that must not
+// stop in its middle, however large it is, is lent memory beyond that.
 //
 // Threads. Any; each counter is an atomic, `used` a momentary sum. The limit may change while
 // others read it: a check then goes by the old or the new one.
@@ -86,7 +87,7 @@ class MemoryBudget {
   static uint64_t positive(int64_t sum) { return sum > 0 ? static_cast<uint64_t>(sum) : 0; }
 
   uint64_t room_over(uint64_t cap) const {
-    const uint64_t most = cap + cap / 16 + most_over;
+    const uint64_t most = cap + cap / 16 + most_over + positive(lent.load());
     return most - std::min(most, positive(items.load() + index.load() + hot.load()));
   }
 
@@ -99,6 +100,7 @@ class MemoryBudget {
   ClaimedCounter hot{claimed_, 1};       // the fast part before the index (hot/hot_table.h)
   ClaimedCounter buffers{claimed_, 1};   // of rounds, of readers of values on devices, of a sink
   ClaimedCounter passing{claimed_, -1};  // of all these: about to go
+  std::atomic<int64_t> lent{0};          // to batches that run
   std::atomic<int64_t> clients{0};  // buffers of connections, and freed items that these still send
   std::atomic<int64_t> ahead{0};    // pages made ready ahead (items/pages_ahead.h)
 };

@@ -39,10 +39,6 @@ void check_together(const net::ServerOptions& options) {
                                       options.store.router.choice != RouterChoice::off)) {
     throw CLI::ValidationError("--tree", "needs --device cpu and --router off");
   }
-  if (!options.store.tree.empty() && !options.save.empty()) {
-    throw CLI::ValidationError("--tree",
-                               "cannot be used with --save: a store with a tree has no snapshots");
-  }
   if (!options.save.empty() && options.store.device != DeviceChoice::cpu) {
     throw CLI::ValidationError("--save", "needs --device cpu");
   }

@@ -12,12 +12,13 @@
 #include "durability/snapshot_file.h"
 #include "net/log.h"
 #include "net/version.h"
+#include "tree/tree.h"
 
 namespace isotherm {
 namespace {
 
 // What Redis shows of a file before it reads it, and how many keys are to come.
-std::string head_of(const Snapshot::Moment& moment, uint64_t used_memory) {
+std::string head_of(const SnapshotSource::Moment& moment, uint64_t used_memory) {
   std::string head(rdb::magic);
   const std::string version = std::to_string(rdb::version);
   head += std::string(rdb::version_digits - version.size(), '0') + version;
@@ -49,7 +50,7 @@ Saver::Saver(Engine& engine, SaveWish& wish, std::string folder, std::string nam
       name_(std::move(name)),
       files_(files),
       told_(std::move(told)),
-      snapshot_(engine),
+      snapshot_(make_snapshot_source(engine)),
       journal_(journal) {
   wish_.begin_at(now_s(), engine_.stats().changes);
   thread_ = std::thread([this] { run(); });
@@ -101,35 +102,41 @@ bool Saver::write() {
     return false;
   }
   begin_ = {};
-  if (journal_ != nullptr && journal_->begin_segment(begin_) < 0) begin_ = {};
+  const bool cuts = journal_ != nullptr && engine_.tree() == nullptr;
+  if (cuts && journal_->begin_segment(begin_) < 0) begin_ = {};
   Worker worker(engine_);
-  Snapshot::Step last = Snapshot::Step::flushed;
+  SnapshotSource::Step last = SnapshotSource::Step::flushed;
   bool worked = false;
   try {
     constexpr int begins_anew = 2;
-    for (int i = 0; last == Snapshot::Step::flushed && !wish_.stops(); ++i) {
+    for (int i = 0; last == SnapshotSource::Step::flushed && !wish_.stops(); ++i) {
       worked = write_once(worker, i >= begins_anew, last);
     }
   } catch (...) {
-    snapshot_.end(worker);
+    snapshot_->end(worker);
     throw;
   }
-  snapshot_.end(worker);
+  snapshot_->end(worker);
   return worked;
 }
 
-bool Saver::write_once(Worker& worker, bool keeps_flushed, Snapshot::Step& last) {
-  last = Snapshot::Step::done;
-  const Snapshot::Moment* const moment = snapshot_.begin(worker, keeps_flushed);
+bool Saver::write_once(Worker& worker, bool keeps_flushed, SnapshotSource::Step& last) {
+  last = SnapshotSource::Step::done;
+  const SnapshotSource::Moment* const moment = snapshot_->begin(worker, keeps_flushed);
   if (moment == nullptr) throw std::bad_alloc();
   changes_ = moment->changes;
   SnapshotFile file(files_, folder_, name_);
   file.write(head_of(*moment, engine_.used_memory()));
   const auto write = [&](std::string_view bytes) { return file.write(bytes) >= 0; };
   do {
-    last = snapshot_.step(write);
-  } while (last == Snapshot::Step::more && !wish_.stops() && file.error() == 0);
-  if (last == Snapshot::Step::flushed || wish_.stops()) return false;
+    last = snapshot_->step(write);
+  } while (last == SnapshotSource::Step::more && !wish_.stops() && file.error() == 0);
+  if (last == SnapshotSource::Step::flushed || wish_.stops()) return false;
+  if (!is_read_by_a_start()) {
+    log_failure("a start reads the tree, and that cannot be written: " +
+                engine_.tree()->last_error());
+    return false;
+  }
   file.write(std::string(1, static_cast<char>(rdb::eof)));
   if (file.finish() < 0) {
     log_failure(std::generic_category().message(-file.error()));
@@ -137,6 +144,12 @@ bool Saver::write_once(Worker& worker, bool keeps_flushed, Snapshot::Step& last)
   }
   if (begin_.number != 0) cut(file, moment->version);
   return true;
+}
+
+// What was saved: from the snapshot, from a journal, or from a tree.
+bool Saver::is_read_by_a_start() {
+  Tree* const tree = engine_.tree();
+  return tree == nullptr || journal_ != nullptr || tree->flush();
 }
 
 void Saver::cut(const SnapshotFile& file, uint64_t version) {

@@ -67,10 +67,9 @@ void Server::start(Files& files) {
   }
   if (options_.appendonly) {
     open_journal(files);
-  } else if (Tree* const tree = engine_.tree(); tree != nullptr) {
-    tree->expect_journal(0, 0, false);
   } else {
     state_.loaded = load_snapshot(options_, engine_).loaded;
+    if (Tree* const tree = engine_.tree(); tree != nullptr) tree->expect_journal(0, 0, false);
   }
   saver_ = std::make_unique<Saver>(
       engine_, state_.saves, options_.dir, options_.dbfilename, files, [this] { release_held(); },
@@ -108,7 +107,6 @@ void Server::release_held() {
 bool Server::prepare_end() {
   const net::Shutdown::Wish wish = state_.shutdown.take();
   using Saves = net::Shutdown::Saves;
-  if (engine_.tree() != nullptr) return true;
   saves_at_end_ = wish.saves == Saves::yes ||
                   (wish.saves == Saves::at_points && !state_.saves.points().empty());
   if (!saves_at_end_) return true;

@@ -7,6 +7,7 @@
 #include "db/store_filler.h"
 #include "durability/rdb_file.h"
 #include "net/log.h"
+#include "tree/tree.h"
 
 namespace isotherm {
 namespace {
@@ -22,12 +23,18 @@ LoadedSnapshot load_snapshot(const net::ServerOptions& options, Engine& engine) 
   const std::string path = options.dir + "/" + options.dbfilename;
   std::error_code error;
   if (!std::filesystem::exists(path, error) && !error) return loaded;
+  Tree* const tree = engine.tree();
+  if (tree != nullptr && !tree->wants_snapshot()) {
+    net::log(net::LogLevel::notice, "the tree is read, and not the snapshot " + path);
+    return loaded;
+  }
   const RdbFile file(path);
   if (file.databases() > engine.options().databases) {
     throw RdbError("snapshot: " + path + " has keys in database " +
                    std::to_string(file.databases() - 1) + ": more databases are needed");
   }
   if (file.last_version() != 0) engine.begin_versions(file.last_version() + versions_left_out);
+  if (tree != nullptr && tree->begin_filling()) Worker(engine).flush_all();
   std::atomic<uint64_t> refused{0};
   std::atomic<uint64_t> expired{0};
   for_each_part(file.parts(), options.threads, [&](uint32_t part) {
@@ -44,6 +51,7 @@ LoadedSnapshot load_snapshot(const net::ServerOptions& options, Engine& engine) 
     throw RdbError("snapshot: " + std::to_string(refused) + " items of " + path +
                    " could not be stored: more maxmemory or proto-max-bulk-len are needed");
   }
+  if (tree != nullptr) tree->end_filling();
   loaded = {true, file.items() - expired, expired};
   net::log(net::LogLevel::notice, "the snapshot was read: " + std::to_string(loaded.loaded) +
                                       " keys, " + std::to_string(loaded.expired) + " had expired");

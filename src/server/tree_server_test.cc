@@ -168,9 +168,7 @@ TEST_F(TreeServerTest, AJournalThatTheTreeDoesNotKnowIsRefused) {
   expect({"GET", "key"}, "$1\r\n2\r\n");
 }
 
-TEST_F(TreeServerTest, ThereAreNoSnapshotsButTheTreeItself) {
-  expect({"SAVE"}, "-ERR no snapshots of a store with a tree\r\n");
-  expect({"BGSAVE"}, "-ERR no snapshots of a store with a tree\r\n");
+TEST_F(TreeServerTest, AJournalIsWrittenAnewByTakingAllIn) {
   expect({"SET", "key", "1"}, "+OK\r\n");
   ASSERT_TRUE(server_->state().journal->rewrite_wish().ask());
   while (server_->state().journal->rewrite_wish().rewrites() == 0) std::this_thread::yield();

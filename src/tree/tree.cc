@@ -44,13 +44,41 @@ Tree::Tree(std::unique_ptr<TreeFiles> files, TreeOptions options)
   writer_ = std::thread([this] { work(); });
 }
 
-uint64_t Tree::last_version() const {
+bool Tree::wants_snapshot() const {
   const std::lock_guard guard(mutex_);
-  return meta_.last_version;
+  return new_ || meta_.journal == being_filled;
+}
+
+bool Tree::begin_filling() {
+  const std::lock_guard guard(mutex_);
+  const bool has_part = meta_.journal == being_filled;
+  set_journal(being_filled);
+  return has_part;
+}
+
+void Tree::end_filling() {
+  if (!flush()) throw TreeError(last_error());
+  const std::lock_guard guard(mutex_);
+  set_journal(0);
+}
+
+// With the mutex. At once: a crash before the next run must not make them strangers.
+void Tree::set_journal(uint64_t number) {
+  meta_.journal = number;
+  meta_.lsn = 0;
+  if (const std::string problem = files_->ingest({}, meta_, 1); !problem.empty()) {
+    throw TreeError(problem);
+  }
+  new_ = false;
 }
 
 void Tree::expect_journal(uint64_t number, uint64_t first_lsn, bool found) {
   const std::lock_guard guard(mutex_);
+  if (meta_.journal == being_filled) {
+    throw TreeError(
+        "tree: a start has ended while it read a snapshot into it, so a part of that is missing; "
+        "start again without a journal, with the snapshot in its place, or remove the tree");
+  }
   if (found && !new_ && meta_.journal != number) {
     throw TreeError(
         "tree: it has changes that the journal does not know, so they do not belong "
@@ -61,13 +89,9 @@ void Tree::expect_journal(uint64_t number, uint64_t first_lsn, bool found) {
                     " on are needed, and it begins at " + std::to_string(first_lsn));
   }
   if (meta_.journal == number) return;
+  if (!new_) return set_journal(number);
   meta_.journal = number;
   meta_.lsn = 0;
-  if (new_) return;
-  // At once: a crash before the next run must not make them strangers.
-  if (const std::string problem = files_->ingest({}, meta_, 1); !problem.empty()) {
-    throw TreeError(problem);
-  }
 }
 
 void Tree::drop_from(Journal* journal) {

@@ -96,7 +96,15 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   void expect_journal(uint64_t number, uint64_t first_lsn, bool found);
   // Whose segments are dropped from now on; null: no more.
   void drop_from(Journal* journal);
-  uint64_t last_version() const;
+  // No version is larger that the tree has or was told of.
+  uint64_t last_version() const { return max_version_.load(std::memory_order_relaxed); }
+
+  // Whether nothing was ever taken in, or a snapshot in part only. What is read of one is put into
+  // the store between these two, and is the tree's when the second has returned; whether there is a
+  // part, to be flushed first. Before `expect_journal`. They throw TreeError.
+  bool wants_snapshot() const;
+  bool begin_filling();
+  void end_filling();
 
   Begun begins(const Batch& batch) override;
   void changed(const ItemChange& change) override;
@@ -147,6 +155,10 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   };
   using Runs = std::deque<std::shared_ptr<TreeRun>>;
 
+  // In place of a journal's number, while a snapshot is read.
+  static constexpr uint64_t being_filled = ~uint64_t{0};
+
+  void set_journal(uint64_t number);
   Seen seen_now(uint64_t hash) const;
   Answer show(std::string_view record, int64_t now_ms, Stored& stored) const;
   TreeRun::Found find_in_runs(std::string_view key, uint64_t hash, uint32_t database,

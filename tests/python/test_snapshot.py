@@ -5,6 +5,7 @@ together, and counts up its own keys in order, so what a snapshot has of it is w
 one of its commands. More kills: ISOTHERM_KILLS=200.
 """
 
+import contextlib
 import os
 import random
 import shutil
@@ -80,6 +81,32 @@ def test_redis_reads_ours_and_we_read_its(folder):
         assert client.save()
     with start_redis(folder) as peer:
         check(redis.Redis(port=peer.resp_port), items)
+
+
+# With little memory, so that most of it lies in files alone.
+def test_redis_reads_what_a_tree_has_and_an_empty_tree_reads_redis(folder):
+    tree = ["--tree", f"{folder}/tree", "--maxmemory", "1mb"]
+    items = draw_items(random.Random(1))
+    items.update((f"large{i}", str(i).encode() * 5000) for i in range(300))
+    with start(folder, *tree) as server:
+        fill(redis.Redis(port=server.resp_port), items)
+        assert redis.Redis(port=server.resp_port).save()
+    status, text = look_at(os.path.join(folder, FILE))
+    assert status == 0
+    assert f"{len(items) + 1} keys, {len(items) // 2} with an expiry" in text
+    with start_redis(folder) as peer:
+        client = redis.Redis(port=peer.resp_port)
+        check(client, items)
+        client.set("packed", "abc" * 1000)
+        assert client.save()
+    items["packed"] = b"abc" * 1000
+    shutil.rmtree(f"{folder}/tree")
+    for _ in range(2):
+        with start(folder, *tree) as server:
+            check(redis.Redis(port=server.resp_port), items)
+        # The second has the tree alone.
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(os.path.join(folder, FILE))
 
 
 def test_other_types_of_redis_are_refused_by_name_and_left_alone(folder):
@@ -180,9 +207,11 @@ def check_writer(number, client):
     return left
 
 
-def test_a_snapshot_is_of_one_moment_while_clients_write(folder):
+@pytest.mark.parametrize("has_tree", [False, True])
+def test_a_snapshot_is_of_one_moment_while_clients_write(folder, has_tree):
     copies = []
-    with start(folder) as server:
+    flags = ["--tree", f"{folder}/tree", "--maxmemory", "1mb"] if has_tree else []
+    with start(folder, *flags) as server:
         client = redis.Redis(port=server.resp_port)
         writers = [Writer(i, server.resp_port) for i in range(3)]
         for writer in writers:

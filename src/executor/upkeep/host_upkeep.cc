@@ -166,6 +166,13 @@ bool HostUpkeep::keep_reserve(int64_t reserve, int64_t now_ms) {
 
 [[gnu::noinline]] bool HostUpkeep::pay(LineIndex& index) { return growth_.pay(index); }
 
+void HostUpkeep::keep_up(uint64_t rows) {
+  for (const Database& database : store_.databases) {
+    growth_.add(rows);
+    if (LineIndex* index = database.index(); index != nullptr) pay(*index);
+  }
+}
+
 // Most databases have no index, and this runs after every batch.
 bool HostUpkeep::grow(uint64_t changes) {
   growth_.add(changes);

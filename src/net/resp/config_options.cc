@@ -161,9 +161,6 @@ std::string get_dir(const ServerState& server) { return server.options.dir; }
 std::string set_save(ServerState& server, std::string_view text, bool dry) {
   auto points = parse_save_points(text);
   if (!points) return "Invalid save parameters";
-  if (!points->empty() && server.engine.tree() != nullptr) {
-    return "there are no snapshots of a store with a tree";
-  }
   if (!points->empty() && server.engine.stats().on_device) {
     return "there are no snapshots while the index is on a GPU";
   }

@@ -15,7 +15,6 @@ namespace {
 
 // Why there are none; null: there are.
 const char* no_snapshots(const ServerState& server) {
-  if (server.engine.tree() != nullptr) return "ERR no snapshots of a store with a tree";
   const bool on_device = server.engine.stats().on_device;
   return on_device ? "ERR no snapshots while the index is on a GPU" : nullptr;
 }

@@ -1,0 +1,178 @@
+// A snapshot of a store with a tree has what there was at its moment, whatever comes behind it.
+#include "engine/tree_snapshot.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+
+#include "base/clock.h"
+#include "durability/rdb_file.h"
+#include "tree/tree.h"
+
+namespace isotherm::tree_snapshot_test {
+namespace {
+
+using Content = std::map<std::pair<uint32_t, std::string>, std::pair<std::string, int64_t>>;
+
+class TreeSnapshotTest : public ::testing::Test {
+ protected:
+  TreeSnapshotTest() {
+    std::string path = std::filesystem::temp_directory_path() / "isotherm-tree-XXXXXX";
+    options_.tree = ::mkdtemp(path.data());
+    options_.maxmemory = 4 << 20;
+    options_.maxmemory_policy = EvictionPolicy::allkeys_lru;
+    options_.databases = 3;
+  }
+  ~TreeSnapshotTest() override {
+    source_.reset();
+    worker_.reset();
+    engine_.reset();
+    std::filesystem::remove_all(options_.tree);
+  }
+  void SetUp() override {
+    try {
+      engine_ = std::make_unique<Engine>(options_, clock_);
+    } catch (const TreeError&) {
+      GTEST_SKIP() << "built without RocksDB";
+    }
+    worker_ = std::make_unique<Worker>(*engine_);
+    source_ = make_snapshot_source(*engine_);
+  }
+  // One change, which the model has, too.
+  void change() {
+    const auto draw = [&](uint64_t below) { return static_cast<uint32_t>(random_() % below); };
+    const uint32_t database = draw(3);
+    const std::string key = "key" + std::to_string(draw(300));
+    const std::string value(draw(2000), static_cast<char>('a' + draw(26)));
+    const uint32_t kind = draw(400);
+    const bool expires = draw(4) == 0;
+    const int64_t expiry = expires ? clock_.now_ms() + 1 + draw(100'000) : no_expiry;
+    Batch batch;
+    batch.select(database);
+    if (kind == 0) {
+      batch.flush(database, database + 1);
+      std::erase_if(model_, [&](const auto& one) { return one.first.first == database; });
+    } else if (kind < 100) {
+      batch.erase(key);
+      model_.erase({database, key});
+    } else if (kind < 150) {
+      batch.expire(key, expiry);
+      if (const auto at = model_.find({database, key}); at != model_.end()) {
+        at->second.second = expiry;
+      }
+    } else {
+      batch.put(key, value, 0, expiry);
+      model_[{database, key}] = {value, expiry};
+    }
+    worker_->submit(batch, clock_.now_ms());
+    batch.clear();
+    if (kind < 20) worker_->maintain();
+    if (kind == 399) {
+      EXPECT_TRUE(engine_->tree()->flush());
+    }
+  }
+  void expire_in_model() {
+    std::erase_if(model_, [&](const auto& one) {
+      return one.second.second != no_expiry && one.second.second <= clock_.now_ms();
+    });
+  }
+  Content read(const std::string& text) const {
+    const std::string path = options_.tree + "/snapshot";
+    std::ofstream(path, std::ios::binary)
+        << "REDIS0010" + text + std::string("\xFF", 1) + std::string(8, '\0');
+    const RdbFile file(path);
+    Content content;
+    for (uint32_t part = 0; part < file.parts(); ++part) {
+      file.read(part, [&](const RdbItem& item) {
+        EXPECT_TRUE(
+            content.try_emplace({item.database, std::string(item.key)}, item.value, item.expiry)
+                .second)
+            << item.key << " twice";
+      });
+    }
+    return content;
+  }
+
+  ManualClock clock_{1'700'000'000'000};
+  Options options_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<Worker> worker_;
+  std::unique_ptr<SnapshotSource> source_;
+  std::mt19937_64 random_{11};
+  Content model_;
+};
+
+TEST_F(TreeSnapshotTest, ItHasItsMomentWhileChangesAndFlushesGoOn) {
+  for (int round = 0; round < 4; ++round) {
+    for (int i = 0; i < 1500; ++i) change();
+    clock_.advance(10'000);
+    expire_in_model();
+    // What the run that is still there has must not be lost behind it.
+    for (int i = 0; i < 20; ++i) change();
+    const Content at_moment = model_;
+    const SnapshotSource::Moment* const moment = source_->begin(*worker_, false);
+    ASSERT_NE(moment, nullptr);
+    EXPECT_EQ(moment->at_ms, clock_.now_ms());
+    EXPECT_EQ(moment->changes, engine_->stats().changes);
+    for (int i = 0; i < 300; ++i) change();
+    ASSERT_TRUE(engine_->tree()->flush());
+    std::string text;
+    auto step = SnapshotSource::Step::more;
+    while (step == SnapshotSource::Step::more) {
+      for (int i = 0; i < 10; ++i) change();
+      step = source_->step([&](std::string_view bytes) {
+        text += bytes;
+        return true;
+      });
+    }
+    EXPECT_EQ(step, SnapshotSource::Step::done);
+    EXPECT_EQ(read(text), at_moment);
+    source_->end(*worker_);
+  }
+}
+
+// It is written from where it lies, and not as a piece with others.
+TEST_F(TreeSnapshotTest, ALargeValueIsThereBetweenSmallOnes) {
+  const std::string large(1 << 20, 'v');
+  const std::pair<const char*, std::string> pairs[] = {{"a", "1"}, {"b", large}, {"c", "3"}};
+  for (const auto& [key, value] : pairs) {
+    Batch batch;
+    batch.put(key, value);
+    worker_->submit(batch);
+    ASSERT_EQ(batch.reply(0).status, Status::ok);
+    batch.clear();
+  }
+  ASSERT_NE(source_->begin(*worker_, false), nullptr);
+  std::string text;
+  const auto write = [&](std::string_view bytes) {
+    text += bytes;
+    return true;
+  };
+  while (source_->step(write) == SnapshotSource::Step::more) {
+  }
+  source_->end(*worker_);
+  const Content content = read(text);
+  ASSERT_EQ(content.size(), 3u);
+  EXPECT_EQ(content.at({0, "b"}).first, large);
+  EXPECT_EQ(content.at({0, "c"}).first, "3");
+}
+
+TEST_F(TreeSnapshotTest, ADiskThatTakesNoMoreEndsIt) {
+  Batch batch;
+  batch.put("key", "value");
+  worker_->submit(batch);
+  batch.clear();
+  ASSERT_NE(source_->begin(*worker_, false), nullptr);
+  EXPECT_EQ(source_->step([](std::string_view) { return false; }), SnapshotSource::Step::done);
+  source_->end(*worker_);
+}
+
+}  // namespace
+}  // namespace isotherm::tree_snapshot_test

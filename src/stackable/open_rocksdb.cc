@@ -1,0 +1,116 @@
+#include <rocksdb/comparator.h>
+#include <rocksdb/merge_operator.h>
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "isotherm/rocksdb.h"
+#include "stackable/rocks_batch.h"
+#include "stackable/rocks_db.h"
+#include "stackable/rocks_words.h"
+
+namespace isotherm {
+namespace {
+
+using Status = rocksdb::Status;
+using MergeOperator = rocksdb::MergeOperator;
+using Descriptors = std::vector<rocksdb::ColumnFamilyDescriptor>;
+
+std::string families_of(const std::string& name) { return name + "/families"; }
+
+// The operator with one operand.
+MergeFunction function_of(std::shared_ptr<MergeOperator> by) {
+  return [by = std::move(by)](std::string_view key, std::optional<std::string_view> existing,
+                              std::string_view operand, std::string& result) {
+    const rocksdb::Slice its_key = slice_of(key);
+    const rocksdb::Slice value = slice_of(existing.value_or(std::string_view()));
+    const std::vector<rocksdb::Slice> operands{slice_of(operand)};
+    rocksdb::Slice chosen(nullptr, 0);
+    const MergeOperator::MergeOperationInput in(its_key, existing ? &value : nullptr, operands,
+                                                nullptr);
+    MergeOperator::MergeOperationOutput out(result, chosen);
+    result.clear();
+    if (!by->FullMergeV2(in, &out)) return false;
+    if (chosen.data() != nullptr) result.assign(chosen.data(), chosen.size());
+    return true;
+  };
+}
+
+// The folder is there when it has a database of RocksDB's own.
+Status check(const rocksdb::DBOptions& options, const std::string& name,
+             const rocksdb::ColumnFamilyOptions& family) {
+  if (family.comparator != rocksdb::BytewiseComparator()) {
+    return Status::NotSupported("a comparator of the default column family");
+  }
+  const bool there = std::filesystem::exists(families_of(name) + "/CURRENT");
+  if (there && options.error_if_exists) {
+    return Status::InvalidArgument(name, "exists (error_if_exists is true)");
+  }
+  if (!there && !options.create_if_missing) {
+    return Status::InvalidArgument(name, "does not exist (create_if_missing is false)");
+  }
+  std::error_code error;
+  std::filesystem::create_directories(name, error);
+  return error ? Status::IOError(name, error.message()) : Status::OK();
+}
+
+}  // namespace
+
+Status open_rocksdb(const rocksdb::DBOptions& options, const std::string& name,
+                    const Descriptors& families, std::vector<rocksdb::ColumnFamilyHandle*>* handles,
+                    rocksdb::DB** db, const DbOptions& more) {
+  *db = nullptr;
+  const rocksdb::ColumnFamilyOptions* mine = nullptr;
+  for (const auto& one : families) {
+    if (one.name == rocksdb::kDefaultColumnFamilyName) mine = &one.options;
+  }
+  if (mine == nullptr) return Status::InvalidArgument("Default column family not specified");
+  if (Status status = check(options, name, *mine); !status.ok()) return status;
+  rocksdb::DB* others = nullptr;
+  Status status = rocksdb::DB::Open(options, families_of(name), families, handles, &others);
+  if (!status.ok()) return status;
+  DbOptions its = more;
+  if (mine->merge_operator != nullptr) {
+    its.merges[RocksBatch::merge] = function_of(mine->merge_operator);
+  }
+  std::unique_ptr<Db> opened;
+  status = rocks_status(Db::open(its, name, opened));
+  if (status.ok()) {
+    *db = new RocksDb(std::move(opened), others, name, more.sync == DbSync::always);
+    return status;
+  }
+  for (rocksdb::ColumnFamilyHandle* const one : *handles) {
+    static_cast<void>(others->DestroyColumnFamilyHandle(one));
+  }
+  handles->clear();
+  delete others;
+  return status;
+}
+
+Status open_rocksdb(const rocksdb::Options& options, const std::string& name, rocksdb::DB** db,
+                    const DbOptions& more) {
+  std::vector<rocksdb::ColumnFamilyHandle*> handles;
+  const Descriptors families{
+      {rocksdb::kDefaultColumnFamilyName, rocksdb::ColumnFamilyOptions(options)}};
+  Status status = open_rocksdb(rocksdb::DBOptions(options), name, families, &handles, db, more);
+  if (status.ok()) status = (*db)->DestroyColumnFamilyHandle(handles.front());
+  return status;
+}
+
+Status list_rocksdb_families(const rocksdb::DBOptions& options, const std::string& name,
+                             std::vector<std::string>* families) {
+  return rocksdb::DB::ListColumnFamilies(options, families_of(name), families);
+}
+
+Status destroy_rocksdb(const std::string& name, const rocksdb::Options& options) {
+  Status status = rocksdb::DestroyDB(families_of(name), options);
+  std::error_code error;
+  std::filesystem::remove_all(name, error);
+  if (!status.ok()) return status;
+  return error ? Status::IOError(name, error.message()) : Status::OK();
+}
+
+}  // namespace isotherm
