@@ -481,22 +481,10 @@ void BatchRunner::flush(const BatchRun& run, Batch::Row row) {
       engine_.device->flush(participant_, first, end, engine_.clock.now_ms(), version);
   for (uint32_t database = first; database < end; ++database) {
     executor_.counters().changes.add(engine_.store.databases[database].count() + 1);
-    if (!flushed) version = flush_index(database);
+    if (!flushed) version = engine_.store.flush_index(database);
     if (sink != nullptr) sink->flushed(database, version, run.token);
   }
   columns.reply[row].status.store(Status::ok, std::memory_order_release);
-}
-
-// Takes the index away, and returns the version of the flush.
-uint64_t BatchRunner::flush_index(uint32_t number) {
-  HostStore& store = engine_.store;
-  Database& database = store.databases.at(number);
-  if (DetachedIndex index = database.detach()) {
-    const std::lock_guard guard(store.flushed_mutex);
-    store.flushed.push_back({std::move(index), store.epochs.current(), number});
-    store.any_flushed.store(true, std::memory_order_relaxed);
-  }
-  return database.flush_version();
 }
 
 }  // namespace isotherm

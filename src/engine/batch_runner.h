@@ -90,7 +90,6 @@ class BatchRunner final : public Executor {
   void begin_commits(BatchRun& run, CommitSink& sink, bool again);
   Submitted settle(BatchRun& run);
   void flush(const BatchRun& run, Batch::Row row);
-  uint64_t flush_index(uint32_t database);
 
   EngineState& engine_;
   const bool waits_;

@@ -44,7 +44,7 @@ TEST_F(CacheSnapshotTest, HasWhatThereWasAtItsMoment) {
     {
       Worker worker(*engine_);
       const SnapshotContent expected = fill(worker);
-      ASSERT_NE(snapshot_->begin(worker), nullptr);
+      ASSERT_NE(snapshot_->begin(worker, false), nullptr);
       for (uint64_t i = 0; i < keys; i += 2) put(worker, 0, key(i), "later");
       for (uint64_t i = 0; i < keys; ++i) put(worker, 0, "later:" + std::to_string(i), "later");
       for (uint64_t i = 1; i < keys; i += 4) {
@@ -85,7 +85,7 @@ TEST_F(CacheSnapshotTest, LeavesOutWhatTheIndexEvicts) {
     {
       Worker worker(*engine_);
       SnapshotContent expected = fill(worker);
-      ASSERT_NE(snapshot_->begin(worker), nullptr);
+      ASSERT_NE(snapshot_->begin(worker, false), nullptr);
       for (uint64_t i = 0; i < 10; ++i) put(worker, 0, "later:" + std::to_string(i), "later");
       const auto content = rest(worker);
       ASSERT_TRUE(content.has_value());

@@ -1,7 +1,9 @@
 #include "executor/host_store.h"
 
 #include <algorithm>
+#include <mutex>
 #include <new>
+#include <utility>
 
 namespace isotherm {
 
@@ -21,6 +23,16 @@ CacheIndex* HostStore::make_cache(Database& database) {
       return nullptr;
     }
   });
+}
+
+uint64_t HostStore::flush_index(uint32_t number) {
+  Database& database = databases.at(number);
+  if (DetachedIndex index = database.detach()) {
+    const std::lock_guard guard(flushed_mutex);
+    flushed.push_back({std::move(index), epochs.current(), number});
+    any_flushed.store(true, std::memory_order_relaxed);
+  }
+  return database.flush_version();
 }
 
 }  // namespace isotherm

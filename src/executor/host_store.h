@@ -69,6 +69,9 @@ struct HostStore {
   // when memory is out.
   CacheIndex* make_cache(Database& database);
 
+  // Takes the index of a database away, by who has all of its keys; the version of the flush.
+  uint64_t flush_index(uint32_t number);
+
   // The moment of the first of so many requests to indexes that go by time; never 0.
   uint64_t take_time(uint64_t requests) {
     return requests_.fetch_add(requests, std::memory_order_relaxed) + 1;
