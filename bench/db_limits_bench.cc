@@ -1,13 +1,13 @@
-// A Db (isotherm/db.h) beside RocksDB, tuned, on the same requests in turn.
+// A Db (isotherm/db.h) beside RocksDB, tuned: transactions of millions, and starts.
 //
-//   db_bench [--records=2000000] [--operations=2000000] [--transaction=5000000] [--group=1000]
-//            [--memory=4096] [--rounds=3] [--folder=/dev/shm] [--rows=put,get,transaction,recovery]
+//   db_limits_bench [--records=2000000] [--transaction=5000000] [--group=1000] [--memory=4096]
+//                   [--rounds=3] [--folder=/dev/shm] [--rows=transaction,recovery]
 //
-// 8-byte keys and values, uniform; `records` are there before. put: groups of `group` puts; get:
-// multi_get of as many keys; both by one thread. transaction: half of the operations read, half
-// put, of keys drawn anew, and one commit; RocksDB's is a WriteBatch, with its reads by Get before.
-// recovery: the start on what a kill leaves behind the last record, when no run waits: a Db has the
-// last run in its journal, RocksDB the last memtables in its log.
+// 8-byte keys and values, uniform; `records` are there before, put in groups of `group`.
+// transaction: half of the operations read, half put, of keys drawn anew, and one commit; RocksDB's
+// is a WriteBatch, with its reads by Get before. recovery: the start on what a kill leaves behind
+// the last record, when no run waits: a Db has the last run in its journal, RocksDB the last
+// memtables in its log.
 //
 // RocksDB: memtables of 512 MB, of which five wait, a block cache of `memory` MiB, filters of ten
 // bits, parallelism of the machine. Neither syncs. Each row shows medians over `rounds`, and the
@@ -37,13 +37,12 @@ namespace {
 
 struct Wanted {
   uint64_t records = 2'000'000;
-  uint64_t operations = 2'000'000;
   uint64_t transaction = 5'000'000;
   uint64_t group = 1000;
   uint64_t memory = 4096;
   uint64_t rounds = 3;
   std::string folder = "/dev/shm";
-  std::string rows = "put,get,transaction,recovery";
+  std::string rows = "transaction,recovery";
 
   bool has(const std::string& row) const {
     return ("," + rows + ",").find("," + row + ",") != std::string::npos;
@@ -51,7 +50,7 @@ struct Wanted {
 };
 
 [[noreturn]] void fail(const std::string& what) {
-  std::fprintf(stderr, "db_bench: %s\n", what.c_str());
+  std::fprintf(stderr, "db_limits_bench: %s\n", what.c_str());
   std::exit(1);
 }
 void expect(const DbStatus& status) {
@@ -207,21 +206,10 @@ std::vector<Key> draw(std::mt19937_64& random, uint64_t count, uint64_t below) {
 
 // Operations a second of one round.
 template <class Store>
-double run(Store& store, const std::string& row, const Wanted& wanted, uint64_t round) {
+double transact(Store& store, const Wanted& wanted, uint64_t round) {
   std::mt19937_64 random(round);
-  if (row == "transaction") {
-    const std::vector<Key> keys = draw(random, wanted.transaction, 2 * wanted.records);
-    return static_cast<double>(keys.size()) / seconds([&] { store.transact(keys); });
-  }
-  double took = 0;
-  for (uint64_t done = 0; done < wanted.operations; done += wanted.group) {
-    const std::vector<Key> keys = draw(random, wanted.group, wanted.records);
-    took += seconds([&] {
-      if (row == "put") return store.write(keys);
-      if (store.read(keys) != keys.size()) fail("a key is missing");
-    });
-  }
-  return static_cast<double>(wanted.operations) / took;
+  const std::vector<Key> keys = draw(random, wanted.transaction, 2 * wanted.records);
+  return static_cast<double>(keys.size()) / seconds([&] { store.transact(keys); });
 }
 
 template <class Store>
@@ -264,23 +252,23 @@ void run_all(const Wanted& wanted, const std::string& folder) {
     }
     show("recovery", of_ours, of_theirs);
   }
-  for (const std::string row : {"put", "get", "transaction"}) {
-    if (!wanted.has(row)) continue;
+  if (wanted.has("transaction")) {
     std::vector<double> of_ours;
     std::vector<double> of_theirs;
     for (uint64_t round = 0; round < wanted.rounds; ++round) {
-      of_ours.push_back(run(ours, row, wanted, round));
-      of_theirs.push_back(run(theirs, row, wanted, round));
+      of_ours.push_back(transact(ours, wanted, round));
+      of_theirs.push_back(transact(theirs, wanted, round));
     }
-    show(row, of_ours, of_theirs);
+    show("transaction", of_ours, of_theirs);
   }
 }
 
 void read_words(int count, char** words, Wanted& wanted) {
-  const std::pair<std::string, uint64_t*> numbers[] = {
-      {"--records=", &wanted.records},         {"--operations=", &wanted.operations},
-      {"--transaction=", &wanted.transaction}, {"--group=", &wanted.group},
-      {"--memory=", &wanted.memory},           {"--rounds=", &wanted.rounds}};
+  const std::pair<std::string, uint64_t*> numbers[] = {{"--records=", &wanted.records},
+                                                       {"--transaction=", &wanted.transaction},
+                                                       {"--group=", &wanted.group},
+                                                       {"--memory=", &wanted.memory},
+                                                       {"--rounds=", &wanted.rounds}};
   const std::pair<std::string, std::string*> texts[] = {{"--folder=", &wanted.folder},
                                                         {"--rows=", &wanted.rows}};
   for (int i = 1; i < count; ++i) {
@@ -307,7 +295,7 @@ int main(int count, char** words) {
   using namespace isotherm::bench;
   Wanted wanted;
   read_words(count, words, wanted);
-  print_environment("db_bench");
+  print_environment("db_limits_bench");
   std::string folder = wanted.folder + "/isotherm-db-bench-XXXXXX";
   if (::mkdtemp(folder.data()) == nullptr) fail("no folder in " + wanted.folder);
   run_all(wanted, folder);
