@@ -76,8 +76,11 @@ struct alignas(32) SetPart {
     } else {
       ++tally.entries;
     }
-    if (plan.evicts && Unit::load(&part.stamp[plan.entry]) > plan.stamp) return;
-    commit_insert(unit, part, plan, pair);
+    // Lookups stamp entries meanwhile, so lanes may plan differently. What the leader sees counts,
+    // and the others go in step with it.
+    const bool is_too_old = plan.evicts && Unit::load(&part.stamp[plan.entry]) > plan.stamp;
+    unit.sync();
+    if (!is_too_old) commit_insert(unit, part, plan, pair);
   }
 
   // Where the entry of an absent key will be, and whether it takes another's place there. Nothing
@@ -108,7 +111,6 @@ struct alignas(32) SetPart {
   template <class Unit>
   ISOTHERM_HOST_DEVICE static void commit_insert(const Unit& unit, SetPart& part,
                                                  const CacheInsert& plan, Pair pair) {
-    unit.sync();
     if (!unit.leads()) return;
     store_pair(&part.entry[plan.entry], pair);
     Unit::store(&part.stamp[plan.entry], plan.stamp);

@@ -187,6 +187,26 @@ uint64_t check_arrival_order(Device& device, uint64_t scale) {
   return faults;
 }
 
+// Few parts with more keys than they have room for, each of which is written many times: new keys
+// come in while lookups of others stamp, or mark, the entries of their part.
+template <class Device, class Kind>
+uint64_t check_crowded_parts(Device& device, uint64_t scale) {
+  uint64_t faults = 0;
+  for (const uint64_t room : {16, 64, 256}) {
+    DeviceRequestSource source(73);
+    CheckedCache<Device, Kind> cache(device, room, static_cast<uint32_t>(scale));
+    const uint64_t all = std::is_same_v<Kind, SetKind> ? room : uint64_t{CuckooPart::entries};
+    const std::vector<uint64_t> keys = source.keys(all * 3 / 2);
+    for (int i = 0; i < 5; ++i) {
+      std::vector<uint64_t> some(scale);
+      for (uint64_t& key : some) key = keys[source.random()() % keys.size()];
+      cache.run(source.uniform_op(DeviceOp::put, some), false);
+    }
+    faults += cache.end(false);
+  }
+  return faults;
+}
+
 // Units of every size find the same; and without a comparison the entry is there with its key.
 template <class Device, class Kind>
 uint64_t check_units(Device& device, uint64_t scale) {
@@ -224,6 +244,7 @@ constexpr DeviceTableCheck<Device> cache_checks[] = {
     {"evictions", check_evictions<Device, Kind>},
     {"one place", check_one_place<Device, Kind>},
     {"arrival order", check_arrival_order<Device, Kind>},
+    {"crowded parts", check_crowded_parts<Device, Kind>},
     {"units", check_units<Device, Kind>},
 };
 
