@@ -15,6 +15,7 @@
 #include "net/socket_address.h"
 #include "net/text.h"
 #include "net/version.h"
+#include "server/flag_checks.h"
 
 namespace isotherm {
 namespace {
@@ -363,38 +364,6 @@ void add_tree_options(CLI::App& app, Options& store) {
                  "RocksDB's options for the tree, e.g. \"max_background_jobs=4\" [none]");
 }
 
-// Faults of flags that only show when all of them are known.
-void check_together(const net::ServerOptions& options) {
-  if (options.store.gpu_values != 0 && options.store.device == DeviceChoice::cpu) {
-    throw CLI::ValidationError("--gpu-values", "needs --device cuda or auto");
-  }
-  if (options.store.router.choice != RouterChoice::off &&
-      options.store.device != DeviceChoice::cpu) {
-    throw CLI::ValidationError("--router", "needs --device cpu");
-  }
-  if (options.appendonly && options.store.device != DeviceChoice::cpu) {
-    throw CLI::ValidationError("--appendonly", "needs --device cpu");
-  }
-  if (!options.store.tree.empty() && (options.store.device != DeviceChoice::cpu ||
-                                      options.store.router.choice != RouterChoice::off)) {
-    throw CLI::ValidationError("--tree", "needs --device cpu and --router off");
-  }
-  if (!options.store.tree.empty() && !options.save.empty()) {
-    throw CLI::ValidationError("--tree",
-                               "cannot be used with --save: a store with a tree has no snapshots");
-  }
-  if (!options.save.empty() && options.store.device != DeviceChoice::cpu) {
-    throw CLI::ValidationError("--save", "needs --device cpu");
-  }
-  try {
-    static_cast<void>(completed(options.store.rounds));
-  } catch (const std::invalid_argument&) {
-    throw CLI::ValidationError("--gpu-schedule",
-                               "--gpu-batch and --gpu-wait-usec are for fixed or periodic, "
-                               "--gpu-write-cycles for periodic");
-  }
-}
-
 void add_options(CLI::App& app, net::ServerOptions& options) {
   Options& store = options.store;
   add_text_option(app, "--port",
@@ -434,6 +403,12 @@ void add_options(CLI::App& app, net::ServerOptions& options) {
                   "Most memory of each GPU that the index may take; 0: no cap [0]",
                   [&](const std::string& text) {
                     take_memory(text, 0, std::numeric_limits<int64_t>::max(), store.gpu_memory);
+                  });
+  add_text_option(app, "--gpu-items",
+                  "Memory of the first GPU for whole items, at least 256mb: they live there, and "
+                  "host memory (maxmemory) is a cache of them; 0: items live in host memory [0]",
+                  [&](const std::string& text) {
+                    take_memory(text, 0, std::numeric_limits<int64_t>::max(), store.gpu_items);
                   });
   add_router_options(app, store.router);
   add_value_options(app, store);

@@ -5,8 +5,8 @@
 
 namespace isotherm {
 
-TreeLoads::TreeLoads(TreeFiles& files, uint32_t threads, uint64_t most_bytes)
-    : files_(files), most_bytes_(most_bytes) {
+TreeLoads::TreeLoads(TreeFiles& files, uint32_t threads, uint64_t most_bytes, size_t at_once)
+    : files_(files), most_bytes_(most_bytes), at_once_(at_once) {
   for (uint32_t i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
 }
 
@@ -109,7 +109,7 @@ void TreeLoads::work() {
     // As many as leave some for the others.
     const size_t share =
         (queue_.size() + threads_.size() - 1) / std::max<size_t>(threads_.size(), 1);
-    const size_t count = std::min(queue_.size(), std::min(keys_at_once, share));
+    const size_t count = std::min(queue_.size(), std::min(at_once_, share));
     mine.assign(queue_.begin(), queue_.begin() + static_cast<ptrdiff_t>(count));
     queue_.erase(queue_.begin(), queue_.begin() + static_cast<ptrdiff_t>(count));
     lock.unlock();

@@ -53,8 +53,12 @@ struct RowAnswers {
   static ISOTHERM_INLINE void get(Run& run, Roots& roots, Row row, Location root) {
     Reply& reply = run.columns.reply[row];
     ItemStore& items = run.executor.store_.items;
+    if (ISOTHERM_UNLIKELY(run.direct != nullptr) && run.direct->has(run.columns.hash[row])) {
+      return get_later(run, row);
+    }
     const Member member = resolve(items, root, run.columns.key[row]);
     if (ISOTHERM_UNLIKELY(member.item == nullptr)) {
+      if (ISOTHERM_UNLIKELY(run.direct != nullptr)) return get_later(run, row);
       if (run.executor.store_.backing != nullptr) return get_backed(run, roots, row);
       ++run.misses;
       return finish(reply, Status::not_found);
@@ -113,6 +117,11 @@ struct RowAnswers {
 
   static ISOTHERM_INLINE bool touches(const Run& run, Row row) {
     return run.executor.store_.touches && (run.columns.options[row] & option::no_touch) == 0;
+  }
+
+  // A get that memory misses, where the backing answers such directly.
+  static __attribute__((noinline)) void get_later(Run& run, Row row) {
+    run.direct->add(row, run.columns.hash[row]);
   }
 
   // A get that memory misses, where there is a backing.

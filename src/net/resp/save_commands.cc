@@ -9,13 +9,17 @@
 #include "net/resp/handlers.h"
 #include "net/server_state.h"
 #include "net/text.h"
+#include "tree/tree.h"
 
 namespace isotherm::net {
 namespace {
 
 // Why there are none; null: there are.
 const char* no_snapshots(const ServerState& server) {
-  if (server.engine.tree() != nullptr) return "ERR no snapshots of a store with a tree";
+  if (const Tree* const tree = server.engine.tree(); tree != nullptr) {
+    return tree->lasts() ? "ERR no snapshots of a store with a tree"
+                         : "ERR no snapshots of items that live on a GPU";
+  }
   const bool on_device = server.engine.stats().on_device;
   return on_device ? "ERR no snapshots while the index is on a GPU" : nullptr;
 }
