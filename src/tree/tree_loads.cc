@@ -4,6 +4,12 @@
 #include <utility>
 
 namespace isotherm {
+namespace {
+
+// What `most_loads` is for: who reads more at once has more under way.
+constexpr size_t usual_at_once = 64;
+
+}  // namespace
 
 TreeLoads::TreeLoads(TreeFiles& files, uint32_t threads, uint64_t most_bytes, size_t at_once)
     : files_(files), most_bytes_(most_bytes), at_once_(at_once) {
@@ -59,8 +65,8 @@ Awaited* TreeLoads::want(std::string_view key, const Backing::Seen& seen) {
     }
     drop(at);
   }
-  if (loads_.size() >= most_loads) drop_old();
-  if (loads_.size() >= most_loads) return nullptr;
+  if (loads_.size() >= most_loads * at_once_ / usual_at_once) drop_old();
+  if (loads_.size() >= most_loads * at_once_ / usual_at_once) return nullptr;
   auto load = std::make_unique<Load>(*this);
   load->key = key;
   load->seen = seen;
@@ -87,7 +93,8 @@ void TreeLoads::Load::begin(Waiter& waiter) {
 }
 
 void TreeLoads::drop_old() {
-  while (!there_.empty() && (loads_.size() >= most_loads || bytes() > most_bytes_)) {
+  while (!there_.empty() &&
+         (loads_.size() >= most_loads * at_once_ / usual_at_once || bytes() > most_bytes_)) {
     const auto at = loads_.find(there_.front());
     // One that is still to be told comes again behind the others.
     if (at != loads_.end() && at->second->there && at->second->users == 0) drop(at);

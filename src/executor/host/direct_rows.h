@@ -1,5 +1,6 @@
 // DirectRows: the gets of a batch that memory lacks and the backing may answer directly
-// (executor/backing.h), and which of them ask for keys that should be in memory.
+// (executor/backing.h), the rows behind them on their keys, and which of them ask for keys that
+// should be in memory.
 //
 // A key that was asked for before, and no other key with the same place since, is hot: by a table
 // of the marks of the last keys, which is so small that keys which come seldom are forgotten soon.
@@ -60,7 +61,8 @@ class DirectRows {
       const uint64_t hash = columns.hash[row];
       uint64_t& bits = left_[word(hash)];
       const uint64_t bit = uint64_t{1} << (hash & 63);
-      if ((columns.options[row] & ~plain) != 0 || (bits & bit) != 0) {
+      const bool asks = columns.op[row] == Op::get && (columns.options[row] & ~plain) == 0;
+      if (!asks || (bits & bit) != 0) {
         bits |= bit;
         others.push_back(row);
         continue;
@@ -72,7 +74,7 @@ class DirectRows {
   }
 
  private:
-  static constexpr size_t words = 1 << 10;
+  static constexpr size_t words = 1 << 11;
   static constexpr size_t places = 1 << 16;
   static size_t word(uint64_t hash) { return hash >> 6 & (words - 1); }
   bool is_hot(uint64_t hash) {

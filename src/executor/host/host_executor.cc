@@ -91,7 +91,7 @@ void HostExecutor::get_directly(Run& run) {
   std::sort(again.begin(), again.end());
   for (const Batch::Row row : again) {
     Batch::Columns columns = run.columns.from(row);
-    Run one{*this, columns, run.now_ms, run.largest_item, true, true};
+    Run one{*this, columns, run.now_ms, run.largest_item, run.reads_only, true};
     one.token = run.token;
     one.parking = run.parking;
     one.batch = run.batch;

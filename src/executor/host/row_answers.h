@@ -84,6 +84,11 @@ struct RowAnswers {
     write_as<false>(run, roots, row);
   }
 
+  // A get that memory misses, where the backing answers such directly, or a row behind one.
+  static __attribute__((noinline)) void get_later(Run& run, Row row) {
+    run.direct->add(row, run.columns.hash[row]);
+  }
+
   // Any row but a get.
   static ISOTHERM_INLINE void change(Run& run, Roots& roots, Row row, Op op) {
     ISOTHERM_UNLIKELY(op >= Op::call) ? write_object(run, roots, row) : write(run, roots, row);
@@ -117,11 +122,6 @@ struct RowAnswers {
 
   static ISOTHERM_INLINE bool touches(const Run& run, Row row) {
     return run.executor.store_.touches && (run.columns.options[row] & option::no_touch) == 0;
-  }
-
-  // A get that memory misses, where the backing answers such directly.
-  static __attribute__((noinline)) void get_later(Run& run, Row row) {
-    run.direct->add(row, run.columns.hash[row]);
   }
 
   // A get that memory misses, where there is a backing.

@@ -15,12 +15,12 @@
 #include "fake_device/fake_item_tier.h"
 #include "tree/tree.h"
 
-namespace isotherm::item_store_test {
+namespace isotherm::gpu_items_test {
 namespace {
 
-class ItemStoreTest : public ::testing::Test {
+class GpuItemsTest : public ::testing::Test {
  protected:
-  ItemStoreTest() {
+  GpuItemsTest() {
     options_.device = DeviceChoice::cuda;
     options_.gpu_items = 8 << 20;
     options_.maxmemory = 64 << 20;
@@ -80,7 +80,7 @@ class ItemStoreTest : public ::testing::Test {
   std::unique_ptr<Worker> worker_;
 };
 
-TEST_F(ItemStoreTest, KeysAndValuesThatAreTooLongForTheDeviceStayOnTheHost) {
+TEST_F(GpuItemsTest, KeysAndValuesThatAreTooLongForTheDeviceStayOnTheHost) {
   options_.maxmemory = 256 << 20;
   open();
   const std::string long_key(70'000, 'k');
@@ -103,7 +103,7 @@ TEST_F(ItemStoreTest, KeysAndValuesThatAreTooLongForTheDeviceStayOnTheHost) {
 
 // Gets of a batch are answered where items live, without bringing them into memory, but for those
 // of keys that are asked for again.
-TEST_F(ItemStoreTest, GetsAreAnsweredInPlaceAndHotKeysAreBroughtIn) {
+TEST_F(GpuItemsTest, GetsAreAnsweredInPlaceAndHotKeysAreBroughtIn) {
   constexpr int keys = 200;
   const auto name = [](int i) { return "key" + std::to_string(i); };
   // Some are too long for the slots at first.
@@ -138,7 +138,7 @@ TEST_F(ItemStoreTest, GetsAreAnsweredInPlaceAndHotKeysAreBroughtIn) {
 }
 
 // A writer counts up; whoever reads later than a count was written reads it, or a later one.
-TEST_F(ItemStoreTest, ADirectGetIsNeverOvertakenByAWrite) {
+TEST_F(GpuItemsTest, ADirectGetIsNeverOvertakenByAWrite) {
   constexpr int keys = 24;
   constexpr int rounds = 60;
   std::vector<std::string> names;
@@ -176,7 +176,7 @@ TEST_F(ItemStoreTest, ADirectGetIsNeverOvertakenByAWrite) {
   writer.join();
 }
 
-TEST_F(ItemStoreTest, AFlushLeavesTheItemsOfOtherDatabases) {
+TEST_F(GpuItemsTest, AFlushLeavesTheItemsOfOtherDatabases) {
   for (uint32_t database = 0; database < 3; ++database) {
     for (int i = 0; i < 20; ++i) put("key" + std::to_string(i), "1", database);
   }
@@ -190,7 +190,7 @@ TEST_F(ItemStoreTest, AFlushLeavesTheItemsOfOtherDatabases) {
   EXPECT_EQ(worker_->count(0) + worker_->count(2), 40u);
 }
 
-TEST_F(ItemStoreTest, WritesAreRefusedWhereTheDeviceIsFullAndGoOnBehindErases) {
+TEST_F(GpuItemsTest, WritesAreRefusedWhereTheDeviceIsFullAndGoOnBehindErases) {
   options_.gpu_items = 2 << 20;
   options_.maxmemory = 4 << 20;
   open();
@@ -208,7 +208,7 @@ TEST_F(ItemStoreTest, WritesAreRefusedWhereTheDeviceIsFullAndGoOnBehindErases) {
   for (size_t i = 0; i < stored.size(); i += 17) EXPECT_EQ(get(stored[i]), value) << stored[i];
 }
 
-TEST_F(ItemStoreTest, ADeviceThatIsToldToEvictsItems) {
+TEST_F(GpuItemsTest, ADeviceThatIsToldToEvictsItems) {
   options_.gpu_items = 2 << 20;
   options_.maxmemory = 4 << 20;
   options_.maxmemory_policy = EvictionPolicy::allkeys_lru;
@@ -234,7 +234,7 @@ TEST_F(ItemStoreTest, ADeviceThatIsToldToEvictsItems) {
 
 // What was on the device alone is gone and counted; what memory and runs have stays, and so does
 // all that is written later.
-TEST_F(ItemStoreTest, TheLossOfTheDeviceLosesWhatLivedThereAlone) {
+TEST_F(GpuItemsTest, TheLossOfTheDeviceLosesWhatLivedThereAlone) {
   for (int i = 0; i < 50; ++i) put("cold" + std::to_string(i), "1");
   forget();
   for (int i = 0; i < 5; ++i) EXPECT_EQ(get("cold" + std::to_string(i)), "1");
@@ -260,7 +260,7 @@ TEST_F(ItemStoreTest, TheLossOfTheDeviceLosesWhatLivedThereAlone) {
   device_.take_errors();
 }
 
-TEST_F(ItemStoreTest, OptionsThatDoNotGoTogetherAreRefused) {
+TEST_F(GpuItemsTest, OptionsThatDoNotGoTogetherAreRefused) {
   const auto refuses = [&](const std::function<void(Options&)>& change) {
     Options options = options_;
     change(options);
@@ -274,4 +274,4 @@ TEST_F(ItemStoreTest, OptionsThatDoNotGoTogetherAreRefused) {
 }
 
 }  // namespace
-}  // namespace isotherm::item_store_test
+}  // namespace isotherm::gpu_items_test
