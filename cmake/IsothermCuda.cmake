@@ -100,8 +100,9 @@ function(isotherm_add_gpu_library target name)
 endfunction()
 
 function(isotherm_add_gpu)
-  set(store_source "${PROJECT_SOURCE_DIR}/src/gpu/store/cuda_root_table.cu")
-  isotherm_add_gpu_library(isotherm_gpu_store gpu_store "${store_source}")
+  file(GLOB store_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/gpu/store/*.cu")
+  isotherm_unite_cuda(united programs gpu_store ${store_sources})
+  isotherm_add_gpu_library(isotherm_gpu_store gpu_store "${united}")
   # The linker takes this part, which takes the place of src/gpu/store/no_cuda.cc, wherever it finds it.
   target_link_options(isotherm_gpu_store INTERFACE "LINKER:-u,isotherm_gpu_part")
   target_link_libraries(isotherm_gpu_store INTERFACE
@@ -110,7 +111,7 @@ function(isotherm_add_gpu)
     Threads::Threads ${CMAKE_DL_LIBS} rt)
 
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/*.cu")
-  list(REMOVE_ITEM sources "${store_source}")
+  list(REMOVE_ITEM sources ${store_sources})
   isotherm_unite_cuda(united programs gpu_tables ${sources})
   isotherm_add_gpu_library(isotherm_gpu gpu "${united}")
   target_link_libraries(isotherm_gpu PUBLIC isotherm_gpu_store)

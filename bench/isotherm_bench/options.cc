@@ -21,7 +21,7 @@ struct Flags {
   std::string arrival = "poisson";
   std::vector<std::string> targets, peers, pids;
   std::string device = "cpu";
-  std::string gpu_memory, gpu_values, maxmemory;
+  std::string gpu_memory, gpu_items, gpu_values, maxmemory;
   std::string maxmemory_policy = "noeviction";
   std::string router = "off", router_memory;
   std::string index = "line";
@@ -134,6 +134,9 @@ void add_system_flags(CLI::App& app, Flags& flags, Options& options) {
       ->group(group);
   app.add_option("--gpu-memory", flags.gpu_memory, "bytes of each that it may take (default: all)")
       ->group(group);
+  app.add_option(
+      "--gpu-items", flags.gpu_items,
+      "bytes of the first one's memory for whole items, of which host memory is a cache");
   app.add_option("--gpu-values", flags.gpu_values,
                  "bytes of each for values that nobody reads (default: none)")
       ->group(group);
@@ -267,6 +270,9 @@ void apply_systems(const Flags& flags, Options& options) {
   options.store.device = *device;
   if (!flags.gpu_memory.empty()) {
     options.store.gpu_memory = count_of("--gpu-memory", flags.gpu_memory);
+  }
+  if (!flags.gpu_items.empty()) {
+    options.store.gpu_items = count_of("--gpu-items", flags.gpu_items);
   }
   if (!flags.gpu_values.empty()) {
     options.store.gpu_values = count_of("--gpu-values", flags.gpu_values);

@@ -55,6 +55,7 @@ BatchRunner::BatchRunner(EngineState& engine, bool waits, Executor* crew, ValueF
     const EpochGuard guard(engine.store.epochs, slot_);
     check_reader(reader_.get());
   }
+  executor_.may_wait(waits);
   engine_.add_executor(executor_);
 }
 

@@ -4,8 +4,8 @@
 // Threads. Any.
 #pragma once
 
-#include "engine/item_options.h"
 #include "gpu/items/device_item_store.h"
+#include "gpu/items/item_options.h"
 #include "gpu/platform/cuda_device.cuh"
 #include "gpu/platform/cuda_setup.cuh"
 #include "isotherm/device_item_table.h"

@@ -10,8 +10,10 @@
 #include "base/seed.h"
 #include "batch/round_policy.h"
 #include "engine/engine_state.h"
+#include "gpu/store/cuda_item_tier.h"
 #include "gpu/store/cuda_root_table.h"
 #include "items/arriving_item.h"
+#include "tree/device_files.h"
 
 namespace isotherm {
 namespace {
@@ -44,7 +46,7 @@ void check_router(const Options& options) {
 }
 
 void check_tree(const Options& options) {
-  if (options.tree.empty()) return;
+  if (options.tree.empty() || options.gpu_items != 0) return;
   if (options.device != DeviceChoice::cpu || options.router.choice != RouterChoice::off) {
     throw std::invalid_argument("a tree needs the index on the host, and no router");
   }
@@ -63,6 +65,23 @@ void check_index(const Options& options) {
   }
   if (options.index_item_bytes < least_item) {
     throw std::invalid_argument("index_item_bytes must be at least 16");
+  }
+}
+
+void check_items(const Options& options) {
+  if (options.gpu_items == 0) return;
+  using enum EvictionPolicy;
+  if (options.device == DeviceChoice::cpu) {
+    throw std::invalid_argument("gpu_items needs a GPU as its device");
+  }
+  if (!options.tree.empty() || options.gpu_values != 0 ||
+      options.router.choice != RouterChoice::off) {
+    throw std::invalid_argument("gpu_items needs no tree, no gpu_values and no router");
+  }
+  if (options.maxmemory_policy == volatile_lru || options.maxmemory_policy == volatile_ttl) {
+    throw std::invalid_argument(
+        "gpu_items: a GPU evicts any item or none, so the policy must be noeviction, "
+        "allkeys-lru or allkeys-random");
   }
 }
 
@@ -87,6 +106,7 @@ const Options& checked(const Options& options) {
   check_router(options);
   check_tree(options);
   check_index(options);
+  check_items(options);
   return options;
 }
 
@@ -123,8 +143,18 @@ void add_gone(std::span<ItemClassStats> classes, const HostExecutor::Counters& c
 EngineState::EngineState(const Options& options, const Clock& its_clock)
     : clock(its_clock),
       store(checked(options), options.hash_seed ? *options.hash_seed : draw_seed()) {
-  if (!options.tree.empty()) make_tree();
-  if (options.router.choice == RouterChoice::off) return;
+  if (!options.tree.empty()) {
+    make_tree([&](uint64_t cap) {
+      return open_tree_files(options.tree, options.tree_options,
+                             share_of(cap, 16, 256 << 10, 64 << 20),
+                             [this] { return clock.now_ms(); });
+    });
+  }
+  if (options.router.choice != RouterChoice::off) make_router();
+}
+
+void EngineState::make_router() {
+  const Options& options = store.options;
   const auto index_of = [this](uint32_t database) { return store.databases[database].index(); };
   hot = std::make_unique<HotSide>(options.router, index_of, options.databases, store.epochs,
                                   store.budget);
@@ -132,21 +162,44 @@ EngineState::EngineState(const Options& options, const Clock& its_clock)
 }
 
 // Runs, of which there may be seven, filters and caches take about half of the cap at most.
-void EngineState::make_tree() {
-  const Options& options = store.options;
-  const uint64_t cap = options.maxmemory;
+void EngineState::make_tree(const std::function<std::unique_ptr<TreeFiles>(uint64_t cap)>& open) {
+  const uint64_t cap = store.options.maxmemory;
+  std::unique_ptr<TreeFiles> files = open(cap);
   TreeOptions its;
   its.run_bytes = share_of(cap, 32, 64 << 10, 64 << 20);
   its.most_loaded = share_of(cap, 32, 64 << 10, 16 << 20);
   its.count = [this](int64_t bytes) { store.budget.buffers.fetch_add(bytes); };
-  const uint64_t cache = share_of(cap, 16, 256 << 10, 64 << 20);
-  tree = std::make_unique<Tree>(
-      open_tree_files(options.tree, options.tree_options, cache, [this] { return clock.now_ms(); }),
-      its);
+  if (!files->lasts()) {  // a device answers many keys as soon as few
+    its.readers = 2;
+    its.read_at_once = 4096;
+    its.most_direct = share_of(cap, 8, 256 << 10, 256 << 20);
+    its.seals_idle = true;
+  }
+  tree = std::make_unique<Tree>(std::move(files), its);
   store.sink = tree.get();
   store.demotion = tree.get();
   store.backing = tree.get();
+  store.set_policy(store.options.maxmemory_policy);
   for (Database& database : store.databases) database.begin_versions(tree->last_version());
+}
+
+void EngineState::use_items(const ItemTierMaker& make_items, bool required) {
+  const Options& options = store.options;
+  try {
+    make_tree([&](uint64_t cap) {
+      DeviceFilesOptions its;
+      its.evicts = options.maxmemory_policy != EvictionPolicy::noeviction;
+      its.most_rest = cap == 0 ? 0 : share_of(cap, 8, 64 << 10, cap);
+      its.now_ms = [this] { return clock.now_ms(); };
+      auto tier = make_items({options.gpu_items, its.evicts, draw_seed()});
+      return std::make_unique<DeviceFiles>(std::move(tier), std::move(its));
+    });
+  } catch (const std::invalid_argument&) {
+    throw;
+  } catch (const std::exception& error) {
+    if (required) throw std::runtime_error(error.what());
+    device_problem = error.what();
+  }
 }
 
 // First of all: the thread of write_delay may still be telling the crew of a batch that has ended.
@@ -218,8 +271,17 @@ Crew* EngineState::make_crew() {
 Engine::Engine(const Options& options, const Clock& clock)
     : state_(std::make_unique<EngineState>(options, clock)) {
   if (options.device == DeviceChoice::cpu) return;
-  state_->use_device(cuda_root_tiers_maker(options.gpus, options.gpu_memory),
-                     options.device == DeviceChoice::cuda);
+  const bool required = options.device == DeviceChoice::cuda;
+  if (options.gpu_items != 0) {
+    state_->use_items(cuda_item_tier_maker(options.gpus.front()), required);
+  } else {
+    state_->use_device(cuda_root_tiers_maker(options.gpus, options.gpu_memory), required);
+  }
+}
+
+Engine::Engine(const Options& options, const Clock& clock, const ItemTierMaker& make_items)
+    : state_(std::make_unique<EngineState>(options, clock)) {
+  state_->use_items(make_items, true);
 }
 
 Engine::Engine(const Options& options, const Clock& clock, const RootTiersMaker& make_index,

@@ -37,6 +37,7 @@
 #include "executor/executor.h"
 #include "executor/scheduling_policy.h"
 #include "executor/values/device_values.h"
+#include "gpu/store/item_tier.h"
 #include "gpu/store/root_tier.h"
 #include "isotherm/batch.h"
 #include "isotherm/options.h"
@@ -116,6 +117,8 @@ class Engine {
   // there is one; for tests.
   Engine(const Options& options, const Clock& clock, const RootTiersMaker& make_index,
          WaitClock* round_clock = nullptr);
+  // With items on a device of the caller's (Options::gpu_items); for tests.
+  Engine(const Options& options, const Clock& clock, const ItemTierMaker& make_items);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -127,7 +130,8 @@ class Engine {
   // From the smallest size to the largest, then the large items.
   std::vector<ItemClassStats> item_classes() const;
   uint64_t large_item_bytes() const;  // of items that are in no class
-  // Why the index is on the host though the options did not ask for it; empty otherwise.
+  // Why the index, or the items, are on the host though the options did not ask for it; empty
+  // otherwise.
   const std::string& device_problem() const;
   DatabaseStats database(uint32_t database) const;  // what is in memory
   // All keys of it, which those of a tree are counted for, one by one.

@@ -7,6 +7,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -21,6 +22,7 @@
 #include "executor/device/device_executor.h"
 #include "executor/host/host_executor.h"
 #include "executor/host_store.h"
+#include "gpu/store/item_tier.h"
 #include "router/hot_side.h"
 #include "tree/tree.h"
 
@@ -32,6 +34,8 @@ class EngineState {
   static constexpr uint32_t most_workers = 257;
 
   EngineState(const Options& options, const Clock& its_clock);
+  // Puts the items on a device; `required`: an error where that fails.
+  void use_items(const ItemTierMaker& make_items, bool required);
   ~EngineState();
   EngineState(const EngineState&) = delete;
   EngineState& operator=(const EngineState&) = delete;
@@ -68,7 +72,9 @@ class EngineState {
 
  private:
   Crew* make_crew();
-  void make_tree();
+  // Over files that lie in a folder, or on a device.
+  void make_tree(const std::function<std::unique_ptr<TreeFiles>(uint64_t cap)>& open);
+  void make_router();
 
   mutable std::mutex executors_mutex_;  // of the next two
   std::vector<const HostExecutor*> executors_;

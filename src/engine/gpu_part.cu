@@ -5,7 +5,7 @@
 #include "engine/device_part.h"
 #include "engine/device_table_state.cuh"
 #include "engine/gpu_part.h"
-#include "engine/item_options.h"
+#include "gpu/items/item_options.h"
 
 namespace isotherm {
 namespace {

@@ -26,11 +26,14 @@ class Shower {
     for_each_member(store_.items, root, [&](Location location) { show(location); });
   }
   uint64_t shown() const { return shown_; }
+  // Not what the walk of the tree has shown.
+  void leave_out(Tree& tree) { tree_ = &tree; }
 
  private:
   void show(Location location) {
     const Item* item = store_.items.item(location);
     if (item->expired(now_ms_) || item->database() != database_) return;
+    if (tree_ != nullptr && tree_->is_shown(database_, item->key())) return;
     const uint64_t bytes = item->is_object() ? Objects::bytes_of(*item) : item->value_bytes();
     visitor_.visit({item->key(), item->type(), bytes, item->expiry(),
                     ItemStore::class_number(location), item->flags()});
@@ -41,6 +44,7 @@ class Shower {
   const uint32_t database_;
   const int64_t now_ms_;
   ItemVisitor& visitor_;
+  Tree* tree_ = nullptr;
   uint64_t shown_ = 0;
 };
 
@@ -86,7 +90,19 @@ void walk_tree(EngineState& engine, uint32_t database, uint64_t count, ItemVisit
         bytes <= size_classes::largest ? size_classes::class_of(bytes) : size_classes::count;
     visitor.visit({key, ValueType::string, value_bytes, expiry, number});
   };
-  const bool worked = engine.tree->walk(database, cursor, count, engine.clock.now_ms(), show);
+  // Where a device was lost, what memory alone has comes behind the rest, which odd cursors go
+  // over.
+  constexpr uint64_t begin_memory = 2;
+  const bool in_memory = cursor != 0 && (cursor & 1) == 0 && engine.tree->is_lost();
+  if (in_memory) {
+    Shower show_item(engine.store, database, engine.clock.now_ms(), visitor);
+    show_item.leave_out(*engine.tree);
+    cursor = walk_host(engine.store.databases[database].index(), count, show_item,
+                       cursor == begin_memory ? 0 : cursor);
+  }
+  const bool worked =
+      in_memory || engine.tree->walk(database, cursor, count, engine.clock.now_ms(), show);
+  if (!in_memory && cursor == 0 && engine.tree->is_lost()) cursor = begin_memory;
   reply.number = static_cast<int64_t>(cursor);
   reply.status.store(worked ? Status::ok : Status::not_saved, std::memory_order_release);
 }

@@ -12,12 +12,18 @@
 // changes were known then. The row asks `is_as_seen` once more under the lock of the key's line,
 // under which changes are told, and looks again if there was a change.
 //
+// Directly. A backing that answers many keys as soon as few may answer gets whose keys memory lacks
+// itself, all of a batch at once, without bringing their items into memory.
+//
 // Threads. Any, within an epoch. What `look` shows stays until the same thread looks again.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <span>
 #include <string_view>
+#include <vector>
 
 #include "executor/awaited.h"
 #include "isotherm/batch.h"
@@ -44,6 +50,22 @@ class Backing {
   virtual Answer look(uint32_t database, std::string_view key, int64_t now_ms, bool may_wait,
                       Stored& stored) = 0;
   virtual bool is_as_seen(const Seen& seen) const = 0;
+
+  // What replies point into.
+  class Held {
+   public:
+    virtual ~Held() = default;
+  };
+  // Answers those of `rows`, in order, that are gets whose keys memory has lacked, as long as
+  // nobody changes them; the others stay pending. What replies show lies in `held` from then on.
+  // May wait for a device.
+  virtual void get_directly(const Batch::Columns& /*columns*/, int64_t /*now_ms*/,
+                            std::span<const Batch::Row> /*rows*/,
+                            std::vector<std::unique_ptr<Held>>& /*held*/) {}
+  // Which changes of the key are known now.
+  virtual Seen see(uint32_t database, std::string_view key) const = 0;
+  // Whether it ever gets directly.
+  virtual bool gets_directly() const { return false; }
 
   // A step of a walk over all keys of a database, in the order of the keys: shows about `count`,
   // and sets the cursor to go on from; 0 at the end. A cursor that is too old begins anew. False:

@@ -49,10 +49,10 @@ struct HostStore {
     pages.fault_ahead(budget);
   }
 
-  // With a tree nothing is lost by eviction, so any item may go.
+  // With a backing nothing is lost by eviction, so any item may go.
   void set_policy(EvictionPolicy its_policy) {
     using enum EvictionPolicy;
-    if (!options.tree.empty() && its_policy != allkeys_random) its_policy = allkeys_lru;
+    if (backing != nullptr && its_policy != allkeys_random) its_policy = allkeys_lru;
     policy = its_policy;
     touches = its_policy == allkeys_lru || its_policy == volatile_lru || options.gpu_values != 0;
     evicts = its_policy != noeviction;

@@ -422,6 +422,12 @@ void add_options(CLI::App& app, net::ServerOptions& options) {
                   [&](const std::string& text) {
                     take_memory(text, 0, std::numeric_limits<int64_t>::max(), store.gpu_memory);
                   });
+  add_text_option(app, "--gpu-items",
+                  "Memory of the first GPU for whole items, at least 256mb: they live there, and "
+                  "host memory (maxmemory) is a cache of them; 0: items live in host memory [0]",
+                  [&](const std::string& text) {
+                    take_memory(text, 0, std::numeric_limits<int64_t>::max(), store.gpu_items);
+                  });
   add_index_options(app, store);
   add_router_options(app, store.router);
   add_value_options(app, store);

@@ -21,6 +21,21 @@ void check_index(const Options& store) {
   }
 }
 
+void check_items(const Options& store) {
+  using enum EvictionPolicy;
+  if (store.device == DeviceChoice::cpu) {
+    throw CLI::ValidationError("--gpu-items", "needs --device cuda or auto");
+  }
+  if (!store.tree.empty() || store.gpu_values != 0 || store.router.choice != RouterChoice::off) {
+    throw CLI::ValidationError("--gpu-items",
+                               "cannot be used with --tree, --gpu-values or --router");
+  }
+  if (store.maxmemory_policy == volatile_lru || store.maxmemory_policy == volatile_ttl) {
+    throw CLI::ValidationError(
+        "--gpu-items", "needs --maxmemory-policy noeviction, allkeys-lru or allkeys-random");
+  }
+}
+
 }  // namespace
 
 void check_together(const net::ServerOptions& options) {
@@ -32,9 +47,11 @@ void check_together(const net::ServerOptions& options) {
     throw CLI::ValidationError("--router", "needs --device cpu");
   }
   if (options.store.index != IndexChoice::line) check_index(options.store);
-  if (options.appendonly && options.store.device != DeviceChoice::cpu) {
-    throw CLI::ValidationError("--appendonly", "needs --device cpu");
+  if (options.appendonly && options.store.device != DeviceChoice::cpu &&
+      options.store.gpu_items == 0) {
+    throw CLI::ValidationError("--appendonly", "needs --device cpu, or --gpu-items");
   }
+  if (options.store.gpu_items != 0) check_items(options.store);
   if (!options.store.tree.empty() && (options.store.device != DeviceChoice::cpu ||
                                       options.store.router.choice != RouterChoice::off)) {
     throw CLI::ValidationError("--tree", "needs --device cpu and --router off");

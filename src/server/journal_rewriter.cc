@@ -70,7 +70,8 @@ void JournalRewriter::run() {
 }
 
 bool JournalRewriter::is_due() const {
-  if (engine_.tree() != nullptr) return false;
+  const Tree* const tree = engine_.tree();
+  if (tree != nullptr && (tree->lasts() || tree->is_lost())) return false;
   if (Clock::now() < not_before_) return false;
   const uint64_t percentage = live_.auto_aof_rewrite_percentage;
   const uint64_t bytes = journal_.live_bytes();
@@ -82,16 +83,24 @@ bool JournalRewriter::is_due() const {
 }
 
 bool JournalRewriter::rewrite() {
-  if (Tree* const tree = engine_.tree(); tree != nullptr) return tree->flush();
+  Tree* const tree = engine_.tree();
+  if (tree != nullptr && tree->lasts()) return tree->flush();
+  // What the GPU had is in the journal alone by now.
+  if (tree != nullptr && tree->is_lost()) return false;
   // What an attempt that failed has left is older than changes that are in no file any more.
   keys_.clear();
   records_.clear();
-  const uint64_t most_records = engine_.stats().item_bytes + record_overhead * count_keys(engine_);
-  if (journal_.begin_rewrite(std::min(most_records, journal_.live_bytes())) < 0) return false;
+  uint64_t most_records = journal_.live_bytes();
+  if (tree == nullptr) {
+    const uint64_t heads = record_overhead * count_keys(engine_);
+    most_records = std::min(most_records, engine_.stats().item_bytes + heads);
+  }
+  if (journal_.begin_rewrite(most_records) < 0) return false;
   Worker worker(engine_);
   for (uint32_t i = 0; i < engine_.options().databases; ++i) {
     if (!rewrite_database(worker, i)) return false;
   }
+  if (tree != nullptr && tree->is_lost()) return false;
   return journal_.end_rewrite() >= 0;
 }
 

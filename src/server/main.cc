@@ -88,9 +88,10 @@ void log_start(isotherm::Server& server, const isotherm::net::ServerOptions& opt
     for (const uint32_t gpu : options.store.gpus)
       gpus += (gpus.empty() ? "" : ", ") + std::to_string(gpu);
     log(LogLevel::notice, "the index is on GPU " + gpus);
+  } else if (engine.tree() != nullptr && options.store.gpu_items != 0) {
+    log(LogLevel::notice, "items live on GPU " + std::to_string(options.store.gpus.front()));
   } else if (!engine.device_problem().empty()) {
-    log(LogLevel::notice,
-        "no GPU is used, the index is in host memory: " + engine.device_problem());
+    log(LogLevel::notice, "no GPU is used, all is in host memory: " + engine.device_problem());
   }
   log(LogLevel::notice, "isotherm " + std::string(isotherm::net::isotherm_version) + " ready, " +
                             std::to_string(server.options().threads) + " threads");

@@ -47,6 +47,14 @@ Server::Server(const net::ServerOptions& options, const Clock& clock,
   make_loops();
 }
 
+Server::Server(const net::ServerOptions& options, const Clock& clock,
+               const ItemTierMaker& make_items)
+    : options_(complete(options)),
+      engine_(options_.store, clock, make_items),
+      state_(options_, clock, engine_) {
+  make_loops();
+}
+
 void Server::make_loops() {
   for (uint32_t i = 0; i < options_.threads; ++i) {
     state_.loops.push_back(std::make_unique<net::LoopCounters>());

@@ -30,6 +30,7 @@ class Server {
   Server(const net::ServerOptions& options, const Clock& clock);
   // With an index on a device of the caller's; for tests.
   Server(const net::ServerOptions& options, const Clock& clock, const RootTiersMaker& make_index);
+  Server(const net::ServerOptions& options, const Clock& clock, const ItemTierMaker& make_items);
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;

@@ -37,7 +37,8 @@ Tree::Tree(std::unique_ptr<TreeFiles> files, TreeOptions options)
     : files_(std::move(files)),
       options_(std::move(options)),
       changes_(std::make_unique<std::atomic<uint64_t>[]>(stripes)),
-      loads_(*files_, options_.readers, options_.most_loaded) {
+      loads_(*files_, options_.readers, options_.most_loaded, options_.read_at_once),
+      direct_(*files_, options_.most_direct) {
   new_ = !files_->load(meta_);
   max_version_ = meta_.last_version;
   count_memory(true);
@@ -136,6 +137,7 @@ void Tree::changed(const ItemChange& change) {
       record = {item->version(), change.expiry, item->flags(), item->state(), item->value()};
     }
     const std::lock_guard guard(shard_locks_[TreeRun::shard_of(hash)]);
+    note_held();
     active_->put(hash, key, stored ? &record : nullptr, next_moment_,
                  last_held_.load(std::memory_order_relaxed));
     if (active_->bytes() > options_.run_bytes) seals_.store(true, std::memory_order_relaxed);

@@ -27,6 +27,11 @@
 // are and a view of the files: nothing is copied, and no run is sealed for it. A checkpoint is what
 // the files have when the run that ends at a moment was taken in, and the next one was not.
 //
+// Files that do not last. The memory of a GPU takes the place of the files (tree/device_files.h).
+// Nothing is dropped from the journal then, and no run waits for it. A walk begins when all runs
+// are taken in, and goes on in order of hash. Who asks for a key that was lost with the GPU is told
+// that it is absent.
+//
 // Objects lie in memory only, as with a journal: they are not evicted.
 //
 // Threads. Any; one of its own writes runs, others read.
@@ -41,6 +46,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -50,6 +56,7 @@
 #include "durability/journal_segment.h"
 #include "executor/backing.h"
 #include "executor/commit_sink.h"
+#include "tree/direct_pool.h"
 #include "tree/tree_files.h"
 #include "tree/tree_loads.h"
 #include "tree/tree_run.h"
@@ -63,6 +70,9 @@ struct TreeOptions {
   uint64_t run_bytes = 64 << 20;
   uint32_t writers = 4;  // threads that write the files of a run
   uint32_t readers = 4;
+  uint32_t read_at_once = 64;      // keys, by one of these
+  uint64_t most_direct = 0;        // bytes of columns for direct gets; 0: there are none
+  bool seals_idle = false;         // a run that nobody has sealed for `pause_ms`
   uint64_t most_loaded = 4 << 20;  // bytes that were read and wait for their rows
   int64_t pause_ms = 100;
   std::function<void(int64_t bytes)> count;  // so many more, or fewer, bytes are taken
@@ -77,6 +87,9 @@ struct TreeStats {
   uint64_t disk_bytes = 0;
   uint64_t keys = 0;  // about
   bool failing = false;
+  bool lasts = true;  // TreeFiles
+  bool lost = false;
+  uint64_t lost_keys = 0;
 };
 
 class Tree final : public CommitSink, public DemotionHook, public Backing, public Awaited {
@@ -122,8 +135,17 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   Answer look(uint32_t database, std::string_view key, int64_t now_ms, bool may_wait,
               Stored& stored) override;
   bool is_as_seen(const Seen& seen) const override;
+  Seen see(uint32_t database, std::string_view key) const override;
+  bool gets_directly() const override { return direct_.serves(); }
+  void get_directly(const Batch::Columns& columns, int64_t now_ms, std::span<const Batch::Row> rows,
+                    std::vector<std::unique_ptr<Held>>& held) override;
   bool walk(uint32_t database, uint64_t& cursor, uint64_t count, int64_t now_ms,
             const Show& show) override;
+  // Whether its files are gone, of those that do not last.
+  bool is_lost() const { return files_->is_lost(); }
+  // Then: whether its walks show the key all the same.
+  bool is_shown(uint32_t database, std::string_view key);
+  bool lasts() const { return files_->lasts(); }
   // All keys of a database, by looking at each; as many as can be read.
   uint64_t count(uint32_t database, int64_t now_ms);
 
@@ -182,6 +204,16 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   void count_memory(bool asks_files);
 
   bool step(uint32_t database, std::string& from, uint64_t count, int64_t now_ms, const Show& show);
+  bool walk_by_hash(uint32_t database, uint64_t& cursor, uint64_t count, int64_t now_ms,
+                    const Show& show);
+  bool holds_runs();
+  void note_held() {
+    if (!holds_.load(std::memory_order_relaxed)) holds_.store(true, std::memory_order_seq_cst);
+  }
+  void note_quiet();
+  bool is_quiet_since(uint64_t quiet_times) const;
+  std::vector<Seen> see_all(const Batch::Columns& columns, std::vector<Batch::Row>& rows);
+  void answer(Reply& reply, const char* slot, int64_t now_ms);
 
   const std::unique_ptr<TreeFiles> files_;
   const TreeOptions options_;
@@ -190,6 +222,10 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   std::atomic<uint64_t> flushes_{0};
   std::atomic<uint64_t> max_version_{0};
   TreeLoads loads_;
+  DirectPool direct_;
+  // Whether runs may have something, and how often they came to have nothing.
+  std::atomic<bool> holds_{false};
+  std::atomic<uint64_t> quiet_times_{0};
 
   // Batches that run, by the parity of what was sealed when they began.
   std::atomic<uint64_t> generation_{0};

@@ -12,6 +12,9 @@
 //
 // Errors are texts; empty: it worked. After an error the same call may be made again.
 //
+// The same interface has the memory of a GPU (tree/device_files.h): it does not last, and has no
+// order of keys, so views, cursors and checkpoints are not for it.
+//
 // Threads. Any; `ingest` and `erase_range` one at a time. A cursor belongs to one thread at a time.
 #pragma once
 
@@ -22,6 +25,8 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+
+#include "gpu/items/direct_gets.h"
 
 namespace isotherm {
 
@@ -92,6 +97,25 @@ class TreeFiles {
   virtual std::string checkpoint(const std::string& folder) = 0;
   // Whether there was one.
   virtual bool load(TreeMeta& meta) = 0;
+
+  // Whether all this is there at the next start. If not, a journal, where there is one, keeps all
+  // changes, and walks are in order of hash:
+  virtual bool lasts() const { return true; }
+  // Shows at least `count` keys, of all databases, from the cursor on and sets that to where to go
+  // on, 0 at the end. What is there all the time is shown at least once.
+  using ShowKey = std::function<void(std::string_view key, uint64_t value_bytes, int64_t expiry)>;
+  virtual std::string walk_by_hash(uint64_t& /*cursor*/, uint64_t /*count*/,
+                                   const ShowKey& /*show*/) {
+    return "tree: its files are walked in order of their keys";
+  }
+  // Gets by one thread whose replies are read in place, of keys and values as DeviceFiles has them;
+  // null: there are none. Throws std::bad_alloc, DeviceError.
+  virtual std::unique_ptr<DirectGets> make_direct(const DirectShape& /*shape*/) { return nullptr; }
+  // The device has failed one of them.
+  virtual void lose() {}
+  // Whether what was here is gone, and how many keys of it are in no other place.
+  virtual bool is_lost() const { return false; }
+  virtual uint64_t lost_keys() const { return 0; }
 
   virtual uint64_t memory() = 0;  // of filters and caches
   virtual uint64_t disk_bytes() = 0;

@@ -4,9 +4,15 @@
 #include <utility>
 
 namespace isotherm {
+namespace {
 
-TreeLoads::TreeLoads(TreeFiles& files, uint32_t threads, uint64_t most_bytes)
-    : files_(files), most_bytes_(most_bytes) {
+// What `most_loads` is for: who reads more at once has more under way.
+constexpr size_t usual_at_once = 64;
+
+}  // namespace
+
+TreeLoads::TreeLoads(TreeFiles& files, uint32_t threads, uint64_t most_bytes, size_t at_once)
+    : files_(files), most_bytes_(most_bytes), at_once_(at_once) {
   for (uint32_t i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
 }
 
@@ -59,8 +65,8 @@ Awaited* TreeLoads::want(std::string_view key, const Backing::Seen& seen) {
     }
     drop(at);
   }
-  if (loads_.size() >= most_loads) drop_old();
-  if (loads_.size() >= most_loads) return nullptr;
+  if (loads_.size() >= most_loads * at_once_ / usual_at_once) drop_old();
+  if (loads_.size() >= most_loads * at_once_ / usual_at_once) return nullptr;
   auto load = std::make_unique<Load>(*this);
   load->key = key;
   load->seen = seen;
@@ -87,7 +93,8 @@ void TreeLoads::Load::begin(Waiter& waiter) {
 }
 
 void TreeLoads::drop_old() {
-  while (!there_.empty() && (loads_.size() >= most_loads || bytes() > most_bytes_)) {
+  while (!there_.empty() &&
+         (loads_.size() >= most_loads * at_once_ / usual_at_once || bytes() > most_bytes_)) {
     const auto at = loads_.find(there_.front());
     // One that is still to be told comes again behind the others.
     if (at != loads_.end() && at->second->there && at->second->users == 0) drop(at);
@@ -109,7 +116,7 @@ void TreeLoads::work() {
     // As many as leave some for the others.
     const size_t share =
         (queue_.size() + threads_.size() - 1) / std::max<size_t>(threads_.size(), 1);
-    const size_t count = std::min(queue_.size(), std::min(keys_at_once, share));
+    const size_t count = std::min(queue_.size(), std::min(at_once_, share));
     mine.assign(queue_.begin(), queue_.begin() + static_cast<ptrdiff_t>(count));
     queue_.erase(queue_.begin(), queue_.begin() + static_cast<ptrdiff_t>(count));
     lock.unlock();

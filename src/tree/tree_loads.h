@@ -31,7 +31,8 @@ namespace isotherm {
 
 class TreeLoads {
  public:
-  TreeLoads(TreeFiles& files, uint32_t threads, uint64_t most_bytes);
+  // `at_once`: keys that a thread reads together, at most.
+  TreeLoads(TreeFiles& files, uint32_t threads, uint64_t most_bytes, size_t at_once);
   ~TreeLoads();
   TreeLoads(const TreeLoads&) = delete;
   TreeLoads& operator=(const TreeLoads&) = delete;
@@ -46,7 +47,6 @@ class TreeLoads {
 
  private:
   static constexpr size_t most_loads = 1 << 14;
-  static constexpr size_t keys_at_once = 64;
 
   // A key that is read, or was.
   struct Load final : Awaited {
@@ -71,6 +71,7 @@ class TreeLoads {
 
   TreeFiles& files_;
   const uint64_t most_bytes_;
+  const size_t at_once_;
   std::atomic<uint64_t> bytes_{0};
   std::atomic<uint64_t> loads_count_{0};
 

@@ -40,6 +40,12 @@ struct TreeRecord {
     return database;
   }
 
+  // Of the value alone, in a record of so many bytes that begins with this byte.
+  static uint64_t value_bytes(uint8_t fields, uint64_t bytes) {
+    return bytes - (9 + ((fields & has_expiry) != 0 ? 8 : 0) + ((fields & has_flags) != 0 ? 4 : 0) +
+                    ((fields & has_state) != 0 ? 8 : 0));
+  }
+
   uint64_t bytes() const {
     return 9 + (expiry != no_expiry ? 8 : 0) + (flags != 0 ? 4 : 0) + (state != 0 ? 8 : 0) +
            value.size();
@@ -56,8 +62,10 @@ struct TreeRecord {
   // False: it is none.
   bool read(std::string_view from) {
     if (from.empty()) return false;
-    const auto fields = static_cast<uint8_t>(from[0]);
-    from.remove_prefix(1);
+    return read(static_cast<uint8_t>(from[0]), from.substr(1));
+  }
+  // Of a record whose first byte is `fields`, the rest.
+  bool read(uint8_t fields, std::string_view from) {
     if (!take(from, version)) return false;
     if ((fields & has_expiry) != 0 && !take(from, expiry)) return false;
     if ((fields & has_flags) != 0 && !take(from, flags)) return false;

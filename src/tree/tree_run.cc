@@ -106,7 +106,7 @@ bool TreeRun::copy_back(uint32_t number, std::string_view from, std::string_view
   return false;
 }
 
-std::vector<TreeEntry> TreeRun::sorted() const {
+std::vector<TreeEntry> TreeRun::all(bool in_order) const {
   std::vector<TreeEntry> all;
   size_t count = 0;
   for (const Shard& shard : shards_) count += shard.places.size();
@@ -114,6 +114,7 @@ std::vector<TreeEntry> TreeRun::sorted() const {
   for (const Shard& shard : shards_) {
     const auto middle = static_cast<ptrdiff_t>(all.size());
     for (const auto& [key, place] : shard.places) all.push_back({key, {place.at, place.bytes}});
+    if (!in_order) continue;
     std::inplace_merge(all.begin(), all.begin() + middle, all.end(),
                        [](const TreeEntry& a, const TreeEntry& b) { return a.key < b.key; });
   }

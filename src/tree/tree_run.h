@@ -59,8 +59,8 @@ class TreeRun {
   // The same of those before `end`, the last first.
   bool copy_back(uint32_t shard, std::string_view from, std::string_view end, size_t most,
                  std::vector<TreeEntry>& to, uint64_t moment = latest) const;
-  // Of a sealed run: all, in the order of the keys.
-  std::vector<TreeEntry> sorted() const;
+  // Of a sealed run: all, in the order of the keys, or in any.
+  std::vector<TreeEntry> all(bool in_order) const;
 
   uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
   bool empty() const { return bytes() == 0 && flushed.empty(); }

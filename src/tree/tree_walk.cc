@@ -84,8 +84,37 @@ bool Tree::step(uint32_t database, std::string& from, uint64_t count, int64_t no
   return true;
 }
 
+// All runs are taken in first, so that what is there from now on is shown from one place; what
+// changes meanwhile is shown as runs have it.
+bool Tree::walk_by_hash(uint32_t database, uint64_t& cursor, uint64_t count, int64_t now_ms,
+                        const Show& show_one) {
+  if (cursor == 0 && holds_runs() && !flush()) return false;
+  std::string value;
+  const auto show_key = [&](std::string_view key, uint64_t value_bytes, int64_t expiry) {
+    if (TreeRecord::database_of(key) != database) return;
+    const TreeRun::Found found = find_in_runs(key, TreeRun::hash_of(key), database, value);
+    TreeRecord record;
+    record.expiry = expiry;
+    if (found.erased || (found.known && !record.read(found.value))) return;
+    if (record.expired(now_ms)) return;
+    show_one(key.substr(TreeRecord::prefix_bytes), found.known ? record.value.size() : value_bytes,
+             record.expiry);
+  };
+  const std::string problem = files_->walk_by_hash(cursor, count, show_key);
+  if (!problem.empty()) log(problem);
+  return problem.empty();
+}
+
+bool Tree::is_shown(uint32_t database, std::string_view key) {
+  std::string tree_key;
+  std::string value;
+  TreeRecord::put_key(database, key, tree_key);
+  return files_->glance(tree_key, value) == TreeFiles::Glance::found;
+}
+
 bool Tree::walk(uint32_t database, uint64_t& cursor, uint64_t count, int64_t now_ms,
                 const Show& show_one) {
+  if (!files_->lasts()) return walk_by_hash(database, cursor, count, now_ms, show_one);
   std::string from = first_key(database);
   if (cursor != 0) {
     const std::lock_guard guard(cursors_mutex_);
@@ -112,6 +141,12 @@ uint64_t Tree::count(uint32_t database, int64_t now_ms) {
   uint64_t keys = 0;
   std::string from = first_key(database);
   const Show add = [&](std::string_view, uint64_t, int64_t) { ++keys; };
+  if (!files_->lasts()) {
+    uint64_t cursor = 0;
+    while (walk_by_hash(database, cursor, at_once, now_ms, add) && cursor != 0) {
+    }
+    return keys;
+  }
   while (step(database, from, at_once, now_ms, add) && !from.empty()) {
   }
   return keys;

@@ -37,7 +37,10 @@ void Tree::seal(uint32_t flushed_database) {
       active_->begins_with = segment_;
       waiting_runs_.store(sealed_.size(), std::memory_order_release);
     }
-    if (flushed_database != ~uint32_t{0}) active_->flushed.insert(flushed_database);
+    if (flushed_database != ~uint32_t{0}) {
+      note_held();
+      active_->flushed.insert(flushed_database);
+    }
   }
   count_memory(false);
   wake_.notify_one();
@@ -57,9 +60,9 @@ void Tree::work() {
       return stops_ || wanted_flushes_ != flushes || waiting_runs_.load() != 0 ||
              !checkpoints_.empty();
     };
-    wake_.wait_for(lock, pause, wanted);
+    const bool idle = !wake_.wait_for(lock, pause, wanted) && options_.seals_idle;
     const bool stops = stops_;
-    const bool seals = stops || wanted_flushes_ != flushes;
+    const bool seals = idle || stops || wanted_flushes_ != flushes;
     flushes = wanted_flushes_;
     lock.unlock();
     if (seals) seal();
@@ -146,9 +149,9 @@ void Tree::wait_for_older_batches() {
 
 // Empty: it is in the files, for good.
 std::string Tree::take_in(const std::shared_ptr<TreeRun>& run) {
-  wait_for_older_batches();
+  if (files_->lasts()) wait_for_older_batches();
   const std::lock_guard uses_journal(journal_mutex_);
-  Journal* const journal = journal_;
+  Journal* const journal = files_->lasts() ? journal_ : nullptr;
   TreeMeta meta;
   {
     const std::lock_guard guard(mutex_);
@@ -177,7 +180,7 @@ std::string Tree::take_in(const std::shared_ptr<TreeRun>& run) {
     TreeRecord::put_key(database + 1, {}, end);
     if (std::string problem = files_->erase_range(first, end); !problem.empty()) return problem;
   }
-  std::string problem = files_->ingest(run->sorted(), meta, options_.writers);
+  std::string problem = files_->ingest(run->all(files_->lasts()), meta, options_.writers);
   if (!problem.empty()) return problem;
   {
     const std::lock_guard guard(mutex_);
@@ -199,6 +202,7 @@ void Tree::take_away(const TreeRun& run) {
     sealed_.pop_front();
   }
   waiting_runs_.store(sealed_.size(), std::memory_order_release);
+  note_quiet();
 }
 
 // All that have waited: who finds it crowded again will wait again.
@@ -250,6 +254,11 @@ std::string Tree::last_error() const {
   return last_error_;
 }
 
+bool Tree::holds_runs() {
+  const AllShards guard(shard_locks_);
+  return !sealed_.empty() || !active_->empty();
+}
+
 bool Tree::flush() {
   std::unique_lock lock(mutex_);
   const uint64_t mine = ++wanted_flushes_;
@@ -268,10 +277,14 @@ TreeStats Tree::stats() {
   }
   stats.ingested = ingested_.load(std::memory_order_relaxed);
   stats.loads = loads_.loads();
-  stats.memory = stats.run_bytes + loads_.bytes() + files_memory_.load(std::memory_order_relaxed);
+  stats.memory = stats.run_bytes + loads_.bytes() + direct_.bytes() +
+                 files_memory_.load(std::memory_order_relaxed);
   stats.disk_bytes = files_->disk_bytes();
   stats.keys = files_->keys();
   stats.failing = failing_.load(std::memory_order_relaxed);
+  stats.lasts = files_->lasts();
+  stats.lost = files_->is_lost();
+  stats.lost_keys = files_->lost_keys();
   return stats;
 }
 
@@ -279,7 +292,7 @@ TreeStats Tree::stats() {
 void Tree::count_memory(bool asks_files) {
   if (asks_files) files_memory_.store(files_->memory(), std::memory_order_relaxed);
   if (!options_.count) return;
-  uint64_t sum = files_memory_.load(std::memory_order_relaxed) + loads_.bytes();
+  uint64_t sum = files_memory_.load(std::memory_order_relaxed) + loads_.bytes() + direct_.bytes();
   {
     const AllShards guard(shard_locks_);
     sum += active_->bytes();

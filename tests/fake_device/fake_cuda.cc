@@ -1,5 +1,5 @@
-// Takes the place of the GPU's part of a program (gpu/store/cuda_root_table.h): each GPU is a fake
-// device.
+// Takes the place of the GPU's part of a program (gpu/store/cuda_root_table.h, cuda_item_tier.h):
+// each GPU is a fake device.
 //
 // ISOTHERM_LOSE_DEVICE_AFTER=N loses the first device when N operations have run on it.
 #include <cstdlib>
@@ -7,10 +7,20 @@
 #include <string>
 #include <vector>
 
+#include "fake_device/fake_item_tier.h"
 #include "fake_device/fake_root_table.h"
+#include "gpu/store/cuda_item_tier.h"
 #include "gpu/store/cuda_root_table.h"
 
 namespace isotherm {
+namespace {
+
+void lose_if_wanted(FakeDevice& device) {
+  const char* const lose_after = std::getenv("ISOTHERM_LOSE_DEVICE_AFTER");
+  if (lose_after != nullptr) device.lose_after(std::stoull(lose_after));
+}
+
+}  // namespace
 
 RootTiersMaker cuda_root_tiers_maker(const std::vector<uint32_t>& gpus, uint64_t gpu_memory) {
   constexpr uint64_t device_bytes = uint64_t{1} << 30;
@@ -23,9 +33,15 @@ RootTiersMaker cuda_root_tiers_maker(const std::vector<uint32_t>& gpus, uint64_t
                           : std::make_unique<FakeDevice>(gpu + 1, device_bytes, *devices.front()));
     chosen.push_back(devices.back().get());
   }
-  const char* const lose_after = std::getenv("ISOTHERM_LOSE_DEVICE_AFTER");
-  if (lose_after != nullptr) chosen.front()->lose_after(std::stoull(lose_after));
+  lose_if_wanted(*chosen.front());
   return fake_root_tiers_maker(chosen, gpu_memory);
+}
+
+ItemTierMaker cuda_item_tier_maker(uint32_t gpu) {
+  // It outlives the store.
+  static FakeDevice device(gpu + 1, uint64_t{1} << 30);
+  lose_if_wanted(device);
+  return fake_item_tier_maker(device);
 }
 
 }  // namespace isotherm

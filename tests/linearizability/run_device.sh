@@ -11,10 +11,10 @@ histories="${2:-4}"
 cd "$here"
 go build -o "$scratch/linearizability" .
 
-# The value of a field of INFO.
+# The value of a field of INFO; `info FIELD [SECTION]`.
 info() {
   exec 3<>"/dev/tcp/${resp_address/://}"
-  printf 'INFO stats\r\nQUIT\r\n' >&3
+  printf 'INFO %s\r\nQUIT\r\n' "${2:-stats}" >&3
   tr -d '\r' <&3 | sed -n "s/^$1://p"
   exec 3>&-
 }
@@ -50,6 +50,23 @@ for schedule in "adaptive --gpu-batch 4" "periodic --gpu-write-cycles 3"; do
   read -ra server_flags <<<"--gpu-schedule $schedule"
   part 1 -histories 1
 done
+
+# Items live on the device, and their cache is too small for the other keys: what is asked for has
+# been forgotten now and then.
+items() {
+  echo "== items on the device $*"
+  start_server "$server" --device cuda --gpu-items 64mb --maxmemory "$cache"
+  "$scratch/linearizability" -resp "$resp_address" -memcached "$memcached_address" \
+    -keys 4 "$@"
+  if [ "$(info tree_keys_asked persistence)" = 0 ]; then
+    echo "the cache has forgotten nothing" >&2
+    return 1
+  fi
+  stop_server
+}
+cache=8mb
+items -histories 1 -fill 6000
+
 server_flags=(--gpu-schedule greedy)
 case "$server" in *fake-device)
   for lost in mixed:600 counters:300 swaps:1000; do

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "fake_device/fake_item_tier.h"
 #include "fake_device/fake_root_table.h"
 #include "server/flags.h"
 #include "server/server.h"
@@ -24,11 +25,12 @@ int64_t start_of_time_ms() { return SystemClock().now_ms(); }
 
 net::ServerOptions parse_options(const HostOptions& host, const std::vector<std::string>& flags) {
   const std::string threads = std::to_string(host.threads);
-  std::vector<const char*> arguments{
-      "isotherm-server",      "--port",   "0",
-      "--memcached-port",     "0",        "--threads",
-      threads.c_str(),        "--device", host.index == Index::gpu ? "cuda" : "cpu",
-      "--memcached-udp-port", "0"};
+  const bool on_gpu = host.index == Index::gpu || host.index == Index::fake_items;
+  std::vector<const char*> arguments{"isotherm-server",      "--port",   "0",
+                                     "--memcached-port",     "0",        "--threads",
+                                     threads.c_str(),        "--device", on_gpu ? "cuda" : "cpu",
+                                     "--memcached-udp-port", "0"};
+  if (host.index == Index::fake_items) arguments.insert(arguments.end(), {"--gpu-items", "64mb"});
   for (const auto& flag : flags) arguments.push_back(flag.c_str());
   net::ServerOptions options;
   if (parse_flags(static_cast<int>(arguments.size()), arguments.data(), options)) {
@@ -112,21 +114,21 @@ class ServerHost final : public Host {
   ServerHost(const HostOptions& host, const std::vector<std::string>& flags)
       : clock_(start_of_time_ms()), folder_(host.journal || host.tree) {
     net::ServerOptions options = parse_options(host, flags);
-    if (host.tree) {
-      options.store.tree = folder_.path() + "/tree";
-      options.store.maxmemory = uint64_t{1} << 30;
-    }
+    if (host.tree) options.store.tree = folder_.path() + "/tree";
+    if (forgets(host)) options.store.maxmemory = uint64_t{1} << 30;
     if (host.journal) {
       options.appendonly = true;
       options.dir = folder_.path();
     }
     if (host.index == Index::fake_device) {
       server_.emplace(options, clock_, fake_root_tiers_maker(device_));
+    } else if (host.index == Index::fake_items) {
+      server_.emplace(options, clock_, fake_item_tier_maker(device_));
     } else {
       server_.emplace(options, clock_);
     }
     server_->start();
-    if (host.tree) forgetting_.emplace(server_->engine());
+    if (forgets(host)) forgetting_.emplace(server_->engine());
   }
   ~ServerHost() override {
     forgetting_.reset();

@@ -13,8 +13,8 @@
 
 namespace isotherm::scripts {
 
-// Where the index lies.
-enum class Index : uint8_t { host, fake_device, gpu };
+// Where the index lies; or, of the last, whole items, of which memory forgets all again and again.
+enum class Index : uint8_t { host, fake_device, gpu, fake_items };
 
 struct HostOptions {
   int threads = 1;
@@ -25,6 +25,11 @@ struct HostOptions {
   IndexChoice kind = IndexChoice::line;  // with a cap that no script comes near
   bool values_away = false;  // long values go to the device, as soon as nobody reads them
 };
+
+// Whether memory is a cache, which forgets all items again and again.
+inline bool forgets(const HostOptions& host) {
+  return host.tree || host.index == Index::fake_items;
+}
 
 class Host {
  public:

@@ -41,6 +41,7 @@ constexpr Configuration configurations[] = {
     {"Set", {.threads = 2, .journal = true, .kind = IndexChoice::set}, Cut::whole},
     {"FakeDevice", {.threads = 1, .index = Index::fake_device}, Cut::whole},
     {"FakeDeviceTwoThreadsPieces", {.threads = 2, .index = Index::fake_device}, Cut::pieces},
+    {"FakeDeviceItems", {.threads = 2, .index = Index::fake_items}, Cut::whole},
     {"FakeDeviceValues", {.index = Index::fake_device, .values_away = true}, Cut::whole},
     // Where the tests of a GPU are asked for.
     {"Gpu", {.threads = 1, .index = Index::gpu}, Cut::whole},
@@ -51,7 +52,8 @@ constexpr Configuration configurations[] = {
 bool is_asked_for(const Configuration& configuration) {
   const HostOptions& host = configuration.host;
   // The tree's own tests run under each sanitizer.
-  if (host.tree && (poison::sanitized || !has_trees())) return false;
+  if (forgets(host) && poison::sanitized) return false;
+  if (host.tree && !has_trees()) return false;
   // Two threads go every way that one goes, bins flap beside a journal as they do without, and both
   // kinds of a fixed size are run alike: under a sanitizer, where a script takes ten times as long,
   // one configuration for each way has to do.
@@ -94,7 +96,7 @@ class HostedScript : public testing::Test {
       return failure.find("OOM") != std::string::npos ||
              failure.find("out of memory") != std::string::npos;
     };
-    for (int again = 0; again < 3 && configuration_.host.tree && was_full(); ++again) {
+    for (int again = 0; again < 3 && forgets(configuration_.host) && was_full(); ++again) {
       failure = play();
     }
     EXPECT_TRUE(failure.empty()) << failure;
@@ -185,13 +187,13 @@ std::optional<Peers> parse_peers(int argc, char** argv) {
 void register_hosted(const Script& script) {
   for (const auto& configuration : configurations) {
     if (!is_asked_for(configuration)) continue;
-    if (configuration.host.tree && !suits_tree(script.name)) continue;
+    if (forgets(configuration.host) && !suits_tree(script.name)) continue;
     if (configuration.host.kind != IndexChoice::line && !suits_cache(script.name)) continue;
     // One sets `appendonly no`, which only changes nothing where it is so; and one fills memory
-    // exactly, of which an index on a GPU takes none.
+    // exactly, of which an index on a GPU takes none, nor do items that live there.
     const bool fills = script.name == "both/memcached_cap";
     if (configuration.host.journal && (script.name == "resp/config_set" || fills)) continue;
-    if (configuration.host.index == Index::gpu && fills) continue;
+    if (fills && (configuration.host.index == Index::gpu || forgets(configuration.host))) continue;
     testing::RegisterTest(configuration.name, script.name.c_str(), nullptr, nullptr, __FILE__,
                           __LINE__,
                           [=, &configuration] { return new HostedScript(script, configuration); });

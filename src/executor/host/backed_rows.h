@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstring>
+#include <utility>
 
 #include "executor/backing.h"
 #include "executor/host/host_executor.h"
@@ -80,6 +81,10 @@ template <class Tile, class Index>
 __attribute__((noinline)) Brought bring(HostExecutor::Run& run, Batch::Row row,
                                         const Request& request, Index& index, Location root,
                                         Backing::Seen& seen) {
+  if (run.known != nullptr) {
+    if (std::exchange(run.is_known_used, true)) return Brought::absent;
+    return put_clean<Tile>(run, request, run.columns.hash[row], index, root, *run.known);
+  }
   Backing::Stored stored;
   Backing& backing = *run.executor.store().backing;
   const Backing::Answer answer =

@@ -1,8 +1,12 @@
 #include "executor/host/host_executor.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "base/broken.h"
 #include "base/hash.h"
 #include "base/instruction_set.h"
+#include "executor/backing.h"
 #include "executor/host/host_stages_entry.h"
 #include "executor/run/batch_run.h"
 #include "items/arriving_item.h"
@@ -30,6 +34,24 @@ HostExecutor::Stages HostExecutor::choose_stages(const HostStore& store) {
   return hot ? run_hot_stages_plain : run_stages_plain;
 }
 
+// An item that was shown directly, unless somebody has changed it.
+void HostExecutor::bring_in(const Run& run, const DirectRows::Hot& hot) {
+  const Reply& shown = run.columns.reply[hot.row];
+  if (shown.status.load(std::memory_order_relaxed) != Status::ok) return;
+  Backing::Stored stored;
+  stored.seen = hot.seen;
+  stored.value = shown.value();
+  stored.version = shown.version;
+  stored.expiry = shown.expiry;
+  stored.flags = shown.flags;
+  Reply unused;
+  Batch::Columns columns = run.columns.from(hot.row);
+  columns.reply = &unused;
+  Run one{*this, columns, run.now_ms, run.largest_item, true, true};
+  one.known = &stored;
+  stages_(one, 1);
+}
+
 void HostExecutor::note_keys(std::span<const uint64_t> hashes) {
   sample_.take(hashes, store_.hot->counts());
 }
@@ -43,8 +65,45 @@ void HostExecutor::run(Batch& batch, int64_t now_ms, bool writable, Batch::Row f
   run.parking = parking_;
   run.batch = &batch;
   run.first_row = first;
+  const bool direct = waits_ && run.reads_only && parking_ != nullptr &&
+                      store_.backing != nullptr && store_.backing->gets_directly();
+  if (direct) [[unlikely]] {
+    run.direct = &direct_;
+    direct_.begin();
+  }
   stages_(run, end - first);
+  if (direct && !direct_.rows().empty()) get_directly(run);
   count(run, end - first);
+}
+
+// Rows that come in vain, since others change their keys, or that should be in memory, run again
+// one by one.
+void HostExecutor::get_directly(Run& run) {
+  std::vector<Batch::Row> again;
+  direct_.part(run.columns, *store_.backing, again);
+  const std::vector<Batch::Row>& rows = direct_.rows();
+  if (rows.size() >= DirectRows::least) {
+    store_.backing->get_directly(run.columns, run.now_ms, rows, parking_->held);
+  }
+  for (const Batch::Row row : rows) {
+    const Status status = run.columns.reply[row].status.load(std::memory_order_relaxed);
+    run.hits += status == Status::ok;
+    run.misses += status == Status::not_found;
+    if (status == Status::pending) again.push_back(row);
+  }
+  for (const DirectRows::Hot& hot : direct_.hot()) bring_in(run, hot);
+  std::sort(again.begin(), again.end());
+  for (const Batch::Row row : again) {
+    Batch::Columns columns = run.columns.from(row);
+    Run one{*this, columns, run.now_ms, run.largest_item, run.reads_only, true};
+    one.token = run.token;
+    one.parking = run.parking;
+    one.batch = run.batch;
+    one.first_row = run.first_row + row;
+    if (one.parks_behind(0)) continue;
+    stages_(one, 1);
+    count(one, 0);
+  }
 }
 
 void HostExecutor::count(const Run& run, uint64_t requests) {

@@ -15,6 +15,10 @@
 // and one compare-and-swap of the root; lost: again. Reads of an item that has expired erase it,
 // under the lock, so expiry is ordered with everything else on the key.
 //
+// Gets of a batch that only reads whose keys memory lacks are left until behind the passes, where
+// the backing answers them directly, if it does that, and the thread may wait. Keys that are asked
+// for again soon are brought into memory all the same.
+//
 // The passes are compiled per instruction set (host_stages_*.cc), with and without a table for hot
 // keys (executor/host/hot_roots.h), and for indexes of a fixed size (executor/host/cache_roots.h),
 // and chosen when an executor is made: a store pays nothing for what it does not use.
@@ -29,6 +33,8 @@
 #include <vector>
 
 #include "base/counter.h"
+#include "executor/backing.h"
+#include "executor/host/direct_rows.h"
 #include "executor/host_store.h"
 #include "executor/values/value_reader.h"
 #include "hot/fast_use.h"
@@ -79,6 +85,11 @@ class HostExecutor {
     const Batch* batch = nullptr;
     Batch::Row first_row = 0;
     uint64_t token = 0;  // for whoever is told of changes (executor/commit_sink.h)
+    // Takes gets that memory misses, for the backing to answer directly; null: they go on here.
+    DirectRows* direct = nullptr;
+    // What the backing has of the only row, which is brought into memory or left alone, once.
+    const Backing::Stored* known = nullptr;
+    bool is_known_used = false;
 
     void count_expired(Location location) {
       ++expired;
@@ -133,6 +144,9 @@ class HostExecutor {
   const Gated& gated() const { return gated_; }
   // Counts an item that is evicted, and books its end.
   void settle_evicted(Database& database, Member old);
+  // Whether this thread may wait for a device, so gets may be answered by it directly
+  // (executor/backing.h).
+  void may_wait(bool waits) { waits_ = waits; }
 
   HostStore& store() { return store_; }
   ItemStore::Cache& cache() { return cache_; }
@@ -176,11 +190,16 @@ class HostExecutor {
   ItemStore::Cache cache_;
   Counters counters_;
   uint64_t token_ = 0;
+  void get_directly(Run& run);
+  void bring_in(const Run& run, const DirectRows::Hot& hot);
+
   BatchRun* parking_ = nullptr;
   Gated gated_;
   // Of the run in an index of a fixed size: the moment of its first row, and how many rows it has.
   uint64_t first_time_ = 0;
   Batch::Row rows_ = 0;
+  bool waits_ = false;
+  DirectRows direct_;
   RequestSample sample_;
   const Stages stages_;
 };

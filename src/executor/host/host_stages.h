@@ -116,6 +116,10 @@ struct HostStages {
       if (op == Op::get) {
         Answers::get(run, lines, row, wrote ? Roots::find(run, row) : roots[row - from]);
       } else {
+        if (ISOTHERM_UNLIKELY(run.direct != nullptr) && run.direct->has(run.columns.hash[row])) {
+          Answers::get_later(run, row);
+          continue;
+        }
         wrote = true;
         Answers::change(run, lines, row, op);
       }

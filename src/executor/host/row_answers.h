@@ -53,8 +53,12 @@ struct RowAnswers {
   static ISOTHERM_INLINE void get(Run& run, Roots& roots, Row row, Location root) {
     Reply& reply = run.columns.reply[row];
     ItemStore& items = run.executor.store_.items;
+    if (ISOTHERM_UNLIKELY(run.direct != nullptr) && run.direct->has(run.columns.hash[row])) {
+      return get_later(run, row);
+    }
     const Member member = resolve(items, root, run.columns.key[row]);
     if (ISOTHERM_UNLIKELY(member.item == nullptr)) {
+      if (ISOTHERM_UNLIKELY(run.direct != nullptr)) return get_later(run, row);
       if (run.executor.store_.backing != nullptr) return get_backed(run, roots, row);
       ++run.misses;
       return finish(reply, Status::not_found);
@@ -78,6 +82,11 @@ struct RowAnswers {
   static __attribute__((noinline)) void write(Run& run, Roots& roots, Row row) {
     if (ISOTHERM_UNLIKELY(run.executor.store_.sink != nullptr)) return write_told(run, roots, row);
     write_as<false>(run, roots, row);
+  }
+
+  // A get that memory misses, where the backing answers such directly, or a row behind one.
+  static __attribute__((noinline)) void get_later(Run& run, Row row) {
+    run.direct->add(row, run.columns.hash[row]);
   }
 
   // Any row but a get.

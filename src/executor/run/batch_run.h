@@ -35,6 +35,7 @@
 #include <vector>
 
 #include "executor/awaited.h"
+#include "executor/backing.h"
 #include "executor/commit_sink.h"
 #include "executor/executor.h"
 #include "executor/key_gate.h"
@@ -81,6 +82,7 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
     if (reader != nullptr) reader->clear();
     if (!again_.empty()) again_.clear();
     if (!early.empty()) early.clear();
+    if (!held.empty()) held.clear();
   }
 
   // `row`, of the batch or of the parked rows that run again, waits for `what`; null: for an
@@ -157,9 +159,10 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   uint64_t token = 0;                 // of the sink
   KeyGate::Holder* holder = nullptr;  // where it waits for keys itself
   std::vector<uint8_t> early;         // rows that ran before its groups; empty: none
-  int64_t passing = 0;                // bytes that were told of as such (items/memory_budget.h)
-  ValueReader* reader = nullptr;      // or null
-  RoundSender* sender = nullptr;      // the owner, as rounds of a device know it
+  std::vector<std::unique_ptr<Backing::Held>> held;  // what replies of direct gets point into
+  int64_t passing = 0;            // bytes that were told of as such (items/memory_budget.h)
+  ValueReader* reader = nullptr;  // or null
+  RoundSender* sender = nullptr;  // the owner, as rounds of a device know it
   std::unique_ptr<ValueReader> own_reader;
   BatchRun* next = nullptr;  // in the queue that it is in
   // The owner's, under its lock.

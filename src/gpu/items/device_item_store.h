@@ -11,8 +11,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
+#include <vector>
 
 #include "gpu/items/item_pipeline.h"
+#include "gpu/items/item_walk.h"
 #include "gpu/platform/device_context.h"
 #include "gpu/platform/pinned_block.h"
 
@@ -69,6 +72,21 @@ class DeviceItemStore {
       steps_.read(rows, stream, work);
       context_.order().end_read(stream);
     });
+  }
+
+  // Adds at least `wanted` items, whole lines of the index from `bound` on, to `to`, and returns
+  // the bound to go on from; 0 at the end. What is there from the first step to the last is shown
+  // at least once, expired or not.
+  uint64_t walk(uint64_t bound, uint64_t wanted, std::vector<WalkedItem>& to) {
+    uint64_t next = 0;
+    const Stream stream = context_.stream();
+    context_.call(stream, [&] {
+      if (!walk_) walk_.emplace(device_);
+      context_.order().begin_read(stream);
+      next = steps_.walk(*walk_, bound, wanted, stream, to);
+      context_.order().end_read(stream);
+    });
+    return next;
   }
 
   // Grows the index for `entries` items, as far as there is memory.
@@ -161,6 +179,7 @@ class DeviceItemStore {
   ItemPipeline<Device> pipeline_;
   const uint64_t lane_bytes_;
   const PinnedBlock<Device> lists_;  // a copy of the lists' counts
+  std::optional<ItemWalk<Device>> walk_;
 };
 
 }  // namespace isotherm

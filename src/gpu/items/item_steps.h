@@ -10,11 +10,13 @@
 #include <algorithm>
 #include <cstdint>
 #include <stdexcept>
+#include <vector>
 
 #include "gpu/items/item_find_kernels.h"
 #include "gpu/items/item_hash.h"
 #include "gpu/items/item_reply_kernels.h"
 #include "gpu/items/item_room.h"
+#include "gpu/items/item_walk.h"
 #include "gpu/items/item_workspace.h"
 #include "gpu/items/item_write_kernels.h"
 #include "gpu/kernel/table_view.h"
@@ -55,6 +57,12 @@ class ItemSteps {
     index_.read(rows, stream, [&](const TableView& index) {
       work(ItemLookup{index, hash_, evicts_});
     });
+  }
+
+  // A step of a walk over all items; waits for it.
+  uint64_t walk(ItemWalk<Device>& walk, uint64_t bound, uint64_t wanted, Stream stream,
+                std::vector<WalkedItem>& to) {
+    return walk.run(index_, bound, wanted, stream, to);
   }
 
   // Of a part of gets: what each row finds, and the sums of lengths. `carry`: see SumItemsKernel.

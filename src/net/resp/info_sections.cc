@@ -156,6 +156,10 @@ void persistence(ServerState& server, const Statistics& statistics, InfoLines& l
     lines.line("tree_memory", stats.memory);
     lines.line("tree_disk_bytes", stats.disk_bytes);
     lines.line("tree_keys_about", stats.keys);
+    if (!stats.lasts) {
+      lines.line("gpu_items_lost", uint64_t{stats.lost});
+      lines.line("gpu_items_lost_keys", stats.lost_keys);
+    }
   }
   if (journal == nullptr) return;
   lines.line("aof_current_size", journal->live_bytes());

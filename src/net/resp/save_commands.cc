@@ -9,12 +9,16 @@
 #include "net/resp/handlers.h"
 #include "net/server_state.h"
 #include "net/text.h"
+#include "tree/tree.h"
 
 namespace isotherm::net {
 namespace {
 
 // Why there are none; null: there are.
 const char* no_snapshots(const ServerState& server) {
+  if (const Tree* const tree = server.engine.tree(); tree != nullptr && !tree->lasts()) {
+    return "ERR no snapshots of items that live on a GPU";
+  }
   const bool on_device = server.engine.stats().on_device;
   return on_device ? "ERR no snapshots while the index is on a GPU" : nullptr;
 }

@@ -1,0 +1,277 @@
+// A store whose items live on a GPU (Options::gpu_items): what a GPU does that files do not.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "engine/engine.h"
+#include "fake_device/fake_item_tier.h"
+#include "tree/tree.h"
+
+namespace isotherm::gpu_items_test {
+namespace {
+
+class GpuItemsTest : public ::testing::Test {
+ protected:
+  GpuItemsTest() {
+    options_.device = DeviceChoice::cuda;
+    options_.gpu_items = 8 << 20;
+    options_.maxmemory = 64 << 20;
+    options_.databases = 3;
+    open();
+  }
+  void open() {
+    worker_.reset();
+    engine_.reset();
+    engine_ = std::make_unique<Engine>(options_, clock_, fake_item_tier_maker(device_));
+    worker_ = std::make_unique<Worker>(*engine_);
+  }
+  // Memory forgets what it has; runs are on the device before.
+  void forget() {
+    EXPECT_TRUE(engine_->tree()->flush());
+    const auto bytes =
+        static_cast<int64_t>(engine_->maxmemory() - 1 - engine_->stats().buffer_bytes);
+    engine_->add_sink_bytes(bytes);
+    for (int i = 0; i < 100 && engine_->stats().item_bytes != 0; ++i) worker_->maintain();
+    engine_->add_sink_bytes(-bytes);
+  }
+  Status put(std::string_view key, std::string_view value, uint32_t database = 0) {
+    Batch batch;
+    batch.select(database);
+    batch.put(key, value);
+    worker_->submit(batch);
+    const Status status = batch.reply(0).status;
+    batch.clear();
+    return status;
+  }
+  // What is there, or "(none)".
+  std::string get(std::string_view key, uint32_t database = 0) {
+    Batch batch;
+    batch.select(database);
+    batch.get(key);
+    worker_->submit(batch);
+    const Reply& reply = batch.reply(0);
+    std::string value = reply.status == Status::ok ? std::string(reply.value()) : "(none)";
+    batch.clear();
+    return value;
+  }
+  std::set<std::string> all_keys(uint32_t database) {
+    std::set<std::string> keys;
+    uint64_t cursor = 0;
+    do {
+      cursor = worker_->scan(database, cursor, 10, [&](const ScanItem& item) {
+        EXPECT_TRUE(keys.emplace(item.key).second) << "shown twice: " << item.key;
+      });
+    } while (cursor != 0);
+    return keys;
+  }
+
+  ManualClock clock_{1'700'000'000'000};
+  FakeDevice device_{3, uint64_t{1} << 28};
+  Options options_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<Worker> worker_;
+};
+
+TEST_F(GpuItemsTest, KeysAndValuesThatAreTooLongForTheDeviceStayOnTheHost) {
+  options_.maxmemory = 256 << 20;
+  open();
+  const std::string long_key(70'000, 'k');
+  const std::string long_value((8 << 20) + 1, 'v');
+  EXPECT_EQ(put(long_key, "1"), Status::ok);
+  EXPECT_EQ(put("key", "short"), Status::ok);
+  forget();
+  EXPECT_EQ(put("key", long_value), Status::ok);
+  forget();
+  EXPECT_EQ(get(long_key), "1");
+  EXPECT_TRUE(get("key") == long_value);
+  const std::set<std::string> both{long_key, "key"};
+  EXPECT_TRUE(all_keys(0) == both);
+  EXPECT_EQ(worker_->count(0), 2u);
+  EXPECT_EQ(put("key", "short again"), Status::ok);
+  forget();
+  EXPECT_EQ(get("key"), "short again");
+  EXPECT_TRUE(all_keys(0) == both);
+}
+
+// Gets of a batch are answered where items live, without bringing them into memory, but for those
+// of keys that are asked for again.
+TEST_F(GpuItemsTest, GetsAreAnsweredInPlaceAndHotKeysAreBroughtIn) {
+  constexpr int keys = 200;
+  const auto name = [](int i) { return "key" + std::to_string(i); };
+  // Some are too long for the slots at first.
+  const auto value = [](int i) { return std::string(i % 50 == 7 ? 300 : i % 90, 'a'); };
+  for (int i = 0; i < keys; ++i) put(name(i), value(i), i % 3);
+  forget();
+  const auto get_all = [&](bool absent) {
+    Batch batch;
+    std::vector<std::string> names;
+    for (int i = 0; i < keys; ++i) names.push_back((absent ? "no" : "") + name(i));
+    for (int i = 0; i < keys; ++i) {
+      batch.select(static_cast<uint32_t>(i % 3));
+      batch.get(names[i]);
+    }
+    worker_->submit(batch);
+    for (int i = 0; i < keys; ++i) {
+      const Reply& reply = batch.reply(static_cast<Batch::Row>(i));
+      ASSERT_EQ(reply.status, absent ? Status::not_found : Status::ok) << i;
+      ASSERT_TRUE(absent || reply.value() == value(i)) << i;
+    }
+    batch.clear();
+  };
+  const auto here = [&] { return engine_->database(0).keys + engine_->database(1).keys; };
+  get_all(false);
+  EXPECT_LT(here(), 20u) << "those that were too long";
+  const EngineStats before = engine_->stats();
+  get_all(true);
+  EXPECT_EQ(engine_->stats().misses - before.misses, static_cast<uint64_t>(keys));
+  get_all(false);
+  get_all(false);
+  EXPECT_GT(here(), 100u);
+}
+
+// A writer counts up; whoever reads later than a count was written reads it, or a later one.
+TEST_F(GpuItemsTest, ADirectGetIsNeverOvertakenByAWrite) {
+  constexpr int keys = 24;
+  constexpr int rounds = 60;
+  std::vector<std::string> names;
+  for (int i = 0; i < keys; ++i) names.push_back("key" + std::to_string(i));
+  for (const std::string& name : names) put(name, "0");
+  forget();
+  std::atomic<int> written{0};
+  std::thread writer([&] {
+    Worker worker(*engine_);
+    for (int count = 1; count <= rounds; ++count) {
+      const std::string text = std::to_string(count);
+      Batch batch;
+      for (const std::string& name : names) batch.put(name, text);
+      worker.submit(batch);
+      batch.clear();
+      written = count;
+      if (count % 8 == 0) forget();
+    }
+  });
+  bool ends = false;
+  while (!ends) {
+    ends = written == rounds;
+    const int least = written;
+    Batch batch;
+    for (const std::string& name : names) batch.get(name);
+    worker_->submit(batch);
+    for (int i = 0; i < keys; ++i) {
+      const Reply& reply = batch.reply(static_cast<Batch::Row>(i));
+      EXPECT_EQ(reply.status, Status::ok);
+      const std::string text = reply.status == Status::ok ? std::string(reply.value()) : "-1";
+      EXPECT_GE(std::stoi(text), least);
+    }
+    batch.clear();
+  }
+  writer.join();
+}
+
+TEST_F(GpuItemsTest, AFlushLeavesTheItemsOfOtherDatabases) {
+  for (uint32_t database = 0; database < 3; ++database) {
+    for (int i = 0; i < 20; ++i) put("key" + std::to_string(i), "1", database);
+  }
+  forget();
+  worker_->flush(1);
+  put("new", "2", 1);
+  forget();
+  EXPECT_EQ(get("key7", 1), "(none)");
+  EXPECT_EQ(get("key7", 0) + get("key7", 2), "11");
+  EXPECT_EQ(all_keys(1), (std::set<std::string>{"new"}));
+  EXPECT_EQ(worker_->count(0) + worker_->count(2), 40u);
+}
+
+TEST_F(GpuItemsTest, WritesAreRefusedWhereTheDeviceIsFullAndGoOnBehindErases) {
+  options_.gpu_items = 2 << 20;
+  options_.maxmemory = 4 << 20;
+  open();
+  const std::string value(2'000, 'v');
+  std::vector<std::string> stored;
+  Status status = Status::ok;
+  for (int i = 0; i < 4000 && status == Status::ok; ++i) {
+    const std::string key = "key" + std::to_string(i);
+    status = put(key, value);
+    if (status == Status::ok) stored.push_back(key);
+    worker_->maintain();
+  }
+  EXPECT_EQ(status, Status::not_saved);
+  EXPECT_NE(engine_->tree()->last_error().find("full"), std::string::npos);
+  for (size_t i = 0; i < stored.size(); i += 17) EXPECT_EQ(get(stored[i]), value) << stored[i];
+}
+
+TEST_F(GpuItemsTest, ADeviceThatIsToldToEvictsItems) {
+  options_.gpu_items = 2 << 20;
+  options_.maxmemory = 4 << 20;
+  options_.maxmemory_policy = EvictionPolicy::allkeys_lru;
+  open();
+  const std::string value(2'000, 'v');
+  constexpr int keys = 2400;
+  for (int i = 0; i < keys; ++i) {
+    ASSERT_EQ(put("key" + std::to_string(i), value + std::to_string(i)), Status::ok);
+    worker_->maintain();
+  }
+  forget();
+  int there = 0;
+  for (int i = 0; i < keys; i += 7) {
+    const std::string found = get("key" + std::to_string(i));
+    if (found == "(none)") continue;
+    EXPECT_EQ(found, value + std::to_string(i));
+    ++there;
+  }
+  EXPECT_GT(there, 0);
+  EXPECT_LT(there, keys / 7);
+  EXPECT_FALSE(engine_->tree()->stats().failing);
+}
+
+// What was on the device alone is gone and counted; what memory and runs have stays, and so does
+// all that is written later.
+TEST_F(GpuItemsTest, TheLossOfTheDeviceLosesWhatLivedThereAlone) {
+  for (int i = 0; i < 50; ++i) put("cold" + std::to_string(i), "1");
+  forget();
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(get("cold" + std::to_string(i)), "1");
+  device_.lose();
+  for (int i = 0; i < 5; ++i) put("dirty" + std::to_string(i), "2");
+  EXPECT_EQ(get("cold30"), "(none)");
+  EXPECT_EQ(get("cold3"), "1") << "memory has it";
+  EXPECT_EQ(get("dirty3"), "2");
+  EXPECT_TRUE(engine_->tree()->is_lost());
+  EXPECT_EQ(engine_->tree()->stats().lost_keys, 50u);
+  const std::set<std::string> still = all_keys(0);
+  EXPECT_TRUE(still.contains("cold3") && still.contains("dirty0") && !still.contains("cold30"));
+  EXPECT_EQ(still.size(), 10u);
+  EXPECT_EQ(put("new", "3"), Status::ok);
+  EXPECT_TRUE(engine_->tree()->flush());
+  EXPECT_EQ(put("dirty1", "4"), Status::ok);
+  EXPECT_EQ(put("cold30", "5"), Status::ok);
+  forget();
+  EXPECT_EQ(get("new") + get("dirty1") + get("dirty3") + get("cold30"), "3425");
+  EXPECT_EQ(get("cold31"), "(none)");
+  EXPECT_EQ(all_keys(0), (std::set<std::string>{"new", "dirty0", "dirty1", "dirty2", "dirty3",
+                                                "dirty4", "cold30"}));
+  device_.take_errors();
+}
+
+TEST_F(GpuItemsTest, OptionsThatDoNotGoTogetherAreRefused) {
+  const auto refuses = [&](const std::function<void(Options&)>& change) {
+    Options options = options_;
+    change(options);
+    EXPECT_THROW(Engine(options, clock_, fake_item_tier_maker(device_)), std::invalid_argument);
+  };
+  refuses([](Options& options) { options.device = DeviceChoice::cpu; });
+  refuses([](Options& options) { options.tree = "folder"; });
+  refuses([](Options& options) { options.gpu_values = 1 << 20; });
+  refuses([](Options& options) { options.router.choice = RouterChoice::budget; });
+  refuses([](Options& options) { options.maxmemory_policy = EvictionPolicy::volatile_ttl; });
+}
+
+}  // namespace
+}  // namespace isotherm::gpu_items_test

@@ -1,0 +1,47 @@
+// DeviceItemTier: an ItemTier (gpu/store/item_tier.h) over a store of device items, on any device.
+//
+// Threads. As gpu/store/item_tier.h; the device is entered by every call, since callers' threads
+// differ. Must not outlive its device.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "gpu/items/device_direct_gets.h"
+#include "gpu/items/device_item_store.h"
+#include "gpu/store/item_tier.h"
+
+namespace isotherm {
+
+template <class Device>
+class DeviceItemTier : public ItemTier {
+ public:
+  // Throws std::bad_alloc, DeviceError.
+  DeviceItemTier(Device& device, const DeviceItemOptions& options)
+      : device_(device), store_(device, options) {}
+  ~DeviceItemTier() override { device_.enter(); }
+
+  uint64_t run(const DeviceItemRequests& requests) override {
+    device_.enter();
+    return store_.run_host(requests);
+  }
+  uint64_t walk(uint64_t bound, uint64_t wanted, std::vector<WalkedItem>& to) override {
+    device_.enter();
+    return store_.walk(bound, wanted, to);
+  }
+  std::unique_ptr<DirectGets> make_direct(const DirectShape& shape) override {
+    device_.enter();
+    return std::make_unique<DeviceDirectGets<Device>>(device_, store_, shape);
+  }
+  DeviceItemStats stats() override {
+    device_.enter();
+    return store_.stats();
+  }
+
+ private:
+  Device& device_;
+  DeviceItemStore<Device> store_;
+};
+
+}  // namespace isotherm

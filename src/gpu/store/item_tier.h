@@ -1,0 +1,44 @@
+// ItemTier: whole items in the memory of one device, as the host uses them: byte-string keys to
+// byte-string values, in bulk. tree/device_files.h makes the canonical store of them, of which host
+// memory is a cache.
+//
+// Errors. All functions throw DeviceError when the device fails, after which every call does; what
+// was there is gone. std::bad_alloc.
+// Threads. Any; calls take turns.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "gpu/items/direct_gets.h"
+#include "gpu/items/walked_item.h"
+#include "isotherm/device_item_table.h"
+
+namespace isotherm {
+
+struct ItemTierOptions {
+  uint64_t bytes = 0;   // of device memory
+  bool evicts = false;  // by CLOCK where that ends; else puts are answered reply_retry
+  uint64_t seed = 0;    // of the hash
+};
+
+class ItemTier {
+ public:
+  virtual ~ItemTier() = default;
+  // Arrays of the host, as DeviceItemTable::run_host.
+  virtual uint64_t run(const DeviceItemRequests& requests) = 0;
+  // As DeviceItemStore::walk.
+  virtual uint64_t walk(uint64_t bound, uint64_t wanted, std::vector<WalkedItem>& to) = 0;
+  // For one thread; the tier must outlive it.
+  virtual std::unique_ptr<DirectGets> make_direct(const DirectShape& shape) = 0;
+  // Waits for all calls made so far.
+  virtual DeviceItemStats stats() = 0;
+};
+
+// DeviceError or std::bad_alloc without one, std::invalid_argument for too little memory.
+using ItemTierMaker = std::function<std::unique_ptr<ItemTier>(const ItemTierOptions& options)>;
+
+}  // namespace isotherm

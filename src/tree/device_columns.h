@@ -1,0 +1,66 @@
+// Columns of calls to a device's items (isotherm/device_item_table.h), of entries of a tree.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "isotherm/device_item_table.h"
+#include "tree/tree_record.h"
+
+namespace isotherm {
+
+// Byte strings as a column of the device's.
+class ByteColumn {
+ public:
+  void add(std::string_view text) {
+    bytes_.append(text);
+    offsets_.push_back(static_cast<int64_t>(bytes_.size()));
+  }
+  DeviceBytes view() const { return {offsets_.data(), bytes_.data()}; }
+  uint64_t bytes() const { return bytes_.size(); }
+
+ private:
+  std::string bytes_;
+  std::vector<int64_t> offsets_{0};
+};
+
+// Rows of one call that writes.
+struct DeviceColumns {
+  ByteColumn keys;
+  ByteColumn values;
+  std::vector<DeviceOp> ops;
+  std::vector<int64_t> expiry;
+  std::vector<uint32_t> flags;
+  std::vector<uint8_t> found;
+  bool any_expiry = false;
+  bool any_flags = false;
+
+  void add(std::string_view key, std::string_view record) {
+    keys.add(key);
+    TreeRecord fields;
+    const bool puts = fields.read(record);
+    values.add(puts ? record.substr(1) : std::string_view());
+    ops.push_back(puts ? DeviceOp::put : DeviceOp::erase);
+    expiry.push_back(puts ? fields.expiry : no_expiry);
+    flags.push_back(puts ? static_cast<uint8_t>(record[0]) : 0);
+    any_expiry |= expiry.back() != no_expiry;
+    any_flags |= flags.back() != 0;
+  }
+  DeviceItemRequests requests(int64_t now_ms) {
+    found.resize(ops.size());
+    DeviceItemRequests requests;
+    requests.rows = ops.size();
+    requests.ops = ops.data();
+    requests.keys = keys.view();
+    requests.values = values.view();
+    requests.expiry = any_expiry ? expiry.data() : nullptr;
+    requests.flags = any_flags ? flags.data() : nullptr;
+    requests.now_ms = now_ms;
+    requests.replies.found = found.data();
+    return requests;
+  }
+};
+
+}  // namespace isotherm

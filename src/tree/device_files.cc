@@ -1,0 +1,323 @@
+#include "tree/device_files.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <utility>
+#include <vector>
+
+#include "base/hash.h"
+#include "gpu/platform/device_error.h"
+#include "tree/device_columns.h"
+#include "tree/tree_record.h"
+
+namespace isotherm {
+namespace {
+
+constexpr char escape = '\xff';
+constexpr size_t rows_at_once = 1 << 16;  // of one call
+constexpr uint64_t bytes_at_once = 32 << 20;
+
+uint64_t rest_hash(std::string_view key) { return hash_bytes(key, 1) | 1; }
+
+}  // namespace
+
+DeviceFiles::DeviceFiles(std::unique_ptr<ItemTier> tier, DeviceFilesOptions options)
+    : tier_(std::move(tier)), options_(std::move(options)) {}
+
+void DeviceFiles::put_device_key(std::string_view tree_key, std::string& to) {
+  const std::string_view key = tree_key.substr(TreeRecord::prefix_bytes);
+  const bool plain = is_plain(TreeRecord::database_of(tree_key), key);
+  to.assign(plain ? key : tree_key);
+  if (!plain) to[0] = escape;
+}
+
+bool DeviceFiles::is_plain(uint32_t database, std::string_view key) {
+  return database == 0 && !key.starts_with(escape);
+}
+
+std::string DeviceFiles::tree_key_of(std::string_view device_key) {
+  std::string key;
+  if (device_key.starts_with(escape)) {
+    key = device_key;
+    key[0] = 'i';
+  } else {
+    TreeRecord::put_key(0, device_key, key);
+  }
+  return key;
+}
+
+template <class Work>
+bool DeviceFiles::use(Work&& work) {
+  if (is_lost()) return false;
+  try {
+    work(*tier_);
+    return true;
+  } catch (const DeviceError&) {
+  } catch (const std::bad_alloc&) {
+    // In the middle of a call: the store is of no use any more.
+  }
+  lose();
+  return false;
+}
+
+void DeviceFiles::lose() {
+  if (lost_.exchange(true)) return;
+  lost_keys_.fetch_add(static_cast<uint64_t>(std::max<int64_t>(items_.load(), 0)));
+}
+
+std::unique_ptr<DirectGets> DeviceFiles::make_direct(const DirectShape& shape) {
+  return is_lost() ? nullptr : tier_->make_direct(shape);
+}
+
+DeviceItemStats DeviceFiles::stats() {
+  DeviceItemStats stats;
+  use([&](ItemTier& tier) { stats = tier.stats(); });
+  return stats;
+}
+
+bool DeviceFiles::fits_device(const TreeEntry& entry) const {
+  return entry.key.size() <= max_item_key_bytes && entry.value.size() <= max_item_value_bytes;
+}
+
+TreeFiles::Glance DeviceFiles::glance(std::string_view key, std::string& value) {
+  if (memory() != 0) {
+    const std::lock_guard guard(mutex_);
+    if (const auto at = find_rest(key); at != rest_.end()) {
+      value = at->second.record;
+      return Glance::found;
+    }
+  }
+  return is_lost() || !any_.load(std::memory_order_acquire) ? Glance::absent : Glance::maybe;
+}
+
+void DeviceFiles::read(std::span<const std::string_view> keys, TreeRead* reads) {
+  using enum TreeRead::State;
+  ByteColumn column;
+  std::vector<size_t> asked;
+  std::string device_key;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    reads[i].state = absent;
+    const Glance glanced = glance(keys[i], reads[i].value);
+    if (glanced == Glance::found) reads[i].state = found;
+    if (glanced != Glance::maybe || keys[i].size() > max_item_key_bytes) continue;
+    put_device_key(keys[i], device_key);
+    column.add(device_key);
+    asked.push_back(i);
+  }
+  if (asked.empty()) return;
+  std::vector<uint8_t> hits(asked.size());
+  std::vector<int64_t> offsets(asked.size() + 1);
+  std::vector<uint32_t> flags(asked.size());
+  std::string bytes;
+  bytes.resize(asked.size() * 256);
+  DeviceItemRequests gets;
+  gets.rows = asked.size();
+  gets.keys = column.view();
+  const bool worked = use([&](ItemTier& tier) {
+    for (;;) {
+      gets.replies = {.found = hits.data(),
+                      .offsets = offsets.data(),
+                      .bytes = bytes.data(),
+                      .capacity = bytes.size(),
+                      .flags = flags.data()};
+      const uint64_t needed = tier.run(gets);
+      if (needed <= bytes.size()) return;
+      bytes.resize(needed);
+    }
+  });
+  for (size_t i = 0; worked && i < asked.size(); ++i) {
+    if (hits[i] != 1) continue;
+    TreeRead& read = reads[asked[i]];
+    read.state = found;
+    read.value.assign(1, static_cast<char>(flags[i]));
+    read.value.append(bytes, static_cast<size_t>(offsets[i]),
+                      static_cast<size_t>(offsets[i + 1] - offsets[i]));
+  }
+}
+
+std::string DeviceFiles::ingest(std::span<const TreeEntry> entries, const TreeMeta& /*meta*/,
+                                uint32_t /*threads*/) {
+  std::string problem;
+  for (size_t first = 0; first < entries.size() && problem.empty();) {
+    size_t end = first;
+    for (uint64_t bytes = 0; end < entries.size() && end - first < rows_at_once; ++end) {
+      bytes += entries[end].key.size() + entries[end].value.size();
+      if (bytes > bytes_at_once && end != first) break;
+    }
+    problem = ingest_some(entries.subspan(first, end - first));
+    first = end;
+  }
+  return problem;
+}
+
+std::string DeviceFiles::ingest_some(std::span<const TreeEntry> entries) {
+  DeviceColumns columns;
+  std::string device_key;
+  for (const TreeEntry& entry : entries) {
+    if (entry.key.size() <= max_item_key_bytes) {
+      put_device_key(entry.key, device_key);
+      columns.add(device_key, fits_device(entry) ? entry.value : std::string_view());
+    }
+    if (memory() != 0) {
+      const std::lock_guard guard(mutex_);
+      erase_rest(find_rest(entry.key));
+    }
+    if (!fits_device(entry) && !is_lost() && !put_rest(entry)) {
+      return "gpu-items: there is no host memory for values that are too long for the GPU";
+    }
+  }
+  any_.store(true, std::memory_order_release);
+  const bool worked = use([&](ItemTier& tier) {
+    if (!columns.ops.empty()) tier.run(columns.requests(options_.now_ms()));
+  });
+  if (worked) return settle(columns);
+  take_in_rest(entries);
+  return {};
+}
+
+// What became of a call's rows.
+std::string DeviceFiles::settle(const DeviceColumns& sent) {
+  DeviceColumns evicted;
+  int64_t more = 0;
+  bool full = false;
+  for (size_t row = 0; row < sent.ops.size(); ++row) {
+    const bool puts = sent.ops[row] == DeviceOp::put;
+    if (sent.found[row] == reply_retry) {
+      full = true;
+      const DeviceBytes keys = sent.keys.view();
+      const int64_t at = keys.offsets[row];
+      evicted.add({keys.bytes + at, static_cast<size_t>(keys.offsets[row + 1] - at)}, {});
+    } else if (sent.found[row] == (puts ? 0 : 1)) {
+      more += puts ? 1 : -1;
+    }
+  }
+  items_.fetch_add(more);
+  if (!full) return {};
+  if (!options_.evicts) return "gpu-items: the memory of the GPU is full";
+  // What was there before them must not be shown in their place.
+  use([&](ItemTier& tier) { tier.run(evicted.requests(0)); });
+  return {};
+}
+
+void DeviceFiles::take_in_rest(std::span<const TreeEntry> entries) {
+  for (const TreeEntry& entry : entries) {
+    {
+      const std::lock_guard guard(mutex_);
+      erase_rest(find_rest(entry.key));
+    }
+    if (entry.value.empty()) continue;
+    while (!put_rest(entry)) {
+      const std::lock_guard guard(mutex_);
+      lost_keys_.fetch_add(1);
+      if (rest_.empty()) break;
+      erase_rest(rest_.begin());
+    }
+  }
+}
+
+std::string DeviceFiles::erase_range(std::string_view first, std::string_view /*end*/) {
+  const uint32_t database = TreeRecord::database_of(first);
+  const auto is_its = [&](std::string_view key) {
+    return TreeRecord::database_of(key) == database;
+  };
+  {
+    const std::lock_guard guard(mutex_);
+    for (auto at = rest_.begin(); at != rest_.end();) {
+      const auto next = std::next(at);
+      if (is_its(at->second.key)) erase_rest(at);
+      at = next;
+    }
+  }
+  if (!any_.load(std::memory_order_acquire)) return {};
+  use([&](ItemTier& tier) {
+    uint64_t bound = 0;
+    std::vector<WalkedItem> some;
+    do {
+      some.clear();
+      bound = tier.walk(bound, rows_at_once / 2, some);
+      DeviceColumns erases;
+      for (const WalkedItem& item : some) {
+        if (is_its(tree_key_of(item.key))) erases.add(item.key, {});
+      }
+      if (erases.ops.empty()) continue;
+      tier.run(erases.requests(0));
+      items_.fetch_sub(static_cast<int64_t>(erases.ops.size()));
+    } while (bound != 0);
+  });
+  return {};
+}
+
+// Cursors of the device are even: they are where lines of its index begin.
+std::string DeviceFiles::walk_by_hash(uint64_t& cursor, uint64_t count, const ShowKey& show) {
+  if ((cursor & 1) == 0) {
+    std::vector<WalkedItem> some;
+    uint64_t next = 0;
+    if (any_.load(std::memory_order_acquire)) {
+      use([&](ItemTier& tier) { next = tier.walk(cursor, count, some); });
+    }
+    for (const WalkedItem& item : some) {
+      show(tree_key_of(item.key),
+           TreeRecord::value_bytes(static_cast<uint8_t>(item.flags), item.value_bytes + 1),
+           item.expiry);
+    }
+    cursor = next != 0 || memory() == 0 ? next : 1;
+    if (cursor != 1 || some.size() >= count) return {};
+    count -= some.size();
+  }
+  walk_rest(cursor, count, show);
+  return {};
+}
+
+bool DeviceFiles::walk_rest(uint64_t& cursor, uint64_t count, const ShowKey& show) {
+  const std::lock_guard guard(mutex_);
+  auto at = rest_.lower_bound(cursor);
+  uint64_t last = 0;
+  for (uint64_t shown = 0; at != rest_.end() && (shown < count || at->first == last); ++at) {
+    TreeRecord record;
+    last = at->first;
+    if (!record.read(at->second.record)) continue;
+    show(at->second.key, record.value.size(), record.expiry);
+    ++shown;
+  }
+  cursor = at == rest_.end() ? 0 : at->first;
+  return cursor != 0;
+}
+
+DeviceFiles::AllRest::iterator DeviceFiles::find_rest(std::string_view key) {
+  const auto [first, end] = rest_.equal_range(rest_hash(key));
+  const auto at = std::find_if(first, end, [&](const auto& one) { return one.second.key == key; });
+  return at == end ? rest_.end() : at;
+}
+
+// Whether it had room. The key is not there.
+bool DeviceFiles::put_rest(const TreeEntry& entry) {
+  Rest rest{std::string(entry.key), std::string(entry.value)};
+  const uint64_t bytes = rest.bytes();
+  const std::lock_guard guard(mutex_);
+  if (options_.most_rest != 0 && memory() + bytes > options_.most_rest) return false;
+  rest_.emplace(rest_hash(entry.key), std::move(rest));
+  rest_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  return true;
+}
+
+void DeviceFiles::erase_rest(AllRest::iterator at) {
+  if (at == rest_.end()) return;
+  rest_bytes_.fetch_sub(at->second.bytes(), std::memory_order_relaxed);
+  rest_.erase(at);
+}
+
+std::string DeviceFiles::walk(std::string_view /*from*/, std::string_view /*end*/,
+                              const Visit& /*visit*/) {
+  return "gpu-items: there is no order of keys";
+}
+
+std::unique_ptr<TreeView> DeviceFiles::view() {
+  throw TreeError("gpu-items: there are no snapshots of items on a GPU");
+}
+
+std::string DeviceFiles::checkpoint(const std::string& /*folder*/) {
+  return "gpu-items: there are no checkpoints of items on a GPU";
+}
+
+}  // namespace isotherm

@@ -1,0 +1,120 @@
+// DeviceFiles: the memory of a GPU in the place of a tree's files (tree/tree_files.h): the
+// canonical store of a store's strings, of which host memory is the cache.
+//
+//   runs ─▶ bulk puts and erases ─▶ whole items on the device (gpu/store/item_tier.h)
+//   memory misses ─▶ gets, many at a time
+//
+// An item there. Its key is the item's, for database 0, and else, or where the key itself begins
+// with byte 255, byte 255, the database (4 bytes, the highest first) and the key. Its value is the
+// record of tree/tree_record.h without the first byte, which lies in the item's flags: so an item
+// without expiry and flags takes 8 bytes for its version, and no byte for what it lacks. Its expiry
+// lets the device free what nobody asks for.
+//
+// The rest: keys and values that are too long for the device (`ItemTier`) stay in host memory, and
+// count as memory of the tree. Where the device's memory ends, it evicts, and then a put that finds
+// no place all the same is evicted, or it refuses, and then nothing of the run is taken in until
+// there is room.
+//
+// Loss. When the device fails what it had is absent, `lost_keys` says how many keys that were, and
+// what is taken in from then on stays in host memory, up to `most_rest` bytes: beyond that the
+// tree forgets items, and they count as lost.
+//
+// Walks are in order of hash, of the device and then of the rest; at the end of the program all is
+// gone.
+//
+// Threads. As TreeFiles.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "gpu/store/item_tier.h"
+#include "tree/tree_files.h"
+
+namespace isotherm {
+
+struct DeviceFilesOptions {
+  bool evicts = false;     // as the tier does
+  uint64_t most_rest = 0;  // bytes of host memory; 0: no bound
+  std::function<int64_t()> now_ms;
+};
+
+struct DeviceColumns;
+
+class DeviceFiles final : public TreeFiles {
+ public:
+  DeviceFiles(std::unique_ptr<ItemTier> tier, DeviceFilesOptions options);
+
+  Glance glance(std::string_view key, std::string& value) override;
+  void read(std::span<const std::string_view> keys, TreeRead* reads) override;
+  std::string ingest(std::span<const TreeEntry> entries, const TreeMeta& meta,
+                     uint32_t threads) override;
+  std::string erase_range(std::string_view first, std::string_view end) override;
+  bool load(TreeMeta& /*meta*/) override { return false; }
+
+  bool lasts() const override { return false; }
+  std::string walk_by_hash(uint64_t& cursor, uint64_t count, const ShowKey& show) override;
+  std::unique_ptr<DirectGets> make_direct(const DirectShape& shape) override;
+  void lose() override;
+  bool is_lost() const override { return lost_.load(std::memory_order_acquire); }
+  uint64_t lost_keys() const override { return lost_keys_.load(std::memory_order_relaxed); }
+
+  // Not for what has no order.
+  std::string walk(std::string_view from, std::string_view end, const Visit& visit) override;
+  std::unique_ptr<TreeView> view() override;
+  std::string checkpoint(const std::string& folder) override;
+
+  uint64_t memory() override { return rest_bytes_.load(std::memory_order_relaxed); }
+  uint64_t disk_bytes() override { return stats().bytes; }
+  uint64_t keys() override { return stats().entries; }
+
+  // The key on the device.
+  static void put_device_key(std::string_view tree_key, std::string& to);
+  // Whether it is the item's key as it is.
+  static bool is_plain(uint32_t database, std::string_view key);
+  static std::string tree_key_of(std::string_view device_key);
+
+ private:
+  struct Rest {
+    std::string key;
+    std::string record;
+    uint64_t bytes() const { return node_bytes + key.size() + record.size(); }
+  };
+  // By an odd number of their hash.
+  using AllRest = std::multimap<uint64_t, Rest>;
+  static constexpr uint64_t node_bytes = 128;
+
+  // Calls work(tier); whether it worked. If not, the device is lost.
+  template <class Work>
+  bool use(Work&& work);
+  DeviceItemStats stats();
+  std::string ingest_some(std::span<const TreeEntry> entries);
+  std::string settle(const DeviceColumns& sent);
+  void take_in_rest(std::span<const TreeEntry> entries);
+  bool fits_device(const TreeEntry& entry) const;
+
+  AllRest::iterator find_rest(std::string_view key);
+  bool put_rest(const TreeEntry& entry);
+  void erase_rest(AllRest::iterator at);
+  bool walk_rest(uint64_t& cursor, uint64_t count, const ShowKey& show);
+
+  const std::unique_ptr<ItemTier> tier_;
+  const DeviceFilesOptions options_;
+  std::atomic<bool> lost_{false};
+  std::atomic<bool> any_{false};   // something was put on the device
+  std::atomic<int64_t> items_{0};  // there, but for those that expired or were evicted
+  std::atomic<uint64_t> lost_keys_{0};
+  std::atomic<uint64_t> rest_bytes_{0};
+
+  std::mutex mutex_;  // of the rest
+  AllRest rest_;
+};
+
+}  // namespace isotherm
