@@ -275,7 +275,7 @@ void stores(uint64_t keys) {
       "exact LRU has room: exact LRU, line, cuckoo, set (of LRU's)\n",
       static_cast<unsigned long long>(item_bytes));
   for (const char* name : {"Zipf .99", "uniform", "shifting"}) {
-    for (const double share : {0.1, 0.25, 0.5, 0.8}) {
+    for (const double share : {0.25, 0.5, 0.8}) {
       const auto room = static_cast<uint64_t>(static_cast<double>(keys) * share);
       const uint64_t cap = room * (item_bytes + links);
       ExactLru lru(keys, room);
