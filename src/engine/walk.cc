@@ -97,7 +97,7 @@ void walk_tree(EngineState& engine, uint32_t database, uint64_t count, ItemVisit
   if (in_memory) {
     Shower show_item(engine.store, database, engine.clock.now_ms(), visitor);
     show_item.leave_out(*engine.tree);
-    cursor = walk_host(engine.store.databases[database].index(), count, show_item,
+    cursor = walk_host(engine.store.databases[database].walked(), count, show_item,
                        cursor == begin_memory ? 0 : cursor);
   }
   const bool worked =
