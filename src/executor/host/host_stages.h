@@ -136,7 +136,8 @@ struct HostStages {
     for (Row step = 0; step < rows + 2 * ahead; ++step) {
       if (step >= 2 * ahead) {
         const Row row = step - 2 * ahead;
-        Answers::get(run, lines, row, roots[row % reads_ahead]);
+        const bool parks = ISOTHERM_UNLIKELY(run.parking != nullptr) && run.parks_behind(row);
+        if (!parks) Answers::get(run, lines, row, roots[row % reads_ahead]);
       }
       if (step >= ahead && step - ahead < rows) {
         const Row row = step - ahead;
