@@ -109,6 +109,35 @@ INSTANTIATE_TEST_SUITE_P(Behind, TreeStoreTest, ::testing::Values(Behind::files,
                            return test.param == Behind::files ? "Files" : "Items";
                          });
 
+// What a batch asks for at once need not fit into memory: its replies hold copies of the rest.
+TEST_P(TreeStoreTest, GetsThatMemoryHasNoRoomForAreAnswered) {
+  constexpr int count = 60;
+  const auto key = [](int number) { return "key" + std::to_string(number); };
+  const auto value = [](int number) { return std::string(50'000 + number, 'v'); };
+  std::vector<std::string> keys, values;
+  for (int i = 0; i < count; ++i) {
+    keys.push_back(key(i));
+    values.push_back(value(i));
+    run([&](Batch& batch) { batch.put(keys.back(), values.back(), 0, no_expiry, i); });
+  }
+  forget();
+  const auto taken = static_cast<int64_t>(engine_->maxmemory() - engine_->stats().buffer_bytes);
+  engine_->add_sink_bytes(taken);
+  {
+    Batch batch;
+    for (const std::string& one : keys) batch.get(one);
+    worker_->submit(batch);
+    for (int i = 0; i < count; ++i) {
+      const Reply& reply = batch.reply(static_cast<Batch::Row>(i));
+      ASSERT_EQ(reply.status, Status::ok) << i;
+      EXPECT_EQ(reply.value(), values[static_cast<size_t>(i)]);
+      EXPECT_EQ(reply.flags, static_cast<uint32_t>(i));
+    }
+  }
+  engine_->add_sink_bytes(-taken);
+  EXPECT_EQ(engine_->stats().hits, uint64_t{count});
+}
+
 // The same requests to a store that forgets, and to one that has all in memory.
 TEST_P(TreeStoreTest, EveryAnswerIsThatOfAStoreWithoutATree) {
   Options plain;

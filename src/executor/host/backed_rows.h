@@ -76,20 +76,19 @@ Brought put_clean(HostExecutor::Run& run, const Request& request, uint64_t hash,
   return swapped == Swapped::lost ? Brought::here : Brought::no_memory;
 }
 
-// `root`: where the key was not found. `seen`: of a key that is absent.
+// `root`: where the key was not found. `stored`: what the backing said; of a key that is absent,
+// which changes were known.
 template <class Tile, class Index>
 __attribute__((noinline)) Brought bring(HostExecutor::Run& run, Batch::Row row,
                                         const Request& request, Index& index, Location root,
-                                        Backing::Seen& seen) {
+                                        Backing::Stored& stored) {
   if (run.known != nullptr) {
     if (std::exchange(run.is_known_used, true)) return Brought::absent;
     return put_clean<Tile>(run, request, run.columns.hash[row], index, root, *run.known);
   }
-  Backing::Stored stored;
   Backing& backing = *run.executor.store().backing;
   const Backing::Answer answer =
       backing.look(request.database, request.key, run.now_ms, run.parking == nullptr, stored);
-  seen = stored.seen;
   switch (answer) {
     case Backing::Answer::found:
       break;

@@ -1,6 +1,8 @@
 #include "executor/host/host_executor.h"
 
 #include <algorithm>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "base/broken.h"
@@ -223,6 +225,26 @@ bool HostExecutor::Run::parks_behind(Batch::Row row) const {
 
 void HostExecutor::Run::park(Batch::Row row, Awaited* what) const {
   parking->park(*batch, first_row + row, what);
+}
+
+bool HostExecutor::Run::show_held(Batch::Row row, const Backing::Stored& stored) {
+  struct Copy final : Backing::Held {
+    explicit Copy(std::string_view its) : value(its) {}
+    const std::string value;
+  };
+  if (parking == nullptr || stored.state != 0) return false;
+  Reply& reply = columns.reply[row];
+  auto copy = std::make_unique<Copy>(stored.value);
+  reply.type = ValueType::string;
+  reply.flags = stored.flags;
+  reply.version = stored.version;
+  reply.expiry = stored.expiry;
+  reply.data = copy->value.data();
+  reply.size = copy->value.size();
+  parking->held.push_back(std::move(copy));
+  ++hits;
+  reply.status.store(Status::ok, std::memory_order_release);
+  return true;
 }
 
 bool HostExecutor::Run::reserve(const Item& item) const {

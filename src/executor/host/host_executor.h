@@ -106,6 +106,9 @@ class HostExecutor {
     bool reserve(const Item& item) const;
     // The row is parked until what it waits for is there.
     void park(Batch::Row row, Awaited* what) const;
+    // Answers a get by a copy that its batch holds, where memory has no room for the item. False:
+    // the batch holds none, or the item has to be there.
+    bool show_held(Batch::Row row, const Backing::Stored& stored);
   };
 
   explicit HostExecutor(HostStore& store);

@@ -135,8 +135,8 @@ struct RowAnswers {
       if (resolve(run.executor.store_.items, root, request.key).item != nullptr) {
         return get(run, roots, row, root);
       }
-      Backing::Seen seen;
-      switch (bring<Tile>(run, row, request, *index, root, seen)) {
+      Backing::Stored stored;
+      switch (bring<Tile>(run, row, request, *index, root, stored)) {
         case Brought::here:
           continue;
         case Brought::parked:
@@ -147,6 +147,7 @@ struct RowAnswers {
         case Brought::failed:
           return finish(reply, Status::not_saved);
         case Brought::no_memory:
+          if (run.show_held(row, stored)) return;
           return finish(reply, Status::out_of_memory);
       }
     }
@@ -310,11 +311,11 @@ struct RowAnswers {
     const int64_t old_expiry = old.item != nullptr ? old.item->expiry() : no_expiry;
     const bool expired = old_expiry != no_expiry && old_expiry <= run.now_ms;
 
-    Backing::Seen seen;
+    Backing::Stored stored;
     bool is_seen = false;
     if constexpr (told) {
       if (old.item == nullptr && store.backing != nullptr && needs_old(request)) {
-        const Brought brought = bring<Tile>(run, row, request, index, root, seen);
+        const Brought brought = bring<Tile>(run, row, request, index, root, stored);
         if (brought == Brought::here) return false;
         if (brought == Brought::failed) finish(reply, Status::not_saved);
         if (brought == Brought::no_memory) finish(reply, Status::out_of_memory);
@@ -370,7 +371,7 @@ struct RowAnswers {
       return true;
     }
     const Swapped swapped = swap<told>(run, request, index, hash, root, old, old_expiry, plan,
-                                       reply, is_seen ? &seen : nullptr);
+                                       reply, is_seen ? &stored.seen : nullptr);
     if (swapped == Swapped::lost) {
       // Clears what the reply showed, since the item may be gone when the row is planned again.
       reply.type = ValueType::none;
