@@ -67,8 +67,8 @@ void HostExecutor::run(Batch& batch, int64_t now_ms, bool writable, Batch::Row f
   run.parking = parking_;
   run.batch = &batch;
   run.first_row = first;
-  const bool direct = waits_ && run.reads_only && parking_ != nullptr &&
-                      store_.backing != nullptr && store_.backing->gets_directly();
+  const bool direct =
+      waits_ && parking_ != nullptr && store_.backing != nullptr && store_.backing->gets_directly();
   if (direct) [[unlikely]] {
     run.direct = &direct_;
     direct_.begin();

@@ -15,9 +15,9 @@
 // and one compare-and-swap of the root; lost: again. Reads of an item that has expired erase it,
 // under the lock, so expiry is ordered with everything else on the key.
 //
-// Gets of a batch that only reads whose keys memory lacks are left until behind the passes, where
-// the backing answers them directly, if it does that, and the thread may wait. Keys that are asked
-// for again soon are brought into memory all the same.
+// Gets whose keys memory lacks are left until behind the passes, with the rows behind them on these
+// keys, where the backing answers them directly, if it does that, and the thread may wait. Keys
+// that are asked for again soon are brought into memory all the same.
 //
 // The passes are compiled per instruction set (host_stages_*.cc), with and without a table for hot
 // keys (executor/host/hot_roots.h), and for indexes of a fixed size (executor/host/cache_roots.h),
