@@ -242,8 +242,8 @@ Case of_kind(IndexChoice kind, Case its) {
 INSTANTIATE_TEST_SUITE_P(
     Cache, EngineHistoryTest,
     ::testing::Values(
-        of_kind(IndexChoice::cuckoo, {"cuckoo", EvictionPolicy::allkeys_lru, cap, 1, 4000, 300}),
-        of_kind(IndexChoice::set, {"set", EvictionPolicy::allkeys_lru, cap, 1, 4000, 300}),
+        of_kind(IndexChoice::cuckoo, {"cuckoo", EvictionPolicy::allkeys_lru, cap, 1, 4000, 800}),
+        of_kind(IndexChoice::set, {"set", EvictionPolicy::allkeys_lru, cap, 1, 4000, 800}),
         of_kind(IndexChoice::cuckoo,
                 {"threads_cuckoo", EvictionPolicy::allkeys_random, cap, 3, 1000, 150}),
         of_kind(IndexChoice::set, {"threads_set", EvictionPolicy::allkeys_lru, cap, 3, 1000, 150})),
