@@ -413,10 +413,11 @@ struct RowAnswers {
       const Swapped swapped = swap_root<Tile>(index, hash, root, root, [&](auto& versions) {
         if (!unchanged()) return false;
         const uint64_t version = versions.next_version();
-        if (told) tell(run, request, old, old_expiry, old.item, plan.expiry, version);
+        // Before it is told of, since whoever is told takes the state from the item.
         if (plan.sends_token) {
           old.item->change_state([](uint64_t state) { return state | MetaState::token_sent; });
         }
+        if (told) tell(run, request, old, old_expiry, old.item, plan.expiry, version);
         if (old.item->has_expiry()) old.item->set_expiry(plan.expiry);
         if (plan.expiry != no_expiry) store.items.note_expiry(old.location, plan.expiry);
         return true;
