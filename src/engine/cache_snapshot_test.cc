@@ -48,10 +48,12 @@ TEST_F(CacheSnapshotTest, HasWhatThereWasAtItsMoment) {
       for (uint64_t i = 0; i < keys; i += 2) put(worker, 0, key(i), "later");
       for (uint64_t i = 0; i < keys; ++i) put(worker, 0, "later:" + std::to_string(i), "later");
       for (uint64_t i = 1; i < keys; i += 4) {
+        const std::string erased = key(i);
+        const std::string changed = key(i + 2);
         Batch batch;
         batch.select(1);
-        batch.erase(key(i));
-        batch.expire(key(i + 2), clock_.now_ms() + 77);
+        batch.erase(erased);
+        batch.expire(changed, clock_.now_ms() + 77);
         worker.submit(batch);
       }
       EXPECT_EQ(rest(worker), expected) << to_string(kind);

@@ -34,12 +34,13 @@ class GpuItemsTest : public ::testing::Test {
     worker_ = std::make_unique<Worker>(*engine_);
   }
   // Memory forgets what it has; runs are on the device before.
-  void forget() {
+  void forget() { forget(*worker_); }
+  void forget(Worker& worker) {
     EXPECT_TRUE(engine_->tree()->flush());
     const auto bytes =
         static_cast<int64_t>(engine_->maxmemory() - 1 - engine_->stats().buffer_bytes);
     engine_->add_sink_bytes(bytes);
-    for (int i = 0; i < 100 && engine_->stats().item_bytes != 0; ++i) worker_->maintain();
+    for (int i = 0; i < 100 && engine_->stats().item_bytes != 0; ++i) worker.maintain();
     engine_->add_sink_bytes(-bytes);
   }
   Status put(std::string_view key, std::string_view value, uint32_t database = 0) {
@@ -155,7 +156,7 @@ TEST_F(GpuItemsTest, ADirectGetIsNeverOvertakenByAWrite) {
       worker.submit(batch);
       batch.clear();
       written = count;
-      if (count % 8 == 0) forget();
+      if (count % 8 == 0) forget(worker);
     }
   });
   bool ends = false;
