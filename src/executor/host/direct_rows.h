@@ -41,11 +41,7 @@ class DirectRows {
   ISOTHERM_INLINE bool has(uint64_t hash) const {
     return !rows_.empty() && (left_[word(hash)] >> (hash & 63) & 1) != 0;
   }
-  void add(Batch::Row row, uint64_t hash) {
-    if (left_.empty()) left_.resize(words);
-    left_[word(hash)] |= uint64_t{1} << (hash & 63);
-    rows_.push_back(row);
-  }
+  void add(Batch::Row row, uint64_t hash);
   const std::vector<Batch::Row>& rows() const { return rows_; }
   const std::vector<Hot>& hot() const { return hot_; }
 
