@@ -87,6 +87,7 @@ class DevicePaddedRows final : public GpuTable {
     }
     const std::lock_guard lock(mutex_);
     const uint64_t before = call.count_refused ? store_->shortages() : 0;
+    require_device(its.device.enter(), "choose the GPU");  // others were asked
     std::optional<Memory> own;
     uint8_t* found = its.requests.found;
     if (found == nullptr) {
