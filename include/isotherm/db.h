@@ -144,6 +144,8 @@ class Db {
   DbStatus snapshot(std::unique_ptr<const DbSnapshot>& snapshot);
   DbStatus begin(const DbTransactionOptions& options, std::unique_ptr<DbTransaction>& transaction);
 
+  // What was written before is on disk when it returns, whatever DbOptions::sync says.
+  DbStatus sync();
   // Takes all that was written before into the files.
   DbStatus flush();
   // Makes a folder, which must not be there, that opens as a Db with what this one has at one
@@ -152,6 +154,7 @@ class Db {
   DbStatistics statistics();
 
  private:
+  friend class DbIntents;  // db/db_intents.h
   friend DbStatus open_db(const DbOptions& options, const std::string& folder, class Files& files,
                           std::unique_ptr<Db>& db);
   explicit Db(std::unique_ptr<DbState> state);

@@ -15,11 +15,11 @@
 // that refuses is found by the write. Other comparators than BytewiseComparator are refused, as are
 // timestamps and wide columns of the default column family.
 //
-// Batches. Those of the default column family, or of others, are whole after a crash. One that has
-// changes of both is two writes, the others' first.
+// Batches. All are whole after a crash, and in a snapshot. One that has changes of the default
+// column family and of others waits for a sync of the Db's journal, whatever DbOptions::sync says.
 //
 // Syncs. DbOptions::sync says when writes are on disk; one with WriteOptions::sync waits for that
-// whatever it says, for which the Db is flushed where it is not `always`.
+// whatever it says.
 //
 // Threads. As of RocksDB's own: any number may call it; an iterator belongs to one at a time.
 #pragma once

@@ -104,6 +104,13 @@ DbStatus Db::snapshot(std::unique_ptr<const DbSnapshot>& snapshot) {
   });
 }
 
+DbStatus Db::sync() {
+  return guarded([&]() -> DbStatus {
+    if (state_->journal().sync_now() >= 0) return {};
+    return state_->with_reason(status_of(Status::not_saved));
+  });
+}
+
 DbStatus Db::flush() {
   return guarded([&]() -> DbStatus {
     if (state_->tree().flush()) return {};

@@ -33,7 +33,7 @@ Options engine_options(const DbOptions& options, const std::string& folder) {
   Options its;
   its.maxmemory = checked(options).memory;
   its.maxmemory_policy = EvictionPolicy::allkeys_lru;
-  its.databases = 1;
+  its.databases = intents_database + 1;
   its.max_value_bytes = WritePlan::most_value;
   its.tree = folder + "/tree";
   its.tree_options = options.tree_options;
@@ -76,9 +76,12 @@ DbStatus DbState::with_reason(DbStatus status) {
   return {DbStatus::Code::not_saved, std::move(reason)};
 }
 
-DbStatus DbState::read(std::string_view key, std::string& value, uint64_t* version) {
+DbStatus DbState::read(std::string_view key, std::string& value, uint64_t* version,
+                       uint32_t database) {
   DbWorkers::Lease lease(*workers_);
+  lease.batch().select(database);
   lease.batch().get(key);
+  lease.batch().select(keys_database);
   lease.submit();
   const Reply& reply = lease.batch().reply(0);
   if (version != nullptr) *version = 0;
@@ -143,14 +146,16 @@ void DbState::wait_for_memory(DbWorkers::Lease& lease, uint64_t bytes) {
   }
 }
 
-DbStatus DbState::write(const WriteGroup& group, const WritePlan::Checks* checks) {
+DbStatus DbState::write(const WriteGroup& group, const WritePlan::Checks* checks,
+                        const WriteGroup& intents) {
   if (DbStatus wrong = check(group); !wrong.ok()) return wrong;
-  if (group.empty() && (checks == nullptr || checks->empty())) return {};
+  if (DbStatus wrong = check(intents); !wrong.ok()) return wrong;
+  if (group.empty() && intents.empty() && (checks == nullptr || checks->empty())) return {};
   DbWorkers::Lease lease(*workers_);
   Batch& batch = lease.batch();
-  const uint64_t lent = to_lend(group);
-  wait_for_memory(lease, lent == 0 ? group.bytes() : 0);
-  const WritePlan plan(group, checks, merges_, batch);
+  const uint64_t lent = to_lend(group) + to_lend(intents);
+  wait_for_memory(lease, lent == 0 ? group.bytes() + intents.bytes() : 0);
+  const WritePlan plan(group, checks, intents, merges_, batch);
   engine_.lend_memory(static_cast<int64_t>(lent));
   lease.submit();
   engine_.lend_memory(-static_cast<int64_t>(lent));

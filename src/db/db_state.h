@@ -40,10 +40,13 @@ class DbState {
   DbState& operator=(const DbState&) = delete;
 
   // `version`: of the item; 0 where it is absent.
-  DbStatus read(std::string_view key, std::string& value, uint64_t* version = nullptr);
+  DbStatus read(std::string_view key, std::string& value, uint64_t* version = nullptr,
+                uint32_t database = keys_database);
   static DbStatus read_at(const TreeMoment& moment, std::string_view key, std::string& value,
                           uint64_t* version = nullptr);
-  DbStatus write(const WriteGroup& group, const WritePlan::Checks* checks = nullptr);
+  // `intents`: puts and erases of intents, which take effect with the group.
+  DbStatus write(const WriteGroup& group, const WritePlan::Checks* checks = nullptr,
+                 const WriteGroup& intents = {});
   // Throws std::bad_alloc.
   std::shared_ptr<const TreeMoment> take_moment();
   bool stand_still(const std::function<void()>& work);

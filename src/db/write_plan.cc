@@ -7,11 +7,11 @@
 
 namespace isotherm {
 
-WritePlan::WritePlan(const WriteGroup& group, const Checks* checks, const MergeFunctions& functions,
-                     Batch& batch)
+WritePlan::WritePlan(const WriteGroup& group, const Checks* checks, const WriteGroup& intents,
+                     const MergeFunctions& functions, Batch& batch)
     : group_(group), functions_(functions) {
   find_merges();
-  fill(batch, checks);
+  fill(batch, checks, intents);
 }
 
 void WritePlan::find_merges() {
@@ -27,7 +27,20 @@ void WritePlan::find_merges() {
   }
 }
 
-void WritePlan::fill(Batch& batch, const Checks* checks) {
+// A key with merges has its row behind all.
+void WritePlan::fill_writes(Batch& batch, const WriteGroup& group) const {
+  for (size_t i = 0; i < group.size(); ++i) {
+    const WriteGroup::Row change = group.row(i);
+    if (&group == &group_ && !folded_.empty() && folded_.contains(change.key)) continue;
+    if (change.kind == WriteGroup::Kind::put) {
+      batch.put(change.key, change.value, option::over_cap);
+    } else {
+      batch.erase(change.key);
+    }
+  }
+}
+
+void WritePlan::fill(Batch& batch, const Checks* checks, const WriteGroup& intents) {
   if (checks != nullptr) {
     for (const auto& [key, version] : *checks) {
       batch.note(batch.get(key, option::no_value), static_cast<int64_t>(version));
@@ -42,14 +55,11 @@ void WritePlan::fill(Batch& batch, const Checks* checks) {
                 this);
   }
   first_write_ = batch.size();
-  for (size_t i = 0; i < group_.size(); ++i) {
-    const WriteGroup::Row change = group_.row(i);
-    if (!folded_.empty() && folded_.contains(change.key)) continue;
-    if (change.kind == WriteGroup::Kind::put) {
-      batch.put(change.key, change.value, option::over_cap);
-    } else {
-      batch.erase(change.key);
-    }
+  fill_writes(batch, group_);
+  if (!intents.empty()) {
+    batch.select(intents_database);
+    fill_writes(batch, intents);
+    batch.select(keys_database);
   }
   for (auto& [key, folded] : folded_) folded.row = batch.put(key, {}, option::over_cap);
   if (guarded || batch.size() > 1) batch.group(0);

@@ -3,7 +3,7 @@
 //   a get for each check
 //   a get for each key with merges
 //   the guard
-//   puts and erases
+//   puts and erases, of keys and then of intents
 //   a row for each merged key
 //
 // A key with merges has one row, whatever the group does with it: its value is made by the guard,
@@ -13,7 +13,7 @@
 // A check is a key that a transaction has read, with the version that it had, 0 where it was
 // absent.
 //
-// Threads. One, until the batch was run and its replies were read. The group stays where it is.
+// Threads. One, until the batch was run and its replies were read. The groups stay where they are.
 #pragma once
 
 #include <cstdint>
@@ -28,14 +28,19 @@
 
 namespace isotherm {
 
+// Of the engine's databases the one that has the keys of a Db, and the one with its intents
+// (db/db_intents.h).
+inline constexpr uint32_t keys_database = 0;
+inline constexpr uint32_t intents_database = 1;
+
 class WritePlan {
  public:
   using Checks = std::unordered_map<std::string, uint64_t>;
   static constexpr uint64_t most_value = 512 << 20;  // and key, as of the engine's options
 
-  // Fills the batch.
-  WritePlan(const WriteGroup& group, const Checks* checks, const MergeFunctions& functions,
-            Batch& batch);
+  // Fills the batch. `intents` have no merges.
+  WritePlan(const WriteGroup& group, const Checks* checks, const WriteGroup& intents,
+            const MergeFunctions& functions, Batch& batch);
   WritePlan(const WritePlan&) = delete;
   WritePlan& operator=(const WritePlan&) = delete;
 
@@ -53,7 +58,8 @@ class WritePlan {
   };
 
   void find_merges();
-  void fill(Batch& batch, const Checks* checks);
+  void fill(Batch& batch, const Checks* checks, const WriteGroup& intents);
+  void fill_writes(Batch& batch, const WriteGroup& group) const;
   void check(Batch& batch, Batch::Row row);
   DbStatus look_at_checks(const Batch& batch) const;
   DbStatus fold(const Batch& batch, Folded& folded) const;

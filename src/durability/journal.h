@@ -117,6 +117,10 @@ class Journal final : public CommitSink, public Awaited {
   uint64_t base_bytes() const { return base_bytes_.load(std::memory_order_relaxed); }
   uint64_t syncs() const { return syncs_.load(std::memory_order_relaxed); }
 
+  // Returns when all blocks of batches that have ended are on disk, whatever the policy says; below
+  // 0 where the disk fails.
+  int sync_now();
+
   // Of the one who writes it anew (server/journal_rewriter.h), in this order; they wait for the
   // disk. Below 0, or false: it fails, and all stays as it is.
   RewriteWish& rewrite_wish() { return wish_; }

@@ -1,4 +1,5 @@
-// The parts of Journal that write it anew, and cut it: what those who do so call.
+// The parts of Journal that its writer does for others, who wait for them: syncs, writing it anew,
+// and cutting it.
 #include <cerrno>
 #include <chrono>
 #include <thread>
@@ -33,6 +34,20 @@ void Journal::obey() {
   order_result_ = result;
   ordered_ = false;
   done_.notify_one();
+}
+
+int Journal::sync_now() {
+  return by_writer([this] {
+    int result = 0;
+    {
+      const std::lock_guard writing(writing_);
+      result = write_all(true);
+    }
+    if (result >= 0) result = sync_or_rewind();
+    note_error(result < 0 ? -result : 0);
+    tell();
+    return result;
+  });
 }
 
 int Journal::begin_rewrite(uint64_t bytes) {

@@ -76,17 +76,25 @@ Status open_rocksdb(const rocksdb::DBOptions& options, const std::string& name,
   if (mine->merge_operator != nullptr) {
     its.merges[RocksBatch::merge] = function_of(mine->merge_operator);
   }
+  std::unique_ptr<rocksdb::DB> owner;
   std::unique_ptr<Db> opened;
   status = rocks_status(Db::open(its, name, opened));
   if (status.ok()) {
-    *db = new RocksDb(std::move(opened), others, name, more.sync == DbSync::always);
+    const bool syncs = more.sync == DbSync::always;
+    auto both = std::make_unique<RocksDb>(std::move(opened), others, name, syncs);
+    status = both->finish_writes();
+    owner = std::move(both);
+  } else {
+    owner.reset(others);
+  }
+  if (status.ok()) {
+    *db = owner.release();
     return status;
   }
   for (rocksdb::ColumnFamilyHandle* const one : *handles) {
-    static_cast<void>(others->DestroyColumnFamilyHandle(one));
+    static_cast<void>(owner->DestroyColumnFamilyHandle(one));
   }
   handles->clear();
-  delete others;
   return status;
 }
 

@@ -37,7 +37,8 @@ RocksDb::RocksDb(std::unique_ptr<Db> db, rocksdb::DB* families, std::string name
       mine_(std::move(db)),
       name_(std::move(name)),
       syncs_(syncs),
-      merges_(families->GetOptions().merge_operator != nullptr) {}
+      merges_(families->GetOptions().merge_operator != nullptr),
+      both_(*mine_, *families, syncs) {}
 
 RocksDb::~RocksDb() = default;
 
@@ -67,7 +68,7 @@ rocksdb::Status RocksDb::write(const rocksdb::WriteOptions& how, const WriteGrou
   Status status = rocks_status(mine_->write(group));
   if (!status.ok()) return status;
   changes_.fetch_add(group.size(), std::memory_order_relaxed);
-  return how.sync && !syncs_ ? rocks_status(mine_->flush()) : status;
+  return how.sync && !syncs_ ? rocks_status(mine_->sync()) : status;
 }
 
 rocksdb::Status RocksDb::Put(const rocksdb::WriteOptions& how, Family* family, const Slice& key,
@@ -119,8 +120,10 @@ rocksdb::Status RocksDb::Write(const rocksdb::WriteOptions& how, rocksdb::WriteB
   Status status = updates->Iterate(&batch);
   if (!status.ok()) return status;
   if (batch.group().empty()) return db_->Write(how, updates);
-  if (batch.others().Count() != 0) status = db_->Write(how, &batch.others());
-  return status.ok() ? write(how, batch.group()) : status;
+  if (batch.others().Count() == 0) return write(how, batch.group());
+  status = both_.write(how, batch.group(), batch.others());
+  changes_.fetch_add(batch.group().size(), std::memory_order_relaxed);
+  return status;
 }
 
 // ---- Reads ----
@@ -217,11 +220,13 @@ rocksdb::Status RocksDb::NewIterators(const rocksdb::ReadOptions& how,
                                       const std::vector<Family*>& families,
                                       std::vector<rocksdb::Iterator*>* iterators) {
   iterators->clear();
+  const auto turn = both_.turn();
   for (Family* const family : families) iterators->push_back(NewIterator(how, family));
   return Status::OK();
 }
 
 const rocksdb::Snapshot* RocksDb::GetSnapshot() {
+  const auto turn = both_.turn();
   std::unique_ptr<const DbSnapshot> mine;
   if (!mine_->snapshot(mine).ok()) return nullptr;
   return new BothSnapshots(std::move(mine), db_->GetSnapshot(), GetLatestSequenceNumber());
@@ -250,7 +255,7 @@ rocksdb::Status RocksDb::Flush(const rocksdb::FlushOptions& how,
 
 rocksdb::Status RocksDb::FlushWAL(bool sync) {
   if (sync && !syncs_) {
-    if (Status status = rocks_status(mine_->flush()); !status.ok()) return status;
+    if (Status status = rocks_status(mine_->sync()); !status.ok()) return status;
   }
   return db_->FlushWAL(sync);
 }

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "isotherm/db.h"
+#include "stackable/both_writer.h"
 
 namespace isotherm {
 
@@ -28,6 +29,8 @@ class RocksDb final : public rocksdb::StackableDB {
   // `families` becomes its own. `syncs`: the Db syncs all that it writes.
   RocksDb(std::unique_ptr<Db> db, rocksdb::DB* families, std::string name, bool syncs);
   ~RocksDb() override;
+  // Once, before all else.
+  Status finish_writes() { return both_.finish(); }
   RocksDb(const RocksDb&) = delete;
   RocksDb& operator=(const RocksDb&) = delete;
 
@@ -134,6 +137,7 @@ class RocksDb final : public rocksdb::StackableDB {
   const std::string name_;
   const bool syncs_;
   const bool merges_;
+  BothWriter both_;
   std::atomic<uint64_t> changes_{0};  // of this process, as a part of the sequence number
 };
 

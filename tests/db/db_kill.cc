@@ -2,41 +2,27 @@
 // each group is there as a whole or not at all.
 //
 //   db-kill [seed [rounds]]
-// A child writes groups of one generation each, by plain groups and by transactions, and reports
-// the generation when it was answered; meanwhile a thread of it has runs taken in. It is killed at
-// a random moment. Another child opens what is left. This process itself has no Db, so it may fork.
-// ISOTHERM_TEST_LONG=1: more rounds.
-#include <stdlib.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <atomic>
-#include <csignal>
+// A child writes groups of one generation each, by plain groups and by transactions; meanwhile a
+// thread of it has runs taken in.
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <iostream>
 #include <memory>
-#include <random>
 #include <string>
 #include <thread>
 
-#include "device_checks/test_size.h"
+#include "db/kill_rounds.h"
 #include "isotherm/db.h"
 #include "isotherm/db_transaction.h"
 
 namespace {
 
+using isotherm::Acknowledge;
 using isotherm::Db;
 using isotherm::DbStatus;
+using isotherm::fail;
 
 constexpr uint64_t keys = 40;
 
-[[noreturn]] void fail(const std::string& what) {
-  std::cerr << "db-kill: " << what << std::endl;
-  ::_exit(1);
-}
 void expect_ok(const DbStatus& status) {
   if (!status.ok()) fail(std::string(to_string(status.code())) + ": " + status.text());
 }
@@ -104,7 +90,7 @@ void write(To& to, uint64_t generation) {
   static_cast<void>(to.merge("generations", isotherm::merge_by::add_u64, number_of(1)));
 }
 
-[[noreturn]] void work(const std::string& folder, uint64_t seed, int acknowledge) {
+[[noreturn]] void work(const std::string& folder, uint64_t seed, const Acknowledge& acknowledge) {
   std::unique_ptr<Db> db;
   expect_ok(Db::open(options_of(seed), folder, db));
   uint64_t generation = check(*db);
@@ -123,72 +109,18 @@ void write(To& to, uint64_t generation) {
       write(*transaction, generation);
       expect_ok(transaction->commit());
     }
-    if (::write(acknowledge, &generation, sizeof generation) != sizeof generation) ::_exit(0);
+    acknowledge(generation);
   }
 }
 
-[[noreturn]] void look(const std::string& folder, uint64_t seed, uint64_t acknowledged) {
+uint64_t look(const std::string& folder, uint64_t seed) {
   std::unique_ptr<Db> db;
   expect_ok(Db::open(options_of(seed), folder, db));
-  const uint64_t generation = check(*db);
-  if (generation < acknowledged) {
-    fail(std::to_string(acknowledged) + " was acknowledged, and there is " +
-         std::to_string(generation));
-  }
-  if (generation > acknowledged + 1) fail("more is there than was written");
-  db.reset();
-  ::_exit(0);
-}
-
-void expect_end(pid_t child, const std::string& what) {
-  int status = 0;
-  if (::waitpid(child, &status, 0) != child) fail("waitpid");
-  const bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
-  if (!killed && (!WIFEXITED(status) || WEXITSTATUS(status) != 0)) fail(what);
-}
-
-// `pauses`: generations that are acknowledged before it is killed.
-uint64_t round(const std::string& folder, uint64_t seed, uint64_t last, uint64_t pauses) {
-  int pipe[2];
-  if (::pipe(pipe) != 0) fail("pipe");
-  const pid_t writer = ::fork();
-  if (writer == 0) {
-    ::close(pipe[0]);
-    work(folder, seed, pipe[1]);
-  }
-  ::close(pipe[1]);
-  uint64_t generation = last;
-  const auto read_one = [&] {
-    return ::read(pipe[0], &generation, sizeof generation) == sizeof generation;
-  };
-  for (uint64_t i = 0; i < pauses; ++i) {
-    if (!read_one()) break;
-  }
-  ::kill(writer, SIGKILL);
-  while (read_one()) {
-  }
-  ::close(pipe[0]);
-  expect_end(writer, "the writer failed");
-  const pid_t reader = ::fork();
-  if (reader == 0) look(folder, seed, generation);
-  expect_end(reader, "what is left is wrong");
-  return generation;
+  return check(*db);
 }
 
 }  // namespace
 
 int main(int count, char** arguments) {
-  const uint64_t seed = count > 1 ? std::strtoull(arguments[1], nullptr, 10) : 1;
-  const uint64_t rounds =
-      count > 2 ? std::strtoull(arguments[2], nullptr, 10) : isotherm::test_size(15, 1000);
-  std::string folder = std::filesystem::temp_directory_path() / "isotherm-kill-XXXXXX";
-  if (mkdtemp(folder.data()) == nullptr) fail("no folder");
-  std::mt19937_64 random(seed);
-  uint64_t generation = 0;
-  for (uint64_t i = 0; i < rounds; ++i) {
-    generation = round(folder, seed + i, generation, 1 + random() % 60);
-    std::cout << "round " << i << ": generation " << generation << std::endl;
-  }
-  std::filesystem::remove_all(folder);
-  return 0;
+  return isotherm::kill_rounds(count, arguments, 15, work, look);
 }
