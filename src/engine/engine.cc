@@ -2,14 +2,17 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "base/seed.h"
 #include "batch/round_policy.h"
 #include "engine/engine_state.h"
+#include "engine/option_clash.h"
 #include "gpu/store/cuda_item_tier.h"
 #include "gpu/store/cuda_root_table.h"
 #include "items/arriving_item.h"
@@ -28,9 +31,6 @@ constexpr uint64_t least_memory_for_values = 256 << 10;
 void check_router(const Options& options) {
   const RouterOptions& router = options.router;
   if (router.choice == RouterChoice::off) return;
-  if (options.device != DeviceChoice::cpu) {
-    throw std::invalid_argument("a router needs the index on the host");
-  }
   if (router.bins == 0 || router.bins > RouterOptions::most_bins) {
     throw std::invalid_argument("router.bins must be from 1 to 2^24");
   }
@@ -45,44 +45,18 @@ void check_router(const Options& options) {
   }
 }
 
-void check_tree(const Options& options) {
-  if (options.tree.empty() || options.gpu_items != 0) return;
-  if (options.device != DeviceChoice::cpu || options.router.choice != RouterChoice::off) {
-    throw std::invalid_argument("a tree needs the index on the host, and no router");
-  }
-}
-
 void check_index(const Options& options) {
   constexpr uint64_t least_item = 16;
   if (options.index == IndexChoice::line) return;
-  const std::string kind = "an index of kind " + std::string(to_string(options.index));
-  if (options.device != DeviceChoice::cpu || options.router.choice != RouterChoice::off ||
-      !options.tree.empty()) {
-    throw std::invalid_argument(kind + " needs the host, no router and no tree");
-  }
-  if (options.maxmemory == 0 || !evicts_any_key(options.maxmemory_policy)) {
-    throw std::invalid_argument(kind + " needs maxmemory, and allkeys-lru or allkeys-random");
-  }
   if (options.index_item_bytes < least_item) {
     throw std::invalid_argument("index_item_bytes must be at least 16");
   }
 }
 
-void check_items(const Options& options) {
-  if (options.gpu_items == 0) return;
-  using enum EvictionPolicy;
-  if (options.device == DeviceChoice::cpu) {
-    throw std::invalid_argument("gpu_items needs a GPU as its device");
-  }
-  if (!options.tree.empty() || options.gpu_values != 0 ||
-      options.router.choice != RouterChoice::off) {
-    throw std::invalid_argument("gpu_items needs no tree, no gpu_values and no router");
-  }
-  if (options.maxmemory_policy == volatile_lru || options.maxmemory_policy == volatile_ttl) {
-    throw std::invalid_argument(
-        "gpu_items: a GPU evicts any item or none, so the policy must be noeviction, "
-        "allkeys-lru or allkeys-random");
-  }
+void check_together(const Options& options) {
+  const std::optional<OptionClash> clash = clash_in(options);
+  if (!clash) return;
+  throw std::invalid_argument(std::string(clash->option) + ": " + std::string(clash->needs));
 }
 
 const Options& checked(const Options& options) {
@@ -104,9 +78,8 @@ const Options& checked(const Options& options) {
   if (options.gpu_queue == 0) throw std::invalid_argument("gpu_queue must be at least 1");
   static_cast<void>(completed(options.rounds));
   check_router(options);
-  check_tree(options);
   check_index(options);
-  check_items(options);
+  check_together(options);
   return options;
 }
 

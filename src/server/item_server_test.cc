@@ -1,48 +1,27 @@
 // A server whose items live on a GPU, with a journal: its commands, and its next start.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <initializer_list>
 #include <memory>
-#include <string>
-#include <string_view>
 #include <thread>
 
 #include "fake_device/fake_item_tier.h"
-#include "server/server.h"
-#include "server/test_client.h"
-#include "tree/tree.h"
+#include "models/stored_server_fixture.h"
 
 namespace isotherm::item_server_test {
 namespace {
 
-class ItemServerTest : public ::testing::Test {
+class ItemServerTest : public StoredServerFixture {
  protected:
   ItemServerTest() {
-    std::string path = std::filesystem::temp_directory_path() / "isotherm-server-XXXXXX";
-    options_.dir = ::mkdtemp(path.data());
-    options_.port = options_.memcached_port = 0;
-    options_.threads = 2;
     options_.appendonly = true;
     options_.store.device = DeviceChoice::cuda;
     options_.store.gpu_items = 8 << 20;
     options_.store.maxmemory = 64 << 20;
     start();
   }
-  ~ItemServerTest() override {
-    server_.reset();
-    std::filesystem::remove_all(options_.dir);
-  }
-  void start() {
-    server_.reset();
-    server_ = std::make_unique<Server>(options_, clock_, fake_item_tier_maker(device_));
-    server_->start();
-  }
-  void expect(std::initializer_list<std::string_view> request, const std::string& reply) {
-    TestClient client(server_->resp_port());
-    client.send(resp(request));
-    EXPECT_EQ(client.receive(reply.size()), reply);
+  ~ItemServerTest() override { stop(); }
+  std::unique_ptr<Server> make() override {
+    return std::make_unique<Server>(options_, clock_, fake_item_tier_maker(device_));
   }
   // Whether it worked.
   bool rewrite() {
@@ -53,10 +32,7 @@ class ItemServerTest : public ::testing::Test {
     return !wish.failed();
   }
 
-  ManualClock clock_{1'700'000'000'000};
   FakeDevice device_{5, uint64_t{1} << 28};
-  net::ServerOptions options_;
-  std::unique_ptr<Server> server_;
 };
 
 // The GPU's memory is empty then, and the journal has all, also when it was written anew.

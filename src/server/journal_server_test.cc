@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <stdexcept>
@@ -10,53 +9,22 @@
 #include <thread>
 #include <vector>
 
-#include "models/faulty_files.h"
-#include "server/server.h"
-#include "server/test_client.h"
+#include "models/stored_server_fixture.h"
 
 namespace isotherm::journal_server_test {
 namespace {
 
-class JournalServerTest : public ::testing::Test {
+class JournalServerTest : public StoredServerFixture {
  protected:
   JournalServerTest() {
-    std::string path = std::filesystem::temp_directory_path() / "isotherm-server-XXXXXX";
-    options_.dir = ::mkdtemp(path.data());
-    options_.port = options_.memcached_port = 0;
-    options_.threads = 2;
     options_.appendonly = true;
     options_.appendfsync = SyncPolicy::always;
     start();
-  }
-  ~JournalServerTest() override {
-    server_.reset();
-    std::filesystem::remove_all(options_.dir);
-  }
-  void start() {
-    server_.reset();
-    server_ = std::make_unique<Server>(options_, clock_);
-    server_->start(files_);
   }
   std::string ask(TestClient& client, const std::string& request, size_t bytes) {
     client.send(request);
     return client.receive(bytes);
   }
-
-  static std::string line(TestClient& client) {
-    std::string text;
-    while (!text.ends_with("\r\n")) text += client.receive(1);
-    return text;
-  }
-  std::string info(TestClient& client) {
-    client.send(resp({"INFO", "persistence"}));
-    const std::string size = line(client);
-    return client.receive(std::stoul(size.substr(1)) + 2);
-  }
-
-  ManualClock clock_{1'700'000'000'000};
-  FaultyFiles files_{3};
-  net::ServerOptions options_;
-  std::unique_ptr<Server> server_;
 };
 
 TEST_F(JournalServerTest, TheNextServerHasWhatTheOneBeforeAnswered) {
@@ -130,7 +98,7 @@ TEST_F(JournalServerTest, ARewriteForWhichTheDiskHasNoRoomHarmsNobody) {
   const Journal& journal = *server_->state().journal;
   ASSERT_TRUE(server_->state().journal->rewrite_wish().ask());
   while (!journal.rewrite_wish().failed()) std::this_thread::yield();
-  EXPECT_NE(info(client).find("aof_last_bgrewrite_status:err"), std::string::npos);
+  EXPECT_NE(info().find("aof_last_bgrewrite_status:err"), std::string::npos);
   EXPECT_EQ(ask(client, resp({"SET", "key", "2"}), 5), "+OK\r\n");
   EXPECT_FALSE(std::filesystem::exists(options_.dir + "/appendonly.aof.2"));
 }
@@ -164,7 +132,7 @@ TEST_F(JournalServerTest, WritesAreRefusedWhileTheDiskIsFull) {
   const std::string not_saved = "SERVER_ERROR the journal cannot be written\r\n";
   EXPECT_EQ(ask(memcached, "set key 0 0 1\r\nx\r\n", not_saved.size()), not_saved);
   EXPECT_EQ(ask(memcached, "get key\r\n", 23), "VALUE key 0 1\r\n1\r\nEND\r\n");
-  EXPECT_NE(info(client).find("aof_last_write_status:err"), std::string::npos);
+  EXPECT_NE(info().find("aof_last_write_status:err"), std::string::npos);
   files_.heal();
   while (server_->state().journal->error() != 0) std::this_thread::yield();
   EXPECT_EQ(ask(client, resp({"GET", "first"}), 7), "$1\r\n1\r\n");
@@ -244,8 +212,8 @@ TEST_F(JournalServerTest, WrittenAnewItHasWhatTheStoreHas) {
     }
   }
   EXPECT_LT(journal.live_bytes(), before / 2 + 300'000);
-  EXPECT_NE(info(client).find("aof_rewrites:3"), std::string::npos);
-  EXPECT_NE(info(client).find("aof_base_size:" + std::to_string(journal.base_bytes())),
+  EXPECT_NE(info().find("aof_rewrites:3"), std::string::npos);
+  EXPECT_NE(info().find("aof_base_size:" + std::to_string(journal.base_bytes())),
             std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(options_.dir + "/appendonly.aof.1"));
   EXPECT_EQ(ask(client, resp({"SET", "last", "1"}), 5), "+OK\r\n");

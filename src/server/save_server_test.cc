@@ -3,65 +3,21 @@
 
 #include <atomic>
 #include <cerrno>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <memory>
 #include <sstream>
 #include <string>
 #include <thread>
 
 #include "durability/rdb_file.h"
-#include "models/faulty_files.h"
-#include "server/server.h"
-#include "server/test_client.h"
+#include "models/stored_server_fixture.h"
 
 namespace isotherm::save_server_test {
 namespace {
 
-class SaveServerTest : public ::testing::Test {
+class SaveServerTest : public StoredServerFixture {
  protected:
-  SaveServerTest() {
-    std::string path = std::filesystem::temp_directory_path() / "isotherm-save-XXXXXX";
-    options_.dir = ::mkdtemp(path.data());
-    options_.port = options_.memcached_port = 0;
-    options_.threads = 2;
-    start();
-  }
-  ~SaveServerTest() override {
-    server_.reset();
-    std::filesystem::remove_all(options_.dir);
-  }
-  void start() {
-    server_.reset();
-    server_ = std::make_unique<Server>(options_, clock_);
-    server_->start(files_);
-    client_ = std::make_unique<TestClient>(server_->resp_port());
-  }
-  void expect(std::initializer_list<std::string_view> words, const std::string& reply) {
-    EXPECT_EQ(client_->ask(resp(words), reply), reply) << *words.begin();
-  }
-  std::string info(const std::string& field) {
-    client_->send(resp({"INFO", "persistence"}));
-    std::string size;
-    while (!size.ends_with("\r\n")) size += client_->receive(1);
-    const std::string text = client_->receive(std::stoul(size.substr(1)) + 2);
-    const size_t begin = text.find(field + ":");
-    if (begin == std::string::npos) return "none";
-    const size_t value = begin + field.size() + 1;
-    return text.substr(value, text.find('\r', value) - value);
-  }
-  std::string file() const { return options_.dir + "/" + options_.dbfilename; }
-  void wait_for_saves(uint64_t saves) {
-    const SaveWish& wish = server_->state().saves;
-    while (wish.saves() < saves || wish.in_progress()) std::this_thread::yield();
-  }
-
-  ManualClock clock_{1'700'000'000'000};
-  FaultyFiles files_{3};
-  net::ServerOptions options_;
-  std::unique_ptr<Server> server_;
-  std::unique_ptr<TestClient> client_;
+  SaveServerTest() { start(); }
 };
 
 TEST_F(SaveServerTest, TheNextServerHasWhatWasSaved) {
@@ -142,10 +98,10 @@ TEST_F(SaveServerTest, ADiskThatFailsIsTold) {
   EXPECT_EQ(info("rdb_changes_since_last_save"), "1");
   expect({"SET", "b", "goes on"}, "+OK\r\n");
   files_.heal();
-  EXPECT_EQ(RdbFile(file()).items(), 1u);
+  EXPECT_EQ(RdbFile(snapshot_path()).items(), 1u);
   expect({"SAVE"}, "+OK\r\n");
   EXPECT_EQ(info("rdb_last_bgsave_status"), "ok");
-  EXPECT_EQ(RdbFile(file()).items(), 2u);
+  EXPECT_EQ(RdbFile(snapshot_path()).items(), 2u);
 }
 
 TEST_F(SaveServerTest, SavePointsSaveByThemselves) {
@@ -156,7 +112,7 @@ TEST_F(SaveServerTest, SavePointsSaveByThemselves) {
   clock_.advance(11'000);
   expect({"SET", "c", "3"}, "+OK\r\n");
   wait_for_saves(1);
-  EXPECT_EQ(RdbFile(file()).items(), 3u);
+  EXPECT_EQ(RdbFile(snapshot_path()).items(), 3u);
   expect({"CONFIG", "SET", "save", "60"},
          "-ERR CONFIG SET failed (possibly related to argument 'save') - Invalid save "
          "parameters\r\n");
@@ -164,7 +120,7 @@ TEST_F(SaveServerTest, SavePointsSaveByThemselves) {
   expect({"FLUSHALL"}, "+OK\r\n");
   clock_.advance(6'000);
   wait_for_saves(2);
-  EXPECT_EQ(RdbFile(file()).items(), 0u);
+  EXPECT_EQ(RdbFile(snapshot_path()).items(), 0u);
   expect({"CONFIG", "SET", "save", ""}, "+OK\r\n");
   expect({"CONFIG", "GET", "save"}, "*2\r\n$4\r\nsave\r\n$0\r\n\r\n");
 }
@@ -172,13 +128,13 @@ TEST_F(SaveServerTest, SavePointsSaveByThemselves) {
 TEST_F(SaveServerTest, WhatCannotBeReadEndsTheStartAndStays) {
   const std::string list = std::string("REDIS0010\x01\x04list\x01\x01x\xFF") + std::string(8, '\0');
   for (const std::string& bytes : {list, std::string("REDIS"), std::string("something else")}) {
-    std::ofstream(file(), std::ios::binary | std::ios::trunc) << bytes;
+    std::ofstream(snapshot_path(), std::ios::binary | std::ios::trunc) << bytes;
     EXPECT_THROW(start(), RdbError);
     std::ostringstream text;
-    text << std::ifstream(file(), std::ios::binary).rdbuf();
+    text << std::ifstream(snapshot_path(), std::ios::binary).rdbuf();
     EXPECT_EQ(text.str(), bytes);
   }
-  std::filesystem::remove(file());
+  std::filesystem::remove(snapshot_path());
   start();
   expect({"SELECT", "5"}, "+OK\r\n");
   expect({"SET", "a", "1"}, "+OK\r\n");
@@ -196,7 +152,7 @@ TEST_F(SaveServerTest, WithAJournalTheSnapshotIsWrittenAndNotRead) {
   expect({"DBSIZE"}, ":0\r\n");
   expect({"MSET", "b", "2", "c", "3"}, "+OK\r\n");
   expect({"SAVE"}, "+OK\r\n");
-  EXPECT_EQ(RdbFile(file()).items(), 2u);
+  EXPECT_EQ(RdbFile(snapshot_path()).items(), 2u);
   start();
   expect({"GET", "b"}, "$1\r\n2\r\n");
   // Also while the journal cannot be written.
@@ -210,7 +166,7 @@ TEST_F(SaveServerTest, TheEndSavesWhereThereAreSavePoints) {
   expect({"SHUTDOWN", "abort"}, "-ERR No shutdown in progress.\r\n");
   expect({"SET", "a", "1"}, "+OK\r\n");
   EXPECT_TRUE(server_->prepare_end());
-  EXPECT_FALSE(std::filesystem::exists(file()));
+  EXPECT_FALSE(std::filesystem::exists(snapshot_path()));
   server_->state().saves.set_points({{3600, 1}});
   // A disk that fails keeps the server alive, and who asked is told.
   files_.fail_after(0, 1'000'000, EIO);
@@ -226,7 +182,7 @@ TEST_F(SaveServerTest, TheEndSavesWhereThereAreSavePoints) {
   EXPECT_TRUE(server_->prepare_end());
   server_->stop();
   EXPECT_TRUE(server_->save_rest());
-  EXPECT_EQ(RdbFile(file()).items(), 2u);
+  EXPECT_EQ(RdbFile(snapshot_path()).items(), 2u);
 }
 
 }  // namespace

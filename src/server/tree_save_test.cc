@@ -2,50 +2,22 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <filesystem>
-#include <initializer_list>
-#include <memory>
 #include <string>
-#include <string_view>
-#include <thread>
 
 #include "durability/rdb_file.h"
-#include "models/faulty_files.h"
-#include "server/server.h"
-#include "server/test_client.h"
-#include "tree/tree.h"
+#include "models/stored_server_fixture.h"
 
 namespace isotherm::tree_save_test {
 namespace {
 
-class TreeSaveTest : public ::testing::Test {
+class TreeSaveTest : public StoredServerFixture {
  protected:
   TreeSaveTest() {
-    std::string path = std::filesystem::temp_directory_path() / "isotherm-server-XXXXXX";
-    options_.dir = ::mkdtemp(path.data());
-    options_.port = options_.memcached_port = 0;
-    options_.threads = 2;
     options_.store.maxmemory = 4 << 20;
     options_.store.maxmemory_policy = EvictionPolicy::allkeys_lru;
-    options_.store.tree = options_.dir + "/tree";
   }
-  ~TreeSaveTest() override {
-    server_.reset();
-    std::filesystem::remove_all(options_.dir);
-  }
-  void SetUp() override {
-    try {
-      start();
-    } catch (const TreeError&) {
-      GTEST_SKIP() << "built without RocksDB";
-    }
-  }
-  void start() {
-    server_.reset();
-    server_ = std::make_unique<Server>(options_, clock_);
-    server_->start(files_);
-  }
+  void SetUp() override { start_with_tree(); }
   void start_without_a_tree() {
     const std::string tree = std::exchange(options_.store.tree, "");
     const uint64_t cap = std::exchange(options_.store.maxmemory, 0);
@@ -53,31 +25,9 @@ class TreeSaveTest : public ::testing::Test {
     options_.store.tree = tree;
     options_.store.maxmemory = cap;
   }
-  // The next server finds what a crash would leave now. For few changes: the files are copied, and
-  // none may be compacted meanwhile.
-  void crash() {
-    const std::string left = options_.dir + ".left";
-    std::filesystem::copy(options_.dir, left, std::filesystem::copy_options::recursive);
-    server_.reset();
-    std::filesystem::remove_all(options_.dir);
-    std::filesystem::rename(left, options_.dir);
-  }
   void forget_the_tree() {
-    server_.reset();
+    stop();
     std::filesystem::remove_all(options_.store.tree);
-  }
-  void expect(std::initializer_list<std::string_view> words, const std::string& reply) {
-    TestClient client(server_->resp_port());
-    EXPECT_EQ(client.ask(resp(words), reply), reply) << *words.begin();
-  }
-  std::string info(const std::string& field) {
-    TestClient client(server_->resp_port());
-    client.send(resp({"INFO", "persistence"}));
-    std::string size;
-    while (!size.ends_with("\r\n")) size += client.receive(1);
-    const std::string text = client.receive(std::stoul(size.substr(1)) + 2);
-    const size_t value = text.find(field + ":") + field.size() + 1;
-    return text.substr(value, text.find('\r', value) - value);
   }
   // Three times the cap.
   void fill() {
@@ -89,22 +39,12 @@ class TreeSaveTest : public ::testing::Test {
     expect({"STRLEN", "key0"}, ":60000\r\n");
     expect({"STRLEN", "key199"}, ":60000\r\n");
   }
-  std::string file() const { return options_.dir + "/" + options_.dbfilename; }
   // The files of the tree cannot be written meanwhile.
   void block_the_tree(bool blocks) {
     const std::string incoming = options_.store.tree + "/incoming";
     blocks ? std::filesystem::remove_all(incoming)
            : static_cast<uintmax_t>(std::filesystem::create_directory(incoming));
   }
-  void wait_for_saves(uint64_t saves) {
-    const SaveWish& wish = server_->state().saves;
-    while (wish.saves() < saves || wish.in_progress()) std::this_thread::yield();
-  }
-
-  ManualClock clock_{1'700'000'000'000};
-  FaultyFiles files_{3};
-  net::ServerOptions options_;
-  std::unique_ptr<Server> server_;
 };
 
 TEST_F(TreeSaveTest, ASnapshotHasWhatIsInMemoryAndWhatIsInFilesAlone) {
@@ -123,7 +63,7 @@ TEST_F(TreeSaveTest, ASnapshotHasWhatIsInMemoryAndWhatIsInFilesAlone) {
   EXPECT_EQ(info("rdb_changes_since_last_save"), "0");
   EXPECT_EQ(info("rdb_saves"), "1");
   EXPECT_EQ(info("rdb_last_bgsave_status"), "ok");
-  EXPECT_EQ(RdbFile(file()).items(), 201u);
+  EXPECT_EQ(RdbFile(snapshot_path()).items(), 201u);
   start_without_a_tree();
   expect_filled();
   TestClient again(server_->resp_port());
@@ -144,7 +84,7 @@ TEST_F(TreeSaveTest, AnEmptyTreeIsFilledFromASnapshotThatMemoryDoesNotHold) {
   expect_filled();
   EXPECT_LT(server_->engine().used_memory(), options_.store.maxmemory * 2);
   // From now on it is a tree as any other.
-  std::filesystem::remove(file());
+  std::filesystem::remove(snapshot_path());
   start();
   expect_filled();
   options_.appendonly = true;
@@ -185,12 +125,12 @@ TEST_F(TreeSaveTest, ATreeThatCannotBeWrittenFailsASaveOnlyWithoutAJournal) {
     expect({"SET", "a", journal ? "2" : "1"}, "+OK\r\n");
     block_the_tree(true);
     expect({"SAVE"}, journal ? "+OK\r\n" : "-ERR\r\n");
-    EXPECT_EQ(std::filesystem::exists(file()), journal);
+    EXPECT_EQ(std::filesystem::exists(snapshot_path()), journal);
     block_the_tree(false);
     expect({"SAVE"}, "+OK\r\n");
-    EXPECT_EQ(RdbFile(file()).items(), 1u);
+    EXPECT_EQ(RdbFile(snapshot_path()).items(), 1u);
     // The tree cuts the journal, and no base is made of the snapshot.
-    if (!journal) std::filesystem::remove(file());
+    if (!journal) std::filesystem::remove(snapshot_path());
   }
   start();
   expect({"GET", "a"}, "$1\r\n2\r\n");
@@ -206,10 +146,10 @@ TEST_F(TreeSaveTest, ADiskThatIsFullIsToldAndTheOldFileStays) {
   EXPECT_EQ(info("rdb_changes_since_last_save"), "1");
   expect({"LASTSAVE"}, ":1700000000\r\n");
   files_.heal();
-  EXPECT_EQ(RdbFile(file()).items(), 1u);
+  EXPECT_EQ(RdbFile(snapshot_path()).items(), 1u);
   expect({"SAVE"}, "+OK\r\n");
   EXPECT_EQ(info("rdb_last_bgsave_status"), "ok");
-  EXPECT_EQ(RdbFile(file()).items(), 2u);
+  EXPECT_EQ(RdbFile(snapshot_path()).items(), 2u);
 }
 
 TEST_F(TreeSaveTest, SavePointsAndTheEndSaveByThemselves) {
@@ -217,18 +157,18 @@ TEST_F(TreeSaveTest, SavePointsAndTheEndSaveByThemselves) {
   expect({"MSET", "a", "1", "b", "2"}, "+OK\r\n");
   clock_.advance(11'000);
   wait_for_saves(1);
-  EXPECT_EQ(RdbFile(file()).items(), 2u);
+  EXPECT_EQ(RdbFile(snapshot_path()).items(), 2u);
   expect({"SET", "c", "3"}, "+OK\r\n");
   EXPECT_TRUE(server_->prepare_end());
   server_->stop();
   EXPECT_TRUE(server_->save_rest());
-  EXPECT_EQ(RdbFile(file()).items(), 3u);
+  EXPECT_EQ(RdbFile(snapshot_path()).items(), 3u);
 }
 
 TEST_F(TreeSaveTest, AStartThatEndsWhileItReadsASnapshotIsMadeAgain) {
   expect({"MSET", "a", "1", "b", "2"}, "+OK\r\n");
   expect({"SAVE"}, "+OK\r\n");
-  const std::string snapshot = file();
+  const std::string snapshot = snapshot_path();
   const std::string kept = options_.dir + "/kept";
   std::filesystem::rename(snapshot, kept);
   forget_the_tree();

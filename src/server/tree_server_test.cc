@@ -1,67 +1,19 @@
 // A server with a tree: its commands, and its next start.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
-#include <initializer_list>
-#include <memory>
 #include <string>
-#include <string_view>
 #include <thread>
 
-#include "server/server.h"
-#include "server/test_client.h"
-#include "tree/tree.h"
+#include "models/stored_server_fixture.h"
 
 namespace isotherm::tree_server_test {
 namespace {
 
-class TreeServerTest : public ::testing::Test {
+class TreeServerTest : public StoredServerFixture {
  protected:
-  TreeServerTest() {
-    std::string path = std::filesystem::temp_directory_path() / "isotherm-server-XXXXXX";
-    options_.dir = ::mkdtemp(path.data());
-    options_.port = options_.memcached_port = 0;
-    options_.threads = 2;
-    options_.appendonly = true;
-    options_.store.tree = options_.dir + "/tree";
-  }
-  ~TreeServerTest() override {
-    server_.reset();
-    std::filesystem::remove_all(options_.dir);
-  }
-  void SetUp() override {
-    try {
-      start();
-    } catch (const TreeError&) {
-      GTEST_SKIP() << "built without RocksDB";
-    }
-  }
-  void start() {
-    server_.reset();
-    server_ = std::make_unique<Server>(options_, clock_);
-    server_->start();
-  }
-  // The next server finds what a crash would leave now.
-  void crash() {
-    const std::string left = options_.dir + ".left";
-    std::filesystem::copy(options_.dir, left, std::filesystem::copy_options::recursive);
-    server_.reset();
-    std::filesystem::remove_all(options_.dir);
-    std::filesystem::rename(left, options_.dir);
-  }
-  std::string ask(const std::string& request, size_t bytes) {
-    TestClient client(server_->resp_port());
-    client.send(request);
-    return client.receive(bytes);
-  }
-  void expect(std::initializer_list<std::string_view> request, const std::string& reply) {
-    EXPECT_EQ(ask(resp(request), reply.size()), reply);
-  }
-
-  ManualClock clock_{1'700'000'000'000};
-  net::ServerOptions options_;
-  std::unique_ptr<Server> server_;
+  TreeServerTest() { options_.appendonly = true; }
+  void SetUp() override { start_with_tree(); }
 };
 
 // What the journal has is newer than the files, also where it says that something is gone.

@@ -223,6 +223,24 @@ TEST_F(TreeTest, AFlushHidesWhatIsOlderAtOnceAndLaterInTheFiles) {
   EXPECT_EQ(disk_.pairs.size(), 1u);
 }
 
+TEST_F(TreeTest, FlushesOfAllDatabasesAreOneRun) {
+  disk_.hold(true);
+  change("run", "1");
+  Batch batch;
+  batch.flush(0, 16);
+  const CommitSink::Begun begun = tree_->begins(batch);
+  for (uint32_t database = 0; database < 16; ++database) {
+    tree_->flushed(database, ++version_, begun.token);
+  }
+  tree_->ends(begun.token);
+  change("later", "1");
+  EXPECT_EQ(tree_->stats().runs, 1u);
+  EXPECT_EQ(look("run") + look("later"), "(absent)1");
+  disk_.hold(false);
+  ASSERT_TRUE(tree_->flush());
+  EXPECT_EQ(all_keys(10), "later ");
+}
+
 TEST_F(TreeTest, AWalkShowsEveryKeyOnceInOrder) {
   std::string expected;
   for (int i = 100; i < 400; ++i) {

@@ -31,13 +31,15 @@ Tree::~Tree() {
 void Tree::seal(uint32_t flushed_database) {
   {
     const AllShards guard(shard_locks_);
-    if (!active_->empty()) {
+    const bool flushes = flushed_database != ~uint32_t{0};
+    // A run with flushes alone can begin with one more of them.
+    if (flushes ? active_->bytes() != 0 : !active_->empty()) {
       sealed_.push_back(std::move(active_));
       active_ = std::make_shared<TreeRun>();
       active_->begins_with = segment_;
       waiting_runs_.store(sealed_.size(), std::memory_order_release);
     }
-    if (flushed_database != ~uint32_t{0}) {
+    if (flushes) {
       note_held();
       active_->flushed.insert(flushed_database);
     }

@@ -1,0 +1,49 @@
+#include "engine/option_clash.h"
+
+namespace isotherm {
+namespace {
+
+bool has_device(const Options& options) { return options.device != DeviceChoice::cpu; }
+bool has_router(const Options& options) { return options.router.choice != RouterChoice::off; }
+
+std::optional<OptionClash> clash_of_index(const Options& options) {
+  if (has_device(options) || has_router(options) || !options.tree.empty()) {
+    return {{"index", "cuckoo and set need device cpu, router off and no tree"}};
+  }
+  if (options.maxmemory == 0 || !evicts_any_key(options.maxmemory_policy)) {
+    return {{"index",
+             "cuckoo and set need maxmemory, and maxmemory_policy allkeys-lru or allkeys-random"}};
+  }
+  return {};
+}
+
+// A GPU evicts any item or none.
+std::optional<OptionClash> clash_of_items(const Options& options) {
+  using enum EvictionPolicy;
+  if (!has_device(options)) return {{"gpu_items", "needs device cuda or auto"}};
+  if (!options.tree.empty() || options.gpu_values != 0 || has_router(options)) {
+    return {{"gpu_items", "cannot be used with tree, gpu_values or router"}};
+  }
+  if (options.maxmemory_policy == volatile_lru || options.maxmemory_policy == volatile_ttl) {
+    return {{"gpu_items", "needs maxmemory_policy noeviction, allkeys-lru or allkeys-random"}};
+  }
+  return {};
+}
+
+}  // namespace
+
+std::optional<OptionClash> clash_in(const Options& options) {
+  if (options.gpu_items != 0) {
+    if (const auto clash = clash_of_items(options)) return clash;
+  }
+  if (options.index != IndexChoice::line) {
+    if (const auto clash = clash_of_index(options)) return clash;
+  }
+  if (has_router(options) && has_device(options)) return {{"router", "needs device cpu"}};
+  if (!options.tree.empty() && (has_device(options) || has_router(options))) {
+    return {{"tree", "needs device cpu and router off"}};
+  }
+  return {};
+}
+
+}  // namespace isotherm
