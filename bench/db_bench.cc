@@ -1,14 +1,16 @@
 // Db beside RocksDB itself: the same calls, memory and sync, in turns, all in one process.
 //
 //   db_bench [--loads put,get,…] [--records N] [--key N] [--value N] [--seconds S] [--rates R,…]
-//            [--threads N] [--memory MB] [--group N] [--rounds N] [--parts 1] [--flush 0]
+//            [--threads N] [--memory MB] [--group N] [--batch N] [--rounds N] [--parts 1]
+//            [--flush 0]
 //
 // Loads: get, put (of present keys), update (a counter is incremented), erase, range (100 pairs),
 // transactions (--group rows each, half gets, half puts, optimistic), and H-Rocks's ycsb-a to
 // ycsb-d (reads Zipf .99, of d the latest; writes uniform; d inserts) and zippydb (78% get, 13%
 // put, 6% erase, 3% range). Rates: calls a second that are offered, latency counts from when a call
-// was due; 0: as many as can be. --parts: where RocksDB's time goes, by its own counters. What was
-// filled is flushed to files unless --flush 0.
+// was due; 0: as many as can be. --batch: requests a call, of loads of gets and puts: a DbBatch,
+// and of RocksDB a MultiGet and a WriteBatch. --parts: where RocksDB's time goes, by its own
+// counters. What was filled is flushed to files unless --flush 0.
 //
 // Keys are numbers, the highest byte first; values follow from their key. Every value and every
 // range is checked, the sum of all counters behind `update`, and that erased keys are gone.
@@ -63,6 +65,7 @@ struct DbBenchOptions {
   uint64_t threads = 1;
   uint64_t memory = 64;
   uint64_t group = 1000;
+  uint64_t batch = 1;
   uint64_t rounds = 1;
   bool parts = false;
   bool flush = true;
@@ -206,6 +209,7 @@ class Measured {
   // Requests that the call was.
   template <class ReadKey>
   uint64_t call(const DbLoad& load, Random& random, ReadKey&& read_key) {
+    if (options_.batch > 1) return batch(load, random, read_key);
     double chance = random.unit() * 100;
     const auto is = [&](double share) { return (chance -= share) < 0; };
     std::string value;
@@ -239,6 +243,26 @@ class Measured {
       return 1;
     }
     return transaction(random);
+  }
+
+  template <class ReadKey>
+  uint64_t batch(const DbLoad& load, Random& random, ReadKey&& read_key) {
+    thread_local std::vector<uint64_t> numbers;
+    thread_local std::vector<BatchRow> rows;
+    numbers.resize(options_.batch);
+    rows.resize(options_.batch);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      rows[i].puts = random.unit() * 100 < load.put;
+      numbers[i] = rows[i].puts ? random.below(options_.records) : read_key();
+      rows[i].key = keys_.key(numbers[i]);
+      if (rows[i].puts) rows[i].value = keys_.value(numbers[i]);
+    }
+    system_->batch(rows);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      demand(rows[i].puts || (rows[i].found && keys_.is_value(numbers[i], rows[i].value)),
+             "a wrong reply to a get of a batch");
+    }
+    return rows.size();
   }
 
   uint64_t range(const DbLoad& load, uint64_t first) {
@@ -330,6 +354,7 @@ DbBenchOptions parse(int argc, char** argv) {
       {"--threads", [&](const std::string& text) { options.threads = std::stoull(text); }},
       {"--memory", [&](const std::string& text) { options.memory = std::stoull(text); }},
       {"--group", [&](const std::string& text) { options.group = std::stoull(text); }},
+      {"--batch", [&](const std::string& text) { options.batch = std::stoull(text); }},
       {"--rounds", [&](const std::string& text) { options.rounds = std::stoull(text); }},
       {"--parts", [&](const std::string& text) { options.parts = text == "1"; }},
       {"--flush", [&](const std::string& text) { options.flush = text == "1"; }},
@@ -340,6 +365,10 @@ DbBenchOptions parse(int argc, char** argv) {
     flag->second(argv[i + 1]);
   }
   demand(argc % 2 == 1, "a flag without a value");
+  const auto is_of_batches = [](const DbLoad* load) { return load->get + load->put == 100; };
+  demand(
+      options.batch == 1 || std::all_of(options.loads.begin(), options.loads.end(), is_of_batches),
+      "--batch is for loads of gets and puts");
   demand(options.key_bytes >= 8 && options.value_bytes >= 1 && options.records > 0 &&
              options.threads > 0 && options.group > 0,
          "keys have at least 8 bytes, values 1, and counts are above 0");

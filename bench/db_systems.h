@@ -29,6 +29,7 @@
 #include <vector>
 
 #include "isotherm/db.h"
+#include "isotherm/db_batch.h"
 #include "isotherm/db_transaction.h"
 
 namespace isotherm::bench {
@@ -36,6 +37,14 @@ namespace isotherm::bench {
 struct TransactionRow {
   std::string key;
   std::string value;  // empty: a get
+};
+
+// A request of a batch: a get, or a put of `value`.
+struct BatchRow {
+  bool puts = false;
+  std::string key;
+  std::string value;   // of a get: what is there
+  bool found = false;  // a get
 };
 
 class DbSystem {
@@ -50,6 +59,8 @@ class DbSystem {
   virtual void erase(std::string_view key) = 0;
   virtual void range(std::string_view first, size_t most, Pairs& pairs) = 0;
   virtual void transaction(const std::vector<TransactionRow>& rows) = 0;
+  // One call for all, or, where a system has none for both kinds, one for each kind.
+  virtual void batch(std::vector<BatchRow>& rows) = 0;
   virtual void flush() = 0;
   // Where the time of this thread's calls goes, where the system can tell.
   virtual void begin_parts() {}
@@ -88,6 +99,21 @@ class IsothermSystem final : public DbSystem {
                               : transaction->put(row.key, row.value));
     }
     check(transaction->commit());
+  }
+  void batch(std::vector<BatchRow>& rows) override {
+    thread_local std::unique_ptr<DbBatch> mine;
+    thread_local Db* its = nullptr;
+    if (its != db_.get()) mine = std::make_unique<DbBatch>(*(its = db_.get()));
+    for (const BatchRow& row : rows) row.puts ? mine->put(row.key, row.value) : mine->get(row.key);
+    check(mine->run());
+    for (uint32_t i = 0; i < rows.size(); ++i) {
+      if (rows[i].puts) continue;
+      const DbStatus status = mine->status(i);
+      rows[i].found = !status.is_not_found();
+      if (rows[i].found) check(status);
+      rows[i].value.assign(mine->value(i));
+    }
+    mine->clear();
   }
   void flush() override { check(db_->flush()); }
 
@@ -149,6 +175,30 @@ class RocksdbSystem final : public DbSystem {
                               : transaction->Put(row.key, row.value));
     }
     check(transaction->Commit());
+  }
+  void batch(std::vector<BatchRow>& rows) override {
+    rocksdb::WriteBatch puts;
+    std::vector<rocksdb::Slice> keys;
+    for (const BatchRow& row : rows) {
+      if (row.puts) {
+        check(puts.Put(slice(row.key), slice(row.value)));
+      } else {
+        keys.push_back(slice(row.key));
+      }
+    }
+    std::vector<rocksdb::PinnableSlice> values(keys.size());
+    std::vector<rocksdb::Status> statuses(keys.size());
+    db_->MultiGet({}, db_->DefaultColumnFamily(), keys.size(), keys.data(), values.data(),
+                  statuses.data());
+    size_t next = 0;
+    for (BatchRow& row : rows) {
+      if (row.puts) continue;
+      row.found = !statuses[next].IsNotFound();
+      if (row.found) check(statuses[next]);
+      row.value.assign(values[next].data(), values[next].size());
+      ++next;
+    }
+    if (puts.Count() != 0) check(db_->Write({}, &puts));
   }
   void flush() override { check(db_->Flush({})); }
 

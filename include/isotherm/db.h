@@ -50,6 +50,7 @@
 
 namespace isotherm {
 
+class DbBatch;
 class DbIterator;
 class DbSnapshot;
 class DbState;
@@ -154,6 +155,7 @@ class Db {
   DbStatistics statistics();
 
  private:
+  friend class DbBatch;
   friend class DbIntents;  // db/db_intents.h
   friend DbStatus open_db(const DbOptions& options, const std::string& folder, class Files& files,
                           std::unique_ptr<Db>& db);

@@ -135,7 +135,7 @@ uint64_t DbState::to_lend(const WriteGroup& group) const {
   return is_usual ? 0 : bytes;
 }
 
-// Runs that wait are taken in, and memory forgets what is in the files.
+// Memory then forgets what is in the files.
 void DbState::wait_for_memory(DbWorkers::Lease& lease, uint64_t bytes) {
   constexpr int most_tries = 100;
   const uint64_t cap = engine_.maxmemory();

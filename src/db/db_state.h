@@ -47,6 +47,9 @@ class DbState {
   // `intents`: puts and erases of intents, which take effect with the group.
   DbStatus write(const WriteGroup& group, const WritePlan::Checks* checks = nullptr,
                  const WriteGroup& intents = {});
+  // Runs that wait are taken in until so many bytes may be written. Before a batch that may run
+  // over the cap.
+  void wait_for_memory(DbWorkers::Lease& lease, uint64_t bytes);
   // Throws std::bad_alloc.
   std::shared_ptr<const TreeMoment> take_moment();
   bool stand_still(const std::function<void()>& work);
@@ -61,7 +64,6 @@ class DbState {
 
  private:
   DbStatus check(const WriteGroup& group) const;
-  void wait_for_memory(DbWorkers::Lease& lease, uint64_t bytes);
   uint64_t to_lend(const WriteGroup& group) const;
 
   const MergeFunctions merges_;

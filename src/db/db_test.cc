@@ -21,72 +21,12 @@
 #include "device_checks/test_size.h"
 #include "durability/record.h"
 #include "isotherm/db_transaction.h"
-#include "models/faulty_files.h"
+#include "models/db_fixture.h"
 
 namespace isotherm::db_test {
 namespace {
 
-using Code = DbStatus::Code;
-
-class DbTest : public ::testing::Test {
- protected:
-  DbTest() {
-    std::string path = std::filesystem::temp_directory_path() / "isotherm-db-XXXXXX";
-    root_ = ::mkdtemp(path.data());
-    folder_ = root_ + "/db";
-    options_.memory = 64 << 20;
-    options_.sync = DbSync::no;
-  }
-  ~DbTest() override {
-    db_.reset();
-    std::filesystem::remove_all(root_);
-  }
-  void SetUp() override {
-    const DbStatus status = open();
-    if (status.text().find("without RocksDB") != std::string::npos) {
-      GTEST_SKIP() << "built without RocksDB";
-    }
-    ASSERT_TRUE(status.ok()) << status.text();
-  }
-  DbStatus open() {
-    db_.reset();
-    return open_db(options_, folder_, files_, db_);
-  }
-  static Code code(const DbStatus& status) { return status.code(); }
-  void put(const std::string& key, const std::string& value) {
-    const DbStatus status = db_->put(key, value);
-    ASSERT_TRUE(status.ok()) << status.text();
-  }
-  static std::string get(Db& db, const std::string& key, const DbReadOptions& how = {}) {
-    std::string value;
-    const DbStatus status = db.get(key, value, how);
-    return status.ok() ? value : std::string(to_string(status.code()));
-  }
-  std::string get(const std::string& key) { return get(*db_, key); }
-  std::string all(const DbRange& range = {}) { return all(*db_, range); }
-  static std::string all(Db& db, const DbRange& range = {}) {
-    std::unique_ptr<DbIterator> at;
-    EXPECT_TRUE(db.iterate(range, at).ok());
-    std::string text;
-    for (at->seek_to_first(); at->valid(); at->next()) {
-      text.append(at->key()).append("=").append(at->value()).append(" ");
-    }
-    EXPECT_TRUE(at->status().ok());
-    return text;
-  }
-  std::unique_ptr<DbTransaction> begin(const DbTransactionOptions& options = {}) {
-    std::unique_ptr<DbTransaction> transaction;
-    EXPECT_TRUE(db_->begin(options, transaction).ok());
-    return transaction;
-  }
-
-  std::string root_;
-  std::string folder_;
-  DbOptions options_;
-  FaultyFiles files_{1};
-  std::string value_;
-  std::unique_ptr<Db> db_;
-};
+class DbTest : public DbFixture {};
 
 TEST_F(DbTest, WhatIsWrittenIsThereAfterAReopen) {
   put("b", "2");
@@ -346,6 +286,20 @@ TEST_F(DbTest, WhatWasAnsweredIsThereAfterALossOfPower) {
   EXPECT_EQ(all(*other), "key0=19 key1=19 key2=19 key3=19 key4=19 log=01234567890123456789 ");
 }
 
+TEST_F(DbTest, WhatWasSyncedIsThereAfterALossOfPower) {
+  put("synced", "1");
+  ASSERT_TRUE(db_->sync().ok());
+  const std::string left = root_ + "/left";
+  std::filesystem::create_directories(left);
+  files_.lose_power(folder_, left, true);
+  std::unique_ptr<Db> other;
+  const DbStatus status = Db::open(options_, left, other);
+  ASSERT_TRUE(status.ok()) << status.text();
+  EXPECT_EQ(all(*other), "synced=1 ");
+  files_.fail_after(0, 1'000'000, EIO);
+  EXPECT_EQ(code(db_->sync()), Code::not_saved);
+}
+
 TEST_F(DbTest, WhileTheDiskFailsWritesAreNotSavedAndReadsGoOn) {
   options_.sync = DbSync::always;
   ASSERT_TRUE(open().ok());
@@ -357,6 +311,7 @@ TEST_F(DbTest, WhileTheDiskFailsWritesAreNotSavedAndReadsGoOn) {
   auto transaction = begin();
   EXPECT_TRUE(transaction->put("c", "1").ok());
   EXPECT_EQ(code(transaction->commit()), Code::not_saved);
+  transaction.reset();
   files_.heal();
   while (status.is(Code::not_saved)) status = db_->put("b", "3");
   EXPECT_TRUE(status.ok()) << status.text();

@@ -1,9 +1,11 @@
 // isotherm-packets: answers memcached requests in raw frames by a GPU, from an empty table on: the
-// frames of a capture file (pcap, of Ethernet), whose replies go to another such file; or, with
-// --listen, the datagrams that come to that address, until it is interrupted.
+// frames of a capture file (pcap, of Ethernet), whose replies go to another such file; or, until it
+// is interrupted, the datagrams that come to the address of --listen, or the frames that come to
+// the interface of --ring.
 //
 //   isotherm-packets IN.pcap OUT.pcap [options]
 //   isotherm-packets --listen ADDRESS [options]
+//   isotherm-packets --ring INTERFACE [options]   (as root, or with CAP_NET_RAW)
 //   options: --port N, --amplification N (0: replies of any length), --gpu N, --gpu-memory MB
 //
 // Whole gets of one key are answered by the GPU, all else by the CPU on the same table. Prints what
@@ -28,6 +30,7 @@
 #include "net/packets/frame_source.h"
 #include "net/packets/packet_server.h"
 #include "net/packets/pcap_frames.h"
+#include "net/packets/ring_frames.h"
 #include "net/packets/udp_frames.h"
 
 namespace {
@@ -39,7 +42,8 @@ constexpr int64_t timeout_us = 100;
 
 struct Call {
   std::vector<std::string> files;
-  std::string address;  // to listen at
+  std::string address;    // to listen at
+  std::string interface;  // whose ring is read
   PacketOptions packets;
   DeviceItemTableOptions table;
 };
@@ -66,6 +70,8 @@ Call read_call(int argc, char** argv) {
     const char* const text = argv[++i];
     if (word == "--listen") {
       call.address = text;
+    } else if (word == "--ring") {
+      call.interface = text;
     } else if (word == "--port") {
       call.packets.port = static_cast<uint16_t>(number(text, 65'535));
     } else if (word == "--amplification") {
@@ -78,8 +84,10 @@ Call read_call(int argc, char** argv) {
       throw std::invalid_argument("unknown option " + std::string(word));
     }
   }
-  if (call.files.size() != (call.address.empty() ? 2 : 0)) {
-    throw std::invalid_argument("give two files, or --listen and no file");
+  const int sources = (call.files.empty() ? 0 : 1) + (call.address.empty() ? 0 : 1) +
+                      (call.interface.empty() ? 0 : 1);
+  if (sources != 1 || (!call.files.empty() && call.files.size() != 2)) {
+    throw std::invalid_argument("give two files, or --listen, or --ring");
   }
   return call;
 }
@@ -120,17 +128,29 @@ void run_files(const Call& call) {
 
 volatile std::sig_atomic_t interrupted = 0;
 
-void listen(Call call) {
+template <class Frames>
+void answer_until_interrupted(const Call& call, Frames& frames) {
   constexpr int patience_ms = 100;
-  net::UdpFrames frames(call.address, call.packets.port);
-  call.packets.port = frames.port();
-  std::cout << "UDP port " << frames.port() << " at " << call.address << std::endl;
   std::signal(SIGINT, [](int) { interrupted = 1; });
   std::signal(SIGTERM, [](int) { interrupted = 1; });
   answer_all(call, frames, [&](bool idle) {
     if (idle) frames.wait(patience_ms);
     if (interrupted != 0) frames.end();
   });
+}
+
+void listen(Call call) {
+  net::UdpFrames frames(call.address, call.packets.port);
+  call.packets.port = frames.port();
+  std::cout << "UDP port " << frames.port() << " at " << call.address << std::endl;
+  answer_until_interrupted(call, frames);
+}
+
+void read_ring(const Call& call) {
+  net::RingFrames frames(call.interface, call.packets.port);
+  std::cout << "UDP port " << call.packets.port << " on " << call.interface << std::endl;
+  answer_until_interrupted(call, frames);
+  std::cout << frames.dropped() << " frames found the ring full\n";
 }
 
 }  // namespace
@@ -140,13 +160,16 @@ int main(int argc, char** argv) {
   try {
     call = read_call(argc, argv);
   } catch (const std::invalid_argument& error) {
-    std::cerr << "isotherm-packets: " << error.what()
-              << "\nisotherm-packets IN.pcap OUT.pcap | --listen ADDRESS [--port N] "
-                 "[--amplification N] [--gpu N] [--gpu-memory MB]\n";
+    std::cerr
+        << "isotherm-packets: " << error.what()
+        << "\nisotherm-packets IN.pcap OUT.pcap | --listen ADDRESS | --ring INTERFACE [--port N] "
+           "[--amplification N] [--gpu N] [--gpu-memory MB]\n";
     return exit_usage;
   }
   try {
-    call.address.empty() ? run_files(call) : listen(call);
+    if (!call.files.empty()) run_files(call);
+    if (!call.address.empty()) listen(call);
+    if (!call.interface.empty()) read_ring(call);
     return EXIT_SUCCESS;
   } catch (const std::exception& error) {
     std::cerr << "isotherm-packets: " << error.what() << "\n";

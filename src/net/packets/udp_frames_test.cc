@@ -1,15 +1,8 @@
 // A server of packets on a UDP socket, asked by a client's socket, over IPv4 and IPv6.
 #include "net/packets/udp_frames.h"
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <poll.h>
-#include <sys/socket.h>
-#include <sys/time.h>
-#include <unistd.h>
 
-#include <cstring>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -17,6 +10,7 @@
 
 #include "base/clock.h"
 #include "fake_device/fake_packets.h"
+#include "models/packet_client.h"
 #include "net/packets/packet_server.h"
 
 namespace isotherm::udp_frames_test {
@@ -24,43 +18,6 @@ namespace {
 
 using net::PacketServer;
 using net::UdpFrames;
-
-class Client {
- public:
-  Client(bool v6, uint16_t port) : descriptor_(::socket(v6 ? AF_INET6 : AF_INET, SOCK_DGRAM, 0)) {
-    sockaddr_in6 to6{};
-    to6.sin6_family = AF_INET6;
-    to6.sin6_port = htons(port);
-    to6.sin6_addr = in6addr_loopback;
-    sockaddr_in to4{};
-    to4.sin_family = AF_INET;
-    to4.sin_port = htons(port);
-    to4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    const auto* to = v6 ? reinterpret_cast<sockaddr*>(&to6) : reinterpret_cast<sockaddr*>(&to4);
-    constexpr timeval patience{20, 0};  // no test waits for ever
-    EXPECT_EQ(::setsockopt(descriptor_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience), 0);
-    EXPECT_EQ(::connect(descriptor_, to, v6 ? sizeof to6 : sizeof to4), 0);
-  }
-  ~Client() { ::close(descriptor_); }
-  Client(const Client&) = delete;
-  Client& operator=(const Client&) = delete;
-
-  void send(const std::string& text) const {
-    const std::string datagram = std::string("\0\7\0\0\0\1\0\0", 8) + text;
-    EXPECT_EQ(::send(descriptor_, datagram.data(), datagram.size(), 0),
-              static_cast<ssize_t>(datagram.size()));
-  }
-  std::string receive() const {
-    char datagram[2048];
-    const ssize_t bytes = ::recv(descriptor_, datagram, sizeof datagram, 0);
-    if (bytes < 8) return "no reply";
-    EXPECT_EQ(std::string_view(datagram, 2), std::string_view("\0\7", 2));
-    return {datagram + 8, static_cast<size_t>(bytes) - 8};
-  }
-
- private:
-  const int descriptor_;
-};
 
 class UdpPackets : public ::testing::TestWithParam<bool> {};
 
@@ -81,7 +38,7 @@ TEST_P(UdpPackets, AreAnswered) {
   const auto device = make_fake_packets(1, options);
   const ManualClock clock(1'000'000);
   PacketServer server(*device, *frames, clock, 0);
-  const Client client(v6, frames->port());
+  const PacketClient client(v6 ? "::1" : "127.0.0.1", frames->port());
   const auto ask = [&](const std::string& text) {
     const uint64_t before = server.counts().by_cpu + server.counts().by_device;
     client.send(text);

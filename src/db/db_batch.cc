@@ -1,0 +1,58 @@
+#include "isotherm/db_batch.h"
+
+#include "db/db_state.h"
+#include "db/statuses.h"
+
+namespace isotherm {
+
+struct DbBatch::State {
+  explicit State(DbState& its_db) : db(its_db), lease(its_db.workers()) {}
+  Batch& rows() { return lease.batch(); }
+
+  DbState& db;
+  DbWorkers::Lease lease;
+  uint64_t bytes = 0;  // of keys and values that are put
+};
+
+DbBatch::DbBatch(Db& db) : state_(std::make_unique<State>(*db.state_)) {}
+DbBatch::~DbBatch() = default;
+
+DbBatch::Row DbBatch::get(std::string_view key) { return state_->rows().get(key); }
+DbBatch::Row DbBatch::put(std::string_view key, std::string_view value) {
+  state_->bytes += key.size() + value.size();
+  return state_->rows().put(key, value, option::over_cap);
+}
+DbBatch::Row DbBatch::erase(std::string_view key) { return state_->rows().erase(key); }
+DbBatch::Row DbBatch::size() const { return state_->rows().size(); }
+
+DbStatus DbBatch::run() {
+  return guarded([&]() -> DbStatus {
+    Batch& rows = state_->rows();
+    if (rows.empty()) return {};
+    if (state_->bytes != 0) state_->db.wait_for_memory(state_->lease, state_->bytes);
+    state_->lease.submit();
+    if (!rows.writes()) return {};
+    for (Row row = 0; row < rows.size(); ++row) {
+      if (rows.columns().op[row] == Op::get) continue;
+      if (DbStatus its = status(row); !its.ok()) return its;
+    }
+    return {};
+  });
+}
+
+DbStatus DbBatch::status(Row row) const {
+  const Status its = state_->rows().reply(row).status.load(std::memory_order_acquire);
+  if (its == Status::ok) return {};
+  if (its == Status::not_found && state_->rows().columns().op[row] == Op::erase) return {};
+  return state_->db.with_reason(status_of(its));
+}
+
+std::string_view DbBatch::value(Row row) const { return state_->rows().reply(row).value(); }
+
+void DbBatch::clear() {
+  state_->bytes = 0;
+  state_->rows().clear();
+  state_->lease.worker().maintain();
+}
+
+}  // namespace isotherm

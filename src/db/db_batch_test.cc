@@ -1,0 +1,62 @@
+#include "isotherm/db_batch.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "models/db_fixture.h"
+
+namespace isotherm::db_batch_test {
+namespace {
+
+class DbBatchTest : public DbFixture {};
+
+TEST_F(DbBatchTest, RequestsOfABatchOnOneKeyTakeEffectInOrder) {
+  put("there", "0");
+  DbBatch batch(*db_);
+  for (int round = 0; round < 2; ++round) {
+    const auto before = batch.get("there");
+    batch.put("there", "1");
+    batch.put("new", "2");
+    const auto between = batch.get("there");
+    batch.erase("there");
+    const auto after = batch.get("there");
+    const auto never = batch.erase("never");
+    batch.put("there", "0");
+    ASSERT_TRUE(batch.run().ok());
+    EXPECT_EQ(batch.size(), 8u);
+    EXPECT_EQ(batch.value(before), "0");
+    EXPECT_EQ(batch.value(between), "1");
+    EXPECT_TRUE(batch.status(after).is_not_found());
+    EXPECT_TRUE(batch.status(never).ok());
+    batch.clear();
+  }
+  EXPECT_EQ(all(), "new=2 there=0 ");
+}
+
+TEST_F(DbBatchTest, BatchesOfMoreThanMemoryHolds) {
+  options_.memory = 4 << 20;
+  ASSERT_TRUE(open().ok());
+  constexpr int count = 40;
+  const std::string value(8'000, 'v');
+  std::vector<std::string> keys;
+  for (int i = 0; i < count * 50; ++i) keys.push_back(std::to_string(i));
+  {
+    DbBatch batch(*db_);
+    for (size_t i = 0; i < keys.size(); ++i) {
+      batch.put(keys[i], value);
+      if (i % 50 != 49) continue;
+      const DbStatus status = batch.run();
+      ASSERT_TRUE(status.ok()) << status.text();
+      batch.clear();
+    }
+    for (size_t i = 0; i < keys.size(); i += count) batch.get(keys[i]);
+    ASSERT_TRUE(batch.run().ok());
+    for (DbBatch::Row row = 0; row < batch.size(); ++row) EXPECT_EQ(batch.value(row), value);
+  }
+  EXPECT_LT(db_->statistics().memory, options_.memory * 4);
+}
+
+}  // namespace
+}  // namespace isotherm::db_batch_test
