@@ -1,6 +1,7 @@
 #include "engine/engine.h"
 
 #include <algorithm>
+#include <bit>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -147,6 +148,8 @@ void EngineState::make_tree(const std::function<std::unique_ptr<TreeFiles>(uint6
     its.read_at_once = 4096;
     its.most_direct = share_of(cap, 8, 256 << 10, 256 << 20);
     its.seals_idle = true;
+    its.stripes = static_cast<uint32_t>(
+        std::bit_floor(share_of(cap, 256, uint64_t{1} << 16, uint64_t{1} << 20)));
   }
   tree = std::make_unique<Tree>(std::move(files), its);
   store.sink = tree.get();

@@ -138,6 +138,99 @@ TEST_F(GpuItemsTest, GetsAreAnsweredInPlaceAndHotKeysAreBroughtIn) {
   EXPECT_GT(here(), 100u);
 }
 
+// Where memory misses many it is not asked any more, and whatever is newer there is shown all the
+// same, as are keys that come and go, and those that batches write themselves.
+TEST_F(GpuItemsTest, GetsThatSkipMemoryShowWhatIsNewest) {
+  constexpr int keys = 128;
+  const auto name = [](int i) { return "key" + std::to_string(i); };
+  std::vector<std::string> names;
+  std::vector<std::string> absent;
+  for (int i = 0; i < keys; ++i) {
+    names.push_back(name(i));
+    absent.push_back("absent" + std::to_string(i));
+  }
+  for (int i = 0; i < keys; ++i) put(names[i], "0");
+  forget();
+  std::vector<std::string> expected(keys, "0");
+  std::vector<std::string> values;
+  // Nobody is brought in by misses, so most gets go on being such.
+  const auto ask = [&](int from, int to, bool writes) {
+    Batch batch;
+    values.clear();
+    values.reserve(keys);
+    for (int i = 0; i < keys; ++i) batch.get(absent[i]);
+    std::vector<std::pair<Batch::Row, std::string>> rows;
+    for (int i = from; i < to; ++i) {
+      rows.emplace_back(batch.size(), expected[i]);
+      batch.get(names[i]);
+      if (!writes) continue;
+      values.push_back(expected[i] + "w");
+      batch.put(names[i], values.back());
+      expected[i] = values.back();
+      rows.emplace_back(batch.size(), expected[i]);
+      batch.get(names[i]);
+    }
+    worker_->submit(batch);
+    for (Batch::Row row = 0; row < keys; ++row) {
+      ASSERT_EQ(batch.reply(row).status, Status::not_found) << row;
+    }
+    for (const auto& [row, value] : rows) {
+      ASSERT_EQ(batch.reply(row).status, Status::ok) << row;
+      ASSERT_EQ(batch.reply(row).value(), value) << row;
+    }
+    batch.clear();
+  };
+  for (int i = 0; i < 40; ++i) ask(0, 1, false);
+  for (int round = 0; round < 8; ++round) {
+    const int at = round * 8;
+    for (int i = at; i < at + 4; ++i) {
+      expected[i] = "new" + std::to_string(round);
+      put(names[i], expected[i]);
+    }
+    ask(at, at + 8, false);
+    ask(at, at + 8, round % 2 == 1);
+    if (round % 3 == 1) forget();
+    ask(at, at + 8, false);
+  }
+  Batch batch;
+  batch.put("short-lived", "1", 0, clock_.now_ms() + 10);
+  worker_->submit(batch);
+  batch.clear();
+  forget();
+  clock_.advance(20);
+  for (int i = 0; i < keys; ++i) batch.get(i == 7 ? "short-lived" : absent[i]);
+  worker_->submit(batch);
+  EXPECT_EQ(batch.reply(7).status, Status::not_found);
+  batch.clear();
+}
+
+// A batch that is too large for all columns there are is answered in place all the same.
+TEST_F(GpuItemsTest, GetsGoOnWhereAllColumnsAreHeld) {
+  options_.maxmemory = 2 << 20;  // so 256 KiB of columns
+  open();
+  constexpr int keys = 2000;
+  std::vector<std::string> names;
+  for (int i = 0; i < keys; ++i) names.push_back("key" + std::to_string(i));
+  Batch batch;
+  for (const std::string& key : names) batch.put(key, key);
+  worker_->submit(batch);
+  batch.clear();
+  forget();
+  for (int times = 0; times < 2; ++times) {
+    for (const std::string& key : names) batch.get(key);
+    worker_->submit(batch);
+    for (int i = 0; i < keys; ++i) {
+      const Reply& reply = batch.reply(static_cast<Batch::Row>(i));
+      ASSERT_EQ(reply.status, Status::ok) << i;
+      ASSERT_EQ(reply.value(), names[i]);
+    }
+    batch.clear();
+    if (times == 0) {
+      EXPECT_LT(engine_->database(0).keys, keys / 10u) << "they went through memory";
+    }
+  }
+}
+
 // A writer counts up; whoever reads later than a count was written reads it, or a later one.
 TEST_F(GpuItemsTest, ADirectGetIsNeverOvertakenByAWrite) {
   constexpr int keys = 24;

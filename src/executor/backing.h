@@ -56,12 +56,18 @@ class Backing {
    public:
     virtual ~Held() = default;
   };
-  // Answers those of `rows`, in order, that are gets whose keys memory has lacked, as long as
-  // nobody changes them; the others stay pending. What replies show lies in `held` from then on.
-  // May wait for a device.
+  struct Answered {
+    uint64_t hits = 0;
+    uint64_t misses = 0;
+    std::vector<Batch::Row> left;  // the others
+  };
+  // Answers those of `rows`, gets in order, whose keys nobody changes meanwhile; the others stay
+  // pending. What replies show lies in `held` from then on. May wait for a device.
   virtual void get_directly(const Batch::Columns& /*columns*/, int64_t /*now_ms*/,
-                            std::span<const Batch::Row> /*rows*/,
-                            std::vector<std::unique_ptr<Held>>& /*held*/) {}
+                            std::span<const Batch::Row> rows,
+                            std::vector<std::unique_ptr<Held>>& /*held*/, Answered& answered) {
+    answered.left.assign(rows.begin(), rows.end());
+  }
   // Which changes of the key are known now.
   virtual Seen see(uint32_t database, std::string_view key) const = 0;
   // Whether it ever gets directly.

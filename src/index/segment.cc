@@ -1,10 +1,8 @@
 #include "index/segment.h"
 
-#include <emmintrin.h>
-
 #include <limits>
-#include <thread>
 
+#include "base/short_lock.h"
 #include "index/split_spread.h"
 
 namespace isotherm {
@@ -29,18 +27,6 @@ uint32_t join_threshold(uint64_t prefix, int depth) {
   return depth == 0 ? 0 : split_threshold(prefix >> 1, depth - 1) / 5;
 }
 
-void wait_for_line(std::atomic<uint8_t>& lock) {
-  constexpr int spins_before_yield = 64;
-  int spins = 0;
-  do {
-    while (lock.load(std::memory_order_relaxed) != 0) {
-      if (++spins < spins_before_yield) {
-        _mm_pause();
-      } else {
-        std::this_thread::yield();
-      }
-    }
-  } while (lock.exchange(1, std::memory_order_acquire) != 0);
-}
+void wait_for_line(std::atomic<uint8_t>& lock) { ShortLock::wait(lock); }
 
 }  // namespace isotherm

@@ -4,26 +4,23 @@
 // Threads. Belongs to the one that made it.
 #pragma once
 
-#include <array>
-#include <mutex>
-
 #include "tree/tree_run.h"
 
 namespace isotherm {
 
 class AllShards {
  public:
-  explicit AllShards(std::array<std::mutex, TreeRun::shards>& locks) : locks_(locks) {
-    for (std::mutex& lock : locks_) lock.lock();
+  explicit AllShards(TreeRun::Locks& locks) : locks_(locks) {
+    for (TreeRun::Lock& lock : locks_) lock.lock();
   }
   ~AllShards() {
-    for (std::mutex& lock : locks_) lock.unlock();
+    for (TreeRun::Lock& lock : locks_) lock.unlock();
   }
   AllShards(const AllShards&) = delete;
   AllShards& operator=(const AllShards&) = delete;
 
  private:
-  std::array<std::mutex, TreeRun::shards>& locks_;
+  TreeRun::Locks& locks_;
 };
 
 }  // namespace isotherm

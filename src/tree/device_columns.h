@@ -14,6 +14,10 @@ namespace isotherm {
 // Byte strings as a column of the device's.
 class ByteColumn {
  public:
+  void reserve(size_t rows, uint64_t bytes) {
+    bytes_.reserve(bytes);
+    offsets_.reserve(rows + 1);
+  }
   void add(std::string_view text) {
     bytes_.append(text);
     offsets_.push_back(static_cast<int64_t>(bytes_.size()));
@@ -37,6 +41,13 @@ struct DeviceColumns {
   bool any_expiry = false;
   bool any_flags = false;
 
+  void reserve(size_t rows, uint64_t key_bytes, uint64_t record_bytes) {
+    keys.reserve(rows, key_bytes);
+    values.reserve(rows, record_bytes);
+    ops.reserve(rows);
+    expiry.reserve(rows);
+    flags.reserve(rows);
+  }
   void add(std::string_view key, std::string_view record) {
     keys.add(key);
     TreeRecord fields;

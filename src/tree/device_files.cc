@@ -17,6 +17,7 @@ namespace {
 constexpr char escape = '\xff';
 constexpr size_t rows_at_once = 1 << 16;  // of one call
 constexpr uint64_t bytes_at_once = 32 << 20;
+constexpr size_t ahead = 16;  // entries whose bytes are on their way
 
 uint64_t rest_hash(std::string_view key) { return hash_bytes(key, 1) | 1; }
 
@@ -154,7 +155,20 @@ std::string DeviceFiles::ingest(std::span<const TreeEntry> entries, const TreeMe
 std::string DeviceFiles::ingest_some(std::span<const TreeEntry> entries) {
   DeviceColumns columns;
   std::string device_key;
+  uint64_t key_bytes = 0;
+  uint64_t record_bytes = 0;
   for (const TreeEntry& entry : entries) {
+    key_bytes += entry.key.size();
+    record_bytes += entry.value.size();
+  }
+  columns.reserve(entries.size(), key_bytes, std::min(record_bytes, bytes_at_once));
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const TreeEntry& entry = entries[i];
+    if (i + ahead < entries.size()) {
+      __builtin_prefetch(entries[i + ahead].key.data());
+      __builtin_prefetch(entries[i + ahead].value.data());
+      __builtin_prefetch(entries[i + ahead].value.data() + 64);
+    }
     if (entry.key.size() <= max_item_key_bytes) {
       put_device_key(entry.key, device_key);
       columns.add(device_key, fits_device(entry) ? entry.value : std::string_view());

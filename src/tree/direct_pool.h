@@ -1,5 +1,7 @@
 // DirectPool: the columns of direct gets (gpu/items/direct_gets.h) of a tree's files that have
-// them: lent to batches, which hold them until their replies are cleared.
+// them: lent to batches, which hold them until their replies are cleared. A part of them is only
+// for those that give them back before they wait for anything but the device, so that batches that
+// find no others go on, with copies of their replies.
 //
 // Values that are longer than a slot make the slots of columns that are made later larger, up to
 // `most_stride`; columns with smaller ones are given up when they come back.
@@ -8,6 +10,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -30,25 +33,28 @@ class DirectPool {
   // Held by a batch.
   class Lent final : public Backing::Held {
    public:
-    Lent(DirectPool& pool, std::unique_ptr<DirectGets> gets)
-        : pool_(pool), gets_(std::move(gets)) {}
-    ~Lent() override { pool_.give_back(std::move(gets_)); }
+    Lent(DirectPool& pool, std::unique_ptr<DirectGets> gets, bool held)
+        : pool_(pool), gets_(std::move(gets)), held_(held) {}
+    ~Lent() override { pool_.give_back(std::move(gets_), held_); }
     DirectGets& gets() { return *gets_; }
 
    private:
     DirectPool& pool_;
     std::unique_ptr<DirectGets> gets_;
+    const bool held_;
   };
 
   bool serves() const { return rows_ != 0; }
-  // Null: not now.
-  std::unique_ptr<Lent> lend();
+  // Null: not now. `held`: until a batch is cleared; else it waits while others have some that they
+  // give back soon, and the thread must have no such columns itself.
+  std::unique_ptr<Lent> lend(bool held);
   // A value was too long for the slots.
   void note_long() { longer_.store(true, std::memory_order_relaxed); }
   uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
 
  private:
-  void give_back(std::unique_ptr<DirectGets> gets);
+  void give_back(std::unique_ptr<DirectGets> gets, bool held);
+  std::unique_ptr<DirectGets> take_or_make(bool held);
 
   TreeFiles& files_;
   const uint64_t most_bytes_;
@@ -57,6 +63,9 @@ class DirectPool {
   std::atomic<bool> longer_{false};
   std::mutex mutex_;  // of what follows
   uint32_t stride_ = 96;
+  uint64_t held_bytes_ = 0;
+  uint32_t passing_ = 0;  // columns that are lent and not held
+  std::condition_variable returned_;
   std::vector<std::unique_ptr<DirectGets>> free_;
 };
 

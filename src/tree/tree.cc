@@ -36,11 +36,12 @@ void raise_to(std::atomic<uint64_t>& to, uint64_t value) {
 Tree::Tree(std::unique_ptr<TreeFiles> files, TreeOptions options)
     : files_(std::move(files)),
       options_(std::move(options)),
-      changes_(std::make_unique<std::atomic<uint64_t>[]>(stripes)),
+      changes_(std::make_unique<std::atomic<uint64_t>[]>(options_.stripes)),
       loads_(*files_, options_.readers, options_.most_loaded, options_.read_at_once),
-      direct_(*files_, options_.most_direct) {
+      direct_(*files_, options_.most_direct),
+      active_(std::make_shared<TreeRun>(files_->lasts())) {
   new_ = !files_->load(meta_);
-  max_version_ = meta_.last_version;
+  versions_.front().last = meta_.last_version;
   count_memory(true);
   writer_ = std::thread([this] { work(); });
 }
@@ -100,15 +101,29 @@ void Tree::drop_from(Journal* journal) {
   journal_ = journal;
 }
 
+uint64_t Tree::last_version() const {
+  uint64_t last = 0;
+  for (const Version& one : versions_) last = std::max(last, one.last.load());
+  return last;
+}
+
 Backing::Seen Tree::seen_now(uint64_t hash) const {
-  const auto stripe = static_cast<uint32_t>(hash / TreeRun::shards % stripes);
   const uint64_t flushes = flushes_.load(std::memory_order_acquire);
-  return {stripe, changes_[stripe].load(std::memory_order_acquire) + (flushes << 40)};
+  return {static_cast<uint32_t>(hash & (options_.stripes - 1)),
+          changes_of(hash).load(std::memory_order_acquire) + (flushes << run_at)};
 }
 
 bool Tree::is_as_seen(const Seen& seen) const {
   const uint64_t flushes = flushes_.load(std::memory_order_acquire);
-  return changes_[seen.stripe].load(std::memory_order_acquire) + (flushes << 40) == seen.changes;
+  return changes_[seen.stripe].load(std::memory_order_acquire) + (flushes << run_at) ==
+         seen.changes;
+}
+
+// False: all that was changed of the key is in the files.
+bool Tree::may_be_in_runs(uint64_t hash) const {
+  const uint64_t run = changes_of(hash).load(std::memory_order_acquire) >> run_at;
+  const uint64_t taken = taken_in_.load(std::memory_order_acquire);
+  return run > taken || flushed_run_.load(std::memory_order_acquire) > taken;
 }
 
 CommitSink::Begun Tree::begins(const Batch& batch) {
@@ -127,22 +142,30 @@ CommitSink::Begun Tree::begins(const Batch& batch) {
 // Whoever sees the count finds the change: it is put into the run before.
 void Tree::changed(const ItemChange& change) {
   const std::string& key = tree_key(change.database, change.key);
-  const uint64_t hash = TreeRun::hash_of(key);
+  const uint64_t hash = TreeRun::hash_of(change.database, change.key);
+  const uint32_t shard = TreeRun::shard_of(hash);
   const Item* const item = change.new_item;
-  raise_to(max_version_, change.version);
-  if (change.reason != ItemChange::Reason::expired) {
-    TreeRecord record;
-    const bool stored = item != nullptr && !item->is_object();
-    if (stored) {
-      record = {item->version(), change.expiry, item->flags(), item->state(), item->value()};
+  std::atomic<uint64_t>& changes = changes_of(hash);
+  {
+    const std::lock_guard guard(shard_locks_[shard]);
+    raise_to(versions_[shard].last, change.version);
+    uint64_t count = changes.load(std::memory_order_relaxed) + 1;
+    if (change.reason != ItemChange::Reason::expired) {
+      TreeRecord record;
+      const bool stored = item != nullptr && !item->is_object();
+      if (stored) {
+        record = {item->version(), change.expiry, item->flags(), item->state(), item->value()};
+      }
+      note_held();
+      active_->put(hash, key, stored ? &record : nullptr, next_moment_,
+                   last_held_.load(std::memory_order_relaxed));
+      count = (count & ((uint64_t{1} << run_at) - 1)) | active_number_ << run_at;
     }
-    const std::lock_guard guard(shard_locks_[TreeRun::shard_of(hash)]);
-    note_held();
-    active_->put(hash, key, stored ? &record : nullptr, next_moment_,
-                 last_held_.load(std::memory_order_relaxed));
-    if (active_->bytes() > options_.run_bytes) seals_.store(true, std::memory_order_relaxed);
+    changes.store(count, std::memory_order_release);
+    if (active_->bytes() > options_.run_bytes && !seals_.load(std::memory_order_relaxed)) {
+      seals_.store(true, std::memory_order_relaxed);
+    }
   }
-  changes_[seen_now(hash).stripe].fetch_add(1, std::memory_order_acq_rel);
   if (next_ == nullptr) return;
   ItemChange told = change;
   told.token = next_token(change.token);
@@ -152,7 +175,7 @@ void Tree::changed(const ItemChange& change) {
 }
 
 void Tree::flushed(uint32_t database, uint64_t version, uint64_t token) {
-  raise_to(max_version_, version);
+  raise_to(versions_.front().last, version);
   seal(database);
   flushes_.fetch_add(1, std::memory_order_acq_rel);
   if (next_ != nullptr) next_->flushed(database, version, next_token(token));
@@ -202,7 +225,8 @@ DemotionHook::Fate Tree::demote(const Item& item) {
 
 // The oldest run that still says something of the database hides what is older.
 TreeRun::Found Tree::find_in_runs(std::string_view key, uint64_t hash, uint32_t database,
-                                  std::string& value) {
+                                  std::string& value) const {
+  if (!may_be_in_runs(hash)) return {};
   const std::lock_guard guard(shard_locks_[TreeRun::shard_of(hash)]);
   const auto look_into = [&](const TreeRun& run) {
     TreeRun::Found found = run.find(hash, key);
@@ -235,7 +259,7 @@ Backing::Answer Tree::look(uint32_t database, std::string_view key_of_item, int6
   thread_local TreeRead read;
   shrink(read.value);
   const std::string_view key = tree_key(database, key_of_item);
-  const uint64_t hash = TreeRun::hash_of(key);
+  const uint64_t hash = TreeRun::hash_of(database, key_of_item);
   stored.seen = seen_now(hash);
   const TreeRun::Found found = find_in_runs(key, hash, database, read.value);
   if (found.erased) return Answer::absent;

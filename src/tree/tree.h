@@ -68,7 +68,8 @@ class TreeMoment;
 
 struct TreeOptions {
   uint64_t run_bytes = 64 << 20;
-  uint32_t writers = 4;  // threads that write the files of a run
+  uint32_t stripes = 1 << 16;  // of keys that share a count of changes, a power of two
+  uint32_t writers = 4;        // threads that write the files of a run
   uint32_t readers = 4;
   uint32_t read_at_once = 64;      // keys, by one of these
   uint64_t most_direct = 0;        // bytes of columns for direct gets; 0: there are none
@@ -110,7 +111,7 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   // Whose segments are dropped from now on; null: no more.
   void drop_from(Journal* journal);
   // No version is larger that the tree has or was told of.
-  uint64_t last_version() const { return max_version_.load(std::memory_order_relaxed); }
+  uint64_t last_version() const;
 
   // Whether nothing was ever taken in, or a snapshot in part only. What is read of one is put into
   // the store between these two, and is the tree's when the second has returned; whether there is a
@@ -138,7 +139,7 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   Seen see(uint32_t database, std::string_view key) const override;
   bool gets_directly() const override { return direct_.serves(); }
   void get_directly(const Batch::Columns& columns, int64_t now_ms, std::span<const Batch::Row> rows,
-                    std::vector<std::unique_ptr<Held>>& held) override;
+                    std::vector<std::unique_ptr<Held>>& held, Answered& answered) override;
   bool walk(uint32_t database, uint64_t& cursor, uint64_t count, int64_t now_ms,
             const Show& show) override;
   // Whether its files are gone, of those that do not last.
@@ -168,7 +169,6 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
 
  private:
   friend class TreeMoment;
-  static constexpr uint32_t stripes = 1 << 16;
   struct Checkpoint {
     std::string folder;
     std::shared_ptr<TreeRun> behind;  // null: all is in the files
@@ -181,10 +181,17 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   static constexpr uint64_t being_filled = ~uint64_t{0};
 
   void set_journal(uint64_t number);
+  // Of a stripe: how often its keys were changed, and the number of the run that has the last
+  // change, above these bits.
+  static constexpr uint32_t run_at = 32;
+  std::atomic<uint64_t>& changes_of(uint64_t hash) const {
+    return changes_[hash & (options_.stripes - 1)];
+  }
+  bool may_be_in_runs(uint64_t hash) const;
   Seen seen_now(uint64_t hash) const;
   Answer show(std::string_view record, int64_t now_ms, Stored& stored) const;
   TreeRun::Found find_in_runs(std::string_view key, uint64_t hash, uint32_t database,
-                              std::string& value);
+                              std::string& value) const;
   Awaited* end(uint64_t token, bool wrote);
   bool is_crowded() const { return waiting_runs_.load(std::memory_order_acquire) >= most_runs; }
 
@@ -212,15 +219,19 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   }
   void note_quiet();
   bool is_quiet_since(uint64_t quiet_times) const;
-  std::vector<Seen> see_all(const Batch::Columns& columns, std::vector<Batch::Row>& rows);
-  void answer(Reply& reply, const char* slot, int64_t now_ms);
+  std::vector<Seen> see_all(const Batch::Columns& columns, std::vector<Batch::Row>& rows,
+                            std::vector<Batch::Row>& known) const;
+  Status answer(Reply& reply, const char* slot, int64_t now_ms);
 
   const std::unique_ptr<TreeFiles> files_;
   const TreeOptions options_;
   CommitSink* next_ = nullptr;
   std::unique_ptr<std::atomic<uint64_t>[]> changes_;
   std::atomic<uint64_t> flushes_{0};
-  std::atomic<uint64_t> max_version_{0};
+  struct alignas(64) Version {
+    std::atomic<uint64_t> last{0};
+  };
+  std::array<Version, TreeRun::shards> versions_;
   TreeLoads loads_;
   DirectPool direct_;
   // Whether runs may have something, and how often they came to have nothing.
@@ -232,8 +243,9 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   std::array<std::atomic<uint64_t>, 2> running_{};
 
   // Of the shards of all runs, and, all of them together, of the two that follow.
-  std::array<std::mutex, TreeRun::shards> shard_locks_;
-  std::shared_ptr<TreeRun> active_ = std::make_shared<TreeRun>();
+  mutable TreeRun::Locks shard_locks_;
+  std::shared_ptr<TreeRun> active_;
+  uint64_t active_number_ = 1;
   Runs sealed_;  // the oldest first
   // Were taken in, and moments may hold them.
   std::vector<std::weak_ptr<TreeRun>> held_runs_;
@@ -241,7 +253,9 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   JournalSegment segment_;              // the last that was begun
   std::atomic<uint64_t> last_held_{0};  // moment that somebody holds
   std::atomic<size_t> waiting_runs_{0};
-  std::atomic<bool> seals_{false};  // the active run is large enough
+  std::atomic<uint64_t> taken_in_{0};     // the number of the last run that was
+  std::atomic<uint64_t> flushed_run_{0};  // and of the last that a flush has begun
+  std::atomic<bool> seals_{false};        // the active run is large enough
 
   mutable std::mutex mutex_;  // of what follows
   std::condition_variable wake_;

@@ -30,36 +30,58 @@ uint32_t rows_of(uint64_t most_bytes) {
 DirectPool::DirectPool(TreeFiles& files, uint64_t most_bytes)
     : files_(files), most_bytes_(most_bytes), rows_(rows_of(most_bytes)) {}
 
-std::unique_ptr<DirectPool::Lent> DirectPool::lend() {
-  std::unique_ptr<DirectGets> gets;
-  const std::lock_guard guard(mutex_);
-  if (longer_.exchange(false) && stride_ < most_stride)
-    stride_ = std::min(stride_ * 2, most_stride);
-  while (!free_.empty() && gets == nullptr) {
-    gets = std::move(free_.back());
+// Null: there are none, or not for who holds them.
+std::unique_ptr<DirectGets> DirectPool::take_or_make(bool held) {
+  const DirectShape shape{rows_, rows_ * usual_key, stride_};
+  const uint64_t wanted = uint64_t{rows_} * (4 + usual_key + stride_);
+  if (held && held_bytes_ + wanted > most_bytes_ / 4 * 3) return nullptr;
+  while (!free_.empty()) {
+    std::unique_ptr<DirectGets> gets = std::move(free_.back());
     free_.pop_back();
-    if (gets->shape().stride >= stride_) break;
+    if (gets->shape().stride >= stride_) return gets;
     bytes_.fetch_sub(gets->pinned_bytes());
-    gets.reset();
   }
-  if (gets == nullptr) {
-    const DirectShape shape{rows_, rows_ * usual_key, stride_};
-    if (bytes() + uint64_t{rows_} * (4 + usual_key + stride_) > most_bytes_) return nullptr;
-    try {
-      gets = files_.make_direct(shape);
-    } catch (const DeviceError&) {
-      files_.lose();
-    } catch (const std::bad_alloc&) {
-    }
-    if (gets == nullptr) return nullptr;
-    bytes_.fetch_add(gets->pinned_bytes());
+  if (bytes() + wanted > most_bytes_) return nullptr;
+  std::unique_ptr<DirectGets> gets;
+  try {
+    gets = files_.make_direct(shape);
+  } catch (const DeviceError&) {
+    files_.lose();
+  } catch (const std::bad_alloc&) {
   }
-  return std::make_unique<Lent>(*this, std::move(gets));
+  if (gets != nullptr) bytes_.fetch_add(gets->pinned_bytes());
+  return gets;
 }
 
-void DirectPool::give_back(std::unique_ptr<DirectGets> gets) {
-  const std::lock_guard guard(mutex_);
-  free_.push_back(std::move(gets));
+std::unique_ptr<DirectPool::Lent> DirectPool::lend(bool held) {
+  std::unique_lock lock(mutex_);
+  if (longer_.exchange(false) && stride_ < most_stride)
+    stride_ = std::min(stride_ * 2, most_stride);
+  std::unique_ptr<DirectGets> gets = take_or_make(held);
+  while (gets == nullptr && !held && passing_ != 0) {
+    returned_.wait(lock);
+    gets = take_or_make(held);
+  }
+  if (gets == nullptr) return nullptr;
+  if (held) {
+    held_bytes_ += gets->pinned_bytes();
+  } else {
+    ++passing_;
+  }
+  return std::make_unique<Lent>(*this, std::move(gets), held);
+}
+
+void DirectPool::give_back(std::unique_ptr<DirectGets> gets, bool held) {
+  {
+    const std::lock_guard guard(mutex_);
+    if (held) {
+      held_bytes_ -= gets->pinned_bytes();
+    } else {
+      --passing_;
+    }
+    free_.push_back(std::move(gets));
+  }
+  returned_.notify_all();
 }
 
 // Runs have nothing any more.
@@ -76,6 +98,21 @@ bool Tree::is_quiet_since(uint64_t quiet_times) const {
 }
 
 namespace {
+
+// Most keys are so short that a call takes longer than to copy their ends, which may overlap.
+void copy_key(char* to, std::string_view key) {
+  const char* const from = key.data();
+  const size_t bytes = key.size();
+  if (bytes >= 16 && bytes <= 32) {
+    std::memcpy(to, from, 16);
+    std::memcpy(to + bytes - 16, from + bytes - 16, 16);
+  } else if (bytes >= 8 && bytes < 16) {
+    std::memcpy(to, from, 8);
+    std::memcpy(to + bytes - 8, from + bytes - 8, 8);
+  } else if (bytes != 0) {
+    std::memcpy(to, from, bytes);
+  }
+}
 
 // Keys into columns; how many of the rows found room.
 size_t pack(const Batch::Columns& columns, std::span<const Batch::Row> rows, DirectGets& gets) {
@@ -94,7 +131,7 @@ size_t pack(const Batch::Columns& columns, std::span<const Batch::Row> rows, Dir
       key = device_key;
     }
     if (key.size() > shape.key_room - at) break;
-    if (!key.empty()) std::memcpy(to.keys + at, key.data(), key.size());
+    copy_key(to.keys + at, key);
     at += static_cast<uint32_t>(key.size());
     to.key_ends[packed + 1] = at;
   }
@@ -104,34 +141,47 @@ size_t pack(const Batch::Columns& columns, std::span<const Batch::Row> rows, Dir
 }  // namespace
 
 Backing::Seen Tree::see(uint32_t database, std::string_view key) const {
-  thread_local std::string text;
-  TreeRecord::put_key(database, key, text);
-  return seen_now(TreeRun::hash_of(text));
+  return seen_now(TreeRun::hash_of(database, key));
 }
 
-// How often the keys were changed; rows that runs know something of go.
+// How often the keys were changed; rows that runs know something of go to `known`.
 std::vector<Backing::Seen> Tree::see_all(const Batch::Columns& columns,
-                                         std::vector<Batch::Row>& rows) {
+                                         std::vector<Batch::Row>& rows,
+                                         std::vector<Batch::Row>& known) const {
+  std::vector<uint64_t> hashes(rows.size());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    hashes[i] = TreeRun::hash_of(columns.database[rows[i]], columns.key[rows[i]]);
+    __builtin_prefetch(&changes_of(hashes[i]));
+  }
   std::vector<Seen> seen;
+  seen.reserve(rows.size());
   std::string key;
   std::string value;
-  const auto known = [&](Batch::Row row) {
-    TreeRecord::put_key(columns.database[row], columns.key[row], key);
-    const uint64_t hash = TreeRun::hash_of(key);
-    const Seen now = seen_now(hash);
-    if (find_in_runs(key, hash, columns.database[row], value).known) return true;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const Batch::Row row = rows[i];
+    const Seen now = seen_now(hashes[i]);
+    if (may_be_in_runs(hashes[i])) {
+      TreeRecord::put_key(columns.database[row], columns.key[row], key);
+      if (find_in_runs(key, hashes[i], columns.database[row], value).known) {
+        known.push_back(row);
+        continue;
+      }
+    }
+    rows[seen.size()] = row;
     seen.push_back(now);
-    return false;
-  };
-  rows.erase(std::remove_if(rows.begin(), rows.end(), known), rows.end());
+  }
+  rows.resize(seen.size());
   return seen;
 }
 
 // From a slot that the device has filled; a row stays pending where that does not say all.
-void Tree::answer(Reply& reply, const char* slot, int64_t now_ms) {
+Status Tree::answer(Reply& reply, const char* slot, int64_t now_ms) {
   DirectHead head;
   std::memcpy(&head, slot, sizeof head);
-  if (head.bytes == DirectHead::too_long) return direct_.note_long();
+  if (head.bytes == DirectHead::too_long) {
+    direct_.note_long();
+    return Status::pending;
+  }
   TreeRecord record;
   const bool found =
       head.bytes != DirectHead::absent &&
@@ -139,11 +189,12 @@ void Tree::answer(Reply& reply, const char* slot, int64_t now_ms) {
       !record.expired(now_ms);
   if (!found) {
     // The rest has what the device cannot take.
-    if (files_->memory() != 0) return;
-    return reply.status.store(Status::not_found, std::memory_order_release);
+    if (files_->memory() != 0) return Status::pending;
+    reply.status.store(Status::not_found, std::memory_order_release);
+    return Status::not_found;
   }
   // What memcached's meta commands know of an item is changed by gets.
-  if (record.state != 0) return;
+  if (record.state != 0) return Status::pending;
   reply.type = ValueType::string;
   reply.flags = record.flags;
   reply.version = record.version;
@@ -151,52 +202,86 @@ void Tree::answer(Reply& reply, const char* slot, int64_t now_ms) {
   reply.data = record.value.data();
   reply.size = record.value.size();
   reply.status.store(Status::ok, std::memory_order_release);
+  return Status::ok;
 }
+
+namespace {
+
+// Some gets that a device answers together.
+struct Piece {
+  DirectGets* gets;  // null: they are answered
+  size_t rows;
+  const char* slots;
+  uint32_t stride;
+};
+
+struct Slots final : Backing::Held {
+  explicit Slots(uint64_t bytes) : data(std::make_unique_for_overwrite<char[]>(bytes)) {}
+  const std::unique_ptr<char[]> data;
+};
+
+// What the device has answered, beside its columns.
+Piece copy(DirectGets& gets, size_t rows, std::vector<std::unique_ptr<Backing::Held>>& held) {
+  gets.wait();
+  const uint32_t stride = gets.shape().stride;
+  auto slots = std::make_unique<Slots>(rows * stride);
+  std::memcpy(slots->data.get(), gets.columns().replies, rows * stride);
+  const Piece piece{nullptr, rows, slots->data.get(), stride};
+  held.push_back(std::move(slots));
+  return piece;
+}
+
+}  // namespace
 
 // Pieces of the batch are on their way together. Where runs have nothing from before the keys are
 // sent until behind the replies, nobody has changed any key meanwhile; else each is looked at.
 void Tree::get_directly(const Batch::Columns& columns, int64_t now_ms,
-                        std::span<const Batch::Row> rows,
-                        std::vector<std::unique_ptr<Held>>& held) {
-  struct Piece {
-    DirectGets* gets;
-    size_t rows;
-  };
+                        std::span<const Batch::Row> rows, std::vector<std::unique_ptr<Held>>& held,
+                        Answered& answered) {
   const uint64_t quiet_times = quiet_times_.load(std::memory_order_seq_cst);
   const bool quiet = is_quiet_since(quiet_times);
   std::vector<Batch::Row> unknown;
   std::vector<Seen> seen;
   if (!quiet) {
     unknown.assign(rows.begin(), rows.end());
-    seen = see_all(columns, unknown);
+    seen = see_all(columns, unknown, answered.left);
     rows = unknown;
   }
   std::vector<Piece> pieces;
+  size_t at = 0;  // rows that were looked at
   try {
     for (size_t first = 0; first < rows.size(); first += pieces.back().rows) {
-      std::unique_ptr<DirectPool::Lent> lent = direct_.lend();
+      std::unique_ptr<DirectPool::Lent> lent = direct_.lend(true);
+      const bool holds = lent != nullptr;
+      if (!holds) lent = direct_.lend(false);
       if (lent == nullptr) break;
       DirectGets& gets = lent->gets();
       const size_t packed = pack(columns, rows.subspan(first), gets);
-      held.push_back(std::move(lent));
       if (packed == 0) break;
-      pieces.push_back({&gets, packed});
+      if (holds) held.push_back(std::move(lent));
       gets.start(static_cast<uint32_t>(packed));
+      pieces.push_back(holds ? Piece{&gets, packed, gets.columns().replies, gets.shape().stride}
+                             : copy(gets, packed, held));
     }
-    size_t at = 0;
     bool sure = true;
     for (const Piece& piece : pieces) {
-      piece.gets->wait();
+      if (piece.gets != nullptr) piece.gets->wait();
       sure = sure && (!quiet || is_quiet_since(quiet_times));
-      if (!sure) continue;
-      const char* slot = piece.gets->columns().replies;
-      for (size_t i = 0; i < piece.rows; ++i, ++at, slot += piece.gets->shape().stride) {
-        if (quiet || is_as_seen(seen[at])) answer(columns.reply[rows[at]], slot, now_ms);
+      if (!sure) break;
+      const char* slot = piece.slots;
+      for (const size_t end = at + piece.rows; at < end; ++at, slot += piece.stride) {
+        const bool counts = quiet || is_as_seen(seen[at]);
+        const Status status =
+            counts ? answer(columns.reply[rows[at]], slot, now_ms) : Status::pending;
+        answered.hits += status == Status::ok;
+        answered.misses += status == Status::not_found;
+        if (status == Status::pending) answered.left.push_back(rows[at]);
       }
     }
   } catch (const DeviceError&) {
     files_->lose();
   }
+  for (const Batch::Row row : rows.subspan(at)) answered.left.push_back(row);
 }
 
 }  // namespace isotherm

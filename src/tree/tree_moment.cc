@@ -13,7 +13,7 @@ namespace {
 // Over one shard of a run, some entries at once: the more, the farther it goes.
 class RunCursor final : public TreeCursor {
  public:
-  RunCursor(std::shared_ptr<TreeRun> run, uint32_t shard, std::mutex& lock, uint64_t moment,
+  RunCursor(std::shared_ptr<TreeRun> run, uint32_t shard, TreeRun::Lock& lock, uint64_t moment,
             const std::string& first, const std::string& end)
       : run_(std::move(run)),
         shard_(shard),
@@ -65,7 +65,7 @@ class RunCursor final : public TreeCursor {
 
   const std::shared_ptr<TreeRun> run_;
   const uint32_t shard_;
-  std::mutex& lock_;
+  TreeRun::Lock& lock_;
   const uint64_t moment_;
   const std::string first_;
   const std::string end_;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
+#include <type_traits>
 #include <utility>
 
 namespace isotherm {
@@ -30,29 +32,47 @@ char* TreeRun::take(Shard& shard, uint64_t bytes) {
   return std::exchange(shard.next, shard.next + bytes);
 }
 
-// About ten bits a key; a filter that is too small is made anew, four times as large.
-void TreeRun::note_new(Shard& shard, uint64_t hash) {
-  constexpr uint64_t keys_per_word = 6;
-  const uint64_t words = shard.filter.size();
-  if (shard.places.size() <= words * keys_per_word) return shard.note(hash);
-  shard.filter.assign(words * 4, 0);
-  for (const auto& [key, place] : shard.places) shard.note(hash_of(key));
-  bytes_.fetch_add(words * 3 * sizeof(uint64_t), std::memory_order_relaxed);
+void TreeRun::grow(Shard& shard) {
+  constexpr uint64_t first_slots = 16;
+  std::vector<Slot> old(std::max(first_slots, shard.slots.size() * 2));
+  old.swap(shard.slots);
+  const uint64_t mask = shard.slots.size() - 1;
+  for (const Slot& slot : old) {
+    if (slot.entry == nullptr) continue;
+    uint64_t at = slot.hash / shards;
+    while (shard.slots[at & mask].entry != nullptr) ++at;
+    shard.slots[at & mask] = slot;
+  }
+  bytes_.fetch_add((shard.slots.size() - old.size()) * sizeof(Slot), std::memory_order_relaxed);
+}
+
+// Of a key that is not there.
+TreeRun::Entry* TreeRun::make_entry(Shard& shard, uint64_t hash, std::string_view key) {
+  static_assert(std::is_trivially_destructible_v<Entry>);
+  char* const copy = take(shard, key.size() + (ordered_ ? 0 : sizeof(Entry) + alignof(Entry)));
+  std::memcpy(copy, key.data(), key.size());
+  const std::string_view its(copy, key.size());
+  Entry* entry = nullptr;
+  if (ordered_) {
+    entry = &*shard.places.try_emplace(its).first;
+    bytes_.fetch_add(node_bytes, std::memory_order_relaxed);
+  } else {
+    const auto end = reinterpret_cast<uintptr_t>(copy + key.size());
+    char* const at = copy + key.size() + (-end & (alignof(Entry) - 1));
+    entry = ::new (at) Entry(its, Place());
+  }
+  if (++shard.keys > shard.slots.size() / 4 * 3) grow(shard);
+  slot_of(shard.slots, hash, key) = {hash, entry};
+  return entry;
 }
 
 void TreeRun::put(uint64_t hash, std::string_view key, const TreeRecord* record, uint64_t stamp,
                   uint64_t held) {
   Shard& shard = shards_[shard_of(hash)];
-  auto place = shard.places.find(key);
-  const bool is_new = place == shard.places.end();
-  if (is_new) {
-    char* const copy = take(shard, key.size());
-    std::memcpy(copy, key.data(), key.size());
-    place = shard.places.try_emplace({copy, key.size()}).first;
-    bytes_.fetch_add(node_bytes, std::memory_order_relaxed);
-    note_new(shard, hash);
-  }
-  Place& its = place->second;
+  Entry* entry = shard.keys == 0 ? nullptr : slot_of(shard.slots, hash, key).entry;
+  const bool is_new = entry == nullptr;
+  if (is_new) entry = make_entry(shard, hash, key);
+  Place& its = entry->second;
   if (!is_new && its.stamp <= held) {
     its.older = &shard.older.emplace_front(its);
     its.room = 0;
@@ -70,11 +90,10 @@ void TreeRun::put(uint64_t hash, std::string_view key, const TreeRecord* record,
 
 TreeRun::Found TreeRun::find(uint64_t hash, std::string_view key, uint64_t moment) const {
   const Shard& shard = shards_[shard_of(hash)];
-  if (!shard.may_have(hash)) return {};
-  const auto& places = shard.places;
-  const auto place = places.find(key);
-  if (place == places.end()) return {};
-  const State* const state = place->second.at_moment(moment);
+  if (shard.keys == 0) return {};
+  const Entry* const entry = slot_of(shard.slots, hash, key).entry;
+  if (entry == nullptr) return {};
+  const State* const state = entry->second.at_moment(moment);
   if (state == nullptr) return {};
   return {true, state->bytes == 0, state->value()};
 }
@@ -109,12 +128,20 @@ bool TreeRun::copy_back(uint32_t number, std::string_view from, std::string_view
 std::vector<TreeEntry> TreeRun::all(bool in_order) const {
   std::vector<TreeEntry> all;
   size_t count = 0;
-  for (const Shard& shard : shards_) count += shard.places.size();
+  for (const Shard& shard : shards_) count += shard.keys;
   all.reserve(count);
   for (const Shard& shard : shards_) {
+    if (!in_order) {
+      constexpr size_t ahead = 16;
+      for (size_t i = 0; i < shard.slots.size(); ++i) {
+        if (i + ahead < shard.slots.size()) __builtin_prefetch(shard.slots[i + ahead].entry);
+        const Entry* const entry = shard.slots[i].entry;
+        if (entry != nullptr) all.push_back({entry->first, entry->second.value()});
+      }
+      continue;
+    }
     const auto middle = static_cast<ptrdiff_t>(all.size());
-    for (const auto& [key, place] : shard.places) all.push_back({key, {place.at, place.bytes}});
-    if (!in_order) continue;
+    for (const auto& [key, place] : shard.places) all.push_back({key, place.value()});
     std::inplace_merge(all.begin(), all.begin() + middle, all.end(),
                        [](const TreeEntry& a, const TreeEntry& b) { return a.key < b.key; });
   }

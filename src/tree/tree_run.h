@@ -1,9 +1,10 @@
 // TreeRun: the changes of some time, newest of each key, until they are in the files of the tree.
 //
-// A run is cut by the keys' hashes in shards, each sorted, so that several threads write to it and
-// a walk finds its place. Keys and values are those of tree/tree_record.h, copied, since the item
-// itself may be evicted, or replaced, before the run is written. A value that is replaced by one
-// that is no longer takes its place. A filter of the keys' hashes spares most searches in vain.
+// A run is cut by the keys' hashes in shards, so that several threads write to it. A shard finds
+// keys by a table of their hashes; of files that have an order it is sorted, too, so that a walk
+// finds its place. Keys and values are those of tree/tree_record.h, copied, since the item itself
+// may be evicted, or replaced, before the run is written. A value that is replaced by one that is
+// no longer takes its place.
 //
 //   active: put, by whoever changes a key ─▶ sealed: only read, until it was taken in
 //
@@ -23,9 +24,12 @@
 #include <memory>
 #include <set>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/hash.h"
+#include "base/seed.h"
+#include "base/short_lock.h"
 #include "durability/journal_segment.h"
 #include "tree/tree_files.h"
 #include "tree/tree_record.h"
@@ -35,7 +39,16 @@ namespace isotherm {
 class TreeRun {
  public:
   static constexpr uint32_t shards = 16;
-  static uint64_t hash_of(std::string_view key) { return hash_bytes(key, 0); }
+  struct alignas(64) Lock : ShortLock {};
+  using Locks = std::array<Lock, shards>;  // of the shards, their owner's
+
+  // By a seed of the process's own, so that nobody can choose keys that lie behind one another.
+  static uint64_t hash_of(uint32_t database, std::string_view key) {
+    return hash_bytes(key, hash_seed + database);
+  }
+  static uint64_t hash_of(std::string_view tree_key) {
+    return hash_of(TreeRecord::database_of(tree_key), tree_key.substr(TreeRecord::prefix_bytes));
+  }
   static uint32_t shard_of(uint64_t hash) { return static_cast<uint32_t>(hash % shards); }
 
   // Both false: what the run knows of the key is nothing, or that it was erased.
@@ -47,6 +60,9 @@ class TreeRun {
 
   // Of what is shown without a moment: the newest.
   static constexpr uint64_t latest = ~uint64_t{0};
+
+  // `ordered`: `copy` and `copy_back` are for it, and `all` in order.
+  explicit TreeRun(bool ordered) : ordered_(ordered) {}
 
   // Null: the key is erased. `held`: the last moment that somebody holds. Throws std::bad_alloc.
   void put(uint64_t hash, std::string_view key, const TreeRecord* record, uint64_t stamp = 1,
@@ -73,6 +89,8 @@ class TreeRun {
   std::set<uint32_t> flushed;
 
  private:
+  static inline const uint64_t hash_seed = draw_seed();
+
   // What a key has had from a stamp on; `bytes` is 0 where it was erased.
   struct State {
     char* at = nullptr;
@@ -90,27 +108,35 @@ class TreeRun {
       return state;
     }
   };
-  struct Shard {
-    std::map<std::string_view, Place> places;
+  using Entry = std::pair<const std::string_view, Place>;
+  struct Slot {
+    uint64_t hash = 0;
+    Entry* entry = nullptr;
+  };
+  struct alignas(64) Shard {
+    std::vector<Slot> slots;  // a power of two, or none; a key lies behind its hash's place
+    uint64_t keys = 0;
+    std::map<std::string_view, Place> places;  // of an ordered run
     std::forward_list<State> older;
     std::vector<std::unique_ptr<char[]>> chunks;
     char* next = nullptr;
     uint64_t left = 0;
-    std::vector<uint64_t> filter = std::vector<uint64_t>(1);  // two bits a key; a power of two
-
-    bool may_have(uint64_t hash) const { return has(hash >> 20) && has(hash >> 40); }
-    void note(uint64_t hash) {
-      set(hash >> 20);
-      set(hash >> 40);
-    }
-    bool has(uint64_t bit) const {
-      return (filter[bit / 64 & (filter.size() - 1)] >> (bit % 64) & 1) != 0;
-    }
-    void set(uint64_t bit) { filter[bit / 64 & (filter.size() - 1)] |= uint64_t{1} << (bit % 64); }
   };
-  void note_new(Shard& shard, uint64_t hash);
+  // Where the key is, or would be, of some slots.
+  template <class Slots>
+  static auto& slot_of(Slots& slots, uint64_t hash, std::string_view key) {
+    const uint64_t mask = slots.size() - 1;
+    // Hashes of a shard agree in their low bits.
+    for (uint64_t at = hash / shards;; ++at) {
+      auto& slot = slots[at & mask];
+      if (slot.entry == nullptr || (slot.hash == hash && slot.entry->first == key)) return slot;
+    }
+  }
+  Entry* make_entry(Shard& shard, uint64_t hash, std::string_view key);
+  void grow(Shard& shard);
   char* take(Shard& shard, uint64_t bytes);
 
+  const bool ordered_;
   std::array<Shard, shards> shards_;
   std::atomic<uint64_t> bytes_{0};
 };

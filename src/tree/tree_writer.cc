@@ -35,13 +35,15 @@ void Tree::seal(uint32_t flushed_database) {
     // A run with flushes alone can begin with one more of them.
     if (flushes ? active_->bytes() != 0 : !active_->empty()) {
       sealed_.push_back(std::move(active_));
-      active_ = std::make_shared<TreeRun>();
+      active_ = std::make_shared<TreeRun>(files_->lasts());
+      ++active_number_;
       active_->begins_with = segment_;
       waiting_runs_.store(sealed_.size(), std::memory_order_release);
     }
     if (flushes) {
       note_held();
       active_->flushed.insert(flushed_database);
+      flushed_run_.store(active_number_, std::memory_order_release);
     }
   }
   count_memory(false);
@@ -174,7 +176,7 @@ std::string Tree::take_in(const std::shared_ptr<TreeRun>& run) {
   }
   if (broken(Rule::ingesting)) needed = segment_;
   if (needed.number != 0) meta.lsn = needed.lsn;
-  meta.last_version = max_version_.load(std::memory_order_relaxed);
+  meta.last_version = last_version();
   for (const uint32_t database : run->flushed) {
     std::string first;
     std::string end;
@@ -202,6 +204,7 @@ void Tree::take_away(const TreeRun& run) {
   if (!sealed_.empty() && sealed_.front().get() == &run) {
     held_runs_.push_back(sealed_.front());
     sealed_.pop_front();
+    taken_in_.fetch_add(1, std::memory_order_release);
   }
   waiting_runs_.store(sealed_.size(), std::memory_order_release);
   note_quiet();

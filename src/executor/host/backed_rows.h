@@ -45,7 +45,9 @@ Brought put_clean(HostExecutor::Run& run, const Request& request, uint64_t hash,
                           .flags = stored.flags,
                           .database = request.database,
                           .state = stored.state};
-  const Location location = executor.cache().allocate(parts.bytes(), true);
+  // What was shown already need not be here.
+  const bool over = run.known == nullptr;
+  const Location location = executor.cache().allocate(parts.bytes(), over);
   if (location == location::none) return Brought::no_memory;
   Item* const item = Item::create(store.items.address(location), parts);
   item->set_version(stored.version);

@@ -9,11 +9,17 @@
 // row of a key is left, all behind it of the same key are. Keys are told apart by some bits of
 // their hash, and one that is taken for another just waits.
 //
+// Without memory. What memory has the backing has, too, or knows that it was changed since. So
+// where many gets miss, none of a batch is looked up in memory, which costs more than it saves; one
+// batch of some is all the same, to see whether that is still so, and hot keys are looked for among
+// a part of the others.
+//
 // Threads. One.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -33,6 +39,24 @@ class DirectRows {
     Backing::Seen seen;  // before its key was asked for
   };
 
+  // Whether no get of the next batch is to be looked up in memory.
+  bool skips_memory() { return skips_ && ++skipped_ % look_again != 0; }
+  // Of a batch that was looked up there: how many of its rows were missed.
+  void note_look(size_t looked, size_t missed) {
+    looked_ += looked;
+    missed_ += missed;
+    if (looked_ < window) return;
+    skips_ = missed_ > looked_ / 4 && rests_ == 0;
+    if (rests_ != 0) --rests_;
+    looked_ = missed_ = 0;
+  }
+  // Of one that was not: how many the backing left to memory.
+  void note_skip(size_t asked, size_t unanswered) {
+    if (unanswered <= asked / 8) return;
+    skips_ = false;
+    rests_ = look_again;
+  }
+
   void begin() {
     rows_.clear();
     if (!left_.empty()) std::fill(left_.begin(), left_.end(), 0);
@@ -42,14 +66,22 @@ class DirectRows {
     return !rows_.empty() && (left_[word(hash)] >> (hash & 63) & 1) != 0;
   }
   void add(Batch::Row row, uint64_t hash);
+  // All rows of a batch of gets.
+  void add_all(Batch::Row rows) {
+    if (left_.empty()) left_.resize(words);
+    rows_.resize(rows);
+    std::iota(rows_.begin(), rows_.end(), Batch::Row{0});
+  }
   const std::vector<Batch::Row>& rows() const { return rows_; }
   const std::vector<Hot>& hot() const { return hot_; }
 
   // Parts them: those that the backing is to answer stay, and the others go to `others`, in order.
-  void part(const Batch::Columns& columns, const Backing& backing,
+  // Of batches that skip memory, hot ones are looked for in some only.
+  void part(const Batch::Columns& columns, const Backing& backing, bool skips,
             std::vector<Batch::Row>& others) {
-    constexpr uint16_t plain = option::no_touch | option::any_type | option::no_value;
     hot_.clear();
+    const bool looks = !skips || skipped_ % look_for_hot == 0;
+    if (!looks && all_ask(columns)) return;
     if (seen_.empty()) seen_.resize(places);
     std::fill(left_.begin(), left_.end(), 0);
     size_t kept = 0;
@@ -57,22 +89,34 @@ class DirectRows {
       const uint64_t hash = columns.hash[row];
       uint64_t& bits = left_[word(hash)];
       const uint64_t bit = uint64_t{1} << (hash & 63);
-      const bool asks = columns.op[row] == Op::get && (columns.options[row] & ~plain) == 0;
-      if (!asks || (bits & bit) != 0) {
+      if (!asks(columns, row) || (bits & bit) != 0) {
         bits |= bit;
         others.push_back(row);
         continue;
       }
       rows_[kept++] = row;
-      if (is_hot(hash)) hot_.push_back({row, backing.see(columns.database[row], columns.key[row])});
+      if (looks && is_hot(hash)) {
+        hot_.push_back({row, backing.see(columns.database[row], columns.key[row])});
+      }
     }
     rows_.resize(kept);
   }
 
  private:
+  static constexpr size_t window = 1 << 12;    // rows
+  static constexpr uint32_t look_again = 64;   // batches
+  static constexpr uint32_t look_for_hot = 8;  // batches
   static constexpr size_t words = 1 << 11;
   static constexpr size_t places = 1 << 16;
   static size_t word(uint64_t hash) { return hash >> 6 & (words - 1); }
+  static ISOTHERM_INLINE bool asks(const Batch::Columns& columns, Batch::Row row) {
+    constexpr uint16_t plain = option::no_touch | option::any_type | option::no_value;
+    return columns.op[row] == Op::get && (columns.options[row] & ~plain) == 0;
+  }
+  bool all_ask(const Batch::Columns& columns) const {
+    return std::all_of(rows_.begin(), rows_.end(),
+                       [&](Batch::Row row) { return asks(columns, row); });
+  }
   bool is_hot(uint64_t hash) {
     const auto mark = static_cast<uint16_t>(hash | 1);
     return std::exchange(seen_[hash >> 32 & (places - 1)], mark) == mark;
@@ -82,6 +126,11 @@ class DirectRows {
   std::vector<Hot> hot_;
   std::vector<uint64_t> left_;  // a bit for some keys
   std::vector<uint16_t> seen_;  // marks of keys
+  size_t looked_ = 0;           // rows, since the last decision
+  size_t missed_ = 0;
+  uint32_t skipped_ = 0;  // batches
+  uint32_t rests_ = 0;    // windows for which none is
+  bool skips_ = false;
 };
 
 }  // namespace isotherm

@@ -36,10 +36,10 @@ HostExecutor::Stages HostExecutor::choose_stages(const HostStore& store) {
   return hot ? run_hot_stages_plain : run_stages_plain;
 }
 
-// An item that was shown directly, unless somebody has changed it.
-void HostExecutor::bring_in(const Run& run, const DirectRows::Hot& hot) {
+// An item that was shown directly, unless somebody has changed it. False: memory has no room.
+bool HostExecutor::bring_in(const Run& run, const DirectRows::Hot& hot) {
   const Reply& shown = run.columns.reply[hot.row];
-  if (shown.status.load(std::memory_order_relaxed) != Status::ok) return;
+  if (shown.status.load(std::memory_order_relaxed) != Status::ok) return true;
   Backing::Stored stored;
   stored.seen = hot.seen;
   stored.value = shown.value();
@@ -52,6 +52,7 @@ void HostExecutor::bring_in(const Run& run, const DirectRows::Hot& hot) {
   Run one{*this, columns, run.now_ms, run.largest_item, true, true};
   one.known = &stored;
   stages_(one, 1);
+  return unused.status.load(std::memory_order_relaxed) != Status::out_of_memory;
 }
 
 void HostExecutor::note_keys(std::span<const uint64_t> hashes) {
@@ -70,30 +71,47 @@ void HostExecutor::run(Batch& batch, int64_t now_ms, bool writable, Batch::Row f
   const bool direct =
       waits_ && parking_ != nullptr && store_.backing != nullptr && store_.backing->gets_directly();
   if (direct) [[unlikely]] {
-    run.direct = &direct_;
-    direct_.begin();
+    run_directly(run, end - first);
+  } else {
+    stages_(run, end - first);
   }
-  stages_(run, end - first);
-  if (direct && !direct_.rows().empty()) get_directly(run);
   count(run, end - first);
+}
+
+void HostExecutor::run_directly(Run& run, Batch::Row rows) {
+  run.direct = &direct_;
+  direct_.begin();
+  const bool skips = rows >= DirectRows::least && !parking_->has_parked() && direct_.skips_memory();
+  if (skips && run.reads_only) {
+    if (!run.hashed) hash_keys(run.columns, 0, rows);
+    direct_.add_all(rows);
+  } else {
+    run.leaves_gets = skips;
+    stages_(run, rows);
+    if (!skips) direct_.note_look(rows, direct_.rows().size());
+  }
+  if (!direct_.rows().empty()) get_directly(run, skips);
 }
 
 // Rows that come in vain, since others change their keys, or that should be in memory, run again
 // one by one.
-void HostExecutor::get_directly(Run& run) {
+void HostExecutor::get_directly(Run& run, bool skips) {
   std::vector<Batch::Row> again;
-  direct_.part(run.columns, *store_.backing, again);
+  direct_.part(run.columns, *store_.backing, skips, again);
   const std::vector<Batch::Row>& rows = direct_.rows();
+  Backing::Answered answered;
   if (rows.size() >= DirectRows::least) {
-    store_.backing->get_directly(run.columns, run.now_ms, rows, parking_->held);
+    store_.backing->get_directly(run.columns, run.now_ms, rows, parking_->held, answered);
+    again.insert(again.end(), answered.left.begin(), answered.left.end());
+  } else {
+    again.insert(again.end(), rows.begin(), rows.end());
   }
-  for (const Batch::Row row : rows) {
-    const Status status = run.columns.reply[row].status.load(std::memory_order_relaxed);
-    run.hits += status == Status::ok;
-    run.misses += status == Status::not_found;
-    if (status == Status::pending) again.push_back(row);
+  run.hits += answered.hits;
+  run.misses += answered.misses;
+  if (skips) direct_.note_skip(rows.size(), again.size());
+  for (const DirectRows::Hot& hot : direct_.hot()) {
+    if (!bring_in(run, hot)) break;
   }
-  for (const DirectRows::Hot& hot : direct_.hot()) bring_in(run, hot);
   std::sort(again.begin(), again.end());
   for (const Batch::Row row : again) {
     Batch::Columns columns = run.columns.from(row);

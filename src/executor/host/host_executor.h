@@ -17,7 +17,8 @@
 //
 // Gets whose keys memory lacks are left until behind the passes, with the rows behind them on these
 // keys, where the backing answers them directly, if it does that, and the thread may wait. Keys
-// that are asked for again soon are brought into memory all the same.
+// that are asked for again soon are brought into memory all the same, as long as it has room. Where
+// memory misses many, they are not looked up there at all.
 //
 // The passes are compiled per instruction set (host_stages_*.cc), with and without a table for hot
 // keys (executor/host/hot_roots.h), and for indexes of a fixed size (executor/host/cache_roots.h),
@@ -87,6 +88,7 @@ class HostExecutor {
     uint64_t token = 0;  // for whoever is told of changes (executor/commit_sink.h)
     // Takes gets that memory misses, for the backing to answer directly; null: they go on here.
     DirectRows* direct = nullptr;
+    bool leaves_gets = false;  // all of them, to it
     // What the backing has of the only row, which is brought into memory or left alone, once.
     const Backing::Stored* known = nullptr;
     bool is_known_used = false;
@@ -193,8 +195,9 @@ class HostExecutor {
   ItemStore::Cache cache_;
   Counters counters_;
   uint64_t token_ = 0;
-  void get_directly(Run& run);
-  void bring_in(const Run& run, const DirectRows::Hot& hot);
+  void run_directly(Run& run, Batch::Row rows);
+  void get_directly(Run& run, bool skips);
+  bool bring_in(const Run& run, const DirectRows::Hot& hot);
 
   BatchRun* parking_ = nullptr;
   Gated gated_;

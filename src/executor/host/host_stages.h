@@ -97,6 +97,7 @@ struct HostStages {
     for (Row from = 0; from < rows; from += window) {
       const Row to = std::min(rows, from + window);
       for (Row row = from; row < to; ++row) {
+        if (is_left(run, row)) continue;
         roots[row - from] = Roots::find(run, row);
         Answers::prefetch_item(run, row, roots[row - from]);
       }
@@ -113,7 +114,9 @@ struct HostStages {
     for (Row row = from; row < to; ++row) {
       if (ISOTHERM_UNLIKELY(run.parking != nullptr) && run.parks_behind(row)) continue;
       const Op op = run.columns.op[row];
-      if (op == Op::get) {
+      if (is_left(run, row)) {
+        Answers::get_later(run, row);
+      } else if (op == Op::get) {
         Answers::get(run, lines, row, wrote ? Roots::find(run, row) : roots[row - from]);
       } else {
         if (ISOTHERM_UNLIKELY(run.direct != nullptr) && run.direct->has(run.columns.hash[row])) {
@@ -158,7 +161,12 @@ struct HostStages {
 
   static ISOTHERM_INLINE void prefetch_lines(Run& run, Row from, Row to) {
     hash(run, from, to);
-    for (Row row = from; row < to; ++row) Roots::prefetch(run, row);
+    for (Row row = from; row < to; ++row) {
+      if (!is_left(run, row)) Roots::prefetch(run, row);
+    }
+  }
+  static ISOTHERM_INLINE bool is_left(const Run& run, Row row) {
+    return ISOTHERM_UNLIKELY(run.leaves_gets) && run.columns.op[row] == Op::get;
   }
 };
 

@@ -104,9 +104,15 @@ bool HostUpkeep::has_room(const BatchBytes& needed) const {
 bool HostUpkeep::make_room(const BatchBytes& needed, int64_t now_ms) {
   if (!store_.makes_room() || has_room(needed)) return true;
   if (!evictable() && !sends_values()) return !store_.evicts;
-  // Before it waits, a worker gives back all memory that could be used again.
+  // A worker that waits gives back all memory that could be used again, as soon as it could.
   executor_.cache().reclaim_all();
-  const std::lock_guard alone(store_.making_room);
+  std::unique_lock alone(store_.making_room, std::try_to_lock);
+  while (!alone.owns_lock()) {
+    std::this_thread::sleep_for(between_looks);
+    executor_.cache().reclaim_all();
+    if (has_room(needed)) return true;
+    static_cast<void>(alone.try_lock());
+  }
   const auto lasting = static_cast<int64_t>(needed.lasting);
   Standstill standstill;
   // Memory that readers still hold becomes free by itself, unless that takes too long.
