@@ -167,8 +167,9 @@ class Store(_Requests):
         """Values of keys: a list of bytes, None where a key is missing.
 
         Args:
-            keys: a list of bytes or str, an Arrow array of binary or strings (anything that has
-                ``__arrow_c_array__``), or a NumPy array, each row of which is a key.
+            keys: a list of bytes or str, an Arrow array of binary or strings or several (anything
+                that has ``__arrow_c_array__`` or ``__arrow_c_stream__``, or their forms for devices
+                and memory of the host), or a NumPy array, each row of which is a key.
             arrow: return an ``ArrowColumn`` of large binary, null where a key is missing.
         """
         return ArrowColumn(self._core.get_arrow(keys)) if arrow else self._core.get_many(keys)
@@ -403,17 +404,29 @@ class AsyncStore(_Requests):
 
 
 class ArrowColumn:
-    """Byte strings in Arrow's layout, for any library that imports by Arrow's C data interface.
+    """Byte strings in Arrow's layout, for any library that imports by one of Arrow's C interfaces.
 
-    ``pyarrow.array(column)`` or ``polars.Series(column)`` takes it over without a copy; so it can be
-    imported once.
+    ``pyarrow.array(column)`` or ``polars.Series(column)`` takes it over without a copy. It has the data
+    interface, the stream interface (as one array), and both for devices.
     """
 
-    def __init__(self, capsules):
-        self._capsules = capsules
+    def __init__(self, core):
+        self._core = core
+
+    def __len__(self):
+        return len(self._core)
+
+    def _found(self):
+        return self._core.found()
 
     def __arrow_c_array__(self, requested_schema=None):
-        if self._capsules is None:
-            raise ValueError("this column was imported already")
-        capsules, self._capsules = self._capsules, None
-        return capsules
+        return self._core.array()
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self._core.stream()
+
+    def __arrow_c_device_array__(self, requested_schema=None, **named):
+        return self._core.device_array()
+
+    def __arrow_c_device_stream__(self, requested_schema=None, **named):
+        return self._core.device_stream()

@@ -90,7 +90,7 @@ class Embedding(torch.nn.Module):
         return _files.to_bytes(self.table)
 
     def set_extra_state(self, state):
-        self.table = _files.read(io.BytesIO(state), "the state of an Embedding")
+        self.table = _files.read(io.BytesIO(state), "the state of an Embedding", Table)
 
     def __len__(self):
         return len(self.table)

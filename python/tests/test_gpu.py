@@ -381,9 +381,10 @@ def test_byte_strings():
     assert table.get([])[0] == [] and table.put([], []) is None
     with pytest.raises(ValueError, match="longer"):
         table.put(["k" * 70_000], ["v"])
-    for call in (lambda: list(table.items()), lambda: pickle.dumps(table)):
-        with pytest.raises(NotImplementedError, match="on a GPU has no"):
-            call()
+    table.put(["a", "b"], [bytes(5000), "22"])
+    assert dict(zip(*next(table.items()))) == {b"a": bytes(5000), b"b": b"22"}
+    again = pickle.loads(pickle.dumps(table))
+    assert again[["a", "b"]] == [bytes(5000), b"22"] and again._gpus == [0]
     rows = Table("bytes", "f32[3]", device="cuda:0")
     rows.put(["one", "two"], np.arange(6, dtype="f4").reshape(2, 3))
     out = np.full((2, 3), 9, "f4")
