@@ -242,7 +242,7 @@ def test_what_a_call_reads_may_be_written_anew_behind_it(kind):
 
 def test_a_full_table_raises_or_says_which():
     if not IS_FAKE:
-        count, memory = 6_000_000, {"u64": "128mb", "f32[16]": "400mb"}
+        count, memory = 6_000_000, {"u64": "128mb", "f32[16]": "800mb"}
     else:
         count, memory = 6000, {"u64": "2mb", "f32[16]": "3mb"}
     for value in ("u64", "f32[16]"):
@@ -427,6 +427,7 @@ def test_the_bench_of_gpus_checks_its_replies(monkeypatch):
     _gpu_bench.bench(lambda name, *rest: names.append(name), bench.distinct_keys(200), 150, 1,
                      batch=100, part=60)
     assert any("get of 1 key" in name for name in names) and "dedup.unique of 150" in names[-2]
+    assert any("100 byte strings there" in name for name in names)
 
 
 def test_dedup_on_a_gpu():
