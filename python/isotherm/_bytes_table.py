@@ -3,8 +3,9 @@
 import numpy as np
 
 from . import _arrays, _core, _errors, _files
+from ._arrow_column import ArrowColumn
 from ._types import name_of
-from .store import IF_ABSENT, IF_VERSION, ArrowColumn, check_on_full, check_statuses
+from .store import IF_ABSENT, IF_VERSION, check_on_full, check_statuses
 from .table import Table
 
 _STRING = (bytes, str)

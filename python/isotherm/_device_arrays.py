@@ -29,6 +29,12 @@ class DeviceArray:
     Args:
         array: a NumPy array to copy to the GPU.
         device: ``"cuda:0"`` and so on.
+
+    >>> keys = isotherm.DeviceArray(np.array([1, 2], "u8"))
+    >>> table = isotherm.Table(device="cuda:0")
+    >>> table.put(keys, keys)
+    >>> table.get(keys)[0].numpy()
+    array([1, 2], dtype=uint64)
     """
 
     def __init__(self, array, device="cuda:0"):

@@ -32,6 +32,11 @@ class DeviceStrings:
         found: bool ``[n]``, or None: all strings are there.
 
     All three are arrays of the library of the keys, for these a ``DeviceArray``.
+
+    >>> table = isotherm.Table("bytes", "bytes", device="cuda:0")
+    >>> table.put(isotherm.DeviceStrings(["a", "b"]), isotherm.DeviceStrings(["1", "22"]))
+    >>> table.get(isotherm.DeviceStrings(["b", "x"]))[0].to_pylist()
+    [b'22', None]
     """
 
     def __init__(self, strings, device="cuda:0"):

@@ -202,7 +202,13 @@ class Table:
                 yield keys, values
 
     def keys(self, chunk: int = 65536) -> Iterator[Any]:
-        """The keys of ``items``, chunk by chunk."""
+        """The keys of ``items``, chunk by chunk.
+
+        >>> table = isotherm.Table()
+        >>> table[7] = 1
+        >>> list(table.keys())
+        [array([7], dtype=uint64)]
+        """
         return (keys for keys, _ in self.items(chunk))
 
     def stats(self) -> dict[str, Any]:
@@ -220,6 +226,12 @@ class Table:
 
         The file is complete or not there: it is written beside ``path`` and renamed. Writes of other
         threads meanwhile may be in it or not. It can be loaded on any device.
+
+        >>> import tempfile, os
+        >>> path = os.path.join(tempfile.mkdtemp(), "table")
+        >>> isotherm.Table().save(path)
+        >>> len(isotherm.Table.load(path))
+        0
         """
         _files.save(self, path)
 

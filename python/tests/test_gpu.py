@@ -434,7 +434,7 @@ def test_dedup_on_a_gpu():
     batches = [np.array([3, 1, 3], "u8"), np.array([1, 2], "u8")]
     parts = isotherm.dedup.unique(batches, device="cuda:0")
     assert [part.tolist() for part in parts] == [[3, 1], [2]]
-    random, distinct = np.random.default_rng(2), 400 if IS_FAKE else 5_000_000
+    random, distinct = np.random.default_rng(2), 250 if IS_FAKE else 5_000_000
     keys = random.integers(0, distinct, 2 * distinct, "i8") - distinct // 2
     seen = isotherm.dedup.Seen("i64", device=["cuda:0", "cuda:1"][:isotherm.gpu_count()])
     halves = [seen.new(half) for half in (keys[:distinct], keys[distinct:])]
