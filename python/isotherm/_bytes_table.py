@@ -3,6 +3,7 @@
 import numpy as np
 
 from . import _arrays, _core, _errors, _files
+from ._arrow_column import ArrowColumn
 from ._types import name_of
 from .store import IF_ABSENT, IF_VERSION, check_on_full, check_statuses
 from .table import Table
@@ -12,18 +13,13 @@ _STRING = (bytes, str)
 
 class BytesTable(Table):
     def __init__(self, *arguments, **named):
-        pass  # _make sets all
+        pass  # _over sets all
 
     @classmethod
-    def _make(cls, key_dtype, kind, gpus, memory, host_memory, evict):
+    def _over(cls, core, key_dtype, kind, gpus):
+        """A table of what ``core`` stores."""
         made = object.__new__(cls)
-        if gpus:
-            made._core = _core._GpuItems(_one(gpus), memory, host_memory, _evicts(evict))
-            made._gpus = gpus
-        else:
-            made._core = _core.Store(memory, evict or "noeviction", 512 << 20)
-        made._key_dtype = key_dtype
-        made._value = kind
+        made._core, made._key_dtype, made._value, made._gpus = core, key_dtype, kind, gpus
         return made
 
     # Columns. A single key is a column of one, and `_shaped` takes the reply out of it again.
@@ -33,6 +29,7 @@ class BytesTable(Table):
         if self._key_dtype is None:
             if isinstance(keys, _STRING):
                 return [keys], ()
+            keys = _held(keys, "keys")
             return keys, (_length(keys, "keys"),)
         array = _arrays.keys(keys, self._key_dtype)
         return array.reshape(-1), array.shape
@@ -45,6 +42,7 @@ class BytesTable(Table):
         count = int(np.prod(shape))
         if isinstance(values, _STRING):
             return [values] * count
+        values = _held(values, name)
         if _length(values, name) != count:
             raise ValueError(f"{name}: there are {_length(values, name)} for {count} keys")
         return values
@@ -74,8 +72,13 @@ class BytesTable(Table):
 
     # The verbs; isotherm/table.py documents them.
 
-    def get(self, keys, out=None):
+    def get(self, keys, out=None, arrow=False):
         column, shape = self._keys(keys)
+        if arrow:
+            if self._value is not None or out is not None:
+                raise TypeError("arrow: only for values of bytes, without out")
+            values = ArrowColumn(self._core.get_arrow(column))
+            return values, self._shaped(values._found(), shape)
         values, found = self._found(column, shape, out)
         return (self._shaped(values, shape) if out is None else out), self._shaped(found, shape)
 
@@ -87,7 +90,9 @@ class BytesTable(Table):
 
     def _raise_missing(self, column, found):
         if not found.all():
-            missing = column[int(np.argmin(found))]
+            first = int(np.argmin(found))
+            missing = (column[first] if hasattr(column, "__getitem__")
+                       else _core._string_at(column, first))
             if hasattr(missing, "as_py"):  # of pyarrow
                 missing = missing.as_py()
             raise KeyError(missing if isinstance(missing, _STRING) else missing.item())
@@ -239,16 +244,13 @@ class BytesTable(Table):
         self.put(keys, values)
 
 
-def _one(gpus):
-    if len(gpus) != 1:
-        raise ValueError("a table of bytes lies on one GPU")
-    return gpus[0]
-
-
-def _evicts(evict):
-    if evict not in (None, "noeviction", "allkeys-lru"):
-        raise ValueError(f"evict={evict!r}: a table on a GPU evicts by 'allkeys-lru'")
-    return evict == "allkeys-lru"
+def _held(column, name):
+    """A column of Arrow that can be read once only, or has no length, as one that has both."""
+    if not hasattr(column, "__len__") and any(
+            hasattr(column, f"__arrow_c_{kind}__")
+            for kind in ("array", "stream", "device_array", "device_stream")):
+        return _core._ArrowInput(column, name, False)
+    return column
 
 
 def _length(column, name):
@@ -263,5 +265,7 @@ def _listed(column):
     """A column as a list of bytes."""
     if isinstance(column, np.ndarray) and column.dtype.kind not in "SO":
         return [row.tobytes() for row in column]
+    if isinstance(column, _core._ArrowInput):
+        return [_core._string_at(column, i) for i in range(len(column))]
     strings = column.to_pylist() if hasattr(column, "to_pylist") else list(column)
     return [string.encode() if isinstance(string, str) else bytes(string) for string in strings]

@@ -11,11 +11,11 @@ import sys
 
 import numpy as np
 
-from . import _core
+from . import _core, _devices
 
-_DEFAULT_STREAM = 1  # of DLPack and of the array interface: CUDA's legacy default stream
-_CUDA = 2            # DLPack's kinds of devices
-_MANAGED = 13
+DEFAULT_STREAM = 1  # of DLPack and of the array interface: CUDA's legacy default stream
+CUDA = 2            # DLPack's kinds of devices
+MANAGED = 13
 _CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}  # DLPack's kinds of dtypes
 _KINDS = {0: "i", 1: "u", 2: "f", 5: "c", 6: "b"}
 
@@ -29,13 +29,17 @@ class DeviceArray:
     Args:
         array: a NumPy array to copy to the GPU.
         device: ``"cuda:0"`` and so on.
+
+    >>> keys = isotherm.DeviceArray(np.array([1, 2], "u8"))
+    >>> table = isotherm.Table(device="cuda:0")
+    >>> table.put(keys, keys)
+    >>> table.get(keys)[0].numpy()
+    array([1, 2], dtype=uint64)
     """
 
     def __init__(self, array, device="cuda:0"):
-        from . import _devices
-
         array = np.asarray(array, order="C")
-        self._set(array.shape, array.dtype, _devices.parse(device, True)[0], _DEFAULT_STREAM, False)
+        self._set(array.shape, array.dtype, _devices.parse(device, True)[0], DEFAULT_STREAM, False)
         self._memory.write(array)
 
     @classmethod
@@ -70,7 +74,7 @@ class DeviceArray:
         return array
 
     def __dlpack_device__(self):
-        return (_CUDA, self._gpu)
+        return (CUDA, self._gpu)
 
     def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
         if copy or (dl_device is not None and tuple(dl_device) != self.__dlpack_device__()):
@@ -78,7 +82,7 @@ class DeviceArray:
         if self.dtype.kind not in _CODES:
             raise BufferError(f"DLPack has no dtype {self.dtype}")
         if stream != -1:
-            _wait(self._gpu, _DEFAULT_STREAM if stream is None else stream, self._memory.stream)
+            _wait(self._gpu, DEFAULT_STREAM if stream is None else stream, self._memory.stream)
         return _core._make_dlpack(self._memory, self._memory.pointer, self._gpu,
                                   _CODES[self.dtype.kind], self.dtype.itemsize * 8, self.shape)
 
@@ -86,11 +90,11 @@ class DeviceArray:
     def __cuda_array_interface__(self):
         return {"shape": self.shape, "typestr": self.dtype.str, "descr": self.dtype.descr,
                 "data": (self._memory.pointer, False), "strides": None, "version": 3,
-                "stream": self._memory.stream or _DEFAULT_STREAM}
+                "stream": self._memory.stream or DEFAULT_STREAM}
 
 
 def _wait(gpu, stream, behind):
-    if (stream or _DEFAULT_STREAM) != (behind or _DEFAULT_STREAM):
+    if (stream or DEFAULT_STREAM) != (behind or DEFAULT_STREAM):
         _core._gpu_wait(gpu, stream, behind)
 
 
@@ -120,7 +124,7 @@ class Column:
         elif self.filled:
             _core._gpu_finish(self.gpu, stream)
         else:
-            _wait(self.gpu, _DEFAULT_STREAM, stream)
+            _wait(self.gpu, DEFAULT_STREAM, stream)
 
 
 # Libraries: how an array is read, and how one of theirs is made. `stream` of `read` is that of the
@@ -137,6 +141,9 @@ class _Own:
     def make(shape, dtype, gpu, stream, zeros):
         made = DeviceArray._made(shape, dtype, gpu, stream, zeros)
         return made, made._memory.pointer
+
+
+OWN = _Own
 
 
 class _Torch:
@@ -187,7 +194,7 @@ class _Cupy:
 
 def _read_dlpack(array, stream):
     kind, gpu = array.__dlpack_device__()
-    of_call = _DEFAULT_STREAM if stream is None else stream or _DEFAULT_STREAM
+    of_call = DEFAULT_STREAM if stream is None else stream or DEFAULT_STREAM
     capsule = array.__dlpack__(stream=of_call)
     pointer, code, bits, lanes, shape, strides, _, gpu, read_only = _core._read_dlpack(capsule)
     if code in _KINDS and lanes == 1:
@@ -206,7 +213,7 @@ def _read_interface(array, stream):
         raise ValueError("__cuda_array_interface__ names memory that is no GPU's")
     own = shown.get("stream")
     return Column(array, _Own, pointer, np.dtype(shown["typestr"]), tuple(shown["shape"]),
-                  shown.get("strides"), gpu, own if own is not None else _DEFAULT_STREAM, read_only,
+                  shown.get("strides"), gpu, own if own is not None else DEFAULT_STREAM, read_only,
                   shown)
 
 
@@ -221,7 +228,7 @@ def read(given, stream=None):
     if cupy is not None and isinstance(given, cupy.ndarray):
         return _Cupy.read(given, stream)
     if hasattr(given, "__dlpack_device__"):
-        if given.__dlpack_device__()[0] in (_CUDA, _MANAGED):
+        if given.__dlpack_device__()[0] in (CUDA, MANAGED):
             return _read_dlpack(given, stream)
         return None
     if hasattr(given, "__cuda_array_interface__"):

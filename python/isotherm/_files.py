@@ -48,8 +48,8 @@ def to_bytes(table):
     return file.getvalue()
 
 
-def from_bytes(data, options):
-    return read(io.BytesIO(data), "a pickled table", **options)
+def from_bytes(data, make, options):
+    return read(io.BytesIO(data), "a pickled table", make, **options)
 
 
 def write(table, file):
@@ -86,9 +86,8 @@ def _write_end(file, rows):
     file.write(head + struct.pack("<I", zlib.crc32(head)))
 
 
-def read(file, name, *, device="auto", memory=None, host_memory=None, evict=None):
-    from .table import Table
-
+def read(file, name, make, **options):
+    """``make`` is ``Table``, which takes the options."""
     end = file.seek(0, os.SEEK_END)
     file.seek(0)
 
@@ -114,8 +113,7 @@ def read(file, name, *, device="auto", memory=None, host_memory=None, evict=None
         raise ValueError(f"{name}: version {kind['version']} of the file is not known; "
                          f"this package reads version {_VERSION}")
     value = "bytes" if kind["value"] is None else (_dtype(kind["value"][0]), tuple(kind["value"][1]))
-    table = Table(kind["key"], value, device=device, memory=memory, host_memory=host_memory,
-                  evict=evict)
+    table = make(kind["key"], value, **options)
     seen = 0
     while True:
         head = take(_BLOCK.size, f"what follows row {seen}")

@@ -61,6 +61,38 @@ def bench_words(row, keys, batch, runs):
     row("GPU: get of 1 key of the host", f"{seconds * 1e6:.2f} µs", "", "≤ 8 µs")
 
 
+def bench_strings(row, keys, batch, runs):
+    """Keys of 16 bytes and values of 64 that lie there."""
+    table = Table("bytes", "bytes", device="cuda:0")
+    names = np.stack([keys, ~keys], axis=1).view("u1")
+    values = np.repeat(names, 4, axis=1)
+    for start in range(0, len(keys), batch):
+        table.put(DeviceArray(names[start:start + batch]), DeviceArray(values[start:start + batch]))
+    picked = np.resize(np.arange(0, len(keys), max(len(keys) // batch, 1)), batch)
+    rows = DeviceArray(names[picked])
+    offsets, data = DeviceArray(np.arange(batch + 1) * 16), DeviceArray(names[picked].reshape(-1))
+    out = DeviceArray(np.zeros(batch + 1, "i8")), DeviceArray(np.zeros(64 * batch, "u1"))
+    mask = DeviceArray(np.zeros(batch, "?"))
+    pointers = [array._memory.pointer for array in (offsets, data, mask, *out)]
+    columns = (*pointers[:2], 0, 0, *pointers[2:])
+    edge = DeviceArray(np.zeros(1, "u1"))
+    mine = timed(lambda: table.get((offsets, data), out=out), edge, runs)
+    assert np.array_equal(out[1].numpy().reshape(batch, 64), values[picked])
+    theirs = timed(lambda: table._core.run_on_gpu("get", 1, batch, columns, 64 * batch, True), edge,
+                   runs)
+    row(f"GPU: get of {batch:,} byte strings there", f"{1e-9 * batch / mine:.2f} G/s",
+        f"{theirs / mine:.3f} ×")
+    new = timed(lambda: table.get(rows), edge, runs)
+    row("  without out=, which waits for the size", f"{1e-9 * batch / new:.2f} G/s",
+        f"{theirs / new:.3f} ×")
+    listed = names[picked]
+    started = time.perf_counter()
+    _, found = table.get(listed)
+    assert found.all()
+    row("  from a NumPy array of the host, to a list",
+        f"{1e-9 * batch / (time.perf_counter() - started):.4f} G/s")
+
+
 def bench_unique(row, count, part, sample):
     """Keys of the host, drawn among as many, so that a bit less than two thirds are distinct."""
     random = np.random.default_rng(3)
@@ -123,6 +155,7 @@ def bench(row, keys, unique, runs, batch=1 << 20, part=1 << 26, sample=10_000_00
     bench_words(row, keys, batch, runs)
     for width in (64, 128):
         bench_rows(row, keys[:4_000_000], width, batch, runs)
+    bench_strings(row, keys[:4_000_000], batch, runs)
     if unique:
         bench_unique(row, unique, part, min(sample, unique))
     sys.stdout.flush()

@@ -35,12 +35,14 @@ _TIME = struct.Struct("<q")  # microseconds since the epoch, before the values
 
 
 class IsothermOnlineStoreConfig(FeastConfigBaseModel):
-    """``memory`` caps each feature view; ``evict`` is that of ``isotherm.Store``."""
+    """``memory`` caps each feature view; ``evict`` is that of ``isotherm.Store``. An entity goes
+    ``key_ttl_seconds`` after its last write, as with Feast's Redis store; None: it stays."""
 
     type: Literal["isotherm.feast.IsothermOnlineStore"] = "isotherm.feast.IsothermOnlineStore"
     name: str = "default"
     memory: Optional[str] = None
     evict: str = "noeviction"
+    key_ttl_seconds: Optional[float] = None
 
 
 class _Row(Mapping):
@@ -83,8 +85,8 @@ class _View:
         self.names = []
         self.lock = threading.Lock()  # of writers
 
-    def write(self, rows):
-        """Rows are (key, values, microseconds); the newest of each key stays."""
+    def write(self, rows, ttl):
+        """Rows are (key, values, microseconds); the newest of each key stays, for ``ttl`` seconds."""
         newest = {}
         for key, values, time in rows:
             if key not in newest or time >= newest[key][1]:
@@ -103,7 +105,7 @@ class _View:
                 keys.append(key)
                 blobs.append(_TIME.pack(time) + RepeatedValue(
                     val=[values.get(name) or Value() for name in self.names]).SerializeToString())
-            self.store.put_many(keys, blobs)
+            self.store.put_many(keys, blobs, ttl=ttl)
 
     def read(self, keys, wanted):
         names = self.names
@@ -163,9 +165,10 @@ class IsothermOnlineStore(OnlineStore):
 
     def online_write_batch(self, config, table, data, progress):
         keys = self._keys(config, [row[0] for row in data])
-        self._view(config, table).write(
+        self._view(config, table).write((
             (key, values, _microseconds(event_time))
-            for key, (_, values, event_time, _) in zip(keys, data))
+            for key, (_, values, event_time, _) in zip(keys, data)),
+            config.online_store.key_ttl_seconds)
         if progress:
             progress(len(data))
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _core, _errors
+from ._arrow_column import ArrowColumn
 from ._types import parse_memory
 
 Text = bytes | str
@@ -77,11 +78,22 @@ class _Requests:
     ``AsyncStore`` a future; so their types differ."""
 
     def get(self, key: Text) -> Any:
-        """The value of a key as bytes, or None."""
+        """The value of a key as bytes, or None.
+
+        >>> isotherm.Store().get("a") is None
+        True
+        """
         return self._request((_GET, _checked(key, "key"), None, 0, 0, 0))
 
     def get_item(self, key: Text) -> Any:
-        """The value with its version and expiry, an ``Item``, or None."""
+        """The value with its version and expiry, an ``Item``, or None.
+
+        >>> store = isotherm.Store()
+        >>> store.put("a", "1")
+        True
+        >>> store.put("a", "2", version=store.get_item("a").version)
+        True
+        """
         return self._request((_GET_ITEM, _checked(key, "key"), None, 0, 0, 0))
 
     def put(self, key: Text, value: Text, *, ttl: float | None = None, if_absent: bool = False,
@@ -93,30 +105,56 @@ class _Requests:
             if_absent, if_present: only where the key is missing, or there.
             version: only where the item has this version still (compare and swap).
             keep_ttl: the new value expires when the old one would have.
+
+        >>> store = isotherm.Store()
+        >>> store.put("a", "1", ttl=60), store.put("a", "2", if_absent=True)
+        (True, False)
         """
         options = _conditions(if_absent, if_present, version, keep_ttl)
         return self._request((_PUT, _checked(key, "key"), _checked(value, "value"), version or 0,
                               options, _expiry(ttl)))
 
     def erase(self, key: Text, *, version: int | None = None) -> Any:
-        """Removes a key; returns whether it was there (and at this version)."""
+        """Removes a key; returns whether it was there (and at this version).
+
+        >>> isotherm.Store().erase("a")
+        False
+        """
         options = IF_VERSION if version is not None else 0
         return self._request((_ERASE, _checked(key, "key"), None, version or 0, options, 0))
 
     def add(self, key: Text, delta: int = 1) -> Any:
-        """Adds to a decimal integer, which begins at 0; returns the sum."""
+        """Adds to a decimal integer, which begins at 0; returns the sum. ``ValueError`` where the value is
+        none, ``OverflowError`` where the sum leaves 64 bits.
+
+        >>> store = isotherm.Store()
+        >>> store.add("n", 5), store.add("n", -7)
+        (5, -2)
+        """
         return self._request((_ADD, _checked(key, "key"), None, int(delta), 0, 0))
 
     def append(self, key: Text, value: Text) -> Any:
-        """Puts bytes behind the value; returns its new length."""
+        """Puts bytes behind the value; returns its new length.
+
+        >>> isotherm.Store().append("log", "abc")
+        3
+        """
         return self._request((_APPEND, _checked(key, "key"), _checked(value, "value"), 0, 0, 0))
 
     def prepend(self, key: Text, value: Text) -> Any:
-        """Puts bytes before the value; returns its new length."""
+        """Puts bytes before the value; returns its new length.
+
+        >>> isotherm.Store().prepend("log", "abc")
+        3
+        """
         return self._request((_PREPEND, _checked(key, "key"), _checked(value, "value"), 0, 0, 0))
 
     def expire(self, key: Text, ttl: float | None) -> Any:
-        """Lets a key expire in ``ttl`` seconds, or never (None); returns whether it is there."""
+        """Lets a key expire in ``ttl`` seconds, or never (None); returns whether it is there.
+
+        >>> isotherm.Store().expire("a", 60)
+        False
+        """
         return self._request((_EXPIRE, _checked(key, "key"), None, 0, 0, _expiry(ttl)))
 
 
@@ -167,14 +205,25 @@ class Store(_Requests):
         """Values of keys: a list of bytes, None where a key is missing.
 
         Args:
-            keys: a list of bytes or str, an Arrow array of binary or strings (anything that has
-                ``__arrow_c_array__``), or a NumPy array, each row of which is a key.
+            keys: a list of bytes or str, an Arrow array of binary or strings or several (anything
+                that has ``__arrow_c_array__`` or ``__arrow_c_stream__``, or their forms for devices
+                and memory of the host), or a NumPy array, each row of which is a key.
             arrow: return an ``ArrowColumn`` of large binary, null where a key is missing.
+
+        >>> store = isotherm.Store()
+        >>> store.put("a", "1")
+        True
+        >>> store.get_many(["a", "x"]), len(store.get_many(["a", "x"], arrow=True))
+        ([b'1', None], 2)
         """
         return ArrowColumn(self._core.get_arrow(keys)) if arrow else self._core.get_many(keys)
 
     def get_items(self, keys: Iterable[Text]) -> list[Item | None]:
-        """The values with their versions and expiries: a list of ``Item`` or None."""
+        """The values with their versions and expiries: a list of ``Item`` or None.
+
+        >>> isotherm.Store().get_items(["a"])
+        [None]
+        """
         return self.pipeline()._all((_GET_ITEM, key, None, 0, 0, 0) for key in keys)
 
     def put_many(self, keys: Strings, values: Strings, *, ttl: float | None = None,
@@ -187,6 +236,9 @@ class Store(_Requests):
             versions: a uint64 array; only where an item has this version still.
             on_full: ``"raise"`` stores what it can and raises ``TableFullError``; ``"mask"`` only
                 returns which were stored.
+
+        >>> isotherm.Store().put_many(["a", "a"], ["1", "2"], if_absent=True)
+        array([ True, False])
         """
         check_on_full(on_full)
         options = _conditions(if_absent, if_present, versions, keep_ttl)
@@ -194,15 +246,27 @@ class Store(_Requests):
         return check_statuses(statuses, on_full)
 
     def erase_many(self, keys: Strings, *, versions: Any = None) -> Mask:
-        """Removes keys; returns which were there, a bool array."""
+        """Removes keys; returns which were there, a bool array.
+
+        >>> isotherm.Store().erase_many(["a"])
+        array([False])
+        """
         return check_statuses(self._core.erase_many(keys, versions), "raise")
 
     def expire_many(self, keys: Strings, ttl: float | None) -> Mask:
-        """Lets keys expire in ``ttl`` seconds, or never (None); which were there, a bool array."""
+        """Lets keys expire in ``ttl`` seconds, or never (None); which were there, a bool array.
+
+        >>> isotherm.Store().expire_many(["a"], 60)
+        array([False])
+        """
         return check_statuses(self._core.expire_many(keys, _expiry(ttl)), "raise")
 
     def contains_many(self, keys: Strings) -> Mask:
-        """Which keys are there, a bool array."""
+        """Which keys are there, a bool array.
+
+        >>> isotherm.Store().contains_many(["a"])
+        array([False])
+        """
         return self._core.contains_many(keys)
 
     def pipeline(self, *, atomic: bool = False) -> "Pipeline":
@@ -218,13 +282,22 @@ class Store(_Requests):
         return Pipeline(self._core, atomic)
 
     def asyncio(self) -> "AsyncStore":
-        """The same requests for asyncio: an ``AsyncStore``."""
+        """The same requests for asyncio: an ``AsyncStore``.
+
+        >>> isotherm.Store().asyncio().batches
+        0
+        """
         return AsyncStore(self)
 
     def keys(self, chunk: int = 65536) -> Iterator[list[bytes]]:
         """Goes over the keys in lists of at least about ``chunk``, in no order.
 
         Keys that are there from the beginning to the end come at least once.
+
+        >>> store = isotherm.Store()
+        >>> store["a"] = "1"
+        >>> list(store.keys())
+        [[b'a']]
         """
         cursor, started = 0, False
         while cursor or not started:
@@ -234,16 +307,27 @@ class Store(_Requests):
                 yield keys
 
     def clear(self) -> None:
-        """Removes all keys."""
+        """Removes all keys.
+
+        >>> isotherm.Store().clear()
+        """
         self._core.clear()
 
     def maintain(self) -> bool:
         """A bounded step of background work (expiry, eviction, growth); calls do it, too. Call it
-        now and then when idle; True while more waits."""
+        now and then when idle; True while more waits.
+
+        >>> isotherm.Store().maintain()
+        False
+        """
         return self._core.maintain()
 
     def stats(self) -> dict[str, int]:
-        """A dict of counts: ``entries`` and ``memory_bytes``, which the cap limits."""
+        """A dict of counts: ``entries`` and ``memory_bytes``, which the cap limits.
+
+        >>> isotherm.Store().stats()["entries"]
+        0
+        """
         return {"entries": len(self), "memory_bytes": self._core.memory_bytes}
 
     def __len__(self):
@@ -296,6 +380,10 @@ class Pipeline(_Requests):
 
         Where a request fails, the others have run. The first failure is raised, or, without
         ``raise_errors``, exceptions stand in the list.
+
+        >>> pipe = isotherm.Store().pipeline().put("a", "x").add("a")
+        >>> pipe.execute(raise_errors=False)
+        [True, ValueError('the value is no decimal integer')]
         """
         requests, self._requests = self._requests, []
         replies = self._core.run(requests, self._atomic)
@@ -400,20 +488,3 @@ class AsyncStore(_Requests):
             self._loop.call_soon(self._start)
         else:
             self._scheduled = False
-
-
-class ArrowColumn:
-    """Byte strings in Arrow's layout, for any library that imports by Arrow's C data interface.
-
-    ``pyarrow.array(column)`` or ``polars.Series(column)`` takes it over without a copy; so it can be
-    imported once.
-    """
-
-    def __init__(self, capsules):
-        self._capsules = capsules
-
-    def __arrow_c_array__(self, requested_schema=None):
-        if self._capsules is None:
-            raise ValueError("this column was imported already")
-        capsules, self._capsules = self._capsules, None
-        return capsules

@@ -1,6 +1,5 @@
 """Table: a dictionary that takes and gives arrays."""
 
-import math
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -9,13 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _core, _devices, _files
-from ._types import name_of, parse_key, parse_memory, parse_value
+from ._types import name_of
 
 Keys = Any
 """An int or byte string, a list, or an array (see ``Table``)."""
 Mask = NDArray[np.bool_]
-
-_MOST_GPU_ROW_BYTES = 4096
 
 
 class Table:
@@ -45,7 +42,9 @@ class Table:
     has ``__dlpack__``, such as a tensor of PyTorch on the CPU. Another dtype raises ``TypeError``,
     another shape or stride ``ValueError``; nothing is converted silently. A table on a GPU takes
     arrays that lie there as well (PyTorch, CuPy, JAX, ``__cuda_array_interface__``): the call is then
-    queued in the caller's stream, waits for nothing, and gives arrays of the same kind.
+    queued in the caller's stream, waits for nothing, and gives arrays of the same kind. Byte strings
+    there are ``DeviceStrings``, Arrow's device arrays, pairs of such arrays (offsets, bytes), or the
+    rows of one.
 
     Requests of one call take effect in the order of the arrays, so of several values put under one
     key the last stays. Any number of threads may use a table; calls with more than a few rows
@@ -65,7 +64,7 @@ class Table:
                 host_memory: int | str | None = None, evict: str | None = None):
         if cls is not Table:
             return super().__new__(cls)
-        made = _make(key, value, device, expected, memory, host_memory, evict)
+        made = Table._make(key, value, device, expected, memory, host_memory, evict)
         made._made_of = {"device": device, "memory": memory, "host_memory": host_memory,
                          "evict": evict}
         return made
@@ -73,18 +72,22 @@ class Table:
     # A class of its own for each kind; that of 64-bit keys and fixed values has most verbs in C++.
 
     _gpus = ()  # their numbers; none: it lies on the CPU
+    _make = None  # isotherm/_kinds.py, which knows these classes
 
-    def get(self, keys: Keys, out: Any = None) -> tuple[Any, Mask]:
+    def get(self, keys: Keys, out: Any = None, arrow: bool = False) -> tuple[Any, Mask]:
         """Values of keys, and which were found.
 
         Args:
             keys: ``[...]``.
-            out: an array to fill, ``[..., *row]``; None: a new one.
+            out: an array to fill, ``[..., *row]``; None: a new one. Values of bytes on a GPU fill a
+                pair of arrays there, int64 ``[n + 1]`` and uint8, and nothing waits; where the
+                last offset is more than there are bytes, these have no meaning.
+            arrow: for values of bytes and keys of the host: an ``ArrowColumn`` instead of a list.
 
         Returns:
             ``(values, found)``: ``values`` is ``out``, or an array of zeros where a key is missing
-            (for values of bytes a list with None there, or an Arrow array; see ``Store.get_many``);
-            ``found`` is a bool array ``[...]``. Rows of ``out`` whose key is missing are left as
+            (for values of bytes a list with None there, an ``ArrowColumn`` with null, or, for keys
+            on a GPU, ``DeviceStrings``); ``found`` is a bool array ``[...]``. Rows of ``out`` whose key is missing are left as
             they are.
 
         >>> table = isotherm.Table()
@@ -199,7 +202,13 @@ class Table:
                 yield keys, values
 
     def keys(self, chunk: int = 65536) -> Iterator[Any]:
-        """The keys of ``items``, chunk by chunk."""
+        """The keys of ``items``, chunk by chunk.
+
+        >>> table = isotherm.Table()
+        >>> table[7] = 1
+        >>> list(table.keys())
+        [array([7], dtype=uint64)]
+        """
         return (keys for keys, _ in self.items(chunk))
 
     def stats(self) -> dict[str, Any]:
@@ -217,6 +226,12 @@ class Table:
 
         The file is complete or not there: it is written beside ``path`` and renamed. Writes of other
         threads meanwhile may be in it or not. It can be loaded on any device.
+
+        >>> import tempfile, os
+        >>> path = os.path.join(tempfile.mkdtemp(), "table")
+        >>> isotherm.Table().save(path)
+        >>> len(isotherm.Table.load(path))
+        0
         """
         _files.save(self, path)
 
@@ -237,12 +252,12 @@ class Table:
         np.uint64(20)
         """
         with open(path, "rb") as file:
-            return _files.read(file, os.fspath(path), device=device, memory=memory,
+            return _files.read(file, os.fspath(path), Table, device=device, memory=memory,
                                host_memory=host_memory, evict=evict)
 
     def __reduce__(self):
         # The bytes of a saved file.
-        return _files.from_bytes, (_files.to_bytes(self), self._made_of)
+        return _unpickled, (_files.to_bytes(self), self._made_of)
 
     def __iter__(self):
         raise TypeError("a Table is not iterable by key; go over items() or keys(), chunk by chunk")
@@ -275,38 +290,5 @@ class _FixedTable(_core.FixedTable, Table):
                  np.frombuffer(values, self.value_dtype).reshape((rows, *self.row_shape)))
 
 
-def _make(key, value, device, expected, memory, host_memory, evict):
-    from ._bytes_table import BytesTable
-
-    if expected < 0:
-        raise ValueError(f"expected must not be negative, but is {expected}")
-    key_dtype, kind = parse_key(key), parse_value(value)
-    memory, host_memory = parse_memory(memory), parse_memory(host_memory)
-    if key_dtype is None or kind is None:
-        gpus = _devices.parse(device, on_gpu=False)
-        _check_host_memory(host_memory, gpus)
-        return BytesTable._make(key_dtype, kind, gpus, memory, host_memory, evict)
-    if evict is not None:
-        raise ValueError("evict: only tables with keys or values of bytes evict")
-    row_bytes = kind[0].itemsize * math.prod(kind[1])
-    gpus = _devices.parse(device, on_gpu=row_bytes <= _MOST_GPU_ROW_BYTES)
-    _check_host_memory(host_memory, gpus)
-    if gpus:
-        from ._gpu_table import GpuTable as kind_of_table
-
-        if row_bytes > 8 and host_memory:
-            raise ValueError("rows of more than 8 bytes lie on GPUs alone, without host_memory")
-        if row_bytes > _MOST_GPU_ROW_BYTES:
-            raise ValueError(f"value: rows on a GPU have at most {_MOST_GPU_ROW_BYTES} bytes, and "
-                             f"{value!r} has {row_bytes}")
-    else:
-        kind_of_table = _FixedTable
-    made = kind_of_table.__new__(kind_of_table)
-    _core.FixedTable.__init__(made, key_dtype, kind[0], kind[1], memory, expected, gpus, host_memory)
-    made._gpus = gpus
-    return made
-
-
-def _check_host_memory(host_memory, gpus):
-    if host_memory and not gpus:
-        raise ValueError("host_memory is for tables on a GPU; on the CPU it is memory=")
+def _unpickled(data, options):
+    return _files.from_bytes(data, Table, options)

@@ -32,13 +32,12 @@ class Embedding(torch.nn.Module):
     ``torch.optim.SGD`` does; other parameters have an optimizer of their own. ``state_dict`` has the
     table, as ``Table.save`` writes it.
 
-    Example::
-
-        layer = isotherm.torch.Embedding(64)
-        loss = head(layer(ids)).square().mean()
-        loss.backward()
-        optimizer.step()           # of the head
-        layer.step(lr=0.1)
+    >>> layer = isotherm.torch.Embedding(64)
+    >>> loss = layer(torch.tensor([3, -(2**40)])).square().mean()
+    >>> loss.backward()
+    >>> layer.step(lr=0.1)
+    >>> len(layer)
+    2
     """
 
     def __init__(self, embedding_dim, *, initial=None, dtype=torch.float32, expected=0, memory=None,
@@ -90,7 +89,7 @@ class Embedding(torch.nn.Module):
         return _files.to_bytes(self.table)
 
     def set_extra_state(self, state):
-        self.table = _files.read(io.BytesIO(state), "the state of an Embedding")
+        self.table = _files.read(io.BytesIO(state), "the state of an Embedding", Table)
 
     def __len__(self):
         return len(self.table)

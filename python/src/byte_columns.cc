@@ -1,10 +1,14 @@
 #include "byte_columns.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <utility>
+
+#include "module.h"
 
 namespace isotherm::python {
 namespace {
@@ -40,6 +44,41 @@ void view_views(const ArrowArray& array, std::vector<std::string_view>& views) {
   }
 }
 
+// The size of strings of a fixed-size format.
+size_t fixed_bytes(const std::string& format) {
+  return static_cast<size_t>(std::stoll(format.substr(2)));
+}
+
+// Throws where the format is none of strings.
+void check_strings(const ArrowInput& input, const char* name) {
+  constexpr std::array<std::string_view, 6> formats = {"z", "u", "Z", "U", "vz", "vu"};
+  const std::string& format = input.format();
+  if (!input.has_dictionary() &&
+      (std::find(formats.begin(), formats.end(), format) != formats.end() ||
+       format.starts_with("w:"))) {
+    return;
+  }
+  throw nb::type_error((std::string(name) + ": wants an Arrow array of binary or strings, not of " +
+                        (input.has_dictionary() ? "a dictionary's format '" : "format '") + format +
+                        "'")
+                           .c_str());
+}
+
+// Of each array: (rows, offset, null count, addresses of its buffers, address of its event).
+nb::object chunks_of(const ArrowInput& input) {
+  nb::list chunks;
+  for (size_t i = 0; i < input.size(); ++i) {
+    const ArrowArray& array = input[i].array;
+    nb::list buffers;
+    for (int64_t at = 0; at < array.n_buffers; ++at) {
+      buffers.append(reinterpret_cast<uintptr_t>(array.buffers[at]));
+    }
+    chunks.append(nb::make_tuple(array.length, array.offset, array.null_count, buffers,
+                                 reinterpret_cast<uintptr_t>(input[i].sync_event)));
+  }
+  return chunks;
+}
+
 bool has_nulls(const ArrowArray& array) {
   if (array.null_count == 0 || array.n_buffers == 0 || array.buffers[0] == nullptr) return false;
   const auto* const validity = static_cast<const uint8_t*>(array.buffers[0]);
@@ -47,6 +86,23 @@ bool has_nulls(const ArrowArray& array) {
     if ((validity[i / 8] >> (i % 8) & 1) == 0) return true;
   }
   return false;
+}
+
+void view_array(const ArrowArray& array, const std::string& format, const char* name,
+                std::vector<std::string_view>& views) {
+  if (has_nulls(array)) {
+    throw nb::value_error((std::string(name) + ": the Arrow array has nulls").c_str());
+  }
+  views.reserve(views.size() + static_cast<size_t>(array.length));
+  if (array.length == 0) return;
+  if (format == "z" || format == "u") return view_offsets<int32_t>(array, views);
+  if (format == "Z" || format == "U") return view_offsets<int64_t>(array, views);
+  if (format == "vz" || format == "vu") return view_views(array, views);
+  const size_t bytes = fixed_bytes(format);
+  const auto* const data = static_cast<const char*>(array.buffers[1]);
+  for (int64_t i = 0; i < array.length; ++i) {
+    views.emplace_back(data + static_cast<size_t>(array.offset + i) * bytes, bytes);
+  }
 }
 
 }  // namespace
@@ -72,11 +128,11 @@ ByteColumn::ByteColumn(nb::handle object, const char* name) {
     take_list(object, name);
   } else if (PyArray_Check(object.ptr())) {
     take_array(object, name);
-  } else if (nb::hasattr(object, "__arrow_c_array__")) {
-    take_arrow(object, name);
-  } else if (nb::hasattr(object, "__arrow_c_stream__") && !nb::hasattr(object, "iloc")) {
-    // Less pandas' columns, whose streams are made by pyarrow.
-    take_stream(object, name);
+  } else if (nb::isinstance<ArrowInput>(object)) {
+    keep_.push_back(nb::borrow(object));
+    take_arrow(nb::cast<const ArrowInput&>(object), name);
+  } else if (ArrowInput::can_take(object)) {
+    take_arrow(arrow_.emplace(object, name, false), name);
   } else if (nb::hasattr(object, "__array__")) {  // a column of pandas
     take_array(checked(PyArray_FROM_O(object.ptr())), name);
   } else {
@@ -119,138 +175,82 @@ void ByteColumn::take_array(nb::handle array, const char* name) {
   }
 }
 
-void ByteColumn::take_arrow(nb::handle object, const char* name) {
-  keep_.push_back(object.attr("__arrow_c_array__")());
-  const nb::handle pair = keep_.back();
-  const auto* const schema =
-      static_cast<ArrowSchema*>(PyCapsule_GetPointer(nb::object(pair[0]).ptr(), "arrow_schema"));
-  const auto* const array =
-      static_cast<ArrowArray*>(PyCapsule_GetPointer(nb::object(pair[1]).ptr(), "arrow_array"));
-  if (schema == nullptr || array == nullptr) throw nb::python_error();
-  view(*schema, *array, name);
-}
-
-void ByteColumn::Release::operator()(ArrowArray* array) const {
-  if (array->release != nullptr) array->release(array);
-  delete array;
-}
-
-void ByteColumn::take_stream(nb::handle object, const char* name) {
-  keep_.push_back(object.attr("__arrow_c_stream__")());
-  auto* const stream = static_cast<ArrowArrayStream*>(
-      PyCapsule_GetPointer(keep_.back().ptr(), "arrow_array_stream"));
-  if (stream == nullptr) throw nb::python_error();
-  if (stream->release == nullptr) {
-    throw nb::value_error((std::string(name) + ": the Arrow stream was read already").c_str());
+void ByteColumn::take_arrow(const ArrowInput& input, const char* name) {
+  if (!input.on_host()) {
+    throw nb::value_error((std::string(name) +
+                           ": the Arrow array lies on a device, and this table or the keys of the "
+                           "call on the CPU; copy it to the host first")
+                              .c_str());
   }
-  const auto require = [&](int error) {
-    if (error == 0) return;
-    const char* const why = stream->get_last_error(stream);
-    throw std::runtime_error(std::string(name) + ": the Arrow stream failed: " +
-                             (why != nullptr ? why : std::to_string(error).c_str()));
+  check_strings(input, name);
+  for (size_t i = 0; i < input.size(); ++i) {
+    view_array(input[i].array, input.format(), name, views_);
+  }
+}
+
+ArrowOutput ArrowOutput::on_host(std::vector<int64_t> offsets, std::vector<char> bytes,
+                                 std::vector<uint8_t> validity, int64_t nulls) {
+  struct Owned {
+    std::vector<int64_t> offsets;
+    std::vector<char> bytes;
+    std::vector<uint8_t> validity;
   };
-  ArrowSchema schema{};
-  require(stream->get_schema(stream, &schema));
-  const std::unique_ptr<ArrowSchema, void (*)(ArrowSchema*)> released(
-      &schema, [](ArrowSchema* its) { its->release(its); });
-  for (;;) {
-    chunks_.push_back(std::unique_ptr<ArrowArray, Release>(new ArrowArray{}));
-    require(stream->get_next(stream, chunks_.back().get()));
-    if (chunks_.back()->release == nullptr) return;
-    view(schema, *chunks_.back(), name);
-  }
-}
-
-void ByteColumn::view(const ArrowSchema& schema, const ArrowArray& array, const char* name) {
-  if (has_nulls(array)) {
-    throw nb::value_error((std::string(name) + ": the Arrow array has nulls").c_str());
-  }
-  const std::string_view format = schema.format;
-  views_.reserve(views_.size() + static_cast<size_t>(array.length));
-  if (array.length == 0 && schema.dictionary == nullptr) return;
-  if (schema.dictionary == nullptr && (format == "z" || format == "u")) {
-    view_offsets<int32_t>(array, views_);
-  } else if (schema.dictionary == nullptr && (format == "Z" || format == "U")) {
-    view_offsets<int64_t>(array, views_);
-  } else if (schema.dictionary == nullptr && (format == "vz" || format == "vu")) {
-    view_views(array, views_);
-  } else if (schema.dictionary == nullptr && format.starts_with("w:")) {
-    const auto bytes = static_cast<size_t>(std::stoll(std::string(format.substr(2))));
-    const auto* const data = static_cast<const char*>(array.buffers[1]);
-    for (int64_t i = 0; i < array.length; ++i) {
-      views_.emplace_back(data + static_cast<size_t>(array.offset + i) * bytes, bytes);
-    }
-  } else {
-    throw nb::type_error((std::string(name) +
-                          ": wants an Arrow array of binary or strings, not of format '" +
-                          std::string(format) + "'")
-                             .c_str());
-  }
-}
-
-namespace {
-
-struct OwnedArrow {
-  std::vector<int64_t> offsets;
-  std::vector<char> bytes;
-  std::vector<uint8_t> validity;
-  const void* buffers[3];
-};
-
-void release_schema(ArrowSchema* schema) { schema->release = nullptr; }
-void release_array(ArrowArray* array) {
-  delete static_cast<OwnedArrow*>(array->private_data);
-  array->release = nullptr;
-}
-
-// Destructors of the capsules: whoever imports a structure moves it out and leaves no `release`.
-void end_schema(PyObject* capsule) {
-  auto* const schema = static_cast<ArrowSchema*>(PyCapsule_GetPointer(capsule, "arrow_schema"));
-  if (schema->release != nullptr) schema->release(schema);
-  delete schema;
-}
-void end_array(PyObject* capsule) {
-  auto* const array = static_cast<ArrowArray*>(PyCapsule_GetPointer(capsule, "arrow_array"));
-  if (array->release != nullptr) array->release(array);
-  delete array;
-}
-
-}  // namespace
-
-nb::object arrow_capsules(std::vector<int64_t> offsets, std::vector<char> bytes,
-                          std::vector<uint8_t> validity, int64_t nulls) {
-  constexpr int64_t nullable = 2;  // ARROW_FLAG_NULLABLE
-  auto schema = std::make_unique<ArrowSchema>();
-  *schema = {"Z", "", nullptr, nullable, 0, nullptr, nullptr, release_schema, nullptr};
-  auto owned = std::make_unique<OwnedArrow>();
-  owned->offsets = std::move(offsets);
-  owned->bytes = std::move(bytes);
+  const auto owned =
+      std::make_shared<Owned>(Owned{std::move(offsets), std::move(bytes), std::move(validity)});
   owned->bytes.reserve(1);  // a buffer is there also where all strings are empty
-  owned->validity = std::move(validity);
-  owned->buffers[0] = nulls != 0 ? owned->validity.data() : nullptr;
-  owned->buffers[1] = owned->offsets.data();
-  owned->buffers[2] = owned->bytes.data();
-  auto array = std::make_unique<ArrowArray>();
-  *array = {static_cast<int64_t>(owned->offsets.size()) - 1,
-            nulls,
-            0,
-            3,
-            0,
-            owned->buffers,
-            nullptr,
-            nullptr,
-            release_array,
-            owned.get()};
-  owned.release();
-  nb::object schema_capsule = checked(PyCapsule_New(schema.get(), "arrow_schema", end_schema));
-  schema.release();
-  PyObject* const array_capsule = PyCapsule_New(array.get(), "arrow_array", end_array);
-  if (array_capsule == nullptr) {
-    array->release(array.get());
-    throw nb::python_error();
+  ArrowParts parts;
+  parts.bits = nulls != 0 ? owned->validity.data() : nullptr;
+  parts.offsets = owned->offsets.data();
+  parts.bytes = owned->bytes.data();
+  parts.rows = static_cast<int64_t>(owned->offsets.size()) - 1;
+  parts.nulls = nulls;
+  parts.owner = owned;
+  return ArrowOutput(std::move(parts));
+}
+
+nb::object ArrowOutput::found() const {
+  Shape shape;
+  shape.dims = 1;
+  shape.sizes[0] = static_cast<npy_intp>(parts_.rows);
+  Mask mask(shape);
+  const auto* const bits = static_cast<const uint8_t*>(parts_.bits);
+  for (size_t i = 0; i < size(); ++i) {
+    mask.data()[i] = bits != nullptr ? bits[i / 8] >> (i % 8) & 1 : 1;
   }
-  array.release();
-  return nb::make_tuple(schema_capsule, nb::steal(array_capsule));
+  return mask.give();
+}
+
+void add_arrow(nb::module_& module) {
+  nb::class_<ArrowOutput>(module, "_ArrowOutput")
+      .def("__len__", &ArrowOutput::size)
+      .def("found", &ArrowOutput::found)
+      .def("array", &ArrowOutput::array)
+      .def("stream", &ArrowOutput::stream)
+      .def("device_array", &ArrowOutput::device_array)
+      .def("device_stream", &ArrowOutput::device_stream);
+  // A column that was imported: of the host for any argument of byte strings, and what
+  // isotherm/_device_strings.py needs of one on a GPU.
+  nb::class_<ArrowInput>(module, "_ArrowInput")
+      .def(
+          "__init__",
+          [](ArrowInput* at, nb::handle object, const std::string& name, bool on_device) {
+            new (at) ArrowInput(object, name.c_str(), on_device);
+            if (!at->on_host()) check_strings(*at, name.c_str());
+          },
+          nb::arg("object"), nb::arg("name"), nb::arg("on_device"))
+      .def_prop_ro("format", &ArrowInput::format)
+      .def_prop_ro("device_type", &ArrowInput::device_type)
+      .def_prop_ro("device", &ArrowInput::device_id)
+      .def("__len__", &ArrowInput::rows)
+      .def("chunks", &chunks_of);
+  // String `i` of a column.
+  module.def(
+      "_string_at",
+      [](nb::handle column, size_t i) {
+        const std::string_view its = ByteColumn(column, "keys")[i];
+        return nb::bytes(its.data(), its.size());
+      },
+      nb::arg("column"), nb::arg("i"));
 }
 
 }  // namespace isotherm::python

@@ -3,7 +3,8 @@
 //   - an Arrow array of binary, utf8, their large and view kinds, or fixed-size binary without
 //     nulls, by the C data interface (`__arrow_c_array__`), or such arrays one behind the other by
 //     the C stream interface (`__arrow_c_stream__`), as of pyarrow's ChunkedArray and polars'
-//     Series,
+//     Series; where an object has neither, by the device interface, of memory of the host
+//     (arrow.h),
 //   - a NumPy array whose rows are taken as bytes, all of one size, or of dtype S, where bytes end
 //     before their zeros, as NumPy has them; or what NumPy makes an array of, as of pandas'
 //     columns. Rows that have objects in them are no bytes.
@@ -16,43 +17,11 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "arrays.h"
-
-// The C data interface of Arrow, as its specification gives it.
-extern "C" {
-struct ArrowSchema {
-  const char* format;
-  const char* name;
-  const char* metadata;
-  int64_t flags;
-  int64_t n_children;
-  struct ArrowSchema** children;
-  struct ArrowSchema* dictionary;
-  void (*release)(struct ArrowSchema*);
-  void* private_data;
-};
-struct ArrowArray {
-  int64_t length;
-  int64_t null_count;
-  int64_t offset;
-  int64_t n_buffers;
-  int64_t n_children;
-  const void** buffers;
-  struct ArrowArray** children;
-  struct ArrowArray* dictionary;
-  void (*release)(struct ArrowArray*);
-  void* private_data;
-};
-struct ArrowArrayStream {
-  int (*get_schema)(struct ArrowArrayStream*, struct ArrowSchema* out);
-  int (*get_next)(struct ArrowArrayStream*, struct ArrowArray* out);
-  const char* (*get_last_error)(struct ArrowArrayStream*);
-  void (*release)(struct ArrowArrayStream*);
-  void* private_data;
-};
-}
+#include "arrow.h"
 
 namespace isotherm::python {
 
@@ -66,26 +35,35 @@ class ByteColumn {
 
  private:
   void take_list(nb::handle list, const char* name);
-  void take_arrow(nb::handle object, const char* name);
-  void take_stream(nb::handle object, const char* name);
-  void view(const ArrowSchema& schema, const ArrowArray& array, const char* name);
+  void take_arrow(const ArrowInput& input, const char* name);
   void take_array(nb::handle array, const char* name);
 
-  struct Release {
-    void operator()(ArrowArray* array) const;
-  };
-
   std::vector<nb::object> keep_;
-  std::vector<std::unique_ptr<ArrowArray, Release>> chunks_;  // of a stream
+  std::optional<ArrowInput> arrow_;
   std::vector<std::string_view> views_;
 };
 
 // One byte string; the object must stay.
 std::string_view bytes_of(nb::handle object, const char* name);
 
-// The pair of capsules that `__arrow_c_array__` returns, of large binary with nulls: the strings
-// lie one behind the other in `bytes`, and `offsets` has one more than there are rows.
-nb::object arrow_capsules(std::vector<int64_t> offsets, std::vector<char> bytes,
-                          std::vector<uint8_t> validity, int64_t nulls);
+// The class _ArrowOutput, a column in Arrow's layout for whoever imports it.
+class ArrowOutput {
+ public:
+  explicit ArrowOutput(ArrowParts parts) : parts_(std::move(parts)) {}
+  // Of large binary on the host, with nulls: the strings lie one behind the other in `bytes`, and
+  // `offsets` has one more than there are rows.
+  static ArrowOutput on_host(std::vector<int64_t> offsets, std::vector<char> bytes,
+                             std::vector<uint8_t> validity, int64_t nulls);
+
+  size_t size() const { return static_cast<size_t>(parts_.rows); }
+  nb::object found() const;  // a mask of those that are not null; of the host
+  nb::object array() const { return arrow_array(parts_); }
+  nb::object stream() const { return arrow_stream(parts_); }
+  nb::object device_array() const { return arrow_device_array(parts_); }
+  nb::object device_stream() const { return arrow_device_stream(parts_); }
+
+ private:
+  ArrowParts parts_;
+};
 
 }  // namespace isotherm::python

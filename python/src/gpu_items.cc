@@ -1,11 +1,16 @@
 // The class _GpuItems of the module: byte strings in the memory of a GPU, with those verbs of Store
-// that tables of bytes use and DeviceItemTable has (isotherm/_bytes_table.py); the others raise
-// NotImplementedError.
+// that tables of bytes use (isotherm/_bytes_table.py), and calls on columns in the GPU's memory
+// (isotherm/_gpu_bytes_table.py).
+#include <nanobind/stl/array.h>
+
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "arrays.h"
@@ -153,9 +158,63 @@ class GpuByteTable {
     });
   }
 
-  nb::object scan(uint64_t /*cursor*/, uint64_t /*count*/) { refuse("items, save and pickle"); }
+  // (cursor to go on from, keys)
+  nb::object scan(uint64_t cursor, uint64_t count) {
+    std::vector<std::string> keys;
+    {
+      const GilReleased released(GilReleased::worth_bytes);
+      cursor = items_->scan(cursor, count, keys);
+    }
+    nb::list listed;
+    for (const std::string& key : keys) listed.append(nb::bytes(key.data(), key.size()));
+    return nb::make_tuple(cursor, listed);
+  }
+
+  ArrowOutput get_arrow(nb::handle keys_given) {
+    Found found = gets(keys_given);
+    std::vector<uint8_t> bits((found.found.size() + 7) / 8);
+    int64_t nulls = 0;
+    for (size_t i = 0; i < found.found.size(); ++i) {
+      const bool its = found.found[i] == 1;
+      bits[i / 8] |= static_cast<uint8_t>(static_cast<int>(its) << (i % 8));
+      nulls += static_cast<int64_t>(!its);
+    }
+    return ArrowOutput::on_host(std::move(found.offsets), std::move(found.bytes), std::move(bits),
+                                nulls);
+  }
+
+  // A call on columns in the GPU's memory, by the addresses of the offsets and bytes of keys and of
+  // values, of the mask, and of offsets and bytes of the reply; 0 is none. Without `as_mask` the
+  // mask gets the replies.
+  void run_on_gpu(std::string_view verb, GpuStream stream, uint64_t rows,
+                  const std::array<uintptr_t, 7>& columns, uint64_t capacity, bool as_mask) {
+    const auto [op, mask] = verb_on_gpu(verb);
+    const auto strings = [&](size_t at) {
+      return DeviceBytes{reinterpret_cast<const int64_t*>(columns[at]),
+                         reinterpret_cast<const char*>(columns[at + 1])};
+    };
+    DeviceItemRequests requests;
+    requests.rows = rows;
+    requests.op = op;
+    requests.keys = strings(0);
+    requests.values = strings(2);
+    requests.replies.found = reinterpret_cast<uint8_t*>(columns[4]);
+    requests.replies.offsets = reinterpret_cast<int64_t*>(columns[5]);
+    requests.replies.bytes = reinterpret_cast<char*>(columns[6]);
+    requests.replies.capacity = capacity;
+    const GilReleased released(GilReleased::worth_bytes);
+    items_->run(requests, as_mask ? std::optional(mask) : std::nullopt, stream);
+  }
 
  private:
+  static std::pair<DeviceOp, GpuMask> verb_on_gpu(std::string_view name) {
+    if (name == "get") return {DeviceOp::get, GpuMask::found};
+    if (name == "put") return {DeviceOp::put, GpuMask::stored};
+    if (name == "erase") return {DeviceOp::erase, GpuMask::found};
+    if (name == "put_if_absent") return {DeviceOp::put_if_absent, GpuMask::absent};
+    throw nb::value_error("no verb of that name");
+  }
+
   DeviceItemStats stats() const {
     const GilReleased released(GilReleased::worth_bytes);
     return items_->stats();
@@ -230,13 +289,16 @@ void add_gpu_items(nb::module_& module) {
       .def_prop_ro("memory_bytes", &GpuByteTable::memory)
       .def("__len__", &GpuByteTable::size)
       .def("get_many", &GpuByteTable::get_many, nb::arg("keys"))
+      .def("get_arrow", &GpuByteTable::get_arrow, nb::arg("keys"))
       .def("get_rows", &GpuByteTable::get_rows, nb::arg("keys"), nb::arg("out"))
       .def("get_versions", &GpuByteTable::get_versions, nb::arg("keys"))
       .def("contains_many", &GpuByteTable::contains_many, nb::arg("keys"))
       .def("put_many", &GpuByteTable::put_many, nb::arg("keys"), nb::arg("values"),
            nb::arg("options"), nb::arg("expiry"), nb::arg("versions").none())
       .def("erase_many", &GpuByteTable::erase_many, nb::arg("keys"), nb::arg("versions").none())
-      .def("scan", &GpuByteTable::scan, nb::arg("cursor"), nb::arg("count"));
+      .def("scan", &GpuByteTable::scan, nb::arg("cursor"), nb::arg("count"))
+      .def("run_on_gpu", &GpuByteTable::run_on_gpu, nb::arg("verb"), nb::arg("stream"),
+           nb::arg("rows"), nb::arg("columns"), nb::arg("capacity"), nb::arg("as_mask"));
 }
 
 }  // namespace isotherm::python

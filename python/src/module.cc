@@ -16,8 +16,10 @@ bool import_numpy() {
 NB_MODULE(_core, module) {
   if (!import_numpy()) throw nanobind::python_error();
   isotherm::python::add_table(module);
+  isotherm::python::add_arrow(module);
   isotherm::python::add_store(module);
   isotherm::python::add_feature_columns(module);
   isotherm::python::add_gpu(module);
   isotherm::python::add_gpu_items(module);
+  isotherm::python::add_gpu_strings(module);
 }

@@ -131,7 +131,7 @@ class ByteStore {
   }
 
   // The capsules of an Arrow array of large binary.
-  nb::object get_arrow(nb::handle keys_given) {
+  ArrowOutput get_arrow(nb::handle keys_given) {
     const ByteColumn keys(keys_given, "keys");
     std::vector<int64_t> offsets = {0};
     std::vector<char> bytes;
@@ -144,7 +144,7 @@ class ByteStore {
       validity[row / 8] |= static_cast<uint8_t>(static_cast<int>(found) << (row % 8));
       nulls += static_cast<int64_t>(!found);
     });
-    return arrow_capsules(std::move(offsets), std::move(bytes), std::move(validity), nulls);
+    return ArrowOutput::on_host(std::move(offsets), std::move(bytes), std::move(validity), nulls);
   }
 
   // Values of one size into the rows of `out`; a mask of those found. A value of another size is an

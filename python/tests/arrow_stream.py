@@ -1,4 +1,4 @@
-"""Arrays of strings by Arrow's C stream interface, made without Arrow, for tests."""
+"""Arrays of strings by Arrow's C stream interface and those of devices, made without Arrow, for tests."""
 
 import ctypes
 
@@ -17,6 +17,14 @@ class _Stream(ctypes.Structure):
     pass
 
 
+class _DeviceArray(ctypes.Structure):
+    pass
+
+
+class _DeviceStream(ctypes.Structure):
+    pass
+
+
 def _release_of(kind):
     return ctypes.CFUNCTYPE(None, ctypes.POINTER(kind))
 
@@ -31,14 +39,31 @@ _Array._fields_ = [("length", ctypes.c_int64), ("null_count", ctypes.c_int64),
                    ("n_children", ctypes.c_int64), ("buffers", ctypes.POINTER(ctypes.c_void_p)),
                    ("children", ctypes.c_void_p), ("dictionary", ctypes.c_void_p),
                    ("release", _release_of(_Array)), ("private_data", ctypes.c_void_p)]
-_Schema_out = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Stream), ctypes.POINTER(_Schema))
-_Array_out = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Stream), ctypes.POINTER(_Array))
+_DeviceArray._fields_ = [("array", _Array), ("device_id", ctypes.c_int64),
+                         ("device_type", ctypes.c_int32), ("sync_event", ctypes.c_void_p),
+                         ("reserved", ctypes.c_int64 * 3)]
+
+
+def _functions_of(stream, array):
+    """The fields of a stream of such arrays."""
+    def function(result, *arguments):
+        return ctypes.CFUNCTYPE(result, ctypes.POINTER(stream), *map(ctypes.POINTER, arguments))
+
+    return [("get_schema", function(ctypes.c_int, _Schema)), ("get_next", function(ctypes.c_int, array)),
+            ("get_last_error", function(ctypes.c_void_p)), ("release", _release_of(stream)),
+            ("private_data", ctypes.c_void_p)]
+
+
+_Stream._fields_ = _functions_of(_Stream, _Array)
+_DeviceStream._fields_ = ([("device_type", ctypes.c_int32)]
+                          + _functions_of(_DeviceStream, _DeviceArray))
 _WHY = ctypes.create_string_buffer(b"no disk")
-_Error = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.POINTER(_Stream))
-_Stream._fields_ = [("get_schema", _Schema_out), ("get_next", _Array_out),
-                    ("get_last_error", _Error), ("release", _release_of(_Stream)),
-                    ("private_data", ctypes.c_void_p)]
-_NAME = b"arrow_array_stream"
+
+
+def _capsule(structure, name):
+    new = ctypes.pythonapi.PyCapsule_New
+    new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    return new(ctypes.addressof(structure), name, None)
 
 
 def _offsets(strings):
@@ -60,57 +85,97 @@ def _views(strings):
     return [rows, *(np.frombuffer(part + b" ", "u1") for part in data)]
 
 
-class Chunks:
-    """Chunks of strings; it counts the arrays that were not given back in ``held``."""
+def _fixed(strings):
+    return [np.frombuffer(b"".join(strings) + b" ", "u1")]
 
-    _BUFFERS = {b"u": _offsets, b"z": _offsets, b"vu": _views}
 
-    def __init__(self, chunks, format=b"u", nulls=0, fails=False):
+class _Strings:
+    """Chunks of strings; it counts the arrays that were not given back in ``held``.
+
+    ``place`` is the kind of the device and its number; ``move`` puts a buffer there and has an address:
+    ``move(array) -> (what keeps it, address)``."""
+
+    _BUFFERS = {b"u": _offsets, b"z": _offsets, b"vu": _views, b"w:3": _fixed,
+                b"Z": lambda strings: [part.astype("i8") if part.dtype == "i4" else part
+                                       for part in _offsets(strings)]}
+
+    def __init__(self, chunks, format=b"u", nulls=0, fails=False, place=(1, -1),
+                 move=lambda array: (array, array.ctypes.data)):
         self.chunks, self.format, self.nulls, self.fails = chunks, format, nulls, fails
+        self.place, self.move = place, move
         self.held, self.keep = 0, []
 
     def __len__(self):
         return sum(map(len, self.chunks))
 
-    def __arrow_c_stream__(self, requested_schema=None):
-        chunks = iter(self.chunks)
-
-        def release_schema(schema):
+    def _schema(self):
+        def release(schema):
             self.held -= 1
             schema.contents.release = _release_of(_Schema)()
 
-        def release_array(array):
+        self.held += 1
+        its = _release_of(_Schema)(release)
+        self.keep.append(its)
+        return _Schema(format=self.format, release=its)
+
+    def _array(self, chunk):
+        def release(array):
             self.held -= 1
             array.contents.release = _release_of(_Array)()
 
-        releases = _release_of(_Schema)(release_schema), _release_of(_Array)(release_array)
+        self.held += 1
+        its = _release_of(_Array)(release)
+        # One string before, which is none of the array's.
+        buffers = self._BUFFERS[self.format]([b"---", *chunk])
+        valid = np.full(len(chunk) // 8 + 1, 0xFD if self.nulls else 0xFF, "u1")
+        moved = [self.move(buffer) for buffer in (valid, *buffers)]
+        pointers = (ctypes.c_void_p * len(moved))(*(address for _, address in moved))
+        self.keep += [its, moved, pointers]
+        return _Array(length=len(chunk), null_count=self.nulls, offset=1, n_buffers=len(moved),
+                      buffers=pointers, release=its)
+
+    def _device_array(self, chunk):
+        return _DeviceArray(array=self._array(chunk), device_id=self.place[1],
+                            device_type=self.place[0])
+
+    def _stream(self, kind, array_kind, make):
+        chunks = iter(self.chunks)
 
         def get_schema(stream, out):
-            self.held += 1
-            out[0] = _Schema(format=self.format, release=releases[0])
+            out[0] = self._schema()
             return 0
 
         def get_next(stream, out):
             if self.fails:
                 return 5
             chunk = next(chunks, None)
-            if chunk is None:
-                out[0] = _Array()
-                return 0
-            self.held += 1
-            buffers = self._BUFFERS[self.format](chunk)
-            valid = np.full(len(chunk) // 8 + 1, 0xFE if self.nulls else 0xFF, "u1")
-            pointers = (ctypes.c_void_p * (len(buffers) + 1))(
-                valid.ctypes.data, *(buffer.ctypes.data for buffer in buffers))
-            self.keep += [buffers, valid, pointers]
-            out[0] = _Array(length=len(chunk), null_count=self.nulls, n_buffers=len(pointers),
-                            buffers=pointers, release=releases[1])
+            out[0] = array_kind() if chunk is None else make(chunk)
             return 0
 
-        stream = _Stream(_Schema_out(get_schema), _Array_out(get_next),
-                         _Error(lambda stream: ctypes.addressof(_WHY)),
-                         _release_of(_Stream)(lambda stream: None))
-        self.keep += [stream, releases]
-        new = ctypes.pythonapi.PyCapsule_New
-        new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-        return new(ctypes.addressof(stream), _NAME, None)
+        types = dict(kind._fields_)
+        stream = kind(get_schema=types["get_schema"](get_schema), get_next=types["get_next"](get_next),
+                      get_last_error=types["get_last_error"](lambda stream: ctypes.addressof(_WHY)),
+                      release=types["release"](lambda stream: None))
+        self.keep.append(stream)
+        return stream
+
+
+class Chunks(_Strings):
+    def __arrow_c_stream__(self, requested_schema=None):
+        return _capsule(self._stream(_Stream, _Array, self._array), b"arrow_array_stream")
+
+
+class DeviceChunks(_Strings):
+    def __arrow_c_device_stream__(self, requested_schema=None, **named):
+        stream = self._stream(_DeviceStream, _DeviceArray, self._device_array)
+        stream.device_type = self.place[0]
+        return _capsule(stream, b"arrow_device_array_stream")
+
+
+class DeviceArrayOfStrings(_Strings):
+    """The first chunk. Nobody gives it back: capsules end without a destructor."""
+
+    def __arrow_c_device_array__(self, requested_schema=None, **named):
+        made = self._schema(), self._device_array(self.chunks[0])
+        self.keep += made
+        return tuple(_capsule(*pair) for pair in zip(made, (b"arrow_schema", b"arrow_device_array")))

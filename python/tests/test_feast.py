@@ -85,6 +85,18 @@ def test_newer_rows_stay(store):
     assert read(store, [1])["f0"] == [500]
 
 
+def test_entities_expire(store):
+    store.config.online_store.key_ttl_seconds = 0.05
+    store.write_to_online_store("scores", frame(2))
+    store.config.online_store.key_ttl_seconds = None
+    store.write_to_online_store("scores", frame(1))
+    deadline = time.monotonic() + 60
+    while read(store, [1], ["scores:f0"])["f0"] != [None]:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert read(store, [0, 1], ["scores:f0"])["f0"] == [0, None]
+
+
 def test_a_view_that_is_deleted_is_gone(store):
     store.write_to_online_store("scores", frame(3))
     view = store.get_feature_view("scores")

@@ -9,7 +9,7 @@ from isotherm import DeviceArray, Table
 
 pytestmark = [needs_gpu, pytest.mark.skipif(HAS_GPU and isotherm.gpu_count() < 2,
                                             reason="there is one GPU")]
-MANY = 300 if IS_FAKE else 100_000
+MANY = 200 if IS_FAKE else 100_000
 
 
 def test_several_gpus_hold_one_table():

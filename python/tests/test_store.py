@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 import pytest
-from arrow_stream import Chunks
+from arrow_stream import Chunks, DeviceArrayOfStrings, DeviceChunks
 
 import isotherm
 from isotherm import Store, Table, TableFullError
@@ -23,8 +23,9 @@ def test_columns_of_every_kind(random):
     copy = Store()
     copy.put_many(strings, column)  # an Arrow array, by the C data interface both ways
     assert copy.get_many(strings) == values
-    with pytest.raises(ValueError, match="imported already"):
-        column.__arrow_c_array__()
+    again = Store()
+    again.put_many(strings, column)  # as often as wanted
+    assert again.get_many(strings) == values and len(column) == len(strings)
     with pytest.raises(ValueError, match="nulls"):
         copy.put_many(["a", "b"], store.get_many([strings[0], "missing"], arrow=True))
     fixed = np.arange(20, dtype="u8").reshape(10, 2)
@@ -80,6 +81,64 @@ def test_streams_of_arrow(format):
         with pytest.raises(error, match=words):
             store.get_many(wrong)
         assert wrong.held == 0
+
+
+@pytest.mark.parametrize("kind", [DeviceChunks, DeviceArrayOfStrings])
+@pytest.mark.parametrize("format", [b"u", b"Z", b"vu"])
+def test_the_device_interface_of_arrow_on_the_host(kind, format):
+    """As whatever has it and nothing else: memory of the CPU, or what CUDA has pinned."""
+    strings = [b"a", b"", b"a string of more than 12"]
+    store, table = Store(), Table("bytes", "bytes")
+    for place in ((1, -1), (3, 0)):
+        keys = kind([strings], format, place=place)
+        store.put_many(keys, kind([strings], format))
+        assert store.get_many(keys) == strings
+        table.put(keys, kind([strings[::-1]], format, place=place))
+        assert table[keys] == strings[::-1]
+    far = kind([strings], format, place=(2, 0))
+    for call in (lambda: store.get_many(far), lambda: table.get(far)):
+        with pytest.raises(ValueError, match="keys: the Arrow array lies on a device"):
+            call()
+    wrong = kind([strings], format, nulls=1)
+    with pytest.raises(ValueError, match="keys: the Arrow array has nulls"):
+        store.get_many(wrong)
+
+
+class Once:
+    """One of Arrow's interfaces of a column, and no other; it has no length."""
+
+    def __init__(self, column, name):
+        setattr(type(self), name, lambda self, *wanted, **named: getattr(column, name)(*wanted, **named))
+
+
+@pytest.mark.parametrize("name", ["array", "stream", "device_array", "device_stream"])
+def test_columns_of_replies_have_all_interfaces_of_arrow(name):
+    store, copy = Store(), Table("bytes", "bytes")
+    store.put_many(["a", "b", "c"], ["1", "", "333"])
+    kind = type("Once", (Once,), {})
+    column = kind(store.get_many(["a", "b", "c"], arrow=True), f"__arrow_c_{name}__")
+    copy.put(["x", "y", "z"], column)
+    values, found = copy.get(kind(store.get_many(["a"], arrow=True), f"__arrow_c_{name}__"))
+    assert values == [None] and not found.any() and copy[["x", "y", "z"]] == [b"1", b"", b"333"]
+    values, found = copy.get(["y", "none", "z"], arrow=True)
+    assert found.tolist() == [True, False, True]
+    with pytest.raises(KeyError, match="333"):
+        copy[kind(store.get_many(["c"], arrow=True), f"__arrow_c_{name}__")]
+
+
+def test_pyarrow_takes_every_interface():
+    arrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    store = Store()
+    store.put_many(["a", "b"], ["1", "22"])
+    column, wanted = store.get_many(["b", "x", "a"], arrow=True), [b"22", None, b"1"]
+    assert arrow.array(column).to_pylist() == wanted == arrow.chunked_array(column).to_pylist()
+    if hasattr(arrow.Array, "_import_from_c_device_capsule"):
+        capsules = column.__arrow_c_device_array__()
+        assert arrow.Array._import_from_c_device_capsule(*capsules).to_pylist() == wanted
+    if hasattr(arrow.Array, "__arrow_c_device_array__"):
+        kind = type("Once", (Once,), {})
+        keys = kind(arrow.array(["a", "x"]), "__arrow_c_device_array__")
+        assert store.get_many(keys) == [b"1", None]
 
 
 def test_rows_with_objects_are_no_bytes():

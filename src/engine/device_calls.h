@@ -34,6 +34,16 @@ FixedDeviceOptions fixed_options(const GpuTableOptions& options) {
   return fixed;
 }
 
+// A kernel with a thread for each item; none where there are no items.
+template <class Device, class Kernel>
+void launch_for_each(Device& device, typename Device::Stream stream, uint64_t items,
+                     const Kernel& kernel) {
+  constexpr uint32_t threads = 256;
+  if (items == 0) return;
+  require_device(device.launch(stream, grid_for(device, items, threads), threads, kernel),
+                 "launch a kernel of columns");
+}
+
 // Memory of a call, in the order of its stream.
 template <class Gpu>
 class CallMemory {
@@ -80,11 +90,9 @@ struct DeviceCall {
 
   void make_mask(uint8_t* found, const uint64_t* before) const {
     if (call.mask == GpuMask::found && requests.op == DeviceOp::get) return;  // it is one
-    constexpr uint32_t threads = 256;
-    const MaskKernel kernel{found, rows, call.mask, before,
-                            static_cast<const uint64_t*>(requests.expected)};
-    require_device(device.launch(stream, grid_for(device, rows, threads), threads, kernel),
-                   "launch the kernel of masks");
+    launch_for_each(device, stream, rows,
+                    MaskKernel{found, rows, call.mask, before,
+                               static_cast<const uint64_t*>(requests.expected)});
   }
   // How many replies say so; waits for the stream.
   uint64_t count(const uint8_t* found, uint8_t what) const {

@@ -8,6 +8,9 @@
 #include <new>
 #include <optional>
 #include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "engine/device_padded_rows.h"
 #include "engine/device_words.h"
@@ -43,6 +46,24 @@ class DeviceItems final : public GpuItems {
     const Keep keep;
     require_device(device_.enter(), "choose the GPU");
     return store_->run_host(requests);
+  }
+  void run(const DeviceItemRequests& requests, std::optional<GpuMask> mask,
+           GpuStream number) override {
+    const Keep keep;
+    require_device(device_.enter(), "choose the GPU");
+    const auto stream = Gpu::stream(device_, number);
+    store_->run(requests, stream);
+    if (!mask || requests.replies.found == nullptr) return;
+    launch_for_each(device_, stream, requests.rows,
+                    MaskKernel{requests.replies.found, requests.rows, *mask, nullptr, nullptr});
+  }
+  uint64_t scan(uint64_t cursor, uint64_t count, std::vector<std::string>& keys) override {
+    const Keep keep;
+    require_device(device_.enter(), "choose the GPU");
+    std::vector<WalkedItem> items;
+    const uint64_t next = store_->walk(cursor, count, items);
+    for (WalkedItem& item : items) keys.push_back(std::move(item.key));
+    return next;
   }
 
  private:
@@ -111,6 +132,40 @@ class DevicePart final : public GpuPart {
     Device& device = entered(gpu);
     require_device(device.synchronize(Gpu::stream(device, stream)), "wait for a stream");
   }
+  void* make_event(int gpu, GpuStream stream) override {
+    const Keep keep;
+    Device& device = entered(gpu);
+    auto event = std::make_unique<Event>(device.create_event());
+    require_device(device.record(*event, Gpu::stream(device, stream)), "record an event");
+    return event.release();
+  }
+  void drop_event(int gpu, void* event) override {
+    const Keep keep;
+    Device& device = Gpu::device(gpu);
+    device.enter();
+    const std::unique_ptr<Event> its(static_cast<Event*>(event));
+    device.destroy_event(*its);
+  }
+  void wait_for(int gpu, GpuStream stream, void* event) override {
+    const Keep keep;
+    Device& device = entered(gpu);
+    require_device(device.wait(Gpu::stream(device, stream), *static_cast<Event*>(event)),
+                   "wait for an event");
+  }
+  void copy(int gpu, void* to, const void* from, uint64_t bytes, GpuStream stream) override {
+    const Keep keep;
+    Device& device = entered(gpu);
+    require_device(device.copy(Gpu::stream(device, stream), to, from, bytes), "copy strings");
+  }
+  void make_offsets(int gpu, const StringOffsetsKernel& kernel, GpuStream stream) override {
+    launch(gpu, stream, kernel.rows + 1, kernel);
+  }
+  void make_rows(int gpu, const StringRowsKernel& kernel, GpuStream stream) override {
+    launch(gpu, stream, kernel.rows * kernel.row_bytes, kernel);
+  }
+  void make_bits(int gpu, const StringBitsKernel& kernel, GpuStream stream) override {
+    launch(gpu, stream, (kernel.rows + 7) / 8, kernel);
+  }
   int gpu_of(const void* at) override { return Gpu::gpu_of(at); }
   GpuStream make_stream(int gpu) override {
     const Keep keep;
@@ -118,6 +173,14 @@ class DevicePart final : public GpuPart {
   }
 
  private:
+  using Event = typename Device::Event;
+
+  template <class Kernel>
+  static void launch(int gpu, GpuStream stream, uint64_t items, const Kernel& kernel) {
+    const Keep keep;
+    Device& device = entered(gpu);
+    launch_for_each(device, Gpu::stream(device, stream), items, kernel);
+  }
   static Device& entered(int gpu) {
     Device& device = Gpu::device(gpu);
     require_device(device.enter(), "choose the GPU");

@@ -24,9 +24,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
+#include "engine/string_kernels.h"
 #include "isotherm/device_item_table.h"
 #include "isotherm/row_table.h"
 
@@ -47,7 +50,7 @@ struct GpuTableOptions {
 // The meaning of a row's mask after a call on device pointers.
 enum class GpuMask : uint8_t {
   found,    // the key was there
-  stored,   // there was room
+  stored,   // there was room, and the table takes such rows
   absent,   // the key was not there, and was stored
   swapped,  // compare_and_swap stored its row
 };
@@ -81,12 +84,18 @@ class GpuTable {
                         const std::function<void(uint64_t key, const void* row)>& visit) = 0;
 };
 
-// Byte strings, in arrays of the host (isotherm/device_item_table.h).
+// Byte strings (isotherm/device_item_table.h).
 class GpuItems {
  public:
   virtual ~GpuItems() = default;
   virtual DeviceItemStats stats() = 0;
   virtual uint64_t run_host(const DeviceItemRequests& requests) = 0;
+  // Device pointers, in the order of the stream. With a mask `found` has that, else the replies.
+  virtual void run(const DeviceItemRequests& requests, std::optional<GpuMask> mask,
+                   GpuStream stream) = 0;
+  // Adds the keys of a step of a walk, and returns the cursor to go on from; 0 is the first and the
+  // end. What is there from the first step to the last comes at least once.
+  virtual uint64_t scan(uint64_t cursor, uint64_t count, std::vector<std::string>& keys) = 0;
 };
 
 class GpuPart {
@@ -107,6 +116,16 @@ class GpuPart {
   virtual void wait(int gpu, GpuStream stream, GpuStream behind) = 0;
   // Returns when what is queued in the stream has ended.
   virtual void finish(int gpu, GpuStream stream) = 0;
+  // What is queued in `stream` so far, as a pointer to an event, as Arrow's device interface has
+  // one; whoever made it drops it. `wait_for` takes anybody's.
+  virtual void* make_event(int gpu, GpuStream stream) = 0;
+  virtual void drop_event(int gpu, void* event) = 0;
+  virtual void wait_for(int gpu, GpuStream stream, void* event) = 0;
+  // Columns of byte strings, in the order of a stream.
+  virtual void copy(int gpu, void* to, const void* from, uint64_t bytes, GpuStream stream) = 0;
+  virtual void make_offsets(int gpu, const StringOffsetsKernel& kernel, GpuStream stream) = 0;
+  virtual void make_rows(int gpu, const StringRowsKernel& kernel, GpuStream stream) = 0;
+  virtual void make_bits(int gpu, const StringBitsKernel& kernel, GpuStream stream) = 0;
   // Whose memory it is; -1: no GPU's.
   virtual int gpu_of(const void* at) = 0;
   // A stream that lasts as long as the program.
@@ -115,6 +134,6 @@ class GpuPart {
 
 // The part for NVIDIA's GPUs; what the library of Python's extension gives its loader.
 GpuPart& cuda_gpu_part();
-inline constexpr const char* gpu_part_entry = "isotherm_gpu_part_2";
+inline constexpr const char* gpu_part_entry = "isotherm_gpu_part_3";
 
 }  // namespace isotherm

@@ -1,6 +1,7 @@
 // MaskKernel: turns the replies of a call into zeros and ones, for GpuTable.
 //
-// Threads. One a row. In place: `mask` holds the replies.
+// Threads. One a row. In place: `mask` holds the replies, of which those from reply_other_version
+// on say why a row changed nothing.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,7 @@ struct MaskKernel {
     each_request(lane, rows, [&](uint64_t row) {
       const uint8_t reply = mask[row];
       bool set = reply == 1;
-      if (kind == GpuMask::stored) set = reply != reply_retry;
+      if (kind == GpuMask::stored) set = reply < reply_other_version;
       if (kind == GpuMask::absent) set = reply == 0;
       if (kind == GpuMask::swapped) set = set && before[row] == expected[row];
       mask[row] = set ? 1 : 0;

@@ -93,7 +93,7 @@ struct FakeGpu {
 }  // namespace
 }  // namespace isotherm
 
-extern "C" __attribute__((visibility("default"))) isotherm::GpuPart* isotherm_gpu_part_2() {
+extern "C" __attribute__((visibility("default"))) isotherm::GpuPart* isotherm_gpu_part_3() {
   static auto& part = *new isotherm::DevicePart<isotherm::FakeGpu>();
   return &part;
 }

@@ -1,0 +1,65 @@
+"""Which class a ``Table`` is: by the kinds of its keys and values, and where it lies."""
+
+import math
+
+from . import _core, _devices
+from ._bytes_table import BytesTable
+from ._gpu_bytes_table import GpuBytesTable
+from ._gpu_table import GpuTable
+from ._types import parse_key, parse_memory, parse_value
+from .table import Table, _FixedTable
+
+_MOST_GPU_ROW_BYTES = 4096
+
+
+def make(key, value, device, expected, memory, host_memory, evict):
+    if expected < 0:
+        raise ValueError(f"expected must not be negative, but is {expected}")
+    key_dtype, kind = parse_key(key), parse_value(value)
+    memory, host_memory = parse_memory(memory), parse_memory(host_memory)
+    if key_dtype is None or kind is None:
+        gpus = _devices.parse(device, on_gpu=False)
+        _check_host_memory(host_memory, gpus)
+        if gpus:
+            core = _core._GpuItems(_one(gpus), memory, host_memory, _evicts(evict))
+            return GpuBytesTable._over(core, key_dtype, kind, gpus)
+        core = _core.Store(memory, evict or "noeviction", 512 << 20)
+        return BytesTable._over(core, key_dtype, kind, ())
+    if evict is not None:
+        raise ValueError("evict: only tables with keys or values of bytes evict")
+    row_bytes = kind[0].itemsize * math.prod(kind[1])
+    gpus = _devices.parse(device, on_gpu=row_bytes <= _MOST_GPU_ROW_BYTES)
+    _check_host_memory(host_memory, gpus)
+    if gpus:
+        kind_of_table = GpuTable
+        if row_bytes > 8 and host_memory:
+            raise ValueError("rows of more than 8 bytes lie on GPUs alone, without host_memory")
+        if row_bytes > _MOST_GPU_ROW_BYTES:
+            raise ValueError(f"value: rows on a GPU have at most {_MOST_GPU_ROW_BYTES} bytes, and "
+                             f"{value!r} has {row_bytes}")
+    else:
+        kind_of_table = _FixedTable
+    made = kind_of_table.__new__(kind_of_table)
+    _core.FixedTable.__init__(made, key_dtype, kind[0], kind[1], memory, expected, gpus, host_memory)
+    made._gpus = gpus
+    return made
+
+
+def _check_host_memory(host_memory, gpus):
+    if host_memory and not gpus:
+        raise ValueError("host_memory is for tables on a GPU; on the CPU it is memory=")
+
+
+def _one(gpus):
+    if len(gpus) != 1:
+        raise ValueError("a table of bytes lies on one GPU")
+    return gpus[0]
+
+
+def _evicts(evict):
+    if evict not in (None, "noeviction", "allkeys-lru"):
+        raise ValueError(f"evict={evict!r}: a table on a GPU evicts by 'allkeys-lru'")
+    return evict == "allkeys-lru"
+
+
+Table._make = staticmethod(make)
