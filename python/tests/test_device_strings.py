@@ -176,7 +176,7 @@ def test_arrows_device_interface_goes_out():
         copy.put(DeviceStrings(["x", "y"]), Only(with_nulls))
     whole, _ = table.get(DeviceStrings(["a", "c"] * 9))  # their bits are looked at
     assert copy.put(DeviceStrings(["x"] * 18), Only(whole)) is None and copy["x"] == b"333"
-    column = _core._ArrowInput(with_nulls, "keys", True)
+    column = _core.ArrowInput(with_nulls, "keys", True)
     (rows, offset, nulls, buffers, event), = column.chunks()
     assert (rows, offset, nulls, len(buffers)) == (2, 0, -1, 3) and event != 0
     assert (column.format, column.device_type, column.device) == ("Z", 2, 0)
