@@ -249,7 +249,7 @@ def _held(column, name):
     if not hasattr(column, "__len__") and any(
             hasattr(column, f"__arrow_c_{kind}__")
             for kind in ("array", "stream", "device_array", "device_stream")):
-        return _core._ArrowInput(column, name, False)
+        return _core.ArrowInput(column, name, False)
     return column
 
 
@@ -265,7 +265,7 @@ def _listed(column):
     """A column as a list of bytes."""
     if isinstance(column, np.ndarray) and column.dtype.kind not in "SO":
         return [row.tobytes() for row in column]
-    if isinstance(column, _core._ArrowInput):
+    if isinstance(column, _core.ArrowInput):
         return [_core._string_at(column, i) for i in range(len(column))]
     strings = column.to_pylist() if hasattr(column, "to_pylist") else list(column)
     return [string.encode() if isinstance(string, str) else bytes(string) for string in strings]

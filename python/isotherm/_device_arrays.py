@@ -247,6 +247,13 @@ def _has_gaps(column):
     return False
 
 
+def overlap(one, other):
+    """Whether two columns have bytes in common."""
+    ends = [column.pointer + int(np.prod(column.shape)) * column.dtype.itemsize
+            for column in (one, other)]
+    return one.pointer < ends[1] and other.pointer < ends[0]
+
+
 def check(column, name, dtype, shape=None, aligned=8, gpu=None, writable=False):
     """Raises what says what was given and what is wanted."""
     if gpu is not None and column.gpu != gpu:

@@ -169,7 +169,7 @@ def read(given, stream=None, name="keys"):
     if isinstance(given, _HOST):
         return None
     if hasattr(given, "__arrow_c_device_array__") or hasattr(given, "__arrow_c_device_stream__"):
-        arrow = _core._ArrowInput(given, name, True)
+        arrow = _core.ArrowInput(given, name, True)
         return _of_arrow(arrow, stream, name) if arrow.device_type in (CUDA, MANAGED) else None
     column = _device_arrays.read(given, stream)
     if column is None:

@@ -63,11 +63,16 @@ class _Call:
         return TypeError(f"{name}: wants {wanted} on cuda:{self.keys.gpu}, where the keys lie, not "
                          f"{type(given).__name__}")
 
-    def run(self, verb, values=None, found=0, offsets=0, data=0, capacity=0, as_mask=True):
+    def run(self, verb, values=None, found=0, offsets=0, data=0, capacity=0, as_mask=True, ends=True):
+        """``ends``: nothing of the call is queued behind it."""
         columns = (self.keys.offsets, self.keys.data, values.offsets if values else 0,
                    values.data if values else 0, found, offsets, data)
         if self.rows:
             self.table._core.run_on_gpu(verb, self.stream, self.rows, columns, capacity, as_mask)
+        if ends:
+            self.end()
+
+    def end(self):
         for column in self.used:
             column.lead(self.stream)
 
@@ -116,9 +121,10 @@ class _Call:
         offsets = DeviceArray._made((self.rows + 1,), _INT64, self.keys.gpu, self.stream, False)
         data = DeviceArray._made((self.rows * size,), _BYTE, self.keys.gpu, self.stream, False)
         at, its_data = offsets._memory.pointer, data._memory.pointer
-        self.run("get", found=mask, offsets=at, data=its_data, capacity=self.rows * size)
+        self.run("get", found=mask, offsets=at, data=its_data, capacity=self.rows * size, ends=False)
         if self.rows:
             _core._gpu_rows(self.keys.gpu, self.stream, to, self.rows, size, mask, at, its_data)
+        self.end()
         return found, mask
 
     def get_into(self, out):
@@ -131,6 +137,8 @@ class _Call:
                                               ((self.rows + 1,), None)):
             _device_arrays.check(column, f"out: {name}", dtype, shape, dtype.itemsize, self.keys.gpu,
                                  writable=True)
+            if any(_device_arrays.overlap(column, its) for its in self.keys.columns):
+                raise ValueError(f"out: {name}: the array overlaps the keys")
             column.follow(self.stream)
             column.filled = True
         self.used += columns

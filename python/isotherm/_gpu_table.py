@@ -227,11 +227,5 @@ class GpuTable(_FixedTable):
                  expected=call.rows(expected, "expected"), mask=mask)
         return swapped
 
-    def _scan(self, cursor, count):
-        if not self._can_scan():
-            raise NotImplementedError("items() of a table that lies in GPU and host memory; "
-                                      "save() and pickle need it, too")
-        return super()._scan(cursor, count)
-
     def stats(self):
         return super().stats() | self._gpu_stats()

@@ -221,7 +221,7 @@ nb::object ArrowOutput::found() const {
 }
 
 void add_arrow(nb::module_& module) {
-  nb::class_<ArrowOutput>(module, "_ArrowOutput")
+  nb::class_<ArrowOutput>(module, "ArrowOutput")
       .def("__len__", &ArrowOutput::size)
       .def("found", &ArrowOutput::found)
       .def("array", &ArrowOutput::array)
@@ -230,7 +230,7 @@ void add_arrow(nb::module_& module) {
       .def("device_stream", &ArrowOutput::device_stream);
   // A column that was imported: of the host for any argument of byte strings, and what
   // isotherm/_device_strings.py needs of one on a GPU.
-  nb::class_<ArrowInput>(module, "_ArrowInput")
+  nb::class_<ArrowInput>(module, "ArrowInput")
       .def(
           "__init__",
           [](ArrowInput* at, nb::handle object, const std::string& name, bool on_device) {

@@ -46,7 +46,7 @@ class ByteColumn {
 // One byte string; the object must stay.
 std::string_view bytes_of(nb::handle object, const char* name);
 
-// The class _ArrowOutput, a column in Arrow's layout for whoever imports it.
+// The class ArrowOutput, a column in Arrow's layout for whoever imports it.
 class ArrowOutput {
  public:
   explicit ArrowOutput(ArrowParts parts) : parts_(std::move(parts)) {}

@@ -287,7 +287,6 @@ class Table {
     }
     if (refused != 0) arrays_function("raise_full")(refused, count, memory());
   }
-  bool can_scan() const { return backend_->gpu() == nullptr || backend_->gpu()->can_scan(); }
   // Whether rows are added by the GPU itself.
   bool adds_on_gpu() const {
     return float_sums_ ||
@@ -443,7 +442,6 @@ void add_table(nb::module_& module) {
       .def("_scan", &Table::scan, nb::arg("cursor"), nb::arg("count"))
       .def("_run_on_gpu", &Table::run_on_gpu, nb::arg("verb"), nb::arg("place"), nb::arg("stream"),
            nb::arg("count"), nb::arg("columns"), nb::arg("raise_full"))
-      .def("_can_scan", &Table::can_scan)
       .def("_adds_on_gpu", &Table::adds_on_gpu)
       .def("_gpu_stats", &Table::gpu_stats);
 }

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from arrow_stream import DeviceArrayOfStrings, DeviceChunks
 from conftest import IS_FAKE, OnlyDlpack, OnlyInterface, needs_gpu
+from test_gpu import Queued
 
 from isotherm import DeviceArray, DeviceStrings, Table, TableFullError, _core
 
@@ -141,6 +142,9 @@ def test_out_is_a_pair_that_nothing_waits_for():
     assert none[0].numpy().tolist() == [0]
     with pytest.raises(ValueError, match=r"out: offsets: wants shape \(4,\), not \(1,\)"):
         table.get(DeviceStrings(["b", "x", "a"]), out=none)
+    keys = DeviceStrings(["a"])
+    with pytest.raises(ValueError, match="out: bytes: the array overlaps the keys"):
+        table.get(keys, out=(DeviceArray(np.zeros(2, "i8")), keys.data))
     with pytest.raises(TypeError, match="out: wants a pair of offsets and bytes on cuda:0"):
         table.get(DeviceStrings(["a"]), out=none[0])
 
@@ -176,10 +180,22 @@ def test_arrows_device_interface_goes_out():
         copy.put(DeviceStrings(["x", "y"]), Only(with_nulls))
     whole, _ = table.get(DeviceStrings(["a", "c"] * 9))  # their bits are looked at
     assert copy.put(DeviceStrings(["x"] * 18), Only(whole)) is None and copy["x"] == b"333"
-    column = _core._ArrowInput(with_nulls, "keys", True)
+    column = _core.ArrowInput(with_nulls, "keys", True)
     (rows, offset, nulls, buffers, event), = column.chunks()
     assert (rows, offset, nulls, len(buffers)) == (2, 0, -1, 3) and event != 0
     assert (column.format, column.device_type, column.device) == ("Z", 2, 0)
+
+
+def test_calls_follow_the_streams_of_their_arrays():
+    for turn in range(6):
+        table = Table("bytes", "u64", device="cuda:0")
+        numbers = np.arange(30, dtype="u8") + turn
+        keys, values, out = Queued(numbers), Queued(numbers * 3), Queued(np.zeros(30))
+        table.put(keys.array, values.array)
+        table.get(DeviceArray(numbers), out=out.array)
+        copy = np.empty(30, "u8")
+        out.array._memory.read(copy)  # in its own stream
+        assert np.array_equal(copy, numbers * 3)
 
 
 @pytest.mark.parametrize("keys, error, words", [

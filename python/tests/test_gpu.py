@@ -268,6 +268,28 @@ def test_a_full_table_raises_or_says_which():
                 table._put_new(keys)
 
 
+@pytest.mark.parametrize("gpus", ["cuda:0", ["cuda:0", "cuda:1"]])
+def test_walks_meet_what_lies_in_host_memory(tmp_path, gpus):
+    """Also while bins move between the GPUs and the host, as calls in between let them."""
+    if len(gpus) == 2 and isotherm.gpu_count() < 2:
+        pytest.skip("there is one GPU")
+    count, memory, host = ((7000, 2300 << 10, "16mb") if IS_FAKE else (6_000_000, "128mb", "1gb"))
+    table = Table("i64", "i64", device=gpus, memory=memory, host_memory=host)
+    keys = np.random.default_rng(5).permutation(np.arange(count))
+    for part in np.array_split(keys, 8):
+        table.put(part, part * 3)
+    assert 0 < table.stats()["host_entries"] < count
+    seen, hot = [], keys[:count // 10]
+    for some, values in table.items(chunk=count // 20):
+        seen.append(some)
+        assert np.array_equal(values, some * 3)
+        table.get(hot)  # so that what they lie in comes back
+    assert np.array_equal(np.unique(np.concatenate(seen)), np.arange(count))
+    table.save(tmp_path / "both")
+    other = Table.load(tmp_path / "both", device="cpu")
+    assert len(other) == count and np.array_equal(other[keys], keys * 3)
+
+
 @pytest.mark.parametrize("value", ["u64", "f32[4]", "u8[3]"])
 def test_files_go_from_device_to_device(tmp_path, value):
     keys = np.arange(MANY // 2, dtype="u8")

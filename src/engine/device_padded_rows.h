@@ -106,7 +106,6 @@ class DevicePaddedRows final : public GpuTable {
     throw std::invalid_argument("values have 8 bytes here");
   }
 
-  bool can_scan() override { return true; }
   // The keys of a step, and then the rows of those that are still there.
   uint64_t scan(uint64_t cursor, uint64_t count,
                 const std::function<void(uint64_t key, const void* row)>& visit) override {

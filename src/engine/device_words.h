@@ -84,7 +84,6 @@ class DeviceWords final : public GpuTable {
     return sieve_->run(*this, keys, to);
   }
 
-  bool can_scan() override { return SplitWalk<Device>(*table_).allowed(); }
   uint64_t scan(uint64_t cursor, uint64_t count,
                 const std::function<void(uint64_t key, const void* row)>& visit) override {
     const Keep keep;

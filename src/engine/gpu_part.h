@@ -78,8 +78,8 @@ class GpuTable {
   // each once and in their order. Both are in host memory; values have 8 bytes.
   virtual New put_new(std::span<const uint64_t> keys, uint64_t* to) = 0;
 
-  // False where entries lie on the host: then a walk would miss those that move.
-  virtual bool can_scan() = 0;
+  // A step of a walk; returns the cursor to go on from, 0 at the end. What is there from the first
+  // step to the last is visited at least once.
   virtual uint64_t scan(uint64_t cursor, uint64_t count,
                         const std::function<void(uint64_t key, const void* row)>& visit) = 0;
 };

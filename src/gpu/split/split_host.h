@@ -13,11 +13,13 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <deque>
 #include <new>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "gpu/split/bin_moves.h"
 #include "gpu/split/device_bin_tier.h"
@@ -55,6 +57,22 @@ class SplitHost {
   bool on_host(uint64_t hash) const {
     const Side& side = side_of(hash);
     return side.moves && side.moves->on_host(hash);
+  }
+  // The bin of a device that the hash falls into; one of all hashes where it has not been cut.
+  HashBin bin_of(uint32_t device, uint64_t hash) const {
+    const int bits = std::bit_width(sides_[device].bins().size()) - 1;
+    return {bin_number(hash, bits), bits};
+  }
+  // Adds the host's entries of a device, of hashes from `bound` to before `end` (0: to the last),
+  // to `entries` until there are about `wanted`; returns the bound to go on from, `end` when all
+  // are there.
+  uint64_t read(uint32_t device, uint64_t bound, uint64_t end, uint64_t wanted,
+                std::vector<BinHost::Entry>& entries) const {
+    const uint64_t next = host_->read(bound, end, wanted, entries);
+    std::erase_if(entries, [&](const BinHost::Entry& entry) {
+      return shard_of_hash(entry.hash, count()) != device || !on_host(entry.hash);
+    });
+    return next;
   }
   void count_read(uint64_t hash) {
     if (Side& side = side_of(hash); side.moves) side.moves->count_read(hash);

@@ -219,11 +219,14 @@ class SplitTable {
     return sum;
   }
 
-  // For what is asked of the GPUs' tables themselves (gpu/split/split_walk.h): work(gpus, seed,
-  // whether bins have moved to the host).
+  // For what is asked of the sides themselves (gpu/split/split_walk.h): work(gpus, seed, the host's
+  // side, null where it has had no bins yet). With it all parts so far have ended.
   template <class Work>
-  void ask_gpus(Work&& work) {
-    use([&] { work(gpus_, options_.table.seed, shared()); });
+  void ask_sides(Work&& work) {
+    use([&] {
+      if (shared()) settle();
+      work(gpus_, options_.table.seed, shared() ? &*host_ : nullptr);
+    });
   }
 
  private:
