@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -15,9 +16,8 @@ namespace isotherm {
 namespace {
 
 constexpr char escape = '\xff';
-constexpr size_t rows_at_once = 1 << 16;  // of one call
-constexpr uint64_t bytes_at_once = 32 << 20;
-constexpr size_t ahead = 16;  // entries whose bytes are on their way
+constexpr uint64_t bytes_at_once = 8 << 20;  // of one call, or one item
+constexpr size_t ahead = 16;                 // entries whose bytes are on their way
 
 uint64_t rest_hash(std::string_view key) { return hash_bytes(key, 1) | 1; }
 
@@ -137,18 +137,35 @@ void DeviceFiles::read(std::span<const std::string_view> keys, TreeRead* reads) 
   }
 }
 
+// No key comes twice, so pieces may go to the device in any order: each thread packs its own.
 std::string DeviceFiles::ingest(std::span<const TreeEntry> entries, const TreeMeta& /*meta*/,
-                                uint32_t /*threads*/) {
-  std::string problem;
-  for (size_t first = 0; first < entries.size() && problem.empty();) {
+                                uint32_t threads) {
+  std::vector<std::span<const TreeEntry>> pieces;
+  for (size_t first = 0; first < entries.size();) {
     size_t end = first;
-    for (uint64_t bytes = 0; end < entries.size() && end - first < rows_at_once; ++end) {
+    for (uint64_t bytes = 0; end < entries.size() && end - first < options_.rows_at_once; ++end) {
       bytes += entries[end].key.size() + entries[end].value.size();
       if (bytes > bytes_at_once && end != first) break;
     }
-    problem = ingest_some(entries.subspan(first, end - first));
+    pieces.push_back(entries.subspan(first, end - first));
     first = end;
   }
+  std::atomic<size_t> next{0};
+  std::mutex mutex;
+  std::string problem;
+  const auto work = [&] {
+    for (size_t mine = next++; mine < pieces.size(); mine = next++) {
+      std::string its = ingest_some(pieces[mine]);
+      if (its.empty()) continue;
+      const std::lock_guard guard(mutex);
+      problem = std::move(its);
+      next = pieces.size();
+    }
+  };
+  std::vector<std::thread> helpers;
+  while (helpers.size() + 1 < std::min<size_t>(threads, pieces.size())) helpers.emplace_back(work);
+  work();
+  for (std::thread& helper : helpers) helper.join();
   return problem;
 }
 
@@ -249,7 +266,7 @@ std::string DeviceFiles::erase_range(std::string_view first, std::string_view /*
     std::vector<WalkedItem> some;
     do {
       some.clear();
-      bound = tier.walk(bound, rows_at_once / 2, some);
+      bound = tier.walk(bound, options_.rows_at_once, some);
       DeviceColumns erases;
       for (const WalkedItem& item : some) {
         if (is_its(tree_key_of(item.key))) erases.add(item.key, {});

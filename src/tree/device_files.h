@@ -1,8 +1,8 @@
 // DeviceFiles: the memory of a GPU in the place of a tree's files (tree/tree_files.h): the
 // canonical store of a store's strings, of which host memory is the cache.
 //
-//   runs ─▶ bulk puts and erases ─▶ whole items on the device (gpu/store/item_tier.h)
-//   memory misses ─▶ gets, many at a time
+//   runs ─▶ bulk puts and erases, packed by several threads ─▶ whole items on the device
+//   (gpu/store/item_tier.h) memory misses ─▶ gets, many at a time
 //
 // An item there. Its key is the item's, for database 0, and else, or where the key itself begins
 // with byte 255, byte 255, the database (4 bytes, the highest first) and the key. Its value is the
@@ -41,8 +41,9 @@
 namespace isotherm {
 
 struct DeviceFilesOptions {
-  bool evicts = false;     // as the tier does
-  uint64_t most_rest = 0;  // bytes of host memory; 0: no bound
+  bool evicts = false;            // as the tier does
+  uint64_t most_rest = 0;         // bytes of host memory; 0: no bound
+  size_t rows_at_once = 1 << 14;  // of one call that writes
   std::function<int64_t()> now_ms;
 };
 

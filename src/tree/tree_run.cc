@@ -49,6 +49,7 @@ void TreeRun::grow(Shard& shard) {
 // Of a key that is not there.
 TreeRun::Entry* TreeRun::make_entry(Shard& shard, uint64_t hash, std::string_view key) {
   static_assert(std::is_trivially_destructible_v<Entry>);
+  if (shard.keys >= shard.slots.size() / 4 * 3) grow(shard);
   char* const copy = take(shard, key.size() + (ordered_ ? 0 : sizeof(Entry) + alignof(Entry)));
   std::memcpy(copy, key.data(), key.size());
   const std::string_view its(copy, key.size());
@@ -61,8 +62,8 @@ TreeRun::Entry* TreeRun::make_entry(Shard& shard, uint64_t hash, std::string_vie
     char* const at = copy + key.size() + (-end & (alignof(Entry) - 1));
     entry = ::new (at) Entry(its, Place());
   }
-  if (++shard.keys > shard.slots.size() / 4 * 3) grow(shard);
   slot_of(shard.slots, hash, key) = {hash, entry};
+  ++shard.keys;
   return entry;
 }
 
