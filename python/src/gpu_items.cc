@@ -1,5 +1,5 @@
 // The class _GpuItems of the module: byte strings in the memory of a GPU, with those verbs of Store
-// that tables of bytes use and DeviceItemTable has (isotherm/_bytes_table.py); the others raise
+// that tables of bytes use and gpu::ItemTable has (isotherm/_bytes_table.py); the others raise
 // NotImplementedError.
 #include <algorithm>
 #include <atomic>
@@ -12,6 +12,7 @@
 #include "byte_columns.h"
 #include "gpu_loader.h"
 #include "isotherm/batch.h"
+#include "isotherm/gpu/common.h"
 #include "isotherm/status.h"
 #include "module.h"
 
@@ -30,7 +31,7 @@ struct JoinedBytes {
       bytes.insert(bytes.end(), column[i].begin(), column[i].end());
     }
   }
-  DeviceBytes view() const { return {offsets.data(), bytes.data()}; }
+  gpu::Bytes view() const { return {offsets.data(), bytes.data()}; }
 
   std::vector<int64_t> offsets;
   std::vector<char> bytes;
@@ -69,10 +70,10 @@ Shape column_shape(size_t rows) {
 class GpuByteTable {
  public:
   GpuByteTable(int gpu, uint64_t memory, uint64_t host_memory, bool evict) {
-    DeviceItemTableOptions options;
-    options.device = gpu;
+    gpu::ItemTableOptions options;
+    options.devices = {gpu};
     options.gpu_memory = memory;
-    options.host_memory = host_memory;
+    options.pinned_item_memory = host_memory;
     options.evict = evict;
     const GilReleased released(GilReleased::worth_bytes);
     items_ = gpu_part().make_items(options);
@@ -80,7 +81,7 @@ class GpuByteTable {
 
   uint64_t size() const { return stats().entries; }
   uint64_t memory() const {
-    const DeviceItemStats its = stats();
+    const gpu::ItemStats its = stats();
     return its.bytes + its.workspace + its.host_bytes;
   }
 
@@ -111,18 +112,18 @@ class GpuByteTable {
 
   nb::object contains_many(nb::handle keys_given) {
     const ByteColumn keys(keys_given, "keys");
-    return replies(keys, nullptr, DeviceOp::get, [](uint8_t reply) { return reply == 1 ? 1 : 0; });
+    return replies(keys, nullptr, TableOp::get, [](uint8_t reply) { return reply == 1 ? 1 : 0; });
   }
 
   // Statuses, a byte a row.
   nb::object put_many(nb::handle keys_given, nb::handle values_given, uint16_t options,
                       int64_t expiry, nb::handle versions) {
     if (expiry != 0) refuse("expiry");
-    DeviceOp op = DeviceOp::put;
+    TableOp op = TableOp::put;
     const uint64_t* expected = nullptr;
-    if ((options & option::if_absent) != 0) op = DeviceOp::put_if_absent;
+    if ((options & option::if_absent) != 0) op = TableOp::put_if_absent;
     if ((options & option::if_version) != 0) {
-      op = DeviceOp::put_if_version;
+      op = TableOp::put_if_version;
       if (!PyArray_Check(versions.ptr()) || !PyArray_ISCARRAY_RO(as_array(versions)) ||
           PyArray_TYPE(as_array(versions)) != NPY_ULONG ||
           static_cast<size_t>(PyArray_SIZE(as_array(versions))) != nb::len(keys_given)) {
@@ -138,9 +139,9 @@ class GpuByteTable {
         keys, &joined, op,
         [op](uint8_t reply) {
           if (reply == reply_retry) return static_cast<int>(Status::out_of_memory);
-          if (reply == reply_refused) return static_cast<int>(Status::too_large);
+          if (reply == gpu::reply_refused) return static_cast<int>(Status::too_large);
           const bool done =
-              op == DeviceOp::put || reply == static_cast<uint8_t>(op == DeviceOp::put_if_version);
+              op == TableOp::put || reply == static_cast<uint8_t>(op == TableOp::put_if_version);
           return static_cast<int>(done ? Status::ok : Status::condition_failed);
         },
         expected);
@@ -148,7 +149,7 @@ class GpuByteTable {
 
   nb::object erase_many(nb::handle keys_given, nb::handle /*versions*/) {
     const ByteColumn keys(keys_given, "keys");
-    return replies(keys, nullptr, DeviceOp::erase, [](uint8_t reply) {
+    return replies(keys, nullptr, TableOp::erase, [](uint8_t reply) {
       return static_cast<int>(reply == 1 ? Status::ok : Status::not_found);
     });
   }
@@ -156,7 +157,7 @@ class GpuByteTable {
   nb::object scan(uint64_t /*cursor*/, uint64_t /*count*/) { refuse("items, save and pickle"); }
 
  private:
-  DeviceItemStats stats() const {
+  gpu::ItemStats stats() const {
     const GilReleased released(GilReleased::worth_bytes);
     return items_->stats();
   }
@@ -174,7 +175,7 @@ class GpuByteTable {
     Found reply;
     reply.found.resize(column.size());
     reply.offsets.resize(column.size() + 1);
-    DeviceItemRequests requests;
+    gpu::ItemRequests requests;
     requests.rows = column.size();
     requests.keys = keys.view();
     requests.replies.found = reply.found.data();
@@ -197,13 +198,13 @@ class GpuByteTable {
   }
 
   template <class Meaning>
-  nb::object replies(const ByteColumn& column, const JoinedBytes* values, DeviceOp op,
+  nb::object replies(const ByteColumn& column, const JoinedBytes* values, TableOp op,
                      Meaning&& meaning, const uint64_t* versions = nullptr) {
     const JoinedBytes keys(column);
-    const bool is_mask = op == DeviceOp::get;
+    const bool is_mask = op == TableOp::get;
     nb::object array = new_array(column_shape(column.size()), is_mask ? NPY_BOOL : NPY_UBYTE);
     auto* const found = static_cast<uint8_t*>(PyArray_DATA(as_array(array)));
-    DeviceItemRequests requests;
+    gpu::ItemRequests requests;
     requests.rows = column.size();
     requests.op = op;
     requests.keys = keys.view();

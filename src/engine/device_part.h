@@ -8,11 +8,13 @@
 #include <new>
 #include <optional>
 #include <stdexcept>
+#include <vector>
 
 #include "engine/device_padded_rows.h"
 #include "engine/device_words.h"
-#include "gpu/items/device_item_store.h"
+#include "gpu/items/split_item_store.h"
 #include "gpu/platform/device_event.h"
+#include "isotherm/gpu/common.h"
 
 namespace isotherm {
 
@@ -21,33 +23,25 @@ class DeviceItems final : public GpuItems {
  public:
   using Keep = typename Gpu::Keep;
 
-  explicit DeviceItems(const DeviceItemTableOptions& options)
-      : device_(Gpu::device(options.device)) {
+  explicit DeviceItems(const gpu::ItemTableOptions& options) {
     const Keep keep;
-    require_device(device_.enter(), "choose the GPU");
-    store_.emplace(device_, Gpu::item_options(options));
+    std::vector<typename Gpu::Device*> devices;
+    for (const int gpu : options.devices) devices.push_back(&Gpu::device(gpu));
+    store_.emplace(devices, Gpu::item_options(options));
     if (options.expected_entries != 0) store_->reserve(options.expected_entries);
   }
   ~DeviceItems() override {
     const Keep keep;
-    device_.enter();
     store_.reset();
   }
 
-  DeviceItemStats stats() override {
-    const Keep keep;
-    require_device(device_.enter(), "choose the GPU");
-    return store_->stats();
-  }
-  uint64_t run_host(const DeviceItemRequests& requests) override {
-    const Keep keep;
-    require_device(device_.enter(), "choose the GPU");
+  gpu::ItemStats stats() override { return store_->stats(); }
+  uint64_t run_host(const gpu::ItemRequests& requests) override {
     return store_->run_host(requests);
   }
 
  private:
-  typename Gpu::Device& device_;
-  std::optional<DeviceItemStore<typename Gpu::Device>> store_;
+  std::optional<SplitItemStore<typename Gpu::Device>> store_;
 };
 
 template <class Gpu>
@@ -62,7 +56,7 @@ class DevicePart final : public GpuPart {
     if (options.row_bytes <= sizeof(uint64_t)) return std::make_unique<DeviceWords<Gpu>>(options);
     return std::make_unique<DevicePaddedRows<Gpu>>(options);
   }
-  std::unique_ptr<GpuItems> make_items(const DeviceItemTableOptions& options) override {
+  std::unique_ptr<GpuItems> make_items(const gpu::ItemTableOptions& options) override {
     return std::make_unique<DeviceItems<Gpu>>(options);
   }
 

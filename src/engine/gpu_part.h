@@ -27,7 +27,7 @@
 #include <span>
 #include <vector>
 
-#include "isotherm/device_item_table.h"
+#include "isotherm/gpu/item_table.h"
 #include "isotherm/row_table.h"
 
 namespace isotherm {
@@ -63,7 +63,7 @@ struct GpuCall {
 class GpuTable {
  public:
   virtual ~GpuTable() = default;
-  virtual DeviceTableStats stats() = 0;
+  virtual gpu::TableStats stats() = 0;
   virtual RowHandle::Result run_host(const RowRequests& requests) = 0;
   virtual uint64_t run(const GpuCall& call) = 0;
 
@@ -81,12 +81,12 @@ class GpuTable {
                         const std::function<void(uint64_t key, const void* row)>& visit) = 0;
 };
 
-// Byte strings, in arrays of the host (isotherm/device_item_table.h).
+// Byte strings, in arrays of the host (isotherm/gpu/item_table.h).
 class GpuItems {
  public:
   virtual ~GpuItems() = default;
-  virtual DeviceItemStats stats() = 0;
-  virtual uint64_t run_host(const DeviceItemRequests& requests) = 0;
+  virtual gpu::ItemStats stats() = 0;
+  virtual uint64_t run_host(const gpu::ItemRequests& requests) = 0;
 };
 
 class GpuPart {
@@ -94,7 +94,7 @@ class GpuPart {
   virtual ~GpuPart() = default;
   virtual int count() = 0;  // of GPUs that this program can use
   virtual std::unique_ptr<GpuTable> make_table(const GpuTableOptions& options) = 0;
-  virtual std::unique_ptr<GpuItems> make_items(const DeviceItemTableOptions& options) = 0;
+  virtual std::unique_ptr<GpuItems> make_items(const gpu::ItemTableOptions& options) = 0;
 
   // Memory of a GPU, taken and given back in the order of a stream. Throws std::bad_alloc.
   virtual void* allocate(int gpu, uint64_t bytes, GpuStream stream) = 0;

@@ -24,7 +24,7 @@
 
 #include "base/clock.h"
 #include "engine/device_packets.h"
-#include "isotherm/device_item_table.h"
+#include "isotherm/gpu/item_table.h"
 #include "net/packets/frame_source.h"
 #include "net/packets/packet_server.h"
 #include "net/packets/pcap_frames.h"
@@ -41,7 +41,7 @@ struct Call {
   std::vector<std::string> files;
   std::string address;  // to listen at
   PacketOptions packets;
-  DeviceItemTableOptions table;
+  gpu::ItemTableOptions table;
 };
 
 uint64_t number(const char* text, uint64_t most) {
@@ -71,7 +71,7 @@ Call read_call(int argc, char** argv) {
     } else if (word == "--amplification") {
       call.packets.amplification = static_cast<uint32_t>(number(text, 1'000'000));
     } else if (word == "--gpu") {
-      call.table.device = static_cast<int>(number(text, 1023));
+      call.table.devices = {static_cast<int>(number(text, 1023))};
     } else if (word == "--gpu-memory") {
       call.table.gpu_memory = number(text, uint64_t{1} << 40) * 1'000'000;
     } else {
@@ -102,7 +102,7 @@ void print(const net::PacketCounts& counts) {
 // Answers all frames of the source; after each turn `turned` is told whether nothing waits.
 template <class Turned>
 void answer_all(const Call& call, net::FrameSource& frames, Turned&& turned) {
-  DeviceItemTable table(call.table);
+  gpu::ItemTable table(call.table);
   DevicePackets packets(table, call.packets);
   const SystemClock clock;
   net::PacketServer server(packets, frames, clock, timeout_us);
