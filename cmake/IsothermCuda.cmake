@@ -1,5 +1,5 @@
 # The GPU's part: the libraries isotherm_gpu_store (what a store with its index on a GPU links) and
-# isotherm_gpu (the tables of include/isotherm/device_*.h), and the programs of tests/cuda and bench/cuda
+# isotherm_gpu (the tables of include/isotherm/gpu/), and the programs of tests/cuda and bench/cuda
 # (target isotherm-gpu-programs).
 #
 # It is built where a CUDA compiler of release 13 is found: CMAKE_CUDA_COMPILER, or what

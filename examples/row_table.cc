@@ -18,7 +18,7 @@ int main() {
   const std::vector<uint64_t> twice = {7, 7};
   const std::vector<float> gradients(2 * width, 0.5F);
   isotherm::RowRequests add;
-  add.op = isotherm::DeviceOp::add;
+  add.op = isotherm::TableOp::add;
   add.keys = twice;
   add.rows = gradients.data();
   add.sum = isotherm::add_elements<float>;

@@ -1,4 +1,4 @@
-// DeviceCache: lookups and writes by both indexes of a fixed size, beside the line index, with keys
+// gpu::Cache: lookups and writes by both indexes of a fixed size, beside the line index, with keys
 // and replies on the GPU, at several loads, 2^24 rows a call.
 //
 // Every reply is checked: a key that is found has its value, an absent one is not found; a key that
@@ -12,8 +12,8 @@
 #include "cuda/gpu_batches.cuh"
 #include "cuda/gpu_timer.cuh"
 #include "cuda/replayed_table.h"
-#include "isotherm/device_cache.h"
-#include "isotherm/device_table.h"
+#include "isotherm/gpu/cache.h"
+#include "isotherm/gpu/table.h"
 
 namespace isotherm::bench::device_cache_bench {
 namespace {
@@ -71,19 +71,19 @@ class Bench {
     std::printf("G/s          load  new keys  hits  misses  Zipf  stored  present  bytes  kept\n");
     for (const double load : {0.5, 0.75, 0.9, 1.0}) {
       const auto entries = static_cast<uint64_t>(static_cast<double>(parameters_.entries) * load);
-      DeviceTable line;
+      gpu::Table line;
       measure("line", line, load, entries);
     }
     for (const FixedIndexKind kind : {FixedIndexKind::cuckoo, FixedIndexKind::set}) {
       for (const double load : {0.5, 0.75, 0.9, 1.0}) {
         const auto entries = static_cast<uint64_t>(static_cast<double>(parameters_.entries) * load);
-        DeviceCache cache(options(kind, 4));
+        gpu::Cache cache(options(kind, 4));
         measure(kind == FixedIndexKind::cuckoo ? "cuckoo" : "set", cache, load, entries);
         if (load == 1.0) evict(cache, entries);
       }
     }
     for (const uint32_t lanes : {1, 2, 4, 8}) {
-      DeviceCache cache(options(FixedIndexKind::cuckoo, lanes));
+      gpu::Cache cache(options(FixedIndexKind::cuckoo, lanes));
       const uint64_t entries = parameters_.entries * 9 / 10;
       fill(cache, 0, entries);
       std::printf("cuckoo, units of %u lanes, load 0.90: hits %.2f, misses %.2f G/s\n", lanes,
@@ -93,8 +93,8 @@ class Bench {
   }
 
  private:
-  DeviceCacheOptions options(FixedIndexKind kind, uint32_t lanes) const {
-    DeviceCacheOptions options;
+  gpu::CacheOptions options(FixedIndexKind kind, uint32_t lanes) const {
+    gpu::CacheOptions options;
     options.index = kind;
     options.entries = parameters_.entries;
     options.lanes = lanes;
@@ -105,7 +105,7 @@ class Bench {
   template <class Table>
   void measure(const char* name, Table& table, double load, uint64_t entries) {
     const double added = fill(table, 0, entries);
-    const DeviceTableStats stats = table.stats();
+    const gpu::TableStats stats = table.stats();
     const double hits = gets(table, entries, false, false);
     const double misses = gets(table, entries, false, true);
     const double zipf = gets(table, entries, true, false);
@@ -122,10 +122,10 @@ class Bench {
   }
 
   // New keys that each evict one.
-  void evict(DeviceCache& cache, uint64_t entries) {
+  void evict(gpu::Cache& cache, uint64_t entries) {
     const uint64_t before = cache.stats().evictions;
     const double added = fill(cache, entries, rows * 4);
-    const DeviceTableStats stats = cache.stats();
+    const gpu::TableStats stats = cache.stats();
     std::printf("             full, new keys %.2f G/s: %.3f of them evicted one, %.2f moves each\n",
                 added,
                 static_cast<double>(stats.evictions - before) / static_cast<double>(rows * 4),
@@ -140,9 +140,9 @@ class Bench {
       const uint64_t count = std::min(rows, entries - at);
       fresh_keys<<<blocks_, 256>>>(keys_, values_, count, first + at);
       took += median_seconds(0, [&](int) {
-        DeviceRequests puts;
+        TableRequests puts;
         puts.rows = count;
-        puts.op = DeviceOp::put;
+        puts.op = TableOp::put;
         puts.keys = keys_;
         puts.values = values_;
         puts.distinct_keys = true;
@@ -159,8 +159,8 @@ class Bench {
     count(nullptr, absent);
     return result;
   }
-  double get_stored(DeviceTable& /*line*/, uint64_t /*entries*/) { return 0; }
-  double get_stored(DeviceCache& cache, uint64_t entries) {
+  double get_stored(gpu::Table& /*line*/, uint64_t /*entries*/) { return 0; }
+  double get_stored(gpu::Cache& cache, uint64_t entries) {
     draw(entries, false, false);
     const double result =
         rate([&](int) { cache.get_stored(keys_, stored_, out_, found_, rows, nullptr); });

@@ -1,4 +1,4 @@
-// What lookups and writes of a DeviceTable cost: the GPU's watts, by its own meter, and requests a
+// What lookups and writes of a gpu::Table cost: the GPU's watts, by its own meter, and requests a
 // joule, for each load; keys and results in device memory. The host is not counted.
 //
 // The calls of a row come again and again, those with writes with two columns of values in turn: so
@@ -40,7 +40,7 @@ class Bench {
         values_{device_array<uint64_t>(largest), device_array<uint64_t>(largest)},
         out_(device_array<uint64_t>(largest)),
         found_(device_array<uint8_t>(largest)),
-        ops_(device_array<DeviceOp>(largest)) {}
+        ops_(device_array<TableOp>(largest)) {}
 
   int run() {
     cudaDeviceProp properties;
@@ -79,21 +79,21 @@ class Bench {
   }
 
   void fill() {
-    DeviceTableOptions options;
+    gpu::TableOptions options;
     options.expected_entries = parameters_.entries;
-    table_ = std::make_unique<DeviceTable>(options);
+    table_ = std::make_unique<gpu::Table>(options);
     restore();
   }
   // Every entry has its first value.
   void restore() {
     replay_.fill(keys_, values_[0], largest,
-                 [&](const DeviceRequests& puts) { table_->run(puts, nullptr); });
+                 [&](const TableRequests& puts) { table_->run(puts, nullptr); });
   }
 
   void gets(const char* name, int shift, bool zipf, bool absent) {
     draw_keys<<<blocks, 256>>>(keys_, largest, parameters_.entries, zipf, absent, 5);
     forget_replies(out_, found_, largest);
-    DeviceRequests all = columns();
+    TableRequests all = columns();
     measure(name, shift, [&](uint64_t first, uint64_t rows, uint64_t /*turn*/) {
       table_->run(rows_of(all, first, rows), nullptr);
     });
@@ -104,10 +104,10 @@ class Bench {
   void mixed(const char* name, int shift, bool zipf, uint64_t one_in) {
     restore();
     draw_keys<<<blocks, 256>>>(keys_, largest, parameters_.entries, zipf, false, 9);
-    DeviceRequests all[2] = {columns(), columns()};
+    TableRequests all[2] = {columns(), columns()};
     for (int i = 0; i < 2; ++i) {
       // The operations are those that were drawn last.
-      all[i].op = DeviceOp::put;
+      all[i].op = TableOp::put;
       all[i].ops = one_in == 1 ? nullptr : ops_;
       all[i].values = values_[i];
       draw_writes<<<blocks, 256>>>(one_in == 1 ? nullptr : ops_, values_[i], largest, one_in,
@@ -125,16 +125,16 @@ class Bench {
       table_->run(rows_of(all[turns % 2], first, rows), nullptr);
     }
     check(cudaDeviceSynchronize());
-    DeviceRequests before = all[(turns + 1) % 2];
+    TableRequests before = all[(turns + 1) % 2];
     before.values_out = nullptr;
     before.found = nullptr;
     wrong_ += replay_.replay(before) + replay_.replay(all[turns % 2]);
     wrong_ += replay_.read_all(keys_, values_[0], out_, found_, largest,
-                               [&](const DeviceRequests& gets) { table_->run(gets, nullptr); });
+                               [&](const TableRequests& gets) { table_->run(gets, nullptr); });
   }
 
-  DeviceRequests columns() const {
-    DeviceRequests all;
+  TableRequests columns() const {
+    TableRequests all;
     all.rows = largest;
     all.keys = keys_;
     all.values_out = out_;
@@ -175,8 +175,8 @@ class Bench {
   uint64_t* values_[2];
   uint64_t* out_;
   uint8_t* found_;
-  DeviceOp* ops_;
-  std::unique_ptr<DeviceTable> table_;
+  TableOp* ops_;
+  std::unique_ptr<gpu::Table> table_;
   ReplayedTable model_{parameters_.entries};
   GpuReplay replay_{model_};
   uint64_t seed_ = 0;  // of what is written

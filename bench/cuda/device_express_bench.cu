@@ -1,4 +1,4 @@
-// Latency of few requests at a time on a DeviceTable, from arrays in host memory: by the express
+// Latency of few requests at a time on a gpu::Table, from arrays in host memory: by the express
 // path and without it, beside launching an empty kernel and waiting for it. Every reply is checked,
 // and all keys that were put are read; mixed calls are replayed on a model.
 //
@@ -68,10 +68,10 @@ class Bench {
               parameters_.calls, [](uint64_t) {}, launch, [] {}));
     check(cudaStreamDestroy(stream));
     for (const bool express : {true, false}) {
-      DeviceTableOptions options;
+      gpu::TableOptions options;
       options.express = express;
       options.expected_entries = parameters_.entries;
-      table_ = std::make_unique<DeviceTable>(options);
+      table_ = std::make_unique<gpu::Table>(options);
       fill();
       for (const uint64_t rows : {1, 8, 64, 512}) gets(express, rows);
       for (const uint64_t rows : {1, 8, 64, 512}) puts(express, rows);
@@ -137,8 +137,8 @@ class Bench {
   void mixed(bool express, uint64_t rows) {
     std::vector<uint64_t> keys(rows), values(rows), values_out(rows);
     std::vector<uint8_t> found(rows);
-    std::vector<DeviceOp> ops(rows);
-    DeviceRequests requests;
+    std::vector<TableOp> ops(rows);
+    TableRequests requests;
     requests.rows = rows;
     requests.ops = ops.data();
     requests.keys = keys.data();
@@ -156,7 +156,7 @@ class Bench {
             keys[i] = scramble(random_() % std::min<uint64_t>(parameters_.entries, 5000) + 1);
             values[i] = random_();
             const uint64_t kind = random_() % 8;
-            ops[i] = kind < 4 ? DeviceOp::get : kind == 4 ? DeviceOp::erase : DeviceOp::put;
+            ops[i] = kind < 4 ? TableOp::get : kind == 4 ? TableOp::erase : TableOp::put;
           }
           forget();
         },
@@ -186,7 +186,7 @@ class Bench {
   uint64_t present_key() { return scramble(random_() % parameters_.entries + 1); }
 
   const Parameters parameters_;
-  std::unique_ptr<DeviceTable> table_;
+  std::unique_ptr<gpu::Table> table_;
   ReplayedTable model_{parameters_.entries, 1};
   std::mt19937_64 random_{5};
   uint64_t wrong_ = 0;

@@ -1,4 +1,4 @@
-// DeviceTable from empty to a billion entries: the rate of puts, growth included, and all answers.
+// gpu::Table from empty to a billion entries: the rate of puts, growth included, and all answers.
 //
 //   device_growth_bench [--entries N]
 #include <memory>
@@ -6,6 +6,7 @@
 #include "cuda/bench_flags.h"
 #include "cuda/gpu_batches.cuh"
 #include "cuda/gpu_replay.cuh"
+#include "isotherm/gpu/common.h"
 
 namespace isotherm::bench::device_growth_bench {
 namespace {
@@ -31,7 +32,7 @@ class Growth {
       const uint64_t end = std::min(target, entries);
       const double took = fill(present, end);
       verify(end);
-      const DeviceTableStats stats = table_.stats();
+      const gpu::TableStats stats = table_.stats();
       unsigned long long wrong = 0;
       check(cudaMemcpy(&wrong, wrong_, sizeof wrong, cudaMemcpyDeviceToHost));
       wrong += stats.entries != end;
@@ -70,7 +71,7 @@ class Growth {
   }
 
   static constexpr uint64_t absent_from = uint64_t{1} << 40;
-  DeviceTable table_;
+  gpu::Table table_;
   uint64_t* keys_;
   uint64_t* values_;
   uint64_t* out_;

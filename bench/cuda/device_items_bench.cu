@@ -1,4 +1,4 @@
-// DeviceItemTable: 16-byte keys to values of one size, from pinned host memory and back, each
+// gpu::ItemTable: 16-byte keys to values of one size, from pinned host memory and back, each
 // beside a plain copy of the same values over the bus in the same run.
 //
 //   device_items_bench [--items N] [--value-bytes N] [--batch N] [--rounds N]
@@ -18,7 +18,7 @@
 #include "cuda/bench_flags.h"
 #include "cuda/gpu_replay.cuh"
 #include "cuda/stamped_words.h"
-#include "isotherm/device_item_table.h"
+#include "isotherm/gpu/item_table.h"
 
 namespace isotherm::bench::device_items_bench {
 namespace {
@@ -34,12 +34,12 @@ struct Parameters {
   uint64_t host_items_from = 0;
 };
 
-DeviceItemTableOptions table_options(const Parameters& parameters) {
+gpu::ItemTableOptions table_options(const Parameters& parameters) {
   constexpr uint64_t megabyte = 1'000'000;
-  DeviceItemTableOptions options;
+  gpu::ItemTableOptions options;
   options.gpu_memory = parameters.gpu_megabytes * megabyte;
-  options.host_memory = parameters.host_megabytes * megabyte;
-  options.host_items_from = parameters.host_items_from;
+  options.pinned_item_memory = parameters.host_megabytes * megabyte;
+  options.pinned_items_from = parameters.host_items_from;
   return options;
 }
 
@@ -82,7 +82,7 @@ struct HostBatch {
   uint64_t* numbers;
   char* keys;
   int64_t* key_offsets;
-  DeviceOp* ops;
+  TableOp* ops;
   uint64_t* stamps;
   char* values;
   int64_t* value_offsets;
@@ -100,7 +100,7 @@ class ItemsBench {
         key_offsets_(device_array<int64_t>(rows_ + 1)),
         values_(device_array<char>(rows_ * value_bytes)),
         value_offsets_(device_array<int64_t>(rows_ + 1)),
-        ops_(device_array<DeviceOp>(rows_)),
+        ops_(device_array<TableOp>(rows_)),
         device_found_(device_array<uint8_t>(rows_)),
         device_offsets_(device_array<int64_t>(rows_ + 1)),
         device_bytes_(device_array<char>(rows_ * value_bytes)),
@@ -109,7 +109,7 @@ class ItemsBench {
         bytes_(pinned_array<char>(rows_ * value_bytes)) {
     for (HostBatch& batch : batches_) {
       batch = {pinned_array<uint64_t>(rows_),    pinned_array<char>(rows_ * key_bytes),
-               pinned_array<int64_t>(rows_ + 1), pinned_array<DeviceOp>(rows_),
+               pinned_array<int64_t>(rows_ + 1), pinned_array<TableOp>(rows_),
                pinned_array<uint64_t>(rows_),    pinned_array<char>(rows_ * value_bytes),
                pinned_array<int64_t>(rows_ + 1)};
     }
@@ -186,9 +186,9 @@ class ItemsBench {
       const uint64_t rows = std::min(rows_, parameters_.items - first);
       fresh_keys<<<blocks, 256>>>(numbers_, keys_, rows, first);  // keys_ is overwritten next
       columns(rows);
-      table_.put(rows, device_keys(), {value_offsets_, values_}, nullptr, nullptr);
+      table_.put(device_keys(), {value_offsets_, values_}, rows, nullptr);
     }
-    const DeviceItemStats stats = table_.stats();
+    const gpu::ItemStats stats = table_.stats();
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
     std::printf(
         "PUT of new keys, device, growth included: %.1f M/s; %llu items, %.1f bytes an item "
@@ -203,7 +203,7 @@ class ItemsBench {
     model_.fill();
   }
 
-  DeviceBytes device_keys() const { return {key_offsets_, reinterpret_cast<char*>(keys_)}; }
+  gpu::Bytes device_keys() const { return {key_offsets_, reinterpret_cast<char*>(keys_)}; }
 
   // From numbers_.
   void columns(uint64_t rows) {
@@ -218,7 +218,7 @@ class ItemsBench {
       draw_keys<<<blocks, 256>>>(numbers_, rows_, parameters_.items, zipf, false, 100 + b);
       columns(rows_);
       check(cudaMemcpy(batch.numbers, numbers_, rows_ * 8, cudaMemcpyDeviceToHost));
-      check(cudaMemset(ops_, one_in == 1 ? static_cast<int>(DeviceOp::put) : 0, rows_));
+      check(cudaMemset(ops_, one_in == 1 ? static_cast<int>(TableOp::put) : 0, rows_));
       // The values that it draws as well are of no use here.
       if (one_in > 1) draw_writes<<<blocks, 256>>>(ops_, numbers_, rows_, one_in, 7 + b);
       check(cudaMemcpy(batch.keys, keys_, rows_ * key_bytes, cudaMemcpyDeviceToHost));
@@ -232,7 +232,7 @@ class ItemsBench {
     int64_t at = 0;
     for (uint64_t i = 0; i < rows_; ++i) {
       batch.value_offsets[i] = at;
-      if (batch.ops[i] != DeviceOp::put) continue;
+      if (batch.ops[i] != TableOp::put) continue;
       batch.stamps[i] = scramble(++stamps_);
       for (uint64_t w = 0; w < value_bytes_ / 8; ++w, at += 8) {
         const uint64_t word = stamped_word(batch.numbers[i], batch.stamps[i], w);
@@ -248,8 +248,8 @@ class ItemsBench {
     std::memset(offsets_, ReplayedTable::untouched_byte, (rows_ + 1) * sizeof *offsets_);
   }
 
-  DeviceItemRequests requests(const HostBatch& batch) const {
-    DeviceItemRequests requests;
+  gpu::ItemRequests requests(const HostBatch& batch) const {
+    gpu::ItemRequests requests;
     requests.rows = rows_;
     requests.keys = {batch.key_offsets, batch.keys};
     requests.replies = {found_, offsets_, bytes_, rows_ * value_bytes_};
@@ -257,14 +257,14 @@ class ItemsBench {
   }
   void get(const HostBatch& batch) { table_.run_host(requests(batch)); }
   void mixed(const HostBatch& batch) {
-    DeviceItemRequests call = requests(batch);
+    gpu::ItemRequests call = requests(batch);
     call.ops = batch.ops;
     call.values = {batch.value_offsets, batch.values};
     table_.run_host(call);
   }
   void put(const HostBatch& batch) {
-    DeviceItemRequests call = requests(batch);
-    call.op = DeviceOp::put;
+    gpu::ItemRequests call = requests(batch);
+    call.op = TableOp::put;
     call.values = {batch.value_offsets, batch.values};
     table_.run_host(call);
   }
@@ -295,12 +295,12 @@ class ItemsBench {
   void gets_on_device(bool zipf) {
     draw_keys<<<blocks, 256>>>(numbers_, rows_, parameters_.items, zipf, false, 99);
     columns(rows_);
-    const DeviceItemReplies replies{device_found_, device_offsets_, device_bytes_,
-                                    rows_ * value_bytes_};
+    const gpu::ItemReplies replies{device_found_, device_offsets_, device_bytes_,
+                                   rows_ * value_bytes_};
     check(cudaMemset(device_found_, ReplayedTable::untouched_byte, rows_));
     check(cudaMemset(device_bytes_, ReplayedTable::untouched_byte, rows_ * value_bytes_));
     const double seconds = median_seconds(
-        parameters_.rounds, [&](int) { table_.get(rows_, device_keys(), replies, nullptr); });
+        parameters_.rounds, [&](int) { table_.get(device_keys(), replies, rows_, nullptr); });
     check(cudaMemcpy(found_, device_found_, rows_, cudaMemcpyDeviceToHost));
     check(cudaMemcpy(offsets_, device_offsets_, (rows_ + 1) * 8, cudaMemcpyDeviceToHost));
     check(cudaMemcpy(bytes_, device_bytes_, rows_ * value_bytes_, cudaMemcpyDeviceToHost));
@@ -317,7 +317,7 @@ class ItemsBench {
     values_out_.assign(rows_, ReplayedTable::untouched);
     for (uint64_t i = 0; i < rows_; ++i) {
       if (offsets_[i] != static_cast<int64_t>(at)) ++wrong_;
-      if (batch.ops[i] != DeviceOp::get || found_[i] != 1) continue;
+      if (batch.ops[i] != TableOp::get || found_[i] != 1) continue;
       if (at + value_bytes_ > rows_ * value_bytes_) break;
       std::memcpy(words_.data(), bytes_ + at, words_.size() * sizeof words_[0]);
       values_out_[i] = words_[0];
@@ -327,7 +327,7 @@ class ItemsBench {
       at += value_bytes_;
     }
     wrong_ += offsets_[rows_] != static_cast<int64_t>(at);
-    DeviceRequests replayed;
+    TableRequests replayed;
     replayed.rows = rows_;
     replayed.ops = batch.ops;
     replayed.keys = batch.numbers;
@@ -340,13 +340,13 @@ class ItemsBench {
   const Parameters parameters_;
   const uint64_t rows_;
   const uint64_t value_bytes_;
-  DeviceItemTable table_;
+  gpu::ItemTable table_;
   uint64_t* numbers_;
   uint64_t* keys_;
   int64_t* key_offsets_;
   char* values_;
   int64_t* value_offsets_;
-  DeviceOp* ops_;
+  TableOp* ops_;
   uint8_t* device_found_;
   int64_t* device_offsets_;
   char* device_bytes_;

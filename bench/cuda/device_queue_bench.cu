@@ -1,4 +1,4 @@
-// DeviceQueue: latency of GETs that several threads offer at a given rate in open loop, for each
+// gpu::Queue: latency of GETs that several threads offer at a given rate in open loop, for each
 // scheduling policy; and the times of batches alone, with the cycles that follow from them. With
 // --one-put-in N every N-th submission of a thread is of PUTs, or of erases. Every reply is
 // checked.
@@ -76,9 +76,9 @@ class Bench {
  private:
   void fill() {
     constexpr uint64_t rows = uint64_t{1} << 22;
-    DeviceTableOptions options;
+    gpu::TableOptions options;
     options.expected_entries = parameters_.entries;
-    table_ = std::make_unique<DeviceTable>(options);
+    table_ = std::make_unique<gpu::Table>(options);
     auto* keys = device_array<uint64_t>(rows);
     auto* values = device_array<uint64_t>(rows);
     for (uint64_t first = 0; first < parameters_.entries; first += rows) {
@@ -111,20 +111,20 @@ class Bench {
   // Batches alone on the device, of the sizes that the policies make.
   void measure_costs() {
     constexpr int rounds = 300;
-    DeviceQueueOptions options;
+    gpu::QueueOptions options;
     options.scheduling.policy = Scheduling::greedy;  // launched kernels only
-    DeviceQueue queue(*table_, options);
+    gpu::Queue queue(*table_, options);
     const std::vector<uint64_t> keys = keys_of(parameters_.clients);
     ForeseenReplies foreseen(keys);
     ForeseenReplies::Columns columns(keys.size());
     std::vector<uint64_t> values_out(keys.size());
     std::vector<uint8_t> found(keys.size());
     std::printf("a batch alone, submission to reply, median of %d:\n", rounds);
-    for (const DeviceOp op : {DeviceOp::get, DeviceOp::put}) {
+    for (const TableOp op : {TableOp::get, TableOp::put}) {
       CostModel costs;
       for (const uint64_t rows : {1, 64, 512, 1024, 2048, 4096, 8192, 16384}) {
         if (rows > keys.size()) break;
-        DeviceRequests requests;
+        TableRequests requests;
         requests.rows = rows;
         requests.op = op;
         requests.keys = keys.data();
@@ -133,22 +133,22 @@ class Bench {
         requests.found = found.data();
         std::vector<double> took;
         for (int round = 0; round < rounds; ++round) {
-          DeviceCompletion completion;
+          gpu::Completion completion;
           foreseen.foresee(op, 0, rows, columns);
           std::fill_n(found.begin(), rows, ForeseenReplies::unanswered);
           const int64_t begin = clock_ns();
-          if (queue.submit(requests, completion) != QueueStatus::ok) ++wrong_;
+          if (queue.submit(requests, completion) != gpu::QueueStatus::ok) ++wrong_;
           completion.wait();
           took.push_back(static_cast<double>(clock_ns() - begin));
           wrong_ += ForeseenReplies::wrong(columns, rows, values_out.data(), found.data());
           foreseen.apply(op, 0, rows, columns);
         }
         std::nth_element(took.begin(), took.begin() + rounds / 2, took.end());
-        std::printf("  %s %5llu rows  %7.1f us\n", op == DeviceOp::get ? "GET" : "PUT",
+        std::printf("  %s %5llu rows  %7.1f us\n", op == TableOp::get ? "GET" : "PUT",
                     static_cast<unsigned long long>(rows), took[rounds / 2] / us);
         costs.add(rows, took[rounds / 2]);
       }
-      (op == DeviceOp::get ? read_cost_ : write_cost_) = costs.fit();
+      (op == TableOp::get ? read_cost_ : write_cost_) = costs.fit();
     }
     std::printf("fitted: reads %.1f us + %.3f ns a row, writes %.1f us + %.3f ns a row\n",
                 read_cost_.fixed_ns / us, read_cost_.row_ns, write_cost_.fixed_ns / us,
@@ -210,10 +210,10 @@ class Bench {
   }
 
   void measure(const Setting& setting, double rate) {
-    DeviceQueueOptions options;
+    gpu::QueueOptions options;
     options.scheduling = setting.scheduling;
     int64_t cycle = 0;
-    std::optional<DeviceQueue> queue;
+    std::optional<gpu::Queue> queue;
     try {
       if (setting.scheduling.policy == Scheduling::periodic) {
         cycle = PeriodicPolicy(setting.scheduling.periodic).cycle();
@@ -229,7 +229,7 @@ class Bench {
   }
 
   // All clients at once; returns when measuring began.
-  int64_t offer(DeviceQueue& queue, double rate, int64_t cycle) {
+  int64_t offer(gpu::Queue& queue, double rate, int64_t cycle) {
     constexpr int64_t start = 20'000'000;
     constexpr int64_t warm_up = 200'000'000;
     OfferedRequests::Plan plan;
@@ -253,7 +253,7 @@ class Bench {
   }
 
   void report(const Setting& setting, double rate, int64_t cycle, int64_t measured_from,
-              const DeviceQueueStats& stats) {
+              const gpu::QueueStats& stats) {
     OfferedRequests::Result sum;
     for (const OfferedRequests::Result& result : results_) {
       sum.gets.merge(result.gets);
@@ -294,7 +294,7 @@ class Bench {
 
   const Parameters parameters_;
   uint32_t blocks_ = 0;
-  std::unique_ptr<DeviceTable> table_;
+  std::unique_ptr<gpu::Table> table_;
   std::vector<std::unique_ptr<OfferedRequests>> clients_;
   std::vector<OfferedRequests::Result> results_;
   BatchCost read_cost_;

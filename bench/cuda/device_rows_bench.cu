@@ -1,4 +1,4 @@
-// DeviceRowTable: rows of 128 floats by key, keys and rows on the GPU, beside a plain copy.
+// gpu::RowTable: rows of 128 floats by key, keys and rows on the GPU, beside a plain copy.
 //
 // A row begins with a stamp, which each put draws anew; the rest follows from key and stamp. Calls
 // are replayed on a model of the stamps, so every row that was read is checked, and what puts and
@@ -12,7 +12,7 @@
 #include "cuda/bench_flags.h"
 #include "cuda/gpu_replay.cuh"
 #include "cuda/stamped_rows.cuh"
-#include "isotherm/device_row_table.h"
+#include "isotherm/gpu/row_table.h"
 
 namespace isotherm::bench::device_rows_bench {
 namespace {
@@ -48,11 +48,11 @@ class RowsBench {
         "copy "
         "reads and writes %.2f TB/s\n",
         static_cast<unsigned long long>(rows_), row_bytes_, gpus_, rounds, copy / 1e12);
-    replay_.fill(keys_, stamps_[0], batch, [&](const DeviceRequests& puts) {
+    replay_.fill(keys_, stamps_[0], batch, [&](const TableRequests& puts) {
       write_rows<<<blocks, 256>>>(keys_, stamps_[0], in_[0], puts.rows, words());
-      table_.put(keys_, in_[0], nullptr, puts.rows, nullptr);
+      table_.put(keys_, in_[0], puts.rows, nullptr);
     });
-    const DeviceTableStats stats = table_.stats();
+    const gpu::TableStats stats = table_.stats();
     std::printf("%llu entries, %.1f bytes an entry\n",
                 static_cast<unsigned long long>(stats.entries),
                 static_cast<double>(stats.bytes) / static_cast<double>(stats.entries));
@@ -65,10 +65,10 @@ class RowsBench {
       draw(zipf);
       uint64_t turns = 0;
       report("PUT of present keys", keys, copy,
-             [&] { table_.put(keys_, in_[turns++ % 2], nullptr, batch, nullptr); });
-      replay(DeviceOp::put, batch, stamps_[(turns + 1) % 2]);
+             [&] { table_.put(keys_, in_[turns++ % 2], batch, nullptr); });
+      replay(TableOp::put, batch, stamps_[(turns + 1) % 2]);
       table_.erase(keys_, batch / 8, nullptr);
-      replay(DeviceOp::erase, batch / 8, nullptr);
+      replay(TableOp::erase, batch / 8, nullptr);
       read_back();
     }
     if (table_.stats().entries != model_.entries()) ++wrong_;
@@ -76,8 +76,8 @@ class RowsBench {
   }
 
  private:
-  static DeviceRowTableOptions options(uint32_t row_bytes, int gpus) {
-    DeviceRowTableOptions options;
+  static gpu::RowTableOptions options(uint32_t row_bytes, int gpus) {
+    gpu::RowTableOptions options;
     for (int gpu = 1; gpu < gpus; ++gpu) options.devices.push_back(gpu);
     options.row_bytes = row_bytes;
     return options;
@@ -97,8 +97,8 @@ class RowsBench {
   }
 
   // Calls that have no replies.
-  void replay(DeviceOp op, uint64_t rows, const uint64_t* stamps) {
-    DeviceRequests requests;
+  void replay(TableOp op, uint64_t rows, const uint64_t* stamps) {
+    TableRequests requests;
     requests.rows = rows;
     requests.op = op;
     requests.keys = keys_;
@@ -111,7 +111,7 @@ class RowsBench {
   }
   void read_back() {
     wrong_ += replay_.read_all(
-        keys_, stamps_[0], stamps_out_, found_, batch, [&](const DeviceRequests& gets) {
+        keys_, stamps_[0], stamps_out_, found_, batch, [&](const TableRequests& gets) {
           table_.get(keys_, out_, found_, gets.rows, nullptr);
           read_rows<<<blocks, 256>>>(keys_, out_, stamps_out_, found_, gets.rows, words());
         });
@@ -127,7 +127,7 @@ class RowsBench {
   const uint64_t rows_;
   const uint32_t row_bytes_;
   const int gpus_;
-  DeviceRowTable table_;
+  gpu::RowTable table_;
   uint64_t* keys_;
   uint64_t* stamps_[2];
   uint64_t* stamps_out_;

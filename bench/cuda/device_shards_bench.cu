@@ -1,4 +1,4 @@
-// A DeviceTable on two GPUs beside one on one of them, with as many entries in all
+// A gpu::Table on two GPUs beside one on one of them, with as many entries in all
 // and as many rows a GPU and call: how much of one GPU's speed each of two has.
 //
 // Calls with writes come again and again with two columns of values in turn, so each puts other
@@ -16,7 +16,7 @@
 #include "cuda/bench_flags.h"
 #include "cuda/gpu_batches.cuh"
 #include "cuda/gpu_replay.cuh"
-#include "isotherm/device_table.h"
+#include "isotherm/gpu/table.h"
 
 namespace isotherm::bench::device_shards_bench {
 namespace {
@@ -56,7 +56,7 @@ class Side {
     for (uint64_t*& values : values_) values = device_array<uint64_t>(rows);
     out_ = device_array<uint64_t>(rows);
     found_ = device_array<uint8_t>(rows);
-    ops_ = device_array<DeviceOp>(rows);
+    ops_ = device_array<TableOp>(rows);
   }
 
   cudaStream_t stream() const { return stream_; }
@@ -65,11 +65,11 @@ class Side {
   void wait() const { check(cudaStreamSynchronize(stream_)); }
 
   // New entries, from rank `first` on.
-  DeviceRequests fresh(uint64_t first, uint64_t rows) {
+  TableRequests fresh(uint64_t first, uint64_t rows) {
     enter();
     fresh_keys<<<blocks, 256>>>(keys_, values_[0], rows, first);
     check(cudaDeviceSynchronize());
-    DeviceRequests requests = puts(0);
+    TableRequests requests = puts(0);
     requests.rows = rows;
     requests.distinct_keys = true;
     return requests;
@@ -87,24 +87,24 @@ class Side {
   }
 
   // Of calls in turn.
-  DeviceRequests gets(uint64_t /*turn*/ = 0) const {
-    DeviceRequests requests;
+  TableRequests gets(uint64_t /*turn*/ = 0) const {
+    TableRequests requests;
     requests.rows = rows_;
     requests.keys = keys_;
     requests.values_out = out_;
     requests.found = found_;
     return requests;
   }
-  DeviceRequests puts(uint64_t turn) const {
-    DeviceRequests requests;
+  TableRequests puts(uint64_t turn) const {
+    TableRequests requests;
     requests.rows = rows_;
-    requests.op = DeviceOp::put;
+    requests.op = TableOp::put;
     requests.keys = keys_;
     requests.values = values_[turn % 2];
     return requests;
   }
-  DeviceRequests mixed(uint64_t turn) const {
-    DeviceRequests requests = gets();
+  TableRequests mixed(uint64_t turn) const {
+    TableRequests requests = gets();
     requests.ops = ops_;
     requests.values = values_[turn % 2];
     return requests;
@@ -116,10 +116,10 @@ class Side {
     forget_replies(out_, found_, rows_);
   }
   // Gets of entries from rank `first` on.
-  DeviceRequests reads(uint64_t first, uint64_t rows) {
+  TableRequests reads(uint64_t first, uint64_t rows) {
     fresh(first, rows);
     forget();
-    DeviceRequests requests = gets();
+    TableRequests requests = gets();
     requests.rows = rows;
     return requests;
   }
@@ -132,7 +132,7 @@ class Side {
   uint64_t* values_[2];
   uint64_t* out_;
   uint8_t* found_;
-  DeviceOp* ops_;
+  TableOp* ops_;
 };
 
 // Columns of gets in pinned host memory.
@@ -161,9 +161,9 @@ struct PinnedColumns {
 
 // A table and its GPUs.
 struct Subject {
-  std::function<void(std::span<const DeviceRequests>)> run;
+  std::function<void(std::span<const TableRequests>)> run;
   std::function<void(PinnedColumns&)> get_pinned;
-  std::function<DeviceTableStats()> stats;
+  std::function<gpu::TableStats()> stats;
   std::span<Side> sides;
 };
 
@@ -198,10 +198,10 @@ class Bench {
 
   std::vector<Rate> measure_one() {
     sides_[0].enter();
-    DeviceTable table;
+    gpu::Table table;
     Subject subject;
     subject.sides = {sides_.data(), 1};
-    subject.run = [&](std::span<const DeviceRequests> slices) {
+    subject.run = [&](std::span<const TableRequests> slices) {
       sides_[0].enter();
       table.run(slices[0], sides_[0].stream());
     };
@@ -216,15 +216,15 @@ class Bench {
   }
 
   std::vector<Rate> measure_two() {
-    DeviceTableOptions options;
+    gpu::TableOptions options;
     options.devices = {0, 1};
-    DeviceTable table(options);
+    gpu::Table table(options);
     std::printf("peer access: %s\n", table.peer_access() ? "yes" : "no");
     peer_copies();
     const std::vector<cudaStream_t> streams = {sides_[0].stream(), sides_[1].stream()};
     Subject subject;
     subject.sides = sides_;
-    subject.run = [&](std::span<const DeviceRequests> slices) { table.run(slices, streams); };
+    subject.run = [&](std::span<const TableRequests> slices) { table.run(slices, streams); };
     subject.get_pinned = [&](PinnedColumns& columns) {
       table.get_pinned({columns.keys, columns.rows}, {columns.values, columns.rows},
                        {columns.found, columns.rows});
@@ -236,7 +236,7 @@ class Bench {
   std::vector<Rate> measure(Subject& subject) {
     fill(subject);
     model_.fill();
-    const DeviceTableStats stats = subject.stats();
+    const gpu::TableStats stats = subject.stats();
     std::printf("%zu GPU(s): %llu entries, %.2f bytes an entry, work space %llu MiB in all\n",
                 subject.sides.size(), static_cast<unsigned long long>(stats.entries),
                 static_cast<double>(stats.bytes) / static_cast<double>(stats.entries),
@@ -255,7 +255,7 @@ class Bench {
   void fill(Subject& subject) {
     const uint64_t each = parameters_.rows;
     for (uint64_t first = 0; first < parameters_.entries;) {
-      std::vector<DeviceRequests> slices;
+      std::vector<TableRequests> slices;
       for (Side& side : subject.sides) {
         const uint64_t rows = std::min(each, parameters_.entries - first);
         slices.push_back(side.fresh(first, rows));
@@ -267,8 +267,8 @@ class Bench {
   }
 
   // Requests a second.
-  double slices(Subject& subject, bool zipf, DeviceRequests (Side::*kind)(uint64_t) const) {
-    std::vector<DeviceRequests> in_turn[2];
+  double slices(Subject& subject, bool zipf, TableRequests (Side::*kind)(uint64_t) const) {
+    std::vector<TableRequests> in_turn[2];
     for (Side& side : subject.sides) {
       side.draw(parameters_.entries, zipf, ++seed_ * 100);
       side.forget();
@@ -282,18 +282,18 @@ class Bench {
     subject.run(in_turn[turns++ % 2]);
     wait(subject);
     // What a turn finds depends on the one before it alone.
-    for (DeviceRequests before : in_turn[turns % 2]) {
+    for (TableRequests before : in_turn[turns % 2]) {
       before.values_out = nullptr;
       before.found = nullptr;
       wrong_ += replay_.replay(before);
     }
-    for (const DeviceRequests& last : in_turn[(turns + 1) % 2]) wrong_ += replay_.replay(last);
+    for (const TableRequests& last : in_turn[(turns + 1) % 2]) wrong_ += replay_.replay(last);
     return static_cast<double>(parameters_.rows * subject.sides.size()) / took;
   }
 
   void read_all(Subject& subject) {
     for (uint64_t first = 0; first < parameters_.entries;) {
-      std::vector<DeviceRequests> slices;
+      std::vector<TableRequests> slices;
       for (Side& side : subject.sides) {
         const uint64_t rows = std::min(parameters_.rows, parameters_.entries - first);
         slices.push_back(side.reads(first, rows));
@@ -301,7 +301,7 @@ class Bench {
       }
       subject.run(slices);
       wait(subject);
-      for (const DeviceRequests& gets : slices) wrong_ += replay_.replay(gets);
+      for (const TableRequests& gets : slices) wrong_ += replay_.replay(gets);
     }
   }
 

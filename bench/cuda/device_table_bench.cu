@@ -1,4 +1,4 @@
-// DeviceTable: lookups and writes of 64-bit keys and values with keys and results on the GPU, each
+// gpu::Table: lookups and writes of 64-bit keys and values with keys and results on the GPU, each
 // beside what the card can do at most, measured in the same run. The last rows show what puts cost
 // where the guess whether their keys are new is made for the table, right or wrong.
 //
@@ -16,7 +16,7 @@
 #include "cuda/gpu_replay.cuh"
 #include "gpu/platform/cuda_device.cuh"
 #include "gpu/table/fixed_device_table.h"
-#include "isotherm/device_table.h"
+#include "isotherm/gpu/table.h"
 
 namespace isotherm::bench::device_table_bench {
 namespace {
@@ -36,7 +36,7 @@ class Bench {
         values_(device_array<uint64_t>(rows_)),
         out_(device_array<uint64_t>(rows_)),
         found_(device_array<uint8_t>(rows_)),
-        ops_(device_array<DeviceOp>(rows_)),
+        ops_(device_array<TableOp>(rows_)),
         wrong_(device_array<unsigned long long>(1)) {
     cudaDeviceProp properties;
     check(cudaGetDeviceProperties(&properties, 0));
@@ -89,7 +89,7 @@ class Bench {
       fill(shift, true, true);
       fill(shift, true, false);
     }
-    const DeviceTableStats stats = table_->stats();
+    const gpu::TableStats stats = table_->stats();
     std::printf(
         "%llu entries, %.2f bytes an entry, overflow lines %.1f%% of lines, work space "
         "%llu MiB\n",
@@ -100,10 +100,10 @@ class Bench {
   }
 
   void fill(int shift, bool reserved, bool distinct) {
-    DeviceTableOptions options;
+    gpu::TableOptions options;
     options.expected_entries = reserved ? parameters_.entries : 0;
     table_.reset();
-    table_ = std::make_unique<DeviceTable>(options);
+    table_ = std::make_unique<gpu::Table>(options);
     const double took = fill_table(*table_, uint64_t{1} << shift, distinct);
     std::printf("PUT of new keys, 2^%d a call, %s, %s: %.2f G/s\n", shift,
                 reserved ? "growth before" : "growth included",
@@ -123,9 +123,9 @@ class Bench {
       fresh_keys<<<blocks_, 256>>>(keys_, values_, filled, first);
       check(cudaEventRecord(begin));
       for (uint64_t at = 0; at < filled; at += rows) {
-        DeviceRequests requests;
+        TableRequests requests;
         requests.rows = std::min(rows, filled - at);
-        requests.op = DeviceOp::put;
+        requests.op = TableOp::put;
         requests.keys = keys_ + at;
         requests.values = values_ + at;
         requests.distinct_keys = distinct;
@@ -173,9 +173,9 @@ class Bench {
   template <class Table>
   void put_present(Table& table, const std::string& name, int shift, bool zipf) {
     const uint64_t rows = uint64_t{1} << shift;
-    DeviceRequests all;
+    TableRequests all;
     all.rows = rows * calls();
-    all.op = DeviceOp::put;
+    all.op = TableOp::put;
     all.keys = keys_;
     all.values = values_;
     draw(all.rows, zipf, false, 7);
@@ -188,7 +188,7 @@ class Bench {
       for (const int shift : {16, 20, 22, 24}) {
         restore();
         const uint64_t rows = uint64_t{1} << shift;
-        DeviceRequests all;
+        TableRequests all;
         all.rows = rows * calls();
         all.ops = ops_;
         all.keys = keys_;
@@ -207,7 +207,7 @@ class Bench {
 
   // Calls of `rows` rows each, which are then replayed.
   template <class Table>
-  void measure(Table& table, const DeviceRequests& all, uint64_t rows, const std::string& name,
+  void measure(Table& table, const TableRequests& all, uint64_t rows, const std::string& name,
                int shift, double limit) {
     const double took = median_seconds(parameters_.rounds, [&](int round) {
       table.run(rows_of(all, rows * static_cast<uint64_t>(round), rows), nullptr);
@@ -215,7 +215,7 @@ class Bench {
     replayed_wrong_ += replay_.replay(all);
     replayed_wrong_ +=
         replay_.read_all(keys_, values_, out_, found_, rows_,
-                         [&](const DeviceRequests& gets) { table.run(gets, nullptr); });
+                         [&](const TableRequests& gets) { table.run(gets, nullptr); });
     if (table.stats().entries != model_.entries()) ++replayed_wrong_;
     report(name, shift, took, limit);
   }
@@ -223,7 +223,7 @@ class Bench {
   // Every entry has its first value again.
   void restore() {
     replay_.fill(keys_, values_, rows_,
-                 [&](const DeviceRequests& puts) { table_->run(puts, nullptr); });
+                 [&](const TableRequests& puts) { table_->run(puts, nullptr); });
   }
 
   // Keys and results in pinned host memory, in stream order and awaited.
@@ -317,11 +317,11 @@ class Bench {
   uint64_t* values_;
   uint64_t* out_;
   uint8_t* found_;
-  DeviceOp* ops_;
+  TableOp* ops_;
   unsigned long long* wrong_;
   uint32_t blocks_ = 0;
   GpuLimits limits_{};
-  std::unique_ptr<DeviceTable> table_;
+  std::unique_ptr<gpu::Table> table_;
   ReplayedTable model_{parameters_.entries};
   GpuReplay replay_{model_};
   uint64_t seed_ = 0;  // of what is written

@@ -1,4 +1,4 @@
-// DeviceTable with more entries than its cap on GPU memory has room for: once without a cap, then
+// gpu::Table with more entries than its cap on GPU memory has room for: once without a cap, then
 // with caps that have room for a half and a quarter; keys and results on the GPU. Every reply is
 // checked: calls with writes store other values than they find, and are replayed on a model. Beside
 // it what threads of the host alone reach on such a table.
@@ -13,8 +13,8 @@
 #include "cuda/bench_flags.h"
 #include "cuda/gpu_batches.cuh"
 #include "cuda/gpu_replay.cuh"
-#include "isotherm/device_table.h"
 #include "isotherm/fixed_table.h"
+#include "isotherm/gpu/table.h"
 
 namespace isotherm::bench::device_tiered_bench {
 namespace {
@@ -37,7 +37,7 @@ class Tiered {
         values_(device_array<uint64_t>(all_rows_)),
         out_(device_array<uint64_t>(all_rows_)),
         found_(device_array<uint8_t>(all_rows_)),
-        ops_(device_array<DeviceOp>(all_rows_)),
+        ops_(device_array<TableOp>(all_rows_)),
         wrong_(device_array<unsigned long long>(1)) {
     check(cudaMemset(wrong_, 0, sizeof *wrong_));
   }
@@ -105,18 +105,18 @@ class Tiered {
 
   // Wrong replies and entries since the last time.
   uint64_t measure(uint64_t gpu_memory, uint64_t times) {
-    DeviceTableOptions options;
+    gpu::TableOptions options;
     options.gpu_memory = gpu_memory;
-    if (times != 0) options.host_memory = uint64_t{32} << 30;
+    if (times != 0) options.host_index_memory = uint64_t{32} << 30;
     options.host_threads = parameters_.threads;
-    DeviceTable table(options);
+    gpu::Table table(options);
     const double load = fill(table);
-    const DeviceTableStats stats = table.stats();
+    const gpu::TableStats stats = table.stats();
     if (times == 0) index_bytes_ = stats.bytes + stats.workspace;
     model_.fill();
     const double uniform = gets(table, false), zipf = gets(table, true);
     const double puts = present(table), mix = mixed(table);
-    const DeviceTableStats after = table.stats();
+    const gpu::TableStats after = table.stats();
     unsigned long long wrong = 0;
     check(cudaMemcpy(&wrong, wrong_, sizeof wrong, cudaMemcpyDeviceToHost));
     check(cudaMemset(wrong_, 0, sizeof *wrong_));
@@ -133,7 +133,7 @@ class Tiered {
     return wrong;
   }
 
-  double fill(DeviceTable& table) {
+  double fill(gpu::Table& table) {
     double took = 0;
     for (uint64_t first = 0; first < parameters_.entries; first += rows) {
       const uint64_t part = std::min(rows, parameters_.entries - first);
@@ -142,7 +142,7 @@ class Tiered {
     }
     return static_cast<double>(parameters_.entries) / took / 1e6;
   }
-  double gets(DeviceTable& table, bool zipf) {
+  double gets(gpu::Table& table, bool zipf) {
     double rate = 0;
     for (uint64_t seed = 5; seed < 8; ++seed) {  // bins may move meanwhile; the last counts
       draw_keys<<<blocks, 256>>>(keys_, rows, parameters_.entries, zipf, false, seed);
@@ -152,21 +152,21 @@ class Tiered {
     }
     return rate;
   }
-  double present(DeviceTable& table) {
+  double present(gpu::Table& table) {
     draw_keys<<<blocks, 256>>>(keys_, all_rows_, parameters_.entries, false, false, 9);
     draw_writes<<<blocks, 256>>>(nullptr, values_, all_rows_, 1, ++seed_);
-    DeviceRequests all;
+    TableRequests all;
     all.rows = all_rows_;
-    all.op = DeviceOp::put;
+    all.op = TableOp::put;
     all.keys = keys_;
     all.values = values_;
     return replayed(table, all);
   }
-  double mixed(DeviceTable& table) {
+  double mixed(gpu::Table& table) {
     draw_keys<<<blocks, 256>>>(keys_, all_rows_, parameters_.entries, true, false, 11);
     draw_writes<<<blocks, 256>>>(ops_, values_, all_rows_, 20, ++seed_);
     forget_replies(out_, found_, all_rows_);
-    DeviceRequests all;
+    TableRequests all;
     all.rows = all_rows_;
     all.ops = ops_;
     all.keys = keys_;
@@ -176,14 +176,14 @@ class Tiered {
     return replayed(table, all);
   }
   // Calls with rows of their own each, which are then replayed.
-  double replayed(DeviceTable& table, const DeviceRequests& all) {
+  double replayed(gpu::Table& table, const TableRequests& all) {
     const double rate = timed([&](int round) {
       table.run(rows_of(all, rows * static_cast<uint64_t>(round), rows), nullptr);
     });
     replayed_wrong_ += replay_.replay(all);
     replayed_wrong_ +=
         replay_.read_all(keys_, values_, out_, found_, rows,
-                         [&](const DeviceRequests& gets) { table.run(gets, nullptr); });
+                         [&](const TableRequests& gets) { table.run(gets, nullptr); });
     return rate;
   }
   // M/s.
@@ -199,7 +199,7 @@ class Tiered {
   uint64_t* values_;
   uint64_t* out_;
   uint8_t* found_;
-  DeviceOp* ops_;
+  TableOp* ops_;
   unsigned long long* wrong_;
   uint64_t index_bytes_ = 0;  // of the table without a cap
   ReplayedTable model_{parameters_.entries};

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "cuda/ranks.h"
-#include "isotherm/device_table.h"
+#include "isotherm/table_requests.h"
 
 namespace isotherm::bench {
 
@@ -37,19 +37,19 @@ class ForeseenReplies {
   const std::vector<uint64_t>& keys() const { return keys_; }
 
   // Draws what `rows` keys from `at` on are to get, and says what the replies will be.
-  void foresee(DeviceOp op, uint64_t at, uint64_t rows, Columns& columns) {
+  void foresee(TableOp op, uint64_t at, uint64_t rows, Columns& columns) {
     const auto from = static_cast<int64_t>(at);
     std::copy_n(stored_.begin() + from, rows, columns.expected.begin());
     std::copy_n(present_.begin() + from, rows, columns.expected_found.begin());
-    if (op != DeviceOp::put) return;
+    if (op != TableOp::put) return;
     for (uint64_t row = 0; row < rows; ++row) columns.put[row] = scramble(++drawn_);
   }
   // The submission was taken.
-  void apply(DeviceOp op, uint64_t at, uint64_t rows, const Columns& columns) {
+  void apply(TableOp op, uint64_t at, uint64_t rows, const Columns& columns) {
     const auto from = static_cast<int64_t>(at);
-    if (op == DeviceOp::put) std::copy_n(columns.put.begin(), rows, stored_.begin() + from);
-    if (op == DeviceOp::get) return;
-    std::fill_n(present_.begin() + from, rows, op == DeviceOp::put ? uint8_t{1} : uint8_t{0});
+    if (op == TableOp::put) std::copy_n(columns.put.begin(), rows, stored_.begin() + from);
+    if (op == TableOp::get) return;
+    std::fill_n(present_.begin() + from, rows, op == TableOp::put ? uint8_t{1} : uint8_t{0});
   }
 
   // Rows whose reply is another; `found` was all `unanswered` before.

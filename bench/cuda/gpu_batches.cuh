@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "cuda/gpu_timer.cuh"
-#include "isotherm/device_table.h"
+#include "isotherm/table_requests.h"
 
 namespace isotherm::bench {
 

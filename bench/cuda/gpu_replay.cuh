@@ -18,7 +18,7 @@ namespace isotherm::bench {
 inline constexpr uint64_t erase_in = 10;
 
 // Values that no other seed draws, and of the operations one write in `one_in`; 0: none.
-static __global__ void draw_writes(DeviceOp* ops, uint64_t* values, uint64_t rows, uint64_t one_in,
+static __global__ void draw_writes(TableOp* ops, uint64_t* values, uint64_t rows, uint64_t one_in,
                                    uint64_t seed) {
   const uint64_t stride = uint64_t{gridDim.x} * blockDim.x;
   for (uint64_t i = uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < rows; i += stride) {
@@ -27,9 +27,7 @@ static __global__ void draw_writes(DeviceOp* ops, uint64_t* values, uint64_t row
     if (ops == nullptr) continue;
     const uint64_t kind = scramble(drawn);
     const bool write = one_in != 0 && kind % one_in == 0;
-    ops[i] = !write                          ? DeviceOp::get
-             : kind / one_in % erase_in == 0 ? DeviceOp::erase
-                                             : DeviceOp::put;
+    ops[i] = !write ? TableOp::get : kind / one_in % erase_in == 0 ? TableOp::erase : TableOp::put;
   }
 }
 
@@ -46,11 +44,11 @@ class GpuReplay {
   explicit GpuReplay(ReplayedTable& model) : model_(model) {}
 
   // Wrong replies.
-  uint64_t replay(const DeviceRequests& batch) {
+  uint64_t replay(const TableRequests& batch) {
     uint64_t wrong = 0;
     for (uint64_t first = 0; first < batch.rows; first += piece) {
-      const DeviceRequests there = rows_of(batch, first, std::min(piece, batch.rows - first));
-      DeviceRequests part = there;
+      const TableRequests there = rows_of(batch, first, std::min(piece, batch.rows - first));
+      TableRequests part = there;
       part.ops = to_host(ops_, there.ops, there.rows);
       part.keys = to_host(keys_, there.keys, there.rows);
       part.values = to_host(values_, there.values, there.rows);
@@ -66,9 +64,9 @@ class GpuReplay {
   template <class Put>
   void fill(uint64_t* keys, uint64_t* values, uint64_t rows, Put&& put) {
     for (uint64_t first = 0; first < model_.ranks(); first += rows) {
-      DeviceRequests puts;
+      TableRequests puts;
       puts.rows = std::min(rows, model_.ranks() - first);
-      puts.op = DeviceOp::put;
+      puts.op = TableOp::put;
       puts.keys = keys;
       puts.values = values;
       fresh_keys<<<blocks, 256>>>(keys, values, puts.rows, first);
@@ -85,7 +83,7 @@ class GpuReplay {
                     uint64_t rows, Get&& get) {
     uint64_t wrong = 0;
     for (uint64_t first = 0; first < model_.ranks(); first += rows) {
-      DeviceRequests gets;
+      TableRequests gets;
       gets.rows = std::min(rows, model_.ranks() - first);
       gets.keys = keys;
       gets.values_out = values_out;
@@ -112,7 +110,7 @@ class GpuReplay {
   }
 
   ReplayedTable& model_;
-  std::vector<DeviceOp> ops_;
+  std::vector<TableOp> ops_;
   std::vector<uint64_t> keys_, values_, values_out_;
   std::vector<uint8_t> found_;
 };

@@ -1,4 +1,4 @@
-// OfferedRequests: a client that offers requests to a DeviceQueue at a given rate, in open loop:
+// OfferedRequests: a client that offers requests to a gpu::Queue at a given rate, in open loop:
 // GETs, and if wanted a submission of PUTs among them now and then.
 //
 // Request i is due at begin + i / rate, whatever the queue does; the client submits what is due
@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "cuda/foreseen_replies.h"
-#include "isotherm/device_queue.h"
+#include "isotherm/gpu/queue.h"
 #include "isotherm_bench/histogram.h"
 
 namespace isotherm::bench {
@@ -57,17 +57,17 @@ class OfferedRequests {
   explicit OfferedRequests(std::vector<uint64_t> keys) : foreseen_(std::move(keys)) {}
 
   // Wrong replies to gets of all keys.
-  uint64_t check_all(DeviceTable& table) {
+  uint64_t check_all(gpu::Table& table) {
     const std::vector<uint64_t>& keys = foreseen_.keys();
     ForeseenReplies::Columns columns(keys.size());
-    foreseen_.foresee(DeviceOp::get, 0, keys.size(), columns);
+    foreseen_.foresee(TableOp::get, 0, keys.size(), columns);
     std::vector<uint64_t> values(keys.size());
     std::vector<uint8_t> found(keys.size(), ForeseenReplies::unanswered);
     table.get(keys, values, found);
     return ForeseenReplies::wrong(columns, keys.size(), values.data(), found.data());
   }
 
-  Result run(DeviceQueue& queue, const Plan& plan) {
+  Result run(gpu::Queue& queue, const Plan& plan) {
     plan_ = plan;
     result_ = {};
     offered_ = 0;
@@ -102,7 +102,7 @@ class OfferedRequests {
     uint64_t first = 0;  // number of the request
     uint64_t rows = 0;
     bool puts = false;
-    DeviceCompletion completion;
+    gpu::Completion completion;
   };
   // Submissions of one kind that are under way, oldest first.
   struct Line {
@@ -124,7 +124,7 @@ class OfferedRequests {
   }
 
   // False if nothing is due, or no slot is free.
-  bool submit_due(DeviceQueue& queue, int64_t now) {
+  bool submit_due(gpu::Queue& queue, int64_t now) {
     const auto due =
         static_cast<int64_t>(static_cast<double>(now - plan_.begin) * plan_.rate / 1e9) -
         static_cast<int64_t>(offered_);
@@ -139,23 +139,23 @@ class OfferedRequests {
     next.first = offered_;
     next.keys = keys.data() + at;
     next.puts = puts;
-    DeviceRequests requests;
+    TableRequests requests;
     requests.rows = next.rows;
-    requests.op = !puts ? DeviceOp::get : writes_ % erase_in == 0 ? DeviceOp::erase : DeviceOp::put;
+    requests.op = !puts ? TableOp::get : writes_ % erase_in == 0 ? TableOp::erase : TableOp::put;
     requests.keys = next.keys;
     requests.values = next.columns.put.data();
     requests.values_out = next.values.data();
     requests.found = next.found.data();
     foreseen_.foresee(requests.op, at, next.rows, next.columns);
     std::fill_n(next.found.begin(), next.rows, ForeseenReplies::unanswered);
-    const QueueStatus status = queue.submit(requests, next.completion);
-    if (status == QueueStatus::retry) {
+    const gpu::QueueStatus status = queue.submit(requests, next.completion);
+    if (status == gpu::QueueStatus::retry) {
       ++result_.retries;
       return true;
     }
     foreseen_.apply(requests.op, at, next.rows, next.columns);
     if (puts) ++writes_;
-    if (status == QueueStatus::lost) result_.wrong += next.rows;
+    if (status == gpu::QueueStatus::lost) result_.wrong += next.rows;
     ++result_.submissions;
     offered_ += next.rows;
     ++line.end;
@@ -173,7 +173,7 @@ class OfferedRequests {
     const int64_t now = clock_ns();
     result_.wrong +=
         ForeseenReplies::wrong(done.columns, done.rows, done.values.data(), done.found.data());
-    if (done.completion.status() != QueueStatus::ok) result_.wrong += done.rows;
+    if (done.completion.status() != gpu::QueueStatus::ok) result_.wrong += done.rows;
     for (uint64_t row = 0; row < done.rows; row += group_) {
       const int64_t due = due_at(done.first + row);
       if (due < plan_.measured_from) continue;

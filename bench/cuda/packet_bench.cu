@@ -1,5 +1,5 @@
 // Packets: raw frames of GETs in pinned memory to reply frames there, answered by one GPU from a
-// DeviceItemTable; hits for 16-byte keys, drawn uniformly, in IPv4 frames of 96 bytes.
+// gpu::ItemTable; hits for 16-byte keys, drawn uniformly, in IPv4 frames of 96 bytes.
 //
 //   packet_bench [--items N] [--rows N] [--streams N] [--rounds N] [--calls N] [--batch N]
 //
@@ -125,8 +125,8 @@ class PacketBench {
         key_of(first + i).copy(keys.data() + i * key_bytes, key_bytes);
         value_of(first + i, value_bytes_).copy(values.data() + i * value_bytes_, value_bytes_);
       });
-      table_.put_host(rows, {key_offsets.data(), keys.data()},
-                      {value_offsets.data(), values.data()}, nullptr);
+      table_.put({{key_offsets.data(), rows + 1}, keys},
+                 {{value_offsets.data(), rows + 1}, values});
     }
   }
 
@@ -288,7 +288,7 @@ class PacketBench {
 
   const Parameters parameters_;
   const uint64_t value_bytes_;
-  DeviceItemTable table_;
+  gpu::ItemTable table_;
   std::atomic<uint64_t> wrong_{0};
 };
 

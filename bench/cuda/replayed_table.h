@@ -1,7 +1,7 @@
 // ReplayedTable: what a table must have answered. Batches that a benchmark has timed are run once
 // more on the host, request by request in the order of their rows, and each reply is compared.
 //
-// Columns are those of DeviceRequests, in host memory. Replies were overwritten with `untouched`
+// Columns are those of TableRequests, in host memory. Replies were overwritten with `untouched`
 // bytes before the batch ran, so a reply that never came is wrong, and so is a value beside found
 // 0. The operations are get, put and erase; any other counts as wrong.
 //
@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "cuda/ranks.h"
-#include "isotherm/device_table.h"
+#include "isotherm/table_requests.h"
 
 namespace isotherm::bench {
 
@@ -53,7 +53,7 @@ class ReplayedTable {
   enum class Values : uint8_t { all, gets };
 
   // Wrong replies of a batch, which takes effect.
-  uint64_t replay(const DeviceRequests& requests, Values values = Values::all) {
+  uint64_t replay(const TableRequests& requests, Values values = Values::all) {
     for (Share& share : shares_) share.wrong = 0;
     in_shares(requests.rows, [&](uint32_t share) {
       for (uint64_t row = 0; row < requests.rows; ++row) replay_row(requests, row, share, values);
@@ -100,28 +100,28 @@ class ReplayedTable {
     for (std::thread& thread : others) thread.join();
   }
 
-  void replay_row(const DeviceRequests& requests, uint64_t row, uint32_t share_number,
+  void replay_row(const TableRequests& requests, uint64_t row, uint32_t share_number,
                   Values values) {
     const uint64_t key = requests.keys[row];
     const uint64_t rank = key_rank(key);
     if (rank / block % threads() != share_number) return;
     Share& share = shares_[share_number];
     const State before = state_of(rank, key, share);
-    const DeviceOp op = requests.ops != nullptr ? requests.ops[row] : requests.op;
-    if (op == DeviceOp::put) {
+    const TableOp op = requests.ops != nullptr ? requests.ops[row] : requests.op;
+    if (op == TableOp::put) {
       set(rank, key, {requests.values != nullptr ? requests.values[row] : 0, true}, share);
-    } else if (op == DeviceOp::erase) {
+    } else if (op == TableOp::erase) {
       set(rank, key, {}, share);
-    } else if (op != DeviceOp::get) {
+    } else if (op != TableOp::get) {
       ++share.wrong;
     }
     share.entries += uint64_t{state_of(rank, key, share).found} - uint64_t{before.found};
     if (requests.found == nullptr) return;
-    const bool compares = values == Values::all || op == DeviceOp::get;
+    const bool compares = values == Values::all || op == TableOp::get;
     if (!is_reply(requests, row, before, compares)) ++share.wrong;
   }
 
-  static bool is_reply(const DeviceRequests& requests, uint64_t row, State before, bool value) {
+  static bool is_reply(const TableRequests& requests, uint64_t row, State before, bool value) {
     if (requests.found[row] != (before.found ? 1 : 0)) return false;
     return !value || requests.values_out[row] == (before.found ? before.value : untouched);
   }

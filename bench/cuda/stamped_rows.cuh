@@ -35,7 +35,7 @@ static __global__ void read_rows(const uint64_t* keys, const uint64_t* rows, uin
 inline uint64_t replay_rows(GpuReplay& replay, const uint64_t* keys, const uint64_t* rows,
                             uint64_t* stamps, uint8_t* found, uint64_t count, uint64_t words) {
   read_rows<<<2048, 256>>>(keys, rows, stamps, found, count, words);
-  DeviceRequests gets;
+  TableRequests gets;
   gets.rows = count;
   gets.keys = keys;
   gets.values_out = stamps;

@@ -136,7 +136,7 @@ PRESETS = (
                                "paper: at once": computed(speed(False, THEIRS), CYCLES),
                                "paper: its text": {160: 204}}}),
     Preset(
-        "megakv-14", "throughput of data set a", PAPER, DIFFERS + "; getk is one of DeviceCache, not of stores",
+        "megakv-14", "throughput of data set a", PAPER, DIFFERS + "; getk is one of gpu::Cache, not of stores",
         "load", {"throughput": "M requests/s"}, throughput("a", 16384), reference="CPU", records=100_000_000,
         scale=0.01,
         points={"throughput": {

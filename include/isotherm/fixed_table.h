@@ -25,8 +25,8 @@
 #include <optional>
 #include <span>
 
-#include "isotherm/device_table.h"
 #include "isotherm/status.h"
+#include "isotherm/table_requests.h"
 
 namespace isotherm {
 
@@ -96,9 +96,9 @@ class FixedHandle {
   Status compare_and_swap(uint64_t key, uint64_t expected, uint64_t desired,
                           uint64_t* current = nullptr);
 
-  // Any mix of operations, with the meaning they have in a DeviceTable, on columns in host memory.
+  // Any mix of operations, with the meaning they have in a gpu::Table, on columns in host memory.
   // Where memory ends, requests that need a new line are answered reply_retry.
-  void run(const DeviceRequests& requests);
+  void run(const TableRequests& requests);
 
   // Visits whole lines of entries from `cursor` on, at least `count` while there are any; returns
   // the cursor to go on from, 0 at the end.

@@ -10,7 +10,7 @@
 //               path, with a threshold that follows the load
 // Times are in nanoseconds.
 //
-// SchedulingOptions are for a DeviceQueue, whose submitters do not wait; RoundOptions for a store
+// SchedulingOptions are for a gpu::Queue, whose submitters do not wait; RoundOptions for a store
 // whose index is on a GPU, whose threads wait for each other (docs/gpu.md).
 //
 // Sources. KVCG, section 5 (greedy); Mega-KV, section 5 (periodic); MemcachedGPU, sections 2.1 and
@@ -54,7 +54,7 @@ struct PeriodicOptions {
   // The expected load: rows a second, and the share of reads among them.
   double rate = 0;
   double read_share = 0.95;
-  // Measured; see DeviceQueueStats.
+  // Measured; see gpu::QueueStats.
   BatchCost read_cost;
   BatchCost write_cost;
 };

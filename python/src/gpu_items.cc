@@ -17,6 +17,7 @@
 #include "byte_columns.h"
 #include "gpu_loader.h"
 #include "isotherm/batch.h"
+#include "isotherm/gpu/common.h"
 #include "isotherm/status.h"
 #include "module.h"
 
@@ -35,7 +36,7 @@ struct JoinedBytes {
       bytes.insert(bytes.end(), column[i].begin(), column[i].end());
     }
   }
-  DeviceBytes view() const { return {offsets.data(), bytes.data()}; }
+  gpu::Bytes view() const { return {offsets.data(), bytes.data()}; }
 
   std::vector<int64_t> offsets;
   std::vector<char> bytes;
@@ -74,10 +75,10 @@ Shape column_shape(size_t rows) {
 class GpuByteTable {
  public:
   GpuByteTable(int gpu, uint64_t memory, uint64_t host_memory, bool evict) {
-    DeviceItemTableOptions options;
-    options.device = gpu;
+    gpu::ItemTableOptions options;
+    options.devices = {gpu};
     options.gpu_memory = memory;
-    options.host_memory = host_memory;
+    options.pinned_item_memory = host_memory;
     options.evict = evict;
     const GilReleased released(GilReleased::worth_bytes);
     items_ = gpu_part().make_items(options);
@@ -85,7 +86,7 @@ class GpuByteTable {
 
   uint64_t size() const { return stats().entries; }
   uint64_t memory() const {
-    const DeviceItemStats its = stats();
+    const gpu::ItemStats its = stats();
     return its.bytes + its.workspace + its.host_bytes;
   }
 
@@ -116,18 +117,18 @@ class GpuByteTable {
 
   nb::object contains_many(nb::handle keys_given) {
     const ByteColumn keys(keys_given, "keys");
-    return replies(keys, nullptr, DeviceOp::get, [](uint8_t reply) { return reply == 1 ? 1 : 0; });
+    return replies(keys, nullptr, TableOp::get, [](uint8_t reply) { return reply == 1 ? 1 : 0; });
   }
 
   // Statuses, a byte a row.
   nb::object put_many(nb::handle keys_given, nb::handle values_given, uint16_t options,
                       int64_t expiry, nb::handle versions) {
     if (expiry != 0) refuse("expiry");
-    DeviceOp op = DeviceOp::put;
+    TableOp op = TableOp::put;
     const uint64_t* expected = nullptr;
-    if ((options & option::if_absent) != 0) op = DeviceOp::put_if_absent;
+    if ((options & option::if_absent) != 0) op = TableOp::put_if_absent;
     if ((options & option::if_version) != 0) {
-      op = DeviceOp::put_if_version;
+      op = TableOp::put_if_version;
       if (!PyArray_Check(versions.ptr()) || !PyArray_ISCARRAY_RO(as_array(versions)) ||
           PyArray_TYPE(as_array(versions)) != NPY_ULONG ||
           static_cast<size_t>(PyArray_SIZE(as_array(versions))) != nb::len(keys_given)) {
@@ -143,9 +144,9 @@ class GpuByteTable {
         keys, &joined, op,
         [op](uint8_t reply) {
           if (reply == reply_retry) return static_cast<int>(Status::out_of_memory);
-          if (reply == reply_refused) return static_cast<int>(Status::too_large);
+          if (reply == gpu::reply_refused) return static_cast<int>(Status::too_large);
           const bool done =
-              op == DeviceOp::put || reply == static_cast<uint8_t>(op == DeviceOp::put_if_version);
+              op == TableOp::put || reply == static_cast<uint8_t>(op == TableOp::put_if_version);
           return static_cast<int>(done ? Status::ok : Status::condition_failed);
         },
         expected);
@@ -153,7 +154,7 @@ class GpuByteTable {
 
   nb::object erase_many(nb::handle keys_given, nb::handle /*versions*/) {
     const ByteColumn keys(keys_given, "keys");
-    return replies(keys, nullptr, DeviceOp::erase, [](uint8_t reply) {
+    return replies(keys, nullptr, TableOp::erase, [](uint8_t reply) {
       return static_cast<int>(reply == 1 ? Status::ok : Status::not_found);
     });
   }
@@ -190,8 +191,8 @@ class GpuByteTable {
                   const std::array<uintptr_t, 7>& columns, uint64_t capacity, bool as_mask) {
     const auto [op, mask] = verb_on_gpu(verb);
     const auto strings = [&](size_t at) {
-      return DeviceBytes{reinterpret_cast<const int64_t*>(columns[at]),
-                         reinterpret_cast<const char*>(columns[at + 1])};
+      return gpu::Bytes{reinterpret_cast<const int64_t*>(columns[at]),
+                        reinterpret_cast<const char*>(columns[at + 1])};
     };
     DeviceItemRequests requests;
     requests.rows = rows;
@@ -207,15 +208,15 @@ class GpuByteTable {
   }
 
  private:
-  static std::pair<DeviceOp, GpuMask> verb_on_gpu(std::string_view name) {
-    if (name == "get") return {DeviceOp::get, GpuMask::found};
-    if (name == "put") return {DeviceOp::put, GpuMask::stored};
-    if (name == "erase") return {DeviceOp::erase, GpuMask::found};
-    if (name == "put_if_absent") return {DeviceOp::put_if_absent, GpuMask::absent};
+  static std::pair<TableOp, GpuMask> verb_on_gpu(std::string_view name) {
+    if (name == "get") return {TableOp::get, GpuMask::found};
+    if (name == "put") return {TableOp::put, GpuMask::stored};
+    if (name == "erase") return {TableOp::erase, GpuMask::found};
+    if (name == "put_if_absent") return {TableOp::put_if_absent, GpuMask::absent};
     throw nb::value_error("no verb of that name");
   }
 
-  DeviceItemStats stats() const {
+  gpu::ItemStats stats() const {
     const GilReleased released(GilReleased::worth_bytes);
     return items_->stats();
   }
@@ -233,7 +234,7 @@ class GpuByteTable {
     Found reply;
     reply.found.resize(column.size());
     reply.offsets.resize(column.size() + 1);
-    DeviceItemRequests requests;
+    gpu::ItemRequests requests;
     requests.rows = column.size();
     requests.keys = keys.view();
     requests.replies.found = reply.found.data();
@@ -256,13 +257,13 @@ class GpuByteTable {
   }
 
   template <class Meaning>
-  nb::object replies(const ByteColumn& column, const JoinedBytes* values, DeviceOp op,
+  nb::object replies(const ByteColumn& column, const JoinedBytes* values, TableOp op,
                      Meaning&& meaning, const uint64_t* versions = nullptr) {
     const JoinedBytes keys(column);
-    const bool is_mask = op == DeviceOp::get;
+    const bool is_mask = op == TableOp::get;
     nb::object array = new_array(column_shape(column.size()), is_mask ? NPY_BOOL : NPY_UBYTE);
     auto* const found = static_cast<uint8_t*>(PyArray_DATA(as_array(array)));
-    DeviceItemRequests requests;
+    gpu::ItemRequests requests;
     requests.rows = column.size();
     requests.op = op;
     requests.keys = keys.view();

@@ -7,6 +7,7 @@
 
 #include "arrays.h"
 #include "gpu_arrays.h"
+#include "isotherm/gpu/common.h"
 #include "module.h"
 
 namespace isotherm::python {
@@ -21,7 +22,7 @@ class GpuBackend final : public Backend {
 
   uint64_t size() const override { return table_->stats().entries; }
   uint64_t memory() const override {
-    const DeviceTableStats stats = table_->stats();
+    const gpu::TableStats stats = table_->stats();
     return stats.bytes + stats.workspace + stats.host_bytes;
   }
   uint64_t get(const uint64_t* keys, size_t n, void* rows, uint8_t* found) override {

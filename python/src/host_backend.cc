@@ -37,7 +37,7 @@ class WordBackend final : public Backend {
   BackendResult run(const RowRequests& requests) override {
     const Pool::Lease handle(pool_);
     const std::span<const uint64_t> keys = requests.keys;
-    DeviceRequests all;
+    TableRequests all;
     all.rows = keys.size();
     all.op = requests.op;
     all.keys = keys.data();
@@ -46,7 +46,7 @@ class WordBackend final : public Backend {
     all.values_out = static_cast<uint64_t*>(requests.rows_out);
     all.found = requests.found;
     size_t done = 0;
-    if (requests.op == DeviceOp::put && requests.found == nullptr) {
+    if (requests.op == TableOp::put && requests.found == nullptr) {
       done = handle->put(keys, {all.values, keys.size()}).done;
       if (done == keys.size()) return {};
     }
@@ -72,12 +72,12 @@ class WordBackend final : public Backend {
   }
 
   // For who wants no values; the table wants places for both replies or for none.
-  static BackendResult run_in_parts(FixedHandle& handle, const DeviceRequests& all, size_t from) {
+  static BackendResult run_in_parts(FixedHandle& handle, const TableRequests& all, size_t from) {
     std::array<uint64_t, rows_per_part> values;
     std::array<uint8_t, rows_per_part> found;
     BackendResult result;
     for (; from < all.rows; from += rows_per_part) {
-      DeviceRequests part = all;
+      TableRequests part = all;
       part.rows = std::min<uint64_t>(rows_per_part, all.rows - from);
       part.keys += from;
       if (part.values != nullptr) part.values += from;
@@ -133,7 +133,7 @@ BackendResult Backend::put_new(const uint64_t* keys, size_t n, uint64_t* to) {
   BackendResult result;
   for (size_t from = 0; from < n; from += rows_per_part) {
     RowRequests part;
-    part.op = DeviceOp::put_if_absent;
+    part.op = TableOp::put_if_absent;
     part.keys = {keys + from, std::min(rows_per_part, n - from)};
     part.rows = part.keys.data();  // any value
     part.found = found.data();

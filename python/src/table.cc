@@ -11,6 +11,7 @@
 #include "arrays.h"
 #include "backend.h"
 #include "gpu_loader.h"
+#include "isotherm/gpu/common.h"
 #include "module.h"
 
 namespace isotherm::python {
@@ -141,7 +142,7 @@ class Table {
   }
 
   nb::object put(nb::handle keys_given, nb::handle values, std::string_view on_full) {
-    return write(DeviceOp::put, keys_given, values, on_full);
+    return write(TableOp::put, keys_given, values, on_full);
   }
   nb::object add(nb::handle keys_given, nb::handle values, std::string_view on_full) {
     if (sum_ == nullptr) {
@@ -149,10 +150,10 @@ class Table {
       throw nb::type_error(
           ("add: values of dtype " + nb::cast<std::string>(name) + " cannot be added").c_str());
     }
-    return write(DeviceOp::add, keys_given, values, on_full);
+    return write(TableOp::add, keys_given, values, on_full);
   }
   void set_item(nb::handle keys_given, nb::handle values) {
-    write(DeviceOp::put, keys_given, values, "raise");
+    write(TableOp::put, keys_given, values, "raise");
   }
 
   nb::object erase(nb::handle keys_given) {
@@ -171,7 +172,7 @@ class Table {
     const Keys keys = keys_of(keys_given);
     const Values rows = values_of(keys, values, "values");
     Mask stored(keys.shape());
-    RowRequests requests = columns(DeviceOp::put_if_absent, keys, rows);
+    RowRequests requests = columns(TableOp::put_if_absent, keys, rows);
     requests.found = stored.data();
     run_or_raise(requests, keys, OnFull::raise);
     for (size_t i = 0; i < keys.count(); ++i) stored.data()[i] = stored.data()[i] == 0;
@@ -208,7 +209,7 @@ class Table {
     const Values rows = values_of(keys, initial, "initial");
     const Values values = values_to_fill(keys, nb::none());
     Mask found(keys.shape());
-    RowRequests requests = columns(DeviceOp::put_if_absent, keys, rows);
+    RowRequests requests = columns(TableOp::put_if_absent, keys, rows);
     requests.found = found.data();
     requests.rows_out = values.data();
     const size_t bytes = keys.count() * row_bytes_;
@@ -223,7 +224,7 @@ class Table {
     const Values new_rows = values_of(keys, desired, "desired");
     const Values before = values_to_fill(keys, nb::none());
     Mask swapped(keys.shape());
-    RowRequests requests = columns(DeviceOp::compare_and_swap, keys, new_rows);
+    RowRequests requests = columns(TableOp::compare_and_swap, keys, new_rows);
     requests.expected = old_rows.data();
     requests.rows_out = before.data();
     requests.found = swapped.data();
@@ -293,7 +294,7 @@ class Table {
            (row_bytes_ == sizeof(uint64_t) && is_word(as_dtype(value_dtype_)->type_num));
   }
   nb::object gpu_stats() const {
-    DeviceTableStats stats;
+    gpu::TableStats stats;
     {
       const GilReleased released(GilReleased::worth_bytes);
       stats = backend_->gpu()->stats();
@@ -308,14 +309,14 @@ class Table {
   }
 
  private:
-  static std::pair<DeviceOp, GpuMask> verb_on_gpu(std::string_view name) {
-    if (name == "get") return {DeviceOp::get, GpuMask::found};
-    if (name == "put") return {DeviceOp::put, GpuMask::stored};
-    if (name == "add") return {DeviceOp::add, GpuMask::stored};
-    if (name == "erase") return {DeviceOp::erase, GpuMask::found};
-    if (name == "put_if_absent") return {DeviceOp::put_if_absent, GpuMask::absent};
-    if (name == "get_or_put") return {DeviceOp::put_if_absent, GpuMask::found};
-    if (name == "compare_and_swap") return {DeviceOp::compare_and_swap, GpuMask::swapped};
+  static std::pair<TableOp, GpuMask> verb_on_gpu(std::string_view name) {
+    if (name == "get") return {TableOp::get, GpuMask::found};
+    if (name == "put") return {TableOp::put, GpuMask::stored};
+    if (name == "add") return {TableOp::add, GpuMask::stored};
+    if (name == "erase") return {TableOp::erase, GpuMask::found};
+    if (name == "put_if_absent") return {TableOp::put_if_absent, GpuMask::absent};
+    if (name == "get_or_put") return {TableOp::put_if_absent, GpuMask::found};
+    if (name == "compare_and_swap") return {TableOp::compare_and_swap, GpuMask::swapped};
     throw nb::value_error("no verb of that name");
   }
   // Calls on a GPU may wait for others.
@@ -337,7 +338,7 @@ class Table {
     }
     return rows;
   }
-  RowRequests columns(DeviceOp op, const Keys& keys, const Values& rows) const {
+  RowRequests columns(TableOp op, const Keys& keys, const Values& rows) const {
     RowRequests requests;
     requests.op = op;
     requests.keys = {keys.data(), keys.count()};
@@ -357,7 +358,7 @@ class Table {
 
   uint64_t erase_all(const Keys& keys, uint8_t* found) {
     RowRequests requests;
-    requests.op = DeviceOp::erase;
+    requests.op = TableOp::erase;
     requests.keys = {keys.data(), keys.count()};
     requests.found = found;
     return run_or_raise(requests, keys, OnFull::raise).found;
@@ -376,7 +377,7 @@ class Table {
     return result;
   }
 
-  nb::object write(DeviceOp op, nb::handle keys_given, nb::handle values,
+  nb::object write(TableOp op, nb::handle keys_given, nb::handle values,
                    std::string_view on_full_name) {
     const OnFull on_full = parse_on_full(on_full_name);
     const Keys keys = keys_of(keys_given);

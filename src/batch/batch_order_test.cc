@@ -15,7 +15,7 @@ namespace {
 
 using Entries = std::unordered_map<uint64_t, uint64_t>;
 
-KeyState run_on(Entries& entries, DeviceOp op, uint64_t key, uint64_t value, uint64_t expected) {
+KeyState run_on(Entries& entries, TableOp op, uint64_t key, uint64_t value, uint64_t expected) {
   const auto at = entries.find(key);
   const KeyState before = at == entries.end() ? KeyState{} : KeyState{at->second, 1};
   const KeyState after = apply(op, value, expected, before);
@@ -35,7 +35,7 @@ class SlowPath final : public BatchPath {
       : entries_(entries), random_(random), rows_(rows) {}
 
   uint64_t most_rows() const override { return rows_; }
-  void send(uint32_t channel, const DeviceRequests& requests, int64_t /*now*/) override {
+  void send(uint32_t channel, const TableRequests& requests, int64_t /*now*/) override {
     EXPECT_LE(requests.rows, rows_);
     queue_.push_back({channel, requests});
   }
@@ -51,12 +51,12 @@ class SlowPath final : public BatchPath {
  private:
   struct Sent {
     uint32_t channel;
-    DeviceRequests requests;
+    TableRequests requests;
   };
 
-  void run(const DeviceRequests& requests) {
+  void run(const TableRequests& requests) {
     for (uint64_t row = 0; row < requests.rows; ++row) {
-      const DeviceOp op = requests.ops != nullptr ? requests.ops[row] : requests.op;
+      const TableOp op = requests.ops != nullptr ? requests.ops[row] : requests.op;
       const uint64_t value = requests.values != nullptr ? requests.values[row] : 0;
       const uint64_t expected = requests.expected != nullptr ? requests.expected[row] : 0;
       const KeyState before = run_on(entries_, op, requests.keys[row], value, expected);
@@ -91,12 +91,12 @@ class RandomPolicy final : public SchedulingPolicy {
 };
 
 struct Submitted {
-  std::vector<DeviceOp> ops;
+  std::vector<TableOp> ops;
   std::vector<uint64_t> keys, values, expected, values_out;
   std::vector<uint8_t> found;
   std::vector<KeyState> right;
-  DeviceRequests requests;
-  DeviceCompletion completion;
+  TableRequests requests;
+  gpu::Completion completion;
 };
 
 class BatchOrderTest : public ::testing::TestWithParam<uint64_t> {
@@ -107,9 +107,9 @@ class BatchOrderTest : public ::testing::TestWithParam<uint64_t> {
   std::unique_ptr<Submitted> submission(uint64_t rows) {
     auto made = std::make_unique<Submitted>();
     const bool uniform = random_() % 3 == 0;
-    const auto same = static_cast<DeviceOp>(random_() % 6);
+    const auto same = static_cast<TableOp>(random_() % 6);
     for (uint64_t row = 0; row < rows; ++row) {
-      const auto other = random_() % 2 == 0 ? DeviceOp::get : static_cast<DeviceOp>(random_() % 6);
+      const auto other = random_() % 2 == 0 ? TableOp::get : static_cast<TableOp>(random_() % 6);
       made->ops.push_back(uniform ? same : other);
       made->keys.push_back(random_() % 12);
       made->values.push_back(random_() % 4);
@@ -119,7 +119,7 @@ class BatchOrderTest : public ::testing::TestWithParam<uint64_t> {
     }
     made->values_out.assign(rows, untouched);
     made->found.assign(rows, 77);
-    DeviceRequests& requests = made->requests;
+    TableRequests& requests = made->requests;
     requests.rows = rows;
     requests.op = same;
     if (!uniform) requests.ops = made->ops.data();
@@ -132,7 +132,7 @@ class BatchOrderTest : public ::testing::TestWithParam<uint64_t> {
   }
 
   static void check(const Submitted& done) {
-    ASSERT_EQ(done.completion.status(), QueueStatus::ok);
+    ASSERT_EQ(done.completion.status(), gpu::QueueStatus::ok);
     for (uint64_t row = 0; row < done.keys.size(); ++row) {
       ASSERT_EQ(done.found[row], done.right[row].found);
       const uint64_t value = done.right[row].found != 0 ? done.right[row].value : untouched;

@@ -11,7 +11,7 @@
 
 #include <cstdint>
 
-#include "isotherm/device_table.h"
+#include "isotherm/table_requests.h"
 
 namespace isotherm {
 
@@ -22,7 +22,7 @@ class BatchPath {
   // Rows of a batch.
   virtual uint64_t most_rows() const = 0;
   // `requests` has columns for replies. `now`: a steady clock's time in nanoseconds.
-  virtual void send(uint32_t channel, const DeviceRequests& requests, int64_t now) = 0;
+  virtual void send(uint32_t channel, const TableRequests& requests, int64_t now) = 0;
   virtual bool done(uint32_t channel, int64_t now) = 0;
 };
 

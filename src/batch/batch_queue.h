@@ -11,7 +11,7 @@
 // When the device fails, the thread ends everything that waits as lost, and goes on to end what
 // still arrives, so nobody waits for ever.
 //
-// Threads. Any submit; see isotherm/device_queue.h. Limits. A submission must fit into the queue.
+// Threads. Any submit; see isotherm/gpu/queue.h. Limits. A submission must fit into the queue.
 #pragma once
 
 #include <algorithm>
@@ -51,25 +51,25 @@ class BatchQueue {
   BatchQueue(const BatchQueue&) = delete;
   BatchQueue& operator=(const BatchQueue&) = delete;
 
-  QueueStatus submit(const DeviceRequests& requests, DeviceCompletion& completion) {
+  gpu::QueueStatus submit(const TableRequests& requests, gpu::Completion& completion) {
     check(requests);
     if (!completion.ready()) {
       throw std::invalid_argument("the completion belongs to a submission that is under way");
     }
-    if (lost_.load(std::memory_order_acquire)) return QueueStatus::lost;
-    if (!admit(requests.rows)) return QueueStatus::retry;
+    if (lost_.load(std::memory_order_acquire)) return gpu::QueueStatus::lost;
+    if (!admit(requests.rows)) return gpu::QueueStatus::retry;
     Submission::begin(completion, requests);
     if (requests.rows == 0) {
-      Submission::finish(&completion, QueueStatus::ok);
-      return QueueStatus::ok;
+      Submission::finish(&completion, gpu::QueueStatus::ok);
+      return gpu::QueueStatus::ok;
     }
     inbox_.push(completion);
     doorbell_.ring();
-    return QueueStatus::ok;
+    return gpu::QueueStatus::ok;
   }
 
-  DeviceQueueStats stats() const {
-    DeviceQueueStats stats = scheduler_.stats();
+  gpu::QueueStats stats() const {
+    gpu::QueueStats stats = scheduler_.stats();
     stats.sleeps = sleeps_.load(std::memory_order_relaxed);
     return stats;
   }
@@ -85,7 +85,7 @@ class BatchQueue {
     return setup;
   }
 
-  void check(const DeviceRequests& requests) const {
+  void check(const TableRequests& requests) const {
     if (requests.rows == 0) return;
     if (requests.keys == nullptr) throw std::invalid_argument("requests need keys");
     if ((requests.values_out == nullptr) != (requests.found == nullptr)) {
@@ -103,9 +103,9 @@ class BatchQueue {
       check_operation(requests.ops[row], requests.found != nullptr);
     }
   }
-  static void check_operation(DeviceOp op, bool replies) {
-    if (op > DeviceOp::add) throw std::invalid_argument("unknown operation");
-    if (op == DeviceOp::get && !replies) {
+  static void check_operation(TableOp op, bool replies) {
+    if (op > TableOp::add) throw std::invalid_argument("unknown operation");
+    if (op == TableOp::get && !replies) {
       throw std::invalid_argument("gets need values_out and found");
     }
   }
@@ -162,7 +162,7 @@ class BatchQueue {
     arriving_ = inbox_.take();
     if (arriving_ == nullptr) return false;
     while (arriving_ != nullptr) {
-      DeviceCompletion* next = Submission::next(*arriving_);
+      gpu::Completion* next = Submission::next(*arriving_);
       scheduler_.take(*arriving_, now);
       arriving_ = next;
     }
@@ -190,11 +190,11 @@ class BatchQueue {
     }
     lost_.store(true, std::memory_order_seq_cst);
     scheduler_.give_up();
-    Submission::finish(arriving_, QueueStatus::lost);
+    Submission::finish(arriving_, gpu::QueueStatus::lost);
     for (;;) {
       // Read `stopping_` first: what was submitted before the end is then in the inbox.
       const bool stopping = stopping_.load(std::memory_order_seq_cst);
-      Submission::finish(inbox_.take(), QueueStatus::lost);
+      Submission::finish(inbox_.take(), gpu::QueueStatus::lost);
       if (stopping) return;
       sleep(BatchDecision::never);
     }
@@ -216,7 +216,7 @@ class BatchQueue {
 
   // The queue's thread's own.
   alignas(128) BatchScheduler scheduler_;
-  DeviceCompletion* arriving_ = nullptr;  // taken from the inbox, rows not yet copied in
+  gpu::Completion* arriving_ = nullptr;  // taken from the inbox, rows not yet copied in
   int64_t awake_until_ = 0;
   std::thread thread_;
 };

@@ -71,8 +71,8 @@ class BatchScheduler {
   BatchScheduler& operator=(const BatchScheduler&) = delete;
 
   // Copies its rows in.
-  void take(DeviceCompletion& submission, int64_t now) {
-    const DeviceRequests& requests = Submission::requests(submission);
+  void take(gpu::Completion& submission, int64_t now) {
+    const TableRequests& requests = Submission::requests(submission);
     arrived_ += requests.rows;
     if (is_gets(requests) && writes_.rows.waiting() == 0) {
       reads_.rows.append(submission, 0, requests.rows, now);
@@ -110,9 +110,9 @@ class BatchScheduler {
   }
 
   // From any thread.
-  DeviceQueueStats stats() const {
+  gpu::QueueStats stats() const {
     const std::lock_guard guard(stats_mutex_);
-    DeviceQueueStats stats = stats_;
+    gpu::QueueStats stats = stats_;
     stats.submissions = submissions_.load(std::memory_order_relaxed);
     stats.read_cost = read_costs_.fit();
     stats.write_cost = write_costs_.fit();
@@ -140,14 +140,14 @@ class BatchScheduler {
     Fifo<SentBatch> batches;
   };
 
-  static void lose(DeviceCompletion& owner, uint64_t rows) {
+  static void lose(gpu::Completion& owner, uint64_t rows) {
     if (!Submission::answered(owner, rows)) return;
     Submission::next(owner) = nullptr;
-    Submission::finish(&owner, QueueStatus::lost);
+    Submission::finish(&owner, gpu::QueueStatus::lost);
   }
 
   // Takes the rows in by runs that go to the same track.
-  void take_in_runs(DeviceCompletion& submission, const DeviceRequests& requests, int64_t now) {
+  void take_in_runs(gpu::Completion& submission, const TableRequests& requests, int64_t now) {
     uint64_t first = 0;
     bool in_writes = false;
     const auto append = [&](uint64_t end) {
@@ -252,7 +252,7 @@ class BatchScheduler {
       if (batch.answered) continue;
       if (!batch.refused && !path(batch.route).done(batch.channel, now)) continue;
       account(track, batch, now);
-      track.rows.answer(batch.range, [this](DeviceCompletion& owner) {
+      track.rows.answer(batch.range, [this](gpu::Completion& owner) {
         Submission::next(owner) = finished_;
         finished_ = &owner;
       });
@@ -279,12 +279,12 @@ class BatchScheduler {
 
   void finish_answered() {
     uint64_t finished = 0;
-    for (DeviceCompletion* next = finished_; next != nullptr; next = Submission::next(*next)) {
+    for (gpu::Completion* next = finished_; next != nullptr; next = Submission::next(*next)) {
       ++finished;
     }
     submissions_.store(submissions_.load(std::memory_order_relaxed) + finished,
                        std::memory_order_relaxed);
-    Submission::finish(std::exchange(finished_, nullptr), QueueStatus::ok);
+    Submission::finish(std::exchange(finished_, nullptr), gpu::QueueStatus::ok);
   }
 
   void account(const Track& track, const SentBatch& batch, int64_t now) {
@@ -313,11 +313,11 @@ class BatchScheduler {
   BatchRoute route_ = BatchRoute::bulk;  // of what is due
   int64_t again_ = BatchDecision::never;
   uint64_t arrived_ = 0;
-  DeviceCompletion* finished_ = nullptr;  // answered, not yet ready
+  gpu::Completion* finished_ = nullptr;  // answered, not yet ready
 
   std::atomic<uint64_t> submissions_{0};  // answered; one thread writes
   mutable std::mutex stats_mutex_;
-  DeviceQueueStats stats_;
+  gpu::QueueStats stats_;
   CostModel read_costs_{keep_costs};
   CostModel write_costs_{keep_costs};
 };

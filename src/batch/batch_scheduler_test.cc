@@ -22,12 +22,12 @@ class ManualPath final : public BatchPath {
       : entries_(entries), rows_(rows) {}
 
   uint64_t most_rows() const override { return rows_; }
-  void send(uint32_t channel, const DeviceRequests& requests, int64_t /*now*/) override {
+  void send(uint32_t channel, const TableRequests& requests, int64_t /*now*/) override {
     if (refuse) throw std::bad_alloc();
     if (fail) throw DeviceError("it is gone");
     std::string text;
     for (uint64_t row = 0; row < requests.rows; ++row) {
-      const DeviceOp op = requests.ops != nullptr ? requests.ops[row] : requests.op;
+      const TableOp op = requests.ops != nullptr ? requests.ops[row] : requests.op;
       text += (is_write(op) ? 'w' : 'r') + std::to_string(requests.keys[row]) + " ";
       answer(op, requests, row);
     }
@@ -50,7 +50,7 @@ class ManualPath final : public BatchPath {
   std::vector<std::string> batches;
 
  private:
-  void answer(DeviceOp op, const DeviceRequests& requests, uint64_t row) {
+  void answer(TableOp op, const TableRequests& requests, uint64_t row) {
     const auto at = entries_.find(requests.keys[row]);
     const KeyState before = at == entries_.end() ? KeyState{} : KeyState{at->second, 1};
     const uint64_t value = is_write(op) ? requests.values[row] : 0;
@@ -87,7 +87,7 @@ class ToldPolicy final : public SchedulingPolicy {
 
 // A submission with room for everything.
 struct Sent {
-  explicit Sent(const std::vector<std::pair<DeviceOp, uint64_t>>& rows)
+  explicit Sent(const std::vector<std::pair<TableOp, uint64_t>>& rows)
       : values_out(rows.size(), 999), found(rows.size(), 77) {
     for (const auto& [op, key] : rows) {
       ops.push_back(op);
@@ -103,16 +103,16 @@ struct Sent {
   }
   bool ready() const { return completion.ready(); }
 
-  std::vector<DeviceOp> ops;
+  std::vector<TableOp> ops;
   std::vector<uint64_t> keys, values, values_out;
   std::vector<uint8_t> found;
-  DeviceRequests requests;
-  DeviceCompletion completion;
+  TableRequests requests;
+  gpu::Completion completion;
 };
 
 constexpr uint64_t all = 1'000'000;
-constexpr DeviceOp get = DeviceOp::get;
-constexpr DeviceOp put = DeviceOp::put;
+constexpr TableOp get = TableOp::get;
+constexpr TableOp put = TableOp::put;
 using Batches = std::vector<std::string>;
 
 class BatchSchedulerTest : public ::testing::Test {
@@ -167,7 +167,7 @@ TEST_F(BatchSchedulerTest, AnswersASubmissionWhenItsBatchHasEnded) {
   EXPECT_FALSE(sent.ready());
   bulk.hold = false;
   EXPECT_TRUE(step(0, 0));
-  EXPECT_EQ(sent.completion.status(), QueueStatus::ok);
+  EXPECT_EQ(sent.completion.status(), gpu::QueueStatus::ok);
   EXPECT_EQ(sent.found, (std::vector<uint8_t>{1, 0}));
   EXPECT_EQ(sent.values_out, (std::vector<uint64_t>{10, 999}));
   EXPECT_TRUE(scheduler->idle());
@@ -295,7 +295,7 @@ TEST_F(BatchSchedulerTest, BatchesDoNotWrapAroundTheRing) {
   std::vector<std::unique_ptr<Sent>> sent;
   for (uint64_t first = 0; first < 60; first += 6) {
     entries[first] = first + 1;
-    sent.push_back(std::make_unique<Sent>(std::vector<std::pair<DeviceOp, uint64_t>>{
+    sent.push_back(std::make_unique<Sent>(std::vector<std::pair<TableOp, uint64_t>>{
         {get, first}, {get, 1}, {get, first}, {get, 1}, {get, first}, {get, first}}));
     take(*sent.back());
     step(all, 0);
@@ -384,7 +384,7 @@ TEST_F(BatchSchedulerTest, ABatchWithoutMemoryIsRefusedRowByRow) {
   bulk.refuse = true;
   step(all, all);
   settle();
-  EXPECT_EQ(sent.completion.status(), QueueStatus::ok);
+  EXPECT_EQ(sent.completion.status(), gpu::QueueStatus::ok);
   EXPECT_EQ(sent.found, (std::vector<uint8_t>{reply_retry, reply_retry}));
   EXPECT_EQ(sent.values_out, (std::vector<uint64_t>{999, 999}));
   EXPECT_TRUE(entries.empty());
@@ -403,9 +403,9 @@ TEST_F(BatchSchedulerTest, GivesUpWhatWaitsAndWhatIsOnTheDevice) {
   bulk.fail = true;
   EXPECT_THROW(step(all, all), DeviceError);
   scheduler->give_up();
-  EXPECT_EQ(done.completion.status(), QueueStatus::ok);
-  EXPECT_EQ(half.completion.status(), QueueStatus::lost);
-  EXPECT_EQ(waits.completion.status(), QueueStatus::lost);
+  EXPECT_EQ(done.completion.status(), gpu::QueueStatus::ok);
+  EXPECT_EQ(half.completion.status(), gpu::QueueStatus::lost);
+  EXPECT_EQ(waits.completion.status(), gpu::QueueStatus::lost);
   EXPECT_TRUE(scheduler->idle());
 }
 
@@ -420,14 +420,14 @@ TEST_F(BatchSchedulerTest, WhatWasAnsweredIsNotLostWithTheNextBatch) {
   bulk.fails_at_end = 1;  // the last channel is taken first
   EXPECT_THROW(step(0, 0), DeviceError);
   scheduler->give_up();
-  EXPECT_EQ(first.completion.status(), QueueStatus::ok);
+  EXPECT_EQ(first.completion.status(), gpu::QueueStatus::ok);
   EXPECT_EQ(first.found[0], 0);
-  EXPECT_EQ(second.completion.status(), QueueStatus::lost);
+  EXPECT_EQ(second.completion.status(), gpu::QueueStatus::lost);
 }
 
 TEST_F(BatchSchedulerTest, CountsAndFitsItsBatches) {
   for (const uint64_t rows : {1, 5, 9}) {
-    std::vector<std::pair<DeviceOp, uint64_t>> gets(rows, {get, 1});
+    std::vector<std::pair<TableOp, uint64_t>> gets(rows, {get, 1});
     Sent sent(gets);
     take(sent);
     bulk.hold = true;
@@ -437,7 +437,7 @@ TEST_F(BatchSchedulerTest, CountsAndFitsItsBatches) {
     step(0, 0);
     EXPECT_TRUE(sent.ready());
   }
-  const DeviceQueueStats stats = scheduler->stats();
+  const gpu::QueueStats stats = scheduler->stats();
   EXPECT_EQ(stats.submissions, 3u);
   EXPECT_EQ(stats.rows, 15u);
   EXPECT_GE(stats.read_batches, 3u);

@@ -53,7 +53,7 @@ class BulkPath final : public BatchPath {
   void enter() override { require_device(device_.enter(), "choose the GPU"); }
   uint64_t most_rows() const override { return rows_; }
 
-  void send(uint32_t number, const DeviceRequests& requests, int64_t now) override {
+  void send(uint32_t number, const TableRequests& requests, int64_t now) override {
     Channel& channel = *channels_[number];
     const bool reads = is_gets(requests);
     const EndMark mark{channel.word, ++channel.batch};
@@ -136,24 +136,24 @@ class BulkPath final : public BatchPath {
                    "copy replies to the host");
   }
 
-  void run_reads(const Channel& channel, const DeviceRequests& requests) {
+  void run_reads(const Channel& channel, const TableRequests& requests) {
     const uint64_t rows = requests.rows;
-    DeviceRequests call = requests;
+    TableRequests call = requests;
     call.keys = copied_in(channel, channel.words(0, rows), requests.keys, rows);
     call.found = channel.bytes(0, rows);
     table_.run(call, channel.stream.get());
     copy_out(channel, requests.found, call.found, rows);
   }
 
-  void run_writes(const Channel& channel, const DeviceRequests& requests) {
+  void run_writes(const Channel& channel, const TableRequests& requests) {
     const uint64_t rows = requests.rows;
     if (rows <= most_direct_writes) return table_.run(requests, channel.stream.get());
-    DeviceRequests call = requests;
+    TableRequests call = requests;
     call.keys = copied_in(channel, channel.words(0, rows), requests.keys, rows);
     call.values = copied_in(channel, channel.words(1, rows), requests.values, rows);
     call.expected = copied_in(channel, channel.words(2, rows), requests.expected, rows);
     if (requests.ops != nullptr) {
-      auto* ops = reinterpret_cast<DeviceOp*>(channel.bytes(1, rows));
+      auto* ops = reinterpret_cast<TableOp*>(channel.bytes(1, rows));
       call.ops = copied_in(channel, ops, requests.ops, rows);
     }
     call.values_out = channel.words(3, rows);

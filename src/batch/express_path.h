@@ -27,7 +27,7 @@ class ExpressPath final : public BatchPath {
   void enter() override { bulk_.enter(); }
   uint64_t most_rows() const override { return table_.most_express(); }
 
-  void send(uint32_t channel, const DeviceRequests& requests, int64_t now) override {
+  void send(uint32_t channel, const TableRequests& requests, int64_t now) override {
     posted_[channel] = table_.post(requests);
     if (posted_[channel]) {
       last_ = channel;

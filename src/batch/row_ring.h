@@ -28,7 +28,7 @@ namespace isotherm {
 
 // Rows of one submission that lie together in a ring.
 struct RowSegment {
-  DeviceCompletion* owner = nullptr;
+  gpu::Completion* owner = nullptr;
   uint64_t first = 0;  // row of the submission
   uint64_t begin = 0;  // row of the ring
   uint64_t rows = 0;
@@ -60,7 +60,7 @@ class RowRing {
       last = expected_ + capacity;
     }
     found_ = reinterpret_cast<uint8_t*>(last);
-    if (columns == Columns::operations) ops_ = reinterpret_cast<DeviceOp*>(found_ + capacity);
+    if (columns == Columns::operations) ops_ = reinterpret_cast<TableOp*>(found_ + capacity);
   }
 
   uint64_t appended() const { return appended_; }
@@ -70,9 +70,9 @@ class RowRing {
   // When the oldest row that waits arrived; there is such a row.
   int64_t oldest_arrival() const { return segments_[unsent_segment_].arrived; }
 
-  void append(DeviceCompletion& owner, uint64_t first, uint64_t rows, int64_t now) {
+  void append(gpu::Completion& owner, uint64_t first, uint64_t rows, int64_t now) {
     segments_.push({&owner, first, appended_, rows, now});
-    const DeviceRequests& requests = Submission::requests(owner);
+    const TableRequests& requests = Submission::requests(owner);
     while (rows != 0) {
       const uint64_t part = std::min(rows, until_wrap(appended_));
       copy_in(requests, first, part, appended_ & mask_);
@@ -95,15 +95,15 @@ class RowRing {
   }
 
   // The columns of a range that was sent.
-  DeviceRequests columns(const RowRange& range) const {
+  TableRequests columns(const RowRange& range) const {
     const uint64_t at = range.begin & mask_;
-    DeviceRequests columns;
+    TableRequests columns;
     columns.rows = range.rows;
     columns.keys = keys_ + at;
     columns.values_out = values_out_ + at;
     columns.found = found_ + at;
     if (ops_ == nullptr) return columns;
-    const DeviceOp* ops = ops_ + at;
+    const TableOp* ops = ops_ + at;
     columns.values = values_ + at;
     columns.expected = expected_ + at;
     columns.op = ops[0];
@@ -171,7 +171,7 @@ class RowRing {
 
   uint64_t until_wrap(uint64_t row) const { return mask_ + 1 - (row & mask_); }
 
-  void copy_in(const DeviceRequests& requests, uint64_t first, uint64_t rows, uint64_t at) {
+  void copy_in(const TableRequests& requests, uint64_t first, uint64_t rows, uint64_t at) {
     std::memcpy(keys_ + at, requests.keys + first, rows * sizeof(uint64_t));
     if (ops_ == nullptr) return;
     if (requests.ops != nullptr) {
@@ -191,8 +191,8 @@ class RowRing {
   }
 
   // Copies the values of hits only: a miss leaves the caller's value untouched.
-  void copy_out(const DeviceCompletion& owner, uint64_t first, uint64_t rows, uint64_t at) const {
-    const DeviceRequests& requests = Submission::requests(owner);
+  void copy_out(const gpu::Completion& owner, uint64_t first, uint64_t rows, uint64_t at) const {
+    const TableRequests& requests = Submission::requests(owner);
     if (requests.found == nullptr) return;
     const uint8_t* found = found_ + at;
     const uint64_t* values = values_out_ + at;
@@ -224,7 +224,7 @@ class RowRing {
   uint64_t* values_ = nullptr;
   uint64_t* expected_ = nullptr;
   uint8_t* found_ = nullptr;
-  DeviceOp* ops_ = nullptr;
+  TableOp* ops_ = nullptr;
   Fifo<RowSegment> segments_;
   uint64_t unsent_segment_ = 0;  // of the oldest row that waits
   uint64_t appended_ = 0;

@@ -1,4 +1,4 @@
-// Submission: the queue's side of a DeviceCompletion, and the list in which submissions arrive.
+// Submission: the queue's side of a gpu::Completion, and the list in which submissions arrive.
 //
 // A submission is its own list node, so submitting allocates nothing. Submitters push at the head
 // with one compare-and-swap; the queue's thread takes the whole list with one exchange and reverses
@@ -11,20 +11,21 @@
 #include <atomic>
 #include <cstdint>
 
-#include "isotherm/device_queue.h"
+#include "isotherm/gpu/queue.h"
 
 namespace isotherm {
 
 struct Submission {
   // Before the push; the completion is not under way.
-  static void begin(DeviceCompletion& completion, const DeviceRequests& requests) {
+  static void begin(gpu::Completion& completion, const TableRequests& requests) {
     completion.requests_ = requests;
     completion.unanswered_ = requests.rows;
     completion.next_ = nullptr;
-    completion.state_.store(static_cast<int32_t>(QueueStatus::pending), std::memory_order_relaxed);
+    completion.state_.store(static_cast<int32_t>(gpu::QueueStatus::pending),
+                            std::memory_order_relaxed);
   }
   // All of a list, linked by next.
-  static void finish(DeviceCompletion* list, QueueStatus status) {
+  static void finish(gpu::Completion* list, gpu::QueueStatus status) {
     while (list != nullptr) {
       std::atomic<int32_t>& state = list->state_;
       list = list->next_;  // before the owner may use the completion again
@@ -35,20 +36,20 @@ struct Submission {
     }
   }
   // Rows were answered; true with the last of them.
-  static bool answered(DeviceCompletion& completion, uint64_t rows) {
+  static bool answered(gpu::Completion& completion, uint64_t rows) {
     completion.unanswered_ -= rows;
     return completion.unanswered_ == 0;
   }
-  static const DeviceRequests& requests(const DeviceCompletion& completion) {
+  static const TableRequests& requests(const gpu::Completion& completion) {
     return completion.requests_;
   }
-  static DeviceCompletion*& next(DeviceCompletion& completion) { return completion.next_; }
+  static gpu::Completion*& next(gpu::Completion& completion) { return completion.next_; }
 };
 
 class Inbox {
  public:
-  void push(DeviceCompletion& submission) {
-    DeviceCompletion* head = head_.load(std::memory_order_relaxed);
+  void push(gpu::Completion& submission) {
+    gpu::Completion* head = head_.load(std::memory_order_relaxed);
     do {
       Submission::next(submission) = head;
     } while (!head_.compare_exchange_weak(head, &submission, std::memory_order_seq_cst,
@@ -57,12 +58,12 @@ class Inbox {
   bool empty() const { return head_.load(std::memory_order_seq_cst) == nullptr; }
 
   // All that was pushed, oldest first, linked by Submission::next.
-  DeviceCompletion* take() {
+  gpu::Completion* take() {
     if (head_.load(std::memory_order_relaxed) == nullptr) return nullptr;
-    DeviceCompletion* newest = head_.exchange(nullptr, std::memory_order_acquire);
-    DeviceCompletion* oldest = nullptr;
+    gpu::Completion* newest = head_.exchange(nullptr, std::memory_order_acquire);
+    gpu::Completion* oldest = nullptr;
     while (newest != nullptr) {
-      DeviceCompletion* before = Submission::next(*newest);
+      gpu::Completion* before = Submission::next(*newest);
       Submission::next(*newest) = oldest;
       oldest = newest;
       newest = before;
@@ -71,7 +72,7 @@ class Inbox {
   }
 
  private:
-  std::atomic<DeviceCompletion*> head_{nullptr};
+  std::atomic<gpu::Completion*> head_{nullptr};
 };
 
 }  // namespace isotherm

@@ -13,12 +13,12 @@ namespace {
 // A submission whose keys say whose it is, and which of its.
 struct Numbered {
   uint64_t thread_and_number[2] = {0, 0};
-  DeviceCompletion completion;
+  gpu::Completion completion;
 
   void begin(uint64_t thread, uint64_t number) {
     thread_and_number[0] = thread;
     thread_and_number[1] = number;
-    DeviceRequests requests;
+    TableRequests requests;
     requests.rows = 2;
     requests.keys = thread_and_number;
     Submission::begin(completion, requests);
@@ -43,12 +43,12 @@ TEST(Inbox, GivesEachThreadsSubmissionsInTheirOrder) {
   }
   uint64_t next[threads] = {};
   for (uint64_t taken = 0; taken < threads * each;) {
-    DeviceCompletion* list = inbox.take();
-    for (DeviceCompletion* at = list; at != nullptr; at = Submission::next(*at), ++taken) {
+    gpu::Completion* list = inbox.take();
+    for (gpu::Completion* at = list; at != nullptr; at = Submission::next(*at), ++taken) {
       const uint64_t* keys = Submission::requests(*at).keys;
       EXPECT_EQ(keys[1], next[keys[0]]++);
     }
-    Submission::finish(list, QueueStatus::ok);
+    Submission::finish(list, gpu::QueueStatus::ok);
   }
   for (std::thread& thread : pushing) thread.join();
   EXPECT_TRUE(inbox.empty());
@@ -71,10 +71,10 @@ TEST(Submission, FinishWakesAllWhoWait) {
     std::vector<std::thread> waiting;
     waiting.reserve(3);
     for (int i = 0; i < 3; ++i) {
-      waiting.emplace_back([&] { EXPECT_EQ(numbered.completion.wait(), QueueStatus::lost); });
+      waiting.emplace_back([&] { EXPECT_EQ(numbered.completion.wait(), gpu::QueueStatus::lost); });
     }
     if (round % 2 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    Submission::finish(&numbered.completion, QueueStatus::lost);
+    Submission::finish(&numbered.completion, gpu::QueueStatus::lost);
     for (std::thread& thread : waiting) thread.join();
   }
 }

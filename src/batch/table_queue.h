@@ -1,6 +1,6 @@
 // TableQueue: a BatchQueue on a fixed-width table in the memory of any device.
 //
-// Owns the pinned rows and the paths. Threads. As BatchQueue. Memory. See DeviceQueueOptions.
+// Owns the pinned rows and the paths. Threads. As BatchQueue. Memory. See gpu::QueueOptions.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ class TableQueue {
  public:
   // `device` and `table` must outlive it. Throws std::invalid_argument, std::bad_alloc,
   // DeviceError.
-  TableQueue(Device& device, Table& table, const DeviceQueueOptions& options)
+  TableQueue(Device& device, Table& table, const gpu::QueueOptions& options)
       : ring_rows_(std::max(least_ring_rows, std::bit_ceil(checked(options).rows))),
         policy_(make_policy(options.scheduling)),
         memory_(device, BatchScheduler::memory_bytes(ring_rows_)),
@@ -28,10 +28,10 @@ class TableQueue {
         express_(make_express(device, table, options)),
         queue_(setup(options), std::move(policy_), {options.rows, options.spin_ns}) {}
 
-  QueueStatus submit(const DeviceRequests& requests, DeviceCompletion& completion) {
+  gpu::QueueStatus submit(const TableRequests& requests, gpu::Completion& completion) {
     return queue_.submit(requests, completion);
   }
-  DeviceQueueStats stats() const { return queue_.stats(); }
+  gpu::QueueStats stats() const { return queue_.stats(); }
   std::string failure() const { return queue_.failure(); }
 
  private:
@@ -40,7 +40,7 @@ class TableQueue {
   static constexpr uint32_t most_batch_rows = 1 << 21;
   static constexpr uint32_t most_batches = 64;
 
-  static const DeviceQueueOptions& checked(const DeviceQueueOptions& options) {
+  static const gpu::QueueOptions& checked(const gpu::QueueOptions& options) {
     require("rows", options.rows, most_rows);
     require("batch_rows", options.batch_rows, most_batch_rows);
     require("batches", options.batches, most_batches);
@@ -55,12 +55,12 @@ class TableQueue {
 
   // Only the adaptive policy sends anything there.
   static std::unique_ptr<ExpressPath<Device, Table>> make_express(
-      Device& device, Table& table, const DeviceQueueOptions& options) {
+      Device& device, Table& table, const gpu::QueueOptions& options) {
     if (!options.express || options.scheduling.policy != Scheduling::adaptive) return nullptr;
     return std::make_unique<ExpressPath<Device, Table>>(device, table, options.batches);
   }
 
-  BatchScheduler::Setup setup(const DeviceQueueOptions& options) {
+  BatchScheduler::Setup setup(const gpu::QueueOptions& options) {
     BatchScheduler::Setup setup;
     setup.memory = memory_.data();
     setup.rows = ring_rows_;

@@ -36,7 +36,7 @@ INSTANTIATE_TEST_SUITE_P(Table, TableQueueChecks,
 
 // Requests of one operation on keys from `first` on, with their columns.
 struct Rows {
-  Rows(DeviceOp op, uint64_t first, uint64_t count)
+  Rows(TableOp op, uint64_t first, uint64_t count)
       : keys(count), values(count), values_out(count), found(count, 77) {
     for (uint64_t row = 0; row < count; ++row) keys[row] = values[row] = first + row;
     requests.rows = count;
@@ -48,8 +48,8 @@ struct Rows {
   }
   std::vector<uint64_t> keys, values, values_out;
   std::vector<uint8_t> found;
-  DeviceRequests requests;
-  DeviceCompletion completion;
+  TableRequests requests;
+  gpu::Completion completion;
 };
 
 class TableQueueTest : public ::testing::Test {
@@ -58,10 +58,10 @@ class TableQueueTest : public ::testing::Test {
     queue.reset();
     EXPECT_EQ(device.take_errors(), std::vector<std::string>{});
   }
-  void start(const DeviceQueueOptions& options) { queue.emplace(device, table, options); }
+  void start(const gpu::QueueOptions& options) { queue.emplace(device, table, options); }
   // Nothing goes before the queue ends.
-  static DeviceQueueOptions never_in_time() {
-    DeviceQueueOptions options = small_queue(Scheduling::fixed_size);
+  static gpu::QueueOptions never_in_time() {
+    gpu::QueueOptions options = small_queue(Scheduling::fixed_size);
     options.rows = 100;
     options.scheduling.fixed_size = {1000, int64_t{3600} * 1'000'000'000};
     return options;
@@ -74,26 +74,26 @@ class TableQueueTest : public ::testing::Test {
 
 TEST_F(TableQueueTest, AFullQueueSaysRetryAndDoesNothing) {
   start(never_in_time());
-  Rows most(DeviceOp::put, 1, 60), more(DeviceOp::put, 61, 41), fits(DeviceOp::put, 61, 40);
-  EXPECT_EQ(queue->submit(most.requests, most.completion), QueueStatus::ok);
-  EXPECT_EQ(queue->submit(more.requests, more.completion), QueueStatus::retry);
+  Rows most(TableOp::put, 1, 60), more(TableOp::put, 61, 41), fits(TableOp::put, 61, 40);
+  EXPECT_EQ(queue->submit(most.requests, most.completion), gpu::QueueStatus::ok);
+  EXPECT_EQ(queue->submit(more.requests, more.completion), gpu::QueueStatus::retry);
   EXPECT_TRUE(more.completion.ready());
-  EXPECT_EQ(queue->submit(fits.requests, fits.completion), QueueStatus::ok);
-  EXPECT_EQ(queue->submit(more.requests, more.completion), QueueStatus::retry);
+  EXPECT_EQ(queue->submit(fits.requests, fits.completion), gpu::QueueStatus::ok);
+  EXPECT_EQ(queue->submit(more.requests, more.completion), gpu::QueueStatus::retry);
   EXPECT_FALSE(most.completion.ready());
   queue.reset();
-  EXPECT_EQ(most.completion.status(), QueueStatus::ok);
-  EXPECT_EQ(fits.completion.status(), QueueStatus::ok);
+  EXPECT_EQ(most.completion.status(), gpu::QueueStatus::ok);
+  EXPECT_EQ(fits.completion.status(), gpu::QueueStatus::ok);
   EXPECT_EQ(table.stats().entries, 100u);
 }
 
 TEST_F(TableQueueTest, EndsAfterWhatWaitsWasAnswered) {
   start(never_in_time());
-  Rows puts(DeviceOp::put, 1, 30), gets(DeviceOp::get, 16, 30);
-  EXPECT_EQ(queue->submit(puts.requests, puts.completion), QueueStatus::ok);
-  EXPECT_EQ(queue->submit(gets.requests, gets.completion), QueueStatus::ok);
+  Rows puts(TableOp::put, 1, 30), gets(TableOp::get, 16, 30);
+  EXPECT_EQ(queue->submit(puts.requests, puts.completion), gpu::QueueStatus::ok);
+  EXPECT_EQ(queue->submit(gets.requests, gets.completion), gpu::QueueStatus::ok);
   queue.reset();
-  ASSERT_EQ(gets.completion.status(), QueueStatus::ok);
+  ASSERT_EQ(gets.completion.status(), gpu::QueueStatus::ok);
   for (uint64_t row = 0; row < 30; ++row) {
     EXPECT_EQ(gets.found[row], row < 15 ? 1 : 0);
     EXPECT_EQ(gets.values_out[row], row < 15 ? gets.keys[row] : 0);
@@ -104,83 +104,82 @@ TEST_F(TableQueueTest, ShortQueuesGoByExpress) {
   // Its kernels end soon.
   FixedDeviceTable<FakeDevice> others(device, {0, 1, 4, 256, {2, 3, 20, 50}});
   queue.emplace(device, others, small_queue(Scheduling::adaptive));
-  for (const DeviceOp op : {DeviceOp::put, DeviceOp::get, DeviceOp::erase}) {
+  for (const TableOp op : {TableOp::put, TableOp::get, TableOp::erase}) {
     Rows rows(op, 1, 20);
-    EXPECT_EQ(queue->submit(rows.requests, rows.completion), QueueStatus::ok);
-    EXPECT_EQ(rows.completion.wait(), QueueStatus::ok);
-    EXPECT_EQ(rows.found, std::vector<uint8_t>(20, op == DeviceOp::put ? 0 : 1));
+    EXPECT_EQ(queue->submit(rows.requests, rows.completion), gpu::QueueStatus::ok);
+    EXPECT_EQ(rows.completion.wait(), gpu::QueueStatus::ok);
+    EXPECT_EQ(rows.found, std::vector<uint8_t>(20, op == TableOp::put ? 0 : 1));
   }
   EXPECT_EQ(queue->stats().express_batches, 3u);
   queue.reset();
 }
 
 TEST_F(TableQueueTest, ThreadSleepsUntilASubmissionOrATime) {
-  DeviceQueueOptions options = never_in_time();
+  gpu::QueueOptions options = never_in_time();
   options.scheduling.fixed_size = {1000, 2'000'000};
   options.spin_ns = 0;
   start(options);
   for (int i = 0; i < 3; ++i) {
     while (queue->stats().sleeps < static_cast<uint64_t>(i)) std::this_thread::yield();
-    Rows get(DeviceOp::get, 1, 1);
-    EXPECT_EQ(queue->submit(get.requests, get.completion), QueueStatus::ok);
-    EXPECT_EQ(get.completion.wait(), QueueStatus::ok);
+    Rows get(TableOp::get, 1, 1);
+    EXPECT_EQ(queue->submit(get.requests, get.completion), gpu::QueueStatus::ok);
+    EXPECT_EQ(get.completion.wait(), gpu::QueueStatus::ok);
     EXPECT_EQ(get.found[0], 0);
   }
   EXPECT_GE(queue->stats().sleeps, 3u);
 }
 
 TEST_F(TableQueueTest, AQueueMayHoldASingleRow) {
-  DeviceQueueOptions options = small_queue(Scheduling::greedy);
+  gpu::QueueOptions options = small_queue(Scheduling::greedy);
   options.rows = options.batch_rows = options.batches = 1;
   start(options);
   for (uint64_t key = 1; key <= 5; ++key) {
-    Rows put(DeviceOp::put, key, 1), get(DeviceOp::get, key, 1);
-    EXPECT_EQ(queue->submit(put.requests, put.completion), QueueStatus::ok);
-    EXPECT_EQ(put.completion.wait(), QueueStatus::ok);
-    EXPECT_EQ(queue->submit(get.requests, get.completion), QueueStatus::ok);
-    EXPECT_EQ(get.completion.wait(), QueueStatus::ok);
+    Rows put(TableOp::put, key, 1), get(TableOp::get, key, 1);
+    EXPECT_EQ(queue->submit(put.requests, put.completion), gpu::QueueStatus::ok);
+    EXPECT_EQ(put.completion.wait(), gpu::QueueStatus::ok);
+    EXPECT_EQ(queue->submit(get.requests, get.completion), gpu::QueueStatus::ok);
+    EXPECT_EQ(get.completion.wait(), gpu::QueueStatus::ok);
     EXPECT_EQ(get.values_out, get.keys);
   }
 }
 
 TEST_F(TableQueueTest, NothingIsReadyAtOnce) {
   start(small_queue(Scheduling::greedy));
-  DeviceCompletion completion;
-  EXPECT_EQ(queue->submit({}, completion), QueueStatus::ok);
-  EXPECT_EQ(completion.wait(), QueueStatus::ok);
+  gpu::Completion completion;
+  EXPECT_EQ(queue->submit({}, completion), gpu::QueueStatus::ok);
+  EXPECT_EQ(completion.wait(), gpu::QueueStatus::ok);
 }
 
 TEST_F(TableQueueTest, RepliesThatNobodyWantsAreLeftOut) {
   start(small_queue(Scheduling::greedy));
-  Rows puts(DeviceOp::put, 1, 10), gets(DeviceOp::get, 1, 10);
+  Rows puts(TableOp::put, 1, 10), gets(TableOp::get, 1, 10);
   puts.requests.values_out = nullptr;
   puts.requests.found = nullptr;
-  EXPECT_EQ(queue->submit(puts.requests, puts.completion), QueueStatus::ok);
-  EXPECT_EQ(queue->submit(gets.requests, gets.completion), QueueStatus::ok);
-  EXPECT_EQ(gets.completion.wait(), QueueStatus::ok);
-  EXPECT_EQ(puts.completion.wait(), QueueStatus::ok);
+  EXPECT_EQ(queue->submit(puts.requests, puts.completion), gpu::QueueStatus::ok);
+  EXPECT_EQ(queue->submit(gets.requests, gets.completion), gpu::QueueStatus::ok);
+  EXPECT_EQ(gets.completion.wait(), gpu::QueueStatus::ok);
+  EXPECT_EQ(puts.completion.wait(), gpu::QueueStatus::ok);
   EXPECT_EQ(gets.values_out, gets.keys);
   EXPECT_EQ(puts.found, std::vector<uint8_t>(10, 77));
 }
 
 TEST_F(TableQueueTest, BadSubmissionsAreRefused) {
   start(never_in_time());
-  Rows rows(DeviceOp::get, 1, 2);
+  Rows rows(TableOp::get, 1, 2);
   const auto refuses = [&](auto&& change) {
-    DeviceRequests requests = rows.requests;
+    TableRequests requests = rows.requests;
     change(requests);
-    DeviceCompletion completion;
+    gpu::Completion completion;
     EXPECT_THROW(queue->submit(requests, completion), std::invalid_argument);
   };
-  refuses([](DeviceRequests& requests) { requests.keys = nullptr; });
-  refuses([](DeviceRequests& requests) { requests.found = nullptr; });
-  refuses(
-      [](DeviceRequests& requests) { requests.found = nullptr, requests.values_out = nullptr; });
-  refuses([](DeviceRequests& requests) { requests.rows = 101; });
-  refuses([](DeviceRequests& requests) { requests.op = static_cast<DeviceOp>(6); });
-  const DeviceOp ops[] = {DeviceOp::put, static_cast<DeviceOp>(200)};
-  refuses([&](DeviceRequests& requests) { requests.ops = ops; });
-  EXPECT_EQ(queue->submit(rows.requests, rows.completion), QueueStatus::ok);
+  refuses([](TableRequests& requests) { requests.keys = nullptr; });
+  refuses([](TableRequests& requests) { requests.found = nullptr; });
+  refuses([](TableRequests& requests) { requests.found = nullptr, requests.values_out = nullptr; });
+  refuses([](TableRequests& requests) { requests.rows = 101; });
+  refuses([](TableRequests& requests) { requests.op = static_cast<TableOp>(6); });
+  const TableOp ops[] = {TableOp::put, static_cast<TableOp>(200)};
+  refuses([&](TableRequests& requests) { requests.ops = ops; });
+  EXPECT_EQ(queue->submit(rows.requests, rows.completion), gpu::QueueStatus::ok);
   EXPECT_THROW(queue->submit(rows.requests, rows.completion), std::invalid_argument);
   queue.reset();
   EXPECT_TRUE(rows.completion.ready());
@@ -188,16 +187,16 @@ TEST_F(TableQueueTest, BadSubmissionsAreRefused) {
 
 TEST_F(TableQueueTest, OptionsThatCannotWorkAreRefused) {
   const auto refuses = [&](auto&& change) {
-    DeviceQueueOptions options = small_queue(Scheduling::greedy);
+    gpu::QueueOptions options = small_queue(Scheduling::greedy);
     change(options);
     EXPECT_THROW(start(options), std::invalid_argument);
   };
-  refuses([](DeviceQueueOptions& options) { options.rows = 0; });
-  refuses([](DeviceQueueOptions& options) { options.rows = ~uint64_t{0}; });
-  refuses([](DeviceQueueOptions& options) { options.batch_rows = 0; });
-  refuses([](DeviceQueueOptions& options) { options.batches = 1000; });
-  refuses([](DeviceQueueOptions& options) { options.spin_ns = -1; });
-  refuses([](DeviceQueueOptions& options) { options.scheduling.greedy.budget = 0; });
+  refuses([](gpu::QueueOptions& options) { options.rows = 0; });
+  refuses([](gpu::QueueOptions& options) { options.rows = ~uint64_t{0}; });
+  refuses([](gpu::QueueOptions& options) { options.batch_rows = 0; });
+  refuses([](gpu::QueueOptions& options) { options.batches = 1000; });
+  refuses([](gpu::QueueOptions& options) { options.spin_ns = -1; });
+  refuses([](gpu::QueueOptions& options) { options.scheduling.greedy.budget = 0; });
   EXPECT_EQ(device.take_errors(), std::vector<std::string>{});
 }
 
@@ -208,29 +207,29 @@ TEST_F(TableQueueTest, ThrowsWithoutMemory) {
   }
   device.fail_allocations_after(FakeDevice::never);
   start(small_queue(Scheduling::greedy));
-  Rows get(DeviceOp::get, 1, 1);
-  EXPECT_EQ(queue->submit(get.requests, get.completion), QueueStatus::ok);
-  EXPECT_EQ(get.completion.wait(), QueueStatus::ok);
+  Rows get(TableOp::get, 1, 1);
+  EXPECT_EQ(queue->submit(get.requests, get.completion), gpu::QueueStatus::ok);
+  EXPECT_EQ(get.completion.wait(), gpu::QueueStatus::ok);
 }
 
 TEST_F(TableQueueTest, WritesWithoutMemoryToWorkInAreAnsweredRetry) {
   start(small_queue(Scheduling::greedy));
   device.fail_allocations_after(0);
-  Rows puts(DeviceOp::put, 1, 5);
-  EXPECT_EQ(queue->submit(puts.requests, puts.completion), QueueStatus::ok);
-  EXPECT_EQ(puts.completion.wait(), QueueStatus::ok);
+  Rows puts(TableOp::put, 1, 5);
+  EXPECT_EQ(queue->submit(puts.requests, puts.completion), gpu::QueueStatus::ok);
+  EXPECT_EQ(puts.completion.wait(), gpu::QueueStatus::ok);
   EXPECT_EQ(puts.found, std::vector<uint8_t>(5, reply_retry));
   device.fail_allocations_after(FakeDevice::never);
-  EXPECT_EQ(queue->submit(puts.requests, puts.completion), QueueStatus::ok);
-  EXPECT_EQ(puts.completion.wait(), QueueStatus::ok);
+  EXPECT_EQ(queue->submit(puts.requests, puts.completion), gpu::QueueStatus::ok);
+  EXPECT_EQ(puts.completion.wait(), gpu::QueueStatus::ok);
   EXPECT_EQ(puts.found, std::vector<uint8_t>(5, 0));
 }
 
 // Threads that submit until they are told that the device is lost.
 class LostDevice : public ::testing::TestWithParam<Scheduling> {
  protected:
-  static DeviceQueueOptions options() {
-    DeviceQueueOptions options = small_queue(GetParam());
+  static gpu::QueueOptions options() {
+    gpu::QueueOptions options = small_queue(GetParam());
     options.scheduling.periodic.cycle_ns = 100'000;
     options.scheduling.periodic.rate = 1e6;
     options.scheduling.periodic.read_cost = {10'000, 1};
@@ -241,14 +240,14 @@ class LostDevice : public ::testing::TestWithParam<Scheduling> {
   static uint64_t submit_until_lost(TableQueue<FakeDevice>& queue, uint64_t first) {
     uint64_t lost = 0;
     for (;;) {
-      Rows puts(DeviceOp::put, first, 20), gets(DeviceOp::get, first, 20);
+      Rows puts(TableOp::put, first, 20), gets(TableOp::get, first, 20);
       for (Rows* rows : {&puts, &gets}) {
-        const QueueStatus status = queue.submit(rows->requests, rows->completion);
-        EXPECT_NE(status, QueueStatus::retry);
-        if (status == QueueStatus::lost) ++lost;
+        const gpu::QueueStatus status = queue.submit(rows->requests, rows->completion);
+        EXPECT_NE(status, gpu::QueueStatus::retry);
+        if (status == gpu::QueueStatus::lost) ++lost;
       }
-      if (gets.completion.wait() == QueueStatus::lost) ++lost;
-      if (puts.completion.wait() == QueueStatus::lost) ++lost;
+      if (gets.completion.wait() == gpu::QueueStatus::lost) ++lost;
+      if (puts.completion.wait() == gpu::QueueStatus::lost) ++lost;
       if (lost != 0) return lost;
       EXPECT_EQ(gets.values_out, gets.keys);
     }
@@ -267,8 +266,8 @@ TEST_P(LostDevice, EndsAllSubmissionsAndRefusesLaterOnes) {
       threads.emplace_back([&, number] { EXPECT_GT(submit_until_lost(queue, number * 100), 0u); });
     }
     for (std::thread& thread : threads) thread.join();
-    Rows later(DeviceOp::get, 1, 1);
-    EXPECT_EQ(queue.submit(later.requests, later.completion), QueueStatus::lost);
+    Rows later(TableOp::get, 1, 1);
+    EXPECT_EQ(queue.submit(later.requests, later.completion), gpu::QueueStatus::lost);
     EXPECT_TRUE(later.completion.ready());
     EXPECT_NE(queue.failure(), "");
     EXPECT_EQ(device.take_errors(), std::vector<std::string>{});
@@ -286,12 +285,12 @@ TEST(TableQueue, AFailedLaunchLosesTheDevice) {
     TableQueue<FakeDevice> queue(device, table, small_queue(Scheduling::greedy));
     device.fail_launches_after(launches);
     // Takes more launches than those that succeed.
-    Rows puts(DeviceOp::put, 1, 20), gets(DeviceOp::get, 1, 20);
-    EXPECT_EQ(queue.submit(puts.requests, puts.completion), QueueStatus::ok);
-    EXPECT_EQ(puts.completion.wait(), QueueStatus::lost);
-    EXPECT_EQ(queue.submit(gets.requests, gets.completion), QueueStatus::lost);
+    Rows puts(TableOp::put, 1, 20), gets(TableOp::get, 1, 20);
+    EXPECT_EQ(queue.submit(puts.requests, puts.completion), gpu::QueueStatus::ok);
+    EXPECT_EQ(puts.completion.wait(), gpu::QueueStatus::lost);
+    EXPECT_EQ(queue.submit(gets.requests, gets.completion), gpu::QueueStatus::lost);
     device.fail_launches_after(FakeDevice::never);
-    EXPECT_EQ(queue.submit(gets.requests, gets.completion), QueueStatus::lost);
+    EXPECT_EQ(queue.submit(gets.requests, gets.completion), gpu::QueueStatus::lost);
     EXPECT_EQ(device.take_errors(), std::vector<std::string>{});
   }
 }

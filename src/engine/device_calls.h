@@ -89,7 +89,7 @@ struct DeviceCall {
   }
 
   void make_mask(uint8_t* found, const uint64_t* before) const {
-    if (call.mask == GpuMask::found && requests.op == DeviceOp::get) return;  // it is one
+    if (call.mask == GpuMask::found && requests.op == TableOp::get) return;  // it is one
     launch_for_each(device, stream, rows,
                     MaskKernel{found, rows, call.mask, before,
                                static_cast<const uint64_t*>(requests.expected)});
@@ -134,7 +134,7 @@ class HostUpdate {
   // get(requests) and put(requests) run such calls with host pointers.
   template <class Run>
   RowHandle::Result run(Run&& run) {
-    RowRequests gets = call(DeviceOp::get, keys_, found_);
+    RowRequests gets = call(TableOp::get, keys_, found_);
     gets.rows_out = rows_.data();
     run(gets);
     std::vector<uint8_t> replies(places_.size());
@@ -158,7 +158,7 @@ class HostUpdate {
   }
 
  private:
-  static RowRequests call(DeviceOp op, const std::vector<uint64_t>& keys,
+  static RowRequests call(TableOp op, const std::vector<uint64_t>& keys,
                           std::vector<uint8_t>& found) {
     RowRequests requests;
     requests.op = op;
@@ -175,7 +175,7 @@ class HostUpdate {
   bool change(size_t i, size_t at) {
     char* const now = rows_.data() + at * row_bytes_;
     const char* const given = row(requests_.rows, i);
-    if (requests_.op == DeviceOp::compare_and_swap) {
+    if (requests_.op == TableOp::compare_and_swap) {
       if (found_[at] != 1 || std::memcmp(now, row(requests_.expected, i), row_bytes_) != 0) {
         return false;
       }
@@ -205,7 +205,7 @@ class HostUpdate {
     std::vector<uint8_t> stored(keys_.size(), 1);
     if (keys.empty()) return stored;
     std::vector<uint8_t> replies(keys.size());
-    RowRequests puts = call(DeviceOp::put, keys, replies);
+    RowRequests puts = call(TableOp::put, keys, replies);
     puts.rows = rows.data();
     run(puts);
     for (size_t i = 0; i < keys.size(); ++i) stored[places[i]] = replies[i];

@@ -1,28 +1,35 @@
 #include <optional>
+#include <stdexcept>
 
-#include "engine/device_item_table_state.cuh"
 #include "engine/device_packets.h"
+#include "engine/gpu_item_table_state.cuh"
 #include "gpu/udp/packet_engine.h"
 
 namespace isotherm {
 
 struct DevicePackets::State {
-  State(DeviceItemTable::State& its_table, const PacketOptions& options) : table(its_table) {
-    table.use([&](auto& store) { engine.emplace(table.device(), store, options); });
+  State(gpu::ItemTable::State& its_table, const PacketOptions& options) : table(its_table) {
+    table.use([&](auto& its) {
+      if (its.alone() == nullptr) {
+        throw std::invalid_argument("packets are answered from a table on one GPU");
+      }
+      require_device(table.first_device().enter(), "choose the GPU");
+      engine.emplace(table.first_device(), *its.alone(), options);
+    });
   }
   ~State() {
     const KeepGpu keep;
-    table.device().enter();
+    table.first_device().enter();
     engine.reset();
   }
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
-  DeviceItemTable::State& table;
+  gpu::ItemTable::State& table;
   std::optional<PacketEngine<CudaDevice>> engine;
 };
 
-DevicePackets::DevicePackets(DeviceItemTable& table, const PacketOptions& options)
+DevicePackets::DevicePackets(gpu::ItemTable& table, const PacketOptions& options)
     : state_(std::make_unique<State>(*table.state_, options)) {}
 DevicePackets::~DevicePackets() = default;
 
@@ -33,14 +40,17 @@ const PacketSlots& DevicePackets::slots(uint32_t channel) const {
 }
 
 void DevicePackets::start(uint32_t channel, uint32_t rows, int64_t now_ms) {
-  state_->table.use([&](auto&) { state_->engine->start(channel, rows, now_ms); });
+  state_->table.use([&](auto&) {
+    require_device(state_->table.first_device().enter(), "choose the GPU");
+    state_->engine->start(channel, rows, now_ms);
+  });
 }
 
 bool DevicePackets::done(uint32_t channel) { return state_->engine->done(channel); }
 
 void DevicePackets::wait(uint32_t channel) { state_->engine->wait(channel); }
 
-uint64_t DevicePackets::run_host(const DeviceItemRequests& requests) {
+uint64_t DevicePackets::run_host(const gpu::ItemRequests& requests) {
   return state_->table.use([&](auto& store) { return store.run_host(requests); });
 }
 

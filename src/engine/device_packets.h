@@ -9,13 +9,13 @@
 #include <memory>
 
 #include "gpu/udp/packet_device.h"
-#include "isotherm/device_item_table.h"
+#include "isotherm/gpu/item_table.h"
 
 namespace isotherm {
 
 class DevicePackets final : public PacketDevice {
  public:
-  explicit DevicePackets(DeviceItemTable& table, const PacketOptions& options = {});
+  explicit DevicePackets(gpu::ItemTable& table, const PacketOptions& options = {});
   ~DevicePackets() override;
   DevicePackets(const DevicePackets&) = delete;
   DevicePackets& operator=(const DevicePackets&) = delete;
@@ -25,7 +25,7 @@ class DevicePackets final : public PacketDevice {
   void start(uint32_t channel, uint32_t rows, int64_t now_ms) override;
   bool done(uint32_t channel) override;
   void wait(uint32_t channel) override;
-  uint64_t run_host(const DeviceItemRequests& requests) override;
+  uint64_t run_host(const gpu::ItemRequests& requests) override;
 
  private:
   struct State;

@@ -14,8 +14,9 @@
 
 #include "engine/device_padded_rows.h"
 #include "engine/device_words.h"
-#include "gpu/items/device_item_store.h"
+#include "gpu/items/split_item_store.h"
 #include "gpu/platform/device_event.h"
+#include "isotherm/gpu/common.h"
 
 namespace isotherm {
 
@@ -24,42 +25,35 @@ class DeviceItems final : public GpuItems {
  public:
   using Keep = typename Gpu::Keep;
 
-  explicit DeviceItems(const DeviceItemTableOptions& options)
-      : device_(Gpu::device(options.device)) {
+  explicit DeviceItems(const gpu::ItemTableOptions& options)
+      : home_(Gpu::device(options.devices.at(0))) {
     const Keep keep;
-    require_device(device_.enter(), "choose the GPU");
-    store_.emplace(device_, Gpu::item_options(options));
+    std::vector<typename Gpu::Device*> devices;
+    for (const int gpu : options.devices) devices.push_back(&Gpu::device(gpu));
+    store_.emplace(devices, Gpu::item_options(options));
     if (options.expected_entries != 0) store_->reserve(options.expected_entries);
   }
   ~DeviceItems() override {
     const Keep keep;
-    device_.enter();
     store_.reset();
   }
 
-  DeviceItemStats stats() override {
-    const Keep keep;
-    require_device(device_.enter(), "choose the GPU");
-    return store_->stats();
-  }
-  uint64_t run_host(const DeviceItemRequests& requests) override {
-    const Keep keep;
-    require_device(device_.enter(), "choose the GPU");
+  gpu::ItemStats stats() override { return store_->stats(); }
+  uint64_t run_host(const gpu::ItemRequests& requests) override {
     return store_->run_host(requests);
   }
-  void run(const DeviceItemRequests& requests, std::optional<GpuMask> mask,
+  void run(const gpu::ItemRequests& requests, std::optional<GpuMask> mask,
            GpuStream number) override {
     const Keep keep;
-    require_device(device_.enter(), "choose the GPU");
-    const auto stream = Gpu::stream(device_, number);
+    require_device(home_.enter(), "choose the GPU");
+    const auto stream = Gpu::stream(home_, number);
     store_->run(requests, stream);
     if (!mask || requests.replies.found == nullptr) return;
-    launch_for_each(device_, stream, requests.rows,
+    require_device(home_.enter(), "choose the GPU");
+    launch_for_each(home_, stream, requests.rows,
                     MaskKernel{requests.replies.found, requests.rows, *mask, nullptr, nullptr});
   }
   uint64_t scan(uint64_t cursor, uint64_t count, std::vector<std::string>& keys) override {
-    const Keep keep;
-    require_device(device_.enter(), "choose the GPU");
     std::vector<WalkedItem> items;
     const uint64_t next = store_->walk(cursor, count, items);
     for (WalkedItem& item : items) keys.push_back(std::move(item.key));
@@ -67,8 +61,8 @@ class DeviceItems final : public GpuItems {
   }
 
  private:
-  typename Gpu::Device& device_;
-  std::optional<DeviceItemStore<typename Gpu::Device>> store_;
+  typename Gpu::Device& home_;
+  std::optional<SplitItemStore<typename Gpu::Device>> store_;
 };
 
 template <class Gpu>
@@ -83,7 +77,7 @@ class DevicePart final : public GpuPart {
     if (options.row_bytes <= sizeof(uint64_t)) return std::make_unique<DeviceWords<Gpu>>(options);
     return std::make_unique<DevicePaddedRows<Gpu>>(options);
   }
-  std::unique_ptr<GpuItems> make_items(const DeviceItemTableOptions& options) override {
+  std::unique_ptr<GpuItems> make_items(const gpu::ItemTableOptions& options) override {
     return std::make_unique<DeviceItems<Gpu>>(options);
   }
 

@@ -21,6 +21,7 @@
 #include "engine/key_sieve.h"
 #include "gpu/split/split_table.h"
 #include "gpu/split/split_walk.h"
+#include "isotherm/gpu/common.h"
 
 namespace isotherm {
 
@@ -46,16 +47,16 @@ class DeviceWords final : public GpuTable {
     table_.reset();
   }
 
-  DeviceTableStats stats() override {
+  gpu::TableStats stats() override {
     const Keep keep;
     return table_->stats();
   }
 
   RowHandle::Result run_host(const RowRequests& requests) override {
     const Keep keep;
-    if (requests.op == DeviceOp::get) return widen_and_run(requests);
+    if (requests.op == TableOp::get) return widen_and_run(requests);
     const std::lock_guard lock(mutex_);
-    if (requests.op == DeviceOp::add && !sums_) {
+    if (requests.op == TableOp::add && !sums_) {
       return HostUpdate(requests, row_bytes_).run([&](const RowRequests& its) {
         widen_and_run(its);
       });
@@ -68,7 +69,7 @@ class DeviceWords final : public GpuTable {
     const DeviceCall<Gpu> its(*devices_[call.place], call);
     if (its.rows == 0) return 0;
     std::unique_lock<std::mutex> lock(mutex_, std::defer_lock);
-    if (its.requests.op != DeviceOp::get) lock.lock();
+    if (its.requests.op != TableOp::get) lock.lock();
     return run_device(its);
   }
 
@@ -126,14 +127,14 @@ class DeviceWords final : public GpuTable {
     const uint64_t rows = requests.keys.size();
     const Words values(requests.rows, rows, row_bytes_);
     const Words expected(requests.expected, rows, row_bytes_);
-    DeviceRequests all;
+    TableRequests all;
     all.rows = rows;
     all.op = requests.op;
     all.keys = requests.keys.data();
     all.values = values.data();
     all.expected = expected.data();
     if (requests.rows_out == nullptr && requests.found == nullptr &&
-        requests.op != DeviceOp::erase) {
+        requests.op != TableOp::erase) {
       return run_without_replies(all);
     }
     const bool direct = requests.rows_out != nullptr && row_bytes_ == sizeof(uint64_t);
@@ -152,13 +153,13 @@ class DeviceWords final : public GpuTable {
   }
 
   // Of puts and adds: a key that was refused is not there afterwards.
-  RowHandle::Result run_without_replies(const DeviceRequests& requests) {
+  RowHandle::Result run_without_replies(const TableRequests& requests) {
     const uint64_t before = shortages_->count();
     table_->run_host(requests);
     if (shortages_->count() == before) return {};
     std::vector<uint64_t> words(requests.rows);
     std::vector<uint8_t> found(requests.rows);
-    DeviceRequests gets;
+    TableRequests gets;
     gets.rows = requests.rows;
     gets.keys = requests.keys;
     gets.values_out = words.data();
@@ -168,7 +169,7 @@ class DeviceWords final : public GpuTable {
   }
 
   uint64_t run_device(const DeviceCall<Gpu>& its) {
-    DeviceRequests all;
+    TableRequests all;
     all.rows = its.rows;
     all.op = its.requests.op;
     all.keys = its.requests.keys.data();
@@ -185,7 +186,7 @@ class DeviceWords final : public GpuTable {
     if (all.values_out == nullptr) {
       words.emplace(its.device, its.stream, its.rows * sizeof(uint64_t));
       all.values_out = words->template as<uint64_t>();
-    } else if (all.op == DeviceOp::put_if_absent) {  // which leaves those of missing keys
+    } else if (all.op == TableOp::put_if_absent) {  // which leaves those of missing keys
       require_device(
           its.device.copy(its.stream, all.values_out, all.values, its.rows * sizeof(uint64_t)),
           "copy values");
@@ -198,9 +199,9 @@ class DeviceWords final : public GpuTable {
     return refused;
   }
 
-  void queue(const DeviceCall<Gpu>& its, const DeviceRequests& requests) {
+  void queue(const DeviceCall<Gpu>& its, const TableRequests& requests) {
     if (devices_.size() == 1) return table_->run(requests, its.stream);
-    std::vector<DeviceRequests> slices(devices_.size());
+    std::vector<TableRequests> slices(devices_.size());
     std::vector<typename Device::Stream> streams;
     for (Device* device : devices_) streams.push_back(Gpu::stream(*device, 0));
     slices[its.call.place] = requests;
@@ -212,7 +213,7 @@ class DeviceWords final : public GpuTable {
     require_device(its.device.enter(), "choose the GPU");
     const Memory words(its.device, its.stream, its.rows * sizeof(uint64_t));
     const Memory found(its.device, its.stream, its.rows);
-    DeviceRequests gets;
+    TableRequests gets;
     gets.rows = its.rows;
     gets.keys = its.requests.keys.data();
     gets.values_out = words.template as<uint64_t>();

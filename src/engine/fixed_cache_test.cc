@@ -73,7 +73,7 @@ TEST_P(FixedCache, IsRightOrHasEvictedAndCountsWhatItEvicted) {
   for (int call = 0; call < 60; ++call) {
     std::vector<DeviceRequest> requests(1 + random() % 400);
     for (DeviceRequest& request : requests) {
-      request = {static_cast<DeviceOp>(random() % 6), random() % 6000, random() % 3, random() % 3};
+      request = {static_cast<TableOp>(random() % 6), random() % 6000, random() % 3, random() % 3};
     }
     its.run(requests);
   }
@@ -95,7 +95,7 @@ TEST_P(FixedCache, IsRightOnKeysThatAllMeet) {
     for (int call = 0; call < 20; ++call) {
       std::vector<DeviceRequest> requests(200);
       for (DeviceRequest& request : requests) {
-        request = {static_cast<DeviceOp>(random() % 6), keys[random() % keys.size()], random() % 3,
+        request = {static_cast<TableOp>(random() % 6), keys[random() % keys.size()], random() % 3,
                    random() % 3};
       }
       its.run(requests);
@@ -160,9 +160,9 @@ TEST_P(FixedCache, NoThreadMissesAKeyOrSeesAnothersValue) {
       std::vector<DeviceRequest> requests(keys_each);
       for (DeviceRequest& request : requests) {
         const uint64_t op = random() % 8;
-        request = {op < 4    ? DeviceOp::put
-                   : op == 4 ? DeviceOp::erase
-                             : DeviceOp::get,
+        request = {op < 4    ? TableOp::put
+                   : op == 4 ? TableOp::erase
+                             : TableOp::get,
                    (random() % keys_each) * threads + mine, 1 + random() % 1000, 0};
       }
       HostRequests columns(requests);
@@ -171,8 +171,8 @@ TEST_P(FixedCache, NoThreadMissesAKeyOrSeesAnothersValue) {
         uint64_t& known = stamp[requests[i].key / threads];
         if (columns.found[i] != 0 && columns.values_out[i] != known) ++wrong;
         if (columns.found[i] == 0 && known != 0) ++missed;
-        if (requests[i].op == DeviceOp::put) known = requests[i].value;
-        if (requests[i].op == DeviceOp::erase) known = 0;
+        if (requests[i].op == TableOp::put) known = requests[i].value;
+        if (requests[i].op == TableOp::erase) known = 0;
       }
     }
   };

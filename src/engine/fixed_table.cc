@@ -103,9 +103,9 @@ FixedDone FixedHandle::State::run(FixedDone (*loop)(const FixedRun&), FixedRun a
 
 namespace {
 
-DeviceRequests requests_of(DeviceOp op, std::span<const uint64_t> keys,
-                           std::span<const uint64_t> values = {}) {
-  DeviceRequests requests;
+TableRequests requests_of(TableOp op, std::span<const uint64_t> keys,
+                          std::span<const uint64_t> values = {}) {
+  TableRequests requests;
   requests.rows = keys.size();
   requests.op = op;
   requests.keys = keys.data();
@@ -113,7 +113,7 @@ DeviceRequests requests_of(DeviceOp op, std::span<const uint64_t> keys,
   return requests;
 }
 
-DeviceRequests with_previous(DeviceRequests requests, const FixedHandle::Previous& previous) {
+TableRequests with_previous(TableRequests requests, const FixedHandle::Previous& previous) {
   if (previous.found.empty()) return requests;
   requests.values_out = previous.values.data();
   requests.found = previous.found.data();
@@ -134,7 +134,7 @@ uint64_t FixedHandle::get(std::span<const uint64_t> keys, std::span<uint64_t> va
   require(values.size() == keys.size() && found.size() == keys.size(),
           "get: keys, values and found must have the same length");
   if (HostCache* cache = state_->cache()) {
-    DeviceRequests gets = requests_of(DeviceOp::get, keys);
+    TableRequests gets = requests_of(TableOp::get, keys);
     gets.values_out = values.data();
     gets.found = found.data();
     return cache->run(gets).found;
@@ -176,7 +176,7 @@ FixedHandle::Result FixedHandle::put(std::span<const uint64_t> keys,
   require(values.size() == keys.size(), "put: keys and values must have the same length");
   require_previous(previous, keys.size());
   if (HostCache* cache = state_->cache()) {
-    DeviceRequests puts = requests_of(DeviceOp::put, keys, values);
+    TableRequests puts = requests_of(TableOp::put, keys, values);
     return result_of(cache->run(with_previous(puts, previous)), keys.size());
   }
   const bool wanted = !previous.found.empty();
@@ -196,7 +196,7 @@ FixedHandle::Result FixedHandle::put_if_absent(std::span<const uint64_t> keys,
           "put_if_absent: keys, values and stored must have the same length");
   if (HostCache* cache = state_->cache()) {
     std::vector<uint64_t> before(keys.size());
-    const DeviceRequests puts = requests_of(DeviceOp::put_if_absent, keys, values);
+    const TableRequests puts = requests_of(TableOp::put_if_absent, keys, values);
     const Result result = result_of(cache->run(with_previous(puts, {before, stored})), keys.size());
     for (uint8_t& flag : stored) flag ^= 1;
     return result;
@@ -209,7 +209,7 @@ FixedHandle::Result FixedHandle::put_if_absent(std::span<const uint64_t> keys,
 uint64_t FixedHandle::erase(std::span<const uint64_t> keys, Previous previous) {
   require_previous(previous, keys.size());
   if (HostCache* cache = state_->cache()) {
-    return cache->run(with_previous(requests_of(DeviceOp::erase, keys), previous)).found;
+    return cache->run(with_previous(requests_of(TableOp::erase, keys), previous)).found;
   }
   const bool wanted = !previous.found.empty();
   FixedRun run{*state_->table.index,
@@ -225,7 +225,7 @@ Status FixedHandle::swap_in_cache(uint64_t key, uint64_t expected, uint64_t desi
                                   uint64_t* current) {
   uint64_t before = 0;
   uint8_t found = 0;
-  DeviceRequests swap = requests_of(DeviceOp::compare_and_swap, {&key, 1}, {&desired, 1});
+  TableRequests swap = requests_of(TableOp::compare_and_swap, {&key, 1}, {&desired, 1});
   swap.expected = &expected;
   state_->cache()->run(with_previous(swap, {{&before, 1}, {&found, 1}}));
   if (found == 0) return Status::not_found;
@@ -247,7 +247,7 @@ Status FixedHandle::compare_and_swap(uint64_t key, uint64_t expected, uint64_t d
   return updated.change == Change::replaced ? Status::ok : Status::condition_failed;
 }
 
-void FixedHandle::run(const DeviceRequests& requests) {
+void FixedHandle::run(const TableRequests& requests) {
   if (requests.rows == 0) return;
   require_columns(requests);
   if (HostCache* cache = state_->cache()) {

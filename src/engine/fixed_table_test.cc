@@ -228,23 +228,23 @@ TEST_F(FixedTableTest, MixedRequestsRunInOrder) {
   FixedTable roomy({.maxmemory = 0, .expected_entries = 100'000, .hash_seed = seed});
   EXPECT_GT(roomy.memory(), table.memory());
   FixedHandle mine(roomy);
-  const std::vector<DeviceOp> ops = {DeviceOp::add,           DeviceOp::add,
-                                     DeviceOp::put_if_absent, DeviceOp::compare_and_swap,
-                                     DeviceOp::get,           DeviceOp::erase};
+  const std::vector<TableOp> ops = {TableOp::add,           TableOp::add,
+                                    TableOp::put_if_absent, TableOp::compare_and_swap,
+                                    TableOp::get,           TableOp::erase};
   const size_t copies = 500;  // more rows than one part has
   Values keys, values, expected;
-  std::vector<DeviceOp> all;
+  std::vector<TableOp> all;
   for (size_t i = 0; i < copies; ++i) {
-    for (const DeviceOp op : ops) {
+    for (const TableOp op : ops) {
       keys.push_back(i);
-      values.push_back(op == DeviceOp::compare_and_swap ? 50 : 10);
+      values.push_back(op == TableOp::compare_and_swap ? 50 : 10);
       expected.push_back(20);
       all.push_back(op);
     }
   }
   Values out(keys.size(), 99);
   std::vector<uint8_t> found(keys.size(), 9);
-  DeviceRequests requests;
+  TableRequests requests;
   requests.rows = keys.size();
   requests.ops = all.data();
   requests.keys = keys.data();

@@ -3,9 +3,10 @@
 #include <mutex>
 
 #include "engine/device_part.h"
-#include "engine/device_table_state.cuh"
 #include "engine/gpu_part.h"
+#include "engine/gpu_table_state.cuh"
 #include "gpu/items/item_options.h"
+#include "isotherm/gpu/common.h"
 
 namespace isotherm {
 namespace {
@@ -48,7 +49,7 @@ struct CudaGpu {
     return *its;
   }
 
-  static int count() { return gpu_count(); }
+  static int count() { return gpu::count(); }
   static CudaDevice& device(int number) { return place(number).device; }
   static cudaStream_t stream(CudaDevice& /*device*/, GpuStream number) {
     return reinterpret_cast<cudaStream_t>(number);
@@ -79,7 +80,7 @@ struct CudaGpu {
     return on_gpu ? attributes.device : -1;
   }
   static void tune(FixedDeviceOptions& /*options*/) {}
-  static DeviceItemOptions item_options(const DeviceItemTableOptions& options) {
+  static DeviceItemOptions item_options(const gpu::ItemTableOptions& options) {
     return device_item_options(options);
   }
 };

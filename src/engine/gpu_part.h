@@ -30,7 +30,7 @@
 #include <vector>
 
 #include "engine/string_kernels.h"
-#include "isotherm/device_item_table.h"
+#include "isotherm/gpu/item_table.h"
 #include "isotherm/row_table.h"
 
 namespace isotherm {
@@ -66,7 +66,7 @@ struct GpuCall {
 class GpuTable {
  public:
   virtual ~GpuTable() = default;
-  virtual DeviceTableStats stats() = 0;
+  virtual gpu::TableStats stats() = 0;
   virtual RowHandle::Result run_host(const RowRequests& requests) = 0;
   virtual uint64_t run(const GpuCall& call) = 0;
 
@@ -84,14 +84,14 @@ class GpuTable {
                         const std::function<void(uint64_t key, const void* row)>& visit) = 0;
 };
 
-// Byte strings (isotherm/device_item_table.h).
+// Byte strings (isotherm/gpu/item_table.h).
 class GpuItems {
  public:
   virtual ~GpuItems() = default;
-  virtual DeviceItemStats stats() = 0;
-  virtual uint64_t run_host(const DeviceItemRequests& requests) = 0;
+  virtual gpu::ItemStats stats() = 0;
+  virtual uint64_t run_host(const gpu::ItemRequests& requests) = 0;
   // Device pointers, in the order of the stream. With a mask `found` has that, else the replies.
-  virtual void run(const DeviceItemRequests& requests, std::optional<GpuMask> mask,
+  virtual void run(const gpu::ItemRequests& requests, std::optional<GpuMask> mask,
                    GpuStream stream) = 0;
   // Adds the keys of a step of a walk, and returns the cursor to go on from; 0 is the first and the
   // end. What is there from the first step to the last comes at least once.
@@ -103,7 +103,7 @@ class GpuPart {
   virtual ~GpuPart() = default;
   virtual int count() = 0;  // of GPUs that this program can use
   virtual std::unique_ptr<GpuTable> make_table(const GpuTableOptions& options) = 0;
-  virtual std::unique_ptr<GpuItems> make_items(const DeviceItemTableOptions& options) = 0;
+  virtual std::unique_ptr<GpuItems> make_items(const gpu::ItemTableOptions& options) = 0;
 
   // Memory of a GPU, taken and given back in the order of a stream. Throws std::bad_alloc.
   virtual void* allocate(int gpu, uint64_t bytes, GpuStream stream) = 0;

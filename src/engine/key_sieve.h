@@ -119,7 +119,7 @@ class KeySieve {
     call.stream = Gpu::number_of(stream);
     call.mask = GpuMask::absent;
     call.count_refused = true;
-    call.requests.op = DeviceOp::put_if_absent;
+    call.requests.op = TableOp::put_if_absent;
     call.requests.keys = {reinterpret_cast<const uint64_t*>(channel.there.data()), keys.size()};
     call.requests.found = Channel::mask(channel.there.data());
     const uint64_t refused = table.run(call);

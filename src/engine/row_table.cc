@@ -137,26 +137,26 @@ void RowHandle::State::write_one(const RowRequests& requests, size_t row, Spare&
   const auto input = [&](const void* column) {
     return static_cast<const char*>(column) + row * bytes;
   };
-  char* const fresh = requests.op != DeviceOp::erase ? spare.free[spare.left - 1] : nullptr;
+  char* const fresh = requests.op != TableOp::erase ? spare.free[spare.left - 1] : nullptr;
   const auto fill = [&] { std::memcpy(fresh, input(requests.rows), bytes); };
-  if (fresh != nullptr && requests.op != DeviceOp::add) fill();
+  if (fresh != nullptr && requests.op != TableOp::add) fill();
   const Decision store{Action::store, reinterpret_cast<uint64_t>(fresh)};
   bool refused = false;
   auto decide = [&](bool found, uint64_t word) -> Decision {
     const char* const before = reinterpret_cast<const char*>(word);
     refused = false;
-    if (requests.op == DeviceOp::erase) return {found ? Action::erase : Action::keep, 0};
-    if (requests.op == DeviceOp::compare_and_swap) {
+    if (requests.op == TableOp::erase) return {found ? Action::erase : Action::keep, 0};
+    if (requests.op == TableOp::compare_and_swap) {
       const bool equal = found && std::memcmp(before, input(requests.expected), bytes) == 0;
       return equal ? store : Decision{};
     }
     if (!found) {
       refused = spare.only_replace;
-      if (requests.op == DeviceOp::add) fill();
+      if (requests.op == TableOp::add) fill();
       return refused ? Decision{} : store;
     }
-    if (requests.op == DeviceOp::put_if_absent) return {};
-    if (requests.op == DeviceOp::add) {
+    if (requests.op == TableOp::put_if_absent) return {};
+    if (requests.op == TableOp::add) {
       std::memcpy(fresh, before, bytes);
       requests.sum(fresh, input(requests.rows), bytes);
     }
@@ -201,7 +201,7 @@ RowHandle::Result RowHandle::State::write_all(const RowRequests& requests) {
     size_t part = std::min(rows_per_part, rows - from);
     spare.left = spare.gone = 0;
     spare.only_replace = false;
-    if (requests.op != DeviceOp::erase) {
+    if (requests.op != TableOp::erase) {
       const std::span<char*> wanted(spare.free.data(), part);
       spare.left = table.pool.take(wanted);
       if (spare.left == 0) {
@@ -230,15 +230,15 @@ RowHandle::RowHandle(RowTable& table) : state_(std::make_unique<State>(*table.st
 RowHandle::~RowHandle() = default;
 
 RowHandle::Result RowHandle::run(const RowRequests& requests) {
-  const DeviceOp op = requests.op;
-  const bool gets = op == DeviceOp::get;
+  const TableOp op = requests.op;
+  const bool gets = op == TableOp::get;
   if (requests.keys.empty()) return {};
   require_row_columns(!gets || requests.found != nullptr, "gets need found");
-  require_row_columns(gets || op == DeviceOp::erase || requests.rows != nullptr,
+  require_row_columns(gets || op == TableOp::erase || requests.rows != nullptr,
                       "requests that write need rows");
-  require_row_columns(op != DeviceOp::compare_and_swap || requests.expected != nullptr,
+  require_row_columns(op != TableOp::compare_and_swap || requests.expected != nullptr,
                       "compare_and_swap needs expected rows");
-  require_row_columns(op != DeviceOp::add || requests.sum != nullptr, "add needs a sum");
+  require_row_columns(op != TableOp::add || requests.sum != nullptr, "add needs a sum");
   if (!gets) return state_->write_all(requests);
   Result result;
   const size_t rows = requests.keys.size();
@@ -260,7 +260,7 @@ uint64_t RowHandle::get(std::span<const uint64_t> keys, void* rows, std::span<ui
 
 RowHandle::Result RowHandle::put(std::span<const uint64_t> keys, const void* rows) {
   RowRequests requests;
-  requests.op = DeviceOp::put;
+  requests.op = TableOp::put;
   requests.keys = keys;
   requests.rows = rows;
   return run(requests);
@@ -268,7 +268,7 @@ RowHandle::Result RowHandle::put(std::span<const uint64_t> keys, const void* row
 
 uint64_t RowHandle::erase(std::span<const uint64_t> keys) {
   RowRequests requests;
-  requests.op = DeviceOp::erase;
+  requests.op = TableOp::erase;
   requests.keys = keys;
   return run(requests).found;
 }

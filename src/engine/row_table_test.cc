@@ -39,7 +39,7 @@ class RowTableTest : public ::testing::Test {
   }
 
   // Runs one operation; `before` gets the rows before, -1 where there was none.
-  RowHandle::Result run(DeviceOp op, const Keys& keys, const Floats& rows,
+  RowHandle::Result run(TableOp op, const Keys& keys, const Floats& rows,
                         const Floats& expected = {}) {
     before.assign(keys.size() * width, -1);
     found.assign(keys.size(), 9);
@@ -79,21 +79,21 @@ TEST_F(RowTableTest, EveryOperationDoesWhatItsNameSaysInOrder) {
   EXPECT_EQ(get({0, ~uint64_t{0}, unmix(0, seed), 5}), (Floats{4, 2, 3, -1}));
   EXPECT_EQ(table.size(), 3u);
 
-  run(DeviceOp::put_if_absent, {0, 5, 5}, rows_of_each({9, 10, 11}));
+  run(TableOp::put_if_absent, {0, 5, 5}, rows_of_each({9, 10, 11}));
   EXPECT_EQ(found, (std::vector<uint8_t>{1, 0, 1}));
   EXPECT_EQ(before, (Floats{4, 4, 4, -1, -1, -1, 10, 10, 10}));
   EXPECT_EQ(get({0, 5}), (Floats{4, 10}));
 
-  run(DeviceOp::add, {5, 6, 5}, rows_of_each({1, 7, 2}));
+  run(TableOp::add, {5, 6, 5}, rows_of_each({1, 7, 2}));
   EXPECT_EQ(before, (Floats{10, 10, 10, -1, -1, -1, 11, 11, 11}));
   EXPECT_EQ(get({5, 6}), (Floats{13, 7}));
 
-  run(DeviceOp::compare_and_swap, {5, 6, 8, 5}, rows_of_each({20, 21, 22, 23}),
+  run(TableOp::compare_and_swap, {5, 6, 8, 5}, rows_of_each({20, 21, 22, 23}),
       rows_of_each({13, 8, 0, 20}));
   EXPECT_EQ(found, (std::vector<uint8_t>{1, 1, 0, 1}));
   EXPECT_EQ(get({5, 6, 8}), (Floats{23, 7, -1}));
 
-  EXPECT_EQ(run(DeviceOp::erase, {5, 5, 0, 77}, {}).found, 2u);
+  EXPECT_EQ(run(TableOp::erase, {5, 5, 0, 77}, {}).found, 2u);
   EXPECT_EQ(before[0], 23);
   EXPECT_EQ(get({5, 0}), (Floats{-1, -1}));
   EXPECT_EQ(table.size(), 3u);
@@ -107,12 +107,12 @@ TEST_F(RowTableTest, WrongColumnsAreRefused) {
   EXPECT_THROW(handle.get(keys, before.data(), none), std::invalid_argument);
   EXPECT_THROW(handle.put(keys, nullptr), std::invalid_argument);
   RowRequests requests;
-  requests.op = DeviceOp::add;
+  requests.op = TableOp::add;
   requests.keys = keys;
   const Floats row(width);
   requests.rows = row.data();
   EXPECT_THROW(handle.run(requests), std::invalid_argument);
-  requests.op = DeviceOp::compare_and_swap;
+  requests.op = TableOp::compare_and_swap;
   EXPECT_THROW(handle.run(requests), std::invalid_argument);
   requests.keys = {};
   EXPECT_EQ(handle.run(requests).refused, 0u);
@@ -128,17 +128,17 @@ TEST_F(RowTableTest, RandomOperationsEqualAMapWhileItGrows) {
     Floats numbers(keys.size());
     for (uint64_t& key : keys) key = random() % 100'000 * 0x100'0001;
     for (float& number : numbers) number = static_cast<float>(random() % 1000);
-    const auto op = std::array{DeviceOp::put, DeviceOp::add, DeviceOp::put_if_absent,
-                               DeviceOp::erase}[random() % 4];
+    const auto op = std::array{TableOp::put, TableOp::add, TableOp::put_if_absent,
+                               TableOp::erase}[random() % 4];
     run(op, keys, rows_of_each(numbers));
     for (size_t i = 0; i < keys.size(); ++i) {
       const auto at = model.find(keys[i]);
       ASSERT_EQ(found[i], at != model.end());
       ASSERT_EQ(before[i * width], at != model.end() ? at->second : -1);
-      if (op == DeviceOp::put) model[keys[i]] = numbers[i];
-      if (op == DeviceOp::add) model[keys[i]] += numbers[i];
-      if (op == DeviceOp::put_if_absent) model.try_emplace(keys[i], numbers[i]);
-      if (op == DeviceOp::erase) model.erase(keys[i]);
+      if (op == TableOp::put) model[keys[i]] = numbers[i];
+      if (op == TableOp::add) model[keys[i]] += numbers[i];
+      if (op == TableOp::put_if_absent) model.try_emplace(keys[i], numbers[i]);
+      if (op == TableOp::erase) model.erase(keys[i]);
     }
   }
   EXPECT_EQ(table.size(), model.size());
@@ -208,7 +208,7 @@ TEST_F(RowTableTest, WithoutMemoryForOneRowEveryKeyIsRefused) {
   std::vector<uint8_t> hits(2);
   RowRequests requests;
   const Keys keys = {1, 2};
-  requests.op = DeviceOp::add;
+  requests.op = TableOp::add;
   requests.keys = keys;
   requests.rows = rows.data();
   requests.sum = add_elements<char>;
@@ -252,7 +252,7 @@ TEST_F(RowTableTest, ReadersSeeWholeRowsAndSumsAreExact) {
       }();
       for (int round = 0; round < rounds; ++round) {
         RowRequests requests;
-        requests.op = DeviceOp::add;
+        requests.op = TableOp::add;
         requests.keys = keys;
         requests.rows = ones.data();
         requests.sum = add_elements<uint64_t>;

@@ -7,7 +7,7 @@
 #include <span>
 #include <stdexcept>
 
-#include "isotherm/device_table.h"
+#include "isotherm/table_requests.h"
 
 namespace isotherm {
 
@@ -15,8 +15,8 @@ inline void require_lengths(bool equal) {
   if (!equal) throw std::invalid_argument("all columns must have the same length");
 }
 
-inline DeviceRequests gets(const uint64_t* keys, uint64_t* values, uint8_t* found, uint64_t n) {
-  DeviceRequests requests;
+inline TableRequests gets(const uint64_t* keys, uint64_t* values, uint8_t* found, uint64_t n) {
+  TableRequests requests;
   requests.rows = n;
   requests.keys = keys;
   requests.values_out = values;
@@ -24,30 +24,30 @@ inline DeviceRequests gets(const uint64_t* keys, uint64_t* values, uint8_t* foun
   return requests;
 }
 
-inline DeviceRequests gets(std::span<const uint64_t> keys, std::span<uint64_t> values,
-                           std::span<uint8_t> found) {
+inline TableRequests gets(std::span<const uint64_t> keys, std::span<uint64_t> values,
+                          std::span<uint8_t> found) {
   require_lengths(keys.size() == values.size() && keys.size() == found.size());
   return gets(keys.data(), values.data(), found.data(), keys.size());
 }
 
-inline DeviceRequests puts(const uint64_t* keys, const uint64_t* values, uint64_t n) {
-  DeviceRequests requests;
+inline TableRequests puts(const uint64_t* keys, const uint64_t* values, uint64_t n) {
+  TableRequests requests;
   requests.rows = n;
-  requests.op = DeviceOp::put;
+  requests.op = TableOp::put;
   requests.keys = keys;
   requests.values = values;
   return requests;
 }
 
-inline DeviceRequests puts(std::span<const uint64_t> keys, std::span<const uint64_t> values) {
+inline TableRequests puts(std::span<const uint64_t> keys, std::span<const uint64_t> values) {
   require_lengths(keys.size() == values.size());
   return puts(keys.data(), values.data(), keys.size());
 }
 
-inline DeviceRequests erases(const uint64_t* keys, uint64_t n) {
-  DeviceRequests requests;
+inline TableRequests erases(const uint64_t* keys, uint64_t n) {
+  TableRequests requests;
   requests.rows = n;
-  requests.op = DeviceOp::erase;
+  requests.op = TableOp::erase;
   requests.keys = keys;
   return requests;
 }

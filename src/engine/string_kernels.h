@@ -1,5 +1,5 @@
 // Kernels over columns of byte strings and rows in device memory, for GpuItems: what stands between
-// the columns that callers have and those of DeviceItemTable, which are offsets of 64 bits and
+// the columns that callers have and those of gpu::ItemTable, which are offsets of 64 bits and
 // bytes.
 //
 // Threads. One an element of what is written.

@@ -26,7 +26,7 @@
 
 #include "base/clock.h"
 #include "engine/device_packets.h"
-#include "isotherm/device_item_table.h"
+#include "isotherm/gpu/item_table.h"
 #include "net/packets/frame_source.h"
 #include "net/packets/packet_server.h"
 #include "net/packets/pcap_frames.h"
@@ -45,7 +45,7 @@ struct Call {
   std::string address;    // to listen at
   std::string interface;  // whose ring is read
   PacketOptions packets;
-  DeviceItemTableOptions table;
+  gpu::ItemTableOptions table;
 };
 
 uint64_t number(const char* text, uint64_t most) {
@@ -77,7 +77,7 @@ Call read_call(int argc, char** argv) {
     } else if (word == "--amplification") {
       call.packets.amplification = static_cast<uint32_t>(number(text, 1'000'000));
     } else if (word == "--gpu") {
-      call.table.device = static_cast<int>(number(text, 1023));
+      call.table.devices = {static_cast<int>(number(text, 1023))};
     } else if (word == "--gpu-memory") {
       call.table.gpu_memory = number(text, uint64_t{1} << 40) * 1'000'000;
     } else {
@@ -110,7 +110,7 @@ void print(const net::PacketCounts& counts) {
 // Answers all frames of the source; after each turn `turned` is told whether nothing waits.
 template <class Turned>
 void answer_all(const Call& call, net::FrameSource& frames, Turned&& turned) {
-  DeviceItemTable table(call.table);
+  gpu::ItemTable table(call.table);
   DevicePackets packets(table, call.packets);
   const SystemClock clock;
   net::PacketServer server(packets, frames, clock, timeout_us);

@@ -1,4 +1,4 @@
-// Columns of calls to a device's items (isotherm/device_item_table.h), of entries of a tree.
+// Columns of calls to a device's items (isotherm/gpu/item_table.h), of entries of a tree.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "isotherm/device_item_table.h"
+#include "isotherm/gpu/item_table.h"
 #include "tree/tree_record.h"
 
 namespace isotherm {
@@ -22,7 +22,7 @@ class ByteColumn {
     bytes_.append(text);
     offsets_.push_back(static_cast<int64_t>(bytes_.size()));
   }
-  DeviceBytes view() const { return {offsets_.data(), bytes_.data()}; }
+  gpu::Bytes view() const { return {offsets_.data(), bytes_.data()}; }
   uint64_t bytes() const { return bytes_.size(); }
 
  private:
@@ -34,7 +34,7 @@ class ByteColumn {
 struct DeviceColumns {
   ByteColumn keys;
   ByteColumn values;
-  std::vector<DeviceOp> ops;
+  std::vector<TableOp> ops;
   std::vector<int64_t> expiry;
   std::vector<uint32_t> flags;
   std::vector<uint8_t> found;
@@ -53,15 +53,15 @@ struct DeviceColumns {
     TreeRecord fields;
     const bool puts = fields.read(record);
     values.add(puts ? record.substr(1) : std::string_view());
-    ops.push_back(puts ? DeviceOp::put : DeviceOp::erase);
+    ops.push_back(puts ? TableOp::put : TableOp::erase);
     expiry.push_back(puts ? fields.expiry : no_expiry);
     flags.push_back(puts ? static_cast<uint8_t>(record[0]) : 0);
     any_expiry |= expiry.back() != no_expiry;
     any_flags |= flags.back() != 0;
   }
-  DeviceItemRequests requests(int64_t now_ms) {
+  gpu::ItemRequests requests(int64_t now_ms) {
     found.resize(ops.size());
-    DeviceItemRequests requests;
+    gpu::ItemRequests requests;
     requests.rows = ops.size();
     requests.ops = ops.data();
     requests.keys = keys.view();

@@ -9,6 +9,7 @@
 
 #include "base/hash.h"
 #include "gpu/platform/device_error.h"
+#include "isotherm/gpu/common.h"
 #include "tree/device_columns.h"
 #include "tree/tree_record.h"
 
@@ -71,14 +72,15 @@ std::unique_ptr<DirectGets> DeviceFiles::make_direct(const DirectShape& shape) {
   return is_lost() ? nullptr : tier_->make_direct(shape);
 }
 
-DeviceItemStats DeviceFiles::stats() {
-  DeviceItemStats stats;
+gpu::ItemStats DeviceFiles::stats() {
+  gpu::ItemStats stats;
   use([&](ItemTier& tier) { stats = tier.stats(); });
   return stats;
 }
 
 bool DeviceFiles::fits_device(const TreeEntry& entry) const {
-  return entry.key.size() <= max_item_key_bytes && entry.value.size() <= max_item_value_bytes;
+  return entry.key.size() <= gpu::max_item_key_bytes &&
+         entry.value.size() <= gpu::max_item_value_bytes;
 }
 
 TreeFiles::Glance DeviceFiles::glance(std::string_view key, std::string& value) {
@@ -101,7 +103,7 @@ void DeviceFiles::read(std::span<const std::string_view> keys, TreeRead* reads) 
     reads[i].state = absent;
     const Glance glanced = glance(keys[i], reads[i].value);
     if (glanced == Glance::found) reads[i].state = found;
-    if (glanced != Glance::maybe || keys[i].size() > max_item_key_bytes) continue;
+    if (glanced != Glance::maybe || keys[i].size() > gpu::max_item_key_bytes) continue;
     put_device_key(keys[i], device_key);
     column.add(device_key);
     asked.push_back(i);
@@ -112,7 +114,7 @@ void DeviceFiles::read(std::span<const std::string_view> keys, TreeRead* reads) 
   std::vector<uint32_t> flags(asked.size());
   std::string bytes;
   bytes.resize(asked.size() * 256);
-  DeviceItemRequests gets;
+  gpu::ItemRequests gets;
   gets.rows = asked.size();
   gets.keys = column.view();
   const bool worked = use([&](ItemTier& tier) {
@@ -186,7 +188,7 @@ std::string DeviceFiles::ingest_some(std::span<const TreeEntry> entries) {
       __builtin_prefetch(entries[i + ahead].value.data());
       __builtin_prefetch(entries[i + ahead].value.data() + 64);
     }
-    if (entry.key.size() <= max_item_key_bytes) {
+    if (entry.key.size() <= gpu::max_item_key_bytes) {
       put_device_key(entry.key, device_key);
       columns.add(device_key, fits_device(entry) ? entry.value : std::string_view());
     }
@@ -213,10 +215,10 @@ std::string DeviceFiles::settle(const DeviceColumns& sent) {
   int64_t more = 0;
   bool full = false;
   for (size_t row = 0; row < sent.ops.size(); ++row) {
-    const bool puts = sent.ops[row] == DeviceOp::put;
+    const bool puts = sent.ops[row] == TableOp::put;
     if (sent.found[row] == reply_retry) {
       full = true;
-      const DeviceBytes keys = sent.keys.view();
+      const gpu::Bytes keys = sent.keys.view();
       const int64_t at = keys.offsets[row];
       evicted.add({keys.bytes + at, static_cast<size_t>(keys.offsets[row + 1] - at)}, {});
     } else if (sent.found[row] == (puts ? 0 : 1)) {

@@ -36,6 +36,7 @@
 #include <string_view>
 
 #include "gpu/store/item_tier.h"
+#include "isotherm/gpu/common.h"
 #include "tree/tree_files.h"
 
 namespace isotherm {
@@ -95,7 +96,7 @@ class DeviceFiles final : public TreeFiles {
   // Calls work(tier); whether it worked. If not, the device is lost.
   template <class Work>
   bool use(Work&& work);
-  DeviceItemStats stats();
+  gpu::ItemStats stats();
   std::string ingest_some(std::span<const TreeEntry> entries);
   std::string settle(const DeviceColumns& sent);
   void take_in_rest(std::span<const TreeEntry> entries);

@@ -9,9 +9,9 @@
 #include "cuda/gpu_checks.h"
 #include "device_checks/device_row_checks.h"
 #include "device_checks/split_table_checks.h"
-#include "isotherm/device_item_table.h"
-#include "isotherm/device_row_table.h"
-#include "isotherm/device_table.h"
+#include "isotherm/gpu/item_table.h"
+#include "isotherm/gpu/row_table.h"
+#include "isotherm/gpu/table.h"
 
 namespace isotherm::split_table_test {
 namespace {
@@ -57,16 +57,16 @@ struct Slice {
   DeviceStream<CudaDevice> stream;
   Column keys, values;
   DeviceArray<CudaDevice, uint8_t> found;
-  DeviceRequests gets;
+  TableRequests gets;
 };
 
 // The public class: what is put from the host is found from the host and from slices, and the
 // thread keeps its GPU.
 uint64_t check_public_class(const std::vector<int>& gpus, uint64_t scale) {
-  DeviceTableOptions options;
+  gpu::TableOptions options;
   options.devices = gpus;
   options.expected_entries = scale;
-  DeviceTable table(options);
+  gpu::Table table(options);
   std::vector<uint64_t> keys(scale), values(scale), got(scale);
   std::vector<uint8_t> found(scale);
   for (uint64_t i = 0; i < scale; ++i) {
@@ -81,7 +81,7 @@ uint64_t check_public_class(const std::vector<int>& gpus, uint64_t scale) {
   {
     std::deque<CudaDevice> devices;
     std::deque<Slice> slices;
-    std::vector<DeviceRequests> requests;
+    std::vector<TableRequests> requests;
     std::vector<cudaStream_t> streams;
     for (const int gpu : gpus) {
       slices.emplace_back(devices.emplace_back(gpu), keys);
@@ -103,11 +103,7 @@ template <class Table, class Options>
 uint64_t check_gpu_is_kept(const std::vector<int>& gpus, Options options) {
   const int last = gpus.back();
   require_device(cudaSetDevice(last) == cudaSuccess, "choose a GPU");
-  if constexpr (requires { options.devices; }) {
-    options.devices = {gpus.front()};
-  } else {
-    options.device = gpus.front();
-  }
+  options.devices = {gpus.front()};
   int after_call = -1;
   int now = -1;
   {
@@ -134,14 +130,14 @@ void run_on(GpuChecks& checks, const std::vector<int>& gpus, const std::string& 
     checks.run((check.name + where).c_str(),
                [&](CudaDevice& /*device*/, uint64_t scale) { return check.run(pointers, scale); });
   }
-  checks.run(("DeviceTable" + where).c_str(), [&](CudaDevice& /*device*/, uint64_t scale) {
+  checks.run(("gpu::Table" + where).c_str(), [&](CudaDevice& /*device*/, uint64_t scale) {
     return check_public_class(gpus, scale);
   });
   checks.run(("rows and items keep the GPU" + where).c_str(), [&](CudaDevice&, uint64_t) {
-    DeviceRowTableOptions rows;
+    gpu::RowTableOptions rows;
     rows.row_bytes = 64;
-    return check_gpu_is_kept<DeviceRowTable>(gpus, rows) +
-           check_gpu_is_kept<DeviceItemTable>(gpus, DeviceItemTableOptions());
+    return check_gpu_is_kept<gpu::RowTable>(gpus, rows) +
+           check_gpu_is_kept<gpu::ItemTable>(gpus, gpu::ItemTableOptions());
   });
 }
 

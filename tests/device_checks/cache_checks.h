@@ -10,6 +10,7 @@
 
 #include "device_checks/device_table_checks.h"
 #include "gpu/table/cache_owner.h"
+#include "isotherm/gpu/common.h"
 #include "models/cache_model.h"
 
 namespace isotherm {
@@ -27,7 +28,7 @@ class CheckedCache {
   void run(const DeviceBatch& requests, bool distinct_keys) {
     UploadedRequests<Device> columns(memory_, stream_.get(), requests.size());
     columns.upload(requests);
-    DeviceRequests call = columns.call();
+    TableRequests call = columns.call();
     call.distinct_keys = distinct_keys;
     table_.run(call, stream_.get());
     columns.download();
@@ -38,7 +39,7 @@ class CheckedCache {
   void run_by(Ask&& ask, const DeviceBatch& gets) {
     UploadedRequests<Device> columns(memory_, stream_.get(), gets.size());
     columns.upload(gets);
-    ask(columns.uniform_call(DeviceOp::get, true), stream_.get());
+    ask(columns.uniform_call(TableOp::get, true), stream_.get());
     columns.download();
     model_.compare(gets, columns.host_values, columns.host_found);
   }
@@ -47,7 +48,7 @@ class CheckedCache {
     UploadedRequests<Device> columns(memory_, stream_.get(), gets.size());
     DeviceArray<Device, uint64_t> stored(memory_, gets.size());
     columns.upload(gets);
-    table_.get_stored(columns.uniform_call(DeviceOp::get, true), stored.data(), stream_.get());
+    table_.get_stored(columns.uniform_call(TableOp::get, true), stored.data(), stream_.get());
     std::vector<uint64_t> keys(gets.size());
     require_device(device_.to_host(stream_.get(), keys.data(), stored.data(), stored.bytes()),
                    "copy");
@@ -65,7 +66,7 @@ class CheckedCache {
   // Whether it has the last `kept` of these keys, and no other of them.
   bool has_last(const std::vector<uint64_t>& keys, uint64_t kept) {
     DeviceBatch gets;
-    for (const uint64_t key : keys) gets.push_back({DeviceOp::get, key, 0, 0});
+    for (const uint64_t key : keys) gets.push_back({TableOp::get, key, 0, 0});
     run(gets, false);
     const auto has = [&](uint64_t key) { return model_.entries().contains(key); };
     const auto first = keys.end() - static_cast<int64_t>(std::min<uint64_t>(kept, keys.size()));
@@ -75,7 +76,7 @@ class CheckedCache {
   // The faults, `exact`: evictions that nobody noticed among them.
   uint64_t end(bool exact) {
     run(model_.gets(), true);
-    const DeviceTableStats stats = table_.stats();
+    const gpu::TableStats stats = table_.stats();
     fail_unless(model_.forgotten() <= stats.evictions, "keys were lost");
     fail_unless(!exact || model_.forgotten() == stats.evictions, "evictions were miscounted");
     fail_unless(stats.entries == model_.entries().size(), "entries were miscounted");
@@ -83,7 +84,7 @@ class CheckedCache {
   }
   void fail_unless(bool condition, const char* what) {
     if (condition) return;
-    const DeviceTableStats stats = table_.stats();
+    const gpu::TableStats stats = table_.stats();
     std::printf("  %s: %llu evictions, %llu forgotten, %llu entries, %llu known\n", what,
                 static_cast<unsigned long long>(stats.evictions),
                 static_cast<unsigned long long>(model_.forgotten()),
@@ -126,17 +127,17 @@ uint64_t check_evictions(Device& device, uint64_t scale) {
       std::shuffle(keys.begin(), keys.end(), source.random());
       if (distinct) {
         DeviceBatch batch =
-            source.uniform_op(DeviceOp::put, {keys.begin(), keys.begin() + scale * 5 / 4});
+            source.uniform_op(TableOp::put, {keys.begin(), keys.begin() + scale * 5 / 4});
         for (DeviceRequest& request : batch) {
           if (source.random()() % 3 != 0) continue;
-          request.op = static_cast<DeviceOp>(source.random()() % 6);
+          request.op = static_cast<TableOp>(source.random()() % 6);
         }
         cache.run(batch, true);
       } else {
         cache.run(source.mixed(keys, scale * 5 / 4, 0.8), false);
       }
     }
-    const DeviceTableStats stats = cache.table().stats();
+    const gpu::TableStats stats = cache.table().stats();
     cache.fail_unless(stats.evictions > scale / 16, "too few were evicted");
     faults += cache.end(distinct);
   }
@@ -158,7 +159,7 @@ uint64_t check_one_place(Device& device, uint64_t scale) {
     keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
     for (int i = 0; i < 3; ++i) {
       std::shuffle(keys.begin(), keys.end(), source.random());
-      cache.run(source.uniform_op(DeviceOp::put, keys), true);
+      cache.run(source.uniform_op(TableOp::put, keys), true);
       cache.run(source.mixed(keys, keys.size(), 0.5), false);
     }
     faults += cache.end(false);
@@ -177,7 +178,7 @@ uint64_t check_arrival_order(Device& device, uint64_t scale) {
       for (uint64_t rows = 8; rows <= std::min<uint64_t>(scale / 2, 300); rows *= 3) {
         std::vector<uint64_t> keys = source.keys(rows);
         if (!distinct) keys.insert(keys.begin(), keys.begin(), keys.begin() + rows / 2);
-        cache.run(source.uniform_op(DeviceOp::put, keys), distinct);
+        cache.run(source.uniform_op(TableOp::put, keys), distinct);
         keys.erase(keys.begin(), keys.end() - static_cast<int64_t>(rows));
         cache.fail_unless(cache.has_last(keys, 16), "not the last of a batch");
       }
@@ -200,7 +201,7 @@ uint64_t check_crowded_parts(Device& device, uint64_t scale) {
     for (int i = 0; i < 5; ++i) {
       std::vector<uint64_t> some(scale);
       for (uint64_t& key : some) key = keys[source.random()() % keys.size()];
-      cache.run(source.uniform_op(DeviceOp::put, some), false);
+      cache.run(source.uniform_op(TableOp::put, some), false);
     }
     faults += cache.end(false);
   }
@@ -215,8 +216,8 @@ uint64_t check_units(Device& device, uint64_t scale) {
     DeviceRequestSource source(71);
     CheckedCache<Device, Kind> cache(device, scale, static_cast<uint32_t>(scale));
     const std::vector<uint64_t> keys = source.keys(scale * 9 / 8);
-    cache.run(source.uniform_op(DeviceOp::put, {keys.begin(), keys.begin() + scale * 7 / 8}), true);
-    const DeviceBatch gets = source.uniform_op(DeviceOp::get, keys);
+    cache.run(source.uniform_op(TableOp::put, {keys.begin(), keys.begin() + scale * 7 / 8}), true);
+    const DeviceBatch gets = source.uniform_op(TableOp::get, keys);
     cache.run_by([&](const auto& call, auto stream) { cache.table().run(call, stream); }, gets);
     cache.run_by([&](const auto& call,
                      auto stream) { cache.table().template get_by<CuckooKind<1>>(call, stream); },

@@ -24,15 +24,15 @@ class DeviceChurn {
   uint64_t linked_lines() { return table_.table().stats().overflow_lines; }
 
   void put(uint64_t rows) {
-    table_.run_uniform(DeviceOp::put, source_.uniform_op(DeviceOp::put, fresh(rows)), true);
+    table_.run_uniform(TableOp::put, source_.uniform_op(TableOp::put, fresh(rows)), true);
   }
   void erase(uint64_t rows) {
-    table_.run_uniform(DeviceOp::erase, source_.uniform_op(DeviceOp::erase, oldest(rows)), true);
+    table_.run_uniform(TableOp::erase, source_.uniform_op(TableOp::erase, oldest(rows)), true);
   }
   // As many of both, in any order, by express if `express` and the table takes them.
   void replace(uint64_t rows, bool express) {
-    DeviceBatch batch = source_.uniform_op(DeviceOp::erase, oldest(rows));
-    const DeviceBatch puts = source_.uniform_op(DeviceOp::put, fresh(rows));
+    DeviceBatch batch = source_.uniform_op(TableOp::erase, oldest(rows));
+    const DeviceBatch puts = source_.uniform_op(TableOp::put, fresh(rows));
     batch.insert(batch.end(), puts.begin(), puts.end());
     std::shuffle(batch.begin(), batch.end(), source_.random());
     if (express && table_.run_express(batch)) {
@@ -128,11 +128,11 @@ void drop_half(ModelledDeviceTable<Device>& table, uint64_t seed) {
   const HashBin bin{1, 1};
   DeviceBatch erased;
   for (const auto& [key, value] : table.model()) {
-    if (mix(key, seed) >= bin.first()) erased.push_back({DeviceOp::erase, key, 0, 0});
+    if (mix(key, seed) >= bin.first()) erased.push_back({TableOp::erase, key, 0, 0});
   }
   table.table().drop(bin);
   if (!table.table().restore(bin)) table.fail("no memory for a bin");
-  table.run_uniform(DeviceOp::erase, erased, false);
+  table.run_uniform(TableOp::erase, erased, false);
 }
 
 // What a table takes for a few entries, and for all kinds of calls.

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "isotherm/gpu/common.h"
 #include "models/modelled_items.h"
 
 namespace isotherm {
@@ -37,11 +38,11 @@ class ItemSource {
     std::uniform_real_distribution<double> uniform(0, 1);
     for (uint64_t i = 0; i < rows; ++i) {
       const double at = uniform(random_) * uniform(random_) * static_cast<double>(keys.size());
-      ItemRequest request{DeviceOp::get, keys[static_cast<size_t>(at)], {}};
+      ItemRequest request{TableOp::get, keys[static_cast<size_t>(at)], {}};
       if (uniform(random_) < writes) {
-        request.op = random_() % 3 == 0 ? DeviceOp::erase : DeviceOp::put;
+        request.op = random_() % 3 == 0 ? TableOp::erase : TableOp::put;
       }
-      if (request.op == DeviceOp::put) {
+      if (request.op == TableOp::put) {
         request.value = value();
         // Times from 1 to 20; the model's clock stands at 10.
         if (random_() % 4 == 0) request.expiry = static_cast<int64_t>(1 + random_() % 20);
@@ -50,10 +51,10 @@ class ItemSource {
     }
     return batch;
   }
-  ItemBatch uniform_op(DeviceOp op, const std::vector<std::string>& keys) {
+  ItemBatch uniform_op(TableOp op, const std::vector<std::string>& keys) {
     ItemBatch batch;
     for (const std::string& key : keys) {
-      batch.push_back({op, key, op == DeviceOp::put ? value() : std::string(), 0});
+      batch.push_back({op, key, op == TableOp::put ? value() : std::string(), 0});
     }
     return batch;
   }
@@ -108,12 +109,12 @@ uint64_t check_uniform_items(Device& device, uint64_t scale) {
   ModelledItems<Device> table(device, small_items(5, scale / 2));
   std::vector<std::string> keys = source.keys(scale);
   for (uint64_t i = 0; i < scale / 8; ++i) keys.push_back(keys[source.random()() % scale]);
-  for (const DeviceOp op : {DeviceOp::put, DeviceOp::get, DeviceOp::erase, DeviceOp::put}) {
+  for (const TableOp op : {TableOp::put, TableOp::get, TableOp::erase, TableOp::put}) {
     for (const bool host : {false, true}) {
       std::shuffle(keys.begin(), keys.end(), source.random());
       const std::vector<std::string> some(keys.begin(), keys.begin() + keys.size() / 2);
       table.run_uniform(op, source.uniform_op(op, some), host, true);
-      if (op != DeviceOp::get) table.run_uniform(op, source.uniform_op(op, keys), host, false);
+      if (op != TableOp::get) table.run_uniform(op, source.uniform_op(op, keys), host, false);
     }
   }
   table.check_all();
@@ -138,7 +139,7 @@ uint64_t check_colliding_items(Device& device, uint64_t scale) {
       }
       table.check_all();
     }
-    table.run_uniform(DeviceOp::erase, source.uniform_op(DeviceOp::erase, keys), false, true);
+    table.run_uniform(TableOp::erase, source.uniform_op(TableOp::erase, keys), false, true);
     table.check_all();
     wrong += table.wrong() + table.refused();
   }
@@ -156,21 +157,21 @@ uint64_t check_long_values(Device& device, uint64_t /*scale*/) {
   std::vector<ItemBatch> batches(2);
   for (const uint64_t bytes :
        {uint64_t{32} << 10, (uint64_t{32} << 10) + 1, uint64_t{100'003}, (uint64_t{1} << 20) + 7,
-        max_item_value_bytes - 1, max_item_value_bytes}) {
+        gpu::max_item_value_bytes - 1, gpu::max_item_value_bytes}) {
     std::string value(bytes, '\0');
     for (uint64_t i = 0; i < bytes; ++i) value[i] = static_cast<char>(i * 31 + i / 255 + bytes);
-    batches[bytes % 2].push_back({DeviceOp::put, keys[bytes % 11], value, 0});
+    batches[bytes % 2].push_back({TableOp::put, keys[bytes % 11], value, 0});
     for (const std::string& key : keys) {
-      if (source.random()() % 3 == 0) batches[0].push_back({DeviceOp::get, key, {}});
+      if (source.random()() % 3 == 0) batches[0].push_back({TableOp::get, key, {}});
     }
   }
-  const std::string long_key(max_item_key_bytes, 'k');
-  batches[1].push_back({DeviceOp::put, long_key, "value"});
+  const std::string long_key(gpu::max_item_key_bytes, 'k');
+  batches[1].push_back({TableOp::put, long_key, "value"});
   table.run(batches[0]);
   table.run_host(batches[1]);
   table.run_host(batches[0]);
   table.run(batches[1]);
-  table.run({{DeviceOp::get, long_key, {}}});
+  table.run({{TableOp::get, long_key, {}}});
   table.check_all();
   return table.wrong() + table.refused();
 }
@@ -183,9 +184,9 @@ uint64_t check_reuse(Device& device, uint64_t scale) {
   const std::vector<std::string> keys = source.keys(scale / 2);
   uint64_t settled = 0;
   for (int round = 0; round < 12; ++round) {
-    table.run_uniform(DeviceOp::put, source.uniform_op(DeviceOp::put, keys), false, false);
+    table.run_uniform(TableOp::put, source.uniform_op(TableOp::put, keys), false, false);
     table.run(source.mixed(keys, scale / 2, 0.5));
-    table.run_uniform(DeviceOp::erase, source.uniform_op(DeviceOp::erase, keys), true, true);
+    table.run_uniform(TableOp::erase, source.uniform_op(TableOp::erase, keys), true, true);
     if (table.stats().entries != 0) table.fail("items are left");
     const uint64_t bytes = table.stats().bytes;
     if (round == 5) settled = bytes;
@@ -204,7 +205,7 @@ template <class Device>
 DeviceItemOptions capped_items(Device& device, DeviceItemOptions options, uint64_t bytes,
                                uint64_t host_bytes = 0) {
   ModelledItems<Device> empty(device, options);
-  const DeviceItemStats stats = empty.stats();
+  const gpu::ItemStats stats = empty.stats();
   options.index.gpu_memory = stats.bytes + stats.workspace + bytes;
   if (host_bytes != 0) options.index.gpu_memory += first_index_bytes;
   options.host_memory = host_bytes;
@@ -250,12 +251,12 @@ uint64_t evict_unread(Device& device, uint64_t rows, uint64_t bytes, uint64_t ho
   options = capped_items(device, options, bytes - host_bytes, host_bytes);
   ModelledItems<Device> table(device, options);
   constexpr uint64_t value_bytes = 90;
-  const ItemBatch read = of_keys(DeviceOp::get, numbered_puts(0, rows / 2, 0));
+  const ItemBatch read = of_keys(TableOp::get, numbered_puts(0, rows / 2, 0));
   table.run(numbered_puts(0, rows / 2, value_bytes));
   for (uint64_t round = 0; round < 24; ++round) {
     const uint64_t first = rows / 2 + round * rows;
     table.run_from(round % 2 == 0, numbered_puts(first, rows, value_bytes));
-    table.run_uniform(DeviceOp::get, read, round % 3 == 0, true);
+    table.run_uniform(TableOp::get, read, round % 3 == 0, true);
   }
   if (table.missed() > read.size() / 10) table.fail("items that are read were evicted");
   if (table.stats().evicted < rows * 8) table.fail("too little was evicted");
@@ -297,7 +298,7 @@ uint64_t evict_under_histories(Device& device, uint64_t scale, const FullHistori
       for (ItemRequest& request : batch) request.expiry = 0;
       table.run_from(round % 3 == 0, batch);
     }
-    const DeviceItemStats stats = table.stats();
+    const gpu::ItemStats stats = table.stats();
     if (stats.evicted == 0) table.fail("nothing was evicted");
     const bool on_both = stats.host_entries != 0 && stats.host_entries != stats.entries;
     if (on_both != (full.host_bytes != 0)) table.fail("items lie in the wrong memories");
@@ -327,7 +328,7 @@ uint64_t change_sizes(Device& device, uint64_t rows, uint64_t bytes, uint64_t ho
     const uint64_t first = next;
     for (; next < first + fit * 3; next += rows) table.run_host(numbered_puts(next, rows, size));
     const uint64_t hits = table.hits();
-    table.run(of_keys(DeviceOp::get, numbered_puts(first, next - first, size)));
+    table.run(of_keys(TableOp::get, numbered_puts(first, next - first, size)));
     if (table.hits() - hits < fit * 2 / 5) table.fail("the new size has too little memory");
   }
   table.check_caps(options);
@@ -354,9 +355,9 @@ uint64_t erase_sizes(Device& device, uint64_t rows, uint64_t bytes, uint64_t hos
     next += fit;
     table.run_host(puts);
     if (table.refused() - refused > fit / 16) table.fail("a put was refused");
-    table.run_host(of_keys(DeviceOp::get, puts));
+    table.run_host(of_keys(TableOp::get, puts));
     if (host_bytes != 0 && table.stats().host_entries == 0) table.fail("nothing lies on the host");
-    table.run(of_keys(DeviceOp::erase, puts));
+    table.run(of_keys(TableOp::erase, puts));
   }
   table.check_caps(options);
   table.check_all();
@@ -385,7 +386,7 @@ uint64_t sweep_expired(Device& device, const DeviceItemOptions& options) {
   // Each row pays for several looks: these for more than all there is.
   const ItemBatch few = numbered_puts(next, rows / 4, 30, future);
   for (int round = 0; round < 24; ++round) table.run_from(round % 2 == 0, few);
-  const DeviceItemStats stats = table.stats();
+  const gpu::ItemStats stats = table.stats();
   if (stats.entries != table.live()) table.fail("expired items are left");
   if (stats.expired != rows * 4) table.fail("others were freed, or not all");
   // Their memory serves new items, so only the index may grow.
@@ -394,7 +395,7 @@ uint64_t sweep_expired(Device& device, const DeviceItemOptions& options) {
     table.run(numbered_puts(next, rows / 2, size, future));
     next += rows;
   }
-  const DeviceItemStats after = table.stats();
+  const gpu::ItemStats after = table.stats();
   if (after.bytes + after.host_bytes > stats.bytes + stats.host_bytes + rows * 400) {
     table.fail("memory is not used again");
   }
@@ -412,7 +413,7 @@ uint64_t check_small_capacity(Device& device, uint64_t scale) {
   ItemSource source(7, 40, 300);
   ModelledItems<Device> table(device, small_items(17, scale / 4));
   const std::vector<std::string> keys = source.keys(scale / 2);
-  table.run_uniform(DeviceOp::put, source.uniform_op(DeviceOp::put, keys), true, true);
+  table.run_uniform(TableOp::put, source.uniform_op(TableOp::put, keys), true, true);
   const ItemBatch gets = source.mixed(keys, scale, 0);
   for (const bool host : {false, true}) {
     for (const double share : {0.0, 0.3, 0.999}) {
@@ -451,10 +452,10 @@ uint64_t check_item_growth(Device& device, uint64_t scale) {
   ModelledItems<Device> table(device, options);
   for (uint64_t rows = 100; rows <= scale * 2; rows *= 3) {
     const std::vector<std::string> keys = source.keys(rows);
-    table.run_from(rows % 2 == 0, source.uniform_op(DeviceOp::put, keys));
+    table.run_from(rows % 2 == 0, source.uniform_op(TableOp::put, keys));
   }
   table.check_all();
-  const DeviceItemStats stats = table.stats();
+  const gpu::ItemStats stats = table.stats();
   if (stats.segments < std::max<uint64_t>(2, stats.entries / 256)) table.fail("did not grow");
   return table.wrong() + table.refused();
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "device_checks/device_item_checks.h"
+#include "isotherm/gpu/common.h"
 
 namespace isotherm {
 
@@ -28,7 +29,7 @@ uint64_t check_items_beyond_device(Device& device, uint64_t scale) {
   for (uint64_t next = 0; next < fit * 3; next += rows) {
     table.run_from(next % (rows * 2) == 0, numbered_puts(next, rows, value_bytes));
   }
-  const DeviceItemStats full = table.stats();
+  const gpu::ItemStats full = table.stats();
   if (full.entries != fit * 3) table.fail("items are missing");
   // The index of all takes a third of it.
   if (full.host_entries > fit * 3 - fit / 3) table.fail("the device has next to nothing");
@@ -37,10 +38,10 @@ uint64_t check_items_beyond_device(Device& device, uint64_t scale) {
     table.fail("too few bytes");
   table.check_all();
   // What leaves is the next to be used, that of the device first.
-  table.run(of_keys(DeviceOp::erase, numbered_puts(0, fit * 3, 0)));
+  table.run(of_keys(TableOp::erase, numbered_puts(0, fit * 3, 0)));
   if (table.stats().host_entries != 0) table.fail("items are left on the host");
   table.run(numbered_puts(0, rows / 4, value_bytes));
-  const DeviceItemStats again = table.stats();
+  const gpu::ItemStats again = table.stats();
   if (again.host_entries != 0) table.fail("blocks of the host were taken first");
   if (again.host_bytes != full.host_bytes) table.fail("memory of the host changed");
   table.check_caps(options);
@@ -64,7 +65,7 @@ uint64_t check_histories_beyond_device(Device& device, uint64_t scale) {
     for (int round = 0; round < 12; ++round) {
       table.run_from(round % 3 == 0, source.mixed(keys, rows * 2, round % 2 == 0 ? 0.7 : 0.2));
     }
-    const DeviceItemStats stats = table.stats();
+    const gpu::ItemStats stats = table.stats();
     if (stats.host_entries == 0 || stats.host_entries == stats.entries)
       table.fail("one memory only");
     table.check_caps(options);
@@ -89,10 +90,10 @@ uint64_t check_eviction_from_both(Device& device, uint64_t scale) {
   for (uint64_t round = 0; round < rounds; ++round) {
     const ItemBatch puts = numbered_puts(round * rows, rows, value_bytes);
     table.run_from(round % 2 == 0, puts);
-    table.run(of_keys(DeviceOp::get, puts));
+    table.run(of_keys(TableOp::get, puts));
   }
   if (table.hits() < rows * rounds * 15 / 16) table.fail("new items are gone");
-  const DeviceItemStats stats = table.stats();
+  const gpu::ItemStats stats = table.stats();
   if (stats.evicted == 0) table.fail("nothing was evicted");
   if (stats.entries < fit * 3 / 2) table.fail("too few items are left");
   if (stats.host_entries < fit * 3 / 4) table.fail("too few items lie on the host");
@@ -159,7 +160,7 @@ uint64_t check_placement_by_size(Device& device, uint64_t scale) {
   table.run(numbered_puts(rows, rows / 2, 30));
   if (table.stats().host_entries != rows * 3 / 2) table.fail("small ones are left on the host");
   for (int round = 0; round < 4; ++round) put(900);
-  const DeviceItemStats stats = table.stats();
+  const gpu::ItemStats stats = table.stats();
   if (stats.host_bytes < options.host_memory * 3 / 4) table.fail("the host is not full");
   if (stats.host_entries >= rows * 4) table.fail("more on the host than it has room for");
   table.check_all();
@@ -179,7 +180,7 @@ uint64_t check_index_beside_host(Device& device, uint64_t scale) {
   for (uint64_t next = 0; next < rows * 100 && table.refused() == 0; next += rows) {
     table.run_from(next % (rows * 2) == 0, numbered_puts(next, rows, value_bytes));
   }
-  const DeviceItemStats stats = table.stats();
+  const gpu::ItemStats stats = table.stats();
   if (table.refused() == 0) table.fail("no put was refused");
   if (stats.host_bytes < options.host_memory * 9 / 10) table.fail("the host was not full");
   if (stats.host_entries < (stats.host_bytes * 8 / 10) / numbered_block(value_bytes)) {
@@ -209,7 +210,7 @@ uint64_t check_index_after_large(Device& device, uint64_t scale) {
     for (; had_large && next < scale / 8 && next < 150; next += 50) {
       table.run(numbered_puts(next, 50, large));
     }
-    if (had_large) table.run(of_keys(DeviceOp::erase, numbered_puts(0, next, 0)));
+    if (had_large) table.run(of_keys(TableOp::erase, numbered_puts(0, next, 0)));
     for (int part = 0; part < 400 && table.refused() < rows * 4; ++part, next += rows) {
       table.run(numbered_puts(next, rows, 8));
     }

@@ -27,7 +27,7 @@ uint64_t check_item_bytes(Device& device, uint64_t scale) {
       ItemBatch batch = numbered_puts(next, std::min<uint64_t>(count - next, 8192), 64);
       next += batch.size();
       for (ItemRequest& request : batch) request.key += "_16 bytes";
-      table.run_uniform(DeviceOp::put, batch, true, false);
+      table.run_uniform(TableOp::put, batch, true, false);
     }
     return table.stats().bytes;
   };
@@ -54,12 +54,12 @@ uint64_t check_unlisted_blocks(Device& device, uint64_t scale) {
     ModelledItems<Device> table(device, options);
     table.run_host(numbered_puts(0, count, 72));
     const uint64_t bytes = table.stats().bytes;
-    table.run(of_keys(DeviceOp::erase, numbered_puts(rows, count - rows, 0)));
+    table.run(of_keys(TableOp::erase, numbered_puts(rows, count - rows, 0)));
     if (table.stats().entries != rows) table.fail("items are left");
     for (uint64_t round = 1; round < 3; ++round) {
       table.run_host(numbered_puts(count * round, count - rows, 72));
       if (table.stats().bytes > bytes + bytes / 8) table.fail("memory is not used again");
-      table.run(of_keys(DeviceOp::erase, numbered_puts(count * round, count - rows, 0)));
+      table.run(of_keys(TableOp::erase, numbered_puts(count * round, count - rows, 0)));
     }
     if (table.refused() != 0) table.fail("puts were refused");
     // Blocks of another size take whole slabs, unlisted blocks and all; some parts may look at

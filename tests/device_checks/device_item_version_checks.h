@@ -14,15 +14,15 @@ namespace isotherm {
 template <class Device>
 ItemBatch conditional_mix(ItemSource& source, const ModelledItems<Device>& table,
                           const std::vector<std::string>& keys, uint64_t rows) {
-  using enum DeviceOp;
-  constexpr DeviceOp ops[] = {get,
-                              put,
-                              put_if_absent,
-                              put_if_present,
-                              put_if_version,
-                              erase,
-                              put_if_version,
-                              erase_if_version};
+  using enum TableOp;
+  constexpr TableOp ops[] = {get,
+                             put,
+                             put_if_absent,
+                             put_if_present,
+                             put_if_version,
+                             erase,
+                             put_if_version,
+                             erase_if_version};
   auto& random = source.random();
   ItemBatch batch;
   for (uint64_t i = 0; i < rows; ++i) {

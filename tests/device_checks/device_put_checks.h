@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "device_checks/device_table_checks.h"
+#include "isotherm/gpu/common.h"
 
 namespace isotherm {
 
@@ -30,7 +31,7 @@ class DevicePutSource : public DeviceRequestSource {
   // A put of each key, in this order, all of other values.
   DeviceBatch puts(const std::vector<uint64_t>& keys) {
     DeviceBatch batch;
-    for (const uint64_t key : keys) batch.push_back({DeviceOp::put, key, random()(), 0});
+    for (const uint64_t key : keys) batch.push_back({TableOp::put, key, random()(), 0});
     return batch;
   }
 
@@ -64,7 +65,7 @@ class DevicePutSource : public DeviceRequestSource {
 template <class Device, class Kind>
 void run_puts(ModelledTable<Device, Kind>& table, DevicePutSource& source,
               const std::vector<uint64_t>& keys) {
-  table.run_uniform(DeviceOp::put, source.puts(keys), source.random()() % 2 == 0);
+  table.run_uniform(TableOp::put, source.puts(keys), source.random()() % 2 == 0);
 }
 
 // Keys that come once, as the caller promises, with replies and without, in calls of one operation:
@@ -79,11 +80,11 @@ uint64_t check_promised_keys(Device& device, uint64_t scale) {
     for (const uint64_t rows : {uint64_t{1}, scale / 4, scale + 1, scale * 4}) {
       const std::vector<uint64_t> keys = source.keys(rows);
       for (const bool replies : {false, true}) {
-        table.run_uniform(DeviceOp::put, source.puts(keys), replies, true);
+        table.run_uniform(TableOp::put, source.puts(keys), replies, true);
       }
       const std::vector<uint64_t> some(keys.begin(), keys.begin() + static_cast<long>(rows / 3));
       const bool replies = source.random()() % 2 == 0;
-      table.run_uniform(DeviceOp::erase, source.uniform_op(DeviceOp::erase, some), replies, true);
+      table.run_uniform(TableOp::erase, source.uniform_op(TableOp::erase, some), replies, true);
       table.check_all();
     }
     faults += table.wrong() + table.refused();
@@ -189,7 +190,7 @@ uint64_t check_puts_in_full_chains(Device& device, uint64_t scale) {
       all.insert(all.end(), keys.begin(), keys.end());
       std::shuffle(all.begin(), all.end(), source.random());
       const std::vector<uint64_t> some(all.begin(), all.begin() + all.size() / 2);
-      table.run_uniform(DeviceOp::erase, source.uniform_op(DeviceOp::erase, some), true);
+      table.run_uniform(TableOp::erase, source.uniform_op(TableOp::erase, some), true);
       // Keys that are behind the free slots, and new ones that go there.
       std::vector<uint64_t> mixed = keys_of_lines(lines, 4);
       mixed.insert(mixed.end(), all.begin(), all.end());
@@ -217,7 +218,7 @@ uint64_t check_puts_of_few_keys(Device& device, uint64_t scale) {
     keys.insert(keys.end(), special.begin(), special.end());
     std::shuffle(keys.begin(), keys.end(), source.random());
     run_puts(table, source, source.repeated(keys, 30));
-    table.run_uniform(DeviceOp::erase, source.uniform_op(DeviceOp::erase, keys), true);
+    table.run_uniform(TableOp::erase, source.uniform_op(TableOp::erase, keys), true);
   }
   table.check_all();
   return table.wrong() + table.refused();
@@ -232,17 +233,17 @@ uint64_t check_memory_ends_for_puts(Device& device, uint64_t scale) {
   FixedDeviceOptions options = put_options(TryPuts::always, 41, 4, rows);
   {
     ModelledTable<Device, Kind> empty(device, options);
-    empty.run_uniform(DeviceOp::put, source.puts(std::vector<uint64_t>(rows, 1)), true);
-    const DeviceTableStats stats = empty.table().stats();
+    empty.run_uniform(TableOp::put, source.puts(std::vector<uint64_t>(rows, 1)), true);
+    const gpu::TableStats stats = empty.table().stats();
     options.gpu_memory = stats.bytes + stats.workspace + (64 << 10);
   }
   ModelledTable<Device, Kind> table(device, options);
-  table.run_uniform(DeviceOp::put, source.puts(std::vector<uint64_t>(rows, 1)), true);
+  table.run_uniform(TableOp::put, source.puts(std::vector<uint64_t>(rows, 1)), true);
   // Until the first is refused, and some more.
   for (int round = 0, last = 100; round < last; ++round) {
     if (table.refused() != 0 && last == 100) last = round + 3;
     const std::vector<uint64_t> keys = source.repeated(source.keys(rows / 2), 1 + round % 3);
-    table.run_uniform(DeviceOp::put, source.puts(keys), true);
+    table.run_uniform(TableOp::put, source.puts(keys), true);
   }
   if (table.refused() == 0) table.fail("no key was refused");
   table.check_all();

@@ -11,20 +11,12 @@
 #include <unordered_map>
 #include <vector>
 
+#include "device_checks/device_row_score_checks.h"
 #include "device_checks/device_table_checks.h"
 #include "gpu/rows/split_row_store.h"
+#include "isotherm/gpu/common.h"
 
 namespace isotherm {
-
-template <class Device, class T>
-DeviceArray<Device, T> upload_to(Device& device, DeviceMemory<Device>& memory,
-                                 typename Device::Stream stream, const std::vector<T>& from) {
-  DeviceArray<Device, T> to(memory, from.size());
-  require_device(
-      device.to_device(stream, to.data(), from.data(), to.bytes()) && device.synchronize(stream),
-      "copy");
-  return to;
-}
 
 // On one device or more: each call comes from one of them, drawn at random.
 template <class Device>
@@ -44,7 +36,7 @@ class ModelledRows {
 
   uint64_t wrong() const { return wrong_; }
   uint64_t refused() const { return refused_; }
-  DeviceTableStats stats() { return store_.stats(); }
+  gpu::TableStats stats() { return store_.stats(); }
   void reserve(uint64_t entries) { store_.reserve(entries); }
 
   // Rows filled with the number of the put and the row's own.
@@ -56,7 +48,8 @@ class ModelledRows {
     DeviceArray<Device, uint64_t> to_keys = upload(keys);
     DeviceArray<Device, Pair> to_rows = upload(rows);
     DeviceArray<Device, uint8_t> stored = upload(std::vector<uint8_t>(keys.size(), 0));
-    run({RowVerb::put, keys.size(), to_keys.data(), to_rows.data(), ask ? stored.data() : nullptr});
+    run({gpu::RowOp::put, keys.size(), to_keys.data(), to_rows.data(),
+         ask ? stored.data() : nullptr});
     const std::vector<uint8_t> replies = download(stored);
     for (uint64_t i = 0; i < keys.size(); ++i) {
       if (ask && replies[i] == reply_retry) {
@@ -78,7 +71,7 @@ class ModelledRows {
     DeviceArray<Device, uint64_t> to_keys = upload(keys);
     DeviceArray<Device, Pair> to_rows = upload(rows);
     DeviceArray<Device, uint8_t> to_found = upload(std::vector<uint8_t>(keys.size(), 9));
-    run({RowVerb::get_or_insert, keys.size(), to_keys.data(), to_rows.data(), to_found.data()});
+    run({gpu::RowOp::get_or_insert, keys.size(), to_keys.data(), to_rows.data(), to_found.data()});
     const std::vector<Pair> got = download(to_rows);
     const std::vector<uint8_t> found = download(to_found);
     for (uint64_t i = 0; i < keys.size(); ++i) {
@@ -99,7 +92,7 @@ class ModelledRows {
   void erase(const std::vector<uint64_t>& keys) {
     choose_home();
     DeviceArray<Device, uint64_t> to_keys = upload(keys);
-    run({RowVerb::erase, keys.size(), to_keys.data(), nullptr, nullptr});
+    run({gpu::RowOp::erase, keys.size(), to_keys.data(), nullptr, nullptr});
     download(to_keys);
     for (const uint64_t key : keys) model_.erase(key);
   }
@@ -110,7 +103,7 @@ class ModelledRows {
     DeviceArray<Device, uint64_t> to_keys = upload(keys);
     DeviceArray<Device, Pair> to_rows = upload(std::vector<Pair>(keys.size() * units_, untouched));
     DeviceArray<Device, uint8_t> to_found = upload(std::vector<uint8_t>(keys.size(), 9));
-    run({RowVerb::get, keys.size(), to_keys.data(), to_rows.data(), to_found.data()});
+    run({gpu::RowOp::get, keys.size(), to_keys.data(), to_rows.data(), to_found.data()});
     const std::vector<Pair> rows = download(to_rows);
     const std::vector<uint8_t> found = download(to_found);
     for (uint64_t i = 0; i < keys.size(); ++i) {
@@ -160,7 +153,7 @@ class ModelledRows {
     home_ = static_cast<uint32_t>(random_() % homes_.size());
     require_device(home().device.enter(), "choose the GPU");
   }
-  void run(const RowCall& call) { store_.run(call, home_, home().stream.get()); }
+  void run(const gpu::RowRequests& call) { store_.run(call, home_, home().stream.get()); }
 
   template <class T>
   DeviceArray<Device, T> upload(const std::vector<T>& from) {
@@ -269,14 +262,14 @@ uint64_t check_rows_accumulate(std::span<Device* const> devices, uint64_t scale)
   const auto found = upload(std::vector<uint8_t>(scale, 9));
   const auto rows = upload(std::vector<float>(known.size() * floats));
   auto* units = reinterpret_cast<Pair*>(rows.data());
-  const auto run = [&](const RowCall& call) { store.run(call, stream.get()); };
-  run({RowVerb::put, known.size(), of_known.data(), units, nullptr});
-  run({RowVerb::accumulate, scale, of_keys.data(), of_deltas.data(), found.data()});
-  run({RowVerb::accumulate, scale, of_keys.data(), of_deltas.data(), nullptr});
+  const auto run = [&](const gpu::RowRequests& call) { store.run(call, stream.get()); };
+  run({gpu::RowOp::put, known.size(), of_known.data(), units, nullptr});
+  run({gpu::RowOp::accumulate, scale, of_keys.data(), of_deltas.data(), found.data()});
+  run({gpu::RowOp::accumulate, scale, of_keys.data(), of_deltas.data(), nullptr});
   std::vector<uint8_t> replies(scale);
   std::vector<float> got(known.size() * floats);
   bool copied = device.to_host(stream.get(), replies.data(), found.data(), scale);
-  run({RowVerb::get, known.size(), of_known.data(), units, found.data()});
+  run({gpu::RowOp::get, known.size(), of_known.data(), units, found.data()});
   copied = copied && device.to_host(stream.get(), got.data(), rows.data(), rows.bytes());
   require_device(copied && device.synchronize(stream.get()), "copy");
   uint64_t wrong = store.stats().entries == known.size() ? 0 : 1;
@@ -296,7 +289,7 @@ uint64_t check_rows_without_memory(std::span<Device* const> devices, uint64_t sc
   {
     ModelledRows<Device> empty(devices, options);
     empty.put(source.keys(rows), true);
-    const DeviceTableStats stats = empty.stats();
+    const gpu::TableStats stats = empty.stats();
     options.index.gpu_memory = (stats.bytes + stats.workspace) / devices.size() + rows * 256;
   }
   ModelledRows<Device> table(devices, options);
@@ -326,7 +319,7 @@ uint64_t check_rows_beside_their_index(Device& device, uint64_t scale) {
     {
       ModelledRows<Device> empty(device, options);
       empty.put(source.keys(rows), true);
-      const DeviceTableStats stats = empty.stats();
+      const gpu::TableStats stats = empty.stats();
       options.index.gpu_memory = stats.bytes + stats.workspace;
     }
     ModelledRows<Device> table(device, options);
@@ -352,7 +345,7 @@ uint64_t check_rows_end_among_duplicates(Device& device, uint64_t) {
     {
       ModelledRows<Device> empty(device, options);
       empty.put(source.keys(1), true);
-      const DeviceTableStats stats = empty.stats();
+      const gpu::TableStats stats = empty.stats();
       options.index.gpu_memory = stats.bytes + stats.workspace + 3 * slab + slab / 2;
     }
     ModelledRows<Device> table(device, options);
@@ -476,6 +469,9 @@ constexpr SplitRowCheck<Device> split_row_checks[] = {
     {"rows get or insert", check_rows_get_or_insert<Device>},
     {"rows accumulate", check_rows_accumulate<Device>},
     {"walk over rows", check_walk_over_rows<Device>},
+    {"rows of the host", check_rows_of_the_host<Device>},
+    {"rows evict", check_rows_evict<Device>},
+    {"rows evict for many", check_rows_evict_for_many<Device>},
 };
 
 template <class Device>
@@ -490,6 +486,9 @@ constexpr DeviceTableCheck<Device> device_row_checks[] = {
     {"rows without workspace", check_rows_without_workspace<Device>},
     {"present rows take nothing", check_present_rows_take_nothing<Device>},
     {"an absent row takes little", check_an_absent_row_takes_little<Device>},
+    {"rows of the host", on_one<Device, check_rows_of_the_host<Device>>},
+    {"rows evict", on_one<Device, check_rows_evict<Device>>},
+    {"rows evict for many", on_one<Device, check_rows_evict_for_many<Device>>},
 };
 
 }  // namespace isotherm

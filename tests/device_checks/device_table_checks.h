@@ -12,9 +12,21 @@
 
 #include "gpu/platform/device_stream.h"
 #include "gpu/table/table_scan.h"
+#include "isotherm/gpu/common.h"
 #include "models/modelled_device_table.h"
 
 namespace isotherm {
+
+// An array on the device with these values, when the stream has passed the copy.
+template <class Device, class T>
+DeviceArray<Device, T> upload_to(Device& device, DeviceMemory<Device>& memory,
+                                 typename Device::Stream stream, const std::vector<T>& from) {
+  DeviceArray<Device, T> to(memory, from.size());
+  require_device(
+      device.to_device(stream, to.data(), from.data(), to.bytes()) && device.synchronize(stream),
+      "copy");
+  return to;
+}
 
 using DeviceBatch = std::vector<DeviceRequest>;
 
@@ -36,13 +48,13 @@ class DeviceRequestSource {
       const double at = uniform(random_) * uniform(random_) * static_cast<double>(keys.size());
       const uint64_t key = keys[std::min(static_cast<size_t>(at), keys.size() - 1)];
       const auto op =
-          uniform(random_) < writes ? static_cast<DeviceOp>(1 + random_() % 5) : DeviceOp::get;
+          uniform(random_) < writes ? static_cast<TableOp>(1 + random_() % 5) : TableOp::get;
       batch.push_back({op, key, word(), word()});
     }
     return batch;
   }
 
-  DeviceBatch uniform_op(DeviceOp op, const std::vector<uint64_t>& keys) {
+  DeviceBatch uniform_op(TableOp op, const std::vector<uint64_t>& keys) {
     DeviceBatch batch;
     for (const uint64_t key : keys) batch.push_back({op, key, word(), word()});
     return batch;
@@ -90,12 +102,12 @@ uint64_t check_uniform_calls(Device& device, uint64_t scale) {
   ModelledTable<Device, Kind> table(device, {0, 5, 8, static_cast<uint32_t>(scale)});
   std::vector<uint64_t> keys = source.keys(scale);
   for (uint64_t i = 0; i < scale / 8; ++i) keys.push_back(keys[source.random()() % scale]);
-  for (const DeviceOp op : {DeviceOp::put, DeviceOp::put_if_absent, DeviceOp::add, DeviceOp::erase,
-                            DeviceOp::compare_and_swap, DeviceOp::add, DeviceOp::get}) {
+  for (const TableOp op : {TableOp::put, TableOp::put_if_absent, TableOp::add, TableOp::erase,
+                           TableOp::compare_and_swap, TableOp::add, TableOp::get}) {
     std::shuffle(keys.begin(), keys.end(), source.random());
     const std::vector<uint64_t> some(keys.begin(), keys.begin() + keys.size() / 2);
     table.run_uniform(op, source.uniform_op(op, some), true);
-    if (op != DeviceOp::get) table.run_uniform(op, source.uniform_op(op, keys), false);
+    if (op != TableOp::get) table.run_uniform(op, source.uniform_op(op, keys), false);
   }
   table.check_all();
   return table.wrong() + table.refused();
@@ -110,8 +122,8 @@ uint64_t check_distinct_keys(Device& device, uint64_t scale) {
   keys.insert(keys.end(), {0, ~uint64_t{0}, table.key_of(0), table.key_of(mark::top_bit | 1)});
   for (const uint64_t rows : {uint64_t{1}, uint64_t{33}, scale / 4, scale, scale, scale}) {
     std::shuffle(keys.begin(), keys.end(), source.random());
-    DeviceBatch batch = source.uniform_op(DeviceOp::get, {keys.begin(), keys.begin() + rows});
-    for (DeviceRequest& request : batch) request.op = static_cast<DeviceOp>(source.random()() % 6);
+    DeviceBatch batch = source.uniform_op(TableOp::get, {keys.begin(), keys.begin() + rows});
+    for (DeviceRequest& request : batch) request.op = static_cast<TableOp>(source.random()() % 6);
     table.run(batch, true);
     // Calls with and without the promise share a work space.
     table.run(source.mixed(keys, rows, 0.5));
@@ -127,13 +139,13 @@ uint64_t check_growth(Device& device, uint64_t scale) {
   ModelledTable<Device, Kind> table(device, {0, 9, 4, static_cast<uint32_t>(scale)});
   for (uint64_t rows = 100; rows <= scale; rows *= 3) {
     const std::vector<uint64_t> keys = source.keys(rows);
-    table.run_uniform(DeviceOp::put, source.uniform_op(DeviceOp::put, keys), true);
+    table.run_uniform(TableOp::put, source.uniform_op(TableOp::put, keys), true);
     table.check_all();
     const std::vector<uint64_t> half(keys.begin(), keys.begin() + keys.size() / 2);
-    table.run_uniform(DeviceOp::erase, source.uniform_op(DeviceOp::erase, half), true);
+    table.run_uniform(TableOp::erase, source.uniform_op(TableOp::erase, half), true);
   }
   table.check_all();
-  const DeviceTableStats stats = table.table().stats();
+  const gpu::TableStats stats = table.table().stats();
   if (stats.segments < std::max<uint64_t>(2, stats.entries / 256)) {
     table.fail("the table did not grow");
   }
@@ -173,7 +185,7 @@ uint64_t check_one_line(Device& device, uint64_t scale) {
     keys.push_back(table.key_of(uint64_t{0xabcde} << 44 | source.random()() >> 20));
   }
   for (int i = 0; i < 4; ++i) {
-    table.run_uniform(DeviceOp::put, source.uniform_op(DeviceOp::put, keys), true);
+    table.run_uniform(TableOp::put, source.uniform_op(TableOp::put, keys), true);
     table.run(source.mixed(keys, keys.size(), 0.5));
   }
   table.check_all();
@@ -186,9 +198,9 @@ uint64_t check_one_key(Device& device, uint64_t scale) {
   DeviceRequestSource source(6);
   ModelledTable<Device, Kind> table(device, {0, 15, 6, static_cast<uint32_t>(scale)});
   const std::vector<uint64_t> same(scale, 42);
-  for (const DeviceOp op :
-       {DeviceOp::add, DeviceOp::put, DeviceOp::compare_and_swap, DeviceOp::put_if_absent,
-        DeviceOp::erase, DeviceOp::put_if_absent, DeviceOp::get}) {
+  for (const TableOp op :
+       {TableOp::add, TableOp::put, TableOp::compare_and_swap, TableOp::put_if_absent,
+        TableOp::erase, TableOp::put_if_absent, TableOp::get}) {
     table.run_uniform(op, source.uniform_op(op, same), true);
   }
   table.run(source.mixed({42}, scale, 1.0));
@@ -205,7 +217,7 @@ uint64_t check_memory_ends(Device& device, uint64_t scale) {
   {
     ModelledTable<Device, Kind> empty(device, options);
     empty.run(source.mixed({1, 2, 3}, options.max_part_rows, 0.5));
-    const DeviceTableStats stats = empty.table().stats();
+    const gpu::TableStats stats = empty.table().stats();
     options.gpu_memory = stats.bytes + stats.workspace + (64 << 10);
   }
   ModelledTable<Device, Kind> table(device, options);
@@ -216,7 +228,7 @@ uint64_t check_memory_ends(Device& device, uint64_t scale) {
     std::vector<uint64_t> keys = source.keys(options.max_part_rows);
     for (uint64_t k = 0; k < keys.size() / 4; ++k) keys.push_back(keys[k]);
     table.run(source.mixed(keys, keys.size(), 0.9));
-    table.run_uniform(DeviceOp::put, source.uniform_op(DeviceOp::put, keys), true);
+    table.run_uniform(TableOp::put, source.uniform_op(TableOp::put, keys), true);
   }
   if (table.refused() == 0) table.fail("no key was refused");
   table.check_all();
@@ -243,13 +255,13 @@ uint64_t check_awaited_gets(Device& device, uint64_t scale) {
   DeviceRequestSource source(31);
   ModelledTable<Device, Kind> table(device, {0, 37, 8, static_cast<uint32_t>(scale)});
   const std::vector<uint64_t> keys = source.keys(scale);
-  table.run_uniform(DeviceOp::put, source.uniform_op(DeviceOp::put, keys), false);
+  table.run_uniform(TableOp::put, source.uniform_op(TableOp::put, keys), false);
   const uint64_t part = std::max<uint64_t>(scale / 32, 16);
   AwaitedGets gets(device, table.table(), part);
   for (const uint64_t rows : {uint64_t{1}, part / 8, part + 1, scale - 1, scale * 3 + 5}) {
     for (const uint64_t run : {uint64_t{1}, part / 2, part, part * 5, scale * 4}) {
       for (const uint64_t first : {uint64_t{0}, run}) {
-        DeviceBatch batch = source.uniform_op(DeviceOp::get, keys);
+        DeviceBatch batch = source.uniform_op(TableOp::get, keys);
         batch.resize(rows, batch[0]);
         for (uint64_t i = 0; i < rows; ++i) {
           const bool absent = (i + first) / run % 2 != 0;
@@ -279,8 +291,8 @@ uint64_t check_express(Device& device, uint64_t scale) {
   for (uint64_t i = 0; i < std::min<uint64_t>(scale / 8, 2000); ++i) {
     std::shuffle(keys.begin(), keys.end(), source.random());
     const uint64_t rows = 1 + source.random()() % (i % 4 == 0 ? 128 : 5);
-    DeviceBatch batch = source.uniform_op(DeviceOp::get, {keys.begin(), keys.begin() + rows});
-    for (DeviceRequest& request : batch) request.op = static_cast<DeviceOp>(source.random()() % 6);
+    DeviceBatch batch = source.uniform_op(TableOp::get, {keys.begin(), keys.begin() + rows});
+    for (DeviceRequest& request : batch) request.op = static_cast<TableOp>(source.random()() % 6);
     ++calls;
     if (table.run_express(batch, i % 2 == 0)) {
       ++expressed;
@@ -290,7 +302,7 @@ uint64_t check_express(Device& device, uint64_t scale) {
     if (i % 16 == 0) table.run(source.mixed(keys, scale / 16, 0.5));
   }
   if (expressed < calls * 3 / 4) table.fail("only " + std::to_string(expressed) + " by express");
-  const DeviceBatch twice = source.uniform_op(DeviceOp::put, {keys[0], keys[1], keys[0]});
+  const DeviceBatch twice = source.uniform_op(TableOp::put, {keys[0], keys[1], keys[0]});
   if (table.run_express(twice)) table.fail("a key came twice");
   table.check_all();
   return table.wrong() + table.refused();

@@ -14,6 +14,7 @@
 
 #include "device_checks/device_table_checks.h"
 #include "gpu/split/split_table.h"
+#include "isotherm/gpu/common.h"
 
 namespace isotherm {
 
@@ -38,13 +39,13 @@ SplitOptions host_memory_options(Device& device, uint64_t seed, uint64_t scale, 
   DeviceRequestSource source(seed);
   ModelledHostTable<Device> empty(device, options);
   empty.run(source.mixed({1, 2, 3}, scale, 0.5));
-  const DeviceTableStats stats = empty.table().stats();
+  const gpu::TableStats stats = empty.table().stats();
   constexpr uint64_t bytes_an_entry = 32;
   options.table.gpu_memory = stats.bytes + stats.workspace + fit * bytes_an_entry;
   return options;
 }
 
-inline bool on_both_sides(const DeviceTableStats& stats) {
+inline bool on_both_sides(const gpu::TableStats& stats) {
   return stats.host_entries != 0 && stats.host_entries != stats.entries;
 }
 
@@ -63,21 +64,21 @@ uint64_t check_beyond_memory(Device& device, uint64_t scale) {
     for (uint64_t at = 0; at < keys.size(); at += scale) {
       const auto from = keys.begin() + static_cast<int64_t>(at);
       const uint64_t some = std::min<uint64_t>(scale, keys.size() - at);
-      table.run_uniform(DeviceOp::put, source.uniform_op(DeviceOp::put, {from, from + some}), true);
+      table.run_uniform(TableOp::put, source.uniform_op(TableOp::put, {from, from + some}), true);
       table.run(source.mixed(keys, scale + 7, 0.3));
     }
-    const DeviceTableStats stats = table.table().stats();
+    const gpu::TableStats stats = table.table().stats();
     if (!on_both_sides(stats)) {
       table.fail(std::to_string(stats.host_entries) + " of " + std::to_string(stats.entries) +
                  " entries lie on the host");
     }
     if (stats.bytes + stats.workspace > options.table.gpu_memory) table.fail("over the cap");
-    for (const DeviceOp op : {DeviceOp::add, DeviceOp::erase, DeviceOp::put_if_absent,
-                              DeviceOp::compare_and_swap, DeviceOp::get}) {
+    for (const TableOp op : {TableOp::add, TableOp::erase, TableOp::put_if_absent,
+                             TableOp::compare_and_swap, TableOp::get}) {
       std::shuffle(keys.begin(), keys.end(), source.random());
       const std::vector<uint64_t> some(keys.begin(), keys.begin() + scale);
       table.run_uniform(op, source.uniform_op(op, some), true);
-      if (op != DeviceOp::get) table.run_uniform(op, source.uniform_op(op, some), false);
+      if (op != TableOp::get) table.run_uniform(op, source.uniform_op(op, some), false);
     }
     table.run_host(source.mixed(keys, scale, 0.5));
     table.get_pinned(source.mixed(keys, scale, 0));
@@ -100,18 +101,18 @@ uint64_t check_both_memories_end(Device& device, uint64_t scale) {
     if (table.refused() != 0 && last == 200) last = round + 3;
     const std::vector<uint64_t> keys = source.keys(scale);
     all.insert(all.end(), keys.begin(), keys.end());
-    table.run_uniform(DeviceOp::put, source.uniform_op(DeviceOp::put, keys), true);
+    table.run_uniform(TableOp::put, source.uniform_op(TableOp::put, keys), true);
     table.run(source.mixed(keys, scale / 2, 0.5));
   }
   if (table.refused() == 0) table.fail("no key was refused");
   table.check_all();
-  const DeviceTableStats full = table.table().stats();
+  const gpu::TableStats full = table.table().stats();
   if (!on_both_sides(full)) table.fail("all entries lie on one side");
-  table.run_uniform(DeviceOp::erase, source.uniform_op(DeviceOp::erase, all), true);
+  table.run_uniform(TableOp::erase, source.uniform_op(TableOp::erase, all), true);
   table.check_all();
   const uint64_t refused = table.refused();
   const std::vector<uint64_t> again(all.begin(), all.begin() + static_cast<int64_t>(scale));
-  table.run_uniform(DeviceOp::put, source.uniform_op(DeviceOp::put, again), true);
+  table.run_uniform(TableOp::put, source.uniform_op(TableOp::put, again), true);
   table.check_all();
   if (table.refused() != refused) table.fail("what was erased made no room");
   return table.wrong();
@@ -124,7 +125,7 @@ uint64_t check_read_bins_move_in(Device& device, uint64_t scale) {
   const SplitOptions options = host_memory_options(device, 61, scale, scale * 2);
   ModelledHostTable<Device> table(device, options);
   const std::vector<uint64_t> keys = source.keys(scale * 6);
-  table.run_uniform(DeviceOp::put, source.uniform_op(DeviceOp::put, keys), true);
+  table.run_uniform(TableOp::put, source.uniform_op(TableOp::put, keys), true);
   // The sixteenth of the hashes that lies on the host most.
   const auto by_share = [&](uint64_t share) {
     std::vector<uint64_t> some;
@@ -137,20 +138,20 @@ uint64_t check_read_bins_move_in(Device& device, uint64_t scale) {
   for (uint64_t share = 0; share < 16; ++share) {
     const uint64_t before = table.table().stats().host_requests;
     const std::vector<uint64_t> some = by_share(share);
-    table.run_uniform(DeviceOp::get, source.uniform_op(DeviceOp::get, some), true);
+    table.run_uniform(TableOp::get, source.uniform_op(TableOp::get, some), true);
     if (table.table().stats().host_requests - before > some.size() / 2) hot = some;
   }
   if (hot.empty()) table.fail("no part of the keys lies on the host");
   const auto share_on_host = [&] {
     const uint64_t before = table.table().stats().host_requests;
-    table.run_uniform(DeviceOp::get, source.uniform_op(DeviceOp::get, hot), true);
+    table.run_uniform(TableOp::get, source.uniform_op(TableOp::get, hot), true);
     return static_cast<double>(table.table().stats().host_requests - before) /
            static_cast<double>(std::max<uint64_t>(hot.size(), 1));
   };
   std::vector<uint64_t> often;
   while (often.size() < scale) often.insert(often.end(), hot.begin(), hot.end());
   for (int i = 0; i < 2000 && share_on_host() > 0.1; ++i) {
-    table.run_uniform(DeviceOp::get, source.uniform_op(DeviceOp::get, often), true);
+    table.run_uniform(TableOp::get, source.uniform_op(TableOp::get, often), true);
   }
   if (share_on_host() > 0.1) table.fail("what is read stays on the host");
   if (table.table().stats().bins_to_device == 0) table.fail("no bin came to the device");
@@ -164,12 +165,12 @@ uint64_t check_shared_express(Device& device, uint64_t scale) {
   DeviceRequestSource source(71);
   ModelledHostTable<Device> table(device, host_memory_options(device, 71, scale, scale * 2));
   const std::vector<uint64_t> keys = source.keys(scale * 4);
-  table.run_uniform(DeviceOp::put, source.uniform_op(DeviceOp::put, keys), true);
+  table.run_uniform(TableOp::put, source.uniform_op(TableOp::put, keys), true);
   uint64_t expressed = 0, others = 0;
   for (uint64_t i = 0; i < 300; ++i) {
     const uint64_t key = keys[source.random()() % keys.size()];
-    DeviceBatch batch = source.uniform_op(DeviceOp::get, {key});
-    batch[0].op = static_cast<DeviceOp>(source.random()() % 6);
+    DeviceBatch batch = source.uniform_op(TableOp::get, {key});
+    batch[0].op = static_cast<TableOp>(source.random()() % 6);
     if (table.run_express(batch, i % 2 == 0)) {
       ++expressed;
     } else {
@@ -189,7 +190,7 @@ uint64_t check_shared_threads(Device& device, uint64_t scale) {
   const SplitOptions options = host_memory_options(device, 81, scale, scale * 2);
   ModelledHostTable<Device> table(device, options);
   const std::vector<uint64_t> fixed = source.keys(scale * 3), others = source.keys(scale);
-  table.run_uniform(DeviceOp::put, source.uniform_op(DeviceOp::put, fixed), true);
+  table.run_uniform(TableOp::put, source.uniform_op(TableOp::put, fixed), true);
   std::atomic<uint64_t> wrong{0};
   constexpr int count = 2;
   std::vector<std::thread> readers;
@@ -204,8 +205,8 @@ uint64_t check_shared_threads(Device& device, uint64_t scale) {
         std::vector<uint64_t> some(scale);
         for (uint64_t& key : some) key = fixed[mine.random()() % fixed.size()];
         UploadedRequests<Device> columns(memory, stream.get(), scale);
-        columns.upload(mine.uniform_op(DeviceOp::get, some));
-        table.table().run(columns.uniform_call(DeviceOp::get, true), stream.get());
+        columns.upload(mine.uniform_op(TableOp::get, some));
+        table.table().run(columns.uniform_call(TableOp::get, true), stream.get());
         columns.download();
         for (uint64_t row = 0; row < scale; ++row) {
           wrong += columns.host_found[row] != 1 ||
@@ -218,12 +219,12 @@ uint64_t check_shared_threads(Device& device, uint64_t scale) {
   const DeviceStream<Device> stream(device);
   for (int i = 0; i < 5; ++i) {
     UploadedRequests<Device> columns(memory, stream.get(), scale);
-    columns.upload(source.uniform_op(i % 2 == 0 ? DeviceOp::put : DeviceOp::erase, others));
+    columns.upload(source.uniform_op(i % 2 == 0 ? TableOp::put : TableOp::erase, others));
     table.table().run(columns.call(), stream.get());
     columns.download();
   }
   for (std::thread& reader : readers) reader.join();
-  table.run_uniform(DeviceOp::erase, source.uniform_op(DeviceOp::erase, others), false);
+  table.run_uniform(TableOp::erase, source.uniform_op(TableOp::erase, others), false);
   table.check_all();
   return table.wrong() + table.refused() + wrong;
 }

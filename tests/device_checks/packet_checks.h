@@ -45,10 +45,10 @@ class ModelledPackets {
 
   void put(const std::string& key, const Item& item) {
     Item& now_there = items_[key] = item;
-    now_there.version = run(DeviceOp::put, key, item);
+    now_there.version = run(TableOp::put, key, item);
   }
   void erase(const std::string& key) {
-    run(DeviceOp::erase, key, {});
+    run(TableOp::erase, key, {});
     items_.erase(key);
   }
 
@@ -88,10 +88,10 @@ class ModelledPackets {
     Items items;
   };
 
-  uint64_t run(DeviceOp op, const std::string& key, const Item& item) {
+  uint64_t run(TableOp op, const std::string& key, const Item& item) {
     const int64_t key_offsets[2] = {0, static_cast<int64_t>(key.size())};
     const int64_t value_offsets[2] = {0, static_cast<int64_t>(item.value.size())};
-    DeviceItemRequests requests;
+    gpu::ItemRequests requests;
     requests.rows = 1;
     requests.op = op;
     requests.keys = {key_offsets, key.data()};

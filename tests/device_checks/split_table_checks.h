@@ -13,6 +13,7 @@
 
 #include "device_checks/device_table_checks.h"
 #include "device_checks/table_queue_checks.h"
+#include "isotherm/gpu/common.h"
 #include "models/modelled_split_table.h"
 
 namespace isotherm {
@@ -71,7 +72,7 @@ uint64_t SplitSetup<Device>::bytes_of_empty(const SplitOptions& options, uint64_
   DeviceRequestSource source(1);
   ModelledSplitTable<Device> empty(devices, options);
   empty.run(cut(source.mixed({1, 2, 3}, scale, 0.5), devices.size(), source.random()));
-  const DeviceTableStats stats = empty.table().stats();
+  const gpu::TableStats stats = empty.table().stats();
   return stats.bytes + stats.workspace;
 }
 
@@ -107,10 +108,10 @@ uint64_t check_uniform_slices(const SplitSetup<Device>& setup, uint64_t scale) {
   DeviceRequestSource source(2);
   ModelledSplitTable<Device> table(setup.devices, setup.small_parts(5, 8, scale));
   const std::vector<uint64_t> keys = source.keys(scale);
-  for (const DeviceOp op : {DeviceOp::put, DeviceOp::put_if_absent, DeviceOp::add, DeviceOp::erase,
-                            DeviceOp::compare_and_swap, DeviceOp::get}) {
+  for (const TableOp op : {TableOp::put, TableOp::put_if_absent, TableOp::add, TableOp::erase,
+                           TableOp::compare_and_swap, TableOp::get}) {
     for (const bool replies : {true, false}) {
-      if (op == DeviceOp::get && !replies) continue;
+      if (op == TableOp::get && !replies) continue;
       std::vector<uint64_t> some;
       for (uint64_t i = 0; i < scale; ++i) some.push_back(keys[source.random()() % scale]);
       table.run_uniform(op, cut(source.uniform_op(op, some), setup.devices.size(), source.random()),
@@ -130,8 +131,8 @@ uint64_t check_distinct_slices(const SplitSetup<Device>& setup, uint64_t scale) 
   keys.insert(keys.end(), {0, ~uint64_t{0}, table.key_of(0), table.key_of(~uint64_t{0})});
   for (const uint64_t rows : {uint64_t{1}, scale / 4, scale, scale}) {
     std::shuffle(keys.begin(), keys.end(), source.random());
-    DeviceBatch batch = source.uniform_op(DeviceOp::get, {keys.begin(), keys.begin() + rows});
-    for (DeviceRequest& request : batch) request.op = static_cast<DeviceOp>(source.random()() % 6);
+    DeviceBatch batch = source.uniform_op(TableOp::get, {keys.begin(), keys.begin() + rows});
+    for (DeviceRequest& request : batch) request.op = static_cast<TableOp>(source.random()() % 6);
     table.run(cut(batch, setup.devices.size(), source.random()), true);
   }
   table.check_all();
@@ -144,7 +145,7 @@ uint64_t check_one_key_in_all_slices(const SplitSetup<Device>& setup, uint64_t s
   DeviceRequestSource source(6);
   ModelledSplitTable<Device> table(setup.devices, setup.small_parts(15, 6, scale));
   for (const uint64_t key : {uint64_t{42}, uint64_t{43}, table.key_of(0)}) {
-    for (const DeviceOp op : {DeviceOp::add, DeviceOp::put, DeviceOp::compare_and_swap}) {
+    for (const TableOp op : {TableOp::add, TableOp::put, TableOp::compare_and_swap}) {
       std::vector<DeviceBatch> slices;
       for (size_t i = 0; i < setup.devices.size(); ++i) {
         slices.push_back(source.uniform_op(op, std::vector<uint64_t>(scale / 2 + i, key)));
@@ -164,15 +165,15 @@ uint64_t check_growth_of_shards(const SplitSetup<Device>& setup, uint64_t scale)
   ModelledSplitTable<Device> table(setup.devices, setup.small_parts(9, 4, scale));
   for (uint64_t rows = 100; rows <= 2 * scale; rows *= 3) {
     const std::vector<uint64_t> keys = source.keys(rows);
-    const auto slices = [&](DeviceOp op, uint64_t some) {
+    const auto slices = [&](TableOp op, uint64_t some) {
       return cut(source.uniform_op(op, {keys.begin(), keys.begin() + static_cast<long>(some)}),
                  setup.devices.size(), source.random());
     };
-    table.run_uniform(DeviceOp::put, slices(DeviceOp::put, rows), true);
-    table.run_uniform(DeviceOp::erase, slices(DeviceOp::erase, rows / 2), true);
+    table.run_uniform(TableOp::put, slices(TableOp::put, rows), true);
+    table.run_uniform(TableOp::erase, slices(TableOp::erase, rows / 2), true);
   }
   table.check_all();
-  const DeviceTableStats stats = table.table().stats();
+  const gpu::TableStats stats = table.table().stats();
   if (!setup.with_host &&
       stats.segments < std::max<uint64_t>(2 * setup.devices.size(), stats.entries / 256)) {
     table.fail("the table did not grow");
@@ -231,14 +232,14 @@ uint64_t check_every_way(const SplitSetup<Device>& setup, uint64_t scale) {
   const auto put_more = [&] {
     const std::vector<uint64_t> more = source.keys(scale);
     keys.insert(keys.end(), more.begin(), more.end());
-    table.run_host(source.uniform_op(DeviceOp::put, {keys.begin() + put, keys.end()}));
+    table.run_host(source.uniform_op(TableOp::put, {keys.begin() + put, keys.end()}));
     put = static_cast<long>(keys.size());
   };
   put_more();
   if (setup.with_host) {
     for (int i = 0; i < 40 && table.table().stats().host_entries == 0; ++i) put_more();
     put_more();
-    const DeviceTableStats stats = table.table().stats();
+    const gpu::TableStats stats = table.table().stats();
     if (stats.host_entries == 0 || stats.host_entries == stats.entries) {
       table.fail(std::to_string(stats.host_entries) + " of " + std::to_string(stats.entries) +
                  " entries lie on the host");
@@ -271,9 +272,9 @@ uint64_t check_every_way(const SplitSetup<Device>& setup, uint64_t scale) {
       default:
         for (uint64_t few = 0; few < 16; ++few) {
           std::shuffle(keys.begin(), keys.end(), source.random());
-          DeviceBatch some = source.uniform_op(DeviceOp::get, {keys.begin(), keys.begin() + 2});
+          DeviceBatch some = source.uniform_op(TableOp::get, {keys.begin(), keys.begin() + 2});
           for (DeviceRequest& request : some) {
-            request.op = static_cast<DeviceOp>(source.random()() % 6);
+            request.op = static_cast<TableOp>(source.random()() % 6);
           }
           if (table.run_express(some, few % 2 == 0)) {
             ++expressed;
@@ -294,8 +295,8 @@ uint64_t check_queue_in_front(const SplitSetup<Device>& setup, uint64_t scale) {
   DeviceRequestSource source(29);
   ModelledSplitTable<Device> table(setup.devices, setup.small_parts(29, 4, scale));
   const std::vector<uint64_t> others = source.keys(scale * (setup.with_host ? 3 : 1));
-  table.run_host(source.uniform_op(DeviceOp::put, others));
-  DeviceQueueOptions options = small_queue(Scheduling::adaptive);
+  table.run_host(source.uniform_op(TableOp::put, others));
+  gpu::QueueOptions options = small_queue(Scheduling::adaptive);
   options.scheduling.adaptive.threshold = 100;
   Device& device = *setup.devices[0];
   require_device(device.enter(), "enter");
@@ -304,7 +305,7 @@ uint64_t check_queue_in_front(const SplitSetup<Device>& setup, uint64_t scale) {
   for (uint64_t i = 0; i < others.size(); i += scale) {
     const uint64_t some = std::min(scale, others.size() - i);
     const auto from = others.begin() + static_cast<long>(i);
-    table.run_host(source.uniform_op(DeviceOp::get, {from, from + static_cast<long>(some)}));
+    table.run_host(source.uniform_op(TableOp::get, {from, from + static_cast<long>(some)}));
   }
   return table.wrong() + table.refused() + wrong;
 }
@@ -318,7 +319,7 @@ uint64_t check_memory_of_one_ends(const SplitSetup<Device>& setup, uint64_t scal
   {
     ModelledSplitTable<Device> empty(setup.devices, options);
     empty.run(cut(source.mixed({1, 2, 3}, scale, 0.5), setup.devices.size(), source.random()));
-    const DeviceTableStats stats = empty.table().stats();
+    const gpu::TableStats stats = empty.table().stats();
     options.table.gpu_memory = (stats.bytes + stats.workspace) / setup.devices.size() * 9 / 8;
   }
   ModelledSplitTable<Device> table(setup.devices, options);
@@ -330,8 +331,8 @@ uint64_t check_memory_of_one_ends(const SplitSetup<Device>& setup, uint64_t scal
   const auto last = static_cast<uint32_t>(setup.devices.size() - 1);
   const auto put = [&](const std::vector<uint64_t>& keys) {
     table.run_uniform(
-        DeviceOp::put,
-        cut(source.uniform_op(DeviceOp::put, keys), setup.devices.size(), source.random()), true);
+        TableOp::put,
+        cut(source.uniform_op(TableOp::put, keys), setup.devices.size(), source.random()), true);
   };
   for (int round = 0; round < 100 && table.refused() == 0; ++round) put(keys_of(last));
   if (table.refused() == 0) table.fail("no key was refused");
@@ -342,7 +343,7 @@ uint64_t check_memory_of_one_ends(const SplitSetup<Device>& setup, uint64_t scal
   }
   put(keys_of(last));
   table.check_all();
-  const DeviceTableStats stats = table.table().stats();
+  const gpu::TableStats stats = table.table().stats();
   if (stats.bytes + stats.workspace > options.table.gpu_memory * setup.devices.size()) {
     table.fail("more memory than the caps");
   }

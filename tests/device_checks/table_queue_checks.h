@@ -56,7 +56,7 @@ class Expected {
     rows_ = keys.size();
     values_out.assign(rows_, untouched);
     found.assign(rows_, 77);
-    DeviceRequests requests;
+    TableRequests requests;
     requests.rows = rows_;
     requests.keys = keys.data();
     if (uniform) {
@@ -69,18 +69,18 @@ class Expected {
     requests.values_out = values_out.data();
     requests.found = found.data();
     least_sum_ = shared.least_sum.load();
-    QueueStatus status = QueueStatus::retry;
-    while ((status = queue.submit(requests, completion_)) == QueueStatus::retry) {
+    gpu::QueueStatus status = gpu::QueueStatus::retry;
+    while ((status = queue.submit(requests, completion_)) == gpu::QueueStatus::retry) {
       ++shared.retries;
       std::this_thread::yield();
     }
-    if (status != QueueStatus::ok) shared.fail("not taken", 0);
+    if (status != gpu::QueueStatus::ok) shared.fail("not taken", 0);
   }
 
   // Waits, and compares. `last_sum`: what the thread saw last of the shared key.
   void check(Shared& shared, uint64_t& last_sum, std::vector<uint64_t>& sums) {
     if (idle()) return;
-    if (completion_.wait() != QueueStatus::ok) shared.fail("lost", 0);
+    if (completion_.wait() != gpu::QueueStatus::ok) shared.fail("lost", 0);
     for (uint64_t row = 0; row < rows_; ++row) {
       if (keys[row] == shared_key) {
         check_sum(shared, row, last_sum, sums);
@@ -93,7 +93,7 @@ class Expected {
     rows_ = 0;
   }
 
-  std::vector<DeviceOp> ops;
+  std::vector<TableOp> ops;
   std::vector<uint64_t> keys, values, expected, values_out;
   std::vector<uint8_t> found;
   std::vector<KeyState> before;
@@ -106,13 +106,13 @@ class Expected {
     if (sum < last_sum) shared.fail("a sum fell", row);
     if (sum < least_sum_) shared.fail("a sum that was known is gone", row);
     last_sum = sum;
-    if (ops[row] != DeviceOp::add) return;
+    if (ops[row] != TableOp::add) return;
     sums.push_back(sum);
     last_sum = sum + 1;
     shared.know(sum + 1);
   }
 
-  DeviceCompletion completion_;
+  gpu::Completion completion_;
   uint64_t rows_ = 0;
   uint64_t least_sum_ = 0;
 };
@@ -152,16 +152,16 @@ class Client {
     next.before.clear();
     const uint64_t kind = random_() % 6;
     next.uniform = kind < 3;
-    const auto same = kind < 2 ? DeviceOp::get : static_cast<DeviceOp>(1 + random_() % 5);
+    const auto same = kind < 2 ? TableOp::get : static_cast<TableOp>(1 + random_() % 5);
     const uint64_t rows = 1 + random_() % most_rows_;
     for (uint64_t row = 0; row < rows; ++row) {
-      const auto mixed = random_() % 2 == 0 ? DeviceOp::get : static_cast<DeviceOp>(random_() % 6);
+      const auto mixed = random_() % 2 == 0 ? TableOp::get : static_cast<TableOp>(random_() % 6);
       add_row(next, next.uniform ? same : mixed);
     }
   }
 
-  void add_row(Expected& next, DeviceOp op) {
-    const bool shared = random_() % 8 == 0 && (op == DeviceOp::get || op == DeviceOp::add);
+  void add_row(Expected& next, TableOp op) {
+    const bool shared = random_() % 8 == 0 && (op == TableOp::get || op == TableOp::add);
     const uint64_t key = shared ? shared_key : keys_[random_() % keys];
     const uint64_t value = shared ? 1 : random_() % 4;
     const uint64_t expected = random_() % 4;
@@ -183,7 +183,7 @@ class Client {
 };
 
 template <class Device, class Table>
-uint64_t check_clients(Device& device, Table& table, const DeviceQueueOptions& options,
+uint64_t check_clients(Device& device, Table& table, const gpu::QueueOptions& options,
                        uint64_t scale, uint64_t most_rows) {
   constexpr uint64_t threads = 3;
   Shared shared;
@@ -197,7 +197,7 @@ uint64_t check_clients(Device& device, Table& table, const DeviceQueueOptions& o
       running.emplace_back([&] { client.run(queue, shared, scale); });
     }
     for (std::thread& thread : running) thread.join();
-    const DeviceQueueStats stats = queue.stats();
+    const gpu::QueueStats stats = queue.stats();
     if (stats.submissions != threads * scale) shared.fail("not all were counted", 0);
     if (stats.rows == 0 || stats.write_batches == 0) shared.fail("no batches were counted", 0);
     const bool adapts = options.scheduling.policy == Scheduling::adaptive;
@@ -215,7 +215,7 @@ uint64_t check_clients(Device& device, Table& table, const DeviceQueueOptions& o
 }
 
 template <class Device>
-uint64_t check_clients(Device& device, const DeviceQueueOptions& options, uint64_t scale,
+uint64_t check_clients(Device& device, const gpu::QueueOptions& options, uint64_t scale,
                        uint64_t most_rows) {
   // Express kernels end soon, and mail begins anew.
   FixedDeviceTable<Device> table(device, {0, 21, 6, 1 << 16, {2, 3, 20, 50}});
@@ -224,8 +224,8 @@ uint64_t check_clients(Device& device, const DeviceQueueOptions& options, uint64
 
 }  // namespace table_queue_checks_internal
 
-inline DeviceQueueOptions small_queue(Scheduling policy) {
-  DeviceQueueOptions options;
+inline gpu::QueueOptions small_queue(Scheduling policy) {
+  gpu::QueueOptions options;
   options.rows = 1 << 12;
   options.batch_rows = 1 << 10;
   options.scheduling.policy = policy;
@@ -234,7 +234,7 @@ inline DeviceQueueOptions small_queue(Scheduling policy) {
 
 template <class Device>
 uint64_t check_greedy_queue(Device& device, uint64_t scale) {
-  DeviceQueueOptions options = small_queue(Scheduling::greedy);
+  gpu::QueueOptions options = small_queue(Scheduling::greedy);
   options.scheduling.greedy = {64, 3, 2};
   return table_queue_checks_internal::check_clients(device, options, scale, 30);
 }
@@ -243,7 +243,7 @@ template <class Device>
 uint64_t check_periodic_queue(Device& device, uint64_t scale) {
   uint64_t wrong = 0;
   for (const uint32_t write_cycles : {2u, 5u}) {
-    DeviceQueueOptions options = small_queue(Scheduling::periodic);
+    gpu::QueueOptions options = small_queue(Scheduling::periodic);
     PeriodicOptions& periodic = options.scheduling.periodic;
     periodic.cycle_ns = 100'000;
     periodic.write_cycles = write_cycles;
@@ -256,14 +256,14 @@ uint64_t check_periodic_queue(Device& device, uint64_t scale) {
 
 template <class Device>
 uint64_t check_fixed_size_queue(Device& device, uint64_t scale) {
-  DeviceQueueOptions options = small_queue(Scheduling::fixed_size);
+  gpu::QueueOptions options = small_queue(Scheduling::fixed_size);
   options.scheduling.fixed_size = {32, 50'000};
   return table_queue_checks_internal::check_clients(device, options, scale, 30);
 }
 
 template <class Device>
 uint64_t check_adaptive_queue(Device& device, uint64_t scale) {
-  DeviceQueueOptions options = small_queue(Scheduling::adaptive);
+  gpu::QueueOptions options = small_queue(Scheduling::adaptive);
   options.scheduling.adaptive.threshold = 100;
   return table_queue_checks_internal::check_clients(device, options, scale, 30);
 }
@@ -275,9 +275,9 @@ uint64_t check_shared_queue(Device& device, uint64_t scale) {
   ModelledHostTable<Device> table(device, host_memory_options(device, 91, rows, rows * 2));
   DeviceRequestSource source(91);
   const std::vector<uint64_t> others = source.keys(rows * 5);
-  table.run_uniform(DeviceOp::put, source.uniform_op(DeviceOp::put, others), true);
+  table.run_uniform(TableOp::put, source.uniform_op(TableOp::put, others), true);
   if (!on_both_sides(table.table().stats())) table.fail("all entries lie on one side");
-  DeviceQueueOptions options = small_queue(Scheduling::adaptive);
+  gpu::QueueOptions options = small_queue(Scheduling::adaptive);
   options.scheduling.adaptive.threshold = 100;
   return table.wrong() + table.refused() +
          table_queue_checks_internal::check_clients(device, table.table(), options, scale, 30);
@@ -286,7 +286,7 @@ uint64_t check_shared_queue(Device& device, uint64_t scale) {
 // Submissions that take up half of the queue and many batches, and have to be sent again.
 template <class Device>
 uint64_t check_full_queue(Device& device, uint64_t scale) {
-  DeviceQueueOptions options = small_queue(Scheduling::greedy);
+  gpu::QueueOptions options = small_queue(Scheduling::greedy);
   options.rows = 100;
   options.batch_rows = 16;
   options.batches = 3;
@@ -298,17 +298,17 @@ uint64_t check_full_queue(Device& device, uint64_t scale) {
 template <class Device>
 uint64_t check_large_batches(Device& device, uint64_t /*scale*/) {
   FixedDeviceTable<Device> table(device, {0, 23, 8, 1 << 20});
-  DeviceQueueOptions options;
+  gpu::QueueOptions options;
   options.rows = 1 << 16;
   options.batch_rows = 17'000;
   TableQueue<Device> queue(device, table, options);
   constexpr uint64_t rows = 20'000;
   std::vector<uint64_t> keys(rows), values(rows), values_out(rows);
   std::vector<uint8_t> found(rows, 77);
-  std::vector<DeviceOp> ops(rows);
+  std::vector<TableOp> ops(rows);
   uint64_t wrong = 0;
-  const auto run = [&](const DeviceOp* of_rows, DeviceOp op, auto&& right) {
-    DeviceRequests requests;
+  const auto run = [&](const TableOp* of_rows, TableOp op, auto&& right) {
+    TableRequests requests;
     requests.rows = rows;
     requests.ops = of_rows;
     requests.op = op;
@@ -316,22 +316,22 @@ uint64_t check_large_batches(Device& device, uint64_t /*scale*/) {
     requests.values = values.data();
     requests.values_out = values_out.data();
     requests.found = found.data();
-    DeviceCompletion completion;
-    if (queue.submit(requests, completion) != QueueStatus::ok) ++wrong;
-    if (completion.wait() != QueueStatus::ok) ++wrong;
+    gpu::Completion completion;
+    if (queue.submit(requests, completion) != gpu::QueueStatus::ok) ++wrong;
+    if (completion.wait() != gpu::QueueStatus::ok) ++wrong;
     for (uint64_t row = 0; row < rows; ++row) wrong += right(row) ? 0 : 1;
     if (wrong != 0) std::printf("  wrong replies, or a failure: %s\n", queue.failure().c_str());
   };
   for (uint64_t row = 0; row < rows; ++row) {
     keys[row] = row * 3 + 1;
     values[row] = ~row;
-    ops[row] = row % 7 == 0 ? DeviceOp::erase : DeviceOp::get;
+    ops[row] = row % 7 == 0 ? TableOp::erase : TableOp::get;
   }
-  run(nullptr, DeviceOp::put, [&](uint64_t row) { return found[row] == 0; });
+  run(nullptr, TableOp::put, [&](uint64_t row) { return found[row] == 0; });
   const auto hit = [&](uint64_t row) { return found[row] == 1 && values_out[row] == ~row; };
-  run(nullptr, DeviceOp::get, hit);
-  run(ops.data(), DeviceOp::get, hit);
-  run(nullptr, DeviceOp::get,
+  run(nullptr, TableOp::get, hit);
+  run(ops.data(), TableOp::get, hit);
+  run(nullptr, TableOp::get,
       [&](uint64_t row) { return row % 7 == 0 ? found[row] == 0 : hit(row); });
   return wrong;
 }

@@ -58,6 +58,9 @@ FakeDevice::~FakeDevice() {
   std::abort();
 }
 
+FakeDevice::Keep::Keep() : device_(entered) {}
+FakeDevice::Keep::~Keep() { entered = device_; }
+
 bool FakeDevice::enter() {
   entered = this;
   return !lost();

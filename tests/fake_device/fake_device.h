@@ -55,6 +55,17 @@ class FakeDevice {
   using Lane = FakeLane;
   using Stream = FakeStream*;
   using Event = FakeEvent*;
+  // The calling thread has the same device at its end.
+  class Keep {
+   public:
+    Keep();
+    ~Keep();
+    Keep(const Keep&) = delete;
+    Keep& operator=(const Keep&) = delete;
+
+   private:
+    const FakeDevice* const device_;
+  };
   static constexpr uint64_t never = ~uint64_t{0};
 
   // Alone on its host.

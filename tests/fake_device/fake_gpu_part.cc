@@ -45,9 +45,7 @@ class FakeGpus {
 
 struct FakeGpu {
   using Device = FakeDevice;
-  struct Keep {
-    ~Keep() {}
-  };
+  using Keep = FakeDevice::Keep;
   static constexpr uint64_t most_slab_bytes = 16 << 10;
 
   static int count() { return FakeGpus::count; }
@@ -75,13 +73,13 @@ struct FakeGpu {
     options.max_part_rows = 512;
     options.express = ExpressOptions{2, 3, 20, 50};
   }
-  static DeviceItemOptions item_options(const DeviceItemTableOptions& options) {
+  static DeviceItemOptions item_options(const gpu::ItemTableOptions& options) {
     DeviceItemOptions items;
     items.part_rows = 256;
     items.slab_bytes = 16 << 10;
     items.key_room = items.value_room = items.reply_room = 64 << 10;
     items.evicts = options.evict;
-    items.host_memory = options.host_memory;
+    items.host_memory = options.pinned_item_memory;
     items.index.gpu_memory = options.gpu_memory;
     items.index.seed = 1;
     items.index.line_bits = 4;

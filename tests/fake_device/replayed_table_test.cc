@@ -30,11 +30,11 @@ struct Columns {
       keys.push_back(scramble(rank + 1));
       values.push_back(random());
       const uint64_t kind = random() % 10;
-      ops.push_back(kind < 3 ? DeviceOp::put : kind == 3 ? DeviceOp::erase : DeviceOp::get);
+      ops.push_back(kind < 3 ? TableOp::put : kind == 3 ? TableOp::erase : TableOp::get);
     }
   }
-  DeviceRequests requests() {
-    DeviceRequests requests;
+  TableRequests requests() {
+    TableRequests requests;
     requests.rows = keys.size();
     requests.ops = ops.data();
     requests.keys = keys.data();
@@ -44,7 +44,7 @@ struct Columns {
     return requests;
   }
   // A row of this kind that hit, or that missed.
-  uint64_t row_of(DeviceOp op, bool hit) const {
+  uint64_t row_of(TableOp op, bool hit) const {
     for (uint64_t row = 0; row < keys.size(); ++row) {
       if (ops[row] == op && (found[row] == 1) == hit) return row;
     }
@@ -54,7 +54,7 @@ struct Columns {
 
   std::vector<uint64_t> keys, values, values_out;
   std::vector<uint8_t> found;
-  std::vector<DeviceOp> ops;
+  std::vector<TableOp> ops;
 };
 
 class ReplayedTableTest : public FakeDeviceFixture {
@@ -75,9 +75,9 @@ class ReplayedTableTest : public FakeDeviceFixture {
       keys.push_back(scramble(rank + 1));
       values.push_back(keys.back() * 3);
     }
-    DeviceRequests puts;
+    TableRequests puts;
     puts.rows = ranks;
-    puts.op = DeviceOp::put;
+    puts.op = TableOp::put;
     puts.keys = upload(keys);
     puts.values = upload(values);
     table_.run(puts, stream);
@@ -85,9 +85,9 @@ class ReplayedTableTest : public FakeDeviceFixture {
   }
   // What the table replies to the rows, less one that is kept from it.
   void run(Columns& columns, uint64_t lost_row = ~uint64_t{0}) {
-    std::vector<DeviceOp> ops = columns.ops;
-    if (lost_row < ops.size()) ops[lost_row] = DeviceOp::get;
-    DeviceRequests requests = columns.requests();
+    std::vector<TableOp> ops = columns.ops;
+    if (lost_row < ops.size()) ops[lost_row] = TableOp::get;
+    TableRequests requests = columns.requests();
     requests.ops = upload(ops);
     requests.keys = upload(columns.keys);
     requests.values = upload(columns.values);
@@ -115,7 +115,7 @@ TEST_F(ReplayedTableTest, AgreesWithATable) {
     }
     EXPECT_EQ(model.entries(), table_.stats().entries);
     Columns erased(4);
-    erased.ops.assign(erased.ops.size(), DeviceOp::erase);
+    erased.ops.assign(erased.ops.size(), TableOp::erase);
     run(erased);
     EXPECT_EQ(model.replay(erased.requests()), 0u);
     EXPECT_EQ(model.entries(), table_.stats().entries);
@@ -124,7 +124,7 @@ TEST_F(ReplayedTableTest, AgreesWithATable) {
       // fill() of the model knows no other keys.
       Columns others(5, 1);
       others.keys = {scramble(rank + 1)};
-      others.ops = {DeviceOp::erase};
+      others.ops = {TableOp::erase};
       run(others);
     }
   }
@@ -136,7 +136,7 @@ TEST_F(ReplayedTableTest, FindsALostWrite) {
   Columns columns(7);
   const uint64_t lost = [&] {
     for (uint64_t row = columns.keys.size(); row-- > 0;) {
-      if (columns.ops[row] == DeviceOp::put) return row;
+      if (columns.ops[row] == TableOp::put) return row;
     }
     return uint64_t{0};
   }();
@@ -146,7 +146,7 @@ TEST_F(ReplayedTableTest, FindsALostWrite) {
   uint64_t wrong = model.replay(columns.requests());
   Columns all(0, ranks + 20);
   for (uint64_t rank = 0; rank < all.keys.size(); ++rank) all.keys[rank] = scramble(rank + 1);
-  all.ops.assign(all.ops.size(), DeviceOp::get);
+  all.ops.assign(all.ops.size(), TableOp::get);
   run(all);
   wrong += model.replay(all.requests());
   EXPECT_NE(wrong, 0u);
@@ -177,7 +177,7 @@ TEST_F(ReplayedTableTest, FindsEachWrongReply) {
     return model.replay(columns.requests());
   };
   EXPECT_EQ(wrong_after([](Columns&) {}), 0u);
-  for (const DeviceOp op : {DeviceOp::get, DeviceOp::put, DeviceOp::erase}) {
+  for (const TableOp op : {TableOp::get, TableOp::put, TableOp::erase}) {
     const uint64_t hit = right.row_of(op, true);
     const uint64_t miss = right.row_of(op, false);
     EXPECT_EQ(wrong_after([&](Columns& to) { ++to.values_out[hit]; }), 1u);
@@ -194,21 +194,21 @@ TEST_F(ReplayedTableTest, LooksAtValuesOfGetsAloneWhereAsked) {
   fill();
   Columns columns(9);
   run(columns);
-  columns.values_out[columns.row_of(DeviceOp::put, true)] = 0;
-  columns.values_out[columns.row_of(DeviceOp::erase, true)] = 0;
+  columns.values_out[columns.row_of(TableOp::put, true)] = 0;
+  columns.values_out[columns.row_of(TableOp::erase, true)] = 0;
   const auto wrong = [&] {
     ReplayedTable model(ranks, 1);
     model.fill();
     return model.replay(columns.requests(), ReplayedTable::Values::gets);
   };
   EXPECT_EQ(wrong(), 0u);
-  columns.values_out[columns.row_of(DeviceOp::get, true)] = 0;
+  columns.values_out[columns.row_of(TableOp::get, true)] = 0;
   EXPECT_EQ(wrong(), 1u);
 }
 
 TEST_F(ReplayedTableTest, TakesNoOtherOperations) {
   Columns columns(1, 1);
-  columns.ops = {DeviceOp::add};
+  columns.ops = {TableOp::add};
   columns.found = {0};
   ReplayedTable model(ranks, 1);
   EXPECT_EQ(model.replay(columns.requests()), 1u);
@@ -224,7 +224,7 @@ TEST(ReplayedTableThreads, EachRowIsReplayedOnce) {
   for (uint64_t rank = 0; rank < many; ++rank) keys.push_back(scramble(rank + 1));
   for (const uint64_t key : keys) values.push_back(key * 3);
   std::vector<uint8_t> found(many, 1);
-  DeviceRequests requests;
+  TableRequests requests;
   requests.rows = many;
   requests.keys = keys.data();
   requests.values_out = values.data();
@@ -232,7 +232,7 @@ TEST(ReplayedTableThreads, EachRowIsReplayedOnce) {
   EXPECT_EQ(model.replay(requests), 0u);
   found[77'777] = 0;
   EXPECT_EQ(model.replay(requests), 1u);
-  requests.op = DeviceOp::erase;
+  requests.op = TableOp::erase;
   requests.found = nullptr;
   EXPECT_EQ(model.replay(requests), 0u);
   EXPECT_EQ(model.entries(), 0u);
@@ -257,23 +257,23 @@ TEST(ForeseenRepliesTest, FollowFromWhatWasSubmitted) {
   bench::ForeseenReplies foreseen({10, 11, 12, 13});
   bench::ForeseenReplies::Columns columns(4);
   const auto wrong = [&](std::vector<uint64_t> values, std::vector<uint8_t> found) {
-    foreseen.foresee(DeviceOp::get, 0, 4, columns);
+    foreseen.foresee(TableOp::get, 0, 4, columns);
     return bench::ForeseenReplies::wrong(columns, 4, values.data(), found.data());
   };
   EXPECT_EQ(wrong({30, 33, 36, 39}, {1, 1, 1, 1}), 0u);
   EXPECT_EQ(wrong({30, 33, 36, 38}, {1, 1, 1, 1}), 1u);
   EXPECT_EQ(wrong({30, 33, 36, 39}, {1, 1, 0, bench::ForeseenReplies::unanswered}), 2u);
-  foreseen.foresee(DeviceOp::erase, 1, 2, columns);
+  foreseen.foresee(TableOp::erase, 1, 2, columns);
   EXPECT_EQ(columns.expected[0], 33u);
   EXPECT_EQ(wrong({30, 33, 36, 39}, {1, 1, 1, 1}), 0u);  // not yet taken
-  foreseen.apply(DeviceOp::erase, 1, 2, columns);
+  foreseen.apply(TableOp::erase, 1, 2, columns);
   EXPECT_EQ(wrong({30, 0, 0, 39}, {1, 0, 0, 1}), 0u);
   EXPECT_EQ(wrong({30, 33, 36, 39}, {1, 1, 1, 1}), 2u);
-  foreseen.foresee(DeviceOp::put, 2, 2, columns);
+  foreseen.foresee(TableOp::put, 2, 2, columns);
   EXPECT_EQ(columns.expected_found[0], 0);
   EXPECT_NE(columns.put[1], 39u);
   const std::vector<uint64_t> put = columns.put;
-  foreseen.apply(DeviceOp::put, 2, 2, columns);
+  foreseen.apply(TableOp::put, 2, 2, columns);
   EXPECT_EQ(wrong({30, 0, put[0], put[1]}, {1, 0, 1, 1}), 0u);
   EXPECT_EQ(wrong({30, 0, put[0], 39}, {1, 0, 1, 1}), 1u);
 }

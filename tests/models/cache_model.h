@@ -42,7 +42,7 @@ class CacheModel {
   // For all keys that the table should still have.
   std::vector<DeviceRequest> gets() const {
     std::vector<DeviceRequest> all;
-    for (const auto& [key, value] : entries_) all.push_back({DeviceOp::get, key, 0, 0});
+    for (const auto& [key, value] : entries_) all.push_back({TableOp::get, key, 0, 0});
     return all;
   }
 

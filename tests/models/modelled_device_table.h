@@ -45,7 +45,7 @@ class ModelledDeviceTable {
   void run(const std::vector<DeviceRequest>& requests, bool distinct_keys = false) {
     Columns columns(memory_, stream_, requests.size());
     columns.upload(requests);
-    DeviceRequests call = columns.call();
+    TableRequests call = columns.call();
     call.distinct_keys = distinct_keys;
     table_.run(call, stream_);
     columns.download();
@@ -53,11 +53,11 @@ class ModelledDeviceTable {
   }
 
   // All of one kind, without the column of operations; `replies`: whether the call asks for them.
-  void run_uniform(DeviceOp op, const std::vector<DeviceRequest>& requests, bool replies,
+  void run_uniform(TableOp op, const std::vector<DeviceRequest>& requests, bool replies,
                    bool distinct_keys = false) {
     Columns columns(memory_, stream_, requests.size());
     columns.upload(requests);
-    DeviceRequests call = columns.uniform_call(op, replies);
+    TableRequests call = columns.uniform_call(op, replies);
     call.distinct_keys = distinct_keys;
     table_.run(call, stream_);
     columns.download();
@@ -108,8 +108,8 @@ class ModelledDeviceTable {
   // Reads back every key of the model, and the count.
   void check_all() {
     std::vector<DeviceRequest> requests;
-    for (const auto& [key, value] : model()) requests.push_back({DeviceOp::get, key, 0, 0});
-    if (!requests.empty()) run_uniform(DeviceOp::get, requests, true);
+    for (const auto& [key, value] : model()) requests.push_back({TableOp::get, key, 0, 0});
+    if (!requests.empty()) run_uniform(TableOp::get, requests, true);
     const uint64_t entries = table_.stats().entries;
     if (entries != model().size()) {
       fail(std::to_string(entries) + " entries, not " + std::to_string(model().size()));

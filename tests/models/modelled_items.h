@@ -17,11 +17,12 @@
 #include <vector>
 
 #include "gpu/items/device_item_store.h"
+#include "isotherm/gpu/common.h"
 
 namespace isotherm {
 
 struct ItemRequest {
-  DeviceOp op = DeviceOp::get;
+  TableOp op = TableOp::get;
   std::string key;
   std::string value;
   int64_t expiry = 0;
@@ -36,26 +37,30 @@ inline ItemBatch numbered_puts(uint64_t first, uint64_t count, uint64_t value_by
   ItemBatch batch;
   for (uint64_t i = first; i < first + count; ++i) {
     const std::string value(value_bytes, static_cast<char>(i));
-    batch.push_back({DeviceOp::put, std::to_string(1'000'000 + i), value, expiry});
+    batch.push_back({TableOp::put, std::to_string(1'000'000 + i), value, expiry});
   }
   return batch;
 }
-inline ItemBatch of_keys(DeviceOp op, ItemBatch batch) {
+inline ItemBatch of_keys(TableOp op, ItemBatch batch) {
   for (ItemRequest& request : batch) request = {op, request.key, {}};
   return batch;
 }
 
-template <class Device>
+template <class Device, class Store = DeviceItemStore<Device>>
 class ModelledItems {
  public:
   static constexpr int64_t now = 10;
 
   ModelledItems(Device& device, const DeviceItemOptions& options)
-      : device_(device),
-        memory_(device, 0),
-        stream_(device),
+      : ModelledItems(device, device, options) {}
+  // Over some devices; arrays on a device lie on `home`, the first.
+  template <class Devices>
+  ModelledItems(Device& home, Devices&& devices, const DeviceItemOptions& options)
+      : device_(entered(home)),
+        memory_(home, 0),
+        stream_(home),
         evicts_(options.evicts),
-        store_(device, options) {}
+        store_(devices, options) {}
 
   uint64_t wrong() const { return wrong_; }
   uint64_t refused() const { return refused_; }
@@ -73,8 +78,8 @@ class ModelledItems {
   }
   // Whether replies tell all of what was there before: values of writes, and the other columns.
   void tell_all(bool all) { all_ = all; }
-  DeviceItemStats stats() { return store_.stats(); }
-  DeviceItemStore<Device>& store() { return store_; }
+  gpu::ItemStats stats() { return store_.stats(); }
+  Store& store() { return store_; }
   // The share of the bytes that replies need which there is room for.
   void limit_capacity(double share) { share_ = share; }
 
@@ -84,9 +89,9 @@ class ModelledItems {
     Columns columns(batch);
     call(host, batch, columns.requests(), true);
   }
-  void run_uniform(DeviceOp op, const ItemBatch& batch, bool host, bool replies) {
+  void run_uniform(TableOp op, const ItemBatch& batch, bool host, bool replies) {
     Columns columns(batch);
-    DeviceItemRequests requests = columns.requests();
+    gpu::ItemRequests requests = columns.requests();
     requests.ops = nullptr;
     requests.op = op;
     requests.expiry = nullptr;
@@ -99,16 +104,16 @@ class ModelledItems {
   void check_all() {
     ItemBatch batch;
     for (const auto& [key, item] : model_) {
-      batch.push_back({DeviceOp::get, key, {}});
-      if (key.size() + 1 > max_item_key_bytes) continue;
-      batch.push_back({DeviceOp::get, key + '\0', {}});
+      batch.push_back({TableOp::get, key, {}});
+      if (key.size() + 1 > gpu::max_item_key_bytes) continue;
+      batch.push_back({TableOp::get, key + '\0', {}});
     }
-    if (!batch.empty()) run_uniform(DeviceOp::get, batch, batch.size() % 4 == 0, true);
+    if (!batch.empty()) run_uniform(TableOp::get, batch, batch.size() % 4 == 0, true);
     const uint64_t entries = stats().entries;
     if (entries < live() || entries > model_.size()) fail("the count is wrong");
   }
   void check_caps(const DeviceItemOptions& options) {
-    const DeviceItemStats now_used = stats();
+    const gpu::ItemStats now_used = stats();
     if (now_used.bytes + now_used.workspace > options.index.gpu_memory) fail("more than the cap");
     if (now_used.host_bytes > options.host_memory) fail("more than the cap of the host");
   }
@@ -144,8 +149,8 @@ class ModelledItems {
         versions.push_back(request.expected);
       }
     }
-    DeviceItemRequests requests() const {
-      DeviceItemRequests requests;
+    gpu::ItemRequests requests() const {
+      gpu::ItemRequests requests;
       requests.rows = ops.size();
       requests.ops = ops.data();
       requests.keys = {key_offsets.data(), keys.data()};
@@ -158,7 +163,7 @@ class ModelledItems {
     }
     std::vector<int64_t> key_offsets, value_offsets, expiry;
     std::string keys, values;
-    std::vector<DeviceOp> ops;
+    std::vector<TableOp> ops;
     std::vector<uint32_t> flags;
     std::vector<uint64_t> versions;
   };
@@ -174,7 +179,7 @@ class ModelledItems {
   };
   static constexpr uint64_t guard = 32;  // bytes behind the capacity that nobody may write
 
-  void call(bool host, const ItemBatch& batch, DeviceItemRequests requests, bool wanted) {
+  void call(bool host, const ItemBatch& batch, gpu::ItemRequests requests, bool wanted) {
     requests.now_ms = now;
     Replies replies;
     uint64_t capacity = 0;
@@ -198,7 +203,7 @@ class ModelledItems {
     compare(batch, replies, capacity, wanted);
   }
 
-  void call_host(DeviceItemRequests& requests, Replies& replies, uint64_t capacity, bool wanted) {
+  void call_host(gpu::ItemRequests& requests, Replies& replies, uint64_t capacity, bool wanted) {
     if (wanted) {
       requests.replies = {replies.found.data(), replies.offsets.data(), replies.bytes.data(),
                           capacity};
@@ -216,7 +221,7 @@ class ModelledItems {
     }
   }
 
-  void call_device(DeviceItemRequests& requests, Replies& replies, uint64_t capacity, bool wanted) {
+  void call_device(gpu::ItemRequests& requests, Replies& replies, uint64_t capacity, bool wanted) {
     const uint64_t rows = requests.rows;
     const auto ops = upload(requests.ops, rows);
     const auto expiry = upload(requests.expiry, rows);
@@ -279,7 +284,7 @@ class ModelledItems {
                    "copy");
     return to;
   }
-  DeviceArray<Device, char> upload_bytes(const DeviceBytes& column, uint64_t rows) {
+  DeviceArray<Device, char> upload_bytes(const gpu::Bytes& column, uint64_t rows) {
     if (column.offsets == nullptr) return {};
     return upload(column.bytes, static_cast<uint64_t>(column.offsets[rows]));
   }
@@ -298,7 +303,7 @@ class ModelledItems {
         const auto item = model_.find(request.key);
         if (item != model_.end()) at->second = item->second.value.size();
       }
-      if (request.op == DeviceOp::get || all_) bytes += at->second;
+      if (request.op == TableOp::get || all_) bytes += at->second;
       if (puts_item(request.op)) at->second = std::max(at->second, request.value.size());
     }
     return bytes;
@@ -323,7 +328,7 @@ class ModelledItems {
       }
       const bool retry = wanted && replies.found[i] == reply_retry;
       std::string value;
-      if (present && (request.op == DeviceOp::get || (all_ && wanted)) && !retry) {
+      if (present && (request.op == TableOp::get || (all_ && wanted)) && !retry) {
         value = at->second.value;
       }
       const bool effective = !retry && holds(request, present ? &at->second : nullptr);
@@ -343,7 +348,7 @@ class ModelledItems {
         }
       }
       refused_ += retry;
-      hits_ += present && request.op == DeviceOp::get && !retry;
+      hits_ += present && request.op == TableOp::get && !retry;
       if (wanted && all_ && !retry) {
         compare_columns(request, replies, i, present ? &at->second : nullptr, effective);
       }
@@ -354,16 +359,16 @@ class ModelledItems {
   // Whether the request changes something, or would if its key were there; of a version that is not
   // known none may hold.
   bool holds(const ItemRequest& request, const Modelled* item) {
-    if (request.op == DeviceOp::put_if_absent) return item == nullptr;
-    if (request.op == DeviceOp::put_if_present) return item != nullptr;
-    if (!names_version(request.op)) return request.op != DeviceOp::get;
+    if (request.op == TableOp::put_if_absent) return item == nullptr;
+    if (request.op == TableOp::put_if_present) return item != nullptr;
+    if (!names_version(request.op)) return request.op != TableOp::get;
     if (item != nullptr && item->version == 0) fail("a version was to be known");
     const bool same = item != nullptr && item->version == request.expected;
     if (item != nullptr) ++(same ? swapped_ : not_swapped_);
     return same;
   }
   static uint8_t found_of(const ItemRequest& request, bool present, bool effective) {
-    if (present && names_version(request.op) && !effective) return reply_other_version;
+    if (present && names_version(request.op) && !effective) return gpu::reply_other_version;
     return present ? 1 : 0;
   }
 
@@ -391,13 +396,17 @@ class ModelledItems {
     }
     if (erases_item(request.op)) model_.erase(request.key);
   }
+  static Device& entered(Device& device) {
+    require_device(device.enter(), "choose the GPU");
+    return device;
+  }
   static bool expired(const Modelled& item) { return item.expiry != 0 && item.expiry <= now; }
 
   Device& device_;
   DeviceMemory<Device> memory_;
   DeviceStream<Device> stream_;
   const bool evicts_;
-  DeviceItemStore<Device> store_;
+  Store store_;
   std::map<std::string, Modelled> model_;
   std::map<std::string, uint64_t> highest_;  // version ever seen of a key
   bool all_ = false;

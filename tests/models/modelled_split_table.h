@@ -77,7 +77,7 @@ class ModelledSplitTable {
     turn_ = (turn_ + 1) % Side::most_streams;
     Call call(*this, std::move(slices));
     queue(call, [&](const Columns& columns) {
-      DeviceRequests requests = columns.call();
+      TableRequests requests = columns.call();
       requests.distinct_keys = distinct_keys;
       return requests;
     });
@@ -97,7 +97,7 @@ class ModelledSplitTable {
   }
 
   // All of one kind, without the column of operations; `replies`: whether the call asks for them.
-  void run_uniform(DeviceOp op, Slices slices, bool replies) {
+  void run_uniform(TableOp op, Slices slices, bool replies) {
     Call call(*this, std::move(slices));
     queue(call, [&](const Columns& columns) { return columns.uniform_call(op, replies); });
     if (replies) return finish(call);
@@ -127,14 +127,14 @@ class ModelledSplitTable {
     *at = 0;
     on_first(requests, [&](const Columns& columns, Stream stream) {
       require_device(side.device.clear(stream, done.data(), done.bytes()), "clear a count");
-      table_.get_marked(columns.uniform_call(DeviceOp::get, true), {at, 7}, done.data(), stream);
+      table_.get_marked(columns.uniform_call(TableOp::get, true), {at, 7}, done.data(), stream);
     });
     if (*at != 7) fail("the end was not marked");
   }
   // A few, by express, in one step or in two; false where the table wants them to go another way.
   bool run_express(const std::vector<DeviceRequest>& requests, bool in_steps) {
     HostRequests columns(requests);
-    const DeviceRequests call = columns.call();
+    const TableRequests call = columns.call();
     if (in_steps) {
       if (!table_.post(call)) return false;
       while (!table_.ready()) {
@@ -167,9 +167,9 @@ class ModelledSplitTable {
   void check_all() {
     Slices slices(sides_.size());
     for (const auto& [key, value] : model_.entries()) {
-      slices[slices[0].size() % slices.size()].push_back({DeviceOp::get, key, 0, 0});
+      slices[slices[0].size() % slices.size()].push_back({TableOp::get, key, 0, 0});
     }
-    run_uniform(DeviceOp::get, std::move(slices), true);
+    run_uniform(TableOp::get, std::move(slices), true);
     const uint64_t entries = table_.stats().entries;
     if (entries != model_.entries().size()) {
       fail(std::to_string(entries) + " entries, not " + std::to_string(model_.entries().size()));
@@ -191,10 +191,10 @@ class ModelledSplitTable {
 
   template <class Requests>
   void queue(const Call& call, Requests&& requests) {
-    std::vector<DeviceRequests> slices;
+    std::vector<TableRequests> slices;
     std::vector<Stream> streams;
     for (size_t i = 0; i < sides_.size(); ++i) {
-      slices.push_back(call.columns_[i] ? requests(*call.columns_[i]) : DeviceRequests{});
+      slices.push_back(call.columns_[i] ? requests(*call.columns_[i]) : TableRequests{});
       streams.push_back(sides_[i]->streams[turn_].get());
     }
     table_.run(slices, streams);

@@ -21,7 +21,7 @@
 namespace isotherm {
 
 struct DeviceRequest {
-  DeviceOp op = DeviceOp::get;
+  TableOp op = TableOp::get;
   uint64_t key = 0;
   uint64_t value = 0;
   uint64_t expected = 0;
@@ -97,8 +97,8 @@ struct HostRequests {
       expected.push_back(request.expected);
     }
   }
-  DeviceRequests call() {
-    DeviceRequests call;
+  TableRequests call() {
+    TableRequests call;
     call.rows = ops.size();
     call.ops = ops.data();
     call.keys = keys.data();
@@ -109,7 +109,7 @@ struct HostRequests {
     return call;
   }
 
-  std::vector<DeviceOp> ops;
+  std::vector<TableOp> ops;
   std::vector<uint64_t> keys, values, expected, values_out;
   std::vector<uint8_t> found;
 };
@@ -123,8 +123,8 @@ struct PinnedRequests {
     for (uint64_t i = 0; i < requests.size(); ++i) columns.keys()[i] = requests[i].key;
     std::fill_n(columns.values_out(), requests.size(), TableModel::untouched);
   }
-  DeviceRequests call() const {
-    DeviceRequests call;
+  TableRequests call() const {
+    TableRequests call;
     call.rows = columns.rows;
     call.keys = columns.keys();
     call.values_out = columns.values_out();
@@ -157,8 +157,8 @@ struct UploadedRequests {
   ~UploadedRequests() { device.synchronize(stream); }
 
   // All columns.
-  DeviceRequests call() const {
-    DeviceRequests call;
+  TableRequests call() const {
+    TableRequests call;
     call.rows = host_found.size();
     call.ops = ops.data();
     call.keys = keys.data();
@@ -169,13 +169,13 @@ struct UploadedRequests {
     return call;
   }
   // Of one kind, without the column of operations; `replies`: whether the call asks for them.
-  DeviceRequests uniform_call(DeviceOp op, bool replies) const {
-    DeviceRequests call;
+  TableRequests uniform_call(TableOp op, bool replies) const {
+    TableRequests call;
     call.rows = host_found.size();
     call.op = op;
     call.keys = keys.data();
-    if (op != DeviceOp::get && op != DeviceOp::erase) call.values = values.data();
-    if (op == DeviceOp::compare_and_swap) call.expected = expected.data();
+    if (op != TableOp::get && op != TableOp::erase) call.values = values.data();
+    if (op == TableOp::compare_and_swap) call.expected = expected.data();
     if (replies) {
       call.values_out = values_out.data();
       call.found = found.data();
@@ -206,7 +206,7 @@ struct UploadedRequests {
 
   Device& device;
   typename Device::Stream stream;
-  DeviceArray<Device, DeviceOp> ops;
+  DeviceArray<Device, TableOp> ops;
   DeviceArray<Device, uint64_t> keys;
   DeviceArray<Device, uint64_t> values;
   DeviceArray<Device, uint64_t> expected;

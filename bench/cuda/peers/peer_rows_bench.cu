@@ -1,4 +1,4 @@
-// DeviceRowTable beside HierarchicalKV: rows of one size by 64-bit key, keys and rows on the GPU,
+// gpu::RowTable beside HierarchicalKV: rows of one size by 64-bit key, keys and rows on the GPU,
 // 2^20 a call, in one run. Puts store other rows than they find, and every row that is read is
 // checked.
 //
@@ -14,7 +14,7 @@
 #include "cuda/gpu_replay.cuh"
 #include "cuda/peers/peer_run.cuh"
 #include "cuda/stamped_rows.cuh"
-#include "isotherm/device_row_table.h"
+#include "isotherm/gpu/row_table.h"
 
 namespace isotherm::bench::peer_rows_bench {
 namespace {
@@ -37,20 +37,20 @@ class Isotherm {
   explicit Isotherm(const Parameters& parameters) : table_(options(parameters)) {}
 
   void put(const uint64_t* keys, const uint64_t* rows, uint64_t count, bool /*distinct*/) {
-    table_.put(keys, rows, nullptr, count, nullptr);
+    table_.put(keys, rows, count, nullptr);
   }
   void get(const uint64_t* keys, uint64_t* rows, uint8_t* found, uint64_t count) {
     table_.get(keys, rows, found, count, nullptr);
   }
 
  private:
-  static DeviceRowTableOptions options(const Parameters& parameters) {
-    DeviceRowTableOptions options;
+  static gpu::RowTableOptions options(const Parameters& parameters) {
+    gpu::RowTableOptions options;
     options.row_bytes = parameters.row_bytes;
     return options;
   }
 
-  DeviceRowTable table_;
+  gpu::RowTable table_;
 };
 
 class Hierarchical {
@@ -119,7 +119,7 @@ class Run {
 
   // The number of wrong replies.
   uint64_t run() {
-    replay_.fill(keys_, stamps_, batch, [&](const DeviceRequests& puts) {
+    replay_.fill(keys_, stamps_, batch, [&](const TableRequests& puts) {
       write_rows<<<blocks, 256>>>(keys_, stamps_, in_[0], puts.rows, words());
       system_.put(keys_, in_[0], puts.rows, true);
     });
@@ -163,9 +163,9 @@ class Run {
     check(cudaDeviceSynchronize());
     report("PUT", keys, [&](int round) { system_.put(keys_, in_[round % 2], batch, false); });
     draw(rounds % 2);
-    DeviceRequests puts;
+    TableRequests puts;
     puts.rows = batch;
-    puts.op = DeviceOp::put;
+    puts.op = TableOp::put;
     puts.keys = keys_;
     puts.values = stamps_;
     wrong_ += replay_.replay(puts);
@@ -173,7 +173,7 @@ class Run {
 
   void read_all() {
     wrong_ += replay_.read_all(
-        keys_, stamps_, stamps_out_, found_, batch, [&](const DeviceRequests& gets) {
+        keys_, stamps_, stamps_out_, found_, batch, [&](const TableRequests& gets) {
           system_.get(keys_, out_, found_, gets.rows);
           read_rows<<<blocks, 256>>>(keys_, out_, stamps_out_, found_, gets.rows, words());
           count_absent<<<blocks, 256>>>(found_, gets.rows, absent_);

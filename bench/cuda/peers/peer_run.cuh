@@ -106,9 +106,9 @@ class PeerRun {
 
   void assign(const char* name, int shift, bool zipf) {
     const uint64_t rows = uint64_t{1} << shift;
-    DeviceRequests puts;
+    TableRequests puts;
     puts.rows = rows * c_.calls();
-    puts.op = DeviceOp::put;
+    puts.op = TableOp::put;
     puts.keys = c_.keys;
     puts.values = c_.values;
     draw_keys<<<blocks, 256>>>(c_.keys, puts.rows, c_.entries, zipf, false, 7);
@@ -125,14 +125,14 @@ class PeerRun {
 
   void read_all() {
     wrong_ += replay_.read_all(c_.keys, c_.values, c_.out, c_.found, inserted,
-                               [&](const DeviceRequests& gets) {
+                               [&](const TableRequests& gets) {
                                  system_.get(c_.keys, c_.out, c_.found, gets.rows);
                                  system_.finish(c_.out, c_.found, gets.rows);
                                });
   }
   void check_gets(uint64_t rows) {
     system_.finish(c_.out, c_.found, rows);
-    DeviceRequests gets;
+    TableRequests gets;
     gets.rows = rows;
     gets.keys = c_.keys;
     gets.values_out = c_.out;

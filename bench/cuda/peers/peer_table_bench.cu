@@ -1,4 +1,4 @@
-// DeviceTable beside cuCollections' static_map: 64-bit keys and values, as many bytes an entry in
+// gpu::Table beside cuCollections' static_map: 64-bit keys and values, as many bytes an entry in
 // each, in one run; every reply of both is checked (cuda/peers/peer_run.cuh).
 //
 //   peer_table_bench [--entries N] [--rounds N] [--bytes-per-entry B]
@@ -42,23 +42,23 @@ class Isotherm {
   void finish(uint64_t* /*out*/, uint8_t* /*found*/, uint64_t /*rows*/) {}
 
  private:
-  static DeviceTableOptions options(uint64_t entries) {
-    DeviceTableOptions options;
+  static gpu::TableOptions options(uint64_t entries) {
+    gpu::TableOptions options;
     options.expected_entries = entries;
     return options;
   }
   void put(const uint64_t* keys, const uint64_t* values, uint64_t first, uint64_t rows,
            bool distinct) {
-    DeviceRequests puts;
+    TableRequests puts;
     puts.rows = rows;
-    puts.op = DeviceOp::put;
+    puts.op = TableOp::put;
     puts.keys = keys + first;
     puts.values = values + first;
     puts.distinct_keys = distinct;
     table_.run(puts, nullptr);
   }
 
-  DeviceTable table_;
+  gpu::Table table_;
 };
 
 constexpr uint64_t sentinel = ~uint64_t{0};

@@ -45,8 +45,8 @@ struct alignas(64) PartCounters {
 
 struct BatchView {
   uint32_t rows = 0;
-  const DeviceOp* ops = nullptr;  // null: all are `op`
-  DeviceOp op = DeviceOp::get;
+  const TableOp* ops = nullptr;  // null: all are `op`
+  TableOp op = TableOp::get;
   const uint64_t* keys = nullptr;
   const uint64_t* values = nullptr;
   const uint64_t* expected = nullptr;
@@ -68,14 +68,14 @@ struct BatchView {
   const uint32_t* sorted_rows = nullptr;
   uint32_t* streak_starts = nullptr;  // positions among the sorted rows
 
-  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE DeviceOp op_of(uint32_t row) const {
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE TableOp op_of(uint32_t row) const {
     return ops != nullptr ? ops[row] : op;
   }
-  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint64_t value_of(uint32_t row, DeviceOp of) const {
-    return of == DeviceOp::get || of == DeviceOp::erase || values == nullptr ? 0 : values[row];
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint64_t value_of(uint32_t row, TableOp of) const {
+    return of == TableOp::get || of == TableOp::erase || values == nullptr ? 0 : values[row];
   }
-  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint64_t expected_of(uint32_t row, DeviceOp of) const {
-    return of == DeviceOp::compare_and_swap && expected != nullptr ? expected[row] : 0;
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint64_t expected_of(uint32_t row, TableOp of) const {
+    return of == TableOp::compare_and_swap && expected != nullptr ? expected[row] : 0;
   }
   // Rows of a word of grouped_bits are not alone. Few of those who say so write, as all would write
   // to the same place.
@@ -96,14 +96,14 @@ struct BatchView {
     return apply_row(row, before(row));
   }
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE KeyState apply_row(uint32_t row, KeyState state) const {
-    const DeviceOp of = op_of(row);
+    const TableOp of = op_of(row);
     return apply(of, value_of(row, of), expected_of(row, of), state);
   }
 };
 
 // At most `rows` requests of a call from row `first` on.
-inline BatchView part_of(const DeviceRequests& requests, uint64_t first, uint32_t rows) {
-  const DeviceRequests some =
+inline BatchView part_of(const TableRequests& requests, uint64_t first, uint32_t rows) {
+  const TableRequests some =
       rows_of(requests, first, std::min<uint64_t>(rows, requests.rows - first));
   BatchView part;
   part.rows = static_cast<uint32_t>(some.rows);

@@ -6,12 +6,12 @@
 #include <cstdint>
 #include <vector>
 
-#include "isotherm/device_table.h"
+#include "isotherm/table_requests.h"
 
 namespace isotherm {
 
 // `table` is memory that calls share.
-inline bool has_distinct_keys(const DeviceRequests& requests, std::vector<uint32_t>& table) {
+inline bool has_distinct_keys(const TableRequests& requests, std::vector<uint32_t>& table) {
   const uint64_t slots = std::bit_ceil(requests.rows * 2);
   table.assign(slots, 0);
   for (uint64_t row = 0; row < requests.rows; ++row) {

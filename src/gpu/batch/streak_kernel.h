@@ -24,7 +24,7 @@ struct StreakKernel {
     uint32_t long_one[warps];  // where it starts, or none
     uint64_t value[threads];
     uint64_t expected[threads];
-    DeviceOp op[threads];
+    TableOp op[threads];
     KeyState before[threads];
     KeyState state;
     uint32_t end;  // of the rows of this step that take part
@@ -67,7 +67,7 @@ struct StreakKernel {
       const uint32_t i = first + number;
       const bool mine = i < end;
       const uint32_t row = mine ? batch.sorted_rows[i] : 0;
-      const DeviceOp op = mine ? batch.op_of(row) : DeviceOp::erase;
+      const TableOp op = mine ? batch.op_of(row) : TableOp::erase;
       const uint64_t value = mine ? batch.value_of(row, op) : 0;
       const uint64_t expected = mine ? batch.expected_of(row, op) : 0;
       const uint32_t stops = lane.ballot(whole_warp, !mine || is_constant(op));
@@ -120,7 +120,7 @@ struct StreakKernel {
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void read(const Lane& lane, Shared& shared, bool mine,
                                                  uint32_t row) const {
     const uint32_t thread = lane.thread();
-    const DeviceOp op = mine ? batch.op_of(row) : DeviceOp::erase;
+    const TableOp op = mine ? batch.op_of(row) : TableOp::erase;
     shared.op[thread] = op;
     shared.value[thread] = mine ? batch.value_of(row, op) : 0;
     shared.expected[thread] = mine ? batch.expected_of(row, op) : 0;
@@ -131,7 +131,7 @@ struct StreakKernel {
     lane.sync_block();
     if (is_constant(op)) Lane::atomic_min(&shared.end, thread);
     lane.sync_block();
-    if (thread < shared.end && op == DeviceOp::compare_and_swap) {
+    if (thread < shared.end && op == TableOp::compare_and_swap) {
       Lane::atomic_or(&shared.swaps, 1u);
     }
     lane.sync_block();
@@ -152,7 +152,7 @@ struct StreakKernel {
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static void at_once(const Lane& lane, Shared& shared,
                                                            KeyState state, uint32_t count) {
     const uint32_t thread = lane.thread();
-    const bool adds = thread < count && shared.op[thread] == DeviceOp::add;
+    const bool adds = thread < count && shared.op[thread] == TableOp::add;
     // The first operation on an absent key stores its value, whichever it is.
     const bool sets = thread == 0 && count != 0 && state.found == 0;
     const uint64_t added = adds || sets ? shared.value[thread] : 0;

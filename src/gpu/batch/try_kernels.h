@@ -67,7 +67,7 @@ struct TryKernel {
       const auto at = Kind::template find_first_place<tile_lanes, write_lines_at_a_time>(
           tile, shared->find, home);
       bool done = mine && !at.found && at.slot != nullptr;
-      if (done) done = Kind::template claim<Lane>(at, home, batch.value_of(row, DeviceOp::put));
+      if (done) done = Kind::template claim<Lane>(at, home, batch.value_of(row, TableOp::put));
       if (done) {
         batch.reply(row, {});
         ++entries;

@@ -39,7 +39,7 @@ class TryKernelsTest : public ::testing::Test {
     return all;
   }
   void put(Table& table, const std::vector<uint64_t>& keys) {
-    table.run_uniform(DeviceOp::put, source_.puts(keys), true);
+    table.run_uniform(TableOp::put, source_.puts(keys), true);
   }
   // The calls since had so many parts, which all try or none.
   void expect_tries(bool tries, uint64_t parts) {
@@ -108,7 +108,7 @@ TEST_F(TryKernelsTest, PartsStayAsTheyAreWhereThereIsNoMemoryForLongerOnes) {
 
 TEST_F(TryKernelsTest, OnlyPutsTry) {
   Table table(device_, options(TryPuts::always, 1));
-  for (const DeviceOp op : {DeviceOp::put_if_absent, DeviceOp::add, DeviceOp::erase}) {
+  for (const TableOp op : {TableOp::put_if_absent, TableOp::add, TableOp::erase}) {
     table.run_uniform(op, source_.uniform_op(op, source_.keys(part_rows)), true);
     expect_tries(false, 1);
   }

@@ -64,7 +64,7 @@ class Express {
   Express& operator=(const Express&) = delete;
 
   // Sends the rows, in host memory; `take` with the same requests brings the replies.
-  void post(const View& table, const DeviceRequests& requests) {
+  void post(const View& table, const TableRequests& requests) {
     if (calls_ == options_.last_mail) {
       end();
       clear();
@@ -83,7 +83,7 @@ class Express {
     int64_t entries = 0;    // more than before
     uint64_t inserted = 0;  // keys that were absent
   };
-  Taken take(const DeviceRequests& requests) {
+  Taken take(const TableRequests& requests) {
     Taken taken;
     each_box(requests, [&](uint32_t box, uint64_t first, uint32_t rows) {
       for (uint32_t i = 0; i < rows; ++i) read(wait_for(box, i), requests, first + i, taken);
@@ -92,7 +92,7 @@ class Express {
   }
 
   // Whether `take` would not wait, but for a launch.
-  bool ready(const DeviceRequests& requests) {
+  bool ready(const TableRequests& requests) {
     bool all = true;
     each_box(requests, [&](uint32_t box, uint64_t, uint32_t rows) {
       for (uint32_t i = 0; all && i < rows; ++i) {
@@ -136,7 +136,7 @@ class Express {
   }
 
   template <class Use>
-  void each_box(const DeviceRequests& requests, Use&& use) const {
+  void each_box(const TableRequests& requests, Use&& use) const {
     const uint64_t wanted = (requests.rows + Kernel::rows_per_warp - 1) / Kernel::rows_per_warp;
     const uint64_t boxes = std::min<uint64_t>(wanted, options_.mailboxes);
     uint64_t first = 0;
@@ -147,12 +147,12 @@ class Express {
     }
   }
 
-  static void write(ExpressMailbox& box, uint32_t i, MailTag tag, const DeviceRequests& requests,
+  static void write(ExpressMailbox& box, uint32_t i, MailTag tag, const TableRequests& requests,
                     uint64_t row) {
-    const DeviceOp op = op_of(requests, row);
+    const TableOp op = op_of(requests, row);
     tag.more |= static_cast<uint32_t>(op);
     if (is_write(op)) send(box.values[i], value_of(requests, row), tag);
-    if (op == DeviceOp::compare_and_swap) send(box.expected[i], expected_of(requests, row), tag);
+    if (op == TableOp::compare_and_swap) send(box.expected[i], expected_of(requests, row), tag);
     send(box.keys[i], requests.keys[row], tag);
   }
   static void send(MailWord& to, uint64_t word, MailTag tag) {
@@ -175,7 +175,7 @@ class Express {
     }
   }
 
-  static void read(MailWord word, const DeviceRequests& requests, uint64_t row, Taken& taken) {
+  static void read(MailWord word, const TableRequests& requests, uint64_t row, Taken& taken) {
     const uint32_t bits = MailTag::of(word).more;
     const bool refused = bits == ExpressMailbox::no_memory;
     const KeyState before{word.word(), static_cast<uint8_t>(refused ? reply_retry : bits)};
@@ -190,13 +190,13 @@ class Express {
     if (after.found > before.found) ++taken.inserted;
   }
 
-  static DeviceOp op_of(const DeviceRequests& requests, uint64_t row) {
+  static TableOp op_of(const TableRequests& requests, uint64_t row) {
     return requests.ops != nullptr ? requests.ops[row] : requests.op;
   }
-  static uint64_t value_of(const DeviceRequests& requests, uint64_t row) {
+  static uint64_t value_of(const TableRequests& requests, uint64_t row) {
     return requests.values != nullptr ? requests.values[row] : 0;
   }
-  static uint64_t expected_of(const DeviceRequests& requests, uint64_t row) {
+  static uint64_t expected_of(const TableRequests& requests, uint64_t row) {
     return requests.expected != nullptr ? requests.expected[row] : 0;
   }
 

@@ -182,7 +182,7 @@ struct ExpressKernel {
 
   // One row's request.
   struct Operation {
-    DeviceOp op = DeviceOp::get;
+    TableOp op = TableOp::get;
     uint64_t value = 0;
     uint64_t expected = 0;
   };
@@ -202,10 +202,10 @@ struct ExpressKernel {
     Operation its;
     if (mine) {
       while (!is_of_mail(word, mail.number)) word = read<Lane>(box.keys[duty.row]);
-      its.op = static_cast<DeviceOp>(MailTag::of(word).more & 7);
+      its.op = static_cast<TableOp>(MailTag::of(word).more & 7);
       home = table.home(table.hash(word.word()));
       if (is_write(its.op)) its.value = await<Lane>(box.values[duty.row], mail.number, value);
-      if (its.op == DeviceOp::compare_and_swap) {
+      if (its.op == TableOp::compare_and_swap) {
         its.expected = await<Lane>(box.expected[duty.row], mail.number, {});
       }
     }
@@ -230,7 +230,7 @@ struct ExpressKernel {
     // What no lane could write by itself.
     typename Kind::template Update<Lane> update(tile, table);
     Kind::tile_rows(tile, home, [&](uint32_t owner, const auto& row_home, const auto& view) {
-      const auto op = static_cast<DeviceOp>(tile.from(static_cast<uint32_t>(its.op), owner));
+      const auto op = static_cast<TableOp>(tile.from(static_cast<uint32_t>(its.op), owner));
       const uint64_t value = tile.from(its.value, owner);
       const uint64_t expected = tile.from(its.expected, owner);
       const KeyState found = update.run(

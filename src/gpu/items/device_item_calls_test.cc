@@ -30,7 +30,7 @@ class WrongItemCalls : public ::testing::Test {
     EXPECT_EQ(store.stats().entries, 0u);
     EXPECT_EQ(device.take_errors(), std::vector<std::string>{});
   }
-  void expect_refused(const DeviceItemRequests& call) {
+  void expect_refused(const gpu::ItemRequests& call) {
     EXPECT_THROW(store.run_host(call), std::invalid_argument);
   }
 
@@ -41,18 +41,18 @@ class WrongItemCalls : public ::testing::Test {
   std::vector<uint8_t> found = std::vector<uint8_t>(3);
   std::vector<int64_t> offsets = std::vector<int64_t>(4);
   std::string bytes = std::string(100, '#');
-  DeviceItemRequests requests;
+  gpu::ItemRequests requests;
 };
 
 TEST_F(WrongItemCalls, MissingColumns) {
-  DeviceItemRequests call = requests;
+  gpu::ItemRequests call = requests;
   call.keys = {};
   expect_refused(call);
   call = requests;
   call.keys.bytes = nullptr;
   expect_refused(call);
   call = requests;
-  call.op = DeviceOp::put;
+  call.op = TableOp::put;
   call.values = {};
   expect_refused(call);
   call.values = requests.values;
@@ -67,15 +67,15 @@ TEST_F(WrongItemCalls, MissingColumns) {
   call.replies.offsets = offsets.data();
   expect_refused(call);
   call = requests;
-  for (const DeviceOp op : {DeviceOp::put_if_version, DeviceOp::erase_if_version}) {
+  for (const TableOp op : {TableOp::put_if_version, TableOp::erase_if_version}) {
     call.op = op;
     expect_refused(call);
   }
 }
 
 TEST_F(WrongItemCalls, OtherOperations) {
-  DeviceItemRequests call = requests;
-  for (const DeviceOp op : {DeviceOp::compare_and_swap, DeviceOp::add}) {
+  gpu::ItemRequests call = requests;
+  for (const TableOp op : {TableOp::compare_and_swap, TableOp::add}) {
     call.op = op;
     expect_refused(call);
   }
@@ -88,17 +88,17 @@ TEST_F(WrongItemCalls, OffsetsThatDoNotTellWhatToCopy) {
       {0, 2, 4, int64_t{1} << 40},
       {std::numeric_limits<int64_t>::max() - 1, 2, 4, std::numeric_limits<int64_t>::max()},
       {std::numeric_limits<int64_t>::min(), 2, 4, std::numeric_limits<int64_t>::max()}};
-  for (const DeviceOp op : {DeviceOp::get, DeviceOp::put, DeviceOp::erase}) {
+  for (const TableOp op : {TableOp::get, TableOp::put, TableOp::erase}) {
     for (const std::vector<int64_t>& offsets_of : wrong) {
-      DeviceItemRequests call = requests;
+      gpu::ItemRequests call = requests;
       call.op = op;
       call.keys.offsets = offsets_of.data();
       if (offsets_of[0] > 6) call.keys.bytes = nullptr;
       expect_refused(call);
     }
   }
-  DeviceItemRequests call = requests;
-  call.op = DeviceOp::put;
+  gpu::ItemRequests call = requests;
+  call.op = TableOp::put;
   for (const std::vector<int64_t>& offsets_of : wrong) {
     call.values.offsets = offsets_of.data();
     if (offsets_of[0] > 6) call.values.bytes = nullptr;
@@ -112,20 +112,20 @@ TEST_F(WrongItemCalls, AFaultInTheLastPartIsFoundBeforeTheFirstIsPut) {
   for (uint64_t i = 0; i <= rows; ++i) many[i] = static_cast<int64_t>(i);
   many[rows] = 0;
   const std::string all(rows, 'k');
-  DeviceItemRequests call = requests;
+  gpu::ItemRequests call = requests;
   call.rows = rows;
-  call.op = DeviceOp::put;
+  call.op = TableOp::put;
   call.keys = call.values = {many.data(), all.data()};
   call.replies = {};
   expect_refused(call);
   std::vector<uint8_t> answers(rows);
-  call.op = DeviceOp::get;
+  call.op = TableOp::get;
   call.replies.found = answers.data();
   expect_refused(call);
 }
 
 TEST_F(WrongItemCalls, NoRowsAreNoFault) {
-  DeviceItemRequests call = requests;
+  gpu::ItemRequests call = requests;
   call.rows = 0;
   offsets[0] = 7;
   EXPECT_EQ(store.run_host(call), 0u);
@@ -171,11 +171,11 @@ TEST_F(DeviceItemCalls, RowsThatCannotBeTakenAreRefusedAndTheOthersAreNot) {
   const auto values = text(bytes);
   const auto key_offsets = upload<int64_t>({2, 4, 3, 7, 90'000, 9, 12, 70'000, 80'000});
   const auto value_offsets = upload<int64_t>({0, 1, 2, 3, 4, 5, 6, 7, 8});
-  using enum DeviceOp;
-  const auto ops = upload<DeviceOp>({put, put, put, put, put, add, put, put});
+  using enum TableOp;
+  const auto ops = upload<TableOp>({put, put, put, put, put, add, put, put});
   const auto found = upload(std::vector<uint8_t>(8, 9));
   const auto offsets = upload(std::vector<int64_t>(9, -1));
-  DeviceItemRequests call;
+  gpu::ItemRequests call;
   call.rows = 8;
   call.ops = ops.data();
   call.keys = {key_offsets.data(), keys.data()};
@@ -194,13 +194,13 @@ TEST_F(DeviceItemCalls, RowsThatCannotBeTakenAreRefusedAndTheOthersAreNot) {
 
 TEST_F(DeviceItemCalls, RowsOfHostArraysAreRefusedOneByOneToo) {
   Store store(device, small_items(1, 64));
-  using enum DeviceOp;
+  using enum TableOp;
   // Wrong are an offset that falls and an operation.
   const std::vector<int64_t> key_offsets = {0, 2, 1, 4, 6};
   const std::vector<int64_t> value_offsets = {0, 1, 2, 3, 4};
-  const std::vector<DeviceOp> ops = {put, put, put, add};
+  const std::vector<TableOp> ops = {put, put, put, add};
   std::vector<uint8_t> found(4, 9);
-  DeviceItemRequests call;
+  gpu::ItemRequests call;
   call.rows = 4;
   call.ops = ops.data();
   call.keys = {key_offsets.data(), "abcdef"};
@@ -240,17 +240,17 @@ TEST_F(DeviceItemCalls, AWrongRowOfAnyPartIsRefusedAlone) {
     std::memcpy(keys.data() + long_ones[i], &number, i < rows ? sizeof number : 0);
   }
   std::vector<uint8_t> found(rows, 9);
-  DeviceItemRequests call;
+  gpu::ItemRequests call;
   call.rows = rows;
   call.keys = {long_ones.data(), keys.data()};
   call.values = {one_each.data(), keys.data()};
   call.replies.found = found.data();
-  for (const DeviceOp op : {DeviceOp::put, DeviceOp::get}) {
+  for (const TableOp op : {TableOp::put, TableOp::get}) {
     call.op = op;
     store.run_host(call);
     for (uint64_t i = 0; i < rows; ++i) {
-      const int present = op == DeviceOp::get ? 1 : 0;
-      EXPECT_EQ(found[i], i == 250 ? reply_refused : present) << "row " << i;
+      const int present = op == TableOp::get ? 1 : 0;
+      EXPECT_EQ(found[i], i == 250 ? gpu::reply_refused : present) << "row " << i;
     }
   }
   EXPECT_EQ(store.stats().entries, rows - 1);
@@ -271,9 +271,9 @@ TEST_F(DeviceItemCalls, TakeEffectInTheirOrderOnAnyStream) {
   for (int i = 0; i < calls; ++i) {
     const bool put = i % 3 == 0;
     value_offsets.push_back(upload<int64_t>({i, i + 1}));
-    DeviceItemRequests call;
+    gpu::ItemRequests call;
     call.rows = 1;
-    call.op = put ? DeviceOp::put : DeviceOp::get;
+    call.op = put ? TableOp::put : TableOp::get;
     call.keys = {key_offsets.data(), keys.data()};
     call.values = {value_offsets.back().data(), values.data()};
     call.replies = {found.data() + i, offsets.data() + i * 2, bytes.data() + i, 1};

@@ -1,5 +1,5 @@
 // DeviceItemStore: byte-string keys to byte-string values in device memory; what
-// include/isotherm/device_item_table.h promises, over any device.
+// include/isotherm/gpu/item_table.h promises, over any device.
 //
 // Parts: the index and the blocks of items with the steps over them (gpu/items/item_steps.h), the
 // lanes of host arrays (gpu/items/item_pipeline.h), and here the calls with device pointers, whose
@@ -18,6 +18,7 @@
 #include "gpu/items/item_walk.h"
 #include "gpu/platform/device_context.h"
 #include "gpu/platform/pinned_block.h"
+#include "isotherm/gpu/common.h"
 
 namespace isotherm {
 
@@ -44,13 +45,13 @@ class DeviceItemStore {
   DeviceItemStore& operator=(const DeviceItemStore&) = delete;
 
   // All pointers to device memory.
-  void run(const DeviceItemRequests& requests, Stream stream) {
+  void run(const gpu::ItemRequests& requests, Stream stream) {
     item_columns::check_call(requests);
     context_.write(stream, [&] { lost_by_any_failure([&] { queue(requests, stream); }); });
   }
 
   // All pointers to host memory; the bytes of the reply.
-  uint64_t run_host(const DeviceItemRequests& requests) {
+  uint64_t run_host(const gpu::ItemRequests& requests) {
     item_columns::check_call(requests);
     uint64_t bytes = 0;
     context_.call(context_.stream(), [&] {
@@ -94,8 +95,8 @@ class DeviceItemStore {
     context_.write(context_.stream(), [&] { steps_.reserve(entries); });
   }
 
-  DeviceItemStats stats() {
-    DeviceItemStats stats;
+  gpu::ItemStats stats() {
+    gpu::ItemStats stats;
     context_.call(context_.stream(), [&] {
       context_.order().drain();
       stats = steps_.stats(reinterpret_cast<ItemLists*>(lists_.data()), context_.stream());
@@ -118,8 +119,8 @@ class DeviceItemStore {
     }
   }
 
-  void queue(const DeviceItemRequests& requests, Stream stream) {
-    const DeviceItemReplies& replies = requests.replies;
+  void queue(const gpu::ItemRequests& requests, Stream stream) {
+    const gpu::ItemReplies& replies = requests.replies;
     if (replies.offsets != nullptr) {
       const bool cleared = requests.rows == 0
                                ? device_.clear(stream, replies.offsets, sizeof(int64_t))
@@ -143,9 +144,9 @@ class DeviceItemStore {
     }
   }
 
-  ItemPart part_of(const DeviceItemRequests& requests, uint64_t first) const {
+  ItemPart part_of(const gpu::ItemRequests& requests, uint64_t first) const {
     const auto from = [&](auto* column) { return column != nullptr ? column + first : nullptr; };
-    const auto view = [&](const DeviceBytes& column) -> BytesView {
+    const auto view = [&](const gpu::Bytes& column) -> BytesView {
       if (column.offsets == nullptr) return {};
       return {column.offsets + first, column.offsets, column.offsets + requests.rows, column.bytes,
               0};

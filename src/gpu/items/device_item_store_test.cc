@@ -7,6 +7,7 @@
 #include "device_checks/device_item_version_checks.h"
 #include "device_checks/test_size.h"
 #include "fake_device/fake_device.h"
+#include "isotherm/gpu/common.h"
 #include "items/poison.h"
 
 namespace isotherm::device_item_store_test {
@@ -63,7 +64,7 @@ using Modelled = ModelledItems<FakeDevice>;
 
 ItemBatch some_puts(uint64_t count) {
   ItemSource source(1, 40, 100);
-  return source.uniform_op(DeviceOp::put, source.keys(count));
+  return source.uniform_op(TableOp::put, source.keys(count));
 }
 
 // With items on the host as well where calls come from there.
@@ -137,7 +138,7 @@ TEST(DeviceItemStore, WithoutMemoryPutsAreRefusedAndLaterOnesAreNot) {
   ItemSource source(3, 40, 100);
   Modelled table(device, small_items(1, 64));
   const std::vector<std::string> keys = source.keys(200);
-  table.run_host(source.uniform_op(DeviceOp::put, {keys.begin(), keys.begin() + 20}));
+  table.run_host(source.uniform_op(TableOp::put, {keys.begin(), keys.begin() + 20}));
   EXPECT_EQ(table.refused(), 0u);
   device.fail_allocations_after(0);
   for (int i = 0; i < 5; ++i) table.run_host(source.mixed(keys, 300, 0.8));
@@ -165,7 +166,7 @@ TEST(DeviceItemStore, WithoutHostMemoryPutsAreRefusedAndLaterOnesAreNot) {
     const std::vector<std::string> keys = source.keys(1000);
     const auto put_some = [&](int64_t first) {
       const std::vector<std::string> some(keys.begin() + first, keys.begin() + first + 500);
-      table.run_host(source.uniform_op(DeviceOp::put, some));
+      table.run_host(source.uniform_op(TableOp::put, some));
     };
     put_some(0);
     EXPECT_GT(table.stats().host_entries, 0u);
@@ -194,10 +195,10 @@ TEST(DeviceItemStore, WithoutACapTheDeviceEndsWhereItsMemoryDoes) {
   ItemSource source(3, 40, 1000);
   Modelled table(device, options);
   // The device has no room for arrays of calls.
-  const ItemBatch puts = source.uniform_op(DeviceOp::put, source.keys(3000));
+  const ItemBatch puts = source.uniform_op(TableOp::put, source.keys(3000));
   table.run_host(puts);
-  table.run_host(of_keys(DeviceOp::get, puts));
-  const DeviceItemStats stats = table.stats();
+  table.run_host(of_keys(TableOp::get, puts));
+  const gpu::ItemStats stats = table.stats();
   EXPECT_GT(stats.host_entries, 0u);
   EXPECT_LT(stats.host_entries, stats.entries);
   EXPECT_EQ(table.wrong() + table.refused(), 0u);
@@ -233,7 +234,7 @@ struct SharedHashes {
 
 const std::string value_of_many(24, 'v');
 
-ItemBatch batch(DeviceOp op, const std::vector<std::string>& keys,
+ItemBatch batch(TableOp op, const std::vector<std::string>& keys,
                 const std::string& value = value_of_many) {
   ItemBatch requests;
   for (const std::string& key : keys) requests.push_back({op, key, value});
@@ -243,9 +244,9 @@ ItemBatch batch(DeviceOp op, const std::vector<std::string>& keys,
 // Leaves blocks for all keys, an index of few entries, and no memory. An item that shares its hash
 // takes two words more than one that is alone, so blocks of both sizes are made.
 void fill_blocks_alone(FakeDevice& device, Modelled& table, const SharedHashes& shared) {
-  table.run_host(batch(DeviceOp::put, shared.few));
-  table.run_host(batch(DeviceOp::put, shared.few, value_of_many.substr(16)));
-  table.run_host(batch(DeviceOp::erase, shared.few));
+  table.run_host(batch(TableOp::put, shared.few));
+  table.run_host(batch(TableOp::put, shared.few, value_of_many.substr(16)));
+  table.run_host(batch(TableOp::erase, shared.few));
   device.fail_allocations_after(0);
 }
 
@@ -261,9 +262,8 @@ TEST(DeviceItemStore, ItemsGiveWayWhereTheIndexIsFull) {
   Modelled table(device, options);
   fill_blocks_alone(device, table, shared);
   for (uint64_t first = 0; first < keys; first += 1000) {
-    table.run_host(
-        batch(DeviceOp::put, {shared.many.begin() + static_cast<int64_t>(first),
-                              shared.many.begin() + static_cast<int64_t>(first) + 1000}));
+    table.run_host(batch(TableOp::put, {shared.many.begin() + static_cast<int64_t>(first),
+                                        shared.many.begin() + static_cast<int64_t>(first) + 1000}));
   }
   EXPECT_EQ(table.refused(), 0u);
   EXPECT_GT(table.stats().evicted, 1000u);
@@ -284,15 +284,15 @@ TEST(DeviceItemStore, KeysOfOneHashAreRefusedTogetherWhereTheIndexIsFull) {
   options.hash_mask = SharedHashes::mask;
   Modelled table(device, options);
   fill_blocks_alone(device, table, shared);
-  table.run_host(batch(DeviceOp::put, {shared.many.begin(), shared.many.begin() + alone}));
+  table.run_host(batch(TableOp::put, {shared.many.begin(), shared.many.begin() + alone}));
   EXPECT_EQ(table.refused(), 0u);
-  table.run_host(batch(DeviceOp::put, {shared.many.begin() + alone, shared.many.end()}));
+  table.run_host(batch(TableOp::put, {shared.many.begin() + alone, shared.many.end()}));
   EXPECT_GT(table.refused(), 0u);
   device.fail_allocations_after(FakeDevice::never);
   table.check_all();
   // What was refused is free again: all find room now.
   const uint64_t refused = table.refused();
-  table.run_host(batch(DeviceOp::put, shared.many));
+  table.run_host(batch(TableOp::put, shared.many));
   EXPECT_EQ(table.refused(), refused);
   table.check_all();
   EXPECT_EQ(table.wrong(), 0u);

@@ -11,7 +11,7 @@
 
 #include "gpu/items/byte_units.h"
 #include "gpu/kernel/bits.h"
-#include "isotherm/device_item_table.h"
+#include "isotherm/gpu/item_table.h"
 
 namespace isotherm::item_classes {
 

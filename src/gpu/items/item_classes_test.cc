@@ -31,7 +31,7 @@ TEST(ItemClasses, BlocksAreWordsAndAnEighthTooLargeAtMost) {
 }
 
 TEST(ItemClasses, TheLastClassHoldsTheLargestItem) {
-  const ItemShape largest{max_item_key_bytes, max_item_value_bytes, 1, 1, 1, true};
+  const ItemShape largest{gpu::max_item_key_bytes, gpu::max_item_value_bytes, 1, 1, 1, true};
   EXPECT_EQ(class_of(largest.bytes()), count - 1);
 }
 

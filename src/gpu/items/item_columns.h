@@ -12,17 +12,17 @@
 #include <string>
 
 #include "gpu/items/item_part.h"
-#include "isotherm/device_item_table.h"
+#include "isotherm/gpu/item_table.h"
 
 namespace isotherm::item_columns {
 
-inline bool has_writes(const DeviceItemRequests& requests) {
-  return requests.ops != nullptr || requests.op != DeviceOp::get;
+inline bool has_writes(const gpu::ItemRequests& requests) {
+  return requests.ops != nullptr || requests.op != TableOp::get;
 }
 
 // What can be checked without looking at the arrays.
-inline void check_call(const DeviceItemRequests& requests) {
-  const DeviceItemReplies& replies = requests.replies;
+inline void check_call(const gpu::ItemRequests& requests) {
+  const gpu::ItemReplies& replies = requests.replies;
   if (requests.keys.offsets == nullptr) throw std::invalid_argument("requests need keys");
   if (!is_item_op(requests.op))
     throw std::invalid_argument(
@@ -50,7 +50,7 @@ inline void check_call(const DeviceItemRequests& requests) {
 
 // The bytes of rows `first` to `first + rows` of a column in host memory, which are copied as one,
 // must be there and fit `room`.
-inline void check_span(const char* name, const DeviceBytes& column, uint64_t first, uint64_t rows,
+inline void check_span(const char* name, const gpu::Bytes& column, uint64_t first, uint64_t rows,
                        uint64_t room) {
   const int64_t from = column.offsets[first];
   const int64_t upto = column.offsets[first + rows];
@@ -64,7 +64,7 @@ inline void check_span(const char* name, const DeviceBytes& column, uint64_t fir
 }
 
 // How many of at most `rows` rows from `first` on have `room` bytes together; at least 1.
-inline uint64_t fitting(const DeviceBytes& column, uint64_t first, uint64_t rows, uint64_t room) {
+inline uint64_t fitting(const gpu::Bytes& column, uint64_t first, uint64_t rows, uint64_t room) {
   if (column.offsets == nullptr) return rows;
   const int64_t* offsets = column.offsets + first;
   constexpr uint64_t largest = std::numeric_limits<int64_t>::max();

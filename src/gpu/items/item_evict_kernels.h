@@ -27,7 +27,7 @@ struct EvictedItems {
   uint64_t* hashes = nullptr;
   uint64_t* first = nullptr;  // of the chain
   uint8_t* found = nullptr;
-  DeviceOp* ops = nullptr;
+  TableOp* ops = nullptr;
   uint64_t* count = nullptr;  // of the chosen, or more
   uint64_t wanted = 0;        // at most so many
 };
@@ -109,7 +109,7 @@ struct JudgeEvictedKernel {
       const uint64_t item = evicted.items[i];
       const bool alone =
           evicted.found[i] == 1 && evicted.first[i] == item && ItemHead::of(item).next() == 0;
-      evicted.ops[i] = alone ? DeviceOp::erase : DeviceOp::get;
+      evicted.ops[i] = alone ? TableOp::erase : TableOp::get;
       if (!alone) *item_words(item) &= ~item_head::chosen_bit;
     });
   }
@@ -124,7 +124,7 @@ struct FreeEvictedKernel {
   template <class Lane>
   ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
     warp_rows(lane, static_cast<uint32_t>(evicted.wanted), [&](uint32_t i, bool mine) {
-      const bool freed = mine && evicted.ops[i] == DeviceOp::erase;
+      const bool freed = mine && evicted.ops[i] == TableOp::erase;
       const uint32_t count = count_bits(lane.ballot(whole_warp, freed));
       if (count != 0 && (lane.thread() & 31) == 0) {
         Lane::atomic_add(&lists->items, -int64_t{count});

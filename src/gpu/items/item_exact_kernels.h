@@ -25,7 +25,7 @@ namespace isotherm {
 struct ExactChains {
   uint64_t* hashes = nullptr;
   uint64_t* first = nullptr;  // items, or 0
-  DeviceOp* ops = nullptr;
+  TableOp* ops = nullptr;
   uint64_t* replies = nullptr;  // of the index
   uint8_t* found = nullptr;
 };
@@ -71,11 +71,11 @@ struct ExactKernel {
     const ItemPlace place = find_item(first, part.key(row));
     part.before[row] = place.item;
     part.before_found[row] = static_cast<uint8_t>(place.item != 0);
-    const DeviceOp effect = part.decide(row, place.item != 0, place.head);
+    const TableOp effect = part.decide(row, place.item != 0, place.head);
     part.index_ops[row] = effect;
-    if (effect == DeviceOp::put) put(first, place, part.fresh[row]);
-    if (effect == DeviceOp::erase && place.item != 0) link(first, place.before, place.head.next());
-    chains.ops[number] = first != 0 ? DeviceOp::put : DeviceOp::erase;
+    if (effect == TableOp::put) put(first, place, part.fresh[row]);
+    if (effect == TableOp::erase && place.item != 0) link(first, place.before, place.head.next());
+    chains.ops[number] = first != 0 ? TableOp::put : TableOp::erase;
   }
 
   // The chain of the row's hash, by its number.

@@ -30,16 +30,16 @@ struct HashItemsKernel {
         hash = part.hash(key.data, key.bytes, key.readable);
       }
       part.hashes[row] = hash;
-      part.verdict[row] = taken ? 0 : reply_refused;
+      part.verdict[row] = taken ? 0 : gpu::reply_refused;
     });
   }
 
  private:
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool takes(uint32_t row) const {
-    const DeviceOp op = part.op_of(row);
+    const TableOp op = part.op_of(row);
     return is_item_op(op) && (!names_version(op) || part.expected != nullptr) &&
-           part.keys.takes(row, max_item_key_bytes) &&
-           (!puts_item(op) || part.values.takes(row, max_item_value_bytes));
+           part.keys.takes(row, gpu::max_item_key_bytes) &&
+           (!puts_item(op) || part.values.takes(row, gpu::max_item_value_bytes));
   }
 };
 
@@ -82,7 +82,7 @@ struct AnswerItemsKernel {
 
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE Answer answer_of(uint32_t row) const {
     Answer answer;
-    const DeviceOp op = writes ? part.op_of(row) : DeviceOp::get;
+    const TableOp op = writes ? part.op_of(row) : TableOp::get;
     const uint8_t was = part.before_found[row];
     answer.found = part.verdict[row];
     if (answer.found == 0 && was == reply_retry) {
@@ -94,7 +94,7 @@ struct AnswerItemsKernel {
     }
     if (answer.found != 0) return answer;
     const uint64_t before = was == 1 ? part.before[row] : 0;
-    if (op == DeviceOp::get) {
+    if (op == TableOp::get) {
       get(row, before, answer);
     } else if constexpr (writes) {
       write(row, op, before, answer);
@@ -112,9 +112,9 @@ struct AnswerItemsKernel {
     answer.found = 1;
   }
 
-  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void write(uint32_t row, DeviceOp op, uint64_t before,
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void write(uint32_t row, TableOp op, uint64_t before,
                                                   Answer& answer) const {
-    const DeviceOp effect = part.index_ops[row];
+    const TableOp effect = part.index_ops[row];
     if (before != 0) {
       const ItemHead item = ItemHead::of(before);
       if (part.is_live(item)) answer.item = item;
@@ -122,16 +122,16 @@ struct AnswerItemsKernel {
     const bool present = answer.item.location != 0;
     answer.replies = part.previous && present;
     answer.found = present ? 1 : 0;
-    if (effect == DeviceOp::get) {
-      if (present && names_version(op)) answer.found = reply_other_version;
+    if (effect == TableOp::get) {
+      if (present && names_version(op)) answer.found = gpu::reply_other_version;
       answer.old = part.fresh[row];
       return;
     }
     answer.old = before;
     // An erase of what is not there changes nothing.
-    if (effect == DeviceOp::put || present) answer.version = part.version(row);
-    if (effect == DeviceOp::put && before == 0) answer.more_items = 1;
-    if (effect == DeviceOp::erase && before != 0) answer.more_items = -1;
+    if (effect == TableOp::put || present) answer.version = part.version(row);
+    if (effect == TableOp::put && before == 0) answer.more_items = 1;
+    if (effect == TableOp::erase && before != 0) answer.more_items = -1;
   }
 
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void reply_columns(uint32_t row,

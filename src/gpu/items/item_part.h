@@ -37,7 +37,7 @@
 #include "gpu/items/device_item.h"
 #include "gpu/items/item_hash.h"
 #include "gpu/items/item_lists.h"
-#include "isotherm/device_item_table.h"
+#include "isotherm/gpu/item_table.h"
 
 namespace isotherm {
 
@@ -75,28 +75,28 @@ inline constexpr uint32_t begun = 1u << 28;
 inline constexpr uint32_t chain = begun - 1;  // its number among those that were begun
 }  // namespace writer_state
 
-ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool puts_item(DeviceOp op) {
-  return op == DeviceOp::put || op == DeviceOp::put_if_absent || op == DeviceOp::put_if_present ||
-         op == DeviceOp::put_if_version;
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool puts_item(TableOp op) {
+  return op == TableOp::put || op == TableOp::put_if_absent || op == TableOp::put_if_present ||
+         op == TableOp::put_if_version;
 }
-ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool names_version(DeviceOp op) {
-  return op == DeviceOp::put_if_version || op == DeviceOp::erase_if_version;
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool names_version(TableOp op) {
+  return op == TableOp::put_if_version || op == TableOp::erase_if_version;
 }
-ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool erases_item(DeviceOp op) {
-  return op == DeviceOp::erase || op == DeviceOp::erase_if_version;
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool erases_item(TableOp op) {
+  return op == TableOp::erase || op == TableOp::erase_if_version;
 }
-ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool is_conditional(DeviceOp op) {
-  return op == DeviceOp::put_if_absent || op == DeviceOp::put_if_present || names_version(op);
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool is_conditional(TableOp op) {
+  return op == TableOp::put_if_absent || op == TableOp::put_if_present || names_version(op);
 }
 // Of items; compare_and_swap and add are for integers.
-ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool is_item_op(DeviceOp op) {
-  return op == DeviceOp::get || puts_item(op) || erases_item(op);
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool is_item_op(TableOp op) {
+  return op == TableOp::get || puts_item(op) || erases_item(op);
 }
 
 struct ItemPart {
   uint32_t rows = 0;
-  const DeviceOp* ops = nullptr;  // null: all are `op`
-  DeviceOp op = DeviceOp::get;
+  const TableOp* ops = nullptr;  // null: all are `op`
+  TableOp op = TableOp::get;
   BytesView keys;
   BytesView values;
   const int64_t* expiry = nullptr;
@@ -130,12 +130,13 @@ struct ItemPart {
   uint32_t* lengths = nullptr;      // of replies
   uint32_t* slots = nullptr;        // of `writers`, or WriterTable::none
   uint32_t* long_copies = nullptr;  // rows
-  DeviceOp* index_ops = nullptr;    // put or erase where the row takes effect, else get
+  TableOp* index_ops = nullptr;     // put or erase where the row takes effect, else get
   uint8_t* first_found = nullptr;
   uint8_t* before_found = nullptr;
-  uint8_t* verdict = nullptr;  // 0, reply_retry or reply_refused: settled before the index is asked
+  uint8_t* verdict =
+      nullptr;  // 0, reply_retry or gpu::reply_refused: settled before the index is asked
 
-  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE DeviceOp op_of(uint32_t row) const {
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE TableOp op_of(uint32_t row) const {
     return ops != nullptr ? ops[row] : op;
   }
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE KeyView key(uint32_t row) const {
@@ -166,17 +167,17 @@ struct ItemPart {
     return now == 0 || !item.expired(now);
   }
   // What the row does where its key has `item`, or none: put, erase or get.
-  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE DeviceOp decide(uint32_t row, bool present,
-                                                       const ItemHead& item) const {
-    const DeviceOp of = op_of(row);
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE TableOp decide(uint32_t row, bool present,
+                                                      const ItemHead& item) const {
+    const TableOp of = op_of(row);
     const bool lives = present && is_live(item);
     bool holds = true;
-    if (of == DeviceOp::put_if_absent) holds = !lives;
-    if (of == DeviceOp::put_if_present) holds = lives;
+    if (of == TableOp::put_if_absent) holds = !lives;
+    if (of == TableOp::put_if_present) holds = lives;
     if (names_version(of)) holds = lives && item.version() == expected[row];
-    if (!holds) return DeviceOp::get;
-    if (puts_item(of)) return DeviceOp::put;
-    return erases_item(of) ? DeviceOp::erase : DeviceOp::get;
+    if (!holds) return TableOp::get;
+    if (puts_item(of)) return TableOp::put;
+    return erases_item(of) ? TableOp::erase : TableOp::get;
   }
 };
 

@@ -40,8 +40,8 @@ struct ItemChannel {
         workspace(memory, options.part_rows),
         words(memory, (uint64_t{options.part_rows} + 1) * columns),
         bytes(memory, uint64_t{options.part_rows} * 2),
-        keys(memory, std::max(options.key_room, max_item_key_bytes)),
-        values(memory, std::max(options.value_room, max_item_value_bytes)),
+        keys(memory, std::max(options.key_room, gpu::max_item_key_bytes)),
+        values(memory, std::max(options.value_room, gpu::max_item_value_bytes)),
         reply(memory, options.reply_room),
         stream(device),
         counted(device.create_event()) {
@@ -64,7 +64,7 @@ struct ItemChannel {
   uint32_t* flags() const { return reinterpret_cast<uint32_t*>(column(5)); }
   uint64_t* new_versions() const { return reinterpret_cast<uint64_t*>(column(6)); }
   uint8_t* found() const { return bytes.data(); }
-  DeviceOp* ops() const { return reinterpret_cast<DeviceOp*>(bytes.data() + bytes.size() / 2); }
+  TableOp* ops() const { return reinterpret_cast<TableOp*>(bytes.data() + bytes.size() / 2); }
 
   Device& device;
   ItemWorkspace<Device> workspace;
@@ -103,7 +103,7 @@ class ItemPipeline {
   // The bytes of the reply. All pointers are to host memory. Throws std::invalid_argument where a
   // part cannot be copied, before anything is done, and after all is done where rows were refused
   // that the caller has no `found` for.
-  uint64_t run(const DeviceItemRequests& requests) {
+  uint64_t run(const gpu::ItemRequests& requests) {
     try {
       total_ = refused_ = 0;
       if (item_columns::has_writes(requests)) {
@@ -132,7 +132,7 @@ class ItemPipeline {
   // Rows of each part. Large parts for large calls, as each costs some waiting; the first ones are
   // smaller, so that copies out begin early: nothing happens beside the first copy in. Throws
   // std::invalid_argument where a part cannot be copied.
-  std::vector<uint64_t> cut(const DeviceItemRequests& requests, bool writes) const {
+  std::vector<uint64_t> cut(const gpu::ItemRequests& requests, bool writes) const {
     const uint64_t most = writes ? part_rows_ : part_rows_ / 2;
     const uint64_t few = requests.rows / 8;
     const uint64_t wanted = writes ? std::max(few, std::min(requests.rows / 4, most / 2)) : few;
@@ -154,7 +154,7 @@ class ItemPipeline {
     return parts;
   }
 
-  void find(const DeviceItemRequests& requests) {
+  void find(const gpu::ItemRequests& requests) {
     const std::vector<uint64_t> parts = cut(requests, false);
     uint64_t first = 0;
     in_turns(
@@ -172,13 +172,13 @@ class ItemPipeline {
         [&](uint64_t, uint64_t at) { reply_found(*channels_[at], requests); });
   }
 
-  void reply_found(Channel& channel, const DeviceItemRequests& requests) {
+  void reply_found(Channel& channel, const gpu::ItemRequests& requests) {
     require_device(device_.synchronize(channel.counted), "wait for the counts of a part");
     refused_ += channel.workspace.report().refused;
     reply(channel, requests, [] {});
   }
 
-  void change(const DeviceItemRequests& requests) {
+  void change(const gpu::ItemRequests& requests) {
     const std::vector<uint64_t> parts = cut(requests, true);
     uint64_t staged = 0;
     in_turns(
@@ -189,7 +189,7 @@ class ItemPipeline {
         },
         [&](uint64_t, uint64_t at) { change_part(*channels_[at], requests); });
   }
-  void change_part(Channel& channel, const DeviceItemRequests& requests) {
+  void change_part(Channel& channel, const gpu::ItemRequests& requests) {
     const Stream stream = channel.stream.get();
     order_.begin_write(stream);
     steps_.change(channel.part, channel.workspace, nullptr, stream);
@@ -203,7 +203,7 @@ class ItemPipeline {
   }
 
   // Copies in `rows` rows.
-  void stage(Channel& channel, const DeviceItemRequests& requests, uint64_t first, uint64_t rows,
+  void stage(Channel& channel, const gpu::ItemRequests& requests, uint64_t first, uint64_t rows,
              bool writes) {
     channel.first = first;
     ItemPart& part = channel.part = {};
@@ -218,7 +218,7 @@ class ItemPipeline {
       part.expected = copy_in(channel, requests.versions, channel.versions());
       part.flags = copy_in(channel, requests.flags, channel.flags());
     }
-    const DeviceItemReplies& to = requests.replies;
+    const gpu::ItemReplies& to = requests.replies;
     part.previous = to.previous;
     if (to.found != nullptr) part.found = channel.found();
     if (to.offsets != nullptr) part.offsets = channel.column(2);
@@ -234,7 +234,7 @@ class ItemPipeline {
     copy_in(channel, to, column + channel.first, channel.part.rows * sizeof(T));
     return to;
   }
-  BytesView copy_in(Channel& channel, const DeviceBytes& column, int64_t* offsets, char* bytes) {
+  BytesView copy_in(Channel& channel, const gpu::Bytes& column, int64_t* offsets, char* bytes) {
     if (column.offsets == nullptr) return {};
     const uint64_t rows = channel.part.rows;
     const int64_t* from = column.offsets + channel.first;
@@ -250,8 +250,8 @@ class ItemPipeline {
   // Gathers the reply of a part and queues its copy out; calls gathered() when all values have been
   // read that the part needs.
   template <class Gathered>
-  void reply(Channel& channel, const DeviceItemRequests& requests, Gathered&& gathered) {
-    const DeviceItemReplies& to = requests.replies;
+  void reply(Channel& channel, const gpu::ItemRequests& requests, Gathered&& gathered) {
+    const gpu::ItemReplies& to = requests.replies;
     const Stream stream = channel.stream.get();
     uint64_t begin = total_;  // of the bytes that are gathered but not yet copied out
     uint64_t end = total_;
@@ -285,7 +285,7 @@ class ItemPipeline {
     require_device(device_.to_host(channel.stream.get(), to + channel.first, from, bytes),
                    "copy replies");
   }
-  void copy_out(Channel& channel, const DeviceItemReplies& to, uint64_t begin, uint64_t end) {
+  void copy_out(Channel& channel, const gpu::ItemReplies& to, uint64_t begin, uint64_t end) {
     if (begin == end) return;
     require_device(
         device_.to_host(channel.stream.get(), to.bytes + begin, channel.reply.data(), end - begin),

@@ -343,7 +343,7 @@ class ItemRoom {
   void forget(EvictedItems evicted, uint64_t count, uint64_t* freed_ever, Stream stream) {
     evicted.wanted = std::min(count, evicted.wanted);
     launch_on_items(device_, stream, evicted.wanted, HashEvictedKernel{evicted, hash_});
-    DeviceRequests requests;
+    TableRequests requests;
     requests.rows = evicted.wanted;
     requests.keys = evicted.hashes;
     requests.values_out = evicted.first;

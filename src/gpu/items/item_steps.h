@@ -21,6 +21,7 @@
 #include "gpu/items/item_write_kernels.h"
 #include "gpu/kernel/table_view.h"
 #include "gpu/table/fixed_device_table.h"
+#include "isotherm/gpu/common.h"
 
 namespace isotherm {
 
@@ -112,8 +113,8 @@ class ItemSteps {
   }
 
   // Waits for all that was queued; `lists` is pinned memory.
-  DeviceItemStats stats(ItemLists* lists, Stream stream) {
-    DeviceItemStats stats{index_.stats()};
+  gpu::ItemStats stats(ItemLists* lists, Stream stream) {
+    gpu::ItemStats stats{index_.stats()};
     require_device(
         device_.to_host(stream, lists, room_.lists(), sizeof *lists) && device_.synchronize(stream),
         "count items");
@@ -148,7 +149,7 @@ class ItemSteps {
   }
 
   void look_up(const ItemPart& part, uint64_t* items, uint8_t* found, Stream stream) {
-    DeviceRequests requests;
+    TableRequests requests;
     requests.rows = part.rows;
     requests.keys = part.hashes;
     requests.values_out = items;
@@ -161,7 +162,7 @@ class ItemSteps {
     require_device(device_.launch(stream, 1, SettleTakesKernel::threads, SettleTakesKernel{part}),
                    "settle what puts took");
     if (part.values.offsets != nullptr) copy_all(part, PutJob{}, stream);
-    DeviceRequests requests;
+    TableRequests requests;
     requests.rows = part.rows;
     requests.ops = part.index_ops;
     requests.keys = part.hashes;
@@ -178,7 +179,7 @@ class ItemSteps {
         std::min(part.rows / ExactKernel::rows_per_block + 1, ExactKernel::most_blocks);
     require_device(device_.launch(stream, blocks, ExactKernel::threads, ExactKernel{part, chains}),
                    "work off exact hashes");
-    DeviceRequests requests;
+    TableRequests requests;
     requests.rows = hashes;
     requests.ops = chains.ops;
     requests.keys = chains.hashes;

@@ -72,7 +72,7 @@ class ItemWorkspace {
     part.lengths = numbers(0);
     part.slots = numbers(1);
     part.long_copies = numbers(2);
-    part.index_ops = reinterpret_cast<DeviceOp*>(bytes(0));
+    part.index_ops = reinterpret_cast<TableOp*>(bytes(0));
     part.first_found = bytes(1);
     part.before_found = bytes(2);
     part.verdict = bytes(3);
@@ -96,7 +96,7 @@ class ItemWorkspace {
 
   // The columns of exact chains, all gets of hash 0.
   ExactChains chains(uint64_t rows, Stream stream) const {
-    const ExactChains chains{words(5), words(6), reinterpret_cast<DeviceOp*>(bytes(4)), words(7),
+    const ExactChains chains{words(5), words(6), reinterpret_cast<TableOp*>(bytes(4)), words(7),
                              bytes(5)};
     require_device(device_.clear(stream, chains.hashes, rows * sizeof(uint64_t)) &&
                        device_.clear(stream, chains.ops, rows),

@@ -16,8 +16,8 @@ struct MarkItemsKernel {
   template <class Lane>
   ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
     warp_rows(lane, part.rows, [&](uint32_t row, bool mine) {
-      const DeviceOp op = mine && part.verdict[row] == 0 ? part.op_of(row) : DeviceOp::get;
-      if (op == DeviceOp::get) return;
+      const TableOp op = mine && part.verdict[row] == 0 ? part.op_of(row) : TableOp::get;
+      if (op == TableOp::get) return;
       bool new_hash = false;
       const uint32_t slot =
           part.writers.insert<Lane>(part.hashes[row], part.hashes[row], row, new_hash);
@@ -84,8 +84,8 @@ struct WriteItemsKernel {
   template <class Lane>
   ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
     warp_rows(lane, part.rows, [&](uint32_t row, bool mine) {
-      DeviceOp op = mine && part.verdict[row] == 0 ? effect(row) : DeviceOp::get;
-      const bool put = op == DeviceOp::put;
+      TableOp op = mine && part.verdict[row] == 0 ? effect(row) : TableOp::get;
+      const bool put = op == TableOp::put;
       ItemShape shape;
       if (put) shape = part.shape(row);
       const uint32_t size_class = put ? item_classes::class_of(shape.bytes()) : 0;
@@ -100,19 +100,19 @@ struct WriteItemsKernel {
           write(row, shape, block);
         } else {
           part.verdict[row] = reply_retry;
-          op = DeviceOp::get;
+          op = TableOp::get;
         }
       }
       part.fresh[row] = item;
-      part.index_ops[row] = part.is_exact(row) ? DeviceOp::get : op;
+      part.index_ops[row] = part.is_exact(row) ? TableOp::get : op;
     });
   }
 
  private:
   // Of rows of exact hashes: whether an item is to be there, whatever their condition.
-  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE DeviceOp effect(uint32_t row) const {
-    const DeviceOp op = part.op_of(row);
-    if (part.is_exact(row)) return puts_item(op) ? DeviceOp::put : DeviceOp::get;
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE TableOp effect(uint32_t row) const {
+    const TableOp op = part.op_of(row);
+    if (part.is_exact(row)) return puts_item(op) ? TableOp::put : TableOp::get;
     if (!is_conditional(op)) return op;
     const bool present = part.first_found[row] == 1;
     return part.decide(row, present, present ? ItemHead::of(part.first[row]) : ItemHead{});

@@ -9,7 +9,7 @@
 #include <cstdint>
 
 #include "base/macros.h"
-#include "isotherm/device_table.h"
+#include "isotherm/table_requests.h"
 
 namespace isotherm {
 
@@ -24,11 +24,11 @@ struct RequestColumns {
   ISOTHERM_HOST_DEVICE uint64_t* expected() const { return words(2); }
   ISOTHERM_HOST_DEVICE uint64_t* values_out() const { return words(3); }
   ISOTHERM_HOST_DEVICE uint8_t* found() const { return reinterpret_cast<uint8_t*>(words(4)); }
-  ISOTHERM_HOST_DEVICE DeviceOp* ops() const { return reinterpret_cast<DeviceOp*>(found() + rows); }
+  ISOTHERM_HOST_DEVICE TableOp* ops() const { return reinterpret_cast<TableOp*>(found() + rows); }
 
   // `count` requests of the kind of `like`, from row `first` on: here are the columns that it has.
-  DeviceRequests requests(const DeviceRequests& like, uint64_t first, uint64_t count) const {
-    DeviceRequests mine = like;
+  TableRequests requests(const TableRequests& like, uint64_t first, uint64_t count) const {
+    TableRequests mine = like;
     mine.rows = count;
     mine.keys = keys() + first;
     if (like.ops != nullptr) mine.ops = ops() + first;
@@ -46,9 +46,9 @@ struct RequestColumns {
 };
 
 // `count` rows of the requests, from row `first` on.
-inline DeviceRequests rows_of(const DeviceRequests& requests, uint64_t first, uint64_t count) {
+inline TableRequests rows_of(const TableRequests& requests, uint64_t first, uint64_t count) {
   const auto from = [&](auto* column) { return column != nullptr ? column + first : nullptr; };
-  DeviceRequests some = requests;
+  TableRequests some = requests;
   some.rows = count;
   some.ops = from(requests.ops);
   some.keys = from(requests.keys);
@@ -62,7 +62,7 @@ inline DeviceRequests rows_of(const DeviceRequests& requests, uint64_t first, ui
 // Calls work(to, from, bytes) for each column of requests that `from` has; `to` has them, too, in
 // memory that may be written.
 template <class Work>
-void each_request_column(const DeviceRequests& to, const DeviceRequests& from, Work&& work) {
+void each_request_column(const TableRequests& to, const TableRequests& from, Work&& work) {
   const auto one = [&](const void* into, const void* column, uint64_t bytes) {
     if (column != nullptr) work(const_cast<void*>(into), column, bytes * from.rows);
   };
@@ -74,7 +74,7 @@ void each_request_column(const DeviceRequests& to, const DeviceRequests& from, W
 
 // Copies the first `rows` replies to the caller, on the host; misses leave the caller's value
 // untouched.
-inline void copy_replies(const RequestColumns& from, uint64_t rows, const DeviceRequests& to) {
+inline void copy_replies(const RequestColumns& from, uint64_t rows, const TableRequests& to) {
   std::copy_n(from.found(), rows, to.found);
   for (uint64_t i = 0; i < rows; ++i) {
     if (from.found()[i] == 1) to.values_out[i] = from.values_out()[i];

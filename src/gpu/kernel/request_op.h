@@ -15,7 +15,7 @@
 #include <stdexcept>
 
 #include "base/macros.h"
-#include "isotherm/device_table.h"
+#include "isotherm/table_requests.h"
 
 namespace isotherm {
 
@@ -25,20 +25,20 @@ struct KeyState {
   uint8_t found = 0;
 };
 
-ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool is_write(DeviceOp op) { return op != DeviceOp::get; }
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool is_write(TableOp op) { return op != TableOp::get; }
 
 // Whether a call only reads.
-inline bool is_gets(const DeviceRequests& requests) {
-  return requests.ops == nullptr && requests.op == DeviceOp::get;
+inline bool is_gets(const TableRequests& requests) {
+  return requests.ops == nullptr && requests.op == TableOp::get;
 }
 
 // Throws std::invalid_argument for columns that are missing.
-inline void require_columns(const DeviceRequests& requests) {
+inline void require_columns(const TableRequests& requests) {
   if (requests.keys == nullptr) throw std::invalid_argument("requests need keys");
   if ((requests.values_out == nullptr) != (requests.found == nullptr)) {
     throw std::invalid_argument("values_out and found must both be given, or neither");
   }
-  if (requests.ops == nullptr && requests.op > DeviceOp::add) {
+  if (requests.ops == nullptr && requests.op > TableOp::add) {
     throw std::invalid_argument("the operation is for tables of items alone");
   }
   if (is_gets(requests) && requests.found == nullptr) {
@@ -47,24 +47,24 @@ inline void require_columns(const DeviceRequests& requests) {
 }
 
 // Its result does not depend on the state before.
-ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool is_constant(DeviceOp op) {
-  return op == DeviceOp::put || op == DeviceOp::erase;
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool is_constant(TableOp op) {
+  return op == TableOp::put || op == TableOp::erase;
 }
 
-ISOTHERM_HOST_DEVICE ISOTHERM_INLINE KeyState apply(DeviceOp op, uint64_t value, uint64_t expected,
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE KeyState apply(TableOp op, uint64_t value, uint64_t expected,
                                                     KeyState state) {
   switch (op) {
-    case DeviceOp::get:
+    case TableOp::get:
       return state;
-    case DeviceOp::put:
+    case TableOp::put:
       return {value, 1};
-    case DeviceOp::erase:
+    case TableOp::erase:
       return {0, 0};
-    case DeviceOp::put_if_absent:
+    case TableOp::put_if_absent:
       return state.found != 0 ? state : KeyState{value, 1};
-    case DeviceOp::compare_and_swap:
+    case TableOp::compare_and_swap:
       return state.found != 0 && state.value == expected ? KeyState{value, 1} : state;
-    case DeviceOp::add:
+    case TableOp::add:
       return {state.value + value, 1};
     default:  // those of items
       return state;

@@ -158,8 +158,21 @@ bool open_peer(int from, int to, Open&& open) {
 
 }  // namespace cuda_device_internal
 
+// The calling thread has the same GPU at its end.
+class KeepGpu {
+ public:
+  KeepGpu() { cudaGetDevice(&gpu_); }
+  ~KeepGpu() { cudaSetDevice(gpu_); }
+  KeepGpu(const KeepGpu&) = delete;
+  KeepGpu& operator=(const KeepGpu&) = delete;
+
+ private:
+  int gpu_ = 0;
+};
+
 class CudaDevice {
  public:
+  using Keep = KeepGpu;
   using Stream = cudaStream_t;
   using Event = cudaEvent_t;
 

@@ -10,7 +10,7 @@
 #include "base/seed.h"
 #include "gpu/platform/cuda_device.cuh"
 #include "gpu/platform/device_error.h"
-#include "isotherm/device_table.h"
+#include "isotherm/gpu/common.h"
 
 namespace isotherm {
 
@@ -22,18 +22,6 @@ inline CudaDevice usable_device(int ordinal) {
   if (!device.usable()) throw DeviceError("no usable GPU: " + device.error());
   return device;
 }
-
-// The calling thread has the same GPU at its end.
-class KeepGpu {
- public:
-  KeepGpu() { cudaGetDevice(&gpu_); }
-  ~KeepGpu() { cudaSetDevice(gpu_); }
-  KeepGpu(const KeepGpu&) = delete;
-  KeepGpu& operator=(const KeepGpu&) = delete;
-
- private:
-  int gpu_ = 0;
-};
 
 // A store in the memory of one GPU, which the calling thread has for the time of a call only.
 template <class Store>
@@ -77,7 +65,7 @@ class StoreOnGpu {
 // By CUDA's numbers. Without any the first one, which says why.
 inline std::vector<int> all_gpus() {
   std::vector<int> gpus = {0};
-  for (int gpu = 1; gpu < gpu_count(); ++gpu) gpus.push_back(gpu);
+  for (int gpu = 1; gpu < gpu::count(); ++gpu) gpus.push_back(gpu);
   return gpus;
 }
 

@@ -1,4 +1,4 @@
-// DeviceRowStore: u64 keys to rows in device memory; what include/isotherm/device_row_table.h
+// DeviceRowStore: u64 keys to rows in device memory; what include/isotherm/gpu/row_table.h
 // promises, over any device.
 //
 // An index of keys to row numbers, and the rows. Calls are worked off in parts; a part of a get is
@@ -13,20 +13,27 @@
 // rows in no order of their positions, so all absent keys are looked up once more behind the last
 // offer: whoever finds its key present then has a row.
 //
+// Eviction. Where rows end they are taken from the lowest scores before more are offered
+// (gpu/rows/row_scores.h). Rows that the part has taken before have no score yet, so they stay.
+//
 // Threads. Any; one mutex.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <optional>
+#include <vector>
 
 #include "gpu/platform/device_context.h"
 #include "gpu/platform/device_event.h"
 #include "gpu/platform/pinned_block.h"
 #include "gpu/rows/device_rows.h"
 #include "gpu/rows/row_call.h"
+#include "gpu/rows/row_scores.h"
 #include "gpu/table/fixed_device_table.h"
 #include "gpu/table/table_scan.h"
+#include "isotherm/gpu/common.h"
 
 namespace isotherm {
 
@@ -34,6 +41,9 @@ struct DeviceRowOptions {
   uint32_t row_bytes = 0;
   uint64_t slab_bytes = uint64_t{64} << 20;
   FixedDeviceOptions index;  // its cap is for all
+  uint64_t most_rows = 0;    // 0: as many as memory has room for
+  gpu::RowScores scores = gpu::RowScores::none;
+  bool evicts = false;
 };
 
 template <class Device>
@@ -48,7 +58,9 @@ class DeviceRowStore {
         seed_(options.index.seed),
         context_(device, options.index.gpu_memory),
         index_(context_.memory(), options.index),
-        rows_(context_.memory(), options.row_bytes, slab_rows(options), context_.stream()),
+        rows_(context_.memory(), options.row_bytes, slab_rows(options), options.most_rows,
+              options.scores != gpu::RowScores::none, context_.stream()),
+        scoring_(context_.memory(), rows_, options.scores, options.evicts, part_rows_),
         row_units_(options.row_bytes / sizeof(Pair)),
         numbers_(context_.memory(), part_rows_),
         present_(context_.memory(), part_rows_),
@@ -68,19 +80,21 @@ class DeviceRowStore {
   DeviceRowStore(const DeviceRowStore&) = delete;
   DeviceRowStore& operator=(const DeviceRowStore&) = delete;
 
-  void run(const RowCall& call, Stream stream) {
-    switch (call.verb) {
-      case RowVerb::get:
-        return get(call, stream);
-      case RowVerb::put:
-        return write(call, false, stream);
-      case RowVerb::get_or_insert:
-        return write(call, true, stream);
-      case RowVerb::accumulate:
-        return accumulate(call, stream);
-      case RowVerb::erase:
-        return erase(call, stream);
-    }
+  void run(const gpu::RowRequests& call, Stream stream) {
+    context_.write(stream, [&] {
+      for (uint64_t first = 0; first < call.n; first += part_rows_) {
+        begin_part(part_of(call, first, std::min(part_rows_, call.n - first), row_bytes()), stream);
+        end_part(stream);
+      }
+    });
+  }
+  // A call of one part in two halves, so that those of several devices overlap: end() may wait for
+  // what begin() has queued. Nothing else is asked in between.
+  void begin(const gpu::RowRequests& part, Stream stream) {
+    context_.write(stream, [&] { begin_part(part, stream); });
+  }
+  void end(Stream stream) {
+    if (begun_) context_.write(stream, [&] { end_part(stream); });
   }
 
   // Grows for `entries` keys, and takes their rows, as far as there is memory.
@@ -112,11 +126,23 @@ class DeviceRowStore {
     return next;
   }
 
-  DeviceTableStats stats() {
-    DeviceTableStats stats;
+  // A chunk of an export, to columns on the device. Cursors, whose five lowest bits are zeros, are
+  // 32 times the number of a row, or, where rows have no scores, those of scan().
+  uint64_t export_rows(uint64_t cursor, gpu::RowExport& chunk, Stream stream) {
+    uint64_t next = 0;
+    context_.write(stream, [&] {
+      next = scoring_.kept() ? export_scored(cursor / 32, chunk, stream)
+                             : export_keys(cursor, chunk, stream);
+    });
+    return next;
+  }
+
+  gpu::TableStats stats() {
+    gpu::TableStats stats;
     context_.call(context_.stream(), [&] {
       context_.order().drain();
       stats = index_.stats();
+      stats.evictions = scoring_.evictions();
     });
     return stats;
   }
@@ -126,56 +152,66 @@ class DeviceRowStore {
     return std::bit_floor(std::max<uint64_t>(options.slab_bytes / options.row_bytes, 64));
   }
 
-  // A call, in parts. The list of numbers is one, so parts of gets take turns like those of puts.
-  template <class Work>
-  void parts(const RowCall& call, Stream stream, Work&& work) {
-    context_.write(stream, [&] {
-      for (uint64_t first = 0; first < call.n; first += part_rows_) {
-        work(call.part(first, std::min(part_rows_, call.n - first), row_units_ * sizeof(Pair)));
-      }
-    });
+  uint64_t row_bytes() const { return row_units_ * sizeof(Pair); }
+
+  // The list of numbers is one, so parts of gets take turns like those of puts.
+  void begin_part(const gpu::RowRequests& part, Stream stream) {
+    scoring_.tick();
+    begun_.reset();
+    switch (part.op) {
+      case gpu::RowOp::get:
+        return get(part, stream);
+      case gpu::RowOp::accumulate:
+        return accumulate(part, stream);
+      case gpu::RowOp::erase:
+        return erase(part, stream);
+      case gpu::RowOp::put:
+      case gpu::RowOp::get_or_insert:
+        return write(part, stream);
+    }
+  }
+  void end_part(Stream /*stream*/) {
+    if (!begun_) return;
+    const Part part = *begun_;
+    begun_.reset();
+    require_device(device_.synchronize(counted_.get()), "count absent keys");
+    uint32_t absent = 0;
+    std::memcpy(&absent, report_.data(), sizeof absent);
+    if (absent != 0) write_absent(part, absent);
   }
 
-  void get(const RowCall& call, Stream stream) {
-    parts(call, stream, [&](const RowCall& part) {
-      look_up(part.keys, part.found, part.n, DeviceOp::get, stream);
-      if (part.rows == nullptr) return;
-      launch(stream, part.n,
-             CopyRowsKernel<RowCopy::out>{rows_.view(),
-                                          numbers_.data(),
-                                          part.found,
-                                          static_cast<Pair*>(part.rows),
-                                          part.n,
-                                          nullptr,
-                                          {}});
-    });
+  void get(const gpu::RowRequests& part, Stream stream) {
+    look_up(part.keys, part.found, part.n, TableOp::get, stream);
+    const RowWriters found{numbers_.data(), part.found, part.n, nullptr, {}};
+    scoring_.template score<RowCopy::out>(found, part.keys, part.scores, stream);
+    if (part.rows == nullptr) return;
+    launch(stream, part.n,
+           CopyRowsKernel<RowCopy::out>{rows_.view(), found, static_cast<Pair*>(part.rows)});
   }
 
-  void accumulate(const RowCall& call, Stream stream) {
-    const uint64_t floats = row_units_ * (sizeof(Pair) / sizeof(float));
-    parts(call, stream, [&](const RowCall& part) {
-      uint8_t* const replies = replies_of(part);
-      look_up(part.keys, replies, part.n, DeviceOp::get, stream);
-      launch(stream, part.n * floats,
-             AccumulateRowsKernel{rows_.view(), numbers_.data(), replies,
-                                  static_cast<const float*>(part.rows), part.n});
-    });
+  void accumulate(const gpu::RowRequests& part, Stream stream) {
+    const uint64_t floats = row_bytes() / sizeof(float);
+    uint8_t* const replies = replies_of(part);
+    look_up(part.keys, replies, part.n, TableOp::get, stream);
+    scoring_.template score<RowCopy::out>({numbers_.data(), replies, part.n, nullptr, {}},
+                                          part.keys, nullptr, stream);
+    launch(stream, part.n * floats,
+           AccumulateRowsKernel{rows_.view(), numbers_.data(), replies,
+                                static_cast<const float*>(part.rows), part.n});
   }
 
-  void erase(const RowCall& call, Stream stream) {
-    parts(call, stream, [&](const RowCall& part) {
-      uint8_t* const replies = replies_of(part);
-      look_up(part.keys, replies, part.n, DeviceOp::erase, stream);
-      launch(stream, part.n, FreeRowsKernel{rows_.view(), numbers_.data(), replies, part.n});
-    });
+  void erase(const gpu::RowRequests& part, Stream stream) {
+    uint8_t* const replies = replies_of(part);
+    look_up(part.keys, replies, part.n, TableOp::erase, stream);
+    launch(stream, part.n, FreeRowsKernel{rows_.view(), numbers_.data(), replies, part.n});
   }
-  uint8_t* replies_of(const RowCall& part) {
+  uint8_t* replies_of(const gpu::RowRequests& part) {
     return part.found != nullptr ? part.found : found_.data();
   }
 
   // The numbers of the keys' rows; erases leave none.
-  void look_up(const uint64_t* keys, uint8_t* found, uint64_t count, DeviceOp op, Stream stream) {
-    DeviceRequests requests;
+  void look_up(const uint64_t* keys, uint8_t* found, uint64_t count, TableOp op, Stream stream) {
+    TableRequests requests;
     requests.rows = count;
     requests.op = op;
     requests.keys = keys;
@@ -189,42 +225,36 @@ class DeviceRowStore {
     const uint64_t* keys;
     Pair* rows;
     uint8_t* replies;  // or null
+    uint64_t* scores;  // or null
     uint64_t count;
     bool inserts;
     RowStamps stamps;
     Stream stream;
   };
 
-  void write(const RowCall& call, bool inserts, Stream stream) {
-    parts(call, stream, [&](const RowCall& part) {
-      const auto requests = static_cast<uint32_t>(part.n);
-      const uint32_t stamp = rows_.next_stamps(requests, stream);
-      const RowStamps grow{stamp, 1};
-      const RowStamps fall{stamp + requests - 1, ~uint32_t{0}};
-      write_part({part.keys, static_cast<Pair*>(part.rows), part.found, part.n, inserts,
-                  inserts ? fall : grow, stream});
-    });
-  }
-
-  void write_part(const Part& part) {
-    require_device(device_.clear(part.stream, absent_count_.data(), sizeof(uint32_t)),
-                   "clear a count");
-    claim_present(part, part.keys, nullptr, part.count, absent_.data(), !part.inserts);
+  // The first half of a part that writes: what is present.
+  void write(const gpu::RowRequests& call, Stream stream) {
+    const auto requests = static_cast<uint32_t>(call.n);
+    const uint32_t stamp = rows_.next_stamps(requests, stream);
+    const RowStamps grow{stamp, 1};
+    const RowStamps fall{stamp + requests - 1, ~uint32_t{0}};
+    const bool inserts = call.op == gpu::RowOp::get_or_insert;
+    const Part part{call.keys, static_cast<Pair*>(call.rows), call.found, call.scores, call.n,
+                    inserts,   inserts ? fall : grow,         stream};
+    require_device(device_.clear(stream, absent_count_.data(), sizeof(uint32_t)), "clear a count");
+    claim_present(part, part.keys, nullptr, part.count, absent_.data(), !inserts);
     require_device(
-        device_.to_host(part.stream, report_.data(), absent_count_.data(), sizeof(uint32_t)) &&
-            device_.record(counted_.get(), part.stream),
+        device_.to_host(stream, report_.data(), absent_count_.data(), sizeof(uint32_t)) &&
+            device_.record(counted_.get(), stream),
         "count absent keys");
-    part.inserts ? copy<RowCopy::out>(part, nullptr, part.count)
-                 : copy<RowCopy::put>(part, nullptr, part.count);
-    require_device(device_.synchronize(counted_.get()), "count absent keys");
-    uint32_t absent = 0;
-    std::memcpy(&absent, report_.data(), sizeof absent);
-    if (absent != 0) write_absent(part, absent);
+    inserts ? copy<RowCopy::out>(part, nullptr, part.count)
+            : copy<RowCopy::put>(part, nullptr, part.count);
+    begun_ = part;
   }
 
   void claim_present(const Part& part, const uint64_t* keys, const uint32_t* positions,
                      uint64_t count, uint32_t* absent, bool claims) {
-    look_up(keys, found_.data(), count, DeviceOp::get, part.stream);
+    look_up(keys, found_.data(), count, TableOp::get, part.stream);
     launch(part.stream, count,
            ClaimPresentKernel{rows_.view(), part.stamps, positions, numbers_.data(), found_.data(),
                               part.replies, absent, absent_count_.data(), count, claims});
@@ -232,9 +262,10 @@ class DeviceRowStore {
 
   template <RowCopy which>
   void copy(const Part& part, const uint32_t* positions, uint64_t count) {
-    launch(part.stream, count,
-           CopyRowsKernel<which>{rows_.view(), numbers_.data(), found_.data(), part.rows, count,
-                                 positions, part.stamps});
+    const RowWriters writers{numbers_.data(), found_.data(), count, positions, part.stamps};
+    launch(part.stream, count, CopyRowsKernel<which>{rows_.view(), writers, part.rows});
+    scoring_.template score<which>(writers, part.keys,
+                                   which == RowCopy::out ? nullptr : part.scores, part.stream);
   }
 
   // Requests whose keys were absent when the part began.
@@ -280,9 +311,53 @@ class DeviceRowStore {
     const uint64_t possible = rows_.possible(keys, bytes_of_index, stream);
     const uint64_t wanted = possible < 2 * keys ? std::min(keys, rows_.with_a_slab()) : keys;
     if (possible != 0) index_.has_room(std::min(wanted, possible));
-    const uint64_t some = rows_.reserve(wanted, stream);
-    if (some < keys) ++shortages_;
+    uint64_t some = rows_.reserve(wanted, stream);
+    if (scoring_.evicts() && (some < wanted || rows_.complete())) {
+      scoring_.evict(index_, keys, some, stream);
+      some = rows_.reserve(keys, stream);
+    }
+    if (scoring_.evicts() ? some == 0 : some < keys) ++shortages_;
     return some;
+  }
+
+  uint64_t export_scored(uint64_t row, gpu::RowExport& chunk, Stream stream) {
+    const uint64_t rows = rows_.count();
+    const uint64_t room = std::min(chunk.capacity, part_rows_);
+    uint32_t count = 0;
+    // What may be left of the room is not worth another step.
+    while (row < rows && count <= room - room / 8) {
+      const uint64_t some = std::min(rows - row, room - count);
+      if (some == 0) break;
+      count = scoring_.select(row, some, chunk, numbers_.data(), found_.data(), count, stream);
+      row += some;
+    }
+    if (count != 0 && chunk.rows != nullptr) {
+      launch(stream, count,
+             CopyRowsKernel<RowCopy::out>{rows_.view(),
+                                          {numbers_.data(), found_.data(), count, nullptr, {}},
+                                          static_cast<Pair*>(chunk.rows)});
+    }
+    chunk.count = count;
+    return row < rows ? row * 32 : 0;
+  }
+
+  // Keys by a walk over the index.
+  uint64_t export_keys(uint64_t bound, gpu::RowExport& chunk, Stream stream) {
+    const uint64_t room = std::min(chunk.capacity, part_rows_);
+    std::vector<uint64_t> keys;
+    TableScan<Device> scan(device_);
+    const uint64_t next = scan.run(index_, seed_, bound, room / 2, room / 2, stream,
+                                   [&](uint64_t key, uint64_t /*row*/) { keys.push_back(key); });
+    if (keys.size() > room) throw std::invalid_argument("the chunks of an export are too small");
+    chunk.count = keys.size();
+    if (keys.empty()) return next;
+    uint64_t* const to = chunk.keys != nullptr ? chunk.keys : absent_keys_.data();
+    require_device(device_.to_device(stream, to, keys.data(), keys.size() * sizeof(uint64_t)) &&
+                       device_.synchronize(stream),
+                   "copy keys");
+    if (chunk.rows != nullptr)
+      get({gpu::RowOp::get, keys.size(), to, chunk.rows, found_.data()}, stream);
+    return next;
   }
 
   // To keys that are expected to be absent, so many free rows as there are.
@@ -290,9 +365,9 @@ class DeviceRowStore {
     rows_.taken(count);
     launch(stream, count, OfferRowsKernel{rows_.view(), numbers_.data(), count});
     launch(stream, 1, TakeRowsKernel{rows_.view(), count});
-    DeviceRequests requests;
+    TableRequests requests;
     requests.rows = count;
-    requests.op = DeviceOp::put_if_absent;
+    requests.op = TableOp::put_if_absent;
     requests.keys = keys;
     requests.values = numbers_.data();
     requests.values_out = present_.data();
@@ -313,6 +388,7 @@ class DeviceRowStore {
   DeviceContext<Device> context_;
   FixedDeviceTable<Device> index_;
   DeviceRows<Device> rows_;
+  RowScoring<Device> scoring_;
   const uint64_t row_units_;
   DeviceArray<Device, uint64_t> numbers_;  // of a part's requests
   DeviceArray<Device, uint64_t> present_;
@@ -322,6 +398,7 @@ class DeviceRowStore {
   DeviceArray<Device, uint32_t> absent_count_;
   const PinnedBlock<Device> report_;  // of absent_count_
   const DeviceEvent<Device> counted_;
+  std::optional<Part> begun_;  // a part whose second half is missing
   uint64_t shortages_ = 0;
 };
 

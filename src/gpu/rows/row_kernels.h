@@ -19,17 +19,22 @@
 #include "gpu/batch/batch_view.h"
 #include "gpu/kernel/each_request.h"
 #include "gpu/kernel/warp_list.h"
-#include "isotherm/device_table.h"
+#include "isotherm/table_requests.h"
 
 namespace isotherm {
 
 struct RowsView {
+  static constexpr uint64_t free_score = ~uint64_t{0};
+
   char* const* slabs = nullptr;
   uint32_t slab_bits = 0;
   uint32_t row_bytes = 0;  // a multiple of 16
   uint32_t* last_writer = nullptr;
   uint64_t* free = nullptr;
   uint64_t* free_count = nullptr;
+  // Of each row, where rows have scores (gpu/rows/score_kernels.h).
+  uint64_t* keys = nullptr;
+  uint64_t* scores = nullptr;
 
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE Pair* row(uint64_t number) const {
     const uint64_t place = number & ((uint64_t{1} << slab_bits) - 1);
@@ -68,6 +73,7 @@ struct AddRowsKernel {
   ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
     each_request(lane, rows, [&](uint64_t i) {
       view.last_writer[first + i] = 0;
+      if (view.scores != nullptr) view.scores[first + i] = RowsView::free_score;
       view.free[Lane::atomic_add(view.free_count, uint64_t{1})] = first + i;
     });
   }
@@ -211,6 +217,10 @@ struct FreeRowsKernel {
   ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
     each_request(lane, rows, [&](uint64_t i) {
       if (found[i] != 1) return;
+      if (view.scores != nullptr) {
+        view.scores[numbers[i]] = RowsView::free_score;
+        view.last_writer[numbers[i]] = 0;  // it may have another key in the same part
+      }
       view.free[Lane::atomic_add(view.free_count, uint64_t{1})] = numbers[i];
     });
   }
@@ -240,6 +250,22 @@ struct AccumulateRowsKernel {
 // key; into it where a key was absent.
 enum class RowCopy : uint8_t { out, put, insert };
 
+// Which requests have written a row, or have found one.
+struct RowWriters {
+  const uint64_t* numbers = nullptr;
+  const uint8_t* found = nullptr;  // 1: there is a row; 0: there was none
+  uint64_t rows = 0;
+  const uint32_t* positions = nullptr;  // in the columns of the caller
+  RowStamps stamps;                     // of puts
+
+  template <RowCopy copy>
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool wanted(const RowsView& view, uint64_t i,
+                                                   uint32_t at) const {
+    if (found[i] != (copy == RowCopy::insert ? 0 : 1)) return false;
+    return copy != RowCopy::put || view.last_writer[numbers[i]] == stamps.of(at);
+  }
+};
+
 // Copies rows into the table or out of it. A row is copied by as many lanes as it has units of 16
 // bytes, up to a warp; several rows of a warp are on their way at a time.
 template <RowCopy copy>
@@ -248,36 +274,27 @@ struct CopyRowsKernel {
   static constexpr uint32_t at_a_time = 4;
 
   RowsView view;
-  const uint64_t* numbers = nullptr;
-  const uint8_t* found = nullptr;  // 1: there is a row; 0: there was none
+  RowWriters writers;
   Pair* rows_of_caller = nullptr;
-  uint64_t rows = 0;
-  const uint32_t* positions = nullptr;  // in `rows_of_caller`
-  RowStamps stamps;                     // of puts
 
   template <class Lane>
   ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
     const uint32_t number = lane.thread() & 31;
     const uint64_t warp = (uint64_t{lane.block()} * lane.threads() + lane.thread()) / 32;
     const uint64_t stride = uint64_t{lane.blocks()} * lane.threads();
-    for (uint64_t first = warp * 32; first < rows; first += stride) {
+    for (uint64_t first = warp * 32; first < writers.rows; first += stride) {
       const uint64_t i = first + number;
       uint32_t at = 0;
       Pair* mine = nullptr;
-      if (i < rows) {
-        at = position_of(positions, i);
-        if (wanted(i, at)) mine = view.row(numbers[i]);
+      if (i < writers.rows) {
+        at = position_of(writers.positions, i);
+        if (writers.template wanted<copy>(view, i, at)) mine = view.row(writers.numbers[i]);
       }
       copy_warp(lane, at, mine);
     }
   }
 
  private:
-  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool wanted(uint64_t i, uint32_t at) const {
-    if (found[i] != (copy == RowCopy::insert ? 0 : 1)) return false;
-    return copy != RowCopy::put || view.last_writer[numbers[i]] == stamps.of(at);
-  }
-
   // The rows of a warp's lanes: `at` is this lane's with the caller, `mine` in the table, or null.
   template <class Lane>
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void copy_warp(const Lane& lane, uint32_t at,

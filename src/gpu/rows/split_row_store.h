@@ -1,4 +1,4 @@
-// SplitRowStore: u64 keys to rows on one or more devices; what include/isotherm/device_row_table.h
+// SplitRowStore: u64 keys to rows on one or more devices; what include/isotherm/gpu/row_table.h
 // promises, over any devices.
 //
 // Each device has a DeviceRowStore with the keys of its shard, by the same hash as a SplitTable. A
@@ -8,12 +8,18 @@
 //   home   keys, and rows that go in, in order of shard ─┬─ its own shard: answered there ─┬─ back
 //   each other                                           └─ copied, answered, copied back ─┘
 //
-// Order. A part's requests keep their order within a shard, and each store takes the parts in their
-// order, so calls are answered as by one table.
+// Parts take turns in three channels (gpu/rows/row_channel.h): while the devices answer one, the
+// rows of the next are put in order and copied. All devices begin their shards of a part before the
+// host waits for any of them.
 //
-// Memory. Buffers for a part, twice: as home and as another device's. They hold up to 64 MiB of
-// rows each, and together take an eighth of a cap at most, as long as that is enough for 64 rows.
-// Threads. Any; one mutex. A call waits on the host for the split of each part. Limits. 32 devices.
+// Order. A part's requests keep their order within a shard, and each store takes the parts in their
+// order, so calls are answered as by one table. Arrays of the host go by way of the first device
+// (gpu/rows/host_rows.h).
+//
+// Memory. Buffers for a part in each channel, twice: as home and as another device's. They hold up
+// to 32 MiB of rows each, and together take an eighth of a cap at most, as long as that is enough
+// for 64 rows. Threads. Any; one mutex, and one for host arrays before it. The thread has the same
+// device after a call. A call waits on the host for the split of each part. Limits. 32 devices.
 // Errors. Those of a DeviceRowStore; std::bad_alloc may come after some rows of a call have taken
 // effect. Sources. Mega-KV, section 7.1 (data sharded over GPUs).
 #pragma once
@@ -22,22 +28,21 @@
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <optional>
 #include <span>
 #include <stdexcept>
 #include <vector>
 
-#include "gpu/platform/device_event.h"
 #include "gpu/platform/device_loss.h"
-#include "gpu/platform/device_stream.h"
-#include "gpu/platform/pinned_block.h"
 #include "gpu/rows/device_row_store.h"
-#include "gpu/rows/spread_kernels.h"
-#include "gpu/split/shard_kernels.h"
+#include "gpu/rows/host_rows.h"
+#include "gpu/rows/row_channel.h"
 #include "gpu/split/split_gpu.h"
+#include "gpu/transfer/ring.h"
+#include "isotherm/gpu/common.h"
 
 namespace isotherm {
 
@@ -45,32 +50,38 @@ template <class Device>
 class SplitRowStore {
  public:
   using Stream = typename Device::Stream;
+  using Keep = typename Device::Keep;
 
   // The devices must outlive the store. Throws std::invalid_argument for none or too many,
   // std::bad_alloc, DeviceError.
   SplitRowStore(std::span<Device* const> devices, const DeviceRowOptions& options)
-      : seed_(options.index.seed),
-        units_(options.row_bytes / sizeof(Pair)),
-        part_rows_(rows_of_parts(devices, options)) {
+      : shape_{options.index.seed, options.row_bytes / sizeof(Pair), devices.size(),
+               options.scores != gpu::RowScores::none, 0} {
+    const Keep keep;
+    shape_.part_rows = rows_of_parts(devices, options);
     for (Device* device : devices) {
       for (Device* other : devices) {
         if (devices.size() > 1) device->connect(*other);
       }
     }
     DeviceRowOptions its = options;
-    const uint64_t buffers = devices.size() > 1 ? bytes_of_buffers(part_rows_, devices) : 0;
+    const uint64_t buffers = devices.size() > 1 ? bytes_of_buffers(shape_, *devices[0]) : 0;
     if (its.index.gpu_memory != 0) its.index.gpu_memory -= buffers;
+    its.most_rows = (options.most_rows + devices.size() - 1) / devices.size();
     for (Device* device : devices) {
       require_device(device->enter(), "choose the GPU");
       gpus_.push_back(std::make_unique<Gpu>(*device, its));
-      if (devices.size() > 1) gpus_.back()->buffers.emplace(*device, *this, devices.size());
+      if (devices.size() > 1) gpus_.back()->buffers.emplace(*device, shape_);
     }
   }
   SplitRowStore(Device& device, const DeviceRowOptions& options)
       : SplitRowStore(std::span<Device* const>(std::array<Device*, 1>{&device}), options) {}
 
   ~SplitRowStore() {
+    const Keep keep;
     settle();
+    if (!gpus_.empty()) gpus_[0]->device.enter();
+    host_rows_.reset();
     for (const auto& gpu : gpus_) {
       gpu->device.enter();
       gpu->buffers.reset();
@@ -80,26 +91,73 @@ class SplitRowStore {
   SplitRowStore(const SplitRowStore&) = delete;
   SplitRowStore& operator=(const SplitRowStore&) = delete;
 
-  uint64_t row_bytes() const { return units_ * sizeof(Pair); }
+  uint64_t row_bytes() const { return shape_.row_bytes(); }
 
   // The arrays lie in the memory of device `home`, and the stream is one of its.
-  void run(const RowCall& call, uint32_t home, Stream stream) {
+  void run(const gpu::RowRequests& call, uint32_t home, Stream stream) {
     if (home >= gpus_.size()) throw std::invalid_argument("the table has no such GPU");
+    require_scores(call.scores);
+    const Keep keep;
     if (alone()) {
       gpus_[0]->enter();
       return gpus_[0]->store->run(call, stream);
     }
     use([&] {
       Gpu& gpu = *gpus_[home];
-      follow(gpu, gpu.buffers->at_home.get(), stream);
-      for (uint64_t first = 0; first < call.n; first += part_rows_) {
-        run_part(home, call.part(first, std::min(part_rows_, call.n - first), row_bytes()));
-      }
-      gpu.enter();
-      follow(gpu, stream, gpu.buffers->at_home.get());
+      const uint64_t rows = shape_.part_rows;
+      for (Channel& channel : gpu.buffers->channels) follow(gpu, channel.at_home.get(), stream);
+      const auto part = [&](uint64_t number, uint64_t channel) -> OnItsWay {
+        const uint64_t first = number * rows;
+        return {home, channel, part_of(call, first, std::min(rows, call.n - first), row_bytes())};
+      };
+      in_turns(
+          parts_of(call.n, rows), RowSplitShape::channels, 2,
+          [&](uint64_t number, uint64_t channel) { prepare(part(number, channel)); },
+          [&](uint64_t number, uint64_t channel) { answer(part(number, channel)); });
+      for (Channel& channel : gpu.buffers->channels) follow(gpu, stream, channel.at_home.get());
     });
   }
-  void run(const RowCall& call, Stream stream) { run(call, 0, stream); }
+  void run(const gpu::RowRequests& call, Stream stream) { run(call, 0, stream); }
+
+  // All pointers to host memory; returns when the replies are there. Rows of the caller may be
+  // shorter than those of the table, which end with zeros then. reply(found, rows) sees the replies
+  // in parts.
+  template <class Reply>
+  void run_host(const gpu::RowRequests& call, uint64_t row_bytes, Reply&& reply) {
+    by_host([&](HostRows<Device>& rows) {
+      rows.run(
+          call, row_bytes,
+          [&](const gpu::RowRequests& part, Stream stream) { run(part, 0, stream); }, reply);
+    });
+  }
+  void run_host(const gpu::RowRequests& call) {
+    run_host(call, row_bytes(), [](const uint8_t*, uint64_t) {});
+  }
+
+  // A chunk of an export; which device it comes from is in the cursor's lowest bits, as in scan().
+  uint64_t export_rows(uint64_t cursor, gpu::RowExport& chunk, Stream stream) {
+    if (chunk.capacity < 64) throw std::invalid_argument("a chunk has room for 64 rows or more");
+    require_scores(chunk.scores);
+    const uint64_t number = number_in(cursor);
+    uint64_t next = 0;
+    chunk.count = 0;
+    use([&] {
+      gpus_[number]->enter();
+      next = number == 0 ? gpus_[0]->store->export_rows(cursor, chunk, stream)
+                         : export_elsewhere(*gpus_[number], cursor - number, chunk, stream);
+    });
+    if (next != 0) return next + number;
+    return number + 1 < gpus_.size() ? number + 1 : 0;
+  }
+  uint64_t export_rows_host(uint64_t cursor, gpu::RowExport& chunk) {
+    uint64_t next = 0;
+    by_host([&](HostRows<Device>& rows) {
+      next = rows.take(chunk, [&](gpu::RowExport& there, Stream stream) {
+        return export_rows(cursor, there, stream);
+      });
+    });
+    return next;
+  }
 
   // As those of a DeviceRowStore, of all devices.
   void reserve(uint64_t entries) {
@@ -112,8 +170,8 @@ class SplitRowStore {
     each([&](DeviceRowStore<Device>& store) { sum += store.shortages(); });
     return sum;
   }
-  DeviceTableStats stats() {
-    DeviceTableStats sum;
+  gpu::TableStats stats() {
+    gpu::TableStats sum;
     each([&](DeviceRowStore<Device>& store) { add_stats(sum, store.stats()); });
     for (const auto& gpu : gpus_) sum.workspace += gpu->buffers ? gpu->buffers->memory.used() : 0;
     return sum;
@@ -123,10 +181,7 @@ class SplitRowStore {
   // lowest bits, which are zeros there (gpu/table/table_scan.h).
   template <class Visit>
   uint64_t scan(uint64_t cursor, uint64_t wanted, Visit&& visit) {
-    const uint64_t number = cursor % ShardLayout::most_shards;
-    if (number >= gpus_.size()) {
-      throw std::invalid_argument("the cursor is none of this table");
-    }
+    const uint64_t number = number_in(cursor);
     uint64_t next = 0;
     use([&] {
       gpus_[number]->enter();
@@ -137,94 +192,70 @@ class SplitRowStore {
   }
 
  private:
-  // Of the rows of a part, in order of shard at home, or of one shard elsewhere.
-  struct Columns {
-    Columns(DeviceMemory<Device>& memory, uint64_t count, uint64_t units)
-        : keys(memory, count), found(memory, count), rows(memory, count * units) {
-      if (keys.empty() || found.empty() || rows.empty()) throw std::bad_alloc();
-    }
-    DeviceArray<Device, uint64_t> keys;
-    DeviceArray<Device, uint8_t> found;
-    DeviceArray<Device, Pair> rows;
-  };
+  using Channel = RowChannel<Device>;
+
   struct Buffers {
-    Buffers(Device& device, const SplitRowStore& store, uint64_t devices)
-        : memory(device, 0),
-          warps(warps_of(device)),
-          home(memory, store.home_rows(devices), store.units_),
-          away(memory, store.part_rows_, store.units_),
-          places(memory, store.part_rows_),
-          counts(memory, devices * warps),
-          stretches(device, ShardLayout::most_shards * sizeof(ShardStretch)),
-          at_home(device),
-          elsewhere(device),
-          counted(device),
-          sent(device),
-          answered(device),
-          edge(device) {
-      if (places.empty() || counts.empty()) throw std::bad_alloc();
-      // Rows are copied whole, with those of misses, which nobody writes.
-      const auto clear = [&](const auto& array) {
-        return device.clear(at_home.get(), array.data(), array.bytes());
-      };
-      require_device(clear(home.rows) && clear(away.rows) && clear(home.found) &&
-                         clear(away.found) && device.record(answered.get(), elsewhere.get()) &&
-                         device.synchronize(at_home.get()),
-                     "clear rows");
+    Buffers(Device& device, const RowSplitShape& shape) : memory(device, 0), edge(device) {
+      while (channels.size() < RowSplitShape::channels) channels.emplace_back(memory, shape);
     }
     DeviceMemory<Device> memory;
-    const uint32_t warps;
-    Columns home;
-    Columns away;
-    DeviceArray<Device, uint32_t> places;  // of a part's requests, in `home`
-    DeviceArray<Device, uint32_t> counts;
-    PinnedBlock<Device> stretches;
-    DeviceStream<Device> at_home;    // of the parts whose home it is
-    DeviceStream<Device> elsewhere;  // of those of other devices
-    DeviceEvent<Device> counted, sent, answered, edge;
+    std::deque<Channel> channels;
+    DeviceEvent<Device> edge;
   };
   struct Gpu {
     Gpu(Device& its_device, const DeviceRowOptions& options) : device(its_device) {
       store.emplace(device, options);
     }
     void enter() { require_device(device.enter(), "choose the GPU"); }
-    ShardStretch stretch(uint32_t i) const {
-      return reinterpret_cast<const ShardStretch*>(buffers->stretches.data())[i];
-    }
 
     Device& device;
     std::optional<DeviceRowStore<Device>> store;
     std::optional<Buffers> buffers;  // with several devices
   };
+  // A part of a call.
+  struct OnItsWay {
+    uint32_t home;
+    uint64_t channel;
+    gpu::RowRequests part;
+  };
 
-  static uint32_t warps_of(const Device& device) {
-    return std::max(device.full_grid() / 4, 1u) * (ShardLayout::threads / 32);
-  }
-  uint64_t home_rows(uint64_t devices) const {
-    return part_rows_ + devices * ShardLayout::alignment;
-  }
-  uint64_t bytes_of_buffers(uint64_t rows, std::span<Device* const> devices) const {
-    const uint64_t a_row = units_ * sizeof(Pair) + sizeof(uint64_t) + 1;
-    return (2 * rows + devices.size() * ShardLayout::alignment) * a_row + rows * sizeof(uint32_t) +
-           devices.size() * warps_of(*devices[0]) * sizeof(uint32_t);
+  static uint64_t bytes_of_buffers(const RowSplitShape& shape, const Device& device) {
+    return RowSplitShape::channels * Channel::bytes(shape, device);
   }
   uint64_t rows_of_parts(std::span<Device* const> devices, const DeviceRowOptions& options) const {
     if (devices.empty() || devices.size() > ShardLayout::most_shards) {
       throw std::invalid_argument("a table of rows lies on 1 to 32 GPUs");
     }
-    constexpr uint64_t most_bytes = uint64_t{64} << 20, least_rows = 64;
-    uint64_t rows = std::bit_floor(
+    constexpr uint64_t most_bytes = uint64_t{32} << 20, least_rows = 64;
+    RowSplitShape shape = shape_;
+    shape.part_rows = std::bit_floor(
         std::min<uint64_t>(options.index.max_part_rows, most_bytes / options.row_bytes));
     const uint64_t cap = options.index.gpu_memory / 8;
-    while (cap != 0 && rows > least_rows && bytes_of_buffers(rows, devices) > cap) rows /= 2;
-    return rows;
+    while (cap != 0 && shape.part_rows > least_rows && bytes_of_buffers(shape, *devices[0]) > cap) {
+      shape.part_rows /= 2;
+    }
+    return shape.part_rows;
   }
 
   bool alone() const { return gpus_.size() == 1; }
+  void require_scores(const uint64_t* scores) const {
+    if (scores != nullptr && !shape_.scored) {
+      throw std::invalid_argument("the rows of this table have no scores");
+    }
+  }
   template <class Work>
   void use(Work&& work) {
+    const Keep keep;
     const std::lock_guard guard(mutex_);
     loss_.guard(work, [this] { settle(); });
+  }
+  template <class Work>
+  void by_host(Work&& work) {
+    const Keep keep;
+    const std::lock_guard guard(host_mutex_);
+    gpus_[0]->enter();
+    if (!host_rows_) host_rows_.emplace(gpus_[0]->device, row_bytes());
+    work(*host_rows_);
   }
   template <class Work>
   void each(Work&& work) {
@@ -235,12 +266,16 @@ class SplitRowStore {
       }
     });
   }
+  uint64_t number_in(uint64_t cursor) const {
+    const uint64_t number = cursor % ShardLayout::most_shards;
+    if (number >= gpus_.size()) throw std::invalid_argument("the cursor is none of this table");
+    return number;
+  }
   // Waits for all that parts have queued; of a lost device for nothing.
   void settle() {
     for (const auto& gpu : gpus_) {
       if (!gpu->buffers) continue;
-      gpu->device.synchronize(gpu->buffers->at_home.get());
-      gpu->device.synchronize(gpu->buffers->elsewhere.get());
+      for (Channel& channel : gpu->buffers->channels) channel.settle();
     }
   }
   void follow(Gpu& gpu, Stream stream, Stream other) {
@@ -249,131 +284,107 @@ class SplitRowStore {
     require_device(gpu.device.record(edge, other) && gpu.device.wait(stream, edge),
                    "wait for a stream");
   }
-
-  void run_part(uint32_t home, const RowCall& part) {
-    split(*gpus_[home], part);
-    send(home, part);
+  Channel& channel_at(const OnItsWay& its, uint32_t gpu) {
+    return gpus_[gpu]->buffers->channels[its.channel];
+  }
+  // Calls work(i, stretch) for the shards of other devices that have rows of the part.
+  template <class Work>
+  void each_other(const OnItsWay& its, Work&& work) {
+    const Channel& home = channel_at(its, its.home);
     for (uint32_t i = 0; i < gpus_.size(); ++i) {
-      if (i != home && gpus_[home]->stretch(i).rows != 0) answer_elsewhere(home, i, part);
+      if (i != its.home && home.stretch(i).rows != 0) work(i, home.stretch(i));
     }
-    answer_at_home(home, part);
   }
 
-  // Brings the part into the order of its shards, and waits until the host knows their sizes.
-  void split(Gpu& gpu, const RowCall& part) {
-    Buffers& its = *gpu.buffers;
-    const Stream stream = its.at_home.get();
-    const auto rows = static_cast<uint32_t>(part.n);
-    ShardSplit<HashRoute> split;
-    split.route = {seed_, static_cast<uint32_t>(gpus_.size())};
-    split.rows = rows;
-    split.warps = its.warps;
-    split.keys = part.keys;
-    split.counts = its.counts.data();
-    const uint32_t blocks = its.warps / (ShardLayout::threads / 32);
-    DeviceRequests from;
-    from.rows = part.n;
-    from.keys = part.keys;
-    from.found = its.home.found.data();  // so that places are noted
-    const RequestColumns to{reinterpret_cast<char*>(its.home.keys.data()), its.home.keys.size()};
+  // Brings the part into the order of its shards, waits until the host knows their sizes, and sends
+  // those of other devices there, behind what was answered in their channel before.
+  void prepare(const OnItsWay& its) {
+    gpus_[its.home]->enter();
+    Channel& home = channel_at(its, its.home);
+    const Stream stream = home.at_home.get();
+    home.split(its.part, shape_);
+    each_other(its, [&](uint32_t i, const ShardStretch& rows) {
+      Channel& there = channel_at(its, i);
+      const gpu::RowRequests from = home.home.shard(its.part, rows, shape_);
+      const gpu::RowRequests to = there.away.shard(its.part, {0, rows.rows}, shape_);
+      require_device(home.device.wait(stream, there.answered.get()) &&
+                         home.device.copy_to(there.device, stream, const_cast<uint64_t*>(to.keys),
+                                             from.keys, from.n * sizeof(uint64_t)),
+                     "copy keys to their GPU");
+      home.copy_to(there, from, to, {sends_rows(its.part), sends_scores(its.part)}, stream, shape_);
+    });
+    require_device(home.device.record(home.sent.get(), stream), "record an event");
+  }
+
+  // All devices begin before the host waits for what one of them has to tell.
+  void answer(const OnItsWay& its) {
+    Gpu& gpu = *gpus_[its.home];
+    Channel& home = channel_at(its, its.home);
+    const Stream stream = home.at_home.get();
+    each_other(its, [&](uint32_t i, const ShardStretch& rows) {
+      Channel& there = channel_at(its, i);
+      gpus_[i]->enter();
+      require_device(there.device.wait(there.elsewhere.get(), home.sent.get()),
+                     "wait for requests");
+      gpus_[i]->store->begin(there.away.shard(its.part, {0, rows.rows}, shape_),
+                             there.elsewhere.get());
+    });
     gpu.enter();
-    launch(gpu, blocks, CountShardsKernel<HashRoute>{split});
-    require_device(
-        gpu.device.launch(stream, 1, BeginShardsKernel<HashRoute>::threads,
-                          BeginShardsKernel<HashRoute>{
-                              split, reinterpret_cast<ShardStretch*>(its.stretches.data())}) &&
-            gpu.device.record(its.counted.get(), stream),
-        "count the rows of shards");
-    launch(gpu, blocks, SplitRowsKernel<HashRoute>{split, from, to, its.places.data()});
-    if (part.sends_rows()) {
-      launch(gpu, grid_for(gpu.device, part.n * units_, ShardLayout::threads),
-             SpreadRowsKernel{its.places.data(), static_cast<const Pair*>(part.rows),
-                              its.home.rows.data(), rows, static_cast<uint32_t>(units_)});
-    }
-    require_device(gpu.device.synchronize(its.counted.get()), "wait for the counts of a part");
-  }
-
-  // A shard's part of a call, in the columns of home or of its own device.
-  RowCall shard_of(const RowCall& part, const Columns& columns, const ShardStretch& rows) const {
-    RowCall call = part;
-    call.keys = columns.keys.data();
-    if (part.rows != nullptr) call.rows = columns.rows.data();
-    call.found = columns.found.data();
-    return call.part(rows.begin, rows.rows, row_bytes());
-  }
-
-  // Copies the shards of other devices there, behind what was answered there before.
-  void send(uint32_t home, const RowCall& part) {
-    Gpu& gpu = *gpus_[home];
-    const Stream stream = gpu.buffers->at_home.get();
-    for (uint32_t i = 0; i < gpus_.size(); ++i) {
-      const ShardStretch rows = gpu.stretch(i);
-      if (i == home || rows.rows == 0) continue;
-      Gpu& other = *gpus_[i];
-      const RowCall from = shard_of(part, gpu.buffers->home, rows);
-      const Columns& to = other.buffers->away;
-      bool queued = gpu.device.wait(stream, other.buffers->answered.get()) &&
-                    gpu.device.copy_to(other.device, stream, to.keys.data(), from.keys,
-                                       from.n * sizeof(uint64_t));
-      if (part.sends_rows()) {
-        queued = queued && gpu.device.copy_to(other.device, stream, to.rows.data(), from.rows,
-                                              from.n * row_bytes());
-      }
-      require_device(queued, "copy rows to their GPU");
-    }
-    require_device(gpu.device.record(gpu.buffers->sent.get(), stream), "record an event");
-  }
-
-  void answer_elsewhere(uint32_t home, uint32_t i, const RowCall& part) {
-    Gpu& gpu = *gpus_[home];
-    Gpu& other = *gpus_[i];
-    const ShardStretch rows = gpu.stretch(i);
-    const Stream stream = other.buffers->elsewhere.get();
-    const RowCall asked = shard_of(part, other.buffers->away, {0, rows.rows});
-    const RowCall to = shard_of(part, gpu.buffers->home, rows);
-    other.enter();
-    require_device(other.device.wait(stream, gpu.buffers->sent.get()), "wait for requests");
-    other.store->run(asked, stream);
-    bool queued = other.device.copy_to(gpu.device, stream, to.found, asked.found, asked.n);
-    if (part.brings_rows()) {
-      queued = queued &&
-               other.device.copy_to(gpu.device, stream, to.rows, asked.rows, asked.n * row_bytes());
-    }
-    require_device(queued && other.device.record(other.buffers->answered.get(), stream),
-                   "copy replies back");
-  }
-
-  void answer_at_home(uint32_t home, const RowCall& part) {
-    Gpu& gpu = *gpus_[home];
-    Buffers& its = *gpu.buffers;
-    const Stream stream = its.at_home.get();
-    const ShardStretch own = gpu.stretch(home);
+    const ShardStretch own = home.stretch(its.home);
+    if (own.rows != 0) gpu.store->begin(home.home.shard(its.part, own, shape_), stream);
+    each_other(its, [&](uint32_t i, const ShardStretch& rows) { bring_back(its, i, rows); });
     gpu.enter();
-    if (own.rows != 0) gpu.store->run(shard_of(part, its.home, own), stream);
-    for (uint32_t i = 0; i < gpus_.size(); ++i) {
-      if (i == home || gpu.stretch(i).rows == 0) continue;
-      require_device(gpu.device.wait(stream, gpus_[i]->buffers->answered.get()),
+    if (own.rows != 0) gpu.store->end(stream);
+    each_other(its, [&](uint32_t i, const ShardStretch&) {
+      require_device(home.device.wait(stream, channel_at(its, i).answered.get()),
                      "wait for replies");
-    }
-    if (part.found == nullptr && !part.brings_rows()) return;
-    const bool brings = part.brings_rows();
-    launch(gpu, grid_for(gpu.device, part.n * (brings ? units_ : 1), ShardLayout::threads),
-           ReturnRowsKernel{its.places.data(), its.home.found.data(),
-                            brings ? its.home.rows.data() : nullptr, part.found,
-                            static_cast<Pair*>(part.rows), static_cast<uint32_t>(part.n),
-                            static_cast<uint32_t>(units_)});
+    });
+    home.return_replies(its.part, shape_);
   }
 
-  template <class Kernel>
-  void launch(Gpu& gpu, uint32_t blocks, const Kernel& kernel) {
-    require_device(
-        gpu.device.launch(gpu.buffers->at_home.get(), blocks, ShardLayout::threads, kernel),
-        "launch a kernel of rows");
+  void bring_back(const OnItsWay& its, uint32_t i, const ShardStretch& rows) {
+    Channel& home = channel_at(its, its.home);
+    Channel& there = channel_at(its, i);
+    const Stream stream = there.elsewhere.get();
+    const gpu::RowRequests asked = there.away.shard(its.part, {0, rows.rows}, shape_);
+    const gpu::RowRequests to = home.home.shard(its.part, rows, shape_);
+    gpus_[i]->enter();
+    gpus_[i]->store->end(stream);
+    require_device(there.device.copy_to(home.device, stream, to.found, asked.found, asked.n),
+                   "copy replies back");
+    there.copy_to(home, asked, to, {brings_rows(its.part), brings_scores(its.part)}, stream,
+                  shape_);
+    require_device(there.device.record(there.answered.get(), stream), "record an event");
   }
 
-  const uint64_t seed_;
-  const uint64_t units_;
-  const uint64_t part_rows_;
+  // By way of the first channel's columns, to the first device.
+  uint64_t export_elsewhere(Gpu& gpu, uint64_t cursor, gpu::RowExport& chunk, Stream stream) {
+    Channel& its = gpu.buffers->channels[0];
+    gpu::RowExport there = chunk;
+    there.capacity = std::min(chunk.capacity, shape_.part_rows);
+    there.keys = its.away.keys.data();
+    if (chunk.rows != nullptr) there.rows = its.away.rows.data();
+    if (chunk.scores != nullptr) there.scores = its.away.scores.data();
+    const Stream elsewhere = its.elsewhere.get();
+    const uint64_t next = gpu.store->export_rows(cursor, there, elsewhere);
+    chunk.count = there.count;
+    const auto copy = [&](void* to, const void* from, uint64_t bytes) {
+      return to == nullptr || bytes == 0 ||
+             gpu.device.copy_to(gpus_[0]->device, elsewhere, to, from, bytes);
+    };
+    require_device(copy(chunk.keys, there.keys, there.count * sizeof(uint64_t)) &&
+                       copy(chunk.rows, there.rows, there.count * row_bytes()) &&
+                       copy(chunk.scores, there.scores, there.count * sizeof(uint64_t)) &&
+                       gpu.device.record(its.answered.get(), elsewhere),
+                   "copy an export");
+    gpus_[0]->enter();
+    require_device(gpus_[0]->device.wait(stream, its.answered.get()), "wait for an export");
+    return next;
+  }
+
+  RowSplitShape shape_;
+  std::mutex host_mutex_;
+  std::optional<HostRows<Device>> host_rows_;
   std::mutex mutex_;  // all below; not of a single device
   std::vector<std::unique_ptr<Gpu>> gpus_;
   DeviceLoss loss_{"the table was lost when a device failed"};

@@ -12,6 +12,7 @@
 #include "device_checks/device_row_checks.h"
 #include "device_checks/test_size.h"
 #include "fake_device/fake_gpus.h"
+#include "isotherm/gpu/common.h"
 
 namespace isotherm::split_row_store_test {
 namespace {
@@ -70,7 +71,7 @@ TEST(SplitRowStore, BuffersTakeAnEighthOfACap) {
   FakeGpus gpus(2, 1);
   constexpr uint64_t cap = 4 << 20;
   ModelledRows<FakeDevice> table(gpus.pointers, {512, 512 * 64, {cap, 3, 4, 1 << 14}});
-  const DeviceTableStats stats = table.stats();
+  const gpu::TableStats stats = table.stats();
   EXPECT_LE(stats.bytes + stats.workspace, 2 * cap);
   for (const auto& device : gpus.devices) EXPECT_LE(device->allocated_bytes(), cap + (1 << 16));
 }

@@ -1,8 +1,9 @@
 // Spread kernels: rows of a part brought into the order of their shards
 // (gpu/split/shard_kernels.h), and back to the requests that asked for them.
 //
-// A row is `units` pairs; its request went to the place that the split has noted. A thread copies a
-// unit, so that those of a row lie beside one another for the lanes of a warp.
+// A row is `units` units of 8 or 16 bytes (scores are rows of one); its request went to the place
+// that the split has noted. A thread copies a unit, so that those of a row lie beside one another
+// for the lanes of a warp.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +14,11 @@
 
 namespace isotherm {
 
+template <class Unit>
 struct SpreadRowsKernel {
   const uint32_t* places = nullptr;
-  const Pair* from = nullptr;
-  Pair* to = nullptr;
+  const Unit* from = nullptr;
+  Unit* to = nullptr;
   uint32_t rows = 0;
   uint32_t units = 0;
 
@@ -30,12 +32,13 @@ struct SpreadRowsKernel {
 };
 
 // The replies, and the rows of those that were found, where rows are wanted; others stay.
+template <class Unit>
 struct ReturnRowsKernel {
   const uint32_t* places = nullptr;
   const uint8_t* found = nullptr;
-  const Pair* from = nullptr;  // null: no rows are wanted
+  const Unit* from = nullptr;  // null: no rows are wanted
   uint8_t* replies = nullptr;  // null: no replies are wanted
-  Pair* to = nullptr;
+  Unit* to = nullptr;
   uint32_t rows = 0;
   uint32_t units = 0;
 

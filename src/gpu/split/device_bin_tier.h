@@ -41,11 +41,11 @@ class DeviceBinTier final : public BinTier {
     for (size_t i = 0; i < entries.size(); ++i) {
       columns_.keys()[i] = entries[i].key;
       columns_.values()[i] = entries[i].word;
-      columns_.ops()[i] = DeviceOp::put;
+      columns_.ops()[i] = TableOp::put;
     }
     run(entries.size());
     if (std::memchr(columns_.found(), reply_retry, entries.size()) == nullptr) return true;
-    for (size_t i = 0; i < entries.size(); ++i) columns_.ops()[i] = DeviceOp::erase;
+    for (size_t i = 0; i < entries.size(); ++i) columns_.ops()[i] = TableOp::erase;
     run(entries.size());
     return false;
   }
@@ -63,7 +63,7 @@ class DeviceBinTier final : public BinTier {
   }
 
   void run(uint64_t rows) {
-    DeviceRequests requests;
+    TableRequests requests;
     requests.rows = rows;
     requests.ops = columns_.ops();
     requests.keys = columns_.keys();

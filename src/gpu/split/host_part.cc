@@ -33,11 +33,11 @@ HostPart::~HostPart() {
   for (const Worker& worker : workers_) epochs_.release(worker.slot);
 }
 
-void HostPart::answer(std::span<const DeviceRequests> lists) {
+void HostPart::answer(std::span<const TableRequests> lists) {
   uint64_t rows = 0;
-  for (const DeviceRequests& list : lists) rows += list.rows;
+  for (const TableRequests& list : lists) rows += list.rows;
   if (rows <= rows_for_one) {
-    for (const DeviceRequests& list : lists) answer_list(list, workers_.front());
+    for (const TableRequests& list : lists) answer_list(list, workers_.front());
     return;
   }
   pool_.run(static_cast<uint32_t>(lists.size()),
@@ -84,10 +84,10 @@ uint64_t HostPart::read(uint64_t bound, uint64_t end, uint64_t wanted,
   return tier_.read(bound, end, wanted, entries);
 }
 
-void HostPart::answer_list(const DeviceRequests& list, Worker& worker) {
+void HostPart::answer_list(const TableRequests& list, Worker& worker) {
   const bool gets = is_gets(list);
   for (uint64_t first = 0; first < list.rows; first += rows_a_step) {
-    const DeviceRequests some = rows_of(list, first, std::min(rows_a_step, list.rows - first));
+    const TableRequests some = rows_of(list, first, std::min(rows_a_step, list.rows - first));
     {
       const EpochGuard guard(epochs_, *worker.slot);
       if (gets) {

@@ -17,7 +17,7 @@
 #include "base/worker_pool.h"
 #include "gpu/split/host_tier.h"
 #include "index/growth_share.h"
-#include "isotherm/device_table.h"
+#include "isotherm/table_requests.h"
 #include "items/epoch.h"
 #include "items/memory_budget.h"
 #include "items/pages.h"
@@ -41,7 +41,7 @@ class HostPart final : public BinHost {
   HostPart& operator=(const HostPart&) = delete;
 
   // Lists without rows need no columns.
-  void answer(std::span<const DeviceRequests> lists);
+  void answer(std::span<const TableRequests> lists);
 
   bool put(std::span<const Entry> entries) override;
   void erase(std::span<const Entry> entries) override;
@@ -61,7 +61,7 @@ class HostPart final : public BinHost {
   template <class Work>
   bool each(std::span<const Entry> entries, Work&& work);
   void grow(Worker& worker, uint64_t changes);
-  void answer_list(const DeviceRequests& list, Worker& worker);
+  void answer_list(const TableRequests& list, Worker& worker);
 
   MemoryBudget budget_;
   Pages pages_;

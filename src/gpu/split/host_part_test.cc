@@ -25,7 +25,7 @@ HostPartOptions options(uint64_t bytes, uint32_t threads = 3) {
 std::vector<DeviceRequest> random_list(std::mt19937_64& random, size_t list, uint64_t keys) {
   std::vector<DeviceRequest> requests(random() % 400);
   for (DeviceRequest& request : requests) {
-    request.op = static_cast<DeviceOp>(random() % 6);
+    request.op = static_cast<TableOp>(random() % 6);
     request.key = random() % keys * lists + list;
     request.value = random() % 5;
     request.expected = random() % 5;
@@ -40,7 +40,7 @@ TEST(HostPart, ListsAreAnsweredInOrderWhoeverTakesThem) {
   for (int round = 0; round < (poison::sanitized ? 20 : 200); ++round) {
     std::vector<std::vector<DeviceRequest>> requests;
     std::vector<HostRequests> columns;
-    std::vector<DeviceRequests> calls;
+    std::vector<TableRequests> calls;
     calls.reserve(lists);
     for (size_t list = 0; list < lists; ++list) {
       requests.push_back(random_list(random, list, 500));

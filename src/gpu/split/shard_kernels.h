@@ -21,7 +21,7 @@
 #include "gpu/kernel/bits.h"
 #include "gpu/kernel/each_request.h"
 #include "gpu/kernel/request_columns.h"
-#include "isotherm/device_table.h"
+#include "isotherm/table_requests.h"
 
 namespace isotherm {
 
@@ -163,7 +163,7 @@ struct BeginShardsKernel {
 template <class Route>
 struct SplitRowsKernel {
   ShardSplit<Route> split;
-  DeviceRequests from;  // columns that are given are moved
+  TableRequests from;  // columns that are given are moved
   RequestColumns home;
   uint32_t* places = nullptr;  // of each row, where it went, or would have gone, at home
   // The first rows of a shard go straight to its GPU where this one reaches it.
@@ -215,7 +215,7 @@ struct ReturnRepliesKernel {
   const uint32_t* places = nullptr;
   const uint64_t* values = nullptr;
   const uint8_t* found = nullptr;
-  DeviceRequests to;
+  TableRequests to;
 
   template <class Lane>
   ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {

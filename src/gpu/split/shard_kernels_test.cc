@@ -27,7 +27,7 @@ class ShardKernels : public FakeDeviceFixture {
     split_keys = columns.keys();
     split_values = columns.values();
     places = array<uint32_t>(rows);
-    DeviceRequests from;
+    TableRequests from;
     from.rows = rows;
     from.keys = upload(keys);
     from.values = upload(numbers);
@@ -96,7 +96,7 @@ TEST_F(ShardKernels, BringRepliesToTheirRows) {
   const std::vector<uint64_t> values = download(split_values, end);
   std::vector<uint8_t> found(end);
   for (uint32_t i = 0; i < end; ++i) found[i] = values[i] % 3 != 0 ? 1 : 0;
-  DeviceRequests to;
+  TableRequests to;
   to.rows = rows;
   to.values_out = upload(std::vector<uint64_t>(rows, 77777));
   to.found = upload(std::vector<uint8_t>(rows, 9));

@@ -44,7 +44,7 @@ class SplitExpress {
 
   // False where the requests have to go another way; nothing is done then. `requests` and its
   // columns, in host memory, stay as they are until `take`.
-  bool post(const DeviceRequests& requests) {
+  bool post(const TableRequests& requests) {
     take();
     if (requests.rows == 0 || requests.rows > most_rows_) return false;
     spread(requests);
@@ -52,7 +52,7 @@ class SplitExpress {
     for (Side& side : sides_) {
       if (side.rows == 0) continue;
       side.gpu.enter();
-      const DeviceRequests its = side.columns().requests(requests, 0, side.rows);
+      const TableRequests its = side.columns().requests(requests, 0, side.rows);
       side.posted = side.gpu.table.post(its);
       if (!side.posted && !any) return false;
       any = true;
@@ -77,7 +77,7 @@ class SplitExpress {
     return true;
   }
   void take() {
-    const DeviceRequests requests = std::exchange(requests_, {});
+    const TableRequests requests = std::exchange(requests_, {});
     if (requests.rows == 0) return;
     for (Side& side : sides_) {
       if (side.rows == 0) continue;
@@ -119,7 +119,7 @@ class SplitExpress {
     bool posted = false;  // else its rows go by the stream
   };
 
-  void spread(const DeviceRequests& requests) {
+  void spread(const TableRequests& requests) {
     places_.clear();
     for (Side& side : sides_) side.rows = 0;
     for (uint64_t row = 0; row < requests.rows; ++row) {
@@ -139,7 +139,7 @@ class SplitExpress {
   const uint64_t most_rows_;
   std::deque<Side> sides_;
   std::vector<std::pair<uint32_t, uint64_t>> places_;  // of each row: a GPU, and its row there
-  DeviceRequests requests_;                            // no rows: none are under way
+  TableRequests requests_;                             // no rows: none are under way
 };
 
 }  // namespace isotherm

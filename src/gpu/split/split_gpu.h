@@ -9,6 +9,7 @@
 
 #include "gpu/platform/device_error.h"
 #include "gpu/table/fixed_device_table.h"
+#include "isotherm/gpu/common.h"
 
 namespace isotherm {
 
@@ -28,17 +29,18 @@ struct SplitGpu {
 template <class Device>
 using SplitGpus = std::vector<std::unique_ptr<SplitGpu<Device>>>;
 
-inline void add_stats(DeviceTableStats& sum, const DeviceTableStats& its) {
+inline void add_stats(gpu::TableStats& sum, const gpu::TableStats& its) {
   sum.entries += its.entries;
   sum.bytes += its.bytes;
   sum.workspace += its.workspace;
   sum.overflow_lines += its.overflow_lines;
   sum.segments += its.segments;
+  sum.evictions += its.evictions;
 }
 
 template <class Device>
-DeviceTableStats sum_of_stats(const SplitGpus<Device>& gpus) {
-  DeviceTableStats sum;
+gpu::TableStats sum_of_stats(const SplitGpus<Device>& gpus) {
+  gpu::TableStats sum;
   for (const auto& gpu : gpus) {
     gpu->enter();
     add_stats(sum, gpu->table.stats());

@@ -26,6 +26,7 @@
 #include "gpu/split/host_part.h"
 #include "gpu/split/split_gpu.h"
 #include "gpu/split/split_route.h"
+#include "isotherm/gpu/common.h"
 
 namespace isotherm {
 
@@ -176,12 +177,12 @@ class SplitHost {
   }
 
   // Answers the host's rows of a part.
-  void answer(std::span<const DeviceRequests> lists) {
-    for (const DeviceRequests& list : lists) requests_ += list.rows;
+  void answer(std::span<const TableRequests> lists) {
+    for (const TableRequests& list : lists) requests_ += list.rows;
     host_->answer(lists);
   }
 
-  void add_to(DeviceTableStats& stats) const {
+  void add_to(gpu::TableStats& stats) const {
     stats.host_requests = requests_;
     for (const Side& side : sides_) {
       stats.host_bytes += side.tier.pinned_bytes();

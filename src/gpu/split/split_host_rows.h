@@ -52,7 +52,7 @@ class SplitHostRows {
   // All pointers are to host memory; `answer` answers the part of a step. Returns when the replies
   // are there. Throws std::bad_alloc before anything is done.
   template <class Answer>
-  void run(const DeviceRequests& requests, uint64_t window, Answer&& answer) {
+  void run(const TableRequests& requests, uint64_t window, Answer&& answer) {
     pin();
     parts_.work_off(
         steps(requests.rows, staged_rows()), std::min(window, half()),
@@ -75,11 +75,11 @@ class SplitHostRows {
 
   // Gets; all pointers are to pinned memory. Returns when the replies are there.
   template <class Answer>
-  void get_pinned(const DeviceRequests& gets, Answer&& answer) {
+  void get_pinned(const TableRequests& gets, Answer&& answer) {
     parts_.work_off(
         steps(gets.rows, pinned_rows_), half(),
         [&](const SplitStep& step) {
-          DeviceRequests chunk = rows_of(gets, step.first, step.rows);
+          TableRequests chunk = rows_of(gets, step.first, step.rows);
           auto* keys = reinterpret_cast<uint64_t*>(buffer_of(step).columns.data());
           SplitPart<Device>& part = parts_.part(step);
           require_device(
@@ -151,23 +151,23 @@ class SplitHostRows {
     return steps;
   }
 
-  void start(Buffer& buffer, const SplitStep& step, const DeviceRequests& requests) {
+  void start(Buffer& buffer, const SplitStep& step, const TableRequests& requests) {
     buffer.first = step.first;
     buffer.rows = step.rows;
     SplitPart<Device>& part = parts_.part(step);
-    const DeviceRequests rows = rows_of(requests, step.first, step.rows);
-    const DeviceRequests staged = at_host(buffer).requests(rows, 0, step.rows);
+    const TableRequests rows = rows_of(requests, step.first, step.rows);
+    const TableRequests staged = at_host(buffer).requests(rows, 0, step.rows);
     each_request_column(staged, rows, [](void* to, const void* from, uint64_t bytes) {
       std::memcpy(to, from, bytes);
     });
-    const DeviceRequests chunk = at_home(buffer).requests(rows, 0, step.rows);
+    const TableRequests chunk = at_home(buffer).requests(rows, 0, step.rows);
     each_request_column(chunk, staged, [&](void* to, const void* from, uint64_t bytes) {
       require_device(part.device().to_device(part.stream(), to, from, bytes), "copy requests");
     });
     part.begin(chunk);
   }
 
-  void bring_back(Buffer& buffer, const SplitStep& step, const DeviceRequests& requests) {
+  void bring_back(Buffer& buffer, const SplitStep& step, const TableRequests& requests) {
     if (requests.found == nullptr) return;
     SplitPart<Device>& part = parts_.part(step);
     const RequestColumns from = at_home(buffer), to = at_host(buffer);
@@ -177,7 +177,7 @@ class SplitHostRows {
                    "copy replies");
   }
 
-  void finish(Buffer& buffer, const SplitStep& step, const DeviceRequests& requests) {
+  void finish(Buffer& buffer, const SplitStep& step, const TableRequests& requests) {
     if (buffer.rows == 0) return;
     const uint64_t rows = buffer.rows;
     buffer.rows = 0;

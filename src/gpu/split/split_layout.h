@@ -102,13 +102,12 @@ struct SplitLayout {
   // nothing by long parts, and the last one's replies are there sooner. Writes: so many that each
   // device's table takes its share at once: shares differ a little, and of two parts there the
   // second would hold a few rows.
-  uint64_t rows_of_parts(std::span<const DeviceRequests> slices, bool gets,
-                         uint64_t at_once) const {
+  uint64_t rows_of_parts(std::span<const TableRequests> slices, bool gets, uint64_t at_once) const {
     if (devices == 1) return rows;
     at_once *= devices;
     const uint64_t most = gets ? rows / 2 : std::min<uint64_t>(rows, at_once - at_once / 32);
     uint64_t longest = 1;
-    for (const DeviceRequests& slice : slices) longest = std::max(longest, slice.rows);
+    for (const TableRequests& slice : slices) longest = std::max(longest, slice.rows);
     const uint64_t parts = (longest + most - 1) / most;
     return (longest + parts - 1) / parts;
   }

@@ -77,14 +77,14 @@ class SplitPart {
   // Between `begin` and `answer`.
   bool begun() const { return begun_; }
   bool is_stale() const { return host_ != nullptr && version_ != host_->version(); }
-  const DeviceRequests& requests() const { return requests_; }
+  const TableRequests& requests() const { return requests_; }
   uint64_t pinned_bytes() const {
     return at_host_ ? at_host_->pinned_columns.bytes() + at_host_->pinned_bins.bytes() : 0;
   }
 
   // At most as many requests as there are buffers for, and at least one. Columns lie where the home
   // GPU reaches them.
-  void begin(const DeviceRequests& requests) {
+  void begin(const TableRequests& requests) {
     requests_ = requests;
     begun_ = true;
     begin_again();
@@ -207,7 +207,7 @@ class SplitPart {
     PinnedBlock<Device> pinned_columns;
     PinnedBlock<Device> pinned_bins;  // and what was counted of them
     DeviceEvent<Device> fetched;
-    std::vector<DeviceRequests> lists;
+    std::vector<TableRequests> lists;
   };
 
   template <class Route>
@@ -243,8 +243,8 @@ class SplitPart {
   }
   void fetch() {
     const uint64_t first = first_of_host(), rows = end_of_host() - first;
-    const DeviceRequests to = at_host_->columns().requests(requests_, first, rows);
-    const DeviceRequests from = columns().requests(requests_, first, rows);
+    const TableRequests to = at_host_->columns().requests(requests_, first, rows);
+    const TableRequests from = columns().requests(requests_, first, rows);
     gpus_[home_]->enter();
     each_request_column(to, from, [&](void* into, const void* column, uint64_t bytes) {
       require_device(device().to_host(stream(), into, column, bytes), "copy requests to the host");
@@ -280,10 +280,10 @@ class SplitPart {
     if (i == home_) return passed == 0 ? rows_for(i) : 0;
     return passed < rows_for(i) ? std::min(rows_for(i) - passed, away_rows_) : 0;
   }
-  DeviceRequests at_home(uint32_t i, uint64_t passed) const {
+  TableRequests at_home(uint32_t i, uint64_t passed) const {
     return columns().requests(requests_, stretches()[i].begin + passed, rows_of_pass(i, passed));
   }
-  DeviceRequests there(uint32_t i, uint64_t passed) const {
+  TableRequests there(uint32_t i, uint64_t passed) const {
     const RequestColumns columns{away_[i]->columns.data(), away_rows_};
     return columns.requests(requests_, 0, rows_of_pass(i, passed));
   }
@@ -325,8 +325,8 @@ class SplitPart {
     const Stream its = away_[i]->stream.get();
     gpu.enter();
     require_device(gpu.device.wait(its, at_home_->sent.get()), "wait for requests");
-    DeviceRequests asked = there(i, passed);
-    const DeviceRequests to = at_home(i, passed);
+    TableRequests asked = there(i, passed);
+    const TableRequests to = at_home(i, passed);
     const bool straight_back = direct_ && is_gets(requests_);
     if (straight_back) {
       asked.values_out = to.values_out;
@@ -357,7 +357,7 @@ class SplitPart {
   std::optional<Home> at_home_;
   std::optional<AtHost> at_host_;
   std::vector<std::unique_ptr<Away>> away_;  // by GPU; null at home
-  DeviceRequests requests_;
+  TableRequests requests_;
   uint64_t version_ = 0;  // of the host's bins, at the last split
   uint32_t lists_ = 0;    // of the host, in the last split
   bool begun_ = false;

@@ -61,7 +61,7 @@ class SplitParts {
 
   // The parts of a call with a slice for each GPU, of `rows` rows. Slice after slice, or all GPUs
   // at the same time.
-  std::vector<SplitStep> steps(std::span<const DeviceRequests> slices, uint64_t rows,
+  std::vector<SplitStep> steps(std::span<const TableRequests> slices, uint64_t rows,
                                bool at_the_same_time) {
     std::vector<SplitStep> steps;
     const auto add = [&](uint32_t gpu, uint64_t first) {
@@ -69,7 +69,7 @@ class SplitParts {
       steps.push_back(next(gpu, first, std::min(rows, slices[gpu].rows - first)));
     };
     uint64_t most = 0;
-    for (const DeviceRequests& slice : slices) most = std::max(most, slice.rows);
+    for (const TableRequests& slice : slices) most = std::max(most, slice.rows);
     const auto gpus = static_cast<uint32_t>(slices.size());
     if (at_the_same_time) {
       for (uint64_t first = 0; first < most; first += rows) {

@@ -1,5 +1,5 @@
 // SplitTable: u64 keys to u64 values on one or more GPUs and, where their memory ends, on the host;
-// what include/isotherm/device_table.h promises, over any devices.
+// what include/isotherm/gpu/table.h promises, over any devices.
 //
 // Each GPU has a FixedDeviceTable with the keys of its shard, by hash. While there is one, and it
 // has room, calls go straight to its table, and the host waits for no rows. Otherwise a call is
@@ -44,6 +44,7 @@
 #include "gpu/split/split_host_rows.h"
 #include "gpu/split/split_parts.h"
 #include "gpu/transfer/transfer.h"
+#include "isotherm/gpu/common.h"
 
 namespace isotherm {
 
@@ -101,24 +102,24 @@ class SplitTable {
   }
 
   // A slice and a stream for each device; slices without rows need no columns.
-  void run(std::span<const DeviceRequests> slices, std::span<const Stream> streams) {
+  void run(std::span<const TableRequests> slices, std::span<const Stream> streams) {
     if (slices.size() != gpus_.size() || streams.size() != gpus_.size()) {
       throw std::invalid_argument("a call takes one slice and one stream for each GPU");
     }
-    for (const DeviceRequests& slice : slices) {
+    for (const TableRequests& slice : slices) {
       if (slice.rows != 0) require_columns(slice);
     }
     use([&] { alone() ? run_one(slices[0], streams[0]) : run_parts(slices, streams); });
   }
   // The slice of the first device, and none of others.
-  void run(const DeviceRequests& requests, Stream stream) {
+  void run(const TableRequests& requests, Stream stream) {
     if (requests.rows == 0) return;
     require_columns(requests);
     use([&] { run_first(requests, stream); });
   }
 
   // Gets that tell the host of their end; see FixedDeviceTable::get_marked.
-  void get_marked(const DeviceRequests& requests, const EndMark& mark, uint32_t* blocks_done,
+  void get_marked(const TableRequests& requests, const EndMark& mark, uint32_t* blocks_done,
                   Stream stream) {
     require_columns(requests);
     use([&] {
@@ -135,7 +136,7 @@ class SplitTable {
   }
 
   // All pointers to host memory; returns when the replies are there.
-  void run_host(const DeviceRequests& requests) {
+  void run_host(const TableRequests& requests) {
     if (requests.rows == 0) return;
     require_columns(requests);
     if (options_.express && express(requests)) return;
@@ -150,7 +151,7 @@ class SplitTable {
   }
 
   // Gets; all pointers to pinned host memory; returns when the replies are there.
-  void get_pinned(const DeviceRequests& requests) {
+  void get_pinned(const TableRequests& requests) {
     if (requests.rows == 0) return;
     require_columns(requests);
     if (alone()) return transfer_.get_pinned(first_device(), *this, requests);
@@ -160,14 +161,14 @@ class SplitTable {
     });
   }
   // The same in the order of a stream of the first device.
-  void get_pinned(const DeviceRequests& requests, Stream stream) {
+  void get_pinned(const TableRequests& requests, Stream stream) {
     if (alone()) return transfer_.get_pinned(first_device(), *this, requests, stream);
     run(requests, stream);  // more slowly
   }
 
   // As those of a FixedDeviceTable; requests go by express as long as devices have all their keys.
   uint64_t most_express() const { return gpus_[0]->table.most_express(); }
-  bool express(const DeviceRequests& requests) {
+  bool express(const TableRequests& requests) {
     const std::lock_guard guard(mutex_);
     if (!goes_to_devices(requests)) return false;
     if (alone()) return first().express(requests);
@@ -178,7 +179,7 @@ class SplitTable {
     });
     return posted;
   }
-  bool post(const DeviceRequests& requests) {
+  bool post(const TableRequests& requests) {
     const std::lock_guard guard(mutex_);
     if (!goes_to_devices(requests)) return false;
     if (alone()) return first().post(requests);
@@ -205,8 +206,8 @@ class SplitTable {
   }
 
   // Sums over all devices. Waits for all calls so far.
-  DeviceTableStats stats() {
-    DeviceTableStats sum;
+  gpu::TableStats stats() {
+    gpu::TableStats sum;
     use([&] {
       settle();
       sum = sum_of_stats(gpus_);
@@ -308,9 +309,9 @@ class SplitTable {
     return gpus_[0]->table;
   }
 
-  void run_first(const DeviceRequests& requests, Stream stream) {
+  void run_first(const TableRequests& requests, Stream stream) {
     if (alone()) return run_one(requests, stream);
-    std::vector<DeviceRequests> slices(gpus_.size());
+    std::vector<TableRequests> slices(gpus_.size());
     std::vector<Stream> streams(gpus_.size());
     slices[0] = requests;
     streams[0] = stream;
@@ -318,16 +319,16 @@ class SplitTable {
   }
 
   // Where there is one device.
-  void run_one(const DeviceRequests& requests, Stream stream) {
+  void run_one(const TableRequests& requests, Stream stream) {
     gpus_[0]->enter();
     uint64_t done = 0;
     if (!shared()) done = run_on_device(requests, stream);
     if (done == requests.rows) return;
-    const DeviceRequests left = rows_of(requests, done, requests.rows - done);
+    const TableRequests left = rows_of(requests, done, requests.rows - done);
     run_parts({&left, 1}, {&stream, 1});
   }
   // The rows that the device alone has answered: all, unless others found no room.
-  uint64_t run_on_device(const DeviceRequests& requests, Stream stream) {
+  uint64_t run_on_device(const TableRequests& requests, Stream stream) {
     FixedDeviceTable<Device>& table = gpus_[0]->table;
     uint64_t done = 0;
     if (may_share_ && needs_room(requests)) {
@@ -350,19 +351,18 @@ class SplitTable {
     }
     return 0;
   }
-  static bool needs_room(const DeviceRequests& requests) {
-    return !is_gets(requests) && (requests.ops != nullptr || requests.op != DeviceOp::erase);
+  static bool needs_room(const TableRequests& requests) {
+    return !is_gets(requests) && (requests.ops != nullptr || requests.op != TableOp::erase);
   }
 
-  void run_parts(std::span<const DeviceRequests> slices, std::span<const Stream> streams) {
+  void run_parts(std::span<const TableRequests> slices, std::span<const Stream> streams) {
     const auto with_rows = [&](auto&& test) {
-      return std::all_of(slices.begin(), slices.end(), [&](const DeviceRequests& slice) {
+      return std::all_of(slices.begin(), slices.end(), [&](const TableRequests& slice) {
         return slice.rows == 0 || test(slice);
       });
     };
     const bool gets = with_rows(is_gets);
-    const bool distinct =
-        with_rows([](const DeviceRequests& slice) { return slice.distinct_keys; });
+    const bool distinct = with_rows([](const TableRequests& slice) { return slice.distinct_keys; });
     if (!gets) reserve_workspaces();
     follow(slices, streams);
     const std::vector<SplitStep> steps =
@@ -376,7 +376,7 @@ class SplitTable {
         [this](const SplitStep& step) { answer(step); });
     lead(slices, streams);
     uint64_t rows = 0;
-    for (const DeviceRequests& slice : slices) rows += slice.rows;
+    for (const TableRequests& slice : slices) rows += slice.rows;
     if (gets) end_gets(rows);
   }
 
@@ -387,7 +387,7 @@ class SplitTable {
     SplitPart<Device>& part = parts_->part(step);
     part.wait_counts();
     if (part.is_stale()) split_again(part);
-    const DeviceRequests& requests = part.requests();
+    const TableRequests& requests = part.requests();
     if (may_share_ && needs_room(requests)) make_room(part);
     part.answer();
     if (!shared() || is_gets(requests)) return;
@@ -429,14 +429,14 @@ class SplitTable {
   }
 
   // The parts' streams follow the caller's, and then the other way round.
-  void follow(std::span<const DeviceRequests> slices, std::span<const Stream> streams) {
+  void follow(std::span<const TableRequests> slices, std::span<const Stream> streams) {
     each_part_of(slices, [&](uint32_t gpu, Stream of_part) { wait(gpu, of_part, streams[gpu]); });
   }
-  void lead(std::span<const DeviceRequests> slices, std::span<const Stream> streams) {
+  void lead(std::span<const TableRequests> slices, std::span<const Stream> streams) {
     each_part_of(slices, [&](uint32_t gpu, Stream of_part) { wait(gpu, streams[gpu], of_part); });
   }
   template <class Work>
-  void each_part_of(std::span<const DeviceRequests> slices, Work&& work) {
+  void each_part_of(std::span<const TableRequests> slices, Work&& work) {
     for (uint32_t gpu = 0; gpu < slices.size(); ++gpu) {
       if (slices[gpu].rows == 0) continue;
       gpus_[gpu]->enter();
@@ -454,7 +454,7 @@ class SplitTable {
 
   // Of requests in memory that the host reads, whether devices have all their keys. Then one in
   // some is counted as read.
-  bool goes_to_devices(const DeviceRequests& requests) {
+  bool goes_to_devices(const TableRequests& requests) {
     loss_.require_usable();
     require_columns(requests);
     if (requests.rows > most_express()) return false;

@@ -9,6 +9,7 @@
 #include "device_checks/host_memory_checks.h"
 #include "device_checks/test_size.h"
 #include "fake_device/fake_device.h"
+#include "isotherm/gpu/common.h"
 
 namespace isotherm::split_table_host_test {
 namespace {
@@ -40,7 +41,7 @@ SplitOptions small_options(FakeDevice& device) {
 
 DeviceBatch some_puts(uint64_t count, uint64_t seed = 1) {
   DeviceRequestSource source(seed);
-  return source.uniform_op(DeviceOp::put, source.keys(count));
+  return source.uniform_op(TableOp::put, source.keys(count));
 }
 
 TEST(SplitTableWithHost, IsLostWithItsDevice) {
@@ -48,17 +49,17 @@ TEST(SplitTableWithHost, IsLostWithItsDevice) {
   for (const uint64_t operations : after) {
     FakeDevice device(1, memory);
     ModelledHostTable<FakeDevice> table(device, small_options(device));
-    table.run_uniform(DeviceOp::put, some_puts(scale * 4), true);
+    table.run_uniform(TableOp::put, some_puts(scale * 4), true);
     ASSERT_TRUE(on_both_sides(table.table().stats()));
     device.lose_after(operations);
     EXPECT_THROW(
         {
           for (uint64_t i = 2; i < 30; ++i) {
-            table.run_uniform(DeviceOp::put, some_puts(scale, i), true);
+            table.run_uniform(TableOp::put, some_puts(scale, i), true);
           }
         },
         DeviceError);
-    EXPECT_THROW(table.run_uniform(DeviceOp::get, some_puts(10), true), DeviceError);
+    EXPECT_THROW(table.run_uniform(TableOp::get, some_puts(10), true), DeviceError);
     EXPECT_EQ(device.take_errors(), std::vector<std::string>{});
   }
 }
@@ -67,15 +68,15 @@ TEST(SplitTableWithHost, IsLostWhenALaunchFails) {
   for (const uint64_t launches : {0, 1, 2, 3, 5, 8, 13, 21}) {
     FakeDevice device(1, memory);
     ModelledHostTable<FakeDevice> table(device, small_options(device));
-    table.run_uniform(DeviceOp::put, some_puts(scale * 4), true);
+    table.run_uniform(TableOp::put, some_puts(scale * 4), true);
     device.fail_launches_after(launches);
     EXPECT_THROW(
         {
-          for (uint64_t i = 2; i < 6; ++i) table.run_uniform(DeviceOp::get, some_puts(scale), true);
+          for (uint64_t i = 2; i < 6; ++i) table.run_uniform(TableOp::get, some_puts(scale), true);
         },
         DeviceError);
     device.fail_launches_after(FakeDevice::never);
-    EXPECT_THROW(table.run_uniform(DeviceOp::get, some_puts(10), true), DeviceError);
+    EXPECT_THROW(table.run_uniform(TableOp::get, some_puts(10), true), DeviceError);
     EXPECT_EQ(device.take_errors(), std::vector<std::string>{});
   }
 }
@@ -103,7 +104,7 @@ TEST(SplitTableWithHost, NothingIsLostWhereTheDeviceGivesNoMoreMemory) {
   for (const uint64_t allocations : {0, 1, 2, 3, 5, 9}) {
     FakeDevice device(1, memory);
     ModelledHostTable<FakeDevice> table(device, small_options(device));
-    table.run_uniform(DeviceOp::put, some_puts(scale), true);
+    table.run_uniform(TableOp::put, some_puts(scale), true);
     DeviceMemory<FakeDevice> arrays(device, 0);
     const DeviceStream<FakeDevice> stream(device);
     const DeviceBatch others = some_puts(scale * 4, 2);
@@ -112,9 +113,9 @@ TEST(SplitTableWithHost, NothingIsLostWhereTheDeviceGivesNoMoreMemory) {
     device.fail_allocations_after(allocations);
     table.table().run(columns.call(), stream.get());
     device.fail_allocations_after(FakeDevice::never);
-    table.run_uniform(DeviceOp::get, some_puts(scale), true);
+    table.run_uniform(TableOp::get, some_puts(scale), true);
     DeviceBatch erases = others;
-    for (DeviceRequest& request : erases) request.op = DeviceOp::erase;
+    for (DeviceRequest& request : erases) request.op = TableOp::erase;
     columns.upload(erases);
     table.table().run(columns.call(), stream.get());
     columns.download();
@@ -127,9 +128,9 @@ TEST(SplitTableWithHost, NothingIsLostWhereTheDeviceGivesNoMoreMemory) {
 TEST(SplitTableWithHost, ALostTableTakesNoMail) {
   FakeDevice device(1, memory);
   ModelledHostTable<FakeDevice> table(device, small_options(device));
-  table.run_uniform(DeviceOp::put, some_puts(scale * 4), true);
+  table.run_uniform(TableOp::put, some_puts(scale * 4), true);
   device.fail_launches_after(0);
-  EXPECT_THROW(table.run_uniform(DeviceOp::get, some_puts(scale), true), DeviceError);
+  EXPECT_THROW(table.run_uniform(TableOp::get, some_puts(scale), true), DeviceError);
   device.fail_launches_after(FakeDevice::never);
   EXPECT_THROW(table.run_express(some_puts(1)), DeviceError);
   EXPECT_THROW(table.table().stats(), DeviceError);
@@ -139,11 +140,11 @@ TEST(SplitTableWithHost, StatisticsWaitForReplies) {
   FakeDevice device(1, memory);
   ModelledHostTable<FakeDevice> table(device, small_options(device));
   const DeviceBatch puts = some_puts(scale * 4);
-  table.run_uniform(DeviceOp::put, puts, true);
+  table.run_uniform(TableOp::put, puts, true);
   const DeviceStream<FakeDevice> stream(device);
   const PinnedRequests<FakeDevice> pinned(device, puts);
   table.table().run(pinned.call(), stream.get());
-  const DeviceTableStats stats = table.table().stats();
+  const gpu::TableStats stats = table.table().stats();
   EXPECT_EQ(stats.entries, table.model().size());
   const std::vector<uint8_t> found = pinned.found();
   EXPECT_EQ(std::count(found.begin(), found.end(), 1), static_cast<int64_t>(puts.size()));
@@ -166,8 +167,8 @@ TEST(SplitTableWithHost, AnyCapThatHoldsATableHoldsASharedOne) {
     }
     options.host_memory = host_memory;
     ModelledHostTable<FakeDevice> table(device, options);
-    table.run_uniform(DeviceOp::get, some_puts(10), true);
-    const DeviceTableStats stats = table.table().stats();
+    table.run_uniform(TableOp::get, some_puts(10), true);
+    const gpu::TableStats stats = table.table().stats();
     EXPECT_LE(stats.bytes + stats.workspace, cap);
   }
 }
@@ -177,7 +178,7 @@ TEST(SplitTableWithHost, MoreExpectedEntriesThanTheDeviceHoldsFillIt) {
   const SplitOptions options = small_options(device);
   SplitTable<FakeDevice> table(device, options);
   table.reserve(uint64_t{1} << 30);
-  const DeviceTableStats stats = table.stats();
+  const gpu::TableStats stats = table.stats();
   EXPECT_GT(stats.segments, 8u);
   EXPECT_LE(stats.bytes + stats.workspace, options.table.gpu_memory);
 }
@@ -189,7 +190,7 @@ TEST(SplitTableWithHost, ADeviceTooSmallToShareRefusesWhatHasNoRoom) {
   options.table.gpu_memory += 1 << 20;
   ModelledHostTable<FakeDevice> table(device, options);
   for (uint64_t i = 1; i < 100 && table.refused() == 0; ++i) {
-    table.run_uniform(DeviceOp::put, some_puts(scale, i), true);
+    table.run_uniform(TableOp::put, some_puts(scale, i), true);
   }
   EXPECT_GT(table.refused(), 0u);
   table.check_all();
@@ -203,12 +204,12 @@ TEST(SplitTableWithHost, WithoutHostMemoryItIsTheDevicesTable) {
   options.host_memory = 0;
   ModelledHostTable<FakeDevice> table(device, options);
   for (uint64_t i = 1; i < 100 && table.refused() == 0; ++i) {
-    table.run_uniform(DeviceOp::put, some_puts(scale, i), true);
+    table.run_uniform(TableOp::put, some_puts(scale, i), true);
   }
   EXPECT_GT(table.refused(), 0u);
   table.check_all();
   EXPECT_EQ(table.wrong(), 0u);
-  const DeviceTableStats stats = table.table().stats();
+  const gpu::TableStats stats = table.table().stats();
   EXPECT_EQ(stats.host_entries + stats.host_bytes, 0u);
 }
 

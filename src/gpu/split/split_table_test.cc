@@ -12,6 +12,7 @@
 #include "device_checks/split_table_checks.h"
 #include "device_checks/test_size.h"
 #include "fake_device/fake_gpus.h"
+#include "isotherm/gpu/common.h"
 #include "items/poison.h"
 
 namespace isotherm::split_table_test {
@@ -73,7 +74,7 @@ std::vector<DeviceBatch> some_puts(uint64_t count, uint32_t devices) {
   DeviceRequestSource source(1);
   std::vector<DeviceBatch> slices;
   for (uint32_t i = 0; i < devices; ++i) {
-    slices.push_back(source.uniform_op(DeviceOp::put, source.keys(count)));
+    slices.push_back(source.uniform_op(TableOp::put, source.keys(count)));
   }
   return slices;
 }
@@ -85,11 +86,11 @@ TEST(SplitTable, IsLostWhenALaunchOfAnyDeviceFails) {
     for (uint64_t launches = 0; launches < 12; launches += 3) {
       FakeGpus gpus(2, 1);
       ModelledSplitTable<FakeDevice> table(gpus.pointers, small());
-      table.run_uniform(DeviceOp::put, some_puts(100, 2), true);
+      table.run_uniform(TableOp::put, some_puts(100, 2), true);
       gpus.devices[failing]->fail_launches_after(launches);
-      EXPECT_THROW(table.run_uniform(DeviceOp::put, some_puts(100, 2), false), DeviceError);
+      EXPECT_THROW(table.run_uniform(TableOp::put, some_puts(100, 2), false), DeviceError);
       gpus.devices[failing]->fail_launches_after(FakeDevice::never);
-      EXPECT_THROW(table.run_uniform(DeviceOp::get, some_puts(100, 2), true), DeviceError);
+      EXPECT_THROW(table.run_uniform(TableOp::get, some_puts(100, 2), true), DeviceError);
       EXPECT_THROW(table.run_host(some_puts(100, 1)[0]), DeviceError);
       EXPECT_THROW(table.table().stats(), DeviceError);
       for (const auto& device : gpus.devices) {
@@ -108,7 +109,7 @@ TEST(SplitTable, SaysWhenADeviceIsLost) {
       EXPECT_THROW(
           {
             for (int i = 0; i < 20; ++i) {
-              table.run_uniform(DeviceOp::put, some_puts(100, 2), true);
+              table.run_uniform(TableOp::put, some_puts(100, 2), true);
               table.run_host(some_puts(200, 1)[0]);
             }
           },
@@ -137,7 +138,7 @@ TEST(SplitTable, TakesSmallerPartsWhereMemoryIsCapped) {
   SplitOptions options = SplitSetup<FakeDevice>{}.small_parts(1, 4, 1 << 18);
   {
     SplitTable<FakeDevice> large(gpus.pointers, options);
-    const DeviceTableStats stats = large.stats();
+    const gpu::TableStats stats = large.stats();
     EXPECT_GT(stats.workspace, uint64_t{24} << 20);
     EXPECT_EQ(stats.bytes + stats.workspace,
               gpus.devices[0]->allocated_bytes() + gpus.devices[1]->allocated_bytes());
@@ -145,7 +146,7 @@ TEST(SplitTable, TakesSmallerPartsWhereMemoryIsCapped) {
   options.table.gpu_memory = 24 << 20;
   ModelledSplitTable<FakeDevice> table(gpus.pointers, options);
   EXPECT_LE(table.table().stats().workspace, options.table.gpu_memory * 2 / 7);
-  table.run_uniform(DeviceOp::put, some_puts(1000, 2), true);
+  table.run_uniform(TableOp::put, some_puts(1000, 2), true);
   table.check_all();
   EXPECT_EQ(table.wrong() + table.refused(), 0u);
 }
@@ -157,12 +158,12 @@ TEST(SplitTable, WrongCallsAreRefused) {
   const std::vector<FakeDevice*> too_many(33, gpus.pointers[0]);
   EXPECT_THROW(Table(too_many, small()), std::invalid_argument);
   Table table(gpus.pointers, small());
-  const std::vector<DeviceRequests> one(1), two(2);
+  const std::vector<TableRequests> one(1), two(2);
   const std::vector<FakeDevice::Stream> streams(2);
   EXPECT_THROW(table.run(one, streams), std::invalid_argument);
   EXPECT_THROW(table.run(two, {streams.data(), 1}), std::invalid_argument);
   table.run(two, streams);
-  std::vector<DeviceRequests> keyless(2);
+  std::vector<TableRequests> keyless(2);
   keyless[1].rows = 1;
   EXPECT_THROW(table.run(keyless, streams), std::invalid_argument);
   EXPECT_THROW(table.run_host(keyless[1]), std::invalid_argument);
@@ -183,8 +184,8 @@ TEST(SplitTable, KeepsItsPlaceInTheCallersStreams) {
     DeviceArray<FakeDevice, uint64_t> keys(arrays, rows), values(arrays, rows);
     DeviceArray<FakeDevice, uint8_t> found(arrays, rows);
     const DeviceStream<FakeDevice> stream(device);
-    std::vector<DeviceRequests> slices(2);
-    slices[1] = {rows, nullptr, DeviceOp::put, keys.data(), keys.data(), nullptr, nullptr, nullptr};
+    std::vector<TableRequests> slices(2);
+    slices[1] = {rows, nullptr, TableOp::put, keys.data(), keys.data(), nullptr, nullptr, nullptr};
     const std::vector<FakeDevice::Stream> streams = {nullptr, stream.get()};
     const auto one_by_one = [](uint64_t first) {
       std::vector<uint64_t> numbers(rows);
@@ -200,7 +201,7 @@ TEST(SplitTable, KeepsItsPlaceInTheCallersStreams) {
     // The keys are the caller's again as soon as the stream has come past.
     ASSERT_TRUE(device.to_device(stream.get(), keys.data(), others.data(), keys.bytes()));
     ASSERT_TRUE(device.to_device(stream.get(), keys.data(), wanted.data(), keys.bytes()));
-    slices[1].op = DeviceOp::get;
+    slices[1].op = TableOp::get;
     slices[1].values_out = values.data();
     slices[1].found = found.data();
     table.run(slices, streams);
@@ -224,7 +225,7 @@ TEST(SplitTable, AFewRequestsGoByExpressWhereTheyCan) {
   }
   const auto puts = [](const std::vector<uint64_t>& of) {
     DeviceBatch batch;
-    for (const uint64_t key : of) batch.push_back({DeviceOp::put, key, batch.size() + 7, 0});
+    for (const uint64_t key : of) batch.push_back({TableOp::put, key, batch.size() + 7, 0});
     return batch;
   };
   EXPECT_TRUE(table.run_express(puts({keys[0][0], keys[1][0], keys[0][1], keys[1][1]}), false));
@@ -243,7 +244,7 @@ TEST(SplitTable, PartsThatWereSplitBeforeBinsMovedAreSplitAgain) {
   SplitTable<FakeDevice> table(gpus.pointers, options);
   DeviceRequestSource source(1);
   std::vector<uint64_t> known = source.keys(scale);
-  HostRequests puts(source.uniform_op(DeviceOp::put, known));
+  HostRequests puts(source.uniform_op(TableOp::put, known));
   table.run_host(puts.call());
   uint64_t missed = 0;
   for (int round = 0; round < 40 && table.stats().bins_to_host < 4; ++round) {
@@ -255,12 +256,12 @@ TEST(SplitTable, PartsThatWereSplitBeforeBinsMovedAreSplitAgain) {
     ASSERT_TRUE(gpus.devices[0]->enter());
     const DeviceStream<FakeDevice> first_stream(*gpus.devices[0]);
     UploadedRequests<FakeDevice> of_puts(first, first_stream.get(), fresh.size());
-    of_puts.upload(source.uniform_op(DeviceOp::put, fresh));
+    of_puts.upload(source.uniform_op(TableOp::put, fresh));
     ASSERT_TRUE(gpus.devices[1]->enter());
     UploadedRequests<FakeDevice> of_gets(second, second_stream.get(), known.size());
-    of_gets.upload(source.uniform_op(DeviceOp::get, known));
-    const std::vector<DeviceRequests> slices = {of_puts.uniform_call(DeviceOp::put, false),
-                                                of_gets.uniform_call(DeviceOp::get, true)};
+    of_gets.upload(source.uniform_op(TableOp::get, known));
+    const std::vector<TableRequests> slices = {of_puts.uniform_call(TableOp::put, false),
+                                               of_gets.uniform_call(TableOp::get, true)};
     table.run(slices, std::vector<FakeDevice::Stream>{first_stream.get(), second_stream.get()});
     of_gets.download();
     for (const uint8_t found : of_gets.host_found) missed += found == 1 ? 0 : 1;
@@ -294,12 +295,12 @@ Cost cost_of(const FakeGpus& gpus, Work&& work) {
 constexpr uint64_t few_rows = 200;
 
 // Calls of each kind by slices that are as long, of a table that has all keys.
-Cost cost_of_slices(const FakeGpus& gpus, const SplitOptions& options, DeviceOp op) {
+Cost cost_of_slices(const FakeGpus& gpus, const SplitOptions& options, TableOp op) {
   SplitTable<FakeDevice> table(gpus.pointers, options);
   DeviceRequestSource source(1);
   const DeviceBatch batch = source.uniform_op(op, source.keys(few_rows));
   HostRequests puts(batch);
-  std::fill(puts.ops.begin(), puts.ops.end(), DeviceOp::put);
+  std::fill(puts.ops.begin(), puts.ops.end(), TableOp::put);
   table.run_host(puts.call());
   struct Slice {
     Slice(FakeDevice& device, const DeviceBatch& rows)
@@ -315,11 +316,11 @@ Cost cost_of_slices(const FakeGpus& gpus, const SplitOptions& options, DeviceOp 
     UploadedRequests<FakeDevice> columns;
   };
   std::deque<Slice> slices;
-  std::vector<DeviceRequests> calls;
+  std::vector<TableRequests> calls;
   std::vector<FakeDevice::Stream> streams;
   for (FakeDevice* device : gpus.pointers) {
     const Slice& slice = slices.emplace_back(*device, batch);
-    calls.push_back(slice.columns.uniform_call(op, op == DeviceOp::get));
+    calls.push_back(slice.columns.uniform_call(op, op == TableOp::get));
     streams.push_back(slice.stream.get());
   }
   table.stats();
@@ -329,7 +330,7 @@ Cost cost_of_slices(const FakeGpus& gpus, const SplitOptions& options, DeviceOp 
 TEST(SplitTableCost, OneDeviceAnswersGetsByOneLaunchWithoutWaiting) {
   const FakeGpus gpus(1, 1);
   const Cost cost =
-      cost_of_slices(gpus, SplitSetup<FakeDevice>{}.small_parts(1, 4, 512), DeviceOp::get);
+      cost_of_slices(gpus, SplitSetup<FakeDevice>{}.small_parts(1, 4, 512), TableOp::get);
   EXPECT_EQ(cost.launches, 1u);
   EXPECT_EQ(cost.waits, 0u);
 }
@@ -338,7 +339,7 @@ TEST(SplitTableCost, HostMemoryThatIsNotUsedCostsGetsNothing) {
   const FakeGpus gpus(1, 1);
   SplitOptions options = SplitSetup<FakeDevice>{}.small_parts(1, 4, 512);
   options.host_memory = 1 << 20;
-  const Cost cost = cost_of_slices(gpus, options, DeviceOp::get);
+  const Cost cost = cost_of_slices(gpus, options, TableOp::get);
   EXPECT_EQ(cost.launches, 1u);
   EXPECT_EQ(cost.waits, 0u);
 }
@@ -350,7 +351,7 @@ TEST(SplitTableCost, PartsOfSeveralDevicesWaitOnce) {
     for (const bool with_host : {false, true}) {
       SplitOptions options = SplitSetup<FakeDevice>{}.small_parts(1, 4, 2048);
       if (with_host) options.host_memory = 1 << 20;
-      const Cost cost = cost_of_slices(gpus, options, DeviceOp::get);
+      const Cost cost = cost_of_slices(gpus, options, TableOp::get);
       EXPECT_EQ(cost.launches, devices * (4 + devices));
       EXPECT_EQ(cost.waits, devices);
     }

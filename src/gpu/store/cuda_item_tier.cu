@@ -23,7 +23,7 @@ class CudaItemTier final : TierDevice, public DeviceItemTier<CudaDevice> {
 
 ItemTierMaker cuda_item_tier_maker(uint32_t gpu) {
   return [gpu](const ItemTierOptions& options) {
-    DeviceItemTableOptions its;
+    gpu::ItemTableOptions its;
     its.gpu_memory = options.bytes;
     its.evict = options.evicts;
     its.hash_seed = options.seed;

@@ -11,6 +11,7 @@
 #include "gpu/items/device_direct_gets.h"
 #include "gpu/items/device_item_store.h"
 #include "gpu/store/item_tier.h"
+#include "isotherm/gpu/common.h"
 
 namespace isotherm {
 
@@ -22,7 +23,7 @@ class DeviceItemTier : public ItemTier {
       : device_(device), store_(device, options) {}
   ~DeviceItemTier() override { device_.enter(); }
 
-  uint64_t run(const DeviceItemRequests& requests) override {
+  uint64_t run(const gpu::ItemRequests& requests) override {
     device_.enter();
     return store_.run_host(requests);
   }
@@ -34,7 +35,7 @@ class DeviceItemTier : public ItemTier {
     device_.enter();
     return std::make_unique<DeviceDirectGets<Device>>(device_, store_, shape);
   }
-  DeviceItemStats stats() override {
+  gpu::ItemStats stats() override {
     device_.enter();
     return store_.stats();
   }

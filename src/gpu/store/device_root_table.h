@@ -19,6 +19,7 @@
 #include "gpu/table/fixed_device_table.h"
 #include "gpu/table/table_scan.h"
 #include "gpu/transfer/pinned_gets.h"
+#include "isotherm/gpu/common.h"
 
 namespace isotherm {
 
@@ -77,7 +78,7 @@ class DeviceRootTable : public RootTier {
 
   void find(uint64_t rows) override {
     enter();
-    DeviceRequests requests;
+    TableRequests requests;
     requests.rows = rows;
     requests.keys = columns_.keys;
     requests.values_out = columns_.roots;
@@ -125,9 +126,9 @@ class DeviceRootTable : public RootTier {
     enter();
     settle_changes();
     for (uint64_t row = 0; row < rows; ++row) {
-      ops_[row] = columns_.changed_roots[row] != location::none ? DeviceOp::put : DeviceOp::erase;
+      ops_[row] = columns_.changed_roots[row] != location::none ? TableOp::put : TableOp::erase;
     }
-    DeviceRequests requests;
+    TableRequests requests;
     requests.rows = rows;
     requests.ops = ops_;
     requests.keys = columns_.changed_keys;
@@ -188,7 +189,7 @@ class DeviceRootTable : public RootTier {
 
   uint64_t device_bytes() override {
     enter();
-    const DeviceTableStats stats = table_->stats();
+    const gpu::TableStats stats = table_->stats();
     return stats.bytes + stats.workspace;
   }
 
@@ -241,7 +242,7 @@ class DeviceRootTable : public RootTier {
   std::optional<PinnedBlock<Device>> memory_;  // of the columns
   RootColumns columns_;
   uint64_t* replies_ = nullptr;
-  DeviceOp* ops_ = nullptr;
+  TableOp* ops_ = nullptr;
   uint8_t* changed_ = nullptr;
   uint64_t changes_ = 0;     // under way
   bool by_express_ = false;  // the lookups under way

@@ -15,7 +15,7 @@
 
 #include "gpu/items/direct_gets.h"
 #include "gpu/items/walked_item.h"
-#include "isotherm/device_item_table.h"
+#include "isotherm/gpu/item_table.h"
 
 namespace isotherm {
 
@@ -28,14 +28,14 @@ struct ItemTierOptions {
 class ItemTier {
  public:
   virtual ~ItemTier() = default;
-  // Arrays of the host, as DeviceItemTable::run_host.
-  virtual uint64_t run(const DeviceItemRequests& requests) = 0;
+  // Arrays of the host, as gpu::ItemTable::run_host.
+  virtual uint64_t run(const gpu::ItemRequests& requests) = 0;
   // As DeviceItemStore::walk.
   virtual uint64_t walk(uint64_t bound, uint64_t wanted, std::vector<WalkedItem>& to) = 0;
   // For one thread; the tier must outlive it.
   virtual std::unique_ptr<DirectGets> make_direct(const DirectShape& shape) = 0;
   // Waits for all calls made so far.
-  virtual DeviceItemStats stats() = 0;
+  virtual gpu::ItemStats stats() = 0;
 };
 
 // DeviceError or std::bad_alloc without one, std::invalid_argument for too little memory.

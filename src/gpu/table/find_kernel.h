@@ -59,7 +59,7 @@ struct FindKernel {
 
 template <class Kind, uint32_t rows_per_tile, class Device>
 void launch_find_of(Device& device, typename Device::Stream stream,
-                    const typename Kind::View& table, const DeviceRequests& requests) {
+                    const typename Kind::View& table, const TableRequests& requests) {
   using Kernel = FindKernel<Kind, rows_per_tile>;
   const Kernel kernel{table, requests.keys, requests.values_out, requests.found, requests.rows};
   const uint32_t grid =
@@ -70,7 +70,7 @@ void launch_find_of(Device& device, typename Device::Stream stream,
 // Throws DeviceError.
 template <class Kind, class Device>
 void launch_find(Device& device, typename Device::Stream stream, const typename Kind::View& table,
-                 const DeviceRequests& requests) {
+                 const TableRequests& requests) {
   constexpr uint32_t few = 2;
   const uint64_t lanes = uint64_t{device.full_grid()} * find_threads;
   if (requests.rows * (tile_lanes / few) <= lanes / 2) {

@@ -1,4 +1,4 @@
-// FixedDeviceTable: u64 keys to u64 values in device memory; what include/isotherm/device_table.h
+// FixedDeviceTable: u64 keys to u64 values in device memory; what include/isotherm/gpu/table.h
 // promises, over any device, in an index of any kind (gpu/kernel/index_kind.h).
 //
 // Calls with writes are worked off in parts (gpu/table/table_workspace.h). Before a part the host
@@ -35,6 +35,7 @@
 #include "gpu/table/table_options.h"
 #include "gpu/table/table_reports.h"
 #include "gpu/table/table_workspace.h"
+#include "isotherm/gpu/common.h"
 
 namespace isotherm {
 
@@ -55,7 +56,7 @@ class FixedDeviceTable {
   FixedDeviceTable(const FixedDeviceTable&) = delete;
   FixedDeviceTable& operator=(const FixedDeviceTable&) = delete;
 
-  void run(const DeviceRequests& requests, Stream stream) {
+  void run(const TableRequests& requests, Stream stream) {
     if (requests.rows == 0) return;
     require_columns(requests);
     const std::lock_guard guard(context_.mutex());
@@ -70,7 +71,7 @@ class FixedDeviceTable {
 
   // Gets, so few that they do not fill the device, and a mark for the host when their replies are
   // there; see gpu/table/marked_find_kernel.h.
-  void get_marked(const DeviceRequests& requests, const EndMark& mark, uint32_t* blocks_done,
+  void get_marked(const TableRequests& requests, const EndMark& mark, uint32_t* blocks_done,
                   Stream stream) {
     require_columns(requests);
     read(requests.rows, stream, [&](const typename Kind::View& table) {
@@ -92,7 +93,7 @@ class FixedDeviceTable {
 
   // Gets by another kind over the same index: other units, say.
   template <class Like>
-  void get_by(const DeviceRequests& requests, Stream stream) {
+  void get_by(const TableRequests& requests, Stream stream) {
     require_columns(requests);
     const std::lock_guard guard(context_.mutex());
     use(stream, [&] { get<Like>(requests, stream); });
@@ -100,7 +101,7 @@ class FixedDeviceTable {
 
   // Gets without a comparison of keys: of each row the first entry that has its signature, whose
   // key is left in `stored_keys` for the caller to compare.
-  void get_stored(const DeviceRequests& requests, uint64_t* stored_keys, Stream stream) {
+  void get_stored(const TableRequests& requests, uint64_t* stored_keys, Stream stream) {
     require_columns(requests);
     const std::lock_guard guard(context_.mutex());
     use(stream, [&] {
@@ -118,14 +119,14 @@ class FixedDeviceTable {
 
   // Answers requests in host memory by express. False where they have to go the other way: too
   // many, a key twice beside writes, or the device is busy; nothing is done then.
-  bool express(const DeviceRequests& requests) {
+  bool express(const TableRequests& requests) {
     const std::lock_guard guard(context_.mutex());
     if (!try_post(requests)) return false;
     settle();
     return true;
   }
   // The same in two steps. `requests` and its columns stay as they are until `take`.
-  bool post(const DeviceRequests& requests) {
+  bool post(const TableRequests& requests) {
     const std::lock_guard guard(context_.mutex());
     return try_post(requests);
   }
@@ -232,7 +233,7 @@ class FixedDeviceTable {
     context_.order().end_read(stream);
   }
 
-  DeviceTableStats stats() {
+  gpu::TableStats stats() {
     const std::lock_guard guard(context_.mutex());
     settle();
     context_.order().drain();
@@ -240,8 +241,8 @@ class FixedDeviceTable {
     reports_.take_all();
     const TableTotals& totals = reports_.known();
     const uint64_t workspace = workspace_.bytes();
-    DeviceTableStats stats{totals.entries, context_.memory().used() - workspace, workspace,
-                           totals.linked_lines, owner_.segments()};
+    gpu::TableStats stats{totals.entries, context_.memory().used() - workspace, workspace,
+                          totals.linked_lines, owner_.segments()};
     stats.evictions = totals.evicted;
     stats.displaced = totals.moved;
     return stats;
@@ -278,14 +279,14 @@ class FixedDeviceTable {
     });
   }
 
-  bool try_post(const DeviceRequests& requests) {
+  bool try_post(const TableRequests& requests) {
     require_columns(requests);
     bool posted = false;
     use(context_.stream(), [&] { posted = post_now(requests); });
     return posted;
   }
 
-  bool post_now(const DeviceRequests& requests) {
+  bool post_now(const TableRequests& requests) {
     const bool gets = is_gets(requests);
     if (requests.rows == 0 || requests.rows > most_express()) return false;
     if (gets ? !context_.order().writes_done() : !context_.order().all_done()) return false;
@@ -337,17 +338,17 @@ class FixedDeviceTable {
   }
 
   template <class Like>
-  void get(const DeviceRequests& requests, Stream stream) {
+  void get(const TableRequests& requests, Stream stream) {
     context_.order().begin_read(stream);
     pass(requests.rows);
     launch_find<Like>(device_, stream, view(), requests);
     context_.order().end_read(stream);
   }
 
-  void write(const DeviceRequests& requests, Stream stream) {
+  void write(const TableRequests& requests, Stream stream) {
     context_.order().begin_write(stream);
     const bool mixed = requests.ops != nullptr;
-    const bool puts = !mixed && requests.op == DeviceOp::put;
+    const bool puts = !mixed && requests.op == TableOp::put;
     for (uint64_t first = 0; first < requests.rows;) {
       reports_.take_done();
       const bool expects_new = puts && reports_.expects_new_keys();
@@ -400,7 +401,7 @@ class FixedDeviceTable {
   TableWorkspace<Device, Kind> workspace_;
   uint64_t shortages_ = 0;
   std::optional<Express<Device, Kind>> express_;  // made when first needed
-  DeviceRequests posted_;                         // by express; no rows: nothing is under way
+  TableRequests posted_;                          // by express; no rows: nothing is under way
   std::vector<uint32_t> distinct_;
 };
 

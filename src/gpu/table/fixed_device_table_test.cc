@@ -7,6 +7,7 @@
 #include "device_checks/device_table_checks.h"
 #include "device_checks/test_size.h"
 #include "fake_device/fake_device.h"
+#include "isotherm/gpu/common.h"
 
 namespace isotherm::fixed_device_table_test {
 namespace {
@@ -42,18 +43,18 @@ INSTANTIATE_TEST_SUITE_P(Rows, DeviceTableChecks,
 
 DeviceBatch some_puts(uint64_t count) {
   DeviceRequestSource source(1);
-  return source.uniform_op(DeviceOp::put, source.keys(count));
+  return source.uniform_op(TableOp::put, source.keys(count));
 }
 
 TEST(FixedDeviceTable, IsLostWhenALaunchFails) {
   for (uint64_t launches = 0; launches < 8; ++launches) {
     FakeDevice device(1, memory);
     ModelledDeviceTable<FakeDevice> table(device, {0, 1, 4, 256});
-    table.run_uniform(DeviceOp::put, some_puts(100), true);
+    table.run_uniform(TableOp::put, some_puts(100), true);
     device.fail_launches_after(launches);
-    EXPECT_THROW(table.run_uniform(DeviceOp::put, some_puts(100), false), DeviceError);
+    EXPECT_THROW(table.run_uniform(TableOp::put, some_puts(100), false), DeviceError);
     device.fail_launches_after(FakeDevice::never);
-    EXPECT_THROW(table.run_uniform(DeviceOp::get, some_puts(100), true), DeviceError);
+    EXPECT_THROW(table.run_uniform(TableOp::get, some_puts(100), true), DeviceError);
     EXPECT_EQ(device.take_errors(), std::vector<std::string>{});
   }
 }
@@ -115,7 +116,7 @@ TEST(FixedDeviceTable, SaysWhenTheDeviceIsLost) {
     device.lose_after(operations);
     EXPECT_THROW(
         {
-          for (int i = 0; i < 20; ++i) table.run_uniform(DeviceOp::put, some_puts(100), true);
+          for (int i = 0; i < 20; ++i) table.run_uniform(TableOp::put, some_puts(100), true);
         },
         DeviceError);
     EXPECT_EQ(device.take_errors(), std::vector<std::string>{});
@@ -141,13 +142,13 @@ TEST(FixedDeviceTable, WorksOffLargeCallsInSmallPartsWhereMemoryIsShort) {
   for (int i = 0; i < 2; ++i) table.run(source.mixed(keys, 5000, 0.5));
   table.check_all();
   EXPECT_EQ(table.wrong() + table.refused(), 0u);
-  const DeviceTableStats stats = table.table().stats();
+  const gpu::TableStats stats = table.table().stats();
   EXPECT_LE(stats.bytes + stats.workspace, cap);
   EXPECT_EQ(device.take_errors(), std::vector<std::string>{});
 }
 
 // Puts of `keys` in one call; the table's statistics afterwards.
-DeviceTableStats stats_after(const std::vector<uint64_t>& keys, uint64_t cap, bool promise) {
+gpu::TableStats stats_after(const std::vector<uint64_t>& keys, uint64_t cap, bool promise) {
   FakeDevice device(1, memory);
   FixedDeviceTable<FakeDevice> table(device, {cap, 1, 4, 1 << 11});
   DeviceMemory<FakeDevice> arrays(device, 0);
@@ -156,9 +157,9 @@ DeviceTableStats stats_after(const std::vector<uint64_t>& keys, uint64_t cap, bo
   require_device(device.to_device(stream.get(), column.data(), keys.data(), column.bytes()) &&
                      device.synchronize(stream.get()),
                  "copy keys");
-  DeviceRequests call;
+  TableRequests call;
   call.rows = keys.size();
-  call.op = DeviceOp::put;
+  call.op = TableOp::put;
   call.keys = column.data();
   call.distinct_keys = promise;
   table.run(call, stream.get());
@@ -168,7 +169,7 @@ DeviceTableStats stats_after(const std::vector<uint64_t>& keys, uint64_t cap, bo
 // What is longer or larger for new keys must not take the room that they need.
 TEST(FixedDeviceTable, APromiseStoresNoFewerKeysUnderACap) {
   const std::vector<uint64_t> keys = DeviceRequestSource(5).keys(6'000);
-  const DeviceTableStats all = stats_after(keys, 0, true);
+  const gpu::TableStats all = stats_after(keys, 0, true);
   ASSERT_EQ(all.entries, keys.size());
   for (const uint64_t percent : {85, 100, 130}) {
     const uint64_t cap = all.workspace + all.bytes * percent / 100;
@@ -197,7 +198,7 @@ TEST(FixedDeviceTable, MissingColumnsAreRefused) {
   DeviceArray<FakeDevice, uint8_t> found(arrays, 1);
   const DeviceStream<FakeDevice> stream(device);
   ASSERT_TRUE(device.clear(stream.get(), keys.data(), keys.bytes()));
-  DeviceRequests call;
+  TableRequests call;
   call.rows = 1;
   EXPECT_THROW(table.run(call, stream.get()), std::invalid_argument);
   call.keys = keys.data();
@@ -205,7 +206,7 @@ TEST(FixedDeviceTable, MissingColumnsAreRefused) {
   call.found = found.data();
   EXPECT_THROW(table.run(call, stream.get()), std::invalid_argument);
   call.values_out = seen.data();
-  for (const DeviceOp op : {DeviceOp::put, DeviceOp::compare_and_swap, DeviceOp::get}) {
+  for (const TableOp op : {TableOp::put, TableOp::compare_and_swap, TableOp::get}) {
     call.op = op;
     table.run(call, stream.get());
   }
@@ -235,9 +236,9 @@ TEST(FixedDeviceTable, CallsTakeEffectInTheirOrderOnAnyStream) {
     ASSERT_TRUE(device.synchronize(streams[0]));
     for (uint64_t i = 0; i < calls; ++i) {
       // Every third call only reads; the others put the key's own number and show the one before.
-      DeviceRequests call;
+      TableRequests call;
       call.rows = 1;
-      call.op = i % 3 == 2 ? DeviceOp::get : DeviceOp::add;
+      call.op = i % 3 == 2 ? TableOp::get : TableOp::add;
       call.keys = keys.data();
       call.values = keys.data();
       call.values_out = seen.data() + i;

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "index/fixed_index.h"
-#include "isotherm/device_table.h"
+#include "isotherm/table_requests.h"
 
 namespace isotherm {
 
@@ -33,7 +33,7 @@ struct FixedLoops {
   FixedDone (*put)(const FixedRun&);
   FixedDone (*erase)(const FixedRun&);
   // One request after the other; where memory ends it is answered reply_retry and does nothing.
-  void (*answer)(FixedIndex&, const DeviceRequests&);
+  void (*answer)(FixedIndex&, const TableRequests&);
 };
 
 extern const FixedLoops fixed_loops_plain;

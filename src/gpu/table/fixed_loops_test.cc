@@ -163,17 +163,17 @@ TEST_P(FixedLoopsTest, MixedRequestsEqualAModel) {
   for (int round = 0; round < (poison::sanitized ? 40 : 400); ++round) {
     std::vector<DeviceRequest> requests(1 + random() % 300);
     for (DeviceRequest& request : requests) {
-      request.op = static_cast<DeviceOp>(random() % 6);
+      request.op = static_cast<TableOp>(random() % 6);
       request.key = random() % 8 == 0 ? key_of(random() % 4) : random() % 500;
       request.value = random() % 3 == 0 ? ~uint64_t{0} : random() % 4;
       request.expected = random() % 4;
     }
     const bool uniform = round % 4 == 0;
     for (DeviceRequest& request : requests) {
-      if (uniform) request.op = static_cast<DeviceOp>(1 + round / 4 % 5);
+      if (uniform) request.op = static_cast<TableOp>(1 + round / 4 % 5);
     }
     HostRequests columns(requests);
-    DeviceRequests call = columns.call();
+    TableRequests call = columns.call();
     if (uniform) {
       call.ops = nullptr;
       call.op = requests[0].op;

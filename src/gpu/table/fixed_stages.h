@@ -89,7 +89,7 @@ struct FixedStages {
         [&](size_t i, const Updated& updated) { show_previous(run, i, updated); });
   }
 
-  static void answer(FixedIndex& index, const DeviceRequests& requests) {
+  static void answer(FixedIndex& index, const TableRequests& requests) {
     const auto prefetch_row = [&](size_t row) {
       if (row < requests.rows) index.lines().prefetch(index.hash(requests.keys[row]), true);
     };
@@ -105,10 +105,10 @@ struct FixedStages {
 
  private:
   // The state before; reply_retry where memory ended.
-  static ISOTHERM_INLINE KeyState answer_row(FixedIndex& index, const DeviceRequests& requests,
+  static ISOTHERM_INLINE KeyState answer_row(FixedIndex& index, const TableRequests& requests,
                                              size_t row) {
     const uint64_t hash = index.hash(requests.keys[row]);
-    const DeviceOp op = requests.ops != nullptr ? requests.ops[row] : requests.op;
+    const TableOp op = requests.ops != nullptr ? requests.ops[row] : requests.op;
     if (!is_write(op)) {
       const Found found = index.find<Tile>(hash);
       return {found.word, static_cast<uint8_t>(found.found)};

@@ -22,7 +22,7 @@ class HostCacheOf final : public HostCache {
         count_(parts),
         seed_(seed) {}
 
-  Done run(const DeviceRequests& requests) override {
+  Done run(const TableRequests& requests) override {
     const uint64_t time = time_.fetch_add(requests.rows, std::memory_order_relaxed) + 1;
     CacheTally tally;
     Done done;
@@ -76,11 +76,11 @@ class HostCacheOf final : public HostCache {
   Part& part(uint64_t hash) { return parts_[part_of_hash(hash, count_)]; }
 
   // Whether the key was found.
-  bool answer(const DeviceRequests& requests, uint64_t row, uint64_t hash, uint64_t time,
+  bool answer(const TableRequests& requests, uint64_t row, uint64_t hash, uint64_t time,
               CacheTally& tally) {
-    const DeviceOp op = requests.ops != nullptr ? requests.ops[row] : requests.op;
+    const TableOp op = requests.ops != nullptr ? requests.ops[row] : requests.op;
     const Found before =
-        op == DeviceOp::get ? look_up(hash, time) : update(requests, row, op, hash, time, tally);
+        op == TableOp::get ? look_up(hash, time) : update(requests, row, op, hash, time, tally);
     if (requests.found != nullptr) {
       if (before.found) requests.values_out[row] = before.word;
       requests.found[row] = before.found ? 1 : 0;
@@ -96,7 +96,7 @@ class HostCacheOf final : public HostCache {
     return {place.found, place.word};
   }
 
-  Found update(const DeviceRequests& requests, uint64_t row, DeviceOp op, uint64_t hash,
+  Found update(const TableRequests& requests, uint64_t row, TableOp op, uint64_t hash,
                uint64_t time, CacheTally& tally) {
     const uint64_t value = requests.values != nullptr ? requests.values[row] : 0;
     const uint64_t expected = requests.expected != nullptr ? requests.expected[row] : 0;

@@ -28,7 +28,7 @@ class HostCache {
 
   virtual ~HostCache() = default;
 
-  virtual Done run(const DeviceRequests& requests) = 0;
+  virtual Done run(const TableRequests& requests) = 0;
   // Visits whole parts from `cursor` on, at least `count` entries while there are any; returns the
   // cursor to go on from, 0 at the end. No lock is held while it visits.
   virtual uint64_t scan(uint64_t cursor, uint64_t count, const Visit& visit) = 0;

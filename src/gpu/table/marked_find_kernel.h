@@ -42,7 +42,7 @@ struct MarkedFindKernel {
 // Throws DeviceError.
 template <class Kind, class Device>
 void launch_marked_find(Device& device, typename Device::Stream stream,
-                        const typename Kind::View& table, const DeviceRequests& requests,
+                        const typename Kind::View& table, const TableRequests& requests,
                         const EndMark& mark, uint32_t* blocks_done) {
   using Kernel = MarkedFindKernel<Kind>;
   const Kernel kernel{{table, requests.keys, requests.values_out, requests.found, requests.rows},

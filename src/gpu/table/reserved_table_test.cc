@@ -3,6 +3,7 @@
 
 #include "device_checks/device_table_checks.h"
 #include "fake_device/fake_device.h"
+#include "isotherm/gpu/common.h"
 
 namespace isotherm::reserved_table_test {
 namespace {
@@ -14,7 +15,7 @@ constexpr FixedDeviceOptions options{0, 1, 6, part_rows};
 
 void put(ModelledDeviceTable<FakeDevice>& table, DeviceRequestSource& source, uint64_t rows,
          bool distinct) {
-  table.run_uniform(DeviceOp::put, source.uniform_op(DeviceOp::put, source.keys(rows)), false,
+  table.run_uniform(TableOp::put, source.uniform_op(TableOp::put, source.keys(rows)), false,
                     distinct);
 }
 
@@ -23,12 +24,12 @@ TEST(ReservedTable, TakesNoMemoryWhileItFills) {
     FakeDevice device(1, memory);
     ModelledDeviceTable<FakeDevice> table(device, options);
     table.table().reserve(entries);
-    const DeviceTableStats before = table.table().stats();
+    const gpu::TableStats before = table.table().stats();
     DeviceRequestSource source(2);
     for (uint64_t put_rows = 0; put_rows < entries; put_rows += 1000) {
       put(table, source, 1000, distinct);
     }
-    const DeviceTableStats after = table.table().stats();
+    const gpu::TableStats after = table.table().stats();
     EXPECT_EQ(after.entries, entries);
     EXPECT_EQ(after.bytes, before.bytes);
     if (distinct) {
@@ -65,7 +66,7 @@ TEST(ReservedTable, StoresNoFewerKeysUnderACap) {
       if (reserved) table.table().reserve(entries);
       DeviceRequestSource source(4);
       for (int i = 0; i < 10; ++i) put(table, source, 2000, false);
-      const DeviceTableStats stats = table.table().stats();
+      const gpu::TableStats stats = table.table().stats();
       EXPECT_LE(stats.bytes + stats.workspace, cap);
       stored[reserved ? 1 : 0] = stats.entries;
     }
@@ -81,7 +82,7 @@ TEST(ReservedTable, MayBeReservedAgainWhenThereAreEntries) {
     put(table, source, 1000, false);
     table.table().reserve(wanted);
   }
-  const DeviceTableStats before = table.table().stats();
+  const gpu::TableStats before = table.table().stats();
   for (int i = 0; i < 16; ++i) put(table, source, 1000, false);
   EXPECT_EQ(table.table().stats().bytes, before.bytes);
   table.check_all();

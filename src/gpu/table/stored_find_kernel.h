@@ -24,7 +24,7 @@ struct StoredFindKernel {
   static constexpr uint32_t threads = find_threads;
 
   typename Kind::View table;
-  DeviceRequests requests;
+  TableRequests requests;
   uint64_t* stored_keys = nullptr;
 
   template <class Lane>
@@ -49,7 +49,7 @@ struct StoredFindKernel {
 // Throws DeviceError.
 template <class Kind, class Device>
 void launch_stored_find(Device& device, typename Device::Stream stream,
-                        const typename Kind::View& table, const DeviceRequests& requests,
+                        const typename Kind::View& table, const TableRequests& requests,
                         uint64_t* stored_keys) {
   using Kernel = StoredFindKernel<Kind>;
   const Kernel kernel{table, requests, stored_keys};

@@ -58,7 +58,7 @@ class AwaitedGets {
 
   // `requests` are gets; all pointers to pinned memory. Returns when the replies are there. Throws
   // DeviceError; nothing is under way then.
-  void run(const DeviceRequests& requests) {
+  void run(const TableRequests& requests) {
     try {
       work_off(requests);
       require_device(device_.synchronize(out_.get()), "wait for replies");
@@ -94,11 +94,11 @@ class AwaitedGets {
     const DeviceEvent<Device> came;       // keys
     const DeviceEvent<Device> looked_up;  // and misses counted
     const DeviceEvent<Device> left;       // replies
-    DeviceRequests rows;                  // of the caller
+    TableRequests rows;                   // of the caller
     bool over_values = false;             // the caller's came in
   };
 
-  void work_off(const DeviceRequests& requests) {
+  void work_off(const TableRequests& requests) {
     const uint64_t rows_each = part_rows(requests.rows);
     in_turns(
         parts_of(requests.rows, rows_each), channels, channels,
@@ -129,7 +129,7 @@ class AwaitedGets {
                        device_.wait(channel.work.get(), channel.came.get()) &&
                        device_.wait(channel.work.get(), channel.left.get()),
                    "wait for a part's keys");
-    DeviceRequests part;
+    TableRequests part;
     part.rows = channel.rows.rows;
     part.keys = channel.keys.data();
     part.values_out = channel.values.data();

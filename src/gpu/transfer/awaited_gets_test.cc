@@ -15,9 +15,9 @@ constexpr uint64_t part_rows = 64;
 class AwaitedGetsTest : public ::testing::Test {
  protected:
   AwaitedGetsTest() {
-    table_.run_uniform(DeviceOp::put, source_.uniform_op(DeviceOp::put, keys_), true);
+    table_.run_uniform(TableOp::put, source_.uniform_op(TableOp::put, keys_), true);
   }
-  DeviceBatch gets() { return source_.uniform_op(DeviceOp::get, keys_); }
+  DeviceBatch gets() { return source_.uniform_op(TableOp::get, keys_); }
 
   DeviceRequestSource source_{3};
   const std::vector<uint64_t> keys_ = source_.keys(rows);
@@ -31,7 +31,7 @@ TEST_F(AwaitedGetsTest, NothingIsUnderWayAfterAFailure) {
   for (uint64_t launches = 0; launches < 8; ++launches) {
     FakeDevice device(launches, memory);
     ModelledDeviceTable<FakeDevice> table(device, {0, 5, 4, 256});
-    table.run_uniform(DeviceOp::put, source_.uniform_op(DeviceOp::put, keys_), true);
+    table.run_uniform(TableOp::put, source_.uniform_op(TableOp::put, keys_), true);
     AwaitedGets<FakeDevice> gets(device, table.table(), part_rows);
     {
       const PinnedRequests<FakeDevice> pinned(device, this->gets());

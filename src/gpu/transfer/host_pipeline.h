@@ -35,7 +35,7 @@ class HostPipeline {
 
   // All pointers are to host memory. Returns when the replies are there; when it throws, nothing is
   // under way.
-  void run(const DeviceRequests& requests) {
+  void run(const TableRequests& requests) {
     const auto rows_of_chunk = [&](uint64_t chunk) {
       const uint64_t first = chunk * chunk_rows;
       return rows_of(requests, first, std::min(chunk_rows, requests.rows - first));
@@ -64,15 +64,15 @@ class HostPipeline {
     const DeviceStream<Device> stream;
   };
 
-  void start(Buffer& buffer, const DeviceRequests& rows) {
-    const DeviceRequests chunk = buffer.columns().requests(rows, 0, rows.rows);
+  void start(Buffer& buffer, const TableRequests& rows) {
+    const TableRequests chunk = buffer.columns().requests(rows, 0, rows.rows);
     each_request_column(chunk, rows, [](void* to, const void* from, uint64_t bytes) {
       std::memcpy(to, from, bytes);
     });
     table_.run(chunk, buffer.stream.get());
   }
 
-  void finish(Buffer& buffer, const DeviceRequests& rows) {
+  void finish(Buffer& buffer, const TableRequests& rows) {
     require_device(device_.synchronize(buffer.stream.get()), "wait for a chunk");
     if (rows.found != nullptr) copy_replies(buffer.columns(), rows.rows, rows);
   }

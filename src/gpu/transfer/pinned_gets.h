@@ -39,7 +39,7 @@ class PinnedGets {
   PinnedGets& operator=(const PinnedGets&) = delete;
 
   // `requests` are gets; all pointers to pinned memory.
-  void run(const DeviceRequests& requests, Stream stream) {
+  void run(const TableRequests& requests, Stream stream) {
     require_device(device_.record(begun_.get(), stream), "record an event");
     for (const Channel& channel : channels_) {
       require_device(device_.wait(channel.stream.get(), begun_.get()), "wait for an earlier call");
@@ -68,9 +68,9 @@ class PinnedGets {
     const DeviceEvent<Device> done;
   };
 
-  void queue(const Channel& channel, const DeviceRequests& requests, uint64_t first) {
+  void queue(const Channel& channel, const TableRequests& requests, uint64_t first) {
     const Stream stream = channel.stream.get();
-    DeviceRequests part;
+    TableRequests part;
     part.rows = std::min(part_rows, requests.rows - first);
     part.keys = channel.keys.data();
     part.values_out = requests.values_out + first;

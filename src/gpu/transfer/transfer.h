@@ -25,20 +25,20 @@ class Transfer {
   using Stream = typename Device::Stream;
 
   // The device has been entered. These return when the replies are there.
-  void run(Device& device, Table& table, const DeviceRequests& requests) {
+  void run(Device& device, Table& table, const TableRequests& requests) {
     const std::lock_guard guard(mutex_);
     if (is_pinned_gets(device, requests)) {
       if (auto* gets = made(awaited_, device, table)) return gets->run(requests);
     }
     run_pipeline(device, table, requests);
   }
-  void get_pinned(Device& device, Table& table, const DeviceRequests& requests) {
+  void get_pinned(Device& device, Table& table, const TableRequests& requests) {
     const std::lock_guard guard(mutex_);
     if (auto* gets = made(awaited_, device, table)) return gets->run(requests);
     run_pipeline(device, table, requests);
   }
   // In the order of the stream.
-  void get_pinned(Device& device, Table& table, const DeviceRequests& requests, Stream stream) {
+  void get_pinned(Device& device, Table& table, const TableRequests& requests, Stream stream) {
     const std::lock_guard guard(mutex_);
     if (auto* gets = made(pinned_, device, table)) return gets->run(requests, stream);
     table.run(requests, stream);
@@ -51,13 +51,13 @@ class Transfer {
   }
 
  private:
-  static bool is_pinned_gets(Device& device, const DeviceRequests& requests) {
+  static bool is_pinned_gets(Device& device, const TableRequests& requests) {
     const uint64_t words = requests.rows * sizeof(uint64_t);
     return is_gets(requests) && device.is_pinned(requests.keys, words) &&
            device.is_pinned(requests.values_out, words) &&
            device.is_pinned(requests.found, requests.rows);
   }
-  void run_pipeline(Device& device, Table& table, const DeviceRequests& requests) {
+  void run_pipeline(Device& device, Table& table, const TableRequests& requests) {
     if (!pipeline_) pipeline_.emplace(device, table);
     pipeline_->run(requests);
   }

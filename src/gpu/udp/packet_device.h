@@ -12,7 +12,7 @@
 #include <cstdint>
 
 #include "gpu/udp/packet_slots.h"
-#include "isotherm/device_item_table.h"
+#include "isotherm/gpu/item_table.h"
 
 namespace isotherm {
 
@@ -27,8 +27,8 @@ class PacketDevice {
   virtual void start(uint32_t channel, uint32_t rows, int64_t now_ms) = 0;
   virtual bool done(uint32_t channel) = 0;
   virtual void wait(uint32_t channel) = 0;
-  // A call to the same table (isotherm/device_item_table.h).
-  virtual uint64_t run_host(const DeviceItemRequests& requests) = 0;
+  // A call to the same table (isotherm/gpu/item_table.h).
+  virtual uint64_t run_host(const gpu::ItemRequests& requests) = 0;
 };
 
 }  // namespace isotherm

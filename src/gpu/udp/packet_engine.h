@@ -56,7 +56,7 @@ class PacketEngine final : public PacketDevice {
   void wait(uint32_t channel) override {
     require_device(device_.synchronize(channels_[channel]->ended), "wait for packets");
   }
-  uint64_t run_host(const DeviceItemRequests& requests) override {
+  uint64_t run_host(const gpu::ItemRequests& requests) override {
     return store_.run_host(requests);
   }
 

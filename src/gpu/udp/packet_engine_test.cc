@@ -34,7 +34,7 @@ class FakePackets final : public PacketDevice {
   }
   bool done(uint32_t channel) override { return engine_.done(channel); }
   void wait(uint32_t channel) override { engine_.wait(channel); }
-  uint64_t run_host(const DeviceItemRequests& requests) override {
+  uint64_t run_host(const gpu::ItemRequests& requests) override {
     return engine_.run_host(requests);
   }
 

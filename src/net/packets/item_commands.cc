@@ -20,7 +20,7 @@ bool runs_on_items(const MemcachedAnswer& answer) {
   return answer.verb <= gats || (answer.verb >= set && answer.verb <= touch);
 }
 
-DeviceBytes column(const int64_t (&offsets)[2], std::string_view bytes) {
+gpu::Bytes column(const int64_t (&offsets)[2], std::string_view bytes) {
   return {offsets, bytes.data() != nullptr ? bytes.data() : ""};
 }
 
@@ -93,13 +93,13 @@ void ItemCommands::run_row(Batch& batch, Batch::Row row, int64_t now_ms) {
       item->set_version(seen.version);
     }
     Plan plan;
-    plan_change(request, item, now_ms, max_item_value_bytes, plan);
+    plan_change(request, item, now_ms, gpu::max_item_value_bytes, plan);
     Status status = plan.status;
     reply.version = seen.version;
     if (plan.action != Plan::Action::keep) {
       const Seen done = change(request, plan, seen, now_ms);
       const bool as_seen = done.found == seen.found;
-      if (!as_seen && done.found != reply_retry && done.found != reply_refused) continue;
+      if (!as_seen && done.found != reply_retry && done.found != gpu::reply_refused) continue;
       if (!as_seen) status = Status::out_of_memory;
       if (as_seen && !plan.keeps_version) reply.version = done.new_version;
     }
@@ -117,7 +117,7 @@ void ItemCommands::run_row(Batch& batch, Batch::Row row, int64_t now_ms) {
 ItemCommands::Seen ItemCommands::get(std::string_view key, int64_t now_ms) {
   const int64_t key_offsets[2] = {0, static_cast<int64_t>(key.size())};
   Seen seen;
-  DeviceItemRequests requests;
+  gpu::ItemRequests requests;
   requests.rows = 1;
   requests.keys = column(key_offsets, key);
   requests.now_ms = now_ms;
@@ -141,7 +141,7 @@ ItemCommands::Seen ItemCommands::change(const Request& request, const Plan& plan
   const bool present = old.found == 1;
   const int64_t key_offsets[2] = {0, static_cast<int64_t>(request.key.size())};
   Seen done;
-  DeviceItemRequests requests;
+  gpu::ItemRequests requests;
   requests.rows = 1;
   requests.keys = column(key_offsets, request.key);
   requests.versions = &old.version;
@@ -163,9 +163,9 @@ ItemCommands::Seen ItemCommands::change(const Request& request, const Plan& plan
   }
   const int64_t value_offsets[2] = {0, static_cast<int64_t>(value.size())};
   if (plan.action == Plan::Action::erase) {
-    requests.op = DeviceOp::erase_if_version;
+    requests.op = TableOp::erase_if_version;
   } else {
-    requests.op = present ? DeviceOp::put_if_version : DeviceOp::put_if_absent;
+    requests.op = present ? TableOp::put_if_version : TableOp::put_if_absent;
     requests.values = column(value_offsets, value);
     requests.expiry = &expiry;
     requests.flags = &flags;

@@ -1,17 +1,17 @@
 // A table in the memory of a GPU: arrays of 64-bit keys and values, from host memory. Arrays in
 // device memory take the same calls, with a stream.
-#include <isotherm/device_table.h>
+#include <isotherm/gpu/table.h>
 
 #include <cstdint>
 #include <iostream>
 #include <vector>
 
 int main() {
-  if (isotherm::gpu_count() == 0) {
+  if (isotherm::gpu::count() == 0) {
     std::cout << "skipped: no GPU\n";
     return 0;
   }
-  isotherm::DeviceTable table;
+  isotherm::gpu::Table table;
   std::vector<uint64_t> keys, values;
   for (uint64_t i = 0; i < 100'000; ++i) {
     keys.push_back(i);
@@ -20,13 +20,13 @@ int main() {
   table.put(keys, values);
 
   // Any mix of operations; those of one key take effect in the order of the rows.
-  using isotherm::DeviceOp;
-  const std::vector<DeviceOp> ops = {DeviceOp::add, DeviceOp::get, DeviceOp::erase, DeviceOp::get};
+  using isotherm::TableOp;
+  const std::vector<TableOp> ops = {TableOp::add, TableOp::get, TableOp::erase, TableOp::get};
   const std::vector<uint64_t> of_keys = {12, 12, 13, 13};
   const std::vector<uint64_t> operands = {6, 0, 0, 0};
   std::vector<uint64_t> before(ops.size());
   std::vector<uint8_t> found(ops.size());
-  isotherm::DeviceRequests requests;
+  isotherm::TableRequests requests;
   requests.rows = ops.size();
   requests.ops = ops.data();
   requests.keys = of_keys.data();

@@ -1,7 +1,7 @@
 // Rows of floats by key in the memory of a GPU, such as embeddings: keys and rows in device memory,
 // in the order of a stream.
 #include <cuda_runtime_api.h>
-#include <isotherm/device_row_table.h>
+#include <isotherm/gpu/row_table.h>
 
 #include <cstdint>
 #include <iostream>
@@ -43,20 +43,20 @@ class DeviceColumn {
 }  // namespace
 
 int main() {
-  if (isotherm::gpu_count() == 0) {
+  if (isotherm::gpu::count() == 0) {
     std::cout << "skipped: no GPU\n";
     return 0;
   }
   constexpr size_t width = 128;
-  isotherm::DeviceRowTableOptions options;
+  isotherm::gpu::RowTableOptions options;
   options.row_bytes = width * sizeof(float);
-  isotherm::DeviceRowTable table(options);
+  isotherm::gpu::RowTable table(options);
 
   const DeviceColumn<uint64_t> keys({11, 22, 33});
   std::vector<float> rows(3 * width);
   for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<float>(i);
   const DeviceColumn<float> in(rows);
-  table.put(keys.data(), in.data(), nullptr, 3, nullptr);
+  table.put(keys.data(), in.data(), 3, nullptr);
 
   const DeviceColumn<uint64_t> wanted({33, 44});
   const DeviceColumn<float> out(2 * width);

@@ -1,5 +1,5 @@
 // Requests of several threads, which a queue gathers into batches for a table on a GPU.
-#include <isotherm/device_queue.h>
+#include <isotherm/gpu/queue.h>
 
 #include <atomic>
 #include <cstdint>
@@ -10,18 +10,18 @@
 namespace {
 
 // Submits `requests`, again where the queue is full for the moment, and waits for the replies.
-bool answered(isotherm::DeviceQueue& queue, const isotherm::DeviceRequests& requests) {
-  isotherm::DeviceCompletion done;
-  isotherm::QueueStatus status = queue.submit(requests, done);
-  while (status == isotherm::QueueStatus::retry) {
+bool answered(isotherm::gpu::Queue& queue, const isotherm::TableRequests& requests) {
+  isotherm::gpu::Completion done;
+  isotherm::gpu::QueueStatus status = queue.submit(requests, done);
+  while (status == isotherm::gpu::QueueStatus::retry) {
     std::this_thread::yield();
     status = queue.submit(requests, done);
   }
-  return status == isotherm::QueueStatus::ok && done.wait() == isotherm::QueueStatus::ok;
+  return status == isotherm::gpu::QueueStatus::ok && done.wait() == isotherm::gpu::QueueStatus::ok;
 }
 
 // Puts some keys of its own, and gets them.
-bool put_and_get(isotherm::DeviceQueue& queue, uint64_t first) {
+bool put_and_get(isotherm::gpu::Queue& queue, uint64_t first) {
   constexpr size_t count = 1000;
   std::vector<uint64_t> keys(count), values(count), results(count);
   std::vector<uint8_t> found(count);
@@ -29,12 +29,12 @@ bool put_and_get(isotherm::DeviceQueue& queue, uint64_t first) {
     keys[i] = first + i;
     values[i] = keys[i] * 3;
   }
-  isotherm::DeviceRequests puts;
+  isotherm::TableRequests puts;
   puts.rows = count;
-  puts.op = isotherm::DeviceOp::put;
+  puts.op = isotherm::TableOp::put;
   puts.keys = keys.data();
   puts.values = values.data();
-  isotherm::DeviceRequests gets;
+  isotherm::TableRequests gets;
   gets.rows = count;
   gets.keys = keys.data();
   gets.values_out = results.data();
@@ -45,12 +45,12 @@ bool put_and_get(isotherm::DeviceQueue& queue, uint64_t first) {
 }  // namespace
 
 int main() {
-  if (isotherm::gpu_count() == 0) {
+  if (isotherm::gpu::count() == 0) {
     std::cout << "skipped: no GPU\n";
     return 0;
   }
-  isotherm::DeviceTable table;
-  isotherm::DeviceQueue queue(table);
+  isotherm::gpu::Table table;
+  isotherm::gpu::Queue queue(table);
   std::atomic<int> right{0};
   std::vector<std::thread> threads;
   for (uint64_t i = 0; i < 4; ++i) {

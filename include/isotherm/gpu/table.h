@@ -1,7 +1,7 @@
-// DeviceTable: u64 keys to u64 values in the memory of one or more GPUs, and of the host beyond
+// gpu::Table: u64 keys to u64 values in the memory of one or more GPUs, and of the host beyond
 // them, for arrays on either side.
 //
-//   isotherm::DeviceTable table;
+//   isotherm::gpu::Table table;
 //   table.put(keys, values, n, stream);                // device pointers, in stream order
 //   table.get(keys, values_out, found_out, n, stream);
 //   table.get(keys, values, found);                    // arrays in host memory
@@ -9,11 +9,11 @@
 // Every key and every value may be stored, 0 and 2^64 - 1 included; nothing is reserved. The table
 // grows by itself; at 100 million entries it takes 27 to 28 bytes an entry.
 //
-// Host memory. With `host_memory` the table may grow beyond the GPU's memory, or `gpu_memory`: the
-// bins of keys that are read least then lie on the host, and threads of the host answer requests
-// for them. From then on a call waits on the host, first for what is queued before it in its stream
-// and then until these requests are answered; other callers wait meanwhile. A cap too small to be
-// shared (some megabytes beside the work space) leaves all keys on the GPU.
+// Host memory. With `host_index_memory` the table may grow beyond the GPU's memory, or
+// `gpu_memory`: the bins of keys that are read least then lie on the host, and threads of the host
+// answer requests for them. From then on a call waits on the host, first for what is queued before
+// it in its stream and then until these requests are answered; other callers wait meanwhile. A cap
+// too small to be shared (some megabytes beside the work space) leaves all keys on the GPU.
 //
 // Several GPUs. With `devices` each key lies on the GPU that its hash says, and everything else
 // here holds as well. A call with arrays on the GPUs has a *slice* on each of them: requests as
@@ -55,34 +55,11 @@
 #include <span>
 #include <vector>
 
-struct CUstream_st;
+#include "isotherm/gpu/common.h"
 
-namespace isotherm {
+namespace isotherm::gpu {
 
-// GPUs that this program can use; 0 where there is none, or no driver.
-int gpu_count();
-
-// The last three are for items alone (isotherm/device_item_table.h), which take the first four,
-// too.
-enum class DeviceOp : uint8_t {
-  get,
-  put,
-  erase,
-  put_if_absent,
-  compare_and_swap,
-  add,
-  put_if_present,
-  put_if_version,
-  erase_if_version,
-};
-
-inline constexpr uint8_t reply_retry = 255;
-
-// What a table finds its entries by. The line index grows; the others are for caches, of a fixed
-// size, and evict (isotherm/fixed_table.h, isotherm/device_cache.h).
-enum class FixedIndexKind : uint8_t { line, cuckoo, set };
-
-struct DeviceTableOptions {
+struct TableOptions {
   // GPUs by CUDA's numbers; empty: all there are.
   std::vector<int> devices = {0};
   // Bytes of each GPU's memory that the table may take; 0: no cap. Gets from and to pinned memory
@@ -90,7 +67,7 @@ struct DeviceTableOptions {
   uint64_t gpu_memory = 0;
   // Bytes of host memory that the index may take beyond that; 0: none. Beside it some 40 MB are
   // pinned.
-  uint64_t host_memory = 0;
+  uint64_t host_index_memory = 0;
   // Threads that answer requests for keys on the host, the caller's among them; 0: one a core.
   uint32_t host_threads = 0;
   // Entries to make room for at once, on all GPUs together, and work space for putting a 32nd of
@@ -105,58 +82,21 @@ struct DeviceTableOptions {
   std::optional<uint64_t> hash_seed;
 };
 
-// Requests as columns in device memory, n rows each.
-struct DeviceRequests {
-  uint64_t rows = 0;
-  const DeviceOp* ops = nullptr;  // null: all are `op`
-  DeviceOp op = DeviceOp::get;
-  const uint64_t* keys = nullptr;
-  // Of put, put_if_absent, compare_and_swap and add, and of compare_and_swap; null: all 0.
-  const uint64_t* values = nullptr;
-  const uint64_t* expected = nullptr;
-  // Replies; both null where none are wanted (then no request may be a get).
-  uint64_t* values_out = nullptr;
-  uint8_t* found = nullptr;
-  // A promise that no key comes twice in the call, which makes writes faster. If it is broken, the
-  // replies for that key and its state have no meaning.
-  bool distinct_keys = false;
-};
-
-struct DeviceTableStats {
-  uint64_t entries = 0;
-  uint64_t bytes = 0;           // of device memory, all in but the work space
-  uint64_t workspace = 0;       // bytes that batches with writes work in
-  uint64_t overflow_lines = 0;  // linked
-  uint64_t segments = 0;
-  // Beyond the device's memory: entries that lie on the host, which `entries` counts, too, bytes of
-  // host memory, requests that the host has answered, and bins of hashes that have moved.
-  uint64_t host_entries = 0;
-  uint64_t host_bytes = 0;
-  uint64_t host_requests = 0;
-  uint64_t bins_to_host = 0;
-  uint64_t bins_to_device = 0;
-  // Of an index of a fixed size: entries that went for others, and that moved for them.
-  uint64_t evictions = 0;
-  uint64_t displaced = 0;
-};
-
-class DeviceTable {
+class Table {
  public:
-  using Stream = CUstream_st*;  // as cudaStream_t
-
-  explicit DeviceTable(const DeviceTableOptions& options = {});
-  ~DeviceTable();
-  DeviceTable(const DeviceTable&) = delete;
-  DeviceTable& operator=(const DeviceTable&) = delete;
+  explicit Table(const TableOptions& options = {});
+  ~Table();
+  Table(const Table&) = delete;
+  Table& operator=(const Table&) = delete;
 
   // Device pointers, n each.
   void get(const uint64_t* keys, uint64_t* values, uint8_t* found, uint64_t n, Stream stream);
   void put(const uint64_t* keys, const uint64_t* values, uint64_t n, Stream stream);
   void erase(const uint64_t* keys, uint64_t n, Stream stream);
   // Any mix of operations.
-  void run(const DeviceRequests& requests, Stream stream);
+  void run(const TableRequests& requests, Stream stream);
   // Slice i lies on GPU i of the list, and its replies are there when stream i has passed the call.
-  void run(std::span<const DeviceRequests> slices, std::span<const Stream> streams);
+  void run(std::span<const TableRequests> slices, std::span<const Stream> streams);
 
   size_t gpus() const;
   // Whether all GPUs reach each other's memory; else rows go by copies, and slower.
@@ -174,19 +114,19 @@ class DeviceTable {
   void put(std::span<const uint64_t> keys, std::span<const uint64_t> values);
   void erase(std::span<const uint64_t> keys);
   // Any mix of operations, all pointers to host memory.
-  void run_host(const DeviceRequests& requests);
+  void run_host(const TableRequests& requests);
 
   // Arrays in pinned host memory, which need not be looked for then.
   void get_pinned(std::span<const uint64_t> keys, std::span<uint64_t> values,
                   std::span<uint8_t> found);
 
   // Sums over all GPUs. Waits for all calls made so far.
-  DeviceTableStats stats();
+  TableStats stats();
 
  private:
-  friend class DeviceQueue;
+  friend class Queue;
   struct State;
   std::unique_ptr<State> state_;
 };
 
-}  // namespace isotherm
+}  // namespace isotherm::gpu

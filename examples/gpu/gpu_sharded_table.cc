@@ -1,18 +1,18 @@
 // One table over all GPUs of the host, used from host memory.
-#include <isotherm/device_table.h>
+#include <isotherm/gpu/table.h>
 
 #include <cstdint>
 #include <iostream>
 #include <vector>
 
 int main() {
-  if (isotherm::gpu_count() == 0) {
+  if (isotherm::gpu::count() == 0) {
     std::cout << "skipped: no GPU\n";
     return 0;
   }
-  isotherm::DeviceTableOptions options;
+  isotherm::gpu::TableOptions options;
   options.devices = {};  // all there are
-  isotherm::DeviceTable table(options);
+  isotherm::gpu::Table table(options);
   std::vector<uint64_t> keys, values;
   for (uint64_t i = 0; i < 100'000; ++i) {
     keys.push_back(i * 7);

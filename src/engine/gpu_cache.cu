@@ -8,9 +8,9 @@
 #include "gpu/table/cache_owner.h"
 #include "gpu/table/fixed_device_table.h"
 #include "gpu/transfer/host_pipeline.h"
-#include "isotherm/device_cache.h"
+#include "isotherm/gpu/cache.h"
 
-namespace isotherm {
+namespace isotherm::gpu {
 
 namespace {
 
@@ -28,7 +28,7 @@ struct CacheOnDevice {
   Table table;
 };
 
-FixedDeviceOptions table_options(const DeviceCacheOptions& options) {
+FixedDeviceOptions table_options(const CacheOptions& options) {
   if (options.entries == 0) throw std::invalid_argument("a cache without room for an entry");
   if (options.lanes != 1 && options.lanes != 2 && options.lanes != 4 && options.lanes != 8) {
     throw std::invalid_argument("lanes: 1, 2, 4 or 8");
@@ -43,11 +43,11 @@ FixedDeviceOptions table_options(const DeviceCacheOptions& options) {
 
 }  // namespace
 
-struct DeviceCache::State {
+struct Cache::State {
   using Cuckoo = StoreOnGpu<CacheOnDevice<CuckooKind<>>>;
   using Set = StoreOnGpu<CacheOnDevice<SetKind>>;
 
-  explicit State(const DeviceCacheOptions& options) : lanes(options.lanes) {
+  explicit State(const CacheOptions& options) : lanes(options.lanes) {
     const FixedDeviceOptions table = table_options(options);
     switch (options.index) {
       case FixedIndexKind::cuckoo:
@@ -68,14 +68,14 @@ struct DeviceCache::State {
     if (auto* cuckoo = std::get_if<Cuckoo>(&cache)) cuckoo->use(work);
     if (auto* set = std::get_if<Set>(&cache)) set->use(work);
   }
-  void run(const DeviceRequests& requests, Stream stream) {
+  void run(const TableRequests& requests, Stream stream) {
     use([&](auto& its) { its.table.run(requests, stream); });
   }
-  void run_host(const DeviceRequests& requests) {
+  void run_host(const TableRequests& requests) {
     use([&](auto& its) { HostPipeline(its.device, its.table).run(requests); });
   }
   // By units of other sizes than the usual one.
-  bool get_by_lanes(const DeviceRequests& requests, Stream stream) {
+  bool get_by_lanes(const TableRequests& requests, Stream stream) {
     auto* cuckoo = std::get_if<Cuckoo>(&cache);
     if (cuckoo == nullptr || lanes == 4) return false;
     cuckoo->use([&](auto& its) {
@@ -90,54 +90,50 @@ struct DeviceCache::State {
   std::variant<std::monostate, Cuckoo, Set> cache;
 };
 
-DeviceCache::DeviceCache(const DeviceCacheOptions& options)
-    : state_(std::make_unique<State>(options)) {}
-DeviceCache::~DeviceCache() = default;
+Cache::Cache(const CacheOptions& options) : state_(std::make_unique<State>(options)) {}
+Cache::~Cache() = default;
 
-void DeviceCache::get(const uint64_t* keys, uint64_t* values, uint8_t* found, uint64_t n,
-                      Stream stream) {
+void Cache::get(const uint64_t* keys, uint64_t* values, uint8_t* found, uint64_t n, Stream stream) {
   run(gets(keys, values, found, n), stream);
 }
 
-void DeviceCache::put(const uint64_t* keys, const uint64_t* values, uint64_t n, Stream stream) {
+void Cache::put(const uint64_t* keys, const uint64_t* values, uint64_t n, Stream stream) {
   run(puts(keys, values, n), stream);
 }
 
-void DeviceCache::erase(const uint64_t* keys, uint64_t n, Stream stream) {
-  run(erases(keys, n), stream);
-}
+void Cache::erase(const uint64_t* keys, uint64_t n, Stream stream) { run(erases(keys, n), stream); }
 
-void DeviceCache::run(const DeviceRequests& requests, Stream stream) {
+void Cache::run(const TableRequests& requests, Stream stream) {
   if (requests.rows == 0) return;
   if (is_gets(requests) && state_->get_by_lanes(requests, stream)) return;
   state_->run(requests, stream);
 }
 
-void DeviceCache::get_stored(const uint64_t* keys, uint64_t* stored_keys, uint64_t* values,
-                             uint8_t* found, uint64_t n, Stream stream) {
+void Cache::get_stored(const uint64_t* keys, uint64_t* stored_keys, uint64_t* values,
+                       uint8_t* found, uint64_t n, Stream stream) {
   if (n == 0) return;
   if (stored_keys == nullptr) throw std::invalid_argument("no column for stored keys");
   state_->use(
       [&](auto& its) { its.table.get_stored(gets(keys, values, found, n), stored_keys, stream); });
 }
 
-void DeviceCache::get(std::span<const uint64_t> keys, std::span<uint64_t> values,
-                      std::span<uint8_t> found) {
+void Cache::get(std::span<const uint64_t> keys, std::span<uint64_t> values,
+                std::span<uint8_t> found) {
   run_host(gets(keys, values, found));
 }
 
-void DeviceCache::put(std::span<const uint64_t> keys, std::span<const uint64_t> values) {
+void Cache::put(std::span<const uint64_t> keys, std::span<const uint64_t> values) {
   run_host(puts(keys, values));
 }
 
-void DeviceCache::run_host(const DeviceRequests& requests) {
+void Cache::run_host(const TableRequests& requests) {
   if (requests.rows != 0) state_->run_host(requests);
 }
 
-DeviceTableStats DeviceCache::stats() {
-  DeviceTableStats stats;
+TableStats Cache::stats() {
+  TableStats stats;
   state_->use([&](auto& its) { stats = its.table.stats(); });
   return stats;
 }
 
-}  // namespace isotherm
+}  // namespace isotherm::gpu

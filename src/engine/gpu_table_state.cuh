@@ -1,5 +1,5 @@
-// DeviceTable::State: the GPUs and the table in their memory; apart from device_table.cu because a
-// DeviceQueue works on the same table.
+// gpu::Table::State: the GPUs and the table in their memory; apart from gpu_table.cu because a
+// gpu::Queue works on the same table.
 //
 // Threads. Any.
 #pragma once
@@ -10,36 +10,37 @@
 #include "gpu/platform/cuda_device.cuh"
 #include "gpu/platform/cuda_setup.cuh"
 #include "gpu/split/split_table.h"
-#include "isotherm/device_table.h"
+#include "isotherm/gpu/table.h"
 
-namespace isotherm {
+namespace isotherm::gpu {
 
-struct DeviceTable::State : StoreOnGpus<SplitTable<CudaDevice>> {
+struct Table::State : StoreOnGpus<SplitTable<CudaDevice>> {
   using Table = SplitTable<CudaDevice>;
 
-  explicit State(const DeviceTableOptions& options)
+  explicit State(const TableOptions& options)
       : StoreOnGpus(options.devices.empty() ? all_gpus() : options.devices, split(options),
                     options.expected_entries) {}
 
-  static SplitOptions split(const DeviceTableOptions& options) {
+  static SplitOptions split(const TableOptions& options) {
     SplitOptions split;
     split.table.gpu_memory = options.gpu_memory;
     split.table.seed = seed_or_random(options.hash_seed);
     split.express = options.express;
-    split.host_memory = options.host_memory;
+    split.host_memory = options.host_index_memory;
     split.host_threads = options.host_threads != 0
                              ? options.host_threads
                              : std::max(std::thread::hardware_concurrency(), 1u);
-    if (options.host_memory != 0) split.table.line_bits = shared_line_bits(options.gpu_memory);
+    if (options.host_index_memory != 0)
+      split.table.line_bits = shared_line_bits(options.gpu_memory);
     return split;
   }
 
-  void run(const DeviceRequests& requests, Stream stream) {
+  void run(const TableRequests& requests, Stream stream) {
     use([&](Table& its) { its.run(requests, stream); });
   }
-  void run_host(const DeviceRequests& requests) {
+  void run_host(const TableRequests& requests) {
     use([&](Table& its) { its.run_host(requests); });
   }
 };
 
-}  // namespace isotherm
+}  // namespace isotherm::gpu

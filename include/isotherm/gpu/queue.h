@@ -1,16 +1,16 @@
-// DeviceQueue: asynchronous requests to a DeviceTable from any number of threads, in shared
+// gpu::Queue: asynchronous requests to a gpu::Table from any number of threads, in shared
 // batches.
 //
-//   isotherm::DeviceQueue queue(table);
-//   isotherm::DeviceCompletion done;                  // one a submission that is under way
-//   isotherm::DeviceRequests requests;                // columns in host memory
-//   if (queue.submit(requests, done) == isotherm::QueueStatus::ok) done.wait();
+//   isotherm::gpu::Queue queue(table);
+//   isotherm::gpu::Completion done;                  // one a submission that is under way
+//   isotherm::TableRequests requests;                // columns in host memory
+//   if (queue.submit(requests, done) == isotherm::gpu::QueueStatus::ok) done.wait();
 //
 // A thread of the queue gathers what all threads submit, sends batches when its scheduling policy
 // says so (isotherm/scheduling.h), and writes replies back. What the columns of a submission point
 // to, and the completion, belong to the queue until the completion is ready. Each submission
 // becomes ready by itself, with the last of its rows. So submit reads apart from writes if they
-// must not wait for writes that the policy holds back. Replies are those of DeviceTable, misses
+// must not wait for writes that the policy holds back. Replies are those of gpu::Table, misses
 // leave the caller's value untouched.
 //
 // Order. Submissions of one thread take effect on each key in the order they were sent, and so do
@@ -32,10 +32,14 @@
 #include <memory>
 #include <string>
 
-#include "isotherm/device_table.h"
+#include "isotherm/gpu/table.h"
 #include "isotherm/scheduling.h"
 
 namespace isotherm {
+struct Submission;
+}  // namespace isotherm
+
+namespace isotherm::gpu {
 
 enum class QueueStatus : int32_t {
   ok,       // taken; of a completion: answered, or never submitted
@@ -46,11 +50,11 @@ enum class QueueStatus : int32_t {
 
 // One submission. May be used again when it is ready; must outlive what is under way. Aligned so
 // that the completions of different threads share no line of the cache.
-class alignas(128) DeviceCompletion {
+class alignas(128) Completion {
  public:
-  DeviceCompletion() = default;
-  DeviceCompletion(const DeviceCompletion&) = delete;
-  DeviceCompletion& operator=(const DeviceCompletion&) = delete;
+  Completion() = default;
+  Completion(const Completion&) = delete;
+  Completion& operator=(const Completion&) = delete;
 
   bool ready() const { return status() != QueueStatus::pending; }
   // ok, pending or lost. When it is not pending the replies may be read.
@@ -71,15 +75,15 @@ class alignas(128) DeviceCompletion {
   }
 
  private:
-  friend struct Submission;  // the queue's side of it
+  friend struct isotherm::Submission;  // the queue's side of it
 
   std::atomic<int32_t> state_{static_cast<int32_t>(QueueStatus::ok)};
-  DeviceCompletion* next_ = nullptr;
+  Completion* next_ = nullptr;
   uint64_t unanswered_ = 0;
-  DeviceRequests requests_;
+  TableRequests requests_;
 };
 
-struct DeviceQueueOptions {
+struct QueueOptions {
   SchedulingOptions scheduling;
   // Rows that the queue holds, waiting or on the device; at most 2^28. Pinned memory: 51 bytes
   // each.
@@ -89,13 +93,13 @@ struct DeviceQueueOptions {
   uint32_t batch_rows = 1 << 18;
   uint32_t batches = 4;
   // Whether the adaptive policy has an express path, a kernel that stays on the device; see
-  // DeviceTableOptions.
+  // TableOptions.
   bool express = true;
   // How long the queue's thread looks for work before it sleeps.
   int64_t spin_ns = 50'000;
 };
 
-struct DeviceQueueStats {
+struct QueueStats {
   uint64_t submissions = 0;  // that were answered
   uint64_t rows = 0;
   uint64_t read_batches = 0;
@@ -108,19 +112,19 @@ struct DeviceQueueStats {
   BatchCost write_cost;
 };
 
-class DeviceQueue {
+class Queue {
  public:
   // The table must outlive the queue, and may be used beside it. Throws std::invalid_argument for
   // options that cannot work (for example a cycle below what the costs allow), std::bad_alloc,
   // std::runtime_error when the device fails.
-  explicit DeviceQueue(DeviceTable& table, const DeviceQueueOptions& options = {});
-  ~DeviceQueue();
-  DeviceQueue(const DeviceQueue&) = delete;
-  DeviceQueue& operator=(const DeviceQueue&) = delete;
+  explicit Queue(Table& table, const QueueOptions& options = {});
+  ~Queue();
+  Queue(const Queue&) = delete;
+  Queue& operator=(const Queue&) = delete;
 
   // ok: the completion tells when the replies are there. retry, lost: nothing was done.
-  QueueStatus submit(const DeviceRequests& requests, DeviceCompletion& completion);
-  DeviceQueueStats stats() const;
+  QueueStatus submit(const TableRequests& requests, Completion& completion);
+  QueueStats stats() const;
   // Why the device is lost; empty while it is not.
   std::string failure() const;
 
@@ -129,4 +133,4 @@ class DeviceQueue {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace isotherm
+}  // namespace isotherm::gpu

@@ -1,10 +1,11 @@
-// DeviceItemTable: byte-string keys to byte-string values in the memory of one GPU, and in host
-// memory where that ends, for arrays on either side.
+// gpu::ItemTable: byte-string keys to byte-string values in the memory of one GPU or more, and in
+// host memory where that ends, for arrays on either side.
 //
-//   isotherm::DeviceItemTable table;
-//   table.put_host(n, {key_offsets, key_bytes}, {value_offsets, value_bytes}, stored);
-//   uint64_t bytes = table.get_host(n, {key_offsets, key_bytes},
-//                                   {found, offsets_out, bytes_out, capacity});
+//   isotherm::gpu::ItemTable table;
+//   table.put(keys, values, n, stream);                // gpu::Bytes of device pointers
+//   table.get(keys, {found, offsets, bytes, capacity}, n, stream);
+//   table.put(key_spans, value_spans);                 // gpu::ByteSpans of the host
+//   uint64_t bytes = table.get(key_spans, {found, offsets, bytes, capacity});
 //
 // Layout. A column of n byte strings is n + 1 offsets (int64, as Arrow's large_binary) and the
 // bytes: string i is bytes[offsets[i]] up to bytes[offsets[i + 1]]; the first offset need not be 0.
@@ -57,16 +58,21 @@
 // CLOCK: gets mark what they read, and new items have no mark. Puts are answered reply_retry where
 // this is not enough.
 //
-// Host memory. With `host_memory` a slab that device memory has no room for lies in pinned memory
-// of the host, and all of the above begins when both have ended; `host_items_from` sends large
-// items there from the start. The index stays on the device, which keeps room for it: 29 bytes for
-// each item in either memory. Host memory for more items than that stays unused. The room is kept
-// from the first put on, so with several times as much host memory as device memory few items, or
-// none, lie on the device. A put takes a free block of the device before one of the host, but an
-// item that lies on the host stays there, however often it is read, until its key is put again.
-// Kernels read and write it over the bus, some 44 M random reads of 64 bytes a second on an H200:
-// host memory lets puts find room, it does not make them fast. The search for expired items and
-// CLOCK go over that bus, too. Host memory that the system does not give counts as full.
+// Host memory. With `pinned_item_memory` a slab that device memory has no room for lies in pinned
+// memory of the host, and all of the above begins when both have ended; `pinned_items_from` sends
+// large items there from the start. The index stays on the device, which keeps room for it: 29
+// bytes for each item in either memory. Host memory for more items than that stays unused. The room
+// is kept from the first put on, so with several times as much host memory as device memory few
+// items, or none, lie on the device. A put takes a free block of the device before one of the host,
+// but an item that lies on the host stays there, however often it is read, until its key is put
+// again. Kernels read and write it over the bus, some 44 M random reads of 64 bytes a second on an
+// H200: host memory lets puts find room, it does not make them fast. The search for expired items
+// and CLOCK go over that bus, too. Host memory that the system does not give counts as full.
+//
+// Several GPUs. With `devices` each key lies on the GPU that its hash says. The host deals the rows
+// of a call out and puts the replies together; arrays on a GPU, which `place` names by its position
+// in `devices`, are copied to the host and back for that. A call then returns when its replies are
+// there. The pinned memory is shared out evenly.
 //
 // Limits. Keys of up to 65,535 bytes, values of up to 8 MiB. Operations are get, put, erase,
 // put_if_absent, put_if_present, put_if_version and erase_if_version; where one of the conditional
@@ -90,25 +96,31 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
+#include <vector>
 
-#include "isotherm/device_table.h"
+#include "isotherm/gpu/common.h"
 
 namespace isotherm {
+class DevicePackets;
+}  // namespace isotherm
+
+namespace isotherm::gpu {
 
 inline constexpr uint8_t reply_other_version = 253;
 inline constexpr uint8_t reply_refused = 254;
 inline constexpr uint64_t max_item_key_bytes = 65'535;
 inline constexpr uint64_t max_item_value_bytes = uint64_t{8} << 20;
 
-struct DeviceItemTableOptions {
-  int device = 0;
-  // Bytes of device memory that the table may take; 0: no cap. At least 256 MiB.
+struct ItemTableOptions {
+  std::vector<int> devices = {0};  // by CUDA's numbers; empty: all that there are
+  // Bytes of each GPU's memory that the table may take; 0: no cap. At least 256 MiB.
   uint64_t gpu_memory = 0;
   // Bytes of host memory that items may take beside; 0: none. It is taken as they come, and pinned.
-  uint64_t host_memory = 0;
+  uint64_t pinned_item_memory = 0;
   // Items in blocks of so many bytes or more lie in host memory as long as it has room; 0: none by
   // their size.
-  uint64_t host_items_from = 0;
+  uint64_t pinned_items_from = 0;
   // Items to make room for in the index at once; more are taken in by growth.
   uint64_t expected_entries = 0;
   // Where memory has ended, items that were not read lately make room for puts.
@@ -118,19 +130,25 @@ struct DeviceItemTableOptions {
 };
 
 // `entries` are items; `host_bytes` what slabs and their lists take of host memory.
-struct DeviceItemStats : DeviceTableStats {
+struct ItemStats : TableStats {
   uint64_t evicted = 0;  // ever
   uint64_t expired = 0;  // that were freed by the sweep, ever
 };
 
 // A column of byte strings, as above.
-struct DeviceBytes {
+struct Bytes {
   const int64_t* offsets = nullptr;
   const char* bytes = nullptr;
 };
 
+// The same in host memory: n + 1 offsets for n strings, or none for none.
+struct ByteSpans {
+  std::span<const int64_t> offsets;
+  std::span<const char> bytes;
+};
+
 // Where replies go.
-struct DeviceItemReplies {
+struct ItemReplies {
   uint8_t* found = nullptr;    // [rows]; null: not wanted
   int64_t* offsets = nullptr;  // [rows + 1]; null, with the bytes: no values wanted
   char* bytes = nullptr;       // [capacity]
@@ -143,50 +161,49 @@ struct DeviceItemReplies {
   uint64_t* new_versions = nullptr;  // of writes that took effect; 0: the row changed nothing
 };
 
-struct DeviceItemRequests {
+struct ItemRequests {
   uint64_t rows = 0;
-  const DeviceOp* ops = nullptr;  // null: all are `op`
-  DeviceOp op = DeviceOp::get;
-  DeviceBytes keys;
-  DeviceBytes values;               // of puts; what other rows have there is not looked at
+  const TableOp* ops = nullptr;  // null: all are `op`
+  TableOp op = TableOp::get;
+  Bytes keys;
+  Bytes values;                     // of puts; what other rows have there is not looked at
   const int64_t* expiry = nullptr;  // of puts, ms; 0: never; null: all never
   const uint32_t* flags = nullptr;  // of puts, kept for the caller; null: all 0
   // What put_if_version and erase_if_version name; other rows' are not looked at.
   const uint64_t* versions = nullptr;
   int64_t now_ms = 0;  // 0: nothing is expired
-  DeviceItemReplies replies;
+  ItemReplies replies;
 };
 
-class DeviceItemTable {
+class ItemTable {
  public:
-  using Stream = CUstream_st*;  // as cudaStream_t
+  explicit ItemTable(const ItemTableOptions& options = {});
+  ~ItemTable();
+  ItemTable(const ItemTable&) = delete;
+  ItemTable& operator=(const ItemTable&) = delete;
 
-  explicit DeviceItemTable(const DeviceItemTableOptions& options = {});
-  ~DeviceItemTable();
-  DeviceItemTable(const DeviceItemTable&) = delete;
-  DeviceItemTable& operator=(const DeviceItemTable&) = delete;
+  // Device pointers, in stream order, to columns of n rows.
+  void get(Bytes keys, const ItemReplies& replies, uint64_t n, Stream stream);
+  void put(Bytes keys, Bytes values, uint64_t n, Stream stream);
+  void erase(Bytes keys, uint64_t n, Stream stream);
+  // Any mix of operations, with all replies, for arrays in the memory of any GPU of the table.
+  void run(const ItemRequests& requests, Stream stream, uint32_t place = 0);
 
-  // Device pointers, in stream order.
-  void get(uint64_t rows, DeviceBytes keys, const DeviceItemReplies& replies, Stream stream);
-  // `found` may be null.
-  void put(uint64_t rows, DeviceBytes keys, DeviceBytes values, uint8_t* found, Stream stream);
-  void erase(uint64_t rows, DeviceBytes keys, uint8_t* found, Stream stream);
-  // Any mix of operations.
-  void run(const DeviceItemRequests& requests, Stream stream);
-
-  // The same with host pointers. get and run return the bytes of the whole reply.
-  uint64_t get_host(uint64_t rows, DeviceBytes keys, const DeviceItemReplies& replies);
-  void put_host(uint64_t rows, DeviceBytes keys, DeviceBytes values, uint8_t* found);
-  void erase_host(uint64_t rows, DeviceBytes keys, uint8_t* found);
-  uint64_t run_host(const DeviceItemRequests& requests);
+  // Arrays in host memory; each returns when its replies are there. get and run_host return the
+  // bytes of the whole reply. Throws std::invalid_argument for unequal lengths.
+  uint64_t get(ByteSpans keys, const ItemReplies& replies);
+  void put(ByteSpans keys, ByteSpans values);
+  void erase(ByteSpans keys);
+  // Any mix of operations, all pointers to host memory.
+  uint64_t run_host(const ItemRequests& requests);
 
   // Waits for all calls made so far.
-  DeviceItemStats stats();
+  ItemStats stats();
 
  private:
-  friend class DevicePackets;  // engine/device_packets.h
+  friend class isotherm::DevicePackets;  // engine/device_packets.h
   struct State;
   std::unique_ptr<State> state_;
 };
 
-}  // namespace isotherm
+}  // namespace isotherm::gpu

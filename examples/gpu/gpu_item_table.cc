@@ -1,5 +1,5 @@
 // Byte strings in the memory of a GPU: columns of offsets and bytes, as Arrow has them.
-#include <isotherm/device_item_table.h>
+#include <isotherm/gpu/item_table.h>
 
 #include <cstdint>
 #include <iostream>
@@ -15,7 +15,7 @@ struct Column {
       offsets.push_back(static_cast<int64_t>(bytes.size()));
     }
   }
-  isotherm::DeviceBytes view() const { return {offsets.data(), bytes.data()}; }
+  isotherm::gpu::ByteSpans view() const { return {offsets, bytes}; }
 
   std::vector<int64_t> offsets = {0};
   std::string bytes;
@@ -24,21 +24,21 @@ struct Column {
 }  // namespace
 
 int main() {
-  if (isotherm::gpu_count() == 0) {
+  if (isotherm::gpu::count() == 0) {
     std::cout << "skipped: no GPU\n";
     return 0;
   }
-  isotherm::DeviceItemTable table;
+  isotherm::gpu::ItemTable table;
   const Column keys({"one", "two", "three"});
   const Column values({"1", "zwei", "a longer value"});
-  table.put_host(3, keys.view(), values.view(), nullptr);
+  table.put(keys.view(), values.view());
 
   const Column wanted({"three", "four", "two"});
   std::vector<uint8_t> found(3);
   std::vector<int64_t> offsets(4);
   std::string bytes(64, ' ');
   const uint64_t taken =
-      table.get_host(3, wanted.view(), {found.data(), offsets.data(), bytes.data(), bytes.size()});
+      table.get(wanted.view(), {found.data(), offsets.data(), bytes.data(), bytes.size()});
   for (size_t i = 0; i < found.size(); ++i) {
     const auto begin = static_cast<size_t>(offsets[i]);
     const auto length = static_cast<size_t>(offsets[i + 1] - offsets[i]);

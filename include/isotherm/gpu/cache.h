@@ -1,7 +1,7 @@
-// DeviceCache: u64 keys to u64 values in the memory of one GPU, of a size that is fixed when it is
+// gpu::Cache: u64 keys to u64 values in the memory of one GPU, of a size that is fixed when it is
 // made: a new key that finds no room takes that of an older one.
 //
-//   isotherm::DeviceCache cache({.index = isotherm::FixedIndexKind::set, .entries = 100'000'000});
+//   isotherm::gpu::Cache cache({.index = isotherm::FixedIndexKind::set, .entries = 100'000'000});
 //   cache.put(keys, values, n, stream);                // device pointers, in stream order
 //   cache.get(keys, values_out, found_out, n, stream);
 //
@@ -10,9 +10,9 @@
 // Beside it the table has work space, for calls with writes. Every key and every value may be
 // stored.
 //
-// Order. As a DeviceTable's: requests of one call take effect in the order of the arrays, and calls
+// Order. As a gpu::Table's: requests of one call take effect in the order of the arrays, and calls
 // in the order in which they were made. A set has, after a batch, the entries that were put or
-// found last in that order. Replies. As a DeviceTable's, but none is ever reply_retry: found[i] is
+// found last in that order. Replies. As a gpu::Table's, but none is ever reply_retry: found[i] is
 // 0 where the key was absent, or had been evicted.
 //
 // Threads. Any; calls take turns. Errors. std::runtime_error without a GPU or when it fails, after
@@ -26,11 +26,11 @@
 #include <optional>
 #include <span>
 
-#include "isotherm/device_table.h"
+#include "isotherm/gpu/common.h"
 
-namespace isotherm {
+namespace isotherm::gpu {
 
-struct DeviceCacheOptions {
+struct CacheOptions {
   int device = 0;                              // by CUDA's numbers
   FixedIndexKind index = FixedIndexKind::set;  // or cuckoo
   uint64_t entries = 0;                        // for which it has room; at least 1
@@ -40,21 +40,19 @@ struct DeviceCacheOptions {
   std::optional<uint64_t> hash_seed;  // empty: drawn at random
 };
 
-class DeviceCache {
+class Cache {
  public:
-  using Stream = CUstream_st*;  // as cudaStream_t
-
-  explicit DeviceCache(const DeviceCacheOptions& options);
-  ~DeviceCache();
-  DeviceCache(const DeviceCache&) = delete;
-  DeviceCache& operator=(const DeviceCache&) = delete;
+  explicit Cache(const CacheOptions& options);
+  ~Cache();
+  Cache(const Cache&) = delete;
+  Cache& operator=(const Cache&) = delete;
 
   // Device pointers, n each.
   void get(const uint64_t* keys, uint64_t* values, uint8_t* found, uint64_t n, Stream stream);
   void put(const uint64_t* keys, const uint64_t* values, uint64_t n, Stream stream);
   void erase(const uint64_t* keys, uint64_t n, Stream stream);
   // Any mix of operations.
-  void run(const DeviceRequests& requests, Stream stream);
+  void run(const TableRequests& requests, Stream stream);
   // Gets that compare no keys: of each row the first entry that has the key's signature (32 bits;
   // of a set 8), and its key in `stored_keys`, which the caller compares. Another key may be there
   // in place of the one asked for, also where `get` finds that one.
@@ -65,14 +63,14 @@ class DeviceCache {
   void get(std::span<const uint64_t> keys, std::span<uint64_t> values, std::span<uint8_t> found);
   void put(std::span<const uint64_t> keys, std::span<const uint64_t> values);
   // Any mix of operations, all pointers to host memory.
-  void run_host(const DeviceRequests& requests);
+  void run_host(const TableRequests& requests);
 
   // With `evictions` and `displaced`. Waits for all calls made so far.
-  DeviceTableStats stats();
+  TableStats stats();
 
  private:
   struct State;
   std::unique_ptr<State> state_;
 };
 
-}  // namespace isotherm
+}  // namespace isotherm::gpu

@@ -1,0 +1,62 @@
+// Tables of byte strings over some fake devices: the checks that GPUs run, and what happens when
+// one fails.
+#include "gpu/items/split_item_store.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "device_checks/split_item_checks.h"
+#include "device_checks/test_size.h"
+#include "fake_device/fake_gpus.h"
+
+namespace isotherm::split_item_store_test {
+namespace {
+
+const uint64_t scale = test_rows(64, 1024);
+
+class SplitItemChecks : public ::testing::TestWithParam<SplitItemCheck<FakeDevice>> {};
+
+TEST_P(SplitItemChecks, FindNoFault) {
+  FakeGpus gpus(3, 1);
+  EXPECT_EQ(GetParam().run(gpus.pointers, scale), 0u);
+  gpus.expect_clean();
+}
+
+std::string name_of(const ::testing::TestParamInfo<SplitItemCheck<FakeDevice>>& test) {
+  std::string name = test.param.name;
+  std::replace(name.begin(), name.end(), ' ', '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, SplitItemChecks, ::testing::ValuesIn(split_item_checks<FakeDevice>),
+                         name_of);
+
+TEST(SplitItemStore, IsLostWhenALaunchOfAnyDeviceFails) {
+  ItemSource source(1, 40, 100);
+  const ItemBatch puts = source.uniform_op(TableOp::put, source.keys(50));
+  for (uint32_t failing = 0; failing < 2; ++failing) {
+    FakeGpus gpus(2, 1);
+    SplitModelledItems<FakeDevice> table(*gpus.pointers[0], gpus.pointers, small_items(1, 64));
+    gpus.devices[failing]->fail_launches_after(5);
+    EXPECT_THROW(table.run_host(puts), DeviceError);
+    gpus.devices[failing]->fail_launches_after(FakeDevice::never);
+    EXPECT_THROW(table.run(puts), DeviceError);
+    EXPECT_THROW(table.stats(), DeviceError);
+    for (const auto& device : gpus.devices) {
+      EXPECT_EQ(device->take_errors(), std::vector<std::string>{});
+    }
+  }
+}
+
+TEST(SplitItemStore, RefusesAPlaceThatItHasNot) {
+  FakeGpus gpus(2, 1);
+  SplitItemStore<FakeDevice> store(gpus.pointers, small_items(1, 64));
+  EXPECT_THROW(store.run({}, 2, nullptr), std::invalid_argument);
+  EXPECT_THROW(SplitItemStore<FakeDevice>({}, small_items(1, 64)), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace isotherm::split_item_store_test
