@@ -24,7 +24,7 @@ struct MaskKernel {
     each_request(lane, rows, [&](uint64_t row) {
       const uint8_t reply = mask[row];
       bool set = reply == 1;
-      if (kind == GpuMask::stored) set = reply < reply_other_version;
+      if (kind == GpuMask::stored) set = reply < gpu::reply_other_version;
       if (kind == GpuMask::absent) set = reply == 0;
       if (kind == GpuMask::swapped) set = set && before[row] == expected[row];
       mask[row] = set ? 1 : 0;
