@@ -3,12 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "device_checks/host_memory_checks.h"
 #include "device_checks/test_size.h"
 #include "fake_device/fake_device.h"
+#include "gpu/split/split_walk.h"
 #include "isotherm/gpu/common.h"
 
 namespace isotherm::split_table_host_test {
@@ -79,6 +81,28 @@ TEST(SplitTableWithHost, IsLostWhenALaunchFails) {
     EXPECT_THROW(table.run_uniform(TableOp::get, some_puts(10), true), DeviceError);
     EXPECT_EQ(device.take_errors(), std::vector<std::string>{});
   }
+}
+
+// Bins move between the steps, as calls let them.
+TEST(SplitTableWithHost, IsWalkedWhole) {
+  FakeDevice device(1, memory);
+  {
+    ModelledHostTable<FakeDevice> table(device, small_options(device));
+    const auto puts = some_puts(scale * 4);
+    const auto op = puts.front().op;
+    table.run_uniform(op, puts, true);
+    ASSERT_TRUE(on_both_sides(table.table().stats()));
+    std::map<uint64_t, uint64_t> seen;
+    const auto show = [&](uint64_t key, uint64_t word) { seen[key] = word; };
+    uint64_t cursor = 0;
+    do {
+      cursor = SplitWalk<FakeDevice>(table.table()).step(cursor, scale / 4, show);
+      table.run_uniform(op, {puts.begin(), puts.begin() + static_cast<int64_t>(scale / 2)}, true);
+    } while (cursor != 0);
+    EXPECT_EQ(seen.size(), puts.size());
+    for (const auto& put : puts) EXPECT_EQ(seen[put.key], put.value);
+  }
+  EXPECT_EQ(device.take_errors(), std::vector<std::string>{});
 }
 
 TEST(SplitTableWithHost, ThrowsWithoutMemoryForTheEmptyTable) {
