@@ -48,8 +48,8 @@ class DirectPool {
   // Null: not now. `held`: until a batch is cleared; else it waits while others have some that they
   // give back soon, and the thread must have no such columns itself.
   std::unique_ptr<Lent> lend(bool held);
-  // A value was too long for the slots.
-  void note_long() { longer_.store(true, std::memory_order_relaxed); }
+  // A value was too long for slots of so many bytes.
+  void note_long(uint32_t stride) { too_short_.store(stride, std::memory_order_relaxed); }
   uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
 
  private:
@@ -60,7 +60,7 @@ class DirectPool {
   const uint64_t most_bytes_;
   const uint32_t rows_;
   std::atomic<uint64_t> bytes_{0};
-  std::atomic<bool> longer_{false};
+  std::atomic<uint32_t> too_short_{0};
   std::mutex mutex_;  // of what follows
   uint32_t stride_ = 96;
   uint64_t held_bytes_ = 0;

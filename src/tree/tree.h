@@ -221,7 +221,7 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   bool is_quiet_since(uint64_t quiet_times) const;
   std::vector<Seen> see_all(const Batch::Columns& columns, std::vector<Batch::Row>& rows,
                             std::vector<Batch::Row>& known) const;
-  Status answer(Reply& reply, const char* slot, int64_t now_ms);
+  Status answer(Reply& reply, const char* slot, uint32_t stride, int64_t now_ms);
 
   const std::unique_ptr<TreeFiles> files_;
   const TreeOptions options_;

@@ -55,8 +55,10 @@ std::unique_ptr<DirectGets> DirectPool::take_or_make(bool held) {
 
 std::unique_ptr<DirectPool::Lent> DirectPool::lend(bool held) {
   std::unique_lock lock(mutex_);
-  if (longer_.exchange(false) && stride_ < most_stride)
+  // Once for all columns of a size.
+  if (too_short_.load(std::memory_order_relaxed) >= stride_) {
     stride_ = std::min(stride_ * 2, most_stride);
+  }
   std::unique_ptr<DirectGets> gets = take_or_make(held);
   while (gets == nullptr && !held && passing_ != 0) {
     returned_.wait(lock);
@@ -175,11 +177,11 @@ std::vector<Backing::Seen> Tree::see_all(const Batch::Columns& columns,
 }
 
 // From a slot that the device has filled; a row stays pending where that does not say all.
-Status Tree::answer(Reply& reply, const char* slot, int64_t now_ms) {
+Status Tree::answer(Reply& reply, const char* slot, uint32_t stride, int64_t now_ms) {
   DirectHead head;
   std::memcpy(&head, slot, sizeof head);
   if (head.bytes == DirectHead::too_long) {
-    direct_.note_long();
+    direct_.note_long(stride);
     return Status::pending;
   }
   TreeRecord record;
@@ -272,7 +274,7 @@ void Tree::get_directly(const Batch::Columns& columns, int64_t now_ms,
       for (const size_t end = at + piece.rows; at < end; ++at, slot += piece.stride) {
         const bool counts = quiet || is_as_seen(seen[at]);
         const Status status =
-            counts ? answer(columns.reply[rows[at]], slot, now_ms) : Status::pending;
+            counts ? answer(columns.reply[rows[at]], slot, piece.stride, now_ms) : Status::pending;
         answered.hits += status == Status::ok;
         answered.misses += status == Status::not_found;
         if (status == Status::pending) answered.left.push_back(rows[at]);
