@@ -194,7 +194,7 @@ class GpuByteTable {
       return gpu::Bytes{reinterpret_cast<const int64_t*>(columns[at]),
                         reinterpret_cast<const char*>(columns[at + 1])};
     };
-    DeviceItemRequests requests;
+    gpu::ItemRequests requests;
     requests.rows = rows;
     requests.op = op;
     requests.keys = strings(0);
