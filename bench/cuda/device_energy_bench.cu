@@ -13,6 +13,7 @@
 #include "cuda/gpu_batches.cuh"
 #include "cuda/gpu_energy.h"
 #include "cuda/gpu_replay.cuh"
+#include "isotherm/gpu/table.h"
 
 namespace isotherm::bench::device_energy_bench {
 namespace {

@@ -12,6 +12,7 @@
 #include "cuda/bench_flags.h"
 #include "cuda/gpu_batches.cuh"
 #include "cuda/replayed_table.h"
+#include "isotherm/gpu/table.h"
 
 namespace isotherm::bench::device_express_bench {
 namespace {

@@ -6,7 +6,7 @@
 #include "cuda/bench_flags.h"
 #include "cuda/gpu_batches.cuh"
 #include "cuda/gpu_replay.cuh"
-#include "isotherm/gpu/common.h"
+#include "isotherm/gpu/table.h"
 
 namespace isotherm::bench::device_growth_bench {
 namespace {

@@ -8,6 +8,7 @@
 
 #include "cuda/gpu_checks.h"
 #include "device_checks/device_row_checks.h"
+#include "device_checks/split_item_checks.h"
 #include "device_checks/split_table_checks.h"
 #include "isotherm/gpu/item_table.h"
 #include "isotherm/gpu/row_table.h"
@@ -127,6 +128,10 @@ void run_on(GpuChecks& checks, const std::vector<int>& gpus, const std::string& 
     }
   }
   for (const auto& check : split_row_checks<CudaDevice>) {
+    checks.run((check.name + where).c_str(),
+               [&](CudaDevice& /*device*/, uint64_t scale) { return check.run(pointers, scale); });
+  }
+  for (const auto& check : split_item_checks<CudaDevice>) {
     checks.run((check.name + where).c_str(),
                [&](CudaDevice& /*device*/, uint64_t scale) { return check.run(pointers, scale); });
   }

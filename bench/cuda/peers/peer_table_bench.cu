@@ -11,6 +11,7 @@
 
 #include "cuda/bench_flags.h"
 #include "cuda/peers/peer_run.cuh"
+#include "isotherm/gpu/table.h"
 
 namespace isotherm::bench::peer_table_bench {
 namespace {

@@ -14,6 +14,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/macros.h"
 #include "gpu/items/item_columns.h"
 #include "gpu/items/item_hash.h"
 #include "gpu/split/shard_kernels.h"
@@ -135,6 +136,16 @@ class SplitItems {
     }
   };
 
+  // A key's units, with zeros behind its end. The hash is compiled for devices, too.
+  struct KeyUnits {
+    const char* key;
+    ISOTHERM_HOST_DEVICE Pair operator()(uint64_t at, uint32_t some) const {
+      uint64_t halves[2] = {};
+      std::memcpy(halves, key + at, some);
+      return {halves[0], halves[1]};
+    }
+  };
+
   // The string of a row, or nothing where it is none that can be taken.
   // `taken`: bytes of the column so far, which are not more than it has unless offsets fall.
   bool take(const gpu::Bytes& column, uint64_t row, uint64_t most, uint64_t& taken, const char*& at,
@@ -160,9 +171,8 @@ class SplitItems {
          !take(call_.values, row, gpu::max_item_value_bytes, values_taken_, value, value_bytes))) {
       return refused;
     }
-    const uint32_t place = shard_of_hash(
-        hash.of_units(key_bytes, [&](uint64_t at, uint32_t some) { return unit(key + at, some); }),
-        static_cast<uint32_t>(shards_.size()));
+    const uint32_t place = shard_of_hash(hash.of_units(key_bytes, KeyUnits{key}),
+                                         static_cast<uint32_t>(shards_.size()));
     Shard& shard = shards_[place];
     ++shard.rows;
     if (call_.ops != nullptr) shard.ops.push_back(op);
@@ -175,15 +185,6 @@ class SplitItems {
     if (call_.versions != nullptr) shard.versions.push_back(call_.versions[row]);
     return place;
   }
-  static Pair unit(const char* at, uint32_t some) {
-    char bytes[unit_bytes] = {};
-    std::memcpy(bytes, at, some);
-    Pair unit;
-    std::memcpy(&unit.first, bytes, sizeof unit.first);
-    std::memcpy(&unit.second, bytes + sizeof unit.first, sizeof unit.second);
-    return unit;
-  }
-
   const gpu::ItemRequests& call_;
   const uint64_t first_;
   const uint64_t rows_;
