@@ -13,13 +13,13 @@ ItemRequests requests_of(TableOp op, uint64_t rows, Bytes keys) {
   return requests;
 }
 
-ItemRequests gets(Bytes keys, const ItemReplies& replies, uint64_t rows) {
+ItemRequests item_gets(Bytes keys, const ItemReplies& replies, uint64_t rows) {
   ItemRequests requests = requests_of(TableOp::get, rows, keys);
   requests.replies = replies;
   return requests;
 }
 
-ItemRequests puts(Bytes keys, Bytes values, uint64_t rows) {
+ItemRequests item_puts(Bytes keys, Bytes values, uint64_t rows) {
   ItemRequests requests = requests_of(TableOp::put, rows, keys);
   requests.values = values;
   return requests;
@@ -42,11 +42,11 @@ ItemTable::ItemTable(const ItemTableOptions& options) : state_(std::make_unique<
 ItemTable::~ItemTable() = default;
 
 void ItemTable::get(Bytes keys, const ItemReplies& replies, uint64_t n, Stream stream) {
-  run(gets(keys, replies, n), stream);
+  run(item_gets(keys, replies, n), stream);
 }
 
 void ItemTable::put(Bytes keys, Bytes values, uint64_t n, Stream stream) {
-  run(puts(keys, values, n), stream);
+  run(item_puts(keys, values, n), stream);
 }
 
 void ItemTable::erase(Bytes keys, uint64_t n, Stream stream) {
@@ -58,12 +58,12 @@ void ItemTable::run(const ItemRequests& requests, Stream stream, uint32_t place)
 }
 
 uint64_t ItemTable::get(ByteSpans keys, const ItemReplies& replies) {
-  return run_host(gets(column_of(keys), replies, rows_of(keys)));
+  return run_host(item_gets(column_of(keys), replies, rows_of(keys)));
 }
 
 void ItemTable::put(ByteSpans keys, ByteSpans values) {
   require_lengths(rows_of(keys) == rows_of(values));
-  run_host(puts(column_of(keys), column_of(values), rows_of(keys)));
+  run_host(item_puts(column_of(keys), column_of(values), rows_of(keys)));
 }
 
 void ItemTable::erase(ByteSpans keys) {
