@@ -72,9 +72,7 @@ def groups(build, wanted):
         if wanted and source not in wanted:
             continue
         folder = source.relative_to(ROOT / "src").parts[0]
-        # A stand-in for an optional part is by itself, as in the builds.
-        alone = wanted or source.name.startswith("no_")
-        key = (source if alone else folder, target.split(".dir/")[0], *flags)
+        key = (source if wanted else folder, target.split(".dir/")[0], *flags)
         group = made.setdefault(key, Group(f"{folder}_{len(made)}", flags))
         group.sources.append(source)
     return sorted(made.values(), key=lambda group: -len(group.sources))
