@@ -47,8 +47,8 @@ endif()
 if(ISOTHERM_SANITIZE)
   add_compile_options(-fsanitize=${ISOTHERM_SANITIZE} -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${ISOTHERM_SANITIZE})
-  # Freed items are overwritten, so that a stale read shows.
-  add_compile_definitions(ISOTHERM_POISON)
+  # Freed items are overwritten, so that a stale read shows; the other is explained in src/base/macros.h.
+  add_compile_definitions(ISOTHERM_POISON ISOTHERM_SANITIZED_BUILD)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # The checks inserted by a sanitizer hide from g++ that a variable is always set.
     add_compile_options(-Wno-maybe-uninitialized)

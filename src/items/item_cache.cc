@@ -52,7 +52,8 @@ Location ItemCache::allocate(uint64_t bytes, bool force) {
 }
 
 // Prefetches an item that will be written soon, some allocations ahead.
-ISOTHERM_INLINE void ItemCache::prefetch_next(const Stack& stack, uint32_t size_class) const {
+__attribute__((always_inline)) inline void ItemCache::prefetch_next(const Stack& stack,
+                                                                    uint32_t size_class) const {
   constexpr size_t ahead = 4;
   constexpr uint32_t one_line_class = size_classes::class_of(64);
   if (stack.items.size() < ahead) return;
