@@ -17,7 +17,7 @@ cd "$(dirname "$0")/.."
 stages=(setup format+layers+cuda+clang release unit+tidy asan+tsan_build tsan
   fuzz+ctest+python+package+linearizability+system)
 declare -A allowance=([setup]=60 [format]=10 [layers]=5 [cuda]=170 [clang]=420 [release]=330
-  [unit]=200 [asan]=260 [tsan_build]=220 [tsan]=250 [tidy]=130 [fuzz]=25 [ctest]=60 [python]=40
+  [unit]=200 [asan]=260 [tsan_build]=220 [tsan]=250 [tidy]=190 [fuzz]=25 [ctest]=60 [python]=40
   [package]=50 [linearizability]=60 [system]=60 [quick]=120)
 export ISOTHERM_TEST_LONG=0
 fuzz_seconds=10
