@@ -24,6 +24,7 @@ fuzz_seconds=10
 histories=20
 restarts=4
 system_size=quick
+tidy_all=
 case ${1:-} in
   --long)
     ISOTHERM_TEST_LONG=1
@@ -31,6 +32,7 @@ case ${1:-} in
     histories=1000
     restarts=200
     system_size=long
+    tidy_all=--all
     shift
     ;;
   --quick)
@@ -114,7 +116,7 @@ stage_tsan() {
   gtests build/tsan --except tests/tsan_except.txt && ctest --preset tsan -j "$jobs"
 }
 stage_tidy() {
-  cmake --preset tidy >/dev/null && tools/run_tidy.py build/tidy
+  cmake --preset tidy >/dev/null && tools/run_tidy.py build/tidy ${tidy_all:+"$tidy_all"}
 }
 
 # Each fuzzer on its seeds and then on what it finds; inputs that fail are kept in build/clang.

@@ -22,7 +22,7 @@
 namespace isotherm::net {
 namespace {
 
-constexpr uint32_t patience_ms = 1;  // with a block that is not full
+constexpr uint32_t block_patience_ms = 1;  // with a block that is not full
 
 [[noreturn]] void fail(const std::string& what) {
   throw std::system_error(errno, std::generic_category(), what);
@@ -154,7 +154,7 @@ void RingFrames::map_ring(uint32_t blocks) {
   wanted.tp_block_nr = blocks;
   wanted.tp_frame_size = frame_bytes;
   wanted.tp_frame_nr = block_bytes / frame_bytes * blocks;
-  wanted.tp_retire_blk_tov = patience_ms;
+  wanted.tp_retire_blk_tov = block_patience_ms;
   set(SOL_PACKET, PACKET_RX_RING, &wanted, sizeof wanted);
   void* const memory = ::mmap(nullptr, size_t{blocks} * block_bytes, PROT_READ | PROT_WRITE,
                               MAP_SHARED, ring_.number(), 0);
