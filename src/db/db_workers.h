@@ -1,16 +1,19 @@
 // DbWorkers: workers of an engine for any number of threads: each call of a Db borrows one, with a
-// batch, and waits where all are out. The one that was given back last is the next to go.
+// batch, and waits where all are out.
+//
+// An idle worker lies in a slot. A thread has a slot of its own, where it looks first and which it
+// gives back to, so threads that call again and again share nothing.
 //
 // Threads. Any; what was borrowed belongs to the one that borrowed it.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "engine/engine.h"
 #include "isotherm/batch.h"
@@ -48,33 +51,67 @@ class DbWorkers {
     std::unique_ptr<One> one_;
   };
 
-  DbWorkers(Engine& engine, uint32_t most) : engine_(engine), most_(most) { idle_.reserve(most); }
+  DbWorkers(Engine& engine, uint32_t most)
+      : engine_(engine), most_(most), slots_(std::make_unique<Slot[]>(most)) {}
+  // All were given back.
+  ~DbWorkers() {
+    for (uint32_t i = 0; i < most_; ++i) delete slots_[i].idle.load();
+  }
+  DbWorkers(const DbWorkers&) = delete;
+  DbWorkers& operator=(const DbWorkers&) = delete;
 
  private:
+  struct alignas(64) Slot {
+    std::atomic<One*> idle{nullptr};
+  };
+
+  uint32_t slot_of_thread() const {
+    static std::atomic<uint32_t> threads{0};
+    thread_local const uint32_t number = threads.fetch_add(1, std::memory_order_relaxed);
+    return number % most_;
+  }
+  std::unique_ptr<One> find() {
+    for (uint32_t i = 0, at = slot_of_thread(); i < most_; ++i, at = (at + 1) % most_) {
+      std::atomic<One*>& idle = slots_[at].idle;
+      if (idle.load() == nullptr) continue;
+      if (One* const one = idle.exchange(nullptr)) return std::unique_ptr<One>(one);
+    }
+    return nullptr;
+  }
   std::unique_ptr<One> take() {
+    if (auto one = find()) return one;
     std::unique_lock lock(mutex_);
-    if (idle_.empty() && made_ < most_) {
+    if (made_ < most_) {
       auto one = std::make_unique<One>(engine_);
       ++made_;
       return one;
     }
-    back_.wait(lock, [&] { return !idle_.empty(); });
-    auto one = std::move(idle_.back());
-    idle_.pop_back();
+    ++waiting_;
+    std::unique_ptr<One> one;
+    back_.wait(lock, [&] { return (one = find()) != nullptr; });
+    --waiting_;
     return one;
   }
+  // There is an empty slot: there are as many as workers.
   void give_back(std::unique_ptr<One> one) {
+    One* const its = one.release();
+    for (uint32_t at = slot_of_thread();; at = (at + 1) % most_) {
+      One* none = nullptr;
+      if (slots_[at].idle.compare_exchange_strong(none, its)) break;
+    }
+    // Who waits has counted itself before it looked into the slots for the last time.
+    if (waiting_.load() == 0) return;
     const std::lock_guard guard(mutex_);
-    idle_.push_back(std::move(one));
     back_.notify_one();
   }
 
   Engine& engine_;
   const uint32_t most_;
+  const std::unique_ptr<Slot[]> slots_;
+  std::atomic<uint32_t> waiting_{0};
   std::mutex mutex_;  // of what follows
   std::condition_variable back_;
   uint32_t made_ = 0;
-  std::vector<std::unique_ptr<One>> idle_;
 };
 
 }  // namespace isotherm

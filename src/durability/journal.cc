@@ -74,7 +74,13 @@ std::atomic<uint64_t>& Journal::mark_of(uint32_t database, std::string_view key)
   return marks_[hash_bytes(key, database) % marks];
 }
 
+// A batch that only reads has no numbers and no records; its token is itself, marked, and it takes
+// no lock.
 CommitSink::Begun Journal::begins(const Batch& batch) {
+  static_assert(alignof(Batch) > of_reader && alignof(Running) > of_reader);
+  if (batch.only_gets() && !batch.marks()) {
+    return {reinterpret_cast<uint64_t>(&batch) | of_reader, true};
+  }
   const std::lock_guard guard(mutex_);
   if (spare_.empty()) {
     all_.push_back(std::make_unique<Running>());
@@ -180,7 +186,7 @@ void Journal::changed(const ItemChange& change) {
     value = change.new_item->value();
   }
   std::atomic<uint64_t>& mark = mark_of(change.database, change.key);
-  if (change.token == 0) return append_alone(record, change.key, mark);
+  if (change.token == 0 || is_reader(change.token)) return append_alone(record, change.key, mark);
   auto& running = *reinterpret_cast<Running*>(change.token);
   note_change(running, change.version, mark);
   put_record(room_for(running, record_bytes(change.key.size(), value.size())), record, change.key,
@@ -198,7 +204,9 @@ void Journal::flushed(uint32_t database, uint64_t version, uint64_t token) {
   put_record(room_for(running, record_bytes(0, 0)), record, {}, {});
 }
 
-void Journal::grouped(uint64_t token) { end_records(*reinterpret_cast<Running*>(token), false); }
+void Journal::grouped(uint64_t token) {
+  if (!is_reader(token)) end_records(*reinterpret_cast<Running*>(token), false);
+}
 
 uint64_t Journal::safe_number() const {
   const auto& safe = policy() == SyncPolicy::always ? synced_number_ : written_number_;
@@ -229,6 +237,10 @@ bool Journal::is_shown_safe(const Batch& batch, uint64_t own) const {
 }
 
 Awaited* Journal::ends(uint64_t token) {
+  if (is_reader(token)) {
+    if (broken(Rule::syncing)) return nullptr;
+    return is_shown_safe(*reinterpret_cast<const Batch*>(token - of_reader), 0) ? nullptr : this;
+  }
   auto& running = *reinterpret_cast<Running*>(token);
   const Batch& batch = *running.batch;
   const uint64_t number = running.number;
@@ -284,10 +296,15 @@ uint64_t Journal::ended_number() const {
 bool Journal::write_here(uint64_t end) {
   constexpr int most_tries = 100;
   std::unique_lock writing(writing_, std::defer_lock);
-  for (int i = 0; i < most_tries && !writing.try_lock(); ++i) __builtin_ia32_pause();
+  const auto is_written = [&] { return written_lsn_.load(std::memory_order_acquire) >= end; };
+  for (int i = 0; i < most_tries && !writing.try_lock(); ++i) {
+    // Who writes has taken this along.
+    if (is_written() && error() == 0) return true;
+    __builtin_ia32_pause();
+  }
   if (!writing.owns_lock() || error() != 0) return false;
   if (write_all(false) < 0) return false;
-  const bool done = written_lsn_.load(std::memory_order_relaxed) >= end;
+  const bool done = is_written();
   writing.unlock();
   tell();
   return done;

@@ -161,6 +161,8 @@ class Journal final : public CommitSink, public Awaited {
     uint64_t lsn;
     uint64_t number;
   };
+  static constexpr uint64_t of_reader = 4;  // of a token; the lower bits are the tree's
+  static bool is_reader(uint64_t token) { return (token & of_reader) != 0; }
   static constexpr size_t marks = 1 << 14;  // they stay in a core's cache
   static constexpr uint64_t most_own_bytes = 256 << 10;
 

@@ -135,7 +135,8 @@ std::vector<TreeEntry> TreeRun::all(bool in_order) const {
     if (!in_order) {
       constexpr size_t slots_ahead = 16;
       for (size_t i = 0; i < shard.slots.size(); ++i) {
-        if (i + slots_ahead < shard.slots.size()) __builtin_prefetch(shard.slots[i + slots_ahead].entry);
+        if (i + slots_ahead < shard.slots.size())
+          __builtin_prefetch(shard.slots[i + slots_ahead].entry);
         const Entry* const entry = shard.slots[i].entry;
         if (entry != nullptr) all.push_back({entry->first, entry->second.value()});
       }
