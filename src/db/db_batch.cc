@@ -1,5 +1,7 @@
 #include "isotherm/db_batch.h"
 
+#include <utility>
+
 #include "db/db_state.h"
 #include "db/statuses.h"
 
@@ -49,10 +51,6 @@ DbStatus DbBatch::status(Row row) const {
 
 std::string_view DbBatch::value(Row row) const { return state_->rows().reply(row).value(); }
 
-void DbBatch::clear() {
-  state_->bytes = 0;
-  state_->rows().clear();
-  state_->lease.worker().maintain();
-}
+void DbBatch::clear() { state_->lease.clear(std::exchange(state_->bytes, 0)); }
 
 }  // namespace isotherm

@@ -171,6 +171,7 @@ DbStatus DbState::write(const WriteGroup& group, const WritePlan::Checks* checks
     failed = with_reason(status_of(status));
     if (status == Status::not_saved) break;
   }
+  lease.clear(group.bytes() + intents.bytes());
   if (any_written && failed.is(DbStatus::Code::out_of_memory)) {
     return {failed.code(), "there was no memory for a part of the group; the rest was written"};
   }

@@ -25,6 +25,7 @@ class DbWorkers {
     explicit One(Engine& engine) : worker(engine) { batch.emplace(); }
     Worker worker;
     std::optional<Batch> batch;
+    uint64_t work = 0;  // since it has last done its share of the store's upkeep
   };
 
  public:
@@ -33,9 +34,8 @@ class DbWorkers {
    public:
     explicit Lease(DbWorkers& workers) : workers_(workers), one_(workers.take()) {}
     ~Lease() {
-      one_->batch->clear();
+      clear();
       if (one_->batch->memory() > most_kept) one_->batch.emplace();
-      one_->worker.maintain();
       workers_.give_back(std::move(one_));
     }
     Lease(const Lease&) = delete;
@@ -44,6 +44,17 @@ class DbWorkers {
     Worker& worker() { return one_->worker; }
     Batch& batch() { return *one_->batch; }
     void submit() { one_->worker.submit(*one_->batch); }
+    // Forgets the rows, of which so many bytes were written. All workers look at the store's memory
+    // for its upkeep, so a share of it is done for many rows together.
+    void clear(uint64_t bytes = 0) {
+      constexpr uint64_t share = 64;
+      constexpr uint64_t bytes_of_a_row = 1024;
+      one_->work += one_->batch->size() + bytes / bytes_of_a_row;
+      one_->batch->clear();
+      if (one_->work < share) return;
+      one_->work = 0;
+      one_->worker.maintain();
+    }
 
    private:
     static constexpr size_t most_kept = 1 << 20;
