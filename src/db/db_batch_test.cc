@@ -41,7 +41,7 @@ TEST_F(DbBatchTest, BatchesOfMoreThanMemoryHolds) {
   constexpr int count = 40;
   const std::string value(8'000, 'v');
   std::vector<std::string> keys;
-  for (int i = 0; i < count * 50; ++i) keys.push_back(std::to_string(i));
+  for (int i = 0; i < count * 20; ++i) keys.push_back(std::to_string(i));
   {
     DbBatch batch(*db_);
     for (size_t i = 0; i < keys.size(); ++i) {

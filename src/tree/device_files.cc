@@ -186,7 +186,9 @@ std::string DeviceFiles::ingest_some(std::span<const TreeEntry> entries) {
     if (i + ahead < entries.size()) {
       __builtin_prefetch(entries[i + ahead].key.data());
       __builtin_prefetch(entries[i + ahead].value.data());
-      __builtin_prefetch(entries[i + ahead].value.data() + 64);
+      if (entries[i + ahead].value.size() > 64) {
+        __builtin_prefetch(entries[i + ahead].value.data() + 64);
+      }
     }
     if (entry.key.size() <= gpu::max_item_key_bytes) {
       put_device_key(entry.key, device_key);
