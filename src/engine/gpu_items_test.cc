@@ -198,7 +198,8 @@ TEST_F(GpuItemsTest, GetsThatSkipMemoryShowWhatIsNewest) {
   batch.clear();
   forget();
   clock_.advance(20);
-  for (int i = 0; i < keys; ++i) batch.get(i == 7 ? "short-lived" : absent[i]);
+  absent[7] = "short-lived";
+  for (const std::string& key : absent) batch.get(key);
   worker_->submit(batch);
   EXPECT_EQ(batch.reply(7).status, Status::not_found);
   batch.clear();
