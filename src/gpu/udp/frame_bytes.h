@@ -63,6 +63,12 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint16_t sum_at(uint32_t place, uint64_t al
   return place % 2 == 0 ? fold(all) : swapped(fold(all));
 }
 
+// What stands for such a sum in a header of UDP, where 0 would say that there is none.
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint16_t udp_checksum(uint64_t all) {
+  const auto own = static_cast<uint16_t>(~fold(all));
+  return own != 0 ? own : uint16_t{0xffff};
+}
+
 inline constexpr uint16_t right_sum = 0xffff;  // of all that a checksum covers, itself included
 
 }  // namespace isotherm::frame_bytes

@@ -113,8 +113,7 @@ class ReplyFrame {
     store16(udp + 6, 0);
     const uint64_t all = sum + frame_bytes::sum(udp, RequestFrame::udp_bytes) +
                          RequestFrame::pseudo_sum(to, v6, with_head);
-    const auto own = static_cast<uint16_t>(~fold(all));
-    store16(udp + 6, own != 0 ? own : uint16_t{0xffff});
+    store16(udp + 6, udp_checksum(all));
   }
   // Where UDP begins in a reply.
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static uint32_t packet_at(bool v6) {

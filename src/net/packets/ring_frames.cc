@@ -18,6 +18,7 @@
 #include <system_error>
 
 #include "gpu/udp/request_frame.h"
+#include "net/packets/send_messages.h"
 
 namespace isotherm::net {
 namespace {
@@ -80,9 +81,8 @@ void make_checksum(char* frame, uint32_t bytes) {
   const uint32_t with_head = number_at(udp + 4);
   if (with_head < RequestFrame::udp_bytes || with_head > bytes - udp_at) return;
   store16(udp + 6, 0);
-  const auto own = static_cast<uint16_t>(
-      ~fold(uint64_t{RequestFrame::pseudo_sum(frame, v6, with_head)} + sum(udp, with_head)));
-  store16(udp + 6, own != 0 ? own : uint16_t{0xffff});
+  store16(udp + 6, udp_checksum(uint64_t{RequestFrame::pseudo_sum(frame, v6, with_head)} +
+                                sum(udp, with_head)));
 }
 
 }  // namespace
@@ -229,12 +229,7 @@ void RingFrames::flush() {
     messages[i].msg_hdr.msg_iov = &pieces[i];
     messages[i].msg_hdr.msg_iovlen = 1;
   }
-  for (uint32_t done = 0; done < waiting_;) {
-    const int sent = ::sendmmsg(ring_.number(), messages.data() + done, waiting_ - done, 0);
-    if (sent < 0 && errno == EINTR) continue;
-    if (sent <= 0) ++unsent_;
-    done += sent > 0 ? static_cast<uint32_t>(sent) : 1;
-  }
+  unsent_ += send_messages(ring_.number(), {messages.data(), waiting_});
   waiting_ = 0;
 }
 

@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "gpu/udp/reply_frame.h"
+#include "net/packets/send_messages.h"
 
 namespace isotherm::net {
 namespace {
@@ -130,14 +131,7 @@ void UdpFrames::flush() {
     message.msg_iov = &pieces[i];
     message.msg_iovlen = 1;
   }
-  uint32_t done = 0;
-  while (done < waiting_) {
-    const int sent = ::sendmmsg(descriptor_, messages.data() + done, waiting_ - done, MSG_NOSIGNAL);
-    if (sent < 0 && errno == EINTR) continue;
-    // The address of the first cannot be reached, or the socket is full.
-    if (sent <= 0) ++unsent_;
-    done += sent > 0 ? static_cast<uint32_t>(sent) : 1;
-  }
+  unsent_ += send_messages(descriptor_, {messages.data(), waiting_});
   waiting_ = 0;
 }
 
