@@ -16,6 +16,7 @@
 #include <cstdint>
 
 #include "gpu/batch/batch_view.h"
+#include "gpu/kernel/block_sum.h"
 
 namespace isotherm {
 
@@ -94,22 +95,6 @@ struct SortPass {
   }
 };
 
-// The sum of the values of the threads before; all threads of a block of SortPass::threads call.
-template <class Lane>
-ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint32_t sum_before(const Lane& lane, uint32_t* shared,
-                                                         uint32_t value) {
-  const uint32_t thread = lane.thread();
-  shared[thread] = value;
-  lane.sync_block();
-  for (uint32_t step = 1; step < SortPass::threads; step *= 2) {
-    const uint32_t below = thread >= step ? shared[thread - step] : 0;
-    lane.sync_block();
-    shared[thread] += below;
-    lane.sync_block();
-  }
-  return shared[thread] - value;
-}
-
 struct DigitsKernel {
   static constexpr uint32_t threads = SortPass::threads;
   struct Shared {
@@ -150,7 +135,7 @@ struct SweepKernel {
   static constexpr uint32_t threads = SortPass::threads;
   struct Shared {
     uint32_t position[SortPass::warps][SortCounts::max_digits];
-    uint32_t sum[SortPass::threads];
+    BlockSums<uint32_t, threads> sums;
     uint32_t block;
   };
   SortPass pass;
@@ -188,7 +173,7 @@ struct SweepKernel {
     const uint32_t d = lane.thread();
     const bool digit = d < pass.digits();
     const uint32_t total = digit ? pass.counts->digits[pass.number][d] : 0;
-    uint32_t position = sum_before(lane, shared.sum, total);
+    uint32_t position = sum_upto(lane, shared.sums, total) - total;
     if (!digit) return;
     uint32_t own = 0;
     for (const auto& of_warp : shared.position) own += of_warp[d];

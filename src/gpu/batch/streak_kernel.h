@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "gpu/batch/batch_view.h"
+#include "gpu/kernel/block_sum.h"
 #include "index/probe.h"
 
 namespace isotherm {
@@ -23,6 +24,7 @@ struct StreakKernel {
   struct Shared {
     uint32_t long_one[warps];  // where it starts, or none
     uint64_t value[threads];
+    BlockSums<uint64_t, threads> sums;
     uint64_t expected[threads];
     TableOp op[threads];
     KeyState before[threads];
@@ -156,20 +158,11 @@ struct StreakKernel {
     // The first operation on an absent key stores its value, whichever it is.
     const bool sets = thread == 0 && count != 0 && state.found == 0;
     const uint64_t added = adds || sets ? shared.value[thread] : 0;
-    lane.sync_block();
-    shared.value[thread] = added;
-    lane.sync_block();
-    for (uint32_t step = 1; step < threads; step *= 2) {
-      const uint64_t below = thread >= step ? shared.value[thread - step] : 0;
-      lane.sync_block();
-      shared.value[thread] += below;
-      lane.sync_block();
-    }
+    const uint64_t sum = sum_upto(lane, shared.sums, added);
     const uint64_t base = state.found != 0 ? state.value : 0;
     const bool present = state.found != 0 || thread != 0;
-    shared.before[thread] = {base + shared.value[thread] - added,
-                             static_cast<uint8_t>(present ? 1 : 0)};
-    if (thread == 0 && count != 0) shared.state = {base + shared.value[count - 1], 1};
+    shared.before[thread] = {base + sum - added, static_cast<uint8_t>(present ? 1 : 0)};
+    if (thread + 1 == count) shared.state = {base + sum, 1};
   }
 };
 

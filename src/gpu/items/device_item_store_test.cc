@@ -205,18 +205,18 @@ TEST(DeviceItemStore, WithoutACapTheDeviceEndsWhereItsMemoryDoes) {
   EXPECT_EQ(device.take_errors(), std::vector<std::string>{});
 }
 
-// Keys by their hashes, of which the uppermost 16 bits count: `few` have 512 hashes in all, `many`
+// Keys by their hashes, of which the uppermost 16 bits count: `few` have 2048 hashes in all, `many`
 // others, of which the later ones are shared by two keys each.
 struct SharedHashes {
   static constexpr uint64_t mask = uint64_t{0xffff} << 48;
 
   SharedHashes(uint64_t seed, uint64_t alone, uint64_t keys) {
-    std::map<uint64_t, std::vector<std::string>> by_hash;
+    std::vector<std::vector<std::string>> by_hash(65536);
     for (uint64_t i = 0; few.size() < keys || many.size() < keys; ++i) {
       std::string key = std::to_string(i + 1'000'000'000);
       const ByteRange all{key.data(), key.data() + key.size()};
       const uint64_t hash = ItemHash{seed, mask}(key.data(), key.size(), all) >> 48;
-      if (hash < 512) {
+      if (hash < 2048) {
         if (few.size() < keys) few.push_back(key);
         continue;
       }

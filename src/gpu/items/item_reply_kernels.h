@@ -10,6 +10,7 @@
 
 #include "gpu/items/item_part.h"
 #include "gpu/items/warp_copy.h"
+#include "gpu/kernel/block_sum.h"
 
 namespace isotherm {
 
@@ -18,16 +19,14 @@ namespace isotherm {
 struct SumItemsKernel {
   static constexpr uint32_t threads = 512;
 
-  struct Shared {
-    uint64_t sum[threads];
-  };
+  using Shared = BlockSums<uint64_t, threads>;
 
   ItemPart part;
   uint64_t* carry = nullptr;
 
   template <class Lane>
   ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
-    uint64_t* const sum = lane.template shared<Shared>()->sum;
+    Shared& sums = *lane.template shared<Shared>();
     const uint32_t number = lane.thread();
     const uint32_t count = (part.rows + 31) / 32;
     const uint32_t each = (count + threads - 1) / threads;
@@ -35,36 +34,20 @@ struct SumItemsKernel {
     const uint32_t end = count - begin < each ? count : begin + each;
     uint64_t mine = 0;
     for (uint32_t i = begin; i < end; ++i) mine += part.sums[i];
-    uint64_t before = upto(lane, sum, mine) - mine;
+    const uint64_t upto = sum_upto(lane, sums, mine);
     if (number == threads - 1) {
-      part.counts->total = sum[number];
+      part.counts->total = upto;
       if (carry != nullptr) {
         part.counts->base = *carry;
-        *carry += sum[number];
+        *carry += upto;
       }
     }
+    uint64_t before = upto - mine;
     for (uint32_t i = begin; i < end; ++i) {
       const uint64_t own = part.sums[i];
       part.sums[i] = before;
       before += own;
     }
-  }
-
- private:
-  // The sum of the values of all threads up to this one; sum[] has all of them.
-  template <class Lane>
-  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static uint64_t upto(const Lane& lane, uint64_t* sum,
-                                                            uint64_t value) {
-    const uint32_t number = lane.thread();
-    sum[number] = value;
-    lane.sync_block();
-    for (uint32_t step = 1; step < threads; step *= 2) {
-      const uint64_t other = number >= step ? sum[number - step] : 0;
-      lane.sync_block();
-      sum[number] += other;
-      lane.sync_block();
-    }
-    return sum[number];
   }
 };
 

@@ -119,7 +119,7 @@ template <class Route>
 struct BeginShardsKernel {
   static constexpr uint32_t threads = SortPass::threads;
   struct Shared {
-    uint32_t sums[threads];
+    BlockSums<uint32_t, threads> sums;
     uint32_t gap[ShardLayout::most_shards];  // rows left out before each shard
   };
   ShardSplit<Route> split;
@@ -134,7 +134,7 @@ struct BeginShardsKernel {
     const uint32_t end = begin + per_thread < size ? begin + per_thread : size;
     uint32_t sum = 0;
     for (uint32_t i = begin; i < end; ++i) sum += split.counts[i];
-    uint32_t before = sum_before(lane, shared->sums, sum);
+    uint32_t before = sum_upto(lane, shared->sums, sum) - sum;
     for (uint32_t i = begin; i < end; ++i) {
       const uint32_t count = split.counts[i];
       split.counts[i] = before;

@@ -13,6 +13,7 @@
 
 #include <cstdint>
 
+#include "gpu/kernel/block_sum.h"
 #include "gpu/kernel/table_view.h"
 
 namespace isotherm {
@@ -35,6 +36,7 @@ struct ScanRoom {
 struct ScanKernel {
   static constexpr uint32_t threads = 256;
   struct Shared {
+    BlockSums<uint64_t, threads> sums;
     uint64_t ends[threads];  // entries up to and with each thread's line
     uint32_t taken;          // lines of this step
   };
@@ -59,7 +61,8 @@ struct ScanKernel {
       const auto count = static_cast<uint32_t>(in_segment < threads ? in_segment : threads);
       const uint64_t mine = done.next + (uint64_t{thread} << shift);
       const uint64_t entries = thread < count ? chain(mine, nowhere) : 0;
-      sum(lane, *shared, entries);
+      shared->ends[thread] = sum_upto(lane, shared->sums, entries);
+      lane.sync_block();
       if (thread == 0) shared->taken = lines_to_take(*shared, done.entries, count);
       lane.sync_block();
       const uint32_t taken = shared->taken;
@@ -88,20 +91,6 @@ struct ScanKernel {
       if (slot.first != 1 || done.entries == room.entries) continue;
       if (thread == 0) put(done.entries, {0, slot.second});
       ++done.entries;
-    }
-  }
-
-  // Sums of the block's numbers up to each thread's, into `ends`.
-  template <class Lane>
-  ISOTHERM_HOST_DEVICE static void sum(const Lane& lane, Shared& shared, uint64_t number) {
-    const uint32_t thread = lane.thread();
-    shared.ends[thread] = number;
-    lane.sync_block();
-    for (uint32_t step = 1; step < threads; step *= 2) {
-      const uint64_t below = thread >= step ? shared.ends[thread - step] : 0;
-      lane.sync_block();
-      shared.ends[thread] += below;
-      lane.sync_block();
     }
   }
 
