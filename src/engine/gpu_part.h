@@ -43,7 +43,7 @@ struct GpuTableOptions {
   bool word_sums = false;    // add is that of 64-bit integers
   bool float_sums = false;   // add is that of rows of floats
   uint64_t gpu_memory = 0;   // bytes of each GPU; 0: no cap
-  uint64_t host_memory = 0;  // of words beyond it
+  uint64_t host_memory = 0;  // beyond them
   uint64_t expected_entries = 0;
 };
 

@@ -58,15 +58,16 @@ class SplitRowStore {
       : shape_{options.index.seed, options.row_bytes / sizeof(Pair), devices.size(),
                options.scores != gpu::RowScores::none, 0} {
     const Keep keep;
-    shape_.part_rows = rows_of_parts(devices, options);
+    DeviceRowOptions its = options.fitted();
+    shape_.part_rows = rows_of_parts(devices, its);
     for (Device* device : devices) {
       for (Device* other : devices) {
         if (devices.size() > 1) device->connect(*other);
       }
     }
-    DeviceRowOptions its = options;
     const uint64_t buffers = devices.size() > 1 ? bytes_of_buffers(shape_, *devices[0]) : 0;
     if (its.index.gpu_memory != 0) its.index.gpu_memory -= buffers;
+    its.host_memory = options.host_memory / devices.size();
     its.most_rows = (options.most_rows + devices.size() - 1) / devices.size();
     for (Device* device : devices) {
       require_device(device->enter(), "choose the GPU");
