@@ -40,10 +40,11 @@ def bench_words(row, keys, batch, runs):
     edge = DeviceArray(np.zeros(1, "u1"))
 
     def raw_get():
-        table._run_on_gpu("get", 0, stream, batch, (pointers[0], 0, 0, pointers[2], pointers[3]), False)
+        table._run_on_gpu("get", 0, stream, batch, (pointers[0], 0, 0, pointers[2], pointers[3], 0),
+                           False)
 
     def raw_put():
-        table._run_on_gpu("put", 0, stream, batch, (pointers[0], pointers[1], 0, 0, 0), False)
+        table._run_on_gpu("put", 0, stream, batch, (pointers[0], pointers[1], 0, 0, 0, 0), False)
 
     for name, call, raw in (("get", lambda: table.get(there, out), raw_get),
                             ("put", lambda: table.put(there, values), raw_put)):
@@ -110,6 +111,27 @@ def bench_unique(row, count, part, sample):
     row(f"GPU: dedup.unique of {count:,} keys of the host", f"{mine:.2f} s", f"{theirs / mine:.1f} ×",
         "≥ 50 ×")
     row(f"  (numpy.unique of {sample:,}, scaled)", f"{theirs:.1f} s")
+    bench_cudf(row, parts, distinct, mine)
+
+
+def bench_cudf(row, parts, distinct, mine):
+    """cuDF's unique of the same keys, from arrays of the host to one of the host, as ours."""
+    name = "  over cudf.Series.unique"
+    try:
+        import cudf
+    except ImportError as error:
+        row(name, "skipped", "", f"no cudf: {error}")
+        return
+    cudf.Series(parts[0][:1000]).unique().to_numpy()  # its first call takes longer
+    started = time.perf_counter()
+    try:
+        found = cudf.Series(np.concatenate(parts)).unique().to_numpy()
+    except MemoryError as error:
+        row(name, "skipped", "", f"no memory: {error}")
+        return
+    theirs = time.perf_counter() - started
+    assert len(found) == distinct
+    row(name, f"{theirs:.2f} s", f"{theirs / mine:.2f} ×", "≥ 1 ×")
 
 
 def bench_rows(row, keys, width, batch, runs):
