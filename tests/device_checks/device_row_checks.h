@@ -306,8 +306,6 @@ constexpr SplitRowCheck<Device> split_row_checks[] = {
     {"rows evict", check_rows_evict<Device>},
     {"rows evict for many", check_rows_evict_for_many<Device>},
     {"rows behind", check_rows_behind<Device>},
-    {"index of rows behind", check_index_of_rows_behind<Device>},
-    {"sums of rows behind", check_sums_of_rows_behind<Device>},
     {"rows behind evict", check_rows_behind_evict<Device>},
 };
 

@@ -174,8 +174,8 @@ uint64_t check_rows_behind_evict(std::span<Device* const> devices, uint64_t scal
   options.evicts = true;
   ScoredRows<Device> table(devices, options);
   DeviceRequestSource source(59);
-  for (int round = 0; round < 16; ++round) {
-    const std::vector<uint64_t> keys = source.keys(part / 2 * devices.size());
+  for (uint64_t round = 0; round < 8 * devices.size() + 4; ++round) {
+    const std::vector<uint64_t> keys = source.keys(part * 3 / 4);
     table.write(round % 3 == 1 ? gpu::RowOp::get_or_insert : gpu::RowOp::put, keys,
                 source.keys(keys.size()));
     if (round % 3 == 2) table.get(keys);
