@@ -172,11 +172,30 @@ def bench_rows(row, keys, width, batch, runs):
     row("  over torch.nn.functional.embedding of a dense tensor", f"{1e-9 * batch / theirs:.2f} G/s")
 
 
+def bench_host_rows(row, keys, batch, runs):
+    """Rows of 64 floats, of which the GPU has room for some half."""
+    count = len(keys)
+    table = Table(value="f32[64]", device="cuda:0", memory=(256 << 20) + 160 * count,
+                  host_memory=(64 << 20) + 256 * count)
+    asked = np.resize(keys[::max(count // batch, 1)], batch)
+    for start in range(0, count, batch):
+        some = keys[start:start + batch]
+        table.put(some, np.repeat(some.astype("f4")[:, None], 64, axis=1))
+    there, out = DeviceArray(asked), DeviceArray(np.zeros((batch, 64), "f4"))
+    _, found = table.get(there, out)
+    assert found.numpy().all() and (out.numpy() == asked.astype("f4")[:, None]).all()
+    seconds = timed(lambda: table.get(there, out), DeviceArray(np.zeros(1, "u1")), runs)
+    share = table.stats()["host_entries"] / count
+    row(f"GPU: get of {batch:,} of {count:,} rows of 64 floats", f"{1e-9 * batch / seconds:.3f} G/s",
+        f"{share:.0%}", "on the host")
+
+
 def bench(row, keys, unique, runs, batch=1 << 20, part=1 << 26, sample=10_000_000):
     """``row`` prints a line; ``keys`` are distinct."""
     bench_words(row, keys, batch, runs)
     for width in (64, 128):
         bench_rows(row, keys[:4_000_000], width, batch, runs)
+    bench_host_rows(row, keys[:4_000_000], batch, runs)
     bench_strings(row, keys[:4_000_000], batch, runs)
     if unique:
         bench_unique(row, unique, part, min(sample, unique))

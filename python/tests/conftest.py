@@ -49,7 +49,8 @@ def check_masks_of_a_full_table(table, known, new, there, values, back=np.asarra
 
     Most of the new keys are missing and find no room.
     """
-    keys, last = known + new + new, len(known) + len(new)
+    together = np.concatenate if isinstance(known, np.ndarray) else lambda parts: sum(parts, [])
+    keys, last = together([known, new, new]), len(known) + len(new)
     before = back(table.contains(there(new)))
     stored, refused = map(back, table.put_if_absent(there(keys), values(keys), on_full="mask"))
     assert not (stored | refused)[:len(known)].any() and not (stored & refused).any()

@@ -39,7 +39,7 @@ def test_walks_meet_what_lies_in_host_memory(tmp_path, gpus):
 def test_rows_lie_in_host_memory(tmp_path, gpus, value):
     if gpus != "cuda:0" and isotherm.gpu_count() < 2:
         pytest.skip("there is one GPU")
-    count, memory, host = 1_500_000, {"f32[64]": "400mb", "u8[200]": "340mb"}[value], "400mb"
+    count, memory, host = 1_500_000, {"f32[64]": "320mb", "u8[200]": "256mb"}[value], "512mb"
     if IS_FAKE:
         count, memory, host = 2500, "3100kb", "1mb"
     table = Table("i64", value, device=gpus, memory=memory, host_memory=host)

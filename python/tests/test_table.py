@@ -165,8 +165,7 @@ def test_a_full_table_raises_or_says_which():
                 verb(keys, 1, on_full="ignore")
         before = table[keys[:500][stored[:500]]]
         got, refused = check_masks_of_a_full_table(
-            table, keys[:500][stored[:500]].tolist(), list(range(400_000, 401_000)),
-            lambda its: np.array(its, "u8"),
+            table, keys[:500][stored[:500]], keys[:1000] + 400_000, np.asarray,
             lambda its: np.full((len(its), *table.row_shape), 9, table.value_dtype))
         assert np.array_equal(got[:len(before)], before) and (got[refused] == 9).all()
 

@@ -119,7 +119,7 @@ uint64_t check_expected_rows_behind(std::span<Device* const> devices, uint64_t s
   const DeviceRowOptions options = rows_behind(devices, 256, part, part * 2, part * 8);
   ModelledRows<Device> table(devices, options);
   DeviceRequestSource source(47);
-  table.reserve(part * 4 * devices.size());
+  table.reserve(part * 6 * devices.size());
   if (table.stats().host_bytes < part * 256) table.fail("no rows were taken ahead");
   table.put(source.keys(part), true);
   // Some went there for lines of the index.
@@ -136,10 +136,10 @@ uint64_t check_sums_of_rows_behind(std::span<Device* const> devices, uint64_t sc
   constexpr uint32_t row_bytes = 80;
   constexpr uint64_t floats = row_bytes / sizeof(float);
   const auto part = static_cast<uint32_t>(std::clamp<uint64_t>(scale, 128, 4096));
-  const DeviceRowOptions options = rows_behind(devices, row_bytes, part, part / 2, part * 4);
+  const DeviceRowOptions options = rows_behind(devices, row_bytes, part, part / 2, part * 5);
   ScoredRows<Device> table(devices, options);
   DeviceRequestSource source(53);
-  const std::vector<uint64_t> known = source.keys(part * 3);
+  const std::vector<uint64_t> known = source.keys(part * 5);
   auto& store = table.store();
   std::vector<float> rows(known.size() * floats, 0), sums = rows;
   std::vector<uint8_t> found(known.size());
