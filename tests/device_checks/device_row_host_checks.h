@@ -133,7 +133,7 @@ uint64_t check_expected_rows_behind(std::span<Device* const> devices, uint64_t s
 // Sums of rows that lie on the host, of keys that come many times; and rows by arrays of the host.
 template <class Device>
 uint64_t check_sums_of_rows_behind(std::span<Device* const> devices, uint64_t scale) {
-  constexpr uint32_t row_bytes = 80;
+  constexpr uint32_t row_bytes = 272;
   constexpr uint64_t floats = row_bytes / sizeof(float);
   const auto part = static_cast<uint32_t>(std::clamp<uint64_t>(scale, 128, 4096));
   const DeviceRowOptions options = rows_behind(devices, row_bytes, part, part / 2, part * 5);
