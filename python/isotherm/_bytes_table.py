@@ -126,22 +126,28 @@ class BytesTable(Table):
         column, _ = self._keys(keys)
         self._raise_missing(column, self._core.erase_many(column, None) == _errors.OK)
 
-    def put_if_absent(self, keys, values):
+    def put_if_absent(self, keys, values, on_full="raise"):
+        check_on_full(on_full)
         column, shape = self._keys(keys)
         statuses = self._put(column, self._values(values, shape), IF_ABSENT)
-        return self._shaped(check_statuses(statuses, "raise"), shape)
+        stored = self._shaped(check_statuses(statuses, on_full), shape)
+        return stored if on_full == "raise" else (stored, self._shaped(_refused(statuses), shape))
 
-    def get_or_put(self, keys, initial):
+    def get_or_put(self, keys, initial, on_full="raise"):
+        check_on_full(on_full)
         column, shape = self._keys(keys)
         initial = self._values(initial, shape, "initial")
-        first = self._put(column, initial, IF_ABSENT)
-        was_there = ~check_statuses(first, "raise")
+        statuses = self._put(column, initial, IF_ABSENT)
+        was_there = ~(check_statuses(statuses, on_full) | _refused(statuses))
         while True:
             values, found = self._found(column, (len(was_there),), None)
-            if found.all():
-                return self._shaped(values, shape), self._shaped(was_there, shape)
+            if (found | _refused(statuses)).all():
+                break
             # Others have erased some meanwhile.
-            check_statuses(self._put(column, initial, IF_ABSENT), "raise")
+            statuses = self._put(column, initial, IF_ABSENT)
+            check_statuses(statuses, on_full)
+        result = self._shaped(values, shape), self._shaped(was_there, shape)
+        return result if on_full == "raise" else (*result, self._shaped(~found, shape))
 
     def _update(self, column, shape, change, on_full):
         """Swaps change(i, value or None), or keeps where that is None; which rows were swapped.
@@ -242,6 +248,10 @@ class BytesTable(Table):
         else:
             values = np.frombuffer(values, self._value[0]).reshape((rows, *self._value[1]))
         self.put(keys, values)
+
+
+def _refused(statuses):
+    return statuses == _errors.OUT_OF_MEMORY
 
 
 def _held(column, name):

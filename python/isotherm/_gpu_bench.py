@@ -40,10 +40,11 @@ def bench_words(row, keys, batch, runs):
     edge = DeviceArray(np.zeros(1, "u1"))
 
     def raw_get():
-        table._run_on_gpu("get", 0, stream, batch, (pointers[0], 0, 0, pointers[2], pointers[3]), False)
+        table._run_on_gpu("get", 0, stream, batch, (pointers[0], 0, 0, pointers[2], pointers[3], 0),
+                           False)
 
     def raw_put():
-        table._run_on_gpu("put", 0, stream, batch, (pointers[0], pointers[1], 0, 0, 0), False)
+        table._run_on_gpu("put", 0, stream, batch, (pointers[0], pointers[1], 0, 0, 0, 0), False)
 
     for name, call, raw in (("get", lambda: table.get(there, out), raw_get),
                             ("put", lambda: table.put(there, values), raw_put)):
@@ -110,6 +111,27 @@ def bench_unique(row, count, part, sample):
     row(f"GPU: dedup.unique of {count:,} keys of the host", f"{mine:.2f} s", f"{theirs / mine:.1f} ×",
         "≥ 50 ×")
     row(f"  (numpy.unique of {sample:,}, scaled)", f"{theirs:.1f} s")
+    bench_cudf(row, parts, distinct, mine)
+
+
+def bench_cudf(row, parts, distinct, mine):
+    """cuDF's unique of the same keys, from arrays of the host to one of the host, as ours."""
+    name = "  over cudf.Series.unique"
+    try:
+        import cudf
+    except ImportError as error:
+        row(name, "skipped", "", f"no cudf: {error}")
+        return
+    cudf.Series(parts[0][:1000]).unique().to_numpy()  # its first call takes longer
+    started = time.perf_counter()
+    try:
+        found = cudf.Series(np.concatenate(parts)).unique().to_numpy()
+    except MemoryError as error:
+        row(name, "skipped", "", f"no memory: {error}")
+        return
+    theirs = time.perf_counter() - started
+    assert len(found) == distinct
+    row(name, f"{theirs:.2f} s", f"{theirs / mine:.2f} ×", "≥ 1 ×")
 
 
 def bench_rows(row, keys, width, batch, runs):
@@ -150,11 +172,30 @@ def bench_rows(row, keys, width, batch, runs):
     row("  over torch.nn.functional.embedding of a dense tensor", f"{1e-9 * batch / theirs:.2f} G/s")
 
 
+def bench_host_rows(row, keys, batch, runs):
+    """Rows of 64 floats, of which the GPU has room for some half."""
+    count = len(keys)
+    table = Table(value="f32[64]", device="cuda:0", memory=(256 << 20) + 160 * count,
+                  host_memory=(64 << 20) + 256 * count)
+    asked = np.resize(keys[::max(count // batch, 1)], batch)
+    for start in range(0, count, batch):
+        some = keys[start:start + batch]
+        table.put(some, np.repeat(some.astype("f4")[:, None], 64, axis=1))
+    there, out = DeviceArray(asked), DeviceArray(np.zeros((batch, 64), "f4"))
+    _, found = table.get(there, out)
+    assert found.numpy().all() and (out.numpy() == asked.astype("f4")[:, None]).all()
+    seconds = timed(lambda: table.get(there, out), DeviceArray(np.zeros(1, "u1")), runs)
+    share = table.stats()["host_entries"] / count
+    row(f"GPU: get of {batch:,} of {count:,} rows of 64 floats", f"{1e-9 * batch / seconds:.3f} G/s",
+        f"{share:.0%}", "on the host")
+
+
 def bench(row, keys, unique, runs, batch=1 << 20, part=1 << 26, sample=10_000_000):
     """``row`` prints a line; ``keys`` are distinct."""
     bench_words(row, keys, batch, runs)
     for width in (64, 128):
         bench_rows(row, keys[:4_000_000], width, batch, runs)
+    bench_host_rows(row, keys[:4_000_000], batch, runs)
     bench_strings(row, keys[:4_000_000], batch, runs)
     if unique:
         bench_unique(row, unique, part, min(sample, unique))

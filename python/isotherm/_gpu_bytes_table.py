@@ -88,7 +88,7 @@ class _Call:
             _core._gpu_write(self.keys.gpu, address, np.ascontiguousarray(array), self.stream)
         return made
 
-    def write(self, verb, values):
+    def write(self, verb, values, on_full="raise"):
         """The replies, on the host; raises for rows that were not taken."""
         replies = DeviceArray._made((self.rows,), _BYTE, self.keys.gpu, self.stream, False)
         self.run(verb, values, found=replies._memory.pointer, as_mask=False)
@@ -96,7 +96,7 @@ class _Call:
         statuses = np.full(self.rows, _errors.OK, "u1")
         statuses[replies == _RETRY] = _errors.OUT_OF_MEMORY
         statuses[replies == _REFUSED] = _errors.TOO_LARGE
-        check_statuses(statuses, "raise")
+        check_statuses(statuses, on_full)
         return replies
 
     def get_strings(self):
@@ -280,29 +280,39 @@ class GpuBytesTable(BytesTable):
         call.run("erase", found=mask)
         call.raise_missing(mask)
 
-    def put_if_absent(self, keys, values):
+    def put_if_absent(self, keys, values, on_full="raise"):
+        check_on_full(on_full)
         call = self._call(keys)
         if call is None:
-            return super().put_if_absent(keys, values)
-        replies = call.write("put_if_absent", call.values(values, "values"))
-        return call.to_gpu((replies == 0).reshape(call.shape))
+            return super().put_if_absent(keys, values, on_full)
+        replies = call.write("put_if_absent", call.values(values, "values"), on_full)
+        stored = call.to_gpu((replies == 0).reshape(call.shape))
+        if on_full == "raise":
+            return stored
+        return stored, call.to_gpu((replies == _RETRY).reshape(call.shape))
 
-    def get_or_put(self, keys, initial):
+    def get_or_put(self, keys, initial, on_full="raise"):
+        check_on_full(on_full)
         call = self._call(keys)
         if call is None:
-            return super().get_or_put(keys, initial)
+            return super().get_or_put(keys, initial, on_full)
         rows = call.values(initial, "initial")
-        was_there = call.write("put_if_absent", rows) != 0
+        replies = call.write("put_if_absent", rows, on_full)
+        was_there = call.to_gpu((replies == 1).reshape(call.shape))
         while True:
             if self._value is None:
                 values, mask = call.get_strings()
             else:
-                values, to = call.new(call.shape + self._value[1], self._value[0])
+                values, to = call.new(call.shape + self._value[1], self._value[0], zeros=True)
                 kept, mask = call.get_rows(to)
-            if call.host(mask, call.rows, _BOOL).all():
-                values = values._whole() if self._value is None else values
-                return values, call.to_gpu(was_there.reshape(call.shape))
-            call.write("put_if_absent", rows)  # others have erased some meanwhile
+            found = call.host(mask, call.rows, _BOOL)
+            if (found | (replies == _RETRY)).all():
+                break
+            # Others have erased some meanwhile.
+            replies = call.write("put_if_absent", rows, on_full)
+        if on_full == "mask":
+            return values, was_there, call.to_gpu((~found).reshape(call.shape))
+        return values._whole() if self._value is None else values, was_there
 
     def compare_and_swap(self, keys, expected, desired):
         call = self._call(keys)

@@ -65,10 +65,11 @@ class _Call:
     def mask(self):
         return self.new(self.keys.shape, _BOOL)
 
-    def run(self, verb, rows=0, expected=0, rows_out=0, mask=0, raise_full=False):
+    def run(self, verb, rows=0, expected=0, rows_out=0, mask=0, refused=0,
+            raise_full=False):
         count = int(np.prod(self.keys.shape))
         if count != 0:
-            columns = self.keys.pointer, rows, expected, rows_out, mask
+            columns = self.keys.pointer, rows, expected, rows_out, mask, refused
             place = self.table._gpus.index(self.keys.gpu)
             try:
                 self.table._run_on_gpu(verb, place, self.stream, count, columns, raise_full)
@@ -76,6 +77,13 @@ class _Call:
                 for column in self.kept:
                     column.lead(self.stream)
 
+    def run_or_refuse(self, verb, on_full, **columns):
+        """The mask of the rows that found no room, where ``on_full`` wants it; else None."""
+        if on_full == "raise":
+            return self.run(verb, raise_full=True, **columns)
+        refused, at = self.mask()
+        self.run(verb, refused=at, **columns)
+        return refused
 
     def to_host(self, column):
         array = np.empty(column.shape, column.dtype)
@@ -194,27 +202,30 @@ class GpuTable(_FixedTable):
         call.run("erase", mask=mask)
         return found
 
-    def put_if_absent(self, keys, values):
+    def put_if_absent(self, keys, values, on_full="raise"):
+        check_on_full(on_full)
         call = self._call(keys)
         if call is None:
-            return super().put_if_absent(keys, values)
+            return super().put_if_absent(keys, values, on_full)
         if not call.direct:
-            return call.by_host(super().put_if_absent, values=values)
+            return call.by_host(super().put_if_absent, on_full, values=values)
+        rows = call.rows(values, "values")
         stored, mask = call.mask()
-        call.run("put_if_absent", rows=call.rows(values, "values"), mask=mask, raise_full=True)
-        return stored
+        refused = call.run_or_refuse("put_if_absent", on_full, rows=rows, mask=mask)
+        return stored if refused is None else (stored, refused)
 
-    def get_or_put(self, keys, initial):
+    def get_or_put(self, keys, initial, on_full="raise"):
+        check_on_full(on_full)
         call = self._call(keys)
         if call is None:
-            return super().get_or_put(keys, initial)
+            return super().get_or_put(keys, initial, on_full)
         if not call.direct:
-            return call.by_host(super().get_or_put, initial=initial)
+            return call.by_host(super().get_or_put, on_full, initial=initial)
         rows = call.rows(initial, "initial")
         values, to = call.out(None, zeros=False)
         found, mask = call.mask()
-        call.run("get_or_put", rows=rows, rows_out=to, mask=mask, raise_full=True)
-        return values, found
+        refused = call.run_or_refuse("get_or_put", on_full, rows=rows, rows_out=to, mask=mask)
+        return (values, found) if refused is None else (values, found, refused)
 
     def compare_and_swap(self, keys, expected, desired):
         call = self._call(keys)

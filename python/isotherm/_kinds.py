@@ -32,8 +32,6 @@ def make(key, value, device, expected, memory, host_memory, evict):
     _check_host_memory(host_memory, gpus)
     if gpus:
         kind_of_table = GpuTable
-        if row_bytes > 8 and host_memory:
-            raise ValueError("rows of more than 8 bytes lie on GPUs alone, without host_memory")
         if row_bytes > _MOST_GPU_ROW_BYTES:
             raise ValueError(f"value: rows on a GPU have at most {_MOST_GPU_ROW_BYTES} bytes, and "
                              f"{value!r} has {row_bytes}")

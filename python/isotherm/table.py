@@ -23,15 +23,16 @@ class Table:
         value: a dtype, by name (``"u64"``, ``"f32"``) or as NumPy has it, with a shape where a value
             is a row (``"f32[128]"``, ``"u8[16]"``, ``"f64[4,4]"``), or ``"bytes"`` for values of
             any length.
-        device: ``"cpu"``, a GPU (``"cuda:0"``), several (``["cuda:0", "cuda:1"]``, for values of up
-            to 8 bytes), or ``"auto"``: the first GPU for 64-bit keys with values of up to 4096
+        device: ``"cpu"``, a GPU (``"cuda:0"``), several (``["cuda:0", "cuda:1"]``, for 64-bit keys
+            and fixed values), or ``"auto"``: the first GPU for 64-bit keys with values of up to 4096
             bytes, where there is one, and else the CPU. ``RuntimeError`` where there is no such GPU,
             no driver, or the package was built without its GPU part.
         expected: entries to make room for at once. The table grows beyond it by itself.
         memory: bytes that the table may take, of each GPU's memory where it lies there, or a size
             such as ``"2gb"``; None: no cap. At the cap keys that are there can be written still (not
             those of ``"bytes"``), and new ones are refused: see ``put``.
-        host_memory: with a GPU: bytes of host memory that the table may take beyond that.
+        host_memory: with a GPU: bytes of host memory that entries may lie in beyond that. The keys of
+            rows and of byte strings stay on the GPU.
         evict: for ``"bytes"`` only: what goes at the cap instead, as of ``Store``; on a GPU
             ``"allkeys-lru"``.
 
@@ -135,16 +136,31 @@ class Table:
         """
         raise NotImplementedError
 
-    def put_if_absent(self, keys: Keys, values: Any) -> Mask:
+    def put_if_absent(self, keys: Keys, values: Any,
+                      on_full: str = "raise") -> Mask | tuple[Mask, Mask]:
         """Stores values of keys that are missing; returns which were stored, a bool array ``[...]``.
 
-        >>> isotherm.Table().put_if_absent([1, 1], [10, 11])
+        Args:
+            on_full: as of ``put``; ``"mask"`` returns ``(stored, refused)``, and ``refused`` says
+                which keys are missing still, since there was no room for them.
+
+        >>> table = isotherm.Table()
+        >>> table.put_if_absent([1, 1], [10, 11])
         array([ True, False])
+        >>> table.put_if_absent([1, 2], [10, 11], on_full="mask")
+        (array([False,  True]), array([False, False]))
         """
         raise NotImplementedError
 
-    def get_or_put(self, keys: Keys, initial: Any) -> tuple[Any, Mask]:
+    def get_or_put(self, keys: Keys, initial: Any,
+                   on_full: str = "raise") -> tuple[Any, Mask] | tuple[Any, Mask, Mask]:
         """Values of keys, where those that are missing get the initial ones.
+
+        Args:
+            on_full: as of ``put``; ``"mask"`` returns ``(values, found, refused)``, and ``refused``
+                says which keys are missing still, since there was no room for them. Their value is
+                the initial one, or, where keys or values are bytes, what ``get`` has for a missing
+                key.
 
         Returns:
             ``(values, found)``: what the table has for each key when its request has run, and

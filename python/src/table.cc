@@ -168,15 +168,18 @@ class Table {
     if (erase_all(keys, found.data()) != keys.count()) raise_first_missing(keys, found.data());
   }
 
-  nb::object put_if_absent(nb::handle keys_given, nb::handle values) {
+  nb::object put_if_absent(nb::handle keys_given, nb::handle values, std::string_view on_full) {
+    const OnFull wanted = parse_on_full(on_full);
     const Keys keys = keys_of(keys_given);
     const Values rows = values_of(keys, values, "values");
     Mask stored(keys.shape());
     RowRequests requests = columns(TableOp::put_if_absent, keys, rows);
     requests.found = stored.data();
-    run_or_raise(requests, keys, OnFull::raise);
+    run_or_raise(requests, keys, wanted);
+    const nb::object refused = refused_of(keys, stored.data(), wanted);
     for (size_t i = 0; i < keys.count(); ++i) stored.data()[i] = stored.data()[i] == 0;
-    return stored.give();
+    if (refused.is_none()) return stored.give();
+    return nb::make_tuple(stored.give(), refused);
   }
 
   // Puts keys that are missing, with any value, and gives these back, each once.
@@ -204,7 +207,8 @@ class Table {
   }
 
   // The rows before are asked for in the array that is given back, over the initial ones.
-  nb::object get_or_put(nb::handle keys_given, nb::handle initial) {
+  nb::object get_or_put(nb::handle keys_given, nb::handle initial, std::string_view on_full) {
+    const OnFull wanted = parse_on_full(on_full);
     const Keys keys = keys_of(keys_given);
     const Values rows = values_of(keys, initial, "initial");
     const Values values = values_to_fill(keys, nb::none());
@@ -214,8 +218,11 @@ class Table {
     requests.rows_out = values.data();
     const size_t bytes = keys.count() * row_bytes_;
     if (bytes != 0) std::memcpy(values.data(), rows.data(), bytes);
-    run_or_raise(requests, keys, OnFull::raise);
-    return nb::make_tuple(returned(values.array()), found.give());
+    run_or_raise(requests, keys, wanted);
+    const nb::object refused = refused_of(keys, found.data(), wanted);
+    if (refused.is_none()) return nb::make_tuple(returned(values.array()), found.give());
+    for (size_t i = 0; i < keys.count(); ++i) found.data()[i] = found.data()[i] == 1;
+    return nb::make_tuple(returned(values.array()), found.give(), refused);
   }
 
   nb::object compare_and_swap(nb::handle keys_given, nb::handle expected, nb::handle desired) {
@@ -264,9 +271,10 @@ class Table {
   }
 
   // A call on arrays in the memory of GPU `place` of the list, by the addresses of keys, rows,
-  // expected rows, rows to fill and the mask; 0 is none. The caller has checked them.
+  // expected rows, rows to fill, the mask and that of refused rows; 0 is none. The caller has
+  // checked them.
   void run_on_gpu(std::string_view verb, uint32_t place, GpuStream stream, uint64_t count,
-                  const std::array<uintptr_t, 5>& columns, bool raise) {
+                  const std::array<uintptr_t, 6>& columns, bool raise) {
     GpuTable* const table = backend_->gpu();
     if (table == nullptr) throw nb::type_error("the table lies on the CPU");
     const auto [op, mask] = verb_on_gpu(verb);
@@ -281,6 +289,7 @@ class Table {
     call.requests.expected = reinterpret_cast<const void*>(columns[2]);
     call.requests.rows_out = reinterpret_cast<void*>(columns[3]);
     call.requests.found = reinterpret_cast<uint8_t*>(columns[4]);
+    call.refused = reinterpret_cast<uint8_t*>(columns[5]);
     uint64_t refused = 0;
     {
       const GilReleased released(GilReleased::worth_bytes);
@@ -377,6 +386,14 @@ class Table {
     return result;
   }
 
+  // A mask of the rows that found no room, where that is wanted; else none.
+  static nb::object refused_of(const Keys& keys, const uint8_t* replies, OnFull on_full) {
+    if (on_full == OnFull::raise) return nb::none();
+    Mask refused(keys.shape());
+    for (size_t i = 0; i < keys.count(); ++i) refused.data()[i] = replies[i] == reply_retry;
+    return refused.give();
+  }
+
   nb::object write(TableOp op, nb::handle keys_given, nb::handle values,
                    std::string_view on_full_name) {
     const OnFull on_full = parse_on_full(on_full_name);
@@ -435,8 +452,10 @@ void add_table(nb::module_& module) {
       .def("put", &Table::put, nb::arg("keys"), nb::arg("values"), nb::arg("on_full") = "raise")
       .def("add", &Table::add, nb::arg("keys"), nb::arg("values"), nb::arg("on_full") = "raise")
       .def("erase", &Table::erase, nb::arg("keys"))
-      .def("put_if_absent", &Table::put_if_absent, nb::arg("keys"), nb::arg("values"))
-      .def("get_or_put", &Table::get_or_put, nb::arg("keys"), nb::arg("initial"))
+      .def("put_if_absent", &Table::put_if_absent, nb::arg("keys"), nb::arg("values"),
+           nb::arg("on_full") = "raise")
+      .def("get_or_put", &Table::get_or_put, nb::arg("keys"), nb::arg("initial"),
+           nb::arg("on_full") = "raise")
       .def("compare_and_swap", &Table::compare_and_swap, nb::arg("keys"), nb::arg("expected"),
            nb::arg("desired"))
       .def("_put_new", &Table::put_new, nb::arg("keys"))

@@ -44,6 +44,26 @@ def draw_values(random, value, shape):
     return random.integers(0, 100, tuple(shape) + row).astype(dtype)
 
 
+def check_masks_of_a_full_table(table, known, new, there, values, back=np.asarray):
+    """``there(keys)`` and ``values(keys)`` are arguments of calls, ``back(mask)`` NumPy's again.
+
+    Most of the new keys are missing and find no room.
+    """
+    together = np.concatenate if isinstance(known, np.ndarray) else lambda parts: sum(parts, [])
+    keys, last = together([known, new, new]), len(known) + len(new)
+    before = back(table.contains(there(new)))
+    stored, refused = map(back, table.put_if_absent(there(keys), values(keys), on_full="mask"))
+    assert not (stored | refused)[:len(known)].any() and not (stored & refused).any()
+    assert np.array_equal(~before, (stored | refused)[len(known):last])
+    assert refused[last:].any() and not stored[last:].any()
+    assert np.array_equal(back(table.contains(there(new))), stored[len(known):last] | before)
+    got, found, refused = table.get_or_put(there(keys), values(keys), on_full="mask")
+    found, refused = back(found), back(refused)
+    assert found[:len(known)].all() and not (found & refused).any() and refused[last:].any()
+    assert np.array_equal(back(table.contains(there(new))), ~refused[len(known):last])
+    return got, refused
+
+
 class OnlyDlpack:
     """An array on a GPU that has the protocol and nothing else, as one of another library."""
 

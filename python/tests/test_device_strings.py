@@ -6,7 +6,8 @@ import sys
 import numpy as np
 import pytest
 from arrow_stream import DeviceArrayOfStrings, DeviceChunks
-from conftest import IS_FAKE, OnlyDlpack, OnlyInterface, needs_gpu
+from conftest import (
+    IS_FAKE, OnlyDlpack, OnlyInterface, check_masks_of_a_full_table, needs_gpu)
 from test_gpu import Queued
 
 from isotherm import DeviceArray, DeviceStrings, Table, TableFullError, _core
@@ -251,6 +252,13 @@ def test_a_table_that_is_full():
     stored = tables[1].put(keys, values, on_full="mask").numpy()
     assert 0 < stored.sum() < rows
     assert np.array_equal(tables[1].contains(keys).numpy(), stored)
+    names = [bytes([65]) + b"%d" % number for number in range(rows)]
+    for there, back in ((DeviceStrings, lambda mask: mask.numpy()), (list, np.asarray)):
+        got, refused = check_masks_of_a_full_table(
+            tables[1], [name for name, its in zip(names, stored) if its], [b"%d" % n for n in range(200)],
+            there, lambda its: there([b"=" * 9000] * len(its)), back)
+        got = got if there is list else got.to_pylist()
+        assert all((value is None) == its for value, its in zip(got, refused))
 
 
 def test_items_and_files_of_byte_strings(tmp_path, random):

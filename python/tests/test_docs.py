@@ -37,10 +37,10 @@ def test_pages(page, tmp_path, monkeypatch):
     assert blocks
     names = {}
     for block in blocks:
-        needed = re.match(r"# needs (\w+)(\.cuda)?", block)
-        if needed and importlib.util.find_spec(needed[1]) is None:
+        needed = re.match(r"# needs (?:a (GPU)|(\w+)(\.cuda)?)", block)
+        if needed and needed[2] and importlib.util.find_spec(needed[2]) is None:
             continue
-        if needed and needed[2] and (IS_FAKE or not HAS_GPU):
+        if needed and (needed[1] or needed[3]) and (IS_FAKE or not HAS_GPU):
             continue
         exec(compile(block, page, "exec"), names)
 

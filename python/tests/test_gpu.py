@@ -9,7 +9,7 @@ import threading
 
 import numpy as np
 import pytest
-from conftest import IS_FAKE, OnlyDlpack, OnlyInterface, needs_gpu
+from conftest import IS_FAKE, check_masks_of_a_full_table, OnlyDlpack, OnlyInterface, needs_gpu
 
 import isotherm
 from isotherm import DeviceArray, Table, TableFullError, _core, _devices
@@ -156,7 +156,6 @@ def test_what_the_gpu_cannot_compute_goes_by_way_of_the_host(kind):
 
 def test_what_gpus_do_not_have_is_refused_with_words():
     for options, words in (({"value": "f32[1025]"}, "at most 4096 bytes"),
-                           ({"value": "f32[4]", "host_memory": "1mb"}, "without host_memory"),
                            ({"evict": "allkeys-lru"}, "evict")):
         with pytest.raises(ValueError, match=words):
             Table(device="cuda:0", **options)
@@ -261,35 +260,19 @@ def test_a_full_table_raises_or_says_which():
         assert table.put(keys[stored], rows[stored]) is None
         with pytest.raises(TableFullError):
             table.get_or_put(*there)
+        known, new = keys[:200][stored[:200]], keys + count
+        row = (lambda its: np.full((len(its), *table.row_shape), 9, table.value_dtype))
+        for kind, back in ((DeviceArray, lambda mask: mask.numpy()), (np.asarray, np.asarray)):
+            got, refused = check_masks_of_a_full_table(
+                table, known, new, kind, lambda its: kind(row(its)), back)
+            got = back(got)
+            assert (got[:len(known)] == 1).all() and (got[refused] == 9).all()
         table.erase(there[0])
+        table.erase(new)
         assert len(table) == 0
         if value == "u64":
             with pytest.raises(TableFullError, match="keys found no room"):
                 table._put_new(keys)
-
-
-@pytest.mark.parametrize("gpus", ["cuda:0", ["cuda:0", "cuda:1"]])
-def test_walks_meet_what_lies_in_host_memory(tmp_path, gpus):
-    """Also while bins move between the GPUs and the host, as calls in between let them."""
-    if gpus != "cuda:0" and isotherm.gpu_count() < 2:
-        pytest.skip("there is one GPU")
-    count, memory, host = 6_000_000, "128mb", "1gb"
-    if IS_FAKE:
-        count, memory, host = 3500 if gpus == "cuda:0" else 7000, 2300 << 10, "16mb"
-    table = Table("i64", "i64", device=gpus, memory=memory, host_memory=host)
-    keys = np.random.default_rng(5).permutation(np.arange(count))
-    for part in np.array_split(keys, 8):
-        table.put(part, part * 3)
-    assert 0 < table.stats()["host_entries"] < count
-    seen, hot = [], keys[:count // 10]
-    for some, values in table.items(chunk=count // 20):
-        seen.append(some)
-        assert np.array_equal(values, some * 3)
-        table.get(hot)  # so that what they lie in comes back
-    assert np.array_equal(np.unique(np.concatenate(seen)), np.arange(count))
-    table.save(tmp_path / "both")
-    other = Table.load(tmp_path / "both", device="cpu")
-    assert len(other) == count and np.array_equal(other[keys], keys * 3)
 
 
 @pytest.mark.parametrize("value", ["u64", "f32[4]", "u8[3]"])
@@ -443,15 +426,42 @@ def test_byte_strings_have_the_verbs_of_the_cpu(random, value):
     assert len(tables[0]) == len(tables[1])
 
 
+class Cudf:
+    """What the bench wants of cuDF, by NumPy."""
+
+    def __init__(self, wrong):
+        self.wrong = wrong
+
+    def Series(self, array):
+        self.array = array
+        return self
+
+    def unique(self):
+        return self
+
+    def to_numpy(self):
+        return np.unique(self.array)[self.wrong:]
+
+
 def test_the_bench_of_gpus_checks_its_replies(monkeypatch):
     from isotherm import _gpu_bench, bench
 
     monkeypatch.setattr(_gpu_bench, "CALLS", 1)
-    names = []
-    _gpu_bench.bench(lambda name, *rest: names.append(name), bench.distinct_keys(200), 150, 1,
+    monkeypatch.setitem(sys.modules, "cudf", None)
+    rows = {}
+    _gpu_bench.bench(lambda name, *rest: rows.update({name: rest}), bench.distinct_keys(200), 150, 1,
                      batch=100, part=60)
-    assert any("get of 1 key" in name for name in names) and "dedup.unique of 150" in names[-2]
+    names = list(rows)
+    assert any("get of 1 key" in name for name in names) and "dedup.unique of 150" in names[-3]
     assert any("100 byte strings there" in name for name in names)
+    assert rows["  over cudf.Series.unique"][0] == "skipped"
+    keys = [np.arange(5, dtype="u8"), np.arange(9, dtype="u8")]
+    monkeypatch.setitem(sys.modules, "cudf", Cudf(0))
+    _gpu_bench.bench_cudf(lambda name, *rest: rows.update({name: rest}), keys, 9, 1.0)
+    assert "×" in rows["  over cudf.Series.unique"][1]
+    monkeypatch.setitem(sys.modules, "cudf", Cudf(1))
+    with pytest.raises(AssertionError):
+        _gpu_bench.bench_cudf(lambda *row: None, keys, 9, 1.0)
 
 
 def test_dedup_on_a_gpu():

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from conftest import IS_FAKE, KINDS, PLACES, draw_values, table_at
+from conftest import IS_FAKE, KINDS, PLACES, check_masks_of_a_full_table, draw_values, table_at
 
 import isotherm
 from isotherm import Table, TableFullError, _devices
@@ -160,8 +160,25 @@ def test_a_full_table_raises_or_says_which():
             table.add(keys, 1)
         with pytest.raises(MemoryError):
             table.put_if_absent(keys, 1)
-        with pytest.raises(ValueError, match="on_full"):
-            table.put(keys, 1, on_full="ignore")
+        for verb in (table.put, table.put_if_absent, table.get_or_put):
+            with pytest.raises(ValueError, match="on_full"):
+                verb(keys, 1, on_full="ignore")
+        before = table[keys[:500][stored[:500]]]
+        got, refused = check_masks_of_a_full_table(
+            table, keys[:500][stored[:500]], keys[:1000] + 400_000, np.asarray,
+            lambda its: np.full((len(its), *table.row_shape), 9, table.value_dtype))
+        assert np.array_equal(got[:len(before)], before) and (got[refused] == 9).all()
+
+
+def test_a_full_table_of_byte_strings_says_which():
+    table = Table("bytes", "bytes", memory="8mb")
+    names = [b"key-%06d" % i for i in range(40_000)]
+    stored = table.put(names, [b"v" * 300] * len(names), on_full="mask")
+    known = [name for name, its in zip(names[:500], stored) if its]
+    got, refused = check_masks_of_a_full_table(table, known, [b"new-%06d" % i for i in range(1000)],
+                                               list, lambda its: [b"w" * 300] * len(its))
+    assert got[:len(known)] == [b"v" * 300] * len(known)
+    assert all((value is None) == its for value, its in zip(got, refused))
 
 
 def test_options_are_checked(monkeypatch):

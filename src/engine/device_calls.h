@@ -92,7 +92,7 @@ struct DeviceCall {
     if (call.mask == GpuMask::found && requests.op == TableOp::get) return;  // it is one
     launch_for_each(device, stream, rows,
                     MaskKernel{found, rows, call.mask, before,
-                               static_cast<const uint64_t*>(requests.expected)});
+                               static_cast<const uint64_t*>(requests.expected), call.refused});
   }
   // How many replies say so; waits for the stream.
   uint64_t count(const uint8_t* found, uint8_t what) const {

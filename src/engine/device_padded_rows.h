@@ -43,6 +43,7 @@ class DevicePaddedRows final : public GpuTable {
     rows.row_bytes = static_cast<uint32_t>(stride_);
     rows.index = fixed_options<Gpu>(options);
     rows.slab_bytes = std::min(rows.slab_bytes, Gpu::most_slab_bytes);
+    rows.host_memory = options.host_memory;
     store_.emplace(devices_, rows);
     if (options.expected_entries != 0) store_->reserve(options.expected_entries);
   }

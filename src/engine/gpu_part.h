@@ -43,7 +43,7 @@ struct GpuTableOptions {
   bool word_sums = false;    // add is that of 64-bit integers
   bool float_sums = false;   // add is that of rows of floats
   uint64_t gpu_memory = 0;   // bytes of each GPU; 0: no cap
-  uint64_t host_memory = 0;  // of words beyond it
+  uint64_t host_memory = 0;  // beyond them
   uint64_t expected_entries = 0;
 };
 
@@ -60,6 +60,7 @@ struct GpuCall {
   GpuStream stream = 0;
   RowRequests requests;
   GpuMask mask = GpuMask::found;
+  uint8_t* refused = nullptr;  // another mask, beside `found`: which rows found no room; or null
   bool count_refused = false;  // else run returns 0
 };
 
@@ -134,6 +135,6 @@ class GpuPart {
 
 // The part for NVIDIA's GPUs; what the library of Python's extension gives its loader.
 GpuPart& cuda_gpu_part();
-inline constexpr const char* gpu_part_entry = "isotherm_gpu_part_3";
+inline constexpr const char* gpu_part_entry = "isotherm_gpu_part_4";
 
 }  // namespace isotherm

@@ -17,6 +17,7 @@ DeviceRowOptions checked(const RowTableOptions& options) {
   checked.row_bytes = options.row_bytes;
   checked.index.gpu_memory = options.gpu_memory;
   checked.index.seed = seed_or_random(options.hash_seed);
+  checked.host_memory = options.pinned_row_memory;
   checked.most_rows = options.max_entries;
   checked.scores = options.scores;
   checked.evicts = options.evict;

@@ -18,6 +18,7 @@ struct MaskKernel {
   // Of compare_and_swap.
   const uint64_t* before = nullptr;
   const uint64_t* expected = nullptr;
+  uint8_t* refused = nullptr;  // or null
 
   template <class Lane>
   ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
@@ -28,6 +29,7 @@ struct MaskKernel {
       if (kind == GpuMask::absent) set = reply == 0;
       if (kind == GpuMask::swapped) set = set && before[row] == expected[row];
       mask[row] = set ? 1 : 0;
+      if (refused != nullptr) refused[row] = reply == reply_retry ? 1 : 0;
     });
   }
 };

@@ -11,6 +11,15 @@
 // Any key may be stored. Rows are copied in and out; of several rows for one key in a call the last
 // stays. The table grows by itself; a key takes its row and 31 to 36 bytes, with scores 16 more.
 //
+// Host memory. With `pinned_row_memory` rows that the GPU's memory, or `gpu_memory`, has no room
+// for lie in pinned memory of the host, and all calls reach them there: kernels read and write them
+// over the bus, so host memory lets rows find room, it does not make them fast. The keys, and what
+// rows take beside themselves, stay on the GPU. Where these have no room, rows that came last leave
+// the GPU in runs of some MiB, so the GPU's memory bounds the number of keys. A row on the host
+// stays there until its key is erased. New keys are refused, or rows evicted, when both memories
+// have ended; host memory that the system does not give counts as full, and of less than 4 MiB a
+// GPU nothing is used. `host_entries` and `host_bytes` in the statistics say what lies there.
+//
 // Replies. found[i] of a get, get_or_insert and accumulate is 1 where the key was present, and 0
 // where it was absent (get_or_insert then has inserted its row); of a put 1 where its row was
 // stored; of each 255 (reply_retry) where there was no room for it.
@@ -58,7 +67,10 @@ enum class RowScores : uint8_t { none, given, use };
 struct RowTableOptions {
   std::vector<int> devices = {0};  // by CUDA's numbers; empty: all that there are
   uint32_t row_bytes = 0;
-  uint64_t gpu_memory = 0;   // bytes of each GPU; 0: no cap
+  uint64_t gpu_memory = 0;  // bytes of each GPU; 0: no cap
+  // Bytes of host memory that rows may take beside, of all GPUs together; 0: none. It is taken as
+  // they come, and pinned.
+  uint64_t pinned_row_memory = 0;
   uint64_t max_entries = 0;  // on all GPUs together; 0: as many as memory has room for
   // Keys to make room for at once, with their rows; more are taken in by growth.
   uint64_t expected_entries = 0;

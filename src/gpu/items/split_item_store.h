@@ -119,8 +119,6 @@ class SplitItemStore {
     each([&](Store& store) {
       const gpu::ItemStats its = store.stats();
       add_stats(sum, its);
-      sum.host_entries += its.host_entries;
-      sum.host_bytes += its.host_bytes;
       sum.evicted += its.evicted;
       sum.expired += its.expired;
     });

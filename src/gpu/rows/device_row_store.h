@@ -13,6 +13,9 @@
 // rows in no order of their positions, so all absent keys are looked up once more behind the last
 // offer: whoever finds its key present then has a row.
 //
+// Host memory. Where the device has no room for the index of a part's keys, or for the lists of
+// rows, slabs of rows go to the host (gpu/rows/row_slabs.h), as long as that has room.
+//
 // Eviction. Where rows end they are taken from the lowest scores before more are offered
 // (gpu/rows/row_scores.h). Rows that the part has taken before have no score yet, so they stay.
 //
@@ -42,8 +45,21 @@ struct DeviceRowOptions {
   uint64_t slab_bytes = uint64_t{64} << 20;
   FixedDeviceOptions index;  // its cap is for all
   uint64_t most_rows = 0;    // 0: as many as memory has room for
+  uint64_t host_memory = 0;  // bytes of rows behind the device; 0: none
   gpu::RowScores scores = gpu::RowScores::none;
   bool evicts = false;
+
+  // With host memory the index takes what it needs in small steps, so that slabs may fill the rest.
+  DeviceRowOptions fitted() const {
+    constexpr uint64_t request_bytes = 128, least_rows = 1 << 14;  // of a part, about
+    DeviceRowOptions its = *this;
+    const uint64_t cap = its.index.gpu_memory;
+    if (its.host_memory == 0 || cap == 0) return its;
+    its.index.line_bits = std::min(its.index.line_bits, shared_line_bits(cap));
+    uint32_t& rows = its.index.max_part_rows;
+    while (rows > least_rows && rows * request_bytes > cap / 8) rows /= 2;
+    return its;
+  }
 };
 
 template <class Device>
@@ -58,8 +74,10 @@ class DeviceRowStore {
         seed_(options.index.seed),
         context_(device, options.index.gpu_memory),
         index_(context_.memory(), options.index),
-        rows_(context_.memory(), options.row_bytes, slab_rows(options), options.most_rows,
-              options.scores != gpu::RowScores::none, context_.stream()),
+        rows_(context_.memory(),
+              {options.row_bytes, slab_rows(options), options.most_rows,
+               options.scores != gpu::RowScores::none, options.host_memory},
+              context_.stream()),
         scoring_(context_.memory(), rows_, options.scores, options.evicts, part_rows_),
         row_units_(options.row_bytes / sizeof(Pair)),
         numbers_(context_.memory(), part_rows_),
@@ -143,13 +161,21 @@ class DeviceRowStore {
       context_.order().drain();
       stats = index_.stats();
       stats.evictions = scoring_.evictions();
+      stats.host_bytes = rows_.host_bytes();
+      stats.host_entries = rows_.used_on_host(context_.stream());
     });
     return stats;
   }
 
  private:
+  // Slabs are smaller where the host's memory is, so that they fill it.
   static uint64_t slab_rows(const DeviceRowOptions& options) {
-    return std::bit_floor(std::max<uint64_t>(options.slab_bytes / options.row_bytes, 64));
+    constexpr uint64_t least_bytes = uint64_t{4} << 20, slabs = 16;
+    uint64_t bytes = options.slab_bytes;
+    if (options.host_memory != 0) {
+      bytes = std::min(bytes, std::max(options.host_memory / slabs, least_bytes));
+    }
+    return std::bit_floor(std::max<uint64_t>(bytes / options.row_bytes, 64));
   }
 
   uint64_t row_bytes() const { return row_units_ * sizeof(Pair); }
@@ -310,7 +336,11 @@ class DeviceRowStore {
     constexpr uint64_t bytes_of_index = 36;  // a key, about
     const uint64_t possible = rows_.possible(keys, bytes_of_index, stream);
     const uint64_t wanted = possible < 2 * keys ? std::min(keys, rows_.with_a_slab()) : keys;
-    if (possible != 0) index_.has_room(std::min(wanted, possible));
+    if (rows_.host_has_room()) {
+      make_room_to_find(wanted, stream);
+    } else if (possible != 0) {
+      index_.has_room(std::min(wanted, possible));
+    }
     uint64_t some = rows_.reserve(wanted, stream);
     if (scoring_.evicts() && (some < wanted || rows_.complete())) {
       scoring_.evict(index_, keys, some, stream);
@@ -318,6 +348,14 @@ class DeviceRowStore {
     }
     if (scoring_.evicts() ? some == 0 : some < keys) ++shortages_;
     return some;
+  }
+
+  // Rows of the device are in the way of what finds rows. The index comes last, since it takes more
+  // than it needs.
+  void make_room_to_find(uint64_t keys, Stream stream) {
+    rows_.reserve_lists(keys, stream);
+    while (!index_.has_room(keys) && rows_.move_to_host(stream)) {
+    }
   }
 
   uint64_t export_scored(uint64_t row, gpu::RowExport& chunk, Stream stream) {

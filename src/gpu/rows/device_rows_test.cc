@@ -11,7 +11,7 @@ class DeviceRowsTest : public FakeDeviceFixture {};
 
 TEST_F(DeviceRowsTest, WhereStampsEndAllAreForgotten) {
   DeviceMemory<FakeDevice> memory(device, 0);
-  DeviceRows<FakeDevice> rows(memory, 64, 16, 0, false, stream);
+  DeviceRows<FakeDevice> rows(memory, {64, 16}, stream);
   ASSERT_EQ(rows.reserve(16, stream), 16u);
   uint32_t* const writer = rows.view().last_writer + 3;
 

@@ -1,7 +1,9 @@
 // Row kernels: rows of a row table, and the list of those that are free.
 //
 // Layout. Rows lie in slabs of 2^slab_bits rows; a row's number is its slab's and its place. Free
-// rows are a list of numbers with a counter. `last_writer` has a word for each row: the largest
+// rows are two lists of numbers in one array: from its beginning those whose slab lay on the device
+// when they became free, and from its end those of the host, which are taken when there are no
+// others. `last_writer` has a word for each row: the largest
 // stamp of the requests that claimed it. Stamps are larger than those of all parts before, so that
 // nobody has to clear the words. Those of a put grow with the requests' positions, so that of
 // several rows for one key the last is copied; those of a get_or_insert fall, so that the first is.
@@ -23,15 +25,29 @@
 
 namespace isotherm {
 
+struct FreeRowCounts {
+  uint64_t on_device = 0;
+  uint64_t on_host = 0;
+  uint64_t counted = 0;  // of CountHostRowsKernel
+
+  ISOTHERM_HOST_DEVICE uint64_t all() const { return on_device + on_host; }
+  // Of so many rows that are taken.
+  ISOTHERM_HOST_DEVICE uint64_t of_device(uint64_t rows) const {
+    return rows < on_device ? rows : on_device;
+  }
+};
+
 struct RowsView {
   static constexpr uint64_t free_score = ~uint64_t{0};
 
   char* const* slabs = nullptr;
+  const uint8_t* on_host = nullptr;  // of each slab; null: none may be there
   uint32_t slab_bits = 0;
   uint32_t row_bytes = 0;  // a multiple of 16
   uint32_t* last_writer = nullptr;
   uint64_t* free = nullptr;
-  uint64_t* free_count = nullptr;
+  uint64_t free_size = 0;
+  FreeRowCounts* free_counts = nullptr;
   // Of each row, where rows have scores (gpu/rows/score_kernels.h).
   uint64_t* keys = nullptr;
   uint64_t* scores = nullptr;
@@ -39,6 +55,17 @@ struct RowsView {
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE Pair* row(uint64_t number) const {
     const uint64_t place = number & ((uint64_t{1} << slab_bits) - 1);
     return reinterpret_cast<Pair*>(slabs[number >> slab_bits] + place * row_bytes);
+  }
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool is_on_host(uint64_t number) const {
+    return on_host != nullptr && on_host[number >> slab_bits] != 0;
+  }
+  template <class Lane>
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void give_back(uint64_t number) const {
+    if (is_on_host(number)) {
+      free[free_size - 1 - Lane::atomic_add(&free_counts->on_host, uint64_t{1})] = number;
+    } else {
+      free[Lane::atomic_add(&free_counts->on_device, uint64_t{1})] = number;
+    }
   }
   // A row that many requests claim is asked for first: most of them come too late to change it.
   template <class Lane>
@@ -63,7 +90,7 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint32_t position_of(const uint32_t* positi
   return positions != nullptr ? positions[i] : static_cast<uint32_t>(i);
 }
 
-// Puts the numbers from `first` on onto the free list.
+// Makes the rows from `first` on free ones.
 struct AddRowsKernel {
   RowsView view;
   uint64_t first = 0;
@@ -74,12 +101,28 @@ struct AddRowsKernel {
     each_request(lane, rows, [&](uint64_t i) {
       view.last_writer[first + i] = 0;
       if (view.scores != nullptr) view.scores[first + i] = RowsView::free_score;
-      view.free[Lane::atomic_add(view.free_count, uint64_t{1})] = first + i;
+      view.give_back<Lane>(first + i);
     });
   }
 };
 
-// Offers the last free rows, one a request.
+// Counts the free rows whose slabs lie on the host.
+struct CountHostRowsKernel {
+  RowsView view;
+
+  template <class Lane>
+  ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
+    const FreeRowCounts counts = *view.free_counts;
+    uint64_t on_host = 0;
+    each_request(lane, counts.all(), [&](uint64_t i) {
+      const uint64_t at = i < counts.on_device ? i : view.free_size - 1 - (i - counts.on_device);
+      if (view.is_on_host(view.free[at])) ++on_host;
+    });
+    if (on_host != 0) Lane::atomic_add(&view.free_counts->counted, on_host);
+  }
+};
+
+// Offers the free rows that came last, one a request, those of the device first.
 struct OfferRowsKernel {
   RowsView view;
   uint64_t* offered = nullptr;
@@ -87,19 +130,27 @@ struct OfferRowsKernel {
 
   template <class Lane>
   ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
-    const uint64_t count = *view.free_count;
-    each_request(lane, rows, [&](uint64_t i) { offered[i] = view.free[count - rows + i]; });
+    const FreeRowCounts counts = *view.free_counts;
+    const uint64_t of_device = counts.of_device(rows);
+    each_request(lane, rows, [&](uint64_t i) {
+      offered[i] = i < of_device ? view.free[counts.on_device - of_device + i]
+                                 : view.free[view.free_size - counts.on_host + (i - of_device)];
+    });
   }
 };
 
-// Takes what was offered off the list; one thread.
+// Takes what was offered off the lists; one thread.
 struct TakeRowsKernel {
   RowsView view;
   uint64_t rows = 0;
 
   template <class Lane>
   ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
-    if (lane.block() == 0 && lane.thread() == 0) *view.free_count -= rows;
+    if (lane.block() != 0 || lane.thread() != 0) return;
+    FreeRowCounts& counts = *view.free_counts;
+    const uint64_t of_device = counts.of_device(rows);
+    counts.on_device -= of_device;
+    counts.on_host -= rows - of_device;
   }
 };
 
@@ -172,7 +223,7 @@ struct ClaimOffersKernel {
   ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
     each_request(lane, rows, [&](uint64_t i) {
       const uint8_t was = found[i];
-      if (was != 0) view.free[Lane::atomic_add(view.free_count, uint64_t{1})] = offered[i];
+      if (was != 0) view.give_back<Lane>(offered[i]);
       if (was == 1) offered[i] = present[i];
       found[i] = was == reply_retry ? reply_retry : 1;
       if (replies != nullptr) replies[positions[i]] = found[i];
@@ -221,7 +272,7 @@ struct FreeRowsKernel {
         view.scores[numbers[i]] = RowsView::free_score;
         view.last_writer[numbers[i]] = 0;  // it may have another key in the same part
       }
-      view.free[Lane::atomic_add(view.free_count, uint64_t{1})] = numbers[i];
+      view.give_back<Lane>(numbers[i]);
     });
   }
 };

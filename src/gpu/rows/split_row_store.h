@@ -18,10 +18,11 @@
 //
 // Memory. Buffers for a part in each channel, twice: as home and as another device's. They hold up
 // to 32 MiB of rows each, and together take an eighth of a cap at most, as long as that is enough
-// for 64 rows. Threads. Any; one mutex, and one for host arrays before it. The thread has the same
-// device after a call. A call waits on the host for the split of each part. Limits. 32 devices.
-// Errors. Those of a DeviceRowStore; std::bad_alloc may come after some rows of a call have taken
-// effect. Sources. Mega-KV, section 7.1 (data sharded over GPUs).
+// for 64 rows. Of the host's memory each device has a share for rows of its own. Threads. Any; one
+// mutex, and one for host arrays before it. The thread has the same device after a call. A call
+// waits on the host for the split of each part. Limits. 32 devices. Errors. Those of a
+// DeviceRowStore; std::bad_alloc may come after some rows of a call have taken effect. Sources.
+// Mega-KV, section 7.1 (data sharded over GPUs).
 #pragma once
 
 #include <algorithm>
@@ -58,15 +59,16 @@ class SplitRowStore {
       : shape_{options.index.seed, options.row_bytes / sizeof(Pair), devices.size(),
                options.scores != gpu::RowScores::none, 0} {
     const Keep keep;
-    shape_.part_rows = rows_of_parts(devices, options);
+    DeviceRowOptions its = options.fitted();
+    shape_.part_rows = rows_of_parts(devices, its);
     for (Device* device : devices) {
       for (Device* other : devices) {
         if (devices.size() > 1) device->connect(*other);
       }
     }
-    DeviceRowOptions its = options;
     const uint64_t buffers = devices.size() > 1 ? bytes_of_buffers(shape_, *devices[0]) : 0;
     if (its.index.gpu_memory != 0) its.index.gpu_memory -= buffers;
+    its.host_memory = std::min(options.host_memory, uint64_t{1} << 60) / devices.size();
     its.most_rows = (options.most_rows + devices.size() - 1) / devices.size();
     for (Device* device : devices) {
       require_device(device->enter(), "choose the GPU");

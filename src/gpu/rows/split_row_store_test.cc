@@ -76,6 +76,64 @@ TEST(SplitRowStore, BuffersTakeAnEighthOfACap) {
   for (const auto& device : gpus.devices) EXPECT_LE(device->allocated_bytes(), cap + (1 << 16));
 }
 
+TEST(SplitRowStore, IsLostWhenADeviceFailsWhileRowsGoToTheHost) {
+  constexpr uint32_t part = 128;
+  DeviceRequestSource source(1);
+  std::vector<std::vector<uint64_t>> keys;
+  for (int i = 0; i < 16; ++i) keys.push_back(source.keys(part));
+  for (uint64_t launches = 0; launches < 100; launches += 9) {
+    FakeGpus gpus(1, 1);
+    ModelledRows<FakeDevice> table(
+        gpus.pointers, rows_behind<FakeDevice>(gpus.pointers, 64, part, part, part * 8));
+    for (int i = 0; i < 4; ++i) table.put(keys[static_cast<size_t>(i)], true);
+    gpus.devices[0]->fail_launches_after(launches);
+    EXPECT_THROW(
+        {
+          for (const auto& some : keys) table.put(some, true);
+        },
+        DeviceError)
+        << launches;
+    gpus.devices[0]->fail_launches_after(FakeDevice::never);
+    EXPECT_THROW(table.get(keys[0]), DeviceError) << launches;
+    EXPECT_EQ(gpus.devices[0]->take_errors(), std::vector<std::string>{});
+  }
+}
+
+// And the table goes on with what it has.
+TEST(SplitRowStore, HostMemoryThatTheSystemDoesNotGiveCountsAsFull) {
+  constexpr uint32_t part = 256;
+  FakeGpus gpus(1, 1);
+  SplitRowStore<FakeDevice> store(gpus.pointers,
+                                  rows_behind<FakeDevice>(gpus.pointers, 64, part, part, part * 8));
+  DeviceRequestSource source(1);
+  std::vector<uint64_t> stored;
+  const auto put = [&] {
+    const std::vector<uint64_t> keys = source.keys(part);
+    std::vector<uint64_t> rows(part * 8);
+    for (size_t i = 0; i < rows.size(); ++i) rows[i] = keys[i / 8] + i % 8;
+    std::vector<uint8_t> found(part);
+    store.run_host({gpu::RowOp::put, part, keys.data(), rows.data(), found.data()});
+    for (size_t i = 0; i < part; ++i) {
+      if (found[i] == 1) stored.push_back(keys[i]);
+    }
+    return std::count(found.begin(), found.end(), 1) == part;
+  };
+  while (store.stats().host_bytes == 0) ASSERT_TRUE(put());
+  const uint64_t before = store.stats().host_bytes;
+  gpus.devices[0]->fail_allocations_after(0);
+  while (put()) {
+  }
+  gpus.devices[0]->fail_allocations_after(FakeDevice::never);
+  EXPECT_FALSE(put());
+  EXPECT_EQ(store.stats().host_bytes, before);
+  EXPECT_EQ(store.stats().entries, stored.size());
+  std::vector<uint64_t> rows(stored.size() * 8);
+  std::vector<uint8_t> found(stored.size());
+  store.run_host({gpu::RowOp::get, stored.size(), stored.data(), rows.data(), found.data()});
+  for (size_t i = 0; i < rows.size(); ++i) ASSERT_EQ(rows[i], stored[i / 8] + i % 8) << i;
+  EXPECT_EQ(gpus.devices[0]->take_errors(), std::vector<std::string>{});
+}
+
 TEST(SplitRowStore, RefusesAPlaceThatItHasNot) {
   FakeGpus gpus(2, 1);
   SplitRowStore<FakeDevice> store(gpus.pointers, {64, 64 * 64, {0, 3, 4, 256}});

@@ -35,6 +35,8 @@ inline void add_stats(gpu::TableStats& sum, const gpu::TableStats& its) {
   sum.workspace += its.workspace;
   sum.overflow_lines += its.overflow_lines;
   sum.segments += its.segments;
+  sum.host_entries += its.host_entries;
+  sum.host_bytes += its.host_bytes;
   sum.evictions += its.evictions;
 }
 
