@@ -144,9 +144,16 @@ std::string Tree::checkpoint(const std::string& folder, const StandStill& stand_
   return mine.problem;
 }
 
+// A batch that has begun before is in the sum until it has ended: what is missed of others
+// meanwhile is that they have ended.
 void Tree::wait_for_older_batches() {
   const uint64_t before = generation_.fetch_add(1, std::memory_order_seq_cst);
-  while (running_[before & 1].load(std::memory_order_seq_cst) != 0) {
+  const auto running = [&] {
+    int64_t sum = 0;
+    for (const Running& one : running_) sum += one.count[before & 1].load();
+    return sum;
+  };
+  while (running() != 0) {
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
 }
