@@ -124,8 +124,7 @@ void Journal::append(const char* records, uint64_t bytes, RunningBatch& running)
   block.body_crc = crc32c(0, records, bytes);
   block.synced = synced_lsn_.load(std::memory_order_relaxed);
   kill_point("journal.append");
-  running.open_lsn.store(buffer_.end());
-  const RecordBuffer::Room room = buffer_.reserve(sizeof block + bytes);
+  const RecordBuffer::Room room = buffer_.reserve(sizeof block + bytes, running.open_lsn);
   block.lsn = room.lsn;
   block.crc = block_crc(block, store_);
   std::memcpy(room.at, &block, sizeof block);
@@ -263,7 +262,8 @@ Awaited* Journal::ends(uint64_t token) {
   const bool whole = here && builds_on <= safe_number();
   kill_point("journal.appended");
   const bool shows = only_puts ? number == 0 || here : is_shown_safe(batch, whole ? number : 0);
-  return shows && (number == 0 || !full()) ? nullptr : this;
+  const bool has_room = number == 0 || end <= buffer_.first_lsn() + options_.most_unwritten;
+  return shows && has_room ? nullptr : this;
 }
 
 // Whoever ends a batch, or writes, looks at `any_waits_` behind what it has published.
@@ -309,6 +309,7 @@ void Journal::wake_writer() {
 bool Journal::write_here(uint64_t end) {
   constexpr int most_pauses = 400;
   constexpr int most_yields = 40;
+  const uint64_t worth_releasing = std::min(RecordBuffer::chunk_bytes, options_.most_unwritten / 4);
   for (int i = 0; i < most_pauses + most_yields && error() == 0; ++i) {
     if (written_lsn_.load(std::memory_order_acquire) >= end) {
       if (any_waits_.load()) wake_writer();
@@ -318,7 +319,9 @@ bool Journal::write_here(uint64_t end) {
       if (write_all(false) < 0) return false;
       const uint64_t written = written_lsn_.load(std::memory_order_relaxed);
       writing.unlock();
-      if (policy() == SyncPolicy::no) buffer_.release(written);
+      if (policy() == SyncPolicy::no && written - buffer_.first_lsn() >= worth_releasing) {
+        buffer_.release(written);
+      }
       tell();
       return written >= end;
     }

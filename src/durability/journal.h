@@ -202,17 +202,18 @@ class Journal final : public CommitSink, public Awaited {
   const uint64_t store_;
   std::atomic<SyncPolicy> policy_;
   // By who writes, and read by all at the ends of their batches.
+  alignas(64) std::atomic<uint64_t> written_lsn_;
   alignas(64) std::atomic<uint64_t> written_number_{0};
   std::atomic<uint64_t> synced_number_{0};
-  std::atomic<uint64_t> written_lsn_;
   std::atomic<uint64_t> synced_lsn_;
   std::atomic<uint64_t> flushed_at_{0};  // the number of the last flush
   std::atomic<uint64_t> syncs_{0};
   std::atomic<uint64_t> first_lsn_;
   std::atomic<uint64_t> base_bytes_;
   std::atomic<uint64_t> base_file_bytes_;
-  std::atomic<int> error_{0};
+  alignas(64) std::atomic<int> error_{0};
   std::atomic<int> last_error_{0};
+  std::atomic<bool> any_waits_{false};
 
   alignas(64) std::atomic<uint64_t> last_number_{0};
   alignas(64) const std::unique_ptr<std::atomic<uint64_t>[]> marks_;
@@ -224,7 +225,7 @@ class Journal final : public CommitSink, public Awaited {
   // Who writes has it. The policy's syncs are made without it. It is kept for long by the writer
   // alone, for which nobody waits here.
   alignas(64) ShortLock writing_;
-  SegmentWriter segments_;
+  alignas(64) SegmentWriter segments_;
   // The writer's.
   Clock::time_point last_sync_ = Clock::now();
   uint64_t counted_ = 0;
@@ -235,7 +236,6 @@ class Journal final : public CommitSink, public Awaited {
   std::condition_variable wake_;
   bool stops_ = false;
   std::vector<Waiting> waiting_;
-  std::atomic<bool> any_waits_{false};
   std::mutex ordering_;  // who has it may give an order
   std::function<int()> order_;
   bool ordered_ = false;

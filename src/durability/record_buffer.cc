@@ -37,10 +37,11 @@ void RecordBuffer::begin_chunk(Chunk chunk) {
   next_ = chunk.memory.get();
   left_ = chunk.capacity;
   chunks_.push_back(std::move(chunk));
+  newest_.store(&chunks_.back(), std::memory_order_release);
 }
 
 // Memory is taken without the lock; somebody else may have been faster then.
-RecordBuffer::Room RecordBuffer::reserve(uint64_t bytes) {
+RecordBuffer::Room RecordBuffer::reserve(uint64_t bytes, std::atomic<uint64_t>& open) {
   Chunk made;
   for (;;) {
     {
@@ -55,7 +56,8 @@ RecordBuffer::Room RecordBuffer::reserve(uint64_t bytes) {
         if (made.memory != nullptr) keep(made);
         left_ -= bytes;
         const Room room{std::exchange(next_, next_ + bytes), end()};
-        end_.store(room.lsn + bytes, std::memory_order_seq_cst);
+        open.store(room.lsn, std::memory_order_release);
+        end_.store(room.lsn + bytes, std::memory_order_release);
         return room;
       }
     }
@@ -63,10 +65,14 @@ RecordBuffer::Room RecordBuffer::reserve(uint64_t bytes) {
   }
 }
 
-// Mostly it is in the last.
+// Mostly it is in the newest chunk, which stays while not all of it is released, and then all that
+// is behind `lsn` is: a chunk that was begun since begins behind what is there now.
 std::string_view RecordBuffer::piece(uint64_t lsn) const {
-  const std::lock_guard guard(lock_);
   uint64_t end = this->end();
+  const Chunk* const newest = newest_.load(std::memory_order_acquire);
+  if (newest->lsn <= lsn) return {newest->memory.get() + (lsn - newest->lsn), end - lsn};
+  const std::lock_guard guard(lock_);
+  end = this->end();
   for (auto chunk = chunks_.rbegin(); chunk != chunks_.rend(); end = chunk++->lsn) {
     if (chunk->lsn <= lsn) return {chunk->memory.get() + (lsn - chunk->lsn), end - lsn};
   }

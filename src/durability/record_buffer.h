@@ -38,17 +38,17 @@ class RecordBuffer {
     char* at;
     uint64_t lsn;
   };
-  // For a block, behind all others.
-  Room reserve(uint64_t bytes);
+  // For a block, behind all others. `open` gets its LSN before `end` is behind it.
+  Room reserve(uint64_t bytes, std::atomic<uint64_t>& open);
   // Behind all that was reserved.
-  uint64_t end() const { return end_.load(std::memory_order_seq_cst); }
+  uint64_t end() const { return end_.load(std::memory_order_acquire); }
   uint64_t bytes() const {
     const uint64_t released = released_.load(std::memory_order_acquire);
     return end() - released;
   }
   uint64_t memory() const { return memory_.load(std::memory_order_relaxed); }
 
-  // What was reserved from `lsn` on and lies together.
+  // What was reserved from `lsn` on, which is before `end`, and lies together.
   std::string_view piece(uint64_t lsn) const;
   // Chunks that end at `lsn` or before are not needed any more.
   void release(uint64_t lsn);
@@ -72,6 +72,7 @@ class RecordBuffer {
   std::atomic<uint64_t> end_;
   char* next_ = nullptr;
   uint64_t left_ = 0;
+  std::atomic<const Chunk*> newest_{nullptr};
 
   alignas(64) std::deque<Chunk> chunks_;
   std::vector<Chunk> spare_;

@@ -3,15 +3,15 @@
 // Each has a place of its own, of two cache lines: what it collects, and what it publishes. A
 // thread looks for a free place from one of its own on, so threads share nothing here.
 //
-// Watermarks. A batch publishes two bounds before it takes what they bound from a counter that all
-// share, and withdraws them when it is done:
+// Watermarks. A batch publishes two bounds before others can see that it has taken what they bound,
+// and withdraws them when it is done:
 //
 //   open_number   none of its numbers is smaller, and its block may not have its place yet
-//   open_lsn      none of its blocks that are not filled begins before
+//   open_lsn      where the block begins that it fills
 //
-// So whoever reads the counter first and the bounds then misses nobody: a batch whose number or
-// place the counter has given had published its bound before, and it is still there, or the batch
-// is done. All of that is sequentially consistent.
+// So whoever reads how many numbers, or bytes, were taken, and the bounds then, misses nobody: a
+// batch that has taken some of them had published its bound before, and it is still there, or the
+// batch is done with it.
 //
 // Threads. Any; a place belongs to the one that took it.
 // Limits. Places are never freed; there are as many as were taken at once.
