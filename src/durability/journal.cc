@@ -318,10 +318,10 @@ bool Journal::write_here(uint64_t end) {
     if (std::unique_lock writing(writing_, std::try_to_lock); writing.owns_lock()) {
       if (write_all(false) < 0) return false;
       const uint64_t written = written_lsn_.load(std::memory_order_relaxed);
-      writing.unlock();
       if (policy() == SyncPolicy::no && written - buffer_.first_lsn() >= worth_releasing) {
         buffer_.release(written);
       }
+      writing.unlock();
       tell();
       return written >= end;
     }
