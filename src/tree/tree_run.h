@@ -112,7 +112,7 @@ class TreeRun {
     Entry* entry = nullptr;
   };
   struct ByKey {
-    using is_transparent = void;
+    using is_transparent = void;  // NOLINT(readability-identifier-naming): a name of std::set's
     static std::string_view key(const Entry* entry) { return entry->first; }
     static std::string_view key(std::string_view key) { return key; }
     template <class A, class B>
