@@ -19,6 +19,10 @@ class ShortLock {
   ISOTHERM_INLINE void lock() {
     if (ISOTHERM_UNLIKELY(lock_.exchange(1, std::memory_order_acquire) != 0)) wait(lock_);
   }
+  bool try_lock() {
+    return lock_.load(std::memory_order_relaxed) == 0 &&
+           lock_.exchange(1, std::memory_order_acquire) == 0;
+  }
   ISOTHERM_INLINE void unlock() { lock_.store(0, std::memory_order_release); }
 
   // Takes a lock that is not 0 now.

@@ -156,9 +156,9 @@ DbStatus DbState::write(const WriteGroup& group, const WritePlan::Checks* checks
   const uint64_t lent = to_lend(group) + to_lend(intents);
   wait_for_memory(lease, lent == 0 ? group.bytes() + intents.bytes() : 0);
   const WritePlan plan(group, checks, intents, merges_, batch);
-  engine_.lend_memory(static_cast<int64_t>(lent));
+  if (lent != 0) engine_.lend_memory(static_cast<int64_t>(lent));
   lease.submit();
-  engine_.lend_memory(-static_cast<int64_t>(lent));
+  if (lent != 0) engine_.lend_memory(-static_cast<int64_t>(lent));
   if (!plan.problem().ok()) return with_reason(plan.problem());
   DbStatus failed;
   bool any_written = false;

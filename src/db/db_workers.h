@@ -15,6 +15,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/thread_number.h"
 #include "engine/engine.h"
 #include "isotherm/batch.h"
 
@@ -76,11 +77,7 @@ class DbWorkers {
     std::atomic<One*> idle{nullptr};
   };
 
-  uint32_t slot_of_thread() const {
-    static std::atomic<uint32_t> threads{0};
-    thread_local const uint32_t number = threads.fetch_add(1, std::memory_order_relaxed);
-    return number % most_;
-  }
+  uint32_t slot_of_thread() const { return thread_number() % most_; }
   std::unique_ptr<One> find() {
     for (uint32_t i = 0, at = slot_of_thread(); i < most_; ++i, at = (at + 1) % most_) {
       std::atomic<One*>& idle = slots_[at].idle;

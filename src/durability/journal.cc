@@ -25,12 +25,15 @@ uint64_t raise(std::atomic<uint64_t>& to, uint64_t value) {
   return seen;
 }
 
-// What a block says of its records.
-BlockHeader block_of(const char* records, uint64_t bytes) {
-  BlockHeader block{};
-  block.bytes = bytes;
-  block.body_crc = crc32c(0, records, bytes);
-  return block;
+// A batch whose rows show nothing of what others have written.
+bool has_only_puts(const Batch& batch) {
+  constexpr uint16_t harmless = option::in_place | option::over_cap;
+  if (batch.has_groups() || batch.walks() || batch.marks()) return false;
+  const Batch::Columns& columns = batch.columns();
+  for (Batch::Row row = 0; row < batch.size(); ++row) {
+    if (columns.op[row] != Op::put || (columns.options[row] & ~harmless) != 0) return false;
+  }
+  return !batch.empty();
 }
 
 }  // namespace
@@ -45,11 +48,11 @@ Journal::Journal(JournalOptions options, const JournalReader& reader, uint64_t l
       first_lsn_(reader.first_lsn()),
       base_bytes_(reader.end_lsn() - reader.first_lsn() + reader.manifest().base.bytes),
       base_file_bytes_(reader.manifest().base.bytes),
-      max_version_(last_version),
       marks_(std::make_unique<std::atomic<uint64_t>[]>(marks)),
+      first_version_(last_version),
+      buffer_(reader.end_lsn()),
       segments_(files, options_.folder, options_.name, reader.manifest(), reader.segment_lsns(),
-                options_.segment_bytes),
-      buffer_(reader.end_lsn()) {
+                options_.segment_bytes) {
   int made = reader.found() ? segments_.sync_last(reader.used_bytes(), reader.oldest()) : 0;
   if (made >= 0) made = segments_.begin(reader.end_lsn(), last_version, 0);
   if (made < 0) {
@@ -77,35 +80,28 @@ std::atomic<uint64_t>& Journal::mark_of(uint32_t database, std::string_view key)
 // A batch that only reads has no numbers and no records; its token is itself, marked, and it takes
 // no lock.
 CommitSink::Begun Journal::begins(const Batch& batch) {
-  static_assert(alignof(Batch) > of_reader && alignof(Running) > of_reader);
+  static_assert(alignof(Batch) > of_reader && alignof(RunningBatch) > of_reader);
   if (batch.only_gets() && !batch.marks()) {
     return {reinterpret_cast<uint64_t>(&batch) | of_reader, true};
   }
-  const std::lock_guard guard(mutex_);
-  if (spare_.empty()) {
-    all_.push_back(std::make_unique<Running>());
-    spare_.reserve(all_.size());
-    numbered_.reserve(all_.size());
-    spare_.push_back(all_.back().get());
-  }
-  Running* const running = spare_.back();
-  spare_.pop_back();
-  running->batch = &batch;
-  running->number = running->builds_on = running->max_version = 0;
-  return {reinterpret_cast<uint64_t>(running), true};
+  RunningBatch& running = batches_.take();
+  running.batch = &batch;
+  running.number = running.builds_on = running.end = 0;
+  running.only_puts = has_only_puts(batch);
+  return {reinterpret_cast<uint64_t>(&running), true};
 }
 
-void Journal::give_number(Running& running) {
-  const std::lock_guard guard(mutex_);
-  running.number = last_number_.load(std::memory_order_relaxed) + 1;
-  numbered_.push_back(&running);
-  last_number_.store(running.number, std::memory_order_release);
+// The bound is there before the number is (durability/running_batches.h).
+void Journal::give_number(RunningBatch& running) {
+  running.open_number.store(last_number_.load() + 1);
+  running.number = last_number_.fetch_add(1) + 1;
+  running.open_number.store(running.number, std::memory_order_release);
 }
 
 // A batch whose rows take effect together keeps all its records until it ends.
-char* Journal::room_for(Running& running, uint64_t bytes) {
+char* Journal::room_for(RunningBatch& running, uint64_t bytes) {
   if (running.bytes > most_own_bytes && !running.batch->has_groups()) {
-    end_records(running, false);
+    end_records(running);
   }
   if (running.capacity - running.bytes < bytes) {
     constexpr uint64_t least = 4096;
@@ -121,20 +117,25 @@ char* Journal::room_for(Running& running, uint64_t bytes) {
   return room;
 }
 
-// `running` has no number from then on, if it is given.
-void Journal::append(const char* records, uint64_t bytes, Running* running) {
-  BlockHeader block = block_of(records, bytes);
-  kill_point("journal.append");
-  const std::lock_guard guard(mutex_);
+void Journal::append(const char* records, uint64_t bytes, RunningBatch& running) {
+  BlockHeader block{};
+  block.magic = BlockHeader::right_magic;
+  block.bytes = bytes;
+  block.body_crc = crc32c(0, records, bytes);
   block.synced = synced_lsn_.load(std::memory_order_relaxed);
-  if (bytes != 0) buffer_.append(block, records, store_);
-  if (running != nullptr) std::erase(numbered_, running);
+  kill_point("journal.append");
+  const RecordBuffer::Room room = buffer_.reserve(sizeof block + bytes, running.open_lsn);
+  block.lsn = room.lsn;
+  block.crc = block_crc(block, store_);
+  std::memcpy(room.at, &block, sizeof block);
+  std::memcpy(room.at + sizeof block, records, bytes);
+  running.open_lsn.store(RunningBatch::none, std::memory_order_release);
+  running.end = block.end_lsn();
 }
 
-void Journal::end_records(Running& running, bool ends) {
-  if (running.bytes == 0 && !ends) return;
-  raise(max_version_, running.max_version);
-  append(running.memory.get(), running.bytes, ends ? &running : nullptr);
+void Journal::end_records(RunningBatch& running) {
+  if (running.bytes == 0) return;
+  append(running.memory.get(), running.bytes, running);
   running.bytes = 0;
   if (running.capacity <= 2 * most_own_bytes) return;
   own_bytes_.fetch_sub(running.capacity, std::memory_order_relaxed);
@@ -142,25 +143,31 @@ void Journal::end_records(Running& running, bool ends) {
   running.capacity = 0;
 }
 
-// Of no batch: it has its number and is in the buffer at once.
+// Of no batch.
 void Journal::append_alone(const RecordHeader& record, std::string_view key,
                            std::atomic<uint64_t>& mark) {
-  const uint64_t bytes = record_bytes(key.size(), 0);
-  const std::unique_ptr<char[]> memory = take_memory(bytes);
-  put_record(memory.get(), record, key, {});
-  BlockHeader block = block_of(memory.get(), bytes);
-  const std::lock_guard guard(mutex_);
-  const uint64_t number = last_number_.load(std::memory_order_relaxed) + 1;
-  last_number_.store(number, std::memory_order_release);
-  raise(mark, number);
-  raise(max_version_, record.version);
-  block.synced = synced_lsn_.load(std::memory_order_relaxed);
-  buffer_.append(block, memory.get(), store_);
+  RunningBatch& running = batches_.take();
+  running.number = 0;
+  note_change(running, record.version, mark);
+  put_record(room_for(running, record_bytes(key.size(), 0)), record, key, {});
+  end_records(running);
+  running.open_number.store(RunningBatch::none);
+  RunningBatches::give_back(running);
+  if (any_waits_.load()) wake_writer();
 }
 
-void Journal::note_change(Running& running, uint64_t version, std::atomic<uint64_t>& mark) {
+// Changes nothing.
+void Journal::append_again(std::string_view records) {
+  RunningBatch& running = batches_.take();
+  append(records.data(), records.size(), running);
+  RunningBatches::give_back(running);
+}
+
+void Journal::note_change(RunningBatch& running, uint64_t version, std::atomic<uint64_t>& mark) {
   if (running.number == 0) give_number(running);
-  running.max_version = std::max(running.max_version, version);
+  if (version > running.max_version.load(std::memory_order_relaxed)) {
+    running.max_version.store(version, std::memory_order_relaxed);
+  }
   if (const uint64_t before = raise(mark, running.number); before != running.number) {
     running.builds_on = std::max(running.builds_on, before);
   }
@@ -187,7 +194,7 @@ void Journal::changed(const ItemChange& change) {
   }
   std::atomic<uint64_t>& mark = mark_of(change.database, change.key);
   if (change.token == 0 || is_reader(change.token)) return append_alone(record, change.key, mark);
-  auto& running = *reinterpret_cast<Running*>(change.token);
+  auto& running = *reinterpret_cast<RunningBatch*>(change.token);
   note_change(running, change.version, mark);
   put_record(room_for(running, record_bytes(change.key.size(), value.size())), record, change.key,
              value);
@@ -199,18 +206,18 @@ void Journal::flushed(uint32_t database, uint64_t version, uint64_t token) {
   record.op = RecordOp::flush;
   record.database = database;
   record.version = version;
-  auto& running = *reinterpret_cast<Running*>(token);
+  auto& running = *reinterpret_cast<RunningBatch*>(token);
   note_change(running, version, flushed_at_);
   put_record(room_for(running, record_bytes(0, 0)), record, {}, {});
 }
 
 void Journal::grouped(uint64_t token) {
-  if (!is_reader(token)) end_records(*reinterpret_cast<Running*>(token), false);
+  if (!is_reader(token)) end_records(*reinterpret_cast<RunningBatch*>(token));
 }
 
 uint64_t Journal::safe_number() const {
   const auto& safe = policy() == SyncPolicy::always ? synced_number_ : written_number_;
-  return safe.load(std::memory_order_acquire);
+  return safe.load(std::memory_order_seq_cst);
 }
 
 bool Journal::is_safe(const Batch& batch, Batch::Row row) const {
@@ -241,35 +248,38 @@ Awaited* Journal::ends(uint64_t token) {
     if (broken(Rule::syncing)) return nullptr;
     return is_shown_safe(*reinterpret_cast<const Batch*>(token - of_reader), 0) ? nullptr : this;
   }
-  auto& running = *reinterpret_cast<Running*>(token);
+  auto& running = *reinterpret_cast<RunningBatch*>(token);
   const Batch& batch = *running.batch;
   const uint64_t number = running.number;
   const uint64_t builds_on = running.builds_on;
-  if (number != 0) end_records(running, true);
-  const uint64_t end = buffer_.end();
-  {
-    const std::lock_guard guard(mutex_);
-    spare_.push_back(&running);
-  }
+  const bool only_puts = running.only_puts;
+  end_records(running);
+  const uint64_t end = running.end;
+  running.open_number.store(RunningBatch::none);
+  RunningBatches::give_back(running);
   if (broken(Rule::syncing)) return nullptr;
   const bool here = number != 0 && policy() != SyncPolicy::always && write_here(end);
   const bool whole = here && builds_on <= safe_number();
   kill_point("journal.appended");
-  const bool waits = !is_shown_safe(batch, whole ? number : 0) || (number != 0 && full());
-  return waits ? this : nullptr;
+  const bool shows = only_puts ? number == 0 || here : is_shown_safe(batch, whole ? number : 0);
+  const bool has_room = number == 0 || end <= buffer_.first_lsn() + options_.most_unwritten;
+  return shows && has_room ? nullptr : this;
 }
 
+// Whoever ends a batch, or writes, looks at `any_waits_` behind what it has published.
 void Journal::begin(Waiter& waiter) {
   bool failed = false;
   {
     const std::lock_guard guard(mutex_);
-    const uint64_t number = last_number_.load(std::memory_order_relaxed);
+    const uint64_t number = last_number_.load();
+    any_waits_.store(true);
     failed = error() != 0;
     if ((number > safe_number() || full()) && !failed) {
       waiting_.push_back({number, &waiter});
       wake_.notify_one();
       return;
     }
+    any_waits_.store(!waiting_.empty());
   }
   failed ? waiter.failed() : waiter.there();
 }
@@ -280,34 +290,44 @@ void Journal::set_policy(SyncPolicy policy) {
   wake_.notify_one();
 }
 
-// All that has ended is in the buffer.
+// In this order: batches that have ended by then have their places in the buffer.
 Journal::Point Journal::point() const {
-  const std::lock_guard guard(mutex_);
-  return {buffer_.end(), ended_number()};
+  const uint64_t number = ended_number();
+  const uint64_t lsn = buffer_.end();
+  batches_.wait_for_blocks(lsn);
+  return {lsn, number};
 }
 
-uint64_t Journal::ended_number() const {
-  return numbered_.empty() ? last_number_.load(std::memory_order_relaxed)
-                           : numbered_.front()->number - 1;
+void Journal::wake_writer() {
+  const std::lock_guard guard(mutex_);
+  wake_.notify_one();
 }
 
 // Whether all before `end` is written. Others that write do so for a moment only, or are the writer
-// with something that takes long.
+// with something that takes long. Who writes may have taken the block along, but not the number:
+// then the writer is told, if somebody waits for that.
 bool Journal::write_here(uint64_t end) {
-  constexpr int most_tries = 100;
-  std::unique_lock writing(writing_, std::defer_lock);
-  const auto is_written = [&] { return written_lsn_.load(std::memory_order_acquire) >= end; };
-  for (int i = 0; i < most_tries && !writing.try_lock(); ++i) {
-    // Who writes has taken this along.
-    if (is_written() && error() == 0) return true;
-    __builtin_ia32_pause();
+  constexpr int most_pauses = 400;
+  constexpr int most_yields = 40;
+  const uint64_t worth_releasing = std::min(RecordBuffer::chunk_bytes, options_.most_unwritten / 4);
+  for (int i = 0; i < most_pauses + most_yields && error() == 0; ++i) {
+    if (written_lsn_.load(std::memory_order_acquire) >= end) {
+      if (any_waits_.load()) wake_writer();
+      return true;
+    }
+    if (std::unique_lock writing(writing_, std::try_to_lock); writing.owns_lock()) {
+      if (write_all(false) < 0) return false;
+      const uint64_t written = written_lsn_.load(std::memory_order_relaxed);
+      if (policy() == SyncPolicy::no && written - buffer_.first_lsn() >= worth_releasing) {
+        buffer_.release(written);
+      }
+      writing.unlock();
+      tell();
+      return written >= end;
+    }
+    i < most_pauses ? __builtin_ia32_pause() : std::this_thread::yield();
   }
-  if (!writing.owns_lock() || error() != 0) return false;
-  if (write_all(false) < 0) return false;
-  const bool done = is_written();
-  writing.unlock();
-  tell();
-  return done;
+  return false;
 }
 
 void Journal::run() {
@@ -328,7 +348,7 @@ void Journal::run() {
   step(true);
   RecordHeader mark{};
   mark.op = RecordOp::mark;
-  append(reinterpret_cast<const char*>(&mark), sizeof mark, nullptr);
+  append_again({reinterpret_cast<const char*>(&mark), sizeof mark});
   step(true);
 }
 
@@ -340,7 +360,7 @@ void Journal::step(bool ends) {
   }
   if (result >= 0 && sync_is_due(ends)) result = sync_or_rewind();
   note_error(result < 0 ? -result : 0);
-  if (policy() == SyncPolicy::no) release(written_lsn_.load(std::memory_order_relaxed));
+  if (policy() == SyncPolicy::no) buffer_.release(written_lsn_.load(std::memory_order_relaxed));
   tell();
   count_memory();
   obey();
@@ -351,11 +371,7 @@ int Journal::write_all(bool may_change_segment) {
   for (;;) {
     const uint64_t from = written_lsn_.load(std::memory_order_relaxed);
     if (from >= to.lsn) break;
-    std::string_view piece;
-    {
-      const std::lock_guard guard(mutex_);
-      piece = buffer_.piece(from).substr(0, to.lsn - from);
-    }
+    const std::string_view piece = buffer_.piece(from).substr(0, to.lsn - from);
     if (!segments_.has_room(from + piece.size())) {
       if (!may_change_segment) return -EAGAIN;
       if (const int made = next_segment(piece.size()); made < 0) return made;
@@ -364,7 +380,7 @@ int Journal::write_all(bool may_change_segment) {
     if (result < 0) return result;
     written_lsn_.store(from + piece.size(), std::memory_order_release);
   }
-  written_number_.store(to.number, std::memory_order_release);
+  written_number_.store(to.number);
   return 0;
 }
 
@@ -374,8 +390,8 @@ int Journal::next_segment(uint64_t least_bytes) {
     rewind();
     return result;
   }
-  return segments_.begin(written_lsn_.load(std::memory_order_relaxed), max_version_.load(),
-                         least_bytes);
+  return segments_.begin(written_lsn_.load(std::memory_order_relaxed),
+                         std::max(first_version_, batches_.max_version()), least_bytes);
 }
 
 bool Journal::sync_is_due(bool ends) const {
@@ -399,8 +415,8 @@ int Journal::sync() {
   last_sync_ = Clock::now();
   syncs_.fetch_add(1, std::memory_order_relaxed);
   synced_lsn_.store(lsn, std::memory_order_release);
-  synced_number_.store(number, std::memory_order_release);
-  release(lsn);
+  synced_number_.store(number);
+  buffer_.release(lsn);
   return 0;
 }
 
@@ -415,15 +431,9 @@ int Journal::sync_or_rewind() {
 // After a sync that failed the system may have forgotten what was written: all that is still here
 // is written again. What `no` has released was promised to nobody.
 void Journal::rewind() {
-  const std::lock_guard guard(mutex_);
   const uint64_t synced = synced_lsn_.load(std::memory_order_relaxed);
   written_lsn_.store(std::max(synced, buffer_.first_lsn()), std::memory_order_release);
   written_number_.store(synced_number_.load(std::memory_order_relaxed), std::memory_order_release);
-}
-
-void Journal::release(uint64_t lsn) {
-  const std::lock_guard guard(mutex_);
-  buffer_.release(lsn);
 }
 
 void Journal::note_error(int error) {
@@ -437,11 +447,11 @@ void Journal::note_error(int error) {
 
 // Those whose changes are safe; all, while the disk fails.
 void Journal::tell() {
+  if (!any_waits_.load()) return;
   std::vector<Waiter*> told;
   bool failed = false;
   {
     const std::lock_guard guard(mutex_);
-    if (waiting_.empty()) return;
     const uint64_t safe = safe_number();
     failed = error() != 0;
     size_t left = 0;
@@ -453,6 +463,7 @@ void Journal::tell() {
       }
     }
     waiting_.resize(left);
+    any_waits_.store(left != 0);
   }
   for (Waiter* waiter : told) failed ? waiter->failed() : waiter->there();
 }

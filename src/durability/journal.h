@@ -7,19 +7,27 @@
 // again whole or not at all; and it is before the block of any batch that builds on it. What no
 // batch changes, as eviction does, is a block of its own.
 //
+// Batches side by side. Of what all batches share, one takes a number, by one addition, when it
+// first changes something, and the place of its block, by a lock that is held for a few words. It
+// fills the block beside others, and publishes how far it is in a place of its own
+// (durability/running_batches.h), so no batch waits for another. Who writes reads these places.
+//
 // When a change is safe. `always`: it is on disk. `everysec`, `no`: the system has it, so it
 // survives the end of the process; it is on disk about a second later, or when the system likes.
 //
 // Who writes. Of `always`, one thread, the writer: what comes while it syncs is its next group,
 // from all loops. Else whoever ends a batch writes, as far as nobody does, which takes no other
-// thread's time and no wake; the writer does what takes long: syncs, new segments, and what failed.
+// thread's time and no wake; those that end meanwhile look on for a moment, and mostly find their
+// blocks taken along. The writer does what takes long: syncs, new segments, and what failed.
 //
 // Who waits. Batches that change something have numbers. A key's mark is the number of the last
 // batch that has changed it, and a batch waits while a mark of its keys, or a flush, is not safe;
 // safe are the numbers below those of all batches whose block is not written. So nobody reads what
 // is not safe, and whoever reads other keys does not wait. Keys share marks by their hash, so it
-// may wait for others' changes, too. A batch without rows, or a walk, waits for all. An item that
-// has expired needs no record to be gone: there is none of it.
+// may wait for others' changes, too. A batch without rows, or a walk, waits for all. A batch of
+// puts without conditions shows nothing of what was there before, so it waits for its own block
+// alone: if a crash takes an older change of its key away, nobody can tell. An item that has
+// expired needs no record to be gone: there is none of it.
 //
 // Disks that fail. Blocks stay in memory until they are safe for good (synced, or with `no`
 // written). Where a write or a sync fails, `error` says so, and all of them are written again to
@@ -57,11 +65,13 @@
 #include <thread>
 #include <vector>
 
+#include "base/short_lock.h"
 #include "durability/files.h"
 #include "durability/journal_reader.h"
 #include "durability/journal_segment.h"
 #include "durability/record_buffer.h"
 #include "durability/rewrite_wish.h"
+#include "durability/running_batches.h"
 #include "durability/segment_writer.h"
 #include "durability/sync_policy.h"
 #include "executor/commit_sink.h"
@@ -104,7 +114,7 @@ class Journal final : public CommitSink, public Awaited {
   void set_policy(SyncPolicy policy);
 
   // The errno of the last write or sync, 0 if it worked; of the last that failed.
-  int error() const { return error_.load(std::memory_order_relaxed); }
+  int error() const { return error_.load(std::memory_order_seq_cst); }
   int last_error() const { return last_error_.load(std::memory_order_relaxed); }
   uint64_t unwritten_bytes() const { return buffer_.bytes(); }
   uint64_t memory() const { return buffer_.memory() + own_bytes_.load(std::memory_order_relaxed); }
@@ -146,16 +156,6 @@ class Journal final : public CommitSink, public Awaited {
     uint64_t number;
     Waiter* waiter;
   };
-  // A batch that runs.
-  struct Running {
-    const Batch* batch = nullptr;
-    uint64_t number = 0;     // 0: it has changed nothing
-    uint64_t builds_on = 0;  // the last batch that has changed a key before it
-    uint64_t max_version = 0;
-    std::unique_ptr<char[]> memory;
-    uint64_t bytes = 0;
-    uint64_t capacity = 0;
-  };
   // Up to where something is done: the blocks before `lsn` have all changes up to `number`.
   struct Point {
     uint64_t lsn;
@@ -167,18 +167,20 @@ class Journal final : public CommitSink, public Awaited {
   static constexpr uint64_t most_own_bytes = 256 << 10;
 
   std::atomic<uint64_t>& mark_of(uint32_t database, std::string_view key) const;
-  char* room_for(Running& running, uint64_t bytes);
-  void give_number(Running& running);
-  void note_change(Running& running, uint64_t version, std::atomic<uint64_t>& mark);
-  void append(const char* records, uint64_t bytes, Running* running);
+  char* room_for(RunningBatch& running, uint64_t bytes);
+  void give_number(RunningBatch& running);
+  void note_change(RunningBatch& running, uint64_t version, std::atomic<uint64_t>& mark);
+  void append(const char* records, uint64_t bytes, RunningBatch& running);
   void append_alone(const RecordHeader& record, std::string_view key, std::atomic<uint64_t>& mark);
-  void end_records(Running& running, bool ends);
+  void append_again(std::string_view records);
+  void end_records(RunningBatch& running);
   uint64_t safe_number() const;
   bool is_shown_safe(const Batch& batch, uint64_t own) const;
 
   Point point() const;
-  uint64_t ended_number() const;
+  uint64_t ended_number() const { return batches_.ended_number(last_number_); }
   bool write_here(uint64_t end);
+  void wake_writer();
   void run();
   void step(bool ends);
   int write_all(bool may_change_segment);
@@ -200,25 +202,30 @@ class Journal final : public CommitSink, public Awaited {
   const uint64_t store_;
   std::atomic<SyncPolicy> policy_;
   // By who writes, and read by all at the ends of their batches.
+  alignas(64) std::atomic<uint64_t> written_lsn_;
   alignas(64) std::atomic<uint64_t> written_number_{0};
   std::atomic<uint64_t> synced_number_{0};
-  std::atomic<uint64_t> written_lsn_;
   std::atomic<uint64_t> synced_lsn_;
-  std::atomic<uint64_t> last_number_{0};
   std::atomic<uint64_t> flushed_at_{0};  // the number of the last flush
   std::atomic<uint64_t> syncs_{0};
   std::atomic<uint64_t> first_lsn_;
   std::atomic<uint64_t> base_bytes_;
   std::atomic<uint64_t> base_file_bytes_;
-  std::atomic<uint64_t> max_version_;  // that a record in the buffer, or before, has
-  std::atomic<int> error_{0};
+  alignas(64) std::atomic<int> error_{0};
   std::atomic<int> last_error_{0};
+  std::atomic<bool> any_waits_{false};
 
-  alignas(64) std::unique_ptr<std::atomic<uint64_t>[]> marks_;
+  alignas(64) std::atomic<uint64_t> last_number_{0};
+  alignas(64) const std::unique_ptr<std::atomic<uint64_t>[]> marks_;
+  const uint64_t first_version_;  // no record that was there at the start has a larger one
+  RecordBuffer buffer_;
+  RunningBatches batches_;
+  std::atomic<uint64_t> own_bytes_{0};
 
-  // Who writes has it. The policy's syncs are made without it.
-  std::mutex writing_;
-  SegmentWriter segments_;
+  // Who writes has it. The policy's syncs are made without it. It is kept for long by the writer
+  // alone, for which nobody waits here.
+  alignas(64) ShortLock writing_;
+  alignas(64) SegmentWriter segments_;
   // The writer's.
   Clock::time_point last_sync_ = Clock::now();
   uint64_t counted_ = 0;
@@ -226,11 +233,6 @@ class Journal final : public CommitSink, public Awaited {
 
   // Of all that follows.
   mutable std::mutex mutex_;
-  RecordBuffer buffer_;
-  std::vector<std::unique_ptr<Running>> all_;
-  std::vector<Running*> spare_;
-  std::vector<Running*> numbered_;  // that have numbers and no block, in order
-  std::atomic<uint64_t> own_bytes_{0};
   std::condition_variable wake_;
   bool stops_ = false;
   std::vector<Waiting> waiting_;

@@ -69,7 +69,7 @@ bool Journal::put_again(std::string_view records) {
   }
   if (error() != 0 || wish_.stops()) return false;
   kill_point("journal.put_again");
-  append(records.data(), records.size(), nullptr);
+  append_again(records);
   return true;
 }
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
+#include <mutex>
 #include <new>
 #include <thread>
 #include <utility>
@@ -31,60 +31,82 @@ RecordBuffer::Chunk RecordBuffer::make_chunk(uint64_t bytes) {
   return chunk;
 }
 
-void RecordBuffer::begin_chunk(uint64_t least_bytes) {
-  if (spare_.empty() || least_bytes > chunk_bytes) {
-    chunks_.push_back(make_chunk(std::max(least_bytes, chunk_bytes)));
-  } else {
-    chunks_.push_back(std::move(spare_.back()));
-    spare_.pop_back();
+// With the lock.
+void RecordBuffer::begin_chunk(Chunk chunk) {
+  chunk.lsn = end();
+  next_ = chunk.memory.get();
+  left_ = chunk.capacity;
+  chunks_.push_back(std::move(chunk));
+  newest_.store(&chunks_.back(), std::memory_order_release);
+}
+
+// Memory is taken without the lock; somebody else may have been faster then.
+RecordBuffer::Room RecordBuffer::reserve(uint64_t bytes, std::atomic<uint64_t>& open) {
+  Chunk made;
+  for (;;) {
+    {
+      const std::lock_guard guard(lock_);
+      if (bytes > left_ && made.memory != nullptr) {
+        begin_chunk(std::exchange(made, {}));
+      } else if (bytes > left_ && bytes <= chunk_bytes && !spare_.empty()) {
+        begin_chunk(std::move(spare_.back()));
+        spare_.pop_back();
+      }
+      if (bytes <= left_) {
+        if (made.memory != nullptr) keep(made);
+        left_ -= bytes;
+        const Room room{std::exchange(next_, next_ + bytes), end()};
+        open.store(room.lsn, std::memory_order_release);
+        end_.store(room.lsn + bytes, std::memory_order_release);
+        return room;
+      }
+    }
+    made = make_chunk(std::max(bytes, chunk_bytes));
   }
-  chunks_.back().lsn = end();
-  chunks_.back().bytes = 0;
 }
 
-void RecordBuffer::append(BlockHeader header, const char* body, uint64_t store) {
-  const uint64_t bytes = sizeof header + header.bytes;
-  if (chunks_.empty() || bytes > chunks_.back().capacity - chunks_.back().bytes) begin_chunk(bytes);
-  Chunk& chunk = chunks_.back();
-  header.magic = BlockHeader::right_magic;
-  header.lsn = end();
-  header.crc = block_crc(header, store);
-  char* const to = chunk.memory.get() + chunk.bytes;
-  std::memcpy(to, &header, sizeof header);
-  std::memcpy(to + sizeof header, body, header.bytes);
-  chunk.bytes += bytes;
-  end_.store(header.end_lsn(), std::memory_order_release);
-}
-
-// Mostly it is in the last.
+// Mostly it is in the newest chunk, which stays while not all of it is released, and then all that
+// is behind `lsn` is: a chunk that was begun since begins behind what is there now.
 std::string_view RecordBuffer::piece(uint64_t lsn) const {
-  for (auto chunk = chunks_.rbegin(); chunk != chunks_.rend(); ++chunk) {
-    if (chunk->lsn > lsn) continue;
-    const uint64_t at = lsn - chunk->lsn;
-    return {chunk->memory.get() + at, chunk->bytes - at};
+  uint64_t end = this->end();
+  const Chunk* const newest = newest_.load(std::memory_order_acquire);
+  if (newest->lsn <= lsn) return {newest->memory.get() + (lsn - newest->lsn), end - lsn};
+  const std::lock_guard guard(lock_);
+  end = this->end();
+  for (auto chunk = chunks_.rbegin(); chunk != chunks_.rend(); end = chunk++->lsn) {
+    if (chunk->lsn <= lsn) return {chunk->memory.get() + (lsn - chunk->lsn), end - lsn};
   }
   return {};
 }
 
 void RecordBuffer::release(uint64_t lsn) {
-  while (!chunks_.empty() && chunks_.front().lsn + chunks_.front().bytes <= lsn) {
-    // The last is filled on.
-    if (chunks_.size() == 1 && chunks_.front().capacity == chunk_bytes) {
-      chunks_.front().lsn = end();
-      chunks_.front().bytes = 0;
-      break;
-    }
-    give_back(std::move(chunks_.front()));
+  for (bool more = true; more;) {
+    Chunk gone;  // its memory is given back without the lock
+    const std::lock_guard guard(lock_);
+    const bool is_last = chunks_.size() == 1;
+    more = !chunks_.empty() && (is_last ? end() : chunks_[1].lsn) <= lsn;
+    if (!more) break;
+    gone = std::move(chunks_.front());
     chunks_.pop_front();
+    if (is_last) left_ = 0;
+    if (is_last && gone.capacity == chunk_bytes) {
+      begin_chunk(std::exchange(gone, {}));  // it is filled on
+    } else if (keep(gone)) {
+      gone = {};
+    }
+    more = !is_last;
+    released_.store(chunks_.empty() ? end() : chunks_.front().lsn, std::memory_order_release);
   }
-  released_.store(chunks_.empty() ? end() : chunks_.front().lsn, std::memory_order_relaxed);
 }
 
-void RecordBuffer::give_back(Chunk chunk) {
+// With the lock. False: it is not needed.
+bool RecordBuffer::keep(Chunk& chunk) {
   if (chunk.capacity == chunk_bytes && spare_.size() < most_spare) {
-    return spare_.push_back(std::move(chunk));
+    spare_.push_back(std::move(chunk));
+    return true;
   }
   memory_.fetch_sub(chunk.capacity, std::memory_order_relaxed);
+  return false;
 }
 
 }  // namespace isotherm

@@ -1,16 +1,17 @@
 // RecordBuffer: blocks in memory, from their end until they are safe for good.
 //
-//   append ─▶ │ block block block │ block … │      piece ─▶ written ─▶ release
+//   reserve, fill ─▶ │ block block block │ block … │      piece ─▶ written ─▶ release
 // They lie in chunks, one behind the other, as they will in the files. A block lies in one chunk,
-// so one that is larger than a chunk has one of its own.
+// so one that is larger than a chunk has one of its own. A block gets its LSN and its place
+// together, by a lock that is held for these few words of one cache line; whoever has it fills it
+// afterwards, beside others. Who asks for a piece knows that the blocks in it are filled.
 //
 // Memory. Some chunks are there from the start, and chunks are used again. Where one is missing and
 // there is no memory, whoever appends waits until there is: a change is certain by then, and cannot
 // be refused. `bytes` tells what was appended and is not released, `memory` what all chunks take.
 // There is no bound here: who begins a batch asks (CommitSink::full).
 //
-// Threads. Any, under a lock of its owner; `end`, `bytes` and `memory` without it. What `piece` has
-// returned stays where it is until it is released.
+// Threads. Any. What `piece` has returned stays where it is until it is released.
 #pragma once
 
 #include <atomic>
@@ -20,7 +21,7 @@
 #include <string_view>
 #include <vector>
 
-#include "durability/record.h"
+#include "base/short_lock.h"
 
 namespace isotherm {
 
@@ -33,14 +34,21 @@ class RecordBuffer {
 
   explicit RecordBuffer(uint64_t first_lsn);
 
-  // Completes the header, whose `body_crc` is there, and copies both.
-  void append(BlockHeader header, const char* body, uint64_t store);
-  // Behind all that was appended.
+  struct Room {
+    char* at;
+    uint64_t lsn;
+  };
+  // For a block, behind all others. `open` gets its LSN before `end` is behind it.
+  Room reserve(uint64_t bytes, std::atomic<uint64_t>& open);
+  // Behind all that was reserved.
   uint64_t end() const { return end_.load(std::memory_order_acquire); }
-  uint64_t bytes() const { return end() - released_.load(std::memory_order_relaxed); }
+  uint64_t bytes() const {
+    const uint64_t released = released_.load(std::memory_order_acquire);
+    return end() - released;
+  }
   uint64_t memory() const { return memory_.load(std::memory_order_relaxed); }
 
-  // What was appended from `lsn` on and lies together.
+  // What was reserved from `lsn` on, which is before `end`, and lies together.
   std::string_view piece(uint64_t lsn) const;
   // Chunks that end at `lsn` or before are not needed any more.
   void release(uint64_t lsn);
@@ -52,17 +60,22 @@ class RecordBuffer {
     std::unique_ptr<char[]> memory;
     uint64_t capacity = 0;
     uint64_t lsn = 0;
-    uint64_t bytes = 0;
   };
   static constexpr size_t least_spare = 2;
   static constexpr size_t most_spare = 40;  // what comes between two syncs of a busy store
   Chunk make_chunk(uint64_t bytes);
-  void begin_chunk(uint64_t least_bytes);
-  void give_back(Chunk chunk);
+  void begin_chunk(Chunk chunk);
+  bool keep(Chunk& chunk);
 
-  std::deque<Chunk> chunks_;
-  std::vector<Chunk> spare_;
+  // Where the next block comes, and how much room there is in the last chunk.
+  alignas(64) mutable ShortLock lock_;
   std::atomic<uint64_t> end_;
+  char* next_ = nullptr;
+  uint64_t left_ = 0;
+  std::atomic<const Chunk*> newest_{nullptr};
+
+  alignas(64) std::deque<Chunk> chunks_;
+  std::vector<Chunk> spare_;
   std::atomic<uint64_t> released_;
   std::atomic<uint64_t> memory_{0};
 };

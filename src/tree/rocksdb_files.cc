@@ -123,8 +123,11 @@ class RocksdbFiles final : public TreeFiles {
     options_.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
     options_.compaction_filter = &filter_;
     options_.bgerror_resume_retry_interval = 100'000;  // microseconds
-    // All writes are ingested files.
+    // All writes are ingested files, and what is behind waits until they are merged.
     options_.write_buffer_size = 1 << 20;
+    options_.max_background_jobs =
+        static_cast<int>(std::clamp(std::thread::hardware_concurrency() / 2, 2u, 8u));
+    options_.max_subcompactions = 4;
     rocksdb::Options its;
     check(rocksdb::GetOptionsFromString(rocksdb::ConfigOptions(), options_, options, &its));
     options_ = its;

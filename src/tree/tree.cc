@@ -39,7 +39,7 @@ Tree::Tree(std::unique_ptr<TreeFiles> files, TreeOptions options)
       changes_(std::make_unique<std::atomic<uint64_t>[]>(options_.stripes)),
       loads_(*files_, options_.readers, options_.most_loaded, options_.read_at_once),
       direct_(*files_, options_.most_direct),
-      active_(std::make_shared<TreeRun>(files_->lasts())) {
+      active_(std::make_shared<TreeRun>()) {
   new_ = !files_->load(meta_);
   versions_.front().last = meta_.last_version;
   count_memory(true);
@@ -131,11 +131,12 @@ CommitSink::Begun Tree::begins(const Batch& batch) {
   if (next_ != nullptr) begun = next_->begins(batch);
   for (;;) {
     const uint64_t generation = generation_.load(std::memory_order_seq_cst);
-    running_[generation & 1].fetch_add(1, std::memory_order_seq_cst);
+    std::atomic<int64_t>& running = running_here(generation);
+    running.fetch_add(1, std::memory_order_seq_cst);
     if (generation_.load(std::memory_order_seq_cst) == generation) {
       return {begun.token | of_batch | (generation & 1), true};
     }
-    running_[generation & 1].fetch_sub(1, std::memory_order_seq_cst);
+    running.fetch_sub(1, std::memory_order_seq_cst);
   }
 }
 
@@ -200,7 +201,7 @@ Awaited* Tree::end(uint64_t token, bool wrote) {
   if (next_ != nullptr) {
     inner = wrote ? next_->ends(next_token(token)) : next_->ends_reads(next_token(token));
   }
-  running_[token & 1].fetch_sub(1, std::memory_order_seq_cst);
+  running_here(token).fetch_sub(1, std::memory_order_seq_cst);
   if (seals_.load(std::memory_order_relaxed) && seals_.exchange(false)) seal();
   if (inner != nullptr) inner_.store(inner, std::memory_order_release);
   const bool waits = wrote && is_crowded() && !failing_.load(std::memory_order_relaxed);

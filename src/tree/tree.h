@@ -53,6 +53,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/thread_number.h"
 #include "durability/journal_segment.h"
 #include "executor/backing.h"
 #include "executor/commit_sink.h"
@@ -238,9 +239,16 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   std::atomic<bool> holds_{false};
   std::atomic<uint64_t> quiet_times_{0};
 
-  // Batches that run, by the parity of what was sealed when they began.
+  // Batches that run, by the parity of what was sealed when they began: how many more of them have
+  // begun on threads of a stripe than have ended there.
+  struct alignas(64) Running {
+    std::array<std::atomic<int64_t>, 2> count{};
+  };
+  std::atomic<int64_t>& running_here(uint64_t generation) {
+    return running_[thread_number() % running_.size()].count[generation & 1];
+  }
   std::atomic<uint64_t> generation_{0};
-  std::array<std::atomic<uint64_t>, 2> running_{};
+  std::array<Running, 64> running_;
 
   // Of the shards of all runs, and, all of them together, of the two that follow.
   mutable TreeRun::Locks shard_locks_;

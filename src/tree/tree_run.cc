@@ -6,13 +6,15 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/worker_pool.h"
+
 namespace isotherm {
 namespace {
 
 // Chunks of a shard double, so that a small run takes little.
 constexpr uint64_t first_chunk = 512;
 constexpr uint64_t largest_chunk = 16 << 10;
-constexpr uint64_t node_bytes = 96;  // of the map, about
+constexpr uint64_t node_bytes = 48;  // of the set, about
 constexpr uint64_t state_bytes = 48;
 
 }  // namespace
@@ -50,17 +52,14 @@ void TreeRun::grow(Shard& shard) {
 TreeRun::Entry* TreeRun::make_entry(Shard& shard, uint64_t hash, std::string_view key) {
   static_assert(std::is_trivially_destructible_v<Entry>);
   if (shard.keys >= shard.slots.size() / 4 * 3) grow(shard);
-  char* const copy = take(shard, key.size() + (ordered_ ? 0 : sizeof(Entry) + alignof(Entry)));
+  char* const copy = take(shard, key.size() + sizeof(Entry) + alignof(Entry));
   std::memcpy(copy, key.data(), key.size());
-  const std::string_view its(copy, key.size());
-  Entry* entry = nullptr;
-  if (ordered_) {
-    entry = &*shard.places.try_emplace(its).first;
+  const auto end = reinterpret_cast<uintptr_t>(copy + key.size());
+  char* const at = copy + key.size() + (-end & (alignof(Entry) - 1));
+  Entry* const entry = ::new (at) Entry(std::string_view(copy, key.size()), Place());
+  if (shard.in_order) {
+    shard.in_order->insert(entry);
     bytes_.fetch_add(node_bytes, std::memory_order_relaxed);
-  } else {
-    const auto end = reinterpret_cast<uintptr_t>(copy + key.size());
-    char* const at = copy + key.size() + (-end & (alignof(Entry) - 1));
-    entry = ::new (at) Entry(its, Place());
   }
   slot_of(shard.slots, hash, key) = {hash, entry};
   ++shard.keys;
@@ -101,52 +100,88 @@ TreeRun::Found TreeRun::find(uint64_t hash, std::string_view key, uint64_t momen
 
 bool TreeRun::copy(uint32_t number, std::string_view from, std::string_view end, size_t most,
                    std::vector<TreeEntry>& to, uint64_t moment) const {
-  const auto& places = shards_[number].places;
-  for (auto place = places.lower_bound(from); place != places.end() && place->first < end;
+  const InOrder& places = in_order(shards_[number]);
+  for (auto place = places.lower_bound(from); place != places.end() && (*place)->first < end;
        ++place) {
-    const State* const state = place->second.at_moment(moment);
+    const State* const state = (*place)->second.at_moment(moment);
     if (state == nullptr) continue;
     if (most-- == 0) return true;
-    to.push_back({place->first, state->value()});
+    to.push_back({(*place)->first, state->value()});
   }
   return false;
 }
 
 bool TreeRun::copy_back(uint32_t number, std::string_view from, std::string_view end, size_t most,
                         std::vector<TreeEntry>& to, uint64_t moment) const {
-  const auto& places = shards_[number].places;
+  const InOrder& places = in_order(shards_[number]);
   for (auto place = places.lower_bound(end); place != places.begin();) {
     --place;
-    if (place->first < from) return false;
-    const State* const state = place->second.at_moment(moment);
+    if ((*place)->first < from) return false;
+    const State* const state = (*place)->second.at_moment(moment);
     if (state == nullptr) continue;
     if (most-- == 0) return true;
-    to.push_back({place->first, state->value()});
+    to.push_back({(*place)->first, state->value()});
   }
   return false;
 }
 
-std::vector<TreeEntry> TreeRun::all(bool in_order) const {
-  std::vector<TreeEntry> all;
-  size_t count = 0;
-  for (const Shard& shard : shards_) count += shard.keys;
-  all.reserve(count);
-  for (const Shard& shard : shards_) {
-    if (!in_order) {
-      constexpr size_t slots_ahead = 16;
-      for (size_t i = 0; i < shard.slots.size(); ++i) {
-        if (i + slots_ahead < shard.slots.size())
-          __builtin_prefetch(shard.slots[i + slots_ahead].entry);
-        const Entry* const entry = shard.slots[i].entry;
-        if (entry != nullptr) all.push_back({entry->first, entry->second.value()});
-      }
-      continue;
+// Writes all entries of the shard to `to`.
+void TreeRun::collect(const Shard& shard, Sorted* to) {
+  const auto number_at = [](std::string_view key, size_t at) {
+    uint64_t number = 0;
+    if (at < key.size())
+      std::memcpy(&number, key.data() + at, std::min<size_t>(8, key.size() - at));
+    return __builtin_bswap64(number);
+  };
+  constexpr size_t slots_ahead = 16;
+  for (size_t i = 0; i < shard.slots.size(); ++i) {
+    if (i + slots_ahead < shard.slots.size()) {
+      __builtin_prefetch(shard.slots[i + slots_ahead].entry);
     }
-    const auto middle = static_cast<ptrdiff_t>(all.size());
-    for (const auto& [key, place] : shard.places) all.push_back({key, place.value()});
-    std::inplace_merge(all.begin(), all.begin() + middle, all.end(),
-                       [](const TreeEntry& a, const TreeEntry& b) { return a.key < b.key; });
+    const Entry* const entry = shard.slots[i].entry;
+    if (entry == nullptr) continue;
+    *to++ = {number_at(entry->first, 0), number_at(entry->first, 8), entry};
   }
+}
+
+// With the lock of the shard.
+const TreeRun::InOrder& TreeRun::in_order(const Shard& shard) const {
+  if (shard.in_order) return *shard.in_order;
+  std::vector<Sorted> sorted(shard.keys);
+  collect(shard, sorted.data());
+  std::sort(sorted.begin(), sorted.end());
+  shard.in_order.emplace();
+  for (const Sorted& one : sorted) shard.in_order->insert(shard.in_order->end(), one.entry);
+  bytes_.fetch_add(shard.keys * node_bytes, std::memory_order_relaxed);
+  return *shard.in_order;
+}
+
+// Shards are sorted side by side, then merged by pairs, then pairs of pairs.
+std::vector<TreeEntry> TreeRun::all(bool in_order, uint32_t threads) const {
+  std::array<ptrdiff_t, shards + 1> begins{};
+  for (uint32_t i = 0; i < shards; ++i) {
+    begins[i + 1] = begins[i] + static_cast<ptrdiff_t>(shards_[i].keys);
+  }
+  std::vector<Sorted> sorted(static_cast<size_t>(begins[shards]));
+  const auto at = [&](uint32_t shard) { return sorted.begin() + begins[shard]; };
+  constexpr size_t worth_threads = 4096;
+  WorkerPool pool(sorted.size() < worth_threads ? 1 : threads);
+  pool.run(shards, [&](uint32_t shard, uint32_t) {
+    collect(shards_[shard], sorted.data() + begins[shard]);
+    if (in_order) std::sort(at(shard), at(shard + 1));
+  });
+  for (uint32_t width = 1; width < shards && in_order; width *= 2) {
+    pool.run(shards / (2 * width), [&](uint32_t piece, uint32_t) {
+      const uint32_t first = piece * 2 * width;
+      std::inplace_merge(at(first), at(first + width), at(first + 2 * width));
+    });
+  }
+  std::vector<TreeEntry> all(sorted.size());
+  pool.run(shards, [&](uint32_t shard, uint32_t) {
+    std::transform(at(shard), at(shard + 1), all.begin() + begins[shard], [](const Sorted& one) {
+      return TreeEntry{one.entry->first, one.entry->second.value()};
+    });
+  });
   return all;
 }
 

@@ -1,10 +1,11 @@
 // TreeRun: the changes of some time, newest of each key, until they are in the files of the tree.
 //
 // A run is cut by the keys' hashes in shards, so that several threads write to it. A shard finds
-// keys by a table of their hashes; of files that have an order it is sorted, too, so that a walk
-// finds its place. Keys and values are those of tree/tree_record.h, copied, since the item itself
-// may be evicted, or replaced, before the run is written. A value that is replaced by one that is
-// no longer takes its place.
+// keys by a table of their hashes. It is sorted when somebody first asks for its keys in order, and
+// stays so from then on; and the whole run when it is written to files that have an order. So puts
+// alone do not pay for an order. Keys and values are those of tree/tree_record.h, copied, since the
+// item itself may be evicted, or replaced, before the run is written. A value that is replaced by
+// one that is no longer takes its place.
 //
 //   active: put, by whoever changes a key ─▶ sealed: only read, until it was taken in
 //
@@ -20,8 +21,8 @@
 #include <atomic>
 #include <cstdint>
 #include <forward_list>
-#include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -61,9 +62,6 @@ class TreeRun {
   // Of what is shown without a moment: the newest.
   static constexpr uint64_t latest = ~uint64_t{0};
 
-  // `ordered`: `copy` and `copy_back` are for it, and `all` in order.
-  explicit TreeRun(bool ordered) : ordered_(ordered) {}
-
   // Null: the key is erased. `held`: the last moment that somebody holds. Throws std::bad_alloc.
   void put(uint64_t hash, std::string_view key, const TreeRecord* record, uint64_t stamp = 1,
            uint64_t held = 0);
@@ -75,8 +73,8 @@ class TreeRun {
   // The same of those before `end`, the last first.
   bool copy_back(uint32_t shard, std::string_view from, std::string_view end, size_t most,
                  std::vector<TreeEntry>& to, uint64_t moment = latest) const;
-  // Of a sealed run: all, in the order of the keys, or in any.
-  std::vector<TreeEntry> all(bool in_order) const;
+  // Of a sealed run: all, in the order of the keys, or in any. By several threads.
+  std::vector<TreeEntry> all(bool in_order, uint32_t threads) const;
 
   uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
   bool empty() const { return bytes() == 0 && flushed.empty(); }
@@ -113,10 +111,20 @@ class TreeRun {
     uint64_t hash = 0;
     Entry* entry = nullptr;
   };
+  struct ByKey {
+    using is_transparent = void;  // NOLINT(readability-identifier-naming): a name of std::set's
+    static std::string_view key(const Entry* entry) { return entry->first; }
+    static std::string_view key(std::string_view key) { return key; }
+    template <class A, class B>
+    bool operator()(const A& a, const B& b) const {
+      return key(a) < key(b);
+    }
+  };
+  using InOrder = std::set<const Entry*, ByKey>;
   struct alignas(64) Shard {
     std::vector<Slot> slots;  // a power of two, or none; a key lies behind its hash's place
     uint64_t keys = 0;
-    std::map<std::string_view, Place> places;  // of an ordered run
+    mutable std::optional<InOrder> in_order;
     std::forward_list<State> older;
     std::vector<std::unique_ptr<char[]>> chunks;
     char* next = nullptr;
@@ -132,13 +140,25 @@ class TreeRun {
       if (slot.entry == nullptr || (slot.hash == hash && slot.entry->first == key)) return slot;
     }
   }
+  // An entry with the first bytes of its key as two numbers, the highest byte first.
+  struct Sorted {
+    uint64_t high;
+    uint64_t low;
+    const Entry* entry;
+    bool operator<(const Sorted& other) const {
+      if (high != other.high) return high < other.high;
+      if (low != other.low) return low < other.low;
+      return entry->first < other.entry->first;
+    }
+  };
+  static void collect(const Shard& shard, Sorted* to);
+  const InOrder& in_order(const Shard& shard) const;
   Entry* make_entry(Shard& shard, uint64_t hash, std::string_view key);
   void grow(Shard& shard);
   char* take(Shard& shard, uint64_t bytes);
 
-  const bool ordered_;
   std::array<Shard, shards> shards_;
-  std::atomic<uint64_t> bytes_{0};
+  mutable std::atomic<uint64_t> bytes_{0};
 };
 
 }  // namespace isotherm

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <random>
 #include <string>
@@ -22,7 +23,7 @@ std::string tree_key(int number) {
 
 // Of each key the newest is found and shown once; erased ones are known to be.
 TEST_P(TreeRunTest, HasTheNewestOfEachKey) {
-  TreeRun run(GetParam());
+  TreeRun run;
   std::map<std::string, std::string> model;
   std::mt19937 random(1);
   for (int i = 0; i < 20'000; ++i) {
@@ -36,6 +37,9 @@ TEST_P(TreeRunTest, HasTheNewestOfEachKey) {
     std::string& text = model[key];
     text.resize(erases ? 0 : record.bytes());
     if (!erases) record.write(text.data());
+    // Keys that come later find their places in the order as well.
+    std::vector<TreeEntry> some;
+    if (GetParam() && i == 5000) run.copy(3, {}, "j", 10, some);
   }
   for (int i = 0; i < 3100; ++i) {
     const std::string key = tree_key(i);
@@ -47,10 +51,27 @@ TEST_P(TreeRunTest, HasTheNewestOfEachKey) {
     ASSERT_EQ(found.value, expected->second) << i;
   }
   std::map<std::string, std::string> shown;
-  const std::vector<TreeEntry> all = run.all(GetParam());
+  const std::vector<TreeEntry> all = run.all(GetParam(), 3);
   for (const TreeEntry& entry : all) shown.emplace(entry.key, entry.value);
   EXPECT_EQ(all.size(), model.size());
   EXPECT_TRUE(shown == model);
+  const auto is_before = [](const TreeEntry& a, const TreeEntry& b) { return a.key < b.key; };
+  if (GetParam()) {
+    EXPECT_TRUE(std::is_sorted(all.begin(), all.end(), is_before));
+    std::vector<TreeEntry> walked;
+    for (uint32_t shard = 0; shard < TreeRun::shards; ++shard) {
+      const size_t first = walked.size();
+      EXPECT_FALSE(run.copy(shard, {}, "j", 10'000, walked));
+      std::vector<TreeEntry> back;
+      EXPECT_FALSE(run.copy_back(shard, {}, "j", 10'000, back));
+      EXPECT_TRUE(std::equal(walked.begin() + static_cast<ptrdiff_t>(first), walked.end(),
+                             back.rbegin(), back.rend(),
+                             [](const auto& a, const auto& b) { return a.key == b.key; }));
+    }
+    std::sort(walked.begin(), walked.end(), is_before);
+    EXPECT_TRUE(std::equal(walked.begin(), walked.end(), all.begin(), all.end(),
+                           [](const auto& a, const auto& b) { return a.key == b.key; }));
+  }
   EXPECT_GT(run.bytes(), model.size() * 40);
   EXPECT_LT(run.bytes(), model.size() * 400);
 }

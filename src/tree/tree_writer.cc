@@ -35,7 +35,7 @@ void Tree::seal(uint32_t flushed_database) {
     // A run with flushes alone can begin with one more of them.
     if (flushes ? active_->bytes() != 0 : !active_->empty()) {
       sealed_.push_back(std::move(active_));
-      active_ = std::make_shared<TreeRun>(files_->lasts());
+      active_ = std::make_shared<TreeRun>();
       ++active_number_;
       active_->begins_with = segment_;
       waiting_runs_.store(sealed_.size(), std::memory_order_release);
@@ -144,9 +144,16 @@ std::string Tree::checkpoint(const std::string& folder, const StandStill& stand_
   return mine.problem;
 }
 
+// A batch that has begun before is in the sum until it has ended: what is missed of others
+// meanwhile is that they have ended.
 void Tree::wait_for_older_batches() {
   const uint64_t before = generation_.fetch_add(1, std::memory_order_seq_cst);
-  while (running_[before & 1].load(std::memory_order_seq_cst) != 0) {
+  const auto running = [&] {
+    int64_t sum = 0;
+    for (const Running& one : running_) sum += one.count[before & 1].load();
+    return sum;
+  };
+  while (running() != 0) {
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
 }
@@ -184,7 +191,8 @@ std::string Tree::take_in(const std::shared_ptr<TreeRun>& run) {
     TreeRecord::put_key(database + 1, {}, end);
     if (std::string problem = files_->erase_range(first, end); !problem.empty()) return problem;
   }
-  std::string problem = files_->ingest(run->all(files_->lasts()), meta, options_.writers);
+  std::string problem =
+      files_->ingest(run->all(files_->lasts(), options_.writers), meta, options_.writers);
   if (!problem.empty()) return problem;
   {
     const std::lock_guard guard(mutex_);

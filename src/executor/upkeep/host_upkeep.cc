@@ -96,6 +96,8 @@ bool HostUpkeep::evictable() const {
 // beyond the cap there is little but chunks that any class can have.
 bool HostUpkeep::has_room(const BatchBytes& needed) const {
   const MemoryBudget& budget = store_.budget;
+  // What the items have within, which takes locks to tell, is mostly not needed.
+  if (budget.fits(needed.lasting)) return budget.fits_over(needed.at_once);
   const auto most = budget.limit() + static_cast<uint64_t>(reserve_of(budget.limit()));
   return room() >= static_cast<int64_t>(needed.lasting) && budget.fits_over(needed.at_once) &&
          budget.claimed() <= most + store_.items.stock_bytes();

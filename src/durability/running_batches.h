@@ -1,0 +1,124 @@
+// RunningBatches: the batches of a journal that run, and how far all of them have come.
+//
+// Each has a place of its own, of two cache lines: what it collects, and what it publishes. A
+// thread looks for a free place from one of its own on, so threads share nothing here.
+//
+// Watermarks. A batch publishes two bounds before others can see that it has taken what they bound,
+// and withdraws them when it is done:
+//
+//   open_number   none of its numbers is smaller, and its block may not have its place yet
+//   open_lsn      where the block begins that it fills
+//
+// So whoever reads how many numbers, or bytes, were taken, and the bounds then, misses nobody: a
+// batch that has taken some of them had published its bound before, and it is still there, or the
+// batch is done with it.
+//
+// Threads. Any; a place belongs to the one that took it.
+// Limits. Places are never freed; there are as many as were taken at once.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <thread>
+
+#include "base/thread_number.h"
+#include "isotherm/batch.h"
+
+namespace isotherm {
+
+struct alignas(64) RunningBatch {
+  static constexpr uint64_t none = ~uint64_t{0};
+
+  std::atomic<bool> taken{false};
+  std::atomic<uint64_t> open_number{none};
+  std::atomic<uint64_t> open_lsn{none};
+  std::atomic<uint64_t> max_version{0};  // of all that the place had
+
+  alignas(64) const Batch* batch = nullptr;
+  uint64_t number = 0;     // 0: it has changed nothing
+  uint64_t builds_on = 0;  // the last batch that has changed a key before it
+  uint64_t end = 0;        // of its last block
+  bool only_puts = false;
+  std::unique_ptr<char[]> memory;
+  uint64_t bytes = 0;
+  uint64_t capacity = 0;
+};
+
+class RunningBatches {
+ public:
+  RunningBatches() = default;
+  ~RunningBatches() {
+    for (Block* block = first_.next; block != nullptr;) {
+      const std::unique_ptr<Block> gone(block);
+      block = gone->next;
+    }
+  }
+  RunningBatches(const RunningBatches&) = delete;
+  RunningBatches& operator=(const RunningBatches&) = delete;
+
+  RunningBatch& take() {
+    for (Block* block = &first_;; block = next_of(*block)) {
+      for (uint32_t i = 0, at = thread_number() % places; i < places; ++i, at = (at + 1) % places) {
+        std::atomic<bool>& taken = block->all[at].taken;
+        if (taken.load(std::memory_order_relaxed)) continue;
+        if (!taken.exchange(true, std::memory_order_acquire)) return block->all[at];
+      }
+    }
+  }
+  static void give_back(RunningBatch& batch) {
+    batch.taken.store(false, std::memory_order_release);
+  }
+
+  // The number of the last batch before all that are under way; `last`: the last that was given.
+  uint64_t ended_number(const std::atomic<uint64_t>& last) const {
+    uint64_t least = last.load(std::memory_order_seq_cst) + 1;
+    each([&](const RunningBatch& one) { least = std::min(least, one.open_number.load()); });
+    return least - 1;
+  }
+  // Returns when all blocks before `lsn`, which was the end of the buffer, are filled. Each is
+  // copied at this moment.
+  void wait_for_blocks(uint64_t lsn) const {
+    each([&](const RunningBatch& one) {
+      constexpr int looks_before_yield = 64;
+      for (int looks = 0; one.open_lsn.load() < lsn; ++looks) {
+        looks < looks_before_yield ? __builtin_ia32_pause() : std::this_thread::yield();
+      }
+    });
+  }
+  // Of blocks that are filled.
+  uint64_t max_version() const {
+    uint64_t most = 0;
+    each([&](const RunningBatch& one) {
+      most = std::max(most, one.max_version.load(std::memory_order_relaxed));
+    });
+    return most;
+  }
+
+ private:
+  static constexpr uint32_t places = 64;
+  struct Block {
+    std::array<RunningBatch, places> all;
+    std::atomic<Block*> next{nullptr};
+  };
+
+  static Block* next_of(Block& block) {
+    if (Block* const next = block.next.load()) return next;
+    auto made = std::make_unique<Block>();
+    Block* next = nullptr;
+    if (block.next.compare_exchange_strong(next, made.get())) next = made.release();
+    return next;
+  }
+  template <class Visit>
+  void each(Visit&& visit) const {
+    for (const Block* block = &first_; block != nullptr; block = block->next.load()) {
+      for (const RunningBatch& one : block->all) visit(one);
+    }
+  }
+
+  Block first_;
+};
+
+}  // namespace isotherm
