@@ -20,7 +20,7 @@
 
 #include "executor/commit_sink.h"
 #include "executor/host/backed_rows.h"
-#include "executor/host/host_executor.h"
+#include "executor/host/bare_items.h"
 #include "executor/values/value_reader.h"
 #include "index/item_table.h"
 #include "items/meta_state.h"
@@ -37,7 +37,8 @@ struct RowAnswers {
   // The largest size class whose items take one cache line.
   static constexpr uint32_t one_line_class = size_classes::class_of(64);
 
-  static ISOTHERM_INLINE void prefetch_item(const Run& run, Row row, Location root) {
+  // `reads`: the row is a get.
+  static ISOTHERM_INLINE void prefetch_item(const Run& run, Location root, bool reads) {
     if (root == location::none) return;
     const char* item = run.executor.store_.items.address(root);
     __builtin_prefetch(item);
@@ -45,9 +46,7 @@ struct RowAnswers {
     // rare.
     if (location::size_class(root) > one_line_class) __builtin_prefetch(item + 64);
     // A write clears the item's live bit, and a read may set its CLOCK bit beside it.
-    if (run.columns.op[row] != Op::get || run.executor.store_.touches) {
-      run.executor.store_.items.prefetch_bits(root);
-    }
+    if (!reads || run.executor.store_.touches) run.executor.store_.items.prefetch_bits(root);
   }
 
   static ISOTHERM_INLINE void get(Run& run, Roots& roots, Row row, Location root) {
@@ -56,6 +55,7 @@ struct RowAnswers {
     if (ISOTHERM_UNLIKELY(run.direct != nullptr) && run.direct->has(run.columns.hash[row])) {
       return get_later(run, row);
     }
+    if (ISOTHERM_LIKELY(BareItems<Tile>::get(run, row, root))) return;
     const Member member = resolve(items, root, run.columns.key[row]);
     if (ISOTHERM_UNLIKELY(member.item == nullptr)) {
       if (ISOTHERM_UNLIKELY(run.direct != nullptr)) return get_later(run, row);
