@@ -23,37 +23,25 @@ struct BareItems {
   using Row = Batch::Row;
   using Run = HostExecutor::Run;
 
-  // The bare item of the key, if it is what the root leads to, else null.
-  static ISOTHERM_INLINE Item* find(const ItemStore& items, Location root, std::string_view key) {
-    if (ISOTHERM_UNLIKELY(location::kind(root) != location::Kind::item)) return nullptr;
+  // The bare item of the key, if it is what the root leads to, else none.
+  static ISOTHERM_INLINE Member find(const ItemStore& items, Location root, std::string_view key) {
+    if (ISOTHERM_UNLIKELY(location::kind(root) != location::Kind::item)) return {};
     Item* const item = items.item_in_chunk(root);
     const std::string_view stored = item->bare_key();
     const bool same = item->is_bare() && stored.size() == key.size() &&
                       equal_bytes(stored.data(), key.data(), key.size());
-    return ISOTHERM_LIKELY(same) ? item : nullptr;
+    if (ISOTHERM_UNLIKELY(!same)) return {};
+    return {root, item};
   }
 
-  // Whether the row is answered.
-  static ISOTHERM_INLINE bool get(Run& run, Row row, Location root) {
-    const Batch::Columns& columns = run.columns;
-    ItemStore& items = run.executor.store().items;
-    const Item* const item = find(items, root, columns.key[row]);
-    if (ISOTHERM_UNLIKELY(item == nullptr)) return false;
-    Reply& reply = columns.reply[row];
-    const std::string_view key = item->bare_key();
+  static ISOTHERM_INLINE void show(Reply& reply, const Item& item) {
+    const std::string_view key = item.bare_key();
     reply.type = ValueType::string;
     reply.flags = 0;
-    reply.version = item->version();
+    reply.version = item.version();
     reply.expiry = no_expiry;
     reply.data = key.data() + key.size();
-    reply.size = item->value_bytes();
-    reply.location = root;
-    if (run.executor.store().touches && (columns.options[row] & option::no_touch) == 0) {
-      items.touch(root);
-    }
-    ++run.hits;
-    reply.status.store(Status::ok, std::memory_order_release);
-    return true;
+    reply.size = item.value_bytes();
   }
 
   // Whether the row may be a put as above.
@@ -86,7 +74,7 @@ struct BareItems {
     const auto decide = [&](bool found, uint64_t word, auto& versions)
                             __attribute__((always_inline))
                                 ->Decision {
-      if (found && find(store.items, word, key) == nullptr) return {};
+      if (found && find(store.items, word, key).item == nullptr) return {};
       old = found ? word : location::none;
       version = versions.next_version();
       item->set_version(version);

@@ -42,8 +42,7 @@ struct RowAnswers {
     if (root == location::none) return;
     const char* item = run.executor.store_.items.address(root);
     __builtin_prefetch(item);
-    // The second line of an item that has one; a collision node's class says nothing, but it is
-    // rare.
+    // The second line of an item that has one; the class of a rare collision node says nothing.
     if (location::size_class(root) > one_line_class) __builtin_prefetch(item + 64);
     // A write clears the item's live bit, and a read may set its CLOCK bit beside it.
     if (!reads || run.executor.store_.touches) run.executor.store_.items.prefetch_bits(root);
@@ -52,27 +51,29 @@ struct RowAnswers {
   static ISOTHERM_INLINE void get(Run& run, Roots& roots, Row row, Location root) {
     Reply& reply = run.columns.reply[row];
     ItemStore& items = run.executor.store_.items;
-    if (ISOTHERM_UNLIKELY(run.direct != nullptr) && run.direct->has(run.columns.hash[row])) {
+    if (ISOTHERM_UNLIKELY(run.direct != nullptr) && run.direct->has(run.columns.hash[row]))
       return get_later(run, row);
+    Member member = BareItems<Tile>::find(items, root, run.columns.key[row]);
+    if (ISOTHERM_LIKELY(member.item != nullptr)) {
+      BareItems<Tile>::show(reply, *member.item);
+    } else {
+      member = resolve(items, root, run.columns.key[row]);
+      if (member.item == nullptr) {
+        if (ISOTHERM_UNLIKELY(run.direct != nullptr)) return get_later(run, row);
+        if (run.executor.store_.backing != nullptr) return get_backed(run, roots, row);
+        ++run.misses;
+        return finish(reply, Status::not_found);
+      }
+      // An expired item is erased by the write path, which answers the row too.
+      if (ISOTHERM_UNLIKELY(member.item->expired(run.now_ms))) {
+        ++run.misses;
+        if (!run.erases_expired) return finish(reply, Status::not_found);
+        return write(run, roots, row);
+      }
+      if (ISOTHERM_UNLIKELY(!member.item->is_shown_at_once()))
+        return get_otherwise(run, roots, row, member);
+      show_string(reply, *member.item, member.item->value_data());
     }
-    if (ISOTHERM_LIKELY(BareItems<Tile>::get(run, row, root))) return;
-    const Member member = resolve(items, root, run.columns.key[row]);
-    if (ISOTHERM_UNLIKELY(member.item == nullptr)) {
-      if (ISOTHERM_UNLIKELY(run.direct != nullptr)) return get_later(run, row);
-      if (run.executor.store_.backing != nullptr) return get_backed(run, roots, row);
-      ++run.misses;
-      return finish(reply, Status::not_found);
-    }
-    // An expired item is erased by the write path, which answers the row too.
-    if (ISOTHERM_UNLIKELY(member.item->expired(run.now_ms))) {
-      ++run.misses;
-      if (!run.erases_expired) return finish(reply, Status::not_found);
-      return write(run, roots, row);
-    }
-    if (ISOTHERM_UNLIKELY(!member.item->is_shown_at_once())) {
-      return get_otherwise(run, roots, row, member);
-    }
-    show_string(reply, *member.item, member.item->value_data());
     reply.location = member.location;
     if (touches(run, row)) items.touch(member.location);
     ++run.hits;
