@@ -125,11 +125,11 @@ bool RespParser::parse_quickly(std::string_view input) {
     return false;
   }
   std::string_view* const words = arguments_.data();
-  std::string_view* const words_end = words + arguments_.size();
+  const size_t count = arguments_.size();
   // Of every second word, so that keys and values have one each.
   Length* length = &lengths_[0];
   Length* other = &lengths_[1];
-  for (std::string_view* word = words + 1; word < words_end; ++word) {
+  for (size_t i = 1; i < count; ++i) {
     uint64_t line = 0;
     if (end - at >= int{sizeof line}) [[likely]]
       std::memcpy(&line, at, sizeof line);
@@ -140,7 +140,7 @@ bool RespParser::parse_quickly(std::string_view input) {
     }
     const size_t bytes = length->bytes;
     if (static_cast<size_t>(end - at) < bytes + 2) return false;
-    *word = {at, bytes};
+    words[i] = {at, bytes};
     at += bytes + 2;
     std::swap(length, other);
   }
