@@ -18,6 +18,18 @@
 
 namespace isotherm {
 
+// Prefetches what a root leads to, for a row that reads it or changes it.
+ISOTHERM_INLINE void prefetch_item(HostStore& store, Location root, bool reads) {
+  if (root == location::none) return;
+  const char* item = store.items.address(root);
+  __builtin_prefetch(item);
+  // The second line of an item that has one; the class of a rare collision node says nothing.
+  constexpr uint32_t one_line_class = size_classes::class_of(64);
+  if (location::size_class(root) > one_line_class) __builtin_prefetch(item + 64);
+  // A write clears the item's live bit, and a read may set its CLOCK bit beside it.
+  if (!reads || store.touches) store.items.prefetch_bits(root);
+}
+
 template <class Tile>
 struct BareItems {
   using Row = Batch::Row;

@@ -105,24 +105,12 @@ struct HostStages {
       for (Row row = from; row < to; ++row) {
         if (is_left(run, row)) continue;
         roots[row - from] = Roots::find(run, row);
-        prefetch_item(run, roots[row - from], run.columns.op[row] == Op::get);
+        prefetch_item(run.executor.store(), roots[row - from], run.columns.op[row] == Op::get);
       }
       // The next window's lines arrive while this one's requests run.
       prefetch_lines(run, to, std::min(rows, to + window));
       run_window(run, from, to, roots);
     }
-  }
-
-  // `reads`: the row is a get.
-  static ISOTHERM_INLINE void prefetch_item(const Run& run, Location root, bool reads) {
-    if (root == location::none) return;
-    const char* item = run.executor.store().items.address(root);
-    __builtin_prefetch(item);
-    // The second line of an item that has one; the class of a rare collision node says nothing.
-    constexpr uint32_t one_line_class = size_classes::class_of(64);
-    if (location::size_class(root) > one_line_class) __builtin_prefetch(item + 64);
-    // A write clears the item's live bit, and a read may set its CLOCK bit beside it.
-    if (!reads || run.executor.store().touches) run.executor.store().items.prefetch_bits(root);
   }
 
   // Roots found before serve until a row writes.
@@ -171,7 +159,7 @@ struct HostStages {
       if (const Row row = step - ahead; row < rows) {
         Location& root = roots[row % reads_ahead];
         root = Roots::root(run, row, starts[row % reads_ahead]);
-        prefetch_item(run, root, true);
+        prefetch_item(run.executor.store(), root, true);
       }
       if (step < rows) {
         if (step % window == 0) hash(run, step, std::min(rows, step + window));
