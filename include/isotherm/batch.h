@@ -171,8 +171,17 @@ class Batch {
 
   // Appends a request and returns its row.
   Row get(std::string_view key, uint16_t options = 0) { return append_row(Op::get, key, options); }
+  // A get of each of the keys; the first of their rows.
+  Row get_all(std::span<const std::string_view> keys);
   Row put(std::string_view key, std::string_view value, uint16_t options = 0,
-          int64_t expiry = no_expiry, uint32_t flags = 0, uint64_t expected_version = 0);
+          int64_t expiry = no_expiry, uint32_t flags = 0, uint64_t expected_version = 0) {
+    const Row row = append_row(Op::put, key, options);
+    columns_.value[row] = value;
+    columns_.number[row] = static_cast<int64_t>(expected_version);
+    columns_.expiry[row] = expiry;
+    columns_.flags[row] = flags;
+    return row;
+  }
   Row erase(std::string_view key, uint16_t options = 0, uint64_t expected_version = 0);
   Row add(std::string_view key, int64_t delta, uint16_t options = 0);
   Row append(std::string_view key, std::string_view value, uint16_t options = 0);
@@ -350,7 +359,7 @@ class Batch {
   bool is_unchanged(Row get) const;
   template <auto holds>
   static void check_gets(Batch& batch, Row row, void* count);
-  Row append_row(Op op, std::string_view key, uint16_t options) {
+  [[gnu::always_inline]] Row append_row(Op op, std::string_view key, uint16_t options) {
     if (size_ == capacity_) grow_for_more();
     const Row row = size_++;
     columns_.op[row] = op;

@@ -56,14 +56,22 @@ void Batch::grow(Row capacity) {
 
 void Batch::grow_for_more() { grow(std::max(first_capacity, capacity_ * 2)); }
 
-Batch::Row Batch::put(std::string_view key, std::string_view value, uint16_t options,
-                      int64_t expiry, uint32_t flags, uint64_t expected_version) {
-  const Row row = append_row(Op::put, key, options);
-  columns_.value[row] = value;
-  columns_.number[row] = static_cast<int64_t>(expected_version);
-  columns_.expiry[row] = expiry;
-  columns_.flags[row] = flags;
-  return row;
+Batch::Row Batch::get_all(std::span<const std::string_view> keys) {
+  const Row first = size_;
+  while (capacity_ - size_ < keys.size()) grow_for_more();
+  const Columns columns = columns_;
+  const uint32_t database = current_database_;
+  Row row = first;
+  for (const std::string_view key : keys) {
+    columns.op[row] = Op::get;
+    columns.options[row] = 0;
+    columns.database[row] = database;
+    columns.key[row] = key;
+    new (&columns.reply[row]) Reply();
+    ++row;
+  }
+  size_ = row;
+  return first;
 }
 
 Batch::Row Batch::erase(std::string_view key, uint16_t options, uint64_t expected_version) {

@@ -119,6 +119,31 @@ TEST(Batch, GrowsWithItsRowsInPlace) {
   }
 }
 
+TEST(Batch, GetsOfManyKeysAreGetsOfEach) {
+  std::vector<std::string> texts;
+  for (int i = 0; i < 1000; ++i) texts.push_back("key" + std::to_string(i));
+  const std::vector<std::string_view> keys(texts.begin(), texts.end());
+  Batch batch;
+  for (int round = 0; round < 2; ++round) {
+    batch.select(3);
+    EXPECT_EQ(batch.get("first"), 0u);
+    batch.columns().reply[0].data = "old";
+    EXPECT_EQ(batch.get_all(keys), 1u);
+    EXPECT_EQ(batch.get_all({}), 1001u);
+    ASSERT_EQ(batch.size(), 1001u);
+    EXPECT_TRUE(batch.only_gets());
+    for (Batch::Row row = 1; row < batch.size(); ++row) {
+      ASSERT_EQ(batch.columns().key[row], keys[row - 1]);
+      ASSERT_EQ(batch.columns().op[row], Op::get);
+      ASSERT_EQ(batch.columns().options[row], 0u);
+      ASSERT_EQ(batch.columns().database[row], 3u);
+      ASSERT_FALSE(batch.ready(row));
+      batch.columns().reply[row].status = Status::ok;
+    }
+    batch.clear();
+  }
+}
+
 TEST(Batch, KeepsItsMemoryUntilItShrinks) {
   Batch batch;
   EXPECT_EQ(batch.memory(), 0u);

@@ -33,6 +33,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "base/bytes.h"
 #include "base/macros.h"
 #include "isotherm/batch.h"
 #include "items/location.h"
@@ -138,6 +139,27 @@ class Item {
     constexpr uint64_t type_bits = 0xF;
     return (version_meta_ & (away_bit | state_bit | type_bits)) ==
            static_cast<uint64_t>(ValueType::string);
+  }
+  // A string that is here, and nothing else is known of it: no expiry, no extra, no state. Its key
+  // is `bare_key`, and its value is behind that.
+  ISOTHERM_INLINE bool is_bare() const {
+    return static_cast<uint8_t>(version_meta_) == static_cast<uint8_t>(ValueType::string);
+  }
+  ISOTHERM_INLINE std::string_view bare_key() const { return {body(), key_bytes_}; }
+  // Writes such an item at `memory`, which holds bare_bytes.
+  static constexpr uint64_t bare_bytes(uint64_t key_bytes, uint64_t value_bytes) {
+    return header_bytes + key_bytes + value_bytes;
+  }
+  static ISOTHERM_INLINE Item* create_bare(void* memory, std::string_view key,
+                                           std::string_view value) {
+    Item* item = static_cast<Item*>(memory);
+    item->version_meta_ = static_cast<uint64_t>(ValueType::string);
+    item->value_bytes_ = static_cast<uint32_t>(value.size());
+    item->key_bytes_ = static_cast<uint32_t>(key.size());
+    char* const body = static_cast<char*>(memory) + header_bytes;
+    copy_bytes(body, key.data(), key.size());
+    copy_bytes(body + key.size(), value.data(), value.size());
+    return item;
   }
   // Only of an item of an object.
   ISOTHERM_INLINE Location object_location() const { return value_place(); }

@@ -22,7 +22,13 @@ constexpr uint32_t patience_calls = 16;
 
 }  // namespace
 
-ItemCache::ItemCache(ItemStore& store) : store_(store) { store_.register_cache(this); }
+ItemCache::ItemCache(ItemStore& store) : store_(store) {
+  for (uint32_t c = 0; c < size_classes::count; ++c) {
+    const uint64_t items = filling_bytes / size_classes::bytes_of(c);
+    stacks_[c].filling = static_cast<uint32_t>(std::clamp<uint64_t>(items, 1, most_items));
+  }
+  store_.register_cache(this);
+}
 
 ItemCache::~ItemCache() {
   for (uint32_t c = 0; c < size_classes::count; ++c) {
@@ -30,11 +36,6 @@ ItemCache::~ItemCache() {
   }
   store_.leave_orphans(retired_);
   store_.unregister_cache(this);
-}
-
-uint32_t ItemCache::filling(uint32_t size_class) {
-  const uint64_t items = filling_bytes / size_classes::bytes_of(size_class);
-  return static_cast<uint32_t>(std::clamp<uint64_t>(items, 1, most_items));
 }
 
 Location ItemCache::allocate(uint64_t bytes, bool force) {
@@ -85,11 +86,11 @@ void ItemCache::reclaim_all() {
 bool ItemCache::fill(uint32_t size_class, bool force) {
   Stack& stack = stacks_[size_class];
   if (!retired_.empty()) {
-    reclaim(filling(size_class) * 2);
+    reclaim(stack.filling * 2);
     if (!stack.items.empty()) return true;
   }
   Location items[most_items];
-  const uint32_t wanted = filling(size_class);
+  const uint32_t wanted = stack.filling;
   stack.items.reserve(kept_fillings * wanted + 1);
   uint32_t count = store_.classes_[size_class].take(items, wanted, false);
   if (count == 0) {
@@ -116,9 +117,7 @@ void ItemCache::push(Location location) {
     stack.drains_seen = store_.classes_[size_class].drains() - 1;
     drains_seen_ = store_.drains_.load(std::memory_order_relaxed) - 1;
   }
-  if (stack.items.size() > kept_fillings * filling(size_class)) {
-    give_bottom(size_class, filling(size_class));
-  }
+  if (stack.items.size() > kept_fillings * stack.filling) give_bottom(size_class, stack.filling);
 }
 
 void ItemCache::give_bottom(uint32_t size_class, uint32_t count) {
@@ -163,9 +162,10 @@ void ItemCache::release(Location location) {
 void ItemCache::free_unpublished(Location location) { release(location); }
 
 void ItemCache::retire(Location location) {
-  if (location::kind(location) != location::Kind::collision) {
-    if (store_.is_live(location)) store_.clear_live(location);
-    store_.clear_used(location);
+  if (ISOTHERM_LIKELY(location::kind(location) == location::Kind::item)) {
+    store_.clear_bits(location);
+  } else if (ItemStore::is_large(location) && store_.is_live(location)) {
+    store_.clear_live(location);
   }
   if (broken(Rule::epochs)) return release(location);
   if (ISOTHERM_UNLIKELY(ItemStore::is_large(location))) return store_.retire_alone(location);

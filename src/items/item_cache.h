@@ -53,11 +53,11 @@ class ItemCache {
  private:
   struct Stack {
     std::vector<Location> items;
+    uint32_t filling = 0;  // how many it gets at once
     uint32_t drains_seen = 0;
     bool used = false;  // since the last visit
   };
 
-  static uint32_t filling(uint32_t size_class);
   void prefetch_next(const Stack& stack, uint32_t size_class) const;
   Location allocate_large(uint64_t bytes, bool force);
   bool fill(uint32_t size_class, bool force);

@@ -67,15 +67,6 @@ bool ItemStore::is_used(Location location) const {
   return (pool_.chunk(at.chunk).bits[at.word].used.load(std::memory_order_relaxed) & at.mask) != 0;
 }
 
-void ItemStore::clear_used(Location location) {
-  if (is_large(location)) return;
-  const Bit at(location);
-  auto& used = pool_.chunk(at.chunk).bits[at.word].used;
-  if ((used.load(std::memory_order_relaxed) & at.mask) != 0) {
-    used.fetch_and(~at.mask, std::memory_order_relaxed);
-  }
-}
-
 void ItemStore::note_expiry(Location location, int64_t at_ms) {
   if (at_ms == no_expiry) return;
   std::atomic<int64_t>& bound =

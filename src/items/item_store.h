@@ -85,6 +85,10 @@ class ItemStore {
     if (ISOTHERM_UNLIKELY(is_large(location))) return reinterpret_cast<char*>(place);
     return base_ + place;
   }
+  // Of one that lies in a chunk.
+  Item* item_in_chunk(Location location) const {
+    return reinterpret_cast<Item*>(base_ + location::place(location));
+  }
   Item* item(Location location) const { return reinterpret_cast<Item*>(address(location)); }
 
   void set_live(Location location) {
@@ -93,6 +97,16 @@ class ItemStore {
     Chunk::Bits& bits = pool_.chunk(at.chunk).bits[at.word];
     if (location::size_class(location) >= first_new_as_used) bits.used.fetch_or(at.mask);
     bits.live.fetch_or(at.mask);
+  }
+  // Of an item in a chunk: it is not live any more, and for the CLOCK the next item in this place
+  // is a new one.
+  void clear_bits(Location location) {
+    const Bit at(location);
+    Chunk::Bits& bits = pool_.chunk(at.chunk).bits[at.word];
+    if ((bits.live.load(std::memory_order_acquire) & at.mask) != 0) bits.live.fetch_and(~at.mask);
+    if ((bits.used.load(std::memory_order_relaxed) & at.mask) != 0) {
+      bits.used.fetch_and(~at.mask, std::memory_order_relaxed);
+    }
   }
   // Returns whether it was live.
   bool clear_live(Location location) {
@@ -243,8 +257,6 @@ class ItemStore {
   void leave_orphans(RetiredQueue& queue);
   bool has_orphans() const { return orphans_waiting_.load(std::memory_order_relaxed) != 0; }
   bool pop_orphan(RetiredQueue::Entry& entry);
-  // For the CLOCK the next item in this place is a new one.
-  void clear_used(Location location);
 
   char* const base_;
   MemoryBudget& budget_;

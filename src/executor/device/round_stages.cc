@@ -69,7 +69,8 @@ void run_round_stages(HostExecutor::Run& run, const RoundShare& share, const Roo
     const uint32_t number = number_at(i);
     const Batch::Row row = row_of(number);
     __builtin_prefetch(run.columns.key[row].data());
-    Answers::prefetch_item(run, row, roots.of_device(number));
+    isotherm::prefetch_item(run.executor.store(), roots.of_device(number),
+                            run.columns.op[row] == Op::get);
   };
   for (uint32_t i = 0; i < std::min(columns_ahead, count); ++i) prefetch_columns(i);
   for (uint32_t i = 0; i < std::min(ahead, count); ++i) prefetch_item(i);

@@ -64,6 +64,8 @@ void HostExecutor::run(Batch& batch, int64_t now_ms, bool writable, Batch::Row f
   Batch::Columns columns = batch.columns().from(first);
   const uint64_t largest = writable ? store_.largest_item() : 0;
   Run run{*this, columns, now_ms, largest, batch.only_gets(), hashed};
+  run.puts_plainly = store_.sink == nullptr && store_.backing == nullptr &&
+                     store_.values == nullptr && !broken(Rule::swaps);
   run.token = token_;
   run.parking = parking_;
   run.batch = &batch;

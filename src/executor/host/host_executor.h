@@ -70,6 +70,9 @@ class HostExecutor {
     uint64_t largest_item;  // that a row may store; 0: none
     bool reads_only;
     bool hashed = false;  // the column of hashes is filled
+    // Whether puts of nothing but a key and a value may be done at once (bare_items.h): nobody is
+    // told of them, and all that there is is in memory.
+    bool puts_plainly = false;
     // Whether a read may erase the item it finds expired; else that is left to the sweep.
     bool erases_expired = true;
     uint64_t hits = 0;
@@ -175,6 +178,8 @@ class HostExecutor {
   friend struct RowAnswers;
   template <class Part>
   friend struct CacheRoots;
+  template <class Tile>
+  friend struct BareItems;
 
   using Stages = void (*)(Run& run, Batch::Row rows);
   static Stages choose_stages(const HostStore& store);

@@ -6,8 +6,9 @@
 #pragma once
 
 #include <algorithm>
+#include <type_traits>
 
-#include "executor/host/host_executor.h"
+#include "executor/host/bare_items.h"
 #include "executor/host/host_stages_entry.h"
 #include "executor/host/row_answers.h"
 
@@ -70,6 +71,11 @@ struct LineRoots {
                                             LineIndex& index) {
     answer_object_on_host(run, row, request, index);
   }
+  // Whether the row is answered, as a put of a bare item.
+  static __attribute__((noinline)) bool put_bare(Run& run, Row row) {
+    LineIndex* const index = index_of(run, row);
+    return index != nullptr && BareItems<Tile>::put(run, row, *index);
+  }
 };
 
 template <class Tile, class Roots>
@@ -99,7 +105,7 @@ struct HostStages {
       for (Row row = from; row < to; ++row) {
         if (is_left(run, row)) continue;
         roots[row - from] = Roots::find(run, row);
-        Answers::prefetch_item(run, row, roots[row - from]);
+        prefetch_item(run.executor.store(), roots[row - from], run.columns.op[row] == Op::get);
       }
       // The next window's lines arrive while this one's requests run.
       prefetch_lines(run, to, std::min(rows, to + window));
@@ -124,9 +130,16 @@ struct HostStages {
           continue;
         }
         wrote = true;
-        Answers::change(run, lines, row, op);
+        if (!puts_bare(run, row)) Answers::change(run, lines, row, op);
       }
     }
+  }
+
+  static ISOTHERM_INLINE bool puts_bare(Run& run, Row row) {
+    if constexpr (std::is_same_v<Roots, LineRoots<Tile>>) {
+      return BareItems<Tile>::is_put(run, row) && Roots::put_bare(run, row);
+    }
+    return false;
   }
 
   // The three passes at once, each `reads_ahead` rows behind the one before (where there are so
@@ -136,17 +149,17 @@ struct HostStages {
     Location roots[reads_ahead];
     Roots lines;
     const Row ahead = std::min(rows, reads_ahead);
-    for (Row step = 0; step < rows + 2 * ahead; ++step) {
-      if (step >= 2 * ahead) {
-        const Row row = step - 2 * ahead;
+    const Row end = rows + 2 * ahead;
+    for (Row step = 0; step < end; ++step) {
+      if (const Row row = step - 2 * ahead; step >= 2 * ahead) {
         const bool parks = ISOTHERM_UNLIKELY(run.parking != nullptr) && run.parks_behind(row);
         if (!parks) Answers::get(run, lines, row, roots[row % reads_ahead]);
       }
-      if (step >= ahead && step - ahead < rows) {
-        const Row row = step - ahead;
+      // Before the first it wraps.
+      if (const Row row = step - ahead; row < rows) {
         Location& root = roots[row % reads_ahead];
         root = Roots::root(run, row, starts[row % reads_ahead]);
-        Answers::prefetch_item(run, row, root);
+        prefetch_item(run.executor.store(), root, true);
       }
       if (step < rows) {
         if (step % window == 0) hash(run, step, std::min(rows, step + window));

@@ -20,7 +20,7 @@
 
 #include "executor/commit_sink.h"
 #include "executor/host/backed_rows.h"
-#include "executor/host/host_executor.h"
+#include "executor/host/bare_items.h"
 #include "executor/values/value_reader.h"
 #include "index/item_table.h"
 #include "items/meta_state.h"
@@ -34,21 +34,6 @@ struct RowAnswers {
 
   // Copies of shorter values are not worth counting.
   static constexpr uint64_t longest_unnoticed = 4096;
-  // The largest size class whose items take one cache line.
-  static constexpr uint32_t one_line_class = size_classes::class_of(64);
-
-  static ISOTHERM_INLINE void prefetch_item(const Run& run, Row row, Location root) {
-    if (root == location::none) return;
-    const char* item = run.executor.store_.items.address(root);
-    __builtin_prefetch(item);
-    // The second line of an item that has one; a collision node's class says nothing, but it is
-    // rare.
-    if (location::size_class(root) > one_line_class) __builtin_prefetch(item + 64);
-    // A write clears the item's live bit, and a read may set its CLOCK bit beside it.
-    if (run.columns.op[row] != Op::get || run.executor.store_.touches) {
-      run.executor.store_.items.prefetch_bits(root);
-    }
-  }
 
   static ISOTHERM_INLINE void get(Run& run, Roots& roots, Row row, Location root) {
     Reply& reply = run.columns.reply[row];
@@ -56,23 +41,30 @@ struct RowAnswers {
     if (ISOTHERM_UNLIKELY(run.direct != nullptr) && run.direct->has(run.columns.hash[row])) {
       return get_later(run, row);
     }
-    const Member member = resolve(items, root, run.columns.key[row]);
-    if (ISOTHERM_UNLIKELY(member.item == nullptr)) {
-      if (ISOTHERM_UNLIKELY(run.direct != nullptr)) return get_later(run, row);
-      if (run.executor.store_.backing != nullptr) return get_backed(run, roots, row);
-      ++run.misses;
-      return finish(reply, Status::not_found);
+    Member member = BareItems<Tile>::find(items, root, run.columns.key[row]);
+    if (ISOTHERM_LIKELY(member.item != nullptr)) {
+      BareItems<Tile>::show(reply, *member.item);
+    } else {
+      member = resolve(items, root, run.columns.key[row]);
+      if (member.item == nullptr) {
+        if (ISOTHERM_UNLIKELY(run.direct != nullptr)) return get_later(run, row);
+        if (run.executor.store_.backing != nullptr) return get_backed(run, roots, row);
+        ++run.misses;
+        return finish(reply, Status::not_found);
+      }
+      // An expired item is erased by the write path, which answers the row too.
+      const Item& item = *member.item;
+      const int64_t expiry = item.expiry();
+      if (ISOTHERM_UNLIKELY(expiry != no_expiry && expiry <= run.now_ms)) {
+        ++run.misses;
+        if (!run.erases_expired) return finish(reply, Status::not_found);
+        return write(run, roots, row);
+      }
+      if (ISOTHERM_UNLIKELY(!item.is_shown_at_once())) {
+        return get_otherwise(run, roots, row, member);
+      }
+      show_string(reply, item, item.value_data());
     }
-    // An expired item is erased by the write path, which answers the row too.
-    if (ISOTHERM_UNLIKELY(member.item->expired(run.now_ms))) {
-      ++run.misses;
-      if (!run.erases_expired) return finish(reply, Status::not_found);
-      return write(run, roots, row);
-    }
-    if (ISOTHERM_UNLIKELY(!member.item->is_shown_at_once())) {
-      return get_otherwise(run, roots, row, member);
-    }
-    show_string(reply, *member.item, member.item->value_data());
     reply.location = member.location;
     if (touches(run, row)) items.touch(member.location);
     ++run.hits;

@@ -105,10 +105,9 @@ void encode_count(const Answer& answer, const AnswerSource& source, RespWriter& 
 }
 
 void encode_ok(const Answer& answer, const AnswerSource& source, RespWriter& writer) {
-  for (Batch::Row row = answer.first_row; row < answer.first_row + answer.rows; ++row) {
-    if (write_failure(source.batch.reply(row).status.load(std::memory_order_acquire), writer)) {
-      return;
-    }
+  const Reply* const first = &source.batch.reply(answer.first_row);
+  for (const Reply* reply = first; reply != first + answer.rows; ++reply) {
+    if (write_failure(reply->status.load(std::memory_order_acquire), writer)) return;
   }
   writer.ok();
 }

@@ -7,6 +7,7 @@
 #include <limits>
 #include <optional>
 
+#include "base/bytes.h"
 #include "net/resp/inline.h"
 #include "net/text.h"
 
@@ -59,8 +60,10 @@ inline bool read_plain_length(const char*& at, const char* end, char type, size_
 
 RespParser::Outcome RespParser::next(std::string_view input) {
   if (input.empty()) return Outcome::incomplete;
-  if (bulks_left_ < 0 && scanned_ == 0 && diverted_index_ == 0 && parse_quickly(input))
-    return Outcome::request;
+  if (bulks_left_ < 0 && scanned_ == 0 && diverted_index_ == 0) {
+    if (parse_quickly(input)) return Outcome::request;
+    head_.bytes = 0;
+  }
   if (bulks_left_ < 0) {
     if (position_ == 0 && input[0] != '*') return parse_inline(input);
     const Outcome outcome = parse_count(input);
@@ -69,20 +72,77 @@ RespParser::Outcome RespParser::next(std::string_view input) {
   return parse_bulks(input);
 }
 
+// Reads count and first word, which differ from those before; false: not plain, or not all there.
+bool RespParser::read_head(const char*& at, const char* end) {
+  const char* const begin = at;
+  head_.bytes = 0;
+  size_t words = 0;
+  size_t bytes = 0;
+  if (!read_plain_length(at, end, '*', &words) || words > most_quick_arguments) return false;
+  arguments_.resize(words);
+  if (words == 0) return true;
+  if (!read_plain_length(at, end, '$', &bytes) || bytes > max_bulk_bytes_ ||
+      static_cast<size_t>(end - at) < bytes + 2) {
+    return false;
+  }
+  arguments_[0] = {at, bytes};
+  at += bytes + 2;
+  const auto size = static_cast<size_t>(at - begin);
+  if (size > Head::longest || size < sizeof(uint64_t)) return true;
+  std::memcpy(head_.text.data(), begin, size);
+  head_.words = words;
+  head_.first_word = bytes;
+  head_.bytes = size;
+  return true;
+}
+
+// Reads the length line of a word, which differs from that before; false as above.
+bool RespParser::read_length(const char*& at, const char* end, Length& length) const {
+  const char* const begin = at;
+  length.mask = 0;
+  if (!read_plain_length(at, end, '$', &length.bytes) || length.bytes > max_bulk_bytes_) {
+    return false;
+  }
+  length.line_bytes = static_cast<size_t>(at - begin);
+  if (length.line_bytes >= sizeof length.line || end - begin < int{sizeof length.line}) return true;
+  length.mask = (uint64_t{1} << 8 * length.line_bytes) - 1;
+  std::memcpy(&length.line, begin, sizeof length.line);
+  length.line &= length.mask;
+  return true;
+}
+
 bool RespParser::parse_quickly(std::string_view input) {
   const char* at = input.data();
   const char* const end = at + input.size();
-  size_t count = 0;
-  if (!read_plain_length(at, end, '*', &count) || count > most_quick_arguments) return false;
-  if (arguments_.size() != count) arguments_.resize(count);
-  for (std::string_view& argument : arguments_) {
-    size_t bytes = 0;
-    if (!read_plain_length(at, end, '$', &bytes) || bytes > max_bulk_bytes_ ||
-        static_cast<size_t>(end - at) < bytes + 2) {
+  repeats_ = input.size() >= head_.bytes && head_.bytes != 0 &&
+             equal_bytes(at, head_.text.data(), head_.bytes);
+  if (repeats_) {
+    at += head_.bytes;
+    if (arguments_.size() != head_.words) [[unlikely]]
+      arguments_.resize(head_.words);
+    arguments_[0] = {at - 2 - head_.first_word, head_.first_word};
+  } else if (!read_head(at, end)) {
+    return false;
+  }
+  std::string_view* const words = arguments_.data();
+  const size_t count = arguments_.size();
+  // Of every second word, so that keys and values have one each.
+  Length* length = &lengths_[0];
+  Length* other = &lengths_[1];
+  for (size_t i = 1; i < count; ++i) {
+    uint64_t line = 0;
+    if (end - at >= int{sizeof line}) [[likely]]
+      std::memcpy(&line, at, sizeof line);
+    if (length->mask != 0 && (line & length->mask) == length->line) [[likely]] {
+      at += length->line_bytes;
+    } else if (!read_length(at, end, *length)) {
       return false;
     }
-    argument = {at, bytes};
+    const size_t bytes = length->bytes;
+    if (static_cast<size_t>(end - at) < bytes + 2) return false;
+    words[i] = {at, bytes};
     at += bytes + 2;
+    std::swap(length, other);
   }
   consumed_ = static_cast<size_t>(at - input.data());
   return true;
@@ -189,6 +249,8 @@ RespParser::Outcome RespParser::finish(std::string_view input) {
   consumed_ = position_;
   position_ = scanned_ = 0;
   bulks_left_ = -1;
+  repeats_ = false;
+  head_.bytes = 0;
   return Outcome::request;
 }
 

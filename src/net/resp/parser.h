@@ -11,7 +11,9 @@
 //
 // Most requests are complete and plain; `parse_quickly` parses those in one pass. It leaves all
 // others (incomplete, wrong, unusual) to the careful way, which starts from the front of the
-// request again.
+// request again. Clients repeat a command many times, and their keys or values often have one
+// length: the quick way keeps the head of the last such request, up to the end of its first word,
+// and compares lengths with the one before as they are written, before it reads digits.
 //
 // The limits and the words of the errors are those of Redis: a line without its end may take 64
 // KiB, lengths are 64-bit decimals that are checked before anything is allocated for them, and an
@@ -21,6 +23,7 @@
 // Threads. Belongs to its connection.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -44,13 +47,20 @@ class RespParser {
   explicit RespParser(uint64_t max_bulk_bytes) : max_bulk_bytes_(max_bulk_bytes) {}
 
   // For lengths read from now on.
-  void limit_bulks(uint64_t max_bulk_bytes) { max_bulk_bytes_ = max_bulk_bytes; }
+  void limit_bulks(uint64_t max_bulk_bytes) {
+    if (max_bulk_bytes == max_bulk_bytes_) return;
+    max_bulk_bytes_ = max_bulk_bytes;
+    head_.bytes = 0;
+    lengths_ = {};
+  }
 
   Outcome next(std::string_view input);
 
   // How many bytes the last request took, and its words. What they point at, the input or (inline)
   // the parser, is valid until `release`; the list itself is valid until the next call of `next`.
   size_t consumed() const { return consumed_; }
+  // Whether the last request begins as the one before it, with the same first word.
+  bool repeats() const { return repeats_; }
   std::span<const std::string_view> arguments() const { return arguments_; }
   std::string_view error() const { return error_; }
 
@@ -109,7 +119,26 @@ class RespParser {
   // Beyond this many, the lists of arguments are given back after the request.
   static constexpr size_t kept_arguments = 256;
 
+  // The front of a request up to the end of its first word, as it was written.
+  struct Head {
+    static constexpr size_t longest = 32;
+    size_t words = 0;
+    size_t first_word = 0;  // its bytes
+    size_t bytes = 0;       // 0: there is none
+    std::array<char, longest> text;
+  };
+
+  // The line before a word, "$<bytes>\r\n", of less than 8 bytes, as it was written.
+  struct Length {
+    uint64_t line = 0;
+    uint64_t mask = 0;  // of the bytes that count; 0: there is none
+    size_t line_bytes = 0;
+    size_t bytes = 0;
+  };
+
   bool parse_quickly(std::string_view input);
+  bool read_head(const char*& at, const char* end);
+  bool read_length(const char*& at, const char* end, Length& length) const;
   Outcome parse_inline(std::string_view input);
   Outcome parse_count(std::string_view input);
   Outcome parse_bulks(std::string_view input);
@@ -127,6 +156,9 @@ class RespParser {
   int64_t bulk_bytes_ = -1;  // -1: the length is not known yet
   size_t wanted_ = 0;
   size_t consumed_ = 0;
+  bool repeats_ = false;
+  Head head_;  // of the last request, if that was parsed quickly
+  std::array<Length, 2> lengths_;
   size_t diverted_index_ = 0;  // 0: there is none
   std::string_view diverted_;
   std::vector<Slice> slices_;

@@ -122,6 +122,69 @@ TEST(RespParserTest, ReadsWordsOfEveryLength) {
   }
 }
 
+// Heads and lengths that repeat are compared as they are written.
+TEST(RespParserTest, RequestsThatBeginAlikeAreReadAsAnyOthers) {
+  uint32_t state = 1;
+  const auto random = [&](uint32_t below) {
+    state = state * 1'664'525u + 1'013'904'223u;
+    return (state >> 16) % below;
+  };
+  const std::vector<std::string> names = {
+      "GET", "get", "GETEX", "MGET", "A", "", std::string(40, 'N')};
+  const std::vector<size_t> lengths = {0, 1, 9, 10, 16, 99, 100, 1000};
+  for (int round = 0; round < 200; ++round) {
+    std::string input;
+    Requests expected;
+    for (int i = 0; i < 6; ++i) {
+      std::vector<std::string> words = {names[random(i < 3 ? 2 : 7)]};
+      const size_t length = lengths[random(8)];
+      const uint32_t more = random(4);
+      for (uint32_t word = 0; word < more; ++word) {
+        words.emplace_back(random(4) != 0 ? length : lengths[random(8)],
+                           static_cast<char>('a' + i));
+      }
+      input += "*" + std::to_string(words.size()) + "\r\n";
+      for (const std::string& word : words) {
+        input += "$" + std::to_string(word.size()) + "\r\n" + word + "\r\n";
+      }
+      expected.push_back(std::move(words));
+      if (random(8) != 0) continue;
+      input += random(2) != 0 ? "PING\r\n" : "*0\r\n";
+      expected.push_back(input.ends_with("PING\r\n") ? std::vector<std::string>{"PING"}
+                                                     : std::vector<std::string>{});
+    }
+    EXPECT_EQ(parse(input).requests, expected) << input;
+    const size_t at = random(static_cast<uint32_t>(input.size()));
+    EXPECT_EQ(parse({input.substr(0, at), input.substr(at)}).requests, expected) << input << at;
+  }
+}
+
+// It is told only where the first word is that of the request before.
+TEST(RespParserTest, SaysWhichRequestsRepeatACommand) {
+  RespParser parser(512 << 20);
+  const auto repeats = [&](const std::string& input) {
+    EXPECT_EQ(parser.next(input), RespParser::Outcome::request) << input;
+    return parser.repeats();
+  };
+  EXPECT_FALSE(repeats("*2\r\n$3\r\nGET\r\n$1\r\na\r\n"));
+  EXPECT_TRUE(repeats("*2\r\n$3\r\nGET\r\n$2\r\nbb\r\n"));
+  EXPECT_FALSE(repeats("*3\r\n$3\r\nGET\r\n$1\r\na\r\n$1\r\na\r\n"));
+  EXPECT_FALSE(repeats("*2\r\n$3\r\nGET\r\n$1\r\na\r\n"));
+  EXPECT_FALSE(repeats("GET a\r\n"));
+  EXPECT_FALSE(repeats("*2\r\n$3\r\nGET\r\n$1\r\na\r\n"));
+  // A request that is not all there is no request before.
+  EXPECT_EQ(parser.next("*2\r\n$3\r\nDEL\r\n$1\r\n"), RespParser::Outcome::incomplete);
+  EXPECT_FALSE(repeats("*2\r\n$3\r\nDEL\r\n$1\r\na\r\n"));
+  EXPECT_FALSE(repeats("*2\r\n$3\r\nDEL\r\n$1\r\na\r\n"));
+  EXPECT_TRUE(repeats("*2\r\n$3\r\nDEL\r\n$1\r\na\r\n"));
+  EXPECT_EQ(parser.next("*2\r\n$3\r\nDEL\r\n$1\r\n"), RespParser::Outcome::incomplete);
+  parser.restart();
+  EXPECT_FALSE(repeats("*2\r\n$3\r\nDEL\r\n$1\r\na\r\n"));
+  // A name that is longer than a new limit is refused though it was taken before.
+  parser.limit_bulks(2);
+  EXPECT_EQ(parser.next("*2\r\n$3\r\nDEL\r\n$1\r\na\r\n"), RespParser::Outcome::error);
+}
+
 TEST(RespParserTest, NamesWhatIsWrong) {
   EXPECT_EQ(error_of("*abc\r\n"), "Protocol error: invalid multibulk length");
   EXPECT_EQ(error_of("*\r\n"), "Protocol error: invalid multibulk length");

@@ -39,10 +39,12 @@ class RespProtocol final : public Protocol {
     while (!queue_.closing) {
       const RespParser::Outcome outcome = parser_.next(input.substr(parsed));
       if (outcome == RespParser::Outcome::incomplete) break;
-      NumberedCommand found;
-      if (outcome == RespParser::Outcome::request && !parser_.arguments().empty()) {
-        found = find_numbered(parser_.arguments()[0]);
+      if (outcome == RespParser::Outcome::error || parser_.arguments().empty()) {
+        found_ = {};
+      } else if (!parser_.repeats()) {
+        found_ = find_numbered(parser_.arguments()[0]);
       }
+      const NumberedCommand found = found_;
       queue_.begin = static_cast<uint32_t>(parsed);
       const bool reads = found.command != nullptr &&
                          (found.command->flags & command_flag::readonly) != 0 &&
@@ -466,6 +468,7 @@ class RespProtocol final : public Protocol {
   RespParser parser_;
   std::unique_ptr<ArrivingItem> arriving_;  // of the request at the front of the input
   std::unique_ptr<ArrivingItem> arrived_;   // of a request that runs in this turn
+  NumberedCommand found_;                   // the last command of the input
   Session session_;
   AnswerQueue queue_;
   std::unique_ptr<Output> muted_;  // of the walk that is under way

@@ -16,19 +16,18 @@ void encode_set(const Answer& answer, const AnswerSource& source, RespWriter& wr
 }
 
 void encode_values(const Answer& answer, const AnswerSource& source, RespWriter& writer) {
-  const Batch::Row end = answer.first_row + answer.rows;
-  for (Batch::Row row = answer.first_row; row < end; ++row) {
-    const Reply& reply = source.batch.reply(row);
-    const Status status = reply.status.load(std::memory_order_acquire);
+  const Reply* const first = &source.batch.reply(answer.first_row);
+  const Reply* const end = first + answer.rows;
+  for (const Reply* reply = first; reply != end; ++reply) {
+    const Status status = reply->status.load(std::memory_order_acquire);
     if (status != Status::wrong_type && write_failure(status, writer)) return;
     // Other rows have run since this row was answered.
-    __builtin_prefetch(reply.data);
+    __builtin_prefetch(reply->data);
   }
   writer.array(answer.rows);
-  for (Batch::Row row = answer.first_row; row < end; ++row) {
-    // Like Redis, MGET takes a value of another type for none.
-    const Reply& reply = source.batch.reply(row);
-    reply.data == nullptr ? writer.null() : writer.bulk(reply);
+  // Like Redis, MGET takes a value of another type for none.
+  for (const Reply* reply = first; reply != end; ++reply) {
+    reply->data == nullptr ? writer.null() : writer.bulk(*reply);
   }
 }
 
@@ -188,10 +187,10 @@ void getex(Call& call) {
 }
 
 void mget(Call& call) {
-  const Batch::Row first = call.batch().size();
-  for (const std::string_view key : call.arguments.subspan(1)) call.batch().get(key);
+  const Arguments keys = call.arguments.subspan(1);
+  const Batch::Row first = call.batch().get_all(keys);
   call.batch().view(first);
-  call.answer(encode_values, first, call.batch().size() - first);
+  call.answer(encode_values, first, static_cast<uint32_t>(keys.size()));
 }
 
 void mset(Call& call) {

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "base/bytes.h"
 #include "net/output.h"
 
 namespace isotherm::net {
@@ -79,17 +80,31 @@ class RespWriter {
   // A value of at most so many bytes lies in one piece with its head.
   static constexpr size_t short_value = 256;
 
-  void short_bulk(std::string_view value) {
-    const auto size = static_cast<uint32_t>(value.size());
+  // The heads of such values, "$<size>\r\n" from the lowest byte on, and their lengths in the
+  // highest.
+  static constexpr std::array<uint64_t, short_value + 1> heads = [] {
+    std::array<uint64_t, short_value + 1> all{};
+    for (uint64_t size = 0; size <= short_value; ++size) {
+      uint64_t head = '\r' | uint64_t{'\n'} << 8;
+      uint64_t length = 3;
+      uint64_t rest = size;
+      do {
+        head = head << 8 | ('0' + rest % 10);
+        rest /= 10;
+        ++length;
+      } while (rest != 0);
+      all[size] = head << 8 | '$' | length << 56;
+    }
+    return all;
+  }();
+
+  ISOTHERM_INLINE void short_bulk(std::string_view value) {
     char* const begin = output_.reserve(short_value + 16);
-    char* at = begin;
-    *at++ = '$';
-    if (size >= 100) *at++ = static_cast<char>('0' + size / 100);
-    if (size >= 10) *at++ = static_cast<char>('0' + size / 10 % 10);
-    *at++ = static_cast<char>('0' + size % 10);
-    at = end_line(at);
-    if (size != 0) std::memcpy(at, value.data(), size);
-    output_.commit(static_cast<size_t>(end_line(at + size) - begin));
+    const uint64_t head = heads[value.size()];
+    std::memcpy(begin, &head, sizeof head);
+    char* const at = begin + (head >> 56);
+    copy_bytes(at, value.data(), value.size());
+    output_.commit(static_cast<size_t>(end_line(at + value.size()) - begin));
   }
   static char* end_line(char* at) {
     *at++ = '\r';

@@ -31,6 +31,19 @@ TEST(RespWriterTest, WritesWhatBothVersionsShare) {
   }
 }
 
+TEST(RespWriterTest, WritesBulksOfEveryLength) {
+  std::string value;
+  std::string expected;
+  Output output;
+  RespWriter writer(output, 2);
+  for (size_t bytes = 0; bytes <= 600; ++bytes) {
+    writer.bulk(value);
+    expected += "$" + std::to_string(bytes) + "\r\n" + value + "\r\n";
+    value += static_cast<char>('a' + bytes % 26);
+  }
+  EXPECT_EQ(output.text(), expected);
+}
+
 TEST(RespWriterTest, WritesRichTypesInTheirVersion) {
   EXPECT_EQ(written(2, [](RespWriter& w) { w.null(); }), "$-1\r\n");
   EXPECT_EQ(written(3, [](RespWriter& w) { w.null(); }), "_\r\n");
