@@ -134,8 +134,8 @@ class Handle {
                 const std::function<void(std::string_view key)>& visit);
   // Removes every key of the database.
   void clear();
-  // A bounded step of background work (growth, expiry, eviction). Single operations call it too,
-  // one of 16 where they only read. Call it now and then when idle; true while more waits.
+  // A bounded step of background work (growth, expiry, eviction); operations call it too. Call it
+  // now and then when idle; true while more waits.
   bool maintain();
 
  private:
@@ -145,7 +145,6 @@ class Handle {
   std::unique_ptr<Worker> worker_;
   Batch batch_;  // of single operations
   uint32_t database_ = 0;
-  uint32_t reads_ = 0;  // single ones, counts up
 };
 
 }  // namespace isotherm

@@ -30,15 +30,12 @@ Handle::~Handle() = default;
 // Runs the one request in batch_; `read` sees the reply before the batch is cleared.
 template <class Read>
 Status Handle::run_single(Read&& read) {
-  // A step costs more than a read, which leaves nothing to do.
-  constexpr uint32_t reads_a_step = 16;
   worker_->submit(batch_);
   const Reply& reply = batch_.reply(0);
   const Status status = reply.status.load(std::memory_order_acquire);
   read(reply, status);
-  const bool steps = batch_.writes() || ++reads_ % reads_a_step == 0;
   batch_.clear();
-  if (steps) worker_->maintain();
+  worker_->maintain();
   return status;
 }
 
