@@ -94,6 +94,8 @@ class SplitRowStore {
   SplitRowStore& operator=(const SplitRowStore&) = delete;
 
   uint64_t row_bytes() const { return shape_.row_bytes(); }
+  // Requests that are taken at a time: where rows go, later ones of a call may let earlier ones go.
+  uint64_t part_rows() const { return shape_.part_rows; }
 
   // The arrays lie in the memory of device `home`, and the stream is one of its.
   void run(const gpu::RowRequests& call, uint32_t home, Stream stream) {
