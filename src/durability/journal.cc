@@ -151,7 +151,6 @@ void Journal::append_alone(const RecordHeader& record, std::string_view key,
   note_change(running, record.version, mark);
   put_record(room_for(running, record_bytes(key.size(), 0)), record, key, {});
   end_records(running);
-  running.open_number.store(RunningBatch::none);
   RunningBatches::give_back(running);
   if (any_waits_.load()) wake_writer();
 }
@@ -255,7 +254,6 @@ Awaited* Journal::ends(uint64_t token) {
   const bool only_puts = running.only_puts;
   end_records(running);
   const uint64_t end = running.end;
-  running.open_number.store(RunningBatch::none);
   RunningBatches::give_back(running);
   if (broken(Rule::syncing)) return nullptr;
   const bool here = number != 0 && policy() != SyncPolicy::always && write_here(end);

@@ -68,7 +68,9 @@ class RunningBatches {
       }
     }
   }
+  // The batch is done, and its last block has its place; an open number is withdrawn.
   static void give_back(RunningBatch& batch) {
+    batch.open_number.store(RunningBatch::none);
     batch.taken.store(false, std::memory_order_release);
   }
 

@@ -101,7 +101,7 @@ class Item {
   }
   // Only where has_expiry().
   void set_expiry(int64_t expiry) { expiry_field().store(expiry, std::memory_order_relaxed); }
-  bool expired(int64_t now_ms) const {
+  ISOTHERM_INLINE bool expired(int64_t now_ms) const {
     if (!has_expiry()) return false;
     const int64_t at = expiry();
     return at != no_expiry && at <= now_ms;

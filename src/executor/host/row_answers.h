@@ -54,8 +54,7 @@ struct RowAnswers {
       }
       // An expired item is erased by the write path, which answers the row too.
       const Item& item = *member.item;
-      const int64_t expiry = item.expiry();
-      if (ISOTHERM_UNLIKELY(expiry != no_expiry && expiry <= run.now_ms)) {
+      if (ISOTHERM_UNLIKELY(item.expired(run.now_ms))) {
         ++run.misses;
         if (!run.erases_expired) return finish(reply, Status::not_found);
         return write(run, roots, row);

@@ -3,10 +3,10 @@
 // Layout. Rows lie in slabs of 2^slab_bits rows; a row's number is its slab's and its place. Free
 // rows are two lists of numbers in one array: from its beginning those whose slab lay on the device
 // when they became free, and from its end those of the host, which are taken when there are no
-// others. `last_writer` has a word for each row: the largest
-// stamp of the requests that claimed it. Stamps are larger than those of all parts before, so that
-// nobody has to clear the words. Those of a put grow with the requests' positions, so that of
-// several rows for one key the last is copied; those of a get_or_insert fall, so that the first is.
+// others. `last_writer` has a word for each row: the largest stamp of the requests that claimed it.
+// Stamps are larger than those of all parts before, so that nobody has to clear the words. Those of
+// a put grow with the requests' positions, so that of several rows for one key the last is copied;
+// those of a get_or_insert fall, so that the first is.
 //
 // The numbers of rows are the values of an index of keys (gpu/table/fixed_device_table.h). A put
 // looks its keys up and claims the rows that are there. Keys that are absent are offered a free row
