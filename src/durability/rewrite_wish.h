@@ -14,11 +14,13 @@ namespace isotherm {
 
 class RewriteWish {
  public:
-  // False: it is under way, or was asked for.
+  // False: it is under way, or was asked for. It counts as under way from now on: who asks and then
+  // looks must not see what was before.
   bool ask() {
     const std::lock_guard guard(mutex_);
     if (asked_ || in_progress()) return false;
     asked_ = true;
+    begin();
     wake_.notify_one();
     return true;
   }
@@ -33,20 +35,21 @@ class RewriteWish {
   bool wait(std::chrono::milliseconds longest) {
     std::unique_lock lock(mutex_);
     wake_.wait_for(lock, longest, [this] { return asked_ || stops(); });
-    const bool asked = asked_ && !stops();
-    if (asked) begin();
+    if (!asked_ || stops()) return false;
     asked_ = false;
-    return asked;
+    return true;
   }
   void begin() {
     began_seconds_.store(since_epoch(), std::memory_order_relaxed);
     in_progress_.store(true, std::memory_order_release);
   }
   void end(bool worked) {
+    const std::lock_guard guard(mutex_);
     failed_.store(!worked, std::memory_order_relaxed);
     last_seconds_.store(since_epoch() - began_seconds_.load(), std::memory_order_relaxed);
     if (worked) rewrites_.fetch_add(1, std::memory_order_relaxed);
-    in_progress_.store(false, std::memory_order_release);
+    // Somebody may have asked just before one began by itself: that one is still to come.
+    in_progress_.store(asked_, std::memory_order_release);
   }
 
   bool in_progress() const { return in_progress_.load(std::memory_order_acquire); }
