@@ -79,7 +79,7 @@ def bench_strings(row, keys, batch, runs):
     edge = DeviceArray(np.zeros(1, "u1"))
     mine = timed(lambda: table.get((offsets, data), out=out), edge, runs)
     assert np.array_equal(out[1].numpy().reshape(batch, 64), values[picked])
-    theirs = timed(lambda: table._core.run_on_gpu("get", 1, batch, columns, 64 * batch, True), edge,
+    theirs = timed(lambda: table._core.run_on_gpu("get", 0, 1, batch, columns, 64 * batch, True), edge,
                    runs)
     row(f"GPU: get of {batch:,} byte strings there", f"{1e-9 * batch / mine:.2f} G/s",
         f"{theirs / mine:.3f} ×")

@@ -1,7 +1,8 @@
-"""Tables of byte strings on a GPU: columns of the host as on the CPU, and columns in GPU memory.
+"""Tables of byte strings on GPUs: columns of the host as on the CPU, and columns in GPU memory.
 
 Where the keys of a call lie decides, as in ``_gpu_table``. A get without ``out`` waits once, for the
-size of the answer; writes wait on the host for their replies, but where ``on_full="mask"``.
+size of the answer; writes wait on the host for their replies, but where ``on_full="mask"``. On
+several GPUs every call waits: strings go to the GPU of their key by way of the host.
 """
 
 import numpy as np
@@ -68,7 +69,8 @@ class _Call:
         columns = (self.keys.offsets, self.keys.data, values.offsets if values else 0,
                    values.data if values else 0, found, offsets, data)
         if self.rows:
-            self.table._core.run_on_gpu(verb, self.stream, self.rows, columns, capacity, as_mask)
+            place = self.table._gpus.index(self.keys.gpu)
+            self.table._core.run_on_gpu(verb, place, self.stream, self.rows, columns, capacity, as_mask)
         if ends:
             self.end()
 

@@ -21,7 +21,7 @@ def make(key, value, device, expected, memory, host_memory, evict):
         gpus = _devices.parse(device, on_gpu=False)
         _check_host_memory(host_memory, gpus)
         if gpus:
-            core = _core._GpuItems(_one(gpus), memory, host_memory, _evicts(evict))
+            core = _core._GpuItems(gpus, memory, host_memory, _evicts(evict))
             return GpuBytesTable._over(core, key_dtype, kind, gpus)
         core = _core.Store(memory, evict or "noeviction", 512 << 20)
         return BytesTable._over(core, key_dtype, kind, ())
@@ -46,12 +46,6 @@ def make(key, value, device, expected, memory, host_memory, evict):
 def _check_host_memory(host_memory, gpus):
     if host_memory and not gpus:
         raise ValueError("host_memory is for tables on a GPU; on the CPU it is memory=")
-
-
-def _one(gpus):
-    if len(gpus) != 1:
-        raise ValueError("a table of bytes lies on one GPU")
-    return gpus[0]
 
 
 def _evicts(evict):

@@ -1,7 +1,8 @@
-// The class _GpuItems of the module: byte strings in the memory of a GPU, with those verbs of Store
-// that tables of bytes use (isotherm/_bytes_table.py), and calls on columns in the GPU's memory
+// The class _GpuItems of the module: byte strings in the memory of GPUs, with those verbs of Store
+// that tables of bytes use (isotherm/_bytes_table.py), and calls on columns in a GPU's memory
 // (isotherm/_gpu_bytes_table.py).
 #include <nanobind/stl/array.h>
+#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <array>
@@ -74,9 +75,9 @@ Shape column_shape(size_t rows) {
 
 class GpuByteTable {
  public:
-  GpuByteTable(int gpu, uint64_t memory, uint64_t host_memory, bool evict) {
+  GpuByteTable(const std::vector<int>& gpus, uint64_t memory, uint64_t host_memory, bool evict) {
     gpu::ItemTableOptions options;
-    options.devices = {gpu};
+    options.devices = gpus;
     options.gpu_memory = memory;
     options.pinned_item_memory = host_memory;
     options.evict = evict;
@@ -184,10 +185,10 @@ class GpuByteTable {
                                 nulls);
   }
 
-  // A call on columns in the GPU's memory, by the addresses of the offsets and bytes of keys and of
-  // values, of the mask, and of offsets and bytes of the reply; 0 is none. Without `as_mask` the
-  // mask gets the replies.
-  void run_on_gpu(std::string_view verb, GpuStream stream, uint64_t rows,
+  // A call on columns in the memory of a GPU, the one at `place` in the table's list, by the
+  // addresses of the offsets and bytes of keys and of values, of the mask, and of offsets and bytes
+  // of the reply; 0 is none. Without `as_mask` the mask gets the replies.
+  void run_on_gpu(std::string_view verb, uint32_t place, GpuStream stream, uint64_t rows,
                   const std::array<uintptr_t, 7>& columns, uint64_t capacity, bool as_mask) {
     const auto [op, mask] = verb_on_gpu(verb);
     const auto strings = [&](size_t at) {
@@ -204,7 +205,7 @@ class GpuByteTable {
     requests.replies.bytes = reinterpret_cast<char*>(columns[6]);
     requests.replies.capacity = capacity;
     const GilReleased released(GilReleased::worth_bytes);
-    items_->run(requests, as_mask ? std::optional(mask) : std::nullopt, stream);
+    items_->run(requests, as_mask ? std::optional(mask) : std::nullopt, place, stream);
   }
 
  private:
@@ -285,8 +286,8 @@ class GpuByteTable {
 
 void add_gpu_items(nb::module_& module) {
   nb::class_<GpuByteTable>(module, "_GpuItems")
-      .def(nb::init<int, uint64_t, uint64_t, bool>(), nb::arg("gpu"), nb::arg("memory"),
-           nb::arg("host_memory"), nb::arg("evict"))
+      .def(nb::init<const std::vector<int>&, uint64_t, uint64_t, bool>(), nb::arg("gpus"),
+           nb::arg("memory"), nb::arg("host_memory"), nb::arg("evict"))
       .def_prop_ro("memory_bytes", &GpuByteTable::memory)
       .def("__len__", &GpuByteTable::size)
       .def("get_many", &GpuByteTable::get_many, nb::arg("keys"))
@@ -298,8 +299,9 @@ void add_gpu_items(nb::module_& module) {
            nb::arg("options"), nb::arg("expiry"), nb::arg("versions").none())
       .def("erase_many", &GpuByteTable::erase_many, nb::arg("keys"), nb::arg("versions").none())
       .def("scan", &GpuByteTable::scan, nb::arg("cursor"), nb::arg("count"))
-      .def("run_on_gpu", &GpuByteTable::run_on_gpu, nb::arg("verb"), nb::arg("stream"),
-           nb::arg("rows"), nb::arg("columns"), nb::arg("capacity"), nb::arg("as_mask"));
+      .def("run_on_gpu", &GpuByteTable::run_on_gpu, nb::arg("verb"), nb::arg("place"),
+           nb::arg("stream"), nb::arg("rows"), nb::arg("columns"), nb::arg("capacity"),
+           nb::arg("as_mask"));
 }
 
 }  // namespace isotherm::python

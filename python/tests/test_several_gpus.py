@@ -5,7 +5,7 @@ import pytest
 from conftest import HAS_GPU, IS_FAKE, OnlyDlpack, OnlyInterface, needs_gpu
 
 import isotherm
-from isotherm import DeviceArray, Table
+from isotherm import DeviceArray, DeviceStrings, Table
 
 pytestmark = [needs_gpu, pytest.mark.skipif(HAS_GPU and isotherm.gpu_count() < 2,
                                             reason="there is one GPU")]
@@ -61,6 +61,40 @@ def test_several_gpus_hold_rows(value):
     assert len(table) == len({*keys.tolist()} - {*more.tolist()})
 
 
-def test_byte_strings_lie_on_one_gpu():
-    with pytest.raises(ValueError):
-        Table("bytes", "bytes", device=["cuda:0", "cuda:1"])
+def test_several_gpus_hold_byte_strings():
+    names = [b"key %d" % i + b"x" * (i % 7) for i in range(MANY)]
+    texts = [b"v" * (i * 13 % 90) for i in range(MANY)]
+    table = Table("bytes", "bytes", device=["cuda:0", "cuda:1"], host_memory=1 << (20 if IS_FAKE else 30))
+    table.put(names[:MANY // 2], texts[:MANY // 2])
+    wanted = dict(zip(names, texts))
+    for gpu in ("cuda:1", "cuda:0"):
+        keys = DeviceStrings(names + names[:3] + [b"missing"], gpu)
+        new = DeviceStrings(texts + [b"last of three"] * 3 + [b""], gpu)
+        assert table.put_if_absent(keys, new).numpy().sum() == (MANY // 2 + 1 if gpu == "cuda:1" else 0)
+        values, found = table.get(keys)
+        assert values.offsets.device == gpu and found.numpy().all()
+        assert values.to_pylist() == texts + texts[:3] + [b""]
+        assert table.put(keys, new, on_full="mask").numpy().all()
+        assert table[names[:4]] == [b"last of three"] * 3 + texts[3:4]
+        table.put(names[:3], texts[:3])
+        rows, was_there = table.get_or_put(DeviceStrings([names[5], gpu.encode()], gpu),
+                                           DeviceStrings([b"no", b"yes"], gpu))
+        assert rows.to_pylist() == [texts[5], b"yes"] and was_there.numpy().tolist() == [True, False]
+    wanted |= {b"missing": b"", b"cuda:0": b"yes", b"cuda:1": b"yes"}
+    assert dict(pair for chunk in table.items(chunk=20) for pair in zip(*chunk)) == wanted
+    assert len(table) == len(wanted) and "on ['cuda:0', 'cuda:1']" in repr(table)
+    with pytest.raises(ValueError, match="the strings lie on cuda:0, and the keys on cuda:1"):
+        table.put(DeviceStrings(names, "cuda:1"), DeviceStrings(texts, "cuda:0"))
+    assert table.erase(keys).numpy().sum() == MANY + 1 and len(table) == 2
+
+
+def test_several_gpus_hold_rows_under_byte_strings():
+    table = Table("bytes", "f32[3]", device=["cuda:0", "cuda:1"], evict="allkeys-lru")
+    names = [b"%d" % i for i in range(MANY)]
+    rows = np.arange(MANY * 3, dtype="f4").reshape(MANY, 3)
+    table.put(DeviceStrings(names, "cuda:1"), DeviceArray(rows, "cuda:1"))
+    values, found = table.get(DeviceStrings(names[::-1], "cuda:0"))
+    assert values.device == "cuda:0" and found.numpy().all()
+    assert np.array_equal(values.numpy(), rows[::-1])
+    table.add(names[:2] + names[:1], rows[1:4])
+    assert np.array_equal(table[names[:2]], [rows[0] + rows[1] + rows[3], rows[1] + rows[2]])

@@ -25,12 +25,10 @@ class DeviceItems final : public GpuItems {
  public:
   using Keep = typename Gpu::Keep;
 
-  explicit DeviceItems(const gpu::ItemTableOptions& options)
-      : home_(Gpu::device(options.devices.at(0))) {
+  explicit DeviceItems(const gpu::ItemTableOptions& options) {
     const Keep keep;
-    std::vector<typename Gpu::Device*> devices;
-    for (const int gpu : options.devices) devices.push_back(&Gpu::device(gpu));
-    store_.emplace(devices, Gpu::item_options(options));
+    for (const int gpu : options.devices) devices_.push_back(&Gpu::device(gpu));
+    store_.emplace(devices_, Gpu::item_options(options));
     if (options.expected_entries != 0) store_->reserve(options.expected_entries);
   }
   ~DeviceItems() override {
@@ -42,15 +40,16 @@ class DeviceItems final : public GpuItems {
   uint64_t run_host(const gpu::ItemRequests& requests) override {
     return store_->run_host(requests);
   }
-  void run(const gpu::ItemRequests& requests, std::optional<GpuMask> mask,
+  void run(const gpu::ItemRequests& requests, std::optional<GpuMask> mask, uint32_t place,
            GpuStream number) override {
     const Keep keep;
-    require_device(home_.enter(), "choose the GPU");
-    const auto stream = Gpu::stream(home_, number);
-    store_->run(requests, stream);
+    typename Gpu::Device& device = *devices_.at(place);
+    require_device(device.enter(), "choose the GPU");
+    const auto stream = Gpu::stream(device, number);
+    store_->run(requests, place, stream);
     if (!mask || requests.replies.found == nullptr) return;
-    require_device(home_.enter(), "choose the GPU");
-    launch_for_each(home_, stream, requests.rows,
+    require_device(device.enter(), "choose the GPU");
+    launch_for_each(device, stream, requests.rows,
                     MaskKernel{requests.replies.found, requests.rows, *mask, nullptr, nullptr});
   }
   uint64_t scan(uint64_t cursor, uint64_t count, std::vector<std::string>& keys) override {
@@ -61,7 +60,7 @@ class DeviceItems final : public GpuItems {
   }
 
  private:
-  typename Gpu::Device& home_;
+  std::vector<typename Gpu::Device*> devices_;
   std::optional<SplitItemStore<typename Gpu::Device>> store_;
 };
 

@@ -91,8 +91,9 @@ class GpuItems {
   virtual ~GpuItems() = default;
   virtual gpu::ItemStats stats() = 0;
   virtual uint64_t run_host(const gpu::ItemRequests& requests) = 0;
-  // Device pointers, in the order of the stream. With a mask `found` has that, else the replies.
-  virtual void run(const gpu::ItemRequests& requests, std::optional<GpuMask> mask,
+  // Device pointers, in the order of the stream; `place` is as of a GpuCall. With a mask `found`
+  // has that, else the replies.
+  virtual void run(const gpu::ItemRequests& requests, std::optional<GpuMask> mask, uint32_t place,
                    GpuStream stream) = 0;
   // Adds the keys of a step of a walk, and returns the cursor to go on from; 0 is the first and the
   // end. What is there from the first step to the last comes at least once.
