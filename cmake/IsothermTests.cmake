@@ -120,6 +120,6 @@ function(isotherm_add_tool_tests)
         -DCXX=${CMAKE_CXX_COMPILER} -DGENERATOR=${CMAKE_GENERATOR}
         -DCUDA_INCLUDE=${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES}
         -P "${PROJECT_SOURCE_DIR}/cmake/package_test/run.cmake")
-    set_tests_properties(package.find_package PROPERTIES LABELS package TIMEOUT 300)
+    set_tests_properties(package.find_package PROPERTIES LABELS package TIMEOUT 1200)
   endif()
 endfunction()
