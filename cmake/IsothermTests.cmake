@@ -70,13 +70,13 @@ function(isotherm_add_examples)
       isotherm_link_tree(example-db)
     endif()
     add_test(NAME example.${name} COMMAND example-${name})
-    set_tests_properties(example.${name} PROPERTIES LABELS example TIMEOUT 60)
+    set_tests_properties(example.${name} PROPERTIES LABELS example TIMEOUT 300)
   endforeach()
   if(TARGET isotherm_rocksdb)
     add_executable(example-rocksdb "${PROJECT_SOURCE_DIR}/examples/rocksdb/simple.cc")
     target_link_libraries(example-rocksdb PRIVATE isotherm::rocksdb)
     add_test(NAME example.rocksdb COMMAND example-rocksdb)
-    set_tests_properties(example.rocksdb PROPERTIES LABELS example TIMEOUT 60)
+    set_tests_properties(example.rocksdb PROPERTIES LABELS example TIMEOUT 300)
   endif()
 endfunction()
 
@@ -113,13 +113,13 @@ function(isotherm_add_tool_tests)
   add_test(NAME tools.check_isa_symbols
     COMMAND "${PROJECT_SOURCE_DIR}/tools/check_isa_symbols.sh" "${PROJECT_BINARY_DIR}")
   set_tests_properties(tools.check_layers_test tools.check_isa_symbols_test
-    tools.check_isa_symbols PROPERTIES LABELS tools TIMEOUT 120)
+    tools.check_isa_symbols PROPERTIES LABELS tools TIMEOUT 300)
   if(NOT ISOTHERM_SANITIZE)
     add_test(NAME package.find_package
       COMMAND ${CMAKE_COMMAND} -DBUILD=${PROJECT_BINARY_DIR} -DSOURCE=${PROJECT_SOURCE_DIR}
         -DCXX=${CMAKE_CXX_COMPILER} -DGENERATOR=${CMAKE_GENERATOR}
         -DCUDA_INCLUDE=${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES}
         -P "${PROJECT_SOURCE_DIR}/cmake/package_test/run.cmake")
-    set_tests_properties(package.find_package PROPERTIES LABELS package TIMEOUT 300)
+    set_tests_properties(package.find_package PROPERTIES LABELS package TIMEOUT 1200)
   endif()
 endfunction()

@@ -25,37 +25,51 @@ with socket.socket() as s:
     print(s.getsockname()[1])'
 }
 
-# answers PORT REQUEST: true when something comes back
+# answers PORT REQUEST WORDS: true when the words come back
 answers() {
-  python3 - "$1" "$2" <<'PYTHON' 2>/dev/null
+  python3 - "$@" <<'PYTHON' 2>/dev/null
 import socket, sys
-with socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=1) as s:
-    s.sendall(sys.argv[2].encode() + b"\r\n")
-    sys.exit(0 if s.recv(1) else 1)
+port, request, words = sys.argv[1:]
+with socket.create_connection(("127.0.0.1", int(port)), timeout=5) as s:
+    s.sendall(request.encode() + b"\r\n")
+    data = b""
+    while words.encode() not in data:
+        part = s.recv(1 << 16)
+        if not part:
+            sys.exit(1)
+        data += part
 PYTHON
 }
 
-await() {
-  for _ in $(seq 100); do
-    if answers "$@"; then return 0; fi
-    sleep 0.05
+# start REQUEST WORDS COMMAND…: a peer on a free port, which takes the place of PORT in the command.
+# It answers the words with its pid behind them: somebody else may take the port first, and then it
+# gets another one.
+start() {
+  local request=$1 words=$2 pid
+  shift 2
+  for _ in 1 2 3 4 5; do
+    port="$(free_port)"
+    "${@//PORT/$port}" >"$scratch/peer.log" 2>&1 &
+    pid=$!
+    pids+=("$pid")
+    for _ in $(seq 600); do
+      if answers "$port" "$request" "$words$pid"; then return 0; fi
+      kill -0 "$pid" 2>/dev/null || break
+      sleep 0.05
+    done
   done
-  echo "a peer did not start" >&2
+  echo "a peer did not start:" >&2
+  cat "$scratch/peer.log" >&2
   return 1
 }
 
-resp_port="$(free_port)"
-redis-server --port "$resp_port" --bind 127.0.0.1 --save '' --appendonly no \
-  --dir "$scratch" >"$scratch/redis.log" 2>&1 &
-pids+=($!)
-await "$resp_port" PING
-
-memcached_port="$(free_port)"
+start "INFO server" process_id: \
+  redis-server --port PORT --bind 127.0.0.1 --save '' --appendonly no --dir "$scratch"
+resp_port=$port
 user=()
 [ "$(id -u)" != 0 ] || user=(-u nobody)
-memcached ${user[@]+"${user[@]}"} -l 127.0.0.1 -p "$memcached_port" -U "$memcached_port" -m 64 \
-  >"$scratch/memcached.log" 2>&1 &
-pids+=($!)
-await "$memcached_port" version
+start stats "STAT pid " \
+  memcached ${user[@]+"${user[@]}"} -l 127.0.0.1 -p PORT -U PORT -m 64
+memcached_port=$port
 
 "$runner" --gtest_brief=1 --peer "resp=127.0.0.1:$resp_port" "memcached=127.0.0.1:$memcached_port"

@@ -4,7 +4,7 @@
 // wire.
 //
 // Threads. Belongs to the test's thread.
-// Limits. Every wait ends after ten seconds, with what came until then.
+// Limits. Every wait ends after two minutes, with what came until then.
 #pragma once
 
 #include <arpa/inet.h>
@@ -27,7 +27,7 @@ class TestClient {
     address.sin_family = AF_INET;
     address.sin_port = htons(port);
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    const timeval patience{10, 0};
+    const timeval patience{120, 0};
     const int on = 1;
     ::setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     ::setsockopt(socket_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);

@@ -19,12 +19,12 @@ namespace {
 using net::UdpCounters;
 using net::UdpFrame;
 
-// Sends datagrams and reads replies. Waits ten seconds for one at most.
+// Sends datagrams and reads replies. Waits two minutes for one at most.
 class UdpClient {
  public:
   explicit UdpClient(uint16_t port, const char* from = nullptr, uint16_t from_port = 0)
       : socket_(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
-    const timeval patience{10, 0};
+    const timeval patience{120, 0};
     ::setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     if (from != nullptr) {
       const sockaddr_in own = address(from, from_port);

@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 
+from servers import LONGEST_SECONDS, soon
 from wire import encode
 
 LONG = os.environ.get("ISOTHERM_TEST_LONG") == "1"
@@ -23,7 +24,7 @@ def port_of(server, kind):
 
 
 def connect(port):
-    return socket.create_connection(("127.0.0.1", port), timeout=20)
+    return socket.create_connection(("127.0.0.1", port), timeout=LONGEST_SECONDS)
 
 
 def get_request(kind, keys):
@@ -160,23 +161,11 @@ class Bystander(threading.Thread):
     def watch(self, seconds):
         """The 99th percentile of the next seconds, or longer where these bring few replies."""
         first = len(self.seconds)
-        deadline = time.monotonic() + 10
         time.sleep(seconds)
-        while len(self.seconds) < first + 20 and time.monotonic() < deadline:
-            time.sleep(0.01)
+        soon(lambda: len(self.seconds) >= first + 20)
         times = sorted(self.seconds[first:])
         assert times, "the bystander got no reply at all"
         return times[len(times) * 99 // 100]
-
-
-def within(seconds, condition):
-    """Whether the condition came to hold in that time; a loaded machine may need it."""
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 def peak_resident(server, seconds):

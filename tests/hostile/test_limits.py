@@ -5,7 +5,8 @@ import time
 import pytest
 
 import servers
-from attack import MIB, Client, Crowd, connect, get_request, port_of, within
+from attack import MIB, Client, Crowd, connect, get_request, port_of
+from servers import LONGEST_SECONDS, soon
 from wire import encode
 
 OUTPUT = "client-output-buffer-limit"
@@ -27,7 +28,7 @@ def admin(server):
                               "client-query-buffer-limit", "1gb") == b"+OK"
 
 
-def closed_soon(one, seconds=10, probe=b"\r\n"):
+def closed_soon(one, seconds=LONGEST_SECONDS, probe=b"\r\n"):
     """Whether the server closes the connection; reads nothing before."""
     one.settimeout(0.05)
     deadline = time.monotonic() + seconds
@@ -101,10 +102,10 @@ def test_all_clients_together():
             crowd.send(encode([b"PING"]))
             # More than a socket takes.
             crowd.send(get_request("resp", [b"key:%d" % i for i in range(100)] * 10))
-            assert within(10, lambda: client.info("evicted_clients") > 0)
-            assert within(10, lambda: client.info("used_memory_buffers") < 25 * MIB)
+            assert soon(lambda: client.info("evicted_clients") > 0)
+            assert soon(lambda: client.info("used_memory_buffers") < 25 * MIB)
             # Those that the bound has room for stay.
-            assert within(10, lambda: crowd.closed() == client.info("evicted_clients"))
+            assert soon(lambda: crowd.closed() == client.info("evicted_clients"))
             assert 1 <= crowd.closed() < 20
 
 
@@ -116,7 +117,7 @@ def test_clients_that_may_not_be_evicted_stay():
                 client.command("SET", f"key:{i}", b"v" * 10_000)
             crowd.send(encode([b"CLIENT", b"NO-EVICT", b"ON"]))
             crowd.send(get_request("resp", [b"key:%d" % i for i in range(100)] * 10))
-            assert within(10, lambda: client.info("used_memory_buffers") > 8 * MIB)
+            assert soon(lambda: client.info("used_memory_buffers") > 8 * MIB)
             assert client.info("evicted_clients") == 0
 
 

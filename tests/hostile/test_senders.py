@@ -49,11 +49,14 @@ def test_slow_senders(server, kind):
         first = len(bystander.seconds)
         for i in range(len(request)):
             crowd.send(request[i:i + 1])
+            # One may have been on its way before.
+            done = len(bystander.seconds)
+            assert servers.soon(lambda: len(bystander.seconds) > done + 1)
         for one in crowd.sockets:
             one.setblocking(True)
             assert one.recv(100) == answer
         times = sorted(bystander.seconds[first:])
-        assert times and times[len(times) * 99 // 100] < 0.25
+        assert times and times[len(times) * 99 // 100] < pick(10, 0.25)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -86,11 +89,8 @@ def test_vanishing(server, kind):
                             (b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$900000\r\n" if kind == "resp"
                              else b"set k 0 0 900000\r\n") + b"v" * 500_000)
         # A value that was half sent is counted nowhere.
-        deadline = time.monotonic() + 10
-        while client.info("used_memory_buffers") > MIB and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert client.info("used_memory_buffers") <= MIB
-        assert server.resident_bytes() < before + 100 * MIB
+        assert servers.soon(lambda: client.info("used_memory_buffers") <= MIB)
+        assert servers.soon(lambda: server.resident_bytes() < before + 100 * MIB)
         assert client.command("GET", "large") == b"l" * 800_000
         assert client.command("EXISTS", "k") == 0
 

@@ -9,7 +9,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-const checkTimeout = 20 * time.Second
+const checkTimeout = 60 * time.Second
 
 // What check says of a history that is not fine; wrapped with the details.
 var (

@@ -29,34 +29,21 @@ func restarting() profile {
 			{6, del}, {4, getDelete}, {14, increment}, {6, appendText}, {3, setNumber}}}
 }
 
-// A killable is a server of our own, which comes back to the same port.
+// A killable is a server of our own, which comes back to a port that the kernel picks: somebody else
+// may have the one it had.
 type killable struct {
 	command []string
 	address string
 	process *exec.Cmd
 }
 
-func freePort() (int, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port, nil
-}
-
 // newKillable takes DIR in the command for the folder of the history.
-func newKillable(command []string, folder string) (*killable, error) {
-	port, err := freePort()
-	if err != nil {
-		return nil, err
-	}
+func newKillable(command []string, folder string) *killable {
 	for i := range command {
 		command[i] = strings.ReplaceAll(command[i], "DIR", folder)
 	}
-	command = append(command, "--port", fmt.Sprint(port), "--memcached-port", "off", "--threads", "2",
-		"--appendonly", "yes", "--appendfsync", "always", "--dir", folder)
-	return &killable{command: command, address: fmt.Sprintf("127.0.0.1:%d", port)}, nil
+	return &killable{command: append(command, "--port", "0", "--memcached-port", "off", "--threads", "2",
+		"--appendonly", "yes", "--appendfsync", "always", "--dir", folder)}
 }
 
 // start returns when the server listens.
@@ -73,6 +60,9 @@ func (k *killable) start() error {
 	lines := bufio.NewScanner(output)
 	var said strings.Builder
 	for lines.Scan() {
+		if _, address, found := strings.Cut(lines.Text(), " listening resp "); found {
+			k.address = address
+		}
 		if strings.Contains(lines.Text(), " ready, ") {
 			go func() {
 				for lines.Scan() {
@@ -92,10 +82,10 @@ func (k *killable) kill() {
 	}
 }
 
-// rewrite has the journal written anew, again and again, until the server is killed: of a store with a
+// rewrite has the journal of a server written anew, again and again, until it is killed: of a store with a
 // tree that moves all that was changed into its files.
-func (k *killable) rewrite() {
-	conn, err := net.Dial("tcp", k.address)
+func rewrite(address string) {
+	conn, err := net.Dial("tcp", address)
 	if err != nil {
 		return
 	}
@@ -121,7 +111,7 @@ func (p plan) runRestarting(k *killable, random *rand.Rand) ([]porcupine.Operati
 	}
 	for burst := 0; burst < p.profile.bursts; burst++ {
 		process := k.process.Process
-		go k.rewrite()
+		go rewrite(k.address)
 		time.AfterFunc(time.Duration(20+random.Intn(60))*time.Millisecond, func() { process.Kill() })
 		err := together(participants, func(s *participant) error { return s.burst(burst) })
 		if !isCutOff(err) {
@@ -233,10 +223,7 @@ func makeRestarting(p plan, s settings, random *rand.Rand) (int, witness) {
 	var history []porcupine.Operation
 	if err == nil {
 		defer os.RemoveAll(folder)
-		var server *killable
-		if server, err = newKillable(strings.Fields(s.restart), folder); err == nil {
-			history, err = p.runRestarting(server, random)
-		}
+		history, err = p.runRestarting(newKillable(strings.Fields(s.restart), folder), random)
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "history %d (%s): %v\n", p.number, p.profile.name, err)

@@ -28,7 +28,7 @@ start_server() {
   : >"$scratch/server.log" # there before the first look at it
   "$binary" --port 0 --memcached-port 0 --threads 2 "$@" >"$scratch/server.log" 2>&1 &
   server_pid=$!
-  for _ in $(seq 200); do
+  for _ in $(seq 1200); do
     resp_address="$(listening resp)"
     memcached_address="$(listening memcached)"
     if [ -n "$resp_address" ] && [ -n "$memcached_address" ]; then

@@ -28,7 +28,8 @@ type codec interface {
 	appendDelete(buffer []byte, key string) []byte
 }
 
-const replyTimeout = 60 * time.Second
+// Of a machine that does much else, too.
+const replyTimeout = 120 * time.Second
 
 type client struct {
 	codec  codec
@@ -38,7 +39,7 @@ type client struct {
 }
 
 func dial(c codec, address string) (*client, error) {
-	conn, err := net.DialTimeout("tcp", address, 10*time.Second)
+	conn, err := net.DialTimeout("tcp", address, replyTimeout)
 	if err != nil {
 		return nil, err
 	}

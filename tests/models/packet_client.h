@@ -31,7 +31,7 @@ class PacketClient {
     EXPECT_EQ(v6 ? ::inet_pton(AF_INET6, address.c_str(), &to6.sin6_addr)
                  : ::inet_pton(AF_INET, address.c_str(), &to4.sin_addr),
               1);
-    constexpr timeval patience{20, 0};  // no test waits for ever
+    constexpr timeval patience{120, 0};  // no test waits for ever
     EXPECT_EQ(::setsockopt(descriptor_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience), 0);
     EXPECT_EQ(::connect(descriptor_, to, v6 ? sizeof to6 : sizeof to4), 0);
   }

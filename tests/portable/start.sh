@@ -24,7 +24,7 @@ ask() {
   local answer
   exec 3<>"/dev/tcp/127.0.0.1/$1"
   printf "$2" >&3
-  IFS= read -r -t 20 answer <&3
+  IFS= read -r -t 120 answer <&3
   exec 3>&-
   echo "${answer%$'\r'}"
 }

@@ -16,7 +16,6 @@ LONGEST_REQUEST = 1300  # that needs no fragments anywhere
 MOST_REQUESTS = 4       # so that replies fit the buffer of a socket
 MOST_WORDS = 8
 RECEIVE_BUFFER = 4 << 20
-TIMEOUT_SECONDS = 20
 
 
 def fits(requests):
@@ -63,7 +62,7 @@ class Datagrams:
         for port in ports:
             one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
             one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
-            one.settimeout(TIMEOUT_SECONDS)
+            one.settimeout(wire.TIMEOUT_SECONDS)
             one.connect(("127.0.0.1", port))
             self.sockets.append(one)
 

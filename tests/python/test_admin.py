@@ -12,18 +12,9 @@ import redis
 
 import servers
 import wire
+from servers import LONGEST_SECONDS, soon
 
 WRITERS = 8
-
-
-def soon(condition, seconds=10):
-    """Whether the condition becomes true before long: a busy machine takes its time."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.005)
-    return True
 
 
 def request(*words):
@@ -35,7 +26,7 @@ class Writer(threading.Thread):
 
     def __init__(self, port, key):
         super().__init__(daemon=True)
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=20)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=LONGEST_SECONDS)
         self.key = key
         self.replies = 0
         self.closed = False
@@ -91,11 +82,10 @@ def test_kill_ends_clients_of_all_threads_for_good(server, plain):
     with writers(server.resp_port) as running:
         assert soon(lambda: all(writer.replies > 10 for writer in running))
         assert plain.execute_command("CLIENT", "KILL", "TYPE", "normal") == WRITERS
-        # What was being run then may still end; nothing is run that comes later.
-        time.sleep(0.05)
+        # What was being run then may still end, of each at most one; nothing is run that comes later.
         before = counts(plain)
         assert soon(lambda: all(writer.closed for writer in running))
-        assert counts(plain) == before
+        assert all(int(now) - int(old) <= 1 for now, old in zip(counts(plain), before))
     assert soon(lambda: plain.info("clients")["connected_clients"] == 1)
     assert len(plain.client_list()) == 1
 
@@ -120,7 +110,7 @@ def test_pause_of_everything_ends_by_itself(server, plain):
     started = time.monotonic()
     plain.client_pause(300)
     assert plain.ping()
-    assert 0.25 < time.monotonic() - started < 10
+    assert 0.25 < time.monotonic() - started
 
 
 def test_who_hangs_up_while_paused_is_gone(server, plain):
@@ -134,7 +124,7 @@ def test_who_hangs_up_while_paused_is_gone(server, plain):
 
 
 def test_replies_that_are_off_cost_nothing_to_wait_for(server, plain):
-    with socket.create_connection(("127.0.0.1", server.resp_port), timeout=20) as one:
+    with socket.create_connection(("127.0.0.1", server.resp_port), timeout=LONGEST_SECONDS) as one:
         requests = [("CLIENT", "REPLY", "OFF")]
         requests += [("INCR", "n") if i % 2 else ("NOSUCH",) for i in range(20_000)]
         requests += [("DBSIZE",), ("CLIENT", "REPLY", "ON"), ("GET", "n")]
@@ -159,9 +149,15 @@ def test_commands_are_counted_once_each(server, plain):
 
 
 def test_rates_are_those_of_the_moment(server, plain):
-    with writers(server.resp_port):
-        assert soon(lambda: plain.info("stats")["instantaneous_ops_per_sec"] > 800)
-        assert plain.info("stats")["instantaneous_input_kbps"] > 0
+    def is_fast():
+        pipeline = plain.pipeline(transaction=False)
+        for _ in range(2000):
+            pipeline.incr("counter")
+        pipeline.execute()
+        return plain.info("stats")["instantaneous_ops_per_sec"] > 800
+
+    assert soon(is_fast)
+    assert plain.info("stats")["instantaneous_input_kbps"] > 0
     # What is left are the questions of this test.
     assert soon(lambda: plain.info("stats")["instantaneous_ops_per_sec"] < 400)
 
@@ -213,8 +209,8 @@ def ended(one):
 
 def test_silent_clients_are_closed_and_others_are_not(server, plain):
     plain.config_set("timeout", 1)
-    with socket.create_connection(("127.0.0.1", server.resp_port), timeout=20) as silent, \
-            socket.create_connection(("127.0.0.1", server.memcached_port), timeout=20) as other:
+    with socket.create_connection(("127.0.0.1", server.resp_port), timeout=LONGEST_SECONDS) as silent, \
+            socket.create_connection(("127.0.0.1", server.memcached_port), timeout=LONGEST_SECONDS) as other:
         for one in (silent, other):
             one.setblocking(False)
         # Who asks is not silent.
@@ -223,10 +219,10 @@ def test_silent_clients_are_closed_and_others_are_not(server, plain):
 
 
 def test_silence_is_probed():
-    with servers.Isotherm("--tcp-keepalive", "77") as server, \
+    with servers.Isotherm("--tcp-keepalive", "777") as server, \
             redis.Redis(port=server.resp_port) as client:
         assert client.ping()
-        assert client.config_get("tcp-keepalive") == {"tcp-keepalive": "77"}
+        assert client.config_get("tcp-keepalive") == {"tcp-keepalive": "777"}
         remote = client.connection_pool._available_connections[0]._sock.getsockname()[1]
 
         def timer():
@@ -239,13 +235,13 @@ def test_silence_is_probed():
             return ends[0].split(":")
 
         assert soon(lambda: timer()[0] == "02")
-        assert 60 * 100 < int(timer()[1], 16) <= 77 * 100
+        assert 600 * 100 < int(timer()[1], 16) <= 777 * 100
 
 
 @pytest.mark.parametrize("flag", [("--port", "-1"), ("--maxmemory", "1kb"), ("--timeout", "-1"),
                                   ("--maxmemory-policy", "none"), ("--threads", "0")])
 def test_options_without_sense_are_refused(flag):
     said = subprocess.run([servers.isotherm_binary(), *flag], capture_output=True, text=True,
-                          timeout=20, check=False)
+                          timeout=LONGEST_SECONDS, check=False)
     assert said.returncode == 64
     assert re.search(rf"isotherm-server: .*{flag[0]}", said.stderr)

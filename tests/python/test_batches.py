@@ -1,5 +1,10 @@
 """Batches form across pipelined commands and across connections; INFO shows their sizes."""
 
+import contextlib
+import glob
+import os
+import re
+import signal
 import socket
 
 import redis
@@ -12,7 +17,7 @@ DEPTH = 20
 
 
 def open_sockets(server, count):
-    return [socket.create_connection(("127.0.0.1", server.resp_port), timeout=30)
+    return [socket.create_connection(("127.0.0.1", server.resp_port), timeout=servers.LONGEST_SECONDS)
             for _ in range(count)]
 
 
@@ -29,23 +34,35 @@ def batch_info(client):
     return client.info("batches")
 
 
+@contextlib.contextmanager
+def standing_still(server):
+    """None of its threads runs meanwhile."""
+    def states():
+        for path in glob.glob(f"/proc/{server.pid}/task/*/status"):
+            with open(path) as status:
+                yield re.search(r"State:\s+(\w)", status.read())[1]
+
+    os.kill(server.pid, signal.SIGSTOP)
+    try:
+        assert servers.soon(lambda: set(states()) == {"T"})
+        yield
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
+
+
 def test_pipelines_of_many_connections_share_batches():
     with servers.Isotherm("--threads", "1") as server:
         client = redis.Redis(port=server.resp_port, single_connection_client=True)
         sockets = open_sockets(server, CONNECTIONS)
         requests = wire.encode([b"SET", b"k", b"v"]) * DEPTH
-        # A request that keeps the only loop busy, so that all others are ready when it is done.
-        busy = wire.encode([b"SET", b"big", b"x" * (4 << 20)]) + wire.encode([b"GET", b"big"]) * 8
         client.config_resetstat()
-        rounds = 20
-        for _ in range(rounds):
-            keeper = open_sockets(server, 1)[0]
-            keeper.sendall(busy)
-            for one in sockets:
-                one.sendall(requests)
+        for _ in range(3):
+            # So all are ready when it goes on.
+            with standing_still(server):
+                for one in sockets:
+                    one.sendall(requests)
             for one in sockets:
                 assert read_exactly(one, 5 * DEPTH) == b"+OK\r\n" * DEPTH
-            keeper.close()
         info = batch_info(client)
         assert info["batch_connections_max"] >= CONNECTIONS // 2, info
         assert info["batch_size_max"] >= DEPTH * CONNECTIONS // 2, info
@@ -79,7 +96,7 @@ def test_a_memcached_get_of_100_keys_is_one_batch():
         keys = [f"k{i}" for i in range(100)]
         client.mset({key: "v" for key in keys})
         client.config_resetstat()
-        with socket.create_connection(("127.0.0.1", server.memcached_port), timeout=30) as one:
+        with socket.create_connection(("127.0.0.1", server.memcached_port), timeout=servers.LONGEST_SECONDS) as one:
             one.sendall(("get " + " ".join(keys) + "\r\n").encode())
             expected = "".join(f"VALUE {key} 0 1\r\nv\r\n" for key in keys) + "END\r\n"
             assert read_exactly(one, len(expected)) == expected.encode()

@@ -65,13 +65,20 @@ class Recorded:
                     self.clients[0].join(SECONDS / 3)
                     with contextlib.suppress(redis.ResponseError):  # one is under way
                         admin.bgrewriteaof()
-                self.taken_in += admin.info("persistence")["tree_runs_taken_in"]
+                self.taken_in += self.await_taken_in(admin)
             finally:
                 end_at_once(server)
             for client in self.clients:
                 client.join()
                 assert client.error is None, client.error
             self.runs.append((began if run else 0, self.clients))
+
+    # However slow the disk is, there is something in the files of the tree when it ends.
+    @staticmethod
+    def await_taken_in(admin):
+        taken_in = lambda: admin.info("persistence")["tree_runs_taken_in"]
+        servers.soon(lambda: taken_in() > 0)
+        return taken_in()
 
     def position(self):
         return os.path.getsize(self.record) if os.path.exists(self.record) else 0

@@ -31,7 +31,7 @@ def ask(one, commands, start=None):
     end = b"$3\r\nend\r\n"
     request = b"".join(wire.encode(command) for command in [*commands, [b"ECHO", b"end"]])
     if start is not None:
-        start.wait(timeout=30)
+        start.wait(timeout=servers.LONGEST_SECONDS)
     one.sendall(request)
     data = bytearray()
     while not data.endswith(end):
@@ -48,7 +48,7 @@ def on_threads(server, work):
 
     def run(number):
         try:
-            with socket.create_connection(("127.0.0.1", server.resp_port), timeout=30) as one:
+            with socket.create_connection(("127.0.0.1", server.resp_port), timeout=servers.LONGEST_SECONDS) as one:
                 work(number, one, start)
         except BaseException as fault:  # pylint: disable=broad-except
             faults.append(fault)

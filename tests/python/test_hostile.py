@@ -14,7 +14,7 @@ MIB = 1 << 20
 
 
 def connect(port):
-    return socket.create_connection(("127.0.0.1", port), timeout=20)
+    return socket.create_connection(("127.0.0.1", port), timeout=servers.LONGEST_SECONDS)
 
 
 def send_and_drain(port, data, wait=0.02):
@@ -32,10 +32,7 @@ def send_and_drain(port, data, wait=0.02):
 def resident_soon(server, client, limit):
     """The server's resident bytes once they are below the limit: what a busy machine let pile up,
     replies to clients that were gone, goes back to the system within seconds."""
-    deadline = time.monotonic() + 20
-    while server.resident_bytes() >= limit and time.monotonic() < deadline:
-        assert client.ping()
-        time.sleep(0.1)
+    servers.soon(lambda: client.ping() and server.resident_bytes() < limit)
     return server.resident_bytes()
 
 

@@ -88,12 +88,14 @@ def test_nothing_answered_is_lost_when_the_server_is_killed(folder, policy):
         server = start(folder, "--appendfsync", policy)
         try:
             check(server, asked, answered)
+            before = sum(answered.values())
             clients = [Counting(i, server.resp_port, asked, answered) for i in range(CLIENTS)]
             for client in clients:
                 client.start()
             clients[0].join(pause.uniform(0.02, 0.1))
             redis.Redis(port=server.resp_port).bgrewriteaof()
             clients[0].join(pause.uniform(0, 0.15))
+            assert servers.soon(lambda: sum(answered.values()) > before)
         finally:
             kill(server)
         for client in clients:
@@ -128,7 +130,7 @@ def test_a_damaged_journal_is_refused_and_left_alone(folder):
         damaged = file.read()
     ended = subprocess.run([servers.isotherm_binary(), "--port", "0", "--memcached-port", "0",
                             "--appendonly", "yes", "--dir", folder],
-                           capture_output=True, text=True, timeout=30, check=False)
+                           capture_output=True, text=True, timeout=servers.LONGEST_SECONDS, check=False)
     assert ended.returncode == 1
     assert re.search(r"appendonly\.aof\.1 is damaged at byte \d+", ended.stdout + ended.stderr)
     with open(path, "rb") as file:

@@ -51,7 +51,7 @@ def run_until_killed(folder, point, number, asked, answered, policy):
         for client in clients:
             client.start()
         admin = redis.Redis(port=server.resp_port)
-        deadline = time.monotonic() + servers.START_SECONDS
+        deadline = time.monotonic() + servers.LONGEST_SECONDS
         while server.process.poll() is None and time.monotonic() < deadline:
             for command in ("BGSAVE", "BGREWRITEAOF"):
                 try:
@@ -77,7 +77,7 @@ def await_end(admin, command):
 
 def wait_for_kill(server):
     try:
-        return server.process.wait(timeout=5) == -signal.SIGKILL
+        return server.process.wait(timeout=servers.LONGEST_SECONDS) == -signal.SIGKILL
     except subprocess.TimeoutExpired:
         return False
 
@@ -111,6 +111,6 @@ def test_a_second_interrupt_ends_a_server_whose_disk_hangs(folder):
     # It waits for the snapshot.
     assert server.process.poll() is None
     server.process.send_signal(signal.SIGINT)
-    assert server.process.wait(timeout=servers.START_SECONDS) == 1
+    assert server.process.wait(timeout=servers.LONGEST_SECONDS) == 1
     server.stopped = True
     shutil.rmtree(server.folder)

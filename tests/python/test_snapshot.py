@@ -264,7 +264,7 @@ def test_shutdown_saves_or_does_not(folder):
     def end(server, *words):
         with pytest.raises(redis.ConnectionError):
             redis.Redis(port=server.resp_port).execute_command("SHUTDOWN", *words)
-        assert server.process.wait(timeout=30) == 0
+        assert server.process.wait(timeout=servers.LONGEST_SECONDS) == 0
         server.stopped = True
         shutil.rmtree(server.folder)
 

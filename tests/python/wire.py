@@ -2,7 +2,7 @@
 
 import socket
 
-TIMEOUT_SECONDS = 60
+TIMEOUT_SECONDS = 120
 
 
 class Closed(Exception):

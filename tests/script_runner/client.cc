@@ -15,7 +15,7 @@
 namespace isotherm::scripts {
 namespace {
 
-constexpr int deadline_ms = 30'000;
+constexpr int deadline_ms = 120'000;
 constexpr size_t single_bytes_at_start = 600;
 constexpr size_t single_bytes_at_end = 40;
 constexpr size_t middle_piece = 1021;

@@ -18,7 +18,7 @@ import sys
 import time
 
 from server_process import (Client, Failure, PeakMemory, ServerProcess, parse_size,
-                            resident_bytes, status_of)
+                            resident_bytes, soon, status_of)
 
 SIZES = [10, 100, 1000, 10_000, 100_000, 1_000_000]
 OVERHEAD = 100  # bytes of index, header and key that an item may take beside its value
@@ -136,7 +136,8 @@ def without_eviction(_server, load, maxmemory, _rounds, _cycles):
     """Refuses writes at the cap, and takes as much again after it was emptied."""
     for size in (1000, 200):
         load.client.command("FLUSHALL")
-        time.sleep(1)
+        if not soon(lambda: load.client.info("used_memory") < maxmemory / 10):
+            raise Failure("what was flushed still takes memory")
         load.refused = 0
         load.write(keys(b"f%d" % size, int(1.3 * maxmemory / (size + OVERHEAD * 0.6)), size))
         filled = load.client.command("DBSIZE") * (size + OVERHEAD) / maxmemory

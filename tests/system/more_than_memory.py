@@ -232,16 +232,6 @@ def run(options):
         shutil.rmtree(folder)
 
 
-def again(owner):
-    """The same client for another time."""
-    its = Owner.__new__(Owner)
-    threading.Thread.__init__(its)
-    its.__dict__.update({name: value for name, value in owner.__dict__.items()
-                         if name in ("number", "client", "random", "versions", "counted")})
-    its.failure, its.stops = None, False
-    return its
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)

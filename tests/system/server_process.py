@@ -10,9 +10,21 @@ import tempfile
 import threading
 import time
 
+LONGEST_SECONDS = 120  # that anything is waited for, on a machine that does much else, too
+
 
 class Failure(Exception):
     """The server did what it must not."""
+
+
+def soon(condition, seconds=LONGEST_SECONDS):
+    """Whether the condition becomes true before long."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
 
 
 def status_of(test, options):
@@ -52,7 +64,11 @@ class ServerProcess:
     def stop(self):
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-            self.process.wait(timeout=60)
+            try:
+                self.process.wait(timeout=LONGEST_SECONDS)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
         status = self.process.returncode
         if status not in (0, -signal.SIGTERM):
             raise RuntimeError(f"the server ended with status {status}:\n{self._tail()}")
@@ -65,13 +81,10 @@ class ServerProcess:
         if "--port" in command and command[command.index("--port") + 1] != "0":
             wait_for_listener(int(command[command.index("--port") + 1]))
             return int(command[command.index("--port") + 1])
-        for _ in range(200):
-            found = re.search(r"listening resp 127\.0\.0\.1:(\d+)", self._tail())
-            if found:
-                return int(found.group(1))
-            if self.process.poll() is not None:
-                break
-            time.sleep(0.1)
+        listening = lambda: re.search(r"listening resp 127\.0\.0\.1:(\d+)", self._tail())
+        soon(lambda: listening() or self.process.poll() is not None)
+        if found := listening():
+            return int(found.group(1))
         self.process.kill()
         raise RuntimeError(f"the server did not start:\n{self._tail()}")
 
@@ -95,13 +108,15 @@ def memcached_client(server):
 
 
 def wait_for_listener(port):
-    for _ in range(100):
+    def listens():
         try:
             socket.create_connection(("127.0.0.1", port), timeout=1).close()
-            return
+            return True
         except OSError:
-            time.sleep(0.1)
-    raise RuntimeError(f"nothing listens on port {port}")
+            return False
+
+    if not soon(listens):
+        raise RuntimeError(f"nothing listens on port {port}")
 
 
 class Client:
