@@ -105,7 +105,9 @@ class Measured {
         options_(options),
         keys_(options),
         erased_(options.records),
-        present_(options.records) {
+        present_(options.records),
+        next_(options.records),
+        inserting_(options.threads) {
     const bool counts = std::any_of(options.loads.begin(), options.loads.end(),
                                     [](const DbLoad* load) { return load->update > 0; });
     const std::string zero(8, 0);
@@ -138,6 +140,10 @@ class Measured {
   }
 
  private:
+  struct alignas(64) Inserting {
+    static constexpr uint64_t none = ~uint64_t{0};
+    std::atomic<uint64_t> number{none};
+  };
   struct Thread {
     Histogram latency;
     uint64_t done = 0;
@@ -184,7 +190,7 @@ class Measured {
                                                           static_cast<double>(options_.threads)));
         if (i > 0 && (due >= end || now_ns() >= end)) break;
         wait_until(due);
-        thread.done += call(load, random, read_key);
+        thread.done += call(load, number, random, read_key);
         thread.latency.record(static_cast<uint64_t>(now_ns() - due));
       }
       if (options_.parts) {
@@ -208,7 +214,7 @@ class Measured {
 
   // Requests that the call was.
   template <class ReadKey>
-  uint64_t call(const DbLoad& load, Random& random, ReadKey&& read_key) {
+  uint64_t call(const DbLoad& load, uint64_t thread, Random& random, ReadKey&& read_key) {
     if (options_.batch > 1) return batch(load, random, read_key);
     double chance = random.unit() * 100;
     const auto is = [&](double share) { return (chance -= share) < 0; };
@@ -235,14 +241,25 @@ class Measured {
       return 1;
     }
     if (is(load.range)) return range(load, random.below(options_.records));
-    if (is(load.insert)) {
-      const std::lock_guard lock(inserting_);
-      const uint64_t number = present_.load();
-      system_->put(keys_.key(number), keys_.value(number));
-      present_.store(number + 1);
-      return 1;
-    }
+    if (is(load.insert)) return insert(thread);
     return transaction(random);
+  }
+
+  // Threads insert side by side. Each shows a bound of its number before it takes it, so what is
+  // below all bounds is there.
+  uint64_t insert(uint64_t thread) {
+    std::atomic<uint64_t>& mine = inserting_[thread].number;
+    mine.store(next_.load());
+    const uint64_t number = next_.fetch_add(1);
+    mine.store(number);
+    system_->put(keys_.key(number), keys_.value(number));
+    mine.store(Inserting::none);
+    uint64_t below = next_.load();
+    for (const Inserting& one : inserting_) below = std::min(below, one.number.load());
+    uint64_t seen = present_.load();
+    while (seen < below && !present_.compare_exchange_weak(seen, below)) {
+    }
+    return 1;
   }
 
   template <class ReadKey>
@@ -316,9 +333,10 @@ class Measured {
   const DbBenchOptions& options_;
   const Keys keys_;
   std::vector<std::atomic<bool>> erased_;
-  std::atomic<uint64_t> present_;
+  std::atomic<uint64_t> present_;  // keys below are there
+  std::atomic<uint64_t> next_;     // to be inserted
+  std::vector<Inserting> inserting_;
   std::atomic<uint64_t> streams_{0};
-  std::mutex inserting_;
   uint64_t updates_ = 0;
 };
 

@@ -64,18 +64,14 @@ std::vector<DbStatus> Db::multi_get(const std::vector<std::string_view>& keys,
 
 DbStatus Db::put(std::string_view key, std::string_view value) {
   return guarded([&] {
-    WriteGroup group;
-    group.put(key, value);
-    return state_->write(group);
+    return state_->write_row(key, value,
+                             [&](Batch& batch) { batch.put(key, value, option::over_cap); });
   });
 }
 
 DbStatus Db::erase(std::string_view key) {
-  return guarded([&] {
-    WriteGroup group;
-    group.erase(key);
-    return state_->write(group);
-  });
+  return guarded(
+      [&] { return state_->write_row(key, {}, [&](Batch& batch) { batch.erase(key); }); });
 }
 
 DbStatus Db::merge(std::string_view key, uint32_t function, std::string_view operand) {

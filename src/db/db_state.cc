@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <new>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 
@@ -126,13 +127,13 @@ DbStatus DbState::check(const WriteGroup& group) const {
   return {};
 }
 
-// About what its items take, with their places in the index, where that is more than a group of
-// usual size may take anyway.
-uint64_t DbState::to_lend(const WriteGroup& group) const {
+// About what the items of so many changes take, with their places in the index, where that is more
+// than a group of usual size may take anyway.
+uint64_t DbState::to_lend(uint64_t changes, uint64_t bytes) const {
   constexpr uint64_t of_a_change = 128;
-  const uint64_t bytes = group.size() * of_a_change + group.bytes() + group.bytes() / 2;
-  const bool is_usual = engine_.maxmemory() == 0 || bytes <= over_the_cap / 2;
-  return is_usual ? 0 : bytes;
+  const uint64_t all = changes * of_a_change + bytes + bytes / 2;
+  const bool is_usual = engine_.maxmemory() == 0 || all <= over_the_cap / 2;
+  return is_usual ? 0 : all;
 }
 
 // Memory then forgets what is in the files.
@@ -151,18 +152,19 @@ DbStatus DbState::write(const WriteGroup& group, const WritePlan::Checks* checks
   if (DbStatus wrong = check(group); !wrong.ok()) return wrong;
   if (DbStatus wrong = check(intents); !wrong.ok()) return wrong;
   if (group.empty() && intents.empty() && (checks == nullptr || checks->empty())) return {};
-  DbWorkers::Lease lease(*workers_);
-  Batch& batch = lease.batch();
-  const uint64_t lent = to_lend(group) + to_lend(intents);
-  wait_for_memory(lease, lent == 0 ? group.bytes() + intents.bytes() : 0);
-  const WritePlan plan(group, checks, intents, merges_, batch);
-  if (lent != 0) engine_.lend_memory(static_cast<int64_t>(lent));
-  lease.submit();
-  if (lent != 0) engine_.lend_memory(-static_cast<int64_t>(lent));
-  if (!plan.problem().ok()) return with_reason(plan.problem());
+  std::optional<WritePlan> plan;
+  DbStatus status =
+      write_rows(group.size() + intents.size(), group.bytes() + intents.bytes(), [&](Batch& batch) {
+        plan.emplace(group, checks, intents, merges_, batch);
+        return plan->first_write();
+      });
+  return plan->problem().ok() ? status : with_reason(plan->problem());
+}
+
+DbStatus DbState::result_of(const Batch& batch, Batch::Row first_write) {
   DbStatus failed;
   bool any_written = false;
-  for (Batch::Row row = plan.first_write(); row < batch.size(); ++row) {
+  for (Batch::Row row = first_write; row < batch.size(); ++row) {
     const Status status = batch.reply(row).status.load(std::memory_order_acquire);
     if (status == Status::ok || status == Status::not_found) {
       any_written = true;
@@ -171,7 +173,6 @@ DbStatus DbState::write(const WriteGroup& group, const WritePlan::Checks* checks
     failed = with_reason(status_of(status));
     if (status == Status::not_saved) break;
   }
-  lease.clear(group.bytes() + intents.bytes());
   if (any_written && failed.is(DbStatus::Code::out_of_memory)) {
     return {failed.code(), "there was no memory for a part of the group; the rest was written"};
   }

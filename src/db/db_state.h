@@ -12,6 +12,7 @@
 // Threads. Any, but for the constructor and the destructor.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <string>
@@ -47,6 +48,17 @@ class DbState {
   // `intents`: puts and erases of intents, which take effect with the group.
   DbStatus write(const WriteGroup& group, const WritePlan::Checks* checks = nullptr,
                  const WriteGroup& intents = {});
+  // One change of a key, which `fill` adds to the batch.
+  template <class Fill>
+  DbStatus write_row(std::string_view key, std::string_view value, Fill&& fill) {
+    if (std::max(key.size(), value.size()) > WritePlan::most_value) {
+      return status_of(Status::too_large);
+    }
+    return write_rows(1, key.size() + value.size(), [&](Batch& batch) {
+      fill(batch);
+      return Batch::Row{0};
+    });
+  }
   // Runs that wait are taken in until so many bytes may be written. Before a batch that may run
   // over the cap.
   void wait_for_memory(DbWorkers::Lease& lease, uint64_t bytes);
@@ -64,7 +76,11 @@ class DbState {
 
  private:
   DbStatus check(const WriteGroup& group) const;
-  uint64_t to_lend(const WriteGroup& group) const;
+  uint64_t to_lend(uint64_t changes, uint64_t bytes) const;
+  // `fill` adds the rows of so many changes to the batch, and returns the first that writes.
+  template <class Fill>
+  DbStatus write_rows(uint64_t changes, uint64_t bytes, Fill&& fill);
+  DbStatus result_of(const Batch& batch, Batch::Row first_write);
 
   const MergeFunctions merges_;
   Engine engine_;
@@ -72,6 +88,20 @@ class DbState {
   std::unique_ptr<DbWorkers> workers_;
   KeyLocks locks_;
 };
+
+template <class Fill>
+DbStatus DbState::write_rows(uint64_t changes, uint64_t bytes, Fill&& fill) {
+  DbWorkers::Lease lease(*workers_);
+  const uint64_t lent = to_lend(changes, bytes);
+  wait_for_memory(lease, lent == 0 ? bytes : 0);
+  const Batch::Row first_write = fill(lease.batch());
+  if (lent != 0) engine_.lend_memory(static_cast<int64_t>(lent));
+  lease.submit();
+  if (lent != 0) engine_.lend_memory(-static_cast<int64_t>(lent));
+  DbStatus result = result_of(lease.batch(), first_write);
+  lease.clear(bytes);
+  return result;
+}
 
 struct DbSnapshot::Moment {
   std::shared_ptr<const TreeMoment> at;

@@ -26,7 +26,6 @@ class DbWorkers {
     explicit One(Engine& engine) : worker(engine) { batch.emplace(); }
     Worker worker;
     std::optional<Batch> batch;
-    uint64_t work = 0;  // since it has last done its share of the store's upkeep
   };
 
  public:
@@ -45,16 +44,11 @@ class DbWorkers {
     Worker& worker() { return one_->worker; }
     Batch& batch() { return *one_->batch; }
     void submit() { one_->worker.submit(*one_->batch); }
-    // Forgets the rows, of which so many bytes were written. All workers look at the store's memory
-    // for its upkeep, so a share of it is done for many rows together.
+    // Forgets the rows, of which so many bytes were written.
     void clear(uint64_t bytes = 0) {
-      constexpr uint64_t share = 64;
-      constexpr uint64_t bytes_of_a_row = 1024;
-      one_->work += one_->batch->size() + bytes / bytes_of_a_row;
+      const uint64_t rows = one_->batch->size();
       one_->batch->clear();
-      if (one_->work < share) return;
-      one_->work = 0;
-      one_->worker.maintain();
+      one_->worker.maintain_behind(rows, bytes);
     }
 
    private:
@@ -77,14 +71,13 @@ class DbWorkers {
     std::atomic<One*> idle{nullptr};
   };
 
-  uint32_t slot_of_thread() const { return thread_number() % most_; }
   std::unique_ptr<One> find() {
-    for (uint32_t i = 0, at = slot_of_thread(); i < most_; ++i, at = (at + 1) % most_) {
+    One* one = nullptr;
+    find_place(most_, [&](uint32_t at) {
       std::atomic<One*>& idle = slots_[at].idle;
-      if (idle.load() == nullptr) continue;
-      if (One* const one = idle.exchange(nullptr)) return std::unique_ptr<One>(one);
-    }
-    return nullptr;
+      return idle.load() != nullptr && (one = idle.exchange(nullptr)) != nullptr;
+    });
+    return std::unique_ptr<One>(one);
   }
   std::unique_ptr<One> take() {
     if (auto one = find()) return one;
@@ -103,10 +96,10 @@ class DbWorkers {
   // There is an empty slot: there are as many as workers.
   void give_back(std::unique_ptr<One> one) {
     One* const its = one.release();
-    for (uint32_t at = slot_of_thread();; at = (at + 1) % most_) {
+    find_place(most_, [&](uint32_t at) {
       One* none = nullptr;
-      if (slots_[at].idle.compare_exchange_strong(none, its)) break;
-    }
+      return slots_[at].idle.compare_exchange_strong(none, its);
+    });
     // Who waits has counted itself before it looked into the slots for the last time.
     if (waiting_.load() == 0) return;
     const std::lock_guard guard(mutex_);

@@ -9,6 +9,7 @@
 #include "base/broken.h"
 #include "base/hash.h"
 #include "base/kill_point.h"
+#include "base/raise_to.h"
 #include "items/item.h"
 
 namespace isotherm {
@@ -16,14 +17,6 @@ namespace {
 
 // Blocks that are written and not synced take memory.
 constexpr uint64_t most_unsynced = 8 << 20;
-
-// Returns what it was.
-uint64_t raise(std::atomic<uint64_t>& to, uint64_t value) {
-  uint64_t seen = to.load(std::memory_order_relaxed);
-  while (seen < value && !to.compare_exchange_weak(seen, value, std::memory_order_release)) {
-  }
-  return seen;
-}
 
 // A batch whose rows show nothing of what others have written.
 bool has_only_puts(const Batch& batch) {
@@ -167,7 +160,7 @@ void Journal::note_change(RunningBatch& running, uint64_t version, std::atomic<u
   if (version > running.max_version.load(std::memory_order_relaxed)) {
     running.max_version.store(version, std::memory_order_relaxed);
   }
-  if (const uint64_t before = raise(mark, running.number); before != running.number) {
+  if (const uint64_t before = raise_to(mark, running.number); before != running.number) {
     running.builds_on = std::max(running.builds_on, before);
   }
 }
@@ -356,6 +349,7 @@ void Journal::step(bool ends) {
     const std::lock_guard writing(writing_);
     result = write_all(true);
   }
+  if (!ends) segments_.prepare();
   if (result >= 0 && sync_is_due(ends)) result = sync_or_rewind();
   note_error(result < 0 ? -result : 0);
   if (policy() == SyncPolicy::no) buffer_.release(written_lsn_.load(std::memory_order_relaxed));

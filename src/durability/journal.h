@@ -18,7 +18,8 @@
 // Who writes. Of `always`, one thread, the writer: what comes while it syncs is its next group,
 // from all loops. Else whoever ends a batch writes, as far as nobody does, which takes no other
 // thread's time and no wake; those that end meanwhile look on for a moment, and mostly find their
-// blocks taken along. The writer does what takes long: syncs, new segments, and what failed.
+// blocks taken along. The writer does what takes long: syncs, new segments, and what failed. While
+// segments become full it takes the room for the next one ahead, beside those who write.
 //
 // Who waits. Batches that change something have numbers. A key's mark is the number of the last
 // batch that has changed it, and a batch waits while a mark of its keys, or a flush, is not safe;

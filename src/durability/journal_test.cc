@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <filesystem>
 #include <random>
 #include <string>
 #include <thread>
@@ -264,6 +265,35 @@ TEST_F(JournalTest, OneFaultAtAnyCallLosesNothing) {
     EXPECT_EQ(content.size(), 12u);
     EXPECT_EQ(open().content(), content) << "fault at call " << call;
   }
+}
+
+// In a file beside the name of the next. What a crash leaves of it is made anew.
+TEST_F(JournalTest, RoomForTheNextSegmentIsTakenAhead) {
+  open();
+  const auto ahead = [&] { return path(std::to_string(segments().size() + 1)) + ".new"; };
+  EXPECT_FALSE(std::filesystem::exists(ahead()));
+  int keys = 0;
+  const auto fill_segment = [&] {
+    for (const size_t before = segments().size(); segments().size() == before;) {
+      ASSERT_EQ(put("key" + std::to_string(keys++), std::string(3000, 'v')), Status::ok);
+    }
+  };
+  for (int i = 0; i < 3; ++i) {
+    fill_segment();
+    ASSERT_TRUE(std::filesystem::exists(ahead()));
+    EXPECT_EQ(std::filesystem::file_size(ahead()), 16u << 10);
+  }
+  const auto content = store->content();
+  const std::string crashed = new_folder();
+  std::filesystem::copy(folder, crashed);
+  store.reset();
+  EXPECT_FALSE(std::filesystem::exists(ahead()));
+  folder = crashed;
+  ASSERT_TRUE(std::filesystem::exists(ahead()));
+  EXPECT_EQ(open().content(), content);
+  EXPECT_FALSE(std::filesystem::exists(ahead()));
+  fill_segment();
+  EXPECT_TRUE(std::filesystem::exists(ahead()));
 }
 
 // Counters of several threads: what is left is what was acknowledged, or was on its way.

@@ -80,23 +80,27 @@ std::string_view RecordBuffer::piece(uint64_t lsn) const {
 }
 
 void RecordBuffer::release(uint64_t lsn) {
-  for (bool more = true; more;) {
-    Chunk gone;  // its memory is given back without the lock
-    const std::lock_guard guard(lock_);
-    const bool is_last = chunks_.size() == 1;
-    more = !chunks_.empty() && (is_last ? end() : chunks_[1].lsn) <= lsn;
-    if (!more) break;
-    gone = std::move(chunks_.front());
-    chunks_.pop_front();
-    if (is_last) left_ = 0;
-    if (is_last && gone.capacity == chunk_bytes) {
-      begin_chunk(std::exchange(gone, {}));  // it is filled on
-    } else if (keep(gone)) {
-      gone = {};
-    }
-    more = !is_last;
-    released_.store(chunks_.empty() ? end() : chunks_.front().lsn, std::memory_order_release);
+  while (release_first(lsn)) {
   }
+}
+
+// Whether there may be more.
+bool RecordBuffer::release_first(uint64_t lsn) {
+  Chunk gone;  // its memory is given back without the lock
+  const std::lock_guard guard(lock_);
+  if (chunks_.empty()) return false;
+  const bool is_last = chunks_.size() == 1;
+  if ((is_last ? end() : chunks_[1].lsn) > lsn) return false;
+  gone = std::move(chunks_.front());
+  chunks_.pop_front();
+  if (is_last) left_ = 0;
+  if (is_last && gone.capacity == chunk_bytes) {
+    begin_chunk(std::exchange(gone, {}));  // it is filled on
+  } else if (keep(gone)) {
+    gone = {};
+  }
+  released_.store(chunks_.empty() ? end() : chunks_.front().lsn, std::memory_order_release);
+  return !is_last;
 }
 
 // With the lock. False: it is not needed.

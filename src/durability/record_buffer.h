@@ -66,6 +66,7 @@ class RecordBuffer {
   Chunk make_chunk(uint64_t bytes);
   void begin_chunk(Chunk chunk);
   bool keep(Chunk& chunk);
+  bool release_first(uint64_t lsn);
 
   // Where the next block comes, and how much room there is in the last chunk.
   alignas(64) mutable ShortLock lock_;

@@ -13,6 +13,9 @@
 // batch that has taken some of them had published its bound before, and it is still there, or the
 // batch is done with it.
 //
+// Who looks leaves out the places that were never taken: whoever takes one says so before it
+// publishes anything.
+//
 // Threads. Any; a place belongs to the one that took it.
 // Limits. Places are never freed; there are as many as were taken at once.
 #pragma once
@@ -24,6 +27,7 @@
 #include <memory>
 #include <thread>
 
+#include "base/raise_to.h"
 #include "base/thread_number.h"
 #include "isotherm/batch.h"
 
@@ -61,11 +65,14 @@ class RunningBatches {
 
   RunningBatch& take() {
     for (Block* block = &first_;; block = next_of(*block)) {
-      for (uint32_t i = 0, at = thread_number() % places; i < places; ++i, at = (at + 1) % places) {
-        std::atomic<bool>& taken = block->all[at].taken;
-        if (taken.load(std::memory_order_relaxed)) continue;
-        if (!taken.exchange(true, std::memory_order_acquire)) return block->all[at];
-      }
+      const uint32_t at = find_place(places, [&](uint32_t place) {
+        std::atomic<bool>& taken = block->all[place].taken;
+        return !taken.load(std::memory_order_relaxed) &&
+               !taken.exchange(true, std::memory_order_acquire);
+      });
+      if (at == places) continue;
+      raise_to(block->used, at + 1);
+      return block->all[at];
     }
   }
   // The batch is done, and its last block has its place; an open number is withdrawn.
@@ -103,6 +110,7 @@ class RunningBatches {
   static constexpr uint32_t places = 64;
   struct Block {
     std::array<RunningBatch, places> all;
+    std::atomic<uint32_t> used{0};  // those from here on were never taken
     std::atomic<Block*> next{nullptr};
   };
 
@@ -116,7 +124,8 @@ class RunningBatches {
   template <class Visit>
   void each(Visit&& visit) const {
     for (const Block* block = &first_; block != nullptr; block = block->next.load()) {
-      for (const RunningBatch& one : block->all) visit(one);
+      const uint32_t used = block->used.load(std::memory_order_acquire);
+      for (uint32_t i = 0; i < used; ++i) visit(block->all[i]);
     }
   }
 

@@ -5,6 +5,12 @@
 #include <utility>
 
 namespace isotherm {
+namespace {
+
+// Where a file is made before it has its name.
+std::string beside(const std::string& path) { return path + ".new"; }
+
+}  // namespace
 
 // Otherwise a segment may begin behind records that a loss of power takes away.
 int SegmentWriter::sync_last(uint64_t used_bytes, uint64_t oldest) {
@@ -34,8 +40,12 @@ int SegmentWriter::begin(uint64_t first_lsn, uint64_t first_version, uint64_t le
   header.bytes = bytes;
   seal_header(header);
 
-  int made = -1;
-  int result = make(segment_path(base_, next.last), &header, sizeof header, bytes, made);
+  const bool prepares = prepared_ >= 0 || (file_ >= 0 && !has_room(first_lsn + least_bytes));
+  if (bytes != segment_bytes_) drop_prepared();
+  int made = std::exchange(prepared_, -1);
+  const std::string path = segment_path(base_, next.last);
+  int result = made < 0 ? make(path, &header, sizeof header, bytes, made)
+                        : name(path, &header, sizeof header, made);
   if (result >= 0) {
     begins_ = true;
     result = write_manifest(next);
@@ -48,11 +58,24 @@ int SegmentWriter::begin(uint64_t first_lsn, uint64_t first_version, uint64_t le
   close();
   file_ = made;
   begins_ = false;
+  prepares_ = prepares;
   capacity_ = bytes;
   first_lsn_ = first_lsn;
   manifest_ = next;
   lsns_.push_back(first_lsn);
   return 0;
+}
+
+void SegmentWriter::prepare() {
+  if (!std::exchange(prepares_, false)) return;
+  const std::string path = segment_path(base_, manifest_.last + 1);
+  if (make_room(path, segment_bytes_, prepared_) < 0) drop_prepared();
+}
+
+void SegmentWriter::drop_prepared() {
+  if (prepared_ < 0) return;
+  files_.close(std::exchange(prepared_, -1));
+  files_.remove(beside(segment_path(base_, manifest_.last + 1)));
 }
 
 int SegmentWriter::write_manifest(Manifest& manifest) {
@@ -86,13 +109,12 @@ int SegmentWriter::cut_before(uint64_t lsn, const JournalBase& base) {
 
 int SegmentWriter::put_base(const std::string& path, uint64_t number, uint64_t bytes) {
   const std::string its = base_path(base_, number);
-  const std::string beside = its + ".new";
-  const int64_t copied = files_.copy(path, beside);
+  const int64_t copied = files_.copy(path, beside(its));
   int result = copied < 0 ? static_cast<int>(copied) : 0;
   if (result == 0 && static_cast<uint64_t>(copied) != bytes) result = -EIO;
-  if (result >= 0) result = files_.rename(beside, its);
+  if (result >= 0) result = files_.rename(beside(its), its);
   if (result < 0) {
-    files_.remove(beside);
+    files_.remove(beside(its));
     return result;
   }
   return files_.sync_folder(folder_);
@@ -103,7 +125,7 @@ int SegmentWriter::put_base(const std::string& path, uint64_t number, uint64_t b
 void SegmentWriter::remove_dropped(uint64_t oldest, uint64_t end) {
   for (uint64_t number = oldest; number < end; ++number) {
     if (number != manifest_.base.number) files_.remove(base_path(base_, number));
-    files_.remove(base_path(base_, number) + ".new");
+    files_.remove(beside(base_path(base_, number)));
     if (number < manifest_.first) files_.remove(segment_path(base_, number));
   }
 }
@@ -111,16 +133,26 @@ void SegmentWriter::remove_dropped(uint64_t oldest, uint64_t end) {
 // `file` stays open, also where this fails later.
 int SegmentWriter::make(const std::string& path, const void* header, uint64_t header_bytes,
                         uint64_t bytes, int& file) {
-  const std::string beside = path + ".new";
-  files_.remove(beside);  // of an attempt that failed
-  file = files_.open(beside);
+  const int result = make_room(path, bytes, file);
+  return result < 0 ? result : name(path, header, header_bytes, file);
+}
+
+int SegmentWriter::make_room(const std::string& path, uint64_t bytes, int& file) {
+  files_.remove(beside(path));  // of an attempt that failed
+  file = files_.open(beside(path));
   if (file < 0) return file;
-  int result = files_.allocate(file, bytes);
-  if (result >= 0) result = write_at(file, static_cast<const char*>(header), header_bytes, 0);
+  const int result = files_.allocate(file, bytes);
+  if (result < 0) files_.remove(beside(path));
+  return result;
+}
+
+int SegmentWriter::name(const std::string& path, const void* header, uint64_t header_bytes,
+                        int file) {
+  int result = write_at(file, static_cast<const char*>(header), header_bytes, 0);
   if (result >= 0) result = files_.sync(file);
-  if (result >= 0) result = files_.rename(beside, path);
+  if (result >= 0) result = files_.rename(beside(path), path);
   if (result < 0) {
-    files_.remove(beside);
+    files_.remove(beside(path));
     return result;
   }
   return files_.sync_folder(folder_);

@@ -4,6 +4,9 @@
 // the manifest names it, likewise, and only then records go into it. So a crash at any moment
 // leaves a journal that can be read. Nothing is ever written over: a start begins a new segment.
 //
+// Where segments become full one after the other, the room for the next one is taken while this one
+// is being filled (`prepare`): a file beside its name, which a crash leaves and a start makes anew.
+//
 // A base comes to its place likewise, and then the manifest names it, together with the segments
 // that are left; only then what it does not name any more is removed.
 //
@@ -12,7 +15,7 @@
 //
 // Errors come back as -errno, and the same call may be made again later.
 //
-// Threads. The writer's only.
+// Threads. The writer's only; `prepare` may run beside writes.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +39,10 @@ class SegmentWriter {
         manifest_(manifest),
         lsns_(std::move(lsns)),
         segment_bytes_(segment_bytes) {}
-  ~SegmentWriter() { close(); }
+  ~SegmentWriter() {
+    close();
+    drop_prepared();
+  }
   SegmentWriter(const SegmentWriter&) = delete;
   SegmentWriter& operator=(const SegmentWriter&) = delete;
 
@@ -45,6 +51,9 @@ class SegmentWriter {
   int sync_last(uint64_t used_bytes, uint64_t oldest);
   // Begins the next segment, with room for `least_bytes` of records.
   int begin(uint64_t first_lsn, uint64_t first_version, uint64_t least_bytes);
+  // Takes the room for the next one where the last one that ended was full, or had its room taken
+  // ahead. Where that fails, `begin` does it.
+  void prepare();
   // Whether records up to `lsn` find room in the segment.
   bool has_room(uint64_t lsn) const {
     return file_ >= 0 && !begins_ && lsn - first_lsn_ <= capacity_ - sizeof(SegmentHeader);
@@ -68,8 +77,11 @@ class SegmentWriter {
   const JournalBase& base() const { return manifest_.base; }
 
  private:
+  int make_room(const std::string& path, uint64_t bytes, int& file);
   int make(const std::string& path, const void* header, uint64_t header_bytes, uint64_t bytes,
            int& file);
+  int name(const std::string& path, const void* header, uint64_t header_bytes, int file);
+  void drop_prepared();
   int write_manifest(Manifest& manifest);
   int begin_with(uint64_t number, const JournalBase& base);
   void remove_dropped(uint64_t oldest, uint64_t end);
@@ -86,6 +98,8 @@ class SegmentWriter {
   std::vector<uint64_t> lsns_;  // of its segments, in order
   const uint64_t segment_bytes_;
   int file_ = -1;
+  int prepared_ = -1;      // the file of the next, beside its name, of segment_bytes_
+  bool prepares_ = false;  // it is wanted
   bool begins_ = false;    // the manifest may name the next already, so nothing goes into this one
   uint64_t capacity_ = 0;  // bytes of the file
   uint64_t first_lsn_ = 0;

@@ -273,6 +273,9 @@ class Worker {
   // batches, and else when it is nudged.
   bool maintain(int64_t now_ms);
   bool maintain();
+  // Such a step for many rows together, of batches that were cleared and had so many rows, and
+  // bytes to write: for who has few at a time, since a step looks at the whole store.
+  void maintain_behind(uint64_t rows, uint64_t bytes);
   void nudge();
 
  private:

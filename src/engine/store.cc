@@ -34,8 +34,9 @@ Status Handle::run_single(Read&& read) {
   const Reply& reply = batch_.reply(0);
   const Status status = reply.status.load(std::memory_order_acquire);
   read(reply, status);
+  const uint64_t bytes = batch_.columns().value[0].size();
   batch_.clear();
-  worker_->maintain();
+  worker_->maintain_behind(1, bytes);
   return status;
 }
 

@@ -67,7 +67,8 @@ struct Worker::Impl final : BatchRun::Owner {
   std::vector<BatchRun*> free;
   uint32_t out = 0;  // runs that were begun and are not released
   bool first_out = false;
-  bool refused = false;  // by the crew, whose queue was full
+  bool refused = false;      // by the crew, whose queue was full
+  uint64_t rows_behind = 0;  // that no step of upkeep was done for
   std::vector<BatchRun*> under_way;
   // How many runs are on the quick path without news so far, and who leads their rounds.
   uint32_t quick = 0;
@@ -397,6 +398,15 @@ bool Worker::maintain(int64_t now_ms) {
   // same.
   const bool may = impl_->out == 0 || !(impl_->first_out || impl_->engine.on_device());
   return may && impl_->runner.maintain(now_ms);
+}
+
+void Worker::maintain_behind(uint64_t rows, uint64_t bytes) {
+  constexpr uint64_t share = 64;
+  constexpr uint64_t bytes_of_a_row = 1024;
+  impl_->rows_behind += rows + bytes / bytes_of_a_row;
+  if (impl_->rows_behind < share) return;
+  impl_->rows_behind = 0;
+  maintain();
 }
 
 void Worker::nudge() {

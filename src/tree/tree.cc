@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/raise_to.h"
+
 namespace isotherm {
 namespace {
 
@@ -23,12 +25,6 @@ const std::string& tree_key(uint32_t database, std::string_view key) {
   shrink(text);
   TreeRecord::put_key(database, key, text);
   return text;
-}
-
-void raise_to(std::atomic<uint64_t>& to, uint64_t value) {
-  uint64_t seen = to.load(std::memory_order_relaxed);
-  while (seen < value && !to.compare_exchange_weak(seen, value, std::memory_order_relaxed)) {
-  }
 }
 
 }  // namespace

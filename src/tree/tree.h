@@ -45,6 +45,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -196,7 +197,7 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   Awaited* end(uint64_t token, bool wrote);
   bool is_crowded() const { return waiting_runs_.load(std::memory_order_acquire) >= most_runs; }
 
-  void seal(uint32_t flushed_database = ~uint32_t{0});
+  void seal(std::optional<uint32_t> flushed_database = {});
   void work();
   std::shared_ptr<TreeRun> oldest();
   std::string take_in(const std::shared_ptr<TreeRun>& run);

@@ -28,21 +28,20 @@ Tree::~Tree() {
   if (options_.count) options_.count(-counted_);
 }
 
-void Tree::seal(uint32_t flushed_database) {
+void Tree::seal(std::optional<uint32_t> flushed_database) {
   {
     const AllShards guard(shard_locks_);
-    const bool flushes = flushed_database != ~uint32_t{0};
     // A run with flushes alone can begin with one more of them.
-    if (flushes ? active_->bytes() != 0 : !active_->empty()) {
+    if (flushed_database ? active_->bytes() != 0 : !active_->empty()) {
       sealed_.push_back(std::move(active_));
       active_ = std::make_shared<TreeRun>();
       ++active_number_;
       active_->begins_with = segment_;
       waiting_runs_.store(sealed_.size(), std::memory_order_release);
     }
-    if (flushes) {
+    if (flushed_database) {
       note_held();
-      active_->flushed.insert(flushed_database);
+      active_->flushed.insert(*flushed_database);
       flushed_run_.store(active_number_, std::memory_order_release);
     }
   }
