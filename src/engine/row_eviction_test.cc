@@ -87,7 +87,7 @@ TEST(RowEviction, TheLowestGivenScoresGo) {
   const auto score_of = [](uint64_t key) -> uint64_t { return key * 0x9E3779B97F4A7C15ULL; };
   std::set<uint64_t> before;
   uint64_t gone = 0;
-  for (uint64_t from = 1; from < 40'000; from += 1000) {
+  for (uint64_t from = 1; from < 26'000; from += 1000) {
     const std::vector<uint64_t> keys = numbers(from, 1000);
     std::vector<uint64_t> scores;
     for (const uint64_t key : keys) scores.push_back(score_of(key));
@@ -109,7 +109,7 @@ TEST(RowEviction, TheLowestGivenScoresGo) {
     ASSERT_LE(table.memory(), cap);
     before = there;
   }
-  EXPECT_GT(gone, 20'000U);
+  EXPECT_GT(gone, 8'000U);
   EXPECT_GT(table.size() * row_bytes, cap / 2);
 }
 
@@ -121,7 +121,7 @@ TEST(RowEviction, TheLongestUnusedGo) {
   rows.put(read);
   rows.put(inserted);
   std::vector<uint64_t> given(inserted.size() * words, 1);
-  for (uint64_t from = 1000; from < 60'000; from += 1000) {
+  for (uint64_t from = 1000; from < 30'000; from += 1000) {
     rows.put(numbers(from, 1000));
     const std::vector<uint8_t> found = rows.get(read);
     ASSERT_EQ(std::count(found.begin(), found.end(), 1), 500);
@@ -135,7 +135,7 @@ TEST(RowEviction, TheLongestUnusedGo) {
     const std::vector<uint8_t> last = rows.get(numbers(from, 1000));
     ASSERT_EQ(std::count(last.begin(), last.end(), 1), 1000);
   }
-  EXPECT_EQ(table.evictions() + table.size(), 60'000U);
+  EXPECT_EQ(table.evictions() + table.size(), 30'000U);
   EXPECT_LE(table.memory(), cap);
   const std::vector<uint8_t> first = rows.get(numbers(1000, 1000));
   EXPECT_EQ(std::count(first.begin(), first.end(), 1), 0);
@@ -192,13 +192,13 @@ TEST(RowEviction, OptionsAreChecked) {
 TEST(RowEviction, ThreadsShareATableAtItsCap) {
   RowTable table(options(RowScores::use));
   constexpr uint64_t threads = 3;
-  const uint64_t calls = test_size(60, 2000);
+  const uint64_t calls = test_size(20, 2000);
   std::vector<std::thread> crew;
   for (uint64_t t = 0; t < threads; ++t) {
     crew.emplace_back([&table, t, calls] {
       Rows rows(table);
       for (uint64_t call = 0; call < calls; ++call) {
-        const uint64_t from = (call * 7 + t * 3) % 50 * 500;
+        const uint64_t from = (call * 7 + t * 3) % 40 * 500;
         rows.put(numbers(from, 700), {}, t);
         rows.get(numbers(from + 400, 700));
         if (call % 5 == t) rows.handle.erase(numbers(from, 50));
