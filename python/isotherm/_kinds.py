@@ -60,7 +60,8 @@ def _evict_by(evict):
         return ""
     if evict not in ("use", "given"):
         raise ValueError(f"evict={evict!r}: tables of fixed values evict by 'use' (those that were "
-                         "used least recently go) or 'given' (those of the lowest scores that put was given)")
+                         "used least recently go) or 'given' (those of the lowest scores that put "
+                         "was given)")
     return evict
 
 
