@@ -10,12 +10,22 @@
 // and the 27 to 29 bytes of a FixedTable's entry. Memory of erased rows is used again by this
 // table.
 //
+// Scores and eviction, as those of gpu::RowTable. With `scores` each row has one, and takes 16
+// bytes more: `given` by the put that writes it (0 before any was given), or the time of its last
+// `use`, a count of parts of calls of up to 1024 requests. With `evict` a table that is at
+// `maxmemory` lets rows of the lowest scores go for new keys, at least a 64th of them at once,
+// whatever the scores of the new ones are. Of rows with equal scores any may go; those that a call
+// has put may go before it ends, and a call that writes present keys may let others go, since it
+// takes new rows before the old are free. Nothing is refused then, and the memory stays below the
+// cap.
+//
 // Threads. As FixedTable: a handle a thread, at most 256; each key is linearizable, and requests of
 // one call take effect in the order of the arrays. A reader sees each row as one writer left it,
 // never a mixture, and takes no lock: a row that is written anew gets new memory, and the old one
 // is used again when no call can still read it. Errors. std::invalid_argument for columns of
 // unequal lengths or row_bytes out of range. Where memory ends, requests that need a new key are
-// answered reply_retry; keys that are there can be written still.
+// answered reply_retry; keys that are there can be written still. std::invalid_argument for `evict`
+// without scores, or with less memory than it needs, and for columns of scores without any.
 #pragma once
 
 #include <cstddef>
@@ -26,17 +36,21 @@
 #include <optional>
 #include <span>
 
+#include "isotherm/row_scores.h"
 #include "isotherm/table_requests.h"
 
 namespace isotherm {
 
 struct RowTableOptions {
   static constexpr uint64_t most_row_bytes = 1 << 20;
+  static constexpr uint64_t least_evicting = uint64_t{16} << 20;
 
   uint64_t row_bytes = 0;  // 1 to most_row_bytes
   uint64_t maxmemory = 0;  // bytes that the table may take; 0: no cap
   // Rows to make room for in the index at once; more are taken in by growth.
   uint64_t expected_rows = 0;
+  RowScores scores = RowScores::none;
+  bool evict = false;  // needs scores; maxmemory then is least_evicting or more, or 0
   std::optional<uint64_t> hash_seed = {};
 };
 
@@ -50,6 +64,7 @@ class RowTable {
   uint64_t size() const;
   uint64_t memory() const;  // bytes
   uint64_t row_bytes() const;
+  uint64_t evictions() const;  // rows that went for others
 
  private:
   friend class RowHandle;
@@ -84,6 +99,9 @@ struct RowRequests {
   // was done.
   void* rows_out = nullptr;
   uint8_t* found = nullptr;
+  // [n], or null; of tables with scores. Of a get where those of the keys that are found go, of a
+  // put those of its rows, as of gpu::RowRequests.
+  uint64_t* scores = nullptr;
 };
 
 class RowHandle {

@@ -40,11 +40,12 @@ def bench_words(row, keys, batch, runs):
     edge = DeviceArray(np.zeros(1, "u1"))
 
     def raw_get():
-        table._run_on_gpu("get", 0, stream, batch, (pointers[0], 0, 0, pointers[2], pointers[3], 0),
+        table._run_on_gpu("get", 0, stream, batch, (pointers[0], 0, 0, pointers[2], pointers[3], 0, 0),
                            False)
 
     def raw_put():
-        table._run_on_gpu("put", 0, stream, batch, (pointers[0], pointers[1], 0, 0, 0, 0), False)
+        table._run_on_gpu("put", 0, stream, batch, (pointers[0], pointers[1], 0, 0, 0, 0, 0),
+                           False)
 
     for name, call, raw in (("get", lambda: table.get(there, out), raw_get),
                             ("put", lambda: table.put(there, values), raw_put)):

@@ -13,6 +13,7 @@ from .table import _FixedTable
 
 _HOST = (np.ndarray, int, list, tuple, np.generic)
 _BOOL = np.dtype("?")
+_SCORES = np.dtype("u8")
 
 
 class _Call:
@@ -25,7 +26,8 @@ class _Call:
                              f"{_devices.name_of(table._gpus)}")
         _device_arrays.check(keys, "keys", table.key_dtype)
         size = table.row_bytes
-        self.direct = size == 8 or size % 16 == 0  # the GPU has its values as the caller has them
+        # Whether the GPU has its values as the caller has them.
+        self.direct = table._are_words() or size % 16 == 0
         self.shape = keys.shape + table.row_shape
         self.aligned = (8 if size == 8 else 16) if self.direct else 1
         self.kept = []
@@ -34,19 +36,24 @@ class _Call:
         """The address of rows that the caller gives."""
         return self.column(given, name, writable).pointer
 
-    def column(self, given, name, writable=False):
+    def column(self, given, name, writable=False, of=None):
+        """``of``: its dtype, shape and alignment, where these are not those of rows."""
         column = _device_arrays.read(given, self.stream)
         if column is None:
             raise TypeError(f"{name}: wants an array on cuda:{self.keys.gpu}, where the keys lie, "
                             f"not {type(given).__name__}")
-        _device_arrays.check(column, name, self.table.value_dtype, self.shape, self.aligned,
-                             self.keys.gpu, writable)
+        dtype, shape, aligned = of or (self.table.value_dtype, self.shape, self.aligned)
+        _device_arrays.check(column, name, dtype, shape, aligned, self.keys.gpu, writable)
         column.follow(self.stream)
         column.filled = writable
         self.kept.append(column)
         if writable and self._overlaps(column):
             raise ValueError(f"{name}: the array overlaps the keys")
         return column
+
+    def score_column(self, given):
+        self.table._require_scores()
+        return self.column(given, "scores", of=(_SCORES, self.keys.shape, 8))
 
     def _overlaps(self, column):
         count = int(np.prod(self.keys.shape))
@@ -65,11 +72,11 @@ class _Call:
     def mask(self):
         return self.new(self.keys.shape, _BOOL)
 
-    def run(self, verb, rows=0, expected=0, rows_out=0, mask=0, refused=0,
+    def run(self, verb, rows=0, expected=0, rows_out=0, mask=0, refused=0, scores=0,
             raise_full=False):
         count = int(np.prod(self.keys.shape))
         if count != 0:
-            columns = self.keys.pointer, rows, expected, rows_out, mask, refused
+            columns = self.keys.pointer, rows, expected, rows_out, mask, refused, scores
             place = self.table._gpus.index(self.keys.gpu)
             try:
                 self.table._run_on_gpu(verb, place, self.stream, count, columns, raise_full)
@@ -97,11 +104,13 @@ class _Call:
             _core._gpu_write(self.keys.gpu, address, array, self.stream)
         return made
 
-    def by_host(self, verb, on_full=None, **given):
+    def by_host(self, verb, on_full=None, scores=None, **given):
         """What ``verb`` of arrays of the host gives, with copies of those that lie on the GPU."""
         columns = {name: self.column(array, name) for name, array in given.items()}
         arrays = [self.to_host(column) for column in columns.values()]
         options = {} if on_full is None else {"on_full": on_full}
+        if scores is not None:
+            options["scores"] = self.to_host(self.score_column(scores))
         result = verb(self.to_host(self.keys), *arrays, **options)
         if isinstance(result, tuple):
             return tuple(self.to_gpu(np.asarray(array)) for array in result)
@@ -170,23 +179,35 @@ class GpuTable(_FixedTable):
         call.run("get", mask=mask)
         return found
 
-    def _write(self, verb, keys, values, on_full):
+    def _write(self, verb, keys, values, on_full, scores=None):
         check_on_full(on_full)
         call = self._call(keys)
         if call is None:
-            return getattr(super(), verb)(keys, values, on_full)
+            more = {} if scores is None else {"scores": scores}
+            return getattr(super(), verb)(keys, values, on_full, **more)
         if not call.direct or (verb == "add" and not self._adds_on_gpu()):
-            return call.by_host(getattr(super(), verb), on_full, values=values)
+            return call.by_host(getattr(super(), verb), on_full, scores, values=values)
         rows = call.rows(values, "values")
+        given = 0 if scores is None else call.score_column(scores).pointer
         if on_full == "raise":
-            call.run(verb, rows=rows, raise_full=True)
+            call.run(verb, rows=rows, scores=given, raise_full=True)
             return None
         stored, mask = call.mask()
-        call.run(verb, rows=rows, mask=mask)
+        call.run(verb, rows=rows, scores=given, mask=mask)
         return stored
 
-    def put(self, keys, values, on_full="raise"):
-        return self._write("put", keys, values, on_full)
+    def put(self, keys, values, on_full="raise", scores=None):
+        return self._write("put", keys, values, on_full, scores)
+
+    def scores(self, keys):
+        call = self._call(keys)
+        if call is None:
+            return super().scores(keys)
+        self._require_scores()
+        scores, at = call.new(call.keys.shape, _SCORES, zeros=True)
+        found, mask = call.mask()
+        call.run("get", scores=at, mask=mask)
+        return scores, found
 
     def __setitem__(self, keys, values):
         self._write("put", keys, values, "raise")
@@ -231,7 +252,7 @@ class GpuTable(_FixedTable):
         call = self._call(keys)
         if call is None:
             return super().compare_and_swap(keys, expected, desired)
-        if self.row_bytes != 8:
+        if not self._are_words():
             return call.by_host(super().compare_and_swap, expected=expected, desired=desired)
         swapped, mask = call.mask()
         call.run("compare_and_swap", rows=call.rows(desired, "desired"),

@@ -25,8 +25,7 @@ def make(key, value, device, expected, memory, host_memory, evict):
             return GpuBytesTable._over(core, key_dtype, kind, gpus)
         core = _core.Store(memory, evict or "noeviction", 512 << 20)
         return BytesTable._over(core, key_dtype, kind, ())
-    if evict is not None:
-        raise ValueError("evict: only tables with keys or values of bytes evict")
+    evict_by = _evict_by(evict)
     row_bytes = kind[0].itemsize * math.prod(kind[1])
     gpus = _devices.parse(device, on_gpu=row_bytes <= _MOST_GPU_ROW_BYTES)
     _check_host_memory(host_memory, gpus)
@@ -38,7 +37,8 @@ def make(key, value, device, expected, memory, host_memory, evict):
     else:
         kind_of_table = _FixedTable
     made = kind_of_table.__new__(kind_of_table)
-    _core.FixedTable.__init__(made, key_dtype, kind[0], kind[1], memory, expected, gpus, host_memory)
+    _core.FixedTable.__init__(made, key_dtype, kind[0], kind[1], memory, expected, gpus, host_memory,
+                              evict_by)
     made._gpus = gpus
     return made
 
@@ -46,6 +46,17 @@ def make(key, value, device, expected, memory, host_memory, evict):
 def _check_host_memory(host_memory, gpus):
     if host_memory and not gpus:
         raise ValueError("host_memory is for tables on a GPU; on the CPU it is memory=")
+
+
+def _evict_by(evict):
+    """What the extension takes for a table of fixed values."""
+    if evict in (None, "noeviction"):
+        return ""
+    if evict not in ("use", "given"):
+        raise ValueError(f"evict={evict!r}: tables of fixed values evict by 'use' (those that were "
+                         "used least recently go) or 'given' (those of the lowest scores that put "
+                         "was given)")
+    return evict
 
 
 def _evicts(evict):

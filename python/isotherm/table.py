@@ -1,7 +1,7 @@
 """Table: a dictionary that takes and gives arrays."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -33,8 +33,11 @@ class Table:
             those of ``"bytes"``), and new ones are refused: see ``put``.
         host_memory: with a GPU: bytes of host memory that entries may lie in beyond that. The keys of
             rows and of byte strings stay on the GPU.
-        evict: for ``"bytes"`` only: what goes at the cap instead, as of ``Store``; on a GPU
-            ``"allkeys-lru"``.
+        evict: which entries go at the cap, so that new ones are never refused. Of fixed values those
+            that were used least recently (``"use"``), or those of the lowest scores that ``put`` was
+            given (``"given"``); an entry takes 16 bytes more, numbers are kept as rows are, and on the CPU
+            ``memory`` must be 16 MiB or more; too little of a GPU's is a ``MemoryError`` at once. Of
+            ``"bytes"`` as of ``Store``; on a GPU ``"allkeys-lru"``. ``stats()["evictions"]`` counts them.
 
     Keys are given as an array of any shape ``[...]`` (``uint64``, ``int64``), or, for single keys
     and few, as an int or a list; keys of bytes as a list or an Arrow array. Values have the shape of
@@ -109,7 +112,8 @@ class Table:
         """
         raise NotImplementedError
 
-    def put(self, keys: Keys, values: Any, on_full: str = "raise") -> Mask | None:
+    def put(self, keys: Keys, values: Any, on_full: str = "raise",
+            scores: Any = None) -> Mask | None:
         """Stores a value under each key, whether it is there or not.
 
         Args:
@@ -118,6 +122,8 @@ class Table:
             on_full: what happens where the table is at its memory cap: ``"raise"`` stores what it
                 can and raises ``TableFullError``, a ``MemoryError``; ``"mask"`` returns which keys
                 were stored, a bool array ``[...]``.
+            scores: of a table with ``evict="given"``: an array ``[...]`` of uint64, of which 2^64 - 1
+                counts as one less; None: those that are there stay, and new ones are 0.
 
         >>> table = isotherm.Table(value="f32[2]")
         >>> table.put([1, 1], [[1, 2], [3, 4]])
@@ -125,6 +131,23 @@ class Table:
         array([3., 4.], dtype=float32)
         """
         raise NotImplementedError
+
+    def scores(self, keys: Keys) -> tuple[Any, Mask]:
+        """Scores of keys, of a table with ``evict="given"``, whose lowest go when it is full.
+
+        Returns ``(scores, found)``: a uint64 array ``[...]``, 0 where a key is missing, and a bool
+        array ``[...]``. ``TypeError`` of other tables.
+
+        >>> table = isotherm.Table(value="f32[4]", memory="16mb", evict="given", device="cpu")
+        >>> for day in range(100):
+        ...     keys = np.arange(day * 10_000, (day + 1) * 10_000, dtype="u8")
+        ...     table.put(keys, 1, scores=np.full(len(keys), day, "u8"))
+        >>> table.contains(keys).all(), table.stats()["evictions"] == 1_000_000 - len(table)
+        (np.True_, True)
+        >>> table.scores([0, 999_999])
+        (array([ 0, 99], dtype=uint64), array([False,  True]))
+        """
+        raise TypeError("scores: the table was not made with evict='given'")
 
     def erase(self, keys: Keys) -> Mask:
         """Removes keys; returns which were there, a bool array ``[...]``.
@@ -197,16 +220,27 @@ class Table:
         """
         raise NotImplementedError
 
-    def items(self, chunk: int = 65536) -> Iterator[tuple[Any, Any]]:
+    def items(self, chunk: int = 65536,
+              where: Callable[[Any, Any], Any] | None = None) -> Iterator[tuple[Any, Any]]:
         """Goes over all entries in chunks of at least about ``chunk``: ``(keys, values)`` each.
 
         In no order. Entries that are there from the beginning to the end come at least once; those
-        written meanwhile may come or not.
+        written meanwhile may come or not. It is no use of an entry for ``evict``.
+
+        Args:
+            where: which entries are wanted: a function that is given the keys and values of each
+                chunk, and returns a bool array with one element for each key. Chunks have fewer
+                entries then; there are none without any. ``TypeError`` or ``ValueError`` where it
+                returns something else; what it raises ends the walk.
 
         >>> table = isotherm.Table()
         >>> table.put(np.arange(5, dtype="u8"), 1)
         >>> sum(len(keys) for keys, values in table.items())
         5
+        >>> table.put([1, 3], 7)
+        >>> sorted(key.item() for keys, _ in table.items(where=lambda keys, values: values > 5)
+        ...        for key in keys)
+        [1, 3]
         """
         if chunk < 1:
             raise ValueError(f"chunk must be at least 1, not {chunk}")
@@ -214,10 +248,13 @@ class Table:
         while cursor or not started:
             started = True
             cursor, keys, values = self._scan(cursor, chunk)
+            if len(keys) and where is not None:
+                keys, values = _chosen(keys, values, where(keys, values))
             if len(keys):
                 yield keys, values
 
-    def keys(self, chunk: int = 65536) -> Iterator[Any]:
+    def keys(self, chunk: int = 65536,
+             where: Callable[[Any, Any], Any] | None = None) -> Iterator[Any]:
         """The keys of ``items``, chunk by chunk.
 
         >>> table = isotherm.Table()
@@ -225,10 +262,11 @@ class Table:
         >>> list(table.keys())
         [array([7], dtype=uint64)]
         """
-        return (keys for keys, _ in self.items(chunk))
+        return (keys for keys, _ in self.items(chunk, where))
 
     def stats(self) -> dict[str, Any]:
-        """A dict of counts: ``entries``, ``memory_bytes`` (what the cap limits), and the kind.
+        """A dict of counts: ``entries``, ``memory_bytes`` (what the cap limits), ``evictions`` of fixed
+        values, and the kind.
 
         >>> isotherm.Table(value="f32[128]").stats()["row_bytes"]
         512
@@ -297,6 +335,9 @@ class _FixedTable(_core.FixedTable, Table):
         return {"key": name_of(self.key_dtype, ()),
                 "value": name_of(self.value_dtype, self.row_shape)}
 
+    def stats(self):
+        return super().stats() | {"evictions": self.evictions}
+
     def _file_kind(self):
         return {"key": name_of(self.key_dtype, ()),
                 "value": [_files.dtype_name(self.value_dtype), list(self.row_shape)]}
@@ -304,6 +345,19 @@ class _FixedTable(_core.FixedTable, Table):
     def _put_loaded(self, rows, keys, values):
         self.put(np.frombuffer(keys, self.key_dtype),
                  np.frombuffer(values, self.value_dtype).reshape((rows, *self.row_shape)))
+
+
+def _chosen(keys, values, mask):
+    """Those entries of a chunk that ``where`` wants; keys and values may be lists."""
+    mask = np.asarray(mask)
+    if mask.dtype != np.bool_:
+        raise TypeError(f"where: wants an array of bool, but was given {mask.dtype}")
+    if mask.shape != (len(keys),):
+        raise ValueError(f"where: wants an array of shape ({len(keys)},), one bool for each key, but was "
+                         f"given {mask.shape}")
+    at = np.flatnonzero(mask)
+    return tuple(column[at] if isinstance(column, np.ndarray) else [column[i] for i in at]
+                 for column in (keys, values))
 
 
 def _unpickled(data, options):

@@ -23,6 +23,7 @@ struct BackendOptions {
   RowSum sum = nullptr;  // of rows that can be added
   uint64_t memory = 0;
   uint64_t expected = 0;
+  RowScores evict_by = RowScores::none;  // which rows go at the cap
 };
 
 struct BackendResult {
@@ -35,6 +36,7 @@ class Backend {
   virtual ~Backend() = default;
   virtual uint64_t size() const = 0;
   virtual uint64_t memory() const = 0;
+  virtual uint64_t evictions() const { return 0; }
   // Which of the keys are there, and, unless `rows` is null, their rows.
   virtual uint64_t get(const uint64_t* keys, size_t n, void* rows, uint8_t* found) = 0;
   // The writes; columns as RowRequests has them.

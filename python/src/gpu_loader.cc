@@ -25,6 +25,7 @@ class GpuBackend final : public Backend {
     const gpu::TableStats stats = table_->stats();
     return stats.bytes + stats.workspace + stats.host_bytes;
   }
+  uint64_t evictions() const override { return table_->stats().evictions; }
   uint64_t get(const uint64_t* keys, size_t n, void* rows, uint8_t* found) override {
     RowRequests requests;
     requests.keys = {keys, n};

@@ -102,11 +102,14 @@ class RowBackend final : public Backend {
       : table_({.row_bytes = options.row_bytes,
                 .maxmemory = options.memory,
                 .expected_rows = options.expected,
+                .scores = options.evict_by,
+                .evict = options.evict_by != RowScores::none,
                 .hash_seed = std::nullopt}),
         pool_(table_) {}
 
   uint64_t size() const override { return table_.size(); }
   uint64_t memory() const override { return table_.memory(); }
+  uint64_t evictions() const override { return table_.evictions(); }
   uint64_t get(const uint64_t* keys, size_t n, void* rows, uint8_t* found) override {
     return Pool::Lease(pool_)->get({keys, n}, rows, {found, n});
   }
@@ -147,7 +150,9 @@ BackendResult Backend::put_new(const uint64_t* keys, size_t n, uint64_t* to) {
 }
 
 std::unique_ptr<Backend> make_host_backend(const BackendOptions& options) {
-  if (options.words) return std::make_unique<WordBackend>(options);
+  if (options.words && options.evict_by == RowScores::none) {
+    return std::make_unique<WordBackend>(options);
+  }
   return std::make_unique<RowBackend>(options);
 }
 

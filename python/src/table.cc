@@ -13,52 +13,17 @@
 #include "gpu_loader.h"
 #include "isotherm/gpu/common.h"
 #include "module.h"
+#include "value_kinds.h"
 
 namespace isotherm::python {
 namespace {
 
-RowSum sum_of(int type) {
-  switch (type) {
-    case NPY_BYTE:
-    case NPY_UBYTE:
-      return add_elements<uint8_t>;
-    case NPY_SHORT:
-    case NPY_USHORT:
-      return add_elements<uint16_t>;
-    case NPY_INT:
-    case NPY_UINT:
-      return add_elements<uint32_t>;
-    case NPY_LONG:
-    case NPY_ULONG:
-    case NPY_LONGLONG:
-    case NPY_ULONGLONG:
-      return add_elements<uint64_t>;
-    case NPY_FLOAT:
-      return add_elements<float>;
-    case NPY_DOUBLE:
-      return add_elements<double>;
-    default:
-      return nullptr;
-  }
-}
-
-bool is_word(int type) {
-  return type == NPY_LONG || type == NPY_ULONG || type == NPY_LONGLONG || type == NPY_ULONGLONG;
-}
-
-enum class OnFull : uint8_t { raise, mask };
-
-OnFull parse_on_full(std::string_view name) {
-  if (name == "raise") return OnFull::raise;
-  if (name == "mask") return OnFull::mask;
-  throw nb::value_error("on_full must be 'raise' or 'mask'");
-}
-
 class Table {
  public:
-  // `gpus`: numbers; none: the table lies on the host.
+  // `gpus`: numbers; none: the table lies on the host. `evict`: the name of RowScores, or empty.
   Table(nb::object key_dtype, nb::object value_dtype, nb::object row_shape, uint64_t memory,
-        uint64_t expected, const std::vector<int>& gpus, uint64_t host_memory)
+        uint64_t expected, const std::vector<int>& gpus, uint64_t host_memory,
+        std::string_view evict)
       : key_dtype_(std::move(key_dtype)), value_dtype_(std::move(value_dtype)) {
     signed_ = as_dtype(key_dtype_)->kind == 'i';
     row_.dims = static_cast<int>(nb::len(row_shape));
@@ -74,6 +39,7 @@ class Table {
     options.sum = sum_of(type);
     options.memory = memory;
     options.expected = expected;
+    options.evict_by = evict_by_ = parse_evict(evict);
     row_bytes_ = options.row_bytes;
     sum_ = options.sum;
     if (gpus.empty()) {
@@ -83,12 +49,14 @@ class Table {
     GpuTableOptions on_gpu;
     on_gpu.gpus = gpus;
     on_gpu.row_bytes = row_bytes_;
-    on_gpu.word_sums = row_bytes_ == sizeof(uint64_t) && is_word(type);
-    on_gpu.float_sums = row_bytes_ > sizeof(uint64_t) && type == NPY_FLOAT;
+    on_gpu.evict_by = evict_by_;
+    const bool words = row_bytes_ <= sizeof(uint64_t) && evict_by_ == RowScores::none;
+    on_gpu.word_sums = words && row_bytes_ == sizeof(uint64_t) && is_word(type);
+    on_gpu.float_sums = !words && type == NPY_FLOAT;
+    adds_on_gpu_ = on_gpu.word_sums || on_gpu.float_sums;
     on_gpu.gpu_memory = memory;
     on_gpu.host_memory = host_memory;
     on_gpu.expected_entries = expected;
-    float_sums_ = on_gpu.float_sums;
     const GilReleased released(GilReleased::worth_bytes);
     backend_ = make_gpu_backend(on_gpu);
   }
@@ -101,6 +69,10 @@ class Table {
   uint64_t memory() const {
     const GilReleased released(least_work());
     return backend_->memory();
+  }
+  uint64_t evictions() const {
+    const GilReleased released(least_work());
+    return backend_->evictions();
   }
   uint64_t row_bytes() const { return row_bytes_; }
   nb::object key_dtype() const { return key_dtype_; }
@@ -141,8 +113,22 @@ class Table {
     return found != 0;
   }
 
-  nb::object put(nb::handle keys_given, nb::handle values, std::string_view on_full) {
-    return write(TableOp::put, keys_given, values, on_full);
+  nb::object put(nb::handle keys_given, nb::handle values, std::string_view on_full,
+                 nb::handle scores) {
+    return write(TableOp::put, keys_given, values, on_full, scores);
+  }
+  // (scores, found)
+  nb::object scores(nb::handle keys_given) {
+    require_scores();
+    const Keys keys = keys_of(keys_given);
+    const Values scores = Values::of_zeros(score_dtype(), keys.shape());
+    Mask found(keys.shape());
+    RowRequests requests;
+    requests.keys = {keys.data(), keys.count()};
+    requests.found = found.data();
+    requests.scores = static_cast<uint64_t*>(scores.data());
+    run_or_raise(requests, keys, OnFull::raise);
+    return nb::make_tuple(returned(scores.array()), found.give());
   }
   nb::object add(nb::handle keys_given, nb::handle values, std::string_view on_full) {
     if (sum_ == nullptr) {
@@ -271,10 +257,10 @@ class Table {
   }
 
   // A call on arrays in the memory of GPU `place` of the list, by the addresses of keys, rows,
-  // expected rows, rows to fill, the mask and that of refused rows; 0 is none. The caller has
-  // checked them.
+  // expected rows, rows to fill, the mask, that of refused rows, and scores; 0 is none. The
+  // caller has checked them.
   void run_on_gpu(std::string_view verb, uint32_t place, GpuStream stream, uint64_t count,
-                  const std::array<uintptr_t, 6>& columns, bool raise) {
+                  const std::array<uintptr_t, 7>& columns, bool raise) {
     GpuTable* const table = backend_->gpu();
     if (table == nullptr) throw nb::type_error("the table lies on the CPU");
     const auto [op, mask] = verb_on_gpu(verb);
@@ -290,6 +276,7 @@ class Table {
     call.requests.rows_out = reinterpret_cast<void*>(columns[3]);
     call.requests.found = reinterpret_cast<uint8_t*>(columns[4]);
     call.refused = reinterpret_cast<uint8_t*>(columns[5]);
+    call.requests.scores = reinterpret_cast<uint64_t*>(columns[6]);
     uint64_t refused = 0;
     {
       const GilReleased released(GilReleased::worth_bytes);
@@ -298,9 +285,12 @@ class Table {
     if (refused != 0) arrays_function("raise_full")(refused, count, memory());
   }
   // Whether rows are added by the GPU itself.
-  bool adds_on_gpu() const {
-    return float_sums_ ||
-           (row_bytes_ == sizeof(uint64_t) && is_word(as_dtype(value_dtype_)->type_num));
+  bool adds_on_gpu() const { return adds_on_gpu_; }
+  // Whether a GPU takes values of 8 bytes as they are.
+  bool are_words() const { return row_bytes_ == sizeof(uint64_t) && evict_by_ == RowScores::none; }
+  void require_scores() const {
+    if (evict_by_ == RowScores::given) return;
+    throw nb::type_error("scores: the table was not made with evict='given'");
   }
   nb::object gpu_stats() const {
     gpu::TableStats stats;
@@ -394,12 +384,22 @@ class Table {
     return refused.give();
   }
 
+  static nb::object score_dtype() {
+    return checked(reinterpret_cast<PyObject*>(PyArray_DescrFromType(NPY_UINT64)));
+  }
   nb::object write(TableOp op, nb::handle keys_given, nb::handle values,
-                   std::string_view on_full_name) {
+                   std::string_view on_full_name, nb::handle scores_given = nb::none()) {
     const OnFull on_full = parse_on_full(on_full_name);
     const Keys keys = keys_of(keys_given);
     const Values rows = values_of(keys, values, "values");
     RowRequests requests = columns(op, keys, rows);
+    nb::object scores;
+    if (!scores_given.is_none()) {
+      require_scores();
+      const Values its = Values::of(scores_given, score_dtype(), keys.shape(), "scores");
+      scores = its.array();
+      requests.scores = static_cast<uint64_t*>(its.data());
+    }
     if (on_full == OnFull::raise) {
       run_or_raise(requests, keys, on_full);
       return nb::none();
@@ -423,7 +423,8 @@ class Table {
   Shape row_;
   uint64_t row_bytes_ = 0;
   RowSum sum_ = nullptr;
-  bool float_sums_ = false;
+  bool adds_on_gpu_ = false;
+  RowScores evict_by_ = RowScores::none;
   std::unique_ptr<Backend> backend_;
 };
 
@@ -432,15 +433,16 @@ class Table {
 void add_table(nb::module_& module) {
   nb::class_<Table>(module, "FixedTable", nb::is_weak_referenceable())
       .def(nb::init<nb::object, nb::object, nb::object, uint64_t, uint64_t, const std::vector<int>&,
-                    uint64_t>(),
+                    uint64_t, std::string_view>(),
            nb::arg("key_dtype"), nb::arg("value_dtype"), nb::arg("row_shape"), nb::arg("memory"),
-           nb::arg("expected"), nb::arg("gpus"), nb::arg("host_memory"))
+           nb::arg("expected"), nb::arg("gpus"), nb::arg("host_memory"), nb::arg("evict"))
       .def_prop_ro("key_dtype", &Table::key_dtype, nb::sig("def key_dtype(self) -> numpy.dtype"))
       .def_prop_ro("value_dtype", &Table::value_dtype,
                    nb::sig("def value_dtype(self) -> numpy.dtype"))
       .def_prop_ro("row_shape", &Table::row_shape,
                    nb::sig("def row_shape(self) -> tuple[int, ...]"))
       .def_prop_ro("memory_bytes", &Table::memory)
+      .def_prop_ro("evictions", &Table::evictions)
       .def_prop_ro("row_bytes", &Table::row_bytes)
       .def("__len__", &Table::size)
       .def("__contains__", &Table::contains_one, nb::arg("key"))
@@ -449,7 +451,9 @@ void add_table(nb::module_& module) {
       .def("__delitem__", &Table::delete_item, nb::arg("keys"))
       .def("get", &Table::get, nb::arg("keys"), nb::arg("out") = nb::none())
       .def("contains", &Table::contains, nb::arg("keys"))
-      .def("put", &Table::put, nb::arg("keys"), nb::arg("values"), nb::arg("on_full") = "raise")
+      .def("put", &Table::put, nb::arg("keys"), nb::arg("values"), nb::arg("on_full") = "raise",
+           nb::arg("scores") = nb::none())
+      .def("scores", &Table::scores, nb::arg("keys"))
       .def("add", &Table::add, nb::arg("keys"), nb::arg("values"), nb::arg("on_full") = "raise")
       .def("erase", &Table::erase, nb::arg("keys"))
       .def("put_if_absent", &Table::put_if_absent, nb::arg("keys"), nb::arg("values"),
@@ -463,6 +467,8 @@ void add_table(nb::module_& module) {
       .def("_run_on_gpu", &Table::run_on_gpu, nb::arg("verb"), nb::arg("place"), nb::arg("stream"),
            nb::arg("count"), nb::arg("columns"), nb::arg("raise_full"))
       .def("_adds_on_gpu", &Table::adds_on_gpu)
+      .def("_are_words", &Table::are_words)
+      .def("_require_scores", &Table::require_scores)
       .def("_gpu_stats", &Table::gpu_stats);
 }
 

@@ -1,5 +1,5 @@
-// DevicePaddedRows: rows of 9 to 4096 bytes on one GPU or more, over a SplitRowStore; a GpuTable
-// (engine/gpu_part.h).
+// DevicePaddedRows: rows of 9 to 4096 bytes, or of any size up to that where rows are evicted, on
+// one GPU or more, over a SplitRowStore; a GpuTable (engine/gpu_part.h).
 //
 // Rows of the host are padded with zeros to a multiple of 16 bytes on their way
 // (gpu/rows/host_rows.h).
@@ -34,6 +34,7 @@ class DevicePaddedRows final : public GpuTable {
       : row_bytes_(options.row_bytes),
         stride_((options.row_bytes + 15) / 16 * 16),
         sums_(options.float_sums),
+        evicts_(options.evict_by != RowScores::none),
         devices_(devices_of(options.gpus)) {
     if (row_bytes_ > most_row_bytes) {
       throw std::invalid_argument("rows on a GPU have at most 4096 bytes");
@@ -44,8 +45,16 @@ class DevicePaddedRows final : public GpuTable {
     rows.index = fixed_options<Gpu>(options);
     rows.slab_bytes = std::min(rows.slab_bytes, Gpu::most_slab_bytes);
     rows.host_memory = options.host_memory;
+    rows.scores = options.evict_by;
+    rows.evicts = options.evict_by != RowScores::none;
     store_.emplace(devices_, rows);
-    if (options.expected_entries != 0) store_->reserve(options.expected_entries);
+    uint64_t expected = options.expected_entries;
+    if (evicts_ && options.gpu_memory != 0) {  // the index is not to take the room of the rows
+      constexpr uint64_t bytes_beside = 64;
+      const uint64_t all = options.gpu_memory * options.gpus.size() + options.host_memory;
+      expected = std::min(expected, all / 2 / (stride_ + bytes_beside));
+    }
+    if (expected != 0) store_->reserve(expected);
   }
   ~DevicePaddedRows() override {
     const Keep keep;
@@ -98,6 +107,7 @@ class DevicePaddedRows final : public GpuTable {
   uint64_t scan(uint64_t cursor, uint64_t count,
                 const std::function<void(uint64_t key, const void* row)>& visit) override {
     const Keep keep;
+    if (evicts_) return export_rows(cursor, count, visit);
     std::vector<uint64_t> keys;
     const uint64_t next = store_->scan(cursor, count, [&](uint64_t key) { keys.push_back(key); });
     std::vector<char> rows(keys.size() * row_bytes_);
@@ -120,11 +130,30 @@ class DevicePaddedRows final : public GpuTable {
     return devices;
   }
 
+  // A step that is no use of the rows it visits.
+  uint64_t export_rows(uint64_t cursor, uint64_t count,
+                       const std::function<void(uint64_t key, const void* row)>& visit) {
+    constexpr uint64_t most = 4096;
+    gpu::RowExport chunk;
+    chunk.capacity = std::clamp<uint64_t>(count, 64, most);
+    std::vector<uint64_t> keys(chunk.capacity);
+    std::vector<char> rows(chunk.capacity * stride_);
+    chunk.keys = keys.data();
+    chunk.rows = rows.data();
+    uint64_t visited = 0;
+    do {
+      cursor = store_->export_rows_host(cursor, chunk);
+      for (uint64_t i = 0; i < chunk.count; ++i) visit(keys[i], rows.data() + i * stride_);
+      visited += chunk.count;
+    } while (cursor != 0 && visited < count);
+    return cursor;
+  }
+
   void get(const DeviceCall<Gpu>& its) {
     const RowRequests& requests = its.requests;
-    store_->run(
-        {gpu::RowOp::get, its.rows, requests.keys.data(), requests.rows_out, requests.found},
-        its.call.place, its.stream);
+    store_->run({gpu::RowOp::get, its.rows, requests.keys.data(), requests.rows_out, requests.found,
+                 requests.scores},
+                its.call.place, its.stream);
   }
 
   void write(const DeviceCall<Gpu>& its, uint8_t* found) {
@@ -134,7 +163,11 @@ class DevicePaddedRows final : public GpuTable {
       store_->run({verb, its.rows, requests.keys.data(), const_cast<void*>(rows), replies},
                   its.call.place, its.stream);
     };
-    if (requests.op == TableOp::put) return run(gpu::RowOp::put, requests.rows, found);
+    if (requests.op == TableOp::put) {
+      return store_->run({gpu::RowOp::put, its.rows, requests.keys.data(),
+                          const_cast<void*>(requests.rows), found, requests.scores},
+                         its.call.place, its.stream);
+    }
     if (requests.op == TableOp::erase) return run(gpu::RowOp::erase, nullptr, found);
     std::optional<Memory> own;
     void* rows = requests.rows_out;
@@ -167,8 +200,8 @@ class DevicePaddedRows final : public GpuTable {
                nullptr});
       return all;
     }
-    gpu::RowRequests call{gpu::RowOp::get, rows, requests.keys.data(), requests.rows_out,
-                          requests.found};
+    gpu::RowRequests call{gpu::RowOp::get,   rows,           requests.keys.data(),
+                          requests.rows_out, requests.found, requests.scores};
     if (requests.op == TableOp::put_if_absent) return insert(requests, call);
     if (requests.op == TableOp::erase) call.op = gpu::RowOp::erase;
     if (requests.op == TableOp::put) {
@@ -209,6 +242,7 @@ class DevicePaddedRows final : public GpuTable {
   const uint64_t row_bytes_;
   const uint64_t stride_;
   const bool sums_;
+  const bool evicts_;
   const std::vector<Device*> devices_;
   std::mutex mutex_;  // of all but gets on device pointers
   std::optional<SplitRowStore<Device>> store_;

@@ -73,7 +73,9 @@ class DevicePart final : public GpuPart {
   int count() override { return Gpu::count(); }
   std::unique_ptr<GpuTable> make_table(const GpuTableOptions& options) override {
     if (options.gpus.empty()) throw std::invalid_argument("a table lies on one GPU or more");
-    if (options.row_bytes <= sizeof(uint64_t)) return std::make_unique<DeviceWords<Gpu>>(options);
+    if (options.row_bytes <= sizeof(uint64_t) && options.evict_by == RowScores::none) {
+      return std::make_unique<DeviceWords<Gpu>>(options);
+    }
     return std::make_unique<DevicePaddedRows<Gpu>>(options);
   }
   std::unique_ptr<GpuItems> make_items(const gpu::ItemTableOptions& options) override {

@@ -3,16 +3,17 @@
 // it finds the driver; engine/device_part.h fills the interface in for any device.
 //
 // A GpuTable has values of one size, `row_bytes`. Values of up to 8 bytes lie in the words of a
-// SplitTable; longer ones lie in a SplitRowStore, padded to a multiple of 16 bytes. Columns are
-// those of RowRequests.
+// SplitTable; longer ones, and all of a table that evicts, lie in a SplitRowStore, padded to a
+// multiple of 16 bytes. Columns are those of RowRequests.
 //
 // Host pointers. A call returns when its replies are there. `found` is the state before, as
 // RowRequests has it; of a put of rows it is 1 or reply_retry. The device has no operation for
 // compare_and_swap of rows, and none for add where values are neither 64-bit integers nor rows of
 // floats. The host computes these between a get and a put, while other writes through this object
 // wait. Device pointers. A call returns when its work is queued in the stream, with a mask of zeros
-// and ones as `found` (GpuMask). Values have exactly 8 bytes or a multiple of 16; rows are aligned
-// to 16 bytes. Streams are the numbers of cudaStream_t: 0 and 1 are the default stream.
+// and ones as `found` (GpuMask). Values have exactly 8 bytes, unless the table evicts, or a
+// multiple of 16; rows are aligned to 16 bytes. Streams are the numbers of cudaStream_t: 0 and 1
+// are the default stream.
 //
 // Refused rows. `run` and `run_host` return how many rows found no room. As long as the table knows
 // that all rows have room, this costs nothing; a call near the cap has to wait for its replies to
@@ -45,6 +46,7 @@ struct GpuTableOptions {
   uint64_t gpu_memory = 0;   // bytes of each GPU; 0: no cap
   uint64_t host_memory = 0;  // beyond them
   uint64_t expected_entries = 0;
+  RowScores evict_by = RowScores::none;  // which rows go for others; none: none do
 };
 
 // The meaning of a row's mask after a call on device pointers.
@@ -136,6 +138,6 @@ class GpuPart {
 
 // The part for NVIDIA's GPUs; what the library of Python's extension gives its loader.
 GpuPart& cuda_gpu_part();
-inline constexpr const char* gpu_part_entry = "isotherm_gpu_part_4";
+inline constexpr const char* gpu_part_entry = "isotherm_gpu_part_5";
 
 }  // namespace isotherm

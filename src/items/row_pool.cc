@@ -5,11 +5,13 @@
 
 namespace isotherm {
 
-RowPool::RowPool(Pages& pages, MemoryBudget& budget, EpochDomain& epochs, uint64_t row_bytes)
+RowPool::RowPool(Pages& pages, MemoryBudget& budget, EpochDomain& epochs, uint64_t row_bytes,
+                 bool with_heads)
     : pages_(pages),
       budget_(budget),
       epochs_(epochs),
-      stride_((row_bytes + 7) / 8 * 8),
+      head_bytes_(with_heads ? sizeof(RowHead) : 0),
+      stride_((row_bytes + 7) / 8 * 8 + head_bytes_),
       reserve_(std::clamp<uint64_t>(Pages::page_bytes / 8 / stride_, 1, most_reserved)) {}
 
 // Under the mutex, like those that follow.
@@ -17,16 +19,28 @@ void RowPool::reclaim() {
   if (retired_.empty()) return;
   const uint64_t oldest = epochs_.advance();
   while (!retired_.empty() && retired_.front().epoch < oldest) {
-    free_.push_back(reinterpret_cast<char*>(retired_.pop().location));
+    char* const row = reinterpret_cast<char*>(retired_.pop().location);
+    if (head_bytes_ != 0) RowHead::of(row).drop();  // which its last reader may have marked
+    free_.push_back(row);
   }
 }
 
+bool RowPool::fits_a_page() const {
+  if (head_bytes_ == 0) return budget_.fits(Pages::page_bytes);
+  constexpr uint64_t bytes_of_index = 36, least_index = uint64_t{2} << 20;
+  const uint64_t rows = (with_heads_.size() + 1) * (Pages::page_bytes / stride_);
+  const auto index = static_cast<uint64_t>(budget_.index.load());
+  const uint64_t wanted = least_index + rows * bytes_of_index;
+  return budget_.fits(Pages::page_bytes + (wanted > index ? wanted - index : 0));
+}
+
 bool RowPool::add_page() {
-  if (!budget_.fits(Pages::page_bytes)) return false;
+  if (!fits_a_page()) return false;
   const uint64_t page = pages_.take();
   if (page == Pages::npos) return false;
   budget_.items.fetch_add(Pages::page_bytes);
-  next_ = static_cast<char*>(pages_.base()) + page;
+  next_ = static_cast<char*>(pages_.base()) + page + head_bytes_;
+  if (head_bytes_ != 0) with_heads_.push_back(next_);
   left_ = Pages::page_bytes / stride_;
   any_page_ = true;
   return true;
@@ -62,6 +76,11 @@ size_t RowPool::take_reserved(std::span<char*> rows) {
     }
     std::this_thread::yield();  // others have the reserve for a part of a call
   }
+}
+
+bool RowPool::awaits_readers() {
+  const std::lock_guard guard(mutex_);
+  return !retired_.empty();
 }
 
 void RowPool::give(std::span<char* const> unused, std::span<char* const> unlinked) {

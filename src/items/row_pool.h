@@ -6,6 +6,9 @@
 // At the cap the last rows are a reserve: only requests that give a row back for the one they take
 // may use it, so present keys can always be written.
 //
+// Rows with heads (items/row_head.h) can be gone over, those that are free too. Their pages leave
+// room in the account for an index of all rows, so a table that evicts stays below its cap.
+//
 // Threads. Any; one mutex, taken twice a part of a call.
 #pragma once
 
@@ -18,6 +21,7 @@
 #include "items/memory_budget.h"
 #include "items/pages.h"
 #include "items/retired_queue.h"
+#include "items/row_head.h"
 
 namespace isotherm {
 
@@ -26,7 +30,8 @@ class RowPool {
   // Rows kept for those who replace others, fewer where they are large.
   static constexpr uint64_t most_reserved = 16;
 
-  RowPool(Pages& pages, MemoryBudget& budget, EpochDomain& epochs, uint64_t row_bytes);
+  RowPool(Pages& pages, MemoryBudget& budget, EpochDomain& epochs, uint64_t row_bytes,
+          bool with_heads = false);
   RowPool(const RowPool&) = delete;
   RowPool& operator=(const RowPool&) = delete;
 
@@ -39,7 +44,25 @@ class RowPool {
   // Rows that nobody has seen, and rows that were unlinked.
   void give(std::span<char* const> unused, std::span<char* const> unlinked);
 
+  // Whether some rows will be free when calls that may read them have ended.
+  bool awaits_readers();
+  // visit(row) of all rows with heads, and how many there are.
+  template <class Visit>
+  uint64_t each(Visit&& visit) {
+    std::vector<char*> pages;
+    {
+      const std::lock_guard guard(mutex_);
+      pages = with_heads_;
+    }
+    const uint64_t rows = Pages::page_bytes / stride_;
+    for (char* row : pages) {
+      for (uint64_t i = 0; i < rows; ++i, row += stride_) visit(row);
+    }
+    return pages.size() * rows;
+  }
+
  private:
+  bool fits_a_page() const;
   void reclaim();
   bool add_page();
   size_t pop(std::span<char*> rows, size_t keep);
@@ -47,6 +70,7 @@ class RowPool {
   Pages& pages_;
   MemoryBudget& budget_;
   EpochDomain& epochs_;
+  const uint64_t head_bytes_;
   const uint64_t stride_;
   const size_t reserve_;
   std::mutex mutex_;  // all below
@@ -56,6 +80,7 @@ class RowPool {
   char* next_ = nullptr;
   uint64_t left_ = 0;
   bool any_page_ = false;
+  std::vector<char*> with_heads_;  // the first row of each page
 };
 
 }  // namespace isotherm

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "device_checks/device_row_filter_checks.h"
 #include "device_checks/device_row_host_checks.h"
 #include "device_checks/device_row_score_checks.h"
 #include "device_checks/modelled_rows.h"
@@ -305,6 +306,7 @@ constexpr SplitRowCheck<Device> split_row_checks[] = {
     {"rows of the host", check_rows_of_the_host<Device>},
     {"rows evict", check_rows_evict<Device>},
     {"rows evict for many", check_rows_evict_for_many<Device>},
+    {"rows filtered", check_rows_filtered<Device>},
     {"rows behind", check_rows_behind<Device>},
     {"rows behind evict", check_rows_behind_evict<Device>},
 };
@@ -324,6 +326,7 @@ constexpr DeviceTableCheck<Device> device_row_checks[] = {
     {"rows of the host", on_one<Device, check_rows_of_the_host<Device>>},
     {"rows evict", on_one<Device, check_rows_evict<Device>>},
     {"rows evict for many", on_one<Device, check_rows_evict_for_many<Device>>},
+    {"rows filtered", on_one<Device, check_rows_filtered<Device>>},
     {"rows behind", on_one<Device, check_rows_behind<Device>>},
     {"index of rows behind", on_one<Device, check_index_of_rows_behind<Device>>},
     {"expected rows behind", on_one<Device, check_expected_rows_behind<Device>>},

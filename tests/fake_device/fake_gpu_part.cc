@@ -91,7 +91,7 @@ struct FakeGpu {
 }  // namespace
 }  // namespace isotherm
 
-extern "C" __attribute__((visibility("default"))) isotherm::GpuPart* isotherm_gpu_part_4() {
+extern "C" __attribute__((visibility("default"))) isotherm::GpuPart* isotherm_gpu_part_5() {
   static auto& part = *new isotherm::DevicePart<isotherm::FakeGpu>();
   return &part;
 }

@@ -59,10 +59,11 @@
 #include <vector>
 
 #include "isotherm/gpu/common.h"
+#include "isotherm/row_scores.h"
 
 namespace isotherm::gpu {
 
-enum class RowScores : uint8_t { none, given, use };
+using isotherm::RowScores;
 
 struct RowTableOptions {
   std::vector<int> devices = {0};  // by CUDA's numbers; empty: all that there are

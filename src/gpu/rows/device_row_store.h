@@ -49,15 +49,20 @@ struct DeviceRowOptions {
   gpu::RowScores scores = gpu::RowScores::none;
   bool evicts = false;
 
-  // With host memory the index takes what it needs in small steps, so that slabs may fill the rest.
+  // With host memory, or where rows go for others, the index takes what it needs in small steps, so
+  // that slabs may fill the rest. Rows that a part has written stay until its end, so where they go
+  // a part's rows take an eighth of the cap at most.
   DeviceRowOptions fitted() const {
-    constexpr uint64_t request_bytes = 128, least_rows = 1 << 14;  // of a part, about
+    constexpr uint64_t request_bytes = 128;  // of a part, about
     DeviceRowOptions its = *this;
     const uint64_t cap = its.index.gpu_memory;
-    if (its.host_memory == 0 || cap == 0) return its;
+    if ((its.host_memory == 0 && !evicts) || cap == 0) return its;
     its.index.line_bits = std::min(its.index.line_bits, shared_line_bits(cap));
+    const uint64_t least_rows = evicts ? 64 : 1 << 14;
+    const uint64_t bytes = request_bytes + (evicts ? row_bytes : 0);
     uint32_t& rows = its.index.max_part_rows;
-    while (rows > least_rows && rows * request_bytes > cap / 8) rows /= 2;
+    while (rows > least_rows && rows * bytes > cap / 8) rows /= 2;
+    if (evicts) its.slab_bytes = std::min(slab_bytes, std::max(cap / 32, uint64_t{64} * row_bytes));
     return its;
   }
 };
@@ -91,6 +96,10 @@ class DeviceRowStore {
     if (numbers_.empty() || present_.empty() || found_.empty() || absent_.empty() ||
         absent_keys_.empty() || absent_count_.empty()) {
       throw std::bad_alloc();
+    }
+    // Rows would leave none to the parts of the calls that let rows go.
+    if (options.evicts && options.index.gpu_memory != 0) {
+      index_.reserve_workspace(static_cast<uint32_t>(part_rows_));
     }
   }
 
