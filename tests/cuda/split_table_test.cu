@@ -3,6 +3,8 @@
 //
 //   split_table_test [rows of a large slice]
 #include <deque>
+#include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -11,6 +13,7 @@
 #include "device_checks/split_item_checks.h"
 #include "device_checks/split_table_checks.h"
 #include "isotherm/gpu/item_table.h"
+#include "isotherm/gpu/row_filter.h"
 #include "isotherm/gpu/row_table.h"
 #include "isotherm/gpu/table.h"
 
@@ -99,6 +102,61 @@ uint64_t check_public_class(const std::vector<int>& gpus, uint64_t scale) {
   return now == last ? wrong : wrong + 1;
 }
 
+struct EveryThird {
+  __device__ bool operator()(uint64_t key, const void* row, uint64_t /*score*/) const {
+    return key % 3 == 1 && *static_cast<const uint64_t*>(row) == key * 5;
+  }
+};
+
+// A walk by a predicate of this file's gives each row that it wants at least once, and no other.
+uint64_t check_predicate(const std::vector<int>& gpus, CudaDevice& home, uint64_t scale) {
+  constexpr uint32_t words = 2;
+  gpu::RowTableOptions options;
+  options.devices = gpus;
+  options.row_bytes = words * sizeof(uint64_t);
+  gpu::RowTable table(options);
+  std::vector<uint64_t> keys(scale), rows(words * scale);
+  for (uint64_t i = 0; i < scale; ++i) {
+    keys[i] = i;
+    rows[words * i] = rows[words * i + 1] = i * 5;
+  }
+  table.put(keys, std::as_bytes(std::span(rows)));
+  DeviceMemory<CudaDevice> memory(home, 0);
+  const DeviceStream<CudaDevice> stream(home);
+  const uint64_t room = scale / 4 + 64;
+  Column all_keys(memory, room), all_rows(memory, words * room), its_keys(memory, room),
+      its_rows(memory, words * room);
+  DeviceArray<CudaDevice, uint32_t> count(memory, 1);
+  gpu::RowExport chunk, kept;
+  chunk.capacity = room;
+  chunk.keys = all_keys.data();
+  chunk.rows = all_rows.data();
+  kept.keys = its_keys.data();
+  kept.rows = its_rows.data();
+  uint64_t wrong = 0;
+  std::set<uint64_t> seen;
+  uint64_t cursor = 0;
+  do {
+    cursor = gpu::export_rows_where(table, cursor, chunk, kept, options.row_bytes, EveryThird{},
+                                    count.data(), stream.get());
+    std::vector<uint64_t> got(kept.count), got_rows(words * kept.count);
+    require_device(home.to_host(stream.get(), got.data(), its_keys.data(), 8 * got.size()) &&
+                       home.to_host(stream.get(), got_rows.data(), its_rows.data(),
+                                    8 * got_rows.size()) &&
+                       home.synchronize(stream.get()),
+                   "copy rows");
+    for (uint64_t i = 0; i < got.size(); ++i) {
+      const bool is_right = got[i] % 3 == 1 && got[i] < scale &&
+                            got_rows[words * i] == got[i] * 5 &&
+                            got_rows[words * i + 1] == got[i] * 5;
+      if (!is_right) ++wrong;
+      seen.insert(got[i]);
+    }
+  } while (cursor != 0);
+  const uint64_t wanted = (scale + 1) / 3;
+  return seen.size() == wanted ? wrong : wrong + 1;
+}
+
 // A table of rows, or of items, on the first GPU: the thread keeps the last.
 template <class Table, class Options>
 uint64_t check_gpu_is_kept(const std::vector<int>& gpus, Options options) {
@@ -138,6 +196,11 @@ void run_on(GpuChecks& checks, const std::vector<int>& gpus, const std::string& 
   checks.run(("gpu::Table" + where).c_str(), [&](CudaDevice& /*device*/, uint64_t scale) {
     return check_public_class(gpus, scale);
   });
+  checks.run(("rows by a predicate of the caller's" + where).c_str(),
+             [&](CudaDevice&, uint64_t scale) {
+               require_device(devices.front().enter(), "choose a GPU");
+               return check_predicate(gpus, devices.front(), scale);
+             });
   checks.run(("rows and items keep the GPU" + where).c_str(), [&](CudaDevice&, uint64_t) {
     gpu::RowTableOptions rows;
     rows.row_bytes = 64;
