@@ -10,12 +10,16 @@ from isotherm import DeviceArray, Table
 pytestmark = needs_gpu
 
 
+def number_of(gpus):
+    return len(gpus) if isinstance(gpus, list) else 1
+
+
 @pytest.mark.parametrize("gpus", ["cuda:0", ["cuda:0", "cuda:1"]])
 def test_walks_meet_what_lies_in_host_memory(tmp_path, gpus):
     """Also while bins move between the GPUs and the host, as calls in between let them."""
     if gpus != "cuda:0" and isotherm.gpu_count() < 2:
         pytest.skip("there is one GPU")
-    count, memory, host = 6_000_000, "128mb", "1gb"
+    count, memory, host = 6_000_000 * number_of(gpus), "128mb", "1gb"
     if IS_FAKE:
         count, memory, host = 3500 if gpus == "cuda:0" else 7000, 2300 << 10, "16mb"
     table = Table("i64", "i64", device=gpus, memory=memory, host_memory=host)
@@ -39,7 +43,8 @@ def test_walks_meet_what_lies_in_host_memory(tmp_path, gpus):
 def test_rows_lie_in_host_memory(tmp_path, gpus, value):
     if gpus != "cuda:0" and isotherm.gpu_count() < 2:
         pytest.skip("there is one GPU")
-    count, memory, host = 1_500_000, {"f32[64]": "320mb", "u8[200]": "256mb"}[value], "512mb"
+    count, host = 1_500_000 * number_of(gpus), f"{512 * number_of(gpus)}mb"
+    memory = {"f32[64]": "320mb", "u8[200]": "256mb"}[value]
     if IS_FAKE:
         count, memory, host = 2500, "3100kb", "1mb"
     table = Table("i64", value, device=gpus, memory=memory, host_memory=host)

@@ -142,7 +142,7 @@ def calls():
 
 
 def grows_in_each_window(once, rounds=50, windows=12):
-    """Whether memory grows in each of some windows of rounds, by an object a round or more.
+    """Which lines took memory, where it grows in each of some windows of rounds, by an object a round or more.
 
     Python's and NumPy's free lists fill in the first windows. A leak shows in all of them.
     """
@@ -151,13 +151,14 @@ def grows_in_each_window(once, rounds=50, windows=12):
     try:
         for _ in range(windows):
             gc.collect()
+            first = tracemalloc.take_snapshot()
             before = tracemalloc.get_traced_memory()[0]
             for _ in range(rounds):
                 once()
             gc.collect()
             if tracemalloc.get_traced_memory()[0] - before < rounds * smallest_object:
-                return False
-        return True
+                return []
+        return [str(line) for line in tracemalloc.take_snapshot().compare_to(first, "lineno")[:5]]
     finally:
         tracemalloc.stop()
 
