@@ -140,11 +140,11 @@ uint64_t check_predicate(const std::vector<int>& gpus, CudaDevice& home, uint64_
     cursor = gpu::export_rows_where(table, cursor, chunk, kept, options.row_bytes, EveryThird{},
                                     count.data(), stream.get());
     std::vector<uint64_t> got(kept.count), got_rows(words * kept.count);
-    require_device(home.to_host(stream.get(), got.data(), its_keys.data(), 8 * got.size()) &&
-                       home.to_host(stream.get(), got_rows.data(), its_rows.data(),
-                                    8 * got_rows.size()) &&
-                       home.synchronize(stream.get()),
-                   "copy rows");
+    require_device(
+        home.to_host(stream.get(), got.data(), its_keys.data(), 8 * got.size()) &&
+            home.to_host(stream.get(), got_rows.data(), its_rows.data(), 8 * got_rows.size()) &&
+            home.synchronize(stream.get()),
+        "copy rows");
     for (uint64_t i = 0; i < got.size(); ++i) {
       const bool is_right = got[i] % 3 == 1 && got[i] < scale &&
                             got_rows[words * i] == got[i] * 5 &&
