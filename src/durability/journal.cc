@@ -349,11 +349,11 @@ void Journal::step(bool ends) {
     const std::lock_guard writing(writing_);
     result = write_all(true);
   }
-  if (!ends) segments_.prepare();
   if (result >= 0 && sync_is_due(ends)) result = sync_or_rewind();
   note_error(result < 0 ? -result : 0);
   if (policy() == SyncPolicy::no) buffer_.release(written_lsn_.load(std::memory_order_relaxed));
   tell();
+  if (!ends) segments_.prepare();  // nobody waits for that
   count_memory();
   obey();
 }
