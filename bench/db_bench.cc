@@ -23,6 +23,7 @@
 #include <sstream>
 #include <thread>
 
+#include "base/raise_to.h"
 #include "bench_support.h"
 #include "db_systems.h"
 #include "isotherm_bench/control.h"
@@ -256,9 +257,7 @@ class Measured {
     mine.store(Inserting::none);
     uint64_t below = next_.load();
     for (const Inserting& one : inserting_) below = std::min(below, one.number.load());
-    uint64_t seen = present_.load();
-    while (seen < below && !present_.compare_exchange_weak(seen, below)) {
-    }
+    raise_to(present_, below);
     return 1;
   }
 

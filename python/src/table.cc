@@ -51,7 +51,7 @@ class Table {
     on_gpu.row_bytes = row_bytes_;
     on_gpu.evict_by = evict_by_;
     const bool words = row_bytes_ <= sizeof(uint64_t) && evict_by_ == RowScores::none;
-    on_gpu.word_sums = words && row_bytes_ == sizeof(uint64_t) && is_word(type);
+    on_gpu.word_sums = are_words() && is_word(type);
     on_gpu.float_sums = !words && type == NPY_FLOAT;
     adds_on_gpu_ = on_gpu.word_sums || on_gpu.float_sums;
     on_gpu.gpu_memory = memory;

@@ -46,7 +46,7 @@ class DevicePaddedRows final : public GpuTable {
     rows.slab_bytes = std::min(rows.slab_bytes, Gpu::most_slab_bytes);
     rows.host_memory = options.host_memory;
     rows.scores = options.evict_by;
-    rows.evicts = options.evict_by != RowScores::none;
+    rows.evicts = evicts_;
     store_.emplace(devices_, rows);
     uint64_t expected = options.expected_entries;
     if (evicts_ && options.gpu_memory != 0) {  // the index is not to take the room of the rows
@@ -159,14 +159,13 @@ class DevicePaddedRows final : public GpuTable {
   void write(const DeviceCall<Gpu>& its, uint8_t* found) {
     const RowRequests& requests = its.requests;
     const uint64_t bytes = its.rows * stride_;
-    const auto run = [&](gpu::RowOp verb, const void* rows, uint8_t* replies) {
-      store_->run({verb, its.rows, requests.keys.data(), const_cast<void*>(rows), replies},
+    const auto run = [&](gpu::RowOp verb, const void* rows, uint8_t* replies,
+                         uint64_t* scores = nullptr) {
+      store_->run({verb, its.rows, requests.keys.data(), const_cast<void*>(rows), replies, scores},
                   its.call.place, its.stream);
     };
     if (requests.op == TableOp::put) {
-      return store_->run({gpu::RowOp::put, its.rows, requests.keys.data(),
-                          const_cast<void*>(requests.rows), found, requests.scores},
-                         its.call.place, its.stream);
+      return run(gpu::RowOp::put, requests.rows, found, requests.scores);
     }
     if (requests.op == TableOp::erase) return run(gpu::RowOp::erase, nullptr, found);
     std::optional<Memory> own;

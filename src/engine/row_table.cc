@@ -45,9 +45,9 @@ const RowTableOptions& checked_scores(const RowTableOptions& options) {
 
 // An index that is not capped takes room for no more keys than a table that evicts may have.
 uint64_t expected_of(const RowTableOptions& options) {
-  constexpr uint64_t bytes_of_index = 36;
   if (!options.evict || options.maxmemory == 0) return options.expected_rows;
-  return std::min(options.expected_rows, options.maxmemory / (options.row_bytes + bytes_of_index));
+  return std::min(options.expected_rows,
+                  options.maxmemory / (options.row_bytes + RowPool::index_bytes));
 }
 
 void require_row_columns(bool condition, const char* what) {

@@ -27,10 +27,10 @@ void RowPool::reclaim() {
 
 bool RowPool::fits_a_page() const {
   if (head_bytes_ == 0) return budget_.fits(Pages::page_bytes);
-  constexpr uint64_t bytes_of_index = 36, least_index = uint64_t{2} << 20;
+  constexpr uint64_t least_index = uint64_t{2} << 20;
   const uint64_t rows = (with_heads_.size() + 1) * (Pages::page_bytes / stride_);
   const auto index = static_cast<uint64_t>(budget_.index.load());
-  const uint64_t wanted = least_index + rows * bytes_of_index;
+  const uint64_t wanted = least_index + rows * index_bytes;
   return budget_.fits(Pages::page_bytes + (wanted > index ? wanted - index : 0));
 }
 

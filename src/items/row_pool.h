@@ -29,6 +29,8 @@ class RowPool {
  public:
   // Rows kept for those who replace others, fewer where they are large.
   static constexpr uint64_t most_reserved = 16;
+  // Of the index, about, for each row of a table that evicts.
+  static constexpr uint64_t index_bytes = 36;
 
   RowPool(Pages& pages, MemoryBudget& budget, EpochDomain& epochs, uint64_t row_bytes,
           bool with_heads = false);
