@@ -47,37 +47,43 @@ constexpr size_t page_bytes = 4096;
 // Unoptimised and instrumented frames are larger.
 constexpr size_t stack_bytes = poison::sanitized ? 256 * 1024 : 64 * 1024;
 
-// Stacks that no fiber has at the moment, each with its page below. Tests make thousands of
-// devices, and the kernel would take longer over their stacks than the lanes over their tasks.
-class SpareStacks {
+}  // namespace
+
+// Those that nobody has at the moment.
+class FakeFiber::Spare {
  public:
-  ~SpareStacks() {
-    for (char* stack : stacks_) munmap(stack, page_bytes + stack_bytes);
+  ~Spare() {
+    for (FakeFiber* fiber : fibers_) delete fiber;
   }
-  char* take() {
-    std::lock_guard lock(mutex_);
-    if (stacks_.empty()) return nullptr;
-    char* stack = stacks_.back();
-    stacks_.pop_back();
-    return stack;
+  FakeFiber* take() {
+    const std::lock_guard lock(mutex_);
+    if (fibers_.empty()) return new FakeFiber(made_++);
+    FakeFiber* const fiber = fibers_.back();
+    fibers_.pop_back();
+    return fiber;
   }
-  void give(char* stack) {
-    std::lock_guard lock(mutex_);
-    stacks_.push_back(stack);
+  void give(FakeFiber* fiber) {
+    const std::lock_guard lock(mutex_);
+    fibers_.push_back(fiber);
   }
 
  private:
   std::mutex mutex_;
-  std::vector<char*> stacks_;
+  std::vector<FakeFiber*> fibers_;
+  uint32_t made_ = 0;
 };
 
-SpareStacks& spare_stacks() {
-  static SpareStacks stacks;
-  return stacks;
+FakeFiber::Spare& FakeFiber::spare() {
+  static Spare fibers;
+  return fibers;
 }
 
-}  // namespace
+FakeFiber::Lent FakeFiber::take() { return Lent(spare().take()); }
 
+void FakeFiber::GiveBack::operator()(FakeFiber* fiber) const { spare().give(fiber); }
+
+// Fibers of different numbers begin at different offsets within their pages, so that thousands of stacks
+// do not compete for the same sets of the cache.
 FakeFiber::FakeFiber(uint32_t number) {
   map_stack();
   constexpr uint32_t offsets = 16;
@@ -98,17 +104,14 @@ FakeFiber::~FakeFiber() {
 #if defined(ISOTHERM_ASAN)
   __asan_unpoison_memory_region(stack_bottom_, stack_bytes_);
 #endif
-  spare_stacks().give(mapping_);
+  munmap(mapping_, page_bytes + stack_bytes);
 }
 
 void FakeFiber::map_stack() {
-  mapping_ = spare_stacks().take();
-  if (mapping_ == nullptr) {
-    void* got = mmap(nullptr, page_bytes + stack_bytes, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (got == MAP_FAILED || mprotect(got, page_bytes, PROT_NONE) != 0) throw std::bad_alloc();
-    mapping_ = static_cast<char*>(got);
-  }
+  void* got = mmap(nullptr, page_bytes + stack_bytes, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (got == MAP_FAILED || mprotect(got, page_bytes, PROT_NONE) != 0) throw std::bad_alloc();
+  mapping_ = static_cast<char*>(got);
   stack_bottom_ = mapping_ + page_bytes;
   stack_bytes_ = stack_bytes;
 }

@@ -13,6 +13,10 @@
 // thread sanitizer is not: to it, what runs in turns on one thread is one thread, which is right.
 // The call stacks in its reports mix those of several fibers then.
 //
+// Fibers are lent: `take` gives one that waits for a task, and who has it gives it back with that. Tests
+// make thousands of devices, and the kernel and the address sanitizer, which has a shadow for each stack,
+// would take longer over new stacks than the lanes over their tasks.
+//
 // Below each stack lies a page that nobody may touch. Exceptions must not leave a task.
 //
 // Threads. A fiber may go on on another thread than it stopped on, but runs on one at a time.
@@ -21,6 +25,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 namespace isotherm {
 
@@ -28,13 +33,16 @@ class FakeFiber {
  public:
   using Task = FakeFiber& (*)(void* argument);
 
+  struct GiveBack {
+    void operator()(FakeFiber* fiber) const;
+  };
+  using Lent = std::unique_ptr<FakeFiber, GiveBack>;
+
   // The stack of the thread that calls.
   FakeFiber() = default;
-  // A stack of its own. Fibers of different numbers begin at different offsets within their pages,
-  // so that thousands of stacks do not compete for the same sets of the cache.
-  explicit FakeFiber(uint32_t number);
-  // Has ended its task, or never had one.
   ~FakeFiber();
+  // One with a stack of its own. It is given back when it has ended its task, or never had one.
+  static Lent take();
   FakeFiber(const FakeFiber&) = delete;
   FakeFiber& operator=(const FakeFiber&) = delete;
 
@@ -45,6 +53,9 @@ class FakeFiber {
   static void switch_to(FakeFiber& from, FakeFiber& to);
 
  private:
+  class Spare;
+  static Spare& spare();
+  explicit FakeFiber(uint32_t number);
   static void run(FakeFiber* self);
   void arrive();
   void map_stack();

@@ -62,7 +62,7 @@ FakeLaneState* FakeGrid::next_lane() {
 FakeFiber& FakeGrid::fiber_of(FakeLaneState& lane) {
   if (lane.fiber != nullptr) return *lane.fiber;
   if (idle_.empty()) {
-    fibers_.push_back(std::make_unique<FakeFiber>(static_cast<uint32_t>(fibers_.size())));
+    fibers_.push_back(FakeFiber::take());
     idle_.push_back(fibers_.back().get());
   }
   lane.fiber = idle_.back();

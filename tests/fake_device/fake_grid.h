@@ -122,7 +122,7 @@ class FakeGrid {
   const FakeLaunch* launch_ = nullptr;
   std::vector<uint32_t> order_;  // of blocks, the next at the end
   std::vector<FakeBlock> resident_;
-  std::vector<std::unique_ptr<FakeFiber>> fibers_;
+  std::vector<FakeFiber::Lent> fibers_;
   std::vector<FakeFiber*> idle_;  // no lane has them
   std::vector<FakeLaneState*> ready_;
   FakeLaneState* running_ = nullptr;

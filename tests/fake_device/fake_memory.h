@@ -74,7 +74,7 @@ class FakeMemory {
 
  private:
   void open();
-  // Hides the arena. That takes time in proportion to what was ever used of it, so once 128 MiB
+  // Hides the arena. That takes time in proportion to what was ever used of it, so once 32 MiB
   // were hidden, it does so one time in 64.
   void close();
   void protect(uint64_t offset, uint64_t bytes, bool hide) const;

@@ -12,15 +12,18 @@
 // Threads. Any.
 #pragma once
 
+#include <algorithm>
 #include <cerrno>
 #include <condition_variable>
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <mutex>
 #include <random>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "durability/files.h"
@@ -71,8 +74,9 @@ class FaultyFiles final : public Files {
         if (content.size() < write.offset + bytes) content.resize(write.offset + bytes);
         content.replace(write.offset, bytes, write.data, 0, bytes);
       }
-      const std::string name = path.substr(path.rfind('/'));
-      std::ofstream(folder + name, std::ios::binary | std::ios::trunc) << content;
+      const std::string name = folder + path.substr(path.rfind('/'));
+      std::ofstream(name, std::ios::binary | std::ios::trunc) << content;
+      if (content.size() < file.room) std::filesystem::resize_file(name, file.room);
     }
   }
 
@@ -82,10 +86,10 @@ class FaultyFiles final : public Files {
     std::ostringstream text;
     text << std::ifstream(path, std::ios::binary).rdbuf();
     File& file = files_[path];
-    file.synced.assign(text.str().size(), '\0');
+    file.room = text.str().size();
     file.writes.push_back({0, text.str()});
     // Its header was.
-    file.synced.replace(0, header_bytes, text.str(), 0, header_bytes);
+    file.synced = text.str().substr(0, header_bytes);
   }
 
   int open(const std::string& path) override {
@@ -104,7 +108,8 @@ class FaultyFiles final : public Files {
   int allocate(int file, uint64_t bytes) override {
     const std::lock_guard guard(mutex_);
     if (const int error = fault(); error != 0) return error;
-    files_[paths_[file]].synced.resize(bytes);
+    File& its = files_[paths_[file]];
+    its.room = std::max(its.room, bytes);
     return system_files().allocate(file, bytes);
   }
   int64_t write(int file, const char* data, uint64_t bytes, uint64_t offset) override {
@@ -137,7 +142,7 @@ class FaultyFiles final : public Files {
   int rename(const std::string& from, const std::string& to) override {
     const std::lock_guard guard(mutex_);
     if (const int error = fault(); error != 0) return error;
-    files_[to] = files_[from];
+    files_[to] = std::move(files_[from]);
     files_.erase(from);
     for (auto& [file, path] : paths_) {
       if (path == from) path = to;
@@ -150,6 +155,7 @@ class FaultyFiles final : public Files {
     if (const int error = fault(); error != 0) return error;
     const int64_t copied = system_files().copy(from, to);
     its.synced = files_[from].synced;
+    its.room = files_[from].room;
     return copied;
   }
   int remove(const std::string& path) override {
@@ -174,7 +180,8 @@ class FaultyFiles final : public Files {
     std::string data;
   };
   struct File {
-    std::string synced;
+    std::string synced;  // zeros behind it, as far as its room goes
+    uint64_t room = 0;
     std::vector<Write> writes;
   };
 
