@@ -35,7 +35,7 @@ function(isotherm_add_unit_tests)
     # Those with kernels and index templates of their own are linked first, so that the optimised copies
     # of functions in headers are taken.
     set(kernel_sources ${sources})
-    list(FILTER kernel_sources INCLUDE REGEX "/(src/(base|command|index|gpu|executor|batch)|fake_device)/")
+    list(FILTER kernel_sources INCLUDE REGEX "/src/(base|command|index|gpu|batch)/")
     list(REMOVE_ITEM sources ${kernel_sources})
     isotherm_add_unit_test_objects(isotherm_kernel_test_objects ${ISOTHERM_TEST_OPTIMIZE} ${kernel_sources})
     isotherm_add_unit_test_objects(isotherm_caller_test_objects ${ISOTHERM_CALLER_OPTIMIZE} ${sources})
