@@ -80,6 +80,10 @@ DbStatus DbState::with_reason(DbStatus status) {
 DbStatus DbState::read(std::string_view key, std::string& value, uint64_t* version,
                        uint32_t database) {
   DbWorkers::Lease lease(*workers_);
+  if (uint64_t found = 0; lease.worker().get_at_once(database, key, value, found)) {
+    if (version != nullptr) *version = found;
+    return {};
+  }
   lease.batch().select(database);
   lease.batch().get(key);
   lease.batch().select(keys_database);

@@ -34,27 +34,32 @@ class DbWorkers {
    public:
     explicit Lease(DbWorkers& workers) : workers_(workers), one_(workers.take()) {}
     ~Lease() {
-      clear();
-      if (one_->batch->memory() > most_kept) one_->batch.emplace();
+      if (used_) clear();
       workers_.give_back(std::move(one_));
     }
     Lease(const Lease&) = delete;
     Lease& operator=(const Lease&) = delete;
 
     Worker& worker() { return one_->worker; }
-    Batch& batch() { return *one_->batch; }
-    void submit() { one_->worker.submit(*one_->batch); }
+    Batch& batch() {
+      used_ = true;
+      return *one_->batch;
+    }
+    void submit() { one_->worker.submit(batch()); }
     // Forgets the rows, of which so many bytes were written.
     void clear(uint64_t bytes = 0) {
       const uint64_t rows = one_->batch->size();
       one_->batch->clear();
       one_->worker.maintain_behind(rows, bytes);
+      if (one_->batch->memory() > most_kept) one_->batch.emplace();
+      used_ = false;
     }
 
    private:
     static constexpr size_t most_kept = 1 << 20;
     DbWorkers& workers_;
     std::unique_ptr<One> one_;
+    bool used_ = false;  // its batch, since it was clear
   };
 
   DbWorkers(Engine& engine, uint32_t most)

@@ -2,10 +2,13 @@
 
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <linux/magic.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -28,6 +31,13 @@ class SystemFiles final : public Files {
     const ssize_t written = ::pwrite(file, data, bytes, static_cast<off_t>(offset));
     return written < 0 ? -errno : written;
   }
+  char* map(int file, uint64_t bytes) override {
+    struct statfs status {};
+    if (::fstatfs(file, &status) < 0 || status.f_type != TMPFS_MAGIC) return nullptr;
+    void* const at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    return at != MAP_FAILED ? static_cast<char*>(at) : nullptr;
+  }
+  void unmap(char* at, uint64_t bytes) override { ::munmap(at, bytes); }
   int sync(int file) override { return checked(::fdatasync(file)); }
   int rename(const std::string& from, const std::string& to) override {
     return checked(::rename(from.c_str(), to.c_str()));

@@ -1,7 +1,13 @@
 // Files: what the journal asks of the file system, so that tests can let it fail.
 //
 // Each call returns a number below zero, -errno, where it failed. What was written is safe from a
-// loss of power when `sync` of its file has succeeded, a new name when `sync_folder` has.
+// power when `sync` of its file has succeeded, a new name when `sync_folder` has.
+//
+// Mapped files. Where a file is memory anyway, as in /dev/shm, its room can be had as memory: a
+// store there does what `write` does, without a call of the system, is there when the process is
+// killed, and cannot fail once the room was allocated. Files on disks are not mapped: a page of
+// theirs may have to be read, or to find its place, when it is first stored to, and where that
+// fails the process is killed instead of told.
 //
 // Threads. Any; one at a time for a file.
 #pragma once
@@ -20,6 +26,10 @@ class Files {
   virtual int allocate(int file, uint64_t bytes) = 0;
   // How many bytes were written, perhaps fewer.
   virtual int64_t write(int file, const char* data, uint64_t bytes, uint64_t offset) = 0;
+  // So many bytes of a file that has room for them, for stores in the place of writes; null: not of
+  // this one. It is unmapped before the file is trimmed or closed.
+  virtual char* map(int /*file*/, uint64_t /*bytes*/) { return nullptr; }
+  virtual void unmap(char* /*at*/, uint64_t /*bytes*/) {}
   virtual int sync(int file) = 0;
   virtual int rename(const std::string& from, const std::string& to) = 0;
   // Makes a file with what another has, on disk when it returns; how many bytes these are. Where

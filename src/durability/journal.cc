@@ -212,11 +212,11 @@ uint64_t Journal::safe_number() const {
   return safe.load(std::memory_order_seq_cst);
 }
 
-bool Journal::is_safe(const Batch& batch, Batch::Row row) const {
+bool Journal::is_safe(uint32_t database, std::string_view key) const {
   const uint64_t safe = safe_number();
-  const Batch::Columns& columns = batch.columns();
+  if (last_number_.load(std::memory_order_acquire) <= safe) return true;
   return flushed_at_.load(std::memory_order_acquire) <= safe &&
-         mark_of(columns.database[row], columns.key[row]).load(std::memory_order_acquire) <= safe;
+         mark_of(database, key).load(std::memory_order_acquire) <= safe;
 }
 
 // `own`: the batch's number, whose block is safe, and all that it builds on; or 0.

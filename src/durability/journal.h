@@ -108,7 +108,7 @@ class Journal final : public CommitSink, public Awaited {
   Awaited* ends(uint64_t token) override;
   bool full() const override { return unwritten_bytes() > options_.most_unwritten; }
   bool refuses() const override { return error() != 0; }
-  bool is_safe(const Batch& batch, Batch::Row row) const override;
+  bool is_safe(uint32_t database, std::string_view key) const override;
   void begin(Waiter& waiter) override;
 
   SyncPolicy policy() const { return policy_.load(std::memory_order_relaxed); }

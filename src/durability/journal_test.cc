@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "items/poison.h"
-#include "models/history.h"
 #include "models/journal_fixture.h"
 
 namespace isotherm::journal_test {
@@ -26,23 +25,7 @@ struct CountedItems final : ItemVisitor {
   int count = 0;
 };
 
-class JournalTest : public JournalFixture {
- protected:
-  // Random batches of every operation on three databases.
-  void run_history(uint64_t seed, int steps) {
-    Worker worker(store->engine);
-    History history({.seed = seed, .keys = 60, .databases = 3, .max_value_bytes = 50'000});
-    for (int i = 0; i < steps && !HasFatalFailure(); ++i) {
-      history.step(clock.now_ms(), [&](Batch& batch) { worker.submit(batch); });
-      worker.maintain();
-      if (i % 3 == 0) clock.advance(15);
-      if (i == steps / 2) {
-        worker.flush(1);
-        history.model().clear(1);
-      }
-    }
-  }
-};
+using JournalTest = JournalFixture;
 
 TEST_F(JournalTest, WhatWasStoredIsThereAgain) {
   for (const SyncPolicy policy : {SyncPolicy::always, SyncPolicy::everysec, SyncPolicy::no}) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 namespace isotherm {
@@ -54,9 +55,11 @@ int SegmentWriter::begin(uint64_t first_lsn, uint64_t first_version, uint64_t le
     if (made >= 0) files_.close(made);
     return result;
   }
+  unmap();
   if (file_ >= 0) files_.trim(file_, sizeof header + (first_lsn - first_lsn_));
   close();
   file_ = made;
+  mapped_ = files_.map(file_, bytes);
   begins_ = false;
   prepares_ = prepares;
   capacity_ = bytes;
@@ -159,7 +162,19 @@ int SegmentWriter::name(const std::string& path, const void* header, uint64_t he
 }
 
 int SegmentWriter::write(uint64_t lsn, const char* data, uint64_t bytes) {
-  return write_at(file_, data, bytes, sizeof(SegmentHeader) + (lsn - first_lsn_));
+  const uint64_t offset = sizeof(SegmentHeader) + (lsn - first_lsn_);
+  if (mapped_ == nullptr) return write_at(file_, data, bytes, offset);
+  std::memcpy(mapped_ + offset, data, bytes);
+  return 0;
+}
+
+void SegmentWriter::unmap() {
+  if (mapped_ != nullptr) files_.unmap(std::exchange(mapped_, nullptr), capacity_);
+}
+
+void SegmentWriter::close() {
+  unmap();
+  if (file_ >= 0) files_.close(std::exchange(file_, -1));
 }
 
 int SegmentWriter::write_at(int file, const char* data, uint64_t bytes, uint64_t offset) {

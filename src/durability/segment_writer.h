@@ -13,6 +13,9 @@
 // The room that a segment did not need is given back when the next one begins, so that many starts
 // take little of the disk.
 //
+// Records are stored to a mapped segment where its file can be mapped (durability/files.h), else
+// written. A kill in the middle of either leaves a torn tail, which a start finds by its checksum.
+//
 // Errors come back as -errno, and the same call may be made again later.
 //
 // Threads. The writer's only; `prepare` may run beside writes.
@@ -86,10 +89,8 @@ class SegmentWriter {
   int begin_with(uint64_t number, const JournalBase& base);
   void remove_dropped(uint64_t oldest, uint64_t end);
   int write_at(int file, const char* data, uint64_t bytes, uint64_t offset);
-  void close() {
-    if (file_ >= 0) files_.close(file_);
-    file_ = -1;
-  }
+  void unmap();
+  void close();
 
   Files& files_;
   const std::string folder_;
@@ -98,10 +99,11 @@ class SegmentWriter {
   std::vector<uint64_t> lsns_;  // of its segments, in order
   const uint64_t segment_bytes_;
   int file_ = -1;
-  int prepared_ = -1;      // the file of the next, beside its name, of segment_bytes_
-  bool prepares_ = false;  // it is wanted
-  bool begins_ = false;    // the manifest may name the next already, so nothing goes into this one
-  uint64_t capacity_ = 0;  // bytes of the file
+  char* mapped_ = nullptr;  // all of the file, or none
+  int prepared_ = -1;       // the file of the next, beside its name, of segment_bytes_
+  bool prepares_ = false;   // it is wanted
+  bool begins_ = false;     // the manifest may name the next already, so nothing goes into this one
+  uint64_t capacity_ = 0;   // bytes of the file
   uint64_t first_lsn_ = 0;
 };
 

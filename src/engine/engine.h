@@ -247,6 +247,11 @@ class Worker {
   // lingers, only behind `rest`.
   void wake_by(std::function<void()> wake);
 
+  // A get by the shortest way: of an item in host memory that has nothing but a key and a value,
+  // and that nobody has to wait for. Of upkeep it counts as a row of maintain_behind. False: it is
+  // to be submitted as a batch, which then answers whatever there is.
+  bool get_at_once(uint32_t database, std::string_view key, std::string& value, uint64_t& version);
+
   // Commands without one key. A flush is a batch of that row alone. Where there is a sink, what the
   // others show may be answered when a batch without rows that is started behind them has ended.
   uint64_t count(uint32_t database);

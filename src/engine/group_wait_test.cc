@@ -88,6 +88,18 @@ TEST_P(GroupWaitTest, RowsOnOtherKeysGoOnWhileAGuardWaits) {
   EXPECT_EQ(batch.reply(3).number, 5);
 }
 
+TEST_P(GroupWaitTest, NoGetIsAnsweredAtOnceWhileAGroupIsUnderWay) {
+  put("a", "old");
+  put("x", "1");
+  Worker worker(*engine, false);
+  std::string value;
+  uint64_t version = 0;
+  EXPECT_EQ(worker.get_at_once(0, "x", value, version), !GetParam());
+  HeldKeys held(*engine, {"a"});
+  EXPECT_FALSE(worker.get_at_once(0, "x", value, version));
+  EXPECT_FALSE(worker.get_at_once(0, "a", value, version));
+}
+
 TEST_P(GroupWaitTest, AGroupWaitsWithWhatIsOnItsKeysAndKeepsNoThread) {
   HeldKeys held(*engine, {"a"});
   Worker worker(*engine, false);

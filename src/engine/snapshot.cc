@@ -143,8 +143,8 @@ void Snapshot::flushed(uint32_t database, uint64_t version, uint64_t token) {
 
 bool Snapshot::full() const { return over() || (behind_ != nullptr && behind_->full()); }
 bool Snapshot::refuses() const { return behind_ != nullptr && behind_->refuses(); }
-bool Snapshot::is_safe(const Batch& batch, Batch::Row row) const {
-  return behind_ == nullptr || behind_->is_safe(batch, row);
+bool Snapshot::is_safe(uint32_t database, std::string_view key) const {
+  return behind_ == nullptr || behind_->is_safe(database, key);
 }
 
 // If the database was flushed before since the moment, what is flushed now came after the moment.

@@ -41,6 +41,10 @@ Status Handle::run_single(Read&& read) {
 }
 
 Status Handle::get(std::string_view key, std::string& value, ItemInfo* info) {
+  if (uint64_t version = 0; worker_->get_at_once(database_, key, value, version)) {
+    if (info != nullptr) *info = {version, no_expiry, 0};
+    return Status::ok;
+  }
   batch_.select(database_);
   batch_.get(key);
   return run_single([&](const Reply& reply, Status status) {

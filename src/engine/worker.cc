@@ -309,6 +309,26 @@ void Worker::submit(Batch& batch, int64_t now_ms) {
   }
 }
 
+// A run that is out may have the slot. As rows of a batch are run where nothing gates them
+// (BatchRunner::run_plain): at work, and only where the gate is not armed then.
+bool Worker::get_at_once(uint32_t database, std::string_view key, std::string& value,
+                         uint64_t& version) {
+  Impl& impl = *impl_;
+  HostStore& store = impl.engine.store;
+  if (impl.out != 0 || database >= store.options.databases) return false;
+  if (impl.engine.device != nullptr || store.row_gate != nullptr) return false;
+  {
+    const WorkGuard guard(store.epochs, impl.runner.slot());
+    Reply reply;
+    if (store.gate.armed()) return false;
+    if (!impl.runner.executor().get_at_once(database, key, reply)) return false;
+    value.assign(reply.value());
+    version = reply.version;
+  }
+  maintain_behind(1, 0);
+  return true;
+}
+
 Worker::Started Worker::start(Batch& batch) { return start(batch, impl_->engine.clock.now_ms()); }
 
 Worker::Started Worker::start(Batch& batch, int64_t now_ms) {

@@ -89,9 +89,11 @@ class CommitSink {
   virtual bool full() const { return false; }
   // Whether nothing can be made safe for now: rows that write are not run, but `not_saved`.
   virtual bool refuses() const { return false; }
-  // Whether what the row's key shows is safe. Asked where what `ends` returned has failed
-  // (Awaited::Waiter); where it is not, the row is `not_saved`, whatever it has done.
-  virtual bool is_safe(const Batch& /*batch*/, Batch::Row /*row*/) const { return true; }
+  // Whether what the key shows is safe. Asked where what `ends` returned has failed
+  // (Awaited::Waiter); where it is not, the row is `not_saved`, whatever it has done. And asked of
+  // what a get has found that runs at once (Worker::get_at_once), of which the sink is not told;
+  // where it is not, the get runs as a batch.
+  virtual bool is_safe(uint32_t /*database*/, std::string_view /*key*/) const { return false; }
   // They have run, but for those that wait. What replies have to wait for, where `begins` said that
   // they may; null: nothing.
   virtual Awaited* ends(uint64_t token) = 0;

@@ -1,6 +1,7 @@
 #include "tree/tree.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "base/raise_to.h"
@@ -19,13 +20,25 @@ void shrink(std::string& text) {
   if (text.capacity() > most_kept) std::string().swap(text);
 }
 
-// The key as the tree has it, until the thread asks for another.
-const std::string& tree_key(uint32_t database, std::string_view key) {
-  thread_local std::string text;
-  shrink(text);
-  TreeRecord::put_key(database, key, text);
-  return text;
-}
+// The key as the tree has it.
+class TreeKey {
+ public:
+  TreeKey(uint32_t database, std::string_view key) {
+    const size_t bytes = TreeRecord::prefix_bytes + key.size();
+    if (bytes > sizeof short_) long_ = std::make_unique_for_overwrite<char[]>(bytes);
+    char* const at = long_ != nullptr ? long_.get() : short_;
+    TreeRecord::write_key(database, key, at);
+    text_ = {at, bytes};
+  }
+  TreeKey(const TreeKey&) = delete;
+  TreeKey& operator=(const TreeKey&) = delete;
+  std::string_view text() const { return text_; }
+
+ private:
+  char short_[128];
+  std::unique_ptr<char[]> long_;
+  std::string_view text_;
+};
 
 }  // namespace
 
@@ -138,7 +151,7 @@ CommitSink::Begun Tree::begins(const Batch& batch) {
 
 // Whoever sees the count finds the change: it is put into the run before.
 void Tree::changed(const ItemChange& change) {
-  const std::string& key = tree_key(change.database, change.key);
+  const TreeKey key(change.database, change.key);
   const uint64_t hash = TreeRun::hash_of(change.database, change.key);
   const uint32_t shard = TreeRun::shard_of(hash);
   const Item* const item = change.new_item;
@@ -154,7 +167,7 @@ void Tree::changed(const ItemChange& change) {
         record = {item->version(), change.expiry, item->flags(), item->state(), item->value()};
       }
       note_held();
-      active_->put(hash, key, stored ? &record : nullptr, next_moment_,
+      active_->put(hash, key.text(), stored ? &record : nullptr, next_moment_,
                    last_held_.load(std::memory_order_relaxed));
       count = (count & ((uint64_t{1} << run_at) - 1)) | active_number_ << run_at;
     }
@@ -187,8 +200,8 @@ bool Tree::refuses() const {
   return refuses_here || (next_ != nullptr && next_->refuses());
 }
 
-bool Tree::is_safe(const Batch& batch, Batch::Row row) const {
-  return next_ == nullptr || next_->is_safe(batch, row);
+bool Tree::is_safe(uint32_t database, std::string_view key) const {
+  return next_ == nullptr || next_->is_safe(database, key);
 }
 
 // A batch that begins later is told of as one of the next run at the earliest.
@@ -255,7 +268,8 @@ Backing::Answer Tree::look(uint32_t database, std::string_view key_of_item, int6
                            bool may_wait, Stored& stored) {
   thread_local TreeRead read;
   shrink(read.value);
-  const std::string_view key = tree_key(database, key_of_item);
+  const TreeKey tree_key(database, key_of_item);
+  const std::string_view key = tree_key.text();
   const uint64_t hash = TreeRun::hash_of(database, key_of_item);
   stored.seen = seen_now(hash);
   const TreeRun::Found found = find_in_runs(key, hash, database, read.value);

@@ -128,7 +128,7 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   void grouped(uint64_t token) override;
   bool full() const override { return is_crowded() || (next_ != nullptr && next_->full()); }
   bool refuses() const override;
-  bool is_safe(const Batch& batch, Batch::Row row) const override;
+  bool is_safe(uint32_t database, std::string_view key) const override;
   Awaited* ends(uint64_t token) override { return end(token, true); }
   Awaited* ends_reads(uint64_t token) override { return end(token, false); }
   void begin(Waiter& waiter) override;

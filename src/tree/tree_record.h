@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/bytes.h"
 #include "isotherm/batch.h"
 
 namespace isotherm {
@@ -27,10 +28,15 @@ struct TreeRecord {
   std::string_view value;
 
   static void put_key(uint32_t database, std::string_view key, std::string& to) {
-    to.clear();
-    to.push_back('i');
-    for (int shift = 24; shift >= 0; shift -= 8) to.push_back(static_cast<char>(database >> shift));
-    to.append(key);
+    to.resize(prefix_bytes + key.size());
+    write_key(database, key, to.data());
+  }
+  // There are prefix_bytes and the key's.
+  static void write_key(uint32_t database, std::string_view key, char* to) {
+    const uint32_t high_first = __builtin_bswap32(database);
+    *to = 'i';
+    std::memcpy(to + 1, &high_first, sizeof high_first);
+    copy_bytes(to + prefix_bytes, key.data(), key.size());
   }
   static uint32_t database_of(std::string_view key) {
     uint32_t database = 0;

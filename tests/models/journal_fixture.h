@@ -23,6 +23,7 @@
 #include "durability/journal.h"
 #include "engine/engine.h"
 #include "models/faulty_files.h"
+#include "models/history.h"
 
 namespace isotherm {
 
@@ -130,6 +131,20 @@ class JournalFixture : public ::testing::Test {
       return error.what();
     }
     return {};
+  }
+  // Random batches of every operation on three databases.
+  void run_history(uint64_t seed, int steps) {
+    Worker worker(store->engine);
+    History history({.seed = seed, .keys = 60, .databases = 3, .max_value_bytes = 50'000});
+    for (int i = 0; i < steps && !HasFatalFailure(); ++i) {
+      history.step(clock.now_ms(), [&](Batch& batch) { worker.submit(batch); });
+      worker.maintain();
+      if (i % 3 == 0) clock.advance(15);
+      if (i == steps / 2) {
+        worker.flush(1);
+        history.model().clear(1);
+      }
+    }
   }
   std::string path(const std::string& suffix) const { return folder + "/test." + suffix; }
   std::vector<std::string> segments() const {

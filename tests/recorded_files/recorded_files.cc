@@ -11,8 +11,8 @@
 //   time.
 // Without a record no call waits for another.
 //
-// Not seen: what is written through mapped memory or a FILE. Neither the journal nor RocksDB does
-// so, but for RocksDB's own log.
+// Not seen: what is written through mapped memory or a FILE. RocksDB's own log is, and the journal
+// would be where its files lie in memory, so they are said to lie elsewhere.
 //
 // Threads. Any.
 #include <dlfcn.h>
@@ -21,6 +21,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -243,6 +244,16 @@ ssize_t pwrite(int file, const void* data, size_t bytes, off_t offset) {
     its.note('W', file, path, static_cast<uint64_t>(offset), static_cast<uint64_t>(written), data);
   }
   return written;
+}
+// Of files in memory, too, the journal is to be seen writing (durability/files.h).
+int fstatfs(int file, struct statfs* status) noexcept {
+  SYSTEM(fstatfs);
+  const int result = system_fstatfs(file, status);
+  if (result == 0 && !recorder().path_of(file).empty()) status->f_type = 0;
+  return result;
+}
+int fstatfs64(int file, struct statfs64* status) noexcept {
+  return fstatfs(file, reinterpret_cast<struct statfs*>(status));
 }
 ssize_t pwrite64(int file, const void* data, size_t bytes, off64_t offset) {
   return pwrite(file, data, bytes, offset);

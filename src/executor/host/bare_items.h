@@ -4,7 +4,8 @@
 // A put without conditions needs no look at what is there before it prepares its item: it replaces
 // whatever bare item of its key the line has when it holds the line's lock, so it cannot lose.
 // Where it finds anything else under the root (another key of the same hash, an expiry, an object),
-// or no room, it takes back what it has done and says so; the row then goes the long way.
+// or no room, it takes back what it has done and says so; the row then goes the long way. Where the
+// store has a sink, it is `told` as RowAnswers tells it.
 //
 // Everything here must be a template or always inlined, as in host_stages.h.
 // Threads. As RowAnswers.
@@ -12,6 +13,7 @@
 
 #include <algorithm>
 
+#include "executor/commit_sink.h"
 #include "executor/host/host_executor.h"
 #include "index/item_table.h"
 #include "items/item.h"
@@ -59,12 +61,14 @@ struct BareItems {
   // Whether the row may be a put as above.
   static ISOTHERM_INLINE bool is_put(const Run& run, Row row) {
     const Batch::Columns& columns = run.columns;
+    const uint32_t conditions = columns.options[row] & ~uint32_t{option::over_cap};
     return run.puts_plainly && columns.op[row] == Op::put &&
-           (columns.options[row] | columns.database[row] | columns.flags[row]) == 0 &&
+           (conditions | columns.database[row] | columns.flags[row]) == 0 &&
            columns.expiry[row] == no_expiry;
   }
 
   // Whether the row is answered.
+  template <bool told>
   static ISOTHERM_INLINE bool put(Run& run, Row row, LineIndex& index) {
     const Batch::Columns& columns = run.columns;
     HostExecutor& executor = run.executor;
@@ -77,23 +81,31 @@ struct BareItems {
             store.max_value_bytes.load(std::memory_order_relaxed)) {
       return false;
     }
-    const Location fresh = executor.cache_.allocate(bytes, store.evicts);
+    const bool over = store.evicts || (columns.options[row] & option::over_cap) != 0;
+    const Location fresh = executor.cache_.allocate(bytes, over);
     if (ISOTHERM_UNLIKELY(fresh == location::none)) return false;
     Item* const item = Item::create_bare(store.items.item_in_chunk(fresh), key, value);
 
-    Location old = location::none;
+    Member old;
     uint64_t version = 0;
     const auto decide = [&](bool found, uint64_t word, auto& versions)
                             __attribute__((always_inline))
                                 ->Decision {
-      if (found && find(store.items, word, key).item == nullptr) return {};
-      old = found ? word : location::none;
+      old = found ? find(store.items, word, key) : Member{};
+      if (found && old.item == nullptr) return {};
       version = versions.next_version();
       item->set_version(version);
       store.items.set_live(fresh);
       return {Action::store, fresh};
     };
-    const Updated updated = index.template update<Tile>(columns.hash[row], decide);
+    const auto publish = [&]() __attribute__((always_inline)) {
+      if constexpr (told) {
+        store.sink.load(std::memory_order_relaxed)
+            ->changed({ItemChange::Reason::request, 0, key, old.item, item, no_expiry, version,
+                       run.token});
+      }
+    };
+    const Updated updated = index.template update<Tile>(columns.hash[row], decide, publish);
     if (ISOTHERM_UNLIKELY(version == 0)) {
       executor.cache_.free_unpublished(fresh);
       return false;
@@ -108,7 +120,9 @@ struct BareItems {
     reply.expiry = no_expiry;
     reply.location = fresh;
     ++run.changes;
-    if (old != location::none && store.items.clear_live(old)) executor.cache_.retire(old);
+    if (old.item != nullptr && store.items.clear_live(old.location)) {
+      executor.cache_.retire(old.location);
+    }
     reply.status.store(Status::ok, std::memory_order_release);
     return true;
   }

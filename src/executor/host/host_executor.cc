@@ -8,7 +8,10 @@
 #include "base/broken.h"
 #include "base/hash.h"
 #include "base/instruction_set.h"
+#include "base/tile.h"
 #include "executor/backing.h"
+#include "executor/commit_sink.h"
+#include "executor/host/bare_items.h"
 #include "executor/host/host_stages_entry.h"
 #include "executor/run/batch_run.h"
 #include "items/arriving_item.h"
@@ -64,8 +67,7 @@ void HostExecutor::run(Batch& batch, int64_t now_ms, bool writable, Batch::Row f
   Batch::Columns columns = batch.columns().from(first);
   const uint64_t largest = writable ? store_.largest_item() : 0;
   Run run{*this, columns, now_ms, largest, batch.only_gets(), hashed};
-  run.puts_plainly = store_.sink == nullptr && store_.backing == nullptr &&
-                     store_.values == nullptr && !broken(Rule::swaps);
+  run.puts_plainly = store_.values == nullptr && !broken(Rule::swaps);
   run.token = token_;
   run.parking = parking_;
   run.batch = &batch;
@@ -78,6 +80,23 @@ void HostExecutor::run(Batch& batch, int64_t now_ms, bool writable, Batch::Row f
     stages_(run, end - first);
   }
   count(run, end - first);
+}
+
+bool HostExecutor::get_at_once(uint32_t database, std::string_view key, Reply& reply) {
+  using Bare = BareItems<TilePlain>;
+  const LineIndex* const index = store_.databases[database].index();
+  if (index == nullptr || store_.hot != nullptr) return false;
+  const Location root = index->find<TilePlain>(store_.hash(key, store_.seed)).word;
+  const Member member = Bare::find(store_.items, root, key);
+  if (member.item == nullptr) return false;
+  const CommitSink* const sink = store_.sink;
+  if (sink != nullptr && !sink->is_safe(database, key)) return false;
+  Bare::show(reply, *member.item);
+  if (store_.touches) store_.items.touch(member.location);
+  counters_.batches.add();
+  counters_.requests.add();
+  counters_.hits.add();
+  return true;
 }
 
 void HostExecutor::run_directly(Run& run, Batch::Row rows) {

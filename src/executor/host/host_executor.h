@@ -70,8 +70,8 @@ class HostExecutor {
     uint64_t largest_item;  // that a row may store; 0: none
     bool reads_only;
     bool hashed = false;  // the column of hashes is filled
-    // Whether puts of nothing but a key and a value may be done at once (bare_items.h): nobody is
-    // told of them, and all that there is is in memory.
+    // Whether puts of nothing but a key and a value may be done at once (bare_items.h): no value
+    // lies on a device.
     bool puts_plainly = false;
     // Whether a read may erase the item it finds expired; else that is left to the sweep.
     bool erases_expired = true;
@@ -127,6 +127,9 @@ class HostExecutor {
   void run(Batch& batch, int64_t now_ms, bool writable) {
     run(batch, now_ms, writable, 0, batch.size());
   }
+  // A get that needs no run: of a bare item (Item::is_bare) in host memory, which nobody has to be
+  // told of. False: it has to run as a batch, and nothing was done.
+  bool get_at_once(uint32_t database, std::string_view key, Reply& reply);
   // Adds what a run over `requests` rows has counted.
   void count(const Run& run, uint64_t requests);
   // The router learns from some of them, where there is one.

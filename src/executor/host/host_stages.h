@@ -72,9 +72,10 @@ struct LineRoots {
     answer_object_on_host(run, row, request, index);
   }
   // Whether the row is answered, as a put of a bare item.
+  template <bool told>
   static __attribute__((noinline)) bool put_bare(Run& run, Row row) {
     LineIndex* const index = index_of(run, row);
-    return index != nullptr && BareItems<Tile>::put(run, row, *index);
+    return index != nullptr && BareItems<Tile>::template put<told>(run, row, *index);
   }
 };
 
@@ -92,11 +93,23 @@ struct HostStages {
 
   static void run(Run& run, Row rows) {
     Roots::begin(run, rows);
-    run.reads_only ? run_reads(run, rows) : run_mixed(run, rows);
+    if (rows == 1) {
+      run_one(run);
+    } else {
+      run.reads_only ? run_reads(run, rows) : run_mixed(run, rows);
+    }
     Roots::note(run, rows);
   }
 
  private:
+  // The only row. While the line of a write is on its way, a put prepares its item.
+  static ISOTHERM_INLINE void run_one(Run& run) {
+    prefetch_lines(run, 0, 1);
+    const bool looks = run.columns.op[0] == Op::get && !is_left(run, 0);
+    const Location root = looks ? Roots::find(run, 0) : location::none;
+    run_window(run, 0, 1, &root);
+  }
+
   static ISOTHERM_INLINE void run_mixed(Run& run, Row rows) {
     Location roots[window];
     prefetch_lines(run, 0, std::min(rows, window));
@@ -137,7 +150,9 @@ struct HostStages {
 
   static ISOTHERM_INLINE bool puts_bare(Run& run, Row row) {
     if constexpr (std::is_same_v<Roots, LineRoots<Tile>>) {
-      return BareItems<Tile>::is_put(run, row) && Roots::put_bare(run, row);
+      if (!BareItems<Tile>::is_put(run, row)) return false;
+      return run.executor.store().sink != nullptr ? Roots::template put_bare<true>(run, row)
+                                                  : Roots::template put_bare<false>(run, row);
     }
     return false;
   }

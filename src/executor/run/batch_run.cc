@@ -87,8 +87,10 @@ void BatchRun::refuse_writes() {
 }
 
 Status BatchRun::shown(Batch::Row row, Status status) {
-  const bool refused = refused_ && batch->columns().op[row] == Op::none;
-  const bool safe = !failed_ || batch->walks() || sink_->is_safe(*batch, row);
+  const Batch::Columns& columns = batch->columns();
+  const bool refused = refused_ && columns.op[row] == Op::none;
+  const bool safe =
+      !failed_ || batch->walks() || sink_->is_safe(columns.database[row], columns.key[row]);
   if (!refused && safe) return status;
   batch->note_unsaved();
   return Status::not_saved;
