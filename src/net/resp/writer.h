@@ -114,8 +114,9 @@ class RespWriter {
   }
   void any_bulk(const Reply& reply);
   static char* end_line(char* at) {
-    std::memcpy(at, "\r\n", 2);
-    return at + 2;
+    *at++ = '\r';
+    *at++ = '\n';
+    return at;
   }
   void line(char type, std::string_view text);
   void number(char type, int64_t value);
