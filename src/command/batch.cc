@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <new>
 #include <utility>
 
@@ -59,18 +60,13 @@ void Batch::grow_for_more() { grow(std::max(first_capacity, capacity_ * 2)); }
 Batch::Row Batch::get_all(std::span<const std::string_view> keys) {
   const Row first = size_;
   while (capacity_ - size_ < keys.size()) grow_for_more();
-  const Columns columns = columns_;
-  const uint32_t database = current_database_;
-  Row row = first;
-  for (const std::string_view key : keys) {
-    columns.op[row] = Op::get;
-    columns.options[row] = 0;
-    columns.database[row] = database;
-    columns.key[row] = key;
-    new (&columns.reply[row]) Reply();
-    ++row;
-  }
-  size_ = row;
+  const Columns rows = columns_.from(first);
+  std::fill_n(rows.op, keys.size(), Op::get);
+  std::fill_n(rows.options, keys.size(), uint16_t{0});
+  std::fill_n(rows.database, keys.size(), current_database_);
+  std::copy(keys.begin(), keys.end(), rows.key);
+  std::uninitialized_default_construct_n(rows.reply, keys.size());
+  size_ += static_cast<Row>(keys.size());
   return first;
 }
 

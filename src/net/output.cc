@@ -45,11 +45,10 @@ bool Output::append_kept(const Reply& reply) {
 
 void Output::append_slow(std::string_view bytes) {
   if (drops_) return;
-  const size_t room = static_cast<size_t>(room_end_ - write_);
-  if (room != 0) {
-    std::memcpy(write_, bytes.data(), room);
-    commit(room);
-    bytes.remove_prefix(room);
+  if (const size_t fits = room(); fits != 0) {
+    std::memcpy(write_, bytes.data(), fits);
+    commit(fits);
+    bytes.remove_prefix(fits);
   }
   add_piece(bytes.size());
   std::memcpy(write_, bytes.data(), bytes.size());

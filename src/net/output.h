@@ -51,16 +51,18 @@ class Output {
   // Room for at least `bytes` (at most chunk_bytes) contiguous bytes; `commit` says how many were
   // written.
   char* reserve(size_t bytes) {
-    if (static_cast<size_t>(room_end_ - write_) < bytes) add_piece(bytes);
+    if (room() < bytes) add_piece(bytes);
     return write_;
   }
+  // Bytes that `reserve` has ready.
+  size_t room() const { return static_cast<size_t>(room_end_ - write_); }
   void commit(size_t bytes) {
     write_ += bytes;
     size_ += bytes;
   }
 
   void append(std::string_view bytes) {
-    if (bytes.size() > static_cast<size_t>(room_end_ - write_)) return append_slow(bytes);
+    if (bytes.size() > room()) return append_slow(bytes);
     // A null source is legal for an empty view, but not for memcpy.
     if (!bytes.empty()) std::memcpy(write_, bytes.data(), bytes.size());
     commit(bytes.size());

@@ -6,7 +6,7 @@
 // the third pass does exactly what running the requests one by one would do. It looks locations up
 // again once a row of the window has written; before that, those of the second pass serve.
 //
-// A batch that only reads goes through the three passes row by row, each pass some rows behind the
+// A batch that only reads goes through the three passes by a few rows in turn, each pass behind the
 // one before, so that lines and items are fetched at an even pace. A read that finds its item
 // expired erases it, for which it looks everything up anew; rows behind it that have found the item
 // before see that it has expired, too.

@@ -30,10 +30,19 @@ struct LineRoots {
     return index == nullptr ? location::none : index->find<Tile>(run.columns.hash[row]).word;
   }
 
-  // The home line of a row's key, on its way; null where the database is empty.
-  static ISOTHERM_INLINE Start start(const Run& run, Row row) {
-    const LineIndex* index = index_of(run, row);
-    return index == nullptr ? nullptr : index->prefetch_home(run.columns.hash[row]);
+  // The home line of a row's key, on its way; null where the database is empty. Rows behind each
+  // other are mostly of one database, whose view is kept for the few that an object is asked for.
+  ISOTHERM_INLINE Start start(const Run& run, Row row) {
+    if (const uint32_t database = run.columns.database[row]; database != database_) {
+      const LineIndex* index = index_of(run, row);
+      view_ = index != nullptr ? index->view() : IndexView();
+      database_ = database;
+    }
+    if (view_.entries == nullptr) return nullptr;
+    const Bucket* const home = view_.home(run.columns.hash[row]);
+    __builtin_prefetch(home);
+    __builtin_prefetch(reinterpret_cast<const char*>(home) + 64);
+    return home;
   }
   static ISOTHERM_INLINE Location root(const Run& run, Row row, Start home) {
     if (home == nullptr) return location::none;
@@ -77,6 +86,10 @@ struct LineRoots {
     LineIndex* const index = index_of(run, row);
     return index != nullptr && BareItems<Tile>::template put<told>(run, row, *index);
   }
+
+ private:
+  uint32_t database_ = UINT32_MAX;  // of the view; that: there is none
+  IndexView view_;
 };
 
 template <class Tile, class Roots>
@@ -90,6 +103,8 @@ struct HostStages {
   static constexpr Row window = 32;
   // Rows that wait for their lines, and rows that wait for their items, where all rows read.
   static constexpr Row reads_ahead = 16;
+  static constexpr Row few = 8;  // rows of one pass before those of the next
+  static_assert(reads_ahead % few == 0 && window % few == 0);
 
   static void run(Run& run, Row rows) {
     Roots::begin(run, rows);
@@ -158,28 +173,49 @@ struct HostStages {
   }
 
   // The three passes at once, each `reads_ahead` rows behind the one before (where there are so
-  // many), so that lines and items arrive evenly.
+  // many) and by a few rows in turn, so that lines and items arrive evenly. Before its first row a
+  // pass is at a number that wraps.
   static ISOTHERM_INLINE void run_reads(Run& run, Row rows) {
     typename Roots::Start starts[reads_ahead];
     Location roots[reads_ahead];
-    Roots lines;
-    const Row ahead = std::min(rows, reads_ahead);
+    const Row ahead = std::min((rows + few - 1) / few * few, reads_ahead);
     const Row end = rows + 2 * ahead;
-    for (Row step = 0; step < end; ++step) {
-      if (const Row row = step - 2 * ahead; step >= 2 * ahead) {
-        const bool parks = ISOTHERM_UNLIKELY(run.parking != nullptr) && run.parks_behind(row);
-        if (!parks) Answers::get(run, lines, row, roots[row % reads_ahead]);
+    for (Row from = 0; from < end; from += few) {
+      if (const Row at = from - 2 * ahead; at < rows) {
+        answer(run, at, std::min(rows, at + few), roots + at % reads_ahead);
       }
-      // Before the first it wraps.
-      if (const Row row = step - ahead; row < rows) {
-        Location& root = roots[row % reads_ahead];
-        root = Roots::root(run, row, starts[row % reads_ahead]);
-        prefetch_item(run.executor.store(), root, true);
+      if (const Row at = from - ahead; at < rows) {
+        find_roots(run, at, std::min(rows, at + few), starts + at % reads_ahead,
+                   roots + at % reads_ahead);
       }
-      if (step < rows) {
-        if (step % window == 0) hash(run, step, std::min(rows, step + window));
-        starts[step % reads_ahead] = Roots::start(run, step);
+      if (from < rows) {
+        if (from % window == 0) hash(run, from, std::min(rows, from + window));
+        start(run, from, std::min(rows, from + few), starts + from % reads_ahead);
       }
+    }
+  }
+
+  // The passes over a few rows: functions of their own, so that each has its registers.
+  static __attribute__((noinline)) void start(const Run& run, Row from, Row to,
+                                              typename Roots::Start* starts) {
+    Roots lines;
+    for (Row row = from; row < to; ++row) *starts++ = lines.start(run, row);
+  }
+  static __attribute__((noinline)) void find_roots(const Run& run, Row from, Row to,
+                                                   const typename Roots::Start* starts,
+                                                   Location* roots) {
+    HostStore& store = run.executor.store();
+    for (Row row = from; row < to; ++row) {
+      const Location root = Roots::root(run, row, *starts++);
+      prefetch_item(store, root, true);
+      *roots++ = root;
+    }
+  }
+  static __attribute__((noinline)) void answer(Run& run, Row from, Row to, const Location* roots) {
+    Roots lines;
+    for (Row row = from; row < to; ++row, ++roots) {
+      const bool parks = ISOTHERM_UNLIKELY(run.parking != nullptr) && run.parks_behind(row);
+      if (!parks) Answers::get(run, lines, row, *roots);
     }
   }
 

@@ -171,4 +171,13 @@ const Command* find_subcommand(const Command& container, std::string_view name) 
   return nullptr;
 }
 
+FoundCommand find_command_of(Arguments words) {
+  if (words.empty()) return {};
+  const NumberedCommand found = find_numbered(words[0]);
+  if (found.command == nullptr) return {};
+  const Command& command = *found.command;
+  const bool plain = command.subcommands.empty() && !command.waits() && command.takes(words.size());
+  return {found, (command.flags & command_flag::readonly) != 0, plain};
+}
+
 }  // namespace isotherm::net

@@ -274,4 +274,11 @@ struct NumberedCommand {
 NumberedCommand find_numbered(std::string_view name);
 NumberedCommand find_numbered(const NumberedCommand& container, std::string_view name);
 
+// The command of a request, and what is so of all that have as many words and the same first one.
+struct FoundCommand : NumberedCommand {
+  bool only_reads = false;
+  bool plain = false;  // it can be run at once, unless the session is unusual
+};
+FoundCommand find_command_of(Arguments words);
+
 }  // namespace isotherm::net

@@ -7,7 +7,6 @@
 #include <limits>
 #include <optional>
 
-#include "base/bytes.h"
 #include "net/resp/inline.h"
 #include "net/text.h"
 
@@ -58,12 +57,9 @@ inline bool read_plain_length(const char*& at, const char* end, char type, size_
 
 }  // namespace
 
-RespParser::Outcome RespParser::next(std::string_view input) {
-  if (input.empty()) return Outcome::incomplete;
-  if (bulks_left_ < 0 && scanned_ == 0 && diverted_index_ == 0) {
-    if (parse_quickly(input)) return Outcome::request;
-    head_.bytes = 0;
-  }
+RespParser::Outcome RespParser::parse_carefully(std::string_view input) {
+  head_.bytes = 0;
+  repeats_ = false;
   if (bulks_left_ < 0) {
     if (position_ == 0 && input[0] != '*') return parse_inline(input);
     const Outcome outcome = parse_count(input);
@@ -96,53 +92,75 @@ bool RespParser::read_head(const char*& at, const char* end) {
   return true;
 }
 
-// Reads the length line of a word, which differs from that before; false as above.
-bool RespParser::read_length(const char*& at, const char* end, Length& length) const {
+// Reads a word whose length differs from that before; false as above.
+bool RespParser::read_word(const char*& at, const char* end, Length& length,
+                           std::string_view& word) const {
   const char* const begin = at;
-  length.mask = 0;
-  if (!read_plain_length(at, end, '$', &length.bytes) || length.bytes > max_bulk_bytes_) {
+  size_t bytes = 0;
+  length = {};
+  if (!read_plain_length(at, end, '$', &bytes) || bytes > max_bulk_bytes_ ||
+      static_cast<size_t>(end - at) < bytes + 2) {
     return false;
   }
-  length.line_bytes = static_cast<size_t>(at - begin);
-  if (length.line_bytes >= sizeof length.line || end - begin < int{sizeof length.line}) return true;
-  length.mask = (uint64_t{1} << 8 * length.line_bytes) - 1;
+  word = {at, bytes};
+  const auto line_bytes = static_cast<size_t>(at - begin);
+  at += bytes + 2;
+  const auto all = static_cast<size_t>(at - begin);
+  if (line_bytes >= sizeof length.line || all < sizeof length.line) return true;
+  length.mask = (uint64_t{1} << 8 * line_bytes) - 1;
   std::memcpy(&length.line, begin, sizeof length.line);
   length.line &= length.mask;
+  length.line_bytes = line_bytes;
+  length.bytes = bytes;
+  length.all = all;
   return true;
 }
 
+// A request that begins otherwise than the one before.
+bool RespParser::parse_anew(std::string_view input) {
+  repeats_ = false;
+  const char* at = input.data();
+  return read_head(at, at + input.size()) && parse_words(input, at, 1);
+}
+
+// The words from `first` on, which begin at `at`.
+bool RespParser::parse_words(std::string_view input, const char* at, size_t first) {
+  const char* const end = input.data() + input.size();
+  for (size_t i = first; i < arguments_.size(); ++i) {
+    Length& length = lengths_[i % 2];
+    if (length.repeats_at(at, end)) {
+      arguments_[i] = length.take(at);
+    } else if (!read_word(at, end, length, arguments_[i])) {
+      return false;
+    }
+  }
+  consumed_ = static_cast<size_t>(at - input.data());
+  return true;
+}
+
+// What repeats is read here, without a call; the rest is left to those above.
 bool RespParser::parse_quickly(std::string_view input) {
   const char* at = input.data();
   const char* const end = at + input.size();
-  repeats_ = input.size() >= head_.bytes && head_.bytes != 0 &&
-             equal_bytes(at, head_.text.data(), head_.bytes);
-  if (repeats_) {
-    at += head_.bytes;
-    if (arguments_.size() != head_.words) [[unlikely]]
-      arguments_.resize(head_.words);
-    arguments_[0] = {at - 2 - head_.first_word, head_.first_word};
-  } else if (!read_head(at, end)) {
-    return false;
-  }
+  const size_t head = std::min(head_.bytes, Head::longest);  // as it is
+  const bool same = head != 0 && input.size() >= head && equal_bytes(at, head_.text.data(), head);
   std::string_view* const words = arguments_.data();
   const size_t count = arguments_.size();
-  // Of every second word, so that keys and values have one each.
-  Length* length = &lengths_[0];
-  Length* other = &lengths_[1];
+  if (!same || count != head_.words) [[unlikely]]
+    return parse_anew(input);
+  repeats_ = true;
+  at += head;
+  words[0] = {at - 2 - head_.first_word, head_.first_word};
+  const Length& odd = lengths_[1];
+  const Length& even = lengths_[0];
   for (size_t i = 1; i < count; ++i) {
-    uint64_t line = 0;
-    if (end - at >= int{sizeof line}) [[likely]]
-      std::memcpy(&line, at, sizeof line);
-    if (length->mask != 0 && (line & length->mask) == length->line) [[likely]] {
-      at += length->line_bytes;
-    } else if (!read_length(at, end, *length)) {
-      return false;
-    }
-    const size_t bytes = length->bytes;
-    if (static_cast<size_t>(end - at) < bytes + 2) return false;
-    words[i] = {at, bytes};
-    at += bytes + 2;
-    std::swap(length, other);
+    if (!odd.repeats_at(at, end)) [[unlikely]]
+      return parse_words(input, at, i);
+    words[i] = odd.take(at);
+    if (++i == count) break;
+    if (!even.repeats_at(at, end)) [[unlikely]]
+      return parse_words(input, at, i);
+    words[i] = even.take(at);
   }
   consumed_ = static_cast<size_t>(at - input.data());
   return true;
@@ -249,8 +267,6 @@ RespParser::Outcome RespParser::finish(std::string_view input) {
   consumed_ = position_;
   position_ = scanned_ = 0;
   bulks_left_ = -1;
-  repeats_ = false;
-  head_.bytes = 0;
   return Outcome::request;
 }
 
@@ -272,6 +288,7 @@ void RespParser::restart() {
 }
 
 RespParser::Outcome RespParser::fail(std::string error) {
+  arguments_.clear();
   error_ = std::move(error);
   return Outcome::error;
 }

@@ -26,11 +26,14 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "base/bytes.h"
 
 namespace isotherm::net {
 
@@ -41,7 +44,7 @@ class RespParser {
   enum class Outcome : uint8_t {
     incomplete,  // nothing consumed
     request,     // `arguments` hold it; they may be none (an empty line)
-    error,       // `error` says what is wrong; nothing more can be parsed
+    error,       // `error` says what is wrong; nothing more can be parsed, there are no words
   };
 
   explicit RespParser(uint64_t max_bulk_bytes) : max_bulk_bytes_(max_bulk_bytes) {}
@@ -54,7 +57,13 @@ class RespParser {
     lengths_ = {};
   }
 
-  Outcome next(std::string_view input);
+  Outcome next(std::string_view input) {
+    if (input.empty()) return Outcome::incomplete;
+    const bool fresh = bulks_left_ < 0 && (scanned_ | diverted_index_) == 0;
+    if (fresh && parse_quickly(input)) [[likely]]
+      return Outcome::request;
+    return parse_carefully(input);
+  }
 
   // How many bytes the last request took, and its words. What they point at, the input or (inline)
   // the parser, is valid until `release`; the list itself is valid until the next call of `next`.
@@ -128,17 +137,37 @@ class RespParser {
     std::array<char, longest> text;
   };
 
-  // The line before a word, "$<bytes>\r\n", of less than 8 bytes, as it was written.
+  // The line before a word, "$<bytes>\r\n", of less than 8 bytes, as it was written, where line
+  // and word take 8 bytes or more.
   struct Length {
     uint64_t line = 0;
-    uint64_t mask = 0;  // of the bytes that count; 0: there is none
+    uint64_t mask = 0;  // of the bytes that count
     size_t line_bytes = 0;
     size_t bytes = 0;
+    size_t all = SIZE_MAX;  // with the word and its end; SIZE_MAX: there is none
+
+    // Whether such a line is next, with all of a word behind it.
+    ISOTHERM_INLINE bool repeats_at(const char* at, const char* end) const {
+      if (static_cast<size_t>(end - at) < all) [[unlikely]]
+        return false;
+      uint64_t next = 0;
+      std::memcpy(&next, at, sizeof next);
+      return (next & mask) == line;
+    }
+    // Then: the word; moves behind it.
+    ISOTHERM_INLINE std::string_view take(const char*& at) const {
+      const std::string_view word{at + line_bytes, bytes};
+      at += all;
+      return word;
+    }
   };
 
   bool parse_quickly(std::string_view input);
+  bool parse_anew(std::string_view input);
+  bool parse_words(std::string_view input, const char* at, size_t first);
   bool read_head(const char*& at, const char* end);
-  bool read_length(const char*& at, const char* end, Length& length) const;
+  bool read_word(const char*& at, const char* end, Length& length, std::string_view& word) const;
+  Outcome parse_carefully(std::string_view input);
   Outcome parse_inline(std::string_view input);
   Outcome parse_count(std::string_view input);
   Outcome parse_bulks(std::string_view input);
@@ -157,9 +186,9 @@ class RespParser {
   size_t wanted_ = 0;
   size_t consumed_ = 0;
   bool repeats_ = false;
-  Head head_;  // of the last request, if that was parsed quickly
-  std::array<Length, 2> lengths_;
-  size_t diverted_index_ = 0;  // 0: there is none
+  Head head_;                      // of the last request, if that was parsed quickly
+  std::array<Length, 2> lengths_;  // of every second word, so that keys and values have one each
+  size_t diverted_index_ = 0;      // 0: there is none
   std::string_view diverted_;
   std::vector<Slice> slices_;
   std::vector<std::string_view> arguments_;

@@ -159,6 +159,38 @@ TEST(RespParserTest, RequestsThatBeginAlikeAreReadAsAnyOthers) {
   }
 }
 
+// What repeats is compared as it was written, up to where the input ends: two pieces give what one
+// byte at a time does, which is parsed the careful way.
+TEST(RespParserTest, EveryCutOfRequestsThatRepeatGivesTheSame) {
+  const auto request = [](const std::vector<std::string>& words) {
+    std::string text = "*" + std::to_string(words.size()) + "\r\n";
+    for (const std::string& word : words) {
+      text += "$" + std::to_string(word.size()) + "\r\n" + word + "\r\n";
+    }
+    return text;
+  };
+  const std::string key = "key:000000000016";
+  std::string mixed;
+  for (int i = 0; i < 3; ++i) mixed += request({"GET", key});
+  mixed += request({"GET", "k"}) + request({"GET", ""}) + request({"GET", key}) + "get " + key;
+  mixed += "\r\n" + request({"GET", key});
+  for (int i = 0; i < 2; ++i) mixed += request({"SET", key, std::string(32, 'v')});
+  mixed += request({"SET", key, ""}) + request({"SET", key, std::string(32, '\r')});
+  for (int i = 0; i < 3; ++i) mixed += request({"MGET", key, key, "x", "yy", key, key, key});
+  // Ends of lines and words of which the second byte is any, a count below 0, and an error.
+  mixed += "*2\r\n$3\r\nGET\r\n$16\r." + key + "..*-1\r\n" + request({"GET", key});
+  mixed += request({"GET", key}) + "*2\r\n$3\r\nGET\r\n!16\r\n";
+  std::vector<std::string> bytes;
+  for (const char c : mixed) bytes.emplace_back(1, c);
+  const Parsed careful = parse(bytes);
+  EXPECT_EQ(careful.error, "Protocol error: expected '$', got '!'");
+  EXPECT_EQ(careful.requests.size(), 19u);
+  EXPECT_EQ(parse(mixed), careful);
+  for (size_t i = 0; i <= mixed.size(); ++i) {
+    EXPECT_EQ(parse({mixed.substr(0, i), mixed.substr(i)}), careful) << i;
+  }
+}
+
 // It is told only where the first word is that of the request before.
 TEST(RespParserTest, SaysWhichRequestsRepeatACommand) {
   RespParser parser(512 << 20);

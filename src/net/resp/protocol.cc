@@ -39,31 +39,27 @@ class RespProtocol final : public Protocol {
     while (!queue_.closing) {
       const RespParser::Outcome outcome = parser_.next(input.substr(parsed));
       if (outcome == RespParser::Outcome::incomplete) break;
-      if (outcome == RespParser::Outcome::error || parser_.arguments().empty()) {
-        found_ = {};
-      } else if (!parser_.repeats()) {
-        found_ = find_numbered(parser_.arguments()[0]);
-      }
-      const NumberedCommand found = found_;
+      if (!parser_.repeats()) found_ = find_command_of(parser_.arguments());
       queue_.begin = static_cast<uint32_t>(parsed);
-      const bool reads = found.command != nullptr &&
-                         (found.command->flags & command_flag::readonly) != 0 &&
-                         (!session_.unusual || may_read_again());
+      const bool plain = parser_.repeats() && found_.plain && !session_.unusual;
+      const bool reads = found_.only_reads && (plain || !session_.unusual || may_read_again());
       if (!reads && queue_.reads >= most_reads_) {
         stopped_early_ = before_change_ = true;
         break;
       }
-      if (outcome == RespParser::Outcome::error) {
-        fail(turn);
-        break;
-      }
-      if (session_.unusual || (found.command != nullptr && found.command->waits())) [[unlikely]] {
-        held_ = is_held(found, turn);
-        stopped_early_ = held_ || stays_behind(found, reads, turn) || is_early(found);
-        if (stopped_early_) break;
+      if (!plain) [[unlikely]] {
+        if (outcome == RespParser::Outcome::error) {
+          fail(turn);
+          break;
+        }
+        if (session_.unusual || (found_.command != nullptr && found_.command->waits())) {
+          held_ = is_held(found_, turn);
+          stopped_early_ = held_ || stays_behind(found_, reads, turn) || is_early(found_);
+          if (stopped_early_) break;
+        }
       }
       parsed += parser_.consumed();
-      if (!parser_.arguments().empty()) run(found, reads, turn);
+      if (plain || !parser_.arguments().empty()) run(plain, reads, turn);
       if (queue_.runs_alone() || std::exchange(queue_.pausing, false) || parsed >= most_parsed ||
           queue_.text_bytes > output_bound || turn.batch.size() > most_rows) {
         stopped_early_ = true;
@@ -268,10 +264,13 @@ class RespProtocol final : public Protocol {
   }
 
   // Of a command that only reads, the answer may be left out and the command parsed again.
-  void run(const NumberedCommand& found, bool reads, Turn& turn) {
+  void run(bool plain, bool reads, Turn& turn) {
     const Batch::Row before = turn.batch.size();
-    if (arriving_ == nullptr || take_arrived(found, turn)) [[likely]]
-      dispatch(found, turn);
+    if (plain) [[likely]] {
+      handle(found_, {found_.number}, turn);
+    } else if (arriving_ == nullptr || take_arrived(found_, turn)) {
+      dispatch(found_, turn);
+    }
     if (arrived_ != nullptr) [[unlikely]]
       hand_over(turn.batch, before);
     if (reads || shows_value(turn.batch, before)) queue_.reads += turn.batch.size() - before;
@@ -373,11 +372,16 @@ class RespProtocol final : public Protocol {
   }
 
   void call(const NumberedCommand& found, Origin origin, Turn& turn) {
+    if (found.command->takes(parser_.arguments().size())) [[likely]]
+      return handle(found, origin, turn);
+    last_ = found.command;
+    refuse_as(origin, turn, found, wrong_arity(*found.command));
+  }
+
+  ISOTHERM_INLINE void handle(const NumberedCommand& found, Origin origin, Turn& turn) {
     queue_.origin = origin;
     last_ = found.command;
     Call call(*found.command, parser_.arguments(), turn, session_, queue_);
-    if (!found.command->takes(call.size())) [[unlikely]]
-      return refuse_as(origin, turn, found, wrong_arity(*found.command));
     found.command->handler(call);
   }
 
@@ -468,7 +472,7 @@ class RespProtocol final : public Protocol {
   RespParser parser_;
   std::unique_ptr<ArrivingItem> arriving_;  // of the request at the front of the input
   std::unique_ptr<ArrivingItem> arrived_;   // of a request that runs in this turn
-  NumberedCommand found_;                   // the last command of the input
+  FoundCommand found_;                      // the last command of the input
   Session session_;
   AnswerQueue queue_;
   std::unique_ptr<Output> muted_;  // of the walk that is under way

@@ -26,9 +26,7 @@ void encode_values(const Answer& answer, const AnswerSource& source, RespWriter&
   }
   writer.array(answer.rows);
   // Like Redis, MGET takes a value of another type for none.
-  for (const Reply* reply = first; reply != end; ++reply) {
-    reply->data == nullptr ? writer.null() : writer.bulk(*reply);
-  }
+  writer.bulks({first, end});
 }
 
 void encode_size(const Answer& answer, const AnswerSource& source, RespWriter& writer) {

@@ -17,8 +17,30 @@ std::string_view format_real(double value, char (&buffer)[64]) {
 
 }  // namespace
 
-size_t RespWriter::write_size(char* at, size_t size) {
-  return static_cast<size_t>(end_line(std::to_chars(at + 1, at + 25, size).ptr) - at);
+[[gnu::noinline]] void RespWriter::any_bulk(const Reply& reply) {
+  if (reply.size <= short_value) return short_bulk(reply.value());
+  number('$', static_cast<int64_t>(reply.size));
+  output_.append_value(reply);
+  output_.append("\r\n");
+}
+
+// Short ones are written as long as there is room for any, without asking for each.
+void RespWriter::bulks(std::span<const Reply> replies) {
+  const Reply* reply = replies.data();
+  const Reply* const end = reply + replies.size();
+  while (reply != end) {
+    char* const begin = output_.reserve(short_bulk_room);
+    const char* const last = begin + (output_.room() - short_bulk_room);
+    char* at = begin;
+    while (reply != end && reply->data != nullptr && reply->size <= short_value && at <= last) {
+      at = write_short_bulk(at, reply->value());
+      ++reply;
+    }
+    output_.commit(static_cast<size_t>(at - begin));
+    if (reply == end || at > last) continue;
+    reply->data == nullptr ? null() : any_bulk(*reply);
+    ++reply;
+  }
 }
 
 void RespWriter::number(char type, int64_t value) {

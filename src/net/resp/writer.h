@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <string_view>
 
 #include "base/bytes.h"
@@ -44,21 +45,19 @@ class RespWriter {
 
   void bulk(std::string_view value) {
     if (value.size() <= short_value) return short_bulk(value);
-    char* at = output_.reserve(32);
-    *at = '$';
-    output_.commit(write_size(at, value.size()));
+    number('$', static_cast<int64_t>(value.size()));
     output_.append(value);
     output_.append("\r\n");
   }
   // The value of a reply whose batch is not cleared yet; a large one is not copied.
-  void bulk(const Reply& reply) {
-    if (reply.size <= short_value) return short_bulk(reply.value());
-    char* at = output_.reserve(32);
-    *at = '$';
-    output_.commit(write_size(at, reply.size));
-    output_.append_value(reply);
-    output_.append("\r\n");
+  ISOTHERM_INLINE void bulk(const Reply& reply) {
+    // Those that `copy_bytes` copies without a call are written without any.
+    constexpr size_t copied_inline = 64;
+    const bool simple = reply.size <= copied_inline && output_.room() >= short_bulk_room;
+    simple ? short_bulk(reply.value()) : any_bulk(reply);
   }
+  // The values of such replies, one behind the other; null where one has none.
+  void bulks(std::span<const Reply> replies);
   // Begins a bulk in pieces: `size` bytes and the line's end follow as raw.
   void bulk_head(size_t size) { number('$', static_cast<int64_t>(size)); }
   void bulk_integer(int64_t value);
@@ -98,14 +97,22 @@ class RespWriter {
     return all;
   }();
 
+  // Room for any of them.
+  static constexpr size_t short_bulk_room = short_value + 16;
+
   ISOTHERM_INLINE void short_bulk(std::string_view value) {
-    char* const begin = output_.reserve(short_value + 16);
-    const uint64_t head = heads[value.size()];
-    std::memcpy(begin, &head, sizeof head);
-    char* const at = begin + (head >> 56);
-    copy_bytes(at, value.data(), value.size());
-    output_.commit(static_cast<size_t>(end_line(at + value.size()) - begin));
+    char* const begin = output_.reserve(short_bulk_room);
+    output_.commit(static_cast<size_t>(write_short_bulk(begin, value) - begin));
   }
+  // Returns where it ends.
+  static ISOTHERM_INLINE char* write_short_bulk(char* at, std::string_view value) {
+    const uint64_t head = heads[value.size()];
+    std::memcpy(at, &head, sizeof head);
+    at += head >> 56;
+    copy_bytes(at, value.data(), value.size());
+    return end_line(at + value.size());
+  }
+  void any_bulk(const Reply& reply);
   static char* end_line(char* at) {
     *at++ = '\r';
     *at++ = '\n';
@@ -113,8 +120,6 @@ class RespWriter {
   }
   void line(char type, std::string_view text);
   void number(char type, int64_t value);
-  // Writes "<type at at[0]><size>\r\n"; returns its length.
-  static size_t write_size(char* at, size_t size);
 
   Output& output_;
   const bool resp3_;

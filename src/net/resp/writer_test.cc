@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <span>
 #include <string>
+#include <vector>
 
 namespace isotherm::net::resp_writer_test {
 namespace {
@@ -28,6 +30,38 @@ TEST(RespWriterTest, WritesWhatBothVersionsShare) {
         written(version, [](RespWriter& w) { w.integer(std::numeric_limits<int64_t>::min()); }),
         ":-9223372036854775808\r\n");
     EXPECT_EQ(written(version, [](RespWriter& w) { w.array(12); }), "*12\r\n");
+  }
+}
+
+// Over several chunks of the output, wherever these end.
+TEST(RespWriterTest, WritesManyValuesAsItWritesEach) {
+  const std::string bytes(70'000, 'v');
+  std::vector<Reply> replies(4000);
+  size_t next = 0;
+  for (Reply& reply : replies) {
+    constexpr size_t sizes[] = {32, 0, 64, 65, 256, 257, 32, 300, 32, 1};
+    const size_t i = next++;
+    if (i % 7 == 3) continue;
+    reply.data = bytes.data();
+    reply.size = i % 1000 == 999 ? bytes.size() : sizes[i * i % 10];
+  }
+  for (const int version : {2, 3}) {
+    const std::string each = written(version, [&](RespWriter& w) {
+      for (const Reply& reply : replies) reply.data == nullptr ? w.null() : w.bulk(reply.value());
+    });
+    for (size_t first = 0; first < 3; ++first) {
+      const std::span<const Reply> all = replies;
+      EXPECT_TRUE(each == written(version, [&](RespWriter& w) {
+                    w.bulks(all.first(first));
+                    w.bulks(all.subspan(first));
+                  }));
+    }
+    EXPECT_TRUE(each == written(version, [&](RespWriter& w) {
+                  for (const Reply& reply : replies) {
+                    reply.data == nullptr ? w.null() : w.bulk(reply);
+                  }
+                }));
+    EXPECT_EQ(written(version, [&](RespWriter& w) { w.bulks({}); }), "");
   }
 }
 
