@@ -82,8 +82,8 @@ FakeFiber::Lent FakeFiber::take() { return Lent(spare().take()); }
 
 void FakeFiber::GiveBack::operator()(FakeFiber* fiber) const { spare().give(fiber); }
 
-// Fibers of different numbers begin at different offsets within their pages, so that thousands of stacks
-// do not compete for the same sets of the cache.
+// Fibers of different numbers begin at different offsets within their pages, so that thousands of
+// stacks do not compete for the same sets of the cache.
 FakeFiber::FakeFiber(uint32_t number) {
   map_stack();
   constexpr uint32_t offsets = 16;

@@ -13,9 +13,9 @@
 // thread sanitizer is not: to it, what runs in turns on one thread is one thread, which is right.
 // The call stacks in its reports mix those of several fibers then.
 //
-// Fibers are lent: `take` gives one that waits for a task, and who has it gives it back with that. Tests
-// make thousands of devices, and the kernel and the address sanitizer, which has a shadow for each stack,
-// would take longer over new stacks than the lanes over their tasks.
+// Fibers are lent: `take` gives one that waits for a task, and who has it gives it back with that.
+// Tests make thousands of devices, and the kernel and the address sanitizer, which has a shadow for
+// each stack, would take longer over new stacks than the lanes over their tasks.
 //
 // Below each stack lies a page that nobody may touch. Exceptions must not leave a task.
 //
