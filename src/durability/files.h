@@ -1,7 +1,7 @@
 // Files: what the journal asks of the file system, so that tests can let it fail.
 //
 // Each call returns a number below zero, -errno, where it failed. What was written is safe from a
-// power when `sync` of its file has succeeded, a new name when `sync_folder` has.
+// loss of power when `sync` of its file has succeeded, a new name when `sync_folder` has.
 //
 // Mapped files. Where a file is memory anyway, as in /dev/shm, its room can be had as memory: a
 // store there does what `write` does, without a call of the system, is there when the process is
