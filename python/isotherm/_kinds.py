@@ -1,15 +1,11 @@
 """Which class a ``Table`` is: by the kinds of its keys and values, and where it lies."""
 
-import math
-
 from . import _core, _devices
 from ._bytes_table import BytesTable
 from ._gpu_bytes_table import GpuBytesTable
 from ._gpu_table import GpuTable
 from ._types import parse_key, parse_memory, parse_value
 from .table import Table, _FixedTable
-
-_MOST_GPU_ROW_BYTES = 4096
 
 
 def make(key, value, device, expected, memory, host_memory, evict):
@@ -26,16 +22,9 @@ def make(key, value, device, expected, memory, host_memory, evict):
         core = _core.Store(memory, evict or "noeviction", 512 << 20)
         return BytesTable._over(core, key_dtype, kind, ())
     evict_by = _evict_by(evict)
-    row_bytes = kind[0].itemsize * math.prod(kind[1])
-    gpus = _devices.parse(device, on_gpu=row_bytes <= _MOST_GPU_ROW_BYTES)
+    gpus = _devices.parse(device, on_gpu=True)
     _check_host_memory(host_memory, gpus)
-    if gpus:
-        kind_of_table = GpuTable
-        if row_bytes > _MOST_GPU_ROW_BYTES:
-            raise ValueError(f"value: rows on a GPU have at most {_MOST_GPU_ROW_BYTES} bytes, and "
-                             f"{value!r} has {row_bytes}")
-    else:
-        kind_of_table = _FixedTable
+    kind_of_table = GpuTable if gpus else _FixedTable
     made = kind_of_table.__new__(kind_of_table)
     _core.FixedTable.__init__(made, key_dtype, kind[0], kind[1], memory, expected, gpus, host_memory,
                               evict_by)

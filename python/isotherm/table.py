@@ -24,8 +24,8 @@ class Table:
             is a row (``"f32[128]"``, ``"u8[16]"``, ``"f64[4,4]"``), or ``"bytes"`` for values of
             any length.
         device: ``"cpu"``, a GPU (``"cuda:0"``), several (``["cuda:0", "cuda:1"]``; each key lies on
-            one of them), or ``"auto"``: the first GPU for 64-bit keys with values of up to 4096
-            bytes, where there is one, and else the CPU. ``RuntimeError`` where there is no such GPU,
+            one of them), or ``"auto"``: the first GPU for 64-bit keys with values of one
+            size, where there is one, and else the CPU. ``RuntimeError`` where there is no such GPU,
             no driver, or the package was built without its GPU part.
         expected: entries to make room for at once. The table grows beyond it by itself.
         memory: bytes that the table may take, of each GPU's memory where it lies there, or a size

@@ -19,6 +19,7 @@
 #include "engine/device_calls.h"
 #include "gpu/rows/split_row_store.h"
 #include "isotherm/gpu/common.h"
+#include "isotherm/row_table.h"
 
 namespace isotherm {
 
@@ -28,7 +29,6 @@ class DevicePaddedRows final : public GpuTable {
   using Device = typename Gpu::Device;
   using Keep = typename Gpu::Keep;
   using Memory = CallMemory<Gpu>;
-  static constexpr uint64_t most_row_bytes = 4096;
 
   explicit DevicePaddedRows(const GpuTableOptions& options)
       : row_bytes_(options.row_bytes),
@@ -36,8 +36,8 @@ class DevicePaddedRows final : public GpuTable {
         sums_(options.float_sums),
         evicts_(options.evict_by != RowScores::none),
         devices_(devices_of(options.gpus)) {
-    if (row_bytes_ > most_row_bytes) {
-      throw std::invalid_argument("rows on a GPU have at most 4096 bytes");
+    if (row_bytes_ > RowTableOptions::most_row_bytes) {
+      throw std::invalid_argument("rows on a GPU have at most 1048576 bytes");
     }
     const Keep keep;
     DeviceRowOptions rows;

@@ -5,13 +5,15 @@
 #include "gpu/platform/cuda_setup.cuh"
 #include "gpu/rows/split_row_store.h"
 #include "isotherm/gpu/row_table.h"
+#include "isotherm/row_table.h"
 
 namespace isotherm::gpu {
 namespace {
 
 DeviceRowOptions checked(const RowTableOptions& options) {
-  if (options.row_bytes == 0 || options.row_bytes % 16 != 0 || options.row_bytes > 4096) {
-    throw std::invalid_argument("row_bytes must be a multiple of 16 from 16 to 4096");
+  const uint64_t bytes = options.row_bytes;
+  if (bytes == 0 || bytes % 16 != 0 || bytes > isotherm::RowTableOptions::most_row_bytes) {
+    throw std::invalid_argument("row_bytes must be a multiple of 16 from 16 to 1048576");
   }
   DeviceRowOptions checked;
   checked.row_bytes = options.row_bytes;

@@ -19,7 +19,7 @@ namespace isotherm {
 template <class Device>
 uint64_t check_rows(std::span<Device* const> devices, uint64_t scale) {
   uint64_t wrong = 0;
-  for (const uint32_t row_bytes : {16u, 48u, 512u, 1040u, 4096u}) {
+  for (const uint32_t row_bytes : {16u, 48u, 512u, 1040u, 65536u}) {
     const uint64_t rows = std::max<uint64_t>(scale * 64 / (64 + row_bytes), 64);
     DeviceRequestSource source(row_bytes);
     ModelledRows<Device> table(
