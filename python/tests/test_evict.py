@@ -176,3 +176,9 @@ def test_a_walk_over_byte_strings_takes_a_predicate():
     found = dict(zip(*next(table.items(
         where=lambda keys, values: np.array([key.startswith(b"a") for key in keys])))))
     assert found == {b"a1": b"x", b"a2": b"y"}
+
+
+@needs_gpu
+def test_a_cap_without_room_for_rows_is_refused():
+    with pytest.raises(ValueError, match="room for 128 rows"):
+        Table(value="f32[262144]", device="cuda:0", memory="64mb", evict="use")
