@@ -59,7 +59,8 @@ struct DeviceRowOptions {
     const uint64_t cap = its.index.gpu_memory;
     if ((its.host_memory == 0 && !evicts) || cap == 0) return its;
     if (evicts && cap / row_bytes < 128) {  // of which a slab takes 64
-      throw std::invalid_argument("memory must have room for 128 rows or more where rows are evicted");
+      throw std::invalid_argument(
+          "memory must have room for 128 rows or more where rows are evicted");
     }
     its.index.line_bits = std::min(its.index.line_bits, shared_line_bits(cap));
     const uint64_t least_rows = evicts ? 64 : 1 << 14;
