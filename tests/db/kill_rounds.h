@@ -94,19 +94,21 @@ inline int kill_rounds(int count, char** arguments, uint64_t usual_rounds, const
   std::error_code none;
   const std::filesystem::path in_memory = "/dev/shm";
   const auto space = std::filesystem::space(in_memory, none);
+  const std::filesystem::path usual = std::filesystem::temp_directory_path();
   std::mt19937_64 random(seed);
-  for (uint64_t i = 0; i < rounds;) {
-    const bool maps = i != 0 && !none && space.available > most_bytes;
-    const uint64_t end = i != 0 ? rounds : (rounds + 1) / 2;
-    std::string folder =
-        (maps ? in_memory : std::filesystem::temp_directory_path()) / "isotherm-kill-XXXXXX";
+  const auto run = [&](const std::filesystem::path& parent, uint64_t from, uint64_t to) {
+    std::string folder = parent / "isotherm-kill-XXXXXX";
     if (mkdtemp(folder.data()) == nullptr) fail("no folder");
-    for (uint64_t generation = 0; i < end; ++i) {
+    uint64_t generation = 0;
+    for (uint64_t i = from; i < to; ++i) {
       generation = kill_round(folder, seed + i, generation, 1 + random() % 60, work, look);
       std::cout << folder << " round " << i << ": generation " << generation << std::endl;
     }
     std::filesystem::remove_all(folder);
-  }
+  };
+  const uint64_t half = (rounds + 1) / 2;
+  run(usual, 0, half);
+  run(!none && space.available > most_bytes ? in_memory : usual, half, rounds);
   return 0;
 }
 

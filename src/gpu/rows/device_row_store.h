@@ -27,6 +27,7 @@
 #include <cstring>
 #include <optional>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "gpu/platform/device_context.h"
@@ -42,6 +43,8 @@
 namespace isotherm {
 
 struct DeviceRowOptions {
+  static constexpr uint64_t least_slab_rows = 64;
+
   uint32_t row_bytes = 0;
   uint64_t slab_bytes = uint64_t{64} << 20;
   FixedDeviceOptions index;  // its cap is for all
@@ -52,22 +55,24 @@ struct DeviceRowOptions {
 
   // With host memory, or where rows go for others, the index takes what it needs in small steps, so
   // that slabs may fill the rest. Rows that a part has written stay until its end, so where they go
-  // a part's rows take an eighth of the cap at most.
+  // a part's rows take an eighth of the cap at most. Throws std::invalid_argument where rows go for
+  // others and the cap has no room for two slabs of the fewest rows.
   DeviceRowOptions fitted() const {
     constexpr uint64_t request_bytes = 128;  // of a part, about
     DeviceRowOptions its = *this;
     const uint64_t cap = its.index.gpu_memory;
     if ((its.host_memory == 0 && !evicts) || cap == 0) return its;
-    if (evicts && cap / row_bytes < 128) {  // of which a slab takes 64
-      throw std::invalid_argument(
-          "memory must have room for 128 rows or more where rows are evicted");
+    constexpr uint64_t fewest = 2 * least_slab_rows;
+    if (evicts && cap / row_bytes < fewest) {
+      throw std::invalid_argument("memory must have room for " + std::to_string(fewest) +
+                                  " rows or more where rows are evicted");
     }
     its.index.line_bits = std::min(its.index.line_bits, shared_line_bits(cap));
     const uint64_t least_rows = evicts ? 64 : 1 << 14;
     const uint64_t bytes = request_bytes + (evicts ? row_bytes : 0);
     uint32_t& rows = its.index.max_part_rows;
     while (rows > least_rows && rows * bytes > cap / 8) rows /= 2;
-    if (evicts) its.slab_bytes = std::min(slab_bytes, std::max(cap / 32, uint64_t{64} * row_bytes));
+    if (evicts) its.slab_bytes = std::min(slab_bytes, cap / 32);
     return its;
   }
 };
@@ -189,7 +194,7 @@ class DeviceRowStore {
     if (options.host_memory != 0) {
       bytes = std::min(bytes, std::max(options.host_memory / slabs, least_bytes));
     }
-    return std::bit_floor(std::max<uint64_t>(bytes / options.row_bytes, 64));
+    return std::bit_floor(std::max(bytes / options.row_bytes, DeviceRowOptions::least_slab_rows));
   }
 
   uint64_t row_bytes() const { return row_units_ * sizeof(Pair); }
