@@ -33,7 +33,8 @@ class SnapshotSource {
 
   virtual ~SnapshotSource() = default;
 
-  // Null: there was no memory for it. Again after `flushed`.
+  // Null: there was no memory for it. Again after `flushed`. Throws TreeError where a part of the
+  // store is lost.
   virtual const Moment* begin(Worker& worker, bool keeps_flushed) = 0;
   // Writes items, as rdb_format.h has them. Throws TreeError where they cannot be read.
   virtual Step step(const Write& write) = 0;

@@ -1,6 +1,7 @@
 // TreeSnapshot: what a store with a tree has at one moment, for a file.
 //
 //   runs are taken in ─▶ no row runs: a moment of each database ─▶ key by key, in their order
+//   of items on a GPU:  what the runs have, then a walk over the others, in no order
 // A moment (tree/tree_moment.h) stays what it is whatever comes later, flushes included, so nobody
 // waits for it, nothing is logged, and it never begins anew. What waits to be taken in is taken in
 // before the moment, since the moment holds it in memory up to the end.
@@ -13,6 +14,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/snapshot_source.h"
@@ -33,12 +35,17 @@ class TreeSnapshot final : public SnapshotSource {
 
   void take_moments();
   void begin_database();
+  bool step_database(const Write& write);
+  bool step_walk(const Write& write);
+  bool add(std::string_view key, std::string_view record, const Write& write);
 
   Engine& engine_;
   Moment moment_;
-  std::vector<std::shared_ptr<const TreeMoment>> moments_;  // by database; those left to write
+  std::vector<std::shared_ptr<const TreeMoment>> moments_;  // by database; those that are needed
   size_t database_ = 0;
   std::unique_ptr<TreeIterator> at_;  // of that database
+  std::unique_ptr<MomentWalk> walk_;  // null: files have an order
+  uint64_t selected_ = 0;             // of the file, and one more; 0: none
   std::string text_;
 };
 

@@ -32,8 +32,9 @@ void check_together(const net::ServerOptions& options) {
       options.store.gpu_items == 0) {
     throw CLI::ValidationError("--appendonly", "needs --device cpu, or --gpu-items");
   }
-  if (!options.save.empty() && options.store.device != DeviceChoice::cpu) {
-    throw CLI::ValidationError("--save", "needs --device cpu");
+  if (!options.save.empty() && options.store.device != DeviceChoice::cpu &&
+      options.store.gpu_items == 0) {
+    throw CLI::ValidationError("--save", "needs --device cpu, or --gpu-items");
   }
   try {
     static_cast<void>(completed(options.store.rounds));

@@ -1,9 +1,13 @@
 // A server whose items live on a GPU, with a journal: its commands, and its next start.
 #include <gtest/gtest.h>
 
+#include <exception>
+#include <filesystem>
 #include <memory>
+#include <string>
 #include <thread>
 
+#include "durability/rdb_file.h"
 #include "fake_device/fake_item_tier.h"
 #include "models/stored_server_fixture.h"
 
@@ -51,14 +55,85 @@ TEST_F(ItemServerTest, TheNextServerHasWhatTheJournalHas) {
   }
 }
 
-TEST_F(ItemServerTest, ThereAreNoSnapshotsAndTheJournalOfALostGpuStaysAsItIs) {
-  expect({"SAVE"}, "-ERR no snapshots of items that live on a GPU\r\n");
-  expect({"BGSAVE"}, "-ERR no snapshots of items that live on a GPU\r\n");
+// Some of it lies on the GPU, some in a run, and some was too long for the GPU.
+TEST_F(ItemServerTest, TheNextServerHasWhatASnapshotHas) {
+  options_.appendonly = false;
+  start();
+  const std::string long_key(65'535, 'k');
+  TestClient client(server_->resp_port());
+  EXPECT_EQ(client.ask(resp({"SELECT", "3"}) + resp({"SET", long_key, "1"}), "+OK\r\n+OK\r\n"),
+            "+OK\r\n+OK\r\n");
+  expect({"MSET", "kept", "1", "changed", "1", "erased", "1"}, "+OK\r\n");
+  ASSERT_TRUE(server_->engine().tree()->flush());
+  expect({"SET", "expires", "1", "PX", "5000"}, "+OK\r\n");
+  expect({"SET", "changed", "2"}, "+OK\r\n");
+  expect({"DEL", "erased"}, ":1\r\n");
+  expect({"SAVE"}, "+OK\r\n");
+  EXPECT_EQ(info("rdb_changes_since_last_save"), "0");
+  expect({"SET", "kept", "lost by a crash"}, "+OK\r\n");
+  EXPECT_EQ(RdbFile(snapshot_path()).items(), 4u);
+  for (int i = 0; i < 2; ++i) {
+    start();
+    EXPECT_EQ(info("rdb_last_load_keys_loaded"), "4");
+    expect({"MGET", "kept", "changed", "erased"}, "*3\r\n$1\r\n1\r\n$1\r\n2\r\n$-1\r\n");
+    expect({"PTTL", "expires"}, ":5000\r\n");
+    expect({"DBSIZE"}, ":3\r\n");
+    TestClient other(server_->resp_port());
+    EXPECT_EQ(other.ask(resp({"SELECT", "3"}) + resp({"GET", long_key}), "+OK\r\n$1\r\n1\r\n"),
+              "+OK\r\n$1\r\n1\r\n");
+  }
+}
+
+TEST_F(ItemServerTest, AJournalIsCutBehindASnapshot) {
+  for (int i = 0; i < 100; ++i) expect({"SET", "key", std::to_string(i)}, "+OK\r\n");
+  expect({"SET", "gone", "1"}, "+OK\r\n");
+  const uint64_t before = server_->state().journal->live_bytes();
+  expect({"SAVE"}, "+OK\r\n");
+  EXPECT_LT(server_->state().journal->live_bytes(), before);
+  expect({"SET", "later", "1"}, "+OK\r\n");
+  expect({"DEL", "gone"}, ":1\r\n");
+  std::filesystem::remove(snapshot_path());
+  start();
+  expect({"MGET", "key", "later", "gone"}, "*3\r\n$2\r\n99\r\n$1\r\n1\r\n$-1\r\n");
+}
+
+TEST_F(ItemServerTest, SavePointsSaveUntilTheGpuIsLost) {
+  expect({"CONFIG", "SET", "save", "10 2"}, "+OK\r\n");
+  expect({"MSET", "a", "1", "b", "2"}, "+OK\r\n");
+  clock_.advance(11'000);
+  wait_for_saves(1);
+  EXPECT_EQ(RdbFile(snapshot_path()).items(), 2u);
+}
+
+// What was on the GPU alone is in these files.
+TEST_F(ItemServerTest, TheJournalAndTheSnapshotOfALostGpuStayAsTheyAre) {
   expect({"SET", "key", "1"}, "+OK\r\n");
+  expect({"SAVE"}, "+OK\r\n");
   ASSERT_TRUE(server_->engine().tree()->flush());
   device_.lose();
   EXPECT_FALSE(rewrite());
+  constexpr const char* refused =
+      "-ERR no snapshots since the GPU has failed: what it alone had would be missing\r\n";
+  while (!server_->engine().tree()->is_lost()) expect({"DBSIZE"}, ":0\r\n");
+  expect({"SAVE"}, refused);
+  expect({"BGSAVE"}, refused);
+  EXPECT_EQ(RdbFile(snapshot_path()).items(), 1u);
   device_.take_errors();
+}
+
+TEST_F(ItemServerTest, ASnapshotThatTheGpuHasNoRoomForIsToldOf) {
+  options_.appendonly = false;
+  start();
+  const std::string value(100'000, 'v');
+  for (int i = 0; i < 60; ++i) expect({"SET", "key" + std::to_string(i), value}, "+OK\r\n");
+  expect({"SAVE"}, "+OK\r\n");
+  options_.store.gpu_items = 1 << 20;
+  try {
+    start();
+    FAIL() << "it started";
+  } catch (const std::exception& error) {
+    EXPECT_NE(std::string(error.what()).find("gpu-items"), std::string::npos) << error.what();
+  }
 }
 
 }  // namespace

@@ -73,6 +73,8 @@ bool Saver::is_due() const {
   constexpr int64_t after_failure_s = 5;
   const SavePoints points = wish_.points();
   if (points.empty()) return false;
+  // What the GPU alone had is in the last snapshot only.
+  if (const Tree* const tree = engine_.tree(); tree != nullptr && tree->is_lost()) return false;
   const int64_t now = now_s();
   if (wish_.failed() && now - wish_.tried_s() <= after_failure_s) return false;
   const auto changes = static_cast<int64_t>(engine_.stats().changes - wish_.changes());
@@ -102,7 +104,8 @@ bool Saver::write() {
     return false;
   }
   begin_ = {};
-  const bool cuts = journal_ != nullptr && engine_.tree() == nullptr;
+  const Tree* const tree = engine_.tree();
+  const bool cuts = journal_ != nullptr && (tree == nullptr || !tree->lasts());
   if (cuts && journal_->begin_segment(begin_) < 0) begin_ = {};
   Worker worker(engine_);
   SnapshotSource::Step last = SnapshotSource::Step::flushed;
@@ -149,7 +152,7 @@ bool Saver::write_once(Worker& worker, bool keeps_flushed, SnapshotSource::Step&
 // What was saved: from the snapshot, from a journal, or from a tree.
 bool Saver::is_read_by_a_start() {
   Tree* const tree = engine_.tree();
-  return tree == nullptr || journal_ != nullptr || tree->flush();
+  return tree == nullptr || !tree->lasts() || journal_ != nullptr || tree->flush();
 }
 
 void Saver::cut(const SnapshotFile& file, uint64_t version) {

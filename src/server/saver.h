@@ -15,6 +15,9 @@
 // journal all of the snapshot's moment is taken into the tree, too, before it is done. The tree
 // itself cuts the journal.
 //
+// Of items on a GPU it is what a start reads, as of a store in memory. When the GPU has failed no
+// snapshot is written: the last one, and the journal, have what is gone.
+//
 // By itself it tries again `after_failure` behind a failure.
 //
 // Threads. Its own; a worker of the engine while it saves. It stops before the loops that `told`

@@ -22,7 +22,12 @@ class ByteColumn {
     bytes_.append(text);
     offsets_.push_back(static_cast<int64_t>(bytes_.size()));
   }
-  gpu::Bytes view() const { return {offsets_.data(), bytes_.data()}; }
+  gpu::Bytes view(size_t first = 0) const { return {offsets_.data() + first, bytes_.data()}; }
+  size_t rows() const { return offsets_.size() - 1; }
+  std::string_view operator[](size_t row) const {
+    const auto begin = static_cast<size_t>(offsets_[row]);
+    return std::string_view(bytes_).substr(begin, static_cast<size_t>(offsets_[row + 1]) - begin);
+  }
   uint64_t bytes() const { return bytes_.size(); }
 
  private:

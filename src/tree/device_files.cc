@@ -18,7 +18,9 @@ namespace {
 
 constexpr char escape = '\xff';
 constexpr uint64_t bytes_at_once = 8 << 20;  // of one call, or one item
-constexpr size_t ahead = 16;                 // entries whose bytes are on their way
+constexpr uint64_t read_bytes_at_once = 64 << 20;
+constexpr size_t ahead = 16;               // entries whose bytes are on their way
+constexpr uint64_t rest_node_bytes = 128;  // of an item of the rest, beside its text
 
 uint64_t rest_hash(std::string_view key) { return hash_bytes(key, 1) | 1; }
 
@@ -84,10 +86,10 @@ bool DeviceFiles::fits_device(const TreeEntry& entry) const {
 }
 
 TreeFiles::Glance DeviceFiles::glance(std::string_view key, std::string& value) {
-  if (memory() != 0) {
+  if (has_rest()) {
     const std::lock_guard guard(mutex_);
     if (const auto at = find_rest(key); at != rest_.end()) {
-      value = at->second.record;
+      value = at->second->record;
       return Glance::found;
     }
   }
@@ -108,17 +110,34 @@ void DeviceFiles::read(std::span<const std::string_view> keys, TreeRead* reads) 
     column.add(device_key);
     asked.push_back(i);
   }
-  if (asked.empty()) return;
-  std::vector<uint8_t> hits(asked.size());
-  std::vector<int64_t> offsets(asked.size() + 1);
-  std::vector<uint32_t> flags(asked.size());
+  for (size_t first = 0; first < asked.size();) {
+    const size_t some =
+        read_records(column, first, read_bytes_at_once, [&](size_t row, std::string&& record) {
+          TreeRead& read = reads[asked[row]];
+          if (record.empty()) return;
+          read.state = found;
+          read.value = std::move(record);
+        });
+    if (some == 0) return;
+    first += some;
+  }
+}
+
+size_t DeviceFiles::read_records(const ByteColumn& device_keys, size_t first, uint64_t most_bytes,
+                                 const ShowRecord& show) {
+  constexpr uint64_t a_row = 256;
+  size_t rows = device_keys.rows() - first;
+  if (rows == 0) return 0;
+  std::vector<uint8_t> hits(rows);
+  std::vector<int64_t> offsets(rows + 1);
+  std::vector<uint32_t> flags(rows);
   std::string bytes;
-  bytes.resize(asked.size() * 256);
+  bytes.resize(std::min(rows * a_row, std::max(most_bytes, a_row)));
   gpu::ItemRequests gets;
-  gets.rows = asked.size();
-  gets.keys = column.view();
+  gets.keys = device_keys.view(first);
   const bool worked = use([&](ItemTier& tier) {
     for (;;) {
+      gets.rows = rows;
       gets.replies = {.found = hits.data(),
                       .offsets = offsets.data(),
                       .bytes = bytes.data(),
@@ -126,17 +145,25 @@ void DeviceFiles::read(std::span<const std::string_view> keys, TreeRead* reads) 
                       .flags = flags.data()};
       const uint64_t needed = tier.run(gets);
       if (needed <= bytes.size()) return;
-      bytes.resize(needed);
+      if (needed <= most_bytes || rows == 1) {
+        bytes.resize(needed);
+      } else {
+        rows = (rows + 1) / 2;
+      }
     }
   });
-  for (size_t i = 0; worked && i < asked.size(); ++i) {
-    if (hits[i] != 1) continue;
-    TreeRead& read = reads[asked[i]];
-    read.state = found;
-    read.value.assign(1, static_cast<char>(flags[i]));
-    read.value.append(bytes, static_cast<size_t>(offsets[i]),
-                      static_cast<size_t>(offsets[i + 1] - offsets[i]));
+  if (!worked) return 0;
+  for (size_t i = 0; i < rows; ++i) {
+    std::string record;
+    if (hits[i] == 1) {
+      const auto length = static_cast<size_t>(offsets[i + 1] - offsets[i]);
+      record.reserve(length + 1);
+      record.push_back(static_cast<char>(flags[i]));
+      record.append(bytes, static_cast<size_t>(offsets[i]), length);
+    }
+    show(first + i, std::move(record));
   }
+  return rows;
 }
 
 // No key comes twice, so pieces may go to the device in any order: each thread packs its own.
@@ -194,7 +221,7 @@ std::string DeviceFiles::ingest_some(std::span<const TreeEntry> entries) {
       put_device_key(entry.key, device_key);
       columns.add(device_key, fits_device(entry) ? entry.value : std::string_view());
     }
-    if (memory() != 0) {
+    if (has_rest()) {
       const std::lock_guard guard(mutex_);
       erase_rest(find_rest(entry.key));
     }
@@ -204,11 +231,16 @@ std::string DeviceFiles::ingest_some(std::span<const TreeEntry> entries) {
   }
   any_.store(true, std::memory_order_release);
   const bool worked = use([&](ItemTier& tier) {
-    if (!columns.ops.empty()) tier.run(columns.requests(options_.now_ms()));
+    if (!columns.ops.empty()) write(tier, columns, options_.now_ms());
   });
   if (worked) return settle(columns);
   take_in_rest(entries);
   return {};
+}
+
+void DeviceFiles::write(ItemTier& tier, DeviceColumns& columns, int64_t now_ms) {
+  if (const auto its = moment(); its != nullptr) its->keep(columns.keys);
+  tier.run(columns.requests(now_ms));
 }
 
 // What became of a call's rows.
@@ -231,7 +263,7 @@ std::string DeviceFiles::settle(const DeviceColumns& sent) {
   if (!full) return {};
   if (!options_.evicts) return "gpu-items: the memory of the GPU is full";
   // What was there before them must not be shown in their place.
-  use([&](ItemTier& tier) { tier.run(evicted.requests(0)); });
+  use([&](ItemTier& tier) { write(tier, evicted, 0); });
   return {};
 }
 
@@ -260,7 +292,7 @@ std::string DeviceFiles::erase_range(std::string_view first, std::string_view /*
     const std::lock_guard guard(mutex_);
     for (auto at = rest_.begin(); at != rest_.end();) {
       const auto next = std::next(at);
-      if (is_its(at->second.key)) erase_rest(at);
+      if (is_its(at->second->key)) erase_rest(at);
       at = next;
     }
   }
@@ -276,7 +308,7 @@ std::string DeviceFiles::erase_range(std::string_view first, std::string_view /*
         if (is_its(tree_key_of(item.key))) erases.add(item.key, {});
       }
       if (erases.ops.empty()) continue;
-      tier.run(erases.requests(0));
+      write(tier, erases, 0);
       items_.fetch_sub(static_cast<int64_t>(erases.ops.size()));
     } while (bound != 0);
   });
@@ -296,7 +328,7 @@ std::string DeviceFiles::walk_by_hash(uint64_t& cursor, uint64_t count, const Sh
            TreeRecord::value_bytes(static_cast<uint8_t>(item.flags), item.value_bytes + 1),
            item.expiry);
     }
-    cursor = next != 0 || memory() == 0 ? next : 1;
+    cursor = next != 0 || !has_rest() ? next : 1;
     if (cursor != 1 || some.size() >= count) return {};
     count -= some.size();
   }
@@ -311,8 +343,8 @@ bool DeviceFiles::walk_rest(uint64_t& cursor, uint64_t count, const ShowKey& sho
   for (uint64_t shown = 0; at != rest_.end() && (shown < count || at->first == last); ++at) {
     TreeRecord record;
     last = at->first;
-    if (!record.read(at->second.record)) continue;
-    show(at->second.key, record.value.size(), record.expiry);
+    if (!record.read(at->second->record)) continue;
+    show(at->second->key, record.value.size(), record.expiry);
     ++shown;
   }
   cursor = at == rest_.end() ? 0 : at->first;
@@ -321,25 +353,27 @@ bool DeviceFiles::walk_rest(uint64_t& cursor, uint64_t count, const ShowKey& sho
 
 DeviceFiles::AllRest::iterator DeviceFiles::find_rest(std::string_view key) {
   const auto [first, end] = rest_.equal_range(rest_hash(key));
-  const auto at = std::find_if(first, end, [&](const auto& one) { return one.second.key == key; });
+  const auto at = std::find_if(first, end, [&](const auto& one) { return one.second->key == key; });
   return at == end ? rest_.end() : at;
 }
 
-// Whether it had room. The key is not there.
+// Whether it had room. The key is not there. Its memory counts until the last who has it lets go.
 bool DeviceFiles::put_rest(const TreeEntry& entry) {
-  Rest rest{std::string(entry.key), std::string(entry.value)};
-  const uint64_t bytes = rest.bytes();
+  const uint64_t bytes = rest_node_bytes + entry.key.size() + entry.value.size();
   const std::lock_guard guard(mutex_);
-  if (options_.most_rest != 0 && memory() + bytes > options_.most_rest) return false;
-  rest_.emplace(rest_hash(entry.key), std::move(rest));
+  if (options_.most_rest != 0 && rest_bytes_.load() + bytes > options_.most_rest) return false;
+  const auto let_go = [this, bytes](const HostItem* item) {
+    delete item;
+    rest_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
+  };
   rest_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  rest_.emplace(rest_hash(entry.key),
+                Rest(new HostItem{std::string(entry.key), std::string(entry.value)}, let_go));
   return true;
 }
 
 void DeviceFiles::erase_rest(AllRest::iterator at) {
-  if (at == rest_.end()) return;
-  rest_bytes_.fetch_sub(at->second.bytes(), std::memory_order_relaxed);
-  rest_.erase(at);
+  if (at != rest_.end()) rest_.erase(at);
 }
 
 std::string DeviceFiles::walk(std::string_view /*from*/, std::string_view /*end*/,
@@ -347,8 +381,51 @@ std::string DeviceFiles::walk(std::string_view /*from*/, std::string_view /*end*
   return "gpu-items: there is no order of keys";
 }
 
+bool DeviceFiles::walk_items(uint64_t bound, uint64_t wanted, std::vector<WalkedItem>& to,
+                             uint64_t& next) {
+  next = 0;
+  if (!any_.load(std::memory_order_acquire)) return true;
+  return use([&](ItemTier& tier) { next = tier.walk(bound, wanted, to); });
+}
+
+// Whoever writes at the end may still hold the moment.
+class DeviceFiles::Walk final : public MomentWalk {
+ public:
+  Walk(DeviceFiles& files, std::shared_ptr<DeviceMoment> moment)
+      : files_(files), moment_(std::move(moment)) {}
+  ~Walk() override {
+    moment_->leave();
+    const std::lock_guard guard(files_.mutex_);
+    files_.moment_.reset();
+  }
+  std::string step(const Show& show) override { return moment_->step(show); }
+  bool ended() const override { return moment_->ended(); }
+
+ private:
+  DeviceFiles& files_;
+  const std::shared_ptr<DeviceMoment> moment_;
+};
+
+std::unique_ptr<MomentWalk> DeviceFiles::walk_moment() {
+  const std::lock_guard guard(mutex_);
+  DeviceMoment::HostItems host_items;
+  for (const auto& [hash, rest] : rest_) host_items.push_back(rest);
+  moment_ = std::make_shared<DeviceMoment>(*this, std::move(host_items), options_.most_kept);
+  return std::make_unique<Walk>(*this, moment_);
+}
+
+std::shared_ptr<DeviceMoment> DeviceFiles::moment() {
+  const std::lock_guard guard(mutex_);
+  return moment_;
+}
+
+uint64_t DeviceFiles::memory() {
+  const auto its = moment();
+  return rest_bytes_.load(std::memory_order_relaxed) + (its != nullptr ? its->bytes() : 0);
+}
+
 std::unique_ptr<TreeView> DeviceFiles::view() {
-  throw TreeError("gpu-items: there are no snapshots of items on a GPU");
+  throw TreeError("gpu-items: what is on a GPU is shown by walks alone");
 }
 
 std::string DeviceFiles::checkpoint(const std::string& /*folder*/) {

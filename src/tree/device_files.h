@@ -20,7 +20,7 @@
 // tree forgets items, and they count as lost.
 //
 // Walks are in order of hash, of the device and then of the rest; at the end of the program all is
-// gone.
+// gone. A walk over one moment (tree/device_moment.h) is told of what is written meanwhile.
 //
 // Threads. As TreeFiles.
 #pragma once
@@ -34,9 +34,12 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "gpu/store/item_tier.h"
 #include "isotherm/gpu/common.h"
+#include "tree/device_columns.h"
+#include "tree/device_moment.h"
 #include "tree/tree_files.h"
 
 namespace isotherm {
@@ -44,11 +47,10 @@ namespace isotherm {
 struct DeviceFilesOptions {
   bool evicts = false;            // as the tier does
   uint64_t most_rest = 0;         // bytes of host memory; 0: no bound
+  uint64_t most_kept = 64 << 20;  // of host memory, for a moment
   size_t rows_at_once = 1 << 14;  // of one call that writes
   std::function<int64_t()> now_ms;
 };
-
-struct DeviceColumns;
 
 class DeviceFiles final : public TreeFiles {
  public:
@@ -63,6 +65,7 @@ class DeviceFiles final : public TreeFiles {
 
   bool lasts() const override { return false; }
   std::string walk_by_hash(uint64_t& cursor, uint64_t count, const ShowKey& show) override;
+  std::unique_ptr<MomentWalk> walk_moment() override;
   std::unique_ptr<DirectGets> make_direct(const DirectShape& shape) override;
   void lose() override;
   bool is_lost() const override { return lost_.load(std::memory_order_acquire); }
@@ -73,7 +76,7 @@ class DeviceFiles final : public TreeFiles {
   std::unique_ptr<TreeView> view() override;
   std::string checkpoint(const std::string& folder) override;
 
-  uint64_t memory() override { return rest_bytes_.load(std::memory_order_relaxed); }
+  uint64_t memory() override;
   uint64_t disk_bytes() override { return stats().bytes; }
   uint64_t keys() override { return stats().entries; }
 
@@ -83,21 +86,27 @@ class DeviceFiles final : public TreeFiles {
   static bool is_plain(uint32_t database, std::string_view key);
   static std::string tree_key_of(std::string_view device_key);
 
+  // For a moment. Shows the records of the keys from `first` on, empty where there is none, at most
+  // about so many bytes, and returns how many keys that were; 0: the device is lost.
+  using ShowRecord = std::function<void(size_t row, std::string&& record)>;
+  size_t read_records(const ByteColumn& device_keys, size_t first, uint64_t most_bytes,
+                      const ShowRecord& show);
+  // Whether it worked. As ItemTier::walk.
+  bool walk_items(uint64_t bound, uint64_t wanted, std::vector<WalkedItem>& to, uint64_t& next);
+  uint64_t place_of(std::string_view device_key) const { return tier_->place_of(device_key); }
+
  private:
-  struct Rest {
-    std::string key;
-    std::string record;
-    uint64_t bytes() const { return node_bytes + key.size() + record.size(); }
-  };
+  using Rest = std::shared_ptr<const HostItem>;
   // By an odd number of their hash.
   using AllRest = std::multimap<uint64_t, Rest>;
-  static constexpr uint64_t node_bytes = 128;
+  class Walk;
 
   // Calls work(tier); whether it worked. If not, the device is lost.
   template <class Work>
   bool use(Work&& work);
   gpu::ItemStats stats();
   std::string ingest_some(std::span<const TreeEntry> entries);
+  void write(ItemTier& tier, DeviceColumns& columns, int64_t now_ms);
   std::string settle(const DeviceColumns& sent);
   void take_in_rest(std::span<const TreeEntry> entries);
   bool fits_device(const TreeEntry& entry) const;
@@ -115,8 +124,12 @@ class DeviceFiles final : public TreeFiles {
   std::atomic<uint64_t> lost_keys_{0};
   std::atomic<uint64_t> rest_bytes_{0};
 
-  std::mutex mutex_;  // of the rest
+  bool has_rest() const { return rest_bytes_.load(std::memory_order_relaxed) != 0; }
+  std::shared_ptr<DeviceMoment> moment();
+
+  std::mutex mutex_;  // of what follows
   AllRest rest_;
+  std::shared_ptr<DeviceMoment> moment_;  // over which somebody walks
 };
 
 }  // namespace isotherm

@@ -2,13 +2,17 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <memory>
 #include <string>
+#include <string_view>
+#include <thread>
 #include <vector>
 
 #include "fake_device/fake_item_tier.h"
 #include "tree/tree_record.h"
 
-namespace isotherm {
+namespace isotherm::device_files_test {
 namespace {
 
 // A run that is cut into pieces for several threads arrives whole.
@@ -50,5 +54,124 @@ TEST(DeviceFiles, ARunIsTakenInByThreads) {
   EXPECT_EQ(files.keys(), static_cast<uint64_t>(keys - (keys + 2) / 3));
 }
 
+constexpr int64_t now = 1'700'000'000'000;
+
+DeviceFilesOptions options_of(uint64_t most_kept) {
+  DeviceFilesOptions options;
+  options.most_kept = most_kept;
+  options.now_ms = [] { return now; };
+  return options;
+}
+
+std::string numbered_key(int number) {
+  std::string key;
+  TreeRecord::put_key(static_cast<uint32_t>(number % 3), "key" + std::to_string(number), key);
+  return key;
+}
+
+// An ingest of one entry; an empty text erases.
+void write(DeviceFiles& files, const std::string& key, const std::string& text) {
+  TreeRecord record;
+  record.version = 1;
+  record.value = text;
+  std::string value(text.empty() ? 0 : record.bytes(), 0);
+  if (!text.empty()) record.write(value.data());
+  const TreeEntry entry{key, value};
+  ASSERT_EQ(files.ingest({&entry, 1}, {}, 1), "");
+}
+
+std::string text_of(std::string_view record) {
+  TreeRecord fields;
+  EXPECT_TRUE(fields.read(record));
+  return std::string(fields.value);
+}
+
+TEST(DeviceFiles, AWalkShowsEachKeyWhereItsPlaceIs) {
+  FakeDevice device(5, uint64_t{1} << 28);
+  DeviceFiles files(fake_item_tier_maker(device)({8 << 20, false, 1}), options_of(1 << 20));
+  constexpr int keys = 500;
+  for (int i = 0; i < keys; ++i) write(files, numbered_key(i), "text");
+  std::vector<WalkedItem> some;
+  size_t shown = 0;
+  uint64_t bound = 0;
+  do {
+    uint64_t next = 0;
+    some.clear();
+    ASSERT_TRUE(files.walk_items(bound, 8, some, next));
+    for (const WalkedItem& item : some) {
+      EXPECT_GE(files.place_of(item.key), bound);
+      EXPECT_TRUE(next == 0 || files.place_of(item.key) < next);
+    }
+    shown += some.size();
+    bound = next;
+  } while (bound != 0);
+  EXPECT_EQ(shown, static_cast<size_t>(keys));
+}
+
+// The walk shows each key once, as it was, though little may be kept and all is written over.
+TEST(DeviceFiles, AMomentIsShownWhileAThreadWrites) {
+  FakeDevice device(5, uint64_t{1} << 28);
+  DeviceFiles files(fake_item_tier_maker(device)({8 << 20, false, 1}), options_of(4 << 10));
+  std::map<std::string, std::string> before;
+  constexpr int keys = 400;
+  for (int i = 0; i < keys; ++i) {
+    if (i % 4 == 0) continue;
+    before[numbered_key(i)] = std::string(100, static_cast<char>('a' + i % 26));
+    write(files, numbered_key(i), before[numbered_key(i)]);
+  }
+  // Too long for the device.
+  std::string long_key;
+  TreeRecord::put_key(1, std::string(65'535, 'k'), long_key);
+  write(files, long_key, before[long_key] = "long");
+  std::unique_ptr<MomentWalk> walk = files.walk_moment();
+  std::thread writer([&] {
+    write(files, long_key, "later");
+    for (int i = keys - 1; i >= 0; --i) write(files, numbered_key(i), i % 3 == 0 ? "" : "later");
+  });
+  std::map<std::string, std::string> shown;
+  while (!walk->ended()) {
+    ASSERT_EQ(walk->step([&](std::string_view key, std::string_view record) {
+      EXPECT_TRUE(shown.emplace(key, text_of(record)).second) << "twice";
+    }),
+              "");
+    EXPECT_LE(files.memory(), (64u << 10) + 2 * 65'535);
+  }
+  EXPECT_EQ(shown, before);
+  walk.reset();
+  writer.join();
+  std::vector<TreeRead> reads(2);
+  const std::string keys_read[] = {numbered_key(1), long_key};
+  const std::string_view asked[] = {keys_read[0], keys_read[1]};
+  files.read(asked, reads.data());
+  EXPECT_EQ(text_of(reads[0].value), "later");
+  EXPECT_EQ(text_of(reads[1].value), "later");
+  EXPECT_LE(files.memory(), 2 * 65'535u);
+}
+
+// Who writes does not wait for a walk that nobody goes on with.
+TEST(DeviceFiles, AMomentThatIsLeftHoldsNobodyBack) {
+  FakeDevice device(5, uint64_t{1} << 28);
+  DeviceFiles files(fake_item_tier_maker(device)({8 << 20, false, 1}), options_of(0));
+  for (int i = 0; i < 20; ++i) write(files, numbered_key(i), "before");
+  std::unique_ptr<MomentWalk> walk = files.walk_moment();
+  std::thread writer([&] {
+    for (int i = 0; i < 20; ++i) write(files, numbered_key(i), "after");
+  });
+  while (files.memory() == 0) std::this_thread::yield();
+  walk.reset();
+  writer.join();
+  EXPECT_EQ(files.memory(), 0u);
+}
+
+TEST(DeviceFiles, AMomentOfADeviceThatFailsEndsWithAnError) {
+  FakeDevice device(5, uint64_t{1} << 28);
+  DeviceFiles files(fake_item_tier_maker(device)({8 << 20, false, 1}), options_of(1 << 20));
+  write(files, numbered_key(1), "text");
+  const std::unique_ptr<MomentWalk> walk = files.walk_moment();
+  device.lose();
+  EXPECT_NE(walk->step([](std::string_view, std::string_view) { FAIL(); }), "");
+  device.take_errors();
+}
+
 }  // namespace
-}  // namespace isotherm
+}  // namespace isotherm::device_files_test

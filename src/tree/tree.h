@@ -157,6 +157,8 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
 
   // What the database has now. While no row runs; the tree must outlive it.
   std::shared_ptr<const TreeMoment> take_moment(uint32_t database);
+  // What files that do not last have now, beside the runs; the same holds.
+  std::unique_ptr<MomentWalk> walk_moment() { return files_->walk_moment(); }
   // `folder`, which is not there yet, gets the files of a tree that has what this one had when the
   // work that `stand_still` gets was called, while no row ran. Empty: it worked.
   using StandStill = std::function<bool(const std::function<void()>& work)>;

@@ -13,7 +13,8 @@
 // Errors are texts; empty: it worked. After an error the same call may be made again.
 //
 // The same interface has the memory of a GPU (tree/device_files.h): it does not last, and has no
-// order of keys, so views, cursors and checkpoints are not for it.
+// order of keys, so views, cursors and checkpoints are not for it. What it has at one moment is
+// shown once, by a walk (`walk_moment`).
 //
 // Threads. Any; `ingest` and `erase_range` one at a time. A cursor belongs to one thread at a time.
 #pragma once
@@ -75,6 +76,16 @@ class TreeView {
   virtual std::unique_ptr<TreeCursor> cursor(std::string_view first, std::string_view end) = 0;
 };
 
+// Over what files have at one moment, each key once, in any order, while others write.
+class MomentWalk {
+ public:
+  virtual ~MomentWalk() = default;
+  // Shows some; `value` is a record. Empty: it worked.
+  using Show = std::function<void(std::string_view key, std::string_view value)>;
+  virtual std::string step(const Show& show) = 0;
+  virtual bool ended() const = 0;
+};
+
 class TreeFiles {
  public:
   virtual ~TreeFiles() = default;
@@ -107,6 +118,11 @@ class TreeFiles {
   virtual std::string walk_by_hash(uint64_t& /*cursor*/, uint64_t /*count*/,
                                    const ShowKey& /*show*/) {
     return "tree: its files are walked in order of their keys";
+  }
+  // From now on; one at a time. What is written waits for the walk where much of it replaces what
+  // the walk has not come to.
+  virtual std::unique_ptr<MomentWalk> walk_moment() {
+    throw TreeError("tree: its files have views");
   }
   // Gets by one thread whose replies are read in place, of keys and values as DeviceFiles has them;
   // null: there are none. Throws std::bad_alloc, DeviceError.

@@ -98,7 +98,7 @@ std::shared_ptr<const TreeMoment> Tree::take_moment(uint32_t database) {
     for (auto run = sealed_.rbegin(); run != sealed_.rend(); ++run) take(*run);
   }
   // It may have runs that were taken in since, which the moment has, too.
-  moment->files_ = files_->view();
+  if (files_->lasts()) moment->files_ = files_->view();
   return moment;
 }
 
@@ -113,23 +113,28 @@ void Tree::let_go(uint64_t moment) {
   last_held_.store(moments_.empty() ? 0 : *moments_.rbegin(), std::memory_order_relaxed);
 }
 
-void TreeMoment::read(std::string_view key_of_item, TreeRead& read) const {
+bool TreeMoment::hides(std::string_view key_of_item, TreeRead& read) const {
   using enum TreeRead::State;
   std::string key;
   TreeRecord::put_key(database_, key_of_item, key);
   const uint64_t hash = TreeRun::hash_of(key);
-  {
-    const std::lock_guard guard(tree_.shard_locks_[TreeRun::shard_of(hash)]);
-    for (const auto& run : runs_) {
-      const TreeRun::Found found = run->find(hash, key, number_);
-      if (!found.known) continue;
-      read.state = found.erased ? absent : TreeRead::State::found;
-      read.value.assign(found.value);
-      return;
-    }
-  }
   read.state = absent;
-  if (!hidden_) files_->read(key, read);
+  const std::lock_guard guard(tree_.shard_locks_[TreeRun::shard_of(hash)]);
+  for (const auto& run : runs_) {
+    const TreeRun::Found found = run->find(hash, key, number_);
+    if (!found.known) continue;
+    read.state = found.erased ? absent : TreeRead::State::found;
+    read.value.assign(found.value);
+    return true;
+  }
+  return hidden_;
+}
+
+void TreeMoment::read(std::string_view key_of_item, TreeRead& read) const {
+  if (hides(key_of_item, read) || files_ == nullptr) return;
+  std::string key;
+  TreeRecord::put_key(database_, key_of_item, key);
+  files_->read(key, read);
 }
 
 TreeIterator TreeMoment::iterator(std::string first, std::string end) const {
@@ -141,7 +146,7 @@ TreeIterator TreeMoment::iterator(std::string first, std::string end) const {
           std::make_unique<RunCursor>(run, shard, tree_.shard_locks_[shard], number_, first, end));
     }
   }
-  if (!hidden_) sources.push_back(files_->cursor(first, end));
+  if (!hidden_ && files_ != nullptr) sources.push_back(files_->cursor(first, end));
   return {std::move(sources), std::move(first), std::move(end)};
 }
 

@@ -3,6 +3,8 @@
 //
 //   the runs there were, newest first ─┐ shard by shard, a lock for some entries at once
 //   a view of the files ───────────────┴▶ merged: of one key the newest, which hides the older ones
+// Of files that do not last a moment has the runs alone (tree/tree_files.h, MomentWalk).
+//
 // A moment is a number: a run shows what was changed before it (tree/tree_run.h). Runs that are
 // sealed or taken in later are held by it all the same, and the view of the files need not have
 // them.
@@ -69,6 +71,8 @@ class TreeMoment {
 
   // The record (tree/tree_record.h) that the item's key has.
   void read(std::string_view key, TreeRead& read) const;
+  // Whether that is not what the files have. `read`: what it is then.
+  bool hides(std::string_view key, TreeRead& read) const;
   // Over keys of items in [first, end), as the tree has them (TreeRecord::put_key); `first` is not
   // behind `end`.
   TreeIterator iterator(std::string first, std::string end) const;
@@ -83,7 +87,7 @@ class TreeMoment {
   uint64_t number_ = 0;
   std::vector<std::shared_ptr<TreeRun>> runs_;  // newest first
   bool hidden_ = false;                         // the files, by a flush
-  std::unique_ptr<TreeView> files_;
+  std::unique_ptr<TreeView> files_;             // null: of those that do not last
 };
 
 }  // namespace isotherm

@@ -90,6 +90,10 @@ class DeviceItemStore {
     return next;
   }
 
+  // Where walks have a key: a step from a bound that is not behind it to one that is, or to the
+  // end, shows it.
+  uint64_t place_of(std::string_view key) const { return steps_.place_of(key); }
+
   // Grows the index for `entries` items, as far as there is memory.
   void reserve(uint64_t entries) {
     context_.write(context_.stream(), [&] { steps_.reserve(entries); });

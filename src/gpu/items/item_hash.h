@@ -13,6 +13,8 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
+#include <string_view>
 
 #include "base/hash.h"
 #include "gpu/items/byte_units.h"
@@ -29,6 +31,10 @@ struct ItemHash {
     return of_units(
         bytes, [&](uint64_t at, uint32_t some) { return load_unit(key + at, some, readable); });
   }
+  // The same of a key that the host has.
+  uint64_t of_host(std::string_view key) const {
+    return of_units(key.size(), HostUnits{key.data()});
+  }
   // The same of a key wherever it lies: load(at, some) gives its bytes from `at` on, 1 to 16 of
   // them, and zeros behind them.
   template <class Load>
@@ -44,6 +50,16 @@ struct ItemHash {
   }
 
  private:
+  // With zeros behind the end. The hash is compiled for devices, too.
+  struct HostUnits {
+    const char* key;
+    ISOTHERM_HOST_DEVICE Pair operator()(uint64_t at, uint32_t some) const {
+      uint64_t halves[2] = {};
+      std::memcpy(halves, key + at, some);
+      return {halves[0], halves[1]};
+    }
+  };
+
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static uint64_t fold(Pair unit, uint64_t state,
                                                             uint64_t secret) {
     const uint64_t a = unit.first ^ state;

@@ -66,6 +66,9 @@ class ItemSteps {
     return walk.run(index_, bound, wanted, stream, to);
   }
 
+  // Walks show the key before they come to a bound behind this.
+  uint64_t place_of(std::string_view key) const { return mix(hash_.of_host(key), hash_.seed); }
+
   // Of a part of gets: what each row finds, and the sums of lengths. `carry`: see SumItemsKernel.
   void find(ItemPart& part, const Workspace& workspace, uint64_t* carry, Stream stream) {
     prepare(part, workspace, false, stream);

@@ -136,16 +136,6 @@ class SplitItems {
     }
   };
 
-  // A key's units, with zeros behind its end. The hash is compiled for devices, too.
-  struct KeyUnits {
-    const char* key;
-    ISOTHERM_HOST_DEVICE Pair operator()(uint64_t at, uint32_t some) const {
-      uint64_t halves[2] = {};
-      std::memcpy(halves, key + at, some);
-      return {halves[0], halves[1]};
-    }
-  };
-
   // The string of a row, or nothing where it is none that can be taken.
   // `taken`: bytes of the column so far, which are not more than it has unless offsets fall.
   bool take(const gpu::Bytes& column, uint64_t row, uint64_t most, uint64_t& taken, const char*& at,
@@ -171,8 +161,8 @@ class SplitItems {
          !take(call_.values, row, gpu::max_item_value_bytes, values_taken_, value, value_bytes))) {
       return refused;
     }
-    const uint32_t place = shard_of_hash(hash.of_units(key_bytes, KeyUnits{key}),
-                                         static_cast<uint32_t>(shards_.size()));
+    const uint32_t place =
+        shard_of_hash(hash.of_host({key, key_bytes}), static_cast<uint32_t>(shards_.size()));
     Shard& shard = shards_[place];
     ++shard.rows;
     if (call_.ops != nullptr) shard.ops.push_back(op);

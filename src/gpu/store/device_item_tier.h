@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "gpu/items/device_direct_gets.h"
@@ -31,6 +32,7 @@ class DeviceItemTier : public ItemTier {
     device_.enter();
     return store_.walk(bound, wanted, to);
   }
+  uint64_t place_of(std::string_view key) const override { return store_.place_of(key); }
   std::unique_ptr<DirectGets> make_direct(const DirectShape& shape) override {
     device_.enter();
     return std::make_unique<DeviceDirectGets<Device>>(device_, store_, shape);

@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "gpu/items/direct_gets.h"
@@ -32,6 +33,8 @@ class ItemTier {
   virtual uint64_t run(const gpu::ItemRequests& requests) = 0;
   // As DeviceItemStore::walk.
   virtual uint64_t walk(uint64_t bound, uint64_t wanted, std::vector<WalkedItem>& to) = 0;
+  // As DeviceItemStore::place_of.
+  virtual uint64_t place_of(std::string_view key) const = 0;
   // For one thread; the tier must outlive it.
   virtual std::unique_ptr<DirectGets> make_direct(const DirectShape& shape) = 0;
   // Waits for all calls made so far.

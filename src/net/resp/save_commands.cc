@@ -16,8 +16,8 @@ namespace {
 
 // Why there are none; null: there are.
 const char* no_snapshots(const ServerState& server) {
-  if (const Tree* const tree = server.engine.tree(); tree != nullptr && !tree->lasts()) {
-    return "ERR no snapshots of items that live on a GPU";
+  if (const Tree* const tree = server.engine.tree(); tree != nullptr && tree->is_lost()) {
+    return "ERR no snapshots since the GPU has failed: what it alone had would be missing";
   }
   const bool on_device = server.engine.stats().on_device;
   return on_device ? "ERR no snapshots while the index is on a GPU" : nullptr;
