@@ -87,7 +87,7 @@ struct DbOptions {
   std::string tree_options = {};
   std::map<uint32_t, MergeFunction> merges = {};  // by numbers from merge_by::first_own on
   uint32_t most_calls = 64;                       // at once, 1 to 250
-  uint32_t start_threads = 2;                     // that read the journal at the start
+  uint32_t start_threads = 2;                     // that read the journal at the start; at most 256
   std::function<void(bool warns, const std::string& line)> log = {};
 };
 

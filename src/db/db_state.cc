@@ -13,6 +13,7 @@ namespace {
 constexpr uint64_t over_the_cap = 32 << 20;
 constexpr uint32_t most_calls = 250;
 constexpr size_t most_changes = size_t{1} << 30;  // rows have numbers of 32 bits
+constexpr uint32_t most_start_threads = 256;
 
 const Clock& its_clock() {
   static const SystemClock clock;
@@ -23,8 +24,9 @@ const DbOptions& checked(const DbOptions& options) {
   if (options.most_calls == 0 || options.most_calls > most_calls) {
     throw std::invalid_argument("most_calls must be from 1 to 250");
   }
-  if (options.start_threads == 0) {
-    throw std::invalid_argument("start_threads must be at least 1");
+  if (options.start_threads == 0 || options.start_threads > most_start_threads) {
+    throw std::invalid_argument("start_threads must be from 1 to " +
+                                std::to_string(most_start_threads));
   }
   return options;
 }

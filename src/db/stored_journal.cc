@@ -105,6 +105,7 @@ StoredJournal::StoredJournal(const StoredJournalOptions& options, Engine& engine
     its.policy = options.policy;
     its.log = [this](const std::string& line) { log(true, line); };
     its.count = [this](int64_t bytes) { engine_.add_sink_bytes(bytes); };
+    its.cap = [this] { return engine_.maxmemory(); };
     journal_ = std::make_unique<Journal>(its, reader, last_version, files);
     FillSink filling(*journal_);
     if (tree == nullptr) engine_.set_commit_sink(&filling);

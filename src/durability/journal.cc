@@ -43,6 +43,7 @@ Journal::Journal(JournalOptions options, const JournalReader& reader, uint64_t l
       base_file_bytes_(reader.manifest().base.bytes),
       marks_(std::make_unique<std::atomic<uint64_t>[]>(marks)),
       first_version_(last_version),
+      most_unwritten_(options_.most_unwritten),
       buffer_(reader.end_lsn()),
       segments_(files, options_.folder, options_.name, reader.manifest(), reader.segment_lsns(),
                 options_.segment_bytes) {
@@ -253,7 +254,7 @@ Awaited* Journal::ends(uint64_t token) {
   const bool whole = here && builds_on <= safe_number();
   kill_point("journal.appended");
   const bool shows = only_puts ? number == 0 || here : is_shown_safe(batch, whole ? number : 0);
-  const bool has_room = number == 0 || end <= buffer_.first_lsn() + options_.most_unwritten;
+  const bool has_room = number == 0 || end <= buffer_.first_lsn() + most_unwritten();
   return shows && has_room ? nullptr : this;
 }
 
@@ -300,7 +301,7 @@ void Journal::wake_writer() {
 bool Journal::write_here(uint64_t end) {
   constexpr int most_pauses = 400;
   constexpr int most_yields = 40;
-  const uint64_t worth_releasing = std::min(RecordBuffer::chunk_bytes, options_.most_unwritten / 4);
+  const uint64_t worth_releasing = std::min(RecordBuffer::chunk_bytes, most_unwritten() / 4);
   for (int i = 0; i < most_pauses + most_yields && error() == 0; ++i) {
     if (written_lsn_.load(std::memory_order_acquire) >= end) {
       if (any_waits_.load()) wake_writer();
@@ -354,6 +355,7 @@ void Journal::step(bool ends) {
   if (policy() == SyncPolicy::no) buffer_.release(written_lsn_.load(std::memory_order_relaxed));
   tell();
   if (!ends) segments_.prepare();  // nobody waits for that
+  follow_cap();
   count_memory();
   obey();
 }
@@ -458,6 +460,21 @@ void Journal::tell() {
     any_waits_.store(left != 0);
   }
   for (Waiter* waiter : told) failed ? waiter->failed() : waiter->there();
+}
+
+void Journal::follow_cap() {
+  constexpr uint64_t part = 16;
+  constexpr uint64_t least = 128 << 10;
+  const uint64_t cap = options_.cap ? options_.cap() : 0;
+  if (cap != 0) {
+    const uint64_t most = std::clamp(cap / part, least, std::max(least, options_.most_unwritten));
+    most_unwritten_.store(most, std::memory_order_relaxed);
+  } else {
+    most_unwritten_.store(options_.most_unwritten, std::memory_order_relaxed);
+  }
+  const uint64_t end = buffer_.end();
+  const bool rests = std::exchange(seen_end_, end) == end;
+  buffer_.trim(rests ? 0 : most_unwritten());
 }
 
 void Journal::count_memory() {

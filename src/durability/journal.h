@@ -38,7 +38,8 @@
 // Memory. `unwritten_bytes`; where there are more than `most_unwritten`, batches that change
 // something wait for the disk, and a worker of whose batches some are under way begins no other
 // that writes (CommitSink::full). A batch without groups gives its records away when it has
-// `most_own_bytes` of them. `count` is told what all takes.
+// `most_own_bytes` of them. `count` is told what all takes. Under a cap on the store's memory the
+// bounds are a part of that, whatever it becomes, and a journal that rests keeps next to nothing.
 //
 // Written anew. A new segment begins, and what the store has is appended once more, each item with
 // its version, between the records of changes that go on; then the segments before are dropped. So
@@ -84,10 +85,11 @@ struct JournalOptions {
   std::string name = "appendonly.aof";
   SyncPolicy policy = SyncPolicy::everysec;
   uint64_t segment_bytes = 64 << 20;
-  uint64_t most_unwritten = 64 << 20;
+  uint64_t most_unwritten = 64 << 20;  // and a part of `cap`, where there is one
   int64_t pause_ms = 100;  // between tries, and before what nobody waits for is written
   std::function<void(const std::string& line)> log;  // by the writer; may be empty
   std::function<void(int64_t bytes)> count;          // so many more, or fewer, bytes are taken
+  std::function<uint64_t()> cap;                     // on all memory of the store; 0: there is none
 };
 
 class Journal final : public CommitSink, public Awaited {
@@ -106,7 +108,7 @@ class Journal final : public CommitSink, public Awaited {
   void flushed(uint32_t database, uint64_t version, uint64_t token) override;
   void grouped(uint64_t token) override;
   Awaited* ends(uint64_t token) override;
-  bool full() const override { return unwritten_bytes() > options_.most_unwritten; }
+  bool full() const override { return unwritten_bytes() > most_unwritten(); }
   bool refuses() const override { return error() != 0; }
   bool is_safe(uint32_t database, std::string_view key) const override;
   void begin(Waiter& waiter) override;
@@ -219,6 +221,10 @@ class Journal final : public CommitSink, public Awaited {
   alignas(64) std::atomic<uint64_t> last_number_{0};
   alignas(64) const std::unique_ptr<std::atomic<uint64_t>[]> marks_;
   const uint64_t first_version_;  // no record that was there at the start has a larger one
+  uint64_t most_unwritten() const { return most_unwritten_.load(std::memory_order_relaxed); }
+  void follow_cap();
+
+  std::atomic<uint64_t> most_unwritten_;
   RecordBuffer buffer_;
   RunningBatches batches_;
   std::atomic<uint64_t> own_bytes_{0};
@@ -229,6 +235,7 @@ class Journal final : public CommitSink, public Awaited {
   alignas(64) SegmentWriter segments_;
   // The writer's.
   Clock::time_point last_sync_ = Clock::now();
+  uint64_t seen_end_ = 0;  // of the buffer, by the last step
   uint64_t counted_ = 0;
   Point rewrite_from_{};  // with the number of a segment
 

@@ -20,7 +20,6 @@ std::unique_ptr<char[]> take_memory(uint64_t bytes) {
 
 RecordBuffer::RecordBuffer(uint64_t first_lsn) : end_(first_lsn), released_(first_lsn) {
   spare_.reserve(most_spare);
-  for (size_t i = 0; i < least_spare; ++i) spare_.push_back(make_chunk(chunk_bytes));
 }
 
 RecordBuffer::Chunk RecordBuffer::make_chunk(uint64_t bytes) {
@@ -77,6 +76,17 @@ std::string_view RecordBuffer::piece(uint64_t lsn) const {
     if (chunk->lsn <= lsn) return {chunk->memory.get() + (lsn - chunk->lsn), end - lsn};
   }
   return {};
+}
+
+void RecordBuffer::trim(uint64_t bytes) {
+  std::vector<Chunk> gone;  // their memory is given back without the lock
+  gone.reserve(most_spare);
+  const std::lock_guard guard(lock_);
+  while (spare_.size() * chunk_bytes > bytes) {
+    memory_.fetch_sub(spare_.back().capacity, std::memory_order_relaxed);
+    gone.push_back(std::move(spare_.back()));
+    spare_.pop_back();
+  }
 }
 
 void RecordBuffer::release(uint64_t lsn) {

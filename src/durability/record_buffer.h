@@ -6,7 +6,7 @@
 // together, by a lock that is held for these few words of one cache line; whoever has it fills it
 // afterwards, beside others. Who asks for a piece knows that the blocks in it are filled.
 //
-// Memory. Some chunks are there from the start, and chunks are used again. Where one is missing and
+// Memory. Chunks are used again, as far as `trim` leaves some. Where one is missing and
 // there is no memory, whoever appends waits until there is: a change is certain by then, and cannot
 // be refused. `bytes` tells what was appended and is not released, `memory` what all chunks take.
 // There is no bound here: who begins a batch asks (CommitSink::full).
@@ -50,6 +50,8 @@ class RecordBuffer {
 
   // What was reserved from `lsn` on, which is before `end`, and lies together.
   std::string_view piece(uint64_t lsn) const;
+  // Gives chunks back that nobody uses, beyond so many bytes.
+  void trim(uint64_t bytes);
   // Chunks that end at `lsn` or before are not needed any more.
   void release(uint64_t lsn);
   // The first that was not released.
@@ -61,7 +63,6 @@ class RecordBuffer {
     uint64_t capacity = 0;
     uint64_t lsn = 0;
   };
-  static constexpr size_t least_spare = 2;
   static constexpr size_t most_spare = 40;  // what comes between two syncs of a busy store
   Chunk make_chunk(uint64_t bytes);
   void begin_chunk(Chunk chunk);

@@ -174,7 +174,8 @@ void plan_set_range(const Request& request, const Item* old, uint64_t max_value_
     plan.number = static_cast<int64_t>(value_of(old).size());
     return;
   }
-  if (end > max_value_bytes) return refuse(plan, Status::too_large);
+  const bool wraps = end < request.value.size();
+  if (wraps || end > max_value_bytes) return refuse(plan, Status::too_large);
   patch(old, end, max_value_bytes, plan);
   plan.number = static_cast<int64_t>(plan.parts.value_bytes);
   plan.second = request.value;

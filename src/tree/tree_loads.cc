@@ -65,7 +65,7 @@ Awaited* TreeLoads::want(std::string_view key, const Backing::Seen& seen) {
     }
     drop(at);
   }
-  if (loads_.size() >= most_loads * at_once_ / usual_at_once) drop_old();
+  if (loads_.size() >= most_loads * at_once_ / usual_at_once) drop_old(0);
   if (loads_.size() >= most_loads * at_once_ / usual_at_once) return nullptr;
   auto load = std::make_unique<Load>(*this);
   load->key = key;
@@ -92,8 +92,8 @@ void TreeLoads::Load::begin(Waiter& waiter) {
   waiter.there();
 }
 
-void TreeLoads::drop_old() {
-  while (!there_.empty() &&
+void TreeLoads::drop_old(size_t kept) {
+  while (there_.size() > kept &&
          (loads_.size() >= most_loads * at_once_ / usual_at_once || bytes() > most_bytes_)) {
     const auto at = loads_.find(there_.front());
     // One that is still to be told comes again behind the others.
@@ -134,7 +134,8 @@ void TreeLoads::work() {
       told.insert(told.end(), load.waiters.begin(), load.waiters.end());
       load.waiters.clear();
     }
-    drop_old();
+    // Rows that are told now find what was read, however much that is.
+    drop_old(count);
     lock.unlock();
     for (Awaited::Waiter* waiter : told) waiter->there();
     told.clear();

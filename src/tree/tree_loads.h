@@ -8,7 +8,8 @@
 // read, so a load that a write has overtaken is known for what it is.
 //
 // Threads. Any. Waiters are told by the threads that read.
-// Memory. `bytes`; at most `most_loads` keys, and beyond `most_bytes` the oldest go.
+// Memory. `bytes`; at most `most_loads` keys, and beyond `most_bytes` the oldest go, but for those
+// that were read last.
 #pragma once
 
 #include <atomic>
@@ -65,7 +66,7 @@ class TreeLoads {
   using Loads = std::unordered_map<std::string_view, std::unique_ptr<Load>>;
 
   void work();
-  void drop_old();
+  void drop_old(size_t kept);
   void drop(Loads::iterator load);
   void count_bytes(Load& load);
 

@@ -87,7 +87,7 @@ bool HostUpkeep::evictable() const {
     return false;
   return std::any_of(
       store_.databases.begin(), store_.databases.end(), [&](const Database& database) {
-        return store_.evicts_any ? database.used()
+        return store_.evicts_any ? database.used() && database.count() > 0
                                  : database.expires.load(std::memory_order_relaxed) > 0;
       });
 }
