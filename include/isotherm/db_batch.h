@@ -12,7 +12,9 @@
 // where they are until `run` has returned, and what was read until `clear`. When `run` returns, all
 // writes are as safe as DbOptions::sync says.
 //
-// Memory. What was read keeps its memory until `clear`, so a batch that is not needed is cleared.
+// Memory. What was read keeps its memory until `clear`, so a batch that is not needed is cleared. A
+// batch of writes may be larger than DbOptions::memory; one that reads, too, has to fit with what
+// it writes, or rows of it are answered out_of_memory.
 //
 // Threads. Belongs to one at a time. It has one of the Db's workers (DbOptions::most_calls) as long
 // as it lives, so a thread keeps its own and uses it again. It is destroyed before the Db.

@@ -35,6 +35,29 @@ TEST_F(DbBatchTest, RequestsOfABatchOnOneKeyTakeEffectInOrder) {
   EXPECT_EQ(all(), "new=2 there=0 ");
 }
 
+TEST_F(DbBatchTest, OneBatchOfWritesMayBeLargerThanMemory) {
+  options_.memory = 4 << 20;
+  ASSERT_TRUE(open().ok());
+  constexpr int count = 20'000;
+  const std::string value(500, 'v');
+  std::vector<std::string> keys;
+  for (int i = 0; i < count; ++i) keys.push_back(std::to_string(i));
+  DbBatch batch(*db_);
+  for (const std::string& key : keys) batch.put(key, value);
+  // Behind the put of its key.
+  const auto erased = batch.erase(keys[7]);
+  ASSERT_TRUE(batch.run().ok());
+  EXPECT_TRUE(batch.status(erased).ok());
+  EXPECT_LE(db_->statistics().memory, 3 * options_.memory);
+  batch.clear();
+  std::string read;
+  EXPECT_TRUE(db_->get(keys[7], read).is_not_found());
+  for (int i = 8; i < count; i += 1000) {
+    ASSERT_TRUE(db_->get(keys[static_cast<size_t>(i)], read).ok());
+    EXPECT_EQ(read, value);
+  }
+}
+
 TEST_F(DbBatchTest, BatchesOfMoreThanMemoryHolds) {
   options_.memory = 4 << 20;
   ASSERT_TRUE(open().ok());

@@ -52,6 +52,9 @@ TEST_F(DbTest, AFolderIsOpenOnce) {
   wrong = {};
   wrong.most_calls = 0;
   EXPECT_EQ(code(Db::open(wrong, root_ + "/other", other)), Code::invalid);
+  wrong = {};
+  wrong.start_threads = 100'000;
+  EXPECT_EQ(code(Db::open(wrong, root_ + "/other", other)), Code::invalid);
 }
 
 TEST_F(DbTest, AMergeThatIsRefusedWritesNothing) {

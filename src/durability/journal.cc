@@ -53,6 +53,7 @@ Journal::Journal(JournalOptions options, const JournalReader& reader, uint64_t l
     throw JournalError("journal: cannot make a segment in " + options_.folder + ": " +
                        std::generic_category().message(-made));
   }
+  follow_cap();
   count_memory();
   writer_ = std::thread([this] { run(); });
 }

@@ -86,7 +86,7 @@ struct JournalOptions {
   SyncPolicy policy = SyncPolicy::everysec;
   uint64_t segment_bytes = 64 << 20;
   uint64_t most_unwritten = 64 << 20;  // and a part of `cap`, where there is one
-  int64_t pause_ms = 100;  // between tries, and before what nobody waits for is written
+  int64_t pause_ms = 100;              // between tries, and before what nobody waits for is written
   std::function<void(const std::string& line)> log;  // by the writer; may be empty
   std::function<void(int64_t bytes)> count;          // so many more, or fewer, bytes are taken
   std::function<uint64_t()> cap;                     // on all memory of the store; 0: there is none

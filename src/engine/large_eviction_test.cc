@@ -95,6 +95,18 @@ TEST_P(LargeEvictionTest, TheStoreIsFullWhateverTheSize) {
   }
 }
 
+// By chance, too, whoever is evicted for it.
+TEST_P(LargeEvictionTest, ALargeValueAmongSmallOnesIsThereWhenItWasStored) {
+  Engine engine(options(GetParam()), clock);
+  Client client(engine);
+  fill(client, 1000, 1, false);
+  const std::string value(1'000'000, 'v');
+  for (uint64_t i = 0; i < 20; ++i) {
+    ASSERT_EQ(client.put(key(next_), value), Status::ok);
+    EXPECT_TRUE(client.has(key(next_++))) << i;
+  }
+}
+
 // Those who do background work may be busy, and clients fast.
 TEST_P(LargeEvictionTest, ValuesThatArrivedInTheirPlaceWaitForRoomToo) {
   Engine engine(options(GetParam()), clock);

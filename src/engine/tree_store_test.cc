@@ -138,6 +138,29 @@ TEST_P(TreeStoreTest, GetsThatMemoryHasNoRoomForAreAnswered) {
   EXPECT_EQ(engine_->stats().hits, uint64_t{count});
 }
 
+// One that is larger than what loads may take is not dropped before its row has it; nor are several
+// that are asked for at once.
+TEST_P(TreeStoreTest, ValuesLargerThanWhatLoadsMayTakeAreRead) {
+  const std::string names[] = {"a", "b", std::string(60'000, 'k')};
+  options_.maxmemory = 4 << 20;
+  open();
+  const std::string value(300'000, 'v');
+  for (const std::string& name : names) {
+    run([&](Batch& batch) { batch.put(name, value); });
+    ASSERT_TRUE(engine_->tree()->flush());
+  }
+  for (int round = 0; round < 3; ++round) {
+    forget();
+    Batch batch;
+    for (const std::string& name : names) batch.get(name);
+    worker_->submit(batch);
+    for (Batch::Row row = 0; row < batch.size(); ++row) {
+      ASSERT_EQ(batch.reply(row).status, Status::ok);
+      EXPECT_EQ(batch.reply(row).value(), value);
+    }
+  }
+}
+
 // The same requests to a store that forgets, and to one that has all in memory.
 TEST_P(TreeStoreTest, EveryAnswerIsThatOfAStoreWithoutATree) {
   Options plain;

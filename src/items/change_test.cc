@@ -272,6 +272,8 @@ TEST_F(ChangeTest, SetRangeWritesOverAndBehindTheValue) {
   EXPECT_EQ(set(old.get(), 19, "x"), 20);
   EXPECT_EQ(set(old.get(), 20, "x"), -1);
   EXPECT_EQ(set(old.get(), most, "x"), -1);
+  EXPECT_EQ(set(old.get(), -1, "x"), -1);
+  EXPECT_EQ(set(nullptr, -2, "xyz"), -1);
   EXPECT_EQ(plan.status, Status::too_large);
 }
 

@@ -181,7 +181,7 @@ class ItemStore {
   // By class, counted chunk by chunk: about a millisecond a GiB.
   std::array<ClassUse, size_classes::count> class_uses() const;
   uint64_t large_bytes() const { return large_.bytes(); }
-  // Whether it is the large item that was stored last, and not the only one.
+  // Whether it is the large item that was stored last.
   bool is_newest_large(Location location) {
     return location::kind(location) == location::Kind::large &&
            large_.is_newest(LargeItems::header(location));

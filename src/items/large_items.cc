@@ -161,7 +161,7 @@ bool LargeItems::take_due(uint64_t most_bytes, Location& location) {
 
 bool LargeItems::is_newest(const Header& item) {
   std::lock_guard guard(mutex_);
-  return newest_ == &item && oldest_ != &item;
+  return newest_ == &item;
 }
 
 uint32_t LargeItems::due_above(uint64_t most_bytes, PassedOver& found) {

@@ -113,7 +113,7 @@ class LargeItems {
   using PassedOver = std::array<Location, most_passed_over>;
   uint32_t due_above(uint64_t most_bytes, PassedOver& found);
 
-  // Whether it is the last in the order, and not the only one.
+  // Whether it is the last in the order.
   bool is_newest(const Header& item);
 
   // No live large item expires before it.

@@ -91,6 +91,22 @@ TEST_F(JournalServerTest, AFlushThatIsDueWhileTheDiskFailsComesLater) {
   EXPECT_EQ(ask(client, "get key\r\n", 5), "END\r\n");
 }
 
+// Its memory is a part of the cap, so there is always room that eviction can make.
+TEST_F(JournalServerTest, UnderASmallCapNoWriteIsRefused) {
+  options_.appendfsync = SyncPolicy::everysec;
+  options_.store.maxmemory = 2 << 20;
+  options_.store.maxmemory_policy = EvictionPolicy::allkeys_lru;
+  start();
+  const std::string value(10'000, 'v');
+  for (int i = 0; i < 500; ++i) expect({"SET", "key" + std::to_string(i), value}, "+OK\r\n");
+  expect({"EXISTS", "key499"}, ":1\r\n");
+  EXPECT_LE(server_->state().journal->memory(), options_.store.maxmemory / 2);
+  expect({"CONFIG", "SET", "maxmemory", "1500000"}, "+OK\r\n");
+  for (int i = 0; i < 50; ++i) expect({"SET", "key" + std::to_string(i), value}, "+OK\r\n");
+  expect({"FLUSHALL"}, "+OK\r\n");
+  expect({"SET", "a", "1"}, "+OK\r\n");
+}
+
 TEST_F(JournalServerTest, ARewriteForWhichTheDiskHasNoRoomHarmsNobody) {
   TestClient client(server_->resp_port());
   EXPECT_EQ(ask(client, resp({"SET", "key", "1"}), 5), "+OK\r\n");

@@ -87,9 +87,15 @@ bool HostUpkeep::evictable() const {
     return false;
   return std::any_of(
       store_.databases.begin(), store_.databases.end(), [&](const Database& database) {
-        return store_.evicts_any ? database.used() && database.count() > 0
+        return store_.evicts_any ? database.used()
                                  : database.expires.load(std::memory_order_relaxed) > 0;
       });
+}
+
+// Without any, what is missing comes from others: a step that is repeated at once would not help.
+bool HostUpkeep::has_keys() const {
+  return std::any_of(store_.databases.begin(), store_.databases.end(),
+                     [](const Database& database) { return database.count() > 0; });
 }
 
 // Also what it takes for a moment must be there, and writers do not run far ahead of the compactor:
@@ -165,7 +171,7 @@ bool HostUpkeep::keep_reserve(int64_t reserve, int64_t now_ms) {
   const bool is_short = room() < reserve / 4;
   const auto free_some = [&](uint32_t sweeps) {
     sent_ = false;
-    return !evict_to(reserve, sweeps, now_ms) && (sent_ || evictable());
+    return !evict_to(reserve, sweeps, now_ms) && (sent_ || (evictable() && has_keys()));
   };
   if (is_short || !sends_values() || store_.values->poor()) return free_some(sweeps_per_step);
   const std::unique_lock alone(store_.values->sending, std::try_to_lock);
@@ -341,13 +347,20 @@ void HostUpkeep::evict_some(int64_t bytes, int64_t now_ms) {
     case EvictionPolicy::volatile_lru:
       store_.items.sweep_clock(items_per_sweep, evict, true);
       return;
-    case EvictionPolicy::allkeys_random:
-      // A client finds a large value right after it has stored it: there are so few that chance
-      // would often hit it.
-      store_.items.sweep_random(samples, [&](Location location) {
-        return store_.items.is_newest_large(location) || evict(location);
-      });
+    case EvictionPolicy::allkeys_random: {
+      // A client finds a large value right after it has stored it, unless there is nothing else:
+      // large ones are so few, and take so much, that chance would often hit it.
+      constexpr int most_sweeps = 8;
+      bool any = false;
+      for (int left = most_sweeps; left >= 0 && !any; --left) {
+        store_.items.sweep_random(samples, [&](Location location) {
+          if (left != 0 && store_.items.is_newest_large(location)) return true;
+          any = true;
+          return evict(location);
+        });
+      }
       return;
+    }
     case EvictionPolicy::volatile_ttl:
       if (const Location soonest = find_soonest(); soonest != location::none) evict(soonest);
       return;

@@ -94,6 +94,7 @@ class HostUpkeep {
   // Whether the policy may have something to evict, and that would help: buffers that are above the
   // cap alone stay above it.
   bool evictable() const;
+  bool has_keys() const;
 
   bool on_device() const { return device_ != nullptr && device_->active(); }
   bool erase_if_still(Location location, MoveReason reason, int64_t now_ms);
