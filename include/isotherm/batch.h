@@ -112,7 +112,8 @@ inline constexpr uint16_t no_value = 1 << 13;   // get, expire: the reply has th
 inline constexpr uint16_t in_place = 1 << 14;   // put: the value lies in an ArrivingItem, which the
                                                 // store takes over (the server's, not for others)
 inline constexpr uint16_t over_cap = 1 << 15;   // put: may take memory beyond the cap, as far as
-                                                // the writes of a store that evicts may
+                                                // the writes of a store that evicts may;
+                                                // expire always may
 }  // namespace option
 
 // Expiry: absolute, in milliseconds since the Unix epoch.

@@ -100,8 +100,9 @@ Batch::Row Batch::prepend(std::string_view key, std::string_view value, uint16_t
   return row;
 }
 
+// Who lets keys expire makes room, even where the copy that has the expiry passes the cap.
 Batch::Row Batch::expire(std::string_view key, int64_t expiry, uint16_t options) {
-  const Row row = append_row(Op::expire, key, options);
+  const Row row = append_row(Op::expire, key, static_cast<uint16_t>(options | option::over_cap));
   columns_.value[row] = {};
   columns_.number[row] = 0;
   columns_.expiry[row] = expiry;

@@ -1,5 +1,6 @@
 // The parts of Journal that its writer does for others, who wait for them: syncs, writing it anew,
 // and cutting it.
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <thread>
@@ -63,7 +64,7 @@ int Journal::begin_rewrite(uint64_t bytes) {
 
 // The version is that of the item, so what was changed meanwhile is newer, wherever it stands.
 bool Journal::put_again(std::string_view records) {
-  constexpr uint64_t most_ahead = 16 << 20;
+  const uint64_t most_ahead = std::min<uint64_t>(16 << 20, most_unwritten());
   while (unwritten_bytes() > most_ahead && error() == 0 && !wish_.stops()) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }

@@ -1,6 +1,7 @@
 #include "items/pages.h"
 
 #include <sys/mman.h>
+#include <sys/sysinfo.h>
 
 #include <algorithm>
 #include <bit>
@@ -15,9 +16,19 @@
 namespace isotherm {
 namespace {
 
-// The sanitizers leave less room for mappings.
-constexpr uint64_t default_reserve = poison::sanitized ? uint64_t{64} << 30 : uint64_t{4} << 40;
 constexpr uint64_t smallest_reserve = 64 << 20;
+
+// Twice what the machine has, with what it swaps. A process has 128 TiB of addresses, which all its
+// stores share; the sanitizers leave less.
+uint64_t default_reserve() {
+  constexpr uint64_t least = uint64_t{64} << 30;
+  constexpr uint64_t most = uint64_t{4} << 40;
+  struct sysinfo machine {};
+  if (poison::sanitized) return least;
+  if (sysinfo(&machine) != 0) return most;
+  const uint64_t has = (uint64_t{machine.totalram} + machine.totalswap) * machine.mem_unit;
+  return std::clamp(has * 2, least, most);
+}
 
 bool hugetlb_pages_free() {
   std::ifstream file("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages");
@@ -34,7 +45,7 @@ bool transparent_pages_allowed() {
 }  // namespace
 
 Pages::Pages(uint64_t reserve_bytes)
-    : arena_(reserve_bytes == 0 ? default_reserve : reserve_bytes,
+    : arena_(reserve_bytes == 0 ? default_reserve() : reserve_bytes,
              std::min(reserve_bytes == 0 ? smallest_reserve : reserve_bytes, smallest_reserve)),
       backing_(arena_.bytes() / page_bytes) {
   probe();

@@ -261,6 +261,20 @@ TEST(FlagsTest, ValuesOnGpusNeedAGpu) {
   EXPECT_FALSE(parse({"--gpu-values", "1gb", "--device", "cuda"}, options).has_value());
 }
 
+TEST(FlagsTest, SnapshotsNeedTheHostOrItemsOnAGpu) {
+  net::ServerOptions options;
+  EXPECT_EQ(parse({"--save", "60 1", "--device", "cuda"}, options), exit_usage);
+  net::ServerOptions others;
+  EXPECT_FALSE(parse({"--save", "60 1", "--device", "cuda", "--gpu-items", "1gb"}, others));
+}
+
+TEST(FlagsTest, OptionsOfATreeNeedATree) {
+  net::ServerOptions options;
+  EXPECT_EQ(parse({"--tree-options", "max_open_files=10"}, options), exit_usage);
+  net::ServerOptions others;
+  EXPECT_FALSE(parse({"--tree-options", "max_open_files=10", "--tree", "/tmp/tree"}, others));
+}
+
 TEST(FlagsTest, ARouterNeedsTheIndexOnTheHost) {
   net::ServerOptions options;
   for (const char* choice : {"histogram", "budget", "chance"}) {

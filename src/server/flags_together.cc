@@ -28,6 +28,9 @@ void check_together(const net::ServerOptions& options) {
   if (const std::optional<OptionClash> clash = clash_in(options.store)) {
     throw CLI::ValidationError("--" + with_dashes(clash->option), with_dashes(clash->needs));
   }
+  if (!options.store.tree_options.empty() && options.store.tree.empty()) {
+    throw CLI::ValidationError("--tree-options", "needs --tree");
+  }
   if (options.appendonly && options.store.device != DeviceChoice::cpu &&
       options.store.gpu_items == 0) {
     throw CLI::ValidationError("--appendonly", "needs --device cpu, or --gpu-items");

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <cstring>
 #include <exception>
+#include <string>
+#include <system_error>
 
 #include "db/store_filler.h"
 #include "net/log.h"
@@ -63,8 +65,13 @@ void JournalRewriter::run() {
       net::log(net::LogLevel::warning, error.what());
     }
     if (!worked) not_before_ = Clock::now() + after_failure;
-    net::log(net::LogLevel::notice,
-             worked ? "the journal was written anew" : "the journal could not be written anew");
+    if (worked) {
+      net::log(net::LogLevel::notice, "the journal was written anew");
+    } else {
+      net::log(net::LogLevel::warning,
+               "the journal could not be written anew" +
+                   (result_ < 0 ? ": " + std::generic_category().message(-result_) : ""));
+    }
     wish.end(worked);
   }
 }
@@ -83,6 +90,7 @@ bool JournalRewriter::is_due() const {
 }
 
 bool JournalRewriter::rewrite() {
+  result_ = 0;
   Tree* const tree = engine_.tree();
   if (tree != nullptr && tree->lasts()) return tree->flush();
   // What the GPU had is in the journal alone by now.
@@ -95,13 +103,15 @@ bool JournalRewriter::rewrite() {
     const uint64_t heads = record_overhead * count_keys(engine_);
     most_records = std::min(most_records, engine_.stats().item_bytes + heads);
   }
-  if (journal_.begin_rewrite(most_records) < 0) return false;
+  result_ = journal_.begin_rewrite(most_records);
+  if (result_ < 0) return false;
   Worker worker(engine_);
   for (uint32_t i = 0; i < engine_.options().databases; ++i) {
     if (!rewrite_database(worker, i)) return false;
   }
   if (tree != nullptr && tree->is_lost()) return false;
-  return journal_.end_rewrite() >= 0;
+  result_ = journal_.end_rewrite();
+  return result_ >= 0;
 }
 
 bool JournalRewriter::rewrite_database(Worker& worker, uint32_t database) {

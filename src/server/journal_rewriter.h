@@ -50,6 +50,7 @@ class JournalRewriter {
   Journal& journal_;
   const net::LiveOptions& live_;
   Clock::time_point not_before_{};  // it begins by itself
+  int result_ = 0;                  // of the last call of the journal's; negative: -errno
   std::vector<MetaRequest> looks_;
   std::vector<std::string> keys_;
   std::string records_;

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <exception>
+#include <new>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -134,6 +135,12 @@ int main(int argc, char** argv) {
   try {
     lower_maxclients(options);
     return run(options);
+  } catch (const std::bad_alloc&) {
+    log(LogLevel::warning,
+        "there is no memory, or no addresses, for what a server begins with: look at ulimit -v, "
+        "the "
+        "limit of the container, and --gpu-memory");
+    return EXIT_FAILURE;
   } catch (const std::exception& error) {
     log(LogLevel::warning, error.what());
     return EXIT_FAILURE;
