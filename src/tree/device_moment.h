@@ -1,11 +1,13 @@
 // DeviceMoment: what is on a GPU at one moment, for a walk over it (tree/tree_files.h), while
 // others write there.
 //
-//   a step:  lines of the index from `walked_` on, in order of hash ─▶ keys ─▶ their records ─▶
-//   shown a write: of its keys that the walk has not come to, the records there are ─▶ kept a step:
-//   what is kept ─▶ shown; its key stays known until the walk has passed it
-// A key that is known was written since the moment, so the walk passes over what it finds of it.
-// What the GPU evicts or lets expire meanwhile is left out, if the walk has not come to it.
+//   a step:   lines of the index from `walked_` on ─▶ keys ─▶ their records ─▶ shown
+//             what is kept ─▶ shown; its key stays known until the walk has passed it
+//   a write:  of its keys that the walk has not come to, the records there are ─▶ kept
+//
+// The walk goes in order of hash. A key that is known was written since the moment, so the walk
+// passes over what it finds of it. What the GPU evicts or lets expire meanwhile is left out, if the
+// walk has not come to it.
 //
 // What is too long for the GPU, and lies on the host, is held from the moment on.
 //
