@@ -329,7 +329,7 @@ void Journal::run() {
   while (!stops_) {
     const auto wanted = [this] {
       if (stops_ || ordered_) return true;
-      return !waiting_.empty() && error() == 0 && (ended_number() > safe_number() || full());
+      return error() == 0 && (full() || (!waiting_.empty() && ended_number() > safe_number()));
     };
     wake_.wait_for(lock, pause, wanted);
     lock.unlock();
@@ -464,7 +464,7 @@ void Journal::tell() {
 }
 
 void Journal::follow_cap() {
-  constexpr uint64_t part = 16;
+  constexpr uint64_t part = 8;
   constexpr uint64_t least = 128 << 10;
   const uint64_t cap = options_.cap ? options_.cap() : 0;
   if (cap != 0) {

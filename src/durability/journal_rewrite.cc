@@ -66,6 +66,7 @@ int Journal::begin_rewrite(uint64_t bytes) {
 bool Journal::put_again(std::string_view records) {
   const uint64_t most_ahead = std::min<uint64_t>(16 << 20, most_unwritten());
   while (unwritten_bytes() > most_ahead && error() == 0 && !wish_.stops()) {
+    wake_writer();
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   if (error() != 0 || wish_.stops()) return false;

@@ -89,6 +89,12 @@ bool JournalRewriter::is_due() const {
   return bytes >= base + base / 100 * percentage;
 }
 
+uint64_t JournalRewriter::bytes_at_once() const {
+  constexpr uint64_t part = 16;
+  const uint64_t cap = engine_.maxmemory();
+  return cap == 0 ? most_bytes : std::min(most_bytes, cap / part);
+}
+
 bool JournalRewriter::rewrite() {
   result_ = 0;
   Tree* const tree = engine_.tree();
@@ -123,7 +129,7 @@ bool JournalRewriter::rewrite_database(Worker& worker, uint32_t database) {
       keys_.emplace_back(item.key);
       bytes += item.value_bytes;
     });
-    if (bytes < most_bytes && keys_.size() < most_rows && cursor != 0) continue;
+    if (bytes < bytes_at_once() && keys_.size() < most_rows && cursor != 0) continue;
     worked = put_some(worker, database);
     bytes = 0;
   } while (cursor != 0 && worked);
@@ -149,11 +155,12 @@ bool JournalRewriter::put_some(Worker& worker, uint32_t database) {
       if (reply.status == Status::ok) {
         append_put(records_, database, batch.columns().key[row], looks_[row].state, reply);
       }
-      if (records_.size() < most_bytes && row + 1 != batch.size()) continue;
-      worked = worked && (records_.empty() || journal_.put_again(records_));
-      records_.clear();
     }
-    if (records_.capacity() > 2 * most_bytes) std::string().swap(records_);
+    // The journal may have it wait, and memory that others replace must become free meanwhile.
+    batch.clear();
+    worked = worked && (records_.empty() || journal_.put_again(records_));
+    records_.clear();
+    if (records_.capacity() > 2 * bytes_at_once()) std::string().swap(records_);
   }
   keys_.clear();
   return worked;

@@ -11,7 +11,8 @@
 // It does not begin where the disk has no room for all of it, since the old files stay until the
 // end, and a disk that it fills refuses writes. By itself it tries again a minute after a failure.
 //
-// Memory. One batch, of `most_rows` items or about `most_bytes`, or one item.
+// Memory. One batch, of `most_rows` items or about `most_bytes`, a 16th of a cap at most, or one
+// item; and a copy of it.
 // Threads. Its own; a worker of the engine while it rewrites.
 #pragma once
 
@@ -42,6 +43,7 @@ class JournalRewriter {
 
   void run();
   bool is_due() const;
+  uint64_t bytes_at_once() const;
   bool rewrite();
   bool rewrite_database(Worker& worker, uint32_t database);
   bool put_some(Worker& worker, uint32_t database);
