@@ -31,6 +31,8 @@ class Awaited {
 
   // From now on `waiter` waits, and is to be told.
   virtual void begin(Waiter& waiter) = 0;
+  // Rows that were told have run again, so what they waited for may go. Once for each `begin`.
+  virtual void let_go() {}
 
  protected:
   ~Awaited() = default;

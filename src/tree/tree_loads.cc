@@ -31,21 +31,37 @@ bool TreeLoads::take(std::string_view key, const Backing::Seen& seen, TreeRead& 
   if (at == loads_.end() || !at->second->there) return false;
   Load& load = *at->second;
   const bool usable = load.seen.changes == seen.changes;
-  if (usable && load.read.state != TreeRead::State::found) {
-    read.state = load.read.state;
-    // Nobody is told twice that the files cannot be read: the next one tries again.
-    if (read.state == TreeRead::State::failed && load.users == 0) drop(at);
-    return true;
-  }
-  if (usable) read = load.users == 0 ? std::move(load.read) : load.read;
-  if (load.users == 0) drop(at);
+  // Who takes it alone needs no copy.
+  const bool gives = load.users <= 1 && load.read.state == TreeRead::State::found;
+  if (usable) read = gives ? std::move(load.read) : load.read;
+  // Nobody is told twice that the files cannot be read: the next one tries again.
+  if (!usable || gives || read.state == TreeRead::State::failed) forget(at);
   return usable;
 }
 
-void TreeLoads::drop(Loads::iterator load) {
-  bytes_.fetch_sub(load->second->counted, std::memory_order_relaxed);
-  loads_.erase(load);
+// It goes when nobody holds it.
+void TreeLoads::forget(Loads::iterator at) {
+  Load& load = *at->second;
+  bytes_.fetch_sub(std::exchange(load.counted, 0), std::memory_order_relaxed);
+  std::unique_ptr<Load> its = std::move(at->second);
+  loads_.erase(at);
+  if (load.users == 0) return;
+  load.forgotten = true;
+  std::string().swap(load.read.value);
+  forgotten_.emplace(&load, std::move(its));
 }
+
+void TreeLoads::let_go(Load& load) {
+  const std::lock_guard guard(mutex_);
+  if (--load.users != 0) return;
+  if (load.forgotten) {
+    forgotten_.erase(&load);
+  } else if (load.there && !load.listed) {
+    forget(loads_.find(load.key));
+  }
+}
+
+void TreeLoads::Load::let_go() { loads.let_go(*this); }
 
 void TreeLoads::count_bytes(Load& load) {
   const uint64_t bytes = sizeof(Load) + 2 * load.key.size() + load.read.value.size();
@@ -53,19 +69,17 @@ void TreeLoads::count_bytes(Load& load) {
   load.counted = bytes;
 }
 
-// A load that was overtaken, and that others still wait for, is read once more behind them.
 Awaited* TreeLoads::want(std::string_view key, const Backing::Seen& seen) {
   const std::lock_guard guard(mutex_);
   if (const auto at = loads_.find(key); at != loads_.end()) {
     Load& load = *at->second;
-    const bool fresh = load.seen.changes == seen.changes;
-    if (fresh || load.users != 0 || !load.there) {
+    if (load.seen.changes == seen.changes || !load.there) {
       ++load.users;
       return &load;
     }
-    drop(at);
+    forget(at);
   }
-  if (loads_.size() >= most_loads * at_once_ / usual_at_once) drop_old(0);
+  if (loads_.size() >= most_loads * at_once_ / usual_at_once) drop_old();
   if (loads_.size() >= most_loads * at_once_ / usual_at_once) return nullptr;
   auto load = std::make_unique<Load>(*this);
   load->key = key;
@@ -83,7 +97,6 @@ Awaited* TreeLoads::want(std::string_view key, const Backing::Seen& seen) {
 void TreeLoads::Load::begin(Waiter& waiter) {
   {
     const std::lock_guard guard(loads.mutex_);
-    --users;
     if (!there) {
       waiters.push_back(&waiter);
       return;
@@ -92,13 +105,14 @@ void TreeLoads::Load::begin(Waiter& waiter) {
   waiter.there();
 }
 
-void TreeLoads::drop_old(size_t kept) {
-  while (there_.size() > kept &&
+void TreeLoads::drop_old() {
+  while (!there_.empty() &&
          (loads_.size() >= most_loads * at_once_ / usual_at_once || bytes() > most_bytes_)) {
     const auto at = loads_.find(there_.front());
-    // One that is still to be told comes again behind the others.
-    if (at != loads_.end() && at->second->there && at->second->users == 0) drop(at);
     there_.pop_front();
+    if (at == loads_.end() || !at->second->there) continue;
+    at->second->listed = false;
+    if (at->second->users == 0) forget(at);
   }
 }
 
@@ -129,13 +143,12 @@ void TreeLoads::work() {
       Load& load = *mine[i];
       load.read = std::move(reads[i]);
       count_bytes(load);
-      load.there = true;
+      load.there = load.listed = true;
       there_.push_back(load.key);
       told.insert(told.end(), load.waiters.begin(), load.waiters.end());
       load.waiters.clear();
     }
-    // Rows that are told now find what was read, however much that is.
-    drop_old(count);
+    drop_old();
     lock.unlock();
     for (Awaited::Waiter* waiter : told) waiter->there();
     told.clear();

@@ -3,13 +3,15 @@
 //
 //   want ─▶ queued ─▶ read with others (MultiGet) ─▶ there: waiters are told
 //                                                      └─▶ take, by the row that runs again
-// Several who want one key share a load. What was read stays until a row takes it or too much is
-// there; so does the news that a key is absent. Each has the count of changes of before it was
-// read, so a load that a write has overtaken is known for what it is.
+// Several who want one key share a load. What was read stays until a row takes it, or until too
+// much is there that nobody waits for; so does the news that a key is absent. A row that waits
+// holds its load until it has run again, however many others are read meanwhile. Each has the count
+// of changes of before it was read, so a load that a write has overtaken is known for what it is:
+// the next who wants its key has another one.
 //
 // Threads. Any. Waiters are told by the threads that read.
-// Memory. `bytes`; at most `most_loads` keys, and beyond `most_bytes` the oldest go, but for those
-// that were read last.
+// Memory. `bytes`; at most `most_loads` keys, and beyond `most_bytes` the oldest go that nobody
+// holds.
 #pragma once
 
 #include <atomic>
@@ -53,21 +55,25 @@ class TreeLoads {
   struct Load final : Awaited {
     explicit Load(TreeLoads& its) : loads(its) {}
     void begin(Waiter& waiter) override;
+    void let_go() override;
 
     TreeLoads& loads;
     std::string key;
     Backing::Seen seen;
     TreeRead read;
     bool there = false;
-    uint64_t counted = 0;  // of `bytes`
-    uint32_t users = 0;    // who will call `begin`
+    bool listed = false;     // among those that are there
+    bool forgotten = false;  // found by its key no more
+    uint64_t counted = 0;    // of `bytes`
+    uint32_t users = 0;      // who will call `begin`, and have not let go
     std::vector<Waiter*> waiters;
   };
   using Loads = std::unordered_map<std::string_view, std::unique_ptr<Load>>;
 
   void work();
-  void drop_old(size_t kept);
-  void drop(Loads::iterator load);
+  void drop_old();
+  void forget(Loads::iterator at);
+  void let_go(Load& load);
   void count_bytes(Load& load);
 
   TreeFiles& files_;
@@ -80,6 +86,7 @@ class TreeLoads {
   std::condition_variable wanted_;
   Loads loads_;
   std::deque<Load*> queue_;
+  std::unordered_map<Load*, std::unique_ptr<Load>> forgotten_;  // that rows still hold
   std::deque<std::string> there_;  // keys that were read, the oldest first; some are taken by now
   uint32_t sleeping_ = 0;
   bool stops_ = false;

@@ -33,6 +33,9 @@ Batch& BatchRun::take_parked() {
     rows_again_.push_back(one.row);
   }
   if (!batch->views().empty()) copy_views();
+  for (const Parked& one : parked_) {
+    if (one.awaited != nullptr) resumed_.push_back(one.awaited);
+  }
   parked_.clear();
   parked_keys_.clear();
   parks_.store(false, std::memory_order_relaxed);
@@ -51,8 +54,14 @@ void BatchRun::copy_views() {
   }
 }
 
+void BatchRun::let_go_resumed() {
+  for (Awaited* const one : resumed_) one->let_go();
+  resumed_.clear();
+}
+
 // Those that wait again stay pending.
 void BatchRun::hand_back() {
+  let_go_resumed();
   for (Batch::Row row = 0; row < again_.size(); ++row) {
     if (!again_.answered(row) || batch->answered(rows_again_[row])) continue;
     const Reply& from = again_.reply(row);

@@ -80,6 +80,7 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   void leave() {
     EpochDomain::leave(slot);
     if (reader != nullptr) reader->clear();
+    if (!resumed_.empty()) let_go_resumed();
     if (!again_.empty()) again_.clear();
     if (!early.empty()) early.clear();
     if (!held.empty()) held.clear();
@@ -197,6 +198,7 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   LastWrites last_writes() const;
   bool is_parked_key(uint64_t key) const;
   void copy_views();
+  void let_go_resumed();
 
   Sync sync_{*this};
   Awaited* sync_awaited_ = nullptr;
@@ -215,6 +217,7 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   mutable std::mutex mutex_;        // of both, while rows are answered
   std::vector<Parked> parked_;
   std::unordered_set<uint64_t> parked_keys_;
+  std::vector<Awaited*> resumed_;       // what the rows that run again have waited for
   std::vector<Batch::Row> rows_again_;  // of the batch, whose copies are those of again_
   Batch again_;
 };
