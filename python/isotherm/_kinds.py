@@ -1,5 +1,10 @@
 """Which class a ``Table`` is: by the kinds of its keys and values, and where it lies."""
 
+import operator
+import os
+
+import numpy as np
+
 from . import _core, _devices
 from ._bytes_table import BytesTable
 from ._gpu_bytes_table import GpuBytesTable
@@ -9,6 +14,7 @@ from .table import Table, _FixedTable
 
 
 def make(key, value, device, expected, memory, host_memory, evict):
+    expected = operator.index(expected)
     if expected < 0:
         raise ValueError(f"expected must not be negative, but is {expected}")
     key_dtype, kind = parse_key(key), parse_value(value)
@@ -25,11 +31,36 @@ def make(key, value, device, expected, memory, host_memory, evict):
     gpus = _devices.parse(device, on_gpu=True)
     _check_host_memory(host_memory, gpus)
     kind_of_table = GpuTable if gpus else _FixedTable
+    needed = _bytes_for(expected, *kind)
+    if not gpus and not (evict_by and memory):
+        _check_expected(expected, needed, memory)
     made = kind_of_table.__new__(kind_of_table)
-    _core.FixedTable.__init__(made, key_dtype, kind[0], kind[1], memory, expected, gpus, host_memory,
-                              evict_by)
+    try:
+        _core.FixedTable.__init__(made, key_dtype, kind[0], kind[1], memory, min(expected, 2**64 - 1),
+                                  gpus, host_memory, evict_by)
+    except MemoryError as error:
+        if str(error) != "std::bad_alloc":  # which says no more
+            raise
+        raise MemoryError(f"memory={memory}, expected={expected}: there is no room for such a table; "
+                          f"it needs about {needed} bytes") from None
     made._gpus = gpus
     return made
+
+
+def _bytes_for(expected, dtype, shape):
+    """What a table with so many entries takes, about (docs/python.md)."""
+    row = dtype.itemsize * int(np.prod(shape, dtype=object))
+    return (1 << 20) + expected * (28 + (0 if row <= 8 else (row + 7) // 8 * 8))
+
+
+def _check_expected(expected, needed, memory):
+    """Before memory is touched for them, step by step."""
+    there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    limit = min(memory or there, there)
+    if expected and needed > limit:
+        whose = "memory=" if limit == memory else "the machine's memory of "
+        raise MemoryError(f"expected={expected}: a table of so many entries takes about {needed} bytes, "
+                          f"more than {whose}{limit}")
 
 
 def _check_host_memory(host_memory, gpus):

@@ -67,7 +67,9 @@ def parse_memory(memory):
         match = re.fullmatch(r"\s*(\d+)\s*([kmgt]?)i?b?\s*", memory.lower())
         if not match:
             raise ValueError(f"memory must be bytes or a size such as '64mb', not {memory!r}")
-        return int(match[1]) << {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}[match[2]]
-    if memory < 0:
-        raise ValueError(f"memory must not be negative, but is {memory}")
-    return int(memory)
+        size = int(match[1]) << {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}[match[2]]
+    else:
+        size = int(memory)
+    if not 0 <= size < 2**64:
+        raise ValueError(f"memory must be from 0 to 2^64 - 1 bytes, but is {memory}")
+    return size
