@@ -325,7 +325,7 @@ class GpuBytesTable(BytesTable):
             values = call.to_gpu(values)
         else:
             ends = np.cumsum([0, *(len(value or b"") for value in values)], dtype=_INT64)
-            data = np.frombuffer(b"".join(value or b"" for value in values), _BYTE)
+            data = np.frombuffer(bytearray().join(value or b"" for value in values), _BYTE)
             values = DeviceStrings._made(call.to_gpu(ends), call.to_gpu(data),
                                          None if on_full == "raise" else call.to_gpu(~refused))
         return (values, *masks[:1 if on_full == "raise" else 2])

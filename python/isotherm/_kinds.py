@@ -18,14 +18,14 @@ def make(key, value, device, expected, memory, host_memory, evict):
     if expected < 0:
         raise ValueError(f"expected must not be negative, but is {expected}")
     key_dtype, kind = parse_key(key), parse_value(value)
-    memory, host_memory = parse_memory(memory), parse_memory(host_memory)
+    memory, host_memory = parse_memory(memory), parse_memory(host_memory, "host_memory")
     if key_dtype is None or kind is None:
         gpus = _devices.parse(device, on_gpu=False)
         _check_host_memory(host_memory, gpus)
         if gpus:
             core = _core._GpuItems(gpus, memory, host_memory, _evicts(evict))
             return GpuBytesTable._over(core, key_dtype, kind, gpus)
-        core = _core.Store(memory, evict or "noeviction", 512 << 20)
+        core = _core.Store(memory, str(evict or "noeviction"), 512 << 20)
         return BytesTable._over(core, key_dtype, kind, ())
     evict_by = _evict_by(evict)
     gpus = _devices.parse(device, on_gpu=True)

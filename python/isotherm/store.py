@@ -198,7 +198,8 @@ class Store(_Requests):
 
     def __init__(self, memory: int | str | None = None, evict: str = "noeviction",
                  max_value_bytes: int = 512 << 20):
-        self._core = _core.Store(parse_memory(memory), evict, max_value_bytes)
+        self._core = _core.Store(parse_memory(memory), str(evict),
+                                 parse_memory(max_value_bytes, "max_value_bytes"))
 
     def _request(self, request):
         reply = self._core.run([request], False)[0]

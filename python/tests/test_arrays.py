@@ -228,6 +228,9 @@ def test_wrong_arguments_are_named():
             (lambda: table.put([1], None), TypeError, "values: wants integers of dtype uint64"),
             (lambda: table.get([1], arrow=True), TypeError, "arrow: only for values of bytes"),
             (lambda: Table("bytes", "bytes").get(None), TypeError, "keys: wants a list of bytes"),
+            (lambda: Table("bytes", "bytes", evict=5), ValueError, "evict must be 'noeviction'"),
+            (lambda: Store(evict=None), ValueError, "evict must be 'noeviction'"),
+            (lambda: Store(max_value_bytes=2**64), ValueError, "max_value_bytes must be from 0"),
             (lambda: Store().get_many(None), TypeError, "keys: wants a list of bytes"),
             (lambda: Store().put_many(["a"], None), TypeError, "values: wants a list of bytes")):
         with pytest.raises(error, match=words):
