@@ -156,10 +156,8 @@ class BytesTable(Table):
             # Those that were there and are not: evicted by this call, or erased by others.
             again = np.flatnonzero(~(found | put | full))
             if len(again):
-                keys = _core._strings(column, "keys")
-                column = [keys[row] for row in again]
-                initial = (initial[again] if self._value is not None else
-                           [_core._strings(initial, "initial")[row] for row in again])
+                column, initial = ([strings[row] for row in again] for strings in (
+                    _core._strings(column, "keys"), _core._strings(initial, "initial")))
             left = left[again]
         result = self._shaped(values, shape), self._shaped(was_there, shape)
         return result if on_full == "raise" else (*result, self._shaped(refused, shape))
@@ -168,11 +166,11 @@ class BytesTable(Table):
         """What was put is the answer for its row, whatever has become of it since."""
         if not put.any():
             return values
-        if self._value is not None:
-            values[put] = initial.view(self._value[0]).reshape(values.shape)[put]
-            return values
         strings = _core._strings(initial, "initial")
-        return [string if its else value for value, string, its in zip(values, strings, put)]
+        if self._value is None:
+            return [string if its else value for value, string, its in zip(values, strings, put)]
+        values[put] = np.frombuffer(b"".join(strings), self._value[0]).reshape(values.shape)[put]
+        return values
 
     def _update(self, column, shape, change, on_full):
         """Swaps change(i, value or None), or keeps where that is None; which rows were swapped.

@@ -142,7 +142,7 @@ def _kind_in(header, name):
             parse_key(key), parse_value(value)
             return key, value
     except Exception as error:
-        raise ValueError(f"{name}: the header does not say what the table is of ({error!r})") from None
+        raise ValueError(f"{name}: the header does not say what the table is of ({error!r:.200})") from None
     raise ValueError(f"{name}: version {version} of the file is not known; "
                      f"this package reads version {_VERSION}")
 

@@ -31,9 +31,9 @@ def make(key, value, device, expected, memory, host_memory, evict):
     gpus = _devices.parse(device, on_gpu=True)
     _check_host_memory(host_memory, gpus)
     kind_of_table = GpuTable if gpus else _FixedTable
-    needed = _bytes_for(expected, *kind)
+    row_bytes = kind[0].itemsize * int(np.prod(kind[1], dtype=object))
     if not gpus and not (evict_by and memory):
-        _check_expected(expected, needed, memory)
+        _check_expected(expected, row_bytes, memory)
     made = kind_of_table.__new__(kind_of_table)
     try:
         _core.FixedTable.__init__(made, key_dtype, kind[0], kind[1], memory, min(expected, 2**64 - 1),
@@ -42,25 +42,21 @@ def make(key, value, device, expected, memory, host_memory, evict):
         if str(error) != "std::bad_alloc":  # which says no more
             raise
         raise MemoryError(f"memory={memory}, expected={expected}: there is no room for such a table; "
-                          f"it needs about {needed} bytes") from None
+                          f"it needs about {(1 << 20) + expected * 28} bytes, and rows") from None
     made._gpus = gpus
     return made
 
 
-def _bytes_for(expected, dtype, shape):
-    """What a table with so many entries takes, about (docs/python.md)."""
-    row = dtype.itemsize * int(np.prod(shape, dtype=object))
-    return (1 << 20) + expected * (28 + (0 if row <= 8 else (row + 7) // 8 * 8))
-
-
-def _check_expected(expected, needed, memory):
-    """Before memory is touched for them, step by step."""
+def _check_expected(expected, row_bytes, memory):
+    """Before memory is touched for them, step by step. An entry takes 25 bytes at least, and a row that
+    is longer than a word lies beside it."""
+    needed = expected * (25 + (0 if row_bytes <= 8 else (row_bytes + 7) // 8 * 8))
     there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     limit = min(memory or there, there)
-    if expected and needed > limit:
+    if needed > limit:
         whose = "memory=" if limit == memory else "the machine's memory of "
-        raise MemoryError(f"expected={expected}: a table of so many entries takes about {needed} bytes, "
-                          f"more than {whose}{limit}")
+        raise MemoryError(f"expected={expected}: a table of so many entries takes {needed} bytes or more, "
+                          f"and that is beyond {whose}{limit}")
 
 
 def _check_host_memory(host_memory, gpus):

@@ -206,16 +206,18 @@ def test_room_that_cannot_be_is_refused_at_once():
     for options in ({"expected": 2**40}, {"expected": 2**62}, {"expected": 2**70},
                     {"expected": 2**40, "value": "f32[128]", "memory": "999tb"},
                     {"expected": 2**40, "evict": "use"}):
-        with pytest.raises(MemoryError, match="expected=.* takes about .* more than the machine's memory"):
+        with pytest.raises(MemoryError, match="expected=.* takes .* bytes or more, and that is beyond the machine's"):
             Table(**options)
     for value, enough in (("u64", 30 << 20), ("f32[128]", 550 << 20)):
-        with pytest.raises(MemoryError, match="takes about .* bytes, more than memory=20"):
+        with pytest.raises(MemoryError, match="takes .* bytes or more, and that is beyond memory=20"):
             Table(value=value, expected=10**6, memory=20 << 20)
         assert len(Table(value=value, expected=10**6, memory=enough)) == 0
     for memory in (1, 100_000):
         with pytest.raises(MemoryError, match=f"memory={memory}, .* needs about 1048576 bytes"):
             Table(memory=memory)
-    assert len(Table(memory=1 << 20)) == 0
+    with pytest.raises(MemoryError, match="needs about 29048576 bytes"):
+        Table(expected=10**6, memory=25_500_000)
+    assert len(Table(memory=1 << 20)) == len(Table(expected=10**6, memory=29_048_576)) == 0
     for make in (Table, isotherm.Store):
         for memory in (2**64, "99999999999tb"):
             with pytest.raises(ValueError, match="memory must be from 0 to 2.64 - 1 bytes, but is"):
