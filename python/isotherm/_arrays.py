@@ -15,6 +15,7 @@ _HOST = (1, 3, 11)  # cpu, and host memory that CUDA or ROCm has pinned
 def host_view(given, name):
     """A NumPy view of anything that is an array in host memory; None where it is none."""
     if isinstance(given, np.ndarray):
+        refuse_masked(given, name)
         return given
     if hasattr(given, "__dlpack_device__"):
         device, number = given.__dlpack_device__()
@@ -33,6 +34,12 @@ def host_view(given, name):
     return None
 
 
+def refuse_masked(array, name):
+    if isinstance(array, np.ma.MaskedArray):
+        raise TypeError(f"{name}: wants an array without a mask, which would be lost; use its "
+                        "compressed() or filled()")
+
+
 def _checked(array, dtype, name, writable=False):
     if array.dtype != dtype:
         raise TypeError(f"{name}: wants dtype {dtype}, not {array.dtype}; convert it with "
@@ -49,25 +56,65 @@ def _checked(array, dtype, name, writable=False):
 
 
 def _converted(given, dtype, name):
-    """An array of Python numbers and lists; nothing is rounded, wrapped or cut."""
+    """An array of Python numbers and lists; nothing is wrapped or cut, and floats are rounded only."""
+    if dtype.names is not None:
+        return _records(given, dtype, name)
     array = np.asarray(given)
     if array.size == 0:
         return np.empty(array.shape, dtype)
     if dtype.kind in "iu":
-        objects = np.array(given, object)  # exact: NumPy makes floats of mixed large integers
-        for number in objects.flat:
-            if not isinstance(number, (int, np.integer, np.bool_)):
-                raise TypeError(f"{name}: wants integers of dtype {dtype}, not {array.dtype}")
-        try:
-            return np.array(objects.tolist(), dtype)
-        except OverflowError:
-            raise OverflowError(f"{name}: an integer is out of the range of {dtype}") from None
+        return _integers(given, dtype, name, array.dtype)
     if dtype.kind == "V":
-        return np.array(given, dtype)
+        array = array.astype(f"V{array.dtype.itemsize}") if array.dtype.kind == "S" else array
+        if array.dtype != dtype:
+            raise TypeError(f"{name}: wants {dtype.itemsize} bytes each, not {array.dtype}")
+        return array
+    is_text = dtype.kind in "SU"
+    if not np.can_cast(array.dtype, dtype, "same_kind") or is_text > (array.dtype.kind in "SU"):
+        raise TypeError(f"{name}: wants {'strings' if is_text else 'numbers'} of dtype {dtype}, not "
+                        f"{array.dtype}")
+    with np.errstate(over="ignore"):
+        made = array.astype(dtype)
+    if dtype.kind in "fc":
+        if (np.isinf(made) & ~np.isinf(array)).any():
+            raise OverflowError(f"{name}: a number is out of the range of {dtype}")
+    elif made.astype(array.dtype).tobytes() != array.tobytes():  # strings and times
+        raise ValueError(f"{name}: wants dtype {dtype}, which would cut some of what was given, "
+                         f"{array.dtype}")
+    return made
+
+
+def _integers(given, dtype, name, seen):
+    objects = np.array(given, object)  # exact: NumPy makes floats of mixed large integers
+    for number in objects.flat:
+        if not isinstance(number, (int, np.integer, np.bool_)):
+            raise TypeError(f"{name}: wants integers of dtype {dtype}, not "
+                            f"{type(number).__name__ if seen.kind == 'O' else seen}")
+    numbers = [int(number) for number in objects.flat]  # NumPy's scalars would wrap around
+    limits = np.iinfo(dtype)
+    if min(numbers) < limits.min or max(numbers) > limits.max:
+        raise OverflowError(f"{name}: an integer is out of the range of {dtype}")
+    return np.array(numbers, dtype).reshape(objects.shape)
+
+
+def _records(given, dtype, name):
+    """Each field as an array of its own dtype."""
     try:
-        return array.astype(dtype, casting="same_kind")
-    except TypeError:
-        raise TypeError(f"{name}: wants numbers of dtype {dtype}, not {array.dtype}") from None
+        array = np.array(given, dtype)
+    except OverflowError:
+        raise OverflowError(f"{name}: an integer is out of the range of its field of {dtype}") from None
+    if array.size == 0:
+        return array
+    records = [given] if array.shape == () else given
+    for _ in array.shape[1:]:
+        records = [record for part in records for record in part]
+    for at, field in enumerate(dtype.names):
+        base, row = dtype[field].base, dtype[field].shape
+        column = _converted([record[at] for record in records], base, f"{name}: {field}")
+        if column.ndim == 1:  # one element for each of the row
+            column = column.reshape(-1, *[1] * len(row))
+        array[field] = _broadcast(column, (array.size, *row), name).reshape(array.shape + row)
+    return array
 
 
 def keys(given, dtype):
@@ -81,7 +128,10 @@ def keys(given, dtype):
 def values(given, dtype, shape, name):
     view = None if isinstance(given, np.generic) else host_view(given, name)
     if view is None:
-        return np.ascontiguousarray(_broadcast(_converted(given, dtype, name), shape, name))
+        array = _converted(given, dtype, name)
+        if array.size == 0 and 0 in shape:
+            return np.empty(shape, dtype)
+        return np.ascontiguousarray(_broadcast(array, shape, name))
     if view.shape != shape:
         raise ValueError(f"{name}: wants shape {shape}, not {view.shape}")
     return _checked(view, dtype, name)

@@ -9,6 +9,7 @@ from .store import IF_ABSENT, IF_VERSION, check_on_full, check_statuses
 from .table import Table
 
 _STRING = (bytes, str)
+_ADDED = "bBhHiIlLqQfd"  # codes of dtypes, as sum_of of the extension has them
 
 
 class BytesTable(Table):
@@ -38,7 +39,8 @@ class BytesTable(Table):
         if self._value is not None:
             dtype, row = self._value
             array = _arrays.values(values, dtype, shape + row, name)
-            return array.reshape((-1, *row) if row else (-1, 1))
+            # As bytes, since the store would take strings of NumPy without the zeros behind them.
+            return array.reshape((-1, *row) if row else (-1, 1)).view(np.uint8)
         count = int(np.prod(shape))
         if isinstance(values, _STRING):
             return [values] * count
@@ -92,7 +94,7 @@ class BytesTable(Table):
         if not found.all():
             first = int(np.argmin(found))
             missing = (column[first] if hasattr(column, "__getitem__")
-                       else _core._string_at(column, first))
+                       else _core._strings(column, "keys")[first])
             if hasattr(missing, "as_py"):  # of pyarrow
                 missing = missing.as_py()
             raise KeyError(missing if isinstance(missing, _STRING) else missing.item())
@@ -137,17 +139,38 @@ class BytesTable(Table):
         check_on_full(on_full)
         column, shape = self._keys(keys)
         initial = self._values(initial, shape, "initial")
-        statuses = self._put(column, initial, IF_ABSENT)
-        was_there = ~(check_statuses(statuses, on_full) | _refused(statuses))
-        while True:
-            values, found = self._found(column, (len(was_there),), None)
-            if (found | _refused(statuses)).all():
-                break
-            # Others have erased some meanwhile.
+        count = int(np.prod(shape))
+        values, was_there, refused = None, np.zeros(count, bool), np.zeros(count, bool)
+        left = np.arange(count)  # rows without an answer
+        while values is None or len(left):
             statuses = self._put(column, initial, IF_ABSENT)
-            check_statuses(statuses, on_full)
+            put, full = check_statuses(statuses, on_full), _refused(statuses)
+            its, found = self._found(column, (len(left),), None)
+            its = self._with_put(its, put, initial)
+            if values is None:
+                values = its
+            else:
+                for row, value in zip(left, its):
+                    values[row] = value
+            was_there[left], refused[left] = ~(put | full), full & ~found
+            # Those that were there and are not: evicted by this call, or erased by others.
+            again = np.flatnonzero(~(found | put | full))
+            if len(again):
+                column, initial = ([strings[row] for row in again] for strings in (
+                    _core._strings(column, "keys"), _core._strings(initial, "initial")))
+            left = left[again]
         result = self._shaped(values, shape), self._shaped(was_there, shape)
-        return result if on_full == "raise" else (*result, self._shaped(~found, shape))
+        return result if on_full == "raise" else (*result, self._shaped(refused, shape))
+
+    def _with_put(self, values, put, initial):
+        """What was put is the answer for its row, whatever has become of it since."""
+        if not put.any():
+            return values
+        strings = _core._strings(initial, "initial")
+        if self._value is None:
+            return [string if its else value for value, string, its in zip(values, strings, put)]
+        values[put] = np.frombuffer(b"".join(strings), self._value[0]).reshape(values.shape)[put]
+        return values
 
     def _update(self, column, shape, change, on_full):
         """Swaps change(i, value or None), or keeps where that is None; which rows were swapped.
@@ -155,7 +178,7 @@ class BytesTable(Table):
         The rows of a key are computed one after the other, and the last value is stored where the
         item is still that of the beginning; else others have changed it, and they run again.
         """
-        keys = _listed(column)
+        keys = _core._strings(column, "keys")
         swapped = np.zeros(len(keys), bool)
         left = range(len(keys))
         while left:
@@ -191,18 +214,18 @@ class BytesTable(Table):
 
     def compare_and_swap(self, keys, expected, desired):
         column, shape = self._keys(keys)
-        old = _listed(self._values(expected, shape, "expected"))
-        new = _listed(self._values(desired, shape, "desired"))
+        old = _core._strings(self._values(expected, shape, "expected"), "expected")
+        new = _core._strings(self._values(desired, shape, "desired"), "desired")
         return self._update(column, shape,
                             lambda i, value: new[i] if value == old[i] else None, "raise")
 
     def add(self, keys, values, on_full="raise"):
         check_on_full(on_full)
-        if self._value is None or self._value[0].kind not in "iuf":
-            raise TypeError("add: values of this table cannot be added")
+        if self._value is None or self._value[0].char not in _ADDED:
+            raise TypeError(f"add: values of dtype {self._kind()['value']} cannot be added")
         column, shape = self._keys(keys)
-        deltas = self._values(values, shape)
         dtype = self._value[0]
+        deltas = self._values(values, shape).view(dtype)
 
         def change(i, value):
             if value is None:
@@ -269,13 +292,3 @@ def _length(column, name):
     except TypeError:
         raise TypeError(f"{name}: wants a list of bytes or str, an Arrow array, or a NumPy array, "
                         f"not {type(column).__name__}") from None
-
-
-def _listed(column):
-    """A column as a list of bytes."""
-    if isinstance(column, np.ndarray) and column.dtype.kind not in "SO":
-        return [row.tobytes() for row in column]
-    if isinstance(column, _core.ArrowInput):
-        return [_core._string_at(column, i) for i in range(len(column))]
-    strings = column.to_pylist() if hasattr(column, "to_pylist") else list(column)
-    return [string.encode() if isinstance(string, str) else bytes(string) for string in strings]

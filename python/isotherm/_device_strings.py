@@ -40,7 +40,7 @@ class DeviceStrings:
     """
 
     def __init__(self, strings, device="cuda:0"):
-        listed = [string.encode() if isinstance(string, str) else bytes(string) for string in strings]
+        listed = _core._strings(list(strings), "strings")
         ends = np.cumsum([0, *map(len, listed)], dtype="i8")
         self._set(DeviceArray(ends, device),
                   DeviceArray(np.frombuffer(b"".join(listed), "u1"), device), None)

@@ -12,6 +12,7 @@ Whoever reads it checks all of it: a file that was cut has no end.
 
 import io
 import json
+import operator
 import os
 import struct
 import tempfile
@@ -19,15 +20,17 @@ import zlib
 
 import numpy as np
 
+from ._types import parse_key, parse_value
+
 _MAGIC = b"ISOTABLE"
 _VERSION = 1
 _BLOCK = struct.Struct("<QQQ")
 
 
 def save(table, path):
-    path = os.fspath(path)
-    handle, name = tempfile.mkstemp(dir=os.path.dirname(path) or ".",
-                                    prefix=os.path.basename(path) + ".")
+    path = os.fsdecode(path)
+    # A short name, which the folder has room for whatever the name of the file is.
+    handle, name = tempfile.mkstemp(dir=os.path.dirname(path) or ".", prefix=".isotherm.")
     try:
         with os.fdopen(handle, "wb") as file:
             write(table, file)
@@ -106,14 +109,7 @@ def read(file, name, make, **options):
     header = take(length, "its header")
     if zlib.crc32(header) != check:
         raise ValueError(f"{name}: the header is damaged (its checksum differs)")
-    kind = json.loads(header)
-    if not isinstance(kind, dict) or not {"version", "key", "value"} <= kind.keys():
-        raise ValueError(f"{name}: the header does not say what the table is of")
-    if kind["version"] != _VERSION:
-        raise ValueError(f"{name}: version {kind['version']} of the file is not known; "
-                         f"this package reads version {_VERSION}")
-    value = "bytes" if kind["value"] is None else (_dtype(kind["value"][0]), tuple(kind["value"][1]))
-    table = make(kind["key"], value, **options)
+    table = make(*_kind_in(header, name), **options)
     seen = 0
     while True:
         head = take(_BLOCK.size, f"what follows row {seen}")
@@ -132,6 +128,23 @@ def read(file, name, make, **options):
         keys, values = body[:key_bytes], body[key_bytes:]
         table._put_loaded(rows, keys, values)
         seen += rows
+
+
+def _kind_in(header, name):
+    """(key, value) for ``Table``. Whatever the header has, what it raises is a ``ValueError``."""
+    try:
+        kind = json.loads(header)
+        version = kind["version"]
+        if version == _VERSION:
+            key, value = str(kind["key"]), "bytes"
+            if kind["value"] is not None:
+                value = _dtype(kind["value"][0]), tuple(map(operator.index, kind["value"][1]))
+            parse_key(key), parse_value(value)
+            return key, value
+    except Exception as error:
+        raise ValueError(f"{name}: the header does not say what the table is of ({error!r:.200})") from None
+    raise ValueError(f"{name}: version {version} of the file is not known; "
+                     f"this package reads version {_VERSION}")
 
 
 def dtype_name(dtype):

@@ -7,7 +7,7 @@ several GPUs every call waits: strings go to the GPU of their key by way of the 
 
 import numpy as np
 
-from . import _core, _device_arrays, _device_strings, _devices, _errors
+from . import _arrays, _core, _device_arrays, _device_strings, _devices, _errors
 from ._bytes_table import BytesTable
 from ._device_arrays import DeviceArray
 from ._device_strings import DeviceStrings
@@ -298,23 +298,37 @@ class GpuBytesTable(BytesTable):
         call = self._call(keys)
         if call is None:
             return super().get_or_put(keys, initial, on_full)
-        rows = call.values(initial, "initial")
-        replies = call.write("put_if_absent", rows, on_full)
+        replies = call.write("put_if_absent", call.values(initial, "initial"), on_full)
         was_there = call.to_gpu((replies == 1).reshape(call.shape))
-        while True:
-            if self._value is None:
-                values, mask = call.get_strings()
-            else:
-                values, to = call.new(call.shape + self._value[1], self._value[0], zeros=True)
-                kept, mask = call.get_rows(to)
-            found = call.host(mask, call.rows, _BOOL)
-            if (found | (replies == _RETRY)).all():
-                break
-            # Others have erased some meanwhile.
-            replies = call.write("put_if_absent", rows, on_full)
+        if self._value is None:
+            values, mask = call.get_strings()
+        else:
+            values, to = call.new(call.shape + self._value[1], self._value[0], zeros=True)
+            kept, mask = call.get_rows(to)
+        found = call.host(mask, call.rows, _BOOL)
+        if not (found | (replies == _RETRY)).all():
+            return self._get_or_put_by_host(call, replies, initial, on_full)
         if on_full == "mask":
             return values, was_there, call.to_gpu((~found).reshape(call.shape))
         return values._whole() if self._value is None else values, was_there
+
+    def _get_or_put_by_host(self, call, replies, given, on_full):
+        """Where some are gone already: evicted by this call, or erased by others. ``replies`` are those
+        of the first try."""
+        values, was_there, refused = super().get_or_put(
+            call.host_keys(), call.host_values(given, "initial"), "mask")
+        if on_full == "raise" and refused.any():
+            _arrays.raise_full(int(refused.sum()), call.rows, self.memory_bytes)
+        was_there &= (replies == 1).reshape(call.shape)
+        masks = call.to_gpu(was_there), call.to_gpu(refused)
+        if self._value is not None:
+            values = call.to_gpu(values)
+        else:
+            ends = np.cumsum([0, *(len(value or b"") for value in values)], dtype=_INT64)
+            data = np.frombuffer(bytearray().join(value or b"" for value in values), _BYTE)
+            values = DeviceStrings._made(call.to_gpu(ends), call.to_gpu(data),
+                                         None if on_full == "raise" else call.to_gpu(~refused))
+        return (values, *masks[:1 if on_full == "raise" else 2])
 
     def compare_and_swap(self, keys, expected, desired):
         call = self._call(keys)

@@ -146,10 +146,10 @@ class GpuTable(_FixedTable):
 
     # The verbs; isotherm/table.py documents them.
 
-    def get(self, keys, out=None):
+    def get(self, keys, out=None, arrow=False):
         call = self._call(keys)
-        if call is None:
-            return super().get(keys, out)
+        if call is None or arrow:  # which is refused
+            return super().get(keys, out, arrow)
         if not call.direct:
             return call.get_by_host(super().get, out)
         values, to = call.out(out)

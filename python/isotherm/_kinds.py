@@ -1,5 +1,10 @@
 """Which class a ``Table`` is: by the kinds of its keys and values, and where it lies."""
 
+import operator
+import os
+
+import numpy as np
+
 from . import _core, _devices
 from ._bytes_table import BytesTable
 from ._gpu_bytes_table import GpuBytesTable
@@ -9,27 +14,49 @@ from .table import Table, _FixedTable
 
 
 def make(key, value, device, expected, memory, host_memory, evict):
+    expected = operator.index(expected)
     if expected < 0:
         raise ValueError(f"expected must not be negative, but is {expected}")
     key_dtype, kind = parse_key(key), parse_value(value)
-    memory, host_memory = parse_memory(memory), parse_memory(host_memory)
+    memory, host_memory = parse_memory(memory), parse_memory(host_memory, "host_memory")
     if key_dtype is None or kind is None:
         gpus = _devices.parse(device, on_gpu=False)
         _check_host_memory(host_memory, gpus)
         if gpus:
             core = _core._GpuItems(gpus, memory, host_memory, _evicts(evict))
             return GpuBytesTable._over(core, key_dtype, kind, gpus)
-        core = _core.Store(memory, evict or "noeviction", 512 << 20)
+        core = _core.Store(memory, str(evict or "noeviction"), 512 << 20)
         return BytesTable._over(core, key_dtype, kind, ())
     evict_by = _evict_by(evict)
     gpus = _devices.parse(device, on_gpu=True)
     _check_host_memory(host_memory, gpus)
     kind_of_table = GpuTable if gpus else _FixedTable
+    row_bytes = kind[0].itemsize * int(np.prod(kind[1], dtype=object))
+    if not gpus and not (evict_by and memory):
+        _check_expected(expected, row_bytes, memory)
     made = kind_of_table.__new__(kind_of_table)
-    _core.FixedTable.__init__(made, key_dtype, kind[0], kind[1], memory, expected, gpus, host_memory,
-                              evict_by)
+    try:
+        _core.FixedTable.__init__(made, key_dtype, kind[0], kind[1], memory, min(expected, 2**64 - 1),
+                                  gpus, host_memory, evict_by)
+    except MemoryError as error:
+        if str(error) != "std::bad_alloc":  # which says no more
+            raise
+        raise MemoryError(f"memory={memory}, expected={expected}: there is no room for such a table; "
+                          f"it needs about {(1 << 20) + expected * 28} bytes, and rows") from None
     made._gpus = gpus
     return made
+
+
+def _check_expected(expected, row_bytes, memory):
+    """Before memory is touched for them, step by step. An entry takes 25 bytes at least, and a row that
+    is longer than a word lies beside it."""
+    needed = expected * (25 + (0 if row_bytes <= 8 else (row_bytes + 7) // 8 * 8))
+    there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    limit = min(memory or there, there)
+    if needed > limit:
+        whose = "memory=" if limit == memory else "the machine's memory of "
+        raise MemoryError(f"expected={expected}: a table of so many entries takes {needed} bytes or more, "
+                          f"and that is beyond {whose}{limit}")
 
 
 def _check_host_memory(host_memory, gpus):

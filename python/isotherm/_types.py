@@ -59,15 +59,17 @@ def name_of(dtype, shape):
     return name + ("[" + ",".join(map(str, shape)) + "]" if shape else "")
 
 
-def parse_memory(memory):
-    """Bytes of 1024, "64mb", "2gb"; None or 0: no cap."""
+def parse_memory(memory, name="memory"):
+    """Bytes of 1024, "64mb", "2gb"; None or 0: no cap. ``name`` is that of the argument."""
     if memory is None:
         return 0
     if isinstance(memory, str):
         match = re.fullmatch(r"\s*(\d+)\s*([kmgt]?)i?b?\s*", memory.lower())
         if not match:
-            raise ValueError(f"memory must be bytes or a size such as '64mb', not {memory!r}")
-        return int(match[1]) << {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}[match[2]]
-    if memory < 0:
-        raise ValueError(f"memory must not be negative, but is {memory}")
-    return int(memory)
+            raise ValueError(f"{name} must be bytes or a size such as '64mb', not {memory!r}")
+        size = int(match[1]) << {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}[match[2]]
+    else:
+        size = int(memory)
+    if not 0 <= size < 2**64:
+        raise ValueError(f"{name} must be from 0 to 2^64 - 1 bytes, but is {memory}")
+    return size

@@ -1,6 +1,7 @@
 """Store: byte strings under byte strings, with expiry, versions and eviction."""
 
 import asyncio
+import operator
 import time
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -57,7 +58,11 @@ def _expiry(ttl):
         return 0
     if not ttl > 0:
         raise ValueError(f"ttl must be more than 0 seconds, not {ttl}")
-    return int((time.time() + ttl) * 1000)
+    # float(): NumPy would add in the precision of a float32.
+    expiry = (time.time() + float(ttl)) * 1000
+    if expiry >= 2**63:
+        raise ValueError(f"ttl: {ttl} seconds are too many; None is for ever")
+    return int(expiry)
 
 
 def _checked(text, name):
@@ -125,13 +130,13 @@ class _Requests:
 
     def add(self, key: Text, delta: int = 1) -> Any:
         """Adds to a decimal integer, which begins at 0; returns the sum. ``ValueError`` where the value is
-        none, ``OverflowError`` where the sum leaves 64 bits.
+        none, ``OverflowError`` where the sum leaves 64 bits, ``TypeError`` where ``delta`` is no integer.
 
         >>> store = isotherm.Store()
         >>> store.add("n", 5), store.add("n", -7)
         (5, -2)
         """
-        return self._request((_ADD, _checked(key, "key"), None, int(delta), 0, 0))
+        return self._request((_ADD, _checked(key, "key"), None, operator.index(delta), 0, 0))
 
     def append(self, key: Text, value: Text) -> Any:
         """Puts bytes behind the value; returns its new length.
@@ -193,7 +198,8 @@ class Store(_Requests):
 
     def __init__(self, memory: int | str | None = None, evict: str = "noeviction",
                  max_value_bytes: int = 512 << 20):
-        self._core = _core.Store(parse_memory(memory), evict, max_value_bytes)
+        self._core = _core.Store(parse_memory(memory), str(evict),
+                                 parse_memory(max_value_bytes, "max_value_bytes"))
 
     def _request(self, request):
         reply = self._core.run([request], False)[0]

@@ -27,7 +27,8 @@ class Table:
             one of them), or ``"auto"``: the first GPU for 64-bit keys with values of one
             size, where there is one, and else the CPU. ``RuntimeError`` where there is no such GPU,
             no driver, or the package was built without its GPU part.
-        expected: entries to make room for at once. The table grows beyond it by itself.
+        expected: entries to make room for at once. The table grows beyond it by itself. ``MemoryError``
+            where a table of so many would be larger than ``memory``, or than the machine's memory.
         memory: bytes that the table may take, of each GPU's memory where it lies there, or a size
             such as ``"2gb"``; None: no cap. At the cap keys that are there can be written still (not
             those of ``"bytes"``), and new ones are refused: see ``put``.
@@ -44,7 +45,8 @@ class Table:
     the keys, with the shape of a row behind it: ``[..., 128]`` for ``"f32[128]"``. An array that is
     C-contiguous and of the right dtype is used where it is; it may come from NumPy or anything that
     has ``__dlpack__``, such as a tensor of PyTorch on the CPU. Another dtype raises ``TypeError``,
-    another shape or stride ``ValueError``; nothing is converted silently. A table on a GPU takes
+    another shape or stride ``ValueError``; nothing is converted silently, and no numbers or strings
+    that are given otherwise are cut or wrap around. Arrays with a mask are refused. A table on a GPU takes
     arrays that lie there as well (PyTorch, CuPy, JAX, ``__cuda_array_interface__``): the call is then
     queued in the caller's stream, waits for nothing, and gives arrays of the same kind. Byte strings
     there are ``DeviceStrings``, Arrow's device arrays, pairs of such arrays (offsets, bytes), or the
@@ -62,6 +64,11 @@ class Table:
     >>> values.tolist(), found.tolist()
     ([[3.0, 4.0], [0.0, 0.0]], [True, False])
     """
+
+    def __init_subclass__(cls):
+        # The class of a table follows from its kinds of keys and values, so none can be chosen.
+        if cls.__module__.partition(".")[0] != __package__:
+            raise TypeError(f"{cls.__name__}: a Table cannot be subclassed; keep one as an attribute")
 
     def __new__(cls, key: Any = "u64", value: Any = "u64", *, device: str | list[str] = "auto",
                 expected: int = 0, memory: int | str | None = None,
@@ -183,7 +190,7 @@ class Table:
             on_full: as of ``put``; ``"mask"`` returns ``(values, found, refused)``, and ``refused``
                 says which keys are missing still, since there was no room for them. Their value is
                 the initial one, or, where keys or values are bytes, what ``get`` has for a missing
-                key.
+                key. A key that was put and evicted within the call has the initial one, too.
 
         Returns:
             ``(values, found)``: what the table has for each key when its request has run, and
@@ -211,7 +218,7 @@ class Table:
     def add(self, keys: Keys, values: Any, on_full: str = "raise") -> Mask | None:
         """Adds to the value of each key, a missing one counting as zeros; rows by element.
 
-        Integers wrap around. ``TypeError`` where the dtype cannot be added (float16, bool, records).
+        Integers wrap around. ``TypeError`` where the dtype cannot be added (float16, longdouble, bool, records).
 
         >>> table = isotherm.Table(key="i64", value="f32[2]")
         >>> table.add([5, 5], [[1, 2], [0.5, 0.5]])
@@ -306,7 +313,7 @@ class Table:
         np.uint64(20)
         """
         with open(path, "rb") as file:
-            return _files.read(file, os.fspath(path), Table, device=device, memory=memory,
+            return _files.read(file, os.fsdecode(path), Table, device=device, memory=memory,
                                host_memory=host_memory, evict=evict)
 
     def __reduce__(self):

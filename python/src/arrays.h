@@ -54,6 +54,9 @@ struct Shape {
 inline PyArrayObject* as_array(nb::handle object) {
   return reinterpret_cast<PyArrayObject*>(object.ptr());
 }
+// Whether it can be an array that is taken as it is. Subclasses go by isotherm/_arrays.py, which
+// refuses masked ones.
+inline bool is_plain_array(nb::handle object) { return PyArray_CheckExact(object.ptr()); }
 inline PyArray_Descr* as_dtype(nb::handle object) {
   return reinterpret_cast<PyArray_Descr*>(object.ptr());
 }
@@ -114,7 +117,7 @@ class Keys {
       if (PyErr_Occurred() != nullptr) throw nb::python_error();
       return;
     }
-    if (PyArray_Check(object.ptr()) && PyArray_ISCARRAY_RO(as_array(object)) &&
+    if (is_plain_array(object) && PyArray_ISCARRAY_RO(as_array(object)) &&
         has_dtype(object, dtype)) {
       array_ = nb::borrow(object);
     } else {
@@ -147,15 +150,15 @@ class Values {
  public:
   // `name` is that of the argument, for messages.
   static Values of(nb::handle object, nb::handle dtype, const Shape& shape, const char* name) {
-    if (PyArray_Check(object.ptr()) && PyArray_ISCARRAY_RO(as_array(object)) &&
+    if (is_plain_array(object) && PyArray_ISCARRAY_RO(as_array(object)) &&
         has_dtype(object, dtype) && has_shape(object, shape)) {
       return Values(nb::borrow(object));
     }
     return Values(arrays_function("values")(object, dtype, tuple_of(shape), name));
   }
   static Values to_fill(nb::handle object, nb::handle dtype, const Shape& shape) {
-    if (PyArray_Check(object.ptr()) && PyArray_ISCARRAY(as_array(object)) &&
-        has_dtype(object, dtype) && has_shape(object, shape)) {
+    if (is_plain_array(object) && PyArray_ISCARRAY(as_array(object)) && has_dtype(object, dtype) &&
+        has_shape(object, shape)) {
       return Values(nb::borrow(object));
     }
     return Values(arrays_function("out")(object, dtype, tuple_of(shape)));

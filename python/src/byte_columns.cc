@@ -153,6 +153,7 @@ void ByteColumn::take_list(nb::handle list, const char* name) {
 }
 
 void ByteColumn::take_array(nb::handle array, const char* name) {
+  if (!is_plain_array(array)) arrays_function("refuse_masked")(array, name);
   if (PyArray_NDIM(as_array(array)) == 0 || !PyArray_IS_C_CONTIGUOUS(as_array(array))) {
     throw nb::value_error(
         (std::string(name) + ": wants an array in C order (numpy.ascontiguousarray)").c_str());
@@ -243,14 +244,18 @@ void add_arrow(nb::module_& module) {
       .def_prop_ro("device", &ArrowInput::device_id)
       .def("__len__", &ArrowInput::rows)
       .def("chunks", &chunks_of);
-  // String `i` of a column.
+  // Any column as a list of bytes.
   module.def(
-      "_string_at",
-      [](nb::handle column, size_t i) {
-        const std::string_view its = ByteColumn(column, "keys")[i];
-        return nb::bytes(its.data(), its.size());
+      "_strings",
+      [](nb::handle given, const std::string& name) {
+        const ByteColumn column(given, name.c_str());
+        nb::list strings;
+        for (size_t i = 0; i < column.size(); ++i) {
+          strings.append(nb::bytes(column[i].data(), column[i].size()));
+        }
+        return strings;
       },
-      nb::arg("column"), nb::arg("i"));
+      nb::arg("column"), nb::arg("name"));
 }
 
 }  // namespace isotherm::python

@@ -79,7 +79,10 @@ class Table {
   nb::object value_dtype() const { return value_dtype_; }
   nb::object row_shape() const { return tuple_of(row_); }
 
-  nb::object get(nb::handle keys_given, nb::handle out) {
+  nb::object get(nb::handle keys_given, nb::handle out, nb::handle arrow) {
+    if (PyObject_IsTrue(arrow.ptr()) != 0) {
+      throw nb::type_error("arrow: only for values of bytes, without out");
+    }
     const Keys keys = keys_of(keys_given);
     const Values values = values_to_fill(keys, out);
     Mask found(keys.shape());
@@ -113,9 +116,8 @@ class Table {
     return found != 0;
   }
 
-  nb::object put(nb::handle keys_given, nb::handle values, std::string_view on_full,
-                 nb::handle scores) {
-    return write(TableOp::put, keys_given, values, on_full, scores);
+  nb::object put(nb::handle keys_given, nb::handle values, nb::handle on_full, nb::handle scores) {
+    return write(TableOp::put, keys_given, values, parse_on_full(on_full), scores);
   }
   // (scores, found)
   nb::object scores(nb::handle keys_given) {
@@ -130,16 +132,16 @@ class Table {
     run_or_raise(requests, keys, OnFull::raise);
     return nb::make_tuple(returned(scores.array()), found.give());
   }
-  nb::object add(nb::handle keys_given, nb::handle values, std::string_view on_full) {
+  nb::object add(nb::handle keys_given, nb::handle values, nb::handle on_full) {
     if (sum_ == nullptr) {
       nb::object name = nb::str(value_dtype_);
       throw nb::type_error(
           ("add: values of dtype " + nb::cast<std::string>(name) + " cannot be added").c_str());
     }
-    return write(TableOp::add, keys_given, values, on_full);
+    return write(TableOp::add, keys_given, values, parse_on_full(on_full));
   }
   void set_item(nb::handle keys_given, nb::handle values) {
-    write(TableOp::put, keys_given, values, "raise");
+    write(TableOp::put, keys_given, values, OnFull::raise);
   }
 
   nb::object erase(nb::handle keys_given) {
@@ -154,7 +156,7 @@ class Table {
     if (erase_all(keys, found.data()) != keys.count()) raise_first_missing(keys, found.data());
   }
 
-  nb::object put_if_absent(nb::handle keys_given, nb::handle values, std::string_view on_full) {
+  nb::object put_if_absent(nb::handle keys_given, nb::handle values, nb::handle on_full) {
     const OnFull wanted = parse_on_full(on_full);
     const Keys keys = keys_of(keys_given);
     const Values rows = values_of(keys, values, "values");
@@ -193,7 +195,7 @@ class Table {
   }
 
   // The rows before are asked for in the array that is given back, over the initial ones.
-  nb::object get_or_put(nb::handle keys_given, nb::handle initial, std::string_view on_full) {
+  nb::object get_or_put(nb::handle keys_given, nb::handle initial, nb::handle on_full) {
     const OnFull wanted = parse_on_full(on_full);
     const Keys keys = keys_of(keys_given);
     const Values rows = values_of(keys, initial, "initial");
@@ -387,9 +389,8 @@ class Table {
   static nb::object score_dtype() {
     return checked(reinterpret_cast<PyObject*>(PyArray_DescrFromType(NPY_UINT64)));
   }
-  nb::object write(TableOp op, nb::handle keys_given, nb::handle values,
-                   std::string_view on_full_name, nb::handle scores_given = nb::none()) {
-    const OnFull on_full = parse_on_full(on_full_name);
+  nb::object write(TableOp op, nb::handle keys_given, nb::handle values, OnFull on_full,
+                   nb::handle scores_given = nb::none()) {
     const Keys keys = keys_of(keys_given);
     const Values rows = values_of(keys, values, "values");
     RowRequests requests = columns(op, keys, rows);
@@ -445,24 +446,26 @@ void add_table(nb::module_& module) {
       .def_prop_ro("evictions", &Table::evictions)
       .def_prop_ro("row_bytes", &Table::row_bytes)
       .def("__len__", &Table::size)
-      .def("__contains__", &Table::contains_one, nb::arg("key"))
-      .def("__getitem__", &Table::get_item, nb::arg("keys"))
-      .def("__setitem__", &Table::set_item, nb::arg("keys"), nb::arg("values"))
-      .def("__delitem__", &Table::delete_item, nb::arg("keys"))
-      .def("get", &Table::get, nb::arg("keys"), nb::arg("out") = nb::none())
-      .def("contains", &Table::contains, nb::arg("keys"))
-      .def("put", &Table::put, nb::arg("keys"), nb::arg("values"), nb::arg("on_full") = "raise",
-           nb::arg("scores") = nb::none())
-      .def("scores", &Table::scores, nb::arg("keys"))
-      .def("add", &Table::add, nb::arg("keys"), nb::arg("values"), nb::arg("on_full") = "raise")
-      .def("erase", &Table::erase, nb::arg("keys"))
-      .def("put_if_absent", &Table::put_if_absent, nb::arg("keys"), nb::arg("values"),
-           nb::arg("on_full") = "raise")
-      .def("get_or_put", &Table::get_or_put, nb::arg("keys"), nb::arg("initial"),
-           nb::arg("on_full") = "raise")
-      .def("compare_and_swap", &Table::compare_and_swap, nb::arg("keys"), nb::arg("expected"),
-           nb::arg("desired"))
-      .def("_put_new", &Table::put_new, nb::arg("keys"))
+      .def("__contains__", &Table::contains_one, nb::arg("key").none())
+      .def("__getitem__", &Table::get_item, nb::arg("keys").none())
+      .def("__setitem__", &Table::set_item, nb::arg("keys").none(), nb::arg("values").none())
+      .def("__delitem__", &Table::delete_item, nb::arg("keys").none())
+      .def("get", &Table::get, nb::arg("keys").none(), nb::arg("out") = nb::none(),
+           nb::arg("arrow").none() = false)
+      .def("contains", &Table::contains, nb::arg("keys").none())
+      .def("put", &Table::put, nb::arg("keys").none(), nb::arg("values").none(),
+           nb::arg("on_full").none() = "raise", nb::arg("scores") = nb::none())
+      .def("scores", &Table::scores, nb::arg("keys").none())
+      .def("add", &Table::add, nb::arg("keys").none(), nb::arg("values").none(),
+           nb::arg("on_full").none() = "raise")
+      .def("erase", &Table::erase, nb::arg("keys").none())
+      .def("put_if_absent", &Table::put_if_absent, nb::arg("keys").none(), nb::arg("values").none(),
+           nb::arg("on_full").none() = "raise")
+      .def("get_or_put", &Table::get_or_put, nb::arg("keys").none(), nb::arg("initial").none(),
+           nb::arg("on_full").none() = "raise")
+      .def("compare_and_swap", &Table::compare_and_swap, nb::arg("keys").none(),
+           nb::arg("expected").none(), nb::arg("desired").none())
+      .def("_put_new", &Table::put_new, nb::arg("keys").none())
       .def("_scan", &Table::scan, nb::arg("cursor"), nb::arg("count"))
       .def("_run_on_gpu", &Table::run_on_gpu, nb::arg("verb"), nb::arg("place"), nb::arg("stream"),
            nb::arg("count"), nb::arg("columns"), nb::arg("raise_full"))

@@ -41,9 +41,12 @@ inline bool is_word(int type) {
 
 enum class OnFull : uint8_t { raise, mask };
 
-inline OnFull parse_on_full(std::string_view name) {
-  if (name == "raise") return OnFull::raise;
-  if (name == "mask") return OnFull::mask;
+inline OnFull parse_on_full(nb::handle given) {
+  std::string_view name;
+  if (nb::try_cast(given, name)) {
+    if (name == "raise") return OnFull::raise;
+    if (name == "mask") return OnFull::mask;
+  }
   throw nb::value_error("on_full must be 'raise' or 'mask'");
 }
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from isotherm import Table
+from isotherm import Store, Table
 
 
 class OnlyDlpack:
@@ -154,3 +154,85 @@ def test_an_array_is_used_where_it_is():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 100_000  # masks; a copy of keys or rows would take more
+
+
+@pytest.mark.parametrize("key", ["u64", "i64"])
+def test_scalars_of_numpy_are_numbers_and_do_not_wrap(key):
+    high = key == "u64"
+    table, wrong = Table(key), np.int64(-1) if high else np.uint64(2**64 - 1)
+    table.put([2**64 - 1 if high else -1], [7])
+    for keys in (wrong, [wrong], [wrong, 1]):
+        for verb in (table.get, table.contains, table.erase, lambda keys: table.put(keys, 1)):
+            with pytest.raises(OverflowError, match="keys: an integer is out of the range"):
+                verb(keys)
+    assert len(table) == 1 and table.contains([np.int64(-1)] if not high else [np.uint64(2**64 - 1)]).all()
+
+
+@pytest.mark.parametrize("value, given, error", [
+    ("u8", np.int64(300), OverflowError), ("u8", [np.int64(300)], OverflowError),
+    ("u64", [np.int64(-1)], OverflowError), ("i8", np.uint8(200), OverflowError),
+    ("i8", [[np.uint8(200)]], OverflowError), ("f16", 70000, OverflowError), ("f32", [1e300], OverflowError),
+    ("f32", np.float64(1e300), OverflowError), ("S3", [b"abcd"], ValueError), ("S3", [12345], TypeError),
+    ("U3", ["abcdef"], ValueError), ("U3", np.str_("abcdef"), ValueError), ("S3", ["abc"], TypeError),
+    ("M8[s]", [np.datetime64("2020-01-01T00:00:00.5")], ValueError), ("V2", [b"abc"], TypeError),
+    ([("a", "u1"), ("b", "S2")], [(np.int64(300), b"a")], OverflowError),
+    ([("a", "u1"), ("b", "S2")], [(1, b"abc")], ValueError),
+    ([("a", "u1"), ("b", [("c", "i1", (2,))])], (1, ((np.int64(1), np.int64(200)),)), OverflowError)])
+def test_no_value_is_cut(value, given, error):
+    for key in ("u64", "bytes"):
+        table = Table(key, value if isinstance(value, str) else np.dtype(value))
+        with pytest.raises(error, match="^values: .*(out of the range of|cut|wants)"):
+            table.put([1] if key == "u64" else ["a"], given)
+        assert len(table) == 0
+
+
+def test_what_fits_is_converted():
+    for value, given in (("u8", np.int64(255)), ("S3", [b"abc"]), ("U3", ["abc"]), ("U3", [b"ab"]),
+                         ("f32", [np.inf]), ("f32", 0.1), ("f16", np.float64(1)), ("V2", [b"ab"]),
+                         ("M8[s]", [np.datetime64("2020-01-01T00:00:01.000")]),
+                         ("M8[s]", [np.datetime64("NaT", "s")]), ("bool", True)):
+        table = Table(value=value)
+        table.put([1], given)
+        expected = np.array(given).astype(table.value_dtype).reshape(1)
+        assert table[[1]].tobytes() == expected.tobytes()
+    table = Table(value=np.dtype([("a", "u1"), ("b", "f4", (2,)), ("c", [("d", "S2")])]))
+    table.put([[1, 2]], [[(1, (2, 3), (b"x",)), (4, (5, 5), (b"yz",))]])
+    table.put([3], table[1])
+    table.put([4], [(6, 7, (b"z",))])
+    expected = [(1, (2, 3), (b"x",)), (4, 5, (b"yz",)), (1, (2, 3), (b"x",)), (6, 7, (b"z",))]
+    assert np.array_equal(table[[1, 2, 3, 4]], np.array(expected, table.value_dtype))
+
+
+def test_a_mask_is_not_lost():
+    masked = np.ma.array([1, 2], dtype="u8", mask=[True, False])
+    numbers, strings = Table(), Table("bytes", "u64")
+    for call in (lambda: numbers.put(masked, 1), lambda: numbers.put([1, 2], masked),
+                 lambda: numbers.get(masked), lambda: numbers.erase(masked),
+                 lambda: numbers.get([1, 2], out=masked), lambda: strings.put(["a", "b"], masked),
+                 lambda: strings.put(masked, [1, 2]), lambda: strings.get(["a", "b"], out=masked),
+                 lambda: Table("bytes", "bytes").put(masked, ["a", "b"]),
+                 lambda: Store().put_many(["a", "b"], masked)):
+        with pytest.raises(TypeError, match="(keys|values|out): wants an array without a mask"):
+            call()
+    assert len(numbers) == len(strings) == 0
+    numbers.put(np.arange(2, dtype="u8").view(np.recarray), 5)  # any other subclass
+    assert numbers.contains([0, 1]).all()
+
+
+def test_wrong_arguments_are_named():
+    table = Table()
+    for call, error, words in (
+            (lambda: table.put([1], [2], on_full=None), ValueError, "on_full must be 'raise' or 'mask'"),
+            (lambda: table.get_or_put([1], [2], on_full=5), ValueError, "on_full must be"),
+            (lambda: table.get(None), TypeError, "keys: wants integers of dtype uint64, not NoneType"),
+            (lambda: table.put([1], None), TypeError, "values: wants integers of dtype uint64"),
+            (lambda: table.get([1], arrow=True), TypeError, "arrow: only for values of bytes"),
+            (lambda: Table("bytes", "bytes").get(None), TypeError, "keys: wants a list of bytes"),
+            (lambda: Table("bytes", "bytes", evict=5), ValueError, "evict must be 'noeviction'"),
+            (lambda: Store(evict=None), ValueError, "evict must be 'noeviction'"),
+            (lambda: Store(max_value_bytes=2**64), ValueError, "max_value_bytes must be from 0"),
+            (lambda: Store().get_many(None), TypeError, "keys: wants a list of bytes"),
+            (lambda: Store().put_many(["a"], None), TypeError, "values: wants a list of bytes")):
+        with pytest.raises(error, match=words):
+            call()
+    assert len(table) == 0

@@ -10,7 +10,7 @@ from conftest import (
     IS_FAKE, OnlyDlpack, OnlyInterface, check_masks_of_a_full_table, needs_gpu)
 from test_gpu import Queued
 
-from isotherm import DeviceArray, DeviceStrings, Table, TableFullError, _core
+from isotherm import DeviceArray, DeviceStrings, Table, TableFullError, _core, _gpu_bytes_table
 
 pytestmark = needs_gpu
 
@@ -42,6 +42,33 @@ KINDS = {
     "several large arrays": lambda strings: arrow(strings, b"Z", DeviceChunks, 3),
     "one large array": lambda strings: arrow(strings, b"Z", DeviceChunks),
 }
+
+
+@pytest.mark.parametrize("value", ["bytes", "u8[4]"])
+@pytest.mark.parametrize("on_full", ["raise", "mask"])
+def test_get_or_put_of_keys_that_are_gone_at_once(monkeypatch, value, on_full):
+    def there(values):
+        return (DeviceStrings(values) if value == "bytes" else
+                DeviceArray(np.frombuffer(b"".join(values), "u1").reshape(-1, 4)))
+
+    table = Table("bytes", value, device="cuda:0")
+    table.put(DeviceStrings(["a", "b"]), there([b"old.", b"kept"]))
+    read = "get_strings" if value == "bytes" else "get_rows"
+    reads = getattr(_gpu_bytes_table._Call, read)
+
+    def read_when_gone(*arguments):  # evicted, or erased by others
+        monkeypatch.undo()
+        table.erase(["a", "c"])
+        return reads(*arguments)
+
+    monkeypatch.setattr(_gpu_bytes_table._Call, read, read_when_gone)
+    values, *masks = table.get_or_put(DeviceStrings(["a", "b", "c", "a"]),
+                                      there([b"1...", b"2...", b"3...", b"4..."]), on_full)
+    values = values.to_pylist() if value == "bytes" else [row.tobytes() for row in values.numpy()]
+    assert values == [b"1...", b"kept", b"3...", b"1..."]
+    assert [mask.numpy().tolist() for mask in masks] == (
+        [[False, True, False, True], [False] * 4][:1 if on_full == "raise" else 2])
+    assert len(table) == 3
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -94,6 +94,16 @@ def test_files_that_are_cut_or_changed_are_refused(tmp_path):
         Table.load(path)
 
 
+def test_any_name_of_a_file(tmp_path):
+    for name in ("n" * 250, os.fsencode(tmp_path / "bytes"), b"/".join([os.fsencode(tmp_path), b"\xff"])):
+        path = tmp_path / name if isinstance(name, str) else name
+        table = Table()
+        table.put(5, 6)
+        table.save(path)
+        assert Table.load(path)[5] == 6
+    assert len(os.listdir(tmp_path)) == 3
+
+
 def test_the_cap_holds_while_a_table_is_loaded(tmp_path):
     table = Table()
     table.put(np.arange(300_000, dtype="u8"), 1)
@@ -109,12 +119,19 @@ NO_ROWS = (0, b"", b"")
     ([1], NO_ROWS),
     ({"key": "u64"}, NO_ROWS),
     ({"version": 1, "key": "u64", "value": ["|O", []]}, NO_ROWS),
+    ({"version": 1, "key": "u64", "value": []}, NO_ROWS),
+    ({"version": 1, "key": "u64", "value": 5}, NO_ROWS),
+    ({"version": 1, "key": ["u64"], "value": None}, NO_ROWS),
+    ({"version": 1, "key": "u64", "value": ["<u8", [1.5]]}, NO_ROWS),
+    ({"version": 1, "key": "u64", "value": [[["a"]], []]}, NO_ROWS),
+    (b"[" * 100_000, NO_ROWS),
+    (b"\xff", NO_ROWS),
     ({"version": 1, "key": "u64", "value": ["<u8", []]}, (5, bytes(8), bytes(8))),
     ({"version": 1, "key": "bytes", "value": None}, (1, b"\x09\0\0\0ab", bytes(4))),
     ({"version": 1, "key": "bytes", "value": None}, (1 << 63, b"", b"")),
 ])
 def test_foreign_files_with_right_checksums_are_refused(tmp_path, header, block):
-    text = json.dumps(header).encode()
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
     data = b"ISOTABLE" + struct.pack("<II", len(text), zlib.crc32(text)) + text
     rows, keys, values = block
     for head, body in ((struct.pack("<QQQ", rows, len(keys), len(values)), keys + values),

@@ -227,6 +227,21 @@ def test_expiry():
         pass
     with pytest.raises(ValueError, match="more than 0 seconds"):
         store.put("a", "1", ttl=0)
+    before = time.time()
+    store.put("a", "1", ttl=np.float32(30))  # which NumPy would add as float32, by steps of 128 s
+    assert before - 0.002 <= store.get_item("a").expires_at - 30 <= time.time() + 0.002
+    for ttl in (1e17, float("inf")):
+        with pytest.raises(ValueError, match="ttl: .* seconds are too many"):
+            store.put_many(["a"], ["1"], ttl=ttl)
+
+
+def test_only_integers_are_added():
+    store = Store()
+    for delta in (1.9, "3", None, np.float32(1)):
+        for requests in (store, store.pipeline()):
+            with pytest.raises(TypeError):
+                requests.add("n", delta)
+    assert "n" not in store and store.add("n", np.uint8(200)) == 200
 
 
 def test_a_full_store_evicts_or_refuses():

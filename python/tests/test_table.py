@@ -141,7 +141,13 @@ def test_empty_calls_do_nothing():
         assert values.shape == (0, *row) and found.shape == (0,)
         table.put(none, np.zeros((0, *row), "u8" if not row else "f4"))
         assert table.erase(none).shape == (0,) and table.contains(none).shape == (0,)
+        table.put([], [])
+        if isinstance(none, np.ndarray):
+            table.put(np.zeros((0, 4), "u8"), [])
+            assert table.get_or_put(np.zeros((0, 4), "u8"), [])[0].shape == (0, 4, *row)
         assert len(table) == 0 and list(table.items()) == []
+        with pytest.raises(ValueError, match="values"):
+            table.put(["a"] if "bytes" in repr(table) else [1], [])
 
 
 def test_a_full_table_raises_or_says_which():
@@ -194,6 +200,37 @@ def test_options_are_checked(monkeypatch):
     assert Table(expected=1_000_000).memory_bytes > Table().memory_bytes
     assert repr(Table(value=np.dtype(("f4", (2,))))) == "<isotherm.Table u64 → f32[2], 0 entries on the CPU>"
     assert isotherm.Table(value=np.dtype([("a", "u8"), ("b", "f4")])).stats()["row_bytes"] == 12
+
+
+def test_room_that_cannot_be_is_refused_at_once():
+    for options in ({"expected": 2**40}, {"expected": 2**62}, {"expected": 2**70},
+                    {"expected": 2**40, "value": "f32[128]", "memory": "999tb"},
+                    {"expected": 2**40, "evict": "use"}):
+        with pytest.raises(MemoryError, match="expected=.* takes .* bytes or more, and that is beyond the machine's"):
+            Table(**options)
+    for value, enough in (("u64", 30 << 20), ("f32[128]", 550 << 20)):
+        with pytest.raises(MemoryError, match="takes .* bytes or more, and that is beyond memory=20"):
+            Table(value=value, expected=10**6, memory=20 << 20)
+        assert len(Table(value=value, expected=10**6, memory=enough)) == 0
+    for memory in (1, 100_000):
+        with pytest.raises(MemoryError, match=f"memory={memory}, .* needs about 1048576 bytes"):
+            Table(memory=memory)
+    with pytest.raises(MemoryError, match="needs about 29048576 bytes"):
+        Table(expected=10**6, memory=25_500_000)
+    assert len(Table(memory=1 << 20)) == len(Table(expected=10**6, memory=29_048_576)) == 0
+    for make in (Table, isotherm.Store):
+        for memory in (2**64, "99999999999tb"):
+            with pytest.raises(ValueError, match="memory must be from 0 to 2.64 - 1 bytes, but is"):
+                make(memory=memory)
+    assert len(Table("i64", "f32[64]", memory="16mb", evict="use", expected=2**62)) == 0
+    with pytest.raises(TypeError):
+        Table(expected=1.5)
+
+
+def test_a_table_is_not_subclassed():
+    with pytest.raises(TypeError, match="Sub: a Table cannot be subclassed"):
+        class Sub(Table):
+            pass
 
 
 def test_records_and_dates_are_values():
