@@ -32,7 +32,7 @@ class Awaited {
   // From now on `waiter` waits, and is to be told.
   virtual void begin(Waiter& waiter) = 0;
   // Rows that were told have run again, so what they waited for may go. Once for each `begin`.
-  virtual void let_go() {}
+  virtual void ran_again() {}
 
  protected:
   ~Awaited() = default;

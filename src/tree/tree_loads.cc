@@ -61,7 +61,7 @@ void TreeLoads::let_go(Load& load) {
   }
 }
 
-void TreeLoads::Load::let_go() { loads.let_go(*this); }
+void TreeLoads::Load::ran_again() { loads.let_go(*this); }
 
 void TreeLoads::count_bytes(Load& load) {
   const uint64_t bytes = sizeof(Load) + 2 * load.key.size() + load.read.value.size();

@@ -55,7 +55,7 @@ class TreeLoads {
   struct Load final : Awaited {
     explicit Load(TreeLoads& its) : loads(its) {}
     void begin(Waiter& waiter) override;
-    void let_go() override;
+    void ran_again() override;
 
     TreeLoads& loads;
     std::string key;

@@ -54,14 +54,14 @@ void BatchRun::copy_views() {
   }
 }
 
-void BatchRun::let_go_resumed() {
-  for (Awaited* const one : resumed_) one->let_go();
+void BatchRun::end_resumed() {
+  for (Awaited* const one : resumed_) one->ran_again();
   resumed_.clear();
 }
 
 // Those that wait again stay pending.
 void BatchRun::hand_back() {
-  let_go_resumed();
+  end_resumed();
   for (Batch::Row row = 0; row < again_.size(); ++row) {
     if (!again_.answered(row) || batch->answered(rows_again_[row])) continue;
     const Reply& from = again_.reply(row);

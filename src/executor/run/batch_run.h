@@ -80,7 +80,7 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   void leave() {
     EpochDomain::leave(slot);
     if (reader != nullptr) reader->clear();
-    if (!resumed_.empty()) let_go_resumed();
+    if (!resumed_.empty()) end_resumed();
     if (!again_.empty()) again_.clear();
     if (!early.empty()) early.clear();
     if (!held.empty()) held.clear();
@@ -198,7 +198,7 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   LastWrites last_writes() const;
   bool is_parked_key(uint64_t key) const;
   void copy_views();
-  void let_go_resumed();
+  void end_resumed();
 
   Sync sync_{*this};
   Awaited* sync_awaited_ = nullptr;

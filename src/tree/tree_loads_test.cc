@@ -1,0 +1,86 @@
+#include "tree/tree_loads.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <string>
+#include <thread>
+
+#include "models/tree_files_in_memory.h"
+
+namespace isotherm::tree_loads_test {
+namespace {
+
+struct Told final : Awaited::Waiter {
+  void there() override { ++times; }
+  void wait() const {
+    while (times == 0) std::this_thread::yield();
+  }
+  std::atomic<int> times{0};
+};
+
+class TreeLoadsTest : public ::testing::Test {
+ protected:
+  TreeLoadsTest() {
+    for (const char* key : {"a", "b", "c"}) disk_.pairs[key] = std::string(1000, key[0]);
+  }
+  // Whether it is there, and as it should be.
+  bool take(const std::string& key, uint64_t changes = 0) {
+    TreeRead read;
+    if (!loads_.take(key, {0, changes}, read)) return false;
+    EXPECT_EQ(read.value, disk_.pairs[key]);
+    return true;
+  }
+  Awaited* want_and_wait(const std::string& key, uint64_t changes = 0) {
+    Awaited* const load = loads_.want(key, {0, changes});
+    Told told;
+    load->begin(told);
+    told.wait();
+    return load;
+  }
+
+  TreeDisk disk_;
+  TreeFilesInMemory files_{disk_};
+  TreeLoads loads_{files_, 2, 100, 64};  // less than any of them takes
+};
+
+// Else two rows might take from each other what they need, for ever.
+TEST_F(TreeLoadsTest, WhatARowWaitedForIsThereUntilItHasRunAgain) {
+  Awaited* const a = want_and_wait("a");
+  Awaited* const b = want_and_wait("b");
+  Awaited* const c = want_and_wait("c");
+  EXPECT_TRUE(take("a"));
+  EXPECT_TRUE(take("b"));
+  for (Awaited* load : {a, b, c}) load->ran_again();
+  // Nobody took it, nobody holds it, and there is too much of it.
+  EXPECT_FALSE(take("c"));
+  EXPECT_EQ(loads_.bytes(), 0u);
+}
+
+TEST_F(TreeLoadsTest, EachOfThoseWhoShareALoadIsGivenIt) {
+  Awaited* const first = want_and_wait("a");
+  Awaited* const second = want_and_wait("a");
+  EXPECT_EQ(first, second);
+  EXPECT_TRUE(take("a"));
+  first->ran_again();
+  EXPECT_TRUE(take("a"));
+  second->ran_again();
+  EXPECT_FALSE(take("a"));
+  EXPECT_EQ(loads_.loads(), 1u);
+  EXPECT_EQ(loads_.bytes(), 0u);
+}
+
+// While others hold it; they are not given it either.
+TEST_F(TreeLoadsTest, WhatAWriteHasOvertakenIsReadAgain) {
+  Awaited* const old = want_and_wait("a", 1);
+  EXPECT_FALSE(take("a", 2));
+  Awaited* const now = want_and_wait("a", 2);
+  EXPECT_NE(old, now);
+  EXPECT_TRUE(take("a", 2));
+  old->ran_again();
+  now->ran_again();
+  EXPECT_EQ(loads_.bytes(), 0u);
+}
+
+}  // namespace
+}  // namespace isotherm::tree_loads_test
