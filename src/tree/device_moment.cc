@@ -16,7 +16,7 @@ bool DeviceMoment::is_known(uint64_t place, std::string_view device_key) const {
 void DeviceMoment::keep(const ByteColumn& device_keys) {
   for (size_t row = 0; row < device_keys.rows();) {
     std::unique_lock lock(mutex_);
-    room_.wait(lock, [this] { return passed_ || bytes() <= most_kept_; });
+    room_.wait(lock, [this] { return passed_ || (bytes() <= most_kept_ && !steps_.load()); });
     if (passed_ || !keep_some(device_keys, row)) return;
   }
 }
@@ -53,10 +53,12 @@ bool DeviceMoment::keep_some(const ByteColumn& device_keys, size_t& row) {
 std::string DeviceMoment::step(const MomentWalk::Show& show) {
   Records shown;
   bool worked = true;
+  steps_.store(true);
   {
     const std::lock_guard guard(mutex_);
     worked = !files_.is_lost() && walk(shown);
     take_kept(shown);
+    steps_.store(false);
   }
   room_.notify_all();
   if (!worked) return "gpu-items: the GPU has failed, and what it had cannot be shown any more";

@@ -83,6 +83,8 @@ class DeviceMoment {
   HostItems host_items_;
   bool ended_ = false;    // all was shown
   uint64_t wanted_ = 16;  // items of a step, at least
+  // A step wants the mutex, before those who write: else many of these would keep it from them.
+  std::atomic<bool> steps_{false};
 
   std::mutex mutex_;  // of what follows
   std::condition_variable room_;

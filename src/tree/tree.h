@@ -201,6 +201,7 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
 
   void seal(std::optional<uint32_t> flushed_database = {});
   void work();
+  uint64_t last_sealed() const;  // run, by its number
   std::shared_ptr<TreeRun> oldest();
   std::string take_in(const std::shared_ptr<TreeRun>& run);
   void wait_for_older_batches();

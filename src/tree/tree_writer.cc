@@ -49,6 +49,11 @@ void Tree::seal(std::optional<uint32_t> flushed_database) {
   wake_.notify_one();
 }
 
+uint64_t Tree::last_sealed() const {
+  const std::lock_guard guard(shard_locks_.front());
+  return active_number_ - 1;
+}
+
 std::shared_ptr<TreeRun> Tree::oldest() {
   const std::lock_guard guard(shard_locks_.front());
   return sealed_.empty() ? nullptr : sealed_.front();
@@ -67,8 +72,10 @@ void Tree::work() {
     const bool stops = stops_;
     const bool seals = idle || stops || wanted_flushes_ != flushes;
     flushes = wanted_flushes_;
+    const bool flushing = flushes != done_flushes_;
     lock.unlock();
     if (seals) seal();
+    const uint64_t last = last_sealed();
     bool worked = true;
     while (worked) {
       auto run = oldest();
@@ -82,6 +89,9 @@ void Tree::work() {
       run.reset();
       count_memory(true);
       tell_room();
+      // Who waits for a flush does not wait for what others seal meanwhile.
+      const bool is_flushed = taken_in_.load(std::memory_order_relaxed) >= last;
+      if (!stops && (!flushing || is_flushed)) break;
     }
     count_memory(true);
     lock.lock();

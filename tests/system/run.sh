@@ -1,16 +1,27 @@
 #!/usr/bin/env bash
-# Memory under churn, eviction against exact LRU and of large values, a tree with more than memory: run.sh [server-binary] [quick|long]
+# Memory under churn, eviction against exact LRU and of large values, a tree with more than memory, snapshots
+# while others write: run.sh [server-binary] [quick|long]
 set -euo pipefail
 here="$(cd "$(dirname "$0")" && pwd)"
 server="$(realpath "${1:-$here/../../build/release/isotherm-server}")"
 cd "$here"
 export PYTHONDONTWRITEBYTECODE=1
+# Of a store in memory, of one with a tree, and of items on a fake device.
+snapshot_moments() {
+  python3 snapshot_moment.py --server "$server" -- --threads 2
+  tree="$(mktemp -d)"
+  python3 snapshot_moment.py --server "$server" -- --threads 2 --tree "$tree" --maxmemory 16mb
+  rm -rf "$tree"
+  python3 snapshot_moment.py --server "$(dirname "$server")/isotherm-server-fake-device" -- \
+    --threads 2 --device cuda --gpu-items 300mb --maxmemory 16mb
+}
 case "${2:-quick}" in
   quick)
     python3 memory_churn.py --server "$server"
     python3 eviction_hit_rate.py --server "$server"
     python3 large_values.py --server "$server"
     python3 more_than_memory.py --server "$server" --times 5
+    snapshot_moments
     ;;
   long)
     python3 memory_churn.py --server "$server" --maxmemory 1gb --rounds 4 --cycles 8
