@@ -1,6 +1,5 @@
 #include "isotherm/db_batch.h"
 
-#include <string_view>
 #include <utility>
 
 #include "db/db_state.h"
@@ -33,10 +32,8 @@ void DbBatch::State::run_in_pieces(uint64_t most_bytes) {
     const Row first = row;
     uint64_t its_bytes = 0;
     for (; row < rows().size() && its_bytes < most_bytes; ++row) {
-      const std::string_view key = columns.key[row];
-      const std::string_view value = columns.value[row];
-      columns.op[row] == Op::put ? piece.put(key, value, columns.options[row]) : piece.erase(key);
-      its_bytes += key.size() + value.size();
+      piece.append(columns, row);
+      its_bytes += columns.key[row].size() + columns.value[row].size();
     }
     db.wait_for_memory(lease, its_bytes);
     lease.worker().submit(piece);

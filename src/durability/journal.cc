@@ -467,12 +467,9 @@ void Journal::follow_cap() {
   constexpr uint64_t part = 8;
   constexpr uint64_t least = 128 << 10;
   const uint64_t cap = options_.cap ? options_.cap() : 0;
-  if (cap != 0) {
-    const uint64_t most = std::clamp(cap / part, least, std::max(least, options_.most_unwritten));
-    most_unwritten_.store(most, std::memory_order_relaxed);
-  } else {
-    most_unwritten_.store(options_.most_unwritten, std::memory_order_relaxed);
-  }
+  const uint64_t most = options_.most_unwritten;
+  most_unwritten_.store(cap == 0 ? most : std::clamp(cap / part, least, std::max(least, most)),
+                        std::memory_order_relaxed);
   const uint64_t end = buffer_.end();
   const bool rests = std::exchange(seen_end_, end) == end;
   buffer_.trim(rests ? 0 : most_unwritten());

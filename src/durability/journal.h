@@ -199,6 +199,8 @@ class Journal final : public CommitSink, public Awaited {
   void release(uint64_t lsn);
   void note_error(int error);
   void tell();
+  uint64_t most_unwritten() const { return most_unwritten_.load(std::memory_order_relaxed); }
+  void follow_cap();
   void count_memory();
 
   const JournalOptions options_;
@@ -221,9 +223,6 @@ class Journal final : public CommitSink, public Awaited {
   alignas(64) std::atomic<uint64_t> last_number_{0};
   alignas(64) const std::unique_ptr<std::atomic<uint64_t>[]> marks_;
   const uint64_t first_version_;  // no record that was there at the start has a larger one
-  uint64_t most_unwritten() const { return most_unwritten_.load(std::memory_order_relaxed); }
-  void follow_cap();
-
   std::atomic<uint64_t> most_unwritten_;
   RecordBuffer buffer_;
   RunningBatches batches_;

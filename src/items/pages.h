@@ -1,8 +1,8 @@
 // Pages: the memory of items and index, in pages of 2 MiB out of one arena.
 //
 // The arena is one reserved range of addresses (twice the memory of the machine, from 64 GiB to 4
-// TiB, less where the kernel refuses), so the place
-// of an item is an offset that fits a location. A page is backed, in this order, by
+// TiB, less where the kernel refuses), so the place of an item is an offset that fits a location. A
+// page is backed, in this order, by
 //   - a huge page of hugetlbfs, where the administrator has set some aside;
 //   - a transparent huge page;
 //   - normal pages; then `warning()` says so, once for the server's log.

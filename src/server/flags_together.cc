@@ -31,12 +31,12 @@ void check_together(const net::ServerOptions& options) {
   if (!options.store.tree_options.empty() && options.store.tree.empty()) {
     throw CLI::ValidationError("--tree-options", "needs --tree");
   }
-  if (options.appendonly && options.store.device != DeviceChoice::cpu &&
-      options.store.gpu_items == 0) {
+  const bool index_on_gpu =
+      options.store.device != DeviceChoice::cpu && options.store.gpu_items == 0;
+  if (options.appendonly && index_on_gpu) {
     throw CLI::ValidationError("--appendonly", "needs --device cpu, or --gpu-items");
   }
-  if (!options.save.empty() && options.store.device != DeviceChoice::cpu &&
-      options.store.gpu_items == 0) {
+  if (!options.save.empty() && index_on_gpu) {
     throw CLI::ValidationError("--save", "needs --device cpu, or --gpu-items");
   }
   try {

@@ -97,13 +97,7 @@ TEST_F(ItemServerTest, AJournalIsCutBehindASnapshot) {
   expect({"MGET", "key", "later", "gone"}, "*3\r\n$2\r\n99\r\n$1\r\n1\r\n$-1\r\n");
 }
 
-TEST_F(ItemServerTest, SavePointsSaveUntilTheGpuIsLost) {
-  expect({"CONFIG", "SET", "save", "10 2"}, "+OK\r\n");
-  expect({"MSET", "a", "1", "b", "2"}, "+OK\r\n");
-  clock_.advance(11'000);
-  wait_for_saves(1);
-  EXPECT_EQ(RdbFile(snapshot_path()).items(), 2u);
-}
+TEST_F(ItemServerTest, SavePointsSaveByThemselves) { save_by_a_point(); }
 
 // What was on the GPU alone is in these files.
 TEST_F(ItemServerTest, TheJournalAndTheSnapshotOfALostGpuStayAsTheyAre) {

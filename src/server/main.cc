@@ -138,8 +138,7 @@ int main(int argc, char** argv) {
   } catch (const std::bad_alloc&) {
     log(LogLevel::warning,
         "there is no memory, or no addresses, for what a server begins with: look at ulimit -v, "
-        "the "
-        "limit of the container, and --gpu-memory");
+        "the limit of the container, and --gpu-memory");
     return EXIT_FAILURE;
   } catch (const std::exception& error) {
     log(LogLevel::warning, error.what());

@@ -40,6 +40,12 @@ std::string head_of(const SnapshotSource::Moment& moment, uint64_t used_memory) 
   return head;
 }
 
+// Which a start reads; null: there is none.
+Tree* lasting_tree(const Engine& engine) {
+  Tree* const tree = engine.tree();
+  return tree != nullptr && tree->lasts() ? tree : nullptr;
+}
+
 }  // namespace
 
 Saver::Saver(Engine& engine, SaveWish& wish, std::string folder, std::string name, Files& files,
@@ -104,8 +110,7 @@ bool Saver::write() {
     return false;
   }
   begin_ = {};
-  const Tree* const tree = engine_.tree();
-  const bool cuts = journal_ != nullptr && (tree == nullptr || !tree->lasts());
+  const bool cuts = journal_ != nullptr && lasting_tree(engine_) == nullptr;
   if (cuts && journal_->begin_segment(begin_) < 0) begin_ = {};
   Worker worker(engine_);
   SnapshotSource::Step last = SnapshotSource::Step::flushed;
@@ -151,8 +156,8 @@ bool Saver::write_once(Worker& worker, bool keeps_flushed, SnapshotSource::Step&
 
 // What was saved: from the snapshot, from a journal, or from a tree.
 bool Saver::is_read_by_a_start() {
-  Tree* const tree = engine_.tree();
-  return tree == nullptr || !tree->lasts() || journal_ != nullptr || tree->flush();
+  Tree* const tree = lasting_tree(engine_);
+  return tree == nullptr || journal_ != nullptr || tree->flush();
 }
 
 void Saver::cut(const SnapshotFile& file, uint64_t version) {

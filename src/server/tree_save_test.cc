@@ -153,11 +153,7 @@ TEST_F(TreeSaveTest, ADiskThatIsFullIsToldAndTheOldFileStays) {
 }
 
 TEST_F(TreeSaveTest, SavePointsAndTheEndSaveByThemselves) {
-  expect({"CONFIG", "SET", "save", "10 2"}, "+OK\r\n");
-  expect({"MSET", "a", "1", "b", "2"}, "+OK\r\n");
-  clock_.advance(11'000);
-  wait_for_saves(1);
-  EXPECT_EQ(RdbFile(snapshot_path()).items(), 2u);
+  save_by_a_point();
   expect({"SET", "c", "3"}, "+OK\r\n");
   EXPECT_TRUE(server_->prepare_end());
   server_->stop();

@@ -262,8 +262,8 @@ std::string DeviceFiles::settle(const DeviceColumns& sent) {
   items_.fetch_add(more);
   if (!full) return {};
   if (!options_.evicts) return "gpu-items: the memory of the GPU is full";
-  // What was there before them must not be shown in their place.
-  use([&](ItemTier& tier) { write(tier, evicted, 0); });
+  // What was there before them must not be shown in their place; a moment has kept it.
+  use([&](ItemTier& tier) { tier.run(evicted.requests(0)); });
   return {};
 }
 

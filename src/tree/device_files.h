@@ -111,6 +111,8 @@ class DeviceFiles final : public TreeFiles {
   void take_in_rest(std::span<const TreeEntry> entries);
   bool fits_device(const TreeEntry& entry) const;
 
+  std::shared_ptr<DeviceMoment> moment();
+  bool has_rest() const { return rest_bytes_.load(std::memory_order_relaxed) != 0; }
   AllRest::iterator find_rest(std::string_view key);
   bool put_rest(const TreeEntry& entry);
   void erase_rest(AllRest::iterator at);
@@ -123,9 +125,6 @@ class DeviceFiles final : public TreeFiles {
   std::atomic<int64_t> items_{0};  // there, but for those that expired or were evicted
   std::atomic<uint64_t> lost_keys_{0};
   std::atomic<uint64_t> rest_bytes_{0};
-
-  bool has_rest() const { return rest_bytes_.load(std::memory_order_relaxed) != 0; }
-  std::shared_ptr<DeviceMoment> moment();
 
   std::mutex mutex_;  // of what follows
   AllRest rest_;

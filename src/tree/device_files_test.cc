@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "fake_device/fake_item_tier.h"
+#include "models/numbered_tree_key.h"
 #include "tree/tree_record.h"
 
 namespace isotherm::device_files_test {
@@ -63,12 +64,6 @@ DeviceFilesOptions options_of(uint64_t most_kept) {
   return options;
 }
 
-std::string numbered_key(int number) {
-  std::string key;
-  TreeRecord::put_key(static_cast<uint32_t>(number % 3), "key" + std::to_string(number), key);
-  return key;
-}
-
 // An ingest of one entry; an empty text erases.
 void write(DeviceFiles& files, const std::string& key, const std::string& text) {
   TreeRecord record;
@@ -90,7 +85,7 @@ TEST(DeviceFiles, AWalkShowsEachKeyWhereItsPlaceIs) {
   FakeDevice device(5, uint64_t{1} << 28);
   DeviceFiles files(fake_item_tier_maker(device)({8 << 20, false, 1}), options_of(1 << 20));
   constexpr int keys = 500;
-  for (int i = 0; i < keys; ++i) write(files, numbered_key(i), "text");
+  for (int i = 0; i < keys; ++i) write(files, numbered_tree_key(i), "text");
   std::vector<WalkedItem> some;
   size_t shown = 0;
   uint64_t bound = 0;
@@ -116,8 +111,8 @@ TEST(DeviceFiles, AMomentIsShownWhileAThreadWrites) {
   constexpr int keys = 400;
   for (int i = 0; i < keys; ++i) {
     if (i % 4 == 0) continue;
-    before[numbered_key(i)] = std::string(100, static_cast<char>('a' + i % 26));
-    write(files, numbered_key(i), before[numbered_key(i)]);
+    before[numbered_tree_key(i)] = std::string(100, static_cast<char>('a' + i % 26));
+    write(files, numbered_tree_key(i), before[numbered_tree_key(i)]);
   }
   // Too long for the device.
   std::string long_key;
@@ -126,7 +121,8 @@ TEST(DeviceFiles, AMomentIsShownWhileAThreadWrites) {
   std::unique_ptr<MomentWalk> walk = files.walk_moment();
   std::thread writer([&] {
     write(files, long_key, "later");
-    for (int i = keys - 1; i >= 0; --i) write(files, numbered_key(i), i % 3 == 0 ? "" : "later");
+    for (int i = keys - 1; i >= 0; --i)
+      write(files, numbered_tree_key(i), i % 3 == 0 ? "" : "later");
   });
   std::map<std::string, std::string> shown;
   while (!walk->ended()) {
@@ -140,7 +136,7 @@ TEST(DeviceFiles, AMomentIsShownWhileAThreadWrites) {
   walk.reset();
   writer.join();
   std::vector<TreeRead> reads(2);
-  const std::string keys_read[] = {numbered_key(1), long_key};
+  const std::string keys_read[] = {numbered_tree_key(1), long_key};
   const std::string_view asked[] = {keys_read[0], keys_read[1]};
   files.read(asked, reads.data());
   EXPECT_EQ(text_of(reads[0].value), "later");
@@ -152,10 +148,10 @@ TEST(DeviceFiles, AMomentIsShownWhileAThreadWrites) {
 TEST(DeviceFiles, AMomentThatIsLeftHoldsNobodyBack) {
   FakeDevice device(5, uint64_t{1} << 28);
   DeviceFiles files(fake_item_tier_maker(device)({8 << 20, false, 1}), options_of(0));
-  for (int i = 0; i < 20; ++i) write(files, numbered_key(i), "before");
+  for (int i = 0; i < 20; ++i) write(files, numbered_tree_key(i), "before");
   std::unique_ptr<MomentWalk> walk = files.walk_moment();
   std::thread writer([&] {
-    for (int i = 0; i < 20; ++i) write(files, numbered_key(i), "after");
+    for (int i = 0; i < 20; ++i) write(files, numbered_tree_key(i), "after");
   });
   while (files.memory() == 0) std::this_thread::yield();
   walk.reset();
@@ -166,7 +162,7 @@ TEST(DeviceFiles, AMomentThatIsLeftHoldsNobodyBack) {
 TEST(DeviceFiles, AMomentOfADeviceThatFailsEndsWithAnError) {
   FakeDevice device(5, uint64_t{1} << 28);
   DeviceFiles files(fake_item_tier_maker(device)({8 << 20, false, 1}), options_of(1 << 20));
-  write(files, numbered_key(1), "text");
+  write(files, numbered_tree_key(1), "text");
   const std::unique_ptr<MomentWalk> walk = files.walk_moment();
   device.lose();
   EXPECT_NE(walk->step([](std::string_view, std::string_view) { FAIL(); }), "");

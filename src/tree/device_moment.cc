@@ -26,12 +26,14 @@ bool DeviceMoment::keep_some(const ByteColumn& device_keys, size_t& row) {
   constexpr size_t most_rows = 1024;
   ByteColumn asked;
   std::vector<size_t> rows;
+  std::vector<uint64_t> places;
   const size_t end = std::min(device_keys.rows(), row + most_rows);
   for (size_t i = row; i < end; ++i) {
     const uint64_t place = files_.place_of(device_keys[i]);
     if (place < walked_ || is_known(place, device_keys[i])) continue;
     asked.add(device_keys[i]);
     rows.push_back(i);
+    places.push_back(place);
   }
   std::vector<std::string> records(rows.size());
   const size_t read = files_.read_records(
@@ -40,8 +42,7 @@ bool DeviceMoment::keep_some(const ByteColumn& device_keys, size_t& row) {
   uint64_t more = 0;
   for (size_t at = 0; at < read; ++at) {
     const std::string_view key = asked[at];
-    const auto kept =
-        kept_.emplace(files_.place_of(key), Kept{std::string(key), std::move(records[at])});
+    const auto kept = kept_.emplace(places[at], Kept{std::string(key), std::move(records[at])});
     more += bytes_of(kept->second) + kept->second.record.size();
     if (!kept->second.record.empty()) records_.push_back(kept);
   }

@@ -7,6 +7,8 @@
 #include <random>
 #include <string>
 
+#include "models/numbered_tree_key.h"
+
 namespace isotherm {
 namespace {
 
@@ -15,19 +17,13 @@ class TreeRunTest : public ::testing::TestWithParam<bool> {};
 INSTANTIATE_TEST_SUITE_P(Order, TreeRunTest, ::testing::Bool(),
                          [](const auto& test) { return test.param ? "Ordered" : "Unordered"; });
 
-std::string tree_key(int number) {
-  std::string key;
-  TreeRecord::put_key(static_cast<uint32_t>(number % 3), "key" + std::to_string(number), key);
-  return key;
-}
-
 // Of each key the newest is found and shown once; erased ones are known to be.
 TEST_P(TreeRunTest, HasTheNewestOfEachKey) {
   TreeRun run;
   std::map<std::string, std::string> model;
   std::mt19937 random(1);
   for (int i = 0; i < 20'000; ++i) {
-    const std::string key = tree_key(static_cast<int>(random() % 3000));
+    const std::string key = numbered_tree_key(static_cast<int>(random() % 3000));
     const std::string value(random() % 40, static_cast<char>('a' + i % 26));
     const bool erases = random() % 5 == 0;
     TreeRecord record;
@@ -42,7 +38,7 @@ TEST_P(TreeRunTest, HasTheNewestOfEachKey) {
     if (GetParam() && i == 5000) run.copy(3, {}, "j", 10, some);
   }
   for (int i = 0; i < 3100; ++i) {
-    const std::string key = tree_key(i);
+    const std::string key = numbered_tree_key(i);
     const TreeRun::Found found = run.find(TreeRun::hash_of(key), key);
     const auto expected = model.find(key);
     ASSERT_EQ(found.known, expected != model.end()) << i;

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <thread>
 
+#include "durability/rdb_file.h"
 #include "models/faulty_files.h"
 #include "server/server.h"
 #include "server/test_client.h"
@@ -88,6 +89,14 @@ class StoredServerFixture : public ::testing::Test {
   void wait_for_saves(uint64_t saves) {
     const SaveWish& wish = server_->state().saves;
     while (wish.saves() < saves || wish.in_progress()) std::this_thread::yield();
+  }
+  // Two keys, by the save point that they are enough for.
+  void save_by_a_point() {
+    expect({"CONFIG", "SET", "save", "10 2"}, "+OK\r\n");
+    expect({"MSET", "a", "1", "b", "2"}, "+OK\r\n");
+    clock_.advance(11'000);
+    wait_for_saves(1);
+    EXPECT_EQ(RdbFile(snapshot_path()).items(), 2u);
   }
 
   ManualClock clock_{1'700'000'000'000};

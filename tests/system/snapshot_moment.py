@@ -66,7 +66,7 @@ def save_beside_writes(server, keys):
         letter = letter % 250 + 1
         write_all(client, keys, bytes([letter]), beside)
     answer, seconds = saved[0]
-    if answer != "OK" and answer != b"OK":
+    if answer != b"OK":
         raise Failure(f"SAVE answers {answer!r}")
     shown = [f"{statistics.median(them) * 1e3:.2f} / {max(them) * 1e3:.1f} ms" for them in (alone, beside)]
     print(f"SAVE of {keys} keys took {seconds:.2f} s; an MSET, median / longest: {shown[0]} before it, "
