@@ -23,7 +23,7 @@ LAYERS = ["base", "command", "items", "index", "hot", "router", "gpu", "executor
 # "" is what lies in the folder itself.
 NESTED = {"executor": ["", "values", "run", "host", "device", "upkeep"],
           "gpu": ["platform", "kernel", "batch", "express", "table", "transfer", "split", "rows",
-                  "items", "udp", "store"],
+                  "items", "sorted", "udp", "store"],
           "net": ["", "resp", "memcached", "udp", "packets", "loop"]}
 TEST_SUPPORT = ["device_checks", "fake_device", "models"]  # folders of tests/
 MAX_LINES = 500
