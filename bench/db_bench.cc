@@ -2,14 +2,15 @@
 //
 //   db_bench [--loads put,get,…] [--records N] [--key N] [--value N] [--seconds S] [--rates R,…]
 //            [--threads N] [--memory MB] [--group N] [--batch N] [--rounds N] [--parts 1]
-//            [--flush 0]
+//            [--flush 0] [--gpu-memory MB]
 //
 // Loads: get, put (of present keys), update (a counter is incremented), erase, range (100 pairs),
 // transactions (--group rows each, half gets, half puts, optimistic), and H-Rocks's ycsb-a to
 // ycsb-d (reads Zipf .99, of d the latest; writes uniform; d inserts) and zippydb (78% get, 13%
 // put, 6% erase, 3% range). Rates: calls a second that are offered, latency counts from when a call
-// was due; 0: as many as can be. --batch: requests a call, of loads of gets and puts: a DbBatch,
-// and of RocksDB a MultiGet and a WriteBatch. --parts: where RocksDB's time goes, by its own
+// was due; 0: as many as can be. --batch: requests a call, of loads of gets and puts, or of ranges:
+// a DbBatch, and of RocksDB a MultiGet and a WriteBatch, or one iterator. --gpu-memory: of the Db's
+// sorted copy on a GPU. --parts: where RocksDB's time goes, by its own
 // counters. What was filled is flushed to files unless --flush 0.
 //
 // Keys are numbers, the highest byte first; values follow from their key. Every value and every
@@ -35,7 +36,7 @@ namespace isotherm::bench {
 namespace {
 
 constexpr uint64_t first_counter = uint64_t{1} << 48;  // behind all other keys
-constexpr size_t range_length = 100;
+constexpr uint64_t range_length = 100;
 
 struct DbLoad {
   const char* name;
@@ -68,6 +69,7 @@ struct DbBenchOptions {
   uint64_t group = 1000;
   uint64_t batch = 1;
   uint64_t rounds = 1;
+  uint64_t gpu_memory = 0;
   bool parts = false;
   bool flush = true;
 };
@@ -90,7 +92,12 @@ class Keys {
     write_value(number, value.size(), value.data());
     return value;
   }
-  bool is_value(uint64_t number, const std::string& value) const {
+  static uint64_t number_of(std::string_view key) {
+    uint64_t number = 0;
+    std::memcpy(&number, key.data(), sizeof number);
+    return __builtin_bswap64(number);
+  }
+  bool is_value(uint64_t number, std::string_view value) const {
     return value.size() == options_.value_bytes && value_belongs(number, value);
   }
 
@@ -111,11 +118,14 @@ class Measured {
         inserting_(options.threads) {
     const bool counts = std::any_of(options.loads.begin(), options.loads.end(),
                                     [](const DbLoad* load) { return load->update > 0; });
-    const std::string zero(8, 0);
-    for (uint64_t i = 0; i < options.records; ++i) {
-      system_->put(keys_.key(i), keys_.value(i));
-      if (counts) system_->put(keys_.key(first_counter + i), zero);
+    std::vector<std::thread> filling;
+    for (uint64_t i = 0; i < options.threads; ++i) {
+      filling.emplace_back([&, i] {
+        fill(options.records * i / options.threads, options.records * (i + 1) / options.threads,
+             counts);
+      });
     }
+    for (std::thread& thread : filling) thread.join();
     if (options.flush) system_->flush();
   }
 
@@ -151,6 +161,18 @@ class Measured {
     std::map<std::string, uint64_t> parts;
     std::string failure;
   };
+
+  void fill(uint64_t first, uint64_t end, bool counts) {
+    constexpr uint64_t rows_at_once = 1000;
+    std::vector<BatchRow> rows;
+    for (uint64_t i = first; i < end; ++i) {
+      rows.push_back({true, keys_.key(i), keys_.value(i)});
+      if (counts) rows.push_back({true, keys_.key(first_counter + i), std::string(8, 0)});
+      if (rows.size() < rows_at_once && i + 1 != end) continue;
+      system_->batch(rows);
+      rows.clear();
+    }
+  }
 
   void report(const DbLoad& load, uint64_t rate, double took, const Thread& all) const {
     const auto us = [&](double percent) {
@@ -216,7 +238,9 @@ class Measured {
   // Requests that the call was.
   template <class ReadKey>
   uint64_t call(const DbLoad& load, uint64_t thread, Random& random, ReadKey&& read_key) {
-    if (options_.batch > 1) return batch(load, random, read_key);
+    if (options_.batch > 1) {
+      return load.range == 100 ? ranges(random) : batch(load, random, read_key);
+    }
     double chance = random.unit() * 100;
     const auto is = [&](double share) { return (chance -= share) < 0; };
     std::string value;
@@ -281,16 +305,38 @@ class Measured {
     return rows.size();
   }
 
+  uint64_t ranges(Random& random) {
+    thread_local std::vector<uint64_t> numbers;
+    thread_local std::vector<std::string> firsts;
+    numbers.resize(options_.batch);
+    firsts.resize(options_.batch);
+    for (size_t i = 0; i < firsts.size(); ++i) {
+      numbers[i] = random.below(options_.records);
+      firsts[i] = keys_.key(numbers[i]);
+    }
+    uint64_t seen = 0;
+    uint64_t wrong = 0;
+    thread_local std::vector<uint64_t> next;
+    next = numbers;
+    system_->ranges(firsts, range_length,
+                    [&](size_t range, std::string_view key, std::string_view value) {
+                      const uint64_t number = Keys::number_of(key);
+                      if (number >= first_counter) return;
+                      wrong += number != next[range]++ || !keys_.is_value(number, value);
+                      ++seen;
+                    });
+    for (const uint64_t number : numbers) seen -= std::min(range_length, options_.records - number);
+    demand(wrong == 0 && seen == 0, "a wrong range of a batch");
+    return firsts.size();
+  }
+
   uint64_t range(const DbLoad& load, uint64_t first) {
     DbSystem::Pairs pairs;
     system_->range(keys_.key(first), range_length, pairs);
     const uint64_t most = std::min<uint64_t>(range_length, present_.load() - first);
     demand(load.erase > 0 || pairs.size() >= most, "a range that is too short");
     for (size_t i = 0; i < pairs.size(); ++i) {
-      uint64_t number = 0;
-      for (size_t byte = 0; byte < 8; ++byte) {
-        number = number << 8 | static_cast<uint8_t>(pairs[i].first[byte]);
-      }
+      const uint64_t number = Keys::number_of(pairs[i].first);
       if (number >= first_counter) break;
       demand(load.erase > 0 ? number >= first + i : number == first + i, "a wrong key of a range");
       demand(keys_.is_value(number, pairs[i].second), "a wrong value of a range");
@@ -372,6 +418,7 @@ DbBenchOptions parse(int argc, char** argv) {
       {"--memory", [&](const std::string& text) { options.memory = std::stoull(text); }},
       {"--group", [&](const std::string& text) { options.group = std::stoull(text); }},
       {"--batch", [&](const std::string& text) { options.batch = std::stoull(text); }},
+      {"--gpu-memory", [&](const std::string& text) { options.gpu_memory = std::stoull(text); }},
       {"--rounds", [&](const std::string& text) { options.rounds = std::stoull(text); }},
       {"--parts", [&](const std::string& text) { options.parts = text == "1"; }},
       {"--flush", [&](const std::string& text) { options.flush = text == "1"; }},
@@ -382,10 +429,12 @@ DbBenchOptions parse(int argc, char** argv) {
     flag->second(argv[i + 1]);
   }
   demand(argc % 2 == 1, "a flag without a value");
-  const auto is_of_batches = [](const DbLoad* load) { return load->get + load->put == 100; };
+  const auto is_of_batches = [](const DbLoad* load) {
+    return load->get + load->put == 100 || load->range == 100;
+  };
   demand(
       options.batch == 1 || std::all_of(options.loads.begin(), options.loads.end(), is_of_batches),
-      "--batch is for loads of gets and puts");
+      "--batch is for loads of gets and puts, and for that of ranges");
   demand(options.key_bytes >= 8 && options.value_bytes >= 1 && options.records > 0 &&
              options.threads > 0 && options.group > 0,
          "keys have at least 8 bytes, values 1, and counts are above 0");
@@ -409,7 +458,9 @@ int run(int argc, char** argv) {
                                         [](const DbLoad* load) { return load->transaction > 0; });
   const uint64_t memory = options.memory * 1'000'000;
   Measured systems[] = {
-      {std::make_unique<IsothermSystem>(folder + "/isotherm", memory), options},
+      {std::make_unique<IsothermSystem>(folder + "/isotherm", memory,
+                                        options.gpu_memory * 1'000'000),
+       options},
       {std::make_unique<RocksdbSystem>(folder + "/rocksdb", memory, transactions), options}};
   for (const DbLoad* load : options.loads) {
     for (const uint64_t rate : options.rates) {

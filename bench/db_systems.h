@@ -21,6 +21,7 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -61,6 +62,9 @@ class DbSystem {
   virtual void transaction(const std::vector<TransactionRow>& rows) = 0;
   // One call for all, or, where a system has none for both kinds, one for each kind.
   virtual void batch(std::vector<BatchRow>& rows) = 0;
+  // Ranges from each of the keys on, in one call; shows each pair with the number of its range.
+  using Seen = std::function<void(size_t range, std::string_view key, std::string_view value)>;
+  virtual void ranges(const std::vector<std::string>& firsts, size_t most, const Seen& seen) = 0;
   virtual void flush() = 0;
   // Where the time of this thread's calls goes, where the system can tell.
   virtual void begin_parts() {}
@@ -69,9 +73,10 @@ class DbSystem {
 
 class IsothermSystem final : public DbSystem {
  public:
-  IsothermSystem(const std::string& folder, uint64_t memory) {
+  IsothermSystem(const std::string& folder, uint64_t memory, uint64_t gpu_memory = 0) {
     DbOptions options;
     options.memory = memory;
+    options.gpu_memory = gpu_memory;
     options.sync = DbSync::no;
     check(Db::open(options, folder, db_));
   }
@@ -101,24 +106,38 @@ class IsothermSystem final : public DbSystem {
     check(transaction->commit());
   }
   void batch(std::vector<BatchRow>& rows) override {
-    thread_local std::unique_ptr<DbBatch> mine;
-    thread_local Db* its = nullptr;
-    if (its != db_.get()) mine = std::make_unique<DbBatch>(*(its = db_.get()));
-    for (const BatchRow& row : rows) row.puts ? mine->put(row.key, row.value) : mine->get(row.key);
-    check(mine->run());
+    DbBatch& mine = own_batch();
+    for (const BatchRow& row : rows) row.puts ? mine.put(row.key, row.value) : mine.get(row.key);
+    check(mine.run());
     for (uint32_t i = 0; i < rows.size(); ++i) {
       if (rows[i].puts) continue;
-      const DbStatus status = mine->status(i);
+      const DbStatus status = mine.status(i);
       rows[i].found = !status.is_not_found();
       if (rows[i].found) check(status);
-      rows[i].value.assign(mine->value(i));
+      rows[i].value.assign(mine.value(i));
     }
-    mine->clear();
+    mine.clear();
+  }
+  void ranges(const std::vector<std::string>& firsts, size_t most, const Seen& seen) override {
+    DbBatch& mine = own_batch();
+    for (const std::string& first : firsts) mine.range(first, {}, static_cast<uint32_t>(most));
+    check(mine.run());
+    for (uint32_t i = 0; i < firsts.size(); ++i) {
+      for (const auto& [key, value] : mine.pairs({i})) seen(i, key, value);
+    }
+    mine.clear();
   }
   void flush() override { check(db_->flush()); }
 
  private:
   static constexpr std::array<char, 8> one = {1};
+  // Of the thread.
+  DbBatch& own_batch() {
+    thread_local std::unique_ptr<DbBatch> mine;
+    thread_local Db* its = nullptr;
+    if (its != db_.get()) mine = std::make_unique<DbBatch>(*(its = db_.get()));
+    return *mine;
+  }
   static void check(const DbStatus& status) {
     if (!status.ok()) throw std::runtime_error("isotherm: " + status.text());
   }
@@ -199,6 +218,16 @@ class RocksdbSystem final : public DbSystem {
       ++next;
     }
     if (puts.Count() != 0) check(db_->Write({}, &puts));
+  }
+  void ranges(const std::vector<std::string>& firsts, size_t most, const Seen& seen) override {
+    const std::unique_ptr<rocksdb::Iterator> at(db_->NewIterator({}));
+    for (size_t i = 0; i < firsts.size(); ++i) {
+      size_t left = most;
+      for (at->Seek(slice(firsts[i])); at->Valid() && left != 0; at->Next(), --left) {
+        seen(i, {at->key().data(), at->key().size()}, {at->value().data(), at->value().size()});
+      }
+      check(at->status());
+    }
   }
   void flush() override { check(db_->Flush({})); }
 

@@ -82,6 +82,12 @@ enum class DbSync : uint8_t {
 
 struct DbOptions {
   uint64_t memory = 256 << 20;  // bytes that everything together may take; 0: no cap
+  // Bytes of a GPU's memory, at least 16 MiB, for a sorted copy of what is in the files: it answers
+  // gets and ranges of a DbBatch (isotherm/db_batch.h), which are many. `open` fills it, and fails
+  // where there is no GPU; where it has no room for all keys, or the GPU fails later, the files
+  // answer alone, and DbStatistics::gpu_problem says so. 0: none.
+  uint64_t gpu_memory = 0;
+  uint32_t gpu = 0;  // which, as CUDA counts them
   DbSync sync = DbSync::everysec;
   // RocksDB's options for the files, as its own text: "name=value;name=value".
   std::string tree_options = {};
@@ -115,6 +121,9 @@ struct DbStatistics {
   uint64_t file_keys = 0;  // about
   uint64_t journal_bytes = 0;
   uint64_t journal_syncs = 0;
+  uint64_t gpu_entries = 0;  // of the sorted copy on a GPU: keys, some of them twice
+  uint64_t gpu_bytes = 0;
+  std::string gpu_problem = {};  // why it is not used any more; empty: it is, or there is none
 };
 
 class Db {
@@ -157,8 +166,7 @@ class Db {
  private:
   friend class DbBatch;
   friend class DbIntents;  // db/db_intents.h
-  friend DbStatus open_db(const DbOptions& options, const std::string& folder, class Files& files,
-                          std::unique_ptr<Db>& db);
+  friend class DbState;
   explicit Db(std::unique_ptr<DbState> state);
   std::unique_ptr<DbState> state_;
 };

@@ -109,6 +109,11 @@ struct Options {
   std::string tree;
   // RocksDB's options for it, as its own text: "name=value;name=value".
   std::string tree_options;
+  // Bytes of the first GPU's memory, at least 16 MiB, for a sorted copy of these files, which
+  // answers many gets (of a thread of the library), and many ranges (isotherm/db_batch.h), at once.
+  // It is filled when the store is opened. Where it has no room for all keys, or the GPU fails,
+  // the files answer alone. Needs a GPU. 0: none.
+  uint64_t gpu_sorted = 0;
 
   DeviceChoice device = DeviceChoice::cpu;
   // The GPUs' numbers, as CUDA counts them, 1 to 16; they share the index.

@@ -13,12 +13,16 @@ Db::Db(std::unique_ptr<DbState> state) : state_(std::move(state)) {}
 Db::~Db() = default;
 
 DbStatus open_db(const DbOptions& options, const std::string& folder, Files& files,
-                 std::unique_ptr<Db>& db) {
+                 std::unique_ptr<Db>& db, const SortedTierMaker& make_sorted) {
   return guarded([&]() -> DbStatus {
     db.reset();
-    db.reset(new Db(std::make_unique<DbState>(options, folder, files)));
+    db = DbState::make_db(std::make_unique<DbState>(options, folder, files, make_sorted));
     return {};
   });
+}
+
+std::unique_ptr<Db> DbState::make_db(std::unique_ptr<DbState> state) {
+  return std::unique_ptr<Db>(new Db(std::move(state)));
 }
 
 DbStatus Db::open(const DbOptions& options, const std::string& folder, std::unique_ptr<Db>& db) {
@@ -146,6 +150,9 @@ DbStatistics Db::statistics() {
   its.file_keys = tree.keys;
   its.journal_bytes = state_->journal().live_bytes();
   its.journal_syncs = state_->journal().syncs();
+  its.gpu_entries = tree.sorted.stats.entries;
+  its.gpu_bytes = tree.sorted.stats.bytes;
+  its.gpu_problem = tree.sorted.problem;
   return its;
 }
 

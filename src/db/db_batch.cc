@@ -1,58 +1,115 @@
 #include "isotherm/db_batch.h"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "db/db_state.h"
 #include "db/statuses.h"
+#include "tree/range_reader.h"
 
 namespace isotherm {
 namespace {
 
 constexpr uint64_t pieces_of_memory = 32;
 
+void copy_reply(const Reply& from, Reply& to) {
+  to.type = from.type;
+  to.version = from.version;
+  to.data = from.data;
+  to.size = from.size;
+  to.status.store(from.status.load(std::memory_order_relaxed), std::memory_order_relaxed);
+}
+
 }  // namespace
 
 struct DbBatch::State {
-  explicit State(DbState& its_db) : db(its_db), lease(its_db.workers()) {}
+  explicit State(DbState& its_db)
+      : db(its_db), lease(its_db.workers()), reader(its_db.tree().ranges()) {}
   Batch& rows() { return lease.batch(); }
 
-  // Rows of writes alone that memory has no room for at once, some after the other.
-  void run_in_pieces(uint64_t most_bytes);
+  void run();
+  void run_rows(Row first, Row end, uint64_t most_bytes);
+  bool writes(Row first, Row end);
+  void read_ranges(size_t first, size_t end);
 
   DbState& db;
   DbWorkers::Lease lease;
   uint64_t bytes = 0;  // of keys and values that are put
-  bool reads = false;
+
+  RangeReader reader;
+  std::vector<RangeAsked> asked;
+  std::vector<Row> before;  // rows that were added before each
+  std::vector<RangePairs> found;
+  DbStatus problem;                            // of ranges
+  std::vector<std::unique_ptr<Batch>> pieces;  // whose rows have read
 };
 
-void DbBatch::State::run_in_pieces(uint64_t most_bytes) {
+// Ranges go together as long as no write is between them.
+void DbBatch::State::run() {
+  const uint64_t most_bytes = db.engine().maxmemory() / pieces_of_memory;
+  Row done = 0;
+  for (size_t first = 0; first < asked.size();) {
+    size_t end = first + 1;
+    while (end < asked.size() && !writes(before[first], before[end])) ++end;
+    const bool last = end == asked.size() && !writes(before[first], rows().size());
+    const Row upto = last ? rows().size() : before[first];
+    run_rows(done, upto, most_bytes);
+    done = upto;
+    read_ranges(first, end);
+    first = end;
+  }
+  run_rows(done, rows().size(), most_bytes);
+}
+
+bool DbBatch::State::writes(Row first, Row end) {
+  const Batch::Columns& columns = rows().columns();
+  return std::any_of(columns.op + first, columns.op + end, [](Op op) { return op != Op::get; });
+}
+
+// If they write alone, in pieces that memory has room for.
+void DbBatch::State::run_rows(Row first, Row end, uint64_t most_bytes) {
+  if (first == end) return;
   Batch::Columns& columns = rows().columns();
-  Batch piece;
-  for (Row row = 0; row < rows().size();) {
-    const Row first = row;
+  const bool has_reads =
+      std::any_of(columns.op + first, columns.op + end, [](Op op) { return op == Op::get; });
+  const bool cuts = most_bytes != 0 && bytes > most_bytes && !has_reads;
+  if (end - first == rows().size() && !cuts) {
+    if (bytes != 0) db.wait_for_memory(lease, bytes);
+    return lease.submit();
+  }
+  for (Row row = first; row < end;) {
+    auto piece = std::make_unique<Batch>();
+    const Row begin = row;
     uint64_t its_bytes = 0;
-    for (; row < rows().size() && its_bytes < most_bytes; ++row) {
-      piece.append(columns, row);
+    for (; row < end && (!cuts || its_bytes < most_bytes); ++row) {
+      piece->append(columns, row);
       its_bytes += columns.key[row].size() + columns.value[row].size();
     }
     db.wait_for_memory(lease, its_bytes);
-    lease.worker().submit(piece);
-    for (Row i = 0; i < piece.size(); ++i) {
-      columns.reply[first + i].status.store(piece.reply(i).status, std::memory_order_relaxed);
+    lease.worker().submit(*piece);
+    for (Row i = 0; i < piece->size(); ++i) copy_reply(piece->reply(i), columns.reply[begin + i]);
+    if (has_reads) {
+      pieces.push_back(std::move(piece));
+    } else {
+      const Row count = piece->size();
+      piece->clear();
+      lease.worker().maintain_behind(count, its_bytes);
     }
-    const Row count = piece.size();
-    piece.clear();
-    lease.worker().maintain_behind(count, its_bytes);
   }
+}
+
+void DbBatch::State::read_ranges(size_t first, size_t end) {
+  const std::shared_ptr<const TreeMoment> moment = db.take_moment(lease.worker());
+  const std::string its = reader.read(*moment, std::span(asked).subspan(first, end - first),
+                                      std::span(found).subspan(first, end - first));
+  if (!its.empty() && problem.ok()) problem = {DbStatus::Code::not_saved, its};
 }
 
 DbBatch::DbBatch(Db& db) : state_(std::make_unique<State>(*db.state_)) {}
 DbBatch::~DbBatch() = default;
 
-DbBatch::Row DbBatch::get(std::string_view key) {
-  state_->reads = true;
-  return state_->rows().get(key);
-}
+DbBatch::Row DbBatch::get(std::string_view key) { return state_->rows().get(key); }
 DbBatch::Row DbBatch::put(std::string_view key, std::string_view value) {
   state_->bytes += key.size() + value.size();
   return state_->rows().put(key, value, option::over_cap);
@@ -60,23 +117,23 @@ DbBatch::Row DbBatch::put(std::string_view key, std::string_view value) {
 DbBatch::Row DbBatch::erase(std::string_view key) { return state_->rows().erase(key); }
 DbBatch::Row DbBatch::size() const { return state_->rows().size(); }
 
+DbBatch::RangeRow DbBatch::range(std::string_view first, std::string_view end, uint32_t limit) {
+  state_->before.push_back(state_->rows().size());
+  state_->asked.push_back({first, end, limit});
+  state_->found.emplace_back();
+  return {static_cast<uint32_t>(state_->asked.size() - 1)};
+}
+
 DbStatus DbBatch::run() {
   return guarded([&]() -> DbStatus {
     Batch& rows = state_->rows();
-    if (rows.empty()) return {};
-    const uint64_t most = state_->db.engine().maxmemory() / pieces_of_memory;
-    if (most != 0 && state_->bytes > most && !state_->reads) {
-      state_->run_in_pieces(most);
-    } else {
-      if (state_->bytes != 0) state_->db.wait_for_memory(state_->lease, state_->bytes);
-      state_->lease.submit();
-    }
-    if (!rows.writes()) return {};
-    for (Row row = 0; row < rows.size(); ++row) {
+    if (rows.empty() && state_->asked.empty()) return {};
+    state_->run();
+    for (Row row = 0; rows.writes() && row < rows.size(); ++row) {
       if (rows.columns().op[row] == Op::get) continue;
       if (DbStatus its = status(row); !its.ok()) return its;
     }
-    return {};
+    return state_->problem;
   });
 }
 
@@ -89,8 +146,18 @@ DbStatus DbBatch::status(Row row) const {
 
 std::string_view DbBatch::value(Row row) const { return state_->rows().reply(row).value(); }
 
+DbPairs DbBatch::pairs(RangeRow row) const {
+  const RangePairs& its = state_->found[row.number];
+  return {its.at, its.count};
+}
+
 void DbBatch::clear() {
-  state_->reads = false;
+  state_->pieces.clear();
+  state_->reader.clear();
+  state_->asked.clear();
+  state_->before.clear();
+  state_->found.clear();
+  state_->problem = {};
   state_->lease.clear(std::exchange(state_->bytes, 0));
 }
 

@@ -40,6 +40,8 @@ Options engine_options(const DbOptions& options, const std::string& folder) {
   its.max_value_bytes = WritePlan::most_value;
   its.tree = folder + "/tree";
   its.tree_options = options.tree_options;
+  its.gpu_sorted = options.gpu_memory;
+  its.gpus = {options.gpu};
   return its;
 }
 
@@ -57,8 +59,9 @@ SyncPolicy policy_of(DbSync sync) {
 
 }  // namespace
 
-DbState::DbState(const DbOptions& options, const std::string& folder, Files& files)
-    : merges_(options.merges), engine_(engine_options(options, folder), its_clock()) {
+DbState::DbState(const DbOptions& options, const std::string& folder, Files& files,
+                 const SortedTierMaker& make_sorted)
+    : merges_(options.merges), engine_(engine_options(options, folder), its_clock(), make_sorted) {
   StoredJournalOptions its;
   its.folder = folder;
   its.name = "journal";
@@ -190,12 +193,19 @@ bool DbState::stand_still(const std::function<void()>& work) {
   return lease.worker().stand_still(work);
 }
 
-// It is shown when all that it has is as safe as what is read else.
 std::shared_ptr<const TreeMoment> DbState::take_moment() {
-  std::shared_ptr<const TreeMoment> moment;
   DbWorkers::Lease lease(*workers_);
-  if (!lease.worker().stand_still([&] { moment = tree().take_moment(0); })) throw std::bad_alloc();
-  lease.submit();
+  return take_moment(lease.worker());
+}
+
+// It is shown when all that it has is as safe as what is read else.
+std::shared_ptr<const TreeMoment> DbState::take_moment(Worker& worker) {
+  std::shared_ptr<const TreeMoment> moment;
+  if (!worker.stand_still([&] { moment = tree().take_moment(keys_database); })) {
+    throw std::bad_alloc();
+  }
+  Batch none;
+  worker.submit(none);
   return moment;
 }
 

@@ -26,6 +26,7 @@
 #include "db/write_plan.h"
 #include "durability/files.h"
 #include "engine/engine.h"
+#include "gpu/store/sorted_tier.h"
 #include "isotherm/db.h"
 #include "tree/tree.h"
 #include "tree/tree_moment.h"
@@ -35,8 +36,10 @@ namespace isotherm {
 class DbState {
  public:
   // Throws what the engine, the tree and the journal throw.
-  DbState(const DbOptions& options, const std::string& folder, Files& files);
+  DbState(const DbOptions& options, const std::string& folder, Files& files,
+          const SortedTierMaker& make_sorted);
   ~DbState();
+  static std::unique_ptr<Db> make_db(std::unique_ptr<DbState> state);
   DbState(const DbState&) = delete;
   DbState& operator=(const DbState&) = delete;
 
@@ -64,6 +67,7 @@ class DbState {
   void wait_for_memory(DbWorkers::Lease& lease, uint64_t bytes);
   // Throws std::bad_alloc.
   std::shared_ptr<const TreeMoment> take_moment();
+  std::shared_ptr<const TreeMoment> take_moment(Worker& worker);
   bool stand_still(const std::function<void()>& work);
   DbStatus with_reason(DbStatus status);
 
@@ -107,8 +111,9 @@ struct DbSnapshot::Moment {
   std::shared_ptr<const TreeMoment> at;
 };
 
-// As Db::open, with files of the journal's that may fail; for tests.
+// As Db::open, with files of the journal's that may fail, and a sorted copy on a device of the
+// caller's; for tests.
 DbStatus open_db(const DbOptions& options, const std::string& folder, Files& files,
-                 std::unique_ptr<Db>& db);
+                 std::unique_ptr<Db>& db, const SortedTierMaker& make_sorted = nullptr);
 
 }  // namespace isotherm

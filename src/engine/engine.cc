@@ -16,8 +16,10 @@
 #include "engine/option_clash.h"
 #include "gpu/store/cuda_item_tier.h"
 #include "gpu/store/cuda_root_table.h"
+#include "gpu/store/cuda_sorted_tier.h"
 #include "items/arriving_item.h"
 #include "tree/device_files.h"
+#include "tree/sorted_files.h"
 
 namespace isotherm {
 namespace {
@@ -114,14 +116,19 @@ void add_gone(std::span<ItemClassStats> classes, const HostExecutor::Counters& c
 
 }  // namespace
 
-EngineState::EngineState(const Options& options, const Clock& its_clock)
+EngineState::EngineState(const Options& options, const Clock& its_clock,
+                         const SortedTierMaker& sorted)
     : clock(its_clock),
       store(checked(options), options.hash_seed ? *options.hash_seed : draw_seed()) {
   if (!options.tree.empty()) {
     make_tree([&](uint64_t cap) {
-      return open_tree_files(options.tree, options.tree_options,
-                             share_of(cap, 16, 256 << 10, 64 << 20),
-                             [this] { return clock.now_ms(); });
+      std::unique_ptr<TreeFiles> files = open_tree_files(options.tree, options.tree_options,
+                                                         share_of(cap, 16, 256 << 10, 64 << 20),
+                                                         [this] { return clock.now_ms(); });
+      if (options.gpu_sorted == 0) return files;
+      const SortedTierMaker& make = sorted ? sorted : cuda_sorted_tier_maker(options.gpus.front());
+      return std::unique_ptr<TreeFiles>(
+          std::make_unique<SortedFiles>(std::move(files), make({options.gpu_sorted})));
     });
   }
   if (options.router.choice != RouterChoice::off) make_router();
@@ -143,14 +150,18 @@ void EngineState::make_tree(const std::function<std::unique_ptr<TreeFiles>(uint6
   its.run_bytes = share_of(cap, 32, 64 << 10, files->lasts() ? 512 << 20 : 64 << 20);
   its.most_loaded = share_of(cap, 32, 64 << 10, 16 << 20);
   its.count = [this](int64_t bytes) { store.budget.buffers.fetch_add(bytes); };
+  const bool sorted = files->sorted_copy().there;
   if (!files->lasts()) {  // a device answers many keys as soon as few
     its.readers = 2;
     its.read_at_once = 4096;
-    its.most_direct = share_of(cap, 8, 256 << 10, 256 << 20);
     its.seals_idle = true;
+  }
+  if (!files->lasts() || sorted) {
+    its.most_direct = share_of(cap, 8, 256 << 10, 256 << 20);
     its.stripes = static_cast<uint32_t>(
         std::bit_floor(share_of(cap, 256, uint64_t{1} << 16, uint64_t{1} << 20)));
   }
+  if (sorted) its.most_ranges = share_of(cap, 8, 256 << 10, 256 << 20);
   tree = std::make_unique<Tree>(std::move(files), its);
   store.sink = tree.get();
   store.demotion = tree.get();
@@ -255,6 +266,9 @@ Engine::Engine(const Options& options, const Clock& clock)
     state_->use_device(cuda_root_tiers_maker(options.gpus, options.gpu_memory), required);
   }
 }
+
+Engine::Engine(const Options& options, const Clock& clock, const SortedTierMaker& make_sorted)
+    : state_(std::make_unique<EngineState>(options, clock, make_sorted)) {}
 
 Engine::Engine(const Options& options, const Clock& clock, const ItemTierMaker& make_items)
     : state_(std::make_unique<EngineState>(options, clock)) {

@@ -39,6 +39,7 @@
 #include "executor/values/device_values.h"
 #include "gpu/store/item_tier.h"
 #include "gpu/store/root_tier.h"
+#include "gpu/store/sorted_tier.h"
 #include "isotherm/batch.h"
 #include "isotherm/options.h"
 #include "router/hot_stats.h"
@@ -119,6 +120,9 @@ class Engine {
          WaitClock* round_clock = nullptr);
   // With items on a device of the caller's (Options::gpu_items); for tests.
   Engine(const Options& options, const Clock& clock, const ItemTierMaker& make_items);
+  // With the sorted copy of its files on a device of the caller's (Options::gpu_sorted); null: on a
+  // GPU. For tests.
+  Engine(const Options& options, const Clock& clock, const SortedTierMaker& make_sorted);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;

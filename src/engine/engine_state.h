@@ -23,6 +23,7 @@
 #include "executor/host/host_executor.h"
 #include "executor/host_store.h"
 #include "gpu/store/item_tier.h"
+#include "gpu/store/sorted_tier.h"
 #include "router/hot_side.h"
 #include "tree/tree.h"
 
@@ -33,7 +34,9 @@ class EngineState {
   // As many as a server may have threads, and one for who writes snapshots.
   static constexpr uint32_t most_workers = 257;
 
-  EngineState(const Options& options, const Clock& its_clock);
+  // `sorted`: makes the sorted copy of a tree's files; null: a GPU does.
+  EngineState(const Options& options, const Clock& its_clock,
+              const SortedTierMaker& sorted = nullptr);
   // Puts the items on a device; `required`: an error where that fails.
   void use_items(const ItemTierMaker& make_items, bool required);
   ~EngineState();

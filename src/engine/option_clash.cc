@@ -39,6 +39,7 @@ std::optional<OptionClash> clash_in(const Options& options) {
   if (options.index != IndexChoice::line) {
     if (const auto clash = clash_of_index(options)) return clash;
   }
+  if (options.gpu_sorted != 0 && options.tree.empty()) return {{"gpu_sorted", "needs a tree"}};
   if (has_router(options) && has_device(options)) return {{"router", "needs device cpu"}};
   if (!options.tree.empty() && (has_device(options) || has_router(options))) {
     return {{"tree", "needs device cpu and router off"}};

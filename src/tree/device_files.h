@@ -67,6 +67,7 @@ class DeviceFiles final : public TreeFiles {
   std::string walk_by_hash(uint64_t& cursor, uint64_t count, const ShowKey& show) override;
   std::unique_ptr<MomentWalk> walk_moment() override;
   std::unique_ptr<DirectGets> make_direct(const DirectShape& shape) override;
+  bool has_rest() const override { return rest_bytes_.load(std::memory_order_relaxed) != 0; }
   void lose() override;
   bool is_lost() const override { return lost_.load(std::memory_order_acquire); }
   uint64_t lost_keys() const override { return lost_keys_.load(std::memory_order_relaxed); }
@@ -112,7 +113,6 @@ class DeviceFiles final : public TreeFiles {
   bool fits_device(const TreeEntry& entry) const;
 
   std::shared_ptr<DeviceMoment> moment();
-  bool has_rest() const { return rest_bytes_.load(std::memory_order_relaxed) != 0; }
   AllRest::iterator find_rest(std::string_view key);
   bool put_rest(const TreeEntry& entry);
   void erase_rest(AllRest::iterator at);

@@ -59,6 +59,7 @@
 #include "executor/backing.h"
 #include "executor/commit_sink.h"
 #include "tree/direct_pool.h"
+#include "tree/range_pool.h"
 #include "tree/tree_files.h"
 #include "tree/tree_loads.h"
 #include "tree/tree_run.h"
@@ -75,6 +76,7 @@ struct TreeOptions {
   uint32_t readers = 4;
   uint32_t read_at_once = 64;      // keys, by one of these
   uint64_t most_direct = 0;        // bytes of columns for direct gets; 0: there are none
+  uint64_t most_ranges = 0;        // and for ranges
   bool seals_idle = false;         // a run that nobody has sealed for `pause_ms`
   uint64_t most_loaded = 4 << 20;  // bytes that were read and wait for their rows
   int64_t pause_ms = 100;
@@ -93,6 +95,7 @@ struct TreeStats {
   bool lasts = true;  // TreeFiles
   bool lost = false;
   uint64_t lost_keys = 0;
+  SortedCopy sorted;
 };
 
 class Tree final : public CommitSink, public DemotionHook, public Backing, public Awaited {
@@ -159,6 +162,8 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   std::shared_ptr<const TreeMoment> take_moment(uint32_t database);
   // What files that do not last have now, beside the runs; the same holds.
   std::unique_ptr<MomentWalk> walk_moment() { return files_->walk_moment(); }
+  // Columns for many ranges of a moment (tree/range_reader.h).
+  RangePool& ranges() { return ranges_; }
   // `folder`, which is not there yet, gets the files of a tree that has what this one had when the
   // work that `stand_still` gets was called, while no row ran. Empty: it worked.
   using StandStill = std::function<bool(const std::function<void()>& work)>;
@@ -213,6 +218,7 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   void note_error(const std::string& problem);
   void log(const std::string& line) const;
   void tell_room();
+  uint64_t other_memory() const;
   void count_memory(bool asks_files);
 
   bool step(uint32_t database, std::string& from, uint64_t count, int64_t now_ms, const Show& show);
@@ -239,6 +245,7 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   std::array<Version, TreeRun::shards> versions_;
   TreeLoads loads_;
   DirectPool direct_;
+  RangePool ranges_;
   // Whether runs may have something, and how often they came to have nothing.
   std::atomic<bool> holds_{false};
   std::atomic<uint64_t> quiet_times_{0};

@@ -191,7 +191,7 @@ Status Tree::answer(Reply& reply, const char* slot, uint32_t stride, int64_t now
       !record.expired(now_ms);
   if (!found) {
     // The rest has what the device cannot take.
-    if (files_->memory() != 0) return Status::pending;
+    if (files_->has_rest()) return Status::pending;
     reply.status.store(Status::not_found, std::memory_order_release);
     return Status::not_found;
   }
@@ -268,7 +268,7 @@ void Tree::get_directly(const Batch::Columns& columns, int64_t now_ms,
     bool sure = true;
     for (const Piece& piece : pieces) {
       if (piece.gets != nullptr) piece.gets->wait();
-      sure = sure && (!quiet || is_quiet_since(quiet_times));
+      sure = sure && files_->direct_counts() && (!quiet || is_quiet_since(quiet_times));
       if (!sure) break;
       const char* slot = piece.slots;
       for (const size_t end = at + piece.rows; at < end; ++at, slot += piece.stride) {

@@ -16,6 +16,9 @@
 // order of keys, so views, cursors and checkpoints are not for it. What it has at one moment is
 // shown once, by a walk (`walk_moment`).
 //
+// A GPU may also have a sorted copy of lasting files (tree/sorted_files.h), which answers many gets
+// and ranges at once.
+//
 // Threads. Any; `ingest` and `erase_range` one at a time. A cursor belongs to one thread at a time.
 #pragma once
 
@@ -28,6 +31,8 @@
 #include <string_view>
 
 #include "gpu/items/direct_gets.h"
+#include "gpu/sorted/direct_ranges.h"
+#include "gpu/store/sorted_tier.h"
 
 namespace isotherm {
 
@@ -74,6 +79,8 @@ class TreeView {
   virtual void read(std::string_view key, TreeRead& read) = 0;
   // Of the keys in [first, end).
   virtual std::unique_ptr<TreeCursor> cursor(std::string_view first, std::string_view end) = 0;
+  // The same on a device, for ranges that lie in place (TreeFiles::make_ranges); null: there, no.
+  virtual const SortedView* sorted() const { return nullptr; }
 };
 
 // Over what files have at one moment, each key once, in any order, while others write.
@@ -84,6 +91,13 @@ class MomentWalk {
   using Show = std::function<void(std::string_view key, std::string_view value)>;
   virtual std::string step(const Show& show) = 0;
   virtual bool ended() const = 0;
+};
+
+// The sorted copy on a device, if there is one.
+struct SortedCopy {
+  bool there = false;
+  SortedStats stats;
+  std::string problem;  // why it is not used any more; empty: it is
 };
 
 class TreeFiles {
@@ -127,11 +141,20 @@ class TreeFiles {
   // Gets by one thread whose replies are read in place, of keys and values as DeviceFiles has them;
   // null: there are none. Throws std::bad_alloc, DeviceError.
   virtual std::unique_ptr<DirectGets> make_direct(const DirectShape& /*shape*/) { return nullptr; }
-  // The device has failed one of them.
+  // Whether what direct gets show counts: they may lack what was taken in a while ago.
+  virtual bool direct_counts() const { return true; }
+  // Whether there may be keys that they do not show.
+  virtual bool has_rest() const { return false; }
+  // Ranges by one thread, of views, whose pairs are read in place; null: there are none. Throws
+  // std::bad_alloc, DeviceError.
+  virtual std::unique_ptr<DirectRanges> make_ranges(const RangeShape& /*shape*/) { return nullptr; }
+  // The device has failed one of them, or of the ranges.
   virtual void lose() {}
   // Whether what was here is gone, and how many keys of it are in no other place.
   virtual bool is_lost() const { return false; }
   virtual uint64_t lost_keys() const { return 0; }
+
+  virtual SortedCopy sorted_copy() { return {}; }
 
   virtual uint64_t memory() = 0;  // of filters and caches
   virtual uint64_t disk_bytes() = 0;

@@ -137,7 +137,33 @@ void TreeMoment::read(std::string_view key_of_item, TreeRead& read) const {
   files_->read(key, read);
 }
 
-TreeIterator TreeMoment::iterator(std::string first, std::string end) const {
+std::unique_ptr<TreeCursor> TreeMoment::files_cursor(std::string_view first,
+                                                     std::string_view end) const {
+  return hidden_ || files_ == nullptr ? nullptr : files_->cursor(first, end);
+}
+
+const SortedView* TreeMoment::sorted() const {
+  return hidden_ || files_ == nullptr ? nullptr : files_->sorted();
+}
+
+bool TreeMoment::has_changes() const {
+  return std::any_of(runs_.begin(), runs_.end(), [](const auto& run) { return run->bytes() != 0; });
+}
+
+bool TreeMoment::is_changed(std::string_view first, std::string_view end) const {
+  std::vector<TreeEntry> any;
+  for (const auto& run : runs_) {
+    for (uint32_t shard = 0; run->bytes() != 0 && shard < TreeRun::shards; ++shard) {
+      const std::lock_guard guard(tree_.shard_locks_[shard]);
+      run->copy(shard, first, end, 1, any, number_);
+      if (!any.empty()) return true;
+    }
+  }
+  return false;
+}
+
+TreeIterator TreeMoment::iterator(std::string first, std::string end,
+                                  std::unique_ptr<TreeCursor> files) const {
   std::vector<std::unique_ptr<TreeCursor>> sources;
   for (const auto& run : runs_) {
     if (run->bytes() == 0) continue;
@@ -146,7 +172,7 @@ TreeIterator TreeMoment::iterator(std::string first, std::string end) const {
           std::make_unique<RunCursor>(run, shard, tree_.shard_locks_[shard], number_, first, end));
     }
   }
-  if (!hidden_ && files_ != nullptr) sources.push_back(files_->cursor(first, end));
+  if (files != nullptr) sources.push_back(std::move(files));
   return {std::move(sources), std::move(first), std::move(end)};
 }
 

@@ -75,7 +75,19 @@ class TreeMoment {
   bool hides(std::string_view key, TreeRead& read) const;
   // Over keys of items in [first, end), as the tree has them (TreeRecord::put_key); `first` is not
   // behind `end`.
-  TreeIterator iterator(std::string first, std::string end) const;
+  TreeIterator iterator(std::string first, std::string end) const {
+    return iterator(first, end, files_cursor(first, end));
+  }
+  // With another source in the place of the files.
+  TreeIterator iterator(std::string first, std::string end,
+                        std::unique_ptr<TreeCursor> files) const;
+  // Null: they have nothing that the moment shows.
+  std::unique_ptr<TreeCursor> files_cursor(std::string_view first, std::string_view end) const;
+  // What the files have, on a device; null: it is not there, or the moment does not show it.
+  const SortedView* sorted() const;
+  // Whether runs know anything, and whether of keys from `first` on that are before `end`.
+  bool has_changes() const;
+  bool is_changed(std::string_view first, std::string_view end) const;
   uint32_t database() const { return database_; }
 
  private:

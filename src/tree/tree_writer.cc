@@ -299,22 +299,28 @@ TreeStats Tree::stats() {
   }
   stats.ingested = ingested_.load(std::memory_order_relaxed);
   stats.loads = loads_.loads();
-  stats.memory = stats.run_bytes + loads_.bytes() + direct_.bytes() +
-                 files_memory_.load(std::memory_order_relaxed);
+  stats.memory = stats.run_bytes + other_memory();
   stats.disk_bytes = files_->disk_bytes();
   stats.keys = files_->keys();
   stats.failing = failing_.load(std::memory_order_relaxed);
   stats.lasts = files_->lasts();
   stats.lost = files_->is_lost();
   stats.lost_keys = files_->lost_keys();
+  stats.sorted = files_->sorted_copy();
   return stats;
+}
+
+// Without runs.
+uint64_t Tree::other_memory() const {
+  return files_memory_.load(std::memory_order_relaxed) + loads_.bytes() + direct_.bytes() +
+         ranges_.bytes();
 }
 
 // Who seals a run does not ask the files, which may take long.
 void Tree::count_memory(bool asks_files) {
   if (asks_files) files_memory_.store(files_->memory(), std::memory_order_relaxed);
   if (!options_.count) return;
-  uint64_t sum = files_memory_.load(std::memory_order_relaxed) + loads_.bytes() + direct_.bytes();
+  uint64_t sum = other_memory();
   {
     const AllShards guard(shard_locks_);
     sum += active_->bytes();

@@ -40,7 +40,7 @@ class DbFixture : public ::testing::Test {
   }
   DbStatus open() {
     db_.reset();
-    return open_db(options_, folder_, files_, db_);
+    return open_db(options_, folder_, files_, db_, make_sorted_);
   }
   static Code code(const DbStatus& status) { return status.code(); }
   void put(const std::string& key, const std::string& value) {
@@ -73,6 +73,7 @@ class DbFixture : public ::testing::Test {
   std::string root_;
   std::string folder_;
   DbOptions options_;
+  SortedTierMaker make_sorted_;  // for options_.gpu_memory; null: a GPU does
   FaultyFiles files_{1};
   std::string value_;
   std::unique_ptr<Db> db_;

@@ -1,0 +1,76 @@
+// SortedFiles: a tree's files (tree/tree_files.h) with a sorted copy of what they have in the
+// memory of a GPU (gpu/store/sorted_tier.h), which answers gets and ranges, many at a time.
+//
+//   a run ─▶ the files (RocksDB's) ─▶ a run of the copy
+//   gets and ranges of many ─▶ the copy        all else, and few ─▶ the files
+// The files are what counts: the copy is made of them at the start, and follows each run that they
+// have taken in. So a GPU that fails loses nothing. Keys there are those of tree/device_files.h,
+// which sort as the tree's do; values are records without their first byte, which is in the flags.
+//
+// Given up. Where the GPU fails, has no room for a run, or a database is flushed, there is no copy
+// from then on, and the files answer alone; `problem` says why. What gets have shown counts only if
+// that was not so when they ended (`direct_counts`): a run is taken away behind `ingest`, so who
+// started before that has looked into the run itself.
+//
+// Threads. As TreeFiles.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "gpu/store/sorted_tier.h"
+#include "tree/tree_files.h"
+
+namespace isotherm {
+
+class SortedFiles final : public TreeFiles {
+ public:
+  // Reads all that the files have. Throws TreeError where they cannot be read, and DeviceError,
+  // std::bad_alloc.
+  SortedFiles(std::unique_ptr<TreeFiles> files, std::unique_ptr<SortedTier> tier);
+
+  std::string ingest(std::span<const TreeEntry> entries, const TreeMeta& meta,
+                     uint32_t threads) override;
+  std::string erase_range(std::string_view first, std::string_view end) override;
+  std::unique_ptr<TreeView> view() override;
+  std::unique_ptr<DirectGets> make_direct(const DirectShape& shape) override;
+  std::unique_ptr<DirectRanges> make_ranges(const RangeShape& shape) override;
+  bool direct_counts() const override { return !given_up_.load(std::memory_order_acquire); }
+  void lose() override { give_up("the GPU has failed"); }
+  SortedCopy sorted_copy() override;
+
+  Glance glance(std::string_view key, std::string& value) override {
+    return files_->glance(key, value);
+  }
+  void read(std::span<const std::string_view> keys, TreeRead* reads) override {
+    files_->read(keys, reads);
+  }
+  std::string walk(std::string_view from, std::string_view end, const Visit& visit) override {
+    return files_->walk(from, end, visit);
+  }
+  std::string checkpoint(const std::string& folder) override { return files_->checkpoint(folder); }
+  bool load(TreeMeta& meta) override { return files_->load(meta); }
+  uint64_t memory() override { return files_->memory(); }
+  uint64_t disk_bytes() override { return files_->disk_bytes(); }
+  uint64_t keys() override { return files_->keys(); }
+
+ private:
+  class View;
+
+  void fill();
+  void put(std::span<const TreeEntry> entries);
+  void give_up(const std::string& why);
+
+  const std::unique_ptr<TreeFiles> files_;
+  const std::unique_ptr<SortedTier> tier_;
+  std::atomic<bool> given_up_{false};
+  std::mutex mutex_;  // of what follows
+  std::string problem_;
+};
+
+}  // namespace isotherm
