@@ -1,6 +1,7 @@
 #include "gpu/platform/device_error.h"
 #include "gpu/store/cuda_item_tier.h"
 #include "gpu/store/cuda_root_table.h"
+#include "gpu/store/cuda_sorted_tier.h"
 
 namespace isotherm {
 
@@ -14,6 +15,12 @@ __attribute__((weak)) RootTiersMaker cuda_root_tiers_maker(const std::vector<uin
 
 __attribute__((weak)) ItemTierMaker cuda_item_tier_maker(uint32_t /*gpu*/) {
   return [](const ItemTierOptions&) -> std::unique_ptr<ItemTier> {
+    throw DeviceError("this program was built without CUDA");
+  };
+}
+
+__attribute__((weak)) SortedTierMaker cuda_sorted_tier_maker(uint32_t /*gpu*/) {
+  return [](const SortedTierOptions&) -> std::unique_ptr<SortedTier> {
     throw DeviceError("this program was built without CUDA");
   };
 }
