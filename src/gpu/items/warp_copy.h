@@ -17,6 +17,7 @@
 #include <cstdint>
 
 #include "gpu/items/item_part.h"
+#include "gpu/kernel/warp_deal.h"
 
 namespace isotherm {
 
@@ -70,7 +71,7 @@ struct CopyItemsKernel {
 
   struct Warp {
     Copy copy[32];
-    uint32_t begin[32];  // the number of the string's first unit among the warp's
+    WarpDeal deal;
   };
   struct Shared {
     Warp warp[threads / 32];
@@ -98,39 +99,22 @@ struct CopyItemsKernel {
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void copy_all(const Lane& lane, Warp& warp,
                                                      const Copy& mine) const {
     const uint32_t number = lane.thread() & 31;
-    const uint32_t units = mine.units();
-    uint32_t upto = units;
-    for (uint32_t step = 1; step < 32; step *= 2) {
-      const uint32_t other = lane.shuffle(whole_warp, upto, number >= step ? number - step : 0);
-      if (number >= step) upto += other;
-    }
-    const uint32_t all = lane.shuffle(whole_warp, upto, 31);
     warp.copy[number] = mine;
-    warp.begin[number] = upto - units;
-    lane.sync_warp(whole_warp);
+    const uint32_t all = warp.deal.deal(lane, mine.units());
     const ByteRange readable = job.readable(part);
     for (uint32_t first = number; first < all; first += 32 * at_a_time) {
       CopyUnit unit[at_a_time];
       for (uint32_t k = 0; k < at_a_time; ++k) {
         const uint32_t at = first + 32 * k;
         if (at >= all) continue;
-        const uint32_t of = string_of(warp, at);
-        unit[k].load(warp.copy[of], at - warp.begin[of], readable);
+        const uint32_t of = warp.deal.owner_of(at);
+        unit[k].load(warp.copy[of], at - warp.deal.begin[of], readable);
       }
       for (uint32_t k = 0; k < at_a_time; ++k) {
         if (unit[k].bytes != 0) unit[k].template store<Job::pads>();
       }
     }
     lane.sync_warp(whole_warp);
-  }
-
-  // The last string that begins at or before the unit: strings without units come before it.
-  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static uint32_t string_of(const Warp& warp, uint32_t unit) {
-    uint32_t of = 0;
-    for (uint32_t step = 16; step != 0; step /= 2) {
-      if (warp.begin[of + step] <= unit) of += step;
-    }
-    return of;
   }
 };
 

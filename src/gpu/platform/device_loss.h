@@ -4,9 +4,10 @@
 // Once a device has failed nothing that is there can be relied on: every later call throws. What a
 // failed call has queued must not outlive the memory that it works in, so it is settled first.
 //
-// Threads. One at a time. Errors. DeviceError.
+// Threads. Any. Errors. DeviceError.
 #pragma once
 
+#include <atomic>
 #include <new>
 
 #include "gpu/platform/device_error.h"
@@ -42,7 +43,7 @@ class DeviceLoss {
 
  private:
   const char* const message_;
-  bool lost_ = false;
+  std::atomic<bool> lost_ = false;
 };
 
 }  // namespace isotherm

@@ -1,10 +1,12 @@
 // DeviceMemory: an array in device memory with an owner, and the cap that all arrays share; or one
 // in pinned memory of the host, which kernels reach by the same pointers.
 //
-// Threads. One at a time. An array must not outlive its memory.
+// Threads. Any take from a memory; an array is for one at a time. An array must not outlive its
+// memory.
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <utility>
 
@@ -24,9 +26,9 @@ class DeviceMemory {
 
   // Null where the cap or the device, or the host, has no room.
   void* allocate(uint64_t bytes) {
-    if (cap_ != 0 && (bytes > cap_ || used_ > cap_ - bytes)) return nullptr;
+    if (!reserve(bytes)) return nullptr;
     void* memory = on_host() ? device_.allocate_pinned(bytes) : device_.allocate(bytes);
-    if (memory != nullptr) used_ += bytes;
+    if (memory == nullptr) used_ -= bytes;
     return memory;
   }
   void release(void* memory, uint64_t bytes) {
@@ -48,11 +50,18 @@ class DeviceMemory {
 
  private:
   bool on_host() const { return side_ == MemorySide::host; }
+  bool reserve(uint64_t bytes) {
+    uint64_t used = used_;
+    do {
+      if (cap_ != 0 && (bytes > cap_ || used > cap_ - bytes)) return false;
+    } while (!used_.compare_exchange_weak(used, used + bytes));
+    return true;
+  }
 
   Device& device_;
   const uint64_t cap_;
   const MemorySide side_;
-  uint64_t used_ = 0;
+  std::atomic<uint64_t> used_ = 0;
 };
 
 template <class Device, class T>

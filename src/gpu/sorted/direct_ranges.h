@@ -6,7 +6,8 @@
 // when `wait` returns. They stay as they are until the next `start`.
 //
 // A range's pairs lie behind one another, in the order of keys, each with its PairHead, its key and
-// its value, filled up to a multiple of 8 bytes. Where they begin has no order among ranges.
+// its value, filled up to a multiple of 8 bytes by zeros. Where they begin has no order among
+// ranges, but is a multiple of RangeShape::unit, so that ranges share no sectors of the bus.
 //
 // Errors. DeviceError when the device fails. Threads. One at a time, each on columns of its own.
 #pragma once
@@ -39,9 +40,11 @@ struct PairHead {
 };
 
 struct RangeShape {
+  static constexpr uint32_t unit = 32;
+
   uint32_t ranges = 0;      // of one call, at most
   uint32_t key_room = 0;    // bytes of their keys together
-  uint64_t reply_room = 0;  // bytes of all pairs, a multiple of 8
+  uint64_t reply_room = 0;  // bytes of all pairs, each range's filled up to units; a multiple of 8
   uint32_t most_bytes = 0;  // of the pairs of one range
   uint32_t value_skip = 0;  // bytes that each value begins with and that are not shown
 };

@@ -1,4 +1,4 @@
-// A sorted store in the memory of a GPU, for code that no CUDA compiler sees.
+// A sorted tier in the memory of a GPU, for code that no CUDA compiler sees.
 //
 // Two files define this: gpu/store/cuda_sorted_tier.cu in the library of the GPU, and, weakly,
 // gpu/store/no_cuda.cc in that of the host, which counts where the former is not linked.

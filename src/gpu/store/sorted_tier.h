@@ -15,36 +15,18 @@
 #include <functional>
 #include <memory>
 #include <span>
-#include <string_view>
 
 #include "gpu/items/direct_gets.h"
 #include "gpu/sorted/direct_ranges.h"
+#include "gpu/sorted/sorted_pair.h"
 
 namespace isotherm {
-
-struct SortedPair {
-  std::string_view key;
-  std::string_view value;
-  uint32_t flags = 0;
-  bool erased = false;  // the key is absent from now on
-};
-
-struct SortedTierOptions {
-  uint64_t bytes = 0;  // of device memory, with what a merge takes while it runs
-};
-
-struct SortedStats {
-  uint64_t entries = 0;  // of all runs, with those that are hidden and what was erased
-  uint64_t bytes = 0;    // of device memory that runs take
-  uint64_t runs = 0;
-  uint64_t merges = 0;
-};
 
 class SortedTier {
  public:
   virtual ~SortedTier() = default;
-  // In the order of keys, each once: newer than all that is there. False: there is no room, and
-  // nothing has changed.
+  // In the order of keys, each once: newer than all that is there. False: there is no room, or one
+  // of them is too large (gpu/sorted/sorted_run.h), and nothing has changed.
   virtual bool put(std::span<const SortedPair> pairs) = 0;
   virtual void clear() = 0;
   virtual std::shared_ptr<const SortedView> view() = 0;

@@ -1,0 +1,93 @@
+// RunMerge: makes one run of two, by the kernels of gpu/sorted/merge_kernels.h.
+//
+// While it runs there are both, a work space of 8 bytes for each of their entries and 16 for each
+// tile, and the new run, which takes what it needs and no more.
+//
+// Threads. One at a time; others may read both runs meanwhile. Errors. DeviceError, std::bad_alloc.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+
+#include "gpu/platform/device_error.h"
+#include "gpu/platform/grid.h"
+#include "gpu/platform/pinned_block.h"
+#include "gpu/sorted/merge_kernels.h"
+#include "gpu/sorted/stored_run.h"
+
+namespace isotherm {
+
+template <class Device>
+class RunMerge {
+ public:
+  using Stream = typename Device::Stream;
+  using Run = StoredRun<Device>;
+
+  explicit RunMerge(DeviceMemory<Device>& memory)
+      : device_(memory.device()), memory_(memory), totals_(device_, sizeof(Pair)) {}
+
+  struct Result {
+    bool done = false;               // false: there is no room, and nothing has happened
+    std::shared_ptr<const Run> run;  // null: nothing is left
+  };
+
+  // `drops_erased`: nothing older is there.
+  Result run(const Run& older, const Run& newer, bool drops_erased, const KeyFront& front,
+             Stream stream) {
+    if (older.entries() + newer.entries() > most_run_entries) return {};
+    MergePart part;
+    part.older = older.view();
+    part.newer = newer.view();
+    part.drops_erased = drops_erased;
+    part.front = front;
+    const DeviceArray<Device, uint32_t> entries(memory_, part.positions());
+    const DeviceArray<Device, uint32_t> words(memory_, part.positions());
+    const DeviceArray<Device, Pair> begins(memory_, part.tiles() + 1);
+    if (entries.empty() || words.empty() || begins.empty()) return {};
+    part.entries = entries.data();
+    part.words = words.data();
+    part.begins = begins.data();
+    const Pair totals = count(part, stream);
+    Result result{true, nullptr};
+    if (totals.first == 0) return result;
+    result.run = Run::make(memory_, totals.first, totals.second);
+    if (result.run == nullptr) return {};
+    move(part, *result.run, stream);
+    return result;
+  }
+
+ private:
+  template <class Kernel>
+  void launch(Stream stream, uint32_t blocks, const Kernel& kernel) {
+    require_device(device_.launch(stream, blocks, Kernel::threads, kernel), "launch a merge");
+  }
+
+  // Entries and words of the new run.
+  Pair count(const MergePart& part, Stream stream) {
+    const SettleAtEnd<Device> settle(device_, stream);
+    launch(stream, grid_for(device_, part.positions(), PlaceKernel::threads), PlaceKernel{part});
+    launch(stream, grid_for(device_, part.positions(), SumTilesKernel::threads),
+           SumTilesKernel{part});
+    launch(stream, 1, SumAllKernel{part});
+    require_device(
+        device_.to_host(stream, totals_.data(), part.begins + part.tiles(), sizeof(Pair)),
+        "read a merge's counts");
+    require_device(device_.synchronize(stream), "wait for a merge");
+    Pair totals;
+    std::memcpy(&totals, totals_.data(), sizeof totals);
+    return totals;
+  }
+  void move(const MergePart& part, const Run& to, Stream stream) {
+    const SettleAtEnd<Device> settle(device_, stream);
+    launch(stream, grid_for(device_, part.positions(), MoveKernel::threads),
+           MoveKernel{part, to.heads(), to.words()});
+    require_device(device_.synchronize(stream), "wait for a merge");
+  }
+
+  Device& device_;
+  DeviceMemory<Device>& memory_;
+  const PinnedBlock<Device> totals_;
+};
+
+}  // namespace isotherm

@@ -1,0 +1,32 @@
+// SortedPair: what a sorted tier takes and how it is set up; gpu/store/sorted_tier.h says what it
+// does.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace isotherm {
+
+struct SortedPair {
+  std::string_view key;
+  std::string_view value;
+  uint32_t flags = 0;
+  bool erased = false;  // the key is absent from now on
+};
+
+struct SortedTierOptions {
+  uint64_t bytes = 0;  // of device memory, with what a merge takes while it runs
+  // What most keys begin with, 16 bytes at most: they are found by the 8 bytes behind it, and all
+  // others more slowly.
+  std::string front;
+};
+
+struct SortedStats {
+  uint64_t entries = 0;  // of all runs, with those that are hidden and what was erased
+  uint64_t bytes = 0;    // of device memory that runs take
+  uint64_t runs = 0;
+  uint64_t merges = 0;
+};
+
+}  // namespace isotherm
