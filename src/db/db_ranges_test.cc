@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "device_checks/test_size.h"
+#include "fake_device/fake_device.h"
+#include "fake_device/fake_item_tier.h"
 #include "isotherm/db_batch.h"
 #include "models/db_fixture.h"
 #include "models/sorted_tier_in_memory.h"
@@ -37,16 +39,22 @@ std::string text(const Model& model, const std::string& first, const std::string
   return text;
 }
 
-enum class Copy { none, in_memory };
+enum class Copy { none, in_memory, on_device };
 
 class DbRangesTest : public DbFixture, public ::testing::WithParamInterface<Copy> {
  protected:
   void SetUp() override {
     if (has_copy()) {
       options_.gpu_memory = 64 << 20;
-      make_sorted_ = SortedTierInMemory::maker(sorted_);
+      make_sorted_ = GetParam() == Copy::in_memory ? SortedTierInMemory::maker(sorted_)
+                                                   : fake_sorted_tier_maker(device_);
     }
     DbFixture::SetUp();
+  }
+  // The fake device counts no ranges.
+  void expect_use() const {
+    EXPECT_EQ(sorted_.ranges != 0, GetParam() == Copy::in_memory);
+    EXPECT_EQ(db_->statistics().gpu_problem, "");
   }
   static bool has_copy() { return GetParam() != Copy::none; }
   std::string range(const std::string& first, const std::string& end, uint32_t limit) {
@@ -55,8 +63,7 @@ class DbRangesTest : public DbFixture, public ::testing::WithParamInterface<Copy
     const DbStatus status = batch.run();
     return status.ok() ? text(batch.pairs(row)) : status.text();
   }
-  uint64_t used() const { return sorted_.ranges.load(); }
-
+  FakeDevice device_{7, uint64_t{1} << 28};
   SortedMemory sorted_;
 };
 
@@ -82,7 +89,7 @@ TEST_P(DbRangesTest, ShowWhatIsInTheirBounds) {
     EXPECT_EQ(range("c", "d", 100), "");
     EXPECT_EQ(range("a", "", 0), "");
   }
-  EXPECT_EQ(used() != 0, has_copy());
+  expect_use();
 }
 
 TEST_P(DbRangesTest, ShowTheWritesOfTheirBatchBeforeThem) {
@@ -214,7 +221,7 @@ TEST_P(DbRangesTest, AreThoseOfAModelWhileRunsComeAndGo) {
       ASSERT_TRUE(open().ok());
     }
   }
-  EXPECT_EQ(used() != 0, has_copy());
+  expect_use();
 }
 
 // What each shows is of one moment: keys that are written together have one value.
@@ -250,10 +257,12 @@ TEST_P(DbRangesTest, ShowOneMomentWhileOthersWrite) {
   writer.join();
 }
 
-INSTANTIATE_TEST_SUITE_P(, DbRangesTest, ::testing::Values(Copy::none, Copy::in_memory),
-                         [](const auto& its) {
-                           return its.param == Copy::none ? "of_files" : "of_a_copy";
-                         });
+std::string name_of(const ::testing::TestParamInfo<Copy>& its) {
+  constexpr const char* names[] = {"of_files", "of_a_copy", "of_a_device"};
+  return names[static_cast<int>(its.param)];
+}
+INSTANTIATE_TEST_SUITE_P(, DbRangesTest,
+                         ::testing::Values(Copy::none, Copy::in_memory, Copy::on_device), name_of);
 
 // ---- What becomes of the copy ----
 

@@ -128,7 +128,7 @@ EngineState::EngineState(const Options& options, const Clock& its_clock,
       if (options.gpu_sorted == 0) return files;
       const SortedTierMaker& make = sorted ? sorted : cuda_sorted_tier_maker(options.gpus.front());
       return std::unique_ptr<TreeFiles>(
-          std::make_unique<SortedFiles>(std::move(files), make({options.gpu_sorted})));
+          std::make_unique<SortedFiles>(std::move(files), make, options.gpu_sorted));
     });
   }
   if (options.router.choice != RouterChoice::off) make_router();

@@ -1,5 +1,6 @@
 #include "tree/sorted_files.h"
 
+#include <algorithm>
 #include <deque>
 #include <new>
 #include <utility>
@@ -15,6 +16,28 @@ namespace {
 // Of items of all databases; the meta record is behind them.
 constexpr std::string_view first_of_all = "i";
 constexpr std::string_view end_of_all = "j";
+
+// What the keys of the first database begin with.
+std::string front_of(TreeFiles& files) {
+  std::string first;
+  std::string end;
+  TreeRecord::put_key(0, {}, first);
+  TreeRecord::put_key(1, {}, end);
+  const std::unique_ptr<TreeView> view = files.view();
+  const std::unique_ptr<TreeCursor> at = view->cursor(first, end);
+  at->seek(first);
+  if (!at->valid()) return {};
+  std::string front;
+  DeviceFiles::put_device_key(at->key(), front);
+  at->seek_before(end);
+  if (!at->valid()) return {};
+  std::string last;
+  DeviceFiles::put_device_key(at->key(), last);
+  front.resize(std::min<size_t>(front.size(), SortedTierOptions::most_front));
+  front.erase(std::mismatch(front.begin(), front.end(), last.begin(), last.end()).first,
+              front.end());
+  return front;
+}
 
 }  // namespace
 
@@ -38,8 +61,9 @@ class SortedFiles::View final : public TreeView {
   const std::shared_ptr<const SortedView> sorted_;
 };
 
-SortedFiles::SortedFiles(std::unique_ptr<TreeFiles> files, std::unique_ptr<SortedTier> tier)
-    : files_(std::move(files)), tier_(std::move(tier)) {
+SortedFiles::SortedFiles(std::unique_ptr<TreeFiles> files, const SortedTierMaker& make,
+                         uint64_t bytes)
+    : files_(std::move(files)), tier_(make({bytes, front_of(*files_)})) {
   fill();
 }
 

@@ -30,9 +30,9 @@ namespace isotherm {
 
 class SortedFiles final : public TreeFiles {
  public:
-  // Reads all that the files have. Throws TreeError where they cannot be read, and DeviceError,
-  // std::bad_alloc.
-  SortedFiles(std::unique_ptr<TreeFiles> files, std::unique_ptr<SortedTier> tier);
+  // Reads all that the files have, to so many bytes of a device's memory. Throws TreeError where
+  // they cannot be read, and DeviceError, std::bad_alloc.
+  SortedFiles(std::unique_ptr<TreeFiles> files, const SortedTierMaker& make, uint64_t bytes);
 
   std::string ingest(std::span<const TreeEntry> entries, const TreeMeta& meta,
                      uint32_t threads) override;

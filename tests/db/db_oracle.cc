@@ -1,37 +1,42 @@
 // The same random calls to a Db (isotherm/db.h) and to RocksDB itself: every answer must be equal.
 //
-//   db-oracle [seed [histories]]
+//   db-oracle [seed [histories [MB of a GPU's memory]]]
 // A history has groups of one to many changes, merges, reads of one and of many keys, ranges,
-// iterators that go both ways, snapshots, transactions, flushes, checkpoints and reopens, on few
-// keys, so that many are on one. Memory is small, so runs are taken in and keys forgotten.
+// batches of all of these, iterators that go both ways, snapshots, transactions, flushes,
+// checkpoints and reopens, on few keys, so that many are on one. Memory is small, so runs are taken
+// in and keys forgotten. With a GPU's memory the Db has a sorted copy of its files there.
 // ISOTHERM_TEST_LONG=1: more histories.
 #include <rocksdb/db.h>
-#include <rocksdb/merge_operator.h>
 #include <rocksdb/options.h>
 #include <rocksdb/write_batch.h>
 #include <stdlib.h>
 
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
 #include <deque>
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "db/oracle_merges.h"
 #include "device_checks/test_size.h"
 #include "isotherm/db.h"
+#include "isotherm/db_batch.h"
 #include "isotherm/db_transaction.h"
 
 namespace {
 
 using isotherm::Db;
 using isotherm::DbStatus;
+using isotherm::OracleMerges;
+using isotherm::reverse_of_both;
+using isotherm::reversed;
 
 [[noreturn]] void fail(const std::string& what) {
   std::cerr << "db-oracle: " << what << "\n";
@@ -50,60 +55,13 @@ void expect_ok(const rocksdb::Status& status, const std::string& what) {
 rocksdb::Slice slice(std::string_view text) { return {text.data(), text.size()}; }
 std::string_view view(const rocksdb::Slice& text) { return {text.data(), text.size()}; }
 
-constexpr uint32_t reverse_of_both = isotherm::merge_by::first_own;
-
-// A function of our own: what is there behind the operand, backwards, cut to some bytes.
-std::string reversed(std::string_view existing, std::string_view operand) {
-  constexpr size_t most = 40;
-  std::string both = std::string(operand).append(existing).substr(0, most);
-  return {both.rbegin(), both.rend()};
-}
-
-// Operands begin with the number of the function, and are applied one by one.
-class OracleMerges final : public rocksdb::MergeOperator {
- public:
-  const char* Name() const override { return "oracle"; }
-  bool FullMergeV2(const MergeOperationInput& in, MergeOperationOutput* out) const override {
-    bool there = in.existing_value != nullptr;
-    std::string value = there ? in.existing_value->ToString() : std::string();
-    for (const rocksdb::Slice& one : in.operand_list) {
-      value = apply(there, value, static_cast<uint8_t>(one[0]), view(one).substr(1));
-      there = true;
-    }
-    out->new_value = std::move(value);
-    return true;
-  }
-
- private:
-  static std::string apply(bool there, const std::string& value, uint32_t function,
-                           std::string_view operand) {
-    using namespace isotherm::merge_by;
-    switch (function) {
-      case add_u64: {
-        uint64_t sum = 0;
-        uint64_t more = 0;
-        if (there) std::memcpy(&sum, value.data(), sizeof sum);
-        std::memcpy(&more, operand.data(), sizeof more);
-        sum += more;
-        return {reinterpret_cast<const char*>(&sum), sizeof sum};
-      }
-      case append:
-        return value + std::string(operand);
-      case min:
-        return there && value < operand ? value : std::string(operand);
-      case max:
-        return there && value > operand ? value : std::string(operand);
-      default:
-        return reversed(value, operand);
-    }
-  }
-};
-
 // One history on both.
 class History {
  public:
-  History(uint64_t seed, std::string folder) : random_(seed), folder_(std::move(folder)) {
+  History(uint64_t seed, std::string folder, uint64_t gpu_memory)
+      : random_(seed), folder_(std::move(folder)) {
     options_.memory = 2 << 20;
+    options_.gpu_memory = gpu_memory;
     options_.sync = isotherm::DbSync::no;
     options_.merges[reverse_of_both] = [](std::string_view, std::optional<std::string_view> is,
                                           std::string_view operand, std::string& result) {
@@ -372,6 +330,60 @@ class History {
     expect(!its->Valid() || !view(its->key()).starts_with(prefix), at() + " prefix: too few");
   }
 
+  // Requests in one call, as if they ran one by one. Keys and values stay for as long as it runs.
+  void batch() {
+    isotherm::DbBatch ours(*db_);
+    std::deque<std::string> texts;
+    const auto kept = [&](std::string text) -> std::string_view {
+      return texts.emplace_back(std::move(text));
+    };
+    std::vector<std::pair<isotherm::DbBatch::Row, std::optional<std::string>>> gets;
+    std::vector<std::pair<isotherm::DbBatch::RangeRow, std::string>> ranges;
+    const uint64_t writes = draw(3) * 2;
+    for (uint64_t left = 1 + draw(60); left != 0; --left) {
+      const std::string_view key = kept(a_key());
+      const uint64_t kind = draw(6 + writes);
+      if (kind < 4) {
+        std::string right;
+        const bool there = rocks_->Get({}, slice(key), &right).ok();
+        gets.emplace_back(ours.get(key), there ? std::optional(right) : std::nullopt);
+      } else if (kind < 6) {
+        const std::string_view end = draw(2) == 0 ? std::string_view() : kept(a_key());
+        const auto limit = static_cast<uint32_t>(draw(60));
+        ranges.emplace_back(ours.range(key, end, limit), its_range(key, end, limit));
+      } else if (kind % 2 == 0) {
+        const std::string_view value = kept(a_value(texts.back()));
+        ours.put(key, value);
+        expect_ok(rocks_->Put({}, slice(key), slice(value)), "Put");
+      } else {
+        ours.erase(key);
+        expect_ok(rocks_->Delete({}, slice(key)), "Delete");
+      }
+    }
+    expect_ok(ours.run(), at() + " batch");
+    for (const auto& [row, right] : gets) {
+      expect(ours.status(row).ok() == right.has_value(), at() + " whether a key is there");
+      expect(!right || ours.value(row) == *right, at() + " a get of a batch");
+    }
+    for (const auto& [row, right] : ranges) {
+      std::string text;
+      for (const auto& [key, value] : ours.pairs(row)) append_pair(key, value, text);
+      expect(text == right, at() + " a range of a batch");
+    }
+  }
+  static void append_pair(std::string_view key, std::string_view value, std::string& to) {
+    to.append(std::to_string(key.size())).append(key).append(value).append("\n");
+  }
+  std::string its_range(std::string_view first, std::string_view end, uint32_t limit) {
+    std::string text;
+    const std::unique_ptr<rocksdb::Iterator> its(rocks_->NewIterator({}));
+    for (its->Seek(slice(first)); its->Valid() && limit-- != 0; its->Next()) {
+      if (!end.empty() && view(its->key()) >= end) break;
+      append_pair(view(its->key()), view(its->value()), text);
+    }
+    return text;
+  }
+
   void walk_all(const std::string& what) { walk_all(*db_, what); }
   void walk_all(Db& db, const std::string& what) {
     std::unique_ptr<isotherm::DbIterator> ours;
@@ -398,7 +410,8 @@ class History {
     if (kind < 90) return write();
     if (kind < 130) return get();
     if (kind < 150) return iterate();
-    if (kind < 165) return range();
+    if (kind < 160) return range();
+    if (kind < 170) return batch();
     if (kind < 177) return transaction();
     if (kind < 185) {
       if (snapshots_.size() == 5) {
@@ -436,6 +449,7 @@ int main(int count, char** arguments) {
   const uint64_t first = count > 1 ? std::strtoull(arguments[1], nullptr, 10) : 1;
   const uint64_t histories =
       count > 2 ? std::strtoull(arguments[2], nullptr, 10) : isotherm::test_size(4, 200);
+  const uint64_t gpu_memory = count > 3 ? std::strtoull(arguments[3], nullptr, 10) << 20 : 0;
   constexpr int steps = 600;
   uint64_t file_reads = 0;
   for (uint64_t seed = first; seed < first + histories; ++seed) {
@@ -443,7 +457,7 @@ int main(int count, char** arguments) {
     expect(mkdtemp(folder.data()) != nullptr, "no folder");
     std::cout << "seed " << seed << std::endl;
     {
-      History history(seed, folder);
+      History history(seed, folder, gpu_memory);
       history.run(steps);
       file_reads += history.file_reads();
     }

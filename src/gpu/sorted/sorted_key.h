@@ -8,7 +8,7 @@
 // keys begin with; keys before all those that begin so have the prefix 0, keys behind them the
 // highest. So prefixes have the order of keys, and keys of equal prefixes are compared whole.
 //
-// Limits. A front has 16 bytes at most.
+// Limits. A front has SortedTierOptions::most_front bytes at most.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +16,7 @@
 #include <string_view>
 
 #include "gpu/items/byte_units.h"
+#include "gpu/sorted/sorted_pair.h"
 
 namespace isotherm {
 
@@ -83,7 +84,7 @@ struct HostKey {
 };
 
 struct KeyFront {
-  static constexpr uint32_t most_bytes = 16;
+  static constexpr uint32_t most_bytes = SortedTierOptions::most_front;
 
   uint64_t number[most_bytes / word_bytes] = {};
   uint32_t bytes = 0;

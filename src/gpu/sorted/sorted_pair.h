@@ -16,9 +16,11 @@ struct SortedPair {
 };
 
 struct SortedTierOptions {
+  static constexpr uint32_t most_front = 16;
+
   uint64_t bytes = 0;  // of device memory, with what a merge takes while it runs
-  // What most keys begin with, 16 bytes at most: they are found by the 8 bytes behind it, and all
-  // others more slowly.
+  // What most keys begin with, `most_front` bytes at most: they are found by the 8 bytes behind it,
+  // and all others more slowly.
   std::string front;
 };
 
