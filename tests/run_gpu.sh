@@ -12,6 +12,7 @@ build/cuda/device_table_test
 build/cuda/split_table_test
 build/cuda/device_queue_test
 build/cuda/device_item_test
+build/cuda/device_sorted_test
 if [[ ! -e /dev/nvidiactl ]]; then
   echo "stores and scripts: skipped: no GPU"
   exit 0

@@ -13,7 +13,7 @@
 
 #include "device_checks/test_size.h"
 #include "fake_device/fake_device.h"
-#include "fake_device/fake_item_tier.h"
+#include "fake_device/fake_sorted_tier.h"
 #include "isotherm/db_batch.h"
 #include "models/db_fixture.h"
 #include "models/sorted_tier_in_memory.h"

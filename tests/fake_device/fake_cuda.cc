@@ -1,6 +1,5 @@
 // Takes the place of the GPU's part of a program (gpu/store/cuda_root_table.h, cuda_item_tier.h,
-// cuda_sorted_tier.h):
-// each GPU is a fake device.
+// cuda_sorted_tier.h): each GPU is a fake device.
 //
 // ISOTHERM_LOSE_DEVICE_AFTER=N loses the first device when N operations have run on it.
 #include <cstdlib>
@@ -10,6 +9,7 @@
 
 #include "fake_device/fake_item_tier.h"
 #include "fake_device/fake_root_table.h"
+#include "fake_device/fake_sorted_tier.h"
 #include "gpu/store/cuda_item_tier.h"
 #include "gpu/store/cuda_root_table.h"
 #include "gpu/store/cuda_sorted_tier.h"
@@ -39,23 +39,18 @@ RootTiersMaker cuda_root_tiers_maker(const std::vector<uint32_t>& gpus, uint64_t
   return fake_root_tiers_maker(chosen, gpu_memory);
 }
 
-namespace {
-
-// It outlives the store.
-FakeDevice& device_of_tiers(uint32_t gpu) {
+ItemTierMaker cuda_item_tier_maker(uint32_t gpu) {
+  // It outlives the store.
   static FakeDevice device(gpu + 1, uint64_t{1} << 30);
   lose_if_wanted(device);
-  return device;
-}
-
-}  // namespace
-
-ItemTierMaker cuda_item_tier_maker(uint32_t gpu) {
-  return fake_item_tier_maker(device_of_tiers(gpu));
+  return fake_item_tier_maker(device);
 }
 
 SortedTierMaker cuda_sorted_tier_maker(uint32_t gpu) {
-  return fake_sorted_tier_maker(device_of_tiers(gpu));
+  // It outlives the store.
+  static FakeDevice device(gpu + 1, uint64_t{1} << 30);
+  lose_if_wanted(device);
+  return fake_sorted_tier_maker(device);
 }
 
 }  // namespace isotherm

@@ -3,7 +3,6 @@
 #include <memory>
 
 #include "gpu/store/device_item_tier.h"
-#include "gpu/store/device_sorted_tier.h"
 
 namespace isotherm {
 
@@ -20,13 +19,6 @@ ItemTierMaker fake_item_tier_maker(FakeDevice& device) {
     its.reply_room = 64 << 10;
     its.evicts = options.evicts;
     return std::make_unique<DeviceItemTier<FakeDevice>>(device, its);
-  };
-}
-
-SortedTierMaker fake_sorted_tier_maker(FakeDevice& device) {
-  return [&device](const SortedTierOptions& options) {
-    constexpr uint64_t piece_bytes = 4096;
-    return std::make_unique<DeviceSortedTier<FakeDevice>>(device, options, piece_bytes);
   };
 }
 

@@ -1,18 +1,15 @@
-// Whole items of a store, and sorted copies of its files, on a fake device
-// (fake_device/fake_device.h), for tests.
+// Whole items of a store on a fake device (fake_device/fake_device.h), for tests.
 //
-// Threads. As gpu/store/item_tier.h and sorted_tier.h. Limits. The device must outlive them.
+// Threads. As gpu/store/item_tier.h. Limits. The device must outlive them.
 #pragma once
 
 #include "fake_device/fake_device.h"
 #include "gpu/store/item_tier.h"
-#include "gpu/store/sorted_tier.h"
 
 namespace isotherm {
 
 // Parts, slabs and rooms are small, so that growth and parts are met with few keys. The bytes that
 // are asked for are for items and their index.
 ItemTierMaker fake_item_tier_maker(FakeDevice& device);
-SortedTierMaker fake_sorted_tier_maker(FakeDevice& device);
 
 }  // namespace isotherm

@@ -29,13 +29,13 @@ class DirectGetColumns : public DirectGets {
       : device_(device),
         shape_(shape),
         memory_(device, 0),
-        asked_(memory_, ends_bytes() + shape.key_room),
-        pinned_(device, ends_bytes() + shape.key_room + uint64_t{shape.rows} * shape.stride),
+        asked_(memory_, ends_bytes() + key_bytes()),
+        pinned_(device, ends_bytes() + key_bytes() + uint64_t{shape.rows} * shape.stride),
         stream_(device) {
     if (asked_.empty()) throw std::bad_alloc();
     columns_.key_ends = reinterpret_cast<uint32_t*>(pinned_.data());
     columns_.keys = pinned_.data() + ends_bytes();
-    columns_.replies = columns_.keys + shape.key_room;
+    columns_.replies = columns_.keys + key_bytes();
     columns_.key_ends[0] = 0;
   }
   ~DirectGetColumns() override { settle(); }
@@ -68,7 +68,11 @@ class DirectGetColumns : public DirectGets {
   }
 
  private:
-  uint64_t ends_bytes() const { return (uint64_t{shape_.rows} + 1 + 3) / 4 * 4 * sizeof(uint32_t); }
+  // Columns begin at multiples of 16.
+  uint64_t ends_bytes() const {
+    return units_of((uint64_t{shape_.rows} + 1) * sizeof(uint32_t)) * unit_bytes;
+  }
+  uint64_t key_bytes() const { return units_of(shape_.key_room) * unit_bytes; }
 
   Device& device_;
   const DirectShape shape_;
