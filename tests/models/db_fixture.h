@@ -27,10 +27,7 @@ class DbFixture : public ::testing::Test {
     options_.memory = 64 << 20;
     options_.sync = DbSync::no;
   }
-  ~DbFixture() override {
-    db_.reset();
-    std::filesystem::remove_all(root_);
-  }
+  ~DbFixture() override { std::filesystem::remove_all(root_); }
   void SetUp() override {
     const DbStatus status = open();
     if (status.text().find("without RocksDB") != std::string::npos) {
@@ -38,6 +35,8 @@ class DbFixture : public ::testing::Test {
     }
     ASSERT_TRUE(status.ok()) << status.text();
   }
+  // Before what a test's fixture adds.
+  void TearDown() override { db_.reset(); }
   DbStatus open() {
     db_.reset();
     return open_db(options_, folder_, files_, db_, make_sorted_);
