@@ -314,19 +314,13 @@ class Measured {
       numbers[i] = random.below(options_.records);
       firsts[i] = keys_.key(numbers[i]);
     }
-    uint64_t seen = 0;
-    uint64_t wrong = 0;
-    thread_local std::vector<uint64_t> next;
-    next = numbers;
-    system_->ranges(firsts, range_length,
-                    [&](size_t range, std::string_view key, std::string_view value) {
-                      const uint64_t number = Keys::number_of(key);
-                      if (number >= first_counter) return;
-                      wrong += number != next[range]++ || !keys_.is_value(number, value);
-                      ++seen;
-                    });
-    for (const uint64_t number : numbers) seen -= std::min(range_length, options_.records - number);
-    demand(wrong == 0 && seen == 0, "a wrong range of a batch");
+    thread_local SeenPairs seen;
+    seen.begin(numbers);
+    system_->ranges(firsts, range_length, seen);
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      demand(seen.is_right(i, std::min(numbers[i] + range_length, options_.records)),
+             "a wrong range of a batch");
+    }
     return firsts.size();
   }
 

@@ -21,7 +21,6 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
-#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -32,6 +31,7 @@
 #include "isotherm/db.h"
 #include "isotherm/db_batch.h"
 #include "isotherm/db_transaction.h"
+#include "isotherm_bench/workload.h"
 
 namespace isotherm::bench {
 
@@ -48,6 +48,24 @@ struct BatchRow {
   bool found = false;  // a get
 };
 
+// Checks the pairs of ranges whose keys are numbers one behind the other, the highest byte first.
+class SeenPairs {
+ public:
+  void begin(const std::vector<uint64_t>& firsts) { next_ = firsts; }
+  void add(size_t range, std::string_view key, std::string_view value) {
+    uint64_t number = 0;
+    std::memcpy(&number, key.data(), sizeof number);
+    number = __builtin_bswap64(number);
+    wrong_ += number != next_[range]++ || !value_belongs(number, value);
+  }
+  // Whether all were right, and the range has ended with the pair before `end`.
+  bool is_right(size_t range, uint64_t end) const { return wrong_ == 0 && next_[range] == end; }
+
+ private:
+  std::vector<uint64_t> next_;
+  uint64_t wrong_ = 0;
+};
+
 class DbSystem {
  public:
   using Pairs = std::vector<std::pair<std::string, std::string>>;
@@ -62,9 +80,8 @@ class DbSystem {
   virtual void transaction(const std::vector<TransactionRow>& rows) = 0;
   // One call for all, or, where a system has none for both kinds, one for each kind.
   virtual void batch(std::vector<BatchRow>& rows) = 0;
-  // Ranges from each of the keys on, in one call; shows each pair with the number of its range.
-  using Seen = std::function<void(size_t range, std::string_view key, std::string_view value)>;
-  virtual void ranges(const std::vector<std::string>& firsts, size_t most, const Seen& seen) = 0;
+  // Ranges from each of the keys on, in one call.
+  virtual void ranges(const std::vector<std::string>& firsts, size_t most, SeenPairs& seen) = 0;
   virtual void flush() = 0;
   // Where the time of this thread's calls goes, where the system can tell.
   virtual void begin_parts() {}
@@ -118,12 +135,12 @@ class IsothermSystem final : public DbSystem {
     }
     mine.clear();
   }
-  void ranges(const std::vector<std::string>& firsts, size_t most, const Seen& seen) override {
+  void ranges(const std::vector<std::string>& firsts, size_t most, SeenPairs& seen) override {
     DbBatch& mine = own_batch();
     for (const std::string& first : firsts) mine.range(first, {}, static_cast<uint32_t>(most));
     check(mine.run());
     for (uint32_t i = 0; i < firsts.size(); ++i) {
-      for (const auto& [key, value] : mine.pairs({i})) seen(i, key, value);
+      for (const auto& [key, value] : mine.pairs({i})) seen.add(i, key, value);
     }
     mine.clear();
   }
@@ -219,12 +236,12 @@ class RocksdbSystem final : public DbSystem {
     }
     if (puts.Count() != 0) check(db_->Write({}, &puts));
   }
-  void ranges(const std::vector<std::string>& firsts, size_t most, const Seen& seen) override {
+  void ranges(const std::vector<std::string>& firsts, size_t most, SeenPairs& seen) override {
     const std::unique_ptr<rocksdb::Iterator> at(db_->NewIterator({}));
     for (size_t i = 0; i < firsts.size(); ++i) {
       size_t left = most;
       for (at->Seek(slice(firsts[i])); at->Valid() && left != 0; at->Next(), --left) {
-        seen(i, {at->key().data(), at->key().size()}, {at->value().data(), at->value().size()});
+        seen.add(i, {at->key().data(), at->key().size()}, {at->value().data(), at->value().size()});
       }
       check(at->status());
     }

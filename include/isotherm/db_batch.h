@@ -47,33 +47,32 @@ class DbPairs {
   };
   class Iterator {
    public:
-    Pair operator*() const { return read().pair; }
+    const Pair& operator*() const { return pair_; }
+    const Pair* operator->() const { return &pair_; }
     Iterator& operator++() {
-      at_ = read().next;
       --left_;
+      read();
       return *this;
     }
     bool operator==(const Iterator& other) const { return left_ == other.left_; }
 
    private:
     friend class DbPairs;
-    struct Read {
-      Pair pair;
-      const char* next;
-    };
-    Iterator(const char* at, uint32_t left) : at_(at), left_(left) {}
+    Iterator(const char* at, uint32_t left) : next_(at), left_(left) { read(); }
     // Two lengths of 4 bytes, the key, the value, and up to 7 bytes. A key that begins with byte
     // 255 has 5 more before it.
-    Read read() const {
+    void read() {
+      if (left_ == 0) return;
       uint32_t bytes[2];
-      std::memcpy(bytes, at_, sizeof bytes);
-      const char* const key = at_ + sizeof bytes;
+      std::memcpy(bytes, next_, sizeof bytes);
+      const char* const key = next_ + sizeof bytes;
       const uint64_t both = uint64_t{bytes[0]} + bytes[1];
       const uint32_t escape = bytes[0] != 0 && *key == '\xff' ? 5 : 0;
-      return {{{key + escape, bytes[0] - escape}, {key + bytes[0], bytes[1]}},
-              key + ((both + 7) & ~uint64_t{7})};
+      pair_ = {{key + escape, bytes[0] - escape}, {key + bytes[0], bytes[1]}};
+      next_ = key + ((both + 7) & ~uint64_t{7});
     }
-    const char* at_;
+    Pair pair_;
+    const char* next_;
     uint32_t left_;
   };
 

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/bytes.h"
 #include "gpu/platform/device_error.h"
 #include "tree/device_files.h"
 #include "tree/tree_record.h"
@@ -224,21 +225,28 @@ size_t RangeReader::start(const SortedView& view, std::span<const uint32_t> rows
                           DirectRanges& ranges) {
   const RangeColumns& to = ranges.columns();
   const RangeShape& shape = ranges.shape();
+  const uint32_t database = moment_->database();
+  std::string tree_key;
   std::string device_key;
   uint32_t at = 0;
   size_t packed = 0;
-  const auto add = [&](std::string_view tree_key, size_t number) {
-    DeviceFiles::put_device_key(tree_key, device_key);
-    if (device_key.size() > shape.key_room - at) return false;
-    std::memcpy(to.keys + at, device_key.data(), device_key.size());
-    at += static_cast<uint32_t>(device_key.size());
+  const auto add = [&](uint32_t of, std::string_view key, size_t number) {
+    if (!DeviceFiles::is_plain(of, key)) {
+      TreeRecord::put_key(of, key, tree_key);
+      DeviceFiles::put_device_key(tree_key, device_key);
+      key = device_key;
+    }
+    if (key.size() > shape.key_room - at) return false;
+    copy_bytes(to.keys + at, key.data(), key.size());
+    at += static_cast<uint32_t>(key.size());
     to.key_ends[number + 1] = at;
     return true;
   };
   for (; packed < rows.size() && packed < shape.ranges; ++packed) {
-    const Bounds bounds(moment_->database(), asked_[rows[packed]]);
-    if (!add(bounds.first, 2 * packed) || !add(bounds.end, 2 * packed + 1)) break;
-    to.limits[packed] = asked_[rows[packed]].limit;
+    const RangeAsked& asked = asked_[rows[packed]];
+    const uint32_t of_end = asked.end.empty() ? database + 1 : database;
+    if (!add(database, asked.first, 2 * packed) || !add(of_end, asked.end, 2 * packed + 1)) break;
+    to.limits[packed] = asked.limit;
   }
   if (packed != 0) ranges.start(view, static_cast<uint32_t>(packed));
   return packed;
