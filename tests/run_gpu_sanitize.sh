@@ -12,13 +12,14 @@ cd "$(dirname "$0")/.."
 
 # Rows of a batch, or what else a program's first argument says.
 declare -A size=([device_table_test]=512 [split_table_test]=256 [device_queue_test]=25
-  [device_item_test]=256 [index_kernels_test]="")
+  [device_item_test]=256 [device_sorted_test]=128 [index_kernels_test]="")
 tools=${1:-all}
 programs=${2:-all}
 part=${3:-0/1}
 if [[ $tools == all ]]; then tools=memcheck,initcheck,synccheck,racecheck; fi
 if [[ $programs == all ]]; then
   programs=index_kernels_test,device_table_test,split_table_test,device_queue_test,device_item_test
+  programs+=,device_sorted_test
 fi
 
 fetched=build/sanitizer

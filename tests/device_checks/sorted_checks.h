@@ -114,6 +114,30 @@ uint64_t check_sorted_ranges(Device& device, uint64_t scale) {
   return tier.wrong();
 }
 
+// Puts whose pairs come in any order, keys several times.
+template <class Device>
+uint64_t check_sorted_any_order(Device& device, uint64_t scale) {
+  SortedKeys keys(6);
+  ModelledSorted<Device> tier(device, scale << 16, "1234");
+  for (const uint64_t count : {uint64_t{1}, uint64_t{2}, uint64_t{3}, uint64_t{33}, scale,
+                               scale / 2, uint64_t{2}, scale + 1}) {
+    UnsortedChanges changes;
+    const std::vector<std::string> some = keys.keys(1 + count / 2);
+    for (uint64_t i = 0; i < count; ++i) {
+      changes.emplace_back(
+          some[keys.below(some.size())],
+          SortedValue{keys.value(40), keys.below(16) == 0 ? 5u : 0u, keys.below(5) == 0});
+    }
+    if (!tier.put_unsorted(changes)) tier.fail("no room for a put", "");
+    tier.check_gets(some);
+    tier.check_ranges(keys.ranges(10));
+  }
+  const std::string key(20, 'k');
+  tier.put_unsorted(UnsortedChanges(100, {key, {"value", 0, false}}));
+  tier.check_ranges({{key, key + "a"}});
+  return tier.wrong();
+}
+
 // Views show what there was when they were taken, whatever is merged or cleared since.
 template <class Device>
 uint64_t check_sorted_views(Device& device, uint64_t scale) {
@@ -224,6 +248,7 @@ template <class Device>
 constexpr SortedCheck<Device> sorted_checks[] = {
     {"sorted: changes", check_sorted_changes<Device>},
     {"sorted: ranges", check_sorted_ranges<Device>},
+    {"sorted: any order", check_sorted_any_order<Device>},
     {"sorted: views", check_sorted_views<Device>},
     {"sorted: leftovers", check_sorted_leftovers<Device>},
     {"sorted: room", check_sorted_room<Device>},

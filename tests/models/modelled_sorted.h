@@ -22,6 +22,7 @@ struct SortedValue {
   bool erased = false;
 };
 using SortedChanges = std::map<std::string, SortedValue>;
+using UnsortedChanges = std::vector<std::pair<std::string, SortedValue>>;
 
 struct SortedRange {
   std::string first;
@@ -53,22 +54,10 @@ class ModelledSorted {
   uint64_t wrong() const { return wrong_; }
   SortedMoment moment() { return {model_, tier_.view()}; }
 
-  // False where there was no room.
-  bool put(const SortedChanges& changes) {
-    std::vector<SortedPair> pairs;
-    for (const auto& [key, change] : changes) {
-      pairs.push_back({key, change.value, change.flags, change.erased});
-    }
-    if (!tier_.put(pairs)) return false;
-    for (const auto& [key, change] : changes) {
-      if (change.erased) {
-        model_.erase(key);
-      } else {
-        model_[key] = change;
-      }
-    }
-    return true;
-  }
+  // In the order of keys; false where there was no room.
+  bool put(const SortedChanges& changes) { return put_all(changes); }
+  // In any order.
+  bool put_unsorted(const UnsortedChanges& changes) { return put_all(changes); }
   void clear() {
     tier_.clear();
     model_.clear();
@@ -129,6 +118,22 @@ class ModelledSorted {
   }
 
  private:
+  template <class Changes>
+  bool put_all(const Changes& changes) {
+    std::vector<SortedPair> pairs;
+    for (const auto& [key, change] : changes) {
+      pairs.push_back({key, change.value, change.flags, change.erased});
+    }
+    if (!tier_.put(pairs)) return false;
+    for (const auto& [key, change] : changes) {
+      if (change.erased) {
+        model_.erase(key);
+      } else {
+        model_[key] = change;
+      }
+    }
+    return true;
+  }
   // How many of them fit in a call.
   uint32_t ask(const std::vector<SortedRange>& ranges) {
     const RangeColumns& columns = ranges_->columns();

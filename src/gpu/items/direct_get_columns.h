@@ -50,6 +50,7 @@ class DirectGetColumns : public DirectGets {
   // A kernel that has a member `asked`.
   template <class Kernel>
   void launch(Kernel kernel, uint32_t rows) {
+    if (rows == 0) return;
     kernel.asked.key_ends = reinterpret_cast<const uint32_t*>(asked_.data());
     kernel.asked.keys = asked_.data() + ends_bytes();
     kernel.asked.rows = rows;

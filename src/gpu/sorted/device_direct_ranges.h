@@ -65,6 +65,7 @@ class DeviceDirectRanges final : public DirectRanges {
   uint64_t pinned_bytes() const override { return pinned_.bytes(); }
 
   void start(const SortedView& view, uint32_t ranges) override {
+    if (ranges == 0) return;
     store_.guard([&] {
       hold_ = dynamic_cast<const DeviceSortedView<Device>&>(view).runs();
       const uint64_t bytes = keys_at() + columns_.key_ends[2 * uint64_t{ranges}];

@@ -26,7 +26,6 @@ struct MergePart {
   RunView older;
   RunView newer;
   bool drops_erased = false;  // nothing older is there that they hide
-  KeyFront front;
   // Of each position: which entry, the highest bit: of the newer run, and the words of its record,
   // 0 where it goes.
   uint32_t* entries = nullptr;

@@ -229,7 +229,7 @@ struct RangeKernel {
     if (at < head.key_bytes) {
       const uint32_t left = head.key_bytes - at;
       of_key = left < word_bytes ? left : word_bytes;
-      word = first_bytes(load_steady_word(key + (unit - 1)), of_key);
+      word = load_steady_word(key + (unit - 1));
     }
     const uint32_t from = at + of_key - head.key_bytes;  // of what is shown of the value
     if (of_key == word_bytes || from >= head.value_bytes) return word;

@@ -1,7 +1,8 @@
-// RunMerge: makes one run of two, by the kernels of gpu/sorted/merge_kernels.h.
+// RunMerge: makes one run of two, by the kernels of gpu/sorted/merge_kernels.h, or of one that is
+// in no order, by those of gpu/sorted/run_sort_kernels.h.
 //
-// While it runs there are both, a work space of 8 bytes for each of their entries and 16 for each
-// tile, and the new run, which takes what it needs and no more.
+// While it runs there are both, a work space of 8 bytes for each of their entries (of 24 where they
+// are sorted) and 16 for each tile, and the new run, which takes what it needs and no more.
 //
 // Threads. One at a time; others may read both runs meanwhile. Errors. DeviceError, std::bad_alloc.
 #pragma once
@@ -9,11 +10,13 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "gpu/platform/device_error.h"
 #include "gpu/platform/grid.h"
 #include "gpu/platform/pinned_block.h"
 #include "gpu/sorted/merge_kernels.h"
+#include "gpu/sorted/run_sort_kernels.h"
 #include "gpu/sorted/stored_run.h"
 
 namespace isotherm {
@@ -33,14 +36,36 @@ class RunMerge {
   };
 
   // `drops_erased`: nothing older is there.
-  Result run(const Run& older, const Run& newer, bool drops_erased, const KeyFront& front,
-             Stream stream) {
+  Result merge(const Run& older, const Run& newer, bool drops_erased, Stream stream) {
     if (older.entries() + newer.entries() > most_run_entries) return {};
     MergePart part;
     part.older = older.view();
     part.newer = newer.view();
     part.drops_erased = drops_erased;
-    part.front = front;
+    return build<PlaceKernel>(part, stream);
+  }
+
+  // Records that came in any order; of equal keys the last stays. Changes the order of heads.
+  Result sort(const Run& unsorted, Stream stream) {
+    const DeviceArray<Device, Pair> room(memory_, unsorted.entries());
+    if (room.empty()) return {};
+    const SettleAtEnd<Device> settle(device_, stream);
+    SortPassKernel pass{unsorted.heads(), room.data(), unsorted.words(), unsorted.entries(), 1};
+    Pair* spare = unsorted.heads();
+    for (; pass.stretch < pass.entries; pass.stretch *= 2) {
+      launch(stream, grid_for(device_, pass.entries, SortPassKernel::threads), pass);
+      pass.from = pass.to;
+      std::swap(pass.to, spare);
+    }
+    MergePart part;
+    part.older = {pass.from, pass.words, static_cast<uint32_t>(pass.entries)};
+    return build<LastOfKeyKernel>(part, stream);
+  }
+
+ private:
+  // `Place` says which entries stay.
+  template <class Place>
+  Result build(MergePart part, Stream stream) {
     const DeviceArray<Device, uint32_t> entries(memory_, part.positions());
     const DeviceArray<Device, uint32_t> words(memory_, part.positions());
     const DeviceArray<Device, Pair> begins(memory_, part.tiles() + 1);
@@ -48,7 +73,7 @@ class RunMerge {
     part.entries = entries.data();
     part.words = words.data();
     part.begins = begins.data();
-    const Pair totals = count(part, stream);
+    const Pair totals = count<Place>(part, stream);
     Result result{true, nullptr};
     if (totals.first == 0) return result;
     result.run = Run::make(memory_, totals.first, totals.second);
@@ -56,17 +81,16 @@ class RunMerge {
     move(part, *result.run, stream);
     return result;
   }
-
- private:
   template <class Kernel>
   void launch(Stream stream, uint32_t blocks, const Kernel& kernel) {
     require_device(device_.launch(stream, blocks, Kernel::threads, kernel), "launch a merge");
   }
 
   // Entries and words of the new run.
+  template <class Place>
   Pair count(const MergePart& part, Stream stream) {
     const SettleAtEnd<Device> settle(device_, stream);
-    launch(stream, grid_for(device_, part.positions(), PlaceKernel::threads), PlaceKernel{part});
+    launch(stream, grid_for(device_, part.positions(), Place::threads), Place{part});
     launch(stream, grid_for(device_, part.positions(), SumTilesKernel::threads),
            SumTilesKernel{part});
     launch(stream, 1, SumAllKernel{part});

@@ -39,8 +39,10 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint32_t find_prefix(const RunView& run, ui
   return low;
 }
 
+// `behind`: an entry that has the key, too.
 template <class Key>
-ISOTHERM_HOST_DEVICE inline SortedBound find_bound(const RunView& run, const SoughtKey<Key>& key) {
+ISOTHERM_HOST_DEVICE inline SortedBound find_bound(const RunView& run, const SoughtKey<Key>& key,
+                                                   bool behind = false) {
   uint32_t low = find_prefix(run, key.prefix);
   if (low == run.entries || run.prefix(low) != key.prefix) return {low, false};
   // An end of those of the same prefix, or a later one.
@@ -53,7 +55,7 @@ ISOTHERM_HOST_DEVICE inline SortedBound find_bound(const RunView& run, const Sou
     const uint32_t middle = low + (high - low) / 2;
     const Pair head = run.head(middle);
     const int order = head.first != key.prefix ? 1 : compare_keys(run.record(head).key(), key.key);
-    if (order < 0) {
+    if (order < 0 || (behind && order == 0)) {
       low = middle + 1;
     } else {
       high = middle;

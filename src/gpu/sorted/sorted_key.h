@@ -30,19 +30,14 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint64_t big_endian(uint64_t word) {
 #endif
 }
 
-// The first `bytes` of a word as it lies in memory, the others 0.
-ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint64_t first_bytes(uint64_t word, uint64_t bytes) {
-  return bytes >= word_bytes ? word : word & ((uint64_t{1} << (8 * bytes)) - 1);
-}
-
-// Up to 8 bytes from byte `at` on, and zeros behind them.
+// Up to 8 bytes of a string from byte `at` on; zeros behind it fill its last word, and the answer.
 ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint64_t load_bytes(const uint64_t* words, uint64_t at,
                                                          uint32_t bytes) {
   const uint64_t* const from = words + at / word_bytes;
   const auto skip = static_cast<uint32_t>(at % word_bytes);
-  uint64_t word = load_steady_word(from) >> (8 * skip);
-  if (skip + bytes > word_bytes) word |= load_steady_word(from + 1) << (64 - 8 * skip);
-  return first_bytes(word, bytes);
+  const uint64_t word = load_steady_word(from) >> (8 * skip);
+  if (skip + bytes <= word_bytes) return word;
+  return word | load_steady_word(from + 1) << (8 * (word_bytes - skip));
 }
 
 // What the kinds of keys have: how long they are, and `at`, the number from a byte on.

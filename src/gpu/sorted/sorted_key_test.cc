@@ -16,7 +16,8 @@ int sign(int number) { return (number > 0) - (number < 0); }
 
 // A key as records have it, with a value behind it that is no part of it.
 struct InRecord {
-  explicit InRecord(const std::string& key) : words(key.size() / word_bytes + 2, ~uint64_t{0}) {
+  explicit InRecord(const std::string& key) : words(words_of(key.size()), 0) {
+    words.push_back(~uint64_t{0});
     std::memcpy(words.data(), key.data(), key.size());
     view = {words.data(), static_cast<uint32_t>(key.size())};
   }

@@ -1,7 +1,8 @@
 // SortedStore: the runs of a sorted tier (gpu/store/sorted_tier.h) on one device.
 //
 //   list    run | run | … , the newest first; each of them by a shared pointer
-// A put writes a run, and puts it before a copy of the list, which takes the list's place. Then,
+// A put writes a run, which the device sorts where it is in no order, and puts it before a copy of
+// the list, which takes the list's place. Then,
 // while the second of the list has fewer than `ratio` times the entries of the first, the two are
 // merged: a run is at least `ratio` times as large as the next newer one, so there are few, and
 // each entry is copied a number of times that grows with the logarithm of all. Erased entries stay
@@ -14,6 +15,7 @@
 // replace it. Errors. Once the device has failed every call throws DeviceError.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -114,9 +116,11 @@ class SortedStore {
     const std::optional<uint64_t> words = words_of_all(pairs);
     if (!words) return false;
     if (list_->size() == SortedRuns::most && !merge_newest()) return no_room();
-    const std::shared_ptr<const Run> run = Run::make(memory_, pairs.size(), *words);
+    std::shared_ptr<const Run> run = Run::make(memory_, pairs.size(), *words);
     if (run == nullptr) return no_room();
     fill(*run, pairs);
+    if (!in_order(pairs)) run = merge_.sort(*run, stream_.get()).run;
+    if (run == nullptr) return no_room();
     auto list = std::make_shared<Runs>(*list_);
     list->insert(list->begin(), run);
     replace(std::move(list));
@@ -143,6 +147,11 @@ class SortedStore {
     const uint64_t room = memory_.below_cap() / sizeof(uint64_t);
     if (words > room || Run::bytes_for(pairs.size(), words) > memory_.below_cap()) return {};
     return words;
+  }
+  static bool in_order(std::span<const SortedPair> pairs) {
+    return std::adjacent_find(pairs.begin(), pairs.end(), [](const auto& a, const auto& b) {
+             return a.key >= b.key;
+           }) == pairs.end();
   }
   static std::string_view value_of(const SortedPair& pair) {
     return pair.erased ? std::string_view() : pair.value;
@@ -190,7 +199,7 @@ class SortedStore {
   }
   bool merge_newest() {
     const Runs& runs = *list_;
-    const auto result = merge_.run(*runs[1], *runs[0], runs.size() == 2, front_, stream_.get());
+    const auto result = merge_.merge(*runs[1], *runs[0], runs.size() == 2, stream_.get());
     if (!result.done) return no_room();
     auto list = std::make_shared<Runs>();
     if (result.run != nullptr) list->push_back(result.run);

@@ -47,6 +47,8 @@ class Story {
         tier.check_gets(keys_.keys(3));
         tier.check_ranges(keys_.ranges(5));
       }
+      if (!tier.put_unsorted({{"b", {"last", 0, false}}, {"a", {"", 0, true}}})) ++refused;
+      tier.check_ranges({{"a", "c"}});
       tier.clear();
       tier.put(keys_.changes(3, 40, true));
     } catch (const DeviceError&) {

@@ -25,8 +25,9 @@ namespace isotherm {
 class SortedTier {
  public:
   virtual ~SortedTier() = default;
-  // In the order of keys, each once: newer than all that is there. False: there is no room, or one
-  // of them is too large (gpu/sorted/sorted_run.h), and nothing has changed.
+  // Newer than all that is there. In any order, though that of keys takes less time and memory; of
+  // equal keys the last counts. False: there is no room, or one of them is too large
+  // (gpu/sorted/sorted_run.h), and nothing has changed.
   virtual bool put(std::span<const SortedPair> pairs) = 0;
   virtual void clear() = 0;
   virtual std::shared_ptr<const SortedView> view() = 0;
