@@ -315,11 +315,10 @@ class Measured {
       firsts[i] = keys_.key(numbers[i]);
     }
     thread_local SeenPairs seen;
-    seen.begin(numbers);
+    seen.begin(numbers, options_.records);
     system_->ranges(firsts, range_length, seen);
     for (size_t i = 0; i < numbers.size(); ++i) {
-      demand(seen.is_right(i, std::min(numbers[i] + range_length, options_.records)),
-             "a wrong range of a batch");
+      demand(seen.is_right(i, numbers[i], range_length), "a wrong range of a batch");
     }
     return firsts.size();
   }

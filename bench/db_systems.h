@@ -51,18 +51,26 @@ struct BatchRow {
 // Checks the pairs of ranges whose keys are numbers one behind the other, the highest byte first.
 class SeenPairs {
  public:
-  void begin(const std::vector<uint64_t>& firsts) { next_ = firsts; }
+  // Of numbers below `end`; what lies behind them is not looked at.
+  void begin(const std::vector<uint64_t>& firsts, uint64_t end) {
+    next_ = firsts;
+    end_ = end;
+  }
   void add(size_t range, std::string_view key, std::string_view value) {
     uint64_t number = 0;
     std::memcpy(&number, key.data(), sizeof number);
     number = __builtin_bswap64(number);
+    if (number >= end_) return;
     wrong_ += number != next_[range]++ || !value_belongs(number, value);
   }
-  // Whether all were right, and the range has ended with the pair before `end`.
-  bool is_right(size_t range, uint64_t end) const { return wrong_ == 0 && next_[range] == end; }
+  // Whether all were right, and the range had so many pairs, or ended with the last.
+  bool is_right(size_t range, uint64_t first, uint64_t pairs) const {
+    return wrong_ == 0 && next_[range] == std::min(first + pairs, end_);
+  }
 
  private:
   std::vector<uint64_t> next_;
+  uint64_t end_ = 0;
   uint64_t wrong_ = 0;
 };
 

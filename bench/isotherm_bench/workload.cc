@@ -12,8 +12,6 @@ constexpr std::array<std::string_view, operation_count> operation_names = {
 constexpr char key_digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_";
 constexpr uint32_t max_key_digits = 11;
 
-uint64_t value_word(uint64_t number) { return mix(number, 0x5ca1ab1e); }
-
 bool parse_share(std::string_view text, double* share) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *share);
   return error == std::errc() && end == text.data() + text.size() && *share >= 0 && *share <= 100;
@@ -83,16 +81,6 @@ void write_value(uint64_t number, uint64_t size, char* out) {
     std::memcpy(out, &word, sizeof word);
   }
   std::memcpy(out, &word, size);
-}
-
-bool value_belongs(uint64_t number, std::string_view value) {
-  const uint64_t word = value_word(number);
-  if (value.empty()) return true;
-  const size_t head = std::min(value.size(), sizeof word);
-  if (std::memcmp(value.data(), &word, head) != 0) return false;
-  // All further bytes repeat those eight places before them.
-  return value.size() <= sizeof word ||
-         std::memcmp(value.data(), value.data() + sizeof word, value.size() - sizeof word) == 0;
 }
 
 Requester::Requester(const Workload& workload, KeySpace& keys, uint64_t stream)
