@@ -231,6 +231,33 @@ uint64_t measure(SortedTier& tier, const Pairs& pairs, const char* what, uint32_
   return wrong;
 }
 
+// Runs of a million pairs, in the order of keys or in none, merged as they come.
+void measure_puts(SortedTier& tier, const Pairs& pairs, bool sorted) {
+  constexpr uint64_t a_put = 1 << 20;
+  constexpr uint64_t puts = 8;
+  std::vector<char> text(a_put * pairs.key_bytes());
+  const std::string value(pairs.value_bytes(), 'v');
+  std::vector<SortedPair> put(a_put);
+  std::mt19937_64 random(1);
+  double took = 0;
+  for (uint64_t number = 0; number < puts; ++number) {
+    for (uint64_t i = 0; i < a_put; ++i) {
+      pairs.write_key(i * puts + number, text.data() + i * pairs.key_bytes());
+      put[i] = {{text.data() + i * pairs.key_bytes(), pairs.key_bytes()}, value, 0, false};
+    }
+    if (!sorted) std::shuffle(put.begin(), put.end(), random);
+    const auto begin = Clock::now();
+    if (!tier.put(put)) std::printf("no room\n");
+    took += seconds_since(begin);
+  }
+  const SortedStats stats = tier.stats();
+  std::printf("puts of a million pairs in %s order: %6.1f M/s, %llu entries in %llu runs\n",
+              sorted ? "the" : "any", puts * a_put / took / 1e6,
+              static_cast<unsigned long long>(stats.entries),
+              static_cast<unsigned long long>(stats.runs));
+  tier.clear();
+}
+
 double copy_rate() {
   constexpr uint64_t bytes = uint64_t{256} << 20;
   char* const device = device_array<char>(bytes);
@@ -253,6 +280,7 @@ uint64_t run(Pairs pairs, uint32_t threads, double seconds) {
   options.bytes = uint64_t{64} << 30;
   options.front = std::string(pairs.front_bytes, 'k');
   const std::unique_ptr<SortedTier> tier = cuda_sorted_tier_maker(0)(options);
+  for (const bool sorted : {true, false}) measure_puts(*tier, pairs, sorted);
   uint64_t wrong = 0;
   for (const bool newer : {false, true}) {
     pairs.has_newer = newer;

@@ -103,7 +103,7 @@ uint64_t check_sorted_ranges(Device& device, uint64_t scale) {
   shape.reply_room = scale * 512;
   shape.most_bytes = static_cast<uint32_t>(shape.reply_room);
   ModelledSorted<Device> tier(device, scale << 16, "", shape);
-  for (uint64_t count = scale * 2; count > 2; count /= 5) {
+  for (uint64_t count = scale * 2; count > 2; count /= 6) {
     tier.put(keys.changes(count, 20, false));
     tier.check_ranges(keys.ranges(16));
   }

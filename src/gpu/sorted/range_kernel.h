@@ -11,6 +11,7 @@
 // lines over the bus.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "gpu/sorted/direct_ranges.h"
@@ -94,7 +95,13 @@ struct RangeKernel {
     } else {
       write(lane, warp, merge, head);
     }
-    if ((lane.thread() & 31) == 0) asked.heads[row] = head;
+    if ((lane.thread() & 31) == 0) store_head(row, head);
+  }
+  // At once: each store of a lane alone is a packet on the bus.
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void store_head(uint32_t row, const RangeHead& head) const {
+    static_assert(sizeof(RangeHead) == sizeof(Pair) && offsetof(RangeHead, end) == 12);
+    reinterpret_cast<Pair*>(asked.heads)[row] = {
+        head.at, uint64_t{static_cast<uint32_t>(head.end)} << 32 | head.pairs};
   }
 
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE PairHead shown(const SortedRecord& record) const {

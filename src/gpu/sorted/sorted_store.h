@@ -18,6 +18,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -26,6 +27,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/bytes.h"
 #include "gpu/platform/device_loss.h"
 #include "gpu/platform/device_stream.h"
 #include "gpu/sorted/run_merge.h"
@@ -54,6 +56,7 @@ class SortedStore {
         memory_(device, usable(options).bytes),
         stream_(device),
         merge_(memory_),
+        piece_bytes_(piece_bytes),
         heads_(device, piece_bytes),
         records_(device, piece_bytes),
         list_(std::make_shared<const Runs>()) {}
@@ -173,7 +176,7 @@ class SortedStore {
       const Pair head{front_.prefix(key), at << SortedPlace::word_at |
                                               (pair.erased ? SortedPlace::erased : 0) |
                                               (is_flagged(pair) ? SortedPlace::flagged : 0)};
-      heads_.write(&head, sizeof head);
+      std::memcpy(heads_.take(sizeof head), &head, sizeof head);
       write_record(pair);
       at += words_of_pair(pair);
     }
@@ -182,15 +185,30 @@ class SortedStore {
     require_device(device_.synchronize(stream), "wait for a run");
   }
   void write_record(const SortedPair& pair) {
-    const std::string_view value = value_of(pair);
-    const uint64_t sizes = SortedRecord::sizes_word(pair.key.size(), value.size());
-    records_.write(&sizes, sizeof sizes);
-    for (const std::string_view part : {pair.key, value}) {
-      records_.write(part.data(), part.size());
-      records_.write_zeros(words_of(part.size()) * word_bytes - part.size());
+    const uint64_t bytes = words_of_pair(pair) * word_bytes;
+    if (bytes <= piece_bytes_) {
+      write_record(pair, records_.take(bytes));
+    } else {
+      std::vector<char> whole(bytes);
+      write_record(pair, whole.data());
+      records_.write(whole.data(), bytes);
     }
-    const uint64_t flags = pair.flags;
-    if (is_flagged(pair)) records_.write(&flags, sizeof flags);
+  }
+  static void write_record(const SortedPair& pair, char* to) {
+    const std::string_view value = value_of(pair);
+    const auto write_word = [&](uint64_t word) {
+      std::memcpy(to, &word, sizeof word);
+      to += sizeof word;
+    };
+    write_word(SortedRecord::sizes_word(pair.key.size(), value.size()));
+    for (const std::string_view part : {pair.key, value}) {
+      if (part.empty()) continue;
+      char* const end = to + words_of(part.size()) * word_bytes;
+      std::memset(end - word_bytes, 0, word_bytes);
+      copy_bytes(to, part.data(), part.size());
+      to = end;
+    }
+    if (is_flagged(pair)) write_word(pair.flags);
   }
 
   bool is_to_merge() const {
@@ -214,6 +232,7 @@ class SortedStore {
   DeviceMemory<Device> memory_;
   DeviceStream<Device> stream_;
   RunMerge<Device> merge_;
+  const uint64_t piece_bytes_;
   StagedWriter<Device> heads_;
   StagedWriter<Device> records_;
   DeviceLoss loss_{"the sorted tier was lost when the device failed"};

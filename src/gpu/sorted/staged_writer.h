@@ -31,15 +31,19 @@ class StagedWriter {
     to_ = static_cast<char*>(to);
     used_ = 0;
   }
-  void write(const void* from, uint64_t bytes) {
-    const char* at = static_cast<const char*>(from);
-    take(bytes, [&](char* to, uint64_t some) {
-      std::memcpy(to, at, some);
-      at += some;
-    });
+  // Room for the next bytes, no more than a piece has, which the caller fills before the next call.
+  char* take(uint64_t bytes) {
+    if (piece_bytes_ - used_ < bytes) send();
+    char* const room = pieces_[turn_].block.data() + used_;
+    used_ += bytes;
+    return room;
   }
-  void write_zeros(uint64_t bytes) {
-    take(bytes, [](char* to, uint64_t some) { std::memset(to, 0, some); });
+  void write(const char* from, uint64_t bytes) {
+    for (uint64_t some = 0; bytes != 0; from += some, bytes -= some) {
+      some = std::min(bytes, piece_bytes_ - used_);
+      if (some != 0) std::memcpy(take(some), from, some);
+      if (used_ == piece_bytes_) send();
+    }
   }
   void end() {
     if (used_ != 0) send();
@@ -53,16 +57,6 @@ class StagedWriter {
     bool sent = false;
   };
 
-  template <class Fill>
-  void take(uint64_t bytes, Fill&& fill) {
-    while (bytes != 0) {
-      const uint64_t some = std::min(bytes, piece_bytes_ - used_);
-      fill(pieces_[turn_].block.data() + used_, some);
-      bytes -= some;
-      used_ += some;
-      if (used_ == piece_bytes_) send();
-    }
-  }
   void send() {
     Piece& piece = pieces_[turn_];
     require_device(device_.to_device(stream_, to_, piece.block.data(), used_), "copy a run");

@@ -34,6 +34,20 @@ TEST(SortedTiers, WantSomeMemoryAndAShortFront) {
   EXPECT_THROW(Tier(device, {1 << 20, std::string(17, 'k')}), std::invalid_argument);
 }
 
+TEST(SortedTiers, TakeAndAnswerNothing) {
+  FakeDevice device(1, device_bytes);
+  DeviceSortedTier<FakeDevice> tier(device, {1 << 20, ""});
+  EXPECT_TRUE(tier.put({}));
+  EXPECT_EQ(tier.stats().runs, 0u);
+  const auto gets = tier.make_direct({32, 60, 32});
+  gets->start(0);
+  gets->wait();
+  const auto ranges = tier.make_ranges(small_ranges());
+  const auto view = tier.view();
+  ranges->start(*view, 0);
+  ranges->wait();
+}
+
 // All that a tier does, with what may fail.
 class Story {
  public:
