@@ -161,7 +161,10 @@ void EngineState::make_tree(const std::function<std::unique_ptr<TreeFiles>(uint6
     its.stripes = static_cast<uint32_t>(
         std::bit_floor(share_of(cap, 256, uint64_t{1} << 16, uint64_t{1} << 20)));
   }
-  if (sorted) its.most_ranges = share_of(cap, 8, 256 << 10, 256 << 20);
+  if (sorted) {
+    its.read_at_once = 512;
+    its.most_ranges = share_of(cap, 8, 256 << 10, 256 << 20);
+  }
   tree = std::make_unique<Tree>(std::move(files), its);
   store.sink = tree.get();
   store.demotion = tree.get();

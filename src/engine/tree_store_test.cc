@@ -18,19 +18,21 @@
 #include "base/clock.h"
 #include "engine/engine.h"
 #include "fake_device/fake_item_tier.h"
+#include "fake_device/fake_sorted_tier.h"
 #include "tree/tree.h"
 
 namespace isotherm::tree_store_test {
 namespace {
 
-enum class Behind : uint8_t { files, items };
+enum class Behind : uint8_t { files, items, sorted };
 
 class TreeStoreTest : public ::testing::TestWithParam<Behind> {
  protected:
   TreeStoreTest() {
-    if (GetParam() == Behind::files) {
+    if (GetParam() != Behind::items) {
       std::string path = std::filesystem::temp_directory_path() / "isotherm-tree-XXXXXX";
       options_.tree = ::mkdtemp(path.data());
+      if (GetParam() == Behind::sorted) options_.gpu_sorted = 64 << 20;
     } else {
       options_.device = DeviceChoice::cuda;
       options_.gpu_items = 64 << 20;
@@ -53,9 +55,9 @@ class TreeStoreTest : public ::testing::TestWithParam<Behind> {
   }
   void open() {
     close();
-    engine_ = GetParam() == Behind::files
-                  ? std::make_unique<Engine>(options_, clock_)
-                  : std::make_unique<Engine>(options_, clock_, fake_item_tier_maker(device_));
+    engine_ = GetParam() == Behind::items
+                  ? std::make_unique<Engine>(options_, clock_, fake_item_tier_maker(device_))
+                  : std::make_unique<Engine>(options_, clock_, fake_sorted_tier_maker(device_));
     worker_ = std::make_unique<Worker>(*engine_);
   }
   void close() {
@@ -95,7 +97,7 @@ class TreeStoreTest : public ::testing::TestWithParam<Behind> {
     return keys;
   }
 
-  bool lasts() const { return GetParam() == Behind::files; }
+  static bool lasts() { return GetParam() != Behind::items; }
 
   ManualClock clock_{1'700'000'000'000};
   FakeDevice device_{1, uint64_t{1} << 28};
@@ -104,10 +106,12 @@ class TreeStoreTest : public ::testing::TestWithParam<Behind> {
   std::unique_ptr<Worker> worker_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Behind, TreeStoreTest, ::testing::Values(Behind::files, Behind::items),
-                         [](const auto& test) {
-                           return test.param == Behind::files ? "Files" : "Items";
-                         });
+std::string name_of(const ::testing::TestParamInfo<Behind>& test) {
+  constexpr const char* names[] = {"Files", "Items", "Sorted"};
+  return names[static_cast<int>(test.param)];
+}
+INSTANTIATE_TEST_SUITE_P(Behind, TreeStoreTest,
+                         ::testing::Values(Behind::files, Behind::items, Behind::sorted), name_of);
 
 // What a batch asks for at once need not fit into memory: its replies hold copies of the rest.
 TEST_P(TreeStoreTest, GetsThatMemoryHasNoRoomForAreAnswered) {

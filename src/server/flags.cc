@@ -380,6 +380,13 @@ void add_tree_options(CLI::App& app, Options& store) {
                  "cache of it [none]");
   app.add_option("--tree-options", store.tree_options,
                  "RocksDB's options for the tree, e.g. \"max_background_jobs=4\" [none]");
+  add_text_option(app, "--gpu-sorted",
+                  "Memory of the first GPU for a copy of the tree's files, at least 16mb: what "
+                  "maxmemory does not hold is read there and not from the disk, as long as the "
+                  "copy has room for all; 0: none [0]",
+                  [&](const std::string& text) {
+                    take_memory(text, 0, std::numeric_limits<int64_t>::max(), store.gpu_sorted);
+                  });
 }
 
 void add_options(CLI::App& app, net::ServerOptions& options) {

@@ -91,6 +91,9 @@ void log_start(isotherm::Server& server, const isotherm::net::ServerOptions& opt
     log(LogLevel::notice, "the index is on GPU " + gpus);
   } else if (engine.tree() != nullptr && options.store.gpu_items != 0) {
     log(LogLevel::notice, "items live on GPU " + std::to_string(options.store.gpus.front()));
+  } else if (options.store.gpu_sorted != 0) {
+    log(LogLevel::notice,
+        "a copy of the tree's files is on GPU " + std::to_string(options.store.gpus.front()));
   } else if (!engine.device_problem().empty()) {
     log(LogLevel::notice, "no GPU is used, all is in host memory: " + engine.device_problem());
   }

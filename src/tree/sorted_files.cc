@@ -1,11 +1,13 @@
 #include "tree/sorted_files.h"
 
 #include <algorithm>
+#include <cstring>
 #include <deque>
 #include <new>
 #include <utility>
 #include <vector>
 
+#include "base/bytes.h"
 #include "gpu/platform/device_error.h"
 #include "tree/device_files.h"
 #include "tree/tree_record.h"
@@ -52,7 +54,7 @@ class SortedFiles::View final : public TreeView {
     return files_->cursor(first, end);
   }
   const SortedView* sorted() const override {
-    return owner_.direct_counts() ? sorted_.get() : nullptr;
+    return owner_.is_given_up() ? nullptr : sorted_.get();
   }
 
  private:
@@ -64,11 +66,11 @@ class SortedFiles::View final : public TreeView {
 SortedFiles::SortedFiles(std::unique_ptr<TreeFiles> files, const SortedTierMaker& make,
                          uint64_t bytes)
     : files_(std::move(files)), tier_(make({bytes, front_of(*files_)})) {
-  fill();
+  if (const std::string problem = fill(); !problem.empty()) throw TreeError(problem);
 }
 
-// In pieces, each a run.
-void SortedFiles::fill() {
+// In pieces, each a run. The copy is empty.
+std::string SortedFiles::fill() {
   constexpr size_t most_entries = 1 << 20;
   constexpr size_t most_bytes = 64 << 20;
   std::vector<std::pair<std::string, std::string>> pairs;
@@ -85,14 +87,16 @@ void SortedFiles::fill() {
         pairs.emplace_back(key, value);
         bytes += key.size() + value.size();
         if (pairs.size() >= most_entries || bytes >= most_bytes) put_some();
-        return direct_counts();
+        return !is_given_up();
       });
-  if (!problem.empty()) throw TreeError(problem);
+  if (!problem.empty()) return problem;
   put_some();
+  if (!is_given_up()) era_.store(++last_era_, std::memory_order_seq_cst);
+  return {};
 }
 
 void SortedFiles::put(std::span<const TreeEntry> entries) {
-  if (entries.empty() || !direct_counts()) return;
+  if (entries.empty() || is_given_up()) return;
   try {
     std::vector<SortedPair> pairs(entries.size());
     std::deque<std::string> device_keys;  // that are not the items'
@@ -120,6 +124,7 @@ void SortedFiles::put(std::span<const TreeEntry> entries) {
 
 void SortedFiles::give_up(const std::string& why) {
   if (given_up_.exchange(true, std::memory_order_acq_rel)) return;
+  era_.store(0, std::memory_order_seq_cst);
   {
     const std::lock_guard guard(mutex_);
     problem_ = "the sorted copy on the GPU is given up: " + why;
@@ -139,26 +144,126 @@ std::string SortedFiles::ingest(std::span<const TreeEntry> entries, const TreeMe
 }
 
 std::string SortedFiles::erase_range(std::string_view first, std::string_view end) {
-  give_up("a database was flushed");
-  return files_->erase_range(first, end);
+  bool has_any = false;
+  std::string problem = files_->walk(first, end, [&](std::string_view, std::string_view) {
+    has_any = true;
+    return false;
+  });
+  if (!problem.empty()) return problem;
+  if (problem = files_->erase_range(first, end); !problem.empty() || !has_any) return problem;
+  if (is_given_up()) return {};
+  era_.store(0, std::memory_order_seq_cst);
+  try {
+    tier_->clear();
+  } catch (const DeviceError& error) {
+    give_up(error.what());
+  }
+  return fill();
 }
 
 std::unique_ptr<TreeView> SortedFiles::view() {
   std::shared_ptr<const SortedView> sorted;
-  if (direct_counts()) sorted = tier_->view();
+  try {
+    // Of the same era before and behind it.
+    const uint64_t era = direct_era();
+    if (era != 0) sorted = tier_->view();
+    if (direct_era() != era) sorted.reset();
+  } catch (const DeviceError& error) {
+    give_up(error.what());
+  }
   return std::make_unique<View>(*this, files_->view(), std::move(sorted));
 }
 
 std::unique_ptr<DirectGets> SortedFiles::make_direct(const DirectShape& shape) {
-  return direct_counts() ? tier_->make_direct(shape) : nullptr;
+  return is_given_up() ? nullptr : tier_->make_direct(shape);
 }
 
 std::unique_ptr<DirectRanges> SortedFiles::make_ranges(const RangeShape& shape) {
-  return direct_counts() ? tier_->make_ranges(shape) : nullptr;
+  return is_given_up() ? nullptr : tier_->make_ranges(shape);
+}
+
+// Null: not now.
+std::unique_ptr<DirectGets> SortedFiles::take_gets() {
+  constexpr DirectShape shape{512, 512 * 64, 256};
+  {
+    const std::lock_guard guard(mutex_);
+    if (!gets_.empty()) {
+      std::unique_ptr<DirectGets> gets = std::move(gets_.back());
+      gets_.pop_back();
+      return gets;
+    }
+  }
+  std::unique_ptr<DirectGets> gets = make_direct(shape);
+  if (gets != nullptr) pinned_.fetch_add(gets->pinned_bytes(), std::memory_order_relaxed);
+  return gets;
+}
+
+// How many were looked at; those that it does not show go to `left`.
+size_t SortedFiles::read_there(std::span<const std::string_view> keys, TreeRead* reads,
+                               std::vector<size_t>& left) {
+  const uint64_t era = direct_era();
+  std::unique_ptr<DirectGets> gets = era == 0 ? nullptr : take_gets();
+  if (gets == nullptr) return 0;
+  const DirectColumns& columns = gets->columns();
+  const DirectShape& shape = gets->shape();
+  std::string device_key;
+  uint32_t at = 0;
+  size_t rows = 0;
+  for (; rows < std::min<size_t>(keys.size(), shape.rows); ++rows) {
+    DeviceFiles::put_device_key(keys[rows], device_key);
+    if (device_key.size() > shape.key_room - at) break;
+    copy_bytes(columns.keys + at, device_key.data(), device_key.size());
+    at += static_cast<uint32_t>(device_key.size());
+    columns.key_ends[rows + 1] = at;
+  }
+  if (rows != 0) {
+    gets->start(static_cast<uint32_t>(rows));
+    gets->wait();
+  }
+  const bool counts = direct_era() == era;
+  for (size_t row = 0; row < rows && counts; ++row) {
+    const char* const slot = columns.replies + row * shape.stride;
+    DirectHead head;
+    std::memcpy(&head, slot, sizeof head);
+    if (head.bytes == DirectHead::too_long) {
+      left.push_back(row);
+      continue;
+    }
+    const bool found = head.bytes != DirectHead::absent;
+    reads[row].state = found ? TreeRead::State::found : TreeRead::State::absent;
+    if (!found) continue;
+    reads[row].value.assign(1, static_cast<char>(head.flags));
+    reads[row].value.append(slot + sizeof head, head.bytes);
+  }
+  const std::lock_guard guard(mutex_);
+  gets_.push_back(std::move(gets));
+  reads_.fetch_add(counts ? rows : 0, std::memory_order_relaxed);
+  return counts ? rows : 0;
+}
+
+void SortedFiles::read(std::span<const std::string_view> keys, TreeRead* reads) {
+  std::vector<size_t> left;
+  size_t at = 0;
+  try {
+    while (at < keys.size()) {
+      const size_t first = left.size();
+      const size_t some = read_there(keys.subspan(at), reads + at, left);
+      for (size_t i = first; i < left.size(); ++i) left[i] += at;
+      if (some == 0) break;
+      at += some;
+    }
+  } catch (const DeviceError& error) {
+    give_up(error.what());
+  } catch (const std::bad_alloc&) {
+  }
+  for (const size_t row : left) files_->read(keys.subspan(row, 1), reads + row);
+  if (at < keys.size()) files_->read(keys.subspan(at), reads + at);
 }
 
 SortedCopy SortedFiles::sorted_copy() {
-  SortedCopy its{true, {}, {}};
+  SortedCopy its;
+  its.there = true;
+  its.reads = reads_.load(std::memory_order_relaxed);
   try {
     its.stats = tier_->stats();
   } catch (const DeviceError&) {

@@ -2,15 +2,17 @@
 // memory of a GPU (gpu/store/sorted_tier.h), which answers gets and ranges, many at a time.
 //
 //   a run ─▶ the files (RocksDB's) ─▶ a run of the copy
-//   gets and ranges of many ─▶ the copy        all else, and few ─▶ the files
+//   gets and ranges of many, and what memory misses ─▶ the copy        all else ─▶ the files
 // The files are what counts: the copy is made of them at the start, and follows each run that they
 // have taken in. So a GPU that fails loses nothing. Keys there are those of tree/device_files.h,
 // which sort as the tree's do; values are records without their first byte, which is in the flags.
 //
-// Given up. Where the GPU fails, has no room for a run, or a database is flushed, there is no copy
-// from then on, and the files answer alone; `problem` says why. What gets have shown counts only if
-// that was not so when they ended (`direct_counts`): a run is taken away behind `ingest`, so who
-// started before that has looked into the run itself.
+// Eras. A database that is flushed is erased from the files, and then the copy is made anew. While
+// it is, nothing that it shows counts (`direct_era`). Views stay what they are. A run is taken away
+// behind `ingest`, so who began to read before that has looked into the run itself.
+//
+// Given up. Where the GPU fails, or has no room for a run, there is no copy from then on, and the
+// files answer alone; `sorted_copy` says why.
 //
 // Threads. As TreeFiles.
 #pragma once
@@ -22,6 +24,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "gpu/store/sorted_tier.h"
 #include "tree/tree_files.h"
@@ -40,37 +43,44 @@ class SortedFiles final : public TreeFiles {
   std::unique_ptr<TreeView> view() override;
   std::unique_ptr<DirectGets> make_direct(const DirectShape& shape) override;
   std::unique_ptr<DirectRanges> make_ranges(const RangeShape& shape) override;
-  bool direct_counts() const override { return !given_up_.load(std::memory_order_acquire); }
+  uint64_t direct_era() const override { return era_.load(std::memory_order_seq_cst); }
   void lose() override { give_up("the GPU has failed"); }
   SortedCopy sorted_copy() override;
 
   Glance glance(std::string_view key, std::string& value) override {
     return files_->glance(key, value);
   }
-  void read(std::span<const std::string_view> keys, TreeRead* reads) override {
-    files_->read(keys, reads);
-  }
+  void read(std::span<const std::string_view> keys, TreeRead* reads) override;
   std::string walk(std::string_view from, std::string_view end, const Visit& visit) override {
     return files_->walk(from, end, visit);
   }
   std::string checkpoint(const std::string& folder) override { return files_->checkpoint(folder); }
   bool load(TreeMeta& meta) override { return files_->load(meta); }
-  uint64_t memory() override { return files_->memory(); }
+  uint64_t memory() override { return files_->memory() + pinned_.load(std::memory_order_relaxed); }
   uint64_t disk_bytes() override { return files_->disk_bytes(); }
   uint64_t keys() override { return files_->keys(); }
 
  private:
   class View;
 
-  void fill();
+  std::string fill();
   void put(std::span<const TreeEntry> entries);
+  bool is_given_up() const { return given_up_.load(std::memory_order_acquire); }
   void give_up(const std::string& why);
+  std::unique_ptr<DirectGets> take_gets();
+  size_t read_there(std::span<const std::string_view> keys, TreeRead* reads,
+                    std::vector<size_t>& left);
 
   const std::unique_ptr<TreeFiles> files_;
   const std::unique_ptr<SortedTier> tier_;
   std::atomic<bool> given_up_{false};
+  std::atomic<uint64_t> era_{0};  // 0: the copy is not what the files are
+  uint64_t last_era_ = 0;         // of who ingests
+  std::atomic<uint64_t> pinned_{0};
+  std::atomic<uint64_t> reads_{0};
   std::mutex mutex_;  // of what follows
   std::string problem_;
+  std::vector<std::unique_ptr<DirectGets>> gets_;  // that nobody uses
 };
 
 }  // namespace isotherm

@@ -216,6 +216,7 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   void end_checkpoint(Checkpoint& one, std::string problem);
   void let_go(uint64_t moment);
   void note_error(const std::string& problem);
+  void note_copy();
   void log(const std::string& line) const;
   void tell_room();
   uint64_t other_memory() const;
@@ -292,6 +293,7 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   std::atomic<uint64_t> ingested_{0};
   std::atomic<uint64_t> files_memory_{0};
   int64_t counted_ = 0;
+  bool told_of_copy_ = false;  // that it is given up; of the thread that writes runs
   TreeMeta meta_;
   bool new_ = true;                       // there was no meta record
   std::atomic<Awaited*> inner_{nullptr};  // what the next sink's replies wait for

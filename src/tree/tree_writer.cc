@@ -87,6 +87,7 @@ void Tree::work() {
       if (worked) take_away(*run);
       worked ? make_checkpoints(run.get()) : give_up_checkpoints(problem);
       run.reset();
+      note_copy();
       count_memory(true);
       tell_room();
       // Who waits for a flush does not wait for what others seal meanwhile.
@@ -250,6 +251,14 @@ void Tree::note_error(const std::string& problem) {
     failing_.store(!problem.empty(), std::memory_order_relaxed);
   }
   if (!line.empty()) log(line);
+}
+
+void Tree::note_copy() {
+  if (told_of_copy_) return;
+  const std::string problem = files_->sorted_copy().problem;
+  if (problem.empty()) return;
+  told_of_copy_ = true;
+  log(problem);
 }
 
 void Tree::log(const std::string& line) const {

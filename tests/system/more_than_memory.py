@@ -7,7 +7,7 @@ them a database is filled and flushed, again and again. Resident memory stays wi
 200 MB, and is in the second half of the time what it was in the first. At the end, and once more when the
 server has started anew, every key is as its client knows it.
 
-    more_than_memory.py [--server BINARY] [--maxmemory 3mb] [--times 10] [--rounds N | --minutes N]
+    more_than_memory.py [--server BINARY] [--maxmemory 3mb] [--times 10] [--rounds N | --minutes N] [-- FLAG…]
 
 Exit status 0: all of that; 1: not; 2: the test could not run.
 """
@@ -214,7 +214,8 @@ def run(options):
     keys = int(options.times * maxmemory / CLIENTS / (SIZE + LARGE / 1000))
     folder = tempfile.mkdtemp(prefix="isotherm-tree-")
     flags = ["--threads", "2", "--maxmemory", options.maxmemory, "--dir", folder, "--tree",
-             f"{folder}/tree", "--appendonly", "yes", "--appendfsync", "everysec"]
+             f"{folder}/tree", "--appendonly", "yes", "--appendfsync", "everysec",
+             *options.flags]
     try:
         with ServerProcess(options.server, *flags) as server:
             peak = PeakMemory(server.pid)
@@ -241,6 +242,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=10, help="pipelines of a client, twice")
     parser.add_argument("--minutes", type=float, help="instead of rounds, twice")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("flags", nargs="*", help="of the server, behind --")
     return status_of(run, parser.parse_args())
 
 

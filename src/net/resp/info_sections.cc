@@ -156,6 +156,12 @@ void persistence(ServerState& server, const Statistics& statistics, InfoLines& l
     lines.line("tree_memory", stats.memory);
     lines.line("tree_disk_bytes", stats.disk_bytes);
     lines.line("tree_keys_about", stats.keys);
+    if (stats.sorted.there) {
+      lines.line("gpu_sorted_in_use", uint64_t{stats.sorted.problem.empty()});
+      lines.line("gpu_sorted_entries", stats.sorted.stats.entries);
+      lines.line("gpu_sorted_bytes", stats.sorted.stats.bytes);
+      lines.line("gpu_sorted_reads", stats.sorted.reads);
+    }
     if (!stats.lasts) {
       lines.line("gpu_items_lost", uint64_t{stats.lost});
       lines.line("gpu_items_lost_keys", stats.lost_keys);
