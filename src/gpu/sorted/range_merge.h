@@ -36,8 +36,9 @@ class RangeMerge {
                                   const AskedKey& first, const AskedKey& end)
       : lane_(lane), warp_(warp), runs_(runs), number_(lane.thread() & 31) {
     for (uint32_t job = number_; job < 2 * runs.count; job += 32) {
-      const auto key = sought(runs.front, (job & 1) == 0 ? first : end);
-      warp.bound[job] = find_bound(runs.run[job / 2], key).at;
+      AskedKey key = first;
+      if ((job & 1) != 0) key = end;
+      warp.bound[job] = find_bound(runs.run[job / 2], sought(runs.front, key)).at;
     }
     lane.sync_warp(whole_warp);
     if (number_ < runs.count) {
