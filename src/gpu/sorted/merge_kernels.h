@@ -181,7 +181,8 @@ struct MoveKernel {
                                                                  uint64_t to) const {
     const uint32_t entry = part.entries[at];
     const bool newer = (entry & PlaceKernel::is_newer) != 0;
-    const RunView& run = newer ? part.newer : part.older;
+    RunView run = part.older;
+    if (newer) run = part.newer;
     const Pair head = run.head(entry & ~PlaceKernel::is_newer);
     constexpr uint64_t bits = (uint64_t{1} << SortedPlace::word_at) - 1;
     heads[number] = {head.first, to << SortedPlace::word_at | (head.second & bits)};

@@ -2,7 +2,8 @@
 // for one warp, which takes them by up to 32.
 //
 // Lane r holds what is left of run r. In each step the 32 lanes are shared out among the runs that
-// have some left, by how much that is; each lane loads one entry, so every run shows a window. What
+// have some left, first by how much that is, then by how many entries each of them gave in the step
+// before; each lane loads one entry, so every run shows a window. What
 // comes behind the end of a window that is not its run's last has to wait, since its run may have
 // earlier ones; so all entries up to the first such end are known, and every lane compares its own
 // with those of the others: which are before it, and whether a newer run hides it. Where one run
@@ -35,8 +36,9 @@ class RangeMerge {
                                   const AskedKey& first, const AskedKey& end)
       : lane_(lane), warp_(warp), runs_(runs), number_(lane.thread() & 31) {
     for (uint32_t job = number_; job < 2 * runs.count; job += 32) {
-      const auto key = sought(runs.front, (job & 1) == 0 ? first : end);
-      warp.bound[job] = find_bound(runs.run[job / 2], key).at;
+      AskedKey key = first;
+      if ((job & 1) != 0) key = end;
+      warp.bound[job] = find_bound(runs.run[job / 2], sought(runs.front, key)).at;
     }
     lane.sync_warp(whole_warp);
     if (number_ < runs.count) {
@@ -50,6 +52,7 @@ class RangeMerge {
 
   ISOTHERM_HOST_DEVICE void restart() {
     at_ = begin_;
+    weight_ = end_ - begin_;
     left_ = lane_.shuffle(whole_warp, warp_sum_upto(lane_, uint64_t{end_ - begin_}), 31);
   }
   // Whether there are entries that no step has taken.
@@ -85,7 +88,12 @@ class RangeMerge {
       const uint64_t flagged = (head.second & SortedPlace::flagged) != 0 ? 1 : 0;
       warp_.found[count_bits(order.before & shows)] = reinterpret_cast<uint64_t>(record) | flagged;
     }
-    if (share != 0) at_ += count_bits(taken & (~0u >> (32 - share)) << warp_.deal.begin[number_]);
+    uint32_t gave = 0;
+    if (share != 0) {
+      gave = count_bits(taken & (~0u >> (32 - share)) << warp_.deal.begin[number_]);
+    }
+    at_ += gave;
+    weight_ = rest != gave ? gave + 1 : 0;
     left_ -= count_bits(taken);
     lane_.sync_warp(whole_warp);
     return count_bits(shows);
@@ -97,10 +105,12 @@ class RangeMerge {
     bool hidden = false;  // by a newer run
   };
 
-  // Of the 32 lanes. One for each run that has entries left, the others by how many those are.
+  // Of the 32 lanes. One for each run that has entries left, the others by the weights of runs.
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint32_t share_of(uint32_t rest, uint32_t active) const {
-    if (left_ <= 32 || rest == 0) return rest;
-    const uint64_t share = 1 + (32 - active) * uint64_t{rest} / left_;
+    if (left_ <= 32) return rest;
+    const uint64_t all = lane_.shuffle(whole_warp, warp_sum_upto(lane_, uint64_t{weight_}), 31);
+    if (rest == 0) return 0;
+    const uint64_t share = 1 + (32 - active) * uint64_t{weight_} / all;
     return share < rest ? static_cast<uint32_t>(share) : rest;
   }
 
@@ -137,7 +147,8 @@ class RangeMerge {
   uint32_t begin_ = 0;
   uint32_t end_ = 0;
   uint32_t at_ = 0;
-  uint64_t left_ = 0;  // of all runs
+  uint32_t weight_ = 0;  // 0 where nothing is left
+  uint64_t left_ = 0;    // of all runs
 };
 
 }  // namespace isotherm

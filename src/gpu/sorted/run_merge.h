@@ -2,7 +2,8 @@
 // in no order, by those of gpu/sorted/run_sort_kernels.h.
 //
 // While it runs there are both, a work space of 8 bytes for each of their entries (of 24 where they
-// are sorted) and 16 for each tile, and the new run, which takes what it needs and no more.
+// are sorted) and 16 for each tile, and the new run, which takes what it needs and no more. It does
+// not begin without room for all entries of both.
 //
 // Threads. One at a time; others may read both runs meanwhile. Errors. DeviceError, std::bad_alloc.
 #pragma once
@@ -37,7 +38,9 @@ class RunMerge {
 
   // `drops_erased`: nothing older is there.
   Result merge(const Run& older, const Run& newer, bool drops_erased, Stream stream) {
-    if (older.entries() + newer.entries() > most_run_entries) return {};
+    const uint64_t entries = older.entries() + newer.entries();
+    const uint64_t bytes = work_bytes(entries) + older.bytes() + newer.bytes();
+    if (entries > most_run_entries || bytes > memory_.below_cap()) return {};
     MergePart part;
     part.older = older.view();
     part.newer = newer.view();
@@ -63,6 +66,10 @@ class RunMerge {
   }
 
  private:
+  static uint64_t work_bytes(uint64_t entries) {
+    return 2 * sizeof(uint32_t) * entries + sizeof(Pair) * (entries / MergePart::tile + 2);
+  }
+
   // `Place` says which entries stay.
   template <class Place>
   Result build(MergePart part, Stream stream) {
