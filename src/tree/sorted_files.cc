@@ -54,7 +54,7 @@ class SortedFiles::View final : public TreeView {
     return files_->cursor(first, end);
   }
   const SortedView* sorted() const override {
-    return owner_.is_given_up() ? nullptr : sorted_.get();
+    return owner_.direct_counts() ? sorted_.get() : nullptr;
   }
 
  private:
@@ -66,11 +66,12 @@ class SortedFiles::View final : public TreeView {
 SortedFiles::SortedFiles(std::unique_ptr<TreeFiles> files, const SortedTierMaker& make,
                          uint64_t bytes)
     : files_(std::move(files)), tier_(make({bytes, front_of(*files_)})) {
-  if (const std::string problem = fill(); !problem.empty()) throw TreeError(problem);
+  const std::string problem = copy(first_of_all, end_of_all, false);
+  if (!problem.empty()) throw TreeError(problem);
 }
 
-// In pieces, each a run. The copy is empty.
-std::string SortedFiles::fill() {
+// What the files have of the range goes to the copy, or goes from there; in pieces, each a run.
+std::string SortedFiles::copy(std::string_view first, std::string_view end, bool erases) {
   constexpr size_t most_entries = 1 << 20;
   constexpr size_t most_bytes = 64 << 20;
   std::vector<std::pair<std::string, std::string>> pairs;
@@ -82,21 +83,18 @@ std::string SortedFiles::fill() {
     pairs.clear();
     bytes = 0;
   };
-  const std::string problem =
-      files_->walk(first_of_all, end_of_all, [&](std::string_view key, std::string_view value) {
-        pairs.emplace_back(key, value);
-        bytes += key.size() + value.size();
-        if (pairs.size() >= most_entries || bytes >= most_bytes) put_some();
-        return !is_given_up();
-      });
-  if (!problem.empty()) return problem;
-  put_some();
-  if (!is_given_up()) era_.store(++last_era_, std::memory_order_seq_cst);
-  return {};
+  std::string problem = files_->walk(first, end, [&](std::string_view key, std::string_view value) {
+    pairs.emplace_back(key, erases ? std::string_view() : value);
+    bytes += key.size() + pairs.back().second.size();
+    if (pairs.size() >= most_entries || bytes >= most_bytes) put_some();
+    return direct_counts();
+  });
+  if (problem.empty()) put_some();
+  return problem;
 }
 
 void SortedFiles::put(std::span<const TreeEntry> entries) {
-  if (entries.empty() || is_given_up()) return;
+  if (entries.empty() || !direct_counts()) return;
   try {
     std::vector<SortedPair> pairs(entries.size());
     std::deque<std::string> device_keys;  // that are not the items'
@@ -124,7 +122,6 @@ void SortedFiles::put(std::span<const TreeEntry> entries) {
 
 void SortedFiles::give_up(const std::string& why) {
   if (given_up_.exchange(true, std::memory_order_acq_rel)) return;
-  era_.store(0, std::memory_order_seq_cst);
   {
     const std::lock_guard guard(mutex_);
     problem_ = "the sorted copy on the GPU is given up: " + why;
@@ -143,31 +140,16 @@ std::string SortedFiles::ingest(std::span<const TreeEntry> entries, const TreeMe
   return problem;
 }
 
+// A run hides what is erased, until this has been done.
 std::string SortedFiles::erase_range(std::string_view first, std::string_view end) {
-  bool has_any = false;
-  std::string problem = files_->walk(first, end, [&](std::string_view, std::string_view) {
-    has_any = true;
-    return false;
-  });
-  if (!problem.empty()) return problem;
-  if (problem = files_->erase_range(first, end); !problem.empty() || !has_any) return problem;
-  if (is_given_up()) return {};
-  era_.store(0, std::memory_order_seq_cst);
-  try {
-    tier_->clear();
-  } catch (const DeviceError& error) {
-    give_up(error.what());
-  }
-  return fill();
+  std::string problem = direct_counts() ? copy(first, end, true) : std::string();
+  return problem.empty() ? files_->erase_range(first, end) : problem;
 }
 
 std::unique_ptr<TreeView> SortedFiles::view() {
   std::shared_ptr<const SortedView> sorted;
   try {
-    // Of the same era before and behind it.
-    const uint64_t era = direct_era();
-    if (era != 0) sorted = tier_->view();
-    if (direct_era() != era) sorted.reset();
+    if (direct_counts()) sorted = tier_->view();
   } catch (const DeviceError& error) {
     give_up(error.what());
   }
@@ -175,11 +157,11 @@ std::unique_ptr<TreeView> SortedFiles::view() {
 }
 
 std::unique_ptr<DirectGets> SortedFiles::make_direct(const DirectShape& shape) {
-  return is_given_up() ? nullptr : tier_->make_direct(shape);
+  return direct_counts() ? tier_->make_direct(shape) : nullptr;
 }
 
 std::unique_ptr<DirectRanges> SortedFiles::make_ranges(const RangeShape& shape) {
-  return is_given_up() ? nullptr : tier_->make_ranges(shape);
+  return direct_counts() ? tier_->make_ranges(shape) : nullptr;
 }
 
 // Null: not now.
@@ -201,8 +183,7 @@ std::unique_ptr<DirectGets> SortedFiles::take_gets() {
 // How many were looked at; those that it does not show go to `left`.
 size_t SortedFiles::read_there(std::span<const std::string_view> keys, TreeRead* reads,
                                std::vector<size_t>& left) {
-  const uint64_t era = direct_era();
-  std::unique_ptr<DirectGets> gets = era == 0 ? nullptr : take_gets();
+  std::unique_ptr<DirectGets> gets = take_gets();
   if (gets == nullptr) return 0;
   const DirectColumns& columns = gets->columns();
   const DirectShape& shape = gets->shape();
@@ -220,7 +201,7 @@ size_t SortedFiles::read_there(std::span<const std::string_view> keys, TreeRead*
     gets->start(static_cast<uint32_t>(rows));
     gets->wait();
   }
-  const bool counts = direct_era() == era;
+  const bool counts = direct_counts();
   for (size_t row = 0; row < rows && counts; ++row) {
     const char* const slot = columns.replies + row * shape.stride;
     DirectHead head;

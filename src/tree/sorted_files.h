@@ -7,12 +7,10 @@
 // have taken in. So a GPU that fails loses nothing. Keys there are those of tree/device_files.h,
 // which sort as the tree's do; values are records without their first byte, which is in the flags.
 //
-// Eras. A database that is flushed is erased from the files, and then the copy is made anew. While
-// it is, nothing that it shows counts (`direct_era`). Views stay what they are. A run is taken away
-// behind `ingest`, so who began to read before that has looked into the run itself.
-//
 // Given up. Where the GPU fails, or has no room for a run, there is no copy from then on, and the
-// files answer alone; `sorted_copy` says why.
+// files answer alone; `sorted_copy` says why. What gets have shown counts only if that was not so
+// when they ended (`direct_counts`): a run is taken away behind `ingest`, so who began to read
+// before that has looked into the run itself.
 //
 // Threads. As TreeFiles.
 #pragma once
@@ -43,7 +41,7 @@ class SortedFiles final : public TreeFiles {
   std::unique_ptr<TreeView> view() override;
   std::unique_ptr<DirectGets> make_direct(const DirectShape& shape) override;
   std::unique_ptr<DirectRanges> make_ranges(const RangeShape& shape) override;
-  uint64_t direct_era() const override { return era_.load(std::memory_order_seq_cst); }
+  bool direct_counts() const override { return !given_up_.load(std::memory_order_acquire); }
   void lose() override { give_up("the GPU has failed"); }
   SortedCopy sorted_copy() override;
 
@@ -63,9 +61,8 @@ class SortedFiles final : public TreeFiles {
  private:
   class View;
 
-  std::string fill();
+  std::string copy(std::string_view first, std::string_view end, bool erases);
   void put(std::span<const TreeEntry> entries);
-  bool is_given_up() const { return given_up_.load(std::memory_order_acquire); }
   void give_up(const std::string& why);
   std::unique_ptr<DirectGets> take_gets();
   size_t read_there(std::span<const std::string_view> keys, TreeRead* reads,
@@ -74,8 +71,6 @@ class SortedFiles final : public TreeFiles {
   const std::unique_ptr<TreeFiles> files_;
   const std::unique_ptr<SortedTier> tier_;
   std::atomic<bool> given_up_{false};
-  std::atomic<uint64_t> era_{0};  // 0: the copy is not what the files are
-  uint64_t last_era_ = 0;         // of who ingests
   std::atomic<uint64_t> pinned_{0};
   std::atomic<uint64_t> reads_{0};
   std::mutex mutex_;  // of what follows

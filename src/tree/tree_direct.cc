@@ -240,7 +240,6 @@ Piece copy(DirectGets& gets, size_t rows, std::vector<std::unique_ptr<Backing::H
 void Tree::get_directly(const Batch::Columns& columns, int64_t now_ms,
                         std::span<const Batch::Row> rows, std::vector<std::unique_ptr<Held>>& held,
                         Answered& answered) {
-  const uint64_t era = files_->direct_era();
   const uint64_t quiet_times = quiet_times_.load(std::memory_order_seq_cst);
   const bool quiet = is_quiet_since(quiet_times);
   std::vector<Batch::Row> unknown;
@@ -269,8 +268,7 @@ void Tree::get_directly(const Batch::Columns& columns, int64_t now_ms,
     bool sure = true;
     for (const Piece& piece : pieces) {
       if (piece.gets != nullptr) piece.gets->wait();
-      sure = sure && era != 0 && files_->direct_era() == era &&
-             (!quiet || is_quiet_since(quiet_times));
+      sure = sure && files_->direct_counts() && (!quiet || is_quiet_since(quiet_times));
       if (!sure) break;
       const char* slot = piece.slots;
       for (const size_t end = at + piece.rows; at < end; ++at, slot += piece.stride) {

@@ -142,9 +142,8 @@ class TreeFiles {
   // Gets by one thread whose replies are read in place, of keys and values as DeviceFiles has them;
   // null: there are none. Throws std::bad_alloc, DeviceError.
   virtual std::unique_ptr<DirectGets> make_direct(const DirectShape& /*shape*/) { return nullptr; }
-  // What direct gets have shown counts where this is the same before and behind them, and not 0:
-  // else they may lack what was taken in a while ago.
-  virtual uint64_t direct_era() const { return 1; }
+  // Whether what direct gets have shown counts; else they may lack what was taken in a while ago.
+  virtual bool direct_counts() const { return true; }
   // Whether there may be keys that they do not show.
   virtual bool has_rest() const { return false; }
   // Ranges by one thread, of views, whose pairs are read in place; null: there are none. Throws
