@@ -4,11 +4,15 @@ from papers.preset import Line, Preset, Run
 
 PAPER = ("100 M pairs of 8 + 8 B stored, memtables of 512 MB, five that wait, 4 GB of block cache, four Xeons of 16 "
          "cores, a Titan RTX and persistent memory")
-DIFFERS = ("Db on the CPU beside RocksDB 7.8, in turns, the same memory (7 GB x scale, at least 64 MB), log on a disk "
-           "without sync; Db has no part on the GPU yet, persistent memory and other stores on it are gone; one call "
-           "at a time, 2 threads")
+DIFFERS = ("Db on the CPU, where nothing else is said, beside RocksDB 7.8, in turns, the same memory (7 GB x scale, at "
+           "least 64 MB), log on a disk without sync; persistent memory and other stores on it are gone; one call at a "
+           "time, 2 threads")
 DB = ("db_bench --records {records} --seconds {seconds} --memory {max(64, int(7000 * scale))} "
       "--threads {min(threads, 2)}")
+# With a copy of the files on a GPU.
+ON_GPU = ("db_bench --records {records} --seconds {seconds} --memory {max(64, int(7000 * scale))} "
+          "--gpu-memory {max(256, int(20000 * scale))} --threads {threads} --batch 1000")
+IN_CALLS = "{name}, calls of 1,000, files copied to a GPU"
 SYSTEMS = (("isotherm", "Isotherm Db"), ("rocksdb", "RocksDB"))
 MEASURED = r" offered (?P<rate>\d+): (?P<mps>[\d.]+) M/s, mean (?P<mean>[\d.]+) us, p50 (?P<p50>[\d.]+) us"
 LOADS = ("put", "get", "update", "erase")
@@ -87,7 +91,8 @@ PRESETS = (
         PAPER + "; H-Rocks 33, 210, 24.6 M/s of put, get, update, RocksDB under 2 and 4 M/s of put and get", DIFFERS,
         "k requests/s offered", {load: "M requests/s" for load in LOADS},
         (Run(f"{DB} --loads put,get,update,erase --rates 20000,100000,500000,2000000", tuple(
-            read for load in LOADS for read in lines(load, load, "{int(rate) / 1000}"))),),
+            read for load in LOADS for read in lines(load, load, "{int(rate) / 1000}"))),
+         Run(f"{ON_GPU} --loads get", lines("get", "get", "{float(mps) * 1000}", curve=IN_CALLS), needs="gpu")),
         reference="RocksDB", records=100_000_000, scale=0.001, log_x=True, log_y=True,
         points={"put": {"paper: H-Rocks": {100_000: 33}},
                 "get": {"paper: H-Rocks": {250_000: 210}, "paper: RocksDB": {250_000: 4}},
@@ -98,6 +103,7 @@ PRESETS = (
         DIFFERS + "; transactions of at most 10,000 requests, half gets, half puts, optimistic, one thread",
         "requests of a transaction, or 100 for ranges", {"ranges": "k ranges/s", "transactions": "M requests/s"},
         (Run(f"{DB} --loads range", lines("ranges", "range", "{100}", "mps", 1000)),
+         Run(f"{ON_GPU} --loads range", lines("ranges", "range", "{100}", "mps", 1000, IN_CALLS), needs="gpu"),
          Run(DB.replace("{min(threads, 2)}", "1") + " --loads transactions --group {x}",
              lines("transactions", "transactions", "{x}"), (10, 100, 1000, 10_000))),
         reference="RocksDB", records=100_000_000, scale=0.001, log_x=True,
@@ -110,8 +116,7 @@ PRESETS = (
               for key, value in ((8, 8), (16, 128), (32, 512), (64, 1024))),
         reference="RocksDB", records=100_000_000, scale=0.0005),
     Preset("hrocks-11", "pointers to values beside values in the memtable",
-           left_out="memtables on the GPU are not built, and our runs have values in files and memory only: there is "
-                    "no second way to compare with"),
+           left_out="our runs on the GPU have values beside their keys: there is no second way to compare with"),
     Preset(
         "hrocks-12", "median latency of puts and gets over the rate that is offered",
         PAPER + "; H-Rocks as RocksDB at low rates, up to 3 times lower at high ones", DIFFERS, "k requests/s offered",
