@@ -19,8 +19,25 @@ def figures(panel, name, factor=1.0):
 SIZES = ("0.10", "0.25", "0.50", "0.80", "1.00", "1.25")
 HITS = (r"^Zipf \.99 (?P<x>[\d.]+) +(?P<lru>[\d.]+) +(?P<clock>[\d.]+) +(?P<w1>[\d.]+) +(?P<w2>[\d.]+) +(?P<w4>[\d.]+)"
         r" +(?P<w8>[\d.]+) +(?P<w16>[\d.]+) +(?P<set>[\d.]+) \([\d.]+\) +(?P<cuckoo>[\d.]+)")
-BACKGROUND = ("the work of others on the same GPU (a kernel of 256 blocks in 1 to 32 launches beside GETs) has no "
-              "program yet")
+# packet_beside_bench: three numbers of GETs alone, three beside, two ratios; the background alone, beside, ratio; full
+# rate alone, beside, ratio.
+BESIDE = (r"^ *(?P<blocks>\d+) +(?P<first>none|GETs) +(?P<x>\d+) +(?P<p50>[\d.]+) +(?P<p95>[\d.]+) +(?P<most>[\d.]+)"
+          r" +(?P<p50_beside>[\d.]+) +(?P<p95_beside>[\d.]+) +(?P<most_beside>[\d.]+) +[\d.]+ +[\d.]+"
+          r" +(?P<work>[\d.]+) +(?P<work_beside>[\d.]+) +[\d.]+ +(?P<full>[\d.]+) +(?P<full_beside>[\d.]+) +[\d.]+$")
+BESIDE_RUN = "packet_beside_bench --items {records} --rounds 1"
+BACKGROUND = ("raw frames from a receive buffer, no network: 512 a batch, which counts from when it was due to its replies; "
+              "256 blocks find room on a large GPU at once, so there are as many for each multiprocessor as on a K20c, too; "
+              "by streams with priorities and without")
+
+
+def beside(panel, group):
+    """Of GETs or the background beside each other, by blocks and priorities."""
+    return (Line(panel, BESIDE, "{blocks} blocks, first: {first}", "{x}", group + "_beside"),)
+
+
+def alone(panel, group):
+    return (Line(panel, BESIDE, "{blocks} blocks, first: {first}, alone", "{x}", group),)
+
 
 PRESETS = (
     Preset(
@@ -64,8 +81,23 @@ PRESETS = (
              figures("server CPU", "server_cpu_us_per_request") + figures("p50", "p50_us"),
              (16, 32, 64, 128, 250), "memcached"),),
         reference="memcached 1.6", records=1_300_000, scale=0.2),
-    Preset("memcachedgpu-6", "round trips while a background kernel runs", left_out=BACKGROUND),
-    Preset("memcachedgpu-7", "a background kernel's time over its launches", left_out=BACKGROUND),
+    Preset(
+        "memcachedgpu-6", "round trips while a background kernel runs",
+        PAPER + "; 4 M GETs/s beside a vector multiplication of 256 blocks of 1,024 threads, about 32 ms", BACKGROUND,
+        "launches of the background", {"p50 of batches": "µs", "p95 of batches": "µs", "full rate": "M frames/s"},
+        (Run(BESIDE_RUN, alone("p50 of batches", "p50") + beside("p50 of batches", "p50")
+             + alone("p95 of batches", "p95") + beside("p95 of batches", "p95")
+             + alone("full rate", "full") + beside("full rate", "full"), needs="gpu"),),
+        records=1_300_000, scale=1, log_x=True, log_y=True),
+    Preset(
+        "memcachedgpu-7", "a background kernel's time over its launches, and the longest round trip beside it",
+        PAPER + "; 16 launches take 1.5 times as long as one, and round trips are 18 times less, 1.5 ms", BACKGROUND,
+        "launches of the background", {"background": "ms", "longest batch": "µs"},
+        (Run(BESIDE_RUN, alone("background", "work") + beside("background", "work")
+             + beside("longest batch", "most"), needs="gpu"),),
+        records=1_300_000, scale=1, log_x=True, log_y=True,
+        points={"background": {"paper, beside GETs": {1: 32, 16: 48}},
+                "longest batch": {"paper, means of 256 requests": {1: 27_000, 16: 1_500}}}),
     Preset(
         "memcachedgpu-table3", "throughput of GETs and what is dropped",
         PAPER + "; near the line's rate, under 0.006% dropped by the server (GPUDirect), under .5% without",

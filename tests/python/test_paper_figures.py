@@ -134,8 +134,8 @@ def test_a_preset_runs_from_end_to_end(built):
 
 
 def test_what_is_left_out_or_cannot_run_says_why(machine):
-    with pytest.raises(Failed, match="others on the same GPU"):
-        run_preset(PRESETS["memcachedgpu-6"], machine)
+    with pytest.raises(Failed, match="by partition"):
+        run_preset(PRESETS["megakv-7"], machine)
     if not machine.gpu:
         with pytest.raises(Failed, match="no GPU"):
             run_preset(PRESETS["megakv-6"], machine)
@@ -167,6 +167,11 @@ GET hits, 2^26 a call                     26.10      711           36.7
                     """same bytes: 539.0 M/s; 0.72 of them
 batches of 512: p50 47.6 us, p95 56.8 us; from the slots on 40.0 and 45.0; an empty kernel 9.5 and 11.2
 """,
+    "packet_beside_bench": """background: 256 blocks of 1024 threads, 268435456 elements, 30 passes
+blocks first launches      p50      p95  longest       p50       p95   longest     p50     p95    alone   beside  of it   alone  beside  of it
+   256  none        1     50.0     55.0     90.0     100.0     110.0     150.0    2.00    2.00    32.00    32.50   1.02   330.0   165.0   0.50
+  2599  GETs       32     50.0     55.0     90.0     100.0     110.0     150.0    2.00    2.00    32.00    48.00   1.50   330.0   165.0   0.50
+""",
 }
 
 
@@ -177,6 +182,17 @@ def test_lines_of_other_programs_are_read(machine, program):
     for preset, run in runs:
         for read in run.reads:
             assert list(line_points(read, PRINTED[program], names(machine, preset, run.xs[0]))), (preset.name, read)
+
+
+def test_columns_of_gets_beside_a_background_kernel():
+    printed = PRINTED["packet_beside_bench"]
+    found = {(panel, curve, x): y for name in ("memcachedgpu-6", "memcachedgpu-7") for run in PRESETS[name].runs
+             for panel, curve, x, y in points(run, printed, {})}
+    last = "2599 blocks, first: GETs"
+    assert {(panel, y, found.get((panel, last + ", alone", 32))) for (panel, curve, x), y in found.items()
+            if curve == last} == {("p50 of batches", 100, 50), ("p95 of batches", 110, 55), ("full rate", 165, 330),
+                                  ("background", 48, 32), ("longest batch", 150, None)}
+    assert found["background", "256 blocks, first: none", 1] == 32.5
 
 
 def test_equations_of_mega_kv():

@@ -66,7 +66,8 @@ class PacketEngine final : public PacketDevice {
     Channel(Device& its_device, const PacketOptions& options)
         : device(its_device),
           memory(its_device, bytes_of(options)),
-          stream(its_device),
+          stream(its_device,
+                 options.urgent ? its_device.create_urgent_stream() : its_device.create_stream()),
           ended(its_device.create_event()) {
       const uint64_t rows = options.rows;
       slots.frame_stride = options.frame_stride;
