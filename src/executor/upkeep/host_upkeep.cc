@@ -85,6 +85,8 @@ bool HostUpkeep::evictable() const {
   // A store with a backing loses nothing by eviction, and its buffers shrink as files are written.
   if (store_.backing == nullptr && buffers >= static_cast<int64_t>(store_.budget.limit()))
     return false;
+  // Room that comes without eviction: of files that are being written, and of flushed indexes.
+  if (store_.backing != nullptr || store_.any_flushed.load(std::memory_order_relaxed)) return true;
   return std::any_of(
       store_.databases.begin(), store_.databases.end(), [&](const Database& database) {
         return store_.evicts_any ? database.used()
@@ -127,6 +129,7 @@ bool HostUpkeep::make_room(const BatchBytes& needed, int64_t now_ms) {
   bool waits = true;
   while (!has_room(needed) && (evictable() || (sends_values() && store_.values->helps()))) {
     executor_.cache().reclaim_all();
+    if (store_.any_flushed.load(std::memory_order_relaxed)) drain();
     if (over_cap()) compact(now_ms);
     const uint64_t coming = waits ? store_.items.retired_bytes() : 0;
     const uint64_t over =
@@ -211,11 +214,12 @@ bool HostUpkeep::drain() {
   // Somebody may still look into it.
   if (store_.epochs.advance() <= store_.flushed.front().epoch) return false;
   drained_.clear();
-  const bool more =
-      store_.flushed.front().index.walked().drain(lines_per_drain, [&](uint64_t root) {
-        store_.items.prefetch_bits(root);
-        drained_.push_back(root);
-      });
+  const DetachedIndex& index = store_.flushed.front().index;
+  const bool bare = index.lines != nullptr && index.lines->count() == 0;
+  const bool more = !bare && index.walked().drain(lines_per_drain, [&](uint64_t root) {
+    store_.items.prefetch_bits(root);
+    drained_.push_back(root);
+  });
   const bool objects = store_.items.objects().count() != 0;
   const auto retire = [&](Location location) {
     const Item& item = *store_.items.item(location);
