@@ -210,16 +210,25 @@ bool HostUpkeep::grow(uint64_t changes) {
 // anywhere, so what retiring them changes is on its way for all before the first one's turn.
 bool HostUpkeep::drain() {
   std::unique_lock guard(store_.flushed_mutex, std::try_to_lock);
-  if (!guard.owns_lock() || store_.flushed.empty() || store_.flushed_keepers != 0) return false;
-  // Somebody may still look into it.
-  if (store_.epochs.advance() <= store_.flushed.front().epoch) return false;
+  if (!guard.owns_lock() || store_.flushed_keepers != 0) return false;
+  const auto is_bare = [](const DetachedIndex& index) {
+    return index.lines != nullptr && index.lines->count() == 0;
+  };
+  const auto may_go = [&] {
+    // Somebody may still look into it.
+    return !store_.flushed.empty() && store_.epochs.advance() > store_.flushed.front().epoch;
+  };
+  while (may_go() && is_bare(store_.flushed.front().index)) store_.flushed.pop_front();
+  if (!may_go()) {
+    store_.any_flushed.store(!store_.flushed.empty(), std::memory_order_relaxed);
+    return false;
+  }
   drained_.clear();
-  const DetachedIndex& index = store_.flushed.front().index;
-  const bool bare = index.lines != nullptr && index.lines->count() == 0;
-  const bool more = !bare && index.walked().drain(lines_per_drain, [&](uint64_t root) {
-    store_.items.prefetch_bits(root);
-    drained_.push_back(root);
-  });
+  const bool more =
+      store_.flushed.front().index.walked().drain(lines_per_drain, [&](uint64_t root) {
+        store_.items.prefetch_bits(root);
+        drained_.push_back(root);
+      });
   const bool objects = store_.items.objects().count() != 0;
   const auto retire = [&](Location location) {
     const Item& item = *store_.items.item(location);
