@@ -118,7 +118,8 @@ int run(const isotherm::net::ServerOptions& options) {
   }
   server.stop();
   if (!server.save_rest()) {
-    log(LogLevel::warning, "the server ends without the last snapshot, which cannot be written");
+    log(LogLevel::warning,
+        "the server ends though its last changes cannot be written: what was not saved is lost");
     return EXIT_FAILURE;
   }
   const isotherm::Journal* const journal = server.state().journal;

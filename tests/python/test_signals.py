@@ -1,7 +1,8 @@
-"""Signals that are no reason to end, and what ends with an error."""
+"""Signals that are no reason to end, and an end that cannot write what is in memory."""
 
 import os
 import resource
+import shutil
 import signal
 
 import pytest
@@ -30,3 +31,14 @@ def test_a_file_at_its_limit_of_size_is_an_error(server):
     resource.prlimit(server.pid, resource.RLIMIT_FSIZE,
                      (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     assert client.save()
+
+
+def test_the_end_tells_of_a_tree_that_cannot_be_written(tmp_path):
+    with servers.Isotherm("--threads", "2", "--tree", str(tmp_path / "tree")) as server:
+        redis.Redis(port=server.resp_port).set("key", os.urandom(2 << 20))
+        resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (1 << 20, resource.RLIM_INFINITY))
+        server.process.terminate()
+        assert server.process.wait(timeout=servers.LONGEST_SECONDS) == 1
+        server.stopped = True
+        assert "what was not saved is lost" in server.output()
+        shutil.rmtree(server.folder)
