@@ -236,6 +236,9 @@ class Batch {
   void view(Row first) { view(first, size_); }
   // The databases from `first` to before `end`, or the last one there is.
   Row flush(uint32_t first, uint32_t end);
+  // The same of databases that have no key, by option::if_absent: their indexes are given back (the
+  // engine's, not for others).
+  Row flush_empty();
   // Calls `work` while no row of another batch runs (the engine's, not for others).
   Row stand_still(const std::function<void()>& work);
 

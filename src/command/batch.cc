@@ -219,6 +219,12 @@ Batch::Row Batch::flush(uint32_t first, uint32_t end) {
   return row;
 }
 
+Batch::Row Batch::flush_empty() {
+  const Row row = flush(0, std::numeric_limits<uint32_t>::max());
+  columns_.options[row] = option::if_absent;
+  return row;
+}
+
 // It changes nothing, so it runs while a journal refuses writes, too.
 Batch::Row Batch::stand_still(const std::function<void()>& work) {
   const bool writes = writes_;

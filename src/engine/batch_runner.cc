@@ -465,6 +465,21 @@ bool BatchRunner::maintain(int64_t now_ms) {
   return engine_.device->rounds().tend() || more;
 }
 
+// A look at all databases now and then, or at once where the indexes leave no room for items. The
+// only index there is would be made again by the next write.
+bool BatchRunner::wants_indexes_back() {
+  constexpr uint32_t seldom = 16;
+  const HostStore& store = engine_.store;
+  if (store.budget.fits(HostStore::least_index) || engine_.device != nullptr) return false;
+  const bool pressing = store.budget.largest_item() < HostStore::least_index;
+  if (!pressing && ++steps_ % seldom != 0) return false;
+  const auto count = [&](auto&& counts) {
+    return std::count_if(store.databases.begin(), store.databases.end(), counts);
+  };
+  return count([](const Database& one) { return one.index() != nullptr; }) > 1 &&
+         count([](const Database& one) { return one.is_bare(); }) > 0;
+}
+
 // Runs while the batch has the databases (executor/key_gate.h), so nobody else works on their keys.
 void BatchRunner::flush(const BatchRun& run, Batch::Row row) {
   const Batch::Columns& columns = run.batch->columns();
@@ -480,10 +495,15 @@ void BatchRunner::flush(const BatchRun& run, Batch::Row row) {
   const bool flushed =
       engine_.on_device() &&
       engine_.device->flush(participant_, first, end, engine_.clock.now_ms(), version);
+  const bool empty_only = (columns.options[row] & option::if_absent) != 0;
   for (uint32_t database = first; database < end; ++database) {
-    executor_.counters().changes.add(engine_.store.databases[database].count() + 1);
+    const Database& its = engine_.store.databases[database];
+    if (empty_only && !its.is_bare()) continue;
+    if (!empty_only) executor_.counters().changes.add(its.count() + 1);
     if (!flushed) version = engine_.store.flush_index(database);
-    if (sink != nullptr) sink->flushed(database, version, run.token);
+    // What memory lacks stays in the files.
+    const bool all_is_gone = !empty_only || engine_.store.backing == nullptr;
+    if (sink != nullptr && all_is_gone) sink->flushed(database, version, run.token);
   }
   columns.reply[row].status.store(Status::ok, std::memory_order_release);
 }

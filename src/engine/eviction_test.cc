@@ -99,6 +99,49 @@ TEST_F(EvictionTest, NoevictionRefusesAndStaysReadable) {
   EXPECT_LT(fill(worker, 100'000, 5'000, 1000, never), 100u);
 }
 
+// An index takes half a megabyte, and 64 of them four times the cap.
+TEST_F(EvictionTest, DatabasesWithoutKeysGiveTheirIndexesBack) {
+  constexpr uint64_t small_cap = 8 << 20;
+  constexpr uint32_t databases = 64;
+  for (const EvictionPolicy policy : {EvictionPolicy::allkeys_lru, EvictionPolicy::noeviction}) {
+    Options small = EvictionPolicyTest::options(policy, small_cap);
+    small.databases = databases;
+    Engine engine(small, clock);
+    Worker worker(engine);
+    const auto put = [&](uint32_t database) {
+      Batch batch;
+      batch.select(database);
+      batch.put("key", "value");
+      worker.submit(batch);
+      const bool stored = batch.reply(0).status == Status::ok;
+      batch.clear();
+      for (int i = 0; i < 100; ++i) worker.maintain();
+      return stored;
+    };
+    uint32_t stored = 0;
+    for (uint32_t i = 0; i < databases; ++i) {
+      stored += put(i);
+      if (policy == EvictionPolicy::noeviction) {
+        EXPECT_LE(engine.stats().used_memory, small_cap);
+      } else {
+        EXPECT_LE(engine.stats().used_memory, small_cap + small_cap / 4);
+      }
+    }
+    EXPECT_GE(stored, policy == EvictionPolicy::noeviction ? 10u : databases / 2);
+    Batch batch;
+    for (uint32_t i = 0; i < databases; ++i) {
+      batch.select(i);
+      batch.erase("key");
+    }
+    worker.submit(batch);
+    batch.clear();
+    for (int i = 0; i < 100; ++i) worker.maintain();
+    EXPECT_LE(engine.stats().used_memory, small_cap / 2) << to_string(policy);
+    EXPECT_TRUE(put(databases - 1)) << to_string(policy);
+    EXPECT_EQ(worker.count(databases - 1), 1u);
+  }
+}
+
 TEST_F(EvictionTest, VolatilePoliciesNeverTouchWhatHasNoExpiry) {
   for (const EvictionPolicy policy : {EvictionPolicy::volatile_lru, EvictionPolicy::volatile_ttl}) {
     Engine engine(options(policy), clock);

@@ -417,7 +417,13 @@ bool Worker::maintain(int64_t now_ms) {
   // Batches whose replies wait may overlap for ever; background work is done beside them all the
   // same.
   const bool may = impl_->out == 0 || !(impl_->first_out || impl_->engine.on_device());
-  return may && impl_->runner.maintain(now_ms);
+  if (!may) return false;
+  if (impl_->out == 0 && impl_->runner.wants_indexes_back()) {
+    Batch batch;
+    batch.flush_empty();
+    submit(batch, now_ms);
+  }
+  return impl_->runner.maintain(now_ms);
 }
 
 void Worker::maintain_behind(uint64_t rows, uint64_t bytes) {

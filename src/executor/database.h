@@ -1,8 +1,9 @@
 // Database: one of Redis's numbered databases: an index and a few counters.
 //
 // The index is made by the first write and taken away whole by FLUSHDB, so an unused database costs
-// nothing. Versions go on over a flush: the next index starts where the last one ended. It is a
-// LineIndex, or in a store with an index of a fixed size a CacheIndex; the other one stays null.
+// nothing. Where memory is short the index of a database without keys goes, too. Versions go on
+// over a flush: the next index starts where the last one ended. It is a LineIndex, or in a store
+// with an index of a fixed size a CacheIndex; the other one stays null.
 //
 // Threads. Any within an epoch. Only the holder of all keys of the database may call `detach`
 // (executor/key_gate.h). Others may still read the detached index until they leave their epoch.
@@ -51,6 +52,9 @@ class Database {
     return index() != nullptr || cache() != nullptr ||
            entries_on_device.load(std::memory_order_relaxed) > 0;
   }
+
+  // Whether it has an index that grows, and no entry in it.
+  bool is_bare() const { return index() != nullptr && count() == 0; }
 
   // Takes the index away. Versions of the next one begin behind `flush_version`, which is larger
   // than any given before.

@@ -18,6 +18,7 @@
 #include "base/hash.h"
 #include "executor/database.h"
 #include "executor/key_gate.h"
+#include "index/segment.h"
 #include "isotherm/options.h"
 #include "items/epoch.h"
 #include "items/item_store.h"
@@ -75,6 +76,12 @@ struct HostStore {
   // The moment of the first of so many requests to indexes that go by time; never 0.
   uint64_t take_time(uint64_t requests) {
     return requests_.fetch_add(requests, std::memory_order_relaxed) + 1;
+  }
+
+  // Whether a database that has no index may begin one.
+  static constexpr uint64_t least_index = segment_bytes + sizeof(Segment);
+  bool may_begin_index(bool over_cap) const {
+    return over_cap || makes_room() ? budget.fits_over(least_index) : budget.fits(least_index);
   }
 
   // Of all databases.

@@ -185,10 +185,13 @@ void plan_set_range(const Request& request, const Item* old, uint64_t max_value_
 void plan_set_bit(const Request& request, const Item* old, uint64_t max_value_bytes, Plan& plan) {
   if (!conditions_hold(request, old, plan)) return;
   const uint64_t byte = static_cast<uint64_t>(request.number) / 8;
-  patch(old, byte + 1, max_value_bytes, plan);
-  const auto before = static_cast<uint8_t>(byte < plan.first.size() ? plan.first[byte] : 0);
+  const std::string_view value = value_of(old);
+  const auto before = static_cast<uint8_t>(byte < value.size() ? value[byte] : 0);
   const auto mask = static_cast<uint8_t>(1 << (7 - request.number % 8));
   plan.number = (before & mask) != 0 ? 1 : 0;
+  // As in Redis, a bit that is so already changes nothing.
+  if (byte < value.size() && (plan.number != 0) == (request.flags != 0)) return;
+  patch(old, byte + 1, max_value_bytes, plan);
   plan.digits[0] = static_cast<char>(request.flags != 0 ? before | mask : before & ~mask);
   plan.second = {plan.digits, 1};
   plan.second_at = byte;

@@ -295,6 +295,10 @@ TEST_F(ChangeTest, SetBitTellsTheBitBefore) {
   EXPECT_EQ(stored(), std::string("\0\0", 2));
   EXPECT_EQ(set(old.get(), 159, 1), 0);
   EXPECT_EQ(set(old.get(), 160, 1), -1);
+  for (const uint32_t bit : {0u, 1u}) {
+    EXPECT_EQ(set(old.get(), bit, bit), bit);
+    EXPECT_EQ(plan.action, Plan::Action::keep);
+  }
 }
 
 TEST_F(ChangeTest, BitfieldStoresOnlyWhereItWrites) {

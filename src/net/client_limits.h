@@ -19,6 +19,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -42,6 +43,16 @@ struct ClientLimits {
     if (maxmemory == 0) return 0;
     if (told < 0) return maxmemory / 100 * static_cast<uint64_t>(-told);
     return beside_the_cap + maxmemory / 16;
+  }
+
+  // A client of which chunks of unsent replies take more is sure to be disconnected. Above the hard
+  // limit, since chunks are not filled to the end.
+  size_t most_unsent(uint64_t maxmemory, bool evictable) const {
+    constexpr uint64_t beside = 1 << 20;
+    constexpr uint64_t none = std::numeric_limits<uint64_t>::max();
+    const uint64_t hard = output[normal].hard.load(std::memory_order_relaxed);
+    const uint64_t all = evictable ? all_clients(maxmemory) : 0;
+    return std::min(hard != 0 ? hard + hard / 16 + beside : none, all != 0 ? all : none);
   }
 
   std::array<OutputLimit, 3> output{

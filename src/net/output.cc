@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
 namespace isotherm::net {
 
@@ -56,12 +57,19 @@ void Output::append_slow(std::string_view bytes) {
 }
 
 void Output::add_piece(size_t bytes) {
+  if (copied_ > most_ && !drops_) cut();
   if (drops_) clear();
   if (first_ < pieces_.size()) pieces_.back().end = write_;
   Buffer chunk = pool_->take(bytes);
+  copied_ += chunk.capacity;
   write_ = chunk.bytes.get();
   room_end_ = write_ + chunk.capacity;
   pieces_.push_back({std::move(chunk), write_, write_});
+}
+
+void Output::cut() {
+  lost_ = std::max<size_t>(size_, 1);
+  drops_ = true;
 }
 
 void Output::append_integer(int64_t value) {
@@ -75,6 +83,7 @@ void Output::append_unsigned(uint64_t value) {
 }
 
 void Output::take_over(Output& other) {
+  lost_ += std::exchange(other.lost_, 0);
   if (other.empty()) return other.clear();
   other.pieces_.back().end = other.write_;
   if (first_ < pieces_.size()) pieces_.back().end = write_;
@@ -82,6 +91,7 @@ void Output::take_over(Output& other) {
     pieces_.push_back(std::move(other.pieces_[i]));
   }
   size_ += other.size_;
+  copied_ += std::exchange(other.copied_, 0);
   write_ = other.write_;
   room_end_ = other.room_end_;
   other.pieces_.clear();

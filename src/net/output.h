@@ -17,7 +17,8 @@
 //   item                [ value ]
 //
 // An output that drops is for answers that nobody gets; it holds only what was appended last, at
-// most a chunk.
+// most a chunk. So does one from the moment on at which its chunks take more than its bound: it is
+// cut, and its owner disconnects the client. `size` grows on all the same.
 //
 // Threads. Belongs to the connection's loop.
 #pragma once
@@ -27,6 +28,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -83,7 +85,11 @@ class Output {
   // empty then.
   void take_over(Output& other);
 
-  size_t size() const { return size_; }  // unwritten bytes
+  // Chunks may take so many bytes; values that the engine keeps where they are do not count.
+  void bound(size_t bytes) { most_ = bytes; }
+  bool is_cut() const { return lost_ != 0; }
+
+  size_t size() const { return size_ + lost_; }  // unwritten bytes
   bool empty() const { return size_ == 0; }
   size_t pieces() const { return pieces_.size() - first_; }
   // Bytes held, written or not, values included that the engine keeps.
@@ -122,11 +128,15 @@ class Output {
   void consume_pieces(size_t bytes);
   bool append_kept(const Reply& reply);
   void drop(Piece& piece) {
-    if (piece.chunk) pool_->give(std::move(piece.chunk));
+    if (piece.chunk) {
+      copied_ -= piece.chunk.capacity;
+      pool_->give(std::move(piece.chunk));
+    }
     if (piece.kept != 0) [[unlikely]]
       engine_->let_go(piece.kept);
   }
   void append_slow(std::string_view bytes);
+  void cut();
   void add_piece(size_t bytes);
   char* end_of(size_t piece) const {
     return piece + 1 == pieces_.size() ? write_ : pieces_[piece].end;
@@ -135,12 +145,15 @@ class Output {
   std::unique_ptr<BufferPool> own_pool_;
   BufferPool* pool_;
   Engine* const engine_;
-  const bool drops_;
+  bool drops_;
   std::vector<Piece> pieces_;
   size_t first_ = 0;  // pieces before it are sent and empty
   char* write_ = nullptr;
   char* room_end_ = nullptr;
   size_t size_ = 0;
+  size_t copied_ = 0;  // bytes of all chunks
+  size_t most_ = std::numeric_limits<size_t>::max();
+  size_t lost_ = 0;  // bytes that were let go when it was cut
 };
 
 }  // namespace isotherm::net

@@ -148,5 +148,40 @@ TEST(OutputTest, OneThatDropsHoldsAChunkAtMost) {
   EXPECT_LE(pool.memory(), 2 * BufferPool::chunk_bytes);
 }
 
+// Its size grows on, so that whoever looks at it afterwards sees that it was long.
+TEST(OutputTest, OneBeyondItsBoundIsCut) {
+  constexpr size_t most = 100'000;
+  BufferPool pool;
+  Output output(&pool);
+  output.bound(most);
+  const std::string value(1000, 'v');
+  size_t size = 0;
+  for (int i = 0; i < 90; ++i) output.append(value);
+  EXPECT_FALSE(output.is_cut());
+  EXPECT_EQ(output.text().size(), 90 * value.size());
+  for (int i = 0; i < 10'000; ++i) {
+    output.append(value);
+    EXPECT_GE(output.size(), size);
+    size = output.size();
+  }
+  EXPECT_TRUE(output.is_cut());
+  EXPECT_GE(size, most);
+  EXPECT_LE(output.memory(), BufferPool::chunk_bytes);
+  Output next(&pool);
+  next.take_over(output);
+  EXPECT_TRUE(next.is_cut());
+}
+
+// What the socket takes makes room for more.
+TEST(OutputTest, OneThatIsReadIsNotCut) {
+  Output output;
+  output.bound(100'000);
+  for (int i = 0; i < 10'000; ++i) {
+    output.append(std::string(1000, 'v'));
+    if (output.size() > 50'000) output.consume(40'000);
+  }
+  EXPECT_FALSE(output.is_cut());
+}
+
 }  // namespace
 }  // namespace isotherm::net::output_test

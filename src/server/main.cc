@@ -42,14 +42,16 @@ void lower_maxclients(isotherm::net::ServerOptions& options) {
       "maxclients lowered to " + std::to_string(allowed) + ": no more descriptors allowed");
 }
 
-// Blocks the signals that end the server, in this thread and all that it starts.
+// Blocks the signals that end the server, in this thread and all that it starts. A client that
+// hangs up, a file at its limit of size (ulimit -f) and a terminal that goes away end no server:
+// the first two are errors of the call that met them.
 sigset_t block_ending_signals() {
   sigset_t ending;
   sigemptyset(&ending);
   sigaddset(&ending, SIGINT);
   sigaddset(&ending, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &ending, nullptr);
-  std::signal(SIGPIPE, SIG_IGN);
+  for (const int harmless : {SIGPIPE, SIGXFSZ, SIGHUP}) std::signal(harmless, SIG_IGN);
   return ending;
 }
 
@@ -119,7 +121,8 @@ int run(const isotherm::net::ServerOptions& options) {
   }
   server.stop();
   if (!server.save_rest()) {
-    log(LogLevel::warning, "the server ends without the last snapshot, which cannot be written");
+    log(LogLevel::warning,
+        "the server ends though its last changes cannot be written: what was not saved is lost");
     return EXIT_FAILURE;
   }
   const isotherm::Journal* const journal = server.state().journal;

@@ -8,6 +8,7 @@
 #include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "durability/rdb_file.h"
 #include "models/stored_server_fixture.h"
@@ -144,6 +145,12 @@ TEST_F(SaveServerTest, WhatCannotBeReadEndsTheStartAndStays) {
 }
 
 // As Redis does.
+TEST_F(SaveServerTest, AFolderThatIsNotThereEndsTheStart) {
+  const std::string there = std::exchange(options_.dir, options_.dir + "/none");
+  EXPECT_THROW(start(), RdbError);
+  options_.dir = there;
+}
+
 TEST_F(SaveServerTest, WithAJournalTheSnapshotIsWrittenAndNotRead) {
   expect({"SET", "a", "1"}, "+OK\r\n");
   expect({"SAVE"}, "+OK\r\n");

@@ -129,7 +129,10 @@ bool Server::prepare_end() {
 
 bool Server::save_rest() {
   const bool saved = engine_.stats().changes == state_.saves.changes();
-  return !saves_at_end_ || saved || state_.saves.save_now();
+  if (saves_at_end_ && !saved && !state_.saves.save_now()) return false;
+  // What a tree lacks is in the journal, where there is one.
+  Tree* const tree = engine_.tree();
+  return tree == nullptr || !tree->lasts() || state_.journal != nullptr || tree->flush();
 }
 
 uint16_t Server::listen(int32_t port, net::Speaks speaks) {

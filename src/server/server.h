@@ -43,7 +43,8 @@ class Server {
   void stop();
   // Before the end, as SHUTDOWN or a signal wants it: writes a snapshot where there are save points
   // or it was asked for, while nobody's requests run. False: it could not be written, so the server
-  // is to go on. Behind `stop`, `save_rest` writes one more if requests have run since.
+  // is to go on. Behind `stop`, `save_rest` writes one more if requests have run since, and what a
+  // tree without a journal lacks.
   bool prepare_end();
   bool save_rest();
 

@@ -1,5 +1,6 @@
 """The limits on what a client may hold: refused values, and the disconnects they promise."""
 
+import re
 import time
 
 import pytest
@@ -142,3 +143,21 @@ def test_config_takes_and_shows_them(server, admin):
     assert admin.command("CONFIG", "SET", "maxmemory-clients", "5%") == b"+OK"
     assert get("maxmemory-clients") == b"5%"
     assert admin.command("CONFIG", "SET", "maxmemory-clients", "0", OUTPUT, kept.decode()) == b"+OK"
+
+
+# Of one request, so that nothing bounds it but this.
+@pytest.mark.parametrize("request_bytes", [
+    encode([b"MGET"] + [b"value"] * 40_000),
+    encode([b"MULTI"]) + encode([b"MGET"] + [b"value"] * 200) * 200 + encode([b"EXEC"])],
+    ids=["MGET", "EXEC"])
+def test_a_reply_beyond_all_clients_memory_is_not_held(request_bytes):
+    with servers.Isotherm("--threads", "1", "--maxmemory-clients", "20mb") as server:
+        with Client(server.resp_port) as client:
+            assert client.command("SET", "value", b"v" * 10_000) == b"+OK"
+            before = server.resident_bytes()
+            with connect(server.resp_port) as one:
+                one.sendall(request_bytes)
+                assert closed_soon(one)
+            peak = int(re.search(r"VmHWM:\s+(\d+)", open(f"/proc/{server.pid}/status").read())[1])
+            assert peak * 1024 - before < 60 * MIB
+            assert client.command("PING") == b"+PONG"

@@ -256,6 +256,7 @@ inline StoreModel::Answer StoreModel::expect(const Request& request, int64_t now
       value.resize(std::max(value.size(), at + 1));
       answer.number = (value[at] & bit) != 0 ? 1 : 0;
       value[at] = static_cast<char>(request.flags != 0 ? value[at] | bit : value[at] & ~bit);
+      if (value == before) return answer;
       break;
     }
     case Op::add_float:

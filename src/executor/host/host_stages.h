@@ -71,7 +71,9 @@ struct LineRoots {
       reply.status.store(Status::not_found, std::memory_order_release);
       return nullptr;
     }
-    LineIndex* index = database.make_index(store.pages, store.budget, store.epochs);
+    LineIndex* index = nullptr;
+    if (store.may_begin_index((request.options & option::over_cap) != 0))
+      index = database.make_index(store.pages, store.budget, store.epochs);
     if (index == nullptr) reply.status.store(Status::out_of_memory, std::memory_order_release);
     return index;
   }

@@ -1,5 +1,6 @@
 #include "net/loop/aside.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace isotherm::net {
@@ -31,6 +32,11 @@ size_t Asides::unsent() const {
   size_t bytes = 0;
   for (const auto& aside : all_) bytes += aside->output.size();
   return bytes;
+}
+
+bool Asides::any_cut() const {
+  return std::any_of(all_.begin(), all_.end(),
+                     [](const auto& one) { return one->output.is_cut(); });
 }
 
 Aside* Asides::of(const Turn& turn) const {

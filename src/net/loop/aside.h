@@ -65,6 +65,7 @@ class Asides {
   size_t input_memory() const;
   size_t output_memory() const;
   size_t unsent() const;  // bytes of outputs
+  bool any_cut() const;
 
   Aside& add(Engine& engine) { return *all_.emplace_back(std::make_unique<Aside>(pool_, engine)); }
   // Null: none has rows of that turn.

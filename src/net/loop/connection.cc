@@ -141,6 +141,7 @@ void Connection::reply(Turn& turn) {
   if (turn_ != &turn || !asides_.empty()) [[unlikely]]
     return reply_in_order(turn);
   const size_t before = output_.size();
+  bound(output_);
   const size_t left =
       turn.full_output == 0 ? reply_if_little(turn) : protocol_->reply(turn, output_);
   if (!open_) return output_.clear();
@@ -150,7 +151,7 @@ void Connection::reply(Turn& turn) {
   }
   const size_t written = output_.size() - before;
   heavy_ = left != 0 || output_.size() >= output_bound;
-  if (watch_.may_be_over(output_.size())) {
+  if (watch_.may_be_over(output_.size()) || output_.is_cut()) {
     check_output(turn.server.limits.output[ClientLimits::normal], now_ms);
   }
   if (heavy_) flush();
@@ -163,13 +164,16 @@ void Connection::reply_in_order(Turn& turn) {
   const size_t full = std::exchange(turn.full_output, std::numeric_limits<size_t>::max());
   if (turn_ != &turn) {
     Aside& aside = *asides_.of(turn);
+    bound(aside.output);
     protocol_->reply_aside(*aside.owed, turn, aside.output);
     asides_.answered(aside);
   } else if (!protocol_->owes()) {
     protocol_->reply(turn, output_);  // lets go of words that requests without an answer had
   } else {
     Aside* const last = asides_.last_answered();
-    protocol_->reply(turn, last != nullptr ? last->output : asides_.add(engine_).output);
+    Output& output = last != nullptr ? last->output : asides_.add(engine_).output;
+    bound(output);
+    protocol_->reply(turn, output);
   }
   turn.full_output = full;
   asides_.let_go(output_);
@@ -203,9 +207,15 @@ size_t Connection::reply_if_little(Turn& turn) {
   return left;
 }
 
+void Connection::bound(Output& output) const {
+  output.bound(loop_.limits().most_unsent(engine_.maxmemory(), !client_->no_evict));
+}
+
 void Connection::check_output(const OutputLimit& limit, int64_t now_ms) {
-  if (!open_ || !watch_.over(limit, unsent(), now_ms)) return;
-  loop_.counters().over_output_limit.add();
+  if (!open_) return;
+  const bool over = watch_.over(limit, unsent(), now_ms);
+  if (!over && !output_.is_cut() && !asides_.any_cut()) return;
+  (over ? loop_.counters().over_output_limit : loop_.counters().evicted_clients).add();
   close();
 }
 

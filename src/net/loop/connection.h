@@ -87,6 +87,8 @@ class Connection final : public Watched {
 
   // Closes it where the limit on unsent replies says so.
   void check_output(const OutputLimit& limit, int64_t now_ms);
+  // Replies of a client that is sure to be disconnected are not held.
+  void bound(Output& output) const;
   size_t memory() const;
 
   void close();

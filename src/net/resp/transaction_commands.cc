@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "isotherm/batch.h"
-#include "net/client_limits.h"
 #include "net/output.h"
 #include "net/resp/handlers.h"
 #include "net/resp/transaction.h"
@@ -209,25 +208,17 @@ void handle_now(const Transaction::Queued& queued, Execution& execution, const A
   if (queue.closing) execution.session->ends = true;
 }
 
-// Whether the client will be disconnected, so that no more answers need be held for it.
-bool is_over_limit(const Output& output, const Execution& execution) {
-  const OutputLimit& limit = execution.turn->server.limits.output[ClientLimits::normal];
-  return OutputWatch().over(limit, output.size(), 0);
-}
-
 void write_answers(Execution& execution, const AnswerSource& source, RespWriter& writer) {
   const auto& kept = execution.transaction->commands();
   CommandCounts::Notes notes(execution.turn->counters.by_command);
-  Output nowhere(&writer.output().pool(), nullptr, true);
   writer.array(kept.size());
   Replies& replies = execution.session->replies;
   const bool may_speak = execution.muted && execution.any_later;
-  Output& all = may_speak ? *source.output : writer.output();
+  Output& output = may_speak ? *source.output : writer.output();
   if (may_speak && replies == Replies::on) replies = Replies::silent;
   for (size_t i = 0; i < kept.size(); ++i) {
     const Answer& answer = execution.queue.answers[i];
     notes.note(kept[i].command.number, answer.rows);
-    Output& output = is_over_limit(all, execution) ? nowhere : all;
     answer.encode != nullptr ? write_answer(answer, source, execution, output)
                              : handle_now(kept[i], execution, source, output);
   }
