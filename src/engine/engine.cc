@@ -122,9 +122,11 @@ EngineState::EngineState(const Options& options, const Clock& its_clock,
       store(checked(options), options.hash_seed ? *options.hash_seed : draw_seed()) {
   if (!options.tree.empty()) {
     make_tree([&](uint64_t cap) {
-      std::unique_ptr<TreeFiles> files = open_tree_files(options.tree, options.tree_options,
-                                                         share_of(cap, 16, 256 << 10, 64 << 20),
-                                                         [this] { return clock.now_ms(); });
+      // Ranges read whole blocks again and again.
+      const uint64_t cache_bytes =
+          cap == 0 ? 64 << 20 : share_of(cap, 8, 256 << 10, uint64_t{1} << 30);
+      std::unique_ptr<TreeFiles> files = open_tree_files(
+          options.tree, options.tree_options, cache_bytes, [this] { return clock.now_ms(); });
       if (options.gpu_sorted == 0) return files;
       const SortedTierMaker& make = sorted ? sorted : cuda_sorted_tier_maker(options.gpus.front());
       return std::unique_ptr<TreeFiles>(

@@ -50,11 +50,13 @@ std::string_view last_key(RangePairs pairs) {
   return key;
 }
 
-void append(std::string_view tree_key, std::string_view value, std::string& key, std::string& to) {
-  DeviceFiles::put_device_key(tree_key, key);
+void append(std::string_view key, std::string_view value, std::string& to) {
   const PairHead head{static_cast<uint32_t>(key.size()), static_cast<uint32_t>(value.size())};
-  to.append(reinterpret_cast<const char*>(&head), sizeof head).append(key).append(value);
-  to.resize((to.size() + 7) & ~size_t{7});
+  const size_t at = to.size();
+  to.resize(at + head.bytes());
+  std::memcpy(to.data() + at, &head, sizeof head);
+  copy_bytes(to.data() + at + sizeof head, key.data(), key.size());
+  copy_bytes(to.data() + at + sizeof head + key.size(), value.data(), value.size());
 }
 
 }  // namespace
@@ -126,7 +128,12 @@ class RangeReader::Merged {
     for (at_.seek(bounds.first); at_.valid() && at_.key() < bounds.end; at_.next()) {
       TreeRecord record;
       if (!record.read(at_.value())) return "a record of the files cannot be understood";
-      append(at_.key(), record.value, key_, to);
+      std::string_view key = at_.key().substr(TreeRecord::prefix_bytes);
+      if (!DeviceFiles::is_plain(database_, key)) {
+        DeviceFiles::put_device_key(at_.key(), key_);
+        key = key_;
+      }
+      append(key, record.value, to);
       if (++count == asked.limit) break;
     }
     return at_.error();
@@ -135,14 +142,15 @@ class RangeReader::Merged {
  private:
   Merged(const TreeMoment& moment, Bounds all)
       : database_(moment.database()),
-        source_(source_over(moment.files_cursor(all.first, all.end))),
-        at_(moment.iterator(all.first, all.end, std::unique_ptr<TreeCursor>(source_))) {}
-  static ShownCursor* source_over(std::unique_ptr<TreeCursor> files) {
-    return files == nullptr ? nullptr : new ShownCursor(std::move(files));
-  }
+        files_(moment.files_cursor(all.first, all.end)),
+        source_(moment.sorted() == nullptr ? nullptr : new ShownCursor(std::move(files_))),
+        at_(moment.iterator(
+            all.first, all.end,
+            source_ == nullptr ? std::move(files_) : std::unique_ptr<TreeCursor>(source_))) {}
 
   const uint32_t database_;
-  ShownCursor* const source_;  // of the iterator
+  std::unique_ptr<TreeCursor> files_;  // until the iterator has them
+  ShownCursor* const source_;          // of the iterator; null: files are read from the beginning
   TreeIterator at_;
   std::string key_;
 };

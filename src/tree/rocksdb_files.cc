@@ -66,25 +66,46 @@ class RocksdbCursor final : public TreeCursor {
     how.iterate_upper_bound = &end_slice_;
     at_.reset(db.NewIterator(how));
   }
-  void seek(std::string_view key) override { at_->Seek(slice(key)); }
+  void seek(std::string_view key) override {
+    at_->Seek(slice(key));
+    look();
+  }
   // Most often the key is not there, and it has found what is before.
   void seek_before(std::string_view key) override {
     at_->SeekForPrev(slice(key));
     if (at_->Valid() && text_in(at_->key()) == key) at_->Prev();
+    look();
   }
-  void next() override { at_->Next(); }
-  void prev() override { at_->Prev(); }
-  bool valid() const override { return at_->Valid(); }
-  std::string_view key() const override { return text_in(at_->key()); }
-  std::string_view value() const override { return text_in(at_->value()); }
+  void next() override {
+    at_->Next();
+    look();
+  }
+  void prev() override {
+    at_->Prev();
+    look();
+  }
+  bool valid() const override { return valid_; }
+  std::string_view key() const override { return key_; }
+  std::string_view value() const override { return value_; }
   std::string error() const override { return text_of(at_->status()); }
 
  private:
+  // Each question goes through several calls there, and is asked here again and again.
+  void look() {
+    valid_ = at_->Valid();
+    if (!valid_) return;
+    key_ = text_in(at_->key());
+    value_ = text_in(at_->value());
+  }
+
   const std::string first_;
   const std::string end_;
   const rocksdb::Slice first_slice_;
   const rocksdb::Slice end_slice_;
   std::unique_ptr<rocksdb::Iterator> at_;
+  bool valid_ = false;
+  std::string_view key_;
+  std::string_view value_;
 };
 
 class RocksdbView final : public TreeView {

@@ -226,9 +226,19 @@ void TreeIterator::note_end(const TreeCursor& source) {
   if (std::string problem = source.error(); !problem.empty()) error_ = std::move(problem);
 }
 
+// Of the only source that has something.
+void TreeIterator::move_front() {
+  TreeCursor& source = *sources_[heap_.front()];
+  forward_ ? source.next() : source.prev();
+  if (source.valid()) return;
+  note_end(source);
+  heap_.clear();
+}
+
 // All that sources have of the key.
 void TreeIterator::pass() {
   const auto behind = [this](uint32_t a, uint32_t b) { return is_behind(a, b); };
+  if (heap_.size() == 1) return move_front();
   passed_.assign(key());
   while (!heap_.empty() && key() == passed_) {
     std::pop_heap(heap_.begin(), heap_.end(), behind);

@@ -52,6 +52,7 @@ class TreeIterator {
   void start(bool forward);
   void settle();
   void pass();
+  void move_front();
   void note_end(const TreeCursor& source);
 
   const std::vector<std::unique_ptr<TreeCursor>> sources_;
