@@ -125,12 +125,13 @@ EngineState::EngineState(const Options& options, const Clock& its_clock,
       // Ranges read whole blocks again and again.
       const uint64_t cache_bytes =
           cap == 0 ? 64 << 20 : share_of(cap, 8, 256 << 10, uint64_t{1} << 30);
-      std::unique_ptr<TreeFiles> files = open_tree_files(
-          options.tree, options.tree_options, cache_bytes, [this] { return clock.now_ms(); });
+      const std::function<int64_t()> now_ms = [this] { return clock.now_ms(); };
+      std::unique_ptr<TreeFiles> files =
+          open_tree_files(options.tree, options.tree_options, cache_bytes, now_ms);
       if (options.gpu_sorted == 0) return files;
       const SortedTierMaker& make = sorted ? sorted : cuda_sorted_tier_maker(options.gpus.front());
       return std::unique_ptr<TreeFiles>(
-          std::make_unique<SortedFiles>(std::move(files), make, options.gpu_sorted));
+          std::make_unique<SortedFiles>(std::move(files), make, options.gpu_sorted, now_ms));
     });
   }
   if (options.router.choice != RouterChoice::off) make_router();

@@ -64,8 +64,10 @@ class SortedFiles::View final : public TreeView {
 };
 
 SortedFiles::SortedFiles(std::unique_ptr<TreeFiles> files, const SortedTierMaker& make,
-                         uint64_t bytes)
-    : files_(std::move(files)), tier_(make({bytes, front_of(*files_)})) {
+                         uint64_t bytes, std::function<int64_t()> now_ms)
+    : files_(std::move(files)),
+      tier_(make({bytes, front_of(*files_), TreeRecord::has_expiry, TreeRecord::expiry_at,
+                  std::move(now_ms)})) {
   const std::string problem = copy(first_of_all, end_of_all, false);
   if (!problem.empty()) throw TreeError(problem);
 }

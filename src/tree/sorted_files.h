@@ -17,6 +17,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -33,7 +34,8 @@ class SortedFiles final : public TreeFiles {
  public:
   // Reads all that the files have, to so many bytes of a device's memory. Throws TreeError where
   // they cannot be read, and DeviceError, std::bad_alloc.
-  SortedFiles(std::unique_ptr<TreeFiles> files, const SortedTierMaker& make, uint64_t bytes);
+  SortedFiles(std::unique_ptr<TreeFiles> files, const SortedTierMaker& make, uint64_t bytes,
+              std::function<int64_t()> now_ms);
 
   std::string ingest(std::span<const TreeEntry> entries, const TreeMeta& meta,
                      uint32_t threads) override;

@@ -20,6 +20,9 @@ struct TreeRecord {
   static constexpr std::string_view meta_key = "m";
   static constexpr size_t prefix_bytes = 5;
   static constexpr uint64_t most_head = 1 + 8 + 8 + 4 + 8;
+  // Of the first byte; the expiry is the second field behind it.
+  static constexpr uint8_t has_expiry = 1;
+  static constexpr uint32_t expiry_at = 8;  // behind the first byte
 
   uint64_t version = 0;
   int64_t expiry = no_expiry;
@@ -82,7 +85,6 @@ struct TreeRecord {
   bool expired(int64_t now_ms) const { return expiry != no_expiry && expiry <= now_ms; }
 
  private:
-  static constexpr uint8_t has_expiry = 1;
   static constexpr uint8_t has_flags = 2;
   static constexpr uint8_t has_state = 4;
 

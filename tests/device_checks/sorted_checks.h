@@ -234,6 +234,47 @@ uint64_t check_sorted_full(Device& device, uint64_t scale) {
   return tier.wrong();
 }
 
+// What has expired goes when the oldest run is merged, and not before; what it hides never shows.
+template <class Device>
+uint64_t check_sorted_expiry(Device& device, uint64_t /*scale*/) {
+  constexpr uint32_t flag = 4;
+  int64_t now_ms = 50;
+  SortedTierOptions options;
+  options.bytes = 1 << 20;
+  options.expiry_flag = flag;
+  options.expiry_at = 8;
+  options.now_ms = [&] { return now_ms; };
+  DeviceSortedTier<Device> tier(device, options, 1000);
+  const auto value = [](int64_t expiry) {
+    std::string text(8, 'v');
+    text.append(reinterpret_cast<const char*>(&expiry), sizeof expiry);
+    return text + "rest";
+  };
+  uint64_t wrong = 0;
+  const auto put = [&](const std::vector<SortedPair>& pairs, uint64_t entries, uint64_t runs) {
+    if (!tier.put(pairs)) ++wrong;
+    const SortedStats stats = tier.stats();
+    if (stats.entries != entries || stats.runs != runs) ++wrong;
+  };
+  const std::string early = value(100);
+  const std::string late = value(1000);
+  std::vector<SortedPair> first = {
+      {"a", early, flag | 1}, {"b", early, 1}, {"c", late, flag}, {"d", "short", flag}};
+  std::vector<std::string> keys;
+  for (int i = 0; i < 16; ++i) keys.push_back("x" + std::to_string(10 + i));
+  for (const std::string& key : keys) first.push_back({key, early});
+  put(first, 20, 1);
+  put({{"e", early, flag}, {"f", early}, {"g", early}, {"h", early}, {"i", early}, {"j", early}},
+      26, 1);
+  // A newer value of a key, which expires, in a run that is not merged with the oldest one.
+  now_ms = 500;
+  put({{"b", early, flag}}, 27, 2);
+  // "a" and "e" have expired, and so has "b" with the older value that it hides.
+  put({{"k", late}, {"l", late}, {"m", late}, {"n", late}, {"o", late}, {"p", late}, {"q", late}},
+      30, 1);
+  return wrong;
+}
+
 template <class Device>
 struct SortedCheck {
   const char* name;
@@ -253,6 +294,7 @@ constexpr SortedCheck<Device> sorted_checks[] = {
     {"sorted: leftovers", check_sorted_leftovers<Device>},
     {"sorted: room", check_sorted_room<Device>},
     {"sorted: full", check_sorted_full<Device>},
+    {"sorted: expiry", check_sorted_expiry<Device>},
 };
 
 }  // namespace isotherm

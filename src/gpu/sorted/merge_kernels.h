@@ -20,12 +20,30 @@
 
 namespace isotherm {
 
+// What goes where nothing older is there that it hides.
+struct Droppable {
+  bool any = false;          // nothing older is there
+  uint32_t expiry_flag = 0;  // as SortedTierOptions has them
+  uint32_t expiry_word = 0;
+  int64_t now_ms = 0;
+
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool has(const Pair& head,
+                                                const SortedRecord& record) const {
+    if (!any) return false;
+    if ((head.second & SortedPlace::erased) != 0) return true;
+    const bool flagged = (head.second & SortedPlace::flagged) != 0;
+    if ((record.flags(flagged) & expiry_flag) == 0) return false;
+    if (words_of(record.value_bytes) <= expiry_word) return false;
+    return static_cast<int64_t>(load_steady_word(record.value() + expiry_word)) <= now_ms;
+  }
+};
+
 struct MergePart {
   static constexpr uint32_t tile = 256;  // positions
 
   RunView older;
   RunView newer;
-  bool drops_erased = false;  // nothing older is there that they hide
+  Droppable droppable;
   // Of each position: which entry, the highest bit: of the newer run, and the words of its record,
   // 0 where it goes.
   uint32_t* entries = nullptr;
@@ -79,8 +97,7 @@ struct PlaceKernel {
     const SortedRecord record = run.record(head);
     const SortedBound bound = find_bound(other, SoughtKey<StoredKey>{record.key(), head.first});
     const uint32_t at = entry + bound.at + (newer && bound.equal ? 1 : 0);
-    const bool goes =
-        (!newer && bound.equal) || (part.drops_erased && (head.second & SortedPlace::erased) != 0);
+    const bool goes = (!newer && bound.equal) || part.droppable.has(head, record);
     part.entries[at] = entry | (newer ? is_newer : 0);
     part.words[at] = goes ? 0 : record.words((head.second & SortedPlace::flagged) != 0);
   }

@@ -36,15 +36,14 @@ class RunMerge {
     std::shared_ptr<const Run> run;  // null: nothing is left
   };
 
-  // `drops_erased`: nothing older is there.
-  Result merge(const Run& older, const Run& newer, bool drops_erased, Stream stream) {
+  Result merge(const Run& older, const Run& newer, const Droppable& droppable, Stream stream) {
     const uint64_t entries = older.entries() + newer.entries();
     const uint64_t bytes = work_bytes(entries) + older.bytes() + newer.bytes();
     if (entries > most_run_entries || bytes > memory_.below_cap()) return {};
     MergePart part;
     part.older = older.view();
     part.newer = newer.view();
-    part.drops_erased = drops_erased;
+    part.droppable = droppable;
     return build<PlaceKernel>(part, stream);
   }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -21,7 +22,12 @@ struct SortedTierOptions {
   uint64_t bytes = 0;  // of device memory, with what a merge takes while it runs
   // What most keys begin with, `most_front` bytes at most: they are found by the 8 bytes behind it,
   // and all others more slowly.
-  std::string front;
+  std::string front = {};
+  // A value whose pair has one of these flags has an expiry in the 8 bytes from `expiry_at` on, a
+  // multiple of 8: milliseconds since 1970. What has expired by `now_ms` goes when runs are merged.
+  uint32_t expiry_flag = 0;
+  uint32_t expiry_at = 0;
+  std::function<int64_t()> now_ms = {};
 };
 
 struct SortedStats {

@@ -5,9 +5,9 @@
 // the list, which takes the list's place. Then,
 // while the second of the list has fewer than `ratio` times the entries of the first, the two are
 // merged: a run is at least `ratio` times as large as the next newer one, so there are few, and
-// each entry is copied a number of times that grows with the logarithm of all. Erased entries stay
-// as long as there is an older run that may have their key. A merge that finds no room is left out,
-// until there are as many runs as calls can read.
+// each entry is copied a number of times that grows with the logarithm of all. Erased entries,
+// and those that have expired, stay as long as there is an older run that may have their key. A
+// merge that finds no room is left out, until there are as many runs as calls can read.
 //
 // Who reads holds the list of the moment, and so its runs.
 //
@@ -52,6 +52,7 @@ class SortedStore {
   // the memory is too little or the front too long, std::bad_alloc, DeviceError.
   SortedStore(Device& device, const SortedTierOptions& options, uint64_t piece_bytes = usual_piece)
       : device_(device),
+        options_(options),
         front_(KeyFront::of(options.front)),
         memory_(device, usable(options).bytes),
         stream_(device),
@@ -211,13 +212,19 @@ class SortedStore {
     if (is_flagged(pair)) write_word(pair.flags);
   }
 
+  // Of the two newest runs.
+  Droppable droppable() const {
+    return {list_->size() == 2, options_.expiry_flag,
+            options_.expiry_at / static_cast<uint32_t>(word_bytes),
+            options_.now_ms ? options_.now_ms() : 0};
+  }
   bool is_to_merge() const {
     const Runs& runs = *list_;
     return runs.size() > 1 && runs[1]->entries() < ratio * runs[0]->entries();
   }
   bool merge_newest() {
     const Runs& runs = *list_;
-    const auto result = merge_.merge(*runs[1], *runs[0], runs.size() == 2, stream_.get());
+    const auto result = merge_.merge(*runs[1], *runs[0], droppable(), stream_.get());
     if (!result.done) return no_room();
     auto list = std::make_shared<Runs>();
     if (result.run != nullptr) list->push_back(result.run);
@@ -228,6 +235,7 @@ class SortedStore {
   }
 
   Device& device_;
+  const SortedTierOptions options_;
   const KeyFront front_;
   DeviceMemory<Device> memory_;
   DeviceStream<Device> stream_;
