@@ -465,21 +465,6 @@ bool BatchRunner::maintain(int64_t now_ms) {
   return engine_.device->rounds().tend() || more;
 }
 
-// A look at all databases now and then, or at once where the indexes leave no room for items. The
-// only index there is would be made again by the next write.
-bool BatchRunner::wants_indexes_back() {
-  constexpr uint32_t seldom = 16;
-  const HostStore& store = engine_.store;
-  if (store.budget.fits(HostStore::least_index) || engine_.device != nullptr) return false;
-  const bool pressing = store.budget.largest_item() < HostStore::least_index;
-  if (!pressing && ++steps_ % seldom != 0) return false;
-  const auto count = [&](auto&& counts) {
-    return std::count_if(store.databases.begin(), store.databases.end(), counts);
-  };
-  return count([](const Database& one) { return one.index() != nullptr; }) > 1 &&
-         count([](const Database& one) { return one.is_bare(); }) > 0;
-}
-
 // Runs while the batch has the databases (executor/key_gate.h), so nobody else works on their keys.
 void BatchRunner::flush(const BatchRun& run, Batch::Row row) {
   const Batch::Columns& columns = run.batch->columns();

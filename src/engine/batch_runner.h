@@ -50,8 +50,6 @@ class BatchRunner final : public Executor {
   // A bounded step of background work; true while more waits. Not while a batch of this thread
   // holds `slot`.
   bool maintain(int64_t now_ms);
-  // At the cap: whether databases without keys have indexes, which Batch::flush_empty gives back.
-  bool wants_indexes_back();
   // For a run; null where no values lie on devices, or with a device that fails: the next batch to
   // run then gives that up. Throws std::bad_alloc.
   static std::unique_ptr<ValueReader> make_reader(HostStore& store);
@@ -109,7 +107,6 @@ class BatchRunner final : public Executor {
   std::vector<Awaited*> ahead_;  // what rows of a view wait for
   WriteDelay* delay_ = nullptr;  // of the rows that run now, where writes are put off
   uint64_t writes_ = 0;          // rows that may write, since the last step of upkeep
-  uint32_t steps_ = 0;           // of upkeep
 };
 
 }  // namespace isotherm

@@ -69,6 +69,7 @@ struct Worker::Impl final : BatchRun::Owner {
   bool first_out = false;
   bool refused = false;      // by the crew, whose queue was full
   uint64_t rows_behind = 0;  // that no step of upkeep was done for
+  uint32_t steps = 0;        // of upkeep
   std::vector<BatchRun*> under_way;
   // How many runs are on the quick path without news so far, and who leads their rounds.
   uint32_t quick = 0;
@@ -418,7 +419,8 @@ bool Worker::maintain(int64_t now_ms) {
   // same.
   const bool may = impl_->out == 0 || !(impl_->first_out || impl_->engine.on_device());
   if (!may) return false;
-  if (impl_->out == 0 && impl_->runner.wants_indexes_back()) {
+  const bool counts = impl_->out == 0 && impl_->engine.device == nullptr;
+  if (counts && impl_->engine.store.wants_indexes_back(++impl_->steps)) {
     Batch batch;
     batch.flush_empty();
     submit(batch, now_ms);

@@ -35,4 +35,28 @@ uint64_t HostStore::flush_index(uint32_t number) {
   return database.flush_version();
 }
 
+// At once where the indexes leave no room for items. The only index there is would be made again by
+// the next write.
+bool HostStore::wants_indexes_back(uint32_t step) const {
+  constexpr uint32_t seldom = 16;
+  if (budget.fits(least_index)) return false;
+  if (budget.largest_item() >= least_index && step % seldom != 0) return false;
+  const auto count = [&](auto&& counts) {
+    return std::count_if(databases.begin(), databases.end(), counts);
+  };
+  return count([](const Database& one) { return one.index() != nullptr; }) > 1 &&
+         count([](const Database& one) { return one.is_bare(); }) > 0;
+}
+
+// Somebody may still look into one.
+bool HostStore::next_flushed() {
+  while (!flushed.empty() && epochs.advance() > flushed.front().epoch) {
+    const LineIndex* const lines = flushed.front().index.lines.get();
+    if (lines == nullptr || lines->count() != 0) return true;
+    flushed.pop_front();
+  }
+  any_flushed.store(!flushed.empty(), std::memory_order_relaxed);
+  return false;
+}
+
 }  // namespace isotherm

@@ -84,6 +84,13 @@ struct HostStore {
     return over_cap || makes_room() ? budget.fits_over(least_index) : budget.fits(least_index);
   }
 
+  // At the cap: whether databases without keys have indexes, which Batch::flush_empty gives back.
+  // `step`: of upkeep, so that few look at all databases.
+  bool wants_indexes_back(uint32_t step) const;
+  // With the mutex of flushed indexes: lets those without entries go; whether the first of the
+  // others may be taken apart.
+  bool next_flushed();
+
   // Of all databases.
   uint64_t entries() const {
     uint64_t entries = 0;

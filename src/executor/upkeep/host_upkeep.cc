@@ -85,7 +85,6 @@ bool HostUpkeep::evictable() const {
   // A store with a backing loses nothing by eviction, and its buffers shrink as files are written.
   if (store_.backing == nullptr && buffers >= static_cast<int64_t>(store_.budget.limit()))
     return false;
-  // Room that comes without eviction: of files that are being written, and of flushed indexes.
   if (store_.backing != nullptr || store_.any_flushed.load(std::memory_order_relaxed)) return true;
   return std::any_of(
       store_.databases.begin(), store_.databases.end(), [&](const Database& database) {
@@ -210,19 +209,7 @@ bool HostUpkeep::grow(uint64_t changes) {
 // anywhere, so what retiring them changes is on its way for all before the first one's turn.
 bool HostUpkeep::drain() {
   std::unique_lock guard(store_.flushed_mutex, std::try_to_lock);
-  if (!guard.owns_lock() || store_.flushed_keepers != 0) return false;
-  const auto is_bare = [](const DetachedIndex& index) {
-    return index.lines != nullptr && index.lines->count() == 0;
-  };
-  const auto may_go = [&] {
-    // Somebody may still look into it.
-    return !store_.flushed.empty() && store_.epochs.advance() > store_.flushed.front().epoch;
-  };
-  while (may_go() && is_bare(store_.flushed.front().index)) store_.flushed.pop_front();
-  if (!may_go()) {
-    store_.any_flushed.store(!store_.flushed.empty(), std::memory_order_relaxed);
-    return false;
-  }
+  if (!guard.owns_lock() || store_.flushed_keepers != 0 || !store_.next_flushed()) return false;
   drained_.clear();
   const bool more =
       store_.flushed.front().index.walked().drain(lines_per_drain, [&](uint64_t root) {

@@ -91,8 +91,9 @@ class HostUpkeep {
   // Bytes of room as above; negative over the cap.
   int64_t room() const;
   bool over_cap() const;
-  // Whether the policy may have something to evict, or room comes by itself, and that would help:
-  // buffers that are above the cap alone stay above it.
+  // Whether the policy may have something to evict, or room comes by itself, of files that are
+  // being written or of flushed indexes, and that would help: buffers that are above the cap alone
+  // stay above it.
   bool evictable() const;
   bool has_keys() const;
 

@@ -1,5 +1,6 @@
 // COMMAND and the HELP of commands with subcommands: the table, told to clients.
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <string>
@@ -187,6 +188,67 @@ void collect_names(std::span<const Command> commands, Wanted wanted,
   }
 }
 
+// Of GETKEYS and its kin; null: it was answered with an error.
+const Command* command_with_keys(Call& call) {
+  const Arguments words = call.arguments.subspan(2);
+  const Command* found = find_command(words[0]);
+  if (found != nullptr && !found->subcommands.empty() && words.size() > 1) {
+    found = find_subcommand(*found, words[1]);
+  }
+  if (found == nullptr) return call.error("ERR Invalid command specified"), nullptr;
+  if (found->first_key == 0) return call.error("ERR The command has no key arguments"), nullptr;
+  if (found->takes(words.size())) return found;
+  return call.error("ERR Invalid number of arguments specified for command"), nullptr;
+}
+
+// Calls write(key, place among the words, writer) for each key.
+template <typename Write>
+void answer_keys(Call& call, const Command& command, Write write) {
+  const Arguments words = call.arguments.subspan(2);
+  const size_t last = command.last_key < 0 ? words.size() - static_cast<size_t>(-command.last_key)
+                                           : static_cast<size_t>(command.last_key);
+  const auto first = static_cast<size_t>(command.first_key);
+  const auto step = static_cast<size_t>(command.key_step);
+  answer_written(call, [&](RespWriter& writer) {
+    writer.array((last - first) / step + 1);
+    for (size_t i = first; i <= last; i += step) write(words[i], i, writer);
+  });
+}
+
+// Words of BITFIELD that are no fields are taken for writes, as in Redis.
+bool only_gets(Arguments words) {
+  for (size_t i = 2; i < words.size();) {
+    const bool gets = equals_ignoring_case(words[i], "get") && i + 2 < words.size();
+    const bool tells = equals_ignoring_case(words[i], "overflow") && i + 1 < words.size();
+    if (!gets && !tells) return false;
+    i += gets ? 3 : 2;
+  }
+  return true;
+}
+
+// What the command does to the key at that place; of SET and BITFIELD their words decide.
+std::string_view flags_of_key(const Command& command, Arguments words, size_t place) {
+  constexpr std::string_view changes = "RW access update";
+  const std::string_view flags = command.key_flags;
+  if (command.handler == handlers::set) {
+    const bool reads = std::any_of(words.begin() + 3, words.end(), [](std::string_view word) {
+      return equals_ignoring_case(word, "get");
+    });
+    return reads ? changes : "OW update";
+  }
+  if (command.handler == handlers::bitfield) return only_gets(words) ? "RO access" : changes;
+  const size_t bar = flags.find('|');
+  if (bar == flags.npos) return flags;
+  return place == static_cast<size_t>(command.first_key) ? flags.substr(0, bar)
+                                                         : flags.substr(bar + 1);
+}
+
+void write_key_and_flags(std::string_view key, std::string_view flags, RespWriter& writer) {
+  writer.array(2);
+  writer.bulk(key);
+  write_words(split_words(flags), true, writer);
+}
+
 }  // namespace
 
 namespace handlers {
@@ -245,27 +307,18 @@ void command_list(Call& call) {
 }
 
 void command_getkeys(Call& call) {
-  const Arguments words = call.arguments.subspan(2);
-  const Command* found = find_command(words[0]);
-  if (found != nullptr && !found->subcommands.empty() && words.size() > 1) {
-    found = find_subcommand(*found, words[1]);
+  if (const Command* const found = command_with_keys(call); found != nullptr) {
+    answer_keys(call, *found,
+                [](std::string_view key, size_t, RespWriter& writer) { writer.bulk(key); });
   }
-  if (found == nullptr) return call.error("ERR Invalid command specified");
-  if (found->first_key == 0) return call.error("ERR The command has no key arguments");
-  if (!found->takes(words.size())) {
-    return call.error("ERR Invalid number of arguments specified for command");
+}
+
+void command_getkeysandflags(Call& call) {
+  if (const Command* const found = command_with_keys(call); found != nullptr) {
+    answer_keys(call, *found, [&](std::string_view key, size_t place, RespWriter& writer) {
+      write_key_and_flags(key, flags_of_key(*found, call.arguments.subspan(2), place), writer);
+    });
   }
-  const size_t last = found->last_key < 0 ? words.size() - static_cast<size_t>(-found->last_key)
-                                          : static_cast<size_t>(found->last_key);
-  std::vector<std::string_view> keys;
-  for (size_t i = static_cast<size_t>(found->first_key); i <= last;
-       i += static_cast<size_t>(found->key_step)) {
-    keys.push_back(words[i]);
-  }
-  answer_written(call, [&](RespWriter& writer) {
-    writer.array(keys.size());
-    for (const std::string_view key : keys) writer.bulk(key);
-  });
 }
 
 // `call.command` is "client|help": the list of its siblings.

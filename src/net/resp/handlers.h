@@ -69,6 +69,7 @@ void command_docs(Call& call);
 void command_info(Call& call);
 void command_list(Call& call);
 void command_getkeys(Call& call);
+void command_getkeysandflags(Call& call);
 void help(Call& call);  // of any command with subcommands
 
 // strings
