@@ -85,7 +85,9 @@ struct DbOptions {
   // Bytes of a GPU's memory, at least 16 MiB, for a sorted copy of what is in the files: it answers
   // gets and ranges of a DbBatch (isotherm/db_batch.h), which are many. `open` fills it, and fails
   // where there is no GPU; where it has no room for all keys, or the GPU fails later, the files
-  // answer alone, and DbStatistics::gpu_problem says so. 0: none.
+  // answer alone, and DbStatistics::gpu_problem says so. Runs are merged there, which takes room,
+  // so two fifths of it hold keys and values. Beside `memory` it takes 8 MiB, and 16 while it is
+  // filled. 0: none.
   uint64_t gpu_memory = 0;
   uint32_t gpu = 0;  // which, as CUDA counts them
   DbSync sync = DbSync::everysec;

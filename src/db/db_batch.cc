@@ -42,6 +42,7 @@ struct DbBatch::State {
   std::vector<Row> before;  // rows that were added before each
   std::vector<RangePairs> found;
   DbStatus problem;                            // of ranges
+  bool has_read = false;                       // all of them
   std::vector<std::unique_ptr<Batch>> pieces;  // whose rows have read
 };
 
@@ -100,7 +101,7 @@ void DbBatch::State::run_rows(Row first, Row end, uint64_t most_bytes) {
 }
 
 void DbBatch::State::read_ranges(size_t first, size_t end) {
-  const std::shared_ptr<const TreeMoment> moment = db.take_moment(lease.worker());
+  const std::shared_ptr<const TreeMoment> moment = db.take_moment(lease.worker(), true);
   const std::string its = reader.read(*moment, std::span(asked).subspan(first, end - first),
                                       std::span(found).subspan(first, end - first));
   if (!its.empty() && problem.ok()) problem = {DbStatus::Code::not_saved, its};
@@ -128,7 +129,10 @@ DbStatus DbBatch::run() {
   return guarded([&]() -> DbStatus {
     Batch& rows = state_->rows();
     if (rows.empty() && state_->asked.empty()) return {};
+    state_->problem = {};
+    state_->has_read = false;
     state_->run();
+    state_->has_read = state_->problem.ok();
     for (Row row = 0; rows.writes() && row < rows.size(); ++row) {
       if (rows.columns().op[row] == Op::get) continue;
       if (DbStatus its = status(row); !its.ok()) return its;
@@ -147,7 +151,7 @@ DbStatus DbBatch::status(Row row) const {
 std::string_view DbBatch::value(Row row) const { return state_->rows().reply(row).value(); }
 
 DbPairs DbBatch::pairs(RangeRow row) const {
-  const RangePairs& its = state_->found[row.number];
+  const RangePairs its = state_->has_read ? state_->found[row.number] : RangePairs();
   return {its.at, its.count};
 }
 
@@ -157,7 +161,7 @@ void DbBatch::clear() {
   state_->asked.clear();
   state_->before.clear();
   state_->found.clear();
-  state_->problem = {};
+  state_->has_read = false;
   state_->lease.clear(std::exchange(state_->bytes, 0));
 }
 

@@ -199,9 +199,9 @@ std::shared_ptr<const TreeMoment> DbState::take_moment() {
 }
 
 // It is shown when all that it has is as safe as what is read else.
-std::shared_ptr<const TreeMoment> DbState::take_moment(Worker& worker) {
+std::shared_ptr<const TreeMoment> DbState::take_moment(Worker& worker, bool sorted) {
   std::shared_ptr<const TreeMoment> moment;
-  if (!worker.stand_still([&] { moment = tree().take_moment(keys_database); })) {
+  if (!worker.stand_still([&] { moment = tree().take_moment(keys_database, sorted); })) {
     throw std::bad_alloc();
   }
   Batch none;

@@ -67,7 +67,7 @@ class DbState {
   void wait_for_memory(DbWorkers::Lease& lease, uint64_t bytes);
   // Throws std::bad_alloc.
   std::shared_ptr<const TreeMoment> take_moment();
-  std::shared_ptr<const TreeMoment> take_moment(Worker& worker);
+  std::shared_ptr<const TreeMoment> take_moment(Worker& worker, bool sorted = false);
   bool stand_still(const std::function<void()>& work);
   DbStatus with_reason(DbStatus status);
 

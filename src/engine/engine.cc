@@ -29,6 +29,7 @@ constexpr uint64_t longest_value = (uint64_t{1} << 32) - 1;
 constexpr uint64_t least_value_to_send = 64;
 constexpr uint32_t most_crew_threads = 256;
 constexpr uint32_t longest_interval_ms = 60'000;
+constexpr uint64_t least_memory_for_sorted = 16 << 20;
 constexpr uint64_t least_memory_for_values = 256 << 10;
 
 void check_router(const Options& options) {
@@ -74,6 +75,9 @@ const Options& checked(const Options& options) {
   }
   if (options.gpu_values != 0 && options.gpu_values < least_memory_for_values) {
     throw std::invalid_argument("gpu_values must be 0 or at least 256 KiB");
+  }
+  if (options.gpu_sorted != 0 && options.gpu_sorted < least_memory_for_sorted) {
+    throw std::invalid_argument("gpu_sorted must be 0 or at least 16 MiB");
   }
   if (options.gpu_threads > most_crew_threads) {
     throw std::invalid_argument("gpu_threads must be at most 256");

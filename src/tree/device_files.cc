@@ -424,7 +424,7 @@ uint64_t DeviceFiles::memory() {
   return rest_bytes_.load(std::memory_order_relaxed) + (its != nullptr ? its->bytes() : 0);
 }
 
-std::unique_ptr<TreeView> DeviceFiles::view() {
+std::unique_ptr<TreeView> DeviceFiles::view(bool /*sorted*/) {
   throw TreeError("gpu-items: what is on a GPU is shown by walks alone");
 }
 

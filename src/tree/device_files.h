@@ -74,7 +74,7 @@ class DeviceFiles final : public TreeFiles {
 
   // Not for what has no order.
   std::string walk(std::string_view from, std::string_view end, const Visit& visit) override;
-  std::unique_ptr<TreeView> view() override;
+  std::unique_ptr<TreeView> view(bool sorted) override;
   std::string checkpoint(const std::string& folder) override;
 
   uint64_t memory() override;

@@ -51,6 +51,8 @@ class DirectPool {
   // A value was too long for slots of so many bytes.
   void note_long(uint32_t stride) { too_short_.store(stride, std::memory_order_relaxed); }
   uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
+  // Of columns that nobody has.
+  void release();
 
  private:
   void give_back(std::unique_ptr<DirectGets> gets, bool held);

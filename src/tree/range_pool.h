@@ -54,6 +54,12 @@ class RangePool {
     }
     return ranges == nullptr ? nullptr : std::make_unique<Lent>(*this, std::move(ranges));
   }
+  // Of columns that nobody has.
+  void release() {
+    const std::lock_guard guard(mutex_);
+    for (const auto& ranges : free_) bytes_.fetch_sub(ranges->pinned_bytes());
+    free_.clear();
+  }
   // A device has failed some.
   void lose() { files_.lose(); }
   uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }

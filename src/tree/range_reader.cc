@@ -159,6 +159,7 @@ RangeReader::RangeReader(RangePool& pool) : pool_(pool) {}
 RangeReader::~RangeReader() = default;
 
 void RangeReader::clear() {
+  merged_.reset();
   held_.clear();
   texts_.clear();
 }
@@ -169,6 +170,7 @@ std::string RangeReader::read(const TreeMoment& moment, std::span<const RangeAsk
   asked_ = asked;
   found_ = found;
   problem_.clear();
+  merged_.reset();  // of a call that has thrown
   done_.assign(asked.size(), false);
   for (uint32_t row = 0; row < asked.size(); ++row) {
     found[row] = {};

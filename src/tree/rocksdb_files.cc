@@ -248,7 +248,9 @@ class RocksdbFiles final : public TreeFiles {
     return text_of(at->status());
   }
 
-  std::unique_ptr<TreeView> view() override { return std::make_unique<RocksdbView>(*db_); }
+  std::unique_ptr<TreeView> view(bool /*sorted*/) override {
+    return std::make_unique<RocksdbView>(*db_);
+  }
 
   std::string checkpoint(const std::string& folder) override {
     rocksdb::Checkpoint* maker = nullptr;

@@ -74,8 +74,8 @@ SortedFiles::SortedFiles(std::unique_ptr<TreeFiles> files, const SortedTierMaker
 
 // What the files have of the range goes to the copy, or goes from there; in pieces, each a run.
 std::string SortedFiles::copy(std::string_view first, std::string_view end, bool erases) {
-  constexpr size_t most_entries = 1 << 20;
-  constexpr size_t most_bytes = 64 << 20;
+  constexpr size_t most_entries = 1 << 18;
+  constexpr size_t most_bytes = 16 << 20;
   std::vector<std::pair<std::string, std::string>> pairs;
   size_t bytes = 0;
   const auto put_some = [&] {
@@ -127,12 +127,10 @@ void SortedFiles::give_up(const std::string& why) {
   {
     const std::lock_guard guard(mutex_);
     problem_ = "the sorted copy on the GPU is given up: " + why;
+    gets_.clear();
+    pinned_.store(0, std::memory_order_relaxed);
   }
-  try {
-    tier_->clear();
-  } catch (const DeviceError&) {
-  } catch (const std::bad_alloc&) {
-  }
+  clear();
 }
 
 std::string SortedFiles::ingest(std::span<const TreeEntry> entries, const TreeMeta& meta,
@@ -145,13 +143,32 @@ std::string SortedFiles::ingest(std::span<const TreeEntry> entries, const TreeMe
 // A run hides what is erased, until this has been done.
 std::string SortedFiles::erase_range(std::string_view first, std::string_view end) {
   std::string problem = direct_counts() ? copy(first, end, true) : std::string();
-  return problem.empty() ? files_->erase_range(first, end) : problem;
+  if (problem.empty()) problem = files_->erase_range(first, end);
+  if (!problem.empty() || !direct_counts()) return problem;
+  // Of what has expired the files may have forgotten the keys, which the copy still has.
+  bool has_any = false;
+  problem = files_->walk(first_of_all, end_of_all, [&](std::string_view, std::string_view) {
+    has_any = true;
+    return false;
+  });
+  if (problem.empty() && !has_any) clear();
+  return problem;
 }
 
-std::unique_ptr<TreeView> SortedFiles::view() {
+void SortedFiles::clear() {
+  try {
+    tier_->clear();
+  } catch (const DeviceError& error) {
+    give_up(error.what());
+  } catch (const std::bad_alloc&) {
+    give_up("there is no memory to clear it");
+  }
+}
+
+std::unique_ptr<TreeView> SortedFiles::view(bool with_sorted) {
   std::shared_ptr<const SortedView> sorted;
   try {
-    if (direct_counts()) sorted = tier_->view();
+    if (with_sorted && direct_counts()) sorted = tier_->view();
   } catch (const DeviceError& error) {
     give_up(error.what());
   }

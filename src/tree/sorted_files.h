@@ -40,7 +40,7 @@ class SortedFiles final : public TreeFiles {
   std::string ingest(std::span<const TreeEntry> entries, const TreeMeta& meta,
                      uint32_t threads) override;
   std::string erase_range(std::string_view first, std::string_view end) override;
-  std::unique_ptr<TreeView> view() override;
+  std::unique_ptr<TreeView> view(bool with_sorted) override;
   std::unique_ptr<DirectGets> make_direct(const DirectShape& shape) override;
   std::unique_ptr<DirectRanges> make_ranges(const RangeShape& shape) override;
   bool direct_counts() const override { return !given_up_.load(std::memory_order_acquire); }
@@ -66,6 +66,7 @@ class SortedFiles final : public TreeFiles {
   std::string copy(std::string_view first, std::string_view end, bool erases);
   void put(std::span<const TreeEntry> entries);
   void give_up(const std::string& why);
+  void clear();
   std::unique_ptr<DirectGets> take_gets();
   size_t read_there(std::span<const std::string_view> keys, TreeRead* reads,
                     std::vector<size_t>& left);

@@ -159,7 +159,8 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   bool flush();
 
   // What the database has now. While no row runs; the tree must outlive it.
-  std::shared_ptr<const TreeMoment> take_moment(uint32_t database);
+  // `sorted`: for many ranges (tree/range_reader.h).
+  std::shared_ptr<const TreeMoment> take_moment(uint32_t database, bool sorted = false);
   // What files that do not last have now, beside the runs; the same holds.
   std::unique_ptr<MomentWalk> walk_moment() { return files_->walk_moment(); }
   // Columns for many ranges of a moment (tree/range_reader.h).

@@ -73,6 +73,12 @@ std::unique_ptr<DirectPool::Lent> DirectPool::lend(bool held) {
   return std::make_unique<Lent>(*this, std::move(gets), held);
 }
 
+void DirectPool::release() {
+  const std::lock_guard guard(mutex_);
+  for (const auto& gets : free_) bytes_.fetch_sub(gets->pinned_bytes());
+  free_.clear();
+}
+
 void DirectPool::give_back(std::unique_ptr<DirectGets> gets, bool held) {
   {
     const std::lock_guard guard(mutex_);
@@ -242,6 +248,10 @@ void Tree::get_directly(const Batch::Columns& columns, int64_t now_ms,
                         Answered& answered) {
   const uint64_t quiet_times = quiet_times_.load(std::memory_order_seq_cst);
   const bool quiet = is_quiet_since(quiet_times);
+  if (!files_->direct_counts()) {
+    answered.left.assign(rows.begin(), rows.end());
+    return;
+  }
   std::vector<Batch::Row> unknown;
   std::vector<Seen> seen;
   if (!quiet) {
@@ -282,6 +292,8 @@ void Tree::get_directly(const Batch::Columns& columns, int64_t now_ms,
     }
   } catch (const DeviceError&) {
     files_->lose();
+  } catch (const std::bad_alloc&) {
+    // The rest goes the other way.
   }
   for (const Batch::Row row : rows.subspan(at)) answered.left.push_back(row);
 }

@@ -79,7 +79,7 @@ class TreeView {
   virtual void read(std::string_view key, TreeRead& read) = 0;
   // Of the keys in [first, end).
   virtual std::unique_ptr<TreeCursor> cursor(std::string_view first, std::string_view end) = 0;
-  // The same on a device, for ranges that lie in place (TreeFiles::make_ranges); null: there, no.
+  // The same on a device, for ranges that lie in place (TreeFiles::make_ranges); null: it is not.
   virtual const SortedView* sorted() const { return nullptr; }
 };
 
@@ -117,8 +117,9 @@ class TreeFiles {
   // In order from `from` on, while it is before `end`, until `visit` says false.
   using Visit = std::function<bool(std::string_view key, std::string_view value)>;
   virtual std::string walk(std::string_view from, std::string_view end, const Visit& visit) = 0;
-  // As they are now; it must not outlive them.
-  virtual std::unique_ptr<TreeView> view() = 0;
+  // As they are now; it must not outlive them. `sorted`: with what a copy on a device has, for
+  // ranges; as long as somebody holds that, its memory is not used again.
+  virtual std::unique_ptr<TreeView> view(bool sorted = false) = 0;
   // Copies of the files, as they are now, in `folder`, which is not there yet.
   virtual std::string checkpoint(const std::string& folder) = 0;
   // Whether there was one.

@@ -79,7 +79,7 @@ class RunCursor final : public TreeCursor {
 
 // ---- Moments ----
 
-std::shared_ptr<const TreeMoment> Tree::take_moment(uint32_t database) {
+std::shared_ptr<const TreeMoment> Tree::take_moment(uint32_t database, bool sorted) {
   const std::shared_ptr<TreeMoment> moment(new TreeMoment(*this, database));
   {
     const AllShards guard(shard_locks_);
@@ -98,7 +98,7 @@ std::shared_ptr<const TreeMoment> Tree::take_moment(uint32_t database) {
     for (auto run = sealed_.rbegin(); run != sealed_.rend(); ++run) take(*run);
   }
   // It may have runs that were taken in since, which the moment has, too.
-  if (files_->lasts()) moment->files_ = files_->view();
+  if (files_->lasts()) moment->files_ = files_->view(sorted);
   return moment;
 }
 

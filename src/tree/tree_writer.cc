@@ -258,6 +258,8 @@ void Tree::note_copy() {
   const std::string problem = files_->sorted_copy().problem;
   if (problem.empty()) return;
   told_of_copy_ = true;
+  direct_.release();
+  ranges_.release();
   log(problem);
 }
 

@@ -139,7 +139,9 @@ class TreeFilesInMemory final : public TreeFiles {
     }
     return disk_.fails_to_read ? "cannot be read" : "";
   }
-  std::unique_ptr<TreeView> view() override { return std::make_unique<TreeViewInMemory>(disk_); }
+  std::unique_ptr<TreeView> view(bool /*sorted*/) override {
+    return std::make_unique<TreeViewInMemory>(disk_);
+  }
   std::string checkpoint(const std::string& folder) override {
     const std::lock_guard guard(disk_.mutex);
     disk_.checkpoints[folder] = disk_.pairs;

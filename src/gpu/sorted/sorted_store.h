@@ -46,7 +46,7 @@ class SortedStore {
 
   static constexpr uint64_t ratio = 4;
   static constexpr uint64_t least_bytes = 64 << 10;
-  static constexpr uint64_t usual_piece = 8 << 20;
+  static constexpr uint64_t usual_piece = 2 << 20;
 
   // `piece_bytes`: of what is copied to the device at a time. Throws std::invalid_argument where
   // the memory is too little or the front too long, std::bad_alloc, DeviceError.
