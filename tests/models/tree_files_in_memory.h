@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <span>
 #include <string>
 #include <string_view>
@@ -30,6 +31,7 @@ struct TreeDisk {
   TreeMeta meta;
   bool fails_to_write = false;
   bool fails_to_read = false;
+  bool throws = false;       // std::bad_alloc, when a cursor goes on
   bool holds_reads = false;  // when they have read
   uint32_t held = 0;
   uint32_t reads = 0;
@@ -47,14 +49,22 @@ struct TreeDisk {
 
 class TreeCursorInMemory final : public TreeCursor {
  public:
-  TreeCursorInMemory(const TreePairs& pairs, std::string_view first, std::string_view end)
-      : first_(pairs.lower_bound(first)), end_(pairs.lower_bound(end)), at_(end_), pairs_(pairs) {}
+  TreeCursorInMemory(const TreePairs& pairs, const bool& throws, std::string_view first,
+                     std::string_view end)
+      : first_(pairs.lower_bound(first)),
+        end_(pairs.lower_bound(end)),
+        at_(end_),
+        pairs_(pairs),
+        throws_(throws) {}
   void seek(std::string_view key) override { at_ = pairs_.lower_bound(key); }
   void seek_before(std::string_view key) override {
     at_ = pairs_.lower_bound(key);
     at_ == first_ ? at_ = end_ : --at_;
   }
-  void next() override { ++at_; }
+  void next() override {
+    if (throws_) throw std::bad_alloc();
+    ++at_;
+  }
   void prev() override { at_ == first_ ? at_ = end_ : --at_; }
   bool valid() const override { return at_ != end_; }
   std::string_view key() const override { return at_->first; }
@@ -65,11 +75,12 @@ class TreeCursorInMemory final : public TreeCursor {
   const TreePairs::const_iterator end_;
   TreePairs::const_iterator at_;
   const TreePairs& pairs_;
+  const bool& throws_;
 };
 
 class TreeViewInMemory final : public TreeView {
  public:
-  explicit TreeViewInMemory(TreeDisk& disk) {
+  explicit TreeViewInMemory(TreeDisk& disk) : throws_(disk.throws) {
     const std::lock_guard guard(disk.mutex);
     pairs_ = disk.pairs;
   }
@@ -80,10 +91,11 @@ class TreeViewInMemory final : public TreeView {
     if (at != pairs_.end()) read.value = at->second;
   }
   std::unique_ptr<TreeCursor> cursor(std::string_view first, std::string_view end) override {
-    return std::make_unique<TreeCursorInMemory>(pairs_, first, end);
+    return std::make_unique<TreeCursorInMemory>(pairs_, throws_, first, end);
   }
 
  private:
+  const bool& throws_;
   TreePairs pairs_;
 };
 
