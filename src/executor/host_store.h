@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/hash.h"
+#include "base/macros.h"
 #include "executor/database.h"
 #include "executor/key_gate.h"
 #include "index/segment.h"
@@ -80,7 +81,7 @@ struct HostStore {
 
   // Whether a database that has no index may begin one.
   static constexpr uint64_t least_index = segment_bytes + sizeof(Segment);
-  bool may_begin_index(bool over_cap) const {
+  ISOTHERM_INLINE bool may_begin_index(bool over_cap) const {
     return over_cap || makes_room() ? budget.fits_over(least_index) : budget.fits(least_index);
   }
 
