@@ -65,6 +65,7 @@ bench-gpu: ## the figures of GPU tables in docs/performance.md
 	@build/cuda/device_items_bench
 	@build/cuda/device_shards_bench
 	@build/cuda/packet_bench
+	@build/cuda/sorted_bench
 	@build/cuda/packet_beside_bench
 
 bench: build ## the figures of servers and of the CPU in docs/performance.md
