@@ -44,9 +44,8 @@ Bounds bounds_of(const DbRange& range) {
 }  // namespace
 
 struct DbIterator::State {
-  State(std::shared_ptr<const TreeMoment> its_moment, Bounds bounds)
-      : moment(std::move(its_moment)),
-        at(moment->iterator(std::move(bounds.first), std::move(bounds.end))) {}
+  State(std::shared_ptr<const TreeMoment> its_moment, const Bounds& bounds)
+      : moment(std::move(its_moment)), at(moment->iterator(bounds.first, bounds.end)) {}
 
   // Reads the record that it has come to.
   template <class How>

@@ -140,7 +140,7 @@ class RangeReader::Merged {
   }
 
  private:
-  Merged(const TreeMoment& moment, Bounds all)
+  Merged(const TreeMoment& moment, const Bounds& all)
       : database_(moment.database()),
         files_(moment.files_cursor(all.first, all.end)),
         source_(moment.sorted() == nullptr ? nullptr : new ShownCursor(std::move(files_))),

@@ -79,8 +79,8 @@ std::string SortedFiles::copy(std::string_view first, std::string_view end, bool
   std::vector<std::pair<std::string, std::string>> pairs;
   size_t bytes = 0;
   const auto put_some = [&] {
-    std::vector<TreeEntry> entries;
-    for (const auto& [key, value] : pairs) entries.push_back({key, value});
+    std::vector<TreeEntry> entries(pairs.size());
+    for (size_t i = 0; i < pairs.size(); ++i) entries[i] = {pairs[i].first, pairs[i].second};
     put(entries);
     pairs.clear();
     bytes = 0;

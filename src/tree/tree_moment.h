@@ -76,7 +76,7 @@ class TreeMoment {
   bool hides(std::string_view key, TreeRead& read) const;
   // Over keys of items in [first, end), as the tree has them (TreeRecord::put_key); `first` is not
   // behind `end`.
-  TreeIterator iterator(std::string first, std::string end) const {
+  TreeIterator iterator(const std::string& first, const std::string& end) const {
     return iterator(first, end, files_cursor(first, end));
   }
   // With another source in the place of the files.
