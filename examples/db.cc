@@ -1,5 +1,7 @@
-// A durable, ordered store: groups, merges, a range, a snapshot, a transaction, and the next start.
+// A durable, ordered store: groups, merges, a range, a snapshot, a transaction, many requests in
+// one call, and the next start.
 #include <isotherm/db.h>
+#include <isotherm/db_batch.h>
 #include <isotherm/db_transaction.h>
 #include <stdlib.h>
 
@@ -49,6 +51,20 @@ bool use(Db& db) {
   return value == "100";
 }
 
+// Many requests in one call; a range shows the writes before it.
+bool use_batch(Db& db) {
+  isotherm::DbBatch batch(db);
+  batch.put("visit:1", "Ada");
+  batch.put("visit:2", "Grace");
+  const auto visits = batch.range("visit:", "visit;", 10);
+  batch.erase("visit:1");
+  if (!worked(batch.run())) return false;
+  std::string all;
+  for (const auto& [key, value] : batch.pairs(visits)) all.append(value).append(" ");
+  std::cout << "visits: " << all << "\n";
+  return all == "Ada Grace ";
+}
+
 bool show(Db& db) {
   std::unique_ptr<isotherm::DbIterator> at;
   if (!worked(db.iterate({.prefix = "account:"}, at))) return false;
@@ -73,7 +89,7 @@ int main() {
   // A library that was built without RocksDB says so.
   const bool without_files = opened.text().find("without RocksDB") != std::string::npos;
   if (!opened.ok()) std::cout << opened.text() << "\n";
-  if (right) right = use(*db) && show(*db);
+  if (right) right = use(*db) && use_batch(*db) && show(*db);
   db.reset();
   if (right) right = worked(Db::open({}, folder, db)) && show(*db);
   db.reset();
