@@ -140,6 +140,17 @@ struct Reply {
   uint64_t location = 0;
 
   std::string_view value() const { return {data, size}; }
+  // All but the status; for executors.
+  void copy_answer(const Reply& from) {
+    type = from.type;
+    flags = from.flags;
+    version = from.version;
+    number = from.number;
+    expiry = from.expiry;
+    data = from.data;
+    size = from.size;
+    location = from.location;
+  }
   // The object that a get with option::any_type has found; null: none, or a string.
   const Object* object() const {
     return type > ValueType::string ? reinterpret_cast<const Object*>(data) : nullptr;

@@ -13,14 +13,6 @@ namespace {
 
 constexpr uint64_t pieces_of_memory = 32;
 
-void copy_reply(const Reply& from, Reply& to) {
-  to.type = from.type;
-  to.version = from.version;
-  to.data = from.data;
-  to.size = from.size;
-  to.status.store(from.status.load(std::memory_order_relaxed), std::memory_order_relaxed);
-}
-
 }  // namespace
 
 struct DbBatch::State {
@@ -52,8 +44,8 @@ void DbBatch::State::run() {
   Row done = 0;
   for (size_t first = 0; first < asked.size();) {
     size_t end = first + 1;
-    while (end < asked.size() && !writes(before[first], before[end])) ++end;
-    const bool last = end == asked.size() && !writes(before[first], rows().size());
+    while (end < asked.size() && !writes(before[end - 1], before[end])) ++end;
+    const bool last = end == asked.size() && !writes(before[end - 1], rows().size());
     const Row upto = last ? rows().size() : before[first];
     run_rows(done, upto, most_bytes);
     done = upto;
@@ -89,7 +81,11 @@ void DbBatch::State::run_rows(Row first, Row end, uint64_t most_bytes) {
     }
     db.wait_for_memory(lease, its_bytes);
     lease.worker().submit(*piece);
-    for (Row i = 0; i < piece->size(); ++i) copy_reply(piece->reply(i), columns.reply[begin + i]);
+    for (Row i = 0; i < piece->size(); ++i) {
+      Reply& reply = columns.reply[begin + i];
+      reply.copy_answer(piece->reply(i));
+      reply.status.store(piece->reply(i).status, std::memory_order_relaxed);
+    }
     if (has_reads) {
       pieces.push_back(std::move(piece));
     } else {

@@ -29,6 +29,13 @@ uint64_t rest_hash(std::string_view key) { return hash_bytes(key, 1) | 1; }
 DeviceFiles::DeviceFiles(std::unique_ptr<ItemTier> tier, DeviceFilesOptions options)
     : tier_(std::move(tier)), options_(std::move(options)) {}
 
+std::string_view DeviceFiles::device_key(uint32_t database, std::string_view key, std::string& to) {
+  if (is_plain(database, key)) return key;
+  TreeRecord::put_key(database, key, to);
+  to[0] = escape;
+  return to;
+}
+
 void DeviceFiles::put_device_key(std::string_view tree_key, std::string& to) {
   const std::string_view key = tree_key.substr(TreeRecord::prefix_bytes);
   const bool plain = is_plain(TreeRecord::database_of(tree_key), key);

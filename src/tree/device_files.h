@@ -81,7 +81,8 @@ class DeviceFiles final : public TreeFiles {
   uint64_t disk_bytes() override { return stats().bytes; }
   uint64_t keys() override { return stats().entries; }
 
-  // The key on the device.
+  // The item's key on the device; `to` is for one that is not its own.
+  static std::string_view device_key(uint32_t database, std::string_view key, std::string& to);
   static void put_device_key(std::string_view tree_key, std::string& to);
   // Whether it is the item's key as it is.
   static bool is_plain(uint32_t database, std::string_view key);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 #include <utility>
 
 #include "base/bytes.h"
@@ -128,12 +127,8 @@ class RangeReader::Merged {
     for (at_.seek(bounds.first); at_.valid() && at_.key() < bounds.end; at_.next()) {
       TreeRecord record;
       if (!record.read(at_.value())) return "a record of the files cannot be understood";
-      std::string_view key = at_.key().substr(TreeRecord::prefix_bytes);
-      if (!DeviceFiles::is_plain(database_, key)) {
-        DeviceFiles::put_device_key(at_.key(), key_);
-        key = key_;
-      }
-      append(key, record.value, to);
+      const std::string_view key = at_.key().substr(TreeRecord::prefix_bytes);
+      append(DeviceFiles::device_key(database_, key, key_), record.value, to);
       if (++count == asked.limit) break;
     }
     return at_.error();
@@ -212,7 +207,7 @@ bool RangeReader::ask_once(const SortedView& view, std::vector<uint32_t>& rows) 
       piece.lent = pool_.lend();
     }
     if (piece.lent == nullptr) break;
-    const size_t some = start(view, all.subspan(at), piece.lent->ranges());
+    const size_t some = start(view, all.subspan(at), piece.lent->columns());
     if (some == 0) {  // its keys are too long
       ++at;
       continue;
@@ -236,16 +231,11 @@ size_t RangeReader::start(const SortedView& view, std::span<const uint32_t> rows
   const RangeColumns& to = ranges.columns();
   const RangeShape& shape = ranges.shape();
   const uint32_t database = moment_->database();
-  std::string tree_key;
-  std::string device_key;
+  std::string text;
   uint32_t at = 0;
   size_t packed = 0;
   const auto add = [&](uint32_t of, std::string_view key, size_t number) {
-    if (!DeviceFiles::is_plain(of, key)) {
-      TreeRecord::put_key(of, key, tree_key);
-      DeviceFiles::put_device_key(tree_key, device_key);
-      key = device_key;
-    }
+    key = DeviceFiles::device_key(of, key, text);
     if (key.size() > shape.key_room - at) return false;
     copy_bytes(to.keys + at, key.data(), key.size());
     at += static_cast<uint32_t>(key.size());
@@ -263,7 +253,7 @@ size_t RangeReader::start(const SortedView& view, std::span<const uint32_t> rows
 }
 
 void RangeReader::settle(const Piece& piece, bool copies, std::vector<uint32_t>& again) {
-  DirectRanges& ranges = piece.lent->ranges();
+  DirectRanges& ranges = piece.lent->columns();
   ranges.wait();
   for (size_t i = 0; i < piece.rows.size(); ++i) {
     const RangeHead& head = ranges.columns().heads[i];

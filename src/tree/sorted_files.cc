@@ -67,7 +67,10 @@ SortedFiles::SortedFiles(std::unique_ptr<TreeFiles> files, const SortedTierMaker
                          uint64_t bytes, std::function<int64_t()> now_ms)
     : files_(std::move(files)),
       tier_(make({bytes, front_of(*files_), TreeRecord::has_expiry, TreeRecord::expiry_at,
-                  std::move(now_ms)})) {
+                  std::move(now_ms)})),
+      gets_(~uint64_t{0}, 0, [this] {
+        return tier_->make_direct({512, 512 * 64, 256});
+      }) {
   const std::string problem = copy(first_of_all, end_of_all, false);
   if (!problem.empty()) throw TreeError(problem);
 }
@@ -127,9 +130,8 @@ void SortedFiles::give_up(const std::string& why) {
   {
     const std::lock_guard guard(mutex_);
     problem_ = "the sorted copy on the GPU is given up: " + why;
-    gets_.clear();
-    pinned_.store(0, std::memory_order_relaxed);
   }
+  gets_.release();
   clear();
 }
 
@@ -183,42 +185,28 @@ std::unique_ptr<DirectRanges> SortedFiles::make_ranges(const RangeShape& shape) 
   return direct_counts() ? tier_->make_ranges(shape) : nullptr;
 }
 
-// Null: not now.
-std::unique_ptr<DirectGets> SortedFiles::take_gets() {
-  constexpr DirectShape shape{512, 512 * 64, 256};
-  {
-    const std::lock_guard guard(mutex_);
-    if (!gets_.empty()) {
-      std::unique_ptr<DirectGets> gets = std::move(gets_.back());
-      gets_.pop_back();
-      return gets;
-    }
-  }
-  std::unique_ptr<DirectGets> gets = make_direct(shape);
-  if (gets != nullptr) pinned_.fetch_add(gets->pinned_bytes(), std::memory_order_relaxed);
-  return gets;
-}
-
 // How many were looked at; those that it does not show go to `left`.
 size_t SortedFiles::read_there(std::span<const std::string_view> keys, TreeRead* reads,
                                std::vector<size_t>& left) {
-  std::unique_ptr<DirectGets> gets = take_gets();
-  if (gets == nullptr) return 0;
-  const DirectColumns& columns = gets->columns();
-  const DirectShape& shape = gets->shape();
-  std::string device_key;
+  const auto lent = direct_counts() ? gets_.lend() : nullptr;
+  if (lent == nullptr) return 0;
+  DirectGets& gets = lent->columns();
+  const DirectColumns& columns = gets.columns();
+  const DirectShape& shape = gets.shape();
+  std::string text;
   uint32_t at = 0;
   size_t rows = 0;
   for (; rows < std::min<size_t>(keys.size(), shape.rows); ++rows) {
-    DeviceFiles::put_device_key(keys[rows], device_key);
-    if (device_key.size() > shape.key_room - at) break;
-    copy_bytes(columns.keys + at, device_key.data(), device_key.size());
-    at += static_cast<uint32_t>(device_key.size());
+    const std::string_view key = DeviceFiles::device_key(
+        TreeRecord::database_of(keys[rows]), keys[rows].substr(TreeRecord::prefix_bytes), text);
+    if (key.size() > shape.key_room - at) break;
+    copy_bytes(columns.keys + at, key.data(), key.size());
+    at += static_cast<uint32_t>(key.size());
     columns.key_ends[rows + 1] = at;
   }
   if (rows != 0) {
-    gets->start(static_cast<uint32_t>(rows));
-    gets->wait();
+    gets.start(static_cast<uint32_t>(rows));
+    gets.wait();
   }
   const bool counts = direct_counts();
   for (size_t row = 0; row < rows && counts; ++row) {
@@ -235,8 +223,6 @@ size_t SortedFiles::read_there(std::span<const std::string_view> keys, TreeRead*
     reads[row].value.assign(1, static_cast<char>(head.flags));
     reads[row].value.append(slot + sizeof head, head.bytes);
   }
-  const std::lock_guard guard(mutex_);
-  gets_.push_back(std::move(gets));
   reads_.fetch_add(counts ? rows : 0, std::memory_order_relaxed);
   return counts ? rows : 0;
 }

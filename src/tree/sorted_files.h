@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "gpu/store/sorted_tier.h"
+#include "tree/column_pool.h"
 #include "tree/tree_files.h"
 
 namespace isotherm {
@@ -56,7 +57,7 @@ class SortedFiles final : public TreeFiles {
   }
   std::string checkpoint(const std::string& folder) override { return files_->checkpoint(folder); }
   bool load(TreeMeta& meta) override { return files_->load(meta); }
-  uint64_t memory() override { return files_->memory() + pinned_.load(std::memory_order_relaxed); }
+  uint64_t memory() override { return files_->memory() + gets_.bytes(); }
   uint64_t disk_bytes() override { return files_->disk_bytes(); }
   uint64_t keys() override { return files_->keys(); }
 
@@ -67,18 +68,16 @@ class SortedFiles final : public TreeFiles {
   void put(std::span<const TreeEntry> entries);
   void give_up(const std::string& why);
   void clear();
-  std::unique_ptr<DirectGets> take_gets();
   size_t read_there(std::span<const std::string_view> keys, TreeRead* reads,
                     std::vector<size_t>& left);
 
   const std::unique_ptr<TreeFiles> files_;
   const std::unique_ptr<SortedTier> tier_;
+  ColumnPool<DirectGets> gets_;  // as many as there are readers
   std::atomic<bool> given_up_{false};
-  std::atomic<uint64_t> pinned_{0};
   std::atomic<uint64_t> reads_{0};
   std::mutex mutex_;  // of what follows
   std::string problem_;
-  std::vector<std::unique_ptr<DirectGets>> gets_;  // that nobody uses
 };
 
 }  // namespace isotherm

@@ -4,6 +4,7 @@
 #include <new>
 #include <utility>
 
+#include "base/bytes.h"
 #include "gpu/platform/device_error.h"
 #include "tree/all_shards.h"
 #include "tree/device_files.h"
@@ -107,21 +108,6 @@ bool Tree::is_quiet_since(uint64_t quiet_times) const {
 
 namespace {
 
-// Most keys are so short that a call takes longer than to copy their ends, which may overlap.
-void copy_key(char* to, std::string_view key) {
-  const char* const from = key.data();
-  const size_t bytes = key.size();
-  if (bytes >= 16 && bytes <= 32) {
-    std::memcpy(to, from, 16);
-    std::memcpy(to + bytes - 16, from + bytes - 16, 16);
-  } else if (bytes >= 8 && bytes < 16) {
-    std::memcpy(to, from, 8);
-    std::memcpy(to + bytes - 8, from + bytes - 8, 8);
-  } else if (bytes != 0) {
-    std::memcpy(to, from, bytes);
-  }
-}
-
 // Keys into columns; how many of the rows found room.
 size_t pack(const Batch::Columns& columns, std::span<const Batch::Row> rows, DirectGets& gets) {
   const DirectColumns& to = gets.columns();
@@ -129,17 +115,12 @@ size_t pack(const Batch::Columns& columns, std::span<const Batch::Row> rows, Dir
   uint32_t at = 0;
   size_t packed = 0;
   thread_local std::string text;
-  thread_local std::string device_key;
   for (; packed < rows.size() && packed < shape.rows; ++packed) {
     const Batch::Row row = rows[packed];
-    std::string_view key = columns.key[row];
-    if (!DeviceFiles::is_plain(columns.database[row], key)) {
-      TreeRecord::put_key(columns.database[row], key, text);
-      DeviceFiles::put_device_key(text, device_key);
-      key = device_key;
-    }
+    const std::string_view key =
+        DeviceFiles::device_key(columns.database[row], columns.key[row], text);
     if (key.size() > shape.key_room - at) break;
-    copy_key(to.keys + at, key);
+    copy_bytes(to.keys + at, key.data(), key.size());
     at += static_cast<uint32_t>(key.size());
     to.key_ends[packed + 1] = at;
   }

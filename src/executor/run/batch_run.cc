@@ -66,14 +66,7 @@ void BatchRun::hand_back() {
     if (!again_.answered(row) || batch->answered(rows_again_[row])) continue;
     const Reply& from = again_.reply(row);
     Reply& to = batch->columns().reply[rows_again_[row]];
-    to.type = from.type;
-    to.flags = from.flags;
-    to.version = from.version;
-    to.number = from.number;
-    to.expiry = from.expiry;
-    to.data = from.data;
-    to.size = from.size;
-    to.location = from.location;
+    to.copy_answer(from);
     to.status.store(shown(rows_again_[row], from.status.load(std::memory_order_relaxed)),
                     std::memory_order_release);
   }

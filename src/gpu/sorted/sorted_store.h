@@ -2,12 +2,12 @@
 //
 //   list    run | run | … , the newest first; each of them by a shared pointer
 // A put writes a run, which the device sorts where it is in no order, and puts it before a copy of
-// the list, which takes the list's place. Then,
-// while the second of the list has fewer than `ratio` times the entries of the first, the two are
-// merged: a run is at least `ratio` times as large as the next newer one, so there are few, and
-// each entry is copied a number of times that grows with the logarithm of all. Erased entries,
-// and those that have expired, stay as long as there is an older run that may have their key. A
-// merge that finds no room is left out, until there are as many runs as calls can read.
+// the list, which takes the list's place. Then, while the second of the list has fewer than `ratio`
+// times the entries of the first, the two are merged: a run is at least `ratio` times as large as
+// the next newer one, so there are few, and each entry is copied a number of times that grows with
+// the logarithm of all. Erased entries, and those that have expired, stay as long as there is an
+// older run that may have their key. A merge that finds no room is left out, until there are as
+// many runs as calls can read.
 //
 // Who reads holds the list of the moment, and so its runs.
 //
