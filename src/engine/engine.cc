@@ -154,7 +154,7 @@ void EngineState::make_tree(const std::function<std::unique_ptr<TreeFiles>(uint6
   const uint64_t cap = store.options.maxmemory;
   std::unique_ptr<TreeFiles> files = open(cap);
   TreeOptions its;
-  its.run_bytes = share_of(cap, 32, 64 << 10, files->lasts() ? 512 << 20 : 64 << 20);
+  its.run_bytes = share_of(cap, 20, 64 << 10, files->lasts() ? 512 << 20 : 64 << 20);
   its.most_loaded = share_of(cap, 32, 64 << 10, 16 << 20);
   its.count = [this](int64_t bytes) { store.budget.buffers.fetch_add(bytes); };
   const bool sorted = files->sorted_copy().there;

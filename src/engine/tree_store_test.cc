@@ -319,6 +319,42 @@ TEST_P(TreeStoreTest, ThreadsLoseNoIncrementWhileMemoryForgets) {
   }
 }
 
+// Where reading is dear. What replies hold counts, and is bounded however long values are.
+TEST_P(TreeStoreTest, WhatIsReadFromFilesIsInMemoryFromThenOn) {
+  if (GetParam() != Behind::files) GTEST_SKIP() << "a device leaves it where it is";
+  constexpr int keys = 100;
+  std::vector<std::string> names;
+  std::vector<std::string> values;
+  for (int i = 0; i < keys; ++i) {
+    names.push_back("key" + std::to_string(i));
+    values.emplace_back(i == 0 ? 17 << 20 : 1000 + i, 'v');
+    run([&](Batch& batch) { batch.put(names.back(), values.back()); });
+  }
+  ASSERT_TRUE(engine_->tree()->flush());
+  forget();
+  const auto loads = [this] { return engine_->tree()->stats().loads; };
+  const uint64_t loaded = loads();
+  for (int round = 0; round < 2; ++round) {
+    const uint64_t before = engine_->tree()->stats().memory;
+    Batch batch;
+    batch.get("absent");
+    for (const std::string& name : names) batch.get(name);
+    worker_->submit(batch);
+    EXPECT_EQ(batch.reply(0).status, Status::not_found);
+    for (int i = 0; i < keys; ++i) {
+      EXPECT_EQ(batch.reply(static_cast<Batch::Row>(i + 1)).value(), values[i]) << i;
+    }
+    EXPECT_EQ(engine_->database(0).keys, uint64_t{keys});
+    if (round == 0) {
+      EXPECT_GT(engine_->tree()->stats().memory, before + (17 << 20));
+    }
+    batch.clear();
+    EXPECT_LT(engine_->tree()->stats().memory, before + (1 << 20));
+  }
+  // The absent key is asked for each time.
+  EXPECT_EQ(loads(), loaded + keys + 2);
+}
+
 // Requests of one batch on a key that is on its way keep their order, whatever they are.
 TEST_P(TreeStoreTest, RowsBehindOneThatIsReadKeepTheirOrder) {
   run([](Batch& batch) { batch.put("key", "old"); });

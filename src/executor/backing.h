@@ -12,8 +12,9 @@
 // changes were known then. The row asks `is_as_seen` once more under the lock of the key's line,
 // under which changes are told, and looks again if there was a change.
 //
-// Directly. A backing that answers many keys as soon as few may answer gets whose keys memory lacks
-// itself, all of a batch at once, without bringing their items into memory.
+// Directly. A backing may answer gets whose keys memory lacks itself, all of a batch at once, on
+// the thread that asks. One that answers many keys as soon as few leaves their items where they
+// are; where reading is dear they are in memory from then on.
 //
 // Threads. Any, within an epoch. What `look` shows stays until the same thread looks again.
 #pragma once
@@ -62,7 +63,7 @@ class Backing {
     std::vector<Batch::Row> left;  // the others
   };
   // Answers those of `rows`, gets in order, whose keys nobody changes meanwhile; the others stay
-  // pending. What replies show lies in `held` from then on. May wait for a device.
+  // pending. What replies show lies in `held` from then on. May wait for a device, or a disk.
   virtual void get_directly(const Batch::Columns& /*columns*/, int64_t /*now_ms*/,
                             std::span<const Batch::Row> rows,
                             std::vector<std::unique_ptr<Held>>& /*held*/, Answered& answered) {
@@ -72,6 +73,9 @@ class Backing {
   virtual Seen see(uint32_t database, std::string_view key) const = 0;
   // Whether it ever gets directly.
   virtual bool gets_directly() const { return false; }
+  // Whether memory is to be asked before, and to have what was read, however seldom it is asked
+  // for.
+  virtual bool reads_dearly() const { return false; }
 
   // A step of a walk over all keys of a database, in the order of the keys: shows about `count`,
   // and sets the cursor to go on from; 0 at the end. A cursor that is too old begins anew. False:

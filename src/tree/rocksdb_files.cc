@@ -146,6 +146,12 @@ class RocksdbFiles final : public TreeFiles {
     options_.bgerror_resume_retry_interval = 100'000;  // microseconds
     // All writes are ingested files, and what is behind waits until they are merged.
     options_.write_buffer_size = 1 << 20;
+    // What RocksDB counts in files it means of memtables, and a run is several files, none of which
+    // has keys of another: as many runs, before they are merged, and before others wait.
+    const int files = static_cast<int>(files_per_run());
+    options_.level0_file_num_compaction_trigger = 4 * files;
+    options_.level0_slowdown_writes_trigger = 12 * files;
+    options_.level0_stop_writes_trigger = 20 * files;
     options_.max_background_jobs =
         static_cast<int>(std::clamp(std::thread::hardware_concurrency() / 2, 2u, 8u));
     options_.max_subcompactions = 4;

@@ -72,7 +72,7 @@ class TreeMoment;
 struct TreeOptions {
   uint64_t run_bytes = 64 << 20;
   uint32_t stripes = 1 << 16;  // of keys that share a count of changes, a power of two
-  uint32_t writers = 4;        // threads that write the files of a run
+  uint32_t writers = files_per_run();
   uint32_t readers = 4;
   uint32_t read_at_once = 64;      // keys, by one of these
   uint64_t most_direct = 0;        // bytes of columns for direct gets; 0: there are none
@@ -142,7 +142,8 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
               Stored& stored) override;
   bool is_as_seen(const Seen& seen) const override;
   Seen see(uint32_t database, std::string_view key) const override;
-  bool gets_directly() const override { return direct_.serves(); }
+  bool gets_directly() const override { return direct_.serves() || files_->lasts(); }
+  bool reads_dearly() const override { return !asks_device(); }
   void get_directly(const Batch::Columns& columns, int64_t now_ms, std::span<const Batch::Row> rows,
                     std::vector<std::unique_ptr<Held>>& held, Answered& answered) override;
   bool walk(uint32_t database, uint64_t& cursor, uint64_t count, int64_t now_ms,
@@ -234,7 +235,16 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   bool is_quiet_since(uint64_t quiet_times) const;
   std::vector<Seen> see_all(const Batch::Columns& columns, std::vector<Batch::Row>& rows,
                             std::vector<Batch::Row>& known) const;
+  static Status show_directly(Reply& reply, const TreeRecord* record);
+  bool asks_device() const { return direct_.serves() && files_->direct_counts(); }
+  void ask_device(const Batch::Columns& columns, int64_t now_ms, std::span<const Batch::Row> rows,
+                  std::vector<std::unique_ptr<Held>>& held, Answered& answered);
   Status answer(Reply& reply, const char* slot, uint32_t stride, int64_t now_ms);
+  void read_directly(const Batch::Columns& columns, int64_t now_ms,
+                     std::span<const Batch::Row> rows, std::vector<std::unique_ptr<Held>>& held,
+                     Answered& answered);
+  std::span<TreeRead> read_some(const Batch::Columns& columns, std::span<const Batch::Row> rows,
+                                std::vector<std::unique_ptr<Held>>& held);
 
   const std::unique_ptr<TreeFiles> files_;
   const TreeOptions options_;
@@ -246,6 +256,8 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   };
   std::array<Version, TreeRun::shards> versions_;
   TreeLoads loads_;
+  std::atomic<uint64_t> held_bytes_{0};     // that replies of gets point into, beside columns
+  std::atomic<uint64_t> usual_bytes_{256};  // of a read, of late
   DirectPool direct_;
   RangePool ranges_;
   // Whether runs may have something, and how often they came to have nothing.

@@ -163,6 +163,24 @@ std::vector<Backing::Seen> Tree::see_all(const Batch::Columns& columns,
   return seen;
 }
 
+// By what the backing has of the key; null: nothing. A row stays pending where that does not say
+// all: what memcached's meta commands know of an item is changed by gets.
+Status Tree::show_directly(Reply& reply, const TreeRecord* record) {
+  if (record == nullptr) {
+    reply.status.store(Status::not_found, std::memory_order_release);
+    return Status::not_found;
+  }
+  if (record->state != 0) return Status::pending;
+  reply.type = ValueType::string;
+  reply.flags = record->flags;
+  reply.version = record->version;
+  reply.expiry = record->expiry;
+  reply.data = record->value.data();
+  reply.size = record->value.size();
+  reply.status.store(Status::ok, std::memory_order_release);
+  return Status::ok;
+}
+
 // From a slot that the device has filled; a row stays pending where that does not say all.
 Status Tree::answer(Reply& reply, const char* slot, uint32_t stride, int64_t now_ms) {
   DirectHead head;
@@ -176,22 +194,9 @@ Status Tree::answer(Reply& reply, const char* slot, uint32_t stride, int64_t now
       head.bytes != DirectHead::absent &&
       record.read(static_cast<uint8_t>(head.flags), {slot + sizeof head, head.bytes}) &&
       !record.expired(now_ms);
-  if (!found) {
-    // The rest has what the device cannot take.
-    if (files_->has_rest()) return Status::pending;
-    reply.status.store(Status::not_found, std::memory_order_release);
-    return Status::not_found;
-  }
-  // What memcached's meta commands know of an item is changed by gets.
-  if (record.state != 0) return Status::pending;
-  reply.type = ValueType::string;
-  reply.flags = record.flags;
-  reply.version = record.version;
-  reply.expiry = record.expiry;
-  reply.data = record.value.data();
-  reply.size = record.value.size();
-  reply.status.store(Status::ok, std::memory_order_release);
-  return Status::ok;
+  // The rest has what the device cannot take.
+  if (!found && files_->has_rest()) return Status::pending;
+  return show_directly(reply, found ? &record : nullptr);
 }
 
 namespace {
@@ -222,17 +227,21 @@ Piece copy(DirectGets& gets, size_t rows, std::vector<std::unique_ptr<Backing::H
 
 }  // namespace
 
-// Pieces of the batch are on their way together. Where runs have nothing from before the keys are
-// sent until behind the replies, nobody has changed any key meanwhile; else each is looked at.
 void Tree::get_directly(const Batch::Columns& columns, int64_t now_ms,
                         std::span<const Batch::Row> rows, std::vector<std::unique_ptr<Held>>& held,
                         Answered& answered) {
+  if (asks_device()) return ask_device(columns, now_ms, rows, held, answered);
+  if (files_->lasts()) return read_directly(columns, now_ms, rows, held, answered);
+  answered.left.assign(rows.begin(), rows.end());
+}
+
+// Pieces of the batch are on their way together. Where runs have nothing from before the keys are
+// sent until behind the replies, nobody has changed any key meanwhile; else each is looked at.
+void Tree::ask_device(const Batch::Columns& columns, int64_t now_ms,
+                      std::span<const Batch::Row> rows, std::vector<std::unique_ptr<Held>>& held,
+                      Answered& answered) {
   const uint64_t quiet_times = quiet_times_.load(std::memory_order_seq_cst);
   const bool quiet = is_quiet_since(quiet_times);
-  if (!files_->direct_counts()) {
-    answered.left.assign(rows.begin(), rows.end());
-    return;
-  }
   std::vector<Batch::Row> unknown;
   std::vector<Seen> seen;
   if (!quiet) {

@@ -22,6 +22,7 @@
 // Threads. Any; `ingest` and `erase_range` one at a time. A cursor belongs to one thread at a time.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -29,6 +30,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <thread>
 
 #include "gpu/items/direct_gets.h"
 #include "gpu/sorted/direct_ranges.h"
@@ -46,6 +48,11 @@ struct TreeMeta {
   uint64_t lsn = 0;           // records before this are in the tree
   uint64_t last_version = 0;  // no version in the tree is larger
 };
+
+// Of a run at most, each written by a thread of its own.
+inline uint32_t files_per_run() {
+  return std::clamp(std::thread::hardware_concurrency() / 2, 4u, 8u);
+}
 
 // Of a run, in the order of keys, each key once.
 struct TreeEntry {

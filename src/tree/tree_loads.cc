@@ -118,42 +118,71 @@ void TreeLoads::drop_old() {
 
 void TreeLoads::work() {
   std::vector<Load*> mine;
-  std::vector<std::string_view> keys;
-  std::vector<TreeRead> reads;
-  std::vector<Awaited::Waiter*> told;
   std::unique_lock lock(mutex_);
   for (;;) {
     ++sleeping_;
-    wanted_.wait(lock, [this] { return stops_ || !queue_.empty(); });
+    wanted_.wait(lock, [this] { return stops_ || !queue_.empty() || !jobs_.empty(); });
     --sleeping_;
-    if (queue_.empty()) return;
-    // As many as leave some for the others.
-    const size_t share =
-        (queue_.size() + threads_.size() - 1) / std::max<size_t>(threads_.size(), 1);
-    const size_t count = std::min(queue_.size(), std::min(at_once_, share));
-    mine.assign(queue_.begin(), queue_.begin() + static_cast<ptrdiff_t>(count));
-    queue_.erase(queue_.begin(), queue_.begin() + static_cast<ptrdiff_t>(count));
-    lock.unlock();
-    keys.clear();
-    for (const Load* load : mine) keys.push_back(load->key);
-    reads.assign(count, {});
-    files_.read(keys, reads.data());
-    lock.lock();
-    for (size_t i = 0; i < count; ++i) {
-      Load& load = *mine[i];
-      load.read = std::move(reads[i]);
-      count_bytes(load);
-      load.there = load.listed = true;
-      there_.push_back(load.key);
-      told.insert(told.end(), load.waiters.begin(), load.waiters.end());
-      load.waiters.clear();
+    if (!queue_.empty()) {
+      read_queued(lock, mine);
+    } else if (!jobs_.empty()) {
+      read_some(*jobs_.front(), lock);
+    } else {
+      return;
     }
-    drop_old();
-    lock.unlock();
-    for (Awaited::Waiter* waiter : told) waiter->there();
-    told.clear();
-    lock.lock();
   }
+}
+
+void TreeLoads::read_queued(std::unique_lock<std::mutex>& lock, std::vector<Load*>& mine) {
+  // As many as leave some for the others.
+  const size_t share = (queue_.size() + threads_.size() - 1) / std::max<size_t>(threads_.size(), 1);
+  const size_t count = std::min(queue_.size(), std::min(at_once_, share));
+  mine.assign(queue_.begin(), queue_.begin() + static_cast<ptrdiff_t>(count));
+  queue_.erase(queue_.begin(), queue_.begin() + static_cast<ptrdiff_t>(count));
+  lock.unlock();
+  std::vector<std::string_view> keys;
+  std::vector<TreeRead> reads(count);
+  std::vector<Awaited::Waiter*> told;
+  for (const Load* load : mine) keys.push_back(load->key);
+  files_.read(keys, reads.data());
+  lock.lock();
+  for (size_t i = 0; i < count; ++i) {
+    Load& load = *mine[i];
+    load.read = std::move(reads[i]);
+    count_bytes(load);
+    load.there = load.listed = true;
+    there_.push_back(load.key);
+    told.insert(told.end(), load.waiters.begin(), load.waiters.end());
+    load.waiters.clear();
+  }
+  drop_old();
+  lock.unlock();
+  for (Awaited::Waiter* waiter : told) waiter->there();
+  lock.lock();
+}
+
+// The next keys of a job, which is gone when its last ones are read.
+void TreeLoads::read_some(Job& job, std::unique_lock<std::mutex>& lock) {
+  const size_t first = job.next;
+  const size_t count = std::min(at_once_, job.keys.size() - first);
+  job.next += count;
+  if (job.next == job.keys.size()) std::erase(jobs_, &job);
+  lock.unlock();
+  files_.read(job.keys.subspan(first, count), job.reads + first);
+  lock.lock();
+  job.read += count;
+  if (job.read == job.keys.size()) job.ended.notify_one();
+}
+
+void TreeLoads::read(std::span<const std::string_view> keys, TreeRead* reads) {
+  loads_count_.fetch_add(keys.size(), std::memory_order_relaxed);
+  if (keys.size() <= at_once_) return files_.read(keys, reads);
+  Job job{keys, reads};
+  std::unique_lock lock(mutex_);
+  jobs_.push_back(&job);
+  if (sleeping_ != 0) wanted_.notify_all();
+  while (job.next != job.keys.size()) read_some(job, lock);
+  job.ended.wait(lock, [&] { return job.read == job.keys.size(); });
 }
 
 }  // namespace isotherm

@@ -9,6 +9,8 @@
 // of changes of before it was read, so a load that a write has overtaken is known for what it is:
 // the next who wants its key has another one.
 //
+// Who may wait reads by itself (`read`), and the threads that have nothing else to do help it.
+//
 // Threads. Any. Waiters are told by the threads that read.
 // Memory. `bytes`; at most `most_loads` keys, and beyond `most_bytes` the oldest go that nobody
 // holds.
@@ -20,6 +22,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -44,6 +47,9 @@ class TreeLoads {
   bool take(std::string_view key, const Backing::Seen& seen, TreeRead& read);
   // Its load, whose `begin` is to be called once; null: too many are under way.
   Awaited* want(std::string_view key, const Backing::Seen& seen);
+
+  // All keys; returns when they are read.
+  void read(std::span<const std::string_view> keys, TreeRead* reads);
 
   uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
   uint64_t loads() const { return loads_count_.load(std::memory_order_relaxed); }
@@ -70,7 +76,18 @@ class TreeLoads {
   };
   using Loads = std::unordered_map<std::string_view, std::unique_ptr<Load>>;
 
+  // Keys that somebody reads with others' help.
+  struct Job {
+    const std::span<const std::string_view> keys;
+    TreeRead* const reads;
+    size_t next = 0;
+    size_t read = 0;
+    std::condition_variable ended{};
+  };
+
   void work();
+  void read_queued(std::unique_lock<std::mutex>& lock, std::vector<Load*>& mine);
+  void read_some(Job& job, std::unique_lock<std::mutex>& lock);
   void drop_old();
   void forget(Loads::iterator at);
   void let_go(Load& load);
@@ -86,6 +103,7 @@ class TreeLoads {
   std::condition_variable wanted_;
   Loads loads_;
   std::deque<Load*> queue_;
+  std::deque<Job*> jobs_;  // of which some keys are read by nobody yet
   std::unordered_map<Load*, std::unique_ptr<Load>> forgotten_;  // that rows still hold
   std::deque<std::string> there_;  // keys that were read, the oldest first; some are taken by now
   uint32_t sleeping_ = 0;

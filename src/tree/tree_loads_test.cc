@@ -4,7 +4,9 @@
 
 #include <atomic>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <vector>
 
 #include "models/tree_files_in_memory.h"
 
@@ -80,6 +82,33 @@ TEST_F(TreeLoadsTest, WhatAWriteHasOvertakenIsReadAgain) {
   old->ran_again();
   now->ran_again();
   EXPECT_EQ(loads_.bytes(), 0u);
+}
+
+// All threads that have nothing else to do help whoever reads many.
+TEST_F(TreeLoadsTest, ManyAreReadByAllThreadsTogether) {
+  std::vector<std::string> names;
+  for (int i = 0; i < 300; ++i) {
+    names.push_back("key" + std::to_string(i));
+    if (i % 10 != 0) disk_.pairs[names.back()] = std::to_string(i);
+  }
+  const std::vector<std::string_view> keys(names.begin(), names.end());
+  std::vector<TreeRead> reads(keys.size());
+  disk_.hold(true);
+  std::thread asks([&] { loads_.read(keys, reads.data()); });
+  {
+    std::unique_lock lock(disk_.mutex);
+    disk_.changed.wait(lock, [&] { return disk_.held == 3; });
+  }
+  disk_.hold(false);
+  asks.join();
+  for (size_t i = 0; i < reads.size(); ++i) {
+    EXPECT_EQ(reads[i].state, i % 10 == 0 ? TreeRead::State::absent : TreeRead::State::found);
+    EXPECT_EQ(reads[i].value, i % 10 == 0 ? "" : std::to_string(i));
+  }
+  EXPECT_EQ(loads_.loads(), 300u);
+  disk_.fails_to_read = true;
+  loads_.read(keys, reads.data());
+  for (const TreeRead& read : reads) EXPECT_EQ(read.state, TreeRead::State::failed);
 }
 
 }  // namespace

@@ -324,7 +324,7 @@ TreeStats Tree::stats() {
 // Without runs.
 uint64_t Tree::other_memory() const {
   return files_memory_.load(std::memory_order_relaxed) + loads_.bytes() + direct_.bytes() +
-         ranges_.bytes();
+         ranges_.bytes() + held_bytes_.load(std::memory_order_relaxed);
 }
 
 // Who seals a run does not ask the files, which may take long.

@@ -12,7 +12,8 @@
 // Without memory. What memory has the backing has, too, or knows that it was changed since. So
 // where many gets miss, none of a batch is looked up in memory, which costs more than it saves; one
 // batch of some is all the same, to see whether that is still so, and hot keys are looked for among
-// a part of the others.
+// a part of the others. Where reading is dear none of this is done: memory is asked, and all keys
+// are hot.
 //
 // Threads. One.
 #pragma once
@@ -31,16 +32,21 @@ namespace isotherm {
 
 class DirectRows {
  public:
-  // Few rows are no work for a device.
-  static constexpr size_t least = 16;
-
   struct Hot {
     Batch::Row row;
     Backing::Seen seen;  // before its key was asked for
   };
 
-  // Whether no get of the next batch is to be looked up in memory.
-  bool skips_memory() { return skips_ && ++skipped_ % look_again != 0; }
+  // Before a batch.
+  void begin(bool reads_dearly) {
+    dear_ = reads_dearly;
+    rows_.clear();
+    if (!left_.empty()) std::fill(left_.begin(), left_.end(), 0);
+  }
+  // Few rows are no work for a device.
+  bool pays(size_t rows) const { return rows >= (dear_ ? 1 : 16); }
+  // Whether no get of the batch is to be looked up in memory.
+  bool skips_memory() { return skips_ && !dear_ && ++skipped_ % look_again != 0; }
   // Of a batch that was looked up there: how many of its rows were missed.
   void note_look(size_t looked, size_t missed) {
     looked_ += looked;
@@ -57,10 +63,6 @@ class DirectRows {
     rests_ = look_again;
   }
 
-  void begin() {
-    rows_.clear();
-    if (!left_.empty()) std::fill(left_.begin(), left_.end(), 0);
-  }
   // Whether the row is to be left since one before it was.
   ISOTHERM_INLINE bool has(uint64_t hash) const {
     return !rows_.empty() && (left_[word(hash)] >> (hash & 63) & 1) != 0;
@@ -82,7 +84,7 @@ class DirectRows {
     hot_.clear();
     const bool looks = !skips || skipped_ % look_for_hot == 0;
     if (!looks && all_ask(columns)) return;
-    if (seen_.empty()) seen_.resize(places);
+    if (seen_.empty() && !dear_) seen_.resize(places);
     std::fill(left_.begin(), left_.end(), 0);
     size_t kept = 0;
     for (const Batch::Row row : rows_) {
@@ -118,6 +120,7 @@ class DirectRows {
                        [&](Batch::Row row) { return asks(columns, row); });
   }
   bool is_hot(uint64_t hash) {
+    if (dear_) return true;
     const auto mark = static_cast<uint16_t>(hash | 1);
     return std::exchange(seen_[hash >> 32 & (places - 1)], mark) == mark;
   }
@@ -131,6 +134,7 @@ class DirectRows {
   uint32_t skipped_ = 0;  // batches
   uint32_t rests_ = 0;    // windows for which none is
   bool skips_ = false;
+  bool dear_ = false;
 };
 
 }  // namespace isotherm

@@ -101,8 +101,8 @@ bool HostExecutor::get_at_once(uint32_t database, std::string_view key, Reply& r
 
 void HostExecutor::run_directly(Run& run, Batch::Row rows) {
   run.direct = &direct_;
-  direct_.begin();
-  const bool skips = rows >= DirectRows::least && !parking_->has_parked() && direct_.skips_memory();
+  direct_.begin(store_.backing->reads_dearly());
+  const bool skips = direct_.pays(rows) && !parking_->has_parked() && direct_.skips_memory();
   if (skips && run.reads_only) {
     if (!run.hashed) hash_keys(run.columns, 0, rows);
     direct_.add_all(rows);
@@ -121,7 +121,7 @@ void HostExecutor::get_directly(Run& run, bool skips) {
   direct_.part(run.columns, *store_.backing, skips, again);
   const std::vector<Batch::Row>& rows = direct_.rows();
   Backing::Answered answered;
-  if (rows.size() >= DirectRows::least) {
+  if (direct_.pays(rows.size())) {
     store_.backing->get_directly(run.columns, run.now_ms, rows, parking_->held, answered);
     again.insert(again.end(), answered.left.begin(), answered.left.end());
   } else {
