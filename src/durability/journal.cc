@@ -18,13 +18,17 @@ namespace {
 // Blocks that are written and not synced take memory.
 constexpr uint64_t most_unsynced = 8 << 20;
 
-// A batch whose rows show nothing of what others have written.
-bool has_only_puts(const Batch& batch) {
+// Whether the row shows nothing of what others have written; unless it is in a group.
+bool is_plain_put(const Batch::Columns& columns, Batch::Row row) {
   constexpr uint16_t harmless = option::in_place | option::over_cap;
+  return columns.op[row] == Op::put && (columns.options[row] & ~harmless) == 0;
+}
+
+bool has_only_puts(const Batch& batch) {
   if (batch.has_groups() || batch.walks() || batch.marks()) return false;
   const Batch::Columns& columns = batch.columns();
   for (Batch::Row row = 0; row < batch.size(); ++row) {
-    if (columns.op[row] != Op::put || (columns.options[row] & ~harmless) != 0) return false;
+    if (!is_plain_put(columns, row)) return false;
   }
   return !batch.empty();
 }
@@ -41,7 +45,6 @@ Journal::Journal(JournalOptions options, const JournalReader& reader, uint64_t l
       first_lsn_(reader.first_lsn()),
       base_bytes_(reader.end_lsn() - reader.first_lsn() + reader.manifest().base.bytes),
       base_file_bytes_(reader.manifest().base.bytes),
-      marks_(std::make_unique<std::atomic<uint64_t>[]>(marks)),
       first_version_(last_version),
       most_unwritten_(options_.most_unwritten),
       buffer_(reader.end_lsn()),
@@ -66,10 +69,6 @@ Journal::~Journal() {
   wake_.notify_one();
   writer_.join();
   if (options_.count) options_.count(-static_cast<int64_t>(counted_));
-}
-
-std::atomic<uint64_t>& Journal::mark_of(uint32_t database, std::string_view key) const {
-  return marks_[hash_bytes(key, database) % marks];
 }
 
 // A batch that only reads has no numbers and no records; its token is itself, marked, and it takes
@@ -139,11 +138,10 @@ void Journal::end_records(RunningBatch& running) {
 }
 
 // Of no batch.
-void Journal::append_alone(const RecordHeader& record, std::string_view key,
-                           std::atomic<uint64_t>& mark) {
+void Journal::append_alone(const RecordHeader& record, std::string_view key) {
   RunningBatch& running = batches_.take();
   running.number = 0;
-  note_change(running, record.version, mark);
+  note_change(running, record, key);
   put_record(room_for(running, record_bytes(key.size(), 0)), record, key, {});
   end_records(running);
   RunningBatches::give_back(running);
@@ -157,14 +155,16 @@ void Journal::append_again(std::string_view records) {
   RunningBatches::give_back(running);
 }
 
-void Journal::note_change(RunningBatch& running, uint64_t version, std::atomic<uint64_t>& mark) {
+// Of a key, or a flush.
+void Journal::note_change(RunningBatch& running, const RecordHeader& record, std::string_view key) {
   if (running.number == 0) give_number(running);
-  if (version > running.max_version.load(std::memory_order_relaxed)) {
-    running.max_version.store(version, std::memory_order_relaxed);
+  if (record.version > running.max_version.load(std::memory_order_relaxed)) {
+    running.max_version.store(record.version, std::memory_order_relaxed);
   }
-  if (const uint64_t before = raise_to(mark, running.number); before != running.number) {
-    running.builds_on = std::max(running.builds_on, before);
-  }
+  const uint64_t before = record.op == RecordOp::flush
+                              ? raise_to(flushed_at_, running.number)
+                              : marks_.raise(record.database, key, running.number);
+  if (before != running.number) running.builds_on = std::max(running.builds_on, before);
 }
 
 void Journal::changed(const ItemChange& change) {
@@ -186,10 +186,9 @@ void Journal::changed(const ItemChange& change) {
     record.state = static_cast<uint16_t>(change.new_item->state());
     value = change.new_item->value();
   }
-  std::atomic<uint64_t>& mark = mark_of(change.database, change.key);
-  if (change.token == 0 || is_reader(change.token)) return append_alone(record, change.key, mark);
+  if (change.token == 0 || is_reader(change.token)) return append_alone(record, change.key);
   auto& running = *reinterpret_cast<RunningBatch*>(change.token);
-  note_change(running, change.version, mark);
+  note_change(running, record, change.key);
   put_record(room_for(running, record_bytes(change.key.size(), value.size())), record, change.key,
              value);
 }
@@ -201,7 +200,7 @@ void Journal::flushed(uint32_t database, uint64_t version, uint64_t token) {
   record.database = database;
   record.version = version;
   auto& running = *reinterpret_cast<RunningBatch*>(token);
-  note_change(running, version, flushed_at_);
+  note_change(running, record, {});
   put_record(room_for(running, record_bytes(0, 0)), record, {}, {});
 }
 
@@ -218,21 +217,21 @@ bool Journal::is_safe(uint32_t database, std::string_view key) const {
   const uint64_t safe = safe_number();
   if (last_number_.load(std::memory_order_acquire) <= safe) return true;
   return flushed_at_.load(std::memory_order_acquire) <= safe &&
-         mark_of(database, key).load(std::memory_order_acquire) <= safe;
+         marks_.is_before(database, key, safe, 0);
 }
 
-// `own`: the batch's number, whose block is safe, and all that it builds on; or 0.
+// `own`: the batch's number, if its block is safe, and all that it builds on; or 0.
 bool Journal::is_shown_safe(const Batch& batch, uint64_t own) const {
   const uint64_t safe = safe_number();
   if (last_number_.load(std::memory_order_acquire) <= safe) return true;
   if (batch.empty() || batch.walks()) return false;
-  const auto is_open = [&](uint64_t mark) { return mark > safe && mark != own; };
-  if (is_open(flushed_at_.load(std::memory_order_acquire))) return false;
+  const uint64_t flushed_at = flushed_at_.load(std::memory_order_acquire);
+  if (flushed_at > safe && flushed_at != own) return false;
+  const bool groups = batch.has_groups();
   const Batch::Columns& columns = batch.columns();
   for (Batch::Row row = 0; row < batch.size(); ++row) {
-    const uint64_t mark =
-        mark_of(columns.database[row], columns.key[row]).load(std::memory_order_acquire);
-    if (is_open(mark)) return false;
+    if (!groups && is_plain_put(columns, row)) continue;
+    if (!marks_.is_before(columns.database[row], columns.key[row], safe, own)) return false;
   }
   return true;
 }
@@ -254,7 +253,8 @@ Awaited* Journal::ends(uint64_t token) {
   const bool here = number != 0 && policy() != SyncPolicy::always && write_here(end);
   const bool whole = here && builds_on <= safe_number();
   kill_point("journal.appended");
-  const bool shows = only_puts ? number == 0 || here : is_shown_safe(batch, whole ? number : 0);
+  const bool has_block = number == 0 || here || number <= safe_number();
+  const bool shows = has_block && (only_puts || is_shown_safe(batch, whole ? number : 0));
   const bool has_room = number == 0 || end <= buffer_.first_lsn() + most_unwritten();
   return shows && has_room ? nullptr : this;
 }

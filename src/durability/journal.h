@@ -21,13 +21,14 @@
 // blocks taken along. The writer does what takes long: syncs, new segments, and what failed. While
 // segments become full it takes the room for the next one ahead, beside those who write.
 //
-// Who waits. Batches that change something have numbers. A key's mark is the number of the last
-// batch that has changed it, and a batch waits while a mark of its keys, or a flush, is not safe;
-// safe are the numbers below those of all batches whose block is not written. So nobody reads what
-// is not safe, and whoever reads other keys does not wait. Keys share marks by their hash, so it
-// may wait for others' changes, too. A batch without rows, or a walk, waits for all. A batch of
-// puts without conditions shows nothing of what was there before, so it waits for its own block
-// alone: if a crash takes an older change of its key away, nobody can tell. An item that has
+// Who waits. Batches that change something have numbers. A key's marks (durability/key_marks.h) are
+// the number of the last batch that has changed it, and a batch waits while those of a key that it
+// shows, or a flush, are not safe; safe are the numbers below those of all batches whose block is
+// not written. So nobody reads what is not safe, and whoever reads other keys does not wait. A
+// batch without rows, or a walk, waits for all. A put without conditions shows nothing of what was
+// there before, so it waits for the block of its batch alone: if a crash takes an older change of
+// its key away, nobody can tell. What a batch shows of a key that it has changed itself is safe
+// with its block, if no other change of any of its keys is missing before that. An item that has
 // expired needs no record to be gone: there is none of it.
 //
 // Disks that fail. Blocks stay in memory until they are safe for good (synced, or with `no`
@@ -71,6 +72,7 @@
 #include "durability/files.h"
 #include "durability/journal_reader.h"
 #include "durability/journal_segment.h"
+#include "durability/key_marks.h"
 #include "durability/record_buffer.h"
 #include "durability/rewrite_wish.h"
 #include "durability/running_batches.h"
@@ -166,15 +168,13 @@ class Journal final : public CommitSink, public Awaited {
   };
   static constexpr uint64_t of_reader = 4;  // of a token; the lower bits are the tree's
   static bool is_reader(uint64_t token) { return (token & of_reader) != 0; }
-  static constexpr size_t marks = 1 << 14;  // they stay in a core's cache
   static constexpr uint64_t most_own_bytes = 256 << 10;
 
-  std::atomic<uint64_t>& mark_of(uint32_t database, std::string_view key) const;
   char* room_for(RunningBatch& running, uint64_t bytes);
   void give_number(RunningBatch& running);
-  void note_change(RunningBatch& running, uint64_t version, std::atomic<uint64_t>& mark);
+  void note_change(RunningBatch& running, const RecordHeader& record, std::string_view key);
   void append(const char* records, uint64_t bytes, RunningBatch& running);
-  void append_alone(const RecordHeader& record, std::string_view key, std::atomic<uint64_t>& mark);
+  void append_alone(const RecordHeader& record, std::string_view key);
   void append_again(std::string_view records);
   void end_records(RunningBatch& running);
   uint64_t safe_number() const;
@@ -221,7 +221,7 @@ class Journal final : public CommitSink, public Awaited {
   std::atomic<bool> any_waits_{false};
 
   alignas(64) std::atomic<uint64_t> last_number_{0};
-  alignas(64) const std::unique_ptr<std::atomic<uint64_t>[]> marks_;
+  alignas(64) KeyMarks marks_;
   const uint64_t first_version_;  // no record that was there at the start has a larger one
   std::atomic<uint64_t> most_unwritten_;
   RecordBuffer buffer_;

@@ -2,10 +2,13 @@
 // what is safe, and records that are stored to mapped segments.
 #include <gtest/gtest.h>
 
+#include <deque>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "durability/journal.h"
+#include "durability/key_marks.h"
 #include "items/poison.h"
 #include "models/journal_fixture.h"
 
@@ -35,6 +38,57 @@ TEST_F(JournalAtOnceTest, AGetAtOnceShowsWhatIsSafe) {
   EXPECT_TRUE(reader.get_at_once(0, "key", value, version));
   EXPECT_EQ(value, "1");
   EXPECT_EQ(version, write.reply(0).version);
+}
+
+// Keys share marks by their hash, but hardly ever both of theirs. The hash is the same each time.
+TEST_F(JournalAtOnceTest, ReadersOfOtherKeysDoNotWaitBesideManyChanges) {
+  open();
+  const auto names = [](const std::string& prefix, int count) {
+    std::vector<std::string> all;
+    for (int i = 0; i < count; ++i) all.push_back(prefix + std::to_string(i));
+    return all;
+  };
+  const std::vector<std::string> changed = names("changed", 1600);
+  const std::vector<std::string> others = names("other", 8000);
+  files.hold_syncs(true);
+  Worker writer(store->engine, false);
+  Worker reader(store->engine, false);
+  Batch write;
+  for (const std::string& key : changed) write.put(key, "1");
+  ASSERT_EQ(writer.start(write), Worker::Started::under_way);
+  int waiting = 0;
+  std::deque<Batch> reads(10);
+  for (size_t i = 0; i < reads.size(); ++i) {
+    for (size_t j = 0; j < 800; ++j) reads[i].get(others[i * 800 + j]);
+    if (reader.start(reads[i]) == Worker::Started::under_way) ++waiting;
+  }
+  EXPECT_LE(waiting, 3);
+  Batch of_changed;
+  of_changed.get(changed[7]);
+  EXPECT_EQ(reader.start(of_changed), Worker::Started::under_way);
+  files.hold_syncs(false);
+  writer.wait_for(write);
+  for (Batch& read : reads) reader.wait_for(read);
+  reader.wait_for(of_changed);
+  EXPECT_EQ(of_changed.reply(0).value(), "1");
+}
+
+TEST(KeyMarks, SayWhoHasChangedAKeyLast) {
+  KeyMarks marks;
+  EXPECT_TRUE(marks.is_before(0, "key", 0, 0));
+  EXPECT_EQ(marks.raise(0, "key", 5), 0u);
+  EXPECT_EQ(marks.raise(0, "key", 5), 0u);
+  EXPECT_TRUE(marks.is_before(0, "key", 5, 0));
+  EXPECT_FALSE(marks.is_before(0, "key", 4, 0));
+  EXPECT_TRUE(marks.is_before(0, "key", 4, 5));
+  EXPECT_FALSE(marks.is_before(0, "key", 4, 6));
+  EXPECT_TRUE(marks.is_before(1, "key", 4, 0));
+  EXPECT_EQ(marks.raise(0, "key", 7), 5u);
+  EXPECT_EQ(marks.raise(0, "key", 6), 7u);
+  EXPECT_FALSE(marks.is_before(0, "key", 6, 6));
+  // Whoever shares a mark with keys of two batches is told of the other one.
+  for (int i = 0; i < 1 << 20; ++i) marks.raise(0, std::to_string(i), 8);
+  EXPECT_EQ(marks.raise(0, "key", 9), 8u);
 }
 
 // In files that are memory records are stored in the place of writes.

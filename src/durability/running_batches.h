@@ -43,7 +43,7 @@ struct alignas(64) RunningBatch {
 
   alignas(64) const Batch* batch = nullptr;
   uint64_t number = 0;     // 0: it has changed nothing
-  uint64_t builds_on = 0;  // the last batch that has changed a key before it
+  uint64_t builds_on = 0;  // no other batch with a larger number changed its keys before it
   uint64_t end = 0;        // of its last block
   bool only_puts = false;
   std::unique_ptr<char[]> memory;
