@@ -51,7 +51,7 @@ Tree::Tree(std::unique_ptr<TreeFiles> files, TreeOptions options)
       ranges_(*files_, options_.most_ranges),
       active_(std::make_shared<TreeRun>()) {
   new_ = !files_->load(meta_);
-  versions_.front().last = meta_.last_version;
+  shard_locks_.front().last_version = meta_.last_version;
   count_memory(true);
   writer_ = std::thread([this] { work(); });
 }
@@ -113,7 +113,7 @@ void Tree::drop_from(Journal* journal) {
 
 uint64_t Tree::last_version() const {
   uint64_t last = 0;
-  for (const Version& one : versions_) last = std::max(last, one.last.load());
+  for (const TreeRun::Lock& lock : shard_locks_) last = std::max(last, lock.last_version.load());
   return last;
 }
 
@@ -157,9 +157,10 @@ void Tree::changed(const ItemChange& change) {
   const uint32_t shard = TreeRun::shard_of(hash);
   const Item* const item = change.new_item;
   std::atomic<uint64_t>& changes = changes_of(hash);
+  __builtin_prefetch(&changes, 1);
   {
     const std::lock_guard guard(shard_locks_[shard]);
-    raise_to(versions_[shard].last, change.version);
+    raise_to(shard_locks_[shard].last_version, change.version);
     uint64_t count = changes.load(std::memory_order_relaxed) + 1;
     if (change.reason != ItemChange::Reason::expired) {
       TreeRecord record;
@@ -186,7 +187,7 @@ void Tree::changed(const ItemChange& change) {
 }
 
 void Tree::flushed(uint32_t database, uint64_t version, uint64_t token) {
-  raise_to(versions_.front().last, version);
+  raise_to(shard_locks_.front().last_version, version);
   seal(database);
   flushes_.fetch_add(1, std::memory_order_acq_rel);
   if (next_ != nullptr) next_->flushed(database, version, next_token(token));

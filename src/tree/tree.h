@@ -251,10 +251,6 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   CommitSink* next_ = nullptr;
   std::unique_ptr<std::atomic<uint64_t>[]> changes_;
   std::atomic<uint64_t> flushes_{0};
-  struct alignas(64) Version {
-    std::atomic<uint64_t> last{0};
-  };
-  std::array<Version, TreeRun::shards> versions_;
   TreeLoads loads_;
   std::atomic<uint64_t> held_bytes_{0};     // that replies of gets point into, beside columns
   std::atomic<uint64_t> usual_bytes_{256};  // of a read, of late

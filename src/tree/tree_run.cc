@@ -56,7 +56,7 @@ TreeRun::Entry* TreeRun::make_entry(Shard& shard, uint64_t hash, std::string_vie
   std::memcpy(copy, key.data(), key.size());
   const auto end = reinterpret_cast<uintptr_t>(copy + key.size());
   char* const at = copy + key.size() + (-end & (alignof(Entry) - 1));
-  Entry* const entry = ::new (at) Entry(std::string_view(copy, key.size()), Place());
+  Entry* const entry = ::new (at) Entry(std::string_view(copy, key.size()), State());
   if (shard.in_order) {
     shard.in_order->insert(entry);
     bytes_.fetch_add(node_bytes, std::memory_order_relaxed);
@@ -72,7 +72,7 @@ void TreeRun::put(uint64_t hash, std::string_view key, const TreeRecord* record,
   Entry* entry = shard.keys == 0 ? nullptr : slot_of(shard.slots, hash, key).entry;
   const bool is_new = entry == nullptr;
   if (is_new) entry = make_entry(shard, hash, key);
-  Place& its = entry->second;
+  State& its = entry->second;
   if (!is_new && its.stamp <= held) {
     its.older = &shard.older.emplace_front(its);
     its.room = 0;
@@ -150,8 +150,9 @@ const TreeRun::InOrder& TreeRun::in_order(const Shard& shard) const {
   std::vector<Sorted> sorted(shard.keys);
   collect(shard, sorted.data());
   std::sort(sorted.begin(), sorted.end());
-  shard.in_order.emplace();
-  for (const Sorted& one : sorted) shard.in_order->insert(shard.in_order->end(), one.entry);
+  auto made = std::make_unique<InOrder>();
+  for (const Sorted& one : sorted) made->insert(made->end(), one.entry);
+  shard.in_order = std::move(made);
   bytes_.fetch_add(shard.keys * node_bytes, std::memory_order_relaxed);
   return *shard.in_order;
 }

@@ -22,7 +22,6 @@
 #include <cstdint>
 #include <forward_list>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -40,8 +39,12 @@ namespace isotherm {
 class TreeRun {
  public:
   static constexpr uint32_t shards = 16;
-  struct alignas(64) Lock : ShortLock {};
-  using Locks = std::array<Lock, shards>;  // of the shards, their owner's
+  // Of the shards, their owner's. Beside each, so that it comes with it: no version that its shards
+  // were told of is larger.
+  struct alignas(64) Lock : ShortLock {
+    std::atomic<uint64_t> last_version{0};
+  };
+  using Locks = std::array<Lock, shards>;
 
   // By a seed of the process's own, so that nobody can choose keys that lie behind one another.
   static uint64_t hash_of(uint32_t database, std::string_view key) {
@@ -89,16 +92,15 @@ class TreeRun {
  private:
   static inline const uint64_t hash_seed = draw_seed();
 
-  // What a key has had from a stamp on; `bytes` is 0 where it was erased.
+  // What a key has had from a stamp on; `bytes` is 0 where it was erased. Of the newest, `room`
+  // says how many there may be.
   struct State {
     char* at = nullptr;
     uint32_t bytes = 0;
+    uint32_t room = 0;
     uint64_t stamp = 0;
     const State* older = nullptr;
     std::string_view value() const { return {at, bytes}; }
-  };
-  struct Place : State {
-    uint32_t room = 0;
     // As the moment shows it; null: it knows nothing of the key.
     const State* at_moment(uint64_t moment) const {
       const State* state = this;
@@ -106,7 +108,7 @@ class TreeRun {
       return state;
     }
   };
-  using Entry = std::pair<const std::string_view, Place>;
+  using Entry = std::pair<const std::string_view, State>;
   struct Slot {
     uint64_t hash = 0;
     Entry* entry = nullptr;
@@ -121,14 +123,15 @@ class TreeRun {
     }
   };
   using InOrder = std::set<const Entry*, ByKey>;
+  // What most changes look at is in the first line.
   struct alignas(64) Shard {
     std::vector<Slot> slots;  // a power of two, or none; a key lies behind its hash's place
     uint64_t keys = 0;
-    mutable std::optional<InOrder> in_order;
-    std::forward_list<State> older;
-    std::vector<std::unique_ptr<char[]>> chunks;
     char* next = nullptr;
     uint64_t left = 0;
+    mutable std::unique_ptr<InOrder> in_order;
+    std::forward_list<State> older;
+    std::vector<std::unique_ptr<char[]>> chunks;
   };
   // Where the key is, or would be, of some slots.
   template <class Slots>
