@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
 
 # Rows of a batch, or what else a program's first argument says.
 declare -A size=([device_table_test]=512 [split_table_test]=256 [device_queue_test]=25
-  [device_item_test]=256 [device_sorted_test]=128 [index_kernels_test]="")
+  [device_item_test]=512 [device_sorted_test]=128 [index_kernels_test]="")
 tools=${1:-all}
 programs=${2:-all}
 part=${3:-0/1}
