@@ -20,8 +20,8 @@ function(isotherm_glob_sources result)
 endfunction()
 
 # Compiles the sources of each folder as one, what is nested in it included: the headers and templates
-# that they share are read and made once. Tests are units of their own, those of small folders together
-# and those that share templates; and so is each source with flags of its own (CMake leaves those out).
+# that they share are read and made once. Small folders go together, and so do those whose tests share
+# templates; each source with flags of its own stays by itself (CMake leaves those out).
 function(isotherm_unite target)
   if(NOT ISOTHERM_UNITY)
     return()
@@ -34,6 +34,12 @@ function(isotherm_unite target)
     if(source MATCHES "_test\\.cc$")
       string(REGEX REPLACE "^src/(base|command)$" "src/index" folder "${folder}")
       string(REGEX REPLACE "^src/batch$" "src/gpu" folder "${folder}")
+      string(REGEX REPLACE "^src/(items|hot|router|durability|tree)$" "src/db" folder "${folder}")
+      string(REGEX REPLACE "^(src/(net|executor)|tests/fake_device)$" "src/server" folder "${folder}")
+    else()
+      string(REGEX REPLACE "^src/(base|command|items|hot|router)$" "src/index" folder "${folder}")
+      string(REGEX REPLACE "^src/durability$" "src/db" folder "${folder}")
+      string(REGEX REPLACE "^src/net$" "src/server" folder "${folder}")
     endif()
     string(MAKE_C_IDENTIFIER "${folder}" group)
     set_property(SOURCE "${source}" PROPERTY UNITY_GROUP ${group})
