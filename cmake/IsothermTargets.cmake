@@ -20,8 +20,8 @@ function(isotherm_glob_sources result)
 endfunction()
 
 # Compiles the sources of each folder as one, what is nested in it included: the headers and templates
-# that they share are read and made once. Tests are units of their own, those of small folders together
-# and those that share templates; and so is each source with flags of its own (CMake leaves those out).
+# that they share are read and made once. Small folders go together, and so do those whose tests share
+# templates; each source with flags of its own stays by itself (CMake leaves those out).
 function(isotherm_unite target)
   if(NOT ISOTHERM_UNITY)
     return()
@@ -34,6 +34,12 @@ function(isotherm_unite target)
     if(source MATCHES "_test\\.cc$")
       string(REGEX REPLACE "^src/(base|command)$" "src/index" folder "${folder}")
       string(REGEX REPLACE "^src/batch$" "src/gpu" folder "${folder}")
+      string(REGEX REPLACE "^src/(items|hot|router|durability|tree)$" "src/db" folder "${folder}")
+      string(REGEX REPLACE "^(src/(net|executor)|tests/fake_device)$" "src/server" folder "${folder}")
+    else()
+      string(REGEX REPLACE "^src/(base|command|items|hot|router)$" "src/index" folder "${folder}")
+      string(REGEX REPLACE "^src/durability$" "src/db" folder "${folder}")
+      string(REGEX REPLACE "^src/net$" "src/server" folder "${folder}")
     endif()
     string(MAKE_C_IDENTIFIER "${folder}" group)
     set_property(SOURCE "${source}" PROPERTY UNITY_GROUP ${group})
@@ -80,6 +86,19 @@ function(isotherm_add_library)
     "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/src")
   target_compile_definitions(isotherm_internal INTERFACE ISOTHERM_VERSION="${PROJECT_VERSION}")
   isotherm_glob_sources(sources ${ISOTHERM_LIBRARY_FOLDERS})
+  # In sanitizer builds what stands above the index and the kernels takes longer to optimise than it then
+  # saves.
+  if(ISOTHERM_SANITIZE)
+    set(callers ${sources})
+    list(FILTER callers INCLUDE REGEX "/src/(executor|durability|tree|engine|db)/")
+    list(REMOVE_ITEM callers "${PROJECT_SOURCE_DIR}/src/tree/no_rocksdb.cc")
+    list(REMOVE_ITEM sources ${callers})
+    add_library(isotherm_callers OBJECT ${callers})
+    isotherm_unite(isotherm_callers)
+    isotherm_set_up_library(isotherm_callers PUBLIC)
+    target_compile_options(isotherm_callers PRIVATE ${ISOTHERM_CALLER_OPTIMIZE})
+    list(APPEND sources $<TARGET_OBJECTS:isotherm_callers>)
+  endif()
   isotherm_library_target(isotherm visibility ${sources})
   isotherm_set_up_library(isotherm ${visibility})
   add_library(isotherm::isotherm ALIAS isotherm)

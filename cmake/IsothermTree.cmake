@@ -29,6 +29,7 @@ function(isotherm_add_tree)
 
   isotherm_glob_sources(sources stackable)
   add_library(isotherm_rocksdb STATIC ${sources})
+  isotherm_unite(isotherm_rocksdb)
   target_include_directories(isotherm_rocksdb SYSTEM PUBLIC "${ISOTHERM_ROCKSDB_INCLUDE}")
   target_link_libraries(isotherm_rocksdb PUBLIC $<BUILD_INTERFACE:isotherm_internal> isotherm_tree)
   set_target_properties(isotherm_rocksdb PROPERTIES EXPORT_NAME rocksdb)

@@ -33,15 +33,15 @@ namespace isotherm {
 class SegmentWriter {
  public:
   // The journal `name` in `folder`, with what its manifest says and where its segments begin;
-  // `segment_bytes` of a file.
+  // `file_bytes` of each file.
   SegmentWriter(Files& files, std::string folder, const std::string& name, const Manifest& manifest,
-                std::vector<uint64_t> lsns, uint64_t segment_bytes)
+                std::vector<uint64_t> lsns, uint64_t file_bytes)
       : files_(files),
         folder_(std::move(folder)),
         base_(folder_ + "/" + name),
         manifest_(manifest),
         lsns_(std::move(lsns)),
-        segment_bytes_(segment_bytes) {}
+        segment_bytes_(file_bytes) {}
   ~SegmentWriter() {
     close();
     drop_prepared();

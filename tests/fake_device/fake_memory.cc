@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
@@ -83,9 +84,10 @@ void FakeMemory::open() {
 
 void FakeMemory::close() {
   constexpr uint64_t always = uint64_t{1} << 25;  // takes some 0.003 s
-  constexpr uint32_t seldom = 64;
-  ++closed_;
-  if (hidden_bytes_ > always && closed_ % seldom != 0) return;
+  constexpr uint64_t seldom = 64;
+  ++open_for_;
+  if (hidden_bytes_ > always && open_for_ < std::max(seldom, top_ * seldom / always)) return;
+  open_for_ = 0;
   hidden_bytes_ += top_;
   protect(0, top_, true);
   open_ = false;

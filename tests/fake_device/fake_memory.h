@@ -75,7 +75,7 @@ class FakeMemory {
  private:
   void open();
   // Hides the arena. That takes time in proportion to what was ever used of it, so once 32 MiB
-  // were hidden, it does so one time in 64.
+  // were hidden, it does so one time in 64, and less often where more than 32 MiB would be.
   void close();
   void protect(uint64_t offset, uint64_t bytes, bool hide) const;
   uint64_t find_room(uint64_t span);
@@ -93,7 +93,7 @@ class FakeMemory {
   std::map<uint64_t, uint64_t> vacant_;  // offset → bytes, between allocations, never adjacent
   std::vector<bool> live_units_;
   bool open_ = false;
-  uint32_t closed_ = 0;  // how often
+  uint64_t open_for_ = 0;  // times that it was to be closed
   uint64_t hidden_bytes_ = 0;
 };
 

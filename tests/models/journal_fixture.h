@@ -31,7 +31,7 @@ namespace isotherm {
 class JournaledStore {
  public:
   JournaledStore(const std::string& folder, const Clock& clock, Files& files, SyncPolicy policy,
-                 uint64_t segment_bytes = 16 << 10)
+                 uint64_t file_bytes = 16 << 10)
       : engine(options(), clock) {
     const JournalReader reader(folder, "test", 2);
     torn_bytes = reader.torn_bytes();
@@ -41,7 +41,7 @@ class JournaledStore {
     its.folder = folder;
     its.name = "test";
     its.policy = policy;
-    its.segment_bytes = segment_bytes;
+    its.segment_bytes = file_bytes;
     its.most_unwritten = 100'000;
     its.pause_ms = 5;
     its.count = [this](int64_t bytes) {

@@ -19,7 +19,8 @@
 // get must not be shown what lies there since.
 //
 // Usage: device_epoch_stress [writers] [looks] [holds] [bytes of values on the device]. Prints the
-// bad replies; the exit code is 1 if there was one.
+// bad replies; the exit code is 1 if there was one. `make test-long`: four times as many looks, and
+// three times as many holds.
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
@@ -30,6 +31,7 @@
 #include <thread>
 #include <vector>
 
+#include "device_checks/test_size.h"
 #include "engine/engine.h"
 #include "fake_device/fake_root_table.h"
 
@@ -241,7 +243,8 @@ int main(int argc, char** argv) {
   const uint64_t looks = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 3000;
   const uint64_t holds = argc > 3 ? std::strtoull(argv[3], nullptr, 10) : 4;
   const uint64_t values = argc > 4 ? std::strtoull(argv[4], nullptr, 10) : 0;
-  isotherm::Stress stress(writers, looks, holds, values);
+  using isotherm::test_size;
+  isotherm::Stress stress(writers, looks * test_size(1, 4), holds * test_size(1, 3), values);
   stress.run();
   return stress.report() ? 0 : 1;
 }
