@@ -81,6 +81,10 @@ std::unique_ptr<DirectGets> DeviceFiles::make_direct(const DirectShape& shape) {
   return is_lost() ? nullptr : tier_->make_direct(shape);
 }
 
+std::unique_ptr<PacketDevice> DeviceFiles::make_packets(const PacketOptions& options) {
+  return is_lost() ? nullptr : tier_->make_packets(options);
+}
+
 gpu::ItemStats DeviceFiles::stats() {
   gpu::ItemStats stats;
   use([&](ItemTier& tier) { stats = tier.stats(); });

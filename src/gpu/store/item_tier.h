@@ -16,6 +16,7 @@
 
 #include "gpu/items/direct_gets.h"
 #include "gpu/items/walked_item.h"
+#include "gpu/udp/packet_device.h"
 #include "isotherm/gpu/item_table.h"
 
 namespace isotherm {
@@ -37,6 +38,8 @@ class ItemTier {
   virtual uint64_t place_of(std::string_view key) const = 0;
   // For one thread; the tier must outlive it.
   virtual std::unique_ptr<DirectGets> make_direct(const DirectShape& shape) = 0;
+  // Answers gets in frames from these items; the tier must outlive it.
+  virtual std::unique_ptr<PacketDevice> make_packets(const PacketOptions& options) = 0;
   // Waits for all calls made so far.
   virtual gpu::ItemStats stats() = 0;
 };

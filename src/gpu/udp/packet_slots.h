@@ -26,6 +26,8 @@ struct PacketOptions {
   // A datagram of a reply has at most so many times the bytes of its request's, as replies of
   // net/udp/port.h; 0: any. Anybody can send requests in the name of others.
   uint32_t amplification = 3;
+  // The items are a store's, with fields before their values (gpu/items/stored_fields.h).
+  bool stored = false;
   // Blocks of its kernels go before those of other work on the GPU that wait for room.
   bool urgent = false;
 

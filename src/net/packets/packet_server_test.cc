@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "fake_device/fake_packets.h"
 #include "models/built_frames.h"
+#include "net/packets/item_commands.h"
 #include "net/packets/pcap_frames.h"
 
 namespace isotherm::packet_server_test {
@@ -45,6 +46,8 @@ class QueuedFrames final : public FrameSource {
     }
     return count;
   }
+  void wait(int /*timeout_ms*/) const override {}
+  void end() override { closed = true; }
   bool ended() const override { return closed && waiting.empty(); }
   void send(std::string_view frame) override { replies.emplace_back(frame); }
   void flush() override {}
@@ -65,7 +68,8 @@ class Packets : public ::testing::Test {
     options.channels = 2;
     options.amplification = amplification;
     device = make_fake_packets(3, options);
-    server.emplace(*device, source, clock, timeout_us);
+    commands.emplace(*device);
+    server.emplace(*device, source, *commands, clock, timeout_us);
   }
   // The text of all replies to one client for a datagram; each frame of them is right.
   std::string ask(const Parts& parts) {
@@ -101,6 +105,7 @@ class Packets : public ::testing::Test {
   ManualClock clock{1'700'000'000'000};
   QueuedFrames source;
   std::unique_ptr<PacketDevice> device;
+  std::optional<net::ItemCommands> commands;
   std::optional<PacketServer> server;
 };
 

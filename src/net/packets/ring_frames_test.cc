@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "fake_device/fake_packets.h"
 #include "models/packet_client.h"
+#include "net/packets/item_commands.h"
 #include "net/packets/packet_server.h"
 
 namespace isotherm::ring_frames_test {
@@ -97,7 +98,8 @@ class RingServer {
       options.channels = 1;
       options.rows = 8;
       device_ = make_fake_packets(1, options);
-      server_ = std::make_unique<PacketServer>(*device_, *frames_, clock_, 0);
+      commands_ = std::make_unique<net::ItemCommands>(*device_);
+      server_ = std::make_unique<PacketServer>(*device_, *frames_, *commands_, clock_, 0);
       ready_.set_value();
     } catch (const std::exception&) {
       return ready_.set_exception(std::current_exception());
@@ -117,6 +119,7 @@ class RingServer {
   std::promise<void> ended_;
   std::unique_ptr<RingFrames> frames_;
   std::unique_ptr<PacketDevice> device_;
+  std::unique_ptr<net::ItemCommands> commands_;
   std::unique_ptr<PacketServer> server_;
   std::thread thread_;
 };

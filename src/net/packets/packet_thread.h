@@ -1,0 +1,46 @@
+// PacketThread: a thread that answers the frames of a source from the items of a server, those that
+// live on a GPU by that (net/packets/packet_server.h, net/packets/store_packets.h).
+//
+// While a batch is under way, or fills, the thread looks for its end all the time; else it sleeps
+// until frames come. While clients are paused it takes none.
+//
+// Threads. `start` and `stop` belong to the owner's.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <thread>
+
+#include "gpu/udp/packet_device.h"
+#include "net/packets/frame_source.h"
+#include "net/server_state.h"
+
+namespace isotherm::net {
+
+class PacketThread {
+ public:
+  static constexpr int64_t timeout_us = 100;  // of a batch that is not full
+
+  // Of a server whose items live on a GPU that `device` belongs to.
+  PacketThread(ServerState& server, LoopCounters& counters, std::unique_ptr<PacketDevice> device,
+               std::unique_ptr<FrameSource> frames);
+  ~PacketThread();
+  PacketThread(const PacketThread&) = delete;
+  PacketThread& operator=(const PacketThread&) = delete;
+
+  void start();
+  // Answers what was received.
+  void stop();
+
+ private:
+  void run();
+
+  ServerState& server_;
+  LoopCounters& counters_;
+  const std::unique_ptr<PacketDevice> device_;
+  const std::unique_ptr<FrameSource> frames_;
+  std::atomic<bool> stops_{false};
+  std::thread thread_;
+};
+
+}  // namespace isotherm::net
