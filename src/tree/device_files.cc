@@ -236,7 +236,8 @@ std::string DeviceFiles::ingest_some(std::span<const TreeEntry> entries) {
       const std::lock_guard guard(mutex_);
       erase_rest(find_rest(entry.key));
     }
-    if (!fits_device(entry) && !is_lost() && !put_rest(entry)) {
+    const bool stays = !entry.value.empty() && !fits_device(entry);
+    if (stays && !is_lost() && !put_rest(entry)) {
       return "gpu-items: there is no host memory for values that are too long for the GPU";
     }
   }

@@ -67,6 +67,31 @@ items() {
 cache=8mb
 items -histories 1 -fill 6000
 
+# A number of memcached's `stats`.
+stat() {
+  exec 3<>"/dev/tcp/${memcached_address/://}"
+  printf 'stats\r\nquit\r\n' >&3
+  tr -d '\r' <&3 | sed -n "s/^STAT $1 //p"
+  exec 3>&-
+}
+
+# The same beside clients whose requests come in frames, which the device answers where nobody has changed
+# their keys.
+packets() {
+  echo "== gets in frames, items on the device $*"
+  start_server "$server" --device cuda --gpu-items 64mb --maxmemory "$cache" \
+    --memcached-packets-address 127.0.0.1 --memcached-packets-port 0
+  "$scratch/linearizability" -resp "$resp_address" -memcached "$memcached_address" \
+    -packets "$(listening "memcached packets")" -keys 12 "$@"
+  echo "$(stat packet_gets_by_gpu) gets in frames by the device, $(stat packet_gets_changed) of changed keys"
+  if [ "$(stat packet_gets_by_gpu)" = 0 ] || [ "$(stat packet_gets_changed)" = 0 ]; then
+    echo "the device has not answered, or nobody has changed what it answered" >&2
+    return 1
+  fi
+  stop_server
+}
+packets -histories "$histories" -fill 1000
+
 server_flags=(--gpu-schedule greedy)
 case "$server" in *fake-device)
   for lost in mixed:600 counters:300 swaps:1000; do

@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "fake_device/fake_packets.h"
 #include "models/built_frames.h"
+#include "models/queued_frames.h"
 #include "net/packets/item_commands.h"
 #include "net/packets/pcap_frames.h"
 
@@ -28,37 +29,10 @@ namespace {
 using built_frames::build;
 using built_frames::Parts;
 using net::FrameSink;
-using net::FrameSource;
 using net::PacketServer;
 using net::PcapFrames;
 
 constexpr int64_t timeout_us = 10'000;
-
-// Frames that a test puts in, and the replies.
-class QueuedFrames final : public FrameSource {
- public:
-  uint32_t receive(uint32_t most, FrameSink& sink) override {
-    uint32_t count = 0;
-    for (; count < most && !waiting.empty(); ++count) {
-      given_ = waiting.front();
-      waiting.pop_front();
-      sink.take(given_);
-    }
-    return count;
-  }
-  void wait(int /*timeout_ms*/) const override {}
-  void end() override { closed = true; }
-  bool ended() const override { return closed && waiting.empty(); }
-  void send(std::string_view frame) override { replies.emplace_back(frame); }
-  void flush() override {}
-
-  std::deque<std::string> waiting;
-  std::vector<std::string> replies;
-  bool closed = false;
-
- private:
-  std::string given_;
-};
 
 class Packets : public ::testing::Test {
  protected:
