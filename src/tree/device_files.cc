@@ -9,6 +9,7 @@
 
 #include "base/hash.h"
 #include "gpu/platform/device_error.h"
+#include "gpu/udp/packet_device.h"
 #include "isotherm/gpu/common.h"
 #include "tree/device_columns.h"
 #include "tree/tree_record.h"

@@ -147,7 +147,7 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
                     std::vector<std::unique_ptr<Held>>& held, Answered& answered) override;
 
   // Gets in frames (net/packets), which a device answers beside the tree. Null: there is none.
-  std::unique_ptr<PacketDevice> make_packets(PacketOptions options);
+  std::unique_ptr<PacketDevice> make_packets(const PacketOptions& options);
   // The last run that the device has whole; asked before a batch of frames goes to it.
   uint64_t on_device() const { return taken_in_.load(std::memory_order_acquire); }
   // Whether what such a batch has shown of a key is what the store has now.

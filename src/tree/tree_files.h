@@ -33,9 +33,11 @@
 #include "gpu/items/direct_gets.h"
 #include "gpu/sorted/direct_ranges.h"
 #include "gpu/store/sorted_tier.h"
-#include "gpu/udp/packet_device.h"
 
 namespace isotherm {
+
+class PacketDevice;    // gpu/udp/packet_device.h
+struct PacketOptions;  // gpu/udp/packet_slots.h
 
 class TreeError : public std::runtime_error {
  public:
@@ -145,9 +147,7 @@ class TreeFiles {
   // null: there are none. Throws std::bad_alloc, DeviceError.
   virtual std::unique_ptr<DirectGets> make_direct(const DirectShape& /*shape*/) { return nullptr; }
   // Gets in frames, of the same; null: none. Throws std::bad_alloc, DeviceError.
-  virtual std::unique_ptr<PacketDevice> make_packets(const PacketOptions& /*options*/) {
-    return nullptr;
-  }
+  virtual std::unique_ptr<PacketDevice> make_packets(const PacketOptions& options);
   // Whether what direct gets have shown counts; else they may lack what was taken in a while ago.
   virtual bool direct_counts() const { return true; }
   // Whether there may be keys that they do not show.

@@ -7,13 +7,19 @@
 #include <string>
 
 #include "base/broken.h"
+#include "gpu/udp/packet_device.h"
 #include "tree/tree.h"
 
 namespace isotherm {
 
-std::unique_ptr<PacketDevice> Tree::make_packets(PacketOptions options) {
-  options.stored = true;
-  return files_->make_packets(options);
+std::unique_ptr<PacketDevice> TreeFiles::make_packets(const PacketOptions& /*options*/) {
+  return nullptr;
+}
+
+std::unique_ptr<PacketDevice> Tree::make_packets(const PacketOptions& options) {
+  PacketOptions its = options;
+  its.stored = true;
+  return files_->make_packets(its);
 }
 
 bool Tree::is_newest(uint64_t on_device, uint32_t database, std::string_view key,

@@ -77,10 +77,13 @@ stat() {
 
 # The same beside clients whose requests come in frames, which the device answers where nobody has changed
 # their keys.
+start_packets() {
+  start_server "$1" --device cuda --gpu-items 64mb --maxmemory "$cache" \
+    --memcached-packets-address 127.0.0.1 --memcached-packets-port 0
+}
 packets() {
   echo "== gets in frames, items on the device $*"
-  start_server "$server" --device cuda --gpu-items 64mb --maxmemory "$cache" \
-    --memcached-packets-address 127.0.0.1 --memcached-packets-port 0
+  start_packets "$server"
   "$scratch/linearizability" -resp "$resp_address" -memcached "$memcached_address" \
     -packets "$(listening "memcached packets")" -keys 12 "$@"
   echo "$(stat packet_gets_by_gpu) gets in frames by the device, $(stat packet_gets_changed) of changed keys"
@@ -90,7 +93,28 @@ packets() {
   fi
   stop_server
 }
+cache=16mb # of which a part is for frames
 packets -histories "$histories" -fill 1000
+
+# Where all that the device answers counts, whoever has changed it, a history must show it.
+packets_negative() {
+  local status=0
+  start_packets "$1"
+  TMPDIR="$scratch" "$scratch/linearizability" -resp "$resp_address" -memcached "$memcached_address" \
+    -packets "$(listening "memcached packets")" -keys 12 -histories 20 -fill 1000 -profile mixed \
+    >"$scratch/verdict" || status=$?
+  stop_server
+  tail -n 1 "$scratch/verdict"
+  if [ "$status" != 1 ]; then
+    echo "old answers of the device were not caught: status $status" >&2
+    return 1
+  fi
+  echo "caught"
+}
+broken="${server%fake-device}broken-fake-device"
+if [ -x "$broken" ]; then
+  ISOTHERM_BREAK=newest packets_negative "$broken"
+fi
 
 server_flags=(--gpu-schedule greedy)
 case "$server" in *fake-device)

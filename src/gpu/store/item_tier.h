@@ -16,10 +16,12 @@
 
 #include "gpu/items/direct_gets.h"
 #include "gpu/items/walked_item.h"
-#include "gpu/udp/packet_device.h"
 #include "isotherm/gpu/item_table.h"
 
 namespace isotherm {
+
+class PacketDevice;    // gpu/udp/packet_device.h
+struct PacketOptions;  // gpu/udp/packet_slots.h
 
 struct ItemTierOptions {
   uint64_t bytes = 0;   // of device memory

@@ -76,7 +76,7 @@ class PacketEngine final : public PacketDevice {
     // Throws std::bad_alloc.
     Channel(Device& its_device, const PacketOptions& options)
         : device(its_device),
-          memory(its_device, bytes_of(options)),
+          memory(its_device, options.channel_bytes()),
           stream(its_device,
                  options.urgent ? its_device.create_urgent_stream() : its_device.create_stream()),
           ended(its_device.create_event()) {
@@ -91,11 +91,6 @@ class PacketEngine final : public PacketDevice {
     ~Channel() { device.destroy_event(ended); }
     Channel(const Channel&) = delete;
     Channel& operator=(const Channel&) = delete;
-
-    static uint64_t bytes_of(const PacketOptions& options) {
-      return options.rows * (uint64_t{options.frame_stride} + options.reply_stride +
-                             sizeof(uint32_t) + sizeof(PacketResult));
-    }
 
     Device& device;
     const PinnedBlock<Device> memory;

@@ -31,6 +31,10 @@ struct PacketOptions {
   // Blocks of its kernels go before those of other work on the GPU that wait for room.
   bool urgent = false;
 
+  // Of the slots of all channels.
+  constexpr uint64_t bytes() const { return uint64_t{channels} * channel_bytes(); }
+  constexpr uint64_t channel_bytes() const;
+
   // The sizes within their limits.
   constexpr PacketOptions bounded() const {
     const auto within = [](uint32_t value, uint32_t least, uint32_t most) {
@@ -55,6 +59,10 @@ struct alignas(4) PacketResult {
   FrameKind kind =
       FrameKind::foreign;  // a get that was left is too long for its slot or its client
 };
+
+constexpr uint64_t PacketOptions::channel_bytes() const {
+  return rows * (uint64_t{frame_stride} + reply_stride + sizeof(uint32_t) + sizeof(PacketResult));
+}
 
 struct PacketSlots {
   char* frames = nullptr;

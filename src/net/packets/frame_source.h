@@ -35,6 +35,8 @@ class FrameSource {
   // Sends a reply, at the latest by the next `flush`.
   virtual void send(std::string_view frame) = 0;
   virtual void flush() = 0;
+  // Bytes that it holds.
+  virtual uint64_t memory() const { return 0; }
   // Replies that could not be sent.
   virtual uint64_t unsent() const { return 0; }
 };

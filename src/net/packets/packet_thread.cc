@@ -14,9 +14,15 @@ PacketThread::PacketThread(ServerState& server, LoopCounters& counters,
     : server_(server),
       counters_(counters),
       device_(std::move(device)),
-      frames_(std::move(frames)) {}
+      frames_(std::move(frames)),
+      bytes_(static_cast<int64_t>(frames_->memory() + device_->options().bytes())) {
+  server_.engine.add_buffer_bytes(bytes_);
+}
 
-PacketThread::~PacketThread() { stop(); }
+PacketThread::~PacketThread() {
+  stop();
+  server_.engine.add_buffer_bytes(-bytes_);
+}
 
 void PacketThread::start() {
   thread_ = std::thread([this] { run(); });

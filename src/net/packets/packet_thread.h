@@ -4,6 +4,8 @@
 // While a batch is under way, or fills, the thread looks for its end all the time; else it sleeps
 // until frames come. While clients are paused it takes none.
 //
+// Memory. That of the source, and of the device's slots: the engine is told of it.
+//
 // Threads. `start` and `stop` belong to the owner's.
 #pragma once
 
@@ -39,6 +41,7 @@ class PacketThread {
   LoopCounters& counters_;
   const std::unique_ptr<PacketDevice> device_;
   const std::unique_ptr<FrameSource> frames_;
+  const int64_t bytes_;
   std::atomic<bool> stops_{false};
   std::thread thread_;
 };

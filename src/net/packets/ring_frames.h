@@ -43,6 +43,7 @@ class RingFrames final : public FrameSource {
 
   void wait(int timeout_ms) const override;
   void end() override { ended_.store(true, std::memory_order_relaxed); }
+  uint64_t memory() const override { return uint64_t{blocks_} * block_bytes; }
   uint64_t unsent() const override { return unsent_; }
   // That the kernel had no block for.
   uint64_t dropped();

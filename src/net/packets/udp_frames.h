@@ -36,6 +36,7 @@ class UdpFrames final : public FrameSource {
   UdpFrames& operator=(const UdpFrames&) = delete;
 
   uint16_t port() const { return port_; }
+  uint64_t memory() const override;
   uint64_t unsent() const override { return unsent_; }
   void wait(int timeout_ms) const override;
   void end() override { ended_.store(true, std::memory_order_relaxed); }
