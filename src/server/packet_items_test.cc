@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "device_checks/test_size.h"
 #include "fake_device/fake_item_tier.h"
 #include "gpu/platform/device_error.h"
 #include "models/built_frames.h"
@@ -19,6 +20,7 @@
 #include "models/stored_server_fixture.h"
 #include "net/packets/packet_server.h"
 #include "net/packets/store_packets.h"
+#include "net/udp/frame.h"
 #include "tree/tree_run.h"
 
 namespace isotherm::packet_items_test {
@@ -338,6 +340,18 @@ TEST_F(PacketItemsTest, CommandsMeanWhatTheyMeanByUdp) {
   EXPECT_EQ(counters_.udp.repeated.get(), 1u);
 }
 
+TEST_F(PacketItemsTest, TooManyLongRepliesAtOnceAreDropped) {
+  begin();
+  const std::string value(900'000, 'v');
+  tell("set long 0 0 900000\r\n" + value + "\r\n", "STORED\r\n");
+  for (int i = 0; i < 32; ++i) source_.waiting.push_back(build({.text = "get long\r\n"}));
+  finish();
+  const uint64_t answered = 32 - counters_.udp.unsent.get();
+  EXPECT_EQ(answered, net::StorePackets::most_unsent / 900'000 + 1);
+  const size_t datagrams = (900'000 + 25) / net::UdpFrame::payload_bytes + 1;
+  EXPECT_EQ(source_.replies.size(), answered * datagrams);
+}
+
 // Many requests of several clients, in frames and by TCP, against a model.
 TEST_F(PacketItemsTest, EveryAnswerIsWhatAModelSays) {
   options_.appendonly = true;
@@ -353,7 +367,7 @@ TEST_F(PacketItemsTest, EveryAnswerIsWhatAModelSays) {
            "\r\n" + value + "\r\nEND\r\n";
   };
   uint16_t id = 0;
-  for (int i = 0; i < 1500; ++i) {
+  for (uint64_t i = 0; i < test_size(1500, 30'000); ++i) {
     // A few requests that are on their way together, of a client, who sees them in order.
     const bool by_tcp = random() % 8 == 0;
     std::map<uint32_t, std::string> expected;

@@ -87,7 +87,7 @@ TEST_F(PacketOptionsTest, DatagramsOfASocketAreAnsweredFromTheItemsOfAll) {
 TEST_F(PacketOptionsTest, FramesWaitForTheEndOfAPause) {
   begin_with_socket();
   const PacketClient client("127.0.0.1", server_->memcached_packets_port());
-  expect({"CLIENT", "PAUSE", "1000000"}, "+OK\r\n");
+  expect({"CLIENT", "PAUSE", "1000000", "WRITE"}, "+OK\r\n");
   auto reply = std::async(std::launch::async, [&] {
     client.send("get k\r\n");
     return client.receive();
@@ -96,7 +96,7 @@ TEST_F(PacketOptionsTest, FramesWaitForTheEndOfAPause) {
   expect({"CLIENT", "UNPAUSE"}, "+OK\r\n");
   EXPECT_EQ(reply.get(), "END\r\n");
   // Nor does the end of the server.
-  expect({"CLIENT", "PAUSE", "1000000"}, "+OK\r\n");
+  expect({"CLIENT", "PAUSE", "1000000", "WRITE"}, "+OK\r\n");
   client.send("get k\r\n");
   stop();
 }

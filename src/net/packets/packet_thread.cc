@@ -37,7 +37,8 @@ void PacketThread::stop() {
 void PacketThread::run() {
   constexpr int patience_ms = 20;
   StorePackets store(server_, counters_, *server_.engine.tree(), stops_);
-  PacketServer packets(*device_, *frames_, store, server_.clock, timeout_us);
+  constexpr int64_t at_once = 0;
+  PacketServer packets(*device_, *frames_, store, server_.clock, at_once);
   do {
     if (packets.idle()) frames_->wait(patience_ms);
     store.wait_for_pause();

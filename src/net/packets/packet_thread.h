@@ -1,8 +1,9 @@
 // PacketThread: a thread that answers the frames of a source from the items of a server, those that
 // live on a GPU by that (net/packets/packet_server.h, net/packets/store_packets.h).
 //
-// While a batch is under way, or fills, the thread looks for its end all the time; else it sleeps
-// until frames come. While clients are paused it takes none.
+// Frames that have come go at once as long as a channel is free; the more come meanwhile, the
+// larger is the next batch. While one is under way, the thread looks for its end all the time; else
+// it sleeps until frames come. While clients are paused it takes none.
 //
 // Memory. That of the source, and of the device's slots: the engine is told of it.
 //
@@ -21,8 +22,6 @@ namespace isotherm::net {
 
 class PacketThread {
  public:
-  static constexpr int64_t timeout_us = 100;  // of a batch that is not full
-
   // Of a server whose items live on a GPU that `device` belongs to.
   PacketThread(ServerState& server, LoopCounters& counters, std::unique_ptr<PacketDevice> device,
                std::unique_ptr<FrameSource> frames);

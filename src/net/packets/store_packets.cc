@@ -26,7 +26,8 @@ std::string_view request_text(const PacketAsk& ask) {
 }  // namespace
 
 struct StorePackets::Exchange {
-  explicit Exchange(ServerState& server) : protocol(make_memcached_protocol(server)) {}
+  Exchange(ServerState& server, BufferPool& pool)
+      : protocol(make_memcached_protocol(server)), output(&pool) {}
 
   std::unique_ptr<Protocol> protocol;
   bool under_way = false;
@@ -54,7 +55,9 @@ bool StorePackets::is_newest(uint64_t begun, std::string_view key, bool found) {
 }
 
 void StorePackets::run(std::span<PacketAsk> asks, int64_t /*now_ms*/) {
+  reply_bytes_ = 0;
   while (!asks.empty()) asks = asks.subspan(run_some(asks));
+  pool_.trim();
   worker_.maintain();
 }
 
@@ -64,7 +67,8 @@ size_t StorePackets::run_some(std::span<PacketAsk> asks) {
   size_t count = 0;
   bool more = true;
   while (more && count < std::min(asks.size(), most_at_once) && batch_.size() < most_packet_rows) {
-    if (count == exchanges_.size()) exchanges_.push_back(std::make_unique<Exchange>(server_));
+    if (count == exchanges_.size())
+      exchanges_.push_back(std::make_unique<Exchange>(server_, pool_));
     Exchange& exchange = *exchanges_[count];
     const PacketAsk& ask = asks[count++];
     exchange.parsed = 0;
@@ -145,7 +149,9 @@ void StorePackets::run_alone(Exchange& exchange, const PacketAsk& ask) {
 void StorePackets::finish(Exchange& exchange, PacketAsk& ask) {
   exchange.protocol->restart();
   exchange.ends.note(exchange.output.size());
-  if (exchange.output.size() <= longest_reply) {
+  if (reply_bytes_ > most_unsent) {
+    counters_.udp.unsent.add(!exchange.output.empty());
+  } else if (exchange.output.size() <= longest_reply) {
     ask.reply = exchange.output.text();
     ask.ends = exchange.ends.all();
   } else {
@@ -153,6 +159,7 @@ void StorePackets::finish(Exchange& exchange, PacketAsk& ask) {
     ask.reply = too_long_by_udp;
     ask.ends = {ask.reply.size()};
   }
+  reply_bytes_ += ask.reply.size();
   exchange.output.clear();
   exchange.ends.clear();
 }

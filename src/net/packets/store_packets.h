@@ -9,6 +9,8 @@
 // with one row each share a batch; one with more is the last of its batch, so that what it could
 // not answer at once goes on before any behind it.
 //
+// Memory. `most_unsent` of replies, which are dropped beyond it.
+//
 // Threads. One, in which it is made; another says when it is to stop. Limits. While requests wait
 // for a disk, or for the end of a pause (CLIENT PAUSE), all behind them do.
 #pragma once
@@ -22,6 +24,7 @@
 
 #include "engine/engine.h"
 #include "isotherm/batch.h"
+#include "net/buffer_pool.h"
 #include "net/copy_ration.h"
 #include "net/packets/packet_server.h"
 #include "net/packets/packet_store.h"
@@ -36,6 +39,7 @@ class StorePackets final : public PacketStore {
  public:
   static constexpr size_t most_at_once = 256;  // datagrams
   static constexpr size_t longest_reply = 2 << 20;
+  static constexpr size_t most_unsent = 16 << 20;
 
   // `counters`: of this thread. `stops`: nothing waits for the end of a pause any more.
   StorePackets(ServerState& server, LoopCounters& counters, Tree& tree,
@@ -74,6 +78,8 @@ class StorePackets final : public PacketStore {
   CopyRation copies_;
   Batch batch_;
   Turn turn_;
+  BufferPool pool_;
+  size_t reply_bytes_ = 0;  // of what is run now
   std::vector<std::unique_ptr<Exchange>> exchanges_;
   UdpRepeats repeats_;
   const uint64_t seed_;  // of fingerprints, which nobody can foresee
