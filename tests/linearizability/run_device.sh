@@ -96,6 +96,19 @@ packets() {
 cache=16mb # of which a part is for frames
 packets -histories "$histories" -fill 1000
 
+# Frames are answered without the device, too, when it is lost; what it alone had has vanished.
+packets_lost() {
+  echo "== gets in frames, device lost after $ISOTHERM_LOSE_DEVICE_AFTER"
+  start_packets "$server"
+  "$scratch/linearizability" -resp "$resp_address" -memcached "$memcached_address" -evicting \
+    -packets "$(listening "memcached packets")" -keys 12 -histories 1 -fill 100 -profile mixed
+  if [ "$(info gpu_items_lost persistence)" != 1 ]; then
+    echo "the device was not lost" >&2
+    return 1
+  fi
+  stop_server
+}
+
 # Where all that the device answers counts, whoever has changed it, a history must show it.
 packets_negative() {
   local status=0
@@ -118,6 +131,8 @@ fi
 
 server_flags=(--gpu-schedule greedy)
 case "$server" in *fake-device)
+  export ISOTHERM_LOSE_DEVICE_AFTER=1000
+  packets_lost
   for lost in mixed:600 counters:300 swaps:1000; do
     export ISOTHERM_LOSE_DEVICE_AFTER="${lost#*:}"
     part 0 -histories 1 -profile "${lost%:*}" -allow-vacuous
