@@ -378,8 +378,8 @@ TEST_F(PacketItemsTest, EveryAnswerIsWhatAModelSays) {
       if (const uint64_t kind = random() % 16; kind < 2) {
         const std::string value(random() % (kind == 0 ? 700 : 40), static_cast<char>('a' + i % 26));
         const auto flags = static_cast<uint32_t>(random() % 3);
-        text = "set " + key + ' ' + std::to_string(flags) + " 0 " + std::to_string(value.size()) +
-               "\r\n" + value + "\r\n";
+        text = "set " + key + ' ' + std::to_string(flags);
+        text += " 0 " + std::to_string(value.size()) + "\r\n" + value + "\r\n";
         model[key] = {value, flags};
         answer = "STORED\r\n";
       } else if (kind == 2) {
