@@ -22,6 +22,7 @@
 //              bins move when earlier requests have ended              router/bin_flow.cc
 //   taking     a word leaves the fast part before the index changes    hot/fast_part.cc
 //   evicting   what an index of a fixed size evicts stays readable  executor/host/host_executor.cc
+//   newest     frames are answered by what nobody has changed since    tree/tree_packets.cc
 //   cooling    what a cold bin had in the fast part is taken away      hot/hot_table.cc
 #pragma once
 
@@ -48,7 +49,8 @@ enum class Rule {
   ingesting,
   checksums,
   cooling,
-  evicting
+  evicting,
+  newest
 };
 
 #if defined(ISOTHERM_BROKEN)

@@ -274,6 +274,9 @@ class Worker {
   // because nobody took their answers: until then they count as not run.
   void uncount_reads(const Batch& batch, Batch::Row first, Batch::Row end);
 
+  // Gets that somebody else has answered from the store, for this worker: they count as its own.
+  void count_reads(uint64_t hits, uint64_t misses);
+
   // How many bytes of long values all requests so far have copied to change them.
   uint64_t copied_bytes() const;
 

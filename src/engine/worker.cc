@@ -407,6 +407,10 @@ void Worker::uncount_reads(const Batch& batch, Batch::Row first, Batch::Row end)
   impl_->runner.executor().uncount_reads(batch, first, end);
 }
 
+void Worker::count_reads(uint64_t hits, uint64_t misses) {
+  impl_->runner.executor().count_reads(hits, misses);
+}
+
 uint64_t Worker::copied_bytes() const {
   return impl_->engine.store.copied.load(std::memory_order_relaxed);
 }

@@ -59,6 +59,14 @@ struct UdpCounters {
   Counter unsent;    // replies that the kernel refused, or that were too many
 };
 
+// Gets in frames (net/packets/packet_server.h).
+struct PacketCounters {
+  Counter batches;
+  Counter by_device;           // answers
+  Counter by_cpu;              // requests
+  Counter overtaken, changed;  // of these, gets that a device had answered
+};
+
 struct alignas(64) LoopCounters {
   static constexpr size_t batch_buckets = 24;
 
@@ -76,6 +84,7 @@ struct alignas(64) LoopCounters {
   std::array<Counter, batch_buckets> batch_histogram;
   MemcachedCounters memcached;
   UdpCounters udp;
+  PacketCounters packets;
   CommandCounts by_command;  // of RESP
 
   void reset_maxima() {

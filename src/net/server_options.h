@@ -35,6 +35,11 @@ struct ServerOptions {
   // have written there.
   uint32_t memcached_udp_amplification = 3;
   UdpTrust memcached_udp_trusted = UdpTrust::loopback;
+  // Frames whose gets a GPU answers (net/packets/packet_thread.h): of an interface, or, with their
+  // headers made up, of a UDP socket at an address; both empty: there are none.
+  std::string memcached_packets;
+  std::string memcached_packets_address;
+  uint16_t memcached_packets_port = 11211;
   // Limits of memcached's clients, beside those of all.
   uint32_t memcached_max_connections = 0;      // 0: as many as maxclients
   uint32_t memcached_idle_timeout = 0;         // seconds; 0: as timeout
@@ -64,6 +69,10 @@ struct ServerOptions {
   std::string dbfilename = "dump.rdb";
   std::string dir = ".";
   Options store;  // databases, maxmemory, maxmemory-policy
+
+  bool has_packets() const {
+    return !memcached_packets.empty() || !memcached_packets_address.empty();
+  }
 };
 
 }  // namespace isotherm::net

@@ -65,6 +65,8 @@ struct ServerState {
     }
   }
 
+  // Those who serve connections; `loops` has the counters of who answers frames, too.
+  size_t loop_count() const { return loops.size() - (options.has_packets() ? 1 : 0); }
   // The sum of one counter over all loops, e.g. total(&LoopCounters::commands).
   uint64_t total(Counter LoopCounters::*counter) const {
     uint64_t sum = 0;
@@ -122,6 +124,7 @@ struct ServerState {
   std::atomic<uint16_t> resp_port{0};  // bound; 0: off
   std::atomic<uint16_t> memcached_port{0};
   std::atomic<uint16_t> memcached_udp_port{0};
+  std::atomic<uint16_t> memcached_packets_port{0};
 
  private:
   static std::string draw_id();

@@ -330,6 +330,17 @@ void add_udp_options(CLI::App& app, net::ServerOptions& options) {
       [&](const std::string& text) { take_trust(text, options.memcached_udp_trusted); });
 }
 
+void add_packet_options(CLI::App& app, net::ServerOptions& options) {
+  app.add_option("--memcached-packets", options.memcached_packets,
+                 "Network interface with requests of memcached by UDP, whose frames are read as "
+                 "they come; the GPU of --gpu-items answers the gets among them [none]");
+  app.add_option("--memcached-packets-address", options.memcached_packets_address,
+                 "Address of a UDP socket in the place of such an interface [none]");
+  app.add_option("--memcached-packets-port", options.memcached_packets_port,
+                 "UDP port of these requests; 0, with an address, takes any free port [11211]")
+      ->check(CLI::Range(0, 65'535));
+}
+
 void add_journal_options(CLI::App& app, net::ServerOptions& options) {
   add_text_option(app, "--appendonly",
                   "Whether every change is written to a journal on disk, yes or no [no]",
@@ -399,6 +410,7 @@ void add_options(CLI::App& app, net::ServerOptions& options) {
                   [&](const std::string& text) { take_port(text, options.memcached_port); });
   add_memcached_limits(app, options);
   add_udp_options(app, options);
+  add_packet_options(app, options);
   add_unix_options(app, options);
   add_text_option(app, "--bind", "Addresses to listen on, separated by spaces [127.0.0.1]",
                   [&](const std::string& text) { take_addresses(text, options.bind); });

@@ -90,6 +90,33 @@ TEST(FlagsTest, MemcachedsOwn) {
   }
 }
 
+TEST(FlagsTest, PacketsNeedItemsOnAGpu) {
+  using Words = std::vector<const char*>;
+  const Words items = {"--device", "cuda", "--gpu-items", "1gb"};
+  const auto parse_with = [&](const Words& words, const Words& behind) {
+    Words all = words;
+    all.insert(all.end(), behind.begin(), behind.end());
+    net::ServerOptions options;
+    return parse(all, options).has_value()
+               ? std::string("refused")
+               : options.memcached_packets + '/' + options.memcached_packets_address + '/' +
+                     std::to_string(options.memcached_packets_port);
+  };
+  EXPECT_EQ(parse_with({}, items), "//11211");
+  EXPECT_EQ(parse_with({"--memcached-packets", "eth1"}, items), "eth1//11211");
+  EXPECT_EQ(parse_with({"--memcached-packets", "eth1", "--memcached-packets-port", "7"}, items),
+            "eth1//7");
+  const Words any_port = {"--memcached-packets-address", "::1", "--memcached-packets-port", "0"};
+  EXPECT_EQ(parse_with(any_port, items), "/::1/0");
+  for (const Words& wrong :
+       std::vector<Words>{{"--memcached-packets-port", "0", "--memcached-packets", "eth1"},
+                          {"--memcached-packets", "eth1", "--memcached-packets-address", "::1"},
+                          {"--memcached-packets-port", "65536"}}) {
+    EXPECT_EQ(parse_with(wrong, items), "refused");
+  }
+  EXPECT_EQ(parse_with({"--memcached-packets", "eth1"}, {}), "refused");
+}
+
 TEST(FlagsTest, TakesAllOptions) {
   net::ServerOptions options;
   EXPECT_FALSE(parse({"--port",

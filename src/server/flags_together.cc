@@ -28,6 +28,16 @@ void check_together(const net::ServerOptions& options) {
   if (const std::optional<OptionClash> clash = clash_in(options.store)) {
     throw CLI::ValidationError("--" + with_dashes(clash->option), with_dashes(clash->needs));
   }
+  if (options.has_packets() && options.store.gpu_items == 0) {
+    throw CLI::ValidationError("--memcached-packets", "needs --gpu-items");
+  }
+  if (!options.memcached_packets.empty() && !options.memcached_packets_address.empty()) {
+    throw CLI::ValidationError("--memcached-packets",
+                               "cannot be used with --memcached-packets-address");
+  }
+  if (!options.memcached_packets.empty() && options.memcached_packets_port == 0) {
+    throw CLI::ValidationError("--memcached-packets-port", "must be a port of the interface");
+  }
   if (!options.store.tree_options.empty() && options.store.tree.empty()) {
     throw CLI::ValidationError("--tree-options", "needs --tree");
   }

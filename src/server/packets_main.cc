@@ -28,6 +28,7 @@
 #include "engine/device_packets.h"
 #include "isotherm/gpu/item_table.h"
 #include "net/packets/frame_source.h"
+#include "net/packets/item_commands.h"
 #include "net/packets/packet_server.h"
 #include "net/packets/pcap_frames.h"
 #include "net/packets/ring_frames.h"
@@ -113,7 +114,8 @@ void answer_all(const Call& call, net::FrameSource& frames, Turned&& turned) {
   gpu::ItemTable table(call.table);
   DevicePackets packets(table, call.packets);
   const SystemClock clock;
-  net::PacketServer server(packets, frames, clock, timeout_us);
+  net::ItemCommands commands(packets);
+  net::PacketServer server(packets, frames, commands, clock, timeout_us);
   while (server.turn()) turned(server.idle());
   print(server.counts());
 }
@@ -128,8 +130,7 @@ void run_files(const Call& call) {
 
 volatile std::sig_atomic_t interrupted = 0;
 
-template <class Frames>
-void answer_until_interrupted(const Call& call, Frames& frames) {
+void answer_until_interrupted(const Call& call, net::FrameSource& frames) {
   constexpr int patience_ms = 100;
   std::signal(SIGINT, [](int) { interrupted = 1; });
   std::signal(SIGTERM, [](int) { interrupted = 1; });

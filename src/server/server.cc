@@ -9,21 +9,26 @@
 #include <thread>
 
 #include "net/log.h"
+#include "net/packets/ring_frames.h"
+#include "net/packets/udp_frames.h"
 #include "server/stored_snapshot.h"
 #include "tree/tree.h"
 
 namespace isotherm {
 namespace {
 
-// Of the engine's workers each loop has one, and so has who writes a journal anew. The one for
-// snapshots is beside these.
+// Of the engine's workers each loop has one, and so have who answers frames and who writes a
+// journal anew. The one for snapshots is beside these.
 constexpr uint32_t most_threads = 256;
 
 net::ServerOptions complete(net::ServerOptions options) {
   if (options.threads == 0) options.threads = std::max(1u, std::thread::hardware_concurrency());
   if (options.threads > most_threads) throw std::invalid_argument("threads must be from 1 to 256");
-  if (options.appendonly && options.threads == most_threads) {
-    throw std::invalid_argument("threads must be from 1 to 255 with a journal");
+  const uint32_t most =
+      most_threads - (options.appendonly ? 1 : 0) - (options.has_packets() ? 1 : 0);
+  if (options.threads > most) {
+    throw std::invalid_argument("threads must be from 1 to " + std::to_string(most) +
+                                " with a journal, or with packets");
   }
   options.store.max_value_bytes = options.proto_max_bulk_len;
   if (options.store.gpu_threads == 0) options.store.gpu_threads = std::max(2u, options.threads);
@@ -61,6 +66,7 @@ void Server::make_loops() {
     loops_.push_back(std::make_unique<net::Loop>(state_, *state_.loops.back()));
     state_.threads.push_back(loops_.back().get());
   }
+  if (options_.has_packets()) state_.loops.push_back(std::make_unique<net::LoopCounters>());
 }
 
 // A snapshot that ends wakes the loops.
@@ -88,8 +94,10 @@ void Server::start(Files& files) {
   listen_on_path(options_.memcached_unixsocket, options_.memcached_unixsocket_mask,
                  net::Speaks::memcached);
   state_.memcached_udp_port = serve_datagrams(options_.memcached_udp_port);
+  if (options_.has_packets()) serve_packets();
   for (auto& listener : listeners_) listener->start();
   for (auto& loop : loops_) loop->start();
+  if (packets_ != nullptr) packets_->start();
   running_ = true;
 }
 
@@ -190,9 +198,35 @@ uint16_t Server::serve_datagrams(int32_t port) {
   return bound;
 }
 
+void Server::serve_packets() {
+  const std::string& interface = options_.memcached_packets;
+  const std::string& address = options_.memcached_packets_address;
+  PacketOptions packets;
+  packets.port = options_.memcached_packets_port;
+  const bool bounded = options_.memcached_udp_trusted != net::UdpTrust::all;
+  packets.amplification = bounded ? std::max(1u, options_.memcached_udp_amplification) : 0;
+  std::unique_ptr<net::FrameSource> frames;
+  if (interface.empty()) {
+    auto datagrams = std::make_unique<net::UdpFrames>(address, packets.port);
+    packets.port = datagrams->port();
+    frames = std::move(datagrams);
+  } else {
+    frames = std::make_unique<net::RingFrames>(interface, packets.port);
+  }
+  Tree* const tree = engine_.tree();
+  auto device = tree != nullptr ? tree->make_packets(packets) : nullptr;
+  if (device == nullptr) throw std::runtime_error("memcached-packets: there are no items on a GPU");
+  packets_ = std::make_unique<net::PacketThread>(state_, *state_.loops.back(), std::move(device),
+                                                 std::move(frames));
+  state_.memcached_packets_port = packets.port;
+  listening_.push_back("memcached packets " + (interface.empty() ? address : interface) + ":" +
+                       std::to_string(packets.port));
+}
+
 void Server::stop() {
   if (!running_) return;
   running_ = false;
+  if (packets_ != nullptr) packets_->stop();
   // No listener may deal out a socket to a loop that has ended.
   std::promise<void> closed;
   loops_.front()->post([&] {

@@ -1,7 +1,8 @@
 // Server: a store with its network side, in one object.
 //
-// It owns the engine, one loop a thread and the listening sockets, and works the same in the server
-// program and inside a test, which gives it ports of 0 and a clock it turns by hand.
+// It owns the engine, one loop a thread, the listening sockets and who answers frames, and works
+// the same in the server program and inside a test, which gives it ports of 0 and a clock it turns
+// by hand.
 //
 // Threads. `start`, `stop` and the destructor belong to the owner's thread; the ports may be read
 // by any thread once `start` has returned.
@@ -17,6 +18,7 @@
 #include "engine/engine.h"
 #include "net/loop/listener.h"
 #include "net/loop/loop.h"
+#include "net/packets/packet_thread.h"
 #include "net/server_options.h"
 #include "net/server_state.h"
 #include "server/journal_rewriter.h"
@@ -52,6 +54,7 @@ class Server {
   uint16_t resp_port() const { return state_.resp_port; }
   uint16_t memcached_port() const { return state_.memcached_port; }
   uint16_t memcached_udp_port() const { return state_.memcached_udp_port; }
+  uint16_t memcached_packets_port() const { return state_.memcached_packets_port; }
 
   // What it listens on, a line each: "resp 127.0.0.1:6379".
   const std::vector<std::string>& listening() const { return listening_; }
@@ -67,6 +70,7 @@ class Server {
   uint16_t listen(int32_t port, net::Speaks speaks);
   void listen_on_path(const std::string& path, uint32_t mode, net::Speaks speaks);
   uint16_t serve_datagrams(int32_t port);
+  void serve_packets();
 
   const net::ServerOptions options_;
   Engine engine_;
@@ -77,6 +81,7 @@ class Server {
   bool saves_at_end_ = false;
   std::vector<std::unique_ptr<net::Loop>> loops_;
   std::vector<std::unique_ptr<net::Listener>> listeners_;
+  std::unique_ptr<net::PacketThread> packets_;
   std::vector<std::string> listening_;
   bool running_ = false;
 };

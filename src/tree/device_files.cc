@@ -9,6 +9,7 @@
 
 #include "base/hash.h"
 #include "gpu/platform/device_error.h"
+#include "gpu/udp/packet_device.h"
 #include "isotherm/gpu/common.h"
 #include "tree/device_columns.h"
 #include "tree/tree_record.h"
@@ -79,6 +80,10 @@ void DeviceFiles::lose() {
 
 std::unique_ptr<DirectGets> DeviceFiles::make_direct(const DirectShape& shape) {
   return is_lost() ? nullptr : tier_->make_direct(shape);
+}
+
+std::unique_ptr<PacketDevice> DeviceFiles::make_packets(const PacketOptions& options) {
+  return is_lost() ? nullptr : tier_->make_packets(options);
 }
 
 gpu::ItemStats DeviceFiles::stats() {
@@ -232,7 +237,8 @@ std::string DeviceFiles::ingest_some(std::span<const TreeEntry> entries) {
       const std::lock_guard guard(mutex_);
       erase_rest(find_rest(entry.key));
     }
-    if (!fits_device(entry) && !is_lost() && !put_rest(entry)) {
+    const bool stays = !entry.value.empty() && !fits_device(entry);
+    if (stays && !is_lost() && !put_rest(entry)) {
       return "gpu-items: there is no host memory for values that are too long for the GPU";
     }
   }

@@ -67,6 +67,7 @@ class DeviceFiles final : public TreeFiles {
   std::string walk_by_hash(uint64_t& cursor, uint64_t count, const ShowKey& show) override;
   std::unique_ptr<MomentWalk> walk_moment() override;
   std::unique_ptr<DirectGets> make_direct(const DirectShape& shape) override;
+  std::unique_ptr<PacketDevice> make_packets(const PacketOptions& options) override;
   bool has_rest() const override { return rest_bytes_.load(std::memory_order_relaxed) != 0; }
   void lose() override;
   bool is_lost() const override { return lost_.load(std::memory_order_acquire); }

@@ -146,6 +146,16 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   bool reads_dearly() const override { return !asks_device(); }
   void get_directly(const Batch::Columns& columns, int64_t now_ms, std::span<const Batch::Row> rows,
                     std::vector<std::unique_ptr<Held>>& held, Answered& answered) override;
+
+  // Gets in frames (net/packets), which a device answers beside the tree. Null: there is none.
+  std::unique_ptr<PacketDevice> make_packets(const PacketOptions& options);
+  // The last run that the device has whole; asked before a batch of frames goes to it.
+  uint64_t on_device() const { return taken_in_.load(std::memory_order_acquire); }
+  // Whether what such a batch has shown of a key is what the store has now.
+  bool is_newest(uint64_t on_device, uint32_t database, std::string_view key, bool found) const;
+  // A batch of frames has found that the device has failed.
+  void lose_files() { files_->lose(); }
+
   bool walk(uint32_t database, uint64_t& cursor, uint64_t count, int64_t now_ms,
             const Show& show) override;
   // Whether its files are gone, of those that do not last.

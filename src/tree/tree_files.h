@@ -38,6 +38,9 @@
 
 namespace isotherm {
 
+class PacketDevice;    // gpu/udp/packet_device.h
+struct PacketOptions;  // gpu/udp/packet_slots.h
+
 class TreeError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -150,6 +153,8 @@ class TreeFiles {
   // Gets by one thread whose replies are read in place, of keys and values as DeviceFiles has them;
   // null: there are none. Throws std::bad_alloc, DeviceError.
   virtual std::unique_ptr<DirectGets> make_direct(const DirectShape& /*shape*/) { return nullptr; }
+  // Gets in frames, of the same; null: none. Throws std::bad_alloc, DeviceError.
+  virtual std::unique_ptr<PacketDevice> make_packets(const PacketOptions& options);
   // Whether what direct gets have shown counts; else they may lack what was taken in a while ago.
   virtual bool direct_counts() const { return true; }
   // Whether there may be keys that they do not show.

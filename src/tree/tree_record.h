@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "base/bytes.h"
+#include "gpu/items/stored_fields.h"
 #include "isotherm/batch.h"
 
 namespace isotherm {
@@ -21,7 +22,7 @@ struct TreeRecord {
   static constexpr size_t prefix_bytes = 5;
   static constexpr uint64_t most_head = 1 + 8 + 8 + 4 + 8;
   // Of the first byte; the expiry is the second field behind it.
-  static constexpr uint8_t has_expiry = 1;
+  static constexpr uint8_t has_expiry = StoredFields::has_expiry;
   static constexpr uint32_t expiry_at = 8;  // behind the first byte
 
   uint64_t version = 0;
@@ -51,8 +52,7 @@ struct TreeRecord {
 
   // Of the value alone, in a record of so many bytes that begins with this byte.
   static uint64_t value_bytes(uint8_t fields, uint64_t bytes) {
-    return bytes - (9 + ((fields & has_expiry) != 0 ? 8 : 0) + ((fields & has_flags) != 0 ? 4 : 0) +
-                    ((fields & has_state) != 0 ? 8 : 0));
+    return bytes - (1 + StoredFields{fields}.bytes());
   }
 
   uint64_t bytes() const {
@@ -85,8 +85,8 @@ struct TreeRecord {
   bool expired(int64_t now_ms) const { return expiry != no_expiry && expiry <= now_ms; }
 
  private:
-  static constexpr uint8_t has_flags = 2;
-  static constexpr uint8_t has_state = 4;
+  static constexpr uint8_t has_flags = StoredFields::has_flags;
+  static constexpr uint8_t has_state = StoredFields::has_state;
 
   template <class Field>
   static char* put(char* to, Field field) {

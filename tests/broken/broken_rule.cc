@@ -8,10 +8,10 @@
 namespace isotherm {
 namespace {
 
-constexpr std::string_view names[] = {"none",      "swaps",     "splits",   "epochs",  "parking",
-                                      "readiness", "ending",    "retry",    "groups",  "guards",
-                                      "telling",   "takeover",  "draining", "taking",  "syncing",
-                                      "ingesting", "checksums", "cooling",  "evicting"};
+constexpr std::string_view names[] = {"none",      "swaps",     "splits",   "epochs",   "parking",
+                                      "readiness", "ending",    "retry",    "groups",   "guards",
+                                      "telling",   "takeover",  "draining", "taking",   "syncing",
+                                      "ingesting", "checksums", "cooling",  "evicting", "newest"};
 
 Rule named_rule() {
   const char* const wanted = std::getenv("ISOTHERM_BREAK");

@@ -29,6 +29,7 @@ class ModelledPackets {
     uint32_t flags = 0;
     int64_t expiry = 0;
     uint64_t version = 0;
+    uint64_t state = 0;  // of a store's items
   };
   using Items = std::map<std::string, Item>;
   static constexpr int64_t now = 10;
@@ -45,7 +46,10 @@ class ModelledPackets {
 
   void put(const std::string& key, const Item& item) {
     Item& now_there = items_[key] = item;
-    now_there.version = run(TableOp::put, key, item);
+    const bool stored = engine_.options().stored;
+    if (stored) now_there.version = ++versions_ * 1'000'003;
+    const uint64_t version = run(TableOp::put, key, stored ? as_stored(now_there) : item);
+    if (!stored) now_there.version = version;
   }
   void erase(const std::string& key) {
     run(TableOp::erase, key, {});
@@ -107,6 +111,28 @@ class ModelledPackets {
     return version;
   }
 
+  // With its fields before the value, as gpu/items/stored_fields.h has them.
+  static Item as_stored(const Item& item) {
+    Item record;
+    const auto add = [&](const void* field, size_t bytes) {
+      record.value.append(static_cast<const char*>(field), bytes);
+    };
+    add(&item.version, 8);
+    if (item.expiry != 0) add(&item.expiry, 8);
+    if (item.flags != 0) add(&item.flags, 4);
+    if (item.state != 0) add(&item.state, 8);
+    record.value += item.value;
+    record.flags =
+        (item.expiry != 0 ? 1 : 0) | (item.flags != 0 ? 2 : 0) | (item.state != 0 ? 4 : 0);
+    record.expiry = item.expiry;
+    return record;
+  }
+  // Of a store: gets that change something, and keys that stand for others.
+  bool leaves(const std::string& key, const Items& items, bool hit) const {
+    if (!engine_.options().stored) return false;
+    return key.front() == '\xff' || (hit && items.at(key).state != 0);
+  }
+
   static std::string text_for(const built_frames::Get& get, const Items& items) {
     const auto at = items.find(get.key);
     if (at == items.end() || (at->second.expiry != 0 && at->second.expiry <= now)) return "END\r\n";
@@ -135,7 +161,8 @@ class ModelledPackets {
       const size_t all = (built_frames::is_v6(frame) ? 62 : 42) + datagram;
       const uint64_t times = engine_.options().amplification;
       const bool too_much = times != 0 && datagram > times * (8 + asked->text.size());
-      if (too_much || datagram > 1400 || all > slots.reply_stride) expected.clear();
+      const bool is_left = leaves(get->key, items, expected != "END\r\n");
+      if (is_left || too_much || datagram > 1400 || all > slots.reply_stride) expected.clear();
     }
     if (expected.empty()) {
       if (result.fate != PacketFate::left || result.bytes != 0) return fail("it was answered");
@@ -163,6 +190,7 @@ class ModelledPackets {
   PacketEngine<Device> engine_;
   Items items_;
   std::vector<Sent> sent_;
+  uint64_t versions_ = 0;
   uint64_t wrong_ = 0;
   uint64_t answered_ = 0;
 };
@@ -178,6 +206,7 @@ class PacketSource {
       const uint64_t longest = i % 7 == 0 ? 250 : 24;
       std::string key = std::to_string(i);
       key.resize(std::max<uint64_t>(key.size(), random_() % longest + 1), 'k');
+      if (i % 11 == 5) key.front() = '\xff';
       keys_.push_back(key);
     }
   }
@@ -191,6 +220,7 @@ class PacketSource {
     for (char& byte : item.value) byte = static_cast<char>(random_());
     if (random_() % 3 == 0) item.flags = static_cast<uint32_t>(random_());
     if (random_() % 4 == 0) item.expiry = static_cast<int64_t>(1 + random_() % 20);
+    if (random_() % 6 == 0) item.state = random_() | 1;
     return item;
   }
   std::string frame() {
@@ -228,11 +258,12 @@ inline PacketOptions small_packets(uint32_t rows, uint32_t reply_stride, uint32_
 
 // Hits, misses, what has expired, what is too long, and what is no get; from slots of some sizes.
 template <class Device>
-uint64_t check_packets(Device& device, uint64_t scale) {
+uint64_t check_packets_of(Device& device, uint64_t scale, bool stored) {
   uint64_t wrong = 0;
   for (const uint32_t times : {0, 3}) {
     PacketSource<Device> source(times + 1, 60);
     PacketOptions options = small_packets(static_cast<uint32_t>(scale), 512, times);
+    options.stored = stored;
     if (times != 0) options.frame_stride = 128;
     if (times == 0) options.reply_stride = ReplyFrame::most_bytes;
     ModelledPackets<Device> packets(device, small_items(times + 5, 64), options);
@@ -244,6 +275,15 @@ uint64_t check_packets(Device& device, uint64_t scale) {
     wrong += packets.wrong() + (packets.answered() < scale / 3 ? 1 : 0);
   }
   return wrong;
+}
+
+template <class Device>
+uint64_t check_packets(Device& device, uint64_t scale) {
+  return check_packets_of(device, scale, false);
+}
+template <class Device>
+uint64_t check_stored_packets(Device& device, uint64_t scale) {
+  return check_packets_of(device, scale, true);
 }
 
 // What is written between two batches is seen by the second, and not by the first, though that may
@@ -288,6 +328,7 @@ uint64_t check_colliding_packets(Device& device, uint64_t scale) {
 template <class Device>
 constexpr DeviceItemCheck<Device> packet_checks[] = {
     {"packets", check_packets<Device>},
+    {"packets of a store's items", check_stored_packets<Device>},
     {"written packets", check_written_packets<Device>},
     {"colliding packets", check_colliding_packets<Device>},
 };

@@ -36,7 +36,7 @@ void check_reply(const std::string& frame, const built_frames::Get& get, uint32_
                                           built_frames::server_port);
   const auto reply = ReplyFrame::hit(request, value_bytes, value_bytes * 3, 1u << value_bytes % 31);
   if (!reply.fits(request)) std::abort();
-  reply.write_front(slot.bytes, request, reinterpret_cast<const uint64_t*>(value.bytes));
+  reply.write_front(slot.bytes, request, value.bytes);
   std::string sent;
   for (uint32_t i = 0; i * sizeof(Pair) < reply.bytes(); ++i) {
     const Pair unit = reply.unit(slot.bytes, value.bytes, i);

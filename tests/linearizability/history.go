@@ -10,9 +10,10 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// A server under test; one address may be empty.
+// A server under test; one of the first two addresses may be empty, and `packets`, where memcached's
+// requests come in frames.
 type target struct {
-	resp, memcached string
+	resp, memcached, packets string
 }
 
 // A plan says how to make one history.
@@ -21,7 +22,8 @@ type plan struct {
 	seed        int64
 	profile     profile
 	clients     int // on RESP, plus
-	memcachers  int // on memcached
+	memcachers  int // on memcached, plus
+	packeters   int // on memcached in frames
 	keys        int
 	fill        int // other keys written meanwhile
 	largeFill   bool
@@ -76,12 +78,17 @@ func (p plan) open(t target) ([]*participant, error) {
 	random := rand.New(rand.NewSource(p.seed))
 	names := p.names()
 	var participants []*participant
-	for i := 0; i < p.clients+p.memcachers; i++ {
+	for i := 0; i < p.clients+p.memcachers+p.packeters; i++ {
 		var c *client
 		var err error
 		choices := p.profile.resp
+		depth, isFramed := p.profile.depth, i >= p.clients+p.memcachers
 		if i < p.clients {
 			c, err = dial(respCodec{}, t.resp)
+		} else if isFramed {
+			c, err = dialDatagrams(memcachedCodec{}, t.packets)
+			// One that is alone in its datagram is a frame that a GPU answers.
+			choices, depth = framed(), 1
 		} else {
 			c, err = dial(memcachedCodec{}, t.memcached)
 			choices = p.profile.memcached
@@ -91,7 +98,8 @@ func (p plan) open(t target) ([]*participant, error) {
 		}
 		w := newWorker(i, p.keys, rand.New(rand.NewSource(random.Int63())), choices)
 		participants = append(participants,
-			&participant{plan: p, worker: w, client: c, names: names, start: start})
+			&participant{plan: p, worker: w, client: c, names: names, start: start,
+				depth: depth, framed: isFramed})
 	}
 	return participants, nil
 }
@@ -122,6 +130,8 @@ type participant struct {
 	client  *client
 	names   []string
 	start   time.Time
+	depth   int // requests in one pipeline, at most
+	framed  bool
 	history []porcupine.Operation
 	// Of the pipeline that is under way.
 	unanswered []*request
@@ -140,7 +150,7 @@ func (s *participant) burst(number int) error {
 				return err
 			}
 		}
-		depth := 1 + s.worker.random.Intn(s.plan.profile.depth)
+		depth := 1 + s.worker.random.Intn(s.depth)
 		requests := make([]*request, depth)
 		for i := range requests {
 			requests[i] = s.worker.draw(s.key(number))
@@ -154,7 +164,12 @@ func (s *participant) burst(number int) error {
 }
 
 func (s *participant) key(burst int) int {
-	if s.worker.random.Intn(8) == 0 {
+	// Those whose requests come in frames also look at what was not written lately.
+	seldom := 8
+	if s.framed {
+		seldom = 2
+	}
+	if s.worker.random.Intn(seldom) == 0 {
 		return s.worker.random.Intn(s.plan.keys)
 	}
 	hot := s.plan.profile.hotKeys

@@ -36,6 +36,8 @@ func main() {
 	var s settings
 	flag.StringVar(&s.target.resp, "resp", "", "address of the RESP port")
 	flag.StringVar(&s.target.memcached, "memcached", "", "address of the memcached port")
+	flag.StringVar(&s.target.packets, "packets", "",
+		"address where memcached's requests come in frames: a third of the clients, besides, use it")
 	flag.IntVar(&s.histories, "histories", 20, "how many histories to make and check")
 	flag.Int64Var(&s.seed, "seed", time.Now().UnixNano(), "seed of all that is drawn")
 	flag.BoolVar(&s.evicting, "evicting", false, "the server may evict: keys may vanish at any time")
@@ -111,6 +113,9 @@ func (s settings) plan(number int, chosen profile, random *rand.Rand) plan {
 	default:
 		p.memcachers = s.clients / 3
 		p.clients = s.clients - p.memcachers
+	}
+	if s.target.packets != "" {
+		p.packeters = (s.clients + 2) / 3
 	}
 	return p
 }

@@ -67,8 +67,72 @@ items() {
 cache=8mb
 items -histories 1 -fill 6000
 
+# A number of memcached's `stats`.
+stat() {
+  exec 3<>"/dev/tcp/${memcached_address/://}"
+  printf 'stats\r\nquit\r\n' >&3
+  tr -d '\r' <&3 | sed -n "s/^STAT $1 //p"
+  exec 3>&-
+}
+
+# The same beside clients whose requests come in frames, which the device answers where nobody has changed
+# their keys.
+start_packets() {
+  start_server "$1" --device cuda --gpu-items 64mb --maxmemory "$cache" \
+    --memcached-packets-address 127.0.0.1 --memcached-packets-port 0
+}
+packets() {
+  echo "== gets in frames, items on the device $*"
+  start_packets "$server"
+  "$scratch/linearizability" -resp "$resp_address" -memcached "$memcached_address" \
+    -packets "$(listening "memcached packets")" -keys 12 "$@"
+  echo "$(stat packet_gets_by_gpu) gets in frames by the device, $(stat packet_gets_changed) of changed keys"
+  if [ "$(stat packet_gets_by_gpu)" = 0 ] || [ "$(stat packet_gets_changed)" = 0 ]; then
+    echo "the device has not answered, or nobody has changed what it answered" >&2
+    return 1
+  fi
+  stop_server
+}
+cache=16mb # of which a part is for frames
+packets -histories "$histories" -fill 1000
+
+# Frames are answered without the device, too, when it is lost; what it alone had has vanished.
+packets_lost() {
+  echo "== gets in frames, device lost after $ISOTHERM_LOSE_DEVICE_AFTER"
+  start_packets "$server"
+  "$scratch/linearizability" -resp "$resp_address" -memcached "$memcached_address" -evicting \
+    -packets "$(listening "memcached packets")" -keys 12 -histories 1 -fill 100 -profile mixed
+  if [ "$(info gpu_items_lost persistence)" != 1 ]; then
+    echo "the device was not lost" >&2
+    return 1
+  fi
+  stop_server
+}
+
+# Where all that the device answers counts, whoever has changed it, a history must show it.
+packets_negative() {
+  local status=0
+  start_packets "$1"
+  TMPDIR="$scratch" "$scratch/linearizability" -resp "$resp_address" -memcached "$memcached_address" \
+    -packets "$(listening "memcached packets")" -keys 12 -histories 20 -fill 1000 -profile mixed \
+    >"$scratch/verdict" || status=$?
+  stop_server
+  tail -n 1 "$scratch/verdict"
+  if [ "$status" != 1 ]; then
+    echo "old answers of the device were not caught: status $status" >&2
+    return 1
+  fi
+  echo "caught"
+}
+broken="${server%fake-device}broken-fake-device"
+if [ -x "$broken" ]; then
+  ISOTHERM_BREAK=newest packets_negative "$broken"
+fi
+
 server_flags=(--gpu-schedule greedy)
 case "$server" in *fake-device)
+  export ISOTHERM_LOSE_DEVICE_AFTER=1000
+  packets_lost
   for lost in mixed:600 counters:300 swaps:1000; do
     export ISOTHERM_LOSE_DEVICE_AFTER="${lost#*:}"
     part 0 -histories 1 -profile "${lost%:*}" -allow-vacuous

@@ -43,7 +43,11 @@ func dial(c codec, address string) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &client{codec: c, conn: conn, reader: bufio.NewReaderSize(conn, 64<<10)}, nil
+	return newClient(c, conn), nil
+}
+
+func newClient(c codec, conn net.Conn) *client {
+	return &client{codec: c, conn: conn, reader: bufio.NewReaderSize(conn, 64<<10)}
 }
 
 func (c *client) send() error {

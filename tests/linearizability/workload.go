@@ -51,6 +51,11 @@ func profiles() []profile {
 	}
 }
 
+// framed is what clients do whose requests come in frames: mostly what a GPU answers.
+func framed() []choice {
+	return []choice{{50, get}, {40, gets}, {4, set}, {4, cas}, {2, del}}
+}
+
 // A worker draws one client's requests.
 type worker struct {
 	id       int

@@ -156,6 +156,12 @@ void HostExecutor::count(const Run& run, uint64_t requests) {
   counters_.changes.add(run.changes);
 }
 
+void HostExecutor::count_reads(uint64_t hits, uint64_t misses) {
+  counters_.requests.add(hits + misses);
+  counters_.hits.add(hits);
+  counters_.misses.add(misses);
+}
+
 void HostExecutor::uncount_reads(const Batch& batch, Batch::Row first, Batch::Row end) {
   for (Batch::Row row = first; row < end; ++row) {
     if (batch.columns().op[row] != Op::get) continue;

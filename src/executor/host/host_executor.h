@@ -134,6 +134,8 @@ class HostExecutor {
   void count(const Run& run, uint64_t requests);
   // The router learns from some of them, where there is one.
   void note_keys(std::span<const uint64_t> hashes);
+  // Gets that were answered without it.
+  void count_reads(uint64_t hits, uint64_t misses);
   // Takes back what it has counted of reads that were answered in vain and will run again.
   void uncount_reads(const Batch& batch, Batch::Row first, Batch::Row end);
   // Fills the column of hashes.

@@ -12,6 +12,7 @@
 #include "gpu/items/device_direct_gets.h"
 #include "gpu/items/device_item_store.h"
 #include "gpu/store/item_tier.h"
+#include "gpu/udp/packet_engine.h"
 #include "isotherm/gpu/common.h"
 
 namespace isotherm {
@@ -36,6 +37,10 @@ class DeviceItemTier : public ItemTier {
   std::unique_ptr<DirectGets> make_direct(const DirectShape& shape) override {
     device_.enter();
     return std::make_unique<DeviceDirectGets<Device>>(device_, store_, shape);
+  }
+  std::unique_ptr<PacketDevice> make_packets(const PacketOptions& options) override {
+    device_.enter();
+    return std::make_unique<PacketEngine<Device>>(device_, store_, options);
   }
   gpu::ItemStats stats() override {
     device_.enter();

@@ -20,6 +20,9 @@
 
 namespace isotherm {
 
+class PacketDevice;    // gpu/udp/packet_device.h
+struct PacketOptions;  // gpu/udp/packet_slots.h
+
 struct ItemTierOptions {
   uint64_t bytes = 0;   // of device memory
   bool evicts = false;  // by CLOCK where that ends; else puts are answered reply_retry
@@ -37,6 +40,8 @@ class ItemTier {
   virtual uint64_t place_of(std::string_view key) const = 0;
   // For one thread; the tier must outlive it.
   virtual std::unique_ptr<DirectGets> make_direct(const DirectShape& shape) = 0;
+  // Answers gets in frames from these items; the tier must outlive it.
+  virtual std::unique_ptr<PacketDevice> make_packets(const PacketOptions& options) = 0;
   // Waits for all calls made so far.
   virtual gpu::ItemStats stats() = 0;
 };

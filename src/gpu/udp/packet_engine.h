@@ -4,8 +4,9 @@
 // read and write over the bus: a batch is one launch, without a copy before or behind it. The order
 // of batches and of other calls is the store's (DeviceItemStore::read).
 //
-// Threads. See gpu/udp/packet_device.h; the store has its own lock. Limits. The store must outlive
-// it. Errors. std::bad_alloc without pinned memory.
+// Threads. See gpu/udp/packet_device.h; the store has its own lock, and every call enters the
+// device, since callers' threads differ. Limits. The store must outlive it. Errors. std::bad_alloc
+// without pinned memory.
 #pragma once
 
 #include <cstdint>
@@ -27,11 +28,13 @@ class PacketEngine final : public PacketDevice {
  public:
   PacketEngine(Device& device, DeviceItemStore<Device>& store, const PacketOptions& options)
       : device_(device), store_(store), options_(options.bounded()) {
+    device_.enter();
     for (uint32_t i = 0; i < options_.channels; ++i) {
       channels_.push_back(std::make_unique<Channel>(device, options_));
     }
   }
   ~PacketEngine() override {
+    device_.enter();
     for (const auto& channel : channels_) device_.synchronize(channel->stream.get());
   }
   PacketEngine(const PacketEngine&) = delete;
@@ -41,19 +44,27 @@ class PacketEngine final : public PacketDevice {
   const PacketSlots& slots(uint32_t channel) const override { return channels_[channel]->slots; }
 
   void start(uint32_t channel, uint32_t rows, int64_t now_ms) override {
+    device_.enter();
     Channel& its = *channels_[channel];
     const auto stream = its.stream.get();
     store_.read(rows, stream, [&](const ItemLookup& items) {
-      const PacketKernel kernel{its.slots, items, rows, options_.port, options_.amplification,
-                                now_ms};
+      const PacketKernel kernel{
+          its.slots, items, rows, options_.port, options_.amplification, now_ms, options_.stored};
       const uint32_t blocks = grid_for(device_, rows, PacketKernel::threads);
       require_device(device_.launch(stream, blocks, PacketKernel::threads, kernel),
                      "launch the kernel of packets");
     });
     require_device(device_.record(its.ended, stream), "record an event");
   }
-  bool done(uint32_t channel) override { return device_.done(channels_[channel]->ended); }
+  bool done(uint32_t channel) override {
+    device_.enter();
+    const Channel& its = *channels_[channel];
+    if (device_.done(its.ended)) return true;
+    require_device(device_.healthy(its.stream.get()), "answer packets");
+    return false;
+  }
   void wait(uint32_t channel) override {
+    device_.enter();
     require_device(device_.synchronize(channels_[channel]->ended), "wait for packets");
   }
   uint64_t run_host(const gpu::ItemRequests& requests) override {
@@ -65,7 +76,7 @@ class PacketEngine final : public PacketDevice {
     // Throws std::bad_alloc.
     Channel(Device& its_device, const PacketOptions& options)
         : device(its_device),
-          memory(its_device, bytes_of(options)),
+          memory(its_device, options.channel_bytes()),
           stream(its_device,
                  options.urgent ? its_device.create_urgent_stream() : its_device.create_stream()),
           ended(its_device.create_event()) {
@@ -80,11 +91,6 @@ class PacketEngine final : public PacketDevice {
     ~Channel() { device.destroy_event(ended); }
     Channel(const Channel&) = delete;
     Channel& operator=(const Channel&) = delete;
-
-    static uint64_t bytes_of(const PacketOptions& options) {
-      return options.rows * (uint64_t{options.frame_stride} + options.reply_stride +
-                             sizeof(uint32_t) + sizeof(PacketResult));
-    }
 
     Device& device;
     const PinnedBlock<Device> memory;

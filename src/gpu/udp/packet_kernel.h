@@ -12,6 +12,10 @@
 // A slot in shared memory is 16 bytes longer than a frame, or all lanes would meet in one bank.
 // Values in host memory are read over the bus where they lie, like those of the device.
 //
+// Of a store's items (`stored`) the fields before the value say what clients see. What they say
+// that a get changes is left to the host, and so are keys that begin with byte 255, which stand for
+// others there (tree/device_files.h).
+//
 // Threads. Nobody writes to the table meanwhile. Sources. MemcachedGPU, section 3.2: parsing,
 // lookups and headers by one kernel; there, helper threads of the block load frames and fill
 // headers.
@@ -21,6 +25,7 @@
 
 #include "gpu/items/item_part.h"
 #include "gpu/items/item_steps.h"
+#include "gpu/items/stored_fields.h"
 #include "gpu/kernel/bits.h"
 #include "gpu/kernel/line_kind.h"
 #include "gpu/udp/packet_slots.h"
@@ -57,6 +62,29 @@ struct SlotKey {
   }
 };
 
+// What a client sees of an item.
+struct ShownItem {
+  const char* value = nullptr;
+  uint32_t bytes = 0;
+  uint32_t flags = 0;
+  uint64_t version = 0;
+
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static ShownItem of(const ItemHead& item) {
+    return {item.value(), item.value_bytes, item.flags(), item.version()};
+  }
+  // Of a store's item with these fields.
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static ShownItem of_stored(const ItemHead& item,
+                                                                  StoredFields fields) {
+    const auto* const words = reinterpret_cast<const uint64_t*>(item.value());
+    ShownItem shown{item.value() + fields.bytes(), item.value_bytes - fields.bytes()};
+    shown.version = load_steady_word(words);
+    if (fields.has(StoredFields::has_flags)) {
+      shown.flags = static_cast<uint32_t>(load_steady_word(words + fields.flags_at() / word_bytes));
+    }
+    return shown;
+  }
+};
+
 struct PacketKernel {
   static constexpr uint32_t warps = 2;  // as many as have room for their slots in 48 KiB
   static constexpr uint32_t threads = warps * 32;
@@ -82,6 +110,7 @@ struct PacketKernel {
   uint16_t port = 0;
   uint32_t amplification = 0;
   int64_t now = 0;
+  bool stored = false;
 
   template <class Lane>
   ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
@@ -119,20 +148,24 @@ struct PacketKernel {
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void answer(Warp& warp, uint32_t number,
                                                    const RequestFrame& request, const SlotKey& key,
                                                    uint64_t first, PacketResult& result) const {
+    constexpr uint8_t stands_for_others = 255;
+    if (stored && frame_bytes::byte_at(key.data) == stands_for_others) return;
     const ItemPlace place = find_item(first, key);
     const ItemHead& item = place.head;
     const bool hit = place.item != 0 && !(now != 0 && item.expired(now));
-    const ReplyFrame reply =
-        hit ? ReplyFrame::hit(request, item.value_bytes, item.flags(), item.version())
-            : ReplyFrame::miss(request);
+    const StoredFields fields{hit && stored ? item.flags() : 0};
+    if (fields.has(StoredFields::has_state)) return;
+    ShownItem shown;
+    if (hit) shown = stored ? ShownItem::of_stored(item, fields) : ShownItem::of(item);
+    const ReplyFrame reply = hit ? ReplyFrame::hit(request, shown.bytes, shown.flags, shown.version)
+                                 : ReplyFrame::miss(request);
     if (!reply.fits(request) || reply.bytes() > slots.reply_stride) return;
     const uint64_t most = uint64_t{request.datagram_bytes} * amplification;
     if (amplification != 0 && reply.datagram_bytes(request) > most) return;
     if (hit && items.evicts) item.mark_read();
-    const char* const value = hit ? item.value() : nullptr;
-    reply.write_front(warp.slot[number].bytes, request, reinterpret_cast<const uint64_t*>(value));
+    reply.write_front(warp.slot[number].bytes, request, shown.value);
     warp.reply[number] = reply;
-    warp.value[number] = value;
+    warp.value[number] = shown.value;
     result.bytes = static_cast<uint16_t>(reply.bytes());
     result.fate = hit ? PacketFate::hit : PacketFate::miss;
   }

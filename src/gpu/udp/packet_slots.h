@@ -26,8 +26,14 @@ struct PacketOptions {
   // A datagram of a reply has at most so many times the bytes of its request's, as replies of
   // net/udp/port.h; 0: any. Anybody can send requests in the name of others.
   uint32_t amplification = 3;
+  // The items are a store's, with fields before their values (gpu/items/stored_fields.h).
+  bool stored = false;
   // Blocks of its kernels go before those of other work on the GPU that wait for room.
   bool urgent = false;
+
+  // Of the slots of all channels.
+  constexpr uint64_t bytes() const { return uint64_t{channels} * channel_bytes(); }
+  constexpr uint64_t channel_bytes() const;
 
   // The sizes within their limits.
   constexpr PacketOptions bounded() const {
@@ -53,6 +59,10 @@ struct alignas(4) PacketResult {
   FrameKind kind =
       FrameKind::foreign;  // a get that was left is too long for its slot or its client
 };
+
+constexpr uint64_t PacketOptions::channel_bytes() const {
+  return rows * (uint64_t{frame_stride} + reply_stride + sizeof(uint32_t) + sizeof(PacketResult));
+}
 
 struct PacketSlots {
   char* frames = nullptr;

@@ -9,7 +9,8 @@
 //
 // Threads. Any; pure functions, for CPU and GPU. Limits. A reply is one datagram of at most
 // `most_datagram_bytes`; a slot has `slot_bytes`, which the longest front fits, and begins at a
-// multiple of 16. A value lies in whole words of 8 bytes, with zeros behind it.
+// multiple of 16. A value begins at a multiple of 4 and ends within a whole word of 8 bytes, with
+// zeros behind it.
 #pragma once
 
 #include <cstdint>
@@ -59,9 +60,9 @@ class ReplyFrame {
     return datagram_bytes(request) <= most_datagram_bytes;
   }
 
-  // Writes the front over the request in `slot`; `value` is its first word. The reply must fit.
+  // Writes the front over the request in `slot`. The reply must fit.
   ISOTHERM_HOST_DEVICE void write_front(char* slot, const RequestFrame& request,
-                                        const uint64_t* value) const {
+                                        const char* value) const {
     write_text(slot, request);
     write_header(slot + request.datagram_at(), slot + request.datagram_at());
     const uint32_t datagram = request.datagram_at();
@@ -154,10 +155,13 @@ class ReplyFrame {
     } while ((number /= 10) != 0);
     return end;
   }
-  ISOTHERM_HOST_DEVICE static uint64_t value_sum(const uint64_t* words, uint32_t bytes) {
+  ISOTHERM_HOST_DEVICE static uint64_t value_sum(const char* value, uint32_t bytes) {
+    const auto before = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(value) & 4);
+    const auto* const words = reinterpret_cast<const uint64_t*>(value - before);
     uint64_t sum = 0;
-    for (uint64_t i = 0; i < words_of(bytes); ++i) {
-      const uint64_t word = load_steady_word(words + i);
+    for (uint64_t i = 0; i < words_of(uint64_t{before} + bytes); ++i) {
+      uint64_t word = load_steady_word(words + i);
+      if (i == 0 && before != 0) word >>= 32;
       sum += (word & 0xffff) + (word >> 16 & 0xffff) + (word >> 32 & 0xffff) + (word >> 48);
     }
     return sum;

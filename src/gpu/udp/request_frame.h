@@ -80,12 +80,18 @@ struct RequestFrame {
     return request;
   }
 
-  // Where the headers of a frame lie that is known to be a get.
+  // Where the parts of a frame lie that is known to be a get.
   static RequestFrame of_get(const char* frame) {
     RequestFrame request;
     request.kind = FrameKind::get;
     request.v6 = frame_bytes::number_at(frame + 12) == type_v6;
     request.udp_at = ethernet_bytes + (request.v6 ? v6_bytes : v4_bytes);
+    request.datagram_bytes = frame_bytes::number_at(frame + request.udp_at + 4) - udp_bytes;
+    const uint32_t text_at = request.datagram_at() + header_bytes;
+    request.with_version = frame[text_at + 3] == 's';
+    request.key_at = text_at + (request.with_version ? 5 : 4);
+    const uint32_t end = request.datagram_at() + request.datagram_bytes - 2;
+    request.key_bytes = static_cast<uint16_t>(end - request.key_at);
     return request;
   }
 

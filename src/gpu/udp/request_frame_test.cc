@@ -73,7 +73,7 @@ std::string reply_to(const std::string& frame, const std::string* value, uint32_
           ? ReplyFrame::miss(request)
           : ReplyFrame::hit(request, static_cast<uint32_t>(value->size()), flags, version);
   EXPECT_TRUE(reply.fits(request));
-  reply.write_front(slot[0].bytes, request, reinterpret_cast<const uint64_t*>(at));
+  reply.write_front(slot[0].bytes, request, at);
   std::string sent;
   for (uint32_t i = 0; i * sizeof(Unit) < reply.bytes(); ++i) {
     const Pair unit = reply.unit(slot[0].bytes, at, i);

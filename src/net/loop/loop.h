@@ -137,7 +137,9 @@ class Loop final : public LoopControl {
   void write_replies(LoopTurn& turn, const std::vector<Connection*>& to);
   void settle(Connection& connection, LoopTurn& turn);
   void send_datagrams();
-  bool proves_addresses() const { return server_.memcached_udp_port != 0; }
+  bool proves_addresses() const {
+    return server_.memcached_udp_port != 0 || server_.memcached_packets_port != 0;
+  }
   void run_those_alone();
   void delete_ended();
   void report_memory();

@@ -167,7 +167,7 @@ void Loop::bound_memory() {
   }
   std::sort(holders.begin(), holders.end(), std::greater<>());
   for (const auto& [bytes, connection] : holders) {
-    if (engine.client_bytes() <= most || own <= most / server_.loops.size()) return;
+    if (engine.client_bytes() <= most || own <= most / server_.loop_count()) return;
     connection->close();
     counters_.evicted_clients.add();
     own -= bytes;

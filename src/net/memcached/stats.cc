@@ -142,7 +142,7 @@ void write_store(const ServerState& server, Output& output) {
   stat(output, "accepting_conns", uint64_t{1});
   stat(output, "listen_disabled_num", uint64_t{0});
   stat(output, "time_in_listen_disabled_us", uint64_t{0});
-  stat(output, "threads", server.loops.size());
+  stat(output, "threads", server.loop_count());
   stat(output, "hash_bytes", engine.index_bytes);
   stat(output, "bytes", engine.item_bytes);
   stat(output, "curr_items", server.engine.database(0).keys);
@@ -161,6 +161,21 @@ void write_datagrams(const ServerState& server, Output& output) {
   for (const auto& [name, counter] : counters) {
     uint64_t sum = 0;
     for (const auto& loop : server.loops) sum += (loop->udp.*counter).get();
+    stat(output, name, sum);
+  }
+}
+
+void write_packets(const ServerState& server, Output& output) {
+  static constexpr std::pair<std::string_view, Counter PacketCounters::*> counters[] = {
+      {"packet_batches", &PacketCounters::batches},
+      {"packet_gets_by_gpu", &PacketCounters::by_device},
+      {"packet_requests_by_cpu", &PacketCounters::by_cpu},
+      {"packet_gets_overtaken", &PacketCounters::overtaken},
+      {"packet_gets_changed", &PacketCounters::changed},
+  };
+  for (const auto& [name, counter] : counters) {
+    uint64_t sum = 0;
+    for (const auto& loop : server.loops) sum += (loop->packets.*counter).get();
     stat(output, name, sum);
   }
 }
@@ -184,8 +199,8 @@ void write_settings(const ServerState& server, Output& output) {
   stat(output, "domain_socket", path.empty() ? "NULL" : path);
   stat(output, "umask", mask);
   stat(output, "shutdown_command", "no");
-  stat(output, "num_threads", server.loops.size());
-  stat(output, "num_threads_per_udp", server.loops.size());
+  stat(output, "num_threads", server.loop_count());
+  stat(output, "num_threads_per_udp", server.loop_count());
   stat(output, "stat_key_prefix", std::string_view(&MemcachedPrefixes::delimiter, 1));
   stat(output, "detail_enabled", server.memcached.prefixes.on() ? "yes" : "no");
   stat(output, "reqs_per_event", server.options.memcached_reqs_per_event);
@@ -270,7 +285,9 @@ void write_stats(std::string_view arguments, ServerState& server, Output& output
     write_connections(server, output);
     write_counters(server, first_command, last_command, output);
     write_store(server, output);
-    if (server.memcached_udp_port != 0) write_datagrams(server, output);
+    const bool has_packets = server.options.has_packets();
+    if (server.memcached_udp_port != 0 || has_packets) write_datagrams(server, output);
+    if (has_packets) write_packets(server, output);
   } else if (which == "settings") {
     write_settings(server, output);
   } else if (which == "items") {

@@ -3,7 +3,7 @@
 // Frames are Ethernet's (gpu/udp/request_frame.h). A source that gets less makes the rest up, and
 // takes it off again from the replies.
 //
-// Threads. One at a time.
+// Threads. One at a time; `end` from any, signal handlers included.
 #pragma once
 
 #include <cstdint>
@@ -26,11 +26,19 @@ class FrameSource {
   // Gives `sink` the frames that are there, `most` at most; returns how many. Does not wait. A
   // frame stays where it is until the next call.
   virtual uint32_t receive(uint32_t most, FrameSink& sink) = 0;
+  // Waits for a frame, or so long.
+  virtual void wait(int timeout_ms) const = 0;
+  // No more are wanted.
+  virtual void end() = 0;
   // Whether no more will come.
   virtual bool ended() const = 0;
   // Sends a reply, at the latest by the next `flush`.
   virtual void send(std::string_view frame) = 0;
   virtual void flush() = 0;
+  // Bytes that it holds.
+  virtual uint64_t memory() const { return 0; }
+  // Replies that could not be sent.
+  virtual uint64_t unsent() const { return 0; }
 };
 
 }  // namespace isotherm::net

@@ -5,6 +5,7 @@
 #include "net/memcached/parser.h"
 #include "net/memcached/writer.h"
 #include "net/output.h"
+#include "net/udp/frame.h"
 
 namespace isotherm::net {
 namespace {
@@ -26,6 +27,14 @@ gpu::Bytes column(const int64_t (&offsets)[2], std::string_view bytes) {
 
 }  // namespace
 
+void ItemCommands::run(std::span<PacketAsk> asks, int64_t now_ms) {
+  for (PacketAsk& ask : asks) {
+    run(ask.datagram.substr(UdpFrame::header_bytes), now_ms, ask.reply);
+    if (!ask.reply.empty()) ask.ends = {ask.reply.size()};
+  }
+}
+
+// `reply` becomes the answers of all commands. What is no whole command at the end is dropped.
 void ItemCommands::run(std::string_view text, int64_t now_ms, std::string& reply) {
   MemcachedParser parser;
   Output output;

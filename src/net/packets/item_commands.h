@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,10 +26,11 @@
 #include "items/item.h"
 #include "net/counters.h"
 #include "net/memcached/answer.h"
+#include "net/packets/packet_store.h"
 
 namespace isotherm::net {
 
-class ItemCommands {
+class ItemCommands final : public PacketStore {
  public:
   explicit ItemCommands(PacketDevice& device) : device_(device) {}
 
@@ -37,9 +39,8 @@ class ItemCommands {
   static constexpr Batch::Row most_rows = 256;
   static constexpr size_t longest_reply = 2 << 20;
 
-  // Runs the commands of a datagram; `reply` becomes their answers. What is no whole command at the
-  // end is dropped.
-  void run(std::string_view text, int64_t now_ms, std::string& reply);
+  void run(std::span<PacketAsk> asks, int64_t now_ms) override;
+  void lose_device() override { throw; }
 
  private:
   // The item of a key, or what became of a put of it.
@@ -60,6 +61,7 @@ class ItemCommands {
     std::vector<Pair> memory_;
   };
 
+  void run(std::string_view text, int64_t now_ms, std::string& reply);
   static void refuse(std::vector<MemcachedAnswer>& answers, Batch& batch);
   void run_row(Batch& batch, Batch::Row row, int64_t now_ms);
   Seen get(std::string_view key, int64_t now_ms);

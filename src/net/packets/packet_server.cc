@@ -4,12 +4,12 @@
 #include <exception>
 
 #include "base/hash.h"
+#include "gpu/platform/device_error.h"
 #include "net/udp/frame.h"
+#include "net/udp/reply_cursor.h"
 
 namespace isotherm::net {
 namespace {
-
-constexpr std::string_view too_long_text = "SERVER_ERROR reply too large for UDP\r\n";
 
 std::string_view datagram_of(const RequestFrame& request, std::string_view frame) {
   return frame.substr(request.datagram_at(), request.datagram_bytes);
@@ -21,22 +21,33 @@ bool is_text(const RequestFrame& request, std::string_view frame) {
   return UdpFrame::read(datagram_of(request, frame), header) == UdpFrame::Fault::none;
 }
 
+std::string_view address_of(const RequestFrame& request, std::string_view frame) {
+  return frame.substr(RequestFrame::addresses_at(request.v6),
+                      RequestFrame::address_bytes(request.v6));
+}
+
+// Which of the slots for clients is its sender's.
+uint64_t client_of(std::string_view frame, const RequestFrame& request, uint64_t slots) {
+  const uint16_t port = frame_bytes::load16(frame.data() + request.udp_at);
+  return hash_bytes(address_of(request, frame), port) % slots;
+}
+
 }  // namespace
 
-PacketServer::PacketServer(PacketDevice& device, FrameSource& source, const Clock& clock,
-                           int64_t timeout_us)
+PacketServer::PacketServer(PacketDevice& device, FrameSource& source, PacketStore& store,
+                           const Clock& clock, int64_t timeout_us)
     : device_(device),
       source_(source),
+      store_(store),
       clock_(clock),
       timeout_us_(timeout_us),
-      commands_(device),
       channels_(device.options().channels),
       packet_(ReplyFrame::most_bytes / sizeof(Pair) + 1) {}
 
 PacketServer::~PacketServer() {
   for (uint32_t i = 0; i < channels_.size(); ++i) {
     try {
-      if (channels_[i].under_way) device_.wait(i);
+      if (channels_[i].under_way && !lost_) device_.wait(i);
     } catch (const std::exception&) {
       // The device is lost, and what was under way with it.
     }
@@ -54,7 +65,10 @@ bool PacketServer::turn() {
   }
   // Without a channel to fill nothing can be done but wait.
   bool waits = channels_[filled_].under_way || ended;
-  while (finish_oldest(waits)) waits = false;
+  bool finished = false;
+  for (; finish_oldest(waits); waits = false) finished = true;
+  counts_.unsent = source_.unsent();
+  if (finished) store_.note(counts_);
   source_.flush();
   return !ended || !idle();
 }
@@ -82,28 +96,48 @@ void PacketServer::take(std::string_view frame) {
 
 void PacketServer::start() {
   Channel& channel = channels_[filled_];
-  device_.start(filled_, channel.rows, clock_.now_ms());
+  channel.begun = store_.begin_batch();
+  try {
+    if (!lost_) device_.start(filled_, channel.rows, clock_.now_ms());
+  } catch (const DeviceError&) {
+    lose_device();
+  }
   channel.under_way = true;
   channel.number = ++batches_;
   ++counts_.batches;
   filled_ = (filled_ + 1) % static_cast<uint32_t>(channels_.size());
 }
 
+void PacketServer::lose_device() {
+  store_.lose_device();
+  lost_ = true;
+}
+
+bool PacketServer::has_ended(bool waits) {
+  if (lost_) return true;
+  try {
+    if (waits) device_.wait(oldest_);
+    return waits || device_.done(oldest_);
+  } catch (const DeviceError&) {
+    lose_device();
+    return true;
+  }
+}
+
 // Whether there was one that had ended.
 bool PacketServer::finish_oldest(bool waits) {
   Channel& channel = channels_[oldest_];
-  if (!channel.under_way) return false;
-  if (waits) device_.wait(oldest_);
-  if (!waits && !device_.done(oldest_)) return false;
+  if (!channel.under_way || !has_ended(waits)) return false;
   const PacketSlots& slots = device_.slots(oldest_);
   auto longer = channel.longer.begin();
   for (uint32_t row = 0; row < channel.rows; ++row) {
     if (longer != channel.longer.end() && longer->first == row) {
-      answer(channel, slots, row, (longer++)->second);
+      look_at(channel, slots, row, (longer++)->second);
     } else {
-      answer(channel, slots, row, {slots.frame(row), slots.bytes[row]});
+      look_at(channel, slots, row, {slots.frame(row), slots.bytes[row]});
     }
   }
+  run_left();
   channel.rows = 0;
   channel.under_way = false;
   channel.longer.clear();
@@ -111,12 +145,13 @@ bool PacketServer::finish_oldest(bool waits) {
   return true;
 }
 
-void PacketServer::answer(const Channel& channel, const PacketSlots& slots, uint32_t row,
-                          std::string_view frame) {
-  const PacketResult result = slots.results[row];
+// Sends what the device has answered, if that counts, or leaves it for the CPU.
+void PacketServer::look_at(const Channel& channel, const PacketSlots& slots, uint32_t row,
+                           std::string_view frame) {
+  const PacketResult result = lost_ ? PacketResult{} : slots.results[row];
   const bool answered = result.fate != PacketFate::left;
   const auto bytes = static_cast<uint32_t>(frame.size());
-  // Of a frame that the device has answered only the sender is looked at again.
+  // Of a frame that the device has answered only some parts are looked at again.
   RequestFrame request = answered ? RequestFrame::of_get(frame.data())
                                   : RequestFrame::read(frame.data(), bytes, device_.options().port);
   if (!answered && is_request(request.kind) && !is_text(request, frame)) {
@@ -126,55 +161,78 @@ void PacketServer::answer(const Channel& channel, const PacketSlots& slots, uint
     ++counts_.dropped[static_cast<size_t>(request.kind)];
     return;
   }
-  uint64_t& ran_for_it = ran_at(frame, request);
-  if (answered && channel.number > ran_for_it) {
-    ++counts_.by_device;
-    return source_.send({slots.reply(row), result.bytes});
-  }
-  if (answered) {
+  counts_.bytes_in += request.datagram_bytes;
+  uint64_t& left_at = left_at_[client_of(frame, request, client_slots)];
+  if (!answered) {
+    left_at = batches_;
+  } else if (channel.number <= left_at) {
     ++counts_.overtaken;
-    request = RequestFrame::read(frame.data(), bytes, device_.options().port);
+  } else {
+    const bool found = result.fate == PacketFate::hit;
+    const std::string_view key = frame.substr(request.key_at, request.key_bytes);
+    if (store_.is_newest(channel.begun, key, found)) {
+      ++counts_.by_device;
+      counts_.hits += found;
+      ++counts_.sent;
+      counts_.bytes_out += result.bytes - request.datagram_at();
+      return source_.send({slots.reply(row), result.bytes});
+    }
+    ++counts_.changed;
   }
-  run(request, frame);
-  ran_for_it = batches_;
+  left_.push_back({request, frame});
 }
 
-void PacketServer::run(const RequestFrame& request, std::string_view frame) {
-  ++counts_.by_cpu;
-  const std::string_view datagram = datagram_of(request, frame);
-  commands_.run(datagram.substr(RequestFrame::header_bytes), clock_.now_ms(), reply_);
+// What was left of a batch, in order.
+void PacketServer::run_left() {
+  if (left_.empty()) return;
+  asks_.clear();
+  for (const Left& left : left_) {
+    const RequestFrame& request = left.request;
+    PacketAsk ask{datagram_of(request, left.frame), address_of(request, left.frame)};
+    ask.port = frame_bytes::number_at(left.frame.data() + request.udp_at);
+    asks_.push_back(std::move(ask));
+  }
+  counts_.by_cpu += left_.size();
+  store_.run(asks_, clock_.now_ms());
+  for (size_t i = 0; i < left_.size(); ++i) {
+    bound(asks_[i]);
+    send(left_[i], asks_[i]);
+  }
+  left_.clear();
+}
+
+void PacketServer::bound(PacketAsk& ask) {
   const uint64_t times = device_.options().amplification;
-  const auto is_bounded = [&](size_t reply_bytes) {
-    return times == 0 || UdpFrame::sent_bytes(reply_bytes) <= times * datagram.size();
+  const auto is_bounded = [&](const std::vector<size_t>& ends) {
+    return times == 0 || sent_bytes(ends) <= times * ask.datagram.size();
   };
-  if (is_bounded(reply_.size())) return send(request, frame, reply_);
+  if (is_bounded(ask.ends) || store_.is_trusted(ask)) return;
   ++counts_.too_long;
-  if (is_bounded(too_long_text.size())) send(request, frame, too_long_text);
+  ask.reply.clear();
+  ask.ends.clear();
+  if (!is_bounded({too_long_by_udp.size()})) return;
+  ask.reply = too_long_by_udp;
+  ask.ends = {too_long_by_udp.size()};
 }
 
-void PacketServer::send(const RequestFrame& request, std::string_view frame,
-                        std::string_view text) {
+void PacketServer::send(const Left& left, const PacketAsk& ask) {
+  const RequestFrame& request = left.request;
   char* const packet = reinterpret_cast<char*>(packet_.data());
-  UdpFrame header;
-  UdpFrame::read(datagram_of(request, frame), header);
-  header.count = static_cast<uint16_t>(UdpFrame::datagrams(text.size()));
   char* const datagram = packet + ReplyFrame::packet_at(request.v6) + RequestFrame::udp_bytes;
-  for (size_t at = 0; at < text.size(); at += UdpFrame::payload_bytes, ++header.number) {
-    const std::string_view some = text.substr(at, UdpFrame::payload_bytes);
-    header.write(datagram);
-    some.copy(datagram + UdpFrame::header_bytes, some.size());
-    const auto bytes = static_cast<uint32_t>(UdpFrame::header_bytes + some.size());
-    ReplyFrame::write_packet(packet, frame.data(), request, bytes,
+  UdpFrame header;
+  UdpFrame::read(ask.datagram, header);
+  size_t at = 0;
+  for (ReplyCursor next(ask.ends, header.id); !next.at_end(); next.advance()) {
+    next.frame().write(datagram);
+    const size_t some = ask.reply.copy(datagram + UdpFrame::header_bytes, next.bytes(), at);
+    at += some;
+    const auto bytes = static_cast<uint32_t>(UdpFrame::header_bytes + some);
+    ReplyFrame::write_packet(packet, left.frame.data(), request, bytes,
                              frame_bytes::sum(datagram, bytes));
     source_.send({packet, static_cast<size_t>(datagram - packet) + bytes});
+    ++counts_.sent;
+    counts_.bytes_out += bytes;
   }
-}
-
-uint64_t& PacketServer::ran_at(std::string_view frame, const RequestFrame& request) {
-  const std::string_view address =
-      frame.substr(RequestFrame::addresses_at(request.v6), RequestFrame::address_bytes(request.v6));
-  const uint64_t hash = hash_bytes(address, frame_bytes::load16(frame.data() + request.udp_at));
-  return ran_at_[hash % client_slots];
 }
 
 }  // namespace isotherm::net

@@ -3,18 +3,23 @@
 //
 //   FrameSource ──receive──▶ slots of a channel ──▶ kernel ──▶ results, in order
 //        ▲                                                        │
-//        ├──────────────── replies of gets ◀──────────────────────┤ answered
-//        └──────────────── replies ◀── ItemCommands ◀─────────────┘ left
+//        ├──────────────── replies of gets ◀──────────────────────┤ answered, and the newest
+//        └──────────────── replies ◀── PacketStore ◀──────────────┘ left
 //
 // A batch goes when it is full, when its first frame has waited for `timeout_us`, or at the end of
 // the source; the next one is filled meanwhile. Batches are looked through in the order in which
-// they went, and their frames in the order in which they came.
+// they went, and their frames in the order in which they came. What the CPU is to run of a batch
+// runs together.
 //
 // Order. The requests of a client, which is an address with a port, take effect in the order in
 // which they came. A kernel answers the gets of a batch before the CPU runs what else is in it; so
-// behind a request that the CPU has run for a client, answers of the device to that client are
-// dropped, and the CPU gives them, up to the first batch that went after it had run. Whoever writes
-// to the table otherwise is seen by batches that go after that call has returned.
+// behind a request that the device has left for a client, its answers to that client are dropped,
+// and the CPU gives them, up to the first batch that went after it had run. Whoever changes items
+// otherwise may have done so since the batch went: the store is asked whether an answer is still
+// what it has (net/packets/packet_store.h), and if not the CPU answers. Then another get of the
+// client may be answered before it, by the device, but none of the same key.
+//
+// Without a device, once it has failed, the CPU answers all, if the store can.
 //
 // A reply takes several datagrams where it is longer than one, and is bounded as those of the
 // device (PacketOptions::amplification); a longer one becomes a short error. Nothing is answered to
@@ -22,7 +27,7 @@
 //
 // Memory. The slots, and frames that are longer than one, of as many as the channels take.
 //
-// Threads. One. Errors. DeviceError, after which nothing more is answered.
+// Threads. One. Errors. What the store throws.
 #pragma once
 
 #include <array>
@@ -36,23 +41,30 @@
 #include "base/pair.h"
 #include "gpu/udp/packet_device.h"
 #include "net/packets/frame_source.h"
-#include "net/packets/item_commands.h"
+#include "net/packets/packet_store.h"
 
 namespace isotherm::net {
 
 struct PacketCounts {
   uint64_t received = 0;
   uint64_t batches = 0;
+  uint64_t bytes_in = 0;   // of datagrams
+  uint64_t bytes_out = 0;  // and of those of replies
+  uint64_t sent = 0;
   uint64_t by_device = 0;  // answers
+  uint64_t hits = 0;       // of these
   uint64_t by_cpu = 0;     // requests that it ran
   uint64_t overtaken = 0;  // of those, gets that the device had answered too early
+  uint64_t changed = 0;    // and gets of what others had changed, or may have
   uint64_t too_long = 0;   // replies, for the address of their client
+  uint64_t unsent = 0;     // and that could not be sent
   std::array<uint64_t, frame_kinds> dropped{};  // by their kind
 };
 
 class PacketServer final : private FrameSink {
  public:
-  PacketServer(PacketDevice& device, FrameSource& source, const Clock& clock, int64_t timeout_us);
+  PacketServer(PacketDevice& device, FrameSource& source, PacketStore& store, const Clock& clock,
+               int64_t timeout_us);
   // Batches under way are awaited, as their slots are the device's.
   ~PacketServer();
   PacketServer(const PacketServer&) = delete;
@@ -70,34 +82,44 @@ class PacketServer final : private FrameSink {
     uint32_t rows = 0;
     int64_t began_us = 0;  // when its first frame came
     uint64_t number = 0;   // of its batch
+    uint64_t begun = 0;    // what the device had then
     bool under_way = false;
     std::vector<std::pair<uint32_t, std::string>> longer;  // frames that no slot takes, by row
+  };
+  // That the CPU answers.
+  struct Left {
+    RequestFrame request;
+    std::string_view frame;
   };
   static constexpr uint32_t client_slots = 4096;
 
   void take(std::string_view frame) override;
   void fill();
   void start();
+  bool has_ended(bool waits);
   bool finish_oldest(bool waits);
-  void answer(const Channel& channel, const PacketSlots& slots, uint32_t row,
-              std::string_view frame);
-  void run(const RequestFrame& request, std::string_view frame);
-  void send(const RequestFrame& request, std::string_view frame, std::string_view text);
-  uint64_t& ran_at(std::string_view frame, const RequestFrame& request);
+  void look_at(const Channel& channel, const PacketSlots& slots, uint32_t row,
+               std::string_view frame);
+  void run_left();
+  void bound(PacketAsk& ask);
+  void send(const Left& left, const PacketAsk& ask);
+  void lose_device();
 
   PacketDevice& device_;
   FrameSource& source_;
+  PacketStore& store_;
   const Clock& clock_;
   const int64_t timeout_us_;
-  ItemCommands commands_;
+  bool lost_ = false;  // the device
   std::vector<Channel> channels_;
   uint32_t filled_ = 0;  // the channel
   uint32_t oldest_ = 0;  // that is under way
   uint64_t batches_ = 0;
-  // The last batch that had gone when the CPU ran a request of the client. Clients that share a
-  // slot are taken for one, which costs time only.
-  std::vector<uint64_t> ran_at_ = std::vector<uint64_t>(client_slots);
-  std::string reply_;
+  // The last batch that had gone when a request of the client was left. Clients that share a slot
+  // are taken for one, which costs time only.
+  std::vector<uint64_t> left_at_ = std::vector<uint64_t>(client_slots);
+  std::vector<Left> left_;  // of the batch that is looked through
+  std::vector<PacketAsk> asks_;
   std::vector<Pair> packet_;  // a frame being built, which begins at an even address
   PacketCounts counts_;
 };

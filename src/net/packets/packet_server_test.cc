@@ -19,6 +19,8 @@
 #include "base/clock.h"
 #include "fake_device/fake_packets.h"
 #include "models/built_frames.h"
+#include "models/queued_frames.h"
+#include "net/packets/item_commands.h"
 #include "net/packets/pcap_frames.h"
 
 namespace isotherm::packet_server_test {
@@ -27,35 +29,10 @@ namespace {
 using built_frames::build;
 using built_frames::Parts;
 using net::FrameSink;
-using net::FrameSource;
 using net::PacketServer;
 using net::PcapFrames;
 
 constexpr int64_t timeout_us = 10'000;
-
-// Frames that a test puts in, and the replies.
-class QueuedFrames final : public FrameSource {
- public:
-  uint32_t receive(uint32_t most, FrameSink& sink) override {
-    uint32_t count = 0;
-    for (; count < most && !waiting.empty(); ++count) {
-      given_ = waiting.front();
-      waiting.pop_front();
-      sink.take(given_);
-    }
-    return count;
-  }
-  bool ended() const override { return closed && waiting.empty(); }
-  void send(std::string_view frame) override { replies.emplace_back(frame); }
-  void flush() override {}
-
-  std::deque<std::string> waiting;
-  std::vector<std::string> replies;
-  bool closed = false;
-
- private:
-  std::string given_;
-};
 
 class Packets : public ::testing::Test {
  protected:
@@ -65,7 +42,8 @@ class Packets : public ::testing::Test {
     options.channels = 2;
     options.amplification = amplification;
     device = make_fake_packets(3, options);
-    server.emplace(*device, source, clock, timeout_us);
+    commands.emplace(*device);
+    server.emplace(*device, source, *commands, clock, timeout_us);
   }
   // The text of all replies to one client for a datagram; each frame of them is right.
   std::string ask(const Parts& parts) {
@@ -101,6 +79,7 @@ class Packets : public ::testing::Test {
   ManualClock clock{1'700'000'000'000};
   QueuedFrames source;
   std::unique_ptr<PacketDevice> device;
+  std::optional<net::ItemCommands> commands;
   std::optional<PacketServer> server;
 };
 

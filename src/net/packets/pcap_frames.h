@@ -5,8 +5,9 @@
 // microseconds, in this machine's byte order; the time is the number of the reply, so that equal
 // runs give equal files.
 //
-// Threads. One. Limits. The capture is in memory as a whole. Errors. std::invalid_argument for what
-// is no capture of Ethernet frames; one that was cut off ends with its last whole record.
+// Threads. One, `end` included. Limits. The capture is in memory as a whole. Errors.
+// std::invalid_argument for what is no capture of Ethernet frames; one that was cut off ends with
+// its last whole record.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +23,8 @@ class PcapFrames final : public FrameSource {
   explicit PcapFrames(std::string capture);
 
   uint32_t receive(uint32_t most, FrameSink& sink) override;
+  void wait(int /*timeout_ms*/) const override {}
+  void end() override { at_ = capture_.size(); }
   bool ended() const override { return at_ == capture_.size(); }
   void send(std::string_view frame) override { append(replies_, frame, sent_++); }
   void flush() override {}

@@ -41,10 +41,10 @@ class RingFrames final : public FrameSource {
   RingFrames(const RingFrames&) = delete;
   RingFrames& operator=(const RingFrames&) = delete;
 
-  // Waits for a frame.
-  void wait(int timeout_ms) const;
-  void end() { ended_.store(true, std::memory_order_relaxed); }
-  uint64_t unsent() const { return unsent_; }
+  void wait(int timeout_ms) const override;
+  void end() override { ended_.store(true, std::memory_order_relaxed); }
+  uint64_t memory() const override { return uint64_t{blocks_} * block_bytes; }
+  uint64_t unsent() const override { return unsent_; }
   // That the kernel had no block for.
   uint64_t dropped();
 

@@ -3,22 +3,20 @@
 #include "net/packets/ring_frames.h"
 
 #include <gtest/gtest.h>
-#include <sched.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <future>
 #include <memory>
-#include <stdexcept>
 #include <string>
 #include <system_error>
 #include <thread>
 
 #include "base/clock.h"
 #include "fake_device/fake_packets.h"
+#include "models/own_network.h"
 #include "models/packet_client.h"
+#include "net/packets/item_commands.h"
 #include "net/packets/packet_server.h"
 
 namespace isotherm::ring_frames_test {
@@ -28,28 +26,6 @@ using net::PacketServer;
 using net::RingFrames;
 
 constexpr uint16_t port = 11'211;
-
-// What the system forbids, or lacks.
-class Missing : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
-
-// The calling thread's network becomes one of its own.
-void leave_network() {
-  if (::unshare(CLONE_NEWNET) != 0) {
-    throw Missing(std::string("no network namespace: ") + std::strerror(errno));
-  }
-}
-// By the calling thread, in its network.
-void run(const std::string& command) {
-  if (std::system((command + " 2>/dev/null").c_str()) != 0) throw Missing("failed: " + command);
-}
-void bring_up(const std::string& interface, const std::string& number) {
-  run("ip address add 10.77.0." + number + "/24 dev " + interface);
-  run("ip -6 address add fd77::" + number + "/64 dev " + interface + " nodad || true");
-  run("ip link set " + interface + " up");
-}
 
 // Ends with the test, whatever becomes of it.
 class RingServer {
@@ -82,14 +58,14 @@ class RingServer {
  private:
   void serve() {
     try {
-      leave_network();
+      own_network::leave();
       left_.set_value(static_cast<pid_t>(::gettid()));
-    } catch (const Missing&) {
+    } catch (const own_network::Missing&) {
       return left_.set_exception(std::current_exception());
     }
     if (!go_.get_future().get()) return;
     try {
-      bring_up("server", "2");
+      own_network::bring_up("server", "2");
       frames_ = std::make_unique<RingFrames>("server", port, 8);
       PacketOptions options;
       options.port = port;
@@ -97,7 +73,8 @@ class RingServer {
       options.channels = 1;
       options.rows = 8;
       device_ = make_fake_packets(1, options);
-      server_ = std::make_unique<PacketServer>(*device_, *frames_, clock_, 0);
+      commands_ = std::make_unique<net::ItemCommands>(*device_);
+      server_ = std::make_unique<PacketServer>(*device_, *frames_, *commands_, clock_, 0);
       ready_.set_value();
     } catch (const std::exception&) {
       return ready_.set_exception(std::current_exception());
@@ -117,6 +94,7 @@ class RingServer {
   std::promise<void> ended_;
   std::unique_ptr<RingFrames> frames_;
   std::unique_ptr<PacketDevice> device_;
+  std::unique_ptr<net::ItemCommands> commands_;
   std::unique_ptr<PacketServer> server_;
   std::thread thread_;
 };
@@ -149,9 +127,9 @@ void send_for_nobody(const std::string& address) {
 void test_in_networks(uint64_t& by_device, uint64_t& faulty) {
   RingServer ring;
   const pid_t server_thread = ring.thread_number();
-  leave_network();
-  run("ip link add name client type veth peer name server netns " + std::to_string(server_thread));
-  bring_up("client", "1");
+  own_network::leave();
+  own_network::join_with(server_thread);
+  own_network::bring_up("client", "1");
   ring.start();
   send_for_nobody("10.77.0.2");
   ask_all("10.77.0.2");
@@ -170,7 +148,7 @@ TEST(RingFrames, AreAnsweredAcrossAVethPair) {
   auto done = std::async(std::launch::async, [&] { test_in_networks(by_device, faulty); });
   try {
     done.get();
-  } catch (const Missing& missing) {
+  } catch (const own_network::Missing& missing) {
     GTEST_SKIP() << missing.what();
   }
   // All gets but that of the long value.

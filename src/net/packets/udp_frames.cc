@@ -47,6 +47,10 @@ UdpFrames::UdpFrames(const std::string& address, uint16_t port) {
 
 UdpFrames::~UdpFrames() { ::close(descriptor_); }
 
+uint64_t UdpFrames::memory() const {
+  return most_at_once * (made_headers_room + longest_udp_datagram);
+}
+
 void UdpFrames::wait(int timeout_ms) const {
   pollfd socket{descriptor_, POLLIN, 0};
   ::poll(&socket, 1, timeout_ms);

@@ -36,10 +36,10 @@ class UdpFrames final : public FrameSource {
   UdpFrames& operator=(const UdpFrames&) = delete;
 
   uint16_t port() const { return port_; }
-  uint64_t unsent() const { return unsent_; }
-  // Waits for a datagram.
-  void wait(int timeout_ms) const;
-  void end() { ended_.store(true, std::memory_order_relaxed); }
+  uint64_t memory() const override;
+  uint64_t unsent() const override { return unsent_; }
+  void wait(int timeout_ms) const override;
+  void end() override { ended_.store(true, std::memory_order_relaxed); }
 
   uint32_t receive(uint32_t most, FrameSink& sink) override;
   bool ended() const override { return ended_.load(std::memory_order_relaxed); }

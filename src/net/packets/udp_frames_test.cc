@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "fake_device/fake_packets.h"
 #include "models/packet_client.h"
+#include "net/packets/item_commands.h"
 #include "net/packets/packet_server.h"
 
 namespace isotherm::udp_frames_test {
@@ -37,7 +38,8 @@ TEST_P(UdpPackets, AreAnswered) {
   options.rows = 8;
   const auto device = make_fake_packets(1, options);
   const ManualClock clock(1'000'000);
-  PacketServer server(*device, *frames, clock, 0);
+  net::ItemCommands commands(*device);
+  PacketServer server(*device, *frames, commands, clock, 0);
   const PacketClient client(v6 ? "::1" : "127.0.0.1", frames->port());
   const auto ask = [&](const std::string& text) {
     const uint64_t before = server.counts().by_cpu + server.counts().by_device;

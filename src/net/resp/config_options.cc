@@ -44,7 +44,7 @@ std::string set_maxclients(ServerState& server, std::string_view text, bool dry)
   std::string wrong = set(server, text, true);
   if (!wrong.empty()) return wrong;
   const auto wanted = static_cast<uint32_t>(*parse_integer(text));
-  const uint32_t allowed = allow_clients(wanted, static_cast<uint32_t>(server.loops.size()));
+  const uint32_t allowed = allow_clients(wanted, static_cast<uint32_t>(server.loop_count()));
   if (allowed < wanted) {
     return "The operating system is not able to handle the specified number of clients, try with " +
            std::to_string(allowed);
@@ -127,7 +127,7 @@ std::string get_bind(const ServerState& server) {
   }
   return line;
 }
-std::string get_threads(const ServerState& server) { return std::to_string(server.loops.size()); }
+std::string get_threads(const ServerState& server) { return std::to_string(server.loop_count()); }
 std::string get_router(const ServerState& server) {
   return std::string(to_string(server.options.store.router.choice));
 }

@@ -59,7 +59,7 @@ void server(ServerState& server, const Statistics&, InfoLines& lines) {
   lines.line("run_id", server.run_id);
   lines.line("tcp_port", uint64_t{server.resp_port});
   lines.line("memcached_port", uint64_t{server.memcached_port});
-  lines.line("threads", uint64_t{server.loops.size()});
+  lines.line("threads", uint64_t{server.loop_count()});
   lines.line("server_time_usec", static_cast<uint64_t>(now_ms) * 1000);
   lines.line("uptime_in_seconds", uptime);
   lines.line("uptime_in_days", uptime / 86'400);

@@ -15,6 +15,10 @@
 
 namespace isotherm::net {
 
+// The answer to a command that walks over the database, and in the place of too long a reply.
+inline constexpr std::string_view no_walk_by_udp = "SERVER_ERROR not over UDP\r\n";
+inline constexpr std::string_view too_long_by_udp = "SERVER_ERROR reply too large for UDP\r\n";
+
 struct UdpFrame {
   static constexpr size_t header_bytes = 8;
   static constexpr size_t datagram_bytes = 1400;  // of a reply, as memcached's

@@ -22,8 +22,6 @@ namespace {
 
 constexpr size_t longest_datagram = 64 << 10;
 constexpr size_t first_exchanges = 8;
-constexpr std::string_view too_long_answer = "SERVER_ERROR reply too large for UDP\r\n";
-constexpr std::string_view no_walk_answer = "SERVER_ERROR not over UDP\r\n";
 
 bool turn_on(int descriptor, int level, int option) {
   const int on = 1;
@@ -59,15 +57,6 @@ bool divides_messages(int descriptor) {
   int segment = 0;
   socklen_t size = sizeof segment;
   return ::getsockopt(descriptor, IPPROTO_UDP, UDP_SEGMENT, &segment, &size) == 0;
-}
-
-// Whether all lines are gets, which may be answered twice.
-bool only_gets(std::string_view text) {
-  while (!text.empty()) {
-    if (!text.starts_with("get ") && !text.starts_with("gets ")) return false;
-    text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1);
-  }
-  return true;
 }
 
 }  // namespace
@@ -217,7 +206,7 @@ bool UdpPort::takes(Exchange& exchange, size_t bytes, bool cut, int64_t now_ms) 
   const uint64_t sender = hash_bytes(exchange.from.bytes(), seed_);
   const bool repeated = repeats_.note(hash_bytes(exchange.bytes(), sender), now_ms);
   counters_.repeated.add(repeated);
-  return !repeated || only_gets(exchange.rest());
+  return !repeated || UdpRepeats::only_gets(exchange.rest());
 }
 
 // Parses it where the turn has room for more rows; else the next turn does.
@@ -280,7 +269,7 @@ void UdpPort::run_alone(Exchange& exchange, Turn& turn) {
   if (!exchange.protocol->walks()) {
     exchange.protocol->run_alone(turn, exchange.output);
   } else {
-    exchange.output.append(no_walk_answer);
+    exchange.output.append(no_walk_by_udp);
     exchange.parsed = exchange.received;
   }
   exchange.ends.note(exchange.output.size());
@@ -322,8 +311,8 @@ void UdpPort::bound_reply(Exchange& exchange) {
   if (bytes <= longest_reply && (bytes <= most || is_trusted(exchange))) return;
   counters_.too_long.add();
   clear_reply(exchange);
-  if (UdpFrame::sent_bytes(too_long_answer.size()) <= most) {
-    exchange.output.append(too_long_answer);
+  if (UdpFrame::sent_bytes(too_long_by_udp.size()) <= most) {
+    exchange.output.append(too_long_by_udp);
   }
 }
 

@@ -12,9 +12,11 @@
 // Threads. Belongs to one loop.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 namespace isotherm::net {
 
@@ -22,6 +24,15 @@ class UdpRepeats {
  public:
   static constexpr uint64_t window = 256;
   static constexpr int64_t window_ms = 100;
+
+  // Whether all its lines are gets, which may be answered twice.
+  static bool only_gets(std::string_view text) {
+    while (!text.empty()) {
+      if (!text.starts_with("get ") && !text.starts_with("gets ")) return false;
+      text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1);
+    }
+    return true;
+  }
 
   // Notes the datagram; whether it is a repeat.
   bool note(uint64_t fingerprint, int64_t now_ms) {

@@ -19,6 +19,20 @@
 
 namespace isotherm::net {
 
+// Of replies that end there: their bytes, and those of all headers but the network's of the first
+// datagram, which those of the request pay for.
+inline size_t sent_bytes(const std::vector<size_t>& ends) {
+  constexpr size_t network_headers = 28;
+  size_t datagrams = 0;
+  size_t begin = 0;
+  for (const size_t end : ends) {
+    datagrams += UdpFrame::datagrams(end - begin);
+    begin = end;
+  }
+  if (datagrams == 0) return 0;
+  return begin + datagrams * UdpFrame::header_bytes + (datagrams - 1) * network_headers;
+}
+
 class ReplyCursor {
  public:
   ReplyCursor() = default;

@@ -1,0 +1,42 @@
+// Networks of their own for threads of a test, and a pair of interfaces between two of them.
+//
+// Threads. Each call is about the calling thread, and those that it starts later. Errors. Missing,
+// for what the system forbids or lacks: the test is to be skipped.
+#pragma once
+
+#include <sched.h>
+#include <sys/types.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+
+namespace isotherm::own_network {
+
+class Missing : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+inline void leave() {
+  if (::unshare(CLONE_NEWNET) != 0) {
+    throw Missing(std::string("no network namespace: ") + std::strerror(errno));
+  }
+}
+inline void run(const std::string& command) {
+  if (std::system((command + " 2>/dev/null").c_str()) != 0) throw Missing("failed: " + command);
+}
+// "client", here, and "server", where the other thread is.
+inline void join_with(pid_t server_thread) {
+  run("ip link add name client type veth peer name server netns " + std::to_string(server_thread));
+}
+// With 10.77.0.`number` and fd77::`number`.
+inline void bring_up(const std::string& interface, const std::string& number) {
+  run("ip address add 10.77.0." + number + "/24 dev " + interface);
+  run("ip -6 address add fd77::" + number + "/64 dev " + interface + " nodad || true");
+  run("ip link set " + interface + " up");
+}
+
+}  // namespace isotherm::own_network
