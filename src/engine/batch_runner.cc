@@ -120,7 +120,10 @@ void BatchRunner::give_up(BatchRun& run) {
     give_keys_back(run);
     if (engine_.device) engine_.device->calm();
   }
-  if (engine_.device) finish_values(run);
+  try {
+    if (engine_.device) finish_values(run);
+  } catch (const std::bad_alloc&) {  // what it lacks now is answered as the rest
+  }
   run.give_up();
 }
 
