@@ -130,6 +130,7 @@ class Handle {
 
   // Visits at least `count` keys from `cursor` on (0: the beginning) and returns the cursor to go
   // on from, 0 at the end. Keys present from the first to the last call are visited at least once.
+  // Throws std::bad_alloc, and what `visit` throws.
   uint64_t scan(uint64_t cursor, uint64_t count,
                 const std::function<void(std::string_view key)>& visit);
   // Removes every key of the database.

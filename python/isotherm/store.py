@@ -56,8 +56,11 @@ def check_statuses(statuses, on_full):
 def _expiry(ttl):
     if ttl is None:
         return 0
-    if not ttl > 0:
-        raise ValueError(f"ttl must be more than 0 seconds, not {ttl}")
+    try:
+        if not ttl > 0:
+            raise ValueError(f"ttl must be more than 0 seconds, not {ttl}")
+    except TypeError:
+        raise TypeError(f"ttl: wants a number of seconds, not {type(ttl).__name__}") from None
     # float(): NumPy would add in the precision of a float32.
     expiry = (time.time() + float(ttl)) * 1000
     if expiry >= 2**63:

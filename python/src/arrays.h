@@ -114,8 +114,8 @@ class Keys {
     if (PyLong_CheckExact(object.ptr())) {
       one_ = is_signed ? static_cast<uint64_t>(PyLong_AsLongLong(object.ptr()))
                        : PyLong_AsUnsignedLongLong(object.ptr());
-      if (PyErr_Occurred() != nullptr) throw nb::python_error();
-      return;
+      if (PyErr_Occurred() == nullptr) return;
+      PyErr_Clear();  // what is out of range is told below, in the words for arrays
     }
     if (is_plain_array(object) && PyArray_ISCARRAY_RO(as_array(object)) &&
         has_dtype(object, dtype)) {

@@ -161,7 +161,7 @@ def test_scalars_of_numpy_are_numbers_and_do_not_wrap(key):
     high = key == "u64"
     table, wrong = Table(key), np.int64(-1) if high else np.uint64(2**64 - 1)
     table.put([2**64 - 1 if high else -1], [7])
-    for keys in (wrong, [wrong], [wrong, 1]):
+    for keys in (wrong, int(wrong), [wrong], [wrong, 1]):
         for verb in (table.get, table.contains, table.erase, lambda keys: table.put(keys, 1)):
             with pytest.raises(OverflowError, match="keys: an integer is out of the range"):
                 verb(keys)

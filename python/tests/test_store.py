@@ -227,6 +227,8 @@ def test_expiry():
         pass
     with pytest.raises(ValueError, match="more than 0 seconds"):
         store.put("a", "1", ttl=0)
+    with pytest.raises(TypeError, match="ttl: wants a number of seconds, not str"):
+        store.put("a", "1", ttl="60")
     before = time.time()
     store.put("a", "1", ttl=np.float32(30))  # which NumPy would add as float32, by steps of 128 s
     assert before - 0.002 <= store.get_item("a").expires_at - 30 <= time.time() + 0.002

@@ -1,6 +1,7 @@
 #include "durability/journal.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <system_error>
@@ -440,27 +441,30 @@ void Journal::note_error(int error) {
                                 std::generic_category().message(error));
 }
 
-// Those whose changes are safe; all, while the disk fails.
+// Those whose changes are safe; all, while the disk fails. Takes no memory, for a batch that ends
+// must not fail.
 void Journal::tell() {
-  if (!any_waits_.load()) return;
-  std::vector<Waiter*> told;
-  bool failed = false;
-  {
-    const std::lock_guard guard(mutex_);
-    const uint64_t safe = safe_number();
-    failed = error() != 0;
-    size_t left = 0;
-    for (const Waiting& one : waiting_) {
-      if ((one.number > safe || full()) && !failed) {
-        waiting_[left++] = one;
-      } else {
-        told.push_back(one.waiter);
+  std::array<Waiter*, 64> told;
+  for (size_t count = told.size(); count == told.size() && any_waits_.load();) {
+    count = 0;
+    bool failed = false;
+    {
+      const std::lock_guard guard(mutex_);
+      const uint64_t safe = safe_number();
+      failed = error() != 0;
+      size_t left = 0;
+      for (const Waiting& one : waiting_) {
+        if (((one.number > safe || full()) && !failed) || count == told.size()) {
+          waiting_[left++] = one;
+        } else {
+          told[count++] = one.waiter;
+        }
       }
+      waiting_.resize(left);
+      any_waits_.store(left != 0);
     }
-    waiting_.resize(left);
-    any_waits_.store(left != 0);
+    for (size_t i = 0; i < count; ++i) failed ? told[i]->failed() : told[i]->there();
   }
-  for (Waiter* waiter : told) failed ? waiter->failed() : waiter->there();
 }
 
 void Journal::follow_cap() {

@@ -9,12 +9,18 @@
 
 namespace isotherm {
 
+namespace {
+
+void wait_for_memory() { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }
+
+}  // namespace
+
 std::unique_ptr<char[]> take_memory(uint64_t bytes) {
   for (;;) {
     if (char* const memory = new (std::nothrow) char[bytes]) {
       return std::unique_ptr<char[]>(memory);
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    wait_for_memory();
   }
 }
 
@@ -30,12 +36,12 @@ RecordBuffer::Chunk RecordBuffer::make_chunk(uint64_t bytes) {
   return chunk;
 }
 
-// With the lock.
-void RecordBuffer::begin_chunk(Chunk chunk) {
-  chunk.lsn = end();
-  next_ = chunk.memory.get();
-  left_ = chunk.capacity;
+// With the lock. Where the list of chunks finds no memory, nothing has changed.
+void RecordBuffer::begin_chunk(Chunk& chunk) {
   chunks_.push_back(std::move(chunk));
+  chunks_.back().lsn = end();
+  next_ = chunks_.back().memory.get();
+  left_ = chunks_.back().capacity;
   newest_.store(&chunks_.back(), std::memory_order_release);
 }
 
@@ -43,12 +49,12 @@ void RecordBuffer::begin_chunk(Chunk chunk) {
 RecordBuffer::Room RecordBuffer::reserve(uint64_t bytes, std::atomic<uint64_t>& open) {
   Chunk made;
   for (;;) {
-    {
+    try {
       const std::lock_guard guard(lock_);
       if (bytes > left_ && made.memory != nullptr) {
-        begin_chunk(std::exchange(made, {}));
+        begin_chunk(made);
       } else if (bytes > left_ && bytes <= chunk_bytes && !spare_.empty()) {
-        begin_chunk(std::move(spare_.back()));
+        begin_chunk(spare_.back());
         spare_.pop_back();
       }
       if (bytes <= left_) {
@@ -59,8 +65,10 @@ RecordBuffer::Room RecordBuffer::reserve(uint64_t bytes, std::atomic<uint64_t>& 
         end_.store(room.lsn + bytes, std::memory_order_release);
         return room;
       }
+    } catch (const std::bad_alloc&) {
+      wait_for_memory();
     }
-    made = make_chunk(std::max(bytes, chunk_bytes));
+    if (made.memory == nullptr) made = make_chunk(std::max(bytes, chunk_bytes));
   }
 }
 
@@ -105,7 +113,7 @@ bool RecordBuffer::release_first(uint64_t lsn) {
   chunks_.pop_front();
   if (is_last) left_ = 0;
   if (is_last && gone.capacity == chunk_bytes) {
-    begin_chunk(std::exchange(gone, {}));  // it is filled on
+    begin_chunk(gone);  // it is filled on
   } else if (keep(gone)) {
     gone = {};
   }

@@ -65,7 +65,7 @@ class RecordBuffer {
   };
   static constexpr size_t most_spare = 40;  // what comes between two syncs of a busy store
   Chunk make_chunk(uint64_t bytes);
-  void begin_chunk(Chunk chunk);
+  void begin_chunk(Chunk& chunk);
   bool keep(Chunk& chunk);
   bool release_first(uint64_t lsn);
 

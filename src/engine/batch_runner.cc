@@ -4,7 +4,7 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
-#include <unordered_set>
+#include <new>
 #include <utility>
 
 #include "base/broken.h"
@@ -77,8 +77,19 @@ void BatchRunner::check_reader(const ValueReader* reader) {
 }
 
 Submitted BatchRunner::submit(BatchRun& run) {
-  Batch& batch = *run.batch;
   run.executor = crew_ != nullptr ? crew_ : this;
+  try {
+    run_rows(run);
+    if (run.batch->has_groups() && !run_groups(run)) return Submitted::under_way;
+  } catch (const std::bad_alloc&) {
+    give_up(run);
+  }
+  return settle(run);
+}
+
+// All but those of a batch with groups.
+void BatchRunner::run_rows(BatchRun& run) {
+  Batch& batch = *run.batch;
   CommitSink* const sink = engine_.store.sink;
   if (sink != nullptr && batch.writes() && !batch.walks() && sink->refuses()) [[unlikely]]
     run.refuse_writes();
@@ -93,10 +104,27 @@ Submitted BatchRunner::submit(BatchRun& run) {
   if (batch.has_groups()) {
     batch.close_groups();
     executor_.hash_keys(batch.columns(), 0, batch.size());
-    return run_groups(run);
+  } else {
+    batch.walks() ? run_walks(run) : run_plain(run);
   }
-  batch.walks() ? run_walks(run) : run_plain(run);
-  return settle(run);
+}
+
+// Ends what was begun of the rows. A batch that others will resume is not given up.
+void BatchRunner::give_up(BatchRun& run) {
+  executor_.set_gated(nullptr, nullptr);
+  KeyGate::end_if_begun(*holder_);
+  EpochDomain::rest(run.slot);
+  delay_ = nullptr;
+  if (KeyGate::has_keys(*holder_)) {
+    if (run.told()) run.end_groups();
+    give_keys_back(run);
+    if (engine_.device) engine_.device->calm();
+  }
+  try {
+    if (engine_.device) finish_values(run);
+  } catch (const std::bad_alloc&) {  // what it lacks now is answered as the rest
+  }
+  run.give_up();
 }
 
 // If a batch has rows that are to be seen together, all its keys are looked for before it runs
@@ -140,8 +168,9 @@ bool BatchRunner::delays_writes(const Batch& batch) const {
   return engine_.write_delay != nullptr && batch.writes() && engine_.on_device();
 }
 
-Submitted BatchRunner::run_groups(BatchRun& run) {
-  if (!take_keys(run)) return Submitted::under_way;
+// False: it waits as a whole, and will be resumed.
+bool BatchRunner::run_groups(BatchRun& run) {
+  if (!take_keys(run)) return false;
   if (run.early.empty()) engine_.store.epochs.enter(run.slot);
   executor_.set_token(run.token);
   if (engine_.device) prepare_device(run);
@@ -150,7 +179,7 @@ Submitted BatchRunner::run_groups(BatchRun& run) {
     run.end_groups();
   give_keys_back(run);
   if (engine_.device) engine_.device->calm();
-  return settle(run);
+  return true;
 }
 
 // Takes the keys of the groups. False: the batch waits, for these keys or for what rows of its
@@ -203,67 +232,12 @@ bool BatchRunner::pass_row_gate(BatchRun& run) {
   return true;
 }
 
-// Whether it has what it waits for already.
-bool BatchRunner::wait_whole(BatchRun& run) {
-  run_early(run);
-  if (crew_ != nullptr) run.owner.moved(run, BatchRun::Phase::answered);
-  return run.end_whole();
-}
-
 void BatchRunner::give_keys_back(BatchRun& run) {
   KeyGate& gate = engine_.store.gate;
   gate.give_back(*holder_);
   if (run.holder == nullptr) return;
   holder_ = &gate_holder_.holder;
   gate.leave(*std::exchange(run.holder, nullptr));
-}
-
-// Runs rows of a batch whose groups wait: those whose keys neither others nor its own groups have.
-// Rows of views do not run, since a view needs all of its rows; and none runs where the batch
-// flushes, since the rows behind the flush must come after it.
-void BatchRunner::run_early(BatchRun& run) {
-  Batch& batch = *run.batch;
-  const auto flushes = [](const Batch::Guard& guard) { return guard.check == nullptr; };
-  const auto& guards = batch.guards();
-  if (!run.early.empty() || std::any_of(guards.begin(), guards.end(), flushes)) return;
-  engine_.store.epochs.enter(run.slot);
-  if (engine_.device) prepare_device(run);
-  engine_.store.gate.begin(*holder_, batch.columns(), 0, batch.size());
-  const bool any = find_early(batch);
-  if (any) {
-    executor_.set_gated(&run.slot, holder_);
-    run_unparked(run, batch, 0, batch.size());
-    executor_.set_gated(nullptr, nullptr);
-  }
-  KeyGate::end(*holder_);
-  // A batch of which nothing ran holds no memory back while it waits.
-  if (!any) return EpochDomain::leave(run.slot);
-  run.early.resize(batch.size());
-  std::transform(parked_.begin(), parked_.end(), run.early.begin(),
-                 [](uint8_t parked) { return parked == 0 ? 1 : 0; });
-}
-
-// Marks those that cannot run in parked_, and says whether any can. A row whose key an earlier row
-// waits for cannot run either. One look is enough: no view is among the rows, and whoever takes
-// keys meanwhile waits for the rows that were found.
-bool BatchRunner::find_early(const Batch& batch) {
-  const Batch::Columns& columns = batch.columns();
-  std::unordered_set<uint64_t> keys;
-  const auto key_of = [&](Batch::Row row) { return columns.hash[row] + columns.database[row]; };
-  parked_.assign(batch.size(), 0);
-  for (const Batch::Span& span : batch.groups()) {
-    for (Batch::Row row = span.first; row < span.end; ++row) keys.insert(key_of(row));
-  }
-  bool any = false;
-  for (Batch::Row row = 0; row < batch.size(); ++row) {
-    if (keys.contains(key_of(row)) || awaited(columns, row) != nullptr) {
-      keys.insert(key_of(row));
-      parked_[row] = 1;
-    } else {
-      any = true;
-    }
-  }
-  return any;
 }
 
 void BatchRunner::prepare_device(BatchRun& run) {
@@ -408,12 +382,19 @@ Batch::Row BatchRunner::run_on_device(BatchRun& run, Batch& batch, Batch::Row fi
 }
 
 Submitted BatchRunner::run_again(BatchRun& run) {
-  set_parking(run);
-  if (run.take_whole()) return run_groups(run);
-  Batch& again = run.take_parked();
-  if (CommitSink* const sink = engine_.store.sink; sink != nullptr) [[unlikely]]
-    begin_commits(run, *sink, true);
-  run_gated(run, again, 0, again.size());
+  try {
+    set_parking(run);
+    if (run.take_whole()) {
+      if (!run_groups(run)) return Submitted::under_way;
+    } else {
+      Batch& again = run.take_parked();
+      if (CommitSink* const sink = engine_.store.sink; sink != nullptr) [[unlikely]]
+        begin_commits(run, *sink, true);
+      run_gated(run, again, 0, again.size());
+    }
+  } catch (const std::bad_alloc&) {
+    give_up(run);
+  }
   return settle(run);
 }
 

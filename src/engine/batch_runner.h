@@ -8,6 +8,9 @@
 // it looks for room, other threads fetch values for it, and rows that have waited are run again by
 // the crew.
 //
+// Without memory. Whatever a batch lacks memory for on its way, it ends: rows that have not run by
+// then are answered out_of_memory, and all that it holds is given back.
+//
 // Threads. Belongs to one thread; `resume` may be called by any.
 #pragma once
 
@@ -62,12 +65,14 @@ class BatchRunner final : public Executor {
   void check_reader(const ValueReader* reader);
   bool make_room(BatchRun& run);
   void prepare_device(BatchRun& run);
+  void run_rows(BatchRun& run);
+  void give_up(BatchRun& run);
   void run_walks(BatchRun& run);
   void set_parking(BatchRun& run);
   void look_ahead(BatchRun& run);
   Awaited* coming(const Batch::Columns& columns, Batch::Row row, int64_t now_ms) const;
   void run_plain(BatchRun& run);
-  Submitted run_groups(BatchRun& run);
+  bool run_groups(BatchRun& run);
   bool take_keys(BatchRun& run);
   bool pass_row_gate(BatchRun& run);
   bool wait_whole(BatchRun& run);

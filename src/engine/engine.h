@@ -266,7 +266,8 @@ class Worker {
   bool stand_still(const std::function<void()>& work);
   // Visits at least `count` live items (whole lines) from `cursor` on, in order of hash; returns
   // the cursor to go on from, 0 at the end. Items present from the first to the last call are
-  // visited at least once, also while the index grows.
+  // visited at least once, also while the index grows. Throws std::bad_alloc, and what `visit`
+  // throws.
   uint64_t scan(uint32_t database, uint64_t cursor, uint64_t count,
                 const std::function<void(const ScanItem&)>& visit);
 

@@ -142,6 +142,30 @@ TEST_P(TreeStoreTest, GetsThatMemoryHasNoRoomForAreAnswered) {
   EXPECT_EQ(engine_->stats().hits, uint64_t{count});
 }
 
+TEST_P(TreeStoreTest, AKeyThatMemoryHasNoRoomForCanBeErased) {
+  for (const char* key : {"a", "b"}) {
+    run([&](Batch& batch) { batch.put(key, std::string(300'000, 'v')); });
+  }
+  forget();
+  const auto taken = static_cast<int64_t>(engine_->maxmemory() - engine_->stats().buffer_bytes);
+  engine_->add_sink_bytes(taken);
+  EXPECT_EQ(run([](Batch& batch) {
+              batch.erase("a");
+              batch.erase("none");
+              batch.erase("a");
+            }),
+            "ok  0 not found  0 not found  0 ");
+  engine_->add_sink_bytes(-taken);
+  forget();
+  EXPECT_EQ(run([](Batch& batch) { batch.get("a", option::no_value); }), "not found  0 ");
+  EXPECT_EQ(all_keys(0), std::set<std::string>{"b"});
+  if (lasts()) {
+    ASSERT_TRUE(engine_->tree()->flush());
+    open();
+  }
+  EXPECT_EQ(all_keys(0), std::set<std::string>{"b"});
+}
+
 // One that is larger than what loads may take is not dropped before its row has it; nor are several
 // that are asked for at once.
 TEST_P(TreeStoreTest, ValuesLargerThanWhatLoadsMayTakeAreRead) {

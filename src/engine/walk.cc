@@ -1,7 +1,12 @@
 #include "engine/walk.h"
 
 #include <algorithm>
+#include <exception>
+#include <functional>
+#include <new>
+#include <thread>
 
+#include "engine/engine.h"
 #include "engine/engine_state.h"
 #include "index/item_table.h"
 #include "items/objects.h"
@@ -139,6 +144,34 @@ void walk(EngineState& engine, Batch& batch, Batch::Row row) {
   reply.number = static_cast<int64_t>(bound);
   reply.flags = anew ? 1 : 0;
   reply.status.store(Status::ok, std::memory_order_release);
+}
+
+uint64_t Worker::scan(uint32_t database, uint64_t cursor, uint64_t count,
+                      const std::function<void(const ScanItem&)>& visit) {
+  struct FunctionVisitor final : ItemVisitor {
+    explicit FunctionVisitor(const std::function<void(const ScanItem&)>& its) : function(its) {}
+    // What the function throws must not pass through the batch that calls it.
+    void visit(const ScanItem& item) override {
+      if (thrown != nullptr) return;
+      try {
+        function(item);
+      } catch (...) {
+        thrown = std::current_exception();
+      }
+    }
+    const std::function<void(const ScanItem&)>& function;
+    std::exception_ptr thrown;
+  } visitor(visit);
+  for (;; std::this_thread::yield()) {
+    Batch batch;
+    batch.select(database);
+    batch.walk(cursor, count, visitor);
+    submit(batch);
+    const Reply& reply = batch.reply(0);
+    if (visitor.thrown != nullptr) std::rethrow_exception(visitor.thrown);
+    if (reply.status == Status::out_of_memory) throw std::bad_alloc();
+    if (reply.status != Status::retry) return static_cast<uint64_t>(reply.number);
+  }
 }
 
 }  // namespace isotherm

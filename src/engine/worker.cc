@@ -477,21 +477,4 @@ bool Worker::stand_still(const std::function<void()>& work) {
   return called;
 }
 
-uint64_t Worker::scan(uint32_t database, uint64_t cursor, uint64_t count,
-                      const std::function<void(const ScanItem&)>& visit) {
-  struct FunctionVisitor final : ItemVisitor {
-    explicit FunctionVisitor(const std::function<void(const ScanItem&)>& its) : function(its) {}
-    void visit(const ScanItem& item) override { function(item); }
-    const std::function<void(const ScanItem&)>& function;
-  } visitor(visit);
-  for (;; std::this_thread::yield()) {
-    Batch batch;
-    batch.select(database);
-    batch.walk(cursor, count, visitor);
-    submit(batch);
-    const Reply& reply = batch.reply(0);
-    if (reply.status != Status::retry) return static_cast<uint64_t>(reply.number);
-  }
-}
-
 }  // namespace isotherm

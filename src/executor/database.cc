@@ -32,14 +32,15 @@ LineIndex* Database::make_index(Pages& pages, MemoryBudget& budget, EpochDomain&
 
 DetachedIndex Database::detach() {
   std::lock_guard guard(make_mutex_);
-  DetachedIndex index{
+  // Before it is detached, since this may find no memory.
+  if (const LineIndex* const lines = index()) first_version_ = lines->last_version();
+  if (const CacheIndex* const its = cache()) first_version_ = its->last_version();
+  ++first_version_;
+  DetachedIndex detached{
       std::unique_ptr<LineIndex>(index_.exchange(nullptr, std::memory_order_acq_rel)),
       std::unique_ptr<CacheIndex>(cache_.exchange(nullptr, std::memory_order_acq_rel))};
-  if (index.lines != nullptr) first_version_ = index.lines->last_version();
-  if (index.cache != nullptr) first_version_ = index.cache->last_version();
-  ++first_version_;
   expires.store(0, std::memory_order_relaxed);
-  return index;
+  return detached;
 }
 
 void Database::begin_versions(uint64_t version) {

@@ -27,10 +27,16 @@ CacheIndex* HostStore::make_cache(Database& database) {
 
 uint64_t HostStore::flush_index(uint32_t number) {
   Database& database = databases.at(number);
-  if (DetachedIndex index = database.detach()) {
+  {
     const std::lock_guard guard(flushed_mutex);
-    flushed.push_back({std::move(index), epochs.current(), number});
-    any_flushed.store(true, std::memory_order_relaxed);
+    // First, since it may find no memory, and nobody may free what was detached.
+    flushed.emplace_back();
+    if (DetachedIndex index = database.detach()) {
+      flushed.back() = {std::move(index), epochs.current(), number};
+      any_flushed.store(true, std::memory_order_relaxed);
+    } else {
+      flushed.pop_back();
+    }
   }
   return database.flush_version();
 }

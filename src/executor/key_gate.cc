@@ -128,8 +128,7 @@ bool KeyGate::queue(Holder& holder, Awaited::Waiter* waiter) {
   armed_.store(true, std::memory_order_seq_cst);
   if (waiting_.empty() && grant(holder)) return true;
   waiting_.push_back(&holder);
-  Waiters nobody;
-  grant_waiting(nobody);
+  static_cast<void>(grant_waiting());
   if (holder.granted_.load(std::memory_order_relaxed)) return true;
   holder.to_tell_ = waiter;
   return false;
@@ -227,7 +226,8 @@ void KeyGate::release(const Holder& holder) {
 }
 
 void KeyGate::give_back(Holder& holder) {
-  Waiters waiters;
+  std::vector<Awaited::Waiter*> waiters;
+  Holder* granted = nullptr;
   {
     const std::lock_guard lock(mutex_);
     release(holder);
@@ -237,14 +237,21 @@ void KeyGate::give_back(Holder& holder) {
     holding_.erase(std::find(holding_.begin(), holding_.end(), &holder));
     having_.fetch_sub(1, std::memory_order_seq_cst);
     waiters.swap(holder.waiters_);
-    if (!waiting_.empty()) grant_waiting(waiters);
+    if (!waiting_.empty()) granted = grant_waiting();
   }
   for (Awaited::Waiter* waiter : waiters) waiter->there();
+  // Whoever is told may give it back, and it may wait anew.
+  while (granted != nullptr) {
+    Holder& its = *std::exchange(granted, granted->next_told_);
+    std::exchange(its.to_tell_, nullptr)->there();
+  }
 }
 
-// In order: nobody passes one who waits for the same.
-void KeyGate::grant_waiting(Waiters& told) {
-  if (wanted_.empty()) wanted_.resize(size_t{1} << slot_bits);
+// In order: nobody passes one who waits for the same. Returns those that are to be told.
+KeyGate::Holder* KeyGate::grant_waiting() {
+  if (wanted_ == nullptr) wanted_.reset(new (std::nothrow) uint32_t[size_t{1} << slot_bits]());
+  Holder* told = nullptr;
+  Holder** last = &told;
   ++look_;
   size_t left = 0;
   for (size_t i = 0; i < waiting_.size(); ++i) {
@@ -252,23 +259,26 @@ void KeyGate::grant_waiting(Waiters& told) {
     const auto flush = [&](const Holder* before) {
       return flushes_some(*before, holder) || flushes_some(holder, *before);
     };
-    const bool behind =
-        waits_behind(holder) || std::any_of(waiting_.begin(), waiting_.begin() + left, flush);
+    const bool behind = (wanted_ == nullptr ? left != 0 : waits_behind(holder)) ||
+                        std::any_of(waiting_.begin(), waiting_.begin() + left, flush);
     if (!behind && grant(holder)) {
       holder.told_.notify_one();
-      if (holder.to_tell_ != nullptr) told.push_back(std::exchange(holder.to_tell_, nullptr));
+      if (holder.to_tell_ != nullptr) last = &(*last = &holder)->next_told_;
       continue;
     }
     waiting_[left++] = &holder;
+    if (wanted_ == nullptr) continue;
     each_row(*holder.batch_, [&](uint64_t hash, uint32_t database) {
       wanted_[slot_of(hash, database)] = look_;
       return true;
     });
   }
   waiting_.resize(left);
+  *last = nullptr;
+  return told;
 }
 
-bool KeyGate::waits_behind(const Holder& holder) {
+bool KeyGate::waits_behind(const Holder& holder) const {
   bool behind = false;
   each_row(*holder.batch_, [&](uint64_t hash, uint32_t database) {
     behind = wanted_[slot_of(hash, database)] == look_;

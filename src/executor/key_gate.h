@@ -97,7 +97,8 @@ class KeyGate {
     uint32_t flush_end_ = 0;
     std::atomic<bool> granted_{false};
     std::condition_variable told_;
-    Waiter* to_tell_ = nullptr;  // instead
+    Waiter* to_tell_ = nullptr;    // instead
+    Holder* next_told_ = nullptr;  // of those that have just been granted their keys
     std::vector<Waiter*> waiters_;
   };
 
@@ -131,6 +132,13 @@ class KeyGate {
   void begin(Holder& holder, const Batch::Columns& columns, Batch::Row first, Batch::Row end);
   static void end(Holder& holder) {
     holder.runs_.store(holder.runs_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  }
+  static void end_if_begun(Holder& holder) {
+    if (holder.runs_.load(std::memory_order_relaxed) % 2 != 0) end(holder);
+  }
+  // Whether its batch has its keys.
+  static bool has_keys(const Holder& holder) {
+    return holder.granted_.load(std::memory_order_relaxed);
   }
   // How many wait to take theirs.
   size_t waiting() {
@@ -215,12 +223,11 @@ class KeyGate {
   }
   bool make_filter();
   void fill_filter(const Batch& batch);
-  using Waiters = std::vector<Awaited::Waiter*>;
   static void want(Holder& holder, const Batch& batch);
   bool grant(Holder& holder);
   bool queue(Holder& holder, Awaited::Waiter* waiter);
-  void grant_waiting(Waiters& told);
-  bool waits_behind(const Holder& holder);
+  Holder* grant_waiting();
+  bool waits_behind(const Holder& holder) const;
   void release(const Holder& holder);
   static bool meets(const Holder& holder, const Holder& other);
   void disarm_if_quiet(Holder& holder);
@@ -242,7 +249,8 @@ class KeyGate {
   std::mutex mutex_;  // of what follows
   std::vector<Holder*> holding_;
   std::vector<Holder*> waiting_;  // in order
-  std::vector<uint32_t> wanted_;  // of each slot, by those who wait: the look that saw it
+  // Of each slot, by those who wait: the look that saw it. Null, without memory: nobody passes.
+  std::unique_ptr<uint32_t[]> wanted_;
   uint32_t look_ = 0;
   std::atomic<uint32_t> holder_count_{0};
   std::array<std::unique_ptr<Holder>, most_holders> holders_;

@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstdint>
+#include <new>
 #include <string_view>
 
 #include "base/broken.h"
@@ -98,7 +99,12 @@ ISOTHERM_INLINE Swapped swap_root(Index& index, uint64_t hash, Location from, Lo
   const auto publish_in_time = [&] {
     if (!broken(Rule::telling)) publish();
   };
-  const Updated updated = index.template update<Tile>(hash, decide, publish_in_time);
+  Updated updated;
+  try {
+    updated = index.template update<Tile>(hash, decide, publish_in_time);
+  } catch (const std::bad_alloc&) {  // of whoever is told: nothing has changed
+    return Swapped::no_memory;
+  }
   if (lost) return Swapped::lost;
   if (updated.change == Change::no_line) return Swapped::no_memory;
   if (broken(Rule::telling)) publish();

@@ -33,8 +33,9 @@ class Walk : public ItemVisitor {
   // Whether the walk is over, and has been answered.
   bool end_step(const Batch& batch, Output& output) {
     const Reply& reply = batch.reply(row_);
-    if (reply.status == Status::not_saved) {
-      failed(output);
+    const Status status = reply.status;
+    if (status == Status::not_saved || status == Status::out_of_memory) {
+      failed(output, status == Status::out_of_memory);
       return true;
     }
     cursor_ = static_cast<uint64_t>(reply.number);
@@ -51,8 +52,8 @@ class Walk : public ItemVisitor {
   // Whether it was the last, whose answer goes to `output`. `anew`: the walk began again, with this
   // step.
   virtual bool took_step(bool anew, Output& output) = 0;
-  // Answers that the items of a tree cannot be read.
-  virtual void failed(Output& output) = 0;
+  // Answers that there was no memory for a step, or that the items of a tree cannot be read.
+  virtual void failed(Output& output, bool lacks_memory) = 0;
 
   // Where the answer is kept, in memory of the pool of `output`.
   Output& found(Output& output) {

@@ -1,4 +1,5 @@
-// Shows that a loop turn allocates nothing once it is warm, by counting every operator new.
+// Shows that a loop turn allocates nothing once it is warm, by counting every operator new; it
+// fails where a test says so (models/failing_memory.h).
 
 #include <gtest/gtest.h>
 
@@ -9,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "models/failing_memory.h"
 #include "server/server.h"
 #include "server/test_client.h"
 
@@ -20,12 +22,12 @@ std::atomic<uint64_t> allocations{0};
 
 // Not inlined: the compiler would take the pair of a `new` and a `free` for a mistake.
 [[gnu::noinline]] void* operator new(size_t bytes) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
+  if (void* memory = operator new(bytes, std::nothrow)) return memory;
   throw std::bad_alloc();
 }
 [[gnu::noinline]] void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
   allocations.fetch_add(1, std::memory_order_relaxed);
+  if (isotherm::FailingMemory::fails()) return nullptr;
   return std::malloc(bytes == 0 ? 1 : bytes);
 }
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }

@@ -24,6 +24,9 @@ constexpr size_t ahead = 16;               // entries whose bytes are on their w
 constexpr uint64_t rest_node_bytes = 128;  // of an item of the rest, beside its text
 
 uint64_t rest_hash(std::string_view key) { return hash_bytes(key, 1) | 1; }
+uint64_t rest_bytes_of(const TreeEntry& entry) {
+  return rest_node_bytes + entry.key.size() + entry.value.size();
+}
 
 }  // namespace
 
@@ -237,8 +240,10 @@ std::string DeviceFiles::ingest_some(std::span<const TreeEntry> entries) {
       const std::lock_guard guard(mutex_);
       erase_rest(find_rest(entry.key));
     }
-    const bool stays = !entry.value.empty() && !fits_device(entry);
-    if (stays && !is_lost() && !put_rest(entry)) {
+    if (entry.value.empty() || fits_device(entry) || is_lost()) continue;
+    if (options_.evicts) {
+      force_rest(entry);
+    } else if (!put_rest(entry)) {
       return "gpu-items: there is no host memory for values that are too long for the GPU";
     }
   }
@@ -286,13 +291,7 @@ void DeviceFiles::take_in_rest(std::span<const TreeEntry> entries) {
       const std::lock_guard guard(mutex_);
       erase_rest(find_rest(entry.key));
     }
-    if (entry.value.empty()) continue;
-    while (!put_rest(entry)) {
-      const std::lock_guard guard(mutex_);
-      lost_keys_.fetch_add(1);
-      if (rest_.empty()) break;
-      erase_rest(rest_.begin());
-    }
+    if (!entry.value.empty()) lost_keys_.fetch_add(force_rest(entry));
   }
 }
 
@@ -372,7 +371,7 @@ DeviceFiles::AllRest::iterator DeviceFiles::find_rest(std::string_view key) {
 
 // Whether it had room. The key is not there. Its memory counts until the last who has it lets go.
 bool DeviceFiles::put_rest(const TreeEntry& entry) {
-  const uint64_t bytes = rest_node_bytes + entry.key.size() + entry.value.size();
+  const uint64_t bytes = rest_bytes_of(entry);
   const std::lock_guard guard(mutex_);
   if (options_.most_rest != 0 && rest_bytes_.load() + bytes > options_.most_rest) return false;
   const auto let_go = [this, bytes](const HostItem* item) {
@@ -383,6 +382,19 @@ bool DeviceFiles::put_rest(const TreeEntry& entry) {
   rest_.emplace(rest_hash(entry.key),
                 Rest(new HostItem{std::string(entry.key), std::string(entry.value)}, let_go));
   return true;
+}
+
+// Others go until it has room. How many went; one of them is it, where it has none even so.
+uint64_t DeviceFiles::force_rest(const TreeEntry& entry) {
+  if (options_.most_rest != 0 && rest_bytes_of(entry) > options_.most_rest) return 1;
+  uint64_t gone = 0;
+  while (!put_rest(entry)) {
+    ++gone;
+    const std::lock_guard guard(mutex_);
+    if (rest_.empty()) break;
+    erase_rest(rest_.begin());
+  }
+  return gone;
 }
 
 void DeviceFiles::erase_rest(AllRest::iterator at) {

@@ -11,12 +11,12 @@
 // lets the device free what nobody asks for.
 //
 // The rest: keys and values that are too long for the device (`ItemTier`) stay in host memory, and
-// count as memory of the tree. Where the device's memory ends, it evicts, and then a put that finds
-// no place all the same is evicted, or it refuses, and then nothing of the run is taken in until
-// there is room.
+// count as memory of the tree, up to `most_rest` bytes. Where the device's memory ends, or that, it
+// evicts, and then a put that finds no place all the same is evicted, or it refuses, and then
+// nothing of the run is taken in until there is room.
 //
 // Loss. When the device fails what it had is absent, `lost_keys` says how many keys that were, and
-// what is taken in from then on stays in host memory, up to `most_rest` bytes: beyond that the
+// what is taken in from then on stays in host memory, up to as many bytes: beyond that the
 // tree forgets items, and they count as lost.
 //
 // Walks are in order of hash, of the device and then of the rest; at the end of the program all is
@@ -117,6 +117,7 @@ class DeviceFiles final : public TreeFiles {
   std::shared_ptr<DeviceMoment> moment();
   AllRest::iterator find_rest(std::string_view key);
   bool put_rest(const TreeEntry& entry);
+  uint64_t force_rest(const TreeEntry& entry);
   void erase_rest(AllRest::iterator at);
   bool walk_rest(uint64_t& cursor, uint64_t count, const ShowKey& show);
 

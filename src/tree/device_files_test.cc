@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
@@ -79,6 +80,35 @@ std::string text_of(std::string_view record) {
   TreeRecord fields;
   EXPECT_TRUE(fields.read(record));
   return std::string(fields.value);
+}
+
+// Where the GPU's memory evicts, so does what host memory has for it: a run is taken in in any
+// case.
+TEST(DeviceFiles, WhatIsTooLongForTheDeviceIsEvictedToo) {
+  FakeDevice device(5, uint64_t{1} << 28);
+  DeviceFilesOptions options = options_of(0);
+  options.evicts = true;
+  options.most_rest = 20 << 20;
+  DeviceFiles files(fake_item_tier_maker(device)({8 << 20, true, 1}), std::move(options));
+  const auto is_there = [&](const std::string& key) {
+    TreeRead read;
+    const std::string_view asked = key;
+    files.read({&asked, 1}, &read);
+    return read.state == TreeRead::State::found;
+  };
+  std::vector<std::string> keys(3);
+  for (size_t i = 0; i < keys.size(); ++i) {
+    TreeRecord::put_key(0, std::string(1, static_cast<char>('a' + i)), keys[i]);
+    write(files, keys[i], "short");
+    write(files, keys[i], std::string(9 << 20, 'v'));
+    EXPECT_TRUE(is_there(keys[i]));
+  }
+  EXPECT_EQ(std::count_if(keys.begin(), keys.end(), is_there), 2);
+  EXPECT_LE(files.memory(), uint64_t{20} << 20);
+  const auto others = static_cast<int>(is_there(keys[1])) + static_cast<int>(is_there(keys[2]));
+  write(files, keys[0], std::string(30 << 20, 'v'));
+  EXPECT_FALSE(is_there(keys[0])) << "nor its value before";
+  EXPECT_EQ(is_there(keys[1]) + is_there(keys[2]), others);
 }
 
 TEST(DeviceFiles, AWalkShowsEachKeyWhereItsPlaceIs) {

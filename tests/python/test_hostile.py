@@ -1,6 +1,7 @@
 """Clients that send nonsense, lie about lengths or never read: the server goes on, within bounds."""
 
 import random
+import resource
 import socket
 import time
 
@@ -194,3 +195,18 @@ def test_ending_with_clients_connected():
             one.close()
         with servers.Isotherm("--threads", "1") as other:
             assert redis.Redis(port=other.resp_port).ping()
+
+
+def test_a_request_that_finds_no_memory_ends_its_client_alone():
+    with servers.Isotherm("--threads", "1") as server, redis.Redis(port=server.resp_port) as other:
+        other.set("k", "v")
+        with open(f"/proc/{server.pid}/status", encoding="ascii") as status:
+            line = next(line for line in status if line.startswith("VmSize"))
+        limit = int(line.split()[1]) * 1024 + 64 * MIB
+        resource.prlimit(server.pid, resource.RLIMIT_AS, (limit, limit))
+        argument = b"$1048576\r\n" + b"x" * MIB + b"\r\n"
+        with connect(server.resp_port) as one, pytest.raises(OSError):
+            one.sendall(b"*1001\r\n$4\r\nMGET\r\n")
+            for _ in range(400):
+                one.sendall(argument)
+        assert other.get("k") == b"v"

@@ -272,6 +272,23 @@ void HostExecutor::Run::park(Batch::Row row, Awaited* what) const {
   parking->park(*batch, first_row + row, what);
 }
 
+void HostExecutor::Run::tell(const Request& request, Member old, int64_t old_expiry,
+                             const Item* fresh, int64_t expiry, uint64_t version,
+                             const ObjectCall* call) const {
+  using Reason = ItemChange::Reason;
+  Reason reason = Reason::request;
+  if (fresh == nullptr && old_expiry != no_expiry && old_expiry <= now_ms) {
+    reason = Reason::expired;
+  } else if (fresh == nullptr && request.op != Op::erase && request.op != Op::expire &&
+             request.op != Op::call) {
+    reason = Reason::lost;
+  }
+  const ObjectFunction* const function = call != nullptr ? &function_of(request) : nullptr;
+  executor.store_.sink.load(std::memory_order_relaxed)
+      ->changed({reason, request.database, request.key, old.item, fresh, expiry, version, token,
+                 function, call});
+}
+
 bool HostExecutor::Run::show_held(Batch::Row row, const Backing::Stored& stored) {
   struct Copy final : Backing::Held {
     explicit Copy(std::string_view its) : value(its) {}

@@ -154,8 +154,8 @@ struct ObjectAnswers {
       changing.note(reply.version);
       outcome.stays = !object.empty();
       if (store.sink != nullptr) {
-        Rows::tell(run, request, seen.old, seen.old_expiry, outcome.stays ? seen.old.item : nullptr,
-                   outcome.stays ? seen.old_expiry : no_expiry, reply.version, &call);
+        run.tell(request, seen.old, seen.old_expiry, outcome.stays ? seen.old.item : nullptr,
+                 outcome.stays ? seen.old_expiry : no_expiry, reply.version, &call);
       }
       if (outcome.stays) return {Action::store, seen.root};
       return {without != location::none ? Action::store : Action::erase, without};

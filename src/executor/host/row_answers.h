@@ -273,24 +273,6 @@ struct RowAnswers {
             columns.key[row], columns.value[row],   columns.number[row],   columns.expiry[row]};
   }
 
-  // What a request does to the item of its key; `fresh` and `call` as ItemChange has them.
-  static __attribute__((noinline)) void tell(const Run& run, const Request& request, Member old,
-                                             int64_t old_expiry, const Item* fresh, int64_t expiry,
-                                             uint64_t version, const ObjectCall* call = nullptr) {
-    using Reason = ItemChange::Reason;
-    Reason reason = Reason::request;
-    if (fresh == nullptr && old_expiry != no_expiry && old_expiry <= run.now_ms) {
-      reason = Reason::expired;
-    } else if (fresh == nullptr && request.op != Op::erase && request.op != Op::expire &&
-               request.op != Op::call) {
-      reason = Reason::lost;
-    }
-    const ObjectFunction* const function = call != nullptr ? &function_of(request) : nullptr;
-    run.executor.store_.sink.load(std::memory_order_relaxed)
-        ->changed({reason, request.database, request.key, old.item, fresh, expiry, version,
-                   run.token, function, call});
-  }
-
   // Looks, plans, prepares and swaps once; false when the swap was lost.
   template <bool told, class Index>
   static ISOTHERM_INLINE bool try_write(Run& run, Row row, const Request& request, Index& index,
@@ -308,6 +290,11 @@ struct RowAnswers {
       if (old.item == nullptr && store.backing != nullptr && needs_old(request)) {
         const Brought brought = bring<Tile>(run, row, request, index, root, stored);
         if (brought == Brought::here) return false;
+        // What is only to go need not come.
+        if (brought == Brought::no_memory && request.op == Op::erase && !shows_old(request) &&
+            !request.has(option::if_version)) {
+          return erase_stored(run, request, index, hash, root, stored.seen, reply);
+        }
         if (brought == Brought::failed) finish(reply, Status::not_saved);
         if (brought == Brought::no_memory) finish(reply, Status::out_of_memory);
         if (brought != Brought::absent) return true;
@@ -379,6 +366,23 @@ struct RowAnswers {
     return true;
   }
 
+  // Erases what the backing alone has; false when it was changed meanwhile.
+  template <class Index>
+  static __attribute__((noinline)) bool erase_stored(Run& run, const Request& request, Index& index,
+                                                     uint64_t hash, Location root,
+                                                     const Backing::Seen& seen, Reply& reply) {
+    const Backing& backing = *run.executor.store_.backing;
+    const Swapped swapped = swap_root<Tile>(index, hash, root, root, [&](auto& versions) {
+      if (!backing.is_as_seen(seen)) return false;
+      run.tell(request, {}, no_expiry, nullptr, no_expiry, versions.next_version());
+      return true;
+    });
+    run.changes += swapped == Swapped::done;
+    if (swapped == Swapped::lost) return false;
+    finish(reply, swapped == Swapped::done ? Status::ok : Status::out_of_memory);
+    return true;
+  }
+
   // One swap of roots as planned; settles what it replaced, or frees what it prepared.
   template <bool told, class Index>
   static ISOTHERM_INLINE Swapped swap(Run& run, const Request& request, Index& index, uint64_t hash,
@@ -408,7 +412,7 @@ struct RowAnswers {
         if (plan.sends_token) {
           old.item->change_state([](uint64_t state) { return state | MetaState::token_sent; });
         }
-        if (told) tell(run, request, old, old_expiry, old.item, plan.expiry, version);
+        if (told) run.tell(request, old, old_expiry, old.item, plan.expiry, version);
         if (old.item->has_expiry()) old.item->set_expiry(plan.expiry);
         if (plan.expiry != no_expiry) store.items.note_expiry(old.location, plan.expiry);
         return true;
@@ -449,8 +453,8 @@ struct RowAnswers {
     };
     const auto publish = [&] {
       if constexpr (told) {
-        tell(run, request, old, old_expiry, fresh.item,
-             fresh.item != nullptr ? plan.parts.expiry : no_expiry, version);
+        run.tell(request, old, old_expiry, fresh.item,
+                 fresh.item != nullptr ? plan.parts.expiry : no_expiry, version);
       }
     };
     const Swapped swapped = swap_root<Tile>(index, hash, root, composed.root, prepare, publish);

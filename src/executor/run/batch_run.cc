@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <new>
 #include <utility>
 
 #include "base/broken.h"
@@ -11,8 +12,13 @@ namespace isotherm {
 
 void BatchRun::park(const Batch& of, Batch::Row row, Awaited* what) {
   const std::lock_guard guard(mutex_);
-  parked_keys_.insert(key_of(of.columns(), row));
-  parked_.push_back({&of == &again_ ? rows_again_[row] : row, what});
+  try {
+    parked_keys_.insert(key_of(of.columns(), row));
+    parked_.push_back({&of == &again_ ? rows_again_[row] : row, what});
+  } catch (...) {
+    if (what != nullptr) what->ran_again();
+    throw;
+  }
   parks_.store(true, std::memory_order_relaxed);
 }
 
@@ -21,11 +27,13 @@ bool BatchRun::is_parked_key(uint64_t key) const {
   return parked_keys_.contains(key) && !broken(Rule::parking);
 }
 
-// Several threads may have parked them.
+// Several threads may have parked them. They are parked still where there is no memory.
 Batch& BatchRun::take_parked() {
   hand_back();
   again_.clear();
   rows_again_.clear();
+  rows_again_.reserve(parked_.size());
+  resumed_.reserve(parked_.size());
   std::sort(parked_.begin(), parked_.end(),
             [](const Parked& a, const Parked& b) { return a.row < b.row; });
   for (const Parked& one : parked_) {
@@ -36,10 +44,35 @@ Batch& BatchRun::take_parked() {
   for (const Parked& one : parked_) {
     if (one.awaited != nullptr) resumed_.push_back(one.awaited);
   }
+  forget_parked();
+  return again_;
+}
+
+void BatchRun::forget_parked() {
   parked_.clear();
   parked_keys_.clear();
   parks_.store(false, std::memory_order_relaxed);
-  return again_;
+}
+
+void BatchRun::give_up() {
+  take_whole();
+  hand_back();
+  for (const Parked& one : parked_) {
+    if (one.awaited != nullptr) one.awaited->ran_again();
+  }
+  forget_parked();
+  for (Batch::Row row = 0; row < batch->size(); ++row) refuse(row);
+}
+
+void BatchRun::refuse_early() {
+  for (Batch::Row row = 0; row < early.size(); ++row) {
+    if (early[row] != 0) refuse(row);
+  }
+}
+
+void BatchRun::refuse(Batch::Row row) {
+  if (batch->answered(row)) return;
+  batch->columns().reply[row].status.store(Status::out_of_memory, std::memory_order_release);
 }
 
 void BatchRun::copy_views() {
@@ -135,17 +168,33 @@ bool BatchRun::wait_for_all() {
     waits_.fetch_add(1, std::memory_order_relaxed);
     reader->begin(*this);
   }
-  for (const Parked& one : parked_) {
-    if (one.awaited == nullptr) continue;
-    waits_.fetch_add(1, std::memory_order_relaxed);
-    one.awaited->begin(*this);
-  }
+  const auto has_no_memory = [this](const Parked& one) { return !begin_to_wait(one); };
+  std::erase_if(parked_, has_no_memory);
   if (Awaited* const sync = std::exchange(sync_awaited_, nullptr); sync != nullptr) {
     tells_sync_ = batch->withheld() && waits_.load(std::memory_order_relaxed) != 1;
     waits_.fetch_add(1, std::memory_order_relaxed);
-    sync->begin(sync_);
+    try {
+      sync->begin(sync_);
+    } catch (const std::bad_alloc&) {  // then nobody can say whether it is safe
+      sync_.failed();
+    }
   }
   return waits_.fetch_sub(1, std::memory_order_acq_rel) == 1;
+}
+
+// False: there is no memory for it, and the row is answered so.
+bool BatchRun::begin_to_wait(const Parked& one) {
+  if (one.awaited == nullptr) return true;
+  waits_.fetch_add(1, std::memory_order_relaxed);
+  try {
+    one.awaited->begin(*this);
+    return true;
+  } catch (const std::bad_alloc&) {
+    waits_.fetch_sub(1, std::memory_order_relaxed);
+    one.awaited->ran_again();
+    refuse(one.row);
+    return false;
+  }
 }
 
 bool BatchRun::has_reply(const Batch& of, const Reply& reply) {

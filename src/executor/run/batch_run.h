@@ -144,6 +144,11 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   }
   // No row that writes is to run; all are answered as not saved.
   void refuse_writes();
+  // There was no memory to go on: all rows that have not run are answered so, and wait for nothing
+  // more. Nothing that they have parked for was begun.
+  void give_up();
+  // The same of those that were to run early, while the rest waits.
+  void refuse_early();
   // Rows that ran again give their answers to those of the batch.
   void hand_back();
 
@@ -197,6 +202,9 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   using LastWrites = std::unordered_map<uint64_t, Batch::Row>;
   LastWrites last_writes() const;
   bool is_parked_key(uint64_t key) const;
+  void forget_parked();
+  void refuse(Batch::Row row);
+  bool begin_to_wait(const Parked& one);
   void copy_views();
   void end_resumed();
 

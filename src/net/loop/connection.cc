@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <limits>
+#include <new>
 #include <span>
 #include <utility>
 
@@ -232,7 +233,12 @@ bool Connection::receive() {
   }
   if (value != nullptr) [[unlikely]]
     return receive_value(*value);
-  input_.make_room(protocol_->wanted());
+  try {
+    input_.make_room(protocol_->wanted());
+  } catch (const std::bad_alloc&) {  // one client that sends much is not to end all others
+    close();
+    return false;
+  }
   const std::span<char> room = input_.room();
   const ssize_t received = ::recv(descriptor_, room.data(), room.size(), 0);
   if (!note_received(received, room.size())) return false;

@@ -18,6 +18,7 @@ constexpr std::string_view malformed_line = "CLIENT_ERROR bad command line forma
 constexpr uint64_t large_slab = size_classes::count + 1;
 constexpr uint64_t last_slab = 63;  // that memcached takes for a number of one
 static_assert(large_slab <= last_slab);
+constexpr std::string_view no_memory_line = "SERVER_ERROR out of memory\r\n";
 // The answer of walks over a tree whose files fail.
 constexpr std::string_view unreadable_line =
     "SERVER_ERROR the files of the tree cannot be read\r\n";
@@ -49,7 +50,9 @@ class Cachedump final : public Walk {
     output.append("END\r\n");
     return true;
   }
-  void failed(Output& output) override { output.append(unreadable_line); }
+  void failed(Output& output, bool lacks_memory) override {
+    output.append(lacks_memory ? no_memory_line : unreadable_line);
+  }
 
  private:
   static constexpr size_t most_bytes = 2 << 20;
@@ -84,7 +87,9 @@ class Sizes final : public Walk {
     output.append("END\r\n");
     return true;
   }
-  void failed(Output& output) override { output.append(unreadable_line); }
+  void failed(Output& output, bool lacks_memory) override {
+    output.append(lacks_memory ? no_memory_line : unreadable_line);
+  }
 
  private:
   static constexpr uint64_t step = 32;

@@ -13,6 +13,7 @@
 
 #include "net/resp/glob.h"
 #include "net/resp/handlers.h"
+#include "net/resp/refusals.h"
 #include "net/server_state.h"
 #include "net/text.h"
 #include "net/walk.h"
@@ -65,8 +66,9 @@ class KeyWalk : public Walk {
  protected:
   KeyWalk(int version, uint64_t cursor) : Walk(cursor), version_(version) {}
 
-  void failed(Output& output) override {
-    RespWriter(output, version_).error("MISCONF Errors reading the files of the tree");
+  void failed(Output& output, bool lacks_memory) override {
+    RespWriter(output, version_)
+        .error(lacks_memory ? over_maxmemory : "MISCONF Errors reading the files of the tree");
   }
   void add(std::string_view key) { keys_.emplace_back(key); }
   // Turns the keys of the last step into text.
