@@ -213,7 +213,7 @@ Awaited* Tree::end(uint64_t token, bool wrote) {
     inner = wrote ? next_->ends(next_token(token)) : next_->ends_reads(next_token(token));
   }
   running_here(token).fetch_sub(1, std::memory_order_seq_cst);
-  if (seals_.load(std::memory_order_relaxed) && seals_.exchange(false)) seal();
+  if (seals_.load(std::memory_order_relaxed) && seals_.exchange(false)) seal_if_possible();
   if (inner != nullptr) inner_.store(inner, std::memory_order_release);
   const bool waits = wrote && is_crowded() && !failing_.load(std::memory_order_relaxed);
   return waits ? this : inner;

@@ -217,10 +217,12 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   bool is_crowded() const { return waiting_runs_.load(std::memory_order_acquire) >= most_runs; }
 
   void seal(std::optional<uint32_t> flushed_database = {});
+  void seal_if_possible();
   void work();
   uint64_t last_sealed() const;  // run, by its number
   std::shared_ptr<TreeRun> oldest();
   std::string take_in(const std::shared_ptr<TreeRun>& run);
+  std::string try_to_take_in(const std::shared_ptr<TreeRun>& run);
   void wait_for_older_batches();
   void take_away(const TreeRun& run);
   void make_checkpoints(const TreeRun* run);

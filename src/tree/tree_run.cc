@@ -48,15 +48,19 @@ void TreeRun::grow(Shard& shard) {
   bytes_.fetch_add((shard.slots.size() - old.size()) * sizeof(Slot), std::memory_order_relaxed);
 }
 
-// Of a key that is not there.
-TreeRun::Entry* TreeRun::make_entry(Shard& shard, uint64_t hash, std::string_view key) {
+// Of a key that is not there, with room for its value: where there is no memory for all of it the
+// run knows nothing of the key.
+TreeRun::Entry* TreeRun::make_entry(Shard& shard, uint64_t hash, std::string_view key,
+                                    uint32_t room) {
   static_assert(std::is_trivially_destructible_v<Entry>);
   if (shard.keys >= shard.slots.size() / 4 * 3) grow(shard);
-  char* const copy = take(shard, key.size() + sizeof(Entry) + alignof(Entry));
+  char* const copy = take(shard, key.size() + sizeof(Entry) + alignof(Entry) + room);
   std::memcpy(copy, key.data(), key.size());
   const auto end = reinterpret_cast<uintptr_t>(copy + key.size());
   char* const at = copy + key.size() + (-end & (alignof(Entry) - 1));
   Entry* const entry = ::new (at) Entry(std::string_view(copy, key.size()), State());
+  entry->second.at = at + sizeof(Entry);
+  entry->second.room = room;
   if (shard.in_order) {
     shard.in_order->insert(entry);
     bytes_.fetch_add(node_bytes, std::memory_order_relaxed);
@@ -70,15 +74,15 @@ void TreeRun::put(uint64_t hash, std::string_view key, const TreeRecord* record,
                   uint64_t held) {
   Shard& shard = shards_[shard_of(hash)];
   Entry* entry = shard.keys == 0 ? nullptr : slot_of(shard.slots, hash, key).entry;
+  const auto bytes = static_cast<uint32_t>(record != nullptr ? record->bytes() : 0);
   const bool is_new = entry == nullptr;
-  if (is_new) entry = make_entry(shard, hash, key);
+  if (is_new) entry = make_entry(shard, hash, key, bytes);
   State& its = entry->second;
   if (!is_new && its.stamp <= held) {
     its.older = &shard.older.emplace_front(its);
     its.room = 0;
     bytes_.fetch_add(state_bytes, std::memory_order_relaxed);
   }
-  const auto bytes = static_cast<uint32_t>(record != nullptr ? record->bytes() : 0);
   if (bytes > its.room) {
     its.at = take(shard, bytes);
     its.room = bytes;

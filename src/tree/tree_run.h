@@ -65,7 +65,8 @@ class TreeRun {
   // Of what is shown without a moment: the newest.
   static constexpr uint64_t latest = ~uint64_t{0};
 
-  // Null: the key is erased. `held`: the last moment that somebody holds. Throws std::bad_alloc.
+  // Null: the key is erased. `held`: the last moment that somebody holds. Throws std::bad_alloc,
+  // and then the run shows what it did before.
   void put(uint64_t hash, std::string_view key, const TreeRecord* record, uint64_t stamp = 1,
            uint64_t held = 0);
   Found find(uint64_t hash, std::string_view key, uint64_t moment = latest) const;
@@ -156,7 +157,7 @@ class TreeRun {
   };
   static void collect(const Shard& shard, Sorted* to);
   const InOrder& in_order(const Shard& shard) const;
-  Entry* make_entry(Shard& shard, uint64_t hash, std::string_view key);
+  Entry* make_entry(Shard& shard, uint64_t hash, std::string_view key, uint32_t room);
   void grow(Shard& shard);
   char* take(Shard& shard, uint64_t bytes);
 

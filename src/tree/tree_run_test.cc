@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <map>
+#include <new>
 #include <random>
 #include <string>
 
+#include "models/failing_memory.h"
 #include "models/numbered_tree_key.h"
 
 namespace isotherm {
@@ -70,6 +72,42 @@ TEST_P(TreeRunTest, HasTheNewestOfEachKey) {
   }
   EXPECT_GT(run.bytes(), model.size() * 40);
   EXPECT_LT(run.bytes(), model.size() * 400);
+}
+
+// A put for which there is no memory leaves what was known of the key.
+TEST(TreeRun, ShowsWhatItDidWhereThereIsNoMemory) {
+  const std::string key = numbered_tree_key(7);
+  const uint64_t hash = TreeRun::hash_of(key);
+  for (const bool is_new : {true, false}) {
+    bool failed = true;
+    for (int works = 0; failed; ++works) {
+      TreeRun run;
+      TreeRecord record;
+      record.value = "old";
+      if (!is_new) run.put(hash, key, &record);
+      const std::string large(40'000, 'v');
+      record.value = large;
+      bool threw = false;
+      {
+        const FailingMemory memory(works);
+        try {
+          run.put(hash, key, &record, 2, 1);
+        } catch (const std::bad_alloc&) {
+          threw = true;
+        }
+        failed = FailingMemory::failed();
+      }
+      EXPECT_EQ(threw, failed) << works;
+      const TreeRun::Found found = run.find(hash, key);
+      EXPECT_EQ(found.known, !threw || !is_new);
+      EXPECT_FALSE(found.erased);
+      if (found.known) {
+        EXPECT_EQ(found.value.size(), 9 + (threw ? 3 : large.size()));
+      }
+      run.put(hash, key, &record, 3);
+      EXPECT_EQ(run.find(hash, key).value.size(), 9 + large.size());
+    }
+  }
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // The part of Tree that seals runs and takes them into the files.
 #include <algorithm>
 #include <chrono>
+#include <new>
 #include <system_error>
 #include <utility>
 
@@ -28,13 +29,15 @@ Tree::~Tree() {
   if (options_.count) options_.count(-counted_);
 }
 
+// Throws std::bad_alloc, and then nothing has changed.
 void Tree::seal(std::optional<uint32_t> flushed_database) {
   {
     const AllShards guard(shard_locks_);
     // A run with flushes alone can begin with one more of them.
     if (flushed_database ? active_->bytes() != 0 : !active_->empty()) {
-      sealed_.push_back(std::move(active_));
-      active_ = std::make_shared<TreeRun>();
+      auto next = std::make_shared<TreeRun>();
+      sealed_.push_back(active_);
+      active_ = std::move(next);
       ++active_number_;
       active_->begins_with = segment_;
       waiting_runs_.store(sealed_.size(), std::memory_order_release);
@@ -47,6 +50,15 @@ void Tree::seal(std::optional<uint32_t> flushed_database) {
   }
   count_memory(false);
   wake_.notify_one();
+}
+
+// Where there is no memory it is for another time.
+void Tree::seal_if_possible() {
+  try {
+    seal();
+  } catch (const std::bad_alloc&) {
+    seals_.store(true, std::memory_order_relaxed);
+  }
 }
 
 uint64_t Tree::last_sealed() const {
@@ -74,14 +86,14 @@ void Tree::work() {
     flushes = wanted_flushes_;
     const bool flushing = flushes != done_flushes_;
     lock.unlock();
-    if (seals) seal();
+    if (seals) seal_if_possible();
     const uint64_t last = last_sealed();
     bool worked = true;
     while (worked) {
       auto run = oldest();
       make_checkpoints(nullptr);
       if (run == nullptr) break;
-      const std::string problem = take_in(run);
+      const std::string problem = try_to_take_in(run);
       note_error(problem);
       worked = problem.empty();
       if (worked) take_away(*run);
@@ -168,7 +180,15 @@ void Tree::wait_for_older_batches() {
   }
 }
 
-// Empty: it is in the files, for good.
+std::string Tree::try_to_take_in(const std::shared_ptr<TreeRun>& run) {
+  try {
+    return take_in(run);
+  } catch (const std::bad_alloc&) {
+    return "tree: there is no memory to write what was changed to its files";
+  }
+}
+
+// Empty: it is in the files, for good. Throws std::bad_alloc.
 std::string Tree::take_in(const std::shared_ptr<TreeRun>& run) {
   if (files_->lasts()) wait_for_older_batches();
   const std::lock_guard uses_journal(journal_mutex_);
