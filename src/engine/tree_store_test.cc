@@ -143,8 +143,9 @@ TEST_P(TreeStoreTest, GetsThatMemoryHasNoRoomForAreAnswered) {
 }
 
 TEST_P(TreeStoreTest, AKeyThatMemoryHasNoRoomForCanBeErased) {
+  const std::string value(300'000, 'v');
   for (const char* key : {"a", "b"}) {
-    run([&](Batch& batch) { batch.put(key, std::string(300'000, 'v')); });
+    run([&](Batch& batch) { batch.put(key, value); });
   }
   forget();
   const auto taken = static_cast<int64_t>(engine_->maxmemory() - engine_->stats().buffer_bytes);
