@@ -380,6 +380,19 @@ TEST_P(TreeStoreTest, WhatIsReadFromFilesIsInMemoryFromThenOn) {
   EXPECT_EQ(loads(), loaded + keys + 2);
 }
 
+// Who does not wait for the batch has others read.
+TEST_P(TreeStoreTest, ABatchThatIsStartedDoesNotReadFiles) {
+  if (GetParam() != Behind::files) GTEST_SKIP() << "a device is asked by who asks";
+  run([](Batch& batch) { batch.put("key", "value"); });
+  ASSERT_TRUE(engine_->tree()->flush());
+  forget();
+  Batch batch;
+  batch.get("key");
+  EXPECT_EQ(worker_->start(batch), Worker::Started::under_way);
+  worker_->wait_for(batch);
+  EXPECT_EQ(batch.reply(0).value(), "value");
+}
+
 // Requests of one batch on a key that is on its way keep their order, whatever they are.
 TEST_P(TreeStoreTest, RowsBehindOneThatIsReadKeepTheirOrder) {
   run([](Batch& batch) { batch.put("key", "old"); });

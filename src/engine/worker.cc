@@ -299,7 +299,11 @@ void Worker::submit(Batch& batch, int64_t now_ms) {
   // This thread may come to wait for a round that its own small batches are in, and that it would
   // have to lead.
   impl.leave_to_finisher();
-  switch (impl.hand_to(impl.runner, batch, now_ms)) {
+  HostExecutor& executor = impl.runner.executor();
+  executor.may_read(true);
+  const Started started = impl.hand_to(impl.runner, batch, now_ms);
+  executor.may_read(false);
+  switch (started) {
     case Started::ended:
       return;
     case Started::under_way:

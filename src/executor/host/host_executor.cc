@@ -72,9 +72,7 @@ void HostExecutor::run(Batch& batch, int64_t now_ms, bool writable, Batch::Row f
   run.parking = parking_;
   run.batch = &batch;
   run.first_row = first;
-  const bool direct =
-      waits_ && parking_ != nullptr && store_.backing != nullptr && store_.backing->gets_directly();
-  if (direct) [[unlikely]] {
+  if (store_.backing != nullptr && gets_directly()) [[unlikely]] {
     run_directly(run, end - first);
   } else {
     stages_(run, end - first);
@@ -97,6 +95,12 @@ bool HostExecutor::get_at_once(uint32_t database, std::string_view key, Reply& r
   counters_.requests.add();
   counters_.hits.add();
   return true;
+}
+
+bool HostExecutor::gets_directly() const {
+  const Backing& backing = *store_.backing;
+  if (parking_ == nullptr || !(waits_ || reads_) || !backing.gets_directly()) return false;
+  return backing.reads_dearly() ? reads_ : waits_;
 }
 
 void HostExecutor::run_directly(Run& run, Batch::Row rows) {

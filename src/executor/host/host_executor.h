@@ -164,6 +164,9 @@ class HostExecutor {
   // Whether this thread may wait for a device, so gets may be answered by it directly
   // (executor/backing.h).
   void may_wait(bool waits) { waits_ = waits; }
+  // Whether it waits for all that its rows wait for in any case, so that it may read them itself
+  // where that is dear.
+  void may_read(bool reads) { reads_ = reads; }
 
   HostStore& store() { return store_; }
   ItemStore::Cache& cache() { return cache_; }
@@ -209,6 +212,7 @@ class HostExecutor {
   ItemStore::Cache cache_;
   Counters counters_;
   uint64_t token_ = 0;
+  bool gets_directly() const;
   void run_directly(Run& run, Batch::Row rows);
   void get_directly(Run& run, bool skips);
   bool bring_in(const Run& run, const DirectRows::Hot& hot);
@@ -219,6 +223,7 @@ class HostExecutor {
   uint64_t first_time_ = 0;
   Batch::Row rows_ = 0;
   bool waits_ = false;
+  bool reads_ = false;
   DirectRows direct_;
   RequestSample sample_;
   const Stages stages_;
