@@ -383,14 +383,26 @@ TEST_P(TreeStoreTest, WhatIsReadFromFilesIsInMemoryFromThenOn) {
 // Who does not wait for the batch has others read.
 TEST_P(TreeStoreTest, ABatchThatIsStartedDoesNotReadFiles) {
   if (GetParam() != Behind::files) GTEST_SKIP() << "a device is asked by who asks";
-  run([](Batch& batch) { batch.put("key", "value"); });
+  const std::string value(2 << 20, 'v');
+  run([&](Batch& batch) { batch.put("key", value); });
   ASSERT_TRUE(engine_->tree()->flush());
-  forget();
-  Batch batch;
-  batch.get("key");
-  EXPECT_EQ(worker_->start(batch), Worker::Started::under_way);
-  worker_->wait_for(batch);
-  EXPECT_EQ(batch.reply(0).value(), "value");
+  for (const bool starts : {true, false}) {
+    forget();
+    const uint64_t before = engine_->tree()->stats().memory;
+    Batch batch;
+    batch.get("key");
+    if (starts) {
+      worker_->start(batch);
+      worker_->wait_for(batch);
+    } else {
+      worker_->submit(batch);
+    }
+    EXPECT_EQ(batch.reply(0).value(), value);
+    // What a thread has read itself its batch holds.
+    const bool holds = engine_->tree()->stats().memory > before + (1 << 20);
+    EXPECT_EQ(holds, !starts);
+    batch.clear();
+  }
 }
 
 // Requests of one batch on a key that is on its way keep their order, whatever they are.

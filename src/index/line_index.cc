@@ -16,7 +16,16 @@ LineIndex::LineIndex(Pages& pages, MemoryBudget& budget, EpochDomain& epochs,
                      uint64_t first_version, bool capped, uint64_t expected)
     : pool_(pages, budget, capped), epochs_(epochs), number_(draw_number()) {
   std::vector<Segment*> segments;
-  make_segments(0, 0, first_version, expected, segments);
+  try {
+    make_segments(0, 0, first_version, expected, segments);
+    make_directory(segments);
+  } catch (const std::bad_alloc&) {
+    for (Segment* segment : segments) free_segment(segment);
+    throw;
+  }
+}
+
+void LineIndex::make_directory(const std::vector<Segment*>& segments) {
   int bits = 0;
   for (const Segment* segment : segments) bits = std::max(bits, segment->depth);
   auto directory = std::make_unique<Directory>(bits);
@@ -31,7 +40,7 @@ LineIndex::LineIndex(Pages& pages, MemoryBudget& budget, EpochDomain& epochs,
 }
 
 // Makes the segments below `prefix` for its share of `expected` entries, in the order of their
-// prefixes.
+// prefixes. Throws std::bad_alloc; what was made by then is in `made`.
 void LineIndex::make_segments(uint64_t prefix, int depth, uint64_t clock, uint64_t expected,
                               std::vector<Segment*>& made) {
   if (expected >> depth > split_threshold(prefix, depth)) {
@@ -39,8 +48,10 @@ void LineIndex::make_segments(uint64_t prefix, int depth, uint64_t clock, uint64
     make_segments(prefix << 1 | 1, depth + 1, clock, expected, made);
     return;
   }
-  if (Segment* segment = new_segment(prefix, depth, clock)) return made.push_back(segment);
-  for (Segment* segment : made) free_segment(segment);
+  made.push_back(nullptr);  // there may be no memory for that, either
+  made.back() = new_segment(prefix, depth, clock);
+  if (made.back() != nullptr) return;
+  made.pop_back();
   throw std::bad_alloc();
 }
 

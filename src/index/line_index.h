@@ -255,6 +255,7 @@ class LineIndex {
   void retire(Segment* segment, const Directory* directory, std::vector<Bucket*> lines);
   std::optional<Retired> take_old();
   Segment* new_segment(uint64_t prefix, int depth, uint64_t clock, LineUse use = LineUse::grow);
+  void make_directory(const std::vector<Segment*>& segments);
   void make_segments(uint64_t prefix, int depth, uint64_t clock, uint64_t expected,
                      std::vector<Segment*>& made);
   void free_segment(Segment* segment);

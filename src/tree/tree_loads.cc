@@ -143,6 +143,7 @@ void TreeLoads::read_queued(std::unique_lock<std::mutex>& lock, std::vector<Load
   std::vector<std::string_view> keys;
   std::vector<TreeRead> reads(count);
   std::vector<Awaited::Waiter*> told;
+  keys.reserve(count);
   for (const Load* load : mine) keys.push_back(load->key);
   files_.read(keys, reads.data());
   lock.lock();
