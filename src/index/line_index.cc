@@ -20,7 +20,9 @@ LineIndex::LineIndex(Pages& pages, MemoryBudget& budget, EpochDomain& epochs,
     make_segments(0, 0, first_version, expected, segments);
     make_directory(segments);
   } catch (const std::bad_alloc&) {
-    for (Segment* segment : segments) free_segment(segment);
+    for (Segment* segment : segments) {
+      if (segment != nullptr) free_segment(segment);
+    }
     throw;
   }
 }
@@ -40,7 +42,7 @@ void LineIndex::make_directory(const std::vector<Segment*>& segments) {
 }
 
 // Makes the segments below `prefix` for its share of `expected` entries, in the order of their
-// prefixes. Throws std::bad_alloc; what was made by then is in `made`.
+// prefixes. Throws std::bad_alloc; what was made by then is in `made`, and perhaps a null.
 void LineIndex::make_segments(uint64_t prefix, int depth, uint64_t clock, uint64_t expected,
                               std::vector<Segment*>& made) {
   if (expected >> depth > split_threshold(prefix, depth)) {
@@ -50,9 +52,7 @@ void LineIndex::make_segments(uint64_t prefix, int depth, uint64_t clock, uint64
   }
   made.push_back(nullptr);  // there may be no memory for that, either
   made.back() = new_segment(prefix, depth, clock);
-  if (made.back() != nullptr) return;
-  made.pop_back();
-  throw std::bad_alloc();
+  if (made.back() == nullptr) throw std::bad_alloc();
 }
 
 LineIndex::~LineIndex() {
