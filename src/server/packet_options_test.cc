@@ -119,12 +119,7 @@ TEST_F(PacketOptionsTest, WhatCannotBeHadIsSaid) {
 class RingServerTest : public PacketOptionsTest {
  protected:
   void serve() {
-    try {
-      own_network::leave();
-      left_.set_value(static_cast<pid_t>(::gettid()));
-    } catch (const own_network::Missing&) {
-      return left_.set_exception(std::current_exception());
-    }
+    if (!own_network::leave(left_)) return;
     if (!joined_.get_future().get()) return;
     try {
       own_network::run("ip link set lo up");

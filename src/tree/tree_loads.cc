@@ -1,6 +1,7 @@
 #include "tree/tree_loads.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 namespace isotherm {
@@ -117,14 +118,13 @@ void TreeLoads::drop_old() {
 }
 
 void TreeLoads::work() {
-  std::vector<Load*> mine;
   std::unique_lock lock(mutex_);
   for (;;) {
     ++sleeping_;
     wanted_.wait(lock, [this] { return stops_ || !queue_.empty() || !jobs_.empty(); });
     --sleeping_;
     if (!queue_.empty()) {
-      read_queued(lock, mine);
+      read_queued(lock);
     } else if (!jobs_.empty()) {
       read_some(*jobs_.front(), lock);
     } else {
@@ -133,12 +133,13 @@ void TreeLoads::work() {
   }
 }
 
-void TreeLoads::read_queued(std::unique_lock<std::mutex>& lock, std::vector<Load*>& mine) {
+void TreeLoads::read_queued(std::unique_lock<std::mutex>& lock) {
   // As many as leave some for the others.
   const size_t share = (queue_.size() + threads_.size() - 1) / std::max<size_t>(threads_.size(), 1);
   const size_t count = std::min(queue_.size(), std::min(at_once_, share));
-  mine.assign(queue_.begin(), queue_.begin() + static_cast<ptrdiff_t>(count));
-  queue_.erase(queue_.begin(), queue_.begin() + static_cast<ptrdiff_t>(count));
+  const auto end = queue_.begin() + static_cast<ptrdiff_t>(count);
+  const std::vector<Load*> mine(queue_.begin(), end);
+  queue_.erase(queue_.begin(), end);
   lock.unlock();
   std::vector<std::string_view> keys;
   std::vector<TreeRead> reads(count);
@@ -162,14 +163,19 @@ void TreeLoads::read_queued(std::unique_lock<std::mutex>& lock, std::vector<Load
   lock.lock();
 }
 
-// The next keys of a job, which is gone when its last ones are read.
+// The next keys of a job, which is gone when its last ones are read. What there is no memory for
+// has failed: others may still be at work on the rest, so whoever brought the job may not leave it.
 void TreeLoads::read_some(Job& job, std::unique_lock<std::mutex>& lock) {
   const size_t first = job.next;
   const size_t count = std::min(at_once_, job.keys.size() - first);
   job.next += count;
   if (job.next == job.keys.size()) std::erase(jobs_, &job);
   lock.unlock();
-  files_.read(job.keys.subspan(first, count), job.reads + first);
+  try {
+    files_.read(job.keys.subspan(first, count), job.reads + first);
+  } catch (const std::bad_alloc&) {
+    for (size_t i = first; i < first + count; ++i) job.reads[i].state = TreeRead::State::failed;
+  }
   lock.lock();
   job.read += count;
   if (job.read == job.keys.size()) job.ended.notify_one();

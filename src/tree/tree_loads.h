@@ -48,7 +48,8 @@ class TreeLoads {
   // Its load, whose `begin` is to be called once; null: too many are under way.
   Awaited* want(std::string_view key, const Backing::Seen& seen);
 
-  // All keys; returns when they are read.
+  // All keys; returns when they are read. Where there is no memory some have failed, or it throws
+  // std::bad_alloc.
   void read(std::span<const std::string_view> keys, TreeRead* reads);
 
   uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
@@ -86,7 +87,7 @@ class TreeLoads {
   };
 
   void work();
-  void read_queued(std::unique_lock<std::mutex>& lock, std::vector<Load*>& mine);
+  void read_queued(std::unique_lock<std::mutex>& lock);
   void read_some(Job& job, std::unique_lock<std::mutex>& lock);
   void drop_old();
   void forget(Loads::iterator at);

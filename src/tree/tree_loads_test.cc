@@ -106,9 +106,13 @@ TEST_F(TreeLoadsTest, ManyAreReadByAllThreadsTogether) {
     EXPECT_EQ(reads[i].value, i % 10 == 0 ? "" : std::to_string(i));
   }
   EXPECT_EQ(loads_.loads(), 300u);
-  disk_.fails_to_read = true;
-  loads_.read(keys, reads.data());
-  for (const TreeRead& read : reads) EXPECT_EQ(read.state, TreeRead::State::failed);
+  for (bool* const fault : {&disk_.fails_to_read, &disk_.throws}) {
+    reads.assign(keys.size(), {});
+    *fault = true;
+    loads_.read(keys, reads.data());
+    *fault = false;
+    for (const TreeRead& read : reads) EXPECT_EQ(read.state, TreeRead::State::failed);
+  }
 }
 
 }  // namespace

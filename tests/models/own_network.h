@@ -6,10 +6,13 @@
 
 #include <sched.h>
 #include <sys/types.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
+#include <future>
 #include <stdexcept>
 #include <string>
 
@@ -27,6 +30,17 @@ inline void leave() {
 }
 inline void run(const std::string& command) {
   if (std::system((command + " 2>/dev/null").c_str()) != 0) throw Missing("failed: " + command);
+}
+// And tells which thread it is, or what is missing; false: that.
+inline bool leave(std::promise<pid_t>& left) {
+  try {
+    leave();
+    left.set_value(static_cast<pid_t>(::gettid()));
+    return true;
+  } catch (const Missing&) {
+    left.set_exception(std::current_exception());
+    return false;
+  }
 }
 // "client", here, and "server", where the other thread is.
 inline void join_with(pid_t server_thread) {

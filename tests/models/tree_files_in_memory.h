@@ -31,7 +31,7 @@ struct TreeDisk {
   TreeMeta meta;
   bool fails_to_write = false;
   bool fails_to_read = false;
-  bool throws = false;       // std::bad_alloc, when a cursor goes on
+  bool throws = false;       // std::bad_alloc, when a cursor goes on, or many keys are read
   bool holds_reads = false;  // when they have read
   uint32_t held = 0;
   uint32_t reads = 0;
@@ -109,6 +109,7 @@ class TreeFilesInMemory final : public TreeFiles {
   }
   void read(std::span<const std::string_view> keys, TreeRead* reads) override {
     std::unique_lock lock(disk_.mutex);
+    if (disk_.throws) throw std::bad_alloc();
     for (const std::string_view key : keys) {
       using enum TreeRead::State;
       const auto at = disk_.pairs.find(key);

@@ -57,12 +57,7 @@ class RingServer {
 
  private:
   void serve() {
-    try {
-      own_network::leave();
-      left_.set_value(static_cast<pid_t>(::gettid()));
-    } catch (const own_network::Missing&) {
-      return left_.set_exception(std::current_exception());
-    }
+    if (!own_network::leave(left_)) return;
     if (!go_.get_future().get()) return;
     try {
       own_network::bring_up("server", "2");

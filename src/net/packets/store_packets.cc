@@ -12,6 +12,7 @@
 #include "net/memcached/protocol.h"
 #include "net/socket_address.h"
 #include "net/udp/frame.h"
+#include "net/udp/trust.h"
 
 namespace isotherm::net {
 namespace {
@@ -173,14 +174,11 @@ void StorePackets::wait_for_pause() const {
 }
 
 bool StorePackets::is_trusted(const PacketAsk& ask) const {
-  if (server_.options.memcached_udp_trusted == UdpTrust::all) return true;
   char text[INET6_ADDRSTRLEN];
   const int family = ask.address.size() == sizeof(in_addr) ? AF_INET : AF_INET6;
   if (::inet_ntop(family, ask.address.data(), text, sizeof text) == nullptr) return false;
   const auto address = SocketAddress::parse(text, ask.port);
-  if (!address) return false;
-  const bool near = server_.options.memcached_udp_trusted == UdpTrust::loopback;
-  return (near && address->is_loopback()) || server_.proven.has(address->text());
+  return address && is_trusted_by_udp(server_, *address);
 }
 
 void StorePackets::note(const PacketCounts& counts) {

@@ -16,6 +16,7 @@
 #include "base/hash.h"
 #include "net/memcached/protocol.h"
 #include "net/udp/sending.h"
+#include "net/udp/trust.h"
 
 namespace isotherm::net {
 namespace {
@@ -328,10 +329,7 @@ void UdpPort::account(Exchange& exchange) {
 }
 
 bool UdpPort::is_trusted(const Exchange& exchange) const {
-  const UdpTrust trust = server_.options.memcached_udp_trusted;
-  if (trust == UdpTrust::all) return true;
-  if (trust == UdpTrust::loopback && exchange.from.is_loopback()) return true;
-  return server_.proven.has(exchange.from.text());
+  return is_trusted_by_udp(server_, exchange.from);
 }
 
 void UdpPort::free(Exchange& exchange) {
