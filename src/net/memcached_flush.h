@@ -2,7 +2,7 @@
 //
 // There is one time for the whole server: each flush_all replaces it, and one without delay thereby
 // cancels a delayed one. Whoever finds it due takes it and flushes database 0; the time is looked
-// at before the requests of a memcached connection and by each loop's timer.
+// at before the requests of a memcached connection, and somewhat later by each loop's timer.
 //
 // Threads. Any thread may set and take; exactly one takes a time that is due.
 #pragma once

@@ -87,14 +87,16 @@ void Loop::look_after() {
   if (server_.threads.front() == this) server_.sample_rates();
 }
 
-// What a client of memcached asked for some time ago.
+// What a client of memcached asked for some time ago. Requests run it by themselves when it is due;
+// a loop, for which they do not wait, only where there has been none for a while.
 void Loop::flush_if_due() {
-  const int64_t now_ms = server_.clock.now_ms();
-  if (!server_.memcached.flush.due(now_ms) || !may_begin()) return;
+  constexpr int64_t patience_ms = 2000;
+  const int64_t while_ago_ms = server_.clock.now_ms() - patience_ms;
+  if (!server_.memcached.flush.due(while_ago_ms) || !may_begin()) return;
   LoopTurn& turn = spare_turn();
   turn.began_us = turn.turn.now_us();
   turn.copied_before = LoopTurn::copies_nothing;
-  add_due_flush(server_, turn.batch, now_ms);
+  add_due_flush(server_, turn.batch, while_ago_ms);
   // Another loop was faster, or it has to wait.
   if (turn.batch.empty()) return spare_turns_.push_back(&turn);
   start_batch(turn);
