@@ -32,18 +32,20 @@ function(isotherm_add_unit_tests)
   endif()
   isotherm_set_isa_flags(${sources})
   if(sources)
-    # Those with kernels and index templates of their own are linked first, so that the optimised copies
-    # of functions in headers are taken.
-    set(kernel_sources ${sources})
-    list(FILTER kernel_sources INCLUDE REGEX "/src/(base|command|index|gpu|batch)/")
-    list(REMOVE_ITEM sources ${kernel_sources})
-    isotherm_add_unit_test_objects(isotherm_kernel_test_objects ${ISOTHERM_TEST_OPTIMIZE} ${kernel_sources})
-    isotherm_add_unit_test_objects(isotherm_caller_test_objects ${ISOTHERM_CALLER_OPTIMIZE} ${sources})
+    # Tests take longer to compile than to run, so they are not optimised, but for those of the index,
+    # which have templates of their own. Of a function in a header, which several objects have, the linker
+    # takes the first: what the library and the fake device have optimised is linked before the tests.
+    set(index_sources ${sources})
+    list(FILTER index_sources INCLUDE REGEX "/src/(base|command|index)/")
+    list(REMOVE_ITEM sources ${index_sources})
+    isotherm_add_unit_test_objects(isotherm_index_test_objects ${ISOTHERM_TEST_OPTIMIZE} ${index_sources})
+    isotherm_add_unit_test_objects(isotherm_other_test_objects ${ISOTHERM_CALLER_OPTIMIZE} ${sources})
     add_library(isotherm_unit_test_objects INTERFACE)
-    target_sources(isotherm_unit_test_objects INTERFACE
-      $<TARGET_OBJECTS:isotherm_kernel_test_objects> $<TARGET_OBJECTS:isotherm_caller_test_objects>)
+    target_sources(isotherm_unit_test_objects INTERFACE $<TARGET_OBJECTS:isotherm_fake_root_table>
+      $<TARGET_OBJECTS:isotherm_index_test_objects> $<TARGET_OBJECTS:isotherm_other_test_objects>)
     target_link_libraries(isotherm_unit_test_objects INTERFACE ${ISOTHERM_UNIT_TEST_LIBRARIES})
-    add_executable(isotherm-unit-tests)
+    add_executable(isotherm-unit-tests
+      "$<FILTER:$<TARGET_OBJECTS:isotherm>,EXCLUDE,/no_(cuda|rocksdb)\\.cc>")
     target_link_libraries(isotherm-unit-tests PRIVATE isotherm_unit_test_objects)
     isotherm_link_gpu(isotherm-unit-tests)
     isotherm_link_tree(isotherm-unit-tests)

@@ -19,12 +19,8 @@ inline bool long_tests() {
   return asked && !poison::sanitized;
 }
 
+// Few rows of a batch on the fake device run the same lines of kernels as many do,
+// and the same of the host's code around them (docs/tests.md says how that was counted).
 inline uint64_t test_size(uint64_t usual, uint64_t full) { return long_tests() ? full : usual; }
-
-// Rows of a large batch on the fake device. Half of them run the same lines of kernels and of the
-// host's code around them (docs/tests.md says how that was counted): sanitizers see as much.
-inline uint64_t test_rows(uint64_t usual, uint64_t full) {
-  return poison::sanitized ? usual / 2 : test_size(usual, full);
-}
 
 }  // namespace isotherm

@@ -9,7 +9,7 @@ namespace isotherm::device_item_churn_test {
 namespace {
 
 TEST(DeviceItemChurn, FindsNoFault) {
-  const uint64_t scale = test_rows(256, 1024);
+  const uint64_t scale = test_size(128, 1024);
   for (const auto& check : device_item_churn_checks<FakeDevice>) {
     FakeDevice device(1, uint64_t{1} << 29);
     EXPECT_EQ(check.run(device, scale), 0u) << check;

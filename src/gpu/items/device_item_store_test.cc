@@ -16,7 +16,7 @@ namespace {
 constexpr uint64_t memory = uint64_t{1} << 29;
 constexpr uint64_t usual = 512;
 constexpr uint64_t full = 1024;
-const uint64_t scale = test_rows(usual, full);
+const uint64_t scale = test_size(usual / 2, full);
 
 // Those that find fewer rows too few for what they look for, and say so.
 bool is_large(const std::string& check) {

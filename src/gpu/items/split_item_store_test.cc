@@ -15,7 +15,7 @@
 namespace isotherm::split_item_store_test {
 namespace {
 
-const uint64_t scale = test_rows(64, 1024);
+const uint64_t scale = test_size(32, 1024);
 
 class SplitItemChecks : public ::testing::TestWithParam<SplitItemCheck<FakeDevice>> {};
 

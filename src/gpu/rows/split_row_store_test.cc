@@ -17,7 +17,7 @@
 namespace isotherm::split_row_store_test {
 namespace {
 
-const uint64_t scale = test_rows(256, 2048);
+const uint64_t scale = test_size(128, 2048);
 
 struct Gpus {
   uint32_t count;

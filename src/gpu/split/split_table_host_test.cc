@@ -25,7 +25,7 @@ class HostMemoryChecks : public ::testing::TestWithParam<DeviceTableCheck<FakeDe
 
 TEST_P(HostMemoryChecks, FindNoFault) {
   FakeDevice device(1, memory);
-  EXPECT_EQ(GetParam().run(device, test_rows(usual, full)), 0u);
+  EXPECT_EQ(GetParam().run(device, test_size(usual / 2, full)), 0u);
   EXPECT_EQ(device.take_errors(), std::vector<std::string>{});
   EXPECT_EQ(device.allocated_bytes(), 0u);
 }

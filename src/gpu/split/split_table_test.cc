@@ -19,7 +19,7 @@ namespace isotherm::split_table_test {
 namespace {
 
 constexpr uint64_t memory = uint64_t{1} << 28;
-const uint64_t scale = test_rows(512, 2048);
+const uint64_t scale = test_size(256, 2048);
 
 // A check, on so many devices, which reach each other's memory or not, with host memory or without.
 struct SplitCase {

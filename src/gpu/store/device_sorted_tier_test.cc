@@ -17,7 +17,7 @@ namespace {
 constexpr uint64_t device_bytes = uint64_t{1} << 28;
 
 TEST(SortedTiers, FindNoFault) {
-  const uint64_t scale = test_rows(128, 512);
+  const uint64_t scale = test_size(64, 512);
   for (const auto& check : sorted_checks<FakeDevice>) {
     FakeDevice device(1, device_bytes);
     EXPECT_EQ(check.run(device, scale), 0u) << check;

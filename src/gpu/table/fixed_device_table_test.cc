@@ -13,7 +13,7 @@ namespace isotherm::fixed_device_table_test {
 namespace {
 
 constexpr uint64_t memory = uint64_t{1} << 28;
-const uint64_t scale = test_rows(512, 2048);
+const uint64_t scale = test_size(256, 2048);
 
 class DeviceTableChecks : public ::testing::TestWithParam<DeviceTableCheck<FakeDevice>> {};
 
