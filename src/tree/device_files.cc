@@ -95,6 +95,29 @@ gpu::ItemStats DeviceFiles::stats() {
   return stats;
 }
 
+std::optional<uint64_t> DeviceFiles::count(uint32_t database, int64_t now_ms) {
+  uint64_t keys = 0;
+  {
+    const std::lock_guard guard(mutex_);
+    for (const auto& [hash, item] : rest_) {
+      TreeRecord record;
+      const bool there = record.read(item->record) && !record.expired(now_ms);
+      keys += there && TreeRecord::database_of(item->key) == database ? 1 : 0;
+    }
+  }
+  const bool escaped = has_escaped_.load(std::memory_order_acquire);
+  use([&](ItemTier& tier) {
+    if (database == 0) keys += tier.count({}, now_ms);
+    if (!escaped) return;
+    std::string start;
+    TreeRecord::put_key(database, {}, start);
+    start[0] = escape;
+    keys += tier.count(start, now_ms);
+    if (database == 0) keys -= tier.count(start.substr(0, 1), now_ms);
+  });
+  return keys;
+}
+
 bool DeviceFiles::fits_device(const TreeEntry& entry) const {
   return entry.key.size() <= gpu::max_item_key_bytes &&
          entry.value.size() <= gpu::max_item_value_bytes;
@@ -184,6 +207,12 @@ size_t DeviceFiles::read_records(const ByteColumn& device_keys, size_t first, ui
 // No key comes twice, so pieces may go to the device in any order: each thread packs its own.
 std::string DeviceFiles::ingest(std::span<const TreeEntry> entries, const TreeMeta& /*meta*/,
                                 uint32_t threads) {
+  // If any key is escaped, the last one is.
+  const std::string_view last = entries.empty() ? std::string_view() : entries.back().key;
+  if (!last.empty() &&
+      !is_plain(TreeRecord::database_of(last), last.substr(TreeRecord::prefix_bytes))) {
+    has_escaped_.store(true, std::memory_order_release);
+  }
   std::vector<std::span<const TreeEntry>> pieces;
   for (size_t first = 0; first < entries.size();) {
     size_t end = first;

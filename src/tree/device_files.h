@@ -31,6 +31,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -81,6 +82,7 @@ class DeviceFiles final : public TreeFiles {
   uint64_t memory() override;
   uint64_t disk_bytes() override { return stats().bytes; }
   uint64_t keys() override { return stats().entries; }
+  std::optional<uint64_t> count(uint32_t database, int64_t now_ms) override;
 
   // The item's key on the device; `to` is for one that is not its own.
   static std::string_view device_key(uint32_t database, std::string_view key, std::string& to);
@@ -128,6 +130,7 @@ class DeviceFiles final : public TreeFiles {
   std::atomic<int64_t> items_{0};  // there, but for those that expired or were evicted
   std::atomic<uint64_t> lost_keys_{0};
   std::atomic<uint64_t> rest_bytes_{0};
+  std::atomic<bool> has_escaped_{false};  // keys on the device that are not the item's own
 
   std::mutex mutex_;  // of what follows
   AllRest rest_;

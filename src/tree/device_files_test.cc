@@ -66,9 +66,11 @@ DeviceFilesOptions options_of(uint64_t most_kept) {
 }
 
 // An ingest of one entry; an empty text erases.
-void write(DeviceFiles& files, const std::string& key, const std::string& text) {
+void write(DeviceFiles& files, const std::string& key, const std::string& text,
+           int64_t expiry = 0) {
   TreeRecord record;
   record.version = 1;
+  record.expiry = expiry;
   record.value = text;
   std::string value(text.empty() ? 0 : record.bytes(), 0);
   if (!text.empty()) record.write(value.data());
@@ -109,6 +111,45 @@ TEST(DeviceFiles, WhatIsTooLongForTheDeviceIsEvictedToo) {
   write(files, keys[0], std::string(30 << 20, 'v'));
   EXPECT_FALSE(is_there(keys[0])) << "nor its value before";
   EXPECT_EQ(is_there(keys[1]) + is_there(keys[2]), others);
+}
+
+// Of any database, of the device and of host memory, by keys as they are and as they must be
+// escaped, and not of what has expired.
+TEST(DeviceFiles, KeysOfADatabaseAreCounted) {
+  FakeDevice device(5, uint64_t{1} << 28);
+  DeviceFiles files(fake_item_tier_maker(device)({8 << 20, false, 1}), options_of(0));
+  const std::string long_value(9 << 20, 'v');
+  std::map<uint32_t, uint64_t> counts;
+  const auto add = [&](uint32_t database, const std::string& key, bool is_long, int64_t expiry) {
+    std::string tree_key;
+    TreeRecord::put_key(database, key, tree_key);
+    write(files, tree_key, is_long ? long_value : "short", expiry);
+    if (expiry == 0 || expiry > now) ++counts[database];
+  };
+  const auto check = [&](const char* when) {
+    for (const uint32_t database : {0, 1, 255, 256}) {
+      EXPECT_EQ(files.count(database, now), counts[database]) << database << " " << when;
+    }
+  };
+  check("at first");
+  for (int i = 0; i < 20; ++i) add(0, "key" + std::to_string(i), false, i % 4 == 0 ? now - i : 0);
+  add(0, "later", false, now + 1);
+  check("in one database");
+  for (const uint32_t database : {0, 1, 256}) {
+    for (int i = 0; i < 6; ++i) add(database, "\xff" + std::to_string(i), false, 0);
+    add(database, "long", true, 0);
+    add(database, "long and expired", true, now);
+    add(database, "", false, 0);
+  }
+  check("in several");
+  std::string erased;
+  TreeRecord::put_key(1, "long", erased);
+  write(files, erased, "");
+  --counts[1];
+  check("without one");
+  files.lose();
+  counts = {{0, 1}, {256, 1}};
+  check("of what host memory has");
 }
 
 TEST(DeviceFiles, AWalkShowsEachKeyWhereItsPlaceIs) {

@@ -163,8 +163,10 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   // Then: whether its walks show the key all the same.
   bool is_shown(uint32_t database, std::string_view key);
   bool lasts() const { return files_->lasts(); }
-  // All keys of a database, by looking at each; as many as can be read.
+  // All keys of a database, as many as can be read: by a walk, but for files that count themselves.
   uint64_t count(uint32_t database, int64_t now_ms);
+  // Whether it is such files that have what the runs had, or will have it.
+  bool counts_itself() const { return !lasts() && !failing_.load(std::memory_order_relaxed); }
 
   // Takes in all that was changed so far; false: it fails.
   bool flush();

@@ -26,6 +26,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -144,6 +145,10 @@ class TreeFiles {
   virtual std::string walk_by_hash(uint64_t& /*cursor*/, uint64_t /*count*/,
                                    const ShowKey& /*show*/) {
     return "tree: its files are walked in order of their keys";
+  }
+  // How many keys of a database have not expired, where that takes no walk.
+  virtual std::optional<uint64_t> count(uint32_t /*database*/, int64_t /*now_ms*/) {
+    return std::nullopt;
   }
   // From now on; one at a time. What is written waits for the walk where much of it replaces what
   // the walk has not come to.

@@ -138,15 +138,12 @@ bool Tree::walk(uint32_t database, uint64_t& cursor, uint64_t count, int64_t now
 
 uint64_t Tree::count(uint32_t database, int64_t now_ms) {
   constexpr uint64_t at_once = 4096;
+  if (!files_->lasts()) {
+    return holds_runs() && !flush() ? 0 : files_->count(database, now_ms).value_or(0);
+  }
   uint64_t keys = 0;
   std::string from = first_key(database);
   const Show add = [&](std::string_view, uint64_t, int64_t) { ++keys; };
-  if (!files_->lasts()) {
-    uint64_t cursor = 0;
-    while (walk_by_hash(database, cursor, at_once, now_ms, add) && cursor != 0) {
-    }
-    return keys;
-  }
   while (step(database, from, at_once, now_ms, add) && !from.empty()) {
   }
   return keys;

@@ -111,15 +111,18 @@ class ModelledItems {
     if (!batch.empty()) run_uniform(TableOp::get, batch, batch.size() % 4 == 0, true);
     const uint64_t entries = stats().entries;
     if (entries < live() || entries > model_.size()) fail("the count is wrong");
+    if constexpr (requires { store_.count(std::string_view(), now); }) check_counts();
   }
   void check_caps(const DeviceItemOptions& options) {
     const gpu::ItemStats now_used = stats();
     if (now_used.bytes + now_used.workspace > options.index.gpu_memory) fail("more than the cap");
     if (now_used.host_bytes > options.host_memory) fail("more than the cap of the host");
   }
-  // Keys of the model that have not expired.
-  uint64_t live() const {
-    const auto lives = [](const auto& entry) { return !expired(entry.second); };
+  // Keys of the model that begin so and have not expired.
+  uint64_t live(std::string_view start = {}) const {
+    const auto lives = [&](const auto& entry) {
+      return !expired(entry.second) && entry.first.starts_with(start);
+    };
     return static_cast<uint64_t>(std::count_if(model_.begin(), model_.end(), lives));
   }
   void fail(const char* what) {
@@ -127,6 +130,17 @@ class ModelledItems {
   }
 
  private:
+  void check_counts() {
+    std::set<std::string> starts{"", "no key"};
+    for (const auto& [key, item] : model_) {
+      for (const size_t bytes : {1, 5, 8}) starts.insert(key.substr(0, bytes));
+      if (starts.size() > 8) break;
+    }
+    for (const std::string& start : starts) {
+      if (store_.count(start, now) != live(start)) fail("a count by beginnings is wrong");
+    }
+  }
+
   struct Modelled {
     std::string value;
     int64_t expiry;

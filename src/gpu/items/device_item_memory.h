@@ -128,6 +128,13 @@ class DeviceItemMemory {
     return {slab.memory.data(), slab.blocks, place.size_class};
   }
 
+  template <class Visit>
+  void each_slab(Visit&& visit) const {
+    for (uint32_t c = 0; c < item_classes::count; ++c) {
+      for (size_t slab = 0; slab < classes_[c].slabs.size(); ++slab) visit(blocks_of({c, slab}));
+    }
+  }
+
   uint64_t bytes_of(SlabNumber place) const { return slab_at(place).memory.bytes(); }
   // Bytes from which on a slab for so many missing blocks is worth making of what others gave.
   uint64_t worth_a_slab(uint32_t c, uint64_t missing) const {

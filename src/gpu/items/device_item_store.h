@@ -94,6 +94,19 @@ class DeviceItemStore {
   // end, shows it.
   uint64_t place_of(std::string_view key) const { return steps_.place_of(key); }
 
+  // How many items there are whose keys begin with `start`, at most KeyStart::most_bytes, expired
+  // ones left out; it looks at every block. Waits for it.
+  uint64_t count(std::string_view start, int64_t now_ms) {
+    uint64_t keys = 0;
+    const Stream stream = context_.stream();
+    context_.call(stream, [&] {
+      context_.order().begin_read(stream);
+      keys = steps_.count(KeyStart::of(start), now_ms, stream);
+      context_.order().end_read(stream);
+    });
+    return keys;
+  }
+
   // Grows the index for `entries` items, as far as there is memory.
   void reserve(uint64_t entries) {
     context_.write(context_.stream(), [&] { steps_.reserve(entries); });

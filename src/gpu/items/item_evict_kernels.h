@@ -7,6 +7,7 @@
 //                 has none, so what is put once and never read goes first.
 //   ExpiredItems  those whose time has come
 //   AllItems      of a slab that is taken from its class
+//   CountedItems  none is to leave: they are counted
 // Who looks at a block twice for one part finds a mark on what he has chosen.
 //
 // Items that were chosen are erased from the index by their hashes, where they are all that the
@@ -16,6 +17,8 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
+#include <string_view>
 
 #include "gpu/items/item_part.h"
 
@@ -47,6 +50,39 @@ struct ExpiredItems {
 
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool operator()(uint64_t item) const {
     return ItemHead::of(item).expired(now);
+  }
+};
+
+// The first bytes of a key.
+struct KeyStart {
+  static constexpr uint32_t most_bytes = sizeof(uint64_t);
+
+  uint64_t word = 0;
+  uint64_t mask = 0;
+  uint32_t bytes = 0;
+
+  // Of at most `most_bytes`.
+  static KeyStart of(std::string_view text) {
+    KeyStart start;
+    start.bytes = static_cast<uint32_t>(text.size());
+    std::memcpy(&start.word, text.data(), text.size());
+    std::memset(&start.mask, 0xff, text.size());
+    return start;
+  }
+
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool begins(const ItemHead& item) const {
+    return bytes == 0 || (item.key_bytes >= bytes && (*item.key() & mask) == word);
+  }
+};
+
+// Those whose keys begin so, but for the expired ones.
+struct CountedItems {
+  KeyStart start;
+  int64_t now = 0;
+
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool operator()(uint64_t item) const {
+    const ItemHead head = ItemHead::of(item);
+    return !head.expired(now) && start.begins(head);
   }
 };
 

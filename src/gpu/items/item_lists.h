@@ -66,6 +66,7 @@ struct ItemLists {
   int64_t items;      // in the table
   uint64_t evicted;   // ever
   uint64_t expired;   // that the sweep has freed, ever
+  uint64_t counted;   // by the last count of items
   uint64_t no_place;  // puts that the index had no place for, since items were evicted for that
 
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint64_t listed(uint32_t list) const {

@@ -66,6 +66,10 @@ class ItemSteps {
     return walk.run(index_, bound, wanted, stream, to);
   }
 
+  uint64_t count(const KeyStart& start, int64_t now, Stream stream) {
+    return room_.count(start, now, stream);
+  }
+
   // Walks show the key before they come to a bound behind this.
   uint64_t place_of(std::string_view key) const { return mix(hash_.of_host(key), hash_.seed); }
 

@@ -251,7 +251,8 @@ void randomkey(Call& call) {
 }
 void dbsize(Call& call) {
   if (call.grouped()) return count_between_rows(call);
-  if (call.turn.server.engine.tree() != nullptr) return call.walk(begin_walk<CountWalk>);
+  const Tree* const tree = call.turn.server.engine.tree();
+  if (tree != nullptr && !tree->counts_itself()) return call.walk(begin_walk<CountWalk>);
   call.run_alone(run_dbsize);
 }
 void flushall(Call& call) { flush(call, 0, call.turn.server.options.store.databases); }
