@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -43,8 +44,11 @@ inline bool leave(std::promise<pid_t>& left) {
   }
 }
 // "client", here, and "server", where the other thread is.
-inline void join_with(pid_t server_thread) {
-  run("ip link add name client type veth peer name server netns " + std::to_string(server_thread));
+inline void join_with(pid_t server_thread, uint32_t queues = 1) {
+  const std::string each = std::to_string(queues);
+  const std::string both = " numtxqueues " + each + " numrxqueues " + each;
+  run("ip link add name client" + both + " type veth peer name server" + both + " netns " +
+      std::to_string(server_thread));
 }
 // With 10.77.0.`number` and fd77::`number`.
 inline void bring_up(const std::string& interface, const std::string& number) {

@@ -92,6 +92,7 @@ void PacketServer::take(std::string_view frame) {
     channel.longer.emplace_back(row, frame);
   }
   ++counts_.received;
+  source_.release(frame);
 }
 
 void PacketServer::start() {

@@ -1,0 +1,212 @@
+// A server of packets on a veth interface, in a network namespace of its own, asked by a client in
+// another one, over IPv4 and IPv6; frames come from a ring, and by AF_XDP.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <deque>
+#include <future>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <type_traits>
+
+#include "base/clock.h"
+#include "fake_device/fake_packets.h"
+#include "models/own_network.h"
+#include "models/packet_client.h"
+#include "net/packets/item_commands.h"
+#include "net/packets/packet_server.h"
+#include "net/packets/ring_frames.h"
+#include "net/packets/xdp_frames.h"
+
+namespace isotherm::interface_frames_test {
+namespace {
+
+using net::PacketServer;
+using net::RingFrames;
+using net::XdpFrames;
+
+constexpr uint16_t port = 11'211;
+
+bool has_program() { return std::system("ip link show dev server | grep -q xdp") == 0; }
+
+// What became of the frames, and whether the interface had a program of XDP, then and afterwards.
+struct Outcome {
+  net::PacketCounts counts;
+  uint64_t dropped = 0;
+  bool had_program = false;
+  bool has_program = false;
+};
+
+// Ends with the test, whatever becomes of it.
+template <class Frames>
+class FrameServer {
+ public:
+  // `room`: blocks or chunks of frames.
+  explicit FrameServer(uint32_t room) : room_(room), thread_([this] { serve(); }) {}
+  ~FrameServer() {
+    if (!asked_) go_.set_value(false);
+    if (!has_ended_ && frames_ != nullptr) frames_->end();
+    thread_.join();
+  }
+  FrameServer(const FrameServer&) = delete;
+  FrameServer& operator=(const FrameServer&) = delete;
+
+  // The thread's number, when it has left its network.
+  pid_t thread_number() { return left_.get_future().get(); }
+  // When it has got the interface "server".
+  void start() {
+    asked_ = true;
+    go_.set_value(true);
+    ready_.get_future().get();
+  }
+  Outcome end() {
+    has_ended_ = true;
+    frames_->end();
+    return ended_.get_future().get();
+  }
+
+ private:
+  void serve() {
+    if (!own_network::leave(left_)) return;
+    if (!go_.get_future().get()) return;
+    try {
+      own_network::bring_up("server", "2");
+      frames_ = std::make_unique<Frames>("server", port, room_);
+      outcome_.had_program = has_program();
+      PacketOptions options;
+      options.port = port;
+      options.amplification = 0;
+      options.channels = 1;
+      options.rows = 8;
+      device_ = make_fake_packets(1, options);
+      commands_ = std::make_unique<net::ItemCommands>(*device_);
+      server_ = std::make_unique<PacketServer>(*device_, *frames_, *commands_, clock_, 0);
+      ready_.set_value();
+    } catch (const std::system_error& error) {
+      const int why = error.code().value();
+      const bool forbidden = why == EPERM || why == EAFNOSUPPORT || why == EOPNOTSUPP;
+      return ready_.set_exception(forbidden
+                                      ? std::make_exception_ptr(own_network::Missing(error.what()))
+                                      : std::current_exception());
+    } catch (const std::exception&) {
+      return ready_.set_exception(std::current_exception());
+    }
+    constexpr int patience_ms = 20;
+    while (server_->turn()) {
+      if (server_->idle()) frames_->wait(patience_ms);
+    }
+    outcome_.counts = server_->counts();
+    outcome_.dropped = frames_->dropped();
+    server_.reset();
+    frames_.reset();
+    outcome_.has_program = has_program();
+    ended_.set_value(outcome_);
+  }
+
+  const uint32_t room_;
+  const ManualClock clock_{1'000'000};
+  std::promise<pid_t> left_;
+  std::promise<bool> go_;
+  bool asked_ = false;
+  std::promise<void> ready_;
+  bool has_ended_ = false;
+  std::promise<Outcome> ended_;
+  Outcome outcome_;
+  std::unique_ptr<Frames> frames_;
+  std::unique_ptr<PacketDevice> device_;
+  std::unique_ptr<net::ItemCommands> commands_;
+  std::unique_ptr<PacketServer> server_;
+  std::thread thread_;
+};
+
+void ask_all(const std::string& address) {
+  const PacketClient client(address, port);
+  const auto ask = [&](const std::string& text) {
+    client.send(text);
+    return client.receive();
+  };
+  EXPECT_EQ(ask("set k 0 0 5\r\nvalue\r\n"), "STORED\r\n");
+  EXPECT_EQ(ask("get k\r\n"), "VALUE k 0 5\r\nvalue\r\nEND\r\n");
+  EXPECT_EQ(ask("get no\r\n"), "END\r\n");
+  EXPECT_EQ(ask("set long 0 0 1000\r\n" + std::string(1000, 'v') + "\r\n"), "STORED\r\n");
+  EXPECT_EQ(ask("get long\r\n"), "VALUE long 0 1000\r\n" + std::string(1000, 'v') + "\r\nEND\r\n");
+  for (int i = 0; i < 100; ++i) client.send("get k\r\n");
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(client.receive(), "VALUE k 0 5\r\nvalue\r\nEND\r\n");
+  EXPECT_EQ(ask("delete k\r\n"), "DELETED\r\n");
+  EXPECT_EQ(ask("get k\r\n"), "END\r\n");
+}
+
+// Nobody answers them; of what is for another port the kernel says so.
+void send_for_nobody(const std::string& address) {
+  const PacketClient other(address, port + 1);
+  other.send("get k\r\n");
+  EXPECT_EQ(other.receive(), "no reply");
+  const PacketClient client(address, port);
+  client.send("");
+}
+
+// From many ports, so that all queues have some.
+void ask_from_many(const std::string& address) {
+  std::deque<PacketClient> clients;
+  for (int i = 0; i < 32; ++i) clients.emplace_back(address, port).send("get no\r\n");
+  for (const PacketClient& client : clients) EXPECT_EQ(client.receive(), "END\r\n");
+}
+
+template <class Frames>
+Outcome serve_and_ask(uint32_t queues) {
+  FrameServer<Frames> server(std::is_same_v<Frames, RingFrames> ? 8 : 256);
+  const pid_t server_thread = server.thread_number();
+  own_network::leave();
+  own_network::join_with(server_thread, queues);
+  own_network::bring_up("client", "1");
+  server.start();
+  send_for_nobody("10.77.0.2");
+  ask_all("10.77.0.2");
+  ask_from_many("10.77.0.2");
+  if (std::system("ip -6 address show dev client | grep -q fd77") == 0) {
+    ask_all("fd77::2");
+  } else {
+    // Of as many as over IPv6.
+    ask_all("10.77.0.2");
+  }
+  return server.end();
+}
+
+template <class Frames>
+void test_across_a_veth_pair(uint32_t queues, bool by_program) {
+  auto done = std::async(std::launch::async, [&] { return serve_and_ask<Frames>(queues); });
+  Outcome outcome;
+  try {
+    outcome = done.get();
+  } catch (const own_network::Missing& missing) {
+    GTEST_SKIP() << missing.what();
+  }
+  // All gets but those of the long value.
+  EXPECT_EQ(outcome.counts.by_device, 2u * 103 + 32);
+  EXPECT_EQ(outcome.counts.dropped[static_cast<size_t>(FrameKind::lengths)], 1u);
+  EXPECT_EQ(outcome.counts.unsent, 0u);
+  EXPECT_EQ(outcome.dropped, 0u);
+  EXPECT_EQ(outcome.had_program, by_program);
+  EXPECT_FALSE(outcome.has_program);
+}
+
+TEST(RingFrames, AreAnsweredAcrossAVethPair) { test_across_a_veth_pair<RingFrames>(1, false); }
+
+TEST(RingFrames, InterfacesThatCannotBeHad) {
+  EXPECT_THROW(RingFrames("none-such", port), std::system_error);
+}
+
+TEST(XdpFrames, AreAnsweredAcrossAVethPair) { test_across_a_veth_pair<XdpFrames>(1, true); }
+
+TEST(XdpFrames, AreAnsweredByAllQueues) { test_across_a_veth_pair<XdpFrames>(4, true); }
+
+TEST(XdpFrames, InterfacesThatCannotBeHad) {
+  EXPECT_THROW(XdpFrames("none-such", port), std::system_error);
+}
+
+}  // namespace
+}  // namespace isotherm::interface_frames_test
