@@ -16,6 +16,7 @@
 #include <future>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 
 namespace isotherm::own_network {
 
@@ -23,6 +24,12 @@ class Missing : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
+
+// What a system says that has, or allows, no such sockets.
+inline bool is_forbidden(const std::system_error& error) {
+  const int why = error.code().value();
+  return why == EPERM || why == EAFNOSUPPORT || why == EOPNOTSUPP;
+}
 
 inline void leave() {
   if (::unshare(CLONE_NEWNET) != 0) {

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace isotherm::net {
@@ -40,6 +41,8 @@ class FrameSource {
   // Sends a reply, at the latest by the next `flush`.
   virtual void send(std::string_view frame) = 0;
   virtual void flush() = 0;
+  // How frames come, in words; empty: as always.
+  virtual std::string way() const { return {}; }
   // Bytes that it holds.
   virtual uint64_t memory() const { return 0; }
   // Replies that could not be sent.

@@ -50,20 +50,20 @@ struct UdpPart {
 };
 
 std::optional<UdpPart> find_udp(const char* frame, uint32_t bytes) {
-  using namespace frame_bytes;
   constexpr uint32_t ethernet = RequestFrame::ethernet_bytes;
   constexpr uint32_t more_or_offset = 0x3fff;
   if (bytes < ethernet + RequestFrame::v4_bytes) return std::nullopt;
   UdpPart udp;
-  udp.v6 = number_at(frame + 12) == ETH_P_IPV6;
+  udp.v6 = frame_bytes::number_at(frame + 12) == ETH_P_IPV6;
   const char* const ip = frame + ethernet;
-  if (udp.v6 ? byte_at(ip + 6) != RequestFrame::udp
-             : byte_at(ip + 9) != RequestFrame::udp || (number_at(ip + 6) & more_or_offset) != 0) {
+  if (udp.v6 ? frame_bytes::byte_at(ip + 6) != RequestFrame::udp
+             : frame_bytes::byte_at(ip + 9) != RequestFrame::udp ||
+                   (frame_bytes::number_at(ip + 6) & more_or_offset) != 0) {
     return std::nullopt;
   }
-  udp.at = ethernet + (udp.v6 ? RequestFrame::v6_bytes : (byte_at(ip) & 15u) * 4);
+  udp.at = ethernet + (udp.v6 ? RequestFrame::v6_bytes : (frame_bytes::byte_at(ip) & 15u) * 4);
   if (bytes < udp.at + RequestFrame::udp_bytes) return std::nullopt;
-  udp.bytes = number_at(frame + udp.at + 4);
+  udp.bytes = frame_bytes::number_at(frame + udp.at + 4);
   if (udp.bytes < RequestFrame::udp_bytes || udp.bytes > bytes - udp.at) return std::nullopt;
   return udp;
 }
@@ -88,19 +88,19 @@ TakenPort::TakenPort(uint16_t port)
     : sockets_{Descriptor(take_port(AF_INET, port)), Descriptor(take_port(AF_INET6, port))} {}
 
 void make_checksum(char* frame, uint32_t bytes) {
-  using namespace frame_bytes;
   const std::optional<UdpPart> udp = find_udp(frame, bytes);
   if (!udp) return;
-  store16(frame + udp->at + 6, 0);
+  frame_bytes::store16(frame + udp->at + 6, 0);
   const uint64_t before = RequestFrame::pseudo_sum(frame, udp->v6, udp->bytes);
-  store16(frame + udp->at + 6, udp_checksum(before + sum(frame + udp->at, udp->bytes)));
+  frame_bytes::store16(
+      frame + udp->at + 6,
+      frame_bytes::udp_checksum(before + frame_bytes::sum(frame + udp->at, udp->bytes)));
 }
 
 bool is_checksum_unfinished(const char* frame, uint32_t bytes) {
-  using namespace frame_bytes;
   const std::optional<UdpPart> udp = find_udp(frame, bytes);
-  return udp &&
-         load16(frame + udp->at + 6) == fold(RequestFrame::pseudo_sum(frame, udp->v6, udp->bytes));
+  return udp && frame_bytes::load16(frame + udp->at + 6) ==
+                    frame_bytes::fold(RequestFrame::pseudo_sum(frame, udp->v6, udp->bytes));
 }
 
 }  // namespace isotherm::net

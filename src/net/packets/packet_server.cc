@@ -68,7 +68,12 @@ bool PacketServer::turn() {
   bool finished = false;
   for (; finish_oldest(waits); waits = false) finished = true;
   counts_.unsent = source_.unsent();
-  if (finished) store_.note(counts_);
+  if (finished) {
+    // A source may have to ask the kernel.
+    constexpr uint64_t rarely = 64;
+    if (idle() || batches_ % rarely == 0) counts_.missed = source_.dropped();
+    store_.note(counts_);
+  }
   source_.flush();
   return !ended || !idle();
 }
@@ -139,6 +144,7 @@ bool PacketServer::finish_oldest(bool waits) {
     }
   }
   run_left();
+  whole_.clear();
   channel.rows = 0;
   channel.under_way = false;
   channel.longer.clear();
@@ -158,6 +164,7 @@ void PacketServer::look_at(const Channel& channel, const PacketSlots& slots, uin
   if (!answered && is_request(request.kind) && !is_text(request, frame)) {
     request.kind = FrameKind::foreign;
   }
+  if (request.kind == FrameKind::fragment) return put_together(channel, slots, row, frame);
   if (!answered && !is_request(request.kind)) {
     ++counts_.dropped[static_cast<size_t>(request.kind)];
     return;
@@ -181,6 +188,19 @@ void PacketServer::look_at(const Channel& channel, const PacketSlots& slots, uin
     ++counts_.changed;
   }
   left_.push_back({request, frame});
+}
+
+// A fragment is none of what a device answers, and neither is what it belongs to.
+void PacketServer::put_together(const Channel& channel, const PacketSlots& slots, uint32_t row,
+                                std::string_view frame) {
+  std::string whole = reassembly_.take(frame, clock_.now_us());
+  const Reassembly::Counts& counts = reassembly_.counts();
+  counts_.fragments = counts.fragments;
+  counts_.joined = counts.joined;
+  counts_.dropped[static_cast<size_t>(FrameKind::fragment)] = counts.faulty;
+  if (whole.empty()) return;
+  whole_.push_back(std::move(whole));
+  look_at(channel, slots, row, whole_.back());
 }
 
 // What was left of a batch, in order.

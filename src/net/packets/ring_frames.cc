@@ -58,24 +58,33 @@ void RingFrames::set(int level, int name, const void* value, socklen_t bytes) co
   if (::setsockopt(ring_.number(), level, name, value, bytes) != 0) fail_by_errno(interface_);
 }
 
-// UDP to the port, of IPv4 as a whole, or as the first fragment, or of IPv6.
+// UDP to the port, as a whole or as the first fragment, and all other fragments of UDP, which do
+// not say for which port they are.
 void RingFrames::attach_filter(uint16_t port) const {
-  constexpr uint32_t offset_mask = 0x1fff;
+  constexpr uint32_t v4_offset = 0x1fff;
+  constexpr uint32_t v6_offset = 0xfff8;
   constexpr uint32_t all = 0x40000;
-  const std::array<sock_filter, 16> steps{{
+  const std::array<sock_filter, 23> steps{{
       BPF_STMT(BPF_LD | BPF_H | BPF_ABS, 12),  // the type
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ETH_P_IP, 0, 7),
       BPF_STMT(BPF_LD | BPF_B | BPF_ABS, 23),  // IPv4: the protocol, the offset, the port
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, IPPROTO_UDP, 0, 11),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, IPPROTO_UDP, 0, 18),
       BPF_STMT(BPF_LD | BPF_H | BPF_ABS, 20),
-      BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, offset_mask, 9, 0),
+      BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, v4_offset, 15, 0),
       BPF_STMT(BPF_LDX | BPF_B | BPF_MSH, 14),
       BPF_STMT(BPF_LD | BPF_H | BPF_IND, 16),
-      BPF_JUMP(BPF_JMP | BPF_JA, 4, 0, 0),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ETH_P_IPV6, 0, 5),
-      BPF_STMT(BPF_LD | BPF_B | BPF_ABS, 20),  // IPv6: the protocol, the port
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, IPPROTO_UDP, 0, 3),
+      BPF_JUMP(BPF_JMP | BPF_JA, 11, 0, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ETH_P_IPV6, 0, 12),
+      BPF_STMT(BPF_LD | BPF_B | BPF_ABS, 20),  // IPv6: the protocol
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, IPPROTO_UDP, 7, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, IPPROTO_FRAGMENT, 0, 9),
+      BPF_STMT(BPF_LD | BPF_B | BPF_ABS, 54),  // that of the fragment, its offset, its port
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, IPPROTO_UDP, 0, 7),
       BPF_STMT(BPF_LD | BPF_H | BPF_ABS, 56),
+      BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, v6_offset, 4, 0),
+      BPF_STMT(BPF_LD | BPF_H | BPF_ABS, 64),
+      BPF_JUMP(BPF_JMP | BPF_JA, 1, 0, 0),
+      BPF_STMT(BPF_LD | BPF_H | BPF_ABS, 56),  // the port of a whole packet
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, port, 0, 1),
       BPF_STMT(BPF_RET | BPF_K, all),
       BPF_STMT(BPF_RET | BPF_K, 0),

@@ -11,11 +11,11 @@
 // requests, too: a socket on the port, which takes nothing, keeps it from answering that there is
 // nobody. Replies go out as frames, with the addresses of the request changed round.
 //
-// Threads. One; `end` from any, signal handlers included. Limits. Fragments are not put together
-// again, VLANs not looked into. A reply that the interface does not take at once is dropped, and
-// counted. Errors. std::system_error without the right to do so (CAP_NET_RAW), the interface, or
-// the port. Sources. MemcachedGPU, section 3 (GNoM: packets reach the GPU from rings of the
-// driver's; here the kernel's are used, so any card will do).
+// Threads. One; `end` from any, signal handlers included. Limits. VLANs are not looked into. A
+// reply that the interface does not take at once is dropped, and counted. Errors. std::system_error
+// without the right to do so (CAP_NET_RAW), the interface, or the port. Sources. MemcachedGPU,
+// section 3 (GNoM: packets reach the GPU from rings of the driver's; here the kernel's are used, so
+// any card will do).
 #pragma once
 
 #include <sys/socket.h>

@@ -65,7 +65,7 @@ void XdpFrames::open(Queue& queue, uint32_t number) {
   program_.add(number, queue.socket.number());
 }
 
-std::string XdpFrames::mode() const {
+std::string XdpFrames::way() const {
   return std::string(zero_copy_ ? "zero-copy" : "copied") +
          (program_.in_driver() ? ", program in the driver, " : ", program behind the driver, ") +
          std::to_string(queue_count_) + (queue_count_ == 1 ? " queue" : " queues");

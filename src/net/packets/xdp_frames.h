@@ -9,7 +9,7 @@
 // the frame, until he releases it; `replies` more are for what is sent, by the first queue. So no
 // ring is ever full. Without a free chunk the kernel drops the frame, and counts it.
 //
-// The driver decides whether frames are copied on the way (`mode` says it); all of them must be
+// The driver decides whether frames are copied on the way (`way` says it); all of them must be
 // where the program does not run in the driver. Frames of interfaces without cables have no
 // checksum of UDP (net/packets/interface.h): where frames are copied it is made here.
 //
@@ -50,8 +50,8 @@ class XdpFrames final : public FrameSource {
   XdpFrames(const XdpFrames&) = delete;
   XdpFrames& operator=(const XdpFrames&) = delete;
 
-  // In words: who copies frames, and how many queues there are.
-  std::string mode() const;
+  // Who copies frames, where the program is, and how many queues there are.
+  std::string way() const override;
   // That found no free chunk, or were too long.
   uint64_t dropped() const override;
 
