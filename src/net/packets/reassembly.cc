@@ -15,7 +15,12 @@ constexpr uint32_t v6_part_head = 8;
 constexpr uint16_t v6_type = 0x86dd;
 constexpr uint16_t v4_type = 0x0800;
 constexpr uint8_t v6_part = 44;
-constexpr uint32_t most_ip_bytes = 65'535;
+
+// What a packet can carry; the lengths of IPv4 count its head, as far as it is known.
+size_t most_carried(std::string_view head, bool v6) {
+  constexpr size_t most = 65'535;
+  return v6 ? most : most + ip_at - std::max<size_t>(head.size(), ip_at);
+}
 
 }  // namespace
 
@@ -72,8 +77,7 @@ bool Reassembly::read(std::string_view frame, Part& part) {
 // Whether such a fragment can be one of a packet.
 bool Reassembly::fits(const Part& part) {
   if (part.data.empty() || (part.more && part.data.size() % part_unit != 0)) return false;
-  const auto head = static_cast<uint32_t>(part.head.size()) - ip_at;
-  return part.end <= most_ip_bytes - (part.v6 ? 0 : head);
+  return part.end <= most_carried(part.head, part.v6);
 }
 
 std::string Reassembly::take(std::string_view frame, int64_t now_us) {
@@ -90,7 +94,8 @@ std::string Reassembly::take(std::string_view frame, int64_t now_us) {
     return whole(part.head, part.data, part.v6);
   }
   const Place place = find(part, now_us);
-  if (place->ended || !add(*place, part)) {
+  const bool fits_in = !place->ended && add(*place, part);
+  if (!fits_in || place->data.size() > most_carried(place->head, part.v6)) {
     end(*place);
     ++counts_.faulty;
     return {};

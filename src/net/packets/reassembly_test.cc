@@ -82,6 +82,14 @@ TEST(Reassembly, TheLongestDatagrams) {
     EXPECT_EQ(joined(reassembly, split(longer, 1480, 2)), "");
     EXPECT_EQ(reassembly.counts().faulty, 1u);
   }
+  // Nor with a longer head of its first fragment.
+  const std::string text = some_text(65'535 - 20 - 8 - 8, 2);
+  std::vector<std::string> parts = split(build({.text = text}), 1480, 3);
+  parts[0] = split(build({.text = text, .options = std::string(4, '\1')}), 1480, 3)[0];
+  Reassembly reassembly;
+  EXPECT_EQ(joined(reassembly, parts), "");
+  EXPECT_EQ(reassembly.counts().faulty, 1u);
+  EXPECT_EQ(reassembly.bytes(), 0u);
 }
 
 TEST(Reassembly, OptionsAndPaddingAndFragmentsOfOne) {
@@ -222,9 +230,9 @@ TEST(Reassembly, MutatedFragments) {
     const bool intact = below(4) == 0;
     Parts its{.v6 = below(2) == 0, .text = some_text(1 + below(300), static_cast<uint32_t>(i))};
     its.client = intact ? 1 : 2;
-    constexpr uint32_t apart = 8;  // numbers that mutations do not mistake
-    std::vector<std::string> parts =
-        split(build(its), 8 * (1 + below(20)), static_cast<uint32_t>(i) * apart);
+    // Numbers that mutations do not mistake.
+    const uint32_t number = static_cast<uint32_t>(i) * 8 % 0x8000 + (intact ? 0 : 0x8000);
+    std::vector<std::string> parts = split(build(its), 8 * (1 + below(20)), number);
     const bool is_one = parts.size() == 1;
     std::shuffle(parts.begin(), parts.end(), random);
     if (below(4) == 0) parts.insert(parts.begin(), parts[below(parts.size())]);
