@@ -41,6 +41,7 @@ PacketServer::PacketServer(PacketDevice& device, FrameSource& source, PacketStor
       store_(store),
       clock_(clock),
       timeout_us_(timeout_us),
+      lent_(!source.area().empty() && device.lend(source.area())),
       channels_(device.options().channels),
       packet_(ReplyFrame::most_bytes / sizeof(Pair) + 1) {}
 
@@ -52,6 +53,7 @@ PacketServer::~PacketServer() {
       // The device is lost, and what was under way with it.
     }
   }
+  if (lent_) device_.take_back();
 }
 
 bool PacketServer::turn() {
@@ -91,12 +93,17 @@ void PacketServer::take(std::string_view frame) {
   if (channel.rows == 0) channel.began_us = clock_.now_us();
   const uint32_t row = channel.rows++;
   slots.bytes[row] = static_cast<uint32_t>(frame.size());
+  ++counts_.received;
+  if (lent_ && reinterpret_cast<uintptr_t>(frame.data()) % sizeof(Pair) == 0) {
+    slots.at[row] = frame.data();
+    return;
+  }
+  if (lent_) slots.at[row] = slots.slot(row);
   if (frame.size() <= slots.frame_stride) {
-    std::memcpy(slots.frame(row), frame.data(), frame.size());
+    std::memcpy(slots.slot(row), frame.data(), frame.size());
   } else {
     channel.longer.emplace_back(row, frame);
   }
-  ++counts_.received;
   source_.release(frame);
 }
 
@@ -144,12 +151,19 @@ bool PacketServer::finish_oldest(bool waits) {
     }
   }
   run_left();
+  if (lent_) release(channel, slots);
   whole_.clear();
   channel.rows = 0;
   channel.under_way = false;
   channel.longer.clear();
   oldest_ = (oldest_ + 1) % static_cast<uint32_t>(channels_.size());
   return true;
+}
+
+void PacketServer::release(const Channel& channel, const PacketSlots& slots) {
+  for (uint32_t row = 0; row < channel.rows; ++row) {
+    if (slots.at[row] != slots.slot(row)) source_.release({slots.at[row], slots.bytes[row]});
+  }
 }
 
 // Sends what the device has answered, if that counts, or leaves it for the CPU.

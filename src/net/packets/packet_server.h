@@ -28,6 +28,9 @@
 // device (PacketOptions::amplification); a longer one becomes a short error. Nothing is answered to
 // faulty frames; they are counted. A datagram that the network delivers twice is run twice.
 //
+// Frames that lie in memory of the source's which the device can read stay there, and are released
+// when their batch has been looked through; others are copied into slots.
+//
 // Memory. The slots, frames that are longer than one, of as many as the channels take, and
 // fragments.
 //
@@ -107,6 +110,7 @@ class PacketServer final : private FrameSink {
   void start();
   bool has_ended(bool waits);
   bool finish_oldest(bool waits);
+  void release(const Channel& channel, const PacketSlots& slots);
   void look_at(const Channel& channel, const PacketSlots& slots, uint32_t row,
                std::string_view frame);
   void put_together(const Channel& channel, const PacketSlots& slots, uint32_t row,
@@ -121,6 +125,7 @@ class PacketServer final : private FrameSink {
   PacketStore& store_;
   const Clock& clock_;
   const int64_t timeout_us_;
+  const bool lent_;    // the source's memory, to the device
   bool lost_ = false;  // the device
   std::vector<Channel> channels_;
   uint32_t filled_ = 0;  // the channel

@@ -292,6 +292,49 @@ TEST_F(Packets, RequestsOfAClientTakeEffectInOrder) {
   EXPECT_GT(server->counts().by_device, 100u);
 }
 
+// Frames of two batches, of which one stays under way, are held until they are answered, and not
+// longer.
+TEST(PacketsInLentMemory, StayThereUntilTheirBatchHasEnded) {
+  PacketOptions options;
+  options.rows = 16;
+  options.channels = 2;
+  options.amplification = 0;
+  const ManualClock clock(1'700'000'000'000);
+  const auto device = make_fake_packets(3, options);
+  net::ItemCommands commands(*device);
+  LentFrames source;
+  {
+    PacketServer server(*device, source, commands, clock, 0);
+    const std::string value(1000, 'v');
+    std::vector<std::string> expected;
+    const auto ask = [&](const std::string& text, const std::string& answer) {
+      for (int i = 0; i < 4; ++i) {
+        source.waiting.push_back(build({.v6 = i % 2 == 1, .text = text}));
+        expected.push_back(answer);
+      }
+    };
+    ask("set k 0 0 1000\r\n" + value + "\r\n", "STORED\r\n");
+    ask("get k\r\n", "VALUE k 0 1000\r\n" + value + "\r\nEND\r\n");
+    ask("set k 0 0 1\r\nx\r\n", "STORED\r\n");
+    ask("get k\r\n", "VALUE k 0 1\r\nx\r\nEND\r\n");
+    for (int i = 0; i < 20; ++i) ask("get no\r\n", "END\r\n");
+    size_t most_held = 0;
+    while (!source.waiting.empty() || !server.idle()) {
+      server.turn();
+      most_held = std::max(most_held, source.held());
+    }
+    EXPECT_EQ(source.held(), 0u);
+    // Two of three of a batch at least; of each the third was copied.
+    EXPECT_GE(most_held, 10u);
+    ASSERT_EQ(source.replies.size(), expected.size());
+    for (size_t i = 0; i < expected.size(); ++i) {
+      const auto read = built_frames::read(source.replies[i]);
+      EXPECT_TRUE(read && read->text == expected[i]) << i;
+    }
+    EXPECT_GT(server.counts().by_device, 50u);
+  }
+}
+
 class BoundedPackets : public Packets {
  protected:
   BoundedPackets() : Packets(3) {}

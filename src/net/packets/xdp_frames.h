@@ -46,7 +46,7 @@ class XdpFrames final : public FrameSource {
   static constexpr uint32_t replies = 1024;
 
   // `chunks`, a power of two, for each queue.
-  XdpFrames(const std::string& interface, uint16_t port, uint32_t chunks = 2048);
+  XdpFrames(const std::string& interface, uint16_t port, uint32_t chunks = 4096);
   XdpFrames(const XdpFrames&) = delete;
   XdpFrames& operator=(const XdpFrames&) = delete;
 
