@@ -1,8 +1,12 @@
 // A server of packets on a veth interface, in a network namespace of its own, asked by a client in
 // another one, over IPv4 and IPv6; frames come from a ring, and by AF_XDP.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <deque>
 #include <future>
@@ -209,6 +213,57 @@ TEST(RingFrames, InterfacesThatCannotBeHad) {
 TEST(XdpFrames, AreAnsweredAcrossAVethPair) { test_across_a_veth_pair<XdpFrames>(1, true); }
 
 TEST(XdpFrames, AreAnsweredByAllQueues) { test_across_a_veth_pair<XdpFrames>(4, true); }
+
+// A process that has the interface until it is killed, and says so.
+[[noreturn]] void have_interface(int ready) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  char had = '0';
+  std::unique_ptr<XdpFrames> frames;
+  try {
+    frames = std::make_unique<XdpFrames>("server", port, 64);
+    had = '1';
+    const XdpFrames second("server", port + 1, 64);
+    had = '2';
+  } catch (const std::exception&) {
+    // The second is refused.
+  }
+  EXPECT_EQ(::write(ready, &had, 1), 1);
+  for (;;) ::pause();
+}
+
+void kill_who_has_the_interface() {
+  own_network::leave();
+  own_network::join_with(static_cast<pid_t>(::gettid()));
+  own_network::bring_up("server", "2");
+  int ready[2];
+  ASSERT_EQ(::pipe2(ready, O_CLOEXEC), 0);
+  const pid_t process = ::fork();
+  if (process == 0) have_interface(ready[1]);
+  char had = '0';
+  EXPECT_EQ(::read(ready[0], &had, 1), 1);
+  const bool during = has_program();
+  EXPECT_EQ(::kill(process, SIGKILL), 0);
+  int status = 0;
+  EXPECT_EQ(::waitpid(process, &status, 0), process);
+  ::close(ready[0]);
+  ::close(ready[1]);
+  if (had == '0') throw own_network::Missing("AF_XDP cannot be had");
+  EXPECT_EQ(had, '1');
+  EXPECT_TRUE(during);
+  // The kernel may take it off a little later.
+  constexpr int most_waits = 1000;
+  for (int i = 0; i < most_waits && has_program(); ++i) ::usleep(10'000);
+  EXPECT_FALSE(has_program());
+}
+
+TEST(XdpFrames, AreLetGoWhenTheProcessIsKilled) {
+  auto done = std::async(std::launch::async, kill_who_has_the_interface);
+  try {
+    done.get();
+  } catch (const own_network::Missing& missing) {
+    GTEST_SKIP() << missing.what();
+  }
+}
 
 TEST(XdpFrames, InterfacesThatCannotBeHad) {
   EXPECT_THROW(XdpFrames("none-such", port), std::system_error);
