@@ -12,12 +12,15 @@
 #include <future>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <thread>
 #include <type_traits>
+#include <vector>
 
 #include "base/clock.h"
 #include "fake_device/fake_packets.h"
+#include "models/built_frames.h"
 #include "models/own_network.h"
 #include "models/packet_client.h"
 #include "net/packets/item_commands.h"
@@ -213,6 +216,62 @@ TEST(RingFrames, InterfacesThatCannotBeHad) {
 TEST(XdpFrames, AreAnsweredAcrossAVethPair) { test_across_a_veth_pair<XdpFrames>(1, true); }
 
 TEST(XdpFrames, AreAnsweredByAllQueues) { test_across_a_veth_pair<XdpFrames>(4, true); }
+
+struct KeptFrames final : net::FrameSink {
+  void take(std::string_view frame) override { frames.push_back(frame); }
+  std::vector<std::string_view> frames;
+};
+
+void send_more_than_there_are_chunks() {
+  constexpr uint32_t chunks = 8;
+  constexpr uint32_t sent = 50;
+  own_network::leave();
+  own_network::join_with(static_cast<pid_t>(::gettid()));
+  own_network::bring_up("server", "2");
+  own_network::run("ip link set client up");
+  std::unique_ptr<XdpFrames> frames;
+  try {
+    frames = std::make_unique<XdpFrames>("server", port, chunks);
+  } catch (const std::system_error& error) {
+    if (own_network::is_forbidden(error)) throw own_network::Missing(error.what());
+    throw;
+  }
+  EXPECT_EQ(frames->way(), "copied, program in the driver, 1 queue");
+  RingFrames client("client", port + 1, 1);
+  const std::string frame = built_frames::build({});
+  const auto send = [&](uint32_t count) {
+    for (uint32_t i = 0; i < count; ++i) client.send(frame);
+    client.flush();
+  };
+  const auto wait_for_dropped = [&](uint32_t count) {
+    constexpr int most_waits = 1000;
+    for (int i = 0; i < most_waits && frames->dropped() < count; ++i) ::usleep(10'000);
+    EXPECT_EQ(frames->dropped(), count);
+  };
+  KeptFrames kept;
+  send(sent);
+  wait_for_dropped(sent - chunks);
+  EXPECT_EQ(frames->receive(sent, kept), chunks);
+  // They are not given back yet.
+  EXPECT_EQ(frames->receive(sent, kept), 0u);
+  send(1);
+  wait_for_dropped(sent - chunks + 1);
+  for (const std::string_view given : kept.frames) EXPECT_EQ(given, frame);
+  for (const std::string_view given : kept.frames) frames->release(given);
+  EXPECT_EQ(frames->receive(sent, kept), 0u);
+  send(chunks + 2);
+  wait_for_dropped(sent - chunks + 1 + 2);
+  EXPECT_EQ(frames->receive(sent, kept), chunks);
+}
+
+TEST(XdpFrames, WithoutAChunkFramesAreCounted) {
+  auto done = std::async(std::launch::async, send_more_than_there_are_chunks);
+  try {
+    done.get();
+  } catch (const own_network::Missing& missing) {
+    GTEST_SKIP() << missing.what();
+  }
+}
 
 // A process that has the interface until it is killed, and says so.
 [[noreturn]] void have_interface(int ready) {

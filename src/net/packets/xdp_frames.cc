@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <filesystem>
 
@@ -34,25 +35,31 @@ uint32_t count_queues(const std::string& interface) {
   return std::max(1u, count);
 }
 
+uint32_t chunks_of_each(uint32_t queues) {
+  constexpr uint32_t all = 4 * 4096;
+  return std::clamp(std::bit_floor(all / queues), 512u, 4096u);
+}
+
 }  // namespace
 
 XdpFrames::XdpFrames(const std::string& interface, uint16_t port, uint32_t chunks)
     : index_(interface_index(interface)),
-      chunks_(chunks),
       queue_count_(count_queues(interface)),
+      chunks_(chunks != 0 ? chunks : chunks_of_each(queue_count_)),
       port_(port),
-      memory_((uint64_t{chunks} * queue_count_ + replies) * chunk_bytes, HugeBlock::Pages::huge_2m),
+      memory_((uint64_t{chunks_} * queue_count_ + replies) * chunk_bytes,
+              HugeBlock::Pages::huge_2m),
       program_(port, queue_count_) {
   program_.attach(interface);
   for (uint32_t i = 0; i < queue_count_; ++i) {
-    const XdpSocket::Rings rings{chunks, i == 0 ? replies : 0};
+    const XdpSocket::Rings rings{chunks_, i == 0 ? replies : 0};
     queues_.push_back(i == 0 ? std::make_unique<Queue>(area(), rings)
                              : std::make_unique<Queue>(queues_[0]->socket, rings));
     open(*queues_.back(), i);
   }
   zero_copy_ = queues_[0]->socket.is_zero_copy();
   for (uint64_t i = 0; i < replies; ++i) {
-    reply_chunks_.push_back((uint64_t{chunks} * queue_count_ + i) * chunk_bytes);
+    reply_chunks_.push_back((uint64_t{chunks_} * queue_count_ + i) * chunk_bytes);
   }
 }
 

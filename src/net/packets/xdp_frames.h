@@ -45,8 +45,9 @@ class XdpFrames final : public FrameSource {
  public:
   static constexpr uint32_t replies = 1024;
 
-  // `chunks`, a power of two, for each queue.
-  XdpFrames(const std::string& interface, uint16_t port, uint32_t chunks = 4096);
+  // `chunks`, a power of two, for each queue; 0: 4,096, less where there are more than four queues,
+  // and 512 at least.
+  XdpFrames(const std::string& interface, uint16_t port, uint32_t chunks = 0);
   XdpFrames(const XdpFrames&) = delete;
   XdpFrames& operator=(const XdpFrames&) = delete;
 
@@ -81,8 +82,8 @@ class XdpFrames final : public FrameSource {
   void take_back_sent();
 
   const int index_;
-  const uint32_t chunks_;
   const uint32_t queue_count_;
+  const uint32_t chunks_;
   const TakenPort port_;
   HugeBlock memory_;
   XdpProgram program_;
