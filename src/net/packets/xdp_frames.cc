@@ -159,6 +159,8 @@ void XdpFrames::flush() {
     if (!socket.wake_sender()) break;
   }
   take_back_sent();
+  // Whoever has released frames may wait for others now.
+  for (const auto& queue : queues_) refill(*queue);
 }
 
 }  // namespace isotherm::net
