@@ -55,7 +55,7 @@ class FrameServer {
   explicit FrameServer(uint32_t room) : room_(room), thread_([this] { serve(); }) {}
   ~FrameServer() {
     if (!asked_) go_.set_value(false);
-    if (!has_ended_ && frames_ != nullptr) frames_->end();
+    if (!has_ended_ && frames_ != nullptr) stop();
     thread_.join();
   }
   FrameServer(const FrameServer&) = delete;
@@ -71,11 +71,15 @@ class FrameServer {
   }
   Outcome end() {
     has_ended_ = true;
-    frames_->end();
+    stop();
     return ended_.get_future().get();
   }
 
  private:
+  void stop() {
+    frames_->end();
+    stopped_.set_value();  // so they may be taken apart
+  }
   void serve() {
     if (!own_network::leave(left_)) return;
     if (!go_.get_future().get()) return;
@@ -103,6 +107,7 @@ class FrameServer {
     while (server_->turn()) {
       if (server_->idle()) frames_->wait(patience_ms);
     }
+    stopped_.get_future().get();
     outcome_.counts = server_->counts();
     outcome_.dropped = frames_->dropped();
     server_.reset();
@@ -118,6 +123,7 @@ class FrameServer {
   bool asked_ = false;
   std::promise<void> ready_;
   bool has_ended_ = false;
+  std::promise<void> stopped_;
   std::promise<Outcome> ended_;
   Outcome outcome_;
   std::unique_ptr<Frames> frames_;
