@@ -46,6 +46,10 @@ void DevicePackets::start(uint32_t channel, uint32_t rows, int64_t now_ms) {
   });
 }
 
+bool DevicePackets::lend(std::span<char> memory) { return state_->engine->lend(memory); }
+
+void DevicePackets::take_back() { state_->engine->take_back(); }
+
 bool DevicePackets::done(uint32_t channel) { return state_->engine->done(channel); }
 
 void DevicePackets::wait(uint32_t channel) { state_->engine->wait(channel); }

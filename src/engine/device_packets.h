@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "gpu/udp/packet_device.h"
 #include "isotherm/gpu/item_table.h"
@@ -22,6 +23,8 @@ class DevicePackets final : public PacketDevice {
 
   const PacketOptions& options() const override;
   const PacketSlots& slots(uint32_t channel) const override;
+  bool lend(std::span<char> memory) override;
+  void take_back() override;
   void start(uint32_t channel, uint32_t rows, int64_t now_ms) override;
   bool done(uint32_t channel) override;
   void wait(uint32_t channel) override;

@@ -65,6 +65,9 @@ struct PacketCounters {
   Counter by_device;           // answers
   Counter by_cpu;              // requests
   Counter overtaken, changed;  // of these, gets that a device had answered
+  Counter missed;              // frames that found no room before they were read
+  Counter fragments;           // frames that were parts of datagrams
+  Counter joined;              // datagrams that were made of them
 };
 
 struct alignas(64) LoopCounters {

@@ -20,6 +20,8 @@
 namespace isotherm::net {
 
 // From whom a request by UDP may have a long reply (net/udp/port.h).
+// How frames of an interface are read (net/packets/ring_frames.h, net/packets/xdp_frames.h).
+enum class PacketSource : uint8_t { ring, xdp };
 enum class UdpTrust : uint8_t { none, loopback, all };
 
 // Connections of a port that may wait to be accepted.
@@ -38,6 +40,7 @@ struct ServerOptions {
   // Frames whose gets a GPU answers (net/packets/packet_thread.h): of an interface, or, with their
   // headers made up, of a UDP socket at an address; both empty: there are none.
   std::string memcached_packets;
+  PacketSource memcached_packets_source = PacketSource::ring;
   std::string memcached_packets_address;
   uint16_t memcached_packets_port = 11211;
   // Limits of memcached's clients, beside those of all.

@@ -14,6 +14,7 @@
 #include "net/text.h"
 #include "net/version.h"
 #include "server/flags_together.h"
+#include "server/packet_flags.h"
 
 namespace isotherm {
 namespace {
@@ -328,17 +329,6 @@ void add_udp_options(CLI::App& app, net::ServerOptions& options) {
       app, "--memcached-udp-trusted",
       "Which addresses may get longer replies by UDP: none, loopback or all [loopback]",
       [&](const std::string& text) { take_trust(text, options.memcached_udp_trusted); });
-}
-
-void add_packet_options(CLI::App& app, net::ServerOptions& options) {
-  app.add_option("--memcached-packets", options.memcached_packets,
-                 "Network interface with requests of memcached by UDP, whose frames are read as "
-                 "they come; the GPU of --gpu-items answers the gets among them [none]");
-  app.add_option("--memcached-packets-address", options.memcached_packets_address,
-                 "Address of a UDP socket in the place of such an interface [none]");
-  app.add_option("--memcached-packets-port", options.memcached_packets_port,
-                 "UDP port of these requests; 0, with an address, takes any free port [11211]")
-      ->check(CLI::Range(0, 65'535));
 }
 
 void add_journal_options(CLI::App& app, net::ServerOptions& options) {

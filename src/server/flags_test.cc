@@ -108,9 +108,19 @@ TEST(FlagsTest, PacketsNeedItemsOnAGpu) {
             "eth1//7");
   const Words any_port = {"--memcached-packets-address", "::1", "--memcached-packets-port", "0"};
   EXPECT_EQ(parse_with(any_port, items), "/::1/0");
+  for (const auto& [word, source] :
+       {std::pair("ring", net::PacketSource::ring), std::pair("xdp", net::PacketSource::xdp)}) {
+    net::ServerOptions options;
+    Words all = {"--memcached-packets", "eth1", "--memcached-packets-source", word};
+    all.insert(all.end(), items.begin(), items.end());
+    EXPECT_FALSE(parse(all, options).has_value());
+    EXPECT_EQ(options.memcached_packets_source, source);
+  }
   for (const Words& wrong :
        std::vector<Words>{{"--memcached-packets-port", "0", "--memcached-packets", "eth1"},
                           {"--memcached-packets", "eth1", "--memcached-packets-address", "::1"},
+                          {"--memcached-packets-source", "xdp"},
+                          {"--memcached-packets", "eth1", "--memcached-packets-source", "file"},
                           {"--memcached-packets-port", "65536"}}) {
     EXPECT_EQ(parse_with(wrong, items), "refused");
   }

@@ -35,6 +35,10 @@ void check_together(const net::ServerOptions& options) {
     throw CLI::ValidationError("--memcached-packets",
                                "cannot be used with --memcached-packets-address");
   }
+  if (options.memcached_packets.empty() &&
+      options.memcached_packets_source != net::PacketSource::ring) {
+    throw CLI::ValidationError("--memcached-packets-source", "needs --memcached-packets");
+  }
   if (!options.memcached_packets.empty() && options.memcached_packets_port == 0) {
     throw CLI::ValidationError("--memcached-packets-port", "must be a port of the interface");
   }

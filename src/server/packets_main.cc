@@ -1,11 +1,12 @@
 // isotherm-packets: answers memcached requests in raw frames by a GPU, from an empty table on: the
 // frames of a capture file (pcap, of Ethernet), whose replies go to another such file; or, until it
 // is interrupted, the datagrams that come to the address of --listen, or the frames that come to
-// the interface of --ring.
+// the interface of --ring, or of --xdp.
 //
 //   isotherm-packets IN.pcap OUT.pcap [options]
 //   isotherm-packets --listen ADDRESS [options]
 //   isotherm-packets --ring INTERFACE [options]   (as root, or with CAP_NET_RAW)
+//   isotherm-packets --xdp INTERFACE [options]   (as root)
 //   options: --port N, --amplification N (0: replies of any length), --gpu N, --gpu-memory MB
 //
 // Whole gets of one key are answered by the GPU, all else by the CPU on the same table. Prints what
@@ -28,10 +29,10 @@
 #include "engine/device_packets.h"
 #include "isotherm/gpu/item_table.h"
 #include "net/packets/frame_source.h"
+#include "net/packets/interface_frames.h"
 #include "net/packets/item_commands.h"
 #include "net/packets/packet_server.h"
 #include "net/packets/pcap_frames.h"
-#include "net/packets/ring_frames.h"
 #include "net/packets/udp_frames.h"
 
 namespace {
@@ -44,7 +45,8 @@ constexpr int64_t timeout_us = 100;
 struct Call {
   std::vector<std::string> files;
   std::string address;    // to listen at
-  std::string interface;  // whose ring is read
+  std::string interface;  // whose frames are read
+  net::PacketSource source = net::PacketSource::ring;
   PacketOptions packets;
   gpu::ItemTableOptions table;
 };
@@ -71,8 +73,10 @@ Call read_call(int argc, char** argv) {
     const char* const text = argv[++i];
     if (word == "--listen") {
       call.address = text;
-    } else if (word == "--ring") {
+    } else if (word == "--ring" || word == "--xdp") {
+      if (!call.interface.empty()) throw std::invalid_argument("give one interface");
       call.interface = text;
+      call.source = word == "--xdp" ? net::PacketSource::xdp : net::PacketSource::ring;
     } else if (word == "--port") {
       call.packets.port = static_cast<uint16_t>(number(text, 65'535));
     } else if (word == "--amplification") {
@@ -88,7 +92,7 @@ Call read_call(int argc, char** argv) {
   const int sources = (call.files.empty() ? 0 : 1) + (call.address.empty() ? 0 : 1) +
                       (call.interface.empty() ? 0 : 1);
   if (sources != 1 || (!call.files.empty() && call.files.size() != 2)) {
-    throw std::invalid_argument("give two files, or --listen, or --ring");
+    throw std::invalid_argument("give two files, or --listen, or --ring, or --xdp");
   }
   return call;
 }
@@ -147,11 +151,12 @@ void listen(Call call) {
   answer_until_interrupted(call, frames);
 }
 
-void read_ring(const Call& call) {
-  net::RingFrames frames(call.interface, call.packets.port);
-  std::cout << "UDP port " << call.packets.port << " on " << call.interface << std::endl;
-  answer_until_interrupted(call, frames);
-  std::cout << frames.dropped() << " frames found the ring full\n";
+void read_interface(const Call& call) {
+  const auto frames = net::open_interface(call.source, call.interface, call.packets.port);
+  std::cout << "UDP port " << call.packets.port << " on "
+            << call.interface << (frames->way().empty() ? "" : ": " + frames->way()) << std::endl;
+  answer_until_interrupted(call, *frames);
+  std::cout << frames->dropped() << " frames found no room\n";
 }
 
 }  // namespace
@@ -161,16 +166,16 @@ int main(int argc, char** argv) {
   try {
     call = read_call(argc, argv);
   } catch (const std::invalid_argument& error) {
-    std::cerr
-        << "isotherm-packets: " << error.what()
-        << "\nisotherm-packets IN.pcap OUT.pcap | --listen ADDRESS | --ring INTERFACE [--port N] "
-           "[--amplification N] [--gpu N] [--gpu-memory MB]\n";
+    std::cerr << "isotherm-packets: " << error.what()
+              << "\nisotherm-packets IN.pcap OUT.pcap | --listen ADDRESS | --ring INTERFACE | "
+                 "--xdp INTERFACE [--port N] "
+                 "[--amplification N] [--gpu N] [--gpu-memory MB]\n";
     return exit_usage;
   }
   try {
     if (!call.files.empty()) run_files(call);
     if (!call.address.empty()) listen(call);
-    if (!call.interface.empty()) read_ring(call);
+    if (!call.interface.empty()) read_interface(call);
     return EXIT_SUCCESS;
   } catch (const std::exception& error) {
     std::cerr << "isotherm-packets: " << error.what() << "\n";

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "net/log.h"
-#include "net/packets/ring_frames.h"
+#include "net/packets/interface_frames.h"
 #include "net/packets/udp_frames.h"
 #include "server/stored_snapshot.h"
 #include "tree/tree.h"
@@ -211,16 +211,17 @@ void Server::serve_packets() {
     packets.port = datagrams->port();
     frames = std::move(datagrams);
   } else {
-    frames = std::make_unique<net::RingFrames>(interface, packets.port);
+    frames = net::open_interface(options_.memcached_packets_source, interface, packets.port);
   }
   Tree* const tree = engine_.tree();
   auto device = tree != nullptr ? tree->make_packets(packets) : nullptr;
   if (device == nullptr) throw std::runtime_error("memcached-packets: there are no items on a GPU");
+  const std::string way = frames->way().empty() ? "" : " (" + frames->way() + ")";
   packets_ = std::make_unique<net::PacketThread>(state_, *state_.loops.back(), std::move(device),
                                                  std::move(frames));
   state_.memcached_packets_port = packets.port;
   listening_.push_back("memcached packets " + (interface.empty() ? address : interface) + ":" +
-                       std::to_string(packets.port));
+                       std::to_string(packets.port) + way);
 }
 
 void Server::stop() {

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <optional>
 #include <random>
 #include <string>
@@ -56,6 +58,16 @@ class ModelledPackets {
     items_.erase(key);
   }
 
+  // From now on every second frame lies in memory that is not the engine's.
+  void lend() {
+    const uint64_t bytes =
+        uint64_t{engine_.options().channels} * engine_.options().rows * lent_room;
+    lent_.reset(static_cast<char*>(std::aligned_alloc(page, (bytes + page - 1) / page * page)));
+    std::memset(lent_.get(), '#', bytes);
+    if (!engine_.lend({lent_.get(), bytes})) fail("cannot be lent memory");
+  }
+  void take_back() { engine_.take_back(); }
+
   // Starts a batch; it is to find the items as they are now.
   void start(uint32_t channel, const std::vector<std::string>& frames) {
     const PacketSlots& slots = engine_.slots(channel);
@@ -64,8 +76,16 @@ class ModelledPackets {
     for (uint32_t row = 0; row < frames.size(); ++row) {
       slots.bytes[row] = static_cast<uint32_t>(frames[row].size());
       slots.results[row] = {77, PacketFate::hit, FrameKind::get};
-      if (frames[row].size() > slots.frame_stride) continue;
-      std::memcpy(slots.frame(row), frames[row].data(), frames[row].size());
+      char* place = slots.slot(row);
+      if (slots.at != nullptr) {
+        if (row % 2 == 0) {
+          place = lent_.get() + (uint64_t{channel} * engine_.options().rows + row) * lent_room;
+        }
+        slots.at[row] = place;
+      }
+      const bool in_slot = place == slots.slot(row);
+      if (frames[row].size() > (in_slot ? slots.frame_stride : lent_room)) continue;
+      std::memcpy(place, frames[row].data(), frames[row].size());
     }
     sent_[channel] = {frames, items_};
     engine_.start(channel, static_cast<uint32_t>(frames.size()), now);
@@ -186,6 +206,10 @@ class ModelledPackets {
     }
   }
 
+  static constexpr uint64_t page = 4096;
+  static constexpr uint64_t lent_room = 1024;  // for a frame
+
+  std::unique_ptr<char, void (*)(void*)> lent_{nullptr, std::free};
   DeviceItemStore<Device> store_;
   PacketEngine<Device> engine_;
   Items items_;
@@ -286,6 +310,23 @@ uint64_t check_stored_packets(Device& device, uint64_t scale) {
   return check_packets_of(device, scale, true);
 }
 
+// Frames that lie elsewhere than in slots.
+template <class Device>
+uint64_t check_lent_packets(Device& device, uint64_t scale) {
+  PacketSource<Device> source(13, 40);
+  ModelledPackets<Device> packets(device, small_items(6, 64),
+                                  small_packets(static_cast<uint32_t>(scale), 512, 0));
+  for (int i = 0; i < 40; ++i) packets.put(source.key(), source.item());
+  for (int times = 0; times < 2; ++times) {
+    packets.lend();
+    packets.run(source.frames(scale, false));
+    packets.run(source.frames(scale, true));
+    packets.take_back();
+    packets.run(source.frames(scale, false));
+  }
+  return packets.wrong() + (packets.answered() < scale ? 1 : 0);
+}
+
 // What is written between two batches is seen by the second, and not by the first, though that may
 // still be under way: it is asked so often that it is.
 template <class Device>
@@ -331,6 +372,7 @@ constexpr DeviceItemCheck<Device> packet_checks[] = {
     {"packets of a store's items", check_stored_packets<Device>},
     {"written packets", check_written_packets<Device>},
     {"colliding packets", check_colliding_packets<Device>},
+    {"packets in memory that is lent", check_lent_packets<Device>},
 };
 
 }  // namespace isotherm

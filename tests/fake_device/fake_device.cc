@@ -121,6 +121,18 @@ void FakeDevice::release_pinned(void* at, uint64_t /*bytes*/) {
   ::operator delete (at, std::align_val_t{pinned_alignment});
 }
 
+bool FakeDevice::pin(void* at, uint64_t bytes) {
+  const Lock lock(host_->mutex);
+  if (lost_ || !spend(allocations_left_)) return false;
+  pinned_[static_cast<const char*>(at)] = bytes;
+  return true;
+}
+
+void FakeDevice::unpin(void* at) {
+  const Lock lock(host_->mutex);
+  pinned_.erase(static_cast<const char*>(at));
+}
+
 uint64_t FakeDevice::allocated_bytes() const {
   const Lock lock(host_->mutex);
   return memory_.used();

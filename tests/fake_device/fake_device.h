@@ -102,6 +102,9 @@ class FakeDevice {
   // Memory of the host that kernels may use, too; null by order, as above.
   void* allocate_pinned(uint64_t bytes);
   void release_pinned(void* at, uint64_t bytes);
+  // Of memory of others.
+  bool pin(void* at, uint64_t bytes);
+  void unpin(void* at);
   // Whether all of it is such memory.
   bool is_pinned(const void* at, uint64_t bytes) const;
   // The blocks of a grid that is worth its launch.

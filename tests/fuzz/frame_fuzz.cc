@@ -1,16 +1,19 @@
 // Reads raw frames as the GPU's kernels do, and builds the replies to those that are gets, beside a
 // parser and a reader of the tests' own (tests/models/built_frames.h). The first byte of the input
-// is the length of the value; its bit 7 says that checksums are made right first.
+// is the length of the value; its bit 7 says that checksums are made right first. A frame that is a
+// fragment is one of those that came before, so datagrams are put together across inputs.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "gpu/udp/reply_frame.h"
 #include "gpu/udp/request_frame.h"
 #include "models/built_frames.h"
+#include "net/packets/reassembly.h"
 
 namespace {
 
@@ -52,6 +55,21 @@ void check_reply(const std::string& frame, const built_frames::Get& get, uint32_
   }
 }
 
+void put_together(std::string_view frame) {
+  using isotherm::net::Reassembly;
+  static Reassembly reassembly;
+  static int64_t now_us = 0;
+  const std::string whole = reassembly.take(frame, ++now_us);
+  if (reassembly.bytes() > Reassembly::most_bytes ||
+      reassembly.datagrams() > Reassembly::most_datagrams) {
+    std::abort();
+  }
+  if (whole.empty()) return;
+  const auto bytes = static_cast<uint32_t>(whole.size());
+  const auto kind = RequestFrame::read(whole.data(), bytes, built_frames::server_port).kind;
+  if (kind == FrameKind::fragment) std::abort();
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -63,6 +81,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::memcpy(exact.get(), frame.data(), frame.size());
   const auto request = RequestFrame::read(exact.get(), static_cast<uint32_t>(frame.size()),
                                           built_frames::server_port);
+  if (request.kind == FrameKind::fragment) put_together({exact.get(), frame.size()});
   const auto get = built_frames::find_get(frame);
   if ((request.kind == FrameKind::get) != get.has_value()) std::abort();
   if (!get) return 0;

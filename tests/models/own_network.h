@@ -9,12 +9,14 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <future>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 
 namespace isotherm::own_network {
 
@@ -22,6 +24,12 @@ class Missing : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
+
+// What a system says that has, or allows, no such sockets.
+inline bool is_forbidden(const std::system_error& error) {
+  const int why = error.code().value();
+  return why == EPERM || why == EAFNOSUPPORT || why == EOPNOTSUPP;
+}
 
 inline void leave() {
   if (::unshare(CLONE_NEWNET) != 0) {
@@ -43,8 +51,11 @@ inline bool leave(std::promise<pid_t>& left) {
   }
 }
 // "client", here, and "server", where the other thread is.
-inline void join_with(pid_t server_thread) {
-  run("ip link add name client type veth peer name server netns " + std::to_string(server_thread));
+inline void join_with(pid_t server_thread, uint32_t queues = 1) {
+  const std::string each = std::to_string(queues);
+  const std::string both = " numtxqueues " + each + " numrxqueues " + each;
+  run("ip link add name client" + both + " type veth peer name server" + both + " netns " +
+      std::to_string(server_thread));
 }
 // With 10.77.0.`number` and fd77::`number`.
 inline void bring_up(const std::string& interface, const std::string& number) {

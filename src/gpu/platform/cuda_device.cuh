@@ -238,6 +238,16 @@ class CudaDevice {
   }
   void release_pinned(void* memory, uint64_t /*bytes*/) { check(cudaFreeHost(memory)); }
 
+  // Pins whole pages of the host's. False: it cannot, or kernels would see them elsewhere.
+  bool pin(void* memory, uint64_t bytes) {
+    if (!check(cudaHostRegister(memory, bytes, cudaHostRegisterMapped))) return false;
+    void* seen = nullptr;
+    if (check(cudaHostGetDevicePointer(&seen, memory, 0)) && seen == memory) return true;
+    unpin(memory);
+    return false;
+  }
+  void unpin(void* memory) { check(cudaHostUnregister(memory)); }
+
   // Whether the host memory from `at` on is pinned, in one piece, by whoever it was.
   bool is_pinned(const void* at, uint64_t bytes) {
     if (bytes == 0 || !is_pinned(at)) return false;

@@ -1,4 +1,5 @@
-// PinnedBlock: pinned host memory of a device with an owner.
+// PinnedBlock: pinned host memory of a device with an owner; PinnedLoan: memory of somebody else
+// that is pinned for a while, if the device can do so.
 //
 // Threads. One at a time. Must not outlive its device.
 #pragma once
@@ -27,6 +28,24 @@ class PinnedBlock {
   Device& device_;
   const uint64_t bytes_;
   char* const data_;
+};
+
+template <class Device>
+class PinnedLoan {
+ public:
+  PinnedLoan(Device& device, void* memory, uint64_t bytes)
+      : device_(device), memory_(device.pin(memory, bytes) ? memory : nullptr) {}
+  ~PinnedLoan() {
+    if (is_pinned()) device_.unpin(memory_);
+  }
+  PinnedLoan(const PinnedLoan&) = delete;
+  PinnedLoan& operator=(const PinnedLoan&) = delete;
+
+  bool is_pinned() const { return memory_ != nullptr; }
+
+ private:
+  Device& device_;
+  void* const memory_;
 };
 
 }  // namespace isotherm

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "gpu/udp/packet_slots.h"
 #include "isotherm/gpu/item_table.h"
@@ -25,6 +26,11 @@ class PacketDevice {
   // Begins to answer the first `rows` frames, 1 at least, of an idle channel; at `now_ms` items
   // expire.
   virtual void start(uint32_t channel, uint32_t rows, int64_t now_ms) = 0;
+  // Memory with frames, begun and ended at pages, where batches may read them until it is taken
+  // back: PacketSlots::at then says for each where it is. False: the device cannot read it.
+  virtual bool lend(std::span<char> /*memory*/) { return false; }
+  // No batch is under way.
+  virtual void take_back() {}
   virtual bool done(uint32_t channel) = 0;
   virtual void wait(uint32_t channel) = 0;
   // A call to the same table (isotherm/gpu/item_table.h).

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "gpu/items/device_item_store.h"
@@ -56,6 +57,18 @@ class PacketEngine final : public PacketDevice {
     });
     require_device(device_.record(its.ended, stream), "record an event");
   }
+  bool lend(std::span<char> memory) override {
+    device_.enter();
+    lent_ = std::make_unique<PinnedLoan<Device>>(device_, memory.data(), memory.size());
+    if (!lent_->is_pinned()) lent_.reset();
+    for (const auto& its : channels_) its->slots.at = lent_ != nullptr ? its->at : nullptr;
+    return lent_ != nullptr;
+  }
+  void take_back() override {
+    device_.enter();
+    for (const auto& its : channels_) its->slots.at = nullptr;
+    lent_.reset();
+  }
   bool done(uint32_t channel) override {
     device_.enter();
     const Channel& its = *channels_[channel];
@@ -85,7 +98,8 @@ class PacketEngine final : public PacketDevice {
       slots.reply_stride = options.reply_stride;
       slots.frames = memory.data();
       slots.replies = slots.frames + rows * slots.frame_stride;
-      slots.bytes = reinterpret_cast<uint32_t*>(slots.replies + rows * slots.reply_stride);
+      at = reinterpret_cast<const char**>(slots.replies + rows * slots.reply_stride);
+      slots.bytes = reinterpret_cast<uint32_t*>(at + rows);
       slots.results = reinterpret_cast<PacketResult*>(slots.bytes + rows);
     }
     ~Channel() { device.destroy_event(ended); }
@@ -97,12 +111,14 @@ class PacketEngine final : public PacketDevice {
     const DeviceStream<Device> stream;
     const typename Device::Event ended;
     PacketSlots slots;
+    const char** at = nullptr;  // of the slots, while memory is lent
   };
 
   Device& device_;
   DeviceItemStore<Device>& store_;
   const PacketOptions options_;
   std::vector<std::unique_ptr<Channel>> channels_;
+  std::unique_ptr<PinnedLoan<Device>> lent_;
 };
 
 }  // namespace isotherm

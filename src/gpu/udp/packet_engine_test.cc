@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,8 @@ class FakePackets final : public PacketDevice {
   void start(uint32_t channel, uint32_t rows, int64_t now_ms) override {
     engine_.start(channel, rows, now_ms);
   }
+  bool lend(std::span<char> memory) override { return engine_.lend(memory); }
+  void take_back() override { engine_.take_back(); }
   bool done(uint32_t channel) override { return engine_.done(channel); }
   void wait(uint32_t channel) override { engine_.wait(channel); }
   uint64_t run_host(const gpu::ItemRequests& requests) override {

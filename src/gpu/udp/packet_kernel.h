@@ -95,6 +95,7 @@ struct PacketKernel {
   };
   struct Warp {
     Slot slot[32];
+    const char* frame[32];
     uint32_t begin[32];  // the number of a lane's first unit among the warp's
     ReplyFrame reply[32];
     const char* value[32];
@@ -121,7 +122,8 @@ struct PacketKernel {
     warp_rows(lane, rows, [&](uint32_t row, bool mine) {
       const uint32_t bytes = mine ? slots.bytes[row] : 0;
       const bool there = bytes <= slots.frame_stride;
-      fetch(lane, warp, row - number, there ? bytes : 0);
+      if (mine) warp.frame[number] = slots.frame(row);
+      fetch(lane, warp, there ? bytes : 0);
       char* const slot = warp.slot[number].bytes;
       RequestFrame request;
       request.kind = FrameKind::too_long;
@@ -170,18 +172,18 @@ struct PacketKernel {
     result.fate = hit ? PacketFate::hit : PacketFate::miss;
   }
 
-  // The frames of the warp's lanes into their slots; `first`: the row of lane 0.
+  // The frames of the warp's lanes into their slots.
   template <class Lane>
-  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void fetch(const Lane& lane, Warp& warp, uint32_t first,
-                                                  uint32_t bytes) const {
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static void fetch(const Lane& lane, Warp& warp,
+                                                         uint32_t bytes) {
     each_unit(
         lane, warp, bytes,
         [&](uint32_t of, uint32_t unit) {
-          return load_steady_pair(unit_of(slots.frame(first + of), unit));
+          return load_steady_pair(reinterpret_cast<const Pair*>(warp.frame[of]) + unit);
         },
         [&](uint32_t of, uint32_t unit, Pair data) { *unit_of(warp.slot[of].bytes, unit) = data; });
   }
-  // Their replies into those of the batch.
+  // Their replies into those of the batch; `first`: the row of lane 0.
   template <class Lane>
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void deliver(const Lane& lane, Warp& warp, uint32_t first,
                                                     uint32_t bytes) const {

@@ -2,9 +2,11 @@
 // as both sides see them; with what the device is told of the server.
 //
 //   frames    rows × frame_stride bytes, each frame from the beginning of its slot on
-//   bytes     the length of each; a frame that is longer than its slot is not there, and is the
-//   CPU's replies   rows × reply_stride bytes results   of each frame, whether the device answered
-//   it; else its kind says why not
+//   at        instead, where each frame lies, in its slot or in memory that was lent; at a multiple
+//             of 16, in a piece of memory that ends no earlier than the 16 bytes with its last one
+//   bytes     the length of each; one that is longer than a slot is the CPU's, and is not in a slot
+//   replies   rows × reply_stride bytes
+//   results   of each frame, whether the device answered it; else its kind says why not
 //
 // Threads. The host writes before a batch starts and reads after its end; kernels in between.
 // Limits. Strides are multiples of 16, and frames' slots take the longest get at most.
@@ -61,19 +63,24 @@ struct alignas(4) PacketResult {
 };
 
 constexpr uint64_t PacketOptions::channel_bytes() const {
-  return rows * (uint64_t{frame_stride} + reply_stride + sizeof(uint32_t) + sizeof(PacketResult));
+  return rows * (uint64_t{frame_stride} + reply_stride + sizeof(char*) + sizeof(uint32_t) +
+                 sizeof(PacketResult));
 }
 
 struct PacketSlots {
   char* frames = nullptr;
+  const char** at = nullptr;  // nothing: each in its slot
   uint32_t* bytes = nullptr;
   char* replies = nullptr;
   PacketResult* results = nullptr;
   uint32_t frame_stride = 0;
   uint32_t reply_stride = 0;
 
-  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE char* frame(uint32_t row) const {
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE char* slot(uint32_t row) const {
     return frames + uint64_t{row} * frame_stride;
+  }
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE const char* frame(uint32_t row) const {
+    return at == nullptr ? slot(row) : at[row];
   }
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE char* reply(uint32_t row) const {
     return replies + uint64_t{row} * reply_stride;

@@ -7,9 +7,11 @@
 //       "get " or "gets ", a key of 1 to 250 bytes, "\r\n", and nothing behind it
 // Such a frame is a `get`, which a GPU answers; every other one has a kind that says why it is
 // none. `other` and `options` are right datagrams for this port, whose requests the CPU answers.
-// The rest is nothing that anybody answers: lengths that disagree, wrong checksums, fragments, one
-// of several datagrams, and what is not for this port, or from an address or a port that no client
-// has: an answer would go to many hosts, or to a server that answers it in turn.
+// A `fragment` may be one of such a datagram, which nobody knows until all of it is there
+// (net/packets/reassembly.h).
+// The rest is nothing that anybody answers: lengths that disagree, wrong checksums, one of several
+// datagrams, and what is not for this port, or from an address or a port that no client has: an
+// answer would go to many hosts, or to a server that answers it in turn.
 //
 // A frame may be longer than its packet, as Ethernet pads short ones. An IPv4 datagram need not
 // have a checksum; an IPv6 one must.

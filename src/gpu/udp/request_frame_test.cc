@@ -3,8 +3,6 @@
 #include "gpu/udp/request_frame.h"
 
 #include <gtest/gtest.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <cstring>
 #include <random>
@@ -14,6 +12,7 @@
 #include "device_checks/test_size.h"
 #include "gpu/udp/reply_frame.h"
 #include "models/built_frames.h"
+#include "models/guarded_slot.h"
 
 namespace isotherm::request_frame_test {
 namespace {
@@ -22,34 +21,14 @@ using built_frames::build;
 using built_frames::Parts;
 using built_frames::server_port;
 
-// A slot whose last byte is the last before memory that nobody may touch, so that who reads on is
-// ended; frames begin at even addresses.
-class GuardedSlot {
- public:
-  GuardedSlot() : page_(static_cast<size_t>(::sysconf(_SC_PAGESIZE))) {
-    void* const pages =
-        ::mmap(nullptr, 2 * page_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    EXPECT_NE(pages, MAP_FAILED);
-    pages_ = static_cast<char*>(pages);
-    EXPECT_EQ(::mprotect(pages_ + page_, page_, PROT_NONE), 0);
-  }
-  ~GuardedSlot() { ::munmap(pages_, 2 * page_); }
-  GuardedSlot(const GuardedSlot&) = delete;
-  GuardedSlot& operator=(const GuardedSlot&) = delete;
-
-  RequestFrame read(const std::string& frame) {
-    const size_t even = frame.size() + frame.size() % 2;
-    char* const at = pages_ + page_ - even;
-    std::memcpy(at, frame.data(), frame.size());
-    return RequestFrame::read(at, static_cast<uint32_t>(frame.size()), server_port);
-  }
-
- private:
-  const size_t page_;
-  char* pages_;
-};
-
-RequestFrame read_one(const std::string& frame) { return GuardedSlot().read(frame); }
+RequestFrame read_in(GuardedSlot& slot, const std::string& frame) {
+  return RequestFrame::read(slot.put(frame).data(), static_cast<uint32_t>(frame.size()),
+                            server_port);
+}
+RequestFrame read_one(const std::string& frame) {
+  GuardedSlot slot;
+  return read_in(slot, frame);
+}
 FrameKind kind_of(const Parts& parts) { return read_one(build(parts)).kind; }
 
 // The reply of a hit or a miss, as a device stores it.
@@ -235,7 +214,7 @@ TEST(RequestFrame, MutatedFrames) {
   uint64_t wrong = 0;
   for (uint64_t i = test_size(100'000, 10'000'000); i != 0; --i) {
     const std::string frame = built_frames::mutated(seeds[random() % seeds.size()], random);
-    const RequestFrame read = slot.read(frame);
+    const RequestFrame read = read_in(slot, frame);
     const auto expected = built_frames::find_get(frame);
     const bool is_get = read.kind == FrameKind::get;
     if (is_get != expected.has_value()) ++wrong;

@@ -172,6 +172,9 @@ void write_packets(const ServerState& server, Output& output) {
       {"packet_requests_by_cpu", &PacketCounters::by_cpu},
       {"packet_gets_overtaken", &PacketCounters::overtaken},
       {"packet_gets_changed", &PacketCounters::changed},
+      {"packet_frames_missed", &PacketCounters::missed},
+      {"packet_fragments", &PacketCounters::fragments},
+      {"packet_datagrams_joined", &PacketCounters::joined},
   };
   for (const auto& [name, counter] : counters) {
     uint64_t sum = 0;

@@ -41,6 +41,7 @@ PacketServer::PacketServer(PacketDevice& device, FrameSource& source, PacketStor
       store_(store),
       clock_(clock),
       timeout_us_(timeout_us),
+      lent_(!source.area().empty() && device.lend(source.area())),
       channels_(device.options().channels),
       packet_(ReplyFrame::most_bytes / sizeof(Pair) + 1) {}
 
@@ -52,6 +53,7 @@ PacketServer::~PacketServer() {
       // The device is lost, and what was under way with it.
     }
   }
+  if (lent_) device_.take_back();
 }
 
 bool PacketServer::turn() {
@@ -68,7 +70,12 @@ bool PacketServer::turn() {
   bool finished = false;
   for (; finish_oldest(waits); waits = false) finished = true;
   counts_.unsent = source_.unsent();
-  if (finished) store_.note(counts_);
+  if (finished) {
+    // A source may have to ask the kernel.
+    constexpr uint64_t rarely = 64;
+    if (idle() || batches_ % rarely == 0) counts_.missed = source_.dropped();
+    store_.note(counts_);
+  }
   source_.flush();
   return !ended || !idle();
 }
@@ -86,12 +93,18 @@ void PacketServer::take(std::string_view frame) {
   if (channel.rows == 0) channel.began_us = clock_.now_us();
   const uint32_t row = channel.rows++;
   slots.bytes[row] = static_cast<uint32_t>(frame.size());
+  ++counts_.received;
+  if (lent_ && reinterpret_cast<uintptr_t>(frame.data()) % sizeof(Pair) == 0) {
+    slots.at[row] = frame.data();
+    return;
+  }
+  if (lent_) slots.at[row] = slots.slot(row);
   if (frame.size() <= slots.frame_stride) {
-    std::memcpy(slots.frame(row), frame.data(), frame.size());
+    std::memcpy(slots.slot(row), frame.data(), frame.size());
   } else {
     channel.longer.emplace_back(row, frame);
   }
-  ++counts_.received;
+  source_.release(frame);
 }
 
 void PacketServer::start() {
@@ -138,11 +151,19 @@ bool PacketServer::finish_oldest(bool waits) {
     }
   }
   run_left();
+  if (lent_) release(channel, slots);
+  whole_.clear();
   channel.rows = 0;
   channel.under_way = false;
   channel.longer.clear();
   oldest_ = (oldest_ + 1) % static_cast<uint32_t>(channels_.size());
   return true;
+}
+
+void PacketServer::release(const Channel& channel, const PacketSlots& slots) {
+  for (uint32_t row = 0; row < channel.rows; ++row) {
+    if (slots.at[row] != slots.slot(row)) source_.release({slots.at[row], slots.bytes[row]});
+  }
 }
 
 // Sends what the device has answered, if that counts, or leaves it for the CPU.
@@ -157,6 +178,7 @@ void PacketServer::look_at(const Channel& channel, const PacketSlots& slots, uin
   if (!answered && is_request(request.kind) && !is_text(request, frame)) {
     request.kind = FrameKind::foreign;
   }
+  if (request.kind == FrameKind::fragment) return put_together(channel, slots, row, frame);
   if (!answered && !is_request(request.kind)) {
     ++counts_.dropped[static_cast<size_t>(request.kind)];
     return;
@@ -180,6 +202,19 @@ void PacketServer::look_at(const Channel& channel, const PacketSlots& slots, uin
     ++counts_.changed;
   }
   left_.push_back({request, frame});
+}
+
+// A fragment is none of what a device answers, and neither is what it belongs to.
+void PacketServer::put_together(const Channel& channel, const PacketSlots& slots, uint32_t row,
+                                std::string_view frame) {
+  std::string whole = reassembly_.take(frame, clock_.now_us());
+  const Reassembly::Counts& counts = reassembly_.counts();
+  counts_.fragments = counts.fragments;
+  counts_.joined = counts.joined;
+  counts_.dropped[static_cast<size_t>(FrameKind::fragment)] = counts.faulty;
+  if (whole.empty()) return;
+  whole_.push_back(std::move(whole));
+  look_at(channel, slots, row, whole_.back());
 }
 
 // What was left of a batch, in order.

@@ -21,17 +21,25 @@
 //
 // Without a device, once it has failed, the CPU answers all, if the store can.
 //
+// Fragments are put together (net/packets/reassembly.h): the request is as if it had come whole
+// with the last of them, and is the CPU's.
+//
 // A reply takes several datagrams where it is longer than one, and is bounded as those of the
 // device (PacketOptions::amplification); a longer one becomes a short error. Nothing is answered to
 // faulty frames; they are counted. A datagram that the network delivers twice is run twice.
 //
-// Memory. The slots, and frames that are longer than one, of as many as the channels take.
+// Frames that lie in memory of the source's which the device can read stay there, and are released
+// when their batch has been looked through; others are copied into slots.
+//
+// Memory. The slots, frames that are longer than one, of as many as the channels take, and
+// fragments.
 //
 // Threads. One. Errors. What the store throws.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -42,6 +50,7 @@
 #include "gpu/udp/packet_device.h"
 #include "net/packets/frame_source.h"
 #include "net/packets/packet_store.h"
+#include "net/packets/reassembly.h"
 
 namespace isotherm::net {
 
@@ -58,6 +67,9 @@ struct PacketCounts {
   uint64_t changed = 0;    // and gets of what others had changed, or may have
   uint64_t too_long = 0;   // replies, for the address of their client
   uint64_t unsent = 0;     // and that could not be sent
+  uint64_t missed = 0;     // frames, of which the source knows only that
+  uint64_t fragments = 0;  // frames that were such
+  uint64_t joined = 0;     // and datagrams that they became
   std::array<uint64_t, frame_kinds> dropped{};  // by their kind
 };
 
@@ -98,8 +110,11 @@ class PacketServer final : private FrameSink {
   void start();
   bool has_ended(bool waits);
   bool finish_oldest(bool waits);
+  void release(const Channel& channel, const PacketSlots& slots);
   void look_at(const Channel& channel, const PacketSlots& slots, uint32_t row,
                std::string_view frame);
+  void put_together(const Channel& channel, const PacketSlots& slots, uint32_t row,
+                    std::string_view frame);
   void run_left();
   void bound(PacketAsk& ask);
   void send(const Left& left, const PacketAsk& ask);
@@ -110,6 +125,7 @@ class PacketServer final : private FrameSink {
   PacketStore& store_;
   const Clock& clock_;
   const int64_t timeout_us_;
+  const bool lent_;    // the source's memory, to the device
   bool lost_ = false;  // the device
   std::vector<Channel> channels_;
   uint32_t filled_ = 0;  // the channel
@@ -119,6 +135,8 @@ class PacketServer final : private FrameSink {
   // are taken for one, which costs time only.
   std::vector<uint64_t> left_at_ = std::vector<uint64_t>(client_slots);
   std::vector<Left> left_;  // of the batch that is looked through
+  Reassembly reassembly_;
+  std::deque<std::string> whole_;  // frames of the batch that were fragments
   std::vector<PacketAsk> asks_;
   std::vector<Pair> packet_;  // a frame being built, which begins at an even address
   PacketCounts counts_;

@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "fake_device/fake_packets.h"
 #include "models/built_frames.h"
+#include "models/fragments.h"
 #include "models/queued_frames.h"
 #include "net/packets/item_commands.h"
 #include "net/packets/pcap_frames.h"
@@ -53,6 +54,13 @@ class Packets : public ::testing::Test {
     clock.advance(timeout_us / 1000);
     while (server->counts().received != finished()) server->turn();
     return text_of_replies();
+  }
+  // All that waits is answered.
+  void finish() {
+    while (!source.waiting.empty() || !server->idle()) {
+      server->turn();
+      clock.advance(timeout_us / 1000);
+    }
   }
   std::string ask(const std::string& text) { return ask(Parts{.text = text}); }
   uint64_t finished() const {
@@ -137,6 +145,49 @@ TEST_F(Packets, LongValuesTakeSeveralDatagrams) {
             "VALUE k 0 5000\r\n" + value + "\r\nEND\r\n");
   EXPECT_EQ(server->counts().by_device, 0u);
   EXPECT_EQ(ask(Parts{.text = "get x\r\n", .options = std::string(8, '\1')}), "END\r\n");
+}
+
+// Each is run where its last fragment came, between the other requests of its client.
+TEST_F(Packets, DatagramsInFragmentsAreRunInOrder) {
+  for (const bool v6 : {false, true}) {
+    const std::string value(60'000, 'v');
+    const std::string put = build({.v6 = v6, .text = "set k 0 0 60000\r\n" + value + "\r\n"});
+    auto parts = fragments::split(put, 1480, 3);
+    std::reverse(parts.begin(), parts.end());
+    source.replies.clear();
+    source.waiting.push_back(build({.v6 = v6, .text = "delete k\r\n"}));
+    source.waiting.insert(source.waiting.end(), parts.begin(), parts.end() - 1);
+    source.waiting.push_back(build({.v6 = v6, .text = "get k\r\n"}));
+    source.waiting.push_back(parts.back());
+    source.waiting.push_back(build({.v6 = v6, .text = "get k\r\n"}));
+    finish();
+    std::string text;
+    for (const std::string& frame : source.replies) {
+      EXPECT_LE(frame.size(), ReplyFrame::most_bytes);
+      text += built_frames::read(frame)->text;
+    }
+    EXPECT_EQ(text, (v6 ? "DELETED\r\nEND\r\n" : "NOT_FOUND\r\nEND\r\n") +
+                        ("STORED\r\nVALUE k 0 60000\r\n" + value + "\r\nEND\r\n"));
+  }
+  EXPECT_EQ(server->counts().joined, 2u);
+  EXPECT_EQ(server->counts().fragments, 2u * 41);
+}
+
+TEST_F(Packets, FragmentsThatBecomeNothingAreCounted) {
+  const std::string wrong_port = build({.to_port = 80, .text = std::string(100, 'x')});
+  const auto lost = fragments::split(build({.text = std::string(100, 'x')}), 64, 1);
+  const auto parts = fragments::split(wrong_port, 64, 2);
+  source.waiting = {lost[0], parts[0], parts[1], fragments::part_of(wrong_port, 0, 60, 3, true)};
+  finish();
+  clock.advance(net::Reassembly::patience_us / 1000);
+  source.waiting = {lost[1], build({})};
+  finish();
+  EXPECT_EQ(source.replies.size(), 1u);
+  EXPECT_EQ(server->counts().joined, 1u);
+  EXPECT_EQ(server->counts().fragments, 4u);
+  const auto& dropped = server->counts().dropped;
+  EXPECT_EQ(dropped[static_cast<size_t>(FrameKind::foreign)], 1u);
+  EXPECT_EQ(dropped[static_cast<size_t>(FrameKind::fragment)], 1u);
 }
 
 TEST_F(Packets, ADatagramHasFewRequests) {
@@ -239,6 +290,49 @@ TEST_F(Packets, RequestsOfAClientTakeEffectInOrder) {
   }
   EXPECT_GT(server->counts().overtaken, 20u);
   EXPECT_GT(server->counts().by_device, 100u);
+}
+
+// Frames of two batches, of which one stays under way, are held until they are answered, and not
+// longer.
+TEST(PacketsInLentMemory, StayThereUntilTheirBatchHasEnded) {
+  PacketOptions options;
+  options.rows = 16;
+  options.channels = 2;
+  options.amplification = 0;
+  const ManualClock clock(1'700'000'000'000);
+  const auto device = make_fake_packets(3, options);
+  net::ItemCommands commands(*device);
+  LentFrames source;
+  {
+    PacketServer server(*device, source, commands, clock, 0);
+    const std::string value(1000, 'v');
+    std::vector<std::string> expected;
+    const auto ask = [&](const std::string& text, const std::string& answer) {
+      for (int i = 0; i < 4; ++i) {
+        source.waiting.push_back(build({.v6 = i % 2 == 1, .text = text}));
+        expected.push_back(answer);
+      }
+    };
+    ask("set k 0 0 1000\r\n" + value + "\r\n", "STORED\r\n");
+    ask("get k\r\n", "VALUE k 0 1000\r\n" + value + "\r\nEND\r\n");
+    ask("set k 0 0 1\r\nx\r\n", "STORED\r\n");
+    ask("get k\r\n", "VALUE k 0 1\r\nx\r\nEND\r\n");
+    for (int i = 0; i < 20; ++i) ask("get no\r\n", "END\r\n");
+    size_t most_held = 0;
+    while (!source.waiting.empty() || !server.idle()) {
+      server.turn();
+      most_held = std::max(most_held, source.held());
+    }
+    EXPECT_EQ(source.held(), 0u);
+    // Two of three of a batch at least; of each the third was copied.
+    EXPECT_GE(most_held, 10u);
+    ASSERT_EQ(source.replies.size(), expected.size());
+    for (size_t i = 0; i < expected.size(); ++i) {
+      const auto read = built_frames::read(source.replies[i]);
+      EXPECT_TRUE(read && read->text == expected[i]) << i;
+    }
+    EXPECT_GT(server.counts().by_device, 50u);
+  }
 }
 
 class BoundedPackets : public Packets {

@@ -4,12 +4,10 @@
 #include <linux/filter.h>
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
-#include <net/if.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -17,49 +15,12 @@
 #include <cstddef>
 #include <system_error>
 
-#include "gpu/udp/request_frame.h"
 #include "net/packets/send_messages.h"
 
 namespace isotherm::net {
 namespace {
 
 constexpr uint32_t block_patience_ms = 1;  // with a block that is not full
-
-[[noreturn]] void fail(const std::string& what) {
-  throw std::system_error(errno, std::generic_category(), what);
-}
-
-int interface_index(const std::string& interface) {
-  const unsigned index = ::if_nametoindex(interface.c_str());
-  if (index == 0) fail(interface);
-  return static_cast<int>(index);
-}
-
-// A socket on the port whose filter takes nothing. -1 where there is no such family.
-int take_port(int family, uint16_t port) {
-  const int socket = ::socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (socket < 0) return -1;
-  sock_filter nothing = BPF_STMT(BPF_RET | BPF_K, 0);
-  const sock_fprog filter{1, &nothing};
-  const int yes = 1;
-  sockaddr_in6 v6{};
-  v6.sin6_family = AF_INET6;
-  v6.sin6_port = htons(port);
-  sockaddr_in v4{};
-  v4.sin_family = AF_INET;
-  v4.sin_port = htons(port);
-  const bool is_v6 = family == AF_INET6;
-  const auto* const at =
-      is_v6 ? reinterpret_cast<sockaddr*>(&v6) : reinterpret_cast<sockaddr*>(&v4);
-  if (::setsockopt(socket, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter) != 0 ||
-      (is_v6 && ::setsockopt(socket, IPPROTO_IPV6, IPV6_V6ONLY, &yes, sizeof yes) != 0) ||
-      ::bind(socket, at, is_v6 ? sizeof v6 : sizeof v4) != 0) {
-    const int error = errno;
-    ::close(socket);
-    throw std::system_error(error, std::generic_category(), "UDP port " + std::to_string(port));
-  }
-  return socket;
-}
 
 tpacket_block_desc& block_at(char* memory, uint32_t block) {
   return *reinterpret_cast<tpacket_block_desc*>(memory + size_t{block} * RingFrames::block_bytes);
@@ -68,35 +29,14 @@ std::atomic_ref<uint32_t> status_of(tpacket_block_desc& block) {
   return std::atomic_ref<uint32_t>(block.hdr.bh1.block_status);
 }
 
-// The frame is in memory that is ours.
-void make_checksum(char* frame, uint32_t bytes) {
-  using namespace frame_bytes;
-  constexpr uint32_t ethernet = RequestFrame::ethernet_bytes;
-  if (bytes < ethernet + RequestFrame::v4_bytes) return;
-  const bool v6 = number_at(frame + 12) == ETH_P_IPV6;
-  const uint32_t udp_at =
-      ethernet + (v6 ? RequestFrame::v6_bytes : (byte_at(frame + ethernet) & 15u) * 4);
-  if (bytes < udp_at + RequestFrame::udp_bytes) return;
-  char* const udp = frame + udp_at;
-  const uint32_t with_head = number_at(udp + 4);
-  if (with_head < RequestFrame::udp_bytes || with_head > bytes - udp_at) return;
-  store16(udp + 6, 0);
-  store16(udp + 6, udp_checksum(uint64_t{RequestFrame::pseudo_sum(frame, v6, with_head)} +
-                                sum(udp, with_head)));
-}
-
 }  // namespace
-
-RingFrames::Descriptor::~Descriptor() {
-  if (number_ >= 0) ::close(number_);
-}
 
 RingFrames::RingFrames(const std::string& interface, uint16_t port, uint32_t blocks)
     : interface_(interface),
       index_(interface_index(interface)),
       ring_(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)),
-      nobody_{Descriptor(take_port(AF_INET, port)), Descriptor(take_port(AF_INET6, port))} {
-  if (ring_.number() < 0) fail(interface);
+      port_(port) {
+  if (ring_.number() < 0) fail_by_errno(interface);
   attach_filter(port);
   map_ring(blocks);
   const int yes = 1;
@@ -115,27 +55,36 @@ RingFrames::RingFrames(const std::string& interface, uint16_t port, uint32_t blo
 RingFrames::~RingFrames() { ::munmap(memory_, size_t{blocks_} * block_bytes); }
 
 void RingFrames::set(int level, int name, const void* value, socklen_t bytes) const {
-  if (::setsockopt(ring_.number(), level, name, value, bytes) != 0) fail(interface_);
+  if (::setsockopt(ring_.number(), level, name, value, bytes) != 0) fail_by_errno(interface_);
 }
 
-// UDP to the port, of IPv4 as a whole, or as the first fragment, or of IPv6.
+// UDP to the port, as a whole or as the first fragment, and all other fragments of UDP, which do
+// not say for which port they are.
 void RingFrames::attach_filter(uint16_t port) const {
-  constexpr uint32_t offset_mask = 0x1fff;
+  constexpr uint32_t v4_offset = 0x1fff;
+  constexpr uint32_t v6_offset = 0xfff8;
   constexpr uint32_t all = 0x40000;
-  const std::array<sock_filter, 16> steps{{
+  const std::array<sock_filter, 23> steps{{
       BPF_STMT(BPF_LD | BPF_H | BPF_ABS, 12),  // the type
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ETH_P_IP, 0, 7),
       BPF_STMT(BPF_LD | BPF_B | BPF_ABS, 23),  // IPv4: the protocol, the offset, the port
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, IPPROTO_UDP, 0, 11),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, IPPROTO_UDP, 0, 18),
       BPF_STMT(BPF_LD | BPF_H | BPF_ABS, 20),
-      BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, offset_mask, 9, 0),
+      BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, v4_offset, 15, 0),
       BPF_STMT(BPF_LDX | BPF_B | BPF_MSH, 14),
       BPF_STMT(BPF_LD | BPF_H | BPF_IND, 16),
-      BPF_JUMP(BPF_JMP | BPF_JA, 4, 0, 0),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ETH_P_IPV6, 0, 5),
-      BPF_STMT(BPF_LD | BPF_B | BPF_ABS, 20),  // IPv6: the protocol, the port
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, IPPROTO_UDP, 0, 3),
+      BPF_JUMP(BPF_JMP | BPF_JA, 11, 0, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ETH_P_IPV6, 0, 12),
+      BPF_STMT(BPF_LD | BPF_B | BPF_ABS, 20),  // IPv6: the protocol
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, IPPROTO_UDP, 7, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, IPPROTO_FRAGMENT, 0, 9),
+      BPF_STMT(BPF_LD | BPF_B | BPF_ABS, 54),  // that of the fragment, its offset, its port
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, IPPROTO_UDP, 0, 7),
       BPF_STMT(BPF_LD | BPF_H | BPF_ABS, 56),
+      BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, v6_offset, 4, 0),
+      BPF_STMT(BPF_LD | BPF_H | BPF_ABS, 64),
+      BPF_JUMP(BPF_JMP | BPF_JA, 1, 0, 0),
+      BPF_STMT(BPF_LD | BPF_H | BPF_ABS, 56),  // the port of a whole packet
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, port, 0, 1),
       BPF_STMT(BPF_RET | BPF_K, all),
       BPF_STMT(BPF_RET | BPF_K, 0),
@@ -158,7 +107,7 @@ void RingFrames::map_ring(uint32_t blocks) {
   set(SOL_PACKET, PACKET_RX_RING, &wanted, sizeof wanted);
   void* const memory = ::mmap(nullptr, size_t{blocks} * block_bytes, PROT_READ | PROT_WRITE,
                               MAP_SHARED, ring_.number(), 0);
-  if (memory == MAP_FAILED) fail(interface_);
+  if (memory == MAP_FAILED) fail_by_errno(interface_);
   memory_ = static_cast<char*>(memory);
   blocks_ = blocks;
 }
@@ -200,7 +149,7 @@ uint32_t RingFrames::receive(uint32_t most, FrameSink& sink) {
   return given;
 }
 
-uint64_t RingFrames::dropped() {
+uint64_t RingFrames::dropped() const {
   tpacket_stats_v3 counts{};
   socklen_t bytes = sizeof counts;
   // The kernel begins anew with each call.

@@ -11,16 +11,15 @@
 // requests, too: a socket on the port, which takes nothing, keeps it from answering that there is
 // nobody. Replies go out as frames, with the addresses of the request changed round.
 //
-// Threads. One; `end` from any, signal handlers included. Limits. Fragments are not put together
-// again, VLANs not looked into. A reply that the interface does not take at once is dropped, and
-// counted. Errors. std::system_error without the right to do so (CAP_NET_RAW), the interface, or
-// the port. Sources. MemcachedGPU, section 3 (GNoM: packets reach the GPU from rings of the
-// driver's; here the kernel's are used, so any card will do).
+// Threads. One; `end` from any, signal handlers included. Limits. VLANs are not looked into. A
+// reply that the interface does not take at once is dropped, and counted. Errors. std::system_error
+// without the right to do so (CAP_NET_RAW), the interface, or the port. Sources. MemcachedGPU,
+// section 3 (GNoM: packets reach the GPU from rings of the driver's; here the kernel's are used, so
+// any card will do).
 #pragma once
 
 #include <sys/socket.h>
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <string>
@@ -28,6 +27,7 @@
 #include <vector>
 
 #include "net/packets/frame_source.h"
+#include "net/packets/interface.h"
 
 namespace isotherm::net {
 
@@ -46,7 +46,7 @@ class RingFrames final : public FrameSource {
   uint64_t memory() const override { return uint64_t{blocks_} * block_bytes; }
   uint64_t unsent() const override { return unsent_; }
   // That the kernel had no block for.
-  uint64_t dropped();
+  uint64_t dropped() const override;
 
   uint32_t receive(uint32_t most, FrameSink& sink) override;
   bool ended() const override { return ended_.load(std::memory_order_relaxed); }
@@ -54,19 +54,6 @@ class RingFrames final : public FrameSource {
   void flush() override;
 
  private:
-  // Closes what it has.
-  class Descriptor {
-   public:
-    explicit Descriptor(int number) : number_(number) {}
-    ~Descriptor();
-    Descriptor(const Descriptor&) = delete;
-    Descriptor& operator=(const Descriptor&) = delete;
-    int number() const { return number_; }
-
-   private:
-    const int number_;
-  };
-
   void set(int level, int name, const void* value, socklen_t bytes) const;
   void attach_filter(uint16_t port) const;
   void map_ring(uint32_t blocks);
@@ -76,7 +63,7 @@ class RingFrames final : public FrameSource {
   const std::string interface_;
   const int index_;
   const Descriptor ring_;
-  std::array<Descriptor, 2> nobody_;  // IPv4 and IPv6: takes nothing of the port
+  const TakenPort port_;
   char* memory_ = nullptr;
   uint32_t blocks_ = 0;
   uint32_t block_ = 0;    // that is read
@@ -86,7 +73,7 @@ class RingFrames final : public FrameSource {
   std::vector<std::string> replies_ = std::vector<std::string>(most_at_once);
   uint32_t waiting_ = 0;  // of the replies
   uint64_t unsent_ = 0;
-  uint64_t dropped_ = 0;
+  mutable uint64_t dropped_ = 0;
   std::atomic<bool> ended_{false};
 };
 

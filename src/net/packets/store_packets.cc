@@ -203,6 +203,9 @@ void StorePackets::note(const PacketCounts& counts) {
   add(counters_.packets.by_cpu, &PacketCounts::by_cpu);
   add(counters_.packets.overtaken, &PacketCounts::overtaken);
   add(counters_.packets.changed, &PacketCounts::changed);
+  add(counters_.packets.missed, &PacketCounts::missed);
+  add(counters_.packets.fragments, &PacketCounts::fragments);
+  add(counters_.packets.joined, &PacketCounts::joined);
   for (uint32_t i = 0; i < frame_kinds; ++i) {
     const uint64_t dropped = counts.dropped[i] - noted_.dropped[i];
     switch (static_cast<FrameKind>(i)) {

@@ -1,0 +1,30 @@
+#include "server/packet_flags.h"
+
+#include <string>
+
+namespace isotherm {
+
+void add_packet_options(CLI::App& app, net::ServerOptions& options) {
+  app.add_option("--memcached-packets", options.memcached_packets,
+                 "Network interface with requests of memcached by UDP, whose frames are read as "
+                 "they come; the GPU of --gpu-items answers the gets among them [none]");
+  const std::string source = "--memcached-packets-source";
+  app.add_option_function<std::string>(
+      source,
+      [&options, source](const std::string& text) {
+        if (text != "ring" && text != "xdp") {
+          throw CLI::ValidationError(source, "'" + text + "' is not one of: ring, xdp");
+        }
+        options.memcached_packets_source =
+            text == "xdp" ? net::PacketSource::xdp : net::PacketSource::ring;
+      },
+      "How its frames are read: from a ring that the kernel copies them into, or by a program of "
+      "XDP before the kernel sees them: ring or xdp [ring]");
+  app.add_option("--memcached-packets-address", options.memcached_packets_address,
+                 "Address of a UDP socket in the place of such an interface [none]");
+  app.add_option("--memcached-packets-port", options.memcached_packets_port,
+                 "UDP port of these requests; 0, with an address, takes any free port [11211]")
+      ->check(CLI::Range(0, 65'535));
+}
+
+}  // namespace isotherm
