@@ -32,17 +32,22 @@ function(isotherm_add_unit_tests)
   endif()
   isotherm_set_isa_flags(${sources})
   if(sources)
-    # Tests take longer to compile than to run, so they are not optimised, but for those of the index,
-    # which have templates of their own. Of a function in a header, which several objects have, the linker
+    # Tests that only call compiled code take longer to compile than to run. Those of the index have
+    # templates of their own; and those with kernels take as long either way, but under a sanitizer, where
+    # optimising them takes longest. Of a function in a header, which several objects have, the linker
     # takes the first: what the library and the fake device have optimised is linked before the tests.
-    set(index_sources ${sources})
-    list(FILTER index_sources INCLUDE REGEX "/src/(base|command|index)/")
-    list(REMOVE_ITEM sources ${index_sources})
-    isotherm_add_unit_test_objects(isotherm_index_test_objects ${ISOTHERM_TEST_OPTIMIZE} ${index_sources})
-    isotherm_add_unit_test_objects(isotherm_other_test_objects ${ISOTHERM_CALLER_OPTIMIZE} ${sources})
+    set(optimized_sources ${sources})
+    if(ISOTHERM_SANITIZE)
+      list(FILTER optimized_sources INCLUDE REGEX "/src/(base|command|index)/")
+    else()
+      list(FILTER optimized_sources INCLUDE REGEX "/src/(base|command|index|gpu|batch)/")
+    endif()
+    list(REMOVE_ITEM sources ${optimized_sources})
+    isotherm_add_unit_test_objects(isotherm_optimized_tests ${ISOTHERM_TEST_OPTIMIZE} ${optimized_sources})
+    isotherm_add_unit_test_objects(isotherm_other_tests ${ISOTHERM_CALLER_OPTIMIZE} ${sources})
     add_library(isotherm_unit_test_objects INTERFACE)
     target_sources(isotherm_unit_test_objects INTERFACE $<TARGET_OBJECTS:isotherm_fake_root_table>
-      $<TARGET_OBJECTS:isotherm_index_test_objects> $<TARGET_OBJECTS:isotherm_other_test_objects>)
+      $<TARGET_OBJECTS:isotherm_optimized_tests> $<TARGET_OBJECTS:isotherm_other_tests>)
     target_link_libraries(isotherm_unit_test_objects INTERFACE ${ISOTHERM_UNIT_TEST_LIBRARIES})
     add_executable(isotherm-unit-tests
       "$<FILTER:$<TARGET_OBJECTS:isotherm>,EXCLUDE,/no_(cuda|rocksdb)\\.cc>")
