@@ -77,10 +77,23 @@ class TreeCursor {
   virtual void seek_before(std::string_view key) = 0;  // the last that is before
   virtual void next() = 0;
   virtual void prev() = 0;
-  virtual bool valid() const = 0;
-  virtual std::string_view key() const = 0;
-  virtual std::string_view value() const = 0;  // empty: erased
   virtual std::string error() const { return {}; }
+  bool valid() const { return valid_; }
+  std::string_view key() const { return key_; }
+  std::string_view value() const { return value_; }
+
+ protected:
+  void show(std::string_view key, std::string_view value) {
+    valid_ = true;
+    key_ = key;
+    value_ = value;
+  }
+  void show_end() { valid_ = false; }
+
+ private:
+  bool valid_ = false;
+  std::string_view key_;
+  std::string_view value_;
 };
 
 class TreeView {
