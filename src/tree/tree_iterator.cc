@@ -4,6 +4,11 @@
 #include <utility>
 
 namespace isotherm {
+namespace {
+
+constexpr ptrdiff_t places_ahead = 6;  // whose entries are fetched before they are looked at
+
+}  // namespace
 
 TreeIterator::TreeIterator(std::vector<std::shared_ptr<const RunOrder>> runs, uint64_t moment,
                            std::unique_ptr<TreeCursor> files, std::string first, std::string end,
@@ -51,15 +56,21 @@ bool TreeIterator::step(Source& source) const {
   return true;
 }
 
-// The next entry from `at` on that the moment knows. Entries lie anywhere in memory, so those that
-// come next are fetched.
+// An entry lies between its key and its value, anywhere in memory.
+void TreeIterator::fetch(const Source& source, ptrdiff_t ahead) const {
+  const RunPlace* const at = source.at;
+  const ptrdiff_t left = forward_ ? source.piece->end() - at : at - source.piece->begin() + 1;
+  if (ahead >= left) return;
+  const RunEntry* const entry = at[forward_ ? ahead : -ahead].entry;
+  __builtin_prefetch(entry);
+  __builtin_prefetch(entry + 1);
+}
+
+// The next entry from `at` on that the moment knows. Those that come next are fetched.
 bool TreeIterator::show(Source& source) const {
-  constexpr ptrdiff_t ahead = 4;
   do {
     const RunPlace& place = *source.at;
-    if (forward_ && source.piece->end() - source.at > ahead) {
-      __builtin_prefetch(source.at[ahead].entry);
-    }
+    fetch(source, places_ahead);
     const std::string_view key = place.entry->key();
     const bool is_inside = forward_ ? compare_keys(place.front, key, end_front_, end_) < 0
                                     : compare_keys(place.front, key, first_front_, first_) >= 0;
@@ -87,6 +98,7 @@ bool TreeIterator::find(Source& source, const KeyFront& front, std::string_view 
   }
   source.at = source.piece->lower_bound(front, key);
   const bool any = forward_ ? source.at != source.piece->end() : step(source);
+  for (ptrdiff_t i = 0; any && i < places_ahead; ++i) fetch(source, i);
   return any && show(source);
 }
 
