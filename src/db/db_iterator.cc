@@ -122,6 +122,8 @@ DbStatus Db::range(std::string_view first, std::string_view end, size_t limit, P
     range.snapshot = options.snapshot;
     auto moment = range.snapshot != nullptr ? range.snapshot->moment_->at : state_->take_moment();
     DbIterator::State its(std::move(moment), bounds_of(range));
+    constexpr size_t most_reserved = 256;
+    pairs.reserve(std::min(limit, most_reserved));
     for (its.at.seek({});; its.at.next()) {
       if (DbStatus status = its.read(); !its.valid) return status;
       pairs.emplace_back(its.key, its.value);

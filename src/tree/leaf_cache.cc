@@ -128,7 +128,7 @@ class LeafCache::Cursor final : public TreeCursor {
     seek_leaf(std::max<std::string_view>(key, first_));
   }
   void next() override {
-    if (leaf_ != nullptr) return ++pair_ < leaf_->pairs() ? show_pair() : seek_behind();
+    if (leaf_ != nullptr) return ++pair_ < pairs_ ? show_pair() : seek_behind();
     files_->next();
     note_files();
   }
@@ -148,14 +148,11 @@ class LeafCache::Cursor final : public TreeCursor {
 
  private:
   TreeCursor& files() {
-    if (files_ == nullptr) files_ = view_.cursor(first_, end_);
+    if (files_ == nullptr) files_ = view_.cursor(first_, end_, false);
     return *files_;
   }
   void show_files() { files_->valid() ? show(files_->key(), files_->value()) : show_end(); }
-  void show_pair() {
-    const std::string_view key = leaf_->key(pair_);
-    key < end_ ? show(key, leaf_->value(pair_)) : show_end();
-  }
+  void show_pair() { show(leaf_->key(pair_), leaf_->value(pair_)); }
   void leave() {
     keep_what_was_read();
     leaf_.reset();
@@ -164,9 +161,10 @@ class LeafCache::Cursor final : public TreeCursor {
   void show_leaf(std::shared_ptr<const Leaf> leaf, std::string_view key) {
     leaf->note_read();
     pair_ = leaf->find(key);
+    pairs_ = leaf->upto() <= end_ ? leaf->pairs() : leaf->find(end_);
     leaf_ = std::move(leaf);
     behind_.reset();
-    pair_ < leaf_->pairs() ? show_pair() : seek_behind();
+    pair_ < pairs_ ? show_pair() : seek_behind();
   }
   void seek_behind() {
     if (leaf_->upto() >= end_) return show_end();
@@ -221,6 +219,7 @@ class LeafCache::Cursor final : public TreeCursor {
   // What is shown is of this leaf; null: of the files.
   std::shared_ptr<const Leaf> leaf_;
   size_t pair_ = 0;
+  size_t pairs_ = 0;                    // before the end
   std::shared_ptr<const Leaf> behind_;  // where the files need not be read any more
   Sheet sheet_;
   bool makes_ = false;  // a leaf
@@ -231,7 +230,9 @@ class LeafCache::View final : public TreeView {
   View(LeafCache& cache, uint64_t number, std::unique_ptr<TreeView> files)
       : cache_(cache), number_(number), files_(std::move(files)) {}
   void read(std::string_view key, TreeRead& read) override { files_->read(key, read); }
-  std::unique_ptr<TreeCursor> cursor(std::string_view first, std::string_view end) override {
+  std::unique_ptr<TreeCursor> cursor(std::string_view first, std::string_view end,
+                                     bool once) override {
+    if (once) return files_->cursor(first, end, once);
     return std::make_unique<Cursor>(cache_, number_, *files_, first, end);
   }
 
@@ -309,28 +310,39 @@ bool LeafCache::wants_leaf() {
   return each == 1 || ++misses % each == 0;
 }
 
-void LeafCache::end_change(std::span<const TreeEntry> entries) {
+LeafCache::Change::Change(LeafCache& cache, std::span<const TreeEntry> entries,
+                          std::string_view first, std::string_view end)
+    : cache_(cache), entries_(entries), first_(first), end_(end) {
+  cache_.number_.fetch_add(1, std::memory_order_acq_rel);
+}
+
+LeafCache::Change::~Change() {
   Leaves gone;
-  const std::lock_guard guard(mutex_);
-  if (entries.size() >= leaves_.size()) {
-    gone.swap(leaves_);
-    bytes_.store(0, std::memory_order_relaxed);
+  const std::lock_guard guard(cache_.mutex_);
+  if (!entries_.empty() && entries_.size() >= cache_.leaves_.size()) {
+    gone.swap(cache_.leaves_);
+    cache_.bytes_.store(0, std::memory_order_relaxed);
   }
+  cache_.drop_all(entries_);
+  cache_.drop_all(first_, end_);
+  cache_.number_.fetch_add(1, std::memory_order_acq_rel);
+}
+
+// That have one of the keys.
+void LeafCache::drop_all(std::span<const TreeEntry> entries) {
   for (const TreeEntry& entry : entries) {
+    if (leaves_.empty()) return;
     const auto behind = leaves_.upper_bound(entry.key);
     if (behind == leaves_.begin()) continue;
     const auto at = std::prev(behind);
     if (entry.key < at->second->upto()) drop(at);
   }
-  number_.fetch_add(1, std::memory_order_acq_rel);
 }
 
-void LeafCache::end_change(std::string_view first, std::string_view end) {
-  const std::lock_guard guard(mutex_);
+void LeafCache::drop_all(std::string_view first, std::string_view end) {
   auto at = leaves_.upper_bound(first);
   if (at != leaves_.begin() && std::prev(at)->second->upto() > first) --at;
   while (at != leaves_.end() && at->second->from() < end) at = drop(at);
-  number_.fetch_add(1, std::memory_order_acq_rel);
 }
 
 }  // namespace isotherm

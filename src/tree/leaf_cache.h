@@ -35,11 +35,25 @@ class LeafCache {
 
   // A view of the files with their leaves; `make` makes that.
   std::unique_ptr<TreeView> view(const std::function<std::unique_ptr<TreeView>()>& make);
-  // One change at a time.
-  void begin_change() { number_.fetch_add(1, std::memory_order_acq_rel); }
-  // What has changed: these keys; or those in [first, end).
-  void end_change(std::span<const TreeEntry> entries);
-  void end_change(std::string_view first, std::string_view end);
+  // While the files change; one at a time. What changes: these keys, or those in [first, end).
+  class Change {
+   public:
+    Change(LeafCache& cache, std::span<const TreeEntry> entries) : Change(cache, entries, {}, {}) {}
+    Change(LeafCache& cache, std::string_view first, std::string_view end)
+        : Change(cache, {}, first, end) {}
+    ~Change();
+    Change(const Change&) = delete;
+    Change& operator=(const Change&) = delete;
+
+   private:
+    Change(LeafCache& cache, std::span<const TreeEntry> entries, std::string_view first,
+           std::string_view end);
+
+    LeafCache& cache_;
+    const std::span<const TreeEntry> entries_;
+    const std::string_view first_;
+    const std::string_view end_;
+  };
 
   uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
 
@@ -58,6 +72,8 @@ class LeafCache {
   Found find(uint64_t number, std::string_view key) const;
   void put(uint64_t number, const std::shared_ptr<const Leaf>& leaf);
   Leaves::iterator drop(Leaves::iterator at);
+  void drop_all(std::span<const TreeEntry> entries);
+  void drop_all(std::string_view first, std::string_view end);
   void make_room();
   void note_gone(bool was_read);
   bool wants_leaf();

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -24,10 +25,7 @@ class LeafCacheTest : public ::testing::Test {
   explicit LeafCacheTest(uint64_t most_bytes = 64 << 10) : leaves_(most_bytes) {}
 
   std::unique_ptr<TreeView> view() {
-    return leaves_.view([this] {
-      ++views_;
-      return std::make_unique<TreeViewInMemory>(disk_);
-    });
+    return leaves_.view([this] { return std::make_unique<TreeViewInMemory>(disk_); });
   }
   static std::string key_of(uint32_t number) {
     std::string key = "key" + std::to_string(10'000 + number);
@@ -39,18 +37,15 @@ class LeafCacheTest : public ::testing::Test {
     std::vector<TreeEntry> entries;
     for (const auto& [number, value] : pairs) keys.push_back(key_of(number));
     for (size_t i = 0; i < pairs.size(); ++i) entries.push_back({keys[i], pairs[i].second});
-    leaves_.begin_change();
-    {
-      const std::lock_guard guard(disk_.mutex);
-      for (const TreeEntry& entry : entries) {
-        if (entry.value.empty()) {
-          disk_.pairs.erase(std::string(entry.key));
-        } else {
-          disk_.pairs[std::string(entry.key)] = entry.value;
-        }
+    const LeafCache::Change change(leaves_, entries);
+    const std::lock_guard guard(disk_.mutex);
+    for (const TreeEntry& entry : entries) {
+      if (entry.value.empty()) {
+        disk_.pairs.erase(std::string(entry.key));
+      } else {
+        disk_.pairs[std::string(entry.key)] = entry.value;
       }
     }
-    leaves_.end_change(entries);
   }
   TreePairs pairs_now() {
     const std::lock_guard guard(disk_.mutex);
@@ -59,7 +54,7 @@ class LeafCacheTest : public ::testing::Test {
   // Of at most so many pairs, both ways.
   static void check(TreeView& view, const TreePairs& right, const std::string& first,
                     const std::string& end, const std::string& from, size_t most) {
-    const std::unique_ptr<TreeCursor> at = view.cursor(first, end);
+    const std::unique_ptr<TreeCursor> at = view.cursor(first, end, false);
     at->seek(from);
     for (auto pair = right.lower_bound(std::max(first, from)); most-- != 0; ++pair, at->next()) {
       const bool valid = pair != right.end() && pair->first < end;
@@ -79,7 +74,6 @@ class LeafCacheTest : public ::testing::Test {
 
   TreeDisk disk_;
   LeafCache leaves_;
-  int views_ = 0;
 };
 
 TEST_F(LeafCacheTest, RandomRangesOfViewsOfAllAgesAreThoseOfAMap) {
@@ -99,13 +93,10 @@ TEST_F(LeafCacheTest, RandomRangesOfViewsOfAllAgesAreThoseOfAMap) {
     if (random() % 500 == 0) {
       const std::string first = key_of(random() % keys);
       const std::string end = key_of(random() % keys);
-      leaves_.begin_change();
-      {
-        const std::lock_guard guard(disk_.mutex);
-        auto at = disk_.pairs.lower_bound(first);
-        while (at != disk_.pairs.end() && at->first < end) at = disk_.pairs.erase(at);
-      }
-      leaves_.end_change(first, end);
+      const LeafCache::Change change(leaves_, first, end);
+      const std::lock_guard guard(disk_.mutex);
+      auto at = disk_.pairs.lower_bound(first);
+      while (at != disk_.pairs.end() && at->first < end) at = disk_.pairs.erase(at);
     }
     if (views.empty() || random() % 30 == 0) views.emplace_back(view(), pairs_now());
     if (views.size() > 4) views.erase(views.begin() + static_cast<ptrdiff_t>(random() % 4));
@@ -123,7 +114,7 @@ TEST_F(LeafCacheTest, RandomRangesOfViewsOfAllAgesAreThoseOfAMap) {
 TEST_F(LeafCacheTest, WhatWasReadIsNotReadAgainUntilItChanges) {
   for (uint32_t i = 0; i < 1000; ++i) change({{i, "v"}});
   const auto read = [&](TreeView& files, uint32_t from, uint32_t pairs) {
-    const std::unique_ptr<TreeCursor> at = files.cursor({}, "z");
+    const std::unique_ptr<TreeCursor> at = files.cursor({}, "z", false);
     at->seek(key_of(from));
     while (--pairs != 0) at->next();
     return std::string(at->value());
@@ -145,14 +136,26 @@ TEST_F(LeafCacheTest, WhatWasReadIsNotReadAgainUntilItChanges) {
   EXPECT_EQ(read(*view(), 200, 101), "w");
 }
 
+TEST_F(LeafCacheTest, KeepsNothingOfWhatIsReadOnce) {
+  for (uint32_t i = 0; i < 100; ++i) change({{i, "v"}});
+  const auto files = view();
+  const std::unique_ptr<TreeCursor> at = files->cursor({}, "z", true);
+  uint32_t pairs = 0;
+  for (at->seek({}); at->valid(); at->next()) ++pairs;
+  EXPECT_EQ(pairs, 100);
+  EXPECT_EQ(leaves_.bytes(), 0);
+}
+
 // A view that is made while the files change has no leaves, and makes none.
 TEST_F(LeafCacheTest, LeavesAreOfOneSideOfAChange) {
   for (uint32_t i = 0; i < 100; ++i) change({{i, "v"}});
-  leaves_.begin_change();
-  auto between = view();
-  check(*between, pairs_now(), {}, "z", key_of(0), 100);
-  EXPECT_EQ(leaves_.bytes(), 0);
-  leaves_.end_change({});
+  std::unique_ptr<TreeView> between;
+  {
+    const LeafCache::Change change(leaves_, std::span<const TreeEntry>());
+    between = view();
+    check(*between, pairs_now(), {}, "z", key_of(0), 100);
+    EXPECT_EQ(leaves_.bytes(), 0);
+  }
   check(*between, pairs_now(), {}, "z", key_of(0), 100);
   EXPECT_EQ(leaves_.bytes(), 0);
 }

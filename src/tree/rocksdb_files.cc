@@ -187,10 +187,8 @@ class RocksdbFiles final : public TreeFiles {
     args[0].external_files = {paths.back()};
     paths.pop_back();
     if (!paths.empty()) args.push_back(files_of_items(std::move(paths)));
-    leaves_.begin_change();
-    std::string problem = take_in(args, status);
-    leaves_.end_change(entries);
-    return problem;
+    const LeafCache::Change change(leaves_, entries);
+    return take_in(args, status);
   }
 
   // By a file as well, so that RocksDB's own log is never written: its torn tail and its corrupt
@@ -203,10 +201,8 @@ class RocksdbFiles final : public TreeFiles {
     if (status.ok()) status = writer.DeleteRange(slice(first), slice(end));
     if (status.ok()) status = writer.Finish();
     std::vector<rocksdb::IngestExternalFileArg> args{files_of_items(paths)};
-    leaves_.begin_change();
-    std::string problem = take_in(args, status);
-    leaves_.end_change(first, end);
-    return problem;
+    const LeafCache::Change change(leaves_, first, end);
+    return take_in(args, status);
   }
 
   std::string walk(std::string_view from, std::string_view end, const Visit& visit) override {

@@ -138,7 +138,8 @@ class RocksdbViews::View final : public TreeView {
     const rocksdb::Status status = views_.db_.Get(how, slice(key), &read.value);
     read.state = status.ok() ? found : status.IsNotFound() ? absent : failed;
   }
-  std::unique_ptr<TreeCursor> cursor(std::string_view first, std::string_view end) override {
+  std::unique_ptr<TreeCursor> cursor(std::string_view first, std::string_view end,
+                                     bool /*once*/) override {
     return std::make_unique<Cursor>(views_, snapshot_, first, end);
   }
 

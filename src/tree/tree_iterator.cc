@@ -6,7 +6,7 @@
 namespace isotherm {
 namespace {
 
-constexpr ptrdiff_t places_ahead = 6;  // whose entries are fetched before they are looked at
+constexpr ptrdiff_t places_ahead = 3;  // whose entries are fetched before they are looked at
 
 }  // namespace
 
@@ -57,11 +57,11 @@ bool TreeIterator::step(Source& source) const {
 }
 
 // An entry lies between its key and its value, anywhere in memory.
-void TreeIterator::fetch(const Source& source, ptrdiff_t ahead) const {
+void TreeIterator::fetch(const Source& source, ptrdiff_t away) const {
   const RunPlace* const at = source.at;
   const ptrdiff_t left = forward_ ? source.piece->end() - at : at - source.piece->begin() + 1;
-  if (ahead >= left) return;
-  const RunEntry* const entry = at[forward_ ? ahead : -ahead].entry;
+  if (away >= left) return;
+  const RunEntry* const entry = at[forward_ ? away : -away].entry;
   __builtin_prefetch(entry);
   __builtin_prefetch(entry + 1);
 }

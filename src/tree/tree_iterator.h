@@ -54,7 +54,7 @@ class TreeIterator {
   const Source& front() const { return sources_[heap_.front()]; }
   bool goes_first(uint32_t source, uint32_t other) const;
   bool step(Source& source) const;
-  void fetch(const Source& source, ptrdiff_t ahead) const;
+  void fetch(const Source& source, ptrdiff_t away) const;
   bool show(Source& source) const;
   bool show_files(Source& source);
   bool find(Source& source, const KeyFront& front, std::string_view key);

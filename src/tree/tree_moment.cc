@@ -79,9 +79,9 @@ std::vector<std::shared_ptr<const RunOrder>> TreeMoment::in_order() const {
   return runs;
 }
 
-TreeIterator TreeMoment::iterator(std::string first, std::string end) const {
+TreeIterator TreeMoment::iterator(std::string first, std::string end, bool once) const {
   std::unique_ptr<TreeCursor> files;
-  if (!hidden_ && files_ != nullptr) files = files_->cursor(first, end);
+  if (!hidden_ && files_ != nullptr) files = files_->cursor(first, end, once);
   return {in_order(), number_, std::move(files), std::move(first), std::move(end)};
 }
 

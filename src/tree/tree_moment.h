@@ -36,8 +36,9 @@ class TreeMoment {
   // Whether that is not what the files have. `read`: what it is then.
   bool hides(std::string_view key, TreeRead& read) const;
   // Over keys of items in [first, end), as the tree has them (TreeRecord::put_key); `first` is not
-  // behind `end`. Throws std::bad_alloc.
-  TreeIterator iterator(std::string first, std::string end) const;
+  // behind `end`. `once`: what it reads of files is not to be kept for others. Throws
+  // std::bad_alloc.
+  TreeIterator iterator(std::string first, std::string end, bool once = false) const;
   // The same over what runs know; shows what was erased, too.
   TreeIterator changes(std::string first, std::string end) const;
   // What the files have, on a device; null: it is not there, or the moment does not show it.

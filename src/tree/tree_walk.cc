@@ -23,7 +23,7 @@ std::string first_key(uint32_t database) {
 bool Tree::step(uint32_t database, std::string& from, uint64_t count, int64_t now_ms,
                 const Show& show_one) {
   const std::shared_ptr<const TreeMoment> moment = take_moment(database);
-  TreeIterator at = moment->iterator(from, first_key(database + 1));
+  TreeIterator at = moment->iterator(from, first_key(database + 1), true);
   for (at.seek(from); at.valid() && count != 0; at.next(), --count) {
     TreeRecord record;
     if (!record.read(at.value()) || record.expired(now_ms)) continue;

@@ -91,7 +91,8 @@ class TreeViewInMemory final : public TreeView {
     read.state = at != pairs_.end() ? found : absent;
     if (at != pairs_.end()) read.value = at->second;
   }
-  std::unique_ptr<TreeCursor> cursor(std::string_view first, std::string_view end) override {
+  std::unique_ptr<TreeCursor> cursor(std::string_view first, std::string_view end,
+                                     bool /*once*/) override {
     return std::make_unique<TreeCursorInMemory>(pairs_, throws_, first, end);
   }
 
