@@ -233,10 +233,12 @@ class RocksdbFiles final : public TreeFiles {
     std::string value;
     const rocksdb::Status status =
         db_->Get(rocksdb::ReadOptions(), meta_, slice(TreeRecord::meta_key), &value);
-    if (status.IsNotFound()) return false;
-    check(status);
-    if (value.size() != sizeof meta)
-      throw TreeError("tree: " + folder_ + " is not of this program");
+    if (!status.IsNotFound()) check(status);
+    // Items come with it.
+    if (value.size() != sizeof meta && (status.ok() || has_items())) {
+      throw TreeError("tree: " + folder_ + " is not of this program, or of another version of it");
+    }
+    if (!status.ok()) return false;
     std::memcpy(&meta, value.data(), sizeof meta);
     return true;
   }
@@ -252,6 +254,12 @@ class RocksdbFiles final : public TreeFiles {
  private:
   static void check(const rocksdb::Status& status) {
     if (!status.ok()) throw TreeError(text_of(status));
+  }
+  bool has_items() {
+    const std::unique_ptr<rocksdb::Iterator> at(db_->NewIterator(rocksdb::ReadOptions()));
+    at->SeekToFirst();
+    check(at->status());
+    return at->Valid();
   }
   uint64_t property(const std::string& name) {
     uint64_t value = 0;
