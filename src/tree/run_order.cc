@@ -14,17 +14,28 @@ RunPiece::RunPiece(std::vector<RunPlace> places) : places_(std::move(places)) {
 }
 
 // Among places whose fronts agree with the key's may be some on both sides of it.
-const RunPlace* RunPiece::lower_bound(const KeyFront& front, std::string_view key) const {
+RunPiece::Block RunPiece::block_of(const KeyFront& front) const {
   const auto first = std::lower_bound(samples_.begin(), samples_.end(), front);
-  const auto last = std::upper_bound(first, samples_.end(), front);
+  auto last = first;
+  while (last != samples_.end() && *last == front) ++last;
   const auto place_of = [&](auto sample) {
     return static_cast<size_t>(sample - samples_.begin()) * apart;
   };
   const size_t from = first == samples_.begin() ? 0 : place_of(first) - apart;
   const size_t upto = std::min(place_of(last), places_.size());
+  constexpr size_t places_a_line = 2;
+  for (size_t i = from; i < std::min(upto, from + apart); i += places_a_line) {
+    __builtin_prefetch(&places_[i]);
+  }
+  return {begin() + from, begin() + upto};
+}
+
+// An entry is looked at only where fronts agree.
+const RunPlace* RunPiece::lower_bound(const Block& block, const KeyFront& front,
+                                      std::string_view key) {
   return std::lower_bound(
-      begin() + from, begin() + upto, key, [&](const RunPlace& place, std::string_view its_key) {
-        return compare_keys(place.front, place.entry->key(), front, its_key) < 0;
+      block.begin, block.end, key, [&](const RunPlace& place, std::string_view its_key) {
+        return place.front != front ? place.front < front : place.entry->key() < its_key;
       });
 }
 

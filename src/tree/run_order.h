@@ -5,7 +5,7 @@
 // longer; so whoever goes over pieces takes no lock, keys move a few times only, and there are few
 // places to look for a key. No key is in two pieces of a run.
 //
-// Threads. Any. Memory. A piece has a KeyFront and an address for each key, and every 64th front
+// Threads. Any. Memory. A piece has a KeyFront and an address for each key, and every 16th front
 // once more, for searches to touch little. Entries belong to the run.
 #pragma once
 
@@ -40,11 +40,19 @@ class RunPiece {
   const RunPlace* begin() const { return places_.data(); }
   const RunPlace* end() const { return places_.data() + places_.size(); }
   size_t size() const { return places_.size(); }
+  // Places among which is the first that is not before a key of this front, or behind which it is.
+  // Their memory is on its way, so that who looks into several pieces waits once.
+  struct Block {
+    const RunPlace* begin;
+    const RunPlace* end;
+  };
+  Block block_of(const KeyFront& front) const;
   // The first that is not before the key.
-  const RunPlace* lower_bound(const KeyFront& front, std::string_view key) const;
+  static const RunPlace* lower_bound(const Block& block, const KeyFront& front,
+                                     std::string_view key);
 
  private:
-  static constexpr size_t apart = 64;
+  static constexpr size_t apart = 16;
 
   const std::vector<RunPlace> places_;
   std::vector<KeyFront> samples_;  // of the places 0, `apart`, 2 * `apart`, …

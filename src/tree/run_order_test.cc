@@ -62,7 +62,8 @@ TEST(RunOrder, FindsAndMergesWhatCame) {
       const std::string key = a_key(random);
       size_t before = 0;
       for (const auto& piece : order.pieces()) {
-        const RunPlace* const place = piece->lower_bound(KeyFront::of(key), key);
+        const KeyFront front = KeyFront::of(key);
+        const RunPlace* const place = RunPiece::lower_bound(piece->block_of(front), front, key);
         before += static_cast<size_t>(place - piece->begin());
         EXPECT_TRUE(place == piece->end() || place->entry->key() >= key);
       }

@@ -22,7 +22,7 @@ TreeIterator::TreeIterator(std::vector<std::shared_ptr<const RunOrder>> runs, ui
       end_front_(KeyFront::of(end_)),
       shows_erased_(shows_erased) {
   for (const auto& run : runs_) {
-    for (const auto& piece : run->pieces()) sources_.push_back({piece.get(), {}, {}, {}, {}});
+    for (const auto& piece : run->pieces()) sources_.emplace_back().piece = piece.get();
   }
   if (files_ != nullptr) sources_.emplace_back();
   heap_.reserve(sources_.size());
@@ -91,15 +91,16 @@ bool TreeIterator::move(Source& source) {
   return show_files(source);
 }
 
+// Where the source begins; whether it has something there.
 bool TreeIterator::find(Source& source, const KeyFront& front, std::string_view key) {
   if (source.piece == nullptr) {
     forward_ ? files_->seek(key) : files_->seek_before(key);
-    return show_files(source);
+    return true;
   }
-  source.at = source.piece->lower_bound(front, key);
+  source.at = RunPiece::lower_bound(source.block, front, key);
   const bool any = forward_ ? source.at != source.piece->end() : step(source);
   for (ptrdiff_t i = 0; any && i < places_ahead; ++i) fetch(source, i);
-  return any && show(source);
+  return any;
 }
 
 void TreeIterator::seek(std::string_view key) { start(key, true); }
@@ -111,9 +112,17 @@ void TreeIterator::start(std::string_view wanted, bool forward) {
   forward_ = forward;
   heap_.clear();
   error_.clear();
+  // What one step needs of memory is on its way for all when the next step begins.
+  for (Source& source : sources_) {
+    if (source.piece != nullptr) source.block = source.piece->block_of(front);
+  }
   for (uint32_t i = 0; i < sources_.size(); ++i) {
     if (find(sources_[i], front, key)) heap_.push_back(i);
   }
+  std::erase_if(heap_, [this](uint32_t i) {
+    Source& source = sources_[i];
+    return !(source.piece != nullptr ? show(source) : show_files(source));
+  });
   for (size_t place = heap_.size() / 2; place-- != 0;) sift_down(place);
   settle();
 }

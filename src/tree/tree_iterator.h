@@ -45,6 +45,7 @@ class TreeIterator {
  private:
   struct Source {
     const RunPiece* piece = nullptr;  // null: the files
+    RunPiece::Block block{};          // of a search
     const RunPlace* at = nullptr;
     KeyFront front;
     std::string_view key;
