@@ -44,25 +44,29 @@ Bounds bounds_of(const DbRange& range) {
 }  // namespace
 
 struct DbIterator::State {
-  State(std::shared_ptr<const TreeMoment> its_moment, const Bounds& bounds)
-      : moment(std::move(its_moment)), at(moment->iterator(bounds.first, bounds.end)) {}
+  State(std::shared_ptr<const TreeMoment> its_moment, Bounds bounds)
+      : moment(std::move(its_moment)),
+        at(moment->iterator(std::move(bounds.first), std::move(bounds.end))) {}
 
   // Reads the record that it has come to.
+  DbStatus read() {
+    valid = at.valid();
+    if (!valid) {
+      return at.error().empty() ? DbStatus() : DbStatus(DbStatus::Code::not_saved, at.error());
+    }
+    TreeRecord record;
+    valid = record.read(at.value());
+    if (!valid) return {DbStatus::Code::corrupt, "a record of the files cannot be understood"};
+    key = at.key().substr(TreeRecord::prefix_bytes);
+    value = record.value;
+    return {};
+  }
   template <class How>
   void move(How&& how) {
     problem = guarded([&]() -> DbStatus {
       valid = false;
       how();
-      if (!at.error().empty()) return {DbStatus::Code::not_saved, at.error()};
-      if (!at.valid()) return {};
-      TreeRecord record;
-      if (!record.read(at.value())) {
-        return {DbStatus::Code::corrupt, "a record of the files cannot be understood"};
-      }
-      key = at.key().substr(TreeRecord::prefix_bytes);
-      value = record.value;
-      valid = true;
-      return {};
+      return read();
     });
   }
 
@@ -111,16 +115,20 @@ DbStatus Db::range(std::string_view first, std::string_view end, size_t limit, P
                    const DbReadOptions& options) {
   return guarded([&]() -> DbStatus {
     pairs.clear();
+    if (limit == 0) return {};
     DbRange range;
     range.lower = first;
     if (!end.empty()) range.upper = end;
     range.snapshot = options.snapshot;
-    std::unique_ptr<DbIterator> at;
-    if (DbStatus made = iterate(range, at); !made.ok()) return made;
-    for (at->seek_to_first(); at->valid() && pairs.size() < limit; at->next()) {
-      pairs.emplace_back(at->key(), at->value());
+    auto moment = range.snapshot != nullptr ? range.snapshot->moment_->at : state_->take_moment();
+    DbIterator::State its(std::move(moment), bounds_of(range));
+    constexpr size_t most_reserved = 256;
+    pairs.reserve(std::min(limit, most_reserved));
+    for (its.at.seek({});; its.at.next()) {
+      if (DbStatus status = its.read(); !its.valid) return status;
+      pairs.emplace_back(its.key, its.value);
+      if (pairs.size() == limit) return {};
     }
-    return at->status();
   });
 }
 

@@ -1,13 +1,10 @@
 #include "isotherm/db_transaction.h"
 
-#include <algorithm>
-#include <iterator>
-#include <new>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "db/db_state.h"
+#include "db/key_rows.h"
 
 namespace isotherm {
 
@@ -28,8 +25,8 @@ struct DbTransaction::State {
   const DbTransactionOptions options;
   std::shared_ptr<const TreeMoment> moment;
   WriteGroup group;
-  std::unordered_map<std::string, std::vector<size_t>> changes;  // of the group, by key
-  std::vector<size_t> savepoints;                                // sizes of the group
+  KeyRows changes{group};
+  std::vector<size_t> savepoints;  // sizes of the group
   WritePlan::Checks checks;
   KeyLocks::Owner owner;
   bool ended = false;
@@ -51,20 +48,22 @@ DbStatus DbTransaction::State::read(std::string_view key, DbValue& value, uint64
   return status.is_not_found() ? DbStatus() : status;
 }
 
-// That, and then what the transaction has made of it. Where it need not be read, the version is not
-// known, and nobody asks for it.
+// That, and then what the transaction has made of it since its last put or erase. Where it need not
+// be read, the version is not known, and nobody asks for it.
 DbStatus DbTransaction::State::get(std::string_view key, std::string& value, uint64_t* version) {
-  const auto mine = changes.find(std::string(key));
-  const bool changed = mine != changes.end() && !mine->second.empty();
-  const bool blind = changed && group.row(mine->second.front()).kind != WriteGroup::Kind::merge;
+  std::vector<uint32_t> merges;  // the newest first
+  uint32_t row = changes.newest(key);
+  for (; row != KeyRows::none && group.row(row).kind == WriteGroup::Kind::merge;
+       row = changes.older(row)) {
+    merges.push_back(row);
+  }
   DbValue now;
-  if (!blind || version != nullptr) {
+  if (row == KeyRows::none || version != nullptr) {
     if (DbStatus status = read(key, now, version); !status.ok()) return status;
   }
-  if (changed) {
-    for (const size_t one : mine->second) {
-      if (DbStatus status = db.merges().apply(group.row(one), now); !status.ok()) return status;
-    }
+  if (row != KeyRows::none) merges.push_back(row);
+  for (auto one = merges.rbegin(); one != merges.rend(); ++one) {
+    if (DbStatus status = db.merges().apply(group.row(*one), now); !status.ok()) return status;
   }
   if (!now.there) return status_of(Status::not_found);
   value = std::move(now.text);
@@ -105,14 +104,9 @@ DbStatus DbTransaction::State::change(std::string_view key, const std::function<
       if (DbStatus status = read(key, then, &version); !status.ok()) return status;
       if (DbStatus status = check_snapshot(key, version); !status.ok()) return status;
     }
-    std::vector<size_t>& its = changes[std::string(key)];
-    its.push_back(group.size());
-    try {
-      add();
-    } catch (const std::bad_alloc&) {
-      its.pop_back();
-      throw;
-    }
+    changes.make_room();
+    add();
+    changes.add();
     return {};
   });
 }
@@ -121,8 +115,8 @@ void DbTransaction::State::end() {
   ended = true;
   db.locks().give_back(owner);
   moment.reset();
-  group.clear();
   changes.clear();
+  group.clear();
   checks.clear();
   savepoints.clear();
 }
@@ -194,12 +188,8 @@ DbStatus DbTransaction::rollback_to_savepoint() {
     if (its.savepoints.empty()) return {DbStatus::Code::not_found, "there is no savepoint"};
     const size_t size = its.savepoints.back();
     its.savepoints.pop_back();
+    its.changes.shorten(size);
     its.group.shorten(size);
-    for (auto one = its.changes.begin(); one != its.changes.end();) {
-      std::vector<size_t>& rows = one->second;
-      rows.erase(std::lower_bound(rows.begin(), rows.end(), size), rows.end());
-      one = rows.empty() ? its.changes.erase(one) : std::next(one);
-    }
     return {};
   });
 }

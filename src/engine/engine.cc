@@ -126,7 +126,6 @@ EngineState::EngineState(const Options& options, const Clock& its_clock,
       store(checked(options), options.hash_seed ? *options.hash_seed : draw_seed()) {
   if (!options.tree.empty()) {
     make_tree([&](uint64_t cap) {
-      // Ranges read whole blocks again and again.
       const uint64_t cache_bytes =
           cap == 0 ? 64 << 20 : share_of(cap, 8, 256 << 10, uint64_t{1} << 30);
       const std::function<int64_t()> now_ms = [this] { return clock.now_ms(); };
@@ -149,7 +148,8 @@ void EngineState::make_router() {
   store.hot = hot.get();
 }
 
-// Runs, of which there may be seven, filters and caches take about half of the cap at most.
+// Runs, of which there may be seven, filters and caches take about half of the cap at most, and
+// leaves, where ranges are read, a quarter.
 void EngineState::make_tree(const std::function<std::unique_ptr<TreeFiles>(uint64_t cap)>& open) {
   const uint64_t cap = store.options.maxmemory;
   std::unique_ptr<TreeFiles> files = open(cap);

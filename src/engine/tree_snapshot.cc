@@ -54,7 +54,7 @@ void TreeSnapshot::begin_database() {
   std::string end;
   TreeRecord::put_key(number, {}, first);
   TreeRecord::put_key(number + 1, {}, end);
-  at_.reset(new TreeIterator(moments_[database_]->iterator(first, end)));
+  at_.reset(new TreeIterator(moments_[database_]->iterator(first, end, true)));
   at_->seek(first);
 }
 

@@ -62,6 +62,10 @@ std::string DeviceFiles::tree_key_of(std::string_view device_key) {
   return key;
 }
 
+std::string_view DeviceFiles::item_key(std::string_view device_key) {
+  return device_key.starts_with(escape) ? device_key.substr(TreeRecord::prefix_bytes) : device_key;
+}
+
 template <class Work>
 bool DeviceFiles::use(Work&& work) {
   if (is_lost()) return false;

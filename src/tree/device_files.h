@@ -90,6 +90,7 @@ class DeviceFiles final : public TreeFiles {
   // Whether it is the item's key as it is.
   static bool is_plain(uint32_t database, std::string_view key);
   static std::string tree_key_of(std::string_view device_key);
+  static std::string_view item_key(std::string_view device_key);
 
   // For a moment. Shows the records of the keys from `first` on, empty where there is none, at most
   // about so many bytes, and returns how many keys that were; 0: the device is lost.

@@ -12,151 +12,94 @@
 namespace isotherm {
 namespace {
 
-struct Bounds {
-  Bounds(uint32_t database, const RangeAsked& asked) {
-    TreeRecord::put_key(database, asked.first, first);
-    TreeRecord::put_key(asked.end.empty() ? database + 1 : database, asked.end, end);
-  }
-  std::string first;
-  std::string end;
-};
-
 bool is_empty(const RangeAsked& asked) {
   return asked.limit == 0 || (!asked.end.empty() && asked.end <= asked.first);
 }
 
-// The first of some pairs, as they lie.
-struct Shown {
-  explicit Shown(const char* at) {
-    PairHead head;
-    std::memcpy(&head, at, sizeof head);
-    key = {at + sizeof head, head.key_bytes};
-    value = {at + sizeof head + head.key_bytes, head.value_bytes};
-    next = at + head.bytes();
-  }
-  std::string_view key;
-  std::string_view value;
-  const char* next;
-};
-
-std::string_view last_key(RangePairs pairs) {
-  std::string_view key;
-  for (uint32_t i = 0; i < pairs.count; ++i) {
-    const Shown one(pairs.at);
-    key = one.key;
-    pairs.at = one.next;
-  }
-  return key;
+std::string in_tree(uint32_t database, std::string_view key) {
+  std::string text;
+  TreeRecord::put_key(database, key, text);
+  return text;
 }
 
-void append(std::string_view key, std::string_view value, std::string& to) {
-  const PairHead head{static_cast<uint32_t>(key.size()), static_cast<uint32_t>(value.size())};
-  const size_t at = to.size();
-  to.resize(at + head.bytes());
-  std::memcpy(to.data() + at, &head, sizeof head);
-  copy_bytes(to.data() + at + sizeof head, key.data(), key.size());
-  copy_bytes(to.data() + at + sizeof head + key.size(), value.data(), value.size());
-}
+// Of all of the database.
+std::string first_of(const TreeMoment& moment) { return in_tree(moment.database(), {}); }
+std::string end_of(const TreeMoment& moment) { return in_tree(moment.database() + 1, {}); }
 
 }  // namespace
 
-// Over pairs that a device has shown of a range, and then over the files, unless these were all.
-class RangeReader::ShownCursor final : public TreeCursor {
- public:
-  explicit ShownCursor(std::unique_ptr<TreeCursor> files) : files_(std::move(files)) {}
-  void show(RangePairs pairs, bool all) {
-    pairs_ = pairs;
-    all_ = all;
+// As the tree has its keys.
+struct RangeReader::Bounds {
+  Bounds(uint32_t database, const RangeAsked& asked)
+      : first(in_tree(database, asked.first)),
+        end(in_tree(asked.end.empty() ? database + 1 : database, asked.end)),
+        end_front(KeyFront::of(end)) {}
+  bool has(const TreeIterator& at) const {
+    return at.valid() && compare_keys(at.key_front(), at.key(), end_front, end) < 0;
   }
-
-  void seek(std::string_view key) override {
-    left_ = pairs_;
-    read(key);
-  }
-  void next() override {
-    if (left_.count == 0) return files_->next();
-    --left_.count;
-    left_.at = Shown(left_.at).next;
-    read(key_ + '\0');
-  }
-  void seek_before(std::string_view key) override {
-    left_ = {};
-    in_files_ = true;
-    files_->seek_before(key);
-  }
-  void prev() override { left_.count == 0 ? files_->prev() : seek_before(std::string(key_)); }
-  bool valid() const override { return left_.count != 0 || (in_files_ && files_->valid()); }
-  std::string_view key() const override { return left_.count != 0 ? key_ : files_->key(); }
-  std::string_view value() const override { return left_.count != 0 ? record_ : files_->value(); }
-  std::string error() const override { return in_files_ ? files_->error() : std::string(); }
-
- private:
-  // `from`: where the files go on behind the pairs.
-  void read(std::string_view from) {
-    in_files_ = left_.count == 0 && !all_;
-    if (in_files_) return files_->seek(from);
-    if (left_.count == 0) return;
-    const Shown one(left_.at);
-    key_ = DeviceFiles::tree_key_of(one.key);
-    TreeRecord record;
-    record.value = one.value;
-    record_.resize(record.bytes());
-    record.write(record_.data());
-  }
-
-  const std::unique_ptr<TreeCursor> files_;
-  RangePairs pairs_;
-  bool all_ = false;
-  RangePairs left_;
-  bool in_files_ = false;
-  std::string key_;
-  std::string record_;  // without its version
+  const std::string first;
+  const std::string end;
+  const KeyFront end_front;
 };
 
-// What runs have, merged with what files have, of which a device may have shown some.
-class RangeReader::Merged {
+// Pairs of a range that a device has shown, gone over once.
+class RangeReader::ShownPairs {
  public:
-  explicit Merged(const TreeMoment& moment) : Merged(moment, Bounds(moment.database(), {})) {}
-
-  // Empty: it worked.
-  std::string read(const RangeAsked& asked, RangePairs shown, bool all, std::string& to,
-                   uint32_t& count) {
-    const Bounds bounds(database_, asked);
-    if (source_ != nullptr) source_->show(shown, all);
-    count = 0;
-    for (at_.seek(bounds.first); at_.valid() && at_.key() < bounds.end; at_.next()) {
-      TreeRecord record;
-      if (!record.read(at_.value())) return "a record of the files cannot be understood";
-      const std::string_view key = at_.key().substr(TreeRecord::prefix_bytes);
-      append(DeviceFiles::device_key(database_, key, key_), record.value, to);
-      if (++count == asked.limit) break;
-    }
-    return at_.error();
+  ShownPairs(RangePairs pairs, bool all) : all_(all), begin_(pairs.at), left_(pairs.count) {
+    look(pairs.at);
   }
 
- private:
-  Merged(const TreeMoment& moment, const Bounds& all)
-      : database_(moment.database()),
-        files_(moment.files_cursor(all.first, all.end)),
-        source_(moment.sorted() == nullptr ? nullptr : new ShownCursor(std::move(files_))),
-        at_(moment.iterator(
-            all.first, all.end,
-            source_ == nullptr ? std::move(files_) : std::unique_ptr<TreeCursor>(source_))) {}
+  // Whether there are none behind them.
+  bool all() const { return all_; }
+  uint32_t left() const { return left_; }
+  void next() {
+    --left_;
+    last_ = key_;
+    look(next_);
+  }
+  // As std::string_view::compare; of an item's key.
+  int compare(const KeyFront& front, std::string_view key) const {
+    return compare_keys(KeyFront::of(item_key_), item_key_, front, key);
+  }
+  // Those that were gone past since the last call.
+  std::string_view take() {
+    const char* const from = std::exchange(begin_, at_);
+    return {from, static_cast<size_t>(at_ - from)};
+  }
+  void leave_out() {
+    next();
+    begin_ = at_;
+  }
+  // Of the last that was gone past, as the device has it.
+  std::optional<std::string_view> last_key() const { return last_; }
 
-  const uint32_t database_;
-  std::unique_ptr<TreeCursor> files_;  // until the iterator has them
-  ShownCursor* const source_;          // of the iterator; null: files are read from the beginning
-  TreeIterator at_;
-  std::string key_;
+ private:
+  void look(const char* at) {
+    at_ = at;
+    if (left_ == 0) return;
+    PairHead head;
+    std::memcpy(&head, at, sizeof head);
+    key_ = {at + sizeof head, head.key_bytes};
+    item_key_ = DeviceFiles::item_key(key_);
+    next_ = at + head.bytes();
+  }
+
+  const bool all_;
+  const char* begin_;
+  const char* at_ = nullptr;
+  const char* next_ = nullptr;
+  uint32_t left_;
+  std::string_view key_;
+  std::string_view item_key_;
+  std::optional<std::string_view> last_;
 };
 
 RangeReader::RangeReader(RangePool& pool) : pool_(pool) {}
 RangeReader::~RangeReader() = default;
 
 void RangeReader::clear() {
-  merged_.reset();
   held_.clear();
-  texts_.clear();
+  text_.clear();
 }
 
 std::string RangeReader::read(const TreeMoment& moment, std::span<const RangeAsked> asked,
@@ -165,7 +108,8 @@ std::string RangeReader::read(const TreeMoment& moment, std::span<const RangeAsk
   asked_ = asked;
   found_ = found;
   problem_.clear();
-  merged_.reset();  // of a call that has thrown
+  all_.reset();  // of a call that has thrown
+  changes_.reset();
   done_.assign(asked.size(), false);
   for (uint32_t row = 0; row < asked.size(); ++row) {
     found[row] = {};
@@ -173,9 +117,13 @@ std::string RangeReader::read(const TreeMoment& moment, std::span<const RangeAsk
   }
   if (const SortedView* const view = moment.sorted(); view != nullptr) ask_device(*view);
   for (uint32_t row = 0; row < asked.size() && problem_.empty(); ++row) {
-    if (!done_[row]) merge(row, {}, false);
+    if (done_[row]) continue;
+    const Bounds bounds(moment.database(), asked[row]);
+    text_.begin();
+    read_on(row, bounds, bounds.first);
   }
-  merged_.reset();
+  all_.reset();
+  changes_.reset();
   return std::exchange(problem_, {});
 }
 
@@ -265,32 +213,71 @@ void RangeReader::settle(const Piece& piece, bool copies, std::vector<uint32_t>&
   }
 }
 
-void RangeReader::settle_row(uint32_t row, const RangeHead& head, RangePairs shown, bool copies) {
+// A device has shown some pairs of the range. Where no run knows a key among them they stay where
+// they are.
+void RangeReader::settle_row(uint32_t row, const RangeHead& head, RangePairs pairs, bool copies) {
   using enum RangeHead::End;
-  const bool whole = head.end == all || head.end == limit;
-  if (!whole) return merge(row, shown, false);
-  if (moment_->has_changes()) {
-    Bounds bounds(moment_->database(), asked_[row]);
-    if (head.end == limit) bounds.end = DeviceFiles::tree_key_of(last_key(shown)) + '\0';
-    if (moment_->is_changed(bounds.first, bounds.end)) return merge(row, shown, head.end == all);
+  const Bounds bounds(moment_->database(), asked_[row]);
+  const uint32_t most = asked_[row].limit;
+  ShownPairs shown(pairs, head.end == all);
+  text_.begin();
+  uint32_t count = 0;
+  const bool changed = merge(bounds, most, shown, count);
+  done_[row] = true;
+  if (!changed && !copies && (head.end == all || head.end == limit)) {
+    found_[row] = pairs;
+    return;
   }
-  if (copies && shown.count != 0) {
-    const char* const end = last_key(shown).data();
-    const Shown last(end - sizeof(PairHead));
-    texts_.emplace_back(shown.at, last.next);
-    shown.at = texts_.back().data();
+  while (shown.left() != 0 && count < most) {
+    shown.next();
+    ++count;
   }
-  found_[row] = shown;
+  text_.add_all(shown.take());
+  found_[row] = {text_.range(), count};
+  if (count == most || shown.all()) return;
+  const auto last = shown.last_key();
+  read_on(row, bounds, last ? DeviceFiles::tree_key_of(*last) + '\0' : bounds.first);
+}
+
+// Up to the last change among the pairs, takes each, and the pairs before it, into the text; behind
+// the last pair changes count only where all were shown. Whether there were any.
+bool RangeReader::merge(const Bounds& bounds, uint32_t most, ShownPairs& shown, uint32_t& count) {
+  if (!changes_) changes_.emplace(moment_->changes(first_of(*moment_), end_of(*moment_)));
+  bool changed = false;
+  for (changes_->seek(bounds.first); bounds.has(*changes_); changes_->next()) {
+    const std::string_view key = changes_->key().substr(TreeRecord::prefix_bytes);
+    const KeyFront front = KeyFront::of(key);
+    for (; shown.left() != 0 && count < most && shown.compare(front, key) < 0; ++count) {
+      shown.next();
+    }
+    if (count == most || (shown.left() == 0 && !shown.all())) break;
+    text_.add_all(shown.take());
+    changed = true;
+    if (shown.left() != 0 && shown.compare(front, key) == 0) shown.leave_out();
+    if (changes_->value().empty()) continue;
+    add(key, changes_->value());
+    ++count;
+  }
+  return changed;
+}
+
+// What runs and files have from `from` on, behind what the range has.
+void RangeReader::read_on(uint32_t row, const Bounds& bounds, std::string_view from) {
+  if (!problem_.empty()) return;
+  if (!all_) all_.emplace(moment_->iterator(first_of(*moment_), end_of(*moment_)));
+  uint32_t& count = found_[row].count;
+  for (all_->seek(from); count < asked_[row].limit && bounds.has(*all_); all_->next(), ++count) {
+    add(all_->key().substr(TreeRecord::prefix_bytes), all_->value());
+  }
+  if (!all_->error().empty()) problem_ = all_->error();
+  found_[row].at = text_.range();
   done_[row] = true;
 }
 
-void RangeReader::merge(uint32_t row, RangePairs shown, bool all) {
-  if (!problem_.empty()) return;
-  if (merged_ == nullptr) merged_ = std::make_unique<Merged>(*moment_);
-  std::string& text = texts_.emplace_back();
-  problem_ = merged_->read(asked_[row], shown, all, text, found_[row].count);
-  found_[row].at = text.data();
-  done_[row] = true;
+void RangeReader::add(std::string_view key, std::string_view value) {
+  TreeRecord record;
+  if (!record.read(value)) problem_ = "a record of the files cannot be understood";
+  text_.add(DeviceFiles::device_key(moment_->database(), key, device_key_), record.value);
 }
 
 }  // namespace isotherm

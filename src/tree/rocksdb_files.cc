@@ -1,9 +1,10 @@
-// The only file that is compiled with RocksDB's headers (and tree/rocksdb_disk.h), and a library of
-// its own (cmake/IsothermTree.cmake).
+// The only file that is compiled with RocksDB's headers (and tree/rocksdb_disk.h, rocksdb_views.h),
+// and a library of its own (cmake/IsothermTree.cmake).
 #include <rocksdb/compaction_filter.h>
 #include <rocksdb/convenience.h>
 #include <rocksdb/db.h>
 #include <rocksdb/filter_policy.h>
+#include <rocksdb/listener.h>
 #include <rocksdb/options.h>
 #include <rocksdb/sst_file_writer.h>
 #include <rocksdb/table.h>
@@ -14,12 +15,15 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <mutex>
 #include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "tree/leaf_cache.h"
 #include "tree/rocksdb_disk.h"
+#include "tree/rocksdb_views.h"
 #include "tree/tree_files.h"
 #include "tree/tree_record.h"
 
@@ -29,113 +33,48 @@ namespace {
 constexpr const char* incoming = "/incoming";
 constexpr double filter_bits = 10;
 // Fewer are not worth a file.
-constexpr size_t least_per_file = 4096;
+constexpr size_t least_per_file = 16 << 10;
 constexpr size_t keys_per_read = 128;
-
-rocksdb::Slice slice(std::string_view text) { return {text.data(), text.size()}; }
-std::string_view text_in(const rocksdb::Slice& text) { return {text.data(), text.size()}; }
-std::string text_of(const rocksdb::Status& status) {
-  return status.ok() ? std::string() : "tree: " + status.ToString();
-}
 
 // What has expired goes for good.
 class ExpiryFilter final : public rocksdb::CompactionFilter {
  public:
   explicit ExpiryFilter(std::function<int64_t()> now_ms) : now_ms_(std::move(now_ms)) {}
   const char* Name() const override { return "isotherm.expiry"; }
-  bool Filter(int /*level*/, const rocksdb::Slice& key, const rocksdb::Slice& value,
+  bool Filter(int /*level*/, const rocksdb::Slice& /*key*/, const rocksdb::Slice& value,
               std::string* /*new_value*/, bool* /*value_changed*/) const override {
     TreeRecord record;
-    return text_in(key) != TreeRecord::meta_key && record.read(text_in(value)) &&
-           record.expired(now_ms_());
+    return record.read(text_in(value)) && record.expired(now_ms_());
   }
 
  private:
   const std::function<int64_t()> now_ms_;
 };
 
-class RocksdbCursor final : public TreeCursor {
+// Of files that were merged.
+class MergeListener final : public rocksdb::EventListener {
  public:
-  RocksdbCursor(rocksdb::DB& db, const rocksdb::Snapshot* snapshot, std::string_view first,
-                std::string_view end)
-      : first_(first), end_(end), first_slice_(first_), end_slice_(end_) {
-    rocksdb::ReadOptions how;
-    how.snapshot = snapshot;
-    how.total_order_seek = true;
-    how.iterate_lower_bound = &first_slice_;
-    how.iterate_upper_bound = &end_slice_;
-    at_.reset(db.NewIterator(how));
+  // Null: to nobody.
+  void tell(RocksdbViews* views) {
+    const std::lock_guard guard(mutex_);
+    views_ = views;
   }
-  void seek(std::string_view key) override {
-    at_->Seek(slice(key));
-    look();
-  }
-  // Most often the key is not there, and it has found what is before.
-  void seek_before(std::string_view key) override {
-    at_->SeekForPrev(slice(key));
-    if (at_->Valid() && text_in(at_->key()) == key) at_->Prev();
-    look();
-  }
-  void next() override {
-    at_->Next();
-    look();
-  }
-  void prev() override {
-    at_->Prev();
-    look();
-  }
-  bool valid() const override { return valid_; }
-  std::string_view key() const override { return key_; }
-  std::string_view value() const override { return value_; }
-  std::string error() const override { return text_of(at_->status()); }
-
- private:
-  // Each question goes through several calls there, and is asked here again and again.
-  void look() {
-    valid_ = at_->Valid();
-    if (!valid_) return;
-    key_ = text_in(at_->key());
-    value_ = text_in(at_->value());
-  }
-
-  const std::string first_;
-  const std::string end_;
-  const rocksdb::Slice first_slice_;
-  const rocksdb::Slice end_slice_;
-  std::unique_ptr<rocksdb::Iterator> at_;
-  bool valid_ = false;
-  std::string_view key_;
-  std::string_view value_;
-};
-
-class RocksdbView final : public TreeView {
- public:
-  explicit RocksdbView(rocksdb::DB& db) : db_(db), snapshot_(db.GetSnapshot()) {}
-  ~RocksdbView() override { db_.ReleaseSnapshot(snapshot_); }
-  RocksdbView(const RocksdbView&) = delete;
-  RocksdbView& operator=(const RocksdbView&) = delete;
-
-  void read(std::string_view key, TreeRead& read) override {
-    using enum TreeRead::State;
-    rocksdb::ReadOptions how;
-    how.snapshot = snapshot_;
-    const rocksdb::Status status = db_.Get(how, slice(key), &read.value);
-    read.state = status.ok() ? found : status.IsNotFound() ? absent : failed;
-  }
-  std::unique_ptr<TreeCursor> cursor(std::string_view first, std::string_view end) override {
-    return std::make_unique<RocksdbCursor>(db_, snapshot_, first, end);
+  void OnCompactionCompleted(rocksdb::DB* /*db*/,
+                             const rocksdb::CompactionJobInfo& /*job*/) override {
+    const std::lock_guard guard(mutex_);
+    if (views_ != nullptr) views_->note_change(false);
   }
 
  private:
-  rocksdb::DB& db_;
-  const rocksdb::Snapshot* const snapshot_;
+  std::mutex mutex_;
+  RocksdbViews* views_ = nullptr;
 };
 
 class RocksdbFiles final : public TreeFiles {
  public:
   RocksdbFiles(std::string folder, const std::string& options, uint64_t cache_bytes,
                std::function<int64_t()> now_ms)
-      : folder_(std::move(folder)), filter_(std::move(now_ms)) {
+      : folder_(std::move(folder)), filter_(std::move(now_ms)), leaves_(2 * cache_bytes) {
     rocksdb::BlockBasedTableOptions table;
     table.block_cache = cache_ = rocksdb::NewLRUCache(cache_bytes);
     table.filter_policy.reset(rocksdb::NewBloomFilterPolicy(filter_bits));
@@ -155,16 +94,30 @@ class RocksdbFiles final : public TreeFiles {
     options_.max_background_jobs =
         static_cast<int>(std::clamp(std::thread::hardware_concurrency() / 2, 2u, 8u));
     options_.max_subcompactions = 4;
+    options_.listeners = {listener_};
     rocksdb::Options its;
     check(rocksdb::GetOptionsFromString(rocksdb::ConfigOptions(), options_, options, &its));
     options_ = its;
     make_incoming();
     options_.info_log = std::make_shared<RocksdbLog>(folder_ + "/LOG");
+    options_.create_missing_column_families = true;
+    std::vector<rocksdb::ColumnFamilyHandle*> families;
     rocksdb::DB* db = nullptr;
-    check(rocksdb::DB::Open(options_, folder_, &db));
+    check(rocksdb::DB::Open(options_, folder_,
+                            {{rocksdb::kDefaultColumnFamilyName, options_}, {"meta", {}}},
+                            &families, &db));
     db_.reset(db);
+    check(db_->DestroyColumnFamilyHandle(families.front()));
+    meta_ = families.back();
+    views_ = std::make_unique<RocksdbViews>(*db_);
+    listener_->tell(views_.get());
   }
-  ~RocksdbFiles() override { db_->Close(); }
+  ~RocksdbFiles() override {
+    listener_->tell(nullptr);
+    views_.reset();
+    static_cast<void>(db_->DestroyColumnFamilyHandle(meta_));
+    db_->Close();
+  }
 
   // Where what is in memory cannot be made sense of, `read` tells of it: KeyMayExist would say that
   // there is no such key.
@@ -206,28 +159,36 @@ class RocksdbFiles final : public TreeFiles {
          ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
-    const std::string_view record(reinterpret_cast<const char*>(&meta), sizeof meta);
-    const size_t files = std::clamp<size_t>(entries.size() / least_per_file, 1, threads);
+    const size_t files =
+        entries.empty() ? 0 : std::clamp<size_t>(entries.size() / least_per_file, 1, threads);
     std::vector<std::string> paths;
-    std::vector<rocksdb::Status> statuses(files);
-    for (size_t i = 0; i < files; ++i) {
+    std::vector<rocksdb::Status> statuses(files + 1);
+    for (size_t i = 0; i < statuses.size(); ++i) {
       paths.push_back(next_path());
     }
     const auto write = [&](size_t i) {
       const size_t first = entries.size() * i / files;
       const size_t end = entries.size() * (i + 1) / files;
-      statuses[i] = write_file(paths[i], entries.subspan(first, end - first),
-                               i + 1 == files ? record : std::string_view());
+      statuses[i] = write_file(paths[i], nullptr, entries.subspan(first, end - first));
     };
     std::vector<std::thread> writers;
     for (size_t i = 1; i < files; ++i) writers.emplace_back(write, i);
-    write(0);
+    if (files != 0) write(0);
     for (std::thread& writer : writers) writer.join();
+    const std::string_view record(reinterpret_cast<const char*>(&meta), sizeof meta);
+    const TreeEntry its_entry{TreeRecord::meta_key, record};
+    statuses.back() = write_file(paths.back(), meta_, {&its_entry, 1});
     rocksdb::Status status;
     for (const rocksdb::Status& one : statuses) {
       if (!one.ok()) status = one;
     }
-    return take_in(paths, status);
+    std::vector<rocksdb::IngestExternalFileArg> args(1);
+    args[0].column_family = meta_;
+    args[0].external_files = {paths.back()};
+    paths.pop_back();
+    if (!paths.empty()) args.push_back(files_of_items(std::move(paths)));
+    const LeafCache::Change change(leaves_, entries);
+    return take_in(args, status);
   }
 
   // By a file as well, so that RocksDB's own log is never written: its torn tail and its corrupt
@@ -239,7 +200,9 @@ class RocksdbFiles final : public TreeFiles {
     rocksdb::Status status = writer.Open(paths.front());
     if (status.ok()) status = writer.DeleteRange(slice(first), slice(end));
     if (status.ok()) status = writer.Finish();
-    return take_in(paths, status);
+    std::vector<rocksdb::IngestExternalFileArg> args{files_of_items(paths)};
+    const LeafCache::Change change(leaves_, first, end);
+    return take_in(args, status);
   }
 
   std::string walk(std::string_view from, std::string_view end, const Visit& visit) override {
@@ -255,7 +218,7 @@ class RocksdbFiles final : public TreeFiles {
   }
 
   std::unique_ptr<TreeView> view(bool /*sorted*/) override {
-    return std::make_unique<RocksdbView>(*db_);
+    return leaves_.view([this] { return views_->view(); });
   }
 
   std::string checkpoint(const std::string& folder) override {
@@ -269,11 +232,13 @@ class RocksdbFiles final : public TreeFiles {
   bool load(TreeMeta& meta) override {
     std::string value;
     const rocksdb::Status status =
-        db_->Get(rocksdb::ReadOptions(), slice(TreeRecord::meta_key), &value);
-    if (status.IsNotFound()) return false;
-    check(status);
-    if (value.size() != sizeof meta)
-      throw TreeError("tree: " + folder_ + " is not of this program");
+        db_->Get(rocksdb::ReadOptions(), meta_, slice(TreeRecord::meta_key), &value);
+    if (!status.IsNotFound()) check(status);
+    // Items come with it.
+    if (value.size() != sizeof meta && (status.ok() || has_items())) {
+      throw TreeError("tree: " + folder_ + " is not of this program, or of another version of it");
+    }
+    if (!status.ok()) return false;
     std::memcpy(&meta, value.data(), sizeof meta);
     return true;
   }
@@ -281,7 +246,7 @@ class RocksdbFiles final : public TreeFiles {
   uint64_t memory() override {
     uint64_t readers = 0;
     db_->GetIntProperty(rocksdb::DB::Properties::kEstimateTableReadersMem, &readers);
-    return readers + cache_->GetUsage();
+    return readers + cache_->GetUsage() + leaves_.bytes();
   }
   uint64_t disk_bytes() override { return property(rocksdb::DB::Properties::kTotalSstFilesSize); }
   uint64_t keys() override { return property(rocksdb::DB::Properties::kEstimateNumKeys); }
@@ -289,6 +254,12 @@ class RocksdbFiles final : public TreeFiles {
  private:
   static void check(const rocksdb::Status& status) {
     if (!status.ok()) throw TreeError(text_of(status));
+  }
+  bool has_items() {
+    const std::unique_ptr<rocksdb::Iterator> at(db_->NewIterator(rocksdb::ReadOptions()));
+    at->SeekToFirst();
+    check(at->status());
+    return at->Valid();
   }
   uint64_t property(const std::string& name) {
     uint64_t value = 0;
@@ -298,17 +269,29 @@ class RocksdbFiles final : public TreeFiles {
 
   std::string next_path() { return folder_ + incoming + "/" + std::to_string(++number_) + ".sst"; }
 
+  rocksdb::IngestExternalFileArg files_of_items(std::vector<std::string> paths) {
+    rocksdb::IngestExternalFileArg files;
+    files.column_family = db_->DefaultColumnFamily();
+    files.external_files = std::move(paths);
+    return files;
+  }
+
   // The files, if they could be written, all together; they are gone afterwards. Where RocksDB has
   // stopped behind an error it says so, and a thread of its own goes on as soon as the disk does.
-  std::string take_in(const std::vector<std::string>& paths, rocksdb::Status status) {
+  std::string take_in(std::vector<rocksdb::IngestExternalFileArg>& files, rocksdb::Status status) {
+    for (rocksdb::IngestExternalFileArg& one : files) {
+      one.options.move_files = true;
+      one.options.failed_move_fall_back_to_copy = true;
+    }
     if (status.ok()) {
-      rocksdb::IngestExternalFileOptions how;
-      how.move_files = true;
-      how.failed_move_fall_back_to_copy = true;
-      status = db_->IngestExternalFile(paths, how);
+      views_->note_change(true);  // a snapshot that nobody needs costs the files' keys a number
+      status = db_->IngestExternalFiles(files);
+      views_->note_change(true);
     }
     std::error_code ignored;
-    for (const std::string& path : paths) std::filesystem::remove(path, ignored);
+    for (const rocksdb::IngestExternalFileArg& one : files) {
+      for (const std::string& path : one.external_files) std::filesystem::remove(path, ignored);
+    }
     return text_of(status);
   }
 
@@ -320,16 +303,16 @@ class RocksdbFiles final : public TreeFiles {
     if (error) throw TreeError("tree: cannot make " + folder_ + incoming + ": " + error.message());
   }
 
-  rocksdb::Status write_file(const std::string& path, std::span<const TreeEntry> entries,
-                             std::string_view meta) const {
-    rocksdb::SstFileWriter writer(rocksdb::EnvOptions(), options_);
+  // Null: of items.
+  rocksdb::Status write_file(const std::string& path, rocksdb::ColumnFamilyHandle* family,
+                             std::span<const TreeEntry> entries) const {
+    rocksdb::SstFileWriter writer(rocksdb::EnvOptions(), options_, family);
     rocksdb::Status status = writer.Open(path);
     for (const TreeEntry& entry : entries) {
       if (!status.ok()) return status;
       status = entry.value.empty() ? writer.Delete(slice(entry.key))
                                    : writer.Put(slice(entry.key), slice(entry.value));
     }
-    if (status.ok() && !meta.empty()) status = writer.Put(slice(TreeRecord::meta_key), slice(meta));
     return status.ok() ? writer.Finish() : status;
   }
 
@@ -339,7 +322,13 @@ class RocksdbFiles final : public TreeFiles {
   const ExpiryFilter filter_;
   rocksdb::Options options_;
   std::shared_ptr<rocksdb::Cache> cache_;
+  // Of the meta record alone. Beside the items it would lie behind them all, so that a file with it
+  // overlapped those that come later, and each run lay on a level of its own.
+  rocksdb::ColumnFamilyHandle* meta_ = nullptr;
+  const std::shared_ptr<MergeListener> listener_ = std::make_shared<MergeListener>();
   std::unique_ptr<rocksdb::DB> db_;
+  std::unique_ptr<RocksdbViews> views_;
+  LeafCache leaves_;
   std::atomic<uint64_t> number_{0};
 };
 

@@ -26,7 +26,7 @@ std::string front_of(TreeFiles& files) {
   TreeRecord::put_key(0, {}, first);
   TreeRecord::put_key(1, {}, end);
   const std::unique_ptr<TreeView> view = files.view();
-  const std::unique_ptr<TreeCursor> at = view->cursor(first, end);
+  const std::unique_ptr<TreeCursor> at = view->cursor(first, end, true);
   at->seek(first);
   if (!at->valid()) return {};
   std::string front;
@@ -50,8 +50,9 @@ class SortedFiles::View final : public TreeView {
       : owner_(owner), files_(std::move(files)), sorted_(std::move(sorted)) {}
 
   void read(std::string_view key, TreeRead& read) override { files_->read(key, read); }
-  std::unique_ptr<TreeCursor> cursor(std::string_view first, std::string_view end) override {
-    return files_->cursor(first, end);
+  std::unique_ptr<TreeCursor> cursor(std::string_view first, std::string_view end,
+                                     bool once) override {
+    return files_->cursor(first, end, once);
   }
   const SortedView* sorted() const override {
     return owner_.direct_counts() ? sorted_.get() : nullptr;

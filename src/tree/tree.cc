@@ -170,7 +170,7 @@ void Tree::changed(const ItemChange& change) {
       }
       note_held();
       active_->put(hash, key.text(), stored ? &record : nullptr, next_moment_,
-                   last_held_.load(std::memory_order_relaxed));
+                   last_held_.load(std::memory_order_acquire));
       count = (count & ((uint64_t{1} << run_at) - 1)) | active_number_ << run_at;
     }
     changes.store(count, std::memory_order_release);

@@ -78,18 +78,32 @@ class TreeCursor {
   virtual void seek_before(std::string_view key) = 0;  // the last that is before
   virtual void next() = 0;
   virtual void prev() = 0;
-  virtual bool valid() const = 0;
-  virtual std::string_view key() const = 0;
-  virtual std::string_view value() const = 0;  // empty: erased
   virtual std::string error() const { return {}; }
+  bool valid() const { return valid_; }
+  std::string_view key() const { return key_; }
+  std::string_view value() const { return value_; }
+
+ protected:
+  void show(std::string_view key, std::string_view value) {
+    valid_ = true;
+    key_ = key;
+    value_ = value;
+  }
+  void show_end() { valid_ = false; }
+
+ private:
+  bool valid_ = false;
+  std::string_view key_;
+  std::string_view value_;
 };
 
 class TreeView {
  public:
   virtual ~TreeView() = default;
   virtual void read(std::string_view key, TreeRead& read) = 0;
-  // Of the keys in [first, end).
-  virtual std::unique_ptr<TreeCursor> cursor(std::string_view first, std::string_view end) = 0;
+  // Of the keys in [first, end). `once`: what it reads is not to be kept for others.
+  virtual std::unique_ptr<TreeCursor> cursor(std::string_view first, std::string_view end,
+                                             bool once) = 0;
   // The same on a device, for ranges that lie in place (TreeFiles::make_ranges); null: it is not.
   virtual const SortedView* sorted() const { return nullptr; }
 };
@@ -180,8 +194,9 @@ class TreeFiles {
   virtual uint64_t keys() = 0;  // about
 };
 
-// `options` as RocksDB's own text: "name=value;name=value". What has expired by `now_ms` may go
-// when files are compacted. Throws TreeError.
+// `options` as RocksDB's own text: "name=value;name=value". Blocks of files take `cache_bytes` at
+// most, and leaves (tree/leaf_cache.h) twice as many. What has expired by `now_ms` may go when
+// files are compacted. Throws TreeError.
 std::unique_ptr<TreeFiles> open_tree_files(const std::string& folder, const std::string& options,
                                            uint64_t cache_bytes, std::function<int64_t()> now_ms);
 

@@ -14,8 +14,8 @@ namespace {
 // Chunks of a shard double, so that a small run takes little.
 constexpr uint64_t first_chunk = 512;
 constexpr uint64_t largest_chunk = 16 << 10;
-constexpr uint64_t node_bytes = 48;  // of the set, about
-constexpr uint64_t state_bytes = 48;
+constexpr uint64_t kept_bytes = 48;
+constexpr size_t worth_threads = 4096;  // places to be sorted
 
 }  // namespace
 
@@ -50,20 +50,17 @@ void TreeRun::grow(Shard& shard) {
 
 // Of a key that is not there, with room for its value: where there is no memory for all of it the
 // run knows nothing of the key.
-TreeRun::Entry* TreeRun::make_entry(Shard& shard, uint64_t hash, std::string_view key,
-                                    uint32_t room) {
-  static_assert(std::is_trivially_destructible_v<Entry>);
+RunEntry* TreeRun::make_entry(Shard& shard, uint64_t hash, std::string_view key, uint32_t room) {
+  static_assert(std::is_trivially_destructible_v<RunEntry>);
   if (shard.keys >= shard.slots.size() / 4 * 3) grow(shard);
-  char* const copy = take(shard, key.size() + sizeof(Entry) + alignof(Entry) + room);
+  char* const copy = take(shard, key.size() + sizeof(RunEntry) + alignof(RunEntry) + room);
   std::memcpy(copy, key.data(), key.size());
   const auto end = reinterpret_cast<uintptr_t>(copy + key.size());
-  char* const at = copy + key.size() + (-end & (alignof(Entry) - 1));
-  Entry* const entry = ::new (at) Entry(std::string_view(copy, key.size()), State());
-  entry->second.at = at + sizeof(Entry);
-  entry->second.room = room;
-  if (shard.in_order) {
-    shard.in_order->insert(entry);
-    bytes_.fetch_add(node_bytes, std::memory_order_relaxed);
+  char* const at = copy + key.size() + (-end & (alignof(RunEntry) - 1));
+  auto* const entry = ::new (at) RunEntry(std::string_view(copy, key.size()), room);
+  if (shard.lists) {
+    shard.listed.push_back(entry);
+    if (!any_listed_.load(std::memory_order_relaxed)) any_listed_.store(true);
   }
   slot_of(shard.slots, hash, key) = {hash, entry};
   ++shard.keys;
@@ -73,119 +70,93 @@ TreeRun::Entry* TreeRun::make_entry(Shard& shard, uint64_t hash, std::string_vie
 void TreeRun::put(uint64_t hash, std::string_view key, const TreeRecord* record, uint64_t stamp,
                   uint64_t held) {
   Shard& shard = shards_[shard_of(hash)];
-  Entry* entry = shard.keys == 0 ? nullptr : slot_of(shard.slots, hash, key).entry;
+  RunEntry* entry = shard.keys == 0 ? nullptr : slot_of(shard.slots, hash, key).entry;
   const auto bytes = static_cast<uint32_t>(record != nullptr ? record->bytes() : 0);
   const bool is_new = entry == nullptr;
   if (is_new) entry = make_entry(shard, hash, key, bytes);
-  State& its = entry->second;
-  if (!is_new && its.stamp <= held) {
-    its.older = &shard.older.emplace_front(its);
-    its.room = 0;
-    bytes_.fetch_add(state_bytes, std::memory_order_relaxed);
+  const bool keeps = !is_new && entry->stamp() <= held;
+  const uint32_t room = keeps ? 0 : entry->room();
+  char* const more = bytes > room ? take(shard, bytes) : nullptr;
+  if (keeps) {
+    entry->keep(shard.kept.emplace_front(entry->newest()));
+    bytes_.fetch_add(kept_bytes, std::memory_order_relaxed);
   }
-  if (bytes > its.room) {
-    its.at = take(shard, bytes);
-    its.room = bytes;
-  }
-  its.stamp = stamp;
-  its.bytes = bytes;
-  if (record != nullptr) record->write(its.at);
+  char* const at = entry->change(stamp, bytes, more);
+  if (record != nullptr) record->write(at);
 }
 
 TreeRun::Found TreeRun::find(uint64_t hash, std::string_view key, uint64_t moment) const {
   const Shard& shard = shards_[shard_of(hash)];
   if (shard.keys == 0) return {};
-  const Entry* const entry = slot_of(shard.slots, hash, key).entry;
+  const RunEntry* const entry = slot_of(shard.slots, hash, key).entry;
   if (entry == nullptr) return {};
-  const State* const state = entry->second.at_moment(moment);
-  if (state == nullptr) return {};
-  return {true, state->bytes == 0, state->value()};
-}
-
-bool TreeRun::copy(uint32_t number, std::string_view from, std::string_view end, size_t most,
-                   std::vector<TreeEntry>& to, uint64_t moment) const {
-  const InOrder& places = in_order(shards_[number]);
-  for (auto place = places.lower_bound(from); place != places.end() && (*place)->first < end;
-       ++place) {
-    const State* const state = (*place)->second.at_moment(moment);
-    if (state == nullptr) continue;
-    if (most-- == 0) return true;
-    to.push_back({(*place)->first, state->value()});
-  }
-  return false;
-}
-
-bool TreeRun::copy_back(uint32_t number, std::string_view from, std::string_view end, size_t most,
-                        std::vector<TreeEntry>& to, uint64_t moment) const {
-  const InOrder& places = in_order(shards_[number]);
-  for (auto place = places.lower_bound(end); place != places.begin();) {
-    --place;
-    if ((*place)->first < from) return false;
-    const State* const state = (*place)->second.at_moment(moment);
-    if (state == nullptr) continue;
-    if (most-- == 0) return true;
-    to.push_back({(*place)->first, state->value()});
-  }
-  return false;
+  const RunEntry::Shown shown = entry->at_moment(moment);
+  return {shown.known, shown.known && shown.value.empty(), shown.value};
 }
 
 // Writes all entries of the shard to `to`.
-void TreeRun::collect(const Shard& shard, Sorted* to) {
-  const auto number_at = [](std::string_view key, size_t at) {
-    uint64_t number = 0;
-    if (at < key.size())
-      std::memcpy(&number, key.data() + at, std::min<size_t>(8, key.size() - at));
-    return __builtin_bswap64(number);
-  };
+void TreeRun::collect(const Shard& shard, RunPlace* to) {
   constexpr size_t slots_ahead = 16;
   for (size_t i = 0; i < shard.slots.size(); ++i) {
     if (i + slots_ahead < shard.slots.size()) {
       __builtin_prefetch(shard.slots[i + slots_ahead].entry);
     }
-    const Entry* const entry = shard.slots[i].entry;
-    if (entry == nullptr) continue;
-    *to++ = {number_at(entry->first, 0), number_at(entry->first, 8), entry};
+    if (shard.slots[i].entry != nullptr) *to++ = RunPlace(*shard.slots[i].entry);
   }
 }
 
-// With the lock of the shard.
-const TreeRun::InOrder& TreeRun::in_order(const Shard& shard) const {
-  if (shard.in_order) return *shard.in_order;
-  std::vector<Sorted> sorted(shard.keys);
-  collect(shard, sorted.data());
-  std::sort(sorted.begin(), sorted.end());
-  auto made = std::make_unique<InOrder>();
-  for (const Sorted& one : sorted) made->insert(made->end(), one.entry);
-  shard.in_order = std::move(made);
-  bytes_.fetch_add(shard.keys * node_bytes, std::memory_order_relaxed);
-  return *shard.in_order;
-}
-
-// Shards are sorted side by side, then merged by pairs, then pairs of pairs.
-std::vector<TreeEntry> TreeRun::all(bool in_order, uint32_t threads) const {
-  std::array<ptrdiff_t, shards + 1> begins{};
+// With the mutex of the order. Whoever lists a key from now on says so.
+void TreeRun::collect_new(Locks& locks) const {
+  any_listed_.store(false);
   for (uint32_t i = 0; i < shards; ++i) {
-    begins[i + 1] = begins[i] + static_cast<ptrdiff_t>(shards_[i].keys);
+    Shard& shard = shards_[i];
+    const std::lock_guard guard(locks[i]);
+    const size_t before = unsorted_.size();
+    unsorted_.resize(before + (shard.lists ? shard.listed.size() : shard.keys));
+    RunPlace* const to = unsorted_.data() + before;
+    if (shard.lists) {
+      std::transform(shard.listed.begin(), shard.listed.end(), to,
+                     [](const RunEntry* entry) { return RunPlace(*entry); });
+    } else {
+      collect(shard, to);
+    }
+    shard.listed.clear();
+    shard.lists = true;
   }
-  std::vector<Sorted> sorted(static_cast<size_t>(begins[shards]));
-  const auto at = [&](uint32_t shard) { return sorted.begin() + begins[shard]; };
-  constexpr size_t worth_threads = 4096;
-  WorkerPool pool(sorted.size() < worth_threads ? 1 : threads);
-  pool.run(shards, [&](uint32_t shard, uint32_t) {
-    collect(shards_[shard], sorted.data() + begins[shard]);
-    if (in_order) std::sort(at(shard), at(shard + 1));
-  });
-  for (uint32_t width = 1; width < shards && in_order; width *= 2) {
-    pool.run(shards / (2 * width), [&](uint32_t piece, uint32_t) {
-      const uint32_t first = piece * 2 * width;
-      std::inplace_merge(at(first), at(first + width), at(first + 2 * width));
-    });
+}
+
+std::shared_ptr<const RunOrder> TreeRun::in_order(Locks& locks, uint32_t threads) const {
+  const std::lock_guard guard(order_mutex_);
+  const bool whole = sealed_.load(std::memory_order_acquire);
+  const bool has_all = !any_listed_.load();
+  if (has_all && (!whole || order_->pieces().size() <= 1)) return order_;
+  try {
+    collect_new(locks);
+    WorkerPool pool(unsorted_.size() < worth_threads ? 1 : threads);
+    sort_places(unsorted_, pool);
+    order_ = std::make_shared<const RunOrder>(*order_, unsorted_, whole);
+    bytes_.fetch_add(unsorted_.size() * sizeof(RunPlace), std::memory_order_relaxed);
+    unsorted_ = {};
+  } catch (const std::bad_alloc&) {
+    any_listed_.store(true);
+    throw;
   }
-  std::vector<TreeEntry> all(sorted.size());
-  pool.run(shards, [&](uint32_t shard, uint32_t) {
-    std::transform(at(shard), at(shard + 1), all.begin() + begins[shard], [](const Sorted& one) {
-      return TreeEntry{one.entry->first, one.entry->second.value()};
-    });
+  return order_;
+}
+
+std::vector<TreeEntry> TreeRun::all(bool in_order, uint32_t threads) const {
+  std::array<size_t, shards + 1> begins{};
+  for (uint32_t i = 0; i < shards; ++i) begins[i + 1] = begins[i] + shards_[i].keys;
+  std::vector<RunPlace> places(begins[shards]);
+  std::vector<TreeEntry> all(places.size());
+  WorkerPool pool(places.size() < worth_threads ? 1 : threads);
+  pool.run(shards, [&](uint32_t i, uint32_t) { collect(shards_[i], places.data() + begins[i]); });
+  if (in_order) sort_places(places, pool);
+  pool.run(shards, [&](uint32_t i, uint32_t) {
+    for (size_t at = begins[i]; at < begins[i + 1]; ++at) {
+      const RunEntry& entry = *places[at].entry;
+      all[at] = {entry.key(), entry.at_moment(RunEntry::latest).value};
+    }
   });
   return all;
 }

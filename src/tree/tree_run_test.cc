@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <new>
 #include <random>
 #include <string>
@@ -22,6 +23,7 @@ INSTANTIATE_TEST_SUITE_P(Order, TreeRunTest, ::testing::Bool(),
 // Of each key the newest is found and shown once; erased ones are known to be.
 TEST_P(TreeRunTest, HasTheNewestOfEachKey) {
   TreeRun run;
+  TreeRun::Locks locks;
   std::map<std::string, std::string> model;
   std::mt19937 random(1);
   for (int i = 0; i < 20'000; ++i) {
@@ -36,8 +38,7 @@ TEST_P(TreeRunTest, HasTheNewestOfEachKey) {
     text.resize(erases ? 0 : record.bytes());
     if (!erases) record.write(text.data());
     // Keys that come later find their places in the order as well.
-    std::vector<TreeEntry> some;
-    if (GetParam() && i == 5000) run.copy(3, {}, "j", 10, some);
+    if (GetParam() && i % 700 == 0) run.in_order(locks, 2);
   }
   for (int i = 0; i < 3100; ++i) {
     const std::string key = numbered_tree_key(i);
@@ -56,19 +57,24 @@ TEST_P(TreeRunTest, HasTheNewestOfEachKey) {
   const auto is_before = [](const TreeEntry& a, const TreeEntry& b) { return a.key < b.key; };
   if (GetParam()) {
     EXPECT_TRUE(std::is_sorted(all.begin(), all.end(), is_before));
-    std::vector<TreeEntry> walked;
-    for (uint32_t shard = 0; shard < TreeRun::shards; ++shard) {
-      const size_t first = walked.size();
-      EXPECT_FALSE(run.copy(shard, {}, "j", 10'000, walked));
-      std::vector<TreeEntry> back;
-      EXPECT_FALSE(run.copy_back(shard, {}, "j", 10'000, back));
-      EXPECT_TRUE(std::equal(walked.begin() + static_cast<ptrdiff_t>(first), walked.end(),
-                             back.rbegin(), back.rend(),
-                             [](const auto& a, const auto& b) { return a.key == b.key; }));
+    for (const bool sealed : {false, true}) {
+      if (sealed) run.seal();
+      const std::shared_ptr<const RunOrder> order = run.in_order(locks, 2);
+      if (sealed) {
+        EXPECT_EQ(order->pieces().size(), 1);
+      }
+      std::map<std::string, std::string> ordered;
+      size_t keys = 0;
+      for (const auto& piece : order->pieces()) {
+        EXPECT_TRUE(std::is_sorted(piece->begin(), piece->end()));
+        keys += piece->size();
+        for (const RunPlace& place : *piece) {
+          ordered.emplace(place.entry->key(), place.entry->at_moment(RunEntry::latest).value);
+        }
+      }
+      EXPECT_EQ(keys, model.size());
+      EXPECT_TRUE(ordered == model);
     }
-    std::sort(walked.begin(), walked.end(), is_before);
-    EXPECT_TRUE(std::equal(walked.begin(), walked.end(), all.begin(), all.end(),
-                           [](const auto& a, const auto& b) { return a.key == b.key; }));
   }
   EXPECT_GT(run.bytes(), model.size() * 40);
   EXPECT_LT(run.bytes(), model.size() * 400);

@@ -1,21 +1,14 @@
 // The part of Tree that shows all keys of a database, in their order.
-#include <algorithm>
-#include <map>
+#include <memory>
 #include <utility>
 
 #include "tree/tree.h"
+#include "tree/tree_moment.h"
 
 namespace isotherm {
 namespace {
 
 constexpr size_t most_cursors = 1 << 16;
-
-// What one step has found of a key, in the newest place that knows it.
-struct WalkedKey {
-  bool there;
-  uint64_t bytes;
-  int64_t expiry;
-};
 
 std::string first_key(uint32_t database) {
   std::string text;
@@ -25,63 +18,21 @@ std::string first_key(uint32_t database) {
 
 }  // namespace
 
-// What runs have, newest first, and what the files have. Where a source has more than was taken,
-// what is behind its last key is left to the next step. `from` becomes where that begins. False:
-// files cannot be read.
+// Of what there is now. `from` becomes where the next step begins, and is empty behind the last.
+// False: files cannot be read.
 bool Tree::step(uint32_t database, std::string& from, uint64_t count, int64_t now_ms,
                 const Show& show_one) {
-  const std::string end = first_key(database + 1);
-  std::string bound = end;
-  std::map<std::string, WalkedKey, std::less<>> all;
-  const auto add = [&](const TreeEntry& entry) {
+  const std::shared_ptr<const TreeMoment> moment = take_moment(database);
+  TreeIterator at = moment->iterator(from, first_key(database + 1), true);
+  for (at.seek(from); at.valid() && count != 0; at.next(), --count) {
     TreeRecord record;
-    const bool there = record.read(entry.value) && !record.expired(now_ms);
-    all.try_emplace(std::string(entry.key), WalkedKey{there, record.value.size(), record.expiry});
-  };
-  const auto stop_behind = [&](std::string_view key) {
-    bound = std::min(bound, std::string(key) + '\0');
-  };
-  bool hidden = false;  // by a flush
-  std::vector<TreeEntry> some;
-  for (uint32_t shard = 0; shard < TreeRun::shards; ++shard) {
-    hidden = false;
-    const std::lock_guard guard(shard_locks_[shard]);
-    const auto take = [&](const TreeRun& run) {
-      if (hidden) return;
-      some.clear();
-      if (run.copy(shard, from, end, count / 8 + 2, some)) stop_behind(some.back().key);
-      for (const TreeEntry& entry : some) add(entry);
-      hidden = run.flushed.contains(database);
-    };
-    take(*active_);
-    for (auto run = sealed_.rbegin(); run != sealed_.rend(); ++run) take(**run);
+    if (!record.read(at.value()) || record.expired(now_ms)) continue;
+    show_one(at.key().substr(TreeRecord::prefix_bytes), record.value.size(), record.expiry);
   }
-  uint64_t left = hidden ? 0 : count + 1;
-  const auto visit = [&](std::string_view key, std::string_view value) {
-    add({key, value});
-    if (--left == 0) stop_behind(key);
-    return left != 0;
-  };
-  if (left != 0) {
-    const std::string problem = files_->walk(from, bound, visit);
-    if (!problem.empty()) {
-      log(problem);
-      return false;
-    }
-  }
-  uint64_t shown = 0;
-  for (const auto& [key, one] : all) {
-    if (key >= bound) break;
-    if (!one.there) continue;
-    if (shown == count) {
-      bound = key;
-      break;
-    }
-    show_one(std::string_view(key).substr(TreeRecord::prefix_bytes), one.bytes, one.expiry);
-    ++shown;
-  }
-  from = bound == end ? std::string() : std::move(bound);
-  return true;
+  from = at.valid() ? at.key() : std::string_view();
+  if (at.error().empty()) return true;
+  log(at.error());
+  return false;
 }
 
 // All runs are taken in first, so that what is there from now on is shown from one place; what

@@ -37,6 +37,7 @@ void Tree::seal(std::optional<uint32_t> flushed_database) {
     if (flushed_database ? active_->bytes() != 0 : !active_->empty()) {
       auto next = std::make_shared<TreeRun>();
       sealed_.push_back(active_);
+      active_->seal();
       active_ = std::move(next);
       ++active_number_;
       active_->begins_with = segment_;

@@ -8,6 +8,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -56,21 +57,21 @@ class TreeCursorInMemory final : public TreeCursor {
         at_(end_),
         pairs_(pairs),
         throws_(throws) {}
-  void seek(std::string_view key) override { at_ = pairs_.lower_bound(key); }
-  void seek_before(std::string_view key) override {
-    at_ = pairs_.lower_bound(key);
-    at_ == first_ ? at_ = end_ : --at_;
-  }
+  void seek(std::string_view key) override { look(pairs_.lower_bound(key)); }
+  void seek_before(std::string_view key) override { look_before(pairs_.lower_bound(key)); }
   void next() override {
     if (throws_) throw std::bad_alloc();
-    ++at_;
+    look(std::next(at_));
   }
-  void prev() override { at_ == first_ ? at_ = end_ : --at_; }
-  bool valid() const override { return at_ != end_; }
-  std::string_view key() const override { return at_->first; }
-  std::string_view value() const override { return at_->second; }
+  void prev() override { look_before(at_); }
 
  private:
+  void look(TreePairs::const_iterator at) {
+    at_ = at;
+    at_ == end_ ? show_end() : show(at_->first, at_->second);
+  }
+  void look_before(TreePairs::const_iterator at) { look(at == first_ ? end_ : std::prev(at)); }
+
   const TreePairs::const_iterator first_;
   const TreePairs::const_iterator end_;
   TreePairs::const_iterator at_;
@@ -90,7 +91,8 @@ class TreeViewInMemory final : public TreeView {
     read.state = at != pairs_.end() ? found : absent;
     if (at != pairs_.end()) read.value = at->second;
   }
-  std::unique_ptr<TreeCursor> cursor(std::string_view first, std::string_view end) override {
+  std::unique_ptr<TreeCursor> cursor(std::string_view first, std::string_view end,
+                                     bool /*once*/) override {
     return std::make_unique<TreeCursorInMemory>(pairs_, throws_, first, end);
   }
 
