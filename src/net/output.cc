@@ -57,7 +57,7 @@ void Output::append_slow(std::string_view bytes) {
 }
 
 void Output::add_piece(size_t bytes) {
-  if (copied_ > most_ && !drops_) cut();
+  if (copied_ > most_ && !drops_) look_at_bound();
   if (drops_) clear();
   if (first_ < pieces_.size()) pieces_.back().end = write_;
   Buffer chunk = pool_->take(bytes);
@@ -67,7 +67,10 @@ void Output::add_piece(size_t bytes) {
   pieces_.push_back({std::move(chunk), write_, write_});
 }
 
-void Output::cut() {
+void Output::look_at_bound() {
+  const size_t most = bound_->most(copied_);
+  most_ = std::min(most, copied_ + bound_step);
+  if (copied_ <= most) return;
   lost_ = std::max<size_t>(size_, 1);
   drops_ = true;
 }

@@ -78,6 +78,30 @@ TEST_F(JournalServerTest, MetaCommandsKnowOfAnItemAsBefore) {
   }
 }
 
+TEST_F(JournalServerTest, AStartWithTooFewDatabasesIsRefused) {
+  expect({"MSET", "key", "1", "gone", "1"}, "+OK\r\n");
+  expect({"COPY", "key", "key", "DB", "9"}, ":1\r\n");
+  expect({"COPY", "gone", "gone", "DB", "12"}, ":1\r\n");
+  expect({"COPY", "gone", "gone", "DB", "13"}, ":1\r\n");
+  {
+    TestClient client(server_->resp_port());
+    EXPECT_EQ(ask(client, resp({"SELECT", "12"}) + resp({"DEL", "gone"}), 9), "+OK\r\n:1\r\n");
+    const std::string expires = resp({"SELECT", "13"}) + resp({"PEXPIRE", "gone", "100"});
+    EXPECT_EQ(ask(client, expires, 9), "+OK\r\n:1\r\n");
+  }
+  clock_.advance(1000);
+  options_.store.databases = 9;
+  try {
+    start();
+    ADD_FAILURE() << "started";
+  } catch (const JournalError& error) {
+    EXPECT_STREQ(error.what(), "journal: it has keys in database 9: more databases are needed");
+  }
+  options_.store.databases = 10;
+  start();
+  expect({"MOVE", "key", "9"}, ":0\r\n");
+}
+
 TEST_F(JournalServerTest, AFlushThatIsDueWhileTheDiskFailsComesLater) {
   TestClient client(server_->memcached_port());
   EXPECT_EQ(ask(client, "set key 0 0 1\r\n1\r\nflush_all 1\r\n", 12), "STORED\r\nOK\r\n");
