@@ -19,6 +19,8 @@ namespace {
 // Blocks that are written and not synced take memory.
 constexpr uint64_t most_unsynced = 8 << 20;
 
+bool is_full(int result) { return result == -ENOSPC || result == -EDQUOT || result == -EFBIG; }
+
 // Whether the row shows nothing of what others have written; unless it is in a group.
 bool is_plain_put(const Batch::Columns& columns, Batch::Row row) {
   constexpr uint16_t harmless = option::in_place | option::over_cap;
@@ -53,7 +55,9 @@ Journal::Journal(JournalOptions options, const JournalReader& reader, uint64_t l
                 options_.segment_bytes) {
   int made = reader.found() ? segments_.sync_last(reader.used_bytes(), reader.oldest()) : 0;
   if (made >= 0) made = segments_.begin(reader.end_lsn(), last_version, 0);
-  if (made < 0) {
+  const bool goes_on = reader.found() && is_full(made);
+  if (goes_on) note_error(-made);
+  if (made < 0 && !goes_on) {
     throw JournalError("journal: cannot make a segment in " + options_.folder + ": " +
                        std::generic_category().message(-made));
   }
@@ -363,6 +367,9 @@ void Journal::step(bool ends) {
 }
 
 int Journal::write_all(bool may_change_segment) {
+  if (may_change_segment && !segments_.begun()) {
+    if (const int made = next_segment(0); made < 0) return made;
+  }
   const Point to = point();
   for (;;) {
     const uint64_t from = written_lsn_.load(std::memory_order_relaxed);

@@ -34,7 +34,8 @@
 // Disks that fail. Blocks stay in memory until they are safe for good (synced, or with `no`
 // written). Where a write or a sync fails, `error` says so, and all of them are written again to
 // the same places every `pause_ms`. Until that has worked nobody waits: rows of which it is not
-// certain that what they show is safe are answered `not_saved`, and so are all that write.
+// certain that what they show is safe are answered `not_saved`, and so are all that write. So it is
+// from the start on where the disk is full then, until there is room for the first segment.
 //
 // Memory. `unwritten_bytes`; where there are more than `most_unwritten`, batches that change
 // something wait for the disk, and a worker of whose batches some are under way begins no other
@@ -97,7 +98,8 @@ struct JournalOptions {
 class Journal final : public CommitSink, public Awaited {
  public:
   // Goes on behind what the reader has found, with versions behind `last_version`. Nobody else uses
-  // the files meanwhile. Throws JournalError where the first segment cannot be made.
+  // the files meanwhile. Throws JournalError where the first segment cannot be made, unless there
+  // is a journal and its disk is full.
   Journal(JournalOptions options, const JournalReader& reader, uint64_t last_version,
           Files& files = system_files());
   // Writes and syncs all, unless the disk fails.

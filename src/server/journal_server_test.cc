@@ -131,6 +131,33 @@ TEST_F(JournalServerTest, UnderASmallCapNoWriteIsRefused) {
   expect({"SET", "a", "1"}, "+OK\r\n");
 }
 
+TEST_F(JournalServerTest, AStartOnAFullDiskAnswersReadsUntilThereIsRoom) {
+  expect({"SET", "key", "1"}, "+OK\r\n");
+  stop();
+  constexpr int64_t calls_of_sync = 2;
+  files_.fail_after(calls_of_sync, 1'000'000, ENOSPC);
+  start();
+  expect({"GET", "key"}, "$1\r\n1\r\n");
+  client_->send(resp({"SET", "key", "2"}));
+  EXPECT_EQ(line(*client_).substr(0, 8), "-MISCONF");
+  EXPECT_EQ(info("aof_last_write_status"), "err");
+  files_.heal();
+  while (server_->state().journal->error() != 0) std::this_thread::yield();
+  expect({"SET", "key", "3"}, "+OK\r\n");
+  start();
+  expect({"GET", "key"}, "$1\r\n3\r\n");
+}
+
+// Where there is nothing to read yet it is better to be told.
+TEST_F(JournalServerTest, AFirstStartOnAFullDiskIsRefused) {
+  stop();
+  for (const auto& one : std::filesystem::directory_iterator(options_.dir)) {
+    std::filesystem::remove_all(one.path());
+  }
+  files_.fail_after(0, 1'000'000, ENOSPC);
+  EXPECT_THROW(start(), JournalError);
+}
+
 TEST_F(JournalServerTest, ARewriteForWhichTheDiskHasNoRoomHarmsNobody) {
   TestClient client(server_->resp_port());
   EXPECT_EQ(ask(client, resp({"SET", "key", "1"}), 5), "+OK\r\n");
