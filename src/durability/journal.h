@@ -42,6 +42,7 @@
 // that writes (CommitSink::full). A batch without groups gives its records away when it has
 // `most_own_bytes` of them. `count` is told what all takes. Under a cap on the store's memory the
 // bounds are a part of that, whatever it becomes, and a journal that rests keeps next to nothing.
+// A change for whose record there is no memory is refused.
 //
 // Written anew. A new segment begins, and what the store has is appended once more, each item with
 // its version, between the records of changes that go on; then the segments before are dropped. So
@@ -108,6 +109,7 @@ class Journal final : public CommitSink, public Awaited {
   Journal& operator=(const Journal&) = delete;
 
   Begun begins(const Batch& batch) override;
+  void make_room(const ItemChange& change) override;
   void changed(const ItemChange& change) override;
   void flushed(uint32_t database, uint64_t version, uint64_t token) override;
   void grouped(uint64_t token) override;
@@ -172,12 +174,13 @@ class Journal final : public CommitSink, public Awaited {
   static bool is_reader(uint64_t token) { return (token & of_reader) != 0; }
   static constexpr uint64_t most_own_bytes = 256 << 10;
 
-  char* room_for(RunningBatch& running, uint64_t bytes);
+  void make_room(RunningBatch& running, uint64_t bytes);
+  static char* take_room(RunningBatch& running, uint64_t bytes);
   void give_number(RunningBatch& running);
   void note_change(RunningBatch& running, const RecordHeader& record, std::string_view key);
-  void append(const char* records, uint64_t bytes, RunningBatch& running);
+  void seal_block(const RecordBuffer::Room& room, uint64_t bytes, RunningBatch& running);
   void append_alone(const RecordHeader& record, std::string_view key);
-  void append_again(std::string_view records);
+  bool append_again(std::string_view records);
   void end_records(RunningBatch& running);
   uint64_t safe_number() const;
   bool is_shown_safe(const Batch& batch, uint64_t own) const;

@@ -28,7 +28,7 @@ void Output::clear() {
     pieces_.shrink_to_fit();
 }
 
-bool Output::append_kept(const Reply& reply) {
+bool Output::append_kept(const Reply& reply, std::string_view part) {
   if (drops_) return true;
   const uint64_t kept = engine_ != nullptr ? engine_->keep(reply) : 0;
   if (kept == 0) return false;
@@ -37,10 +37,10 @@ bool Output::append_kept(const Reply& reply) {
     pieces_.back().end = write_;
     rest = std::move(pieces_.back().chunk);
   }
-  char* const value = const_cast<char*>(reply.data);
-  pieces_.push_back({Buffer(nullptr, reply.size), value, value + reply.size, kept});
+  char* const value = const_cast<char*>(part.data());
+  pieces_.push_back({Buffer(nullptr, reply.size), value, value + part.size(), kept});
   pieces_.push_back({std::move(rest), write_, write_});
-  size_ += reply.size;
+  size_ += part.size();
   return true;
 }
 

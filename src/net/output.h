@@ -84,8 +84,10 @@ class Output {
     commit(1);
   }
   // The value of a reply; the epoch of its batch still lasts.
-  void append_value(const Reply& reply) {
-    if (reply.size <= Engine::least_kept || !append_kept(reply)) append(reply.value());
+  void append_value(const Reply& reply) { append_value(reply, reply.value()); }
+  // A part of it.
+  void append_value(const Reply& reply, std::string_view part) {
+    if (part.size() <= Engine::least_kept || !append_kept(reply, part)) append(part);
   }
   void append_integer(int64_t value);
   void append_unsigned(uint64_t value);
@@ -140,7 +142,7 @@ class Output {
     size_ = first_ = 0;
   }
   void consume_pieces(size_t bytes);
-  bool append_kept(const Reply& reply);
+  bool append_kept(const Reply& reply, std::string_view part);
   void drop(Piece& piece) {
     if (piece.chunk) {
       copied_ -= piece.chunk.capacity;
