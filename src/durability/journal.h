@@ -178,7 +178,8 @@ class Journal final : public CommitSink, public Awaited {
   static char* take_room(RunningBatch& running, uint64_t bytes);
   void give_number(RunningBatch& running);
   void note_change(RunningBatch& running, const RecordHeader& record, std::string_view key);
-  void seal_block(const RecordBuffer::Room& room, uint64_t bytes, RunningBatch& running);
+  void seal_block(const RecordBuffer::Room& room, uint64_t bytes, uint32_t body_crc,
+                  RunningBatch& running);
   void append_alone(const RecordHeader& record, std::string_view key);
   bool append_again(std::string_view records);
   void end_records(RunningBatch& running);

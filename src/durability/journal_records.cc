@@ -61,13 +61,14 @@ char* Journal::take_room(RunningBatch& running, uint64_t bytes) {
   return room;
 }
 
-// Of records that are in their place.
-void Journal::seal_block(const RecordBuffer::Room& room, uint64_t bytes, RunningBatch& running) {
+// Of records that are in their place, with their checksum: others wait until this is done.
+void Journal::seal_block(const RecordBuffer::Room& room, uint64_t bytes, uint32_t body_crc,
+                         RunningBatch& running) {
   BlockHeader block{};
   block.magic = BlockHeader::right_magic;
   block.lsn = room.lsn;
   block.bytes = bytes;
-  block.body_crc = crc32c(0, room.at + block_head, bytes);
+  block.body_crc = body_crc;
   block.synced = synced_lsn_.load(std::memory_order_relaxed);
   block.crc = block_crc(block, store_);
   std::memcpy(room.at, &block, sizeof block);
@@ -79,6 +80,7 @@ void Journal::end_records(RunningBatch& running) {
   const uint64_t bytes = std::exchange(running.bytes, 0);
   if (bytes == 0) return;
   kill_point("journal.append");
+  const uint32_t body_crc = crc32c(0, running.memory.get() + block_head, bytes);
   RecordBuffer::Room room = buffer_.reserve(block_head + bytes, running.open_lsn);
   const bool copies = room.at != nullptr;
   if (copies) {
@@ -87,7 +89,7 @@ void Journal::end_records(RunningBatch& running) {
     room = buffer_.adopt(std::move(running.memory), running.capacity, block_head + bytes,
                          running.open_lsn);
   }
-  seal_block(room, bytes, running);
+  seal_block(room, bytes, body_crc, running);
   if (copies && running.capacity <= 2 * most_own_bytes) return;
   own_bytes_.fetch_sub(running.capacity, std::memory_order_relaxed);
   running.memory.reset();
@@ -109,11 +111,12 @@ void Journal::append_alone(const RecordHeader& record, std::string_view key) {
 // Changes nothing. False: there is no memory for it.
 bool Journal::append_again(std::string_view records) {
   const TakenPlace place(batches_);
+  const uint32_t body_crc = crc32c(0, records.data(), records.size());
   const RecordBuffer::Room room =
       buffer_.reserve(block_head + records.size(), place.running.open_lsn);
   if (room.at == nullptr) return false;
   std::memcpy(room.at + block_head, records.data(), records.size());
-  seal_block(room, records.size(), place.running);
+  seal_block(room, records.size(), body_crc, place.running);
   return true;
 }
 
