@@ -52,7 +52,7 @@ uint64_t bitfield_bytes(std::span<const BitfieldStep> steps);
 
 // Runs the steps on a value of at least bitfield_bytes(steps).
 void run_bitfield(std::span<BitfieldStep> steps, char* value, uint64_t bytes);
-// The same of steps that only read.
-void read_bitfield(std::span<BitfieldStep> steps, const char* value, uint64_t bytes);
+// The same without writing. False: a step would change the value, and results do not hold.
+bool read_bitfield(std::span<BitfieldStep> steps, const char* value, uint64_t bytes);
 
 }  // namespace isotherm

@@ -41,7 +41,9 @@ Wide wanted(const BitfieldStep& step, int64_t before) {
   return step.is_signed ? Wide{step.operand} : Wide{static_cast<uint64_t>(step.operand)};
 }
 
-void write(BitfieldStep& step, char* value, int64_t before) {
+// The pattern that a step which writes leaves in its field; notes its result.
+uint64_t written(BitfieldStep& step, uint64_t pattern) {
+  const int64_t before = number_of(step, pattern);
   const int magnitude = step.is_signed ? step.bits - 1 : step.bits;
   const Wide most = (Wide{1} << magnitude) - 1;
   const Wide least = step.is_signed ? -most - 1 : 0;
@@ -51,7 +53,7 @@ void write(BitfieldStep& step, char* value, int64_t before) {
     switch (step.overflow) {
       case BitfieldStep::Overflow::fail:
         step.stored = false;
-        return;
+        return pattern;
       case BitfieldStep::Overflow::saturate:
         number = std::clamp(number, least, most);
         break;
@@ -59,9 +61,16 @@ void write(BitfieldStep& step, char* value, int64_t before) {
         break;
     }
   }
-  const auto pattern = static_cast<uint64_t>(number);
-  store(value, step, pattern);
-  step.result = step.kind == BitfieldStep::Kind::add ? number_of(step, pattern) : before;
+  const uint64_t after = static_cast<uint64_t>(number) & ~uint64_t{0} >> (64 - step.bits);
+  step.result = step.kind == BitfieldStep::Kind::add ? number_of(step, after) : before;
+  return after;
+}
+
+// The same of any step.
+uint64_t run(BitfieldStep& step, uint64_t pattern) {
+  if (step.kind != BitfieldStep::Kind::get) return written(step, pattern);
+  step.result = number_of(step, pattern);
+  return pattern;
 }
 
 }  // namespace
@@ -76,17 +85,18 @@ uint64_t bitfield_bytes(std::span<const BitfieldStep> steps) {
 
 void run_bitfield(std::span<BitfieldStep> steps, char* value, uint64_t bytes) {
   for (BitfieldStep& step : steps) {
-    const int64_t before = number_of(step, load(value, bytes, step));
-    if (step.kind == BitfieldStep::Kind::get) {
-      step.result = before;
-    } else {
-      write(step, value, before);
-    }
+    const uint64_t before = load(value, bytes, step);
+    const uint64_t after = run(step, before);
+    if (after != before) store(value, step, after);
   }
 }
 
-void read_bitfield(std::span<BitfieldStep> steps, const char* value, uint64_t bytes) {
-  for (BitfieldStep& step : steps) step.result = number_of(step, load(value, bytes, step));
+bool read_bitfield(std::span<BitfieldStep> steps, const char* value, uint64_t bytes) {
+  for (BitfieldStep& step : steps) {
+    const uint64_t before = load(value, bytes, step);
+    if (run(step, before) != before) return false;
+  }
+  return true;
 }
 
 }  // namespace isotherm

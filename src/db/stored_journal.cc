@@ -33,6 +33,16 @@ class FillSink final : public CommitSink {
   Journal& journal_;
 };
 
+bool has_database(const Engine& engine, uint32_t database) {
+  return database < engine.options().databases;
+}
+
+void check_database(const Engine& engine, uint32_t database) {
+  if (has_database(engine, database)) return;
+  throw JournalError("journal: it has keys in database " + std::to_string(database) +
+                     ": more databases are needed");
+}
+
 // What of the base is still as it was; how many found no room.
 uint64_t fill_from_base(Engine& engine, const JournalReader& reader) {
   const RdbFile file(reader.path_of_base());
@@ -47,6 +57,7 @@ uint64_t fill_from_base(Engine& engine, const JournalReader& reader) {
     file.read(part, [&](const RdbItem& item) {
       int64_t expiry = item.expiry;
       if (!reader.keeps(item.database, item.key, expiry)) return;
+      check_database(engine, item.database);
       filler.put({item.database, item.key, item.value, expiry, item.flags, item.state},
                  !file.has(item.key) || !file.has(item.value));
     });
@@ -69,11 +80,13 @@ uint64_t fill_store(Engine& engine, const JournalReader& reader) {
     const auto put_one = [&](const RecordHeader& put, int64_t expiry) {
       const uint64_t state = put.state == 0 ? 0 : MetaState::fresh(now_ms) | put.state;
       const bool is_over = expiry != no_expiry && expiry <= now_ms;
+      if (is_over && !has_database(engine, put.database)) return;
+      check_database(engine, put.database);
       if (erases && is_over) return filler.erase(put.database, put.key());
       filler.put({put.database, put.key(), put.value(), expiry, put.flags, state});
     };
     reader.read(part, put_one, [&](uint32_t database, std::string_view key) {
-      if (erases) filler.erase(database, key);
+      if (erases && has_database(engine, database)) filler.erase(database, key);
     });
     filler.finish();
     refused += filler.refused();
@@ -147,7 +160,7 @@ void StoredJournal::lock(const std::string& path) {
 void StoredJournal::clear(const JournalReader& reader) {
   Worker worker(engine_);
   for (const uint32_t database : reader.flushed()) {
-    if (database < engine_.options().databases) worker.flush(database);
+    if (has_database(engine_, database)) worker.flush(database);
   }
 }
 
@@ -155,8 +168,8 @@ void StoredJournal::fill(const JournalReader& reader) {
   const uint64_t refused = fill_store(engine_, reader);
   if (refused != 0) {
     throw JournalError("journal: " + std::to_string(refused) +
-                       " items of it could not be stored: more maxmemory, databases or "
-                       "proto-max-bulk-len are needed");
+                       " items of it could not be stored: more maxmemory or proto-max-bulk-len "
+                       "are needed");
   }
   if (!reader.found()) return;
   log(false, "the journal was read: " + std::to_string(reader.records()) + " records, " +

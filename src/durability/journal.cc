@@ -3,21 +3,19 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <system_error>
 #include <utility>
 
 #include "base/broken.h"
-#include "base/hash.h"
 #include "base/kill_point.h"
-#include "base/raise_to.h"
-#include "items/item.h"
 
 namespace isotherm {
 namespace {
 
 // Blocks that are written and not synced take memory.
 constexpr uint64_t most_unsynced = 8 << 20;
+
+bool is_full(int result) { return result == -ENOSPC || result == -EDQUOT || result == -EFBIG; }
 
 // Whether the row shows nothing of what others have written; unless it is in a group.
 bool is_plain_put(const Batch::Columns& columns, Batch::Row row) {
@@ -53,7 +51,9 @@ Journal::Journal(JournalOptions options, const JournalReader& reader, uint64_t l
                 options_.segment_bytes) {
   int made = reader.found() ? segments_.sync_last(reader.used_bytes(), reader.oldest()) : 0;
   if (made >= 0) made = segments_.begin(reader.end_lsn(), last_version, 0);
-  if (made < 0) {
+  const bool goes_on = reader.found() && is_full(made);
+  if (goes_on) note_error(-made);
+  if (made < 0 && !goes_on) {
     throw JournalError("journal: cannot make a segment in " + options_.folder + ": " +
                        std::generic_category().message(-made));
   }
@@ -84,129 +84,6 @@ CommitSink::Begun Journal::begins(const Batch& batch) {
   running.number = running.builds_on = running.end = 0;
   running.only_puts = has_only_puts(batch);
   return {reinterpret_cast<uint64_t>(&running), true};
-}
-
-// The bound is there before the number is (durability/running_batches.h).
-void Journal::give_number(RunningBatch& running) {
-  running.open_number.store(last_number_.load() + 1);
-  running.number = last_number_.fetch_add(1) + 1;
-  running.open_number.store(running.number, std::memory_order_release);
-}
-
-// A batch whose rows take effect together keeps all its records until it ends.
-char* Journal::room_for(RunningBatch& running, uint64_t bytes) {
-  if (running.bytes > most_own_bytes && !running.batch->has_groups()) {
-    end_records(running);
-  }
-  if (running.capacity - running.bytes < bytes) {
-    constexpr uint64_t least = 4096;
-    const uint64_t capacity = std::max({running.bytes + bytes, running.capacity * 2, least});
-    auto memory = take_memory(capacity);
-    if (running.bytes != 0) std::memcpy(memory.get(), running.memory.get(), running.bytes);
-    own_bytes_.fetch_add(capacity - running.capacity, std::memory_order_relaxed);
-    running.memory = std::move(memory);
-    running.capacity = capacity;
-  }
-  char* const room = running.memory.get() + running.bytes;
-  running.bytes += bytes;
-  return room;
-}
-
-void Journal::append(const char* records, uint64_t bytes, RunningBatch& running) {
-  BlockHeader block{};
-  block.magic = BlockHeader::right_magic;
-  block.bytes = bytes;
-  block.body_crc = crc32c(0, records, bytes);
-  block.synced = synced_lsn_.load(std::memory_order_relaxed);
-  kill_point("journal.append");
-  const RecordBuffer::Room room = buffer_.reserve(sizeof block + bytes, running.open_lsn);
-  block.lsn = room.lsn;
-  block.crc = block_crc(block, store_);
-  std::memcpy(room.at, &block, sizeof block);
-  std::memcpy(room.at + sizeof block, records, bytes);
-  running.open_lsn.store(RunningBatch::none, std::memory_order_release);
-  running.end = block.end_lsn();
-}
-
-void Journal::end_records(RunningBatch& running) {
-  if (running.bytes == 0) return;
-  append(running.memory.get(), running.bytes, running);
-  running.bytes = 0;
-  if (running.capacity <= 2 * most_own_bytes) return;
-  own_bytes_.fetch_sub(running.capacity, std::memory_order_relaxed);
-  running.memory.reset();
-  running.capacity = 0;
-}
-
-// Of no batch.
-void Journal::append_alone(const RecordHeader& record, std::string_view key) {
-  RunningBatch& running = batches_.take();
-  running.number = 0;
-  note_change(running, record, key);
-  put_record(room_for(running, record_bytes(key.size(), 0)), record, key, {});
-  end_records(running);
-  RunningBatches::give_back(running);
-  if (any_waits_.load()) wake_writer();
-}
-
-// Changes nothing.
-void Journal::append_again(std::string_view records) {
-  RunningBatch& running = batches_.take();
-  append(records.data(), records.size(), running);
-  RunningBatches::give_back(running);
-}
-
-// Of a key, or a flush.
-void Journal::note_change(RunningBatch& running, const RecordHeader& record, std::string_view key) {
-  if (running.number == 0) give_number(running);
-  if (record.version > running.max_version.load(std::memory_order_relaxed)) {
-    running.max_version.store(record.version, std::memory_order_relaxed);
-  }
-  const uint64_t before = record.op == RecordOp::flush
-                              ? raise_to(flushed_at_, running.number)
-                              : marks_.raise(record.database, key, running.number);
-  if (before != running.number) running.builds_on = std::max(running.builds_on, before);
-}
-
-void Journal::changed(const ItemChange& change) {
-  if (change.reason == ItemChange::Reason::expired) return;
-  RecordHeader record{};
-  record.database = change.database;
-  record.version = change.version;
-  std::string_view value;
-  if (change.new_item == nullptr || change.new_item->is_object()) {
-    record.op = RecordOp::erase;
-  } else if (change.new_item == change.old_item) {
-    record.op = RecordOp::expiry;
-    record.expiry = change.expiry;
-  } else {
-    record.op = RecordOp::put;
-    record.expiry = change.expiry;
-    record.flags = change.new_item->flags();
-    record.type = static_cast<uint8_t>(change.new_item->type());
-    record.state = static_cast<uint16_t>(change.new_item->state());
-    value = change.new_item->value();
-  }
-  if (change.token == 0 || is_reader(change.token)) return append_alone(record, change.key);
-  auto& running = *reinterpret_cast<RunningBatch*>(change.token);
-  note_change(running, record, change.key);
-  put_record(room_for(running, record_bytes(change.key.size(), value.size())), record, change.key,
-             value);
-}
-
-// In the block of its batch: a flush may be one change of several that take effect together.
-void Journal::flushed(uint32_t database, uint64_t version, uint64_t token) {
-  RecordHeader record{};
-  record.op = RecordOp::flush;
-  record.database = database;
-  record.version = version;
-  auto& running = *reinterpret_cast<RunningBatch*>(token);
-  note_change(running, record, {});
-  put_record(room_for(running, record_bytes(0, 0)), record, {}, {});
-}
-
-void Journal::grouped(uint64_t token) {
-  if (!is_reader(token)) end_records(*reinterpret_cast<RunningBatch*>(token));
 }
 
 uint64_t Journal::safe_number() const {
@@ -363,6 +240,9 @@ void Journal::step(bool ends) {
 }
 
 int Journal::write_all(bool may_change_segment) {
+  if (may_change_segment && !segments_.begun()) {
+    if (const int made = next_segment(0); made < 0) return made;
+  }
   const Point to = point();
   for (;;) {
     const uint64_t from = written_lsn_.load(std::memory_order_relaxed);

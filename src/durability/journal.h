@@ -34,13 +34,15 @@
 // Disks that fail. Blocks stay in memory until they are safe for good (synced, or with `no`
 // written). Where a write or a sync fails, `error` says so, and all of them are written again to
 // the same places every `pause_ms`. Until that has worked nobody waits: rows of which it is not
-// certain that what they show is safe are answered `not_saved`, and so are all that write.
+// certain that what they show is safe are answered `not_saved`, and so are all that write. So it is
+// from the start on where the disk is full then, until there is room for the first segment.
 //
 // Memory. `unwritten_bytes`; where there are more than `most_unwritten`, batches that change
 // something wait for the disk, and a worker of whose batches some are under way begins no other
 // that writes (CommitSink::full). A batch without groups gives its records away when it has
 // `most_own_bytes` of them. `count` is told what all takes. Under a cap on the store's memory the
 // bounds are a part of that, whatever it becomes, and a journal that rests keeps next to nothing.
+// A change for whose record there is no memory is refused.
 //
 // Written anew. A new segment begins, and what the store has is appended once more, each item with
 // its version, between the records of changes that go on; then the segments before are dropped. So
@@ -97,7 +99,8 @@ struct JournalOptions {
 class Journal final : public CommitSink, public Awaited {
  public:
   // Goes on behind what the reader has found, with versions behind `last_version`. Nobody else uses
-  // the files meanwhile. Throws JournalError where the first segment cannot be made.
+  // the files meanwhile. Throws JournalError where the first segment cannot be made, unless there
+  // is a journal and its disk is full.
   Journal(JournalOptions options, const JournalReader& reader, uint64_t last_version,
           Files& files = system_files());
   // Writes and syncs all, unless the disk fails.
@@ -106,6 +109,7 @@ class Journal final : public CommitSink, public Awaited {
   Journal& operator=(const Journal&) = delete;
 
   Begun begins(const Batch& batch) override;
+  void make_room(const ItemChange& change) override;
   void changed(const ItemChange& change) override;
   void flushed(uint32_t database, uint64_t version, uint64_t token) override;
   void grouped(uint64_t token) override;
@@ -170,12 +174,14 @@ class Journal final : public CommitSink, public Awaited {
   static bool is_reader(uint64_t token) { return (token & of_reader) != 0; }
   static constexpr uint64_t most_own_bytes = 256 << 10;
 
-  char* room_for(RunningBatch& running, uint64_t bytes);
+  void make_room(RunningBatch& running, uint64_t bytes);
+  static char* take_room(RunningBatch& running, uint64_t bytes);
   void give_number(RunningBatch& running);
   void note_change(RunningBatch& running, const RecordHeader& record, std::string_view key);
-  void append(const char* records, uint64_t bytes, RunningBatch& running);
+  void seal_block(const RecordBuffer::Room& room, uint64_t bytes, uint32_t body_crc,
+                  RunningBatch& running);
   void append_alone(const RecordHeader& record, std::string_view key);
-  void append_again(std::string_view records);
+  bool append_again(std::string_view records);
   void end_records(RunningBatch& running);
   uint64_t safe_number() const;
   bool is_shown_safe(const Batch& batch, uint64_t own) const;

@@ -71,8 +71,7 @@ bool Journal::put_again(std::string_view records) {
   }
   if (error() != 0 || wish_.stops()) return false;
   kill_point("journal.put_again");
-  append_again(records);
-  return true;
+  return append_again(records);
 }
 
 int Journal::end_rewrite() {

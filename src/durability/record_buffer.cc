@@ -9,28 +9,13 @@
 
 namespace isotherm {
 
-namespace {
-
-void wait_for_memory() { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }
-
-}  // namespace
-
-std::unique_ptr<char[]> take_memory(uint64_t bytes) {
-  for (;;) {
-    if (char* const memory = new (std::nothrow) char[bytes]) {
-      return std::unique_ptr<char[]>(memory);
-    }
-    wait_for_memory();
-  }
-}
-
 RecordBuffer::RecordBuffer(uint64_t first_lsn) : end_(first_lsn), released_(first_lsn) {
   spare_.reserve(most_spare);
 }
 
 RecordBuffer::Chunk RecordBuffer::make_chunk(uint64_t bytes) {
   Chunk chunk;
-  chunk.memory = take_memory(bytes);
+  chunk.memory = std::make_unique_for_overwrite<char[]>(bytes);
   chunk.capacity = bytes;
   memory_.fetch_add(bytes, std::memory_order_relaxed);
   return chunk;
@@ -45,30 +30,54 @@ void RecordBuffer::begin_chunk(Chunk& chunk) {
   newest_.store(&chunks_.back(), std::memory_order_release);
 }
 
+// With the lock.
+RecordBuffer::Room RecordBuffer::take_room(uint64_t bytes, std::atomic<uint64_t>& open) {
+  left_ -= bytes;
+  const Room room{std::exchange(next_, next_ + bytes), end()};
+  open.store(room.lsn, std::memory_order_release);
+  end_.store(room.lsn + bytes, std::memory_order_release);
+  return room;
+}
+
 // Memory is taken without the lock; somebody else may have been faster then.
 RecordBuffer::Room RecordBuffer::reserve(uint64_t bytes, std::atomic<uint64_t>& open) {
   Chunk made;
+  try {
+    for (;;) {
+      {
+        const std::lock_guard guard(lock_);
+        if (bytes > left_ && made.memory != nullptr) {
+          begin_chunk(made);
+        } else if (bytes > left_ && bytes <= chunk_bytes && !spare_.empty()) {
+          begin_chunk(spare_.back());
+          spare_.pop_back();
+        }
+        if (bytes <= left_) {
+          if (made.memory != nullptr) keep(made);
+          return take_room(bytes, open);
+        }
+      }
+      made = make_chunk(std::max(bytes, chunk_bytes));
+    }
+  } catch (const std::bad_alloc&) {
+    memory_.fetch_sub(made.capacity, std::memory_order_relaxed);
+    return {};
+  }
+}
+
+// The list of chunks may need a little memory, for which it waits.
+RecordBuffer::Room RecordBuffer::adopt(std::unique_ptr<char[]> memory, uint64_t capacity,
+                                       uint64_t bytes, std::atomic<uint64_t>& open) {
+  Chunk chunk{std::move(memory), capacity, 0};
+  memory_.fetch_add(capacity, std::memory_order_relaxed);
   for (;;) {
     try {
       const std::lock_guard guard(lock_);
-      if (bytes > left_ && made.memory != nullptr) {
-        begin_chunk(made);
-      } else if (bytes > left_ && bytes <= chunk_bytes && !spare_.empty()) {
-        begin_chunk(spare_.back());
-        spare_.pop_back();
-      }
-      if (bytes <= left_) {
-        if (made.memory != nullptr) keep(made);
-        left_ -= bytes;
-        const Room room{std::exchange(next_, next_ + bytes), end()};
-        open.store(room.lsn, std::memory_order_release);
-        end_.store(room.lsn + bytes, std::memory_order_release);
-        return room;
-      }
+      begin_chunk(chunk);
+      return take_room(bytes, open);
     } catch (const std::bad_alloc&) {
-      wait_for_memory();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
-    if (made.memory == nullptr) made = make_chunk(std::max(bytes, chunk_bytes));
   }
 }
 

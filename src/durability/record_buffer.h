@@ -6,10 +6,11 @@
 // together, by a lock that is held for these few words of one cache line; whoever has it fills it
 // afterwards, beside others. Who asks for a piece knows that the blocks in it are filled.
 //
-// Memory. Chunks are used again, as far as `trim` leaves some. Where one is missing and
-// there is no memory, whoever appends waits until there is: a change is certain by then, and cannot
-// be refused. `bytes` tells what was appended and is not released, `memory` what all chunks take.
-// There is no bound here: who begins a batch asks (CommitSink::full).
+// Memory. Chunks are used again, as far as `trim` leaves some. Where one is missing and there is no
+// memory, a batch gives its own in the place of one (`adopt`), with its records in it: its changes
+// are certain by then, and cannot be refused. `bytes` tells what was appended and is not released,
+// `memory` what all chunks take. There is no bound here: who begins a batch asks
+// (CommitSink::full).
 //
 // Threads. Any. What `piece` has returned stays where it is until it is released.
 #pragma once
@@ -25,9 +26,6 @@
 
 namespace isotherm {
 
-// Memory, however long it takes until there is some.
-std::unique_ptr<char[]> take_memory(uint64_t bytes);
-
 class RecordBuffer {
  public:
   static constexpr uint64_t chunk_bytes = 256 << 10;
@@ -38,8 +36,12 @@ class RecordBuffer {
     char* at;
     uint64_t lsn;
   };
-  // For a block, behind all others. `open` gets its LSN before `end` is behind it.
+  // For a block, behind all others. `open` gets its LSN before `end` is behind it. Without memory
+  // `at` is null, and nothing has changed.
   Room reserve(uint64_t bytes, std::atomic<uint64_t>& open);
+  // The same in `memory`, where the block begins.
+  Room adopt(std::unique_ptr<char[]> memory, uint64_t capacity, uint64_t bytes,
+             std::atomic<uint64_t>& open);
   // Behind all that was reserved.
   uint64_t end() const { return end_.load(std::memory_order_acquire); }
   uint64_t bytes() const {
@@ -66,6 +68,7 @@ class RecordBuffer {
   static constexpr size_t most_spare = 40;  // what comes between two syncs of a busy store
   Chunk make_chunk(uint64_t bytes);
   void begin_chunk(Chunk& chunk);
+  Room take_room(uint64_t bytes, std::atomic<uint64_t>& open);
   bool keep(Chunk& chunk);
   bool release_first(uint64_t lsn);
 

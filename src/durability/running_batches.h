@@ -46,8 +46,8 @@ struct alignas(64) RunningBatch {
   uint64_t builds_on = 0;  // no other batch with a larger number changed its keys before it
   uint64_t end = 0;        // of its last block
   bool only_puts = false;
-  std::unique_ptr<char[]> memory;
-  uint64_t bytes = 0;
+  std::unique_ptr<char[]> memory;  // room for the head of a block, and records
+  uint64_t bytes = 0;              // of the records
   uint64_t capacity = 0;
 };
 

@@ -61,8 +61,10 @@ class SegmentWriter {
   bool has_room(uint64_t lsn) const {
     return file_ >= 0 && !begins_ && lsn - first_lsn_ <= capacity_ - sizeof(SegmentHeader);
   }
+  // Whether a segment has begun since the start.
+  bool begun() const { return file_ >= 0; }
   int write(uint64_t lsn, const char* data, uint64_t bytes);
-  int sync() { return files_.sync(file_); }
+  int sync() { return begun() ? files_.sync(file_) : 0; }
   // Whether as much may be written, and two segments more; true where nobody can tell.
   bool has_disk_for(uint64_t bytes) const;
 

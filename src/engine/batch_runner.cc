@@ -92,7 +92,7 @@ void BatchRunner::run_rows(BatchRun& run) {
   Batch& batch = *run.batch;
   CommitSink* const sink = engine_.store.sink;
   if (sink != nullptr && batch.writes() && !batch.walks() && sink->refuses()) [[unlikely]]
-    run.refuse_writes();
+    run.refuse_writes(sink->refuses_erases());
   // A thread that holds replies must not wait for room: the memory that they keep may be what it
   // waits for. Threads of the crew hold none.
   run.writable = (crew_ == nullptr && run.beside_others) || make_room(run);

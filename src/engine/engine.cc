@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -20,6 +21,7 @@
 #include "items/arriving_item.h"
 #include "tree/device_files.h"
 #include "tree/sorted_files.h"
+#include "tree/tree_record.h"
 
 namespace isotherm {
 namespace {
@@ -118,6 +120,21 @@ void add_gone(std::span<ItemClassStats> classes, const HostExecutor::Counters& c
   }
 }
 
+// Keys of databases that are not there would be hidden.
+void check_databases(TreeFiles& files, uint32_t databases) {
+  std::string end;
+  TreeRecord::put_key(std::numeric_limits<uint32_t>::max(), {}, end);
+  const std::unique_ptr<TreeView> view = files.view();
+  const std::unique_ptr<TreeCursor> cursor = view->cursor({}, end);
+  cursor->seek_before(end);
+  if (!cursor->error().empty()) throw TreeError(cursor->error());
+  if (!cursor->valid()) return;
+  const uint32_t last = TreeRecord::database_of(cursor->key());
+  if (last < databases) return;
+  throw TreeError("tree: it has keys in database " + std::to_string(last) +
+                  ": more databases are needed");
+}
+
 }  // namespace
 
 EngineState::EngineState(const Options& options, const Clock& its_clock,
@@ -153,6 +170,7 @@ void EngineState::make_router() {
 void EngineState::make_tree(const std::function<std::unique_ptr<TreeFiles>(uint64_t cap)>& open) {
   const uint64_t cap = store.options.maxmemory;
   std::unique_ptr<TreeFiles> files = open(cap);
+  if (files->lasts()) check_databases(*files, store.options.databases);
   TreeOptions its;
   its.run_bytes = share_of(cap, 20, 64 << 10, files->lasts() ? 512 << 20 : 64 << 20);
   its.most_loaded = share_of(cap, 32, 64 << 10, 16 << 20);

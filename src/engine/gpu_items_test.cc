@@ -52,6 +52,12 @@ class GpuItemsTest : public ::testing::Test {
     batch.clear();
     return status;
   }
+  Status erase(std::string_view key) {
+    Batch batch;
+    batch.erase(key);
+    worker_->submit(batch);
+    return batch.reply(0).status;
+  }
   // What is there, or "(none)".
   std::string get(std::string_view key, uint32_t database = 0) {
     Batch batch;
@@ -301,6 +307,33 @@ TEST_F(GpuItemsTest, WritesAreRefusedWhereTheDeviceIsFullAndGoOnBehindErases) {
   EXPECT_EQ(status, Status::not_saved);
   EXPECT_NE(engine_->tree()->last_error().find("full"), std::string::npos);
   for (size_t i = 0; i < stored.size(); i += 17) EXPECT_EQ(get(stored[i]), value) << stored[i];
+  for (size_t i = 0; i < stored.size(); i += 2) ASSERT_EQ(erase(stored[i]), Status::ok) << i;
+  while (put("new", value) != Status::ok) worker_->maintain();
+  forget();
+  for (size_t i = 0; i < stored.size(); i += 17) {
+    EXPECT_EQ(get(stored[i]), i % 2 == 0 ? "(none)" : value) << stored[i];
+  }
+  EXPECT_FALSE(engine_->tree()->stats().failing);
+}
+
+// It stays in host memory, and the others go on when it is gone.
+TEST_F(GpuItemsTest, AValueForWhichTheDeviceNeverHasRoomCanBeErased) {
+  options_.gpu_items = 2 << 20;
+  options_.maxmemory = 64 << 20;
+  open();
+  const std::string value(6 << 20, 'v');
+  ASSERT_EQ(put("large", "1"), Status::ok);
+  forget();
+  ASSERT_EQ(put("large", value), Status::ok);
+  EXPECT_FALSE(engine_->tree()->flush());
+  EXPECT_EQ(put("small", "1"), Status::not_saved);
+  EXPECT_EQ(get("large"), value);
+  EXPECT_EQ(all_keys(0), (std::set<std::string>{"large"}));
+  EXPECT_EQ(erase("large"), Status::ok);
+  while (put("small", "1") != Status::ok) worker_->maintain();
+  forget();
+  EXPECT_EQ(get("large"), "(none)");
+  EXPECT_EQ(get("small"), "1");
 }
 
 TEST_F(GpuItemsTest, ADeviceThatIsToldToEvictsItems) {

@@ -143,6 +143,7 @@ void Snapshot::flushed(uint32_t database, uint64_t version, uint64_t token) {
 
 bool Snapshot::full() const { return over() || (behind_ != nullptr && behind_->full()); }
 bool Snapshot::refuses() const { return behind_ != nullptr && behind_->refuses(); }
+bool Snapshot::refuses_erases() const { return behind_ != nullptr && behind_->refuses_erases(); }
 bool Snapshot::is_safe(uint32_t database, std::string_view key) const {
   return behind_ == nullptr || behind_->is_safe(database, key);
 }

@@ -71,6 +71,7 @@ class Snapshot final : public CommitSink, public SnapshotSource {
   void flushed(uint32_t database, uint64_t version, uint64_t token) override;
   bool full() const override;
   bool refuses() const override;
+  bool refuses_erases() const override;
   bool is_safe(uint32_t database, std::string_view key) const override;
   Awaited* ends(uint64_t token) override;
   Awaited* ends_reads(uint64_t token) override;

@@ -31,7 +31,8 @@
 //
 // Threads. Any, several at a time, but for one key one after the other. Nothing here may wait for a
 // batch or a lock that is held while a store is called, allocate without bound, throw, or call the
-// store; what it gets is valid until it returns.
+// store; what it gets is valid until it returns. But `changed` may throw std::bad_alloc, and then
+// nothing has changed, in the store or in the sink.
 #pragma once
 
 #include <cstdint>
@@ -78,6 +79,9 @@ class CommitSink {
   // Rows of `batch` are about to run.
   virtual Begun begins(const Batch& batch) = 0;
   virtual void changed(const ItemChange& change) = 0;
+  // For a sink that tells another: takes the memory that telling of this change needs, and nothing
+  // else. Throws std::bad_alloc.
+  virtual void make_room(const ItemChange& /*change*/) {}
   // The sink was told of all that a batch with groups has changed; others may build on these
   // changes from now on.
   virtual void grouped(uint64_t /*token*/) {}
@@ -89,6 +93,8 @@ class CommitSink {
   virtual bool full() const { return false; }
   // Whether nothing can be made safe for now: rows that write are not run, but `not_saved`.
   virtual bool refuses() const { return false; }
+  // The same of rows that erase or flush, where there is only no room for more.
+  virtual bool refuses_erases() const { return refuses(); }
   // Whether what the key shows is safe. Asked where what `ends` returned has failed
   // (Awaited::Waiter); where it is not, the row is `not_saved`, whatever it has done. And asked of
   // what a get has found that runs at once (Worker::get_at_once), of which the sink is not told;

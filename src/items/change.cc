@@ -201,7 +201,10 @@ void plan_bitfield(const Request& request, const Item* old, uint64_t max_value_b
   if (!conditions_hold(request, old, plan)) return;
   const std::span<BitfieldStep> steps = bitfield_steps(request.value);
   const uint64_t bytes = bitfield_bytes(steps);
-  if (bytes == 0) return read_bitfield(steps, value_of(old).data(), value_of(old).size());
+  const std::string_view value = value_of(old);
+  // As in Redis, numbers that are so already, or are not stored, change nothing.
+  const bool is_long_enough = bytes <= value.size();
+  if (is_long_enough && read_bitfield(steps, value.data(), value.size())) return;
   patch(old, bytes, max_value_bytes, plan);
   plan.steps = steps;
 }

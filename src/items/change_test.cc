@@ -319,6 +319,32 @@ TEST_F(ChangeTest, BitfieldStoresOnlyWhereItWrites) {
   EXPECT_EQ(plan_for(fields, nullptr, 1), Status::too_large);
 }
 
+TEST_F(ChangeTest, BitfieldStoresNothingThatIsSoAlready) {
+  BitfieldStep steps[3];
+  for (BitfieldStep& step : steps) step.bits = 8;
+  steps[0].kind = BitfieldStep::Kind::set;
+  steps[0].operand = 'A';
+  steps[1].kind = BitfieldStep::Kind::add;
+  steps[1].offset = 8;
+  steps[1].operand = 1'000;
+  steps[1].overflow = BitfieldStep::Overflow::fail;
+  Request fields = request(Op::bitfield);
+  fields.value = as_value(steps);
+  OwnItem old("AB");
+  EXPECT_EQ(plan_for(fields, old.get()), Status::ok);
+  EXPECT_EQ(plan.action, Plan::Action::keep);
+  EXPECT_EQ(steps[0].result, 'A');
+  EXPECT_FALSE(steps[1].stored);
+  OwnItem shorter("A");
+  EXPECT_EQ(plan_for(fields, shorter.get()), Status::ok);
+  EXPECT_EQ(stored(), std::string("A\0", 2));
+  steps[2].kind = BitfieldStep::Kind::add;
+  steps[2].operand = -1;
+  EXPECT_EQ(plan_for(fields, old.get()), Status::ok);
+  EXPECT_EQ(stored(), "@B");
+  EXPECT_EQ(steps[2].result, '@');
+}
+
 TEST_F(ChangeTest, FloatsAddUp) {
   const auto add = [&](const std::string& text, std::string_view delta) {
     OwnItem old(text, 5'000);

@@ -1,6 +1,7 @@
 #include "items/pages.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/sysinfo.h>
 
 #include <algorithm>
@@ -19,12 +20,16 @@ namespace {
 constexpr uint64_t smallest_reserve = 64 << 20;
 
 // Twice what the machine has, with what it swaps. A process has 128 TiB of addresses, which all its
-// stores share; the sanitizers leave less.
+// stores share; the sanitizers leave less. Where a limit leaves fewer (ulimit -v), half of them are
+// for all else.
 uint64_t default_reserve() {
   constexpr uint64_t least = uint64_t{64} << 30;
   constexpr uint64_t most = uint64_t{4} << 40;
   struct sysinfo machine {};
   if (poison::sanitized) return least;
+  struct rlimit addresses {};
+  const bool limited = getrlimit(RLIMIT_AS, &addresses) == 0 && addresses.rlim_cur != RLIM_INFINITY;
+  if (limited && addresses.rlim_cur / 2 < least) return addresses.rlim_cur / 2;
   if (sysinfo(&machine) != 0) return most;
   const uint64_t has = (uint64_t{machine.totalram} + machine.totalswap) * machine.mem_unit;
   return std::clamp(has * 2, least, most);

@@ -28,7 +28,7 @@ void Output::clear() {
     pieces_.shrink_to_fit();
 }
 
-bool Output::append_kept(const Reply& reply) {
+bool Output::append_kept(const Reply& reply, std::string_view part) {
   if (drops_) return true;
   const uint64_t kept = engine_ != nullptr ? engine_->keep(reply) : 0;
   if (kept == 0) return false;
@@ -37,10 +37,10 @@ bool Output::append_kept(const Reply& reply) {
     pieces_.back().end = write_;
     rest = std::move(pieces_.back().chunk);
   }
-  char* const value = const_cast<char*>(reply.data);
-  pieces_.push_back({Buffer(nullptr, reply.size), value, value + reply.size, kept});
+  char* const value = const_cast<char*>(part.data());
+  pieces_.push_back({Buffer(nullptr, reply.size), value, value + part.size(), kept});
   pieces_.push_back({std::move(rest), write_, write_});
-  size_ += reply.size;
+  size_ += part.size();
   return true;
 }
 
@@ -57,7 +57,7 @@ void Output::append_slow(std::string_view bytes) {
 }
 
 void Output::add_piece(size_t bytes) {
-  if (copied_ > most_ && !drops_) cut();
+  if (copied_ > most_ && !drops_) look_at_bound();
   if (drops_) clear();
   if (first_ < pieces_.size()) pieces_.back().end = write_;
   Buffer chunk = pool_->take(bytes);
@@ -67,7 +67,10 @@ void Output::add_piece(size_t bytes) {
   pieces_.push_back({std::move(chunk), write_, write_});
 }
 
-void Output::cut() {
+void Output::look_at_bound() {
+  const size_t most = bound_->most(copied_);
+  most_ = std::min(most, copied_ + bound_step);
+  if (copied_ <= most) return;
   lost_ = std::max<size_t>(size_, 1);
   drops_ = true;
 }

@@ -17,8 +17,9 @@
 //   item                [ value ]
 //
 // An output that drops is for answers that nobody gets; it holds only what was appended last, at
-// most a chunk. So does one from the moment on at which its chunks take more than its bound: it is
-// cut, and its owner disconnects the client. `size` grows on all the same.
+// most a chunk. So does one from the moment on at which its chunks take more than they may: it is
+// cut, and its owner disconnects the client. `size` grows on all the same. How much that is its
+// bound says, which it asks while it grows, since others grow at the same time.
 //
 // Threads. Belongs to the connection's loop.
 #pragma once
@@ -38,6 +39,15 @@
 #include "net/buffer_pool.h"
 
 namespace isotherm::net {
+
+class OutputBound {
+ public:
+  // How much an output may take whose chunks take so much.
+  virtual size_t most(size_t taken) = 0;
+
+ protected:
+  ~OutputBound() = default;
+};
 
 class Output {
  public:
@@ -74,8 +84,10 @@ class Output {
     commit(1);
   }
   // The value of a reply; the epoch of its batch still lasts.
-  void append_value(const Reply& reply) {
-    if (reply.size <= Engine::least_kept || !append_kept(reply)) append(reply.value());
+  void append_value(const Reply& reply) { append_value(reply, reply.value()); }
+  // A part of it.
+  void append_value(const Reply& reply, std::string_view part) {
+    if (part.size() <= Engine::least_kept || !append_kept(reply, part)) append(part);
   }
   void append_integer(int64_t value);
   void append_unsigned(uint64_t value);
@@ -85,8 +97,11 @@ class Output {
   // empty then.
   void take_over(Output& other);
 
-  // Chunks may take so many bytes; values that the engine keeps where they are do not count.
-  void bound(size_t bytes) { most_ = bytes; }
+  // Values that the engine keeps where they are do not count. Without a bound it grows on.
+  void bound(OutputBound& by) {
+    bound_ = &by;
+    most_ = bound_step;
+  }
   bool is_cut() const { return lost_ != 0; }
 
   size_t size() const { return size_ + lost_; }  // unwritten bytes
@@ -110,6 +125,7 @@ class Output {
 
  private:
   static constexpr size_t most_kept = 64;  // places for pieces, without need
+  static constexpr size_t bound_step = 1 << 20;
 
   struct Piece {
     Buffer chunk;       // given back when the piece is written; of a kept value the size alone
@@ -126,7 +142,7 @@ class Output {
     size_ = first_ = 0;
   }
   void consume_pieces(size_t bytes);
-  bool append_kept(const Reply& reply);
+  bool append_kept(const Reply& reply, std::string_view part);
   void drop(Piece& piece) {
     if (piece.chunk) {
       copied_ -= piece.chunk.capacity;
@@ -136,7 +152,7 @@ class Output {
       engine_->let_go(piece.kept);
   }
   void append_slow(std::string_view bytes);
-  void cut();
+  void look_at_bound();
   void add_piece(size_t bytes);
   char* end_of(size_t piece) const {
     return piece + 1 == pieces_.size() ? write_ : pieces_[piece].end;
@@ -152,8 +168,9 @@ class Output {
   char* room_end_ = nullptr;
   size_t size_ = 0;
   size_t copied_ = 0;  // bytes of all chunks
-  size_t most_ = std::numeric_limits<size_t>::max();
-  size_t lost_ = 0;  // bytes that were let go when it was cut
+  OutputBound* bound_ = nullptr;
+  size_t most_ = std::numeric_limits<size_t>::max();  // from here on the bound is asked again
+  size_t lost_ = 0;                                   // bytes that were let go when it was cut
 };
 
 }  // namespace isotherm::net

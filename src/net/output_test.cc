@@ -148,12 +148,27 @@ TEST(OutputTest, OneThatDropsHoldsAChunkAtMost) {
   EXPECT_LE(pool.memory(), 2 * BufferPool::chunk_bytes);
 }
 
+class FixedBound final : public OutputBound {
+ public:
+  explicit FixedBound(size_t bytes) : most_(bytes) {}
+  size_t most(size_t taken) override {
+    EXPECT_GE(taken, asked_);
+    asked_ = taken;
+    return most_;
+  }
+
+ private:
+  const size_t most_;
+  size_t asked_ = 0;
+};
+
 // Its size grows on, so that whoever looks at it afterwards sees that it was long.
 TEST(OutputTest, OneBeyondItsBoundIsCut) {
   constexpr size_t most = 100'000;
   BufferPool pool;
   Output output(&pool);
-  output.bound(most);
+  FixedBound bound(most);
+  output.bound(bound);
   const std::string value(1000, 'v');
   size_t size = 0;
   for (int i = 0; i < 90; ++i) output.append(value);
@@ -175,7 +190,8 @@ TEST(OutputTest, OneBeyondItsBoundIsCut) {
 // What the socket takes makes room for more.
 TEST(OutputTest, OneThatIsReadIsNotCut) {
   Output output;
-  output.bound(100'000);
+  FixedBound bound(100'000);
+  output.bound(bound);
   for (int i = 0; i < 10'000; ++i) {
     output.append(std::string(1000, 'v'));
     if (output.size() > 50'000) output.consume(40'000);

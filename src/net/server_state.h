@@ -121,7 +121,8 @@ struct ServerState {
   std::atomic<uint32_t> resp_clients{0};       // connected now
   std::atomic<uint32_t> memcached_clients{0};  // connected now
   std::atomic<uint64_t> rejected_connections{0};
-  std::atomic<uint16_t> resp_port{0};  // bound; 0: off
+  std::atomic<uint64_t> being_written{0};  // bytes of large replies that loops write now
+  std::atomic<uint16_t> resp_port{0};      // bound; 0: off
   std::atomic<uint16_t> memcached_port{0};
   std::atomic<uint16_t> memcached_udp_port{0};
   std::atomic<uint16_t> memcached_packets_port{0};

@@ -78,6 +78,30 @@ TEST_F(JournalServerTest, MetaCommandsKnowOfAnItemAsBefore) {
   }
 }
 
+TEST_F(JournalServerTest, AStartWithTooFewDatabasesIsRefused) {
+  expect({"MSET", "key", "1", "gone", "1"}, "+OK\r\n");
+  expect({"COPY", "key", "key", "DB", "9"}, ":1\r\n");
+  expect({"COPY", "gone", "gone", "DB", "12"}, ":1\r\n");
+  expect({"COPY", "gone", "gone", "DB", "13"}, ":1\r\n");
+  {
+    TestClient client(server_->resp_port());
+    EXPECT_EQ(ask(client, resp({"SELECT", "12"}) + resp({"DEL", "gone"}), 9), "+OK\r\n:1\r\n");
+    const std::string expires = resp({"SELECT", "13"}) + resp({"PEXPIRE", "gone", "100"});
+    EXPECT_EQ(ask(client, expires, 9), "+OK\r\n:1\r\n");
+  }
+  clock_.advance(1000);
+  options_.store.databases = 9;
+  try {
+    start();
+    ADD_FAILURE() << "started";
+  } catch (const JournalError& error) {
+    EXPECT_STREQ(error.what(), "journal: it has keys in database 9: more databases are needed");
+  }
+  options_.store.databases = 10;
+  start();
+  expect({"MOVE", "key", "9"}, ":0\r\n");
+}
+
 TEST_F(JournalServerTest, AFlushThatIsDueWhileTheDiskFailsComesLater) {
   TestClient client(server_->memcached_port());
   EXPECT_EQ(ask(client, "set key 0 0 1\r\n1\r\nflush_all 1\r\n", 12), "STORED\r\nOK\r\n");
@@ -105,6 +129,33 @@ TEST_F(JournalServerTest, UnderASmallCapNoWriteIsRefused) {
   for (int i = 0; i < 50; ++i) expect({"SET", "key" + std::to_string(i), value}, "+OK\r\n");
   expect({"FLUSHALL"}, "+OK\r\n");
   expect({"SET", "a", "1"}, "+OK\r\n");
+}
+
+TEST_F(JournalServerTest, AStartOnAFullDiskAnswersReadsUntilThereIsRoom) {
+  expect({"SET", "key", "1"}, "+OK\r\n");
+  stop();
+  constexpr int64_t calls_of_sync = 2;
+  files_.fail_after(calls_of_sync, 1'000'000, ENOSPC);
+  start();
+  expect({"GET", "key"}, "$1\r\n1\r\n");
+  client_->send(resp({"SET", "key", "2"}));
+  EXPECT_EQ(line(*client_).substr(0, 8), "-MISCONF");
+  EXPECT_EQ(info("aof_last_write_status"), "err");
+  files_.heal();
+  while (server_->state().journal->error() != 0) std::this_thread::yield();
+  expect({"SET", "key", "3"}, "+OK\r\n");
+  start();
+  expect({"GET", "key"}, "$1\r\n3\r\n");
+}
+
+// Where there is nothing to read yet it is better to be told.
+TEST_F(JournalServerTest, AFirstStartOnAFullDiskIsRefused) {
+  stop();
+  for (const auto& one : std::filesystem::directory_iterator(options_.dir)) {
+    std::filesystem::remove_all(one.path());
+  }
+  files_.fail_after(0, 1'000'000, ENOSPC);
+  EXPECT_THROW(start(), JournalError);
 }
 
 TEST_F(JournalServerTest, ARewriteForWhichTheDiskHasNoRoomHarmsNobody) {

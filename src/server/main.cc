@@ -126,7 +126,8 @@ int run(const isotherm::net::ServerOptions& options) {
     return EXIT_FAILURE;
   }
   const isotherm::Journal* const journal = server.state().journal;
-  if (journal == nullptr || journal->error() == 0) return EXIT_SUCCESS;
+  const bool saved = journal == nullptr || journal->error() == 0 || journal->unwritten_bytes() == 0;
+  if (saved) return EXIT_SUCCESS;
   log(LogLevel::warning,
       "the server ends though the journal cannot be written: what was not saved is lost");
   return EXIT_FAILURE;

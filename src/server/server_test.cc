@@ -360,6 +360,18 @@ TEST_F(ServerTest, AClientThatNeverReadsCostsLittle) {
   EXPECT_LT(server.engine().stats().buffer_bytes, uint64_t{100} << 20);
 }
 
+// It is sent from the item, like the whole value.
+TEST_F(ServerTest, ALongPartOfAValueCountsAsLittleAsTheValue) {
+  Server& server = start();
+  TestClient client(server.resp_port());
+  const std::string value = std::string(3 << 20, 'a') + std::string(3 << 20, 'b');
+  ask(client, resp({"SET", "k", value, "EX", "60"}), "+OK\r\n");
+  ask(client, resp({"CONFIG", "SET", "maxmemory-clients", "2mb"}), "+OK\r\n");
+  const std::string part = value.substr(100'000, value.size() - 200'000);
+  ask(client, resp({"GETRANGE", "k", "100000", "-100001"}),
+      "$" + std::to_string(part.size()) + "\r\n" + part + "\r\n");
+}
+
 TEST_F(ServerTest, AnnouncedLengthsCostNothing) {
   Server& server = start();
   // The address sanitizer marks memory that is only reserved, which takes a while for each.

@@ -123,6 +123,18 @@ TEST_F(TreeServerTest, AJournalThatTheTreeDoesNotKnowIsRefused) {
   expect({"GET", "key"}, "$1\r\n2\r\n");
 }
 
+TEST_F(TreeServerTest, AStartWithTooFewDatabasesIsRefused) {
+  expect({"COPY", "key", "key", "DB", "9"}, ":0\r\n");
+  expect({"SET", "key", "1"}, "+OK\r\n");
+  expect({"COPY", "key", "key", "DB", "9"}, ":1\r\n");
+  ASSERT_TRUE(server_->engine().tree()->flush());
+  options_.store.databases = 9;
+  EXPECT_THROW(start(), TreeError);
+  options_.store.databases = 10;
+  start();
+  expect({"MOVE", "key", "9"}, ":0\r\n");
+}
+
 TEST_F(TreeServerTest, AJournalIsWrittenAnewByTakingAllIn) {
   expect({"SET", "key", "1"}, "+OK\r\n");
   ASSERT_TRUE(server_->state().journal->rewrite_wish().ask());

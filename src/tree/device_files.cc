@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/hash.h"
 #include "gpu/platform/device_error.h"
 #include "gpu/udp/packet_device.h"
 #include "isotherm/gpu/common.h"
@@ -18,15 +17,8 @@ namespace isotherm {
 namespace {
 
 constexpr char escape = '\xff';
-constexpr uint64_t bytes_at_once = 8 << 20;  // of one call, or one item
 constexpr uint64_t read_bytes_at_once = 64 << 20;
-constexpr size_t ahead = 16;               // entries whose bytes are on their way
-constexpr uint64_t rest_node_bytes = 128;  // of an item of the rest, beside its text
-
-uint64_t rest_hash(std::string_view key) { return hash_bytes(key, 1) | 1; }
-uint64_t rest_bytes_of(const TreeEntry& entry) {
-  return rest_node_bytes + entry.key.size() + entry.value.size();
-}
+constexpr size_t ahead = 16;  // entries whose bytes are on their way
 
 }  // namespace
 
@@ -101,6 +93,7 @@ gpu::ItemStats DeviceFiles::stats() {
 
 std::optional<uint64_t> DeviceFiles::count(uint32_t database, int64_t now_ms) {
   uint64_t keys = 0;
+  const std::lock_guard stays(places_mutex_);
   {
     const std::lock_guard guard(mutex_);
     for (const auto& [hash, item] : rest_) {
@@ -120,11 +113,6 @@ std::optional<uint64_t> DeviceFiles::count(uint32_t database, int64_t now_ms) {
     if (database == 0) keys -= tier.count(start.substr(0, 1), now_ms);
   });
   return keys;
-}
-
-bool DeviceFiles::fits_device(const TreeEntry& entry) const {
-  return entry.key.size() <= gpu::max_item_key_bytes &&
-         entry.value.size() <= gpu::max_item_value_bytes;
 }
 
 TreeFiles::Glance DeviceFiles::glance(std::string_view key, std::string& value) {
@@ -228,25 +216,17 @@ std::string DeviceFiles::ingest(std::span<const TreeEntry> entries, const TreeMe
     first = end;
   }
   std::atomic<size_t> next{0};
-  std::mutex mutex;
-  std::string problem;
   const auto work = [&] {
-    for (size_t mine = next++; mine < pieces.size(); mine = next++) {
-      std::string its = ingest_some(pieces[mine]);
-      if (its.empty()) continue;
-      const std::lock_guard guard(mutex);
-      problem = std::move(its);
-      next = pieces.size();
-    }
+    for (size_t mine = next++; mine < pieces.size(); mine = next++) ingest_some(pieces[mine]);
   };
   std::vector<std::thread> helpers;
   while (helpers.size() + 1 < std::min<size_t>(threads, pieces.size())) helpers.emplace_back(work);
   work();
   for (std::thread& helper : helpers) helper.join();
-  return problem;
+  return {};
 }
 
-std::string DeviceFiles::ingest_some(std::span<const TreeEntry> entries) {
+void DeviceFiles::ingest_some(std::span<const TreeEntry> entries) {
   DeviceColumns columns;
   std::string device_key;
   uint64_t key_bytes = 0;
@@ -277,16 +257,14 @@ std::string DeviceFiles::ingest_some(std::span<const TreeEntry> entries) {
     if (options_.evicts) {
       force_rest(entry);
     } else if (!put_rest(entry)) {
-      return "gpu-items: there is no host memory for values that are too long for the GPU";
+      keep_crowding(entry);
     }
   }
   any_.store(true, std::memory_order_release);
   const bool worked = use([&](ItemTier& tier) {
     if (!columns.ops.empty()) write(tier, columns, options_.now_ms());
   });
-  if (worked) return settle(columns);
-  take_in_rest(entries);
-  return {};
+  worked ? settle(columns, entries) : take_in_rest(entries);
 }
 
 void DeviceFiles::write(ItemTier& tier, DeviceColumns& columns, int64_t now_ms) {
@@ -294,15 +272,16 @@ void DeviceFiles::write(ItemTier& tier, DeviceColumns& columns, int64_t now_ms) 
   tier.run(columns.requests(now_ms));
 }
 
-// What became of a call's rows.
-std::string DeviceFiles::settle(const DeviceColumns& sent) {
+// What became of a call's rows, one for each entry whose key is not too long.
+void DeviceFiles::settle(const DeviceColumns& sent, std::span<const TreeEntry> entries) {
   DeviceColumns evicted;
   int64_t more = 0;
-  bool full = false;
-  for (size_t row = 0; row < sent.ops.size(); ++row) {
+  auto entry = entries.begin();
+  for (size_t row = 0; row < sent.ops.size(); ++row, ++entry) {
     const bool puts = sent.ops[row] == TableOp::put;
+    while (entry->key.size() > gpu::max_item_key_bytes) ++entry;
     if (sent.found[row] == reply_retry) {
-      full = true;
+      if (!options_.evicts) keep_crowding(*entry);
       const gpu::Bytes keys = sent.keys.view();
       const int64_t at = keys.offsets[row];
       evicted.add({keys.bytes + at, static_cast<size_t>(keys.offsets[row + 1] - at)}, {});
@@ -311,21 +290,38 @@ std::string DeviceFiles::settle(const DeviceColumns& sent) {
     }
   }
   items_.fetch_add(more);
-  if (!full) return {};
-  if (!options_.evicts) return "gpu-items: the memory of the GPU is full";
+  if (evicted.ops.empty()) return;
   // What was there before them must not be shown in their place; a moment has kept it.
   use([&](ItemTier& tier) { tier.run(evicted.requests(0)); });
-  return {};
 }
 
-void DeviceFiles::take_in_rest(std::span<const TreeEntry> entries) {
-  for (const TreeEntry& entry : entries) {
-    {
-      const std::lock_guard guard(mutex_);
-      erase_rest(find_rest(entry.key));
-    }
-    if (!entry.value.empty()) lost_keys_.fetch_add(force_rest(entry));
+// They stay in the rest, too, until the device has them, so that they are found all the time.
+void DeviceFiles::tend() {
+  if (!crowded_.load(std::memory_order_acquire) || is_lost()) return;
+  const std::lock_guard moves(places_mutex_);
+  const std::vector<Rest> some = misplaced();
+  DeviceColumns columns;
+  std::string device_key;
+  for (const Rest& one : some) {
+    put_device_key(one->key, device_key);
+    columns.add(device_key, one->record);
   }
+  const bool worked = use([&](ItemTier& tier) {
+    if (!some.empty()) write(tier, columns, options_.now_ms());
+  });
+  if (!worked) return;
+  bool crowded = false;
+  for (size_t row = 0; row < some.size(); ++row) {
+    if (columns.found[row] == reply_retry) {
+      crowded = true;
+      continue;
+    }
+    items_.fetch_add(columns.found[row] == 0 ? 1 : 0);
+    const std::lock_guard guard(mutex_);
+    erase_rest(find_rest(some[row]->key));
+  }
+  crowded |= options_.most_rest != 0 && rest_bytes_.load() > options_.most_rest;
+  crowded_.store(crowded || !misplaced().empty(), std::memory_order_release);
 }
 
 std::string DeviceFiles::erase_range(std::string_view first, std::string_view /*end*/) {
@@ -379,59 +375,6 @@ std::string DeviceFiles::walk_by_hash(uint64_t& cursor, uint64_t count, const Sh
   }
   walk_rest(cursor, count, show);
   return {};
-}
-
-bool DeviceFiles::walk_rest(uint64_t& cursor, uint64_t count, const ShowKey& show) {
-  const std::lock_guard guard(mutex_);
-  auto at = rest_.lower_bound(cursor);
-  uint64_t last = 0;
-  for (uint64_t shown = 0; at != rest_.end() && (shown < count || at->first == last); ++at) {
-    TreeRecord record;
-    last = at->first;
-    if (!record.read(at->second->record)) continue;
-    show(at->second->key, record.value.size(), record.expiry);
-    ++shown;
-  }
-  cursor = at == rest_.end() ? 0 : at->first;
-  return cursor != 0;
-}
-
-DeviceFiles::AllRest::iterator DeviceFiles::find_rest(std::string_view key) {
-  const auto [first, end] = rest_.equal_range(rest_hash(key));
-  const auto at = std::find_if(first, end, [&](const auto& one) { return one.second->key == key; });
-  return at == end ? rest_.end() : at;
-}
-
-// Whether it had room. The key is not there. Its memory counts until the last who has it lets go.
-bool DeviceFiles::put_rest(const TreeEntry& entry) {
-  const uint64_t bytes = rest_bytes_of(entry);
-  const std::lock_guard guard(mutex_);
-  if (options_.most_rest != 0 && rest_bytes_.load() + bytes > options_.most_rest) return false;
-  const auto let_go = [this, bytes](const HostItem* item) {
-    delete item;
-    rest_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
-  };
-  rest_bytes_.fetch_add(bytes, std::memory_order_relaxed);
-  rest_.emplace(rest_hash(entry.key),
-                Rest(new HostItem{std::string(entry.key), std::string(entry.value)}, let_go));
-  return true;
-}
-
-// Others go until it has room. How many went; one of them is it, where it has none even so.
-uint64_t DeviceFiles::force_rest(const TreeEntry& entry) {
-  if (options_.most_rest != 0 && rest_bytes_of(entry) > options_.most_rest) return 1;
-  uint64_t gone = 0;
-  while (!put_rest(entry)) {
-    ++gone;
-    const std::lock_guard guard(mutex_);
-    if (rest_.empty()) break;
-    erase_rest(rest_.begin());
-  }
-  return gone;
-}
-
-void DeviceFiles::erase_rest(AllRest::iterator at) {
-  if (at != rest_.end()) rest_.erase(at);
 }
 
 std::string DeviceFiles::walk(std::string_view /*from*/, std::string_view /*end*/,

@@ -12,8 +12,10 @@
 //
 // The rest: keys and values that are too long for the device (`ItemTier`) stay in host memory, and
 // count as memory of the tree, up to `most_rest` bytes. Where the device's memory ends, or that, it
-// evicts, and then a put that finds no place all the same is evicted, or it refuses, and then
-// nothing of the run is taken in until there is room.
+// evicts, and then a put that finds no place all the same is evicted. Or it may not: then what
+// finds no place stays in the rest, beyond its bound, and is put on the device when there is room
+// there. Until then it is crowded, so writes are refused, but what erases; what it has too much is
+// no more than the runs that there were.
 //
 // Loss. When the device fails what it had is absent, `lost_keys` says how many keys that were, and
 // what is taken in from then on stays in host memory, up to as many bytes: beyond that the
@@ -71,6 +73,8 @@ class DeviceFiles final : public TreeFiles {
   std::unique_ptr<PacketDevice> make_packets(const PacketOptions& options) override;
   bool has_rest() const override { return rest_bytes_.load(std::memory_order_relaxed) != 0; }
   void lose() override;
+  std::string crowding() override;
+  void tend() override;
   bool is_lost() const override { return lost_.load(std::memory_order_acquire); }
   uint64_t lost_keys() const override { return lost_keys_.load(std::memory_order_relaxed); }
 
@@ -102,6 +106,8 @@ class DeviceFiles final : public TreeFiles {
   uint64_t place_of(std::string_view device_key) const { return tier_->place_of(device_key); }
 
  private:
+  static constexpr uint64_t bytes_at_once = 8 << 20;  // of one call, or one item
+
   using Rest = std::shared_ptr<const HostItem>;
   // By an odd number of their hash.
   using AllRest = std::multimap<uint64_t, Rest>;
@@ -111,15 +117,17 @@ class DeviceFiles final : public TreeFiles {
   template <class Work>
   bool use(Work&& work);
   gpu::ItemStats stats();
-  std::string ingest_some(std::span<const TreeEntry> entries);
+  void ingest_some(std::span<const TreeEntry> entries);
   void write(ItemTier& tier, DeviceColumns& columns, int64_t now_ms);
-  std::string settle(const DeviceColumns& sent);
+  void settle(const DeviceColumns& sent, std::span<const TreeEntry> entries);
   void take_in_rest(std::span<const TreeEntry> entries);
   bool fits_device(const TreeEntry& entry) const;
 
   std::shared_ptr<DeviceMoment> moment();
   AllRest::iterator find_rest(std::string_view key);
-  bool put_rest(const TreeEntry& entry);
+  bool put_rest(const TreeEntry& entry, bool over_bound = false);
+  void keep_crowding(const TreeEntry& entry);
+  std::vector<Rest> misplaced();
   uint64_t force_rest(const TreeEntry& entry);
   void erase_rest(AllRest::iterator at);
   bool walk_rest(uint64_t& cursor, uint64_t count, const ShowKey& show);
@@ -132,8 +140,10 @@ class DeviceFiles final : public TreeFiles {
   std::atomic<uint64_t> lost_keys_{0};
   std::atomic<uint64_t> rest_bytes_{0};
   std::atomic<bool> has_escaped_{false};  // keys on the device that are not the item's own
+  std::atomic<bool> crowded_{false};  // the rest has what does not belong there, or too much
 
-  std::mutex mutex_;  // of what follows
+  std::mutex places_mutex_;  // while keys are counted, or go from the rest to the device
+  std::mutex mutex_;         // of what follows
   AllRest rest_;
   std::shared_ptr<DeviceMoment> moment_;  // over which somebody walks
 };

@@ -158,6 +158,11 @@ void Tree::changed(const ItemChange& change) {
   const Item* const item = change.new_item;
   std::atomic<uint64_t>& changes = changes_of(hash);
   __builtin_prefetch(&changes, 1);
+  ItemChange told = change;
+  told.token = next_token(change.token);
+  // The item may be in the files alone when this is read again, so it is recorded whole.
+  if (told.new_item == told.old_item) told.old_item = nullptr;
+  if (next_ != nullptr) next_->make_room(told);
   {
     const std::lock_guard guard(shard_locks_[shard]);
     raise_to(shard_locks_[shard].last_version, change.version);
@@ -178,12 +183,7 @@ void Tree::changed(const ItemChange& change) {
       seals_.store(true, std::memory_order_relaxed);
     }
   }
-  if (next_ == nullptr) return;
-  ItemChange told = change;
-  told.token = next_token(change.token);
-  // The item may be in the files alone when this is read again, so it is recorded whole.
-  if (told.new_item == told.old_item) told.old_item = nullptr;
-  next_->changed(told);
+  if (next_ != nullptr) next_->changed(told);
 }
 
 void Tree::flushed(uint32_t database, uint64_t version, uint64_t token) {
@@ -199,7 +199,13 @@ void Tree::grouped(uint64_t token) {
 
 bool Tree::refuses() const {
   const bool refuses_here = failing_.load(std::memory_order_relaxed) && is_crowded();
-  return refuses_here || (next_ != nullptr && next_->refuses());
+  if (refuses_here || overfull_.load(std::memory_order_relaxed)) return true;
+  return next_ != nullptr && next_->refuses();
+}
+
+bool Tree::refuses_erases() const {
+  const bool refuses_here = failing_.load(std::memory_order_relaxed) && is_crowded();
+  return refuses_here || (next_ != nullptr && next_->refuses_erases());
 }
 
 bool Tree::is_safe(uint32_t database, std::string_view key) const {

@@ -21,7 +21,8 @@
 //
 // Pressure. Where five runs wait, replies to writes wait until one was taken in, so a writer is
 // slowed down to what the files can take. While files cannot be written, and five runs wait, writes
-// are refused (`refuses`), and tried again every `pause_ms`.
+// are refused (`refuses`), and tried again every `pause_ms`. Where files have taken in more than
+// they have room for (`TreeFiles::crowding`), what erases is not refused, since it makes room.
 //
 // Moments. While no row runs, a moment (tree/tree_moment.h) is taken by a number, the runs there
 // are and a view of the files: nothing is copied, and no run is sealed for it. A checkpoint is what
@@ -131,6 +132,7 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   void grouped(uint64_t token) override;
   bool full() const override { return is_crowded() || (next_ != nullptr && next_->full()); }
   bool refuses() const override;
+  bool refuses_erases() const override;
   bool is_safe(uint32_t database, std::string_view key) const override;
   Awaited* ends(uint64_t token) override { return end(token, true); }
   Awaited* ends_reads(uint64_t token) override { return end(token, false); }
@@ -232,6 +234,7 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   void end_checkpoint(Checkpoint& one, std::string problem);
   void let_go(uint64_t moment);
   void note_error(const std::string& problem);
+  void note_crowding();
   void note_copy();
   void log(const std::string& line) const;
   void tell_room();
@@ -309,6 +312,7 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   std::string last_error_;
   std::function<void(const std::string& line)> log_to_;
   std::atomic<bool> failing_{false};
+  std::atomic<bool> overfull_{false};  // the files have more than they have room for
   bool stops_ = false;
   uint64_t wanted_flushes_ = 0;
   uint64_t done_flushes_ = 0;

@@ -186,6 +186,10 @@ class TreeFiles {
   // Whether what was here is gone, and how many keys of it are in no other place.
   virtual bool is_lost() const { return false; }
   virtual uint64_t lost_keys() const { return 0; }
+  // Of what has taken in more than there is room for: why, until there is room again, for which
+  // `tend` looks. Empty: it has not.
+  virtual std::string crowding() { return {}; }
+  virtual void tend() {}
 
   virtual SortedCopy sorted_copy() { return {}; }
 

@@ -39,7 +39,9 @@ bool Tree::step(uint32_t database, std::string& from, uint64_t count, int64_t no
 // changes meanwhile is shown as runs have it.
 bool Tree::walk_by_hash(uint32_t database, uint64_t& cursor, uint64_t count, int64_t now_ms,
                         const Show& show_one) {
-  if (cursor == 0 && holds_runs() && !flush()) return false;
+  // Files that have taken in too much have all.
+  const bool is_whole = cursor != 0 || !holds_runs() || flush() || overfull_.load();
+  if (!is_whole) return false;
   std::string value;
   const auto show_key = [&](std::string_view key, uint64_t value_bytes, int64_t expiry) {
     if (TreeRecord::database_of(key) != database) return;

@@ -90,12 +90,15 @@ void Tree::work() {
     if (seals) seal_if_possible();
     const uint64_t last = last_sealed();
     bool worked = true;
+    files_->tend();
+    note_crowding();
     while (worked) {
       auto run = oldest();
       make_checkpoints(nullptr);
       if (run == nullptr) break;
       const std::string problem = try_to_take_in(run);
       note_error(problem);
+      note_crowding();
       worked = problem.empty();
       if (worked) take_away(*run);
       worked ? make_checkpoints(run.get()) : give_up_checkpoints(problem);
@@ -111,7 +114,7 @@ void Tree::work() {
     lock.lock();
     if (done_flushes_ != flushes) {
       done_flushes_ = flushes;
-      if (!worked) failed_flushes_ = flushes;
+      if (!worked || overfull_.load(std::memory_order_relaxed)) failed_flushes_ = flushes;
       done_.notify_all();
     }
     if (stops) return;
@@ -274,6 +277,19 @@ void Tree::note_error(const std::string& problem) {
   if (!line.empty()) log(line);
 }
 
+// Files that have too much can take runs all the same, so nobody waits for them.
+void Tree::note_crowding() {
+  const std::string problem = files_->crowding();
+  const bool before = overfull_.exchange(!problem.empty(), std::memory_order_relaxed);
+  if (before == !problem.empty()) return;
+  if (before) return log("the tree has room again");
+  {
+    const std::lock_guard guard(mutex_);
+    last_error_ = problem;
+  }
+  log(problem + ": writes are refused, but those that erase");
+}
+
 void Tree::note_copy() {
   if (told_of_copy_) return;
   const std::string problem = files_->sorted_copy().problem;
@@ -334,7 +350,7 @@ TreeStats Tree::stats() {
   stats.memory = stats.run_bytes + other_memory();
   stats.disk_bytes = files_->disk_bytes();
   stats.keys = files_->keys();
-  stats.failing = failing_.load(std::memory_order_relaxed);
+  stats.failing = failing_.load(std::memory_order_relaxed) || overfull_.load();
   stats.lasts = files_->lasts();
   stats.lost = files_->is_lost();
   stats.lost_keys = files_->lost_keys();

@@ -69,6 +69,19 @@ def test_values_that_are_replaced_while_they_are_sent(kind):
         assert writer.command("GET", "last") == b"v" * size
 
 
+def test_large_replies_of_many_threads_at_once():
+    """Each thread writes one that alone is nearly all that clients may hold. What it let go stays with
+    it for a second."""
+    threads, most = 16, 32 * MIB
+    flags = ("--threads", str(threads), "--maxmemory-clients", str(most), "--maxmemory", str(CAP))
+    with servers.Isotherm(*flags) as server:
+        keys = fill(server, 100, 15_000)
+        before = server.resident_bytes()
+        with Crowd(server.resp_port, 3 * threads) as crowd:
+            crowd.send(get_request("resp", keys * (most // 15_000 // 100)))
+            assert peak_resident(server, 1) < before + 12 * most
+
+
 class Model:
     """Random requests with the replies they must get, in order."""
 

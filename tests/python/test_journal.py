@@ -9,6 +9,7 @@ ISOTHERM_KILLS=200.
 import os
 import random
 import re
+import resource
 import shutil
 import subprocess
 import tempfile
@@ -145,3 +146,28 @@ def test_info_tells_of_the_journal(folder):
         assert info["aof_enabled"] == 1
         assert info["aof_last_write_status"] == "ok"
         assert info["aof_current_size"] >= 80
+
+
+def test_under_a_limit_of_addresses_writes_are_refused(folder):
+    """ulimit -v: items take half of them, and a change for whose record there is no memory fails."""
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (700 << 20, limits[1]))
+    try:
+        server = start(folder)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+    value = "v" * 20_000
+    with server:
+        client = redis.Redis(port=server.resp_port, socket_timeout=servers.LONGEST_SECONDS)
+        stored = 0
+        with pytest.raises(redis.exceptions.OutOfMemoryError):
+            while True:
+                pipe = client.pipeline(transaction=False)
+                for i in range(100):
+                    pipe.set(f"key:{stored + i}", value)
+                pipe.execute()
+                stored += 100
+        assert stored > 5000
+        assert client.delete(*[f"key:{i}" for i in range(1000)]) == 1000
+        assert client.set("last", "1")
+        assert client.dbsize() > stored - 1000

@@ -113,11 +113,17 @@ void BatchRun::begin_commits(CommitSink& sink, bool again) {
   if (!again) batch->withhold(begun.withholds);
 }
 
-void BatchRun::refuse_writes() {
+// What is to take effect together is refused together.
+void BatchRun::refuse_writes(bool erases) {
   refused_ = true;
+  const auto frees = [](Op op) { return op == Op::erase || op == Op::flush; };
   Batch::Columns& columns = batch->columns();
+  for (Batch::Row row = 0; row < batch->size() && batch->has_groups(); ++row) {
+    erases |= columns.op[row] != Op::get && !frees(columns.op[row]);
+  }
   for (Batch::Row row = 0; row < batch->size(); ++row) {
-    if (columns.op[row] != Op::get) columns.op[row] = Op::none;
+    const bool runs = columns.op[row] == Op::get || (!erases && frees(columns.op[row]));
+    if (!runs) columns.op[row] = Op::none;
   }
 }
 

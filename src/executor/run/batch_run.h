@@ -143,7 +143,7 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
     each_lost([this](Batch& its, Batch::Row row) { park(its, row, nullptr); });
   }
   // No row that writes is to run; all are answered as not saved.
-  void refuse_writes();
+  void refuse_writes(bool erases);
   // There was no memory to go on: all rows that have not run are answered so, and wait for nothing
   // more. Nothing that they have parked for was begun.
   void give_up();

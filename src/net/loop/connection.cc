@@ -142,7 +142,7 @@ void Connection::reply(Turn& turn) {
   if (turn_ != &turn || !asides_.empty()) [[unlikely]]
     return reply_in_order(turn);
   const size_t before = output_.size();
-  bound(output_);
+  output_.bound(*this);
   const size_t left =
       turn.full_output == 0 ? reply_if_little(turn) : protocol_->reply(turn, output_);
   if (!open_) return output_.clear();
@@ -165,7 +165,7 @@ void Connection::reply_in_order(Turn& turn) {
   const size_t full = std::exchange(turn.full_output, std::numeric_limits<size_t>::max());
   if (turn_ != &turn) {
     Aside& aside = *asides_.of(turn);
-    bound(aside.output);
+    aside.output.bound(*this);
     protocol_->reply_aside(*aside.owed, turn, aside.output);
     asides_.answered(aside);
   } else if (!protocol_->owes()) {
@@ -173,7 +173,7 @@ void Connection::reply_in_order(Turn& turn) {
   } else {
     Aside* const last = asides_.last_answered();
     Output& output = last != nullptr ? last->output : asides_.add(engine_).output;
-    bound(output);
+    output.bound(*this);
     protocol_->reply(turn, output);
   }
   turn.full_output = full;
@@ -208,9 +208,7 @@ size_t Connection::reply_if_little(Turn& turn) {
   return left;
 }
 
-void Connection::bound(Output& output) const {
-  output.bound(loop_.limits().most_unsent(engine_.maxmemory(), !client_->no_evict));
-}
+size_t Connection::most(size_t taken) { return loop_.most_unsent(taken, !client_->no_evict); }
 
 void Connection::check_output(const OutputLimit& limit, int64_t now_ms) {
   if (!open_) return;

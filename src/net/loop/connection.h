@@ -47,7 +47,7 @@ namespace isotherm::net {
 
 class Loop;
 
-class Connection final : public Watched {
+class Connection final : public Watched, public OutputBound {
  public:
   // Takes over a connected, non-blocking socket that its loop's events watch.
   Connection(Loop& loop, BufferPool& pool, Engine& engine, int descriptor,
@@ -87,8 +87,8 @@ class Connection final : public Watched {
 
   // Closes it where the limit on unsent replies says so.
   void check_output(const OutputLimit& limit, int64_t now_ms);
-  // Replies of a client that is sure to be disconnected are not held.
-  void bound(Output& output) const;
+  // Of an output of its own. Replies of a client that is sure to be disconnected are not held.
+  size_t most(size_t taken) override;
   size_t memory() const;
 
   void close();

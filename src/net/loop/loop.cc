@@ -110,6 +110,7 @@ void Loop::turn() {
     now_ms_ = server_.clock.now_ms();
   }
   if (!alone_.empty() && may_begin()) run_those_alone();
+  if (being_written_ != 0) note_being_written(0);
   if (!ended_.empty()) delete_ended();
 }
 
@@ -256,8 +257,11 @@ void Loop::end_turn(LoopTurn& turn) {
 void Loop::write_replies(LoopTurn& turn, const std::vector<Connection*>& to) {
   reply_bytes_ = 0;
   const size_t begin = to.empty() ? 0 : ++replied_first_ % to.size();
-  for (size_t i = begin; i < to.size(); ++i) to[i]->reply(turn.turn);
-  for (size_t i = 0; i < begin; ++i) to[i]->reply(turn.turn);
+  for (size_t i = 0; i < to.size(); ++i) {
+    to[(begin + i) % to.size()]->reply(turn.turn);
+    if (being_written_ != 0) [[unlikely]]
+      note_being_written(0);
+  }
   counters_.by_command.finish_turn(nanoseconds_since(server_.clock, turn.began_us));
 }
 

@@ -105,6 +105,9 @@ class Loop final : public LoopControl {
     if (reply_bytes_ > reply_bytes_per_turn) turn.full_output = 0;
     if (unsent > output_bound) report_memory();
   }
+  // How much a reply that is being written may take, of which there is so much. All that loops are
+  // writing is together no more than what all clients may hold, but a loop may write its share.
+  size_t most_unsent(size_t taken, bool evictable);
   void sent(size_t bytes) {
     counters_.bytes_out.add(bytes);
     sent_bytes_ += bytes;
@@ -143,6 +146,7 @@ class Loop final : public LoopControl {
   void run_those_alone();
   void delete_ended();
   void report_memory();
+  void note_being_written(size_t bytes);
   void watch_all_clients();
   void look_after();
   void flush_if_due();
@@ -178,6 +182,7 @@ class Loop final : public LoopControl {
   std::vector<Connection*> answered_;  // of a turn that is still under way
   int64_t protocol_bytes_ = 0;         // that protocols hold
   size_t reply_bytes_ = 0;             // in this turn
+  size_t being_written_ = 0;           // of the reply that is written now, if that is a large one
   size_t sent_bytes_ = 0;              // since the last look for events
   size_t replied_first_ = 0;           // counts up
   bool holds_some_ = false;            // connections that wait for the end of a pause

@@ -134,6 +134,22 @@ void Loop::report_memory() {
   if (change > 0) bound_memory();
 }
 
+void Loop::note_being_written(size_t bytes) {
+  server_.being_written.fetch_add(bytes - being_written_, std::memory_order_relaxed);
+  being_written_ = bytes;
+}
+
+size_t Loop::most_unsent(size_t taken, bool evictable) {
+  const uint64_t maxmemory = server_.engine.maxmemory();
+  const size_t most = server_.limits.most_unsent(maxmemory, evictable);
+  const uint64_t all = evictable ? server_.limits.all_clients(maxmemory) : 0;
+  if (all == 0) return most;
+  note_being_written(taken);
+  const uint64_t others = server_.being_written.load(std::memory_order_relaxed) - taken;
+  const uint64_t share = all / server_.loop_count();
+  return std::min(most, std::max(share, all - std::min(all, others)));
+}
+
 // Values that this loop's clients store leave less room for values that clients of all loops still
 // send, and those loops may be idle.
 void Loop::watch_all_clients() {

@@ -23,8 +23,8 @@ void encode_range(const Answer& answer, const AnswerSource& source, RespWriter& 
   if (last < 0) last = std::max<int64_t>(last + size, 0);
   last = std::min(last, size - 1);
   if (backwards || first > last) return writer.bulk("");
-  writer.bulk(
-      reply.value().substr(static_cast<size_t>(first), static_cast<size_t>(last - first + 1)));
+  writer.bulk(reply, reply.value().substr(static_cast<size_t>(first),
+                                          static_cast<size_t>(last - first + 1)));
 }
 
 // What LCS answers; the answer's number holds the bits.

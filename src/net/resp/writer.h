@@ -56,6 +56,13 @@ class RespWriter {
     const bool simple = reply.size <= copied_inline && output_.room() >= short_bulk_room;
     simple ? short_bulk(reply.value()) : any_bulk(reply);
   }
+  // A part of such a value.
+  void bulk(const Reply& reply, std::string_view part) {
+    if (part.size() <= short_value) return short_bulk(part);
+    number('$', static_cast<int64_t>(part.size()));
+    output_.append_value(reply, part);
+    output_.append("\r\n");
+  }
   // The values of such replies, one behind the other; null where one has none.
   void bulks(std::span<const Reply> replies);
   // Begins a bulk in pieces: `size` bytes and the line's end follow as raw.

@@ -1,0 +1,199 @@
+// The parts of Journal that make records of changes, and blocks of a batch's records.
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <thread>
+#include <utility>
+
+#include "base/kill_point.h"
+#include "base/raise_to.h"
+#include "durability/journal.h"
+#include "items/item.h"
+
+namespace isotherm {
+namespace {
+
+constexpr uint64_t block_head = sizeof(BlockHeader);
+
+// Of what is recorded for no batch of a worker.
+struct TakenPlace {
+  explicit TakenPlace(RunningBatches& batches) : running(batches.take()) {}
+  ~TakenPlace() { RunningBatches::give_back(running); }
+  TakenPlace(const TakenPlace&) = delete;
+  TakenPlace& operator=(const TakenPlace&) = delete;
+
+  RunningBatch& running;
+};
+
+}  // namespace
+
+// The bound is there before the number is (durability/running_batches.h).
+void Journal::give_number(RunningBatch& running) {
+  running.open_number.store(last_number_.load() + 1);
+  running.number = last_number_.fetch_add(1) + 1;
+  running.open_number.store(running.number, std::memory_order_release);
+}
+
+// A batch whose rows take effect together keeps all its records until it ends. Throws
+// std::bad_alloc, and then nothing has changed.
+void Journal::make_room(RunningBatch& running, uint64_t bytes) {
+  if (running.bytes > most_own_bytes && !running.batch->has_groups()) {
+    end_records(running);
+  }
+  const uint64_t needed = block_head + running.bytes + bytes;
+  if (needed <= running.capacity) return;
+  constexpr uint64_t least = 4096;
+  const uint64_t capacity = std::max({needed, running.capacity * 2, least});
+  auto memory = std::make_unique_for_overwrite<char[]>(capacity);
+  if (running.bytes != 0) {
+    std::memcpy(memory.get() + block_head, running.memory.get() + block_head, running.bytes);
+  }
+  own_bytes_.fetch_add(capacity - running.capacity, std::memory_order_relaxed);
+  running.memory = std::move(memory);
+  running.capacity = capacity;
+}
+
+char* Journal::take_room(RunningBatch& running, uint64_t bytes) {
+  char* const room = running.memory.get() + block_head + running.bytes;
+  running.bytes += bytes;
+  return room;
+}
+
+// Of records that are in their place, with their checksum: others wait until this is done.
+void Journal::seal_block(const RecordBuffer::Room& room, uint64_t bytes, uint32_t body_crc,
+                         RunningBatch& running) {
+  BlockHeader block{};
+  block.magic = BlockHeader::right_magic;
+  block.lsn = room.lsn;
+  block.bytes = bytes;
+  block.body_crc = body_crc;
+  block.synced = synced_lsn_.load(std::memory_order_relaxed);
+  block.crc = block_crc(block, store_);
+  std::memcpy(room.at, &block, sizeof block);
+  running.open_lsn.store(RunningBatch::none, std::memory_order_release);
+  running.end = block.end_lsn();
+}
+
+void Journal::end_records(RunningBatch& running) {
+  const uint64_t bytes = std::exchange(running.bytes, 0);
+  if (bytes == 0) return;
+  kill_point("journal.append");
+  const uint32_t body_crc = crc32c(0, running.memory.get() + block_head, bytes);
+  RecordBuffer::Room room = buffer_.reserve(block_head + bytes, running.open_lsn);
+  const bool copies = room.at != nullptr;
+  if (copies) {
+    std::memcpy(room.at + block_head, running.memory.get() + block_head, bytes);
+  } else {
+    room = buffer_.adopt(std::move(running.memory), running.capacity, block_head + bytes,
+                         running.open_lsn);
+  }
+  seal_block(room, bytes, body_crc, running);
+  if (copies && running.capacity <= 2 * most_own_bytes) return;
+  own_bytes_.fetch_sub(running.capacity, std::memory_order_relaxed);
+  running.memory.reset();
+  running.capacity = 0;
+}
+
+// Of no batch.
+void Journal::append_alone(const RecordHeader& record, std::string_view key) {
+  const TakenPlace place(batches_);
+  RunningBatch& running = place.running;
+  running.number = 0;
+  const uint64_t bytes = record_bytes(key.size(), 0);
+  make_room(running, bytes);
+  note_change(running, record, key);
+  put_record(take_room(running, bytes), record, key, {});
+  end_records(running);
+}
+
+// Changes nothing. False: there is no memory for it.
+bool Journal::append_again(std::string_view records) {
+  const TakenPlace place(batches_);
+  const uint32_t body_crc = crc32c(0, records.data(), records.size());
+  const RecordBuffer::Room room =
+      buffer_.reserve(block_head + records.size(), place.running.open_lsn);
+  if (room.at == nullptr) return false;
+  std::memcpy(room.at + block_head, records.data(), records.size());
+  seal_block(room, records.size(), body_crc, place.running);
+  return true;
+}
+
+// Of a key, or a flush.
+void Journal::note_change(RunningBatch& running, const RecordHeader& record, std::string_view key) {
+  if (running.number == 0) give_number(running);
+  if (record.version > running.max_version.load(std::memory_order_relaxed)) {
+    running.max_version.store(record.version, std::memory_order_relaxed);
+  }
+  const uint64_t before = record.op == RecordOp::flush
+                              ? raise_to(flushed_at_, running.number)
+                              : marks_.raise(record.database, key, running.number);
+  if (before != running.number) running.builds_on = std::max(running.builds_on, before);
+}
+
+void Journal::make_room(const ItemChange& change) {
+  if (change.reason == ItemChange::Reason::expired) return;
+  if (change.token == 0 || is_reader(change.token)) return;
+  const Item* const item = change.new_item;
+  const bool has_value = item != nullptr && !item->is_object() && item != change.old_item;
+  make_room(*reinterpret_cast<RunningBatch*>(change.token),
+            record_bytes(change.key.size(), has_value ? item->value().size() : 0));
+}
+
+void Journal::changed(const ItemChange& change) {
+  if (change.reason == ItemChange::Reason::expired) return;
+  RecordHeader record{};
+  record.database = change.database;
+  record.version = change.version;
+  std::string_view value;
+  if (change.new_item == nullptr || change.new_item->is_object()) {
+    record.op = RecordOp::erase;
+  } else if (change.new_item == change.old_item) {
+    record.op = RecordOp::expiry;
+    record.expiry = change.expiry;
+  } else {
+    record.op = RecordOp::put;
+    record.expiry = change.expiry;
+    record.flags = change.new_item->flags();
+    record.type = static_cast<uint8_t>(change.new_item->type());
+    record.state = static_cast<uint16_t>(change.new_item->state());
+    value = change.new_item->value();
+  }
+  if (change.token == 0 || is_reader(change.token)) {
+    append_alone(record, change.key);
+    if (any_waits_.load()) wake_writer();
+    return;
+  }
+  auto& running = *reinterpret_cast<RunningBatch*>(change.token);
+  const uint64_t bytes = record_bytes(change.key.size(), value.size());
+  make_room(running, bytes);
+  note_change(running, record, change.key);
+  put_record(take_room(running, bytes), record, change.key, value);
+}
+
+// In the block of its batch: a flush may be one change of several that take effect together. All is
+// gone by now, so it waits for the little memory that it needs.
+void Journal::flushed(uint32_t database, uint64_t version, uint64_t token) {
+  RecordHeader record{};
+  record.op = RecordOp::flush;
+  record.database = database;
+  record.version = version;
+  auto& running = *reinterpret_cast<RunningBatch*>(token);
+  for (bool has_room = false; !has_room;) {
+    try {
+      make_room(running, record_bytes(0, 0));
+      has_room = true;
+    } catch (const std::bad_alloc&) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+  note_change(running, record, {});
+  put_record(take_room(running, record_bytes(0, 0)), record, {}, {});
+}
+
+void Journal::grouped(uint64_t token) {
+  if (!is_reader(token)) end_records(*reinterpret_cast<RunningBatch*>(token));
+}
+
+}  // namespace isotherm
