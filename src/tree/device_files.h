@@ -140,7 +140,7 @@ class DeviceFiles final : public TreeFiles {
   std::atomic<uint64_t> lost_keys_{0};
   std::atomic<uint64_t> rest_bytes_{0};
   std::atomic<bool> has_escaped_{false};  // keys on the device that are not the item's own
-  std::atomic<bool> crowded_{false};  // the rest has what does not belong there, or too much
+  std::atomic<bool> crowded_{false};      // the rest has what does not belong there, or too much
 
   std::mutex places_mutex_;  // while keys are counted, or go from the rest to the device
   std::mutex mutex_;         // of what follows
