@@ -125,7 +125,7 @@ void check_databases(TreeFiles& files, uint32_t databases) {
   std::string end;
   TreeRecord::put_key(std::numeric_limits<uint32_t>::max(), {}, end);
   const std::unique_ptr<TreeView> view = files.view();
-  const std::unique_ptr<TreeCursor> cursor = view->cursor({}, end);
+  const std::unique_ptr<TreeCursor> cursor = view->cursor({}, end, true);
   cursor->seek_before(end);
   if (!cursor->error().empty()) throw TreeError(cursor->error());
   if (!cursor->valid()) return;

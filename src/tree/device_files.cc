@@ -199,12 +199,6 @@ size_t DeviceFiles::read_records(const ByteColumn& device_keys, size_t first, ui
 // No key comes twice, so pieces may go to the device in any order: each thread packs its own.
 std::string DeviceFiles::ingest(std::span<const TreeEntry> entries, const TreeMeta& /*meta*/,
                                 uint32_t threads) {
-  // If any key is escaped, the last one is.
-  const std::string_view last = entries.empty() ? std::string_view() : entries.back().key;
-  if (!last.empty() &&
-      !is_plain(TreeRecord::database_of(last), last.substr(TreeRecord::prefix_bytes))) {
-    has_escaped_.store(true, std::memory_order_release);
-  }
   std::vector<std::span<const TreeEntry>> pieces;
   for (size_t first = 0; first < entries.size();) {
     size_t end = first;
@@ -229,6 +223,7 @@ std::string DeviceFiles::ingest(std::span<const TreeEntry> entries, const TreeMe
 void DeviceFiles::ingest_some(std::span<const TreeEntry> entries) {
   DeviceColumns columns;
   std::string device_key;
+  bool escaped = false;
   uint64_t key_bytes = 0;
   uint64_t record_bytes = 0;
   for (const TreeEntry& entry : entries) {
@@ -247,6 +242,7 @@ void DeviceFiles::ingest_some(std::span<const TreeEntry> entries) {
     }
     if (entry.key.size() <= gpu::max_item_key_bytes) {
       put_device_key(entry.key, device_key);
+      escaped |= device_key.starts_with(escape);
       columns.add(device_key, fits_device(entry) ? entry.value : std::string_view());
     }
     if (has_rest()) {
@@ -261,6 +257,7 @@ void DeviceFiles::ingest_some(std::span<const TreeEntry> entries) {
     }
   }
   any_.store(true, std::memory_order_release);
+  if (escaped) has_escaped_.store(true, std::memory_order_release);
   const bool worked = use([&](ItemTier& tier) {
     if (!columns.ops.empty()) write(tier, columns, options_.now_ms());
   });

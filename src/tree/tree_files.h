@@ -58,7 +58,7 @@ inline uint32_t files_per_run() {
   return std::clamp(std::thread::hardware_concurrency() / 2, 4u, 8u);
 }
 
-// Of a run, in the order of keys, each key once.
+// Of a run, each key once; for files that last in the order of keys.
 struct TreeEntry {
   std::string_view key;
   std::string_view value;  // empty: erased
