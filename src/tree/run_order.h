@@ -27,8 +27,10 @@ struct RunPlace {
 
   RunPlace() = default;
   explicit RunPlace(const RunEntry& its) : front(KeyFront::of(its.key())), entry(&its) {}
+  // Entries lie anywhere in memory, so they are looked at only where fronts agree.
   bool operator<(const RunPlace& other) const {
-    return compare_keys(front, entry->key(), other.front, other.entry->key()) < 0;
+    if (front != other.front) return front < other.front;
+    return entry->key() < other.entry->key();
   }
 };
 
