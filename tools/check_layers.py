@@ -8,6 +8,8 @@
   - Public headers include public headers only.
   - A header opens with a comment that explains it, then `#pragma once`.
   - No file of code has MAX_LINES lines or more.
+  - No type of a namespace has two headers of src/ and include/: a program with both takes the functions of
+    either, and no compiler says so.
   - What docs/, README.md and comments name is there: files, and the names of code in docs/map.md's
     "where is".
 
@@ -36,6 +38,9 @@ QUOTED = re.compile(r"`([^`\n]+)`")
 FILE_NAME = re.compile(r"[\w./-]*\w\.(?:h|cuh|cc|cu|py|sh|txt|toml|cmake)")
 FILE_IN_COMMENT = re.compile(r"(?<![<\w./-])[\w-]+(?:/[\w-]+)+\.(?:h|cuh|cc|cu|py|sh)\b")
 CODE_NAME = re.compile(r"[A-Za-z_]\w*(?:::\w+)*")
+NAMESPACE = re.compile(r"namespace ([\w:]+) \{")
+# At the beginning of a line: neither within another type nor declared alone.
+TYPE = re.compile(r"(?:struct|class|enum class) (?:alignas\(\w+\) )?(\w+)(?: final)?(?: ?:(?!:)[^;]*)? \{")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
 
 
@@ -178,6 +183,25 @@ def check_names(root):
                             yield f"{where}: nothing is called {word}"
 
 
+def check_types(root):
+    """Types of the same name and namespace in more than one header."""
+    places = {}
+    for folder in ["include", "src"]:
+        for file in sorted((root / folder).rglob("*")):
+            if file.suffix not in HEADERS:
+                continue
+            namespace = ""
+            for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+                begins = NAMESPACE.match(line)
+                namespace = begins.group(1) if begins else namespace
+                if match := TYPE.match(line):
+                    where = f"{file.relative_to(root)}:{number}"
+                    places.setdefault((namespace, match.group(1)), []).append(where)
+    for (namespace, name), (first, *others) in places.items():
+        for where in others:
+            yield f"{where}: {namespace}::{name} is a type of {first}, too"
+
+
 def check_tree(root):
     """All violations below `root`, in order of path."""
     violations = []
@@ -187,6 +211,7 @@ def check_tree(root):
                 violations.extend(check_file(root, file))
     violations.extend(check_cycles(root))
     violations.extend(check_names(root))
+    violations.extend(check_types(root))
     return violations
 
 

@@ -109,6 +109,14 @@ class CheckLayersTest(unittest.TestCase):
         self.write("include/isotherm/status.h", ESSAY + '#include "isotherm/store.h"\n')
         self.expect_violation("includes itself")
 
+    def test_types_of_one_name(self):
+        self.write("src/base/one.h", ESSAY + "namespace isotherm {\nclass Twin final : public Any {\n};\n}\n")
+        self.write("src/index/two.h", ESSAY + "namespace isotherm::other {\nstruct Twin {\n};\n}\n")
+        self.write("src/index/three.h", ESSAY + "namespace isotherm {\nstruct Twin;\nclass Twin::Of {\n};\n}\n")
+        self.assertEqual(check_layers.check_tree(self.root), [])
+        self.write("src/index/two.h", ESSAY + "namespace isotherm {\nstruct Twin {\n};\n}\n")
+        self.expect_violation("isotherm::Twin is a type of src/base/one.h:")
+
     def test_long_file(self):
         self.write("tests/python/long.py", "x = 1\n" * check_layers.MAX_LINES)
         self.expect_violation("the limit is")

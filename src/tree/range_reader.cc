@@ -33,13 +33,13 @@ struct RangeReader::Bounds {
   Bounds(uint32_t database, const RangeAsked& asked)
       : first(in_tree(database, asked.first)),
         end(in_tree(asked.end.empty() ? database + 1 : database, asked.end)),
-        end_front(KeyFront::of(end)) {}
+        end_head(KeyHead::of(end)) {}
   bool has(const TreeIterator& at) const {
-    return at.valid() && compare_keys(at.key_front(), at.key(), end_front, end) < 0;
+    return at.valid() && compare_keys(at.key_head(), at.key(), end_head, end) < 0;
   }
   const std::string first;
   const std::string end;
-  const KeyFront end_front;
+  const KeyHead end_head;
 };
 
 // Pairs of a range that a device has shown, gone over once.
@@ -58,8 +58,8 @@ class RangeReader::ShownPairs {
     look(next_);
   }
   // As std::string_view::compare; of an item's key.
-  int compare(const KeyFront& front, std::string_view key) const {
-    return compare_keys(KeyFront::of(item_key_), item_key_, front, key);
+  int compare(const KeyHead& head, std::string_view key) const {
+    return compare_keys(KeyHead::of(item_key_), item_key_, head, key);
   }
   // Those that were gone past since the last call.
   std::string_view take() {
@@ -246,14 +246,14 @@ bool RangeReader::merge(const Bounds& bounds, uint32_t most, ShownPairs& shown, 
   bool changed = false;
   for (changes_->seek(bounds.first); bounds.has(*changes_); changes_->next()) {
     const std::string_view key = changes_->key().substr(TreeRecord::prefix_bytes);
-    const KeyFront front = KeyFront::of(key);
-    for (; shown.left() != 0 && count < most && shown.compare(front, key) < 0; ++count) {
+    const KeyHead head = KeyHead::of(key);
+    for (; shown.left() != 0 && count < most && shown.compare(head, key) < 0; ++count) {
       shown.next();
     }
     if (count == most || (shown.left() == 0 && !shown.all())) break;
     text_.add_all(shown.take());
     changed = true;
-    if (shown.left() != 0 && shown.compare(front, key) == 0) shown.leave_out();
+    if (shown.left() != 0 && shown.compare(head, key) == 0) shown.leave_out();
     if (changes_->value().empty()) continue;
     add(key, changes_->value());
     ++count;

@@ -10,14 +10,14 @@ namespace isotherm {
 
 RunPiece::RunPiece(std::vector<RunPlace> places) : places_(std::move(places)) {
   samples_.reserve(places_.size() / apart + 1);
-  for (size_t i = 0; i < places_.size(); i += apart) samples_.push_back(places_[i].front);
+  for (size_t i = 0; i < places_.size(); i += apart) samples_.push_back(places_[i].head);
 }
 
-// Among places whose fronts agree with the key's may be some on both sides of it.
-RunPiece::Block RunPiece::block_of(const KeyFront& front) const {
-  const auto first = std::lower_bound(samples_.begin(), samples_.end(), front);
+// Among places whose heads agree with the key's may be some on both sides of it.
+RunPiece::Block RunPiece::block_of(const KeyHead& head) const {
+  const auto first = std::lower_bound(samples_.begin(), samples_.end(), head);
   auto last = first;
-  while (last != samples_.end() && *last == front) ++last;
+  while (last != samples_.end() && *last == head) ++last;
   const auto place_of = [&](auto sample) {
     return static_cast<size_t>(sample - samples_.begin()) * apart;
   };
@@ -30,12 +30,12 @@ RunPiece::Block RunPiece::block_of(const KeyFront& front) const {
   return {begin() + from, begin() + upto};
 }
 
-// An entry is looked at only where fronts agree.
-const RunPlace* RunPiece::lower_bound(const Block& block, const KeyFront& front,
+// An entry is looked at only where heads agree.
+const RunPlace* RunPiece::lower_bound(const Block& block, const KeyHead& head,
                                       std::string_view key) {
   return std::lower_bound(
       block.begin, block.end, key, [&](const RunPlace& place, std::string_view its_key) {
-        return place.front != front ? place.front < front : place.entry->key() < its_key;
+        return place.head != head ? place.head < head : place.entry->key() < its_key;
       });
 }
 

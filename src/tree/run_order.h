@@ -5,7 +5,7 @@
 // longer; so whoever goes over pieces takes no lock, keys move a few times only, and there are few
 // places to look for a key. No key is in two pieces of a run.
 //
-// Threads. Any. Memory. A piece has a KeyFront and an address for each key, and every 16th front
+// Threads. Any. Memory. A piece has a KeyHead and an address for each key, and every 16th head
 // once more, for searches to touch little. Entries belong to the run.
 #pragma once
 
@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tree/key_front.h"
+#include "tree/key_head.h"
 #include "tree/run_entry.h"
 
 namespace isotherm {
@@ -22,14 +22,14 @@ namespace isotherm {
 class WorkerPool;
 
 struct RunPlace {
-  KeyFront front;
+  KeyHead head;
   const RunEntry* entry = nullptr;
 
   RunPlace() = default;
-  explicit RunPlace(const RunEntry& its) : front(KeyFront::of(its.key())), entry(&its) {}
-  // Entries lie anywhere in memory, so they are looked at only where fronts agree.
+  explicit RunPlace(const RunEntry& its) : head(KeyHead::of(its.key())), entry(&its) {}
+  // Entries lie anywhere in memory, so they are looked at only where heads agree.
   bool operator<(const RunPlace& other) const {
-    if (front != other.front) return front < other.front;
+    if (head != other.head) return head < other.head;
     return entry->key() < other.entry->key();
   }
 };
@@ -42,22 +42,22 @@ class RunPiece {
   const RunPlace* begin() const { return places_.data(); }
   const RunPlace* end() const { return places_.data() + places_.size(); }
   size_t size() const { return places_.size(); }
-  // Places among which is the first that is not before a key of this front, or behind which it is.
+  // Places among which is the first that is not before a key of this head, or behind which it is.
   // Their memory is on its way, so that who looks into several pieces waits once.
   struct Block {
     const RunPlace* begin;
     const RunPlace* end;
   };
-  Block block_of(const KeyFront& front) const;
+  Block block_of(const KeyHead& head) const;
   // The first that is not before the key.
-  static const RunPlace* lower_bound(const Block& block, const KeyFront& front,
+  static const RunPlace* lower_bound(const Block& block, const KeyHead& head,
                                      std::string_view key);
 
  private:
   static constexpr size_t apart = 16;
 
   const std::vector<RunPlace> places_;
-  std::vector<KeyFront> samples_;  // of the places 0, `apart`, 2 * `apart`, …
+  std::vector<KeyHead> samples_;  // of the places 0, `apart`, 2 * `apart`, …
 };
 
 class RunOrder {

@@ -18,7 +18,7 @@
 namespace isotherm::run_order_test {
 namespace {
 
-// Short keys, with zeros, that often begin alike: where their fronts agree and they do not.
+// Short keys, with zeros, that often begin alike: where their heads agree and they do not.
 std::string a_key(std::mt19937& random) {
   std::string key(random() % 24, '\0');
   for (size_t i = 0; i < key.size(); ++i) {
@@ -27,12 +27,12 @@ std::string a_key(std::mt19937& random) {
   return key;
 }
 
-TEST(KeyFront, OrdersKeysAsTheirBytes) {
+TEST(KeyHead, OrdersKeysAsTheirBytes) {
   std::mt19937 random(1);
   for (int i = 0; i < 20'000; ++i) {
     const std::string a = a_key(random);
     const std::string b = random() % 8 == 0 ? a : a_key(random);
-    const int order = compare_keys(KeyFront::of(a), a, KeyFront::of(b), b);
+    const int order = compare_keys(KeyHead::of(a), a, KeyHead::of(b), b);
     ASSERT_EQ(order < 0, a < b) << i;
     ASSERT_EQ(order == 0, a == b) << i;
   }
@@ -62,8 +62,8 @@ TEST(RunOrder, FindsAndMergesWhatCame) {
       const std::string key = a_key(random);
       size_t before = 0;
       for (const auto& piece : order.pieces()) {
-        const KeyFront front = KeyFront::of(key);
-        const RunPlace* const place = RunPiece::lower_bound(piece->block_of(front), front, key);
+        const KeyHead head = KeyHead::of(key);
+        const RunPlace* const place = RunPiece::lower_bound(piece->block_of(head), head, key);
         before += static_cast<size_t>(place - piece->begin());
         EXPECT_TRUE(place == piece->end() || place->entry->key() >= key);
       }

@@ -18,8 +18,8 @@ TreeIterator::TreeIterator(std::vector<std::shared_ptr<const RunOrder>> runs, ui
       files_(std::move(files)),
       first_(std::move(first)),
       end_(std::move(end)),
-      first_front_(KeyFront::of(first_)),
-      end_front_(KeyFront::of(end_)),
+      first_head_(KeyHead::of(first_)),
+      end_head_(KeyHead::of(end_)),
       shows_erased_(shows_erased) {
   for (const auto& run : runs_) {
     for (const auto& piece : run->pieces()) sources_.emplace_back().piece = piece.get();
@@ -31,7 +31,7 @@ TreeIterator::TreeIterator(std::vector<std::shared_ptr<const RunOrder>> runs, ui
 bool TreeIterator::goes_first(uint32_t source, uint32_t other) const {
   const Source& a = sources_[source];
   const Source& b = sources_[other];
-  const int order = compare_keys(a.front, a.key, b.front, b.key);
+  const int order = compare_keys(a.head, a.key, b.head, b.key);
   if (order == 0) return source < other;
   return forward_ ? order < 0 : order > 0;
 }
@@ -45,7 +45,7 @@ bool TreeIterator::show_files(Source& source) {
   }
   source.key = files_->key();
   source.value = files_->value();
-  source.front = KeyFront::of(source.key);
+  source.head = KeyHead::of(source.key);
   return true;
 }
 
@@ -72,12 +72,12 @@ bool TreeIterator::show(Source& source) const {
     const RunPlace& place = *source.at;
     fetch(source, places_ahead);
     const std::string_view key = place.entry->key();
-    const bool is_inside = forward_ ? compare_keys(place.front, key, end_front_, end_) < 0
-                                    : compare_keys(place.front, key, first_front_, first_) >= 0;
+    const bool is_inside = forward_ ? compare_keys(place.head, key, end_head_, end_) < 0
+                                    : compare_keys(place.head, key, first_head_, first_) >= 0;
     if (!is_inside) return false;
     const RunEntry::Shown shown = place.entry->at_moment(moment_);
     if (!shown.known) continue;
-    source.front = place.front;
+    source.head = place.head;
     source.key = key;
     source.value = shown.value;
     return true;
@@ -92,12 +92,12 @@ bool TreeIterator::move(Source& source) {
 }
 
 // Where the source begins; whether it has something there.
-bool TreeIterator::find(Source& source, const KeyFront& front, std::string_view key) {
+bool TreeIterator::find(Source& source, const KeyHead& head, std::string_view key) {
   if (source.piece == nullptr) {
     forward_ ? files_->seek(key) : files_->seek_before(key);
     return true;
   }
-  source.at = RunPiece::lower_bound(source.block, front, key);
+  source.at = RunPiece::lower_bound(source.block, head, key);
   const bool any = forward_ ? source.at != source.piece->end() : step(source);
   for (ptrdiff_t i = 0; any && i < places_ahead; ++i) fetch(source, i);
   return any;
@@ -108,16 +108,16 @@ void TreeIterator::seek_before(std::string_view key) { start(key, false); }
 
 void TreeIterator::start(std::string_view wanted, bool forward) {
   const std::string_view key = std::clamp<std::string_view>(wanted, first_, end_);
-  const KeyFront front = KeyFront::of(key);
+  const KeyHead head = KeyHead::of(key);
   forward_ = forward;
   heap_.clear();
   error_.clear();
   // What one step needs of memory is on its way for all when the next step begins.
   for (Source& source : sources_) {
-    if (source.piece != nullptr) source.block = source.piece->block_of(front);
+    if (source.piece != nullptr) source.block = source.piece->block_of(head);
   }
   for (uint32_t i = 0; i < sources_.size(); ++i) {
-    if (find(sources_[i], front, key)) heap_.push_back(i);
+    if (find(sources_[i], head, key)) heap_.push_back(i);
   }
   std::erase_if(heap_, [this](uint32_t i) {
     Source& source = sources_[i];
@@ -156,13 +156,13 @@ void TreeIterator::move_front() {
 // All that sources have of the key. The files are the last of them, and what they show does not
 // stay.
 void TreeIterator::pass() {
-  const KeyFront passed = front().front;
+  const KeyHead passed = front().head;
   const std::string_view key = front().key;
   bool may_be_more = false;
   do {
     may_be_more = front().piece != nullptr;
     move_front();
-  } while (may_be_more && !heap_.empty() && front().front == passed && front().key == key);
+  } while (may_be_more && !heap_.empty() && front().head == passed && front().key == key);
 }
 
 void TreeIterator::next() {

@@ -4,7 +4,7 @@
 //   pieces of the runs (tree/run_order.h), newest run first ─┐ a heap by the next key, of which
 //   a cursor over the files ─────────────────────────────────┴▶ the newest source is shown, and all
 //                                                               others go past it
-// Keys are compared by their fronts (tree/key_front.h) first. A piece is searched for the first key
+// Keys are compared by their heads (tree/key_head.h) first. A piece is searched for the first key
 // only, and the other end of the range is met on the way.
 //
 // What it shows points into runs and files, and stays until it moves. Whoever has it holds the
@@ -17,7 +17,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tree/key_front.h"
+#include "tree/key_head.h"
 #include "tree/run_order.h"
 #include "tree/tree_files.h"
 
@@ -38,7 +38,7 @@ class TreeIterator {
   bool valid() const { return !heap_.empty(); }
   std::string_view key() const { return front().key; }
   std::string_view value() const { return front().value; }  // empty: erased
-  const KeyFront& key_front() const { return front().front; }
+  const KeyHead& key_head() const { return front().head; }
   // Of a source that could not be read; it is not valid then.
   const std::string& error() const { return error_; }
 
@@ -47,7 +47,7 @@ class TreeIterator {
     const RunPiece* piece = nullptr;  // null: the files
     RunPiece::Block block{};          // of a search
     const RunPlace* at = nullptr;
-    KeyFront front;
+    KeyHead head;
     std::string_view key;
     std::string_view value;
   };
@@ -58,7 +58,7 @@ class TreeIterator {
   void fetch(const Source& source, ptrdiff_t away) const;
   bool show(Source& source) const;
   bool show_files(Source& source);
-  bool find(Source& source, const KeyFront& front, std::string_view key);
+  bool find(Source& source, const KeyHead& head, std::string_view key);
   bool move(Source& source);
   void start(std::string_view key, bool forward);
   void sift_down(size_t place);
@@ -71,8 +71,8 @@ class TreeIterator {
   std::unique_ptr<TreeCursor> files_;
   std::string first_;
   std::string end_;
-  const KeyFront first_front_;
-  const KeyFront end_front_;
+  const KeyHead first_head_;
+  const KeyHead end_head_;
   const bool shows_erased_;
   std::vector<Source> sources_;  // newest first
   std::vector<uint32_t> heap_;   // those that have something, that of the next key first
