@@ -50,8 +50,7 @@ class RunPiece {
   };
   Block block_of(const KeyHead& head) const;
   // The first that is not before the key.
-  static const RunPlace* lower_bound(const Block& block, const KeyHead& head,
-                                     std::string_view key);
+  static const RunPlace* lower_bound(const Block& block, const KeyHead& head, std::string_view key);
 
  private:
   static constexpr size_t apart = 16;
