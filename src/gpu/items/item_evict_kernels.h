@@ -65,7 +65,7 @@ struct KeyStart {
   static KeyStart of(std::string_view text) {
     KeyStart start;
     start.bytes = static_cast<uint32_t>(text.size());
-    std::memcpy(&start.word, text.data(), text.size());
+    text.copy(reinterpret_cast<char*>(&start.word), most_bytes);
     std::memset(&start.mask, 0xff, text.size());
     return start;
   }
