@@ -33,8 +33,14 @@ Location LargeItems::location_of(Header* header) {
 
 Location LargeItems::allocate(uint64_t bytes, bool force) {
   const Location location = fits(bytes, force) ? prepare(bytes) : location::none;
-  if (location != location::none) enter(&header(location));
-  return location;
+  if (location == location::none) return location;
+  try {
+    enter(&header(location));
+    return location;
+  } catch (const std::bad_alloc&) {
+    std::free(&header(location));
+    return location::none;
+  }
 }
 
 // Whether an item of so many bytes fits; with `force`, beyond the cap as far as a write may go.
@@ -80,13 +86,18 @@ void LargeItems::discard(Location location) {
   std::free(&header);
 }
 
+// Throws std::bad_alloc, and then nothing is counted.
 void LargeItems::enter(Header* header) {
+  header->state.store(Header::taken, std::memory_order_relaxed);
+  give_number(header);
   const uint64_t arrived = std::exchange(header->arrived, 0);
   budget_.items.fetch_add(static_cast<int64_t>(header->charged) - static_cast<int64_t>(arrived),
                           std::memory_order_relaxed);
   bytes_.fetch_add(header->charged, std::memory_order_relaxed);
   count_.fetch_add(1, std::memory_order_relaxed);
-  header->state.store(Header::taken, std::memory_order_relaxed);
+}
+
+void LargeItems::give_number(Header* header) {
   std::lock_guard guard(mutex_);
   if (free_numbers_.empty()) {
     header->number = static_cast<uint32_t>(table_.size());

@@ -137,6 +137,7 @@ class LargeItems {
   static Location location_of(Header* header);
   bool fits(uint64_t bytes, bool force) const;
   void enter(Header* header);
+  void give_number(Header* header);
   void append(Header* header);
   void unlink(Header* header);
   void leave(Header* header);
