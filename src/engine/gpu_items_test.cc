@@ -325,6 +325,7 @@ TEST_F(GpuItemsTest, AValueForWhichTheDeviceNeverHasRoomCanBeErased) {
   ASSERT_EQ(put("large", "1"), Status::ok);
   forget();
   ASSERT_EQ(put("large", value), Status::ok);
+  EXPECT_EQ(engine_->count(0), 1u);
   EXPECT_FALSE(engine_->tree()->flush());
   EXPECT_EQ(put("small", "1"), Status::not_saved);
   EXPECT_EQ(get("large"), value);

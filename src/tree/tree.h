@@ -245,6 +245,7 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   bool walk_by_hash(uint32_t database, uint64_t& cursor, uint64_t count, int64_t now_ms,
                     const Show& show);
   bool holds_runs();
+  bool take_in_all();
   void note_held() {
     if (!holds_.load(std::memory_order_relaxed)) holds_.store(true, std::memory_order_seq_cst);
   }

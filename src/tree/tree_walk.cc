@@ -35,13 +35,14 @@ bool Tree::step(uint32_t database, std::string& from, uint64_t count, int64_t no
   return false;
 }
 
+// Files that have taken in too much have all, too.
+bool Tree::take_in_all() { return !holds_runs() || flush() || overfull_.load(); }
+
 // All runs are taken in first, so that what is there from now on is shown from one place; what
 // changes meanwhile is shown as runs have it.
 bool Tree::walk_by_hash(uint32_t database, uint64_t& cursor, uint64_t count, int64_t now_ms,
                         const Show& show_one) {
-  // Files that have taken in too much have all.
-  const bool is_whole = cursor != 0 || !holds_runs() || flush() || overfull_.load();
-  if (!is_whole) return false;
+  if (cursor == 0 && !take_in_all()) return false;
   std::string value;
   const auto show_key = [&](std::string_view key, uint64_t value_bytes, int64_t expiry) {
     if (TreeRecord::database_of(key) != database) return;
@@ -92,7 +93,7 @@ bool Tree::walk(uint32_t database, uint64_t& cursor, uint64_t count, int64_t now
 uint64_t Tree::count(uint32_t database, int64_t now_ms) {
   constexpr uint64_t at_once = 4096;
   if (!files_->lasts()) {
-    return holds_runs() && !flush() ? 0 : files_->count(database, now_ms).value_or(0);
+    return take_in_all() ? files_->count(database, now_ms).value_or(0) : 0;
   }
   uint64_t keys = 0;
   std::string from = first_key(database);
