@@ -1,6 +1,7 @@
 #include "executor/upkeep/host_upkeep.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <limits>
 #include <new>
@@ -116,13 +117,13 @@ bool HostUpkeep::make_room(const BatchBytes& needed, int64_t now_ms) {
   // A worker that waits gives back all memory that could be used again, as soon as it could.
   executor_.cache().reclaim_all();
   std::unique_lock alone(store_.making_room, std::try_to_lock);
+  const auto lasting = static_cast<int64_t>(needed.lasting);
   while (!alone.owns_lock()) {
-    std::this_thread::sleep_for(between_looks);
+    if (!help_evict(lasting, now_ms)) std::this_thread::sleep_for(between_looks);
     executor_.cache().reclaim_all();
     if (has_room(needed)) return true;
     static_cast<void>(alone.try_lock());
   }
-  const auto lasting = static_cast<int64_t>(needed.lasting);
   Standstill standstill;
   // Memory that readers still hold becomes free by itself, unless that takes too long.
   bool waits = true;
@@ -260,6 +261,15 @@ bool HostUpkeep::evict_to(int64_t wanted, uint32_t sweeps, int64_t now_ms) {
   return room() >= wanted;
 }
 
+// Whether it evicted anything. One that waits for another worker to make room evicts beside it,
+// since one alone evicts as fast as one writes.
+bool HostUpkeep::help_evict(int64_t wanted, int64_t now_ms) {
+  if (on_device() || sends_values() || !evictable()) return false;
+  const uint64_t before = erased_;
+  evict_to(wanted, 1, now_ms);
+  return erased_ != before;
+}
+
 bool HostUpkeep::sends_values() const {
   if (!values_ || !on_device()) return false;
   ValueLog& log = store_.values->log();
@@ -331,22 +341,48 @@ size_t HostUpkeep::move_values(int64_t now_ms, Step&& step) {
 }
 
 // One sweep, which stops when it has freed so many bytes.
+// Those that were not read are chosen first and evicted behind the sweep: so their lines come from
+// memory together, and other workers sweep meanwhile.
+void HostUpkeep::evict_coldest(int64_t bytes, bool volatile_only, int64_t now_ms) {
+  constexpr uint32_t ahead = 8;
+  std::array<Location, items_per_sweep> chosen;
+  uint32_t count = 0;
+  const auto choose = [&](Location location) {
+    chosen[count++] = location;
+    bytes -= evicted_bytes(location);
+    return bytes > 0;
+  };
+  store_.items.sweep_clock(items_per_sweep, choose, volatile_only);
+  for (uint32_t i = 0; i < count + ahead; ++i) {
+    if (i < count) prefetch_line(chosen[i]);
+    if (i >= ahead) erase_if_still(chosen[i - ahead], MoveReason::evicted, now_ms);
+  }
+}
+
+int64_t HostUpkeep::evicted_bytes(Location location) const {
+  const uint64_t beside = Objects::bytes_of(*store_.items.item(location));
+  return static_cast<int64_t>(ItemStore::footprint(location) + beside);
+}
+
+void HostUpkeep::prefetch_line(Location location) const {
+  const Item& item = *store_.items.item(location);
+  const LineIndex* const index = store_.databases[item.database()].index();
+  if (index != nullptr) index->prefetch(store_.hash(item.key(), store_.seed), true);
+}
+
 void HostUpkeep::evict_some(int64_t bytes, int64_t now_ms) {
   const auto evict = [&](Location location) {
     if (!erase_if_still(location, MoveReason::evicted, now_ms)) return true;
-    const uint64_t beside = Objects::bytes_of(*store_.items.item(location));
-    bytes -= static_cast<int64_t>(ItemStore::footprint(location) + beside);
+    bytes -= evicted_bytes(location);
     return bytes > 0;
   };
   switch (store_.policy.load(std::memory_order_relaxed)) {
     case EvictionPolicy::noeviction:
       return;
     case EvictionPolicy::allkeys_lru:
-      store_.items.sweep_clock(items_per_sweep, evict);
-      return;
+      return evict_coldest(bytes, false, now_ms);
     case EvictionPolicy::volatile_lru:
-      store_.items.sweep_clock(items_per_sweep, evict, true);
-      return;
+      return evict_coldest(bytes, true, now_ms);
     case EvictionPolicy::allkeys_random: {
       // A client finds a large value right after it has stored it, unless there is nothing else:
       // large ones are so few, and take so much, that chance would often hit it.
@@ -386,114 +422,6 @@ void HostUpkeep::compact(int64_t now_ms) {
   store_.items.compact(items_per_sweep,
                        [&](Location location) { return move_if_still(location, now_ms); });
   make_moves(now_ms);
-}
-
-bool HostUpkeep::erase_if_still(Location location, MoveReason reason, int64_t now_ms) {
-  return swap({location, location::none, reason}, now_ms);
-}
-
-// Copies the item to another place of its class; where there is none and the policy allows, evicts
-// it: of policies for keys with an expiry, only such.
-bool HostUpkeep::move_if_still(Location from, int64_t now_ms) {
-  const Item* item = store_.items.item(from);
-  const Location to = executor_.cache().allocate(item->bytes());
-  if (to == location::none) {
-    const bool may_go = store_.evicts && (store_.evicts_any || item->expiry() != no_expiry);
-    return may_go && evictable() && erase_if_still(from, MoveReason::evicted, now_ms);
-  }
-  // The expiry may change meanwhile; it is set again under the line's lock.
-  item->copy_to(store_.items.address(to));
-  swap({from, to, MoveReason::moved}, now_ms);
-  return true;
-}
-
-bool HostUpkeep::swap(ItemMove move, int64_t now_ms) {
-  if (on_device()) {
-    moves_.push_back(move);
-    return true;
-  }
-  move.done = swap_on_host(move, now_ms);
-  book(move);
-  return move.done;
-}
-
-bool HostUpkeep::swap_on_host(const ItemMove& move, int64_t now_ms) {
-  const Item& item = *store_.items.item(move.from);
-  const uint64_t hash = store_.hash(item.key(), store_.seed);
-  // First: a flush takes the index away.
-  if (store_.gate.is_held(hash, item.database())) return false;
-  Database& database = store_.databases[item.database()];
-  if (CacheIndex* const cache = database.cache(); cache != nullptr) {
-    return as_kind(store_.options.index, *cache, [&](auto& its) {
-      EvictingIndex index(its, executor_, item.database(), 0);
-      return swap_member<TilePlain>(executor_, index, hash, move, now_ms);
-    });
-  }
-  LineIndex* index = database.index();
-  if (index == nullptr) return false;
-  if (store_.hot != nullptr) {
-    HotIndex hot(store_.hot->table(), *index);
-    return swap_member<TilePlain>(executor_, hot, hash, move, now_ms);
-  }
-  return swap_member<TilePlain>(executor_, *index, hash, move, now_ms);
-}
-
-bool HostUpkeep::is_held(const ItemMove& move) const {
-  const Item& item = *store_.items.item(move.from);
-  return store_.gate.is_held(store_.hash(item.key(), store_.seed), item.database());
-}
-
-// Puts nothing off: a later sweep finds them again.
-void HostUpkeep::leave_held() {
-  const auto held = std::partition(moves_.begin(), moves_.end(),
-                                   [&](const ItemMove& move) { return !is_held(move); });
-  std::for_each(held, moves_.end(), [&](const ItemMove& move) { book(move); });
-  moves_.erase(held, moves_.end());
-}
-
-// Within the epoch in which the moves were found; how many were done.
-size_t HostUpkeep::make_moves(int64_t now_ms) {
-  if (moves_.empty()) return 0;
-  EpochDomain::work(slot_);
-  if (store_.gate.armed()) leave_held();
-  if (!device_->swap(*participant_, moves_, now_ms)) {
-    // Values on a device are lost by now.
-    const auto lost = [&](const ItemMove& move) {
-      return move.to != location::none && store_.items.item(move.to)->away();
-    };
-    for (ItemMove& move : moves_) move.done = !lost(move) && swap_on_host(move, now_ms);
-  }
-  const auto done =
-      std::count_if(moves_.begin(), moves_.end(), [](const ItemMove& move) { return move.done; });
-  for (const ItemMove& move : moves_) book(move);
-  moves_.clear();
-  return static_cast<size_t>(done);
-}
-
-void HostUpkeep::book(const ItemMove& move) {
-  if (!move.done) {
-    if (move.to != location::none) drop_copy(executor_, move);
-    return;
-  }
-  if (move.reason == MoveReason::moved) return count_value_move(move);
-  HostExecutor::Counters& counters = executor_.counters();
-  HostExecutor::Gone& gone = counters.gone[ItemStore::class_number(move.from)];
-  const bool expired = move.reason == MoveReason::expired;
-  (expired ? counters.expired : counters.evicted).add();
-  (expired ? gone.expired : gone.evicted).add();
-  if (!expired) gone.volatile_evicted.add(store_.items.item(move.from)->expiry() != no_expiry);
-  ++erased_;
-}
-
-void HostUpkeep::count_value_move(const ItemMove& move) {
-  if (!values_) return;
-  const bool was_away = store_.items.item(move.from)->away();
-  const bool is_away = store_.items.item(move.to)->away();
-  if (was_away == is_away) return;
-  // One that came back because it is read is not to go at once.
-  if (was_away) store_.items.touch(move.to);
-  (is_away ? store_.values->to_device : store_.values->from_device)
-      .fetch_add(1, std::memory_order_relaxed);
 }
 
 }  // namespace isotherm

@@ -76,6 +76,7 @@ class HostUpkeep {
   // Sends values away or evicts until there is that much room, in at most so many sweeps; whether
   // it got there.
   bool evict_to(int64_t wanted, uint32_t sweeps, int64_t now_ms);
+  bool help_evict(int64_t wanted, int64_t now_ms);
   bool sends_values() const;
   // off: there is nowhere to send to; busy: another thread is at it.
   enum class Sent : uint8_t { off, none, some, busy };
@@ -85,6 +86,9 @@ class HostUpkeep {
   template <class Step>
   size_t move_values(int64_t now_ms, Step&& step);
   void evict_some(int64_t bytes, int64_t now_ms);
+  void evict_coldest(int64_t bytes, bool volatile_only, int64_t now_ms);
+  int64_t evicted_bytes(Location location) const;
+  void prefetch_line(Location location) const;
   Location find_soonest();
   void compact(int64_t now_ms);
 
