@@ -8,9 +8,9 @@
 // transaction: half of the operations read, half put, of keys drawn anew, and one commit; RocksDB's
 // is a WriteBatch, with its reads by Get before. Keys are drawn of `spread` times the records, so
 // with 2 half of the reads find nothing. batched: the same, where a Db's come `rows-a-call` at a
-// time (DbRows), and run by so many threads (0: those of the machine). recovery: the start on what a kill leaves behind
-// the last record, when no run waits: a Db has the last run in its journal, RocksDB the last
-// memtables in its log.
+// time (DbRows), and run by so many threads (0: those of the machine). recovery: the start on what
+// a kill leaves behind the last record, when no run waits: a Db has the last run in its journal,
+// RocksDB the last memtables in its log.
 //
 // RocksDB: memtables of 512 MB, of which five wait, a block cache of `memory` MiB, filters of ten
 // bits, parallelism of the machine. Neither syncs. Each row shows medians over `rounds`, and the
@@ -234,8 +234,8 @@ template <class Store>
 double transact(Store& store, const Wanted& wanted, uint64_t round, bool batched) {
   std::mt19937_64 random(round);
   const std::vector<Key> keys = draw(random, wanted.transaction, wanted.spread * wanted.records);
-  const double took = seconds(
-      [&] { batched ? store.transact_batched(keys, wanted) : store.transact(keys); });
+  const double took =
+      seconds([&] { batched ? store.transact_batched(keys, wanted) : store.transact(keys); });
   return static_cast<double>(keys.size()) / took;
 }
 
@@ -292,14 +292,11 @@ void run_all(const Wanted& wanted, const std::string& folder) {
 }
 
 void read_words(int count, char** words, Wanted& wanted) {
-  const std::pair<std::string, uint64_t*> numbers[] = {{"--records=", &wanted.records},
-                                                       {"--transaction=", &wanted.transaction},
-                                                       {"--group=", &wanted.group},
-                                                       {"--memory=", &wanted.memory},
-                                                       {"--rounds=", &wanted.rounds},
-                                                       {"--spread=", &wanted.spread},
-                                                       {"--threads=", &wanted.threads},
-                                                       {"--rows-a-call=", &wanted.rows_a_call}};
+  const std::pair<std::string, uint64_t*> numbers[] = {
+      {"--records=", &wanted.records}, {"--transaction=", &wanted.transaction},
+      {"--group=", &wanted.group},     {"--memory=", &wanted.memory},
+      {"--rounds=", &wanted.rounds},   {"--spread=", &wanted.spread},
+      {"--threads=", &wanted.threads}, {"--rows-a-call=", &wanted.rows_a_call}};
   const std::pair<std::string, std::string*> texts[] = {{"--folder=", &wanted.folder},
                                                         {"--rows=", &wanted.rows}};
   for (int i = 1; i < count; ++i) {

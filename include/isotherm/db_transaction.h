@@ -21,10 +21,10 @@
 // which the transaction began, beside its own changes, and reading for update, or, with locks,
 // changing a key that others have changed since is `busy`.
 //
-// Many operations. `run` does those of a DbRows as the calls above would, one behind the other, with
-// as many threads as DbTransactionOptions::threads says, and `commit` writes with as many. A batch
-// of a store's requests is cheaper for each of them than calls are, so transactions of very many
-// operations bring them by some ten thousand.
+// Many operations. `run` does those of a DbRows as the calls above would, one behind the other,
+// with as many threads as DbTransactionOptions::threads says, and `commit` writes with as many. A
+// batch of a store's requests is cheaper for each of them than calls are, so transactions of very
+// many operations bring them by some ten thousand.
 //
 // A change of a key that was not read for update conflicts with nobody; without locks the last one
 // stays.
@@ -65,8 +65,8 @@ class DbTransaction {
   DbStatus erase(std::string_view key);
   DbStatus merge(std::string_view key, uint32_t function, std::string_view operand);
 
-  // Of gets, `rows` has what they have found. Not ok, for what the call of any row would be: none of
-  // its changes are kept; locks stay, and what was read for update.
+  // Of gets, `rows` has what they have found. Not ok, for what the call of any row would be: none
+  // of its changes are kept; locks stay, and what was read for update.
   DbStatus run(DbRows& rows);
 
   // Marks where it is; `rollback_to_savepoint` forgets what was changed since the last mark, and

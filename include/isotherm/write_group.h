@@ -33,7 +33,7 @@ class WriteGroup {
 
   size_t size() const { return places_.size(); }
   bool empty() const { return places_.empty(); }
-  bool has_merges() const { return merges_; }  // or had some that were taken back
+  bool has_merges() const { return merges_; }     // or had some that were taken back
   size_t bytes() const { return bytes_.size(); }  // of keys and values
   // Valid until the group is changed.
   Row row(size_t index) const {

@@ -16,7 +16,8 @@
 // Parts. A transaction may bring several groups that share no key; where none of them has merges,
 // their rows are parts of the batch (Batch::part), which threads of a pool fill, and run.
 //
-// Threads. One, with those of the pool, until the batch was run and its replies were read. The groups stay where they are.
+// Threads. One, with those of the pool, until the batch was run and its replies were read. The
+// groups stay where they are.
 #pragma once
 
 #include <cstdint>

@@ -125,9 +125,9 @@ class BatchRunner final : public Executor {
   std::vector<uint8_t> parked_;  // of the rows that are to run now
   std::vector<Awaited*> ahead_;  // what rows of a view wait for
   WriteDelay* delay_ = nullptr;  // of the rows that run now, where writes are put off
-  WorkerPool* pool_ = nullptr;           // of the runners that help
+  WorkerPool* pool_ = nullptr;   // of the runners that help
   std::vector<BatchRunner*> runners_;
-  uint64_t writes_ = 0;          // rows that may write, since the last step of upkeep
+  uint64_t writes_ = 0;  // rows that may write, since the last step of upkeep
 };
 
 }  // namespace isotherm

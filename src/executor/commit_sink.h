@@ -85,9 +85,9 @@ class CommitSink {
   // For a sink that tells another: takes the memory that telling of this change needs, and nothing
   // else. Throws std::bad_alloc.
   virtual void make_room(const ItemChange& /*change*/) {}
-  // Several threads are to run rows of a batch with groups, each those of other keys, and each tells
-  // with a token of its own, of as many as there are in `parts`. Throws std::bad_alloc, and then
-  // nothing has changed. `ends_parts`: they have told all; it may use the pool.
+  // Several threads are to run rows of a batch with groups, each those of other keys, and each
+  // tells with a token of its own, of as many as there are in `parts`. Throws std::bad_alloc, and
+  // then nothing has changed. `ends_parts`: they have told all; it may use the pool.
   virtual void begins_parts(uint64_t token, std::span<uint64_t> parts) {
     std::fill(parts.begin(), parts.end(), token);
   }
