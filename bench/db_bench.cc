@@ -2,7 +2,7 @@
 //
 //   db_bench [--loads put,get,…] [--records N] [--key N] [--value N] [--seconds S] [--rates R,…]
 //            [--threads N] [--memory MB] [--group N] [--batch N] [--rounds N] [--parts 1]
-//            [--flush 0] [--gpu-memory MB]
+//            [--flush 0] [--gpu-memory MB] [--rows-a-call N] [--transaction-threads N]
 //
 // Loads: get, put (of present keys), update (a counter is incremented), erase, range (100 pairs),
 // transactions (--group rows each, half gets, half puts, optimistic), and H-Rocks's ycsb-a to
@@ -10,7 +10,8 @@
 // put, 6% erase, 3% range). Rates: calls a second that are offered, latency counts from when a call
 // was due; 0: as many as can be. --batch: requests a call, of loads of gets and puts, or of ranges:
 // a DbBatch, and of RocksDB a MultiGet and a WriteBatch, or one iterator. --gpu-memory: of the Db's
-// sorted copy on a GPU. --parts: where RocksDB's time goes, by its own
+// sorted copy on a GPU. --rows-a-call: of a Db's transactions, by DbRows and so many threads; 0: a
+// call each. --parts: where RocksDB's time goes, by its own
 // counters. What was filled is flushed to files unless --flush 0.
 //
 // Keys are numbers, the highest byte first; values follow from their key. Every value and every
@@ -68,6 +69,8 @@ struct DbBenchOptions {
   uint64_t memory = 64;
   uint64_t group = 1000;
   uint64_t batch = 1;
+  uint64_t rows_a_call = 0;
+  uint64_t transaction_threads = 1;
   uint64_t rounds = 1;
   uint64_t gpu_memory = 0;
   bool parts = false;
@@ -411,6 +414,9 @@ DbBenchOptions parse(int argc, char** argv) {
       {"--memory", [&](const std::string& text) { options.memory = std::stoull(text); }},
       {"--group", [&](const std::string& text) { options.group = std::stoull(text); }},
       {"--batch", [&](const std::string& text) { options.batch = std::stoull(text); }},
+      {"--rows-a-call", [&](const std::string& text) { options.rows_a_call = std::stoull(text); }},
+      {"--transaction-threads",
+       [&](const std::string& text) { options.transaction_threads = std::stoull(text); }},
       {"--gpu-memory", [&](const std::string& text) { options.gpu_memory = std::stoull(text); }},
       {"--rounds", [&](const std::string& text) { options.rounds = std::stoull(text); }},
       {"--parts", [&](const std::string& text) { options.parts = text == "1"; }},
@@ -452,7 +458,8 @@ int run(int argc, char** argv) {
   const uint64_t memory = options.memory * 1'000'000;
   Measured systems[] = {
       {std::make_unique<IsothermSystem>(folder + "/isotherm", memory,
-                                        options.gpu_memory * 1'000'000),
+                                        options.gpu_memory * 1'000'000, options.rows_a_call,
+                                        static_cast<uint32_t>(options.transaction_threads)),
        options},
       {std::make_unique<RocksdbSystem>(folder + "/rocksdb", memory, transactions), options}};
   for (const DbLoad* load : options.loads) {

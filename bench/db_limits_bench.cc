@@ -1,13 +1,16 @@
 // A Db (isotherm/db.h) beside RocksDB, tuned: transactions of millions, and starts.
 //
 //   db_limits_bench [--records=2000000] [--transaction=5000000] [--group=1000] [--memory=4096]
-//                   [--rounds=3] [--folder=/dev/shm] [--rows=transaction,recovery]
+//                   [--rounds=3] [--spread=2] [--threads=0] [--rows-a-call=65536]
+//                   [--folder=/dev/shm] [--rows=transaction,batched,recovery]
 //
 // 8-byte keys and values, uniform; `records` are there before, put in groups of `group`.
 // transaction: half of the operations read, half put, of keys drawn anew, and one commit; RocksDB's
-// is a WriteBatch, with its reads by Get before. recovery: the start on what a kill leaves behind
-// the last record, when no run waits: a Db has the last run in its journal, RocksDB the last
-// memtables in its log.
+// is a WriteBatch, with its reads by Get before. Keys are drawn of `spread` times the records, so
+// with 2 half of the reads find nothing. batched: the same, where a Db's come `rows-a-call` at a
+// time (DbRows), and run by so many threads (0: those of the machine). recovery: the start on what
+// a kill leaves behind the last record, when no run waits: a Db has the last run in its journal,
+// RocksDB the last memtables in its log.
 //
 // RocksDB: memtables of 512 MB, of which five wait, a block cache of `memory` MiB, filters of ten
 // bits, parallelism of the machine. Neither syncs. Each row shows medians over `rounds`, and the
@@ -41,8 +44,11 @@ struct Wanted {
   uint64_t group = 1000;
   uint64_t memory = 4096;
   uint64_t rounds = 3;
+  uint64_t spread = 2;
+  uint64_t threads = 0;
+  uint64_t rows_a_call = 65536;
   std::string folder = "/dev/shm";
-  std::string rows = "transaction,recovery";
+  std::string rows = "transaction,batched,recovery";
 
   bool has(const std::string& row) const {
     return ("," + rows + ",").find("," + row + ",") != std::string::npos;
@@ -113,6 +119,24 @@ class Ours {
     }
     expect(transaction->commit());
   }
+  void transact_batched(const std::vector<Key>& keys, const Wanted& wanted) {
+    std::unique_ptr<DbTransaction> transaction;
+    expect(db_->begin({.threads = static_cast<uint32_t>(wanted.threads)}, transaction));
+    DbRows rows;
+    for (size_t first = 0; first < keys.size(); first += wanted.rows_a_call) {
+      const size_t end = std::min<size_t>(keys.size(), first + wanted.rows_a_call);
+      for (size_t i = first; i < end; ++i) {
+        i % 2 == 0 ? rows.get(keys[i].view()) : rows.put(keys[i].view(), keys[i].view());
+      }
+      expect(transaction->run(rows));
+      for (size_t i = first; i < end; ++i) {
+        const auto row = static_cast<DbRows::Row>(i - first);
+        if (i % 2 == 0 && rows.found(row) && rows.value(row) != keys[i].view()) fail("wrong");
+      }
+      rows.clear();
+    }
+    expect(transaction->commit());
+  }
   // What a crash of the process leaves.
   void leave(const std::string& to) {
     while (db_->statistics().runs != 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -173,6 +197,7 @@ class Theirs {
     }
     expect(db_->Write(rocksdb::WriteOptions(), &batch));
   }
+  void transact_batched(const std::vector<Key>& keys, const Wanted& /*wanted*/) { transact(keys); }
   void leave(const std::string& to) {
     std::filesystem::copy(folder_, to, std::filesystem::copy_options::recursive);
   }
@@ -206,10 +231,12 @@ std::vector<Key> draw(std::mt19937_64& random, uint64_t count, uint64_t below) {
 
 // Operations a second of one round.
 template <class Store>
-double transact(Store& store, const Wanted& wanted, uint64_t round) {
+double transact(Store& store, const Wanted& wanted, uint64_t round, bool batched) {
   std::mt19937_64 random(round);
-  const std::vector<Key> keys = draw(random, wanted.transaction, 2 * wanted.records);
-  return static_cast<double>(keys.size()) / seconds([&] { store.transact(keys); });
+  const std::vector<Key> keys = draw(random, wanted.transaction, wanted.spread * wanted.records);
+  const double took =
+      seconds([&] { batched ? store.transact_batched(keys, wanted) : store.transact(keys); });
+  return static_cast<double>(keys.size()) / took;
 }
 
 template <class Store>
@@ -252,23 +279,24 @@ void run_all(const Wanted& wanted, const std::string& folder) {
     }
     show("recovery", of_ours, of_theirs);
   }
-  if (wanted.has("transaction")) {
+  for (const std::string row : {"transaction", "batched"}) {
+    if (!wanted.has(row)) continue;
     std::vector<double> of_ours;
     std::vector<double> of_theirs;
     for (uint64_t round = 0; round < wanted.rounds; ++round) {
-      of_ours.push_back(transact(ours, wanted, round));
-      of_theirs.push_back(transact(theirs, wanted, round));
+      of_ours.push_back(transact(ours, wanted, round, row == "batched"));
+      of_theirs.push_back(transact(theirs, wanted, round, row == "batched"));
     }
-    show("transaction", of_ours, of_theirs);
+    show(row, of_ours, of_theirs);
   }
 }
 
 void read_words(int count, char** words, Wanted& wanted) {
-  const std::pair<std::string, uint64_t*> numbers[] = {{"--records=", &wanted.records},
-                                                       {"--transaction=", &wanted.transaction},
-                                                       {"--group=", &wanted.group},
-                                                       {"--memory=", &wanted.memory},
-                                                       {"--rounds=", &wanted.rounds}};
+  const std::pair<std::string, uint64_t*> numbers[] = {
+      {"--records=", &wanted.records}, {"--transaction=", &wanted.transaction},
+      {"--group=", &wanted.group},     {"--memory=", &wanted.memory},
+      {"--rounds=", &wanted.rounds},   {"--spread=", &wanted.spread},
+      {"--threads=", &wanted.threads}, {"--rows-a-call=", &wanted.rows_a_call}};
   const std::pair<std::string, std::string*> texts[] = {{"--folder=", &wanted.folder},
                                                         {"--rows=", &wanted.rows}};
   for (int i = 1; i < count; ++i) {

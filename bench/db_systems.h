@@ -98,7 +98,10 @@ class DbSystem {
 
 class IsothermSystem final : public DbSystem {
  public:
-  IsothermSystem(const std::string& folder, uint64_t memory, uint64_t gpu_memory = 0) {
+  // `rows_a_call`: of a transaction; 0: a call each. `threads`: that run them.
+  IsothermSystem(const std::string& folder, uint64_t memory, uint64_t gpu_memory = 0,
+                 uint64_t rows_a_call = 0, uint32_t threads = 1)
+      : rows_a_call_(rows_a_call), threads_(threads) {
     DbOptions options;
     options.memory = memory;
     options.gpu_memory = gpu_memory;
@@ -122,7 +125,8 @@ class IsothermSystem final : public DbSystem {
   }
   void transaction(const std::vector<TransactionRow>& rows) override {
     std::unique_ptr<DbTransaction> transaction;
-    check(db_->begin({}, transaction));
+    check(db_->begin({.threads = threads_}, transaction));
+    if (rows_a_call_ != 0) return transaction_by_columns(*transaction, rows);
     std::string value;
     for (const TransactionRow& row : rows) {
       check(row.value.empty() ? transaction->get(row.key, value)
@@ -156,6 +160,23 @@ class IsothermSystem final : public DbSystem {
 
  private:
   static constexpr std::array<char, 8> one = {1};
+  void transaction_by_columns(DbTransaction& transaction, const std::vector<TransactionRow>& all) {
+    DbRows rows;
+    for (size_t first = 0; first < all.size(); first += rows_a_call_) {
+      const size_t end = std::min<size_t>(all.size(), first + rows_a_call_);
+      for (size_t i = first; i < end; ++i) {
+        all[i].value.empty() ? rows.get(all[i].key) : rows.put(all[i].key, all[i].value);
+      }
+      check(transaction.run(rows));
+      for (size_t i = first; i < end; ++i) {
+        if (all[i].value.empty() && !rows.found(static_cast<DbRows::Row>(i - first))) {
+          throw std::runtime_error("isotherm: a key is gone");
+        }
+      }
+      rows.clear();
+    }
+    check(transaction.commit());
+  }
   // Of the thread.
   DbBatch& own_batch() {
     thread_local std::unique_ptr<DbBatch> mine;
@@ -166,6 +187,8 @@ class IsothermSystem final : public DbSystem {
   static void check(const DbStatus& status) {
     if (!status.ok()) throw std::runtime_error("isotherm: " + status.text());
   }
+  const uint64_t rows_a_call_;
+  const uint32_t threads_;
   std::unique_ptr<Db> db_;
 };
 

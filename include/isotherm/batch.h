@@ -261,6 +261,10 @@ class Batch {
   void unless_absent(Row first);
   // or unless each is at the version that was noted as its first number, 0: absent.
   void unless_unchanged(Row first);
+  // Rows from here on share no key with those before: several threads may run them side by side
+  // (the engine's, not for others).
+  void part() { parts_.push_back(size_); }
+
   // For guards: rows from `first` to before `end` are not to run.
   void cancel(Row first, Row end) {
     for (Row row = first; row < end; ++row) columns_.op[row] = Op::none;
@@ -316,6 +320,22 @@ class Batch {
   void view(Row first, Row end) { views_.push_back({first, end}); }
   // Appends a copy of a row of another batch.
   Row append(const Columns& from, Row row);
+  // Appends so many puts and erases, of the database that is selected; the first of their rows.
+  // Whoever calls sets each of them before the batch runs, several threads if they like.
+  Row add_changes(Row count);
+  void set_change(Row row, Op op, std::string_view key, std::string_view value, uint16_t options) {
+    columns_.op[row] = op;
+    columns_.options[row] = options;
+    columns_.database[row] = current_database_;
+    columns_.key[row] = key;
+    columns_.value[row] = value;
+    columns_.number[row] = 0;
+    columns_.expiry[row] = no_expiry;
+    columns_.flags[row] = 0;
+    new (&columns_.reply[row]) Reply();
+  }
+  // The first rows of parts, in order.
+  const std::vector<Row>& parts() const { return parts_; }
   const Columns& columns() const { return columns_; }
   // Rows from `first` to before `end`.
   struct Span {
@@ -411,6 +431,7 @@ class Batch {
   std::vector<Guard> guards_;
   std::vector<Span> groups_;
   std::vector<Span> views_;
+  std::vector<Row> parts_;
   std::vector<std::string_view> arguments_;
 };
 

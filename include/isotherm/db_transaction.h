@@ -21,6 +21,11 @@
 // which the transaction began, beside its own changes, and reading for update, or, with locks,
 // changing a key that others have changed since is `busy`.
 //
+// Many operations. `run` does those of a DbRows as the calls above would, one behind the other,
+// with as many threads as DbTransactionOptions::threads says, and `commit` writes with as many. A
+// batch of a store's requests is cheaper for each of them than calls are, so transactions of very
+// many operations bring them by some ten thousand.
+//
 // A change of a key that was not read for update conflicts with nobody; without locks the last one
 // stays.
 //
@@ -33,6 +38,7 @@
 #include <string_view>
 
 #include "isotherm/db.h"
+#include "isotherm/db_rows.h"
 
 namespace isotherm {
 
@@ -40,6 +46,9 @@ struct DbTransactionOptions {
   bool locks = false;
   bool snapshot = false;
   int64_t timeout_ms = 1000;  // that it waits for one lock; below 0: for ever
+  // That run its DbRows, and its commit where it has very many changes; at most 16, and as many as
+  // there are workers (DbOptions::most_calls). 0: as many as the machine has.
+  uint32_t threads = 1;
 };
 
 class DbTransaction {
@@ -55,6 +64,10 @@ class DbTransaction {
   DbStatus put(std::string_view key, std::string_view value);
   DbStatus erase(std::string_view key);
   DbStatus merge(std::string_view key, uint32_t function, std::string_view operand);
+
+  // Of gets, `rows` has what they have found. Not ok, for what the call of any row would be: none
+  // of its changes are kept; locks stay, and what was read for update.
+  DbStatus run(DbRows& rows);
 
   // Marks where it is; `rollback_to_savepoint` forgets what was changed since the last mark, and
   // the mark. Locks, and what was read for update, stay.

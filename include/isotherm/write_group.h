@@ -33,6 +33,7 @@ class WriteGroup {
 
   size_t size() const { return places_.size(); }
   bool empty() const { return places_.empty(); }
+  bool has_merges() const { return merges_; }     // or had some that were taken back
   size_t bytes() const { return bytes_.size(); }  // of keys and values
   // Valid until the group is changed.
   Row row(size_t index) const {
@@ -42,6 +43,7 @@ class WriteGroup {
             all.substr(place.at + place.key_bytes, place.value_bytes)};
   }
   void clear() {
+    merges_ = false;
     places_.clear();
     bytes_.clear();
   }
@@ -65,8 +67,10 @@ class WriteGroup {
     bytes_.reserve(bytes_.size() + key.size() + value.size());
     places_.push_back({kind, function, bytes_.size(), key.size(), value.size()});
     bytes_.append(key).append(value);
+    merges_ |= kind == Kind::merge;
   }
 
+  bool merges_ = false;
   std::vector<Place> places_;
   std::string bytes_;
 };

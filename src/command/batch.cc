@@ -70,6 +70,14 @@ Batch::Row Batch::get_all(std::span<const std::string_view> keys) {
   return first;
 }
 
+Batch::Row Batch::add_changes(Row count) {
+  const Row first = size_;
+  if (capacity_ - size_ < count) grow(size_ + count);
+  size_ += count;
+  writes_ |= count != 0;
+  return first;
+}
+
 Batch::Row Batch::erase(std::string_view key, uint16_t options, uint64_t expected_version) {
   const Row row = append_row(Op::erase, key, options);
   columns_.value[row] = {};
@@ -303,6 +311,7 @@ void Batch::clear() {
   guards_.clear();
   groups_.clear();
   views_.clear();
+  parts_.clear();
   arguments_.clear();
 }
 

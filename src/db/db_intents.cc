@@ -16,7 +16,7 @@ DbStatus DbIntents::write(const WriteGroup& group, uint32_t slot, std::string_vi
   return guarded([&] {
     WriteGroup intents;
     intents.put(key_of(slot), intent);
-    return db_.state_->write(group, nullptr, intents);
+    return db_.state_->write(group, intents);
   });
 }
 
@@ -28,7 +28,7 @@ DbStatus DbIntents::erase(uint32_t end) {
   return guarded([&] {
     WriteGroup intents;
     for (uint32_t slot = 0; slot < end; ++slot) intents.erase(key_of(slot));
-    return db_.state_->write({}, nullptr, intents);
+    return db_.state_->write({}, intents);
   });
 }
 

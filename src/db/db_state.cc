@@ -6,6 +6,9 @@
 #include <optional>
 #include <stdexcept>
 #include <utility>
+#include <vector>
+
+#include "base/worker_pool.h"
 
 namespace isotherm {
 namespace {
@@ -156,17 +159,53 @@ void DbState::wait_for_memory(DbWorkers::Lease& lease, uint64_t bytes) {
   }
 }
 
-DbStatus DbState::write(const WriteGroup& group, const WritePlan::Checks* checks,
-                        const WriteGroup& intents) {
-  if (DbStatus wrong = check(group); !wrong.ok()) return wrong;
+DbStatus DbState::write(WritePlan::Parts parts, const WriteGroup& intents, uint32_t threads) {
+  constexpr uint64_t worth_threads = 1 << 14;
   if (DbStatus wrong = check(intents); !wrong.ok()) return wrong;
-  if (group.empty() && intents.empty() && (checks == nullptr || checks->empty())) return {};
+  uint64_t changes = intents.size();
+  uint64_t bytes = intents.bytes();
+  uint64_t checks = 0;
+  for (const WritePlan::Part& part : parts) {
+    if (DbStatus wrong = check(*part.group); !wrong.ok()) return wrong;
+    changes += part.group->size();
+    bytes += part.group->bytes();
+    if (part.checks != nullptr) checks += part.checks->size();
+  }
+  if (changes + checks == 0) return {};
+  if (changes > most_changes) {
+    return {DbStatus::Code::invalid, "the group has too many changes"};
+  }
+  if (threads > 1 && changes + checks >= worth_threads) {
+    return write_by_threads(parts, changes, bytes, threads);
+  }
   std::optional<WritePlan> plan;
-  DbStatus status =
-      write_rows(group.size() + intents.size(), group.bytes() + intents.bytes(), [&](Batch& batch) {
-        plan.emplace(group, checks, intents, merges_, batch);
-        return plan->first_write();
-      });
+  DbStatus status = write_rows(changes, bytes, [&](Batch& batch) {
+    plan.emplace(parts, intents, merges_, batch);
+    return plan->first_write();
+  });
+  return plan->problem().ok() ? status : with_reason(plan->problem());
+}
+
+// By as many threads as there are workers for. Who waits for the helpers waits for no worker.
+DbStatus DbState::write_by_threads(WritePlan::Parts parts, uint64_t changes, uint64_t bytes,
+                                   uint32_t threads) {
+  DbWorkers::Lease lease(*workers_);
+  std::vector<std::unique_ptr<DbWorkers::Lease>> others;
+  std::vector<Worker*> helpers;
+  while (helpers.size() + 1 < std::min<size_t>(threads, parts.size())) {
+    auto other = DbWorkers::Lease::without_waiting(*workers_);
+    if (other == nullptr) break;
+    helpers.push_back(&other->worker());
+    others.push_back(std::move(other));
+  }
+  WorkerPool pool(static_cast<uint32_t>(helpers.size() + 1));
+  std::optional<WritePlan> plan;
+  const auto fill = [&](Batch& batch) {
+    plan.emplace(parts, WriteGroup(), merges_, batch, &pool);
+    return plan->first_write();
+  };
+  DbStatus status = write_rows(lease, changes, bytes, fill,
+                               [&] { lease.worker().submit(lease.batch(), pool, helpers); });
   return plan->problem().ok() ? status : with_reason(plan->problem());
 }
 

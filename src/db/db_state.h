@@ -49,8 +49,12 @@ class DbState {
   static DbStatus read_at(const TreeMoment& moment, std::string_view key, std::string& value,
                           uint64_t* version = nullptr);
   // `intents`: puts and erases of intents, which take effect with the group.
-  DbStatus write(const WriteGroup& group, const WritePlan::Checks* checks = nullptr,
-                 const WriteGroup& intents = {});
+  DbStatus write(const WriteGroup& group, const WriteGroup& intents = {}) {
+    const WritePlan::Part all{&group, nullptr};
+    return write({&all, 1}, intents, 1);
+  }
+  // Groups that share no key, as one; by so many threads where they are large.
+  DbStatus write(WritePlan::Parts parts, const WriteGroup& intents, uint32_t threads);
   // One change of a key, which `fill` adds to the batch.
   template <class Fill>
   DbStatus write_row(std::string_view key, std::string_view value, Fill&& fill) {
@@ -83,8 +87,16 @@ class DbState {
   uint64_t to_lend(uint64_t changes, uint64_t bytes) const;
   // `fill` adds the rows of so many changes to the batch, and returns the first that writes.
   template <class Fill>
-  DbStatus write_rows(uint64_t changes, uint64_t bytes, Fill&& fill);
+  DbStatus write_rows(uint64_t changes, uint64_t bytes, Fill&& fill) {
+    DbWorkers::Lease lease(*workers_);
+    return write_rows(lease, changes, bytes, fill, [&] { lease.submit(); });
+  }
+  template <class Fill, class Submit>
+  DbStatus write_rows(DbWorkers::Lease& lease, uint64_t changes, uint64_t bytes, Fill&& fill,
+                      Submit&& submit);
   DbStatus result_of(const Batch& batch, Batch::Row first_write);
+  DbStatus write_by_threads(WritePlan::Parts parts, uint64_t changes, uint64_t bytes,
+                            uint32_t threads);
 
   const MergeFunctions merges_;
   Engine engine_;
@@ -93,14 +105,14 @@ class DbState {
   KeyLocks locks_;
 };
 
-template <class Fill>
-DbStatus DbState::write_rows(uint64_t changes, uint64_t bytes, Fill&& fill) {
-  DbWorkers::Lease lease(*workers_);
+template <class Fill, class Submit>
+DbStatus DbState::write_rows(DbWorkers::Lease& lease, uint64_t changes, uint64_t bytes, Fill&& fill,
+                             Submit&& submit) {
   const uint64_t lent = to_lend(changes, bytes);
   wait_for_memory(lease, lent == 0 ? bytes : 0);
   const Batch::Row first_write = fill(lease.batch());
   if (lent != 0) engine_.lend_memory(static_cast<int64_t>(lent));
-  lease.submit();
+  submit();
   if (lent != 0) engine_.lend_memory(-static_cast<int64_t>(lent));
   DbStatus result = result_of(lease.batch(), first_write);
   lease.clear(bytes);

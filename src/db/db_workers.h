@@ -33,6 +33,11 @@ class DbWorkers {
   class Lease {
    public:
     explicit Lease(DbWorkers& workers) : workers_(workers), one_(workers.take()) {}
+    // Null where all are out: for who must not wait, since he has another one.
+    static std::unique_ptr<Lease> without_waiting(DbWorkers& workers) {
+      std::unique_ptr<One> one = workers.take_free();
+      return one == nullptr ? nullptr : std::unique_ptr<Lease>(new Lease(workers, std::move(one)));
+    }
     ~Lease() {
       if (used_) clear();
       workers_.give_back(std::move(one_));
@@ -56,6 +61,7 @@ class DbWorkers {
     }
 
    private:
+    Lease(DbWorkers& workers, std::unique_ptr<One> one) : workers_(workers), one_(std::move(one)) {}
     static constexpr size_t most_kept = 1 << 20;
     DbWorkers& workers_;
     std::unique_ptr<One> one_;
@@ -83,6 +89,14 @@ class DbWorkers {
       return idle.load() != nullptr && (one = idle.exchange(nullptr)) != nullptr;
     });
     return std::unique_ptr<One>(one);
+  }
+  std::unique_ptr<One> take_free() {
+    if (auto one = find()) return one;
+    const std::lock_guard guard(mutex_);
+    if (made_ == most_) return nullptr;
+    auto one = std::make_unique<One>(engine_);
+    ++made_;
+    return one;
   }
   std::unique_ptr<One> take() {
     if (auto one = find()) return one;

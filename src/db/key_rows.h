@@ -14,9 +14,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/hash.h"
-#include "base/seed.h"
+#include "db/write_plan.h"
 #include "isotherm/write_group.h"
+#include "tree/tree_run.h"
 
 namespace isotherm {
 
@@ -26,8 +26,13 @@ class KeyRows {
 
   explicit KeyRows(const WriteGroup& group) : group_(group) {}
 
-  uint32_t newest(std::string_view key) const {
-    return slots_.empty() ? none : slots_[place_of(slots_, key, hash_of(key))].row;
+  // As the runs of a tree hash their keys, so that parts of a transaction (db/db_transaction.cc) go
+  // into shards of their own there.
+  static uint64_t hash_of(std::string_view key) { return TreeRun::hash_of(keys_database, key); }
+
+  uint32_t newest(std::string_view key) const { return newest(key, hash_of(key)); }
+  uint32_t newest(std::string_view key, uint64_t hash) const {
+    return slots_.empty() ? none : slots_[place_of(slots_, key, hash)].row;
   }
   uint32_t older(uint32_t row) const { return older_[row]; }
   // So that `add` of one more row does not fail. Throws std::bad_alloc.
@@ -37,9 +42,10 @@ class KeyRows {
     if (2 * older_.size() >= slots_.size()) grow(std::max(2 * slots_.size(), 4 * least));
   }
   // The group's last row.
-  void add() {
+  void add() { add(hash_of(group_.row(older_.size()).key)); }
+  void add(uint64_t hash) {
     const auto row = static_cast<uint32_t>(older_.size());
-    older_.push_back(put(slots_, row));
+    older_.push_back(put(slots_, row, hash));
   }
   // Takes back what was added last, but for the first `size` rows, before the group does.
   void shorten(size_t size) {
@@ -60,15 +66,12 @@ class KeyRows {
   };
   using Slots = std::vector<Slot>;  // a power of two, or none
 
-  static uint64_t hash_of(std::string_view key) {
-    static const uint64_t seed = draw_seed();
-    return hash_bytes(key, seed);
-  }
   static uint32_t tag_of(uint64_t hash) { return static_cast<uint32_t>(hash >> 32); }
   // Where the key is, or would be.
   size_t place_of(const Slots& slots, std::string_view key, uint64_t hash) const {
     const size_t mask = slots.size() - 1;
-    size_t at = hash & mask;
+    // Hashes of a part agree in their low bits.
+    size_t at = hash / TreeRun::shards & mask;
     while (slots[at].row != none &&
            (slots[at].tag != tag_of(hash) || group_.row(slots[at].row).key != key)) {
       at = (at + 1) & mask;
@@ -76,14 +79,15 @@ class KeyRows {
     return at;
   }
   // Returns the key's newest row until now.
-  uint32_t put(Slots& slots, uint32_t row) {
+  uint32_t put(Slots& slots, uint32_t row, uint64_t hash) {
     const std::string_view key = group_.row(row).key;
-    const uint64_t hash = hash_of(key);
     return std::exchange(slots[place_of(slots, key, hash)], {row, tag_of(hash)}).row;
   }
   void grow(size_t size) {
     Slots larger(size);
-    for (uint32_t row = 0; row < older_.size(); ++row) put(larger, row);
+    for (uint32_t row = 0; row < older_.size(); ++row) {
+      put(larger, row, hash_of(group_.row(row).key));
+    }
     slots_ = std::move(larger);
   }
 

@@ -3,35 +3,42 @@
 #include <atomic>
 #include <exception>
 
+#include "base/worker_pool.h"
 #include "db/statuses.h"
 
 namespace isotherm {
 
-WritePlan::WritePlan(const WriteGroup& group, const Checks* checks, const WriteGroup& intents,
-                     const MergeFunctions& functions, Batch& batch)
-    : group_(group), functions_(functions) {
+WritePlan::WritePlan(Parts parts, const WriteGroup& intents, const MergeFunctions& functions,
+                     Batch& batch, WorkerPool* pool)
+    : parts_(parts), functions_(functions) {
   find_merges();
-  fill(batch, checks, intents);
+  fill(batch, intents, pool);
 }
 
 void WritePlan::find_merges() {
   using Kind = WriteGroup::Kind;
-  for (size_t i = 0; i < group_.size(); ++i) {
-    const WriteGroup::Row change = group_.row(i);
-    if (change.kind == Kind::merge) folded_.try_emplace(change.key);
+  for (const Part& part : parts_) {
+    if (!part.group->has_merges()) continue;
+    for (size_t i = 0; i < part.group->size(); ++i) {
+      const WriteGroup::Row change = part.group->row(i);
+      if (change.kind == Kind::merge) folded_.try_emplace(change.key);
+    }
   }
   if (folded_.empty()) return;
-  for (size_t i = 0; i < group_.size(); ++i) {
-    const auto folded = folded_.find(group_.row(i).key);
-    if (folded != folded_.end()) folded->second.changes.push_back(i);
+  for (const Part& part : parts_) {
+    for (size_t i = 0; i < part.group->size(); ++i) {
+      const WriteGroup::Row change = part.group->row(i);
+      const auto folded = folded_.find(change.key);
+      if (folded != folded_.end()) folded->second.changes.push_back(change);
+    }
   }
 }
 
 // A key with merges has its row behind all.
-void WritePlan::fill_writes(Batch& batch, const WriteGroup& group) const {
+void WritePlan::fill_writes(Batch& batch, const WriteGroup& group, bool may_merge) const {
   for (size_t i = 0; i < group.size(); ++i) {
     const WriteGroup::Row change = group.row(i);
-    if (&group == &group_ && !folded_.empty() && folded_.contains(change.key)) continue;
+    if (may_merge && !folded_.empty() && folded_.contains(change.key)) continue;
     if (change.kind == WriteGroup::Kind::put) {
       batch.put(change.key, change.value, option::over_cap);
     } else {
@@ -40,12 +47,36 @@ void WritePlan::fill_writes(Batch& batch, const WriteGroup& group) const {
   }
 }
 
-void WritePlan::fill(Batch& batch, const Checks* checks, const WriteGroup& intents) {
-  if (checks != nullptr) {
-    for (const auto& [key, version] : *checks) {
+void WritePlan::fill_checks(Batch& batch) const {
+  for (const Part& part : parts_) {
+    if (part.checks == nullptr) continue;
+    batch.part();
+    for (const auto& [key, version] : *part.checks) {
       batch.note(batch.get(key, option::no_value), static_cast<int64_t>(version));
     }
   }
+}
+
+// Of puts and erases alone.
+void WritePlan::fill_parts(Batch& batch, WorkerPool& pool) const {
+  std::vector<Batch::Row> firsts;
+  for (const Part& part : parts_) {
+    batch.part();
+    firsts.push_back(batch.add_changes(static_cast<Batch::Row>(part.group->size())));
+  }
+  pool.run(static_cast<uint32_t>(parts_.size()), [&](uint32_t part, uint32_t) {
+    const WriteGroup& group = *parts_[part].group;
+    for (size_t i = 0; i < group.size(); ++i) {
+      const WriteGroup::Row change = group.row(i);
+      const bool puts = change.kind == WriteGroup::Kind::put;
+      batch.set_change(firsts[part] + static_cast<Batch::Row>(i), puts ? Op::put : Op::erase,
+                       change.key, change.value, puts ? option::over_cap : uint16_t{0});
+    }
+  });
+}
+
+void WritePlan::fill(Batch& batch, const WriteGroup& intents, WorkerPool* pool) {
+  fill_checks(batch);
   checks_ = batch.size();
   for (auto& [key, folded] : folded_) folded.get = batch.get(key);
   const bool guarded = !batch.empty();
@@ -55,10 +86,14 @@ void WritePlan::fill(Batch& batch, const Checks* checks, const WriteGroup& inten
                 this);
   }
   first_write_ = batch.size();
-  fill_writes(batch, group_);
+  if (pool != nullptr && folded_.empty()) {
+    fill_parts(batch, *pool);
+  } else {
+    for (const Part& part : parts_) fill_writes(batch, *part.group, true);
+  }
   if (!intents.empty()) {
     batch.select(intents_database);
-    fill_writes(batch, intents);
+    fill_writes(batch, intents, false);
     batch.select(keys_database);
   }
   for (auto& [key, folded] : folded_) folded.row = batch.put(key, {}, option::over_cap);
@@ -102,8 +137,8 @@ DbStatus WritePlan::fold(const Batch& batch, Folded& folded) const {
   if (status != Status::ok && status != Status::not_found) return status_of(status);
   folded.value.there = status == Status::ok;
   if (folded.value.there) folded.value.text.assign(reply.value());
-  for (const size_t change : folded.changes) {
-    if (DbStatus made = functions_.apply(group_.row(change), folded.value); !made.ok()) return made;
+  for (const WriteGroup::Row& change : folded.changes) {
+    if (DbStatus made = functions_.apply(change, folded.value); !made.ok()) return made;
   }
   return folded.value.text.size() <= most_value ? DbStatus() : status_of(Status::too_large);
 }

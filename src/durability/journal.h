@@ -15,6 +15,10 @@
 // When a change is safe. `always`: it is on disk. `everysec`, `no`: the system has it, so it
 // survives the end of the process; it is on disk about a second later, or when the system likes.
 //
+// Batches in parts. Threads that share the rows of one batch with groups have a place and records
+// each, and the batch's number; their records become the batch's, one part behind the other, when
+// all have ended. So there is still one block.
+//
 // Who writes. Of `always`, one thread, the writer: what comes while it syncs is its next group,
 // from all loops. Else whoever ends a batch writes, as far as nobody does, which takes no other
 // thread's time and no wake; those that end meanwhile look on for a moment, and mostly find their
@@ -65,6 +69,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -112,6 +117,8 @@ class Journal final : public CommitSink, public Awaited {
   void make_room(const ItemChange& change) override;
   void changed(const ItemChange& change) override;
   void flushed(uint32_t database, uint64_t version, uint64_t token) override;
+  void begins_parts(uint64_t token, std::span<uint64_t> parts) override;
+  void ends_parts(uint64_t token, std::span<const uint64_t> parts, WorkerPool& pool) override;
   void grouped(uint64_t token) override;
   Awaited* ends(uint64_t token) override;
   bool full() const override { return unwritten_bytes() > most_unwritten(); }

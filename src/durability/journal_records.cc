@@ -9,6 +9,7 @@
 
 #include "base/kill_point.h"
 #include "base/raise_to.h"
+#include "base/worker_pool.h"
 #include "durability/journal.h"
 #include "items/item.h"
 
@@ -16,6 +17,18 @@ namespace isotherm {
 namespace {
 
 constexpr uint64_t block_head = sizeof(BlockHeader);
+
+// Of all that the batch's rows may become.
+uint64_t most_record_bytes(const Batch& batch) {
+  const Batch::Columns& columns = batch.columns();
+  uint64_t bytes = 0;
+  for (Batch::Row row = 0; row < batch.size(); ++row) {
+    if (columns.op[row] != Op::put && columns.op[row] != Op::erase) continue;
+    const bool puts = columns.op[row] == Op::put;
+    bytes += record_bytes(columns.key[row].size(), puts ? columns.value[row].size() : 0);
+  }
+  return bytes;
+}
 
 // Of what is recorded for no batch of a worker.
 struct TakenPlace {
@@ -81,7 +94,10 @@ void Journal::end_records(RunningBatch& running) {
   if (bytes == 0) return;
   kill_point("journal.append");
   const uint32_t body_crc = crc32c(0, running.memory.get() + block_head, bytes);
-  RecordBuffer::Room room = buffer_.reserve(block_head + bytes, running.open_lsn);
+  // A large block stays where it is, unless that has much room beside it.
+  const bool fits_well = bytes >= RecordBuffer::chunk_bytes && running.capacity <= 2 * bytes;
+  RecordBuffer::Room room{};
+  if (!fits_well) room = buffer_.reserve(block_head + bytes, running.open_lsn);
   const bool copies = room.at != nullptr;
   if (copies) {
     std::memcpy(room.at + block_head, running.memory.get() + block_head, bytes);
@@ -190,6 +206,40 @@ void Journal::flushed(uint32_t database, uint64_t version, uint64_t token) {
   }
   note_change(running, record, {});
   put_record(take_room(running, record_bytes(0, 0)), record, {}, {});
+}
+
+// The room for all records is taken here, so that nothing can fail when they are certain.
+void Journal::begins_parts(uint64_t token, std::span<uint64_t> parts) {
+  auto& running = *reinterpret_cast<RunningBatch*>(token);
+  make_room(running, most_record_bytes(*running.batch));
+  if (running.number == 0) give_number(running);
+  for (uint64_t& part : parts) {
+    RunningBatch& its = batches_.take();
+    its.batch = running.batch;
+    its.number = running.number;
+    its.builds_on = its.end = 0;
+    part = reinterpret_cast<uint64_t>(&its);
+  }
+}
+
+void Journal::ends_parts(uint64_t token, std::span<const uint64_t> parts, WorkerPool& pool) {
+  auto& running = *reinterpret_cast<RunningBatch*>(token);
+  const auto part = [&](size_t i) { return reinterpret_cast<RunningBatch*>(parts[i]); };
+  std::vector<uint64_t> places(parts.size());
+  for (size_t i = 0; i < parts.size(); ++i) {
+    places[i] = block_head + std::exchange(running.bytes, running.bytes + part(i)->bytes);
+    running.builds_on = std::max(running.builds_on, part(i)->builds_on);
+  }
+  pool.run(static_cast<uint32_t>(parts.size()), [&](uint32_t i, uint32_t) {
+    RunningBatch& its = *part(i);
+    if (its.bytes != 0) {
+      std::memcpy(running.memory.get() + places[i], its.memory.get() + block_head, its.bytes);
+    }
+    own_bytes_.fetch_sub(std::exchange(its.capacity, 0), std::memory_order_relaxed);
+    its.memory.reset();
+    its.bytes = 0;
+    RunningBatches::give_back(its);
+  });
 }
 
 void Journal::grouped(uint64_t token) {

@@ -103,7 +103,7 @@ void BatchRunner::run_rows(BatchRun& run) {
   if (batch.writes()) writes_ += batch.size();
   if (batch.has_groups()) {
     batch.close_groups();
-    executor_.hash_keys(batch.columns(), 0, batch.size());
+    hash_keys(batch);
   } else {
     batch.walks() ? run_walks(run) : run_plain(run);
   }
@@ -348,6 +348,10 @@ void BatchRunner::finish_values(BatchRun& run) {
 void BatchRunner::run_now(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end,
                           bool hashed) {
   if (engine_.on_device()) first = run_on_device(run, batch, first, end, nullptr);
+  if (pool_ != nullptr) {
+    const std::vector<Batch::Span> parts = parts_of(batch, first, end);
+    if (parts.size() > 1) return run_parts(run, batch, parts);
+  }
   while (first != end) {
     const Batch::Row next = first + std::min(end - first, most_at_once);
     executor_.run(batch, run.now_ms, run.writable, first, next, hashed);

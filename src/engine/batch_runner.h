@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "executor/device/device_executor.h"
@@ -28,6 +29,7 @@
 namespace isotherm {
 
 class EngineState;
+class WorkerPool;
 class WriteDelay;
 
 class BatchRunner final : public Executor {
@@ -49,6 +51,13 @@ class BatchRunner final : public Executor {
 
   // Whether what the batch writes finds room, as far as can be said without waiting.
   bool has_room(const Batch& batch);
+
+  // Who runs the parts of batches from now on, the runner itself first, by the threads of a pool;
+  // null: it runs them alone.
+  void get_help(WorkerPool* pool, std::vector<BatchRunner*> runners) {
+    pool_ = pool;
+    runners_ = std::move(runners);
+  }
 
   // A bounded step of background work; true while more waits. Not while a batch of this thread
   // holds `slot`.
@@ -88,6 +97,11 @@ class BatchRunner final : public Executor {
   // Of a long batch; the index grows between.
   static constexpr Batch::Row most_at_once = 1 << 15;
   void run_now(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end, bool hashed);
+  void hash_keys(Batch& batch);
+  std::vector<Batch::Span> parts_of(const Batch& batch, Batch::Row first, Batch::Row end) const;
+  void run_parts(BatchRun& run, Batch& batch, const std::vector<Batch::Span>& parts);
+  void run_part(const BatchRun& run, Batch& batch, Batch::Span rows, uint64_t token,
+                const KeyGate::Holder& holder);
   void run_unparked(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end);
   Batch::Row run_on_device(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end,
                            const uint8_t* skipped);
@@ -111,7 +125,9 @@ class BatchRunner final : public Executor {
   std::vector<uint8_t> parked_;  // of the rows that are to run now
   std::vector<Awaited*> ahead_;  // what rows of a view wait for
   WriteDelay* delay_ = nullptr;  // of the rows that run now, where writes are put off
-  uint64_t writes_ = 0;          // rows that may write, since the last step of upkeep
+  WorkerPool* pool_ = nullptr;   // of the runners that help
+  std::vector<BatchRunner*> runners_;
+  uint64_t writes_ = 0;  // rows that may write, since the last step of upkeep
 };
 
 }  // namespace isotherm

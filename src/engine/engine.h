@@ -28,6 +28,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -94,6 +95,7 @@ class DemotionHook;
 class RowGate;
 class Snapshot;
 class Tree;
+class WorkerPool;
 
 // One size class of items, a chunk of which has 64 KiB; or the large items, which are in no chunks.
 struct ItemClassStats {
@@ -219,6 +221,10 @@ class Worker {
   // It runs at the time `now_ms`, or else the clock's.
   void submit(Batch& batch, int64_t now_ms);
   void submit(Batch& batch);
+  // The same by several threads, which share the parts (Batch::part) of very many rows that are all
+  // in groups. Nobody else uses the helpers meanwhile, and the pool has one thread more than there
+  // are.
+  void submit(Batch& batch, WorkerPool& pool, std::span<Worker* const> helpers);
 
   // The same without waiting. ended: as after submit. under_way: `poll` will say more; the batch
   // stays where it is, and is cleared only when it has ended. retry: nothing ran, for the moment:

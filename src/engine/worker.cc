@@ -293,6 +293,14 @@ Worker::~Worker() {
 
 void Worker::submit(Batch& batch) { submit(batch, impl_->engine.clock.now_ms()); }
 
+void Worker::submit(Batch& batch, WorkerPool& pool, std::span<Worker* const> helpers) {
+  std::vector<BatchRunner*> runners{&impl_->runner};
+  for (const Worker* helper : helpers) runners.push_back(&helper->impl_->runner);
+  impl_->runner.get_help(&pool, std::move(runners));
+  submit(batch);
+  impl_->runner.get_help(nullptr, {});
+}
+
 void Worker::submit(Batch& batch, int64_t now_ms) {
   Impl& impl = *impl_;
   if (!impl.valid(batch)) return answer_all(batch, Status::invalid);

@@ -35,7 +35,9 @@
 // nothing has changed, in the store or in the sink.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "executor/awaited.h"
@@ -45,6 +47,7 @@ namespace isotherm {
 
 struct ObjectFunction;
 struct ObjectCall;
+class WorkerPool;
 
 struct ItemChange {
   enum class Reason : uint8_t {
@@ -82,6 +85,14 @@ class CommitSink {
   // For a sink that tells another: takes the memory that telling of this change needs, and nothing
   // else. Throws std::bad_alloc.
   virtual void make_room(const ItemChange& /*change*/) {}
+  // Several threads are to run rows of a batch with groups, each those of other keys, and each
+  // tells with a token of its own, of as many as there are in `parts`. Throws std::bad_alloc, and
+  // then nothing has changed. `ends_parts`: they have told all; it may use the pool.
+  virtual void begins_parts(uint64_t token, std::span<uint64_t> parts) {
+    std::fill(parts.begin(), parts.end(), token);
+  }
+  virtual void ends_parts(uint64_t /*token*/, std::span<const uint64_t> /*parts*/,
+                          WorkerPool& /*pool*/) {}
   // The sink was told of all that a batch with groups has changed; others may build on these
   // changes from now on.
   virtual void grouped(uint64_t /*token*/) {}

@@ -193,6 +193,15 @@ void Tree::flushed(uint32_t database, uint64_t version, uint64_t token) {
   if (next_ != nullptr) next_->flushed(database, version, next_token(token));
 }
 
+// A part's token is the next sink's: what the tree counts is the batch.
+void Tree::begins_parts(uint64_t token, std::span<uint64_t> parts) {
+  if (next_ != nullptr) next_->begins_parts(next_token(token), parts);
+}
+
+void Tree::ends_parts(uint64_t token, std::span<const uint64_t> parts, WorkerPool& pool) {
+  if (next_ != nullptr) next_->ends_parts(next_token(token), parts, pool);
+}
+
 void Tree::grouped(uint64_t token) {
   if (next_ != nullptr) next_->grouped(next_token(token));
 }

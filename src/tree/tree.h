@@ -129,6 +129,8 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   Begun begins(const Batch& batch) override;
   void changed(const ItemChange& change) override;
   void flushed(uint32_t database, uint64_t version, uint64_t token) override;
+  void begins_parts(uint64_t token, std::span<uint64_t> parts) override;
+  void ends_parts(uint64_t token, std::span<const uint64_t> parts, WorkerPool& pool) override;
   void grouped(uint64_t token) override;
   bool full() const override { return is_crowded() || (next_ != nullptr && next_->full()); }
   bool refuses() const override;

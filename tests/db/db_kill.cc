@@ -105,7 +105,7 @@ void write(To& to, uint64_t generation) {
       expect_ok(db->write(group));
     } else {
       std::unique_ptr<isotherm::DbTransaction> transaction;
-      expect_ok(db->begin({.locks = generation % 4 == 1}, transaction));
+      expect_ok(db->begin({.locks = generation % 4 == 1, .threads = 2}, transaction));
       write(*transaction, generation);
       expect_ok(transaction->commit());
     }

@@ -196,15 +196,28 @@ class History {
     }
     mine->rollback();
     // What is committed.
-    expect_ok(db_->begin({.locks = draw(2) == 0}, mine), "begin");
+    const uint32_t threads = draw(2) == 0 ? 1 : 3;
+    expect_ok(db_->begin({.locks = draw(2) == 0, .threads = threads}, mine), "begin");
     for (uint64_t i = 1 + draw(8); i != 0; --i) add_change(ours, its, a_key());
+    isotherm::DbRows rows;  // of several changes one behind the other, or none
+    const bool by_rows = draw(2) == 0;
+    const auto run = [&] {
+      if (rows.size() != 0) expect_ok(mine->run(rows), at() + " rows");
+      rows.clear();
+    };
     for (size_t i = 0; i < ours.size(); ++i) {
       const isotherm::WriteGroup::Row row = ours.row(i);
       using Kind = isotherm::WriteGroup::Kind;
+      if (by_rows && row.kind != Kind::merge) {
+        row.kind == Kind::put ? rows.put(row.key, row.value) : rows.erase(row.key);
+        continue;
+      }
+      run();
       if (row.kind == Kind::put) expect_ok(mine->put(row.key, row.value), at());
       if (row.kind == Kind::erase) expect_ok(mine->erase(row.key), at());
       if (row.kind == Kind::merge) expect_ok(mine->merge(row.key, row.function, row.value), at());
     }
+    run();
     expect_ok(rocks_->Write({}, &its), "Write");
     const std::string key(ours.row(0).key);
     std::string seen;
@@ -212,6 +225,10 @@ class History {
     const bool there = mine->get(key, seen).ok();
     expect(rocks_->Get({}, slice(key), &right).ok() == there && (!there || seen == right),
            at() + " a transaction sees its own changes");
+    const auto again = rows.get(key);
+    expect_ok(mine->run(rows), at() + " rows");
+    expect(rows.found(again) == there && (!there || rows.value(again) == right),
+           at() + " rows of a transaction see its changes");
     expect_ok(mine->commit(), at() + " commit");
   }
 

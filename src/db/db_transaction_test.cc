@@ -1,0 +1,197 @@
+#include "isotherm/db_transaction.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "isotherm/db_rows.h"
+#include "models/db_fixture.h"
+
+namespace isotherm::db_transaction_test {
+namespace {
+
+class DbTransactionTest : public DbFixture {
+ protected:
+  // So many puts, of keys from `first` on.
+  void put_all(DbTransaction& transaction, int first, int end, const std::string& value) {
+    std::vector<std::string> keys;
+    for (int i = first; i < end; ++i) keys.push_back("key" + std::to_string(i));
+    DbRows rows;
+    for (const std::string& key : keys) rows.put(key, value);
+    ASSERT_TRUE(transaction.run(rows).ok());
+  }
+};
+
+std::string text_of(const std::map<std::string, std::string>& pairs) {
+  std::string text;
+  for (const auto& [key, value] : pairs) text.append(key).append("=").append(value).append(" ");
+  return text;
+}
+
+constexpr int many = 20'000;  // worth several threads, in a call and in a commit
+
+TEST_F(DbTransactionTest, ManyRowsAreThoseOfAModel) {
+  std::mt19937 random(3);
+  std::map<std::string, std::string> model;
+  for (const uint32_t threads : {1u, 4u}) {
+    for (int round = 0; round < 4; ++round) {
+      auto transaction = begin({.threads = threads});
+      std::map<std::string, std::string> mine = model;
+      for (int call = 0; call < 3; ++call) {
+        const int count = call == 1 ? 50 : many;
+        std::vector<std::string> keys;
+        for (int i = 0; i < count; ++i) keys.push_back("key" + std::to_string(random() % many));
+        DbRows rows;
+        std::vector<std::pair<DbRows::Row, std::string>> right;  // "-": absent
+        for (const std::string& key : keys) {
+          const uint32_t kind = random() % 8;
+          if (kind < 3) {
+            rows.put(key, key);
+            mine[key] = key;
+          } else if (kind == 3) {
+            rows.erase(key);
+            mine.erase(key);
+          } else if (kind == 4) {
+            rows.put(key, "");
+            mine[key] = "";
+          } else {
+            const auto there = mine.find(key);
+            right.emplace_back(kind == 5 ? rows.get_for_update(key) : rows.get(key),
+                               there == mine.end() ? "-" : there->second);
+          }
+        }
+        ASSERT_TRUE(transaction->run(rows).ok());
+        for (const auto& [row, value] : right) {
+          ASSERT_EQ(rows.found(row) ? std::string(rows.value(row)) : "-", value);
+        }
+      }
+      ASSERT_TRUE(transaction->set_savepoint().ok());
+      put_all(*transaction, 0, many, "never");
+      ASSERT_TRUE(transaction->put("never", "1").ok());
+      ASSERT_TRUE(transaction->rollback_to_savepoint().ok());
+      if (round == 2) {
+        transaction->rollback();
+        continue;
+      }
+      ASSERT_TRUE(transaction->commit().ok());
+      model = mine;
+      ASSERT_EQ(all(), text_of(model));
+    }
+  }
+  ASSERT_TRUE(open().ok());  // what the journal and the files have
+  EXPECT_EQ(all(), text_of(model));
+}
+
+TEST_F(DbTransactionTest, CallsOfOneRowSeeManyAndTheOtherWayRound) {
+  put("a", "1");
+  auto transaction = begin({.threads = 4});
+  put_all(*transaction, 0, many, "v");
+  std::string value;
+  ASSERT_TRUE(transaction->get("key7", value).ok());
+  EXPECT_EQ(value, "v");
+  ASSERT_TRUE(transaction->merge("a", merge_by::append, "2").ok());
+  ASSERT_TRUE(transaction->merge("key7", merge_by::append, "w").ok());
+  DbRows rows;
+  const auto a = rows.get("a");
+  const auto seven = rows.get("key7");
+  const auto none = rows.get("none");
+  ASSERT_TRUE(transaction->run(rows).ok());
+  EXPECT_EQ(rows.value(a), "12");
+  EXPECT_EQ(rows.value(seven), "vw");
+  EXPECT_FALSE(rows.found(none));
+  ASSERT_TRUE(transaction->commit().ok());  // with merges, which one thread folds
+  EXPECT_EQ(get("a"), "12");
+  EXPECT_EQ(get("key7"), "vw");
+  EXPECT_EQ(get("key8"), "v");
+  EXPECT_EQ(transaction->run(rows).code(), Code::invalid);
+}
+
+TEST_F(DbTransactionTest, OneChangedKeyOfManyLeavesNothingWritten) {
+  for (const bool locks : {false, true}) {
+    put("key9", "0");
+    auto transaction = begin({.locks = locks, .threads = 4});
+    std::vector<std::string> keys;
+    for (int i = 0; i < many; ++i) keys.push_back("key" + std::to_string(i));
+    DbRows rows;
+    for (const std::string& key : keys) rows.get_for_update(key);
+    ASSERT_TRUE(transaction->run(rows).ok());
+    EXPECT_EQ(rows.value(9), "0");
+    put_all(*transaction, 0, many, locks ? "locks" : "none");
+    put("key9", "1");
+    EXPECT_EQ(transaction->commit().code(), Code::busy);
+    EXPECT_EQ(all(), "key9=1 ");
+  }
+}
+
+TEST_F(DbTransactionTest, RowsThatAreRefusedAreNotKept) {
+  put("key5", "0");
+  auto first = begin({.locks = true});
+  std::string value;
+  ASSERT_TRUE(first->get_for_update("key5", value).ok());
+  auto second = begin({.locks = true, .timeout_ms = 1, .threads = 4});
+  DbRows rows;
+  rows.put("key1", "1");
+  rows.put("key5", "1");
+  EXPECT_EQ(second->run(rows).code(), Code::timed_out);
+  ASSERT_TRUE(second->commit().ok());
+  EXPECT_EQ(all(), "key5=0 ");
+  auto third = begin({.snapshot = true, .threads = 4});
+  first->rollback();
+  put("key5", "2");
+  rows.clear();
+  rows.put("key1", "1");
+  rows.get_for_update("key5");
+  EXPECT_EQ(third->run(rows).code(), Code::busy);
+  rows.clear();
+  const auto row = rows.get("key5");
+  ASSERT_TRUE(third->run(rows).ok());
+  EXPECT_EQ(rows.value(row), "0");  // of the moment
+  ASSERT_TRUE(third->commit().ok());
+  EXPECT_EQ(all(), "key5=2 ");
+}
+
+// A view sees a commit whole or not at all, while several of them share few workers.
+TEST_F(DbTransactionTest, CommitsByThreadsAreSeenWhole) {
+  options_.most_calls = 5;
+  ASSERT_TRUE(open().ok());
+  std::vector<std::thread> threads;
+  std::atomic<bool> ends{false};
+  std::atomic<uint64_t> looks{0};
+  for (int writer = 0; writer < 2; ++writer) {
+    threads.emplace_back([&, writer] {
+      for (int round = 0; round < 4; ++round) {
+        std::unique_ptr<DbTransaction> transaction;
+        ASSERT_TRUE(db_->begin({.threads = 4}, transaction).ok());
+        put_all(*transaction, 0, many, std::to_string(writer * 10 + round));
+        ASSERT_TRUE(transaction->commit().ok());
+      }
+    });
+  }
+  std::thread reader([&] {
+    const std::vector<std::string_view> keys{"key1", "key777", "key19999"};
+    std::vector<std::string> values;
+    while (!ends.load()) {
+      db_->multi_get(keys, values);
+      ASSERT_EQ(values[0], values[1]);
+      ASSERT_EQ(values[0], values[2]);
+      ++looks;
+    }
+  });
+  for (std::thread& thread : threads) thread.join();
+  ends.store(true);
+  reader.join();
+  EXPECT_GT(looks.load(), 0u);
+  const std::string last = get("key0");
+  for (int i = 0; i < many; i += 97) ASSERT_EQ(get("key" + std::to_string(i)), last);
+}
+
+}  // namespace
+}  // namespace isotherm::db_transaction_test
