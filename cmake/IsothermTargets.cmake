@@ -127,12 +127,12 @@ function(isotherm_set_up_log)
     SKIP_UNITY_BUILD_INCLUSION ON COMPILE_DEFINITIONS "${definitions}")
 endfunction()
 
-# Coverage guides the fuzzers through the sources that they call; in the others it would take a third of the
-# time to compile them. In `sources` those that are fuzzed become an object library's objects.
+# Coverage guides the fuzzers through the sources that they call, and those that these call; in the others it
+# would only take time to compile. In `sources` those that are fuzzed become an object library's objects.
 macro(isotherm_cover_fuzzed sources)
   set(fuzzed ${${sources}})
   list(FILTER fuzzed INCLUDE REGEX
-    "/src/net/(resp/(parser|inline)|memcached/(parser|admin|line|meta_parser)|packets/reassembly)\\.cc$")
+    "/src/net/(resp/(parser|inline)|memcached/(parser|admin|line|line_commands|meta|meta_parser)|memcached_prefixes|output|packets/reassembly)\\.cc$")
   list(REMOVE_ITEM ${sources} ${fuzzed})
   add_library(isotherm_fuzzed OBJECT ${fuzzed})
   isotherm_unite(isotherm_fuzzed)
