@@ -12,6 +12,22 @@
 
 namespace isotherm {
 
+namespace {
+
+// The bytes up to the last one that is not zero. A file is mostly zeros that were reserved, which a
+// library function passes over by pages.
+size_t written_bytes(std::string_view text) {
+  constexpr size_t page = 4096;
+  static constexpr char zeros[page] = {};
+  while (text.size() >= page && std::memcmp(text.data() + text.size() - page, zeros, page) == 0) {
+    text.remove_suffix(page);
+  }
+  while (!text.empty() && text.back() == '\0') text.remove_suffix(1);
+  return text.size();
+}
+
+}  // namespace
+
 // A file of the journal.
 class JournalReader::Mapping : public MappedFile<JournalError> {
  public:
@@ -120,19 +136,20 @@ void JournalReader::read_segment(size_t index) {
     rest.remove_prefix(sizeof *block + block->bytes);
     end_lsn_ = block->end_lsn();
   }
-  if (is_last ? is_damage(rest, end_lsn_) : end_lsn_ != end) {
+  const size_t written = is_last ? written_bytes(rest) : 0;
+  if (is_last ? is_damage(rest, written, end_lsn_) : end_lsn_ != end) {
     mapping.fail("is damaged at byte " + std::to_string(mapping.text().size() - rest.size()) +
                  ": a record that was on disk cannot be read");
   }
   if (!is_last) return;
-  const size_t last = rest.find_last_not_of('\0');
-  torn_bytes_ = last == std::string_view::npos ? 0 : last + 1;
+  torn_bytes_ = written;
   used_bytes_ = mapping.text().size() - rest.size() + torn_bytes_;
 }
 
-// Whether a block behind says that what should be at `lsn` was on disk.
-bool JournalReader::is_damage(std::string_view rest, uint64_t lsn) const {
-  for (uint64_t at = 8; at + sizeof(BlockHeader) <= rest.size(); at += 8) {
+// Whether a block behind says that what should be at `lsn` was on disk. The magic number of a block
+// is not zero, so none begins behind the bytes of `rest` that were written.
+bool JournalReader::is_damage(std::string_view rest, size_t written, uint64_t lsn) const {
+  for (uint64_t at = 8; at < written && at + sizeof(BlockHeader) <= rest.size(); at += 8) {
     uint32_t magic = 0;
     std::memcpy(&magic, rest.data() + at + offsetof(BlockHeader, magic), sizeof magic);
     if (magic != BlockHeader::right_magic) continue;

@@ -96,7 +96,7 @@ class JournalReader {
   void note(const RecordHeader& record);
   void sort();
   bool is_flushed(const RecordHeader& record) const;
-  bool is_damage(std::string_view rest, uint64_t lsn) const;
+  bool is_damage(std::string_view rest, size_t written, uint64_t lsn) const;
 
   const std::string base_;
   bool found_ = false;
