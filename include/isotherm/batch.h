@@ -324,15 +324,11 @@ class Batch {
   // Whoever calls sets each of them before the batch runs, several threads if they like.
   Row add_changes(Row count);
   void set_change(Row row, Op op, std::string_view key, std::string_view value, uint16_t options) {
-    columns_.op[row] = op;
-    columns_.options[row] = options;
-    columns_.database[row] = current_database_;
-    columns_.key[row] = key;
+    start_row(row, op, key, options);
     columns_.value[row] = value;
     columns_.number[row] = 0;
     columns_.expiry[row] = no_expiry;
     columns_.flags[row] = 0;
-    new (&columns_.reply[row]) Reply();
   }
   // The first rows of parts, in order.
   const std::vector<Row>& parts() const { return parts_; }
@@ -397,13 +393,16 @@ class Batch {
   [[gnu::always_inline]] Row append_row(Op op, std::string_view key, uint16_t options) {
     if (size_ == capacity_) grow_for_more();
     const Row row = size_++;
+    start_row(row, op, key, options);
+    writes_ |= op != Op::get;
+    return row;
+  }
+  [[gnu::always_inline]] void start_row(Row row, Op op, std::string_view key, uint16_t options) {
     columns_.op[row] = op;
     columns_.options[row] = options;
     columns_.database[row] = current_database_;
     columns_.key[row] = key;
     new (&columns_.reply[row]) Reply();
-    writes_ |= op != Op::get;
-    return row;
   }
   void grow_for_more();
   void grow(Row capacity);

@@ -123,9 +123,6 @@ DbStatus DbState::read_at(const TreeMoment& moment, std::string_view key, std::s
 }
 
 DbStatus DbState::check(const WriteGroup& group) const {
-  if (group.size() > most_changes) {
-    return {DbStatus::Code::invalid, "the group has too many changes"};
-  }
   for (size_t i = 0; i < group.size(); ++i) {
     const WriteGroup::Row row = group.row(i);
     if (std::max(row.key.size(), row.value.size()) > WritePlan::most_value) {
@@ -176,7 +173,7 @@ DbStatus DbState::write(WritePlan::Parts parts, const WriteGroup& intents, uint3
     return {DbStatus::Code::invalid, "the group has too many changes"};
   }
   if (threads > 1 && changes + checks >= worth_threads) {
-    return write_by_threads(parts, changes, bytes, threads);
+    return write_by_threads(parts, intents, changes, bytes, threads);
   }
   std::optional<WritePlan> plan;
   DbStatus status = write_rows(changes, bytes, [&](Batch& batch) {
@@ -187,8 +184,8 @@ DbStatus DbState::write(WritePlan::Parts parts, const WriteGroup& intents, uint3
 }
 
 // By as many threads as there are workers for. Who waits for the helpers waits for no worker.
-DbStatus DbState::write_by_threads(WritePlan::Parts parts, uint64_t changes, uint64_t bytes,
-                                   uint32_t threads) {
+DbStatus DbState::write_by_threads(WritePlan::Parts parts, const WriteGroup& intents,
+                                   uint64_t changes, uint64_t bytes, uint32_t threads) {
   DbWorkers::Lease lease(*workers_);
   std::vector<std::unique_ptr<DbWorkers::Lease>> others;
   std::vector<Worker*> helpers;
@@ -201,7 +198,7 @@ DbStatus DbState::write_by_threads(WritePlan::Parts parts, uint64_t changes, uin
   WorkerPool pool(static_cast<uint32_t>(helpers.size() + 1));
   std::optional<WritePlan> plan;
   const auto fill = [&](Batch& batch) {
-    plan.emplace(parts, WriteGroup(), merges_, batch, &pool);
+    plan.emplace(parts, intents, merges_, batch, &pool);
     return plan->first_write();
   };
   DbStatus status = write_rows(lease, changes, bytes, fill,

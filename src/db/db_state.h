@@ -95,8 +95,8 @@ class DbState {
   DbStatus write_rows(DbWorkers::Lease& lease, uint64_t changes, uint64_t bytes, Fill&& fill,
                       Submit&& submit);
   DbStatus result_of(const Batch& batch, Batch::Row first_write);
-  DbStatus write_by_threads(WritePlan::Parts parts, uint64_t changes, uint64_t bytes,
-                            uint32_t threads);
+  DbStatus write_by_threads(WritePlan::Parts parts, const WriteGroup& intents, uint64_t changes,
+                            uint64_t bytes, uint32_t threads);
 
   const MergeFunctions merges_;
   Engine engine_;

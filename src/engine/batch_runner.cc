@@ -352,6 +352,11 @@ void BatchRunner::run_now(BatchRun& run, Batch& batch, Batch::Row first, Batch::
     const std::vector<Batch::Span> parts = parts_of(batch, first, end);
     if (parts.size() > 1) return run_parts(run, batch, parts);
   }
+  run_on_host(run, batch, first, end, hashed);
+}
+
+void BatchRunner::run_on_host(const BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end,
+                              bool hashed) {
   while (first != end) {
     const Batch::Row next = first + std::min(end - first, most_at_once);
     executor_.run(batch, run.now_ms, run.writable, first, next, hashed);

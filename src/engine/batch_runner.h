@@ -97,6 +97,8 @@ class BatchRunner final : public Executor {
   // Of a long batch; the index grows between.
   static constexpr Batch::Row most_at_once = 1 << 15;
   void run_now(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end, bool hashed);
+  void run_on_host(const BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end,
+                   bool hashed);
   void hash_keys(Batch& batch);
   std::vector<Batch::Span> parts_of(const Batch& batch, Batch::Row first, Batch::Row end) const;
   void run_parts(BatchRun& run, Batch& batch, const std::vector<Batch::Span>& parts);

@@ -72,11 +72,7 @@ void BatchRunner::run_part(const BatchRun& run, Batch& batch, Batch::Span rows, 
   executor_.set_parking(nullptr);
   executor_.set_token(token);
   executor_.set_gated(&slot_, &holder);
-  for (Batch::Row first = rows.first; first != rows.end;) {
-    const Batch::Row next = first + std::min(rows.end - first, most_at_once);
-    executor_.run(batch, run.now_ms, run.writable, first, next, true);
-    if ((first = next) != rows.end) upkeep_.keep_up(most_at_once);
-  }
+  run_on_host(run, batch, rows.first, rows.end, true);
 }
 
 }  // namespace isotherm

@@ -296,9 +296,15 @@ void Worker::submit(Batch& batch) { submit(batch, impl_->engine.clock.now_ms());
 void Worker::submit(Batch& batch, WorkerPool& pool, std::span<Worker* const> helpers) {
   std::vector<BatchRunner*> runners{&impl_->runner};
   for (const Worker* helper : helpers) runners.push_back(&helper->impl_->runner);
-  impl_->runner.get_help(&pool, std::move(runners));
+  struct Helped {
+    Helped(BatchRunner& its, WorkerPool& pool, std::vector<BatchRunner*> by) : runner(its) {
+      runner.get_help(&pool, std::move(by));
+    }
+    ~Helped() { runner.get_help(nullptr, {}); }
+    BatchRunner& runner;
+  };
+  const Helped helped(impl_->runner, pool, std::move(runners));
   submit(batch);
-  impl_->runner.get_help(nullptr, {});
 }
 
 void Worker::submit(Batch& batch, int64_t now_ms) {

@@ -8,11 +8,8 @@
 #include <thread>
 #include <utility>
 
-#include "base/tile.h"
-#include "executor/host/evicting_index.h"
 #include "gpu/platform/device_error.h"
 #include "index/item_table.h"
-#include "router/hot_side.h"
 
 namespace isotherm {
 namespace {
@@ -340,7 +337,6 @@ size_t HostUpkeep::move_values(int64_t now_ms, Step&& step) {
   return make_moves(now_ms);
 }
 
-// One sweep, which stops when it has freed so many bytes.
 // Those that were not read are chosen first and evicted behind the sweep: so their lines come from
 // memory together, and other workers sweep meanwhile.
 void HostUpkeep::evict_coldest(int64_t bytes, bool volatile_only, int64_t now_ms) {
@@ -370,6 +366,7 @@ void HostUpkeep::prefetch_line(Location location) const {
   if (index != nullptr) index->prefetch(store_.hash(item.key(), store_.seed), true);
 }
 
+// One sweep, which stops when it has freed so many bytes.
 void HostUpkeep::evict_some(int64_t bytes, int64_t now_ms) {
   const auto evict = [&](Location location) {
     if (!erase_if_still(location, MoveReason::evicted, now_ms)) return true;
