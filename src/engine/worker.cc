@@ -364,11 +364,15 @@ Worker::Started Worker::start(Batch& batch, int64_t now_ms) {
 
 Worker::Started Worker::Impl::start(Batch& batch, int64_t now_ms) {
   if (out >= most_under_way) return Started::retry;
-  const CommitSink* const sink = engine.store.sink;
-  if (sink != nullptr && batch.writes() && !under_way.empty() && sink->full()) [[unlikely]] {
-    return Started::retry;
-  }
   Crew* const crew = engine.crew();
+  if (batch.writes() && !under_way.empty()) {
+    const CommitSink* const sink = engine.store.sink;
+    if (sink != nullptr && sink->full()) [[unlikely]]
+      return Started::retry;
+    // What it would evict may wait for those under way, so it must not wait here.
+    if (crew == nullptr && !runner.has_room(batch)) [[unlikely]]
+      return Started::retry;
+  }
   return crew != nullptr ? hand_to(*crew, batch, now_ms) : hand_to(runner, batch, now_ms);
 }
 

@@ -64,11 +64,12 @@ void LargeItems::arrive(Location location, uint64_t bytes) {
   budget_.items.fetch_add(static_cast<int64_t>(bytes), std::memory_order_relaxed);
 }
 
-// The room for what has arrived is there.
+// What a write that may run over the cap brings is counted already, nearly all of it: to refuse it
+// would free no memory that its sender could not take again.
 bool LargeItems::take_in(Location location, bool force) {
   Header& header = LargeItems::header(location);
   const uint64_t more = header.charged - std::min(header.charged, header.arrived);
-  if (force ? !budget_.fits_over(more) : !budget_.fits(more)) return false;
+  if (!force && !budget_.fits(more)) return false;
   enter(&header);
   return true;
 }

@@ -81,13 +81,16 @@ class MemoryBudget {
   }
 
  private:
+  // An eighth of the cap within these, beside a 16th.
+  static constexpr uint64_t least_over = 16 << 20;
   static constexpr uint64_t most_over = 96 << 20;
 
   // The counters of a moment need not belong together.
   static uint64_t positive(int64_t sum) { return sum > 0 ? static_cast<uint64_t>(sum) : 0; }
 
   uint64_t room_over(uint64_t cap) const {
-    const uint64_t most = cap + cap / 16 + most_over + positive(lent.load());
+    const uint64_t over = cap / 16 + std::clamp(cap / 8, least_over, most_over);
+    const uint64_t most = cap + over + positive(lent.load());
     return most - std::min(most, positive(items.load() + index.load() + hot.load()));
   }
 

@@ -4,8 +4,9 @@
 One client stores values of one size after another, by RESP and by memcached's protocol: none is
 refused, each is there right after its reply, and together they take nearly all of maxmemory, with
 every policy. So it is after larger ones, with several clients, and while APPEND makes one value
-grow. Sizes that shift upward at full speed are never refused. A flushed database gives its memory
-back to the system within seconds.
+grow. Sizes that shift upward at full speed are never refused. Writers that wait for a journal do
+not run further over maxmemory than others. A flushed database gives its memory back to the system
+within seconds.
 
     large_values.py [--server BINARY] [--scale N] [--beside MIB] [-- FLAGS OF THE SERVER…]
 
@@ -17,8 +18,10 @@ Exit status 0: so it is; 1: not; 2: the test could not run.
 """
 
 import argparse
+import re
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -126,6 +129,40 @@ def several_clients(options, size):
         raise Failure("several clients do not fill the store together")
 
 
+def beside_a_journal(options, count):
+    """Values of a megabyte from 8 clients: what batches under way still hold counts, too."""
+    maxmemory, size, clients = 50 * MIB, 1_000_000, 8
+    errors, highest = [], 0
+    with tempfile.TemporaryDirectory() as folder, ServerProcess(
+            options.server, "--threads", "2", "--maxmemory", str(maxmemory), "--maxmemory-policy",
+            "allkeys-lru", "--dir", folder, "--appendonly", "yes", *options.flags) as server:
+
+        def work(number):
+            try:
+                writer = Resp(server, False)
+                for i in range(count):
+                    if not writer.store(b"%d:%d" % (number, i), b"v" * size):
+                        raise Failure("a value was refused beside a journal")
+            except Exception as error:  # reported by the main thread
+                errors.append(error)
+
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(clients)]
+        for thread in threads:
+            thread.start()
+        looker = Client(server.port)
+        while any(thread.is_alive() for thread in threads):
+            info = looker.command("INFO", "memory").decode()
+            highest = max(highest, int(re.search(r"used_memory_items:(\d+)", info).group(1)))
+            time.sleep(0.005)
+    if errors:
+        raise errors[0]
+    print(f"  beside a journal: items of at most {highest / MIB:.0f} MiB of {maxmemory / MIB:.0f}",
+          flush=True)
+    # A 16th, 16 MiB, and what has arrived of a value of each client (items/memory_budget.h).
+    if highest > maxmemory * 17 / 16 + 16 * MIB + clients * 1.1 * size:
+        raise Failure(f"items take {highest / MIB:.0f} MiB beside a journal")
+
+
 def append(options):
     part = 100_000 * options.scale
     with started(options, "allkeys-lru") as server:
@@ -191,6 +228,7 @@ def run(options):
     after_larger_ones(options)
     for size in (100_000, 1_000_000) if is_long else (100_000,):
         several_clients(options, size)
+    beside_a_journal(options, 600 if is_long else 60)
     append(options)
     shift(options, *((512, [(40, 3_000_000), (900, 800_000)]) if is_long else
                      (64, [(40, 400_000), (900, 150_000)])))
