@@ -4,8 +4,9 @@
 # Usage: run_tests.sh [--long] [stage…]   (all stages; --long: more histories, longer fuzzing)
 #        run_tests.sh --quick             (after an edit: what it changed in the release build, the
 #                                          unit tests of the folders of src/ it is in, all scripts)
-# Stages that a "+" joins run at the same time: most of them wait more than they compute, or leave a
-# processor idle towards their end.
+# Several run at the same time, begun in the order of the list as soon as what they need is there
+# (`needs`) and there is room (`room_of`): most leave a processor idle towards their end, and some
+# wait more than they compute.
 # The output of each stage is in build/logs; that of a failed stage is printed, too, and the lines of
 # it that name what failed once more behind the table.
 #
@@ -14,8 +15,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-stages=(setup format+layers+cuda+clang release unit+tidy asan+tsan_build tsan
-  fuzz+ctest+python+package+linearizability+system)
+stages=(setup cuda clang format layers release python linearizability system package ctest
+  tsan_build unit asan tsan tidy fuzz)
 declare -A allowance=([setup]=60 [format]=10 [layers]=5 [cuda]=170 [clang]=420 [release]=330
   [unit]=200 [asan]=260 [tsan_build]=220 [tsan]=250 [tidy]=190 [fuzz]=25 [ctest]=60 [python]=40
   [package]=50 [linearizability]=60 [system]=60 [quick]=120)
@@ -162,9 +163,22 @@ stage_system() { run_script tests/system/run.sh "$server" "$system_size"; }
 # What a stage needs to have succeeded before, if it is part of this run.
 needs() {
   case $1 in
+    setup) ;;
+    release) echo cuda ;; # in the same folder
     unit | ctest | python | package | linearizability | system) echo release ;;
     asan | fuzz) echo clang ;;
     tsan) echo tsan_build ;;
+    *) echo setup ;;
+  esac
+}
+# How much of the machine a stage takes while it runs: half of it, or a quarter if it waits more than
+# it computes.
+all_room=4
+room_of() {
+  case $1 in
+    setup | quick) echo 4 ;;
+    format | layers | ctest | python | package | linearizability | system | fuzz) echo 1 ;;
+    *) echo 2 ;;
   esac
 }
 
@@ -240,40 +254,54 @@ skip_stage() {
 }
 
 mkdir -p build/logs
-declare -A result
+declare -A result running
 table=()
 total_passed=0
 total_failed=0
 total_cpu=0
-names=${stages[*]}
-for stage in ${names//+/ }; do
+for stage in "${stages[@]}"; do
   if ! declare -F "stage_$stage" >/dev/null; then
     echo "run_tests.sh: no stage '$stage'" >&2
     exit 64
   fi
 done
-for group in "${stages[@]}"; do
-  running=()
-  for stage in ${group//+/ }; do
+
+# Begins what can begin, in order, and takes it from `waiting`.
+begin_stages() {
+  local stage need left=()
+  for stage in "${waiting[@]}"; do
     need=$(needs "$stage")
-    if [[ -n $need && ${result[$need]:-ok} != ok ]]; then
-      skip_stage "$stage" "$need"
-      continue
+    if [[ -n $need && " ${stages[*]} " == *" $need "* && ${result[$need]:-} != ok ]]; then
+      if [[ -z ${result[$need]:-} ]]; then left+=("$stage"); else skip_stage "$stage" "$need"; fi
+    elif (($(room_of "$stage") > room)); then
+      left+=("$stage")
+    else
+      echo "== $stage"
+      (run_stage "$stage") &
+      running[$!]=$stage
+      room=$((room - $(room_of "$stage")))
     fi
-    echo "== $stage"
-    (run_stage "$stage") &
-    running+=("$stage")
   done
-  wait
-  for stage in "${running[@]}"; do report_stage "$stage"; done
-  if [[ ${result[setup]:-ok} != ok ]]; then break; fi
+  waiting=("${left[@]}")
+}
+
+room=$all_room
+waiting=("${stages[@]}")
+begin_stages
+while ((${#running[@]} > 0)); do
+  wait -n -p ended "${!running[@]}" || true
+  stage=${running[$ended]}
+  unset "running[$ended]"
+  room=$((room + $(room_of "$stage")))
+  report_stage "$stage"
+  begin_stages
 done
 
 echo
 printf '%-16s %7s %7s\n' stage wall CPU
 printf '%s\n' "${table[@]}"
 printf '%-16s %6ds %6ds\n' total "$SECONDS" "$total_cpu"
-for stage in ${names//+/ }; do
+for stage in "${stages[@]}"; do
   if [[ ${result[$stage]:-} == FAILED ]]; then
     echo "-- $stage (build/logs/$stage.log)"
     failures "build/logs/$stage.log" || true

@@ -272,8 +272,7 @@ Worker::Worker(Engine& engine, bool waits) {
   EngineState& state = *engine.state_;
   if (state.workers.fetch_add(1) >= EngineState::most_workers) {
     state.workers.fetch_sub(1);
-    throw std::runtime_error("too many workers: at most " +
-                             std::to_string(EngineState::most_workers));
+    throw std::runtime_error("more workers than " + std::to_string(EngineState::most_workers));
   }
   try {
     impl_ = std::make_unique<Impl>(state, waits);
@@ -365,13 +364,11 @@ Worker::Started Worker::start(Batch& batch, int64_t now_ms) {
 Worker::Started Worker::Impl::start(Batch& batch, int64_t now_ms) {
   if (out >= most_under_way) return Started::retry;
   Crew* const crew = engine.crew();
-  if (batch.writes() && !under_way.empty()) {
-    const CommitSink* const sink = engine.store.sink;
-    if (sink != nullptr && sink->full()) [[unlikely]]
-      return Started::retry;
-    // What it would evict may wait for those under way, so it must not wait here.
-    if (crew == nullptr && !runner.has_room(batch)) [[unlikely]]
-      return Started::retry;
+  const CommitSink* const sink = engine.store.sink;
+  // What those under way hold cannot be evicted.
+  if (batch.writes() && !under_way.empty() &&
+      ((sink != nullptr && sink->full()) || (crew == nullptr && !runner.has_room(batch)))) {
+    return Started::retry;
   }
   return crew != nullptr ? hand_to(*crew, batch, now_ms) : hand_to(runner, batch, now_ms);
 }
