@@ -36,20 +36,16 @@ struct CacheRoots {
   }
   static ISOTHERM_INLINE void note(Run& /*run*/, Row /*rows*/) {}
 
-  // Rows of one window have their hashes, and their parts are on their way, before the first.
   static ISOTHERM_INLINE Location find(const Run& run, Row row) {
     const Index* index = index_of(run, row);
-    if (index == nullptr) return location::none;
-    constexpr Row window = HostStages<TilePlain, CacheRoots>::window;
-    if (row % window + entries_ahead < window) ask_for_entry(run, row, *index);
-    return find_in(run, row, *index);
+    return index == nullptr ? location::none : find_in(run, row, *index);
   }
   static ISOTHERM_INLINE Start start(const Run& run, Row row) {
     const Index* index = index_of(run, row);
     if (index != nullptr) index->prefetch(run.columns.hash[row]);
     return index;
   }
-  // In a pass over rows that read, those some way behind this one have started.
+  // Rows some way behind this one have started.
   static ISOTHERM_INLINE Location root(const Run& run, Row row, Start index) {
     if (index == nullptr) return location::none;
     ask_for_entry(run, row, *index);

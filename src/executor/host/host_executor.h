@@ -1,15 +1,14 @@
 // HostExecutor: runs batches in the calling thread.
 //
-// A batch runs in windows of some rows, each in three passes. The first hashes the rows' keys and
-// prefetches their home lines, the second finds their locations and prefetches the items, the third
-// runs the requests in row order. The first two only warm the cache, so they may run in any order;
-// the third pass does exactly what running the requests one by one would do. It looks locations up
-// again once a row of the window has written; before that, those of the second pass serve.
+// A batch goes through three passes by a few rows in turn, each pass behind the one before, so that
+// lines and items are fetched at an even pace. The first hashes the rows' keys and prefetches their
+// home lines, the second finds their locations and prefetches the items, the third runs the
+// requests in row order. The third pass does exactly what running the requests one by one would do:
+// where a row wrote lately, rows behind it on its key look their locations up again; for all others
+// those of the second pass serve.
 //
-// A batch that only reads goes through the three passes by a few rows in turn, each pass behind the
-// one before, so that lines and items are fetched at an even pace. A read that finds its item
-// expired erases it, for which it looks everything up anew; rows behind it that have found the item
-// before see that it has expired, too.
+// A read that finds its item expired erases it, for which it looks everything up anew; rows behind
+// it that have found the item before see that it has expired, too.
 //
 // Writes follow one scheme (index/item_table.h): look, plan (items/change.h), prepare the new item,
 // and one compare-and-swap of the root; lost: again. Reads of an item that has expired erase it,

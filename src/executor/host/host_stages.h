@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <type_traits>
+#include <utility>
 
 #include "executor/host/bare_items.h"
 #include "executor/host/host_stages_entry.h"
@@ -94,26 +95,42 @@ struct LineRoots {
   IndexView view_;
 };
 
+// The keys that the rows of a moment ago have written, by their hashes: what was found before is
+// not looked at for these, and for a few others.
+class LateWrites {
+ public:
+  ISOTHERM_INLINE void add(uint64_t hash) { now_ |= bit(hash); }
+  ISOTHERM_INLINE bool has(uint64_t hash) const { return ((now_ | before_) & bit(hash)) != 0; }
+  // Those that were added before the last turn are forgotten.
+  ISOTHERM_INLINE void turn() { before_ = std::exchange(now_, 0); }
+
+ private:
+  // Of the middle of the hash, since keys of one line agree elsewhere.
+  static ISOTHERM_INLINE uint64_t bit(uint64_t hash) { return uint64_t{1} << (hash >> 32) % 64; }
+
+  uint64_t now_ = 0;
+  uint64_t before_ = 0;
+};
+
 template <class Tile, class Roots>
 struct HostStages {
   using Row = Batch::Row;
   using Run = HostExecutor::Run;
   using Answers = RowAnswers<Tile, Roots>;
 
-  // Rows in flight: more than a core's outstanding misses, few enough to stay in the first-level
-  // cache.
-  static constexpr Row window = 32;
-  // Rows that wait for their lines, and rows that wait for their items, where all rows read.
-  static constexpr Row reads_ahead = 16;
+  static constexpr Row hashed_at_once = 32;
+  // Rows that wait for their lines, and rows that wait for their items: more than a core's
+  // outstanding misses together, few enough to stay in the first-level cache.
+  static constexpr Row rows_ahead = 16;
   static constexpr Row few = 8;  // rows of one pass before those of the next
-  static_assert(reads_ahead % few == 0 && window % few == 0);
+  static_assert(rows_ahead % few == 0 && hashed_at_once % few == 0);
 
   static void run(Run& run, Row rows) {
     Roots::begin(run, rows);
     if (rows == 1) {
       run_one(run);
     } else {
-      run.reads_only ? run_reads(run, rows) : run_mixed(run, rows);
+      run.reads_only ? run_passes<false>(run, rows) : run_passes<true>(run, rows);
     }
     Roots::note(run, rows);
   }
@@ -121,46 +138,89 @@ struct HostStages {
  private:
   // The only row. While the line of a write is on its way, a put prepares its item.
   static ISOTHERM_INLINE void run_one(Run& run) {
-    prefetch_lines(run, 0, 1);
-    const bool looks = run.columns.op[0] == Op::get && !is_left(run, 0);
-    const Location root = looks ? Roots::find(run, 0) : location::none;
-    run_window(run, 0, 1, &root);
+    hash(run, 0, 1);
+    Location root = location::none;
+    if (!is_left(run, 0)) {
+      Roots::prefetch(run, 0);
+      if (run.columns.op[0] == Op::get) root = Roots::find(run, 0);
+    }
+    LateWrites written;
+    answer<true>(run, 0, 1, &root, written);
   }
 
-  static ISOTHERM_INLINE void run_mixed(Run& run, Row rows) {
-    Location roots[window];
-    prefetch_lines(run, 0, std::min(rows, window));
-    for (Row from = 0; from < rows; from += window) {
-      const Row to = std::min(rows, from + window);
-      for (Row row = from; row < to; ++row) {
-        if (is_left(run, row)) continue;
-        roots[row - from] = Roots::find(run, row);
-        prefetch_item(run.executor.store(), roots[row - from], run.columns.op[row] == Op::get);
+  // The three passes at once, each `rows_ahead` rows behind the one before (where there are so
+  // many) and by a few rows in turn, so that lines and items arrive evenly. Before its first row a
+  // pass is at a number that wraps. While a row is answered, the roots are known that the next
+  // `rows_ahead` rows had before.
+  template <bool writes>
+  static ISOTHERM_INLINE void run_passes(Run& run, Row rows) {
+    typename Roots::Start starts[rows_ahead];
+    Location roots[rows_ahead];
+    LateWrites written;
+    const Row ahead = std::min((rows + few - 1) / few * few, rows_ahead);
+    const Row end = rows + 2 * ahead;
+    for (Row from = 0; from < end; from += few) {
+      if (const Row at = from - 2 * ahead; at < rows) {
+        if (writes && at % rows_ahead == 0) written.turn();
+        answer<writes>(run, at, std::min(rows, at + few), roots + at % rows_ahead, written);
       }
-      // The next window's lines arrive while this one's requests run.
-      prefetch_lines(run, to, std::min(rows, to + window));
-      run_window(run, from, to, roots);
+      if (const Row at = from - ahead; at < rows) {
+        find_roots<writes>(run, at, std::min(rows, at + few), starts + at % rows_ahead,
+                           roots + at % rows_ahead);
+      }
+      if (from < rows) {
+        if (from % hashed_at_once == 0) hash(run, from, std::min(rows, from + hashed_at_once));
+        start<writes>(run, from, std::min(rows, from + few), starts + from % rows_ahead);
+      }
     }
   }
 
-  // Roots found before serve until a row writes.
-  static ISOTHERM_INLINE void run_window(Run& run, Row from, Row to, const Location* roots) {
-    bool wrote = false;
+  // The passes over a few rows: functions of their own, so that each has its registers.
+  template <bool writes>
+  static __attribute__((noinline)) void start(const Run& run, Row from, Row to,
+                                              typename Roots::Start* starts) {
     Roots lines;
-    for (Row row = from; row < to; ++row) {
+    for (Row row = from; row < to; ++row, ++starts) {
+      if (writes && is_left(run, row)) continue;
+      if (writes && run.columns.op[row] != Op::get) Roots::prefetch(run, row);
+      *starts = lines.start(run, row);
+    }
+  }
+  template <bool writes>
+  static __attribute__((noinline)) void find_roots(const Run& run, Row from, Row to,
+                                                   const typename Roots::Start* starts,
+                                                   Location* roots) {
+    HostStore& store = run.executor.store();
+    for (Row row = from; row < to; ++row, ++starts, ++roots) {
+      if (writes && is_left(run, row)) continue;
+      *roots = Roots::root(run, row, *starts);
+      prefetch_item(store, *roots, !writes || run.columns.op[row] == Op::get);
+    }
+  }
+  // A root that is looked up again, since its key may have been written, is as new as a write: a
+  // read behind it that found its own before must not show what was there earlier.
+  template <bool writes>
+  static __attribute__((noinline)) void answer(Run& run, Row from, Row to, const Location* roots,
+                                               LateWrites& written) {
+    Roots lines;
+    for (Row row = from; row < to; ++row, ++roots) {
       if (ISOTHERM_UNLIKELY(run.parking != nullptr) && run.parks_behind(row)) continue;
-      const Op op = run.columns.op[row];
-      if (is_left(run, row)) {
-        Answers::get_later(run, row);
-      } else if (op == Op::get) {
-        Answers::get(run, lines, row, wrote ? Roots::find(run, row) : roots[row - from]);
+      if constexpr (!writes) {
+        Answers::get(run, lines, row, *roots);
       } else {
-        if (ISOTHERM_UNLIKELY(run.direct != nullptr) && run.direct->has(run.columns.hash[row])) {
+        const uint64_t hash = run.columns.hash[row];
+        const bool reads = run.columns.op[row] == Op::get;
+        if (is_left(run, row) || (!reads && waits_behind_get(run, hash))) {
           Answers::get_later(run, row);
-          continue;
+        } else if (!reads) {
+          written.add(hash);
+          if (!puts_bare(run, row)) Answers::change(run, lines, row, run.columns.op[row]);
+        } else if (!written.has(hash)) {
+          Answers::get(run, lines, row, *roots);
+        } else {
+          written.add(hash);
+          Answers::get(run, lines, row, Roots::find(run, row));
         }
-        wrote = true;
-        if (!puts_bare(run, row)) Answers::change(run, lines, row, op);
       }
     }
   }
@@ -174,65 +234,15 @@ struct HostStages {
     return false;
   }
 
-  // The three passes at once, each `reads_ahead` rows behind the one before (where there are so
-  // many) and by a few rows in turn, so that lines and items arrive evenly. Before its first row a
-  // pass is at a number that wraps.
-  static ISOTHERM_INLINE void run_reads(Run& run, Row rows) {
-    typename Roots::Start starts[reads_ahead];
-    Location roots[reads_ahead];
-    const Row ahead = std::min((rows + few - 1) / few * few, reads_ahead);
-    const Row end = rows + 2 * ahead;
-    for (Row from = 0; from < end; from += few) {
-      if (const Row at = from - 2 * ahead; at < rows) {
-        answer(run, at, std::min(rows, at + few), roots + at % reads_ahead);
-      }
-      if (const Row at = from - ahead; at < rows) {
-        find_roots(run, at, std::min(rows, at + few), starts + at % reads_ahead,
-                   roots + at % reads_ahead);
-      }
-      if (from < rows) {
-        if (from % window == 0) hash(run, from, std::min(rows, from + window));
-        start(run, from, std::min(rows, from + few), starts + from % reads_ahead);
-      }
-    }
-  }
-
-  // The passes over a few rows: functions of their own, so that each has its registers.
-  static __attribute__((noinline)) void start(const Run& run, Row from, Row to,
-                                              typename Roots::Start* starts) {
-    Roots lines;
-    for (Row row = from; row < to; ++row) *starts++ = lines.start(run, row);
-  }
-  static __attribute__((noinline)) void find_roots(const Run& run, Row from, Row to,
-                                                   const typename Roots::Start* starts,
-                                                   Location* roots) {
-    HostStore& store = run.executor.store();
-    for (Row row = from; row < to; ++row) {
-      const Location root = Roots::root(run, row, *starts++);
-      prefetch_item(store, root, true);
-      *roots++ = root;
-    }
-  }
-  static __attribute__((noinline)) void answer(Run& run, Row from, Row to, const Location* roots) {
-    Roots lines;
-    for (Row row = from; row < to; ++row, ++roots) {
-      const bool parks = ISOTHERM_UNLIKELY(run.parking != nullptr) && run.parks_behind(row);
-      if (!parks) Answers::get(run, lines, row, *roots);
-    }
-  }
-
   static ISOTHERM_INLINE void hash(Run& run, Row from, Row to) {
     if (!run.hashed) run.executor.hash_keys(run.columns, from, to);
   }
-
-  static ISOTHERM_INLINE void prefetch_lines(Run& run, Row from, Row to) {
-    hash(run, from, to);
-    for (Row row = from; row < to; ++row) {
-      if (!is_left(run, row)) Roots::prefetch(run, row);
-    }
-  }
   static ISOTHERM_INLINE bool is_left(const Run& run, Row row) {
     return ISOTHERM_UNLIKELY(run.leaves_gets) && run.columns.op[row] == Op::get;
+  }
+  // A row behind a get that is answered directly keeps its place.
+  static ISOTHERM_INLINE bool waits_behind_get(const Run& run, uint64_t hash) {
+    return ISOTHERM_UNLIKELY(run.direct != nullptr) && run.direct->has(hash);
   }
 };
 
