@@ -1,6 +1,7 @@
 #include "items/item_cache.h"
 
 #include <algorithm>
+#include <new>
 
 #include "base/broken.h"
 #include "items/item_store.h"
@@ -14,6 +15,8 @@ constexpr uint64_t most_items = 256;
 // As much as a few turns of deep pipelines replace. These items come back from readers all at once;
 // without room for them here they would go to the class and be fetched again each turn.
 constexpr uint64_t kept_fillings = 4;
+constexpr uint64_t most_kept_bytes = 4 << 20;
+constexpr uint64_t kept_share = 512;  // of a cap
 // Raising the epoch looks at every thread's slot, so it is not done for a few items unless they
 // have waited.
 constexpr uint64_t worth_advancing = 64;
@@ -86,7 +89,7 @@ void ItemCache::reclaim_all() {
 bool ItemCache::fill(uint32_t size_class, bool force) {
   Stack& stack = stacks_[size_class];
   if (!retired_.empty()) {
-    reclaim(stack.filling * 2);
+    reclaim(uint64_t{stack.filling} * 2, uint64_t{stack.filling} * 2);
     if (!stack.items.empty()) return true;
   }
   Location items[most_items];
@@ -106,10 +109,24 @@ bool ItemCache::fill(uint32_t size_class, bool force) {
   return count != 0;
 }
 
+// False where there is no memory for a longer stack.
+inline bool ItemCache::has_place(Stack& stack) {
+  constexpr size_t fewest = 64;
+  std::vector<Location>& items = stack.items;
+  if (ISOTHERM_LIKELY(items.size() < items.capacity())) return true;
+  try {
+    items.reserve(std::max(fewest, 2 * items.capacity()));
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
 void ItemCache::push(Location location) {
   const uint32_t size_class = location::size_class(location);
   poison::freed(store_.address(location), size_classes::bytes_of(size_class));
   Stack& stack = stacks_[size_class];
+  if (ISOTHERM_UNLIKELY(!has_place(stack))) return store_.classes_[size_class].give(&location, 1);
   stack.items.push_back(location::as(location::Kind::item, location));
   if (ISOTHERM_UNLIKELY(store_.closed_chunks_.load(std::memory_order_relaxed) != 0) &&
       store_.is_draining(location)) {
@@ -117,7 +134,11 @@ void ItemCache::push(Location location) {
     stack.drains_seen = store_.classes_[size_class].drains() - 1;
     drains_seen_ = store_.drains_.load(std::memory_order_relaxed) - 1;
   }
-  if (stack.items.size() > kept_fillings * stack.filling) give_bottom(size_class, stack.filling);
+  const uint64_t items = stack.items.size();
+  if (items > kept_fillings * stack.filling &&
+      items * size_classes::bytes_of(size_class) > kept_bytes_) {
+    give_bottom(size_class, stack.filling);
+  }
 }
 
 void ItemCache::give_bottom(uint32_t size_class, uint32_t count) {
@@ -169,7 +190,9 @@ void ItemCache::retire(Location location) {
   }
   if (broken(Rule::epochs)) return release(location);
   if (ISOTHERM_UNLIKELY(ItemStore::is_large(location))) return store_.retire_alone(location);
-  count_retired(static_cast<int64_t>(ItemStore::footprint(location)));
+  const uint64_t bytes = ItemStore::footprint(location);
+  retired_lately_ += bytes;
+  count_retired(static_cast<int64_t>(bytes));
   retired_.push({location, store_.epochs_.current()});
 }
 
@@ -182,8 +205,17 @@ bool ItemCache::front_is_free() const {
   return !retired_.empty() && retired_.front().epoch < oldest_;
 }
 
+bool ItemCache::reclaim(uint64_t limit) {
+  const uint64_t cap = store_.budget_.limit();
+  const uint64_t most = cap == 0 ? most_kept_bytes : std::min(most_kept_bytes, cap / kept_share);
+  // Less at once only by and by: a batch may have several calls behind it.
+  kept_bytes_ = std::min(most, std::max(2 * retired_lately_, kept_bytes_ - kept_bytes_ / 16));
+  retired_lately_ = 0;
+  return reclaim(limit, std::min<uint64_t>(limit, default_limit));
+}
+
 // `fields`: how many of objects; 0: neither objects nor large items.
-bool ItemCache::reclaim(uint32_t limit, uint64_t fields) {
+bool ItemCache::reclaim(uint64_t limit, uint64_t fields) {
   ++calls_;
   keep_house();
   if (ISOTHERM_UNLIKELY(store_.has_orphans())) adopt_orphans(limit);
@@ -207,8 +239,8 @@ bool ItemCache::reclaim(uint32_t limit, uint64_t fields) {
   return front_is_free() || more;
 }
 
-void ItemCache::adopt_orphans(uint32_t limit) {
-  for (uint32_t i = 0; i < limit; ++i) {
+void ItemCache::adopt_orphans(uint64_t limit) {
+  for (uint64_t i = 0; i < limit; ++i) {
     RetiredQueue::Entry entry;
     if (!store_.pop_orphan(entry)) return;
     count_retired(static_cast<int64_t>(ItemStore::footprint(entry.location)));

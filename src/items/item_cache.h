@@ -7,7 +7,10 @@
 // more to the stacks. Large items of all threads wait in one queue and are freed soon, since
 // raising the epoch for each costs less than writing the item did.
 //
-// Limits. A stack holds four fillings.
+// Limits. A stack holds four fillings, or as much as a thread retires in one or two batches: it
+// will take that again for the next, and in a class's lists it would wait for all others. That is
+// at most 4 MiB, and a 512th of a cap on memory.
+//
 // Threads. One; the counter of retired bytes may be read by any.
 #pragma once
 
@@ -43,7 +46,7 @@ class ItemCache {
   // whichever is more, so that no load makes them pile up, and does a small share of the
   // housekeeping. Of a large object it frees a part. It costs nearly nothing when nothing waits.
   // True while the limit left some behind.
-  bool reclaim(uint32_t limit = default_limit) { return reclaim(limit, limit); }
+  bool reclaim(uint64_t limit = default_limit);
   static constexpr uint32_t default_limit = 1024;
   // At the cap: frees whatever no reader holds back, but that of large objects, too, only a part.
   void reclaim_all();
@@ -61,6 +64,7 @@ class ItemCache {
   void prefetch_next(const Stack& stack, uint32_t size_class) const;
   Location allocate_large(uint64_t bytes, bool force);
   bool fill(uint32_t size_class, bool force);
+  static bool has_place(Stack& stack);
   void push(Location location);
   void release(Location location);
   void give_bottom(uint32_t size_class, uint32_t count);
@@ -70,16 +74,18 @@ class ItemCache {
   void keep_house();
   void count_retired(int64_t bytes);
   bool front_is_free() const;
-  bool reclaim(uint32_t limit, uint64_t fields);
-  void adopt_orphans(uint32_t limit);
+  bool reclaim(uint64_t limit, uint64_t fields);
+  void adopt_orphans(uint64_t limit);
 
   ItemStore& store_;
   Stack stacks_[size_classes::count];
   RetiredQueue retired_;
   std::atomic<uint64_t> retired_bytes_{0};
-  uint64_t oldest_ = 0;   // what was retired earlier is free
-  uint32_t calls_ = 0;    // of reclaim
-  uint32_t visited_ = 0;  // the class whose stack was looked at last
+  uint64_t kept_bytes_ = 0;      // that a stack may hold beyond its fillings
+  uint64_t retired_lately_ = 0;  // bytes, since the last call of reclaim
+  uint64_t oldest_ = 0;          // what was retired earlier is free
+  uint32_t calls_ = 0;           // of reclaim
+  uint32_t visited_ = 0;         // the class whose stack was looked at last
   uint64_t drains_seen_ = 0;
 };
 

@@ -159,7 +159,8 @@ bool HostUpkeep::step(uint64_t writes, int64_t now_ms) {
   // Chunks of a flushed index become empty by themselves, and its items cannot be moved.
   const uint32_t sweeps = over_cap() ? sweeps_per_step : drains ? 0 : 1;
   for (uint32_t i = 0; i < sweeps; ++i) compact(now_ms);
-  more |= executor_.cache().reclaim();
+  // As much as a batch retires, so that what waits is cached and does not pile up.
+  more |= executor_.cache().reclaim(std::max<uint64_t>(2 * writes, ItemCache::default_limit));
   more |= store_.items.trim();
   more |= store_.pages.trim_ahead();
   return more;
