@@ -24,7 +24,7 @@ DbStatus has_ended() { return {DbStatus::Code::invalid, "the transaction has end
 // Keys belong to parts by their hashes, so that threads work on a part each. With one thread there
 // is one.
 struct DbTransaction::State {
-  static_assert(DbRows::most_parts == TreeRun::shards);
+  static_assert(TreeRun::shards % DbRows::most_parts == 0);
   static constexpr uint32_t worth_threads = 4096;  // rows
 
   struct Part {
