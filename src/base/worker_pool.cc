@@ -21,12 +21,12 @@ WorkerPool::~WorkerPool() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-void WorkerPool::run(uint32_t pieces, const Work& work) {
+void WorkerPool::run(const Job& job, uint32_t pieces) {
   if (pieces <= 1 || threads_.empty()) {
-    for (uint32_t piece = 0; piece < pieces; ++piece) work(piece, 0);
+    for (uint32_t piece = 0; piece < pieces; ++piece) job(piece, 0);
     return;
   }
-  work_ = &work;
+  job_ = job;
   pieces_ = pieces;
   next_.store(0, std::memory_order_relaxed);
   busy_.store(static_cast<uint32_t>(threads_.size()), std::memory_order_relaxed);
@@ -49,7 +49,7 @@ void WorkerPool::take_pieces(uint32_t worker) {
   for (;;) {
     const uint32_t piece = next_.fetch_add(1, std::memory_order_relaxed);
     if (piece >= pieces_) return;
-    (*work_)(piece, worker);
+    job_(piece, worker);
   }
 }
 

@@ -8,12 +8,11 @@
 // runs the threads sleep.
 //
 // Threads. One at a time. Errors. If the system gives fewer threads, these do all the work, at the
-// least the caller alone. Work must not throw.
+// least the caller alone. Work must not throw. A run takes no memory.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <thread>
 #include <vector>
 
@@ -21,8 +20,6 @@ namespace isotherm {
 
 class WorkerPool {
  public:
-  using Work = std::function<void(uint32_t piece, uint32_t worker)>;
-
   // At least one thread, the caller's.
   explicit WorkerPool(uint32_t threads);
   ~WorkerPool();
@@ -31,14 +28,28 @@ class WorkerPool {
 
   // The caller among them.
   uint32_t threads() const { return static_cast<uint32_t>(threads_.size()) + 1; }
-  void run(uint32_t pieces, const Work& work);
+  // `work(piece, worker)` for each piece.
+  template <class Work>
+  void run(uint32_t pieces, const Work& work) {
+    run({&work, [](const void* its, uint32_t piece,
+                   uint32_t worker) { (*static_cast<const Work*>(its))(piece, worker); }},
+        pieces);
+  }
 
  private:
+  struct Job {
+    const void* work = nullptr;
+    void (*call)(const void* work, uint32_t piece, uint32_t worker) = nullptr;
+
+    void operator()(uint32_t piece, uint32_t worker) const { call(work, piece, worker); }
+  };
+
+  void run(const Job& job, uint32_t pieces);
   void wait_for_work(uint32_t worker);
   void take_pieces(uint32_t worker);
 
   // The run under way; written before its number.
-  const Work* work_ = nullptr;
+  Job job_;
   uint32_t pieces_ = 0;
   std::atomic<uint32_t> next_{0};
   std::atomic<uint32_t> busy_{0};  // threads that have not ended it

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cerrno>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <random>
@@ -14,6 +16,7 @@
 
 #include "isotherm/db_rows.h"
 #include "models/db_fixture.h"
+#include "models/failing_memory.h"
 
 namespace isotherm::db_transaction_test {
 namespace {
@@ -191,6 +194,64 @@ TEST_F(DbTransactionTest, CommitsByThreadsAreSeenWhole) {
   EXPECT_GT(looks.load(), 0u);
   const std::string last = get("key0");
   for (int i = 0; i < many; i += 97) ASSERT_EQ(get("key" + std::to_string(i)), last);
+}
+
+// Whichever memory is missing, a commit by threads is whole or nothing, as its status says.
+TEST_F(DbTransactionTest, CommitsByThreadsThatLackMemoryAreWholeOrNothing) {
+  ASSERT_TRUE(open().ok());
+  const std::vector<std::string_view> keys{"key1", "key777", "key4999"};
+  std::vector<std::string> values;
+  std::string now;
+  int64_t refused = 0;
+  bool failed = true;
+  for (int64_t works = 0; failed; works += 1 + works / 32) {
+    std::unique_ptr<DbTransaction> transaction;
+    ASSERT_TRUE(db_->begin({.threads = 4}, transaction).ok());
+    const std::string next = std::to_string(works);
+    put_all(*transaction, 0, 5000, next);
+    bool done = false;
+    {
+      const FailingMemory failing(works);
+      done = transaction->commit().ok();
+      failed = FailingMemory::failed();
+    }
+    refused += done ? 0 : 1;
+    if (done) now = next;
+    db_->multi_get(keys, values);
+    for (const std::string& value : values) ASSERT_EQ(value, now) << works << " " << done;
+  }
+  EXPECT_GT(refused, 0);
+}
+
+// Whichever call fails on a full disk, and the power is lost behind it: it is whole or nothing, and
+// whole where it was acknowledged.
+TEST_F(DbTransactionTest, CommitsByThreadsOnAFullDiskAreWholeOrNothing) {
+  options_.sync = DbSync::always;
+  ASSERT_TRUE(open().ok());
+  int refused = 0;
+  for (int calls = 0; calls < 6; ++calls) {
+    std::unique_ptr<DbTransaction> transaction;
+    ASSERT_TRUE(db_->begin({.threads = 4}, transaction).ok());
+    const std::string next = std::to_string(calls);
+    put_all(*transaction, 0, 5000, next);
+    files_.fail_after(calls, 1'000'000, ENOSPC);
+    const DbStatus status = transaction->commit();
+    files_.heal();
+    EXPECT_TRUE(status.ok() || status.is(Code::not_saved)) << status.text();
+    refused += status.ok() ? 0 : 1;
+    while (code(db_->put("healed", "1")) == Code::not_saved) {
+    }
+    const std::string left = root_ + "/left" + next;
+    std::filesystem::create_directories(left);
+    files_.lose_power(folder_, left);
+    std::unique_ptr<Db> other;
+    ASSERT_TRUE(Db::open(options_, left, other).ok());
+    const std::string found = get(*other, "key1");
+    EXPECT_TRUE(!status.ok() || found == next) << found << " " << next;
+    for (int i = 0; i < 5000; i += 7) ASSERT_EQ(get(*other, "key" + std::to_string(i)), found) << i;
+  }
+  EXPECT_GT(refused, 0);
+  EXPECT_LT(refused, 6);
 }
 
 }  // namespace

@@ -46,7 +46,7 @@
 // that writes (CommitSink::full). A batch without groups gives its records away when it has
 // `most_own_bytes` of them. `count` is told what all takes. Under a cap on the store's memory the
 // bounds are a part of that, whatever it becomes, and a journal that rests keeps next to nothing.
-// A change for whose record there is no memory is refused.
+// A change for whose record there is no memory is refused, and one of a group waits for it.
 //
 // Written anew. A new segment begins, and what the store has is appended once more, each item with
 // its version, between the records of changes that go on; then the segments before are dropped. So
@@ -182,6 +182,7 @@ class Journal final : public CommitSink, public Awaited {
   static constexpr uint64_t most_own_bytes = 256 << 10;
 
   void make_room(RunningBatch& running, uint64_t bytes);
+  void take_memory(RunningBatch& running, uint64_t bytes);
   static char* take_room(RunningBatch& running, uint64_t bytes);
   void give_number(RunningBatch& running);
   void note_change(RunningBatch& running, const RecordHeader& record, std::string_view key);

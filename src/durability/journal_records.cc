@@ -1,14 +1,13 @@
 // The parts of Journal that make records of changes, and blocks of a batch's records.
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <memory>
 #include <new>
-#include <thread>
 #include <utility>
 
 #include "base/kill_point.h"
 #include "base/raise_to.h"
+#include "base/wait_for_memory.h"
 #include "base/worker_pool.h"
 #include "durability/journal.h"
 #include "items/item.h"
@@ -49,12 +48,18 @@ void Journal::give_number(RunningBatch& running) {
   running.open_number.store(running.number, std::memory_order_release);
 }
 
-// A batch whose rows take effect together keeps all its records until it ends. Throws
-// std::bad_alloc, and then nothing has changed.
+// Throws std::bad_alloc, and then nothing has changed. Rows that take effect together have their
+// records in one block, and none is refused, since others are certain already: it waits.
 void Journal::make_room(RunningBatch& running, uint64_t bytes) {
-  if (running.bytes > most_own_bytes && !running.batch->has_groups()) {
-    end_records(running);
+  if (running.batch->has_groups()) {
+    return wait_for_memory([&] { take_memory(running, bytes); });
   }
+  if (running.bytes > most_own_bytes) end_records(running);
+  take_memory(running, bytes);
+}
+
+// Throws std::bad_alloc, and then nothing has changed.
+void Journal::take_memory(RunningBatch& running, uint64_t bytes) {
   const uint64_t needed = block_head + running.bytes + bytes;
   if (needed <= running.capacity) return;
   constexpr uint64_t least = 4096;
@@ -118,7 +123,7 @@ void Journal::append_alone(const RecordHeader& record, std::string_view key) {
   RunningBatch& running = place.running;
   running.number = 0;
   const uint64_t bytes = record_bytes(key.size(), 0);
-  make_room(running, bytes);
+  take_memory(running, bytes);
   note_change(running, record, key);
   put_record(take_room(running, bytes), record, key, {});
   end_records(running);
@@ -196,14 +201,7 @@ void Journal::flushed(uint32_t database, uint64_t version, uint64_t token) {
   record.database = database;
   record.version = version;
   auto& running = *reinterpret_cast<RunningBatch*>(token);
-  for (bool has_room = false; !has_room;) {
-    try {
-      make_room(running, record_bytes(0, 0));
-      has_room = true;
-    } catch (const std::bad_alloc&) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-  }
+  wait_for_memory([&] { make_room(running, record_bytes(0, 0)); });
   note_change(running, record, {});
   put_record(take_room(running, record_bytes(0, 0)), record, {}, {});
 }
@@ -211,7 +209,7 @@ void Journal::flushed(uint32_t database, uint64_t version, uint64_t token) {
 // The room for all records is taken here, so that nothing can fail when they are certain.
 void Journal::begins_parts(uint64_t token, std::span<uint64_t> parts) {
   auto& running = *reinterpret_cast<RunningBatch*>(token);
-  make_room(running, most_record_bytes(*running.batch));
+  take_memory(running, most_record_bytes(*running.batch));
   if (running.number == 0) give_number(running);
   for (uint64_t& part : parts) {
     RunningBatch& its = batches_.take();
@@ -225,15 +223,14 @@ void Journal::begins_parts(uint64_t token, std::span<uint64_t> parts) {
 void Journal::ends_parts(uint64_t token, std::span<const uint64_t> parts, WorkerPool& pool) {
   auto& running = *reinterpret_cast<RunningBatch*>(token);
   const auto part = [&](size_t i) { return reinterpret_cast<RunningBatch*>(parts[i]); };
-  std::vector<uint64_t> places(parts.size());
   for (size_t i = 0; i < parts.size(); ++i) {
-    places[i] = block_head + std::exchange(running.bytes, running.bytes + part(i)->bytes);
+    part(i)->end = block_head + std::exchange(running.bytes, running.bytes + part(i)->bytes);
     running.builds_on = std::max(running.builds_on, part(i)->builds_on);
   }
   pool.run(static_cast<uint32_t>(parts.size()), [&](uint32_t i, uint32_t) {
     RunningBatch& its = *part(i);
     if (its.bytes != 0) {
-      std::memcpy(running.memory.get() + places[i], its.memory.get() + block_head, its.bytes);
+      std::memcpy(running.memory.get() + its.end, its.memory.get() + block_head, its.bytes);
     }
     own_bytes_.fetch_sub(std::exchange(its.capacity, 0), std::memory_order_relaxed);
     its.memory.reset();

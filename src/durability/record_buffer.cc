@@ -1,11 +1,11 @@
 #include "durability/record_buffer.h"
 
 #include <algorithm>
-#include <chrono>
 #include <mutex>
 #include <new>
-#include <thread>
 #include <utility>
+
+#include "base/wait_for_memory.h"
 
 namespace isotherm {
 
@@ -70,15 +70,13 @@ RecordBuffer::Room RecordBuffer::adopt(std::unique_ptr<char[]> memory, uint64_t 
                                        uint64_t bytes, std::atomic<uint64_t>& open) {
   Chunk chunk{std::move(memory), capacity, 0};
   memory_.fetch_add(capacity, std::memory_order_relaxed);
-  for (;;) {
-    try {
-      const std::lock_guard guard(lock_);
-      begin_chunk(chunk);
-      return take_room(bytes, open);
-    } catch (const std::bad_alloc&) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-  }
+  Room room{};
+  wait_for_memory([&] {
+    const std::lock_guard guard(lock_);
+    begin_chunk(chunk);
+    room = take_room(bytes, open);
+  });
+  return room;
 }
 
 // Mostly it is in the newest chunk, which stays while not all of it is released, and then all that

@@ -44,7 +44,7 @@ struct alignas(64) RunningBatch {
   alignas(64) const Batch* batch = nullptr;
   uint64_t number = 0;     // 0: it has changed nothing
   uint64_t builds_on = 0;  // no other batch with a larger number changed its keys before it
-  uint64_t end = 0;        // of its last block
+  uint64_t end = 0;        // of its last block; of a part: where its records go in the batch's
   bool only_puts = false;
   std::unique_ptr<char[]> memory;  // room for the head of a block, and records
   uint64_t bytes = 0;              // of the records

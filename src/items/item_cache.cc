@@ -4,6 +4,7 @@
 #include <new>
 
 #include "base/broken.h"
+#include "base/wait_for_memory.h"
 #include "items/item_store.h"
 #include "items/poison.h"
 
@@ -193,7 +194,9 @@ void ItemCache::retire(Location location) {
   const uint64_t bytes = ItemStore::footprint(location);
   retired_lately_ += bytes;
   count_retired(static_cast<int64_t>(bytes));
-  retired_.push({location, store_.epochs_.current()});
+  // It is unlinked already.
+  const RetiredQueue::Entry entry{location, store_.epochs_.current()};
+  wait_for_memory([&] { retired_.push(entry); });
 }
 
 void ItemCache::count_retired(int64_t bytes) {

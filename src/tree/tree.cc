@@ -5,13 +5,15 @@
 #include <utility>
 
 #include "base/raise_to.h"
+#include "base/wait_for_memory.h"
 
 namespace isotherm {
 namespace {
 
-// A batch's token for the next sink, whose low bits are free, with two of the tree's.
+// A batch's token for the next sink, an address, whose lowest bits and highest one are the tree's.
 constexpr uint64_t of_batch = 2;
-constexpr uint64_t token_bits = 3;
+constexpr uint64_t of_groups = uint64_t{1} << 63;
+constexpr uint64_t token_bits = 3 | of_groups;
 uint64_t next_token(uint64_t token) { return token & ~token_bits; }
 
 // What a thread keeps for the next time is not a large key or value.
@@ -144,46 +146,55 @@ CommitSink::Begun Tree::begins(const Batch& batch) {
     std::atomic<int64_t>& running = running_here(generation);
     running.fetch_add(1, std::memory_order_seq_cst);
     if (generation_.load(std::memory_order_seq_cst) == generation) {
-      return {begun.token | of_batch | (generation & 1), true};
+      const uint64_t groups = batch.has_groups() ? of_groups : 0;
+      return {begun.token | of_batch | groups | (generation & 1), true};
     }
     running.fetch_sub(1, std::memory_order_seq_cst);
   }
 }
 
-// Whoever sees the count finds the change: it is put into the run before.
+// One of rows that take effect together is not refused, since others are certain already.
 void Tree::changed(const ItemChange& change) {
+  ItemChange told = change;
+  told.token = next_token(change.token);
+  // The item may be in the files alone when this is read again, so it is recorded whole.
+  if (told.new_item == told.old_item) told.old_item = nullptr;
+  if (next_ != nullptr) next_->make_room(told);
+  if ((change.token & of_groups) != 0) {
+    wait_for_memory([&] { put(change); });
+  } else {
+    put(change);
+  }
+  if (next_ != nullptr) next_->changed(told);
+}
+
+// Into the active run. Whoever sees the count finds the change: it is put there before. Throws
+// std::bad_alloc, and then nothing has changed.
+void Tree::put(const ItemChange& change) {
   const TreeKey key(change.database, change.key);
   const uint64_t hash = TreeRun::hash_of(change.database, change.key);
   const uint32_t shard = TreeRun::shard_of(hash);
   const Item* const item = change.new_item;
   std::atomic<uint64_t>& changes = changes_of(hash);
   __builtin_prefetch(&changes, 1);
-  ItemChange told = change;
-  told.token = next_token(change.token);
-  // The item may be in the files alone when this is read again, so it is recorded whole.
-  if (told.new_item == told.old_item) told.old_item = nullptr;
-  if (next_ != nullptr) next_->make_room(told);
-  {
-    const std::lock_guard guard(shard_locks_[shard]);
-    raise_to(shard_locks_[shard].last_version, change.version);
-    uint64_t count = changes.load(std::memory_order_relaxed) + 1;
-    if (change.reason != ItemChange::Reason::expired) {
-      TreeRecord record;
-      const bool stored = item != nullptr && !item->is_object();
-      if (stored) {
-        record = {item->version(), change.expiry, item->flags(), item->state(), item->value()};
-      }
-      note_held();
-      active_->put(hash, key.text(), stored ? &record : nullptr, next_moment_,
-                   last_held_.load(std::memory_order_acquire));
-      count = (count & ((uint64_t{1} << run_at) - 1)) | active_number_ << run_at;
+  const std::lock_guard guard(shard_locks_[shard]);
+  raise_to(shard_locks_[shard].last_version, change.version);
+  uint64_t count = changes.load(std::memory_order_relaxed) + 1;
+  if (change.reason != ItemChange::Reason::expired) {
+    TreeRecord record;
+    const bool stored = item != nullptr && !item->is_object();
+    if (stored) {
+      record = {item->version(), change.expiry, item->flags(), item->state(), item->value()};
     }
-    changes.store(count, std::memory_order_release);
-    if (active_->bytes() > options_.run_bytes && !seals_.load(std::memory_order_relaxed)) {
-      seals_.store(true, std::memory_order_relaxed);
-    }
+    note_held();
+    active_->put(hash, key.text(), stored ? &record : nullptr, next_moment_,
+                 last_held_.load(std::memory_order_acquire));
+    count = (count & ((uint64_t{1} << run_at) - 1)) | active_number_ << run_at;
   }
-  if (next_ != nullptr) next_->changed(told);
+  changes.store(count, std::memory_order_release);
+  if (active_->bytes() > options_.run_bytes && !seals_.load(std::memory_order_relaxed)) {
+    seals_.store(true, std::memory_order_relaxed);
+  }
 }
 
 void Tree::flushed(uint32_t database, uint64_t version, uint64_t token) {

@@ -222,6 +222,7 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   Awaited* end(uint64_t token, bool wrote);
   bool is_crowded() const { return waiting_runs_.load(std::memory_order_acquire) >= most_runs; }
 
+  void put(const ItemChange& change);
   void seal(std::optional<uint32_t> flushed_database = {});
   void seal_if_possible();
   void work();

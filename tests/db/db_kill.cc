@@ -3,7 +3,7 @@
 //
 //   db-kill [seed [rounds]]
 // A child writes groups of one generation each, by plain groups and by transactions; meanwhile a
-// thread of it has runs taken in.
+// thread of it has runs taken in. Some have so many keys that several threads commit them.
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -21,7 +21,8 @@ using isotherm::Db;
 using isotherm::DbStatus;
 using isotherm::fail;
 
-constexpr uint64_t keys = 40;
+constexpr uint64_t few = 40;
+constexpr uint64_t many = 6000;
 
 void expect_ok(const DbStatus& status) {
   if (!status.ok()) fail(std::string(to_string(status.code())) + ": " + status.text());
@@ -29,7 +30,7 @@ void expect_ok(const DbStatus& status) {
 
 isotherm::DbOptions options_of(uint64_t seed) {
   isotherm::DbOptions options;
-  options.memory = 2 << 20;
+  options.memory = 8 << 20;
   options.sync = seed % 3 == 0   ? isotherm::DbSync::always
                  : seed % 3 == 1 ? isotherm::DbSync::everysec
                                  : isotherm::DbSync::no;
@@ -52,17 +53,21 @@ std::string value_of(uint64_t generation, uint64_t slot) {
 }
 std::string key_of(uint64_t slot) { return "key" + std::to_string(slot); }
 
+uint64_t number_at(Db& db, const char* key, uint64_t if_absent) {
+  std::string text;
+  const DbStatus status = db.get(key, text);
+  if (!status.ok() && !status.is_not_found()) fail(status.text());
+  return status.ok() ? number_in(text) : if_absent;
+}
+uint64_t keys_of(Db& db, uint64_t seed) {
+  return number_at(db, "slots", seed % 4 == 0 ? many : few);
+}
+
 // The generation that the Db has, which all its keys must agree on.
-uint64_t check(Db& db) {
+uint64_t check(Db& db, uint64_t keys) {
   std::unique_ptr<isotherm::DbIterator> at;
   expect_ok(db.iterate({.prefix = "key"}, at));
-  std::string text;
-  uint64_t generation = 0;
-  if (DbStatus status = db.get("generations", text); status.ok()) {
-    generation = number_in(text);
-  } else if (!status.is_not_found()) {
-    fail(status.text());
-  }
+  const uint64_t generation = number_at(db, "generations", 0);
   uint64_t found = 0;
   for (at->seek_to_first(); at->valid(); at->next(), ++found) {
     const uint64_t slot = std::stoull(std::string(at->key().substr(3)));
@@ -79,7 +84,7 @@ uint64_t check(Db& db) {
 }
 
 template <class To>
-void write(To& to, uint64_t generation) {
+void write(To& to, uint64_t generation, uint64_t keys) {
   for (uint64_t slot = 0; slot < keys; ++slot) {
     if ((generation + slot) % 5 == 0) {
       static_cast<void>(to.erase(key_of(slot)));
@@ -87,13 +92,15 @@ void write(To& to, uint64_t generation) {
       static_cast<void>(to.put(key_of(slot), value_of(generation, slot)));
     }
   }
+  static_cast<void>(to.put("slots", number_of(keys)));
   static_cast<void>(to.merge("generations", isotherm::merge_by::add_u64, number_of(1)));
 }
 
 [[noreturn]] void work(const std::string& folder, uint64_t seed, const Acknowledge& acknowledge) {
   std::unique_ptr<Db> db;
   expect_ok(Db::open(options_of(seed), folder, db));
-  uint64_t generation = check(*db);
+  const uint64_t keys = keys_of(*db, seed);
+  uint64_t generation = check(*db, keys);
   std::thread flusher([&] {
     for (;;) static_cast<void>(db->flush());
   });
@@ -101,12 +108,12 @@ void write(To& to, uint64_t generation) {
     ++generation;
     if (generation % 2 == 0) {
       isotherm::WriteGroup group;
-      write(group, generation);
+      write(group, generation, keys);
       expect_ok(db->write(group));
     } else {
       std::unique_ptr<isotherm::DbTransaction> transaction;
       expect_ok(db->begin({.locks = generation % 4 == 1, .threads = 2}, transaction));
-      write(*transaction, generation);
+      write(*transaction, generation, keys);
       expect_ok(transaction->commit());
     }
     acknowledge(generation);
@@ -116,7 +123,7 @@ void write(To& to, uint64_t generation) {
 uint64_t look(const std::string& folder, uint64_t seed) {
   std::unique_ptr<Db> db;
   expect_ok(Db::open(options_of(seed), folder, db));
-  return check(*db);
+  return check(*db, keys_of(*db, seed));
 }
 
 }  // namespace

@@ -17,6 +17,18 @@ class FailingMemory {
   FailingMemory(const FailingMemory&) = delete;
   FailingMemory& operator=(const FailingMemory&) = delete;
 
+  // What a test's own parts take works, and is not counted.
+  class Pause {
+   public:
+    Pause() : before_(std::exchange(left, never)) {}
+    ~Pause() { left = before_; }
+    Pause(const Pause&) = delete;
+    Pause& operator=(const Pause&) = delete;
+
+   private:
+    int64_t before_;
+  };
+
   // Whether it has failed.
   static bool failed() { return left == never; }
   // Of the operator: whether it is to fail.

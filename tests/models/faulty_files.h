@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "durability/files.h"
+#include "models/failing_memory.h"
 
 namespace isotherm {
 
@@ -113,6 +114,7 @@ class FaultyFiles final : public Files {
     return system_files().allocate(file, bytes);
   }
   int64_t write(int file, const char* data, uint64_t bytes, uint64_t offset) override {
+    const FailingMemory::Pause pause;
     const std::lock_guard guard(mutex_);
     const int error = fault();
     if (error != 0 || (short_writes_ && bytes > 8)) bytes = bytes / 2;
@@ -124,6 +126,7 @@ class FaultyFiles final : public Files {
   }
   // One that fails forgets what was written, as systems do.
   int sync(int file) override {
+    const FailingMemory::Pause pause;
     std::unique_lock guard(mutex_);
     let_go_.wait(guard, [this] { return !holds_syncs_; });
     File& its = files_[paths_[file]];

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <algorithm>
+#include <new>
 
 #include "executor/commit_sink.h"
 #include "executor/host/host_executor.h"
@@ -105,7 +106,17 @@ struct BareItems {
                        run.token});
       }
     };
-    const Updated updated = index.template update<Tile>(columns.hash[row], decide, publish);
+    Updated updated;
+    if constexpr (told) {
+      try {
+        updated = index.template update<Tile>(columns.hash[row], decide, publish);
+      } catch (const std::bad_alloc&) {  // of whoever is told: nothing has changed
+        executor.cache_.retire(fresh);
+        return false;
+      }
+    } else {
+      updated = index.template update<Tile>(columns.hash[row], decide, publish);
+    }
     if (ISOTHERM_UNLIKELY(version == 0)) {
       executor.cache_.free_unpublished(fresh);
       return false;
