@@ -60,7 +60,7 @@ uint64_t number_at(Db& db, const char* key, uint64_t if_absent) {
   return status.ok() ? number_in(text) : if_absent;
 }
 uint64_t keys_of(Db& db, uint64_t seed) {
-  return number_at(db, "slots", seed % 4 == 0 ? many : few);
+  return number_at(db, "slots", seed % 3 == 0 ? many : few);
 }
 
 // The generation that the Db has, which all its keys must agree on.
