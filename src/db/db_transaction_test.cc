@@ -199,7 +199,7 @@ TEST_F(DbTransactionTest, CommitsByThreadsAreSeenWhole) {
 // Whichever memory is missing, a commit by threads is whole or nothing, as its status says.
 TEST_F(DbTransactionTest, CommitsByThreadsThatLackMemoryAreWholeOrNothing) {
   ASSERT_TRUE(open().ok());
-  const std::vector<std::string_view> keys{"key1", "key777", "key4999"};
+  const std::vector<std::string_view> keys{"key1", "key777", "key4999", "key19999"};
   std::vector<std::string> values;
   std::string now;
   int64_t refused = 0;
@@ -208,7 +208,7 @@ TEST_F(DbTransactionTest, CommitsByThreadsThatLackMemoryAreWholeOrNothing) {
     std::unique_ptr<DbTransaction> transaction;
     ASSERT_TRUE(db_->begin({.threads = 4}, transaction).ok());
     const std::string next = std::to_string(works);
-    put_all(*transaction, 0, 5000, next);
+    put_all(*transaction, 0, many, next);
     bool done = false;
     {
       const FailingMemory failing(works);
@@ -233,7 +233,7 @@ TEST_F(DbTransactionTest, CommitsByThreadsOnAFullDiskAreWholeOrNothing) {
     std::unique_ptr<DbTransaction> transaction;
     ASSERT_TRUE(db_->begin({.threads = 4}, transaction).ok());
     const std::string next = std::to_string(calls);
-    put_all(*transaction, 0, 5000, next);
+    put_all(*transaction, 0, many, next);
     files_.fail_after(calls, 1'000'000, ENOSPC);
     const DbStatus status = transaction->commit();
     files_.heal();
@@ -248,7 +248,8 @@ TEST_F(DbTransactionTest, CommitsByThreadsOnAFullDiskAreWholeOrNothing) {
     ASSERT_TRUE(Db::open(options_, left, other).ok());
     const std::string found = get(*other, "key1");
     EXPECT_TRUE(!status.ok() || found == next) << found << " " << next;
-    for (int i = 0; i < 5000; i += 7) ASSERT_EQ(get(*other, "key" + std::to_string(i)), found) << i;
+    for (int i = 0; i < many; i += 97)
+      ASSERT_EQ(get(*other, "key" + std::to_string(i)), found) << i;
   }
   EXPECT_GT(refused, 0);
   EXPECT_LT(refused, 6);

@@ -9,6 +9,7 @@
 
 #include "engine/engine.h"
 #include "engine/eviction_policy_test.h"
+#include "items/memory_budget.h"
 #include "items/poison.h"
 
 namespace isotherm::eviction_test {
@@ -335,8 +336,7 @@ TEST_P(EvictionTest, ABatchAboveTheCapStaysNearIt) {
   Engine engine(options(GetParam()), clock);
   Worker worker(engine);
   fill(worker, 0, 16'000, 1000, some_day);
-  constexpr uint64_t over =
-      cap / 16 + std::clamp<uint64_t>(cap / 8, uint64_t{16} << 20, uint64_t{96} << 20);
+  const uint64_t over = MemoryBudget(cap).most_over();
   const std::string value(1 << 20, 'v');
   std::vector<std::string> keys;
   for (uint64_t i = 0; i < (cap + over) / value.size() + 50; ++i)

@@ -70,6 +70,8 @@ class MemoryBudget {
     const uint64_t cap = limit();
     return cap == 0 || bytes <= room_over(cap);
   }
+  // How far writes may run over the cap: a 16th of it and an eighth, the latter within bounds.
+  uint64_t most_over() const { return most_over(limit()); }
   // The bytes that writes may still take, beyond the cap included. Buffers are left out, since it
   // is chance whether the one that holds this very value was reported already.
   uint64_t room_over() const { return room_over(limit()); }
@@ -81,16 +83,16 @@ class MemoryBudget {
   }
 
  private:
-  // An eighth of the cap within these, beside a 16th.
-  static constexpr uint64_t least_over = 16 << 20;
-  static constexpr uint64_t most_over = 96 << 20;
-
   // The counters of a moment need not belong together.
   static uint64_t positive(int64_t sum) { return sum > 0 ? static_cast<uint64_t>(sum) : 0; }
 
+  static uint64_t most_over(uint64_t cap) {
+    constexpr uint64_t least = 16 << 20;
+    constexpr uint64_t most = 96 << 20;
+    return cap / 16 + std::clamp(cap / 8, least, most);
+  }
   uint64_t room_over(uint64_t cap) const {
-    const uint64_t over = cap / 16 + std::clamp(cap / 8, least_over, most_over);
-    const uint64_t most = cap + over + positive(lent.load());
+    const uint64_t most = cap + most_over(cap) + positive(lent.load());
     return most - std::min(most, positive(items.load() + index.load() + hot.load()));
   }
 

@@ -15,6 +15,10 @@ constexpr uint64_t of_batch = 2;
 constexpr uint64_t of_groups = uint64_t{1} << 63;
 constexpr uint64_t token_bits = 3 | of_groups;
 uint64_t next_token(uint64_t token) { return token & ~token_bits; }
+// A part of a batch with groups has a token of the next sink's, if there is one.
+bool is_of_groups(uint64_t token) {
+  return (token & of_groups) != 0 || (token != 0 && (token & of_batch) == 0);
+}
 
 // What a thread keeps for the next time is not a large key or value.
 void shrink(std::string& text) {
@@ -160,7 +164,7 @@ void Tree::changed(const ItemChange& change) {
   // The item may be in the files alone when this is read again, so it is recorded whole.
   if (told.new_item == told.old_item) told.old_item = nullptr;
   if (next_ != nullptr) next_->make_room(told);
-  if ((change.token & of_groups) != 0) {
+  if (is_of_groups(change.token)) {
     wait_for_memory([&] { put(change); });
   } else {
     put(change);
@@ -206,7 +210,11 @@ void Tree::flushed(uint32_t database, uint64_t version, uint64_t token) {
 
 // A part's token is the next sink's: what the tree counts is the batch.
 void Tree::begins_parts(uint64_t token, std::span<uint64_t> parts) {
-  if (next_ != nullptr) next_->begins_parts(next_token(token), parts);
+  if (next_ != nullptr) {
+    next_->begins_parts(next_token(token), parts);
+  } else {
+    std::fill(parts.begin(), parts.end(), of_groups);
+  }
 }
 
 void Tree::ends_parts(uint64_t token, std::span<const uint64_t> parts, WorkerPool& pool) {

@@ -22,7 +22,7 @@ using isotherm::DbStatus;
 using isotherm::fail;
 
 constexpr uint64_t few = 40;
-constexpr uint64_t many = 6000;
+constexpr uint64_t many = 17'000;
 
 void expect_ok(const DbStatus& status) {
   if (!status.ok()) fail(std::string(to_string(status.code())) + ": " + status.text());
@@ -47,9 +47,11 @@ uint64_t number_in(const std::string& text) {
   return number;
 }
 
-// The key of the slot has the generation, and some bytes that are to fill runs.
+// The key of the slot has the generation, and those of the first slots some bytes that are to fill
+// runs.
 std::string value_of(uint64_t generation, uint64_t slot) {
-  return number_of(generation) + std::string((generation * 7 + slot) % 300, 'v');
+  const uint64_t more = slot < few ? (generation * 7 + slot) % 300 : 0;
+  return number_of(generation) + std::string(more, 'v');
 }
 std::string key_of(uint64_t slot) { return "key" + std::to_string(slot); }
 
