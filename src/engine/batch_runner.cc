@@ -348,10 +348,7 @@ void BatchRunner::finish_values(BatchRun& run) {
 void BatchRunner::run_now(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end,
                           bool hashed) {
   if (engine_.on_device()) first = run_on_device(run, batch, first, end, nullptr);
-  if (pool_ != nullptr) {
-    const std::vector<Batch::Span> parts = parts_of(batch, first, end);
-    if (parts.size() > 1) return run_parts(run, batch, parts);
-  }
+  if (pool_ != nullptr && run_parts(run, batch, first, end)) return;
   run_on_host(run, batch, first, end, hashed);
 }
 

@@ -101,7 +101,7 @@ class BatchRunner final : public Executor {
                    bool hashed);
   void hash_keys(Batch& batch);
   std::vector<Batch::Span> parts_of(const Batch& batch, Batch::Row first, Batch::Row end) const;
-  void run_parts(BatchRun& run, Batch& batch, const std::vector<Batch::Span>& parts);
+  bool run_parts(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end);
   void run_part(const BatchRun& run, Batch& batch, Batch::Span rows, uint64_t token,
                 const KeyGate::Holder& holder);
   void run_unparked(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end);

@@ -39,11 +39,20 @@ std::vector<Batch::Span> BatchRunner::parts_of(const Batch& batch, Batch::Row fi
   return parts;
 }
 
-// Where one of them lacks memory the others end all the same.
-void BatchRunner::run_parts(BatchRun& run, Batch& batch, const std::vector<Batch::Span>& parts) {
-  std::vector<uint64_t> tokens(parts.size());
+// False: nothing was done, since there are no parts, or no memory to begin them. Where one of them
+// lacks memory the others end all the same.
+bool BatchRunner::run_parts(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end) {
   CommitSink* const sink = run.told() ? engine_.store.sink.load() : nullptr;
-  if (sink != nullptr) sink->begins_parts(run.token, tokens);
+  std::vector<Batch::Span> parts;
+  std::vector<uint64_t> tokens;
+  try {
+    parts = parts_of(batch, first, end);
+    if (parts.size() <= 1) return false;
+    tokens.resize(parts.size());
+    if (sink != nullptr) sink->begins_parts(run.token, tokens);
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
   std::atomic<bool> lacks_memory{false};
   pool_->run(static_cast<uint32_t>(parts.size()), [&](uint32_t piece, uint32_t thread) {
     try {
@@ -58,6 +67,7 @@ void BatchRunner::run_parts(BatchRun& run, Batch& batch, const std::vector<Batch
   if (sink != nullptr) sink->ends_parts(run.token, tokens, *pool_);
   executor_.set_token(run.token);
   if (lacks_memory.load(std::memory_order_relaxed)) throw std::bad_alloc();
+  return true;
 }
 
 // By the runner of the thread. The slot of the batch's run keeps what its replies show.

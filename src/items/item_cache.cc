@@ -95,7 +95,7 @@ bool ItemCache::fill(uint32_t size_class, bool force) {
   }
   Location items[most_items];
   const uint32_t wanted = stack.filling;
-  stack.items.reserve(kept_fillings * wanted + 1);
+  wait_for_memory([&] { stack.items.reserve(kept_fillings * wanted + 1); });
   uint32_t count = store_.classes_[size_class].take(items, wanted, false);
   if (count == 0) {
     reclaim_all();

@@ -12,8 +12,8 @@ namespace isotherm {
 namespace {
 
 // Chunks of a shard double, so that a small run takes little.
-constexpr uint64_t first_chunk = 512;
-constexpr uint64_t largest_chunk = 16 << 10;
+constexpr uint64_t first_chunk = 128;
+constexpr uint64_t largest_chunk = first_chunk << 7;
 constexpr uint64_t kept_bytes = 48;
 constexpr size_t worth_threads = 4096;  // places to be sorted
 
@@ -21,7 +21,7 @@ constexpr size_t worth_threads = 4096;  // places to be sorted
 
 char* TreeRun::take(Shard& shard, uint64_t bytes) {
   if (bytes > shard.left) {
-    const uint64_t usual = first_chunk << std::min<size_t>(shard.chunks.size(), 5);
+    const uint64_t usual = first_chunk << std::min<size_t>(shard.chunks.size(), 7);
     const uint64_t size = std::max(bytes, std::min(usual, largest_chunk));
     shard.chunks.push_back(std::make_unique_for_overwrite<char[]>(size));
     bytes_.fetch_add(size, std::memory_order_relaxed);
@@ -35,7 +35,7 @@ char* TreeRun::take(Shard& shard, uint64_t bytes) {
 }
 
 void TreeRun::grow(Shard& shard) {
-  constexpr uint64_t first_slots = 16;
+  constexpr uint64_t first_slots = 4;
   std::vector<Slot> old(std::max(first_slots, shard.slots.size() * 2));
   old.swap(shard.slots);
   const uint64_t mask = shard.slots.size() - 1;

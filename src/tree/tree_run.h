@@ -41,7 +41,7 @@ namespace isotherm {
 
 class TreeRun {
  public:
-  static constexpr uint32_t shards = 16;
+  static constexpr uint32_t shards = 64;
   // Of the shards, their owner's. Beside each, so that it comes with it: no version that its shards
   // were told of is larger.
   struct alignas(64) Lock : ShortLock {
