@@ -280,24 +280,16 @@ TEST_F(DbTest, WhatWasAnsweredIsThereAfterALossOfPower) {
     group.merge("log", merge_by::append, std::to_string(i % 10));
     ASSERT_TRUE(db_->write(group).ok());
   }
-  const std::string left = root_ + "/left";
-  std::filesystem::create_directories(left);
-  files_.lose_power(folder_, left, true);
-  std::unique_ptr<Db> other;
-  const DbStatus status = Db::open(options_, left, other);
-  ASSERT_TRUE(status.ok()) << status.text();
+  const std::unique_ptr<Db> other = open_after_power_loss(true);
+  ASSERT_NE(other, nullptr);
   EXPECT_EQ(all(*other), "key0=19 key1=19 key2=19 key3=19 key4=19 log=01234567890123456789 ");
 }
 
 TEST_F(DbTest, WhatWasSyncedIsThereAfterALossOfPower) {
   put("synced", "1");
   ASSERT_TRUE(db_->sync().ok());
-  const std::string left = root_ + "/left";
-  std::filesystem::create_directories(left);
-  files_.lose_power(folder_, left, true);
-  std::unique_ptr<Db> other;
-  const DbStatus status = Db::open(options_, left, other);
-  ASSERT_TRUE(status.ok()) << status.text();
+  const std::unique_ptr<Db> other = open_after_power_loss(true);
+  ASSERT_NE(other, nullptr);
   EXPECT_EQ(all(*other), "synced=1 ");
   files_.fail_after(0, 1'000'000, EIO);
   EXPECT_EQ(code(db_->sync()), Code::not_saved);

@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <cerrno>
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <random>
@@ -206,8 +205,7 @@ TEST_F(DbTransactionTest, CommitsByThreadsThatLackMemoryAreWholeOrNothing) {
   int64_t refused = 0;
   bool failed = true;
   for (int64_t works = 0; failed; works += 1 + works / (poison::sanitized ? 6 : 32)) {
-    std::unique_ptr<DbTransaction> transaction;
-    ASSERT_TRUE(db_->begin({.threads = 4}, transaction).ok());
+    const auto transaction = begin({.threads = 4});
     const std::string next = std::to_string(works);
     put_all(*transaction, 0, many, next);
     bool done = false;
@@ -232,8 +230,7 @@ TEST_F(DbTransactionTest, CommitsByThreadsOnAFullDiskAreWholeOrNothing) {
   constexpr int most_calls = poison::sanitized ? 4 : 6;
   int refused = 0;
   for (int calls = 0; calls < most_calls; ++calls) {
-    std::unique_ptr<DbTransaction> transaction;
-    ASSERT_TRUE(db_->begin({.threads = 4}, transaction).ok());
+    const auto transaction = begin({.threads = 4});
     const std::string next = std::to_string(calls);
     put_all(*transaction, 0, many, next);
     files_.fail_after(calls, 1'000'000, ENOSPC);
@@ -243,11 +240,8 @@ TEST_F(DbTransactionTest, CommitsByThreadsOnAFullDiskAreWholeOrNothing) {
     refused += status.ok() ? 0 : 1;
     while (code(db_->put("healed", "1")) == Code::not_saved) {
     }
-    const std::string left = root_ + "/left" + next;
-    std::filesystem::create_directories(left);
-    files_.lose_power(folder_, left);
-    std::unique_ptr<Db> other;
-    ASSERT_TRUE(Db::open(options_, left, other).ok());
+    const std::unique_ptr<Db> other = open_after_power_loss(false);
+    ASSERT_NE(other, nullptr);
     const std::string found = get(*other, "key1");
     EXPECT_TRUE(!status.ok() || found == next) << found << " " << next;
     for (int i = 0; i < many; i += 97)

@@ -9,7 +9,6 @@
 
 #include "engine/engine.h"
 #include "engine/eviction_policy_test.h"
-#include "items/memory_budget.h"
 #include "items/poison.h"
 
 namespace isotherm::eviction_test {
@@ -336,7 +335,7 @@ TEST_P(EvictionTest, ABatchAboveTheCapStaysNearIt) {
   Engine engine(options(GetParam()), clock);
   Worker worker(engine);
   fill(worker, 0, 16'000, 1000, some_day);
-  const uint64_t over = MemoryBudget(cap).most_over();
+  constexpr uint64_t over = cap / 16 + (16 << 20);
   const std::string value(1 << 20, 'v');
   std::vector<std::string> keys;
   for (uint64_t i = 0; i < (cap + over) / value.size() + 50; ++i)

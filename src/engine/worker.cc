@@ -272,7 +272,8 @@ Worker::Worker(Engine& engine, bool waits) {
   EngineState& state = *engine.state_;
   if (state.workers.fetch_add(1) >= EngineState::most_workers) {
     state.workers.fetch_sub(1);
-    throw std::runtime_error("more workers than " + std::to_string(EngineState::most_workers));
+    throw std::runtime_error("too many workers: at most " +
+                             std::to_string(EngineState::most_workers));
   }
   try {
     impl_ = std::make_unique<Impl>(state, waits);
@@ -296,13 +297,11 @@ void Worker::submit(Batch& batch, WorkerPool& pool, std::span<Worker* const> hel
   std::vector<BatchRunner*> runners{&impl_->runner};
   for (const Worker* helper : helpers) runners.push_back(&helper->impl_->runner);
   struct Helped {
-    Helped(BatchRunner& its, WorkerPool& pool, std::vector<BatchRunner*> by) : runner(its) {
-      runner.get_help(&pool, std::move(by));
-    }
     ~Helped() { runner.get_help(nullptr, {}); }
     BatchRunner& runner;
   };
-  const Helped helped(impl_->runner, pool, std::move(runners));
+  const Helped helped{impl_->runner};
+  helped.runner.get_help(&pool, std::move(runners));
   submit(batch);
 }
 

@@ -81,7 +81,7 @@ class ItemCache {
   Stack stacks_[size_classes::count];
   RetiredQueue retired_;
   std::atomic<uint64_t> retired_bytes_{0};
-  uint64_t kept_bytes_ = 0;      // that a stack may hold beyond its fillings
+  uint64_t kept_bytes_ = 0;      // that a stack may hold, if its fillings are less
   uint64_t retired_lately_ = 0;  // bytes, since the last call of reclaim
   uint64_t oldest_ = 0;          // what was retired earlier is free
   uint32_t calls_ = 0;           // of reclaim

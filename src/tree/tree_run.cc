@@ -13,7 +13,7 @@ namespace {
 
 // Chunks of a shard double, so that a small run takes little.
 constexpr uint64_t first_chunk = 128;
-constexpr uint64_t largest_chunk = first_chunk << 7;
+constexpr size_t most_doublings = 7;
 constexpr uint64_t kept_bytes = 48;
 constexpr size_t worth_threads = 4096;  // places to be sorted
 
@@ -21,8 +21,8 @@ constexpr size_t worth_threads = 4096;  // places to be sorted
 
 char* TreeRun::take(Shard& shard, uint64_t bytes) {
   if (bytes > shard.left) {
-    const uint64_t usual = first_chunk << std::min<size_t>(shard.chunks.size(), 7);
-    const uint64_t size = std::max(bytes, std::min(usual, largest_chunk));
+    const uint64_t usual = first_chunk << std::min(shard.chunks.size(), most_doublings);
+    const uint64_t size = std::max(bytes, usual);
     shard.chunks.push_back(std::make_unique_for_overwrite<char[]>(size));
     bytes_.fetch_add(size, std::memory_order_relaxed);
     // The rest of a chunk is not given up for one large value.

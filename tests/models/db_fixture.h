@@ -68,12 +68,23 @@ class DbFixture : public ::testing::Test {
     EXPECT_TRUE(db_->begin(options, transaction).ok());
     return transaction;
   }
+  // Opens what a machine would find that lost its power now (FaultyFiles::lose_power).
+  std::unique_ptr<Db> open_after_power_loss(bool luckless) {
+    const std::string left = root_ + "/left" + std::to_string(power_losses_++);
+    std::filesystem::create_directories(left);
+    files_.lose_power(folder_, left, luckless);
+    std::unique_ptr<Db> other;
+    const DbStatus status = Db::open(options_, left, other);
+    EXPECT_TRUE(status.ok()) << status.text();
+    return other;
+  }
 
   std::string root_;
   std::string folder_;
   DbOptions options_;
   SortedTierMaker make_sorted_;  // for options_.gpu_memory; null: a GPU does
   FaultyFiles files_{1};
+  int power_losses_ = 0;
   std::string value_;
   std::unique_ptr<Db> db_;
 };

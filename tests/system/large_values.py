@@ -30,6 +30,7 @@ from server_process import (LONGEST_SECONDS, Client, Failure, PeakMemory, Server
 
 MIB = 1 << 20
 MAXMEMORY = 20 * MIB  # times the scale, as all sizes
+CLIENTS = 8  # of the tests with several
 # Sizes, and the share of maxmemory that their values take at least; of 100,000 and 200,000
 # bytes the allocator makes 114,688 and 229,376.
 SIZES = [(10_000, 0.85), (100_000, 0.82), (200_000, 0.82), (1_000_000, 0.75), (9_000_000, 0.4)]
@@ -104,25 +105,32 @@ def after_larger_ones(options):
         raise Failure(f"{gone} values were gone at once after larger ones")
 
 
+def in_clients(work, meanwhile=lambda: time.sleep(0.005)):
+    """Runs work(number) in a thread for each client, and the other again and again until they end."""
+    errors = []
+
+    def one(number):
+        try:
+            work(number)
+        except Exception as error:  # reported by the main thread
+            errors.append(error)
+
+    threads = [threading.Thread(target=one, args=(i,)) for i in range(CLIENTS)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        meanwhile()
+    if errors:
+        raise errors[0]
+
+
 def several_clients(options, size):
     size *= options.scale
     with started(options, "allkeys-lru") as server:
-        results, errors = [], []
-
-        def work(number):
-            try:
-                results.append(store_all(server, Resp, "", size, 40, b"%d" % number))
-            except Exception as error:  # reported by the main thread
-                errors.append(error)
-
-        threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        results = []
+        in_clients(lambda number: results.append(
+            store_all(server, Resp, "", size, 40, b"%d" % number)))
         share = Client(server.port).command("DBSIZE") * size / (MAXMEMORY * options.scale)
-    if errors:
-        raise errors[0]
     gone = sum(result[1] for result in results)
     print(f"  8 clients, {size} bytes: {share:.0%} of maxmemory, {gone} gone at once", flush=True)
     if share < 0.75 or gone > 3:
@@ -131,35 +139,30 @@ def several_clients(options, size):
 
 def beside_a_journal(options, count):
     """Values of a megabyte from 8 clients: what batches under way still hold counts, too."""
-    maxmemory, size, clients = 50 * MIB, 1_000_000, 8
-    errors, highest = [], 0
+    maxmemory, size, highest = 50 * MIB, 1_000_000, 0
     with tempfile.TemporaryDirectory() as folder, ServerProcess(
             options.server, "--threads", "2", "--maxmemory", str(maxmemory), "--maxmemory-policy",
             "allkeys-lru", "--dir", folder, "--appendonly", "yes", *options.flags) as server:
 
         def work(number):
-            try:
-                writer = Resp(server, False)
-                for i in range(count):
-                    if not writer.store(b"%d:%d" % (number, i), b"v" * size):
-                        raise Failure("a value was refused beside a journal")
-            except Exception as error:  # reported by the main thread
-                errors.append(error)
+            writer = Resp(server, False)
+            for i in range(count):
+                if not writer.store(b"%d:%d" % (number, i), b"v" * size):
+                    raise Failure("a value was refused beside a journal")
 
-        threads = [threading.Thread(target=work, args=(i,)) for i in range(clients)]
-        for thread in threads:
-            thread.start()
         looker = Client(server.port)
-        while any(thread.is_alive() for thread in threads):
+
+        def look():
+            nonlocal highest
             info = looker.command("INFO", "memory").decode()
             highest = max(highest, int(re.search(r"used_memory_items:(\d+)", info).group(1)))
             time.sleep(0.005)
-    if errors:
-        raise errors[0]
+
+        in_clients(work, look)
     print(f"  beside a journal: items of at most {highest / MIB:.0f} MiB of {maxmemory / MIB:.0f}",
           flush=True)
     # A 16th, 16 MiB, and what has arrived of a value of each client (items/memory_budget.h).
-    if highest > maxmemory * 17 / 16 + 16 * MIB + clients * 1.1 * size:
+    if highest > maxmemory * 17 / 16 + 16 * MIB + CLIENTS * 1.1 * size:
         raise Failure(f"items take {highest / MIB:.0f} MiB beside a journal")
 
 

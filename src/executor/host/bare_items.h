@@ -107,15 +107,10 @@ struct BareItems {
       }
     };
     Updated updated;
-    if constexpr (told) {
-      try {
-        updated = index.template update<Tile>(columns.hash[row], decide, publish);
-      } catch (const std::bad_alloc&) {  // of whoever is told: nothing has changed
-        executor.cache_.retire(fresh);
-        return false;
-      }
-    } else {
+    try {
       updated = index.template update<Tile>(columns.hash[row], decide, publish);
+    } catch (const std::bad_alloc&) {  // of whoever is told: nothing has changed
+      updated.change = Change::no_line;
     }
     if (ISOTHERM_UNLIKELY(version == 0)) {
       executor.cache_.free_unpublished(fresh);
